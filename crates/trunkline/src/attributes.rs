@@ -1,10 +1,10 @@
-//! Attributes of files as text and as JSON. Owners are numbers: NFS version 3 has no names for
-//! them.
+//! Formats attributes of files as text and as JSON. Owners are numbers, because NFS version 3 has
+//! no names for them.
 
 use fs::{Attributes, FileKind, Time};
 use serde_json::{Map, Value, json};
 
-/// The type in a word.
+/// The name of a type.
 pub const fn type_name(kind: FileKind) -> &'static str {
     match kind {
         FileKind::Regular => "file",
@@ -17,7 +17,7 @@ pub const fn type_name(kind: FileKind) -> &'static str {
     }
 }
 
-/// Type and permissions in ten letters, as ls has them.
+/// The type and permissions in ten characters, as printed by ls.
 pub fn mode_text(kind: FileKind, mode: u32) -> String {
     let letter = match kind {
         FileKind::Regular => '-',
@@ -45,18 +45,18 @@ pub fn mode_text(kind: FileKind, mode: u32) -> String {
     text
 }
 
-/// A time to the second, UTC.
+/// A time in UTC, in whole seconds.
 pub fn time_text(time: Time) -> String {
     record::rfc3339(u64::try_from(time.seconds).unwrap_or_default())
 }
 
-/// A time with all its digits, UTC.
+/// A time in UTC, in nanoseconds.
 pub fn exact_time_text(time: Time) -> String {
     let text = time_text(time);
     format!("{}.{:09}Z", text.trim_end_matches('Z'), time.nanoseconds)
 }
 
-/// Puts all attributes into a JSON object.
+/// Adds all attributes to a JSON object.
 pub fn put(object: &mut Map<String, Value>, attributes: &Attributes) {
     let fields = json!({
         "type": type_name(attributes.kind),

@@ -1,4 +1,4 @@
-//! `trunkline bench`: routes compared side by side, beside the limit of the wire.
+//! `trunkline bench`: compares routes side by side, with the limit of the wire.
 
 use crate::error::Error;
 use crate::{output, report};
@@ -9,27 +9,27 @@ use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Measure which route is faster, how close each is to the limit, and what binds it.
+/// Measure which route is faster, how close each is to its limit, and which resource binds it.
 ///
-/// Without a file: starts an embedded group of four nodes on loopback and compares one path with
-/// four, raw and paced, within two minutes. Writes a record and an HTML report under
+/// Without a file, bench starts an embedded group of four nodes on loopback and compares one path
+/// with four, raw (unpaced) and paced, within two minutes. It writes a record and an HTML report to
 /// ./trunkline-results/.
 ///
-/// Ends with status 1 when the record fails: a wrong block, or a result above its limit.
+/// The exit status is 1 if the record fails: a block is wrong, or a result is above its limit.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct BenchArgs {
-    /// Your own server, routes and workloads (docs/EXPERIMENTS.md).
+    /// The server, routes and workloads to measure (docs/EXPERIMENTS.md).
     #[arg(value_name = "EXPERIMENT.toml")]
     experiment: Option<PathBuf>,
-    /// Fewer workloads, shorter repeats: done within 45 seconds.
+    /// Run fewer workloads and shorter repeats: 45 seconds.
     #[arg(long, conflicts_with = "thorough")]
     quick: bool,
-    /// Ten repeats of two seconds, and whether each was steady: takes minutes.
+    /// Run at least ten repeats of two seconds each, until the results are steady: several minutes.
     #[arg(long)]
     thorough: bool,
-    /// Write the record here, and the page beside it; - is standard output, which takes neither
-    /// page nor table [default: a file of its own under ./trunkline-results/].
+    /// Write the record to this file, and the HTML report beside it; - is standard output, without
+    /// report and table [default: a new file under ./trunkline-results/].
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
     /// Write no HTML report.
@@ -42,7 +42,7 @@ const EXAMPLES: &str = "Examples:\n  \
     trunkline bench --record before.json my-nas.toml\n  \
     trunkline report --explain        what the columns of the table say";
 
-/// Runs the experiment, shows its table, and says where the record and the report are.
+/// Runs the experiment, prints its table, and says where the record and the report are.
 pub fn run(args: &BenchArgs) -> Result<ExitCode, Error> {
     let procedure = match (args.quick, args.thorough) {
         (true, _) => Procedure::Quick,
@@ -72,7 +72,7 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode, Error> {
     Ok(status(&outcome.record))
 }
 
-/// The same where the record goes to a pipe or a device, beside which there is no place for a page.
+/// Runs the experiment and writes the record to a pipe or a device, without a page.
 fn run_into(file: &Path, options: &RunOptions) -> Result<ExitCode, Error> {
     let record = ::bench::run_for_record(options)?;
     output::write(file, &record.write())?;
@@ -91,8 +91,8 @@ mod tests {
     use super::*;
     use ::bench::{Experiment, Target};
 
-    /// The example of the document; with `embedded`, as it is once the lines of the other target
-    /// are chosen.
+    /// The example of the document; with `embedded`, as if the lines for the other target were
+    /// chosen.
     fn example(embedded: bool) -> String {
         let document = include_str!("../../../docs/EXPERIMENTS.md");
         let start = document.find("```toml\n").unwrap() + "```toml\n".len();

@@ -1,4 +1,4 @@
-//! `trunkline cat`: files of a server to standard output, read over all paths at once.
+//! `trunkline cat`: writes files of a server to standard output, read over all paths at once.
 
 use crate::error::Error;
 use crate::output;
@@ -7,14 +7,14 @@ use clap::Args;
 use fs::{FileKind, Status};
 use std::process::ExitCode;
 
-/// READs in flight; at a millisecond a round trip they carry 32 GB/s.
+/// READs in flight: with a round trip of a millisecond they carry 32 GB/s.
 const DEPTH: usize = 32;
 
 /// Write files of an NFS server to standard output.
 #[derive(Debug, Args)]
 #[command(long_about = format!("Write files of an NFS server to standard output.\n\n{PLACES}"), after_help = EXAMPLES)]
 pub struct CatArgs {
-    /// Which files: nfs://HOST/EXPORT/PATH or HOST:/EXPORT/PATH.
+    /// The files: nfs://HOST/EXPORT/PATH or HOST:/EXPORT/PATH.
     #[arg(value_name = "PLACE", required = true)]
     places: Vec<String>,
     #[command(flatten)]
@@ -22,7 +22,7 @@ pub struct CatArgs {
     /// Begin at this byte of each file, counted from 0.
     #[arg(long, value_name = "BYTES", default_value_t = 0)]
     offset: u64,
-    /// Write at most so many bytes of each file.
+    /// Write at most this many bytes of each file.
     #[arg(long, value_name = "BYTES")]
     length: Option<u64>,
 }
@@ -32,7 +32,7 @@ const EXAMPLES: &str = "Examples:\n  \
     trunkline cat 'nfs://10.0.0.1/data/disk.img?nconnect=8' | sha256sum\n  \
     trunkline cat --offset 1048576 --length 4096 nas:/data/disk.img | xxd";
 
-/// Writes each file.
+/// Writes each file to standard output.
 pub fn run(args: &CatArgs) -> Result<ExitCode, Error> {
     for place in &args.places {
         let place = Place::open(place, &args.mount.joined())?;

@@ -1,4 +1,4 @@
-//! `trunkline cp`: files and trees to, from and between servers, over all paths at once.
+//! `trunkline cp`: copies files and trees to, from and between servers, over all paths at once.
 
 mod show;
 mod streams;
@@ -17,7 +17,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 
-/// Failures that are told at the end; -v tells each as it happens.
+/// The maximum number of failures reported at the end; -v reports each as it happens.
 const FAILURES_SHOWN: usize = 20;
 
 /// Copy files and trees to, from and between NFS servers.
@@ -26,59 +26,59 @@ const FAILURES_SHOWN: usize = 20;
     override_usage = "trunkline cp [OPTIONS] SOURCE... DEST",
     long_about = format!(
         "Copy files and trees to, from and between NFS servers.\n\nFiles are copied over all connections and \
-        addresses, many at once, under a temporary name until they are whole and stable. What fails is left out and \
-        told at the end.\n\n{PLACES} What has neither form is a file of this machine, and - is standard input or \
+        addresses, many at once, under a temporary name until they are complete and stable. Files that fail are \
+        skipped and reported at the end.\n\n{PLACES} Any other argument is a local file, and - is standard input or \
         standard output. Pipes, devices and - are read and written in order, as cp does, and never replaced."
     ),
     after_help = EXAMPLES
 )]
 pub struct CpArgs {
-    /// What to copy, and last where to: an existing directory, or a name in one; - is standard
-    /// input or output.
+    /// The sources and, last, the destination: an existing directory, or a name in one; - is
+    /// standard input or output.
     #[arg(value_name = "PLACE", num_args = 2.., required = true)]
     places: Vec<OsString>,
     #[command(flatten)]
     mount: MountArgs,
-    /// Directories with all that is in them; symbolic links, pipes and devices as such.
+    /// Copy directories with their contents; symbolic links, pipes and devices are recreated.
     #[arg(short, short_alias = 'R', long)]
     recursive: bool,
-    /// As -r --preserve=all.
+    /// Same as -r --preserve=all.
     #[arg(short, long)]
     archive: bool,
-    /// What copies take over from their sources; set-user-ID bits and devices' permissions only
-    /// with the owner.
+    /// Attributes to preserve; set-user-ID and set-group-ID bits and permissions of devices are
+    /// preserved only with the owner.
     #[arg(long, value_name = "WHAT", value_delimiter = ',', default_values = ["mode", "times", "links"])]
     preserve: Vec<Preserve>,
-    /// Read back each copy and compare it with its source, by hash, before it gets its name.
+    /// Read each copy back and compare it with its source by hash before it gets its name.
     #[arg(long)]
     verify: bool,
-    /// Go on with a copy that was interrupted: leave out what is there with the same size and time,
-    /// take up partial files.
+    /// Continue an interrupted copy: skip files that exist with the same size and time, and
+    /// continue partial files.
     #[arg(long)]
     resume: bool,
-    /// Don't wait until files are on this machine's disks before they get their names.
+    /// Do not wait until local files are on disk before they get their names.
     #[arg(long)]
     no_sync: bool,
     /// Change nothing; print what would be copied where.
     #[arg(short = 'n', long)]
     dry_run: bool,
-    /// Files that are copied at once.
+    /// Number of files to copy at once.
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=256))]
     files: u16,
 }
 
-/// What copies take over from their sources.
+/// An attribute to preserve.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Preserve {
-    /// Permissions; without it those that the umask leaves.
+    /// Permissions; without this, the source's without the umask.
     Mode,
     /// Times of last access and last change.
     #[value(alias = "timestamps")]
     Times,
-    /// Owner and group, where this user may set them.
+    /// Owner and group, if this user may set them.
     #[value(alias = "ownership")]
     Owner,
-    /// Several names of one file.
+    /// Hard links.
     Links,
     /// All of these.
     All,
@@ -113,25 +113,25 @@ impl CpArgs {
     }
 }
 
-/// The umask can only be read by setting it; no file is made yet.
+/// Reads the umask, which is only possible by setting it; no file has been created yet.
 fn umask() -> u32 {
     let umask = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
     rustix::process::umask(umask);
     umask.as_raw_mode()
 }
 
-/// The text of an argument that names a place on a server.
+/// The text of an argument that is a place on a server.
 fn remote(argument: &OsStr) -> Option<&str> {
     argument.to_str().filter(|text| is_remote(text))
 }
 
-/// Where a copy goes.
+/// The destination of a copy.
 enum Onto {
     Place(Destination),
     Stream(Stream),
 }
 
-/// Copies, shows how far it is, and tells what failed.
+/// Copies, shows the progress, and reports failures.
 pub fn run(args: &CpArgs) -> Result<ExitCode, Error> {
     let Some((last, sources)) = args.places.split_last() else { return Ok(ExitCode::FAILURE) };
     check_usage(args, sources, last)?;
@@ -212,7 +212,7 @@ fn destination(argument: &OsStr, options: &str) -> Result<Destination, Error> {
     }
 }
 
-/// The sources; those that cannot be found are noted and left out, unless there are no others.
+/// The sources. Those that cannot be found are recorded and left out, unless there are no others.
 fn origins(
     args: &CpArgs,
     sources: &[OsString],
@@ -245,7 +245,7 @@ fn interrupted(progress: &Progress, signal: i32, streams: bool) -> Error {
         cause: format!(
             "a signal came when {done} files and directories were copied; no partial file has its name"
         ),
-        // What went through a pipe can be neither read nor written once more.
+        // What went through a pipe can be neither read nor written again.
         advice: if streams {
             "the same command again".to_owned()
         } else {
@@ -285,7 +285,8 @@ fn told(progress: &Progress) -> Result<ExitCode, Error> {
     Err(Error::CopiedInPart { sentence, causes, advice })
 }
 
-/// Waits for signals: the first stops the copy in good order, a second ends the program at once.
+/// Waits for signals: the first stops the copy in an orderly way, the second ends the program at
+/// once.
 struct Watch {
     handle: signal_hook::iterator::Handle,
     thread: std::thread::JoinHandle<()>,
@@ -312,10 +313,10 @@ impl Watch {
         Ok(Self { handle, thread, seen })
     }
 
-    /// Stops waiting; gives the signal that came, or 0.
+    /// Stops waiting; returns the signal received, or 0.
     fn end(self) -> i32 {
         self.handle.close();
-        // It ends with its signals; a panic in it has been told already.
+        // The thread ends with its signals; a panic in it has already been reported.
         let _ = self.thread.join();
         self.seen.load(Ordering::SeqCst)
     }

@@ -1,4 +1,5 @@
-//! The one place where failures become what a person reads: a sentence, its causes, and what to do.
+//! Turns errors into messages: a sentence, its causes, and what to do. This is the only place that
+//! does so.
 //!
 //! ```text
 //! error: cannot mount 10.0.0.1:/data
@@ -8,7 +9,7 @@
 //! ```
 //!
 //! Each error of each crate has its `try:` line here, by exhaustive match where the crate allows
-//! it; the server's errors bring theirs along in their text.
+//! it. The server's errors have theirs in their own text.
 
 mod fuse;
 
@@ -17,59 +18,60 @@ use crate::output;
 use client::{Address, MountError, RdmaError, VerbsError};
 use std::io;
 
-/// Status of a command that failed.
+/// The exit status of a command that failed.
 const FAILED: u8 = 1;
-/// Status of a command line that makes no sense, as clap has it.
+/// The exit status of an invalid command line, the same as clap's.
 pub const BAD_USAGE: u8 = 2;
-/// From here on it is a signal's number that is added to this, as shells have it.
+/// The exit status of a command that a signal interrupted is this plus the signal's number, as in
+/// shells.
 pub const INTERRUPTED: u8 = 128;
 
 /// Why a command failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The command line makes no sense, in a way that clap cannot see.
+    /// The command line is invalid in a way that clap cannot detect.
     #[error("{sentence}\n  cause: {cause}\n  try:   {advice}")]
     Usage {
-        /// What cannot be done.
+        /// The error.
         sentence: String,
-        /// Why.
+        /// The cause.
         cause: String,
         /// What to do.
         advice: String,
     },
-    /// The server does not start.
+    /// The server cannot be started.
     #[error(transparent)]
     Server(#[from] server::Error),
-    /// The server's configuration makes no sense.
+    /// The server's configuration is invalid.
     #[error(transparent)]
     Config(#[from] server::ConfigError),
     /// A mount failed.
     #[error(transparent)]
     Client(#[from] client::Error),
-    /// Something on a server cannot be used.
+    /// An object on a server cannot be used.
     #[error("{sentence}")]
     Remote {
-        /// What cannot be done.
+        /// The error.
         sentence: String,
-        /// Why.
+        /// The cause.
         #[source]
         cause: Box<client::Error>,
     },
-    /// Something cannot be copied at all, or all that was asked for.
+    /// Nothing was copied, or the copy could not be started.
     #[error("{sentence}")]
     Copy {
-        /// What cannot be done.
+        /// The error.
         sentence: String,
-        /// Why.
+        /// The cause.
         #[source]
         cause: Box<copy::Error>,
     },
     /// Parts of a tree were not copied.
     #[error("{sentence}{causes}\n  try:   {advice}")]
     CopiedInPart {
-        /// How much.
+        /// How much was copied.
         sentence: String,
-        /// Each cause with what leads it in.
+        /// The causes, each with its lead.
         causes: String,
         /// What to do.
         advice: String,
@@ -77,9 +79,9 @@ pub enum Error {
     /// A signal ended the command early.
     #[error("interrupted\n  cause: {cause}\n  try:   {advice}")]
     Interrupted {
-        /// What there is by now.
+        /// What has been done so far.
         cause: String,
-        /// How to go on.
+        /// How to continue.
         advice: String,
         /// The signal's number.
         signal: u8,
@@ -87,17 +89,18 @@ pub enum Error {
     /// A directory cannot be mounted on, or unmounted.
     #[error(transparent)]
     Mount(#[from] mount::Error),
-    /// What is mounted on a directory, if anything is, is not for us to unmount.
+    /// A directory is not ours to unmount.
     #[error("{sentence}\n  cause: {cause}\n  try:   {advice}")]
     Unmountable {
-        /// What cannot be done.
+        /// The error.
         sentence: String,
-        /// Why.
+        /// The cause.
         cause: String,
         /// What to do.
         advice: String,
     },
-    /// The mount's process in the background ended before it mounted anything; it has said why.
+    /// The mount's process in the background ended before it mounted anything; it has reported the
+    /// cause.
     #[error("cannot start the mount in the background")]
     Background(#[source] io::Error),
     /// An experiment failed.
@@ -106,46 +109,46 @@ pub enum Error {
     /// A lab failed.
     #[error(transparent)]
     Lab(#[from] lab::net::Error),
-    /// What was asked for cannot be planned.
+    /// The request cannot be planned.
     #[error(transparent)]
     Plan(#[from] plan::Error),
-    /// A file of a plan is not what it should be.
+    /// A file for a plan is invalid.
     #[error("cannot use {file}")]
     PlanFile {
         /// The file.
         file: String,
-        /// Why.
+        /// The cause.
         #[source]
         cause: plan::Error,
     },
-    /// A file of a plan is not even text.
+    /// A file for a plan is not text.
     #[error(
         "cannot use {file}\n  cause: {cause}\n  try:   trunkline plan --help        to see which files it reads"
     )]
     NoPlanText {
         /// The file.
         file: String,
-        /// Why.
+        /// The cause.
         cause: String,
     },
     /// A lab of virtual machines failed.
     #[error(transparent)]
     Vm(#[from] lab::vm::Error),
-    /// A file is no record that we can read.
+    /// A file is not a record that this build can read.
     #[error("cannot use {file} as a record")]
     Record {
         /// The file.
         file: String,
-        /// Why.
+        /// The cause.
         #[source]
         cause: record::Error,
     },
-    /// A file is not even text.
+    /// A file that should be a record is not text.
     #[error("cannot use {file} as a record\n  cause: {cause}\n  try:   {RECORD_ADVICE}")]
     NoText {
         /// The file.
         file: String,
-        /// Why.
+        /// The cause.
         cause: String,
     },
     /// A file cannot be read.
@@ -153,7 +156,7 @@ pub enum Error {
     Read {
         /// The file.
         file: String,
-        /// Why.
+        /// The cause.
         #[source]
         cause: io::Error,
     },
@@ -162,7 +165,7 @@ pub enum Error {
     Write {
         /// The file.
         file: String,
-        /// Why.
+        /// The cause.
         #[source]
         cause: io::Error,
     },
@@ -177,8 +180,8 @@ pub enum Error {
 const RECORD_ADVICE: &str = "trunkline bench        to make a record; it says where it wrote it";
 
 impl Error {
-    /// Prints the error and gives the status to end with. A reader of standard output that left is
-    /// no error.
+    /// Prints the error and returns the exit status. It is not an error if the reader of standard
+    /// output has closed it.
     pub fn tell(&self) -> u8 {
         match self {
             Self::Print(cause) if cause.kind() == io::ErrorKind::BrokenPipe => return 0,
@@ -191,7 +194,7 @@ impl Error {
         }
     }
 
-    /// What happened and why, without what to do about it.
+    /// The error and its causes in one line, without the advice.
     pub fn in_a_line(&self) -> String {
         let told = self.chain();
         let parts: Vec<_> =
@@ -199,7 +202,7 @@ impl Error {
         parts.join(": ")
     }
 
-    /// The whole message.
+    /// The complete message.
     fn render(&self) -> String {
         let mut told = self.chain();
         if told.advice.is_none() {
@@ -214,21 +217,21 @@ impl Error {
         let mut next: Option<&dyn std::error::Error> = Some(self);
         while let Some(error) = next {
             let text = error.to_string();
-            // Some errors have their source in their own sentence already.
+            // Some errors include their source in their own sentence.
             if !said.ends_with(&text) {
                 told.add(&text);
             }
-            // One that tells its causes itself tells all of them.
+            // An error whose text contains causes contains all of them.
             next = if text.contains(CAUSE) { None } else { error.source() };
             said = text;
         }
         told
     }
 
-    /// What to do about it, where the error's own text does not say so.
+    /// What to do, if the error's own text does not say so.
     fn advice(&self) -> Option<String> {
         let advice = match self {
-            // Their texts have it.
+            // Their texts contain the advice.
             Self::CopiedInPart { .. } | Self::Interrupted { .. } | Self::Unmountable { .. } => return None,
             Self::Copy { cause, .. } => return Some(of_copy(cause)),
             Self::Usage { .. } | Self::NoText { .. } | Self::Server(_) | Self::Config(_) => return None,
@@ -250,7 +253,7 @@ impl Error {
     }
 }
 
-/// What to do about a part of a copy that failed.
+/// What to do about a failed part of a copy.
 pub fn of_copy(error: &copy::Error) -> String {
     use copy::Error;
     let advice = match error {
@@ -295,7 +298,7 @@ pub(crate) fn of_status(status: fs::Status) -> Option<String> {
         Status::NotFound | Status::NotDirectory => {
             "trunkline ls        with the directory above, to see what is there"
         }
-        // Most servers take root of a client for nobody.
+        // Most servers treat root of a client as nobody.
         Status::Access | Status::NotPermitted if rustix::process::geteuid().is_root() => {
             "another user, or an export without root_squash (trunkline serve --no-root-squash)"
         }
@@ -374,7 +377,7 @@ fn of_mount(cause: &MountError) -> String {
     }
 }
 
-/// What brings RDMA about; another transport is the user's choice, never ours.
+/// How to set up RDMA. Changing to another transport is the user's choice.
 fn of_rdma(cause: &RdmaError) -> String {
     let advice = match cause {
         RdmaError::Verbs(VerbsError::NoDevice) => {
@@ -396,7 +399,7 @@ fn of_rdma(cause: &RdmaError) -> String {
 fn of_bench(error: &bench::Error) -> Option<String> {
     use bench::{Error, ExperimentError};
     let advice = match error {
-        // The server's error brings its own along.
+        // The server's error contains its advice.
         Error::Embedded { .. } => return None,
         Error::Experiment { file, cause } => match cause {
             ExperimentError::Read(cause) => return Some(of_file(file, cause)),
@@ -419,14 +422,14 @@ fn of_bench(error: &bench::Error) -> Option<String> {
 fn of_lab(error: &lab::net::Error) -> Option<String> {
     use lab::net::Error;
     let advice = match error {
-        // Their sentences say what to do.
+        // Their sentences contain the advice.
         Error::NotRoot | Error::Missing { .. } => return None,
         Error::Misuse(_) => "trunkline lab list        to see the labs that run and their links",
         Error::Unsupported(_) => "leave that option out, or a kernel that has it",
         Error::Refused { .. } => "the same command by hand, as root",
         Error::Io { .. } => "trunkline lab list        to see the labs that run",
         Error::Timeout(_) => "the server's command by hand, to see what it waits for",
-        // The crate may add some; they come without advice until they are named here.
+        // The crate may add variants. They have no advice until they are named here.
         _ => return None,
     };
     Some(advice.to_owned())
@@ -435,7 +438,7 @@ fn of_lab(error: &lab::net::Error) -> Option<String> {
 fn of_vm(error: &lab::vm::Error) -> Option<String> {
     use lab::vm::Error;
     let advice = match error {
-        // Its sentence says what to do.
+        // Its sentence contains the advice.
         Error::Missing { .. } => return None,
         Error::Misuse(_) => "trunkline lab vm --help",
         Error::NoKernel(_) => {
@@ -448,7 +451,7 @@ fn of_vm(error: &lab::vm::Error) -> Option<String> {
         Error::Io { .. } => "the same again with -vv",
         Error::Timeout(_) => "the server's command by hand, to see what it waits for",
         Error::Interrupted => "the same again, and more patience",
-        // The crate may add some; they come without advice until they are named here.
+        // The crate may add variants. They have no advice until they are named here.
         _ => return None,
     };
     Some(advice.to_owned())
@@ -477,7 +480,7 @@ fn of_file(file: &str, cause: &io::Error) -> String {
 
 const CAUSE: &str = "\n  cause: ";
 
-/// A message while it is put together.
+/// A message under construction.
 #[derive(Debug, Default)]
 struct Told {
     sentence: String,
@@ -486,7 +489,7 @@ struct Told {
 }
 
 impl Told {
-    /// Takes an error's text: one sentence, or one with causes and advice in it.
+    /// Adds an error's text: a sentence, or one with causes and advice.
     fn add(&mut self, text: &str) {
         if text.contains(CAUSE) {
             text.lines().for_each(|line| match line.strip_prefix("  try:   ") {
@@ -499,7 +502,7 @@ impl Told {
         }
     }
 
-    /// What stands first is the sentence, the others are its causes.
+    /// The first text is the sentence; the others are its causes.
     fn add_sentence(&mut self, text: &str) {
         let (sentence, advice) = text.split_once("; try: ").unwrap_or((text, ""));
         if !advice.is_empty() {
@@ -524,14 +527,14 @@ impl Told {
     }
 }
 
-/// Whether a line shows a part of a faulty file (`3 | loops = "two"`), as the TOML reader does
-/// between its sentences.
+/// Whether a line is an excerpt of a faulty file (`3 | loops = "two"`), which the TOML parser
+/// prints between its sentences.
 fn is_excerpt(line: &str) -> bool {
     line.trim_start().trim_start_matches(|c: char| c.is_ascii_digit()).trim_start().starts_with('|')
 }
 
-/// Text that came from a file or a server cannot move the cursor of a terminal, nor turn what
-/// follows it.
+/// Escapes text from a file or a server, so that it can neither move the cursor of a terminal nor
+/// reverse the text that follows.
 fn printable(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     text.chars().for_each(|c| names::push_visibly(&mut shown, c));

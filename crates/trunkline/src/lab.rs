@@ -1,4 +1,4 @@
-//! `trunkline lab`: networks and machines that aren't there.
+//! `trunkline lab`: test networks and machines without hardware.
 
 mod vm;
 
@@ -11,8 +11,8 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitCode, ExitStatus};
 use std::time::Duration;
 
-/// Try things without the hardware: networks with slow, cut and silent links (needs root), virtual
-/// machines.
+/// Create test networks with slow, cut and silent links (needs root), and virtual machines, without
+/// hardware.
 #[derive(Debug, Args)]
 pub struct LabArgs {
     #[command(subcommand)]
@@ -24,40 +24,40 @@ enum LabCommand {
     Net(NetArgs),
     Cut(CutArgs),
     Restore(RestoreArgs),
-    /// Show the labs that run, with their links and how each is.
+    /// List the running labs, their links and the state of each link.
     List,
     Exec(ExecArgs),
     Vm(vm::VmArgs),
-    /// The agent in a guest of `lab vm`; of no use elsewhere.
+    /// The agent in a guest of `lab vm`; do not use it elsewhere.
     #[command(hide = true)]
     Guest,
 }
 
-/// Build a client, nodes and a shaped link to each, run a command as the client, and clean up.
+/// Create a client, nodes and a shaped link to each, run a command as the client, and clean up.
 ///
-/// The command finds the addresses in TRUNKLINE_LAB_NODES and TRUNKLINE_LAB_CLIENT (in IPv6 with
-/// _V6 behind), joined by commas; node n is 10.77.n.2 and `fd77:n::2`, its link is called `n<n>`.
-/// Its exit status is passed on.
+/// The command gets the addresses in TRUNKLINE_LAB_NODES and TRUNKLINE_LAB_CLIENT (and the IPv6
+/// addresses in the same names with _V6), joined by commas. Node n is 10.77.n.2 and `fd77:n::2`,
+/// and its link is `n<n>`. The exit status is that of the command.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 struct NetArgs {
-    /// How many nodes, each with a link of its own.
+    /// Number of nodes, each with its own link.
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=i64::from(net::NODES_MAX)))]
     nodes: u8,
-    /// The speed of each link in each direction (1gbit, 500mbit) [default: unshaped].
+    /// Speed of each link in each direction (1gbit, 500mbit) [default: unlimited].
     #[arg(long, value_name = "RATE", value_parser = rate)]
     rate: Option<Rate>,
-    /// How long a packet takes each way (5ms, 200us) [default: no time].
+    /// Delay of a packet in each direction (5ms, 200us) [default: none].
     #[arg(long, value_name = "TIME", value_parser = delay)]
     delay: Option<Duration>,
-    /// Give each node a namespace of its own (node1, node2, ...) instead of one for all (nodes).
+    /// Create a namespace for each node (node1, node2, ...) instead of one for all (nodes).
     #[arg(long)]
     apart: bool,
-    /// Run this shell command line on the nodes' side first, and wait until it prints `ready`; it
-    /// finds --listen ADDR:2049 for each of its addresses in $TRUNKLINE_LAB_LISTEN.
+    /// Run this shell command line in the nodes' namespace first, and wait until it prints `ready`;
+    /// $TRUNKLINE_LAB_LISTEN contains --listen ADDR:2049 for each of its addresses.
     #[arg(long, value_name = "LINE")]
     serve: Option<String>,
-    /// What to run in the client's namespace [default: a shell].
+    /// Command to run in the client's namespace [default: a shell].
     #[arg(value_name = "COMMAND", last = true)]
     command: Vec<OsString>,
 }
@@ -68,22 +68,22 @@ const EXAMPLES: &str = "Examples:\n  \
     trunkline lab cut n2        from another terminal, while it runs\n  \
     trunkline lab restore n2";
 
-/// Pull the cable of a link, or let it lose everything without a word.
+/// Cut a link of a running lab, or make it silent.
 #[derive(Debug, Args)]
 struct CutArgs {
-    /// The link: n1, n2, ...
+    /// Name of the link: n1, n2, ...
     link: String,
-    /// Keep the carrier and lose every packet, as when a switch in between dies.
+    /// Keep the carrier but lose every packet, as when a switch in between fails.
     #[arg(long)]
     silent: bool,
     #[command(flatten)]
     which: WhichArgs,
 }
 
-/// Heal a link, whatever ails it.
+/// Restore a link that was cut or made silent.
 #[derive(Debug, Args)]
 struct RestoreArgs {
-    /// The link: n1, n2, ...
+    /// Name of the link: n1, n2, ...
     link: String,
     #[command(flatten)]
     which: WhichArgs,
@@ -92,18 +92,19 @@ struct RestoreArgs {
 /// Run a command in a namespace of a running lab.
 #[derive(Debug, Args)]
 struct ExecArgs {
-    /// The namespace: client, nodes, or node1, node2, ...
+    /// Namespace: client, nodes, or node1, node2, ...
     namespace: String,
     #[command(flatten)]
     which: WhichArgs,
-    /// What to run.
+    /// Command to run.
     #[arg(value_name = "COMMAND", last = true, required = true)]
     command: Vec<OsString>,
 }
 
 #[derive(Debug, Args)]
 struct WhichArgs {
-    /// Which lab, as `trunkline lab list` names it [default: the one around us, or the only one].
+    /// Name of the lab in `trunkline lab list` [default: the lab that the command runs in, or the
+    /// only one].
     #[arg(long, value_name = "ID")]
     lab: Option<String>,
 }
@@ -118,7 +119,7 @@ fn rate(text: &str) -> Result<Rate, net::Error> {
     text.parse()
 }
 
-/// Reads `5ms`, `200us`, `0.1s`.
+/// Parses a time such as `5ms`, `200us` or `0.1s`.
 fn delay(text: &str) -> Result<Duration, String> {
     let wrong = || "write a time like 5ms, 200us or 0.1s".to_owned();
     let units = [("ms", 1e-3), ("us", 1e-6), ("s", 1.0)];
@@ -128,7 +129,7 @@ fn delay(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(number * unit).map_err(|_| wrong())
 }
 
-/// Runs a command of the lab.
+/// Runs a subcommand of `trunkline lab`.
 pub fn run(args: LabArgs) -> Result<ExitCode, Error> {
     match args.command {
         LabCommand::Net(args) => run_net(args),
@@ -165,7 +166,7 @@ fn run_net(args: NetArgs) -> Result<ExitCode, Error> {
     Ok(passed_on(status))
 }
 
-/// The command of these words; of none, the user's shell.
+/// The command of these words; without words, the user's shell.
 fn command_of(words: Vec<OsString>) -> Command {
     let mut words = words.into_iter();
     let shell = || std::env::var_os("SHELL").unwrap_or_else(|| "/bin/sh".into());
@@ -174,7 +175,7 @@ fn command_of(words: Vec<OsString>) -> Command {
     command
 }
 
-/// How a command ended, as a shell tells it.
+/// The exit status of a command, as a shell reports it.
 fn passed_on(status: ExitStatus) -> ExitCode {
     let signal = || status.signal().map(|signal| 128 + signal);
     let code = status.code().or_else(signal).and_then(|code| u8::try_from(code).ok());

@@ -1,4 +1,4 @@
-//! Log messages, to standard error.
+//! Writes log messages to standard error.
 
 use crate::error::Error;
 use crate::output;
@@ -6,21 +6,20 @@ use clap::{ArgAction, Args, ValueEnum};
 use std::io;
 use tracing_subscriber::EnvFilter;
 
-/// Chooses the messages where neither flag is given.
+/// The environment variable that sets the level if no option does.
 const VARIABLE: &str = "TRUNKLINE_LOG";
 
-/// How much is logged.
+/// Options for log messages.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Log messages")]
 pub struct LoggingArgs {
-    /// Show more: -v what happens (info), -vv debug, -vvv trace.
+    /// Show more log messages: -v info, -vv debug, -vvv trace.
     #[arg(short, long, action = ArgAction::Count, global = true, conflicts_with = "log_level")]
     verbose: u8,
-    /// Show messages of this level and above [default: warn, or what TRUNKLINE_LOG says].
+    /// Show messages of this level and above [default: warn, or as set by TRUNKLINE_LOG].
     #[arg(long, value_name = "LEVEL", global = true)]
     log_level: Option<Level>,
-    /// How messages are written: as text for people, or as JSON with one object a line for
-    /// programs.
+    /// Format of log messages: text, or json with one object per line.
     #[arg(long, value_name = "FORMAT", global = true, default_value = "text")]
     log_format: Format,
 }
@@ -65,8 +64,7 @@ impl LoggingArgs {
     }
 }
 
-/// Starts logging. A flag outweighs the environment, which was set for many runs and not for this
-/// one.
+/// Starts logging. An option overrides the environment variable, which is set for many runs.
 pub fn start(args: &LoggingArgs) -> Result<(), Error> {
     let from_environment = || std::env::var(VARIABLE).ok().filter(|text| !text.trim().is_empty());
     let filter = match (args.level(), from_environment()) {
@@ -78,7 +76,7 @@ pub fn start(args: &LoggingArgs) -> Result<(), Error> {
             advice: format!("{VARIABLE}=info        or server=debug,client=trace"),
         })?,
     };
-    // A message that cannot be written is dropped: complaining about it would go to the same place.
+    // A message that cannot be written is dropped: a complaint would go to the same place.
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(io::stderr)

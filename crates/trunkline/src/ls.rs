@@ -1,4 +1,4 @@
-//! `trunkline ls`: the names in a directory of a server, without a mount.
+//! `trunkline ls`: lists a directory of a server, without a mount.
 
 use crate::attributes::{self, mode_text, time_text};
 use crate::error::Error;
@@ -13,22 +13,22 @@ use std::process::ExitCode;
 #[derive(Debug, Args)]
 #[command(long_about = format!("List files and directories of an NFS server.\n\n{PLACES}"), after_help = EXAMPLES)]
 pub struct LsArgs {
-    /// What to list: nfs://HOST/EXPORT/PATH or HOST:/EXPORT/PATH.
+    /// The places to list: nfs://HOST/EXPORT/PATH or HOST:/EXPORT/PATH.
     #[arg(value_name = "PLACE", required = true)]
     places: Vec<String>,
     #[command(flatten)]
     mount: MountArgs,
-    /// Also mode, links, owner, group, size in bytes, time of the last change (UTC) and what a link
-    /// points to.
+    /// Also show mode, links, owner, group, size in bytes, time of the last change (UTC), and the
+    /// target of a symbolic link.
     #[arg(short, long)]
     long: bool,
-    /// Also names that begin with a dot.
+    /// Also show names that begin with a dot.
     #[arg(short, long)]
     all: bool,
-    /// Also what is in the directories below.
+    /// Also list the directories below.
     #[arg(short = 'R', long)]
     recursive: bool,
-    /// A JSON object for each name, with all attributes, each on a line of its own.
+    /// Print a JSON object for each name, with all attributes, one per line.
     #[arg(long, conflicts_with = "long")]
     json: bool,
 }
@@ -38,14 +38,14 @@ const EXAMPLES: &str = "Examples:\n  \
     trunkline ls -la 'nfs://10.0.0.1:2050/export?nconnect=4'\n  \
     trunkline ls -R --json nas:/data | jq -r .path";
 
-/// One name to be shown.
+/// A name to show.
 struct Row {
-    /// Below the place that was asked for.
+    /// The path below the requested place.
     path: Vec<u8>,
     name: Vec<u8>,
     attributes: Attributes,
     handle: FileHandle,
-    /// What a symbolic link points to, where that is shown.
+    /// The target of a symbolic link, if it is shown.
     target: Option<Vec<u8>>,
 }
 
@@ -66,7 +66,7 @@ struct Listing<'a> {
     args: &'a LsArgs,
     place: &'a Place,
     terminal: bool,
-    /// Whether each directory is named before its content.
+    /// Whether each directory's name is printed before its content.
     headed: bool,
 }
 
@@ -78,7 +78,7 @@ impl Listing<'_> {
             let path = names_last(&self.place.path).to_vec();
             return self.show(&[Row { name: path.clone(), path, attributes, handle, target: None }]);
         }
-        // The last is next, so that directories come in their order.
+        // The last entry is next, so that directories are listed in order.
         let mut todo = vec![(Vec::new(), handle)];
         let mut first = true;
         while let Some((path, directory)) = todo.pop() {
@@ -108,7 +108,7 @@ impl Listing<'_> {
         output::print_bytes(&line)
     }
 
-    /// What a directory has, by name.
+    /// The names of a directory, sorted.
     fn rows(&self, path: &[u8], directory: FileHandle) -> Result<Vec<Row>, Error> {
         let mount = &self.place.mount;
         let cannot = self.place.cannot("list");
@@ -118,14 +118,14 @@ impl Listing<'_> {
                 if !self.args.all && entry.name.starts_with(b".") {
                     continue;
                 }
-                // A server need not give attributes and handles with the names. RFC 1813 s3.3.17
+                // A server may omit attributes and handles. RFC 1813 s3.3.17
                 let found = match (entry.handle, entry.attributes) {
                     (Some(handle), Some(attributes)) => Ok((handle, attributes)),
                     _ => mount.lookup(directory, &entry.name),
                 };
                 let (handle, attributes) = match found {
                     Ok(found) => found,
-                    // It was removed after the directory was read.
+                    // The object was removed after the directory was read.
                     Err(error) if error.status() == Some(fs::Status::NotFound) => continue,
                     Err(error) => return Err(cannot(error)),
                 };
@@ -182,7 +182,7 @@ fn json(row: &Row) -> String {
     Value::Object(object).to_string()
 }
 
-/// How wide links, owner, group and size are.
+/// The column widths of links, owner, group and size.
 fn widths(rows: &[Row]) -> [usize; 4] {
     rows.iter().map(|row| columns(row).map(|column| column.len())).fold([1; 4], |mut widest, widths| {
         for (widest, width) in widest.iter_mut().zip(widths) {

@@ -1,8 +1,8 @@
-//! The `trunkline` program: reads the command line, runs one command, and tells how it ended.
+//! The `trunkline` program: parses the command line, runs one command, and reports how it ended.
 //!
-//! Each command is a file with its arguments and a `run`. Exit status: 0 done, 1 failed, 2 bad
-//! usage; for mount(8) its own. What is asked for goes to standard output, everything else (errors,
-//! logs, progress) to standard error.
+//! Each command is a file with its arguments and a `run`. The exit status is 0 for success, 1 for
+//! failure, 2 for bad usage; called by mount(8), it is as mount(8) defines it. Results go to
+//! standard output, everything else (errors, logs, progress) to standard error.
 
 mod attributes;
 mod bench;
@@ -39,8 +39,8 @@ struct Cli {
 }
 
 const AFTER_HELP: &str = "Environment:\n  \
-    TRUNKLINE_LOG  which log messages to show, for example info or server=debug,client=trace\n  \
-    NO_COLOR       when set to anything, no colours";
+    TRUNKLINE_LOG  level of log messages, for example info or server=debug,client=trace\n  \
+    NO_COLOR       no colours if this is set and not empty";
 
 #[derive(Debug, Subcommand)]
 enum Command {
@@ -58,9 +58,10 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    // A process that this program has started itself is called by the link that it was started by.
+    // A process that is started through /proc/self/exe would otherwise be named `exe`.
     let _ = rustix::thread::set_name(c"trunkline");
-    // As mount.trunkline it is called by mount(8), with arguments and statuses of its own.
+    // As mount.trunkline the program is called by mount(8), with mount(8)'s arguments and exit
+    // statuses.
     let args = match fstab::arguments(std::env::args_os().collect()) {
         fstab::Call::Ours(args) => args,
         fstab::Call::Nothing => return ExitCode::SUCCESS,
@@ -69,7 +70,7 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         // Bad usage, --help and --version end here, with clap's own message and status.
         Err(error) => {
-            // Where it cannot be printed nobody is left to be told.
+            // If the message cannot be printed, there is no other way to report it.
             let _ = error.print();
             let status = u8::try_from(error.exit_code()).unwrap_or(error::BAD_USAGE);
             return ExitCode::from(fstab::status(status));

@@ -1,10 +1,10 @@
-//! `trunkline mount`: an export as an ordinary directory; also as `mount.trunkline`, for mount(8)
-//! and fstab.
+//! `trunkline mount`: mounts an export as a directory; also called as `mount.trunkline` by mount(8)
+//! for fstab.
 //!
-//! Up to three processes: the one that was called, which waits until the mount answers; the one
-//! that serves it, in the background unless `-f`; and a [`watcher`], which says so when the serving
-//! one was killed. They are all this program: [`Role`] tells them apart. Where the server is not
-//! there yet the serving process goes on trying, as [`retry`] has it.
+//! There are up to three processes: the one that the user called, which waits until the mount
+//! works; the one that serves the mount, in the background unless `-f`; and a [`watcher`], which
+//! reports it if the serving process is killed. All of them are this program, and [`Role`] tells
+//! them apart. If the server does not answer yet, the serving process tries again, see [`retry`].
 
 pub mod fstab;
 mod retry;
@@ -29,28 +29,28 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use watcher::{WATCHER, Watcher};
 
-/// Tells the processes of a mount apart.
+/// An environment variable with the role of a process of a mount.
 const ROLE: &str = "TRUNKLINE_MOUNT_ROLE";
-/// Says that mount(8) called, to the process that serves.
+/// An environment variable that tells the serving process that mount(8) called.
 const FOR_MOUNT_8: &str = "TRUNKLINE_MOUNT_FOR_MOUNT_8";
-/// What the serving process says once programs can use the directory.
+/// The serving process prints this once programs can use the directory.
 const MOUNTED: &str = "mounted ";
-/// What it says when it goes on trying and nobody need wait for it.
+/// The serving process prints this when it keeps trying in the background.
 const WAITING: &str = "waiting for ";
 
 /// Mount an export as a directory, over all paths at once (FUSE).
 ///
-/// In the background: it returns once the directory can be used, or with what stands in the way.
-/// SIGTERM and SIGINT to the process that serves it unmount; so does `trunkline umount DIR`.
-/// SIGUSR1 writes statistics of each path to its log. What programs may rely on is in
-/// docs/SEMANTICS.md, the options in docs/MOUNT-OPTIONS.md.
+/// The command returns once the directory can be used, or with the reason why it cannot, and a
+/// process in the background serves the mount. SIGTERM, SIGINT or `trunkline umount DIR` unmounts.
+/// SIGUSR1 writes statistics of each path to the log. docs/SEMANTICS.md says what programs may rely
+/// on, docs/MOUNT-OPTIONS.md describes the options.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, after_long_help = long_help())]
 pub struct MountArgs {
-    /// What to mount: SERVER:/EXPORT or nfs://SERVER/EXPORT.
+    /// The export: SERVER:/EXPORT or nfs://SERVER/EXPORT.
     #[arg(value_name = "SERVER:/EXPORT")]
     target: String,
-    /// Where: an existing directory.
+    /// The mount point: an existing directory.
     #[arg(value_name = "DIR")]
     directory: PathBuf,
     /// Mount options, joined by commas; may be repeated. --help lists them.
@@ -71,19 +71,20 @@ const EXAMPLES: &str = "Examples:\n  \
     In /etc/fstab, with a link /sbin/mount.trunkline to this program:\n  \
     nas:/data  /mnt  trunkline  nconnect=8,_netdev,nofail  0 0";
 
-/// With the mount options, which `-h` leaves out.
+/// The help with the mount options, which `-h` leaves out.
 fn long_help() -> String {
     format!("Mount options:\n\n{}\n{EXAMPLES}", document::help())
 }
 
-/// Which of the processes this is.
+/// The role of a process of a mount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Role {
-    /// The one that the user called.
+    /// The process that the user called.
     Called,
-    /// The one that serves the mount in the background.
+    /// The process that serves the mount in the background.
     Background,
-    /// The one that says so when that one was killed; it may be served in the background.
+    /// The process that reports it if the serving process is killed; `is_background` is about that
+    /// process.
     Watcher { is_background: bool },
 }
 
@@ -97,7 +98,7 @@ impl Role {
     }
 }
 
-/// Mounts, and serves unless that is done in the background.
+/// Mounts, and serves the mount unless a process in the background does.
 pub fn run(args: &MountArgs) -> Result<ExitCode, Error> {
     match Role::own() {
         Role::Watcher { is_background } => {
@@ -117,7 +118,7 @@ impl MountArgs {
 
 /// Serves the mount in this process until it is unmounted.
 fn serve(args: &MountArgs, role: Role) -> Result<ExitCode, Error> {
-    // Before anything is mounted, so that no signal finds us unprepared.
+    // Before anything is mounted, so that no signal is missed.
     let events = Events::catch()?;
     let options = args.options();
     let target = Target::parse(&args.target).map_err(client::Error::from)?;
@@ -126,14 +127,14 @@ fn serve(args: &MountArgs, role: Role) -> Result<ExitCode, Error> {
     let patience = Patience::new(&parsed, is_for_mount_8());
     let directory = hold_directory(&args.directory, patience.is_background())?;
     if role == Role::Background {
-        // Out of the caller's session and directory. A process that leads one already stays where
-        // it is.
+        // Leaves the caller's session and directory. This fails harmlessly if the process already
+        // leads a session.
         let _ = rustix::process::setsid();
         let _ = rustix::process::chdir("/");
         events.watch_caller();
     }
     let request = Request { source: args.target.clone(), options: parsed, directory: directory.clone() };
-    // Before the mount: it must not have the mount's own descriptors.
+    // Started before the mount, so that the watcher does not inherit the mount's descriptors.
     let mut watcher = Watcher::start(args, role == Role::Background);
     client::raise_descriptor_limit();
     let attempt = move || {
@@ -155,8 +156,8 @@ fn serve(args: &MountArgs, role: Role) -> Result<ExitCode, Error> {
     let mounted = match mounted {
         Ok(mounted) => mounted,
         Err(error @ Error::Interrupted { .. }) => {
-            // A try may be about to mount. So it learns of our end as of any other, and looks at
-            // what we leave.
+            // A try may be about to mount. The watcher is left to detect the end of this process,
+            // and removes what the try may leave.
             watcher.leave();
             return Err(error);
         }
@@ -167,7 +168,7 @@ fn serve(args: &MountArgs, role: Role) -> Result<ExitCode, Error> {
     };
     watcher.watch(mounted.id());
     if let Err(error) = output::print(&format!("{MOUNTED}{} on {}\n", args.target, directory.display())) {
-        // Whoever called is gone, and will never learn of this mount.
+        // The caller is gone and will never learn of this mount.
         let _ = mounted.unmounter().unmount();
         watcher.dismiss();
         return Err(error);
@@ -188,7 +189,7 @@ fn serve_until_unmounted(
     let outcome = mounted.wait();
     attending.end();
     if let Err(error) = outcome {
-        // It stays mounted though nobody serves it any more, as after a kill.
+        // The directory stays mounted although no process serves it any more, as after a kill.
         watcher.leave();
         return Err(error.into());
     }
@@ -199,8 +200,8 @@ fn serve_until_unmounted(
     })
 }
 
-/// Unmounts at the first signal, and at the second without waiting for the server: notes that one.
-/// SIGUSR1 asks for statistics.
+/// The handler of signals. The first one unmounts; the second one unmounts without waiting for the
+/// server, and is recorded. SIGUSR1 prints statistics.
 fn attend_to(unmounter: Unmounter, ended_by: Arc<AtomicU8>) -> impl FnMut(i32) + Send + 'static {
     let unmounting = Arc::new(AtomicBool::new(false));
     move |signal| {
@@ -225,7 +226,7 @@ fn attend_to(unmounter: Unmounter, ended_by: Arc<AtomicU8>) -> impl FnMut(i32) +
     }
 }
 
-/// Nobody should believe in an option that does nothing.
+/// Warns about options that have no effect.
 fn tell_what_is_idle(options: &MountOptions) {
     let idle = options.without_effect();
     if !idle.is_empty() {
@@ -233,13 +234,14 @@ fn tell_what_is_idle(options: &MountOptions) {
     }
 }
 
-/// Whether mount(8) called, this process or the one that started it.
+/// Whether mount(8) called this process or its parent.
 fn is_for_mount_8() -> bool {
     std::env::var_os(FOR_MOUNT_8).is_some() || fstab::is_helper()
 }
 
-/// The directory's path, without symbolic links. What is wrong with the directory is told before a
-/// server is waited for, unless that is done in the background, where the directory may come later.
+/// The directory's path, without symbolic links. Errors of the directory are reported before the
+/// server is contacted, unless the mount is in the background, where the directory may appear
+/// later.
 fn hold_directory(directory: &Path, may_come_later: bool) -> Result<PathBuf, Error> {
     let failed = |source| Error::Mount(mount::Error::Fuse { directory: directory.to_owned(), source });
     let absolute = std::path::absolute(directory).map_err(failed)?;
@@ -250,8 +252,8 @@ fn hold_directory(directory: &Path, may_come_later: bool) -> Result<PathBuf, Err
     }
 }
 
-/// Starts the serving process, and waits until it has mounted or failed, or goes on trying without
-/// us. It tells errors itself: it has our standard error until then.
+/// Starts the serving process, and waits until it has mounted, has failed, or keeps trying in the
+/// background. That process reports errors itself: until then it shares standard error.
 fn start_in_background(args: &MountArgs) -> Result<ExitCode, Error> {
     let arguments = match fstab::arguments(std::env::args_os().collect()) {
         fstab::Call::Ours(arguments) => arguments,
@@ -272,7 +274,7 @@ fn start_in_background(args: &MountArgs) -> Result<ExitCode, Error> {
     let mut said = String::new();
     if let Some(mut stdout) = child.stdout.take() {
         let mut byte = [0];
-        // It keeps its end open, so there is no end to wait for after the line.
+        // The serving process keeps its end open, so there is no end of file after the line.
         while !said.ends_with('\n') && stdout.read(&mut byte).map_err(Error::Background)? == 1 {
             said.push(char::from(byte[0]));
         }
@@ -287,14 +289,15 @@ fn start_in_background(args: &MountArgs) -> Result<ExitCode, Error> {
     }
 }
 
-/// This program, whatever has become of its file, under the name by which people look for it.
+/// This program, even if its file was replaced, with its usual name.
 fn this_program() -> Command {
     let mut command = Command::new("/proc/self/exe");
     command.arg0("trunkline");
     command
 }
 
-/// Standard output is nobody's once the mount is in the background.
+/// Standard output cannot be the log file, because it is closed once the mount is in the
+/// background.
 fn hold_log_file(log_file: Option<&Path>) -> Result<(), Error> {
     let is_output =
         |file: &Path| ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"].map(Path::new).contains(&file);
@@ -308,7 +311,7 @@ fn hold_log_file(log_file: Option<&Path>) -> Result<(), Error> {
     }
 }
 
-/// Log messages go elsewhere from here on: whoever called us need not keep their end open.
+/// Redirects log messages, so that the caller's standard output and error can be closed.
 fn leave_terminal(log_file: Option<&Path>, mounted: Option<MountId>) {
     let null = || rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).ok();
     if let Some(null) = null() {
@@ -316,7 +319,7 @@ fn leave_terminal(log_file: Option<&Path>, mounted: Option<MountId>) {
     }
     let log: Option<OwnedFd> = match log_file {
         Some(file) => match open_log(file) {
-            // A message that waits to be written to it would wait for itself.
+            // A message that is written to the mount itself could deadlock.
             Ok(opened) if mounted.is_some_and(|mount| mount.has(&opened)) => {
                 tracing::warn!(file = %file.display(), "no log file: it lies in the directory that this process serves");
                 None
@@ -334,21 +337,21 @@ fn leave_terminal(log_file: Option<&Path>, mounted: Option<MountId>) {
     }
 }
 
-/// Opens a file for log messages. A pipe that nobody reads neither keeps the mount waiting nor
-/// loses its place: what does not fit is dropped.
+/// Opens a file for log messages. A pipe without a reader neither blocks the mount nor is closed:
+/// what does not fit is dropped.
 fn open_log(file: &Path) -> io::Result<std::fs::File> {
     let is_pipe = std::fs::metadata(file).is_ok_and(|of| of.file_type().is_fifo());
     let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
     let mut options = std::fs::OpenOptions::new();
     options.append(true).create(true);
     if is_pipe {
-        // Reading too, so that it need not have a reader yet.
+        // Opened for reading too, so that the pipe need not have a reader yet.
         options.read(true).custom_flags(flags);
     }
     options.open(file)
 }
 
-/// The system's log, where there is one; it ends with us.
+/// Starts logger(1), if it exists; it ends with this process.
 fn start_logger() -> Option<OwnedFd> {
     let mut logger = Command::new("logger");
     logger.args(["-t", "trunkline", "-p", "daemon.notice"]).env_remove(ROLE);

@@ -1,9 +1,9 @@
-//! Names of files as people and programs read them. A name is bytes: a program gets them as they
-//! are, a terminal gets what it can show and nothing that moves its cursor.
+//! Formats file names. A name is bytes: a program gets the bytes unchanged; a terminal gets only
+//! what it can show, and nothing that moves its cursor.
 
 use serde_json::{Map, Value, json};
 
-/// A name for a terminal: control characters and what is not UTF-8 as `\n` or `\xff`, and the
+/// A name for a terminal: control characters and bytes that are not UTF-8 as `\n` or `\xff`, and a
 /// backslash as `\\`.
 pub fn escaped(name: &[u8]) -> String {
     let mut text = String::with_capacity(name.len());
@@ -21,8 +21,8 @@ pub fn escaped(name: &[u8]) -> String {
     text
 }
 
-/// Adds a character, escaped where it moves a terminal's cursor or has no shape of its own, such as
-/// those that turn the writing direction.
+/// Adds a character, escaped if it moves a terminal's cursor or is invisible, such as those that
+/// reverse the direction of writing.
 pub fn push_visibly(text: &mut String, c: char) {
     match c {
         c if c.is_control() && c.is_ascii() => text.extend(c.escape_default()),
@@ -35,13 +35,13 @@ pub fn push_visibly(text: &mut String, c: char) {
     }
 }
 
-/// A name for a terminal, or as it is.
+/// A name, escaped for a terminal, otherwise unchanged.
 pub fn shown(name: &[u8], terminal: bool) -> Vec<u8> {
     if terminal { escaped(name).into_bytes() } else { name.to_vec() }
 }
 
-/// Puts a name into a JSON object: as it is where it is UTF-8, else escaped, and all its bytes
-/// beside it.
+/// Adds a name to a JSON object: unchanged if it is UTF-8, otherwise escaped, with another member
+/// that has its bytes.
 pub fn put(object: &mut Map<String, Value>, key: &str, name: &[u8]) {
     match std::str::from_utf8(name) {
         Ok(text) => object.insert(key.to_owned(), json!(text)),

@@ -1,4 +1,4 @@
-//! Standard output: what it can show, and writing to it so that a reader that left is no error.
+//! Standard output: its properties, and writing to it so that a closed reader is not an error.
 
 use crate::error::Error;
 use ::copy::Stream;
@@ -7,26 +7,26 @@ use std::fs::{self, OpenOptions};
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 
-/// The width of a terminal that nobody knows, and of a file.
+/// The width of a file, and of a terminal whose width is unknown.
 const COLUMNS: usize = 80;
 
-/// Standard output, as a file's name.
+/// The file name that means standard output.
 pub const STDOUT: &str = "-";
 
-/// Writes text to standard output, at once.
+/// Writes text to standard output without buffering.
 pub fn print(text: &str) -> Result<(), Error> {
     print_bytes(text.as_bytes())
 }
 
-/// Writes bytes to standard output, at once and as they are.
+/// Writes bytes to standard output, unbuffered and unchanged.
 pub fn print_bytes(bytes: &[u8]) -> Result<(), Error> {
-    // Not by `io::stdout`, which looks for line ends in what may be gigabytes of anything.
+    // Not by `io::stdout`, which searches for line ends in what may be gigabytes.
     let mut left = bytes;
     while !left.is_empty() {
         match rustix::io::write(rustix::stdio::stdout(), left) {
             Ok(written) => left = left.get(written..).unwrap_or_default(),
             Err(rustix::io::Errno::INTR) => {}
-            // Whoever shares it with us may have asked that nobody waits for it.
+            // Another process that shares standard output may have made it non-blocking.
             Err(rustix::io::Errno::AGAIN) => wait_for_stdout(),
             Err(error) => return Err(Error::Print(error.into())),
         }
@@ -37,17 +37,17 @@ pub fn print_bytes(bytes: &[u8]) -> Result<(), Error> {
 fn wait_for_stdout() {
     use rustix::event::{PollFd, PollFlags, poll};
     let stdout = rustix::stdio::stdout();
-    // Where there is nothing to wait for, the next write says so.
+    // If waiting fails, the next write reports the error.
     let _ = poll(&mut [PollFd::new(&stdout, PollFlags::OUT)], None);
 }
 
-/// What a file's name stands for where that is no regular file: `-`, a pipe, a device, a
+/// The stream that a file name stands for, if it is not a regular file: `-`, a pipe, a device, a
 /// descriptor.
 pub fn stream(file: &Path) -> Option<Stream> {
     if file.as_os_str() == STDOUT { Some(Stream::standard_output()) } else { Stream::named(file) }
 }
 
-/// Whether a file's name stands for standard output.
+/// Whether a file name stands for standard output.
 pub fn is_stdout(file: &Path) -> bool {
     stream(file).is_some_and(|stream| stream.is_standard_output())
 }
@@ -57,8 +57,8 @@ pub fn stdout_is_terminal() -> bool {
     io::stdout().is_terminal()
 }
 
-/// Holds that a file can be written, before the work whose result it is to take. Makes its
-/// directory. A pipe is not tried: who reads it would take that for the end.
+/// Checks that a file can be written, before the work for it begins, and creates its directory. A
+/// pipe is not opened, because its reader would see an end of file.
 pub fn check_writable(file: &Path) -> Result<(), Error> {
     let wrap = |cause| Error::Write { file: file.display().to_string(), cause };
     if stream(file).is_some() {
@@ -72,7 +72,7 @@ pub fn check_writable(file: &Path) -> Result<(), Error> {
     if is_new { fs::remove_file(file).map_err(wrap) } else { Ok(()) }
 }
 
-/// Writes text to a file, or to standard output where that is its name; tells of a file.
+/// Writes text to a file or to standard output; reports the path of a file.
 pub fn write(file: &Path, text: &str) -> Result<(), Error> {
     let wrap = |cause| Error::Write { file: file.display().to_string(), cause };
     match stream(file) {
@@ -92,12 +92,12 @@ fn io_error(error: ::copy::Error) -> io::Error {
     }
 }
 
-/// Writes text to standard error. Where that fails, nobody is left to be told.
+/// Writes text to standard error. An error cannot be reported anywhere.
 pub fn tell(text: &str) {
     let _ = io::stderr().lock().write_all(text.as_bytes());
 }
 
-/// How many columns standard output has.
+/// The number of columns of standard output.
 pub fn stdout_columns() -> usize {
     let of_terminal = || {
         let stdout = io::stdout();
@@ -108,17 +108,17 @@ pub fn stdout_columns() -> usize {
     asked_for().or_else(of_terminal).unwrap_or(COLUMNS)
 }
 
-/// Whether standard output may have colours.
+/// Whether to use colours on standard output.
 pub fn stdout_has_colour() -> bool {
     io::stdout().is_terminal() && colour_is_wanted()
 }
 
-/// Whether standard error may have colours.
+/// Whether to use colours on standard error.
 pub fn stderr_has_colour() -> bool {
     io::stderr().is_terminal() && colour_is_wanted()
 }
 
-/// <https://no-color.org>: set and not empty means none; and a dumb terminal has none.
+/// <https://no-color.org>: no colours if the variable is set and not empty, or on a dumb terminal.
 fn colour_is_wanted() -> bool {
     let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     !is_set("NO_COLOR") && std::env::var_os("TERM").is_none_or(|term| term != "dumb")

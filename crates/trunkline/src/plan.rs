@@ -1,5 +1,5 @@
-//! `trunkline plan`: capacity, layout, limits and IO500 scores. The reckoning is the crate
-//! `plan`'s; here words become its questions.
+//! `trunkline plan`: capacity, layout, limits and IO500 scores. The crate `plan` computes; this
+//! module converts the command line.
 
 mod io500;
 mod layout;
@@ -13,11 +13,12 @@ use std::io::Read;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// No topology and no result is larger. Keeps a wrong file out of memory.
+/// The maximum size of a file. No topology and no result is larger; this keeps a wrong file out of
+/// memory.
 const FILE_BYTES_MAX: u64 = 4 << 20;
 
-/// Plan an array and a fabric: capacity, where drives and volumes go, what each stage carries, and
-/// what binds.
+/// Plan an array and a network: capacity, layout of drives and volumes, throughput of each stage,
+/// and the stage that binds.
 #[derive(Debug, Args)]
 pub struct PlanArgs {
     #[command(subcommand)]
@@ -32,7 +33,7 @@ enum PlanCommand {
     Io500(io500::Io500Args),
 }
 
-/// Runs a command of the planner.
+/// Runs a subcommand of `trunkline plan`.
 pub fn run(args: &PlanArgs) -> Result<ExitCode, Error> {
     match &args.command {
         PlanCommand::Size(args) => size::run(args),
@@ -43,7 +44,7 @@ pub fn run(args: &PlanArgs) -> Result<ExitCode, Error> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Reads a file of text.
+/// Reads a text file.
 fn read(path: &Path) -> Result<String, Error> {
     let file = || path.display().to_string();
     let mut bytes = Vec::new();
@@ -57,7 +58,7 @@ fn read(path: &Path) -> Result<String, Error> {
     String::from_utf8(bytes).map_err(|_| wrong("it is not text"))
 }
 
-/// A topology from a file or by its name.
+/// A topology from a file or a preset.
 fn topology(file: Option<&Path>, preset: Option<&str>) -> Result<Option<::plan::limits::Topology>, Error> {
     if let Some(name) = preset {
         return Ok(Some(::plan::limits::preset(name)?));

@@ -1,34 +1,34 @@
-//! What `ls`, `cat`, `stat` and `cp` share: places on servers as people write them, and mounting
-//! them.
+//! Common parts of `ls`, `cat`, `stat` and `cp`: places on servers in the form that users write
+//! them, and mounting them.
 
 use crate::error::Error;
 use clap::Args;
 use client::{Mount, options::Target};
 
-/// The help of every command that takes such a place.
+/// The help about places, for every command that accepts them.
 pub const PLACES: &str = "A place on a server is nfs://HOST[:PORT]/EXPORT/PATH[?OPTIONS], where bytes other than \
-    letters may stand as %XX, or HOST:/EXPORT/PATH. Where the export ends and the path below it begins, the \
-    server is asked. Mount options (docs/MOUNT-OPTIONS.md) follow the ?, or stand in -o.";
+    letters may be written as %XX, or HOST:/EXPORT/PATH. The server is asked where the export ends and the path \
+    below it begins. Mount options (docs/MOUNT-OPTIONS.md) follow the ?, or are given with -o.";
 
 /// Mount options for all places of a command.
 #[derive(Debug, Args)]
 pub struct MountArgs {
-    /// Mount options as mount(8) takes them, for all servers of this command; repeat for more.
+    /// Mount options as for mount(8), for all servers of this command; may be repeated.
     #[arg(short = 'o', long, value_name = "OPTIONS")]
     pub options: Vec<String>,
 }
 
 impl MountArgs {
-    /// All of them as one list.
+    /// All options as one list.
     pub fn joined(&self) -> String {
         self.options.join(",")
     }
 }
 
-/// A place on a server that has been mounted.
+/// A place on a mounted server.
 #[derive(Debug)]
 pub struct Place {
-    /// As the user wrote it, without what follows a question mark.
+    /// The place as the user wrote it, without the part after the question mark.
     pub name: String,
     /// The export.
     pub mount: Mount,
@@ -37,21 +37,21 @@ pub struct Place {
 }
 
 impl Place {
-    /// Mounts the export that a place lies in.
+    /// Mounts the export that contains a place.
     pub fn open(target: &str, options: &str) -> Result<Self, Error> {
         let (mount, path) = Mount::connect_below(target, options)?;
         let name = target.split_once('?').filter(|_| target.starts_with("nfs://"));
         Ok(Self { name: name.map_or(target, |(name, _)| name).to_owned(), mount, path })
     }
 
-    /// Wraps what goes wrong there.
+    /// Wraps an error at this place.
     pub fn cannot(&self, what: &str) -> impl Fn(client::Error) -> Error {
         let sentence = format!("cannot {what} {}", self.name);
         move |cause| Error::Remote { sentence: sentence.clone(), cause: Box::new(cause) }
     }
 }
 
-/// Whether an argument names a place on a server, as scp has it: a file with a colon in its name is
+/// Whether an argument is a place on a server. As in scp, a local file with a colon in its name is
 /// written with its directory, as in `./a:/b`.
 pub fn is_remote(argument: &str) -> bool {
     argument.starts_with("nfs://")

@@ -1,5 +1,4 @@
-//! `trunkline report`: what records say, as a table, as HTML, as Markdown, as comma-separated
-//! values.
+//! `trunkline report`: shows records as a table, HTML, Markdown or comma-separated values.
 
 use crate::error::Error;
 use crate::output;
@@ -11,26 +10,27 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// No record is larger: a thorough one has about 1 MiB. Keeps a wrong file out of memory.
+/// The maximum size of a record; a thorough one has about 1 MiB. This keeps a wrong file out of
+/// memory.
 const RECORD_BYTES_MAX: u64 = 256 << 20;
 
-/// Show what records say: a table here, and a page for the browser.
+/// Show records as a table, and write them as an HTML page, Markdown or CSV.
 ///
-/// Several records are set side by side on the page and in Markdown.
+/// The HTML page and the Markdown compare several records side by side.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct ReportArgs {
-    /// Records that `trunkline bench` wrote.
+    /// Records written by `trunkline bench`.
     #[arg(value_name = "RECORD", required_unless_present = "explain")]
     records: Vec<PathBuf>,
-    /// Write the HTML page here; - is standard output [default: beside the first record where that
-    /// is a file, unless --markdown or --csv is given].
+    /// Write the HTML page to this file; - is standard output [default: beside the first record if
+    /// that is a file, unless --markdown or --csv is given].
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Write Markdown here; - is standard output.
+    /// Write Markdown to this file; - is standard output.
     #[arg(long, value_name = "FILE")]
     markdown: Option<PathBuf>,
-    /// Write comma-separated values here, a line for each cell; - is standard output.
+    /// Write comma-separated values to this file, a line for each cell; - is standard output.
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
     /// Explain every column and term.
@@ -45,9 +45,9 @@ const EXAMPLES: &str = "Examples:\n  \
     trunkline report --explain";
 
 impl ReportArgs {
-    /// Where the page goes, if anywhere.
+    /// The file of the page, if there is one.
     fn page(&self) -> Option<PathBuf> {
-        // Beside a pipe there is no place.
+        // There is no place for a page beside a pipe.
         let is_file = |record: &&PathBuf| output::stream(record).is_none();
         let beside = || self.records.first().filter(is_file).map(|first| page_beside(first));
         let other = self.markdown.is_some() || self.csv.is_some();
@@ -55,7 +55,8 @@ impl ReportArgs {
     }
 }
 
-/// The page's name beside a record: the same with another ending, and never the record's own.
+/// The page's file name beside a record: the record's with another extension, but never the
+/// record's own name.
 pub fn page_beside(record: &Path) -> PathBuf {
     let page = record.with_extension("html");
     if page == record { record.with_extension("report.html") } else { page }
@@ -73,7 +74,7 @@ pub fn run(args: &ReportArgs) -> Result<ExitCode, Error> {
     let wanted: Vec<(PathBuf, Form)> =
         forms.into_iter().filter_map(|(file, form)| Some((file?, form))).collect();
     wanted.iter().try_for_each(|(file, _)| spare_records(file, &args.records))?;
-    // What goes to standard output goes there alone, so that it can be piped on.
+    // A result on standard output is the only output there, so that it can be piped.
     if !records.is_empty() && !wanted.iter().any(|(file, _)| output::is_stdout(file)) {
         records.iter().try_for_each(|record| output::print(&format!("{}\n", table(record))))?;
     }
@@ -86,7 +87,7 @@ pub fn run(args: &ReportArgs) -> Result<ExitCode, Error> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The record's table, as wide and as colourful as standard output is.
+/// The record's table, with the width and colours of standard output.
 pub fn table(record: &Record) -> String {
     let columns = output::stdout_columns();
     if output::stdout_has_colour() {
@@ -110,9 +111,9 @@ fn read(path: &Path) -> Result<Record, Error> {
     Record::read(&text).map_err(|cause| Error::Record { file: file(), cause })
 }
 
-/// Refuses to write over one of the records that are read.
+/// Refuses to overwrite one of the records that are read.
 fn spare_records(file: &Path, records: &[PathBuf]) -> Result<(), Error> {
-    // By its number: a file may have several names.
+    // Compares inode numbers, because a file may have several names.
     let number = |path: &Path| path.metadata().ok().map(|found| (found.dev(), found.ino()));
     let same = |record: &&PathBuf| number(record).is_some_and(|record| Some(record) == number(file));
     match records.iter().find(same) {

@@ -1,4 +1,4 @@
-//! `trunkline serve`: a node, or a whole group of them.
+//! `trunkline serve`: runs a node or a whole group of nodes.
 
 mod statistics;
 mod systemd;
@@ -17,70 +17,70 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// How long calls in progress may take to be answered once the server was asked to end.
+/// How long the server waits for calls in progress after it was asked to end.
 const DRAIN: Duration = Duration::from_secs(10);
 
-/// Serve files: NFS version 3 and MOUNT, both on every port.
+/// Serve files over NFS version 3; MOUNT is answered on the same ports.
 ///
-/// From a configuration file (docs/SERVE.md), or quick: one export, in memory (--mem) or of a
-/// directory (--dir), and one node for each --listen. The quick export is writable and admits
-/// loopback and the subnets of the listeners.
+/// The server is configured by a file (docs/SERVE.md) or by "quick" options: one export, in memory
+/// (--mem) or of a directory (--dir), and one node for each --listen. The quick export is writable
+/// and admits loopback and the subnets of the listeners.
 ///
-/// SIGHUP reads the configuration file again and drops no client: exports are added, rules changed;
-/// what cannot change while it serves stays, and is told. SIGTERM and SIGINT answer what has been
-/// received (10 s at most) and end; a second one ends at once. SIGUSR1 prints statistics to
-/// standard error.
+/// SIGHUP reads the configuration file again without dropping clients: exports are added and rules
+/// changed; what cannot change at run time is reported and stays. SIGTERM and SIGINT answer the
+/// calls received so far (10 s at most) and end; a second one ends at once. SIGUSR1 prints
+/// statistics to standard error.
 ///
-/// A service manager is told by sd_notify(3); sockets that it passes on are used (docs/SERVE.md).
+/// The server notifies a service manager by sd_notify(3), and uses the sockets that it passes on
+/// (docs/SERVE.md).
 #[derive(Debug, Clone, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct ServeArgs {
-    /// The configuration, a TOML file.
+    /// Configuration file (TOML).
     #[arg(short, long, value_name = "FILE.toml", conflicts_with_all = ["mem", "dir", "state", "export", "listen", "allow", "no_root_squash"])]
     config: Option<PathBuf>,
-    /// Quick: keep files in memory, at most so much of it (2GiB, 512MiB).
+    /// Quick: keep files in memory, at most this much (2GiB, 512MiB).
     #[arg(long, value_name = "SIZE", value_parser = size::parse_bytes, required_unless_present_any = ["config", "dir"])]
     mem: Option<u64>,
-    /// Quick: serve this directory. Started by root, callers act as themselves and root of a client
-    /// as nobody; else everybody acts as who started it.
+    /// Quick: serve this directory. If root starts the server, callers act as themselves and a
+    /// client's root as nobody; otherwise all callers act as the user who started it.
     #[arg(long, value_name = "PATH", conflicts_with = "mem")]
     dir: Option<PathBuf>,
-    /// Quick: where the key of the directory's file handles is kept [default: /var/lib/trunkline
-    /// for root, else ~/.local/state/trunkline].
+    /// Quick: directory that holds the key of the file handles [default: /var/lib/trunkline for
+    /// root, else ~/.local/state/trunkline].
     #[arg(long, value_name = "DIR", requires = "dir", conflicts_with = "mem")]
     state: Option<PathBuf>,
-    /// Quick: the path that clients mount.
+    /// Quick: path that clients mount.
     #[arg(long, value_name = "PATH", default_value = "/export")]
     export: String,
-    /// Quick: where a node listens, `10.0.0.1:2049` or `[fd00::1]:2049`; each is a node of the
-    /// group [default: 127.0.0.1:2049, or the sockets that were passed on]. With `rdma:` before it
-    /// (`rdma:10.0.0.1:20049`) the node with that address, else the first, also answers over RDMA
-    /// there; MOUNT needs TCP beside it.
+    /// Quick: address on which a node listens, `10.0.0.1:2049` or `[fd00::1]:2049`; each --listen
+    /// is a node of the group [default: 127.0.0.1:2049, or the sockets that were passed on]. With
+    /// `rdma:` in front (`rdma:10.0.0.1:20049`) the node with that address, else the first node,
+    /// listens over RDMA too; MOUNT still needs TCP.
     #[arg(long, value_name = "ADDR:PORT")]
     listen: Vec<ListenAddress>,
-    /// Quick: who may come besides (10.0.0.7, 10.0.0.0/8, fd00::/8, a host's name); repeat for
-    /// more.
+    /// Quick: admit this client in addition (10.0.0.7, 10.0.0.0/8, fd00::/8, a host name); may be
+    /// repeated.
     #[arg(long, value_name = "CLIENT", value_parser = clients)]
     allow: Vec<Allowed>,
-    /// Quick: root of a client is root here too, and may do everything in the export. Without it
-    /// such a caller acts as nobody (--dir as root), else as who started the server.
+    /// Quick: let a client's root act as root in the export. Without this option such a caller acts
+    /// as nobody (--dir, started by root), else as the user who started the server.
     #[arg(long)]
     no_root_squash: bool,
-    /// Be one of several processes on this host that serve the same directories (--dir, or a file's
-    /// `dir`) and share their reply cache in this directory: what one has done the others know,
-    /// also when it was killed. A directory of their own, like /run/trunkline/NAME; it is made if
-    /// it is not there.
+    /// Join a group of processes on this host that serve the same directories (--dir, or `dir` in
+    /// the file) and share their reply cache in this directory, so that each knows what the others
+    /// have executed, even if they were killed. Use a directory for this purpose only, such as
+    /// /run/trunkline/NAME; it is created if missing.
     #[arg(long, value_name = "DIR", conflicts_with = "mem")]
     group: Option<PathBuf>,
-    /// Be found by program number, as `showmount` and kernel clients look for servers: answer on
-    /// port 111 (UDP and TCP), or register with the rpcbind that has it. Also answers MOUNT over
-    /// UDP.
+    /// Register by program number, as `showmount` and kernel clients need: answer on port 111 (UDP
+    /// and TCP), or register with the rpcbind that has that port. Also answer MOUNT over UDP.
     #[arg(long)]
     rpcbind: bool,
     /// TCP congestion control [default: the system's].
     #[arg(long, value_name = "NAME")]
     congestion: Option<String>,
-    /// Event loops, each a thread [default: one for each CPU].
+    /// Number of event loops, each a thread [default: one for each CPU].
     #[arg(long, value_name = "N")]
     loops: Option<usize>,
 }
@@ -93,23 +93,23 @@ const EXAMPLES: &str = "Examples:\n  \
     trunkline serve --dir /srv/data --group /run/trunkline/data --listen 10.0.0.2:2049 &\n  \
     mount -t nfs -o vers=3,proto=tcp,port=2049,mountport=2049,nolock 127.0.0.1:/export /mnt";
 
-/// Who one `--allow` stands for.
+/// The clients of one `--allow`.
 type Allowed = std::sync::Arc<[Network]>;
 
 fn clients(text: &str) -> Result<Allowed, NetworkError> {
     network::clients(text).map(Into::into)
 }
 
-/// Where a quick node listens unless it is told.
+/// The default address of a quick node.
 const QUICK: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 2049);
 
 impl ServeArgs {
-    /// The configuration. `passed` are the addresses of sockets that were passed on.
+    /// The configuration. `passed` are the addresses of sockets that a service manager passed on.
     fn config(&self, passed: &[SocketAddr]) -> Result<Config, Error> {
         let tcp: Vec<_> = self.listen.iter().filter_map(|listen| listen.tcp()).collect();
         let rdma: Vec<_> = self.listen.iter().filter_map(|listen| listen.rdma()).collect();
         let listen = match (tcp.as_slice(), passed) {
-            // RDMA alone is refused: MOUNT needs TCP.
+            // RDMA without TCP is refused later, because MOUNT needs TCP.
             ([], []) if !rdma.is_empty() => &[][..],
             ([], []) => &[QUICK],
             ([], passed) => passed,
@@ -121,7 +121,7 @@ impl ServeArgs {
             (None, None) => Config::quick(self.mem.unwrap_or_default(), &self.export, listen),
         };
         if let Some(export) = config.exports.first_mut() {
-            // Empty where the configuration is a file.
+            // There is no `--allow` if the configuration is a file.
             export.allow.extend(self.allow.iter().flat_map(|allowed| allowed.iter().copied()));
             export.root_squash &= !self.no_root_squash;
         }
@@ -138,13 +138,13 @@ impl ServeArgs {
     }
 }
 
-/// Serves until a signal ends it.
+/// Serves until a signal ends the server.
 pub fn run(args: ServeArgs) -> Result<ExitCode, Error> {
     let sockets = systemd::sockets();
     let passed: Vec<SocketAddr> = sockets.iter().filter_map(|socket| socket.local_addr().ok()).collect();
     let config = args.config(&passed)?;
     let names: Vec<String> = config.nodes.iter().map(|node| node.name.clone()).collect();
-    // Before the start, so that a signal during it is not lost.
+    // Before the start, so that a signal during the start is not lost.
     let signals = Signals::new([SIGTERM, SIGINT, SIGUSR1, SIGHUP]).map_err(Error::Signals)?;
     let server = Server::start_on(config, sockets)?;
     let mut told = String::new();
@@ -177,7 +177,7 @@ fn reload(server: &Server, args: &ServeArgs) {
         );
         return;
     };
-    // A pipe is empty by now, or would keep this thread waiting.
+    // A pipe has been read already, and could block this thread.
     if output::stream(file).is_some() {
         tracing::error!(
             "the configuration stays as it was: {} is no file that can be read again",
@@ -199,7 +199,7 @@ fn reload(server: &Server, args: &ServeArgs) {
     systemd::ready("serving");
 }
 
-/// Does what signals ask for, until the server has ended.
+/// Handles signals until the server has ended.
 fn attend(server: &systemd::Shared, mut signals: Signals, args: &ServeArgs) -> ExitCode {
     let handle = signals.handle();
     let lock = || server.lock().unwrap_or_else(PoisonError::into_inner);
@@ -214,7 +214,7 @@ fn attend(server: &systemd::Shared, mut signals: Signals, args: &ServeArgs) -> E
         }
         let server = lock().take();
         let Some(server) = server else {
-            // The second one. As a shell tells the end by a signal.
+            // The second signal. The status is that of a shell for a signal.
             return ExitCode::from(u8::try_from(128 + signal).unwrap_or(u8::MAX));
         };
         systemd::notify("STOPPING=1");

@@ -1,4 +1,4 @@
-//! `trunkline stat`: everything that a server says of a file, or of the file system that it is in.
+//! `trunkline stat`: shows the attributes of a file, or the properties of its file system.
 
 use crate::attributes::{self, exact_time_text, mode_text, type_name};
 use crate::error::Error;
@@ -16,18 +16,18 @@ use std::process::ExitCode;
     after_help = EXAMPLES
 )]
 pub struct StatArgs {
-    /// Which files: nfs://HOST/EXPORT/PATH or HOST:/EXPORT/PATH.
+    /// The places to show: nfs://HOST/EXPORT/PATH or HOST:/EXPORT/PATH.
     #[arg(value_name = "PLACE", required = true)]
     places: Vec<String>,
     #[command(flatten)]
     mount: MountArgs,
-    /// The file system instead: space and objects, sizes of transfers, limits of names and links.
+    /// Show the file system instead: space and objects, transfer sizes, limits of names and links.
     #[arg(long)]
     fs: bool,
-    /// Follow a symbolic link instead of showing it.
+    /// Follow symbolic links.
     #[arg(short = 'L', long)]
     dereference: bool,
-    /// A JSON object for each, on a line of its own.
+    /// Print a JSON object for each place, one per line.
     #[arg(long)]
     json: bool,
 }
@@ -110,7 +110,7 @@ fn file_json(attributes: &Attributes, target: Option<&[u8]>) -> Map<String, Valu
     object
 }
 
-/// What the server says of a file system.
+/// The properties of a file system, as reported by the server.
 struct FileSystem {
     fsid: u64,
     space: Space,

@@ -1,6 +1,6 @@
-//! Tables of statistics as text.
+//! Formats tables of statistics.
 
-/// Decimal, three digits at least: `17 B`, `4.21 MB`.
+/// A number of bytes in decimal units, with at least three digits: `17 B`, `4.21 MB`.
 pub fn bytes(bytes: u64) -> String {
     let units = [("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)];
     match units.into_iter().find(|(_, unit)| bytes as f64 >= *unit) {
@@ -9,8 +9,8 @@ pub fn bytes(bytes: u64) -> String {
     }
 }
 
-/// Lays out rows, the first of them a head. So many columns are of words, which stand to the left;
-/// numbers stand to the right.
+/// Formats rows; the first is the header. The first `words` columns are left-aligned, the others
+/// right-aligned.
 pub fn lay_out<const COLUMNS: usize>(text: &mut String, rows: &[[String; COLUMNS]], words: usize) {
     let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(String::len).max();
     for row in rows {

@@ -1,4 +1,4 @@
-//! `trunkline umount`: ends a mount of ours, and no other.
+//! `trunkline umount`: unmounts a mount of `trunkline mount`, and no other.
 
 use crate::error::Error;
 use clap::Args;
@@ -7,20 +7,21 @@ use std::process::ExitCode;
 
 /// Unmount a directory that `trunkline mount` mounted.
 ///
-/// What programs have written and closed is on the server by then.
+/// Everything that programs have written and closed is on the server when the command returns.
 #[derive(Debug, Args)]
 pub struct UmountArgs {
-    /// The directory.
+    /// The mount point.
     #[arg(value_name = "DIR")]
     directory: PathBuf,
-    /// Even if it is in use: it disappears at once, and ends when nobody uses it any more.
+    /// Unmount even if the directory is in use: it disappears at once, and the mount ends when no
+    /// program uses it any more.
     #[arg(short, long)]
     lazy: bool,
 }
 
-/// Unmounts.
+/// Unmounts a directory.
 pub fn run(args: &UmountArgs) -> Result<ExitCode, Error> {
-    // Where proc(5) cannot be read, the system says what it says.
+    // If /proc cannot be read, the system call reports the error.
     if let Ok(found) = mount::mounted_type(&args.directory) {
         hold_ours(found, &args.directory)?;
     }
@@ -28,7 +29,7 @@ pub fn run(args: &UmountArgs) -> Result<ExitCode, Error> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Holds that what is mounted there is ours.
+/// Checks that the mount is one of `trunkline mount`.
 fn hold_ours(found: Option<String>, directory: &Path) -> Result<(), Error> {
     let refused = |cause: String, advice: String| {
         let sentence = format!("cannot unmount {}", directory.display());

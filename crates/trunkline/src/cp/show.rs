@@ -1,4 +1,4 @@
-//! The progress of a copy, on a terminal only.
+//! Shows the progress of a copy, only on a terminal.
 
 use ::copy::Progress;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -9,12 +9,12 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 const STEP: Duration = Duration::from_millis(100);
-/// Rate and time left are shown once all that there is to do is counted.
+/// The rate and the time left are shown once everything to copy has been counted.
 const WHOLE: &str = "[{bar:24}] {percent:>3} % {decimal_bytes} of {decimal_total_bytes}  \
     {decimal_bytes_per_sec}  {eta} left  {msg}";
 const COUNTING: &str = "{spinner} {decimal_bytes}  {decimal_bytes_per_sec}  {msg}";
 
-/// A bar that follows a copy until it is finished.
+/// A progress bar that follows a copy until it is finished.
 pub struct Bar {
     running: Option<(Sender<()>, JoinHandle<()>)>,
     progress: Arc<Progress>,
@@ -22,7 +22,7 @@ pub struct Bar {
 }
 
 impl Bar {
-    /// Starts to show it, or not.
+    /// Creates a progress bar, visible or not.
     pub fn start(shown: bool, progress: &Arc<Progress>) -> Self {
         let (sender, stop) = channel();
         let of = Arc::clone(progress);
@@ -47,17 +47,17 @@ impl Bar {
             }
             bar.finish_and_clear();
         };
-        // A copy that nobody can watch is a copy all the same.
+        // If the thread cannot be started, the copy runs without a bar.
         let thread = shown.then(|| std::thread::Builder::new().name("tl-bar".to_owned()).spawn(follow));
         let running = thread.and_then(Result::ok).map(|thread| (sender, thread));
         Self { running, progress: Arc::clone(progress), started: Instant::now() }
     }
 
-    /// Takes the bar away and says how much was copied, and how fast.
+    /// Removes the bar and prints how much was copied, and how fast.
     pub fn finish(self) {
         let Some((stop, thread)) = self.running else { return };
         drop(stop);
-        // A panic in it has been told already.
+        // A panic in the thread has already been reported.
         let _ = thread.join();
         let of = &self.progress;
         let seconds = self.started.elapsed().as_secs_f64();
@@ -75,7 +75,7 @@ impl Bar {
 }
 
 fn style(bar: &ProgressBar, template: &str) {
-    // The templates are constants that parse.
+    // The templates are constants that are known to parse.
     if let Ok(style) = ProgressStyle::with_template(template) {
         bar.set_style(style.progress_chars("##-"));
     }

@@ -1,4 +1,4 @@
-//! Ends of a copy on this machine that are no files: `-`, pipes, devices and descriptors.
+//! Local ends of a copy that are not files: `-`, pipes, devices and descriptors.
 
 use super::{CpArgs, remote};
 use crate::error::Error;
@@ -8,7 +8,7 @@ use std::ffi::{OsStr, OsString};
 use std::io::{self, IsTerminal};
 use std::path::Path;
 
-/// What an argument stands for as a destination.
+/// The stream that an argument names as a destination.
 pub fn onto(argument: &OsStr) -> Option<Stream> {
     match remote(argument) {
         Some(_) => None,
@@ -17,7 +17,8 @@ pub fn onto(argument: &OsStr) -> Option<Stream> {
     }
 }
 
-/// What an argument stands for as a source; with -r what it names is made anew, and not read.
+/// The stream that an argument names as a source. With -r, pipes and devices are recreated, not
+/// read.
 pub fn from(argument: &OsStr, recursive: bool) -> Option<Stream> {
     match remote(argument) {
         None if argument == STDOUT => Some(Stream::standard_input()),
@@ -26,7 +27,7 @@ pub fn from(argument: &OsStr, recursive: bool) -> Option<Stream> {
     }
 }
 
-/// Refuses what no stream can do, before anything is read or written.
+/// Refuses what streams do not support, before anything is read or written.
 pub fn check(args: &CpArgs, sources: &[OsString], last: &OsStr) -> Result<(), Error> {
     let recursive = args.recursive || args.archive;
     let usage = |cause: String, advice: &str| {
@@ -63,7 +64,7 @@ pub fn check(args: &CpArgs, sources: &[OsString], last: &OsStr) -> Result<(), Er
     Ok(())
 }
 
-/// Copies the one source, if it was found, into a stream.
+/// Copies the only source, if it was found, into a stream.
 pub fn pour(
     sources: &[Origin],
     onto: &Stream,
@@ -79,7 +80,7 @@ pub fn pour(
     ::copy::pour(from, onto, options, progress)
 }
 
-/// Whether the progress of a copy would be shown among what it writes.
+/// Whether the progress of a copy would be mixed with its output.
 pub fn takes_terminal(last: &OsStr) -> bool {
     onto(last).as_ref().is_some_and(Stream::is_standard_output) && io::stdout().is_terminal()
 }

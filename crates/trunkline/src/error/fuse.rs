@@ -1,8 +1,8 @@
-//! What to do when a directory cannot be mounted on, or unmounted.
+//! Advice for a directory that cannot be mounted on, or unmounted.
 
 use std::io;
 
-/// What to do about it.
+/// The advice for an error.
 pub fn advice(error: &mount::Error) -> Option<String> {
     use mount::Error;
     let advice = match error {
@@ -38,10 +38,10 @@ pub fn advice(error: &mount::Error) -> Option<String> {
 
 const NO_FUSERMOUNT: &str = "apt-get install fuse3        as root, or dnf install fuse3; or the same as root";
 
-/// What every mount begins with.
+/// The device that every mount opens first.
 const DEVICE: &str = "/dev/fuse";
 
-/// Whether this user may; one that is not there hinders nobody.
+/// Whether this user may open a file; a missing file counts as allowed.
 fn may_open(path: &str) -> bool {
     use rustix::fs::{Access, access};
     access(path, Access::READ_OK | Access::WRITE_OK) != Err(rustix::io::Errno::ACCESS)
@@ -51,7 +51,7 @@ fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// What to do where fusermount3 does not mount for a user who is not root, by its words.
+/// The advice for a message of fusermount3, which mounts for users other than root.
 fn of_fusermount(said: &str) -> &'static str {
     match () {
         () if said.contains("user_allow_other") => {

@@ -1,4 +1,4 @@
-//! What a person reads.
+//! The messages that users read.
 
 use super::*;
 use std::net::SocketAddr;

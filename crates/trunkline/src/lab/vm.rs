@@ -1,4 +1,4 @@
-//! `trunkline lab vm`: a command in a virtual machine with Soft-RoCE.
+//! `trunkline lab vm`: runs a command in a virtual machine with Soft-RoCE.
 
 use super::{command_of, passed_on};
 use crate::error::Error;
@@ -8,44 +8,44 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Boot a stock Debian kernel with a Soft-RoCE device, run a command in it as root, and leave
-/// nothing behind.
+/// Boot a stock Debian kernel with a Soft-RoCE device, run a command in it as root, and remove
+/// everything afterwards.
 ///
-/// The guest sees this machine's files and may change them all: what it writes is gone with it, but
-/// for --write. It is emulated where KVM does not work, so neither hardware nor root is needed,
-/// only patience. The command finds the addresses in TRUNKLINE_LAB_NODES and TRUNKLINE_LAB_CLIENT,
-/// as in `lab net`. Its exit status is passed on.
+/// The guest sees this machine's files and may change all of them; its changes are lost at the end,
+/// except under --write. Where KVM does not work, the guest is emulated and slow, so neither
+/// hardware nor root is needed. The command gets the addresses in TRUNKLINE_LAB_NODES and
+/// TRUNKLINE_LAB_CLIENT, as in `lab net`. The exit status is that of the command.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct VmArgs {
-    /// 1: client and server share a guest and its one device; 2: a guest for each, joined by four
+    /// 1: client and server share a guest and its only device; 2: a guest for each, joined by four
     /// links.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=2))]
     guests: u8,
-    /// Run this shell command line in the server first, and wait until it prints `ready`; it finds
-    /// --listen ADDR:2049 for each of its addresses in $TRUNKLINE_LAB_LISTEN.
+    /// Run this shell command line in the server first, and wait until it prints `ready`;
+    /// $TRUNKLINE_LAB_LISTEN contains --listen ADDR:2049 for each of its addresses.
     #[arg(long, value_name = "LINE")]
     serve: Option<String>,
-    /// Memory of each guest; only what it touches is taken from this machine.
+    /// Memory of each guest; only memory that the guest touches is taken from this machine.
     #[arg(long, value_name = "SIZE", default_value = "4GiB", value_parser = mebibytes)]
     memory: u32,
-    /// Processors of each guest.
+    /// Number of processors of each guest.
     #[arg(long, value_name = "N", default_value_t = 2)]
     cpus: u8,
-    /// The Debian package of the kernel [default: what linux-image-amd64 names, else the newest one
-    /// fetched].
+    /// Debian package of the kernel [default: the one that linux-image-amd64 depends on, or the
+    /// newest one in the cache].
     #[arg(long, value_name = "PACKAGE")]
     kernel: Option<String>,
-    /// What executes the guests' instructions: auto (KVM where it works), kvm, or tcg (emulation).
+    /// Accelerator: auto (KVM if a guest boots on it), kvm, or tcg (emulation).
     #[arg(long, value_name = "HOW", default_value = "auto", value_parser = accel)]
     accel: Accel,
-    /// Let the guests really write this directory; repeat for more.
+    /// Directory of this machine that the guests may write; may be repeated.
     #[arg(long, value_name = "DIR")]
     write: Vec<PathBuf>,
-    /// A shell on this terminal, for people.
+    /// Open a shell on this terminal instead of running a command.
     #[arg(long, conflicts_with = "command")]
     shell: bool,
-    /// What to run in the client.
+    /// Command to run in the client.
     #[arg(value_name = "COMMAND", last = true, required_unless_present = "shell")]
     command: Vec<OsString>,
 }
@@ -55,13 +55,13 @@ const EXAMPLES: &str = "Examples:\n  \
     trunkline lab vm --guests 2 \\\n    \
       --serve 'exec trunkline serve --mem 1GiB $TRUNKLINE_LAB_LISTEN' -- COMMAND\n  \
     trunkline lab vm --guests 2 --shell\n\n\
-    Needs Debian's qemu-system-x86 busybox-static kmod iproute2, and once the network to fetch a kernel.";
+    Needs Debian's qemu-system-x86, busybox-static, kmod and iproute2, and once a network to fetch a kernel.";
 
 fn accel(text: &str) -> Result<Accel, vm::Error> {
     text.parse()
 }
 
-/// Reads `4GiB`, `512M`.
+/// Parses a size such as `4GiB` or `512M`.
 fn mebibytes(text: &str) -> Result<u32, String> {
     let wrong = || "write a size like 4GiB or 512MiB".to_owned();
     let units = [("GiB", 1024), ("G", 1024), ("MiB", 1), ("M", 1)];
@@ -88,7 +88,7 @@ pub fn run(args: VmArgs) -> Result<ExitCode, Error> {
     Ok(passed_on(status))
 }
 
-/// One that doesn't exist is refused by its name, as given.
+/// Resolves a path. A path that does not exist is kept, so that the error names it as given.
 fn whole(path: &Path) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }

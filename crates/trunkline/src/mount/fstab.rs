@@ -1,5 +1,5 @@
-//! Called as `mount.trunkline`: mount(8) gives arguments of its own, `SPEC DIR [-sfnv] [-N NS] [-o
-//! OPTIONS] [-t TYPE]`.
+//! Arguments as `mount.trunkline`, which mount(8) calls with `SPEC DIR [-sfnv] [-N NS] [-o OPTIONS]
+//! [-t TYPE]`.
 
 use super::MountArgs;
 use crate::error::{BAD_USAGE, INTERRUPTED};
@@ -10,9 +10,9 @@ use std::path::Path;
 /// What the program was called for.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Call {
-    /// These arguments, with the program's name.
+    /// To run with these arguments, which include the program's name.
     Ours(Vec<OsString>),
-    /// To pretend (`-f`).
+    /// To do nothing (`-f`, a dry run).
     Nothing,
 }
 
@@ -25,12 +25,12 @@ fn names_a_helper(program: &OsStr) -> bool {
     Path::new(program).file_name().unwrap_or_default().as_bytes().starts_with(b"mount.")
 }
 
-/// The status to end with: our own, or as mount(8) has it where it called.
+/// The exit status: as of mount(8) if that called, otherwise unchanged.
 pub fn status(own: u8) -> u8 {
     if is_helper() { for_mount_8(own) } else { own }
 }
 
-/// mount(8): 1 incorrect invocation, 8 user interrupt, 32 mount failure.
+/// The exit statuses of mount(8): 1 incorrect invocation, 8 user interrupt, 32 mount failure.
 const fn for_mount_8(own: u8) -> u8 {
     match own {
         0 => 0,
@@ -40,7 +40,7 @@ const fn for_mount_8(own: u8) -> u8 {
     }
 }
 
-/// The arguments as `trunkline mount` takes them, where the program was called as a mount helper.
+/// Converts the arguments of a mount helper to those of `trunkline mount`.
 pub fn arguments(args: Vec<OsString>) -> Call {
     if !args.first().is_some_and(|name| names_a_helper(name)) {
         return Call::Ours(args);
@@ -53,7 +53,7 @@ pub fn arguments(args: Vec<OsString>) -> Call {
                 ours.push(arg);
                 ours.extend(rest.next());
             }
-            // The type is known, and namespaces are entered by mount(8) itself.
+            // The type is known, and mount(8) enters namespaces itself.
             b"-t" | b"-N" => {
                 rest.next();
             }
@@ -71,10 +71,10 @@ pub fn arguments(args: Vec<OsString>) -> Call {
     Call::Ours(ours)
 }
 
-/// The arguments for the process in the background, whatever name this one was called by.
+/// The arguments for the process in the background, whatever the name of this one.
 pub fn own_arguments(args: &MountArgs, given: Vec<OsString>) -> Vec<OsString> {
     let mut own: Vec<OsString> = vec!["mount".into()];
-    // What is logged, and how, stands anywhere on the command line.
+    // Options for log messages may be anywhere on the command line.
     let mut given = given.into_iter();
     while let Some(arg) = given.next() {
         if is_of_logging(&arg) {
@@ -94,10 +94,10 @@ pub fn own_arguments(args: &MountArgs, given: Vec<OsString>) -> Vec<OsString> {
     own
 }
 
-/// Options of the log that have a value.
+/// Options for log messages that have a value.
 const LOGGING: [&str; 2] = ["--log-level", "--log-format"];
 
-/// One that stands alone, or with its value.
+/// Whether an argument is an option for log messages without a value, or with its value attached.
 fn is_of_logging(arg: &OsStr) -> bool {
     let bytes = arg.as_bytes();
     let with_value =

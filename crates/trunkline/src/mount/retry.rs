@@ -1,8 +1,8 @@
-//! Going on trying where the server is not there yet: nfs(5)'s `retry`, `fg` and `bg`.
+//! Tries a mount again if the server does not answer yet: `retry`, `fg` and `bg` of nfs(5).
 //!
-//! [`Patience`] is pure: which errors may pass, how long the next pause is, when it is enough. Each
-//! try runs on a thread of its own, so that a signal ends the waiting at once, in a pause as in a
-//! try.
+//! [`Patience`] is pure: it decides which errors are temporary, how long the next pause is, and
+//! when to give up. Each try runs on a separate thread, so that a signal ends the wait at once, in
+//! a pause as well as in a try.
 
 use crate::error::Error;
 use client::options::MountOptions;
@@ -14,16 +14,16 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
-/// Minutes of a mount that mount(8) waits for; nfs(5).
+/// For how many minutes mount(8) waits for a mount in the foreground, from nfs(5).
 const FOREGROUND_MINUTES: u32 = 2;
-/// Minutes of one in the background, about a week; nfs(5).
+/// For how many minutes a mount in the background is tried, about a week; from nfs(5).
 const BACKGROUND_MINUTES: u32 = 10_000;
-/// From the first failure to the second try. Each pause is twice the one before it.
+/// The pause before the second try. Each pause is twice the previous one.
 const PAUSE_FIRST: Duration = Duration::from_secs(1);
-/// A server that was away for long is found so soon.
+/// The longest pause, so that a server that returns after a long time is found soon.
 const PAUSE_MAX: Duration = Duration::from_secs(30);
 
-/// For how long a mount is tried.
+/// For how long a mount is tried, and how.
 #[derive(Debug, Clone)]
 pub struct Patience {
     minutes: u32,
@@ -32,9 +32,8 @@ pub struct Patience {
 }
 
 impl Patience {
-    /// As the options have it. Where they say nothing, nfs(5)'s defaults hold for mount(8), whose
-    /// callers know them; a person who types `trunkline mount` learns at once what stands in the
-    /// way.
+    /// As the options say. Without them, a mount by mount(8) has the defaults of nfs(5), which its
+    /// users expect. `trunkline mount` on a command line reports the first error at once.
     pub fn new(options: &MountOptions, for_mount_8: bool) -> Self {
         let background = options.background;
         let minutes = options.retry_minutes.unwrap_or(match (background, for_mount_8) {
@@ -45,12 +44,12 @@ impl Patience {
         Self { minutes, background, pause: PAUSE_FIRST }
     }
 
-    /// Whether the caller need not wait for what the first try does not bring.
+    /// Whether the caller does not wait after the first try.
     pub const fn is_background(&self) -> bool {
         self.background
     }
 
-    /// Whether it may go better the next time.
+    /// Whether the error may be temporary.
     fn goes_on_after(&self, error: &Error) -> bool {
         match error {
             Error::Client(error) | Error::Mount(mount::Error::Client(error)) => match error {
@@ -58,7 +57,7 @@ impl Patience {
                 client::Error::TimedOut { .. } => true,
                 _ => false,
             },
-            // nfs(5): so that mounts within mounts can stand in any order.
+            // As in nfs(5), so that mounts within mounts can be in any order.
             Error::Mount(mount::Error::Fuse { directory, source }) => {
                 self.background && source.kind() == io::ErrorKind::NotFound && !directory.exists()
             }
@@ -66,7 +65,8 @@ impl Patience {
         }
     }
 
-    /// How long to wait before the next try, if there is one, so long after the first one began.
+    /// The pause before the next try; `None` if there is no other. `elapsed` is the time since the
+    /// first try began.
     fn next_pause(&mut self, elapsed: Duration) -> Option<Duration> {
         let left = Duration::from_secs(u64::from(self.minutes) * 60).saturating_sub(elapsed);
         let pause = self.pause.min(left);
@@ -74,7 +74,7 @@ impl Patience {
         (!pause.is_zero()).then_some(pause)
     }
 
-    /// What the caller is told once.
+    /// The message that the caller gets once.
     fn told(&self, error: &Error) -> String {
         let place = if self.background { " in the background" } else { "" };
         let many = if self.minutes == 1 { "" } else { "s" };
@@ -82,18 +82,18 @@ impl Patience {
     }
 }
 
-/// What a mount that is being tried waits for.
+/// What a process that tries a mount waits for.
 #[derive(Debug)]
 enum Event<T> {
     Tried(Result<T, Error>),
     Signal(i32),
-    /// Who called us is gone.
+    /// The caller is gone.
     Alone,
-    /// Nothing is waited for any more.
+    /// The wait has ended.
     Over,
 }
 
-/// Where that comes from. Made before anything is mounted, so that no signal finds us unprepared.
+/// The events. Created before anything is mounted, so that no signal is missed.
 #[derive(Debug)]
 pub struct Events<T> {
     sender: Sender<Event<T>>,
@@ -102,26 +102,25 @@ pub struct Events<T> {
 }
 
 impl<T: Send + 'static> Events<T> {
-    /// Catches the signals that end a mount, and the one that asks for its statistics.
+    /// Catches the signals that end a mount, and the one that requests its statistics.
     pub fn catch() -> Result<Self, Error> {
         let mut signals = Signals::new([SIGTERM, SIGINT, SIGUSR1]).map_err(Error::Signals)?;
         let (sender, receiver) = channel();
         let (handle, to) = (signals.handle(), sender.clone());
         std::thread::spawn(move || {
             for signal in &mut signals {
-                // Nobody listens any more when all is over.
+                // The receiver may be gone by now.
                 let _ = to.send(Event::Signal(signal));
             }
         });
         Ok(Self { sender, receiver, signals: handle })
     }
 
-    /// Learns when nobody reads our standard output any more: the caller is gone, and was told
-    /// nothing.
+    /// Detects that standard output has no reader any more: the caller is gone without an answer.
     pub fn watch_caller(&self) {
         let to = self.sender.clone();
         std::thread::spawn(move || {
-            // Errors are told of, whatever is asked for.
+            // Errors are always reported, even if no event is requested.
             let stdout = rustix::stdio::stdout();
             let mut fds = [PollFd::new(&stdout, PollFlags::empty())];
             while poll(&mut fds, None) == Err(rustix::io::Errno::INTR) {}
@@ -129,9 +128,9 @@ impl<T: Send + 'static> Events<T> {
         });
     }
 
-    /// Tries until it succeeds, fails for good, the time is over or a signal ends it. `wait` hears
-    /// what the caller is to be told when it begins to wait, and says whether the caller still
-    /// waits.
+    /// Tries until an attempt succeeds or fails for good, the time is over, or a signal ends the
+    /// wait. `wait` gets the message for the caller when the wait begins, and returns whether the
+    /// caller still waits.
     pub fn persist(
         &self,
         mut patience: Patience,
@@ -166,7 +165,7 @@ impl<T: Send + 'static> Events<T> {
         }
     }
 
-    /// The outcome of a try, or nothing after a pause.
+    /// The outcome of a try, or `None` after a pause.
     fn next(&self, is_awaited: bool, pause: Option<Duration>) -> Result<Option<Result<T, Error>>, Error> {
         let until = pause.map(|pause| Instant::now() + pause);
         loop {
@@ -176,7 +175,7 @@ impl<T: Send + 'static> Events<T> {
             };
             match received {
                 Ok(Event::Tried(outcome)) => return Ok(Some(outcome)),
-                // There is nothing to tell yet.
+                // There are no statistics yet.
                 Ok(Event::Signal(SIGUSR1)) => {}
                 Ok(Event::Signal(signal)) => return Err(interrupted(signal)),
                 Ok(Event::Alone) if is_awaited => return Err(interrupted(SIGHUP)),
@@ -186,8 +185,8 @@ impl<T: Send + 'static> Events<T> {
         }
     }
 
-    /// Does this at each signal from now on, until the handle is closed; nothing else happens any
-    /// more.
+    /// Calls `act` for each signal from now on, until the handle is closed. Other events are
+    /// ignored.
     pub fn at_signals(self, mut act: impl FnMut(i32) + Send + 'static) -> Attending<T> {
         let Self { sender, receiver, signals } = self;
         let thread = std::thread::spawn(move || {
@@ -212,10 +211,10 @@ pub struct Attending<T> {
 }
 
 impl<T> Attending<T> {
-    /// Ends it. Others may send still: whoever watches a caller that never goes.
+    /// Ends the thread. The thread that watches the caller may still hold a sender.
     pub fn end(self) {
         self.signals.close();
-        // An error means that it has ended.
+        // An error means that the thread has ended.
         let _ = self.sender.send(Event::Over);
         let _ = self.thread.join();
     }
@@ -238,7 +237,7 @@ mod tests {
         Patience::new(&options.parse().unwrap(), for_mount_8)
     }
 
-    /// The pauses, where tries take no time.
+    /// The pauses if tries take no time.
     fn pauses(mut patience: Patience) -> Vec<Duration> {
         let mut elapsed = Duration::ZERO;
         std::iter::from_fn(|| {

@@ -1,4 +1,4 @@
-//! What a mount has done, path by path, and what it holds.
+//! What a mount has done, path by path, and the resources that it holds.
 
 use crate::table::{bytes, lay_out};
 use client::{PathStatistics, Replays, Statistics};
@@ -19,10 +19,11 @@ const HEAD: [&str; 12] = [
     "p99 us",
     "max us",
 ];
-/// Columns of words, which stand to the left; numbers stand to the right.
+/// The number of left-aligned columns; the others have numbers.
 const WORDS: usize = 2;
 
-/// A line for each path, one for what could not be told apart, and one for what is held.
+/// A line for each path, one for retransmitted calls that could not be told apart, and one for the
+/// resources held.
 pub fn table(statistics: &Statistics, gauges: &Gauges) -> String {
     let mut rows = vec![HEAD.map(str::to_owned)];
     rows.extend(statistics.paths.iter().map(row));
@@ -63,7 +64,7 @@ fn row(path: &PathStatistics) -> [String; 12] {
     ]
 }
 
-/// What it is to the loops that use it: one word where they agree.
+/// The path's state in the loops that use it: one word if they agree.
 fn states(path: &PathStatistics) -> String {
     let mut states: Vec<String> =
         path.status.iter().map(|status| format!("{:?}", status.state).to_lowercase()).collect();

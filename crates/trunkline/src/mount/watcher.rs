@@ -1,12 +1,11 @@
-//! The watcher of a mount: a process of its own that learns when the serving process was killed,
-//! and says so.
+//! The watcher of a mount: a separate process that reports it if the serving process is killed.
 //!
-//! It is started before the mount and has none of its descriptors, so it keeps nothing alive. It
-//! reads from a pipe that the serving process alone can write to: first which mount it is, then a
-//! goodbye. Where the pipe ends without one, the serving process was killed or has crashed. Its
-//! directory then stays mounted and answers ENOTCONN: programs must not take the directory beneath
-//! for it, and fill the local disk. With `auto_unmount` the watcher unmounts it, and no other
-//! mount.
+//! The watcher is started before the mount and has none of its descriptors, so it keeps nothing
+//! alive. It reads from a pipe to which only the serving process can write: first the identity of
+//! the mount, then a goodbye. If the pipe ends without a goodbye, the serving process was killed or
+//! has crashed. The directory then stays mounted and answers ENOTCONN, because programs must not
+//! write to the directory beneath and fill the local disk. With `auto_unmount` the watcher unmounts
+//! this mount, and no other.
 
 use super::{MountArgs, ROLE, fstab, leave_terminal, this_program};
 use client::options::Target;
@@ -19,32 +18,34 @@ use std::process::{Child, ChildStdin, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// Its role, and the same where the mount is served in the background.
+/// The role of a watcher, and that of a watcher of a mount in the background.
 pub const WATCHER: [&str; 2] = ["watcher", "background watcher"];
-/// What it reads when the mount ends as it should.
+/// The goodbye, written when the mount ends normally.
 const GOODBYE: &str = "bye";
 
-/// The serving process's side.
+/// The serving process's handle of the watcher.
 #[derive(Debug)]
 pub struct Watcher {
-    // Without one a mount works, but nobody says that it was killed.
+    // Without a watcher the mount works, but a kill is not reported.
     running: Option<(Child, ChildStdin)>,
 }
 
 impl Watcher {
-    /// Starts it, before there is a mount. What it logs goes where the serving process logs.
+    /// Starts the watcher, before the mount exists. Its log messages go where those of the serving
+    /// process go.
     pub fn start(args: &MountArgs, is_background: bool) -> Self {
         let given = match fstab::arguments(std::env::args_os().collect()) {
             fstab::Call::Ours(given) => given,
             fstab::Call::Nothing => Vec::new(),
         };
-        // In the background it must not keep what the caller waits for the end of, unless the
-        // caller has asked for that.
+        // In the background, the watcher must not keep standard error open, whose end the caller
+        // may wait for, unless the caller asked for that.
         let keeps_errors = !is_background || args.log_file.as_deref() == Some(Path::new("/dev/stderr"));
         let spawned = this_program()
             .args(fstab::own_arguments(args, given))
             .env(ROLE, WATCHER[usize::from(is_background)])
-            // From its first moment: who kills our group, or interrupts it at a terminal, means us.
+            // From its first moment: a signal to this process's group, as from a terminal, must not
+            // end the watcher.
             .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
@@ -60,12 +61,13 @@ impl Watcher {
         Self { running }
     }
 
-    /// Tells it which mount it watches. Until then it removes what a try to mount may leave.
+    /// Tells the watcher which mount it watches. Until then, it removes what a failed try may have
+    /// left.
     pub fn watch(&mut self, mount: MountId) {
         self.tell(&mount.to_string());
     }
 
-    /// Lets it go.
+    /// Ends the watcher.
     pub fn dismiss(mut self) {
         self.tell(GOODBYE);
         if let Some((mut child, stdin)) = self.running.take() {
@@ -74,30 +76,29 @@ impl Watcher {
         }
     }
 
-    /// Leaves it as if this process was killed: it learns of our end when there is nothing of us
-    /// any more.
+    /// Leaves the watcher as if this process was killed: it detects the end of this process.
     pub fn leave(self) {
         std::mem::forget(self);
     }
 
     fn tell(&mut self, line: &str) {
         if let Some((_, stdin)) = &mut self.running {
-            // One that is gone already needs no telling.
+            // An error means that the watcher is gone.
             let _ = stdin.write_all(format!("{line}\n").as_bytes());
         }
     }
 }
 
-/// What the watcher does.
+/// Runs the watcher.
 pub fn run(args: &MountArgs, is_background: bool) {
     let Ok(directory) = std::path::absolute(&args.directory) else { return };
     let directory = mount::hold_mount_point(&directory).unwrap_or(directory);
-    // A dead mount that was there before stays where a try to replace it has come to nothing.
+    // A dead mount that existed before is kept if a try to replace it failed.
     let before = mount::uppermost(&directory);
     let _ = rustix::process::chdir("/");
     let ignored = Arc::new(AtomicBool::new(false));
     for signal in [SIGTERM, SIGINT, SIGHUP] {
-        // What ends the mount ends us after it.
+        // A signal that ends the mount is ignored here; the watcher ends after the mount.
         let _ = signal_hook::flag::register(signal, Arc::clone(&ignored));
     }
     let mut said = String::new();
@@ -105,7 +106,7 @@ pub fn run(args: &MountArgs, is_background: bool) {
         return;
     }
     let Some(mount) = said.lines().next().and_then(|line| line.parse::<MountId>().ok()) else {
-        // Nobody was told of a mount yet. What was begun nevertheless is of no use.
+        // No mount was reported yet, so a mount that was begun is useless.
         let _ = mount::unmount_dead(&directory, before);
         return;
     };

@@ -1,5 +1,4 @@
-//! `trunkline plan io500`: scores of IO500 runs, phase by phase beside the limits of their
-//! topology.
+//! `trunkline plan io500`: scores of IO500 runs, phase by phase, with the limits of their topology.
 
 use crate::error::Error;
 use crate::output;
@@ -7,26 +6,27 @@ use ::plan::{io500, limits, show};
 use clap::Args;
 use std::path::PathBuf;
 
-/// More runs do not fit beside each other.
+/// The maximum number of runs that fit side by side.
 const RUNS_MAX: usize = 8;
 
-/// Score IO500 runs again, and set them beside each other and beside the limits of their topology.
+/// Compute the scores of IO500 runs, and compare the runs with each other and with the limits of
+/// their topology.
 ///
-/// Reads what IO500 wrote: result_summary.txt (or what it printed) and result.txt. One topology
-/// holds for all runs; several are taken in the order of the runs.
+/// Reads the files that IO500 writes: result_summary.txt (which is also its output) and result.txt.
+/// A single topology applies to all runs; several apply to the runs in their order.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Io500Args {
     /// result_summary.txt or result.txt of each run.
     #[arg(value_name = "RESULT", required = true)]
     results: Vec<PathBuf>,
-    /// The topology that the runs used, as for plan limits; repeat for one for each run.
+    /// Topology of the runs, as for plan limits; may be repeated, once for each run.
     #[arg(long, value_name = "TOPOLOGY.toml", conflicts_with = "preset")]
     topology: Vec<PathBuf>,
-    /// A topology that comes along, as for plan limits; repeat for one for each run.
+    /// Predefined topology, as for plan limits; may be repeated, once for each run.
     #[arg(long, value_name = "NAME")]
     preset: Vec<String>,
-    /// Print JSON, nothing rounded.
+    /// Print JSON, not rounded.
     #[arg(long)]
     json: bool,
 }
@@ -36,7 +36,7 @@ const EXAMPLES: &str = "Examples:\n  \
     trunkline plan io500 ddp24.txt raid6-20.txt --preset ef600-ddp24 --preset ef600-raid6-20\n  \
     trunkline plan io500 before/result.txt after/result.txt --topology mine.toml --json";
 
-/// Scores runs.
+/// Compares runs.
 pub fn run(args: &Io500Args) -> Result<(), Error> {
     let given = args.topology.len() + args.preset.len();
     if args.results.len() > RUNS_MAX || (given > 1 && given != args.results.len()) {

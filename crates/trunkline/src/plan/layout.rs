@@ -1,5 +1,5 @@
 //! `trunkline plan layout`: slots, groups, volumes and segments of an EF600, and the commands that
-//! make them.
+//! create them.
 
 use super::size::tb;
 use crate::error::Error;
@@ -10,48 +10,48 @@ use ::plan::size;
 use ::plan::units::parse_capacity;
 use clap::Args;
 
-/// Where the drives and volumes of an EF600 go, which segments, and the SMcli commands for it.
+/// Lay out the drives, volumes and segments of an EF600, and print the SMcli commands for it.
 ///
-/// Slots are even over the two PCIe buses, volumes come in pairs over controllers A and B, and
-/// segments fit what hosts send at once, so that writes of full stripes are accelerated where they
-/// can be.
+/// Slots are distributed evenly over the two PCIe buses, volumes in pairs over controllers A and B.
+/// Segments fit the hosts' largest request, so that full-stripe writes are accelerated where
+/// possible.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct LayoutArgs {
-    /// ddp (one pool) or raid6 (groups of 8+2).
+    /// Protection: ddp (one pool) or raid6 (groups of 8+2).
     #[arg(long, value_name = "SCHEME")]
     scheme: String,
-    /// Drives: a pool of 12, 14, ... 24, or 10 or 20 in RAID 6.
+    /// Number of drives: 12, 14, ... 24 in a pool, or 10 or 20 in RAID 6.
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     drives: i64,
-    /// Fill slots from the centre outwards (centre) or from both ends inwards (ends).
+    /// Order of slots: from the centre outwards (centre) or from both ends inwards (ends).
     #[arg(long, value_name = "ORDER", default_value = "centre")]
     order: String,
-    /// Use these slots (0-5,18-23) instead.
+    /// Use these slots instead (0-5,18-23).
     #[arg(long, value_name = "SLOTS")]
     slots: Option<String>,
-    /// Mirrored pairs (RAID 1) in slots that RAID 6 leaves, for metadata.
+    /// Number of mirrored pairs (RAID 1) for metadata, in slots that RAID 6 leaves free.
     #[arg(long, value_name = "N", default_value_t = 0)]
     mirrors: u32,
-    /// Volumes in all, in pairs on each group [default: 4].
+    /// Total number of volumes, in pairs on each group [default: 4].
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     volumes: Option<i64>,
     /// Capacity of each volume with its unit (4096GiB, 5TB) [default: all that the drives hold].
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     volume: Option<String>,
-    /// Capacity of a drive in decimal TB, to see what volumes fit.
+    /// Capacity of a drive in decimal TB, to compute which volumes fit.
     #[arg(long, value_name = "TB", allow_negative_numbers = true, value_parser = tb)]
     drive_tb: Option<f64>,
-    /// Share set aside for the drives' own upkeep [default: as recommended for that drive].
+    /// Share reserved as optimization capacity [default: as recommended for the drive].
     #[arg(long, value_name = "PERCENT", allow_negative_numbers = true, requires = "drive_tb")]
     optimization_percent: Option<f64>,
-    /// The hosts' largest request in KiB: max_sectors_kb [default: 1024].
+    /// Largest request of the hosts in KiB, max_sectors_kb [default: 1024].
     #[arg(long, value_name = "KIB")]
     request_kib: Option<u32>,
-    /// KiB of a stripe on one drive [default: the largest that the request fills, 256 at most].
+    /// Segment size in KiB [default: the largest that a request fills, at most 256].
     #[arg(long, value_name = "KIB")]
     segment_kib: Option<u32>,
-    /// What the names of groups and volumes begin with.
+    /// Prefix of the names of groups and volumes.
     #[arg(long, value_name = "NAME", default_value = "ef600")]
     name: String,
     /// Print the SMcli command file instead.
@@ -84,7 +84,7 @@ pub fn run(args: &LayoutArgs) -> Result<(), Error> {
     };
     let layout = layout::layout(&request)?;
     let text = if args.script {
-        // What is wrong with a layout is worth knowing before its commands are run.
+        // The warnings should be known before the commands are run.
         layout.warnings.iter().for_each(|warning| output::tell(&format!("warning: {warning}\n")));
         layout.script()?
     } else if args.json {

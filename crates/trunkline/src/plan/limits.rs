@@ -1,5 +1,5 @@
-//! `trunkline plan limits`: what each stage carries, what binds, and how that changes as things are
-//! added.
+//! `trunkline plan limits`: the throughput of each stage, the stage that binds, and how that
+//! changes as parts are added.
 
 use crate::error::Error;
 use crate::output;
@@ -9,38 +9,37 @@ use ::plan::show;
 use clap::Args;
 use std::path::PathBuf;
 
-/// What each stage between drive and client carries, which one binds, and how many of each a need
-/// takes.
+/// Compute the throughput of each stage between drive and client, the stage that binds, and how
+/// many parts a need takes.
 ///
-/// The topology comes from a file, from a preset, from options, or from options over a file or
-/// preset. Stages that are not given are never the limit; a server's link and a client must be
-/// given.
+/// The topology comes from a file, a preset, options, or options that override a file or preset.
+/// Stages that are not given are no limit; a server's link and a client are required.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct LimitsArgs {
-    /// The topology, as docs/MODEL.md describes it.
+    /// Topology file (docs/MODEL.md).
     #[arg(value_name = "TOPOLOGY.toml")]
     file: Option<PathBuf>,
-    /// A topology that comes along: ef600-ddp24, ef600-raid6-20, powerscale-f200-25gbe,
+    /// Predefined topology: ef600-ddp24, ef600-raid6-20, powerscale-f200-25gbe,
     /// powerscale-f210-100gbe, sun-7410-ddr.
     #[arg(long, value_name = "NAME", conflicts_with = "file")]
     preset: Option<String>,
     /// Show the limit as these are added: clients, drives, paths, tasks or nodes.
     #[arg(long, value_name = "WHAT")]
     curve: Option<String>,
-    /// Up to how many.
+    /// End of the curve.
     #[arg(long, value_name = "N", requires = "curve")]
     to: Option<u32>,
-    /// Say how many of each stage carry so much reading, in GB/s.
+    /// Compute how many parts of each stage carry this read throughput, in GB/s.
     #[arg(long, value_name = "GB/S", allow_negative_numbers = true)]
     need_read_gbytes: Option<f64>,
-    /// Say how many of each stage carry so much writing, in GB/s.
+    /// Compute how many parts of each stage carry this write throughput, in GB/s.
     #[arg(long, value_name = "GB/S", allow_negative_numbers = true)]
     need_write_gbytes: Option<f64>,
     /// Draw the curve into an SVG file; - is standard output.
     #[arg(long, value_name = "FILE", requires = "curve")]
     svg: Option<PathBuf>,
-    /// Print the topology as TOML instead, to start one's own file from.
+    /// Print the topology as TOML instead, as a start for your own file.
     #[arg(long, conflicts_with_all = ["json", "svg", "curve"])]
     toml: bool,
     /// Print JSON.
@@ -50,71 +49,72 @@ pub struct LimitsArgs {
     stages: StageArgs,
 }
 
-/// Stages from the command line.
+/// Options that describe the stages.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Stages")]
 struct StageArgs {
-    /// Drives of each array or node.
+    /// Number of drives of each array or node.
     #[arg(long, value_name = "N")]
     drives: Option<u32>,
-    /// What a drive reads, in GB/s [default: 3.5, a PM1725b].
+    /// Read throughput of a drive, in GB/s [default: 3.5, a PM1725b].
     #[arg(long, value_name = "GB/S", allow_negative_numbers = true)]
     drive_read_gbytes: Option<f64>,
-    /// What a drive writes, in GB/s [default: 2.0, a PM1725b].
+    /// Write throughput of a drive, in GB/s [default: 2.0, a PM1725b].
     #[arg(long, value_name = "GB/S", allow_negative_numbers = true)]
     drive_write_gbytes: Option<f64>,
-    /// How drives are protected: ddp, raid6, raid1, K+M.
+    /// Protection of the drives: ddp, raid6, raid1, K+M.
     #[arg(long, value_name = "SCHEME")]
     scheme: Option<String>,
-    /// The hosts' largest request in KiB, for full stripes [default: 1024].
+    /// Largest request of the hosts in KiB, for full stripes [default: 1024].
     #[arg(long, value_name = "KIB")]
     request_kib: Option<u32>,
-    /// KiB of a stripe on one drive [default: as plan layout chooses].
+    /// Segment size in KiB [default: as chosen by plan layout].
     #[arg(long, value_name = "KIB")]
     segment_kib: Option<u32>,
-    /// Each volume group is served by one controller only, so not all PCIe paths work.
+    /// Serve each volume group by one controller only, which leaves PCIe paths unused.
     #[arg(long)]
     one_controller: bool,
-    /// The array's controllers: ef600.
+    /// Controllers of the array: ef600.
     #[arg(long, value_name = "MODEL")]
     controller: Option<String>,
-    /// Arrays or nodes.
+    /// Number of arrays or nodes.
     #[arg(long, value_name = "N")]
     nodes: Option<u32>,
-    /// Ports of each array or node.
+    /// Number of ports of each array or node.
     #[arg(long, value_name = "N")]
     server_ports: Option<u32>,
-    /// What those ports are: 25GbE, 100GbE, EDR, HDR, ...
+    /// Kind of those ports: 25GbE, 100GbE, EDR, HDR, ...
     #[arg(long, value_name = "LINK")]
     server_link: Option<String>,
-    /// What one node's processors carry, in GB/s, where it was measured.
+    /// Measured throughput of one node's processors, in GB/s.
     #[arg(long, value_name = "GB/S", allow_negative_numbers = true)]
     server_cpu_gbytes: Option<f64>,
-    /// The narrowest place between servers and clients, in Gbit/s.
+    /// Throughput of the narrowest point between servers and clients, in Gbit/s.
     #[arg(long, value_name = "GBIT/S", allow_negative_numbers = true)]
     switch_gbit: Option<f64>,
-    /// Clients.
+    /// Number of clients.
     #[arg(long, value_name = "N")]
     clients: Option<u32>,
-    /// Ports of each client.
+    /// Number of ports of each client.
     #[arg(long, value_name = "N")]
     client_ports: Option<u32>,
-    /// What those ports are [default: as the server's].
+    /// Kind of those ports [default: as the server's].
     #[arg(long, value_name = "LINK")]
     client_link: Option<String>,
-    /// What one client's processors carry, in GB/s, where it was measured.
+    /// Measured throughput of one client's processors, in GB/s.
     #[arg(long, value_name = "GB/S", allow_negative_numbers = true)]
     client_cpu_gbytes: Option<f64>,
-    /// Server ports that are used [default: all].
+    /// Number of server ports in use [default: all].
     #[arg(long, value_name = "N")]
     paths: Option<u32>,
-    /// Tasks of each client that read or write at once.
+    /// Number of tasks of each client that read or write at once.
     #[arg(long, value_name = "N")]
     tasks: Option<u32>,
-    /// tcp, tcp-ipv6, roce, infiniband, ipoib [default: tcp on Ethernet, infiniband on InfiniBand].
+    /// Transport: tcp, tcp-ipv6, roce, infiniband or ipoib [default: tcp on Ethernet, infiniband on
+    /// InfiniBand].
     #[arg(long, value_name = "TRANSPORT")]
     transport: Option<String>,
-    /// The MTU; of Ethernet for roce [default: 1500, 4096 for infiniband, 2044 for ipoib].
+    /// MTU; for roce that of Ethernet [default: 1500, 4096 for infiniband, 2044 for ipoib].
     #[arg(long, value_name = "BYTES")]
     mtu: Option<u32>,
 }
@@ -125,9 +125,9 @@ const EXAMPLES: &str = "Examples:\n  \
     trunkline plan limits --preset ef600-ddp24 --need-read-gbytes 120 --need-write-gbytes 60\n  \
     trunkline plan limits --nodes 4 --server-link 100GbE --clients 1 --transport roce --mtu 9000 --curve paths\n  \
     trunkline plan limits --preset ef600-ddp24 --toml > mine.toml; trunkline plan limits mine.toml\n\
-    Where the figures come from, and where they are wrong: docs/MODEL.md";
+    docs/MODEL.md lists the sources of the constants, and where the model is wrong.";
 
-/// Finds limits.
+/// Computes the limits.
 pub fn run(args: &LimitsArgs) -> Result<(), Error> {
     let base = super::topology(args.file.as_deref(), args.preset.as_deref())?;
     let has_base = base.is_some();
@@ -175,7 +175,7 @@ fn link(text: Option<&String>) -> Result<Option<Link>, Error> {
 }
 
 impl StageArgs {
-    /// The topology with what the command line says over it.
+    /// The topology, with the options of the command line on top.
     fn over(&self, mut topology: Topology) -> Result<Topology, Error> {
         self.over_storage(&mut topology)?;
         self.over_server(&mut topology)?;
@@ -289,7 +289,7 @@ impl StageArgs {
     }
 }
 
-/// Options that mean nothing without another one.
+/// The error for options that have no meaning without another one.
 fn needs(what: &str, other: &str, advice: &str) -> Error {
     Error::Usage {
         sentence: "cannot make a topology of that".to_owned(),

@@ -1,4 +1,4 @@
-//! `trunkline plan size`: from drives to capacity, and from a need to arrays.
+//! `trunkline plan size`: the capacity of drives, and the arrays that meet a need.
 
 use crate::error::Error;
 use crate::output;
@@ -7,34 +7,35 @@ use ::plan::units::{Bytes, parse_capacity};
 use ::plan::{Scheme, show};
 use clap::{ArgGroup, Args};
 
-/// How many ways are shown when not all are wanted.
+/// The number of candidates shown without `--all`.
 const SHOWN: usize = 9;
 
-/// How much an array holds, and how many arrays a need takes.
+/// Compute the capacity of an array, or how many arrays a need takes.
 ///
-/// With --drives: what is left of so many drives after configuration data, spares, protection and
-/// optimization capacity. With --need-...: how many arrays of which layout, best first, and why the
-/// others lose.
+/// With --drives: the capacity that remains of this many drives after configuration data, spares,
+/// protection and optimization capacity. With --need-...: how many arrays of which layout meet the
+/// need, best first, and why the others rank lower.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, group(ArgGroup::new("need").multiple(true)))]
 pub struct SizeArgs {
     /// Capacity of a drive in decimal TB: 1.92, 3.84, 7.68 or 15.36 in an EF600.
     #[arg(long, value_name = "TB", allow_negative_numbers = true, value_parser = tb)]
     drive_tb: Option<f64>,
-    /// The same with its unit (7.68TB, 6.98TiB).
+    /// Capacity of a drive with its unit (7.68TB, 6.98TiB).
     #[arg(long, value_name = "SIZE", conflicts_with = "drive_tb", allow_hyphen_values = true)]
     drive: Option<String>,
-    /// Drives that hold data: pools of 12, 14, ... 24 (11 with a warning), RAID 6 of 10 or 20, RAID
-    /// 1 in pairs.
+    /// Number of drives that hold data: 12, 14, ... 24 in a pool (11 with a warning), 10 or 20 in
+    /// RAID 6, pairs in RAID 1.
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     drives: Option<i64>,
-    /// ddp, raid6, raid1, or K+M for any other code with distributed spares (8+2).
+    /// Protection: ddp, raid6, raid1, or K+M (such as 8+2) for any other code with distributed
+    /// spares.
     #[arg(long, value_name = "SCHEME")]
     scheme: Option<String>,
-    /// Drives' worth of spare capacity in a pool [default: 2; 1 in a pool of 11; 0 with K+M].
+    /// Spare capacity of a pool, in drives [default: 2; 1 in a pool of 11; 0 with K+M].
     #[arg(long, value_name = "N", allow_negative_numbers = true, conflicts_with = "need")]
     spares: Option<f64>,
-    /// Idle drives beside RAID 6 or RAID 1.
+    /// Number of hot spares beside RAID 6 or RAID 1.
     #[arg(
         long,
         value_name = "N",
@@ -43,35 +44,35 @@ pub struct SizeArgs {
         conflicts_with = "need"
     )]
     hot_spares: i64,
-    /// GB of each drive that the array keeps for itself [default: 5.5].
+    /// GB of each drive that the array reserves [default: 5.5].
     #[arg(long, value_name = "GB", allow_negative_numbers = true, conflicts_with = "need")]
     config_gb: Option<f64>,
-    /// Share set aside for the drives' own upkeep [default: 28, 14, 10, 4 for 1.92, 3.84, 7.68,
-    /// 15.36 TB].
+    /// Share reserved as optimization capacity [default: 28, 14, 10, 4 for 1.92, 3.84, 7.68, 15.36
+    /// TB].
     #[arg(long, value_name = "PERCENT", allow_negative_numbers = true)]
     optimization_percent: Option<f64>,
     /// Share of the usable capacity that the file system's metadata take.
     #[arg(long, value_name = "PERCENT", allow_negative_numbers = true)]
     metadata_percent: Option<f64>,
-    /// Capacity that is needed, in TiB.
+    /// Required capacity, in TiB.
     #[arg(long, value_name = "TIB", allow_negative_numbers = true, group = "need", value_parser = tib)]
     need_tib: Option<f64>,
-    /// Reading speed that is needed, in GB/s.
+    /// Required read throughput, in GB/s.
     #[arg(long, value_name = "GB/S", allow_negative_numbers = true, group = "need")]
     need_read_gbytes: Option<f64>,
-    /// Writing speed that is needed, in GB/s.
+    /// Required write throughput, in GB/s.
     #[arg(long, value_name = "GB/S", allow_negative_numbers = true, group = "need")]
     need_write_gbytes: Option<f64>,
-    /// What one drive reads [default: 3.5, a PM1725b]; only with --need-....
+    /// Read throughput of one drive [default: 3.5, a PM1725b]; only with --need-....
     #[arg(long, value_name = "GB/S", allow_negative_numbers = true, requires = "need")]
     drive_read_gbytes: Option<f64>,
-    /// What one drive writes [default: 2.0, a PM1725b]; only with --need-....
+    /// Write throughput of one drive [default: 2.0, a PM1725b]; only with --need-....
     #[arg(long, value_name = "GB/S", allow_negative_numbers = true, requires = "need")]
     drive_write_gbytes: Option<f64>,
-    /// Show every way to meet the need.
+    /// Show every layout that meets the need.
     #[arg(long, requires = "need")]
     all: bool,
-    /// Print JSON, nothing rounded.
+    /// Print JSON, not rounded.
     #[arg(long)]
     json: bool,
 }
@@ -81,9 +82,9 @@ const EXAMPLES: &str = "Examples:\n  \
     trunkline plan size --drive-tb 15.36 --drives 20 --scheme raid6 --metadata-percent 5 --json\n  \
     trunkline plan size --drive 18TB --drives 60 --scheme 8+3 --spares 2 --optimization-percent 0\n  \
     trunkline plan size --need-tib 500 --need-read-gbytes 80 --need-write-gbytes 30\n\
-    Where the figures come from, and where they are wrong: docs/MODEL.md";
+    docs/MODEL.md lists the sources of the constants, and where the model is wrong.";
 
-/// Reads a capacity in TB; the unit may stand behind it, another may not.
+/// Parses a capacity in TB; the unit TB may follow, another may not.
 pub(super) fn tb(text: &str) -> Result<f64, String> {
     let number = text.strip_suffix("TB").unwrap_or(text).trim();
     number
@@ -91,13 +92,13 @@ pub(super) fn tb(text: &str) -> Result<f64, String> {
         .map_err(|_| "a number of decimal TB, as in 7.68; --drive 6.98TiB takes other units".to_owned())
 }
 
-/// Reads a capacity in TiB; the unit may stand behind it, another may not.
+/// Parses a capacity in TiB; the unit TiB may follow, another may not.
 fn tib(text: &str) -> Result<f64, String> {
     let number = text.strip_suffix("TiB").unwrap_or(text).trim();
     number.parse().map_err(|_| "a number of binary TiB, as in 500; a PiB is 1024 of them".to_owned())
 }
 
-/// Sizes an array, or counts arrays.
+/// Computes the size of an array, or the number of arrays.
 pub fn run(args: &SizeArgs) -> Result<(), Error> {
     let has_need = args.need_tib.or(args.need_read_gbytes).or(args.need_write_gbytes).is_some();
     let drive = match (&args.drive, args.drive_tb) {

@@ -1,4 +1,4 @@
-//! Statistics as a table: each node, each procedure.
+//! Statistics as a table: each node and each procedure.
 
 use crate::table::{bytes, lay_out};
 use server::Statistics;
@@ -6,11 +6,10 @@ use server::statistics::{NodeStatistics, ProcedureStatistics};
 
 const HEAD: [&str; 10] =
     ["node", "procedure", "calls", "errors", "replayed", "received", "sent", "p50 us", "p99 us", "max us"];
-/// Columns of words, which stand to the left; numbers stand to the right.
+/// The number of left-aligned columns; the others have numbers.
 const WORDS: usize = 2;
 
-/// The table, a line for each procedure that was called, and a line for each node about its
-/// connections.
+/// A line for each procedure that was called, and a line about the connections of each node.
 pub fn table(statistics: &Statistics) -> String {
     let mut rows = vec![HEAD.map(str::to_owned)];
     for node in &statistics.nodes {

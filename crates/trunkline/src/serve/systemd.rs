@@ -1,7 +1,6 @@
-//! What a service manager is told and gives: notices on a socket, as sd_notify(3) has them, and
-//! listening sockets.
+//! The interface to a service manager: notifications as of sd_notify(3), and listening sockets.
 //!
-//! Without `NOTIFY_SOCKET` in the environment nobody is told anything.
+//! Without `NOTIFY_SOCKET` in the environment, there are no notifications.
 
 use server::Server;
 use std::net::TcpListener;
@@ -11,17 +10,18 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-/// A server that several threads look at; gone once it drains.
+/// The server, shared by several threads; `None` once it drains.
 pub type Shared = Arc<Mutex<Option<Server>>>;
 
-/// The sockets that a service manager listens on for us. sd_listen_fds(3)
+/// The sockets on which a service manager listens for this server. sd_listen_fds(3)
 pub fn sockets() -> Vec<TcpListener> {
     let mut passed = listenfd::ListenFd::from_env();
-    // One that is no TCP socket is left; the server then listens itself, or says why it cannot.
+    // A socket that is not a TCP socket is ignored. The server then listens itself, or reports why
+    // it cannot.
     (0..passed.len()).filter_map(|index| passed.take_tcp_listener(index).ok().flatten()).collect()
 }
 
-/// Tells the service manager, if there is one. A notice that is not taken must not stop the server.
+/// Notifies the service manager, if there is one. A failed notification must not stop the server.
 pub fn notify(state: &str) {
     let Some(name) = std::env::var_os("NOTIFY_SOCKET") else { return };
     let address = match name.as_bytes().split_first() {
@@ -37,19 +37,19 @@ pub fn notify(state: &str) {
     }
 }
 
-/// Tells that the configuration is read again; [`ready`] says when that is done.
+/// Reports that the configuration is read again; [`ready`] reports the end.
 pub fn reloading() {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     let us = i128::from(now.tv_sec) * 1_000_000 + i128::from(now.tv_nsec) / 1000;
     notify(&format!("RELOADING=1\nMONOTONIC_USEC={us}"));
 }
 
-/// Tells that it serves.
+/// Reports that the server is ready.
 pub fn ready(status: &str) {
     notify(&format!("READY=1\nSTATUS={status}"));
 }
 
-/// Shows the service manager that all loops answer, as often as it wants to see it.
+/// Reports that all loops answer, at the interval that the service manager requests.
 /// sd_watchdog_enabled(3)
 pub fn watch(server: &Shared) {
     let number = |name: &str| std::env::var(name).ok()?.parse::<u64>().ok();
@@ -58,7 +58,8 @@ pub fn watch(server: &Shared) {
     let server = Arc::downgrade(server);
     let beat = move || {
         while let Some(server) = Weak::upgrade(&server) {
-            // Each loop answers this; one that hangs holds it up, and the notice is missed.
+            // Each loop answers this request. A loop that hangs blocks it, so the notification is
+            // missed.
             match &*server.lock().unwrap_or_else(PoisonError::into_inner) {
                 Some(server) => drop(server.statistics()),
                 None => return,
