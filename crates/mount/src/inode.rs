@@ -375,8 +375,8 @@ impl State {
         self.end.is_none_or(|known| end > known)
     }
 
-    /// Where an append begins that the kernel sends for `offset`, the end of the file as the kernel
-    /// believes it. The kernel may not know of a newer end.
+    /// Where an append begins. `offset` is where the kernel believes the file to end. It may not
+    /// know of a newer end.
     pub(crate) fn append_at(&self, offset: u64) -> u64 {
         self.end.unwrap_or_else(|| offset.max(self.known_end()))
     }

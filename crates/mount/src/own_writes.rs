@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// The most ranges that are remembered for one file. Beyond that the older half is forgotten, and
-/// no data that were requested before then are valid any more.
+/// data that were requested before the last forgotten write are not valid any more.
 const RANGES_MAX: usize = 4096;
 
 /// A moment in the order of a file's writes: the number of writes that were noted before it.

@@ -1,11 +1,10 @@
 //! Page fills: reads whose bytes stay in the kernel's pages. Pure: no calls, no clock.
 //!
 //! The server may do a write after the READ of a fill that overlaps the write, and the write may be
-//! answered before the fill. Without further care, the kernel's pages would then lack data that
-//! were written before they were filled. So a fill takes in the data of each such write, and its
-//! reply has them in place of what the READ has brought. The ranges of answered fills are
-//! remembered ([`Filled`]): the kernel may have sent a write before the fill was answered that
-//! arrives here only afterwards.
+//! answered before the fill. The kernel's pages would then lack the data of a write that has
+//! returned. So a fill takes in the data of each such write, and its reply has them in place of
+//! what the READ has brought. The ranges of answered fills are remembered ([`Filled`]): a write
+//! that the kernel has sent before it had the fill may arrive here after the fill was answered.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

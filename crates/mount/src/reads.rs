@@ -173,8 +173,8 @@ impl Core {
     }
 
     /// Reads from the server through a pipe, with one READ. Returns `None` if that is not possible:
-    /// the read is too short or too long, there is no pipe, or the server returns less than was
-    /// requested.
+    /// the read is too short or too long, the connections use RDMA, there is no pipe, or the server
+    /// returns less than was requested.
     pub(crate) async fn read_piped(
         &self,
         file: &OpenFile,

@@ -377,9 +377,9 @@ impl Core {
     }
 
     /// close(2): waits for the data, and reports an error to a handle that may write. The error is
-    /// reported at fsync(2) all the same: each copy of a descriptor is closed separately, including
-    /// copies that a child inherited and that exec(2) closes, and nobody looks at the result of
-    /// those.
+    /// reported at fsync(2) all the same: each copy of a descriptor is closed separately, also
+    /// copies that a child process has inherited and that exec(2) closes, and nobody looks at the
+    /// result.
     pub(crate) async fn flush_and_tell(self: &Arc<Self>, file: &OpenFile) -> Result<(), Errno> {
         self.flush(&file.inode).await;
         match file.inode.lock().untold(&file.told) {

@@ -3,8 +3,8 @@
 //!
 //! A write that a program waits for (O_DIRECT, O_SYNC, `sync`) or a truncation holds its range
 //! until the server has done it, even if the program is killed. A buffered write that has to wait
-//! for room holds its range until its data are in `Dirty`. Requests that arrive later and overlap
-//! the range wait:
+//! holds its range until its data are in `Dirty`. Requests that arrive later and overlap the range
+//! wait:
 //!
 //! - a read, because it would put the bytes from before the write into the kernel's pages after the
 //!   write was answered;

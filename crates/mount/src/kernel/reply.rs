@@ -1,5 +1,5 @@
-//! The layout of replies. A request has exactly one reply. A [`Reply`] that is dropped without one
-//! replies EIO.
+//! The layout of replies. A [`Reply`] replies once. If it is dropped before, it replies EIO, so
+//! that no request stays without a reply.
 
 use super::Device;
 use crate::attributes::since_1970;
