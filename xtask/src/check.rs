@@ -1,4 +1,4 @@
-//! `cargo xtask check`: what must hold before a commit, one line for each step.
+//! `cargo xtask check`: the checks before a commit, with a line for each step.
 
 use crate::error::{Error, Result};
 use crate::workspace::{self, cargo};
@@ -6,35 +6,36 @@ use crate::{layers, test, tidy};
 use std::process::Command;
 use std::time::Instant;
 
-/// One thing that is checked.
+/// One of the checks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Step {
-    /// The sources are formatted as rustfmt does it.
+    /// The sources are formatted by rustfmt.
     Fmt,
-    /// The project's own rules for files.
+    /// The project's own rules for files hold.
     Tidy,
-    /// Which crate may use which.
+    /// Crates depend only on those that they may depend on.
     Layers,
-    /// Clippy has nothing to say.
+    /// Clippy has no warnings.
     Clippy,
-    /// The documentation builds without a warning.
+    /// The documentation builds without warnings.
     Docs,
 }
 
-/// In this order: the quick ones first.
+/// The steps in their order, the quick ones first.
 const STEPS: [Step; 5] = [Step::Fmt, Step::Tidy, Step::Layers, Step::Clippy, Step::Docs];
 
-/// What a step found.
+/// The result of a step.
 enum Outcome {
     Well,
-    /// What is wrong, and what to do about it.
+    /// The findings, and what to do about them.
     Wrong {
         findings: Vec<String>,
         advice: &'static str,
     },
 }
 
-/// Runs the steps and prints a line for each; all of them, so that one run shows everything.
+/// Runs the steps and prints a line for each. A failed step does not stop the others, so that one
+/// run shows everything.
 pub(crate) fn run(chosen: &[Step]) -> Result<bool> {
     let mut well = true;
     for step in STEPS.into_iter().filter(|step| chosen.is_empty() || chosen.contains(step)) {
@@ -85,8 +86,8 @@ impl Step {
     }
 }
 
-/// Clippy over everything. `--all-targets` leaves out the test programs that plain `cargo test`
-/// leaves out, even where they are named beside it, so they come second.
+/// Runs Clippy on everything. `--all-targets` leaves out the test programs that a plain `cargo
+/// test` leaves out, even if they are named too, so they are checked separately.
 fn clippy() -> Result<Outcome> {
     if let Some(missing) = missing_component("clippy", "clippy")? {
         return program(Some(missing), cargo(), "");
@@ -121,7 +122,8 @@ fn program(missing: Option<String>, mut command: Command, advice: &'static str) 
     if status.success() { Ok(Outcome::Well) } else { Ok(Outcome::Wrong { findings: Vec::new(), advice }) }
 }
 
-/// A toolchain can come without these; cargo's own message doesn't say what to do everywhere.
+/// Reports a component that the toolchain lacks, because cargo's own message does not always say
+/// what to do.
 fn missing_component(command: &str, component: &str) -> Result<Option<String>> {
     let version = cargo().args([command, "--version"]).output();
     let output = version.map_err(|source| Error::Run { program: "cargo".to_owned(), source })?;

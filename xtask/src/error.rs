@@ -1,9 +1,9 @@
-//! What can go wrong before anything could be checked.
+//! Errors that prevent a command from doing its work.
 
 use std::io;
 use std::path::PathBuf;
 
-/// Why a command could not do its work at all.
+/// Why a command could not do its work.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     /// A program could not be started.
@@ -11,7 +11,7 @@ pub(crate) enum Error {
     Run {
         /// The program.
         program: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// A file of the project could not be read.
@@ -19,21 +19,21 @@ pub(crate) enum Error {
     Read {
         /// The file.
         file: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// A directory for what a command writes could not be made.
+    /// A directory for the output of a command could not be created.
     #[error("cannot make {}: {source}", directory.display())]
     Make {
         /// The directory.
         directory: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// `cargo metadata` failed or said something unexpected.
+    /// `cargo metadata` failed, or its output is unexpected.
     #[error("cargo metadata does not describe this workspace: {0}")]
     Metadata(String),
 }
 
-/// What every command gives: whether all was well.
+/// The result of a command: whether everything is in order.
 pub(crate) type Result<T> = std::result::Result<T, Error>;

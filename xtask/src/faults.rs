@@ -1,24 +1,25 @@
-//! `cargo xtask faults`: the fault campaign on an optimised build, its record and its page.
+//! `cargo xtask faults`: runs the fault campaign on an optimised build; writes its record and its
+//! page.
 //!
-//! The campaign is a test program (crates/trunkline/tests/faults.rs); it reads from its environment
-//! how often each fault is tried and where the record goes.
+//! The campaign is a test program (crates/trunkline/tests/faults.rs). Environment variables tell it
+//! how often to try each fault and where to write the record.
 
 use crate::error::{Error, Result};
 use crate::workspace::{cargo, root};
 use std::path::PathBuf;
 use std::process::Command;
 
-/// What to try, and how often.
+/// Which faults to try, and how often.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// How often each fault is tried.
+    /// Number of times to try each fault.
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1000))]
     repeats: u32,
-    /// Only faults with this in their name, as "silent" or "reset"; repeat for more. Say where the
-    /// record goes, too: the default place is for whole ones.
+    /// Try only faults whose name contains this, such as "silent" or "reset"; may be repeated.
+    /// Needs --record, because the default file is for complete records.
     #[arg(long, value_name = "PART", requires = "record")]
     only: Vec<String>,
-    /// Write the record here, and a page for people beside it.
+    /// Write the record to this file, and a page for readers beside it.
     #[arg(long, value_name = "FILE.json", default_value = "docs/results/failover.json", value_parser = json)]
     record: PathBuf,
 }
@@ -27,7 +28,7 @@ fn json(text: &str) -> std::result::Result<PathBuf, String> {
     if text.ends_with(".json") { Ok(text.into()) } else { Err("write a name that ends in .json".to_owned()) }
 }
 
-/// Builds and tries; false when a fault broke a promise.
+/// Builds and runs the campaign; returns false if a fault broke a promise.
 pub(crate) fn run(options: &Options) -> Result<bool> {
     let root = root();
     let record = root.join(&options.record);

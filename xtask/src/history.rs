@@ -1,31 +1,31 @@
-//! `cargo xtask history`: concurrent reads and writes on an optimised build, for as long as one
-//! likes, each read checked.
+//! `cargo xtask history`: runs concurrent reads and writes on an optimised build for any length of
+//! time, and checks each read.
 //!
-//! It is a test program (crates/trunkline/tests/history.rs), which reads from its environment how
-//! long and from which seed.
+//! This is a test program (crates/trunkline/tests/history.rs). Environment variables tell it how
+//! long to run and from which seed.
 
 use crate::error::{Error, Result};
 use crate::workspace::cargo;
 
-/// Where it runs, one after the other; each is the middle of a test's name.
+/// The servers to test, one after the other; each is the middle of a test's name.
 const PLACES: [&str; 3] = ["mem", "dir", "nfs_ganesha"];
 
-/// How long, and from which seed.
+/// How long to run, and from which seed.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// How long, on all places together.
+    /// Total time on all servers, in minutes.
     #[arg(long, default_value = "15", value_parser = minutes)]
     minutes: f64,
-    /// The seed of the first round on each place; each later round has the next one.
+    /// Seed of the first round on each server; each later round has the next seed.
     #[arg(long)]
     seed: Option<u64>,
-    /// Only on this server.
+    /// Test only this server.
     #[arg(long, value_parser = PLACES)]
     on: Option<String>,
-    /// Mount options, instead of those that the seed draws.
+    /// Mount options, instead of those that the seed selects.
     #[arg(long)]
     options: Option<String>,
-    /// Also what docs/TESTING.md says is found.
+    /// Also test for the known limits that docs/TESTING.md describes.
     #[arg(long)]
     known_limits: bool,
 }
@@ -35,7 +35,7 @@ fn minutes(text: &str) -> std::result::Result<f64, String> {
     minutes.ok_or_else(|| "write a number of minutes, 0.1 to 100000".to_owned())
 }
 
-/// Builds and runs; false when a read gave what it must not.
+/// Builds and runs; returns false if a read returned something impossible.
 pub(crate) fn run(options: &Options) -> Result<bool> {
     let places: Vec<&str> = options.on.as_deref().map_or(PLACES.to_vec(), |place| vec![place]);
     let minutes = options.minutes / places.len() as f64;

@@ -1,38 +1,39 @@
-//! Which crate may use which: the layers, mechanically.
+//! Checks which crate depends on which, against the table of layers.
 //!
-//! An arrow that is not in the table is not allowed, so a new one is a decision that shows in a
-//! diff. The table stands in the order of the layers, and a crate may only name crates above it: no
-//! arrow runs back up.
+//! A dependency that is not in the table is not allowed, so a new one is a decision that shows in a
+//! diff. The table is in the order of the layers, and a crate may only use crates above it in the
+//! table, so there are no cycles.
 
 use crate::workspace::{Dependency, Metadata, Package};
 
 /// How a layer relates to the operating system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Layer {
-    /// No I/O, no clock, no threads, no unsafe; uses only the listed crates of others.
+    /// No I/O, clock, threads or unsafe code; uses only the listed external crates.
     Pure,
     /// Knows the operating system.
     Io,
-    /// Pumps pure machines.
+    /// Drives pure state machines.
     Runtime,
-    /// Measures, reports, tries.
+    /// Measures, reports, tests.
     Tool,
     /// The program.
     Binary,
 }
 
-/// What one crate may use.
+/// What one crate may depend on.
 #[derive(Debug)]
 pub(crate) struct Rule {
     /// The name of its package, its directory and its library.
     pub(crate) name: &'static str,
-    /// Where it stands.
+    /// The layer of the crate.
     pub(crate) layer: Layer,
-    /// Ours that it may use.
+    /// The workspace's crates that it may use.
     ours: &'static [&'static str],
-    /// Ours that its tests may use besides; testkit is allowed to all above the pure.
+    /// Further crates of the workspace that its tests may use. All crates above the pure ones may
+    /// use testkit.
     ours_in_tests: &'static [&'static str],
-    /// Others' that it may use, where it is pure; elsewhere docs/DEPENDENCIES.md decides.
+    /// The external crates that a pure crate may use. For others, docs/DEPENDENCIES.md decides.
     others: &'static [&'static str],
 }
 
@@ -49,13 +50,13 @@ const fn rule(
     Rule { name, layer, ours, ours_in_tests, others: &[] }
 }
 
-/// Every crate of the workspace, from the ground up.
+/// Every crate of the workspace, from the lowest layer up.
 pub(crate) const RULES: &[Rule] = &[
     pure("xdr", &[], &["thiserror"]),
     pure("fs", &[], &[]),
     pure("rpc", &["xdr"], &["thiserror", "smallvec"]),
     pure("drc", &["xdr", "rpc"], &["thiserror", "smallvec", "xxhash-rust"]),
-    // The golden bytes of its tests are whole calls and replies, so the tests read RPC first.
+    // The golden bytes of the tests are whole calls and replies, so the tests parse RPC first.
     Rule { ours_in_tests: &["rpc"], ..pure("nfs3", &["xdr", "drc"], &["thiserror", "smallvec"]) },
     pure("rpcrdma", &["xdr"], &["thiserror", "smallvec"]),
     pure("paths", &[], &["thiserror", "smallvec"]),
@@ -66,7 +67,7 @@ pub(crate) const RULES: &[Rule] = &[
     rule("transport", Layer::Io, &["xdr", "rpc", "rpcrdma", "verbs"], &[]),
     rule("store", Layer::Runtime, &["fs"], &[]),
     rule("server", Layer::Runtime, &["xdr", "rpc", "drc", "nfs3", "transport", "store"], &[]),
-    // The client's tests run it against our own server; the client itself never knows it.
+    // The client's tests run against our own server. The client itself does not depend on it.
     rule(
         "client",
         Layer::Runtime,
@@ -84,7 +85,7 @@ pub(crate) const RULES: &[Rule] = &[
     ),
     rule("copy", Layer::Tool, &["fs", "client"], &["server", "store"]),
     rule("report", Layer::Tool, &["record"], &[]),
-    // Its tests look at what is on the wire.
+    // The tests inspect what is on the wire.
     rule(
         "trunkline",
         Layer::Binary,
@@ -93,10 +94,10 @@ pub(crate) const RULES: &[Rule] = &[
     ),
 ];
 
-/// Others' crates that every crate's tests may use, pure ones too.
+/// External crates that the tests of every crate may use, including pure ones.
 const OTHERS_IN_TESTS: [&str; 2] = ["proptest", "tempfile"];
 
-/// Every arrow that is not allowed, as a sentence.
+/// A sentence for every dependency that is not allowed.
 pub(crate) fn findings(metadata: &Metadata) -> Vec<String> {
     let mut findings = Vec::new();
     for package in &metadata.packages {
@@ -115,7 +116,7 @@ pub(crate) fn findings(metadata: &Metadata) -> Vec<String> {
     findings
 }
 
-/// The sentence against this arrow, if it is not allowed.
+/// The sentence about this dependency, if it is not allowed.
 fn refuse(rule: &Rule, used: &Dependency) -> Option<String> {
     let (user, name, in_tests) = (rule.name, used.name.as_str(), used.kind.as_deref() == Some("dev"));
     if is_ours(&used.name) {
@@ -138,7 +139,7 @@ fn refuse(rule: &Rule, used: &Dependency) -> Option<String> {
         .then(|| format!("{user} is pure and must not use {name}; it may use {}", rule.others.join(", ")))
 }
 
-/// What checks the project must build when the project doesn't.
+/// xtask must build even when the project does not.
 fn xtask_stands_alone(package: &Package) -> Option<String> {
     let ours = package.dependencies.iter().find(|used| is_ours(&used.name))?;
     Some(format!("xtask must not use {}; it has to run when the project does not build", ours.name))

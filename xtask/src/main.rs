@@ -1,11 +1,11 @@
 //! The project's own commands: `cargo xtask check`, `cargo xtask test`, `cargo xtask bench`,
 //! `cargo xtask faults`, `cargo xtask soak`, `cargo xtask history`, `cargo xtask spec`.
 //!
-//! `check` reads the sources and says whether they may be committed; `test` runs every suite this
-//! machine can run and says by name what it could not; `bench` measures the table of figures,
-//! `faults` what failing links and servers cost; `soak` lets them fail at random for as long as one
-//! likes; `history` checks what reads beside writes give; `spec` lists which sections of the
-//! standards are cited, and which of them no test proves.
+//! `check` says whether the sources may be committed. `test` runs every suite that this machine can
+//! run, and names those that it cannot. `bench` runs the acceptance benchmark. `faults` measures
+//! the cost of failing links and servers. `soak` makes them fail at random for any length of time.
+//! `history` checks what reads return beside writes. `spec` lists which sections of the standards
+//! are cited, and which of them no test proves.
 #![forbid(unsafe_code)]
 
 mod bench;
@@ -33,27 +33,27 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Formatting, lints, documentation, tidiness and layers: what must hold before a commit.
+    /// Checks formatting, lints, documentation, tidiness and layers before a commit.
     Check {
-        /// Only these steps; all where none is named.
+        /// Run only these steps; all if none is named.
         #[arg(value_enum)]
         steps: Vec<check::Step>,
     },
     /// Runs the test suites, quick ones first; `docs/TESTING.md` describes them.
     Test(test::Options),
-    /// Measures the table of figures beside the limit of the wire and beside other servers, and
-    /// writes a record.
+    /// Runs the acceptance benchmark, compares it with the limit of the wire and with other
+    /// servers, and writes a record.
     Bench(bench::Options),
-    /// Tries what fails on the way to a server, each fault ten times; writes
+    /// Tries each way in which the connection to a server can fail ten times; writes
     /// docs/results/failover.json and its page.
     Faults(faults::Options),
-    /// Random faults under load for as long as one likes, with printed seeds; then everything must
-    /// have been given back.
+    /// Injects random faults under load for any length of time, with printed seeds; checks at the
+    /// end that all resources were returned.
     Soak(soak::Options),
-    /// Processes that read and write the same files of a mount, for as long as one likes; each read
-    /// is checked.
+    /// Runs processes that read and write the same files of a mount for any length of time, and
+    /// checks each read.
     History(history::Options),
-    /// Lists the cited sections of the standards and those that no test cites.
+    /// Lists the cited sections of the standards, and those that no test cites.
     Spec,
 }
 

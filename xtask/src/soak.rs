@@ -1,19 +1,20 @@
-//! `cargo xtask soak`: random faults under load on an optimised build, for as long as one likes.
+//! `cargo xtask soak`: injects random faults under load on an optimised build for any length of
+//! time.
 //!
-//! The soak is a test program (crates/trunkline/tests/soak.rs); it reads from its environment how
-//! long and from which seed.
+//! The soak is a test program (crates/trunkline/tests/soak.rs). Environment variables tell it how
+//! long to run and from which seed.
 
 use crate::error::{Error, Result};
 use crate::workspace::cargo;
 
-/// How long, and from which seed.
+/// How long to run, and from which seed.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// How long faults go on.
+    /// How long to inject faults, in minutes.
     #[arg(long, default_value = "10", value_parser = minutes)]
     minutes: f64,
-    /// The seed of the first round; each later round has the next one. A round that failed is
-    /// repeated by its own seed.
+    /// Seed of the first round; each later round has the next seed. A failed round is repeated with
+    /// its own seed.
     #[arg(long)]
     seed: Option<u64>,
 }
@@ -23,7 +24,7 @@ fn minutes(text: &str) -> std::result::Result<f64, String> {
     minutes.ok_or_else(|| "write a number of minutes, 0.1 to 100000".to_owned())
 }
 
-/// Builds and runs; false when something was lost, done twice, or not given back.
+/// Builds and runs; returns false if something was lost, executed twice, or not returned.
 pub(crate) fn run(options: &Options) -> Result<bool> {
     let mut command = cargo();
     command

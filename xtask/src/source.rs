@@ -1,26 +1,25 @@
-//! Enough of Rust's syntax to look at sources without a compiler: what is code, what is a test, how
-//! long a function is.
+//! A minimal parser of Rust sources: what is code, what is a test, how long a function is.
 
-/// A source with comments and the inside of strings blanked out, so that what is left is code.
-/// Every line keeps its number and its length.
+/// A source in which comments and the contents of strings are replaced by blanks, so that only code
+/// remains. Every line keeps its number and its length.
 #[derive(Debug)]
 pub(crate) struct Code {
     bytes: Vec<u8>,
 }
 
-/// A function and how many lines it has, from `fn` to its last brace.
+/// A function and its number of lines, from `fn` to its last brace.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Function {
-    /// Its name.
+    /// The name of the function.
     pub(crate) name: String,
     /// The line with `fn`, from 1.
     pub(crate) line: usize,
-    /// How many lines.
+    /// The number of lines.
     pub(crate) lines: usize,
 }
 
 impl Code {
-    /// Blanks out what is not code.
+    /// Replaces everything that is not code by blanks.
     pub(crate) fn new(text: &str) -> Self {
         let source = text.as_bytes();
         let mut bytes = source.to_vec();
@@ -38,7 +37,7 @@ impl Code {
         Self { bytes }
     }
 
-    /// The code line by line.
+    /// The lines of code.
     pub(crate) fn lines(&self) -> impl Iterator<Item = &str> {
         self.bytes.split(|byte| *byte == b'\n').map(|line| std::str::from_utf8(line).unwrap_or_default())
     }
@@ -70,7 +69,7 @@ impl Code {
         found
     }
 
-    /// Where the item that starts here ends: its closing brace, or a semicolon before any brace.
+    /// The end of the item that starts here: its closing brace, or a semicolon before any brace.
     fn end_of_item(&self, start: usize) -> usize {
         let (mut braces, mut others) = (0_usize, 0_usize);
         for (at, byte) in self.bytes.iter().enumerate().skip(start) {
@@ -92,7 +91,7 @@ impl Code {
     }
 }
 
-/// Where the comment, string or character that starts here ends; `at` itself when none starts here.
+/// The end of the comment, string or character that starts here; `at` itself if none starts here.
 fn end_of_other(source: &[u8], at: usize) -> usize {
     let rest = &source[at..];
     if rest.starts_with(b"//") {
@@ -104,8 +103,8 @@ fn end_of_other(source: &[u8], at: usize) -> usize {
     match rest {
         [b'"', ..] => at + end_of_string(rest),
         [b'r', b'"' | b'#', ..] if !follows_a_word(source, at) => at + end_of_raw_string(rest),
-        // A character, as against a lifetime: an escape, or closed after one character of up to
-        // four bytes.
+        // A character, not a lifetime: an escape, or a quote after one character of up to four
+        // bytes.
         [b'\'', b'\\', _, tail @ ..] => {
             at + 3 + tail.iter().position(|byte| *byte == b'\'').map_or(0, |quote| quote + 1)
         }
@@ -122,7 +121,7 @@ fn end_of_other(source: &[u8], at: usize) -> usize {
     }
 }
 
-/// Whether this letter is the end of a longer word; `br"` still begins a raw string.
+/// Whether this letter belongs to a longer word; `br"` still begins a raw string.
 fn follows_a_word(source: &[u8], at: usize) -> bool {
     match at.checked_sub(1).map(|before| source[before]) {
         Some(b'b') => at >= 2 && source[at - 2].is_ascii_alphanumeric(),
@@ -162,7 +161,7 @@ fn end_of_string(rest: &[u8]) -> usize {
     rest.len()
 }
 
-/// Zero when it is a raw identifier (`r#type`) and no string.
+/// Zero if this is a raw identifier (`r#type`), not a string.
 fn end_of_raw_string(rest: &[u8]) -> usize {
     let hashes = rest.iter().skip(1).take_while(|byte| **byte == b'#').count();
     if rest.get(1 + hashes) != Some(&b'"') {

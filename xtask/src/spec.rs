@@ -1,7 +1,8 @@
-//! `cargo xtask spec`: which sections of the standards the sources cite, and which no test cites.
+//! `cargo xtask spec`: lists which sections of the standards the sources cite, and which no test
+//! cites.
 //!
-//! A tag reads `RFC nnnn sX.Y`. It is a report, not a check: some sections are cited to explain a
-//! name.
+//! A tag has the form `RFC nnnn sX.Y`. The result is a report, not a check: some sections are cited
+//! only to explain a name.
 
 use crate::error::Result;
 use crate::source::Code;
@@ -9,15 +10,14 @@ use crate::tidy::is_test_file;
 use crate::workspace::{File, files};
 use std::collections::BTreeMap;
 
-/// A section of a standard, in the order of the documents: number of the RFC, then the section's
-/// parts.
+/// A section of a standard, ordered by the number of the RFC and then by the parts of the section.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Section {
     rfc: u32,
     parts: Vec<String>,
 }
 
-/// How often a section is cited.
+/// The number of citations of a section.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Cited {
     in_code: usize,
@@ -53,7 +53,7 @@ fn count(file: &File, sections: &mut BTreeMap<Section, Cited>) {
     }
 }
 
-/// The sections that one line cites.
+/// The sections cited in a line.
 fn tags(line: &str) -> impl Iterator<Item = Section> {
     line.split("RFC ").skip(1).filter_map(|rest| {
         let (rfc, rest) = rest.split_once(" s")?;

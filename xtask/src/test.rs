@@ -1,6 +1,7 @@
-//! `cargo xtask test`: every suite this machine can run, and by name and reason what it could not.
+//! `cargo xtask test`: runs every suite that this machine can run, and names those that it cannot,
+//! with the reason.
 //!
-//! The last line is either `all suites ran` or `not run: NAME (reason); ...`. Under `CI=true` a
+//! The last line is either `all suites ran` or `not run: NAME (reason); ...`. With `CI=true`, a
 //! suite that did not run is a failure: a suite never passes without having run.
 
 mod machine;
@@ -16,42 +17,42 @@ use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
 use suites::{SUITES, Suite, Tier};
 
-/// Between two looks at whether a suite has ended.
+/// The interval between checks whether a suite has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// A test program that is asked to end has so long to say what it was at.
+/// How long a test program has to report its state after it is asked to end.
 const LAST_WORDS: Duration = Duration::from_secs(10);
 
-/// What a test program is told: where the suite of others is.
+/// An environment variable with the directory of external suites.
 const SUITE_DIR: &str = "TRUNKLINE_SUITE_DIR";
 
-/// Which suites, and whether packages may be installed.
+/// Which suites to run, and whether packages may be installed.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// Install the Debian packages that are missing (needs root); CI=true does so too.
+    /// Install missing Debian packages (needs root); CI=true does so too.
     #[arg(long)]
     install: bool,
-    /// Run everything, also what takes longer than CI has.
+    /// Run everything, including suites that take too long for CI.
     #[arg(long)]
     full: bool,
-    /// Only say what would run and what it needs.
+    /// Only list what would run and what it needs.
     #[arg(long)]
     list: bool,
-    /// Where you have built the suites of others: an installed LTP, a built xfstests, or a
+    /// Directory of external suites that you have built: an installed LTP, a built xfstests, or a
     /// directory with both.
     #[arg(long, value_name = "DIR")]
     suite_dir: Option<PathBuf>,
-    /// Only these suites.
+    /// Run only these suites.
     suites: Vec<String>,
 }
 
-/// How one suite went.
+/// The result of a suite.
 enum Outcome {
     Passed,
     Failed(String),
     NotRun(String),
 }
 
-/// Runs the suites and says how each went; true when all is well.
+/// Runs the suites and reports the result of each; returns true if all passed.
 pub(crate) fn run(options: &Options) -> Result<bool> {
     let ci = std::env::var("CI").is_ok_and(|value| value == "true" || value == "1");
     let Some(chosen) = choose(options) else { return Ok(false) };
@@ -91,8 +92,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     Ok(conclude(&outcomes, ci))
 }
 
-/// The suites asked for, in the order of their tiers; none, with a word on why, for an unknown
-/// name.
+/// The requested suites in the order of their tiers; `None`, with a message, for an unknown name.
 fn choose(options: &Options) -> Option<Vec<&'static Suite>> {
     if let Some(unknown) = options.suites.iter().find(|name| SUITES.iter().all(|suite| suite.name != **name))
     {
@@ -130,7 +130,7 @@ fn list(chosen: &[&Suite], suite_dir: Option<&Path>) {
     }
 }
 
-/// Why a suite cannot run on this machine as it is.
+/// The reason why a suite cannot run on this machine, if there is one.
 fn obstacle(suite: &Suite, suite_dir: Option<&Path>) -> Option<String> {
     let missing = packages::missing(suite.packages.iter().copied());
     if !missing.is_empty() {
@@ -139,7 +139,7 @@ fn obstacle(suite: &Suite, suite_dir: Option<&Path>) -> Option<String> {
     suite.needs.iter().find_map(|need: &Need| need.obstacle(suite_dir))
 }
 
-/// Says what failed and, in the last line, what did not run.
+/// Reports what failed and, in the last line, what did not run.
 fn conclude(outcomes: &[(&Suite, Outcome)], ci: bool) -> bool {
     let failed: Vec<_> = outcomes
         .iter()
@@ -164,12 +164,12 @@ fn conclude(outcomes: &[(&Suite, Outcome)], ci: bool) -> bool {
     failed.is_empty() && (not_run.is_empty() || !ci)
 }
 
-/// Runs one suite's command, its output passed through, and ends it when its time is over.
+/// Runs a suite's command, passes its output through, and ends it when its time is over.
 fn run_suite(suite: &Suite, suite_dir: Option<&Path>) -> Result<Outcome> {
     let mut command: Command = cargo();
     command.args(suite.command);
     if let Some(directory) = machine::outside_suite(suite.needs, suite_dir) {
-        // It is started in another directory.
+        // The command is started in another directory.
         command.env(SUITE_DIR, std::path::absolute(&directory).unwrap_or(directory));
     }
     let failed = |source| crate::error::Error::Run { program: "cargo".to_owned(), source };
@@ -183,9 +183,9 @@ fn run_suite(suite: &Suite, suite_dir: Option<&Path>) -> Result<Outcome> {
     })
 }
 
-/// Waits so long at most; then ends the child with all its descendants, once the test program has
-/// said what it was at. They stay in our process group, so that an interrupt from the terminal
-/// reaches all.
+/// Waits at most this long. Then ends the child with all its descendants, after the test program
+/// has reported its state. They stay in this process's group, so that an interrupt from the
+/// terminal reaches all.
 fn wait(child: &mut Child, limit: Duration) -> std::io::Result<Option<ExitStatus>> {
     let start = Instant::now();
     while start.elapsed() < limit {
@@ -194,9 +194,10 @@ fn wait(child: &mut Child, limit: Duration) -> std::io::Result<Option<ExitStatus
         }
         std::thread::sleep(LOOK_EVERY);
     }
-    // It must not start the next program meanwhile.
+    // Stopped, so that it does not start the next program meanwhile.
     machine::Held::all(&[child.id()]).signal(Signal::STOP);
-    // Those that lose their parent are in no family any more.
+    // Collected first, because a process that loses its parent can no longer be found as a
+    // descendant.
     let family = machine::Held::all(&machine::family(child.id()));
     let programs = machine::Held::all(&machine::children(child.id()));
     programs.signal(Signal::TERM);
@@ -207,8 +208,8 @@ fn wait(child: &mut Child, limit: Duration) -> std::io::Result<Option<ExitStatus
     Ok(None)
 }
 
-/// Test programs that plain `cargo test` leaves out and no suite runs: they would never run at all.
-/// And suites whose program is not there.
+/// Finds test programs that a plain `cargo test` leaves out and no suite runs, so that they would
+/// never run, and suites whose program does not exist.
 pub(crate) fn unlisted(metadata: &Metadata) -> Vec<String> {
     let programs: Vec<_> = metadata.packages.iter().flat_map(|package| package.suites()).collect();
     let runs = |suite: &Suite, program: &str| {
@@ -283,7 +284,7 @@ mod tests {
         let place = tempfile::tempdir().expect("there is room");
         let (ready, said) = (place.path().join("ready"), place.path().join("said"));
         let program = "trap 'echo hung > said; exit 1' TERM; echo > ready; sleep 1000 & wait";
-        // The shell stays, as cargo does beside the test program.
+        // The outer shell stays, as cargo does while the test program runs.
         let mut command = Command::new("sh");
         command.args(["-c", "sh -c \"$0\"; exit 1", program]).current_dir(place.path());
         let mut child = command.spawn().expect("there is a shell");

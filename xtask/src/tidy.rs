@@ -1,5 +1,5 @@
 //! The project's own rules for files, each a function from files to findings. A finding is a line
-//! that names the place, what is wrong, and what to do.
+//! with the place, the problem, and what to do.
 
 mod markdown;
 mod rust;
@@ -9,7 +9,7 @@ pub(crate) use rust::is_test_file;
 use crate::error::Result;
 use crate::workspace::{File, files};
 
-/// Everything that breaks a rule.
+/// All violations of a rule.
 pub(crate) fn findings() -> Result<Vec<String>> {
     let (sources, documents) = (files("rs")?, files("md")?);
     let mut findings: Vec<_> = sources.iter().flat_map(rust::findings).collect();
@@ -22,14 +22,15 @@ pub(crate) fn findings() -> Result<Vec<String>> {
     Ok(findings)
 }
 
-/// Modules of the server that only these others may use, so that its modules depend downwards only.
+/// Modules of the server that only these other modules may use, so that its modules depend
+/// downwards only.
 const SERVER_MODULES: [(&str, &[&str]); 3] = [
     ("runtime", &["server", "rpcbind"]),
     ("service", &["runtime", "server", "rpcbind"]),
     ("nfs3", &["service", "mount"]),
 ];
 
-/// Each use of a module of the server by one below it.
+/// Each use of a module of the server by a module below it.
 fn upward_uses(sources: &[File]) -> Vec<String> {
     let mut findings = Vec::new();
     for file in sources {
@@ -47,7 +48,8 @@ fn upward_uses(sources: &[File]) -> Vec<String> {
     findings
 }
 
-/// Each crate of this workspace takes its lints, or none of them holds in it.
+/// Each crate of the workspace must inherit the workspace's lints, which do not apply to it
+/// otherwise.
 fn lints(manifests: &[File]) -> Vec<String> {
     let careless = manifests.iter().filter(|file| {
         let has = |heading| file.text.lines().any(|line| line == heading);
@@ -57,7 +59,7 @@ fn lints(manifests: &[File]) -> Vec<String> {
     careless.map(|file| format!("{}: add `[lints]` with `workspace = true`", file.path)).collect()
 }
 
-/// Every crate of others that the workspace names has its line in docs/DEPENDENCIES.md.
+/// Every external crate of the workspace must have a line in docs/DEPENDENCIES.md.
 fn dependencies(manifests: &[File], documents: &[File]) -> Vec<String> {
     let text = |files: &[File], path: &str| {
         files.iter().find(|file| file.path == path).map(|file| file.text.clone()).unwrap_or_default()

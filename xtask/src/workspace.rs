@@ -1,4 +1,4 @@
-//! What the workspace consists of: its files, and its crates as cargo sees them.
+//! The workspace: its files, and its crates as reported by cargo.
 
 use crate::error::{Error, Result};
 use serde::Deserialize;
@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Directories whose content is made, not written.
+/// Directories whose content is generated.
 const MADE: [&str; 4] = ["target", ".git", "trunkline-results", "corpus"];
 
 /// The directory with the workspace's Cargo.toml.
@@ -18,9 +18,9 @@ pub(crate) fn root() -> PathBuf {
 /// A text file of the project.
 #[derive(Debug)]
 pub(crate) struct File {
-    /// From the root, with slashes.
+    /// The path from the root, with slashes.
     pub(crate) path: String,
-    /// What is in it.
+    /// The content of the file.
     pub(crate) text: String,
 }
 
@@ -54,28 +54,28 @@ fn walk(place: &Path, extension: &str, found: &mut Vec<PathBuf>) -> Result<()> {
     Ok(())
 }
 
-/// The part of `cargo metadata` that we read.
+/// The part of `cargo metadata` that is used.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Metadata {
-    /// The workspace's crates.
+    /// The crates of the workspace.
     pub(crate) packages: Vec<Package>,
 }
 
 /// One crate.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Package {
-    /// Its package name.
+    /// The name of the package.
     pub(crate) name: String,
-    /// What its Cargo.toml asks for.
+    /// The dependencies in its Cargo.toml.
     pub(crate) dependencies: Vec<Dependency>,
-    /// What cargo can build of it.
+    /// The targets of the crate.
     pub(crate) targets: Vec<Target>,
 }
 
-/// One line under a `[dependencies]` heading.
+/// A dependency.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Dependency {
-    /// The package name.
+    /// The name of the package.
     pub(crate) name: String,
     /// Absent, `dev` or `build`.
     pub(crate) kind: Option<String>,
@@ -84,7 +84,7 @@ pub(crate) struct Dependency {
 /// A library, binary or test program.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Target {
-    /// Its name.
+    /// The name of the target.
     pub(crate) name: String,
     /// `lib`, `bin`, `test` and so on.
     pub(crate) kind: Vec<String>,
@@ -111,7 +111,7 @@ pub(crate) fn metadata() -> Result<Metadata> {
     serde_json::from_slice(&output.stdout).map_err(|error| Error::Metadata(error.to_string()))
 }
 
-/// The cargo that runs us, in the workspace's root.
+/// A command that runs the same cargo as the one that runs this program, in the workspace's root.
 pub(crate) fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root());

@@ -1,4 +1,4 @@
-//! What this machine lets us do, and ending what we started.
+//! Checks what this machine permits, and ends processes.
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
@@ -9,33 +9,33 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Something besides packages that a suite needs.
+/// A requirement of a suite other than packages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Need {
-    /// To be root.
+    /// Root.
     Root,
-    /// To make network namespaces, which a container may forbid even to root.
+    /// The permission to create network namespaces, which a container may deny even to root.
     NetNamespaces,
-    /// To mount file systems of one's own: /dev/fuse, which a container may lack.
+    /// The permission to mount FUSE file systems: /dev/fuse, which a container may lack.
     Fuse,
-    /// That who is not root can do so too: /dev/fuse is open to all, as udev makes it. Where no
-    /// udev runs it may not be.
+    /// The same for users other than root: /dev/fuse is accessible to all users, as udev makes it.
+    /// Without udev it may not be.
     FuseForAll,
-    /// A test suite that others publish, as the tester has built it: `--suite-dir` names it.
+    /// A test suite published by others and built by the tester; `--suite-dir` names its directory.
     OutsideSuite(OutsideSuite),
 }
 
-/// A test suite that others publish.
+/// A test suite published by others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct OutsideSuite {
-    /// The directory below `--suite-dir` that may hold it.
+    /// The directory below `--suite-dir` that may contain the suite.
     pub(crate) name: &'static str,
-    /// A file that it always has.
+    /// A file that the suite always has.
     pub(crate) file: &'static str,
 }
 
 impl OutsideSuite {
-    /// Where it is: in the directory itself, or in the one of its name.
+    /// The directory of the suite: `--suite-dir` itself, or the subdirectory with the suite's name.
     fn find(self, suite_dir: &Path) -> Option<PathBuf> {
         let places = [suite_dir.to_owned(), suite_dir.join(self.name)];
         places.into_iter().find(|place| place.join(self.file).is_file())
@@ -54,11 +54,11 @@ impl OutsideSuite {
 }
 
 const FUSE: &str = "/dev/fuse";
-/// Who may read and write it: everyone.
+/// The mode with which every user may read and write the device.
 const MODE_FOR_ALL: u32 = 0o666;
 
 impl Need {
-    /// Why it is not to be had, where it is not.
+    /// Why the requirement is not met, if it is not.
     pub(super) fn obstacle(self, suite_dir: Option<&Path>) -> Option<String> {
         match self {
             Self::OutsideSuite(suite) => suite.obstacle(suite_dir),
@@ -78,7 +78,7 @@ impl Need {
     }
 }
 
-/// The directory of the outside suite among these needs.
+/// The directory of the external suite among these requirements.
 pub(super) fn outside_suite(needs: &[Need], suite_dir: Option<&Path>) -> Option<PathBuf> {
     needs.iter().find_map(|need| match need {
         Need::OutsideSuite(suite) => suite.find(suite_dir?),
@@ -86,7 +86,7 @@ pub(super) fn outside_suite(needs: &[Need], suite_dir: Option<&Path>) -> Option<
     })
 }
 
-/// Does for a need what a machine with all its services has had done.
+/// Meets a requirement that is met by default on a machine with all its services.
 pub(super) fn prepare(need: Need) {
     if need == Need::FuseForAll && is_closed_to_some() {
         match fs::set_permissions(FUSE, fs::Permissions::from_mode(MODE_FOR_ALL)) {
@@ -100,18 +100,18 @@ fn is_closed_to_some() -> bool {
     fs::metadata(FUSE).is_ok_and(|device| device.mode() & MODE_FOR_ALL != MODE_FOR_ALL)
 }
 
-/// Whether we may do everything.
+/// Whether this process is root.
 pub(super) fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Kills a process and all that came from it. Until no more are found, as they may still be
-/// multiplying.
+/// Kills a process and all its descendants. Repeats until there are none, because they may start
+/// further processes.
 pub(super) fn kill_family(pid: u32) {
     loop {
         let descendants = family(pid);
         for member in descendants.iter().copied().chain([pid]) {
-            // An error means that it has ended meanwhile.
+            // An error means that the process has ended meanwhile.
             let _ = to_pid(member).map(|pid| kill_process(pid, Signal::KILL));
         }
         if descendants.is_empty() {
@@ -120,7 +120,7 @@ pub(super) fn kill_family(pid: u32) {
     }
 }
 
-/// Those that a process has started itself.
+/// The direct children of a process.
 pub(super) fn children(pid: u32) -> Vec<u32> {
     family(pid).into_iter().filter(|child| parent_of(*child) == Some(pid)).collect()
 }
@@ -130,11 +130,11 @@ pub(super) fn is_there(pid: u32) -> bool {
     parent_of(pid).is_some()
 }
 
-/// Processes, and not those that get their numbers when they have ended.
+/// Handles of processes. Unlike a process id, a handle never refers to a later process.
 pub(super) struct Held(Vec<OwnedFd>);
 
 impl Held {
-    /// As many of them as are there.
+    /// Handles of those processes that still exist.
     pub(super) fn all(pids: &[u32]) -> Self {
         let hold = |pid: &u32| pidfd_open(to_pid(*pid)?, PidfdFlags::empty()).ok();
         Self(pids.iter().filter_map(hold).collect())
@@ -142,17 +142,17 @@ impl Held {
 
     pub(super) fn signal(&self, signal: Signal) {
         for process in &self.0 {
-            // An error means that it has ended meanwhile.
+            // An error means that the process has ended meanwhile.
             let _ = pidfd_send_signal(process, signal);
         }
     }
 
-    /// Waits until all have ended, so long at most.
+    /// Waits until all have ended, at most this long.
     pub(super) fn wait(&self, limit: Duration) {
         let start = Instant::now();
         for process in &self.0 {
             let left = Timespec::try_from(limit.saturating_sub(start.elapsed())).ok();
-            // In vain as well: they are killed next.
+            // If the wait fails or times out, the processes are killed next.
             let _ = poll(&mut [PollFd::new(process, PollFlags::IN)], left.as_ref());
         }
     }
@@ -178,8 +178,8 @@ pub(super) fn family(pid: u32) -> Vec<u32> {
     found.split_off(1)
 }
 
-/// The parent of a living process; a zombie has ended. From `status`: reading `stat` or `cmdline`
-/// waits for a process that is stuck on its way into a program.
+/// The parent of a living process; a zombie counts as ended. Uses `status`, because reading `stat`
+/// or `cmdline` blocks for a process that is stuck in an exec.
 fn parent_of(pid: u32) -> Option<u32> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);

@@ -2,45 +2,45 @@
 
 use super::machine::{Need, OutsideSuite};
 
-/// A suite that takes so many times its minutes is ended, and has failed: a busy machine is no
-/// failure, a test that hangs is one.
+/// A suite that takes this many times its minutes is ended and has failed. A busy machine is not a
+/// failure, but a test that hangs is.
 pub(super) const PATIENCE: u32 = 3;
 
-/// What the tier for everyone may take, building included.
+/// The maximum duration of the tier for everyone, including the build.
 #[cfg(test)]
 pub(super) const EVERYONE_MINUTES_MAX: u32 = 37;
 
-/// Who runs a suite, and when. They run in this order.
+/// Who runs a suite, and when. The tiers run in this order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Tier {
-    /// Everyone; needs nothing but a toolchain.
+    /// For everyone; needs only a toolchain.
     Quick,
-    /// Everyone and CI; needs packages and often root.
+    /// For everyone and CI; needs packages and often root.
     Ci,
-    /// Whoever asks for it with `--full`.
+    /// Only with `--full`.
     Full,
 }
 
 /// One suite.
 #[derive(Debug)]
 pub(crate) struct Suite {
-    /// Its name.
+    /// The name of the suite.
     pub(crate) name: &'static str,
-    /// What it shows.
+    /// What the suite shows.
     pub(crate) about: &'static str,
-    /// When it runs.
+    /// The tier in which the suite runs.
     pub(crate) tier: Tier,
-    /// What it takes at most on two idle processors, building included.
+    /// The maximum duration in minutes on two idle processors, including the build.
     pub(crate) minutes: u32,
-    /// What cargo is told.
+    /// The arguments of cargo.
     pub(crate) command: &'static [&'static str],
-    /// Debian packages it needs.
+    /// The Debian packages that the suite needs.
     pub(crate) packages: &'static [&'static str],
-    /// What else it needs.
+    /// Other requirements.
     pub(crate) needs: &'static [Need],
 }
 
-/// What both suites in the virtual machine need.
+/// The packages for both suites in the virtual machine.
 const VM_PACKAGES: &[&str] = &[
     "btrfs-progs",
     "busybox-static",
@@ -60,7 +60,7 @@ const VM_PACKAGES: &[&str] = &[
     "util-linux",
     "xfsprogs",
 ];
-/// What the suites with a mounted directory over links that fail need.
+/// The packages for the suites with a mount over failing links.
 const FAULTS_PACKAGES: &[&str] = &["fuse3", "iproute2", "nftables", "util-linux"];
 
 /// All suites.
@@ -115,7 +115,7 @@ pub(crate) const SUITES: &[Suite] = &[
             "--",
             "--skip",
             "none_of_all_faults",
-            // The figures, also when all is well.
+            // Prints the measurements even if all tests pass.
             "--show-output",
         ],
         packages: FAULTS_PACKAGES,
@@ -198,7 +198,7 @@ pub(crate) const SUITES: &[Suite] = &[
             "--",
             "--skip",
             "nfs_ganesha",
-            // Each round's seed, also when one hangs.
+            // Prints each round's seed, even if a round hangs.
             "--nocapture",
             "--test-threads=1",
         ],
@@ -251,7 +251,7 @@ pub(crate) const SUITES: &[Suite] = &[
         ],
         needs: &[Need::Root, Need::Fuse],
     },
-    // Last: it has a processor to itself for minutes.
+    // The last suite, because it uses a whole processor for minutes.
     Suite {
         name: "vm",
         about: "a stock kernel in a virtual machine: its NFS client on our server, our client on its server",

@@ -1,9 +1,9 @@
-//! Rules for documents: links lead somewhere, and the architecture names every decision.
+//! Rules for documents: links have a target, and the architecture names every decision.
 
 use crate::workspace::{self, File};
 use std::path::Path;
 
-/// Everything wrong with the documents.
+/// All violations in the documents.
 pub(super) fn findings(documents: &[File]) -> Vec<String> {
     let root = workspace::root();
     let mut found: Vec<_> = documents.iter().flat_map(|file| broken_links(&root, file)).collect();
@@ -20,7 +20,7 @@ fn broken_links(root: &Path, file: &File) -> Vec<String> {
         .collect()
 }
 
-/// Line and target of every link to a file of the project; code blocks don't link.
+/// The line and target of every link to a file of the project; code blocks have no links.
 fn links(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut in_code = false;
     let prose = text.lines().enumerate().filter(move |(_, line)| {

@@ -4,23 +4,23 @@ use crate::layers::{Layer, RULES};
 use crate::source::Code;
 use crate::workspace::File;
 
-/// Above this a file is split.
+/// The maximum number of lines of a file; a longer one must be split.
 const FILE_LINES_MAX: usize = 800;
 
-/// A file of tests may be longer: it is a list.
+/// The maximum for a file of tests, which may be longer because it is a list.
 const TEST_FILE_LINES_MAX: usize = 1000;
 
-/// Above this a function is split.
+/// The maximum number of lines of a function.
 const FUNCTION_LINES_MAX: usize = 70;
 
-/// Columns of a line that is a comment; what cannot be divided may be longer.
+/// The maximum number of columns of a comment. Text that cannot be divided may be longer.
 const COMMENT_COLUMNS_MAX: usize = 100;
 
-/// Names that say nothing about what is inside.
+/// Names that say nothing about the content.
 const EMPTY_NAMES: [&str; 6] = ["util", "utils", "helper", "helpers", "common", "misc"];
 
-/// What is left for later does not belong into a commit. Written in two halves so as not to find
-/// itself.
+/// Marks of unfinished work, which does not belong into a commit. Written in two halves, so that
+/// this file does not match.
 const LEFT_FOR_LATER: [&str; 5] = [
     concat!("TO", "DO"),
     concat!("FIX", "ME"),
@@ -30,8 +30,8 @@ const LEFT_FOR_LATER: [&str; 5] = [
 ];
 
 /// Where unsafe code is allowed, each block with its reason: the crates that know the operating
-/// system, the file that processes of a group map, tests that count allocations, as an allocator is
-/// unsafe by nature, and tests that map files.
+/// system, the file that processes of a group map, tests that count allocations (an allocator is
+/// unsafe by nature), and tests that map files.
 const UNSAFE_ALLOWED: [&str; 7] = [
     "crates/store/",
     "crates/transport/",
@@ -42,13 +42,13 @@ const UNSAFE_ALLOWED: [&str; 7] = [
     "crates/trunkline/tests/history/",
 ];
 
-/// The client's sources, and what of them may name the types of a file protocol: all other files
-/// speak in those of `fs`.
+/// The client's sources, and the part of them that may name types of a file protocol. All other
+/// files use the types of `fs`.
 const CLIENT: &str = "crates/client/src/";
 const PROTOCOL: [&str; 2] = ["crates/client/src/protocol.rs", "crates/client/src/protocol/"];
 
-/// Comments that are too long for their lines. Tables and drawings, which have runs of blanks, may
-/// be.
+/// Finds comments with lines that are too long. Tables and drawings, which contain runs of blanks,
+/// may be longer.
 fn long_comments(file: &File) -> Vec<String> {
     let is_long = |line: &str| {
         let text = line.trim_start();
@@ -65,7 +65,7 @@ fn long_comments(file: &File) -> Vec<String> {
     .collect()
 }
 
-/// Everything wrong with one source.
+/// All violations in one source.
 pub(super) fn findings(file: &File) -> Vec<String> {
     let (path, mut found) = (file.path.as_str(), Vec::new());
     if !file.text.starts_with("//!") {
@@ -95,7 +95,7 @@ pub(super) fn findings(file: &File) -> Vec<String> {
     found
 }
 
-/// What only shows once comments and strings are out of the way.
+/// Violations that are only visible without comments and strings.
 fn code_findings(file: &File) -> Vec<String> {
     let (path, code) = (file.path.as_str(), Code::new(&file.text));
     let mut found = Vec::new();
@@ -126,7 +126,7 @@ fn code_findings(file: &File) -> Vec<String> {
     found
 }
 
-/// Pure crates forbid unsafe code outright, so that no inner attribute can allow it.
+/// Pure crates must forbid unsafe code, so that no inner attribute can allow it.
 pub(super) fn missing_forbids(sources: &[File]) -> Vec<String> {
     let pure = RULES.iter().filter(|rule| rule.layer == Layer::Pure);
     let heads = pure.map(|rule| format!("crates/{}/src/lib.rs", rule.name));
@@ -139,7 +139,7 @@ pub(super) fn missing_forbids(sources: &[File]) -> Vec<String> {
         .collect()
 }
 
-/// Whether a file holds nothing but tests.
+/// Whether a file contains only tests.
 pub(crate) fn is_test_file(path: &str) -> bool {
     let (stem, place) = name_and_place(path);
     stem == "tests" || place.split('/').any(|part| part == "tests")
@@ -149,7 +149,7 @@ fn lines_max(path: &str) -> usize {
     if is_test_file(path) { TEST_FILE_LINES_MAX } else { FILE_LINES_MAX }
 }
 
-/// `a/b/name.rs` gives `name` and `a/b`.
+/// Splits `a/b/name.rs` into `name` and `a/b`.
 fn name_and_place(path: &str) -> (&str, &str) {
     let (place, name) = path.rsplit_once('/').unwrap_or(("", path));
     (name.strip_suffix(".rs").unwrap_or(name), place)
