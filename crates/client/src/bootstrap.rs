@@ -256,7 +256,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_begins_with_itself_and_with_what_ends_before_each_slash() {
+    fn the_beginnings_of_a_path_are_the_path_and_each_part_before_a_slash() {
         let shown = |path: &str| {
             let ends = beginnings(path.as_bytes());
             ends.into_iter().map(|end| path[..end].to_owned()).collect::<Vec<_>>()
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn the_root_of_everything_is_listed_as_a_slash() {
+    fn the_root_directory_is_listed_as_a_slash() {
         assert!(lists(&[b"/".to_vec()], b""));
         assert!(lists(&[b"/export/".to_vec()], b"/export"));
         assert!(!lists(&[b"/export".to_vec()], b"/exp"));

@@ -122,17 +122,17 @@ mod tests {
         let [seven, eight] = [7, 8].map(|identity| Reporter::new(identity, [1, 2].map(PathId).into_iter()));
         let note = |path, by: &Reporter, state| health.note(PathId(path), by, state);
         note(1, &seven, State::Down);
-        assert_eq!(nodes(&health), [0, 1], "another path leads there");
-        // Two loops use the second of its paths.
+        assert_eq!(nodes(&health), [0, 1], "another path leads to the second node");
+        // Both loops use the second path to that node.
         note(2, &seven, State::Down);
         note(2, &eight, State::Down);
         assert_eq!(nodes(&health), [0, 0]);
         note(2, &seven, State::Up);
         note(2, &eight, State::Probing);
-        assert_eq!(nodes(&health), [0, 0], "one loop has not reached it again");
+        assert_eq!(nodes(&health), [0, 0], "one loop has not reached the second node again");
         note(2, &eight, State::Up);
-        assert_eq!(nodes(&health), [1, 1], "it has fewer files");
-        assert_eq!(nodes(&health), [1, 1], "now both have as many");
+        assert_eq!(nodes(&health), [1, 1], "the second node has fewer files");
+        assert_eq!(nodes(&health), [1, 1], "both nodes have equally many files");
         note(0, &seven, State::Down);
         assert_eq!(nodes(&health), [0, 1], "a path that a loop only fails over to says nothing");
     }

@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_new_once_and_progress_counts_anew() {
+    fn a_name_is_new_once_and_a_new_name_permits_further_restarts() {
         let mut given = SeenEntries::default();
         assert!(given.insert(b"a") && given.insert(b"b") && !given.insert(b"a"));
         for _ in 0..LISTINGS_ANEW_MAX {
@@ -76,7 +76,7 @@ mod tests {
         }
         assert!(!given.may_begin_anew());
         assert!(given.insert(b"c"));
-        assert!(given.may_begin_anew(), "it got on");
+        assert!(given.may_begin_anew(), "the listing made progress");
     }
 
     #[test]

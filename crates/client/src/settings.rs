@@ -392,7 +392,7 @@ mod tests {
         assert!(ends.eq(wanted.map(|(proto, address)| (proto, address.parse::<SocketAddr>().unwrap()))));
         assert!(settings.mixes() && settings.uses_rdma());
         let alone = Settings::from_options("10.0.0.1:/data", "remoteports=rdma:10.0.0.1").unwrap();
-        assert!(!alone.mixes() && alone.proto == Proto::Rdma, "nothing but RDMA was named");
+        assert!(!alone.mixes() && alone.proto == Proto::Rdma, "all addresses are RDMA");
         assert_eq!((alone.port, alone.mount_port), (20049, 2049));
     }
 
@@ -481,7 +481,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_whose_addresses_come_one_at_a_time_is_asked_for_until_there_are_enough() {
+    fn a_name_that_resolves_to_one_address_at_a_time_is_resolved_until_there_are_enough() {
         let rotating: &[&[&str]] = &[&["10.0.0.1"], &["10.0.0.1"], &["10.0.0.2"], &["10.0.0.3"]];
         let settings = by_name("remoteports=dns,nconnect=4", rotating).unwrap();
         assert_eq!((settings.remotes.len(), settings.nconnect), (3, 4));

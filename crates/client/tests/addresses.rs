@@ -1,5 +1,5 @@
-//! Where a mount goes and where it comes from: rpcbind, IPv6, reserved ports, and paths below an
-//! export.
+//! Tests the addresses that a mount connects to and from: rpcbind, IPv6, reserved ports, and paths
+//! below an export.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -19,9 +19,9 @@ fn serve(address: IpAddr) -> (Server, u16) {
     (server, port)
 }
 
-/// A service that answers each call with `answer`, which makes the words behind the xid from the
-/// program and version; it says from which port each connection came. It ends with the test
-/// program.
+/// Starts a service that answers each call with `answer`, which returns the words after the xid for
+/// a program and version. The receiver gets the source port of each connection. The service ends
+/// with the test program.
 fn service(address: IpAddr, answer: fn(u32, u32, u16) -> Vec<u8>, word: u16) -> (u16, Receiver<u16>) {
     let listener = TcpListener::bind((address, 0)).unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -43,7 +43,7 @@ fn service(address: IpAddr, answer: fn(u32, u32, u16) -> Vec<u8>, word: u16) -> 
     (port, receiver)
 }
 
-/// Passes connections on to `port`; says from which port each came.
+/// Forwards connections to `port`. The receiver gets the source port of each connection.
 fn relay(port: u16) -> (u16, Receiver<u16>) {
     let listener = TcpListener::bind((V4, 0)).unwrap();
     let own = listener.local_addr().unwrap().port();
@@ -64,14 +64,14 @@ fn relay(port: u16) -> (u16, Receiver<u16>) {
     (own, receiver)
 }
 
-/// What follows the xid: an accepted reply and what `answer` says. RFC 5531 s9
+/// What follows the xid: the head of an accepted reply, and the result of `answer`. RFC 5531 s9
 fn reply(call: &[u8], answer: fn(u32, u32, u16) -> Vec<u8>, word: u16) -> Vec<u8> {
     let at = |index: usize| u32::from_be_bytes(call[index * 4..index * 4 + 4].try_into().unwrap());
     let head = [1_u32, 0, 0, 0].map(u32::to_be_bytes).concat();
     [head, answer(at(3), at(4), word)].concat()
 }
 
-/// PROG_UNAVAIL, as a kernel's server says where MOUNT is asked for at the port of NFS.
+/// PROG_UNAVAIL, as a kernel server answers MOUNT calls on its NFS port.
 fn unavailable(_: u32, _: u32, _: u16) -> Vec<u8> {
     1_u32.to_be_bytes().to_vec()
 }
@@ -96,7 +96,7 @@ fn cause(result: Result<Mount, Error>) -> MountError {
 }
 
 #[test]
-fn rpcbind_is_asked_for_mount_where_the_port_of_nfs_has_none() {
+fn rpcbind_is_asked_for_mount_where_the_nfs_port_does_not_serve_it() {
     for address in [V4, V6] {
         let (_server, port) = serve(address);
         let (mount_port, _) = service(address, unavailable, 0);
@@ -110,7 +110,7 @@ fn rpcbind_is_asked_for_mount_where_the_port_of_nfs_has_none() {
 }
 
 #[test]
-fn an_rpcbind_that_answers_by_datagram_only_is_enough() {
+fn an_rpcbind_that_answers_only_datagrams_is_sufficient() {
     let (_server, port) = serve(V4);
     let (mount_port, _) = service(V4, unavailable, 0);
     let socket = UdpSocket::bind((V4, 0)).unwrap();
@@ -163,7 +163,7 @@ fn an_address_of_a_name_that_does_not_answer_is_followed_by_the_next() {
 }
 
 #[test]
-fn a_server_whose_mount_nobody_knows_is_told_so() {
+fn an_error_says_that_the_mount_program_was_not_found_and_what_rpcbind_answered() {
     let (_server, port) = serve(V4);
     let (mount_port, _) = service(V4, unavailable, 0);
     let (knows_nothing, _) = service(V4, rpcbind, 0);
@@ -214,7 +214,7 @@ fn the_path_below_an_export_is_told_from_the_export() {
     }
 }
 
-/// Passes calls on to `port`, but answers MOUNT's EXPORT with PROC_UNAVAIL. RFC 5531 s9
+/// Forwards calls to `port`, but answers EXPORT of MOUNT with PROC_UNAVAIL. RFC 5531 s9
 fn without_exports(port: u16) -> u16 {
     let listener = TcpListener::bind((V4, 0)).unwrap();
     let own = listener.local_addr().unwrap().port();
@@ -251,7 +251,7 @@ fn send(stream: &mut TcpStream, record: &[u8]) {
 }
 
 #[test]
-fn a_server_that_keeps_its_exports_to_itself_is_asked_for_the_whole_path_and_its_beginnings() {
+fn without_a_list_of_exports_the_whole_path_and_its_beginnings_are_tried() {
     let (_server, port) = serve(V4);
     let mount = Mount::with_settings(Settings::new(V4, port, "/export/data")).unwrap();
     mount.create_file(b"/file", 0o644).unwrap();
@@ -276,7 +276,7 @@ fn resvport_binds_a_reserved_port_or_says_why_not() {
     }
     assert!(matches!(error, MountError::Protocol { .. }), "{error:?}");
     assert!(matches!(from.recv(), Ok(665..=1023)));
-    // Connections of the mount itself come from there too.
+    // The connections of the mount itself have reserved ports too.
     let (_server, port) = serve(V4);
     let (port, from) = relay(port);
     let mount = Mount::with_settings(Settings {
@@ -288,7 +288,7 @@ fn resvport_binds_a_reserved_port_or_says_why_not() {
     })
     .unwrap();
     assert!(mount.attributes(mount.root()).is_ok());
-    // The one that asked for the root, and the mount's three.
+    // The connection of the MOUNT call, and three of the mount.
     for _ in 0..4 {
         let port = from.recv_timeout(Duration::from_secs(60)).expect("four connections");
         assert!((665..=1023).contains(&port), "{port}");

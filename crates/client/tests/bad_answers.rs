@@ -1,5 +1,5 @@
-//! A server whose answers make no sense: the call in question fails or is made again, the
-//! connection is reset, and all other calls are fine.
+//! Tests a server that sends invalid replies: the affected call fails or is sent again, the
+//! connection is reset, and all other calls succeed.
 
 #[path = "support/fake.rs"]
 mod fake;
@@ -13,8 +13,8 @@ fn read(mount: &Mount, len: usize) -> Pending {
     mount.submit(Op::Read { file: file(mount), offset: 0, buffer: vec![0; len] })
 }
 
-/// Two reads under way, of which the first is answered badly. Whatever comes again is answered
-/// well. Gives the outcome of the first; the second must be right.
+/// Two READs are in flight, and the first gets the reply `bad`. A call that is sent again gets a
+/// valid reply. Returns the result of the first READ; the second must be right.
 fn two_reads(len: usize, bad: impl Fn(&Request)) -> client::Result<Answer> {
     let fake = Fake::start(1);
     let mount = fake.mount();
@@ -39,7 +39,7 @@ fn two_reads(len: usize, bad: impl Fn(&Request)) -> client::Result<Answer> {
 }
 
 #[test]
-fn a_read_answered_with_more_than_was_asked_fails_and_no_other_call_does() {
+fn a_read_reply_with_more_data_than_requested_fails_and_no_other_call_does() {
     for len in [100, 4096, 64 << 10, 1 << 20] {
         let result = two_reads(len, |call| call.data_read(&vec![7; len + 4]));
         assert!(matches!(result, Err(Error::PeerMisbehaved { .. })), "{len}: {result:?}");
@@ -47,7 +47,7 @@ fn a_read_answered_with_more_than_was_asked_fails_and_no_other_call_does() {
 }
 
 #[test]
-fn a_read_answered_with_bytes_behind_its_data_is_good_and_costs_nobody_a_buffer() {
+fn a_read_reply_with_bytes_after_its_data_is_accepted_and_no_buffer_is_lost() {
     let fake = Fake::start(1);
     let mount = fake.mount();
     for len in [100, 4096, 64 << 10, 1 << 20] {
@@ -68,7 +68,7 @@ fn a_read_answered_with_bytes_behind_its_data_is_good_and_costs_nobody_a_buffer(
 }
 
 #[test]
-fn a_read_whose_length_lies_fails_and_no_other_call_does() {
+fn a_read_reply_with_a_false_length_fails_and_no_other_call_does() {
     for len in [100, 64 << 10] {
         for cut in [4, 60] {
             let result = two_reads(len, |call| {
@@ -81,7 +81,7 @@ fn a_read_whose_length_lies_fails_and_no_other_call_does() {
 }
 
 #[test]
-fn bytes_that_are_no_reply_cost_the_connection_and_no_call() {
+fn bytes_that_are_no_reply_end_the_connection_and_no_call_fails() {
     let garbage: [(&str, Vec<u8>); 5] = [
         ("a short record", vec![0x80, 0, 0, 3, 1, 2, 3]),
         ("a call instead of a reply", [&[0x80, 0, 0, 8][..], &[0; 4], &[0; 4]].concat()),
@@ -135,7 +135,7 @@ fn replies_to_no_call_are_dropped() {
     call.raw(&reply_record(call.xid ^ 0x2000_0000, &read_results(&[1; 64 << 10])));
     call.raw(&reply_record(call.xid ^ 0x1000_0000, &[]));
     call.data_read(&[5; 64 << 10]);
-    // The same answer again: its call is no more.
+    // The same reply again: its call has ended.
     call.data_read(&[6; 64 << 10]);
     assert!(pending.wait().buffer == [5; 64 << 10]);
     let pending = read(&mount, 4096);
@@ -146,7 +146,7 @@ fn replies_to_no_call_are_dropped() {
 }
 
 #[test]
-fn an_answer_to_a_call_before_it_was_sent_costs_the_connection() {
+fn a_reply_to_a_call_that_was_not_sent_yet_ends_the_connection() {
     const LEN: usize = 1 << 20;
     const CALLS: u64 = 24;
     let fake = Fake::start(1);
@@ -156,8 +156,8 @@ fn an_answer_to_a_call_before_it_was_sent_costs_the_connection() {
     let mut pending: Vec<Pending> =
         (0..CALLS).map(|block| mount.submit(block_write(file, block, LEN))).collect();
     let first = fake.next();
-    // No system buffers 24 MiB on one connection here, and xids of writes are counted up: this one
-    // is still queued.
+    // No system buffers 24 MiB on one connection here, and xids of WRITEs count upwards, so this
+    // call is still queued.
     let forged = first.xid + u32::try_from(CALLS).unwrap() - 1;
     let success = nfs3::proc::write::Success {
         file: nfs3::WccData::default(),
@@ -166,18 +166,18 @@ fn an_answer_to_a_call_before_it_was_sent_costs_the_connection() {
         verifier: [1; 8],
     };
     let forged = reply_record(forged, &fake::encoded(&nfs3::proc::write::Reply::Ok(success)));
-    // A call that the mount has not taken up yet is unknown to it, and an answer to it is dropped:
-    // it is said again. Everything then comes on another connection, the forged call too. That is
-    // the sign, and not a reset: the system drops a reset that it receives outside of its window,
-    // which is closed while nobody reads.
+    // A call that the mount has not begun yet is unknown, and a reply to that call is dropped, so
+    // the test repeats the reply. All calls then arrive on another connection, also the call of the
+    // forged reply. The test waits for that connection and not for a reset: the system drops a
+    // reset that it receives outside of its window, and the window is closed while nobody reads.
     let next = (0..6_000).find_map(|_| {
         first.raw(&forged);
         fake.next_within(Duration::from_millis(20))
     });
-    let mut next = Some(next.expect("the client gives the connection up"));
+    let mut next = Some(next.expect("the client abandons the connection"));
     assert!(
         next.as_ref().is_some_and(|next| !next.is_beside(&first)),
-        "one call of each connection while it is paused"
+        "one call of each connection while the fake is paused"
     );
     first.give_up();
     fake.resume();

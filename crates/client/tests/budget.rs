@@ -1,5 +1,6 @@
-//! What a warm operation takes from the heap, on the client's loop and on the server's: nothing at
-//! depth 1, next to nothing at depth 32. docs/PERFORMANCE.md has the table. Counts, not times.
+//! Counts the heap allocations of a warm operation, on the loop of the client and on that of the
+//! server: none at depth 1, almost none at depth 32. docs/PERFORMANCE.md has the table. The test
+//! asserts on counts, not on times.
 //!
 //! Allocations are counted by thread, so this file has one test.
 
@@ -12,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use repeat::{Bench, Work};
 
-/// Whose allocations a thread's are.
+/// To whom the allocations of a thread are attributed.
 #[derive(Debug, Clone, Copy)]
 enum Side {
     Server,
@@ -21,7 +22,7 @@ enum Side {
 }
 
 thread_local! {
-    // The server's threads are all that have not said otherwise.
+    // All threads that have not set a side belong to the server.
     static SIDE: Cell<Side> = const { Cell::new(Side::Server) };
 }
 
@@ -33,13 +34,13 @@ struct Counting;
 
 impl Counting {
     fn count() {
-        // A thread that ends allocates nothing any more.
+        // A thread that is ending allocates nothing more.
         let side = SIDE.try_with(Cell::get).unwrap_or(Side::Test);
         COUNTS[side as usize].fetch_add(1, Ordering::SeqCst);
     }
 }
 
-// SAFETY: passes everything on to the system's allocator; counting allocates nothing.
+// SAFETY: passes everything to the system's allocator; counting allocates nothing.
 #[allow(unsafe_code)]
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
@@ -72,18 +73,18 @@ fn end() {
     take(&END);
 }
 
-/// What a side took between the two.
+/// Allocations of a side between `begin` and `end`.
 fn taken(side: Side) -> u64 {
     END[side as usize].load(Ordering::SeqCst) - BEGIN[side as usize].load(Ordering::SeqCst)
 }
 
-/// Operations that are counted.
+/// The number of operations that are counted.
 const COUNTED: u64 = 2_000;
-/// Counts of one kind of work, of which one must be within the budget.
+/// The largest number of counts of one kind of work, of which one must be within the budget.
 const COUNTS_MAX: u32 = 5;
 
 #[test]
-fn warm_operations_take_nothing_from_the_heap() {
+fn warm_operations_make_few_or_no_heap_allocations() {
     SIDE.set(Side::Test);
     testkit::stay_on_one_cpu();
     let bench = Bench::start();
@@ -98,12 +99,12 @@ fn warm_operations_take_nothing_from_the_heap() {
     ] {
         for depth in [1, 32] {
             // At depth 32 a list or a queue may still grow to its final length. The server gathers
-            // replies of 1 MiB from more pieces than its send has room for without the heap, once
-            // for a few replies.
+            // several replies of 1 MiB from more pieces than a send holds without an allocation, so
+            // it allocates once for these replies.
             let client_bound = if depth == 1 { 0 } else { COUNTED / 20 };
             let server_bound = if work == Work::Read(1 << 20) && depth > 1 { COUNTED } else { client_bound };
-            // On a busy machine a path may seem silent meanwhile and be probed, which takes
-            // something once. What an operation takes each time is taken in each count.
+            // On a busy machine a path may seem silent and be probed during a count, which
+            // allocates once. An allocation of each operation appears in every count.
             let mut counts = Vec::new();
             let within = (0..COUNTS_MAX).any(|_| {
                 bench.run(work, depth, 500, COUNTED, (begin, end));

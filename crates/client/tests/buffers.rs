@@ -1,4 +1,5 @@
-//! Into which buffers READs are answered: each into its own, whatever else is answered with it.
+//! Tests that each READ is answered into its own buffer, whatever other replies arrive with its
+//! reply.
 
 #[path = "support/fake.rs"]
 mod fake;
@@ -11,13 +12,13 @@ use fake::{Fake, PATIENCE, file, read_results, reply_record};
 
 const READS: u64 = 12;
 
-/// READs, the first of them at once, and another one with the buffer of each that has ended.
+/// Submits the first READs at once, and another READ with the buffer of each READ that has ended.
 struct Reads {
     file: FileRef,
     len: usize,
     in_flight: u64,
     submitted: u64,
-    /// Where the buffers of those in flight are.
+    /// The addresses of the buffers of the READs in flight, by token.
     places: HashMap<u64, usize>,
     ended: Sender<(u64, Vec<u8>)>,
 }
@@ -52,7 +53,7 @@ impl Task for Reads {
     }
 }
 
-/// Answers as many READs as are waited for, all at once.
+/// Answers `READS` calls at once.
 fn answer_together(fake: &Fake) {
     let calls: Vec<_> = (0..READS).map(|_| fake.next()).collect();
     let answers = calls.iter().map(|call| {
@@ -64,7 +65,7 @@ fn answer_together(fake: &Fake) {
 }
 
 #[test]
-fn answers_that_come_together_go_each_into_the_buffer_of_its_own_read() {
+fn replies_that_arrive_together_each_go_into_the_buffer_of_their_read() {
     for len in [16 << 10, 64 << 10, 1 << 20] {
         let fake = Fake::start(1);
         let mount = fake.mount();

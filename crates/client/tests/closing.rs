@@ -1,4 +1,4 @@
-//! Every call ends: with its answer, or with the mount; and each gets its turn.
+//! Tests that every call ends, with its reply or with the mount, and that calls are sent in order.
 
 #[path = "support/fake.rs"]
 mod fake;
@@ -34,7 +34,7 @@ fn closing_the_mount_ends_calls_under_way_and_gives_their_buffers_back() {
 }
 
 #[test]
-fn a_loop_that_panics_leaves_nobody_waiting() {
+fn a_loop_that_panics_ends_the_calls_that_wait() {
     let fake = Fake::start(1);
     let mount = fake.mount();
     let file = file(&mount);
@@ -56,7 +56,7 @@ fn calls_beyond_the_window_wait_and_come_in_order() {
     let call = |number: u32| Op::from(mount.protocol().remove(mount.root(), &number.to_be_bytes()));
     let pending: Vec<Pending> = (0..CALLS).map(|number| mount.submit(call(number))).collect();
     let oldest = fake.next();
-    // The window stands still while its oldest call is not answered.
+    // The window does not move while its oldest call is unanswered.
     let window = drc::AHEAD_REPLY_MAX;
     for number in 1..window {
         let request = fake.next();
@@ -75,7 +75,7 @@ fn calls_beyond_the_window_wait_and_come_in_order() {
 }
 
 #[test]
-fn settings_that_cannot_be_are_an_error() {
+fn impossible_settings_are_an_error() {
     let fake = Fake::start(1);
     let good = fake.settings(1);
     for bad in [
@@ -90,7 +90,7 @@ fn settings_that_cannot_be_are_an_error() {
 }
 
 #[test]
-fn an_operation_that_no_record_holds_is_refused_with_its_buffer() {
+fn an_operation_too_large_for_a_record_is_refused_and_returns_its_buffer() {
     let fake = Fake::start(1);
     let mount = fake.mount();
     let (file, len) = (file(&mount), (1 << 20) + 1);
@@ -105,7 +105,7 @@ fn an_operation_that_no_record_holds_is_refused_with_its_buffer() {
     fake.nothing_more();
 }
 
-/// Wants to be woken a few times, and tells when it was.
+/// Asks to be woken a few times, and reports when it was woken.
 struct Alarm {
     wakes: u32,
     next: std::time::Duration,

@@ -1,5 +1,5 @@
-//! A thread of the program that drives a loop between requests of its own: calls are answered
-//! whether the thread is present or not.
+//! Tests a thread of the program that drives a loop between its own requests: calls are answered
+//! whether that thread is present or not.
 
 #[path = "support/fake.rs"]
 mod fake;
@@ -41,13 +41,13 @@ impl Bell {
         (&self.ring).write_all(&[1]).unwrap();
     }
 
-    /// Takes a request.
+    /// Receives a request.
     fn take(&self) {
         (&self.rung).read_exact(&mut [0]).unwrap();
     }
 }
 
-/// Rings, and reports which thread did.
+/// Sends a request to the external driver, and reports from which thread.
 struct Rings(Arc<Bell>, Mutex<Sender<ThreadId>>);
 
 impl Wake for Rings {
@@ -65,7 +65,7 @@ fn assert_read(done: &Done) {
     assert!(done.result.is_ok() && done.buffer == BYTES, "{:?}", done.result);
 }
 
-/// Answers this many READs from a thread of its own.
+/// Answers this many READs on a thread of its own.
 fn answer(fake: Fake, reads: usize) -> std::thread::JoinHandle<Fake> {
     std::thread::spawn(move || {
         (0..reads).for_each(|_| fake.next().data_read(&BYTES));
@@ -73,7 +73,7 @@ fn answer(fake: Fake, reads: usize) -> std::thread::JoinHandle<Fake> {
     })
 }
 
-/// The thread on which the reply to a READ was handed out, while this thread drives the loop.
+/// The thread on which the reply to a READ was delivered while this thread drives the loop.
 fn attend_a_read(
     mount: &Mount,
     file: FileRef,
@@ -88,14 +88,14 @@ fn attend_a_read(
     assert!(external_driver.drive());
     bell.take();
     let std::task::Poll::Ready(done) = pending.as_mut().poll(&mut Context::from_waker(&waker)) else {
-        panic!("it was woken");
+        panic!("the waker was called, so the READ has ended");
     };
     assert_read(&done);
     who.recv_timeout(PATIENCE).unwrap()
 }
 
 #[test]
-fn an_attendant_hands_out_the_answers_itself_until_it_is_called() {
+fn an_external_driver_delivers_the_replies_while_it_drives_the_loop() {
     let fake = Fake::start(1);
     let mount = fake.mount();
     let file = file(&mount);
@@ -103,7 +103,7 @@ fn an_attendant_hands_out_the_answers_itself_until_it_is_called() {
     let mut external_driver = bell.external_driver(&mount);
     let began = Instant::now();
     let mut fake = Some(fake);
-    // On a busy machine the loop's own thread may have been faster: then try once more.
+    // On a busy machine the loop's own thread may have been faster, so the test tries again.
     loop {
         let answers = answer(fake.take().unwrap(), 1);
         let who = attend_a_read(&mount, file, &mut external_driver, &bell);
@@ -111,12 +111,12 @@ fn an_attendant_hands_out_the_answers_itself_until_it_is_called() {
         if who == std::thread::current().id() {
             break;
         }
-        assert!(began.elapsed() < PATIENCE, "the loop's own thread does it all");
+        assert!(began.elapsed() < PATIENCE, "the loop's own thread delivers all replies");
     }
 }
 
 #[test]
-fn the_loops_own_thread_stands_in_for_an_attendant_that_stays_away() {
+fn the_loops_own_thread_drives_the_loop_while_the_external_driver_is_away() {
     let fake = Fake::start(1);
     let mount = fake.mount();
     let file = file(&mount);
@@ -133,7 +133,7 @@ fn the_loops_own_thread_stands_in_for_an_attendant_that_stays_away() {
 }
 
 #[test]
-fn a_loop_goes_on_by_itself_when_its_attendant_is_dropped() {
+fn a_loop_continues_by_itself_when_its_external_driver_is_dropped() {
     let fake = Fake::start(1);
     let mount = fake.mount();
     let file = file(&mount);
@@ -145,17 +145,18 @@ fn a_loop_goes_on_by_itself_when_its_attendant_is_dropped() {
     let pending = read(&mount, file);
     fake.next().data_read(&BYTES);
     assert_read(&pending.wait());
-    // Its place is free for another external driver.
+    // The loop accepts another external driver.
     let mut other = bell.external_driver(&mount);
     assert!(other.drive());
 }
 
 #[test]
-fn what_is_submitted_to_the_driver_goes_to_the_loop_that_it_drives() {
+fn operations_submitted_to_the_driver_go_to_the_loop_that_it_drives() {
     let fake = Fake::start(1);
     let mount = Mount::with_settings(Settings { loops: 3, ..fake.settings(3) }).unwrap();
     let files = [file(&mount), file(&mount)];
-    // The calls that are sent, and on which connection; each loop has one.
+    // Submits an operation and answers its call; returns the call with its connection. Each loop
+    // has one connection.
     let sent = |submit: &dyn Fn(Op) -> client::Pending, op: Op| {
         let pending = submit(op);
         let request = fake.next();
@@ -170,7 +171,7 @@ fn what_is_submitted_to_the_driver_goes_to_the_loop_that_it_drives() {
     let read = |file| Op::Read { file, offset: 0, buffer: vec![0; BYTES.len()] };
     let to_driver = |op| mount.submit_to_driver(op, None);
     let by_file = files.map(|file| sent(&to_driver, write(file)));
-    assert!(!by_file[0].is_beside(&by_file[1]), "there is no driver yet: files go to all loops");
+    assert!(!by_file[0].is_beside(&by_file[1]), "without a driver, files go to all loops");
     let bell = Bell::new();
     let _external_driver = bell.external_driver(&mount);
     let driven = sent(&to_driver, read(files[0]));
@@ -180,11 +181,11 @@ fn what_is_submitted_to_the_driver_goes_to_the_loop_that_it_drives() {
         }
     }
     let by_file = files.map(|file| sent(&|op| mount.submit(op), write(file)));
-    assert!(!by_file[0].is_beside(&by_file[1]), "what goes to no driver still goes to all loops");
+    assert!(!by_file[0].is_beside(&by_file[1]), "other operations still go to all loops");
 }
 
 #[test]
-fn closing_the_mount_lets_its_attendant_go_and_ends_its_calls() {
+fn closing_the_mount_releases_its_external_driver_and_ends_its_calls() {
     let fake = Fake::start(1);
     let mount = fake.mount();
     let file = file(&mount);
@@ -199,7 +200,7 @@ fn closing_the_mount_lets_its_attendant_go_and_ends_its_calls() {
 }
 
 #[test]
-fn a_panic_while_a_loop_is_attended_leaves_nobody_waiting() {
+fn a_panic_while_an_external_driver_drives_the_loop_ends_the_calls_that_wait() {
     struct Panics;
     impl Task for Panics {
         fn start(&mut self, _io: &mut Io<'_>) {

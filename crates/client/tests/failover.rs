@@ -1,6 +1,6 @@
-//! Paths that fall silent, break, slow down, flap and come back under a running load: every call is
-//! answered once, the data are right, and what must happen once happens once. Gaps are printed, not
-//! asserted on.
+//! Tests paths that fall silent, break, slow down, flap and recover under a load: every call is
+//! answered once, the data are right, and an operation that must happen once happens once. Gaps are
+//! printed, not asserted on.
 
 #[path = "support/load.rs"]
 mod load;
@@ -26,15 +26,16 @@ fn mount(group: &Proxied) -> Mount {
     Mount::with_settings(settings(group, 8)).unwrap()
 }
 
-/// Long: the machine may be slow and loaded.
+/// Long, because the machine may be slow and loaded.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Tries until it succeeds.
+/// Repeats `act` until it succeeds.
 fn eventually<T>(what: &str, mut act: impl FnMut() -> client::Result<T>) -> T {
     testkit::Deadline::wait_until(what, PATIENCE, || act().ok())
 }
 
-/// A fault of one path: prints the gap, and gives how many calls left that path.
+/// Runs a load while one path has a fault. Prints the longest gap, and returns the number of calls
+/// that were moved from that path.
 fn fault(name: &str, mode: Mode) -> u64 {
     let group = Proxied::start(4);
     let mount = mount(&group);
@@ -42,7 +43,7 @@ fn fault(name: &str, mode: Mode) -> u64 {
         || -> u64 { mount.statistics().paths[1].status.iter().map(|status| status.moved_calls).sum() };
     let gap = Load::run(&mount, |load| {
         let deadline = Instant::now() + PATIENCE;
-        // A quick fault may come just when no call is on its way there.
+        // A short fault may occur when no call is in flight on that path.
         while moved() == 0 && Instant::now() < deadline {
             group.set(1, mode);
             load.advance(100);
@@ -56,22 +57,22 @@ fn fault(name: &str, mode: Mode) -> u64 {
 }
 
 #[test]
-fn a_silent_path_loses_its_calls_to_the_others() {
+fn calls_of_a_silent_path_move_to_the_others() {
     assert!(fault("silent", Mode::Silent) > 0);
 }
 
 #[test]
-fn a_path_that_swallows_answers_loses_its_calls_to_the_others() {
+fn calls_of_a_path_that_loses_replies_move_to_the_others() {
     assert!(fault("half open", Mode::HalfOpen) > 0);
 }
 
 #[test]
-fn a_reset_path_loses_its_calls_to_the_others() {
+fn calls_of_a_reset_path_move_to_the_others() {
     assert!(fault("reset", Mode::Reset) > 0);
 }
 
 #[test]
-fn a_node_that_stops_and_starts_again_costs_nothing() {
+fn no_call_fails_when_a_node_stops_and_starts_again() {
     let group = Proxied::start(4);
     let mount = mount(&group);
     let gap = Load::run(&mount, |load| {
@@ -107,8 +108,8 @@ fn new_files_are_not_placed_on_a_node_that_is_down() {
     });
 }
 
-/// Whether a path whose answers come so much later is used, less than half as much as the others,
-/// and never left.
+/// Whether a path whose replies are delayed by `later` is used less than half as much as the
+/// others, and is never failed over from.
 fn is_used_less_and_not_cut(later: Duration) -> bool {
     let group = Proxied::start(4);
     let spread = Settings { spread_reads: true, spread_writes: true, ..settings(&group, 8) };
@@ -134,21 +135,21 @@ fn is_used_less_and_not_cut(later: Duration) -> bool {
 }
 
 #[test]
-fn a_slow_path_is_used_less_and_not_cut() {
-    // On a busy machine all paths are slow, and any may fall silent for a while: then this one must
-    // stand out more.
+fn a_slow_path_is_used_less_and_does_not_go_down() {
+    // On a busy machine all paths are slow, and any path may fall silent for a while, so the delay
+    // must exceed the noise.
     let mut tries = [10, 20, 40, 80, 80, 80].map(Duration::from_millis).into_iter();
     assert!(tries.any(is_used_less_and_not_cut));
 }
 
 #[test]
-fn calls_wait_while_no_path_answers_and_go_on_when_one_does() {
+fn calls_wait_while_no_path_answers_and_continue_when_one_does() {
     for mode in [Mode::Reset, Mode::Silent] {
         let group = Proxied::start(4);
         let mount = mount(&group);
         let gap = Load::run(&mount, |load| {
             group.set_all(mode);
-            // Not a wait for anything: this is how long nobody answers.
+            // This is no wait for an event: it is how long no path answers.
             std::thread::park_timeout(Duration::from_millis(1500));
             group.set_all(Mode::Pass);
             load.advance(20);
@@ -158,7 +159,7 @@ fn calls_wait_while_no_path_answers_and_go_on_when_one_does() {
 }
 
 #[test]
-fn a_flapping_path_costs_nothing() {
+fn no_call_fails_while_a_path_flaps() {
     let group = Proxied::start(4);
     let mount = mount(&group);
     let gap = Load::run(&mount, |load| {
@@ -173,11 +174,11 @@ fn a_flapping_path_costs_nothing() {
 }
 
 #[test]
-fn a_soft_mount_gives_up_after_its_patience_and_works_again_afterwards() {
+fn a_soft_mount_times_out_and_works_again_afterwards() {
     let group = Proxied::start(2);
     let timeo = Duration::from_millis(300);
     let soft = Settings { soft: true, timeo, retrans: 1, ..settings(&group, 2) };
-    // On a busy machine such short patience may be over before a server that is there has answered.
+    // On a busy machine so short a limit may pass before a server that is up has answered.
     let mount = eventually("a mount", || Mount::with_settings(soft.clone()));
     let file = eventually("a file", || mount.create_file(b"/file", 0o644));
     eventually("a write", || file.write_all_at(&[1; 4096], 0));
@@ -194,14 +195,14 @@ fn a_soft_mount_gives_up_after_its_patience_and_works_again_afterwards() {
     println!("soft: gave up after {} ms, patience {} ms", waited.as_millis(), 2 * timeo.as_millis());
     assert!(waited >= 2 * timeo);
     group.set_all(Mode::Pass);
-    // A call may come too early for the paths, and is given up too.
+    // A call may be sent before the paths are usable again, and times out too.
     eventually("a write on paths that are back", || file.write_all_at(&[3; 4096], 0));
     let mut back = [0; 4096];
     eventually("a read", || file.read_all_at(&mut back, 0));
     assert_eq!(back, [3; 4096]);
 }
 
-/// Does something while the answer to it is lost with its connection.
+/// Calls `act` while the next reply is lost with its connection.
 fn once<T>(group: &Proxied, what: &str, act: impl FnOnce() -> client::Result<T>) {
     group.cut_next_answer();
     if let Err(error) = act() {
@@ -213,7 +214,7 @@ fn once<T>(group: &Proxied, what: &str, act: impl FnOnce() -> client::Result<T>)
 const ROUNDS: u8 = 4;
 
 #[test]
-fn what_must_happen_once_happens_once_though_the_answer_is_lost() {
+fn an_operation_whose_reply_is_lost_happens_once() {
     let group = Proxied::start(4);
     let mount = Mount::with_settings(Settings { loops: 1, ..settings(&group, 4) }).unwrap();
     let root = mount.root();
@@ -237,14 +238,14 @@ fn what_must_happen_once_happens_once_though_the_answer_is_lost() {
     let statistics = mount.statistics();
     let moved: u64 =
         statistics.paths.iter().flat_map(|path| &path.status).map(|status| status.moved_calls).sum();
-    // Now and then it is the answer to a probe that is cut.
+    // Sometimes the reply to a probe is cut instead.
     let all = 8 * u64::from(ROUNDS);
     assert!(moved * 4 >= all * 3, "{moved} calls of {all} moved");
     assert!(statistics.paths.iter().flat_map(|path| &path.status).any(|status| status.state == State::Up));
 }
 
 #[test]
-fn writes_that_leave_a_silent_path_are_counted_as_such_that_may_be_done_late() {
+fn writes_moved_from_a_silent_path_are_counted_as_unfenced() {
     let group = Proxied::start(2);
     let mount = Mount::with_settings(Settings { spread_writes: true, ..settings(&group, 4) }).unwrap();
     let (file, _) = mount.create(mount.root(), b"f", CreateMode::Guarded(SetAttributes::default())).unwrap();

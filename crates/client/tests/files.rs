@@ -1,5 +1,5 @@
-//! Files through a mount of our own server: written over every path, read back, and still there
-//! when a node goes away.
+//! Tests files through a mount of our own server: written over every path, read back, and still
+//! present when a node stops.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -9,7 +9,7 @@ use server::{Config, NodeId, Server};
 
 fn group(nodes: u8) -> (Server, Vec<IpAddr>, u16) {
     let addresses: Vec<IpAddr> = (1..=nodes).map(|node| IpAddr::from([127, 0, 0, node])).collect();
-    // The first node's port is free on the other addresses too, or another port is tried.
+    // The port of the first node may be taken on the other addresses; then another port is tried.
     for _ in 0..20 {
         let port = testkit::free_port();
         let listens: Vec<SocketAddr> = addresses.iter().map(|ip| SocketAddr::new(*ip, port)).collect();
@@ -63,7 +63,7 @@ fn small_reads_and_writes_at_odd_offsets_agree_with_a_model() {
     assert!(back == model[..size]);
 }
 
-/// The buffers of READs in flight change hands.
+/// Tests READs in flight, which swap their buffers.
 #[test]
 fn reads_of_many_lengths_in_flight_each_get_their_own_data_in_a_buffer_of_their_length() {
     let (_server, addresses, port) = group(1);
@@ -114,7 +114,7 @@ fn the_tree_can_be_built_listed_and_taken_down() {
 }
 
 #[test]
-fn a_node_that_dies_under_load_costs_nothing() {
+fn no_call_fails_when_nodes_stop_under_load() {
     let (server, addresses, port) = group(4);
     let mount = Mount::with_settings(settings(&addresses, port, 8)).unwrap();
     let file = mount.create_file(b"/data", 0o644).unwrap();
@@ -152,7 +152,7 @@ fn a_mount_that_is_read_only_refuses_changes_and_reads() {
 }
 
 #[test]
-fn an_export_that_is_not_there_is_named() {
+fn an_error_names_the_export_that_does_not_exist() {
     let (_server, addresses, port) = group(1);
     let mut wrong = settings(&addresses, port, 1);
     wrong.export = "/nothing".into();

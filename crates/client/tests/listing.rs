@@ -1,4 +1,4 @@
-//! Directories page by page, of a server that is played by hand.
+//! Tests directories that are listed page by page, with a server that the test plays.
 
 #[path = "support/fake.rs"]
 mod fake;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use client::{Error, Mount, Settings};
 use fake::{Fake, Request};
 
-/// The results of a READDIRPLUS: one name, and perhaps no end. RFC 1813 s3.3.17
+/// The results of a READDIRPLUS with one name, which ends the listing if `eof`. RFC 1813 s3.3.17
 fn directory_of(name: &[u8], cookie: u64, eof: bool) -> Vec<u8> {
     let mut results = vec![0; 16];
     results.extend([0, 0, 0, 1].iter().chain(&7_u64.to_be_bytes()));
@@ -16,7 +16,7 @@ fn directory_of(name: &[u8], cookie: u64, eof: bool) -> Vec<u8> {
     results.extend(name);
     results.resize(results.len().next_multiple_of(4), 0);
     results.extend(cookie.to_be_bytes());
-    // Neither attributes nor a handle, no other name.
+    // No attributes, no handle, and no other name.
     results.extend([0; 12]);
     results.extend([0, 0, 0, u8::from(eof)]);
     results
@@ -37,7 +37,7 @@ fn listed(name: &[u8]) -> client::Result<Vec<fs::DirectoryEntry>> {
 }
 
 #[test]
-fn a_name_that_would_lead_out_of_its_directory_fails_the_listing() {
+fn a_name_that_would_leave_its_directory_fails_the_listing() {
     let good = listed(b"\xff..\n").unwrap();
     assert_eq!(good.len(), 1, "any other bytes are a name");
     assert!(listed(b"..").unwrap().is_empty());
@@ -56,7 +56,8 @@ enum Page {
 /// A cookie and its verifier.
 type Asked = (u64, [u8; 8]);
 
-/// Lists the root of a server that answers with these pages: the names, and what it was asked with.
+/// Lists the root of a server that answers with these pages. Returns the names, and the cookie and
+/// verifier of each call.
 fn listed_from(pages: &[Page]) -> (client::Result<Vec<Vec<u8>>>, Vec<Asked>) {
     let fake = Fake::start(1);
     let mount = fake.mount();
@@ -70,7 +71,7 @@ fn listed_from(pages: &[Page]) -> (client::Result<Vec<Vec<u8>>>, Vec<Asked>) {
             match page {
                 Page::Of(name, cookie, eof) => {
                     let mut results = directory_of(name, *cookie, *eof);
-                    // A verifier, which the listing must bring back as long as it goes on.
+                    // A verifier that the client must send back until the listing restarts.
                     results[8..16].copy_from_slice(&[7; 8]);
                     call.reply(&results);
                 }
@@ -86,12 +87,12 @@ fn listed_from(pages: &[Page]) -> (client::Result<Vec<Vec<u8>>>, Vec<Asked>) {
 
 // RFC 1813 s3.3.16
 #[test]
-fn a_listing_whose_cookie_is_refused_begins_anew_and_gives_each_name_once() {
+fn a_listing_whose_cookie_is_refused_restarts_and_returns_each_name_once() {
     let (names, asked) = listed_from(&[
         Page::Of(b"a", 11, false),
         Page::Of(b"b", 12, false),
         Page::BadCookie,
-        // Another numbering and another order.
+        // The server has renumbered and reordered its names.
         Page::Of(b"c", 1, false),
         Page::Of(b"a", 2, false),
         Page::BadCookie,
@@ -114,13 +115,13 @@ fn a_server_that_refuses_each_cookie_is_asked_a_bounded_number_of_times() {
     }
     let (names, _) = listed_from(&pages);
     assert_eq!(names.unwrap_err().status(), Some(fs::Status::BadCookie));
-    // Where there is nothing before it there is no beginning anew.
+    // A refused cookie of 0 does not restart the listing.
     let (names, asked) = listed_from(&[Page::BadCookie]);
     assert_eq!(names.unwrap_err().status(), Some(fs::Status::BadCookie));
     assert_eq!(asked, [(0, [0; 8])]);
 }
 
-/// Answers a READDIRPLUS with a page of one name; gives the cookie that it asked from.
+/// Answers a READDIRPLUS with a page of one name; returns the cookie of the call.
 fn answer(fake: &Fake, name: &[u8], next: u64, eof: bool) -> u64 {
     let call = fake.next();
     let args = args_of(&call);
@@ -128,7 +129,7 @@ fn answer(fake: &Fake, name: &[u8], next: u64, eof: bool) -> u64 {
     args.cookie
 }
 
-/// Reads the next page while this is the answer to the call for it.
+/// Reads the next page while the test answers the call for a page.
 fn read_page(fake: &Fake, pages: &mut client::Pages, (name, from, next): (&[u8], u64, u64)) {
     std::thread::scope(|scope| {
         let page = scope.spawn(|| pages.next().unwrap().unwrap());
@@ -138,27 +139,27 @@ fn read_page(fake: &Fake, pages: &mut client::Pages, (name, from, next): (&[u8],
 }
 
 #[test]
-fn from_the_second_page_on_the_next_is_on_its_way_while_one_is_read() {
+fn from_the_second_page_on_the_next_page_is_requested_ahead() {
     let fake = Fake::start(1);
     let mount = fake.mount();
     let mut pages = mount.pages(mount.root());
     read_page(&fake, &mut pages, (b"a", 0, 11));
-    // Many look at the first page only. Calls come in order: one for the next page would have come
-    // before this answer.
+    // Many programs read only the first page. Calls arrive in order, so a call for the next page
+    // would have arrived before this reply.
     assert!(mount.attributes(mount.root()).is_ok());
     fake.nothing_more();
     read_page(&fake, &mut pages, (b"b", 11, 12));
-    // Nobody has asked for these yet.
+    // The program has not asked for these pages yet.
     assert_eq!(answer(&fake, b"c", 13, false), 12);
     assert_eq!(pages.next().unwrap().unwrap()[0].name, b"c");
     drop(pages);
-    // A page that nobody reads any more is nobody's loss.
+    // A page that is no longer wanted does no harm.
     assert_eq!(answer(&fake, b"d", 14, true), 13);
     assert!(mount.attributes(mount.root()).is_ok());
 }
 
 #[test]
-fn a_page_asked_ahead_that_a_soft_mount_has_given_up_is_asked_for_again() {
+fn a_page_whose_request_ahead_timed_out_is_requested_again() {
     let fake = Fake::start(1);
     let soft = Settings { soft: true, timeo: Duration::from_secs(4), retrans: 0, ..fake.settings(1) };
     let mount = Mount::with_settings(soft).unwrap();

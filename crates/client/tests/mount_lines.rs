@@ -1,5 +1,5 @@
-//! Mount lines from articles parse to what they mean; those of version 4 are refused for that
-//! alone.
+//! Tests that mount lines from published articles parse to what they mean, and that lines of
+//! version 4 are refused for their version only.
 
 use client::options::FstabLine;
 
@@ -12,7 +12,7 @@ fn every_published_mount_line_parses() {
     {
         let at = format!("tests/data/mount_lines.txt:{}", number + 1);
         if !row.starts_with(['=', '!']) {
-            assert!(line.is_none(), "{at}: the line before it says nothing of its parse");
+            assert!(line.is_none(), "{at}: the line before has no expected result");
             line = Some(row);
             continue;
         }

@@ -1,5 +1,5 @@
-//! READs whose bytes stay in the kernel: what the pipe has in the end, whatever became of the
-//! connections meanwhile.
+//! Tests READs whose data stay in the kernel: what the pipe contains in the end, whatever happened
+//! to the connections.
 
 #[path = "support/fake.rs"]
 mod fake;
@@ -13,7 +13,7 @@ fn bytes(len: usize) -> Vec<u8> {
     (0..len).map(|at| (at * 13 % 251) as u8).collect()
 }
 
-/// Makes a READ, lets `answer` answer it, and gives what came, whether it came by the pipe, and
+/// Submits a READ and lets `answer` answer it. Returns the data, whether they are in the pipe, and
 /// whether the file ends there.
 fn read(mount: &Mount, answer: impl FnOnce()) -> (Vec<u8>, bool, bool) {
     let (file, pipe) = (file(mount), Pipe::new().unwrap());
@@ -31,7 +31,7 @@ fn read(mount: &Mount, answer: impl FnOnce()) -> (Vec<u8>, bool, bool) {
     }
 }
 
-/// The next call, which is the READ.
+/// The next call, which must be the READ.
 fn next_read(fake: &Fake) -> Request {
     let call = fake.next();
     let args = call.read();
@@ -50,7 +50,7 @@ fn the_bytes_are_in_the_pipe() {
 }
 
 #[test]
-fn fewer_bytes_come_by_the_pipe_and_a_few_without_it() {
+fn a_short_read_uses_the_pipe_and_a_very_short_one_memory() {
     let fake = Fake::start(1);
     let mount = fake.mount();
     for (len, by_pipe, ends) in
@@ -63,7 +63,7 @@ fn fewer_bytes_come_by_the_pipe_and_a_few_without_it() {
 }
 
 #[test]
-fn what_comes_by_the_pipe_counts_as_what_was_read() {
+fn bytes_in_the_pipe_count_as_bytes_read() {
     let fake = Fake::start(1);
     let (data, mount) = (bytes(LEN), fake.mount());
     for _ in 0..3 {
@@ -75,7 +75,7 @@ fn what_comes_by_the_pipe_counts_as_what_was_read() {
 }
 
 #[test]
-fn urgent_data_within_a_payload_hold_nothing_up() {
+fn urgent_data_within_a_payload_do_not_stall_the_read() {
     let fake = Fake::start(1);
     let (data, mount) = (bytes(LEN), fake.mount());
     let (read, piped, _) = read(&mount, || {
@@ -90,12 +90,12 @@ fn urgent_data_within_a_payload_hold_nothing_up() {
 }
 
 #[test]
-fn what_came_of_an_answer_that_was_cut_off_is_not_in_the_pipe() {
+fn data_of_a_reply_that_was_cut_off_are_not_in_the_pipe() {
     let fake = Fake::start(2);
     let (data, mount) = (bytes(LEN), fake.mount());
     let (read, piped, _) = read(&mount, || {
         let call = next_read(&fake);
-        // Other bytes than the right ones, so that they would be seen.
+        // Other bytes than the right data, so that the test would notice them.
         let answer = reply_record(call.xid, &read_results(&vec![0xff; LEN]));
         call.raw(&answer[..LEN / 2]);
         call.cut();
@@ -105,7 +105,7 @@ fn what_came_of_an_answer_that_was_cut_off_is_not_in_the_pipe() {
 }
 
 #[test]
-fn a_read_that_no_call_may_have_is_refused() {
+fn a_read_that_is_too_long_or_has_a_pipe_in_use_is_refused() {
     let fake = Fake::start(1);
     let mount = fake.mount();
     let (file, pipe) = (file(&mount), Pipe::new().unwrap());

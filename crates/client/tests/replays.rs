@@ -1,4 +1,4 @@
-//! Calls that had to be sent again, on servers that don't know that they have done them already.
+//! Tests calls that are sent again to servers that do not know that they have executed them.
 
 #[path = "support/fake.rs"]
 mod fake;
@@ -9,8 +9,8 @@ use fs::SetAttributes;
 use nfs3::{Procedure, Status};
 use std::collections::{HashMap, HashSet};
 
-/// The outcome of a change whose first answer is lost with its connection, and whose second is this
-/// status.
+/// The result of a change whose first reply is lost with its connection, and whose second reply has
+/// this status.
 fn after_a_cut(
     status: Status,
     change: impl FnOnce(&Mount) -> client::Result<()> + Send,
@@ -28,21 +28,21 @@ fn after_a_cut(
     });
     let statistics = mount.statistics();
     let retransmissions: u64 = statistics.paths.iter().map(|path| path.counters.retransmissions).sum();
-    assert_eq!(retransmissions, 1, "it went out again on the only path");
+    assert_eq!(retransmissions, 1, "the call was sent again on the only path");
     let Replays { reconciled, undecided, unfenced } = statistics.replays;
     assert_eq!((reconciled, undecided), if outcome.is_ok() { (1, 0) } else { (0, 1) });
-    assert_eq!(unfenced, 0, "its connection had ended");
+    assert_eq!(unfenced, 0, "the connection had ended");
     outcome
 }
 
 #[test]
-fn a_removal_sent_again_that_finds_nothing_was_done() {
+fn a_repeated_removal_that_finds_nothing_succeeds() {
     after_a_cut(Status::NOENT, |mount| mount.remove(mount.root(), b"name")).unwrap();
     after_a_cut(Status::NOENT, |mount| mount.remove_directory(mount.root(), b"name")).unwrap();
 }
 
 #[test]
-fn a_creation_sent_again_that_finds_the_name_taken_keeps_its_error() {
+fn a_repeated_creation_that_finds_the_name_taken_returns_the_error() {
     let made = after_a_cut(Status::EXIST, |mount| {
         mount.make_directory(mount.root(), b"lock", SetAttributes::default()).map(|_| ())
     });
@@ -64,15 +64,15 @@ fn a_removal_sent_once_that_finds_nothing_is_an_error() {
 }
 
 #[test]
-fn no_two_loops_share_an_identity_nor_the_part_of_it_that_names_a_mount_to_older_servers() {
+fn no_two_loops_share_an_identity_or_its_part_that_older_servers_use() {
     const LOOPS: usize = 3;
     let fake = Fake::start(1);
     let mounts = [0, 1].map(|_| Mount::with_settings(Settings { loops: LOOPS, ..fake.settings(6) }).unwrap());
     let mut by_identity: HashMap<u64, Vec<fake::Request>> = HashMap::new();
     for mount in &mounts {
         let file = file(mount);
-        // READs go to one loop after the other, and on a loop to the connection with the least
-        // under way.
+        // READs go to the loops in turn, and on each loop to the connection with the fewest bytes
+        // in flight.
         let pending =
             [(); 2 * LOOPS].map(|()| mount.submit(Op::Read { file, offset: 0, buffer: vec![0; 8] }));
         for _ in &pending {
@@ -84,7 +84,7 @@ fn no_two_loops_share_an_identity_nor_the_part_of_it_that_names_a_mount_to_older
     }
     assert_eq!(by_identity.len(), mounts.len() * LOOPS);
     assert!(by_identity.values().all(|requests| requests.len() == 2), "one identity for all calls of a loop");
-    // Servers that take the last 8 bits for the number of a loop take the others for its mount.
+    // Older servers take the last 8 bits for the number of a loop, and the others for the mount.
     let of_mounts: HashSet<u64> = by_identity.keys().map(|id| id >> 8).collect();
     assert_eq!(of_mounts.len(), by_identity.len());
 }

@@ -1,5 +1,5 @@
-//! Writes against a server that a test plays by hand: a caller gets its buffer back when its data
-//! are stable, not before, and whatever the server does in between.
+//! Tests writes with a server that the test plays: a caller gets its buffer back when its data are
+//! stable and not before, whatever the server does in between.
 
 #[path = "support/fake.rs"]
 mod fake;
@@ -18,7 +18,7 @@ use testkit::Deadline;
 const BLOCK: usize = 4096;
 const COUNT: u32 = BLOCK as u32;
 
-/// Submits writes of so many blocks at once and takes the calls: the first asks for FILE_SYNC, the
+/// Submits this many blocks at once and receives the calls: the first asks for FILE_SYNC, the
 /// others for UNSTABLE.
 fn pipelined(fake: &Fake, mount: &Mount, blocks: u64) -> (Vec<Pending>, Vec<Request>) {
     let file = file(mount);
@@ -70,7 +70,7 @@ fn unstable_writes_are_held_until_their_commit_is_answered() {
     late.iter().for_each(|call| call.written_as_asked(1));
     assert!(pending[1..].iter_mut().all(|pending| !is_done(pending)));
     commit.committed(1);
-    // Those that were answered after the first COMMIT was sent need one of their own.
+    // WRITEs that were answered after the first COMMIT was sent need another COMMIT.
     fake.next().committed(1);
     all_written(pending);
     fake.nothing_more();
@@ -78,7 +78,7 @@ fn unstable_writes_are_held_until_their_commit_is_answered() {
 
 // RFC 1813 s2.6
 #[test]
-fn what_a_write_did_to_its_file_is_told_also_where_it_was_held_for_a_commit_or_answered_in_parts() {
+fn the_attributes_before_and_after_a_write_are_returned_also_for_unstable_and_short_writes() {
     let at = |seconds| NfsTime { seconds, nanoseconds: 0 };
     let before_it = |seconds| WccAttr { size: 9, mtime: at(seconds), ctime: at(seconds) };
     let version = |seconds| {
@@ -108,13 +108,13 @@ fn what_a_write_did_to_its_file_is_told_also_where_it_was_held_for_a_commit_or_a
 }
 
 #[test]
-fn unstable_writes_in_their_thousands_do_not_keep_each_other_from_their_numbers() {
+fn thousands_of_unstable_writes_do_not_exhaust_the_window() {
     const BYTES: usize = 512;
     let fake = Fake::start(1);
     let mount = fake.mount();
     let file = file(&mount);
-    // Those that are held would be half as many as are in flight only once more than a client may
-    // run ahead by were answered.
+    // The client sends a COMMIT once half of its writes are held. That would be only after more
+    // replies than a client may run ahead by.
     let blocks = 4 * u64::from(drc::AHEAD_DONE_MAX);
     let mut pending: Vec<Pending> =
         (0..blocks).map(|block| mount.submit(block_write(file, block, BYTES))).collect();
@@ -132,7 +132,7 @@ fn unstable_writes_in_their_thousands_do_not_keep_each_other_from_their_numbers(
 }
 
 #[test]
-fn another_verifier_at_commit_means_writing_again() {
+fn another_verifier_at_commit_causes_a_rewrite() {
     let fake = Fake::start(1);
     let mount = fake.mount();
     let (pending, calls) = pipelined(&fake, &mount, 2);
@@ -141,7 +141,7 @@ fn another_verifier_at_commit_means_writing_again() {
     let again = fake.next();
     assert_eq!(again.write().offset, BLOCK as u64);
     assert_eq!(again.data(), vec![2; BLOCK]);
-    assert_ne!(again.xid, calls[1].xid, "it is to be executed anew");
+    assert_ne!(again.xid, calls[1].xid, "the server must execute the WRITE, so it is a new call");
     again.written_as_asked(2);
     calls[0].written_as_asked(2);
     all_written(pending);
@@ -149,7 +149,7 @@ fn another_verifier_at_commit_means_writing_again() {
 }
 
 #[test]
-fn another_verifier_between_writes_means_writing_the_earlier_ones_again() {
+fn another_verifier_between_writes_causes_a_rewrite_of_the_earlier_ones() {
     let fake = Fake::start(1);
     let mount = fake.mount();
     let (pending, calls) = pipelined(&fake, &mount, 5);
@@ -167,13 +167,13 @@ fn another_verifier_between_writes_means_writing_the_earlier_ones_again() {
 }
 
 #[test]
-fn a_commit_under_way_speaks_only_for_the_verifier_of_its_writes() {
+fn a_commit_in_flight_counts_only_for_the_verifier_of_its_writes() {
     let fake = Fake::start(1);
     let mount = fake.mount();
     let (pending, calls) = pipelined(&fake, &mount, 3);
     calls[1].written_as_asked(1);
     let commit = fake.next();
-    // The server restarts: it answers the next write and the COMMIT in its new life, and has lost
+    // The server restarts. It answers the next WRITE and the COMMIT after the restart, and has lost
     // block 1.
     calls[2].written_as_asked(2);
     commit.committed(2);
@@ -223,7 +223,7 @@ fn a_commit_goes_to_the_node_of_its_writes_even_when_writes_are_spread() {
 }
 
 #[test]
-fn a_short_stable_write_goes_on_and_a_short_unstable_one_starts_over() {
+fn a_short_stable_write_continues_and_a_short_unstable_one_starts_over() {
     let fake = Fake::start(1);
     let mount = fake.mount();
     let (pending, calls) = pipelined(&fake, &mount, 2);
@@ -241,11 +241,11 @@ fn a_short_stable_write_goes_on_and_a_short_unstable_one_starts_over() {
 }
 
 #[test]
-fn an_error_goes_to_the_caller_whose_write_it_was_and_the_last_one_lets_the_held_ones_go() {
+fn an_error_goes_to_the_caller_of_its_write_and_held_writes_are_committed_after_the_last() {
     let fake = Fake::start(1);
     let mount = fake.mount();
     let (pending, calls) = pipelined(&fake, &mount, 4);
-    // Held, with three in flight: no COMMIT yet.
+    // The reply is held. Three WRITEs are in flight, so there is no COMMIT yet.
     calls[1].written_as_asked(1);
     let full = Some((Status::NOSPC, fs::Status::NoSpace));
     let refused = [full, None, Some((Status::DQUOT, fs::Status::Quota)), full];
@@ -291,7 +291,7 @@ fn a_commit_that_fails_fails_its_writes() {
 }
 
 #[test]
-fn patience_that_the_server_asks_for_is_given_and_the_call_is_a_new_one() {
+fn a_call_answered_with_jukebox_is_sent_later_as_a_new_call() {
     let fake = Fake::start(1);
     let mount = fake.mount();
     let (pending, calls) = pipelined(&fake, &mount, 2);
@@ -309,8 +309,8 @@ fn patience_that_the_server_asks_for_is_given_and_the_call_is_a_new_one() {
     all_written(pending);
 }
 
-/// A write whose COMMIT stays unanswered past this patience, and writes after it. False when the
-/// patience was over before everything had taken its turn.
+/// A write whose COMMIT is not answered within `timeo`, and writes after it. False if the limit
+/// passed before the COMMIT was sent.
 fn given_up_after(timeo: Duration) -> bool {
     let fake = Fake::start(1);
     let soft = Settings { soft: true, timeo, retrans: 0, ..fake.settings(1) };
@@ -329,12 +329,12 @@ fn given_up_after(timeo: Duration) -> bool {
         return false;
     }
     assert!(second.result.is_err(), "{:?}", second.result);
-    // Later writes have their own COMMIT, and the late answer is none to it.
+    // Later writes have their own COMMIT, and the late reply does not count for them.
     commit.committed(1);
     let written = || {
         let pending = submit(0);
-        // The silent COMMIT has cost the connection, and is not sent again: it would speak for
-        // nothing.
+        // The unanswered COMMIT ended its connection. It is not sent again, because no write waits
+        // for it.
         if let Some(call) = fake.next_within(timeo) {
             assert_eq!(call.procedure, Procedure::Write);
             call.written_as_asked(1);
@@ -346,8 +346,8 @@ fn given_up_after(timeo: Duration) -> bool {
 }
 
 #[test]
-fn a_write_that_is_given_up_leaves_its_commit_nothing_to_say_for_later_ones() {
-    // The busier the machine, the more patience it takes.
+fn the_commit_of_a_write_that_timed_out_does_not_count_for_later_writes() {
+    // A busier machine needs a longer limit.
     let mut patience = [100, 1000, 10_000, 100_000].map(Duration::from_millis).into_iter();
     assert!(patience.any(given_up_after));
 }

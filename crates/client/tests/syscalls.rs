@@ -1,12 +1,12 @@
-//! How many system calls a warm operation costs, on the client's loop and on the server's, and how
-//! many of its bytes pass through memory of the loop before they are where they belong.
+//! Counts the system calls of a warm operation, on the loop of the client and on that of the
+//! server, and how many of its bytes pass through memory of the loop on their way.
 //! docs/PERFORMANCE.md has the table.
 //!
-//! The load runs in a child under `strace`, which tells threads apart by their names; `getppid`,
+//! The load runs in a child process under `strace`, which distinguishes threads by name. `getppid`,
 //! which nothing else calls, marks where the count begins and ends. Needs `strace`; the suite is
 //! `budget`.
 //!
-//! The program is the load and the test: the environment says which, so it has a `main` of its own.
+//! The program is both the load and the test, as the environment says, so it has its own `main`.
 
 #[path = "support/repeat.rs"]
 mod repeat;
@@ -16,15 +16,15 @@ use std::process::Command;
 
 use repeat::{Bench, Work};
 
-/// Operations that are counted.
+/// The number of operations that are counted.
 const COUNTED: u64 = 1_000;
 const WORK: &str = "TRUNKLINE_BUDGET_WORK";
 
-/// What one side did in the count.
+/// What the client or the server did during the count.
 #[derive(Debug, Default)]
 struct Side {
     calls: HashMap<String, u64>,
-    /// Bytes that a receive put into the loop's own memory, from where they are copied on.
+    /// Bytes that a receive put into memory of the loop, from which they are copied.
     copied: u64,
 }
 
@@ -33,8 +33,8 @@ impl Side {
         self.calls.get(call).copied().unwrap_or(0)
     }
 
-    /// Without the clock of the client: the slower the machine, the more often it ticks within an
-    /// operation.
+    /// System calls for each operation, without those of the client's clock: the slower the
+    /// machine, the more often the clock ticks within an operation.
     fn per_op(&self) -> f64 {
         let ticks = self.count("getsockopt");
         let of_the_clock = ticks + ticks.min(self.count("epoll_pwait"));
@@ -65,20 +65,20 @@ fn main() {
     println!("test a_warm_operation_costs_few_system_calls_and_copies ... ok");
 }
 
-/// Does a piece of work, given by its name and its depth.
+/// Runs the work with this name and depth.
 fn load(wanted: &str) {
     let (name, depth) = wanted.rsplit_once(' ').unwrap();
     let (_, work) = works().into_iter().find(|(work, _)| *work == name).unwrap();
     let mark: repeat::Mark = || {
         let _ = rustix::process::getppid();
     };
-    // On one processor the two loops take turns, so that the counts say nothing about who was
-    // quicker.
+    // On one processor the two loops alternate, so that the counts do not depend on which was
+    // faster.
     testkit::stay_on_one_cpu();
     Bench::start().run(work, depth.parse().unwrap(), 300, COUNTED, (mark, mark));
 }
 
-/// Runs a child under strace; gives what the client and the server did between the marks.
+/// Runs a child under strace; returns what the client and the server did between the marks.
 fn traced(name: &str, depth: u64) -> (Side, Side) {
     let output = Command::new("strace")
         .args(["-f", "-Y", "-qq", "-s", "24", "-e", "abbrev=none", "-e", "signal=none", "-o", "/dev/stdout"])
@@ -131,8 +131,8 @@ fn count(side: &mut Side, call: &str) {
     *side.calls.entry(name.to_owned()).or_default() += 1;
 }
 
-/// Bytes of a receive that are copied on: all of a `read`, and of a `readv` what went into its last
-/// piece, which takes along what follows the payload.
+/// The bytes of a receive that are copied: all of a `read`, and of a `readv` those in its last
+/// piece, which receives what follows the payload.
 fn copied(call: &str) -> u64 {
     let got =
         call.rsplit_once("= ").and_then(|(_, got)| got.split(' ').next()?.parse::<u64>().ok()).unwrap_or(0);
@@ -172,9 +172,9 @@ fn a_warm_operation_costs_few_system_calls_and_copies() {
     }
 }
 
-/// The budget. At depth 1 a small operation is one wait, one receive and one send on each side, and
-/// a tick of the client's clock now and then. What receives 1 MiB does so in as many pieces as the
-/// system hands it over: 17 of 64 KiB at the worst, each with a wait.
+/// Checks the budget. At depth 1 a small operation is one wait, one receive and one send on each
+/// side, and a tick of the client's clock now and then. The side that receives 1 MiB does so in as
+/// many pieces as the system delivers: at most 17 of 64 KiB, each with a wait.
 fn hold(name: &str, depth: u64, at: &str, side: &Side) {
     let large = name.ends_with("MiB");
     let receives_payload = (at == "client") == name.starts_with("READ");
@@ -196,13 +196,13 @@ fn hold(name: &str, depth: u64, at: &str, side: &Side) {
         }
     }
     if depth > 1 && !large {
-        // What a receive leads to leaves in one send: the COMMIT of answered writes too, with those
-        // that follow them.
+        // What follows from a receive leaves in one send: the COMMIT of answered WRITEs too, with
+        // the WRITEs after it.
         let (received, sent) = (side.count("read"), side.count("sendmsg"));
         assert!(sent <= received + received / 2, "{name} depth {depth}, {at}: {:?}", side.calls);
     }
-    // Of a long payload only what came with its head is copied; a short one is copied once, with
-    // its head.
+    // Of a long payload only what came with its head is copied. A short payload is copied once,
+    // with its head.
     let copied_max = if !receives_payload || name == "GETATTR" {
         256
     } else if large {

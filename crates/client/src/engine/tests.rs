@@ -1,5 +1,5 @@
-//! Events of a connection that the table has moved to another path in the same round. The clock
-//! stands still and the test plays the servers: nothing else happens.
+//! Tests events of a connection that the path table has moved to another path in the same round.
+//! The clock stands still and the test plays the servers, so nothing else happens.
 
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};
@@ -14,7 +14,7 @@ use super::*;
 use crate::path_failures::PathFailures;
 use crate::route::{PathEnd, PathValidations, Stranded};
 
-/// Nothing here takes this long.
+/// No wait in this file takes this long.
 const PATIENCE: Duration = Duration::from_secs(60);
 const HOME: PathId = PathId(0);
 const ABROAD: PathId = PathId(1);
@@ -159,7 +159,7 @@ fn validate(mut stream: &TcpStream) {
 }
 
 #[test]
-fn the_proof_of_a_path_that_a_connection_has_left_is_none_of_the_path_it_goes_to() {
+fn the_validation_of_the_path_that_a_connection_left_does_not_validate_its_next_path() {
     let mut ends = Ends::new(2);
     let at_home = [ends.accept(HOME), ends.accept(HOME)];
     ends.connect();
@@ -169,19 +169,19 @@ fn the_proof_of_a_path_that_a_connection_has_left_is_none_of_the_path_it_goes_to
     ends.home_dies();
     validate(&at_home[1]);
     ends.take_in();
-    assert!(!ends.is_usable(), "nothing is connected abroad yet");
+    assert!(!ends.is_usable(), "no connection to the second path is established yet");
 
     ends.work();
     let abroad = [ends.accept(ABROAD), ends.accept(ABROAD)];
     ends.connect();
-    assert!(!ends.is_usable(), "nothing has validated itself abroad yet");
+    assert!(!ends.is_usable(), "no connection has validated the second path yet");
     abroad.iter().for_each(validate);
     ends.work_until("the validation abroad", |engine| engine.core.table.usable());
     assert_eq!(ends.state(ABROAD), State::Up);
 }
 
 #[test]
-fn the_end_of_a_connection_that_was_left_is_no_failure_of_the_path_it_goes_to() {
+fn the_end_of_a_superseded_connection_is_no_failure_of_the_next_path() {
     let mut ends = Ends::new(1);
     let at_home = ends.accept(HOME);
     ends.connect();
@@ -201,7 +201,7 @@ fn the_end_of_a_connection_that_was_left_is_no_failure_of_the_path_it_goes_to() 
 }
 
 #[test]
-fn a_connection_that_is_reset_right_after_its_last_answer_abroad_goes_home_all_the_same() {
+fn a_connection_that_is_reset_after_its_last_reply_on_another_path_still_fails_back() {
     let mut ends = Ends::new(1);
     let at_home = ends.accept(HOME);
     ends.connect();

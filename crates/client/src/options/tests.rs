@@ -1,5 +1,5 @@
-//! What holds for every option of the table, what the kernel's customs are, and what contradicts
-//! what.
+//! Tests that hold for every option of the table, the conventions of the kernel, and which options
+//! contradict each other.
 
 use super::*;
 use proptest::prelude::*;
@@ -15,7 +15,7 @@ fn refusal(text: &str) -> String {
     }
 }
 
-/// Values that an option takes.
+/// Values that an option accepts.
 fn samples(spec: &OptionSpec) -> Vec<Option<String>> {
     let texts: &[&str] = match (spec.name, spec.kind) {
         (_, Kind::Flag) => return vec![None],
@@ -40,7 +40,7 @@ fn given(spec: &OptionSpec, value: Option<&str>) -> String {
     value.map_or(name.clone(), |value| format!("{name}={value}"))
 }
 
-/// Some options need others.
+/// Adds the options without which some options are refused.
 fn with_company(spec: &OptionSpec, text: &str) -> String {
     match spec.name {
         "localports_failover" => format!("localports=eth0,{text}"),
@@ -112,7 +112,7 @@ fn every_option_refuses_what_is_not_its_kind() {
 }
 
 #[test]
-fn what_is_not_given_is_the_default() {
+fn options_that_are_not_given_have_their_defaults() {
     let options = MountOptions::default();
     assert_eq!(parse(""), options);
     assert_eq!(parse("hard,rw,tcp,vers=3,ac,rdirplus,port=0,mountport=0,rsize=0,, sec=sys"), options);
@@ -158,7 +158,7 @@ fn sizes_are_rounded_as_the_kernel_does() {
 }
 
 #[test]
-fn of_what_is_given_twice_the_last_counts() {
+fn the_last_of_two_values_of_an_option_counts() {
     assert!(parse("hard,soft").soft);
     assert!(!parse("soft,hard").soft);
     assert!(parse("rw,ro").read_only);
@@ -169,9 +169,9 @@ fn of_what_is_given_twice_the_last_counts() {
     assert_eq!(parse("actimeo=5,acregmax=9").to_string(), "acregmin=5,acregmax=9,acdirmin=5,acdirmax=5");
 }
 
-/// Each name with its opposite, and others that exclude each other.
+/// Tests each option with its opposite, and other options that exclude each other.
 #[test]
-fn of_opposites_the_last_counts_in_either_order() {
+fn the_last_of_two_opposite_options_counts() {
     let is_option = |name: &&str| OPTIONS.iter().any(|spec| spec.name == *name);
     let mut pairs: Vec<(&str, &str)> = OPTIONS
         .iter()
@@ -201,13 +201,13 @@ fn of_opposites_the_last_counts_in_either_order() {
 }
 
 #[test]
-fn an_error_of_a_soft_mount_is_asked_for_in_two_ways() {
+fn softerr_means_the_same_as_soft() {
     assert!(parse("softerr").soft && !parse("softerr,hard").soft && parse("hard,softerr").soft);
     assert_eq!(parse("softerr").to_string(), "soft");
 }
 
 #[test]
-fn what_changes_nothing_is_known_and_is_neither_mount_8s_nor_what_holds_anyway() {
+fn options_without_effect_are_listed_unless_mount_8_handles_them_or_they_hold_anyway() {
     let idle = |text: &str| parse(text).without_effect().join(",");
     assert_eq!(idle("fsc,ro,nolock,intr,max_connect=4,hard"), "fsc,intr,max_connect");
     assert_eq!(idle("context=system_u:object_r:nfs_t:s0"), "context");
@@ -228,7 +228,7 @@ fn unknown_options_are_refused_by_name_with_the_nearest() {
 }
 
 #[test]
-fn what_cannot_hold_together_is_refused() {
+fn contradictory_options_are_refused() {
     let cases = [
         ("proto=rdma,tcp", "\"proto=rdma\" and \"tcp\" contradict"),
         ("rdma,proto=tcp6", "\"proto=tcp6\" and \"rdma\" contradict"),
@@ -258,7 +258,7 @@ fn what_cannot_hold_together_is_refused() {
 }
 
 #[test]
-fn what_is_not_built_is_refused_with_what_to_do() {
+fn options_that_are_not_implemented_are_refused_with_what_to_do() {
     let cases = [
         ("vers=4.2", "vers=4.2 asks for NFS version 4, which is not built yet; use vers=3"),
         ("v4.1", "v4.1 asks for NFS version 4, which is not built yet; use vers=3"),
@@ -277,7 +277,7 @@ fn what_is_not_built_is_refused_with_what_to_do() {
     for (text, error) in cases {
         assert_eq!(refusal(text), error);
     }
-    assert!(refusal("vers=4.2,nconect=4").contains("nconect"), "version 4 comes last of all");
+    assert!(refusal("vers=4.2,nconect=4").contains("nconect"), "version 4 is reported last");
 }
 
 #[test]

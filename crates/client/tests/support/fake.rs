@@ -1,5 +1,5 @@
-//! A server that a test plays by hand: it answers what a mount begins with by itself, and hands
-//! every other call to the test, which answers it when and how it likes.
+//! A server that a test plays: it answers the calls with which a mount begins, and hands every
+//! other call to the test, which answers the call when and as it likes.
 #![allow(dead_code, reason = "each test uses its part")]
 
 use std::io::{Read, Write};
@@ -16,7 +16,7 @@ use nfs3::{Fattr3, FileHandle, FileType, NfsTime, Outcome, Procedure, SpecData, 
 use rpc::Xid;
 use xdr::{Reader, Writer};
 
-/// Nothing in these tests takes as long.
+/// No wait in these tests takes this long.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Attributes of the root, or of a file.
@@ -55,13 +55,13 @@ pub fn reply_record(xid: u32, results: &[u8]) -> Vec<u8> {
     out
 }
 
-/// A call that waits for what the test makes of it.
+/// A call that waits for the test's reply.
 #[derive(Debug)]
 pub struct Request {
-    /// The node it came to.
+    /// The node that received the call.
     pub node: usize,
     pub xid: u32,
-    /// By what a server's reply cache knows who sent it.
+    /// The identity of the client, as a reply cache sees it.
     pub client_id: Option<u64>,
     pub procedure: Procedure,
     pub args: Vec<u8>,
@@ -70,17 +70,17 @@ pub struct Request {
 }
 
 impl Request {
-    /// Answers with these results.
+    /// Replies with these results.
     pub fn reply(&self, results: &[u8]) {
         self.raw(&reply_record(self.xid, results));
     }
 
-    /// Sends any bytes. The connection may be gone.
+    /// Sends arbitrary bytes. The connection may be gone.
     pub fn raw(&self, bytes: &[u8]) {
         let _ = (&self.stream).write_all(bytes);
     }
 
-    /// Sends a byte of urgent data, which is no part of the stream.
+    /// Sends a byte of urgent data, which is not part of the stream.
     pub fn urgent(&self) {
         rustix::net::send(&self.stream, b"!", rustix::net::SendFlags::OOB).unwrap();
     }
@@ -90,13 +90,13 @@ impl Request {
         let _ = self.stream.shutdown(Shutdown::Both);
     }
 
-    /// Reads nothing more from the connection, not even what the client has sent already. For a
-    /// fake that is paused: else one more call may be under way.
+    /// Reads nothing more from the connection, not even what the client has already sent. The fake
+    /// must be paused, or one more call may be in flight.
     pub fn give_up(&self) {
         self.given_up.store(true, Ordering::SeqCst);
     }
 
-    /// Both came on the same connection.
+    /// Whether both calls arrived on the same connection.
     pub fn is_beside(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.given_up, &other.given_up)
     }
@@ -122,13 +122,13 @@ impl Request {
         self.written_with(WccData::default(), count, committed, verifier);
     }
 
-    /// The same, and tells of the file before and after.
+    /// Answers a WRITE with the attributes of the file before and after it.
     pub fn written_with(&self, file: WccData, count: u32, committed: Stable, verifier: u8) {
         let success = write::Success { file, count, committed, verifier: [verifier; 8] };
         self.reply(&encoded(&write::Reply::Ok(success)));
     }
 
-    /// Answers a WRITE as it was asked.
+    /// Answers a WRITE as requested.
     pub fn written_as_asked(&self, verifier: u8) {
         let head = self.write();
         self.written(head.count, head.stable, verifier);
@@ -146,7 +146,7 @@ impl Request {
         self.reply(&encoded(&write::Reply::Fail(status, WccData::default())));
     }
 
-    /// Answers a READ with so many bytes, whatever was asked.
+    /// Answers a READ with these data, whatever was requested.
     pub fn data_read(&self, data: &[u8]) {
         self.reply(&read_results(data));
     }
@@ -156,7 +156,7 @@ pub fn read_results(data: &[u8]) -> Vec<u8> {
     read_results_with(data, false)
 }
 
-/// The same, and whether the file ends with the data.
+/// The results of a READ, and whether the file ends with the data.
 pub fn read_results_with(data: &[u8], eof: bool) -> Vec<u8> {
     let count = u32::try_from(data.len()).unwrap();
     let mut results = encoded(&read::Reply::Ok(read::ReplyHead { attributes: None, count, eof }));
@@ -167,7 +167,7 @@ pub fn read_results_with(data: &[u8], eof: bool) -> Vec<u8> {
 
 #[derive(Debug, Default)]
 struct Shared {
-    /// By node: connections that were accepted, and whether the node refuses all.
+    /// The accepted connections with their nodes.
     connections: Mutex<Vec<(usize, TcpStream)>>,
     down: Mutex<Vec<bool>>,
     paused: Mutex<bool>,
@@ -184,7 +184,7 @@ pub struct Fake {
 }
 
 impl Fake {
-    /// Listens on so many addresses of one port.
+    /// Listens on this many addresses of one port.
     pub fn start(nodes: u8) -> Self {
         let listeners = (0..20).find_map(|_| listen(nodes)).expect("a port that is free on all addresses");
         let addresses = listeners.iter().map(|listener| listener.local_addr().unwrap()).collect();
@@ -207,17 +207,17 @@ impl Fake {
         Mount::with_settings(self.settings(u16::try_from(self.addresses.len()).unwrap())).unwrap()
     }
 
-    /// The next call that is the test's to answer.
+    /// The next call that the test has to answer.
     pub fn next(&self) -> Request {
         self.requests.recv_timeout(PATIENCE).expect("the client makes another call")
     }
 
-    /// The next call, if one comes in this time.
+    /// The next call, if one arrives within this time.
     pub fn next_within(&self, time: Duration) -> Option<Request> {
         self.requests.recv_timeout(time).ok()
     }
 
-    /// The next so many calls, in the order of their offsets.
+    /// The next `count` calls, in the order of their offsets.
     pub fn next_writes(&self, count: usize) -> Vec<Request> {
         let mut writes: Vec<Request> = (0..count).map(|_| self.next()).collect();
         writes.sort_by_key(|request| request.write().offset);
@@ -228,7 +228,7 @@ impl Fake {
         assert!(self.requests.try_recv().is_err(), "no other call");
     }
 
-    /// One more call is read from each connection, and then nothing.
+    /// Reads one more call from each connection, and then nothing.
     pub fn pause(&self) {
         *self.shared.paused.lock().unwrap() = true;
     }
@@ -238,7 +238,7 @@ impl Fake {
         self.shared.resumed.notify_all();
     }
 
-    /// A node dies: its connections end, new ones too.
+    /// Stops a node: its connections end, and new ones end too.
     pub fn stop_node(&self, node: usize) {
         self.shared.down.lock().unwrap()[node] = true;
         for (of, stream) in self.shared.connections.lock().unwrap().iter() {
@@ -257,7 +257,7 @@ impl Drop for Fake {
             let _ = stream.shutdown(Shutdown::Both);
         }
         for address in &self.addresses {
-            // Ends the accept.
+            // Ends the thread that accepts.
             let _ = TcpStream::connect(address);
         }
     }
@@ -321,7 +321,7 @@ fn serve(node: usize, mut stream: TcpStream, shared: &Shared, sender: &Sender<Re
     }
 }
 
-/// What a mount begins with, and what proves a connection.
+/// Answers the calls with which a mount begins, and those that validate a connection.
 fn own_answer(program: u32, procedure: u32) -> Option<Vec<u8>> {
     let root = FileHandle::new(b"root").unwrap();
     if program == nfs3::mount::PROGRAM {
@@ -349,7 +349,7 @@ fn own_answer(program: u32, procedure: u32) -> Option<Vec<u8>> {
     }
 }
 
-/// A file of the fake's.
+/// A file of the fake server.
 pub fn file(mount: &Mount) -> FileRef {
     mount.file_ref(fs::FileHandle::new(b"file").unwrap())
 }

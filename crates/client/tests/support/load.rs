@@ -1,5 +1,5 @@
-//! A load of stamped blocks: each of several threads writes and reads its own file, knows what must
-//! be in it, and keeps the longest time between two of its answers.
+//! A load of stamped blocks: each of several threads writes and reads its own file, knows what the
+//! file must contain, and keeps the longest time between two of its replies.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex};
@@ -11,7 +11,7 @@ const THREADS: usize = 4;
 const BLOCKS: usize = 64;
 const BLOCK_BYTES: usize = 64 << 10;
 const DEPTH: usize = 8;
-/// Nothing in these tests takes longer.
+/// No wait in these tests takes longer.
 const DEADLINE: Duration = Duration::from_secs(120);
 
 #[derive(Debug, Default)]
@@ -40,8 +40,8 @@ fn stamped(thread: usize, block: usize, generation: u64) -> Vec<u8> {
 }
 
 impl Load {
-    /// Runs the load while `during` does something to the paths; checks all files at the end. Gives
-    /// the longest time that a thread waited for an answer.
+    /// Runs the load while `during` injects faults into the paths; checks all files at the end.
+    /// Returns the longest time that a thread waited for a reply.
     pub fn run(mount: &Mount, during: impl FnOnce(&Self)) -> Duration {
         let load = Self::default();
         std::thread::scope(|scope| {
@@ -58,7 +58,7 @@ impl Load {
         load.progress.into_inner().unwrap().worst_gap
     }
 
-    /// Waits until every thread has had so many answers more.
+    /// Waits until every thread has had this many more replies.
     pub fn advance(&self, answers: u64) {
         let progress = self.progress.lock().unwrap();
         let wanted = progress.answered.map(|count| count + answers);
@@ -81,7 +81,7 @@ impl Load {
         let mut seed = thread as u64 + 1;
         let mut last = Instant::now();
         let mut round = |file: &File, generations: &mut [u64; BLOCKS]| {
-            // Eight blocks somewhere are written again, eight others read.
+            // Eight blocks somewhere are written again, and eight others are read.
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             let at = |step: usize| ((seed >> 40) as usize + step) % BLOCKS;
             let writes: Vec<(usize, u64, Pending)> = (0..DEPTH)
@@ -120,7 +120,7 @@ impl Load {
     }
 }
 
-/// What has never been written is not there, or zero.
+/// Checks a block. A block that was never written is absent or zero.
 fn check(thread: usize, block: usize, generation: u64, answer: &Answer, buffer: &[u8]) {
     let Answer::Read { count, .. } = answer else { panic!("{answer:?}") };
     let read = &buffer[..*count as usize];
@@ -134,7 +134,7 @@ fn check(thread: usize, block: usize, generation: u64, answer: &Answer, buffer: 
     }
 }
 
-/// Ends the load, also when an assertion fails meanwhile.
+/// Stops the load, also when an assertion fails.
 struct Stop<'a>(&'a AtomicBool);
 
 impl Drop for Stop<'_> {

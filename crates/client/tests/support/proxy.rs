@@ -1,5 +1,6 @@
-//! A TCP proxy before each node of a group, whose paths a test can silence, slow down, half close,
-//! cut and restore. It listens on other addresses than the nodes and on the same port.
+//! A TCP proxy in front of each node of a group, whose paths a test can silence, slow down, half
+//! close, cut and restore. The proxies listen on other addresses than the nodes, and on the same
+//! port.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -9,17 +10,17 @@ use std::time::Duration;
 
 use server::{Config, Server};
 
-/// What a path does to those who use it.
+/// What a proxy does with the traffic of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
     Pass,
     /// Accepts, and forwards nothing in either direction.
     Silent,
-    /// Forwards calls, and swallows what is answered.
+    /// Forwards calls, and drops replies.
     HalfOpen,
-    /// Every piece of an answer comes so much later.
+    /// Delays every piece of a reply by this long.
     Slow(Duration),
-    /// Connections are reset, new ones too.
+    /// Resets connections, new ones too.
     Reset,
 }
 
@@ -28,19 +29,19 @@ struct Shared {
     mode: Mutex<Mode>,
     changed: Condvar,
     connections: Mutex<Vec<TcpStream>>,
-    /// So many answers are thrown away, each with its connection.
+    /// How many replies are dropped, each with its connection.
     cuts: Arc<AtomicU32>,
     ended: AtomicBool,
 }
 
 impl Shared {
-    /// Waits while nothing is forwarded; gives the mode then.
+    /// Waits while nothing is forwarded; returns the mode after that.
     fn pass(&self) -> Mode {
         let mode = self.mode.lock().unwrap();
         *self.changed.wait_while(mode, |mode| *mode == Mode::Silent).unwrap()
     }
 
-    /// Ends all connections: what is on its way is lost.
+    /// Ends all connections; data in flight are lost.
     fn reset_all(&self) {
         for stream in self.connections.lock().unwrap().drain(..) {
             let _ = socket2::SockRef::from(&stream).set_linger(Some(Duration::ZERO));
@@ -49,7 +50,7 @@ impl Shared {
     }
 }
 
-/// A group of nodes with a proxy before each.
+/// A group of nodes with a proxy in front of each.
 #[derive(Debug)]
 pub struct Proxied {
     pub server: Server,
@@ -90,7 +91,7 @@ impl Proxied {
         Some(Self { server, proxies, addresses, port, cuts })
     }
 
-    /// Changes what the path to a node does.
+    /// Sets what the path to a node does.
     pub fn set(&self, node: usize, mode: Mode) {
         let proxy = &self.proxies[node];
         *proxy.mode.lock().unwrap() = mode;
@@ -104,7 +105,7 @@ impl Proxied {
         (0..self.proxies.len()).for_each(|node| self.set(node, mode));
     }
 
-    /// The next answer, whichever it is, never arrives: its connection is cut instead.
+    /// The next reply, whichever it is, never arrives: its connection is cut instead.
     pub fn cut_next_answer(&self) {
         self.cuts.store(1, Ordering::SeqCst);
     }
@@ -121,7 +122,7 @@ impl Drop for Proxied {
             *proxy.mode.lock().unwrap() = Mode::Reset;
             proxy.changed.notify_all();
             proxy.reset_all();
-            // Ends the accept.
+            // Ends the thread that accepts.
             let _ = TcpStream::connect((*address, self.port));
         }
     }
@@ -156,7 +157,7 @@ fn pump(mut from: TcpStream, mut to: TcpStream, shared: &Shared, answers: bool) 
             Mode::Reset => break,
             Mode::HalfOpen if answers => continue,
             Mode::Slow(later) if answers => {
-                // Not a wait for anything: this is what the path is like.
+                // This is no wait for an event: it is the delay of the path.
                 std::thread::park_timeout(later);
             }
             _ => {}

@@ -1,5 +1,5 @@
-//! One operation over and over on a loop, at a given depth: first to warm up, then to be counted.
-//! Nothing in here takes anything from the heap meanwhile.
+//! Repeats one operation on a loop at a given depth: first to warm up, then to be counted. Nothing
+//! in this file allocates from the heap meanwhile.
 #![allow(dead_code, reason = "each test uses its part")]
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -9,7 +9,7 @@ use std::time::Duration;
 use client::{Answer, Done, File, FileRef, Io, Mount, Op, Request, Settings, Task};
 use server::{Config, Server};
 
-/// What is done over and over.
+/// The operation that is repeated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Work {
     Read(usize),
@@ -17,10 +17,10 @@ pub enum Work {
     GetAttr,
 }
 
-/// Blocks of the file that the work goes round.
+/// The blocks of the file that the operations cycle through.
 const BLOCKS: u64 = 16;
 
-/// What is called on the loop when the count begins and when it ends.
+/// A function that is called on the loop when the count begins and when it ends.
 pub type Mark = fn();
 
 #[derive(Debug)]
@@ -83,7 +83,8 @@ impl Task for Repeat {
             }
             (work, other) => panic!("{work:?}: {other:?}"),
         };
-        // Some more than are counted, so that the depth is the same to the end of the count.
+        // Submits some more than are counted, so that the depth is constant to the end of the
+        // count.
         if self.submitted < self.total + self.depth {
             self.submit(io, token, buffer);
         } else if self.ended()
@@ -112,7 +113,7 @@ impl Bench {
         let port = testkit::free_port_on(ip);
         let mut config = Config::quick(256 << 20, "/export", &[SocketAddr::new(ip, port)]);
         config.loops = Some(1);
-        // A loop that waits for its turn on a busy machine is no stalled one.
+        // On a busy machine a loop that waits for a processor does not count as stalled.
         config.limits.stall_ms_max = 60_000;
         let server = Server::start(config).unwrap();
         let mount =
@@ -123,7 +124,7 @@ impl Bench {
         Self { server, mount, file }
     }
 
-    /// Does so many operations to warm up, and so many that count, between the two marks.
+    /// Runs `warm` operations to warm up, then `counted` operations between the two marks.
     pub fn run(&self, work: Work, depth: u64, warm: u64, counted: u64, marks: (Mark, Mark)) {
         let (over, wait) = channel();
         let (file, total) = (self.file.file_ref(), warm + counted);

@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_handle_that_no_server_of_version_3_gives_is_sent_as_an_empty_one() {
+    fn a_handle_too_long_for_version_3_is_sent_as_an_empty_one() {
         let sent = |bytes: &[u8]| to_handle(FileHandle::new(bytes).unwrap()).as_slice().to_vec();
         assert_eq!(sent(&[7; 64]), [7; 64]);
         assert_eq!(sent(&[7; 65]), []);

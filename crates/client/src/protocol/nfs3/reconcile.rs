@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_is_there_may_be_anothers() {
+    fn a_name_that_exists_when_its_creation_is_repeated_may_belong_to_another_client() {
         let undecided = Replays { undecided: 1, ..Replays::default() };
         for procedure in [Procedure::Create, Procedure::MkDir, Procedure::SymLink, Procedure::Link] {
             assert_eq!(after(procedure, Status::EXIST), (Status::EXIST, undecided));
