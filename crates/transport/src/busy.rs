@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn it_begins_after_some_short_sleeps_in_a_row() {
+    fn polling_begins_after_some_short_sleeps_in_a_row() {
         let mut policy = Policy::new();
         for _ in 0..10 {
             sleep(&mut policy, SHORT_SLEEPS - 1);
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn some_looks_in_vain_end_it_unless_one_between_them_finds() {
+    fn some_looks_that_find_nothing_end_polling_unless_one_between_them_succeeds() {
         let mut policy = looking();
         for _ in 0..10 {
             (1..LATE_LOOKS).for_each(|_| policy.late(Instant::now()));
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_looks_are_long_until_one_finds_in_time() {
+    fn the_first_looks_are_long_until_one_succeeds_in_time() {
         let mut busy = BusyPoll { longest: BUSY_POLL_DEFAULT, policy: looking() };
         assert!(busy.policy.trial);
         assert_eq!(busy.trial_span(), BUSY_POLL_DEFAULT * SHORT_SLEEP_LOOKS);
@@ -283,13 +283,13 @@ mod tests {
     }
 
     #[test]
-    fn it_rests_where_others_want_the_processor_and_longer_each_time() {
+    fn polling_pauses_where_others_want_the_processor_and_longer_each_time() {
         let mut policy = looking();
         let mut now = Instant::now();
         let mut rest = REST;
         for _ in 0..10 {
             (1..CROWDS).for_each(|_| policy.crowded_out(now));
-            assert!(policy.looks, "once may be the host of a virtual machine");
+            assert!(policy.looks, "once may be caused by the host of a virtual machine");
             policy.crowded_out(now);
             (0..100).for_each(|_| policy.slept(now + rest - Duration::from_micros(1), true));
             assert!(!policy.looks, "rests for {rest:?}");
@@ -298,17 +298,17 @@ mod tests {
             assert!(policy.looks);
             rest = (rest * 2).min(REST_MAX);
         }
-        // Some events found between two crowded looks don't make polling pay.
+        // Some events found between two looks that were crowded out do not mean that polling pays.
         (0..1000).for_each(|_| policy.found());
         (0..CROWDS).for_each(|_| policy.crowded_out(now + Duration::from_millis(30)));
         assert_eq!(policy.rest, REST_MAX);
         now += Duration::from_secs(1);
         sleep_at(&mut policy, now, SHORT_SLEEPS);
         (0..CROWDS).for_each(|_| policy.crowded_out(now + REST_MAX * PAID_RESTS));
-        assert_eq!(policy.rest, REST * 2, "it had paid for long");
+        assert_eq!(policy.rest, REST * 2, "polling had paid for long enough");
     }
 
-    /// A peer that sends something at a fixed interval, however it chooses its time.
+    /// A peer that sends something at a fixed interval, whichever interval it chooses.
     #[test]
     fn looks_that_never_pay_take_a_small_share_of_the_time() {
         for apart in [150, 300, 500].map(Duration::from_micros) {
@@ -327,13 +327,13 @@ mod tests {
         }
     }
 
-    /// A poller that looks, on any machine.
+    /// A busy poller that looks, on any machine.
     fn busy() -> BusyPoll {
         BusyPoll { longest: Duration::from_secs(120), policy: looking() }
     }
 
     #[test]
-    fn a_look_finds_an_event_and_what_else_came() {
+    fn a_look_finds_an_event_or_other_work() {
         let poller = Poller::new().unwrap();
         let waker = Waker::new(&poller, 7).unwrap();
         let mut events = Events::new();
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_looked_for_beyond_the_time_nor_when_told_not_to() {
+    fn a_look_ends_at_its_limit_and_is_off_when_told_so() {
         let poller = Poller::new().unwrap();
         let mut events = Events::new();
         assert!(!busy().look(&poller, &mut events, Some(Duration::ZERO), || true).unwrap());

@@ -275,11 +275,11 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_of_large_reads_is_gathered_without_the_heap() {
+    fn a_queue_of_large_reads_is_gathered_without_an_allocation() {
         let source = Blocks(vec![0; (1 << 20) - 3]);
         for small in 0..RECORD_PIECES {
             let mut outbound = Outbound::new();
-            // The large records then start at each distance from the limit.
+            // The large records then start at each distance from the limit of pieces.
             (0..small).for_each(|_| outbound.push((), 0, |head| head.push(0)));
             (0..32).for_each(|_| outbound.push((), source.0.len(), |head| head.push(0)));
             let pieces = outbound.gather(&source, usize::MAX).unwrap();

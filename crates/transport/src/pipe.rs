@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_put_in_comes_out_in_order() {
+    fn data_put_into_a_pipe_are_read_in_order() {
         let mut pipe = Pipe::new().unwrap();
         assert_eq!(pipe.put(b"head"), Ok(4));
         let (mut other, data) = (Pipe::new().unwrap(), bytes(100_000));
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_discarded_is_gone() {
+    fn discarded_data_are_gone() {
         let mut pipe = Pipe::new().unwrap();
         pipe.put(&bytes(10_000)).unwrap();
         pipe.discard().unwrap();
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_gives_and_takes_pages() {
+    fn pages_move_between_a_socket_and_a_pipe() {
         let (one, other) = crate::socket::pair().unwrap();
         let (mut first, mut second) = (Pipe::new().unwrap(), Pipe::new().unwrap());
         assert_eq!(second.take_from(other.as_fd(), 10), Err(Errno::AGAIN));

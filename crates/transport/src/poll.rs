@@ -195,7 +195,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_waker_ends_a_wait_and_is_quiet_once_taken() {
+    fn a_waker_ends_a_wait_once() {
         let poller = Poller::new().unwrap();
         let waker = Waker::new(&poller, 7).unwrap();
         let mut events = Events::new();

@@ -362,7 +362,7 @@ mod tests {
         let socket = SockRef::from(&stream);
         assert_eq!(socket.tcp_user_timeout().unwrap(), Some(Duration::from_secs(20)));
         assert!(socket.keepalive().unwrap());
-        // Linux before 6.15 does not know the option; the rest is set all the same.
+        // Linux before 6.15 does not know the option; the others are set nevertheless.
         assert_eq!(retransmits_within_ms(stream.as_fd()), known.map(|_| RETRANSMITS_WITHIN_MS));
     }
 
@@ -376,13 +376,13 @@ mod tests {
         theirs.write_all(&[8; 500]).unwrap();
         ours.read_exact(&mut [0; 500]).unwrap();
         let info = tcp_info(ours.as_fd()).unwrap();
-        // The connection's opening counts as one byte.
+        // The SYN counts as one byte.
         assert!((1000..=1001).contains(&info.acknowledged_bytes), "{info:?}");
         assert_eq!(info.received_bytes, 500);
     }
 
     #[test]
-    fn what_the_peer_has_and_whether_it_closed_or_reset_is_told() {
+    fn the_system_reports_what_the_peer_acknowledged_and_whether_it_closed_or_reset() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         for is_reset in [false, true] {
             let mut ours = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -392,7 +392,7 @@ mod tests {
             theirs.read_exact(&mut [0; 100]).unwrap();
             theirs.write_all(&[8]).unwrap();
             ours.read_exact(&mut [0]).unwrap();
-            assert_eq!(unacknowledged_bytes(ours.as_fd()).unwrap(), 0, "its answer acknowledges");
+            assert_eq!(unacknowledged_bytes(ours.as_fd()).unwrap(), 0, "the reply acknowledges");
             if is_reset {
                 reset_on_close(theirs.as_fd()).unwrap();
             }
@@ -405,14 +405,14 @@ mod tests {
     }
 
     #[test]
-    fn an_address_that_is_taken_is_an_error() {
+    fn an_address_in_use_is_an_error() {
         let first = listen("127.0.0.1:0".parse().unwrap()).unwrap();
         let address = local_address(first.as_fd()).unwrap();
         assert_eq!(listen(address).unwrap_err().kind(), io::ErrorKind::AddrInUse);
     }
 
     #[test]
-    fn connections_that_were_reset_before_they_were_accepted_are_no_error_of_the_listener() {
+    fn connections_reset_before_they_are_accepted_are_no_error_of_the_listener() {
         let listener = listen("127.0.0.1:0".parse().unwrap()).unwrap();
         let address = local_address(listener.as_fd()).unwrap();
         let poller = crate::poll::Poller::new().unwrap();
@@ -430,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_connection_tells_so() {
+    fn a_refused_connection_is_reported_as_refused() {
         let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let socket = match connect_start(None, gone) {
             Ok(socket) => socket,
@@ -446,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn a_local_port_serves_many_remotes_and_one_connection_to_each() {
+    fn a_local_port_serves_several_remotes_with_one_connection_each() {
         let listeners = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
         let [one, other] = listeners.each_ref().map(|listener| listener.local_addr().unwrap());
         let patience = Duration::from_secs(120);
@@ -463,12 +463,13 @@ mod tests {
         assert_eq!(again.unwrap_err().kind(), io::ErrorKind::AddrInUse);
         let again = connect_start(Some(local), one);
         assert_eq!(again.unwrap_err().kind(), io::ErrorKind::AddrInUse);
-        // The remains of a closed connection, which last for a minute, do not block the port for
+        // The TIME-WAIT state of a closed connection, which lasts for a minute, does not block the
+        // port for another remote.
         // another remote.
         drop(second);
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         connect_within(Some(local), listener.local_addr().unwrap(), patience).unwrap();
-        // A port with a listener is in use.
+        // The port of a listener is in use.
         let error = connect_within(Some(other), one, patience).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
         let foreign = connect_within(Some("192.0.2.1:0".parse().unwrap()), one, patience);

@@ -30,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_that_works_uses_time_and_one_that_is_not_there_has_none() {
+    fn a_busy_thread_uses_processor_time_and_an_absent_thread_has_none() {
         let before = cpu(own()).unwrap();
         let mut sum = 0_u64;
         while cpu(own()).unwrap() == before {

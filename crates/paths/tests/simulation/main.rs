@@ -1,5 +1,5 @@
-//! The table against links that die, break, slow down, flap and recover: many seeds, a virtual
-//! clock.
+//! Tests the path table with links that die, break, slow down, flap and recover: many seeds, and a
+//! virtual clock.
 //!
 //! In every world each call is answered exactly once, and is moved off a connection only once that
 //! connection is fenced. A failure names its seed; `SIM_SEED=n` runs only that seed.
@@ -14,8 +14,8 @@ const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-/// What a call may take besides waiting for a failover: the calls of all other callers are queued
-/// before it on one link.
+/// The time that a call may take besides a failover: the calls of all other callers are queued
+/// before this call on one link.
 const QUEUE: Duration = ms(150);
 
 struct Seed(u64);
@@ -78,11 +78,11 @@ fn calls_leave_a_silently_dead_path_within_a_second_and_load_returns() {
         let callers_there = plan.callers >= usize::from(nodes);
         let mut world = World::new(plan);
         world.run(ms(4000));
-        assert!(!callers_there || world.state(dead) != State::Up, "it is dead");
+        assert!(!callers_there || world.state(dead) != State::Up, "the path is dead");
         world.run(ms(15_000));
         let used = status(&world, dead).deaths > 0;
-        assert!(used || !callers_there, "a path with calls on it dies");
-        assert_eq!(world.state(dead), State::Up, "it is back");
+        assert!(used || !callers_there, "a path with calls in flight goes down");
+        assert_eq!(world.state(dead), State::Up, "the path is up again");
         world.take_served();
         world.run(ms(20_000));
         let served = world.take_served();
@@ -108,9 +108,9 @@ fn calls_leave_a_frozen_server_within_a_second_and_load_returns() {
         let callers_there = plan.callers >= usize::from(plan.nodes);
         let mut world = World::new(plan);
         world.run(ms(4000));
-        assert!(!callers_there || world.state(dead) != State::Up, "it is dead");
+        assert!(!callers_there || world.state(dead) != State::Up, "the path is dead");
         world.run(ms(15_000));
-        assert_eq!(world.state(dead), State::Up, "it is back");
+        assert_eq!(world.state(dead), State::Up, "the path is up again");
         finish(&mut world, ms(25_000));
         assert!(world.longest < ms(1000) + QUEUE, "a call took {:?}", world.longest);
         assert!(status(&world, dead).gap_worst < ms(1000));
@@ -123,7 +123,7 @@ fn an_overloaded_server_is_not_taken_for_a_dead_one() {
         let mut plan = plan(seed, random);
         let every = ms(random.between(100, 1400));
         let slow = random.below(u64::from(plan.nodes)) as u16;
-        // One node of the group, or the machine that runs all of them.
+        // The fault affects one node of the group, or the machine that runs all nodes.
         let all = random.below(2) == 0;
         plan.faults = (0..plan.nodes)
             .filter(|path| all || *path == slow)
@@ -131,12 +131,12 @@ fn an_overloaded_server_is_not_taken_for_a_dead_one() {
             .collect();
         let mut world = World::new(plan);
         world.run(ms(8000));
-        // The first stall may be taken for a death, because the server has always been fast.
+        // The first stall may count as a death, because the server has always been fast.
         let deaths = |world: &World| status(world, slow).deaths;
         let first = deaths(&world);
-        assert!(first <= 1, "{first} deaths with an answer each {every:?}");
+        assert!(first <= 1, "{first} deaths with a reply every {every:?}");
         finish(&mut world, ms(30_000));
-        assert_eq!(deaths(&world), first, "it is known by now; an answer each {every:?}");
+        assert_eq!(deaths(&world), first, "the server is known to stall; a reply every {every:?}");
     });
 }
 
@@ -151,7 +151,7 @@ fn calls_leave_a_reset_path_at_once() {
         ];
         let mut world = World::new(plan);
         world.run(ms(15_000));
-        assert_eq!(world.state(dead), State::Up, "it is back");
+        assert_eq!(world.state(dead), State::Up, "the path is up again");
         finish(&mut world, ms(25_000));
         assert!(world.longest < QUEUE, "a call took {:?}", world.longest);
         assert_eq!(status(&world, dead).gap_worst, ms(0));
@@ -176,7 +176,7 @@ fn all_but_one_path_may_die_at_once() {
 }
 
 #[test]
-fn a_slow_path_is_used_less_and_not_cut() {
+fn a_slow_path_is_used_less_and_does_not_go_down() {
     for_each_seed(|seed, random| {
         let mut plan = plan(seed, random);
         let slow = random.below(u64::from(plan.nodes)) as u16;
@@ -197,7 +197,7 @@ fn a_slow_path_is_used_less_and_not_cut() {
 }
 
 #[test]
-fn files_leave_a_home_that_has_become_ten_times_slower_and_come_back_to_it() {
+fn files_leave_a_preferred_path_that_has_become_ten_times_slower_and_return_to_it() {
     for_each_seed(|seed, random| {
         let mut plan = plan(seed, random);
         plan.nodes = random.between(3, 6) as u16;
@@ -213,31 +213,32 @@ fn files_leave_a_home_that_has_become_ten_times_slower_and_come_back_to_it() {
         world.take_served();
         world.run(ms(2000));
         let before: u64 = world.take_served().iter().sum();
-        assert!((0..nodes as u16).all(|path| status(&world, path).departures == 0), "all are quick");
-        // By this time the calls must have piled up and the table must have noticed.
+        assert!((0..nodes as u16).all(|path| status(&world, path).departures == 0), "all paths are fast");
+        // By then the calls have queued up, and the table must have noticed.
         world.run(ms(4000));
         assert_eq!(status(&world, slow).departures, 1);
         world.take_served();
         world.run(ms(10_000));
         let served = world.take_served();
         let (own, all) = (served[usize::from(slow)], served.iter().sum::<u64>());
-        assert!(own * 10 < all, "the others serve its files: {served:?}");
-        assert!(all * nodes * 10 > before * 6 * (nodes - 1) * 7, "{all} in 6 s, {before} in one before");
-        // By then the calls in flight on the slow link are done, and the longest time away is over.
+        assert!(own * 10 < all, "the other paths serve these files: {served:?}");
+        assert!(all * nodes * 10 > before * 6 * (nodes - 1) * 7, "{all} in 6 s, {before} in 1 s before");
+        // By then the calls in flight on the slow link have ended, and the longest time of failover
+        // is over.
         world.run(ms(16_000));
         world.take_served();
         world.run(ms(20_000));
         let served = world.take_served();
         let (own, all) = (served[usize::from(slow)], served.iter().sum::<u64>());
-        assert!(own * nodes * 10 > all * 7, "they are home again: {served:?}");
+        assert!(own * nodes * 10 > all * 7, "the files use their preferred path again: {served:?}");
         finish(&mut world, ms(25_000));
         assert_eq!(status(&world, slow).deaths, 0);
-        assert_eq!(status(&world, slow).departures, 1, "it has not flapped");
+        assert_eq!(status(&world, slow).departures, 1, "the path has not flapped");
     });
 }
 
 #[test]
-fn files_stay_where_many_others_are_while_their_path_is_as_quick_as_others() {
+fn files_stay_on_a_shared_path_that_is_as_fast_as_others() {
     for_each_seed(|seed, random| {
         let mut plan = plan(seed, random);
         plan.files = true;
@@ -277,7 +278,7 @@ fn a_flapping_path_moves_calls_less_and_less_often() {
 }
 
 #[test]
-fn when_all_paths_are_gone_calls_wait_until_one_is_back() {
+fn when_all_paths_are_down_calls_wait_until_one_is_up() {
     for_each_seed(|seed, random| {
         let mut plan = plan(seed, random);
         for path in 0..plan.nodes {
@@ -304,7 +305,7 @@ fn when_all_paths_are_gone_calls_wait_until_one_is_back() {
 }
 
 #[test]
-fn a_table_goes_abroad_when_its_own_paths_are_gone_and_comes_home() {
+fn a_table_fails_over_when_its_own_paths_are_down_and_fails_back() {
     for_each_seed(|seed, random| {
         let mut plan = plan(seed, random);
         plan.nodes += 2;
@@ -328,7 +329,7 @@ fn a_table_goes_abroad_when_its_own_paths_are_gone_and_comes_home() {
         finish(&mut world, ms(40_000));
         for (conn, path) in connections.iter().enumerate() {
             let now_on = world.table.path_of(paths::ConnId(conn as u16));
-            assert_eq!(now_on, Some(PathId(*path)), "connection {conn} is home again");
+            assert_eq!(now_on, Some(PathId(*path)), "connection {conn} has failed back");
         }
         assert!(world.longest < ms(1000) + 2 * QUEUE, "a call took {:?}", world.longest);
     });

@@ -1,5 +1,5 @@
-//! Streams over a socket pair: records of every size and cut, in place and assembled, and what is
-//! refused.
+//! Tests streams over a socket pair: records of every length and cut, in place and assembled, and
+//! what is refused.
 
 use std::io::{IoSlice, IoSliceMut, Write};
 use std::net::Shutdown;
@@ -15,13 +15,13 @@ const LIMITS: Limits = Limits { record_bytes_max: 1 << 20 };
 
 struct Memory {
     bytes: Vec<u8>,
-    /// What it is received into as long as it fits.
+    /// The pipe that the payload is received into as long as it fits.
     pipe: Option<Pipe>,
 }
 
 impl ReceiveBuffer for Memory {
     fn unfilled<'a>(&'a mut self, from: usize, out: &mut SlicesMut<'a>) {
-        // Two pieces, so that a boundary lies within the payload.
+        // Two pieces, so that a boundary is within the payload.
         let middle = self.bytes.len() / 2;
         let (first, second) = self.bytes.split_at_mut(middle);
         out.extend([first, second].into_iter().scan(from, |skip, piece| {
@@ -43,13 +43,13 @@ impl ReceiveBuffer for Memory {
     }
 }
 
-/// Collects records; long ones are received in place from byte 100 on, when `in_place`.
+/// Collects records. With `in_place`, long records are received in place from byte 100 on.
 #[derive(Default)]
 struct Collect {
     in_place: bool,
     by_pipe: bool,
     records: Vec<Vec<u8>>,
-    /// How many came to their end in a pipe.
+    /// How many payloads were still in a pipe when their record was complete.
     piped: usize,
     landed: usize,
     stop_after: Option<usize>,
@@ -131,7 +131,7 @@ fn records_arrive_whole_however_the_stream_is_cut() {
 }
 
 #[test]
-fn a_long_record_lands_in_place_and_the_next_head_comes_along() {
+fn a_long_record_is_received_in_place_together_with_the_next_head() {
     let (mut ours, mut stream) = receiver();
     let long = record_of(DIRECT_BYTES_MIN * 2, 1);
     let writer = std::thread::spawn({
@@ -152,8 +152,8 @@ fn a_long_record_lands_in_place_and_the_next_head_comes_along() {
 }
 
 #[test]
-fn a_payload_goes_to_a_pipe_and_on_to_memory_where_it_has_too_many_pieces() {
-    // More than any pipe has room for, and so few that each has.
+fn a_payload_goes_to_a_pipe_or_to_memory_if_it_has_too_many_pieces() {
+    // More pieces than any pipe holds, and few enough for any pipe.
     for (piece, fits) in [(20, false), (4096, true)] {
         let (mut ours, mut stream) = receiver();
         let long = record_of(100_000, 1);
@@ -169,7 +169,7 @@ fn a_payload_goes_to_a_pipe_and_on_to_memory_where_it_has_too_many_pieces() {
 }
 
 #[test]
-fn an_end_within_a_payload_that_goes_to_a_pipe_is_told() {
+fn an_end_within_a_payload_in_a_pipe_is_an_error() {
     let (mut ours, mut stream) = receiver();
     ours.write_all(&marked(&record_of(100_000, 1))[..50_000]).unwrap();
     ours.shutdown(Shutdown::Write).unwrap();
@@ -184,7 +184,7 @@ fn an_end_within_a_payload_that_goes_to_a_pipe_is_told() {
 }
 
 #[test]
-fn fragments_are_put_together() {
+fn fragments_are_joined() {
     let (mut ours, mut stream) = receiver();
     for (last, part) in [(false, &b"one "[..]), (false, b""), (true, b"record")] {
         ours.write_all(&Mark { last, len: part.len() as u32 }.encode()).unwrap();
@@ -206,7 +206,7 @@ fn a_record_above_the_bound_is_refused_at_its_mark() {
 }
 
 #[test]
-fn an_announced_record_takes_no_memory_before_it_comes() {
+fn an_announced_record_takes_no_memory_before_it_arrives() {
     let (mut ours, mut stream) = receiver();
     let start = marked(&record_of(1 << 20, 0));
     ours.write_all(&start[..2048]).unwrap();
@@ -216,7 +216,7 @@ fn an_announced_record_takes_no_memory_before_it_comes() {
 }
 
 #[test]
-fn an_end_between_records_is_told_from_an_end_within_one() {
+fn an_end_within_a_record_is_an_error_of_its_own() {
     for (bytes, within) in [(marked(b"whole"), false), (marked(b"cut")[..5].to_vec(), true)] {
         let (mut ours, mut stream) = receiver();
         ours.write_all(&bytes).unwrap();
@@ -243,7 +243,7 @@ fn a_sink_that_wants_no_more_gets_the_rest_later_without_the_socket() {
 }
 
 #[test]
-fn heads_and_payloads_leave_whole_with_marks_and_padding() {
+fn heads_and_payloads_are_sent_complete_with_marks_and_padding() {
     struct Store(Vec<u8>);
     impl Source<(usize, usize)> for Store {
         fn slices<'a>(&'a self, &(at, len): &'a (usize, usize), out: &mut Slices<'a>) {
@@ -273,7 +273,7 @@ fn heads_and_payloads_leave_whole_with_marks_and_padding() {
         receiver.receive(&mut scratch, &mut sink, usize::MAX).unwrap();
     }
     assert_eq!(sender.queued_bytes(), 0);
-    // Short ones may have overtaken.
+    // Short records may have overtaken long ones.
     sink.records.sort();
     expected.sort();
     assert!(sink.records == expected);
@@ -299,7 +299,7 @@ fn a_short_record_overtakes_long_ones_that_have_not_begun() {
     for n in 0..9 {
         push(&mut sender, &format!("long {n}"), 100_000);
     }
-    // Some of the long records leave; the one under way is not torn.
+    // Some of the long records leave. The record that has begun is not interrupted.
     assert!(!sender.flush(&Zeros).unwrap());
     push(&mut sender, "short", 0);
     push(&mut sender, "second", 0);
@@ -323,7 +323,7 @@ fn a_short_record_overtakes_long_ones_that_have_not_begun() {
 }
 
 #[test]
-fn aborting_gives_back_the_memory_of_a_payload_in_flight() {
+fn aborting_returns_the_memory_of_a_payload_in_flight() {
     let (mut ours, mut stream) = receiver();
     ours.write_all(&marked(&record_of(100_000, 0))[..50_000]).unwrap();
     let mut sink = Collect { in_place: true, ..Collect::default() };
@@ -334,7 +334,7 @@ fn aborting_gives_back_the_memory_of_a_payload_in_flight() {
 }
 
 #[test]
-fn an_injected_fault_cuts_before_or_after_the_record_leaves() {
+fn an_injected_fault_cuts_before_or_after_the_record_is_sent() {
     use crate::{Fault, Faulty};
     for (fault, arrives) in [(Fault::BeforeSend(1), 0), (Fault::AfterSend(1), 1), (Fault::Silence(1), 0)] {
         let (one, mut other) = Receiver::pair(LIMITS).unwrap();
@@ -348,7 +348,7 @@ fn an_injected_fault_cuts_before_or_after_the_record_leaves() {
     }
 }
 
-/// A source whose payloads are as long as it is told.
+/// A source whose payloads have the length in the cell.
 struct Told(std::cell::Cell<usize>);
 
 impl Source<()> for Told {
@@ -365,16 +365,16 @@ fn sender() -> (UnixStream, Stream<(), Memory>) {
 }
 
 #[test]
-fn a_payload_that_changes_its_length_in_the_queue_ends_the_connection_and_tears_nothing() {
+fn a_payload_that_changes_its_length_in_the_queue_ends_the_connection_before_it_is_sent() {
     for len in [0, 19_999, 20_001] {
         let (theirs, mut sender) = sender();
         sender.push((), 20_000, |head| head.extend_from_slice(b"head"));
         sender.push((), 0, |head| head.extend_from_slice(b"next"));
         assert!(sender.flush(&Told(len.into())).is_err(), "{len}");
         drop(sender);
-        assert_eq!(std::io::Read::read(&mut &theirs, &mut [0]).unwrap(), 0, "nothing of it was sent");
+        assert_eq!(std::io::Read::read(&mut &theirs, &mut [0]).unwrap(), 0, "no part of the record was sent");
     }
-    // A record that has begun and then shrinks is an error too, not a panic.
+    // A record that shrinks after it has begun is an error too, not a panic.
     let (_theirs, mut sender) = sender();
     let told = Told(100_000.into());
     for _ in 0..20 {
@@ -386,7 +386,7 @@ fn a_payload_that_changes_its_length_in_the_queue_ends_the_connection_and_tears_
 }
 
 #[test]
-fn what_is_sent_at_once_is_bounded_and_the_rest_follows_whole() {
+fn one_flush_sends_a_bounded_amount_and_the_next_continues() {
     let (theirs, mut sender) = sender();
     theirs.set_nonblocking(true).unwrap();
     let mut receiver: Receiver = Stream::new(theirs.into(), LIMITS);
@@ -406,30 +406,29 @@ fn what_is_sent_at_once_is_bounded_and_the_rest_follows_whole() {
             break;
         }
         assert_eq!(flushed, Flushed::OutOfBudget);
-        // To the end of the piece in which the budget ends.
+        // A flush continues to the end of the piece in which the budget ends.
         assert!((12_000..22_000).contains(&sent), "{sent}");
         receiver.receive(&mut scratch, &mut sink, usize::MAX).unwrap();
     }
     receiver.receive(&mut scratch, &mut sink, usize::MAX).unwrap();
     assert_eq!((flushes, queued), (3, 0));
     assert_eq!(sink.records.iter().map(Vec::len).collect::<Vec<_>>(), [10_004; 5]);
-    // Nothing is sent for nothing, and nothing is left of nothing.
+    // A budget of 0 sends nothing, and an empty queue needs no budget.
     assert_eq!(sender.flush_some(&told, 0).unwrap(), Flushed::All);
     sender.push((), 0, |head| head.extend_from_slice(b"head"));
     assert_eq!(sender.flush_some(&told, 0).unwrap(), Flushed::OutOfBudget);
 }
 
 #[test]
-fn short_records_behind_a_long_one_that_has_begun_are_pushed_at_a_constant_price() {
+fn short_records_behind_a_long_one_that_has_begun_are_pushed_at_a_constant_cost() {
     let (_theirs, mut sender) = sender();
     let told = Told(100_000.into());
-    // Nobody reads: the last long one stays in its middle, and nothing behind it is worth looking
-    // for.
+    // Nobody reads, so the last long record stays half sent, and no record behind it can be sent.
     for _ in 0..9 {
         sender.push((), 100_000, |head| head.extend_from_slice(b"long"));
         sender.flush(&told).unwrap();
     }
-    // At a price that grows with the queue this would take hours.
+    // At a cost that grows with the queue this loop would take hours.
     for _ in 0..1_000_000 {
         sender.push((), 0, |head| head.extend_from_slice(b"short"));
     }
@@ -437,7 +436,7 @@ fn short_records_behind_a_long_one_that_has_begun_are_pushed_at_a_constant_price
 }
 
 #[test]
-fn long_records_have_their_turn_among_any_number_of_short_ones() {
+fn long_records_are_sent_among_any_number_of_short_ones() {
     let (theirs, mut sender) = sender();
     let told = Told(100_000.into());
     theirs.set_nonblocking(true).unwrap();
@@ -454,19 +453,19 @@ fn long_records_have_their_turn_among_any_number_of_short_ones() {
         }
         sender.flush(&told).unwrap();
         receiver.receive(&mut scratch, &mut sink, 50_000).unwrap();
-        assert!(short < 10_000, "the long ones starve");
+        assert!(short < 10_000, "the long records starve");
     }
 }
 
 #[test]
-fn a_connection_that_was_busy_holds_little_once_it_is_idle() {
+fn a_connection_that_was_busy_holds_little_memory_once_it_is_idle() {
     let (mut ours, mut stream) = receiver();
     let mut sink = Collect { stop_after: Some(1), ..Collect::default() };
     let mut scratch = Scratch::new();
     let many: Vec<u8> = (0..400).flat_map(|_| marked(&record_of(200, 1))).collect();
     ours.write_all(&many).unwrap();
     stream.receive(&mut scratch, &mut sink, usize::MAX).unwrap();
-    assert!(stream.held_bytes() > 48 << 10, "the rest waits here");
+    assert!(stream.held_bytes() > 48 << 10, "the other records wait in the stream");
     sink.stop_after = None;
     ours.write_all(&marked(&record_of(15_000, 1))[..14_000]).unwrap();
     stream.receive(&mut scratch, &mut sink, usize::MAX).unwrap();
