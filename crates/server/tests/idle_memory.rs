@@ -1,8 +1,8 @@
-//! What idle connections cost: under 64 KiB each, and 100 MiB in all besides the store, with a
-//! thousand of them.
+//! Tests the memory of idle connections: under 64 KiB each, and 100 MiB in all besides the store,
+//! with a thousand connections.
 //!
-//! Resident memory is the process's, so this file has one test. The clients' ends are in the same
-//! process and count too: what is measured is above what the server alone holds.
+//! Resident memory is counted for the whole process, so this file has one test. The clients' ends
+//! are in the same process and count too, so the result is above what the server alone holds.
 
 use nfs3::{Wire, proc};
 use rpc::Xid;
@@ -16,12 +16,11 @@ const CONNECTIONS: u64 = 1000;
 const EACH_BYTES_MAX: u64 = 64 << 10;
 const ALL_BYTES_MAX: u64 = 100 << 20;
 const STORE_BYTES: u64 = 8 << 20;
-/// Rounds of all procedures that a connection calls before it is idle, in one burst: its queues
-/// have been as long as a client makes them, and it has counted everything.
+/// How many times a connection calls all procedures, in one burst, before it is idle. Afterwards
+/// its queues have been as long as a client makes them, and every counter is in use.
 const ROUNDS: u32 = 12;
 
-/// A call of the client with this stamp: to one with another's credential nobody's call is a
-/// neighbour's.
+/// A call of the client with this stamp. Clients with different credentials are not neighbours.
 fn record(stamp: u32, xid: u32, program: u32, procedure: u32, args: &[u8]) -> Vec<u8> {
     let mut out = vec![0; 4];
     let sys = rpc::auth::AuthSys { stamp, machine: b"idle", uid: 0, gid: 0, gids: [0].into_iter().collect() };
@@ -54,7 +53,7 @@ fn root_of(address: SocketAddr) -> nfs3::FileHandle {
 }
 
 #[test]
-fn a_thousand_connections_that_were_busy_and_are_idle_cost_under_64_kib_each_and_100_mib_in_all() {
+fn a_thousand_idle_connections_hold_under_64_kib_each_and_100_mib_in_all() {
     let mut config = Config::quick(STORE_BYTES, "/export", &["127.0.0.1:0".parse().unwrap()]);
     config.loops = Some(2);
     config.limits.stall_ms_max = 60_000;
@@ -68,8 +67,8 @@ fn a_thousand_connections_that_were_busy_and_are_idle_cost_under_64_kib_each_and
             |_| (0_u32..).zip(&calls).flat_map(|(xid, args)| record(stamp, xid, nfs3::PROGRAM, xid, args));
         (0..ROUNDS).flat_map(round).collect()
     };
-    // Some calls fail once what they make is there; so each later burst is answered by as many
-    // bytes as the second.
+    // Some calls fail once the object exists, so the replies to each later burst have as many bytes
+    // as those to the second.
     receive_len(address, &burst(1), replies);
     let mut room = vec![0; receive_len(address, &burst(2), replies)];
     let before = resident_bytes_of(std::process::id());
@@ -97,7 +96,7 @@ fn all_procedures(object: &nfs3::FileHandle) -> Vec<Vec<u8>> {
     proc::getattr::Args { object: *object }.encode(&mut Writer::new(&mut handle));
     let words = |words: &[u32]| words.iter().flat_map(|word| word.to_be_bytes()).collect::<Vec<u8>>();
     let with = |rest: &[u32]| [handle.clone(), words(rest)].concat();
-    // A name of one letter, and attributes of which none is set.
+    // A name of one letter, and attributes that set nothing.
     let named = |letter: u8, rest: &[u32]| [with(&[1, u32::from(letter) << 24]), words(rest)].concat();
     const UNSET: [u32; 6] = [0; 6];
     vec![
@@ -126,7 +125,7 @@ fn all_procedures(object: &nfs3::FileHandle) -> Vec<Vec<u8>> {
     ]
 }
 
-/// Bytes of all replies to a burst.
+/// The number of bytes of all replies to a burst.
 fn receive_len(address: SocketAddr, burst: &[u8], replies: usize) -> usize {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.write_all(burst).unwrap();

@@ -1,6 +1,6 @@
-//! Clients at one address that count from 0 send the same calls. RFC 1813 s4.5: a retry is answered
-//! from the reply cache, and a neighbour's call is executed. All calls here have the same xid,
-//! credential and arguments.
+//! Clients at one address whose xids start at 0 send the same calls. RFC 1813 s4.5: a retry is
+//! answered from the reply cache, and a neighbour's call is executed. All calls here have the same
+//! xid, credential and arguments.
 
 #[path = "support/peer.rs"]
 mod peer;
@@ -73,7 +73,7 @@ struct Case {
     executed_again: Status,
 }
 
-/// One of each, on objects with this number.
+/// One case for each procedure, on objects with this number.
 fn cases(peer: &mut Peer, root: FileHandle, number: u32) -> Vec<Case> {
     let name = |what: &str| format!("{what}{number}").into_bytes();
     let attributes = Sattr3::default();
@@ -140,7 +140,7 @@ fn cases(peer: &mut Peer, root: FileHandle, number: u32) -> Vec<Case> {
 }
 
 #[test]
-fn what_must_not_run_twice_is_executed_for_each_of_two_neighbours() {
+fn a_nonidempotent_call_is_executed_for_each_of_two_neighbours() {
     let (server, address) = serve(2);
     let (mut first, mut second) = (Peer::foreign(address), Peer::foreign(address));
     let root = first.mount(EXPORT);
@@ -156,7 +156,7 @@ fn what_must_not_run_twice_is_executed_for_each_of_two_neighbours() {
 }
 
 #[test]
-fn what_must_not_run_twice_is_answered_to_a_client_whose_connection_was_reset() {
+fn a_nonidempotent_call_repeated_after_a_reset_is_answered_from_the_cache() {
     let (server, address) = serve(2);
     let mut setup = Peer::foreign(address);
     let root = setup.mount(EXPORT);
@@ -172,7 +172,7 @@ fn what_must_not_run_twice_is_answered_to_a_client_whose_connection_was_reset() 
 }
 
 #[test]
-fn a_reset_before_the_reply_was_read_is_followed_by_a_retry() {
+fn after_a_reset_with_an_unread_reply_the_same_call_is_a_retry() {
     let (server, address) = serve(2);
     let mut setup = Peer::foreign(address);
     let root = setup.mount(EXPORT);
@@ -215,7 +215,7 @@ fn an_exclusive_create_and_a_write_of_a_neighbour_are_executed() {
 }
 
 #[test]
-fn a_client_that_closed_in_order_asks_for_nothing_again() {
+fn after_an_orderly_close_the_same_call_is_no_retry() {
     let (server, address) = serve(2);
     let mut setup = Peer::foreign(address);
     let root = setup.mount(EXPORT);
@@ -224,20 +224,20 @@ fn a_client_that_closed_in_order_asks_for_nothing_again() {
     assert_eq!(status(&first.exchange(XID, Procedure::Create, &args)), Status::OK);
     drop(first);
     assert_eq!(status(&Peer::foreign(address).exchange(XID, Procedure::Create, &args)), Status::EXIST);
-    // A client that first says that it sends no more: the server's system learns only after the
-    // close what the client has received.
+    // This client closes its sending side first. The server's system learns only after the close
+    // what the client has received.
     let args = create_args(root, b"g");
     let mut first = Peer::foreign(address);
     first.call(XID, Procedure::Create, &args);
     first.stream.shutdown(std::net::Shutdown::Write).unwrap();
     assert_eq!(status(&first.receive().1), Status::OK);
-    assert!(first.try_receive().is_none(), "then the server closes, too");
+    assert!(first.try_receive().is_none(), "the server then closes too");
     assert_eq!(status(&Peer::foreign(address).exchange(XID, Procedure::Create, &args)), Status::EXIST);
     assert_eq!(replayed(&server), 0);
 }
 
 #[test]
-fn another_address_never_asks_for_the_same_call() {
+fn the_same_call_from_another_address_is_no_retry() {
     let (server, address) = serve(2);
     let other: IpAddr = [127, 0, 0, 2].into();
     let mut setup = Peer::foreign(address);
@@ -260,7 +260,7 @@ fn another_address_never_asks_for_the_same_call() {
 }
 
 #[test]
-fn a_client_that_takes_no_reply_asks_again_on_another_connection() {
+fn a_client_that_reads_no_reply_retries_on_another_connection() {
     let (server, address) = serve(2);
     let mut first = Peer::foreign(address);
     let root = first.mount(EXPORT);
@@ -268,7 +268,7 @@ fn a_client_that_takes_no_reply_asks_again_on_another_connection() {
     let size = Sattr3 { size: Some(4 << 20), ..Sattr3::default() };
     let args = encoded(&proc::setattr::Args { object: long, new_attributes: size, guard: None });
     assert_eq!(status(&first.exchange(105, Procedure::SetAttr, &args)), Status::OK);
-    // More than the systems hold, and less than the server queues.
+    // More data than the systems buffer, and less than the server queues.
     for _ in 0..7 {
         first.call(
             106,
@@ -288,7 +288,7 @@ fn a_client_that_takes_no_reply_asks_again_on_another_connection() {
 }
 
 #[test]
-fn many_neighbours_in_step_each_have_their_own_answers() {
+fn many_neighbours_in_step_each_get_their_own_replies() {
     const CLIENTS: usize = 8;
     const CALLS: u32 = 6;
     let (server, address) = serve(2);
@@ -301,7 +301,7 @@ fn many_neighbours_in_step_each_have_their_own_answers() {
         }
         let made =
             clients.iter_mut().filter_map(|client| (status(&client.receive().1) == Status::OK).then_some(()));
-        assert_eq!(made.count(), 1, "of all that create it one does");
+        assert_eq!(made.count(), 1, "one of the clients creates the file");
     }
     assert_eq!(replayed(&server), 0);
 }

@@ -1,7 +1,7 @@
-//! A warm READ, WRITE or GETATTR makes no heap allocation, and one wake-up at depth 1.
+//! Tests that a warm READ, WRITE or GETATTR makes no heap allocation, and one wake-up at depth 1.
 //!
-//! Counts are process-wide, so this file has one test, whose own side sends bytes made beforehand
-//! and receives into memory of its own.
+//! Counts cover the whole process, so this file has one test, whose own side sends bytes made
+//! beforehand and receives into existing memory.
 
 use drc::machine_name;
 use nfs3::{Procedure, Wire, proc};
@@ -19,7 +19,7 @@ struct Counting;
 
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 
-// SAFETY: passes everything on to the system's allocator; counting allocates nothing.
+// SAFETY: passes everything to the system's allocator; counting allocates nothing.
 #[allow(unsafe_code)]
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
@@ -38,7 +38,7 @@ unsafe impl GlobalAlloc for Counting {
 static COUNTING: Counting = Counting;
 
 const ROUNDS: u32 = 100;
-/// Counts until two in a row take nothing.
+/// The largest number of counts, of which two in a row must be zero.
 const HALVES_MAX: u32 = 20;
 const DEPTH: u32 = 32;
 
@@ -80,7 +80,7 @@ fn encoded<'a>(args: &impl Wire<'a>) -> Vec<u8> {
 }
 
 #[test]
-fn warm_calls_take_nothing_from_the_heap() {
+fn warm_calls_make_no_heap_allocation() {
     testkit::stay_on_one_cpu();
     let mut config = Config::quick(64 << 20, "/export", &["127.0.0.1:0".parse().unwrap()]);
     config.loops = Some(1);
@@ -113,15 +113,15 @@ fn warm_calls_take_nothing_from_the_heap() {
             [encoded(&head), vec![7; 4096]].concat()
         }
     };
-    // Writes first, so that there is something to read. Each round's xids are new: else it would be
-    // replays.
+    // WRITEs come first, so that there are data to read. Each round has new xids, or the calls
+    // would be replays.
     let mut xid = 0x4000_0000;
     for procedure in [Procedure::Write, Procedure::Read, Procedure::GetAttr] {
         let args = args(procedure);
         for depth in [1, DEPTH] {
-            // Buffers grow to what the largest turn needs, so the first halves may take something,
-            // and one that follows a half without takes nothing either. What an operation takes
-            // each time never ends.
+            // Buffers grow to what the largest turn needs, so the first counts may include
+            // allocations. Once a count is zero, the next must be zero too. An allocation of each
+            // operation appears in every count.
             let mut takes_nothing = 0;
             let mut allocations = 0;
             for _half in 0..HALVES_MAX {
@@ -146,8 +146,8 @@ fn warm_calls_take_nothing_from_the_heap() {
                 }
                 allocations = ALLOCATIONS.load(Ordering::Relaxed) - before;
                 let wakeups = server.statistics().loops[0].wakeups - wakeups_before;
-                // One for each call at most, far fewer when calls come together; the question
-                // itself; ticks, of which a slow machine counts more.
+                // At most one wake-up for each call, far fewer when calls arrive together; the
+                // wake-up of the question itself; and ticks, of which a slow machine counts more.
                 let ticks = u64::try_from(began.elapsed().as_millis() / 250).unwrap() + 1;
                 let bound = u64::from(ROUNDS * depth.div_ceil(2)) + 2 + ticks;
                 assert!(

@@ -1,5 +1,5 @@
-//! Calls in the worker pool: other clients are served meanwhile, the bounds hold, and no call is
-//! executed twice or lost.
+//! Tests calls in the worker pool: other clients are served meanwhile, the limits hold, and no call
+//! is executed twice or lost.
 
 #[path = "support/latched.rs"]
 mod latched;
@@ -37,7 +37,7 @@ fn config(workers: usize, nodes: usize) -> Config {
     config
 }
 
-/// A server with one export in memory, one behind `slow` and one behind a latch that is open.
+/// A server with one export in memory, one behind the latch `slow`, and one behind an open latch.
 fn serve(config: Config, slow: &Latch) -> Server {
     let start = Server::start_with(config, |export| match export.path.as_str() {
         SLOW => Some(Latched::new(slow)),
@@ -62,7 +62,7 @@ fn getattr_mode(results: &[u8]) -> u32 {
 }
 
 #[test]
-fn a_loop_serves_others_while_calls_wait_and_replies_may_overtake_each_other() {
+fn a_loop_serves_others_while_calls_wait_and_replies_may_be_reordered() {
     let latch = Latch::closed();
     let server = serve(config(2, 1), &latch);
     let address = server.addresses()[0];
@@ -70,7 +70,7 @@ fn a_loop_serves_others_while_calls_wait_and_replies_may_overtake_each_other() {
     let (slow, mem) = (waiting.mount(SLOW), waiting.mount(MEM));
     waiting.call(10, Procedure::GetAttr, &getattr_args(slow));
     waiting.call(11, Procedure::GetAttr, &getattr_args(mem));
-    assert_eq!(waiting.receive().0, 11, "the call behind it does not wait");
+    assert_eq!(waiting.receive().0, 11, "the next call does not wait");
     let mut other = Peer::foreign(address);
     let made = other.exchange(12, Procedure::Create, &create_args(mem, b"f"));
     assert_eq!(made[..4], [0; 4], "another connection of the loop is served");
@@ -78,7 +78,7 @@ fn a_loop_serves_others_while_calls_wait_and_replies_may_overtake_each_other() {
     latch.open();
     let (xid, results) = waiting.receive();
     assert_eq!((xid, getattr_mode(&results) != 0), (10, true));
-    wait_until("the call to be back", || pool_calls(&server) == 0);
+    wait_until("the call to have left the pool", || pool_calls(&server) == 0);
     let of_getattr = server.statistics().nodes[0].procedures.of("GETATTR").unwrap().clone();
     assert_eq!((of_getattr.count, of_getattr.latency_ns.len()), (2, 2));
 }
@@ -93,11 +93,11 @@ fn one_connection_does_not_occupy_all_workers() {
     for xid in 10..30 {
         greedy.call(xid, Procedure::GetAttr, &getattr_args(slow));
     }
-    wait_until("all its calls to be taken", || pool_calls(&server) == 20);
+    wait_until("all its calls to be in the pool", || pool_calls(&server) == 20);
     let mut other = Peer::of_ours(address, 8);
     let elsewhere = other.mount(OTHER);
     other.exchange(40, Procedure::GetAttr, &getattr_args(elsewhere));
-    assert_eq!(latch.waiting(), 1, "one worker is left to others");
+    assert_eq!(latch.waiting(), 1, "one worker is free for others");
     latch.open();
     let mut answered: Vec<u32> = (10..30).map(|_| greedy.receive().0).collect();
     answered.sort_unstable();
@@ -105,7 +105,7 @@ fn one_connection_does_not_occupy_all_workers() {
 }
 
 #[test]
-fn a_connection_at_its_bound_is_not_received_from_and_loses_nothing() {
+fn a_connection_at_its_limit_is_not_received_from_and_loses_no_call() {
     let latch = Latch::closed();
     let server = serve(config(4, 1), &latch);
     let address = server.addresses()[0];
@@ -118,7 +118,7 @@ fn a_connection_at_its_bound_is_not_received_from_and_loses_nothing() {
     wait_until("the bound", || pool_calls(&server) == FLIGHT_CALLS_MAX);
     for _ in 0..20 {
         Peer::foreign(address).null();
-        assert_eq!(pool_calls(&server), FLIGHT_CALLS_MAX, "no more is taken");
+        assert_eq!(pool_calls(&server), FLIGHT_CALLS_MAX, "no more calls are received");
     }
     latch.open();
     let mut answered: Vec<u32> = (0..calls).map(|_| peer.receive().0).collect();
@@ -127,7 +127,7 @@ fn a_connection_at_its_bound_is_not_received_from_and_loses_nothing() {
 }
 
 #[test]
-fn what_reads_may_answer_counts_against_the_bytes_of_a_connection() {
+fn the_size_of_read_replies_counts_against_the_limit_of_a_connection() {
     let latch = Latch::closed();
     let mut config = config(2, 1);
     config.limits.queued_bytes_max = 4 << 20;
@@ -159,18 +159,22 @@ fn replay_while_it_waits(peer: impl Fn(SocketAddr) -> Peer) {
     assert_eq!((latch.waiting(), pool_calls(&server)), (1, 1), "the replay is attached, not executed");
     latch.open();
     let (xid, results) = replay.receive();
-    assert_eq!((xid, &results[..4]), (0x8000_0001, &[0; 4][..]), "answered where the replay came in");
+    assert_eq!(
+        (xid, &results[..4]),
+        (0x8000_0001, &[0; 4][..]),
+        "the reply goes to the connection of the replay"
+    );
     original.null();
     assert_eq!(latch.done(), 1);
 }
 
 #[test]
-fn a_replay_of_a_call_off_the_loop_is_attached_and_not_executed() {
+fn a_replay_of_a_call_in_the_worker_pool_is_attached_and_not_executed() {
     replay_while_it_waits(|address| Peer::of_ours(address, 7));
 }
 
 #[test]
-fn a_retry_of_a_call_off_the_loop_is_attached_where_its_connection_was_reset() {
+fn a_retry_after_a_reset_is_attached_to_its_call_in_the_worker_pool() {
     let latch = Latch::closed();
     let server = serve(config(4, 1), &latch);
     let address = server.addresses()[0];
@@ -180,7 +184,9 @@ fn a_retry_of_a_call_off_the_loop_is_attached_where_its_connection_was_reset() {
     original.call(1, Procedure::Create, &args);
     wait_until("the original to wait", || latch.waiting() == 1);
     original.reset();
-    wait_until("its end to be noticed", || server.statistics().nodes[0].connections.len() == 1);
+    wait_until("the end of the connection to be noticed", || {
+        server.statistics().nodes[0].connections.len() == 1
+    });
     retry.call(1, Procedure::Create, &args);
     retry.null();
     assert_eq!(latch.waiting(), 1, "attached, not executed");
@@ -190,7 +196,7 @@ fn a_retry_of_a_call_off_the_loop_is_attached_where_its_connection_was_reset() {
 }
 
 #[test]
-fn a_neighbours_call_waits_for_one_that_agrees_with_it_and_is_executed() {
+fn a_neighbours_identical_call_waits_for_the_first_and_is_executed() {
     let latch = Latch::closed();
     let server = serve(config(4, 1), &latch);
     let address = server.addresses()[0];
@@ -208,7 +214,7 @@ fn a_neighbours_call_waits_for_one_that_agrees_with_it_and_is_executed() {
 }
 
 #[test]
-fn a_call_of_a_connection_that_closed_is_remembered() {
+fn a_call_of_a_closed_connection_is_in_the_reply_cache() {
     let latch = Latch::closed();
     let server = serve(config(4, 1), &latch);
     let address = server.addresses()[0];
@@ -222,12 +228,12 @@ fn a_call_of_a_connection_that_closed_is_remembered() {
     wait_until("the call to be done", || latch.done() == 1);
     let mut again = Peer::of_ours(address, 7);
     let results = again.exchange(0x8000_0001, Procedure::Create, &args);
-    assert_eq!(results[..4], [0; 4], "not EXIST: it did not run twice");
+    assert_eq!(results[..4], [0; 4], "not EXIST: the call did not run twice");
     assert_eq!(latch.done(), 1);
 }
 
 #[test]
-fn a_stopped_node_executes_nothing_more_and_its_calls_run_where_they_come_again() {
+fn a_stopped_node_executes_no_more_calls_and_they_run_on_the_node_that_gets_them_next() {
     let latch = Latch::closed();
     let server = serve(config(2, 2), &latch);
     let (first, second) = (server.node_addresses(NodeId(0))[0], server.node_addresses(NodeId(1))[0]);
@@ -236,7 +242,7 @@ fn a_stopped_node_executes_nothing_more_and_its_calls_run_where_they_come_again(
     for (xid, name) in [(0x8000_0001, b"a"), (0x8000_0002, b"b"), (0x8000_0003, b"c")] {
         peer.call(xid, Procedure::Create, &create_args(directory, name));
     }
-    wait_until("its calls to be taken", || pool_calls(&server) == 3 && latch.waiting() == 1);
+    wait_until("its calls to be in the pool", || pool_calls(&server) == 3 && latch.waiting() == 1);
     server.stop_node(NodeId(0)).unwrap();
     assert!(peer.try_receive().is_none(), "the connection is reset");
     latch.open();
@@ -245,11 +251,11 @@ fn a_stopped_node_executes_nothing_more_and_its_calls_run_where_they_come_again(
         let results = elsewhere.exchange(xid, Procedure::Create, &create_args(directory, name));
         assert_eq!(results[..4], [0; 4], "{xid:#x}");
     }
-    assert_eq!(latch.done(), 3, "each once");
+    assert_eq!(latch.done(), 3, "each call runs once");
 }
 
 #[test]
-fn a_drain_waits_for_calls_off_the_loop() {
+fn a_drain_waits_for_calls_in_the_worker_pool() {
     let latch = Latch::closed();
     let server = serve(config(2, 1), &latch);
     let address = server.addresses()[0];
@@ -258,7 +264,7 @@ fn a_drain_waits_for_calls_off_the_loop() {
     for (xid, name) in [(0x8000_0001, b"a"), (0x8000_0002, b"b")] {
         peer.call(xid, Procedure::Create, &create_args(directory, name));
     }
-    wait_until("its calls to be taken", || pool_calls(&server) == 2);
+    wait_until("its calls to be in the pool", || pool_calls(&server) == 2);
     let draining = std::thread::spawn(move || server.drain(SOON));
     wait_until("the drain to begin", || std::net::TcpStream::connect(address).is_err());
     latch.open();
@@ -285,7 +291,7 @@ fn a_half_closed_connection_still_gets_its_replies() {
 }
 
 #[test]
-fn an_end_does_not_wait_for_a_store_that_hangs() {
+fn a_drain_without_time_does_not_wait_for_a_store_that_hangs() {
     let latch = Latch::closed();
     let server = serve(config(2, 1), &latch);
     let mut peer = Peer::of_ours(server.addresses()[0], 7);
@@ -298,7 +304,7 @@ fn an_end_does_not_wait_for_a_store_that_hangs() {
 }
 
 #[test]
-fn a_bug_in_a_worker_costs_its_connection_and_no_other() {
+fn a_panic_in_a_worker_ends_its_connection_and_no_other() {
     let latch = Latch::default();
     let server = serve(config(2, 1), &latch);
     let address = server.addresses()[0];
@@ -306,20 +312,24 @@ fn a_bug_in_a_worker_costs_its_connection_and_no_other() {
     let directory = unlucky.mount(SLOW);
     for id in 0..4 {
         unlucky.call(0x8000_0001, Procedure::Create, &create_args(directory, BUG));
-        assert!(unlucky.try_receive().is_none(), "its connection ends");
+        assert!(unlucky.try_receive().is_none(), "the connection ends");
         other.exchange(10 + id, Procedure::GetAttr, &getattr_args(directory));
-        // More of them than there are workers: each lives on.
+        // There are more bugs than workers: each worker survives.
         unlucky = Peer::of_ours(address, 100 + u64::from(id));
     }
     assert_eq!(server.statistics().loops[0].bugs, 4);
     let mut again = Peer::of_ours(address, 7);
     let results = again.exchange(0x8000_0001, Procedure::Create, &create_args(directory, BUG));
-    assert_eq!(results[..4], nfs3::Status::SERVERFAULT.0.to_be_bytes(), "what it did is not known");
+    assert_eq!(
+        results[..4],
+        nfs3::Status::SERVERFAULT.0.to_be_bytes(),
+        "the effect of the call is not known"
+    );
 }
 
 fn write_and_read_back(peer: &mut Peer, file: FileHandle) {
     let mut xid = 0x4000_0000;
-    // Below and above the size from which data are received in place.
+    // Lengths below and above the one from which data are received in place.
     for (offset, len) in [(0, 4096), (4096, 64 << 10), (70_000, 1 << 20)] {
         let data: Vec<u8> = (0..len).map(|at: u32| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
         let stable = proc::write::Stable::Unstable;
@@ -342,7 +352,7 @@ fn create(peer: &mut Peer, directory: FileHandle, name: &[u8]) -> FileHandle {
 }
 
 #[test]
-fn data_go_both_ways_by_workers_and_by_the_loop_where_nothing_waits() {
+fn data_are_written_and_read_by_workers_or_by_the_loop_itself() {
     let latch = Latch::default();
     let start = Server::start_with(config(2, 1), |export| match export.path.as_str() {
         SLOW => Some(Latched::new(&latch)),
@@ -356,13 +366,13 @@ fn data_go_both_ways_by_workers_and_by_the_loop_where_nothing_waits() {
         let file = create(&mut peer, directory, name);
         write_and_read_back(&mut peer, file);
     }
-    assert_eq!(latch.done(), 14, "each a create, three writes and three reads");
+    assert_eq!(latch.done(), 14, "each client: a create, three writes and three reads");
     let mut peer = Peer::of_ours(address, 8);
     let directory = peer.mount(OTHER);
     let file = create(&mut peer, directory, b"f");
     latch.close();
     write_and_read_back(&mut peer, file);
     peer.exchange(6, Procedure::GetAttr, &getattr_args(file));
-    assert_eq!((latch.waiting(), latch.done()), (0, 15), "only the create went past the latch");
+    assert_eq!((latch.waiting(), latch.done()), (0, 15), "only the create passed the latch");
     latch.open();
 }

@@ -1,4 +1,4 @@
-//! Invalid input on the wire: each kind gets its reply, and affects only its sender.
+//! Tests invalid input on the wire: each kind gets its reply, and affects only its sender.
 
 use crate::peer::{Peer, config, encoded, eventually, start};
 use nfs3::{FileHandle, Procedure, proc};
@@ -7,7 +7,7 @@ use rpc::reply::{Accept, Body, Reject};
 use server::Server;
 
 #[test]
-fn calls_for_what_is_not_here_are_told_what_is() {
+fn calls_for_absent_programs_versions_and_procedures_get_their_errors() {
     // RFC 5531 s9
     let (server, address) = start();
     let mut peer = Peer::new(address);
@@ -58,7 +58,7 @@ fn bad_credentials_are_refused() {
 }
 
 #[test]
-fn arguments_that_are_none_are_garbage_for_every_procedure() {
+fn invalid_arguments_are_garbage_for_every_procedure() {
     let (_server, address) = start();
     let mut peer = Peer::new(address);
     let object = peer.mnt(b"/export").unwrap();
@@ -71,7 +71,7 @@ fn arguments_that_are_none_are_garbage_for_every_procedure() {
     let mut trailing = encoded(&proc::getattr::Args { object });
     trailing.extend([0; 4]);
     let (body, _) = peer.call_any(nfs3::PROGRAM, 3, 1, &trailing);
-    assert_eq!(body, Body::Accepted(Accept::GarbageArgs), "bytes behind the arguments");
+    assert_eq!(body, Body::Accepted(Accept::GarbageArgs), "bytes after the arguments");
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn a_write_whose_lengths_disagree_is_garbage_short_and_long() {
 }
 
 #[test]
-fn bytes_that_are_no_calls_end_their_connection_and_no_other() {
+fn bytes_that_are_no_call_end_their_connection_and_no_other() {
     let (_server, address) = start();
     let mut failure_reporter = Peer::new(address);
     let short = [0x80, 0, 0, 8, 0, 0, 0, 1, 0, 0, 0, 0].to_vec();
@@ -116,7 +116,7 @@ fn bytes_that_are_no_calls_end_their_connection_and_no_other() {
         ("an empty record", vec![0x80, 0, 0, 0]),
     ] {
         let mut peer = Peer::new(address);
-        // The server may close before all is sent.
+        // The server may close before all bytes are sent.
         let _ = std::io::Write::write_all(&mut peer.stream, &bytes);
         assert!(peer.is_closed(), "{name}");
         assert!(failure_reporter.mnt(b"/export").is_ok(), "{name}");
@@ -167,7 +167,7 @@ fn a_connection_that_falls_silent_within_a_record_is_closed() {
     assert!(peer.is_closed());
     let mut idle = Peer::new(server.addresses()[0]);
     let handle = FileHandle::new(&[0; 32]).unwrap();
-    // Silence between records is nobody's fault; this reply comes after more than a sweep.
+    // Silence between records is permitted.
     assert!(peer.is_closed());
     idle.getattr(handle);
 }
@@ -180,7 +180,7 @@ fn a_connection_whose_record_trickles_in_is_closed() {
     let mut peer = Peer::new(server.addresses()[0]);
     peer.stream.set_read_timeout(Some(std::time::Duration::from_millis(20))).unwrap();
     peer.send(&[0x80, 0x10, 0, 0]);
-    // A byte now and then, so that it is never silent for long.
+    // A byte now and then, so that the connection is never silent for long.
     eventually("the server to close it", || {
         let sent = std::io::Write::write_all(&mut peer.stream, &[0]);
         sent.is_err() || matches!(std::io::Read::read(&mut peer.stream, &mut [0; 1]), Ok(0))
@@ -188,14 +188,14 @@ fn a_connection_whose_record_trickles_in_is_closed() {
 }
 
 #[test]
-fn what_was_called_before_garbage_is_answered_though_more_is_unread() {
+fn a_call_before_garbage_is_answered_though_more_is_unread() {
     let (_server, address) = start();
     for _ in 0..20 {
         let mut peer = Peer::new(address);
         let null = peer.record(7, nfs3::PROGRAM, 3, 0, &[]);
         let garbage = [0x80, 0, 0, 8, 0, 0, 0, 1, 0, 0, 0, 0].to_vec();
         let bytes = [null, garbage, vec![1; 1 << 20]].concat();
-        // The server may close before all is sent.
+        // The server may close before all bytes are sent.
         let _ = std::io::Write::write_all(&mut peer.stream, &bytes);
         assert_eq!(peer.receive()[..4], 7_u32.to_be_bytes());
         let end = std::io::Read::read(&mut peer.stream, &mut [0; 1]);
@@ -216,7 +216,7 @@ impl Random {
 }
 
 #[test]
-fn calls_with_flipped_bytes_bring_out_no_bug() {
+fn calls_with_flipped_bits_cause_no_panic() {
     let (server, address) = start();
     let mut peer = Peer::new(address);
     let root = peer.mnt(b"/export").unwrap();
@@ -241,7 +241,7 @@ fn calls_with_flipped_bytes_bring_out_no_bug() {
     for round in 0..3000_u32 {
         let (procedure, args) = &calls[random.below(calls.len())];
         let mut record = peer.record(round, nfs3::PROGRAM, 3, *procedure, args);
-        // The mark stays, and behind the arguments' head there is nothing to get wrong.
+        // The mark is unchanged, and after the head of the arguments any byte is valid.
         let flippable = record.len().min(200) - 4;
         for _ in 0..=random.below(3) {
             record[4 + random.below(flippable)] ^= 1 << random.below(8);

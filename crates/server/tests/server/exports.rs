@@ -17,11 +17,11 @@ fn serve(change: impl FnOnce(&mut Config)) -> (Server, SocketAddr) {
 }
 
 #[test]
-fn a_stranger_learns_nothing() {
+fn a_client_that_is_not_admitted_learns_nothing() {
     let (_server, address) = serve(|config| config.exports[0].allow = vec!["192.0.2.0/24".parse().unwrap()]);
     let mut peer = Peer::new(address);
     assert_eq!(peer.mnt(b"/export"), Err(Status::ACCES));
-    assert_eq!(peer.mnt(b"/none"), Err(Status::ACCES), "told the same of what is not there");
+    assert_eq!(peer.mnt(b"/none"), Err(Status::ACCES), "the same error for a path that does not exist");
     let results = peer.mount(Mount::Export, &[]);
     assert!(decoded::<export::Reply<'_>>(&results).is_empty());
     let handle = FileHandle::new(&[1; 32]).unwrap();
@@ -29,14 +29,14 @@ fn a_stranger_learns_nothing() {
 }
 
 #[test]
-fn a_secure_export_wants_a_privileged_port() {
+fn a_secure_export_requires_a_privileged_port() {
     let (_server, address) = serve(|config| config.exports[0].secure = true);
     // This test's own port is above 1,023.
     assert_eq!(Peer::new(address).mnt(b"/export"), Err(Status::ACCES));
 }
 
 #[test]
-fn forged_truncated_and_strange_handles_open_nothing() {
+fn forged_truncated_and_foreign_handles_are_refused() {
     let (_server, address) = serve(|config| {
         let mut other = config.exports[0].clone();
         (other.path, other.fsid) = ("/other".into(), 2);
@@ -57,11 +57,11 @@ fn forged_truncated_and_strange_handles_open_nothing() {
     assert_eq!(status(&moved), Status::BADHANDLE);
     let mut gone = root.as_slice().to_vec();
     gone[4..8].copy_from_slice(&77_u32.to_be_bytes());
-    assert_eq!(status(&gone), Status::STALE, "an export that is not there any more");
+    assert_eq!(status(&gone), Status::STALE, "a handle of an export that does not exist");
 }
 
 #[test]
-fn names_cannot_join_two_exports() {
+fn a_rename_between_two_exports_is_refused() {
     let (_server, address) = serve(|config| {
         let mut other = config.exports[0].clone();
         (other.path, other.fsid) = ("/other".into(), 2);
@@ -77,7 +77,7 @@ fn names_cannot_join_two_exports() {
 }
 
 #[test]
-fn a_read_only_export_is_read_and_not_changed() {
+fn a_read_only_export_refuses_changes_and_can_be_searched() {
     let (_server, address) = serve(|config| config.exports[0].read_only = true);
     let mut peer = Peer::new(address);
     let root = peer.mnt(b"/export").unwrap();
@@ -104,7 +104,7 @@ fn root_is_squashed_to_the_owner_of_a_quick_export() {
     let root = peer.mnt(b"/export").unwrap();
     let made = peer.create(root, b"f").attributes.unwrap();
     assert_eq!((made.uid, made.gid), (1234, 123));
-    // Another user may not write into a directory that is not its own.
+    // Another user may not write into a directory of somebody else.
     let mut other = Peer::with_credential(address, credential(1, b"test", 1000, 100));
     let how = proc::create::How::Guarded(nfs3::Sattr3::default());
     let location = nfs3::DirOpArgs { directory: root, name: b"g" };
@@ -113,7 +113,7 @@ fn root_is_squashed_to_the_owner_of_a_quick_export() {
 }
 
 #[test]
-fn nobody_may_mount_but_needs_a_name_for_files() {
+fn auth_none_may_mount_and_may_use_files_only_when_all_are_squashed() {
     let none = vec![0; 8];
     let (_server, address) = serve(|_| {});
     let mut peer = Peer::with_credential(address, none.clone());
@@ -122,7 +122,7 @@ fn nobody_may_mount_but_needs_a_name_for_files() {
     let (body, _) = peer.call_any(nfs3::PROGRAM, 3, 1, &args);
     assert_eq!(body, Body::Rejected(Reject::Auth(AuthStat::TOOWEAK)));
     let (body, _) = peer.call_any(nfs3::PROGRAM, 3, 0, &[]);
-    assert_eq!(body, Body::Accepted(Accept::Success), "NULL is answered always");
+    assert_eq!(body, Body::Accepted(Accept::Success), "NULL is always answered");
 
     let (_server, address) = serve(|config| config.exports[0].all_squash = true);
     let mut peer = Peer::with_credential(address, none);
@@ -130,7 +130,7 @@ fn nobody_may_mount_but_needs_a_name_for_files() {
     assert!(matches!(peer.getattr(object), Outcome::Ok(_)));
 }
 
-/// The owner of a file that this user creates, as the server reports it.
+/// The owner, as the server reports it, of a file that this user creates.
 fn owner_of_what_is_made(address: SocketAddr, uid: u32, gid: u32) -> (u32, u32) {
     let mut peer = Peer::with_credential(address, credential(1, b"host", uid, gid));
     let root = peer.mnt(b"/export").unwrap();
@@ -139,24 +139,24 @@ fn owner_of_what_is_made(address: SocketAddr, uid: u32, gid: u32) -> (u32, u32) 
     (made.uid, made.gid)
 }
 
-/// A root directory that everybody may write to.
+/// Sets the owner of the root directory to user 7.
 fn open_to_all(config: &mut Config) {
     config.exports[0].store = server::StoreConfig::Mem { bytes: 1 << 20, owner_uid: 7, owner_gid: 7 };
 }
 
 #[test]
-fn root_alone_is_squashed_to_the_anonymous_user_that_the_export_names() {
+fn root_squash_maps_only_root_to_the_anonymous_user_of_the_export() {
     let (_server, address) = serve(|config| {
         open_to_all(config);
         let export = &mut config.exports[0];
         (export.root_squash, export.anonuid, export.anongid) = (true, 7, 8);
     });
     assert_eq!(owner_of_what_is_made(address, 0, 0), (7, 8));
-    assert_eq!(owner_of_what_is_made(address, 7, 12), (7, 12), "nobody else is");
+    assert_eq!(owner_of_what_is_made(address, 7, 12), (7, 12), "other users are not squashed");
 }
 
 #[test]
-fn everybody_is_squashed_where_the_export_says_so() {
+fn all_squash_maps_every_user_to_the_anonymous_user_of_the_export() {
     let (_server, address) = serve(|config| {
         open_to_all(config);
         let export = &mut config.exports[0];
@@ -174,7 +174,7 @@ fn without_squashing_root_is_root() {
 }
 
 #[test]
-fn the_file_system_is_named_by_the_fsid_of_the_configuration() {
+fn the_fsid_of_the_configuration_identifies_the_file_system() {
     let (_server, address) = serve(|config| config.exports[0].fsid = 4711);
     let mut peer = Peer::new(address);
     let root = peer.mnt(b"/export").unwrap();

@@ -1,15 +1,16 @@
-//! Files and directories, and the replies about them on the wire.
+//! Tests files and directories, and the replies about them on the wire.
 
 use crate::peer::{Peer, decoded, pattern, start, write_args};
 use nfs3::proc::{self, create::How};
 use nfs3::{DirOpArgs, FileType, Outcome, Procedure, Sattr3, Status, WccData};
 
 #[test]
-fn what_is_written_is_read_back_at_every_size() {
+fn data_of_every_size_are_read_back_as_written() {
     let (_server, address) = start();
     let mut peer = Peer::new(address);
     let root = peer.mnt(b"/export").unwrap();
-    // Below and above the size from which data are received in place, odd ones for their padding.
+    // Lengths below and above the one from which data are received in place, and odd ones for their
+    // padding.
     for (index, len) in [1, 3, 4096, 16_383, 16_384, 65_537, 1_048_575, 1 << 20].into_iter().enumerate() {
         let file = peer.create(root, format!("file{index}").as_bytes()).object.unwrap();
         let data = pattern(len, index as u8);
@@ -68,7 +69,7 @@ fn weak_cache_consistency_data_show_the_directory_before_and_after() {
     assert_eq!(second.before.unwrap().ctime, before.ctime);
     assert_eq!(second.before.unwrap().size, before.size);
     assert_eq!(second.after.unwrap(), peer.getattr(root).into_result().unwrap().attributes);
-    // A failure carries them too.
+    // A failure carries these attributes too.
     let args = proc::remove::Args { object: DirOpArgs { directory: root, name: b"none" } };
     let results = peer.nfs(Procedure::Remove, &args);
     let Outcome::Fail(status, wcc): proc::remove::Reply = decoded(&results) else {
@@ -79,7 +80,7 @@ fn weak_cache_consistency_data_show_the_directory_before_and_after() {
 }
 
 #[test]
-fn names_come_and_go() {
+fn names_are_created_renamed_linked_and_looked_up() {
     let (_server, address) = start();
     let mut peer = Peer::new(address);
     let root = peer.mnt(b"/export").unwrap();
@@ -122,7 +123,7 @@ fn names_come_and_go() {
 }
 
 #[test]
-fn a_directory_is_listed_in_pieces_without_gaps() {
+fn a_directory_is_listed_page_by_page_without_gaps() {
     let (_server, address) = start();
     let mut peer = Peer::new(address);
     let root = peer.mnt(b"/export").unwrap();
@@ -161,7 +162,7 @@ fn a_directory_is_listed_in_pieces_without_gaps() {
     let entry = listed.entries.iter().find(|entry| entry.name == b"name199").unwrap();
     assert_eq!(entry.attributes.unwrap().fileid, entry.fileid);
     assert_eq!(peer.lookup(root, b"name199").into_result().unwrap().object, entry.handle.unwrap());
-    // Room for nothing at all is too small. RFC 1813 s3.3.16
+    // A reply that has no room for any entry is too small. RFC 1813 s3.3.16
     let args = proc::readdir::Args { directory: root, cookie: 0, verifier: [0; 8], count: 16 };
     let results = peer.nfs(Procedure::ReadDir, &args);
     assert_eq!(decoded::<proc::readdir::Reply<'_>>(&results).status(), Status::TOOSMALL);
@@ -198,7 +199,7 @@ fn exclusive_create_and_guarded_setattr_keep_their_promises() {
 }
 
 #[test]
-fn limits_and_space_are_told_as_they_are() {
+fn limits_and_space_are_reported_as_configured() {
     let (_server, address) = start();
     let mut peer = Peer::new(address);
     let root = peer.mnt(b"/export").unwrap();
@@ -224,7 +225,7 @@ fn limits_and_space_are_told_as_they_are() {
 }
 
 #[test]
-fn a_full_store_says_so_and_serves_on() {
+fn a_full_store_reports_no_space_and_still_serves_reads() {
     let (_server, address) = start();
     let mut peer = Peer::new(address);
     let root = peer.mnt(b"/export").unwrap();

@@ -1,4 +1,4 @@
-//! Start, stop, drain, nodes that stop and start again, pacing.
+//! Tests start, stop, drain, nodes that stop and start again, and pacing.
 
 use crate::peer::{PATIENCE, Peer, config, pattern, start, write_args};
 use nfs3::Procedure;
@@ -6,7 +6,7 @@ use server::{Error, NodeId, Server};
 use std::time::{Duration, Instant};
 
 #[test]
-fn a_port_in_use_is_told_with_what_to_do() {
+fn an_error_for_a_port_in_use_says_what_to_do() {
     let (_server, address) = start();
     let mut config = config();
     config.nodes[0].listen = vec![address];
@@ -16,7 +16,7 @@ fn a_port_in_use_is_told_with_what_to_do() {
 }
 
 #[test]
-fn an_unknown_congestion_control_is_an_error_that_names_those_on_offer() {
+fn an_error_for_an_unknown_congestion_control_names_the_available_ones() {
     let mut config = config();
     config.congestion = Some("warp".into());
     let text = Server::start(config).unwrap_err().to_string();
@@ -25,7 +25,7 @@ fn an_unknown_congestion_control_is_an_error_that_names_those_on_offer() {
 }
 
 #[test]
-fn an_export_that_is_larger_than_memory_or_nothing_is_refused() {
+fn an_export_that_is_larger_than_memory_or_empty_is_refused() {
     for (bytes, what) in [(0, "0 bytes"), (999 << 40, "999.0 TiB"), (u64::MAX, "more than this host has: ")] {
         let mut config = config();
         config.exports[0].store = server::StoreConfig::Mem { bytes, owner_uid: 0, owner_gid: 0 };
@@ -35,7 +35,7 @@ fn an_export_that_is_larger_than_memory_or_nothing_is_refused() {
 }
 
 #[test]
-fn a_drain_answers_what_was_received_and_closes() {
+fn a_drain_answers_received_calls_and_closes() {
     let (server, address) = start();
     let mut peer = Peer::new(address);
     let root = peer.mnt(b"/export").unwrap();
@@ -46,7 +46,8 @@ fn a_drain_answers_what_was_received_and_closes() {
             peer.record(at as u32 + 100, nfs3::PROGRAM, 3, 7, &write_args(file, at * 300_000, &data))
         })
         .collect();
-    // A short call is with the server's system once it is sent; of the long ones only some may be.
+    // The server's system has a short call once the call is sent; it may have only some of the long
+    // calls.
     let null = peer.record(99, nfs3::PROGRAM, 3, 0, &[]);
     peer.send(&[null, calls].concat());
     server.drain(PATIENCE);
@@ -54,8 +55,8 @@ fn a_drain_answers_what_was_received_and_closes() {
     while peer.try_receive().is_ok() {
         replies += 1;
     }
-    assert!(replies >= 1, "what had been received is answered");
-    assert!(std::net::TcpStream::connect(address).is_err(), "nothing listens any more");
+    assert!(replies >= 1, "calls that had been received are answered");
+    assert!(std::net::TcpStream::connect(address).is_err(), "the listener is closed");
 }
 
 #[test]
@@ -70,7 +71,7 @@ fn a_drain_with_idle_clients_does_not_wait_for_its_timeout() {
 }
 
 #[test]
-fn dropping_a_server_ends_it_at_once() {
+fn dropping_a_server_closes_its_connections_and_listeners() {
     let (server, address) = start();
     let mut peer = Peer::new(address);
     peer.mnt(b"/export").unwrap();
@@ -80,12 +81,12 @@ fn dropping_a_server_ends_it_at_once() {
 }
 
 #[test]
-fn a_stopped_node_is_gone_and_comes_back_with_its_files() {
+fn a_stopped_node_refuses_connections_and_has_its_files_when_started_again() {
     let mut config = config();
     let mut second = config.nodes[0].clone();
     second.name = "second".into();
     config.nodes.push(second);
-    // No connection of another test gets this port while nobody listens there.
+    // A fixed port, so that no connection of another test gets this port while the node is stopped.
     config.nodes[0].listen = vec![([127, 0, 0, 1], testkit::free_port()).into()];
     let server = Server::start(config).unwrap();
     let (first, second) = (server.addresses()[0], server.addresses()[1]);
@@ -103,13 +104,13 @@ fn a_stopped_node_is_gone_and_comes_back_with_its_files() {
     server.start_node(NodeId(0)).unwrap();
     let mut again = Peer::new(first);
     assert!(again.lookup(root, b"f").into_result().is_ok());
-    assert!(matches!(server.start_node(NodeId(0)), Err(Error::Listen { .. })), "it runs already");
+    assert!(matches!(server.start_node(NodeId(0)), Err(Error::Listen { .. })), "the node is already running");
     assert!(matches!(server.stop_node(NodeId(7)), Err(Error::NoSuchNode(7))));
     assert_eq!(server.statistics().nodes[0].accepted, 2);
 }
 
 #[test]
-fn loops_tell_their_cpu_time_and_threads_have_names() {
+fn loops_report_their_processor_time_and_threads_have_names() {
     let (server, address) = start();
     let mut peer = Peer::new(address);
     for _ in 0..2000 {
@@ -127,7 +128,7 @@ fn loops_tell_their_cpu_time_and_threads_have_names() {
 }
 
 #[test]
-fn a_paced_node_sends_no_faster_however_many_connections_it_has() {
+fn a_paced_node_sends_no_faster_over_several_connections() {
     let mut config = config();
     config.nodes[0].pace_bytes_per_s = Some(4 << 20);
     let server = Server::start(config).unwrap();
@@ -144,19 +145,20 @@ fn a_paced_node_sends_no_faster_however_many_connections_it_has() {
             scope.spawn(move || assert!(peer.read(file, 0, 1 << 20).is_ok()));
         }
     });
-    // 4 MiB at 4 MiB per second. The first burst is free, so only a part of the second is sure.
+    // 4 MiB at 4 MiB per second. The first burst is not paced, so only a part of the second is
+    // certain.
     assert!(started.elapsed() > Duration::from_millis(400), "{:?}", started.elapsed());
 }
 
 #[test]
-fn a_loop_that_slept_resets_its_connections_unexecuted() {
-    // A bound of zero makes every pause a stall; the clients of a stalled node have moved
-    // elsewhere.
+fn a_loop_that_stalled_resets_its_connections() {
+    // A limit of zero makes every pause a stall. Clients of a stalled node have failed over to
+    // other nodes.
     let mut config = config();
     config.limits.stall_ms_max = 0;
     let server = Server::start(config).unwrap();
     let mut peer = Peer::new(server.addresses()[0]);
-    crate::peer::eventually("it is reset", || {
+    crate::peer::eventually("the connection is reset", || {
         let record = peer.record(1, nfs3::PROGRAM, 3, 0, &[]);
         std::io::Write::write_all(&mut peer.stream, &record).is_err() || peer.try_receive().is_err()
     });

@@ -1,4 +1,4 @@
-//! Many connections, and clients that do not read.
+//! Tests many connections, and clients that do not read.
 
 use crate::peer::{Peer, config, encoded, eventually, pattern, start};
 use nfs3::{Procedure, proc};
@@ -9,7 +9,7 @@ use std::net::TcpStream;
 use std::time::Instant;
 
 #[test]
-fn a_client_that_never_reads_costs_bounded_memory_and_nobody_else_their_service() {
+fn a_client_that_never_reads_holds_bounded_memory_and_delays_no_other() {
     let mut config = config();
     config.loops = Some(1);
     config.limits.queued_bytes_max = 4 << 20;
@@ -33,7 +33,7 @@ fn a_client_that_never_reads_costs_bounded_memory_and_nobody_else_their_service(
         assert!(peer.read(file, 0, 4096).is_ok());
         assert!(queued() <= (4 << 20) + (1 << 20) + 1024, "{}", queued());
     }
-    // Once it reads, all its calls are answered, in order.
+    // Once the client reads, all its calls are answered, in order.
     for xid in 0..200_u32 {
         let reply = greedy.receive();
         assert_eq!(reply[..4], xid.to_be_bytes());
@@ -42,7 +42,7 @@ fn a_client_that_never_reads_costs_bounded_memory_and_nobody_else_their_service(
 }
 
 #[test]
-fn clients_that_never_read_hold_no_more_than_the_bound_in_all() {
+fn clients_that_never_read_stay_within_the_limit_together() {
     const CLIENTS: usize = 12;
     const BOUND: usize = 8 << 20;
     let mut config = config();
@@ -67,8 +67,8 @@ fn clients_that_never_read_hold_no_more_than_the_bound_in_all() {
     };
     eventually("the bound is reached", || queued() >= BOUND);
     for _ in 0..50 {
-        assert!(peer.read(file, 0, 4096).is_ok(), "who holds little is served");
-        // Each may exceed its share by the one reply that did.
+        assert!(peer.read(file, 0, 4096).is_ok(), "a client that holds little memory is served");
+        // Each client may exceed its share by one reply.
         assert!(queued() <= 2 * BOUND + CLIENTS * ((1 << 20) + 1024), "{}", queued());
     }
     for client in &mut greedy {
@@ -79,7 +79,7 @@ fn clients_that_never_read_hold_no_more_than_the_bound_in_all() {
 }
 
 #[test]
-fn records_that_never_end_hold_no_more_than_the_bound_in_all() {
+fn records_that_never_end_stay_within_the_limit_together() {
     const BOUND: usize = 4 << 20;
     let mut config = config();
     config.loops = Some(1);
@@ -93,13 +93,13 @@ fn records_that_never_end_hold_no_more_than_the_bound_in_all() {
     let file = peer.create(root, b"f").object.unwrap();
     let data = pattern(1 << 20, 3);
     let half = peer.record(9, nfs3::PROGRAM, 3, 7, &crate::peer::write_args(file, 0, &data));
-    // Eight of them would hold twice the bound; all are closed in the end, and their memory is free
-    // again.
+    // Eight of these records would hold twice the limit. All their connections are closed in the
+    // end, and the memory is free again.
     let greedy: Vec<Peer> = (0..8).map(|_| Peer::new(address)).collect();
     for client in &greedy {
         (&client.stream).write_all(&half[..half.len() / 4]).unwrap();
     }
-    eventually("their connections are there and closed", || {
+    eventually("the connections were accepted and closed", || {
         let node = &server.statistics().nodes[0];
         node.accepted == 9 && node.connections.len() == 1
     });
@@ -125,16 +125,16 @@ fn a_thousand_idle_connections_are_held_and_one_is_served() {
     let idle: Vec<_> = (0..1000).map(|_| Peer::new(address)).collect();
     let mut peer = Peer::new(address);
     assert!(peer.mnt(b"/export").is_ok());
-    eventually("all are there", || server.statistics().nodes[0].connections.len() == 1001);
+    eventually("all connections are accepted", || server.statistics().nodes[0].connections.len() == 1001);
     let statistics = server.statistics();
     let on_first =
         statistics.nodes[0].connections.iter().filter(|connection| connection.on_loop == 0).count();
     assert!((450..=550).contains(&on_first), "spread over the loops: {on_first}");
     drop(idle);
-    eventually("they go", || server.statistics().nodes[0].connections.len() == 1);
+    eventually("the connections end", || server.statistics().nodes[0].connections.len() == 1);
 }
 
-/// A connection that may be moving between two loops when it is looked up.
+/// The statistics of a connection, which may be moving between two loops when it is looked up.
 fn of_address(server: &Server, peer: std::net::SocketAddr) -> ConnectionStatistics {
     eventually_some("the connection", || {
         let mut connections = server.statistics().nodes.swap_remove(0).connections;
@@ -160,14 +160,14 @@ fn loop_of(server: &Server, peer: &Peer) -> usize {
     connection_of(server, peer).on_loop
 }
 
-/// Two connections of the first loop, and no others.
+/// Two connections on the first loop, and no others.
 fn two_of_a_loop(server: &Server) -> [Peer; 2] {
     let address = server.addresses()[0];
     let mut peers: Vec<Peer> = (0..4).map(|_| Peer::new(address)).collect();
     let count = || server.statistics().nodes[0].connections.len();
     eventually("the connections", || count() == 4);
     peers.retain(|peer| loop_of(server, peer) == 0);
-    eventually("the others are gone", || count() == 2);
+    eventually("the other connections have ended", || count() == 2);
     peers.try_into().map_err(|_| "two of four were on each loop").unwrap()
 }
 
@@ -179,16 +179,16 @@ fn getattr(peer: &mut Peer, object: nfs3::FileHandle) {
 fn connections_that_call_for_files_are_spread_and_those_that_mount_are_not() {
     let (server, address) = start();
     let [mut one, mut other] = two_of_a_loop(&server);
-    // Idle connections beside them, in whatever number, count for nothing.
+    // Any number of idle connections on the loop does not count.
     let idle: Vec<Peer> = (0..6).map(|_| Peer::new(address)).collect();
-    eventually("they are there", || server.statistics().nodes[0].connections.len() == 8);
+    eventually("the idle connections are accepted", || server.statistics().nodes[0].connections.len() == 8);
     let root = one.mnt(b"/export").unwrap();
     assert!(other.mnt(b"/export").is_ok());
     assert_eq!([loop_of(&server, &one), loop_of(&server, &other)], [0, 0]);
     assert!(!connection_of(&server, &one).busy);
     let places = |one: &Peer, other: &Peer| [loop_of(&server, one), loop_of(&server, other)];
-    // At once, unless the machine stands still for so long that the one is idle when the other
-    // calls.
+    // This happens at once, unless the machine pauses for so long that one connection is idle when
+    // the other calls.
     eventually("each has a loop of its own", || {
         getattr(&mut one, root);
         getattr(&mut other, root);
@@ -200,11 +200,13 @@ fn connections_that_call_for_files_are_spread_and_those_that_mount_are_not() {
         getattr(&mut one, root);
         getattr(&mut other, root);
     }
-    assert_eq!(places(&one, &other), before, "they stay there");
-    eventually("all ten are counted, and nobody twice", || server.statistics().nodes[0].accepted == 10);
+    assert_eq!(places(&one, &other), before, "the connections stay there");
+    eventually("all ten connections are counted, and none twice", || {
+        server.statistics().nodes[0].accepted == 10
+    });
 }
 
-/// Makes calls without a pause on a connection, until it is stopped.
+/// Makes calls on a connection without a pause until it is stopped.
 struct Worker {
     connection: std::net::SocketAddr,
     stop: TcpStream,
@@ -234,23 +236,23 @@ impl Worker {
 }
 
 #[test]
-fn a_connection_that_was_idle_goes_to_the_loop_with_less_to_do() {
+fn a_connection_that_was_idle_moves_to_the_loop_with_less_load() {
     let (server, _) = start();
-    // At once, unless the machine stands still for so long that the worker is idle too when the
-    // sleeper calls.
-    eventually("it goes where the worker is not", || {
-        eventually("nobody is there", || server.statistics().nodes[0].connections.is_empty());
+    // This happens at once, unless the machine pauses for so long that the worker is idle too when
+    // the sleeper calls.
+    eventually("the connection moves to the other loop", || {
+        eventually("all connections have ended", || server.statistics().nodes[0].connections.is_empty());
         let [mut sleeper, beside] = two_of_a_loop(&server);
         let root = sleeper.mnt(b"/export").unwrap();
         getattr(&mut sleeper, root);
-        eventually("it is idle", || !connection_of(&server, &sleeper).busy);
+        eventually("the sleeper is idle", || !connection_of(&server, &sleeper).busy);
         let worker = Worker::start(beside, root);
         eventually("the worker works", || of_address(&server, worker.connection).busy);
         let (before, there) = (connection_of(&server, &sleeper), worker.on_loop(&server));
         getattr(&mut sleeper, root);
         let after = connection_of(&server, &sleeper);
         worker.stop();
-        // What it is and what it has counted move along.
+        // The identity and the counters of the connection move along.
         assert!(after.age >= before.age && after.id == before.id);
         assert_eq!(after.procedures.iter().find(|(name, _)| *name == "GETATTR").unwrap().1.count, 2);
         there == before.on_loop && after.on_loop != before.on_loop
@@ -258,12 +260,12 @@ fn a_connection_that_was_idle_goes_to_the_loop_with_less_to_do() {
 }
 
 #[test]
-fn connections_that_work_without_a_pause_are_evened_out() {
+fn busy_connections_are_balanced_between_the_loops() {
     let (server, address) = start();
     let root = Peer::new(address).mnt(b"/export").unwrap();
     let mut workers: Vec<Worker> = (0..3).map(|_| Worker::start(Peer::new(address), root)).collect();
-    // Two share a loop. The connection that is alone disconnects, and leaves them there.
-    let alone = eventually_some("all are at work", || {
+    // Two connections share a loop. The third disconnects, so the two stay on one loop.
+    let alone = eventually_some("all workers are busy", || {
         let all = server.statistics().nodes[0].connections.iter().filter(|one| one.busy).count() == 3;
         let places: Vec<usize> =
             if all { workers.iter().map(|one| one.on_loop(&server)).collect() } else { vec![] };
@@ -275,7 +277,7 @@ fn connections_that_work_without_a_pause_are_evened_out() {
 }
 
 #[test]
-fn one_that_works_takes_no_place_from_those_who_are_idle() {
+fn a_busy_connection_does_not_displace_idle_ones() {
     let mut config = config();
     config.limits.connections_max = 20;
     let server = Server::start(config).unwrap();
@@ -286,14 +288,14 @@ fn one_that_works_takes_no_place_from_those_who_are_idle() {
     for count in 2..=20 {
         getattr(&mut worker, root);
         idle.push(Peer::new(address));
-        eventually("it is there", || server.statistics().nodes[0].connections.len() == count);
+        eventually("the connection is accepted", || server.statistics().nodes[0].connections.len() == count);
     }
     getattr(&mut worker, root);
     idle.iter_mut().for_each(|peer| getattr(peer, root));
 }
 
 #[test]
-fn at_the_bound_the_longest_idle_connection_makes_room() {
+fn at_the_limit_the_longest_idle_connection_is_closed_for_a_new_one() {
     let mut config = config();
     config.loops = Some(1);
     config.limits.connections_max = 3;
@@ -304,11 +306,12 @@ fn at_the_bound_the_longest_idle_connection_makes_room() {
     oldest.mnt(b"/export").unwrap();
     let mut others = [Peer::new(address), Peer::new(address)];
     others.iter_mut().for_each(|peer| assert!(peer.mnt(b"/export").is_ok()));
-    // Nobody has been idle for a second yet: the new one is turned away, unless this took longer.
+    // No connection has been idle for a second yet, so the new connection is refused, unless this
+    // took longer.
     let mut one_more = Peer::new(address);
     let null = one_more.record(1, nfs3::PROGRAM, 3, 0, &[]);
     let served = one_more.stream.write_all(&null).is_ok() && one_more.try_receive().is_ok();
-    assert!(!served || begun.elapsed().as_millis() >= 1000, "there was no place for it");
+    assert!(!served || begun.elapsed().as_millis() >= 1000, "there was no room for another connection");
     drop(one_more);
     eventually("the oldest has been idle", || {
         others.iter_mut().for_each(|peer| drop(peer.nfs(Procedure::Null, &())));
@@ -321,7 +324,7 @@ fn at_the_bound_the_longest_idle_connection_makes_room() {
 }
 
 #[test]
-fn a_flood_of_short_calls_whose_replies_nobody_reads_queues_a_bounded_number() {
+fn a_flood_of_short_calls_whose_replies_are_not_read_queues_a_bounded_number() {
     let mut config = config();
     config.loops = Some(1);
     let server = Server::start(config).unwrap();
@@ -333,7 +336,7 @@ fn a_flood_of_short_calls_whose_replies_nobody_reads_queues_a_bounded_number() {
     flood.stream.set_nonblocking(true).unwrap();
     let mut stream = &flood.stream;
     let mut sent = 0;
-    // Until the server takes no more: by then its own buffers and the system's are full.
+    // Sends until the server receives no more; then its own buffers and the system's are full.
     let mut held = || {
         while let Ok(bytes) = stream.write(&calls[sent..]) {
             sent = (sent + bytes) % calls.len();
@@ -343,7 +346,7 @@ fn a_flood_of_short_calls_whose_replies_nobody_reads_queues_a_bounded_number() {
         all.iter().map(|connection| connection.queued_bytes).max().unwrap()
     };
     let mut rounds = 0;
-    eventually("the flood stands still", || {
+    eventually("the flood stops", || {
         let (before, after) = (held(), held());
         rounds = if before == after && before > 0 { rounds + 1 } else { 0 };
         rounds > 100
@@ -354,7 +357,7 @@ fn a_flood_of_short_calls_whose_replies_nobody_reads_queues_a_bounded_number() {
 }
 
 #[test]
-fn clients_that_send_without_end_leave_the_others_their_turns() {
+fn a_flood_of_calls_gets_one_turn_for_each_round_of_the_loop() {
     let mut config = config();
     config.loops = Some(1);
     let server = Server::start(config).unwrap();
@@ -376,11 +379,11 @@ fn clients_that_send_without_end_leave_the_others_their_turns() {
             {
             }
         });
-        eventually("the flood is under way", || server.statistics().nodes[0].connections.len() == 2);
+        eventually("the flood has begun", || server.statistics().nodes[0].connections.len() == 2);
         for _ in 0..300 {
             assert!(failure_reporter.getattr(root).into_result().is_ok());
         }
-        // A turn of the flood is 512 calls. One turn of it in a round of the loop, whatever waits.
+        // In each round of the loop the flood has at most one turn, which is 512 calls.
         let statistics = server.statistics();
         done.store(true, std::sync::atomic::Ordering::Relaxed);
         stop.shutdown(std::net::Shutdown::Both).unwrap();

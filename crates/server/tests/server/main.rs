@@ -1,4 +1,4 @@
-//! The server from outside: raw sockets that speak bytes.
+//! Tests the server from outside, with raw sockets.
 
 mod bad_input;
 mod exports;

@@ -1,4 +1,4 @@
-//! MOUNT: handles of exports, and lists for clients that may see them.
+//! Tests MOUNT: handles of exports, and lists for clients that may see them.
 
 use crate::peer::{Peer, config, decoded, encoded, start};
 use nfs3::mount::{Procedure, dump, export, mnt, umnt};
@@ -32,7 +32,7 @@ fn a_directory_below_an_export_can_be_mounted() {
 }
 
 #[test]
-fn the_list_of_mounts_follows_what_clients_say() {
+fn the_list_of_mounts_follows_the_calls_of_clients() {
     let (_server, address) = start();
     let mut peer = Peer::new(address);
     let listed = |peer: &mut Peer| {
@@ -53,7 +53,7 @@ fn the_list_of_mounts_follows_what_clients_say() {
 }
 
 #[test]
-fn exports_are_listed_with_who_may_use_them_to_those_who_may() {
+fn exports_are_listed_with_their_networks_to_admitted_clients() {
     let mut config = config();
     let mut other = config.exports[0].clone();
     other.path = "/other".into();

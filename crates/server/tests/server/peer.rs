@@ -12,7 +12,7 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 use xdr::{Reader, Writer};
 
-/// Long enough for a machine that is busy with other tests; reached only when something is broken.
+/// Long enough for a machine that is busy with other tests; reached only when a test fails.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A configuration for tests: one node on loopback, one export, and loops that are never considered
@@ -31,14 +31,14 @@ pub fn start() -> (Server, SocketAddr) {
     (server, address)
 }
 
-/// One connection of one user.
+/// A connection of a user.
 pub struct Peer {
     pub stream: TcpStream,
     pub credential: Vec<u8>,
     pub next_xid: u32,
 }
 
-/// A credential, flavor and length included.
+/// A credential with its flavor and length.
 pub fn credential(stamp: u32, machine: &[u8], uid: u32, gid: u32) -> Vec<u8> {
     let mut out = Vec::new();
     let sys = AuthSys { stamp, machine, uid, gid, gids: [gid].into_iter().collect() };
@@ -76,7 +76,7 @@ impl Peer {
         Self { credential, ..Self::new(address) }
     }
 
-    /// A call as a record, mark included.
+    /// A call as a record, with its mark.
     pub fn record(&self, xid: u32, program: u32, version: u32, procedure: u32, args: &[u8]) -> Vec<u8> {
         let mut out = vec![0; 4];
         rpc::call::encode(
@@ -112,7 +112,7 @@ impl Peer {
         Ok(record)
     }
 
-    /// Resets the connection, and makes another.
+    /// Resets the connection, and opens another.
     pub fn reset(&mut self) {
         let another = Self::with_credential(self.stream.peer_addr().unwrap(), self.credential.clone());
         let before = std::mem::replace(self, another);

@@ -1,4 +1,4 @@
-//! A reloaded configuration: connected clients stay, and the new rules apply to them.
+//! Tests a reloaded configuration: connected clients stay, and the new rules apply to them.
 
 use crate::peer::{Peer, config};
 use nfs3::{FileHandle, Status};
@@ -32,13 +32,13 @@ fn rules_change_under_a_client_that_stays_connected() {
 
     config.exports[0].allow = vec!["192.0.2.0/24".parse().unwrap()];
     server.reload(config.clone()).unwrap();
-    assert_eq!(peer.read(file, 0, 100), Err(Status::ACCES), "not admitted any more");
+    assert_eq!(peer.read(file, 0, 100), Err(Status::ACCES), "the client is no longer admitted");
 
     config.exports[0].allow = vec!["127.0.0.0/8".parse().unwrap()];
     config.exports[0].read_only = false;
     server.reload(config).unwrap();
-    assert!(peer.write(file, 0, &[7; 100_000]).into_result().is_ok(), "and again, with long records");
-    assert_eq!(server.statistics().nodes[0].accepted, 1, "on one connection all the time");
+    assert!(peer.write(file, 0, &[7; 100_000]).into_result().is_ok(), "the client may write again");
+    assert_eq!(server.statistics().nodes[0].accepted, 1, "all calls used one connection");
 }
 
 #[test]
@@ -55,7 +55,7 @@ fn an_export_is_added() {
 }
 
 #[test]
-fn what_cannot_change_while_it_runs_is_refused_by_name_and_stays() {
+fn settings_that_cannot_change_at_run_time_are_refused_by_name() {
     let (server, config, mut peer, file) = started();
     let mut other = config.clone();
     other.exports[0].store = StoreConfig::Mem { bytes: 1 << 20, owner_uid: 0, owner_gid: 0 };
@@ -72,7 +72,7 @@ fn what_cannot_change_while_it_runs_is_refused_by_name_and_stays() {
     assert_eq!(told.refused.len(), 5, "{refused}");
     assert!(peer.getattr(file).into_result().is_ok());
     let told = server.reload(config.clone()).unwrap();
-    assert_eq!((told.changed.len(), told.refused.len()), (0, 0), "nothing is other than at the start");
+    assert_eq!((told.changed.len(), told.refused.len()), (0, 0), "nothing differs from the start");
 
     let mut gone = config.clone();
     (gone.exports[0].path, gone.exports[0].fsid) = ("/renamed".into(), 3);
@@ -87,7 +87,7 @@ fn what_cannot_change_while_it_runs_is_refused_by_name_and_stays() {
 }
 
 #[test]
-fn a_configuration_that_makes_no_sense_changes_nothing() {
+fn an_invalid_configuration_changes_nothing() {
     let (server, mut config, mut peer, file) = started();
     config.exports[0].path = "relative".into();
     config.exports[0].read_only = true;

@@ -1,4 +1,5 @@
-//! A call that is sent twice is executed once, whichever connection and node it arrives on.
+//! Tests that a call that is sent twice is executed once, whichever connection and node it arrives
+//! on.
 
 use crate::peer::{PATIENCE, Peer, config, credential, decoded, encoded, own_credential, write_args};
 use nfs3::{DirOpArgs, FileHandle, Procedure, Sattr3, Status, proc};
@@ -36,8 +37,8 @@ fn replayed(statistics: &Statistics, procedure: &str) -> u64 {
 fn a_replay_on_another_node_is_answered_from_the_cache() {
     let server = group();
     let addresses = server.addresses();
-    // A foreign client whose connection was reset, and one of our own with an xid of the class for
-    // whole replies.
+    // A foreign client whose connection was reset, and one of our own clients with an xid of the
+    // class for whole replies.
     for (credential, xid, is_ours) in
         [(credential(5, b"other", 0, 0), 0x8765_4321, false), (own_credential(99), 0x8000_0007, true)]
     {
@@ -74,9 +75,9 @@ fn a_replay_on_another_node_is_answered_from_the_cache() {
     assert_eq!(replayed(&server.statistics(), "CREATE"), 2);
 }
 
-/// Identities of two loops that have as many bits in common as those of older and of newer clients
-/// may: older ones number the loops of a mount by the last 8 bits, newer ones have random
-/// identities, whose last 8 bits or stamps may be the same.
+/// Identities of two loops that share as many bits as those of older and newer clients may. Older
+/// clients number the loops of a mount in the last 8 bits. Newer clients have random identities,
+/// whose last 8 bits or stamps may be equal.
 const LOOPS_ALIKE: [[u64; 2]; 3] = [
     [0x0123_4567_89ab_cd01, 0x0123_4567_89ab_cd02],
     [0x0123_4567_89ab_cd01, 0xfedc_ba98_7654_3201],
@@ -89,7 +90,7 @@ fn two_loops_of_an_older_or_a_newer_client_never_share_a_window() {
     for (pair, loops) in (0..).zip(LOOPS_ALIKE) {
         let mut peers = loops.map(|id| Peer::with_credential(server.addresses()[0], own_credential(id)));
         let root = peers[0].mnt(b"/export").unwrap();
-        // Each loop has an xid space of its own: the same xid is another call.
+        // Each loop has its own xid space, so the same xid is a different call.
         let records = [0, 1].map(|index| {
             let name = format!("{pair}-{index}");
             let location = DirOpArgs { directory: root, name: name.as_bytes() };
@@ -102,7 +103,7 @@ fn two_loops_of_an_older_or_a_newer_client_never_share_a_window() {
             let created = decoded::<proc::create::Reply>(&results(reply).1).into_result().unwrap();
             created.object.unwrap()
         });
-        assert_ne!(handles[0], handles[1], "{loops:x?}: each has made its own file");
+        assert_ne!(handles[0], handles[1], "{loops:x?}: each loop has created its own file");
         for index in [0, 1] {
             assert_eq!(exchange(&mut peers[index], &records[index]), replies[index], "{loops:x?}");
         }
@@ -121,7 +122,7 @@ fn a_late_write_does_not_undo_a_newer_one() {
         let mut second = Peer::with_credential(addresses[1], credential);
         let root = first.mnt(b"/export").unwrap();
         let file = first.create(root, b"f").object.unwrap();
-        // Small, and received in place.
+        // A short WRITE, and one whose data are received in place.
         for (step, len) in [(0, 100_usize), (10, 50_000)] {
             let old = first.record(xid + step, nfs3::PROGRAM, 3, 7, &write_args(file, 0, &vec![1; len]));
             let new = first.record(xid + step + 1, nfs3::PROGRAM, 3, 7, &write_args(file, 0, &vec![2; len]));
@@ -141,7 +142,7 @@ fn a_late_write_does_not_undo_a_newer_one() {
 }
 
 #[test]
-fn a_replayed_failure_stays_one() {
+fn a_replayed_failure_has_the_same_status() {
     let server = group();
     let addresses = server.addresses();
     let mut first = Peer::with_credential(addresses[0], own_credential(97));
@@ -157,7 +158,7 @@ fn a_replayed_failure_stays_one() {
 }
 
 #[test]
-fn a_call_below_the_window_is_refused_unexecuted() {
+fn a_call_below_the_window_is_refused_and_not_executed() {
     let server = group();
     let mut peer = Peer::with_credential(server.addresses()[0], own_credential(96));
     let root = peer.mnt(b"/export").unwrap();
@@ -171,7 +172,7 @@ fn a_call_below_the_window_is_refused_unexecuted() {
 }
 
 #[test]
-fn one_client_too_many_is_asked_to_come_again_until_another_has_gone() {
+fn a_client_beyond_the_limit_gets_jukebox_until_another_has_gone() {
     let server = group();
     let address = server.addresses()[0];
     let client = |number: usize| Peer::with_credential(address, own_credential(1000 + number as u64));
@@ -186,10 +187,14 @@ fn one_client_too_many_is_asked_to_come_again_until_another_has_gone() {
     }
     let mut newcomer = client(all.len());
     assert_eq!(removed(&mut newcomer, 1), Status::JUKEBOX);
-    assert_eq!(newcomer.lookup(root, b"none").status(), Status::NOENT, "what changes nothing is served");
+    assert_eq!(
+        newcomer.lookup(root, b"none").status(),
+        Status::NOENT,
+        "calls that change nothing are served"
+    );
     drop(all.pop());
     let mut xid = 1;
-    testkit::Deadline::wait_until("its place to be free", PATIENCE, || {
+    testkit::Deadline::wait_until("the window of the last client to be free", PATIENCE, || {
         xid += 1;
         (removed(&mut newcomer, xid) == Status::NOENT).then_some(())
     });

@@ -1,4 +1,5 @@
-//! Registration by program number: over TCP and UDP, on this server or at the host's rpcbind.
+//! Tests registration by program number: over TCP and UDP, on this server or with the host's
+//! rpcbind.
 
 use crate::peer::{PATIENCE, Peer, config, credential};
 use rpc::Xid;
@@ -40,13 +41,13 @@ fn local(port: u16) -> SocketAddr {
 }
 
 #[test]
-fn ports_are_told_over_udp_and_tcp_and_mount_answers_datagrams() {
+fn ports_are_returned_over_udp_and_tcp_and_mount_answers_datagrams() {
     let mut config = config();
     let port = free_port();
     config.rpcbind = Some(port);
     let server = Server::start(config).unwrap();
     let address = server.addresses()[0];
-    assert_eq!(server.addresses().len(), 1, "port 111 is no node's");
+    assert_eq!(server.addresses().len(), 1, "the port of rpcbind belongs to no node");
     let asked = |program, protocol| words(&[program, 3, protocol, 0]);
     for (program, protocol, expected) in [
         (nfs3::PROGRAM, TCP, address.port()),
@@ -75,7 +76,7 @@ fn ports_are_told_over_udp_and_tcp_and_mount_answers_datagrams() {
 }
 
 #[test]
-fn over_ipv6_versions_3_and_4_tell_universal_addresses_and_mount_answers_datagrams() {
+fn over_ipv6_versions_3_and_4_return_universal_addresses_and_mount_answers_datagrams() {
     let mut config = config();
     config.nodes[0].listen = vec!["[::1]:0".parse().unwrap()];
     config.exports[0].allow.push("::1/128".parse().unwrap());
@@ -122,7 +123,7 @@ fn over_ipv6_versions_3_and_4_tell_universal_addresses_and_mount_answers_datagra
 }
 
 #[test]
-fn an_export_that_admits_nobody_is_not_told_to_datagrams_either() {
+fn an_export_that_admits_no_client_refuses_datagrams_too() {
     let mut config = config();
     config.rpcbind = Some(free_port());
     config.exports[0].allow.clear();
@@ -133,15 +134,15 @@ fn an_export_that_admits_nobody_is_not_told_to_datagrams_either() {
 }
 
 #[test]
-fn without_rpcbind_no_port_is_told() {
+fn without_rpcbind_the_port_mapper_program_is_not_served() {
     let server = Server::start(config()).unwrap();
     let mut peer = Peer::new(server.addresses()[0]);
     let (body, _) = peer.call_any(portmap::PROGRAM, 2, GETPORT, &words(&[nfs3::PROGRAM, 3, TCP, 0]));
     assert_eq!(body, rpc::reply::Body::Accepted(rpc::reply::Accept::ProgUnavail));
 }
 
-/// The rpcbind of another program, which answers `yes` to all calls: returns the procedures and
-/// programs of the calls it received.
+/// Starts the rpcbind of another program, which answers `yes` to all calls. Returns its port, and
+/// the procedures and programs of the calls that it received.
 fn host_rpcbind(yes: bool, asked: usize) -> (u16, std::thread::JoinHandle<Vec<(u32, u32)>>) {
     let listener = TcpListener::bind("0.0.0.0:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -156,7 +157,7 @@ fn host_rpcbind(yes: bool, asked: usize) -> (u16, std::thread::JoinHandle<Vec<(u
             let mut reader = Reader::new(&bytes[..len]);
             let header = rpc::call::decode(&mut reader).unwrap();
             assert_eq!((header.program, header.version), (portmap::PROGRAM, 2));
-            // A slow host receives the same call again.
+            // On a slow host the same call may be sent again.
             if bytes[..len] != last {
                 seen.push((header.procedure, reader.u32().unwrap()));
                 last = bytes[..len].to_vec();
@@ -172,7 +173,7 @@ fn host_rpcbind(yes: bool, asked: usize) -> (u16, std::thread::JoinHandle<Vec<(u
 }
 
 #[test]
-fn where_the_host_has_an_rpcbind_programs_register_there_and_leave_at_the_end() {
+fn programs_register_with_the_hosts_rpcbind_and_unregister_at_the_end() {
     let (port, host) = host_rpcbind(true, 6);
     let mut config = config();
     config.rpcbind = Some(port);
@@ -186,7 +187,7 @@ fn where_the_host_has_an_rpcbind_programs_register_there_and_leave_at_the_end() 
 }
 
 #[test]
-fn a_host_rpcbind_that_has_another_server_is_an_error_that_says_so() {
+fn an_error_says_that_the_hosts_rpcbind_has_another_server() {
     let (port, host) = host_rpcbind(false, 1);
     let mut config = config();
     config.rpcbind = Some(port);
@@ -199,7 +200,7 @@ fn a_host_rpcbind_that_has_another_server_is_an_error_that_says_so() {
 }
 
 #[test]
-fn one_process_of_a_group_is_found_and_the_next_when_that_ends() {
+fn one_process_of_a_group_is_registered_and_the_next_when_it_ends() {
     let (place, port) = (temp_dir("found"), free_port());
     std::fs::create_dir(place.path().join("served")).unwrap();
     let start = || {
@@ -220,13 +221,13 @@ fn one_process_of_a_group_is_found_and_the_next_when_that_ends() {
     };
     let port_of = |server: &Server| words(&[server.addresses()[0].port().into()]);
     assert_eq!(told(), port_of(&first));
-    // The waiting server answers MOUNT over UDP at its own address, and has not taken the
-    // registration of the other.
+    // The waiting server answers MOUNT over UDP at its own address, and has not replaced the
+    // registration of the other server.
     exchange(second.addresses()[0], &call(nfs3::mount::PROGRAM, 3, 0, &[]));
     drop(first);
     Deadline::wait_until("the second to be found", PATIENCE, || second.is_found()?.then_some(()));
     assert_eq!(told(), port_of(&second));
-    // The next server follows: a graceful end leaves nothing behind.
+    // The next server takes over: an orderly end leaves nothing registered.
     second.drain(PATIENCE);
     let third = start();
     assert_eq!((third.is_found(), told()), (Some(true), port_of(&third)));

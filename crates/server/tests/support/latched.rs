@@ -64,7 +64,7 @@ impl Latch {
 pub struct Latched {
     mem: MemStore,
     latch: Latch,
-    /// Attributes, reads and writes are answered at once.
+    /// Whether attributes, reads and writes are answered at once.
     warm: bool,
 }
 

@@ -1,4 +1,4 @@
-//! A client that sends single calls: for tests that must control what is on the wire and when.
+//! A client that sends single calls, for tests that control what is on the wire and when.
 
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
@@ -12,7 +12,7 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 use xdr::{Reader, Writer};
 
-/// Everything that must happen does so within this time, on a machine of any speed.
+/// Every expected event happens within this time, on a machine of any speed.
 pub const SOON: Duration = Duration::from_secs(60);
 
 /// One connection of a client.
@@ -65,7 +65,7 @@ impl Peer {
         self.stream.write_all(&record).unwrap();
     }
 
-    /// The next reply whole, or none when the connection has ended.
+    /// The next reply, or `None` when the connection has ended.
     pub fn try_receive(&mut self) -> Option<Vec<u8>> {
         let mut mark = [0; 4];
         self.stream.read_exact(&mut mark).ok()?;
@@ -89,7 +89,7 @@ impl Peer {
         results
     }
 
-    /// Closes the connection so that the server learns that nothing more is received.
+    /// Closes the connection with a reset, which tells the server that nothing more is received.
     pub fn reset(self) {
         transport::socket::reset_on_close(self.stream.as_fd()).unwrap();
     }
