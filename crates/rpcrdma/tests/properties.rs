@@ -1,16 +1,16 @@
-//! Arbitrary bytes and words, through the bodies that the fuzz targets share.
+//! Tests arbitrary bytes and words, with the bodies that the fuzz targets share.
 
 use proptest::prelude::*;
 use rpcrdma::fuzzing::{header, to_a_client, to_a_server};
 
-/// Words that often make sense: small numbers for lists and procedures, now and then anything.
+/// Words that are often valid: small numbers for lists and procedures, and sometimes any number.
 fn words(most: usize) -> impl Strategy<Value = Vec<u8>> {
     let word = prop_oneof![6 => 0_u32..5, 2 => (0_u32..64).prop_map(|word| word * 16), 1 => any::<u32>()];
     proptest::collection::vec(word, 0..most)
         .prop_map(|words| words.into_iter().flat_map(u32::to_be_bytes).collect())
 }
 
-/// The same behind the four words that each header begins with.
+/// The same after the four words with which each header begins.
 fn headers(most: usize) -> impl Strategy<Value = Vec<u8>> {
     (0_u32..5, words(most)).prop_map(|(procedure, rest)| {
         let mut bytes = [7, 1, 32, procedure].map(u32::to_be_bytes).concat();

@@ -1,8 +1,8 @@
-//! Both machines in a simulated network with a virtual clock: thousands of calls of every form,
-//! memory that counts each access, links that break. What arrives must be what was sent, and no
-//! credit and no memory may be lost.
+//! Simulates both state machines in a network with a virtual clock: thousands of calls of every
+//! form, memory that checks each access, and connections that break. What arrives must be what was
+//! sent, and no credit and no memory may be lost.
 //!
-//! The last seed printed is the one that failed; `run` takes it back.
+//! The last seed that is printed is the one that failed; pass it to `run` to repeat the failure.
 
 use rpcrdma::client::{Call, CallError, Client, Message as ReplyMessage, Output as ClientOutput, Sizes};
 use rpcrdma::connect::{Agreed, INLINE_BYTES_DEFAULT, Offer};
@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BinaryHeap};
 const CALLS: u32 = 60;
 const SEEDS: u64 = 150;
 
-/// A small generator of numbers, the same on every machine.
+/// A small random number generator, the same on every machine.
 struct Random(u64);
 
 impl Random {
@@ -31,13 +31,14 @@ impl Random {
     }
 }
 
-/// Bytes that tell whose they are.
+/// Bytes that identify their call and their purpose.
 fn stamp(xid: u32, salt: u32, length: usize) -> Vec<u8> {
     let word = |at: usize| (at as u32).wrapping_mul(31).wrapping_add(xid * 7 + salt);
     (0..length).map(|at| word(at).to_be_bytes()[3]).collect()
 }
 
-/// What a call is: written in its message, so that the server can answer it.
+/// The sizes of a call and its reply, written in its message, so that the server can answer the
+/// call.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Wish {
     xid: u32,
@@ -88,7 +89,7 @@ impl Wish {
             reply: word(2) as usize,
             result: option(word(3)),
         };
-        assert_eq!(message[..wish.message], wish.call(), "the message is whole");
+        assert_eq!(message[..wish.message], wish.call(), "the message is complete");
         wish
     }
 
@@ -99,7 +100,7 @@ impl Wish {
     }
 }
 
-/// The client's registered memory. What is used after its release makes the test fail.
+/// The registered memory of the client. An access after its release makes the test fail.
 #[derive(Default)]
 struct Memory {
     regions: BTreeMap<u32, Vec<u8>>,
@@ -107,7 +108,7 @@ struct Memory {
 }
 
 impl Memory {
-    /// In several segments of odd sizes.
+    /// Registers content in up to two segments of odd sizes.
     fn register(&mut self, content: &[u8], random: &mut Random) -> Chunk {
         let mut chunk = Chunk::new();
         let mut rest = content;
@@ -128,16 +129,16 @@ impl Memory {
         &mut region[start..start + segment.length as usize]
     }
 
-    /// Takes the memory of a chunk away from the server.
+    /// Withdraws the memory of a chunk from the server.
     fn release(&mut self, chunk: &Chunk) -> Vec<u8> {
         chunk
             .iter()
-            .flat_map(|segment| self.regions.remove(&segment.handle).expect("it was registered"))
+            .flat_map(|segment| self.regions.remove(&segment.handle).expect("the chunk was registered"))
             .collect()
     }
 }
 
-/// What is under way.
+/// A message or completion in flight.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
     ToServer(Vec<u8>),
@@ -156,17 +157,17 @@ struct Network {
     now: u64,
     count: u64,
     events: BinaryHeap<Reverse<(u64, u64, Event)>>,
-    /// A queue pair keeps the order of what it carries, in each direction.
+    /// The time of the last event in each direction: a queue pair preserves the order.
     last: [u64; 2],
     client: Client,
     server: Server,
     memory: Memory,
     calls: BTreeMap<u32, Registered>,
-    /// What the server has read for its requests: message, payload.
+    /// What the server has read for each request: message and payload.
     read: BTreeMap<RequestId, [Vec<u8>; 2]>,
-    /// Which call a request of the server's is, while it is answered.
+    /// The call of each request that the server is answering.
     xid_of: BTreeMap<RequestId, u32>,
-    /// Receives that are posted: the server's, the client's.
+    /// Posted receives, of the server and of the client.
     receives: [i64; 2],
     done: u32,
     failed: u32,
@@ -207,7 +208,7 @@ impl Network {
         network
     }
 
-    /// `way` 0 and 1 keep their order; 2 does not.
+    /// Schedules an event. Events with the `way` 0 or 1 keep their order; those with 2 do not.
     fn after_a_while(&mut self, way: usize, event: Event) {
         let mut at = self.now + 1 + self.random.below(50);
         if let Some(last) = self.last.get_mut(way) {
@@ -261,7 +262,7 @@ impl Network {
         }
     }
 
-    /// The next thing that arrives or is done; false when nothing is under way.
+    /// Processes the next event; false when nothing is in flight.
     fn step(&mut self) -> bool {
         let Some(Reverse((at, _, event))) = self.events.pop() else { return false };
         self.now = at;
@@ -309,7 +310,7 @@ impl Network {
                 let bytes = match message {
                     ReplyMessage::Received(range) => received[range].to_vec(),
                     ReplyMessage::InChunk(length) => {
-                        in_chunk.expect("it was offered")[..length as usize].to_vec()
+                        in_chunk.expect("the chunk was offered")[..length as usize].to_vec()
                     }
                 };
                 let receive_buffer = receive_buffer.map(|chunk| self.memory.release(&chunk));
@@ -326,7 +327,7 @@ impl Network {
         }
     }
 
-    /// What came back is what the server answered.
+    /// Compares a reply with what the server sent.
     fn compare(&self, wish: &Wish, message: &[u8], receive_buffer: Option<&[u8]>, landed: usize) {
         assert_eq!(message[..wish.reply], wish.answer());
         let result = wish.result.map(|length| stamp(wish.xid, 4, length as usize)).unwrap_or_default();
@@ -338,7 +339,7 @@ impl Network {
                 );
                 assert!(
                     receive_buffer[landed..].iter().all(|byte| *byte == 0),
-                    "nothing is written behind it"
+                    "nothing is written after the result"
                 );
             }
             None => assert_eq!(message[wish.reply..wish.reply + result.len()], result),
@@ -430,7 +431,7 @@ fn run(seed: u64, breaks: bool) {
 }
 
 #[test]
-fn calls_of_every_form_arrive_whole_and_nothing_is_lost() {
+fn calls_of_every_form_arrive_complete_and_nothing_is_lost() {
     (0..SEEDS).for_each(|seed| run(seed, false));
 }
 

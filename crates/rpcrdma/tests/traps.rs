@@ -1,4 +1,5 @@
-//! What implementations of RPC-over-RDMA got wrong: each is a test of one of the machines.
+//! Tests what implementations of RPC-over-RDMA got wrong; each test drives one of the state
+//! machines.
 
 use rpcrdma::client::{self, Call, CallError, Client, Misuse, Sizes};
 use rpcrdma::connect::{Agreed, Offer};
@@ -18,7 +19,7 @@ fn chunk(segments: &[Segment]) -> Chunk {
     segments.iter().copied().collect()
 }
 
-/// The two words of an RPC message that count here, and some arguments.
+/// The two words of an RPC message that matter here, and some arguments.
 fn rpc(xid: u32, message_type: u32, bytes: usize) -> Vec<u8> {
     let mut message = [xid.to_be_bytes(), message_type.to_be_bytes()].concat();
     message.resize(bytes, 0xab);
@@ -73,7 +74,7 @@ fn sent(outputs: &[client::Output]) -> Vec<u32> {
     outputs.iter().filter_map(sent).collect()
 }
 
-/// The one call that a server hands out.
+/// The first call that a server delivers.
 fn handed_out(outputs: &[server::Output]) -> (RequestId, Message, Option<Payload>) {
     let mut calls = outputs.iter().filter_map(|output| match output {
         server::Output::Call { request, message, payload, .. } => Some((*request, message.clone(), *payload)),
@@ -82,7 +83,7 @@ fn handed_out(outputs: &[server::Output]) -> (RequestId, Message, Option<Payload
     calls.next().expect("a call")
 }
 
-/// What a server sends at last.
+/// The last output of a server, which must be a send.
 fn send_of(outputs: &[server::Output]) -> (Header, Vec<u8>, Option<u32>) {
     match outputs.last() {
         Some(server::Output::Send { bytes, invalidate, .. }) => {
@@ -93,7 +94,7 @@ fn send_of(outputs: &[server::Output]) -> (Header, Vec<u8>, Option<u32>) {
     }
 }
 
-/// A server that was sent this, and what it does.
+/// A server that has received these bytes, and its outputs.
 fn served(bytes: &[u8]) -> (Server, Vec<server::Output>) {
     let mut server = Server::new(AGREED, LIMITS);
     server.handle_receive(bytes);
@@ -115,19 +116,19 @@ fn before_the_first_reply_one_call_is_outstanding() {
 
 // RFC 8166 s3.3.1
 #[test]
-fn a_grant_of_0_leaves_one_call_going() {
+fn a_grant_of_0_permits_one_call() {
     let mut client = Client::new(AGREED, 8);
     for xid in 1..=3 {
         client.call(call(xid)).expect("taken");
     }
     client.handle_receive(&reply(1, 0));
     assert_eq!(client.credits(), 1);
-    assert_eq!(sent(&drain(&mut client)), [1, 2], "the next goes out, and only it");
+    assert_eq!(sent(&drain(&mut client)), [1, 2], "only the next call is sent");
 }
 
 // RFC 8166 s3.3.1
 #[test]
-fn a_grant_above_the_posted_receives_counts_as_those() {
+fn a_grant_above_the_posted_receives_is_limited_to_them() {
     let mut client = Client::new(AGREED, 2);
     for xid in 1..=4 {
         client.call(call(xid)).expect("taken");
@@ -139,7 +140,7 @@ fn a_grant_above_the_posted_receives_counts_as_those() {
 
 // RFC 8166 s3.3.1
 #[test]
-fn a_server_never_grants_0_and_never_more_than_it_posted_receives_for() {
+fn a_server_grants_at_least_1_and_at_most_its_posted_receives() {
     for (asked, granted) in [(0, 1), (3, 3), (1_000_000, LIMITS.credits)] {
         let message = rpc(9, 0, 40);
         let (mut server, outputs) = served(&encoded(9, asked, Body::Message(Chunks::default()), &message));
@@ -152,7 +153,7 @@ fn a_server_never_grants_0_and_never_more_than_it_posted_receives_for() {
 }
 
 #[test]
-fn a_client_with_more_calls_than_granted_is_cut_off() {
+fn a_client_with_more_calls_than_granted_is_disconnected() {
     let mut server = Server::new(AGREED, LIMITS);
     for xid in 0..=LIMITS.credits {
         server.handle_receive(&encoded(xid, 4, Body::Message(Chunks::default()), &rpc(xid, 0, 40)));
@@ -183,7 +184,7 @@ fn a_long_call_is_read_from_the_chunk_at_position_0() {
         panic!("{outputs:?}")
     };
     assert_eq!(chunk.as_slice(), [segment(1, 2000), segment(2, 1000)]);
-    assert_eq!(outputs.len(), 1, "nothing is handed out before it is there");
+    assert_eq!(outputs.len(), 1, "the call is not delivered before it has been read");
     server.handle_read_done(*request);
     let (_, message, payload) = handed_out(&drain_server(&mut server));
     assert_eq!((message, payload), (Message::Read(3000), None));
@@ -191,7 +192,7 @@ fn a_long_call_is_read_from_the_chunk_at_position_0() {
 
 // RFC 8166 s3.4.5.2
 #[test]
-fn a_payload_of_odd_length_in_several_segments_comes_with_its_padding_or_without() {
+fn a_payload_of_odd_length_in_several_segments_may_include_its_padding() {
     for (last, bytes) in [(501, 1501), (504, 1504)] {
         let message = rpc(6, 0, 200);
         let segments = [segment(1, 1000), segment(2, last)];
@@ -204,7 +205,7 @@ fn a_payload_of_odd_length_in_several_segments_comes_with_its_padding_or_without
         assert_eq!(chunk.as_slice(), segments);
         server.handle_read_done(*request);
         let (_, kept, payload) = handed_out(&drain_server(&mut server));
-        assert_eq!(kept, Message::Kept(message), "its receive buffer has been given back");
+        assert_eq!(kept, Message::Kept(message), "the receive buffer has been returned");
         assert_eq!(payload, Some(Payload { position: 200, bytes }));
         assert!(rpcrdma::holds(bytes, 1501));
     }
@@ -212,7 +213,7 @@ fn a_payload_of_odd_length_in_several_segments_comes_with_its_padding_or_without
 
 // RFC 8166 s3.5.3
 #[test]
-fn a_long_call_may_have_a_payload_chunk_besides() {
+fn a_long_call_may_also_have_a_payload_chunk() {
     let reads = [(0, segment(1, 2000)), (2000, segment(2, 4096))];
     let reads = reads.map(|(position, segment)| ReadSegment { position, segment });
     let chunks = Chunks { reads: reads.into_iter().collect(), ..Chunks::default() };
@@ -226,7 +227,7 @@ fn a_long_call_may_have_a_payload_chunk_besides() {
         .collect();
     assert_eq!(requests.len(), 2);
     server.handle_read_done(requests[0]);
-    assert_eq!(drain_server(&mut server), [], "one is missing");
+    assert_eq!(drain_server(&mut server), [], "one read is missing");
     server.handle_read_done(requests[1]);
     let (_, message, payload) = handed_out(&drain_server(&mut server));
     assert_eq!(message, Message::Read(2000));
@@ -242,7 +243,7 @@ fn a_reply_that_may_not_fit_gets_a_chunk_and_one_that_fits_gets_none() {
     };
     assert!(!of(INLINE - 28, false));
     assert!(of(INLINE - 27, false));
-    // The answer about what landed takes room too: two lengths and two segments.
+    // The reply's write list takes room too: two lengths and two segments.
     assert!(!of(INLINE - 28 - 40, true));
     assert!(of(INLINE - 28 - 39, true));
 }
@@ -263,7 +264,7 @@ fn answered_with(
 
 // RFC 8166 s3.4.6
 #[test]
-fn the_answer_says_how_much_of_a_write_chunk_was_used() {
+fn the_reply_says_how_much_of_a_write_chunk_was_used() {
     let offered = chunk(&[segment(1, 4096), segment(2, 4096)]);
     for (payload, lengths) in [(Some(5001), [4096, 905]), (Some(0), [0, 0]), (None, [0, 0])] {
         let outputs = answered_with(Some(offered.clone()), None, 40, payload);
@@ -286,7 +287,7 @@ fn the_answer_says_how_much_of_a_write_chunk_was_used() {
 
 // RFC 8166 s4.5.3
 #[test]
-fn what_has_no_room_is_an_error_and_never_cut() {
+fn a_reply_without_room_is_an_error_and_never_truncated() {
     let too_small = [
         answered_with(Some(chunk(&[segment(1, 4096)])), None, 40, Some(4097)),
         answered_with(None, Some(chunk(&[segment(1, 1999)])), 2000, None),
@@ -300,7 +301,7 @@ fn what_has_no_room_is_an_error_and_never_cut() {
 
 // RFC 8166 s4.3.3
 #[test]
-fn a_long_reply_goes_into_its_chunk_and_a_short_one_leaves_it_alone() {
+fn a_long_reply_uses_its_chunk_and_a_short_one_is_sent_inline() {
     let outputs = answered_with(None, Some(chunk(&[segment(1, 1500), segment(2, 1500)])), 2000, Some(7));
     let server::Output::Write { message, pieces, .. } = &outputs[0] else { panic!("{outputs:?}") };
     assert_eq!(message.len(), 2000);
@@ -311,7 +312,7 @@ fn a_long_reply_goes_into_its_chunk_and_a_short_one_leaves_it_alone() {
     let (header, inline, _) = send_of(&outputs);
     let Body::NoMessage(chunks) = header.body else { panic!("{header:?}") };
     assert!(inline.is_empty());
-    assert_eq!(chunks.reply.expect("it was used")[1].length, 508);
+    assert_eq!(chunks.reply.expect("the chunk was used")[1].length, 508);
 
     let outputs = answered_with(None, Some(chunk(&[segment(1, 4096)])), 40, None);
     let (header, inline, _) = send_of(&outputs);
@@ -326,7 +327,7 @@ fn a_payload_without_a_chunk_goes_inline_with_its_padding() {
 }
 
 #[test]
-fn a_kept_reply_is_framed_for_the_call_that_comes_again() {
+fn a_cached_reply_uses_the_chunks_of_the_repeated_call() {
     let kept = rpc(7, 1, 2000);
     let mut server = Server::new(AGREED, LIMITS);
     let mut answer = |reply_chunk: Chunk| {
@@ -347,7 +348,7 @@ fn a_kept_reply_is_framed_for_the_call_that_comes_again() {
 
 // RFC 8797 s3.2
 #[test]
-fn a_reply_invalidates_only_where_the_peer_allows_it_and_offered_memory() {
+fn a_reply_invalidates_only_offered_memory_and_only_if_the_peer_allows_it() {
     for (allowed, offers, invalidated) in [(true, true, Some(3)), (true, false, None), (false, true, None)] {
         let agreed = Offer::default().agree(&Offer { invalidation: allowed, ..Offer::default() });
         let mut server = Server::new(agreed, LIMITS);
@@ -358,7 +359,7 @@ fn a_reply_invalidates_only_where_the_peer_allows_it_and_offered_memory() {
         server.reply(request, rpc(7, 1, 24), None);
         assert_eq!(send_of(&drain_server(&mut server)).2, invalidated);
     }
-    assert!(!Offer::default().invalidation, "never offered with plain registrations");
+    assert!(!Offer::default().invalidation, "not offered by default");
 }
 
 #[test]
@@ -376,14 +377,14 @@ fn an_unmatched_reply_is_dropped_and_the_connection_stays() {
 }
 
 #[test]
-fn an_abandoned_call_keeps_its_credit_until_its_reply_which_nobody_sees() {
+fn an_abandoned_call_keeps_its_credit_until_its_reply_is_discarded() {
     let mut client = Client::new(AGREED, 8);
     for xid in 1..=3 {
         client.call(call(xid)).expect("taken");
     }
     drain(&mut client);
-    assert!(client.abandon(1), "it was sent: its memory must be fenced");
-    assert!(!client.abandon(2), "it was not");
+    assert!(client.abandon(1), "the call was sent, so its memory must be fenced");
+    assert!(!client.abandon(2), "the call was not sent");
     assert_eq!(client.in_flight(), (1, 1));
     client.handle_receive(&reply(1, 1));
     assert_eq!(sent(&drain(&mut client)), [3]);
@@ -391,7 +392,7 @@ fn an_abandoned_call_keeps_its_credit_until_its_reply_which_nobody_sees() {
 }
 
 #[test]
-fn an_answer_about_memory_that_cannot_be_true_ends_the_connection() {
+fn a_reply_with_false_segments_ends_the_connection() {
     let offered = segment(1, 4096);
     let lies = [segment(1, 4097), segment(2, 10), Segment { offset: 7, ..offered }];
     for lie in lies {
@@ -407,7 +408,7 @@ fn an_answer_about_memory_that_cannot_be_true_ends_the_connection() {
 }
 
 #[test]
-fn a_whole_reply_in_a_chunk_that_was_never_offered_ends_the_connection() {
+fn a_reply_in_a_chunk_that_was_not_offered_ends_the_connection() {
     let mut client = Client::new(AGREED, 8);
     client.call(call(1)).expect("taken");
     drain(&mut client);
@@ -418,7 +419,7 @@ fn a_whole_reply_in_a_chunk_that_was_never_offered_ends_the_connection() {
 
 // RFC 8166 s4.5
 #[test]
-fn what_the_server_says_of_a_header_reaches_its_call() {
+fn a_header_error_from_the_server_reaches_its_call() {
     let errors = [
         (HeaderError::Chunk, CallError::Chunk, false),
         (HeaderError::Version { low: 2, high: 3 }, CallError::Version { low: 2, high: 3 }, true),
@@ -437,7 +438,7 @@ fn what_the_server_says_of_a_header_reaches_its_call() {
 
 // RFC 8166 s4.5.1
 #[test]
-fn another_version_is_answered_with_the_range_of_ours() {
+fn another_version_is_answered_with_our_range_of_versions() {
     let mut bytes = encoded(7, 4, Body::Message(Chunks::default()), &rpc(7, 0, 40));
     bytes[7] = 2;
     let (_, outputs) = served(&bytes);
@@ -447,7 +448,7 @@ fn another_version_is_answered_with_the_range_of_ours() {
 
 // RFC 8166 s4.5.2, s4.6.1
 #[test]
-fn chunks_that_make_no_sense_are_answered_as_such() {
+fn invalid_chunks_are_answered_with_a_chunk_error() {
     let read = |position, length| ReadSegment { position, segment: segment(1, length) };
     let with = |reads: &[ReadSegment]| Chunks { reads: reads.iter().copied().collect(), ..Chunks::default() };
     let message = rpc(7, 0, 40);
@@ -479,14 +480,14 @@ fn chunks_that_make_no_sense_are_answered_as_such() {
 
 // RFC 8166 s4.6.2
 #[test]
-fn a_message_that_nobody_sends_any_more_is_passed_over() {
+fn an_obsolete_message_type_is_ignored() {
     let mut done = encoded(7, 4, Body::Message(Chunks::default()), &[]);
     done[15] = 3;
     assert_eq!(served(&done).1, []);
 }
 
 #[test]
-fn what_is_no_header_ends_the_connection() {
+fn bytes_that_are_no_header_end_the_connection() {
     let (_, outputs) = served(&[0; 15]);
     assert_eq!(outputs, [server::Output::Close(server::CloseReason::NoHeader)]);
     let mut client = Client::new(AGREED, 8);
@@ -497,7 +498,7 @@ fn what_is_no_header_ends_the_connection() {
 
 // RFC 8167 s4
 #[test]
-fn calls_and_replies_of_the_reverse_direction_are_told_apart() {
+fn calls_and_replies_of_the_reverse_direction_are_recognized() {
     let body = || Body::Message(Chunks::default());
     let mut client = Client::new(AGREED, 8);
     client.call(call(1)).expect("taken");
@@ -509,7 +510,7 @@ fn calls_and_replies_of_the_reverse_direction_are_told_apart() {
 }
 
 #[test]
-fn a_late_completion_of_an_earlier_request_is_told_apart() {
+fn a_late_completion_of_an_earlier_request_is_ignored() {
     let reads = [ReadSegment { position: 40, segment: segment(1, 100) }];
     let chunks = Chunks { reads: reads.into_iter().collect(), ..Chunks::default() };
     let bytes = encoded(7, 4, Body::Message(chunks), &rpc(7, 0, 40));
@@ -524,7 +525,7 @@ fn a_late_completion_of_an_earlier_request_is_told_apart() {
 }
 
 #[test]
-fn a_call_that_does_not_fit_what_was_registered_is_refused() {
+fn a_call_that_does_not_fit_its_chunks_is_refused() {
     let mut client = Client::new(AGREED, 8);
     let too_long = Call { message: rpc(1, 0, 2000), ..call(1) };
     assert_eq!(client.call(too_long), Err(Misuse::Forms(1)));
@@ -547,10 +548,10 @@ fn a_connection_that_ends_fails_each_call_once() {
     assert_eq!(drain(&mut client), [failed(1), failed(2), failed(3)]);
 }
 
-/// A client's messages take 1024 bytes. What names its chunks again would be longer: it is told so
-/// in a message that fits.
+/// Messages to this client take 1024 bytes. A reply that repeats all offered chunks would be
+/// longer, so the server sends an error that fits.
 #[test]
-fn an_answer_that_names_more_chunks_than_fit_is_an_error_that_fits() {
+fn a_reply_with_more_chunks_than_fit_becomes_an_error_that_fits() {
     let writes = (0..2).map(|handle| chunk(&[segment(handle, 4); 40])).collect();
     let offered = Chunks { writes, reply: Some(chunk(&[segment(99, 4096)])), ..Chunks::default() };
     let mut server = Server::new(AGREED, LIMITS);
