@@ -1,4 +1,4 @@
-//! Warm reads and writes of 4 KiB take nothing from the heap.
+//! Tests that warm reads and writes of 4 KiB make no heap allocation.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -12,7 +12,7 @@ thread_local! {
     static COUNT: Cell<u64> = const { Cell::new(0) };
 }
 
-// SAFETY: passes everything on to the system's allocator; counting allocates nothing.
+// SAFETY: passes everything to the system's allocator; counting allocates nothing.
 #[allow(unsafe_code)]
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
@@ -39,7 +39,7 @@ fn count(work: impl FnOnce()) -> u64 {
 }
 
 #[test]
-fn warm_operations_take_nothing_from_the_heap() {
+fn warm_operations_make_no_heap_allocation() {
     let store = MemStore::new(64 << 20, 1000, 100);
     let set = SetAttributes { mode: Some(0o644), ..SetAttributes::default() };
     let object = store.create(ANN, store.root(), b"f", NewObject::File(set)).1.unwrap().object;

@@ -1,5 +1,5 @@
-//! The directory store against the directory beneath it, as the current user. `privileged.rs` runs
-//! these tests as root and as an ordinary user, and tests that need root.
+//! Tests the directory store against the directory beneath, as the current user. `privileged.rs`
+//! runs these tests as root and as an ordinary user, and has tests that need root.
 
 #[path = "dir/plain.rs"]
 mod again;

@@ -1,4 +1,4 @@
-//! Directories that change while they are listed, in each store that needs no privileges:
+//! Tests directories that change while they are listed, in each store that needs no privileges.
 //! `privileged.rs` tests stores that number the names themselves.
 
 #[path = "dir/changing.rs"]
@@ -13,7 +13,7 @@ use store::{MemStore, NewObject, SetAttributes, Store};
 const SEEDS: u64 = 60;
 
 #[test]
-fn a_listing_of_memory_has_an_end_and_tells_what_stays_once_whatever_comes_and_goes() {
+fn a_listing_of_memory_ends_and_returns_each_unchanged_name_once() {
     for seed in 0..SEEDS {
         let store = MemStore::new(16 << 20, 0, 0);
         has_an_end_and_tells_what_stays_once(&store, Order::NewestFirst, seed);
@@ -21,7 +21,7 @@ fn a_listing_of_memory_has_an_end_and_tells_what_stays_once_whatever_comes_and_g
 }
 
 #[test]
-fn a_listing_of_a_served_directory_tells_what_stays_once_whatever_comes_and_goes() {
+fn a_listing_of_a_served_directory_returns_each_unchanged_name_once() {
     for seed in 0..SEEDS {
         for home in [Home::new(), Home::in_place(std::env::temp_dir())] {
             has_an_end_and_tells_what_stays_once(&home.open(), Order::OfKernel, seed);
@@ -30,7 +30,7 @@ fn a_listing_of_a_served_directory_tells_what_stays_once_whatever_comes_and_goes
 }
 
 #[test]
-fn a_listing_of_memory_does_not_tell_what_was_made_since_it_began() {
+fn a_listing_of_memory_omits_names_created_after_it_began() {
     let store = MemStore::new(16 << 20, 0, 0);
     let create = |name: String| {
         let new = NewObject::File(SetAttributes::default());
@@ -38,7 +38,7 @@ fn a_listing_of_memory_does_not_tell_what_was_made_since_it_began() {
     };
     (0..3).for_each(|number| create(format!("old-{number}")));
     let mut told = Vec::new();
-    // Both dots and one name at first.
+    // The first page has both dots and one name.
     let mut cookie = 0;
     loop {
         let mut room = 3;

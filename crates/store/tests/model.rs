@@ -1,10 +1,10 @@
-//! Random operations on a store and on a simple model of it, compared after each step: on the
-//! memory store, and on a directory, which is closed and opened again in between with the same
-//! names for its objects.
+//! Tests random operations on a store and on a simple model of it, and compares the two after each
+//! step: for the memory store, and for a directory, which is closed and opened again at intervals
+//! and keeps the names of its objects.
 //!
-//! The model is a map of nodes with their bytes in vectors. All operations run as root, so that
-//! permissions stay out (`tree.rs` has those). Some of what is read is held over later steps and
-//! must not change.
+//! The model is a map of nodes with their bytes in vectors. All operations run as root, so
+//! permissions do not matter (`tree.rs` tests those). Some of the data that are read are held
+//! during later steps and must not change.
 
 use std::collections::BTreeMap;
 
@@ -35,7 +35,7 @@ enum Step {
 }
 
 fn offset() -> impl Strategy<Value = u32> {
-    // Around the borders of pages, extents and leaves, and anywhere.
+    // Offsets near the boundaries of pages, extents and leaves, and anywhere else.
     let border = prop_oneof![Just(0u32), 0..80u32, Just(1024), 1020..1030u32];
     prop_oneof![
         (border, 0..40u32).prop_map(|(page, by)| (page * 4096 + by).saturating_sub(20)),
@@ -133,7 +133,7 @@ impl Model {
         self.nodes.insert(object.fileid, (object, Node { body, links: 1 + u32::from(directory) }));
     }
 
-    /// Whether `above` is `below` or above it.
+    /// Whether `above` is `below` or one of its ancestors.
     fn holds(&mut self, above: ObjectId, below: ObjectId) -> bool {
         above == below
             || self.is_directory(above) && {
@@ -203,7 +203,7 @@ struct Held {
 
 enum Subject {
     Mem(MemStore),
-    /// The directory to export and the directory for its state; the store is absent while it is
+    /// A directory for the export and for the state of the store; the store is absent while it is
     /// reopened.
     Dir(tempfile::TempDir, Option<DirStore>),
 }
@@ -301,7 +301,7 @@ impl Pair {
             Step::Release => self.held.truncate(self.held.len() / 2),
         }
         for held in &self.held {
-            assert!(bytes_of(&held.segments) == held.bytes, "what was read has changed");
+            assert!(bytes_of(&held.segments) == held.bytes, "data that were read have changed");
         }
     }
 
@@ -417,7 +417,7 @@ impl Pair {
         let links = self.model.node(object).links;
         let expected = self.model.file(object);
         assert_eq!((attributes.size, attributes.links), (expected.len() as u64, links));
-        // A file system may take more for what belongs to the file besides its bytes.
+        // A file system may use more space for metadata of the file.
         let spare = if matches!(self.store, Subject::Mem(_)) { 0 } else { 64 << 10 };
         assert!(attributes.used <= (expected.len() as u64).next_multiple_of(4096) + spare);
         let mut segments = SmallVec::new();
@@ -450,7 +450,7 @@ impl Pair {
         assert_eq!(self.store.attributes(object).unwrap().links, self.model.node(object).links);
     }
 
-    /// Compares all there is, then takes it all away.
+    /// Compares everything, then removes everything.
     fn end(mut self) {
         let all: Vec<ObjectId> = self.model.nodes.values().map(|(object, _)| *object).collect();
         if let Subject::Mem(store) = &self.store {
@@ -516,7 +516,7 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, cases: 64, ..ProptestConfig::default() })]
 
-    /// On tmpfs where there is one, because there a sync costs nothing.
+    /// On tmpfs if there is one, because a sync costs nothing there.
     #[test]
     fn a_directory_in_memory_does_what_the_model_does(steps in proptest::collection::vec(step(), 1..80)) {
         let shm = std::path::Path::new("/dev/shm");

@@ -1,4 +1,5 @@
-//! Payload: pinned segments, receive buffers, sparse files, the bound, and memory given back.
+//! Tests payload: pinned segments, receive buffers, sparse files, the limit, and memory that is
+//! freed.
 
 use smallvec::SmallVec;
 use store::{
@@ -71,7 +72,7 @@ fn pattern(len: u64, seed: u64) -> Vec<u8> {
 }
 
 #[test]
-fn an_aligned_mebibyte_lands_and_is_read_in_one_piece() {
+fn an_aligned_mebibyte_is_received_and_read_in_one_piece() {
     let store = new_store(64 * MIB);
     let object = file(&store, "f");
     let data = pattern(MIB, 1);
@@ -85,7 +86,7 @@ fn an_aligned_mebibyte_lands_and_is_read_in_one_piece() {
     store.write_landed(ANN, object, receive_buffer, Stability::Unstable).1.unwrap();
     assert_eq!(segments(&store, object, 0, MIB).len(), 1);
     assert_eq!(read(&store, object, 0, MIB), data);
-    // Over and over: still in pieces of at least an extent.
+    // After many writes the pieces still have at least the size of an extent.
     for round in 0..50 {
         land(&store, object, 0, &pattern(MIB, round));
     }
@@ -95,7 +96,7 @@ fn an_aligned_mebibyte_lands_and_is_read_in_one_piece() {
 }
 
 #[test]
-fn an_unaligned_mebibyte_lands_in_at_most_seventeen_slices() {
+fn an_unaligned_mebibyte_is_received_in_at_most_seventeen_slices() {
     let store = new_store(64 * MIB);
     let object = file(&store, "f");
     for offset in [1, PAGE - 1, 5 * PAGE, 5 * PAGE + 17, 15 * PAGE + 4095, 3 * MIB + 65535] {
@@ -121,9 +122,9 @@ fn small_writes_in_order_are_read_in_large_pieces() {
     }
     for object in [one, other] {
         let pieces = segments(&store, object, MIB, MIB);
-        assert!(pieces.len() <= 17, "{} pieces, though two files grew at once", pieces.len());
+        assert!(pieces.len() <= 17, "{} pieces while two files grew together", pieces.len());
     }
-    // In any order too, once the file is large.
+    // Writes in any order too, once the file has its full size.
     let third = file(&store, "third");
     truncate(&store, third, 2 * MIB).unwrap();
     for at in 0..512u64 {
@@ -137,7 +138,7 @@ fn small_writes_in_order_are_read_in_large_pieces() {
 }
 
 #[test]
-fn partial_pages_are_merged_with_what_is_there() {
+fn partial_pages_are_merged_with_existing_data() {
     let store = new_store(64 * MIB);
     let object = file(&store, "f");
     let mut model = vec![0; 40 * PAGE as usize];
@@ -165,7 +166,7 @@ fn partial_pages_are_merged_with_what_is_there() {
                 let size = store.attributes(object).unwrap().size;
                 assert_eq!(read(&store, object, 0, 40 * PAGE), model[..size as usize]);
                 if held {
-                    assert_eq!(bytes(&pins), before, "what was read stays");
+                    assert_eq!(bytes(&pins), before, "data that were read do not change");
                 }
             }
         }
@@ -176,7 +177,7 @@ fn partial_pages_are_merged_with_what_is_there() {
 }
 
 #[test]
-fn what_was_read_stays_while_it_is_overwritten_cut_and_removed() {
+fn data_that_were_read_do_not_change_when_overwritten_cut_or_removed() {
     let store = new_store(64 * MIB);
     let object = file(&store, "f");
     let data = pattern(3 * MIB + 5, 3);
@@ -192,7 +193,7 @@ fn what_was_read_stays_while_it_is_overwritten_cut_and_removed() {
     truncate(&store, object, 3 * MIB).unwrap();
     assert!(read(&store, object, MIB + 100, 2 * MIB).iter().all(|&byte| byte == 0));
     store.remove(ANN, store.root(), b"f").1.unwrap();
-    // Writers that come now must not get that memory.
+    // Later writers must not get that memory.
     let other = file(&store, "other");
     write(&store, other, 0, &vec![0x55; 8 * MIB as usize]).unwrap();
     assert_eq!(bytes(&held), data);
@@ -207,7 +208,7 @@ fn what_was_read_stays_while_it_is_overwritten_cut_and_removed() {
 }
 
 #[test]
-fn a_landing_dropped_midway_changes_nothing_and_gives_its_memory_back() {
+fn a_receive_buffer_dropped_midway_changes_nothing_and_frees_its_memory() {
     let store = new_store(64 * MIB);
     let object = file(&store, "f");
     let data = pattern(2 * MIB, 9);
@@ -258,7 +259,7 @@ fn sparse_files_reach_the_largest_offset() {
 }
 
 #[test]
-fn the_end_of_a_file_is_told() {
+fn a_read_reports_the_end_of_the_file() {
     let store = new_store(64 * MIB);
     let object = file(&store, "f");
     write(&store, object, 0, &[1; 5000]).unwrap();
@@ -276,7 +277,7 @@ fn the_end_of_a_file_is_told() {
 }
 
 #[test]
-fn a_full_store_says_so_still_overwrites_and_recovers() {
+fn a_full_store_reports_no_space_can_be_overwritten_and_recovers() {
     let store = new_store(8 * MIB);
     let object = file(&store, "f");
     let mut offset = 0;
@@ -293,7 +294,7 @@ fn a_full_store_says_so_still_overwrites_and_recovers() {
     assert!(store.receive_buffer(0, MIB as u32).is_none());
     assert!(store.statistics().bytes_used <= 8 * MIB);
     assert!(store.space().free_bytes < PAGE * 2);
-    // Existing data can be overwritten, in place and, while they are read, by copies.
+    // Existing data can be overwritten: in place, and by copying while the data are being read.
     write(&store, object, 0, &pattern(MIB, 5)).unwrap();
     let held = segments(&store, object, 0, 64 * 1024);
     write(&store, object, PAGE, &[9; 4096]).unwrap();
@@ -316,12 +317,12 @@ fn a_write_that_does_not_fit_changes_nothing() {
     assert_eq!(write(&store, object, 100, &vec![2; 2 * MIB as usize]), Err(Error::NoSpace));
     let after = (store.statistics().bytes_used, store.attributes(object).unwrap());
     assert_eq!(before.1, after.1);
-    assert!(after.0 - before.0 < 2 * PAGE, "the file's table may have grown, no more");
+    assert!(after.0 - before.0 < 2 * PAGE, "only the table of the file may have grown");
     assert_eq!(read(&store, object, 0, MIB), [1; 60_000]);
 }
 
 #[test]
-fn names_and_objects_count_against_the_bound_too() {
+fn names_and_objects_count_against_the_limit_too() {
     let store = new_store(MIB);
     let before = store.statistics();
     let mut made = 0;
@@ -334,7 +335,7 @@ fn names_and_objects_count_against_the_bound_too() {
         }
     }
     assert!((500..2000).contains(&made), "{made} objects");
-    assert!(store.space().free_objects <= 1, "its name might be shorter");
+    assert!(store.space().free_objects <= 1, "an object with a shorter name may fit");
     for number in 0..made {
         store.remove(ANN, store.root(), format!("{number:0250}").as_bytes()).1.unwrap();
     }
@@ -342,7 +343,7 @@ fn names_and_objects_count_against_the_bound_too() {
 }
 
 #[test]
-fn memory_goes_back_when_files_go() {
+fn memory_is_freed_when_files_are_removed() {
     let store = new_store(256 * MIB);
     let before = store.statistics();
     for round in 0..3 {
@@ -361,7 +362,7 @@ fn memory_goes_back_when_files_go() {
 }
 
 #[test]
-fn segments_and_landings_may_outlive_the_store() {
+fn segments_and_receive_buffers_may_outlive_the_store() {
     let data = pattern(MIB, 4);
     let (held, receive_buffer) = {
         let store = new_store(64 * MIB);

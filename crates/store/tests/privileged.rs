@@ -1,4 +1,4 @@
-//! The directory store where root serves it: callers with identities of their own, file systems
+//! Tests the directory store where root serves: callers with their own identities, file systems
 //! mounted for the test, and everything that `dir.rs` tests, as root and as an ordinary user. Needs
 //! root and mount namespaces; `cargo xtask test` runs it in the suite `dir`.
 

@@ -1,4 +1,5 @@
-//! Readers and writers at once: a READ sees a whole WRITE or none of it, and what it saw stays.
+//! Tests concurrent readers and writers: a READ sees a whole WRITE or none of it, and the data that
+//! were read do not change.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -15,7 +16,7 @@ fn file(store: &MemStore, name: &[u8]) -> ObjectId {
     store.create(ANN, store.root(), name, NewObject::File(set)).1.unwrap().object
 }
 
-/// One stamp in each 16 bytes: the block's number and the round that wrote it.
+/// Writes a stamp into each 16 bytes: the number of the block and the round that wrote it.
 fn stamp(block: &mut [u8], number: u64, round: u64) {
     for piece in block.chunks_exact_mut(16) {
         piece[..8].copy_from_slice(&number.to_le_bytes());
@@ -23,7 +24,7 @@ fn stamp(block: &mut [u8], number: u64, round: u64) {
     }
 }
 
-/// The round that wrote a block, after checking that all of it is of that round.
+/// Checks that all of a block is of one round; returns the round.
 fn check(segments: &[Segment], number: u64) -> u64 {
     let bytes: Vec<u8> = segments.iter().flat_map(|segment| segment.iter().copied()).collect();
     let round = u64::from_le_bytes(bytes[8..16].try_into().unwrap());
@@ -33,7 +34,7 @@ fn check(segments: &[Segment], number: u64) -> u64 {
     round
 }
 
-/// Small numbers in no order, the same in each run.
+/// Small pseudo-random numbers, the same in each run.
 struct Draw(u64);
 
 impl Draw {
@@ -46,7 +47,7 @@ impl Draw {
 fn hammer(block_bytes: u64, landed: bool) {
     let store = &MemStore::new(64 << 20, 1000, 100);
     let objects = &[file(store, b"one"), file(store, b"other")];
-    // Not a multiple of a page, so that blocks share their first and last pages.
+    // Not a multiple of a page, so that neighbouring blocks share pages.
     let offset = |number: u64| 1000 + number * block_bytes;
     let done = &AtomicBool::new(false);
     let reads = &AtomicU64::new(0);
@@ -86,7 +87,7 @@ fn hammer(block_bytes: u64, landed: bool) {
         for seed in 0..2u64 {
             scope.spawn(move || {
                 let mut draw = Draw(seed + 100);
-                // Segments held over many writes, each with what was seen in it.
+                // Segments that are held during many writes, each with its number and round.
                 let mut held: Vec<(u64, u64, SmallVec<[Segment; 1]>)> = Vec::new();
                 while !done.load(Ordering::Relaxed) {
                     let number = draw.below(BLOCKS);
@@ -97,7 +98,7 @@ fn hammer(block_bytes: u64, landed: bool) {
                     held.push((number, round, out));
                     if held.len() > 8 {
                         let (number, round, out) = held.swap_remove(draw.below(8) as usize);
-                        assert_eq!(check(&out, number), round, "what was read has changed");
+                        assert_eq!(check(&out, number), round, "data that were read have changed");
                     }
                     reads.fetch_add(1, Ordering::Relaxed);
                 }
@@ -127,12 +128,12 @@ fn a_read_sees_a_whole_medium_write_or_none_of_it() {
 }
 
 #[test]
-fn a_read_sees_a_whole_landed_write_or_none_of_it() {
+fn a_read_sees_a_whole_write_received_in_place_or_none_of_it() {
     hammer(100_000, true);
 }
 
 #[test]
-fn names_survive_threads_that_move_and_remove_them() {
+fn the_tree_stays_consistent_while_threads_move_and_remove_names() {
     let store = &MemStore::new(64 << 20, 1000, 100);
     let root = store.root();
     let directory = |parent, name: &[u8]| {
@@ -166,7 +167,7 @@ fn names_survive_threads_that_move_and_remove_them() {
             });
         }
     });
-    // Everything that is left hangs in the tree, once.
+    // Every object that is left is in the tree, once.
     fn count(store: &MemStore, at: ObjectId, seen: &mut std::collections::HashSet<ObjectId>) {
         let mut below = Vec::new();
         let visit = &mut |entry: store::Entry<'_>| {

@@ -1,4 +1,5 @@
-//! What the tree does, operation by operation: POSIX as Linux has it, seen through RFC 1813.
+//! Tests the operations of the tree one by one: POSIX as Linux implements it, seen through RFC
+//! 1813.
 
 use store::{
     Attributes, Caller, Error, Kind, MemStore, NewObject, ObjectId, Result, SetAttributes, SetTime,
@@ -64,7 +65,7 @@ fn a_new_store_has_an_empty_root_that_belongs_to_its_owner() {
 }
 
 #[test]
-fn names_are_bytes_and_bad_ones_are_refused() {
+fn names_are_bytes_and_invalid_names_are_refused() {
     let store = new_store();
     let root = store.root();
     let odd = b"\xff\xfe\n\x01 \xc3(";
@@ -93,7 +94,7 @@ fn names_are_bytes_and_bad_ones_are_refused() {
 }
 
 #[test]
-fn create_meets_an_existing_name_by_its_mode() {
+fn the_mode_of_create_decides_what_happens_to_an_existing_file() {
     let store = new_store();
     let root = store.root();
     let made = file(&store, ANN, b"f", 0o640);
@@ -129,7 +130,7 @@ fn the_owner_may_always_use_the_data_and_execute_implies_read() {
     let own = file(&store, ANN, b"own", 0o000).object;
     assert_eq!(write(&store, ANN, own, 0, b"data"), Ok(4));
     assert_eq!(read(&store, ANN, own, 0, 10), Ok(b"data".to_vec()));
-    assert_eq!(store.access(ANN, own, 0x3f).unwrap().0, 0, "but ACCESS tells the bits");
+    assert_eq!(store.access(ANN, own, 0x3f).unwrap().0, 0, "ACCESS reports the mode bits");
     assert_eq!(read(&store, BOB, own, 0, 10), Err(Error::Access));
     assert_eq!(write(&store, BOB, own, 0, b"x"), Err(Error::Access));
     assert_eq!(read(&store, ROOT, own, 0, 10), Ok(b"data".to_vec()));
@@ -140,7 +141,7 @@ fn the_owner_may_always_use_the_data_and_execute_implies_read() {
 }
 
 #[test]
-fn groups_count_primary_and_supplementary() {
+fn primary_and_supplementary_groups_give_rights() {
     let store = new_store();
     let made = file(&store, ANN, b"f", 0o060).object;
     let set = |gid| SetAttributes { gid: Some(gid), ..SetAttributes::default() };
@@ -165,7 +166,7 @@ fn writing_and_giving_away_clear_set_id_bits() {
     let set = SetAttributes { uid: Some(7), ..SetAttributes::default() };
     store.set_attributes(ROOT, made, &set, None).1.unwrap();
     assert_eq!(store.attributes(made).unwrap().mode, 0o777);
-    // Not a member of the file's group: no set-group-id.
+    // The caller is not a member of the file's group, so the set-group-ID bit is cleared.
     let own = file(&store, ANN, b"g", 0o644).object;
     let set = SetAttributes { gid: Some(300), ..SetAttributes::default() };
     store.set_attributes(ROOT, own, &set, None).1.unwrap();
@@ -174,7 +175,7 @@ fn writing_and_giving_away_clear_set_id_bits() {
 }
 
 #[test]
-fn set_group_id_directories_hand_down_their_group() {
+fn new_objects_inherit_the_group_of_a_set_group_id_directory() {
     let store = new_store();
     let shared = directory(&store, ANN, store.root(), b"shared", 0o2777);
     let set = SetAttributes { gid: Some(200), ..SetAttributes::default() };
@@ -196,18 +197,18 @@ fn a_sticky_directory_protects_the_names_of_others() {
     store.create(carl, shared, b"c", NewObject::File(mode(0o666))).1.unwrap();
     assert_eq!(store.rename(carl, (shared, b"c"), (shared, b"f")).2, Err(Error::NotPermitted));
     assert_eq!(store.rename(BOB, (shared, b"f"), (shared, b"g")).2, Ok(()));
-    assert_eq!(store.remove(ANN, shared, b"g").1, Ok(()), "the directory's owner may");
+    assert_eq!(store.remove(ANN, shared, b"g").1, Ok(()), "the owner of the directory may remove it");
     assert_eq!(
         store.remove(BOB, store.root(), b"none").1,
         Err(Error::NotFound),
-        "a missing name comes first"
+        "a missing name is reported first"
     );
     assert_eq!(store.remove(BOB, store.root(), b"tmp").1, Err(Error::Access));
     assert_eq!(store.remove(ANN, store.root(), b"tmp").1, Err(Error::IsDirectory));
 }
 
 #[test]
-fn hard_links_count_and_the_last_one_frees() {
+fn an_object_is_freed_with_its_last_link() {
     let store = new_store();
     let root = store.root();
     let made = file(&store, ANN, b"a", 0o644).object;
@@ -216,7 +217,11 @@ fn hard_links_count_and_the_last_one_frees() {
     assert_eq!((result, attributes.unwrap().links), (Ok(()), 2));
     assert_eq!(store.link(ANN, made, root, b"b").2, Err(Error::Exists));
     assert_eq!(store.link(ANN, root, root, b"c").2, Err(Error::IsDirectory));
-    assert_eq!(store.rename(ANN, (root, b"a"), (root, b"b")).2, Ok(()), "one file: nothing happens");
+    assert_eq!(
+        store.rename(ANN, (root, b"a"), (root, b"b")).2,
+        Ok(()),
+        "both names are of one file, so the rename does nothing"
+    );
     assert_eq!(store.attributes(made).unwrap().links, 2);
     store.remove(ANN, root, b"a").1.unwrap();
     assert_eq!(store.attributes(made).unwrap().links, 1);
@@ -224,12 +229,12 @@ fn hard_links_count_and_the_last_one_frees() {
     assert_eq!(store.attributes(made), Err(Error::Stale));
     assert_eq!(write(&store, ANN, made, 0, b"x"), Err(Error::Stale));
     let next = file(&store, ANN, b"n", 0o644).object;
-    assert_ne!(next, made, "a number used again has a new generation");
+    assert_ne!(next, made, "a reused number has a new generation");
     assert_eq!(store.attributes(made), Err(Error::Stale));
 }
 
 #[test]
-fn renames_keep_the_tree_a_tree() {
+fn renames_that_would_break_the_tree_are_refused() {
     let store = new_store();
     let root = store.root();
     let a = directory(&store, ANN, root, b"a", 0o755);
@@ -259,7 +264,7 @@ fn renames_keep_the_tree_a_tree() {
 }
 
 #[test]
-fn links_devices_and_pipes_are_what_they_were_made() {
+fn links_devices_and_pipes_have_the_kind_they_were_created_with() {
     let store = new_store();
     let root = store.root();
     let link = store.create(ANN, root, b"l", NewObject::Symlink(mode(0o600), b"../\xff")).1.unwrap();
@@ -284,7 +289,7 @@ fn links_devices_and_pipes_are_what_they_were_made() {
 }
 
 #[test]
-fn a_listing_goes_on_where_it_stopped_whatever_came_and_went() {
+fn a_listing_continues_where_it_stopped_while_returned_names_are_removed() {
     let store = new_store();
     let root = store.root();
     for number in 0..300 {
@@ -307,7 +312,8 @@ fn a_listing_goes_on_where_it_stopped_whatever_came_and_went() {
         if end.unwrap().eof {
             break;
         }
-        // Names already seen go, and one that was not stays: neither may disturb.
+        // Names that the listing has returned are removed. That must not affect the rest of the
+        // listing.
         if let Some(gone) = seen.iter().filter(|name| name.starts_with(b"f")).nth(step) {
             let _ = store.remove(ANN, root, &gone.clone());
         }
@@ -322,7 +328,7 @@ fn a_listing_goes_on_where_it_stopped_whatever_came_and_went() {
 }
 
 #[test]
-fn a_name_replaced_by_rename_keeps_its_place_in_the_listing() {
+fn a_name_replaced_by_rename_keeps_its_position_in_the_listing() {
     let store = new_store();
     let root = store.root();
     file(&store, ANN, b"a", 0o644);
@@ -335,7 +341,7 @@ fn a_name_replaced_by_rename_keeps_its_place_in_the_listing() {
 
 // RFC 1813 s2.6
 #[test]
-fn each_change_has_its_own_ctime_and_is_told_with_before_and_after() {
+fn each_change_has_its_own_ctime_and_returns_the_attributes_before_and_after() {
     let store = new_store();
     let made = file(&store, ANN, b"f", 0o644);
     let mut last = made.changed;
@@ -357,7 +363,7 @@ fn each_change_has_its_own_ctime_and_is_told_with_before_and_after() {
 }
 
 #[test]
-fn set_attributes_heeds_its_guard_and_who_asks() {
+fn set_attributes_checks_its_guard_and_the_rights_of_the_caller() {
     let store = new_store();
     let made = file(&store, ANN, b"f", 0o622);
     let object = made.object;
@@ -368,21 +374,21 @@ fn set_attributes_heeds_its_guard_and_who_asks() {
     assert_eq!(set(ANN, mode(0o622), Some(made.changed)), Ok(()));
     assert_eq!(set(BOB, mode(0o600), None), Err(Error::NotPermitted));
     let now = SetAttributes { modified: SetTime::Now, ..SetAttributes::default() };
-    assert_eq!(set(BOB, now, None), Ok(()), "who may write may touch");
+    assert_eq!(set(BOB, now, None), Ok(()), "a caller that may write may set the time to now");
     let to = SetAttributes { modified: SetTime::To(stale), ..SetAttributes::default() };
     assert_eq!(set(BOB, to, None), Err(Error::NotPermitted));
     assert_eq!(set(ANN, to, None), Ok(()));
     assert_eq!(store.attributes(object).unwrap().modified, stale);
     let before = store.attributes(object).unwrap();
     assert_eq!(set(ANN, SetAttributes::default(), None), Ok(()));
-    assert_eq!(store.attributes(object).unwrap(), before, "nothing set, nothing changed");
+    assert_eq!(store.attributes(object).unwrap(), before, "an empty change changes nothing");
     let size = |size| SetAttributes { size: Some(size), ..SetAttributes::default() };
     assert_eq!(set(ANN, size(u64::MAX), None), Err(Error::FileTooBig));
     assert_eq!(store.set_attributes(ANN, store.root(), &size(1), None).1, Err(Error::IsDirectory));
 }
 
 #[test]
-fn the_access_time_moves_with_the_first_read_after_a_change() {
+fn the_access_time_is_updated_by_the_first_read_after_a_change() {
     let store = new_store();
     let object = file(&store, ANN, b"f", 0o644).object;
     write(&store, ANN, object, 0, b"x").unwrap();
@@ -398,7 +404,7 @@ fn the_access_time_moves_with_the_first_read_after_a_change() {
 }
 
 #[test]
-fn the_verifier_is_of_this_start_and_commit_tells_it() {
+fn each_store_has_its_own_verifier_and_commit_returns_it() {
     let (one, other) = (new_store(), new_store());
     assert_ne!(one.verifier(), other.verifier());
     let object = file(&one, ANN, b"f", 0o644).object;

@@ -1,11 +1,12 @@
-//! Runs one test of this program again, in a child with another user or with mounts of its own.
+//! Runs one test of this program again, in a child process with another user or with its own
+//! mounts.
 
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 const AGAIN: &str = "TRUNKLINE_TEST_AGAIN";
-/// A user that owns nothing here.
+/// A user that owns no file here.
 const SOMEBODY: u32 = 61_234;
 
 fn is_again() -> bool {
@@ -36,7 +37,7 @@ pub fn as_root_and_not(test: &str, body: impl FnOnce()) {
         std::fs::set_permissions(place.path(), PermissionsExt::from_mode(0o755)).unwrap();
         let program = place.path().join("program");
         testkit::copy_program(&std::env::current_exe().unwrap(), &program);
-        // The standard library drops the groups, too.
+        // The standard library drops the supplementary groups too.
         run(Command::new(program).uid(SOMEBODY).gid(SOMEBODY), test, "as an ordinary user");
     }
     body();
@@ -48,7 +49,7 @@ pub fn as_root(body: impl FnOnce()) {
     body();
 }
 
-/// Runs a test in a mount namespace of its own, as root.
+/// Runs a test in its own mount namespace, as root.
 pub fn with_own_mounts(test: &str, body: impl FnOnce()) {
     if is_again() {
         return body();
@@ -56,5 +57,5 @@ pub fn with_own_mounts(test: &str, body: impl FnOnce()) {
     need_root();
     let mut command = Command::new("unshare");
     command.args(["--mount", "--propagation=private", "--"]).arg(std::env::current_exe().unwrap());
-    run(&mut command, test, "with mounts of its own");
+    run(&mut command, test, "with its own mounts");
 }

@@ -1,6 +1,6 @@
-//! Random operations through the store, compared after each step with the directory beneath, name
-//! by name; the store is closed and opened again in between, and the names that objects had still
-//! hold.
+//! Tests random operations through the store, and compares the store with the directory beneath
+//! after each step. The store is closed and opened again at intervals, and the names of objects
+//! remain valid.
 
 use crate::again::as_root_and_not;
 use crate::fixture::{Home, ROOT, mode, read};
@@ -14,14 +14,14 @@ use store::{
     Attributes, DirStore, Kind, NewObject, ObjectId, SetAttributes, SetTime, Stability, Store, Time,
 };
 
-/// An operation and three choices for it.
+/// An operation and three parameters.
 type Step = (u8, u8, u8, u16);
 
 const NAMES: [&[u8]; 5] = [b"a", b"with space", b"\xff\xfe", b"-", &[b'x'; 255]];
 
 struct Sides {
     store: DirStore,
-    /// Everything that was ever seen, gone or not.
+    /// Every object that was ever created, removed or not.
     objects: Vec<(ObjectId, Kind)>,
 }
 
@@ -31,7 +31,8 @@ impl Sides {
         fitting.get(usize::from(at) % fitting.len().max(1)).map_or(self.store.root(), |(object, _)| *object)
     }
 
-    /// Does it; whether it succeeds is the kernel's affair, what is there afterwards is compared.
+    /// Runs an operation. The kernel decides whether the operation succeeds; the result on disk is
+    /// compared afterwards.
     fn step(&mut self, (operation, at, name, more): Step) {
         let directory = self.pick(at, |kind| kind == Kind::Directory);
         let other = self.pick(name, |kind| kind == Kind::Directory);
@@ -83,7 +84,7 @@ impl Sides {
         self.objects.extend(made.map(|made| (made.object, made.kind)));
     }
 
-    /// Walks both sides; what the store says of each name is what the file system says.
+    /// Walks the store and the directory beneath; both must agree about each name.
     fn compare(&self, at: ObjectId, beneath: &Path, seen: &mut BTreeMap<u64, ObjectId>) {
         let mut names = BTreeMap::new();
         let mut collect = |entry: store::Entry<'_>| {
@@ -121,7 +122,7 @@ impl Sides {
         assert_eq!(count, names.len());
     }
 
-    /// Every name that was ever given out leads to its object, or is stale when that is gone.
+    /// Every name that was ever returned leads to its object, or is stale when the object is gone.
     fn compare_names(&self, seen: &BTreeMap<u64, ObjectId>) {
         for (object, _) in &self.objects {
             let there = seen.get(&object.fileid) == Some(object) || *object == self.store.root();
@@ -169,13 +170,13 @@ pub fn many(cases: u32, steps: usize, home: impl Fn() -> Home) {
 }
 
 #[test]
-fn the_store_and_the_directory_beneath_never_differ() {
-    as_root_and_not("beneath::the_store_and_the_directory_beneath_never_differ", || many(24, 60, Home::new));
+fn the_store_and_a_directory_in_memory_never_differ() {
+    as_root_and_not("beneath::the_store_and_a_directory_in_memory_never_differ", || many(24, 60, Home::new));
 }
 
 #[test]
-fn nor_do_they_on_a_disk() {
-    as_root_and_not("beneath::nor_do_they_on_a_disk", || {
+fn the_store_and_a_directory_on_disk_never_differ() {
+    as_root_and_not("beneath::the_store_and_a_directory_on_disk_never_differ", || {
         many(2, 40, || Home::in_place(std::env::temp_dir()));
     });
 }

@@ -1,5 +1,5 @@
-//! Listings in small pages, with names created, renamed and removed after each page: such a listing
-//! ends, and returns each untouched name once.
+//! Tests listings in small pages, with names created, renamed and removed after each page: such a
+//! listing ends, and returns each unchanged name once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use store::{Caller, Entry, NewObject, SetAttributes, Store};
@@ -15,10 +15,11 @@ const NEW_NAMES_MAX: usize = 200;
 #[derive(Clone, Copy, PartialEq)]
 pub enum Order {
     /// From the newest name to the oldest: no name is returned twice, and no name that was created
-    /// meanwhile.
+    /// during the listing.
     NewestFirst,
-    /// The file system's: names made meanwhile may come. Nothing is renamed over another name, and
-    /// the oldest name stays: tmpfs of some versions of Linux tells names twice in these two cases.
+    /// The order of the file system, which may return names created during the listing. No name is
+    /// renamed over another, and the oldest name is not changed: tmpfs of some versions of Linux
+    /// returns names twice in these two cases.
     OfKernel,
 }
 
@@ -66,7 +67,7 @@ impl Changing<'_> {
         self.untouched.remove(name);
     }
 
-    /// Whether a name may be touched.
+    /// Whether the test may change a name.
     fn is_free(&self, name: &str) -> bool {
         self.order == Order::NewestFirst || name != OLDEST
     }
@@ -95,13 +96,13 @@ impl Changing<'_> {
                 self.touch(&name);
             }
             2 => {
-                // Renamed away and back: an old name that was created again.
+                // Renamed away and back, so an old name is created again.
                 let new = self.new_name();
                 self.rename(&name, &new);
                 self.rename(&new, &name);
             }
             4 => {
-                // Renamed over another name, whose place it takes.
+                // Renamed over another name, which it replaces.
                 let other = self.any();
                 if other != name {
                     self.rename(&name, &other);
@@ -115,8 +116,8 @@ impl Changing<'_> {
     }
 }
 
-/// Fills the root of an empty store, and lists it while it changes, in a way that the seed
-/// determines.
+/// Fills the root of an empty store, and lists the root while names change. The seed determines the
+/// changes.
 pub fn has_an_end_and_tells_what_stays_once(store: &dyn Store, order: Order, seed: u64) {
     let now: Vec<String> = (0..NAMES).map(|number| format!("{number}")).collect();
     let untouched = now.iter().cloned().collect();
@@ -147,7 +148,7 @@ pub fn has_an_end_and_tells_what_stays_once(store: &dyn Store, order: Order, see
         assert_eq!(told.get(dots), Some(&1), "seed {seed}: {dots}");
     }
     for name in &changing.untouched {
-        assert_eq!(told.get(name), Some(&1), "seed {seed}: {name}, which nobody touched");
+        assert_eq!(told.get(name), Some(&1), "seed {seed}: {name}, which was not changed");
     }
     if order == Order::NewestFirst {
         let twice = told.iter().find(|(_, times)| **times > 1);
@@ -155,8 +156,8 @@ pub fn has_an_end_and_tells_what_stays_once(store: &dyn Store, order: Order, see
     }
 }
 
-/// Renames the names of a page, as `mv` of all found files does, or changes something else;
-/// sometimes another program begins a listing of its own.
+/// Renames the names of a page, as `mv` of all found files does, or makes other changes. Sometimes
+/// another program begins its own listing.
 fn change_after(changing: &mut Changing<'_>, page: &[String]) {
     if changing.made + 2 * PAGE > NEW_NAMES_MAX {
         return;

@@ -12,8 +12,8 @@ fn mount(arguments: &[&str], at: &Path) {
 }
 
 #[test]
-fn a_full_file_system_says_so_and_goes_on_when_there_is_room() {
-    with_own_mounts("faults::a_full_file_system_says_so_and_goes_on_when_there_is_room", || {
+fn a_full_file_system_reports_no_space_until_there_is_room() {
+    with_own_mounts("faults::a_full_file_system_reports_no_space_until_there_is_room", || {
         let home = Home::new();
         mount(&["-t", "tmpfs", "-o", "size=1m,nr_inodes=20", "tmpfs"], &home.path(""));
         let store = home.open();
@@ -42,8 +42,8 @@ fn a_full_file_system_says_so_and_goes_on_when_there_is_room() {
 }
 
 #[test]
-fn a_file_system_made_read_only_is_read_and_not_written() {
-    with_own_mounts("faults::a_file_system_made_read_only_is_read_and_not_written", || {
+fn a_read_only_file_system_is_read_and_refuses_changes() {
+    with_own_mounts("faults::a_read_only_file_system_is_read_and_refuses_changes", || {
         let home = Home::new();
         mount(&["-t", "tmpfs", "tmpfs"], &home.path(""));
         let store = home.open();

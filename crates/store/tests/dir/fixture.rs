@@ -1,4 +1,4 @@
-//! A directory to serve, and short forms of what tests do with it.
+//! A directory to serve, and short forms of the operations of tests.
 #![allow(dead_code, reason = "each test program uses its part")]
 
 use smallvec::SmallVec;
@@ -26,7 +26,7 @@ impl Home {
         Home { directory }
     }
 
-    /// The directory beneath.
+    /// The path of a name in the directory beneath.
     pub fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join("export").join(name)
     }
@@ -48,7 +48,7 @@ impl Home {
     }
 }
 
-/// Whether it is on a tmpfs.
+/// Whether the directory is on a tmpfs.
 pub fn is_tmpfs(home: &Home) -> bool {
     rustix::fs::statfs(home.path("")).unwrap().f_type & 0xffff_ffff == 0x0102_1994
 }

@@ -1,4 +1,5 @@
-//! Names of objects: after restarts, of removed objects, invented, or of objects outside.
+//! Tests names of objects: after restarts, of removed objects, invented names, and names of objects
+//! outside the export.
 
 use crate::again::as_root_and_not;
 use crate::fixture::{Home, ROOT, directory, file, look, read, write};
@@ -6,8 +7,8 @@ use proptest::prelude::*;
 use store::{DirOptions, DirStore, Error, NAME_BYTES_MAX, NewObject, ObjectId, OpenError, Store};
 
 #[test]
-fn names_hold_over_a_restart_and_a_rename_through_the_store() {
-    as_root_and_not("handles::names_hold_over_a_restart_and_a_rename_through_the_store", || {
+fn names_remain_valid_after_a_restart_and_a_rename_through_the_store() {
+    as_root_and_not("handles::names_remain_valid_after_a_restart_and_a_rename_through_the_store", || {
         let home = Home::new();
         let store = home.open();
         let root = store.root();
@@ -27,8 +28,8 @@ fn names_hold_over_a_restart_and_a_rename_through_the_store() {
 }
 
 #[test]
-fn what_is_gone_is_stale_at_once_whoever_took_it_away() {
-    as_root_and_not("handles::what_is_gone_is_stale_at_once_whoever_took_it_away", || {
+fn a_removed_object_is_stale_at_once_whoever_removed_it() {
+    as_root_and_not("handles::a_removed_object_is_stale_at_once_whoever_removed_it", || {
         let home = Home::new();
         let store = home.open();
         let root = store.root();
@@ -45,7 +46,7 @@ fn what_is_gone_is_stale_at_once_whoever_took_it_away() {
             assert_eq!(write(&store, ROOT, object, b"x"), Err(Error::Stale));
         }
         assert_eq!(look(&store, empty, "x"), Err(Error::Stale));
-        // A new object, perhaps in the same place on disk.
+        // A new object, perhaps in the same inode.
         let again = file(&store, ROOT, root, "a", 0o644);
         assert_ne!(again, through);
         assert_eq!(store.attributes(through), Err(Error::Stale));
@@ -55,40 +56,41 @@ fn what_is_gone_is_stale_at_once_whoever_took_it_away() {
 }
 
 #[test]
-fn what_lies_outside_of_the_export_is_stale_though_it_is_on_the_same_disk() {
-    as_root_and_not(
-        "handles::what_lies_outside_of_the_export_is_stale_though_it_is_on_the_same_disk",
-        || {
-            let home = Home::new();
-            std::fs::create_dir_all(home.path("inside/deep")).unwrap();
-            std::fs::create_dir_all(home.path("outside/deep")).unwrap();
-            std::fs::write(home.path("outside/file"), b"secret").unwrap();
-            let whole = home.open();
-            let outside = look(&whole, whole.root(), "outside").unwrap().object;
-            let deep = look(&whole, outside, "deep").unwrap().object;
-            let secret = look(&whole, outside, "file").unwrap().object;
-            let narrow = home.open_at(home.path("inside"));
-            assert_ne!(whole.handle_secret(), narrow.handle_secret(), "nor would its handle have opened");
-            for object in [whole.root(), outside, deep, secret] {
-                assert_eq!(narrow.attributes(object), Err(Error::Stale));
-            }
-            // Handles of an object that was moved out become stale.
-            let moved = look(&narrow, narrow.root(), "deep").unwrap().object;
-            drop(narrow);
-            std::fs::rename(home.path("inside/deep"), home.path("outside/was-deep")).unwrap();
-            let narrow = home.open_at(home.path("inside"));
-            assert_eq!(narrow.attributes(moved), Err(Error::Stale));
-        },
-    );
+fn objects_outside_the_export_are_stale_though_on_the_same_disk() {
+    as_root_and_not("handles::objects_outside_the_export_are_stale_though_on_the_same_disk", || {
+        let home = Home::new();
+        std::fs::create_dir_all(home.path("inside/deep")).unwrap();
+        std::fs::create_dir_all(home.path("outside/deep")).unwrap();
+        std::fs::write(home.path("outside/file"), b"secret").unwrap();
+        let whole = home.open();
+        let outside = look(&whole, whole.root(), "outside").unwrap().object;
+        let deep = look(&whole, outside, "deep").unwrap().object;
+        let secret = look(&whole, outside, "file").unwrap().object;
+        let narrow = home.open_at(home.path("inside"));
+        assert_ne!(
+            whole.handle_secret(),
+            narrow.handle_secret(),
+            "a handle of the other export would not open either"
+        );
+        for object in [whole.root(), outside, deep, secret] {
+            assert_eq!(narrow.attributes(object), Err(Error::Stale));
+        }
+        // A name of an object that was moved out is stale.
+        let moved = look(&narrow, narrow.root(), "deep").unwrap().object;
+        drop(narrow);
+        std::fs::rename(home.path("inside/deep"), home.path("outside/was-deep")).unwrap();
+        let narrow = home.open_at(home.path("inside"));
+        assert_eq!(narrow.attributes(moved), Err(Error::Stale));
+    });
 }
 
 #[test]
-fn depth_is_no_matter() {
-    as_root_and_not("handles::depth_is_no_matter", || {
+fn a_tree_may_be_deeper_than_any_path() {
+    as_root_and_not("handles::a_tree_may_be_deeper_than_any_path", || {
         let home = Home::new();
         let store = home.open();
         let mut at = vec![store.root()];
-        // 20 times 255 bytes are more than any path may have.
+        // 20 names of 255 bytes are longer than any path may be.
         for _ in 0..20 {
             let name = "d".repeat(255);
             at.push(directory(&store, ROOT, *at.last().unwrap(), &name, 0o755));
@@ -107,8 +109,8 @@ fn depth_is_no_matter() {
 }
 
 #[test]
-fn no_name_leads_out() {
-    as_root_and_not("handles::no_name_leads_out", || {
+fn no_name_leads_out_of_the_export() {
+    as_root_and_not("handles::no_name_leads_out_of_the_export", || {
         let home = Home::new();
         std::fs::create_dir_all(home.path("in/d")).unwrap();
         std::os::unix::fs::symlink("/", home.path("in/link")).unwrap();
@@ -118,19 +120,19 @@ fn no_name_leads_out() {
         let inner = look(&store, root, "d").unwrap().object;
         assert_eq!(look(&store, inner, "..").unwrap().object, root);
         let link = look(&store, root, "link").unwrap().object;
-        assert_eq!(look(&store, link, "etc"), Err(Error::NotDirectory), "links are the client's business");
+        assert_eq!(look(&store, link, "etc"), Err(Error::NotDirectory), "the client follows links");
         assert_eq!(look(&store, root, "d/../.."), Err(Error::Invalid));
         assert_eq!(look(&store, root, ""), Err(Error::Access));
         assert_eq!(look(&store, root, "a\0b"), Err(Error::Invalid));
         assert_eq!(look(&store, root, &"x".repeat(256)), Err(Error::NameTooLong));
         let through = store.create(ROOT, root, b"link", NewObject::File(Default::default())).1;
-        assert_eq!(through.unwrap().object, link, "and nothing is made behind them");
+        assert_eq!(through.unwrap().object, link, "no object is created behind a link");
     });
 }
 
 #[test]
-fn made_up_names_are_stale() {
-    as_root_and_not("handles::made_up_names_are_stale", || {
+fn invented_names_are_stale() {
+    as_root_and_not("handles::invented_names_are_stale", || {
         let home = Home::new();
         let store = home.open();
         let real = file(&store, ROOT, store.root(), "f", 0o644);
@@ -161,7 +163,7 @@ fn made_up_names_are_stale() {
 }
 
 #[test]
-fn what_cannot_be_served_is_refused() {
+fn directories_that_cannot_be_served_are_refused() {
     let home = Home::new();
     let open = |path, state| {
         DirStore::open(&DirOptions { path, state: Some(state), server_groups: false }).err().unwrap()

@@ -1,5 +1,5 @@
-//! Rights of callers: each caller acts as itself where root serves; all callers act as one user
-//! where another user serves.
+//! Tests the rights of callers: where root serves, each caller acts with its own identity; where
+//! another user serves, all callers act as that user.
 
 use crate::again::{as_root, with_own_mounts};
 use crate::fixture::{Home, ROOT, directory, file, list, mode, open_to_all, read, size, write};
@@ -10,7 +10,7 @@ const ANN: Caller<'static> = Caller { uid: 1001, gid: 1001, gids: &[] };
 const BEN: Caller<'static> = Caller { uid: 1002, gid: 1002, gids: &[] };
 const BEN_IN_GROUP: Caller<'static> = Caller { uid: 1002, gid: 1002, gids: &[7, 1001] };
 
-/// Users and groups that this thread acts as, with those of the file system in the fourth places.
+/// The users and groups of this thread; the fourth of each is that of the file system.
 fn identity() -> Vec<String> {
     let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
     let of_interest = |line: &&str| {
@@ -23,7 +23,7 @@ fn identity() -> Vec<String> {
 }
 
 #[test]
-fn two_users_do_not_see_each_others_files() {
+fn two_users_cannot_access_each_others_files() {
     as_root(|| {
         let home = Home::new();
         let store = open_to_all(&home);
@@ -47,7 +47,7 @@ fn two_users_do_not_see_each_others_files() {
             assert_eq!(store.set_attributes(BEN, object, &size(0), None).1, Err(Error::Access));
             assert_eq!(store.set_attributes(BEN, object, &mode(0o777), None).1, Err(Error::NotPermitted));
         }
-        assert_eq!(read(&store, BEN_IN_GROUP, shared).unwrap(), b"hers", "by a further group");
+        assert_eq!(read(&store, BEN_IN_GROUP, shared).unwrap(), b"hers", "by a supplementary group");
         assert_eq!(write(&store, BEN_IN_GROUP, shared, b"his"), Err(Error::Access));
         assert_eq!(store.lookup(BEN, private, b"within").1, Err(Error::Access));
         let listed = store.read_directory(BEN, private, 0, &mut |_| true);
@@ -59,12 +59,12 @@ fn two_users_do_not_see_each_others_files() {
         assert_eq!(store.access(BEN, own, 0x3f).unwrap().0, 0);
         assert_eq!(store.access(ANN, own, 0x3f).unwrap().0, 0x01 | 0x04 | 0x08);
         assert!(read(&store, ROOT, own).is_ok() && read(&store, ROOT, within).is_ok());
-        assert_eq!(identity(), before, "and this thread is itself again");
+        assert_eq!(identity(), before, "the thread has its own identity again");
     });
 }
 
 #[test]
-fn an_exclusive_create_tells_first_that_a_name_is_taken_and_only_to_who_may_look() {
+fn an_exclusive_create_reports_a_taken_name_only_to_callers_that_may_look_it_up() {
     as_root(|| {
         let home = Home::new();
         let store = open_to_all(&home);
@@ -81,7 +81,7 @@ fn an_exclusive_create_tells_first_that_a_name_is_taken_and_only_to_who_may_look
 }
 
 #[test]
-fn sticky_directories_and_groups_are_the_kernels_rules() {
+fn sticky_directories_and_groups_follow_the_rules_of_the_kernel() {
     as_root(|| {
         let home = Home::new();
         let store = open_to_all(&home);
@@ -107,12 +107,12 @@ fn sticky_directories_and_groups_are_the_kernels_rules() {
         assert_eq!(made.kind, Kind::CharacterDevice(1, 3));
         let nobody = Caller { uid: u32::MAX, gid: u32::MAX, gids: &[] };
         let as_none = store.create(nobody, root, b"x", NewObject::File(mode(0o600))).1;
-        assert_eq!(as_none, Err(Error::Access), "the number that means no user is none");
+        assert_eq!(as_none, Err(Error::Access), "the number that means no user gives no rights");
     });
 }
 
 #[test]
-fn privileges_of_a_file_end_when_it_is_written_to() {
+fn set_id_bits_are_cleared_when_a_file_is_written() {
     as_root(|| {
         let home = Home::new();
         let store = open_to_all(&home);
@@ -134,7 +134,7 @@ fn privileges_of_a_file_end_when_it_is_written_to() {
 }
 
 #[test]
-fn times_are_set_by_the_owner_and_touched_by_who_may_write() {
+fn times_are_set_by_the_owner_and_touched_by_callers_that_may_write() {
     as_root(|| {
         let home = Home::new();
         let store = open_to_all(&home);
@@ -157,8 +157,8 @@ fn times_are_set_by_the_owner_and_touched_by_who_may_write() {
 }
 
 #[test]
-fn a_caller_with_as_many_groups_as_fit_has_those_of_the_database() {
-    with_own_mounts("identities::a_caller_with_as_many_groups_as_fit_has_those_of_the_database", || {
+fn a_caller_with_sixteen_groups_gets_those_of_the_database() {
+    with_own_mounts("identities::a_caller_with_sixteen_groups_gets_those_of_the_database", || {
         let home = Home::new();
         let mut groups = String::from("root:x:0:\nann:x:1001:\n");
         (0..40).for_each(|number| groups.push_str(&format!("team{number}:x:{}:ann\n", 5000 + number)));
@@ -176,20 +176,24 @@ fn a_caller_with_as_many_groups_as_fit_has_those_of_the_database() {
         store.set_attributes(ROOT, made, &group, None).1.unwrap();
         let brought: Vec<u32> = (5000..5016).collect();
         let ann = Caller { gids: &brought, ..ANN };
-        assert!(read(&store, ann, made).is_ok(), "the fortieth group counts");
+        assert!(read(&store, ann, made).is_ok(), "the fortieth group of the database counts");
         assert_eq!(read(&store, Caller { gids: &brought[..15], ..ANN }, made), Err(Error::Access));
         let unknown = Caller { gids: &brought, ..BEN };
         assert_eq!(
             read(&store, unknown, made),
             Err(Error::Access),
-            "who is not known has what the call says"
+            "an unknown user has the groups of the call"
         );
-        assert_eq!(read(&home.open(), ann, made), Err(Error::Access), "and where it is not wanted all have");
+        assert_eq!(
+            read(&home.open(), ann, made),
+            Err(Error::Access),
+            "without `server_groups` the groups of the call count"
+        );
     });
 }
 
 #[test]
-fn threads_that_act_for_different_users_at_once_never_mix_them_up() {
+fn threads_that_act_for_different_users_never_mix_them_up() {
     const USERS: u32 = 4;
     const ROUNDS: usize = 150;
     as_root(|| {

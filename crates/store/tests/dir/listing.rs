@@ -1,4 +1,5 @@
-//! Directories: all names are listed once, in pages, while other names come and go.
+//! Tests that all names of a directory are listed once, in pages, while other names are created and
+//! removed.
 
 use crate::again::as_root_and_not;
 use crate::fixture::{Home, ROOT, list};
@@ -17,11 +18,11 @@ pub fn all_are_listed_once(home: &Home, many: usize) {
     let names: BTreeSet<_> = found.iter().map(|(name, _)| name.clone()).collect();
     assert_eq!((found.len(), names.len()), (already + many + 2, already + many + 2));
     let cookies: BTreeSet<_> = found.iter().map(|(_, cookie)| *cookie).collect();
-    assert_eq!(cookies.len(), found.len(), "each place has a cookie of its own");
+    assert_eq!(cookies.len(), found.len(), "each name has its own cookie");
 }
 
-/// Lists what [`all_are_listed_once`] made, and removes a quarter of it meanwhile: what has been
-/// listed, and what has not.
+/// Lists the names of [`all_are_listed_once`] and meanwhile removes a quarter of them, listed names
+/// and others.
 fn what_stays_is_listed_once_while_the_rest_goes(home: &Home, many: usize) {
     let store = home.open();
     let root = store.root();
@@ -44,7 +45,7 @@ fn what_stays_is_listed_once_while_the_rest_goes(home: &Home, many: usize) {
         if end.unwrap().eof {
             break;
         }
-        // A listing may go up or down, so names go from both ends.
+        // A listing may go in either direction, so names are removed at both ends.
         for number in (next..next + 250).filter(|number| number * 4 < many) {
             let number = if number % 2 == 0 { number * 2 } else { (many - number) & !1 };
             std::fs::remove_file(home.path(&format!("name-{number}"))).unwrap();
@@ -105,15 +106,15 @@ fn a_hundred_thousand_names_are_listed_once_each() {
 }
 
 #[test]
-fn names_that_come_and_go_disturb_no_others() {
-    as_root_and_not("listing::names_that_come_and_go_disturb_no_others", || {
+fn names_that_are_created_and_removed_do_not_affect_others() {
+    as_root_and_not("listing::names_that_are_created_and_removed_do_not_affect_others", || {
         changes_in_between_disturb_nothing(&Home::new());
         changes_in_between_disturb_nothing(&Home::in_place(std::env::temp_dir()));
     });
 }
 
-/// Whether the file system's own offsets are no cookies, by what is known of it: an overlay's and a
-/// ramfs's count places, and so did a tmpfs's before Linux 6.6.
+/// Whether the file system's own offsets cannot serve as cookies: those of overlayfs and ramfs
+/// count positions, and so did those of tmpfs before Linux 6.6.
 fn counts_places(home: &Home) -> bool {
     let kind = rustix::fs::statfs(home.path("")).unwrap().f_type & 0xffff_ffff;
     let release = rustix::system::uname();
@@ -142,7 +143,7 @@ fn goes_on_after_a_restart(home: &Home) {
     };
     let went_on = store.read_directory(ROOT, store.root(), cookie, &mut take);
     if counts_places(home) {
-        assert_eq!(went_on, Err(Error::BadCookie), "a cookie of another numbering");
+        assert_eq!(went_on, Err(Error::BadCookie), "a cookie from before the restart");
     } else {
         assert!(went_on.unwrap().eof);
         assert_eq!(rest, whole[41..]);
@@ -152,8 +153,8 @@ fn goes_on_after_a_restart(home: &Home) {
 }
 
 #[test]
-fn a_listing_goes_on_after_a_restart_where_the_file_system_lets_it() {
-    as_root_and_not("listing::a_listing_goes_on_after_a_restart_where_the_file_system_lets_it", || {
+fn a_listing_continues_after_a_restart_if_the_file_system_permits_it() {
+    as_root_and_not("listing::a_listing_continues_after_a_restart_if_the_file_system_permits_it", || {
         goes_on_after_a_restart(&Home::new());
         goes_on_after_a_restart(&Home::in_place(std::env::temp_dir()));
     });

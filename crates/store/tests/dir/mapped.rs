@@ -1,4 +1,4 @@
-//! Payloads that a loop is given to send: the pages of a file in memory themselves, which only the
+//! Tests the payloads that a loop sends: the pages of a file in memory themselves, which only the
 //! kernel accesses.
 
 use crate::again::as_root_and_not;
@@ -19,7 +19,7 @@ fn data() -> Vec<u8> {
     (0..BYTES).map(|at| (at / 7 + at / 4096) as u8).collect()
 }
 
-/// A file of a store on a tmpfs, with its data; `None` where tests have no tmpfs.
+/// A file with data in a store on a tmpfs; `None` where tests have no tmpfs.
 fn filled(home: &Home) -> Option<(DirStore, ObjectId)> {
     if !is_tmpfs(home) {
         eprintln!("skipped: /dev/shm is no tmpfs");
@@ -29,14 +29,14 @@ fn filled(home: &Home) -> Option<(DirStore, ObjectId)> {
     let made = file(&store, ROOT, store.root(), "f", 0o600);
     let (_, written) = store.write(ROOT, made, 0, &data(), Stability::Unstable);
     assert_eq!(written.unwrap().count as usize, BYTES);
-    // A worker opens and validates the file, which a loop then finds open; the next reader's worker
-    // would do so too.
+    // A worker opens and validates the file, and a loop then finds the file open. The worker of the
+    // next reader would do the same.
     assert_eq!(read(&store, ROOT, made).unwrap(), data());
     Some((store, made))
 }
 
 /// Reads without waiting. A validation is valid for two seconds, so a worker may have to validate
-/// the file again; `None` never lasts.
+/// the file again; `None` does not persist.
 fn read_now(store: &DirStore, object: ObjectId, offset: u64, count: u32) -> (Segments, bool) {
     loop {
         let mut segments = Segments::new();
@@ -69,25 +69,25 @@ fn a_loop_sends_the_pages_of_a_file_and_no_copy() {
         assert_eq!((bytes(&end), eof), (data()[BYTES - 10..].to_vec(), true));
         let (beyond, eof) = read_now(&store, made, BYTES as u64 + 10, 4096);
         assert_eq!((beyond.len(), eof), (0, true));
-        // The segment is the file's own memory: later writes are visible in it.
+        // The segment is the memory of the file, so later writes are visible in it.
         let beneath = std::fs::File::options().write(true).open(home.path("f")).unwrap();
         beneath.write_all_at(b"changed beneath", 5000).unwrap();
         assert!(bytes(&part).starts_with(b"changed beneath"));
-        // The file grows beyond the mapping, which is noticed at the next receive.
+        // The file grows beyond the mapping. The next receive detects that.
         beneath.write_all_at(&[9; 4096], BYTES as u64 * 2).unwrap();
         beneath.write_all_at(&vec![8; BYTES], BYTES as u64).unwrap();
         moment.renew();
         let (grown, eof) = read_now(&store, made, BYTES as u64 * 2 - 1, 4097);
         assert_eq!((bytes(&grown), eof), ([&[8][..], &[9; 4096]].concat(), true));
-        // What was read before outlives the store.
+        // The data that were read outlive the store.
         drop(store);
         assert_eq!(bytes(&whole)[..5000], data()[..5000]);
     });
 }
 
 #[test]
-fn whoever_looks_at_the_data_is_given_a_copy() {
-    as_root_and_not("mapped::whoever_looks_at_the_data_is_given_a_copy", || {
+fn outside_a_receive_batch_a_read_returns_a_copy() {
+    as_root_and_not("mapped::outside_a_receive_batch_a_read_returns_a_copy", || {
         let home = Home::new();
         let Some((store, made)) = filled(&home) else { return };
         let (part, _) = read_now(&store, made, 0, 4096);
@@ -98,8 +98,8 @@ fn whoever_looks_at_the_data_is_given_a_copy() {
 }
 
 #[test]
-fn a_hole_that_is_read_stays_a_hole() {
-    as_root_and_not("mapped::a_hole_that_is_read_stays_a_hole", || {
+fn reading_a_hole_allocates_no_pages() {
+    as_root_and_not("mapped::reading_a_hole_allocates_no_pages", || {
         let home = Home::new();
         let Some((store, made)) = filled(&home) else { return };
         let beneath = std::fs::File::options().write(true).open(home.path("f")).unwrap();
@@ -113,8 +113,8 @@ fn a_hole_that_is_read_stays_a_hole() {
 }
 
 #[test]
-fn pages_that_are_gone_fail_their_send_and_nothing_else() {
-    as_root_and_not("mapped::pages_that_are_gone_fail_their_send_and_nothing_else", || {
+fn sending_pages_that_were_cut_off_fails_with_efault() {
+    as_root_and_not("mapped::sending_pages_that_were_cut_off_fails_with_efault", || {
         let home = Home::new();
         let Some((store, made)) = filled(&home) else { return };
         let _moment = ReceiveBatch::begin();
@@ -127,8 +127,8 @@ fn pages_that_are_gone_fail_their_send_and_nothing_else() {
 }
 
 #[test]
-fn a_commit_and_a_stable_write_wait_for_nothing_in_memory() {
-    as_root_and_not("mapped::a_commit_and_a_stable_write_wait_for_nothing_in_memory", || {
+fn a_commit_and_a_stable_write_do_not_wait_on_a_tmpfs() {
+    as_root_and_not("mapped::a_commit_and_a_stable_write_do_not_wait_on_a_tmpfs", || {
         let home = Home::new();
         let Some((store, made)) = filled(&home) else { return };
         let (change, verifier) = loop {
@@ -148,13 +148,13 @@ fn a_commit_and_a_stable_write_wait_for_nothing_in_memory() {
         assert_eq!((written.count, written.committed), (3, Stability::FileSync));
         assert_eq!(std::fs::read(home.path("f")).unwrap()[3..6], *b"new");
         let directory = store.root();
-        assert!(store.commit_now(directory, 0, 0).is_none(), "left to a worker, who has the words for it");
+        assert!(store.commit_now(directory, 0, 0).is_none(), "left to a worker, which reports the error");
     });
 }
 
 #[test]
-fn a_thread_that_is_to_keep_its_identity_writes_nothing_at_once() {
-    as_root_and_not("mapped::a_thread_that_is_to_keep_its_identity_writes_nothing_at_once", || {
+fn a_thread_that_keeps_its_identity_leaves_writes_to_a_worker() {
+    as_root_and_not("mapped::a_thread_that_keeps_its_identity_leaves_writes_to_a_worker", || {
         let home = Home::new();
         let Some((store, made)) = filled(&home) else { return };
         let write = || {

@@ -1,4 +1,4 @@
-//! File systems without handles, or without offsets that stay valid.
+//! Tests file systems without handles, or without offsets that remain valid.
 
 use crate::again::with_own_mounts;
 use crate::beneath::many;
@@ -8,11 +8,11 @@ use crate::listing::{all_are_listed_once, changes_in_between_disturb_nothing};
 use std::process::Command;
 use store::{Error, Store};
 
-/// An overlay without handles of its own: objects are named by their creation time, and found
+/// Tests an overlay without its own handles: objects are named by their creation time, and found
 /// through the map.
 #[test]
-fn the_sides_do_not_differ_where_the_file_system_has_no_handles() {
-    with_own_mounts("mounts::the_sides_do_not_differ_where_the_file_system_has_no_handles", || {
+fn the_store_and_a_directory_without_handles_never_differ() {
+    with_own_mounts("mounts::the_store_and_a_directory_without_handles_never_differ", || {
         let overlaid = || {
             let home = Home::new();
             for name in ["lower", "upper", "work"] {
@@ -32,8 +32,8 @@ fn the_sides_do_not_differ_where_the_file_system_has_no_handles() {
     });
 }
 
-/// Files of a layer then have the device of that layer, which differs from the overlay's, and a
-/// number that a file of another layer may have.
+/// Tests an overlay of several file systems: the files of a layer have the device of that layer,
+/// not that of the overlay, and a number that a file of another layer may have.
 #[test]
 fn an_overlay_of_layers_on_several_file_systems_is_one_file_system_to_clients() {
     with_own_mounts(
@@ -79,8 +79,8 @@ fn an_overlay_of_layers_on_several_file_systems_is_one_file_system_to_clients() 
 }
 
 #[test]
-fn names_are_numbered_where_offsets_do_not_stay_good() {
-    with_own_mounts("mounts::names_are_numbered_where_offsets_do_not_stay_good", || {
+fn names_are_numbered_where_offsets_do_not_remain_valid() {
+    with_own_mounts("mounts::names_are_numbered_where_offsets_do_not_remain_valid", || {
         let home = Home::new();
         let mounted = Command::new("mount").args(["-t", "ramfs", "ramfs"]).arg(home.path("")).status();
         assert!(mounted.unwrap().success());
@@ -91,17 +91,13 @@ fn names_are_numbered_where_offsets_do_not_stay_good() {
         drop(store);
         let store = home.open();
         let of_before = store.read_directory(ROOT, store.root(), cookie, &mut |_| true);
-        assert_eq!(
-            of_before,
-            Err(Error::BadCookie),
-            "a number of an earlier numbering is no place in this one"
-        );
+        assert_eq!(of_before, Err(Error::BadCookie), "a cookie from before the restart");
     });
 }
 
 #[test]
-fn a_listing_of_numbered_names_has_an_end_whatever_comes_and_goes() {
-    with_own_mounts("mounts::a_listing_of_numbered_names_has_an_end_whatever_comes_and_goes", || {
+fn a_listing_of_numbered_names_ends_whatever_changes() {
+    with_own_mounts("mounts::a_listing_of_numbered_names_ends_whatever_changes", || {
         for seed in 0..60 {
             let home = Home::new();
             let mounted = Command::new("mount").args(["-t", "ramfs", "ramfs"]).arg(home.path("")).status();
@@ -118,8 +114,7 @@ fn run(home: &Home, line: &str) {
     assert!(done.unwrap().success(), "{line}");
 }
 
-/// An overlay that has an overlay beneath: each adds 21 bytes and more to the handle of the one
-/// below.
+/// Mounts an overlay on an overlay: each adds 21 bytes or more to the handle of the one below.
 fn mount_overlay_over_overlay(home: &Home) {
     run(
         home,
@@ -132,8 +127,8 @@ fn mount_overlay_over_overlay(home: &Home) {
 }
 
 #[test]
-fn kernel_handles_that_do_not_fit_ours_are_found_by_the_map() {
-    with_own_mounts("mounts::kernel_handles_that_do_not_fit_ours_are_found_by_the_map", || {
+fn objects_whose_kernel_handles_do_not_fit_are_found_through_the_map() {
+    with_own_mounts("mounts::objects_whose_kernel_handles_do_not_fit_are_found_through_the_map", || {
         let home = Home::new();
         mount_overlay_over_overlay(&home);
         let store = home.open();
@@ -144,11 +139,11 @@ fn kernel_handles_that_do_not_fit_ours_are_found_by_the_map() {
         };
         let [inner, gone, once] = found(&store);
         for object in [inner, gone, once] {
-            // A code over the kernel's handle stands for it, which `name.rs` marks by 2.
+            // The name has a digest of the kernel's handle, which `name.rs` marks by 2.
             assert_eq!((object.name()[0], object.name().len()), (2, 17), "{object:?}");
         }
         assert_eq!(read(&store, ROOT, inner).unwrap(), b"within\n");
-        // This copies the lower file up, and it is still the same file.
+        // This write copies the lower file up; the file is still the same object.
         write(&store, ROOT, inner, b"WITHIN").unwrap();
         assert_eq!(read(&store, ROOT, inner).unwrap(), b"WITHIN\n");
         store.rename(ROOT, (root, b"once"), (root, b"renamed")).2.unwrap();
@@ -158,11 +153,11 @@ fn kernel_handles_that_do_not_fit_ours_are_found_by_the_map() {
         std::fs::remove_file(home.path("gone")).unwrap();
         let store = home.open();
         assert_eq!(read(&store, ROOT, inner).unwrap(), b"WITHIN\n", "after a restart, before any lookup");
-        assert_eq!(read(&store, ROOT, once).unwrap(), b"once\n", "by the name that it has now");
-        assert_eq!(read(&store, ROOT, gone), Err(Error::Stale), "deleted while nobody served");
+        assert_eq!(read(&store, ROOT, once).unwrap(), b"once\n", "by its new name");
+        assert_eq!(read(&store, ROOT, gone), Err(Error::Stale), "deleted while no store was open");
         assert_eq!(look(&store, root, "gone"), Err(Error::NotFound));
         assert!(store.attributes(new).is_ok());
-        // A different file with the same name is not mistaken for it.
+        // A different file with the same name is a different object.
         std::fs::remove_file(home.path("d/f")).unwrap();
         std::fs::write(home.path("d/f"), "another").unwrap();
         assert_eq!(read(&store, ROOT, inner), Err(Error::Stale));

@@ -1,4 +1,4 @@
-//! A file's owner, and the one identity of a server that is not root.
+//! Tests the owner of a file, and the single identity of a server that does not run as root.
 
 use crate::again::as_root_and_not;
 use crate::fixture::{Home, file, list, mode, open_to_all, read, write};
@@ -8,9 +8,9 @@ const ANN: Caller<'static> = Caller { uid: 1001, gid: 1001, gids: &[] };
 const BEN: Caller<'static> = Caller { uid: 1002, gid: 1002, gids: &[] };
 
 #[test]
-fn the_owner_may_always_read_and_write_its_own_file() {
+fn the_owner_may_always_read_and_write_a_file() {
     // RFC 1813 s4.4
-    as_root_and_not("owner::the_owner_may_always_read_and_write_its_own_file", || {
+    as_root_and_not("owner::the_owner_may_always_read_and_write_a_file", || {
         let home = Home::new();
         let store = open_to_all(&home);
         let made = file(&store, ANN, store.root(), "object", 0o444);
@@ -20,7 +20,7 @@ fn the_owner_may_always_read_and_write_its_own_file() {
         assert_eq!(
             write(&store, ANN, made, b"GIT"),
             Ok(3),
-            "also when the descriptor it was made through is gone"
+            "also without the descriptor that created the file"
         );
         store.set_attributes(ANN, made, &mode(0), None).1.unwrap();
         drop(store);
@@ -28,13 +28,17 @@ fn the_owner_may_always_read_and_write_its_own_file() {
         assert_eq!(read(&store, ANN, made).unwrap(), b"GIT");
         assert_eq!(store.attributes(made).unwrap().mode, 0);
         store.set_attributes(ANN, made, &mode(0o111), None).1.unwrap();
-        assert_eq!(read(&store, BEN, made).unwrap(), b"GIT", "who may run it may read it: RFC 1813 s3.3.6");
+        assert_eq!(
+            read(&store, BEN, made).unwrap(),
+            b"GIT",
+            "a caller that may execute a file may read it: RFC 1813 s3.3.6"
+        );
     });
 }
 
 #[test]
-fn who_is_not_root_serves_everybody_as_itself_and_says_so() {
-    as_root_and_not("owner::who_is_not_root_serves_everybody_as_itself_and_says_so", || {
+fn a_server_that_is_not_root_acts_as_its_own_user_and_says_so() {
+    as_root_and_not("owner::a_server_that_is_not_root_acts_as_its_own_user_and_says_so", || {
         let home = Home::new();
         let store = home.open();
         let own = rustix::process::geteuid().as_raw();

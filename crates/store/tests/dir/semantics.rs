@@ -1,5 +1,5 @@
-//! Requirements of RFC 1813 on single operations, and operations that the store answers without
-//! waiting.
+//! Tests requirements of RFC 1813 on single operations, and operations that the store answers
+//! without waiting.
 
 use crate::again::as_root_and_not;
 use crate::fixture::{Home, ROOT, file, is_tmpfs, look, mode, read, size, write};
@@ -28,8 +28,8 @@ fn an_exclusive_create_repeated_after_a_restart_finds_its_file() {
 }
 
 #[test]
-fn holes_stay_holes() {
-    as_root_and_not("semantics::holes_stay_holes", || {
+fn a_sparse_file_uses_little_space() {
+    as_root_and_not("semantics::a_sparse_file_uses_little_space", || {
         let home = Home::new();
         let store = home.open();
         let made = file(&store, ROOT, store.root(), "sparse", 0o644);
@@ -47,35 +47,38 @@ fn holes_stay_holes() {
 }
 
 #[test]
-fn what_was_before_and_after_is_told_and_a_guard_holds() {
+fn attributes_before_and_after_a_change_are_returned_and_a_guard_is_checked() {
     // RFC 1813 s2.6, s3.3.2
-    as_root_and_not("semantics::what_was_before_and_after_is_told_and_a_guard_holds", || {
-        let home = Home::new();
-        let store = home.open();
-        let made = file(&store, ROOT, store.root(), "f", 0o644);
-        let before = store.attributes(made).unwrap();
-        let (change, result) = store.write(ROOT, made, 0, b"12345", Stability::DataSync);
-        assert_eq!(result.unwrap().committed, Stability::DataSync);
-        let (was, is) = (change.before.unwrap(), change.after.unwrap());
-        assert_eq!((was.size, was.changed), (0, before.changed));
-        assert_eq!((is.size, is), (5, store.attributes(made).unwrap()));
-        let never = Time { seconds: 1, nanoseconds: 1 };
-        assert_eq!(store.set_attributes(ROOT, made, &size(0), Some(never)).1, Err(Error::NotSync));
-        assert_eq!(store.set_attributes(ROOT, made, &size(0), Some(is.changed)).1, Ok(()));
-        let (change, result) = store.create(ROOT, store.root(), b"f", NewObject::FileGuarded(mode(0)));
-        assert_eq!(result, Err(Error::Exists));
-        assert!(change.before.is_some() && change.after.is_some(), "on failure too");
-    });
+    as_root_and_not(
+        "semantics::attributes_before_and_after_a_change_are_returned_and_a_guard_is_checked",
+        || {
+            let home = Home::new();
+            let store = home.open();
+            let made = file(&store, ROOT, store.root(), "f", 0o644);
+            let before = store.attributes(made).unwrap();
+            let (change, result) = store.write(ROOT, made, 0, b"12345", Stability::DataSync);
+            assert_eq!(result.unwrap().committed, Stability::DataSync);
+            let (was, is) = (change.before.unwrap(), change.after.unwrap());
+            assert_eq!((was.size, was.changed), (0, before.changed));
+            assert_eq!((is.size, is), (5, store.attributes(made).unwrap()));
+            let never = Time { seconds: 1, nanoseconds: 1 };
+            assert_eq!(store.set_attributes(ROOT, made, &size(0), Some(never)).1, Err(Error::NotSync));
+            assert_eq!(store.set_attributes(ROOT, made, &size(0), Some(is.changed)).1, Ok(()));
+            let (change, result) = store.create(ROOT, store.root(), b"f", NewObject::FileGuarded(mode(0)));
+            assert_eq!(result, Err(Error::Exists));
+            assert!(change.before.is_some() && change.after.is_some(), "on failure too");
+        },
+    );
 }
 
 #[test]
-fn a_time_before_1970_is_told_as_it_is() {
-    let name = "semantics::a_time_before_1970_is_told_as_it_is";
+fn a_time_before_1970_is_returned_as_it_was_set() {
+    let name = "semantics::a_time_before_1970_is_returned_as_it_was_set";
     as_root_and_not(name, || {
         let home = Home::in_place(std::env::temp_dir());
         let store = home.open();
         let made = file(&store, ROOT, store.root(), "f", 0o644);
-        // File systems support times up to different centuries, and all support these.
+        // File systems support times up to different years; all support these.
         for to in [Time { seconds: -5, nanoseconds: 0 }, Time { seconds: 951_782_400, nanoseconds: 0 }] {
             let times = SetAttributes { modified: SetTime::To(to), ..SetAttributes::default() };
             store.set_attributes(ROOT, made, &times, None).1.unwrap();
@@ -85,8 +88,8 @@ fn a_time_before_1970_is_told_as_it_is() {
 }
 
 #[test]
-fn what_is_no_file_is_not_read_and_an_existing_file_is_met() {
-    as_root_and_not("semantics::what_is_no_file_is_not_read_and_an_existing_file_is_met", || {
+fn only_files_are_read_and_an_unchecked_create_opens_an_existing_file() {
+    as_root_and_not("semantics::only_files_are_read_and_an_unchecked_create_opens_an_existing_file", || {
         let home = Home::new();
         let store = home.open();
         let root = store.root();
@@ -112,8 +115,8 @@ fn read_now(store: &DirStore, object: ObjectId) -> Option<Vec<u8>> {
     Some(segments.iter().flat_map(|segment| segment.to_vec()).collect())
 }
 
-/// Runs all operations with permission to wait, and then without waiting. Returns whether the
-/// second run was answered; checks its results.
+/// Runs all operations with permission to wait, and then without. Returns whether all of the second
+/// run were answered; checks the results.
 fn all_now(store: &DirStore, made: ObjectId) -> bool {
     let root = store.root();
     assert_eq!(look(store, root, "f").unwrap().object, made);
@@ -131,8 +134,8 @@ fn all_now(store: &DirStore, made: ObjectId) -> bool {
 }
 
 #[test]
-fn what_is_held_open_is_answered_without_waiting_and_nothing_else() {
-    as_root_and_not("semantics::what_is_held_open_is_answered_without_waiting_and_nothing_else", || {
+fn only_open_objects_are_answered_without_waiting() {
+    as_root_and_not("semantics::only_open_objects_are_answered_without_waiting", || {
         let home = Home::new();
         let store = home.open();
         let root = store.root();
@@ -142,8 +145,8 @@ fn what_is_held_open_is_answered_without_waiting_and_nothing_else() {
         let store = home.open();
         assert!(store.attributes_now(made).is_none() && read_now(&store, made).is_none());
         assert!(store.lookup_now(ROOT, root, b"f").is_none());
-        // Cached results are valid for a second or two, which a busy machine may spend in between:
-        // try again then.
+        // Cached results are valid for a second or two, which may pass on a busy machine; then the
+        // test tries again.
         let deadline = Instant::now() + Duration::from_secs(60);
         while !all_now(&store, made) {
             assert!(Instant::now() < deadline, "never answered without waiting");
@@ -155,8 +158,8 @@ fn what_is_held_open_is_answered_without_waiting_and_nothing_else() {
 }
 
 #[test]
-fn a_landing_is_written_or_given_back() {
-    as_root_and_not("semantics::a_landing_is_written_or_given_back", || {
+fn a_receive_buffer_is_written_or_returned() {
+    as_root_and_not("semantics::a_receive_buffer_is_written_or_returned", || {
         let home = Home::new();
         let store = home.open();
         let made = file(&store, ROOT, store.root(), "f", 0o644);
@@ -170,7 +173,7 @@ fn a_landing_is_written_or_given_back() {
         };
         store.write_landed(ROOT, made, fill(0), Stability::Unstable).1.unwrap();
         let mut receive_buffer = Some(fill(3));
-        // The file is open, but the file system may not support writing without waiting.
+        // The file is open, but the file system may not support writes without waiting.
         match store.write_landed_now(ROOT, made, &mut receive_buffer, Stability::Unstable) {
             Some((_, written)) => assert_eq!((written.unwrap().count, receive_buffer.is_none()), (3, true)),
             None => {
@@ -179,7 +182,7 @@ fn a_landing_is_written_or_given_back() {
             }
         }
         let mut synced = Some(fill(6));
-        // A sync has to wait, except on a file system in memory, which has nothing to sync.
+        // A sync must wait, except on a file system in memory, which has nothing to sync.
         if let Some((_, written)) = store.write_landed_now(ROOT, made, &mut synced, Stability::FileSync) {
             assert!(is_tmpfs(&home), "synced at once");
             assert_eq!(written.unwrap().committed, Stability::FileSync);
