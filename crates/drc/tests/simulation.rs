@@ -1,10 +1,11 @@
-//! A client, a network that duplicates, delays, reorders and loses, and a server, over several
-//! connections.
+//! Simulates a client, a network that duplicates, delays, reorders and loses, and a server, over
+//! several connections.
 //!
-//! The client is our own ([`XidSpace`], moves calls between connections, sometimes gives one up);
-//! the server asks the reply cache before it executes. Whatever the seed: no call is executed
-//! twice, every answer is that of the one execution and goes to the connection on which the call
-//! came last, no call that the client waits for is refused, and in the end every call is answered.
+//! The client is our own: it uses [`XidSpace`], moves calls between connections, and sometimes
+//! abandons a call. The server asks the reply cache before it executes a call. For every seed, no
+//! call is executed twice, every reply is that of the single execution and goes to the connection
+//! on which the call arrived last, no call that the client waits for is refused, and in the end
+//! every call is answered.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -20,10 +21,10 @@ use rpc::call::CallHeader;
 const CONNECTIONS: u64 = 5;
 const STEPS: u32 = 120_000;
 const SEEDS: u64 = 12;
-/// Late copies that the network keeps to deliver at any time.
+/// The number of late copies that the network keeps to deliver at any time.
 const GHOSTS_MAX: usize = 3_000;
 
-/// Numbers from a seed: splitmix64.
+/// Pseudo-random numbers from a seed: splitmix64.
 struct Random(u64);
 
 impl Random {
@@ -44,7 +45,7 @@ impl Random {
     }
 }
 
-/// Either part of the cache.
+/// One of the two parts of the cache.
 enum Cache {
     Window(ClientWindow),
     Table(Table),
@@ -68,7 +69,7 @@ impl Cache {
     }
 }
 
-/// The client is alone at its address, and of its connections nothing is known: every copy is a
+/// The client is the only one at its address, and its connections are unknown, so every copy is a
 /// retry.
 fn call(xid: Xid) -> ForeignCall {
     let header = CallHeader {
@@ -83,7 +84,7 @@ fn call(xid: Xid) -> ForeignCall {
     ForeignCall { key, origin: Origin { connection: ConnectionId::NONE, path: 1 } }
 }
 
-/// What the run came across; a simulation that never saw a case proves nothing about it.
+/// What the run has covered. A simulation in which a case never occurred proves nothing about it.
 #[derive(Debug, Default)]
 struct Seen {
     runs: u32,
@@ -98,15 +99,15 @@ struct World {
     random: Random,
     cache: Cache,
     xids: XidSpace,
-    /// Calls the client waits for.
+    /// Calls that the client waits for.
     outstanding: Vec<Xid>,
-    /// Messages on their way: call and connection, in no order.
+    /// Messages in flight: the call and the connection, in no order.
     network: Vec<(Xid, Token)>,
     ghosts: Vec<(Xid, Token)>,
     stalled: Option<Token>,
-    /// Running calls and where their answer must go.
+    /// Running calls, and the connection that gets the reply.
     running: Vec<(Xid, Option<Token>)>,
-    /// How each call that was executed ended.
+    /// The result of each executed call.
     ended: BTreeMap<u32, Stored>,
     seen: Seen,
     now: Duration,
@@ -148,7 +149,7 @@ impl World {
 
     fn issue(&mut self) {
         let class = if self.random.percent(60) { XidClass::DoneBit } else { XidClass::WholeReply };
-        // Two at a time, or the calls would never pile up against the window.
+        // Two calls at a time, or the calls would never reach the end of the window.
         for _ in 0..2 {
             let Some(xid) = self.xids.next(class) else {
                 self.seen.client_waited += 1;
@@ -168,7 +169,7 @@ impl World {
         }
     }
 
-    /// A soft mount's timeout: copies of the call are still about.
+    /// The timeout of a soft mount. Copies of the call are still in flight.
     fn give_up(&mut self) {
         if !self.outstanding.is_empty() && self.random.percent(20) {
             let at = self.random.below(self.outstanding.len());
@@ -240,16 +241,20 @@ impl World {
                 self.seen.attached += 1;
             }
             Begin::Replay(stored) => {
-                assert_eq!(Some(&stored), self.ended.get(&xid.0), "{xid} is answered as it ended");
+                assert_eq!(
+                    Some(&stored),
+                    self.ended.get(&xid.0),
+                    "the reply to {xid} is that of its execution"
+                );
                 self.seen.replays += 1;
                 self.answer(xid);
             }
             Begin::Refused(Refusal::BelowWindow) => {
-                assert!(!self.outstanding.contains(&xid), "{xid} is awaited and refused");
+                assert!(!self.outstanding.contains(&xid), "{xid} is refused while the client waits for it");
                 self.seen.below_window += 1;
             }
             Begin::Refused(refusal) => panic!("{xid} is refused: {refusal:?}"),
-            Begin::Later => panic!("{xid} is no neighbour's"),
+            Begin::Later => panic!("{xid} belongs to no neighbour"),
         }
     }
 
@@ -278,7 +283,7 @@ impl World {
             Stored::Done => Outcome::Done,
         };
         let answer = self.cache.finish(xid, outcome, self.now);
-        assert_eq!(answer.to, to, "{xid} is answered where it came last");
+        assert_eq!(answer.to, to, "the reply to {xid} goes to the connection where the call arrived last");
         if outcome == Outcome::Dropped {
             self.seen.dropped += 1;
             return;
@@ -287,7 +292,7 @@ impl World {
         self.answer(xid);
     }
 
-    /// The reply's way back, which may lose it.
+    /// Delivers a reply, or loses it.
     fn answer(&mut self, xid: Xid) {
         if self.random.percent(90)
             && let Some(at) = self.outstanding.iter().position(|outstanding| *outstanding == xid)
@@ -296,7 +301,7 @@ impl World {
         }
     }
 
-    /// No new calls: everything that is outstanding is sent until it is answered.
+    /// Makes no new calls, and sends each outstanding call until it is answered.
     fn settle(&mut self) {
         self.stalled = None;
         for _ in 0..100 {
@@ -324,25 +329,25 @@ impl World {
 }
 
 #[test]
-fn no_call_of_our_client_is_executed_twice_and_none_it_waits_for_is_refused() {
+fn no_call_of_our_client_is_executed_twice_or_refused_while_it_waits() {
     for seed in 0..SEEDS {
-        // Half of the runs cross the end of the counters.
+        // Half of the runs pass the end of the counters.
         let start = if seed % 2 == 0 { u32::MAX - 5_000 } else { Random(seed).next() as u32 };
         let window = ClientWindow::new(seed, [10, 0, 0, 1].into(), Duration::ZERO);
         let seen = World::new(seed, Cache::Window(window), start).run(STEPS);
         let all =
             [seen.runs, seen.replays, seen.attached, seen.below_window, seen.dropped, seen.client_waited];
-        assert!(all.into_iter().all(|count| count > 10), "seed {seed} came across too little: {seen:?}");
+        assert!(all.into_iter().all(|count| count > 10), "seed {seed} covered too little: {seen:?}");
     }
 }
 
 #[test]
-fn no_call_of_another_client_is_executed_twice_while_the_table_remembers_it() {
+fn no_call_of_another_client_is_executed_twice_while_the_table_has_it() {
     for seed in 0..4 {
         let table = Table::new(STEPS as usize);
         let seen = World::new(seed, Cache::Table(table), 0).run(STEPS / 4);
         assert_eq!(seen.below_window, 0);
         let all = [seen.runs, seen.replays, seen.attached, seen.dropped];
-        assert!(all.into_iter().all(|count| count > 10), "seed {seed} came across too little: {seen:?}");
+        assert!(all.into_iter().all(|count| count > 10), "seed {seed} covered too little: {seen:?}");
     }
 }

@@ -1,8 +1,8 @@
-//! Messages of other programs decode to what they meant, and encode to the very same bytes.
+//! Tests that messages of other programs decode to their meaning, and encode to the same bytes.
 //!
 //! The records are described in `golden/README.md`. The expected values are what the programs were
-//! told to do, or were read from the bytes by hand; those of FSINFO were compared with tshark's
-//! dissection.
+//! told to do, or were read from the bytes by hand; those of FSINFO were compared with the
+//! dissection of tshark.
 
 use nfs3::fuzzing::{Which, call_again, reply_again};
 use nfs3::proc::{
@@ -15,7 +15,7 @@ use nfs3::{
 use std::path::PathBuf;
 use xdr::Reader;
 
-/// One call and its reply.
+/// A call and its reply.
 struct Golden {
     name: String,
     which: Which,
@@ -62,7 +62,7 @@ fn unhex(text: &str) -> Vec<u8> {
         .collect()
 }
 
-/// Decodes the arguments of a golden call; what is left over are the data of a WRITE.
+/// Decodes the arguments of a golden call; what remains is the data of a WRITE.
 macro_rules! args {
     ($golden:expr, $type:ty) => {
         <$type as Wire>::decode(&mut Reader::new(&$golden.args)).unwrap()
@@ -80,8 +80,8 @@ fn root() -> FileHandle {
     FileHandle::new(&unhex("430000011644a515a4c6ad9af36c016a820cdd010000000000000000")).unwrap()
 }
 
-/// nfs-ganesha 4.3 ends a listing that goes on with one word too many, so a client must not insist
-/// that a reply ends with its results.
+/// nfs-ganesha 4.3 ends a partial listing with a superfluous word, so a client must not insist that
+/// a reply ends with its results.
 fn trailing_bytes(name: &str) -> usize {
     if name == "readdir_partial" { 4 } else { 0 }
 }
@@ -107,12 +107,12 @@ fn every_golden_message_encodes_to_the_same_bytes() {
     }
     let missing: Vec<_> =
         Which::all().filter(|which| !all.iter().any(|golden| golden.which == *which)).collect();
-    // No client at hand calls it; it is void both ways.
+    // No available client calls this procedure; it has neither arguments nor results.
     assert_eq!(missing, [Which::Mount(mount::Procedure::UmntAll)]);
 }
 
 #[test]
-fn no_golden_message_decodes_when_it_is_cut() {
+fn no_truncated_golden_message_decodes() {
     for golden in Golden::all() {
         let mut written = Vec::new();
         let left = call_again(golden.which, &golden.args, &mut written).unwrap();
@@ -197,7 +197,7 @@ fn new_objects_mean_what_the_peers_meant() {
     assert_eq!(created.directory.before.unwrap().size, 40);
     assert_eq!(args!(Golden::load("mkdir"), mkdir::Args<'_>).attributes, set(0o755));
     let wcc = success!(Golden::load("mkdir"), mkdir::Reply).directory;
-    assert!(wcc.before.is_none() && wcc.after.is_some(), "this server gives half of it");
+    assert!(wcc.before.is_none() && wcc.after.is_some(), "this server returns half of the wcc_data");
     let golden = Golden::load("mkdir_exist");
     assert_eq!(mkdir::Reply::decode(&mut Reader::new(&golden.results)).unwrap().status(), Status::EXIST);
     let golden = Golden::load("symlink");
@@ -212,7 +212,7 @@ fn new_objects_mean_what_the_peers_meant() {
 }
 
 #[test]
-fn data_stand_behind_their_heads() {
+fn data_follow_their_heads() {
     let golden = Golden::load("read");
     let asked = args!(golden, read::Args);
     assert_eq!((asked.offset, asked.count), (4094, 16));
@@ -254,7 +254,7 @@ fn listings_mean_what_the_server_meant() {
     assert_eq!(entry.handle.unwrap(), success!(Golden::load("lookup"), lookup::Reply).object);
 }
 
-/// Our writer, given the same entries and bounds, makes the bytes that the peer made.
+/// Tests that our writer, with the same entries and limits, makes the bytes of the peer.
 #[test]
 fn the_entry_writer_writes_as_the_peer_does() {
     let golden = Golden::load("readdir");

@@ -1,7 +1,7 @@
-//! What is wrong with a message, and what must come of it.
+//! Tests defects of messages and the required outcome of each.
 //!
-//! Arguments that do not decode are answered with GARBAGE_ARGS, RFC 5531 s9; arguments that decode
-//! and make no sense are answered with a status of NFS, so they must decode. Results that do not
+//! Arguments that do not decode are answered with GARBAGE_ARGS (RFC 5531 s9). Arguments that decode
+//! but are invalid are answered with a status of NFS, so they must decode. Results that do not
 //! decode are the server's fault.
 
 use nfs3::proc::{
@@ -30,7 +30,7 @@ macro_rules! whole {
     };
 }
 
-/// Decodes what stands before the data and leaves those alone.
+/// Decodes what precedes the data, and leaves the data alone.
 macro_rules! head {
     ($type:ty) => {
         |bytes: &[u8]| <$type as Wire>::decode(&mut Reader::new(bytes)).map(drop)
@@ -109,7 +109,7 @@ fn defects_of_handles_and_names() {
         defect("a handle longer than the message", attr, &[Length(32), Raw(&[7; 20])], short(32, 20)),
         defect("a handle without its padding", attr, &[Length(5), Raw(&[7; 5])], short(8, 5)),
         defect("padding that is not zero", attr, &[Length(5), Raw(&[7; 8])], Ok(())),
-        defect("bytes behind the arguments", attr, &[Opaque(HANDLE), Word(0)], Err(Error::Trailing(4))),
+        defect("bytes after the arguments", attr, &[Opaque(HANDLE), Word(0)], Err(Error::Trailing(4))),
         defect("an empty name, for the server to refuse", name, &[Opaque(HANDLE), Opaque(&[])], Ok(())),
         defect("a name above 255, for NAMETOOLONG", name, &[Opaque(HANDLE), Opaque(bytes(256))], Ok(())),
         defect("the longest name that decodes", name, &[Opaque(HANDLE), Opaque(bytes(4096))], Ok(())),
@@ -278,14 +278,14 @@ fn defects_of_mount() {
 }
 
 #[test]
-fn a_number_that_is_no_procedure_is_told_from_bad_arguments() {
+fn an_unknown_procedure_number_is_recognized() {
     // RFC 5531 s9: PROC_UNAVAIL.
     assert!(nfs3::Procedure::try_from(22).is_err());
     assert!(mount::Procedure::try_from(6).is_err());
 }
 
 #[test]
-fn a_listing_for_which_there_is_no_room_is_a_failure_of_its_own() {
+fn a_listing_without_room_for_an_entry_is_too_small() {
     // RFC 1813 s3.3.16 (NFS3ERR_TOOSMALL)
     let mut out = Vec::new();
     let mut writer = readdir::EntryWriter::new(&mut out, [0; 8], 128);
@@ -295,7 +295,7 @@ fn a_listing_for_which_there_is_no_room_is_a_failure_of_its_own() {
 }
 
 #[test]
-fn a_store_that_gives_up_midway_leaves_a_failure_and_nothing_else() {
+fn a_store_that_fails_midway_leaves_only_the_failure() {
     let mut out = b"before".to_vec();
     let mut writer = readdirplus::EntryWriter::new(&mut out, [0; 8], 4096, 4096);
     let handle = FileHandle::new(HANDLE);
@@ -306,7 +306,7 @@ fn a_store_that_gives_up_midway_leaves_a_failure_and_nothing_else() {
 
 #[test]
 fn a_dircount_below_one_name_still_gets_one_entry() {
-    // RFC 1813 s3.3.17: dircount is a wish; a client that got nothing could not go on.
+    // RFC 1813 s3.3.17: dircount is a hint; a client that gets no entry cannot continue.
     let mut out = Vec::new();
     let mut writer = readdirplus::EntryWriter::new(&mut out, [0; 8], 0, 4096);
     let entry = |cookie| readdirplus::Entry { fileid: 1, name: b"a", cookie, attributes: None, handle: None };
@@ -316,7 +316,7 @@ fn a_dircount_below_one_name_still_gets_one_entry() {
 }
 
 #[test]
-fn properties_that_the_standard_does_not_have_survive() {
+fn unknown_properties_survive() {
     // RFC 1813 s3.3.19
     let message = message(&[Word(0), Word(0), Zeros(7), Long(1), Zeros(2), Word(u32::MAX)]);
     let reply = fsinfo::Reply::decode(&mut Reader::new(&message)).unwrap();

@@ -1,4 +1,4 @@
-//! docs/RECORD.md, executed: its example is a record, and it names every field there is.
+//! Tests docs/RECORD.md: its example is a record, and it names every field.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +19,7 @@ fn example() -> &'static str {
     after.split_once("\n```").expect("the example ends").0
 }
 
-/// The names of all public fields in the sources of the record's types.
+/// The names of all public fields in the sources of the record.
 fn fields() -> BTreeSet<&'static str> {
     let lines = TYPES.iter().flat_map(|source| source.lines());
     let names = lines.filter_map(|line| line.strip_prefix("    pub ")?.split_once(": "));
@@ -38,7 +38,7 @@ fn keys(value: &Value, found: &mut BTreeSet<String>) {
 }
 
 #[test]
-fn the_example_read_and_written_again_is_the_same() {
+fn the_example_is_unchanged_after_reading_and_writing() {
     let record = Record::read(example()).expect("the example is a record");
     let before: Value = serde_json::from_str(example()).expect("the example is JSON");
     let after: Value = serde_json::from_str(&record.write()).expect("a written record is JSON");

@@ -1,7 +1,8 @@
-//! Wire defects and what must come of each.
+//! Tests wire defects and the required outcome of each.
 //!
-//! One table for calls, one for replies, one for streams of fragments. "Required" is what a peer
-//! sees or what becomes of the connection; a defect that is not refused says what it is taken for.
+//! There is a table for calls, for replies, and for streams of fragments. The required outcome is
+//! what a peer sees, or what happens to the connection. A defect that is not refused says how it is
+//! interpreted.
 
 use rpc::Xid;
 use rpc::auth::{AUTH_SYS, AuthStat, AuthSys, Credential};
@@ -28,7 +29,7 @@ fn words(words: &[u32]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_be_bytes()).collect()
 }
 
-/// As a server does: header, then credential.
+/// Decodes a call as a server does: the header, then the credential.
 fn serve(bytes: &[u8]) -> Required {
     match call::decode(&mut Reader::new(bytes)) {
         Ok(header) => match header.credential() {
@@ -47,7 +48,7 @@ fn serve(bytes: &[u8]) -> Required {
     }
 }
 
-/// A call with these words for type and RPC version, then credential and verifier.
+/// A call with this message type and RPC version, credential and verifier.
 fn call(kind: u32, rpc_version: u32, credential: &[u8], verifier: &[u8]) -> Vec<u8> {
     let head = words(&[XID.0, kind, rpc_version, 100_003, 3, 1]);
     [&head, credential, verifier].concat()
@@ -60,7 +61,7 @@ fn auth_sys(groups: u32) -> Vec<u8> {
     out
 }
 
-/// An AUTH_SYS credential of these words.
+/// An AUTH_SYS credential with this body.
 fn raw_sys(body: &[u32]) -> Vec<u8> {
     [words(&[AUTH_SYS, body.len() as u32 * 4]), words(body)].concat()
 }
@@ -83,8 +84,8 @@ fn each_defect_of_a_call_has_its_required_outcome() {
         ("a message type that does not exist", call(2, 2, &none, &none), Closed),
         ("RPC version 1", call(0, 1, &none, &none), Answered(Reject::RPC_VERSION)),
         ("RPC version 3", call(0, 3, &none, &none), Answered(Reject::RPC_VERSION)),
-        ("RPC version 3 and nothing behind it", words(&[XID.0, 0, 3]), Answered(Reject::RPC_VERSION)),
-        ("a flavor that is not known", call(0, 2, &opaque_auth(77, 12), &none), Served),
+        ("RPC version 3 and nothing after it", words(&[XID.0, 0, 3]), Answered(Reject::RPC_VERSION)),
+        ("an unknown flavor", call(0, 2, &opaque_auth(77, 12), &none), Served),
         ("a credential at its bound", call(0, 2, &opaque_auth(77, 400), &none), Served),
         ("a credential above its bound", call(0, 2, &opaque_auth(77, 404), &none), badcred()),
         ("a credential of 4 GiB", call(0, 2, &words(&[1, u32::MAX]), &none), badcred()),
@@ -98,7 +99,7 @@ fn each_defect_of_a_call_has_its_required_outcome() {
         ("17 groups", call(0, 2, &raw_sys(&[&[0, 0, 0, 0, 17][..], &[0; 17]].concat()), &none), badcred()),
         ("more groups announced than sent", call(0, 2, &raw_sys(&[0, 0, 0, 0, 2, 5]), &none), badcred()),
         ("4 Gi groups", call(0, 2, &raw_sys(&[0, 0, 0, 0, u32::MAX]), &none), badcred()),
-        ("bytes behind the groups", call(0, 2, &raw_sys(&[0, 0, 0, 0, 0, 5]), &none), badcred()),
+        ("bytes after the groups", call(0, 2, &raw_sys(&[0, 0, 0, 0, 0, 5]), &none), badcred()),
         ("a machine name of 256 bytes", call(0, 2, &machine_256, &none), badcred()),
         ("a machine name beyond the body", call(0, 2, &raw_sys(&[0, 200, 0, 0, 0]), &none), badcred()),
         ("an AUTH_SYS body of nothing", call(0, 2, &raw_sys(&[]), &none), badcred()),
@@ -142,7 +143,7 @@ fn each_defect_of_a_reply_has_its_required_outcome() {
             Ok(Reply { xid: XID, body: Body::Accepted(Accept::Success) }),
         ),
         (
-            "a verifier that nobody asked for",
+            "an unexpected verifier",
             words(&[XID.0, 1, 0, 6, 4, 0xabcd, 0]),
             Ok(Reply { xid: XID, body: Body::Accepted(Accept::Success) }),
         ),
@@ -184,7 +185,7 @@ fn a_reply_header_cut_anywhere_is_garbage() {
 
 #[test]
 fn an_optional_item_whose_boolean_is_neither_is_refused() {
-    // RFC 4506 s4.4; RPC's own headers have no booleans, its programs' arguments do.
+    // RFC 4506 s4.4; the headers of RPC have no booleans, but the arguments of programs do.
     let read = |word| Reader::new(&words(&[word, 7])).optional(Reader::u32);
     assert_eq!([read(0), read(1), read(2)], [Ok(None), Ok(Some(7)), Err(xdr::Error::BadBool(2))]);
 }
@@ -233,7 +234,7 @@ fn each_defect_of_a_stream_has_its_required_outcome() {
     }
 }
 
-/// The length of the first record, in reads of so many bytes.
+/// The length of the first record, in reads of this many bytes.
 fn feed(assembler: &mut Assembler, stream: &[u8], read_bytes: usize) -> Result<Option<usize>, RecordError> {
     for mut piece in stream.chunks(read_bytes) {
         while !piece.is_empty() {

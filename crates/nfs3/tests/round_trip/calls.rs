@@ -1,4 +1,4 @@
-//! Arguments of every procedure, made from arbitrary parts.
+//! Arguments of every procedure, made of arbitrary parts.
 
 use crate::parts::{Parts, parts};
 use crate::round_trip;
@@ -12,12 +12,12 @@ use proptest::prelude::*;
 
 proptest! {
     #[test]
-    fn arguments_that_ask_come_back(parts in parts()) {
+    fn arguments_of_queries_round_trip(parts in parts()) {
         asking(&parts);
     }
 
     #[test]
-    fn arguments_that_change_come_back(parts in parts()) {
+    fn arguments_of_changes_round_trip(parts in parts()) {
         changing(&parts);
         making(&parts);
     }

@@ -1,4 +1,4 @@
-//! What decodes encodes to the same value: for arbitrary bytes, and for messages made from
+//! Tests that what decodes encodes to the same value, for arbitrary bytes and for messages made of
 //! arbitrary values. The bodies are those of the fuzz targets.
 
 mod calls;
@@ -8,8 +8,8 @@ mod replies;
 use nfs3::fuzzing::{self, Which};
 use proptest::prelude::*;
 
-/// Encodes a value behind its selector, decodes it again and runs the shared body on it; a cut and
-/// a changed byte must not do any harm either.
+/// Encodes a value after its selector, decodes it again, and runs the shared body on the bytes;
+/// truncated and changed bytes must do no harm either.
 macro_rules! round_trip {
     ($which:expr, $direction:ident, $type:ty, $value:expr) => {{
         let value = $value;
@@ -33,15 +33,15 @@ pub(crate) use round_trip;
 
 proptest! {
     #[test]
-    fn arbitrary_bytes_decode_to_the_same_or_not_at_all(bytes in proptest::collection::vec(any::<u8>(), 0..600)) {
+    fn arbitrary_bytes_round_trip_or_do_not_decode(bytes in proptest::collection::vec(any::<u8>(), 0..600)) {
         fuzzing::call(&bytes);
         fuzzing::reply(&bytes);
     }
 
     #[test]
-    fn mostly_zero_bytes_decode_to_the_same_or_not_at_all(
+    fn mostly_zero_bytes_round_trip_or_do_not_decode(
         selector in 0_u8..28,
-        // Random words hardly ever are valid lengths, booleans or enumerations; these mostly are.
+        // Random words are rarely valid lengths, booleans or enumerations; these words mostly are.
         words in proptest::collection::vec(prop_oneof![6 => 0_u32..3, 2 => 0_u32..9, 1 => any::<u32>()], 0..120),
     ) {
         let mut bytes = vec![selector];
@@ -51,13 +51,13 @@ proptest! {
     }
 
     #[test]
-    fn a_listing_keeps_to_its_bounds(bytes in proptest::collection::vec(any::<u8>(), 0..3000)) {
+    fn a_listing_stays_within_its_limits(bytes in proptest::collection::vec(any::<u8>(), 0..3000)) {
         fuzzing::listing(&bytes);
     }
 }
 
 #[test]
-fn each_of_the_28_procedures_has_a_selector_of_its_own() {
+fn each_of_the_28_procedures_has_its_own_selector() {
     let selectors: Vec<_> = Which::all().map(Which::selector).collect();
     assert_eq!(selectors, (0..28).collect::<Vec<_>>());
 }

@@ -1,4 +1,4 @@
-//! Arbitrary values of the types that messages are made of.
+//! Arbitrary values of the types of which messages consist.
 
 use nfs3::proc::write::Stable;
 use nfs3::{

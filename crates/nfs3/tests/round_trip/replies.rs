@@ -1,4 +1,4 @@
-//! Results of every procedure, made from arbitrary parts.
+//! Results of every procedure, made of arbitrary parts.
 
 use crate::parts::{Parts, parts};
 use crate::round_trip;
@@ -13,23 +13,23 @@ use xdr::{Reader, Writer};
 
 proptest! {
     #[test]
-    fn results_that_tell_come_back(parts in parts()) {
+    fn results_of_queries_round_trip(parts in parts()) {
         telling(&parts);
         describing(&parts);
     }
 
     #[test]
-    fn results_of_changes_come_back(parts in parts()) {
+    fn results_of_changes_round_trip(parts in parts()) {
         changing(&parts);
     }
 
     #[test]
-    fn failures_come_back_with_what_they_carry(parts in parts()) {
+    fn failures_round_trip_with_their_attributes(parts in parts()) {
         failing(&parts);
     }
 
     #[test]
-    fn lists_come_back(parts in parts(), entries in 0_u64..5) {
+    fn lists_round_trip(parts in parts(), entries in 0_u64..5) {
         listing(&parts, entries);
         mounting(&parts, entries);
     }
