@@ -1,6 +1,7 @@
-//! A mount of our own server as programs see it: docs/SEMANTICS.md executed, programs that people
-//! run, the life of a mount from fstab's words to a kill, and random operations beside a real
-//! directory. Needs root and FUSE; `cargo xtask test` runs it, plain `cargo test` does not.
+//! Tests a mount of our own server as programs see it: the promises of docs/SEMANTICS.md, programs
+//! that people run, the life of a mount from a line of fstab to a kill, and random operations
+//! compared with a local directory. Needs root and FUSE; `cargo xtask test` runs these tests, plain
+//! `cargo test` does not.
 
 #[path = "mount/caches.rs"]
 mod caches;
@@ -47,7 +48,7 @@ mod silent;
 #[path = "mount/umount.rs"]
 mod umount;
 
-/// Each promise of the document names the test that holds it, and there is such a test.
+/// Checks that each promise of the document names a test, and that the test exists.
 #[test]
 fn every_promise_has_its_test() {
     let sources = [
@@ -79,7 +80,7 @@ fn every_promise_has_its_test() {
         };
         for test in tests.trim_end_matches('`').split("`, `") {
             let found = sources.iter().any(|source| source.contains(&format!("fn {test}()")));
-            assert!(found, "{test} is named in docs/SEMANTICS.md, and there is no such test");
+            assert!(found, "docs/SEMANTICS.md names {test}, which does not exist");
             named += 1;
         }
     }

@@ -1,5 +1,5 @@
-//! For how long attributes and names are believed, and how directories are read: seen by the calls
-//! that reach the server.
+//! Tests how long attributes and names are cached, and how directories are read, by the calls that
+//! reach the server.
 
 use crate::fixture::{Mounted, PATIENCE, Server, names_in, shell};
 use crate::semantics::flags;
@@ -9,12 +9,12 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use testkit::Deadline;
 
-/// How often each test asks: often enough that a chance question, such as one after a second's end,
-/// is told apart.
+/// How many times each test asks: so many that a chance call, such as one after a second has
+/// passed, does not matter.
 const TURNS: u64 = 50;
 const CHANCE_MAX: u64 = 5;
 
-/// How many calls of these procedures something costs.
+/// The number of calls of these procedures that `work` causes.
 fn cost(server: &Server, procedures: &[&str], work: impl FnOnce()) -> u64 {
     let calls = || procedures.iter().map(|procedure| server.calls(procedure)).sum::<u64>();
     let before = calls();
@@ -27,7 +27,7 @@ fn exists_each_time(path: &Path, exists: bool) {
 }
 
 #[test]
-fn attributes_are_believed_as_long_as_the_options_say() {
+fn attributes_are_cached_as_long_as_the_options_say() {
     let server = Server::start(1);
     let other = server.mount("other", "");
     fs::write(other.path("f"), b"1").unwrap();
@@ -38,10 +38,10 @@ fn attributes_are_believed_as_long_as_the_options_say() {
     assert_eq!(fs::metadata(believed.path("f")).unwrap().len(), 1);
     assert_eq!(cost(&server, &["GETATTR"], || sizes(&believed)), 0);
     fs::write(other.path("f"), b"12").unwrap();
-    assert_eq!(fs::metadata(believed.path("f")).unwrap().len(), 1, "an hour is not over");
+    assert_eq!(fs::metadata(believed.path("f")).unwrap().len(), 1, "cached for an hour");
     let asks = cost(&server, &["GETATTR"], || assert!(!fs::read(believed.path("f")).unwrap().is_empty()));
-    assert!(asks > 0, "an open asks all the same");
-    assert_eq!(fs::metadata(believed.path("f")).unwrap().len(), 2, "and all see what it was told");
+    assert!(asks > 0, "an open asks nevertheless");
+    assert_eq!(fs::metadata(believed.path("f")).unwrap().len(), 2, "stat(2) sees what the open was told");
 
     for options in ["noac", "actimeo=0"] {
         let asked = server.mount(options, options);
@@ -56,7 +56,7 @@ fn attributes_are_believed_as_long_as_the_options_say() {
 }
 
 #[test]
-fn names_are_believed_as_the_lookup_cache_says() {
+fn names_are_cached_as_the_option_lookupcache_says() {
     let server = Server::start(1);
     for (options, present_asks, absent_asks) in [
         ("lookupcache=all", false, false),
@@ -71,13 +71,13 @@ fn names_are_believed_as_the_lookup_cache_says() {
         {
             let lookups = cost(&server, &["LOOKUP"], || exists_each_time(&path, exists));
             let right = if asks { lookups >= TURNS } else { lookups <= CHANCE_MAX };
-            assert!(right, "{options}: {lookups} lookups of a name, which is there: {exists}");
+            assert!(right, "{options}: {lookups} lookups of a name that exists: {exists}");
         }
     }
 }
 
 #[test]
-fn attributes_come_along_with_names_where_the_options_let_them() {
+fn a_listing_returns_attributes_with_names_if_the_options_permit_it() {
     const NAMES: u64 = 300;
     let server = Server::start(1);
     let one = server.mount("one", "");
@@ -97,14 +97,14 @@ fn attributes_come_along_with_names_where_the_options_let_them() {
         });
         assert_eq!(with_attributes > 0, plus, "{options}: {with_attributes} pages with attributes");
         assert_eq!(asked < NAMES / 2, plus, "{options}: {asked} calls besides");
-        // Those that need no kinds and those that do see the same.
+        // Programs that need the kinds of files and those that do not see the same names.
         assert_eq!(names_in(&directory).len() as u64, NAMES);
         assert_eq!(shell(&directory, "find . -type f | wc -l").trim(), NAMES.to_string());
     }
 }
 
 #[test]
-fn an_open_asks_for_attributes_unless_it_is_told_not_to() {
+fn an_open_asks_for_attributes_unless_nocto_is_set() {
     let server = Server::start(1);
     let one = server.mount("one", "");
     fs::write(one.path("f"), b"1").unwrap();
@@ -117,9 +117,9 @@ fn an_open_asks_for_attributes_unless_it_is_told_not_to() {
     }
 }
 
-/// READs of a MiB each, of a program that has read the first three MiB of many.
+/// Tests the READs, of a MiB each, for a program that has read the first three MiB of a file.
 #[test]
-fn a_program_is_read_ahead_of_unless_nothing_may_be_believed() {
+fn sequential_reads_are_read_ahead_unless_noac_is_set() {
     const READ_MIB: usize = 3;
     let server = Server::start(1);
     let one = server.mount("one", "");
@@ -137,13 +137,13 @@ fn a_program_is_read_ahead_of_unless_nothing_may_be_believed() {
     Deadline::wait_until("READs ahead", PATIENCE, || {
         (server.calls("READ") - before > READ_MIB as u64 + 2).then_some(())
     });
-    // The kernel itself reads up to a MiB ahead.
+    // The kernel itself reads ahead up to a MiB.
     let with_noac = cost(&server, &["READ"], || drop(begun(&server.mount("noac", "noac"))));
     assert!(with_noac <= READ_MIB as u64 * 2 + 2, "{with_noac} READs");
 }
 
 #[test]
-fn a_file_that_was_removed_elsewhere_is_stale_to_who_has_it_open() {
+fn a_file_removed_by_another_client_is_stale_to_programs_that_have_it_open() {
     let server = Server::start(1);
     let (one, other) = (server.mount("one", ""), server.mount("other", ""));
     fs::write(one.path("f"), b"first").unwrap();

@@ -1,5 +1,5 @@
-//! What a read may be served from while others write the same bytes, or their neighbours: programs
-//! of one host never see what was there before a write that has returned.
+//! Tests what a read returns while other programs write the same bytes or their neighbours:
+//! programs of one host never see data from before a write that has returned.
 
 use crate::fixture::{Mounted, PATIENCE, Server, shell};
 use crate::refusals::{Refusals, mounted_behind};
@@ -14,7 +14,7 @@ use std::process::{Command, Stdio};
 use tempfile::TempDir;
 use testkit::{Deadline, Process};
 
-/// A program of this directory's.
+/// Compiles a program of this directory.
 fn compiled(source: &str) -> (TempDir, PathBuf) {
     let built = tempfile::tempdir().unwrap();
     let program = built.path().join("program");
@@ -23,7 +23,7 @@ fn compiled(source: &str) -> (TempDir, PathBuf) {
     (built, program)
 }
 
-/// Until a process waits inside of the kernel for a page, or has said this.
+/// Waits until a process is in the kernel waiting for a page, or has printed `said`.
 fn wait_until_it_looks(process: &Process, said: &str) {
     Deadline::wait_until("a look at the page", PATIENCE, || {
         let stack = fs::read_to_string(format!("/proc/{}/stack", process.id())).unwrap_or_default();
@@ -33,13 +33,13 @@ fn wait_until_it_looks(process: &Process, said: &str) {
 }
 
 #[test]
-fn a_page_that_is_read_while_a_part_of_it_is_written_has_what_was_written() {
+fn a_page_read_during_a_write_to_a_part_of_it_has_the_written_data() {
     let server = Server::start(1);
     let (refusals, mount) = mounted_behind(&server);
     let other = server.mount("other", "nolock");
     fs::write(mount.path("f"), [b'a'; 4096]).unwrap();
-    // Before the page is looked at: an open may drop it, and a write locks what it finds no content
-    // in.
+    // Opened before the program looks at the page: an open may drop the page, and a write locks a
+    // page that has no content.
     let file = flags(OFlags::SYNC).open(mount.path("f")).unwrap();
     let (_built, program) = compiled("mapped_page.c");
     let mut command = Command::new(program);
@@ -49,8 +49,8 @@ fn a_page_that_is_read_while_a_part_of_it_is_written_has_what_was_written() {
     refusals.hold(Procedure::Write);
     std::thread::scope(|scope| {
         let writing = scope.spawn(|| file.write_all_at(b"b", 0));
-        Deadline::wait_until("the write to be on its way", PATIENCE, || (refusals.held() == 1).then_some(()));
-        // The kernel drops the page, which has the write: the file is another at this open.
+        Deadline::wait_until("the write to be in flight", PATIENCE, || (refusals.held() == 1).then_some(()));
+        // The kernel drops the page that has the write, because at this open the file has changed.
         File::options().write(true).open(other.path("f")).unwrap().write_all_at(b"c", 4095).unwrap();
         drop(File::open(mount.path("f")).unwrap());
         reader.signal(Signal::USR1);
@@ -63,8 +63,8 @@ fn a_page_that_is_read_while_a_part_of_it_is_written_has_what_was_written() {
     assert_eq!(reader.wait_for_line("look 3", PATIENCE), "look 3: bc");
 }
 
-/// Writes here and there between two places, and looks at once for what it has written; gives the
-/// first that is not there.
+/// Writes at random places in a range, and reads each write back at once. Returns the first write
+/// that is not seen.
 fn write_and_look(mount: &Mounted, how: OFlags, (from, to): (u64, u64), writes: u64) -> Result<(), String> {
     let writer = flags(how).open(mount.path("f")).unwrap();
     let reader = File::open(mount.path("f")).unwrap();
@@ -84,9 +84,9 @@ fn write_and_look(mount: &Mounted, how: OFlags, (from, to): (u64, u64), writes: 
 }
 
 #[test]
-fn who_writes_sees_that_though_others_write_beside_it() {
+fn a_program_reads_its_writes_while_others_write_beside_them() {
     const LEN: u64 = 16384;
-    // Never the same bytes, but one page has some of both.
+    // Never the same bytes, but one page contains bytes of both.
     const MIDDLE: u64 = LEN / 2 + 100;
     let server = Server::start(1);
     let options = format!("port={},nconnect=2,nolock", server.port);
@@ -105,7 +105,7 @@ fn who_writes_sees_that_though_others_write_beside_it() {
 }
 
 #[test]
-fn an_asynchronous_direct_write_that_has_ended_is_seen_by_who_reads_pages() {
+fn a_completed_asynchronous_direct_write_is_seen_in_the_page_cache() {
     let server = Server::start(2);
     let mount = server.mount("mnt", "nolock");
     let (_built, program) = compiled("async_writes.c");
@@ -117,7 +117,7 @@ fn an_asynchronous_direct_write_that_has_ended_is_seen_by_who_reads_pages() {
     }
 }
 
-/// Bytes of a record, which is where its page ends now and then.
+/// The size of a record, so that the end of a page is sometimes within a record.
 const RECORD: usize = 1000;
 
 fn record(writer: u8, number: u16) -> [u8; RECORD] {
@@ -134,7 +134,7 @@ fn append(mount: &Mounted, how: OFlags, writer: u8, records: u16) {
     }
 }
 
-/// Looks where the file ends, and at its last pages, until all is appended: so the kernel is told
+/// Reads the size of the file and its last pages until all is appended, so that the kernel learns
 /// sizes and fills pages.
 fn look_at_the_end(mount: &Mounted, bytes: u64) {
     let file = File::open(mount.path("f")).unwrap();
@@ -153,7 +153,7 @@ fn look_at_the_end(mount: &Mounted, bytes: u64) {
 }
 
 #[test]
-fn appends_through_the_kernels_pages_and_past_them_lose_nothing() {
+fn buffered_and_direct_appends_together_lose_nothing() {
     const RECORDS: u16 = 1500;
     const WAYS: [OFlags; 6] =
         [OFlags::DIRECT, OFlags::empty(), OFlags::DIRECT, OFlags::SYNC, OFlags::DIRECT, OFlags::empty()];
@@ -181,17 +181,17 @@ fn appends_through_the_kernels_pages_and_past_them_lose_nothing() {
     }
 }
 
-/// A program whose call of this procedure is held, and which is killed meanwhile.
+/// Starts a program, holds its call of this procedure, and kills the program meanwhile.
 fn kill_while_held(refusals: &Refusals, procedure: Procedure, command: &mut Command) {
     refusals.hold(procedure);
     let mut process = command.stdout(Stdio::null()).spawn().unwrap();
-    Deadline::wait_until("the call to be on its way", PATIENCE, || (refusals.held() == 1).then_some(()));
+    Deadline::wait_until("the call to be in flight", PATIENCE, || (refusals.held() == 1).then_some(()));
     kill_process(Pid::from_child(&process), Signal::KILL).unwrap();
     process.wait().unwrap();
 }
 
 #[test]
-fn what_is_written_after_a_truncation_whose_program_was_killed_is_not_cut_off() {
+fn a_write_after_a_truncation_whose_program_was_killed_is_not_cut_off() {
     let server = Server::start(1);
     let (refusals, mount) = mounted_behind(&server);
     fs::write(mount.path("f"), b"old").unwrap();
@@ -202,7 +202,7 @@ fn what_is_written_after_a_truncation_whose_program_was_killed_is_not_cut_off() 
     std::thread::scope(|scope| {
         let writing =
             scope.spawn(|| flags(OFlags::SYNC).open(mount.path("f")).unwrap().write_all_at(b"new", 0));
-        // Long enough for a write that waits for nothing.
+        // Long enough for a write that does not wait.
         (0..100).for_each(|at| other.write_all_at(b"x", at).unwrap());
         refusals.let_go();
         writing.join().unwrap().unwrap();
@@ -211,7 +211,7 @@ fn what_is_written_after_a_truncation_whose_program_was_killed_is_not_cut_off() 
 }
 
 #[test]
-fn an_append_begins_behind_a_write_whose_program_was_killed() {
+fn an_append_begins_after_a_write_whose_program_was_killed() {
     let server = Server::start(1);
     let (refusals, mount) = mounted_behind(&server);
     let elsewhere = server.mount("elsewhere", "nolock,noac");

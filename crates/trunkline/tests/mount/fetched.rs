@@ -1,5 +1,4 @@
-//! How many bytes are fetched from the server for each byte that programs read, counted at the
-//! server.
+//! Counts at the server how many bytes are fetched for each byte that programs read.
 
 use crate::fixture::{Mounted, Server};
 use std::fs::{File, OpenOptions};
@@ -10,14 +9,15 @@ use std::time::{Duration, Instant};
 const FILE_BYTES: u64 = 16 << 20;
 const BLOCK: u64 = 4 << 10;
 const BLOCKS: u64 = FILE_BYTES / BLOCK;
-/// As much as nobody needs: what replies have besides data, and what a kernel reads beside.
+/// A tolerance for what replies contain besides data, and for what the kernel reads beside the
+/// requested bytes.
 const RATIO_MAX: f64 = 1.1;
 
 fn content(block: u64) -> Vec<u8> {
     block.to_le_bytes().repeat(BLOCK as usize / 8)
 }
 
-/// A server with a file, and a fresh mount that has nothing of it in its caches.
+/// A server with a file, and a new mount that has nothing of the file in its caches.
 fn served() -> (Server, Mounted) {
     let server = Server::start(1);
     let other = server.mount("other", "nolock");
@@ -32,14 +32,14 @@ fn open(mount: &Mounted) -> File {
     OpenOptions::new().read(true).write(true).open(mount.path("f")).unwrap()
 }
 
-/// Reads a block that nobody has changed.
+/// Reads a block that was not changed.
 fn read(file: &File, block: u64) {
     let mut data = vec![0; BLOCK as usize];
     file.read_exact_at(&mut data, block * BLOCK).unwrap();
     assert!(data == content(block), "block {block}");
 }
 
-/// Reads a block and writes it back, other than it was.
+/// Reads a block, and writes back changed data.
 fn change(file: &File, block: u64) {
     let mut data = vec![0; BLOCK as usize];
     file.read_exact_at(&mut data, block * BLOCK).unwrap();
@@ -48,12 +48,12 @@ fn change(file: &File, block: u64) {
     file.write_all_at(&data, block * BLOCK).unwrap();
 }
 
-/// For how long what was read ahead is given out.
+/// How long read-ahead data are returned.
 const AHEAD_AGE: Duration = Duration::from_secs(3);
 
-/// Bytes fetched for each that `work` reads, which it says how many are. On a machine so slow that
-/// what was read ahead grows too old, it has to be fetched once more each time, which does not
-/// count.
+/// The number of bytes fetched for each byte that `work` reads; `work` returns the latter. On a
+/// machine so slow that read-ahead data expire, these are fetched once more each time, which does
+/// not count.
 fn ratio(server: &Server, work: impl FnOnce() -> u64) -> f64 {
     let before = server.sent_bytes("READ");
     let began = Instant::now();
@@ -64,14 +64,14 @@ fn ratio(server: &Server, work: impl FnOnce() -> u64) -> f64 {
     ratio - too_old
 }
 
-/// Blocks in no order, each once.
+/// Each block once, in no order.
 fn scattered(count: u64) -> impl Iterator<Item = u64> {
-    // Odd, so that it meets each of a power of two of them.
+    // The factor is odd, so that each of a power of two of blocks is met.
     (0..count).map(|at| (at * 2_654_435_769 + 12_345) % BLOCKS)
 }
 
 #[test]
-fn a_file_that_is_read_from_its_beginning_to_its_end_is_fetched_once() {
+fn a_file_read_from_beginning_to_end_is_fetched_once() {
     let (server, mount) = served();
     let fetched = ratio(&server, || {
         let file = open(&mount);
@@ -82,7 +82,7 @@ fn a_file_that_is_read_from_its_beginning_to_its_end_is_fetched_once() {
 }
 
 #[test]
-fn random_reads_fetch_what_they_read() {
+fn random_reads_fetch_only_what_they_read() {
     let (server, mount) = served();
     let fetched = ratio(&server, || {
         let file = open(&mount);
@@ -93,7 +93,7 @@ fn random_reads_fetch_what_they_read() {
 }
 
 #[test]
-fn a_file_of_which_each_block_is_read_and_written_back_is_fetched_once() {
+fn a_file_whose_blocks_are_read_and_written_back_is_fetched_once() {
     let (server, mount) = served();
     let fetched = ratio(&server, || {
         let file = open(&mount);
@@ -103,16 +103,17 @@ fn a_file_of_which_each_block_is_read_and_written_back_is_fetched_once() {
     assert!(fetched < RATIO_MAX, "{fetched}");
 }
 
-/// With the advice the kernel reads ahead twice as far, in two requests.
+/// With this advice the kernel reads ahead twice as far, in two requests.
 #[test]
-fn a_reader_that_says_that_it_reads_in_order_and_is_followed_by_writes_fetches_each_block_twice_at_most() {
+fn sequential_advice_with_writes_between_the_reads_fetches_each_block_at_most_twice() {
     let (server, mount) = served();
     let fetched = ratio(&server, || {
         let file = open(&mount);
         rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::Sequential).unwrap();
         for block in 0..BLOCKS {
             read(&file, block);
-            // Now ahead of the reads, now behind them; what is read is what was written.
+            // Sometimes ahead of the reads, sometimes behind them. The written data are those that
+            // the file had.
             let other = (block / 64 * 64 + (block * 37 + 20) % 128).min(BLOCKS - 1);
             file.write_all_at(&content(other), other * BLOCK).unwrap();
         }
@@ -122,7 +123,7 @@ fn a_reader_that_says_that_it_reads_in_order_and_is_followed_by_writes_fetches_e
 }
 
 #[test]
-fn random_blocks_that_are_read_and_written_back_are_fetched_once() {
+fn random_blocks_read_and_written_back_are_fetched_once() {
     let (server, mount) = served();
     let fetched = ratio(&server, || {
         let file = open(&mount);
@@ -133,7 +134,7 @@ fn random_blocks_that_are_read_and_written_back_are_fetched_once() {
 }
 
 #[test]
-fn what_is_read_with_leaps_or_backwards_is_not_read_ahead_of() {
+fn reads_with_gaps_or_backwards_cause_no_read_ahead() {
     let (server, mount) = served();
     let leaps = ratio(&server, || {
         let file = open(&mount);
@@ -150,7 +151,7 @@ fn what_is_read_with_leaps_or_backwards_is_not_read_ahead_of() {
 }
 
 #[test]
-fn several_readers_of_a_file_fetch_it_once_or_once_for_each() {
+fn several_readers_fetch_a_file_at_most_once_each() {
     const READERS: u64 = 3;
     let (server, mount) = served();
     let fetched = ratio(&server, || {
@@ -168,7 +169,7 @@ fn several_readers_of_a_file_fetch_it_once_or_once_for_each() {
 }
 
 #[test]
-fn a_program_that_reads_here_and_writes_there_fetches_nothing_twice() {
+fn a_program_that_reads_one_half_and_writes_the_other_fetches_nothing_twice() {
     let (server, mount) = served();
     let fetched = ratio(&server, || {
         let file = open(&mount);
@@ -179,6 +180,6 @@ fn a_program_that_reads_here_and_writes_there_fetches_nothing_twice() {
         }
         FILE_BYTES / 2
     });
-    // It may go on behind the half that it reads.
+    // The mount may read ahead beyond the half that is read.
     assert!(fetched < 2.0 * RATIO_MAX, "{fetched}");
 }

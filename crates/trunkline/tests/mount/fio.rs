@@ -1,9 +1,9 @@
-//! fio with verification: every block is read back and compared.
+//! Tests with fio: every block is read back and compared.
 
 use crate::fixture::{mounted, shell};
 use testkit::require_program;
 
-/// fio with verification: what is read is what was written.
+/// Runs fio with verification.
 fn fio(arguments: &str) {
     let (_server, mount) = mounted();
     let _ = require_program("fio");

@@ -1,4 +1,4 @@
-//! A server of our own and mounts of it, which end with the test.
+//! A server of our own and its mounts, which end with the test.
 
 pub use crate::mounts::*;
 use rustix::process::Signal;
@@ -7,7 +7,7 @@ use std::process::Command;
 use testkit::served::{configuration, configured};
 use testkit::{Deadline, Process, Served, Stream, TempDir};
 
-/// What is behind an export.
+/// The store of an export.
 const MEM: &str = "mem = \"1GiB\"";
 
 fn program() -> Command {
@@ -30,12 +30,12 @@ impl Server {
         Self::of(nodes, Served::start_on_free_port(program, arguments), directory)
     }
 
-    /// One whose port is known before it is there.
+    /// A server with a port that is known before it starts.
     pub fn start_at(nodes: u8, port: u16) -> Self {
         Self::start_with(nodes, port, &["/export"])
     }
 
-    /// One with these exports.
+    /// A server with these exports.
     pub fn start_with(nodes: u8, port: u16, exports: &[&str]) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let exports: Vec<(&str, &str)> = exports.iter().map(|export| (*export, MEM)).collect();
@@ -48,20 +48,20 @@ impl Server {
         Self { port: served.port(), process: served.process, nodes, directory }
     }
 
-    /// Options that reach all nodes.
+    /// Mount options that reach all nodes.
     pub fn options(&self, more: &str) -> String {
         let (port, nodes) = (self.port, self.nodes);
         let comma = if more.is_empty() { "" } else { "," };
         format!("port={port},nconnect={nodes},remoteports=127.0.0.1-127.0.0.{nodes}{comma}{more}")
     }
 
-    /// How many calls of a procedure it has answered since it was started.
+    /// The number of calls of a procedure that the server has answered.
     pub fn calls(&self, procedure: &str) -> u64 {
         let number = |row: &Vec<String>| row[2].parse::<u64>().unwrap_or_else(|_| panic!("{row:?}"));
         self.statistics_of(procedure).iter().map(number).sum()
     }
 
-    /// How many bytes its replies to a procedure had since it was started, to three digits or so.
+    /// The number of bytes in its replies to a procedure, to about three digits.
     pub fn sent_bytes(&self, procedure: &str) -> f64 {
         let number = |row: &Vec<String>| {
             let unit = match row[8].as_str() {
@@ -76,9 +76,9 @@ impl Server {
         self.statistics_of(procedure).iter().map(number).sum()
     }
 
-    /// The words of a procedure's lines in its statistics, one for each node.
+    /// The words of the lines of a procedure in the statistics, one line for each node.
     fn statistics_of(&self, procedure: &str) -> Vec<Vec<String>> {
-        // The last line of its statistics.
+        // The last line of the statistics.
         const END: &str = "connections ended by a bug of ours";
         let said = || self.process.output(Stream::Err);
         let tables = said().matches(END).count();
@@ -92,7 +92,7 @@ impl Server {
             .collect()
     }
 
-    /// A new directory to mount on.
+    /// Creates a directory to mount on.
     pub fn mount_point(&self, name: &str) -> PathBuf {
         let directory = self.directory.path().join(name);
         std::fs::create_dir(&directory).unwrap();
@@ -107,13 +107,12 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Whatever a test that failed has left mounted would wait for this server, and so would its
-        // cleaning up.
+        // A mount that a failed test has left would wait for this server, and so would the cleanup.
         unmount_all_below(self.directory.path());
     }
 }
 
-/// A server with two nodes and one mount, with locks that stay here.
+/// A server with two nodes and one mount, with local locks.
 pub fn mounted() -> (Server, Mounted) {
     let server = Server::start(2);
     let mount = server.mount("mnt", "nolock");

@@ -1,13 +1,13 @@
-//! Mounts by mount(8) from lines of fstab, each in a mount namespace and a process namespace of its
-//! own, where the program is linked as mount(8) looks for it. What a test leaves mounted, and who
-//! serves it, goes with the namespace.
+//! Tests mounts by mount(8) from lines of fstab, each in its own mount and process namespace, where
+//! the program is linked as mount(8) expects. What a test leaves mounted, and the processes that
+//! serve it, end with the namespace.
 
 use crate::fixture::{Server, text};
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// A tmpfs over /sbin: the machine's own stays as it is.
+/// Mounts a tmpfs on /sbin, so that the machine's own /sbin is unchanged.
 const PREAMBLE: &str =
     "mount -t tmpfs none /sbin && ln -s \"$TRUNKLINE\" /sbin/mount.trunkline && cd / || exit 99\n";
 
@@ -26,7 +26,7 @@ impl Fstab {
         Self { server, lines: String::new(), file, directory }
     }
 
-    /// Adds a line, with its directory.
+    /// Adds a line and creates its directory.
     fn line(&mut self, export: &str, name: &str, options: &str) {
         let at = self.directory.join(name);
         fs::create_dir(&at).unwrap();
@@ -34,7 +34,7 @@ impl Fstab {
         self.lines.push_str(&format!("127.0.0.1:{export} {} trunkline {options} 0 0\n", at.display()));
     }
 
-    /// What a script prints and what it complains of. It runs among the directories of the lines.
+    /// Runs a script among the directories of the lines; returns its output and its errors.
     fn run(&self, script: &str) -> (String, String) {
         fs::write(&self.file, &self.lines).unwrap();
         let mut command = Command::new(testkit::require_program("unshare"));
@@ -86,7 +86,7 @@ fn mount_8_mounts_the_lines_of_fstab_once_and_with_their_options() {
 }
 
 #[test]
-fn mount_8_tells_what_is_wrong_with_a_line_and_ends_with_its_own_status() {
+fn mount_8_reports_what_is_wrong_with_a_line_and_exits_with_its_own_status() {
     let mut fstab = Fstab::new();
     fstab.line("/export", "unknown", "frobnicate");
     fstab.line("/other", "absent", "ro");
@@ -107,7 +107,7 @@ fn mount_8_tells_what_is_wrong_with_a_line_and_ends_with_its_own_status() {
     said(1, "there is no such export");
     said(3, "Usage: trunkline mount");
     let statuses: Vec<&str> = out.lines().filter_map(|line| line.strip_prefix("status ")).collect();
-    // mount(8): 32 is a mount failure, 1 a command line that makes no sense, 64 that some were
+    // mount(8): 32 is a mount failure, 1 is an invalid command line, 64 means that some were
     // mounted.
     assert_eq!(statuses, ["32", "32", "0", "1", "64", "0"], "{out}");
     assert!(err.contains("some mount options have no effect here") && err.contains("\"fsc\""), "{err}");

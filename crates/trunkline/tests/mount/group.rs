@@ -1,5 +1,5 @@
-//! A mount of a group of processes over one directory, and of a server whose cookies don't outlive
-//! it.
+//! Tests a mount of a group of processes that serve one directory, and of a server whose cookies
+//! are invalid after a restart.
 
 use crate::fixture::{Mounted, PATIENCE, unmount_all_below};
 use rustix::mount::{MountFlags, mount};
@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use testkit::{Process, Stream, TempDir, free_port_on};
 
-/// What the processes serve and share, and where they are mounted.
+/// The directories that the processes serve and share, and the directory of the mount.
 pub struct Places(TempDir);
 
 impl Places {
@@ -27,13 +27,13 @@ impl Places {
         self.0.path().join(name)
     }
 
-    /// On a file system whose offsets do not stay good names are numbered by each process for
+    /// Serves a file system whose offsets do not remain valid, so each process numbers the names
     /// itself.
     pub fn on_ramfs(&self) {
         mount("none", self.at("served"), "ramfs", MountFlags::empty(), None::<&CStr>).unwrap();
     }
 
-    /// Starts a process of the group, with its first lines said.
+    /// Starts a process of the group; returns when it is ready.
     pub fn serve(&self, listen: SocketAddr) -> Process {
         let mut arguments = ["--no-root-squash", "--listen", &listen.to_string()].map(str::to_owned).to_vec();
         for (word, place) in [("--dir", "served"), ("--state", "state"), ("--group", "group")] {
@@ -56,13 +56,13 @@ fn kill(mut process: Process) {
 
 const FILES: u32 = 300;
 
-/// The content of a file: lines with the numbers from its own to 5,000 further.
+/// The content of a file: lines with the 5,001 numbers from its own on.
 fn content(number: u32) -> String {
     (number..=number + 5_000).map(|line| format!("{line}\n")).collect()
 }
 
 #[test]
-fn what_a_program_writes_arrives_when_processes_of_the_group_are_killed_under_it() {
+fn data_of_a_program_arrive_when_processes_of_the_group_are_killed() {
     let places = Places::new("mounted-group");
     let port = free_port_on(IpAddr::from([127, 0, 0, 1]));
     let node = |number: u8| places.serve(SocketAddr::new([127, 0, 0, number].into(), port));
@@ -82,7 +82,7 @@ fn what_a_program_writes_arrives_when_processes_of_the_group_are_killed_under_it
     kill(second);
     writer.wait_for_line("all", PATIENCE);
     assert!(writer.wait(PATIENCE).success(), "{}", writer.all_output());
-    // Beneath the servers, as the mount has no part in it.
+    // Read beneath the servers, so that the mount is not involved.
     for number in 1..=FILES {
         let directory = places.at("served").join(format!("d{number}"));
         let found = std::fs::read_to_string(directory.join("whole")).unwrap();
@@ -93,12 +93,12 @@ fn what_a_program_writes_arrives_when_processes_of_the_group_are_killed_under_it
 
 const NAMES: usize = 3_000;
 
-/// A name so long that a listing of all of them does not fit into what is read ahead of a program.
+/// A name so long that a listing of all names does not fit into a program's buffer.
 pub fn name(number: usize) -> String {
     format!("{number:05}-{}", "n".repeat(200))
 }
 
-/// How many calls of READDIRPLUS were answered with an error.
+/// The number of READDIRPLUS calls that were answered with an error.
 fn refused_listings(server: &Process) -> u64 {
     server.signal(Signal::USR1);
     server.wait_for_line("calls refused", PATIENCE);
@@ -109,7 +109,7 @@ fn refused_listings(server: &Process) -> u64 {
 }
 
 #[test]
-fn a_listing_goes_on_with_each_name_once_when_the_server_refuses_its_cookies() {
+fn a_listing_continues_with_each_name_once_when_the_server_refuses_its_cookies() {
     let places = Places::new("cookies");
     places.on_ramfs();
     for number in 0..NAMES {
@@ -120,7 +120,7 @@ fn a_listing_goes_on_with_each_name_once_when_the_server_refuses_its_cookies() {
     let server = places.serve(address);
     let options = format!("nolock,port={}", address.port());
     let mounted = Mounted::start("127.0.0.1:/export", places.at("mnt"), &options);
-    // Unsorted, it tells what it has read so far, and then waits at the full pipe.
+    // With -U, ls prints what it has read so far, and then waits because the pipe is full.
     let mut listing = Command::new("ls");
     listing.arg("-1U").arg(&mounted.directory).stdout(Stdio::piped());
     let mut listing = listing.spawn().unwrap();
@@ -130,9 +130,9 @@ fn a_listing_goes_on_with_each_name_once_when_the_server_refuses_its_cookies() {
     let server = places.serve(address);
     found.extend(lines.map(Result::unwrap));
     assert!(listing.wait().unwrap().success());
-    assert!(refused_listings(&server) > 0, "its cookies were never tried");
+    assert!(refused_listings(&server) > 0, "the server refused no cookie");
     found.sort_unstable();
     let expected: Vec<_> = (0..NAMES).map(name).collect();
     assert_eq!(found.len(), NAMES);
-    assert!(found == expected, "a name is missing, or came twice");
+    assert!(found == expected, "a name is missing or was listed twice");
 }

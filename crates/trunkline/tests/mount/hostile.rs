@@ -1,5 +1,5 @@
-//! A server whose answers are well-formed and make no sense: an error to the program that asked,
-//! and nothing to others.
+//! Tests a server whose replies are well-formed but invalid: the program that asked gets an error,
+//! and other programs are not affected.
 
 use crate::fixture::{Mounted, Server};
 use crate::refusals::{Refusals, answer};
@@ -12,32 +12,32 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use testkit::records::word;
 
 const EIO: Option<i32> = Some(5);
-/// Where results begin, in words from the xid. RFC 5531 s9
+/// The index of the first word of the results, counted from the xid. RFC 5531 s9
 const RESULTS: usize = 6;
 
 fn mounted(server: &Server) -> (Refusals, Mounted) {
     let proxy = Refusals::start(server);
-    // Nothing is kept, so that each question is asked.
+    // Nothing is cached, so that each request reaches the server.
     let options = format!("port={},nconnect=1,nolock,noac,lookupcache=none", proxy.port);
     let mount = Mounted::start("127.0.0.1:/export", server.mount_point("mnt"), &options);
     (proxy, mount)
 }
 
-/// Changes a word of a record, counted from its xid.
+/// Changes a word of a record; the index is counted from the xid.
 fn put(record: &mut [u8], index: usize, value: u32) {
     let at = 4 + 4 * index;
     record[at..at + 4].copy_from_slice(&value.to_be_bytes());
 }
 
-/// Where the attributes of a LOOKUP's answer begin: behind the status, the handle and the word that
-/// says they are there. RFC 1813 s3.3.3
+/// The index of the attributes in a LOOKUP reply: after the status, the handle and the word that
+/// says that attributes follow. RFC 1813 s3.3.3
 fn found(record: &[u8]) -> Option<usize> {
     let attributes = RESULTS + 2 + word(record, RESULTS + 1).div_ceil(4) as usize + 1;
     (word(record, RESULTS) == 0).then_some(attributes)
 }
 
 #[test]
-fn files_that_have_one_number_stay_two_and_the_root_stays_itself() {
+fn files_with_equal_numbers_remain_two_files_and_the_root_remains_itself() {
     let server = Server::start(1);
     let (proxy, mount) = mounted(&server);
     fs::write(mount.path("a"), pattern(5000, 1)).unwrap();
@@ -74,12 +74,12 @@ fn files_that_have_one_number_stay_two_and_the_root_stays_itself() {
 }
 
 #[test]
-fn a_listing_that_gets_nowhere_or_has_impossible_names_is_an_error() {
+fn a_listing_without_progress_or_with_impossible_names_is_an_error() {
     let server = Server::start(1);
     let (proxy, mount) = mounted(&server);
     fs::write(mount.path("a"), b"").unwrap();
     let name = |text: &[u8; 4], len: u32, cookie: u32| {
-        // Value follows, fileid, name, cookie, no attributes, no handle. RFC 1813 s3.3.17
+        // The entry-follows word, fileid, name, cookie, no attributes, no handle. RFC 1813 s3.3.17
         [1, 0, 9, len, u32::from_be_bytes(*text), 0, cookie, 0, 0]
     };
     let (dot, a) = (name(b".\0\0\0", 1, 5), name(b"a\0\0\0", 1, 5));
@@ -99,18 +99,18 @@ fn a_listing_that_gets_nowhere_or_has_impossible_names_is_an_error() {
         let told = fs::read_dir(mount.path("")).unwrap().find_map(Result::err);
         assert_eq!(told.map(|error| error.raw_os_error()), Some(EIO));
         assert!(proxy.relent() > 0);
-        assert_eq!(fs::read_dir(mount.path("")).unwrap().count(), 1, "others are served");
+        assert_eq!(fs::read_dir(mount.path("")).unwrap().count(), 1, "other programs are served");
     }
 }
 
 #[test]
-fn a_size_that_no_file_can_have_is_an_error_and_an_append_behind_it_too() {
+fn a_size_that_no_file_can_have_is_an_error_and_an_append_keeps_the_data() {
     let server = Server::start(1);
     let (proxy, mount) = mounted(&server);
     fs::write(mount.path("a"), b"abc").unwrap();
     let mut open = flags(OFlags::APPEND).open(mount.path("a")).unwrap();
-    // GETATTR's status is followed by the attributes, a type first; the size is the sixth word and
-    // the next.
+    // In a GETATTR reply the status is followed by the attributes, beginning with the type. The
+    // size is the sixth and seventh word.
     proxy.replace(Procedure::GetAttr, |mut record| {
         if word(&record, RESULTS + 1) == 1 {
             [6, 7].iter().for_each(|index| put(&mut record, RESULTS + index, u32::MAX));
@@ -118,7 +118,7 @@ fn a_size_that_no_file_can_have_is_an_error_and_an_append_behind_it_too() {
         record
     });
     assert_eq!(fs::metadata(mount.path("a")).unwrap_err().raw_os_error(), EIO);
-    // It goes where the file ended when that was known last.
+    // The append goes to the last known end of the file.
     let _ = open.write_all(b"def");
     assert!(proxy.relent() > 0);
     drop(open);

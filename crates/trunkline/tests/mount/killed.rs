@@ -1,5 +1,5 @@
-//! What is left of a mount whose process was killed: a directory that answers ENOTCONN, and a line
-//! in the log.
+//! Tests what remains of a mount whose process was killed: a directory that answers ENOTCONN, and a
+//! line in the log.
 
 use crate::fixture::{Mounted, PATIENCE, Server, is_mounted, shell, text, wait_until_nobody_serves};
 use rustix::process::{Pid, Signal, kill_process};
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use testkit::Deadline;
 
-/// A directory with a file that is not seen while something is mounted there.
+/// A directory with a file that is hidden while a mount covers the directory.
 fn place(server: &Server) -> PathBuf {
     let directory = server.mount_point("mnt");
     fs::write(directory.join("local"), "").unwrap();
@@ -27,11 +27,11 @@ fn trunkline(arguments: &[&str], directory: &Path) -> Output {
 
 #[track_caller]
 fn assert_is_dead<T: std::fmt::Debug>(outcome: io::Result<T>) {
-    let error = outcome.expect_err("nobody serves it");
+    let error = outcome.expect_err("the dead mount answers");
     assert_eq!(error.raw_os_error(), Some(rustix::io::Errno::NOTCONN.raw_os_error()), "{error}");
 }
 
-/// The process of a mount in the background that has this role.
+/// The process with this role of a mount in the background.
 fn process_of(directory: &Path, role: &str) -> Pid {
     let (directory, role) = (directory.to_str().unwrap(), format!("TRUNKLINE_MOUNT_ROLE={role}"));
     let has = |path: PathBuf, word: &str| {
@@ -40,11 +40,11 @@ fn process_of(directory: &Path, role: &str) -> Pid {
     let mut processes = fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path());
     let found =
         processes.find(|path| has(path.join("cmdline"), directory) && has(path.join("environ"), &role));
-    let number = found.expect("it runs").file_name().unwrap().to_str().unwrap().parse().unwrap();
+    let number = found.expect("the process runs").file_name().unwrap().to_str().unwrap().parse().unwrap();
     Pid::from_raw(number).unwrap()
 }
 
-/// The pipe that a watcher reads: as long as somebody could write to it, it does not end.
+/// The pipe that the watcher reads. It does not end while any process has it open for writing.
 fn pipe_of_watcher(mount: &Mounted) -> File {
     let path = format!("/proc/{}/fd/0", process_of(&mount.directory, "watcher").as_raw_nonzero());
     File::options().write(true).open(path).unwrap()
@@ -68,11 +68,11 @@ fn a_killed_mount_answers_enotconn_until_it_is_mounted_again() {
     drop(open);
 
     let again = mount(&server, &directory, "nolock");
-    // By another program: one that some other test starts has this one's open files for a moment,
-    // and they are in use then.
+    // The file is read by another program, because the files that this program has open are
+    // inherited for a moment by every program that another test starts, and then the mount is busy.
     assert_eq!(shell(Path::new("/"), &format!("cat {}/f", directory.display())), "kept");
     assert!(!directory.join("local").exists());
-    // The dead one went before, so nothing is left beneath this one.
+    // The dead mount was removed first, so nothing is left beneath the new one.
     assert!(trunkline(&["umount"], &directory).status.success() && !is_mounted(&directory));
     assert_eq!(again.names(), ["local"], "the directory beneath is as it was");
 }
@@ -87,7 +87,7 @@ fn umount_ends_a_killed_mount() {
         dead.process.wait_for_line("was killed", PATIENCE);
         assert!(is_mounted(&directory), "{umount:?}");
         match umount {
-            // That of the system.
+            // The umount(8) of the system.
             [] => drop(shell(Path::new("/"), &format!("umount {}", directory.display()))),
             ours => assert!(trunkline(ours, &directory).status.success(), "{umount:?}"),
         }
@@ -101,7 +101,7 @@ fn the_log_of_a_mount_in_the_background_says_that_it_was_killed() {
     let directory = place(&server);
     let at = directory.to_str().unwrap();
     let log = server.mount_point("logs").join("log");
-    // In place of the system's: it writes what it is given to the same file.
+    // Replaces the logger(1) of the system: it writes its input to the same file.
     let logger = log.with_file_name("logger");
     fs::write(&logger, format!("#!/bin/sh\nexec cat >> {}\n", log.display())).unwrap();
     fs::set_permissions(&logger, fs::Permissions::from_mode(0o755)).unwrap();
@@ -137,7 +137,7 @@ fn with_auto_unmount_a_killed_mount_is_unmounted() {
 }
 
 #[test]
-fn auto_unmount_unmounts_nothing_but_its_own() {
+fn auto_unmount_unmounts_only_its_own_mount() {
     let server = Server::start(1);
     let directory = place(&server);
     let mut covered = mount(&server, &directory, "nolock,auto_unmount");
@@ -150,7 +150,7 @@ fn auto_unmount_unmounts_nothing_but_its_own() {
     assert!(trunkline(&["umount"], &directory).status.success());
     wait_until_nobody_serves(&directory);
 
-    // A fresh mount takes its place, and with it its numbers, before the watcher comes to look.
+    // A new mount takes the place and the numbers of the dead one before the watcher looks.
     let dead = mount(&server, &directory, "nolock,auto_unmount");
     let pipe = pipe_of_watcher(&dead);
     dead.process.signal(Signal::KILL);
@@ -163,7 +163,7 @@ fn auto_unmount_unmounts_nothing_but_its_own() {
     assert!(is_mounted(&directory));
 }
 
-/// The kernel gives the numbers of a mount again, also to one on another directory.
+/// The kernel reuses the numbers of a mount, also for a mount on another directory.
 #[test]
 fn auto_unmount_unmounts_no_other_dead_mount() {
     let server = Server::start(1);

@@ -1,4 +1,4 @@
-//! How a mount begins and ends.
+//! Tests how a mount begins and ends.
 
 use crate::fixture::{PATIENCE, Server, is_mounted, shell, text, wait_until_nobody_serves};
 use rustix::fs::{FileType, Mode};
@@ -11,37 +11,37 @@ use std::process::{Command, Output};
 use testkit::{Deadline, Process};
 
 fn trunkline(arguments: &[&str]) -> Output {
-    // Not a pipe for the errors: a background process would keep it open, and that is looked at
-    // elsewhere.
+    // Standard output and error are pipes here: a background process that kept them open would
+    // block this call.
     Command::new(env!("CARGO_BIN_EXE_trunkline")).args(arguments).output().unwrap()
 }
 
 #[test]
-fn a_mount_in_the_background_is_there_when_the_command_returns_and_goes_with_umount() {
+fn a_background_mount_is_ready_when_the_command_returns_and_ends_with_umount() {
     let server = Server::start(2);
     let directory = server.mount_point("mnt");
     let at = directory.to_str().unwrap();
-    // `output` waits until nobody holds the pipes any more: the background process must have let
-    // them go.
+    // `output` waits until no process has the pipes open, so the background process must have
+    // closed them.
     let mounted = trunkline(&["mount", "127.0.0.1:/export", at, "-o", &server.options("nolock")]);
     assert!(mounted.status.success() && mounted.stdout.is_empty(), "{mounted:?}");
     let shown = fs::read_to_string("/proc/self/mounts").unwrap();
-    let line = shown.lines().find(|line| line.contains(at)).expect("it is mounted");
+    let line = shown.lines().find(|line| line.contains(at)).expect("the directory is mounted");
     assert!(line.starts_with("127.0.0.1:/export ") && line.contains(" fuse.trunkline rw,"), "{line}");
-    // By another program: one that some other test starts has this one's open files for a moment,
-    // and they are in use then.
+    // The file is written by another program, because the files that this program has open are
+    // inherited for a moment by every program that another test starts, and then the mount is busy.
     shell(&directory, "printf kept > f");
     let unmounted = trunkline(&["umount", at]);
     assert!(unmounted.status.success(), "{unmounted:?}");
     assert!(!is_mounted(&directory) && !directory.join("f").exists());
     wait_until_nobody_serves(&directory);
-    // Once more, to see what is left.
+    // Mounts again to see what is on the server.
     let again = server.mount("again", "");
     assert_eq!(fs::read(again.path("f")).unwrap(), b"kept");
 }
 
 #[test]
-fn sigusr1_tells_of_each_path_and_of_what_is_held_and_changes_nothing() {
+fn sigusr1_prints_the_paths_and_the_gauges_and_changes_nothing() {
     let server = Server::start(2);
     let mount = server.mount("mnt", "");
     let data = vec![1; 1_000_000];
@@ -68,7 +68,7 @@ fn sigusr1_tells_of_each_path_and_of_what_is_held_and_changes_nothing() {
     assert_eq!(fs::read(mount.path("f3")).unwrap(), data);
 }
 
-/// Else a message that the serving process waits to write would wait for the process itself.
+/// Otherwise a message that the serving process wants to write would wait for that process itself.
 #[test]
 fn a_log_file_in_the_mounted_directory_is_refused_and_the_mount_works() {
     let server = Server::start(1);
@@ -84,7 +84,7 @@ fn a_log_file_in_the_mounted_directory_is_refused_and_the_mount_works() {
 }
 
 #[test]
-fn a_log_file_that_is_a_pipe_holds_up_neither_the_mount_nor_its_end() {
+fn a_log_file_that_is_a_pipe_delays_neither_the_mount_nor_its_end() {
     let server = Server::start(1);
     let directory = server.mount_point("mnt");
     let (at, log) = (directory.to_str().unwrap(), server.mount_point("logs").join("pipe"));
@@ -93,15 +93,15 @@ fn a_log_file_that_is_a_pipe_holds_up_neither_the_mount_nor_its_end() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_trunkline"));
     command.args(["mount", "127.0.0.1:/export", at, "--log-file", log, "-o", &options]);
     assert!(Process::spawn(command).wait(PATIENCE).success());
-    // By another program: one that some other test starts has this one's open files for a moment,
-    // and they are in use then.
+    // The file is written by another program, because the files that this program has open are
+    // inherited for a moment by every program that another test starts, and then the mount is busy.
     shell(&directory, "echo kept > f");
     assert!(trunkline(&["umount", at]).status.success());
     wait_until_nobody_serves(&directory);
 }
 
 #[test]
-fn what_stands_in_the_way_is_told_by_the_command_that_mounts() {
+fn the_command_that_mounts_reports_what_prevents_the_mount() {
     let server = Server::start(1);
     let directory = server.mount_point("mnt");
     let at = directory.to_str().unwrap();
@@ -129,7 +129,7 @@ fn what_stands_in_the_way_is_told_by_the_command_that_mounts() {
 }
 
 #[test]
-fn as_mount_trunkline_it_takes_what_fstab_and_mount_8_give() {
+fn as_mount_trunkline_the_program_accepts_what_fstab_and_mount_8_pass() {
     let server = Server::start(1);
     let directory = server.mount_point("mnt");
     let helper = directory.with_file_name("mount.trunkline");
@@ -140,7 +140,7 @@ fn as_mount_trunkline_it_takes_what_fstab_and_mount_8_give() {
         command.arg("127.0.0.1:/export").arg(&directory).args([flags, "-o", &options]);
         command.output().unwrap()
     };
-    assert!(call("-f").status.success() && !is_mounted(&directory), "-f is for trying");
+    assert!(call("-f").status.success() && !is_mounted(&directory), "-f mounts nothing");
     let output = call("-n");
     assert!(output.status.success(), "{output:?}");
     assert!(is_mounted(&directory));
@@ -151,7 +151,7 @@ fn as_mount_trunkline_it_takes_what_fstab_and_mount_8_give() {
 }
 
 #[test]
-fn sigterm_unmounts_and_what_was_written_is_on_the_server() {
+fn sigterm_and_sigint_write_pending_data_and_unmount() {
     let server = Server::start(1);
     for signal in [Signal::TERM, Signal::INT] {
         let mut mount = server.mount(&format!("{signal:?}"), "");
@@ -166,7 +166,7 @@ fn sigterm_unmounts_and_what_was_written_is_on_the_server() {
     }
 }
 
-/// Each thread stops by itself, once it runs again.
+/// Waits until each thread has stopped, which a thread does when it runs next.
 fn wait_until_stopped(process: &Process) {
     let tasks = || fs::read_dir(format!("/proc/{}/task", process.id())).unwrap().flatten();
     let is_stopped = |task: &Path| {
@@ -207,9 +207,9 @@ fn a_server_that_freezes_under_load_loses_nothing() {
         .map(|writer| {
             let (source, target) = (sources.join(format!("f{writer}")), mount.path(&format!("f{writer}")));
             fs::write(&source, data(writer)).unwrap();
-            // In processes of their own: a program that this one starts has this one's open files
-            // until it runs, then closes them, and a file in the mount is closed only once the
-            // server answers.
+            // The writers are processes of their own: a program that this process starts inherits
+            // its open files and closes them when it runs, and closing a file of the mount waits
+            // until the server answers.
             let script = "for turn in 1 2 3 4; do dd if=$0 of=$1 bs=4M conv=fsync status=none; done";
             let mut command = Command::new("sh");
             command.args(["-euc", script]).args([source, target]);
@@ -218,8 +218,8 @@ fn a_server_that_freezes_under_load_loses_nothing() {
         .collect();
     for _ in 0..3 {
         server.process.signal(Signal::STOP);
-        // As long as it takes to start a program: there is no event to wait for while all stand
-        // still.
+        // This is how long the server is stopped; there is no event to wait for while everything is
+        // stopped.
         shell(Path::new("/"), "sleep 0.7");
         server.process.signal(Signal::CONT);
     }

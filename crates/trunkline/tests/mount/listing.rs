@@ -1,4 +1,4 @@
-//! Directories whose names change while a program reads them.
+//! Tests directories whose names change while a program reads them.
 
 use crate::fixture::{Mounted, mounted};
 use crate::group::{Places, name};
@@ -9,16 +9,16 @@ use std::net::IpAddr;
 use std::path::Path;
 use testkit::free_port_on;
 
-/// So many names of 200 bytes that a listing takes several pages of the server's.
+/// So many names of 200 bytes that a listing takes several replies of the server.
 const NAMES: usize = 3_000;
-/// Of each so many names, one is left as it is.
+/// One of this many names is not changed.
 const ONE_OF: usize = 10;
 
 fn is_kept(name: &str) -> bool {
     name[..5].parse::<usize>().unwrap() % ONE_OF == 0
 }
 
-/// Gives each file but some a new name as soon as its own is told.
+/// Renames most files as soon as their names are returned.
 fn rename_all_that_is_told(directory: &Path) {
     for number in 0..NAMES {
         fs::write(directory.join(name(number)), b"").unwrap();
@@ -34,22 +34,22 @@ fn rename_all_that_is_told(directory: &Path) {
         }
     }
     let expected: BTreeMap<OsString, usize> = (0..NAMES).map(|number| (name(number).into(), 1)).collect();
-    assert!(told == expected, "a name is missing, or came twice, or a new one came");
+    assert!(told == expected, "a name is missing, or was listed twice, or is new");
     let mut left: Vec<_> = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     left.sort_unstable();
     let suffix = |name: &str| if is_kept(name) { "" } else { ".bak" };
     let expected = (0..NAMES).map(name).map(|name| OsString::from(format!("{name}{}", suffix(&name))));
-    assert!(left.into_iter().eq(expected), "another listing tells the new names");
+    assert!(left.into_iter().eq(expected), "another listing returns the new names");
 }
 
 #[test]
-fn a_listing_whose_names_are_changed_as_they_are_told_has_an_end() {
+fn a_listing_whose_names_are_changed_meanwhile_ends() {
     let (_server, mount) = mounted();
     rename_all_that_is_told(&mount.directory);
 }
 
 #[test]
-fn a_listing_of_a_served_directory_whose_names_are_changed_as_they_are_told_has_an_end() {
+fn a_listing_of_a_served_directory_whose_names_are_changed_meanwhile_ends() {
     let places = Places::new("renamed");
     places.on_ramfs();
     let ip = IpAddr::from([127, 0, 0, 1]);

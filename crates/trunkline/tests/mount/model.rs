@@ -1,5 +1,5 @@
-//! Random operations on a mount and on a real directory side by side: the same outcomes, the same
-//! trees.
+//! Tests random operations on a mount and on a local directory: the results and the trees must be
+//! equal.
 
 use crate::fixture::mounted;
 use std::fs::{self, File, OpenOptions, Permissions};
@@ -12,7 +12,7 @@ const NAMES: u64 = 12;
 const DIRECTORIES: u64 = 3;
 const FILE_BYTES_MAX: u64 = 300_000;
 
-/// xorshift: the seed tells the whole run.
+/// xorshift: the seed determines the whole run.
 struct Random(u64);
 
 impl Random {
@@ -24,7 +24,7 @@ impl Random {
     }
 }
 
-/// One operation; its names are relative to the tree.
+/// An operation; its names are relative to the tree.
 #[derive(Debug)]
 enum Step {
     Write { name: String, offset: u64, len: usize, byte: u8 },
@@ -72,7 +72,7 @@ fn draw(random: &mut Random) -> Step {
     }
 }
 
-/// Does a step in one tree, and tells how it ended.
+/// Runs a step in one tree, and returns its result.
 fn act(tree: &Path, step: &Step) -> io::Result<Vec<u8>> {
     let at = |name: &str| tree.join(name);
     let nothing = |()| Vec::new();
@@ -114,13 +114,14 @@ fn act(tree: &Path, step: &Step) -> io::Result<Vec<u8>> {
     }
 }
 
-/// What two trees agree in. Sizes and links of directories are a file system's own affair.
+/// The attributes in which two trees agree. Sizes and link counts of directories depend on the file
+/// system.
 fn facts(seen: &fs::Metadata) -> String {
     let (size, links) = if seen.is_dir() { (0, 0) } else { (seen.len(), seen.nlink()) };
     format!("{:o} {size} {links} {} {}", seen.mode(), seen.uid(), seen.gid())
 }
 
-/// All of a tree: paths, facts, contents.
+/// Everything in a tree: paths, attributes, contents.
 fn whole(tree: &Path) -> Vec<(PathBuf, String, Vec<u8>)> {
     let (mut all, mut todo) = (Vec::new(), vec![tree.to_owned()]);
     while let Some(directory) = todo.pop() {
@@ -145,7 +146,7 @@ fn whole(tree: &Path) -> Vec<(PathBuf, String, Vec<u8>)> {
 }
 
 #[test]
-fn random_operations_end_as_in_a_real_directory() {
+fn random_operations_have_the_same_results_as_in_a_local_directory() {
     let (_server, mount) = mounted();
     let real = tempfile::tempdir().unwrap();
     let seed = std::env::var("TRUNKLINE_SEED").ok().and_then(|seed| seed.parse().ok());
