@@ -1,7 +1,8 @@
-//! The test suites of others on mounts of our own server and of nfs-ganesha: pjdfstest (POSIX,
-//! operation by operation) and fsx (one file, random operations, every byte checked); and the
-//! programs of the suite `mount` on nfs-ganesha. They are installed from the registry into the
-//! target directory first, so this belongs to the full tier. Needs root and FUSE.
+//! Runs test suites of other projects on mounts of our own server and of nfs-ganesha: pjdfstest
+//! (POSIX, operation by operation) and fsx (random operations on one file, with every byte
+//! checked); and the programs of the suite `mount` on nfs-ganesha. The suites are first installed
+//! from the registry into the target directory, so these tests belong to the full tier. Needs root
+//! and FUSE.
 
 #[path = "peers/fixture.rs"]
 mod fixture;
@@ -31,27 +32,28 @@ use std::process::Command;
 
 const PJDFSTEST: &str = "0.2.2";
 const FSX: &str = "0.3.2";
-/// `TRUNKLINE_FSX_OPERATIONS` asks for others.
+/// `TRUNKLINE_FSX_OPERATIONS` sets another number.
 const FSX_OPERATIONS: u32 = 1_000_000;
-/// Of one process: it keeps each mapping that it has read through, which makes each truncation
-/// slower than the last.
+/// The operations of one process. A process keeps each mapping that it has read through, so each
+/// truncation is slower than the last.
 const FSX_OPERATIONS_AT_ONCE: u32 = 25_000;
-/// Of the archive, as many as a source tree has.
+/// The number of files in the archive, as many as a source tree has.
 const ARCHIVE_FILES: u32 = 50_000;
 
-/// What may fail, with its reason; docs/SEMANTICS.md says the same.
+/// Tests that may fail, with the reasons; docs/SEMANTICS.md says the same.
 const EXPECTED_FAILURES: &[&str] = &[
-    // NFS version 3 tells times in 32 bits of seconds, without a sign.
+    // NFS version 3 stores times in 32 bits of seconds, unsigned.
     "utimensat::y2038",
 ];
 
-/// What may fail on nfs-ganesha besides.
+/// Tests that may also fail on nfs-ganesha.
 const EXPECTED_FAILURES_OF_GANESHA: &[&str] = &[
-    // Its VFS answers that a symbolic link's times are set, and leaves them as they are.
+    // Its VFS backend answers that the times of a symbolic link were set, but leaves them
+    // unchanged.
     "utimensat::follow_symlink",
 ];
 
-/// Installs a program beside what cargo builds, once.
+/// Installs a program in the target directory, once.
 fn installed(name: &str, version: &str) -> PathBuf {
     let root = Path::new(env!("CARGO_TARGET_TMPDIR")).join("suites");
     let program = root.join("bin").join(name);
@@ -65,13 +67,13 @@ fn installed(name: &str, version: &str) -> PathBuf {
 }
 
 #[test]
-fn pjdfstest_passes_but_for_what_nfs_version_3_cannot_tell() {
+fn pjdfstest_passes_except_for_limits_of_nfs_version_3() {
     let (_server, mount) = own::mounted();
     pjdfstest(&mount, EXPECTED_FAILURES);
 }
 
 #[test]
-fn pjdfstest_passes_on_nfs_ganesha_but_for_what_is_known_of_it() {
+fn pjdfstest_passes_on_nfs_ganesha_except_for_known_failures() {
     let (_server, mount) = fixture::mounted();
     pjdfstest(&mount, &[EXPECTED_FAILURES, EXPECTED_FAILURES_OF_GANESHA].concat());
 }
@@ -89,13 +91,13 @@ fn fsx_finds_every_byte_after_many_operations_on_nfs_ganesha() {
 }
 
 #[test]
-fn tar_unpacks_fifty_thousand_files_as_they_were() {
+fn tar_unpacks_fifty_thousand_files_unchanged() {
     let (_server, mount) = own::mounted();
     programs::tar_unpacks(&mount, ARCHIVE_FILES);
 }
 
 #[test]
-fn tar_unpacks_fifty_thousand_files_as_they_were_on_nfs_ganesha() {
+fn tar_unpacks_fifty_thousand_files_unchanged_on_nfs_ganesha() {
     let (_server, mount) = fixture::mounted();
     programs::tar_unpacks(&mount, ARCHIVE_FILES);
 }
@@ -105,7 +107,7 @@ fn pjdfstest(mount: &Mounted, expected_failures: &[&str]) {
     let program = installed("pjdfstest", PJDFSTEST);
     fs::set_permissions(&mount.directory, fs::Permissions::from_mode(0o755)).unwrap();
     let local = tempfile::tempdir().unwrap();
-    // The features left out: posix_fallocate (NFS version 3 has no such call), and those of other
+    // The features left out are posix_fallocate, which NFS version 3 lacks, and those of other
     // systems.
     let config = format!(
         "[features]\nutimensat = {{}}\nutime_now = {{}}\nrename_ctime = {{}}\n[settings]\nnaptime = 0.05\n\
@@ -122,14 +124,14 @@ fn pjdfstest(mount: &Mounted, expected_failures: &[&str]) {
     assert!(output.status.success() && failed.is_empty(), "{summary}\n{}", failed.join("\n"));
 }
 
-/// Runs its random operations, each process on a file of its own.
+/// Runs the random operations of fsx, each process on its own file.
 fn fsx(mount: &Mounted) {
     let program = installed("fsx", FSX);
     let local = tempfile::tempdir().unwrap();
     let config = local.path().join("fsx.toml");
     let asked = std::env::var("TRUNKLINE_FSX_OPERATIONS").ok();
     let mut left = asked.map_or(FSX_OPERATIONS, |asked| asked.parse().expect("a number of operations"));
-    // What NFS version 3 cannot do is left out: holes are not punched and space is not set aside.
+    // Operations that NFS version 3 lacks are left out: punching holes and allocating space.
     fs::write(&config, "flen = 1048576\n[weights]\npunch_hole = 0.0\nposix_fallocate = 0.0\n").unwrap();
     while left > 0 {
         let operations = left.min(FSX_OPERATIONS_AT_ONCE);

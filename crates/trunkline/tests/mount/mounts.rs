@@ -1,4 +1,4 @@
-//! Directories that are mounted, whatever server is behind them, and what tests do in them.
+//! Mounted directories, whatever server is behind them, and what tests do in them.
 
 use rustix::mount::UnmountFlags;
 use rustix::process::Signal;
@@ -8,10 +8,10 @@ use std::process::{Command, Output};
 use std::time::Duration;
 use testkit::{Deadline, Process, Stream};
 
-/// Long: the machine may be slow and loaded.
+/// Long, because the machine may be slow and loaded.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A directory that is mounted.
+/// A mounted directory.
 pub struct Mounted {
     pub process: Process,
     pub directory: PathBuf,
@@ -35,9 +35,9 @@ impl Mounted {
         names_in(&self.directory)
     }
 
-    /// What it says when it is asked for its statistics.
+    /// The statistics that the mount prints.
     pub fn statistics(&self) -> String {
-        // The last line of them.
+        // The last line of the statistics.
         const END: &str = " kept for the next requests";
         let said = || self.process.output(Stream::Err);
         let before = said().matches(END).count();
@@ -46,23 +46,23 @@ impl Mounted {
             Some(said()).filter(|said| said.matches(END).count() > before)
         });
         let head = all.lines().rfind(|line| line.starts_with("path ") && line.contains("worst gap ms"));
-        all[all.rfind(head.expect("they have a head")).unwrap_or_default()..].to_owned()
+        all[all.rfind(head.expect("the statistics have a head")).unwrap_or_default()..].to_owned()
     }
 
-    /// How many pipes its process has.
+    /// The number of pipes that the process of the mount has.
     pub fn pipes(&self) -> usize {
         self.rooms_of_pipes().len()
     }
 
-    /// The pipes of its process: how many bytes each has room for.
+    /// The capacity of each pipe of the process, in bytes.
     pub fn rooms_of_pipes(&self) -> Vec<usize> {
         let descriptors = std::fs::read_dir(format!("/proc/{}/fd", self.process.id())).unwrap().flatten();
         let mut pipes = HashMap::new();
         for path in descriptors.map(|descriptor| descriptor.path()) {
-            // Both ends of a pipe have its name.
+            // Both ends of a pipe have the same name.
             let link =
                 std::fs::read_link(&path).ok().filter(|link| link.to_string_lossy().starts_with("pipe:"));
-            // One that was closed meanwhile is none any more.
+            // A pipe that was closed meanwhile is left out.
             let room = || rustix::pipe::fcntl_getpipe_size(std::fs::File::open(&path).ok()?).ok();
             pipes.extend(link.and_then(|link| Some((link, room()?))));
         }
@@ -72,12 +72,12 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        // It may be unmounted already.
+        // The directory may be unmounted already.
         let _ = rustix::mount::unmount(&self.directory, UnmountFlags::DETACH);
     }
 }
 
-/// Unmounts whatever is mounted below a directory.
+/// Unmounts everything that is mounted below a directory.
 pub fn unmount_all_below(directory: &Path) {
     let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
     for at in mounts.lines().filter_map(|line| line.split(' ').nth(1)) {
@@ -87,7 +87,7 @@ pub fn unmount_all_below(directory: &Path) {
     }
 }
 
-/// The names in a directory, in order.
+/// The names in a directory, sorted.
 pub fn names_in(directory: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(directory).unwrap();
     let mut names: Vec<String> =
@@ -96,13 +96,13 @@ pub fn names_in(directory: &Path) -> Vec<String> {
     names
 }
 
-/// Whether something is mounted on a directory.
+/// Whether a mount covers a directory.
 pub fn is_mounted(directory: &Path) -> bool {
     let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
     mounts.lines().any(|line| line.split(' ').nth(1) == directory.to_str())
 }
 
-/// Waits until no process of ours serves a directory, or watches over it, any more.
+/// Waits until all processes that serve a directory, or watch its mount, have ended.
 #[track_caller]
 pub fn wait_until_nobody_serves(directory: &Path) {
     let directory = directory.to_str().unwrap();
@@ -114,7 +114,7 @@ pub fn wait_until_nobody_serves(directory: &Path) {
     });
 }
 
-/// Runs a shell script in a directory; it must succeed.
+/// Runs a shell script in a directory; the script must succeed.
 #[track_caller]
 pub fn shell(directory: &Path, script: &str) -> String {
     let output = try_shell(directory, script);

@@ -1,5 +1,5 @@
-//! A mount by a user who is not root: with fusermount3, for nobody else, and with words that help
-//! where it cannot be.
+//! Tests a mount by a user who is not root: with fusermount3, for that user only, and with helpful
+//! errors where the user cannot mount.
 
 use crate::fixture::{
     Mounted, PATIENCE, Server, is_mounted, text, unmount_all_below, wait_until_nobody_serves,
@@ -11,10 +11,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use testkit::{Process, TempDir, copy_program, require_program, temp_dir};
 
-/// `daemon`, whom every Debian knows: fusermount3 wants a name.
+/// `daemon`, a user that every Debian has: fusermount3 requires a name.
 const USER: u32 = 1;
 
-/// A server with a directory of the user's, and a place where the user can mount and finds the
+/// A server with a directory of the user, and a directory where the user can mount and finds the
 /// program.
 struct Rig {
     server: Server,
@@ -31,7 +31,7 @@ impl Rig {
         chown(by_root.path("home"), Some(USER), Some(USER)).unwrap();
         let place = temp_dir("ordinary-user");
         fs::set_permissions(place.path(), Permissions::from_mode(0o755)).unwrap();
-        // Where this is built, others may not be let in.
+        // The build directory may be closed to other users.
         copy_program(Path::new(env!("CARGO_BIN_EXE_trunkline")), &place.path().join("trunkline"));
         fs::create_dir(place.path().join("mnt")).unwrap();
         chown(place.path().join("mnt"), Some(USER), Some(USER)).unwrap();
@@ -42,7 +42,7 @@ impl Rig {
         self.place.path().join("mnt")
     }
 
-    /// A shell script, run by the user; `$1` is the program, `$2` the directory, `$3` the mount
+    /// A shell script that the user runs; `$1` is the program, `$2` the directory, `$3` the mount
     /// options.
     fn script(&self, script: &str) -> Command {
         let mut command = Command::new("setpriv");
@@ -55,14 +55,14 @@ impl Rig {
         self.script(script).output().unwrap()
     }
 
-    /// As [`run`](Self::run), with a /etc/fuse.conf of these words, which nobody else sees.
+    /// Like [`run`](Self::run), with this content of /etc/fuse.conf, which only this script sees.
     fn run_with_fuse_conf(&self, words: &str, script: &str) -> Output {
         let conf = self.place.path().join("fuse.conf");
         fs::write(&conf, words).unwrap();
         self.run_with_in_place_of("/etc/fuse.conf", &conf, script)
     }
 
-    /// As [`run`](Self::run), where this is root's alone.
+    /// Like [`run`](Self::run), with a file at `path` that only root may open.
     fn run_as_if_nobody_may_open(&self, path: &str, script: &str) -> Output {
         let closed = self.place.path().join("closed");
         fs::write(&closed, "").unwrap();
@@ -94,19 +94,22 @@ fn assert_refused(output: &Output, cause: &str, advice: &str) {
 }
 
 #[test]
-fn a_user_who_is_not_root_mounts_uses_and_unmounts_alone() {
+fn a_user_who_is_not_root_mounts_uses_and_unmounts_a_directory() {
     let fixture = Rig::new();
     let mounted = fixture
         .run("\"$1\" mount 127.0.0.1:/export \"$2\" -o \"$3\"; cd \"$2\"; echo mine > home/f; cat home/f");
     assert!(mounted.status.success() && text(&mounted.stdout) == "mine\n", "{}", text(&mounted.stderr));
     let directory = fixture.directory();
     let shown = fs::read_to_string("/proc/self/mounts").unwrap();
-    let line = shown.lines().find(|line| line.contains(directory.to_str().unwrap())).expect("it is mounted");
+    let line = shown
+        .lines()
+        .find(|line| line.contains(directory.to_str().unwrap()))
+        .expect("the directory is mounted");
     for word in [" fuse.trunkline ", "nosuid", "nodev", "user_id=1"] {
         assert!(line.contains(word), "{word}: {line}");
     }
     assert!(!line.contains("allow_other"), "{line}");
-    // Not even root comes in.
+    // Not even root can enter.
     assert_eq!(fs::read_dir(&directory).unwrap_err().kind(), ErrorKind::PermissionDenied);
     let owner = fs::metadata(fixture._by_root.path("home/f")).unwrap();
     assert_eq!((owner.uid(), owner.gid()), (USER, USER));
@@ -115,7 +118,7 @@ fn a_user_who_is_not_root_mounts_uses_and_unmounts_alone() {
     wait_until_nobody_serves(&directory);
 }
 
-/// Mounts in the foreground, with these options besides, and kills it.
+/// Mounts in the foreground with these additional options, and kills the process.
 fn killed(fixture: &Rig, more: &str) -> Process {
     let script = format!("exec \"$1\" mount -f 127.0.0.1:/export \"$2\" -o \"$3{more}\"");
     let mut process = Process::spawn(fixture.script(&script));
@@ -136,7 +139,7 @@ fn a_killed_mount_of_an_ordinary_user_answers_enotconn_until_it_is_mounted_again
     let again =
         fixture.run("\"$1\" mount 127.0.0.1:/export \"$2\" -o \"$3\"; ls \"$2\"; \"$1\" umount \"$2\"");
     assert!(again.status.success() && text(&again.stdout) == "home\n", "{again:?}");
-    assert!(!is_mounted(&fixture.directory()), "the dead one is gone, too");
+    assert!(!is_mounted(&fixture.directory()), "the dead mount is gone too");
     let _ = killed(&fixture, "");
     let unmounted = fixture.run("\"$1\" umount \"$2\"");
     assert!(unmounted.status.success() && !is_mounted(&fixture.directory()), "{unmounted:?}");
@@ -151,12 +154,12 @@ fn with_auto_unmount_a_killed_mount_of_an_ordinary_user_is_unmounted() {
 }
 
 #[test]
-fn others_are_let_in_where_the_administrator_allows_it_and_else_it_is_said_how() {
+fn other_users_may_enter_if_the_administrator_permits_it_and_the_error_says_how() {
     let fixture = Rig::new();
     let mount = "\"$1\" mount 127.0.0.1:/export \"$2\" -o \"$3,allow_other\"";
     let refused = fixture.run_with_fuse_conf("", mount);
     assert_refused(&refused, "user_allow_other", "echo user_allow_other >> /etc/fuse.conf");
-    // The mount is in a namespace of its own there, so it is looked at from within.
+    // The mount exists only in the namespace of the script, so the script looks at it.
     let look = format!("{mount}; grep \" $2 \" /proc/self/mounts; \"$1\" umount \"$2\"");
     let allowed = fixture.run_with_fuse_conf("user_allow_other\n", &look);
     let said = text(&allowed.stdout);
@@ -165,7 +168,7 @@ fn others_are_let_in_where_the_administrator_allows_it_and_else_it_is_said_how()
 }
 
 #[test]
-fn what_keeps_an_ordinary_user_from_mounting_is_said_with_what_to_do() {
+fn an_error_says_what_prevents_an_ordinary_user_from_mounting_and_what_to_do() {
     let fixture = Rig::new();
     let mount = "\"$1\" mount 127.0.0.1:/export \"$2\" -o \"$3\"";
     let without = fixture.run(&format!("export FUSERMOUNT_PATH=/nonexistent; {mount}"));

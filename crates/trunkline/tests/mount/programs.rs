@@ -1,4 +1,4 @@
-//! Programs that people run in a directory.
+//! Tests programs that people run in a directory.
 
 use crate::fixture::mounted;
 use crate::mounts::{Mounted, PATIENCE, shell, text, try_shell};
@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use testkit::{Deadline, require_program};
 
 #[test]
-fn git_clones_checks_and_sees_no_changes_that_are_none() {
+fn git_clones_and_checks_and_reports_no_changes() {
     let (_server, mount) = mounted();
     let _ = require_program("git");
     let sources = concat!(env!("CARGO_MANIFEST_DIR"), "/src");
@@ -22,13 +22,13 @@ fn git_clones_checks_and_sees_no_changes_that_are_none() {
 }
 
 #[test]
-fn tar_unpacks_thousands_of_files_as_they_were() {
+fn tar_unpacks_thousands_of_files_unchanged() {
     let (_server, mount) = mounted();
     tar_unpacks(&mount, 2000);
 }
 
-/// Unpacks an archive of so many files in 37 directories, compares them in two ways, and removes
-/// them.
+/// Unpacks an archive of this many files in 37 directories, compares the files in two ways, and
+/// removes them.
 pub fn tar_unpacks(mount: &Mounted, files: u32) {
     let local = tempfile::tempdir().unwrap();
     let script = format!(
@@ -44,8 +44,7 @@ pub fn tar_unpacks(mount: &Mounted, files: u32) {
     assert!(mount.names().is_empty());
 }
 
-/// A writer that is killed midway, again and again: the database stays whole, and keeps what was
-/// committed.
+/// Kills a writer repeatedly: the database stays intact, and keeps what was committed.
 fn sqlite_survives_kills(journal: &str) {
     let (_server, mount) = mounted();
     let _ = require_program("sqlite3");

@@ -1,5 +1,5 @@
-//! A server that refuses what it is told to refuse: a proxy before one of ours that knows records,
-//! and gives another answer to calls of one procedure.
+//! A server that refuses certain calls: a proxy in front of one of our servers that knows records,
+//! and replaces the replies to calls of one procedure.
 
 use crate::fixture::{Mounted, PATIENCE, Server};
 use crate::semantics::{flags, pattern};
@@ -12,22 +12,23 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use testkit::Deadline;
 use testkit::records::{called, read_record, word};
 
-/// What becomes of the server's answer, a record with its mark.
+/// Makes a reply from the server's reply, which is a record with its mark.
 type Replace = Arc<dyn Fn(Vec<u8>) -> Vec<u8> + Send + Sync>;
 
-/// The server's end of a connection, and the record that it is to have.
+/// A held record, and the server's end of its connection.
 type Held = (Arc<Mutex<TcpStream>>, Vec<u8>);
 
 #[derive(Default)]
 struct State {
     refused: Option<(Procedure, Replace)>,
-    /// Calls that the server never sees, and what they are answered with.
+    /// The procedure whose calls the server never sees, and the status with which they are
+    /// answered.
     kept: Option<(Procedure, Status)>,
-    /// Calls that the server does not see yet, and who is to have them.
+    /// The procedure whose calls are held, and the held calls.
     held: Option<(Procedure, Vec<Held>)>,
-    /// Calls whose answers are replaced.
+    /// The number of calls whose replies were replaced.
     count: u32,
-    /// All that there is, so that it can be ended.
+    /// All connections, so that they can be ended.
     streams: Vec<TcpStream>,
     ended: bool,
 }
@@ -39,12 +40,12 @@ pub struct Refusals {
 }
 
 impl Refusals {
-    /// A proxy before the server's first node, on a port of its own.
+    /// Starts a proxy in front of the server's first node, on its own port.
     pub fn start(server: &Server) -> Self {
         Self::before(server.port)
     }
 
-    /// The same before whatever listens on this port of 127.0.0.1.
+    /// Starts a proxy in front of a server at this port of 127.0.0.1.
     pub fn before(to: u16) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let refusals = Self { state: Arc::default(), port: listener.local_addr().unwrap().port() };
@@ -63,35 +64,35 @@ impl Refusals {
         refusals
     }
 
-    /// From now on calls of this procedure have this answer; the server does them all the same.
+    /// From now on calls of this procedure get this status, although the server executes them.
     pub fn refuse(&self, procedure: Procedure, status: Status) {
-        // No attributes: two absent ones suit a READ too, which has one, as nothing reads beyond
-        // it.
+        // No attributes: the two words of an absent wcc_data also suit a READ, whose reply has one
+        // such word, because nothing reads beyond that.
         self.replace(procedure, move |record| answer(word(&record, 0), &[status.0, 0, 0]));
     }
 
-    /// From now on answers to calls of this procedure become others.
+    /// From now on replies to calls of this procedure are replaced.
     pub fn replace(&self, procedure: Procedure, with: impl Fn(Vec<u8>) -> Vec<u8> + Send + Sync + 'static) {
         let (with, mut state): (Replace, _) = (Arc::new(with), lock(&self.state));
         (state.refused, state.count) = (Some((procedure, with)), 0);
     }
 
-    /// From now on calls of this procedure have this answer, and the server does not do them.
+    /// From now on calls of this procedure get this status, and the server does not see them.
     pub fn keep(&self, procedure: Procedure, status: Status) {
         lock(&self.state).kept = Some((procedure, status));
     }
 
-    /// From now on calls of this procedure do not come to the server; others pass them.
+    /// From now on calls of this procedure do not reach the server; other calls pass them.
     pub fn hold(&self, procedure: Procedure) {
         lock(&self.state).held = Some((procedure, Vec::new()));
     }
 
-    /// How many calls are held.
+    /// The number of held calls.
     pub fn held(&self) -> usize {
         lock(&self.state).held.as_ref().map_or(0, |(_, calls)| calls.len())
     }
 
-    /// The server has what was held, and whatever comes.
+    /// Sends the held calls to the server, and holds no more calls.
     pub fn let_go(&self) {
         let held = lock(&self.state).held.take();
         for (server, record) in held.into_iter().flat_map(|(_, calls)| calls) {
@@ -99,12 +100,12 @@ impl Refusals {
         }
     }
 
-    /// How many calls had it so far.
+    /// The number of calls whose replies were replaced so far.
     pub fn refused(&self) -> u32 {
         lock(&self.state).count
     }
 
-    /// From now on all calls have the server's answer; gives how many had another.
+    /// From now on all calls get the server's reply; returns how many were replaced.
     pub fn relent(&self) -> u32 {
         let mut state = lock(&self.state);
         (state.refused, state.kept) = (None, None);
@@ -116,7 +117,7 @@ fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Both directions of a connection, until it ends.
+/// Forwards both directions of a connection until it ends.
 fn forward(client: TcpStream, server: TcpStream, state: &Arc<Mutex<State>>) {
     let (mut from_client, to_client) = (client.try_clone().unwrap(), Arc::new(Mutex::new(client)));
     let (mut from_server, to_server) = (server.try_clone().unwrap(), Arc::new(Mutex::new(server)));
@@ -190,12 +191,12 @@ impl Drop for Refusals {
             let _ = stream.shutdown(Shutdown::Both);
         }
         drop(state);
-        // Ends the accepts.
+        // Ends the thread that accepts.
         let _ = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port));
     }
 }
 
-/// A proxy before the server, and a mount that goes through it.
+/// A proxy in front of the server, and a mount that uses the proxy.
 pub fn mounted_behind(server: &Server) -> (Refusals, Mounted) {
     let refusals = Refusals::start(server);
     let options = format!("port={},nconnect=1,nolock", refusals.port);
@@ -204,7 +205,7 @@ pub fn mounted_behind(server: &Server) -> (Refusals, Mounted) {
 }
 
 #[test]
-fn what_the_server_refuses_is_the_error_that_a_program_sees() {
+fn a_program_sees_the_error_of_the_server() {
     let server = Server::start(1);
     let (refusals, mount) = mounted_behind(&server);
     let file = flags(OFlags::empty()).open(mount.path("f")).unwrap();
@@ -226,8 +227,7 @@ fn what_the_server_refuses_is_the_error_that_a_program_sees() {
         refusals.refuse(Procedure::Write, status);
         let told = direct.write_all_at(&data, 0).unwrap_err();
         assert_eq!(told.raw_os_error(), Some(errno), "{status} for a direct write");
-        // What write(2) has taken fails behind the program's back, and fsync tells it, to each
-        // handle.
+        // Data that write(2) has accepted fail later, and fsync reports the error to each handle.
         file.write_all_at(&data, 0).unwrap();
         for handle in [&file, &direct] {
             assert_eq!(handle.sync_all().unwrap_err().raw_os_error(), Some(errno), "{status} at fsync");
@@ -247,15 +247,17 @@ fn what_the_server_refuses_is_the_error_that_a_program_sees() {
     assert_eq!(direct.read_exact_at(&mut data, 0).unwrap_err().raw_os_error(), Some(13));
     assert!(refusals.relent() >= 1);
     direct.read_exact_at(&mut data, 0).unwrap();
-    // A server that asks for patience gets it: nobody is told.
+    // A server that asks the client to try later is asked again, and the program sees no error.
     refusals.refuse(Procedure::Read, Status::JUKEBOX);
     std::thread::scope(|scope| {
         let reading = scope.spawn(|| direct.read_exact_at(&mut data, 0).map(|()| data));
-        Deadline::wait_until("a READ that is put off", PATIENCE, || (refusals.refused() > 0).then_some(()));
+        Deadline::wait_until("a READ that is answered with JUKEBOX", PATIENCE, || {
+            (refusals.refused() > 0).then_some(())
+        });
         assert!(refusals.relent() >= 1);
         assert!(reading.join().unwrap().unwrap() == pattern(8192, 1));
     });
-    // With `soft` it has an end.
+    // With `soft` the retries end.
     let options = format!("port={},nconnect=1,soft,timeo=2,retrans=1", refusals.port);
     let soft = Mounted::start("127.0.0.1:/export", server.mount_point("soft"), &options);
     let direct = flags(OFlags::DIRECT).open(soft.path("f")).unwrap();
@@ -267,7 +269,7 @@ fn what_the_server_refuses_is_the_error_that_a_program_sees() {
 }
 
 #[test]
-fn data_that_are_lost_are_not_read_from_the_cache_either() {
+fn lost_data_are_not_read_from_the_cache_either() {
     let server = Server::start(1);
     let (refusals, mount) = mounted_behind(&server);
     let kept = pattern(8192, 1);
@@ -280,11 +282,11 @@ fn data_that_are_lost_are_not_read_from_the_cache_either() {
     assert_eq!(file.sync_all().unwrap_err().raw_os_error(), Some(5));
     assert!(refusals.relent() >= 1);
     drop(file);
-    assert!(std::fs::read(mount.path("f")).unwrap() == kept, "what the server has");
+    assert!(std::fs::read(mount.path("f")).unwrap() == kept, "the file has the data of the server");
 }
 
 #[test]
-fn an_append_follows_what_is_there_and_not_one_that_was_lost() {
+fn an_append_follows_the_data_on_the_server_and_not_a_lost_append() {
     let server = Server::start(1);
     let (refusals, mount) = mounted_behind(&server);
     for (name, wished) in [("buffered", OFlags::empty()), ("sync", OFlags::SYNC), ("direct", OFlags::DIRECT)]
@@ -302,7 +304,7 @@ fn an_append_follows_what_is_there_and_not_one_that_was_lost() {
     }
 }
 
-/// What `ls -l` tells: names with all that is known of them, and then each by itself.
+/// What `ls -l` reads: names with their attributes, and then the attributes of each name.
 fn listed_sizes(mount: &Mounted) -> Vec<(String, u64)> {
     let all = std::fs::read_dir(&mount.directory).unwrap().map(Result::unwrap);
     let mut all: Vec<_> = all
@@ -313,7 +315,7 @@ fn listed_sizes(mount: &Mounted) -> Vec<(String, u64)> {
 }
 
 #[test]
-fn a_file_whose_data_are_lost_has_the_size_that_the_server_knows() {
+fn a_file_with_lost_data_has_the_size_that_the_server_knows() {
     let server = Server::start(1);
     let (refusals, mount) = mounted_behind(&server);
     let all = [("acces", Status::ACCES, 13), ("nospc", Status::NOSPC, 28)];
@@ -325,14 +327,14 @@ fn a_file_whose_data_are_lost_has_the_size_that_the_server_knows() {
             let told = file.write_all(&pattern(10_000, 1)).and_then(|()| file.sync_all()).unwrap_err();
             assert_eq!(told.raw_os_error(), Some(errno));
             assert!(refusals.relent() >= 1);
-            // Twice: what a listing tells, the kernel believes.
+            // Twice, because the kernel caches what a listing returns.
             for look in ["first", "second"] {
                 let size = listed_sizes(&mount).iter().find(|(of, _)| of == name).unwrap().1;
-                assert_eq!(size, 3, "{name} {how:?}: the {look} listing, while it is open");
+                assert_eq!(size, 3, "{name} {how:?}: the {look} listing, while the file is open");
             }
             assert_eq!(std::fs::metadata(mount.path(name)).unwrap().len(), 3, "{name} {how:?}");
             assert_eq!(file.metadata().unwrap().len(), 3, "{name} {how:?}");
-            // What is written now counts, though the server does not have it yet.
+            // Data that are written now count, though the server does not have them yet.
             file.write_at(b"longer", 3).unwrap();
             let size = std::fs::metadata(mount.path(name)).unwrap().len();
             assert_eq!(size, 9, "{name} {how:?}");

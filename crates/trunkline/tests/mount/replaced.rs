@@ -1,5 +1,5 @@
-//! What is open and is renamed over on a server that does not do all that is asked: a directory
-//! whose root is squashed.
+//! Tests open files that are replaced by rename(2) on a server that does not permit every step: a
+//! directory with root squashing.
 
 use crate::fixture::{Mounted, PATIENCE, names_in, unmount_all_below};
 use crate::refusals::Refusals;
@@ -13,13 +13,14 @@ use std::process::Command;
 use std::sync::{Mutex, mpsc};
 use testkit::{Deadline, Process, TempDir};
 
-/// As whom root of a client acts.
+/// The user as whom a client's root acts.
 const NOBODY: u32 = 65534;
-/// Somebody else. By default Linux lets nobody make links to files that they neither own nor may
-/// write (fs.protected_hardlinks), so theirs is moved where nobody's own is linked.
+/// Another user. By default Linux permits nobody to make links to files that they neither own nor
+/// may write (fs.protected_hardlinks), so a file of this user is moved where one of nobody's is
+/// linked.
 const OTHER: u32 = 1234;
 
-/// A served directory with `src/a` in it, which is to be renamed over `dst/b`.
+/// A served directory with `src/a`, which a test renames over `dst/b`.
 struct Served {
     directory: TempDir,
     port: u16,
@@ -27,7 +28,7 @@ struct Served {
 }
 
 impl Served {
-    /// `b` is this user's; `src` has this mode, and is root's.
+    /// `owner` owns `b`; `src` has this mode and belongs to root.
     fn start(owner: u32, src_mode: u32) -> Self {
         let directory = testkit::temp_dir("replaced");
         let at = |name: &str| directory.path().join(name);
@@ -52,13 +53,13 @@ impl Served {
         Self { port: server.port(), directory, _server: server }
     }
 
-    /// Through whatever listens on this port.
+    /// Mounts through the server or proxy at this port.
     fn mount(&self, port: u16) -> Mounted {
         let options = format!("port={port},nconnect=1,nolock");
         Mounted::start("127.0.0.1:/export", self.directory.path().join("mnt"), &options)
     }
 
-    /// Beneath the server, as the mount has no part in it.
+    /// Read beneath the server, so that the mount is not involved.
     fn dst(&self) -> PathBuf {
         self.directory.path().join("served/dst")
     }
@@ -67,7 +68,7 @@ impl Served {
         fs::read_to_string(self.dst().join("b")).ok()
     }
 
-    /// Nothing but `b`.
+    /// Waits until `b` is the only name.
     #[track_caller]
     fn wait_until_it_is_alone(&self) {
         Deadline::wait_until("the other name to go", PATIENCE, || {
@@ -83,7 +84,7 @@ impl Drop for Served {
 }
 
 #[test]
-fn a_file_that_is_open_keeps_its_name_when_renaming_over_it_fails() {
+fn an_open_file_keeps_its_name_when_a_rename_over_it_fails() {
     for owner in [NOBODY, OTHER] {
         let served = Served::start(owner, 0o755);
         let mut mount = served.mount(served.port);
@@ -94,16 +95,16 @@ fn a_file_that_is_open_keeps_its_name_when_renaming_over_it_fails() {
         assert_eq!(std::io::read_to_string(&open).unwrap(), "old");
         drop(open);
         assert_eq!(fs::read_to_string(mount.path("dst/b")).unwrap(), "old");
-        // It has done by then whatever the last close makes it do.
+        // The termination waits for what the last close does.
         assert!(mount.process.terminate(PATIENCE).success(), "{}", mount.process.all_output());
         assert_eq!((names_in(&served.dst()), served.content().as_deref()), (vec!["b".into()], Some("old")));
     }
 }
 
 #[test]
-fn a_rename_over_an_open_file_is_not_left_half_done_when_its_process_is_killed() {
-    // What the file is kept by, which is held back until the process has ended, and what comes of
-    // the rename.
+fn a_rename_over_an_open_file_is_completed_when_its_process_is_killed() {
+    // The call that keeps the file, which is held until the process has ended, and the content
+    // after the rename.
     for (owner, src_mode, kept_by, expected) in [
         (NOBODY, 0o777, Procedure::Link, "new"),
         (OTHER, 0o777, Procedure::Rename, "new"),
@@ -116,7 +117,7 @@ fn a_rename_over_an_open_file_is_not_left_half_done_when_its_process_is_killed()
         let (hold, held) = mpsc::channel::<()>();
         let held = Mutex::new(held);
         proxy.replace(kept_by, move |record| {
-            // Until the other end is dropped.
+            // Returns when the other end is dropped.
             let _ = held.lock().unwrap().recv();
             record
         });

@@ -1,4 +1,4 @@
-//! A dead mount that is mounted again, and directories that have several names or none.
+//! Tests a dead mount that is mounted again, and directories that have several names or none.
 
 use crate::fixture::{Mounted, PATIENCE, Server, is_mounted, shell, text, wait_until_nobody_serves};
 use rustix::fs::stat;
@@ -12,7 +12,7 @@ fn mount(server: &Server, directory: &Path) -> Mounted {
     Mounted::start("127.0.0.1:/export", directory.to_owned(), &server.options("nolock"))
 }
 
-/// It would be unmounted if it was dropped.
+/// The caller keeps the mount, which is unmounted when dropped.
 #[must_use]
 fn killed(mut mount: Mounted) -> Mounted {
     mount.process.kill();
@@ -30,7 +30,7 @@ fn is_dead(directory: &Path) -> bool {
 }
 
 #[test]
-fn a_dead_mount_is_replaced_without_a_moment_of_the_directory_beneath() {
+fn a_dead_mount_is_replaced_without_showing_the_directory_beneath() {
     let server = Server::start(1);
     let directory = server.mount_point("mnt");
     let local = stat(&directory).unwrap().st_dev;
@@ -51,13 +51,13 @@ fn a_dead_mount_is_replaced_without_a_moment_of_the_directory_beneath() {
         }
         ended.store(true, Ordering::Release);
     });
-    assert_eq!(seen.into_inner(), 0, "looks at the local directory");
+    assert_eq!(seen.into_inner(), 0, "the local directory was seen");
     assert!(trunkline(&["umount"], &directory).status.success());
-    assert!(!is_mounted(&directory), "one mount is left, and none beneath it");
+    assert!(!is_mounted(&directory), "one mount was left, and none beneath it");
 }
 
 #[test]
-fn a_try_to_replace_a_dead_mount_that_comes_to_nothing_leaves_it() {
+fn a_failed_attempt_to_replace_a_dead_mount_leaves_it_in_place() {
     let mut server = Server::start(1);
     let directory = server.mount_point("mnt");
     let _dead = killed(mount(&server, &directory));
@@ -66,7 +66,7 @@ fn a_try_to_replace_a_dead_mount_that_comes_to_nothing_leaves_it() {
     let at = directory.to_str().unwrap();
     let tried = trunkline(&["mount", "-o", &options, "127.0.0.1:/export"], &directory);
     assert!(!tried.status.success() && is_dead(&directory), "{}", text(&tried.stderr));
-    // Ended by a signal while it waits for the server.
+    // The process is ended by a signal while it waits for the server.
     let command = format!(
         "timeout -s TERM 1 {} mount -f -o {options},retry=10 127.0.0.1:/export {at} || true",
         env!("CARGO_BIN_EXE_trunkline")
@@ -76,7 +76,7 @@ fn a_try_to_replace_a_dead_mount_that_comes_to_nothing_leaves_it() {
     assert!(is_dead(&directory) && trunkline(&["umount"], &directory).status.success());
 }
 
-/// The same directory under names that the system resolves.
+/// Several names of the same directory that the system resolves.
 fn names(directory: &Path) -> Vec<PathBuf> {
     let link = directory.with_file_name("link");
     symlink(directory, &link).unwrap();
@@ -92,7 +92,7 @@ fn a_directory_is_mounted_and_unmounted_under_any_of_its_names() {
         let dead = killed(mount(&server, &name));
         assert!(is_dead(&directory), "{}", name.display());
         if name.components().any(|part| part == Component::ParentDir) {
-            // Nothing leads through a dead mount.
+            // No path leads through a dead mount.
             assert!(trunkline(&["umount"], &directory).status.success());
         }
         let again = mount(&server, &name);
@@ -105,7 +105,7 @@ fn a_directory_is_mounted_and_unmounted_under_any_of_its_names() {
 }
 
 #[test]
-fn what_is_no_directory_or_the_root_is_refused() {
+fn a_mount_on_the_root_a_file_or_a_removed_directory_is_refused() {
     let server = Server::start(1);
     let options = server.options("nolock");
     let place = server.mount_point("place");
@@ -116,7 +116,7 @@ fn what_is_no_directory_or_the_root_is_refused() {
     for (directory, cause) in
         [(file.to_str().unwrap(), "Not a directory"), ("/", "root directory"), (".", "")]
     {
-        // A shell's own directory that was removed has no name any more.
+        // The working directory of a shell that was removed has no name.
         let command = format!(
             "cd gone && {{ test {directory} != . || rmdir ../gone; }}; \
              {program} mount -o {options} 127.0.0.1:/export {directory} 2>&1 && exit 0; true"

@@ -1,4 +1,4 @@
-//! Mounts of servers that are not there yet: `retry`, `bg` and `fg`.
+//! Tests mounts of servers that do not run yet: `retry`, `bg` and `fg`.
 
 use crate::fixture::{PATIENCE, Server, is_mounted, text, unmount_all_below, wait_until_nobody_serves};
 use rustix::process::Signal;
@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use testkit::{Deadline, Process, TempDir};
 
-/// A directory to mount on, and a port where nobody is yet.
+/// A directory to mount on, and a port on which no server runs yet.
 struct Place {
     at: PathBuf,
     port: u16,
@@ -34,7 +34,7 @@ impl Place {
         self.mount_of("/export", options)
     }
 
-    /// The same as mount(8) calls it.
+    /// The same command as mount(8) runs it.
     fn helper(&self, options: &str) -> Command {
         let helper = self.directory.path().join("mount.trunkline");
         if !helper.is_symlink() {
@@ -53,7 +53,7 @@ impl Place {
         Deadline::wait_until("the directory to be mounted", PATIENCE, || is_mounted(&self.at).then_some(()));
     }
 
-    /// The directory can be used, and is unmounted again.
+    /// Uses the directory and unmounts it.
     fn use_and_unmount(&self) {
         fs::write(self.at.join("f"), b"kept").unwrap();
         assert_eq!(fs::read(self.at.join("f")).unwrap(), b"kept");
@@ -71,7 +71,7 @@ impl Drop for Place {
 }
 
 #[test]
-fn a_server_that_comes_late_is_mounted_when_it_is_there() {
+fn a_server_that_starts_late_is_mounted_when_it_runs() {
     let place = Place::new();
     let mut mounting = Process::spawn(place.mount("retry=5"));
     let said = mounting.wait_for_line("trying again", PATIENCE);
@@ -79,12 +79,12 @@ fn a_server_that_comes_late_is_mounted_when_it_is_there() {
     assert!(said.ends_with("; trying again, for 5 minutes"), "{said}");
     let _server = Server::start_at(1, place.port);
     assert!(mounting.wait(PATIENCE).success(), "{}", mounting.all_output());
-    assert_eq!(mounting.all_output().matches("trying again").count(), 1, "it is said once");
+    assert_eq!(mounting.all_output().matches("trying again").count(), 1, "the message is printed once");
     place.use_and_unmount();
 }
 
 #[test]
-fn one_try_is_made_where_nobody_asks_for_more() {
+fn without_retry_one_attempt_is_made() {
     let place = Place::new();
     let one_try = |mut command: Command| {
         let output = command.output().unwrap();
@@ -99,17 +99,17 @@ fn one_try_is_made_where_nobody_asks_for_more() {
 }
 
 #[test]
-fn mount_8_waits_two_minutes_and_the_serving_process_ends_with_it() {
+fn under_mount_8_the_retries_last_two_minutes_and_end_with_the_command() {
     let place = Place::new();
     let mounting = Process::spawn(place.helper("ro"));
     mounting.wait_for_line("; trying again, for 2 minutes", PATIENCE);
     mounting.signal(Signal::KILL);
-    // It has the output of the one that was killed, and ends by itself.
+    // The serving process has the output of the killed process, and ends by itself.
     mounting.wait_for_line("error: interrupted", PATIENCE);
 }
 
 #[test]
-fn signals_end_the_waiting_in_the_foreground() {
+fn signals_end_the_retries_in_the_foreground() {
     for (signal, status) in [(Signal::TERM, 128 + 15), (Signal::INT, 128 + 2)] {
         let place = Place::new();
         let mut command = place.mount("retry=5");
@@ -122,10 +122,10 @@ fn signals_end_the_waiting_in_the_foreground() {
 }
 
 #[test]
-fn in_the_background_a_mount_succeeds_at_once_and_is_there_with_its_server() {
+fn with_bg_the_command_succeeds_at_once_and_the_mount_follows_the_server() {
     let place = Place::new();
-    // `output` waits until nobody holds the pipes any more: the background process must have let
-    // them go.
+    // `output` waits until no process has the pipes open, so the background process must have
+    // closed them.
     let output = place.mount("bg,retry=5").output().unwrap();
     let said = text(&output.stderr);
     assert!(output.status.success() && !is_mounted(&place.at), "{said}");
@@ -137,7 +137,7 @@ fn in_the_background_a_mount_succeeds_at_once_and_is_there_with_its_server() {
 }
 
 #[test]
-fn in_the_background_a_directory_that_is_not_there_yet_is_waited_for() {
+fn with_bg_a_directory_that_does_not_exist_yet_is_waited_for() {
     let place = Place::new();
     let _server = Server::start_at(1, place.port);
     fs::remove_dir(&place.at).unwrap();
@@ -149,7 +149,7 @@ fn in_the_background_a_directory_that_is_not_there_yet_is_waited_for() {
 }
 
 #[test]
-fn what_is_refused_is_not_tried_again() {
+fn refused_mounts_are_not_retried() {
     let place = Place::new();
     let refused = |mut command: Command, needle: &str| {
         let output = command.output().unwrap();
@@ -159,7 +159,7 @@ fn what_is_refused_is_not_tried_again() {
     };
     refused(place.mount("retry=5,frobnicate"), "frobnicate");
     fs::remove_dir(&place.at).unwrap();
-    // Before anybody waits for the server, which is not there either.
+    // This is refused before the command waits for the server, which does not run either.
     refused(place.mount("retry=5"), "mkdir");
     fs::create_dir(&place.at).unwrap();
     let _server = Server::start_at(1, place.port);

@@ -1,4 +1,4 @@
-//! docs/SEMANTICS.md, promise by promise.
+//! Tests the promises of docs/SEMANTICS.md one by one.
 
 use crate::fixture::{Mounted, PATIENCE, Server, mounted, shell, text, try_shell};
 use rustix::fs::{FlockOperation, OFlags, SeekFrom};
@@ -12,7 +12,7 @@ use testkit::Deadline;
 
 const MIB: usize = 1 << 20;
 
-/// Data that tell their place.
+/// Data that depend on their position.
 pub(crate) fn pattern(len: usize, seed: u8) -> Vec<u8> {
     (0..len).map(|at| (at / 7) as u8 ^ (at >> 11) as u8 ^ seed).collect()
 }
@@ -24,18 +24,18 @@ pub(crate) fn flags(flags: OFlags) -> OpenOptions {
 }
 
 #[test]
-fn what_one_mount_closed_another_sees_at_open() {
+fn an_open_sees_what_another_mount_has_closed() {
     let server = Server::start(2);
     let (one, other) = (server.mount("one", ""), server.mount("other", ""));
     for round in 0..5_u8 {
         let data = pattern(300_000 + usize::from(round) * 1000, round);
         fs::write(one.path("f"), &data).unwrap();
         assert!(fs::read(other.path("f")).unwrap() == data, "round {round}");
-        // Also shorter, and by the other side.
+        // Also when the data are shorter, and written by the other mount.
         fs::write(other.path("f"), &data[..1000]).unwrap();
         assert!(fs::read(one.path("f")).unwrap() == data[..1000], "round {round}");
     }
-    // Also where it was looked at meanwhile, and is opened for the first time.
+    // Also when a mount looked up the file meanwhile, and opens it for the first time.
     for round in 0..20 {
         let name = format!("f{round}");
         fs::write(one.path(&name), b"short").unwrap();
@@ -47,7 +47,7 @@ fn what_one_mount_closed_another_sees_at_open() {
 }
 
 #[test]
-fn with_noac_changes_elsewhere_are_seen_at_once() {
+fn with_noac_changes_by_other_clients_are_seen_at_once() {
     let server = Server::start(1);
     let (one, other) = (server.mount("one", "noac,lookupcache=none"), server.mount("other", "noac"));
     let mut writer = File::create(one.path("f")).unwrap();
@@ -63,16 +63,16 @@ fn with_noac_changes_elsewhere_are_seen_at_once() {
 }
 
 #[test]
-fn names_made_elsewhere_are_seen_without_lookup_cache() {
+fn with_lookupcache_pos_names_created_by_other_clients_are_seen() {
     let server = Server::start(1);
     let (one, other) = (server.mount("one", "lookupcache=pos"), server.mount("other", ""));
     assert!(!one.path("late").exists());
     fs::write(other.path("late"), b"").unwrap();
-    assert!(one.path("late").exists(), "with lookupcache=pos nothing is believed to be absent");
+    assert!(one.path("late").exists(), "with lookupcache=pos absent names are not cached");
 }
 
 #[test]
-fn what_was_read_ahead_is_right_whatever_part_of_it_is_asked_for() {
+fn read_ahead_data_are_right_whatever_part_is_read() {
     let (_server, mount) = mounted();
     let data = pattern(24 * MIB + 5000, 1);
     fs::write(mount.path("f"), &data).unwrap();
@@ -88,14 +88,14 @@ fn what_was_read_ahead_is_right_whatever_part_of_it_is_asked_for() {
     let pipes_before = mount.pipes();
     (0..7).for_each(|at| read(at * MIB, MIB));
     assert!(mount.pipes() > pipes_before + 2, "{pipes_before} and {}", mount.pipes());
-    // A program that pauses keeps no pipes, and has new ones when it goes on.
+    // A program that pauses keeps no pipes, and gets new ones when it continues.
     let waiting = mount.pipes();
-    Deadline::wait_until("the pipes of what nobody reads to be let go", PATIENCE, || {
+    Deadline::wait_until("the pipes of unread data to be closed", PATIENCE, || {
         (mount.pipes() < waiting).then_some(())
     });
     read(7 * MIB, MIB);
-    // The kernel now asks for what is wanted and no more: parts of what waits in pipes, and of what
-    // was given out.
+    // The kernel now asks only for what the program reads: parts of data that are in pipes, and of
+    // data that were already returned.
     rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::Random).unwrap();
     for (at, len) in [(9 * MIB + 4096, 4096), (9 * MIB + 8192, MIB), (8 * MIB, 2 * MIB), (11 * MIB - 1, 2)] {
         read(at, len);
@@ -110,7 +110,7 @@ fn what_was_read_ahead_is_right_whatever_part_of_it_is_asked_for() {
 }
 
 #[test]
-fn a_file_that_grows_elsewhere_while_it_is_read_ahead_is_read_to_the_end_that_was_known() {
+fn a_file_that_another_client_extends_is_read_to_its_known_end() {
     let server = Server::start(1);
     let (one, other) = (server.mount("one", "nolock"), server.mount("other", "nolock"));
     let data = pattern(4 * MIB + 5000, 1);
@@ -124,12 +124,12 @@ fn a_file_that_grows_elsewhere_while_it_is_read_ahead_is_read_to_the_end_that_wa
     assert!(seen == data);
     drop(file);
     assert_eq!(fs::read(one.path("f")).unwrap().len(), data.len() + 600_000);
-    // The kernel asks again where it was given more than it had asked for.
+    // The kernel logs an error when it gets more data than it asked for.
     assert_eq!(one.process.output(testkit::Stream::Err), "");
 }
 
 #[test]
-fn data_are_where_they_were_written_whatever_the_size() {
+fn data_of_every_size_are_read_where_they_were_written() {
     let (_server, mount) = mounted();
     for (at, len) in
         [1, 4095, 4096, 4097, 131_072, MIB - 1, MIB, MIB + 1, 5 * MIB + 3].into_iter().enumerate()
@@ -144,7 +144,7 @@ fn data_are_where_they_were_written_whatever_the_size() {
 }
 
 #[test]
-fn direct_reads_and_writes_pass_the_caches_and_agree_with_others() {
+fn direct_and_buffered_reads_and_writes_agree() {
     let (_server, mount) = mounted();
     let direct = flags(OFlags::DIRECT).open(mount.path("f")).unwrap();
     let data = pattern(3 * MIB, 1);
@@ -157,7 +157,7 @@ fn direct_reads_and_writes_pass_the_caches_and_agree_with_others() {
     assert!(seen == pattern(8192, 9));
 }
 
-/// How far the kernel reads ahead in it by itself.
+/// How far the kernel itself reads ahead in the mount.
 fn kernel_read_ahead_kib(mount: &Mounted) -> String {
     let device = fs::metadata(&mount.directory).unwrap().dev();
     let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
@@ -165,7 +165,7 @@ fn kernel_read_ahead_kib(mount: &Mounted) -> String {
 }
 
 #[test]
-fn long_direct_reads_have_what_was_written_and_end_with_the_file() {
+fn long_direct_reads_return_the_written_data_and_end_with_the_file() {
     let (_server, mount) = mounted();
     let (data, tail) = (pattern(3 * MIB, 1), pattern(5000, 2));
     fs::write(mount.path("f"), [&data[..], &tail].concat()).unwrap();
@@ -181,16 +181,16 @@ fn long_direct_reads_have_what_was_written_and_end_with_the_file() {
     assert!(seen[..tail.len()] == tail);
     assert_eq!(file.read_at(&mut seen, 2 * MIB as u64 + 5000).unwrap(), MIB);
     assert_eq!(file.read_at(&mut seen, 4 * MIB as u64).unwrap(), 0);
-    // They came by one pipe, and their replies went by another.
+    // The data arrived in a pipe, and the replies left through another pipe.
     assert!(mount.pipes() >= pipes_before + 2, "{pipes_before} and {}", mount.pipes());
-    // Data that are not on the server yet go there first; a hole reads as zeros.
+    // Data that are not on the server yet are sent there first; a hole reads as zeros.
     file.set_len(5 * MIB as u64).unwrap();
     flags(OFlags::empty()).open(mount.path("f")).unwrap().write_all_at(&pattern(MIB, 3), 100).unwrap();
     file.read_exact_at(&mut seen, 0).unwrap();
     assert!(seen[..100] == data[..100] && seen[100..] == pattern(MIB, 3)[..MIB - 100]);
     file.read_exact_at(&mut seen, 4 * MIB as u64).unwrap();
     assert!(seen.iter().all(|byte| *byte == 0));
-    // Many at once.
+    // Many reads at once.
     std::thread::scope(|scope| {
         for thread in 0..8 {
             let (file, data) = (&file, &data);
@@ -233,7 +233,7 @@ fn an_append_goes_to_the_end_that_was_current_at_open() {
         ("option", OFlags::empty(), &synchronous),
     ];
     for (name, flags, mount) in ways {
-        // The second piece of each is longer than any request.
+        // The second piece of each file is longer than any request.
         let pieces = [(20, 1), (3 * MIB + 5, 2), (5000, 3), (7, 4)].map(|(len, seed)| pattern(len, seed));
         for (round, piece) in pieces.iter().enumerate() {
             let (mount, flags) = if round % 2 == 0 { (&other, OFlags::empty()) } else { (mount, flags) };
@@ -247,7 +247,7 @@ fn an_append_goes_to_the_end_that_was_current_at_open() {
 }
 
 #[test]
-fn an_append_keeps_what_others_have_written_and_begins_where_they_have_cut() {
+fn an_append_keeps_data_of_other_clients_and_begins_where_they_truncated() {
     let server = Server::start(1);
     let (one, other) = (server.mount("one", ""), server.mount("other", ""));
     for (name, wished) in [("buffered", OFlags::empty()), ("sync", OFlags::SYNC), ("direct", OFlags::DIRECT)]
@@ -259,7 +259,7 @@ fn an_append_keeps_what_others_have_written_and_begins_where_they_have_cut() {
         fs::write(one.path(name), pattern(100, 1)).unwrap();
         assert_eq!(fs::metadata(one.path(name)).unwrap().len(), 100);
         open(&other).write_all(&pattern(100, 2)).unwrap();
-        // What is written in place meanwhile makes the file no shorter.
+        // A write in place makes the file no shorter.
         let in_place = flags(OFlags::empty()).open(one.path(name)).unwrap();
         let mut log = open(&one);
         in_place.write_all_at(&pattern(1, 1), 0).unwrap();
@@ -267,11 +267,11 @@ fn an_append_keeps_what_others_have_written_and_begins_where_they_have_cut() {
         drop((in_place, log));
         let expected = [&pattern(100, 1)[..], &pattern(100, 2), b"end"].concat();
         assert!(fs::read(other.path(name)).unwrap() == expected, "{name}");
-        // As logs are rotated.
+        // As when logs are rotated.
         OpenOptions::new().write(true).truncate(true).open(other.path(name)).unwrap();
         open(&one).write_all(b"new").unwrap();
         assert_eq!(fs::read(other.path(name)).unwrap(), b"new", "{name}");
-        // By fcntl(2), on and off.
+        // O_APPEND is set and cleared by fcntl(2).
         OpenOptions::new().append(true).open(other.path(name)).unwrap().write_all(b" line").unwrap();
         let mut file = flags(OFlags::empty()).open(one.path(name)).unwrap();
         rustix::fs::fcntl_setfl(&file, OFlags::APPEND | (wished & OFlags::DIRECT)).unwrap();
@@ -284,7 +284,7 @@ fn an_append_keeps_what_others_have_written_and_begins_where_they_have_cut() {
 }
 
 #[test]
-fn a_write_that_is_to_be_stable_is_on_the_server_when_it_returns() {
+fn a_synchronous_write_is_on_the_server_when_it_returns() {
     let server = Server::start(1);
     let (mount, synchronous) = (server.mount("mnt", ""), server.mount("synchronous", "sync"));
     let other = server.mount("other", "");
@@ -302,14 +302,14 @@ fn a_write_that_is_to_be_stable_is_on_the_server_when_it_returns() {
         for (round, len) in [(0, 100), (1, 70_000), (2, 3 * MIB)] {
             let data = pattern(len, round);
             file.write_all_at(&data, 0).unwrap();
-            // The writer neither closes it nor waits.
+            // The writer has neither closed nor synced the file.
             assert!(fs::read(other.path(name)).unwrap() == data, "{name}, {len} bytes");
         }
     }
 }
 
 #[test]
-fn what_was_read_ahead_is_not_given_out_once_a_change_is_known() {
+fn read_ahead_data_are_not_returned_after_a_known_change() {
     let server = Server::start(1);
     let (one, other) = (server.mount("one", ""), server.mount("other", ""));
     let (old, new) = (pattern(16 * MIB, 1), pattern(16 * MIB, 2));
@@ -323,7 +323,7 @@ fn what_was_read_ahead_is_not_given_out_once_a_change_is_known() {
     OpenOptions::new().write(true).open(other.path("f")).unwrap().write_all(&new).unwrap();
     let late = File::open(one.path("f")).unwrap();
     for at in 4..12 {
-        // Whatever the first one is given, it must not be what the second one is.
+        // The first handle may get either data, but the second must get the new data.
         reader.read_exact_at(&mut seen, (at * MIB) as u64).unwrap();
         late.read_exact_at(&mut seen, (at * MIB) as u64).unwrap();
         assert!(seen == new[at * MIB..(at + 1) * MIB], "{at} MiB");
@@ -331,7 +331,7 @@ fn what_was_read_ahead_is_not_given_out_once_a_change_is_known() {
 }
 
 #[test]
-fn open_with_truncation_empties_and_truncate_cuts_and_grows() {
+fn truncation_at_open_and_by_truncate_works() {
     let (_server, mount) = mounted();
     fs::write(mount.path("f"), pattern(100_000, 1)).unwrap();
     let file = OpenOptions::new().write(true).truncate(true).open(mount.path("f")).unwrap();
@@ -362,7 +362,7 @@ fn an_exclusive_create_succeeds_once() {
 }
 
 #[test]
-fn a_sparse_file_reads_as_zeros_and_seeks_as_one_piece_of_data() {
+fn a_sparse_file_reads_as_zeros_and_seeks_as_one_range_of_data() {
     let (_server, mount) = mounted();
     let file = flags(OFlags::empty()).open(mount.path("f")).unwrap();
     file.write_all_at(b"end", 10 << 20).unwrap();
@@ -375,7 +375,7 @@ fn a_sparse_file_reads_as_zeros_and_seeks_as_one_piece_of_data() {
 }
 
 #[test]
-fn a_file_that_is_removed_while_open_lives_until_it_is_closed() {
+fn a_file_removed_while_open_exists_until_it_is_closed() {
     let (_server, mount) = mounted();
     let file = flags(OFlags::empty()).open(mount.path("f")).unwrap();
     file.write_all_at(&pattern(100_000, 3), 0).unwrap();
@@ -402,7 +402,7 @@ fn a_file_that_is_removed_while_open_lives_until_it_is_closed() {
 }
 
 #[test]
-fn a_file_that_is_renamed_over_while_open_lives_until_it_is_closed() {
+fn a_file_replaced_while_open_exists_until_it_is_closed() {
     let (_server, mount) = mounted();
     fs::write(mount.path("f"), b"old").unwrap();
     let mut old = File::open(mount.path("f")).unwrap();
@@ -418,9 +418,9 @@ fn a_file_that_is_renamed_over_while_open_lives_until_it_is_closed() {
 }
 
 #[test]
-fn a_name_that_is_renamed_over_is_there_at_each_moment() {
+fn the_target_name_of_a_rename_exists_at_every_moment() {
     let server = Server::start(2);
-    // The other mount believes nothing, so each of its questions is the server's to answer.
+    // The other mount caches nothing, so each lookup reaches the server.
     let (one, other) = (server.mount("one", ""), server.mount("other", "noac,lookupcache=none"));
     fs::write(one.path("f"), b"0").unwrap();
     let (ended, looks) = (AtomicBool::new(false), AtomicU32::new(0));
@@ -429,12 +429,12 @@ fn a_name_that_is_renamed_over_is_there_at_each_moment() {
             while !ended.load(Ordering::Relaxed) {
                 match fs::metadata(other.path("f")) {
                     Ok(_) => drop(looks.fetch_add(1, Ordering::Relaxed)),
-                    // Twice in a row it was replaced between the look at the name and the one at
+                    // The file was replaced twice in a row, between the lookup and the access to
                     // the file.
                     Err(error) if error.raw_os_error() == Some(rustix::io::Errno::STALE.raw_os_error()) => {}
                     Err(error) => {
                         ended.store(true, Ordering::Relaxed);
-                        panic!("it is there: {error}");
+                        panic!("the name exists: {error}");
                     }
                 }
             }
@@ -481,7 +481,7 @@ fn the_time_of_a_change_is_the_same_before_and_after_close() {
 }
 
 #[test]
-fn a_listing_tells_no_time_from_before_a_write() {
+fn a_listing_returns_no_time_from_before_a_write() {
     let server = Server::start(1);
     for options in ["", "lookupcache=none"] {
         let (mount, other) =
@@ -498,7 +498,7 @@ fn a_listing_tells_no_time_from_before_a_write() {
 }
 
 #[test]
-fn special_files_links_and_long_names_are_what_they_are() {
+fn special_files_links_long_names_and_deep_paths_work() {
     let (_server, mount) = mounted();
     shell(&mount.directory, "mkfifo fifo; mknod chr c 1 3; mknod blk b 8 300");
     let kind = |name: &str| fs::symlink_metadata(mount.path(name)).unwrap().file_type();
@@ -527,8 +527,8 @@ fn special_files_links_and_long_names_are_what_they_are() {
     assert_eq!(fs::read(deep.join("f")).unwrap(), b"deep");
 }
 
-/// The names of a directory, from where it was read to. What the system gives at once is a part of
-/// a page of the server's.
+/// The names in a directory from the current position. What the system returns at once is a part of
+/// a page of the server.
 fn names_from_here(directory: &File, most: usize) -> Vec<String> {
     let mut room = [std::mem::MaybeUninit::uninit(); 1024];
     let mut names = Vec::new();
@@ -542,7 +542,7 @@ fn names_from_here(directory: &File, most: usize) -> Vec<String> {
 }
 
 #[test]
-fn a_listing_that_begins_again_tells_what_is_there_now() {
+fn a_restarted_listing_returns_the_current_names() {
     let (_server, mount) = mounted();
     fs::write(mount.path("a"), b"").unwrap();
     let directory = File::open(&mount.directory).unwrap();
@@ -555,7 +555,7 @@ fn a_listing_that_begins_again_tells_what_is_there_now() {
 }
 
 #[test]
-fn a_listing_gives_no_name_back_that_was_removed_while_it_was_read() {
+fn a_name_removed_during_a_listing_does_not_come_back() {
     let server = Server::start(1);
     let mount = server.mount("mnt", "forcerdirplus");
     let names: Vec<String> = (0..200).map(|number| format!("f{number}")).collect();
@@ -582,13 +582,13 @@ fn a_directory_of_thousands_lists_each_name_once() {
     }
     assert_eq!(crate::fixture::names_in(&directory), expected);
     let listed = shell(&directory, "ls -la | wc -l");
-    assert_eq!(listed.trim(), "3003", "with . and .. and the sum");
+    assert_eq!(listed.trim(), "3003", "with . and .. and the total");
     fs::remove_dir_all(&directory).unwrap();
     assert!(!directory.exists());
 }
 
 #[test]
-fn statfs_and_umask_are_the_servers_and_the_callers() {
+fn statfs_returns_the_servers_values_and_the_callers_umask_applies() {
     let (_server, mount) = mounted();
     let space = rustix::fs::statvfs(&mount.directory).unwrap();
     assert_eq!(space.f_blocks * space.f_frsize, 1 << 30);
@@ -609,14 +609,14 @@ fn each_caller_acts_with_their_own_user_and_groups() {
     let member = with("--groups 4242", "echo member > g/f; echo mine > open/f; cat g/f");
     assert_eq!((text(&member.stdout).as_str(), member.status.success()), ("member\n", true));
     let stranger = with("--clear-groups", "cat g/f");
-    assert!(!stranger.status.success(), "the group alone lets in");
+    assert!(!stranger.status.success(), "only the group gives access");
     let seen = fs::metadata(mount.path("open/f")).unwrap();
     assert_eq!((seen.uid(), seen.gid()), (1000, 1000));
-    // What was opened with rights keeps them.
+    // A handle keeps the rights with which it was opened.
     let file = with("--clear-groups", "exec 3> open/kept; chmod 0 open/kept; echo kept >&3");
     assert!(file.status.success(), "{}", text(&file.stderr));
     assert_eq!(fs::read(mount.path("open/kept")).unwrap(), b"kept\n");
-    // So does what was opened with a group that its caller then leaves.
+    // So does a handle that was opened with a group that the caller then leaves.
     shell(&mount.directory, "chmod 640 g/f; chgrp 4242 g/f; chown 0 g/f; echo 1 > /proc/sys/vm/drop_caches");
     let left = "exec 3< g/f; exec setpriv --clear-groups sh -euc \"cat <&3; ! cat g/f\"";
     let left = with("--groups 4242 --inh-caps +setgid --ambient-caps +setgid", left);
@@ -629,14 +629,14 @@ fn each_caller_acts_with_their_own_user_and_groups() {
 }
 
 #[test]
-fn with_nolock_locks_hold_on_this_host() {
+fn with_nolock_locks_work_on_this_host() {
     let (_server, mount) = mounted();
     let (one, other) = (File::create(mount.path("f")).unwrap(), File::open(mount.path("f")).unwrap());
     rustix::fs::flock(&one, FlockOperation::NonBlockingLockExclusive).unwrap();
     let refused = rustix::fs::flock(&other, FlockOperation::NonBlockingLockExclusive);
     assert_eq!(refused, Err(rustix::io::Errno::WOULDBLOCK));
     rustix::fs::fcntl_lock(&one, FlockOperation::NonBlockingLockExclusive).unwrap();
-    // Those of fcntl(2) are a process's, so another one has to try.
+    // Locks of fcntl(2) belong to a process, so another process has to try.
     let fcntl = "perl -MFcntl=:DEFAULT,:seek -e 'open(my $f, \"+<\", $ARGV[0]) or die; \
                  my $lock = pack(\"ssx4qqlx4\", F_WRLCK, SEEK_SET, 0, 0, 0); \
                  exit(fcntl($f, F_SETLK, $lock) ? 0 : 1)' f";
@@ -650,7 +650,7 @@ fn with_nolock_locks_hold_on_this_host() {
 }
 
 #[test]
-fn without_nolock_locks_answer_enolck_and_the_log_says_why() {
+fn without_nolock_locks_fail_with_enolck_and_the_log_says_why() {
     let server = Server::start(1);
     let mount = server.mount("mnt", "");
     let file = File::create(mount.path("f")).unwrap();
@@ -658,7 +658,7 @@ fn without_nolock_locks_answer_enolck_and_the_log_says_why() {
     assert_eq!(rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive), no_locks);
     assert_eq!(rustix::fs::fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive), no_locks);
     mount.process.wait_for_line("ENOLCK", crate::fixture::PATIENCE);
-    // Of each kind by itself, where that is asked for.
+    // Each kind of lock by itself, as the options say.
     for (options, flock, fcntl) in
         [("local_lock=flock", Ok(()), no_locks), ("local_lock=posix", no_locks, Ok(()))]
     {
@@ -674,7 +674,7 @@ fn without_nolock_locks_answer_enolck_and_the_log_says_why() {
 }
 
 #[test]
-fn what_is_neither_closed_nor_synced_is_on_the_server_soon() {
+fn data_neither_closed_nor_synced_are_soon_on_the_server() {
     let server = Server::start(1);
     let (one, other) = (server.mount("one", ""), server.mount("other", ""));
     let file = flags(OFlags::empty()).open(one.path("f")).unwrap();
@@ -688,30 +688,30 @@ fn what_is_neither_closed_nor_synced_is_on_the_server_soon() {
 }
 
 #[test]
-fn a_write_that_fails_behind_the_back_is_told_at_fsync_and_once_for_each_handle() {
+fn fsync_reports_a_failed_write_once_for_each_handle() {
     const NO_SPACE: Option<i32> = Some(28);
     let (_server, mount) = mounted();
     let open = || flags(OFlags::empty()).open(mount.path("f")).unwrap();
     let (file, other) = (open(), open());
-    // More than the export holds, and than may wait besides: write(2) is told then.
+    // More than the export holds and may wait to be sent, so write(2) fails.
     let piece = pattern(MIB, 1);
     let told = (0..1100).find_map(|at| file.write_all_at(&piece, at * MIB as u64).err());
-    assert_eq!(told.expect("1100 MiB fit into 1 GiB").raw_os_error(), NO_SPACE);
-    // That does not count: of a long write(2) of which a part was done the kernel tells only so
-    // much.
+    assert_eq!(told.expect("1100 MiB do not fit into 1 GiB").raw_os_error(), NO_SPACE);
+    // The error of write(2) does not count: for a long write(2) that was done in part, the kernel
+    // reports only that part.
     assert_eq!(file.sync_all().unwrap_err().raw_os_error(), NO_SPACE);
-    file.sync_all().expect("each error is told once");
-    // A copy that is closed, as a child's is at its exec(2), takes the error from nobody.
+    file.sync_all().expect("each error is reported once");
+    // Closing a duplicate, as exec(2) in a child does, does not consume the error.
     drop(other.try_clone().unwrap());
     assert_eq!(other.sync_all().unwrap_err().raw_os_error(), NO_SPACE);
-    other.sync_all().expect("each error is told once");
-    open().sync_all().expect("both were told before this one was there");
-    // Nobody reads what this close is told, so whoever opens the file next is told.
+    other.sync_all().expect("each error is reported once");
+    open().sync_all().expect("both handles got the error before this handle was opened");
+    // The error of this close is ignored, so the next handle gets the error.
     fs::write(mount.path("g"), &piece).unwrap();
     let late = File::open(mount.path("g")).unwrap();
     assert_eq!(late.sync_all().unwrap_err().raw_os_error(), NO_SPACE);
-    late.sync_all().expect("each error is told once");
-    // dd(1) says what close(2) told it.
+    late.sync_all().expect("each error is reported once");
+    // dd(1) reports the error of close(2).
     let to = format!("of={}", mount.path("h").display());
     let dd = Command::new("dd").args(["if=/dev/zero", &to, "bs=1M", "count=1"]).output().unwrap();
     let said = String::from_utf8_lossy(&dd.stderr);
@@ -738,16 +738,17 @@ fn a_read_only_mount_changes_nothing() {
 }
 
 #[test]
-fn a_file_removed_elsewhere_is_stale_here_and_its_name_is_looked_up_again() {
+fn the_name_of_a_file_replaced_by_another_client_is_looked_up_again() {
     let server = Server::start(1);
     let (one, other) = (server.mount("one", ""), server.mount("other", ""));
     fs::write(one.path("f"), b"first").unwrap();
     let open = File::open(one.path("f")).unwrap();
     fs::remove_file(other.path("f")).unwrap();
     fs::write(other.path("f"), b"second").unwrap();
-    // By name: the kernel believes in the old file, is told that it is stale, and looks again.
+    // By name: the kernel uses the cached file, learns that it is stale, and looks the name up
+    // again.
     assert_eq!(fs::read(one.path("f")).unwrap(), b"second");
-    // By handle there is nothing left to read beyond what the kernel kept.
+    // By handle the program can read only what the kernel has cached.
     shell(&one.directory, "echo 1 > /proc/sys/vm/drop_caches");
     let mut rest = [0; 5];
     let read = open.read_at(&mut rest, 0);
@@ -758,7 +759,7 @@ fn a_file_removed_elsewhere_is_stale_here_and_its_name_is_looked_up_again() {
 }
 
 #[test]
-fn two_processes_share_what_they_have_mapped() {
+fn two_processes_share_a_mapping() {
     let (_server, mount) = mounted();
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/mount/mapping.c");
     let built = tempfile::tempdir().unwrap();

@@ -1,4 +1,5 @@
-//! A server that says nothing: what waits for it, what ends the wait, and what is kept for it.
+//! Tests a server that does not answer: which processes wait, what ends the wait, and which data
+//! are kept.
 
 use crate::fixture::{Mounted, PATIENCE, Server, shell};
 use crate::semantics::pattern;
@@ -13,7 +14,7 @@ use testkit::{Deadline, Process, require_program};
 
 const ETIMEDOUT: Option<i32> = Some(110);
 
-/// Until a process waits inside of the kernel for an answer of the mount's.
+/// Waits until a process is in the kernel waiting for a reply of the mount.
 fn wait_until_it_waits(process: u32) {
     Deadline::wait_until("the process to wait", PATIENCE, || {
         let of = |name: &str| fs::read_to_string(format!("/proc/{process}/{name}")).unwrap_or_default();
@@ -21,13 +22,13 @@ fn wait_until_it_waits(process: u32) {
     });
 }
 
-/// Stops the server; when this returns no thread of it answers any more.
+/// Stops the server; no thread of the server runs when this returns.
 fn freeze(server: &Server) {
     server.process.signal(Signal::STOP);
-    Deadline::wait_until("the server to stand still", PATIENCE, || {
+    Deadline::wait_until("the server to stop", PATIENCE, || {
         let tasks = fs::read_dir(format!("/proc/{}/task", server.process.id())).unwrap();
         let stats = tasks.map(|task| fs::read_to_string(task.unwrap().path().join("stat")).unwrap());
-        // The state comes behind the name, which is in brackets. proc(5)
+        // The state follows the name, which is in parentheses. proc(5)
         stats.into_iter().all(|stat| stat.rsplit(") ").next().unwrap().starts_with('T')).then_some(())
     });
 }
@@ -43,7 +44,7 @@ fn a_process_that_waits_for_a_silent_server_can_be_killed() {
     fs::write(mount.path("f"), b"1").unwrap();
     freeze(&server);
     for signal in [Signal::KILL, Signal::TERM, Signal::INT, Signal::HUP] {
-        // Whoever started this may have it ignore some of them, as nohup(1) does.
+        // The parent may ignore some of these signals, as nohup(1) makes it do.
         let mut command = Command::new("env");
         command.args(["--default-signal", "cat"]).arg(mount.path("f"));
         let waiting = command.stdout(Stdio::null()).spawn().unwrap();
@@ -52,12 +53,12 @@ fn a_process_that_waits_for_a_silent_server_can_be_killed() {
         ends(waiting);
     }
     server.process.signal(Signal::CONT);
-    assert_eq!(fs::read(mount.path("f")).unwrap(), b"1", "the mount goes on");
+    assert_eq!(fs::read(mount.path("f")).unwrap(), b"1", "the mount works again");
 }
 
-/// Until the mount has looked for who waits for what it was asked for before: it finds so who was
-/// killed. The second of them came after the look at which the first was found, and was found at a
-/// later one.
+/// Waits until the mount has looked for killed processes among those that wait. The second process
+/// here is killed after the look that found the first, so it is found by a later look, which covers
+/// everything that was in flight before this call.
 fn wait_until_it_has_looked(mount: &Mounted) {
     for _ in 0..2 {
         let waiting = Command::new("cat").arg(mount.path("f")).stdout(Stdio::null()).spawn().unwrap();
@@ -68,7 +69,7 @@ fn wait_until_it_has_looked(mount: &Mounted) {
 }
 
 #[test]
-fn an_asynchronous_read_has_its_data_though_the_thread_that_began_it_has_ended() {
+fn an_asynchronous_read_gets_its_data_after_its_thread_has_ended() {
     let server = Server::start(1);
     let mount = server.mount("mnt", "actimeo=600");
     let built = tempfile::tempdir().unwrap();
@@ -81,7 +82,7 @@ fn an_asynchronous_read_has_its_data_though_the_thread_that_began_it_has_ended()
         command.arg(mount.path("f"));
         let mut reader = Process::spawn(command);
         reader.wait_for_line("open", PATIENCE);
-        // So that the kernel has nothing to ask for before the read begins.
+        // Fills the cache, so that the kernel asks for nothing before the read begins.
         assert_eq!(fs::metadata(mount.path("f")).unwrap().len(), 1 << 20);
         freeze(&server);
         reader.signal(Signal::USR1);
@@ -123,14 +124,14 @@ fn a_signal_that_a_process_handles_does_not_interrupt_its_wait() {
 }
 
 #[test]
-fn what_a_process_had_written_when_it_was_killed_is_written() {
+fn data_written_by_a_process_before_it_was_killed_reach_the_server() {
     let server = Server::start(1);
     let mount = server.mount("mnt", "");
     let data = pattern(300_000, 1);
     let source = server.mount_point("sources").join("f");
     fs::write(&source, &data).unwrap();
     File::create(mount.path("f")).unwrap();
-    // Its data are in the mount's process, and it still has the file open.
+    // The data are in the process of the mount, and the program still has the file open.
     let script = "exec 3> \"$1\"; cat \"$0\" >&3; echo written; exec sleep 1000";
     let mut command = Command::new("sh");
     command.args(["-euc", script]).arg(source).arg(mount.path("f"));
@@ -147,17 +148,17 @@ fn what_a_process_had_written_when_it_was_killed_is_written() {
 }
 
 #[test]
-fn a_write_waits_where_too_much_waits_for_the_server() {
+fn a_write_waits_when_too_much_data_wait_for_the_server() {
     const MIB: usize = 1 << 20;
     const HELD_MIB: u64 = 64;
     let piece = |at: u64| pattern(MIB, at as u8);
     let server = Server::start(1);
     let mount = server.mount("mnt", "");
-    // What a process reads below, which is ended after two seconds: so long the writer must wait
-    // too.
+    // A file that a process reads below. That process is ended after two seconds, and the writer
+    // must wait all that time.
     fs::write(mount.path("g"), piece(0)).unwrap();
-    // This process has no file open there: each process that it starts would close a copy, and wait
-    // for the server.
+    // This process has no file of the mount open: each process that it starts would close a copy,
+    // and wait for the server.
     let mut writer = Command::new("dd");
     writer.args(["bs=1M", "iflag=fullblock", "conv=fsync"]).arg(format!("of={}", mount.path("f").display()));
     let mut writer = writer.stdin(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
@@ -176,8 +177,8 @@ fn a_write_waits_where_too_much_waits_for_the_server() {
     let mut waits = Command::new("timeout");
     waits.args(["--signal=KILL", "2", "dd", "bs=1M", "iflag=direct", "of=/dev/null"]);
     waits.arg(format!("if={}", mount.path("g").display())).stderr(Stdio::null());
-    assert!(!waits.status().unwrap().success(), "the server is silent");
-    // What is on its way to write(2) besides: in the writer, and in the pipe to it.
+    assert!(!waits.status().unwrap().success(), "the server does not answer");
+    // The margin is data on the way to write(2): in the writer, and in the pipe to the writer.
     assert!(taken() <= HELD_MIB + 3, "{} MiB were written", taken());
     server.process.signal(Signal::CONT);
     giving.join().unwrap();
@@ -188,7 +189,7 @@ fn a_write_waits_where_too_much_waits_for_the_server() {
 }
 
 #[test]
-fn that_no_path_answers_is_said_once_however_many_loops_wait() {
+fn the_log_says_once_that_no_path_answers_however_many_loops_wait() {
     const SAID: &str = "no path has answered";
     let server = Server::start(1);
     let mount = server.mount("mnt", "nconnect=8");
@@ -203,7 +204,7 @@ fn that_no_path_answers_is_said_once_however_many_loops_wait() {
     };
     let readers: Vec<Child> = (0..8).map(|_| read("1000")).collect();
     mount.process.wait_for_line(SAID, PATIENCE);
-    // Longer than any loop waits after the first before it says so.
+    // Longer than the time after the first message in which any other loop would print its own.
     assert!(!read("4").wait().unwrap().success());
     server.process.signal(Signal::CONT);
     readers.into_iter().for_each(ends);
@@ -213,7 +214,7 @@ fn that_no_path_answers_is_said_once_however_many_loops_wait() {
 }
 
 #[test]
-fn with_soft_a_wait_ends_with_etimedout() {
+fn with_soft_calls_end_with_etimedout() {
     let server = Server::start(1);
     let mount = server.mount("mnt", "soft,timeo=2,retrans=1,noac");
     let mut file = File::options().read(true).write(true).create_new(true).open(mount.path("f")).unwrap();
@@ -227,14 +228,14 @@ fn with_soft_a_wait_ends_with_etimedout() {
     assert_eq!(file.read_exact_at(&mut data, 0).unwrap_err().raw_os_error(), ETIMEDOUT);
     assert_eq!(file.write_at(b"2", 0).unwrap_err().raw_os_error(), ETIMEDOUT);
     server.process.signal(Signal::CONT);
-    // From here on as if nothing had been.
+    // From here on the mount works as before.
     Deadline::wait_until("the server to answer again", PATIENCE, || fs::metadata(mount.path("f")).ok());
     file.write_all_at(b"3", 0).unwrap();
     assert_eq!(fs::read(mount.path("f")).unwrap(), b"3");
 }
 
 #[test]
-fn with_soft_data_that_nobody_waited_for_are_told_at_fsync() {
+fn with_soft_lost_data_are_reported_at_fsync() {
     let server = Server::start(1);
     let mount = server.mount("mnt", "soft,timeo=2,retrans=1");
     let mut file = File::create(mount.path("f")).unwrap();
@@ -243,5 +244,5 @@ fn with_soft_data_that_nobody_waited_for_are_told_at_fsync() {
     file.write_all(b"2").unwrap();
     assert_eq!(file.sync_all().unwrap_err().raw_os_error(), ETIMEDOUT);
     server.process.signal(Signal::CONT);
-    file.sync_all().expect("each error is told once");
+    file.sync_all().expect("each error is reported once");
 }

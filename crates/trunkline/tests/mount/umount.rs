@@ -1,4 +1,4 @@
-//! `trunkline umount`: of ours, of nothing, and of what others mounted.
+//! Tests `trunkline umount`: of our mounts, of no mount, and of other file systems.
 
 use crate::fixture::{Mounted, PATIENCE, Server, is_mounted, shell, text, wait_until_nobody_serves};
 use rustix::process::Signal;
@@ -12,7 +12,7 @@ fn umount(arguments: &[&str], directory: &Path) -> Output {
     command.arg("umount").args(arguments).arg(directory).output().unwrap()
 }
 
-/// It fails, with these words.
+/// Checks that the command failed with these words.
 #[track_caller]
 fn refused(output: &Output, words: &[&str]) {
     let said = text(&output.stderr);
@@ -23,7 +23,7 @@ fn refused(output: &Output, words: &[&str]) {
 }
 
 #[test]
-fn umount_ends_mounts_of_ours_alone() {
+fn umount_ends_only_our_mounts() {
     let server = Server::start(1);
     let other = server.mount_point("other");
     shell(&other, "mount -t tmpfs none .");
@@ -36,13 +36,13 @@ fn umount_ends_mounts_of_ours_alone() {
     refused(&umount(&["--lazy"], &other.join("absent")), &["it is not mounted"]);
 
     let ours = server.mount("a b", "nolock");
-    // As people write it.
+    // With a name such as people type.
     let roundabout = ours.directory.join("../other/../a b/");
     assert!(umount(&[], &roundabout).status.success() && !is_mounted(&ours.directory));
 }
 
 #[test]
-fn a_mount_in_use_is_unmounted_lazily_alone() {
+fn a_busy_mount_is_only_unmounted_lazily() {
     let server = Server::start(1);
     let mut mount = server.mount("mnt", "nolock");
     fs::write(mount.path("f"), b"kept").unwrap();
@@ -50,20 +50,20 @@ fn a_mount_in_use_is_unmounted_lazily_alone() {
     refused(&umount(&[], &mount.directory), &["--lazy"]);
     assert!(is_mounted(&mount.directory));
     assert!(umount(&["--lazy"], &mount.directory).status.success() && !is_mounted(&mount.directory));
-    assert!(mount.process.is_running(), "somebody uses it");
+    assert!(mount.process.is_running(), "a program uses the mount");
     assert_eq!(std::io::read_to_string(&open).unwrap(), "kept");
     drop(open);
     Deadline::wait_until("the mount to end", PATIENCE, || (!mount.process.is_running()).then_some(()));
     assert!(mount.process.wait(PATIENCE).success());
 }
 
-/// Writes a file by another program: one that some other test starts has this one's open files for
-/// a moment, and then the directory is in use.
+/// Writes a file with another program, because the files that this program has open are inherited
+/// for a moment by every program that another test starts, and then the directory is busy.
 fn write(path: &Path) {
     shell(Path::new("/"), &format!("printf kept > {}", path.display()));
 }
 
-/// A new file, in something else that is mounted there.
+/// Mounts a tmpfs on a directory, with a new file.
 fn tmpfs(directory: &Path, name: &str) {
     shell(Path::new("/"), &format!("mount -t tmpfs none {0}; touch {0}/{name}", directory.display()));
 }
@@ -78,7 +78,7 @@ fn wait_for_end(mount: &mut Mounted) {
 }
 
 #[test]
-fn a_mount_that_was_unmounted_leaves_what_is_mounted_beneath_it() {
+fn an_unmount_leaves_what_is_mounted_beneath() {
     let server = Server::start(1);
     let directory = server.mount_point("mnt");
     tmpfs(&directory, "beneath");
@@ -94,7 +94,7 @@ fn a_mount_that_was_unmounted_leaves_what_is_mounted_beneath_it() {
 }
 
 #[test]
-fn a_mount_made_before_the_process_of_the_earlier_one_has_ended_stays() {
+fn a_new_mount_stays_when_the_process_of_an_earlier_mount_ends() {
     let server = Server::start(1);
     let directory = server.mount_point("mnt");
     let start = || Mounted::start("127.0.0.1:/export", directory.clone(), &server.options("nolock"));
@@ -104,20 +104,21 @@ fn a_mount_made_before_the_process_of_the_earlier_one_has_ended_stays() {
         earlier.process.signal(Signal::STOP);
         shell(Path::new("/"), &format!("umount --lazy {}", directory.display()));
         let fresh = start();
-        // It learns that it was unmounted only now, and maybe that it is to unmount.
+        // The earlier process learns only now that it was unmounted, and in the second round that
+        // it should unmount.
         earlier.process.signal(signal);
         earlier.process.signal(Signal::CONT);
         wait_for_end(&mut earlier);
         assert!(is_mounted(&directory), "{signal:?}");
         assert_eq!(fs::read_to_string(directory.join("f")).unwrap(), "kept", "{signal:?}");
         let earlier_one = std::mem::replace(&mut earlier, fresh);
-        // What drops it would unmount by path.
+        // Dropping the earlier mount would unmount by path.
         std::mem::forget(earlier_one);
     }
 }
 
 #[test]
-fn a_mount_with_something_else_on_it_or_in_it_stays_until_that_is_gone() {
+fn a_mount_with_another_mount_on_it_or_in_it_stays_until_that_is_gone() {
     let server = Server::start(1);
     let mut mount = server.mount("mnt", "nolock");
     fs::create_dir(mount.path("sub")).unwrap();
@@ -126,17 +127,17 @@ fn a_mount_with_something_else_on_it_or_in_it_stays_until_that_is_gone() {
         tmpfs(&place, "above");
         mount.process.signal(Signal::TERM);
         lines += 1;
-        Deadline::wait_until("it to say so", PATIENCE, || {
+        Deadline::wait_until("the message", PATIENCE, || {
             (mount.process.all_output().matches("it stays mounted").count() == lines).then_some(())
         });
         assert!(place.join("above").exists(), "{}", place.display());
         umount_8(&place);
-        assert!(mount.path("sub").exists(), "it is served as before");
+        assert!(mount.path("sub").exists(), "the directory is served as before");
     }
     let mut upper = Mounted::start("127.0.0.1:/export", mount.directory.clone(), &server.options("nolock"));
     fs::write(upper.path("f"), "kept").unwrap();
     mount.process.signal(Signal::TERM);
-    Deadline::wait_until("it to say so", PATIENCE, || {
+    Deadline::wait_until("the message", PATIENCE, || {
         (mount.process.all_output().matches("it stays mounted").count() == lines + 1).then_some(())
     });
     assert_eq!(fs::read_to_string(upper.path("f")).unwrap(), "kept");
@@ -167,7 +168,7 @@ fn a_mount_is_found_where_it_was_moved_to() {
 }
 
 #[test]
-fn a_bind_mount_is_served_on_when_its_origin_is_unmounted_and_stays_when_its_process_ends() {
+fn a_bind_mount_is_served_until_the_process_of_the_mount_ends() {
     let server = Server::start(1);
     let mut mount = server.mount("mnt", "nolock");
     write(&mount.path("f"));
