@@ -1,10 +1,11 @@
 //! The fault campaign: a load over four shaped links while links, connections and the server fail,
-//! in namespaces of this machine. Every block read must be the last acknowledged or a newer one,
-//! every name made or removed once; what the faults cost is printed, and never asserted on.
+//! in namespaces of this machine. Every block that is read must be the last acknowledged or a newer
+//! one, and every name must be created or removed once. The cost of the faults is printed, and
+//! never asserted on.
 //!
-//! Needs root, `ip`, `tc` and `nft`; `cargo xtask test faults` runs it. `cargo xtask faults` runs
-//! it on an optimised build and writes its record. docs/FAILOVER.md says what is tried and what the
-//! figures mean.
+//! Needs root, `ip`, `tc` and `nft`; `cargo xtask test faults` runs these tests. `cargo xtask
+//! faults` runs the campaign on an optimised build and writes a record. docs/FAILOVER.md says which
+//! faults are tried and what the figures mean.
 
 #[path = "faults/campaign.rs"]
 mod campaign;

@@ -1,4 +1,4 @@
-//! `trunkline serve --group`: nodes that are processes, share a reply cache, and are killed.
+//! Tests `trunkline serve --group`: nodes that are processes, share a reply cache, and are killed.
 
 #[path = "group/at_once.rs"]
 mod at_once;

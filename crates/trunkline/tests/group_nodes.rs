@@ -1,8 +1,8 @@
-//! A group of node processes that lose one another: killed under load and in the middle of a call,
-//! and short of space.
+//! Tests a group of node processes that lose each other: killed under load and during a call, and
+//! short of space.
 //!
-//! Needs root for a file system of its own, and strace, which ends a process at a chosen system
-//! call; `cargo xtask test group` runs it. What needs neither is in `group.rs`.
+//! Needs root, to mount a file system, and strace, which kills a process at a chosen system call;
+//! `cargo xtask test group` runs these tests. Tests that need neither are in `group.rs`.
 
 #[path = "once/check.rs"]
 mod check;

@@ -1,8 +1,8 @@
-//! Each fault, several times, on a mount under load.
+//! Tries each fault several times on a mount under load.
 //!
-//! `TRUNKLINE_FAULTS_REPEATS` says how often each is tried, `TRUNKLINE_FAULTS` which (a part of the
-//! name, or several with commas), `TRUNKLINE_FAULTS_RECORD` where the record goes; with a record
-//! each fault lasts longer.
+//! `TRUNKLINE_FAULTS_REPEATS` says how often each fault is tried, `TRUNKLINE_FAULTS` which faults
+//! (a part of a name, or several separated by commas), and `TRUNKLINE_FAULTS_RECORD` where the
+//! record is written. With a record each fault lasts longer.
 
 use super::figures::{self, Repeat, Times};
 use super::history::Store;
@@ -11,7 +11,7 @@ use super::testbed::{Fault, FaultTestbed, NODES};
 use std::thread::park_timeout as pass;
 use std::time::{Duration, Instant};
 
-/// How often each fault is tried where nothing else is said.
+/// How often each fault is tried by default.
 const REPEATS: u64 = 3;
 
 /// How long each part of a repeat lasts.
@@ -22,8 +22,7 @@ struct Schedule {
 }
 
 impl Schedule {
-    /// Longer where figures are made, so that what must be back within five seconds has the time
-    /// to.
+    /// Longer for a record, so that what must recover within five seconds has the time.
     fn of(fault: Fault, figures: bool) -> Self {
         let [before, fault, after] = match (fault, figures) {
             (Fault::AllGone, true) => [1500, 10_000, 6000],
@@ -37,12 +36,12 @@ impl Schedule {
     }
 }
 
-/// One fault, once, on a mount of its own: what was learned of a path before does not count.
+/// Tries a fault once, on a new mount, so that nothing is known about the paths.
 fn try_once(testbed: &mut FaultTestbed, fault: Fault, round: u64, schedule: &Schedule) -> Repeat {
     let mount = testbed.mount(fault.origin());
     let path = round as usize % usize::from(NODES);
     let load = Load::start(&mount, &format!("{}-{round}", fault.name()), fault.store(), round + 1);
-    // Not a wait for anything, here and below: this is how long each part lasts.
+    // These are no waits for an event: this is how long each part lasts.
     pass(schedule.before / 3);
     let loaded = Instant::now();
     pass(schedule.before);
@@ -55,8 +54,8 @@ fn try_once(testbed: &mut FaultTestbed, fault: Fault, round: u64, schedule: &Sch
     let name = fault.name();
     assert_eq!(outcome.failed, [""; 0], "{name}: calls failed");
     assert!(outcome.wrong.is_empty(), "{name}: {:?}", outcome.wrong);
-    // What a killed process had begun may be done or not; then the client says how often that may
-    // have been so.
+    // A killed process may or may not have done the calls that it had begun. The client says for
+    // how many calls it cannot tell.
     let undecided = if fault.kills() { outcome.undecided } else { 0 };
     assert!(
         outcome.doubled.len() as u64 <= undecided,
@@ -65,8 +64,8 @@ fn try_once(testbed: &mut FaultTestbed, fault: Fault, round: u64, schedule: &Sch
     );
     let statistics = mount.statistics();
     let moved = statistics.paths.iter().flat_map(|path| &path.status).map(|status| status.moved_calls).sum();
-    // Connections from an address that is gone do not end, and bring nothing.
-    assert!(moved > 0 || fault != Fault::AddressGone, "{name}: no call met it");
+    // Connections from an address that was removed do not end, and receive nothing.
+    assert!(moved > 0 || fault != Fault::AddressGone, "{name}: no call met the fault");
     Repeat::of(&outcome, Times { loaded, struck, healed, ended }, fault, NODES.into(), moved)
 }
 
@@ -87,7 +86,7 @@ fn nothing_is_lost_or_done_twice_whatever_fails() {
         if faults.is_empty() {
             continue;
         }
-        // In a thread of its own, which moves to the client's namespace.
+        // On its own thread, which moves to the namespace of the client.
         let campaign = std::thread::spawn(move || {
             let mut testbed = FaultTestbed::build(store);
             let each = |fault| {
@@ -95,7 +94,7 @@ fn nothing_is_lost_or_done_twice_whatever_fails() {
                 let repeats: Vec<Repeat> =
                     (0..repeats).map(|round| try_once(&mut testbed, fault, round, &schedule)).collect();
                 let stopped = testbed.take_stopped();
-                assert!(stopped > 0 || !fault.filters(), "{}: no segment met it", fault.name());
+                assert!(stopped > 0 || !fault.filters(), "{}: no segment met the fault", fault.name());
                 println!("{}", figures::line(fault, &repeats));
                 (fault, repeats)
             };
@@ -106,7 +105,7 @@ fn nothing_is_lost_or_done_twice_whatever_fails() {
     assert!(!results.is_empty(), "no fault has {chosen:?} in its name: {:?}", Fault::ALL.map(Fault::name));
     if let Some(path) = record {
         let value = figures::record(&results);
-        let text = serde_json::to_string_pretty(&value).expect("it is JSON");
+        let text = serde_json::to_string_pretty(&value).expect("the record is JSON");
         let page = figures::page(&value, &results);
         for (path, text) in [(path.clone(), text + "\n"), (path.replace(".json", ".md"), page)] {
             std::fs::write(&path, text).unwrap_or_else(|error| panic!("cannot write {path}: {error}"));

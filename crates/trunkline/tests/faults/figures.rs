@@ -1,22 +1,22 @@
-//! What a fault cost: gaps, throughput, and what was lost or done twice. A table for people, a
-//! record for programs. Nothing here is asserted on: times are for quiet machines. Beside each
-//! stands what is aimed at.
+//! The cost of a fault: gaps, throughput, and what was lost or done twice. A table for people, and
+//! a record for programs. Nothing here is asserted on, because times need a quiet machine. Each
+//! figure is shown with its aim.
 
 use super::load::{Completion, Outcome};
 use super::testbed::Fault;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
-/// Throughput is counted in steps of this length.
+/// Throughput is counted in intervals of this length.
 const STEP: Duration = Duration::from_millis(200);
-/// So much of what is due counts as back, in hundredths.
+/// The percentage of the expected throughput that counts as recovered.
 const BACK_PERCENT: f64 = 80.0;
-/// What is aimed at: throughput is back to the share of the paths that are left, and all of it once
-/// they are back.
+/// The aims: throughput recovers to the share of the remaining paths, and to all of it after the
+/// paths are back.
 const SHARE_MS_MAX: f64 = 2000.0;
 const FULL_MS_MAX: f64 = 5000.0;
 
-/// When what happened.
+/// The times of the parts of a repeat.
 #[derive(Debug, Clone, Copy)]
 pub struct Times {
     pub loaded: Instant,
@@ -25,26 +25,27 @@ pub struct Times {
     pub ended: Instant,
 }
 
-/// One fault, once.
+/// The figures of a fault that was tried once.
 #[derive(Debug, Clone, Default)]
 pub struct Repeat {
-    /// The longest time in which some worker of the load, with its eight calls under way, had none
-    /// of them answered.
+    /// The longest time in which a worker of the load, with its eight calls in flight, got no
+    /// reply.
     gap_ms: f64,
-    /// The longest wait for an answer of the calls that were under way in the fault or came then.
+    /// The longest wait for a reply among the calls that were in flight during the fault or
+    /// submitted then.
     slowest_ms: f64,
-    /// The longest wait before it.
+    /// The longest wait before the fault.
     usual_ms: f64,
-    /// The longest time in which no call of anybody was answered.
+    /// The longest time in which no worker got a reply.
     still_ms: f64,
     /// How long the fault lasted.
     lasted_ms: f64,
     before: f64,
     during: f64,
     after: f64,
-    /// From the fault until the throughput is that of the paths that are left.
+    /// From the fault until the throughput is that of the remaining paths.
     share_ms: Option<f64>,
-    /// From the end of the fault until it is all back.
+    /// From the end of the fault until the throughput has fully recovered.
     full_ms: Option<f64>,
     calls: u64,
     moved: u64,
@@ -73,7 +74,7 @@ fn longest_still_ms(completions: &[Completion], from: Instant, to: Instant) -> f
     beside.map(|(earlier, later)| (*later - *earlier).as_secs_f64() * 1e3).fold(0.0, f64::max)
 }
 
-/// The same for whichever worker it is longest.
+/// The longest time without a reply of any single worker.
 fn longest_gap_ms(completions: &[Completion], from: Instant, to: Instant) -> f64 {
     let workers = completions.iter().map(|call| call.worker + 1).max().unwrap_or(0);
     let own = |worker| {
@@ -83,7 +84,7 @@ fn longest_gap_ms(completions: &[Completion], from: Instant, to: Instant) -> f64
     (0..workers).map(own).fold(0.0, f64::max)
 }
 
-/// How long it takes from a time until a step's throughput is at least this.
+/// The time from `from` until an interval has at least this throughput.
 fn back_ms(completions: &[Completion], from: Instant, to: Instant, wanted: f64) -> Option<f64> {
     let mut at = from;
     while at + STEP <= to {
@@ -102,7 +103,7 @@ impl Repeat {
         let before = bytes_per_s(calls, loaded, struck);
         let earlier: Vec<Completion> = calls.iter().copied().filter(|call| call.ended() < struck).collect();
         let share = before * f64::from(fault.paths_left()) / f64::from(paths);
-        // What the fault itself costs at first is the gap's business.
+        // The first half of the fault is left out, because the gap covers that time.
         let settled = struck + (healed - struck) / 2;
         let late = healed + (ended - healed) / 2;
         Self {
@@ -141,14 +142,14 @@ fn rounded(value: f64) -> f64 {
     (value * 10.0).round() / 10.0
 }
 
-/// The value in the middle, and the largest.
+/// The median and the largest value.
 fn median_and_worst(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
     let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);
     Some((*values.get(values.len() / 2)?, *values.last()?))
 }
 
-/// Whether a fault's worst repeat is within what is aimed at, or by how much not.
+/// Whether the worst repeat of a fault is within the aims, or by how much it misses them.
 fn verdict(fault: Fault, repeats: &[Repeat]) -> String {
     let mut short = Vec::new();
     for (what, count) in [
@@ -183,7 +184,7 @@ pub const HEAD: &str = "\
 | fault | times | lasts s | gap ms | worst | still ms | slowest call ms | worst | usual | MB/s before | during | after | share back ms | full back ms | moved | failed | lost | doubled | in doubt | limits |
 |---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|";
 
-/// A line of the table: a fault, as often as it was tried.
+/// A line of the table: a fault with all its repeats.
 pub fn line(fault: Fault, repeats: &[Repeat]) -> String {
     let middle = |value: fn(&Repeat) -> f64| median_and_worst(repeats.iter().map(value)).unwrap_or_default();
     let back = |value: fn(&Repeat) -> Option<f64>| {
@@ -241,7 +242,7 @@ pub fn record(results: &[(Fault, Vec<Repeat>)]) -> Value {
     })
 }
 
-/// The page for people that stands beside the record.
+/// The page for people that belongs to the record.
 pub fn page(record: &Value, results: &[(Fault, Vec<Repeat>)]) -> String {
     let word =
         |name: &str| record.get(name).map_or(String::new(), |value| value.to_string().replace('"', ""));
@@ -260,13 +261,13 @@ pub fn page(record: &Value, results: &[(Fault, Vec<Repeat>)]) -> String {
 }
 
 #[test]
-fn the_middle_and_the_worst_of_some_values_are_found() {
+fn the_median_and_the_worst_of_some_values_are_found() {
     assert_eq!(median_and_worst([3.0, 1.0, 2.0].into_iter()), Some((2.0, 3.0)));
     assert_eq!(median_and_worst([].into_iter()), None);
 }
 
 #[test]
-fn a_gap_is_the_longest_time_in_which_some_worker_had_no_answer() {
+fn a_gap_is_the_longest_time_in_which_a_worker_got_no_reply() {
     let start = Instant::now();
     let at = |ms: u64| start + Duration::from_millis(ms);
     let call = |worker: usize, from: u64, to: u64| Completion {
@@ -275,7 +276,7 @@ fn a_gap_is_the_longest_time_in_which_some_worker_had_no_answer() {
         took: Duration::from_millis(to - from),
         bytes: 1000,
     };
-    // The first worker is answered all the time but for its one slow call, the second waits.
+    // The first worker gets replies all the time except for one slow call; the second waits.
     let calls =
         [call(0, 0, 1000), call(0, 0, 1050), call(0, 900, 1100), call(1, 0, 1010), call(1, 990, 1090)];
     assert_eq!(longest_gap_ms(&calls, at(1000), at(1100)).round(), 80.0);
@@ -301,7 +302,7 @@ fn the_slowest_call_is_one_that_met_the_fault() {
 }
 
 #[test]
-fn what_is_aimed_at_is_reached_or_missed_by_a_figure() {
+fn a_verdict_says_by_how_much_an_aim_is_missed() {
     let well = Repeat { gap_ms: 90.0, share_ms: Some(400.0), full_ms: Some(400.0), ..Repeat::default() };
     assert_eq!(verdict(Fault::Reset, std::slice::from_ref(&well)), "reached");
     let twice = Repeat { doubled: 2, ..well.clone() };

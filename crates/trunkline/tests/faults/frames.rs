@@ -1,5 +1,5 @@
-//! A network of ordinary frames: what a READ brings is then in so many pieces that a pipe may have
-//! no room for them.
+//! Tests a network of single ordinary frames: the data of a READ then arrive in so many pieces that
+//! a pipe may not hold them.
 
 use super::history::Store;
 use super::testbed::{FaultTestbed, Origin};
@@ -8,15 +8,15 @@ use std::fs::{self, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 
 const MIB: usize = 1 << 20;
-/// An Ethernet frame and its head.
+/// An Ethernet frame with its header.
 const FRAME_BYTES_MAX: u64 = 1514;
-/// Room for a piece in each of 256 pages and of 1,024.
+/// The capacity of a pipe of 256 pages, with a piece in each, and of one of 1,024 pages.
 const ROOM_BYTES: usize = 256 * 4096;
 const LARGE_ROOM_BYTES: usize = 1024 * 4096;
 
 #[test]
-fn what_comes_in_ordinary_frames_is_read_whole_in_a_mounted_directory() {
-    // In a thread of its own, which moves to the client's namespace.
+fn direct_reads_from_single_ordinary_frames_are_complete_in_a_mounted_directory() {
+    // On its own thread, which moves to the namespace of the client.
     let read = std::thread::spawn(|| {
         let testbed = FaultTestbed::build(Store::Whole);
         testbed.send_single_frames();
@@ -29,8 +29,8 @@ fn what_comes_in_ordinary_frames_is_read_whole_in_a_mounted_directory() {
         let mut direct = OpenOptions::new();
         let file = direct.read(true).custom_flags(OFlags::DIRECT.bits() as i32).open(&path).expect("opened");
         for (at, len) in [(0, 128 << 10), (4096, 300 << 10), (MIB, MIB), (3 * MIB + 512, 3 * MIB)] {
-            // Twice: what has no room in its pipe goes on in memory, and the next has a larger one
-            // or none.
+            // Twice: data that do not fit into their pipe continue in memory, and the next read
+            // uses a larger pipe or none.
             for _ in 0..2 {
                 let mut seen = vec![0; len];
                 file.read_exact_at(&mut seen, at as u64).expect("read");
@@ -46,7 +46,7 @@ fn what_comes_in_ordinary_frames_is_read_whole_in_a_mounted_directory() {
                 "{rooms_at_end:?}"
             );
         } else {
-            // Reads rest from those that are too small: even the longest reads no more into them.
+            // Reads stop using pipes that are too small: even the longest read uses none of them.
             let [few, at_end] =
                 [&rooms, &rooms_at_end].map(|rooms| rooms.iter().filter(|room| **room == ROOM_BYTES).count());
             assert!((1..=2).contains(&few) && at_end == few, "{rooms:?} and {rooms_at_end:?}");
@@ -59,7 +59,7 @@ fn what_comes_in_ordinary_frames_is_read_whole_in_a_mounted_directory() {
     read.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
 }
 
-/// Whether this system lets us, and so the mount, have pipes with room for 1,024 pieces.
+/// Whether the system permits this process, and so the mount, to have pipes of 1,024 pages.
 fn has_large_pipes() -> bool {
     let (_from, into) = rustix::pipe::pipe().expect("made");
     rustix::pipe::fcntl_setpipe_size(into, LARGE_ROOM_BYTES).is_ok()

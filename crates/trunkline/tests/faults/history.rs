@@ -1,13 +1,15 @@
-//! What a file may hold: for each block, which generation was written, which was acknowledged, and
-//! so what a read may give. Every 64 bytes of a block say whose they are, so that a block that is
-//! lost, stale, torn or another's is told from a right one.
+//! What a file may contain: for each block, which generation was written and which was
+//! acknowledged, and therefore what a read may return. Every 64 bytes of a block identify the file,
+//! the block and the generation, so that a block that is lost, stale, torn or foreign is
+//! distinguished from a right one.
 //!
-//! A block has one write in flight at a time; reads go on beside it. A read must give the
-//! generation that was last acknowledged before it began, or one that was issued before it ended.
+//! A block has one write in flight at a time, and reads run concurrently. A read must return the
+//! generation that was last acknowledged before the read began, or one that was issued before the
+//! read ended.
 
-/// Bytes of one block.
+/// Bytes of a block.
 pub const BLOCK_BYTES: usize = 64 << 10;
-/// Bytes of one stamp: file, block, generation and place, twice.
+/// Bytes of a stamp: file, block, generation and position, twice.
 const STAMP_BYTES: usize = 64;
 
 /// What is wrong with a block.
@@ -23,12 +25,12 @@ pub enum Wrong {
     Foreign,
 }
 
-/// Whether a read beside a write may give parts of both.
+/// Whether a read during a write may return parts of both generations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Store {
     /// A write becomes visible as a whole.
     Whole,
-    /// A read beside a write may see parts of it, as in any local file system.
+    /// A read during a write may see parts of the write, as in any local file system.
     ByParts,
 }
 
@@ -38,7 +40,7 @@ struct Block {
     issued: u64,
 }
 
-/// A read under way: what was so when it began.
+/// A read in flight: the state of the block when the read began.
 #[derive(Debug, Clone, Copy)]
 pub struct Reading {
     block: usize,
@@ -77,7 +79,7 @@ impl History {
         Self { file, store, blocks: vec![Block::default(); blocks] }
     }
 
-    /// The generation to write next, and its data; none while the block's last write is in flight.
+    /// The generation to write next, with its data; `None` while a write of the block is in flight.
     pub fn begin_write(&mut self, block: usize) -> Option<(u64, Vec<u8>)> {
         let of_block = &mut self.blocks[block];
         if of_block.issued > of_block.acknowledged {
@@ -96,7 +98,7 @@ impl History {
         Reading { block, floor: acknowledged, issued, writing: issued > acknowledged }
     }
 
-    /// Judges what a read gave; what lies behind the end of the file counts as zeros.
+    /// Checks what a read returned; bytes beyond the end of the file count as zeros.
     pub fn end_read(&self, reading: Reading, data: &[u8]) -> Result<(), Wrong> {
         let Reading { block, floor, issued, writing } = reading;
         let now = self.blocks[block];
@@ -115,8 +117,8 @@ impl History {
         }
     }
 
-    /// What was so when a read began, what is so now, and the least and the greatest generation
-    /// that it gave.
+    /// The state when a read began, the state now, and the lowest and the highest generation in the
+    /// data.
     pub fn describe(&self, reading: Reading, data: &[u8]) -> String {
         format!(
             "{reading:?}, now {:?}, read {:?}",
@@ -125,10 +127,11 @@ impl History {
         )
     }
 
-    /// The least and the greatest generation in a block; none where something else is in it.
+    /// The lowest and the highest generation in a block; `None` if the block contains anything
+    /// else.
     fn generations(&self, block: usize, data: &[u8]) -> Option<(u64, u64)> {
         let mut range = (data.len() < BLOCK_BYTES).then_some((0, 0));
-        // Each half on its own: where a write is seen by parts, a part may end within a stamp.
+        // Each half stamp by itself: a write that becomes visible in parts may end within a stamp.
         for (index, half) in data.chunks(STAMP_BYTES / 2).enumerate() {
             let generation = if half.iter().all(|byte| *byte == 0) {
                 0
@@ -144,7 +147,7 @@ impl History {
     }
 }
 
-/// A history in which block 0 has been written three times.
+/// A history in which block 0 was written three times.
 fn written_three_times(store: Store) -> History {
     let mut history = History::new(7, 2, store);
     for wanted in 1..=3 {
@@ -161,7 +164,7 @@ fn mixed(older: u64, newer: u64) -> Vec<u8> {
 }
 
 #[test]
-fn what_was_acknowledged_last_is_right() {
+fn the_last_acknowledged_generation_is_right() {
     let history = written_three_times(Store::Whole);
     assert_eq!(history.end_read(history.begin_read(0), &stamped(7, 0, 3)), Ok(()));
     assert_eq!(history.end_read(history.begin_read(1), &[0; BLOCK_BYTES]), Ok(()));
@@ -177,18 +180,22 @@ fn a_lost_write_is_found() {
 }
 
 #[test]
-fn a_stale_block_is_found_and_both_sides_of_a_write_in_flight_are_right() {
+fn a_stale_block_is_found_and_both_generations_during_a_write_are_right() {
     let mut history = written_three_times(Store::Whole);
     let before = history.begin_read(0);
     let (generation, _) = history.begin_write(0).expect("none is in flight");
-    assert!(history.begin_write(0).is_none(), "one at a time");
+    assert!(history.begin_write(0).is_none(), "one write at a time");
     for (newest, verdict) in [(2, Err(Wrong::Stale)), (3, Ok(())), (4, Ok(())), (5, Err(Wrong::Foreign))] {
         for reading in [before, history.begin_read(0)] {
             assert_eq!(history.end_read(reading, &stamped(7, 0, newest)), verdict, "{newest}");
         }
     }
     history.acknowledge(0, generation);
-    assert_eq!(history.end_read(before, &stamped(7, 0, 3)), Ok(()), "it began before the acknowledgement");
+    assert_eq!(
+        history.end_read(before, &stamped(7, 0, 3)),
+        Ok(()),
+        "the read began before the acknowledgement"
+    );
     assert_eq!(history.end_read(history.begin_read(0), &stamped(7, 0, 3)), Err(Wrong::Lost));
 }
 
@@ -205,7 +212,7 @@ fn a_torn_block_is_found() {
 }
 
 #[test]
-fn anothers_data_are_found() {
+fn foreign_data_are_found() {
     let history = written_three_times(Store::Whole);
     let mut flipped = stamped(7, 0, 3);
     flipped[BLOCK_BYTES - 1] ^= 1;

@@ -1,7 +1,7 @@
-//! A mixed load on a mount: workers that write their own file and read everybody's, held to a
-//! [`History`], and others that make, rename and remove names, each of which must happen once.
+//! A mixed load on a mount: workers that write their own file and read all files, checked by a
+//! [`History`], and workers that create, rename and remove names, each of which must happen once.
 //!
-//! What every call took is kept, so that the figures can be had afterwards.
+//! The duration of every call is kept, so that the figures can be computed afterwards.
 
 use super::history::{BLOCK_BYTES, History, Reading, Store, Wrong};
 use client::{Answer, File, Mount, Pending};
@@ -13,21 +13,20 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Workers that read and write, each with its file: as many as nodes, so that one is at home on
-/// each.
+/// Workers that read and write, each with its file: as many as nodes, so that each node has a file.
 const WORKERS: usize = 4;
-/// Workers that make and remove names.
+/// Workers that create and remove names.
 const NAMERS: usize = 2;
 const BLOCKS: usize = 32;
-/// Calls of one worker under way.
+/// Calls of a worker in flight.
 const DEPTH: usize = 8;
-/// Names that a worker leaves standing, so that there is something to rename and to remove.
+/// Names that a worker keeps, so that there are names to rename and to remove.
 const NAMES_MAX: usize = 40;
 
-/// One call that was answered.
+/// A call that was answered.
 #[derive(Debug, Clone, Copy)]
 pub struct Completion {
-    /// Whose call it was.
+    /// The worker that made the call.
     pub worker: usize,
     pub submitted: Instant,
     pub took: Duration,
@@ -40,18 +39,18 @@ impl Completion {
     }
 }
 
-/// What a load has found.
+/// The results of a load.
 #[derive(Debug, Default)]
 pub struct Outcome {
     pub completions: Vec<Completion>,
-    /// Blocks that were wrong, in words.
+    /// Blocks that were wrong, with descriptions.
     pub wrong: Vec<(Wrong, String)>,
-    /// Calls that failed, in words.
+    /// Calls that failed, with descriptions.
     pub failed: Vec<String>,
-    /// Names that were made or removed twice, or not at all, in words.
+    /// Names that were created or removed twice, or not at all, with descriptions.
     pub doubled: Vec<String>,
-    /// Of those errors, how many came from calls whose original may have been done by a server that
-    /// has forgotten it.
+    /// How many of these errors came from calls that a server may have executed before it lost its
+    /// reply cache.
     pub undecided: u64,
     pub calls: u64,
 }
@@ -95,7 +94,7 @@ enum Call {
 }
 
 impl Load {
-    /// Makes the files and starts; `label` keeps its names apart from those of other loads.
+    /// Creates the files and starts; `label` distinguishes the names from those of other loads.
     pub fn start(mount: &Arc<Mount>, label: &str, store: Store, seed: u64) -> Self {
         let files = (0..WORKERS)
             .map(|worker| {
@@ -123,7 +122,7 @@ impl Load {
         Self { shared, workers }
     }
 
-    /// Ends the load and compares everything that is there with what must be.
+    /// Ends the load, and compares everything on the server with what must be there.
     pub fn stop(mut self) -> Outcome {
         self.shared.stop.store(true, Ordering::Relaxed);
         let mut outcome = Outcome::default();
@@ -143,7 +142,7 @@ impl Load {
             }
         }
         outcome.undecided = self.shared.mount.statistics().replays.undecided;
-        // They would fill a server in memory after some hundred loads.
+        // Otherwise the files would fill a server in memory after some hundred loads.
         let mount = &self.shared.mount;
         for worker in 0..WORKERS {
             let name = format!("{}-{worker}", self.shared.label);
@@ -188,7 +187,7 @@ fn read_and_write(shared: &Shared, worker: usize, mut random: Rng) -> Outcome {
         while under_way.len() < DEPTH && !shared.stopped() {
             // At first every block is written once.
             let block = if begun < BLOCKS { begun } else { random.usize(..BLOCKS) };
-            // Each file is read as often as any other: where many pile up on one, calls wait for
+            // All files are read equally often: if many workers read one file, calls would wait for
             // more than the fault.
             let file = (worker + begun) % WORKERS;
             let write = begun < BLOCKS || random.bool();
@@ -230,7 +229,7 @@ fn read_and_write(shared: &Shared, worker: usize, mut random: Rng) -> Outcome {
     }
 }
 
-/// A directory in which one worker makes and removes names.
+/// A directory in which one worker creates and removes names.
 #[derive(Debug)]
 struct Names<'a> {
     mount: &'a Mount,
@@ -239,8 +238,8 @@ struct Names<'a> {
     others: BTreeSet<Vec<u8>>,
 }
 
-/// Makes, links, renames and removes names that nobody else uses, one after the other: an error is
-/// something that was done twice, or not at all.
+/// Creates, links, renames and removes names that no other worker uses, one after the other. An
+/// error means that an operation was done twice, or not at all.
 fn name(shared: &Shared, worker: usize, label: &str, mut random: Rng) -> Outcome {
     let mut outcome = Outcome::default();
     let mount = &shared.mount;
@@ -270,7 +269,7 @@ fn name(shared: &Shared, worker: usize, label: &str, mut random: Rng) -> Outcome
 }
 
 impl Names<'_> {
-    /// Does one thing with a new name, or an old one.
+    /// Does an operation with a new name or an old one.
     fn change(&mut self, fresh: Vec<u8>, random: &mut Rng) -> (&'static str, client::Result<()>) {
         let Self { mount, directory, ref mut files, ref mut others } = *self;
         let full = files.len() + others.len() > NAMES_MAX;
@@ -326,7 +325,7 @@ impl Names<'_> {
         }
     }
 
-    /// Compares what is there with what must be, and removes it.
+    /// Compares the names on the server with those that must exist, and removes them.
     fn compare(self, outcome: &mut Outcome) -> client::Result<()> {
         let Self { mount, directory, files, others } = self;
         let wanted: BTreeSet<Vec<u8>> = files.union(&others).cloned().collect();
@@ -334,7 +333,7 @@ impl Names<'_> {
         let there: BTreeSet<Vec<u8>> = entries.filter(|name| !name.starts_with(b".")).collect();
         for name in wanted.symmetric_difference(&there) {
             let name = String::from_utf8_lossy(name);
-            outcome.doubled.push(format!("the name {name} is there and must not be, or is not and must"));
+            outcome.doubled.push(format!("the name {name} exists and must not, or must exist and does not"));
         }
         for name in there {
             let remove = if others.contains(&name) { Mount::remove_directory } else { Mount::remove };

@@ -1,5 +1,5 @@
-//! A program in a mounted directory while paths and nodes fail: no call of it may fail, nothing
-//! that it has written may be lost, and no read may give it anything but the newest.
+//! Tests a program in a mounted directory while paths and nodes fail: none of its calls may fail,
+//! nothing that it has written may be lost, and every read must return the newest data.
 
 use super::history::Store;
 use super::program::{self, Program};
@@ -8,7 +8,7 @@ use std::thread::park_timeout as pass;
 use std::time::Duration;
 
 const NAME: &str = "mounted::a_program_in_a_mounted_directory_notices_no_fault";
-/// How long nothing is wrong before and after each fault.
+/// How long no fault lasts before and after each fault.
 const CALM: Duration = Duration::from_millis(700);
 
 #[test]
@@ -19,7 +19,7 @@ fn a_program_in_a_mounted_directory_notices_no_fault() {
     under_a_mount(Origin::Anywhere, vec![Fault::Silent, Fault::Kill]);
 }
 
-/// The suite `faults-mounted` runs it: it takes minutes.
+/// The suite `faults-mounted` runs this test, which takes minutes.
 #[test]
 fn a_program_in_a_mounted_directory_notices_none_of_all_faults_on_any_path() {
     for origin in [Origin::Anywhere, Origin::EachAddress] {
@@ -28,8 +28,8 @@ fn a_program_in_a_mounted_directory_notices_none_of_all_faults_on_any_path() {
     }
 }
 
-/// How long a fault lasts. Where nothing goes on meanwhile, long enough that the system has stopped
-/// to send again often.
+/// How long a fault lasts. If no path answers meanwhile, long enough that the system retransmits
+/// only rarely.
 const fn lasts(fault: Fault) -> Duration {
     match fault {
         Fault::AllGone => Duration::from_secs(10),
@@ -37,9 +37,9 @@ const fn lasts(fault: Fault) -> Duration {
     }
 }
 
-/// Runs the program in a mounted directory while one fault comes after the other.
+/// Runs the program in a mounted directory while the faults occur one after the other.
 fn under_a_mount(origin: Origin, faults: Vec<Fault>) {
-    // In a thread of its own, which moves to the client's namespace.
+    // On its own thread, which moves to the namespace of the client.
     let struck = std::thread::spawn(move || {
         let mut testbed = FaultTestbed::build(Store::ByParts);
         let place = tempfile::tempdir().expect("made");
@@ -48,14 +48,14 @@ fn under_a_mount(origin: Origin, faults: Vec<Fault>) {
         let filters = faults.iter().any(|fault| fault.filters());
         for (number, fault) in faults.into_iter().enumerate() {
             let path = number % usize::from(NODES);
-            // Not a wait for anything: this is how long each part lasts.
+            // This is no wait for an event: this is how long each part lasts.
             pass(CALM);
             let before = program.doubted();
             testbed.apply(fault, path, lasts(fault));
             println!("{}, path {}", fault.name(), path + 1);
             program.wait_until_all_went_on();
             let doubted = program.doubted() - before;
-            // What a killed process had begun may be done or not.
+            // A killed process may or may not have done the calls that it had begun.
             assert!(doubted == 0 || fault.kills(), "{}: {doubted} in doubt", fault.name());
         }
         pass(CALM);

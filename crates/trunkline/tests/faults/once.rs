@@ -1,5 +1,5 @@
-//! Operations that must not happen twice, on our own server: one node, a group in one process, and
-//! a group of processes.
+//! Tests operations that must not happen twice, on our own server: one node, a group in one
+//! process, and a group of processes.
 
 use super::check::Server;
 use super::cuts::Cut;
@@ -17,14 +17,14 @@ fn addresses(net: u8, nodes: u8) -> Vec<SocketAddr> {
 fn done_once_in_one_process(nodes: u8) {
     let nodes = addresses(9, nodes);
     let config = server::Config::quick(64 << 20, "/export", &nodes);
-    let running = server::Server::start(config).expect("it starts");
+    let running = server::Server::start(config).expect("the server starts");
     done_once_on(&nodes);
     drop(running);
 }
 
 fn done_once_on(nodes: &[SocketAddr]) {
     let server = Server { nodes, mount_port: None, export: "/export", remembers: true };
-    // One node alone is waited for where it is silent: that is the campaign's affair.
+    // With one node the client waits while the node is silent; the campaign tests that.
     let alone = nodes.len() == 1;
     let cuts: Vec<Cut> = Cut::ALL.into_iter().filter(|cut| !(alone && *cut == Cut::Silence)).collect();
     let findings = server.check(&cuts);
@@ -33,17 +33,17 @@ fn done_once_on(nodes: &[SocketAddr]) {
 }
 
 #[test]
-fn what_must_not_happen_twice_happens_once_on_one_node() {
+fn nonidempotent_operations_happen_once_on_one_node() {
     done_once_in_one_process(1);
 }
 
 #[test]
-fn what_must_not_happen_twice_happens_once_across_the_nodes_of_a_group() {
+fn nonidempotent_operations_happen_once_across_the_nodes_of_a_group() {
     done_once_in_one_process(4);
 }
 
 #[test]
-fn what_must_not_happen_twice_happens_once_across_the_processes_of_a_group() {
+fn nonidempotent_operations_happen_once_across_the_processes_of_a_group() {
     let place = temp_dir("once");
     let [data, group, state] = ["data", "group", "state"].map(|name| place.path().join(name));
     std::fs::create_dir(&data).expect("made");

@@ -1,18 +1,18 @@
-//! A program in a mounted directory: no call of it may fail, nothing that it has written may be
-//! lost, no read may give it anything but the newest, and each name is made, moved and removed
+//! A program in a mounted directory: none of its calls may fail, nothing that it has written may be
+//! lost, every read must return the newest data, and each name is created, renamed and removed
 //! once.
 //!
-//! The program is the test, started again with the directory in its environment: whoever holds
-//! files of a mount open must not start processes while that mount waits. It works until a file
-//! tells it to stop:
+//! The program is the test itself, started again with the directory in its environment, because a
+//! process that has files of a mount open must not start processes while that mount waits. The
+//! program works until a file tells it to stop:
 //!
-//! - writers and readers of blocks, past the kernel's cache, each held to a [`History`];
-//! - others write whole files through that cache, and after fsync or close hold what is there to
-//!   what they have written;
-//! - others make, rename and remove names.
+//! - writers and readers of blocks with O_DIRECT, each checked by a [`History`];
+//! - others write whole files through the page cache, and after fsync or close compare the files
+//!   with what they have written;
+//! - others create, rename and remove names.
 //!
-//! What is there they ask the mount, and the directory that is served itself: it lies on the same
-//! machine.
+//! The program compares both what the mount returns and what is in the served directory, which is
+//! on the same machine.
 
 use super::history::{BLOCK_BYTES, History, Store};
 use fastrand::Rng;
@@ -29,27 +29,27 @@ use std::time::Duration;
 use tempfile::TempDir;
 use testkit::{Deadline, Process, temp_dir};
 
-/// The directory to work in, the same as it is served, and the one in which files tell what to do.
+/// The directory to work in, the same directory as it is served, and the directory with the orders.
 const DIRECTORY: &str = "TRUNKLINE_FAULTS_DIRECTORY";
 const SERVED: &str = "TRUNKLINE_FAULTS_SERVED";
 const ORDERS: &str = "TRUNKLINE_FAULTS_ORDERS";
 const STOP: &str = "stop";
-/// Writers, each with a file of its own, and as many readers: what they hold open is more than the
-/// nodes, so that each node is some file's home.
+/// Writers, each with its own file, and as many readers. They have more files open than there are
+/// nodes, so that each node is the affinity of a file.
 const WRITERS: usize = 4;
 const BLOCKS: usize = 32;
-/// Those who write whole files, and those who make names.
+/// Workers that write whole files, and workers that create names.
 const KEEPERS: usize = 2;
 const NAMERS: usize = 2;
 const WORKERS: u64 = (2 * WRITERS + KEEPERS + NAMERS) as u64;
-/// Files of each of the former, and bytes of one at most.
+/// The number of files of each keeper, and the maximum size of a file.
 const FILES: usize = 3;
 const FILE_BYTES_MAX: usize = 300_000;
-/// How the names begin under which what was removed while it was open lives on.
+/// The prefix of the names of files that were removed while open.
 const HIDDEN: &str = ".nfs";
 const SOON: Duration = Duration::from_secs(240);
 
-/// The running program, as the test has it.
+/// The running program, as the test sees it.
 pub struct Program {
     process: Process,
     orders: TempDir,
@@ -57,11 +57,11 @@ pub struct Program {
 }
 
 impl Program {
-    /// Starts this test again, by its whole name, which then calls [`is_asked_for`], in a new
+    /// Starts this test again by its full name, which then calls [`is_asked_for`], in a new
     /// directory of this name.
     pub fn start(test: &str, name: &str, [mounted, served]: [&Path; 2]) -> Self {
         let orders = temp_dir("program");
-        let mut command = Command::new(std::env::current_exe().expect("it has a path"));
+        let mut command = Command::new(std::env::current_exe().expect("the program has a path"));
         command.args(["--exact", "--nocapture", test]).env(ORDERS, orders.path());
         command.env(DIRECTORY, mounted.join(name)).env(SERVED, served.join(name));
         let process = Process::spawn(command);
@@ -80,12 +80,12 @@ impl Program {
         self.process.wait_for_line(&format!("all went on after {};", self.marks), SOON);
     }
 
-    /// How many of its answers were errors so far though the thing was done.
+    /// How many calls so far returned an error although the operation was done.
     pub fn doubted(&self) -> usize {
         self.process.all_output().matches(DOUBTED).count()
     }
 
-    /// Ends it. What it has done, in words, and how many of its answers were such errors.
+    /// Ends the program. Returns a description of its work, and the number of such errors.
     pub fn stop(mut self) -> (String, u64) {
         self.order(STOP);
         let status = self.process.wait(SOON);
@@ -96,10 +96,10 @@ impl Program {
     }
 }
 
-/// What the program says of each call in doubt.
+/// What the program prints for each call in doubt.
 const DOUBTED: &str = "done, and answered with an error";
 
-/// Whether this process is the program; then it has been that.
+/// Whether this process is the program; if so, the program has run when this returns.
 pub fn is_asked_for() -> bool {
     let [directory, served, orders] = [DIRECTORY, SERVED, ORDERS].map(std::env::var_os);
     let (Some(directory), Some(served), Some(orders)) = (directory, served, orders) else { return false };
@@ -108,15 +108,15 @@ pub fn is_asked_for() -> bool {
     true
 }
 
-/// What the test tells the program: to stop, and when to say that all have gone on.
+/// The orders of the test: to stop, and when to report that all workers have continued.
 struct Orders {
     directory: PathBuf,
-    /// How many workers have gone on after which mark.
+    /// How many workers have continued after each mark.
     followed: Mutex<Vec<u64>>,
 }
 
 impl Orders {
-    /// Does something again and again until told to stop.
+    /// Repeats `act` until the order to stop.
     fn follow(&self, mut act: impl FnMut()) {
         let mut mark = 1;
         while !self.directory.join(STOP).exists() {
@@ -130,7 +130,7 @@ impl Orders {
     }
 
     fn went_on(&self, mark: usize) {
-        let mut followed = self.followed.lock().expect("nobody has panicked with it");
+        let mut followed = self.followed.lock().expect("no thread has panicked with the lock");
         let marks = followed.len().max(mark);
         followed.resize(marks, 0);
         followed[mark - 1] += 1;
@@ -140,8 +140,8 @@ impl Orders {
     }
 }
 
-/// Works until it is told to stop, then looks at everything once more and removes it. A thread that
-/// panics ends it with an error.
+/// Works until the order to stop, then compares everything once more and removes it. A thread that
+/// panics ends the program with an error.
 fn run(place: &Place, orders: &Orders) {
     fs::create_dir(&place.mounted).expect("made");
     let blocks: Vec<Blocks> = (0..WRITERS).map(|number| Blocks::made(place, number)).collect();
@@ -158,7 +158,7 @@ fn run(place: &Place, orders: &Orders) {
                     act(&file, random.usize(..BLOCKS));
                     count(done);
                 });
-                // What is to be written then is written, or this fails.
+                // The sync writes pending data, or fails.
                 file.sync_all().expect("a sync must not fail");
             };
             let (written, read) = (&written, &read);
@@ -192,7 +192,7 @@ fn run(place: &Place, orders: &Orders) {
         (0..BLOCKS).for_each(|block| one.read(&file, block));
     }
     fs::remove_dir_all(&place.mounted).expect("removed");
-    assert!(!place.served.exists(), "it was removed");
+    assert!(!place.served.exists(), "the directory was removed");
     let [written, read, files, names, doubted] =
         [written, read, files, names, doubted].map(AtomicU64::into_inner);
     println!(
@@ -201,7 +201,7 @@ fn run(place: &Place, orders: &Orders) {
     );
 }
 
-/// A directory as the program has it, and as the server has it.
+/// A directory of the program in the mount, and in the served directory.
 #[derive(Clone)]
 struct Place {
     mounted: PathBuf,
@@ -220,14 +220,14 @@ fn direct() -> OpenOptions {
     options
 }
 
-/// A file of blocks, past the kernel's cache, and what it may hold.
+/// A file of blocks that is accessed with O_DIRECT, and what it may contain.
 struct Blocks {
     path: PathBuf,
     history: Mutex<History>,
 }
 
 impl Blocks {
-    /// Each block is written once.
+    /// Creates the file and writes each block once.
     fn made(place: &Place, number: usize) -> Self {
         let made = Self {
             path: place.mounted.join(format!("blocks-{number}")),
@@ -239,11 +239,11 @@ impl Blocks {
     }
 
     fn open(&self) -> File {
-        direct().write(true).create(true).open(&self.path).expect("it opens")
+        direct().write(true).create(true).open(&self.path).expect("the file opens")
     }
 
     fn history<T>(&self, act: impl FnOnce(&mut History) -> T) -> T {
-        act(&mut self.history.lock().expect("nobody has panicked with it"))
+        act(&mut self.history.lock().expect("no thread has panicked with the lock"))
     }
 
     fn write(&self, file: &File, block: usize) {
@@ -263,7 +263,7 @@ impl Blocks {
     }
 }
 
-/// Writes whole files through the kernel's cache.
+/// Writes whole files through the page cache.
 struct Keeper {
     files: Vec<(Place, Vec<u8>)>,
     random: Rng,
@@ -275,13 +275,13 @@ impl Keeper {
         Self { files: (0..FILES).map(file).collect(), random: Rng::with_seed(number as u64) }
     }
 
-    /// Writes a file anew, in pieces; what was synced or closed must be on the server.
+    /// Rewrites a file in pieces; after a sync or a close the data must be on the server.
     fn write(&mut self) {
         let Self { files, random } = self;
         let (place, kept) = &mut files[random.usize(..FILES)];
         let mut data = vec![0; random.usize(1..FILE_BYTES_MAX)];
         random.fill(&mut data);
-        let mut file = File::create(&place.mounted).expect("it opens");
+        let mut file = File::create(&place.mounted).expect("the file opens");
         for piece in data.chunks(random.usize(500..50_000)) {
             file.write_all(piece).expect("a write must not fail");
         }
@@ -289,7 +289,7 @@ impl Keeper {
         if random.bool() {
             file.sync_all().expect("a sync must not fail");
             assert!(
-                fs::read(&place.served).expect("it is there") == *kept,
+                fs::read(&place.served).expect("the file exists") == *kept,
                 "{}: synced",
                 place.served.display()
             );
@@ -298,12 +298,12 @@ impl Keeper {
         Self::compare(place, kept);
     }
 
-    /// As the server has it, as the mount gives it past the cache, and as the cache has it.
+    /// Compares a file in the served directory, in the mount with O_DIRECT, and in the page cache.
     fn compare(place: &Place, kept: &[u8]) {
         let Place { mounted, served } = place;
-        assert!(fs::read(served).expect("it is there") == kept, "{}: closed", served.display());
+        assert!(fs::read(served).expect("the file exists") == kept, "{}: closed", served.display());
         let mut seen = vec![0; kept.len()];
-        let file = direct().open(mounted).expect("it opens");
+        let file = direct().open(mounted).expect("the file opens");
         file.read_exact_at(&mut seen, 0).expect("a read must not fail");
         assert!(seen == kept, "{}: past the cache", mounted.display());
         assert!(fs::read(mounted).expect("a read must not fail") == kept, "{}: read", mounted.display());
@@ -315,13 +315,13 @@ impl Keeper {
     }
 }
 
-/// Makes, renames and removes names in a directory of its own, one call after the other.
+/// Creates, renames and removes names in its own directory, one call after the other.
 struct Namer {
     place: Place,
     turns: u64,
-    /// What must be there.
+    /// The names that must exist.
     names: BTreeSet<String>,
-    /// How often an error was told, and the thing was done.
+    /// How many calls returned an error although the operation was done.
     doubted: u64,
 }
 
@@ -332,7 +332,7 @@ impl Namer {
         Self { place, turns: 0, names: BTreeSet::new(), doubted: 0 }
     }
 
-    /// Each name is new, so that nothing but what a turn does itself can be in its way.
+    /// Each name is new, so that only the calls of this turn can be in its way.
     fn turn(&mut self) {
         self.turns += 1;
         let turn = self.turns;
@@ -340,8 +340,8 @@ impl Namer {
         let path = |name: &str| self.place.mounted.join(name);
         let (made_path, moved_path, last, directory) =
             (path(&made), path(&moved), path("last"), path(&below));
-        // CREATE EXCLUSIVE knows its own file when it is sent again: that is never in doubt.
-        let mut file = File::create_new(&made_path).expect("a new name must not be there");
+        // A repeated CREATE EXCLUSIVE recognizes its own file, so it is never in doubt.
+        let mut file = File::create_new(&made_path).expect("a new name must not exist");
         file.write_all(turn.to_string().as_bytes()).expect("a write must not fail");
         drop(file);
         self.now(&[&made], &[]);
@@ -350,7 +350,7 @@ impl Namer {
         if turn % 2 == 1 {
             self.done(fs::rename(&moved_path, &last), ErrorKind::NotFound);
             self.now(&["last"], &[&moved]);
-            let seen = fs::read_to_string(self.place.served.join("last")).expect("it is there");
+            let seen = fs::read_to_string(self.place.served.join("last")).expect("the file exists");
             assert_eq!(seen, turn.to_string(), "renamed over another");
         } else {
             self.done(fs::remove_file(&moved_path), ErrorKind::NotFound);
@@ -362,8 +362,8 @@ impl Namer {
         self.now(&[], &[&below]);
     }
 
-    /// It must have been done; who was killed may have done it without knowing. What is there is
-    /// looked at next, in any case.
+    /// The operation must have been done. A killed node may have done the operation without
+    /// replying, so the result is compared next in any case.
     fn done(&mut self, outcome: std::io::Result<()>, doubt: ErrorKind) {
         match outcome {
             Err(error) if error.kind() == doubt => {
@@ -374,15 +374,16 @@ impl Namer {
         }
     }
 
-    /// These names have come, those gone, and nothing else has changed, as the server has it.
+    /// Checks in the served directory that these names were added, those were removed, and nothing
+    /// else has changed.
     fn now(&mut self, come: &[&str], gone: &[&str]) {
         self.names.extend(come.iter().map(|&name| name.to_owned()));
         gone.iter().for_each(|&name| assert!(self.names.remove(name), "{name}"));
         assert_eq!(names_in(&self.place.served), self.names);
     }
 
-    /// Also as the mount lists it, once what was removed before the kernel had told of its close is
-    /// gone too.
+    /// Also compares the listing of the mount, once the files that were removed before the kernel
+    /// reported their close are gone too.
     fn compare(&self) {
         Deadline::wait_until("names of what was removed while open to go", SOON, || {
             let all = all_names_in(&self.place.served);
@@ -401,6 +402,8 @@ fn names_in(directory: &Path) -> BTreeSet<String> {
 }
 
 fn all_names_in(directory: &Path) -> BTreeSet<String> {
-    let entries = fs::read_dir(directory).expect("it is there").map(|entry| entry.expect("it can be listed"));
+    let entries = fs::read_dir(directory)
+        .expect("the directory exists")
+        .map(|entry| entry.expect("the directory can be listed"));
     entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
 }

@@ -1,6 +1,6 @@
-//! Where faults happen: four shaped links in network namespaces, a server at their far ends, and
-//! this thread, which has moved to the near ones. The server is one process that serves memory, or
-//! a group of four that serve a directory.
+//! The testbed of the faults: four shaped links in network namespaces, a server at their far ends,
+//! and this thread, which has moved to the near ends. The server is one process that serves memory,
+//! or a group of four processes that serve a directory.
 
 use super::history::Store;
 use crate::mounts::{Mounted, PATIENCE};
@@ -19,15 +19,15 @@ use testkit::{Process, Served, TempDir, require_program};
 
 pub const NODES: u8 = 4;
 pub const PORT: u16 = 2049;
-/// Each link's speed: together they are far below what two processors can move, so that it is the
-/// links that bind.
+/// The speed of each link: together far below what two processors can move, so that the links are
+/// the bottleneck.
 const RATE: &str = "200mbit";
 const SLOW_RATE: &str = "20mbit";
-/// A link that flaps is silent for so long, and carries for as long, by turns.
+/// A link that flaps is silent for this long, then carries data for this long.
 const FLAP: Duration = Duration::from_millis(500);
 const SOON: Duration = Duration::from_secs(60);
 
-/// What happens to a path, a server, or all paths.
+/// A fault of a path, of a server, or of all paths.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     LinkDown,
@@ -71,12 +71,12 @@ impl Fault {
         }
     }
 
-    /// Whether nftables brings it about, which says what it has stopped.
+    /// Whether nftables causes the fault; nftables counts what it has stopped.
     pub const fn filters(self) -> bool {
         matches!(self, Self::Silent | Self::Reset)
     }
 
-    /// What must be served for it: nodes that fail one by one are processes, and those share a
+    /// The store that the fault needs: nodes that fail one by one are processes, which share a
     /// directory.
     pub const fn store(self) -> Store {
         match self {
@@ -85,12 +85,12 @@ impl Fault {
         }
     }
 
-    /// Whether processes die, which may have done what they were asked for and told nobody.
+    /// Whether processes are killed, which may have executed calls without replying.
     pub const fn kills(self) -> bool {
         matches!(self, Self::Kill | Self::KillAll)
     }
 
-    /// Where a mount's connections must come from for it.
+    /// The local addresses that the fault needs.
     pub const fn origin(self) -> Origin {
         match self {
             Self::AddressGone => Origin::EachAddress,
@@ -98,7 +98,7 @@ impl Fault {
         }
     }
 
-    /// How many of the four paths go on meanwhile.
+    /// How many of the four paths work during the fault.
     pub const fn paths_left(self) -> u32 {
         match self {
             Self::AllGone | Self::KillAll => 0,
@@ -106,7 +106,7 @@ impl Fault {
         }
     }
 
-    /// How long a call may wait at most: what is aimed at, where another path is there to go to.
+    /// The aim for the longest wait of a call, where another path works.
     pub const fn gap_ms_max(self) -> Option<f64> {
         match self {
             Self::Reset => Some(100.0),
@@ -116,13 +116,13 @@ impl Fault {
     }
 }
 
-/// Where the connections of a mount come from.
+/// The local addresses of a mount's connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
-    /// The system finds an address: two connections to each node.
+    /// The system chooses an address: two connections to each node.
     Anywhere,
-    /// One from each of the client's four addresses to each node. What comes back comes over the
-    /// link of that address.
+    /// One connection from each of the client's four addresses to each node. Replies return over
+    /// the link of the address.
     EachAddress,
 }
 
@@ -135,25 +135,25 @@ impl Origin {
     }
 }
 
-/// See the module's documentation. Dropping it ends the server and removes the links.
+/// See the module's documentation. Dropping the testbed ends the server and removes the links.
 pub struct FaultTestbed {
-    // In this order: servers go before the network that they are in.
+    // In this order, because the servers must end before their network.
     servers: Vec<Process>,
     net: Net,
     directory: TempDir,
     store: Store,
-    /// The client's namespace, which programs that mount must enter without leaving this one's
-    /// mounts behind.
+    /// The client's namespace. A program that mounts must enter only its network, and keep the
+    /// mounts of this process.
     client: String,
-    /// Segments that filters have stopped since [`FaultTestbed::take_stopped`].
+    /// The number of segments that filters have stopped since [`FaultTestbed::take_stopped`].
     stopped: u64,
 }
 
 impl FaultTestbed {
     /// Builds the network, starts the server, and moves this thread to the client's side. Threads
-    /// that it starts are there too.
+    /// that it starts later are there too.
     pub fn build(store: Store) -> Self {
-        // At once, not when the first fault that needs it is tried.
+        // Checked at once, not when a fault first needs the program.
         ["ip", "nft", "nsenter", "tc"].into_iter().for_each(|program| drop(require_program(program)));
         let rate: Rate = RATE.parse().expect("a rate");
         let net = match Net::start(&Spec::new(NODES, rate)) {
@@ -163,7 +163,7 @@ impl FaultTestbed {
         let shm = Path::new("/dev/shm");
         let place = if shm.is_dir() { shm.to_owned() } else { std::env::temp_dir() };
         let directory = tempfile::Builder::new().prefix("trunkline-faults-").tempdir_in(place).expect("made");
-        let inside = net.exec_in("client", &Command::new("true")).expect("there is a client");
+        let inside = net.exec_in("client", &Command::new("true")).expect("the client's namespace exists");
         // `ip netns exec NAME true`
         let name = inside.get_args().nth(2).expect("a namespace").to_string_lossy().into_owned();
         let mut testbed =
@@ -176,16 +176,16 @@ impl FaultTestbed {
         testbed
     }
 
-    /// What comes back to one address may have gone to a node behind another link: no host may take
-    /// that for forged.
+    /// A reply to an address may arrive over another link than the call left by, so no host may
+    /// drop such packets as forged.
     fn take_from_any_link(&self) {
         let mut script = Command::new("sh");
         let all = "/proc/sys/net/ipv4/conf/*/rp_filter";
         script
             .args(["-c", &format!("for one in {all}; do grep -qx 0 $one || echo 0 > $one || exit 1; done")]);
         for namespace in ["nodes", "client"] {
-            let status = self.net.exec_in(namespace, &script).expect("it is there").status();
-            assert!(status.expect("it runs").success());
+            let status = self.net.exec_in(namespace, &script).expect("the namespace exists").status();
+            assert!(status.expect("the script runs").success());
         }
     }
 
@@ -214,20 +214,21 @@ impl FaultTestbed {
         };
         let mut add = |word: &str, value: String| arguments.extend([word.to_owned(), value]);
         add("--export", "/export".to_owned());
-        // Unasked, a process admits the subnet of its own listener alone, and a client comes from
-        // any of its addresses.
+        // By default a process admits only the subnet of its own listener, and a client connects
+        // from any of its addresses.
         self.net.links().iter().for_each(|link| add("--allow", format!("{}/24", link.client)));
         self.net.links()[nodes].iter().for_each(|link| add("--listen", format!("{}:{PORT}", link.node)));
         let program = Command::new(env!("CARGO_BIN_EXE_trunkline"));
         Served::start(self.net.exec_in("nodes", &program).expect("there are nodes"), &arguments).process
     }
 
-    /// The server's processes.
+    /// The processes of the server.
     pub fn servers(&self) -> &[Process] {
         &self.servers
     }
 
-    /// Kills nodes' processes, and waits until they are gone: their addresses are free only then.
+    /// Kills the processes of these nodes, and waits until they have ended: their addresses are
+    /// free only then.
     fn kill(&mut self, nodes: Range<usize>) {
         self.servers[nodes.clone()].iter().for_each(|server| server.signal(Signal::KILL));
         for server in &mut self.servers[nodes] {
@@ -235,25 +236,25 @@ impl FaultTestbed {
         }
     }
 
-    /// Starts them again, one after the other.
+    /// Starts these nodes again, one after the other.
     fn start_again(&mut self, nodes: Range<usize>) {
         nodes.for_each(|node| self.servers[node] = self.start_server(node..node + 1));
     }
 
-    /// Our program on the client's side. Unlike `ip netns exec` this leaves it among everybody's
-    /// mounts.
+    /// Our program on the client's side. Unlike with `ip netns exec`, its mounts are visible to
+    /// all.
     pub fn trunkline_beside(&self) -> Command {
         let mut command = Command::new(require_program("nsenter"));
         command.arg(format!("--net=/run/netns/{}", self.client)).arg(env!("CARGO_BIN_EXE_trunkline"));
         command
     }
 
-    /// Where the nodes are, one behind each link.
+    /// The addresses of the nodes, one behind each link.
     pub fn addresses(&self) -> Vec<IpAddr> {
         self.net.links().iter().map(|link| IpAddr::V4(link.node)).collect()
     }
 
-    /// The client's addresses to connect from, where that is said.
+    /// The local addresses of the client, if the origin requires them.
     fn locals(&self, origin: Origin) -> Vec<IpAddr> {
         let links = if origin == Origin::EachAddress { self.net.links() } else { &[] };
         links.iter().map(|link| IpAddr::V4(link.client)).collect()
@@ -268,15 +269,15 @@ impl FaultTestbed {
             remotes: remotes.iter().copied().map(Into::into).collect(),
             ..Settings::new(remotes[0], PORT, "/export")
         };
-        Arc::new(Mount::with_settings(settings).expect("it mounts"))
+        Arc::new(Mount::with_settings(settings).expect("the client mounts"))
     }
 
-    /// The directory that is served, as it lies on this machine.
+    /// The path of the served directory on this machine.
     pub fn served(&self) -> PathBuf {
         self.directory.path().join("data")
     }
 
-    /// A process of our program that mounts the export here, over all paths.
+    /// A process of our program that mounts the export on this directory, over all paths.
     pub fn mounted_at(&self, directory: &Path, origin: Origin) -> Mounted {
         let nodes = self.addresses();
         let joined = |addresses: &[IpAddr]| {
@@ -294,7 +295,8 @@ impl FaultTestbed {
         mounted
     }
 
-    /// Lets it happen for so long, and undoes it. Nothing is waited for: this is how long it lasts.
+    /// Applies a fault for this long, and undoes it. This is no wait for an event: it is how long
+    /// the fault lasts.
     pub fn apply(&mut self, fault: Fault, path: usize, lasts: Duration) {
         let struck = Instant::now();
         if fault == Fault::Flap {
@@ -311,7 +313,7 @@ impl FaultTestbed {
         }
     }
 
-    /// Lets it happen. For [`Fault::Flap`] this is one failure of many.
+    /// Applies a fault. For [`Fault::Flap`] this is one of many failures.
     fn strike(&mut self, fault: Fault, path: usize) {
         match fault {
             Fault::Kill => self.kill(path..path + 1),
@@ -326,7 +328,7 @@ impl FaultTestbed {
         }
     }
 
-    /// Undoes it.
+    /// Undoes a fault.
     fn heal(&mut self, fault: Fault, path: usize) {
         match fault {
             Fault::LinkDown | Fault::AllGone | Fault::Flap => {
@@ -352,13 +354,13 @@ impl FaultTestbed {
         }
     }
 
-    /// How many segments filters have stopped since the last time. A rule that names nothing real
-    /// is accepted, too, and stops none.
+    /// How many segments filters have stopped since the last call. A rule that names nothing real
+    /// is accepted too, and stops none.
     pub const fn take_stopped(&mut self) -> u64 {
         std::mem::replace(&mut self.stopped, 0)
     }
 
-    /// Drops every segment that comes over this link to the server, or answers it by a reset.
+    /// Drops every segment to the server on this link, or answers it with a reset.
     fn filter(&self, path: usize, verdict: &str) {
         let link = &self.net.links()[path].name;
         self.in_nodes("nft add table inet faults");
@@ -372,7 +374,7 @@ impl FaultTestbed {
         }
     }
 
-    /// Takes the client's address on a link away, or puts it back.
+    /// Removes the client's address on a link, or adds it again.
     fn address(&self, path: usize, what: &str) {
         let link = &self.net.links()[path];
         self.run_in("client", &format!("ip addr {what} {}/24 dev {}", link.client, link.name));
@@ -386,8 +388,7 @@ impl FaultTestbed {
         self.run_in("client", &line);
     }
 
-    /// From now on the links carry no more than a frame at once, as a network card without offloads
-    /// does.
+    /// From now on the links carry one frame at a time, like a network card without offloads.
     pub fn send_single_frames(&self) {
         for link in self.net.links() {
             for namespace in ["nodes", "client"] {
@@ -396,7 +397,7 @@ impl FaultTestbed {
         }
     }
 
-    /// Bytes and packets that have come to the client over all links.
+    /// The bytes and packets that the client has received over all links.
     pub fn received(&self) -> (u64, u64) {
         let counted = |what: &str| {
             let of = |link: &lab::net::Link| format!("cat /sys/class/net/{}/statistics/{what}", link.name);
@@ -410,12 +411,17 @@ impl FaultTestbed {
         self.run_in("nodes", line)
     }
 
-    /// Runs a command, which must succeed; gives its output.
+    /// Runs a command, which must succeed; returns its output.
     fn run_in(&self, namespace: &str, line: &str) -> String {
         let mut words = line.split(' ');
         let mut command = Command::new(require_program(words.next().expect("a program")));
         command.args(words);
-        let output = self.net.exec_in(namespace, &command).expect("it is there").output().expect("it runs");
+        let output = self
+            .net
+            .exec_in(namespace, &command)
+            .expect("the namespace exists")
+            .output()
+            .expect("the command runs");
         assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8_lossy(&output.stdout).into_owned()
     }

@@ -1,17 +1,17 @@
-//! One call at two nodes at once: of one client it is executed by one, and answered alike by both;
-//! of two neighbours it is executed for each.
+//! Tests a call that is sent to two nodes at once: the call of one client is executed by one node,
+//! and both replies are equal; the calls of two neighbours are both executed.
 
 use crate::fixtures::{EXPORT, Node, Places, file, mkdir, remove};
 use crate::peer::Peer;
 use nfs3::{Procedure, Status};
 
-/// The first xid of calls whose whole reply is kept.
+/// The first xid of the calls whose whole reply is cached.
 const WHOLE: u32 = 0x8000_0001;
 const ROUNDS: u32 = 100;
-/// Of neighbours, one of whom waits until the other has its reply.
+/// With neighbours, one of which waits until the other has its reply.
 const NEIGHBOURS_ROUNDS: u32 = 10;
 
-/// Sends each call to both, to this one first and to that one first by turns.
+/// Sends each call to both nodes, in alternating order.
 fn race(places: &Places, peers: &mut [Peer; 2], first_xid: u32, rounds: u32, are_neighbours: bool) {
     let root = peers[0].mount(EXPORT);
     for round in 0..rounds {
@@ -33,7 +33,7 @@ fn race(places: &Places, peers: &mut [Peer; 2], first_xid: u32, rounds: u32, are
             peers.reverse();
             continue;
         }
-        // Executed twice, the second would be NFS3ERR_NOENT or NFS3ERR_EXIST.
+        // Executed twice, the second call would get NFS3ERR_NOENT or NFS3ERR_EXIST.
         assert_eq!(answers[0].1[..4], [0; 4], "round {round}: {procedure:?}");
         assert_eq!(answers[0], answers[1], "round {round}: {procedure:?}");
         peers.reverse();
@@ -41,7 +41,7 @@ fn race(places: &Places, peers: &mut [Peer; 2], first_xid: u32, rounds: u32, are
 }
 
 #[test]
-fn one_call_at_two_nodes_at_once_is_executed_by_one_and_answered_by_both() {
+fn a_call_sent_to_two_nodes_at_once_is_executed_by_one_and_answered_by_both() {
     let places = Places::new("group-at-once");
     let nodes = [1, 2].map(|number| Node::start(&places, number));
     race(&places, &mut nodes.each_ref().map(|node| node.connect(7)), WHOLE, ROUNDS, false);

@@ -1,4 +1,4 @@
-//! A group of processes over one directory, and what is said to them.
+//! A group of processes over one directory, and the calls to them.
 
 use crate::peer::{Peer, SOON, encoded};
 use nfs3::{DirOpArgs, FileHandle, Sattr3, proc};
@@ -18,15 +18,16 @@ pub fn trunkline(arguments: &[&str]) -> Command {
     command
 }
 
-/// A directory to serve, one for the group, one for the handles' keys.
+/// A directory to serve, one for the group, and one for the keys of handles.
 pub struct Places {
     at: TempDir,
 }
 
 impl Places {
     pub fn new(name: &str) -> Self {
-        // In a tmpfs where there is one: what is at /tmp may number names anew in each process (an
-        // overlay does), and a listing that goes on at another node then has to begin again.
+        // In a tmpfs if there is one. The file system of /tmp may be an overlay, on which each
+        // process numbers the names itself, so a listing that continues at another node would have
+        // to restart.
         let at = match Path::new("/dev/shm").is_dir() {
             true => tempfile::Builder::new().prefix(&format!("trunkline-{name}-")).tempdir_in("/dev/shm"),
             false => Ok(temp_dir(name)),
@@ -70,7 +71,7 @@ impl Places {
     }
 }
 
-/// One process of a group.
+/// A process of a group.
 pub struct Node {
     pub address: SocketAddr,
     process: Option<Process>,
@@ -78,7 +79,7 @@ pub struct Node {
 }
 
 impl Node {
-    /// Starts the `number`th node, on an address of its own.
+    /// Starts the `number`th node, on its own address.
     pub fn start(places: &Places, number: u8) -> Self {
         let ip = [127, 0, 0, number].into();
         Self::start_at(places, SocketAddr::new(ip, free_port_on(ip)))
@@ -94,22 +95,22 @@ impl Node {
         self.process = Some(testkit::Served::start(trunkline(&[]), &self.arguments[1..]).process);
     }
 
-    /// Kills it with SIGKILL, and returns when it is gone.
+    /// Kills the node with SIGKILL, and returns when it has ended.
     pub fn kill(&mut self) {
-        let mut process = self.process.take().expect("it runs");
+        let mut process = self.process.take().expect("the node runs");
         process.signal(rustix::process::Signal::KILL);
         process.wait(SOON);
     }
 
     pub fn process(&self) -> &Process {
-        self.process.as_ref().expect("it runs")
+        self.process.as_ref().expect("the node runs")
     }
 
     pub fn connect(&self, id: u64) -> Peer {
         Peer::of_ours(self.address, id)
     }
 
-    /// How many answers of a procedure came from the cache.
+    /// How many replies to a procedure came from the cache.
     pub fn replayed(&self, procedure: &str) -> u64 {
         let process = self.process();
         process.signal(rustix::process::Signal::USR1);
@@ -121,7 +122,7 @@ impl Node {
     }
 }
 
-/// A file in the served directory.
+/// Creates a file in the served directory.
 pub fn file(places: &Places, name: &str, content: &[u8]) {
     std::fs::write(places.served().join(name), content).expect("a file");
 }

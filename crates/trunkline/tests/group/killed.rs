@@ -1,5 +1,5 @@
-//! Nodes of a group that are killed: what had run is answered from the cache by their neighbours
-//! and by themselves.
+//! Tests nodes of a group that are killed: calls that had been executed are answered from the cache
+//! by the other node, and by the same node after a restart.
 
 use crate::fixtures::{
     EXPORT, Node, Places, create_exclusive, exists, file, link, lookup, mkdir, remove, rename, symlink, write,
@@ -8,8 +8,8 @@ use crate::peer::{Peer, getattr_args};
 use nfs3::{FileHandle, Procedure, Wire, proc};
 use xdr::Reader;
 
-/// The first xid of calls whose whole reply is kept, and of those of which it is kept that they
-/// were done.
+/// The first xid of the calls whose whole reply is cached, and of those for which the cache has
+/// only that they were done.
 const WHOLE: u32 = 0x8000_0001;
 const DONE: u32 = 0x4000_0001;
 const CLIENT: u64 = 7;
@@ -22,11 +22,11 @@ fn verifier(results: &[u8]) -> [u8; 8] {
 fn found(peer: &mut Peer, root: FileHandle, name: &[u8]) -> FileHandle {
     let results = peer.exchange(3, Procedure::Lookup, &lookup(root, name));
     let reply = proc::lookup::Reply::decode(&mut Reader::new(&results)).expect("a reply");
-    reply.into_result().expect("it is there").object
+    reply.into_result().expect("the name exists").object
 }
 
 #[test]
-fn what_a_killed_node_did_is_answered_by_its_neighbour_and_by_itself_again() {
+fn calls_of_a_killed_node_are_answered_by_its_neighbour_and_after_a_restart() {
     let places = Places::new("group-killed");
     let (mut first, second) = (Node::start(&places, 1), Node::start(&places, 2));
     file(&places, "gone", b"");
@@ -41,13 +41,13 @@ fn what_a_killed_node_did_is_answered_by_its_neighbour_and_by_itself_again() {
         (WHOLE + 2, Procedure::Create, create_exclusive(root, b"made", [9; 8])),
         (WHOLE + 3, Procedure::MkDir, mkdir(root, b"directory")),
     ];
-    // The client gets these answers and behaves as if the node had died before.
+    // The client gets these replies, and then behaves as if the node had died before.
     let answers = calls.each_ref().map(|(xid, procedure, args)| peer.exchange(*xid, *procedure, args));
     let before = verifier(&peer.exchange(DONE, Procedure::Write, &write(written, b"data")));
     assert!(answers.iter().all(|answer| answer[..4] == [0; 4]), "{answers:?}");
     first.kill();
 
-    // Somebody else goes on: what is executed twice would show.
+    // Another client works on, so that a second execution would be seen.
     file(&places, "gone", b"another's");
     file(&places, "from", b"another's");
     let mut there = second.connect(CLIENT);
@@ -62,7 +62,7 @@ fn what_a_killed_node_did_is_answered_by_its_neighbour_and_by_itself_again() {
         assert_eq!(again.exchange(*xid, *procedure, args), *answer, "{procedure:?} at the node itself");
     }
     assert_eq!(verifier(&again.exchange(DONE, Procedure::Write, &write(written, b"data"))), before);
-    // A handle of one node is good at the other, and new writes bear the same verifier.
+    // A handle of one node is valid at the other, and new WRITEs return the same verifier.
     assert_eq!(again.exchange(4, Procedure::GetAttr, &getattr_args(written))[..4], [0; 4]);
     assert_eq!(verifier(&again.exchange(DONE + 1, Procedure::Write, &write(written, b"more"))), before);
     assert!(exists(&places, "gone") && exists(&places, "from") && exists(&places, "to"));
@@ -70,7 +70,7 @@ fn what_a_killed_node_did_is_answered_by_its_neighbour_and_by_itself_again() {
 }
 
 #[test]
-fn a_foreign_client_is_remembered_too() {
+fn the_calls_of_a_foreign_client_are_cached_too() {
     let places = Places::new("group-foreign");
     let (mut first, second) = (Node::start(&places, 1), Node::start(&places, 2));
     file(&places, "gone", b"");
@@ -82,10 +82,10 @@ fn a_foreign_client_is_remembered_too() {
     let mut there = Peer::foreign(second.address);
     assert_eq!(there.exchange(77, Procedure::Remove, &remove(root, b"gone")), answer);
     let noent = there.exchange(78, Procedure::Remove, &remove(root, b"gone"));
-    assert_eq!(noent[..4], [0, 0, 0, 2], "another call is another call");
+    assert_eq!(noent[..4], [0, 0, 0, 2], "another xid is another call");
 }
 
-/// What a call of the campaign is to do.
+/// A call of the campaign.
 fn call_of(round: u32, index: u32, root: FileHandle, linked: FileHandle) -> (Procedure, Vec<u8>) {
     let name = |what: &str| format!("{what}-{round}-{index}").into_bytes();
     match index % 6 {
@@ -115,7 +115,7 @@ fn calls_in_flight_when_a_node_is_killed_are_done_once_and_succeed() {
             let (procedure, args) = call_of(round, index, root, linked);
             peer.call(WHOLE + index, procedure, &args);
         }
-        // Some are answered, and the others are queued, running, or done and not answered.
+        // Some calls are answered. The others are queued, running, or done without a reply.
         for _ in 0..3 + 7 * round {
             peer.receive();
         }

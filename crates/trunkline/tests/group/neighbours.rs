@@ -1,5 +1,5 @@
-//! Clients at one address that send the same calls under the same numbers to several processes of a
-//! group: a neighbour's call is executed, a retry is answered from the cache.
+//! Tests clients at one address that send the same calls with the same xids to several processes of
+//! a group: a neighbour's call is executed, and a retry is answered from the cache.
 
 use crate::fixtures::{EXPORT, Node, Places, create_guarded, file, mkdir, remove, rename, rmdir, symlink};
 use crate::peer::Peer;
@@ -11,7 +11,7 @@ fn status(results: &[u8]) -> Status {
     Status(u32::from_be_bytes(results[..4].try_into().expect("a status")))
 }
 
-/// Calls on objects with this number, and what each says where it was executed before.
+/// Calls on objects with this number, and the status of each if it was executed before.
 fn calls(places: &Places, root: FileHandle, number: u32) -> Vec<(Procedure, Vec<u8>, Status)> {
     let name = |what: &str| format!("{what}-{number}");
     for gone in ["removed", "from"] {
@@ -38,13 +38,9 @@ fn a_neighbour_at_another_process_is_no_retry() {
     for (procedure, args, executed_again) in calls(&places, root, 1) {
         assert_eq!(status(&here.exchange(XID, procedure, &args)), Status::OK, "{procedure:?}");
         assert_eq!(status(&there.exchange(XID, procedure, &args)), executed_again, "{procedure:?}");
-        assert_eq!(
-            status(&here.exchange(XID, procedure, &args)),
-            Status::OK,
-            "{procedure:?}: its own answer"
-        );
+        assert_eq!(status(&here.exchange(XID, procedure, &args)), Status::OK, "{procedure:?}: its own reply");
     }
-    // One that closes in order asks for nothing again, here or there.
+    // A client that closed in order retries nothing, at either process.
     for (procedure, args, executed_again) in calls(&places, root, 2) {
         let mut gone = Peer::foreign(first.address);
         assert_eq!(status(&gone.exchange(XID, procedure, &args)), Status::OK, "{procedure:?}");
@@ -55,7 +51,7 @@ fn a_neighbour_at_another_process_is_no_retry() {
 }
 
 #[test]
-fn a_client_whose_connection_to_one_process_broke_is_answered_by_another() {
+fn a_retry_after_a_broken_connection_is_answered_by_another_process() {
     let places = Places::new("group-retry");
     let (mut first, second) = (Node::start(&places, 1), Node::start(&places, 2));
     let root = Peer::foreign(first.address).mount(EXPORT);
@@ -66,13 +62,13 @@ fn a_client_whose_connection_to_one_process_broke_is_answered_by_another() {
         here.reset();
         assert_eq!(Peer::foreign(second.address).exchange(XID, procedure, &args), answer, "{procedure:?}");
     }
-    // One that closed in order before its process was killed does not ask again; one that was cut
-    // off does.
+    // A client that closed in order before its process was killed does not retry; a client that was
+    // cut off does.
     let (closed, cut_off) = (mkdir(root, b"closed"), mkdir(root, b"cut off"));
     let mut here = Peer::foreign(first.address);
     assert_eq!(status(&here.exchange(XID, Procedure::MkDir, &closed)), Status::OK);
     drop(here);
-    // Its end is seen before the process is killed.
+    // The server notices the end of the connection before its process is killed.
     let mut there = Peer::foreign(second.address);
     assert_eq!(status(&there.exchange(XID, Procedure::MkDir, &closed)), Status::EXIST);
     there.reset();

@@ -1,4 +1,4 @@
-//! Groups that cannot be: each is refused with a cause and with what to do.
+//! Tests groups that are impossible: each is refused with a cause and with what to do.
 
 use crate::fixtures::{Node, Places, trunkline};
 use crate::peer::SOON;
@@ -6,7 +6,7 @@ use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
 use testkit::{Process, Stream, free_port};
 
-/// Expects status 1 and an error with this cause; gives its text.
+/// Expects status 1 and an error with this cause; returns the error.
 fn fails(arguments: &[String], cause: &str) -> String {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let mut process = Process::spawn(trunkline(&arguments));
@@ -21,9 +21,9 @@ fn node(places: &Places) -> Vec<String> {
     places.arguments(([127, 0, 0, 1], free_port()).into())
 }
 
-/// A node's arguments with another value for an option.
+/// The arguments of a node with another value of an option.
 fn with(mut arguments: Vec<String>, option: &str, value: &str) -> Vec<String> {
-    let at = arguments.iter().position(|word| word == option).expect("it is there");
+    let at = arguments.iter().position(|word| word == option).expect("the option is given");
     arguments[at + 1] = value.to_owned();
     arguments
 }
@@ -33,7 +33,7 @@ fn chmod(path: &Path, mode: u32) {
 }
 
 #[test]
-fn a_directory_that_others_can_write_to_or_that_is_none_is_refused() {
+fn a_group_directory_that_others_may_write_or_that_is_a_file_is_refused() {
     let places = Places::new("group-mode");
     std::fs::create_dir(places.group()).expect("a directory");
     chmod(&places.group(), 0o775);
@@ -45,7 +45,7 @@ fn a_directory_that_others_can_write_to_or_that_is_none_is_refused() {
     std::os::unix::fs::symlink("/etc/passwd", places.group().join("replies")).expect("a link");
     fails(&node(&places), "replies");
     if rustix::process::geteuid().is_root() {
-        std::fs::remove_file(places.group().join("replies")).expect("it was there");
+        std::fs::remove_file(places.group().join("replies")).expect("the file existed");
         std::fs::write(places.group().join("replies"), b"").expect("a file");
         std::os::unix::fs::chown(places.group().join("replies"), Some(1), None).expect("another owner");
         fails(&node(&places), "replies belongs to user 1");
@@ -70,7 +70,7 @@ fn a_group_within_its_own_export_or_of_memory_is_refused() {
 }
 
 #[test]
-fn two_groups_in_one_directory_are_told_apart_by_their_exports() {
+fn a_directory_of_another_group_is_refused() {
     let places = Places::new("group-mixed");
     let first = Node::start(&places, 1);
     let other = places.path("other");
@@ -79,14 +79,14 @@ fn two_groups_in_one_directory_are_told_apart_by_their_exports() {
     assert!(error.contains("another directory for another group"), "{error}");
     fails(&with(node(&places), "--state", &places.path("other-state")), "`state` elsewhere");
     drop(first);
-    // With nobody left the directory is free for another group.
+    // When no process is left, the directory is free for another group.
     let arguments = with(node(&places), "--dir", &other);
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     Process::spawn(trunkline(&words)).wait_for_line("ready", SOON);
 }
 
 #[test]
-fn a_file_that_is_damaged_cut_short_or_somebody_elses_is_an_error_with_advice() {
+fn a_damaged_truncated_or_foreign_file_is_an_error_with_advice() {
     let places = Places::new("group-damaged");
     let path = places.group().join("replies");
     let whole = || {
@@ -102,7 +102,7 @@ fn a_file_that_is_damaged_cut_short_or_somebody_elses_is_an_error_with_advice() 
     fails(&node(&places), "is damaged");
     std::fs::write(&path, b"something else").expect("a file");
     fails(&node(&places), "is not a reply cache of ours");
-    // Empty, as one is that nobody got to begin: it is begun.
+    // An empty file, as a process leaves it that was killed early, is initialized.
     std::fs::write(&path, b"").expect("a file");
     drop(Node::start(&places, 1));
 }

@@ -1,4 +1,4 @@
-//! A group whose directory is on a file system that is full.
+//! Tests a group whose directory is on a full file system.
 
 use crate::fixtures::{EXPORT, Places, mkdir, trunkline};
 use crate::peer::{Peer, SOON};
@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::process::Command;
 use testkit::{Process, Stream, free_port_on, require_program};
 
-/// A node whose group is in a file system of so much space, which only it sees.
+/// A node whose group directory is on a file system of this size, which only the node sees.
 fn node_within(places: &Places, size: &str) -> (SocketAddr, Process) {
     let ip = [127, 0, 0, 1].into();
     let address = SocketAddr::new(ip, free_port_on(ip));
@@ -36,7 +36,7 @@ fn a_group_without_space_for_its_file_is_refused() {
 }
 
 #[test]
-fn a_client_for_whose_windows_there_is_no_space_is_asked_to_come_again_and_others_are_served() {
+fn a_client_for_whose_windows_there_is_no_space_gets_jukebox_and_others_are_served() {
     let places = Places::new("group-little-space");
     let (address, process) = node_within(&places, "28m");
     process.wait_for_line("ready", SOON);
@@ -57,7 +57,7 @@ fn a_client_for_whose_windows_there_is_no_space_is_asked_to_come_again_and_other
         served += 1;
     }
     assert!((1..60).contains(&served), "{served} clients have half a MiB each");
-    // Who has its windows goes on, and so does who needs none.
+    // A client that has windows continues, and so does a client that needs none.
     let mut first = Peer::of_ours(address, 1);
     let root = first.mount(EXPORT);
     assert_eq!(first.exchange(0x8000_0002, Procedure::MkDir, &mkdir(root, b"more"))[..4], [0; 4]);

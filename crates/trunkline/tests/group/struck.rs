@@ -1,5 +1,5 @@
-//! Nodes that are killed between executing a call and answering it: at their first sync after the
-//! start, which comes after the change and before its answer.
+//! Tests nodes that are killed between executing a call and answering it: at their first sync after
+//! the start, which follows the change and precedes the reply.
 
 use crate::fixtures::{
     EXPORT, Node, Places, create_exclusive, create_guarded, exists, file, link, lookup, mkdir, remove,
@@ -13,10 +13,10 @@ use std::process::Command;
 use testkit::{Process, free_port_on, require_program};
 use xdr::Reader;
 
-/// The first xid of calls whose whole reply is kept.
+/// The first xid of the calls whose whole reply is cached.
 const WHOLE: u32 = 0x8000_0001;
 
-/// A node that the kernel's tracing ends as soon as it makes that system call.
+/// A node that strace kills when it makes this system call.
 fn mortal(places: &Places, system_call: &str) -> (SocketAddr, Process) {
     let ip = [127, 0, 0, 1].into();
     let address = SocketAddr::new(ip, free_port_on(ip));
@@ -33,11 +33,11 @@ fn mortal(places: &Places, system_call: &str) -> (SocketAddr, Process) {
 fn found(peer: &mut Peer, root: FileHandle, name: &[u8]) -> FileHandle {
     let results = peer.exchange(3, Procedure::Lookup, &lookup(root, name));
     let reply = proc::lookup::Reply::decode(&mut Reader::new(&results)).expect("a reply");
-    reply.into_result().expect("it is there").object
+    reply.into_result().expect("the name exists").object
 }
 
-/// Sends a call to a node that is killed in the middle of it, and gives its neighbour's answers to
-/// two copies.
+/// Sends a call to a node that is killed during the call, and returns the replies of the other node
+/// to two copies.
 fn struck(
     places: &Places,
     survivor: &Node,
@@ -47,21 +47,21 @@ fn struck(
     args: &dyn Fn(FileHandle, FileHandle) -> Vec<u8>,
 ) -> [Vec<u8>; 2] {
     let (address, mut process) = mortal(places, system_call);
-    // Every second one is somebody else's client.
+    // Every second client is a foreign one.
     let connect = |to| if index.is_multiple_of(2) { Peer::of_ours(to, 7) } else { Peer::foreign(to) };
     let mut peer = connect(address);
     let root = peer.mount(EXPORT);
     let linked = found(&mut peer, root, b"linked");
     let xid = WHOLE + index;
     peer.call(xid, procedure, &args(root, linked));
-    assert!(peer.try_receive().is_none(), "{procedure:?} was answered before it was on disk");
+    assert!(peer.try_receive().is_none(), "{procedure:?} was answered before the change was on disk");
     process.wait(SOON);
     let mut there = connect(survivor.address);
     [0, 1].map(|_| there.exchange(xid, procedure, &args(root, linked)))
 }
 
 #[test]
-fn what_a_node_was_killed_in_is_done_once_whatever_it_was() {
+fn a_call_in_which_a_node_was_killed_is_done_once() {
     let places = Places::new("group-struck");
     let survivor = Node::start(&places, 2);
     for name in ["linked", "gone", "from"] {
@@ -81,7 +81,7 @@ fn what_a_node_was_killed_in_is_done_once_whatever_it_was() {
     ];
     for (index, (procedure, args)) in (0..).zip(calls) {
         let answers = struck(&places, &survivor, index, "fsync", procedure, args);
-        // Executed again it would be NFS3ERR_EXIST or NFS3ERR_NOENT.
+        // Executed twice, the call would get NFS3ERR_EXIST or NFS3ERR_NOENT.
         assert_eq!(answers[0][..4], [0; 4], "{procedure:?} number {index}");
         assert_eq!(answers[0], answers[1], "{procedure:?} number {index}");
     }
@@ -96,7 +96,7 @@ fn what_a_node_was_killed_in_is_done_once_whatever_it_was() {
 }
 
 #[test]
-fn an_exclusive_create_finds_its_file_wherever_the_node_was_killed_in_it() {
+fn an_exclusive_create_finds_its_file_wherever_the_node_was_killed() {
     let places = Places::new("group-exclusive");
     let survivor = Node::start(&places, 2);
     file(&places, "linked", b"");
@@ -111,17 +111,18 @@ fn an_exclusive_create_finds_its_file_wherever_the_node_was_killed_in_it() {
 }
 
 #[test]
-fn a_node_killed_before_it_executed_anything_leaves_the_call_to_its_neighbour() {
+fn a_call_that_a_killed_node_had_not_executed_is_executed_by_its_neighbour() {
     let places = Places::new("group-unstruck");
     let survivor = Node::start(&places, 2);
     file(&places, "linked", b"");
-    // Nothing is under that name: had the killed node's REMOVE counted as done, the answer would be
-    // a lie.
+    // This is the reply to a second REMOVE: if the REMOVE of the killed node had counted as done,
+    // the neighbour would not have removed the name before.
     let answers = struck_before(&places, &survivor);
     assert_eq!(answers[..4], [0, 0, 0, 2], "NFS3ERR_NOENT");
 }
 
-/// As [`struck`], with a node that ends when it is about to remove.
+/// Like [`struck`], with a node that is killed when it is about to remove the name. Returns the
+/// reply to a second REMOVE.
 fn struck_before(places: &Places, survivor: &Node) -> Vec<u8> {
     let (address, mut process) = mortal(places, "unlinkat");
     file(places, "there", b"");
@@ -132,7 +133,7 @@ fn struck_before(places: &Places, survivor: &Node) -> Vec<u8> {
     process.wait(SOON);
     let mut there = Peer::of_ours(survivor.address, 9);
     let answer = there.exchange(WHOLE, Procedure::Remove, &remove(root, b"there"));
-    assert_eq!(answer[..4], [0; 4], "the neighbour removes it");
+    assert_eq!(answer[..4], [0; 4], "the neighbour removes the name");
     assert!(places.served().join("there").symlink_metadata().is_err());
     there.exchange(WHOLE + 1, Procedure::Remove, &remove(root, b"there"))
 }

@@ -1,5 +1,5 @@
-//! Four node processes over one directory, and a mount that uses all of them: each is killed under
-//! load and started again.
+//! Tests four node processes over one directory, and a mount that uses all of them: each node is
+//! killed under load and started again.
 
 use crate::check::Server;
 use crate::cuts::Cut;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use testkit::{Deadline, free_port_on};
 
 const NODES: u8 = 4;
-/// How often a node is killed: each of them twice.
+/// How many times a node is killed: each node twice.
 const KILLS: u8 = 2 * NODES;
 /// Calls that are answered between one event and the next.
 const CALLS: u64 = 300;
@@ -30,13 +30,13 @@ fn calls(mount: &Mount) -> u64 {
     counters.map(|counters| counters.read.calls + counters.write.calls + counters.metadata.calls).sum()
 }
 
-/// Waits until the load has gone on.
+/// Waits until the load has continued.
 fn go_on(mount: &Mount, what: &str) {
     let from = calls(mount);
     Deadline::wait_until(what, SOON, || (calls(mount) >= from + CALLS).then_some(()));
 }
 
-/// Whether the mount uses a node: a loop of it that has no connection there never finds out.
+/// Whether the mount uses a node. A loop without a connection to the node does not count.
 fn is_used(mount: &Mount, node: &Node) -> bool {
     let name = node.address.ip().to_string();
     let paths = mount.statistics().paths;
@@ -54,7 +54,7 @@ fn nothing_is_lost_or_done_twice_when_nodes_are_killed_under_load() {
         nconnect: u16::from(NODES),
         ..Settings::new(first.ip(), first.port(), EXPORT)
     });
-    let mount = Arc::new(mount.expect("it mounts"));
+    let mount = Arc::new(mount.expect("the client mounts"));
     let load = Load::start(&mount, "killed", Store::ByParts, 1);
     go_on(&mount, "calls before the first kill");
     for kill in 0..KILLS {
@@ -69,8 +69,7 @@ fn nothing_is_lost_or_done_twice_when_nodes_are_killed_under_load() {
     let outcome = load.stop();
     assert_eq!(outcome.failed, [""; 0], "calls failed");
     assert!(outcome.wrong.is_empty(), "{:?}", outcome.wrong);
-    // The group's memory outlives its processes, so nothing is left to guess: not for the client
-    // either.
+    // The cache outlives the processes of the group, so no call is in doubt, for the client either.
     assert!(outcome.doubled.is_empty(), "done twice or not at all: {:?}", outcome.doubled);
     let statistics = mount.statistics();
     assert_eq!(statistics.replays.reconciled, 0, "a removal was executed again");
@@ -82,7 +81,7 @@ fn nothing_is_lost_or_done_twice_when_nodes_are_killed_under_load() {
 }
 
 #[test]
-fn what_must_not_happen_twice_happens_once_across_processes() {
+fn nonidempotent_operations_happen_once_across_processes() {
     let places = Places::new("group-once");
     let nodes = nodes(&places);
     let addresses: Vec<SocketAddr> = nodes.iter().map(|node| node.address).collect();

@@ -1,6 +1,6 @@
-//! The checker: each operation, with something in its way and without, meets each cut; then the
-//! answer and the directory must be those of an operation that was done once, and a call that comes
-//! late must change nothing any more.
+//! The checker: each operation, with an obstacle and without, meets each cut. Then the result and
+//! the directory must be those of an operation that was done once, and a call that arrives late
+//! must change nothing.
 
 use super::cuts::{Cut, Cuts};
 use super::operations::{Operation, list};
@@ -10,34 +10,34 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// A late call is answered within this time, on any machine.
+/// A late call is answered within this time on any machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What is to be checked.
+/// The server to check.
 pub struct Server<'a> {
     pub nodes: &'a [SocketAddr],
-    /// Where MOUNT has a port of its own.
+    /// The port of MOUNT, if that is another port.
     pub mount_port: Option<u16>,
     pub export: &'a str,
-    /// Whether the nodes answer a replay as they answered the original.
+    /// Whether the nodes answer a replay from a reply cache.
     pub remembers: bool,
 }
 
-/// What was found on one server.
+/// The findings on one server.
 #[derive(Debug, Default)]
 pub struct Findings {
     pub cases: u64,
-    /// Answers or directories that are wrong.
+    /// Wrong results or directories.
     pub wrong: Vec<String>,
-    /// Operations that were done and answered with an error, where the server cannot know and the
-    /// client says so.
+    /// Operations that were done and returned an error, where the server cannot know and the client
+    /// says so.
     pub undecided: BTreeMap<Operation, u64>,
-    /// Removals of what was not there that were taken for done.
+    /// Removals of nothing that counted as done.
     pub taken_for_done: BTreeMap<Operation, u64>,
 }
 
 impl Findings {
-    /// In a line, for people.
+    /// A summary in one line, for people.
     pub fn summary(&self) -> String {
         let sum = |counts: &BTreeMap<Operation, u64>| counts.values().sum::<u64>();
         format!(
@@ -61,7 +61,7 @@ impl Server<'_> {
     /// Runs all cases with these cuts.
     pub fn check(&self, cuts: &[Cut]) -> Findings {
         let proxies = Cuts::start(self.nodes, self.mount_port);
-        let observer = Mount::with_settings(self.settings(self.nodes[0])).expect("it mounts");
+        let observer = Mount::with_settings(self.settings(self.nodes[0])).expect("the observer mounts");
         let mut findings = Findings::default();
         for operation in Operation::ALL {
             for refused in [false, true] {
@@ -91,13 +91,13 @@ impl Server<'_> {
             observer.make_directory(observer.root(), name.as_bytes(), attributes).expect("made");
         operation.prepare(observer, directory, refused);
         let before = list(observer, directory);
-        // A mount of its own for each case: what it has learned of its paths does not count.
+        // A new mount for each case, so that nothing is known about the paths.
         let mount = Mount::with_settings(Settings {
             remotes: proxies.addresses.iter().copied().map(Into::into).collect(),
             nconnect: self.nodes.len().max(2) as u16,
             ..self.settings(SocketAddr::new(proxies.addresses[0], proxies.port))
         })
-        .expect("it mounts");
+        .expect("the client mounts");
         proxies.arm(operation.procedure().number(), cut);
         let result = operation.perform(&mount, directory, refused);
         assert!(proxies.struck(), "{case}: no such call has come by");

@@ -1,6 +1,6 @@
-//! A proxy before each node that knows records and calls, and loses a connection at a chosen point
-//! between the sending of a call and the arrival of its answer; or keeps a call back, and delivers
-//! it when all is over.
+//! A proxy in front of each node that knows records and calls. It breaks a connection at a chosen
+//! point between the sending of a call and the arrival of the reply, or holds a call and delivers
+//! it at the end.
 
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -11,25 +11,24 @@ use std::time::Duration;
 
 use testkit::records::{called, read_record, word};
 
-/// Where between sending and answer a call's connection is lost.
+/// The point at which the connection of a call is lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cut {
-    /// The server gets nothing of the call.
+    /// The server receives nothing of the call.
     BeforeCall,
-    /// The server gets half of it.
+    /// The server receives half of the call.
     DuringCall,
-    /// The server gets it, and nobody waits for its answer.
+    /// The server receives the call, and the client is gone before the reply.
     AfterCall,
-    /// The server has answered, and nothing of the answer arrives.
+    /// The server has replied, and nothing of the reply arrives.
     BeforeReply,
-    /// Half of the answer arrives.
+    /// Half of the reply arrives.
     DuringReply,
-    /// The answer arrives, and then the connection is lost.
+    /// The reply arrives, and then the connection is lost.
     AfterReply,
-    /// The server has answered, nothing arrives, and nothing says so: the whole path is silent.
+    /// The server has replied, nothing arrives, and no connection breaks: the whole path is silent.
     Silence,
-    /// The call is kept back, and reaches the server when it was long since sent again, answered
-    /// and undone.
+    /// The call is held, and reaches the server long after it was sent again, answered and undone.
     Late,
 }
 
@@ -46,11 +45,11 @@ impl Cut {
     ];
 }
 
-/// A call that was kept back.
+/// A held call.
 struct Held {
     server: TcpStream,
     record: Vec<u8>,
-    /// Speaks when its answer has come, or its connection has ended.
+    /// Receives a message when the reply has arrived or the connection has ended.
     over: Receiver<()>,
 }
 
@@ -58,7 +57,7 @@ struct Held {
 struct State {
     armed: Option<(u32, Cut)>,
     held: Option<Held>,
-    /// All that there is, so that it can be ended.
+    /// All connections, so that they can be ended.
     streams: Vec<TcpStream>,
 }
 
@@ -67,18 +66,18 @@ struct Shared {
     ended: AtomicBool,
 }
 
-/// One connection through a proxy, both directions.
+/// One connection through a proxy, in both directions.
 struct Line {
     shared: Arc<Shared>,
-    /// Nothing passes this node's proxy.
+    /// Whether nothing passes this node's proxy.
     silent: Arc<AtomicBool>,
-    /// The call whose answer is to be lost.
+    /// The call whose reply will be lost.
     awaited: Mutex<Option<(u32, Cut)>>,
-    /// Whoever waits for the end of a call that was kept back.
+    /// Notified at the end of a held call.
     over: Mutex<Option<Sender<()>>>,
 }
 
-/// The proxies of a group, and of its MOUNT service where that has a port of its own.
+/// The proxies of a group, and of its MOUNT service if that has its own port.
 pub struct Cuts {
     shared: Arc<Shared>,
     silent: Vec<Arc<AtomicBool>>,
@@ -92,7 +91,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Cuts {
-    /// Proxies before these nodes, on other addresses and one port of their own.
+    /// Starts proxies in front of these nodes, on other addresses and one port.
     pub fn start(nodes: &[SocketAddr], mount_port: Option<u16>) -> Self {
         (0..20)
             .find_map(|_| Self::try_start(nodes, mount_port))
@@ -121,17 +120,17 @@ impl Cuts {
         Some(Self { shared, silent, addresses, port, mount_port })
     }
 
-    /// The next call of this procedure of NFS meets this.
+    /// The next NFS call of this procedure meets this cut.
     pub fn arm(&self, procedure: u32, cut: Cut) {
         lock(&self.shared.state).armed = Some((procedure, cut));
     }
 
-    /// Whether such a call has come since.
+    /// Whether such a call has arrived since.
     pub fn struck(&self) -> bool {
         lock(&self.shared.state).armed.is_none()
     }
 
-    /// Ends a silence. What was on its way in it is lost.
+    /// Ends a silence. Data in flight during the silence are lost.
     pub fn heal(&self) {
         let was_silent = |silent: &Arc<AtomicBool>| silent.swap(false, Ordering::SeqCst);
         if self.silent.iter().filter(|silent| was_silent(silent)).count() > 0 {
@@ -139,13 +138,17 @@ impl Cuts {
         }
     }
 
-    /// Delivers the call that was kept back, and waits until the server has done with it.
+    /// Delivers the held call, and waits until the server has processed it.
     pub fn deliver_late(&self, patience: Duration) {
         let Some(mut held) = lock(&self.shared.state).held.take() else { panic!("no call was kept back") };
-        // A server that has closed the connection has done with it.
+        // A server that has closed the connection ignores the call.
         if held.server.write_all(&held.record).is_ok() {
             let over = held.over.recv_timeout(patience);
-            assert_ne!(over, Err(std::sync::mpsc::RecvTimeoutError::Timeout), "the late call is still there");
+            assert_ne!(
+                over,
+                Err(std::sync::mpsc::RecvTimeoutError::Timeout),
+                "the late call is not processed"
+            );
         }
     }
 
@@ -161,7 +164,7 @@ impl Drop for Cuts {
         self.shared.ended.store(true, Ordering::SeqCst);
         self.silent.iter().for_each(|silent| silent.store(false, Ordering::SeqCst));
         self.end_all();
-        // Ends the accepts.
+        // Ends the threads that accept.
         for address in &self.addresses {
             let _ = TcpStream::connect((*address, self.port));
         }
@@ -215,7 +218,7 @@ fn forward_calls(mut client: TcpStream, mut server: TcpStream, line: &Line) {
                 break;
             }
             Some(Cut::AfterCall) => {
-                // The server's side stays until it has answered.
+                // The server's end stays open until the server has replied.
                 let _ = server.write_all(&record);
                 return end(&client);
             }

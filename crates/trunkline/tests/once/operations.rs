@@ -1,16 +1,17 @@
-//! The operations that must not happen twice: what each needs, what it does, what a directory looks
-//! like when it was done once, and what undoes it, so that a second time would show.
+//! The operations that must not happen twice: what each needs, what it does, what the directory
+//! must contain when it was done once, and how it is undone, so that a second execution would be
+//! seen.
 
 use client::{Error, Mount, Result};
 use fs::{CreateMode, FileHandle, FileKind, SetAttributes, Special, Status};
 use nfs3::Procedure;
 use std::collections::BTreeMap;
 
-/// What an appended block says, and what is written over it.
+/// The content of a file, what is appended, and what is written over that.
 const FIRST: &[u8] = b"first";
 const APPENDED: &[u8] = b" appended";
 const NEWER: &[u8] = b" newer...";
-/// The name that CREATE EXCLUSIVE makes; everything else makes `new`.
+/// The name that CREATE EXCLUSIVE creates; all others create `new`.
 const EXCLUSIVE: &[u8] = b"exclusive";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -49,7 +50,7 @@ fn create(mount: &Mount, directory: FileHandle, name: &[u8], contents: &[u8]) {
     write(mount, file, contents, 0).expect("written");
 }
 
-/// A WRITE, stable when it returns.
+/// A WRITE that is stable when this returns.
 fn write(mount: &Mount, file: FileHandle, data: &[u8], offset: u64) -> Result<()> {
     let file = mount.file_ref(file);
     let done = mount.submit(client::Op::Write { file, offset, buffer: data.to_vec() }).wait();
@@ -57,22 +58,22 @@ fn write(mount: &Mount, file: FileHandle, data: &[u8], offset: u64) -> Result<()
     done.result.map(|_| ())
 }
 
-/// What is in a directory.
+/// The contents of a directory.
 pub fn list(mount: &Mount, directory: FileHandle) -> Listing {
     let entries = mount.read_directory(directory).expect("listed");
     let names = entries.into_iter().map(|entry| entry.name).filter(|name| name != b"." && name != b"..");
     names
         .map(|name| {
-            let (object, _) = mount.lookup(directory, &name).expect("it is listed");
-            let attributes = mount.attributes(object).expect("it is there");
+            let (object, _) = mount.lookup(directory, &name).expect("a listed name is found");
+            let attributes = mount.attributes(object).expect("a listed object exists");
             let contents = match attributes.kind {
                 FileKind::Regular => read(mount, object, attributes.size),
                 FileKind::Symlink => mount.read_link(object).expect("read"),
                 _ => Vec::new(),
             };
-            // How many links a directory has is the file system's own affair.
+            // The link count of a directory depends on the file system.
             let nlink = if attributes.kind == FileKind::Directory { 0 } else { attributes.nlink };
-            // So is the mode of a symbolic link, and of a file that was made by its verifier alone.
+            // So does the mode of a symbolic link, and of a file created with a verifier.
             let own = attributes.kind == FileKind::Symlink || name == EXCLUSIVE;
             let mode = if own { 0 } else { attributes.mode & 0o777 };
             (name, Seen { kind: attributes.kind, nlink, mode, contents })
@@ -119,8 +120,8 @@ impl Operation {
         }
     }
 
-    /// The status it must end with where [`Self::prepare`] has put something in its way; none where
-    /// nothing could be.
+    /// The status with which the operation must fail if [`Self::prepare`] has made an obstacle;
+    /// `None` if there can be none.
     pub const fn refusal(self) -> Option<Status> {
         match self {
             Self::CreateExclusive
@@ -142,7 +143,7 @@ impl Operation {
         )
     }
 
-    /// The name of what it makes.
+    /// The name that the operation creates.
     const fn made(self) -> &'static [u8] {
         match self {
             Self::CreateExclusive => EXCLUSIVE,
@@ -150,7 +151,7 @@ impl Operation {
         }
     }
 
-    /// Makes what it needs, or puts in its way what makes it fail.
+    /// Creates what the operation needs, or an obstacle that makes it fail.
     pub fn prepare(self, mount: &Mount, directory: FileHandle, refused: bool) {
         let refusal = self.refusal().filter(|_| refused);
         if refusal == Some(Status::Exists) || self == Self::RenameOver {
@@ -167,7 +168,7 @@ impl Operation {
         }
     }
 
-    /// Does it, once as far as the caller knows.
+    /// Does the operation, once as far as the caller knows.
     pub fn perform(self, mount: &Mount, directory: FileHandle, refused: bool) -> Result<()> {
         let old = || mount.lookup(directory, b"old").map(|(object, _)| object);
         match self {
@@ -194,8 +195,8 @@ impl Operation {
         }
     }
 
-    /// What its directory must look like when it was done once. `before` is what it looked like
-    /// before.
+    /// What the directory must contain when the operation was done once; `before` is what it
+    /// contained before.
     pub fn done(self, before: &Listing) -> Listing {
         let mut after = before.clone();
         let kind = match self {
@@ -228,20 +229,20 @@ impl Operation {
                 after.remove(&b"old"[..]);
             }
             Self::Rename | Self::RenameOver => {
-                let moved = after.remove(&b"old"[..]).expect("it was there");
+                let moved = after.remove(&b"old"[..]).expect("`old` existed");
                 after.insert(b"new".to_vec(), moved);
             }
-            Self::GuardedSetAttr => after.get_mut(&b"old"[..]).expect("it was there").mode = 0o600,
+            Self::GuardedSetAttr => after.get_mut(&b"old"[..]).expect("`old` existed").mode = 0o600,
             Self::Append => {
-                after.get_mut(&b"old"[..]).expect("it was there").contents.extend_from_slice(APPENDED);
+                after.get_mut(&b"old"[..]).expect("`old` existed").contents.extend_from_slice(APPENDED);
             }
         }
         after
     }
 
-    /// Undoes it, or does something newer over it.
+    /// Undoes the operation, or does something newer over it.
     pub fn undo(self, mount: &Mount, directory: FileHandle) {
-        let old = || mount.lookup(directory, b"old").expect("it is there").0;
+        let old = || mount.lookup(directory, b"old").expect("`old` exists").0;
         let undone = match self {
             Self::CreateExclusive | Self::CreateGuarded | Self::Symlink | Self::MakeNode | Self::Link => {
                 mount.remove(directory, self.made())
