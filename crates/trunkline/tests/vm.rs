@@ -1,6 +1,6 @@
-//! A stock kernel in a virtual machine: its NFS client on our server, our client on its server, and
-//! the lab itself with nothing left behind. One boot serves all cases but those that end a lab.
-//! `cargo xtask test vm` runs it.
+//! Tests a stock kernel in a virtual machine: its NFS client on our server, our client on its
+//! server, and the lab itself, which leaves nothing behind. One boot serves all cases except those
+//! that end a lab. `cargo xtask test vm` runs these tests.
 
 #[path = "vm/bad_links.rs"]
 mod bad_links;
@@ -32,7 +32,7 @@ use std::path::Path;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use testkit::require_program;
 
-/// Emulated everywhere, so that the suite shows the same on each machine.
+/// Emulated everywhere, so that the suite behaves the same on each machine.
 fn spec() -> Spec {
     Spec { accel: Accel::Tcg, ..Spec::new(env!("CARGO_BIN_EXE_trunkline")) }
 }
@@ -65,28 +65,28 @@ fn lab() -> &'static Vm {
     })
 }
 
-/// One case at a time: emulation has this machine's processors to itself, and a client that moves
-/// calls off a path that answers late would take a crowded guest for a broken one.
+/// Runs one case at a time. Emulation needs the processors of this machine, and a client that moves
+/// calls off a slow path would take a crowded guest for a broken one.
 fn alone() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What scripts begin with. `set -e` does not see a command with `!` before it; `fails` does, and
-/// shows its complaint.
+/// The beginning of all scripts. `set -e` ignores a command after `!`; `fails` does not, and shows
+/// the command's errors.
 const PRELUDE: &str = r#"set -e
 fails() { if "$@"; then echo "this should have failed: $*"; exit 1; fi 2>&1; }
 "#;
 
-/// Runs a shell script in the guest; it must succeed. Gives its output.
+/// Runs a shell script in the guest, which must succeed; returns its output.
 #[track_caller]
 fn sh(script: &str) -> String {
     guest::sh(lab().client(), &format!("{PRELUDE}{script}"))
 }
 
-/// Measures routes (name, mount options) to a server with workloads (pattern, block, file), in the
-/// guest; gives what `bench` says. Every block is stamped and each read checked, and all files are
-/// compared in the end: a wrong block fails the record.
+/// Measures routes (name, mount options) to a server with workloads (pattern, block, file) in the
+/// guest; returns the output of `bench`. Every block is stamped, each read is checked, and all
+/// files are compared at the end: a wrong block makes the run fail.
 #[track_caller]
 fn measured(
     server: &str,
@@ -112,7 +112,7 @@ fn measured(
     ))
 }
 
-/// Our program, by its whole path.
+/// The full path of our program.
 fn trunkline() -> &'static Path {
     Path::new(env!("CARGO_BIN_EXE_trunkline"))
 }

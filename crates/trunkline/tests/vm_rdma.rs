@@ -1,9 +1,9 @@
-//! RDMA between two virtual machines with Soft-RoCE devices: peers that break the protocol, which
-//! our server and our client have to bear, and trouble under a load. `cargo xtask test vm-rdma`
-//! runs it.
+//! Tests RDMA between two virtual machines with Soft-RoCE devices: peers that violate the protocol,
+//! which our server and our client must survive, and faults under a load. `cargo xtask test
+//! vm-rdma` runs these tests.
 //!
-//! One boot of the two guests serves all cases. Tests ask for themselves to be run in a guest,
-//! where they are the client.
+//! One boot of the two guests serves all cases. Tests run themselves in a guest, where they are the
+//! client.
 
 #[path = "vm_rdma/bad_clients.rs"]
 mod bad_clients;

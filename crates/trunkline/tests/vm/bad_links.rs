@@ -1,6 +1,6 @@
-//! Links that lose and reorder segments under our client, and faults under our client and the
-//! kernel's beside each other. Two links of their own lead to a namespace of the guest, where our
-//! servers are.
+//! Tests links that lose and reorder segments under our client, and faults under our client and the
+//! kernel's, side by side. Two additional links lead to a namespace of the guest in which our
+//! servers run.
 
 use crate::kernel_client::READY_WITHIN;
 use crate::{alone, lab, sh, trunkline};
@@ -11,12 +11,12 @@ use std::process::Command;
 use std::sync::OnceLock;
 
 const PORT: u16 = 12090;
-/// 1 of 100 segments is lost, and of the others a quarter goes before those that it came after.
+/// 1 of 100 segments is lost, and a quarter of the others overtakes earlier segments.
 const BAD: &str = "netem delay 1ms 1ms loss 1% reorder 25% 50%";
-/// What a command begins with at either end of a link.
+/// The prefix of commands at each end of a link.
 const ENDS: [&str; 2] = ["", "ip netns exec far"];
 
-/// Makes the links, the first time.
+/// Creates the links, the first time.
 fn links() {
     static LINKS: OnceLock<()> = OnceLock::new();
     LINKS.get_or_init(|| {
@@ -37,7 +37,7 @@ struct Ours {
 }
 
 impl Ours {
-    /// One server, in memory, behind both links.
+    /// One server in memory behind both links.
     fn in_memory() -> Self {
         links();
         let mut serve = Command::new("ip");
@@ -48,8 +48,8 @@ impl Ours {
         Self::mounted(&mut [serve])
     }
 
-    /// A group of a server behind each link, of one directory. One that is killed is started again,
-    /// once `/run/bad/held` is not there.
+    /// A group with a server behind each link, over one directory. A killed server is started again
+    /// once `/run/bad/held` is gone.
     fn group() -> Self {
         links();
         sh("rm -rf /run/bad; mkdir -p /srv/bad /run/bad; mount -t tmpfs none /srv/bad
@@ -70,23 +70,23 @@ impl Ours {
         let servers = serve
             .iter_mut()
             .map(|serve| {
-                let mut server = lab().server().spawn(serve.current_dir("/")).expect("the guest is there");
-                server.wait_for_line("ready", READY_WITHIN).expect("it serves");
+                let mut server = lab().server().spawn(serve.current_dir("/")).expect("the guest runs");
+                server.wait_for_line("ready", READY_WITHIN).expect("the server is ready");
                 server
             })
             .collect();
         let mut mount = Command::new(trunkline());
         mount.args(["mount", "-f", "10.99.1.2:/export", "/mnt/ours", "-o"]);
         mount.arg(format!("port={PORT},nconnect=4,nolock,remoteports=10.99.1.2~10.99.2.2"));
-        let mut mount = lab().client().spawn(mount.current_dir("/")).expect("the guest is there");
-        mount.wait_for_line("mounted", READY_WITHIN).expect("it mounts");
+        let mut mount = lab().client().spawn(mount.current_dir("/")).expect("the guest runs");
+        mount.wait_for_line("mounted", READY_WITHIN).expect("the client mounts");
         Self { mount, servers }
     }
 }
 
 impl Drop for Ours {
     fn drop(&mut self) {
-        // The next case brings its own; a failed one must not hang here.
+        // The next case starts its own; a failed case must not hang here.
         let _ = lab().client().sh("umount -l /mnt/ours; umount -f -l /mnt/kernels");
         for one in self.servers.iter_mut().chain([&mut self.mount]) {
             one.signal(Signal::KILL);
@@ -98,21 +98,21 @@ impl Drop for Ours {
     }
 }
 
-/// Does this with `tc` at each end of these links.
+/// Runs `tc` with these arguments at each end of these links.
 fn at_each_end(links: &[u8], what: &str) -> String {
     let ends = links.iter().flat_map(|link| ENDS.iter().map(move |inside| (link, inside)));
     ends.map(|(link, inside)| sh(&format!("{inside} tc {}", what.replace("LINK", &format!("bad{link}")))))
         .collect()
 }
 
-/// How many segments `tc -s qdisc` says were dropped: `Sent 7057538 bytes 5011 pkt (dropped 8,
-/// overlimits ...`.
+/// The number of dropped segments in the output of `tc -s qdisc`: `Sent 7057538 bytes 5011 pkt
+/// (dropped 8, overlimits ...`.
 fn dropped(said: &str) -> u64 {
     said.split("(dropped ").skip(1).filter_map(|rest| rest.split(',').next()?.parse::<u64>().ok()).sum()
 }
 
 #[test]
-fn where_links_lose_and_reorder_segments_our_client_finds_what_it_wrote() {
+fn on_links_that_lose_and_reorder_segments_our_client_reads_what_it_wrote() {
     let _turn = alone();
     let _ours = Ours::in_memory();
     at_each_end(&[1, 2], &format!("qdisc add dev LINK root {BAD}"));
@@ -123,7 +123,7 @@ fn where_links_lose_and_reorder_segments_our_client_finds_what_it_wrote() {
     assert!(dropped(&said) > 0, "{said}");
 }
 
-/// What strikes the first link, or the server behind it, or all links, for three seconds.
+/// A fault of the first link, of the server behind it, or of all links, for three seconds.
 struct Fault {
     name: &'static str,
     strike: &'static str,
@@ -174,11 +174,10 @@ const FAULTS: [Fault; 8] = [
     },
 ];
 
-/// The longest wait of a call in milliseconds, of two programs that read and write while this
-/// strikes.
+/// The longest wait of a call in milliseconds, of two programs that read and write during a fault.
 fn gap_ms(directory: &str, fault: &Fault) -> f64 {
     let Fault { strike, mend, .. } = fault;
-    // It strikes when the load has begun.
+    // The fault occurs once the load has begun.
     sh(&format!(
         "fio --name=gap --directory={directory} --numjobs=2 --rw=write --bs=16k --size=4m --end_fsync=1
          seen=$(cat /sys/class/net/bad1/statistics/tx_packets)
@@ -194,14 +193,15 @@ fn gap_ms(directory: &str, fault: &Fault) -> f64 {
          wait $load"
     ));
     let record: Value = serde_json::from_str(&sh("cat /tmp/gap.json")).expect("fio writes JSON");
-    let longest = |way: &str| record["jobs"][0][way]["clat_ns"]["max"].as_f64().expect("it has a longest");
+    let longest =
+        |way: &str| record["jobs"][0][way]["clat_ns"]["max"].as_f64().expect("fio reports the longest call");
     longest("read").max(longest("write")) / 1e6
 }
 
-/// Neither sees an error; how long each waits is said, and not asserted on. The suite `vm-faults`
-/// runs it.
+/// Neither client sees an error. How long each waits is printed, and not asserted on. The suite
+/// `vm-faults` runs this test.
 #[test]
-fn faults_strike_under_our_client_and_under_the_kernels() {
+fn no_call_fails_when_faults_occur_under_our_client_and_under_the_kernels() {
     let _turn = alone();
     let _ours = Ours::group();
     sh(&format!(

@@ -1,12 +1,12 @@
-//! Our client on our own group over RDMA: one connection, several to each node, and paths over TCP
-//! beside them.
+//! Tests our client on our own group over RDMA: one connection, several connections to each node,
+//! and paths over TCP beside them.
 
 use crate::kernel_client::started;
 use crate::{alone, measured, sh, trunkline};
 
-/// The kernel knows of no queue pair and no memory once both ends are gone.
+/// At the end the kernel must have no queue pair and no memory region of either end.
 #[test]
-fn our_client_finds_what_it_wrote_on_a_group_of_ours_over_rdma() {
+fn our_client_reads_what_it_wrote_on_our_group_over_rdma() {
     let _turn = alone();
     let before = sh("rdma resource show qp type RC; rdma resource show mr");
     let serve = [
@@ -26,7 +26,7 @@ fn our_client_finds_what_it_wrote_on_a_group_of_ours_over_rdma() {
     let workloads =
         [("random", "4KiB", "128KiB"), ("sequential", "64KiB", "512KiB"), ("sequential", "1MiB", "2MiB")];
     let said = measured("10.77.1.2:/export", 1, &routes, &workloads);
-    assert!(said.contains("rdma-mp") && !said.contains("skipped"), "all were measured: {said}");
+    assert!(said.contains("rdma-mp") && !said.contains("skipped"), "all routes were measured: {said}");
     every_transport_carried_calls(&record::Record::read(&sh("cat /root/record.json")).expect("a record"));
     let program = trunkline().display();
     sh(&format!(
@@ -38,15 +38,21 @@ fn our_client_finds_what_it_wrote_on_a_group_of_ours_over_rdma() {
     ));
     server.signal(rustix::process::Signal::KILL);
     drop(server);
-    // What a mount of another case still has may go meanwhile; nothing of a program may be new.
-    testkit::Deadline::wait_until("the kernel to let go", std::time::Duration::from_secs(120), || {
-        let now = sh("rdma resource show qp type RC; rdma resource show mr");
-        let mut of_programs = now.lines().filter(|line| !line.contains("comm ["));
-        of_programs.all(|line| before.contains(line)).then_some(())
-    });
+    // Objects of a mount of another case may disappear meanwhile; no object of a program may be
+    // new.
+    testkit::Deadline::wait_until(
+        "the kernel to free the objects",
+        std::time::Duration::from_secs(120),
+        || {
+            let now = sh("rdma resource show qp type RC; rdma resource show mr");
+            let mut of_programs = now.lines().filter(|line| !line.contains("comm ["));
+            of_programs.all(|line| before.contains(line)).then_some(())
+        },
+    );
 }
 
-/// The device's port saw what went over RDMA, and in the mixed mount both transports carried calls.
+/// The port of the device counted packets over RDMA, and in the mixed mount both transports carried
+/// calls.
 fn every_transport_carried_calls(record: &record::Record) {
     for (name, paths) in [("rdma", 1), ("rdma-mp", 2), ("mixed", 4)] {
         let route = record.route(name).expect("the route was measured");
@@ -67,9 +73,9 @@ fn every_transport_carried_calls(record: &record::Record) {
     }
 }
 
-/// Two processes of one group serve a directory, one over RDMA and one over TCP.
+/// Tests two processes of a group that serve a directory, one over RDMA and one over TCP.
 #[test]
-fn calls_over_rdma_move_to_tcp_where_that_was_named_and_nowhere_else() {
+fn calls_over_rdma_move_to_tcp_only_where_tcp_addresses_are_named() {
     let _turn = alone();
     sh("mkdir -p /srv/mixed; mount -t tmpfs none /srv/mixed; mkdir /srv/mixed/data /srv/mixed/state /srv/mixed/group
         chmod 700 /srv/mixed/state /srv/mixed/group; head -c 24000001 /dev/urandom > /root/original");
@@ -85,17 +91,17 @@ fn calls_over_rdma_move_to_tcp_where_that_was_named_and_nowhere_else() {
     let program = trunkline().display();
     let rdma = "proto=rdma,mountport=12071,remoteports=rdma:10.77.1.1:20071";
     let mixed = format!("{rdma}~tcp:10.77.1.2:12071,nconnect=4,spread_writes,spread_reads");
-    // Some of it is there, and the rest is on its way, when the end over RDMA is killed.
+    // The server that is reached over RDMA is killed when a part of the file is written.
     let copy = format!("{program} cp -o {mixed} /root/original nfs://10.77.1.1/mixed/copy");
     let mut copying = std::process::Command::new("sh");
     copying.args(["-c", &format!("{copy} && echo copied")]);
-    let mut copying = crate::lab().client().spawn(copying.current_dir("/")).expect("the guest is there");
+    let mut copying = crate::lab().client().spawn(copying.current_dir("/")).expect("the guest runs");
     sh(
         "i=0; until [ \"$(du -sk /srv/mixed/data | cut -f1)\" -gt 1000 ]; do i=$((i+1)); [ $i -lt 6000 ]; sleep 0.05; done",
     );
     over_rdma.signal(rustix::process::Signal::KILL);
     drop(over_rdma);
-    copying.wait_for_line("copied", std::time::Duration::from_secs(300)).expect("it ends well");
+    copying.wait_for_line("copied", std::time::Duration::from_secs(300)).expect("the copy succeeds");
     sh(&format!(
         "cmp /root/original /srv/mixed/data/copy
          {program} cp -o {mixed} nfs://10.77.1.1/mixed/copy /root/back; cmp /root/original /root/back

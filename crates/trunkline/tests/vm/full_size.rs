@@ -1,9 +1,10 @@
-//! The kernel's client on trees and directories of a size that takes an emulated machine minutes.
+//! Tests the kernel's client on trees and directories of a size that takes an emulated machine
+//! minutes.
 
 use crate::kernel_client::{Mounted, a_tree_is_copied_in};
 use crate::{alone, sh, trunkline};
 
-/// In each of eight directories.
+/// The number of files in each of eight directories.
 const FILES: u32 = 250;
 const NAMES: &str = "10000";
 
@@ -31,7 +32,7 @@ fn ten_thousand_names_are_listed_once_over_rdma() {
     each_name_is_listed_once(&Mounted::over_rdma("full-rdma-names", 12067, "nconnect=1"), 12067);
 }
 
-/// Our own client makes them, which takes it seconds where the kernel's takes minutes.
+/// Our own client creates the names, which takes it seconds, and the kernel's client minutes.
 #[track_caller]
 fn each_name_is_listed_once(mounted: &Mounted, port: u16) {
     let (directory, program) = (mounted.directory(), trunkline().display());

@@ -1,4 +1,4 @@
-//! The Linux kernel's NFS client on our server, over TCP.
+//! Tests the Linux kernel's NFS client on our server, over TCP.
 
 use crate::{alone, lab, sh, trunkline};
 use lab::vm::Running;
@@ -6,13 +6,13 @@ use rustix::process::Signal;
 use std::process::Command;
 use std::time::Duration;
 
-/// How long the server may take to listen, in an emulated machine.
+/// How long the server may take to listen in an emulated machine.
 pub(super) const READY_WITHIN: Duration = Duration::from_secs(300);
 
-/// Blocks and files of fio.
+/// The blocks and files of fio.
 const ALL_SIZES: [(&str, &str); 3] = [("4k", "2m"), ("64k", "8m"), ("1m", "16m")];
 
-/// A server of its own, mounted by the kernel with these options, until dropped.
+/// A server, mounted by the kernel with these options, until dropped.
 pub(super) struct Mounted {
     directory: String,
     serve: Vec<String>,
@@ -29,7 +29,7 @@ impl Mounted {
         Self::with_options(name, port, &format!("proto=tcp,port={port},{options}"), arguments)
     }
 
-    /// Serves in memory over RDMA too, and is mounted over that.
+    /// Serves memory over RDMA too, and is mounted over RDMA.
     pub(super) fn over_rdma(name: &str, port: u16, options: &str) -> Self {
         let over_rdma = port + 1000;
         let listen = format!("rdma:10.77.1.2:{over_rdma}");
@@ -58,14 +58,14 @@ impl Mounted {
     /// Kills the server and starts another in its place.
     pub(super) fn restart(&mut self) {
         self.server.signal(Signal::KILL);
-        self.server.wait(drop).expect("the guest is there");
+        self.server.wait(drop).expect("the guest runs");
         self.server = started(&self.serve);
     }
 }
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        // Before its server ends; a failed test must not hang here.
+        // Before the server ends; a failed test must not hang here.
         let _ = lab().client().sh(&format!("umount -f -l {}", self.directory));
     }
 }
@@ -74,12 +74,12 @@ impl Drop for Mounted {
 pub(super) fn started(serve: &[String]) -> Running {
     let mut command = Command::new(trunkline());
     command.args(serve).current_dir("/");
-    let mut server = lab().server().spawn(&command).expect("the guest is there");
-    server.wait_for_line("ready", READY_WITHIN).expect("it serves");
+    let mut server = lab().server().spawn(&command).expect("the guest runs");
+    server.wait_for_line("ready", READY_WITHIN).expect("the server is ready");
     server
 }
 
-/// Random writes below a directory, a file for each size of blocks, and each block verified.
+/// Random writes below a directory, with a file for each block size, and each block verified.
 pub(super) fn fio_finds_what_it_wrote(directory: &str, files: &[(&str, &str)]) {
     for (block, size) in files {
         sh(&format!(
@@ -90,13 +90,13 @@ pub(super) fn fio_finds_what_it_wrote(directory: &str, files: &[(&str, &str)]) {
 }
 
 #[test]
-fn the_kernel_finds_what_it_wrote_over_one_connection() {
+fn the_kernel_reads_what_it_wrote_over_one_connection() {
     let _turn = alone();
     fio_finds_what_it_wrote(Mounted::new("one", 12049, "nconnect=1").directory(), &ALL_SIZES);
 }
 
 #[test]
-fn the_kernel_finds_what_it_wrote_over_four_connections() {
+fn the_kernel_reads_what_it_wrote_over_four_connections() {
     let _turn = alone();
     let mounted = Mounted::new("four", 12050, "nconnect=4");
     fio_finds_what_it_wrote(mounted.directory(), &ALL_SIZES);
@@ -104,7 +104,7 @@ fn the_kernel_finds_what_it_wrote_over_four_connections() {
     assert_eq!(established.trim(), "4");
 }
 
-/// Eight times as many small files, copied in, compared, and removed.
+/// Copies a tree of eight times this many small files, compares the copy, and removes it.
 pub(super) fn a_tree_is_copied_in(directory: &str, files: u32) {
     let differing = sh(&format!(
         "rm -rf /tmp/tree-here; mkdir /tmp/tree-here
@@ -131,7 +131,7 @@ fn a_tree_of_small_files_is_copied_in_and_compared() {
 }
 
 #[test]
-fn names_links_and_sizes_are_as_on_any_file_system() {
+fn names_links_and_sizes_behave_as_on_any_file_system() {
     let _turn = alone();
     let Mounted { directory, .. } = &Mounted::new("names", 12052, "nconnect=1,noac");
     sh(&format!(
@@ -152,7 +152,7 @@ fn names_links_and_sizes_are_as_on_any_file_system() {
 }
 
 #[test]
-fn a_large_directory_is_read_whole_and_df_knows_the_size() {
+fn a_large_directory_is_listed_completely_and_df_shows_the_size() {
     let _turn = alone();
     let Mounted { directory, .. } = &Mounted::new("large", 12053, "nconnect=1");
     let said = sh(&format!(

@@ -1,5 +1,5 @@
-//! The Linux kernel's NFS client on directories that we serve as root, each the root of a file
-//! system with a device.
+//! Tests the Linux kernel's NFS client on directories that we serve as root, each the root of a
+//! file system on a device.
 
 use crate::kernel_client::{Mounted, READY_WITHIN, fio_finds_what_it_wrote};
 use crate::{alone, lab, sh, trunkline};
@@ -22,10 +22,10 @@ fn served(kind: &str, port: u16) -> Mounted {
     Mounted::serving(kind, port, "nconnect=2", &["--dir", &directory, "--state", &state])
 }
 
-/// As a user who is nobody in particular.
+/// Runs a command as an ordinary user.
 const AS: &str = r#"as() { id=$1; shift; setpriv --reuid $id --regid $id --clear-groups "$@"; }"#;
 
-/// What a server of files must do on any file system.
+/// Checks what a file server must do on any file system.
 fn it_is_a_file_system(mounted: &mut Mounted, kind: &str) {
     let directory = mounted.directory().to_owned();
     fio_finds_what_it_wrote(&directory, &[("64k", "8m")]);
@@ -68,7 +68,8 @@ fn changes_beneath_are_seen(directory: &str, kind: &str) {
     ));
 }
 
-/// A program writes on, and a directory is listed on, with another process at the other end.
+/// A program continues to write, and a listing continues, after the server was replaced by another
+/// process.
 fn open_files_outlive_the_server(mounted: &mut Mounted, kind: &str) {
     let directory = mounted.directory().to_owned();
     sh(&format!(
@@ -77,13 +78,12 @@ fn open_files_outlive_the_server(mounted: &mut Mounted, kind: &str) {
     ));
     let script =
         format!("cd {directory}; exec 3> through; echo first >&3; echo began; read -r go; echo second >&3");
-    let mut writer =
-        lab().client().spawn(Command::new("sh").args(["-c", &script])).expect("the guest is there");
-    writer.wait_for_line("began", READY_WITHIN).expect("it writes");
+    let mut writer = lab().client().spawn(Command::new("sh").args(["-c", &script])).expect("the guest runs");
+    writer.wait_for_line("began", READY_WITHIN).expect("the program writes");
     mounted.restart();
     writer.input(b"go\n");
     writer.end_input();
-    let status = writer.wait(drop).expect("the guest is there");
+    let status = writer.wait(drop).expect("the guest runs");
     assert!(status.success(), "{status}");
     let said = sh(&format!(
         "cat /srv/{kind}/through
@@ -104,8 +104,8 @@ fn a_full_file_system_says_so(directory: &str, kind: &str) {
     ));
 }
 
-/// A user of 2 MiB and ten objects, who has none yet: what was removed before counts for a while,
-/// as XFS has it. Objects first: who has no block left gets no object either.
+/// A user with a limit of 2 MiB and ten objects, who owns nothing yet: on XFS, removed objects
+/// count for a while. Objects first: a user without a free block gets no object either.
 fn a_quota_is_told(directory: &str) {
     let said = sh(&format!(
         "{AS}
@@ -122,10 +122,10 @@ fn a_quota_is_told(directory: &str) {
     assert!(said.contains("#1003"), "{said}");
 }
 
-/// The device beneath takes less than it says, so a write into the server's memory is good and its
-/// way to the device is not: what UNSTABLE writes are told at COMMIT.
+/// The device accepts less than its size. So a write into the server's memory succeeds, and the
+/// write to the device fails; UNSTABLE writes report that at COMMIT.
 #[test]
-fn a_write_that_fails_on_its_way_to_the_device_is_told_to_the_kernel() {
+fn a_write_that_fails_at_the_device_is_reported_to_the_kernel() {
     let _turn = alone();
     sh("mkdir -p /root/small /srv/small; mount -t tmpfs -o size=12m tmpfs /root/small
         truncate -s 320M /root/small/img; mkfs.ext4 -q -F -O ^has_journal /root/small/img
@@ -142,7 +142,7 @@ fn a_write_that_fails_on_its_way_to_the_device_is_told_to_the_kernel() {
     ));
 }
 
-/// In a network of its own, where nobody has port 111 yet.
+/// In its own network namespace, where port 111 is free.
 #[test]
 fn the_kernel_mounts_a_directory_that_it_finds_by_program_number() {
     let _turn = alone();

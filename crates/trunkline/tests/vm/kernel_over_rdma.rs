@@ -1,14 +1,14 @@
-//! The Linux kernel's NFS client on our server, over RDMA.
+//! Tests the Linux kernel's NFS client on our server, over RDMA.
 
 use crate::kernel_client::{Mounted, fio_finds_what_it_wrote};
 use crate::{alone, sh};
 
-/// Blocks and files of fio: fewer than over TCP, since a device in software on an emulated machine
-/// is slow.
+/// The blocks and files of fio: fewer than over TCP, because a software device on an emulated
+/// machine is slow.
 const SIZES: [(&str, &str); 3] = [("4k", "512k"), ("64k", "2m"), ("1m", "8m")];
 
 #[test]
-fn the_kernel_finds_what_it_wrote_over_one_rdma_connection() {
+fn the_kernel_reads_what_it_wrote_over_one_rdma_connection() {
     let _turn = alone();
     let mounted = Mounted::over_rdma("rdma-one", 12060, "nconnect=1");
     fio_finds_what_it_wrote(mounted.directory(), &SIZES);
@@ -18,7 +18,7 @@ fn the_kernel_finds_what_it_wrote_over_one_rdma_connection() {
 }
 
 #[test]
-fn the_kernel_finds_what_it_wrote_over_four_rdma_connections() {
+fn the_kernel_reads_what_it_wrote_over_four_rdma_connections() {
     let _turn = alone();
     let mounted = Mounted::over_rdma("rdma-four", 12061, "nconnect=4");
     fio_finds_what_it_wrote(mounted.directory(), &SIZES);
@@ -27,7 +27,7 @@ fn the_kernel_finds_what_it_wrote_over_four_rdma_connections() {
     assert!(ours.is_some_and(|line| line.contains("nconnect=4")), "{mounts}");
 }
 
-/// With a link and a listing that need memory for their replies.
+/// Also a link and a listing whose replies need registered memory.
 #[test]
 fn a_tree_of_small_files_is_copied_in_over_rdma_and_compared() {
     let _turn = alone();

@@ -1,11 +1,12 @@
-//! Our client on the Linux kernel's NFS server, on two of its addresses, over TCP and over RDMA.
+//! Tests our client on the Linux kernel's NFS server, on two of its addresses, over TCP and over
+//! RDMA.
 
 use crate::guest::{is_in_guest, passes_in};
 use crate::{alone, lab, measured, sh, trunkline};
 use std::sync::OnceLock;
 use verbs::{Alive, alive};
 
-/// Starts the server, once for all cases: TCP, and RDMA on the usual port.
+/// Starts the server once for all cases: TCP, and RDMA on the usual port.
 pub(super) fn served() {
     static SERVED: OnceLock<()> = OnceLock::new();
     SERVED.get_or_init(|| {
@@ -22,7 +23,7 @@ pub(super) fn served() {
 }
 
 #[test]
-fn our_client_finds_what_it_wrote_on_two_addresses_of_the_kernel() {
+fn our_client_reads_what_it_wrote_on_two_addresses_of_the_kernel() {
     let _turn = alone();
     served();
     let two = "nconnect=2,remoteports=10.77.1.1~10.77.1.2,spread_reads,spread_writes";
@@ -35,16 +36,16 @@ fn our_client_finds_what_it_wrote_on_two_addresses_of_the_kernel() {
         &[("random", "4KiB", "256KiB"), ("sequential", "64KiB", "1MiB")],
     );
     assert!(said.contains("tcp-mp") && said.contains("rdma-mp"), "{said}");
-    assert!(!said.contains("skipped"), "both were measured: {said}");
-    assert!(said.contains("emulated"), "nobody takes them for a machine's: {said}");
+    assert!(!said.contains("skipped"), "both routes were measured: {said}");
+    assert!(said.contains("emulated"), "the results are marked as emulated: {said}");
     let left = sh("ls -A /srv/export");
-    assert!(!left.contains("trunkline-bench-"), "its files are removed: {left}");
+    assert!(!left.contains("trunkline-bench-"), "the files of bench are removed: {left}");
 }
 
-/// Sizes that are inline and not, and no multiples of four; a listing and a link that need memory
-/// for their replies.
+/// Sizes that are sent inline and not, and no multiples of four; a listing and a link whose replies
+/// need registered memory.
 #[test]
-fn our_client_copies_over_rdma_what_the_kernel_has_and_the_other_way_round() {
+fn our_client_copies_trees_to_and_from_the_kernel_over_rdma() {
     let _turn = alone();
     served();
     let program = trunkline().display();
@@ -67,7 +68,7 @@ fn our_client_copies_over_rdma_what_the_kernel_has_and_the_other_way_round() {
 }
 
 #[test]
-fn rdma_that_cannot_be_says_why_and_never_becomes_tcp() {
+fn impossible_rdma_is_an_error_with_its_cause_and_never_becomes_tcp() {
     let _turn = alone();
     served();
     let program = trunkline().display();
@@ -91,12 +92,12 @@ fn rdma_that_cannot_be_says_why_and_never_becomes_tcp() {
     assert!(limited.contains("cannot register") && limited.contains("try:   ulimit -l"), "{limited}");
 }
 
-/// Runs itself in the guest, where it mounts and looks at what is left.
+/// Runs itself in the guest, where it mounts and counts the remaining objects.
 #[test]
 fn a_mount_over_rdma_frees_every_object() {
     if is_in_guest() {
         let options = "proto=rdma,nconnect=3,remoteports=10.77.1.1~10.77.1.2";
-        let mount = client::Mount::connect("10.77.1.2:/srv/export", options).expect("it mounts");
+        let mount = client::Mount::connect("10.77.1.2:/srv/export", options).expect("the client mounts");
         for _ in 0..10 {
             mount.attributes(mount.root()).expect("the server answers");
         }

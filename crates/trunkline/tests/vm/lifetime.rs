@@ -1,4 +1,4 @@
-//! Labs that end: by themselves, asked to, and killed. Nothing is left of any.
+//! Tests labs that end: by themselves, on request, and killed. None leaves anything behind.
 
 use crate::{alone, lab, spec, trunkline};
 use lab::vm::{Error, Event, Vm};
@@ -10,7 +10,7 @@ use testkit::{Deadline, Process, Stream, temp_dir};
 
 const SOON: Duration = Duration::from_secs(300);
 
-/// As long as a boot may take.
+/// The longest time that a boot may take.
 const UP_WITHIN: Duration = Duration::from_secs(600);
 
 fn lab_vm(arguments: &[&str]) -> Process {
@@ -19,7 +19,7 @@ fn lab_vm(arguments: &[&str]) -> Process {
     Process::spawn(command)
 }
 
-/// The QEMU that this process started.
+/// The QEMU process that this process started.
 fn qemu_of(owner: u32) -> Option<u32> {
     let children = std::fs::read_dir("/proc").ok()?.flatten().filter_map(|entry| {
         let pid: u32 = entry.file_name().to_str()?.parse().ok()?;
@@ -38,15 +38,15 @@ fn runs(pid: u32) -> bool {
 }
 
 #[test]
-fn a_command_gets_its_input_and_its_streams_and_status_come_back() {
+fn a_command_gets_its_input_and_returns_its_output_and_status() {
     let _turn = alone();
     let guest = lab().client();
     let mut command = Command::new("sh");
     command.args(["-c", "cat; echo $WORD; echo told >&2; exit 7"]).env("WORD", "said").current_dir("/");
-    let running = guest.spawn(&command).expect("the guest is there");
+    let running = guest.spawn(&command).expect("the guest runs");
     running.input(b"heard\n");
     running.end_input();
-    let output = running.output().expect("it ends");
+    let output = running.output().expect("the command ends");
     assert_eq!(output.status.code(), Some(7));
     assert_eq!(String::from_utf8_lossy(&output.stdout), "heard\nsaid\n");
     assert_eq!(String::from_utf8_lossy(&output.stderr), "told\n");
@@ -57,30 +57,30 @@ fn a_signal_ends_a_command_with_its_children() {
     let _turn = alone();
     let mut command = Command::new("sh");
     command.args(["-c", "sleep 1000 & echo up; wait"]);
-    let mut running = lab().client().spawn(&command).expect("the guest is there");
-    assert_eq!(running.next_within(SOON).expect("it runs"), Some(Event::Out(b"up\n".to_vec())));
+    let mut running = lab().client().spawn(&command).expect("the guest runs");
+    assert_eq!(running.next_within(SOON).expect("the command runs"), Some(Event::Out(b"up\n".to_vec())));
     running.signal(Signal::KILL);
-    let status = running.wait(drop).expect("it ends");
+    let status = running.wait(drop).expect("the command ends");
     assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(9));
 }
 
 #[test]
-fn a_command_that_is_not_there_is_refused_by_name() {
+fn a_command_that_does_not_exist_is_refused_by_name() {
     let _turn = alone();
     let outcome = lab().client().output(&Command::new("/no/such/program"));
     assert!(matches!(outcome, Err(Error::Refused { ref command, .. }) if command == "/no/such/program"));
 }
 
 #[test]
-fn what_a_guest_writes_is_gone_but_for_directories_named_as_writable() {
+fn files_written_by_a_guest_are_lost_except_in_directories_named_as_writable() {
     let _turn = alone();
     let directory = temp_dir("vm");
-    let named = directory.path().to_str().expect("it is text");
+    let named = directory.path().to_str().expect("the path is UTF-8");
     let script = format!("echo kept > {named}/kept; echo lost > /root/lost-in-a-guest; echo up; sleep 1000");
     let mut process = lab_vm(&["--write", named, "--", "sh", "-c", &script]);
     process.wait_for_line("up", UP_WITHIN);
     let qemu = qemu_of(process.id()).expect("QEMU is its child");
-    assert_eq!(std::fs::read_to_string(directory.path().join("kept")).expect("it is there"), "kept\n");
+    assert_eq!(std::fs::read_to_string(directory.path().join("kept")).expect("the file exists"), "kept\n");
     assert!(!Path::new("/root/lost-in-a-guest").exists());
     let status = process.terminate(SOON);
     assert_eq!(status.code(), Some(143), "{}", process.output(Stream::Err));
@@ -98,7 +98,7 @@ fn a_guest_ends_with_an_owner_that_is_killed() {
 }
 
 #[test]
-fn a_guest_that_does_not_come_up_shows_the_end_of_its_console() {
+fn the_error_of_a_guest_that_does_not_boot_shows_the_end_of_its_console() {
     let _turn = alone();
     let outcome = Vm::start(&lab::vm::Spec { program: "/no/such/program".into(), ..spec() });
     let error = outcome.expect_err("there is no agent").to_string();

@@ -1,5 +1,5 @@
-//! A mounted directory over RDMA: what is written is read, names are what they are, and afterwards
-//! nothing is held.
+//! Tests a mounted directory over RDMA: its data and its names, and that nothing is held
+//! afterwards.
 
 use crate::kernel_client::{READY_WITHIN, fio_finds_what_it_wrote, started};
 use crate::{alone, lab, sh, trunkline};
@@ -11,16 +11,16 @@ use testkit::Deadline;
 const PORT: u16 = 12073;
 const OVER_RDMA: u16 = 20073;
 const DIRECTORY: &str = "/mnt/over-rdma";
-/// Queue pairs of a mount and of its server: two connections, with an end in each.
+/// Queue pairs of a mount and of its server: two connections with two ends each.
 const QUEUE_PAIRS: usize = 4;
-/// Few and small: a device in software on an emulated machine is slow.
+/// Few and small, because a software device on an emulated machine is slow.
 const SIZES: [(&str, &str); 3] = [("4k", "256k"), ("64k", "2m"), ("1m", "8m")];
 
 fn served(listen: &str) -> Running {
     started(&format!("serve --mem 256MiB {listen}").split(' ').map(str::to_owned).collect::<Vec<_>>())
 }
 
-/// A mount in the foreground, at [`DIRECTORY`] until dropped.
+/// A mount in the foreground on [`DIRECTORY`], until dropped.
 struct Mounted(Running);
 
 impl Mounted {
@@ -29,8 +29,8 @@ impl Mounted {
         let mut mount = Command::new(trunkline());
         mount.args(["mount", "-f", "10.77.1.2:/export", DIRECTORY, "-o"]).current_dir("/");
         mount.arg(format!("proto=rdma,port={OVER_RDMA},mountport={PORT},nconnect=2,nolock"));
-        let mut mounted = Self(lab().client().spawn(&mount).expect("the guest is there"));
-        mounted.0.wait_for_line("mounted", READY_WITHIN).expect("it mounts");
+        let mut mounted = Self(lab().client().spawn(&mount).expect("the guest runs"));
+        mounted.0.wait_for_line("mounted", READY_WITHIN).expect("the directory is mounted");
         mounted
     }
 }
@@ -43,22 +43,22 @@ impl Drop for Mounted {
     }
 }
 
-/// What the kernel knows of these kinds that belongs to a program, one in a line.
+/// The objects of these kinds in the kernel that belong to programs, one for each line.
 fn held(kinds: &[&str]) -> Vec<String> {
     let said = sh(&kinds.iter().map(|kind| format!("rdma resource show {kind}\n")).collect::<String>());
-    // The kernel's own have a name in brackets.
+    // The objects of the kernel itself have a name in brackets.
     said.lines().filter(|line| !line.contains("comm [")).map(str::to_owned).collect()
 }
 
-/// Waits until no more is held than before.
+/// Waits until no more objects are held than before.
 fn wait_until_freed(kinds: &[&str], before: &[String]) {
-    Deadline::wait_until("the kernel to let go", READY_WITHIN, || {
+    Deadline::wait_until("the kernel to free the objects", READY_WITHIN, || {
         held(kinds).iter().all(|line| before.contains(line)).then_some(())
     });
 }
 
 #[test]
-fn programs_find_what_they_wrote_in_a_directory_mounted_over_rdma_and_its_end_frees_everything() {
+fn a_directory_mounted_over_rdma_returns_what_was_written_and_its_end_frees_everything() {
     const CONNECTIONS: [&str; 1] = ["qp type RC"];
     const EVERYTHING: [&str; 3] = ["qp type RC", "mr", "cq"];
     let _turn = alone();
@@ -72,15 +72,15 @@ fn programs_find_what_they_wrote_in_a_directory_mounted_over_rdma_and_its_end_fr
     buffered_data_are_whole();
     names_are_what_they_are();
     sh(&format!("umount {DIRECTORY}"));
-    assert!(mounted.0.wait(drop).expect("the guest is there").success());
+    assert!(mounted.0.wait(drop).expect("the guest runs").success());
     wait_until_freed(&CONNECTIONS, &connections);
     server.signal(Signal::TERM);
-    assert!(server.wait(drop).expect("the guest is there").success());
+    assert!(server.wait(drop).expect("the guest runs").success());
     wait_until_freed(&EVERYTHING, &everything);
 }
 
-/// Through the kernel's cache and without it, each beside the other, and once more as the server
-/// has it, over TCP.
+/// Reads and writes through the page cache and with O_DIRECT, compared with each other, and with
+/// what the server returns over TCP.
 fn buffered_data_are_whole() {
     let program = trunkline().display();
     sh(&format!(
@@ -100,7 +100,7 @@ fn buffered_data_are_whole() {
     ));
 }
 
-/// With a link and a listing that need memory for their replies.
+/// Also a link and a listing whose replies need registered memory.
 fn names_are_what_they_are() {
     let said = sh(&format!(
         "mkdir {DIRECTORY}/names; cd {DIRECTORY}/names
@@ -117,7 +117,7 @@ fn names_are_what_they_are() {
 }
 
 #[test]
-fn a_mount_over_rdma_of_a_server_that_has_none_says_so() {
+fn a_mount_over_rdma_of_a_server_without_rdma_is_an_error_that_says_so() {
     let _turn = alone();
     let server = served(&format!("--listen 10.77.1.2:{PORT}"));
     let program = trunkline().display();

@@ -1,6 +1,6 @@
-//! What operations cost over RDMA, in counts, which depend on no machine: work requests,
-//! completions, interrupts and system calls of both ends, and of the Linux kernel's what it tells.
-//! Both ends are in one process in the guest; the tests ask for themselves to be run there.
+//! Counts what operations cost over RDMA, independently of the machine: work requests, completions,
+//! interrupts and system calls of both ends, and of the Linux kernel's ends the counters that it
+//! has. Both ends are in one process in the guest; the tests run themselves there.
 
 use crate::guest::{again, is_in_guest, passes_in};
 use crate::kernel_server::served;
@@ -13,33 +13,33 @@ use std::fs;
 use std::process::Command;
 use transport::rdma::Counters;
 
-/// Operations of one turn, one after the other.
+/// The operations of a turn, one after the other.
 const OPERATIONS: u64 = 32;
-/// A call that is sent again, or a connection that is made anew, costs more than an operation does:
-/// the turn that took least is looked at.
+/// A call that is sent again, or a connection that is opened again, costs more than an operation.
+/// The turn with the lowest count is checked.
 const TURNS: usize = 4;
-/// What belongs to no single operation: completions that come later, and a notice more.
+/// A margin for what belongs to no single operation: later completions, and an additional notice.
 const SPARE: u64 = 4;
 
-/// What one operation may take.
+/// The budget of an operation.
 #[derive(Debug, Clone, Copy)]
 struct Mark {
     name: &'static str,
     bytes: usize,
     writes: bool,
-    /// RDMA writes and reads by the server.
+    /// RDMA writes and RDMA reads by the server.
     server_moves: [u64; 2],
 }
 
-/// What of the environment says that the process is traced, and only does the operations.
+/// Set in the environment of the process that is traced and only does the operations.
 const TRACED: &str = "TRUNKLINE_TRACED";
-/// System calls that one operation may take of a loop, at one call in flight. A message that goes
-/// and one that comes bring a notice each: it is waited for, taken, looked behind, and the next is
-/// asked for. Telling the device of the work is one more, an RDMA read by the server five; being
-/// woken by who submits takes two, and waking that one.
+/// System calls of a loop for each operation, with one call in flight. A message sent and a message
+/// received raise a notice each: the loop waits for the notice, takes it, polls once more, and arms
+/// the next. Telling the device about the work takes one call, and an RDMA read by the server five.
+/// A loop that is woken by the submitter needs two, and waking the submitter one.
 const SYSTEM_CALLS_MAX: f64 = 4.0 + 4.0 + 1.0 + 5.0;
 
-/// The client sends a message and gets one; the server moves the payload by one RDMA operation.
+/// The client sends a message and receives one; the server moves the payload by one RDMA operation.
 const MARKS: [Mark; 3] = [
     Mark { name: "READ of 64 KiB", bytes: 64 << 10, writes: false, server_moves: [1, 0] },
     Mark { name: "WRITE of 64 KiB", bytes: 64 << 10, writes: true, server_moves: [0, 1] },
@@ -47,26 +47,23 @@ const MARKS: [Mark; 3] = [
 ];
 
 #[test]
-fn a_read_and_a_write_take_no_more_work_requests_completions_and_interrupts_than_they_need() {
+fn a_read_and_a_write_stay_within_their_budget_of_rdma_operations() {
     if is_in_guest() {
         return marks_are_held();
     }
     let _turn = alone();
-    passes_in(
-        lab().client(),
-        "rdma_counts::a_read_and_a_write_take_no_more_work_requests_completions_and_interrupts_than_they_need",
-    );
+    passes_in(lab().client(), "rdma_counts::a_read_and_a_write_stay_within_their_budget_of_rdma_operations");
 }
 
 #[test]
-fn the_kernels_ends_move_as_much_by_as_many_messages_as_ours() {
+fn the_kernels_client_and_server_use_as_many_messages_as_ours() {
     if is_in_guest() {
         kernels_client();
         return kernels_server();
     }
     let _turn = alone();
     served();
-    passes_in(lab().client(), "rdma_counts::the_kernels_ends_move_as_much_by_as_many_messages_as_ours");
+    passes_in(lab().client(), "rdma_counts::the_kernels_client_and_server_use_as_many_messages_as_ours");
 }
 
 #[test]
@@ -80,8 +77,8 @@ fn a_read_and_a_write_take_few_system_calls() {
         let (_server, mount) = both_ends();
         let file = counted_file(&mount);
         for mark in MARKS {
-            // What is warm stays out of the counts, which `getppid`, that nothing else calls, opens
-            // and closes.
+            // The first round warms up and stays out of the counts. `getppid`, which nothing else
+            // calls, marks where a count begins and ends.
             operate(&file, mark);
             let _ = rustix::process::getppid();
             for _ in 0..TURNS {
@@ -95,9 +92,9 @@ fn a_read_and_a_write_take_few_system_calls() {
     let mut traced = Command::new("strace");
     traced.args(["-f", "-Y", "-qq", "-e", "signal=none", "-o", "/root/trace"]);
     traced.arg(again.get_program()).args(again.get_args()).env(TRACED, "1");
-    let output = traced.output().expect("strace can be run");
+    let output = traced.output().expect("strace runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
-    let trace = fs::read_to_string("/root/trace").expect("it is written");
+    let trace = fs::read_to_string("/root/trace").expect("the trace was written");
     let parts: Vec<&str> = trace.split("getppid(").collect();
     assert_eq!(parts.len(), (TURNS + 1) * MARKS.len() + 1, "the marks");
     for (mark, turns) in MARKS.iter().zip(parts[1..].chunks(TURNS + 1)) {
@@ -112,8 +109,9 @@ fn a_read_and_a_write_take_few_system_calls() {
     }
 }
 
-/// How often threads of this name began which call. Left out is the clock, which is one only where
-/// the kernel cannot show it to programs, as on an emulated processor.
+/// How often threads of this name began each system call. Calls of the clock are left out: the
+/// clock is a system call only where the kernel cannot export it to programs, as on an emulated
+/// processor.
 fn system_calls<'a>(trace: &'a str, thread: &str) -> BTreeMap<&'a str, u64> {
     let mut calls = BTreeMap::new();
     for line in trace.lines() {
@@ -134,31 +132,31 @@ fn both_ends() -> (Server, Mount) {
     config.add_rdma(&["10.77.1.2:20080".parse().expect("an address")]);
     let server = Server::start(config).expect("the guest has a device");
     let options = "proto=rdma,port=20080,mountport=12080,nconnect=1";
-    let mount = Mount::connect("10.77.1.2:/export", options).expect("the server is there");
+    let mount = Mount::connect("10.77.1.2:/export", options).expect("the server answers");
     (server, mount)
 }
 
 fn counted_file(mount: &Mount) -> File {
-    let file = mount.create_file(b"/counted", 0o644).expect("it is writable");
-    file.write_all_at(&[7; 64 << 10], 0).expect("it is written");
+    let file = mount.create_file(b"/counted", 0o644).expect("the export is writable");
+    file.write_all_at(&[7; 64 << 10], 0).expect("the file was written");
     file
 }
 
-/// What the kernel's client counts of a connection over RDMA (the line `xprt: rdma` of
+/// The counters of the kernel's client for a connection over RDMA (the line `xprt: rdma` of
 /// `/proc/self/mountstats`).
 #[derive(Debug, Clone, Copy)]
 struct KernelCounts {
     sends: u64,
     receives: u64,
-    /// Chunks that the server reads, and that it writes.
+    /// Chunks that the server reads, and chunks that it writes.
     chunks: [u64; 2],
 }
 
 impl KernelCounts {
     fn now() -> Self {
-        let text = fs::read_to_string("/proc/self/mountstats").expect("the system tells");
+        let text = fs::read_to_string("/proc/self/mountstats").expect("the kernel has counters");
         let line = text.lines().find_map(|line| line.trim_start().strip_prefix("xprt:\trdma "));
-        let counts = line.unwrap_or_else(|| panic!("it is mounted over RDMA: {text}")).split_whitespace();
+        let counts = line.unwrap_or_else(|| panic!("there is a mount over RDMA: {text}")).split_whitespace();
         let counts: Vec<u64> = counts.map(|count| count.parse().unwrap_or(0)).collect();
         let [_, _, _, _, _, sends, receives, _, _, _, read, written, ..] = *counts else {
             panic!("{counts:?}")
@@ -175,13 +173,13 @@ impl KernelCounts {
     }
 }
 
-/// The kernel's client on our server: its calls take as many messages and RDMA operations of our
-/// server as our client's.
+/// Tests the kernel's client on our server: its calls take as many messages and RDMA operations of
+/// our server as those of our client.
 fn kernels_client() {
     let (server, mount) = both_ends();
     drop((counted_file(&mount), mount));
     let directory = "/mnt/rdma-counted";
-    fs::create_dir_all(directory).expect("it can be made");
+    fs::create_dir_all(directory).expect("the directory was created");
     let options = "vers=3,proto=rdma,port=20080,mountport=12080,mountproto=tcp,nolock,nconnect=1";
     run(Command::new("mount").args(["-t", "nfs", "-o", options, "10.77.1.2:/export", directory]));
     let mounted = KernelsMount(directory);
@@ -191,7 +189,7 @@ fn kernels_client() {
             true => ("/dev/zero", file.as_str(), ["oflag=direct", "conv=notrunc"].as_slice()),
             false => (file.as_str(), "/dev/null", ["iflag=direct"].as_slice()),
         };
-        // A file shorter than all blocks: one block, as often.
+        // The file is shorter than all blocks together, so one block is used each time.
         let one = || {
             let mut dd = Command::new("dd");
             dd.args([format!("if={from}"), format!("of={to}"), format!("bs={}", mark.bytes)]);
@@ -205,8 +203,8 @@ fn kernels_client() {
         println!("{OPERATIONS} times {} by the kernel's client: {kernel:?}, our server {ours:?}", mark.name);
         let [writes, reads] = mark.server_moves.map(|each| each * OPERATIONS);
         assert_eq!([ours.writes, ours.reads], [writes, reads], "{}", mark.name);
-        // It asks for attributes beside them, so that it sends more; each call of it is one
-        // message, and one is its answer.
+        // The kernel also asks for attributes, so it sends more calls; each of its calls is one
+        // message, and each reply is one.
         assert_eq!(kernel.chunks, [reads, writes], "{}", mark.name);
         assert!(kernel.sends.abs_diff(ours.sends) <= SPARE, "{}: {kernel:?}, {ours:?}", mark.name);
         assert!(kernel.receives.abs_diff(ours.sends) <= SPARE, "{}: {kernel:?}, {ours:?}", mark.name);
@@ -216,8 +214,8 @@ fn kernels_client() {
     drop(mounted);
 }
 
-/// The kernel's mount of a server in this process, until dropped: also by a failure, after which
-/// nobody would answer it.
+/// The kernel's mount of a server in this process, until dropped, also after a failure, when the
+/// server no longer answers.
 struct KernelsMount(&'static str);
 
 impl Drop for KernelsMount {
@@ -226,9 +224,9 @@ impl Drop for KernelsMount {
     }
 }
 
-/// Our client on the kernel's server, beside what that counts of all its connections.
+/// Tests our client on the kernel's server, with the kernel's counters of all its connections.
 fn kernels_server() {
-    let mount = Mount::connect("10.77.1.2:/srv/export", "proto=rdma,nconnect=1").expect("it mounts");
+    let mount = Mount::connect("10.77.1.2:/srv/export", "proto=rdma,nconnect=1").expect("the client mounts");
     let file = counted_file(&mount);
     // The first turn registers memory.
     for mark in MARKS {
@@ -243,10 +241,10 @@ fn kernels_server() {
         assert_eq!(kernel, mark.server_moves.map(|each| each * OPERATIONS), "{}", mark.name);
     }
     drop(file);
-    mount.remove(mount.root(), b"counted").expect("it is there");
+    mount.remove(mount.root(), b"counted").expect("the file exists");
 }
 
-/// RDMA writes and reads of the kernel's server.
+/// RDMA writes and RDMA reads by the kernel's server.
 fn kernels_moves() -> [u64; 2] {
     ["write", "read"].map(|kind| {
         let said = fs::read_to_string(format!("/proc/sys/sunrpc/svc_rdma/rdma_stat_{kind}"));
@@ -256,7 +254,7 @@ fn kernels_moves() -> [u64; 2] {
 
 #[track_caller]
 fn run(command: &mut Command) {
-    let output = command.output().expect("it can be run");
+    let output = command.output().expect("the command runs");
     assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
@@ -273,9 +271,9 @@ fn marks_are_held() {
     }
 }
 
-/// One end of a turn: for each operation one message out, one in, and the moves. Completions come
-/// of messages, and of RDMA reads, for which the call waits; an RDMA write is done when the reply
-/// behind it is.
+/// Checks one end of a turn: for each operation one message out, one message in, and the RDMA
+/// operations. Messages and RDMA reads have completions, for which the call waits; an RDMA write is
+/// complete when the reply after it is.
 #[track_caller]
 fn hold(mark: Mark, done: Counters, [writes, reads]: [u64; 2]) {
     assert_eq!(done.sends, OPERATIONS, "{}: {done:?}", mark.name);
@@ -292,8 +290,8 @@ fn hold(mark: Mark, done: Counters, [writes, reads]: [u64; 2]) {
     assert!(done.notices <= completions, "{}: {done:?}", mark.name);
 }
 
-/// What the client and the server do for so many operations. `None` where a loop was too slow to
-/// say what it has done.
+/// The counters of the client and the server for the operations of a turn; `None` if a loop was too
+/// slow to report its counters.
 fn turn(server: &Server, mount: &Mount, file: &File, mark: Mark) -> Option<[Counters; 2]> {
     let now = || [mount.statistics().rdma, work_of(server)];
     let before = now();
@@ -302,12 +300,12 @@ fn turn(server: &Server, mount: &Mount, file: &File, mark: Mark) -> Option<[Coun
     Some([since(&after[0], &before[0])?, since(&after[1], &before[1])?])
 }
 
-/// All operations of a turn, one after the other.
+/// Runs all operations of a turn, one after the other.
 fn operate(file: &File, mark: Mark) {
     for _ in 0..OPERATIONS {
         let buffer = vec![7; mark.bytes];
         let pending = if mark.writes { file.write_at(buffer, 0) } else { file.read_at(buffer, 0) };
-        pending.wait().result.expect("it is done");
+        pending.wait().result.expect("the operation succeeds");
     }
 }
 

@@ -1,7 +1,7 @@
-//! The RDMA libraries over Soft-RoCE: both ends of a connection in one guest, every kind of work,
-//! everything freed.
+//! Tests the RDMA libraries over Soft-RoCE: both ends of a connection in one guest, with every kind
+//! of work, and everything freed.
 //!
-//! The test asks for itself to be run in the guest, where it does the work.
+//! The test runs itself in the guest, where it does the work.
 
 use crate::guest::{is_in_guest, passes_in};
 use crate::{alone, lab};
@@ -33,7 +33,7 @@ fn every_kind_of_work_is_done_and_every_object_is_freed() {
         assert_eq!(alive(), Alive::default());
         who_gives_up_before_it_is_let_in_is_known_to_be_gone();
         assert_eq!(alive(), Alive::default());
-        // The kernel counts too: what stays are the objects of its own management datagrams.
+        // The kernel counts too: only the objects of its own management datagrams remain.
         let held =
             Command::new("rdma").args(["resource", "show", "qp", "type", "RC"]).output().expect("rdma runs");
         assert_eq!(String::from_utf8_lossy(&held.stdout).trim(), "");
@@ -44,16 +44,16 @@ fn every_kind_of_work_is_done_and_every_object_is_freed() {
 }
 
 fn the_device_is_described() {
-    let found = devices().expect("the libraries are here");
-    let device = found.iter().find(|device| device.name == "rxe1").expect("the guest has it");
-    let port = device.ports.first().expect("it has a port");
+    let found = devices().expect("the libraries are installed");
+    let device = found.iter().find(|device| device.name == "rxe1").expect("the guest has the device");
+    let port = device.ports.first().expect("the device has a port");
     assert!(port.active && port.ethernet);
     assert_eq!(port.mtu_bytes, 4096, "the link takes 9000 bytes");
     let address = "10.77.1.2".parse::<std::net::IpAddr>().expect("an address");
     assert!(port.addresses.iter().any(|one| one.address == address && one.roce_v2), "{port:?}");
 }
 
-/// The next event, which must be this.
+/// The next event, which must be of this kind.
 #[track_caller]
 fn expect(channel: &Arc<EventChannel>, kind: EventKind) -> Event {
     let event =
@@ -62,7 +62,7 @@ fn expect(channel: &Arc<EventChannel>, kind: EventKind) -> Event {
     event
 }
 
-/// So many completions, in order; all must have succeeded.
+/// This many completions, in order; all must have succeeded.
 #[track_caller]
 fn complete(queue: &Queue, count: usize) -> Vec<Completion> {
     let mut done = Vec::new();
@@ -99,16 +99,16 @@ fn whole(region: &Region) -> Slice<'_> {
 
 fn listening(channel: &Arc<EventChannel>, address: SocketAddr) -> Identifier {
     let listener = Identifier::new(channel).expect("an identifier");
-    listener.listen(address, 4).expect("it listens");
+    listener.listen(address, 4).expect("the identifier listens");
     listener
 }
 
-/// A connecting identifier whose way is known.
+/// An identifier that connects, with its address and route resolved.
 fn on_its_way(channel: &Arc<EventChannel>, to: SocketAddr) -> Identifier {
     let identifier = Identifier::new(channel).expect("an identifier");
-    identifier.resolve(None, to, SOON).expect("it looks for a device");
+    identifier.resolve(None, to, SOON).expect("resolving the address begins");
     assert_eq!(expect(channel, EventKind::AddressResolved).token, identifier.token());
-    identifier.resolve_route(SOON).expect("it looks for the way");
+    identifier.resolve_route(SOON).expect("resolving the route begins");
     expect(channel, EventKind::RouteResolved);
     identifier
 }
@@ -119,7 +119,7 @@ fn exchange() {
     let listener = listening(&theirs, address);
     let mut client = on_its_way(&ours, address);
     let client_end = End::of(&mut client);
-    client.connect(&terms(b"hello")).expect("it connects");
+    client.connect(&terms(b"hello")).expect("connecting begins");
 
     let request = expect(&theirs, EventKind::ConnectRequest);
     assert_eq!(request.token, listener.token());
@@ -128,7 +128,7 @@ fn exchange() {
     let server_end = End::of(&mut server);
     let inbox = server_end.region(64, Access::Local);
     server.post_receive(7, whole(&inbox)).expect("posted");
-    server.accept(&terms(b"welcome")).expect("it accepts");
+    server.accept(&terms(b"welcome")).expect("the server accepts");
     assert_eq!(&expect(&ours, EventKind::Established).private_data[..7], b"welcome");
     expect(&theirs, EventKind::Established);
 
@@ -136,12 +136,13 @@ fn exchange() {
     write_and_read(&server, &server_end, &client_end);
     a_wrong_key_ends_the_connection(&server, &server_end, &client_end);
 
-    client.disconnect().expect("it was connected");
+    client.disconnect().expect("the client was connected");
     expect(&ours, EventKind::Disconnected);
     expect(&theirs, EventKind::Disconnected);
 }
 
-/// A message from two slices; its arrival wakes who waits at the queue's descriptor.
+/// Sends a message of two slices; its arrival wakes the thread that waits at the descriptor of the
+/// queue.
 fn send_and_wake(client: &Identifier, client_end: &End, server_end: &End, inbox: &Region) {
     server_end.queue.arm().expect("armed");
     let outbox = client_end.region(100, Access::Local);
@@ -171,7 +172,7 @@ fn write_and_read(server: &Identifier, server_end: &End, client_end: &End) {
     let read = Work::Read { address: source.address(), key: source.remote_key() };
     server.post(2, read, &[whole(&pool)], true, false).expect("posted");
     assert_eq!(complete(&server_end.queue, 1)[0].id, 2);
-    // With a completion for the last only: the others come first.
+    // Only the last write has a completion; the others are done before it.
     let half = u32::try_from(BYTES / 2).expect("small");
     for (offset, last) in [(0, false), (BYTES / 2, true)] {
         let write = Work::Write {
@@ -207,24 +208,24 @@ fn refused_where_nobody_listens() {
     let channel = EventChannel::new().expect("a channel");
     let mut client = on_its_way(&channel, "10.77.1.2:20998".parse().expect("an address"));
     let _end = End::of(&mut client);
-    client.connect(&terms(&[])).expect("it tries");
+    client.connect(&terms(&[])).expect("connecting begins");
     expect(&channel, EventKind::Rejected);
 }
 
-/// A server that is slow to let clients in meets some that have left. The system tells it no event
-/// of that, and calls invalid what it asks for them.
+/// A server that is slow to accept may find clients that have left. The system reports no event for
+/// that, and answers requests for these clients as invalid.
 fn who_gives_up_before_it_is_let_in_is_known_to_be_gone() {
     let address = "10.77.1.2:20997".parse().expect("an address");
-    let listener = transport::rdma::Listener::bind(address).expect("it listens");
+    let listener = transport::rdma::Listener::bind(address).expect("the listener listens");
     let next = || Deadline::wait_until("a request", SOON, || listener.take().expect("the device works"));
     let options = transport::rdma::Options::default();
-    // What two clients say may overtake each other, so they are tried until it does not.
-    Deadline::wait_until("the one who left to be known as gone", SOON, || {
+    // The requests of two clients may overtake each other, so the test repeats until they do not.
+    Deadline::wait_until("the client that left to be reported as closed", SOON, || {
         let channel = EventChannel::new().expect("a channel");
         let (early, early_came) = (asking(&channel, address), next());
         drop(early);
         let (_patient, patient_came) = (asking(&channel, address), next());
-        patient_came.prepare::<()>(&options).expect("who waits is let in");
+        patient_came.prepare::<()>(&options).expect("the client that waits is accepted");
         match early_came.prepare::<()>(&options) {
             Err(transport::rdma::Error::Closed) => Some(()),
             Err(error) => panic!("{error}"),
@@ -233,10 +234,10 @@ fn who_gives_up_before_it_is_let_in_is_known_to_be_gone() {
     });
 }
 
-/// A client, with its queue pair, that has asked to be let in.
+/// A client, with its queue pair, that has asked for a connection.
 fn asking(channel: &Arc<EventChannel>, to: SocketAddr) -> (Identifier, End) {
     let mut identifier = on_its_way(channel, to);
     let end = End::of(&mut identifier);
-    identifier.connect(&terms(&[])).expect("it tries");
+    identifier.connect(&terms(&[])).expect("connecting begins");
     (identifier, end)
 }

@@ -1,6 +1,6 @@
-//! Clients that break the protocol, lie about their memory or leave in the middle of it, each on a
-//! connection of its own: the error goes to whom it belongs, others are served meanwhile, and
-//! nothing of it is left.
+//! Tests clients that violate the protocol, give false information about their memory or leave
+//! early, each on its own connection: the error affects only that client, others are served
+//! meanwhile, and nothing is left.
 
 use crate::guest::{is_in_guest, passes_in};
 use crate::pair::{SOON, Served, alone, pair, wait_until_nothing_is_left};
@@ -13,38 +13,38 @@ use transport::rdma::Access;
 use verbs::{Alive, alive};
 
 const MIB: u32 = 1 << 20;
-/// What others have written.
+/// The content that the other client has written.
 const RIGHT: u8 = 0xa5;
-/// What bad clients send.
+/// The content that bad clients send.
 const WRONG: u8 = 0x5a;
 
 #[test]
-fn our_server_bears_clients_that_break_the_protocol() {
+fn our_server_survives_clients_that_violate_the_protocol() {
     if is_in_guest() {
         return misbehave();
     }
     let _turn = alone();
     let served = Served::start();
-    passes_in(pair().client(), "bad_clients::our_server_bears_clients_that_break_the_protocol");
-    // The server lives on, and has nothing of theirs.
+    passes_in(pair().client(), "bad_clients::our_server_survives_clients_that_violate_the_protocol");
+    // The server still runs, and holds nothing of the bad clients.
     wait_until_nothing_is_left(pair().server());
     drop(served);
 }
 
-/// What a client does wrong, and how.
+/// The name of a case, and its function.
 type Case = (&'static str, fn(&Target));
 
-/// What all of them meet.
+/// What all cases use.
 struct Target {
     others: Mount,
-    /// Of the others.
+    /// The file of the other client.
     file: FileHandle,
-    /// Of the bad ones.
+    /// The file of the bad clients.
     theirs: FileHandle,
 }
 
 impl Target {
-    /// Somebody else reads what is right, and finds nothing that a bad client sent.
+    /// Another client reads the right data, and finds nothing that a bad client sent.
     fn serves_others(&self) {
         let mut data = vec![0; MIB as usize];
         let count = self.others.open(b"/file").and_then(|file| file.read_all_at(&mut data, 0));
@@ -57,14 +57,14 @@ impl Target {
 
 fn misbehave() {
     let options = "proto=rdma,mountport=2049,nconnect=1";
-    let others = Mount::connect("10.77.1.2:/export", options).expect("it mounts");
+    let others = Mount::connect("10.77.1.2:/export", options).expect("the client mounts");
     others
         .create_file(b"/file", 0o666)
         .and_then(|file| file.write_all_at(&vec![RIGHT; MIB as usize], 0))
         .expect("written");
     others.create_file(b"/theirs", 0o666).expect("made");
     let resolve = |path: &[u8]| {
-        let (handle, _) = others.resolve(path).expect("it is there");
+        let (handle, _) = others.resolve(path).expect("the name exists");
         FileHandle::new(handle.as_slice()).expect("a handle of version 3")
     };
     let (file, theirs) = (resolve(b"/file"), resolve(b"/theirs"));
@@ -96,7 +96,7 @@ fn must_end(stranger: &mut Stranger) {
     assert!(matches!(&heard, Heard::Ended(why) if !why.is_empty()), "{heard:?}");
 }
 
-/// The call is refused, and the connection stays.
+/// The call is refused, and the connection remains.
 #[track_caller]
 fn must_be_refused(stranger: &mut Stranger) {
     let heard = stranger.hear();
@@ -112,11 +112,12 @@ fn must_be_served(stranger: &mut Stranger) {
 }
 
 fn senseless_headers(_: &Target) {
-    // RFC 8166 s4.5.2: what is not even a header has no number that an error could be told by.
+    // RFC 8166 s4.5.2: a message that is not even a header has no xid to which an error could be
+    // sent.
     let mut stranger = Stranger::new();
     stranger.say(&[7; 9]);
     must_end(&mut stranger);
-    // Lists that go on behind the end of the message.
+    // Lists that continue after the end of the message.
     let mut stranger = Stranger::new();
     let words = [5_u32, 1, 32, 0, 1, 1, 1, 1, 1, 1, 1];
     stranger.say(&words.map(u32::to_be_bytes).concat());
@@ -134,7 +135,7 @@ fn another_version(_: &Target) {
 }
 
 fn wrong_keys(target: &Target) {
-    // A device refuses them, and that ends the connection at both ends.
+    // The device refuses the access, and that ends the connection at both ends.
     let mut stranger = Stranger::new();
     let source = stranger.memory(65536, Access::RemoteRead, WRONG);
     let call = write(1, target.theirs, 65536);
@@ -142,13 +143,13 @@ fn wrong_keys(target: &Target) {
     stranger.call(Body::Message(with_read(call.len() as u32, wrong)), &call);
     must_end(&mut stranger);
     let mut stranger = Stranger::new();
-    // It may be read, and not written.
+    // The memory may be read but not written.
     let receive_buffer = stranger.memory(65536, Access::RemoteRead, WRONG);
     let call = read(2, target.file, 65536);
     stranger.call(Body::Message(with_write(segment(&receive_buffer, 65536))), &call);
     must_end(&mut stranger);
     let mut first = [0; 1];
-    receive_buffer.read(0, &mut first).expect("it is there");
+    receive_buffer.read(0, &mut first).expect("the memory is readable");
     assert_eq!(first, [WRONG]);
 }
 
@@ -163,24 +164,24 @@ fn small_chunks(target: &Target) {
     stranger.call(Body::Message(with_reply(segment(&receive_buffer, 100))), &call);
     must_be_refused(&mut stranger);
     let mut bytes = vec![0; 65536];
-    receive_buffer.read(0, &mut bytes).expect("it is there");
-    assert!(bytes.iter().all(|byte| *byte == WRONG), "a reply is refused, never cut");
+    receive_buffer.read(0, &mut bytes).expect("the memory is readable");
+    assert!(bytes.iter().all(|byte| *byte == WRONG), "a reply is refused, never truncated");
 }
 
 fn lying_chunks(target: &Target) {
     let mut stranger = Stranger::new();
     let source = stranger.memory(65536, Access::RemoteRead, WRONG);
-    // More than is there: the device refuses it.
+    // More memory than is registered: the device refuses the access.
     let call = write(1, target.theirs, MIB);
     stranger.call(Body::Message(with_read(call.len() as u32, segment(&source, MIB))), &call);
     must_end(&mut stranger);
-    // More than anybody takes.
+    // More than any server accepts.
     let mut stranger = Stranger::new();
     let source = stranger.memory(65536, Access::RemoteRead, WRONG);
     let call = write(2, target.theirs, 65536);
     stranger.call(Body::Message(with_read(call.len() as u32, segment(&source, 1 << 30))), &call);
     must_be_refused(&mut stranger);
-    // Less than the call itself says: its arguments make no sense then.
+    // Less than the call itself says, so its arguments are invalid.
     let call = write(3, target.theirs, 65536);
     stranger.call(Body::Message(with_read(call.len() as u32, segment(&source, 4096))), &call);
     let heard = stranger.hear();
@@ -192,22 +193,22 @@ fn cut_calls(target: &Target) {
     let mut stranger = Stranger::new();
     let call = read(1, target.file, 4096);
     let source = stranger.memory(call.len(), Access::RemoteRead, 0);
-    source.write(0, &call).expect("it fits");
-    // Not even a number and a direction.
+    source.write(0, &call).expect("the call fits");
+    // Not even an xid and a direction.
     stranger.call(Body::NoMessage(with_read(0, segment(&source, 4))), &1_u32.to_be_bytes());
     must_be_refused(&mut stranger);
-    // Cut within its head, and within its arguments.
+    // Truncated within the header, and within the arguments.
     for bytes in [30, call.len() as u32 - 8] {
         let mut stranger = Stranger::new();
         let source = stranger.memory(call.len(), Access::RemoteRead, 0);
-        source.write(0, &call).expect("it fits");
+        source.write(0, &call).expect("the call fits");
         stranger.call(Body::NoMessage(with_read(0, segment(&source, bytes))), &1_u32.to_be_bytes());
         let heard = stranger.hear();
         assert!(!matches!(heard, Heard::Refused(HeaderError::Version { .. })), "{heard:?}");
     }
 }
 
-/// RFC 8166 s3.3.1: the answers are still answers, or the connection ends; nobody else notices.
+/// RFC 8166 s3.3.1: the replies are valid, or the connection ends; no other client is affected.
 fn too_many_calls(target: &Target) {
     let mut stranger = Stranger::new();
     let receive_buffer = stranger.memory(MIB as usize, Access::RemoteWrite, 0);
@@ -220,18 +221,18 @@ fn too_many_calls(target: &Target) {
         if let Heard::Ended(_) = stranger.hear() {
             return;
         }
-        stranger.endpoint.post_receives(1).expect("one is free");
+        stranger.endpoint.post_receives(1).expect("a receive is free");
     }
 }
 
-/// The connection ends while the server reads what a WRITE brings.
+/// The connection ends while the server reads the data of a WRITE.
 fn leave_while_read(target: &Target) {
     for xid in 1..=4 {
         let mut stranger = Stranger::new();
         let source = stranger.memory(MIB as usize, Access::RemoteRead, WRONG);
         let call = write(xid, target.theirs, MIB);
-        // The last of it may not be read, so that nothing is written even where the rest was there
-        // in time.
+        // The last part may not be read, so that nothing is written even if the rest was read in
+        // time.
         let (whole, half) = (segment(&source, MIB), MIB / 2);
         let position = call.len() as u32;
         let mut chunks = with_read(position, Segment { length: half, ..whole });
@@ -244,7 +245,7 @@ fn leave_while_read(target: &Target) {
     }
 }
 
-/// The connection ends when the first byte of what was read has landed.
+/// The connection ends when the first byte of a READ has arrived.
 fn leave_while_written(target: &Target) {
     for xid in 1..=4 {
         let mut stranger = Stranger::new();
@@ -253,15 +254,15 @@ fn leave_while_written(target: &Target) {
         stranger.call(Body::Message(with_write(segment(&receive_buffer, MIB))), &call);
         Deadline::wait_until("the first byte", SOON, || {
             let mut first = [0; 1];
-            receive_buffer.read(0, &mut first).expect("it is there");
+            receive_buffer.read(0, &mut first).expect("the memory is readable");
             (first == [RIGHT]).then_some(())
         });
         drop(stranger);
-        // Nobody reaches it any more.
-        receive_buffer.write(0, &vec![WRONG; MIB as usize]).expect("it fits");
+        // No peer can access this memory any more.
+        receive_buffer.write(0, &vec![WRONG; MIB as usize]).expect("the data fit");
         target.serves_others();
         let mut bytes = vec![0; MIB as usize];
-        receive_buffer.read(0, &mut bytes).expect("it is there");
+        receive_buffer.read(0, &mut bytes).expect("the memory is readable");
         assert!(bytes.iter().all(|byte| *byte == WRONG), "memory was written after its connection had ended");
     }
 }

@@ -1,5 +1,5 @@
-//! Servers that break the protocol: our client says what is wrong, or asks again on a new
-//! connection, and gets what is right; nothing of it is left.
+//! Tests servers that violate the protocol: our client reports the violation, or repeats the call
+//! on a new connection and gets the right reply; nothing is left.
 
 use crate::guest::{is_in_guest, passes_in};
 use crate::pair::{Served, alone, pair, wait_until_nothing_is_left};
@@ -9,17 +9,17 @@ use rpcrdma::header::HeaderError;
 use verbs::{Alive, alive};
 
 const BYTES: usize = 600_001;
-/// So many that a listing needs memory for its reply.
+/// So many names that a listing needs registered memory for its reply.
 const NAMES: usize = 150;
 
 #[test]
-fn our_client_bears_servers_that_break_the_protocol() {
+fn our_client_survives_servers_that_violate_the_protocol() {
     if is_in_guest() {
         return mount_the_relay();
     }
     let _turn = alone();
     let served = Served::start();
-    passes_in(pair().client(), "bad_servers::our_client_bears_servers_that_break_the_protocol");
+    passes_in(pair().client(), "bad_servers::our_client_survives_servers_that_violate_the_protocol");
     wait_until_nothing_is_left(pair().client());
     drop(served);
 }
@@ -31,7 +31,7 @@ fn pattern() -> Vec<u8> {
 fn read(mount: &Mount) -> client::Result<()> {
     let mut data = vec![0; BYTES];
     let count = mount.open(b"/file")?.read_all_at(&mut data, 0)?;
-    assert!(count == BYTES && data == pattern(), "what was read is not what was written");
+    assert!(count == BYTES && data == pattern(), "the data read differ from the data written");
     Ok(())
 }
 
@@ -45,21 +45,22 @@ fn list(mount: &Mount) -> client::Result<()> {
 fn mount_the_relay() {
     let relay = Relay::start();
     let options = format!("proto=rdma,port={PORT},mountport=2049,nconnect=1");
-    let mount = Mount::connect(&format!("{ADDRESS}:/export"), &options).expect("it mounts");
+    let mount = Mount::connect(&format!("{ADDRESS}:/export"), &options).expect("the client mounts");
     let file = mount.create_file(b"/file", 0o644).expect("made");
     file.write_all_at(&pattern(), 0).expect("written");
     for name in 0..NAMES {
         mount.create_file(format!("/a-name-of-some-length-{name}").as_bytes(), 0o644).expect("made");
     }
     for (mischief, said) in [
-        // As many as go on: one at a time, and as many as there are receives for. RFC 8166 s3.3.1
+        // The client continues with one call at a time, and with as many calls as there are
+        // receives. RFC 8166 s3.3.1
         (Mischief::Grants(0), None),
         (Mischief::Grants(u32::MAX), None),
         // RFC 8166 s4.2.1
         (Mischief::UnknownXid, None),
         (Mischief::LongerWrite, Some("cannot be true")),
         (Mischief::LongerReply, Some("cannot be true")),
-        // The device ends the connection, and the call goes out again on the next.
+        // The device ends the connection, and the call is sent again on the next.
         (Mischief::WritesBeyond, None),
         (Mischief::Invalidates, None),
         (Mischief::Garbage, None),
@@ -77,7 +78,10 @@ fn mount_the_relay() {
             (Err(error), Some(said)) => assert!(error.to_string().contains(said), "{error}"),
             (outcome, said) => panic!("{outcome:?}, and not {said:?}"),
         }
-        assert!(relay.has_done_so() || matches!(mischief, Mischief::Grants(_)), "it did not get that wrong");
+        assert!(
+            relay.has_done_so() || matches!(mischief, Mischief::Grants(_)),
+            "the server did not violate the protocol in this way"
+        );
         relay.get_wrong(None);
         read(&mount).and_then(|()| list(&mount)).expect("the client has moved on");
     }

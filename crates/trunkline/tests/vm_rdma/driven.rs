@@ -1,11 +1,11 @@
-//! A client in the guest under a load whose every block and name is accounted for, driven from
-//! outside by lines. Each line asks for something to have come about, and is answered when it has.
+//! A client in the guest under a load that accounts for every block and name, driven from outside
+//! by lines. Each line names a condition, and is answered when the condition holds.
 //!
 //! - `goes on`: calls that were made after the line have been answered.
-//! - `breaks`: calls had to leave a connection after the line.
-//! - `loses N`: no loop has path N any more.
-//! - `regains N`: all loops have path N, and calls made after the line were answered on it.
-//! - `end`: nothing was lost, nothing is wrong, and no object of RDMA is left in the process.
+//! - `breaks`: calls were moved from a connection after the line.
+//! - `loses N`: no loop uses path N any more.
+//! - `regains N`: all loops use path N, and calls made after the line were answered on it.
+//! - `end`: nothing was lost, nothing is wrong, and no RDMA object is left in the process.
 
 use crate::guest::again;
 use crate::history::Store;
@@ -21,30 +21,30 @@ use verbs::{Alive, alive};
 
 const OPTIONS: &str = "TRUNKLINE_TROUBLE_OPTIONS";
 const STORE: &str = "TRUNKLINE_TROUBLE_STORE";
-/// More calls than are under way at a time.
+/// More calls than are in flight at a time.
 const GOES_ON: u64 = 100;
-/// The first connection over a device that was made just now may find no way in time.
+/// The first connection over a new device may find no route in time.
 const MOUNT_ATTEMPTS: usize = 5;
 
-/// The client from outside; killed when dropped.
+/// The client as seen from outside; killed when dropped.
 pub struct Driven {
     running: Running,
     said: String,
 }
 
 impl Driven {
-    /// Runs this test, which must [`obey`], in the guest, and waits until its load is under way.
+    /// Runs this test, which must [`obey`], in the guest, and waits until its load has begun.
     #[track_caller]
     pub fn start(test: &str, options: &str, store: Store) -> Self {
         let mut command = again(test);
         command.env(OPTIONS, options).env(STORE, format!("{store:?}"));
-        let running = pair().client().spawn(&command).expect("the guest is there");
+        let running = pair().client().spawn(&command).expect("the guest runs");
         let mut this = Self { running, said: String::new() };
         this.hear("under load");
         this
     }
 
-    /// Asks for something and waits until it has come about.
+    /// Sends a line and waits until its condition holds.
     #[track_caller]
     pub fn tell(&mut self, line: &str) {
         self.running.input(format!("{line}\n").as_bytes());
@@ -55,12 +55,11 @@ impl Driven {
     #[track_caller]
     pub fn end(mut self) {
         self.tell("end");
-        let status =
-            self.running.wait(|event| self.said.push_str(&text(&event))).expect("the guest is there");
+        let status = self.running.wait(|event| self.said.push_str(&text(&event))).expect("the guest runs");
         assert!(status.success() && self.said.contains("1 passed"), "{status}: {}", self.said);
     }
 
-    /// Ends it at once, without a word to anybody.
+    /// Kills the client at once.
     pub fn kill(mut self) {
         self.running.signal(Signal::KILL);
         let _ = self.running.wait(drop);
@@ -69,7 +68,7 @@ impl Driven {
     #[track_caller]
     fn hear(&mut self, line: &str) {
         let began = Instant::now();
-        // What comes after it is kept: it may be what is waited for next.
+        // Text after the line is kept: it may contain the next expected line.
         let after = |said: &str| {
             let said = format!("\n{said}");
             said.split_once(&format!("\n{line}\n")).map(|(_, rest)| rest.to_owned())
@@ -100,16 +99,16 @@ fn text(event: &Event) -> String {
     text
 }
 
-/// What the client does in the guest.
+/// The work of the client in the guest.
 pub fn obey() {
-    let given = |name: &str| std::env::var(name).expect("it is given");
+    let given = |name: &str| std::env::var(name).expect("the variable is set");
     let store = if given(STORE) == format!("{:?}", Store::Whole) { Store::Whole } else { Store::ByParts };
     let mount = Arc::new(mounted(&given(OPTIONS)));
     let load = Load::start(&mount, "trouble", store, 7);
     goes_on(&mount);
     println!("\nunder load");
     for line in std::io::stdin().lines() {
-        let line = line.expect("it is text");
+        let line = line.expect("the line is UTF-8");
         match line.split_once(' ') {
             Some(("goes", "on")) => goes_on(&mount),
             None if line == "breaks" => breaks(&mount),
@@ -123,8 +122,8 @@ pub fn obey() {
     let outcome = load.stop();
     assert_eq!(outcome.failed, [""; 0], "calls failed");
     assert!(outcome.wrong.is_empty(), "{:?}", outcome.wrong);
-    // What a killed server had begun may be done or not; then the client says how often that may
-    // have been so.
+    // A killed server may or may not have executed the calls that it had begun. The client says for
+    // how many calls it cannot tell.
     let undecided = if store == Store::ByParts { outcome.undecided } else { 0 };
     assert!(outcome.doubled.len() as u64 <= undecided, "done twice or not at all: {:?}", outcome.doubled);
     drop(mount);
@@ -139,13 +138,13 @@ fn mounted(options: &str) -> Mount {
             Err(error) => println!("\nnot mounted yet: {error}"),
         }
     }
-    Mount::connect("10.77.1.2:/export", options).expect("it mounts")
+    Mount::connect("10.77.1.2:/export", options).expect("the client mounts")
 }
 
-/// What all loops say of the paths. A loop that is busy for a second says nothing, and is asked
-/// again.
+/// The paths as all loops report them. A loop that is busy for a second reports nothing, and is
+/// asked again.
 fn paths_of(mount: &Mount) -> Vec<PathStatistics> {
-    Deadline::wait_until("all loops to say how they are", SOON, || {
+    Deadline::wait_until("all loops to report their paths", SOON, || {
         let paths = mount.statistics().paths;
         paths.iter().all(|path| path.status.len() == mount.loops()).then_some(paths)
     })
@@ -155,7 +154,7 @@ fn answered(path: &PathStatistics) -> u64 {
     path.counters.read.calls + path.counters.write.calls + path.counters.metadata.calls
 }
 
-/// In each loop, by the names that records have.
+/// The state in each loop, with the names that records use.
 fn states(path: &PathStatistics) -> impl Iterator<Item = &'static str> {
     path.status.iter().map(|status| status.state.name())
 }
@@ -174,7 +173,7 @@ fn breaks(mount: &Mount) {
 }
 
 fn loses(mount: &Mount, path: usize) {
-    Deadline::wait_until("the path to be taken for dead", SOON, || {
+    Deadline::wait_until("the path to be down", SOON, || {
         let paths = paths_of(mount);
         states(&paths[path]).all(|state| matches!(state, "down" | "probing")).then_some(())
     });
@@ -183,7 +182,7 @@ fn loses(mount: &Mount, path: usize) {
 
 fn regains(mount: &Mount, path: usize) {
     let before = answered(&paths_of(mount)[path]);
-    Deadline::wait_until("the path to be back", SOON, || {
+    Deadline::wait_until("the path to be up", SOON, || {
         let path = &paths_of(mount)[path];
         (states(path).all(|state| state == "up") && answered(path) >= before + GOES_ON).then_some(())
     });

@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 use testkit::{Deadline, require_program};
 
-/// As long as anything may take in an emulated machine on a busy one.
+/// The longest time that anything may take in an emulated machine on a busy host.
 pub const SOON: Duration = Duration::from_secs(600);
 
 /// The guests that all cases share; they end with the test program.
@@ -17,7 +17,7 @@ pub fn pair() -> &'static Vm {
         for program in ["busybox", "nft", "qemu-system-x86_64", "rdma", "setpriv"] {
             let _ = require_program(program);
         }
-        // Emulated everywhere, so that the suite shows the same on each machine.
+        // Emulated everywhere, so that the suite behaves the same on each machine.
         let spec = Spec {
             accel: Accel::Tcg,
             guests: Guests::Two,
@@ -31,20 +31,19 @@ pub fn pair() -> &'static Vm {
     })
 }
 
-/// One case at a time.
+/// Runs one case at a time.
 pub fn alone() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs a shell script in a guest; it must succeed. Gives its output.
+/// Runs a shell script in a guest, which must succeed; returns its output.
 #[track_caller]
 pub fn sh(guest: &Guest, script: &str) -> String {
     crate::guest::sh(guest, &format!("set -e\n{script}"))
 }
 
-/// What a guest's devices and our threads in it are at, for those who have to find out why
-/// something failed.
+/// The state of a guest's devices and of our threads in it, to find out why a test failed.
 pub fn state_of(guest: &Guest) -> String {
     let script = "rdma link; rdma resource; nft list ruleset
         for task in /proc/[0-9]*/task/*; do
@@ -56,14 +55,14 @@ pub fn state_of(guest: &Guest) -> String {
         .map_or_else(|error| error.to_string(), |output| String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Waits until the kernel of a guest knows of no queue pair, no memory and no completion queue of a
-/// program.
+/// Waits until the kernel of a guest has no queue pair, no memory region and no completion queue of
+/// a program.
 #[track_caller]
 pub fn wait_until_nothing_is_left(guest: &Guest) {
     let mut last = String::new();
     let ours = || {
-        // The kernel's own have a name in brackets. Not their protection domains: the connection
-        // manager's library has one for whoever listens.
+        // The objects of the kernel itself have a name in brackets. Protection domains are left
+        // out: the library of the connection manager has one for each listener.
         let kinds = ["qp type RC", "mr", "cq"];
         let said = sh(guest, &kinds.map(|kind| format!("rdma resource show {kind}")).join("\n"));
         said.lines()
@@ -81,7 +80,7 @@ pub fn wait_until_nothing_is_left(guest: &Guest) {
     assert!(gone.is_ok(), "{what}:\n{last}");
 }
 
-/// A server of ours in the guest `server`, which serves memory over TCP and RDMA until dropped.
+/// Our server in the guest `server`, which serves memory over TCP and RDMA until dropped.
 pub struct Served(Running);
 
 impl Served {
@@ -89,8 +88,8 @@ impl Served {
         let mut serve = Command::new(env!("CARGO_BIN_EXE_trunkline"));
         serve.args(["serve", "--export", "/export", "--mem", "512MiB"]).current_dir("/");
         serve.args(["--listen", "10.77.1.2:2049", "--listen", "rdma:10.77.1.2:20049"]);
-        let mut process = pair().server().spawn(&serve).expect("the guest is there");
-        process.wait_for_line("ready", SOON).expect("it serves");
+        let mut process = pair().server().spawn(&serve).expect("the guest runs");
+        process.wait_for_line("ready", SOON).expect("the server is ready");
         Self(process)
     }
 }
