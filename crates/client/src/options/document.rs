@@ -8,19 +8,19 @@ use std::fmt::Write;
 pub fn markdown() -> String {
     let mut out = String::from(
         "# Mount options\n\n\
-         Made from the table in `crates/client/src/options/table.rs`; change it there, and run\n\
-         `UPDATE=1 cargo test -p client --test option_docs`.\n\n\
-         Options are separated by commas and stand in any order. Of the same one given twice, and of pairs\n\
-         such as `hard` and `soft`, the last counts. Unknown options are errors; options that cannot hold\n\
-         together are refused.\n",
+         Generated from the table in `crates/client/src/options/table.rs`. To change this page, change the\n\
+         table and run `UPDATE=1 cargo test -p client --test option_docs`.\n\n\
+         Options are separated by commas, in any order. If an option is given twice, or both of a pair such\n\
+         as `hard` and `soft` are given, the last counts. Unknown options are errors; contradictory\n\
+         options are refused.\n",
     );
     for group in Group::ALL {
         let _ = write!(out, "\n## {}\n\n", group.title());
         let others = group == Group::Others;
         if others {
             out.push_str(
-                "Accepted, so that existing lines work as they are. `trunkline mount` warns of those that have no effect\n\
-                 here; for the others nothing is to be done.\n\n\
+                "These options are accepted, so that existing lines keep working. `trunkline mount` warns of those that\n\
+                 have no effect here; the others need no action.\n\n\
                  | option | value | warns | why |\n|---|---|---|---|\n",
             );
         } else {
@@ -77,7 +77,7 @@ fn meaning(spec: &OptionSpec) -> String {
     match spec.effect {
         Effect::Works => spec.doc.to_owned(),
         Effect::Noted(why) | Effect::Holds(why) if spec.group == Group::Others => why.to_owned(),
-        Effect::Holds(why) => format!("{}{space}It holds anyway: {why}.", spec.doc),
+        Effect::Holds(why) => format!("{}{space}Always in effect: {why}.", spec.doc),
         Effect::Noted(why) => format!("{}{space}No effect here: {why}.", spec.doc),
         Effect::Refused(why) => format!("{}{space}Refused: {why}.", spec.doc),
     }

@@ -91,7 +91,7 @@ impl Group {
             Self::Behaviour => "Sizes, times and recovery",
             Self::Caching => "Caches",
             Self::Directory => "The mounted directory",
-            Self::Others => "What else fstab and /proc/mounts carry",
+            Self::Others => "Other options of fstab and /proc/mounts",
         }
     }
 }

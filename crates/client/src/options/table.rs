@@ -31,7 +31,7 @@ const HOST: Kind = Kind::Text("a name or address");
 const NO_UDP: &str = "NFS runs over TCP or RDMA here; use proto=tcp";
 const NO_VERSION_2: &str = "NFS version 2 was never built; use vers=3";
 const NO_OTHER_SECURITY: &str = "only AUTH_SYS is built; use sec=sys";
-const NO_LOCKS: &str = "the NLM protocol is not built: in a mounted directory locks answer ENOLCK, or stay on this host with nolock";
+const NO_LOCKS: &str = "the NLM protocol is not built: in a mounted directory locks fail with ENOLCK, or stay on this host with nolock";
 const MOUNT_OVER_TCP: &str = "MOUNT is asked over TCP, at the server's own address";
 const MOUNT_8: &str = "it is for mount(8) and the system's start";
 
@@ -255,7 +255,7 @@ pub static OPTIONS: &[OptionSpec] = &[
         "proto",
         PROTOS,
         "tcp",
-        "Transport and address family, as in nfs(5): `tcp` and `rdma` take IPv4 addresses only, `tcp6` and `rdma6` IPv6 addresses only. Without `proto`, a name's addresses of both families are tried in turn. RDMA needs a device on this machine that reaches each address (CLI.md, Over RDMA); it never becomes TCP by itself. MOUNT is asked over TCP in either case. UDP is refused.",
+        "Transport and address family, as in nfs(5): `tcp` and `rdma` take IPv4 addresses only, `tcp6` and `rdma6` IPv6 addresses only. Without `proto`, a name's addresses of both families are tried in turn. RDMA needs a device on this machine that reaches each address (CLI.md, Over RDMA); the client never changes to TCP by itself. MOUNT is asked over TCP in either case. UDP is refused.",
         |draft, value| set_proto(draft, value.text()),
         |options| options.family.map(|_| options.proto_text().to_owned()),
     ),
@@ -263,7 +263,7 @@ pub static OPTIONS: &[OptionSpec] = &[
         Transport,
         "tcp",
         "yes",
-        "NFS over TCP, to addresses of both families. With `proto=rdma` it is a contradiction.",
+        "NFS over TCP, to addresses of both families. Contradicts `proto=rdma`.",
         |draft| draft.proto_flag = Some(("tcp", Proto::Tcp)),
         hidden
     ),
@@ -271,7 +271,7 @@ pub static OPTIONS: &[OptionSpec] = &[
         Transport,
         "rdma",
         "no",
-        "NFS over RDMA, to addresses of both families. With `proto=tcp` it is a contradiction.",
+        "NFS over RDMA, to addresses of both families. Contradicts `proto=tcp`.",
         |draft| draft.proto_flag = Some(("rdma", Proto::Rdma)),
         |options| (options.proto == Proto::Rdma && options.family.is_none()).then(String::new)
     ),
@@ -281,7 +281,7 @@ pub static OPTIONS: &[OptionSpec] = &[
         "port",
         PORT,
         "2049, over RDMA 20049",
-        "Port of NFS. 0 stands for the default. If no port is given and nothing listens at 2049, the server's rpcbind is asked for the port. An address of `remoteports` over another transport than `proto` has the usual port of that one, unless it says its own.",
+        "Port of NFS. 0 stands for the default. If no port is given and nothing listens at 2049, the server's rpcbind is asked for the port. An address of `remoteports` that uses another transport than `proto` has that transport's usual port, unless it states a port.",
         |draft, value| draft.options.port = port(value),
         |options| options.port.map(|port| port.to_string())
     ),
@@ -289,8 +289,8 @@ pub static OPTIONS: &[OptionSpec] = &[
         Transport,
         "mountport",
         PORT,
-        "the port of NFS (2049 when that is over RDMA); where that has no MOUNT, what the server's rpcbind says",
-        "Port of MOUNT, over TCP. Our server answers it on the port of NFS. rpcbind is asked at port 111, over TCP and then UDP; give the port where neither is reachable.",
+        "the port of NFS (2049 if NFS is over RDMA); if MOUNT is not there, the port that the server's rpcbind states",
+        "Port of MOUNT, over TCP. Our server answers MOUNT on the port of NFS. rpcbind is asked at port 111, over TCP and then UDP; give the port if neither is reachable.",
         |draft, value| draft.options.mountport = port(value),
         |options| options.mountport.map(|port| port.to_string())
     ),
@@ -299,7 +299,7 @@ pub static OPTIONS: &[OptionSpec] = &[
         "congestion",
         Kind::Text("the name of a congestion control, up to 15 letters, digits, - and _"),
         "the system's",
-        "Congestion control of the TCP connections; RDMA has none of the kind. bbr paces even on loopback, which costs there.",
+        "Congestion control of the TCP connections; not used by RDMA. bbr paces even on loopback, which makes loopback slower.",
         |draft, value| set_congestion(draft, value.text()),
         |options| options.congestion.clone(),
     ),
@@ -317,7 +317,7 @@ pub static OPTIONS: &[OptionSpec] = &[
         "xprtsec",
         Kind::Choice(&["none", "tls", "mtls"]),
         "none",
-        "Protection of what is sent. `tls` and `mtls` are refused until RPC with TLS is built.",
+        "Transport security. `tls` and `mtls` are refused until RPC with TLS is built.",
         |_, value| match value.text() {
             "none" => Ok(()),
             _ => Err(Fault::Refused("RPC with TLS is not built; leave it out on networks that you trust")),
@@ -327,8 +327,8 @@ pub static OPTIONS: &[OptionSpec] = &[
     flag!(
         Transport,
         "resvport",
-        "yes, where that is allowed",
-        "Connect from a port below 1024, which takes privileges, or fail.",
+        "yes, if that is allowed",
+        "Connect from a port below 1024, which needs privileges, or fail.",
         |draft| draft.options.reserved_port = Some(true),
         |options| flag(options.reserved_port == Some(true))
     ),
@@ -345,7 +345,7 @@ pub static OPTIONS: &[OptionSpec] = &[
         "nconnect",
         Kind::Number { min: 1, max: CONNECTIONS_MAX as u32, unit: "connections" },
         "1; with `remoteports` one for each address",
-        "Connections, spread round robin over the paths. With `mdconnect` these carry reads and writes only.",
+        "Number of connections, spread round robin over the paths. With `mdconnect` they carry reads and writes only.",
         |draft, value| draft.options.nconnect = Some(value.short()),
         |options| options.nconnect.map(|count| count.to_string())
     ),
@@ -354,7 +354,7 @@ pub static OPTIONS: &[OptionSpec] = &[
         "mdconnect",
         Kind::Number { min: 0, max: 8, unit: "connections" },
         "0",
-        "Connections for metadata besides, so that it doesn't queue behind bulk data. At most 256 with `nconnect`.",
+        "Number of additional connections for metadata, which then does not queue behind bulk data. At most 256 together with `nconnect`.",
         |draft, value| draft.options.mdconnect = value.short(),
         |options| differs(options.mdconnect, 0)
     ),
@@ -362,10 +362,10 @@ pub static OPTIONS: &[OptionSpec] = &[
         Group::Multipath,
         "remoteports",
         Kind::Text(
-            "dns, or addresses and A-B ranges joined by ~, 2048 at most, with tcp: or rdma: before and :PORT behind where needed",
+            "dns, or addresses and A-B ranges joined by ~, 2048 at most, each with tcp: or rdma: in front and :PORT after it if needed",
         ),
         "the server's address",
-        "Addresses of the server's nodes. Connection i goes to number (start + i) modulo their count. `dns`: all addresses that the server's name has. `rdma:10.0.0.1~tcp:10.0.0.1` mixes transports in one mount: both are used, and each takes over from the other.",
+        "Addresses of the server's nodes. Connection i goes to address (start + i) modulo their number. `dns`: all addresses of the server's name. `rdma:10.0.0.1~tcp:10.0.0.1` mixes transports in one mount: both are used, and each takes over when the other fails.",
         |draft, value| {
             draft.options.remotes = parse_remotes(value.text()).map_err(Fault::Bad)?;
             Ok(())
@@ -377,7 +377,7 @@ pub static OPTIONS: &[OptionSpec] = &[
         "remoteports_offset",
         Kind::Number { min: 1, max: 256, unit: "an offset" },
         "a hash of the local address",
-        "The start in `remoteports`, instead of one that spreads many clients over the nodes.",
+        "The start in `remoteports`. The default spreads many clients over the nodes.",
         |draft, value| draft.options.remotes_offset = Some(value.short()),
         |options| options.remotes_offset.map(|offset| offset.to_string())
     ),
@@ -385,8 +385,8 @@ pub static OPTIONS: &[OptionSpec] = &[
         Group::Multipath,
         "localports",
         Kind::Text("addresses, A-B ranges and interface names joined by ~, 2048 at most"),
-        "left to the system",
-        "Local addresses to connect from. With R remote addresses, connection i leaves from number (i div R) modulo their count.",
+        "chosen by the system",
+        "Local addresses to connect from. With R remote addresses, connection i uses local address (i div R) modulo their number.",
         |draft, value| {
             draft.options.locals = parse_locals(value.text()).map_err(Fault::Bad)?;
             Ok(())
@@ -401,12 +401,12 @@ pub static OPTIONS: &[OptionSpec] = &[
         |draft| draft.options.locals_failover = true,
         |options| flag(options.locals_failover)
     )
-    .but(Effect::Holds("calls and connections always go to any path that lives")),
+    .but(Effect::Holds("calls and connections always move to any live path")),
     flag!(
         Multipath,
         "spread_reads",
         "no",
-        "Reads of one file go to all nodes. Without it a file stays on the node where it was placed at first use.",
+        "Spread the reads of a file over all nodes. Without this option a file stays on the node on which it was placed at first use.",
         |draft| draft.options.spread_reads = true,
         |options| flag(options.spread_reads)
     ),
@@ -414,7 +414,7 @@ pub static OPTIONS: &[OptionSpec] = &[
         Multipath,
         "spread_writes",
         "no",
-        "Writes of one file go to all nodes.",
+        "Spread the writes of a file over all nodes.",
         |draft| draft.options.spread_writes = true,
         |options| flag(options.spread_writes)
     ),
@@ -424,7 +424,7 @@ pub static OPTIONS: &[OptionSpec] = &[
         "it bounds the session trunking of NFSv4.1; use remoteports",
     )
     .says("", "Addresses of one NFSv4.1 server that may be used.", Group::Multipath),
-    holds("noidlexprt", Kind::Flag, "connections are never closed for being idle").says(
+    holds("noidlexprt", Kind::Flag, "idle connections are never closed").says(
         "yes",
         "Keep idle connections.",
         Group::Multipath,
@@ -434,7 +434,7 @@ pub static OPTIONS: &[OptionSpec] = &[
         "rsize",
         Kind::Size,
         "1048576",
-        "Bytes of one READ. Below 1024 it is 4096, above 1048576 it is 1048576; below 4096 it is rounded down to a power of two, else to a multiple of 4096. The server's own maximum counts besides.",
+        "Bytes of one READ. Values below 1024 become 4096 and values above 1048576 become 1048576; others are rounded down, to a power of two below 4096 and otherwise to a multiple of 4096. The server's maximum applies too.",
         |draft, value| draft.options.rsize = round_size(value.number()),
         |options| differs(options.rsize, SIZE_MAX)
     ),
@@ -443,7 +443,7 @@ pub static OPTIONS: &[OptionSpec] = &[
         "wsize",
         Kind::Size,
         "1048576",
-        "Bytes of one WRITE; rounded as `rsize`.",
+        "Bytes of one WRITE; rounded like `rsize`.",
         |draft, value| draft.options.wsize = round_size(value.number()),
         |options| differs(options.wsize, SIZE_MAX)
     ),
@@ -452,7 +452,7 @@ pub static OPTIONS: &[OptionSpec] = &[
         "timeo",
         Kind::Number { min: 1, max: 36_000, unit: "tenths of a second" },
         "600",
-        "How long a call waits on a connection whose path lives before it is sent again elsewhere. A dead path is left in under a second, whatever this says.",
+        "How long a call waits on a connection of a live path before it is sent again on another one. The client leaves a dead path in under a second, regardless of this option.",
         |draft, value| draft.options.timeo = Duration::from_millis(u64::from(value.number()) * 100),
         |options| differs(options.timeo.as_millis() / 100, u128::from(TIMEO_DS))
     ),
@@ -461,7 +461,7 @@ pub static OPTIONS: &[OptionSpec] = &[
         "retrans",
         Kind::Number { min: 0, max: 10_000, unit: "retransmissions" },
         "2",
-        "With `soft`, how often a call is sent again before it fails.",
+        "With `soft`, the number of times that a call is sent again before it fails.",
         |draft, value| draft.options.retrans = value.number(),
         |options| differs(options.retrans, RETRANS)
     ),
@@ -470,7 +470,7 @@ pub static OPTIONS: &[OptionSpec] = &[
         "busypoll",
         Kind::Number { min: 0, max: BUSY_POLL_MAX.as_micros() as u32, unit: "microseconds" },
         "100",
-        "How long a loop looks for answers before it sleeps, as long as they come sooner than that and nobody else has work for the processor: that saves being woken. Trials whether it pays look for up to five times as long, and take at most a tenth of the time. 0 is never.",
+        "How long a loop polls for replies before it sleeps, as long as replies arrive sooner than that and no other program needs the processor; this saves wake-ups. To find out whether polling pays, a loop polls for up to five times as long, in at most a tenth of the time. 0 turns polling off.",
         |draft, value| draft.options.busy_poll = Duration::from_micros(u64::from(value.number())),
         |options| differs(options.busy_poll.as_micros(), BUSY_POLL_DEFAULT.as_micros())
     ),
@@ -486,7 +486,7 @@ pub static OPTIONS: &[OptionSpec] = &[
         Behaviour,
         "soft",
         "no",
-        "Calls fail once `timeo` has passed `retrans` + 1 times without a path that answers; a write may or may not have happened then. In a mounted directory the error is ETIMEDOUT.",
+        "Calls fail after `timeo` has passed `retrans` + 1 times and no path has answered; a write may or may not have been executed then. In a mounted directory the error is ETIMEDOUT.",
         |draft| draft.options.soft = true,
         |options| flag(options.soft)
     ),
@@ -512,7 +512,7 @@ pub static OPTIONS: &[OptionSpec] = &[
         Behaviour,
         "rdirplus",
         "yes",
-        "Read directories with READDIRPLUS where that seems best.",
+        "Read directories with READDIRPLUS if that seems best.",
         |draft| draft.options.directory_reads = DirectoryReads::Auto,
         hidden
     ),
@@ -528,7 +528,7 @@ pub static OPTIONS: &[OptionSpec] = &[
         Group::Behaviour,
         "lock",
         "yes",
-        "Locks are the server's. The NLM protocol is not built: in a mounted directory they answer ENOLCK.",
+        "Locks are held by the server. The NLM protocol is not built: in a mounted directory locks fail with ENOLCK.",
     ),
     kept(
         Group::Behaviour,
@@ -542,21 +542,21 @@ pub static OPTIONS: &[OptionSpec] = &[
             Group::Behaviour,
             "local_lock",
             "none",
-            "Which locks stay on this host: those of flock(2), those of fcntl(2), all, or none. The others are the server's.",
+            "Which locks stay on this host: those of flock(2), those of fcntl(2), all, or none. The others are held by the server.",
         )
     },
-    kept(Group::Behaviour, "async", "yes", "What was written is stable after fsync(2) and close(2)."),
+    kept(Group::Behaviour, "async", "yes", "Written data are stable after fsync(2) and close(2)."),
     kept(
         Group::Behaviour,
         "sync",
         "no",
-        "write(2) returns when its data are stable. Of `async` and `sync` the last counts; with `noac` it holds in any case.",
+        "write(2) returns when its data are stable. Of `async` and `sync` the last counts; `noac` implies `sync`.",
     ),
     flag!(
         Caching,
         "ac",
         "yes",
-        "Keep attributes.",
+        "Cache attributes.",
         |draft| draft.options.attribute_cache.enabled = true,
         hidden
     ),
@@ -564,7 +564,7 @@ pub static OPTIONS: &[OptionSpec] = &[
         Caching,
         "noac",
         "no",
-        "Keep no attributes.",
+        "Do not cache attributes.",
         |draft| draft.options.attribute_cache.enabled = false,
         |options| flag(!options.attribute_cache.enabled)
     ),
@@ -586,7 +586,7 @@ pub static OPTIONS: &[OptionSpec] = &[
         "acregmin",
         SECONDS,
         "3",
-        "Least time that a file's attributes are kept.",
+        "Minimum time for which a file's attributes are cached.",
         |draft, value| draft.options.attribute_cache.regular_min_s = value.number(),
         |options| differs(options.attribute_cache.regular_min_s, ATTRIBUTE_CACHE_S[0])
     ),
@@ -595,7 +595,7 @@ pub static OPTIONS: &[OptionSpec] = &[
         "acregmax",
         SECONDS,
         "60",
-        "Longest time that a file's attributes are kept.",
+        "Maximum time for which a file's attributes are cached.",
         |draft, value| draft.options.attribute_cache.regular_max_s = value.number(),
         |options| differs(options.attribute_cache.regular_max_s, ATTRIBUTE_CACHE_S[1])
     ),
@@ -604,7 +604,7 @@ pub static OPTIONS: &[OptionSpec] = &[
         "acdirmin",
         SECONDS,
         "30",
-        "Least time that a directory's attributes are kept.",
+        "Minimum time for which a directory's attributes are cached.",
         |draft, value| draft.options.attribute_cache.directory_min_s = value.number(),
         |options| differs(options.attribute_cache.directory_min_s, ATTRIBUTE_CACHE_S[2])
     ),
@@ -613,7 +613,7 @@ pub static OPTIONS: &[OptionSpec] = &[
         "acdirmax",
         SECONDS,
         "60",
-        "Longest time that a directory's attributes are kept.",
+        "Maximum time for which a directory's attributes are cached.",
         |draft, value| draft.options.attribute_cache.directory_max_s = value.number(),
         |options| differs(options.attribute_cache.directory_max_s, ATTRIBUTE_CACHE_S[3])
     ),
@@ -622,7 +622,7 @@ pub static OPTIONS: &[OptionSpec] = &[
         "lookupcache",
         Kind::Choice(&["all", "pos", "positive", "none"]),
         "all",
-        "Which answers of LOOKUP are kept.",
+        "Which results of LOOKUP are cached.",
         |draft, value| {
             draft.options.lookup_cache = match value.text() {
                 "none" => LookupCache::None,
@@ -641,14 +641,14 @@ pub static OPTIONS: &[OptionSpec] = &[
         Group::Caching,
         "nocto",
         "no",
-        "An open believes attributes that are kept. Of `cto` and `nocto` the last counts.",
+        "An open uses cached attributes. Of `cto` and `nocto` the last counts.",
     ),
     value!(
         Directory,
         "retry",
         Kind::Number { min: 0, max: u32::MAX, unit: "minutes" },
         "2 for mount(8), 0 for `trunkline mount`, 10000 with `bg`",
-        "How long mounting is tried while the server is not there: nobody answers, MOUNT is not registered, its name cannot be asked for. What a server refuses is not tried again. 0 tries once.",
+        "How long a mount is tried if the server is not available: it does not answer, MOUNT is not registered, or its name cannot be resolved for now. A refusal by the server is final. 0 tries once.",
         |draft, value| draft.options.retry_minutes = Some(value.number()),
         |options| options.retry_minutes.map(|minutes| minutes.to_string())
     ),
@@ -656,7 +656,7 @@ pub static OPTIONS: &[OptionSpec] = &[
         Directory,
         "bg",
         "no",
-        "Where the first try fails like that, or the directory is not there yet, the command says so and ends with 0, and a process in the background goes on. systemd ends such a process: give it `nofail`, `retry` and `x-systemd.mount-timeout` instead.",
+        "If the first try fails in this way, or the directory does not exist yet, the command says so and exits with status 0, and a process in the background keeps trying. systemd ends such a process: use `nofail`, `retry` and `x-systemd.mount-timeout` instead.",
         |draft| draft.options.background = true,
         |options| flag(options.background)
     ),
@@ -664,7 +664,7 @@ pub static OPTIONS: &[OptionSpec] = &[
         Directory,
         "fg",
         "yes",
-        "The command waits until it is mounted or `retry` is over. Of `bg` and `fg` the last counts.",
+        "The command waits until the mount succeeds or `retry` is over. Of `bg` and `fg` the last counts.",
         |draft| draft.options.background = false,
         hidden
     ),
@@ -672,37 +672,42 @@ pub static OPTIONS: &[OptionSpec] = &[
         Group::Directory,
         "allow_other",
         "yes for root",
-        "Others than who mounts may enter. In an ordinary user's directory they act with that user's rights, and root \
-         must have written user_allow_other into /etc/fuse.conf.",
+        "Other users may access the directory. In a mount of an ordinary user they act with that user's rights, and \
+         root must have added user_allow_other to /etc/fuse.conf.",
     ),
     kept(
         Group::Directory,
         "auto_unmount",
         "no",
-        "Unmount by itself when the process that serves the mount was killed. Programs then find the local directory \
-         there and may fill it; without this option it stays mounted and answers ENOTCONN, until `umount` or the next \
-         `trunkline mount`.",
+        "Unmount automatically if the process that serves the mount is killed. Programs then find the local directory \
+         there and may fill it; without this option the directory stays mounted and answers ENOTCONN, until `umount` or \
+         the next `trunkline mount`.",
     ),
-    kept(Group::Directory, "dev", "yes for root", "Device files can be used; in root's mounts only."),
+    kept(Group::Directory, "dev", "yes for root", "Device files can be used; only in root's mounts."),
     kept(Group::Directory, "nodev", "yes for others", "Device files cannot be used."),
-    kept(Group::Directory, "suid", "yes for root", "Set-uid programs are that; in root's mounts only."),
-    kept(Group::Directory, "nosuid", "yes for others", "Set-uid programs run as anybody else's."),
+    kept(
+        Group::Directory,
+        "suid",
+        "yes for root",
+        "Set-uid programs run with their owner's rights; only in root's mounts.",
+    ),
+    kept(Group::Directory, "nosuid", "yes for others", "Set-uid programs run with the caller's rights."),
     kept(Group::Directory, "exec", "yes", "Programs can be run."),
-    kept(Group::Directory, "noexec", "no", "No program can be run."),
-    kept(Group::Directory, "atime", "yes", "Access times are the server's, which keeps them as it likes."),
+    kept(Group::Directory, "noexec", "no", "Programs cannot be run."),
+    kept(Group::Directory, "atime", "yes", "Access times are kept by the server, by its own rules."),
     kept(
         Group::Directory,
         "noatime",
         "no",
-        "Shown in /proc/mounts, where programs look for it; access times are the server's as before.",
+        "Shown in /proc/mounts, where programs look for it; access times are still kept by the server.",
     ),
     noted("fsc", Kind::Flag, "nothing is cached on local disks"),
     holds("nofsc", Kind::Flag, "nothing is cached on local disks"),
-    noted("sharecache", Kind::Flag, "each mount stands alone"),
-    holds("nosharecache", Kind::Flag, "each mount stands alone"),
-    noted("sharetransport", Kind::Any, "each mount has connections of its own"),
-    holds("nosharetransport", Kind::Flag, "each mount has connections of its own"),
-    noted("addr", HOST, "/proc/mounts reports with it where the first connection goes"),
+    noted("sharecache", Kind::Flag, "each mount is separate"),
+    holds("nosharecache", Kind::Flag, "each mount is separate"),
+    noted("sharetransport", Kind::Any, "each mount has its own connections"),
+    holds("nosharetransport", Kind::Flag, "each mount has its own connections"),
+    noted("addr", HOST, "/proc/mounts reports the address of the first connection with it"),
     noted("clientaddr", HOST, "it is for NFSv4 callbacks"),
     noted("mountaddr", HOST, MOUNT_OVER_TCP),
     noted("mounthost", HOST, MOUNT_OVER_TCP),
@@ -715,21 +720,17 @@ pub static OPTIONS: &[OptionSpec] = &[
     noted(
         "namlen",
         Kind::Number { min: 0, max: 65_535, unit: "bytes" },
-        "the server says how long names may be",
+        "the server states the maximum length of names",
     ),
     noted("acl", Kind::Flag, "the NFSACL protocol is not built"),
     holds("noacl", Kind::Flag, "the NFSACL protocol is not built"),
-    noted("softreval", Kind::Flag, "what is no longer fresh is asked for"),
-    holds("nosoftreval", Kind::Flag, "what is no longer fresh is asked for"),
+    noted("softreval", Kind::Flag, "expired attributes are always requested again"),
+    holds("nosoftreval", Kind::Flag, "expired attributes are always requested again"),
     noted("intr", Kind::Flag, "the kernel has ignored it since 2.6.25"),
     noted("nointr", Kind::Flag, "the kernel has ignored it since 2.6.25"),
-    holds("posix", Kind::Flag, "the server is asked what it can do"),
-    noted("sloppy", Kind::Flag, "options that are not known are errors here"),
-    noted(
-        "fatal_neterrors",
-        Kind::Text("default, none, or errors joined by :"),
-        "any path that lives is used",
-    ),
+    holds("posix", Kind::Flag, "the server is asked for its properties"),
+    noted("sloppy", Kind::Flag, "unknown options are errors here"),
+    noted("fatal_neterrors", Kind::Text("default, none, or errors joined by :"), "any live path is used"),
     noted("trunkdiscovery", Kind::Flag, "it is for NFSv4.1; use remoteports"),
     holds("notrunkdiscovery", Kind::Flag, "it is for NFSv4.1; use remoteports"),
     noted("migration", Kind::Flag, "it is for NFSv4"),
@@ -743,7 +744,7 @@ pub static OPTIONS: &[OptionSpec] = &[
     holds("relmtime", Kind::Flag, "stat never waits for writes here"),
     noted("optlockflush", Kind::Flag, NO_LOCKS),
     holds("noextend", Kind::Flag, "writes are never extended to whole pages here"),
-    holds("defaults", Kind::Flag, "it stands for what holds anyway"),
+    holds("defaults", Kind::Flag, "it stands for the default options"),
     holds("auto", Kind::Flag, MOUNT_8),
     holds("noauto", Kind::Flag, MOUNT_8),
     holds("nofail", Kind::Flag, MOUNT_8),
@@ -769,6 +770,6 @@ pub static OPTIONS: &[OptionSpec] = &[
     holds("noiversion", Kind::Flag, "it is for file systems of the kernel"),
     noted("seclabel", Kind::Flag, "labels are not carried by NFS version 3"),
     noted("context", Kind::Text("a security context"), "labels are not carried by NFS version 3"),
-    refused("remount", Kind::Flag, "mount anew instead"),
+    refused("remount", Kind::Flag, "unmount and mount again instead"),
     refused("bind", Kind::Flag, "it is no option of a network mount"),
 ];
