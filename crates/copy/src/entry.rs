@@ -3,7 +3,7 @@
 use fs::{Attributes, Device, FileHandle, FileKind, Time};
 use rustix::fs::Stat;
 
-/// The kind of an object in words, with its article.
+/// The name of the kind of an object, with its article.
 pub(crate) const fn words(kind: FileKind) -> &'static str {
     match kind {
         FileKind::Regular => "a file",

@@ -131,7 +131,7 @@ impl Ef600 {
         nearest.unwrap_or(Drive { tb, optimization_percent: 0.0 })
     }
 
-    /// The capacities of the array's drives, in words.
+    /// The capacities of the array's drives, as text.
     #[must_use]
     pub fn drives_in_words(&self) -> String {
         let sizes: Vec<_> = self.drive.iter().map(|drive| drive.tb.to_string()).collect();

@@ -34,7 +34,7 @@ pub struct Request {
     pub order: Order,
     /// The slots to use, instead of chosen ones.
     pub slots: Option<String>,
-    /// The number of mirrored pairs besides RAID 6, for metadata.
+    /// The number of mirrored pairs in addition to RAID 6, for metadata.
     pub mirrors: u32,
     /// The total number of volumes, without those on mirrors.
     pub volumes: Option<i64>,

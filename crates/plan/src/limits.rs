@@ -53,7 +53,7 @@ pub struct Bound {
     pub gib_per_s: f64,
     /// The lowest stage; several if they are equal.
     pub binds: Vec<StageName>,
-    /// The binding stages in words, with the mode of each.
+    /// The names of the binding stages, with the mode of each.
     pub why: String,
 }
 

@@ -198,7 +198,7 @@ impl FromStr for Link {
     }
 }
 
-/// The rates of a port in words: signal rate, encoding, line rate.
+/// The rates of a port as text: signal rate, encoding, line rate.
 #[must_use]
 pub fn describe(link: Link) -> String {
     format!(

@@ -16,7 +16,7 @@ pub(crate) struct Bar {
     pub(crate) limit: Option<String>,
     pub(crate) interval: [String; 2],
     pub(crate) repeats: Vec<String>,
-    /// A description in words, for screen readers.
+    /// A description for screen readers.
     pub(crate) words: String,
 }
 

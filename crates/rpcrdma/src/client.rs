@@ -337,8 +337,8 @@ impl Client {
             // Its credits apply to the other direction. RFC 8167 s4
             return self.outputs.push_back(Output::Reverse(message));
         }
-        // A server that grants nothing would stop the client for good, so one call is still sent;
-        // calls beyond the posted receives would have their replies dropped. RFC 8166 s3.3.1
+        // A server that grants nothing would stop the client permanently, so one call is still
+        // sent; calls beyond the posted receives would have their replies dropped. RFC 8166 s3.3.1
         self.granted = header.credits.clamp(1, self.wanted);
         let mismatch = matches!(header.body, Body::Message(_)) && message_xid(inline) != Some(xid);
         let Some(waiting) = self.outstanding.get(&xid).filter(|_| !mismatch) else {

@@ -37,8 +37,8 @@ pub fn header(bytes: &[u8]) {
     assert_eq!(Offer::decode(&offer.encode()), offer);
 }
 
-/// Feeds bytes to a server as a client's messages: whatever they are, the server asks only for
-/// memory that they offer, within its limits, and answers each call once.
+/// Feeds bytes to a server as a client's messages. For any input, the server asks only for memory
+/// that the messages offer, within its limits, and answers each call once.
 pub fn to_a_server(bytes: &[u8]) {
     let limits = Limits { credits: 2, payload_bytes: 4096 };
     let mut server = Server::new(AGREED, limits);

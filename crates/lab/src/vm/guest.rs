@@ -124,7 +124,7 @@ impl Guest {
         self.name
     }
 
-    /// Variables that every command in this guest gets besides its own.
+    /// Variables that every command in this guest gets in addition to its own.
     #[must_use]
     pub fn environment(&self) -> &[(OsString, OsString)] {
         &self.environment

@@ -104,7 +104,7 @@ impl Pcie {
         f64::from(self.payload()) / f64::from(self.payload() + PACKET_OVERHEAD_BYTES)
     }
 
-    /// The computation of a slot's throughput, in words.
+    /// The computation of a slot's throughput, as text.
     #[must_use]
     pub fn arithmetic(&self) -> String {
         let index = self.generation.clamp(1, 5) as usize - 1;

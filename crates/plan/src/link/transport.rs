@@ -7,9 +7,9 @@
 //! - TCP over IPv4, RFC 791 and 9293, with timestamps, RFC 7323: 20 + 20 + 12 within the MTU. IPv6,
 //!   RFC 8200: 40 for 20.
 //! - RoCE v2, InfiniBand Architecture Specification volume 1, annex A17: IPv4 20, UDP 8, BTH 12,
-//!   ICRC 4 besides at most an RDMA MTU of payload. The RDMA MTU is the largest that fits the
+//!   ICRC 4, plus at most an RDMA MTU of payload. The RDMA MTU is the largest that fits the
 //!   Ethernet MTU.
-//! - InfiniBand, the same volume: LRH 8, BTH 12, ICRC 4, VCRC 2 besides at most an MTU of payload.
+//! - InfiniBand, the same volume: LRH 8, BTH 12, ICRC 4, VCRC 2, plus at most an MTU of payload.
 //! - IP over InfiniBand, RFC 4391: an encapsulation of 4 and DETH 8 more around an IP packet, one
 //!   InfiniBand packet each; connected mode, RFC 4755, for an MTU above 4092: cut into packets of
 //!   2048.

@@ -20,7 +20,7 @@ const NUMBERS_MAX: usize = 12;
 struct Page<'a> {
     name: String,
     over: &'a str,
-    /// A description in words, for screen readers.
+    /// A description for screen readers.
     words: String,
     rules: Vec<Rule>,
     numbers: Vec<Label>,

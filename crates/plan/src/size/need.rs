@@ -207,7 +207,7 @@ struct Reason {
     each: f64,
     /// The number of arrays.
     arrays: f64,
-    /// The computation in words.
+    /// The computation as text.
     words: String,
 }
 

@@ -128,7 +128,7 @@ impl<T: Send + 'static> Events<T> {
         });
     }
 
-    /// Tries until an attempt succeeds or fails for good, the time is over, or a signal ends the
+    /// Tries until an attempt succeeds or fails permanently, the time is over, or a signal ends the
     /// wait. `wait` gets the message for the caller when the wait begins, and returns whether the
     /// caller still waits.
     pub fn persist(
