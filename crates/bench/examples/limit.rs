@@ -1,5 +1,5 @@
-//! What TCP itself carries on loopback, mode by mode: the limit that `trunkline bench` holds its
-//! results against.
+//! Measures the limit of TCP on loopback, mode by mode. `trunkline bench` compares its results with
+//! this limit.
 //!
 //! ```text
 //! cargo run --release -p bench --example limit -- --mode threads --block 1MiB --connections 2
@@ -12,31 +12,31 @@ use std::time::Duration;
 use bench::limit::{Direction, Mode, Shape, measure_once};
 use clap::{Parser, ValueEnum};
 
-/// Prints a line for each mode, direction and congestion control, and the best of each direction.
+/// Print one line for each mode, direction and congestion control, and the best of each direction.
 #[derive(Debug, Parser)]
 struct Args {
-    /// Which mode; all of them by default.
+    /// The mode; may be given several times. All modes by default.
     #[arg(long, value_enum)]
     mode: Vec<ModeName>,
-    /// Which way the blocks go; every way by default.
+    /// The direction of the blocks; may be given several times. All directions by default.
     #[arg(long, value_enum)]
     direction: Vec<DirectionName>,
-    /// Which congestion control; all on offer by default.
+    /// The congestion control; may be given several times. All available ones by default.
     #[arg(long)]
     congestion: Vec<String>,
-    /// Bytes of a block.
+    /// The size of a block in bytes.
     #[arg(long, default_value = "1MiB")]
     block: String,
-    /// Connections.
+    /// The number of connections.
     #[arg(long, default_value_t = 1)]
     connections: usize,
-    /// Calls in flight on each connection.
+    /// The number of calls in flight on each connection.
     #[arg(long, default_value_t = 32)]
     depth: usize,
-    /// Loopback addresses that the connections are dealt out over.
+    /// The number of loopback addresses over which the connections are distributed.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=16))]
     nodes: u8,
-    /// Measured time of each try, in seconds.
+    /// The measured time of each mode, in seconds.
     #[arg(long, default_value_t = 1.0)]
     seconds: f64,
 }
@@ -77,7 +77,7 @@ impl From<DirectionName> for Direction {
     }
 }
 
-/// What was chosen, or everything.
+/// Returns what was chosen, or all if nothing was chosen.
 fn chosen<T: Clone>(chosen: &[T], all: &[T]) -> Vec<T> {
     if chosen.is_empty() { all.to_vec() } else { chosen.to_vec() }
 }

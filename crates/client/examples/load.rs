@@ -1,15 +1,15 @@
-//! A load through our client, the twin of `crates/trunkline/tests/peers/load.c`, which goes through
-//! libnfs: same arguments, same files, same line of output; `OPTIONS` are mount options beside.
-//! docs/results compares the two.
+//! A load through our client, the counterpart of `crates/trunkline/tests/peers/load.c`, which uses
+//! libnfs: it takes the same arguments, uses the same files and prints the same line. `OPTIONS` are
+//! additional mount options. docs/results compares the two.
 //!
 //! ```text
 //! load HOST PORT MOUNT_PORT EXPORT MODE BLOCK_BYTES DEPTH CONNECTIONS SECONDS FILE_MIB [OPTIONS]
 //! ```
 //!
-//! `CONNECTIONS` files, `load.0` and so on, each with `DEPTH` requests in flight, over one mount
-//! with as many connections. `MODE` is `fill`, `read`, `write`, `randread`, `randwrite` or `check`.
-//! Every read checks the 16-byte stamp of each 4 KiB. Unlike libnfs's, a write counts only when its
-//! data are stable.
+//! The load runs on `CONNECTIONS` files, `load.0` and so on, each with `DEPTH` requests in flight,
+//! over one mount with as many connections. `MODE` is `fill`, `read`, `write`, `randread`,
+//! `randwrite` or `check`. Every read checks the 16-byte stamp of each 4 KiB. In contrast to the
+//! load through libnfs, a write counts only when its data are stable.
 
 use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
@@ -73,7 +73,7 @@ impl Options {
     }
 }
 
-/// What every page holds behind its stamp.
+/// The content of every page after its stamp, the same in all pages.
 fn noise(at: usize) -> u8 {
     (at * 167 + (at >> 8) * 13) as u8
 }
@@ -107,7 +107,7 @@ fn check_block(block: &[u8], file: u64, offset: u64, every_byte: bool) -> Result
     Ok(())
 }
 
-/// What one file's load did.
+/// The result of the load of one file.
 #[derive(Debug, Default)]
 struct Outcome {
     operations: u64,
@@ -141,7 +141,7 @@ impl Load {
         }
         let mut block = self.issued % self.options.blocks;
         if self.options.mode.starts_with("rand") {
-            // xorshift64, seeded with the file's number.
+            // xorshift64, seeded with the number of the file.
             self.random ^= self.random << 13;
             self.random ^= self.random >> 7;
             self.random ^= self.random << 17;
