@@ -7,7 +7,7 @@ mod umnt;
 mod umntall;
 
 use crate::nfs3::call::write;
-use crate::program::{Answered, Call, Landed, Mode, Program};
+use crate::program::{Answered, Call, Landed, Program};
 use crate::statistics::Names;
 use nfs3::Status;
 use nfs3::mount::Procedure;
@@ -53,7 +53,7 @@ fn try_serve(mut call: Call<'_, '_>) -> Result<Answered, Answered> {
     match procedure {
         Procedure::Mnt => {
             let args = call.args::<mnt_wire::Args<'_>>()?;
-            let outcome = mnt::run(group, call.client, &args, call.mode != Mode::Loop)?;
+            let outcome = mnt::run(group, call.client, &args, call.mode.wait())?;
             return Ok(Answered::reply(write(call.out, xid, &outcome) != Status::OK));
         }
         Procedure::Umnt => {

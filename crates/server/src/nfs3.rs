@@ -48,7 +48,7 @@ use rpc::portmap::Protocol;
 use rpc::reply::{Accept, encode_success};
 use smallvec::SmallVec;
 use std::ops::RangeInclusive;
-use store::ReceiveBuffer;
+use store::{ReceiveBuffer, Wait};
 use xdr::{Reader, Writer};
 
 /// The most bytes of one listing, whatever the client has room for: some thousand entries.
@@ -110,7 +110,7 @@ impl Program for Nfs3 {
             return None;
         }
         let identity = call.client.identities.current()?;
-        let request = Request { client: call.client, identity, may_wait: false };
+        let request = Request { client: call.client, identity, wait: Wait::Refused(None) };
         let target = request.open_for_change_at_once(&args.file).ok()?;
         let receive_buffer = target.export.store.receive_buffer(args.offset, args.data_len)?;
         Some(Placed { args_bytes, landed: Landed { receive_buffer, args: LandedArgs::Write3(args) } })

@@ -18,7 +18,7 @@ use rpc::call::CallHeader;
 use rpc::portmap::Protocol;
 use rpc::reply::{Accept, Reject};
 use std::ops::RangeInclusive;
-use store::ReceiveBuffer;
+use store::{ReceiveBatch, ReceiveBuffer, Wait};
 use xdr::Reader;
 
 /// The most payload that one call or reply carries. RFC 1813 s3.3.19 (rtmax, wtmax)
@@ -141,7 +141,7 @@ pub(crate) struct Call<'s, 'r> {
     /// Memory for texts that a reply holds.
     pub text: &'s mut Vec<u8>,
     pub times: Times,
-    pub mode: Mode,
+    pub mode: Mode<'s>,
     pub header: &'s CallHeader<'r>,
     /// What the reply cache keeps of it.
     pub class: XidClass,
@@ -150,14 +150,31 @@ pub(crate) struct Call<'s, 'r> {
 }
 
 /// Where a call is executed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Mode {
-    /// On a loop, where nothing may wait.
-    Loop,
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Mode<'a> {
+    /// On a loop, where nothing may wait, as one of the calls of a batch.
+    Loop(Option<&'a ReceiveBatch>),
     /// By a worker. The reply cache may have the call as running since its loop handed it over.
     Worker { begun: bool },
     /// Nowhere: the call was begun and came too late. The reply cache forgets it.
     Discard,
+}
+
+impl<'a> Mode<'a> {
+    /// Whether the call is executed on a loop.
+    #[inline]
+    pub const fn is_loop(self) -> bool {
+        matches!(self, Self::Loop(_))
+    }
+
+    /// Whether a store may wait for the call.
+    #[inline]
+    pub const fn wait(self) -> Wait<'a> {
+        match self {
+            Self::Loop(batch) => Wait::Refused(batch),
+            Self::Worker { .. } | Self::Discard => Wait::Allowed,
+        }
+    }
 }
 
 /// How a call was answered.

@@ -112,7 +112,7 @@ impl Executor<'_> {
         record: &[u8],
         landed: Option<Landed>,
         received_bytes: usize,
-        mode: Mode,
+        mode: Mode<'_>,
     ) -> Taken {
         let header = head.header(record);
         let (place, program) = match find(&PROGRAMS, self.group, self.protocol, head) {
@@ -152,7 +152,7 @@ impl Executor<'_> {
         header: &CallHeader<'_>,
         args: Reader<'_>,
         landed: Option<Landed>,
-        mode: Mode,
+        mode: Mode<'_>,
     ) -> Answered {
         if header.procedure == NULL {
             // NULL is for testing and timing, and wants no credential. RFC 1813 s3.3.0

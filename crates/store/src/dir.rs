@@ -9,8 +9,8 @@
 //! Nothing outside of the exported directory is ever reached: names are looked up one at a time,
 //! relative to a directory that is held open, without following links and without crossing mounts
 //! (`openat2`), and an object that was opened by its handle is shown to lie beneath the root. Every
-//! operation may wait for the device, so it belongs on a thread that may wait; the `_now` forms
-//! answer from what is held open and in memory.
+//! operation may wait for the device, so it belongs on a thread that may wait; where waiting is
+//! refused, `now` answers from what is held open and in memory.
 //!
 //! docs/decisions/0005-dir-store.md has the reasons.
 
@@ -35,8 +35,8 @@ mod sys;
 
 use crate::buffer::Buffers;
 use crate::interface::{
-    Attributes, Caller, Change, DirectoryEnd, Entry, Limits, NewObject, ObjectId, ReadEnd, Result,
-    SetAttributes, Space, Stability, Store, Time, Written,
+    Attempt, Attributes, Caller, Change, DirectoryEnd, Entry, Limits, NewObject, ObjectId, ReadEnd, Result,
+    SetAttributes, Space, Stability, Store, Time, Wait, WouldWait, Written,
 };
 use crate::payload::{Place, ReceiveBuffer, Segment};
 use cache::Cache;
@@ -207,6 +207,23 @@ impl DirStore {
         }
     }
 
+    /// Calls `act` for a caller with all groups of the caller, or `at_once` where waiting is
+    /// refused.
+    fn attempt<T>(
+        &self,
+        caller: Caller<'_>,
+        wait: Wait<'_>,
+        act: impl FnOnce(Caller<'_>) -> T,
+        at_once: impl FnOnce(Caller<'_>, Option<&ReceiveBatch>) -> Option<T>,
+    ) -> Attempt<T> {
+        match wait {
+            Wait::Allowed => Ok(self.with_groups(caller, act)),
+            Wait::Refused(batch) => {
+                self.with_groups_now(caller, |caller| at_once(caller, batch)).ok_or(WouldWait)
+            }
+        }
+    }
+
     /// What an administrator should know about how this directory is served, in sentences.
     #[must_use]
     pub fn notes(&self) -> Vec<String> {
@@ -347,8 +364,12 @@ impl Store for DirStore {
         self.shared.state.verifier()
     }
 
-    fn attributes(&self, object: ObjectId) -> Result<Attributes> {
-        self.shared.get(object)?.attributes()
+    fn attributes(&self, object: ObjectId, wait: Wait<'_>) -> Attempt<Result<Attributes>> {
+        let node = match wait {
+            Wait::Allowed => self.shared.get(object),
+            Wait::Refused(_) => Ok(self.shared.held_now(object).ok_or(WouldWait)?),
+        };
+        Ok(node.and_then(|node| node.attributes()))
     }
 
     fn set_attributes(
@@ -366,12 +387,29 @@ impl Store for DirStore {
         caller: Caller<'_>,
         directory: ObjectId,
         name: &[u8],
-    ) -> (Option<Attributes>, Result<Attributes>) {
-        self.with_groups(caller, |caller| self.shared.find(caller, directory, name))
+        wait: Wait<'_>,
+    ) -> Attempt<(Option<Attributes>, Result<Attributes>)> {
+        self.attempt(
+            caller,
+            wait,
+            |caller| self.shared.find(caller, directory, name),
+            |caller, _| self.shared.find_now(caller, directory, name),
+        )
     }
 
-    fn access(&self, caller: Caller<'_>, object: ObjectId, wanted: u32) -> Result<(u32, Attributes)> {
-        self.with_groups(caller, |caller| self.shared.rights(caller, object, wanted))
+    fn access(
+        &self,
+        caller: Caller<'_>,
+        object: ObjectId,
+        wanted: u32,
+        wait: Wait<'_>,
+    ) -> Attempt<Result<(u32, Attributes)>> {
+        self.attempt(
+            caller,
+            wait,
+            |caller| self.shared.rights(caller, object, wanted),
+            |caller, _| self.shared.rights_now(caller, object, wanted),
+        )
     }
 
     fn read_link(&self, object: ObjectId, out: &mut Vec<u8>) -> Result<Attributes> {
@@ -385,8 +423,20 @@ impl Store for DirStore {
         offset: u64,
         count: u32,
         out: &mut SmallVec<[Segment; 1]>,
-    ) -> Result<ReadEnd> {
-        self.with_groups(caller, |caller| self.shared.read_data(caller, object, offset, count, out))
+        wait: Wait<'_>,
+    ) -> Attempt<Result<ReadEnd>> {
+        match wait {
+            Wait::Allowed => {
+                Ok(self
+                    .with_groups(caller, |caller| self.shared.read_data(caller, object, offset, count, out)))
+            }
+            Wait::Refused(batch) => {
+                let read = self.with_groups_now(caller, |caller| {
+                    self.shared.read_data_now(caller, object, offset, count, out, batch)
+                });
+                read.ok_or(WouldWait)
+            }
+        }
     }
 
     fn receive_buffer(&self, offset: u64, count: u32) -> Option<ReceiveBuffer> {
@@ -401,28 +451,44 @@ impl Store for DirStore {
         offset: u64,
         data: &[u8],
         stability: Stability,
-    ) -> (Change, Result<Written>) {
-        self.with_groups(caller, |caller| self.shared.write_data(caller, object, offset, data, stability))
+        wait: Wait<'_>,
+    ) -> Attempt<(Change, Result<Written>)> {
+        self.attempt(
+            caller,
+            wait,
+            |caller| self.shared.write_data(caller, object, offset, data, stability),
+            |caller, batch| self.shared.write_data_now(caller, object, offset, data, stability, batch),
+        )
     }
 
     fn write_landed(
         &self,
         caller: Caller<'_>,
         object: ObjectId,
-        receive_buffer: ReceiveBuffer,
+        receive_buffer: &mut Option<ReceiveBuffer>,
         stability: Stability,
-    ) -> (Change, Result<Written>) {
-        match receive_buffer.0 {
-            Place::Buffer(data, offset) => self.with_groups(caller, |caller| {
-                self.shared.write_data(caller, object, offset, &data, stability)
-            }),
+        wait: Wait<'_>,
+    ) -> Attempt<(Change, Result<Written>)> {
+        let Some(ReceiveBuffer(Place::Buffer(data, offset))) = &*receive_buffer else {
             // Made by another store, which a caller has no reason to mix up with this one.
-            Place::Pages(_) => (Change::default(), Err(crate::Error::Invalid)),
-        }
+            return Ok((Change::default(), Err(crate::Error::Invalid)));
+        };
+        let written = self.write(caller, object, *offset, data, stability, wait)?;
+        *receive_buffer = None;
+        Ok(written)
     }
 
-    fn commit(&self, object: ObjectId, _offset: u64, _count: u32) -> (Change, Result<u64>) {
-        self.shared.commit_data(object)
+    fn commit(
+        &self,
+        object: ObjectId,
+        _offset: u64,
+        _count: u32,
+        wait: Wait<'_>,
+    ) -> Attempt<(Change, Result<u64>)> {
+        match wait {
+            Wait::Allowed => Ok(self.shared.commit_data(object)),
+            Wait::Refused(_) => self.shared.commit_data_now(object).ok_or(WouldWait),
+        }
     }
 
     fn create(
@@ -474,70 +540,5 @@ impl Store for DirStore {
         visit: &mut dyn FnMut(Entry<'_>) -> bool,
     ) -> Result<DirectoryEnd> {
         self.with_groups(caller, |caller| self.shared.list(caller, directory, cookie, visit))
-    }
-
-    fn attributes_now(&self, object: ObjectId) -> Option<Result<Attributes>> {
-        Some(self.shared.held_now(object)?.attributes())
-    }
-
-    fn lookup_now(
-        &self,
-        caller: Caller<'_>,
-        directory: ObjectId,
-        name: &[u8],
-    ) -> Option<(Option<Attributes>, Result<Attributes>)> {
-        self.with_groups_now(caller, |caller| self.shared.find_now(caller, directory, name))
-    }
-
-    fn access_now(
-        &self,
-        caller: Caller<'_>,
-        object: ObjectId,
-        wanted: u32,
-    ) -> Option<Result<(u32, Attributes)>> {
-        self.with_groups_now(caller, |caller| self.shared.rights_now(caller, object, wanted))
-    }
-
-    fn read_now(
-        &self,
-        caller: Caller<'_>,
-        object: ObjectId,
-        offset: u64,
-        count: u32,
-        out: &mut SmallVec<[Segment; 1]>,
-    ) -> Option<Result<ReadEnd>> {
-        self.with_groups_now(caller, |caller| self.shared.read_data_now(caller, object, offset, count, out))
-    }
-
-    fn write_now(
-        &self,
-        caller: Caller<'_>,
-        object: ObjectId,
-        offset: u64,
-        data: &[u8],
-        stability: Stability,
-    ) -> Option<(Change, Result<Written>)> {
-        self.with_groups_now(caller, |caller| {
-            self.shared.write_data_now(caller, object, offset, data, stability)
-        })
-    }
-
-    fn write_landed_now(
-        &self,
-        caller: Caller<'_>,
-        object: ObjectId,
-        receive_buffer: &mut Option<ReceiveBuffer>,
-        stability: Stability,
-    ) -> Option<(Change, Result<Written>)> {
-        let Some(ReceiveBuffer(Place::Buffer(data, offset))) = &*receive_buffer else { return None };
-        let written = self.with_groups_now(caller, |caller| {
-            self.shared.write_data_now(caller, object, *offset, data, stability)
-        })?;
-        *receive_buffer = None;
-        Some(written)
-    }
-
-    fn commit_now(&self, object: ObjectId, _offset: u64, _count: u32) -> Option<(Change, Result<u64>)> {
-        self.shared.commit_data_now(object)
     }
 }

@@ -1,11 +1,13 @@
 //! The store interface: the types that all stores use, and the trait.
 
 mod object;
+mod wait;
 
 use crate::payload::{ReceiveBuffer, Segment};
 
 pub use fs::{SetTime, Stability, Time};
 pub use object::{NAME_BYTES_MAX, ObjectId};
+pub use wait::{Attempt, Wait, WouldWait};
 
 /// The user on whose behalf an operation runs.
 #[derive(Debug, Clone, Copy)]
@@ -267,8 +269,9 @@ pub type Result<T> = std::result::Result<T, Error>;
 /// Methods that change an object also return its [`Change`], on failure too, so that weak cache
 /// consistency data are right (RFC 1813 s2.6).
 ///
-/// Where [`may_block`](Self::may_block) says so, a loop calls the `_now` forms only, and has a
-/// thread that may wait do the rest.
+/// The operations that most calls consist of take a [`Wait`]. On a store that
+/// [may block](Self::may_block), a loop calls these alone, with [`Wait::Refused`], and has a thread
+/// that may wait do the rest. A store that never blocks ignores the argument.
 pub trait Store: Send + Sync + 'static {
     /// The root directory.
     fn root(&self) -> ObjectId;
@@ -295,7 +298,7 @@ pub trait Store: Send + Sync + 'static {
     fn verifier(&self) -> u64;
 
     /// GETATTR.
-    fn attributes(&self, object: ObjectId) -> Result<Attributes>;
+    fn attributes(&self, object: ObjectId, wait: Wait<'_>) -> Attempt<Result<Attributes>>;
 
     /// SETATTR; `guard` is the ctime that the object must still have.
     fn set_attributes(
@@ -313,15 +316,23 @@ pub trait Store: Send + Sync + 'static {
         caller: Caller<'_>,
         directory: ObjectId,
         name: &[u8],
-    ) -> (Option<Attributes>, Result<Attributes>);
+        wait: Wait<'_>,
+    ) -> Attempt<(Option<Attributes>, Result<Attributes>)>;
 
     /// ACCESS: which of these rights the caller has. Bits as in RFC 1813 s3.3.4.
-    fn access(&self, caller: Caller<'_>, object: ObjectId, wanted: u32) -> Result<(u32, Attributes)>;
+    fn access(
+        &self,
+        caller: Caller<'_>,
+        object: ObjectId,
+        wanted: u32,
+        wait: Wait<'_>,
+    ) -> Attempt<Result<(u32, Attributes)>>;
 
     /// READLINK: appends the target to `out`.
     fn read_link(&self, object: ObjectId, out: &mut Vec<u8>) -> Result<Attributes>;
 
-    /// READ: appends pinned segments, at most `count` bytes from `offset`.
+    /// READ: appends pinned segments, at most `count` bytes from `offset`. After [`WouldWait`],
+    /// `out` is as it was.
     fn read(
         &self,
         caller: Caller<'_>,
@@ -329,7 +340,8 @@ pub trait Store: Send + Sync + 'static {
         offset: u64,
         count: u32,
         out: &mut smallvec::SmallVec<[Segment; 1]>,
-    ) -> Result<ReadEnd>;
+        wait: Wait<'_>,
+    ) -> Attempt<Result<ReadEnd>>;
 
     /// Memory into which `count` bytes for `offset` of a file can be received before they are
     /// written; `None` when the store has none to spare (then the bytes come as a slice). Never
@@ -344,20 +356,28 @@ pub trait Store: Send + Sync + 'static {
         offset: u64,
         data: &[u8],
         stability: Stability,
-    ) -> (Change, Result<Written>);
+        wait: Wait<'_>,
+    ) -> Attempt<(Change, Result<Written>)>;
 
     /// WRITE of bytes that were received into a [`ReceiveBuffer`] made for the same offset and
-    /// count.
+    /// count. The buffer is taken; after [`WouldWait`] it is still there, with its bytes.
     fn write_landed(
         &self,
         caller: Caller<'_>,
         object: ObjectId,
-        receive_buffer: ReceiveBuffer,
+        receive_buffer: &mut Option<ReceiveBuffer>,
         stability: Stability,
-    ) -> (Change, Result<Written>);
+        wait: Wait<'_>,
+    ) -> Attempt<(Change, Result<Written>)>;
 
     /// COMMIT; a `count` of 0 means up to the end.
-    fn commit(&self, object: ObjectId, offset: u64, count: u32) -> (Change, Result<u64>);
+    fn commit(
+        &self,
+        object: ObjectId,
+        offset: u64,
+        count: u32,
+        wait: Wait<'_>,
+    ) -> Attempt<(Change, Result<u64>)>;
 
     /// CREATE, MKDIR, SYMLINK, MKNOD. The change is the directory's.
     fn create(
@@ -406,77 +426,4 @@ pub trait Store: Send + Sync + 'static {
         cookie: u64,
         visit: &mut dyn FnMut(Entry<'_>) -> bool,
     ) -> Result<DirectoryEnd>;
-
-    /// [`attributes`](Self::attributes) on a loop: `None` when it would have to wait. A loop calls
-    /// this and the following methods on a store that [may block](Self::may_block), before it hands
-    /// the operation to another thread; a `None` must have no effect.
-    fn attributes_now(&self, object: ObjectId) -> Option<Result<Attributes>> {
-        (!self.may_block()).then(|| self.attributes(object))
-    }
-
-    /// [`lookup`](Self::lookup), or `None` when it would have to wait.
-    fn lookup_now(
-        &self,
-        caller: Caller<'_>,
-        directory: ObjectId,
-        name: &[u8],
-    ) -> Option<(Option<Attributes>, Result<Attributes>)> {
-        (!self.may_block()).then(|| self.lookup(caller, directory, name))
-    }
-
-    /// [`access`](Self::access), or `None` when it would have to wait.
-    fn access_now(
-        &self,
-        caller: Caller<'_>,
-        object: ObjectId,
-        wanted: u32,
-    ) -> Option<Result<(u32, Attributes)>> {
-        (!self.may_block()).then(|| self.access(caller, object, wanted))
-    }
-
-    /// [`read`](Self::read), or `None` when it would have to wait; then `out` is as it was.
-    fn read_now(
-        &self,
-        caller: Caller<'_>,
-        object: ObjectId,
-        offset: u64,
-        count: u32,
-        out: &mut smallvec::SmallVec<[Segment; 1]>,
-    ) -> Option<Result<ReadEnd>> {
-        (!self.may_block()).then(|| self.read(caller, object, offset, count, out))
-    }
-
-    /// [`write`](Self::write), or `None` when it would have to wait; then nothing is written.
-    fn write_now(
-        &self,
-        caller: Caller<'_>,
-        object: ObjectId,
-        offset: u64,
-        data: &[u8],
-        stability: Stability,
-    ) -> Option<(Change, Result<Written>)> {
-        (!self.may_block()).then(|| self.write(caller, object, offset, data, stability))
-    }
-
-    /// [`commit`](Self::commit), or `None` when it would have to wait.
-    fn commit_now(&self, object: ObjectId, offset: u64, count: u32) -> Option<(Change, Result<u64>)> {
-        (!self.may_block()).then(|| self.commit(object, offset, count))
-    }
-
-    /// [`write_landed`](Self::write_landed), or `None` when it would have to wait; then the receive
-    /// buffer stays in place, with its bytes. Otherwise the buffer is taken.
-    fn write_landed_now(
-        &self,
-        caller: Caller<'_>,
-        object: ObjectId,
-        receive_buffer: &mut Option<ReceiveBuffer>,
-        stability: Stability,
-    ) -> Option<(Change, Result<Written>)> {
-        if self.may_block() {
-            return None;
-        }
-        receive_buffer
-            .take()
-            .map(|receive_buffer| self.write_landed(caller, object, receive_buffer, stability))
-    }
 }

@@ -16,9 +16,9 @@ mod payload;
 
 pub use dir::{DirOptions, DirStore, OpenError, ReceiveBatch, distrust, keep_identity};
 pub use interface::{
-    Attributes, Caller, Change, DirectoryEnd, Entry, Error, Kind, Limits, NAME_BYTES_MAX, NewObject,
-    ObjectId, ReadEnd, Result, SetAttributes, SetTime, Space, Stability, Store, Time, WeakAttributes,
-    Written,
+    Attempt, Attributes, Caller, Change, DirectoryEnd, Entry, Error, Kind, Limits, NAME_BYTES_MAX, NewObject,
+    ObjectId, ReadEnd, Result, SetAttributes, SetTime, Space, Stability, Store, Time, Wait, WeakAttributes,
+    WouldWait, Written,
 };
 pub use mem::MemStore;
 pub use payload::{ReceiveBuffer, Segment};

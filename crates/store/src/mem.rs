@@ -37,8 +37,8 @@ pub(crate) use receive_buffer::Pages;
 pub(crate) use segment::Pinned;
 
 use crate::interface::{
-    Attributes, Caller, Change, DirectoryEnd, Entry, Limits, NewObject, ObjectId, ReadEnd, Result,
-    SetAttributes, Space, Stability, Store, Time, Written,
+    Attempt, Attributes, Caller, Change, DirectoryEnd, Entry, Error, Limits, NewObject, ObjectId, ReadEnd,
+    Result, SetAttributes, Space, Stability, Store, Time, Wait, Written,
 };
 use crate::payload::{Place, ReceiveBuffer, Segment};
 use directory::{Directory, NAME_BYTES_MAX};
@@ -157,8 +157,8 @@ impl Store for MemStore {
         self.verifier
     }
 
-    fn attributes(&self, object: ObjectId) -> Result<Attributes> {
-        self.get(object)
+    fn attributes(&self, object: ObjectId, _wait: Wait<'_>) -> Attempt<Result<Attributes>> {
+        Ok(self.get(object))
     }
 
     fn set_attributes(
@@ -176,12 +176,19 @@ impl Store for MemStore {
         caller: Caller<'_>,
         directory: ObjectId,
         name: &[u8],
-    ) -> (Option<Attributes>, Result<Attributes>) {
-        self.find(caller, directory, name)
+        _wait: Wait<'_>,
+    ) -> Attempt<(Option<Attributes>, Result<Attributes>)> {
+        Ok(self.find(caller, directory, name))
     }
 
-    fn access(&self, caller: Caller<'_>, object: ObjectId, wanted: u32) -> Result<(u32, Attributes)> {
-        self.rights(caller, object, wanted)
+    fn access(
+        &self,
+        caller: Caller<'_>,
+        object: ObjectId,
+        wanted: u32,
+        _wait: Wait<'_>,
+    ) -> Attempt<Result<(u32, Attributes)>> {
+        Ok(self.rights(caller, object, wanted))
     }
 
     fn read_link(&self, object: ObjectId, out: &mut Vec<u8>) -> Result<Attributes> {
@@ -195,8 +202,9 @@ impl Store for MemStore {
         offset: u64,
         count: u32,
         out: &mut SmallVec<[Segment; 1]>,
-    ) -> Result<ReadEnd> {
-        self.read_data(caller, object, offset, count, out)
+        _wait: Wait<'_>,
+    ) -> Attempt<Result<ReadEnd>> {
+        Ok(self.read_data(caller, object, offset, count, out))
     }
 
     fn receive_buffer(&self, offset: u64, count: u32) -> Option<ReceiveBuffer> {
@@ -210,26 +218,37 @@ impl Store for MemStore {
         offset: u64,
         data: &[u8],
         stability: Stability,
-    ) -> (Change, Result<Written>) {
-        self.write_data(caller, object, offset, data, stability)
+        _wait: Wait<'_>,
+    ) -> Attempt<(Change, Result<Written>)> {
+        Ok(self.write_data(caller, object, offset, data, stability))
     }
 
     fn write_landed(
         &self,
         caller: Caller<'_>,
         object: ObjectId,
-        receive_buffer: ReceiveBuffer,
+        receive_buffer: &mut Option<ReceiveBuffer>,
         stability: Stability,
-    ) -> (Change, Result<Written>) {
-        match receive_buffer.0 {
-            Place::Pages(pages) => self.write_receive_buffer(caller, object, pages, stability),
+        _wait: Wait<'_>,
+    ) -> Attempt<(Change, Result<Written>)> {
+        Ok(match receive_buffer.take().map(|received| received.0) {
+            Some(Place::Pages(pages)) => self.write_receive_buffer(caller, object, pages, stability),
             // Of another store: its bytes are written like any others.
-            Place::Buffer(buffer, offset) => self.write_data(caller, object, offset, &buffer, stability),
-        }
+            Some(Place::Buffer(buffer, offset)) => {
+                self.write_data(caller, object, offset, &buffer, stability)
+            }
+            None => (Change::default(), Err(Error::Invalid)),
+        })
     }
 
-    fn commit(&self, object: ObjectId, _offset: u64, _count: u32) -> (Change, Result<u64>) {
-        self.commit_data(object)
+    fn commit(
+        &self,
+        object: ObjectId,
+        _offset: u64,
+        _count: u32,
+        _wait: Wait<'_>,
+    ) -> Attempt<(Change, Result<u64>)> {
+        Ok(self.commit_data(object))
     }
 
     fn create(

@@ -4,7 +4,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 use smallvec::SmallVec;
-use store::{Caller, MemStore, NewObject, Segment, SetAttributes, Stability, Store};
+use store::{Caller, MemStore, NewObject, Segment, SetAttributes, Stability, Store, Wait};
 
 struct Counting;
 
@@ -43,24 +43,28 @@ fn warm_operations_make_no_heap_allocation() {
     let store = MemStore::new(64 << 20, 1000, 100);
     let set = SetAttributes { mode: Some(0o644), ..SetAttributes::default() };
     let object = store.create(ANN, store.root(), b"f", NewObject::File(set)).1.unwrap().object;
-    store.write(ANN, object, 0, &vec![7; 4 << 20], Stability::Unstable).1.unwrap();
+    store.write(ANN, object, 0, &vec![7; 4 << 20], Stability::Unstable, Wait::Allowed).unwrap().1.unwrap();
     let block = [9; 4096];
     let cycle = || {
         for page in 0..1000u64 {
             let mut out: SmallVec<[Segment; 1]> = SmallVec::new();
-            store.read(ANN, object, page * 4096, 4096, &mut out).unwrap();
+            store.read(ANN, object, page * 4096, 4096, &mut out, Wait::Allowed).unwrap().unwrap();
             assert_eq!(out[0].len(), 4096);
             drop(out);
-            store.write(ANN, object, page * 4096, &block, Stability::Unstable).1.unwrap();
+            store
+                .write(ANN, object, page * 4096, &block, Stability::Unstable, Wait::Allowed)
+                .unwrap()
+                .1
+                .unwrap();
         }
     };
     cycle();
     assert_eq!(count(cycle), 0, "read and write in place, 4 KiB");
     let lookups = || {
         for _ in 0..100 {
-            store.attributes(object).unwrap();
-            store.lookup(ANN, store.root(), b"f").1.unwrap();
-            store.access(ANN, object, 0x3f).unwrap();
+            store.attributes(object, Wait::Allowed).unwrap().unwrap();
+            store.lookup(ANN, store.root(), b"f", Wait::Allowed).unwrap().1.unwrap();
+            store.access(ANN, object, 0x3f, Wait::Allowed).unwrap().unwrap();
         }
     };
     assert_eq!(count(lookups), 0, "attributes, lookup, access");
@@ -71,15 +75,19 @@ fn warm_operations_make_no_heap_allocation() {
             receive_buffer.unfilled(0, &mut slices);
             assert!(!slices.spilled());
             drop(slices);
-            store.write_landed(ANN, object, receive_buffer, Stability::Unstable).1.unwrap();
+            store
+                .write_landed(ANN, object, &mut Some(receive_buffer), Stability::Unstable, Wait::Allowed)
+                .unwrap()
+                .1
+                .unwrap();
         }
     };
     receive_buffers();
     assert_eq!(count(receive_buffers), 0, "1 MiB received in place");
     let copies = || {
         let mut held: SmallVec<[Segment; 1]> = SmallVec::new();
-        store.read(ANN, object, 8192, 4096, &mut held).unwrap();
-        store.write(ANN, object, 8192, &block, Stability::Unstable).1.unwrap();
+        store.read(ANN, object, 8192, 4096, &mut held, Wait::Allowed).unwrap().unwrap();
+        store.write(ANN, object, 8192, &block, Stability::Unstable, Wait::Allowed).unwrap().1.unwrap();
     };
     copies();
     assert_eq!(count(copies), 0, "4 KiB copied on write under a pin");

@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use smallvec::SmallVec;
 use store::{
     Caller, DirOptions, DirStore, Error, Kind, MemStore, NewObject, ObjectId, Result, Segment, SetAttributes,
-    Stability, Store,
+    Stability, Store, Wait,
 };
 
 const ROOT: Caller<'static> = Caller { uid: 0, gid: 0, gids: &[] };
@@ -348,9 +348,13 @@ impl Pair {
                 rest = later;
             }
             drop(slices);
-            self.store.write_landed(ROOT, object, receive_buffer, Stability::Unstable)
+            self.store
+                .write_landed(ROOT, object, &mut Some(receive_buffer), Stability::Unstable, Wait::Allowed)
+                .unwrap()
         } else {
-            self.store.write(ROOT, object, u64::from(offset), data, Stability::Unstable)
+            self.store
+                .write(ROOT, object, u64::from(offset), data, Stability::Unstable, Wait::Allowed)
+                .unwrap()
         };
         assert_eq!(result.unwrap().count as usize, data.len());
         let bytes = self.model.file(object);
@@ -371,7 +375,11 @@ impl Pair {
     fn read(&mut self, at: usize, offset: u32, count: u32) {
         let Some(object) = self.model.pick(at, |body| matches!(body, Body::File(_))) else { return };
         let mut segments = SmallVec::new();
-        let end = self.store.read(ROOT, object, u64::from(offset), count, &mut segments).unwrap();
+        let end = self
+            .store
+            .read(ROOT, object, u64::from(offset), count, &mut segments, Wait::Allowed)
+            .unwrap()
+            .unwrap();
         let bytes = self.model.file(object);
         let start = (offset as usize).min(bytes.len());
         let stop = (offset as usize + count as usize).min(bytes.len()).max(start);
@@ -413,7 +421,7 @@ impl Pair {
     }
 
     fn compare_file(&mut self, object: ObjectId) {
-        let attributes = self.store.attributes(object).unwrap();
+        let attributes = self.store.attributes(object, Wait::Allowed).unwrap().unwrap();
         let links = self.model.node(object).links;
         let expected = self.model.file(object);
         assert_eq!((attributes.size, attributes.links), (expected.len() as u64, links));
@@ -421,7 +429,7 @@ impl Pair {
         let spare = if matches!(self.store, Subject::Mem(_)) { 0 } else { 64 << 10 };
         assert!(attributes.used <= (expected.len() as u64).next_multiple_of(4096) + spare);
         let mut segments = SmallVec::new();
-        self.store.read(ROOT, object, 0, u32::MAX, &mut segments).unwrap();
+        self.store.read(ROOT, object, 0, u32::MAX, &mut segments, Wait::Allowed).unwrap().unwrap();
         let mut rest = &expected[..];
         for segment in &segments {
             let (now, later) = rest.split_at(segment.len());
@@ -433,7 +441,7 @@ impl Pair {
 
     fn compare_directory(&mut self, object: ObjectId) {
         if !self.model.nodes.contains_key(&object.fileid) {
-            assert_eq!(self.store.attributes(object), Err(Error::Stale));
+            assert_eq!(self.store.attributes(object, Wait::Allowed).unwrap(), Err(Error::Stale));
             return;
         }
         let mut found = BTreeMap::new();
@@ -447,7 +455,10 @@ impl Pair {
         let expected: BTreeMap<Vec<u8>, ObjectId> =
             self.model.names(object).iter().map(|(&name, &object)| (name_of(name), object)).collect();
         assert_eq!(found, expected);
-        assert_eq!(self.store.attributes(object).unwrap().links, self.model.node(object).links);
+        assert_eq!(
+            self.store.attributes(object, Wait::Allowed).unwrap().unwrap().links,
+            self.model.node(object).links
+        );
     }
 
     /// Compares everything, then removes everything.

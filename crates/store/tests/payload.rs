@@ -4,7 +4,7 @@
 use smallvec::SmallVec;
 use store::{
     Caller, Error, MemStore, NewObject, ObjectId, ReceiveBuffer, Result, Segment, SetAttributes, Stability,
-    Store,
+    Store, Wait,
 };
 
 const ANN: Caller<'static> = Caller { uid: 1000, gid: 100, gids: &[] };
@@ -21,12 +21,12 @@ fn file(store: &MemStore, name: &str) -> ObjectId {
 }
 
 fn write(store: &MemStore, object: ObjectId, offset: u64, data: &[u8]) -> Result<()> {
-    store.write(ANN, object, offset, data, Stability::Unstable).1.map(drop)
+    store.write(ANN, object, offset, data, Stability::Unstable, Wait::Allowed).unwrap().1.map(drop)
 }
 
 fn segments(store: &MemStore, object: ObjectId, offset: u64, count: u64) -> SmallVec<[Segment; 1]> {
     let mut out = SmallVec::new();
-    store.read(ANN, object, offset, count as u32, &mut out).unwrap();
+    store.read(ANN, object, offset, count as u32, &mut out, Wait::Allowed).unwrap().unwrap();
     out
 }
 
@@ -44,7 +44,7 @@ fn truncate(store: &MemStore, object: ObjectId, size: u64) -> Result<()> {
 }
 
 fn used(store: &MemStore, object: ObjectId) -> u64 {
-    store.attributes(object).unwrap().used
+    store.attributes(object, Wait::Allowed).unwrap().unwrap().used
 }
 
 /// Fills a receive buffer piece by piece, as a socket does.
@@ -63,7 +63,9 @@ fn receive(receive_buffer: &mut ReceiveBuffer, data: &[u8]) {
 fn land(store: &MemStore, object: ObjectId, offset: u64, data: &[u8]) {
     let mut receive_buffer = store.receive_buffer(offset, data.len() as u32).unwrap();
     receive(&mut receive_buffer, data);
-    let (_, written) = store.write_landed(ANN, object, receive_buffer, Stability::Unstable);
+    let (_, written) = store
+        .write_landed(ANN, object, &mut Some(receive_buffer), Stability::Unstable, Wait::Allowed)
+        .unwrap();
     assert_eq!(written.unwrap().count as usize, data.len());
 }
 
@@ -83,7 +85,11 @@ fn an_aligned_mebibyte_is_received_and_read_in_one_piece() {
     assert_eq!(slices.len(), 1);
     drop(slices);
     receive(&mut receive_buffer, &data);
-    store.write_landed(ANN, object, receive_buffer, Stability::Unstable).1.unwrap();
+    store
+        .write_landed(ANN, object, &mut Some(receive_buffer), Stability::Unstable, Wait::Allowed)
+        .unwrap()
+        .1
+        .unwrap();
     assert_eq!(segments(&store, object, 0, MIB).len(), 1);
     assert_eq!(read(&store, object, 0, MIB), data);
     // After many writes the pieces still have at least the size of an extent.
@@ -107,7 +113,11 @@ fn an_unaligned_mebibyte_is_received_in_at_most_seventeen_slices() {
         drop(slices);
         let data = pattern(MIB, offset);
         receive(&mut receive_buffer, &data);
-        store.write_landed(ANN, object, receive_buffer, Stability::Unstable).1.unwrap();
+        store
+            .write_landed(ANN, object, &mut Some(receive_buffer), Stability::Unstable, Wait::Allowed)
+            .unwrap()
+            .1
+            .unwrap();
         assert_eq!(read(&store, object, offset, MIB), data);
     }
 }
@@ -163,7 +173,7 @@ fn partial_pages_are_merged_with_existing_data() {
                     write(&store, object, offset, &data).unwrap();
                 }
                 model[offset as usize..(offset + len) as usize].copy_from_slice(&data);
-                let size = store.attributes(object).unwrap().size;
+                let size = store.attributes(object, Wait::Allowed).unwrap().unwrap().size;
                 assert_eq!(read(&store, object, 0, 40 * PAGE), model[..size as usize]);
                 if held {
                     assert_eq!(bytes(&pins), before, "data that were read do not change");
@@ -199,7 +209,7 @@ fn data_that_were_read_do_not_change_when_overwritten_cut_or_removed() {
     assert_eq!(bytes(&held), data);
     assert_eq!(bytes(&part), data[MIB as usize + 17..][..3 * PAGE as usize]);
     store.remove(ANN, store.root(), b"other").1.unwrap();
-    assert_eq!(store.attributes(object), Err(Error::Stale));
+    assert_eq!(store.attributes(object, Wait::Allowed).unwrap(), Err(Error::Stale));
     assert!(store.statistics().arenas > 0);
     drop(held);
     drop(part);
@@ -226,9 +236,15 @@ fn a_receive_buffer_dropped_midway_changes_nothing_and_frees_its_memory() {
     assert!(store.receive_buffer(0, 0).is_none());
     assert!(store.receive_buffer(u64::MAX, 2).is_none());
     let far = store.receive_buffer(1 << 63, 4096).unwrap();
-    assert_eq!(store.write_landed(ANN, object, far, Stability::Unstable).1, Err(Error::FileTooBig));
+    assert_eq!(
+        store.write_landed(ANN, object, &mut Some(far), Stability::Unstable, Wait::Allowed).unwrap().1,
+        Err(Error::FileTooBig)
+    );
     let stray = new_store(64 * MIB).receive_buffer(0, 4096).unwrap();
-    assert_eq!(store.write_landed(ANN, object, stray, Stability::Unstable).1, Err(Error::Invalid));
+    assert_eq!(
+        store.write_landed(ANN, object, &mut Some(stray), Stability::Unstable, Wait::Allowed).unwrap().1,
+        Err(Error::Invalid)
+    );
     assert_eq!(store.statistics(), before);
 }
 
@@ -246,10 +262,10 @@ fn sparse_files_reach_the_largest_offset() {
     }
     assert_eq!(write(&store, object, last, b"no"), Err(Error::FileTooBig));
     assert_eq!(write(&store, object, u64::MAX, b"no"), Err(Error::FileTooBig));
-    let attributes = store.attributes(object).unwrap();
+    let attributes = store.attributes(object, Wait::Allowed).unwrap().unwrap();
     assert_eq!((attributes.size, attributes.used), (last + 1, 3 * PAGE));
     let mut out = SmallVec::new();
-    let end = store.read(ANN, object, u64::MAX, 10, &mut out).unwrap();
+    let end = store.read(ANN, object, u64::MAX, 10, &mut out, Wait::Allowed).unwrap().unwrap();
     assert_eq!((end.count, end.eof), (0, true));
     assert!(store.statistics().bytes_used < MIB);
     truncate(&store, object, (1 << 40) + 1).unwrap();
@@ -271,7 +287,7 @@ fn a_read_reports_the_end_of_the_file() {
         (0, 0, 0, false),
     ] {
         let mut out = SmallVec::new();
-        let end = store.read(ANN, object, offset, count, &mut out).unwrap();
+        let end = store.read(ANN, object, offset, count, &mut out, Wait::Allowed).unwrap().unwrap();
         assert_eq!((end.count, end.eof), (got, eof), "{offset} {count}");
     }
 }
@@ -313,9 +329,9 @@ fn a_write_that_does_not_fit_changes_nothing() {
     let store = new_store(MIB);
     let object = file(&store, "f");
     write(&store, object, 0, &[1; 60_000]).unwrap();
-    let before = (store.statistics().bytes_used, store.attributes(object).unwrap());
+    let before = (store.statistics().bytes_used, store.attributes(object, Wait::Allowed).unwrap().unwrap());
     assert_eq!(write(&store, object, 100, &vec![2; 2 * MIB as usize]), Err(Error::NoSpace));
-    let after = (store.statistics().bytes_used, store.attributes(object).unwrap());
+    let after = (store.statistics().bytes_used, store.attributes(object, Wait::Allowed).unwrap().unwrap());
     assert_eq!(before.1, after.1);
     assert!(after.0 - before.0 < 2 * PAGE, "only the table of the file may have grown");
     assert_eq!(read(&store, object, 0, MIB), [1; 60_000]);

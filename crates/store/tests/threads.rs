@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
 use smallvec::SmallVec;
-use store::{Caller, MemStore, NewObject, ObjectId, Segment, SetAttributes, Stability, Store};
+use store::{Caller, MemStore, NewObject, ObjectId, Segment, SetAttributes, Stability, Store, Wait};
 
 const ANN: Caller<'static> = Caller { uid: 1000, gid: 100, gids: &[] };
 const BLOCKS: u64 = 24;
@@ -55,7 +55,11 @@ fn hammer(block_bytes: u64, landed: bool) {
         let mut block = vec![0; block_bytes as usize];
         stamp(&mut block, number, round);
         if !landed {
-            store.write(ANN, object, offset(number), &block, Stability::Unstable).1.unwrap();
+            store
+                .write(ANN, object, offset(number), &block, Stability::Unstable, Wait::Allowed)
+                .unwrap()
+                .1
+                .unwrap();
             return;
         }
         let mut receive_buffer = store.receive_buffer(offset(number), block_bytes as u32).unwrap();
@@ -68,7 +72,11 @@ fn hammer(block_bytes: u64, landed: bool) {
             rest = later;
         }
         drop(slices);
-        store.write_landed(ANN, object, receive_buffer, Stability::Unstable).1.unwrap();
+        store
+            .write_landed(ANN, object, &mut Some(receive_buffer), Stability::Unstable, Wait::Allowed)
+            .unwrap()
+            .1
+            .unwrap();
     };
     for &object in objects {
         (0..BLOCKS).for_each(|number| put(object, number, 0));
@@ -93,7 +101,10 @@ fn hammer(block_bytes: u64, landed: bool) {
                     let number = draw.below(BLOCKS);
                     let mut out = SmallVec::new();
                     let object = objects[draw.below(2) as usize];
-                    store.read(ANN, object, offset(number), block_bytes as u32, &mut out).unwrap();
+                    store
+                        .read(ANN, object, offset(number), block_bytes as u32, &mut out, Wait::Allowed)
+                        .unwrap()
+                        .unwrap();
                     let round = check(&out, number);
                     held.push((number, round, out));
                     if held.len() > 8 {
@@ -148,7 +159,10 @@ fn the_tree_stays_consistent_while_threads_move_and_remove_names() {
                 let name = |draw: &mut Draw| format!("n{}", draw.below(5)).into_bytes();
                 let pick = |draw: &mut Draw| {
                     let top = tops[draw.below(3) as usize];
-                    let below = store.lookup(ANN, top, format!("n{}", draw.below(5)).as_bytes()).1;
+                    let below = store
+                        .lookup(ANN, top, format!("n{}", draw.below(5)).as_bytes(), Wait::Allowed)
+                        .unwrap()
+                        .1;
                     if draw.below(2) == 0 { top } else { below.map_or(top, |found| found.object) }
                 };
                 for _ in 0..5000 {
@@ -178,7 +192,7 @@ fn the_tree_stays_consistent_while_threads_move_and_remove_names() {
         };
         store.read_directory(ANN, at, 0, visit).unwrap();
         let directories = below.iter().filter(|found| found.kind == store::Kind::Directory).count();
-        assert_eq!(store.attributes(at).unwrap().links as usize, 2 + directories);
+        assert_eq!(store.attributes(at, Wait::Allowed).unwrap().unwrap().links as usize, 2 + directories);
         for found in below {
             if seen.insert(found.object) && found.kind == store::Kind::Directory {
                 count(store, found.object, seen);

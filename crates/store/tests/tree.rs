@@ -3,7 +3,7 @@
 
 use store::{
     Attributes, Caller, Error, Kind, MemStore, NewObject, ObjectId, Result, SetAttributes, SetTime,
-    Stability, Store, Time,
+    Stability, Store, Time, Wait,
 };
 
 const ROOT: Caller<'static> = Caller { uid: 0, gid: 0, gids: &[] };
@@ -27,12 +27,16 @@ fn directory(store: &MemStore, caller: Caller<'_>, parent: ObjectId, name: &[u8]
 }
 
 fn write(store: &MemStore, caller: Caller<'_>, object: ObjectId, offset: u64, data: &[u8]) -> Result<u32> {
-    store.write(caller, object, offset, data, Stability::Unstable).1.map(|written| written.count)
+    store
+        .write(caller, object, offset, data, Stability::Unstable, Wait::Allowed)
+        .unwrap()
+        .1
+        .map(|written| written.count)
 }
 
 fn read(store: &MemStore, caller: Caller<'_>, object: ObjectId, offset: u64, count: u32) -> Result<Vec<u8>> {
     let mut out = smallvec::SmallVec::new();
-    let end = store.read(caller, object, offset, count, &mut out)?;
+    let end = store.read(caller, object, offset, count, &mut out, Wait::Allowed).unwrap()?;
     let bytes: Vec<u8> = out.iter().flat_map(|segment| segment.to_vec()).collect();
     assert_eq!(bytes.len(), end.count as usize);
     Ok(bytes)
@@ -51,17 +55,20 @@ fn names(store: &MemStore, caller: Caller<'_>, object: ObjectId, cookie: u64) ->
 #[test]
 fn a_new_store_has_an_empty_root_that_belongs_to_its_owner() {
     let store = new_store();
-    let root = store.attributes(store.root()).unwrap();
+    let root = store.attributes(store.root(), Wait::Allowed).unwrap().unwrap();
     assert_eq!(
         (root.kind, root.mode, root.uid, root.gid, root.links),
         (Kind::Directory, 0o755, 1000, 100, 2)
     );
     assert_eq!(names(&store, BOB, store.root(), 0).unwrap(), [(b".".to_vec(), 1), (b"..".to_vec(), 2)]);
-    assert_eq!(store.lookup(BOB, store.root(), b"..").1.unwrap().object, store.root());
+    assert_eq!(
+        store.lookup(BOB, store.root(), b"..", Wait::Allowed).unwrap().1.unwrap().object,
+        store.root()
+    );
     let stranger = ObjectId::new(77, 1);
-    assert_eq!(store.attributes(stranger), Err(Error::Stale));
-    assert_eq!(store.attributes(ObjectId::new(u64::MAX, 1)), Err(Error::Stale));
-    assert_eq!(store.attributes(ObjectId::new(0, 0)), Err(Error::Stale));
+    assert_eq!(store.attributes(stranger, Wait::Allowed).unwrap(), Err(Error::Stale));
+    assert_eq!(store.attributes(ObjectId::new(u64::MAX, 1), Wait::Allowed).unwrap(), Err(Error::Stale));
+    assert_eq!(store.attributes(ObjectId::new(0, 0), Wait::Allowed).unwrap(), Err(Error::Stale));
 }
 
 #[test]
@@ -70,7 +77,7 @@ fn names_are_bytes_and_invalid_names_are_refused() {
     let root = store.root();
     let odd = b"\xff\xfe\n\x01 \xc3(";
     let made = file(&store, ANN, odd, 0o644);
-    assert_eq!(store.lookup(BOB, root, odd).1.unwrap().object, made.object);
+    assert_eq!(store.lookup(BOB, root, odd, Wait::Allowed).unwrap().1.unwrap().object, made.object);
     file(&store, ANN, &[b'x'; 255], 0o644);
     let bad: [(&[u8], Error); 6] = [
         (b"", Error::Access),
@@ -89,8 +96,8 @@ fn names_are_bytes_and_invalid_names_are_refused() {
     assert_eq!(store.remove_directory(ANN, root, b".").1, Err(Error::Invalid));
     assert_eq!(store.remove_directory(ANN, root, b"..").1, Err(Error::Exists));
     assert_eq!(store.rename(ANN, (root, b"."), (root, b"a")).2, Err(Error::Invalid));
-    assert_eq!(store.lookup(ANN, made.object, b"x").1, Err(Error::NotDirectory));
-    assert_eq!(store.lookup(ANN, root, b"none").1, Err(Error::NotFound));
+    assert_eq!(store.lookup(ANN, made.object, b"x", Wait::Allowed).unwrap().1, Err(Error::NotDirectory));
+    assert_eq!(store.lookup(ANN, root, b"none", Wait::Allowed).unwrap().1, Err(Error::NotFound));
 }
 
 #[test]
@@ -130,14 +137,18 @@ fn the_owner_may_always_use_the_data_and_execute_implies_read() {
     let own = file(&store, ANN, b"own", 0o000).object;
     assert_eq!(write(&store, ANN, own, 0, b"data"), Ok(4));
     assert_eq!(read(&store, ANN, own, 0, 10), Ok(b"data".to_vec()));
-    assert_eq!(store.access(ANN, own, 0x3f).unwrap().0, 0, "ACCESS reports the mode bits");
+    assert_eq!(
+        store.access(ANN, own, 0x3f, Wait::Allowed).unwrap().unwrap().0,
+        0,
+        "ACCESS reports the mode bits"
+    );
     assert_eq!(read(&store, BOB, own, 0, 10), Err(Error::Access));
     assert_eq!(write(&store, BOB, own, 0, b"x"), Err(Error::Access));
     assert_eq!(read(&store, ROOT, own, 0, 10), Ok(b"data".to_vec()));
     store.set_attributes(ANN, own, &mode(0o711), None).1.unwrap();
     assert_eq!(read(&store, BOB, own, 0, 10), Ok(b"data".to_vec()));
-    assert_eq!(store.access(BOB, own, 0x3f).unwrap().0, 0x20);
-    assert_eq!(store.access(ROOT, own, 0x3f).unwrap().0, 0x2d);
+    assert_eq!(store.access(BOB, own, 0x3f, Wait::Allowed).unwrap().unwrap().0, 0x20);
+    assert_eq!(store.access(ROOT, own, 0x3f, Wait::Allowed).unwrap().unwrap().0, 0x2d);
 }
 
 #[test]
@@ -159,19 +170,19 @@ fn writing_and_giving_away_clear_set_id_bits() {
     let store = new_store();
     let made = file(&store, ANN, b"f", 0o6777).object;
     write(&store, BOB, made, 0, b"x").unwrap();
-    assert_eq!(store.attributes(made).unwrap().mode, 0o777);
+    assert_eq!(store.attributes(made, Wait::Allowed).unwrap().unwrap().mode, 0o777);
     store.set_attributes(ANN, made, &mode(0o6777), None).1.unwrap();
     write(&store, ROOT, made, 0, b"x").unwrap();
-    assert_eq!(store.attributes(made).unwrap().mode, 0o6777);
+    assert_eq!(store.attributes(made, Wait::Allowed).unwrap().unwrap().mode, 0o6777);
     let set = SetAttributes { uid: Some(7), ..SetAttributes::default() };
     store.set_attributes(ROOT, made, &set, None).1.unwrap();
-    assert_eq!(store.attributes(made).unwrap().mode, 0o777);
+    assert_eq!(store.attributes(made, Wait::Allowed).unwrap().unwrap().mode, 0o777);
     // The caller is not a member of the file's group, so the set-group-ID bit is cleared.
     let own = file(&store, ANN, b"g", 0o644).object;
     let set = SetAttributes { gid: Some(300), ..SetAttributes::default() };
     store.set_attributes(ROOT, own, &set, None).1.unwrap();
     store.set_attributes(ANN, own, &mode(0o2755), None).1.unwrap();
-    assert_eq!(store.attributes(own).unwrap().mode, 0o755);
+    assert_eq!(store.attributes(own, Wait::Allowed).unwrap().unwrap().mode, 0o755);
 }
 
 #[test]
@@ -222,15 +233,15 @@ fn an_object_is_freed_with_its_last_link() {
         Ok(()),
         "both names are of one file, so the rename does nothing"
     );
-    assert_eq!(store.attributes(made).unwrap().links, 2);
+    assert_eq!(store.attributes(made, Wait::Allowed).unwrap().unwrap().links, 2);
     store.remove(ANN, root, b"a").1.unwrap();
-    assert_eq!(store.attributes(made).unwrap().links, 1);
+    assert_eq!(store.attributes(made, Wait::Allowed).unwrap().unwrap().links, 1);
     store.remove(ANN, root, b"b").1.unwrap();
-    assert_eq!(store.attributes(made), Err(Error::Stale));
+    assert_eq!(store.attributes(made, Wait::Allowed).unwrap(), Err(Error::Stale));
     assert_eq!(write(&store, ANN, made, 0, b"x"), Err(Error::Stale));
     let next = file(&store, ANN, b"n", 0o644).object;
     assert_ne!(next, made, "a reused number has a new generation");
-    assert_eq!(store.attributes(made), Err(Error::Stale));
+    assert_eq!(store.attributes(made, Wait::Allowed).unwrap(), Err(Error::Stale));
 }
 
 #[test]
@@ -250,11 +261,11 @@ fn renames_that_would_break_the_tree_are_refused() {
     assert_eq!(move_it((root, b"a"), (root, b"f")), Err(Error::NotDirectory));
     assert_eq!(move_it((root, b"none"), (root, b"x")), Err(Error::NotFound));
     assert_eq!(move_it((b, b"c"), (root, b"c")), Ok(()));
-    assert_eq!(store.lookup(ANN, c, b"..").1.unwrap().object, root);
-    let links = |object| store.attributes(object).unwrap().links;
+    assert_eq!(store.lookup(ANN, c, b"..", Wait::Allowed).unwrap().1.unwrap().object, root);
+    let links = |object| store.attributes(object, Wait::Allowed).unwrap().unwrap().links;
     assert_eq!((links(root), links(a), links(b), links(c)), (4, 3, 2, 2));
     assert_eq!(move_it((root, b"c"), (a, b"b")), Ok(()), "over an empty directory");
-    assert_eq!(store.attributes(b), Err(Error::Stale));
+    assert_eq!(store.attributes(b, Wait::Allowed).unwrap(), Err(Error::Stale));
     assert_eq!((links(root), links(a)), (3, 3));
     assert_eq!(store.remove_directory(ANN, root, b"a").1, Err(Error::NotEmpty));
     assert_eq!(store.remove_directory(ANN, root, b"f").1, Err(Error::NotDirectory));
@@ -346,17 +357,19 @@ fn each_change_has_its_own_ctime_and_returns_the_attributes_before_and_after() {
     let made = file(&store, ANN, b"f", 0o644);
     let mut last = made.changed;
     for round in 0..1000 {
-        let (change, result) = store.write(ANN, made.object, 0, &[round as u8], Stability::FileSync);
+        let (change, result) =
+            store.write(ANN, made.object, 0, &[round as u8], Stability::FileSync, Wait::Allowed).unwrap();
         assert_eq!(result.unwrap().committed, Stability::FileSync);
         let (before, after) = (change.before.unwrap(), change.after.unwrap());
         assert_eq!(before.changed, last);
         assert!(after.changed > last && after.modified == after.changed);
         last = after.changed;
     }
-    let (change, result) = store.write(BOB, made.object, 0, b"x", Stability::Unstable);
+    let (change, result) =
+        store.write(BOB, made.object, 0, b"x", Stability::Unstable, Wait::Allowed).unwrap();
     assert_eq!(result, Err(Error::Access));
     assert_eq!(change.before.unwrap().changed, change.after.unwrap().changed);
-    let root = store.attributes(store.root()).unwrap();
+    let root = store.attributes(store.root(), Wait::Allowed).unwrap().unwrap();
     let (change, _) = store.remove(ANN, store.root(), b"f");
     assert_eq!(change.before.unwrap().changed, root.changed);
     assert!(change.after.unwrap().changed > root.changed);
@@ -378,10 +391,14 @@ fn set_attributes_checks_its_guard_and_the_rights_of_the_caller() {
     let to = SetAttributes { modified: SetTime::To(stale), ..SetAttributes::default() };
     assert_eq!(set(BOB, to, None), Err(Error::NotPermitted));
     assert_eq!(set(ANN, to, None), Ok(()));
-    assert_eq!(store.attributes(object).unwrap().modified, stale);
-    let before = store.attributes(object).unwrap();
+    assert_eq!(store.attributes(object, Wait::Allowed).unwrap().unwrap().modified, stale);
+    let before = store.attributes(object, Wait::Allowed).unwrap().unwrap();
     assert_eq!(set(ANN, SetAttributes::default(), None), Ok(()));
-    assert_eq!(store.attributes(object).unwrap(), before, "an empty change changes nothing");
+    assert_eq!(
+        store.attributes(object, Wait::Allowed).unwrap().unwrap(),
+        before,
+        "an empty change changes nothing"
+    );
     let size = |size| SetAttributes { size: Some(size), ..SetAttributes::default() };
     assert_eq!(set(ANN, size(u64::MAX), None), Err(Error::FileTooBig));
     assert_eq!(store.set_attributes(ANN, store.root(), &size(1), None).1, Err(Error::IsDirectory));
@@ -392,10 +409,10 @@ fn the_access_time_is_updated_by_the_first_read_after_a_change() {
     let store = new_store();
     let object = file(&store, ANN, b"f", 0o644).object;
     write(&store, ANN, object, 0, b"x").unwrap();
-    let accessed = || store.attributes(object).unwrap().accessed;
+    let accessed = || store.attributes(object, Wait::Allowed).unwrap().unwrap().accessed;
     read(&store, ANN, object, 0, 1).unwrap();
     let first = accessed();
-    assert!(first > store.attributes(object).unwrap().modified);
+    assert!(first > store.attributes(object, Wait::Allowed).unwrap().unwrap().modified);
     read(&store, ANN, object, 0, 1).unwrap();
     assert_eq!(accessed(), first);
     write(&store, ANN, object, 0, b"x").unwrap();
@@ -408,6 +425,6 @@ fn each_store_has_its_own_verifier_and_commit_returns_it() {
     let (one, other) = (new_store(), new_store());
     assert_ne!(one.verifier(), other.verifier());
     let object = file(&one, ANN, b"f", 0o644).object;
-    assert_eq!(one.commit(object, 0, 0).1, Ok(one.verifier()));
-    assert_eq!(one.commit(one.root(), 0, 0).1, Err(Error::IsDirectory));
+    assert_eq!(one.commit(object, 0, 0, Wait::Allowed).unwrap().1, Ok(one.verifier()));
+    assert_eq!(one.commit(one.root(), 0, 0, Wait::Allowed).unwrap().1, Err(Error::IsDirectory));
 }

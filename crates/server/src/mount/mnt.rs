@@ -10,13 +10,13 @@ use crate::nfs3::status;
 use nfs3::mount::mnt::{Args, Reply, Success};
 use nfs3::{FileHandle, Outcome, Status};
 use rpc::auth::{AUTH_NONE, AUTH_SYS};
-use store::{Caller, Kind};
+use store::{Attempt, Caller, Kind, Wait};
 
 /// The path is resolved with the rights of the server: each call checks what the client may do
 /// there.
 const SERVER: Caller<'static> = Caller { uid: 0, gid: 0, gids: &[] };
 
-pub fn run(group: &Group, client: &Client, args: &Args<'_>, may_wait: bool) -> Result<Reply, Unanswered> {
+pub fn run(group: &Group, client: &Client, args: &Args<'_>, wait: Wait<'_>) -> Result<Reply, Unanswered> {
     if client.admitted.is_empty() {
         return Ok(Outcome::Fail(Status::ACCES, ()));
     }
@@ -26,10 +26,7 @@ pub fn run(group: &Group, client: &Client, args: &Args<'_>, may_wait: bool) -> R
     if !client.admitted.contains(index) {
         return Ok(Outcome::Fail(Status::ACCES, ()));
     }
-    if export.may_block && !may_wait && !rest.is_empty() {
-        return Err(Unanswered::MustWait);
-    }
-    Ok(match walk(export, rest) {
+    Ok(match walk(export, rest, wait)? {
         Ok(root) => {
             group.mounts.add(client.peer.ip(), &export.config.path);
             let mut flavors = smallvec::smallvec![AUTH_SYS];
@@ -53,18 +50,17 @@ fn find<'e, 'p>(exports: &'e Exports, path: &'p [u8]) -> Option<(usize, &'e Expo
     found.min_by_key(|(_, _, rest)| rest.len())
 }
 
-fn walk(export: &Export, rest: &[u8]) -> Result<FileHandle, Status> {
+fn walk(export: &Export, rest: &[u8], wait: Wait<'_>) -> Attempt<Result<FileHandle, Status>> {
     let mut object = export.store.root();
     for name in rest.split(|byte| *byte == b'/').filter(|name| !name.is_empty() && *name != b".") {
         if name == b".." {
-            return Err(Status::NOENT);
+            return Ok(Err(Status::NOENT));
         }
-        let (_, found) = export.store.lookup(SERVER, object, name);
-        let found = found.map_err(status::of_store)?;
-        if found.kind != Kind::Directory {
-            return Err(Status::NOTDIR);
-        }
-        object = found.object;
+        object = match export.store.lookup(SERVER, object, name, wait)?.1 {
+            Ok(found) if found.kind == Kind::Directory => found.object,
+            Ok(_) => return Ok(Err(Status::NOTDIR)),
+            Err(error) => return Ok(Err(status::of_store(error))),
+        };
     }
-    Ok(export.handle(object))
+    Ok(Ok(export.handle(object)))
 }

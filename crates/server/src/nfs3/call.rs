@@ -30,9 +30,9 @@ impl From<Unanswered> for Answered {
 
 /// The context of a call, for its handler.
 #[inline]
-pub(crate) fn request(client: &Client, mode: Mode) -> Result<Request<'_>, Answered> {
+pub(crate) fn request<'a>(client: &'a Client, mode: Mode<'a>) -> Result<Request<'a>, Answered> {
     let identity = client.identities.current().ok_or(Answered::Reject(Reject::Auth(AuthStat::FAILED)))?;
-    Ok(Request { client, identity, may_wait: mode != Mode::Loop })
+    Ok(Request { client, identity, wait: mode.wait() })
 }
 
 /// Writes a whole reply, and returns its status.

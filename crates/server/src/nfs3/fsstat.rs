@@ -11,7 +11,7 @@ pub fn run(request: &Request<'_>, args: &Args) -> Result<Reply, Unanswered> {
         Err(stop) => return stop.reply(None),
     };
     let space = target.export.store.space();
-    Ok(match target.export.store.attributes(target.object) {
+    Ok(match target.attributes()? {
         Ok(attributes) => Outcome::Ok(Success {
             attributes: Some(target.fattr(&attributes)),
             total_bytes: space.total_bytes,

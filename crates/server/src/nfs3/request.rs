@@ -13,7 +13,7 @@ use crate::identity::{Identity, Who};
 use crate::replies::Payload;
 use nfs3::{FileHandle, Outcome, PostOpAttr, Status};
 use rpc::auth::AuthStat;
-use store::{Attributes, Change, ObjectId, ReadEnd, ReceiveBuffer, Stability, Written};
+use store::{Attributes, Change, ObjectId, ReadEnd, ReceiveBuffer, Stability, Wait, WouldWait, Written};
 
 /// The context of one call.
 #[derive(Clone, Copy)]
@@ -21,7 +21,7 @@ pub(crate) struct Request<'a> {
     pub client: &'a Client,
     pub identity: &'a Identity,
     /// Whether this thread may wait for a store.
-    pub may_wait: bool,
+    pub wait: Wait<'a>,
 }
 
 /// The result of a store operation.
@@ -36,13 +36,19 @@ pub(crate) enum Unanswered {
     MustWait,
 }
 
+impl From<WouldWait> for Unanswered {
+    fn from(_: WouldWait) -> Self {
+        Self::MustWait
+    }
+}
+
 /// The object of a handle, and the caller as its export sees it.
 pub(crate) struct Target<'a> {
     pub export: &'a Export,
     pub object: ObjectId,
     pub who: Who<'a>,
-    /// The store may block, and this thread may not.
-    at_once: bool,
+    /// Refused where the store may block and this thread may not.
+    wait: Wait<'a>,
 }
 
 /// Why a handle did not open.
@@ -70,7 +76,7 @@ impl<'a> Request<'a> {
     #[inline]
     pub fn open(&self, handle: &FileHandle) -> Result<Target<'a>, Stop> {
         let target = self.open_at_once(handle)?;
-        if target.at_once { Err(Stop::MustWait) } else { Ok(target) }
+        if target.wait.is_allowed() { Ok(target) } else { Err(Stop::MustWait) }
     }
 
     /// Opens a handle for the methods of the target only.
@@ -84,14 +90,15 @@ impl<'a> Request<'a> {
             })
         })?;
         let who = self.identity.on(&export.config).ok_or(Stop::Auth(AuthStat::TOOWEAK))?;
-        Ok(Target { export, object, who, at_once: !self.may_wait && export.may_block })
+        let wait = if export.may_block { self.wait } else { Wait::Allowed };
+        Ok(Target { export, object, who, wait })
     }
 
     /// Opens a handle of an object that is to be changed, for any operation of the store.
     #[inline]
     pub fn open_for_change(&self, handle: &FileHandle) -> Result<Target<'a>, Stop> {
         let target = self.open_for_change_at_once(handle)?;
-        if target.at_once { Err(Stop::MustWait) } else { Ok(target) }
+        if target.wait.is_allowed() { Ok(target) } else { Err(Stop::MustWait) }
     }
 
     /// Opens a handle of an object that is to be changed, for the methods of the target only.
@@ -124,41 +131,25 @@ impl Target<'_> {
     /// GETATTR.
     #[inline]
     pub fn attributes(&self) -> Result<Stored<Attributes>, Unanswered> {
-        let store = &self.export.store;
-        if self.at_once {
-            return store.attributes_now(self.object).ok_or(Unanswered::MustWait);
-        }
-        Ok(store.attributes(self.object))
+        Ok(self.export.store.attributes(self.object, self.wait)?)
     }
 
     /// LOOKUP.
     #[inline]
     pub fn lookup(&self, name: &[u8]) -> Result<(Option<Attributes>, Stored<Attributes>), Unanswered> {
-        let (store, caller) = (&self.export.store, self.who.caller());
-        if self.at_once {
-            return store.lookup_now(caller, self.object, name).ok_or(Unanswered::MustWait);
-        }
-        Ok(store.lookup(caller, self.object, name))
+        Ok(self.export.store.lookup(self.who.caller(), self.object, name, self.wait)?)
     }
 
     /// ACCESS.
     #[inline]
     pub fn access(&self, wanted: u32) -> Result<Stored<(u32, Attributes)>, Unanswered> {
-        let (store, caller) = (&self.export.store, self.who.caller());
-        if self.at_once {
-            return store.access_now(caller, self.object, wanted).ok_or(Unanswered::MustWait);
-        }
-        Ok(store.access(caller, self.object, wanted))
+        Ok(self.export.store.access(self.who.caller(), self.object, wanted, self.wait)?)
     }
 
     /// READ: appends to `out`.
     #[inline]
     pub fn read(&self, offset: u64, count: u32, out: &mut Payload) -> Result<Stored<ReadEnd>, Unanswered> {
-        let (store, caller) = (&self.export.store, self.who.caller());
-        if self.at_once {
-            return store.read_now(caller, self.object, offset, count, out).ok_or(Unanswered::MustWait);
-        }
-        Ok(store.read(caller, self.object, offset, count, out))
+        Ok(self.export.store.read(self.who.caller(), self.object, offset, count, out, self.wait)?)
     }
 
     /// WRITE of bytes that came in the record.
@@ -169,20 +160,12 @@ impl Target<'_> {
         data: &[u8],
         how: Stability,
     ) -> Result<(Change, Stored<Written>), Unanswered> {
-        let (store, caller) = (&self.export.store, self.who.caller());
-        if self.at_once {
-            return store.write_now(caller, self.object, offset, data, how).ok_or(Unanswered::MustWait);
-        }
-        Ok(store.write(caller, self.object, offset, data, how))
+        Ok(self.export.store.write(self.who.caller(), self.object, offset, data, how, self.wait)?)
     }
 
     /// COMMIT.
     pub fn commit(&self, offset: u64, count: u32) -> Result<(Change, Stored<u64>), Unanswered> {
-        let store = &self.export.store;
-        if self.at_once {
-            return store.commit_now(self.object, offset, count).ok_or(Unanswered::MustWait);
-        }
-        Ok(store.commit(self.object, offset, count))
+        Ok(self.export.store.commit(self.object, offset, count, self.wait)?)
     }
 
     /// WRITE of bytes that were received in place. They stay in the buffer if the store must wait.
@@ -192,13 +175,7 @@ impl Target<'_> {
         receive_buffer: &mut Option<ReceiveBuffer>,
         how: Stability,
     ) -> Result<(Change, Stored<Written>), Unanswered> {
-        let (store, caller) = (&self.export.store, self.who.caller());
-        if self.at_once {
-            return store
-                .write_landed_now(caller, self.object, receive_buffer, how)
-                .ok_or(Unanswered::MustWait);
-        }
-        let receive_buffer = receive_buffer.take().ok_or(Unanswered::MustWait)?;
-        Ok(store.write_landed(caller, self.object, receive_buffer, how))
+        let caller = self.who.caller();
+        Ok(self.export.store.write_landed(caller, self.object, receive_buffer, how, self.wait)?)
     }
 }

@@ -16,7 +16,7 @@ use nfs3::proc::{create, link, mkdir, mknod, remove, rename, rmdir, setattr, sym
 use nfs3::{Created, DirOpArgs, Outcome, Sattr3, Status, WccData};
 use siphasher::sip::SipHasher13;
 use std::hash::Hasher;
-use store::{Attributes, Error, Kind, ObjectId, SetTime};
+use store::{Attributes, Error, Kind, ObjectId, SetTime, Wait};
 
 /// What a handler returns.
 type Ran<S, F> = Result<Outcome<S, F>, Unanswered>;
@@ -40,7 +40,7 @@ fn seen(object: ObjectId) -> Seen {
 /// Looks up the present object of a name in a directory. `None` if that is unknown.
 fn find<'a>(request: &Request<'a>, what: &DirOpArgs<'_>) -> Option<(Target<'a>, Option<Attributes>)> {
     let target = request.open_for_change(&what.directory).ok()?;
-    let (_, found) = target.export.store.lookup(target.who.caller(), target.object, what.name);
+    let (_, found) = target.lookup(what.name).ok()?;
     match found {
         Ok(found) => Some((target, Some(found))),
         Err(Error::NotFound) => Some((target, None)),
@@ -106,7 +106,8 @@ fn complete(target: &Target<'_>, found: Attributes, wanted: &Sattr3) -> Attribut
     set.uid = set.uid.filter(|uid| *uid != found.uid);
     set.gid = set.gid.filter(|gid| *gid != found.gid);
     let (_, done) = target.export.store.set_attributes(target.who.caller(), found.object, &set, None);
-    match done.and_then(|()| target.export.store.attributes(found.object)) {
+    let now = target.export.store.attributes(found.object, Wait::Allowed);
+    match done.and(now.unwrap_or(Err(Error::Later))) {
         Ok(now) => now,
         Err(error) => {
             tracing::warn!(%error, "an object that was made by a process that ended has not all attributes asked for");
@@ -252,7 +253,7 @@ impl Settle<WccData, WccData> for setattr::Args {
         let guard = time_from_wire(self.guard?).ok()?;
         let set = set_attributes(&self.new_attributes).ok()?;
         let target = request.open_for_change(&self.object).ok()?;
-        let now = target.export.store.attributes(target.object).ok()?;
+        let now = target.attributes().ok()?.ok()?;
         let is = |wanted: Option<u32>, is: u32| wanted.is_none_or(|wanted| wanted == is);
         let at = |wanted: SetTime, is| !matches!(wanted, SetTime::To(time) if time != is);
         let is_done = is(set.mode, now.mode)

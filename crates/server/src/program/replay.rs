@@ -23,10 +23,10 @@ pub(crate) enum Passed<'g> {
 
 /// Passes a call through the reply cache, as far as "started" where other processes see that.
 #[inline]
-pub(crate) fn pass(mut entry: CacheEntry<'_>, mode: Mode, token: Token) -> Passed<'_> {
+pub(crate) fn pass<'g>(mut entry: CacheEntry<'g>, mode: Mode<'_>, token: Token) -> Passed<'g> {
     let wait = |handover| Passed::Ended(Ok(Answered::MustWait(handover)));
     let verdict = match mode {
-        Mode::Loop | Mode::Worker { begun: false } => entry.begin(token),
+        Mode::Loop(_) | Mode::Worker { begun: false } => entry.begin(token),
         Mode::Worker { begun: true } => entry.resume(),
         Mode::Discard => {
             entry.resume();
@@ -35,7 +35,7 @@ pub(crate) fn pass(mut entry: CacheEntry<'_>, mode: Mode, token: Token) -> Passe
         }
     };
     match verdict {
-        Verdict::Run if mode == Mode::Loop && entry.looks_first() => {
+        Verdict::Run if mode.is_loop() && entry.looks_first() => {
             entry.hand_over();
             wait(Handover { begun: true, ..Handover::default() })
         }

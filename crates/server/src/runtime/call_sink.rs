@@ -5,6 +5,7 @@ use super::worker_pool::{InFlight, Task, WorkerPool};
 use crate::program::{CallHead, Handover, Landed, Mode};
 use crate::service::{Executor, Taken};
 use crate::statistics::Counters;
+use store::ReceiveBatch;
 use transport::{Place as PayloadPlace, Sink, SlicesMut};
 
 /// A call whose payload is being received into memory of a store.
@@ -24,8 +25,9 @@ impl transport::ReceiveBuffer for Incoming {
 pub(crate) struct CallSink<'a> {
     pub executor: Executor<'a>,
     pub place: Place,
-    /// What the stores report about a file stays valid for all calls of one receive.
-    pub moment: Option<&'a store::ReceiveBatch>,
+    /// What the stores report about a file stays valid for all calls of one receive. Absent where
+    /// payloads are not sent by system calls.
+    pub batch: Option<&'a ReceiveBatch>,
     pub counters: &'a mut Counters,
     pub worker_pool: &'a WorkerPool,
     /// Calls of the connection that workers have.
@@ -56,7 +58,7 @@ impl CallSink<'_> {
 
     fn take(&mut self, head: &CallHead, record: &[u8], landed: Option<Landed>, record_len: usize) {
         self.calls_left = self.calls_left.saturating_sub(1);
-        match self.executor.serve(head, record, landed, record_len, Mode::Loop) {
+        match self.executor.serve(head, record, landed, record_len, Mode::Loop(self.batch)) {
             Taken::MustWait(handover) => self.hand_over(head, record, handover, record_len),
             taken => self.count(taken),
         }
@@ -114,8 +116,8 @@ impl Sink for CallSink<'_> {
 
     #[inline]
     fn receiving(&mut self) {
-        if let Some(moment) = self.moment {
-            moment.renew();
+        if let Some(batch) = self.batch {
+            batch.renew();
         }
     }
 

@@ -25,6 +25,7 @@ use rpc::portmap::Protocol;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Duration;
+use store::ReceiveBatch;
 use transport::poll::{Interest, Poller};
 use transport::{Flushed, Scratch, socket};
 
@@ -423,11 +424,11 @@ impl Connection {
         };
         // Payloads sent over RDMA are copied here, so they must be in our own memory and not in
         // pages of a file that may disappear.
-        let moment = (!self.stream.is_rdma()).then(store::ReceiveBatch::begin);
+        let batch = ReceiveBatch::default();
         let mut service = CallSink {
             executor,
             place,
-            moment: moment.as_ref(),
+            batch: (!self.stream.is_rdma()).then_some(&batch),
             counters: &mut self.counters,
             worker_pool,
             in_flight: &mut self.in_flight,

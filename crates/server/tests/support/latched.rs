@@ -5,8 +5,8 @@
 use smallvec::SmallVec;
 use std::sync::{Arc, Condvar, Mutex};
 use store::{
-    Attributes, Caller, Change, DirectoryEnd, Entry, Limits, MemStore, NewObject, ObjectId, ReadEnd,
-    ReceiveBuffer, Result, Segment, SetAttributes, Space, Stability, Store, Time, Written,
+    Attempt, Attributes, Caller, Change, DirectoryEnd, Entry, Limits, MemStore, NewObject, ObjectId, ReadEnd,
+    ReceiveBuffer, Result, Segment, SetAttributes, Space, Stability, Store, Time, Wait, WouldWait, Written,
 };
 
 /// A CREATE of this name panics.
@@ -81,6 +81,16 @@ impl Latched {
         self.latch.pass();
         &self.mem
     }
+
+    /// The store, after the latch unless waiting is refused.
+    fn if_allowed(&self, wait: Wait<'_>) -> Attempt<&MemStore> {
+        if wait.is_allowed() { Ok(self.slow()) } else { Err(WouldWait) }
+    }
+
+    /// As [`if_allowed`](Self::if_allowed); a warm store need not wait.
+    fn if_allowed_or_warm(&self, wait: Wait<'_>) -> Attempt<&MemStore> {
+        if self.warm && !wait.is_allowed() { Ok(&self.mem) } else { self.if_allowed(wait) }
+    }
 }
 
 impl Store for Latched {
@@ -104,8 +114,8 @@ impl Store for Latched {
         self.mem.verifier()
     }
 
-    fn attributes(&self, object: ObjectId) -> Result<Attributes> {
-        self.slow().attributes(object)
+    fn attributes(&self, object: ObjectId, wait: Wait<'_>) -> Attempt<Result<Attributes>> {
+        self.if_allowed_or_warm(wait)?.attributes(object, wait)
     }
 
     fn set_attributes(
@@ -123,12 +133,19 @@ impl Store for Latched {
         caller: Caller<'_>,
         directory: ObjectId,
         name: &[u8],
-    ) -> (Option<Attributes>, Result<Attributes>) {
-        self.slow().lookup(caller, directory, name)
+        wait: Wait<'_>,
+    ) -> Attempt<(Option<Attributes>, Result<Attributes>)> {
+        self.if_allowed(wait)?.lookup(caller, directory, name, wait)
     }
 
-    fn access(&self, caller: Caller<'_>, object: ObjectId, wanted: u32) -> Result<(u32, Attributes)> {
-        self.slow().access(caller, object, wanted)
+    fn access(
+        &self,
+        caller: Caller<'_>,
+        object: ObjectId,
+        wanted: u32,
+        wait: Wait<'_>,
+    ) -> Attempt<Result<(u32, Attributes)>> {
+        self.if_allowed(wait)?.access(caller, object, wanted, wait)
     }
 
     fn read_link(&self, object: ObjectId, out: &mut Vec<u8>) -> Result<Attributes> {
@@ -142,8 +159,9 @@ impl Store for Latched {
         offset: u64,
         count: u32,
         out: &mut SmallVec<[Segment; 1]>,
-    ) -> Result<ReadEnd> {
-        self.slow().read(caller, object, offset, count, out)
+        wait: Wait<'_>,
+    ) -> Attempt<Result<ReadEnd>> {
+        self.if_allowed_or_warm(wait)?.read(caller, object, offset, count, out, wait)
     }
 
     fn receive_buffer(&self, offset: u64, count: u32) -> Option<ReceiveBuffer> {
@@ -157,22 +175,30 @@ impl Store for Latched {
         offset: u64,
         data: &[u8],
         stability: Stability,
-    ) -> (Change, Result<Written>) {
-        self.slow().write(caller, object, offset, data, stability)
+        wait: Wait<'_>,
+    ) -> Attempt<(Change, Result<Written>)> {
+        self.if_allowed_or_warm(wait)?.write(caller, object, offset, data, stability, wait)
     }
 
     fn write_landed(
         &self,
         caller: Caller<'_>,
         object: ObjectId,
-        receive_buffer: ReceiveBuffer,
+        receive_buffer: &mut Option<ReceiveBuffer>,
         stability: Stability,
-    ) -> (Change, Result<Written>) {
-        self.slow().write_landed(caller, object, receive_buffer, stability)
+        wait: Wait<'_>,
+    ) -> Attempt<(Change, Result<Written>)> {
+        self.if_allowed_or_warm(wait)?.write_landed(caller, object, receive_buffer, stability, wait)
     }
 
-    fn commit(&self, object: ObjectId, offset: u64, count: u32) -> (Change, Result<u64>) {
-        self.slow().commit(object, offset, count)
+    fn commit(
+        &self,
+        object: ObjectId,
+        offset: u64,
+        count: u32,
+        wait: Wait<'_>,
+    ) -> Attempt<(Change, Result<u64>)> {
+        self.if_allowed(wait)?.commit(object, offset, count, wait)
     }
 
     fn create(
@@ -221,42 +247,5 @@ impl Store for Latched {
         visit: &mut dyn FnMut(Entry<'_>) -> bool,
     ) -> Result<DirectoryEnd> {
         self.slow().read_directory(caller, directory, cookie, visit)
-    }
-
-    fn attributes_now(&self, object: ObjectId) -> Option<Result<Attributes>> {
-        self.warm.then(|| self.mem.attributes(object))
-    }
-
-    fn read_now(
-        &self,
-        caller: Caller<'_>,
-        object: ObjectId,
-        offset: u64,
-        count: u32,
-        out: &mut SmallVec<[Segment; 1]>,
-    ) -> Option<Result<ReadEnd>> {
-        self.warm.then(|| self.mem.read(caller, object, offset, count, out))
-    }
-
-    fn write_now(
-        &self,
-        caller: Caller<'_>,
-        object: ObjectId,
-        offset: u64,
-        data: &[u8],
-        stability: Stability,
-    ) -> Option<(Change, Result<Written>)> {
-        self.warm.then(|| self.mem.write(caller, object, offset, data, stability))
-    }
-
-    fn write_landed_now(
-        &self,
-        caller: Caller<'_>,
-        object: ObjectId,
-        receive_buffer: &mut Option<ReceiveBuffer>,
-        stability: Stability,
-    ) -> Option<(Change, Result<Written>)> {
-        let receive_buffer = if self.warm { receive_buffer.take()? } else { return None };
-        Some(self.mem.write_landed(caller, object, receive_buffer, stability))
     }
 }

@@ -3,7 +3,7 @@
 use super::identity::{ActingUser, is_kept, prepare_thread};
 use super::mapping::{self, Mapped};
 use super::node::{EXECUTE, Node, READ, WRITE, attributes, owns};
-use super::receive_batch::{self, Seen};
+use super::receive_batch::{ReceiveBatch, Seen};
 use super::{FILE_BYTES_MAX, Shared};
 use crate::interface::{Caller, Change, Error, ObjectId, ReadEnd, Result, Stability, Written};
 use crate::payload::Segment;
@@ -65,22 +65,27 @@ impl Shared {
         offset: u64,
         count: u32,
         out: &mut SmallVec<[Segment; 1]>,
+        batch: Option<&ReceiveBatch>,
     ) -> Option<Result<ReadEnd>> {
         let caller = self.identity.effective(caller);
         let store = std::ptr::from_ref(self).addr();
-        let known =
-            receive_batch::with_seen(store, &object, caller, |seen| self.read_seen(seen, offset, count, out));
+        let known = batch.and_then(|batch| {
+            batch.with_seen(store, &object, caller, |seen| self.read_seen(seen, offset, count, out))
+        });
         if let Some(read) = known {
             return read.map(Ok);
         }
-        let seen = self.see(caller, object)?;
+        let seen = self.see(caller, object, batch.is_some())?;
         let read = self.read_seen(&seen, offset, count, out);
-        receive_batch::remember(seen);
+        if let Some(batch) = batch {
+            batch.remember(seen);
+        }
         read.map(Ok)
     }
 
     /// A file that the caller may read, if everything needed for that is known already.
-    fn see(&self, caller: Caller<'_>, object: ObjectId) -> Option<Seen> {
+    /// `kernel_only`: the data may be pages that only the kernel may access.
+    fn see(&self, caller: Caller<'_>, object: ObjectId, kernel_only: bool) -> Option<Seen> {
         let node = self.held_now(object)?;
         let fd = node.opened_to_read().filter(|_| self.reads_now.load(Ordering::Relaxed))?;
         node.require_file().ok()?;
@@ -90,11 +95,11 @@ impl Shared {
         }
         let attributes = attributes(object, &stat);
         // Reading a hole through a mapping would allocate its pages.
-        let mapping = if self.memory
+        let mapping = if kernel_only
+            && self.memory
             && attributes.size >= mapping::FILE_BYTES_MIN
             && attributes.used >= attributes.size
             && self.maps.load(Ordering::Relaxed)
-            && receive_batch::is_on()
             && mapping::is_trusted()
         {
             match node.mapped(fd, attributes.size) {
@@ -251,6 +256,7 @@ impl Shared {
         offset: u64,
         data: &[u8],
         stability: Stability,
+        batch: Option<&ReceiveBatch>,
     ) -> Option<(Change, Result<Written>)> {
         if is_kept() {
             return None;
@@ -260,7 +266,9 @@ impl Shared {
             return None;
         }
         let node = self.held_now(object)?;
-        receive_batch::forget(&object);
+        if let Some(batch) = batch {
+            batch.forget(&object);
+        }
         let fd = node.opened_to_write().filter(|_| self.writes_now.load(Ordering::Relaxed))?;
         let held = node.try_hold()?;
         let before = node.stat().ok()?;

@@ -10,22 +10,11 @@ use super::node::Node;
 use crate::interface::{Attributes, Caller, ObjectId};
 use smallvec::SmallVec;
 use std::cell::RefCell;
-use std::marker::PhantomData;
+use std::fmt;
 use std::sync::Arc;
 
 /// Files that are remembered.
 const FILES: usize = 8;
-
-thread_local! {
-    static NOW: RefCell<Files> = RefCell::new(Files { on: false, known: SmallVec::new(), next: 0 });
-}
-
-struct Files {
-    /// Whether a receive batch is active.
-    on: bool,
-    known: SmallVec<[Seen; FILES]>,
-    next: usize,
-}
 
 /// A file that a caller may read, with the state needed to read it.
 pub(super) struct Seen {
@@ -53,76 +42,61 @@ impl Seen {
     }
 }
 
-/// While this guard lives, the thread is a loop that answers the calls of one connection, and sends
-/// the data it reads only by system calls: a store may return pages that only the kernel may
-/// access.
-#[derive(Debug)]
-pub struct ReceiveBatch {
-    /// The guard belongs to its thread.
-    not_send: PhantomData<*const ()>,
+/// What a loop learned about files while it answers the calls of one connection that it received
+/// together. The loop sends the data that it reads only by system calls, so that a store may return
+/// pages that only the kernel may access.
+#[derive(Default)]
+pub struct ReceiveBatch(RefCell<Files>);
+
+#[derive(Default)]
+struct Files {
+    seen: SmallVec<[Seen; FILES]>,
+    /// The place that the last file replaced, once all places are taken.
+    last: usize,
 }
 
 impl ReceiveBatch {
-    /// Begins a receive batch; a thread has at most one.
-    #[must_use]
-    pub fn begin() -> Self {
-        NOW.with_borrow_mut(|now| now.on = true);
-        Self { not_send: PhantomData }
-    }
-
     /// More calls are going to be received: the state seen so far is outdated.
     #[inline]
     pub fn renew(&self) {
-        NOW.with_borrow_mut(|now| now.known.clear());
+        self.0.borrow_mut().seen.clear();
     }
-}
 
-impl Drop for ReceiveBatch {
-    fn drop(&mut self) {
-        NOW.with_borrow_mut(|now| {
-            now.on = false;
-            now.known.clear();
-        });
+    /// Calls `act` with the state seen of a file, if there is any.
+    #[inline]
+    pub(super) fn with_seen<T>(
+        &self,
+        store: usize,
+        object: &ObjectId,
+        caller: Caller<'_>,
+        act: impl FnOnce(&Seen) -> T,
+    ) -> Option<T> {
+        self.0.borrow().seen.iter().find(|seen| seen.is(store, object, caller)).map(act)
     }
-}
 
-/// Whether a receive batch is active.
-pub(super) fn is_on() -> bool {
-    NOW.with_borrow(|now| now.on)
-}
-
-/// Calls `act` with the state seen of a file, if there is any.
-#[inline]
-pub(super) fn with_seen<T>(
-    store: usize,
-    object: &ObjectId,
-    caller: Caller<'_>,
-    act: impl FnOnce(&Seen) -> T,
-) -> Option<T> {
-    NOW.with_borrow(|now| now.known.iter().find(|seen| seen.is(store, object, caller)).map(act))
-}
-
-/// Remembers the state seen of a file.
-pub(super) fn remember(seen: Seen) {
-    NOW.with_borrow_mut(|now| {
-        if !now.on {
+    /// Remembers the state seen of a file.
+    pub(super) fn remember(&self, seen: Seen) {
+        let files = &mut *self.0.borrow_mut();
+        if files.seen.len() < FILES {
+            files.seen.push(seen);
             return;
         }
-        if now.known.len() < FILES {
-            now.known.push(seen);
-            return;
-        }
-        now.next = (now.next + 1) % FILES;
-        let next = now.next;
-        if let Some(place) = now.known.get_mut(next) {
+        files.last = (files.last + 1) % FILES;
+        if let Some(place) = files.seen.get_mut(files.last) {
             *place = seen;
         }
-    });
+    }
+
+    /// Forgets a file that this loop changes.
+    pub(super) fn forget(&self, object: &ObjectId) {
+        self.0.borrow_mut().seen.retain(|seen| seen.node.object != *object);
+    }
 }
 
-/// Forgets a file that this thread changes.
-pub(super) fn forget(object: &ObjectId) {
-    NOW.with_borrow_mut(|now| now.known.retain(|seen| seen.node.object != *object));
+impl fmt::Debug for ReceiveBatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ReceiveBatch")
+    }
 }
 
 #[cfg(test)]
@@ -142,37 +116,34 @@ mod tests {
     #[test]
     fn what_was_seen_is_known_to_the_same_caller_until_the_next_receive() {
         let file = tempfile::NamedTempFile::new().unwrap();
+        let batch = ReceiveBatch::default();
         let first = seen(file.path(), 7, &[1, 2]);
         let object = first.node.object;
         let known = |store, uid, gids: &[u32]| {
-            with_seen(store, &object, Caller { uid, gid: 5, gids }, |_| ()).is_some()
+            batch.with_seen(store, &object, Caller { uid, gid: 5, gids }, |_| ()).is_some()
         };
-        remember(first);
-        assert!(!known(1, 7, &[1, 2]), "there is no moment yet");
-        let moment = ReceiveBatch::begin();
-        remember(seen(file.path(), 7, &[1, 2]));
+        batch.remember(first);
         assert!(known(1, 7, &[1, 2]));
         assert!(!known(2, 7, &[1, 2]), "another store's");
         assert!(!known(1, 8, &[1, 2]), "another user");
         assert!(!known(1, 7, &[1]), "other groups");
-        moment.renew();
+        batch.renew();
         assert!(!known(1, 7, &[1, 2]), "more calls have come");
-        remember(seen(file.path(), 7, &[1, 2]));
-        forget(&object);
+        batch.remember(seen(file.path(), 7, &[1, 2]));
+        batch.forget(&object);
         assert!(!known(1, 7, &[1, 2]), "it has been changed");
-        drop(moment);
-        assert!(!is_on());
     }
 
     #[test]
     fn no_more_files_are_remembered_than_the_bound() {
         let files: Vec<_> = (0..=FILES).map(|_| tempfile::NamedTempFile::new().unwrap()).collect();
-        let _moment = ReceiveBatch::begin();
+        let batch = ReceiveBatch::default();
         for file in &files {
-            remember(seen(file.path(), 7, &[]));
+            batch.remember(seen(file.path(), 7, &[]));
         }
-        assert_eq!(NOW.with_borrow(|now| now.known.len()), FILES);
+        assert_eq!(batch.0.borrow().seen.len(), FILES);
         let last = seen(files.last().unwrap().path(), 7, &[]);
-        assert!(with_seen(1, &last.node.object, Caller { uid: 7, gid: 5, gids: &[] }, |_| ()).is_some());
+        let caller = Caller { uid: 7, gid: 5, gids: &[] };
+        assert!(batch.with_seen(1, &last.node.object, caller, |_| ()).is_some());
     }
 }

@@ -11,7 +11,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use store::{
-    Attributes, DirStore, Kind, NewObject, ObjectId, SetAttributes, SetTime, Stability, Store, Time,
+    Attributes, DirStore, Kind, NewObject, ObjectId, SetAttributes, SetTime, Stability, Store, Time, Wait,
 };
 
 /// An operation and three parameters.
@@ -52,8 +52,8 @@ impl Sides {
                 let data = vec![at; usize::from(more)];
                 let how = [Stability::Unstable, Stability::DataSync, Stability::FileSync];
                 let how = how[usize::from(name) % 3];
-                let _ = store.write(ROOT, file, u64::from(more) * 3, &data, how);
-                let _ = store.commit(file, 0, 0);
+                let _ = store.write(ROOT, file, u64::from(more) * 3, &data, how, Wait::Allowed).unwrap();
+                let _ = store.commit(file, 0, 0, Wait::Allowed).unwrap();
                 None
             }
             8 => {
@@ -99,12 +99,13 @@ impl Sides {
             let entry = entry.unwrap();
             count += 1;
             let listed = names[entry.file_name().as_bytes()];
-            let found = self.store.lookup(ROOT, at, entry.file_name().as_bytes()).1.unwrap();
+            let found =
+                self.store.lookup(ROOT, at, entry.file_name().as_bytes(), Wait::Allowed).unwrap().1.unwrap();
             assert_eq!(found.object, listed.object);
             let path = entry.path();
             let meta = std::fs::symlink_metadata(&path).unwrap();
             assert_same(&found, &meta);
-            assert_same(&self.store.attributes(found.object).unwrap(), &meta);
+            assert_same(&self.store.attributes(found.object, Wait::Allowed).unwrap().unwrap(), &meta);
             seen.insert(meta.ino(), found.object);
             match found.kind {
                 Kind::Directory => self.compare(found.object, &path, seen),
@@ -127,7 +128,10 @@ impl Sides {
         for (object, _) in &self.objects {
             let there = seen.get(&object.fileid) == Some(object) || *object == self.store.root();
             let expected = if there { Ok(*object) } else { Err(store::Error::Stale) };
-            assert_eq!(self.store.attributes(*object).map(|found| found.object), expected);
+            assert_eq!(
+                self.store.attributes(*object, Wait::Allowed).unwrap().map(|found| found.object),
+                expected
+            );
         }
     }
 }

@@ -4,7 +4,7 @@ use crate::again::with_own_mounts;
 use crate::fixture::{Home, ROOT, directory, file, list, look, mode, read, write};
 use std::path::Path;
 use std::process::Command;
-use store::{Error, NewObject, Stability, Store};
+use store::{Error, NewObject, Stability, Store, Wait};
 
 fn mount(arguments: &[&str], at: &Path) {
     let status = Command::new("mount").args(arguments).arg(at).status().unwrap();
@@ -22,13 +22,13 @@ fn a_full_file_system_reports_no_space_until_there_is_room() {
         let block = vec![7; 256 << 10];
         let mut at = 0;
         let full = loop {
-            match store.write(ROOT, made, at, &block, Stability::FileSync).1 {
+            match store.write(ROOT, made, at, &block, Stability::FileSync, Wait::Allowed).unwrap().1 {
                 Ok(written) => at += u64::from(written.count),
                 Err(error) => break error,
             }
         };
         assert_eq!(full, Error::NoSpace);
-        assert_eq!(store.attributes(made).unwrap().size, at);
+        assert_eq!(store.attributes(made, Wait::Allowed).unwrap().unwrap().size, at);
         assert_eq!(store.space().free_bytes, 0);
         store.remove(ROOT, root, b"f").1.unwrap();
         assert_eq!(store.space().total_bytes, store.space().free_bytes, "what was removed is closed");

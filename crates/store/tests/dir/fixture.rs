@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 use std::path::PathBuf;
 use store::{
     Attributes, Caller, DirOptions, DirStore, NewObject, ObjectId, Result, Segment, SetAttributes, Stability,
-    Store,
+    Store, Wait,
 };
 
 pub const ROOT: Caller<'static> = Caller { uid: 0, gid: 0, gids: &[] };
@@ -70,16 +70,20 @@ pub fn directory(store: &DirStore, caller: Caller<'_>, parent: ObjectId, name: &
 }
 
 pub fn look(store: &DirStore, parent: ObjectId, name: &str) -> Result<Attributes> {
-    store.lookup(ROOT, parent, name.as_bytes()).1
+    store.lookup(ROOT, parent, name.as_bytes(), Wait::Allowed).unwrap().1
 }
 
 pub fn write(store: &DirStore, caller: Caller<'_>, object: ObjectId, data: &[u8]) -> Result<u32> {
-    store.write(caller, object, 0, data, Stability::FileSync).1.map(|written| written.count)
+    store
+        .write(caller, object, 0, data, Stability::FileSync, Wait::Allowed)
+        .unwrap()
+        .1
+        .map(|written| written.count)
 }
 
 pub fn read(store: &DirStore, caller: Caller<'_>, object: ObjectId) -> Result<Vec<u8>> {
     let mut segments: SmallVec<[Segment; 1]> = SmallVec::new();
-    store.read(caller, object, 0, 1 << 20, &mut segments)?;
+    store.read(caller, object, 0, 1 << 20, &mut segments, Wait::Allowed).unwrap()?;
     Ok(segments.iter().flat_map(|segment| segment.to_vec()).collect())
 }
 

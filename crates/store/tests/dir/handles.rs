@@ -4,7 +4,7 @@
 use crate::again::as_root_and_not;
 use crate::fixture::{Home, ROOT, directory, file, look, read, write};
 use proptest::prelude::*;
-use store::{DirOptions, DirStore, Error, NAME_BYTES_MAX, NewObject, ObjectId, OpenError, Store};
+use store::{DirOptions, DirStore, Error, NAME_BYTES_MAX, NewObject, ObjectId, OpenError, Store, Wait};
 
 #[test]
 fn names_remain_valid_after_a_restart_and_a_rename_through_the_store() {
@@ -49,9 +49,9 @@ fn a_removed_object_is_stale_at_once_whoever_removed_it() {
         // A new object, perhaps in the same inode.
         let again = file(&store, ROOT, root, "a", 0o644);
         assert_ne!(again, through);
-        assert_eq!(store.attributes(through), Err(Error::Stale));
+        assert_eq!(store.attributes(through, Wait::Allowed).unwrap(), Err(Error::Stale));
         drop(store);
-        assert_eq!(home.open().attributes(through), Err(Error::Stale));
+        assert_eq!(home.open().attributes(through, Wait::Allowed).unwrap(), Err(Error::Stale));
     });
 }
 
@@ -73,14 +73,14 @@ fn objects_outside_the_export_are_stale_though_on_the_same_disk() {
             "a handle of the other export would not open either"
         );
         for object in [whole.root(), outside, deep, secret] {
-            assert_eq!(narrow.attributes(object), Err(Error::Stale));
+            assert_eq!(narrow.attributes(object, Wait::Allowed).unwrap(), Err(Error::Stale));
         }
         // A name of an object that was moved out is stale.
         let moved = look(&narrow, narrow.root(), "deep").unwrap().object;
         drop(narrow);
         std::fs::rename(home.path("inside/deep"), home.path("outside/was-deep")).unwrap();
         let narrow = home.open_at(home.path("inside"));
-        assert_eq!(narrow.attributes(moved), Err(Error::Stale));
+        assert_eq!(narrow.attributes(moved, Wait::Allowed).unwrap(), Err(Error::Stale));
     });
 }
 
@@ -99,7 +99,7 @@ fn a_tree_may_be_deeper_than_any_path() {
         let made = file(&store, ROOT, deepest, "f", 0o644);
         drop(store);
         let store = home.open();
-        assert!(store.attributes(made).is_ok());
+        assert!(store.attributes(made, Wait::Allowed).unwrap().is_ok());
         assert_eq!(look(&store, deepest, "..").unwrap().object, at[19]);
         store.remove(ROOT, deepest, b"f").1.unwrap();
         for parent in at[..20].iter().rev() {
@@ -146,19 +146,29 @@ fn invented_names_are_stale() {
                 *byte = first;
             }
             let object = ObjectId::named(fileid, &name).unwrap();
-            prop_assert!(store.attributes(object).is_err());
+            prop_assert!(store.attributes(object, Wait::Allowed).unwrap().is_err());
             // A real name, with one byte changed or cut off.
             let mut changed = real.name().to_vec();
             let at = usize::from(fileid as u8) % changed.len();
             changed[at] ^= first.max(1);
-            prop_assert!(store.attributes(ObjectId::named(real.fileid, &changed).unwrap()).is_err());
+            prop_assert!(
+                store
+                    .attributes(ObjectId::named(real.fileid, &changed).unwrap(), Wait::Allowed)
+                    .unwrap()
+                    .is_err()
+            );
             let cut = ObjectId::named(real.fileid, &real.name()[..at]).unwrap();
-            prop_assert!(store.attributes(cut).is_err());
-            prop_assert!(store.attributes(ObjectId::named(real.fileid ^ 1, real.name()).unwrap()).is_err());
+            prop_assert!(store.attributes(cut, Wait::Allowed).unwrap().is_err());
+            prop_assert!(
+                store
+                    .attributes(ObjectId::named(real.fileid ^ 1, real.name()).unwrap(), Wait::Allowed)
+                    .unwrap()
+                    .is_err()
+            );
             Ok(())
         });
         run.unwrap_or_else(|error| panic!("{error}"));
-        assert!(store.attributes(real).is_ok());
+        assert!(store.attributes(real, Wait::Allowed).unwrap().is_ok());
     });
 }
 

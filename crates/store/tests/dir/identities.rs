@@ -4,7 +4,9 @@
 use crate::again::{as_root, with_own_mounts};
 use crate::fixture::{Home, ROOT, directory, file, list, mode, open_to_all, read, size, write};
 use std::os::unix::fs::MetadataExt;
-use store::{Caller, DirOptions, DirStore, Error, Kind, NewObject, SetAttributes, SetTime, Store, Time};
+use store::{
+    Caller, DirOptions, DirStore, Error, Kind, NewObject, SetAttributes, SetTime, Store, Time, Wait,
+};
 
 const ANN: Caller<'static> = Caller { uid: 1001, gid: 1001, gids: &[] };
 const BEN: Caller<'static> = Caller { uid: 1002, gid: 1002, gids: &[] };
@@ -49,15 +51,15 @@ fn two_users_cannot_access_each_others_files() {
         }
         assert_eq!(read(&store, BEN_IN_GROUP, shared).unwrap(), b"hers", "by a supplementary group");
         assert_eq!(write(&store, BEN_IN_GROUP, shared, b"his"), Err(Error::Access));
-        assert_eq!(store.lookup(BEN, private, b"within").1, Err(Error::Access));
+        assert_eq!(store.lookup(BEN, private, b"within", Wait::Allowed).unwrap().1, Err(Error::Access));
         let listed = store.read_directory(BEN, private, 0, &mut |_| true);
         assert_eq!(listed.err(), Some(Error::Access));
         let made = store.create(BEN, private, b"x", NewObject::FileGuarded(mode(0o600))).1;
         assert_eq!(made, Err(Error::Access));
         assert_eq!(store.remove(BEN, private, b"within").1, Err(Error::Access));
         assert_eq!(store.rename(BEN, (private, b"within"), (root, b"mine")).2, Err(Error::Access));
-        assert_eq!(store.access(BEN, own, 0x3f).unwrap().0, 0);
-        assert_eq!(store.access(ANN, own, 0x3f).unwrap().0, 0x01 | 0x04 | 0x08);
+        assert_eq!(store.access(BEN, own, 0x3f, Wait::Allowed).unwrap().unwrap().0, 0);
+        assert_eq!(store.access(ANN, own, 0x3f, Wait::Allowed).unwrap().unwrap().0, 0x01 | 0x04 | 0x08);
         assert!(read(&store, ROOT, own).is_ok() && read(&store, ROOT, within).is_ok());
         assert_eq!(identity(), before, "the thread has its own identity again");
     });
@@ -100,7 +102,7 @@ fn sticky_directories_and_groups_follow_the_rules_of_the_kernel() {
         let linked = file(&store, ANN, root, "f", 0o644);
         assert_eq!(store.link(ANN, linked, root, b"g").2, Ok(()));
         assert_eq!(store.rename(ANN, (root, b"g"), (root, b"h")).2, Ok(()));
-        assert_eq!(store.attributes(linked).unwrap().links, 2);
+        assert_eq!(store.attributes(linked, Wait::Allowed).unwrap().unwrap().links, 2);
         let device = NewObject::Special(mode(0o600), Kind::CharacterDevice(1, 3));
         assert_eq!(store.create(ANN, root, b"null", device).1, Err(Error::NotPermitted));
         let made = store.create(ROOT, root, b"null", device).1.unwrap();
@@ -117,7 +119,7 @@ fn set_id_bits_are_cleared_when_a_file_is_written() {
         let home = Home::new();
         let store = open_to_all(&home);
         let made = file(&store, ANN, store.root(), "program", 0o755);
-        let bits = |store: &DirStore| store.attributes(made).unwrap().mode;
+        let bits = |store: &DirStore| store.attributes(made, Wait::Allowed).unwrap().unwrap().mode;
         store.set_attributes(ANN, made, &mode(0o6777), None).1.unwrap();
         assert_eq!(bits(&store), 0o6777);
         write(&store, BEN, made, b"#!").unwrap();
@@ -147,12 +149,12 @@ fn times_are_set_by_the_owner_and_touched_by_callers_that_may_write() {
         };
         assert_eq!(store.set_attributes(BEN, made, &set, None).1, Err(Error::NotPermitted));
         store.set_attributes(ANN, made, &set, None).1.unwrap();
-        let found = store.attributes(made).unwrap();
+        let found = store.attributes(made, Wait::Allowed).unwrap().unwrap();
         assert_eq!((found.accessed, found.modified), (to, to));
         let touch =
             SetAttributes { modified: SetTime::Now, accessed: SetTime::Now, ..SetAttributes::default() };
         store.set_attributes(BEN, made, &touch, None).1.unwrap();
-        assert!(store.attributes(made).unwrap().modified > to);
+        assert!(store.attributes(made, Wait::Allowed).unwrap().unwrap().modified > to);
     });
 }
 
@@ -211,7 +213,7 @@ fn threads_that_act_for_different_users_never_mix_them_up() {
                     for round in 0..ROUNDS {
                         let name = format!("{thread}-{round}");
                         let made = file(store, caller, root, &name, 0o600);
-                        let found = store.attributes(made).unwrap();
+                        let found = store.attributes(made, Wait::Allowed).unwrap().unwrap();
                         assert_eq!((found.uid, found.gid), (uid, uid));
                         assert_eq!(write(store, caller, made, name.as_bytes()), Ok(name.len() as u32));
                         assert_eq!(read(store, other, made), Err(Error::Access));

@@ -9,7 +9,7 @@ use std::io::{IoSlice, Write};
 use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
-use store::{DirStore, ObjectId, ReceiveBatch, Segment, Stability, Store};
+use store::{DirStore, ObjectId, ReceiveBatch, Segment, Stability, Store, Wait};
 
 const BYTES: usize = 1 << 20;
 
@@ -27,7 +27,7 @@ fn filled(home: &Home) -> Option<(DirStore, ObjectId)> {
     }
     let store = home.open();
     let made = file(&store, ROOT, store.root(), "f", 0o600);
-    let (_, written) = store.write(ROOT, made, 0, &data(), Stability::Unstable);
+    let (_, written) = store.write(ROOT, made, 0, &data(), Stability::Unstable, Wait::Allowed).unwrap();
     assert_eq!(written.unwrap().count as usize, BYTES);
     // A worker opens and validates the file, and a loop then finds the file open. The worker of the
     // next reader would do the same.
@@ -35,17 +35,23 @@ fn filled(home: &Home) -> Option<(DirStore, ObjectId)> {
     Some((store, made))
 }
 
-/// Reads without waiting. A validation is valid for two seconds, so a worker may have to validate
-/// the file again; `None` does not persist.
-fn read_now(store: &DirStore, object: ObjectId, offset: u64, count: u32) -> (Segments, bool) {
+/// Reads without waiting, as one of the calls of a batch. A validation is valid for two seconds, so
+/// a worker may have to validate the file again; a refusal does not persist.
+fn read_now(
+    store: &DirStore,
+    batch: Option<&ReceiveBatch>,
+    object: ObjectId,
+    offset: u64,
+    count: u32,
+) -> (Segments, bool) {
     loop {
         let mut segments = Segments::new();
-        if let Some(end) = store.read_now(ROOT, object, offset, count, &mut segments) {
+        if let Ok(end) = store.read(ROOT, object, offset, count, &mut segments, Wait::Refused(batch)) {
             let end = end.unwrap();
             assert_eq!(end.count as usize, segments.iter().map(|segment| segment.len()).sum::<usize>());
             return (segments, end.eof);
         }
-        store.access(ROOT, object, 4).unwrap();
+        store.access(ROOT, object, 4, Wait::Allowed).unwrap().unwrap();
     }
 }
 
@@ -58,16 +64,16 @@ fn a_loop_sends_the_pages_of_a_file_and_no_copy() {
     as_root_and_not("mapped::a_loop_sends_the_pages_of_a_file_and_no_copy", || {
         let home = Home::new();
         let Some((store, made)) = filled(&home) else { return };
-        let moment = ReceiveBatch::begin();
-        let (whole, eof) = read_now(&store, made, 0, BYTES as u32);
+        let batch = ReceiveBatch::default();
+        let (whole, eof) = read_now(&store, Some(&batch), made, 0, BYTES as u32);
         assert!(eof);
         assert_eq!(bytes(&whole), data());
-        let (part, eof) = read_now(&store, made, 5000, 10_001);
+        let (part, eof) = read_now(&store, Some(&batch), made, 5000, 10_001);
         assert!(!eof);
         assert_eq!(bytes(&part), data()[5000..15_001]);
-        let (end, eof) = read_now(&store, made, BYTES as u64 - 10, 4096);
+        let (end, eof) = read_now(&store, Some(&batch), made, BYTES as u64 - 10, 4096);
         assert_eq!((bytes(&end), eof), (data()[BYTES - 10..].to_vec(), true));
-        let (beyond, eof) = read_now(&store, made, BYTES as u64 + 10, 4096);
+        let (beyond, eof) = read_now(&store, Some(&batch), made, BYTES as u64 + 10, 4096);
         assert_eq!((beyond.len(), eof), (0, true));
         // The segment is the memory of the file, so later writes are visible in it.
         let beneath = std::fs::File::options().write(true).open(home.path("f")).unwrap();
@@ -76,8 +82,8 @@ fn a_loop_sends_the_pages_of_a_file_and_no_copy() {
         // The file grows beyond the mapping. The next receive detects that.
         beneath.write_all_at(&[9; 4096], BYTES as u64 * 2).unwrap();
         beneath.write_all_at(&vec![8; BYTES], BYTES as u64).unwrap();
-        moment.renew();
-        let (grown, eof) = read_now(&store, made, BYTES as u64 * 2 - 1, 4097);
+        batch.renew();
+        let (grown, eof) = read_now(&store, Some(&batch), made, BYTES as u64 * 2 - 1, 4097);
         assert_eq!((bytes(&grown), eof), ([&[8][..], &[9; 4096]].concat(), true));
         // The data that were read outlive the store.
         drop(store);
@@ -86,11 +92,27 @@ fn a_loop_sends_the_pages_of_a_file_and_no_copy() {
 }
 
 #[test]
+fn a_read_sees_a_write_of_the_same_batch() {
+    as_root_and_not("mapped::a_read_sees_a_write_of_the_same_batch", || {
+        let home = Home::new();
+        let Some((store, made)) = filled(&home) else { return };
+        let batch = ReceiveBatch::default();
+        let end = BYTES as u64;
+        assert_eq!(read_now(&store, Some(&batch), made, end, 10).0.len(), 0);
+        let wait = Wait::Refused(Some(&batch));
+        while store.write(ROOT, made, end, b"more", Stability::Unstable, wait).is_err() {
+            store.access(ROOT, made, 2, Wait::Allowed).unwrap().unwrap();
+        }
+        assert_eq!(bytes(&read_now(&store, Some(&batch), made, end, 10).0), b"more");
+    });
+}
+
+#[test]
 fn outside_a_receive_batch_a_read_returns_a_copy() {
     as_root_and_not("mapped::outside_a_receive_batch_a_read_returns_a_copy", || {
         let home = Home::new();
         let Some((store, made)) = filled(&home) else { return };
-        let (part, _) = read_now(&store, made, 0, 4096);
+        let (part, _) = read_now(&store, None, made, 0, 4096);
         let beneath = std::fs::File::options().write(true).open(home.path("f")).unwrap();
         beneath.write_all_at(b"changed beneath", 0).unwrap();
         assert_eq!(bytes(&part), data()[..4096]);
@@ -104,11 +126,11 @@ fn reading_a_hole_allocates_no_pages() {
         let Some((store, made)) = filled(&home) else { return };
         let beneath = std::fs::File::options().write(true).open(home.path("f")).unwrap();
         beneath.set_len(BYTES as u64 * 4).unwrap();
-        let used = store.attributes(made).unwrap().used;
-        let _moment = ReceiveBatch::begin();
-        let (hole, _) = read_now(&store, made, BYTES as u64 * 2, BYTES as u32);
+        let used = store.attributes(made, Wait::Allowed).unwrap().unwrap().used;
+        let batch = ReceiveBatch::default();
+        let (hole, _) = read_now(&store, Some(&batch), made, BYTES as u64 * 2, BYTES as u32);
         assert_eq!(bytes(&hole), vec![0; BYTES]);
-        assert_eq!(store.attributes(made).unwrap().used, used);
+        assert_eq!(store.attributes(made, Wait::Allowed).unwrap().unwrap().used, used);
     });
 }
 
@@ -117,8 +139,8 @@ fn sending_pages_that_were_cut_off_fails_with_efault() {
     as_root_and_not("mapped::sending_pages_that_were_cut_off_fails_with_efault", || {
         let home = Home::new();
         let Some((store, made)) = filled(&home) else { return };
-        let _moment = ReceiveBatch::begin();
-        let (part, _) = read_now(&store, made, 8192, 4096);
+        let batch = ReceiveBatch::default();
+        let (part, _) = read_now(&store, Some(&batch), made, 8192, 4096);
         std::fs::File::options().write(true).open(home.path("f")).unwrap().set_len(100).unwrap();
         let (mut to, _from) = UnixStream::pair().unwrap();
         let sent = to.write_vectored(&[IoSlice::new(&part[0])]);
@@ -132,23 +154,28 @@ fn a_commit_and_a_stable_write_do_not_wait_on_a_tmpfs() {
         let home = Home::new();
         let Some((store, made)) = filled(&home) else { return };
         let (change, verifier) = loop {
-            if let Some(committed) = store.commit_now(made, 0, 0) {
+            if let Ok(committed) = store.commit(made, 0, 0, Wait::Refused(None)) {
                 break committed;
             }
-            store.access(ROOT, made, 4).unwrap();
+            store.access(ROOT, made, 4, Wait::Allowed).unwrap().unwrap();
         };
         assert_eq!(verifier, Ok(store.verifier()));
         assert_eq!(change.before.unwrap().size, change.after.unwrap().size);
         let written = loop {
-            if let Some((_, written)) = store.write_now(ROOT, made, 3, b"new", Stability::FileSync) {
+            if let Ok((_, written)) =
+                store.write(ROOT, made, 3, b"new", Stability::FileSync, Wait::Refused(None))
+            {
                 break written.unwrap();
             }
-            store.access(ROOT, made, 2).unwrap();
+            store.access(ROOT, made, 2, Wait::Allowed).unwrap().unwrap();
         };
         assert_eq!((written.count, written.committed), (3, Stability::FileSync));
         assert_eq!(std::fs::read(home.path("f")).unwrap()[3..6], *b"new");
         let directory = store.root();
-        assert!(store.commit_now(directory, 0, 0).is_none(), "left to a worker, which reports the error");
+        assert!(
+            store.commit(directory, 0, 0, Wait::Refused(None)).is_err(),
+            "left to a worker, which reports the error"
+        );
     });
 }
 
@@ -158,8 +185,8 @@ fn a_thread_that_keeps_its_identity_leaves_writes_to_a_worker() {
         let home = Home::new();
         let Some((store, made)) = filled(&home) else { return };
         let write = || {
-            store.access(ROOT, made, 2).unwrap();
-            store.write_now(ROOT, made, 0, b"new", Stability::Unstable)
+            store.access(ROOT, made, 2, Wait::Allowed).unwrap().unwrap();
+            store.write(ROOT, made, 0, b"new", Stability::Unstable, Wait::Refused(None)).ok()
         };
         let at_once = testkit::Deadline::wait_until("a write at once", Duration::from_secs(60), write);
         at_once.1.unwrap();

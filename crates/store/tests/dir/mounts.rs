@@ -6,7 +6,7 @@ use crate::changing::{Order, has_an_end_and_tells_what_stays_once};
 use crate::fixture::{Home, ROOT, directory, file, list, look, read, write};
 use crate::listing::{all_are_listed_once, changes_in_between_disturb_nothing};
 use std::process::Command;
-use store::{Error, Store};
+use store::{Error, Store, Wait};
 
 /// Tests an overlay without its own handles: objects are named by their creation time, and found
 /// through the map.
@@ -156,7 +156,7 @@ fn objects_whose_kernel_handles_do_not_fit_are_found_through_the_map() {
         assert_eq!(read(&store, ROOT, once).unwrap(), b"once\n", "by its new name");
         assert_eq!(read(&store, ROOT, gone), Err(Error::Stale), "deleted while no store was open");
         assert_eq!(look(&store, root, "gone"), Err(Error::NotFound));
-        assert!(store.attributes(new).is_ok());
+        assert!(store.attributes(new, Wait::Allowed).unwrap().is_ok());
         // A different file with the same name is a different object.
         std::fs::remove_file(home.path("d/f")).unwrap();
         std::fs::write(home.path("d/f"), "another").unwrap();

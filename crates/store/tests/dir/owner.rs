@@ -2,7 +2,7 @@
 
 use crate::again::as_root_and_not;
 use crate::fixture::{Home, file, list, mode, open_to_all, read, write};
-use store::{Caller, Store};
+use store::{Caller, Store, Wait};
 
 const ANN: Caller<'static> = Caller { uid: 1001, gid: 1001, gids: &[] };
 const BEN: Caller<'static> = Caller { uid: 1002, gid: 1002, gids: &[] };
@@ -26,7 +26,7 @@ fn the_owner_may_always_read_and_write_a_file() {
         drop(store);
         let store = home.open();
         assert_eq!(read(&store, ANN, made).unwrap(), b"GIT");
-        assert_eq!(store.attributes(made).unwrap().mode, 0);
+        assert_eq!(store.attributes(made, Wait::Allowed).unwrap().unwrap().mode, 0);
         store.set_attributes(ANN, made, &mode(0o111), None).1.unwrap();
         assert_eq!(
             read(&store, BEN, made).unwrap(),
@@ -48,7 +48,7 @@ fn a_server_that_is_not_root_acts_as_its_own_user_and_says_so() {
         }
         assert!(store.notes()[0].contains(&format!("user {own}")), "{:?}", store.notes());
         let made = file(&store, ANN, store.root(), "f", 0o600);
-        assert_eq!(store.attributes(made).unwrap().uid, own);
+        assert_eq!(store.attributes(made, Wait::Allowed).unwrap().unwrap().uid, own);
         assert_eq!(write(&store, BEN, made, b"one for all"), Ok(11));
         assert_eq!(list(&store, store.root(), 10).unwrap().len(), 3);
     });

@@ -5,7 +5,9 @@ use crate::again::as_root_and_not;
 use crate::fixture::{Home, ROOT, file, is_tmpfs, look, mode, read, size, write};
 use smallvec::SmallVec;
 use std::time::{Duration, Instant};
-use store::{DirStore, Error, Kind, NewObject, ObjectId, SetAttributes, SetTime, Stability, Store, Time};
+use store::{
+    DirStore, Error, Kind, NewObject, ObjectId, SetAttributes, SetTime, Stability, Store, Time, Wait,
+};
 
 #[test]
 fn an_exclusive_create_repeated_after_a_restart_finds_its_file() {
@@ -33,15 +35,16 @@ fn a_sparse_file_uses_little_space() {
         let home = Home::new();
         let store = home.open();
         let made = file(&store, ROOT, store.root(), "sparse", 0o644);
-        store.write(ROOT, made, 1 << 30, b"end", Stability::Unstable).1.unwrap();
+        store.write(ROOT, made, 1 << 30, b"end", Stability::Unstable, Wait::Allowed).unwrap().1.unwrap();
         store.set_attributes(ROOT, made, &size(1 << 40), None).1.unwrap();
-        let found = store.attributes(made).unwrap();
+        let found = store.attributes(made, Wait::Allowed).unwrap().unwrap();
         assert_eq!(found.size, 1 << 40);
         assert!(found.used < 1 << 20, "{} bytes in use", found.used);
         let mut segments = SmallVec::new();
-        let end = store.read(ROOT, made, (1 << 30) - 5, 8, &mut segments).unwrap();
+        let end = store.read(ROOT, made, (1 << 30) - 5, 8, &mut segments, Wait::Allowed).unwrap().unwrap();
         assert_eq!((&*segments[0], end.eof), (&b"\0\0\0\0\0end"[..], false));
-        let beyond = store.write(ROOT, made, u64::MAX - 1, b"far", Stability::Unstable).1;
+        let beyond =
+            store.write(ROOT, made, u64::MAX - 1, b"far", Stability::Unstable, Wait::Allowed).unwrap().1;
         assert_eq!(beyond, Err(Error::FileTooBig));
     });
 }
@@ -55,12 +58,13 @@ fn attributes_before_and_after_a_change_are_returned_and_a_guard_is_checked() {
             let home = Home::new();
             let store = home.open();
             let made = file(&store, ROOT, store.root(), "f", 0o644);
-            let before = store.attributes(made).unwrap();
-            let (change, result) = store.write(ROOT, made, 0, b"12345", Stability::DataSync);
+            let before = store.attributes(made, Wait::Allowed).unwrap().unwrap();
+            let (change, result) =
+                store.write(ROOT, made, 0, b"12345", Stability::DataSync, Wait::Allowed).unwrap();
             assert_eq!(result.unwrap().committed, Stability::DataSync);
             let (was, is) = (change.before.unwrap(), change.after.unwrap());
             assert_eq!((was.size, was.changed), (0, before.changed));
-            assert_eq!((is.size, is), (5, store.attributes(made).unwrap()));
+            assert_eq!((is.size, is), (5, store.attributes(made, Wait::Allowed).unwrap().unwrap()));
             let never = Time { seconds: 1, nanoseconds: 1 };
             assert_eq!(store.set_attributes(ROOT, made, &size(0), Some(never)).1, Err(Error::NotSync));
             assert_eq!(store.set_attributes(ROOT, made, &size(0), Some(is.changed)).1, Ok(()));
@@ -82,7 +86,7 @@ fn a_time_before_1970_is_returned_as_it_was_set() {
         for to in [Time { seconds: -5, nanoseconds: 0 }, Time { seconds: 951_782_400, nanoseconds: 0 }] {
             let times = SetAttributes { modified: SetTime::To(to), ..SetAttributes::default() };
             store.set_attributes(ROOT, made, &times, None).1.unwrap();
-            assert_eq!(store.attributes(made).unwrap().modified, to);
+            assert_eq!(store.attributes(made, Wait::Allowed).unwrap().unwrap().modified, to);
         }
     });
 }
@@ -97,7 +101,7 @@ fn only_files_are_read_and_an_unchecked_create_opens_an_existing_file() {
         // Opening a pipe would block its thread until somebody else opens it too.
         let pipe = store.create(ROOT, root, b"p", NewObject::Special(mode(0o600), Kind::Fifo)).1.unwrap();
         assert_eq!(read(&store, ROOT, pipe.object), Err(Error::Invalid));
-        assert_eq!(store.commit(pipe.object, 0, 0).1, Err(Error::Invalid));
+        assert_eq!(store.commit(pipe.object, 0, 0, Wait::Allowed).unwrap().1, Err(Error::Invalid));
         assert_eq!(store.set_attributes(ROOT, pipe.object, &mode(0o640), None).1, Ok(()));
         let made = file(&store, ROOT, root, "f", 0o600);
         write(&store, ROOT, made, b"content").unwrap();
@@ -111,7 +115,7 @@ fn only_files_are_read_and_an_unchecked_create_opens_an_existing_file() {
 
 fn read_now(store: &DirStore, object: ObjectId) -> Option<Vec<u8>> {
     let mut segments: SmallVec<[store::Segment; 1]> = SmallVec::new();
-    store.read_now(ROOT, object, 0, 100, &mut segments)?.unwrap();
+    store.read(ROOT, object, 0, 100, &mut segments, Wait::Refused(None)).ok()?.unwrap();
     Some(segments.iter().flat_map(|segment| segment.to_vec()).collect())
 }
 
@@ -121,14 +125,14 @@ fn all_now(store: &DirStore, made: ObjectId) -> bool {
     let root = store.root();
     assert_eq!(look(store, root, "f").unwrap().object, made);
     assert_eq!(read(store, ROOT, made).unwrap(), b"content");
-    assert_eq!(store.access(ROOT, made, 1).unwrap().0, 1);
-    let Some(attributes) = store.attributes_now(made) else { return false };
-    assert_eq!(attributes.unwrap(), store.attributes(made).unwrap());
+    assert_eq!(store.access(ROOT, made, 1, Wait::Allowed).unwrap().unwrap().0, 1);
+    let Ok(attributes) = store.attributes(made, Wait::Refused(None)) else { return false };
+    assert_eq!(attributes.unwrap(), store.attributes(made, Wait::Allowed).unwrap().unwrap());
     let Some(bytes) = read_now(store, made) else { return false };
     assert_eq!(bytes, b"content");
-    let Some(rights) = store.access_now(ROOT, made, 1) else { return false };
+    let Ok(rights) = store.access(ROOT, made, 1, Wait::Refused(None)) else { return false };
     assert_eq!(rights.unwrap().0, 1);
-    let Some((of_root, found)) = store.lookup_now(ROOT, root, b"f") else { return false };
+    let Ok((of_root, found)) = store.lookup(ROOT, root, b"f", Wait::Refused(None)) else { return false };
     assert_eq!((of_root.unwrap().object, found.unwrap().object), (root, made));
     true
 }
@@ -143,8 +147,8 @@ fn only_open_objects_are_answered_without_waiting() {
         write(&store, ROOT, made, b"content").unwrap();
         drop(store);
         let store = home.open();
-        assert!(store.attributes_now(made).is_none() && read_now(&store, made).is_none());
-        assert!(store.lookup_now(ROOT, root, b"f").is_none());
+        assert!(store.attributes(made, Wait::Refused(None)).is_err() && read_now(&store, made).is_none());
+        assert!(store.lookup(ROOT, root, b"f", Wait::Refused(None)).is_err());
         // Cached results are valid for a second or two, which may pass on a busy machine; then the
         // test tries again.
         let deadline = Instant::now() + Duration::from_secs(60);
@@ -152,7 +156,7 @@ fn only_open_objects_are_answered_without_waiting() {
             assert!(Instant::now() < deadline, "never answered without waiting");
         }
         std::fs::remove_file(home.path("f")).unwrap();
-        assert!(matches!(store.attributes_now(made), None | Some(Err(Error::Stale))));
+        assert!(matches!(store.attributes(made, Wait::Refused(None)).ok(), None | Some(Err(Error::Stale))));
         assert!(read_now(&store, made).is_none());
     });
 }
@@ -171,24 +175,41 @@ fn a_receive_buffer_is_written_or_returned() {
             drop(slices);
             receive_buffer
         };
-        store.write_landed(ROOT, made, fill(0), Stability::Unstable).1.unwrap();
+        store
+            .write_landed(ROOT, made, &mut Some(fill(0)), Stability::Unstable, Wait::Allowed)
+            .unwrap()
+            .1
+            .unwrap();
         let mut receive_buffer = Some(fill(3));
         // The file is open, but the file system may not support writes without waiting.
-        match store.write_landed_now(ROOT, made, &mut receive_buffer, Stability::Unstable) {
+        match store
+            .write_landed(ROOT, made, &mut receive_buffer, Stability::Unstable, Wait::Refused(None))
+            .ok()
+        {
             Some((_, written)) => assert_eq!((written.unwrap().count, receive_buffer.is_none()), (3, true)),
             None => {
                 let receive_buffer = receive_buffer.take().expect("given back");
-                store.write_landed(ROOT, made, receive_buffer, Stability::Unstable).1.unwrap();
+                store
+                    .write_landed(ROOT, made, &mut Some(receive_buffer), Stability::Unstable, Wait::Allowed)
+                    .unwrap()
+                    .1
+                    .unwrap();
             }
         }
         let mut synced = Some(fill(6));
         // A sync must wait, except on a file system in memory, which has nothing to sync.
-        if let Some((_, written)) = store.write_landed_now(ROOT, made, &mut synced, Stability::FileSync) {
+        if let Ok((_, written)) =
+            store.write_landed(ROOT, made, &mut synced, Stability::FileSync, Wait::Refused(None))
+        {
             assert!(is_tmpfs(&home), "synced at once");
             assert_eq!(written.unwrap().committed, Stability::FileSync);
         } else {
             let receive_buffer = synced.take().expect("given back");
-            store.write_landed(ROOT, made, receive_buffer, Stability::FileSync).1.unwrap();
+            store
+                .write_landed(ROOT, made, &mut Some(receive_buffer), Stability::FileSync, Wait::Allowed)
+                .unwrap()
+                .1
+                .unwrap();
         }
         assert!(synced.is_none());
         assert_eq!(read(&store, ROOT, made).unwrap(), b"abcabcabc");

@@ -5,7 +5,7 @@ use crate::dir::find::PLACE;
 use crate::dir::node::Node;
 use crate::dir::{DirOptions, DirStore};
 use crate::interface::{
-    Caller, Error, NewObject, ObjectId, Result, SetAttributes, Stability, Store, Written,
+    Caller, Error, NewObject, ObjectId, Result, SetAttributes, Stability, Store, Wait, Written,
 };
 use rustix::fs::{Mode, SeekFrom};
 use rustix::io::Errno;
@@ -41,11 +41,11 @@ impl Served {
     }
 
     fn write(&self, stability: Stability) -> Result<Written> {
-        self.store.write(me(), self.file, 0, DATA, stability).1
+        self.store.write(me(), self.file, 0, DATA, stability, Wait::Allowed).unwrap().1
     }
 
     fn commit(&self) -> Result<u64> {
-        self.store.commit(self.file, 0, 0).1
+        self.store.commit(self.file, 0, 0, Wait::Allowed).unwrap().1
     }
 
     /// Runs `act`, which syncs the file, while another sync is in progress; that sync ends with
