@@ -9,6 +9,9 @@ use crate::error::{Error, Result};
 use crate::mount::Mount;
 use crate::slot::Pending;
 
+/// How many READs in a row may return no bytes within a file before the block fails.
+const EMPTY_READS_MAX: u32 = 3;
+
 /// One block of a file. Its buffer may be longer than the data.
 #[derive(Debug)]
 pub struct Block {
@@ -77,7 +80,8 @@ impl Mount {
 
 impl Blocks {
     /// Returns the next block, or `None` after the last. A short read that is not at the end of the
-    /// file is completed.
+    /// file is completed. Before the assumed end of the file, an end that the server reports counts
+    /// only if the file's size confirms it.
     ///
     /// # Errors
     /// Errors of the server or of the mount; no block follows an error.
@@ -140,13 +144,14 @@ impl Blocks {
         let done = pending.wait();
         let (mut len, mut eof) = counted(done.result?)?;
         let mut buffer = done.buffer;
-        while len < wanted && !eof {
+        let mut empty = u32::from(len == 0);
+        while len < wanted && !(eof && self.is_end(offset + len as u64)?) {
+            if empty == EMPTY_READS_MAX {
+                return Err(nothing_read(offset + len as u64));
+            }
             let rest = self.read(vec![0; wanted - len], offset + len as u64).wait();
             let (more, ends) = counted(rest.result?)?;
-            if more == 0 && !ends {
-                let reason = "no bytes, and no end of the file either".to_owned();
-                return Err(Error::PeerMisbehaved { operation: "READ", reason });
-            }
+            empty = if more == 0 { empty + 1 } else { 0 };
             if let (Some(to), Some(from)) = (buffer.get_mut(len..len + more), rest.buffer.get(..more)) {
                 to.copy_from_slice(from);
             }
@@ -158,6 +163,17 @@ impl Blocks {
         }
         Ok(Block { offset, len, buffer })
     }
+
+    /// Whether the file ends at an offset at which the server reported its end.
+    fn is_end(&self, offset: u64) -> Result<bool> {
+        Ok(offset >= self.known_end || self.mount.attributes(self.file.handle)?.size <= offset)
+    }
+}
+
+/// The error for READs that return no bytes within a file.
+pub(crate) fn nothing_read(offset: u64) -> Error {
+    let reason = format!("no bytes at offset {offset}, where the file does not end");
+    Error::PeerMisbehaved { operation: "READ", reason }
 }
 
 fn counted(answer: Answer) -> Result<(usize, bool)> {

@@ -179,6 +179,14 @@ pub enum MountError {
         /// The server's reason.
         reason: String,
     },
+    /// The export is an object that nothing can be mounted from.
+    #[error("{export} is not a directory but {what}")]
+    NotDirectory {
+        /// The export.
+        export: String,
+        /// The kind of the object, with its article.
+        what: &'static str,
+    },
     /// No export contains the path.
     #[error("no export of {address} holds {path}; it exports {exports}")]
     NoExport {
@@ -241,6 +249,7 @@ impl MountError {
             // This machine lacks RDMA for every address.
             Self::NoRdma { .. }
             | Self::Refused { .. }
+            | Self::NotDirectory { .. }
             | Self::NoExport { .. }
             | Self::NoMountProgram { .. }
             | Self::Protocol { .. } => false,
@@ -262,6 +271,7 @@ impl MountError {
             Self::NoRdma { .. }
             | Self::Local(_)
             | Self::Refused { .. }
+            | Self::NotDirectory { .. }
             | Self::NoExport { .. }
             | Self::Protocol { .. }
             | Self::OtherFileSystem { .. } => false,

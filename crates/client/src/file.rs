@@ -2,6 +2,7 @@
 
 use fs::{Attributes, CreateMode, FileHandle, FileKind, SetAttributes, Status};
 
+use crate::blocks::nothing_read;
 use crate::call::{Answer, FileRef, Op};
 use crate::error::{Error, Result};
 use crate::mount::Mount;
@@ -85,7 +86,7 @@ impl File {
     /// paths.
     ///
     /// # Errors
-    /// The first error of a piece.
+    /// The first error of a piece; a READ that returns no bytes where the file does not end is one.
     pub fn read_all_at(&self, into: &mut [u8], offset: u64) -> Result<usize> {
         let piece = self.mount.transfer_sizes().0 as usize;
         let mut done = 0;
@@ -117,8 +118,11 @@ impl File {
                         target.copy_from_slice(data);
                     }
                     have += got;
-                    if eof || got == 0 {
+                    if eof {
                         break;
+                    }
+                    if got == 0 {
+                        return Err(nothing_read(offset + (batch_start + at + have) as u64));
                     }
                 }
                 if !ended {

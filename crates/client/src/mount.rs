@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use fs::{FileHandle, FileSystemInfo};
+use fs::{FileHandle, FileKind, FileSystemInfo};
 use paths::{ConnSpec, NodeId, PathId, PathSpec, Placement, Timing};
 use transport::Address;
 
@@ -54,6 +54,19 @@ struct Inner {
     /// An external driver drives the first loop.
     externally_driven: AtomicBool,
     settings: Settings,
+}
+
+/// A mount needs a directory: a server may return any object for an export.
+fn check_is_directory(root: &Root) -> std::result::Result<(), MountError> {
+    let what = match root.attributes.kind {
+        FileKind::Directory => return Ok(()),
+        FileKind::Regular => "a file",
+        FileKind::Symlink => "a symbolic link",
+        FileKind::BlockDevice | FileKind::CharacterDevice => "a device",
+        FileKind::Socket => "a socket",
+        FileKind::Fifo => "a named pipe",
+    };
+    Err(MountError::NotDirectory { export: String::from_utf8_lossy(&root.export).into_owned(), what })
 }
 
 impl Mount {
@@ -122,6 +135,9 @@ impl Mount {
     fn try_place(settings: Settings, place: Place) -> std::result::Result<Self, MountError> {
         check(&settings)?;
         let (mut settings, root) = bootstrap_at_any_address(settings, place)?;
+        if place == Place::Export {
+            check_is_directory(&root)?;
+        }
         settings.export.clone_from(&root.export);
         settings.port = root.port.unwrap_or(settings.port);
         let paths = path_ends(&settings);

@@ -7,7 +7,11 @@ mod fake;
 use std::time::Duration;
 
 use client::{Answer, Error, Mount, Op, Pending};
-use fake::{Fake, Request, block_write, file, read_results, reply_record};
+use fake::{
+    Fake, Request, attributes, block_write, encoded, file, read_results, read_results_with, reply_record,
+};
+use nfs3::proc::create;
+use nfs3::{FileHandle, FileType, Procedure, WccData};
 
 fn read(mount: &Mount, len: usize) -> Pending {
     mount.submit(Op::Read { file: file(mount), offset: 0, buffer: vec![0; len] })
@@ -198,4 +202,72 @@ fn a_reply_to_a_call_that_was_not_sent_yet_ends_the_connection() {
     for pending in pending.drain(..) {
         assert!(pending.wait().result.is_ok());
     }
+}
+
+/// Reads a file of 100 bytes in blocks of 50. The server answers each READ by its offset and by how
+/// often that offset was read before.
+fn read_in_blocks(answer: impl Fn(u64, u32) -> Vec<u8>) -> client::Result<u64> {
+    let fake = Fake::start(1);
+    let mount = fake.mount();
+    let handle = file(&mount).handle;
+    std::thread::scope(|scope| {
+        let reading = scope.spawn(|| {
+            let mut blocks = mount.blocks(handle, 0..100, 100, (50, 1));
+            let mut read = 0;
+            while let Some(block) = blocks.next_block()? {
+                read += block.len as u64;
+            }
+            Ok(read)
+        });
+        let mut asked = std::collections::HashMap::new();
+        while !reading.is_finished() {
+            if let Some(call) = fake.next_within(Duration::from_millis(20)) {
+                let offset = call.read().offset;
+                let times = asked.entry(offset).or_insert(0);
+                call.reply(&answer(offset, *times));
+                *times += 1;
+            }
+        }
+        reading.join().unwrap()
+    })
+}
+
+#[test]
+fn reads_of_no_bytes_within_a_file_fail_and_name_the_offset() {
+    // The fake's files have 1 GiB, whatever a READ says.
+    for eof in [false, true] {
+        for bad in [0, 50] {
+            let result = read_in_blocks(|offset, _| {
+                if offset == bad { read_results_with(&[], eof) } else { read_results_with(&[7; 50], false) }
+            });
+            let error = result.expect_err("the file has more").to_string();
+            assert!(error.contains(&format!("no bytes at offset {bad},")), "{eof}: {error}");
+        }
+        let later = |_, times| read_results_with(if times < 2 { &[] } else { &[7; 50] }, eof);
+        assert_eq!(read_in_blocks(later).expect("it answers the third time"), 100, "{eof}");
+    }
+}
+
+#[test]
+fn a_large_read_that_is_answered_with_nothing_within_the_file_fails() {
+    let fake = Fake::start(1);
+    let mount = fake.mount();
+    std::thread::scope(|scope| {
+        let reading = scope
+            .spawn(|| mount.create_file(b"file", 0o644).and_then(|file| file.read_all_at(&mut [0; 100], 0)));
+        while !reading.is_finished() {
+            match fake.next_within(Duration::from_millis(20)) {
+                Some(call) if call.procedure == Procedure::Create => {
+                    let (handle, attributes) =
+                        (FileHandle::new(b"file"), Some(attributes(FileType::Regular)));
+                    let made = create::Success { object: handle, attributes, directory: WccData::default() };
+                    call.reply(&encoded(&create::Reply::Ok(made)));
+                }
+                Some(call) => call.data_read(&[]),
+                None => {}
+            }
+        }
+        let error = reading.join().unwrap().expect_err("the file has more").to_string();
+        assert!(error.contains("no bytes at offset 0,"), "{error}");
+    });
 }

@@ -282,7 +282,7 @@ impl Config {
         if self.nodes.iter().all(|node| node.listen.is_empty()) {
             return fault(
                 "there is no address to listen on".into(),
-                "give a node an address: listen = [\"127.0.0.1:2049\"]; over RDMA alone nobody could ask MOUNT",
+                "add a TCP address such as 127.0.0.1:2049 with `listen`: over RDMA alone nobody could ask MOUNT",
             );
         }
         if self.exports.is_empty() {
@@ -297,21 +297,7 @@ impl Config {
                 "divide them over several servers",
             );
         }
-        for (index, node) in self.nodes.iter().enumerate() {
-            let Some(earlier) = self.nodes.get(..index) else { continue };
-            if earlier.iter().any(|other| other.name == node.name) {
-                return fault(
-                    format!("two nodes have the name \"{}\"", node.name),
-                    "give each node a name of its own",
-                );
-            }
-            if node.pace_bytes_per_s == Some(0) {
-                return fault(
-                    format!("the pace of node \"{}\" is 0", node.name),
-                    "leave `pace` out for no pace",
-                );
-            }
-        }
+        self.check_nodes()?;
         if self.group.is_some()
             && let Some(export) = self.exports.iter().find(|export| export.mem_bytes().is_some())
         {
@@ -337,6 +323,39 @@ impl Config {
             }
         }
         self.check_threads()
+    }
+
+    /// Checks what nodes may not share: names and addresses.
+    fn check_nodes(&self) -> Result<(), ConfigError> {
+        let fault = |what: String, advice: &str| Err(ConfigError::without_line(what, advice));
+        for (index, node) in self.nodes.iter().enumerate() {
+            let Some(earlier) = self.nodes.get(..index) else { continue };
+            if earlier.iter().any(|other| other.name == node.name) {
+                return fault(
+                    format!("two nodes have the name \"{}\"", node.name),
+                    "give each node a name of its own",
+                );
+            }
+            if node.pace_bytes_per_s == Some(0) {
+                return fault(
+                    format!("the pace of node \"{}\" is 0", node.name),
+                    "leave `pace` out for no pace",
+                );
+            }
+        }
+        let tcp: Vec<SocketAddr> = self.nodes.iter().flat_map(|node| &node.listen).copied().collect();
+        let rdma: Vec<SocketAddr> = self.nodes.iter().flat_map(|node| &node.listen_rdma).copied().collect();
+        for addresses in [tcp, rdma] {
+            if let Some((one, other)) = overlapping(&addresses) {
+                let what = if one == other {
+                    format!("{one} is there twice")
+                } else {
+                    format!("{one} and {other} overlap: one of them is every address of this host")
+                };
+                return fault(what, "keep one `listen` of the two, or give one another port");
+            }
+        }
+        Ok(())
     }
 
     fn check_threads(&self) -> Result<(), ConfigError> {
@@ -401,6 +420,21 @@ impl Config {
     }
 }
 
+/// Two addresses on which one process cannot listen at once. With port 0 each gets a port of its
+/// own.
+fn overlapping(addresses: &[SocketAddr]) -> Option<(SocketAddr, SocketAddr)> {
+    let overlap = |one: &SocketAddr, other: &SocketAddr| {
+        let is_wildcard = one.ip().is_unspecified() || other.ip().is_unspecified();
+        one.port() != 0
+            && one.port() == other.port()
+            && (one == other || is_wildcard && one.is_ipv4() == other.is_ipv4())
+    };
+    addresses.iter().enumerate().find_map(|(index, other)| {
+        let earlier = addresses.get(..index)?;
+        earlier.iter().find(|one| overlap(one, other)).map(|one| (*one, *other))
+    })
+}
+
 /// The memory of this host, in bytes.
 fn physical_memory_bytes() -> u64 {
     let system = rustix::system::sysinfo();
@@ -423,13 +457,22 @@ impl ExportConfig {
         }
         // RFC 1813 s5.0 (MNTPATHLEN)
         const PATH_BYTES_MAX: usize = 1024;
-        let shape = self.path.starts_with('/') && (self.path == "/" || !self.path.ends_with('/'));
-        if !shape || self.path.len() > PATH_BYTES_MAX || self.path.contains('\0') {
-            let what = format!("export path \"{}\" is not an absolute path", self.path.escape_debug());
-            return Err(ConfigError::without_line(
-                what,
-                "write it like \"/export\", without a slash at the end",
-            ));
+        let path = self.path.escape_debug();
+        let fault = |what: String, advice: &str| Err(ConfigError::without_line(what, advice));
+        if !self.path.starts_with('/') {
+            return fault(
+                format!("export path \"{path}\" is not absolute"),
+                "begin it with a slash: /export",
+            );
+        }
+        if self.path != "/" && self.path.ends_with('/') {
+            let advice = format!("write it as \"{}\"", self.path.trim_end_matches('/').escape_debug());
+            return fault(format!("export path \"{path}\" ends with a slash"), &advice);
+        }
+        if self.path.len() > PATH_BYTES_MAX || self.path.contains('\0') {
+            let what =
+                format!("export path \"{path}\" is longer than {PATH_BYTES_MAX} bytes or has a NUL byte");
+            return fault(what, "give it a shorter path, without NUL bytes");
         }
         Ok(())
     }

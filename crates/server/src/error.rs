@@ -1,4 +1,7 @@
 //! Why a server does not start or a node does not listen, each with what to do about it.
+//!
+//! A setting is named by its key in a configuration file, in backquotes, so that a program whose
+//! user gave the setting otherwise can find and replace the name.
 
 use crate::config::ConfigError;
 use crate::shared::GroupError;
@@ -82,7 +85,7 @@ pub enum Error {
     /// The host's rpcbind does not take our programs.
     #[error(
         "cannot register with this host's rpcbind\n  cause: {error}\n  try:   stop that server or rpcbind, or serve \
-         without --rpcbind and mount with port= and mountport="
+         without `rpcbind` and mount with port= and mountport="
     )]
     Rpcbind {
         /// What it said, or the system.
@@ -92,7 +95,7 @@ pub enum Error {
     /// Misuse: a socket was passed on for an address that no node has.
     #[error(
         "cannot use the socket on {address} that was passed on\n  cause: no node of the configuration listens \
-         there\n  try:   listen = [\"{address}\"] in a node, or another ListenStream= in the socket unit"
+         there\n  try:   `listen` on {address} in a node, or another ListenStream= in the socket unit"
     )]
     Unclaimed {
         /// Its address.
@@ -123,14 +126,11 @@ impl fmt::Display for Directory<'_> {
         let Self { export, error } = self;
         let advice = match error {
             store::OpenError::Root { path, .. } => format!("ls -ld {}", path.display()),
-            store::OpenError::NoStatePlace => "say where: `state`, or --state DIR".to_owned(),
+            store::OpenError::NoStatePlace => "say where with `state`".to_owned(),
             store::OpenError::State { .. } => {
-                "a directory of this user's own, which nobody else can write to: `state`, or --state DIR"
-                    .to_owned()
+                "a directory of this user's own as `state`, which nobody else can write to".to_owned()
             }
-            store::OpenError::StateInside { .. } => {
-                "a directory that is not exported: `state`, or --state DIR".to_owned()
-            }
+            store::OpenError::StateInside { .. } => "a directory that is not exported as `state`".to_owned(),
         };
         write!(f, "cannot export a directory as {export}\n  cause: {error}\n  try:   {advice}")
     }

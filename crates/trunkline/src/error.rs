@@ -42,6 +42,10 @@ pub enum Error {
     /// The server cannot be started.
     #[error(transparent)]
     Server(#[from] server::Error),
+    /// The server cannot be started, in the terms of the command line: a sentence, a cause and what
+    /// to do.
+    #[error("{0}")]
+    Serve(String),
     /// The server's configuration is invalid.
     #[error(transparent)]
     Config(#[from] server::ConfigError),
@@ -234,7 +238,8 @@ impl Error {
             // Their texts contain the advice.
             Self::CopiedInPart { .. } | Self::Interrupted { .. } | Self::Unmountable { .. } => return None,
             Self::Copy { cause, .. } => return Some(of_copy(cause)),
-            Self::Usage { .. } | Self::NoText { .. } | Self::Server(_) | Self::Config(_) => return None,
+            Self::Usage { .. } | Self::NoText { .. } | Self::Config(_) => return None,
+            Self::Server(_) | Self::Serve(_) => return None,
             Self::Plan(_) | Self::PlanFile { .. } | Self::NoPlanText { .. } => return None,
             Self::Client(error) => return of_client(error),
             Self::Remote { cause, .. } => return of_client(cause),
@@ -355,6 +360,9 @@ fn of_mount(cause: &MountError) -> String {
         MountError::Refused { address, .. } => {
             let ip = Address::from(*address);
             format!("the server's exports and whom they allow (showmount -e {ip} where it runs rpcbind)")
+        }
+        MountError::NotDirectory { .. } => {
+            "trunkline ls        to see what it is; only a directory can be mounted".to_owned()
         }
         MountError::NoExport { address, .. } => {
             format!(

@@ -40,7 +40,7 @@ pub struct ServeArgs {
     #[arg(short, long, value_name = "FILE.toml", conflicts_with_all = ["mem", "dir", "state", "export", "listen", "allow", "no_root_squash"])]
     config: Option<PathBuf>,
     /// Quick: keep files in memory, at most this much (2GiB, 512MiB).
-    #[arg(long, value_name = "SIZE", value_parser = size::parse_bytes, required_unless_present_any = ["config", "dir"])]
+    #[arg(long, value_name = "SIZE", value_parser = size::parse_bytes)]
     mem: Option<u64>,
     /// Quick: serve this directory. If root starts the server, callers act as themselves and a
     /// client's root as nobody; otherwise all callers act as the user who started it.
@@ -115,10 +115,17 @@ impl ServeArgs {
             ([], passed) => passed,
             (listen, _) => listen,
         };
-        let mut config = match (&self.config, &self.dir) {
-            (Some(file), _) => Config::from_file(file)?,
-            (None, Some(dir)) => Config::quick_dir(dir, self.state.as_deref(), &self.export, listen),
-            (None, None) => Config::quick(self.mem.unwrap_or_default(), &self.export, listen),
+        let mut config = match (&self.config, &self.dir, self.mem) {
+            (Some(file), _, _) => Config::from_file(file)?,
+            (None, Some(dir), _) => Config::quick_dir(dir, self.state.as_deref(), &self.export, listen),
+            (None, None, Some(bytes)) => Config::quick(bytes, &self.export, listen),
+            (None, None, None) => {
+                return Err(Error::Usage {
+                    sentence: "there is nothing to serve".to_owned(),
+                    cause: "neither a directory, nor memory, nor a configuration file was given".to_owned(),
+                    advice: "--dir /srv/data, --mem 2GiB, or -c FILE.toml".to_owned(),
+                });
+            }
         };
         if let Some(export) = config.exports.first_mut() {
             // There is no `--allow` if the configuration is a file.
@@ -136,6 +143,28 @@ impl ServeArgs {
         config.loops = self.loops.or(config.loops);
         Ok(config)
     }
+
+    /// Why the server does not start. A setting that was given by an option, or could have been if
+    /// there is no file, is named as the option.
+    fn explain(&self, error: &server::Error) -> Error {
+        let quick = self.config.is_none();
+        let mut told = error.to_string();
+        for (key, is_option) in [
+            ("dir", quick),
+            ("mem", quick),
+            ("state", quick),
+            ("listen", quick),
+            ("rpcbind", quick || self.rpcbind),
+            ("group", quick || self.group.is_some()),
+            ("congestion", quick || self.congestion.is_some()),
+            ("loops", quick || self.loops.is_some()),
+        ] {
+            if is_option {
+                told = told.replace(&format!("`{key}`"), &format!("--{key}"));
+            }
+        }
+        Error::Serve(told)
+    }
 }
 
 /// Serves until a signal ends the server.
@@ -146,7 +175,7 @@ pub fn run(args: ServeArgs) -> Result<ExitCode, Error> {
     let names: Vec<String> = config.nodes.iter().map(|node| node.name.clone()).collect();
     // Before the start, so that a signal during the start is not lost.
     let signals = Signals::new([SIGTERM, SIGINT, SIGUSR1, SIGHUP]).map_err(Error::Signals)?;
-    let server = Server::start_on(config, sockets)?;
+    let server = Server::start_on(config, sockets).map_err(|error| args.explain(&error))?;
     let mut told = String::new();
     for (index, name) in names.iter().enumerate() {
         for address in server.node_addresses(NodeId(index)) {

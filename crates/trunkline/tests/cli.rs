@@ -241,6 +241,70 @@ fn a_broken_configuration_is_named_by_file_and_line() {
 }
 
 #[test]
+fn a_server_without_anything_to_serve_says_what_may_be_given() {
+    let (code, out, err) = run(&["serve", "--listen", "127.0.0.1:0"]);
+    assert_eq!((code, out.as_str()), (Some(2), ""), "{err}");
+    assert!(err.contains("nothing to serve"), "{err}");
+    assert!(err.contains("try:   --dir /srv/data, --mem 2GiB, or -c FILE.toml"), "{err}");
+}
+
+#[test]
+fn an_address_that_is_given_twice_is_told_from_one_that_another_program_has() {
+    let port = free_port();
+    let (one, all) = (format!("127.0.0.1:{port}"), format!("0.0.0.0:{port}"));
+    let serve = |listen: &[&str]| {
+        let listen: Vec<&str> = listen.iter().flat_map(|address| ["--listen", address]).collect();
+        fails(&[&["serve", "--mem", "1MiB"], listen.as_slice()].concat())
+    };
+    let twice = serve(&[&one, &one]);
+    assert!(twice.contains(&format!("cause: {one} is there twice")), "{twice}");
+    assert!(twice.contains("try:   keep one --listen of the two"), "{twice}");
+    let overlapping = serve(&[&all, &one]);
+    assert!(overlapping.contains(&format!("{all} and {one} overlap")), "{overlapping}");
+    let rdma = format!("rdma:{one}");
+    let over_rdma = serve(&[&one, &rdma, &rdma]);
+    assert!(over_rdma.contains(&format!("{one} is there twice")), "{over_rdma}");
+    let dir = temp_dir("twice");
+    let text = format!(
+        "[[node]]\nlisten = [\"{one}\"]\n[[node]]\nlisten = [\"{one}\"]\n\
+        [[export]]\npath = \"/data\"\nmem = \"1MiB\"\n"
+    );
+    let file = write(&dir.path().join("group.toml"), &text);
+    let in_file = fails(&["serve", "-c", &file]);
+    assert!(in_file.starts_with(&format!("error: cannot use the configuration {file}\n")), "{in_file}");
+    assert!(in_file.contains("try:   keep one `listen` of the two"), "{in_file}");
+}
+
+#[test]
+fn an_export_path_that_cannot_be_used_is_told_from_another() {
+    let serve = |path: &str| fails(&["serve", "--mem", "1MiB", "--listen", "127.0.0.1:0", "--export", path]);
+    let slash = serve("/data/");
+    assert!(slash.contains("cause: export path \"/data/\" ends with a slash"), "{slash}");
+    assert!(slash.contains("try:   write it as \"/data\""), "{slash}");
+    let relative = serve("data");
+    assert!(relative.contains("cause: export path \"data\" is not absolute"), "{relative}");
+    let long = serve(&format!("/{}", "x".repeat(1024)));
+    assert!(long.contains("longer than 1024 bytes"), "{long}");
+}
+
+#[test]
+fn advice_names_keys_of_a_file_and_options_of_a_command_line() {
+    let options = ["serve", "--mem", "1MiB", "--listen", "127.0.0.1:0", "--loops", "0"];
+    let from_options = fails(&options);
+    assert!(from_options.contains("cause: --loops is not within 1 to"), "{from_options}");
+    let dir = temp_dir("advice");
+    let text = "[[node]]\nlisten = [\"127.0.0.1:0\"]\n[[export]]\npath = \"/data\"\nmem = \"1MiB\"\n";
+    let file = write(&dir.path().join("group.toml"), &format!("loops = 0\n{text}"));
+    let from_file = fails(&["serve", "-c", &file]);
+    assert!(from_file.contains("cause: `loops` is not within 1 to"), "{from_file}");
+    let file = write(&dir.path().join("group.toml"), &format!("congestion = \"wishful\"\n{text}"));
+    let from_file = fails(&["serve", "-c", &file]);
+    assert!(from_file.contains("leave `congestion` out"), "{from_file}");
+    let from_options = fails(&[&options[..5], &["--congestion", "wishful"]].concat());
+    assert!(from_options.contains("leave --congestion out"), "{from_options}");
+}
+
+#[test]
 fn a_wrong_congestion_control_is_refused_with_those_on_offer() {
     let listen = format!("127.0.0.1:{}", free_port());
     let error = fails(&["serve", "--mem", "1MiB", "--listen", &listen, "--congestion", "wishful"]);

@@ -5,7 +5,9 @@ mod remote {
     mod copying;
     mod damage;
     mod fixtures;
+    mod lies;
     mod listing;
+    mod lying;
     mod places;
     mod reading;
     mod streams;

@@ -39,7 +39,7 @@ impl ConfigError {
         match (&self.file, self.line) {
             (Some(file), Some(line)) => format!("cannot use the configuration {file}, line {line}"),
             (Some(file), None) => format!("cannot use the configuration {file}"),
-            (None, _) => "cannot use this configuration".to_owned(),
+            (None, _) => "cannot serve like this".to_owned(),
         }
     }
 
@@ -298,6 +298,7 @@ pub(super) fn parse(text: &str, file: &str) -> Result<Config, ConfigError> {
         limits: read.limits.resolve(),
     };
     let in_file = |error: ConfigError, line| ConfigError { file: Some(file.to_owned()), line, ..error };
+    config.check_nodes().map_err(|error| in_file(error, None))?;
     for (index, export) in read.export.into_iter().enumerate() {
         let line = at(Some(export.span()));
         let export = export.into_inner().resolve(index).map_err(|error| in_file(error, line))?;

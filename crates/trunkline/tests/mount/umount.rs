@@ -39,6 +39,11 @@ fn umount_ends_only_our_mounts() {
     // With a name such as people type.
     let roundabout = ours.directory.join("../other/../a b/");
     assert!(umount(&[], &roundabout).status.success() && !is_mounted(&ours.directory));
+
+    let ours = server.mount("mnt", "nolock");
+    let link = other.join("link");
+    std::os::unix::fs::symlink(&ours.directory, &link).unwrap();
+    assert!(umount(&[], &link).status.success() && !is_mounted(&ours.directory));
 }
 
 #[test]
