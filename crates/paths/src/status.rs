@@ -68,31 +68,50 @@ pub struct PathStatus {
     pub latency: Duration,
 }
 
-impl PathStatus {
-    pub(crate) const fn new(now: Duration) -> Self {
-        Self {
-            state: State::Probing,
-            since: now,
-            calls: 0,
-            bytes: 0,
-            failovers: 0,
-            moved_calls: 0,
-            gap_last: Duration::ZERO,
-            gap_worst: Duration::ZERO,
-            suspicions: 0,
-            deaths: 0,
-            departures: 0,
-            probes: 0,
-            connects: 0,
-            latency: Duration::ZERO,
-        }
-    }
+/// The counters of one path; see [`PathStatus`].
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Counters {
+    pub calls: u64,
+    pub bytes: u64,
+    failovers: u64,
+    moved_calls: u64,
+    gap_last: Duration,
+    gap_worst: Duration,
+    pub suspicions: u64,
+    pub deaths: u64,
+    pub departures: u64,
+    pub probes: u64,
+    pub connects: u64,
+}
 
-    pub(crate) fn moved(&mut self, calls: u32, gap: Duration) {
+impl Counters {
+    /// Counts calls that were moved `gap` after the last sign of life.
+    pub fn moved(&mut self, calls: u32, gap: Duration) {
         self.failovers += 1;
         self.moved_calls += u64::from(calls);
         self.gap_last = gap;
         self.gap_worst = self.gap_worst.max(gap);
+    }
+
+    pub const fn status(&self, state: State, since: Duration, latency: Duration) -> PathStatus {
+        let Self { calls, bytes, failovers, moved_calls, gap_last, gap_worst, .. } = *self;
+        let Self { suspicions, deaths, departures, probes, connects, .. } = *self;
+        PathStatus {
+            state,
+            since,
+            calls,
+            bytes,
+            failovers,
+            moved_calls,
+            gap_last,
+            gap_worst,
+            suspicions,
+            deaths,
+            departures,
+            probes,
+            connects,
+            latency,
+        }
     }
 }
 

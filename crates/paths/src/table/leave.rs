@@ -11,7 +11,8 @@
 //! would drive files off a path that is heavily used, the second alone off a path that is lightly
 //! used.
 
-use super::{Duration, NodeId, PathId, Set, State, Table, WEIGHT_ONE};
+use super::{Duration, PathId, Set, State, Table, WEIGHT_ONE};
+use crate::NodeId;
 use crate::status::{Latency, SIZES};
 use crate::timing::{AWAY_MAX, AWAY_MIN, SLOW_AFTER, STABLE_AFTER, TRIAL};
 
@@ -72,12 +73,12 @@ impl Table {
     /// For a file placed on this node, returns the connections there that its calls may take, and
     /// all connections on paths that files have not left.
     pub(super) fn preferred<const N: usize>(&self, node: NodeId, size: usize) -> (Set<N>, Set<N>) {
-        let of_node = self.by_node.get(usize::from(node.0)).map_or(Set::EMPTY, Set::first);
-        let (left, tried) = (self.left[size].first(), self.tried[size].first());
+        let of_node = self.choice.by_node.get(usize::from(node.0)).map_or(Set::EMPTY, Set::first);
+        let (left, tried) = (self.choice.left[size].first(), self.choice.tried[size].first());
         let mut on_preferred = of_node & !left;
         for conn in (of_node & tried).iter() {
-            let latency = &self.paths[usize::from(self.conns[usize::from(conn.0)].path.0)].latency;
-            if self.calls[usize::from(conn.0)] <= latency.samples[size] / MORE_AFTER {
+            let latency = &self.path_ref(self.conn_ref(conn).path).latency;
+            if self.choice.calls[usize::from(conn.0)] <= latency.samples[size] / MORE_AFTER {
                 on_preferred |= conn;
             }
         }
@@ -101,7 +102,7 @@ impl Table {
                 Standing::Slow { .. } if slower < LEAVE => residence.standing = Standing::Preferred,
                 Standing::Slow { since } if enough && now.saturating_sub(since) >= SLOW_AFTER => {
                     residence.leave(now);
-                    of_path.status.departures += 1;
+                    of_path.counters.departures += 1;
                 }
                 Standing::Away { until } if until <= now => {
                     residence.standing = Standing::Trial { since: now };
@@ -134,7 +135,7 @@ impl Table {
         }
         let others = self.paths.iter().enumerate().filter(|(index, other)| {
             *index != this
-                && other.status.state == State::Up
+                && other.state() == State::Up
                 && !other.members.is_empty()
                 && known(&other.latency)
         });

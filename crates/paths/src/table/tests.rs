@@ -3,7 +3,8 @@
 mod failback;
 
 use super::*;
-use crate::{ConnSpec, PathSpec};
+use super::pick::{CALL_COST, OTHER_DIRECTION};
+use crate::{Class, ConnSpec, NodeId, PathSpec};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 
@@ -155,17 +156,17 @@ proptest! {
         let count = loads.len() as u16;
         let mut table = connected(config(1, count));
         for (index, &(towards, away, slower)) in loads.iter().enumerate() {
-            table.load[index] = [towards * CALL_COST, away * CALL_COST];
-            table.weight[index] = WEIGHT_ONE + slower * WEIGHT_ONE;
+            table.choice.load[index] = [towards * CALL_COST, away * CALL_COST];
+            table.choice.weight[index] = WEIGHT_ONE + slower * WEIGHT_ONE;
         }
-        table.last = ConnId(last % count);
+        table.choice.last = ConnId(last % count);
         let (class, ours) = if writes { (Class::Write, 1) } else { (Class::Read, 0) };
         let score = |conn: &u16| {
             let index = usize::from(*conn);
-            let load = table.load[index];
-            (load[ours] + load[1 - ours] / OTHER_DIRECTION + CALL_COST) * table.weight[index]
+            let load = table.choice.load[index];
+            (load[ours] + load[1 - ours] / OTHER_DIRECTION + CALL_COST) * table.choice.weight[index]
         };
-        let next = table.last.0 + 1;
+        let next = table.choice.last.0 + 1;
         let best = (next..count).chain(0..next).min_by_key(score);
         prop_assert_eq!(table.pick(class, None, 0).map(|conn| conn.0), best);
     }
