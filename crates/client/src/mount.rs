@@ -424,7 +424,7 @@ fn timing(settings: &Settings) -> Timing {
     let mut timing = Timing { silent_max: settings.timeo, ..Timing::default() };
     if settings.uses_rdma() {
         timing.connect_timeout = timing.connect_timeout.max(RDMA_CONNECT_TIMEOUT);
-        timing.probe_per_making = paths::timing::PROBE_PER_MAKING;
+        timing.probe_per_connect_time = paths::timing::PROBE_PER_CONNECT_TIME;
     }
     timing
 }

@@ -16,14 +16,14 @@ pub const SUSPECT_MAX: Duration = Duration::from_millis(400);
 /// delays both ends in handling the very calls whose replies are late. There a path is not
 /// suspected until it has been silent for as long as establishing a connection takes, or for this
 /// long.
-pub const SUSPECT_DEAR_MAX: Duration = Duration::from_secs(1);
+pub const SUSPECT_EXPENSIVE_MAX: Duration = Duration::from_secs(1);
 /// A probe whose connection has not been accepted in this time has failed; the time allows for one
 /// retransmission. A path that has recently been silent for longer and was still alive gets more
 /// time.
 pub const PROBE_TIMEOUT: Duration = Duration::from_millis(300);
 /// Where connections are expensive to establish, a probe may take this many times as long as recent
 /// ones took.
-pub const PROBE_PER_MAKING: u32 = 3;
+pub const PROBE_PER_CONNECT_TIME: u32 = 3;
 /// Once the peer's system has accepted the connection of a probe, the reply may take this long:
 /// that machine and all links to it are alive, and only the server process is late.
 pub const PROBE_ANSWER: Duration = Duration::from_millis(600);
@@ -99,17 +99,17 @@ const _: () = assert!(
 pub struct Timing {
     /// Lower bound of the silence that makes a path suspect; default [`SUSPECT_MIN`].
     pub suspect_min: Duration,
-    /// Upper bound of that silence, unless `probe_per_making` says that connections are expensive;
-    /// default [`SUSPECT_MAX`].
+    /// Upper bound of that silence, unless `probe_per_connect_time` says that connections are
+    /// expensive; default [`SUSPECT_MAX`].
     pub suspect_max: Duration,
     /// Minimum time allowed for a probe to be accepted; default [`PROBE_TIMEOUT`].
     pub probe_timeout: Duration,
     /// A probe may take this many times as long as establishing recent connections took, up to
     /// `connect_timeout`. The default, 0, is for transports whose connections cost almost nothing.
-    /// [`PROBE_PER_MAKING`] is right for RDMA: a connection costs both ends' systems many steps,
-    /// and giving up a connection too early makes them repeat all of those steps. See also
-    /// [`SUSPECT_DEAR_MAX`].
-    pub probe_per_making: u32,
+    /// [`PROBE_PER_CONNECT_TIME`] is right for RDMA: a connection costs both ends' systems many
+    /// steps, and giving up a connection too early makes them repeat all of those steps. See also
+    /// [`SUSPECT_EXPENSIVE_MAX`].
+    pub probe_per_connect_time: u32,
     /// How long the reply to a probe may take once the probe is accepted; default [`PROBE_ANSWER`].
     pub probe_answer: Duration,
     /// Upper bound of each of these two on a slow path; default [`PROBE_MAX`].
@@ -148,7 +148,7 @@ impl Default for Timing {
             suspect_min: SUSPECT_MIN,
             suspect_max: SUSPECT_MAX,
             probe_timeout: PROBE_TIMEOUT,
-            probe_per_making: 0,
+            probe_per_connect_time: 0,
             probe_answer: PROBE_ANSWER,
             probe_max: PROBE_MAX,
             connect_timeout: CONNECT_TIMEOUT,

@@ -87,9 +87,9 @@ impl Table {
 
     /// Whether a connection is draining or connecting to its preferred path.
     pub(super) fn is_failing_back(&self) -> bool {
-        self.conns.iter().any(|conn| {
-            conn.draining().is_some() || (conn.is_connecting() && !conn.is_failed_over())
-        })
+        self.conns
+            .iter()
+            .any(|conn| conn.draining().is_some() || (conn.is_connecting() && !conn.is_failed_over()))
     }
 
     /// Fails back a drained connection.

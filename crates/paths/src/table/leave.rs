@@ -134,10 +134,7 @@ impl Table {
             return 0;
         }
         let others = self.paths.iter().enumerate().filter(|(index, other)| {
-            *index != this
-                && other.state() == State::Up
-                && !other.members.is_empty()
-                && known(&other.latency)
+            *index != this && other.state() == State::Up && !other.members.is_empty() && known(&other.latency)
         });
         others.map(|(_, other)| slower_than(own, &other.latency, size)).max().unwrap_or(0)
     }

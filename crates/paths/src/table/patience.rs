@@ -1,7 +1,7 @@
 //! How long a silence, a probe, a connect and a path validation may take.
 
 use super::{ConnId, Duration, Link, Path, PathId, Table, Timing};
-use crate::timing::SUSPECT_DEAR_MAX;
+use crate::timing::SUSPECT_EXPENSIVE_MAX;
 
 impl Table {
     /// How long a connection may be silent with calls in flight.
@@ -11,13 +11,13 @@ impl Table {
     }
 
     /// How long a path may be silent: if connections are expensive to establish, as long as
-    /// establishing one takes ([`SUSPECT_DEAR_MAX`]).
+    /// establishing one takes ([`SUSPECT_EXPENSIVE_MAX`]).
     pub(super) fn patience_with_path(&self, path: PathId) -> Duration {
         let patience = self.patience(path);
-        if self.timing.probe_per_making == 0 {
+        if self.timing.probe_per_connect_time == 0 {
             return patience;
         }
-        patience.max(self.path_ref(path).responses.connect_time.min(SUSPECT_DEAR_MAX))
+        patience.max(self.path_ref(path).responses.connect_time.min(SUSPECT_EXPENSIVE_MAX))
     }
 
     /// How long the connect of this connection, or its path validation, may take. A failback from a
@@ -40,17 +40,17 @@ impl Table {
     /// How long establishing a connection may take on a path whose cost is not known, judging by
     /// the most expensive path of this table.
     fn connect_time_patience(&self) -> Duration {
-        let Timing { probe_per_making, connect_timeout, .. } = self.timing;
+        let Timing { probe_per_connect_time, connect_timeout, .. } = self.timing;
         let longest = self.paths.iter().map(|path| path.responses.connect_time).max().unwrap_or_default();
-        longest.saturating_mul(probe_per_making).min(connect_timeout)
+        longest.saturating_mul(probe_per_connect_time).min(connect_timeout)
     }
 
     /// Where connections are expensive to establish, each attempt on a path that is down may take
     /// twice as long as the previous one: an attempt given up too early is wasted, and keeps a slow
     /// server from completing others.
     fn growing_patience(&self, path: &Path) -> Duration {
-        let Timing { probe_timeout, probe_per_making, connect_timeout, .. } = self.timing;
-        let factor = if probe_per_making == 0 { 0 } else { 1 << path.recovery.attempts.min(16) };
+        let Timing { probe_timeout, probe_per_connect_time, connect_timeout, .. } = self.timing;
+        let factor = if probe_per_connect_time == 0 { 0 } else { 1 << path.recovery.attempts.min(16) };
         probe_timeout.saturating_mul(factor).min(connect_timeout)
     }
 

@@ -94,7 +94,7 @@ impl Table {
         }
     }
 
-    /// A probe that is sent now. The caller puts out [`Output::Probe`] once it has stored the probe.
+    /// A probe that is sent now. The caller stores the probe and then puts out [`Output::Probe`].
     fn new_probe(&mut self, path: PathId, now: Duration, was_down: bool) -> Probe {
         let until = now + self.probe_patience(path, now, was_down);
         let of_path = self.path_mut(path);

@@ -2,8 +2,8 @@
 
 mod failback;
 
-use super::*;
 use super::pick::{CALL_COST, OTHER_DIRECTION};
+use super::*;
 use crate::{Class, ConnSpec, NodeId, PathSpec};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
@@ -41,16 +41,16 @@ fn connected(config: Config) -> Table {
     table
 }
 
-/// Two connections on two paths that each took `made_in` to establish, as over RDMA, where that
-/// matters.
-fn connected_at_a_price(made_in: Duration) -> Table {
+/// Two connections on two paths that each took `connect_time` to establish, as over RDMA, where
+/// that matters.
+fn connected_in(connect_time: Duration) -> Table {
     let mut config = config(2, 2);
-    config.timing = Timing { probe_per_making: 3, connect_timeout: ms(4000), ..config.timing };
+    config.timing = Timing { probe_per_connect_time: 3, connect_timeout: ms(4000), ..config.timing };
     let mut table = Table::new(config, ms(0));
     assert_eq!(outputs(&mut table).len(), 2);
     for conn in [0, 1].map(ConnId) {
-        table.reached(made_in, conn);
-        table.connected(made_in, conn);
+        table.reached(connect_time, conn);
+        table.connected(connect_time, conn);
     }
     table
 }
@@ -173,7 +173,7 @@ proptest! {
 }
 
 #[test]
-fn many_connections_have_their_turns_and_their_paths_as_few_have() {
+fn more_connections_than_a_word_has_bits_are_used_like_a_few() {
     let mut table = connected(config(2, 150));
     for _ in 0..2 {
         let mut taken = BTreeSet::new();
@@ -212,7 +212,7 @@ fn a_silent_path_is_probed_then_fenced_before_its_calls_move() {
 }
 
 #[test]
-fn any_byte_is_life() {
+fn any_byte_is_a_sign_of_life() {
     let mut table = connected(config(2, 4));
     table.sent(ms(0), ConnId(0), Class::Read, 1 << 20);
     for tick in 1..100 {
@@ -248,7 +248,7 @@ fn an_answered_probe_clears_the_suspicion() {
 }
 
 #[test]
-fn the_only_path_is_not_given_up_in_haste() {
+fn the_only_path_is_given_up_late() {
     let mut table = connected(config(1, 1));
     table.sent(ms(0), ConnId(0), Class::Read, 0);
     table.tick(ms(250), ConnId(0), Some(ms(0)), false);
@@ -362,7 +362,7 @@ fn a_flapping_path_is_held_down_longer_each_time() {
 }
 
 #[test]
-fn a_table_whose_paths_are_gone_goes_abroad_and_comes_home() {
+fn a_table_whose_paths_are_down_fails_over_and_fails_back() {
     let mut config = config(4, 4);
     for (conn, path) in [(0, 0), (1, 0), (2, 1), (3, 1)] {
         config.connections[conn].path = PathId(path);
@@ -374,17 +374,17 @@ fn a_table_whose_paths_are_gone_goes_abroad_and_comes_home() {
         table.tick(ms(250), ConnId(conn), Some(ms(0)), false);
     }
     table.advance(ms(550));
-    let abroad: Vec<_> = outputs(&mut table)
+    let failed_over: Vec<_> = outputs(&mut table)
         .into_iter()
         .filter_map(|output| match output {
             Output::FailOver { conn, to } => Some((conn, to)),
             _ => None,
         })
         .collect();
-    assert_eq!(abroad.len(), 4, "{abroad:?}");
-    let paths: BTreeSet<_> = abroad.iter().map(|(_, to)| *to).collect();
+    assert_eq!(failed_over.len(), 4, "{failed_over:?}");
+    let paths: BTreeSet<_> = failed_over.iter().map(|(_, to)| *to).collect();
     assert_eq!(paths, BTreeSet::from([PathId(2), PathId(3)]));
-    for (conn, _) in &abroad {
+    for (conn, _) in &failed_over {
         table.connected(ms(551), *conn);
     }
     let seen = run(&mut table, ms(2000));
@@ -406,7 +406,7 @@ fn a_table_whose_paths_are_gone_goes_abroad_and_comes_home() {
 }
 
 #[test]
-fn a_connection_that_never_drains_keeps_working_abroad() {
+fn a_connection_that_never_drains_stays_failed_over() {
     let mut config = config(2, 1);
     config.timing.alone_max = ms(0);
     let mut table = connected(config);
@@ -454,8 +454,8 @@ fn a_probe_that_was_accepted_has_more_time_for_its_answer() {
 }
 
 #[test]
-fn where_connections_are_dear_to_make_one_is_asked_for_later_and_has_longer() {
-    let mut table = connected_at_a_price(ms(400));
+fn where_connections_are_expensive_a_probe_is_sent_later_and_may_take_longer() {
+    let mut table = connected_in(ms(400));
     table.sent(ms(9000), ConnId(0), Class::Read, 0);
     // A silence shorter than the time to establish a connection causes no probe, but calls already
     // use other paths.
@@ -477,8 +477,8 @@ fn where_connections_are_dear_to_make_one_is_asked_for_later_and_has_longer() {
 }
 
 #[test]
-fn however_dear_connections_are_a_silent_path_is_suspected_after_a_second() {
-    let mut table = connected_at_a_price(ms(3000));
+fn however_expensive_connections_are_a_silent_path_is_suspected_after_a_second() {
+    let mut table = connected_in(ms(3000));
     table.sent(ms(9000), ConnId(0), Class::Read, 0);
     table.tick(ms(10_000), ConnId(0), Some(ms(9000)), false);
     assert_eq!((outputs(&mut table), state(&table, 0)), (vec![], State::Up));
@@ -488,7 +488,7 @@ fn however_dear_connections_are_a_silent_path_is_suspected_after_a_second() {
 
 #[test]
 fn attempts_on_a_path_that_was_down_give_a_later_suspicion_no_more_time() {
-    let mut table = connected_at_a_price(ms(5));
+    let mut table = connected_in(ms(5));
     assert_eq!(die_silently(&mut table, ms(1000)), [Output::Abort(ConnId(0)), Output::Move(ConnId(0))]);
     let probes = run(&mut table, ms(9000));
     assert!(probes.len() >= 3, "{probes:?}");
@@ -499,7 +499,7 @@ fn attempts_on_a_path_that_was_down_give_a_later_suspicion_no_more_time() {
 }
 
 #[test]
-fn time_in_which_the_driver_did_not_run_is_held_against_nobody() {
+fn time_in_which_the_driver_did_not_run_is_no_silence() {
     let mut table = connected(config(2, 2));
     table.sent(ms(0), ConnId(0), Class::Read, 0);
     table.late(ms(900));
@@ -515,7 +515,7 @@ fn time_in_which_the_driver_did_not_run_is_held_against_nobody() {
 }
 
 #[test]
-fn a_server_that_accepts_and_is_slow_with_the_proof_is_given_more_time_each_time() {
+fn a_server_that_accepts_and_validates_slowly_has_more_time_with_each_attempt() {
     let mut table = Table::new(config(1, 1), ms(0));
     assert_eq!(outputs(&mut table), [Output::Connect(ConnId(0))]);
     let (mut now, mut waited) = (ms(0), Vec::new());
@@ -538,22 +538,22 @@ fn a_server_that_accepts_and_is_slow_with_the_proof_is_given_more_time_each_time
 }
 
 #[test]
-fn a_path_that_broke_for_another_table_is_asked_and_left_at_once_if_it_refuses() {
+fn a_path_that_broke_for_another_table_is_probed_and_left_at_once_if_it_refuses() {
     let mut table = connected(config(2, 2));
     table.sent(ms(10), ConnId(0), Class::Read, 0);
     table.doubt(ms(10), PathId(0));
     assert_eq!(outputs(&mut table), [Output::Probe(PathId(0))]);
     table.doubt(ms(10), PathId(0));
-    assert_eq!(outputs(&mut table), [], "it is asked once");
+    assert_eq!(outputs(&mut table), [], "it is probed once");
     table.probe_failed(ms(11), PathId(0));
     assert_eq!(outputs(&mut table), [Output::Abort(ConnId(0)), Output::Move(ConnId(0))]);
     assert_eq!(state(&table, 0), State::Down);
     table.doubt(ms(12), PathId(0));
     table.doubt(ms(12), PathId(7));
-    assert_eq!(outputs(&mut table), [], "nothing is known of it that was not");
+    assert_eq!(outputs(&mut table), [], "the path is known to be down, or is not in the list");
 
     table.doubt(ms(12), PathId(1));
     assert_eq!(outputs(&mut table), [Output::Probe(PathId(1))]);
     table.probe_answered(ms(13), PathId(1));
-    assert_eq!(state(&table, 1), State::Up, "it was the other's connection alone");
+    assert_eq!(state(&table, 1), State::Up, "only the connection of the other table broke");
 }

@@ -323,9 +323,9 @@ fn a_table_fails_over_when_its_own_paths_are_down_and_fails_back() {
         world.run(ms(8000));
         assert_eq!(world.failures, [""; 0]);
         let served = world.take_served();
-        let (home, abroad) = served.split_at(usize::from(own));
-        assert_eq!(home.iter().sum::<u64>(), 0);
-        assert!(abroad.iter().sum::<u64>() > 0, "{served:?}");
+        let (own_served, foreign_served) = served.split_at(usize::from(own));
+        assert_eq!(own_served.iter().sum::<u64>(), 0);
+        assert!(foreign_served.iter().sum::<u64>() > 0, "{served:?}");
         finish(&mut world, ms(40_000));
         for (conn, path) in connections.iter().enumerate() {
             let now_on = world.table.path_of(paths::ConnId(conn as u16));

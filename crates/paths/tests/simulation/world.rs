@@ -103,7 +103,7 @@ struct Slot {
 struct Call {
     caller: usize,
     class: Class,
-    home: Option<NodeId>,
+    preferred_node: Option<NodeId>,
     bytes: u32,
     started: Duration,
     sent: Duration,
@@ -143,7 +143,7 @@ pub struct World {
     waiting: VecDeque<usize>,
     events: BinaryHeap<Reverse<(Duration, u64, Event)>>,
     sequence: u64,
-    homes: Vec<Option<NodeId>>,
+    preferred_nodes: Vec<Option<NodeId>>,
 }
 
 impl World {
@@ -164,7 +164,7 @@ impl World {
             _ if plan.lopsided && file >= u64::from(plan.nodes) => NodeId(0),
             node => node,
         };
-        let homes = (0..plan.callers as u64).map(|file| plan.files.then(|| place(file))).collect();
+        let preferred_nodes = (0..plan.callers as u64).map(|file| plan.files.then(|| place(file))).collect();
         let latency = Duration::from_micros(random.between(20, 400));
         let link = || Link {
             latency,
@@ -193,7 +193,7 @@ impl World {
             waiting: VecDeque::new(),
             events: BinaryHeap::new(),
             sequence: 0,
-            homes,
+            preferred_nodes,
             plan,
         };
         for index in 0..world.plan.faults.len() {
@@ -270,7 +270,7 @@ impl World {
         self.calls.push(Call {
             caller,
             class: if caller.is_multiple_of(2) { Class::Read } else { Class::Write },
-            home: self.homes[caller],
+            preferred_node: self.preferred_nodes[caller],
             bytes: self.plan.bytes,
             started: self.now,
             sent: self.now,
@@ -287,8 +287,8 @@ impl World {
             self.perform(output);
         }
         while let Some(&call) = self.waiting.front() {
-            let Call { class, home, bytes, .. } = self.calls[call];
-            let Some(conn) = self.table.pick(class, home, bytes) else { break };
+            let Call { class, preferred_node, bytes, .. } = self.calls[call];
+            let Some(conn) = self.table.pick(class, preferred_node, bytes) else { break };
             self.waiting.pop_front();
             self.table.sent(self.now, conn, Class::Read, bytes);
             self.send(conn.0, call);
