@@ -1,13 +1,13 @@
-//! Histories: processes and threads read and write files of a mount beside each other, by all kinds
-//! of I/O, and what each read gave is held against when each write began and returned. One mount
-//! must be as a local file system: what has returned is seen. Several mounts agree from close to
-//! open, and under a lock. The checker itself is tried on histories made by hand, and on a local
-//! directory.
+//! Histories: processes and threads read and write files of a mount concurrently, with all kinds of
+//! I/O, and the checker compares the result of each read with the times at which each write began
+//! and returned. One mount must behave like a local file system: a read sees each write that has
+//! returned. Several mounts must be consistent from close to open, and under a lock. The checker
+//! itself is tested with histories written by hand, and on a local directory.
 //!
-//! Needs root and FUSE. `cargo xtask history --minutes N [--seed S]` runs it on an optimised build,
-//! the suite `history` for a minute. Each round prints its seed, and a run that is given that seed
-//! begins with that round. TRUNKLINE_HISTORY_OPTIONS asks for mount options instead of those that
-//! the seed draws.
+//! Needs root and FUSE. `cargo xtask history --minutes N [--seed S]` runs an optimised build, the
+//! suite `history` a minute. Each round prints its seed; a run that is given a seed begins with the
+//! round of that seed. TRUNKLINE_HISTORY_OPTIONS sets mount options instead of those that the seed
+//! draws.
 
 #[path = "history/access.rs"]
 mod access;
@@ -50,7 +50,7 @@ mod worker;
 
 use places::Place;
 
-/// For each place, where nothing else is asked for.
+/// The time for each place, unless the environment sets another.
 const MINUTES: f64 = 0.5;
 
 #[test]

@@ -1,5 +1,5 @@
-//! One file as one thread has it open: the calls that read and write it, each with the times before
-//! and after.
+//! One file as one thread has it open: the calls that read and write the file, each with the times
+//! before and after the call.
 
 use crate::mapped::Mapping;
 use crate::op::{How, Run, now};
@@ -11,17 +11,17 @@ use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// What O_DIRECT needs of memory, at most.
+/// The largest alignment that O_DIRECT requires of memory.
 const ALIGNMENT: usize = 4096;
 
-/// Before and after a call.
+/// The times before and after a call.
 pub type Times = [u64; 2];
 
 /// See the module's documentation.
 pub struct Access<'a> {
     pub plan: &'a FilePlan,
     path: PathBuf,
-    /// What this thread copies from; nobody else writes it.
+    /// The file from which this thread copies; no other thread writes it.
     source: PathBuf,
     stays_open: bool,
     handles: HashMap<How, File>,
@@ -29,7 +29,7 @@ pub struct Access<'a> {
     memory: Vec<u8>,
 }
 
-/// The name of a file, by its number.
+/// The name of a file, by number.
 pub fn name(file: usize) -> String {
     format!("file-{file}")
 }
@@ -53,7 +53,7 @@ impl<'a> Access<'a> {
         options.custom_flags(flags.bits() as i32).open(&self.path).expect("the file opens")
     }
 
-    /// Does something with the file, which is open already where it stays so.
+    /// Does something with the file, opened first unless the file stays open.
     fn with<T>(&mut self, how: How, act: impl FnOnce(&File) -> T) -> (T, Times) {
         if self.stays_open {
             let file = self.handles.remove(&how).unwrap_or_else(|| self.open(how));
@@ -70,7 +70,7 @@ impl<'a> Access<'a> {
         (done, [begin, now()])
     }
 
-    /// As O_DIRECT wants it.
+    /// Aligns memory for O_DIRECT.
     fn aligned(mut memory: Vec<u8>, bytes: usize) -> (Vec<u8>, usize) {
         memory.clear();
         memory.resize(bytes + ALIGNMENT, 0);
@@ -78,7 +78,7 @@ impl<'a> Access<'a> {
         (memory, start)
     }
 
-    /// Writes stamps into cells.
+    /// Writes stamps to cells.
     pub fn write(&mut self, how: How, stamp: Stamp, first: u32, cells: u32) -> Times {
         let (offset, cell_bytes) = (self.plan.offset(first), self.plan.cell_bytes as usize);
         let (mut memory, start) =
@@ -112,7 +112,7 @@ impl<'a> Access<'a> {
         [begin, now()]
     }
 
-    /// Puts the data into a file of this thread, and copies them from there.
+    /// Writes the data to a file of this thread and copies them from there.
     fn copy(&mut self, offset: u64, data: &[u8]) -> Times {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false);
@@ -124,7 +124,10 @@ impl<'a> Access<'a> {
             while left > 0 {
                 let copied = copy_file_range(&source, Some(&mut from), file, Some(&mut to), left);
                 let copied = copied.expect("a copy must not fail");
-                assert!(copied > 0, "copy_file_range finds nothing at {from} of what was written there");
+                assert!(
+                    copied > 0,
+                    "copy_file_range copied nothing from offset {from}, where data were written"
+                );
                 left -= copied;
             }
         })
@@ -145,13 +148,13 @@ impl<'a> Access<'a> {
         times
     }
 
-    /// Cuts the file before a cell, or makes it as long as it may be, which cuts nothing.
+    /// Truncates the file before a cell, or at its full length, which removes nothing.
     pub fn cut(&mut self, cell: u32) -> Times {
         let bytes = if cell == 0 { 0 } else { self.plan.offset(cell) };
         self.with(How::Cut, |file| file.set_len(bytes).expect("a truncation must not fail")).1
     }
 
-    /// Reads cells; what lies behind the file's end is zeros.
+    /// Reads cells; cells after the end of the file read as zeros.
     pub fn read(&mut self, how: How, first: u32, cells: u32) -> (Vec<Run>, Times) {
         let (offset, bytes) = (self.plan.offset(first), (cells * self.plan.cell_bytes) as usize);
         let (mut memory, start) = Self::aligned(std::mem::take(&mut self.memory), bytes);
@@ -174,20 +177,20 @@ impl<'a> Access<'a> {
         (runs, times)
     }
 
-    /// How many whole cells are before the file's end.
+    /// The number of whole cells before the end of the file.
     pub fn cells_now(&mut self) -> u32 {
-        let length = self.with(How::Buffered, |file| file.metadata().expect("it is there").len()).0;
+        let length = self.with(How::Buffered, |file| file.metadata().expect("the file exists").len()).0;
         (length.saturating_sub(self.plan.shift) / u64::from(self.plan.cell_bytes)) as u32
     }
 
-    /// Something that changes no data: syncs, has the kernel forget its pages, closes and opens.
+    /// Does something that changes no data: syncs, drops cached pages, or closes the file.
     pub fn disturb(&mut self, random: &mut fastrand::Rng) {
         let Some(&how) = self.handles.keys().min_by_key(|_| random.u32(..)) else { return };
         let file = &self.handles[&how];
         match random.u32(..4) {
             0 => file.sync_all().expect("a sync must not fail"),
             1 => file.sync_data().expect("a sync must not fail"),
-            2 => fadvise(file, 0, None, Advice::DontNeed).expect("advice is taken"),
+            2 => fadvise(file, 0, None, Advice::DontNeed).expect("fadvise succeeds"),
             _ => {
                 self.handles.remove(&how);
                 self.mapping = None;
@@ -208,7 +211,7 @@ fn read_to_the_end(file: &File, mut data: &mut [u8], mut offset: u64) {
     }
 }
 
-/// What cells hold.
+/// The content of the cells.
 fn runs(data: &[u8], first: u32, cell_bytes: usize) -> Vec<Run> {
     let mut runs: Vec<Run> = Vec::new();
     let mut next = None;
@@ -247,7 +250,7 @@ mod tests {
     use crate::check::words_of;
 
     #[test]
-    fn runs_are_what_the_cells_hold() {
+    fn runs_describe_the_content_of_the_cells() {
         let word = |cell| Stamp { writer: 2, number: 7, cell }.word();
         let cells =
             [[word(4), word(4)], [word(5), word(5)], [word(5), word(5)], [0, 0], [0, 0], [word(8), 0]];

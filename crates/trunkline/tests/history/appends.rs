@@ -1,20 +1,21 @@
-//! Where appended records have come to lie, and those that have not.
+//! Finds the cells of appended records, and the records that are missing.
 //!
-//! All records of a file have one length, so that each lies in a cell. The observer's reads of the
-//! whole file, after all else, say in which; then an append is a write of that cell.
+//! All records of a file have the same length, so each record lies in a cell. The observer's reads
+//! of the whole file, after all other operations, show in which cell; the append is then treated as
+//! a write of that cell.
 
 use crate::check::{Finding, Wrong, words_of};
 use crate::op::{Effect, OBSERVER, Op, Run};
 use crate::stamp::{ANYWHERE, Stamp};
 use std::collections::{HashMap, HashSet};
 
-/// What a record is filled with.
+/// The word that fills a record.
 pub fn word(writer: u8, number: u32) -> u64 {
     Stamp { writer, number, cell: ANYWHERE }.word()
 }
 
-/// The cell of each append, by its index, and what is wrong with those that have none or several,
-/// and with their order.
+/// The cell of each append, by index, and findings about records that have no cell or several, and
+/// about their order.
 pub fn placed(ops: &[Op]) -> (HashMap<usize, u32>, Vec<Finding>) {
     let appends: Vec<(usize, u64)> = (0..)
         .zip(ops)
@@ -50,7 +51,8 @@ pub fn placed(ops: &[Op]) -> (HashMap<usize, u32>, Vec<Finding>) {
     (placed, findings)
 }
 
-/// What is where lost records may have been: cells, in order, that no append explains.
+/// For each lost record, the finding shows a cell, in order, that no append explains: the record
+/// may have been there.
 fn tell_gaps(findings: &mut [Finding], placed: &HashMap<usize, u32>, runs: &[Run], ops: &[Op]) {
     let explained: HashSet<u32> = placed.values().copied().collect();
     let last = explained.iter().max().copied().unwrap_or(0);
@@ -64,7 +66,8 @@ fn tell_gaps(findings: &mut [Finding], placed: &HashMap<usize, u32>, runs: &[Run
     }
 }
 
-/// Records in their order in the file: none may have begun after one behind it had returned.
+/// Checks the order of the records in the file: no record's append may have begun after the append
+/// of a later record had returned.
 fn disorder(ops: &[Op], placed: &HashMap<usize, u32>) -> Option<Finding> {
     let mut order: Vec<(u32, usize)> = placed.iter().map(|(&index, &cell)| (cell, index)).collect();
     order.sort_unstable();

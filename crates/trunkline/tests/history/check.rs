@@ -1,22 +1,23 @@
-//! The checker: which reads of a file give what no order of the operations explains. Pure:
+//! The checker: finds reads of a file whose result no order of the operations explains. Pure:
 //! operations in, findings out.
 //!
-//! Each cell is a register of its own, and each value of it was written once, which makes this
-//! simple:
+//! Each cell is an independent register, and each value of a cell is written once, which makes the
+//! rules simple:
 //!
-//! - a read gives what some write of that cell wrote, which began before the read ended;
-//! - and which is not overwritten: no other write began after it had ended, and ended before the
+//! - a read returns a value that some write of the cell wrote, and that write began before the read
+//!   ended;
+//! - the value is not overwritten: no other write began after that write ended and ended before the
 //!   read began;
-//! - where asked for, a read does not give an older value than a read of the same kind that had
-//!   ended before it began, also while the newer one is being written ([`order`](crate::order));
-//! - a cell of which several writes' words are read needs each of them to be a value that the read
-//!   may give. So reads and writes of a cell need not be whole beside each other, as they are not
-//!   in all local file systems;
-//! - a word that mixes bytes of several writes likewise.
+//! - where requested, a read does not return an older value than a read of the same kind that ended
+//!   before the read began, even while the newer value is being written ([`order`](crate::order));
+//! - if a read finds words of several writes in a cell, the read must be allowed to return each of
+//!   them. Reads and writes of a cell therefore need not be atomic with respect to each other; they
+//!   are not in all local file systems;
+//! - the same holds for a word that mixes bytes of several writes.
 //!
-//! Zeros are what nobody has written, or a truncation has cut. Which truncation it was they do not
-//! tell, so one that explains them is enough. Appended records are looked for where the last read
-//! of the whole file has them ([`appends`](crate::appends)).
+//! Zeros are cells that no write has written, or that a truncation has removed. Zeros do not
+//! identify the truncation, so one truncation that explains them is enough. Appended records are
+//! located where the last read of the whole file finds them ([`appends`](crate::appends)).
 
 use crate::appends;
 use crate::op::{Effect, How, Op, Run};
@@ -24,56 +25,55 @@ use crate::order;
 use crate::stamp::Stamp;
 use std::collections::{HashMap, HashSet};
 
-/// So many findings of one file are enough.
+/// Enough findings of one file.
 const FINDINGS_MAX: usize = 3;
 
-/// What is known of the file.
+/// Properties of the file.
 #[derive(Debug, Clone, Copy)]
 pub struct Rules {
     pub cells: u32,
-    /// Reads have an order among themselves too, also while a write is under way, as in a local
-    /// directory.
+    /// Reads are also ordered among themselves, even during a write, as in a local directory.
     pub ordered: bool,
 }
 
-/// What is wrong.
+/// The kind of an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Wrong {
     /// A value that was overwritten by a write that had returned before the read began.
     Stale,
-    /// A value that no write has put there.
+    /// A value that no write wrote there.
     Foreign,
     /// A value of a write that had not begun when the read ended.
     Early,
-    /// A mixture of bytes that no writes under way explain.
+    /// A mixture of bytes that no concurrent writes explain.
     Torn,
-    /// An older value than an earlier read gave.
+    /// An older value than an earlier read returned.
     Backwards,
-    /// A record that was appended and is not there.
+    /// A record that was appended and is missing.
     Lost,
-    /// A record that is there more than once.
+    /// A record that exists more than once.
     Doubled,
-    /// A record that lies before one whose append had returned when its own began.
+    /// A record that lies before a record whose append had returned when its own append began.
     Disordered,
-    /// Two that held one lock at the same time.
+    /// Two holders of one lock at the same time.
     Shared,
 }
 
-/// One thing that is wrong.
+/// One error.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
     pub wrong: Wrong,
     pub cell: u32,
-    /// Indices of the operations that contradict each other: first the read.
+    /// Indices of the operations that contradict each other, the read first.
     pub ops: Vec<usize>,
-    /// What was read.
+    /// The words that were read.
     pub words: Vec<u64>,
 }
 
 /// A write of one cell.
 #[derive(Debug, Clone, Copy)]
 pub struct Write {
-    /// None for the zeros of a new file.
+    /// `None` for the zeros of a new file.
     pub op: Option<usize>,
     pub begin: u64,
     pub end: u64,
@@ -86,13 +86,13 @@ pub struct Read {
     pub op: usize,
     pub begin: u64,
     pub end: u64,
-    /// More than one where it is torn.
+    /// More than one if the cell is torn.
     pub words: Vec<u64>,
-    /// Past the kernel's cache.
+    /// Whether the read bypassed the kernel's cache.
     pub direct: bool,
 }
 
-/// What is wrong with a file, one of a kind for each cell, and some at most.
+/// The errors of a file: for each cell at most one of each kind, and a limited number in total.
 pub fn check(ops: &[Op], rules: Rules) -> Vec<Finding> {
     let mut findings = shared_locks(ops);
     let (placed, lost) = appends::placed(ops);
@@ -105,7 +105,8 @@ pub fn check(ops: &[Op], rules: Rules) -> Vec<Finding> {
         if rules.ordered && here.is_empty() {
             here.extend(order::inversion(&register.writes, &reads, cell));
         }
-        // One of a kind for a cell, and the same operations in the next cell say nothing more.
+        // One finding of each kind for a cell; the same operations in the next cell add no
+        // information.
         here.retain(|finding| {
             seen.insert((finding.wrong, cell)) && told.insert((finding.wrong, finding.ops.clone()))
         });
@@ -150,7 +151,7 @@ fn by_cell(ops: &[Op], placed: &HashMap<usize, u32>, rules: Rules) -> (Vec<Vec<W
     (writes, reads)
 }
 
-/// What each cell of a run holds.
+/// The words in each cell of a run.
 pub fn words_of(run: &Run) -> Vec<Vec<u64>> {
     match run {
         Run::Torn(words) => vec![words.clone()],
@@ -165,10 +166,10 @@ pub fn words_of(run: &Run) -> Vec<Vec<u64>> {
     }
 }
 
-/// Writes of one cell, by their beginning.
+/// The writes of one cell, sorted by their begin.
 struct Register {
     writes: Vec<Write>,
-    /// The earliest end of the writes from each one on.
+    /// The earliest end of the writes from each index on.
     ends_from: Vec<(u64, usize)>,
     by_word: HashMap<u64, usize>,
 }
@@ -191,7 +192,7 @@ impl Register {
         Self { writes, ends_from, by_word }
     }
 
-    /// The write that overwrote another first, and when that had returned.
+    /// The write that first overwrote another, and when that write had returned.
     fn overwritten(&self, write: &Write) -> Option<(u64, usize)> {
         let next = self.writes.partition_point(|other| other.begin <= write.end);
         self.ends_from.get(next).copied()
@@ -239,8 +240,8 @@ impl Register {
         self.writes.iter().filter(|write| self.may_be_read(write, read))
     }
 
-    /// Whether each byte of a word is one of some write that the read may give, of which there are
-    /// several.
+    /// Whether each byte of a word is a byte of some write that the read may return, if there are
+    /// several such writes.
     fn is_mixed(&self, word: u64, read: &Read) -> bool {
         let words: Vec<[u8; 8]> = self.candidates(read).map(|write| write.word.to_ne_bytes()).collect();
         let bytes = word.to_ne_bytes();

@@ -1,4 +1,5 @@
-//! The checker on histories made by hand: what it finds, and what it must not find.
+//! Tests the checker with histories written by hand: the errors that it finds, and the histories
+//! that it must accept.
 
 use crate::appends;
 use crate::check::{Finding, Rules, Wrong, check};
@@ -12,7 +13,7 @@ fn write(writer: u8, number: u32, [begin, end]: [u64; 2]) -> Op {
     Op { writer, how: How::Buffered, begin, end, first: 2, effect: Effect::Wrote { number, cells: 3 } }
 }
 
-/// Of cell 3.
+/// A read of cell 3.
 fn read_words(words: Vec<u64>, [begin, end]: [u64; 2]) -> Op {
     let run = match words[..] {
         [word] => Run::Whole { word, cells: 1 },
@@ -56,7 +57,7 @@ fn found(ops: &[Op]) -> Vec<Wrong> {
 }
 
 #[test]
-fn a_read_after_a_write_gives_it() {
+fn a_read_after_a_write_returns_the_written_value() {
     assert_eq!(found(&[write(1, 1, [10, 20]), read(1, 1, [21, 22])]), []);
     assert_eq!(found(&[write(1, 1, [10, 20]), zeros([21, 22])]), [Wrong::Stale]);
 }
@@ -75,7 +76,7 @@ fn a_value_that_was_overwritten_before_the_read_began_is_stale() {
 }
 
 #[test]
-fn a_read_beside_a_write_gives_the_old_or_the_new() {
+fn a_read_during_a_write_returns_the_old_or_the_new_value() {
     let writes = [write(1, 1, [10, 20]), write(2, 1, [30, 60])];
     for seen in [read(1, 1, [40, 50]), read(2, 1, [40, 50]), read(1, 1, [40, 70])] {
         assert_eq!(found(&[&writes[..], &[seen]].concat()), []);
@@ -83,7 +84,7 @@ fn a_read_beside_a_write_gives_the_old_or_the_new() {
 }
 
 #[test]
-fn writes_beside_each_other_may_end_either_way() {
+fn concurrent_writes_may_take_effect_in_either_order() {
     let writes = [write(1, 1, [10, 30]), write(2, 1, [20, 40])];
     for seen in [read(1, 1, [50, 60]), read(2, 1, [50, 60])] {
         assert_eq!(found(&[&writes[..], &[seen]].concat()), []);
@@ -91,7 +92,7 @@ fn writes_beside_each_other_may_end_either_way() {
 }
 
 #[test]
-fn what_nobody_wrote_there_is_found() {
+fn a_value_that_no_write_wrote_before_the_read_is_found() {
     let elsewhere = Stamp { writer: 1, number: 1, cell: 4 }.word();
     for strange in [elsewhere, word(7, 7)] {
         let ops = [write(1, 1, [10, 20]), read_words(vec![strange], [21, 22])];
@@ -102,7 +103,7 @@ fn what_nobody_wrote_there_is_found() {
 }
 
 #[test]
-fn a_torn_cell_is_found_where_no_write_is_under_way() {
+fn a_torn_cell_is_an_error_unless_a_write_is_under_way() {
     let torn = |times| read_words(vec![word(1, 1), word(2, 1)], times);
     let writes = [write(1, 1, [10, 20]), write(2, 1, [30, 60])];
     assert_eq!(found(&[&writes[..], &[torn([40, 50])]].concat()), []);
@@ -110,7 +111,7 @@ fn a_torn_cell_is_found_where_no_write_is_under_way() {
 }
 
 #[test]
-fn a_mixed_word_is_found_where_no_write_is_under_way() {
+fn a_mixed_word_is_an_error_unless_a_write_is_under_way() {
     let half = u64::from_ne_bytes([0, 0, 0, 0, 255, 255, 255, 255]);
     let mixed = |times| read_words(vec![word(1, 1) & half | word(2, 1) & !half], times);
     let writes = [write(1, 1, [10, 20]), write(2, 1, [30, 60])];
@@ -119,7 +120,7 @@ fn a_mixed_word_is_found_where_no_write_is_under_way() {
 }
 
 #[test]
-fn reads_do_not_go_back() {
+fn reads_return_values_in_the_order_of_their_writes() {
     let writes = [write(1, 1, [10, 20]), write(2, 1, [30, 90])];
     let forwards = [read(1, 1, [40, 50]), read(2, 1, [60, 70])];
     assert_eq!(found(&[&writes[..], &forwards].concat()), []);
@@ -130,29 +131,29 @@ fn reads_do_not_go_back() {
 }
 
 #[test]
-fn a_read_past_the_cache_may_be_ahead_of_one_through_it() {
+fn a_direct_read_may_see_a_newer_value_than_a_buffered_one() {
     let mut ops = [write(1, 1, [10, 20]), write(2, 1, [30, 90]), read(2, 1, [40, 50]), read(1, 1, [60, 70])];
     ops[2].how = How::Direct;
     assert_eq!(found(&ops), []);
 }
 
 #[test]
-fn reads_beside_a_write_have_an_order_where_it_is_asked_for() {
+fn reads_during_a_write_are_ordered_only_where_requested() {
     let ops = [write(1, 1, [10, 20]), write(2, 1, [30, 90]), read(2, 1, [40, 50]), read(1, 1, [60, 70])];
     assert_eq!(check(&ops, Rules { ordered: false, ..RULES }), []);
     assert_eq!(found(&ops).len(), 1);
 }
 
 #[test]
-fn a_value_that_comes_back_after_another_was_seen_is_found() {
-    // The first write is slow; its value is seen, then the second's whole life passes, then the
-    // first one is back.
+fn a_value_that_reappears_after_another_write_is_found() {
+    // The first write is slow; its value is seen, then the second write begins and ends, then the
+    // value of the first write is seen again.
     let ops = [write(1, 1, [10, 90]), read(1, 1, [20, 25]), write(2, 1, [30, 40]), read(1, 1, [50, 60])];
     assert_eq!(found(&ops), [Wrong::Backwards]);
 }
 
 #[test]
-fn what_was_cut_off_reads_as_zeros_and_nothing_else_does() {
+fn truncated_cells_read_as_zeros_and_written_cells_do_not() {
     let ops = [write(1, 1, [10, 20]), cut([30, 40])];
     assert_eq!(found(&[&ops[..], &[zeros([50, 60])]].concat()), []);
     assert_eq!(found(&[&ops[..], &[read(1, 1, [50, 60])]].concat()), [Wrong::Stale]);
@@ -170,11 +171,11 @@ fn each_append_is_in_the_file_once() {
     assert_eq!(found(&with(records(&[(1, 1), (1, 2)]))), [Wrong::Lost]);
     assert!(found(&with(records(&[(1, 1), (2, 1), (1, 2), (2, 1)]))).contains(&Wrong::Doubled));
     assert_eq!(found(&with(records(&[(1, 1), (1, 2), (2, 1)]))), [Wrong::Disordered]);
-    assert!(found(&with(records(&[(1, 1), (0, 0), (2, 1), (1, 2)]))).is_empty(), "nobody says what a gap is");
+    assert!(found(&with(records(&[(1, 1), (0, 0), (2, 1), (1, 2)]))).is_empty(), "a gap is no error");
 }
 
 #[test]
-fn a_record_is_there_for_each_read_after_its_append() {
+fn each_read_after_an_append_sees_the_record() {
     let seen = |runs: &[u64], times: [u64; 2]| {
         let runs = runs.iter().map(|&word| Run::Whole { word, cells: 1 }).collect();
         Op { first: 0, effect: Effect::Read(runs), ..read(1, 1, times) }

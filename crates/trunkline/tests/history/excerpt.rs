@@ -1,4 +1,5 @@
-//! A finding in words: what contradicts what, and the operations on that cell around it.
+//! Describes a finding: the operations that contradict each other, and other operations on the
+//! cell.
 
 use crate::appends;
 use crate::check::{Finding, Rules, Wrong, words_of};
@@ -7,7 +8,8 @@ use crate::stamp::{ANYWHERE, Stamp};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-/// Operations on the cell besides those that contradict each other, the last ones before the read.
+/// Operations on the cell in addition to those that contradict each other, the last ones before the
+/// read.
 const BESIDE_MAX: usize = 8;
 
 pub fn excerpt(ops: &[Op], finding: &Finding, rules: Rules) -> String {
@@ -15,7 +17,7 @@ pub fn excerpt(ops: &[Op], finding: &Finding, rules: Rules) -> String {
     let read = &ops[finding.ops[0]];
     let mut shown: BTreeSet<usize> = finding.ops.iter().copied().collect();
     if wrong_is_of_appends(*wrong) {
-        // Who appended at about the same time: one may have gone where the other is.
+        // The appends at about the same time: one record may have overwritten another.
         let about = ops[finding.ops[1]].begin;
         let mut appends: Vec<usize> = (0..ops.len()).filter(|&index| is_append(&ops[index])).collect();
         appends.sort_by_key(|&index| ops[index].begin.abs_diff(about));
@@ -85,7 +87,7 @@ fn value(word: u64, cell: u32) -> String {
     }
 }
 
-/// What an operation did, as the cell has it.
+/// The description of an operation with respect to a cell.
 fn told(op: &Op, cell: u32) -> String {
     let (how, first) = (op.how.name(), op.first);
     match &op.effect {

@@ -1,4 +1,4 @@
-//! A file mapped into memory, read and written a word at a time as other processes do beside it.
+//! A file mapped into memory, read and written a word at a time while other processes use it.
 #![allow(unsafe_code)]
 
 use crate::stamp::WORD_BYTES;
@@ -13,10 +13,10 @@ pub struct Mapping {
 }
 
 impl Mapping {
-    /// The file must have that length, and keep it: whoever touches what lies behind its end is
-    /// killed.
+    /// The file must have this length and keep it: a process that accesses memory after the end of
+    /// the file is killed.
     pub fn of(file: &File, bytes: usize) -> Self {
-        // SAFETY: a new mapping, where the system likes, overlaps no memory that anybody uses.
+        // SAFETY: a new mapping at an address that the kernel chooses overlaps no memory in use.
         let start = unsafe {
             mmap(std::ptr::null_mut(), bytes, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, file, 0)
         };
@@ -25,9 +25,9 @@ impl Mapping {
 
     fn word(&self, offset: usize) -> &AtomicU64 {
         assert!(offset.is_multiple_of(WORD_BYTES) && offset + WORD_BYTES <= self.bytes);
-        // SAFETY: within the mapping, which lives as long as `self`, and aligned, as it begins at a
-        // page. Whoever else has the file mapped or writes to it is another process or the kernel;
-        // threads of this one only come here.
+        // SAFETY: the word is within the mapping, which lives as long as `self`, and is aligned,
+        // since the mapping begins at a page. Others that map or write the file are other processes
+        // or the kernel; threads of this process access the memory only here.
         unsafe { AtomicU64::from_ptr(self.start.add(offset).cast()) }
     }
 
@@ -35,7 +35,7 @@ impl Mapping {
         for (at, bytes) in into.chunks_exact_mut(WORD_BYTES).enumerate() {
             bytes.copy_from_slice(&self.word(offset + at * WORD_BYTES).load(Ordering::Relaxed).to_ne_bytes());
         }
-        // No word is taken after the time that is read next.
+        // No word is loaded after the time that the caller reads next.
         fence(Ordering::SeqCst);
     }
 
@@ -44,15 +44,15 @@ impl Mapping {
             let word = u64::from_ne_bytes(bytes.try_into().expect("a word"));
             self.word(offset + at * WORD_BYTES).store(word, Ordering::Relaxed);
         }
-        // All of it is seen by others before the time that is read next.
+        // Other processes see all words before the time that the caller reads next.
         fence(Ordering::SeqCst);
     }
 }
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: made by `of`, of this length, and nobody has a reference into it any more.
-        // That cannot fail for a mapping which is there.
+        // SAFETY: made by `of`, with this length, and no reference into the mapping remains.
+        // Unmapping a valid mapping cannot fail.
         let _ = unsafe { munmap(self.start.cast(), self.bytes) };
     }
 }

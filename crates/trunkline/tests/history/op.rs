@@ -1,5 +1,6 @@
-//! What one thread did to one file: when it began and ended, and what it wrote or read. Each thread
-//! keeps its operations in a file of its own, as words of 64 bits; the parent reads and joins them.
+//! An operation of one thread on one file: when it began and ended, and what it wrote or read. Each
+//! thread keeps its operations in its own file, as 64-bit words; the parent process reads and joins
+//! the files.
 
 use rustix::time::{ClockId, clock_gettime};
 use std::fs::File;
@@ -7,7 +8,7 @@ use std::io::{BufWriter, Write};
 use std::ops::Range;
 use std::path::Path;
 
-/// The parent, which reads each file once all workers have ended.
+/// The parent process, which reads each file after all workers have ended.
 pub const OBSERVER: u8 = 0;
 
 /// Nanoseconds of a clock that all processes of a host share.
@@ -16,7 +17,7 @@ pub fn now() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// By which way data went.
+/// The kind of I/O.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum How {
     Buffered,
@@ -24,9 +25,9 @@ pub enum How {
     Dsync,
     Direct,
     Mapped,
-    /// By copy_file_range(2).
+    /// With copy_file_range(2).
     Copied,
-    /// By ftruncate(2).
+    /// With ftruncate(2).
     Cut,
 }
 
@@ -47,28 +48,28 @@ impl How {
     }
 }
 
-/// What a read gave for cells next to each other.
+/// What a read returned for adjacent cells.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Run {
-    /// So many cells are filled with stamps of one write, or with zeros. A stamp says its cell, so
-    /// `word` is the first one's.
+    /// This number of cells hold stamps of one write, or zeros. A stamp names its cell, so `word`
+    /// is the word of the first cell.
     Whole { word: u64, cells: u32 },
-    /// One cell has several words.
+    /// One cell with several words.
     Torn(Vec<u64>),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
-    /// Stamps of this number in so many cells.
+    /// Stamps with this number in this number of cells.
     Wrote {
         number: u32,
         cells: u32,
     },
-    /// A record of one cell, where the file ended.
+    /// A record of one cell, at the end of the file.
     Appended {
         number: u32,
     },
-    /// Nothing is left from the first cell on.
+    /// The file was truncated at the first cell.
     Cut,
     Read(Vec<Run>),
     /// A lock was held from `begin` to `end`.
@@ -80,16 +81,16 @@ pub enum Effect {
 pub struct Op {
     pub writer: u8,
     pub how: How,
-    /// Before the call.
+    /// The time before the call.
     pub begin: u64,
-    /// After it.
+    /// The time after the call.
     pub end: u64,
     pub first: u32,
     pub effect: Effect,
 }
 
 impl Op {
-    /// The cells that it has to do with.
+    /// The cells that the operation reads or writes.
     pub fn cells(&self, of: u32) -> Range<u32> {
         let first = self.first;
         match &self.effect {
@@ -110,7 +111,7 @@ impl Run {
     }
 }
 
-/// Where a thread keeps its operations.
+/// The file in which a thread keeps its operations.
 pub struct Log {
     to: BufWriter<File>,
 }
@@ -120,7 +121,7 @@ impl Log {
         Self { to: BufWriter::new(File::create(path).expect("the history can be kept")) }
     }
 
-    /// Keeps one operation on the file of this number.
+    /// Keeps an operation on the file with this number.
     pub fn keep(&mut self, file: usize, op: &Op) {
         let mut words =
             vec![file as u64, u64::from(op.writer), op.how as u64, op.begin, op.end, u64::from(op.first)];
@@ -151,7 +152,7 @@ impl Log {
     }
 }
 
-/// What a thread has kept: operations, each with the number of its file.
+/// The operations that a thread kept, each with the number of its file.
 pub fn kept(path: &Path) -> Vec<(usize, Op)> {
     let bytes = std::fs::read(path).expect("the history is there");
     let mut words = bytes.chunks_exact(8).map(|word| u64::from_ne_bytes(word.try_into().expect("8 bytes")));
@@ -184,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_kept_is_read_again() {
+    fn operations_that_are_kept_can_be_read_back() {
         let runs = vec![
             Run::Whole { word: 7, cells: 2 },
             Run::Torn(vec![1, 2, 3]),

@@ -1,14 +1,14 @@
-//! Whether reads of one register go back in time.
+//! Checks whether reads of one register go back in time.
 //!
-//! All operations of one value, its write and the reads that gave it, span a zone: from the first
-//! end to the last beginning. Where the end comes first, the register must have had that value all
-//! the time between. Such zones must not overlap, and no value can have had all its operations
-//! within another's zone. This is what linearizability of a register means whose values are written
-//! once (Gibbons and Korach, "Testing Shared Memories", 1997).
+//! All operations of one value, its write and the reads that returned it, span a zone: from the
+//! first end to the last begin. If the first end is earlier, the register must have had the value in
+//! the whole zone. Such zones must not overlap, and no value may have all its operations within the
+//! zone of another. These rules are equivalent to the linearizability of a register in which each
+//! value is written once (Gibbons and Korach, "Testing Shared Memories", 1997).
 //!
-//! Left out are zeros, which do not tell their write, and torn reads: what remains of a right
-//! history is right. Reads past the kernel's cache are judged apart from those through it: while a
-//! write is under way, the one may see it before the other.
+//! Zeros, which do not identify their write, and torn reads are left out: the rest of a correct
+//! history is correct. Reads that bypass the kernel's cache are checked separately from those
+//! through the cache: during a write one kind may see the write before the other.
 
 use crate::check::{Finding, Read, Write, Wrong};
 use std::collections::HashMap;
@@ -17,9 +17,9 @@ use std::collections::HashMap;
 #[derive(Debug, Clone, Copy)]
 struct Zone {
     word: u64,
-    /// When the first operation ended, and which.
+    /// When the first operation ended, and its index.
     first_end: (u64, usize),
-    /// When the last began, and which.
+    /// When the last operation began, and its index.
     last_begin: (u64, usize),
 }
 
@@ -29,7 +29,7 @@ impl Zone {
     }
 }
 
-/// One contradiction between reads of a cell, if there is any.
+/// A contradiction between reads of a cell, if any.
 pub fn inversion(writes: &[Write], reads: &[Read], cell: u32) -> Option<Finding> {
     [false, true].into_iter().find_map(|direct| {
         let reads = reads.iter().filter(|read| read.direct == direct && read.words.len() == 1);
@@ -55,7 +55,7 @@ fn zones(writes: &[Write], reads: Vec<&Read>) -> Vec<Zone> {
     zones.into_values().collect()
 }
 
-/// Two zones that cannot both be, the longer one first.
+/// Two zones that exclude each other; if one lies within the other, the outer one first.
 fn overlap(zones: Vec<Zone>) -> Option<(Zone, Zone)> {
     let (mut forward, backward): (Vec<_>, Vec<_>) = zones.into_iter().partition(Zone::is_forward);
     forward.sort_by_key(|zone| zone.first_end);

@@ -1,6 +1,6 @@
-//! Where histories are made: mounts of our own server with its files in memory or in a directory,
-//! mounts of nfs-ganesha, and a local directory, which shows that the checker finds nothing where
-//! nothing is wrong.
+//! The places where histories are made: mounts of our server with its files in memory or in a
+//! directory, mounts of nfs-ganesha, and a local directory, which shows that the checker finds no
+//! errors where there are none.
 
 use crate::ganesha::Ganesha;
 use crate::mounts::{Mounted, unmount_all_below};
@@ -10,7 +10,7 @@ use std::process::Command;
 use testkit::served::{configuration, configured};
 use testkit::{Served, TempDir, temp_dir};
 
-/// A server, or none.
+/// The server of a place, if any.
 enum Server {
     Ours(Served),
     Ganesha(Box<Ganesha>),
@@ -21,7 +21,7 @@ enum Server {
 pub struct Place {
     pub name: &'static str,
     server: Server,
-    /// Where mounts are, and what else the place needs.
+    /// The directory for mounts and other files of the place.
     directory: TempDir,
     mounts: u32,
 }
@@ -58,7 +58,7 @@ impl Place {
         Self { name, server, directory, mounts: 0 }
     }
 
-    /// What can be done there, and the options that somebody asked for.
+    /// What the place supports, and the options that the user asked for.
     pub fn abilities(&self, options: Option<String>, known_limits: bool) -> Abilities {
         match self.server {
             Server::None => {
@@ -68,7 +68,7 @@ impl Place {
         }
     }
 
-    /// One more mount, in the foreground; none in a local directory.
+    /// Adds a mount, in the foreground; none in a local directory.
     pub fn mount(&mut self, options: &str) -> Option<Mounted> {
         let (source, ports) = match &self.server {
             Server::Ours(served) => ("127.0.0.1:/export".to_owned(), format!("port={}", served.port())),
@@ -84,7 +84,7 @@ impl Place {
         Some(Mounted::start(&source, at, &format!("{ports},{options}")))
     }
 
-    /// The directory itself, where nothing is mounted.
+    /// The directory itself, if nothing is mounted.
     pub fn directory(&self) -> PathBuf {
         self.directory.path().to_owned()
     }
@@ -92,7 +92,7 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        // What a test that failed has left mounted would wait for this server.
+        // A mount that a failed test leaves behind would wait for this server.
         unmount_all_below(self.directory.path());
     }
 }

@@ -1,10 +1,10 @@
-//! What a round does, drawn from its seed: how many processes and mounts, with which options, and
-//! files of which kinds. Workers draw the same plan from the same seed.
+//! The plan of a round, drawn from its seed: how many processes and mounts, which options, and
+//! which kinds of files. Workers draw the same plan from the same seed.
 
 use crate::op::How;
 use fastrand::Rng;
 
-/// Options of a mount.
+/// The options of a mount.
 const OPTIONS: [&str; 10] = [
     "nolock",
     "nolock,nconnect=2",
@@ -18,32 +18,33 @@ const OPTIONS: [&str; 10] = [
     "nolock,nconnect=2,mdconnect=1",
 ];
 const PAGE_BYTES: u64 = 4096;
-/// Cells of one read or write, at most.
+/// The largest number of cells in one read or write.
 pub const RANGE_CELLS_MAX: u32 = 32;
-/// Records of one file: what bounds the checker's memory.
+/// The largest number of records in one file, which bounds the checker's memory.
 const RECORDS_MAX: u32 = 4096;
 
-/// How those who share a file agree.
+/// How the users of a file stay consistent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Meeting {
-    /// Files stay open, on one mount: what has returned is seen.
+    /// Files stay open, on one mount: a read sees each write that has returned.
     OneMount,
-    /// Each read and write opens and closes its file, on several mounts: what was closed is seen by
-    /// those who open it after.
+    /// Each read and write opens and closes the file, on several mounts: a write whose file was
+    /// closed is visible after the next open.
     CloseToOpen,
-    /// So, and a lock that is not on the mount lets one at a time.
+    /// Like [`CloseToOpen`](Self::CloseToOpen), and a lock outside the mount allows one user at a
+    /// time.
     UnderLock,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     Plain,
-    /// Also stores through a mapping. They have halves of pages of their own: where a write(2) of
-    /// another process is under way to the very bytes, a mapped store has no promise.
+    /// Also stores through a mapping. Stores have their own halves of pages: during a write(2) of
+    /// another process to the same bytes, a mapped store has no guarantee.
     Mapped,
     /// Also truncations.
     Cut,
-    /// Written with O_APPEND alone.
+    /// Written only with O_APPEND.
     Appended,
     /// Each read and write holds a lock of fcntl(2).
     Locked,
@@ -55,13 +56,13 @@ pub struct FilePlan {
     pub kind: Kind,
     pub cell_bytes: u32,
     pub cells: u32,
-    /// Where the first cell begins.
+    /// The offset of the first cell.
     pub shift: u64,
     pub writes: Vec<How>,
     pub reads: Vec<How>,
-    /// So many cells next to each other have one writer; 0 where all write everywhere.
+    /// Each block of this number of cells has one writer; 0 if all writers write everywhere.
     pub owned: u32,
-    /// Three of four ranges begin below.
+    /// Three of four ranges begin below this cell.
     pub hot: u32,
 }
 
@@ -76,14 +77,14 @@ pub struct Plan {
     pub files: Vec<FilePlan>,
 }
 
-/// What differs from place to place.
+/// Properties that differ between places.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Abilities {
-    /// O_DIRECT takes any offset and length, as a mount does; else multiples of 512.
+    /// O_DIRECT takes any offset and length, as on a mount; otherwise multiples of 512.
     pub direct_anywhere: bool,
-    /// Asked for instead of what the seed would draw.
+    /// Options that replace those that the seed draws.
     pub options: Option<String>,
-    /// Also what is known to be found.
+    /// Whether to include operations with known findings.
     pub known_limits: bool,
 }
 
@@ -126,8 +127,8 @@ impl FilePlan {
                 &[Kind::Plain, Kind::Plain, Kind::Mapped, Kind::Cut, Kind::Appended, Kind::Locked]
             }
             Meeting::OneMount => &[Kind::Plain, Kind::Plain, Kind::Mapped, Kind::Cut, Kind::Appended],
-            // While a process of a mount extends or cuts a file, its kernel takes no size for it
-            // that another mount has made.
+            // While a process on a mount extends or truncates a file, the kernel takes over no size
+            // that another mount has set.
             Meeting::CloseToOpen if !known_limits => &[Kind::Plain],
             Meeting::CloseToOpen => &[Kind::Plain, Kind::Cut],
             Meeting::UnderLock => &[Kind::Plain, Kind::Cut, Kind::Appended],
@@ -159,7 +160,7 @@ impl FilePlan {
         Self { kind, cell_bytes, cells, shift, writes, reads, owned, hot }
     }
 
-    /// A file of records, which are appended.
+    /// A file of appended records.
     fn of_records(random: &mut Rng, mut writes: Vec<How>, mut reads: Vec<How>, aligned: bool) -> Self {
         if aligned {
             writes.retain(|how| *how != How::Direct);
@@ -176,12 +177,12 @@ impl FilePlan {
         self.shift + u64::from(cell) * u64::from(self.cell_bytes)
     }
 
-    /// Bytes of the file when all its cells are there.
+    /// The length of the file when all its cells exist.
     pub fn bytes(&self) -> u64 {
         self.offset(self.cells)
     }
 
-    /// Whether a cell is stored to through mappings.
+    /// Whether a cell is written through mappings.
     fn is_mapped(&self, cell: u32) -> bool {
         self.kind == Kind::Mapped && self.offset(cell) % PAGE_BYTES >= PAGE_BYTES / 2
     }
@@ -191,13 +192,13 @@ impl FilePlan {
         self.is_mapped(cell) == (how == How::Mapped) && owner.is_none_or(|owner| owner == u32::from(writer))
     }
 
-    /// Cells to read: the first and how many.
+    /// Cells to read: the first and the count.
     pub fn range(&self, random: &mut Rng) -> (u32, u32) {
         let first = if random.u32(..4) > 0 { random.u32(..self.hot) } else { random.u32(..self.cells) };
         (first, random.u32(1..=RANGE_CELLS_MAX).min(self.cells - first))
     }
 
-    /// Cells to write; none where chance has found none that this writer may write.
+    /// Cells to write; `None` if the random draws hit none that this writer may write.
     pub fn range_of(&self, random: &mut Rng, writer: u8, writers: u8, how: How) -> Option<(u32, u32)> {
         let may = |cell: &u32| self.may_write(writer, writers, how, *cell);
         let (first, cells) = (0..64).map(|_| self.range(random)).find(|(first, _)| may(first))?;
@@ -205,7 +206,7 @@ impl FilePlan {
     }
 }
 
-/// All ways in which files of a kind are written and read.
+/// All ways to write and to read files of a kind.
 fn ways(kind: Kind) -> (Vec<How>, Vec<How>) {
     use How::{Buffered, Copied, Cut, Direct, Dsync, Mapped, Sync};
     match kind {
@@ -217,8 +218,8 @@ fn ways(kind: Kind) -> (Vec<How>, Vec<How>) {
     }
 }
 
-/// Who reads through a mapping asks nobody, so that a page may be there a moment longer than a
-/// write that is over.
+/// A read through a mapping sends no request to the file system, so it may see an old page for a
+/// moment after a write has returned.
 fn keep_mapped_apart(writes: &[How], reads: &mut Vec<How>) {
     if writes.iter().any(|how| *how != How::Mapped) {
         reads.retain(|how| *how != How::Mapped);
@@ -228,7 +229,7 @@ fn keep_mapped_apart(writes: &[How], reads: &mut Vec<How>) {
     }
 }
 
-/// Leaves some out, so that each way is also met alone.
+/// Leaves some ways out, so that each way also occurs alone.
 fn thin(random: &mut Rng, ways: &mut Vec<How>) {
     let keep = random.usize(1..=ways.len());
     random.shuffle(&mut ways[..]);
@@ -240,7 +241,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_seed_draws_one_plan_and_what_it_writes_is_within_the_file() {
+    fn a_seed_always_draws_the_same_plan_and_writes_stay_within_the_file() {
         for seed in 0..2000 {
             let abilities = Abilities { direct_anywhere: seed % 2 == 0, options: None, known_limits: false };
             let plan = Plan::of(seed, &abilities);

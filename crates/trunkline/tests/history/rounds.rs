@@ -1,5 +1,5 @@
-//! Rounds: each has a seed, mounts of its own, some worker processes, and a history, which is
-//! checked when all have ended.
+//! Rounds: each has a seed, its own mounts, some worker processes, and a history, which is checked
+//! when all workers have ended.
 
 use crate::access::{Access, name};
 use crate::check::{Rules, check};
@@ -14,12 +14,13 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use testkit::{Process, Stream, temp_dir};
 
-/// Many times what a round takes.
+/// Many times the length of a round.
 const SOON: Duration = Duration::from_secs(240);
-/// After so many rounds with findings there is enough to look at.
+/// Enough rounds with findings to examine.
 const BAD_ROUNDS_MAX: usize = 8;
 
-/// Rounds at a place, for as long as the environment says, or else for so many minutes.
+/// Runs rounds at a place for the number of minutes that the environment sets, or else for
+/// `minutes`.
 pub fn run(test: &str, place: fn() -> Place, minutes: f64) {
     if worker::is_asked_for() {
         return;
@@ -41,7 +42,7 @@ pub fn run(test: &str, place: fn() -> Place, minutes: f64) {
     println!("{rounds} rounds on {} without a finding", place.name);
 }
 
-/// What a round found, in words.
+/// Runs a round; returns a description of its findings.
 fn round(test: &str, place: &mut Place, abilities: &Abilities, seed: u64) -> Option<String> {
     let plan = Plan::of(seed, abilities);
     let title = format!("seed {seed} on {}: {}", place.name, told(&plan));
@@ -88,8 +89,8 @@ fn round(test: &str, place: &mut Place, abilities: &Abilities, seed: u64) -> Opt
     Some(format!("{title}\n{words}"))
 }
 
-/// Reads the whole file on each mount, and, where that takes any length, on one mount past its
-/// cache.
+/// Reads the whole file on each mount, and also past the cache on one mount if O_DIRECT takes any
+/// length there.
 fn observe(
     ops: &mut Vec<Op>,
     file: &FilePlan,
@@ -99,7 +100,7 @@ fn observe(
 ) -> Rules {
     let mut cells = file.cells;
     let mut ways: Vec<(usize, How)> = (0..directories.len()).map(|mount| (mount, How::Buffered)).collect();
-    // Last, as appended records are taken to lie where the server has them.
+    // Last, since appended records are located where the server has them.
     if abilities.direct_anywhere {
         ways.push((0, How::Direct));
     }
@@ -114,7 +115,7 @@ fn observe(
     Rules { cells, ordered: meeting == Meeting::OneMount && abilities.known_limits }
 }
 
-/// A plan in words.
+/// A description of a plan.
 fn told(plan: &Plan) -> String {
     let Plan { processes, threads, mounts, options, meeting, .. } = plan;
     let mut told =

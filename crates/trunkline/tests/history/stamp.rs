@@ -1,21 +1,21 @@
-//! Stamps: what a write puts into each cell that it covers, so that whoever reads the cell knows
-//! the write.
+//! Stamps: the content that a write gives each cell that it covers, so that a reader of the cell
+//! can identify the write.
 //!
-//! A stamp is a word of 8 bytes, repeated over the whole cell. Words that no write has put there
-//! are told by their check bits, and data of another place by the cell that the stamp names. Zero
-//! is no stamp: it is what nobody has written, or a truncation has cut off.
+//! A stamp is a word of 8 bytes, repeated over the whole cell. Check bits detect words that no
+//! write wrote, and the cell number in the stamp detects data of another place. Zero is no stamp:
+//! zeros are cells that were never written or that a truncation removed.
 
 /// Bytes of a stamp.
 pub const WORD_BYTES: usize = 8;
-/// The cell in the stamps of appended records: where they go, the file system decides.
+/// The cell number in the stamps of appended records: the file system decides where they go.
 pub const ANYWHERE: u16 = u16::MAX;
 
-/// Who wrote, their how-many-eth write it is, and the cell.
+/// The writer, the number of the writer's operation, and the cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Stamp {
     /// Not 0.
     pub writer: u8,
-    /// 24 bits of it.
+    /// At most 24 bits.
     pub number: u32,
     pub cell: u16,
 }
@@ -27,7 +27,7 @@ impl Stamp {
         head << 16 | check_bits(head)
     }
 
-    /// None for a word that no write has made.
+    /// `None` for a word that no write makes.
     pub fn parse(word: u64) -> Option<Self> {
         let head = word >> 16;
         let stamp =
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_word_tells_its_write_and_a_mixed_one_tells_none() {
+    fn a_word_identifies_its_write_and_a_mixed_word_is_no_stamp() {
         let stamp = Stamp { writer: 3, number: 70_000, cell: 12 };
         assert_eq!(Stamp::parse(stamp.word()), Some(stamp));
         let other = Stamp { writer: 4, ..stamp }.word();

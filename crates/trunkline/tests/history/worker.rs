@@ -1,5 +1,5 @@
 //! A worker process: the test program started again, which reads and writes the files of a plan and
-//! keeps what it did.
+//! keeps a record of its operations.
 
 use crate::access::{Access, Times};
 use crate::op::{Effect, How, Log, Op, now};
@@ -19,16 +19,17 @@ const OPTIONS: &str = "TRUNKLINE_HISTORY_DRAWN_OPTIONS";
 const DIRECTORY: &str = "TRUNKLINE_HISTORY_DIRECTORY";
 const ORDERS: &str = "TRUNKLINE_HISTORY_ORDERS";
 const ANY_DIRECT: &str = "TRUNKLINE_HISTORY_ANY_DIRECT";
-/// Set for rounds that also do what is known to be found.
+/// Set for rounds that include operations with known findings.
 pub const KNOWN_LIMITS: &str = "TRUNKLINE_HISTORY_KNOWN_LIMITS";
 const GO: &str = "go";
 const SOON: Duration = Duration::from_secs(240);
 
-/// A round ends after so long, or after so many turns of each thread, which bounds what is kept.
+/// A round ends after this time, or after this number of turns of each thread, which bounds the
+/// size of the history.
 const ROUND_NS: u64 = 1_500_000_000;
 const TURNS_MAX: u32 = 2500;
 
-/// Starts one, on one of the mounts. It waits for [`go`].
+/// Starts a worker on one of the mounts. The worker waits for [`go`].
 pub fn start(
     test: &str,
     plan: &Plan,
@@ -37,7 +38,7 @@ pub fn start(
     directory: &Path,
     orders: &Path,
 ) -> Process {
-    let mut command = Command::new(std::env::current_exe().expect("it has a path"));
+    let mut command = Command::new(std::env::current_exe().expect("the program has a path"));
     command.args(["--exact", "--nocapture", test]).env(PROCESS, process.to_string());
     command.env(SEED, plan.seed.to_string()).env(OPTIONS, &plan.options);
     command.env(DIRECTORY, directory).env(ORDERS, orders);
@@ -48,18 +49,18 @@ pub fn start(
     Process::spawn(command)
 }
 
-/// Lets workers begin, once all are there.
+/// Lets the workers begin when all are ready.
 pub fn go(workers: &[Process], orders: &Path) {
     workers.iter().for_each(|worker| drop(worker.wait_for_line("the worker is there", SOON)));
     File::create(orders.join(GO)).expect("written");
 }
 
-/// Where a thread keeps what it did.
+/// The path of the file in which a thread keeps its operations.
 pub fn log(orders: &Path, writer: u8) -> PathBuf {
     orders.join(format!("history-{writer}"))
 }
 
-/// Whether this process is a worker; then it has been that.
+/// Whether this process is a worker; if so, its work is done on return.
 pub fn is_asked_for() -> bool {
     let [Some(process), Some(seed), Some(options), Some(any_direct)] =
         [PROCESS, SEED, OPTIONS, ANY_DIRECT].map(|name| std::env::var(name).ok())
@@ -80,7 +81,9 @@ pub fn is_asked_for() -> bool {
     );
     let process: u8 = process.parse().expect("a number");
     println!("the worker is there");
-    Deadline::wait_until("the word to begin", SOON, || orders.join(GO).exists().then_some(()));
+    Deadline::wait_until("the file that lets the worker begin", SOON, || {
+        orders.join(GO).exists().then_some(())
+    });
     std::thread::scope(|threads| {
         for thread in 0..plan.threads {
             let (plan, directory, orders) = (&plan, &directory, &orders);
@@ -98,14 +101,14 @@ struct Worker<'a> {
     random: Rng,
     log: Log,
     files: Vec<Access<'a>>,
-    /// Of the same order; none where no lock is to be held.
+    /// In the order of `files`; `None` if no lock is to be held.
     locks: Vec<Option<Lock>>,
     number: u32,
 }
 
-/// A file to lock before each turn, and how.
+/// A file to lock before each turn, and the kind of lock.
 enum Lock {
-    /// On the mount, with fcntl(2), which knows processes.
+    /// On the mount, with fcntl(2), whose locks belong to processes.
     OnMount(File),
     /// Not on the mount.
     Apart(File),
@@ -132,7 +135,7 @@ impl<'a> Worker<'a> {
                 .open(path)
                 .expect("a lock's file opens")
         };
-        // Threads of one process do not keep each other out.
+        // An fcntl(2) lock does not exclude threads of the same process.
         let usable = |kind| kind != Kind::Locked || thread == 0;
         let files = || plan.files.iter().enumerate().filter(|(_, file)| usable(file.kind));
         let locks = files().map(|(number, file)| match plan.meeting {
@@ -182,7 +185,7 @@ impl<'a> Worker<'a> {
         self.locks[file] = Some(lock);
     }
 
-    /// A write, which is often read again at once, or a read.
+    /// Performs a write, which is often read back at once, or a read.
     fn act(&mut self, file: usize) {
         if self.random.bool() {
             let range = self.files[file].plan.range(&mut self.random);
@@ -216,7 +219,7 @@ impl<'a> Worker<'a> {
     }
 
     fn append(&mut self, file: usize, how: How) -> Option<(u32, u32)> {
-        // Several may append at the same time, each one record.
+        // Several workers may append at the same time, each one record.
         if self.files[file].cells_now() + u32::from(self.plan.workers()) >= self.files[file].plan.cells {
             return None;
         }
@@ -231,7 +234,7 @@ impl<'a> Worker<'a> {
         let access = &mut self.files[file];
         let how = access.plan.reads[self.random.usize(..access.plan.reads.len())];
         if access.plan.kind == Kind::Appended {
-            // The end is where something happens.
+            // Reads near the end of the file, where appends happen.
             first = access.cells_now().saturating_sub(self.random.u32(..32)).min(access.plan.cells - 1);
             cells = cells.min(access.plan.cells - first);
         }
@@ -240,13 +243,13 @@ impl<'a> Worker<'a> {
     }
 
     fn keep(&mut self, file: usize, how: How, first: u32, effect: Effect, [begin, end]: Times) {
-        // Files that a thread may not use are left out of its own list.
+        // Files that a thread may not use are missing from its list.
         let number = self.number_of(file);
         self.log.keep(number, &Op { writer: self.writer, how, begin, end, first, effect });
     }
 
     fn number_of(&self, file: usize) -> usize {
         let own = self.files[file].plan;
-        self.plan.files.iter().position(|plan| std::ptr::eq(plan, own)).expect("it is one of the plan's")
+        self.plan.files.iter().position(|plan| std::ptr::eq(plan, own)).expect("the file is in the plan")
     }
 }
