@@ -1,6 +1,6 @@
-//! `trunkline bench` as a user runs it: the quick experiment whole, an experiment of one's own on
-//! one's own server, and files that make no sense. Speeds are not looked at; that data are right
-//! and the record is whole, is.
+//! Tests `trunkline bench` as a user runs it: the whole quick experiment, an experiment from a file
+//! on an existing server, and invalid files. Speeds are not checked; correct data and a complete
+//! record are.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -21,14 +21,14 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Why a record failed, but for results above a limit: this machine may have become faster
-/// meanwhile.
+/// The reasons why a record failed, except for results above a limit: this machine may have become
+/// faster between the measurements.
 fn failures(record: &Record) -> Vec<&String> {
     record.failed.iter().filter(|reason| !reason.contains("limit")).collect()
 }
 
 #[test]
-fn the_quick_experiment_measures_both_halves_of_both_routes() {
+fn the_quick_experiment_measures_both_halves_of_both_tcp_routes() {
     let directory = tempfile::tempdir().unwrap();
     let output = bench(directory.path(), &["--quick", "--record", "quick.json"]);
     let table = text(&output.stdout);
@@ -64,7 +64,7 @@ fn the_quick_experiment_measures_both_halves_of_both_routes() {
 }
 
 #[test]
-fn an_experiment_of_ones_own_runs_on_ones_own_server() {
+fn an_experiment_from_a_file_runs_on_an_existing_server() {
     let directory = tempfile::tempdir().unwrap();
     let port = testkit::free_port();
     let mut serve = Command::new(env!("CARGO_BIN_EXE_trunkline"));
@@ -92,29 +92,29 @@ fn an_experiment_of_ones_own_runs_on_ones_own_server() {
     let mixed = one.workload("mixed", Half::Raw).unwrap();
     let cells: Vec<&record::Cell> = mixed.cells().map(|(_, cell)| cell).collect();
     assert_eq!(cells[0].limit_gbytes_per_s, Some(12.5));
-    assert_eq!(cells[0].cpu_us_per_op, cells[1].cpu_us_per_op, "processor time is that of both");
+    assert_eq!(cells[0].cpu_us_per_op, cells[1].cpu_us_per_op, "processor time is that of both directions");
     assert!(mixed.longest_gap_ms.is_some());
     assert_eq!((one.nodes.len(), one.paths.len()), (1, 1));
     assert_eq!(record.route("two").unwrap().nodes, ["127.0.0.1", "127.0.0.2"]);
     assert_eq!(record.verdicts.len(), 3);
-    // What was meant to start in the five windows of 100 ms is measured, however slow the machine
-    // is.
+    // Every operation due to start in the five windows of 100 ms is counted, however slow the
+    // machine is.
     let open = one.workload("open", Half::Raw).unwrap().read.clone().unwrap();
     let meant = record::Latency::from_text(&open.latency_histogram_ns).unwrap().count();
     assert!((495..=510).contains(&meant), "{meant} operations at 1000 a second");
     assert_eq!(record.experiment.workloads[1].rate_ops_per_s, Some(1000.0));
-    // More than anybody can serve: what was never sent counts as late, and the repeat ends all the
-    // same.
+    // More than any server can handle: operations that were never sent count as late, and the
+    // repeat still ends.
     let flood = one.workload("flood", Half::Raw).unwrap().read.clone().unwrap();
     let meant = record::Latency::from_text(&flood.latency_histogram_ns).unwrap().count();
     assert!((2_499_000..=2_501_000).contains(&meant) && flood.ops < meant, "{meant} meant to start");
-    // The experiment leaves nothing behind on the server.
+    // The experiment leaves no files on the server.
     let mount = client::Mount::connect(&format!("nfs://127.0.0.1:{port}/data"), "").unwrap();
     assert_eq!(mount.read_directory(mount.root()).unwrap(), []);
 }
 
 #[test]
-fn a_record_goes_into_a_pipe_whole_and_to_standard_output_alone() {
+fn a_record_is_written_to_a_pipe_and_alone_to_standard_output() {
     let directory = tempfile::tempdir().unwrap();
     let port = testkit::free_port();
     let mut serve = Command::new(env!("CARGO_BIN_EXE_trunkline"));
@@ -134,15 +134,15 @@ fn a_record_goes_into_a_pipe_whole_and_to_standard_output_alone() {
     let output = bench(directory.path(), &["own.toml", "--record", "pipe"]);
     assert!(output.status.success(), "{}\n{}", text(&output.stdout), text(&output.stderr));
     assert!(Record::read(&reading.join().unwrap()).unwrap().route("one").is_some());
-    assert!(text(&output.stdout).contains("reads"), "the table is shown");
+    assert!(text(&output.stdout).contains("reads"), "the table is printed");
     let output = bench(directory.path(), &["own.toml", "--record", "-"]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     assert!(Record::read(&text(&output.stdout)).unwrap().route("one").is_some());
-    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 2, "no page beside them");
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 2, "no page is written");
 }
 
 #[test]
-fn what_cannot_be_measured_says_why_and_what_to_do() {
+fn an_experiment_that_cannot_run_is_an_error_with_cause_and_advice() {
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("broken.toml"), "repeats = \n").unwrap();
     std::fs::write(

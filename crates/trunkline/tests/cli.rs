@@ -1,4 +1,4 @@
-//! The program from outside: what it prints, how it ends, what it says when something is wrong.
+//! Tests the program from outside: output, exit status, and error messages.
 
 use record::Record;
 use rustix::process::Signal;
@@ -27,7 +27,7 @@ fn run(arguments: &[&str]) -> (Option<i32>, String, String) {
     (status.code(), process.output(Stream::Out), process.output(Stream::Err))
 }
 
-/// Expects status 1 and DESIGN's form of an error; gives its text.
+/// Runs a command that must fail with status 1 and an error of the usual form; returns the error.
 fn fails(arguments: &[&str]) -> String {
     let (code, out, err) = run(arguments);
     assert_eq!((code, out.as_str()), (Some(1), ""), "{arguments:?}: {err}");
@@ -39,7 +39,7 @@ fn fails(arguments: &[&str]) -> String {
     err
 }
 
-/// A running server and the addresses it said.
+/// A running server and the addresses that it printed.
 fn serve(more: &[&str]) -> (Process, Vec<SocketAddr>) {
     let process = Process::spawn(trunkline(&[&["serve", "--mem", "16MiB"], more].concat()));
     process.wait_for_line("ready", SOON);
@@ -52,14 +52,14 @@ fn serve(more: &[&str]) -> (Process, Vec<SocketAddr>) {
 /// A NULL call to NFS version 3 in a record. RFC 5531 s9 s11, RFC 1813 s3.3.0
 const NULL_CALL: [u32; 11] = [0x8000_0028, 7, 0, 2, 100_003, 3, 0, 0, 0, 0, 0];
 
-/// Makes a NULL call; gives the connection and the reply.
+/// Makes a NULL call; returns the connection and the reply.
 fn null_call(address: SocketAddr) -> (TcpStream, Vec<u8>) {
     let call = NULL_CALL.map(u32::to_be_bytes).concat();
-    let mut stream = TcpStream::connect_timeout(&address, SOON).expect("it accepts");
+    let mut stream = TcpStream::connect_timeout(&address, SOON).expect("the server accepts");
     stream.set_read_timeout(Some(SOON)).expect("a timeout");
-    stream.write_all(&call).expect("it receives");
+    stream.write_all(&call).expect("the server receives");
     let mut reply = vec![0; 28];
-    stream.read_exact(&mut reply).expect("it answers");
+    stream.read_exact(&mut reply).expect("the server answers");
     (stream, reply)
 }
 
@@ -69,7 +69,7 @@ fn write(file: &Path, text: &str) -> String {
 }
 
 #[test]
-fn a_quick_group_says_where_it_listens_and_each_node_answers() {
+fn a_quick_group_prints_its_addresses_and_each_node_answers() {
     let (_process, addresses) =
         serve(&["--listen", "127.0.0.1:0", "--listen", "127.0.0.2:0", "--loops", "1"]);
     assert_eq!(addresses.len(), 2);
@@ -80,7 +80,7 @@ fn a_quick_group_says_where_it_listens_and_each_node_answers() {
 }
 
 #[test]
-fn lines_name_the_node_and_ready_comes_last() {
+fn serve_prints_the_address_of_each_node_and_then_ready() {
     let (process, addresses) = serve(&["--listen", "[::1]:0"]);
     let expected = format!("listening on {} (node node1)\nready\n", addresses[0]);
     assert_eq!(process.output(Stream::Out), expected);
@@ -97,7 +97,7 @@ fn a_configuration_file_is_served() {
     process.wait_for_line("ready", SOON);
 }
 
-/// A directory that everybody may write to, with the place for its state beside it.
+/// A directory that everybody may write to, and a path for the server's state beside it.
 fn exported() -> (testkit::TempDir, [String; 2]) {
     let place = testkit::temp_dir("exported");
     let directory = place.path().join("data");
@@ -108,7 +108,7 @@ fn exported() -> (testkit::TempDir, [String; 2]) {
 }
 
 #[test]
-fn a_directory_is_served_and_its_handles_outlive_the_server_that_is_killed() {
+fn file_handles_of_a_directory_remain_valid_when_the_server_is_killed_and_restarted() {
     let (_place, [directory, state]) = exported();
     let port = free_port();
     let listen = format!("127.0.0.1:{port}");
@@ -140,7 +140,7 @@ fn a_directory_is_served_and_its_handles_outlive_the_server_that_is_killed() {
 }
 
 #[test]
-fn a_directory_that_cannot_be_served_is_explained() {
+fn a_directory_that_cannot_be_exported_is_an_error_with_the_cause() {
     let (_place, [directory, state]) = exported();
     let listen = format!("127.0.0.1:{}", free_port());
     let serve = |more: &[&str]| fails(&[&["serve", "--listen", &listen], more].concat());
@@ -156,7 +156,7 @@ fn a_directory_that_cannot_be_served_is_explained() {
 }
 
 #[test]
-fn a_terminated_server_ends_in_good_order() {
+fn a_server_that_receives_sigterm_or_sigint_exits_with_status_0() {
     for signal in [Signal::TERM, Signal::INT] {
         let (mut process, addresses) = serve(&["--listen", "127.0.0.1:0"]);
         let _idle = null_call(addresses[0]);
@@ -166,7 +166,8 @@ fn a_terminated_server_ends_in_good_order() {
     }
 }
 
-/// What a server says, asked for the `turn`th time, of replies that it has not got rid of.
+/// Asks a server for its statistics and returns what the report number `turn` says about queued
+/// replies.
 fn queued_replies(process: &Process, turn: usize) -> String {
     process.signal(Signal::USR1);
     let queued = Deadline::wait_until("the statistics", SOON, || {
@@ -174,17 +175,21 @@ fn queued_replies(process: &Process, turn: usize) -> String {
         let mut lines = said.lines().filter(|line| line.contains(" of replies queued"));
         lines.nth(turn - 1).map(str::to_owned)
     });
-    queued.split(", ").find(|part| part.contains("queued")).expect("it says so").to_owned()
+    queued
+        .split(", ")
+        .find(|part| part.contains("queued"))
+        .expect("the line counts queued replies")
+        .to_owned()
 }
 
 #[test]
-fn a_second_signal_ends_a_drain_that_a_client_holds_up() {
+fn a_second_signal_ends_a_drain_that_a_client_blocks() {
     let (mut process, addresses) = serve(&["--listen", "127.0.0.1:0", "-v"]);
-    let mut stream = TcpStream::connect_timeout(&addresses[0], SOON).expect("it accepts");
+    let mut stream = TcpStream::connect_timeout(&addresses[0], SOON).expect("the server accepts");
     stream.set_write_timeout(Some(Duration::from_millis(500))).expect("a timeout");
     let calls = NULL_CALL.map(u32::to_be_bytes).concat().repeat(1000);
-    // Replies are never read, so that some stay queued and the server takes no more calls. A server
-    // that is only slow has other ones queued when it is asked again.
+    // The client never reads replies, so some stay queued and the server takes no more calls. If
+    // the server is only slow, the next report has other queued replies.
     let (mut sent, mut queued) = (0, String::new());
     for turn in 1.. {
         while let Ok(more) = stream.write(&calls[sent % calls.len()..]) {
@@ -203,7 +208,7 @@ fn a_second_signal_ends_a_drain_that_a_client_holds_up() {
 }
 
 #[test]
-fn statistics_are_a_table_on_standard_error() {
+fn sigusr1_prints_statistics_as_a_table_on_standard_error() {
     let (process, addresses) = serve(&["--listen", "127.0.0.1:0"]);
     null_call(addresses[0]);
     process.signal(Signal::USR1);
@@ -215,7 +220,7 @@ fn statistics_are_a_table_on_standard_error() {
 }
 
 #[test]
-fn a_port_in_use_is_explained() {
+fn the_error_for_a_port_in_use_says_that_another_program_has_it() {
     let taken = TcpListener::bind("127.0.0.1:0").expect("a listener");
     let address = taken.local_addr().expect("an address").to_string();
     let error = fails(&["serve", "--mem", "1MiB", "--listen", &address]);
@@ -224,14 +229,14 @@ fn a_port_in_use_is_explained() {
 }
 
 #[test]
-fn an_address_of_another_host_is_explained() {
-    // RFC 5737 s3: nobody has it.
+fn the_error_for_an_address_of_another_host_says_so() {
+    // RFC 5737 s3: no host has this address.
     let error = fails(&["serve", "--mem", "1MiB", "--listen", "192.0.2.1:2049"]);
     assert!(error.contains("no interface of this host has that address"), "{error}");
 }
 
 #[test]
-fn a_broken_configuration_is_named_by_file_and_line() {
+fn the_error_for_an_invalid_configuration_names_file_and_line() {
     let dir = temp_dir("broken");
     let file = write(&dir.path().join("group.toml"), "[[node]]\nlisten = [\"127.0.0.1:0\"]\nlisen = 3\n");
     let error = fails(&["serve", "-c", &file]);
@@ -305,7 +310,7 @@ fn advice_names_keys_of_a_file_and_options_of_a_command_line() {
 }
 
 #[test]
-fn a_wrong_congestion_control_is_refused_with_those_on_offer() {
+fn the_error_for_an_unknown_congestion_control_lists_the_available_ones() {
     let listen = format!("127.0.0.1:{}", free_port());
     let error = fails(&["serve", "--mem", "1MiB", "--listen", &listen, "--congestion", "wishful"]);
     assert!(error.contains("wishful") && error.contains("on offer here: "), "{error}");
@@ -338,7 +343,7 @@ fn bad_usage_ends_with_status_2() {
 }
 
 #[test]
-fn a_log_filter_that_makes_no_sense_is_bad_usage() {
+fn an_invalid_log_filter_is_bad_usage() {
     let mut command = trunkline(&["report", "--explain"]);
     command.env("TRUNKLINE_LOG", "server=[");
     let mut process = Process::spawn(command);
@@ -348,7 +353,7 @@ fn a_log_filter_that_makes_no_sense_is_bad_usage() {
 }
 
 #[test]
-fn what_is_no_record_is_refused_by_name() {
+fn the_error_for_a_file_that_is_no_record_names_the_file() {
     let dir = temp_dir("report");
     let file = |name: &str, text: &[u8]| {
         let file = dir.path().join(name);
@@ -373,7 +378,7 @@ fn what_is_no_record_is_refused_by_name() {
 }
 
 #[test]
-fn a_record_is_shown_and_its_page_is_written_beside_it() {
+fn report_prints_a_record_and_writes_its_page_beside_the_record() {
     let dir = temp_dir("report");
     let record = write(&dir.path().join("one.json"), &Record::default().write());
     let (code, out, err) = run(&["report", &record]);
@@ -385,7 +390,7 @@ fn a_record_is_shown_and_its_page_is_written_beside_it() {
 }
 
 #[test]
-fn markdown_to_standard_output_comes_alone_and_nothing_else_is_written() {
+fn markdown_to_standard_output_suppresses_all_other_output() {
     let dir = temp_dir("report");
     let record = write(&dir.path().join("one.json"), &Record::default().write());
     let (code, out, err) = run(&["report", "--markdown", "-", &record]);
@@ -395,7 +400,7 @@ fn markdown_to_standard_output_comes_alone_and_nothing_else_is_written() {
 }
 
 #[test]
-fn a_report_goes_into_a_pipe_and_a_record_comes_out_of_one() {
+fn report_writes_to_a_pipe_and_reads_a_record_from_a_pipe() {
     let dir = temp_dir("report");
     let record = write(&dir.path().join("one.json"), &Record::default().write());
     let (code, csv, err) = run(&["report", "--csv", "-", &record]);
@@ -406,23 +411,23 @@ fn a_report_goes_into_a_pipe_and_a_record_comes_out_of_one() {
     let name = &pipe.to_str().expect("UTF-8").to_owned();
     let reading = std::thread::spawn({
         let pipe = pipe.clone();
-        move || std::fs::read_to_string(pipe).expect("it is read")
+        move || std::fs::read_to_string(pipe).expect("the pipe is read")
     });
     assert_eq!(run(&["report", "--csv", name, &record]).0, Some(0));
-    assert_eq!(reading.join().expect("it ends"), csv);
-    // As standard output is called elsewhere: what is written comes alone there too.
+    assert_eq!(reading.join().expect("the reader ends"), csv);
+    // The name of standard output: the report is written there without anything else.
     let (code, out, err) = run(&["report", "--csv", "/dev/stdout", &record]);
     assert_eq!((code, out.as_str(), err.as_str()), (Some(0), csv.as_str(), ""));
     let writing = std::thread::spawn(move || std::fs::write(pipe, Record::default().write()));
     let (code, out, err) = run(&["report", name]);
-    writing.join().expect("it ends").expect("it is written");
+    writing.join().expect("the writer ends").expect("the record was written");
     assert_eq!((code, err.as_str()), (Some(0), ""), "no page is written beside a pipe");
     assert!(out.starts_with("trunkline bench: "), "{out}");
     assert_eq!(std::fs::read_dir(dir.path()).expect("a directory").count(), 2);
 }
 
 #[test]
-fn comma_separated_values_go_where_they_are_wanted_and_never_over_a_record() {
+fn csv_is_written_to_the_named_file_and_never_over_a_record() {
     let dir = temp_dir("report");
     let record = write(&dir.path().join("one.json"), &Record::default().write());
     let (code, out, err) = run(&["report", "--csv", "-", &record, &record]);
@@ -430,7 +435,7 @@ fn comma_separated_values_go_where_they_are_wanted_and_never_over_a_record() {
     assert!(out.starts_with("record,made_at,") && out.lines().count() == 1, "{out}");
     let file = dir.path().join("all.csv").display().to_string();
     assert_eq!(run(&["report", "--csv", &file, &record]).0, Some(0));
-    assert_eq!(std::fs::read_to_string(&file).expect("it is there"), out);
+    assert_eq!(std::fs::read_to_string(&file).expect("the file exists"), out);
     assert!(!dir.path().join("one.html").exists());
     assert_eq!(run(&["report", "--csv", &record, &record]).0, Some(2));
     let nowhere = dir.path().join("missing/all.csv").display().to_string();
@@ -445,26 +450,27 @@ fn a_report_is_never_written_over_its_record() {
     let (code, _, err) = run(&["report", &record, "--html", &record]);
     assert_eq!(code, Some(2), "{err}");
     assert!(err.contains("that is the record"), "{err}");
-    // The same file by another name.
+    // The same file under another name.
     let other = dir.path().join("other.csv");
     std::fs::hard_link(&record, &other).expect("linked");
     assert_eq!(run(&["report", &record, "--csv", &other.display().to_string()]).0, Some(2));
     assert_eq!(run(&["report", &record]).0, Some(0));
-    assert_eq!(std::fs::read_to_string(&record).expect("it is there"), text);
+    assert_eq!(std::fs::read_to_string(&record).expect("the record exists"), text);
 }
 
 #[test]
 fn a_reader_that_leaves_is_no_error() {
     let mut command = trunkline(&["report", "--explain"]);
-    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
-    // Closed before anything is read; what is written afterwards meets a broken pipe.
+    let mut child =
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts");
+    // Closed before anything is read, so that later output meets a broken pipe.
     drop(child.stdout.take());
-    let Output { status, stderr, .. } = child.wait_with_output().expect("it ends");
+    let Output { status, stderr, .. } = child.wait_with_output().expect("the program ends");
     assert_eq!((status.code(), String::from_utf8_lossy(&stderr).as_ref()), (Some(0), ""));
 }
 
 #[test]
-fn help_tells_every_option_of_a_command() {
+fn help_mentions_the_options_of_each_command() {
     let options: [(&[&str], &[&str]); 9] = [
         (
             &["--help"],
@@ -506,20 +512,20 @@ fn help_tells_every_option_of_a_command() {
 }
 
 #[test]
-fn the_version_is_told() {
+fn the_version_option_prints_name_and_version() {
     let (code, out, _) = run(&["--version"]);
     assert_eq!((code, out), (Some(0), format!("trunkline {}\n", env!("CARGO_PKG_VERSION"))));
 }
 
 #[test]
-fn a_lab_that_does_not_run_is_explained() {
+fn the_error_for_a_lab_that_does_not_run_names_the_lab() {
     let (code, _, err) = run(&["lab", "cut", "n1", "--lab", "0-0-0"]);
     assert_eq!(code, Some(1));
     assert!(err.starts_with("error: no lab 0-0-0 is running"), "{err}");
 }
 
 #[test]
-fn the_document_of_the_configuration_has_every_key() {
+fn the_documentation_of_the_configuration_has_every_key() {
     let document = include_str!("../../../docs/SERVE.md");
     let mut section = String::new();
     for line in server::config::EXAMPLE.lines() {
@@ -536,7 +542,7 @@ fn the_document_of_the_configuration_has_every_key() {
 }
 
 #[test]
-fn a_lab_of_machines_that_makes_no_sense_is_refused_before_anything_is_started() {
+fn invalid_options_of_lab_vm_are_refused_before_anything_starts() {
     let wrong: [(&[&str], &str); 4] = [
         (&["--write", "/no/such/directory", "--", "true"], "/no/such/directory is no directory"),
         (&["--memory", "100MiB", "--", "true"], "512 MiB"),

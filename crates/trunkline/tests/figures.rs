@@ -1,5 +1,5 @@
-//! `cargo xtask bench` in small: one row of the table, with our server as a process of its own, and
-//! a valid record.
+//! Tests `cargo xtask bench` on a small scale: a few rows of the table, with our server as a
+//! separate process, and a valid record.
 
 use bench::figures::{self, Figures, LIMIT, OURS, Options, Peer, Scale};
 use std::time::Duration;
@@ -17,7 +17,7 @@ fn options(rows: &[&str]) -> Options {
             repeats: 1,
             file_bytes: 1 << 20,
             names: 10,
-            // As slow as the machine may be.
+            // However slow the machine is.
             budget: Duration::from_secs(600),
             scaling: false,
         },
@@ -27,7 +27,7 @@ fn options(rows: &[&str]) -> Options {
 }
 
 #[test]
-fn a_tiny_table_gives_a_record_that_can_be_read_again() {
+fn a_small_table_gives_a_record_that_can_be_read() {
     let mut options = options(&["write-64k-2", "listing"]);
     options.peers = vec![
         Peer { name: "ourselves".into(), command: figures_of_ourselves() },
@@ -35,7 +35,7 @@ fn a_tiny_table_gives_a_record_that_can_be_read_again() {
     ];
     let measured = figures::run(&options, |_| ()).unwrap();
     let record = Figures::read(&measured.write()).unwrap();
-    // Fractions may lose their last digit on the way.
+    // Fractions may lose their last digit in the file.
     assert_eq!(record.notes, measured.notes);
     assert_eq!(record.environment.cmdline, "a test");
     let [data, listing] = record.lines.as_slice() else { panic!("{} lines", record.lines.len()) };
@@ -58,7 +58,7 @@ fn a_tiny_table_gives_a_record_that_can_be_read_again() {
 }
 
 #[test]
-fn small_calls_beside_a_flood_are_held_against_the_limits_own() {
+fn latency_of_small_calls_beside_bulk_writes_is_compared_with_that_of_the_limit() {
     let mut options = options(&["read-4k-beside-write"]);
     options.scale.window = Duration::from_millis(300);
     let measured = figures::run(&options, |_| ()).unwrap();
@@ -72,7 +72,7 @@ fn small_calls_beside_a_flood_are_held_against_the_limits_own() {
     assert!(mark.at_most && mark.what.contains("99th percentile"), "{mark:?}");
 }
 
-/// Our own server, as anybody's would be started.
+/// The command that starts our server in place of another implementation.
 fn figures_of_ourselves() -> String {
     let program = env!("CARGO_BIN_EXE_trunkline");
     format!(

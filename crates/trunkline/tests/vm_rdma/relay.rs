@@ -1,6 +1,6 @@
-//! A server over RDMA that hands calls on to ours over TCP and brings back what that says, but for
-//! what it is told to get wrong. Framing, chunks and credits are those of our own machine, spoilt
-//! on their way out.
+//! A server over RDMA that passes calls on to our server over TCP and returns the replies, except
+//! for the error that a test asks for. Framing, chunks and credits are those of our protocol
+//! engine; the relay corrupts what the engine produces.
 
 use rpcrdma::header::{Body, Header, HeaderError, bytes_of};
 use rpcrdma::server::{Limits, Message, Output, Payload, Piece, ReadInto, RequestId, Server, Source};
@@ -14,34 +14,34 @@ use transport::poll::{Events, Interest, Poller};
 use transport::rdma::{Access, Buffer, Endpoint, Event, Incoming, Listener, Options, Part};
 use xdr::{Reader, Writer};
 
-/// Where it is asked: what it is told over TCP it hands on, too, for MOUNT.
+/// The address of the relay. Calls of MOUNT that arrive there over TCP are passed on too.
 pub const ADDRESS: &str = "10.77.1.1";
 pub const PORT: u16 = 20998;
 const SERVER: &str = "10.77.1.2:2049";
-/// How long it waits for something to happen before it looks whether it is to end.
+/// How often a waiting relay checks whether it must end.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 const CREDITS: u32 = 32;
 
-/// What it gets wrong.
+/// An error that the relay makes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mischief {
-    /// It grants so many credits, in each reply.
+    /// Grants this number of credits in each reply.
     Grants(u32),
-    /// It answers a call that nobody made, before the right one.
+    /// Answers a call that nobody made, before the right reply.
     UnknownXid,
-    /// It says that it has written more than it was offered.
+    /// Reports a longer write than the chunk that the client offered.
     LongerWrite,
-    /// It says that its reply is longer than the memory for it.
+    /// Reports a reply longer than the chunk for it.
     LongerReply,
-    /// It writes beyond what it was offered.
+    /// Writes beyond the end of the chunk.
     WritesBeyond,
-    /// It answers the header by an error.
+    /// Answers with an error of the transport header.
     Refuses(HeaderError),
-    /// It invalidates memory, which nobody has asked for.
+    /// Invalidates a memory region although the client did not request that.
     Invalidates,
-    /// It answers by what is no header.
+    /// Answers with bytes that are no header.
     Garbage,
-    /// It ends the connection instead of answering.
+    /// Ends the connection instead of answering.
     Leaves,
 }
 
@@ -61,7 +61,7 @@ impl Shared {
     }
 }
 
-/// See the module's documentation. It ends when dropped.
+/// See the module's documentation. The relay ends when dropped.
 pub struct Relay {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
@@ -70,22 +70,23 @@ pub struct Relay {
 impl Relay {
     pub fn start() -> Self {
         let shared = Arc::new(Shared::default());
-        let listener =
-            Listener::bind(format!("{ADDRESS}:{PORT}").parse().expect("an address")).expect("it is free");
-        let of_mount = TcpListener::bind((ADDRESS, 2049)).expect("it is free");
-        // It ends with the process.
+        let listener = Listener::bind(format!("{ADDRESS}:{PORT}").parse().expect("an address"))
+            .expect("the port is free");
+        let of_mount = TcpListener::bind((ADDRESS, 2049)).expect("the port is free");
+        // The thread ends with the process.
         std::thread::spawn(move || of_mount.incoming().flatten().for_each(hand_on));
         let of_thread = Arc::clone(&shared);
         let thread = std::thread::spawn(move || listen(&listener, &of_thread));
         Self { shared, thread: Some(thread) }
     }
 
-    /// Has it get this wrong: once, or until it is told otherwise where that is about credits.
+    /// Makes the relay commit this error: credits until the next call of this function, any other
+    /// error once.
     pub fn get_wrong(&self, mischief: Option<Mischief>) {
         *self.shared.mischief() = mischief;
     }
 
-    /// Whether it has.
+    /// Whether the relay has committed the error.
     pub fn has_done_so(&self) -> bool {
         self.shared.mischief().is_none()
     }
@@ -114,11 +115,11 @@ fn hand_on(client: TcpStream) {
 
 fn listen(listener: &Listener, shared: &Arc<Shared>) {
     let poller = Poller::new().expect("a poller");
-    poller.add(listener, 0, Interest::READ).expect("it can be waited for");
+    poller.add(listener, 0, Interest::READ).expect("the listener can be polled");
     let mut connections = Vec::new();
     while !shared.is_ending() {
-        poller.wait(&mut Events::new(), Some(LOOK_EVERY)).expect("it waits");
-        while let Some(incoming) = listener.take().expect("it listens") {
+        poller.wait(&mut Events::new(), Some(LOOK_EVERY)).expect("poll works");
+        while let Some(incoming) = listener.take().expect("the listener works") {
             let shared = Arc::clone(shared);
             connections.push(std::thread::spawn(move || Connection::accept(incoming).serve(&shared)));
         }
@@ -141,21 +142,21 @@ impl Connection {
         let options = Options { receives: CREDITS, ..Options::default() };
         let endpoint = incoming.prepare(&options).expect("there is memory");
         let limits = Limits { credits: CREDITS, payload_bytes: 2 << 20 };
-        let server = Server::new(endpoint.agreed().expect("it has an offer"), limits);
-        let upstream = TcpStream::connect(SERVER).expect("our server is there");
+        let server = Server::new(endpoint.agreed().expect("the client has sent its offer"), limits);
+        let upstream = TcpStream::connect(SERVER).expect("our server accepts");
         let (inbox, fetched, data) = (Vec::new(), Vec::new(), Vec::new());
         let mut this = Self { endpoint, server, upstream, inbox, fetched, data };
         this.carry_out(&Shared::default()).expect("receives are posted");
-        this.endpoint.accept().expect("the client is there");
+        this.endpoint.accept().expect("the client is connected");
         this
     }
 
-    /// Until either ends it.
+    /// Serves until either end closes the connection or the relay is dropped.
     fn serve(mut self, shared: &Shared) {
         let poller = Poller::new().expect("a poller");
         let (events, completions) = self.endpoint.fds();
         for fd in [Some(events), completions].into_iter().flatten() {
-            poller.add(fd, 0, Interest::READ).expect("it can be waited for");
+            poller.add(fd, 0, Interest::READ).expect("the endpoint can be polled");
         }
         while !shared.is_ending() {
             self.endpoint.wake();
@@ -163,7 +164,7 @@ impl Connection {
                 Ok(Some(Event::Received)) => self.server.handle_receive(&self.inbox),
                 Ok(Some(Event::Done(request))) => self.server.handle_read_done(request),
                 Ok(Some(Event::Connected(_))) => {}
-                Ok(None) => poller.wait(&mut Events::new(), Some(LOOK_EVERY)).expect("it waits"),
+                Ok(None) => poller.wait(&mut Events::new(), Some(LOOK_EVERY)).expect("poll works"),
                 Err(_) => return,
             }
             if self.carry_out(shared).is_none() {
@@ -172,7 +173,7 @@ impl Connection {
         }
     }
 
-    /// Does what the machine says; none when the connection is to end.
+    /// Executes the outputs of the engine; `None` when the connection must end.
     fn carry_out(&mut self, shared: &Shared) -> Option<()> {
         while let Some(output) = self.server.poll_output() {
             match output {
@@ -206,16 +207,16 @@ impl Connection {
         Some(())
     }
 
-    /// A call in one piece.
+    /// Assembles a call.
     fn whole(&mut self, request: RequestId, message: Message, payload: Option<Payload>) -> Vec<u8> {
         let mut take = |into, bytes: usize| {
             let at = self
                 .fetched
                 .iter()
                 .position(|(of, what, _)| (*of, *what) == (request, into))
-                .expect("it was read");
+                .expect("the data were read");
             let mut data = vec![0; bytes];
-            self.fetched.remove(at).2.read(0, &mut data).expect("it is there");
+            self.fetched.remove(at).2.read(0, &mut data).expect("the buffer holds the data");
             data
         };
         let mut call = match message {
@@ -232,7 +233,8 @@ impl Connection {
         call
     }
 
-    /// Asks our server; `apart`, the data of a READ go their own way.
+    /// Sends the call to our server; with `apart` the data of a READ are passed to the engine
+    /// separately.
     fn answer(&mut self, request: RequestId, call: &[u8], apart: bool) -> Option<()> {
         // One fragment, the last. RFC 5531 s11
         let mark = (call.len() as u32 | 1 << 31).to_be_bytes();
@@ -242,8 +244,8 @@ impl Connection {
         let mut reply = vec![0; (u32::from_be_bytes(mark) & !(1 << 31)) as usize];
         self.upstream.read_exact(&mut reply).ok()?;
         let word = |at: usize| u32::from_be_bytes(reply[at..at + 4].try_into().expect("four bytes"));
-        // Behind the head of an accepted reply: status, attributes, count, end, and then the data.
-        // RFC 1813 s3.3.6
+        // After the header of an accepted reply come status, attributes, count, end of file and the
+        // data. RFC 1813 s3.3.6
         if apart && reply.len() > 40 && word(24) == 0 {
             let length = 32 + 84 * word(28) as usize + 8;
             let (at, count) = (length + 4, word(length));
@@ -274,11 +276,11 @@ impl Connection {
         Some(())
     }
 
-    /// Sends a reply, spoilt where it is one that the mischief is about: those of READ, and those
-    /// that are long.
+    /// Sends a reply, corrupted if the error that the test asks for applies to it: to replies of
+    /// READ, or to long replies.
     fn send(&mut self, bytes: Vec<u8>, shared: &Shared) -> Option<()> {
         let mut reader = Reader::new(&bytes);
-        let mut header = Header::decode(&mut reader).expect("our machine makes headers");
+        let mut header = Header::decode(&mut reader).expect("the engine makes valid headers");
         let message = bytes[bytes.len() - reader.remaining()..].to_vec();
         let written = match &header.body {
             Body::Message(chunks) => chunks.writes.first().and_then(|chunk| chunk.first()).copied(),
@@ -308,7 +310,7 @@ impl Connection {
             }
             (Some(Mischief::LongerWrite), Body::Message(chunks)) => chunks.writes[0][0].length += 4096,
             (Some(Mischief::LongerReply), Body::NoMessage(chunks)) => {
-                chunks.reply.as_mut().expect("it has one")[0].length += 4 << 20;
+                chunks.reply.as_mut().expect("the call had a reply chunk")[0].length += 4 << 20;
             }
             (Some(Mischief::Refuses(error)), body) => {
                 *body = Body::Error(error);

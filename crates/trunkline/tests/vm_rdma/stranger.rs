@@ -1,5 +1,5 @@
-//! A client that says whatever it likes: raw messages and memory over a connection of its own, and
-//! what comes back.
+//! A client that sends arbitrary bytes: raw messages and memory over its own connection, and what
+//! the server does in answer.
 
 use crate::pair::SOON;
 use nfs3::FileHandle;
@@ -16,11 +16,11 @@ const WRITE: u32 = 7;
 /// What a server did.
 #[derive(Debug)]
 pub enum Heard {
-    /// It said this.
+    /// Sent a message with this header.
     Message(Box<Header>),
-    /// It answered the header by an error.
+    /// Answered with an error of the transport header.
     Refused(HeaderError),
-    /// It ended the connection.
+    /// Ended the connection.
     Ended(String),
 }
 
@@ -31,7 +31,7 @@ pub struct Stranger {
 }
 
 impl Stranger {
-    /// Connects to the server, with receives posted.
+    /// Connects to the server and posts receives.
     pub fn new() -> Self {
         let options = Options { receives: 128, sends: 256, work: 512, ..Options::default() };
         let server = "10.77.1.2:20049".parse().expect("an address");
@@ -45,14 +45,15 @@ impl Stranger {
         this
     }
 
-    /// Sends this as it is.
+    /// Sends the bytes as they are.
     pub fn say(&mut self, bytes: &[u8]) {
-        self.endpoint.send(&[bytes], None, Some(())).expect("it fits");
+        self.endpoint.send(&[bytes], None, Some(())).expect("the message fits");
     }
 
-    /// Waits until the server has what was said; it may have ended the connection for it by then.
+    /// Waits until the message is sent; the server may already have ended the connection because of
+    /// it.
     pub fn wait_until_sent(&mut self) {
-        Deadline::wait_until("the server's device to have it", SOON, || {
+        Deadline::wait_until("the acknowledgement of the server's device", SOON, || {
             self.endpoint.wake();
             match self.endpoint.poll(&mut self.inbox) {
                 Ok(Some(Event::Done(()))) | Err(_) => Some(()),
@@ -69,14 +70,14 @@ impl Stranger {
         self.say(&bytes);
     }
 
-    /// What comes next.
+    /// The next message or event.
     pub fn hear(&mut self) -> Heard {
         Deadline::wait_until("the server's answer", SOON, || {
             self.endpoint.wake();
             match self.endpoint.poll(&mut self.inbox) {
                 Ok(Some(Event::Received)) => {
-                    let header =
-                        Header::decode(&mut Reader::new(&self.inbox)).expect("our server sends headers");
+                    let header = Header::decode(&mut Reader::new(&self.inbox))
+                        .expect("our server sends valid headers");
                     Some(match header.body {
                         Body::Error(error) => Heard::Refused(error),
                         _ => Heard::Message(Box::new(header)),
@@ -88,31 +89,34 @@ impl Stranger {
         })
     }
 
-    /// Memory of ours for the server, full of a byte.
+    /// Memory of this client for the server to access, filled with a byte.
     pub fn memory(&self, bytes: usize, access: Access, byte: u8) -> Buffer {
-        let buffer =
-            self.endpoint.buffer(bytes, access).expect("may be registered").expect("the pool is empty");
-        buffer.write(0, &vec![byte; bytes]).expect("it fits");
+        let buffer = self
+            .endpoint
+            .buffer(bytes, access)
+            .expect("the device registers memory")
+            .expect("the pool is empty");
+        buffer.write(0, &vec![byte; bytes]).expect("the data fit");
         buffer
     }
 }
 
-/// A buffer as the server is told of it, but for its length.
+/// A segment that describes a buffer to the server, with this length.
 pub fn segment(buffer: &Buffer, length: u32) -> Segment {
     Segment { handle: buffer.region().remote_key(), length, offset: buffer.region().address() }
 }
 
-/// A call with what is read for it.
+/// The chunks of a call whose argument the server reads.
 pub fn with_read(position: u32, segment: Segment) -> Chunks {
     Chunks { reads: [ReadSegment { position, segment }].into_iter().collect(), ..Chunks::default() }
 }
 
-/// A call with room for its result.
+/// The chunks of a call whose result the server writes.
 pub fn with_write(segment: Segment) -> Chunks {
     Chunks { writes: [Chunk::from_slice(&[segment])].into_iter().collect(), ..Chunks::default() }
 }
 
-/// A call with room for its reply.
+/// The chunks of a call whose reply the server writes.
 pub fn with_reply(segment: Segment) -> Chunks {
     Chunks { reply: Some(Chunk::from_slice(&[segment])), ..Chunks::default() }
 }
@@ -121,7 +125,7 @@ fn xid_of(message: &[u8]) -> u32 {
     message.first_chunk().copied().map_or(0, u32::from_be_bytes)
 }
 
-/// The head of a call by root. RFC 5531 s9
+/// The header of a call by root. RFC 5531 s9
 fn head(xid: u32, procedure: u32) -> Vec<u8> {
     let credential = [1, 20, 7, 0, 0, 0, 0];
     let words = [xid, 0, 2, 100_003, 3, procedure].into_iter().chain(credential).chain([0, 0]);
@@ -135,12 +139,12 @@ fn push_handle(call: &mut Vec<u8>, file: FileHandle) {
     call.resize(call.len().next_multiple_of(4), 0);
 }
 
-/// A call that asks for nothing.
+/// A NULL call.
 pub fn null(xid: u32) -> Vec<u8> {
     head(xid, NULL)
 }
 
-/// Reads the beginning of a file.
+/// A READ from the beginning of a file.
 pub fn read(xid: u32, file: FileHandle, count: u32) -> Vec<u8> {
     let mut call = head(xid, READ);
     push_handle(&mut call, file);
@@ -148,11 +152,11 @@ pub fn read(xid: u32, file: FileHandle, count: u32) -> Vec<u8> {
     call
 }
 
-/// Writes the beginning of a file, without the data.
+/// A WRITE to the beginning of a file, without the data.
 pub fn write(xid: u32, file: FileHandle, count: u32) -> Vec<u8> {
     let mut call = head(xid, WRITE);
     push_handle(&mut call, file);
-    // Stable, and the length of what follows.
+    // Stable, and the length of the data that follow.
     call.extend([0, 0, count, 2, count].into_iter().flat_map(u32::to_be_bytes));
     call
 }

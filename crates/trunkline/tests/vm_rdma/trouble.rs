@@ -1,6 +1,6 @@
-//! Trouble under a load over RDMA: a server killed and started again, connections torn in the
-//! middle of what a device moves, a link that drops everything, a device that goes away. Nothing is
-//! lost, nothing hangs, and no object is left at either end.
+//! Tests faults under a load over RDMA: a server that is killed and restarted, connections that
+//! break in the middle of an RDMA operation, a link that drops everything, a device that is
+//! removed. Nothing is lost, nothing hangs, and no object remains at either end.
 
 use crate::driven::{Driven, obey};
 use crate::guest::is_in_guest;
@@ -12,20 +12,19 @@ use std::process::Command;
 use std::time::Instant;
 use testkit::Deadline;
 
-/// Over the first link, and over the first two.
+/// Options for the first link, and for the first two.
 const ONE_LINK: &str = "proto=rdma,mountport=2049,nconnect=4";
 const TWO_LINKS: &str = "proto=rdma,mountport=2049,nconnect=4,remoteports=10.77.1.2~10.77.2.2";
 const IN_MEMORY: &str = "--mem 256MiB";
-/// What a server that is started again still has: see [`Directory`].
+/// The store of a server that is restarted: see [`Directory`].
 const IN_DIRECTORY: &str = "--dir /srv/trouble/data --state /srv/trouble/state --no-root-squash";
 
-/// Operations of a reliable connection, by their numbers: a packet in the middle of what is moved,
-/// and the last. InfiniBand Architecture Specification, volume 1, the field OpCode of the base
-/// transport header.
+/// The opcodes of the middle and the last packet of an operation on a reliable connection.
+/// InfiniBand Architecture Specification, volume 1, the field OpCode of the base transport header.
 const WRITE_MIDDLE_AND_LAST: [u8; 2] = [7, 8];
 const READ_MIDDLE_AND_LAST: [u8; 2] = [14, 15];
 
-/// A server of ours at the first two links; killed when dropped.
+/// Our server on the first two links; killed when dropped.
 struct Server {
     process: Running,
     serves: &'static str,
@@ -39,8 +38,8 @@ impl Server {
             serve.args(["--listen", &format!("10.77.{link}.2:2049")]);
             serve.args(["--listen", &format!("rdma:10.77.{link}.2:20049")]);
         }
-        let mut process = pair().server().spawn(&serve).expect("the guest is there");
-        process.wait_for_line("ready", SOON).expect("it serves");
+        let mut process = pair().server().spawn(&serve).expect("the guest runs");
+        process.wait_for_line("ready", SOON).expect("the server starts");
         Self { process, serves }
     }
 
@@ -61,7 +60,7 @@ impl Drop for Server {
     }
 }
 
-/// An empty directory of the server's guest, until dropped.
+/// An empty directory in the server's guest, until dropped.
 struct Directory;
 
 impl Directory {
@@ -77,16 +76,16 @@ impl Directory {
 
 impl Drop for Directory {
     fn drop(&mut self) {
-        // Of a case that failed it may be in use still.
+        // After a failed case the directory may still be in use.
         let _ = pair().server().sh("umount -l /srv/trouble");
     }
 }
 
-/// What a guest does not let in, until dropped.
+/// A filter for packets that a guest receives, until dropped.
 struct Filter(&'static Guest);
 
 impl Filter {
-    /// Packets that match.
+    /// Drops packets that match.
     fn on(guest: &'static Guest, matches: &[String]) -> Self {
         let rule = |what| format!("nft add rule inet trouble input {what} counter drop\n");
         let rules: String = matches.iter().map(rule).collect();
@@ -102,17 +101,16 @@ impl Filter {
         this
     }
 
-    /// Packets of RDMA with these operations, so that what they are part of begins and never ends.
+    /// Drops RDMA packets with these opcodes, so that an operation begins and never ends.
     fn on_operations(guest: &'static Guest, operations: [u8; 2]) -> Self {
-        // RoCE version 2 is UDP to this port, and the operation is the first byte behind the header
-        // of that.
+        // RoCE version 2 is UDP to this port; the opcode is the first byte after the UDP header.
         Self::on(guest, &operations.map(|operation| format!("udp dport 4791 @th,64,8 {operation}")))
     }
 
-    /// Waits until it has met a packet.
+    /// Waits until the filter has dropped a packet.
     #[track_caller]
     fn wait_until_met(&self) {
-        Deadline::wait_until("a packet that the filter stops", SOON, || {
+        Deadline::wait_until("a packet that the filter drops", SOON, || {
             let listed = sh(self.0, "nft list table inet trouble");
             let counts = listed.split("counter packets ").skip(1);
             let met = counts.filter_map(|rest| rest.split(' ').next()?.parse::<u64>().ok()).sum::<u64>();
@@ -123,12 +121,12 @@ impl Filter {
 
 impl Drop for Filter {
     fn drop(&mut self) {
-        // One that failed must not take the next case with it; that would fail by itself.
+        // An error here must not fail the next case; that case would fail by itself.
         let _ = self.0.sh("nft delete table inet trouble");
     }
 }
 
-/// Neither end has anything left of a client that has gone.
+/// Checks that neither end holds anything of a client that has ended.
 #[track_caller]
 fn nothing_is_left() {
     wait_until_nothing_is_left(pair().client());
@@ -136,7 +134,7 @@ fn nothing_is_left() {
 }
 
 #[test]
-fn a_server_that_is_killed_under_load_and_started_again_loses_nothing() {
+fn a_server_that_is_killed_and_restarted_under_load_loses_nothing() {
     if is_in_guest() {
         return obey();
     }
@@ -144,7 +142,7 @@ fn a_server_that_is_killed_under_load_and_started_again_loses_nothing() {
     let directory = Directory::make();
     let mut server = Server::start(IN_DIRECTORY);
     let mut client = Driven::start(
-        "trouble::a_server_that_is_killed_under_load_and_started_again_loses_nothing",
+        "trouble::a_server_that_is_killed_and_restarted_under_load_loses_nothing",
         ONE_LINK,
         Store::ByParts,
     );
@@ -158,27 +156,35 @@ fn a_server_that_is_killed_under_load_and_started_again_loses_nothing() {
     drop(directory);
 }
 
-/// The server's device writes into the client's memory: the first packet comes, and no other, until
+/// The server's device writes to the client's memory: the first packet arrives and no other, until
 /// the device gives up.
 #[test]
-fn connections_torn_in_the_middle_of_a_read_lose_nothing() {
+fn connections_that_break_in_the_middle_of_a_read_lose_nothing() {
     if is_in_guest() {
         return obey();
     }
-    torn("trouble::connections_torn_in_the_middle_of_a_read_lose_nothing", Vm::client, WRITE_MIDDLE_AND_LAST);
+    torn(
+        "trouble::connections_that_break_in_the_middle_of_a_read_lose_nothing",
+        Vm::client,
+        WRITE_MIDDLE_AND_LAST,
+    );
 }
 
-/// The server's device reads from the client's memory: the first packet comes, and no other, until
+/// The server's device reads from the client's memory: the first packet arrives and no other, until
 /// the device gives up.
 #[test]
-fn connections_torn_in_the_middle_of_a_write_lose_nothing() {
+fn connections_that_break_in_the_middle_of_a_write_lose_nothing() {
     if is_in_guest() {
         return obey();
     }
-    torn("trouble::connections_torn_in_the_middle_of_a_write_lose_nothing", Vm::server, READ_MIDDLE_AND_LAST);
+    torn(
+        "trouble::connections_that_break_in_the_middle_of_a_write_lose_nothing",
+        Vm::server,
+        READ_MIDDLE_AND_LAST,
+    );
 }
 
-/// A guest lets none of these operations in until connections have broken, and then all.
+/// A guest drops packets with these opcodes until connections break, and then no more.
 #[track_caller]
 fn torn(test: &str, guest: fn(&Vm) -> &Guest, operations: [u8; 2]) {
     let _turn = alone();
@@ -218,14 +224,14 @@ fn a_client_killed_in_the_middle_of_reads_and_writes_leaves_nothing() {
 }
 
 #[test]
-fn a_link_that_drops_everything_silently_loses_its_calls_to_the_other_and_gets_them_back() {
+fn calls_of_a_link_that_drops_everything_silently_move_to_the_other_and_back() {
     if is_in_guest() {
         return obey();
     }
     let _turn = alone();
     let server = Server::start(IN_MEMORY);
     let mut client = Driven::start(
-        "trouble::a_link_that_drops_everything_silently_loses_its_calls_to_the_other_and_gets_them_back",
+        "trouble::calls_of_a_link_that_drops_everything_silently_move_to_the_other_and_back",
         TWO_LINKS,
         Store::Whole,
     );
@@ -242,21 +248,21 @@ fn a_link_that_drops_everything_silently_loses_its_calls_to_the_other_and_gets_t
 
 /// Both ends of one of two links lose their carrier.
 #[test]
-fn a_link_that_goes_down_loses_its_calls_to_the_other_and_gets_them_back() {
+fn calls_of_a_link_that_goes_down_move_to_the_other_and_back() {
     if is_in_guest() {
         return obey();
     }
     let _turn = alone();
     let server = Server::start(IN_MEMORY);
     let mut client = Driven::start(
-        "trouble::a_link_that_goes_down_loses_its_calls_to_the_other_and_gets_them_back",
+        "trouble::calls_of_a_link_that_goes_down_move_to_the_other_and_back",
         TWO_LINKS,
         Store::Whole,
     );
     let pulled = Pulled::out();
     for guest in pulled.0 {
         let carrier = sh(guest, &format!("cat /sys/class/net/n{LINK}/carrier"));
-        assert_eq!(carrier.trim(), "0", "the guest {} sees it", guest.name());
+        assert_eq!(carrier.trim(), "0", "the guest {} sees that the carrier is lost", guest.name());
     }
     client.tell("loses 1");
     drop(pulled);
@@ -266,10 +272,10 @@ fn a_link_that_goes_down_loses_its_calls_to_the_other_and_gets_them_back() {
     drop(server);
 }
 
-/// The client's device of one of two links is removed. The kernel has that wait for the programs
-/// that have used it.
+/// The client's device on one of two links is removed. The kernel completes the removal only when
+/// the programs that use the device have closed it.
 #[test]
-fn a_device_that_goes_away_from_a_client_loses_its_calls_to_the_other() {
+fn calls_of_a_removed_client_device_move_to_the_other_link() {
     if is_in_guest() {
         return obey();
     }
@@ -277,7 +283,7 @@ fn a_device_that_goes_away_from_a_client_loses_its_calls_to_the_other() {
     let mut device = Device::of(pair().client());
     let server = Server::start(IN_MEMORY);
     let mut client = Driven::start(
-        "trouble::a_device_that_goes_away_from_a_client_loses_its_calls_to_the_other",
+        "trouble::calls_of_a_removed_client_device_move_to_the_other_link",
         TWO_LINKS,
         Store::Whole,
     );
@@ -289,10 +295,10 @@ fn a_device_that_goes_away_from_a_client_loses_its_calls_to_the_other() {
     drop(server);
 }
 
-/// The server's device of one of two links is removed; the server goes on at the other, and is
-/// started again.
+/// The server's device on one of two links is removed; the server continues on the other link, and
+/// is restarted later.
 #[test]
-fn a_device_that_goes_away_from_a_server_loses_its_calls_to_the_other_and_gets_them_back() {
+fn calls_of_a_removed_server_device_move_to_the_other_link_and_back() {
     if is_in_guest() {
         return obey();
     }
@@ -301,7 +307,7 @@ fn a_device_that_goes_away_from_a_server_loses_its_calls_to_the_other_and_gets_t
     let mut device = Device::of(pair().server());
     let mut server = Server::start(IN_DIRECTORY);
     let mut client = Driven::start(
-        "trouble::a_device_that_goes_away_from_a_server_loses_its_calls_to_the_other_and_gets_them_back",
+        "trouble::calls_of_a_removed_server_device_move_to_the_other_link_and_back",
         TWO_LINKS,
         Store::ByParts,
     );
@@ -320,7 +326,7 @@ fn a_device_that_goes_away_from_a_server_loses_its_calls_to_the_other_and_gets_t
 /// The second of two links.
 const LINK: u8 = 2;
 
-/// A guest's device on a link, which is there again when this is dropped.
+/// A guest's device on a link; the device exists again when this is dropped.
 struct Device {
     guest: &'static Guest,
     removal: Option<Running>,
@@ -331,24 +337,24 @@ impl Device {
         Self { guest, removal: None }
     }
 
-    /// Begins to remove it.
+    /// Starts the removal of the device.
     fn remove(&mut self) {
         let mut delete = Command::new("rdma");
         delete.args(["link", "delete", &format!("rxe{LINK}")]);
-        self.removal = Some(self.guest.spawn(delete.current_dir("/")).expect("the guest is there"));
+        self.removal = Some(self.guest.spawn(delete.current_dir("/")).expect("the guest runs"));
     }
 
-    /// Waits until nobody has the device any more, and makes it anew.
+    /// Waits until the device is removed, and adds it again.
     #[track_caller]
     fn made_anew(mut self) {
-        let mut removal = self.removal.take().expect("it was removed");
+        let mut removal = self.removal.take().expect("the removal was started");
         let (began, mut said) = (Instant::now(), String::new());
         while let Some(Event::Out(bytes) | Event::Err(bytes)) =
-            removal.next_within(SOON.saturating_sub(began.elapsed())).expect("the device to go away")
+            removal.next_within(SOON.saturating_sub(began.elapsed())).expect("the device is removed")
         {
             said.push_str(&String::from_utf8_lossy(&bytes));
         }
-        let status = removal.wait(drop).expect("the guest is there");
+        let status = removal.wait(drop).expect("the guest runs");
         assert!(status.success(), "{status}: {said}");
         sh(self.guest, &format!("rdma link add rxe{LINK} type rxe netdev n{LINK}"));
     }
@@ -371,7 +377,7 @@ struct Pulled([&'static Guest; 2]);
 impl Pulled {
     fn out() -> Self {
         let guests = [pair().client(), pair().server()];
-        guests.iter().for_each(|guest| guest.set_link(LINK, false).expect("it has the link"));
+        guests.iter().for_each(|guest| guest.set_link(LINK, false).expect("the guest has the link"));
         Self(guests)
     }
 }
