@@ -459,7 +459,7 @@ fn a_report_is_never_written_over_its_record() {
 }
 
 #[test]
-fn a_reader_that_leaves_is_no_error() {
+fn report_to_a_reader_that_closes_early_succeeds() {
     let mut command = trunkline(&["report", "--explain"]);
     let mut child =
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts");

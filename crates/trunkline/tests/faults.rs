@@ -3,9 +3,9 @@
 //! one, and every name must be created or removed once. The cost of the faults is printed, and
 //! never asserted on.
 //!
-//! Needs root, `ip`, `tc` and `nft`; `cargo xtask test faults` runs these tests. `cargo xtask
-//! faults` runs the campaign on an optimised build and writes a record. docs/FAILOVER.md says which
-//! faults are tried and what the figures mean.
+//! Needs root, `ip`, `tc` and `nft`. `cargo xtask test faults` runs these tests;
+//! `cargo xtask faults` runs the campaign on an optimised build and writes a record.
+//! docs/FAILOVER.md says which faults are tried and what the figures mean.
 
 #[path = "faults/campaign.rs"]
 mod campaign;

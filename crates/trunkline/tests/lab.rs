@@ -1,6 +1,6 @@
-//! The network lab, on this machine's kernel: links shaped both ways, cut, silenced and restored,
-//! and nothing left behind. Needs root, `ip`, `tc` and `ping`; `cargo xtask test` runs it, plain
-//! `cargo test` does not.
+//! Tests the network lab on this machine's kernel: links are shaped in both directions, cut,
+//! silenced and restored, and nothing is left behind. Needs root, `ip`, `tc` and `ping`: plain
+//! `cargo test` does not run these tests, `cargo xtask test` does.
 
 #[path = "support/mnt.rs"]
 mod mnt;
@@ -32,22 +32,22 @@ fn start(spec: &Spec) -> Net {
     }
 }
 
-/// Runs a program in a namespace of the lab and gives its output.
+/// Runs a program in a namespace of the lab and returns its output.
 fn output_in(net: &Net, namespace: &str, line: &str) -> String {
     let mut words = line.split(' ');
     let mut command = Command::new(require_program(words.next().expect("a program")));
     command.args(words);
-    let mut inside = net.exec_in(namespace, &command).expect("the namespace is there");
-    let output = inside.output().expect("it runs");
+    let mut inside = net.exec_in(namespace, &command).expect("the namespace exists");
+    let output = inside.output().expect("the program runs");
     assert!(output.status.success(), "{line} in {namespace}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Whether one packet to this address comes back within a second.
+/// Whether a packet to this address is answered within a second.
 fn answers(net: &Net, namespace: &str, address: &str) -> bool {
     let mut ping = Command::new(require_program("ping"));
     ping.args(["-n", "-q", "-c", "1", "-W", "1", address]);
-    let mut inside = net.exec_in(namespace, &ping).expect("the namespace is there");
+    let mut inside = net.exec_in(namespace, &ping).expect("the namespace exists");
     inside.output().expect("ping runs").status.success()
 }
 
@@ -57,7 +57,7 @@ fn wait_for_answer(net: &Net, address: &str) {
     });
 }
 
-/// Namespaces of this machine whose name contains this.
+/// The namespaces of this machine whose name contains the id of the lab.
 fn namespaces_of(lab: &str) -> Vec<String> {
     let output = Command::new(require_program("ip")).args(["netns", "list"]).output().expect("ip runs");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -70,7 +70,7 @@ fn trunkline(arguments: &[&str]) -> Command {
     command
 }
 
-/// A lab held by a process of its own, with the lab's name.
+/// A lab held by a separate process, and the id of the lab.
 fn held_lab() -> (Process, String) {
     let script = "echo lab $TRUNKLINE_LAB; exec sleep 1000";
     let arguments = ["lab", "net", "--nodes", "2", "--rate", "200mbit", "--", "sh", "-c", script];
@@ -80,7 +80,7 @@ fn held_lab() -> (Process, String) {
 }
 
 #[test]
-fn every_link_is_shaped_at_both_ends_and_carries() {
+fn every_link_is_shaped_at_both_ends_and_carries_packets() {
     let net = start(&spec(3));
     assert_eq!(net.links().len(), 3);
     for link in net.links() {
@@ -91,8 +91,8 @@ fn every_link_is_shaped_at_both_ends_and_carries() {
         wait_for_answer(&net, &link.node.to_string());
         wait_for_answer(&net, &link.node_v6.to_string());
     }
-    assert!(answers(&net, "nodes", "127.0.0.1"), "each namespace has a loopback");
-    net.stop().expect("it is removed");
+    assert!(answers(&net, "nodes", "127.0.0.1"), "the loopback interface of the namespace works");
+    net.stop().expect("the lab is removed");
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn a_cut_link_carries_nothing_until_it_is_restored() {
     net.cut("n1").expect("cut");
     assert!(!answers(&net, "client", "10.77.1.2"));
     assert!(output_in(&net, "client", "ip link show n1").contains("NO-CARRIER"));
-    assert!(answers(&net, "client", "10.77.2.2"), "the other link is left alone");
+    assert!(answers(&net, "client", "10.77.2.2"), "the other link is unaffected");
     assert_eq!(net.state().condition("n1").expect("a link"), Condition::Cut);
     net.restore("n1").expect("restored");
     wait_for_answer(&net, "10.77.1.2");
@@ -113,7 +113,7 @@ fn a_cut_link_carries_nothing_until_it_is_restored() {
 }
 
 #[test]
-fn a_silent_link_keeps_its_carrier_and_loses_everything() {
+fn a_silenced_link_keeps_its_carrier_and_drops_every_packet() {
     let net = start(&spec(2));
     wait_for_answer(&net, "10.77.2.2");
     wait_for_answer(&net, "fd77:2::2");
@@ -122,24 +122,24 @@ fn a_silent_link_keeps_its_carrier_and_loses_everything() {
     assert!(!answers(&net, "client", "fd77:2::2"));
     assert!(!answers(&net, "nodes", "10.77.2.1"), "the other direction is silent too");
     assert!(output_in(&net, "client", "ip link show n2").contains("LOWER_UP"));
-    assert!(answers(&net, "client", "10.77.1.2"), "the other link is left alone");
+    assert!(answers(&net, "client", "10.77.1.2"), "the other link is unaffected");
     net.restore("n2").expect("restored");
     wait_for_answer(&net, "10.77.2.2");
     wait_for_answer(&net, "fd77:2::2");
 }
 
 #[test]
-fn nodes_apart_have_a_namespace_each() {
+fn separate_nodes_have_a_namespace_each() {
     let net = start(&Spec { layout: Layout::Apart, ..spec(2) });
     wait_for_answer(&net, "10.77.1.2");
     wait_for_answer(&net, "10.77.2.2");
     assert!(output_in(&net, "node2", "ip -o addr").contains("10.77.2.2"));
     assert!(!output_in(&net, "node2", "ip -o addr").contains("10.77.1.2"));
-    assert!(!answers(&net, "node1", "10.77.2.2"), "nodes don't reach each other");
+    assert!(!answers(&net, "node1", "10.77.2.2"), "the nodes cannot reach each other");
 }
 
 #[test]
-fn unknown_links_and_namespaces_are_refused_with_those_there_are() {
+fn errors_for_unknown_links_and_namespaces_list_the_existing_ones() {
     let net = start(&spec(2));
     assert!(net.cut("n3").expect_err("no such link").to_string().contains("n1 n2"));
     let error = net.exec_in("node1", &Command::new("true")).expect_err("no such namespace");
@@ -147,13 +147,13 @@ fn unknown_links_and_namespaces_are_refused_with_those_there_are() {
 }
 
 #[test]
-fn a_lab_takes_its_processes_and_namespaces_with_it_even_in_a_panic() {
+fn a_lab_dropped_by_a_panic_removes_its_processes_and_namespaces() {
     let (tell, told) = std::sync::mpsc::channel();
     let panicked = std::thread::spawn(move || {
         let net = start(&spec(1));
         let mut stubborn = Command::new("sh");
         stubborn.args(["-c", "trap '' TERM; echo up; while :; do sleep 1; done"]);
-        let process = Process::spawn(net.exec_in("nodes", &stubborn).expect("the namespace is there"));
+        let process = Process::spawn(net.exec_in("nodes", &stubborn).expect("the namespace exists"));
         process.wait_for_line("up", SOON);
         tell.send((net.id().to_owned(), process)).expect("the test listens");
         panic!("as a failing test would");
@@ -165,19 +165,20 @@ fn a_lab_takes_its_processes_and_namespaces_with_it_even_in_a_panic() {
 }
 
 #[test]
-fn a_killed_lab_is_collected_by_the_next_one() {
+fn the_next_lab_removes_what_a_killed_lab_left_behind() {
     let (mut process, id) = held_lab();
     assert_eq!(namespaces_of(&id).len(), 2);
     process.signal(Signal::KILL);
     process.wait(SOON);
-    // Not asserted that it is still there: the lab of another test may have collected it already.
+    // No assertion that the namespaces still exist: the lab of another test may have removed them
+    // already.
     let net = start(&spec(1));
     assert_eq!(namespaces_of(&id), Vec::<String>::new());
     assert_eq!(namespaces_of(net.id()).len(), 2);
 }
 
 #[test]
-fn a_terminated_lab_ends_its_command_and_cleans_up() {
+fn a_terminated_lab_removes_its_namespaces() {
     let (mut process, id) = held_lab();
     process.terminate(SOON);
     assert_eq!(namespaces_of(&id), Vec::<String>::new());
@@ -187,7 +188,7 @@ fn a_terminated_lab_ends_its_command_and_cleans_up() {
 fn links_are_cut_and_restored_from_another_terminal() {
     let (mut process, id) = held_lab();
     let run = |arguments: &[&str]| {
-        let output = trunkline(arguments).env("TRUNKLINE_LAB", &id).output().expect("it runs");
+        let output = trunkline(arguments).env("TRUNKLINE_LAB", &id).output().expect("the program runs");
         assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8_lossy(&output.stdout).into_owned()
     };
@@ -203,20 +204,20 @@ fn links_are_cut_and_restored_from_another_terminal() {
 }
 
 #[test]
-fn the_command_learns_where_it_is_and_its_status_is_passed_on() {
+fn a_command_gets_the_addresses_of_the_lab_and_its_status_is_returned() {
     let script = "echo $TRUNKLINE_LAB_NODES $TRUNKLINE_LAB_CLIENT_V6; exit 7";
     let mut shell = Command::new("sh");
     shell.args(["-c", script]);
     let net = start(&spec(2));
-    let output = net.exec_in("client", &shell).expect("a client").output().expect("it runs");
+    let output = net.exec_in("client", &shell).expect("a client").output().expect("the program runs");
     assert_eq!(output.status.code(), Some(7));
     assert_eq!(output.stdout, b"10.77.1.2,10.77.2.2 fd77:1::1,fd77:2::1\n");
-    let status = lab::net::run(&spec(1), Some("echo ready; sleep 1000"), &shell).expect("it runs");
+    let status = lab::net::run(&spec(1), Some("echo ready; sleep 1000"), &shell).expect("the program runs");
     assert_eq!(status.code(), Some(7));
 }
 
 #[test]
-fn a_delay_is_set_or_the_kernel_is_named_as_lacking_it() {
+fn a_delay_is_set_or_the_error_names_the_missing_kernel_module() {
     let delayed = Spec { delay: Some(Duration::from_millis(1)), ..spec(1) };
     match Net::start(&delayed) {
         Ok(net) => assert!(output_in(&net, "client", "tc qdisc show dev n1").contains("netem")),
@@ -225,23 +226,23 @@ fn a_delay_is_set_or_the_kernel_is_named_as_lacking_it() {
 }
 
 #[test]
-fn a_rate_is_shown_in_the_list_as_it_was_given() {
+fn the_list_shows_the_rate_of_a_lab() {
     let rate: Rate = "2.5gbit".parse().expect("a rate");
     let net = start(&Spec { rate: Some(rate), ..spec(1) });
     let listed = lab::net::list().expect("the list").into_iter().find(|lab| lab.id() == net.id());
     assert_eq!(listed.and_then(|lab| lab.rate()), Some(rate));
 }
 
-/// MOUNT's status for a path that a client in a namespace asks for.
+/// The status of MOUNT for a path that a client in a namespace mounts.
 fn mount_from(net: &Net, namespace: &str, address: &str, path: &str) -> u32 {
-    in_namespace(net, namespace, || mnt(&mut TcpStream::connect(address).expect("it accepts"), path))
+    in_namespace(net, namespace, || mnt(&mut TcpStream::connect(address).expect("the server accepts"), path))
 }
 
-/// What this gives in a namespace of the lab.
+/// Runs a function in a namespace of the lab.
 fn in_namespace<T: Send>(net: &Net, namespace: &str, work: impl FnOnce() -> T + Send) -> T {
     let place = Path::new("/run/netns").join(net.state().full_name(namespace));
-    let place = File::open(place).expect("the namespace is there");
-    // A thread of its own: it stays in the namespace.
+    let place = File::open(place).expect("the namespace exists");
+    // In a separate thread, which stays in the namespace.
     let asking = || {
         move_into_link_name_space(place.as_fd(), Some(LinkNameSpaceType::Network)).expect("root may");
         work()
@@ -250,22 +251,22 @@ fn in_namespace<T: Send>(net: &Net, namespace: &str, work: impl FnOnce() -> T + 
 }
 
 #[test]
-fn a_lab_is_removed_by_a_thread_that_is_in_it() {
+fn a_thread_in_a_namespace_of_the_lab_can_remove_the_lab() {
     let net = start(&spec(1));
     let lab = net.state().id().to_owned();
     let place = Path::new("/run/netns").join(net.state().full_name("client"));
-    let place = File::open(place).expect("the namespace is there");
+    let place = File::open(place).expect("the namespace exists");
     let removing = std::thread::spawn(move || {
         move_into_link_name_space(place.as_fd(), Some(LinkNameSpaceType::Network)).expect("root may");
         net.stop()
     });
-    removing.join().expect("no panic").expect("it is removed");
+    removing.join().expect("no panic").expect("the lab is removed");
     assert_eq!(namespaces_of(&lab), Vec::<String>::new());
 }
 
 /// A server in the namespace `client` of a lab, where links to several hosts end.
 fn serve_in(net: &Net, arguments: &[&str]) -> Process {
-    let command = net.exec_in("client", &trunkline(arguments)).expect("the namespace is there");
+    let command = net.exec_in("client", &trunkline(arguments)).expect("the namespace exists");
     let process = Process::spawn(command);
     process.wait_for_line("ready", SOON);
     process
@@ -276,7 +277,7 @@ const OK: u32 = 0;
 const ACCES: u32 = 13;
 
 #[test]
-fn export_rules_hold_for_hosts_with_other_addresses() {
+fn export_rules_apply_by_client_address_and_after_a_reload() {
     let net = start(&Spec { layout: Layout::Apart, ..spec(2) });
     wait_for_answer(&net, "10.77.1.2");
     wait_for_answer(&net, "10.77.2.2");
@@ -310,17 +311,17 @@ fn export_rules_hold_for_hosts_with_other_addresses() {
     std::fs::write(&file, text.replace("10.77.1.0/24", "10.77.2.0/24")).expect("a file");
     process.signal(Signal::HUP);
     process.wait_for_line("reloaded: 1 changed, 0 not taken over", SOON);
-    assert_eq!(mount_from(&net, "node1", "10.77.1.1:2049", "/network"), ACCES, "the rules of now");
+    assert_eq!(mount_from(&net, "node1", "10.77.1.1:2049", "/network"), ACCES, "the new rules apply");
     assert_eq!(mount_from(&net, "node2", "10.77.2.1:2049", "/network"), OK);
 }
 
-/// A connection from a port of this range.
+/// Connects from a port of this range.
 fn connected_from(ports: Range<u16>, address: &str) -> TcpStream {
     let address: SocketAddr = address.parse().expect("an address");
     for port in ports {
         let socket = socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
         let own = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), port);
-        // One that an earlier connection had rests for a while.
+        // The port of an earlier connection may stay in TIME_WAIT.
         if bind(&socket, &own).is_ok() && connect(&socket, &address).is_ok() {
             return TcpStream::from(socket);
         }
@@ -329,7 +330,7 @@ fn connected_from(ports: Range<u16>, address: &str) -> TcpStream {
 }
 
 #[test]
-fn a_secure_export_is_for_ports_below_1024_and_so_are_its_handles() {
+fn a_secure_export_and_its_handles_require_a_port_below_1024() {
     let net = start(&Spec { layout: Layout::Apart, ..spec(1) });
     wait_for_answer(&net, "10.77.1.2");
     let dir = testkit::temp_dir("secure");
@@ -354,16 +355,16 @@ fn a_secure_export_is_for_ports_below_1024_and_so_are_its_handles() {
     });
     in_namespace(&net, "node1", || {
         assert_eq!(attributes(low(), &handle), OK);
-        assert_eq!(attributes(high(), &handle), ACCES, "who has the handle is held to the port too");
+        assert_eq!(attributes(high(), &handle), ACCES, "the port is checked for a handle too");
     });
     std::fs::write(&file, text.replace("secure = true", "secure = false")).expect("a file");
     process.signal(Signal::HUP);
     process.wait_for_line("reloaded: 1 changed, 0 not taken over", SOON);
-    in_namespace(&net, "node1", || assert_eq!(attributes(high(), &handle), OK, "the rules of now"));
+    in_namespace(&net, "node1", || assert_eq!(attributes(high(), &handle), OK, "the new rules apply"));
 }
 
 #[test]
-fn a_quick_server_admits_its_own_subnet_and_others_when_it_is_told() {
+fn a_quick_server_admits_its_own_subnet_and_addresses_named_by_allow() {
     let net = start(&Spec { layout: Layout::Apart, ..spec(2) });
     wait_for_answer(&net, "10.77.1.2");
     wait_for_answer(&net, "10.77.2.2");
@@ -371,17 +372,17 @@ fn a_quick_server_admits_its_own_subnet_and_others_when_it_is_told() {
     let quick = ["serve", "--mem", "1MiB", "--listen", "10.77.1.1:2049"];
     let mut process = serve_in(&net, &quick);
     assert_eq!(mount_from(&net, "node1", "10.77.1.1:2049", "/export"), OK, "the listener's subnet");
-    assert_eq!(mount_from(&net, "node2", "10.77.1.1:2049", "/export"), ACCES, "another");
+    assert_eq!(mount_from(&net, "node2", "10.77.1.1:2049", "/export"), ACCES, "another subnet");
     process.terminate(SOON);
     let _process = serve_in(&net, &[&quick[..], &["--allow", "10.77.2.2"]].concat());
     assert_eq!(mount_from(&net, "node2", "10.77.1.1:2049", "/export"), OK);
 }
 
 #[test]
-fn a_copy_over_ipv6_uses_both_of_two_paths() {
+fn a_copy_over_ipv6_uses_both_paths() {
     let program = env!("CARGO_BIN_EXE_trunkline");
     let serve = format!("exec {program} serve --mem 64MiB $TRUNKLINE_LAB_LISTEN");
-    // What each link has sent, by the client's count, stands in the tenth column.
+    // The tenth column is the number of bytes that each link has sent, counted at the client.
     let script = "set -e; dir=$(mktemp -d); trap 'rm -r $dir' EXIT
         head -c 16000000 /dev/urandom > $dir/data
         place='nfs://[fd77:1::2]/export'; more='proto=tcp6,nconnect=2,remoteports=fd77:1::2~fd77:2::2'
@@ -399,9 +400,9 @@ fn a_copy_over_ipv6_uses_both_of_two_paths() {
     serving
         .args(["-c", &serve])
         .env("TRUNKLINE_LAB_LISTEN", "--listen [fd77:1::2]:2049 --listen [fd77:2::2]:2049");
-    let server = Process::spawn(net.exec_in("nodes", &serving).expect("the namespace is there"));
+    let server = Process::spawn(net.exec_in("nodes", &serving).expect("the namespace exists"));
     server.wait_for_line("ready", SOON);
-    let output = net.exec_in("client", &shell).expect("a client").output().expect("it runs");
+    let output = net.exec_in("client", &shell).expect("a client").output().expect("the program runs");
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{out}{err}");
     assert!(out.starts_with("copy\n"), "{out}");
@@ -421,7 +422,7 @@ fn other_hosts_find_the_server_by_its_program_number_and_list_its_exports() {
     let _process = serve_in(&net, &quick);
     let listed = output_in(&net, "node1", "showmount -e --no-headers 10.77.1.1");
     assert!(listed.starts_with("/export "), "{listed}");
-    // Each transport and version of its own: the port mapper, rpcbind, and IPv6.
+    // Each with its own transport and version: the port mapper, rpcbind, and IPv6.
     for line in [
         "rpcinfo -p 10.77.1.1",
         "rpcinfo -t 10.77.1.1 nfs 3",
@@ -437,14 +438,14 @@ fn other_hosts_find_the_server_by_its_program_number_and_list_its_exports() {
 }
 
 #[test]
-fn a_host_that_has_an_rpcbind_is_asked_by_its_local_socket_to_tell_every_netid() {
+fn the_server_registers_each_netid_with_the_rpcbind_of_the_host() {
     let net = start(&Spec { layout: Layout::Apart, ..spec(1) });
     wait_for_answer(&net, "10.77.1.2");
     wait_for_answer(&net, "fd77:1::2");
     for program in ["rpcbind", "unshare"] {
         let _ = require_program(program);
     }
-    // Its socket lies at a fixed place, so the host has a /run of its own.
+    // The socket of rpcbind has a fixed path, so the host has its own /run.
     let script = "set -e; mount -t tmpfs none /run; rpcbind -f & rpcbind=$!
         until rpcinfo -s > /dev/null 2>&1; do sleep 0.1; done
         \"$0\" serve --mem 1MiB --rpcbind --listen 0.0.0.0:4049 --listen [::]:4049 & server=$!
@@ -452,7 +453,7 @@ fn a_host_that_has_an_rpcbind_is_asked_by_its_local_socket_to_tell_every_netid()
         echo left: $(rpcinfo -s | awk '{ print $1 }'); kill $rpcbind; wait $rpcbind || :";
     let mut shell = Command::new("unshare");
     shell.args(["--mount", "sh", "-c", script, env!("CARGO_BIN_EXE_trunkline")]);
-    let mut process = Process::spawn(net.exec_in("client", &shell).expect("the namespace is there"));
+    let mut process = Process::spawn(net.exec_in("client", &shell).expect("the namespace exists"));
     process.wait_for_line("ready", SOON);
     let listed = output_in(&net, "node1", "rpcinfo 10.77.1.1");
     let has = |program: &str, netid: &str| {
@@ -481,7 +482,7 @@ fn a_host_that_has_an_rpcbind_is_asked_by_its_local_socket_to_tell_every_netid()
 }
 
 #[test]
-fn one_process_of_a_group_is_found_and_the_next_when_it_is_killed() {
+fn one_process_of_a_group_answers_rpcbind_requests_and_another_after_it_is_killed() {
     let net = start(&Spec { layout: Layout::Apart, ..spec(1) });
     wait_for_answer(&net, "10.77.1.2");
     let place = temp_dir("found");
@@ -492,7 +493,7 @@ fn one_process_of_a_group_is_found_and_the_next_when_it_is_killed() {
         let listen = format!("10.77.1.1:{export_port}");
         let quick = ["serve", "--rpcbind", "--dir", &served, "--state", &state, "--group", &group];
         let command = trunkline(&[&quick[..], &["--listen", &listen]].concat());
-        Process::spawn(net.exec_in("client", &command).expect("the namespace is there"))
+        Process::spawn(net.exec_in("client", &command).expect("the namespace exists"))
     };
     let told = || output_in(&net, "node1", "rpcinfo -p 10.77.1.1");
     let mut first = serve("4049");
@@ -504,12 +505,13 @@ fn one_process_of_a_group_is_found_and_the_next_when_it_is_killed() {
     assert!(told().contains("4049") && !told().contains("4050"), "{}", told());
     first.signal(Signal::KILL);
     first.wait(SOON);
-    // By TCP: where nobody has the port that is refused at once, while the kernel soon stops to say
-    // so of datagrams.
-    Deadline::wait_until("the second to be found", SOON, || {
+    // Over TCP: a connection to a port without a listener is refused at once, while the kernel soon
+    // limits the errors that it reports for datagrams.
+    Deadline::wait_until("an answer of the second process", SOON, || {
         let mut ask = Command::new(require_program("rpcinfo"));
         ask.args(["-p", "10.77.1.1"]);
-        let asked = net.exec_in("node1", &ask).expect("the namespace is there").output().expect("it runs");
+        let asked =
+            net.exec_in("node1", &ask).expect("the namespace exists").output().expect("the program runs");
         let told = String::from_utf8_lossy(&asked.stdout);
         (told.contains("4050") && !told.contains("4049")).then_some(())
     });
@@ -528,7 +530,7 @@ fn interface_with(net: &Net, namespace: &str, address: &str) -> String {
 /// Runs `trunkline` in the client's namespace: whether it succeeded, and all that it printed.
 fn run_in_client(net: &Net, arguments: &[&str]) -> (bool, String) {
     let mut inside = net.exec_in("client", &trunkline(arguments)).expect("the namespace is there");
-    let output = inside.output().expect("it runs");
+    let output = inside.output().expect("the program runs");
     let text = [output.stdout, output.stderr].concat();
     (output.status.success(), String::from_utf8_lossy(&text).into_owned())
 }
@@ -593,7 +595,7 @@ fn a_server_at_another_port_is_found_by_its_rpcbind_unless_a_port_is_given() {
     assert!(!refused.0 && refused.1.contains("10.77.1.2:2049 does not accept connections"), "{}", refused.1);
     server.signal(Signal::TERM);
     server.wait(SOON);
-    // Without an rpcbind there, the port of NFS is what the error names.
+    // If the host has no rpcbind, the error names the port of NFS.
     let gone = run_in_client(&net, &["ls", "10.77.1.2:/export"]);
     assert!(!gone.0 && gone.1.contains("10.77.1.2:2049 does not accept connections"), "{}", gone.1);
 }

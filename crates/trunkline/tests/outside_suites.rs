@@ -1,7 +1,7 @@
-//! Test suites that others publish and that the tester has built, on mounts of our own server:
-//! LTP's rwtest group, and those of xfstests that write, map and list the same files from many
-//! processes. `cargo xtask test ltp xfstests --suite-dir DIR` runs them and names their directory
-//! in `TRUNKLINE_SUITE_DIR`. Needs root and FUSE.
+//! Runs published test suites, built by the tester, on mounts of our server: the rwtest group of
+//! LTP, and the cases of xfstests in which many processes write, map and list the same files.
+//! `cargo xtask test ltp xfstests --suite-dir DIR` runs them and sets `TRUNKLINE_SUITE_DIR` to
+//! their directory. Needs root and FUSE.
 
 #[path = "mount/fixture.rs"]
 #[allow(dead_code)]
@@ -17,22 +17,23 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The cases of LTP's list `runtest/fs` whose names begin so.
+/// Prefixes of the cases that run from LTP's list `runtest/fs`.
 const LTP_CASES: [&str; 2] = ["rwtest", "iogen"];
-/// What LTP adds to rwtest's own output: each case that failed has a line with this word.
+/// What LTP adds to the output of rwtest: a line with this word for each failed case.
 const LTP_FAILED: &str = "FAIL";
 
-/// Cases of xfstests: of "generic", the first to the last of these, and others.
+/// Cases of xfstests: the range of "generic" from the first to the last of these numbers, and
+/// others.
 const XFSTESTS_FIRST: u16 = 74;
 const XFSTESTS_LAST: u16 = 133;
 const XFSTESTS_OTHERS: [u16; 2] = [451, 736];
-/// Those that must have run, so that a suite whose cases were all left out does not pass.
+/// Cases that must have run, so that a suite that skips all its cases does not pass.
 const XFSTESTS_REQUIRED: [u16; 6] = [74, 75, 112, 127, 451, 736];
-/// Cases that may fail, each with its reason.
+/// Cases that may fail, each with the reason.
 const XFSTESTS_EXPECTED_FAILURES: &[(&str, &str)] =
     &[("generic/120", "noatime holds in the client; the server counts what it is read for as an access")];
 
-/// Where the suite is.
+/// The directory of the suite.
 fn suite() -> PathBuf {
     let named = std::env::var_os("TRUNKLINE_SUITE_DIR");
     named.expect("TRUNKLINE_SUITE_DIR names the suite's directory; cargo xtask test --suite-dir DIR").into()
@@ -102,19 +103,20 @@ fn xfstests_pass_where_they_can_run() {
     assert!(unexpected.is_empty(), "{unexpected:?}\n{}\n{}", details(&work, &unexpected), complaint());
 }
 
-/// What runs in the namespaces: the programs of [`prepare`] are added to the machine's own there
-/// alone.
+/// The script that runs in the namespaces: the programs of [`prepare`] are added to the machine's
+/// programs only there.
 const SCRIPT: &str = "mount -t overlay -o lowerdir=\"$WORK/sbin:/usr/sbin\" overlay /usr/sbin\n\
     export HOST_OPTIONS=\"$WORK/local.config\" PATH=\"/usr/sbin:$PATH\"\n\
     ./check \"$@\" || true";
 
-/// Writes what xfstests needs to know, and the programs by which it mounts and looks.
+/// Writes the configuration of xfstests, and the programs with which it mounts and lists file
+/// systems.
 fn prepare(work: &Path, server: &Server) {
     let made = ["sbin", "test", "scratch"].map(|name| work.join(name));
     made.iter().for_each(|directory| fs::create_dir(directory).unwrap());
     let [sbin, test, scratch] = made;
     symlink(env!("CARGO_BIN_EXE_trunkline"), sbin.join("mount.fuse.trunkline")).unwrap();
-    // xfstests knows FUSE, and not the names of those who serve it.
+    // xfstests knows FUSE, but not the subtypes of FUSE file systems.
     let df = sbin.join("df");
     fs::write(&df, "#!/bin/sh\n/usr/bin/df \"$@\" | sed 's/fuse\\.trunkline/fuse/'\n").unwrap();
     fs::set_permissions(&df, fs::Permissions::from_mode(0o755)).unwrap();
@@ -134,7 +136,7 @@ fn prepare(work: &Path, server: &Server) {
     fs::write(work.join("local.config"), lines.concat()).unwrap();
 }
 
-/// What the cases that failed have printed.
+/// The output of the failed cases.
 fn details(work: &Path, failed: &[&String]) -> String {
     let read = |name: &&String| {
         let file = work.join("results").join(format!("{name}.out.bad"));

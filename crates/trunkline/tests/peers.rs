@@ -1,7 +1,7 @@
-//! Real peers: Debian's libnfs against our server, our client against Debian's nfs-ganesha, and
-//! what they said to each other as tshark decodes it; and what a mounted directory promises, with
-//! nfs-ganesha behind it. Needs root and FUSE; `cargo xtask test` runs it, plain `cargo test` does
-//! not.
+//! Tests against other implementations: Debian's libnfs on our server, our client on Debian's
+//! nfs-ganesha, the messages that they exchange, decoded by tshark, and the guarantees of a mounted
+//! directory with nfs-ganesha as the server. Needs root and FUSE; `cargo xtask test` runs these
+//! tests, plain `cargo test` does not.
 
 #[path = "peers/capture.rs"]
 mod capture;

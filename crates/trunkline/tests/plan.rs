@@ -1,8 +1,8 @@
-//! `trunkline plan` from outside: golden outputs, and a table of bad input with what each is
-//! answered.
+//! Tests `trunkline plan` from outside: golden outputs, and a table of invalid input with the error
+//! for each.
 //!
 //! A golden file under `tests/plan` is the standard output of the command in the table, 80 columns
-//! wide; after a wanted change write the new output there and read the difference.
+//! wide; after an intended change write the new output to the file and review the difference.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -51,7 +51,7 @@ const GOLDENS: [(&str, &str); 11] = [
 ];
 
 #[test]
-fn what_is_printed_is_as_it_was() {
+fn the_output_equals_the_golden_files() {
     for (file, line) in GOLDENS {
         let arguments: Vec<_> = line.split_whitespace().collect();
         let (code, out, err) = run(&arguments);
@@ -64,7 +64,7 @@ fn what_is_printed_is_as_it_was() {
 // Deploying NetApp EF600, Lenovo Press 2021, table 2: 24 x 7.68 TB in a pool are 121.6 TB, 110.6
 // TiB.
 #[test]
-fn json_has_the_usable_capacity_unrounded() {
+fn json_contains_the_usable_capacity_without_rounding() {
     let out = done("size --drive-tb 7.68 --drives 24 --scheme ddp --json");
     let number = |key: &str| -> f64 {
         let (_, rest) = out.split_once(&format!("\"{key}\": ")).expect(key);
@@ -75,7 +75,7 @@ fn json_has_the_usable_capacity_unrounded() {
 }
 
 #[test]
-fn a_topology_that_was_printed_is_read_again() {
+fn a_printed_topology_can_be_read_back() {
     let directory = temp_dir("plan");
     let file = directory.path().join("mine.toml");
     std::fs::write(&file, done("limits --preset ef600-raid6-20 --clients 3 --toml")).expect("a file");
@@ -126,7 +126,7 @@ const BAD: [(&str, i32, &str); 36] = [
 ];
 
 #[test]
-fn bad_input_is_answered_with_the_rule_and_the_nearest_choice() {
+fn errors_for_invalid_input_state_the_rule_and_the_nearest_choice() {
     for (line, status, part) in BAD {
         let arguments: Vec<_> = line.split(' ').collect();
         let (code, out, err) = run(&arguments);
@@ -141,7 +141,7 @@ fn bad_input_is_answered_with_the_rule_and_the_nearest_choice() {
 }
 
 #[test]
-fn files_that_cannot_be_are_told_from_those_that_are_wrong() {
+fn files_that_are_not_text_incomplete_or_unwritable_are_errors() {
     let directory = temp_dir("plan");
     let file = |name: &str, bytes: &[u8]| {
         let file = directory.path().join(name);

@@ -1,5 +1,5 @@
-//! `ls`, `cat`, `stat` and `cp` from outside, on our own server: what they print, how they end,
-//! what they say when something is wrong.
+//! Tests `ls`, `cat`, `stat` and `cp` from outside, on our server: output, exit status, and error
+//! messages.
 
 mod remote {
     mod copying;

@@ -1,5 +1,5 @@
-//! `trunkline serve` under a service manager: its configuration read again, what it tells, the
-//! sockets it is given, and log messages for programs.
+//! Tests `trunkline serve` under a service manager: reload of the configuration, notifications,
+//! passed sockets, and log messages in JSON.
 
 #[path = "support/mnt.rs"]
 mod mnt;
@@ -45,13 +45,13 @@ fn write(file: &Path, text: &str) {
 }
 
 fn connect(address: SocketAddr) -> TcpStream {
-    let stream = TcpStream::connect(address).expect("it accepts");
+    let stream = TcpStream::connect(address).expect("the server accepts");
     stream.set_read_timeout(Some(SOON)).expect("a timeout");
     stream
 }
 
 #[test]
-fn a_hangup_reads_the_configuration_again_and_drops_no_client() {
+fn sighup_reloads_the_configuration_and_keeps_connections() {
     const NOENT: u32 = 2;
     let dir = temp_dir("reload");
     let file = dir.path().join("group.toml");
@@ -78,12 +78,12 @@ fn a_hangup_reads_the_configuration_again_and_drops_no_client() {
 }
 
 #[test]
-fn a_configuration_from_a_pipe_is_served_and_not_read_again() {
+fn a_configuration_from_a_pipe_is_served_but_cannot_be_reloaded() {
     let dir = temp_dir("piped");
     let file = dir.path().join("group.toml");
     write(&file, &exports(&["/one"]));
     let mut command = Command::new("sh");
-    // As `serve -c <(...)` is in shells that have it.
+    // As `serve -c <(...)` in shells that support that.
     command.args(["-euc", "exec \"$1\" serve -c /dev/fd/3 3<<END\n$(cat \"$2\")\nEND\n", "sh"]);
     command.arg(env!("CARGO_BIN_EXE_trunkline")).arg(&file).env_remove("TRUNKLINE_LOG");
     let process = Process::spawn(command);
@@ -96,7 +96,7 @@ fn a_configuration_from_a_pipe_is_served_and_not_read_again() {
 }
 
 #[test]
-fn a_quick_server_has_nothing_to_read_again_and_says_so() {
+fn sighup_on_a_quick_server_says_that_there_is_no_file() {
     let process = Process::spawn(trunkline(&["serve", "--mem", "1MiB", "--listen", "127.0.0.1:0"]));
     let mut client = connect(address_of(&process));
     process.signal(Signal::HUP);
@@ -105,7 +105,7 @@ fn a_quick_server_has_nothing_to_read_again_and_says_so() {
 }
 
 #[test]
-fn a_service_manager_is_told_when_it_serves_reloads_lives_and_stops() {
+fn a_service_manager_is_notified_of_ready_watchdog_reload_and_stop() {
     let dir = temp_dir("notify");
     let (socket, file) = (dir.path().join("notify"), dir.path().join("group.toml"));
     write(&file, &exports(&["/one"]));
@@ -135,10 +135,10 @@ fn a_service_manager_is_told_when_it_serves_reloads_lives_and_stops() {
     assert!(process.wait(SOON).success(), "{}", process.all_output());
 }
 
-/// Runs the server with a listening socket as a service manager passes it: descriptor 3, and who it
-/// is for.
+/// Runs the server with a listening socket as a service manager passes it: as descriptor 3, with
+/// the variables that say for which process.
 fn with_socket(listener: &TcpListener, arguments: &str) -> Process {
-    // Inherited under its own number; the shell gives it the one that is due.
+    // The descriptor is inherited under its own number; the shell moves it to number 3.
     rustix::io::fcntl_setfd(listener, rustix::io::FdFlags::empty()).expect("a descriptor");
     let script = format!(
         "exec 3<&{}; export LISTEN_FDS=1 LISTEN_PID=$$; exec {} serve {arguments}",
@@ -151,7 +151,7 @@ fn with_socket(listener: &TcpListener, arguments: &str) -> Process {
 }
 
 #[test]
-fn sockets_that_are_passed_on_are_served() {
+fn sockets_passed_by_a_service_manager_are_served() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address");
     let process = with_socket(&listener, "--mem 1MiB");
@@ -160,7 +160,7 @@ fn sockets_that_are_passed_on_are_served() {
 }
 
 #[test]
-fn a_socket_that_no_node_claims_is_an_error() {
+fn a_passed_socket_that_no_node_claims_is_an_error() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address").to_string();
     let mut process = with_socket(&listener, "--mem 1MiB --listen 127.0.0.1:0");
@@ -170,7 +170,7 @@ fn a_socket_that_no_node_claims_is_an_error() {
 }
 
 #[test]
-fn log_messages_can_be_json_with_one_object_a_line() {
+fn json_log_messages_are_one_object_per_line() {
     let arguments = ["serve", "--mem", "1MiB", "--listen", "127.0.0.1:0", "-v", "--log-format", "json"];
     let mut process = Process::spawn(trunkline(&arguments));
     address_of(&process);
@@ -185,7 +185,7 @@ fn log_messages_can_be_json_with_one_object_a_line() {
 }
 
 #[test]
-fn exports_of_nothing_or_of_more_than_memory_are_refused() {
+fn exports_of_zero_bytes_or_more_than_the_memory_of_the_host_are_refused() {
     for (size, cause) in [("0", "0 bytes of memory"), ("999TiB", "more than this host has")] {
         let mut process = Process::spawn(trunkline(&["serve", "--mem", size, "--listen", "127.0.0.1:0"]));
         assert_eq!(process.wait(SOON).code(), Some(1));

@@ -1,11 +1,12 @@
-//! The soak: loads over four shaped links, on a mount of the library and in a mounted directory,
-//! and faults at random times for as long as one likes. Nothing may be lost or done twice, and at
-//! the end the gauges are back where they were: descriptors, threads, memory, connections, replies
-//! that wait, and what a mounted directory holds: objects, handles, data.
+//! The soak test: loads over four shaped links, on a mount of the library and in a mounted
+//! directory, with faults at random times, for as long as requested. No data may be lost and no
+//! operation done twice, and at the end the gauges must be back at their initial values:
+//! descriptors, threads, memory, connections, queued replies, and what a mounted directory holds:
+//! objects, handles, data.
 //!
-//! Needs root, FUSE, `ip`, `tc` and `nft`. `cargo xtask soak --minutes N [--seed S]` runs it on an
+//! Needs root, FUSE, `ip`, `tc` and `nft`. `cargo xtask soak --minutes N [--seed S]` runs an
 //! optimised build; the suite `soak` runs the same for some seconds. Each round prints its seed,
-//! and a run that is given that seed begins with it.
+//! and a run that is given a seed begins with the round of that seed.
 
 #[path = "faults/history.rs"]
 mod history;
@@ -37,25 +38,24 @@ use testbed::{Fault, FaultTestbed, NODES, Origin};
 use testkit::{Deadline, Stream, open_fds_of, resident_bytes_of, temp_dir, threads_of};
 
 const NAME: &str = "after_random_faults_nothing_is_lost_and_the_gauges_are_back";
-/// How long where nothing is said.
+/// The duration unless the environment sets another.
 const MINUTES: f64 = 0.2;
-/// A path that flapped may be left alone for half a minute, and then a server finds connections
-/// that died silently.
+/// A path that flapped may stay unused for half a minute, and after that a server finds the
+/// connections that died silently.
 const SETTLED_WITHIN: Duration = Duration::from_secs(240);
-/// Memory may grow by so much: buffers that are kept to be used again, and the figures of each
-/// round.
+/// The allowed growth of memory: buffers that are kept for reuse, and the statistics of each round.
 const GROWTH_BYTES_MAX: u64 = 96 << 20;
-/// Objects of a mounted directory that the kernel may remember besides those before: what each
-/// round has made it has removed.
+/// The number of additional objects of a mounted directory that the kernel may remember: each round
+/// removes what it creates.
 const OBJECTS_MORE_MAX: u64 = 64;
-/// Pipes that a mounted directory's process may have: 24 that it keeps for its next requests, and
-/// those that lead to whoever started it.
+/// The largest number of pipes of a mounted directory's process: 24 that it keeps for its next
+/// requests, and those that connect it to its parent.
 const PIPES_MAX: usize = 27;
-/// So long a server may hold objects of its directory open that nobody uses.
+/// How long a server may keep unused objects of its directory open.
 const HELD: Duration = Duration::from_secs(21);
 const SOON: Duration = Duration::from_secs(60);
 
-/// What some processes hold together.
+/// What a set of processes holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Held {
     descriptors: usize,
@@ -74,10 +74,10 @@ impl Held {
     }
 }
 
-/// Who holds what, in this order: the library's mount is in this process.
+/// The names of the holders, in the order of the gauges; the library's mount is in this process.
 const HOLDERS: [&str; 3] = ["client", "mounted directory", "servers"];
 
-/// Counts of what a mount holds, from its statistics.
+/// What a mount holds, from its statistics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct HeldByMount {
     objects: u64,
@@ -90,7 +90,10 @@ struct HeldByMount {
 impl HeldByMount {
     fn asked(mounted: &Mounted) -> Self {
         let said = mounted.statistics();
-        let line = said.lines().rfind(|line| line.starts_with("held: ")).expect("it says what it holds");
+        let line = said
+            .lines()
+            .rfind(|line| line.starts_with("held: "))
+            .expect("the statistics say what the mount holds");
         let words: Vec<&str> = line.split_whitespace().collect();
         let count = |what: &str| {
             let at = words.iter().position(|word| word.trim_end_matches(',') == what).expect(what);
@@ -103,7 +106,8 @@ impl HeldByMount {
         }
     }
 
-    /// The kernel may remember some objects for as long as it likes.
+    /// Whether the mount holds no more than before, except for objects that the kernel may remember
+    /// for any time.
     fn is_within(&self, before: &Self) -> bool {
         self.handles == before.handles
             && self.has_no_data
@@ -115,9 +119,9 @@ impl HeldByMount {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Gauges {
     held: [Held; HOLDERS.len()],
-    /// Connections that the server's system takes for established, dead ones too.
+    /// Connections that the server's kernel considers established, including dead ones.
     server_connections: usize,
-    /// What the mounted directory's process says that it holds.
+    /// What the process of the mounted directory reports to hold.
     mounted: HeldByMount,
 }
 
@@ -134,8 +138,8 @@ impl Gauges {
         }
     }
 
-    /// Whether what can be counted is no more than it was, and each connection is there again:
-    /// those of the mounted directory are seen nowhere else.
+    /// Whether the counts are no higher than before, and all connections are established again;
+    /// only this count shows those of the mounted directory.
     fn within(&self, before: &Self) -> bool {
         let mut pairs = self.held.iter().zip(&before.held);
         pairs.all(|(now, then)| now.descriptors <= then.descriptors && now.threads <= then.threads)
@@ -152,24 +156,24 @@ impl Gauges {
     }
 }
 
-/// What all rounds share: a mount of the library, and a mounted directory of a process of its own.
+/// What all rounds share: a mount of the library, and a directory mounted by a separate process.
 struct Mounts {
     library: Arc<Mount>,
     mounted: Mounted,
 }
 
-/// A mount keeps pipes to use them again, one more whenever more are wanted at a time; those are
-/// counted apart.
+/// The descriptors except pipes. A mount keeps pipes for reuse, and adds one whenever it needs more
+/// at a time; pipes are checked separately.
 fn descriptors_but_pipes_of(pid: u32) -> usize {
-    let descriptors = std::fs::read_dir(format!("/proc/{pid}/fd")).expect("the process is there").flatten();
+    let descriptors = std::fs::read_dir(format!("/proc/{pid}/fd")).expect("the process runs").flatten();
     let links = descriptors.filter_map(|descriptor| std::fs::read_link(descriptor.path()).ok());
     links.filter(|link| !link.to_string_lossy().starts_with("pipe:")).count()
 }
 
-/// Connections of NFS in a process's network namespace, which is that of all nodes.
+/// The NFS connections in the network namespace of a process, which is that of all nodes.
 fn connections_of(pid: u32) -> usize {
-    let table = std::fs::read_to_string(format!("/proc/{pid}/net/tcp")).expect("the process is there");
-    // Local address and port, remote ones, state 01: established.
+    let table = std::fs::read_to_string(format!("/proc/{pid}/net/tcp")).expect("the process runs");
+    // The local address and port, the remote address and port, and the state; 01 is established.
     let established = |line: &&str| {
         let mut words = line.split_whitespace().skip(1);
         let local = words.next().is_some_and(|local| local.ends_with(":0801"));
@@ -188,13 +192,13 @@ fn wait_until_whole(mount: &Mount) {
     });
 }
 
-/// Some faults, one after the other.
+/// Applies some faults, one after the other.
 fn strike(testbed: &mut FaultTestbed, random: &mut Rng) -> (String, bool) {
     let (mut told, mut killed) = (Vec::new(), false);
     for _ in 0..=random.u64(..2) {
         let fault = Fault::ALL[random.usize(..Fault::ALL.len())];
         let path = random.usize(..usize::from(NODES));
-        // Not a wait for anything: this is how long it lasts, and what comes after it.
+        // Not a wait for an event: the length of the fault, and the pause after it.
         let (lasts, then) = (random.u64(100..2500), random.u64(..1000));
         testbed.apply(fault, path, Duration::from_millis(lasts));
         pass(Duration::from_millis(then));
@@ -204,7 +208,7 @@ fn strike(testbed: &mut FaultTestbed, random: &mut Rng) -> (String, bool) {
     (told.join("; "), killed)
 }
 
-/// One load on both mounts, with faults or without.
+/// Runs one load on both mounts, with or without faults.
 fn round(testbed: &mut FaultTestbed, mounts: &Mounts, seed: u64, faults: bool) {
     let mount = &mounts.library;
     let undecided_before = mount.statistics().replays.undecided;
@@ -228,10 +232,10 @@ fn round(testbed: &mut FaultTestbed, mounts: &Mounts, seed: u64, faults: bool) {
     program.wait_until_all_went_on();
     let (done, doubted) = program.stop();
     println!("in the mounted directory: {done}; {doubted} in doubt");
-    assert!(doubted == 0 || killed, "seed {seed}: {doubted} errors of what was done");
+    assert!(doubted == 0 || killed, "seed {seed}: {doubted} errors of operations that were done");
 }
 
-/// What the servers themselves say of their connections.
+/// Checks what the servers report about their connections.
 fn ask_servers(testbed: &FaultTestbed) {
     for server in testbed.servers() {
         server.signal(Signal::USR1);
@@ -255,8 +259,7 @@ fn soak(minutes: f64, first_seed: u64) {
     };
     round(&mut testbed, &mounts, first_seed, false);
     wait_until_whole(&mounts.library);
-    // What a directory's objects are held open for, a server lets go within twenty seconds without
-    // use.
+    // A server closes objects of its directory that were not used for twenty seconds.
     pass(HELD);
     let before = Gauges::read(&testbed, &mounts);
     before.print("before");
@@ -269,7 +272,7 @@ fn soak(minutes: f64, first_seed: u64) {
     let mut last = before;
     let back = catch_unwind(AssertUnwindSafe(|| {
         Deadline::wait_until("gauges back where they were", SETTLED_WITHIN, || {
-            // Reading them costs a processor; a minute may pass.
+            // Reading the gauges costs processor time; the wait may take a minute.
             pass(Duration::from_millis(100));
             last = Gauges::read(&testbed, &mounts);
             last.within(&before).then_some(())
@@ -296,7 +299,7 @@ fn after_random_faults_nothing_is_lost_and_the_gauges_are_back() {
     let drawn = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |since| since.as_millis() as u64);
     let seed = asked("TRUNKLINE_SEED").and_then(|text| text.parse().ok()).unwrap_or_else(drawn);
     println!("soak: {minutes} minutes from seed {seed}; cargo xtask soak --seed {seed} begins alike");
-    // In a thread of its own, which moves to the client's namespace.
+    // In a separate thread, which moves to the client's namespace.
     let run = std::thread::spawn(move || soak(minutes, seed));
     run.join().unwrap_or_else(|panic| resume_unwind(panic));
 }

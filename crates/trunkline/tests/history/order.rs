@@ -1,10 +1,11 @@
 //! Checks whether reads of one register go back in time.
 //!
 //! All operations of one value, its write and the reads that returned it, span a zone: from the
-//! first end to the last begin. If the first end is earlier, the register must have had the value in
-//! the whole zone. Such zones must not overlap, and no value may have all its operations within the
-//! zone of another. These rules are equivalent to the linearizability of a register in which each
-//! value is written once (Gibbons and Korach, "Testing Shared Memories", 1997).
+//! first end to the last begin. If the first end is the earlier of the two, the register must have
+//! had the value during the whole zone. Such zones must not overlap, and no value may have all its
+//! operations within the zone of another. These rules are equivalent to the linearizability of a
+//! register in which each value is written once (Gibbons and Korach, "Testing Shared Memories",
+//! 1997).
 //!
 //! Zeros, which do not identify their write, and torn reads are left out: the rest of a correct
 //! history is correct. Reads that bypass the kernel's cache are checked separately from those

@@ -1,7 +1,7 @@
-//! A capture of what passes over loopback, and what tshark makes of it.
+//! A capture of the packets on the loopback interface, decoded by tshark.
 //!
-//! tshark must find no malformed packet and nothing that it does not know. Whether each call has
-//! its one answer is counted here, by connection and xid, from the messages that tshark lists.
+//! tshark must find no malformed packet and nothing unknown. The messages that tshark lists show
+//! whether each call, identified by connection and xid, has exactly one reply.
 
 use crate::fixtures::{SOON, run};
 use rustix::process::Signal;
@@ -12,12 +12,13 @@ use std::path::PathBuf;
 use std::process::Command;
 use testkit::{Deadline, Process, TempDir, require_program, temp_dir};
 
-/// Packets wait here until dumpcap takes them; large enough for a whole capture.
+/// The size of the buffer for packets that dumpcap has not taken yet; large enough for a whole
+/// capture.
 const BUFFER_MIB: &str = "64";
-/// Marks the end of a capture: it is sent last, so when it is in the file, all else is.
+/// Marks the end of a capture: the mark is sent last, so a file that contains the mark is complete.
 const END: &[u8] = b"here the conversation ends, as the test knows and dumpcap does not";
 
-/// A capture under way.
+/// A running capture.
 #[derive(Debug)]
 pub(crate) struct Capture {
     dumpcap: Process,
@@ -27,7 +28,7 @@ pub(crate) struct Capture {
 }
 
 impl Capture {
-    /// Captures TCP with these ports at either end, whole packets.
+    /// Captures whole TCP packets with these ports at either end.
     pub(crate) fn start(ports: &[u16]) -> Self {
         let _ = require_program("tshark");
         let place = temp_dir("capture");
@@ -40,11 +41,11 @@ impl Capture {
         Self { dumpcap, file, ports: ports.to_vec(), _place: place }
     }
 
-    /// Ends the capture and decodes it.
+    /// Ends the capture and decodes the packets.
     pub(crate) fn finish(mut self) -> Decoded {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-        Deadline::wait_until("the end of the conversation in the capture", SOON, || {
-            // Nobody listens there, which the system may say on the second one.
+        Deadline::wait_until("the mark of the end in the capture", SOON, || {
+            // Nothing listens on this UDP port, so the second send may fail.
             let _ = socket.send_to(END, ("127.0.0.1", self.ports[0]));
             let captured = fs::read(&self.file).unwrap_or_default();
             captured.windows(END.len()).rev().any(|window| window == END).then_some(())
@@ -64,16 +65,17 @@ impl Capture {
         for port in &self.ports {
             command.args(["-d", &format!("tcp.port=={port},rpc")]);
         }
-        // Segments that the kernel sent again come out of order, which is no fault of the programs.
+        // Segments that the kernel retransmitted arrive out of order, which is no error of the
+        // programs.
         command.args(["-o", "tcp.reassemble_out_of_order:TRUE"]).args(arguments);
         run(command)
     }
 }
 
-/// A call: its program and its procedure.
+/// The program and the procedure of a call.
 type Kind = (u32, u32);
 
-/// What tshark made of a capture, checked.
+/// The result of tshark for a capture, checked.
 #[derive(Debug)]
 pub(crate) struct Decoded {
     calls: BTreeMap<Kind, usize>,
@@ -87,7 +89,7 @@ impl Decoded {
         let odd = ["Unknown", "unknown", "Malformed", "Continuation", "Dissector bug", "Fragment fragment"];
         let odd: BTreeSet<&str> =
             text.lines().filter(|line| odd.iter().any(|word| line.contains(word))).collect();
-        assert!(odd.is_empty(), "tshark does not know:\n{odd:#?}");
+        assert!(odd.is_empty(), "unknown to tshark:\n{odd:#?}");
         Self { calls: match_calls_with_replies(&list_messages(capture)) }
     }
 
@@ -101,7 +103,7 @@ impl Decoded {
     }
 }
 
-/// One message of the conversation.
+/// A message in a capture.
 #[derive(Debug)]
 struct Message {
     connection: String,
@@ -110,8 +112,8 @@ struct Message {
     kind: Kind,
 }
 
-/// All messages in order. A frame may have several; tshark lists each field of all of them with
-/// commas.
+/// All messages in order. A frame may contain several; tshark lists each field of all of them,
+/// separated by commas.
 fn list_messages(capture: &Capture) -> Vec<Message> {
     let fields = ["tcp.stream", "rpc.xid", "rpc.msgtyp", "rpc.program", "rpc.procedure"];
     let mut arguments = vec!["-2", "-Y", "rpc", "-T", "fields", "-E", "occurrence=a", "-E", "aggregator=,"];
@@ -123,7 +125,7 @@ fn list_messages(capture: &Capture) -> Vec<Message> {
         let [connection, xids, types, programs, procedures] = columns.as_slice() else {
             panic!("tshark printed {line:?}");
         };
-        // tshark tells a reply's program from its call: when it found no call, there is one less.
+        // tshark takes the program of a reply from its call: without the call the field is missing.
         let even = [types, programs, procedures].iter().all(|column| column.len() == xids.len());
         assert!(even, "a reply without a call: {line:?}");
         for (at, xid) in xids.iter().enumerate() {
@@ -139,7 +141,7 @@ fn list_messages(capture: &Capture) -> Vec<Message> {
     messages
 }
 
-/// Each call has one reply, each reply its call: counts the calls by kind.
+/// Matches each call with one reply and each reply with one call; counts the calls by kind.
 fn match_calls_with_replies(messages: &[Message]) -> BTreeMap<Kind, usize> {
     let mut open: HashMap<(&str, &str), Kind> = HashMap::new();
     let mut calls = BTreeMap::new();

@@ -1,5 +1,5 @@
-//! `ls`, `cat`, `stat` and `cp` on nfs-ganesha: what lies there afterwards, and a server that is
-//! killed meanwhile.
+//! Tests `ls`, `cat`, `stat` and `cp` on nfs-ganesha: the files that they leave there, and a server
+//! that is killed during a copy.
 
 use crate::fixtures::{SOON, assert_same, pattern};
 use crate::ganesha::Ganesha;
@@ -26,7 +26,7 @@ fn prints(arguments: &[&str]) -> String {
     process.output(Stream::Out)
 }
 
-/// A place on it, as a user names it who knows no port of MOUNT: rpcbind is asked.
+/// The URL of a path on the server without the port of MOUNT: the client asks rpcbind for the port.
 fn url(ganesha: &Ganesha, path: &str) -> String {
     format!("nfs://127.0.0.1:{}{}{path}?nconnect=2", ganesha.port, ganesha.export_path())
 }
@@ -35,7 +35,7 @@ fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
-/// nfs-ganesha answers that it has set the times of a symbolic link, and has not.
+/// nfs-ganesha reports success when it sets the times of a symbolic link, but does not set them.
 fn without_times_of_links(tree: &Path) -> BTreeMap<PathBuf, Seen> {
     let mut seen = snapshot(tree);
     seen.values_mut().for_each(Seen::forget_time_of_link);
@@ -43,7 +43,7 @@ fn without_times_of_links(tree: &Path) -> BTreeMap<PathBuf, Seen> {
 }
 
 #[test]
-fn a_tree_lies_on_the_server_as_it_was_and_comes_back_so() {
+fn a_copied_tree_is_equal_on_the_server_and_when_copied_back() {
     let ganesha = Ganesha::start();
     let place = temp_dir("commands");
     let tree = place.path().join("tree");
@@ -51,7 +51,7 @@ fn a_tree_lies_on_the_server_as_it_was_and_comes_back_so() {
     prints(&["cp", "-a", "--verify", text(&tree), &url(&ganesha, "/copy")]);
     compare(&without_times_of_links(&tree), &without_times_of_links(&ganesha.local("copy")));
     let sparse = fs::metadata(ganesha.local("copy/sparse")).unwrap();
-    assert!(std::os::unix::fs::MetadataExt::blocks(&sparse) * 512 < 2 << 20, "the holes are filled");
+    assert!(std::os::unix::fs::MetadataExt::blocks(&sparse) * 512 < 2 << 20, "the holes are preserved");
     prints(&["cp", "-a", "--verify", &url(&ganesha, "/copy"), text(&place.path().join("back"))]);
     compare(&without_times_of_links(&tree), &without_times_of_links(&place.path().join("back")));
     assert_eq!(prints(&["ls", &url(&ganesha, "/")]), "copy\n");
@@ -62,7 +62,7 @@ fn a_tree_lies_on_the_server_as_it_was_and_comes_back_so() {
 }
 
 #[test]
-fn a_copy_goes_on_when_the_server_is_killed_under_it_and_comes_back() {
+fn a_copy_continues_when_the_server_is_killed_and_restarted() {
     let mut ganesha = Ganesha::start();
     let place = temp_dir("commands");
     let (source, data) = (place.path().join("large"), pattern(LARGE_BYTES, 3));

@@ -1,18 +1,18 @@
-//! nfs-ganesha and mounts of it, by the names that the tests of `mount/` have for our own server:
-//! the same tests run on both.
+//! nfs-ganesha and mounts of it, under the names that the tests of `mount/` use for our server: the
+//! same tests run on both.
 
 use crate::ganesha::Ganesha;
 pub(crate) use crate::mounts::*;
 use testkit::{TempDir, temp_dir};
 
-/// nfs-ganesha, and a place for directories to mount on.
+/// nfs-ganesha, and a directory for mount points.
 pub(crate) struct Server {
     ganesha: Ganesha,
     directory: TempDir,
 }
 
 impl Server {
-    /// It has one node, however many the test would like.
+    /// Starts the server, which has one node, whatever number the test asks for.
     pub(crate) fn start(_nodes: u8) -> Self {
         Self { ganesha: Ganesha::start(), directory: temp_dir("mounts") }
     }
@@ -30,12 +30,12 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // What a test that failed has left mounted would wait for this server.
+        // A mount that a failed test leaves behind would wait for this server.
         unmount_all_below(self.directory.path());
     }
 }
 
-/// A server and one mount, with locks that stay here.
+/// A server and one mount, with local locks.
 pub(crate) fn mounted() -> (Server, Mounted) {
     let server = Server::start(1);
     let mount = server.mount("mnt", "nolock");

@@ -1,4 +1,5 @@
-//! What the suite's tests share: our server, runs of a program, and data that tell their place.
+//! Fixtures that the tests of the suite share: our server, runs of a program, and data that depend
+//! on their position.
 
 use server::{Config, Server};
 use std::net::{IpAddr, SocketAddr};
@@ -6,7 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 use testkit::{Process, Stream};
 
-/// Ends what hangs; no test here comes near it.
+/// Ends a test that hangs; no test takes nearly as long.
 pub(crate) const SOON: Duration = Duration::from_secs(60);
 
 /// The path that our server exports.
@@ -27,7 +28,7 @@ impl Group {
         Self::start_with(nodes, None, |listens| Config::quick(1 << 30, EXPORT, listens))
     }
 
-    /// As [`start`](Self::start), with a directory that everybody may write to.
+    /// Like [`start`](Self::start), with a directory that everybody may write to.
     pub(crate) fn start_on_disk(nodes: u8) -> Self {
         let place = testkit::temp_dir("served");
         let directory = place.path().join("data");
@@ -45,8 +46,8 @@ impl Group {
         config: impl Fn(&[SocketAddr]) -> Config,
     ) -> Self {
         let addresses: Vec<IpAddr> = (1..=nodes).map(|node| IpAddr::from([127, 0, 0, node])).collect();
-        // A port that is free on the first address may be taken on another; then the next one is
-        // tried.
+        // A port that is free on the first address may be taken on another; then the next free port
+        // is tried.
         for _ in 0..20 {
             let port = testkit::free_port();
             let listens: Vec<SocketAddr> = addresses.iter().map(|ip| SocketAddr::new(*ip, port)).collect();
@@ -57,16 +58,16 @@ impl Group {
         panic!("no port that is free on {nodes} addresses");
     }
 
-    /// The address of a node, counted from 0 and round again.
+    /// The address of a node; the index starts at 0 and wraps around.
     pub(crate) fn node(&self, index: usize) -> IpAddr {
         self.addresses[index % self.addresses.len()]
     }
 }
 
-/// Runs a program to its end and gives what it printed.
+/// Runs a program until it ends and returns its output.
 ///
 /// # Panics
-/// When it fails.
+/// If the program fails.
 #[track_caller]
 pub(crate) fn run(command: Command) -> String {
     let line = format!("{command:?}");
@@ -76,7 +77,7 @@ pub(crate) fn run(command: Command) -> String {
     process.output(Stream::Out)
 }
 
-/// Bytes that differ from place to place and from seed to seed.
+/// Bytes that depend on the position and the seed.
 pub(crate) fn pattern(len: usize, seed: u64) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let words = std::iter::repeat_with(|| {
@@ -88,7 +89,7 @@ pub(crate) fn pattern(len: usize, seed: u64) -> Vec<u8> {
     words.take(len.div_ceil(8)).flatten().take(len).collect()
 }
 
-/// Fails without printing megabytes when two contents differ.
+/// Fails without printing megabytes if two contents differ.
 #[track_caller]
 pub(crate) fn assert_same(what: &str, found: &[u8], wanted: &[u8]) {
     assert_eq!(found.len(), wanted.len(), "{what}: length");

@@ -1,7 +1,7 @@
-//! Debian's nfs-ganesha over a tmpfs of its own. The tmpfs is in a mount namespace that lives as
-//! long as a process of the test, so nothing is left mounted, even when the test is killed.
+//! Debian's nfs-ganesha on its own tmpfs. The tmpfs is in a mount namespace that lives as long as a
+//! process of the test, so no mount remains, even if the test is killed.
 //!
-//! Only one runs at a time: all of them register with the one rpcbind that a machine can have.
+//! Only one runs at a time: each registers with rpcbind, and a machine can have only one rpcbind.
 
 use crate::fixtures::SOON;
 use crate::libnfs::Export;
@@ -18,7 +18,7 @@ const RPCBIND_PORT: u16 = 111;
 
 static TURN: Mutex<()> = Mutex::new(());
 
-/// A running nfs-ganesha; ends when dropped, its daemon first.
+/// A running nfs-ganesha; ends when dropped, the daemon first.
 #[derive(Debug)]
 pub(crate) struct Ganesha {
     daemon: Process,
@@ -31,7 +31,7 @@ pub(crate) struct Ganesha {
 }
 
 impl Ganesha {
-    /// Starts it on free ports and waits until it accepts.
+    /// Starts nfs-ganesha on free ports and waits until it accepts connections.
     pub(crate) fn start() -> Self {
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let root = rustix::process::geteuid().is_root();
@@ -52,35 +52,35 @@ impl Ganesha {
         ganesha
     }
 
-    /// Ends it without a chance to say goodbye. What was written stays in its tmpfs.
+    /// Kills the daemon. Data already written stay in the tmpfs.
     pub(crate) fn kill(&mut self) {
         self.daemon.kill();
     }
 
-    /// Starts it again on the same ports and the same tmpfs: another instance, with another write
-    /// verifier.
+    /// Starts the daemon again on the same ports and the same tmpfs: a new instance, with a new
+    /// write verifier.
     pub(crate) fn start_again(&mut self) {
         self.daemon = start_daemon(&self.place, &self.namespace);
         self.wait_until_it_accepts();
     }
 
-    /// A file of the export as this machine's kernel has it.
+    /// The local path of a file of the export.
     pub(crate) fn local(&self, name: &str) -> PathBuf {
         let inside = format!("/proc/{}/root{}/export", self.namespace.id(), self.place.path().display());
         PathBuf::from(inside).join(name)
     }
 
-    /// The path that it exports.
+    /// The path of the export.
     pub(crate) fn export_path(&self) -> String {
         self.place.path().join("export").display().to_string()
     }
 
-    /// The export as libnfs names it.
+    /// The export for libnfs.
     pub(crate) fn export(&self) -> Export {
         Export { address: ADDRESS, port: self.port, mount_port: self.mount_port, path: self.export_path() }
     }
 
-    /// Our client on it.
+    /// Mounts the export with our client.
     pub(crate) fn mount(&self, nconnect: u16) -> Mount {
         let settings = Settings {
             mount_port: self.mount_port,
@@ -133,7 +133,7 @@ LOG {{ Default_Log_Level = WARN; }}
     )
 }
 
-/// Where Debian puts nfs-ganesha's file systems; the directory is named after the architecture.
+/// The directory of nfs-ganesha's plugins on Debian, whose name contains the architecture.
 fn plugins() -> PathBuf {
     let libraries = fs::read_dir("/usr/lib").unwrap().flatten();
     let mut places = libraries.map(|entry| entry.path().join("ganesha"));
@@ -142,7 +142,7 @@ fn plugins() -> PathBuf {
         .expect("nfs-ganesha's VFS is not installed; try: apt-get install nfs-ganesha-vfs")
 }
 
-/// The machine's rpcbind if it has one, else ours.
+/// Starts rpcbind, unless the machine already runs one.
 fn start_rpcbind() -> Option<Process> {
     let program = require_program("rpcbind");
     let there = || TcpStream::connect((ADDRESS, RPCBIND_PORT)).is_ok();
@@ -171,7 +171,7 @@ fn start_daemon(place: &TempDir, namespace: &Process) -> Process {
     let place = place.path();
     let mut command = Command::new(require_program("nsenter"));
     command.arg(format!("--mount=/proc/{}/ns/mnt", namespace.id()));
-    // Entering a mount namespace leaves a chroot; what the tests see may be one.
+    // Entering a mount namespace leaves a chroot, and the tests may run in one.
     command.arg(format!("--root=/proc/{}/root", namespace.id()));
     command.arg(require_program("ganesha.nfsd")).arg("-F");
     command.arg("-f").arg(place.join("ganesha.conf")).arg("-L").arg(place.join("ganesha.log"));

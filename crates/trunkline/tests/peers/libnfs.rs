@@ -1,4 +1,4 @@
-//! Debian's libnfs: its programs, and our own load program built on it.
+//! Debian's libnfs: its programs, and our load program that uses it.
 
 use crate::fixtures::{EXPORT, SOON, run};
 use std::net::IpAddr;
@@ -17,33 +17,33 @@ pub(crate) struct Export {
 }
 
 impl Export {
-    /// Our server's export: NFS and MOUNT on one port.
+    /// The export of our server, with NFS and MOUNT on one port.
     pub(crate) fn ours(address: IpAddr, port: u16) -> Self {
         Self { address, port, mount_port: port, path: EXPORT.to_owned() }
     }
 
-    /// The URL of something within the export.
+    /// The URL of a path within the export.
     pub(crate) fn url(&self, within: &str) -> String {
         let Self { address, port, mount_port, path } = self;
         format!("nfs://{address}{path}{within}?nfsport={port}&mountport={mount_port}")
     }
 }
 
-/// `nfs-ls`, with everything below: the lines it prints.
+/// Runs `nfs-ls` recursively; returns its output.
 pub(crate) fn list(export: &Export, within: &str) -> String {
     let mut command = Command::new(require_program("nfs-ls"));
     command.args(["-R", &export.url(within)]);
     run(command)
 }
 
-/// `nfs-cp`: one side is a URL, the other a local path.
+/// Runs `nfs-cp`: one side is a URL, the other a local path.
 pub(crate) fn copy(from: &str, to: &str) {
     let mut command = Command::new(require_program("nfs-cp"));
     command.args([from, to]);
     run(command);
 }
 
-/// `nfs-cat`, byte by byte: its output need not be text.
+/// Runs `nfs-cat`; returns bytes, since the output need not be text.
 pub(crate) fn cat(export: &Export, within: &str) -> Vec<u8> {
     let output = Command::new(require_program("nfs-cat"))
         .arg(export.url(within))
@@ -53,7 +53,7 @@ pub(crate) fn cat(export: &Export, within: &str) -> Vec<u8> {
     output.stdout
 }
 
-/// One run of the load program.
+/// The parameters of a run of the load program.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Load<'a> {
     pub(crate) mode: &'a str,
@@ -76,13 +76,13 @@ impl Load<'_> {
         command
     }
 
-    /// Runs it; a wrong block fails it.
+    /// Runs the program, which fails if a block is wrong.
     #[track_caller]
     pub(crate) fn run(&self, export: &Export) -> LoadLine {
         LoadLine(run(self.command(export)))
     }
 
-    /// Runs it where it must fail with status 1, and gives its complaint.
+    /// Runs the program, which must fail with status 1; returns its error.
     #[track_caller]
     pub(crate) fn run_to_a_failure(&self, export: &Export) -> String {
         let mut process = Process::spawn(self.command(export));
@@ -91,7 +91,7 @@ impl Load<'_> {
     }
 }
 
-/// What the load program printed.
+/// The output of the load program.
 #[derive(Debug)]
 pub(crate) struct LoadLine(String);
 

@@ -1,4 +1,4 @@
-//! Operations that must not happen twice, on a server of which nobody knows what it remembers.
+//! Tests non-idempotent operations on a server whose reply cache is unknown.
 
 use crate::check::Server;
 use crate::cuts::Cut;
@@ -6,14 +6,14 @@ use crate::ganesha::Ganesha;
 use std::net::{Ipv4Addr, SocketAddr};
 
 #[test]
-fn what_must_not_happen_twice_happens_once_on_nfs_ganesha_and_errors_in_doubt_are_counted() {
+fn nonidempotent_operations_happen_once_on_nfs_ganesha_and_errors_in_doubt_are_counted() {
     let ganesha = Ganesha::start();
     let nodes = [SocketAddr::from((Ipv4Addr::LOCALHOST, ganesha.port))];
     let export = ganesha.export_path();
     let server =
         Server { nodes: &nodes, mount_port: Some(ganesha.mount_port), export: &export, remembers: false };
-    // A call that the client has given up is gone with its connection; only our own group refuses
-    // it by its xid.
+    // A call that the client gave up ends with its connection; only our own group refuses such a
+    // call by its xid.
     let cuts: Vec<Cut> =
         Cut::ALL.into_iter().filter(|cut| !matches!(cut, Cut::Silence | Cut::Late)).collect();
     let findings = server.check(&cuts);

@@ -1,4 +1,4 @@
-//! Our client on nfs-ganesha: files, the tree, and a server that is killed while it is written to.
+//! Tests our client on nfs-ganesha: files, the tree, and a server that is killed during writes.
 
 use crate::fixtures::{SOON, assert_same, pattern};
 use crate::ganesha::Ganesha;
@@ -12,7 +12,7 @@ use testkit::Deadline;
 const LARGE_BYTES: usize = 64 << 20;
 
 #[test]
-fn a_file_written_over_four_connections_reads_back_and_lies_on_the_server_as_written() {
+fn a_file_written_over_four_connections_reads_back_and_is_equal_on_the_server() {
     let ganesha = Ganesha::start();
     let mount = ganesha.mount(4);
     let data = pattern(LARGE_BYTES, 1);
@@ -24,11 +24,11 @@ fn a_file_written_over_four_connections_reads_back_and_lies_on_the_server_as_wri
     assert_same("read back", &found[..LARGE_BYTES], &data);
     assert_same("on the server", &fs::read(ganesha.local("large")).unwrap(), &data);
     let written: u64 = mount.statistics().paths.iter().map(|path| path.counters.write.bytes).sum();
-    assert_eq!(written, LARGE_BYTES as u64, "nothing is written twice");
+    assert_eq!(written, LARGE_BYTES as u64, "no byte is written twice");
 }
 
 #[test]
-fn small_writes_at_odd_offsets_agree_with_the_file_on_the_server() {
+fn small_writes_at_odd_offsets_give_the_right_file_on_the_server() {
     let ganesha = Ganesha::start();
     let mount = ganesha.mount(2);
     let file = mount.create_file(b"/odd", 0o600).unwrap();
@@ -56,7 +56,7 @@ fn status_of<T: std::fmt::Debug>(result: Result<T, Error>) -> Status {
 }
 
 #[test]
-fn links_and_renames_and_removals_are_what_the_server_has() {
+fn links_renames_and_removals_change_the_tree_on_the_server() {
     let ganesha = Ganesha::start();
     let mount = ganesha.mount(1);
     let root = mount.root();
@@ -113,7 +113,7 @@ fn a_directory_of_2000_names_is_listed_whole_and_once() {
 }
 
 #[test]
-fn writes_complete_when_the_server_is_killed_under_them_and_comes_back() {
+fn writes_complete_when_the_server_is_killed_and_restarted() {
     let mut ganesha = Ganesha::start();
     let mount = ganesha.mount(4);
     let file = mount.create_file(b"/survivor", 0o644).unwrap();
@@ -122,7 +122,8 @@ fn writes_complete_when_the_server_is_killed_under_them_and_comes_back() {
         Deadline::wait_until(what, SOON, || (rounds.load(Ordering::SeqCst) > after).then_some(()));
     };
     let last = std::thread::scope(|scope| {
-        // Each round writes the same range anew; the last one must be there in the end, all of it.
+        // Each round overwrites the same range; the file must hold all data of the last round at
+        // the end.
         let writer = scope.spawn(|| {
             while !stop.load(Ordering::SeqCst) {
                 let round = rounds.load(Ordering::SeqCst) + 1;
@@ -137,7 +138,7 @@ fn writes_complete_when_the_server_is_killed_under_them_and_comes_back() {
             let before = rounds.load(Ordering::SeqCst);
             ganesha.start_again();
             // The round that was under way, and one that began afterwards.
-            round_passes("two rounds after the server came back", before + 1);
+            round_passes("two rounds after the restart of the server", before + 1);
         }
         stop.store(true, Ordering::SeqCst);
         writer.join().unwrap()

@@ -1,4 +1,4 @@
-//! Our server, used by libnfs: a node on its own, and a group of four that serve the same tree.
+//! Tests our server with libnfs: a single node, and a group of four nodes that serve the same tree.
 
 use crate::fixtures::{Group, assert_same, pattern};
 use crate::libnfs::{Export, Load, cat, copy, list};
@@ -11,7 +11,7 @@ use testkit::temp_dir;
 const LARGE_BYTES: usize = 64 << 20;
 const SMALL_FILES: usize = 200;
 
-/// The export through one of the group's nodes.
+/// The export through one of the nodes of the group.
 fn through(group: &Group, node: usize) -> Export {
     Export::ours(group.node(node), group.port)
 }
@@ -62,7 +62,7 @@ fn a_tree_of_small_files_goes_up_and_down(group: &Group) {
     let mut wanted = BTreeSet::from(["one", "two", "three", "deep"].map(str::to_owned));
     for number in 0..SMALL_FILES {
         let directory = ["one", "two", "three", "one/deep"][number % 4];
-        // Empty files, odd lengths, and some of several blocks.
+        // Empty files, odd lengths, and some files of several blocks.
         let data = pattern(number * number * 7 % 100_003, number as u64);
         let (name, path) = (format!("file-{number}"), format!("/tree/{directory}/file-{number}"));
         fs::write(&up, &data).unwrap();
@@ -107,7 +107,7 @@ fn libnfs_copies_and_lists_a_tree_that_every_node_of_a_group_shows() {
     a_tree_of_small_files_goes_up_and_down(&Group::start(4));
 }
 
-/// What the load program leaves in a file.
+/// The content that the load program leaves in a file.
 fn stamped(file: u64, bytes: u64) -> Vec<u8> {
     let noise: Vec<u8> = (0..4096_u32).map(|at| (at * 167 + (at >> 8) * 13) as u8).collect();
     let page = |number: u64| [&file.to_le_bytes()[..], &number.to_le_bytes()[..], &noise[16..]].concat();
@@ -119,7 +119,7 @@ fn load<'a>(mode: &'a str, block: u32) -> Load<'a> {
     Load { mode, block, depth, connections: 2, seconds: "0.5", file_mib: 64 }
 }
 
-/// Runs every mode with verification, and compares what is left with our own client.
+/// Runs every mode with verification, and compares the result with what our client reads.
 fn an_asynchronous_load_finds_its_data_unharmed(block: u32) {
     let group = Group::start(1);
     let export = through(&group, 0);
@@ -142,17 +142,17 @@ fn an_asynchronous_load_finds_its_data_unharmed(block: u32) {
 }
 
 #[test]
-fn an_asynchronous_libnfs_load_of_1_mib_blocks_finds_its_data_unharmed() {
+fn an_asynchronous_libnfs_load_of_1_mib_blocks_reads_back_its_data() {
     an_asynchronous_load_finds_its_data_unharmed(1 << 20);
 }
 
 #[test]
-fn an_asynchronous_libnfs_load_of_4_kib_blocks_finds_its_data_unharmed() {
+fn an_asynchronous_libnfs_load_of_4_kib_blocks_reads_back_its_data() {
     an_asynchronous_load_finds_its_data_unharmed(4096);
 }
 
 #[test]
-fn the_load_program_finds_what_our_client_wrote_and_a_damaged_byte() {
+fn the_load_program_accepts_what_our_client_wrote_and_finds_a_damaged_byte() {
     let group = Group::start(1);
     let file = mount(&group).create_file(b"/load.0", 0o644).unwrap();
     file.write_all_at(&stamped(0, 8 << 20), 0).unwrap();

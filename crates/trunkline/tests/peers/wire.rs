@@ -1,4 +1,5 @@
-//! What our client and our server say on the wire, as tshark reads it: to each other and to others.
+//! Tests the messages that our client and our server send to each other and to others, as tshark
+//! decodes them.
 
 use crate::capture::Capture;
 use crate::fixtures::{EXPORT, Group, assert_same, pattern};
@@ -8,11 +9,11 @@ use client::{Mount, Settings};
 use fs::{CreateMode, SetAttributes};
 use nfs3::{Procedure, mount};
 
-/// So much that several WRITEs are always under way at once: one that is alone is sent FILE_SYNC,
-/// and no COMMIT follows it. A capture stays within a few tens of MB.
+/// Enough data that several WRITEs are always under way: a single WRITE is sent FILE_SYNC, and no
+/// COMMIT follows. A capture stays within a few tens of MB.
 const FILE_BYTES: usize = 8 << 20;
 
-/// Calls that [`everything`] leads to, whatever the server.
+/// The procedures that [`everything`] calls on any server.
 const CALLED: [Procedure; 16] = [
     Procedure::GetAttr,
     Procedure::SetAttr,
@@ -32,7 +33,7 @@ const CALLED: [Procedure; 16] = [
     Procedure::FsInfo,
 ];
 
-/// A bit of everything that the client can do, ended by dropping the mount.
+/// Uses every kind of operation of the client a little; dropping the mount ends the connections.
 fn everything(mount: &Mount) {
     let root = mount.root();
     let attributes = SetAttributes::mode(0o755);
@@ -77,7 +78,7 @@ fn numbers(procedures: &[Procedure]) -> Vec<u32> {
 }
 
 #[test]
-fn what_our_client_and_our_server_say_to_each_other_is_well_formed_and_answered() {
+fn messages_between_our_client_and_our_server_are_well_formed_and_answered() {
     let group = Group::start(4);
     let capture = Capture::start(&[group.port]);
     let settings = Settings {
@@ -92,19 +93,19 @@ fn what_our_client_and_our_server_say_to_each_other_is_well_formed_and_answered(
 }
 
 #[test]
-fn what_our_client_says_to_ganesha_is_well_formed_and_answered() {
+fn messages_between_our_client_and_ganesha_are_well_formed_and_answered() {
     let ganesha = Ganesha::start();
     let capture = Capture::start(&[ganesha.port, ganesha.mount_port]);
     everything(&ganesha.mount(2));
     let decoded = capture.finish();
     decoded.assert_called(mount::PROGRAM, &[mount::Procedure::Mnt.number()]);
     decoded.assert_called(nfs3::PROGRAM, &numbers(&CALLED));
-    // Its writes are stable only after a COMMIT. RFC 1813 s3.3.21
+    // Writes of nfs-ganesha are stable only after a COMMIT. RFC 1813 s3.3.21
     decoded.assert_called(nfs3::PROGRAM, &numbers(&[Procedure::Commit]));
 }
 
 #[test]
-fn what_our_server_answers_to_libnfs_is_well_formed_and_complete() {
+fn messages_between_libnfs_and_our_server_are_well_formed_and_answered() {
     let group = Group::start(1);
     let export = Export::ours(group.node(0), group.port);
     let capture = Capture::start(&[group.port]);
@@ -120,9 +121,9 @@ fn what_our_server_answers_to_libnfs_is_well_formed_and_complete() {
 }
 
 #[test]
-fn libnfs_and_ganesha_pass_the_same_examination() {
-    // What tshark calls odd between two others is no fault of ours: this holds the examination
-    // itself.
+fn messages_between_libnfs_and_ganesha_pass_the_same_check() {
+    // Odd messages between two other implementations are no error of ours: this test checks the
+    // check itself.
     let ganesha = Ganesha::start();
     let capture = Capture::start(&[ganesha.port, ganesha.mount_port]);
     Load { mode: "fill", block: 65_536, depth: 8, connections: 2, seconds: "1", file_mib: 1 }

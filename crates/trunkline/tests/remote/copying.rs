@@ -1,4 +1,4 @@
-//! `cp`: trees there and back, what stands in the way, what goes wrong.
+//! Tests `cp`: trees in both directions, targets that exist already, and failures.
 
 use super::fixtures::{SOON, Served, fails, make_directory, make_file, pattern, prints, run, trunkline};
 use super::trees::{compare, plant, snapshot};
@@ -13,14 +13,14 @@ fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
-/// Names that a copy has left behind.
+/// The names of temporary files that a copy left behind.
 fn leftovers(served: &Served) -> Vec<String> {
     let listed = prints(&["ls", "-a", "-R", &served.url("")]);
     listed.lines().filter(|line| line.contains(".trunkline-")).map(str::to_owned).collect()
 }
 
 #[test]
-fn a_tree_with_links_holes_and_odd_names_goes_there_and_back() {
+fn a_tree_with_links_holes_and_odd_names_is_copied_to_the_server_and_back() {
     let served = Served::with(&["--mem", "256MiB", "--listen", "127.0.0.1:0", "--listen", "127.0.0.1:0"]);
     let place = temp_dir("cp");
     let tree = place.path().join("tree");
@@ -38,7 +38,7 @@ fn a_tree_with_links_holes_and_odd_names_goes_there_and_back() {
     let (data, hole) =
         (place.path().join("back/sparse"), fs::metadata(place.path().join("back/sparse")).unwrap());
     assert!(hole.blocks() * 512 < 2 << 20, "{} has no holes: {} blocks", data.display(), hole.blocks());
-    // Again over what is there, and as the contents of a directory that is there.
+    // Again over the existing tree, and as the content of an existing directory.
     prints(&["cp", "-a", &format!("{}/.", text(&tree)), &served.url("/tree")]);
     prints(&["cp", "-a", "--verify", &served.url("/tree/."), text(&place.path().join("back"))]);
     compare(&snapshot(&tree), &snapshot(&place.path().join("back")));
@@ -46,7 +46,7 @@ fn a_tree_with_links_holes_and_odd_names_goes_there_and_back() {
 }
 
 #[test]
-fn a_tree_goes_from_server_to_server_and_beside_itself() {
+fn a_tree_is_copied_between_servers_and_within_a_server() {
     let (one, other) = (Served::start(), Served::start());
     let place = temp_dir("cp");
     let tree = place.path().join("tree");
@@ -61,7 +61,7 @@ fn a_tree_goes_from_server_to_server_and_beside_itself() {
 }
 
 #[test]
-fn names_and_directories_are_chosen_as_cp_chooses_them() {
+fn targets_follow_the_rules_of_cp() {
     let served = Served::start();
     let place = temp_dir("cp");
     let at = |name: &str| place.path().join(name);
@@ -88,7 +88,7 @@ fn names_and_directories_are_chosen_as_cp_chooses_them() {
 }
 
 #[test]
-fn what_stands_in_the_way_is_said_and_the_rest_is_copied() {
+fn conflicts_with_the_target_are_errors_and_the_rest_is_copied() {
     let served = Served::start();
     let place = temp_dir("cp");
     let at = |name: &str| place.path().join(name);
@@ -120,7 +120,7 @@ fn what_stands_in_the_way_is_said_and_the_rest_is_copied() {
     assert!(err.contains("no such file or directory"), "{err}");
     let err = fails(&["cp", &served.url("/nothing"), text(&at("x"))]);
     assert!(err.contains("cannot copy nfs://") && err.contains("no such file"), "{err}");
-    // The one that is there is copied all the same.
+    // The source that exists is copied nevertheless.
     let err = fails(&["cp", text(&at("nothing")), text(&at("file")), &served.url("/tree")]);
     assert!(err.contains("nothing"), "{err}");
     assert_eq!(prints(&["cat", &served.url("/tree/file")]), "new\n");
@@ -133,7 +133,7 @@ fn what_stands_in_the_way_is_said_and_the_rest_is_copied() {
 }
 
 #[test]
-fn a_full_server_fails_the_file_and_keeps_nothing_of_it() {
+fn a_file_that_does_not_fit_on_the_server_fails_and_leaves_nothing() {
     let served = Served::with(&["--mem", "8MiB", "--listen", "127.0.0.1:0"]);
     let place = temp_dir("cp");
     let at = |name: &str| place.path().join(name);
@@ -146,7 +146,7 @@ fn a_full_server_fails_the_file_and_keeps_nothing_of_it() {
 }
 
 #[test]
-fn what_a_server_forbids_is_said() {
+fn the_error_names_what_the_server_forbids() {
     let place = temp_dir("cp");
     let at = |name: &str| place.path().join(name);
     let text_of = |more: &str| {
@@ -156,7 +156,7 @@ fn what_a_server_forbids_is_said() {
         )
     };
     fs::write(at("file"), b"data").unwrap();
-    // Whoever comes is squashed, and the root directory is somebody else's.
+    // Every user is squashed, and the root directory has another owner.
     for (more, needle) in [
         ("rw = true\nall_squash = true\nowner_uid = 4321\n", "permission denied"),
         ("rw = false\n", "read-only file system"),
@@ -184,12 +184,12 @@ fn many_small_files_arrive_with_their_times() {
     prints(&["cp", "-r", "--files", "32", text(&tree), &served.url("/")]);
     prints(&["cp", "-r", "--no-sync", "--verify", &served.url("/many"), text(&place.path().join("back"))]);
     compare(&snapshot(&tree), &snapshot(&place.path().join("back")));
-    // All is there: nothing is copied again.
+    // Everything is already there.
     let (code, _, err) = run(&["cp", "-v", "-r", "--resume", text(&tree), &served.url("/")]);
     assert_eq!(code, Some(0), "{err}");
 }
 
-/// A server that sends 40 MB a second at most, with a file that takes several seconds.
+/// A server that sends at most 40 MB a second, with a file that takes several seconds.
 fn slow() -> (Served, testkit::TempDir, Vec<u8>) {
     let place = temp_dir("slow");
     let text = "[[node]]\nname = \"slow\"\nlisten = [\"127.0.0.1:0\"]\npace = \"320Mbit\"\n\
@@ -202,7 +202,7 @@ fn slow() -> (Served, testkit::TempDir, Vec<u8>) {
     (served, place, data)
 }
 
-/// The partial file in a directory, and its length.
+/// The length of the partial file in a directory, if there is one.
 fn partial(directory: &Path) -> Option<u64> {
     let mut names = fs::read_dir(directory).unwrap().flatten();
     let part = names.find(|name| name.file_name().to_string_lossy().ends_with(".part"))?;
@@ -210,7 +210,7 @@ fn partial(directory: &Path) -> Option<u64> {
 }
 
 #[test]
-fn an_interrupted_copy_leaves_no_file_and_is_taken_up_where_it_was() {
+fn an_interrupted_copy_leaves_no_file_and_can_be_resumed() {
     let (served, place, data) = slow();
     let at = |name: &str| place.path().join(name);
     let mut first = Process::spawn(trunkline(&["cp", &served.url("/data"), text(&at("copy"))]));
@@ -229,7 +229,7 @@ fn an_interrupted_copy_leaves_no_file_and_is_taken_up_where_it_was() {
 }
 
 #[test]
-fn a_copy_that_was_killed_is_taken_up_on_the_other_server() {
+fn a_killed_copy_to_another_server_can_be_resumed() {
     let (served, _place, data) = slow();
     let target = Served::with(&["--mem", "512MiB", "--listen", "127.0.0.1:0"]);
     let mount = target.mount();
@@ -242,7 +242,7 @@ fn a_copy_that_was_killed_is_taken_up_on_the_other_server() {
     Deadline::wait_until("a good part of the copy", SOON, || part().filter(|bytes| *bytes > 80 << 20));
     first.kill();
     assert!(mount.resolve(b"/copy").is_err());
-    // A source that has changed since is not mixed with what was copied.
+    // The copy continues from the partial file.
     let (code, _, err) = run(&["cp", "-v", "--resume", &served.url("/data"), &target.url("/copy")]);
     assert_eq!(code, Some(0), "{err}");
     assert!(err.contains("taking up a partial copy"), "{err}");
@@ -254,7 +254,7 @@ fn a_copy_that_was_killed_is_taken_up_on_the_other_server() {
 }
 
 #[test]
-fn a_byte_that_changes_on_its_way_is_found_when_asked_for() {
+fn verify_finds_a_byte_that_changed_on_the_way() {
     let served = Served::start();
     let place = temp_dir("cp");
     let file = place.path().join("data");
@@ -266,7 +266,8 @@ fn a_byte_that_changes_on_its_way_is_found_when_asked_for() {
     let err = fails(&["cp", "--verify", text(&file), &url]);
     assert!(err.contains("the copy differs from its source"), "{err}");
     assert_eq!(prints(&["ls", "-a", &served.url("")]), "");
-    // Without it nobody notices; a later look does, and mends it.
+    // Without --verify the damage is not noticed; a later run with --verify finds it and repairs
+    // the copy.
     prints(&["cp", text(&file), &url]);
     let stored = || trunkline(&["cat", &served.url("/copy")]).output().unwrap().stdout;
     assert!(stored() != data);
@@ -275,7 +276,7 @@ fn a_byte_that_changes_on_its_way_is_found_when_asked_for() {
 }
 
 #[test]
-fn a_program_that_runs_as_its_owner_is_copied_so_only_with_its_owner() {
+fn the_setuid_bit_is_copied_only_with_the_owner() {
     let served = Served::start();
     let mount = served.mount();
     make_file(&mount, "/program", b"#!/bin/sh\n");
@@ -290,7 +291,7 @@ fn a_program_that_runs_as_its_owner_is_copied_so_only_with_its_owner() {
 }
 
 #[test]
-fn root_may_write_where_it_is_not_squashed_and_is_told_so_where_it_is() {
+fn root_can_write_without_squashing_and_the_error_with_squashing_says_how() {
     let place = temp_dir("cp");
     let (export, state) = (place.path().join("export"), place.path().join("state"));
     fs::create_dir(&export).unwrap();
@@ -302,7 +303,7 @@ fn root_may_write_where_it_is_not_squashed_and_is_told_so_where_it_is() {
         let told = fails(&["cp", text(&source), &squashing.url("/copy")]);
         assert!(told.contains("--no-root-squash"), "{told}");
     } else {
-        // Everybody acts as who started it.
+        // A server that an ordinary user started acts as that user.
         prints(&["cp", text(&source), &squashing.url("/copy")]);
     }
     drop(squashing);

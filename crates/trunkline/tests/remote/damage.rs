@@ -1,12 +1,12 @@
-//! A forwarder that changes one byte on its way to the server.
+//! A proxy that changes one byte on the way to the server.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 
-/// Its first byte is changed wherever it passes.
+/// The proxy changes the first byte of this mark wherever the mark passes.
 pub(crate) const MARK: &[u8; 32] = b"this is the place of the damage!";
 
-/// Forwards connections until the test program ends; gives its port.
+/// Forwards connections until the test program ends; returns the port.
 pub(crate) fn flipping_proxy(to: SocketAddr) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -21,8 +21,8 @@ pub(crate) fn flipping_proxy(to: SocketAddr) -> u16 {
     port
 }
 
-/// The mark may lie across two reads, so what could be its beginning is looked at again with what
-/// follows.
+/// The mark may span two reads, so a possible beginning of the mark is checked again with the data
+/// that follow.
 fn forward(mut from: TcpStream, mut to: TcpStream, flips: bool) {
     let mut buffer = vec![0; 1 << 16];
     let mut kept = 0_usize;
@@ -35,7 +35,7 @@ fn forward(mut from: TcpStream, mut to: TcpStream, flips: bool) {
         if flips && let Some(at) = data.windows(MARK.len()).position(|window| window == MARK) {
             data[at] ^= 1;
         }
-        // Only what matches the mark's beginning is held back.
+        // Only bytes that match the beginning of the mark are held back.
         kept =
             (1..MARK.len().min(len)).rev().find(|tail| flips && data.ends_with(&MARK[..*tail])).unwrap_or(0);
         if to.write_all(&data[..len - kept]).is_err() {

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 use testkit::{Process, Stream};
 
-/// Ends what hangs; no test here comes near it.
+/// Ends a test that hangs; no test takes nearly as long.
 pub(crate) const SOON: Duration = Duration::from_secs(120);
 
 /// A server that ends when dropped.
@@ -15,7 +15,7 @@ pub(crate) const SOON: Duration = Duration::from_secs(120);
 pub(crate) struct Served(testkit::Served);
 
 impl Served {
-    /// One node on 127.0.0.1 with room for small files.
+    /// One node on 127.0.0.1 with space for small files.
     pub(crate) fn start() -> Self {
         Self::with(&["--mem", "64MiB", "--listen", "127.0.0.1:0"])
     }
@@ -28,15 +28,16 @@ impl Served {
         &self.0.addresses
     }
 
-    /// A path below the export as `ls` takes it.
+    /// The URL of a path below the export.
     pub(crate) fn url(&self, path: &str) -> String {
         format!("nfs://{}/export{path}", self.0.addresses[0])
     }
 
-    /// Our client library on it, to make files with.
+    /// A mount with our client library, to create files.
     pub(crate) fn mount(&self) -> Mount {
         let address = self.0.addresses[0];
-        Mount::with_settings(Settings::new(address.ip(), address.port(), "/export")).expect("it mounts")
+        Mount::with_settings(Settings::new(address.ip(), address.port(), "/export"))
+            .expect("the client mounts")
     }
 }
 
@@ -66,7 +67,7 @@ pub(crate) fn run(arguments: &[&str]) -> (Option<i32>, String, String) {
     (status.code(), process.output(Stream::Out), process.output(Stream::Err))
 }
 
-/// Expects status 0 and nothing on standard error; gives standard output.
+/// Runs a command that must succeed without output on standard error; returns standard output.
 #[track_caller]
 pub(crate) fn prints(arguments: &[&str]) -> String {
     let (code, out, err) = run(arguments);
@@ -74,7 +75,7 @@ pub(crate) fn prints(arguments: &[&str]) -> String {
     out
 }
 
-/// Expects status 1 and an error in its form; gives its text.
+/// Runs a command that must fail with status 1 and an error of the usual form; returns the error.
 #[track_caller]
 pub(crate) fn fails(arguments: &[&str]) -> String {
     let (code, out, err) = run(arguments);
@@ -87,7 +88,7 @@ pub(crate) fn fails(arguments: &[&str]) -> String {
     err
 }
 
-/// Bytes that differ from place to place and from seed to seed.
+/// Bytes that depend on the position and the seed.
 pub(crate) fn pattern(len: usize, seed: u64) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let words = std::iter::repeat_with(|| {

@@ -1,10 +1,10 @@
-//! `ls` and `stat`.
+//! Tests `ls` and `stat`.
 
 use super::fixtures::{Served, fails, make_directory, make_file, prints, run, trunkline};
 use client::Mount;
 use fs::{CreateMode, SetAttributes, SetTime, Special, Time};
 
-/// A directory with one of each.
+/// A tree with a file of each kind.
 fn tree(served: &Served) -> Mount {
     let mount = served.mount();
     make_file(&mount, "/plain", b"contents");
@@ -23,7 +23,7 @@ fn tree(served: &Served) -> Mount {
 }
 
 #[test]
-fn names_are_listed_in_their_order_and_hidden_ones_on_request() {
+fn names_are_listed_in_order_and_hidden_ones_on_request() {
     let served = Served::start();
     let _mount = tree(&served);
     assert_eq!(prints(&["ls", &served.url("")]), "directory\npipe\nplain\nsymbolic\n");
@@ -65,7 +65,7 @@ fn a_tree_is_listed_directory_by_directory() {
 }
 
 #[test]
-fn a_name_that_is_not_text_comes_out_as_it_is_and_whole_in_json() {
+fn a_name_that_is_not_text_is_printed_unchanged_and_in_hexadecimal_in_json() {
     let served = Served::start();
     let mount = served.mount();
     let name = b"odd \xff\n\x1b name";
@@ -75,12 +75,12 @@ fn a_name_that_is_not_text_comes_out_as_it_is_and_whole_in_json() {
     let json: serde_json::Value = serde_json::from_str(&prints(&["ls", "--json", &served.url("")])).unwrap();
     assert_eq!(json["path_hex"], "6f646420ff0a1b206e616d65");
     assert_eq!(json["path"], r"odd \xff\n\u{1b} name");
-    // In an address such bytes are written as %XX.
+    // In a URL such bytes are written as %XX.
     assert!(prints(&["stat", &served.url("/odd%20%ff%0a%1b%20name")]).contains("type          file"));
 }
 
 #[test]
-fn stat_says_all_that_the_server_says() {
+fn stat_prints_the_attributes_of_a_file() {
     let served = Served::start();
     let _mount = tree(&served);
     let out = prints(&["stat", &served.url("/plain")]);
@@ -102,7 +102,7 @@ fn stat_says_all_that_the_server_says() {
 }
 
 #[test]
-fn stat_says_what_the_file_system_has_and_takes() {
+fn stat_prints_the_space_and_limits_of_the_file_system() {
     let served = Served::start();
     let line = prints(&["stat", "--fs", "--json", &served.url("/")]);
     let json: serde_json::Value = serde_json::from_str(&line).unwrap();
@@ -113,7 +113,7 @@ fn stat_says_what_the_file_system_has_and_takes() {
 }
 
 #[test]
-fn what_is_not_there_is_said_with_what_to_do() {
+fn errors_name_the_path_and_the_cause() {
     let served = Served::start();
     let _mount = tree(&served);
     let err = fails(&["ls", &served.url("/nothing/below")]);

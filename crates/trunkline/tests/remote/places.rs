@@ -1,5 +1,5 @@
-//! One place is the same to every command: what can be mounted can be listed, read, examined and
-//! copied.
+//! Tests that every command resolves a path in the same way: what can be mounted can also be
+//! listed, read, examined and copied.
 
 use super::fixtures::{Served, fails, prints};
 use client::Mount;
@@ -7,16 +7,16 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use testkit::{TempDir, temp_dir};
 
-/// `/one/closed/open/file`, where the callers, whom the server takes for nobody, may not search
-/// `closed`, and links to what lies there.
+/// The tree `/one/closed/open/file`, in which the clients, who are squashed, may not search
+/// `closed`, and links into the tree.
 struct Tree {
     served: Served,
     place: TempDir,
 }
 
 impl Tree {
-    /// None where this is not run by root: then no directory can be closed to callers and open to
-    /// the server.
+    /// `None` if the test does not run as root: then no directory can be closed to clients and open
+    /// to the server.
     fn start(listen: &str) -> Option<Self> {
         if !rustix::process::geteuid().is_root() {
             eprintln!("skipped: only root's server lets MOUNT pass where callers may not");
@@ -47,7 +47,7 @@ impl Tree {
 }
 
 #[test]
-fn what_lies_below_a_closed_directory_is_reached_by_every_command_as_by_mount() {
+fn every_command_reaches_paths_below_a_closed_directory_as_mount_does() {
     let Some(tree) = Tree::start("127.0.0.1:0") else { return };
     let address = tree.served.addresses()[0];
     let url = |below: &str| tree.url(&format!("/one/closed/open{below}"));
@@ -68,7 +68,7 @@ fn what_lies_below_a_closed_directory_is_reached_by_every_command_as_by_mount() 
 }
 
 #[test]
-fn links_and_dots_below_a_closed_directory_lead_where_they_lead_elsewhere() {
+fn links_and_dots_below_a_closed_directory_resolve_as_usual() {
     let Some(tree) = Tree::start("127.0.0.1:0") else { return };
     let url = |below: &str| tree.url(below);
     assert_eq!(prints(&["cat", &url("/link/file")]), "contents\n");
@@ -83,7 +83,7 @@ fn links_and_dots_below_a_closed_directory_lead_where_they_lead_elsewhere() {
 }
 
 #[test]
-fn what_leads_to_a_directory_for_ls_can_be_mounted() {
+fn every_path_to_a_directory_that_ls_accepts_can_be_mounted() {
     let Some(tree) = Tree::start("127.0.0.1:0") else { return };
     for below in ["/link", "/link/inner/..", "/one/closed/open/../open/", "/one/closed/open/inner/../../open"]
     {
@@ -99,7 +99,7 @@ fn what_leads_to_a_directory_for_ls_can_be_mounted() {
 }
 
 #[test]
-fn a_slash_at_the_end_is_a_directory_s_alone() {
+fn a_trailing_slash_requires_a_directory() {
     let Some(tree) = Tree::start("127.0.0.1:0") else { return };
     let url = |below: &str| tree.url(below);
     assert_eq!(prints(&["ls", &url("/one/")]), "beside\nclosed\n");
@@ -123,7 +123,7 @@ fn a_slash_at_the_end_is_a_directory_s_alone() {
 }
 
 #[test]
-fn a_name_that_leads_no_further_is_told_with_who_refused_it() {
+fn the_error_for_a_path_names_the_component_and_the_call_that_failed() {
     let Some(tree) = Tree::start("127.0.0.1:0") else { return };
     let err = fails(&["cat", &tree.url("/one/closed/hidden")]);
     assert!(err.contains("cause: /export/one/closed/hidden: permission denied (LOOKUP: "), "{err}");
@@ -132,7 +132,7 @@ fn a_name_that_leads_no_further_is_told_with_who_refused_it() {
 }
 
 #[test]
-fn an_address_of_ipv6_is_a_place_in_both_forms() {
+fn an_ipv6_address_is_accepted_in_both_forms() {
     let Some(tree) = Tree::start("[::1]:0") else { return };
     assert_eq!(prints(&["ls", &tree.url("/one/closed/open/inner/..")]), "file\ninner\nout\n");
     let port = format!("port={}", tree.served.addresses()[0].port());

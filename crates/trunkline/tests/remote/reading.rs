@@ -1,4 +1,4 @@
-//! `cat`.
+//! Tests `cat`.
 
 use super::fixtures::{SOON, Served, make_file, pattern, trunkline};
 use std::io::Read;
@@ -13,7 +13,7 @@ fn cat(arguments: &[&str]) -> Vec<u8> {
 }
 
 #[test]
-fn a_file_comes_out_whole_in_parts_and_over_several_nodes() {
+fn cat_prints_a_file_whole_and_in_parts() {
     let arguments = ["--mem", "64MiB", "--listen", "127.0.0.1:0", "--listen", "[::1]:0"];
     let served = Served::with(&arguments);
     let mount = served.mount();
@@ -33,7 +33,7 @@ fn a_file_comes_out_whole_in_parts_and_over_several_nodes() {
 }
 
 #[test]
-fn a_reader_that_leaves_is_no_failure() {
+fn cat_to_a_reader_that_closes_early_succeeds() {
     let served = Served::start();
     make_file(&served.mount(), "/data", &pattern(20 << 20, 4));
     let mut command: Command = trunkline(&["cat", &served.url("/data")]);

@@ -1,5 +1,5 @@
-//! `cp` and what is no file: pipes, devices, descriptors and `-` are read and written as they are,
-//! and stay what they are.
+//! Tests `cp` with sources and targets that are no files: pipes, devices, descriptors and `-` are
+//! read and written in place and never replaced.
 
 use super::fixtures::{SOON, Served, fails, make_file, pattern, prints, run, trunkline};
 use ::fs::{SetAttributes, Special};
@@ -22,13 +22,13 @@ fn pipe(path: &Path) -> &str {
     text(path)
 }
 
-/// Reads all that comes through a pipe.
+/// Reads all data that come through a pipe.
 fn reader(path: &Path) -> JoinHandle<Vec<u8>> {
     let path = path.to_owned();
     thread::spawn(move || fs::read(path).unwrap())
 }
 
-/// A shell's script; `$T` is the program, `$1` what follows.
+/// Runs a shell script; `$T` is the program, `$1` the argument.
 fn shell(script: &str, argument: &str) -> Output {
     let mut command = Command::new("sh");
     command.args(["-euc", script, "sh", argument]).env("T", env!("CARGO_BIN_EXE_trunkline"));
@@ -41,13 +41,13 @@ fn assert_done(output: &Output) {
     assert_eq!((output.status.code(), &*said), (Some(0), ""));
 }
 
-/// Feeds standard input, and gives how it ended.
+/// Runs the program with this standard input; returns its output.
 fn fed(arguments: &[&str], data: &[u8]) -> Output {
     let mut command = trunkline(arguments);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let (mut stdin, data) = (child.stdin.take().unwrap(), data.to_vec());
-    // It may end without reading.
+    // The program may end without reading.
     let feeding = thread::spawn(move || drop(stdin.write_all(&data)));
     let output = child.wait_with_output().unwrap();
     feeding.join().unwrap();
@@ -79,7 +79,7 @@ fn a_dash_is_standard_input_and_standard_output() {
 }
 
 #[test]
-fn a_pipe_is_written_into_and_read_and_stays_a_pipe() {
+fn a_pipe_is_written_and_read_and_stays_a_pipe() {
     let served = Served::start();
     let place = temp_dir("streams");
     let at = |name: &str| place.path().join(name);
@@ -104,7 +104,7 @@ fn a_pipe_is_written_into_and_read_and_stays_a_pipe() {
 }
 
 #[test]
-fn descriptors_of_the_shell_are_used_from_where_they_are() {
+fn descriptors_of_the_shell_are_used_from_their_current_position() {
     let served = Served::start();
     make_file(&served.mount(), "/data", b"data\n");
     let place = temp_dir("streams");
@@ -116,7 +116,7 @@ fn descriptors_of_the_shell_are_used_from_where_they_are() {
     }
     for name in ["/dev/stdin", "/dev/fd/0", "-", "/dev/fd/7 7<&0"] {
         fs::write(&out, "one\ntwo\n").unwrap();
-        // The shell reads no further than the line.
+        // The shell reads no further than the end of the line.
         let script = format!("{{ read line; $T cp {name} \"$1\"; }} < {}", text(&out));
         assert_done(&shell(&script, &served.url("/back")));
         assert_eq!(prints(&["cat", &served.url("/back")]), "two\n", "{name}");
@@ -126,7 +126,7 @@ fn descriptors_of_the_shell_are_used_from_where_they_are() {
 }
 
 #[test]
-fn a_device_is_written_into_and_stays_a_device() {
+fn a_device_is_written_and_stays_a_device() {
     let served = Served::start();
     make_file(&served.mount(), "/data", &pattern(100_000, 3));
     let place = temp_dir("streams");
@@ -135,7 +135,8 @@ fn a_device_is_written_into_and_stays_a_device() {
         let made = mknodat(CWD, &path, FileType::CharacterDevice, Mode::RUSR | Mode::WUSR, makedev(1, minor));
         made.ok().and_then(|()| File::options().write(true).open(&path).ok()).map(|_| path)
     };
-    // As /dev/null and /dev/full are, so that a failure costs the machine neither.
+    // Copies of /dev/null and /dev/full, so that a failed test does not damage those of the
+    // machine.
     let (Some(null), Some(full)) = (device("null", 3), device("full", 7)) else {
         return eprintln!("skipped: no device may be made and used here");
     };
@@ -150,9 +151,9 @@ fn a_device_is_written_into_and_stays_a_device() {
 }
 
 #[test]
-fn a_file_that_says_a_wrong_length_is_read_to_its_end() {
+fn a_file_that_reports_a_wrong_length_is_read_to_its_end() {
     let served = Served::start();
-    // One that says that it is a page long; not every machine has it.
+    // A file that reports the length of a page; not every machine has it.
     if let Ok(text) = fs::read_to_string("/sys/kernel/fscaps") {
         prints(&["cp", "/sys/kernel/fscaps", &served.url("/fscaps")]);
         assert_eq!(prints(&["cat", &served.url("/fscaps")]), text);
@@ -162,7 +163,7 @@ fn a_file_that_says_a_wrong_length_is_read_to_its_end() {
 }
 
 #[test]
-fn a_hole_comes_out_as_zeros() {
+fn a_hole_is_written_to_standard_output_as_zeros() {
     let served = Served::start();
     let mount = served.mount();
     make_file(&mount, "/sparse", b"start");
@@ -176,7 +177,7 @@ fn a_hole_comes_out_as_zeros() {
 }
 
 #[test]
-fn what_is_no_file_is_never_replaced_by_one() {
+fn a_pipe_or_socket_is_never_replaced_by_a_file() {
     let served = Served::start();
     let mount = served.mount();
     make_file(&mount, "/data", b"data");
@@ -209,7 +210,7 @@ fn what_is_no_file_is_never_replaced_by_one() {
 }
 
 #[test]
-fn a_reader_that_leaves_early_is_told_of() {
+fn cp_to_a_reader_that_closes_early_fails() {
     let served = Served::start();
     make_file(&served.mount(), "/data", &pattern(20 << 20, 4));
     let mut command = trunkline(&["cp", &served.url("/data"), "-"]);
@@ -230,7 +231,7 @@ fn a_signal_ends_the_wait_for_the_other_end_of_a_pipe() {
     let path = place.path().join("pipe");
     let waiting = pipe(&path);
     for arguments in [[&served.url("/data"), waiting], [waiting, &served.url("/copy")]] {
-        // What it logs of the mount tells that it has begun.
+        // The program has begun when it catches SIGTERM.
         let mut process = Process::spawn(trunkline(&["-vv", "cp", arguments[0], arguments[1]]));
         Deadline::wait_until("signals are caught", SOON, || {
             catches(process.id(), Signal::TERM).then_some(())
@@ -248,7 +249,7 @@ fn catches(id: u32, signal: Signal) -> bool {
 }
 
 #[test]
-fn what_no_stream_can_do_is_refused_before_anything_is_done() {
+fn options_that_streams_do_not_support_are_refused() {
     let place = temp_dir("streams");
     let path = place.path().join("pipe");
     let fifo = pipe(&path);

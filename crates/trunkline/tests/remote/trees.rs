@@ -1,4 +1,4 @@
-//! Trees on this machine: planting one with everything in it, and comparing two.
+//! Local trees: creates a tree with every kind of file, and compares two trees.
 
 use super::fixtures::pattern;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, Timespec, Timestamps};
@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-/// What is compared of one object.
+/// The properties of a file that are compared.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Seen {
     mode: u32,
@@ -28,7 +28,7 @@ enum Content {
 }
 
 impl Seen {
-    /// Leaves out what not every server can set.
+    /// Ignores what some servers cannot set.
     #[allow(dead_code, reason = "one of the suites that share this needs it")]
     pub(crate) fn forget_time_of_link(&mut self) {
         if matches!(self.content, Content::Link(_)) {
@@ -37,7 +37,7 @@ impl Seen {
     }
 }
 
-/// A directory with one of each.
+/// Creates a tree with every kind of file.
 pub(crate) fn plant(tree: &Path) {
     fs::create_dir_all(tree.join("deep/er/est")).unwrap();
     fs::create_dir(tree.join("empty directory")).unwrap();
@@ -66,7 +66,7 @@ pub(crate) fn plant(tree: &Path) {
     }
 }
 
-/// All that is below a directory, and the directory.
+/// Everything below a directory, and the directory itself.
 pub(crate) fn snapshot(tree: &Path) -> BTreeMap<PathBuf, Seen> {
     let mut seen = BTreeMap::new();
     let mut todo = vec![tree.to_owned()];
@@ -85,7 +85,7 @@ pub(crate) fn snapshot(tree: &Path) -> BTreeMap<PathBuf, Seen> {
         } else {
             Content::Other
         };
-        // How many names directories have, each file system counts in its own way.
+        // File systems count the links of directories differently.
         let links = if metadata.is_dir() { 0 } else { metadata.nlink() };
         let one = Seen {
             mode: if metadata.is_symlink() { 0 } else { metadata.mode() },
