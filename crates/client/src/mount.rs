@@ -573,7 +573,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_server_may_lower_what_a_call_moves_but_not_to_nothing() {
+    fn a_server_may_lower_the_transfer_size_to_a_minimum() {
         assert_eq!(transfer_size(1 << 20, 65536), 65536);
         assert_eq!(transfer_size(4096, 65536), 4096);
         assert_eq!(transfer_size(1 << 20, SIZE_TOLD_MIN), SIZE_TOLD_MIN);

@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_other_loop_hears_of_a_path_failure_once() {
+    fn every_other_loop_learns_of_a_path_failure_once() {
         let path_failures = PathFailures::new(3);
         let [mut first, mut second, mut third] = [0; 3].map(|_| path_failures.listener());
         path_failures.tell(PathId(2), &mut first);

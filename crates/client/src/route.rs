@@ -187,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_reserved_port_is_tried_once_until_one_is_free_or_something_else_is_wrong() {
+    fn each_reserved_port_is_tried_once_until_one_is_free_or_another_error_occurs() {
         use std::io::{Error, ErrorKind};
         let mut tried = Vec::new();
         let none_is_free = from_reserved_port::<u16>(|port| {

@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused_by_name() {
+    fn the_error_for_an_impossible_setting_names_it() {
         for (target, options, needle) in [
             ("10.0.0.1:/data", "nconect=8", "nconnect"),
             ("10.0.0.1:/data", "localports=nosuch0", "nosuch0"),
@@ -477,7 +477,7 @@ mod tests {
         };
         assert!(asked("10.0.0.1:/data", "") && asked("10.0.0.1:/data", "port=0,mountport=1"));
         assert!(!asked("10.0.0.1:/data", "port=2049") && !asked("nfs://10.0.0.1:2049/data", ""));
-        assert!(!asked("10.0.0.1:/data", "proto=rdma"), "its port is fixed: RFC 8267 s7");
+        assert!(!asked("10.0.0.1:/data", "proto=rdma"), "the port of RDMA is fixed: RFC 8267 s7");
     }
 
     #[test]

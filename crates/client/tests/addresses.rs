@@ -193,7 +193,7 @@ fn two_connections_over_ipv6_carry_a_file() {
 }
 
 #[test]
-fn the_path_below_an_export_is_told_from_the_export() {
+fn the_path_below_an_export_is_separated_from_the_export() {
     let (_server, port) = serve(V4);
     let url = |path: &str| format!("nfs://127.0.0.1:{port}{path}");
     for (path, below) in [

@@ -65,7 +65,7 @@ fn assert_read(done: &Done) {
     assert!(done.result.is_ok() && done.buffer == BYTES, "{:?}", done.result);
 }
 
-/// Answers this many READs on a thread of its own.
+/// Answers this many READs on a separate thread.
 fn answer(fake: Fake, reads: usize) -> std::thread::JoinHandle<Fake> {
     std::thread::spawn(move || {
         (0..reads).for_each(|_| fake.next().data_read(&BYTES));

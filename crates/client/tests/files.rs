@@ -162,7 +162,7 @@ fn an_error_names_the_export_that_does_not_exist() {
 }
 
 #[test]
-fn a_port_where_nobody_listens_is_an_error_at_once() {
+fn a_port_without_a_listener_is_an_error_at_once() {
     let (server, addresses, port) = group(1);
     drop(server);
     let error = Mount::with_settings(settings(&addresses, port, 1)).unwrap_err();

@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn a_look_ends_at_its_limit_and_is_off_when_told_so() {
+    fn a_look_ends_at_its_limit_and_a_limit_of_zero_disables_polling() {
         let poller = Poller::new().unwrap();
         let mut events = Events::new();
         assert!(!busy().look(&poller, &mut events, Some(Duration::ZERO), || true).unwrap());

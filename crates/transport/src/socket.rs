@@ -465,7 +465,6 @@ mod tests {
         assert_eq!(again.unwrap_err().kind(), io::ErrorKind::AddrInUse);
         // The TIME-WAIT state of a closed connection, which lasts for a minute, does not block the
         // port for another remote.
-        // another remote.
         drop(second);
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         connect_within(Some(local), listener.local_addr().unwrap(), patience).unwrap();

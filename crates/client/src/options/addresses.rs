@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_list_is_refused_with_its_reason() {
+    fn an_invalid_list_is_refused_with_the_reason() {
         let cases = [
             ("rdma:", "neither"),
             ("udp:10.0.0.1", "end in a port"),

@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_nfs_mount_is_refused() {
+    fn lines_that_are_no_nfs_mount_are_refused() {
         let refused = |line: &str| FstabLine::parse(line).unwrap_err();
         assert_eq!(refused("  # comment"), LineError::Nothing);
         assert_eq!(refused(""), LineError::Nothing);
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn escapes_are_octal_and_anything_else_stands() {
+    fn octal_escapes_are_decoded_and_other_text_is_kept() {
         assert_eq!(unescape("a\\040b\\011\\134x\\9\\"), "a b\t\\x\\9\\");
         assert_eq!(unescape("\\303\\251é"), "\\303\\251é");
     }

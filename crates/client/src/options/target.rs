@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_target_is_refused() {
+    fn an_invalid_target_is_refused() {
         for text in [
             "",
             "/data",

@@ -54,7 +54,7 @@ fn with_company(spec: &OptionSpec, text: &str) -> String {
 }
 
 #[test]
-fn every_option_of_the_design_is_in_the_table_once() {
+fn the_expected_options_are_in_the_table_once() {
     let listed = "vers nfsvers proto port mountport nconnect remoteports remoteports_offset localports \
         localports_failover mdconnect spread_reads spread_writes max_connect rsize wsize timeo retrans busypoll hard soft \
         ro rw nolock noac actimeo acregmin acregmax acdirmin acdirmax lookupcache forcerdirplus sec noidlexprt \
@@ -88,7 +88,7 @@ fn every_option_takes_its_samples_and_writes_them_back() {
 }
 
 #[test]
-fn every_option_refuses_what_is_not_its_kind() {
+fn every_option_refuses_values_of_another_kind() {
     for spec in OPTIONS {
         let named = |error: String| assert!(error.contains(spec.name.trim_end_matches('*')), "{error}");
         match spec.kind {
@@ -258,7 +258,7 @@ fn contradictory_options_are_refused() {
 }
 
 #[test]
-fn options_that_are_not_implemented_are_refused_with_what_to_do() {
+fn options_that_are_not_implemented_are_refused_with_advice() {
     let cases = [
         ("vers=4.2", "vers=4.2 asks for NFS version 4, which is not built yet; use vers=3"),
         ("v4.1", "v4.1 asks for NFS version 4, which is not built yet; use vers=3"),
@@ -281,7 +281,7 @@ fn options_that_are_not_implemented_are_refused_with_what_to_do() {
 }
 
 #[test]
-fn bad_values_say_what_is_expected() {
+fn errors_for_invalid_values_say_what_is_expected() {
     assert_eq!(
         refusal("nconnect=257"),
         "mount option \"nconnect=257\": connections from 1 to 256 is expected"

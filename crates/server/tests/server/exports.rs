@@ -104,7 +104,7 @@ fn root_is_squashed_to_the_owner_of_a_quick_export() {
     let root = peer.mnt(b"/export").unwrap();
     let made = peer.create(root, b"f").attributes.unwrap();
     assert_eq!((made.uid, made.gid), (1234, 123));
-    // Another user may not write into a directory of somebody else.
+    // A user may not write into a directory of another user.
     let mut other = Peer::with_credential(address, credential(1, b"test", 1000, 100));
     let how = proc::create::How::Guarded(nfs3::Sattr3::default());
     let location = nfs3::DirOpArgs { directory: root, name: b"g" };

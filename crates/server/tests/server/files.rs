@@ -169,7 +169,7 @@ fn a_directory_is_listed_page_by_page_without_gaps() {
 }
 
 #[test]
-fn exclusive_create_and_guarded_setattr_keep_their_promises() {
+fn exclusive_create_and_guarded_setattr_keep_their_guarantees() {
     // RFC 1813 s3.3.8, s3.3.2
     let (_server, address) = start();
     let mut peer = Peer::new(address);

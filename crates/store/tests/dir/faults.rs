@@ -77,7 +77,7 @@ fn a_mount_within_the_export_is_not_entered() {
         }
         mount(&["-t", "tmpfs", "tmpfs"], &home.path("other"));
         std::fs::create_dir(home.beside("elsewhere")).unwrap();
-        // The same file system, so that only the mount tells it apart.
+        // On the same file system, so that only the mount distinguishes it.
         mount(&["--bind", home.beside("elsewhere").to_str().unwrap()], &home.path("same"));
         std::fs::write(home.path("other/secret"), b"").unwrap();
         std::fs::write(home.path("same/secret"), b"").unwrap();

@@ -98,7 +98,7 @@ fn only_files_are_read_and_an_unchecked_create_opens_an_existing_file() {
         let store = home.open();
         let root = store.root();
         assert_eq!(read(&store, ROOT, root), Err(Error::IsDirectory));
-        // Opening a pipe would block its thread until somebody else opens it too.
+        // Opening a pipe would block the thread until another process opens the pipe too.
         let pipe = store.create(ROOT, root, b"p", NewObject::Special(mode(0o600), Kind::Fifo)).1.unwrap();
         assert_eq!(read(&store, ROOT, pipe.object), Err(Error::Invalid));
         assert_eq!(store.commit(pipe.object, 0, 0, Wait::Allowed).unwrap().1, Err(Error::Invalid));

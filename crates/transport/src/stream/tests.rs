@@ -230,7 +230,7 @@ fn an_end_within_a_record_is_an_error_of_its_own() {
 }
 
 #[test]
-fn a_sink_that_wants_no_more_gets_the_rest_later_without_the_socket() {
+fn a_sink_that_stops_gets_the_rest_with_the_next_receive() {
     let (mut ours, mut stream) = receiver();
     ours.write_all(&[marked(b"first"), marked(b"second"), marked(b"third")].concat()).unwrap();
     let mut sink = Collect { stop_after: Some(1), ..Collect::default() };
@@ -423,7 +423,8 @@ fn one_flush_sends_a_bounded_amount_and_the_next_continues() {
 fn short_records_behind_a_long_one_that_has_begun_are_pushed_at_a_constant_cost() {
     let (_theirs, mut sender) = sender();
     let told = Told(100_000.into());
-    // Nobody reads, so the last long record stays half sent, and no record behind it can be sent.
+    // The peer does not read, so the last long record stays half sent, and no later record can be
+    // sent.
     for _ in 0..9 {
         sender.push((), 100_000, |head| head.extend_from_slice(b"long"));
         sender.flush(&told).unwrap();

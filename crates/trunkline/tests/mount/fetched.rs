@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 const FILE_BYTES: u64 = 16 << 20;
 const BLOCK: u64 = 4 << 10;
 const BLOCKS: u64 = FILE_BYTES / BLOCK;
-/// A tolerance for what replies contain besides data, and for what the kernel reads beside the
-/// requested bytes.
+/// A tolerance for what replies contain in addition to data, and for what the kernel reads around
+/// the requested bytes.
 const RATIO_MAX: f64 = 1.1;
 
 fn content(block: u64) -> Vec<u8> {

@@ -207,9 +207,9 @@ fn a_server_that_freezes_under_load_loses_nothing() {
         .map(|writer| {
             let (source, target) = (sources.join(format!("f{writer}")), mount.path(&format!("f{writer}")));
             fs::write(&source, data(writer)).unwrap();
-            // The writers are processes of their own: a program that this process starts inherits
-            // its open files and closes them when it runs, and closing a file of the mount waits
-            // until the server answers.
+            // Separate processes write: a program that this process starts inherits its open files
+            // and closes them when it runs, and closing a file of the mount waits until the server
+            // answers.
             let script = "for turn in 1 2 3 4; do dd if=$0 of=$1 bs=4M conv=fsync status=none; done";
             let mut command = Command::new("sh");
             command.args(["-euc", script]).args([source, target]);

@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use std::path::Path;
 use testkit::free_port_on;
 
-/// So many names of 200 bytes that a listing takes several replies of the server.
+/// Enough names of 200 bytes that a listing takes several replies of the server.
 const NAMES: usize = 3_000;
 /// One of this many names is not changed.
 const ONE_OF: usize = 10;

@@ -1,4 +1,4 @@
-//! Mounted directories, whatever server is behind them, and what tests do in them.
+//! Mounted directories of any server, and what tests do in them.
 
 use rustix::mount::UnmountFlags;
 use rustix::process::Signal;

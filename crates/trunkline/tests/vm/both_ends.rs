@@ -1,5 +1,5 @@
 //! Tests our client on our own group over RDMA: one connection, several connections to each node,
-//! and paths over TCP beside them.
+//! and additional paths over TCP.
 
 use crate::kernel_client::started;
 use crate::{alone, measured, sh, trunkline};

@@ -152,7 +152,7 @@ fn send_and_wake(client: &Identifier, client_end: &End, server_end: &End, inbox:
     client.post(1, Work::Send { invalidate: None }, &slices, true, false).expect("posted");
     complete(&client_end.queue, 1);
     Deadline::wait_until("a notice", SOON, || {
-        (server_end.queue.take_notices().expect("it works") > 0).then_some(())
+        (server_end.queue.take_notices().expect("the queue works") > 0).then_some(())
     });
     let received = complete(&server_end.queue, 1);
     assert_eq!((received[0].id, received[0].received, received[0].bytes), (7, true, 11));

@@ -9,7 +9,7 @@ use rpcrdma::header::HeaderError;
 use verbs::{Alive, alive};
 
 const BYTES: usize = 600_001;
-/// So many names that a listing needs registered memory for its reply.
+/// Enough names that a listing needs registered memory for its reply.
 const NAMES: usize = 150;
 
 #[test]

@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn times_out_of_range_become_the_nearest() {
+    fn times_out_of_range_become_the_nearest_valid_time() {
         let to = |seconds, nanoseconds| {
             let NfsTime { seconds, nanoseconds } = to_time(Time { seconds, nanoseconds });
             (seconds, nanoseconds)

@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn results_too_short_for_a_status_are_left_alone() {
+    fn results_too_short_for_a_status_cause_no_panic() {
         reconcile(Procedure::Remove, &mut [0, 0, 2], &mut Replays::default());
     }
 }
