@@ -173,7 +173,8 @@ fn a_reply_to_a_call_that_was_not_sent_yet_ends_the_connection() {
     // A call that the mount has not begun yet is unknown, and a reply to that call is dropped, so
     // the test repeats the reply. All calls then arrive on another connection, also the call of the
     // forged reply. The test waits for that connection and not for a reset: the system drops a
-    // reset that it receives outside of its window, and the window is closed until the socket is read.
+    // reset that it receives outside of its window, and the window is closed until the socket is
+    // read.
     let next = (0..6_000).find_map(|_| {
         first.raw(&forged);
         fake.next_within(Duration::from_millis(20))

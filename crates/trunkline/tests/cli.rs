@@ -246,7 +246,7 @@ fn the_error_for_an_invalid_configuration_names_file_and_line() {
 }
 
 #[test]
-fn a_server_without_anything_to_serve_says_what_may_be_given() {
+fn serve_without_an_export_lists_the_options_that_add_one() {
     let (code, out, err) = run(&["serve", "--listen", "127.0.0.1:0"]);
     assert_eq!((code, out.as_str()), (Some(2), ""), "{err}");
     assert!(err.contains("nothing to serve"), "{err}");
@@ -254,7 +254,7 @@ fn a_server_without_anything_to_serve_says_what_may_be_given() {
 }
 
 #[test]
-fn an_address_that_is_given_twice_is_told_from_one_that_another_program_has() {
+fn the_error_for_an_address_given_twice_differs_from_that_for_a_port_in_use() {
     let port = free_port();
     let (one, all) = (format!("127.0.0.1:{port}"), format!("0.0.0.0:{port}"));
     let serve = |listen: &[&str]| {
@@ -281,7 +281,7 @@ fn an_address_that_is_given_twice_is_told_from_one_that_another_program_has() {
 }
 
 #[test]
-fn an_export_path_that_cannot_be_used_is_told_from_another() {
+fn errors_for_invalid_export_paths_state_the_reason() {
     let serve = |path: &str| fails(&["serve", "--mem", "1MiB", "--listen", "127.0.0.1:0", "--export", path]);
     let slash = serve("/data/");
     assert!(slash.contains("cause: export path \"/data/\" ends with a slash"), "{slash}");
