@@ -51,7 +51,7 @@ mod write_ranges;
 
 pub use attach::hold_mount_point;
 pub use gauges::Gauges;
-pub use mount_table::FILE_SYSTEM;
-pub use own_mount::{MountId, mounted_type, unmount, unmount_dead, uppermost};
+pub use mount_table::{FILE_SYSTEM, place_of};
+pub use own_mount::{Listed, MountId, listed, mounted_type, unmount, unmount_dead, uppermost};
 pub use policy::{LocalLocks, Policy};
 pub use session::{Error, Mounted, Request, Unmounter, settings};

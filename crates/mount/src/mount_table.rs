@@ -28,6 +28,7 @@ pub(crate) struct Entry {
     pub device: (u32, u32),
     pub place: PathBuf,
     pub kind: Vec<u8>,
+    pub source: Vec<u8>,
 }
 
 impl Entry {
@@ -67,8 +68,10 @@ fn entry(line: &[u8]) -> Option<Entry> {
     let (major, minor) = std::str::from_utf8(fields.next()?).ok()?.split_once(':')?;
     let place = PathBuf::from(OsStr::from_bytes(&unescaped(fields.nth(1)?)));
     // Any number of tags precedes the dash.
-    let kind = fields.skip_while(|field| *field != b"-").nth(1)?.to_vec();
-    Some(Entry { id, parent, device: (major.parse().ok()?, minor.parse().ok()?), place, kind })
+    let mut rest = fields.skip_while(|field| *field != b"-").skip(1);
+    let (kind, source) = (rest.next()?.to_vec(), unescaped(rest.next()?));
+    let device = (major.parse().ok()?, minor.parse().ok()?);
+    Some(Entry { id, parent, device, place, kind, source })
 }
 
 fn number(field: &[u8]) -> Option<u64> {
@@ -99,7 +102,8 @@ fn unescaped(field: &[u8]) -> Vec<u8> {
 
 /// The path of a directory as in the table, with symbolic links resolved. Does not ask the file
 /// system of the directory itself: what is mounted there may have no server any more.
-pub(crate) fn place_of(directory: &Path) -> PathBuf {
+#[must_use]
+pub fn place_of(directory: &Path) -> PathBuf {
     by_descriptor(directory).unwrap_or_else(|| {
         let absolute = std::path::absolute(directory).unwrap_or_else(|_| directory.to_owned());
         let resolved = match (absolute.parent(), absolute.file_name()) {
@@ -157,6 +161,7 @@ mod tests {
         let table = MountTable::parse(TABLE);
         let entry = table.at(Path::new("/stack")).unwrap();
         assert_eq!((entry.id, entry.parent, entry.device), (33, 32, (0, 33)));
+        assert_eq!(entry.source, b"nas:/data");
     }
 
     #[test]

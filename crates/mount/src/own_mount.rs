@@ -221,6 +221,39 @@ pub fn uppermost(directory: &Path) -> Option<MountId> {
     table.at(&place_of(directory)).filter(|entry| entry.is_ours()).map(MountId::of)
 }
 
+/// A mount of ours, as the table of mounts has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listed {
+    /// What is mounted.
+    pub source: String,
+    /// Where.
+    pub directory: PathBuf,
+    mount: MountId,
+}
+
+impl Listed {
+    /// Whether the serving process is gone. Waits for the serving process, and may wait for the
+    /// server too.
+    #[must_use]
+    pub fn is_dead(&self) -> bool {
+        self.mount.pin().ok().flatten().is_some_and(|pinned| pinned.is_dead())
+    }
+}
+
+/// All mounts of ours that this process can see, in the order in which they were made.
+///
+/// # Errors
+/// If proc(5) is not mounted.
+pub fn listed() -> io::Result<Vec<Listed>> {
+    let table = MountTable::read()?;
+    let listed = table.entries().filter(|entry| entry.is_ours()).map(|entry| Listed {
+        source: String::from_utf8_lossy(&entry.source).into_owned(),
+        directory: entry.place.clone(),
+        mount: MountId::of(entry),
+    });
+    Ok(listed.collect())
+}
+
 /// Unmounts the dead mount of ours on a directory, unless it is `but`.
 ///
 /// # Errors

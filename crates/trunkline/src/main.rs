@@ -20,6 +20,7 @@ mod remote;
 mod report;
 mod serve;
 mod stat;
+mod status;
 mod table;
 mod umount;
 
@@ -48,6 +49,7 @@ enum Command {
     Serve(serve::ServeArgs),
     Mount(mount::MountArgs),
     Umount(umount::UmountArgs),
+    Status(status::StatusArgs),
     Report(report::ReportArgs),
     Ls(ls::LsArgs),
     Cat(cat::CatArgs),
@@ -88,6 +90,7 @@ fn run(command: Command) -> Result<ExitCode, Error> {
         Command::Serve(args) => serve::run(args),
         Command::Mount(args) => mount::run(&args),
         Command::Umount(args) => umount::run(&args),
+        Command::Status(args) => status::run(&args),
         Command::Report(args) => report::run(&args),
         Command::Ls(args) => ls::run(&args),
         Command::Cat(args) => cat::run(&args),

@@ -7,6 +7,7 @@
 //! them apart. If the server does not answer yet, the serving process tries again, see [`retry`].
 
 pub mod fstab;
+pub mod registry;
 mod retry;
 mod statistics;
 mod watcher;
@@ -15,7 +16,8 @@ use crate::error::Error;
 use crate::output;
 use clap::Args;
 use client::options::{MountOptions, Target, document};
-use mount::{MountId, Mounted, Request, Unmounter};
+use mount::{LocalLocks, MountId, Mounted, Policy, Request, Unmounter};
+use registry::Registration;
 use retry::{Events, Patience};
 use rustix::fs::{Mode, OFlags};
 use signal_hook::consts::SIGUSR1;
@@ -133,14 +135,20 @@ fn serve(args: &MountArgs, role: Role) -> Result<ExitCode, Error> {
         let _ = rustix::process::chdir("/");
         events.watch_caller();
     }
+    let registration = Arc::new(Registration::enter(&args.target, &directory, &options));
+    let policy = Policy::new(&parsed);
     let request = Request { source: args.target.clone(), options: parsed, directory: directory.clone() };
     // Started before the mount, so that the watcher does not inherit the mount's descriptors.
     let mut watcher = Watcher::start(args, role == Role::Background);
     client::raise_descriptor_limit();
+    let entry = Arc::clone(&registration);
     let attempt = move || {
-        let settings = client::Settings::from_options(&request.source, &options)?;
-        let mount = client::Mount::with_settings(mount::settings(settings))?;
-        Ok(Mounted::start(mount, &request)?)
+        let try_once = || {
+            let settings = client::Settings::from_options(&request.source, &options)?;
+            let mount = client::Mount::with_settings(mount::settings(settings))?;
+            Ok(Mounted::start(mount, &request)?)
+        };
+        try_once().inspect_err(|error: &Error| entry.failed(&error.in_a_line()))
     };
     let leaves = role == Role::Background && patience.is_background();
     let mut has_left = false;
@@ -167,6 +175,8 @@ fn serve(args: &MountArgs, role: Role) -> Result<ExitCode, Error> {
         }
     };
     watcher.watch(mounted.id());
+    registration.mounted(mounted.unmounter());
+    tell_of_locks(policy.local_locks);
     if let Err(error) = output::print(&format!("{MOUNTED}{} on {}\n", args.target, directory.display())) {
         // The caller is gone and will never learn of this mount.
         let _ = mounted.unmounter().unmount();
@@ -232,6 +242,20 @@ fn tell_what_is_idle(options: &MountOptions) {
     if !idle.is_empty() {
         tracing::warn!(options = idle.join(","), "some mount options have no effect here");
     }
+}
+
+/// Warns that locks are refused, before a program meets an error that does not say why.
+fn tell_of_locks(LocalLocks { posix, flock }: LocalLocks) {
+    let refused = match (posix, flock) {
+        (true, true) => return,
+        (false, false) => "flock(2) and fcntl(2)",
+        (false, true) => "fcntl(2)",
+        (true, false) => "flock(2)",
+    };
+    tracing::warn!(
+        "locks by {refused} are refused here with ENOLCK (SQLite says \"database is locked\"): the lock \
+         protocol is not built; for locks between the programs of this host, mount with -o nolock"
+    );
 }
 
 /// Whether mount(8) called this process or its parent.

@@ -1,6 +1,7 @@
 //! `trunkline umount`: unmounts a mount of `trunkline mount`, and no other.
 
 use crate::error::Error;
+use crate::mount::registry;
 use clap::Args;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -23,10 +24,19 @@ pub struct UmountArgs {
 pub fn run(args: &UmountArgs) -> Result<ExitCode, Error> {
     // If /proc cannot be read, the system call reports the error.
     if let Ok(found) = mount::mounted_type(&args.directory) {
+        if found.as_deref() != Some(mount::FILE_SYSTEM) && end_trying(&args.directory)? {
+            return Ok(ExitCode::SUCCESS);
+        }
         hold_ours(found, &args.directory)?;
     }
     mount::unmount(&args.directory, args.lazy)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Ends the mounts on a directory that still wait for their server. Returns whether there was one.
+fn end_trying(directory: &Path) -> Result<bool, Error> {
+    let failed = |source| mount::Error::Unmount { directory: directory.to_owned(), source };
+    registry::end_trying(&mount::place_of(directory)).map_err(|source| failed(source).into())
 }
 
 /// Checks that the mount is one of `trunkline mount`.
@@ -43,7 +53,7 @@ fn hold_ours(found: Option<String>, directory: &Path) -> Result<(), Error> {
         ),
         None => refused(
             "it is not mounted".to_owned(),
-            "findmnt -t fuse.trunkline        to see what is mounted".to_owned(),
+            "trunkline status        to see what is mounted".to_owned(),
         ),
     }
 }

@@ -45,6 +45,8 @@ mod retry;
 mod semantics;
 #[path = "mount/silent.rs"]
 mod silent;
+#[path = "mount/status.rs"]
+mod status;
 #[path = "mount/umount.rs"]
 mod umount;
 
@@ -70,6 +72,7 @@ fn every_promise_has_its_test() {
         include_str!("mount/retry.rs"),
         include_str!("mount/semantics.rs"),
         include_str!("mount/silent.rs"),
+        include_str!("mount/status.rs"),
         include_str!("mount/umount.rs"),
     ];
     let document = include_str!("../../../docs/SEMANTICS.md");

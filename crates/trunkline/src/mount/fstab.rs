@@ -73,7 +73,9 @@ pub fn arguments(args: Vec<OsString>) -> Call {
 
 /// The arguments for the process in the background, whatever the name of this one.
 pub fn own_arguments(args: &MountArgs, given: Vec<OsString>) -> Vec<OsString> {
-    let mut own: Vec<OsString> = vec!["mount".into()];
+    let directory = std::path::absolute(&args.directory).unwrap_or_else(|_| args.directory.clone());
+    // ps(1) and pgrep(1) show `trunkline mount SERVER:/EXPORT DIR` first.
+    let mut own: Vec<OsString> = vec!["mount".into(), args.target.clone().into(), directory.into()];
     // Options for log messages may be anywhere on the command line.
     let mut given = given.into_iter();
     while let Some(arg) = given.next() {
@@ -88,9 +90,7 @@ pub fn own_arguments(args: &MountArgs, given: Vec<OsString>) -> Vec<OsString> {
         own.push("--log-file".into());
         own.push(std::path::absolute(file).unwrap_or_else(|_| file.clone()).into());
     }
-    let directory = std::path::absolute(&args.directory).unwrap_or_else(|_| args.directory.clone());
-    own.extend(["-o".into(), args.options().into(), "--".into()]);
-    own.extend([args.target.clone().into(), directory.into()]);
+    own.extend(["-o".into(), args.options().into()]);
     own
 }
 
@@ -138,8 +138,8 @@ mod tests {
 
     #[test]
     fn the_process_in_the_background_logs_as_it_was_asked_for() {
-        let rest = "--log-file /var/log/mnt -o ro,nolock -- nas:/data /mnt";
-        assert_eq!(own("mount nas:/data /mnt"), format!("mount {rest}"));
+        let (first, rest) = ("mount nas:/data /mnt", "--log-file /var/log/mnt -o ro,nolock");
+        assert_eq!(own("mount nas:/data /mnt"), format!("{first} {rest}"));
         for logging in [
             "--log-format json",
             "--log-format=json --log-level=debug",
@@ -147,8 +147,8 @@ mod tests {
             "--verbose",
             "--log-level trace --log-format text",
         ] {
-            assert_eq!(own(&format!("{logging} mount nas:/data /mnt")), format!("mount {logging} {rest}"));
-            assert_eq!(own(&format!("mount nas:/data {logging} /mnt")), format!("mount {logging} {rest}"));
+            assert_eq!(own(&format!("{logging} mount nas:/data /mnt")), format!("{first} {logging} {rest}"));
+            assert_eq!(own(&format!("mount nas:/data {logging} /mnt")), format!("{first} {logging} {rest}"));
         }
     }
 

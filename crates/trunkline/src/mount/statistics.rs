@@ -65,7 +65,7 @@ fn row(path: &PathStatistics) -> [String; 12] {
 }
 
 /// The path's state in the loops that use it: one word if they agree.
-fn states(path: &PathStatistics) -> String {
+pub(super) fn states(path: &PathStatistics) -> String {
     let mut states: Vec<String> =
         path.status.iter().map(|status| format!("{:?}", status.state).to_lowercase()).collect();
     states.sort();

@@ -51,7 +51,7 @@ impl Fstab {
 #[test]
 fn mount_8_mounts_the_lines_of_fstab_once_and_with_their_options() {
     let mut fstab = Fstab::new();
-    fstab.line("/export", "one", "ro,nosuid,nodev,noexec,noatime,_netdev");
+    fstab.line("/export", "one", "ro,nolock,nosuid,nodev,noexec,noatime,_netdev");
     fstab.line("/export", "two", "nolock,nofail,x-systemd.automount,comment=two");
     fstab.line("/export", "three", "noauto,user");
     let (out, err) = fstab.run(

@@ -125,7 +125,7 @@ fn the_command_that_mounts_reports_what_prevents_the_mount() {
     }
     let not_mounted = trunkline(&["umount", at]);
     assert_eq!(not_mounted.status.code(), Some(1));
-    assert!(text(&not_mounted.stderr).contains("findmnt"), "{not_mounted:?}");
+    assert!(text(&not_mounted.stderr).contains("trunkline status"), "{not_mounted:?}");
 }
 
 #[test]

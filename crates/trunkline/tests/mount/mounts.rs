@@ -23,7 +23,7 @@ impl Mounted {
         let mut command = Command::new(env!("CARGO_BIN_EXE_trunkline"));
         command.args(["mount", "-f", source]).arg(&directory).args(["-o", options]);
         let process = Process::spawn(command);
-        process.wait_for_line("mounted", PATIENCE);
+        process.wait_for_line(&format!("mounted {source} on "), PATIENCE);
         Self { process, directory }
     }
 

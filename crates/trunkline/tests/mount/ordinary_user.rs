@@ -172,7 +172,7 @@ fn an_error_says_what_prevents_an_ordinary_user_from_mounting_and_what_to_do() {
     let fixture = Rig::new();
     let mount = "\"$1\" mount 127.0.0.1:/export \"$2\" -o \"$3\"";
     let without = fixture.run(&format!("export FUSERMOUNT_PATH=/nonexistent; {mount}"));
-    assert_refused(&without, "there is no fusermount3", "apt-get install fuse3");
+    assert_refused(&without, "fusermount3, which was not found", "apt-get install fuse3");
     let copy = fixture.place.path().join("fusermount3");
     copy_program(&require_program("fusermount3"), &copy);
     fs::set_permissions(&copy, Permissions::from_mode(0o755)).unwrap();

@@ -29,6 +29,15 @@ fn is_dead(directory: &Path) -> bool {
         .is_err_and(|error| error.raw_os_error() == Some(rustix::io::Errno::NOTCONN.raw_os_error()))
 }
 
+/// Sets a flag when it is dropped.
+struct EndsOnDrop<'a>(&'a AtomicBool);
+
+impl Drop for EndsOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
 #[test]
 fn a_dead_mount_is_replaced_without_showing_the_directory_beneath() {
     let server = Server::start(1);
@@ -44,12 +53,13 @@ fn a_dead_mount_is_replaced_without_showing_the_directory_beneath() {
                 }
             }
         });
+        // Also after a panic, so that the test ends with it.
+        let _end = EndsOnDrop(&ended);
         for _ in 0..10 {
             let dead = all.pop().map(killed);
             all.extend(dead);
             all.push(mount(&server, &directory));
         }
-        ended.store(true, Ordering::Release);
     });
     assert_eq!(seen.into_inner(), 0, "the local directory was seen");
     assert!(trunkline(&["umount"], &directory).status.success());

@@ -1,0 +1,152 @@
+//! `trunkline status`: the mounts of this host, those that still wait for their server too.
+
+use crate::error::Error;
+use crate::mount::registry::{self, MountState, Phase};
+use crate::table::lay_out;
+use crate::{names, output};
+use clap::Args;
+use mount::Listed;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::mpsc::channel;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// How long a mount that no process tells of is asked whether it is dead.
+const DEAD_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Show the mounts of this host, and those that still wait for their server.
+///
+/// Root sees the mounts of all users; other users see details of their own mounts only. A mount
+/// that waits for its server (options bg and retry) is ended by `trunkline umount DIR`, as any
+/// other mount.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct StatusArgs {
+    /// Only the mount on this directory, with its paths, calls and latencies.
+    #[arg(value_name = "DIR")]
+    directory: Option<PathBuf>,
+    /// Print JSON: an array with one object for each mount.
+    #[arg(long)]
+    json: bool,
+}
+
+const EXAMPLES: &str = "Examples:\n  \
+    trunkline status\n  \
+    trunkline status /mnt\n  \
+    trunkline status --json | jq -r '.[] | select(.state != \"mounted\") | .directory'";
+
+const HEAD: [&str; 6] = ["SOURCE", "DIR", "STATE", "PATHS UP", "PID", "OPTIONS"];
+
+/// Prints the mounts. The status is 1 if there is none on the directory that was named.
+pub fn run(args: &StatusArgs) -> Result<ExitCode, Error> {
+    let mut states = all();
+    if let Some(directory) = &args.directory {
+        let place = mount::place_of(directory);
+        states.retain(|state| state.directory == place || state.directory == *directory);
+        if states.is_empty() {
+            return Err(Error::Unmountable {
+                sentence: format!("{} is not mounted by trunkline", directory.display()),
+                cause: "no mount on that directory is known, and none waits for its server".to_owned(),
+                advice: "trunkline status        to see all mounts".to_owned(),
+            });
+        }
+    }
+    if args.json {
+        states.iter_mut().for_each(|state| state.details.clear());
+        let text = serde_json::to_string_pretty(&states).unwrap_or_default();
+        output::print(&format!("{text}\n"))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut text = String::new();
+    if !states.is_empty() {
+        let mut rows = vec![HEAD.map(str::to_owned)];
+        rows.extend(states.iter().map(row));
+        lay_out(&mut text, &rows, HEAD.len());
+    }
+    for state in &states {
+        if let Some(error) = &state.error {
+            text.push_str(&format!(
+                "{}: waiting for {}: {error}\n",
+                state.directory.display(),
+                age(state.since)
+            ));
+        }
+        if args.directory.is_some() && !state.details.is_empty() {
+            text.push_str(&format!("\n{}", state.details));
+        }
+    }
+    output::print(&text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The mounts that processes tell of, then those that are only in the table of mounts.
+fn all() -> Vec<MountState> {
+    let mut states = registry::told();
+    // Where proc(5) cannot be read, processes still tell.
+    for listed in mount::listed().unwrap_or_default() {
+        let told = |state: &MountState| state.state == Phase::Mounted && state.directory == listed.directory;
+        if !states.iter().any(told) {
+            states.push(untold(listed));
+        }
+    }
+    states
+}
+
+/// A mount that no process tells of: its process was killed, or is another user's.
+fn untold(listed: Listed) -> MountState {
+    let (source, directory) = (listed.source.clone(), listed.directory.clone());
+    let (sender, receiver) = channel();
+    // The process behind it may itself wait for a server.
+    std::thread::spawn(move || {
+        let _ = sender.send(listed.is_dead());
+    });
+    let is_dead = receiver.recv_timeout(DEAD_TIMEOUT).unwrap_or(false);
+    MountState {
+        source,
+        directory,
+        options: String::new(),
+        pid: None,
+        since: 0,
+        state: if is_dead { Phase::Dead } else { Phase::Unknown },
+        error: None,
+        paths: Vec::new(),
+        details: String::new(),
+    }
+}
+
+fn row(state: &MountState) -> [String; 6] {
+    let up = state.paths.iter().filter(|path| path.state == "up").count();
+    let unused = state.paths.iter().filter(|path| path.state == "unused").count();
+    let paths = match state.paths.len() {
+        0 => "-".to_owned(),
+        count => format!("{up} of {}", count - unused),
+    };
+    let or_dash = |text: String| if text.is_empty() { "-".to_owned() } else { text };
+    [
+        state.source.clone(),
+        names::escaped(state.directory.as_os_str().as_bytes()),
+        words(state.state).to_owned(),
+        paths,
+        or_dash(state.pid.map(|pid| pid.to_string()).unwrap_or_default()),
+        or_dash(state.options.clone()),
+    ]
+}
+
+const fn words(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Mounted => "mounted",
+        Phase::Trying => "trying",
+        Phase::Dead => "dead",
+        Phase::Unknown => "unknown",
+    }
+}
+
+fn age(since: u64) -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    match now.saturating_sub(since) {
+        seconds @ 0..=119 => format!("{seconds} s"),
+        seconds @ 120..=7199 => format!("{} min", seconds / 60),
+        seconds => format!("{} h", seconds / 3600),
+    }
+}
