@@ -9,6 +9,7 @@ mod bench;
 mod cat;
 mod cp;
 mod error;
+mod generate;
 mod lab;
 mod logging;
 mod ls;
@@ -24,7 +25,7 @@ mod status;
 mod table;
 mod umount;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use error::Error;
 use mount::fstab;
 use std::process::ExitCode;
@@ -57,13 +58,14 @@ enum Command {
     Stat(stat::StatArgs),
     Plan(plan::PlanArgs),
     Lab(lab::LabArgs),
+    Generate(generate::GenerateArgs),
 }
 
 fn main() -> ExitCode {
     // A process that is started through /proc/self/exe would otherwise be named `exe`.
     let _ = rustix::thread::set_name(c"trunkline");
-    // As mount.trunkline the program is called by mount(8), with mount(8)'s arguments and exit
-    // statuses.
+    // As mount.trunkline or umount.trunkline the program is called by mount(8) or umount(8), with
+    // their arguments and exit statuses.
     let args = match fstab::arguments(std::env::args_os().collect()) {
         fstab::Call::Ours(args) => args,
         fstab::Call::Nothing => return ExitCode::SUCCESS,
@@ -98,13 +100,13 @@ fn run(command: Command) -> Result<ExitCode, Error> {
         Command::Stat(args) => stat::run(&args),
         Command::Plan(args) => plan::run(&args),
         Command::Lab(args) => lab::run(args),
+        Command::Generate(args) => generate::run(&args, Cli::command()),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_command_line_contradicts_itself_nowhere() {

@@ -1,8 +1,10 @@
 //! Arguments as `mount.trunkline`, which mount(8) calls with `SPEC DIR [-sfnv] [-N NS] [-o OPTIONS]
-//! [-t TYPE]`.
+//! [-t TYPE]`, and as `umount.trunkline`, with `DIR [-flnrv] [-N NS] [-t TYPE]`.
 
 use super::MountArgs;
 use crate::error::{BAD_USAGE, INTERRUPTED};
+use crate::umount::UmountArgs;
+use clap::{Arg, ArgAction, Args, Command};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -16,13 +18,85 @@ pub enum Call {
     Nothing,
 }
 
-/// Whether this process was called as a mount helper.
-pub fn is_helper() -> bool {
-    std::env::args_os().next().is_some_and(|name| names_a_helper(&name))
+/// A program that mount(8) or umount(8) calls for a type of file system.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Helper {
+    /// `mount.trunkline`.
+    Mount,
+    /// `umount.trunkline`.
+    Umount,
 }
 
-fn names_a_helper(program: &OsStr) -> bool {
-    Path::new(program).file_name().unwrap_or_default().as_bytes().starts_with(b"mount.")
+impl Helper {
+    fn of(program: &OsStr) -> Option<Self> {
+        let name = Path::new(program).file_name().unwrap_or_default().as_bytes();
+        match name {
+            _ if name.starts_with(b"mount.") => Some(Self::Mount),
+            _ if name.starts_with(b"umount.") => Some(Self::Umount),
+            _ => None,
+        }
+    }
+
+    /// The command that does the work.
+    const fn command(self) -> &'static str {
+        match self {
+            Self::Mount => "mount",
+            Self::Umount => "umount",
+        }
+    }
+
+    /// Each option with a letter and no value, and its meaning here.
+    const fn flags(self) -> &'static [(&'static str, &'static str)] {
+        match self {
+            Self::Mount => &[
+                ("f", "Do nothing; a dry run."),
+                ("n", "No effect: /etc/mtab is never written."),
+                ("s", "No effect: an unknown mount option is always an error."),
+                ("v", "Show more log messages."),
+            ],
+            Self::Umount => &[
+                ("f", "No effect: calls under way are not aborted."),
+                ("l", "Unmount even if the directory is in use, as `trunkline umount --lazy`."),
+                ("n", "No effect: /etc/mtab is never written."),
+                ("r", "No effect: the mount is never changed to read-only."),
+                ("v", "Show more log messages."),
+            ],
+        }
+    }
+
+    /// The definition of the arguments, for the man page. [`arguments`] reads them.
+    pub fn definition(self) -> Command {
+        let (name, usage) = match self {
+            Self::Mount => {
+                ("mount.trunkline", "SERVER:/EXPORT DIR [-fnsv] [-N NAMESPACE] [-o OPTIONS] [-t TYPE]")
+            }
+            Self::Umount => ("umount.trunkline", "DIR [-flnrv] [-N NAMESPACE] [-t TYPE]"),
+        };
+        let command = Command::new(name).override_usage(format!("{name} {usage}")).disable_help_flag(true);
+        let command = match self {
+            Self::Mount => MountArgs::augment_args(command)
+                .mut_arg("foreground", |arg| arg.hide(true).short(None))
+                .mut_arg("options", |arg| arg.long(None)),
+            Self::Umount => {
+                UmountArgs::augment_args(command).mut_arg("lazy", |arg| arg.hide(true).short(None))
+            }
+        };
+        let option = |letter: &'static str, help| Arg::new(letter).short(letter.chars().next()).help(help);
+        let flag = |&(letter, help)| option(letter, help).action(ArgAction::SetTrue);
+        command.args(self.flags().iter().map(flag)).args([
+            option("N", "No effect: the caller has entered the namespace.").value_name("NAMESPACE"),
+            option("t", "No effect: the type is known.").value_name("TYPE"),
+        ])
+    }
+}
+
+fn helper() -> Option<Helper> {
+    std::env::args_os().next().and_then(|name| Helper::of(&name))
+}
+
+/// Whether this process was called as a helper of mount(8) or umount(8).
+pub fn is_helper() -> bool {
+    helper().is_some()
 }
 
 /// The exit status: as of mount(8) if that called, otherwise unchanged.
@@ -40,12 +114,11 @@ const fn for_mount_8(own: u8) -> u8 {
     }
 }
 
-/// Converts the arguments of a mount helper to those of `trunkline mount`.
+/// Converts the arguments of a helper to those of `trunkline mount` or `trunkline umount`.
 pub fn arguments(args: Vec<OsString>) -> Call {
-    if !args.first().is_some_and(|name| names_a_helper(name)) {
-        return Call::Ours(args);
-    }
-    let mut ours: Vec<OsString> = vec!["trunkline".into(), "mount".into()];
+    let Some(helper) = args.first().and_then(|name| Helper::of(name)) else { return Call::Ours(args) };
+    let is_flag = |byte: &u8| helper.flags().iter().any(|(letter, _)| letter.as_bytes() == [*byte]);
+    let mut ours: Vec<OsString> = vec!["trunkline".into(), helper.command().into()];
     let mut rest = args.into_iter().skip(1);
     while let Some(arg) = rest.next() {
         match arg.as_bytes() {
@@ -57,9 +130,12 @@ pub fn arguments(args: Vec<OsString>) -> Call {
             b"-t" | b"-N" => {
                 rest.next();
             }
-            [b'-', flags @ ..] if !flags.is_empty() && flags.iter().all(|flag| b"sfnv".contains(flag)) => {
-                if flags.contains(&b'f') {
+            [b'-', flags @ ..] if !flags.is_empty() && flags.iter().all(is_flag) => {
+                if helper == Helper::Mount && flags.contains(&b'f') {
                     return Call::Nothing;
+                }
+                if flags.contains(&b'l') {
+                    ours.push("-l".into());
                 }
                 if flags.contains(&b'v') {
                     ours.push("-v".into());
@@ -167,5 +243,34 @@ mod tests {
         }
         assert_eq!(call("trunkline mount -f a:/b /c"), ours("trunkline mount -f a:/b /c"));
         assert_eq!(call("/opt/mount/trunkline ls"), ours("/opt/mount/trunkline ls"));
+    }
+
+    #[test]
+    fn an_umount_helper_takes_the_arguments_of_umount_8() {
+        for name in ["umount.trunkline", "/sbin/umount.trunkline"] {
+            assert_eq!(call(&format!("{name} /mnt")), ours("trunkline umount /mnt"));
+            assert_eq!(
+                call(&format!("{name} /mnt -n -l -f -v -r -N 7 -t fuse.trunkline")),
+                ours("trunkline umount /mnt -l -v")
+            );
+            assert_eq!(call(&format!("{name} -flnrv /mnt")), ours("trunkline umount -l -v /mnt"));
+        }
+    }
+
+    #[test]
+    fn the_definitions_of_the_helpers_have_what_they_take() {
+        for helper in [Helper::Mount, Helper::Umount] {
+            let mut definition = helper.definition();
+            definition.build();
+            definition.clone().debug_assert();
+            let shown = definition.get_arguments().filter(|argument| !argument.is_hide_set());
+            let shorts: String = shown.filter_map(Arg::get_short).collect();
+            for (letter, _) in helper.flags() {
+                assert!(shorts.contains(letter), "{helper:?} -{letter}");
+            }
+            let program = format!("/sbin/{}.trunkline", helper.command());
+            let taken = arguments([&program, "/mnt", "-N", "1", "-t", "x"].map(OsString::from).to_vec());
+            assert_eq!(taken, ours(&format!("trunkline {} /mnt", helper.command())));
+        }
     }
 }
