@@ -30,6 +30,9 @@ pub(crate) enum Error {
         /// The system's error.
         source: io::Error,
     },
+    /// A program failed; it has said why.
+    #[error("{0} failed")]
+    Failed(String),
     /// `cargo metadata` failed, or its output is unexpected.
     #[error("cargo metadata does not describe this workspace: {0}")]
     Metadata(String),

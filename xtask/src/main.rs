@@ -1,11 +1,12 @@
 //! The project's own commands: `cargo xtask check`, `cargo xtask test`, `cargo xtask bench`,
-//! `cargo xtask faults`, `cargo xtask soak`, `cargo xtask history`, `cargo xtask spec`.
+//! `cargo xtask faults`, `cargo xtask soak`, `cargo xtask history`, `cargo xtask package`, `cargo
+//! xtask spec`.
 //!
 //! `check` says whether the sources may be committed. `test` runs every suite that this machine can
 //! run, and names those that it cannot. `bench` runs the acceptance benchmark. `faults` measures
 //! the cost of failing links and servers. `soak` makes them fail at random for any length of time.
-//! `history` checks what reads return beside writes. `spec` lists which sections of the standards
-//! are cited, and which of them no test proves.
+//! `history` checks what reads return beside writes. `package` makes a Debian package. `spec` lists
+//! which sections of the standards are cited, and which of them no test proves.
 #![forbid(unsafe_code)]
 
 mod bench;
@@ -14,6 +15,7 @@ mod error;
 mod faults;
 mod history;
 mod layers;
+mod package;
 mod soak;
 mod source;
 mod spec;
@@ -53,6 +55,8 @@ enum Command {
     /// Runs processes that read and write the same files of a mount for any length of time, and
     /// checks each read.
     History(history::Options),
+    /// Makes a Debian package of the program: docs/INSTALL.md.
+    Package(package::Options),
     /// Lists the cited sections of the standards, and those that no test cites.
     Spec,
 }
@@ -65,6 +69,7 @@ fn main() -> ExitCode {
         Command::Faults(options) => faults::run(&options),
         Command::Soak(options) => soak::run(&options),
         Command::History(options) => history::run(&options),
+        Command::Package(options) => package::run(&options),
         Command::Spec => spec::run(),
     };
     match outcome {

@@ -82,6 +82,15 @@ fn the_example_is_right_and_its_comments_are_the_defaults() {
 }
 
 #[test]
+fn the_configuration_of_the_package_is_valid_and_open_to_this_host_only() {
+    let config = Config::from_toml(include_str!("../../../../dist/serve.toml"), "serve.toml").unwrap();
+    let listen = &config.nodes[0].listen;
+    assert!(config.nodes.len() == 1 && listen.len() == 1, "{config:?}");
+    assert_eq!(listen[0].to_string(), "127.0.0.1:2049");
+    assert!(config.exports.iter().all(|export| export.secure && export.allow.len() == 1), "{config:?}");
+}
+
+#[test]
 fn what_is_wrong_is_named_with_file_line_and_remedy() {
     for (from, to, line, cause) in [
         ("rw = true", "rv = true", 13, "unknown field `rv`"),
