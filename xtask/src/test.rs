@@ -4,6 +4,7 @@
 //! The last line is either `all suites ran` or `not run: NAME (reason); ...`. With `CI=true`, a
 //! suite that did not run is a failure: a suite never passes without having run.
 
+mod debian;
 mod machine;
 mod packages;
 mod suites;

@@ -10,6 +10,7 @@ const ROOT_PLACES: [&str; 2] = ["/usr/sbin", "/sbin"];
 const PACKAGES: &[(&str, &str)] = &[
     ("busybox", "busybox-static"),
     ("cc", "gcc"),
+    ("debootstrap", "debootstrap"),
     ("depmod", "kmod"),
     ("exportfs", "nfs-kernel-server"),
     ("fio", "fio"),
@@ -21,6 +22,7 @@ const PACKAGES: &[(&str, &str)] = &[
     ("nfs-ls", "libnfs-utils"),
     ("mount.nfs", "nfs-common"),
     ("nft", "nftables"),
+    ("nsenter", "util-linux"),
     ("ping", "iputils-ping"),
     ("qemu-system-x86_64", "qemu-system-x86"),
     ("rpc.nfsd", "nfs-kernel-server"),

@@ -1,5 +1,6 @@
 //! Checks what this machine permits, and ends processes.
 
+use super::debian;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
 use std::fs;
@@ -21,6 +22,9 @@ pub(crate) enum Need {
     /// The same for users other than root: /dev/fuse is accessible to all users, as udev makes it.
     /// Without udev it may not be.
     FuseForAll,
+    /// A bare Debian of this machine's release below target/, or the mirror that debootstrap takes
+    /// it from.
+    DebianMirror,
     /// A test suite published by others and built by the tester; `--suite-dir` names its directory.
     OutsideSuite(OutsideSuite),
 }
@@ -69,6 +73,7 @@ impl Need {
             }
             Self::FuseForAll => is_closed_to_some()
                 .then(|| format!("others than root may not open {FUSE}; chmod {MODE_FOR_ALL:o} {FUSE}")),
+            Self::DebianMirror => debian::obstacle(),
             Self::NetNamespaces => {
                 let made = Command::new("unshare").args(["--net", "true"]).stderr(Stdio::null()).status();
                 let allowed = made.is_ok_and(|status| status.success());

@@ -232,6 +232,15 @@ pub(crate) const SUITES: &[Suite] = &[
         needs: &[Need::Root, Need::Fuse],
     },
     Suite {
+        name: "package",
+        about: "the Debian package on a bare Debian: installed, mounted by fstab, removed without a trace",
+        tier: Tier::Full,
+        minutes: 10,
+        command: &["test", "--package", "trunkline", "--test", "package"],
+        packages: &["binutils", "debootstrap", "dpkg-dev", "iproute2", "util-linux", "xz-utils"],
+        needs: &[Need::Root, Need::NetNamespaces, Need::Fuse, Need::DebianMirror],
+    },
+    Suite {
         name: "peers",
         about: "libnfs against our server, our client and our mount against nfs-ganesha, seen by tshark",
         tier: Tier::Ci,
