@@ -33,7 +33,7 @@ fn pattern(len: usize, seed: u8) -> Vec<u8> {
 }
 
 #[test]
-fn what_is_written_over_four_nodes_reads_back() {
+fn data_written_over_four_nodes_reads_back() {
     let (_server, addresses, port) = group(4);
     let mount = Mount::with_settings(settings(&addresses, port, 8)).unwrap();
     let data = pattern(40 << 20 | 12345, 1);

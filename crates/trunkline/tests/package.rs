@@ -1,7 +1,7 @@
-//! The Debian package: installed on a bare Debian without a network, used from fstab, removed
-//! without a trace. `TRUNKLINE_DEB` names a package; without it `cargo xtask package` makes one
-//! from these sources, with an optimised build. Needs root, FUSE, and the network once for
-//! debootstrap and cargo-deb.
+//! Tests the Debian package: it is installed on a bare Debian without a network, used from fstab,
+//! and removed completely. `TRUNKLINE_DEB` names a package; otherwise `cargo xtask package` builds
+//! one from these sources, optimised. Needs root, FUSE, and the network once for debootstrap and
+//! cargo-deb.
 
 #[path = "package/root.rs"]
 mod root;
@@ -34,7 +34,8 @@ fn package() -> PathBuf {
     PathBuf::from(out.lines().last().expect("the path of the package"))
 }
 
-/// The names and types of all files, but for the records of apt and dpkg, and what a test makes.
+/// The names and types of all files, except records of apt and dpkg and files that the test
+/// creates.
 fn files(root: &Root) -> Vec<String> {
     let kept = ["/proc", "/dev", "/tmp", "/run", "/var/log", "/var/cache", "/var/lib/apt", "/var/lib/dpkg"];
     let prune = kept.map(|path| format!("-path {path} -prune")).join(" -o ");
@@ -68,7 +69,7 @@ fn the_package_installs_without_a_network_mounts_by_fstab_and_leaves_nothing_beh
     root.run("apt-get install --yes --no-install-recommends /tmp/trunkline.deb");
     what_is_installed_works(&root);
     mounts_by_fstab(&root);
-    // A served directory makes the key of its handles.
+    // A server of a directory creates the key of its handles in its state directory.
     let server = serve(&root, "--dir /srv/data --listen 127.0.0.1:2050");
     root.run("test -d /var/lib/trunkline");
     stop(&root, server);
@@ -88,7 +89,7 @@ fn the_package_installs_without_a_network_mounts_by_fstab_and_leaves_nothing_beh
     assert!(left.is_empty() && gone.is_empty(), "left behind: {left:#?}\nremoved: {gone:#?}");
 }
 
-/// The program, its manual, its completions and its units; nothing is enabled.
+/// Checks the program, its manual, its completions and its units; nothing is enabled.
 fn what_is_installed_works(root: &Root) {
     let version = root.run("trunkline --version");
     assert_eq!(version.trim(), concat!("trunkline ", env!("CARGO_PKG_VERSION")));
@@ -109,7 +110,7 @@ fn what_is_installed_works(root: &Root) {
     ] {
         let content = root.run(&format!("cat {file}"));
         assert!(content.contains("nconnect") || content.contains("serve"), "{file}");
-        // A bare Debian has neither shell; this machine may.
+        // A bare Debian has neither shell; this machine may have both.
         if let Some(shell) = find_program(shell) {
             let copy = testkit::temp_dir("completion");
             let copy = copy.path().join("completion");
@@ -123,13 +124,13 @@ fn what_is_installed_works(root: &Root) {
     root.run("test -s /usr/share/doc/trunkline/copyright");
     root.run("zcat /usr/share/doc/trunkline/changelog.Debian.gz | grep -q '^trunkline ('");
     assert_eq!(root.run("dpkg --verify trunkline"), "");
-    // A dry run of mount(8)'s helper, and bad usage with mount(8)'s status.
+    // A dry run of the helper of mount(8), and bad usage, which has the status of mount(8).
     root.run("/sbin/mount.trunkline nas:/data /mnt/at -f -o ro");
     root.run("/sbin/mount.trunkline 2>/dev/null && exit 9; test $? = 1");
     root.run("/sbin/umount.trunkline /mnt/at 2>/dev/null && exit 9; test $? = 32");
 }
 
-/// A server with the installed configuration, and a line of fstab.
+/// Runs a server with the installed configuration, and mounts it by a line of fstab.
 fn mounts_by_fstab(root: &Root) {
     let server = serve(root, "-c /etc/trunkline/serve.toml");
     root.run("echo '127.0.0.1:/export /mnt/at trunkline nconnect=2,noauto,_netdev 0 0' >> /etc/fstab");

@@ -1,4 +1,4 @@
-//! `trunkline status`: the mounts of this host, and those that still wait for their server.
+//! Tests `trunkline status`: the mounts of this host, and those that still wait for their server.
 
 use crate::fixture::{Mounted, PATIENCE, Server, text, unmount_all_below, wait_until_nobody_serves};
 use std::path::Path;
@@ -78,7 +78,7 @@ fn the_processes_of_a_mount_are_named_with_the_server_and_the_directory() {
     let name = directory.to_str().unwrap();
     let mounted = trunkline(&["mount", "-o", &server.options("nolock"), "127.0.0.1:/export", name]);
     assert!(mounted.status.success(), "{mounted:?}");
-    assert_eq!(text(&mounted.stderr), "", "with local locks there is nothing to warn of");
+    assert_eq!(text(&mounted.stderr), "", "with local locks no warning is printed");
     let processes = std::fs::read_dir("/proc").unwrap().flatten();
     let listed: Vec<String> = processes
         .filter_map(|process| std::fs::read_to_string(process.path().join("cmdline")).ok())

@@ -1,6 +1,6 @@
-//! A bare Debian in namespaces of its own: debootstrap makes it once, below the target directory;
-//! each test gets an overlay of it in memory, which goes with the namespaces. There is no network
-//! but loopback.
+//! A bare Debian in its own namespaces: debootstrap creates it once, below the target directory.
+//! Each test gets an overlay in memory, which ends with the namespaces. The only network is
+//! loopback.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -10,7 +10,7 @@ use testkit::{Process, TempDir, require_program, temp_dir};
 /// How long the start of the namespaces may take on a busy machine.
 const SOON: Duration = Duration::from_secs(120);
 
-/// Makes the overlay, with the devices and file systems that programs need, and then waits.
+/// Creates the overlay, with the devices and file systems that programs need, and then waits.
 const PREPARE: &str = r#"
 mount -t tmpfs none "$PLACE"
 mkdir "$PLACE/upper" "$PLACE/work" "$PLACE/root"
@@ -25,7 +25,7 @@ echo prepared
 exec sleep infinity
 "#;
 
-/// What a script in the root printed, and how it ended.
+/// The output of a script in the root, and its status.
 pub struct Said {
     pub out: String,
     pub err: String,
@@ -40,11 +40,11 @@ impl From<Output> for Said {
     }
 }
 
-/// The running namespaces. All processes in them end with this.
+/// The running namespaces. When this is dropped, all processes in them end.
 pub struct Root {
     holder: Process,
     place: TempDir,
-    /// The first process of the namespaces, as numbered outside of them.
+    /// The pid of the first process of the namespaces, as seen from outside.
     first: u32,
 }
 
@@ -84,7 +84,7 @@ impl Root {
         self.command(script).output().unwrap().into()
     }
 
-    /// What a shell script prints, which must succeed.
+    /// The output of a shell script, which must succeed.
     #[track_caller]
     pub fn run(&self, script: &str) -> String {
         let said = self.try_run(script);
@@ -110,14 +110,14 @@ fn first_child(process: u32) -> u32 {
     children.split_whitespace().next().and_then(|id| id.parse().ok()).expect("unshare has a child")
 }
 
-/// The directory with a bare Debian of this machine's release, made at the first call.
+/// The directory with a bare Debian of this machine's release, created by the first call.
 fn base() -> PathBuf {
     let release = release();
     let target = crate::project().join("target");
     let base = target.join(format!("debian-base-{release}"));
     if !base.is_dir() {
         let part = target.join(format!("debian-base-{release}.part"));
-        // A rest of a call that was interrupted.
+        // The remains of a call that was interrupted.
         let _ = std::fs::remove_dir_all(&part);
         let mut command = Command::new(require_program("debootstrap"));
         command.args(["--variant=minbase", &release]).arg(&part).arg(mirror(&release));

@@ -1,4 +1,4 @@
-//! Commands on a server that lies.
+//! Tests commands on a server that gives false answers.
 
 use super::fixtures::{fails, run};
 use super::lying::{Lie, Lying};
