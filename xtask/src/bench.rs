@@ -1,8 +1,7 @@
-//! `cargo xtask bench`: the table of figures, measured here and now.
+//! `cargo xtask bench`: the acceptance benchmark, measured here and now.
 //!
 //! Builds what is measured, the load through libnfs too where a compiler and its headers are, and
-//! hands over to the example `figures` of crates/bench. What this machine lacks is noted in the
-//! record.
+//! hands over to the program of crates/acceptance. What this machine lacks is noted in the record.
 
 use crate::error::{Error, Result};
 use crate::workspace;
@@ -50,7 +49,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         return Ok(false);
     }
     let made = target(&root).join("release");
-    let mut command = Command::new(made.join("examples/figures"));
+    let mut command = Command::new(made.join("acceptance"));
     command.current_dir(&root).arg("--program").arg(made.join("trunkline")).args(arguments(options));
     match build_libnfs_load(&root, &made) {
         Ok(program) => command.arg("--libnfs").arg(program),
@@ -104,8 +103,8 @@ fn succeeds(command: &mut Command) -> Result<bool> {
 
 fn build(root: &Path) -> Result<bool> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let packages = ["--package", "trunkline", "--package", "bench"];
-    let programs = ["--bin", "trunkline", "--example", "figures"];
+    let packages = ["--package", "trunkline", "--package", "acceptance"];
+    let programs = ["--bin", "trunkline", "--bin", "acceptance"];
     succeeds(Command::new(cargo).current_dir(root).args(["build", "--release"]).args(packages).args(programs))
 }
 

@@ -83,14 +83,15 @@ pub(crate) const RULES: &[Rule] = &[
         &["record", "plan", "fs", "verbs", "transport", "store", "server", "client"],
         &[],
     ),
+    rule("acceptance", Layer::Tool, &["record", "fs", "transport", "client", "bench"], &[]),
     rule("copy", Layer::Tool, &["fs", "client"], &["server", "store"]),
     rule("report", Layer::Tool, &["record"], &[]),
-    // The tests inspect what is on the wire.
+    // The tests inspect what is on the wire, and run the acceptance benchmark with the program.
     rule(
         "trunkline",
         Layer::Binary,
         &["fs", "record", "plan", "store", "server", "client", "mount", "copy", "lab", "bench", "report"],
-        &["xdr", "rpc", "drc", "nfs3", "rpcrdma", "paths", "verbs", "transport"],
+        &["xdr", "rpc", "drc", "nfs3", "rpcrdma", "paths", "verbs", "transport", "acceptance"],
     ),
 ];
 
@@ -184,7 +185,7 @@ mod tests {
 
     #[test]
     fn a_file_protocol_is_known_to_no_layer_above_the_client() {
-        for user in ["mount", "copy", "bench", "trunkline"] {
+        for user in ["mount", "copy", "bench", "acceptance", "trunkline"] {
             assert_eq!(findings(&workspace(user, "nfs3", None)).len(), 1, "{user}");
         }
         assert_eq!(findings(&workspace("trunkline", "nfs3", Some("dev"))).len(), 0);

@@ -1,11 +1,12 @@
-//! The table of figures, as `cargo xtask bench` runs it: docs/MEASURING.md says how to read it.
+//! The acceptance benchmark, as `cargo xtask bench` runs it: docs/MEASURING.md says how to read its
+//! table.
 
 use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use bench::figures::{self, Options, Peer, Scale};
+use acceptance::{Options, Peer, Scale};
 use clap::Parser;
 
 /// Measures our server and client beside the limit of the wire and beside others, and writes a
@@ -61,7 +62,7 @@ fn run(args: Args) -> Result<(), String> {
         notes: args.note,
     };
     let shows = std::io::stderr().is_terminal();
-    let measured = figures::run(&options, |step| {
+    let measured = acceptance::run(&options, |step| {
         if shows {
             eprint!("\r\x1b[K{step}");
         }
@@ -77,7 +78,7 @@ fn run(args: Args) -> Result<(), String> {
     if let Some(directory) = record.parent() {
         std::fs::create_dir_all(directory).map_err(unwritten)?;
     }
-    let table = figures::render(&measured);
+    let table = acceptance::render(&measured);
     std::fs::write(&record, measured.write()).map_err(unwritten)?;
     std::fs::write(record.with_extension("txt"), &table).map_err(unwritten)?;
     print!("{table}");

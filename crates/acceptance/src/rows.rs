@@ -1,4 +1,4 @@
-//! The table of figures: which work is measured, and what is asked of each.
+//! The rows of the table: which work is measured, and what is asked of each.
 
 use record::{Direction, Pattern};
 

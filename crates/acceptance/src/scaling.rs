@@ -6,18 +6,15 @@ use std::net::{IpAddr, Ipv4Addr, TcpStream};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use bench::files::Files;
+use bench::limit::{self, Shape, measure_once};
+use bench::{Window, WorkloadSpec, machine, measure};
 use client::{FileRef, Mount, Settings};
 use record::Pattern;
 
 use super::record::{Figures, LIMIT, Line, Mark, OURS, Sample, Series};
 use super::server::{Peer, Running};
 use super::{LIMIT_MODES, Options, Scale, best_of, in_words, our_server, sample_of};
-use crate::experiment::WorkloadSpec;
-use crate::files::Files;
-use crate::jobs::Window;
-use crate::limit::{self, Shape, measure_once};
-use crate::machine;
-use crate::measure;
 
 /// Connections at depth 1.
 const ALONE: [u32; 8] = [1, 2, 4, 16, 64, 250, 500, 1000];

@@ -1,11 +1,12 @@
-//! The table of figures: our server and client, the limit of the wire, and whatever else a user
-//! could take, measured by turns in one sitting.
+//! The acceptance benchmark: our server and client, the limit of the wire, and other servers and
+//! clients, measured interleaved in one run.
 //!
 //! Each row is done by every contestant in each repetition, in alternating order: the calibrator
-//! ([`crate::limit`]) in the best of its modes, our client on our server, our client on each peer,
+//! ([`bench::limit`]) in the best of its modes, our client on our server, our client on each peer,
 //! and libnfs on all servers where its load is at hand. Servers are processes of their own. Runs
 //! during which others used more than a tenth of the processors are kept in the record and do not
 //! count. All of it ends at its deadline, with as many repetitions as there was time for.
+#![forbid(unsafe_code)]
 
 mod beside;
 mod calls;
@@ -21,9 +22,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use ::record::Direction;
-
-use crate::limit::{self, Mode, Shape, Try, measure_once};
-use crate::machine;
+use bench::limit::{self, Mode, Shape, Try, measure_once};
+use bench::machine;
 
 pub use self::record::{Figures, GANESHA, LIMIT, Line, Mark, OURS, Sample, Series};
 pub use self::rows::{ROWS, Row, Work};

@@ -4,6 +4,9 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use bench::files::Files;
+use bench::machine::{self, Busy};
+use bench::{Window, WorkloadSpec, measure};
 use client::{FileRef, Mount};
 use fs::{CreateMode, FileHandle, SetAttributes};
 use record::Direction;
@@ -14,11 +17,6 @@ use super::calls;
 use super::record::Sample;
 use super::rows::{Row, Work};
 use super::server::Running;
-use crate::experiment::WorkloadSpec;
-use crate::files::Files;
-use crate::jobs::Window;
-use crate::machine::{self, Busy};
-use crate::measure;
 
 /// What our client has made on a server.
 #[derive(Debug)]

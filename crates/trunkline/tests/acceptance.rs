@@ -1,7 +1,7 @@
 //! Tests `cargo xtask bench` on a small scale: a few rows of the table, with our server as a
 //! separate process, and a valid record.
 
-use bench::figures::{self, Figures, LIMIT, OURS, Options, Peer, Scale};
+use acceptance::{Figures, LIMIT, OURS, Options, Peer, Scale};
 use std::time::Duration;
 
 fn options(rows: &[&str]) -> Options {
@@ -33,7 +33,7 @@ fn a_small_table_gives_a_record_that_can_be_read() {
         Peer { name: "ourselves".into(), command: figures_of_ourselves() },
         Peer { name: "broken".into(), command: "echo cannot serve; exit 1".into() },
     ];
-    let measured = figures::run(&options, |_| ()).unwrap();
+    let measured = acceptance::run(&options, |_| ()).unwrap();
     let record = Figures::read(&measured.write()).unwrap();
     // Fractions may lose their last digit in the file.
     assert_eq!(record.notes, measured.notes);
@@ -53,7 +53,7 @@ fn a_small_table_gives_a_record_that_can_be_read() {
     }
     assert!(data.marks.iter().all(|mark| mark.found.is_some()), "{:?}", data.marks);
     assert!(record.notes.iter().any(|note| note.contains("cannot serve")), "{:?}", record.notes);
-    let table = figures::render(&record);
+    let table = acceptance::render(&record);
     assert!(table.contains("WRITE 64 KiB, depth 32, 2 conns") && table.contains("of the limit"), "{table}");
 }
 
@@ -61,7 +61,7 @@ fn a_small_table_gives_a_record_that_can_be_read() {
 fn latency_of_small_calls_beside_bulk_writes_is_compared_with_that_of_the_limit() {
     let mut options = options(&["read-4k-beside-write"]);
     options.scale.window = Duration::from_millis(300);
-    let measured = figures::run(&options, |_| ()).unwrap();
+    let measured = acceptance::run(&options, |_| ()).unwrap();
     let [line] = measured.lines.as_slice() else { panic!("{} lines", measured.lines.len()) };
     for who in [LIMIT, OURS] {
         let series = line.series(who).unwrap();
@@ -83,6 +83,6 @@ fn figures_of_ourselves() -> String {
 
 #[test]
 fn a_row_that_does_not_exist_is_an_error_that_names_the_rows() {
-    let error = figures::run(&options(&["read-5g"]), |_| ()).unwrap_err();
+    let error = acceptance::run(&options(&["read-5g"]), |_| ()).unwrap_err();
     assert!(error.contains("read-5g") && error.contains("read-1m-1"), "{error}");
 }

@@ -4,6 +4,9 @@
 
 use std::time::Duration;
 
+use bench::files::Files;
+use bench::limit::{Mode, Shape, measure_once, ping};
+use bench::{Window, WorkloadSpec, measure};
 use client::{FileRef, Mount};
 use record::{Direction, Latency, Pattern};
 
@@ -11,11 +14,6 @@ use super::record::Sample;
 use super::rows::{FLOOD, FLOOD_DEPTH, SMALL};
 use super::server::Running;
 use super::{Scale, in_words};
-use crate::experiment::WorkloadSpec;
-use crate::files::Files;
-use crate::jobs::Window;
-use crate::limit::{Mode, Shape, measure_once, ping};
-use crate::measure;
 
 fn sample(per_s: f64, latency: &Latency) -> Sample {
     let at = |fraction| Some(latency.percentile_us(fraction));

@@ -1,10 +1,10 @@
 //! What `cargo xtask bench` measured, as it is kept, and how each figure is judged.
 
+use bench::machine::OTHERS_MAX;
 use record::Environment;
 use serde::{Deserialize, Serialize};
 
 use super::rows::{Cpu, Row};
-use crate::machine::OTHERS_MAX;
 
 /// The version of the format.
 pub const VERSION: u32 = 1;
@@ -340,7 +340,7 @@ mod tests {
 
     #[test]
     fn what_rests_on_disturbed_runs_or_exceeds_the_limit_is_not_reached() {
-        let row = &crate::figures::ROWS[0];
+        let row = &crate::ROWS[0];
         let judged = |ours: Series, limit: Series| {
             let mut line = Line { series: vec![limit, ours], ..Line::default() };
             line.judge(row, None, None);
