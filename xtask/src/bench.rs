@@ -1,31 +1,32 @@
-//! `cargo xtask bench`: the acceptance benchmark, measured here and now.
+//! `cargo xtask bench`: builds and runs the acceptance benchmark.
 //!
-//! Builds what is measured, the load through libnfs too where a compiler and its headers are, and
-//! hands over to the program of crates/acceptance. What this machine lacks is noted in the record.
+//! Builds the programs to measure, and the load through libnfs if a C compiler and the headers are
+//! installed, then runs the program of crates/acceptance. What this machine lacks is noted in the
+//! record.
 
 use crate::error::{Error, Result};
 use crate::workspace;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// What to measure.
+/// The options of the benchmark.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// The table alone, within three minutes once everything is built.
+    /// Measure only the table, within three minutes once everything is built.
     #[arg(long)]
     quick: bool,
-    /// Another server: a name, and a shell command that serves $EXPORT by NFS version 3 on port
-    /// $PORT of 127.0.0.1, and MOUNT on $MOUNT_PORT, until it is ended. nfs-ganesha is measured
-    /// wherever it is installed.
+    /// Also measure the server that this shell command starts. The server must serve $EXPORT by
+    /// NFS version 3 on port $PORT of 127.0.0.1, and MOUNT on port $MOUNT_PORT, until it is
+    /// terminated. nfs-ganesha is measured if it is installed.
     #[arg(long, value_name = "NAME=COMMAND", value_parser = peer)]
     peer: Vec<String>,
-    /// Only this row, as the record names it; repeat for more.
+    /// Measure only this row, by its name in the record; may be given several times.
     #[arg(long, value_name = "ROW")]
     row: Vec<String>,
-    /// End after so many minutes, with as many repetitions as there was time for.
+    /// End after this many minutes, with as many repetitions as fitted.
     #[arg(long, value_name = "MINUTES", value_parser = minutes)]
     minutes: Option<f64>,
-    /// Write the record here [default: a file of its own in docs/results].
+    /// Write the record to this file [default: a new file in docs/results].
     #[arg(long, value_name = "FILE.json")]
     record: Option<PathBuf>,
 }
@@ -42,7 +43,7 @@ fn minutes(text: &str) -> std::result::Result<f64, String> {
     minutes.ok_or_else(|| "write a number of minutes, 0.1 to 600".to_owned())
 }
 
-/// Builds and measures; false when that failed.
+/// Builds and measures. Returns false if either failed.
 pub(crate) fn run(options: &Options) -> Result<bool> {
     let root = workspace::root();
     if !build(&root)? {
@@ -62,7 +63,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     succeeds(&mut command)
 }
 
-/// What is passed on.
+/// Returns the arguments for the program.
 fn arguments(options: &Options) -> Vec<String> {
     let mut arguments = Vec::new();
     let mut typed = String::from("cargo xtask bench");
@@ -80,7 +81,7 @@ fn arguments(options: &Options) -> Vec<String> {
     }
     for peer in &options.peer {
         arguments.extend(["--peer".into(), peer.clone()]);
-        // A record tells no paths of the machine that it was made on.
+        // The record must contain no path of this machine.
         typed.push_str(&format!(" --peer {}=...", peer.split('=').next().unwrap_or_default()));
     }
     match &options.record {
@@ -108,7 +109,7 @@ fn build(root: &Path) -> Result<bool> {
     succeeds(Command::new(cargo).current_dir(root).args(["build", "--release"]).args(packages).args(programs))
 }
 
-/// Builds the load through libnfs; why not, where that cannot be.
+/// Builds the load through libnfs. The error says why that is impossible.
 fn build_libnfs_load(root: &Path, made: &Path) -> std::result::Result<PathBuf, String> {
     let program = made.join("load-libnfs");
     let built = Command::new("cc")
@@ -125,7 +126,7 @@ fn build_libnfs_load(root: &Path, made: &Path) -> std::result::Result<PathBuf, S
     }
 }
 
-/// nfs-ganesha as a peer; why not, where that cannot be.
+/// Returns nfs-ganesha as a peer. The error says why it cannot be measured.
 fn ganesha(root: &Path) -> std::result::Result<String, String> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let installed = std::env::split_paths(&path).any(|directory| directory.join("ganesha.nfsd").exists());

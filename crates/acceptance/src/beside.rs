@@ -1,6 +1,6 @@
-//! A small call beside a flood: READs of 4 KiB one at a time, while another connection moves blocks
-//! of 1 MiB as fast as it can. What is compared is how long the small ones wait, beside a bare
-//! ping-pong next to the calibrator's flood.
+//! The fairness rows: READs of 4 KiB, one at a time, while another connection moves blocks of 1 MiB
+//! as fast as it can. The latency of the small READs is compared with that of a bare ping-pong
+//! beside the calibrator's flood.
 
 use std::time::Duration;
 
@@ -20,14 +20,14 @@ fn sample(per_s: f64, latency: &Latency) -> Sample {
     Sample { per_s, median_us: at(0.5), p99_us: at(0.99), ..Sample::default() }
 }
 
-/// The bare ping-pong beside the calibrator's flood.
+/// Measures the bare ping-pong beside the calibrator's flood.
 ///
 /// # Errors
-/// What went wrong.
+/// The cause as text.
 pub fn limit(flood: &Shape, mode: Mode, congestion: &str, window: Duration) -> Result<Sample, String> {
     let address = *flood.remotes.first().ok_or("a flood to nowhere")?;
     let block = usize::try_from(SMALL).map_err(|error| error.to_string())?;
-    // The flood's own warm-up takes a quarter of its time.
+    // The warm-up of the flood takes a quarter of its time.
     let (pings, flooded) = ping::beside(address, congestion, block, window / 4, || {
         measure_once(flood, mode, congestion, window)
     })
@@ -51,10 +51,10 @@ fn spec(block: u64, depth: u32, direction: Direction, scale: &Scale) -> Workload
     }
 }
 
-/// Our client twice on one server: `mount` reads small blocks, another one floods.
+/// Measures two clients on one server: `mount` reads small blocks while the other client floods.
 ///
 /// # Errors
-/// What went wrong.
+/// The cause as text.
 pub fn ours(
     server: &Running,
     mount: &Mount,

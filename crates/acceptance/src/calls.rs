@@ -1,4 +1,4 @@
-//! Metadata under load: tasks on the mount's loops that keep a number of calls in flight.
+//! Metadata under load: tasks on the loops of a mount that keep a number of calls in flight.
 
 use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
@@ -7,29 +7,29 @@ use client::{Done, Io, Mount, Op, Protocol, Task};
 use fs::{CreateMode, FileHandle, SetAttributes};
 use record::Latency;
 
-/// A server that answers none of its calls for this long never will.
+/// How long after the end of the measured time the answers are awaited.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What a task asks for again and again.
+/// The calls that a task repeats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// LOOKUP of one name in the directory.
     Lookup,
     /// GETATTR of the directory.
     GetAttr,
-    /// CREATE and REMOVE of a name of its own for each call in flight.
+    /// CREATE and REMOVE of one name for each call in flight, alternating.
     CreateRemove,
-    /// CREATE of so many names, each once.
+    /// CREATE of this number of names, each once.
     Fill(u32),
 }
 
-/// The name that is looked up.
+/// The name that LOOKUP looks up.
 pub const LOOKED_UP: &[u8] = b"looked-up";
 
-/// What came of it.
+/// The result of a run.
 #[derive(Debug, Default)]
 pub struct Outcome {
-    /// Calls answered within the time.
+    /// Calls answered within the measured time.
     pub calls: u64,
     /// Their latencies.
     pub latency: Latency,
@@ -40,13 +40,13 @@ struct Calls {
     kind: Kind,
     protocol: Protocol,
     directory: FileHandle,
-    /// Which of the loops' tasks this is, of how many.
+    /// The index of this task and the number of tasks.
     part: (usize, usize),
     depth: usize,
     warm: Duration,
     end: Duration,
     began: Duration,
-    /// Whether the name of a call in flight is there.
+    /// Whether the name of each slot exists.
     made: Vec<bool>,
     issued: u32,
     in_flight: usize,
@@ -55,7 +55,7 @@ struct Calls {
 }
 
 impl Calls {
-    /// The next call of a slot; `None` when all are made.
+    /// Returns the next call of a slot; `None` if all names have been created.
     fn next(&mut self, slot: usize) -> Option<Op> {
         let (part, parts) = self.part;
         let (protocol, directory) = (self.protocol, self.directory);
@@ -114,7 +114,7 @@ impl Calls {
         if self.in_flight == 0
             && let Some(outcome) = self.outcome.take()
         {
-            // Whoever waits for it may have given up.
+            // The receiver may have given up.
             let _ = self.report.send(outcome);
         }
     }
@@ -132,7 +132,7 @@ impl Task for Calls {
         self.in_flight -= 1;
         let slot = usize::try_from(token).unwrap_or(usize::MAX);
         self.account(since, slot, &done);
-        // A name that was made is removed before the end.
+        // A name that was created is removed even after the end.
         let owes = self.kind == Kind::CreateRemove && self.made.get(slot).copied().unwrap_or_default();
         if !self.failed() && (since < self.end || owes) {
             self.submit(io, slot);
@@ -145,11 +145,11 @@ impl Task for Calls {
     }
 }
 
-/// Keeps `depth` calls in flight, over all loops, and counts those that are answered between `warm`
-/// and `end`.
+/// Keeps `depth` calls in flight over all loops, and counts those answered between `warm` and
+/// `end`.
 ///
 /// # Errors
-/// The first call that failed.
+/// The error of the first call that failed.
 pub fn run(
     mount: &Mount,
     directory: FileHandle,
@@ -193,10 +193,10 @@ pub fn run(
     Ok(sum)
 }
 
-/// Makes so many names in a directory.
+/// Creates `names` files in a directory.
 ///
 /// # Errors
-/// The first call that failed.
+/// The error of the first call that failed.
 pub fn fill(mount: &Mount, directory: FileHandle, names: u32) -> Result<(), String> {
     run(mount, directory, Kind::Fill(names), 64, (Duration::ZERO, Duration::MAX)).map(drop)
 }

@@ -1,11 +1,11 @@
-//! The acceptance benchmark: our server and client, the limit of the wire, and other servers and
+//! The acceptance benchmark: our server and client, the limit of the machine, and other servers and
 //! clients, measured interleaved in one run.
 //!
-//! Each row is done by every contestant in each repetition, in alternating order: the calibrator
-//! ([`bench::limit`]) in the best of its modes, our client on our server, our client on each peer,
-//! and libnfs on all servers where its load is at hand. Servers are processes of their own. Runs
-//! during which others used more than a tenth of the processors are kept in the record and do not
-//! count. All of it ends at its deadline, with as many repetitions as there was time for.
+//! In each repetition every contestant does every row, in alternating order. The contestants are
+//! the calibrator ([`bench::limit`]) in its best mode, our client on our server, our client on each
+//! peer, and libnfs on every server if its load was built. Each server is a process of its own. A
+//! measurement during which other programs used more than a tenth of the processors stays in the
+//! record and does not count. The run ends at its deadline, with as many repetitions as fitted.
 #![forbid(unsafe_code)]
 
 mod beside;
@@ -33,34 +33,36 @@ pub use self::table::render;
 use self::load::Prepared;
 use self::server::Running;
 
-/// A run that others disturbed is done again, so many times at most.
+/// How often a measurement is tried at most while other programs disturb it.
 const TRIES: u32 = 3;
-/// The limit is the better of so many modes in each repetition, the best of the first pass.
+/// In each repetition the limit is the better result of this many modes: the best of the first
+/// pass.
 const LIMIT_MODES: usize = 2;
 
-/// How much is done, and for how long.
+/// The amount of work and the time for it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Scale {
-    /// Before each measurement.
+    /// The warm-up before each measurement.
     pub warm: Duration,
-    /// Measured time of each.
+    /// The measured time of each measurement.
     pub window: Duration,
-    /// Measured time of each try of the calibrator when it looks for its best mode.
+    /// The measured time of each mode of the calibrator in the first pass.
     pub look: Duration,
-    /// Repetitions.
+    /// The number of repetitions.
     pub repeats: u32,
-    /// Bytes of each file.
+    /// The size of each file in bytes.
     pub file_bytes: u64,
-    /// Names in the directory that is listed.
+    /// The number of names in the directory that is listed.
     pub names: u32,
-    /// When it ends, from its start on.
+    /// The time from the start to the deadline.
     pub budget: Duration,
-    /// Whether the curves over connections and nodes, and idle connections, are measured too.
+    /// Whether the curves over connections and nodes, and the cost of idle connections, are
+    /// measured too.
     pub scaling: bool,
 }
 
 impl Scale {
-    /// Everything, in about twenty minutes.
+    /// All rows and curves, in about twenty minutes.
     #[must_use]
     pub const fn full() -> Self {
         Self {
@@ -75,7 +77,7 @@ impl Scale {
         }
     }
 
-    /// The table alone, within three minutes.
+    /// Only the table, within three minutes.
     #[must_use]
     pub const fn quick() -> Self {
         Self {
@@ -94,23 +96,23 @@ impl Scale {
 /// What to measure.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// The program `trunkline`.
+    /// The path of the program `trunkline`.
     pub program: PathBuf,
-    /// Other servers.
+    /// The other servers.
     pub peers: Vec<Peer>,
-    /// The load through libnfs, built.
+    /// The load through libnfs, if it was built.
     pub libnfs: Option<PathBuf>,
-    /// Only these rows, by their names; all where none is named.
+    /// The names of the rows to measure; all rows if empty.
     pub rows: Vec<String>,
-    /// How much.
+    /// The amount of work.
     pub scale: Scale,
-    /// What was typed, for the record.
+    /// The command line, for the record.
     pub command: String,
-    /// What is known to be left out.
+    /// What the caller already knows to be left out, for the record.
     pub notes: Vec<String>,
 }
 
-/// An error with its causes.
+/// Returns the error and its causes as one line.
 fn in_words(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -121,7 +123,7 @@ fn in_words(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// One who does the work.
+/// A pairing of a client and a server, or the limit.
 struct Contestant {
     who: String,
     by: By,
@@ -129,13 +131,13 @@ struct Contestant {
 
 enum By {
     Limit,
-    /// Our client on a server, by its place in the list.
+    /// Our client on a server, by its index in the list of servers.
     Client(usize),
-    /// libnfs on a server.
+    /// libnfs on a server, by its index.
     Libnfs(usize),
 }
 
-/// A server with what was made on it.
+/// A running server and the files on it.
 struct Ready {
     running: Running,
     prepared: Prepared,
@@ -149,11 +151,11 @@ struct Sitting<'a> {
     notes: Vec<String>,
 }
 
-/// Measures, and tells of each step by `progress`.
+/// Runs the benchmark and reports each step to `progress`.
 ///
 /// # Errors
-/// Our own server does not start, a row is not known: in words. What others fail at is in the
-/// record.
+/// If our own server does not start or a row is unknown: the reason as text. The failure of another
+/// contestant is noted in the record.
 pub fn run(options: &Options, mut progress: impl FnMut(&str)) -> Result<Figures, String> {
     let began = Instant::now();
     let rows = choose(&options.rows)?;
@@ -189,7 +191,7 @@ pub fn run(options: &Options, mut progress: impl FnMut(&str)) -> Result<Figures,
     Ok(figures)
 }
 
-/// A directory that goes with the value.
+/// A directory that is removed when the value is dropped.
 struct Place(PathBuf);
 
 impl Place {
@@ -200,13 +202,13 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        // What a server still holds there stays behind in the directory for temporary files.
+        // What a server still uses there stays in the directory for temporary files.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
-/// A new one with a name that nobody can foretell: in one that was there already, somebody else
-/// could have put links where servers write, which may be root's.
+/// Creates a directory with an unpredictable name. In a directory that existed already, another
+/// user could have placed symbolic links where the servers write, which may run as root.
 fn own_directory() -> Result<Place, String> {
     let mut random = [0; 8];
     getrandom::fill(&mut random).map_err(|error| format!("no random numbers: {error}"))?;
@@ -227,7 +229,7 @@ fn choose(ids: &[String]) -> Result<Vec<Row>, String> {
     Ok(ROWS.into_iter().filter(|row| ids.is_empty() || ids.iter().any(|id| id == row.id)).collect())
 }
 
-/// How our own server is started.
+/// Returns the command that starts our own server.
 fn our_server(program: &Path) -> Peer {
     let program = program.display().to_string().replace('\'', "'\\''");
     let command = format!("exec '{program}' serve --mem 6GiB --listen 127.0.0.1:$PORT --export \"$EXPORT\"");
@@ -235,7 +237,7 @@ fn our_server(program: &Path) -> Peer {
 }
 
 impl Sitting<'_> {
-    /// Starts all servers and makes their files. A peer that fails is left out, with a note.
+    /// Starts all servers and creates their files. A peer that fails is left out with a note.
     fn start(&mut self, place: &Path, rows: &[Row], progress: &mut impl FnMut(&str)) -> Result<(), String> {
         let options = self.options;
         self.contestants.push(Contestant { who: LIMIT.into(), by: By::Limit });
@@ -259,7 +261,7 @@ impl Sitting<'_> {
         Ok(())
     }
 
-    /// Adds a server's pairings.
+    /// Adds the contestants of a server.
     fn welcome(&mut self, ready: Ready, ours: bool) {
         let at = self.servers.len();
         let name = &ready.running.name;
@@ -276,7 +278,7 @@ impl Sitting<'_> {
         self.servers.push(ready);
     }
 
-    /// Measures all rows in each repetition, as long as there is time.
+    /// Measures all rows in each repetition until the deadline.
     fn measure(&mut self, rows: &[Row], progress: &mut impl FnMut(&str)) -> Vec<Line> {
         let scale = &self.options.scale;
         let modes: Vec<Vec<(Mode, String)>> = rows
@@ -313,7 +315,7 @@ impl Sitting<'_> {
         lines
     }
 
-    /// A line with a place for everybody who can do the row's work.
+    /// Creates a line with an empty series for every contestant that can do the row's work.
     fn line(&self, row: &Row) -> Line {
         let able = |contestant: &&Contestant| match contestant.by {
             By::Limit => row.block().is_some(),
@@ -335,7 +337,7 @@ impl Sitting<'_> {
         }
     }
 
-    /// One repetition of one contestant; again while others disturb it.
+    /// Measures one contestant in one repetition, and repeats a disturbed measurement.
     fn sample(&self, row: &Row, modes: &[(Mode, String)], repeat: u32, series: &mut Series) {
         series.samples.resize(repeat as usize + 1, None);
         let Some(contestant) = self.contestants.iter().find(|contestant| contestant.who == series.who) else {
@@ -397,7 +399,7 @@ impl Sitting<'_> {
     }
 }
 
-/// The limit's best try as a sample.
+/// Converts the best try of the calibrator to a sample.
 fn sample_of(best: &Try) -> Sample {
     Sample {
         per_s: best.iops,
@@ -408,7 +410,7 @@ fn sample_of(best: &Try) -> Sample {
     }
 }
 
-/// A row's traffic, for the calibrator; beside a flood, that of the flood.
+/// Returns the traffic of a row for the calibrator; for a fairness row, the traffic of the flood.
 fn shape(row: &Row) -> Option<Shape> {
     let (direction, block, depth) = match row.work {
         Work::Data { direction, block, .. } => (direction, block, row.depth),
@@ -427,7 +429,7 @@ fn shape(row: &Row) -> Option<Shape> {
     })
 }
 
-/// The modes and congestion controls that carry most of a row's traffic, best first.
+/// Returns the modes and congestion controls that carry most of a row's traffic, best first.
 fn best_modes(row: &Row, look: Duration) -> Vec<(Mode, String)> {
     let Some(shape) = shape(row) else { return Vec::new() };
     best_of(&shape, look)
@@ -435,7 +437,8 @@ fn best_modes(row: &Row, look: Duration) -> Vec<(Mode, String)> {
 
 fn best_of(shape: &Shape, look: Duration) -> Vec<(Mode, String)> {
     let mut tries = limit::calibrate(shape, look, || ()).unwrap_or_default();
-    // A server and its client are two processes: ends that share a thread are not their limit.
+    // A server and its client are two processes, so a mode in which both ends share a thread is not
+    // their limit.
     tries.retain(|tried| tried.mode != Mode::BothEnds);
     tries.sort_by(|one, other| other.iops.total_cmp(&one.iops));
     tries.into_iter().take(LIMIT_MODES).map(|tried| (tried.mode, tried.congestion)).collect()

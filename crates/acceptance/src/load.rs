@@ -1,4 +1,4 @@
-//! One measurement: a row's work done once, by our client or by libnfs, on one server.
+//! One measurement: the work of a row done once on one server, by our client or by libnfs.
 
 use std::path::Path;
 use std::process::Command;
@@ -18,7 +18,7 @@ use super::record::Sample;
 use super::rows::{Row, Work};
 use super::server::Running;
 
-/// What our client has made on a server.
+/// The files and directories that our client created on a server.
 #[derive(Debug)]
 pub struct Prepared {
     files: Files,
@@ -26,7 +26,7 @@ pub struct Prepared {
     listed: Option<FileHandle>,
 }
 
-/// The work of a row as the load of an experiment.
+/// Returns the work of a row as a workload of an experiment.
 fn workload(row: &Row, scale: &Scale) -> Option<WorkloadSpec> {
     let Work::Data { pattern, direction, block } = row.work else { return None };
     let (readers, writers) = match direction {
@@ -45,10 +45,10 @@ fn workload(row: &Row, scale: &Scale) -> Option<WorkloadSpec> {
     })
 }
 
-/// Makes on a server what the rows need.
+/// Creates the files and directories that the rows need.
 ///
 /// # Errors
-/// Why not, in words.
+/// The cause as text.
 pub fn prepare(server: &Running, rows: &[Row], scale: &Scale) -> Result<Prepared, String> {
     let words = |error: client::Error| super::in_words(&error);
     let mount = server.mount(4).map_err(words)?;
@@ -85,7 +85,7 @@ pub fn prepare(server: &Running, rows: &[Row], scale: &Scale) -> Result<Prepared
     Ok(prepared)
 }
 
-/// Who used the processors while something was measured.
+/// Measures which processes use the processors during a measurement.
 struct Watch {
     busy: Busy,
     own: Duration,
@@ -98,8 +98,8 @@ impl Watch {
         Self { busy: Busy::start(), own: machine::own_cpu(), server: server.cpu(), began: Instant::now() }
     }
 
-    /// The share of the processors' time that others had; `children` is what a client of its own
-    /// process used.
+    /// Returns the share of processor time that other programs used. `children` is the processor
+    /// time of a client in a process of its own.
     fn others(&self, server: &Running, children: Duration) -> f64 {
         let seen = self.busy.share();
         let ours =
@@ -109,10 +109,10 @@ impl Watch {
     }
 }
 
-/// Does a row's work once with our client.
+/// Does the work of a row once with our client.
 ///
 /// # Errors
-/// What went wrong.
+/// The cause as text.
 pub fn ours(server: &Running, prepared: &Prepared, row: &Row, scale: &Scale) -> Result<Sample, String> {
     let mount = server.mount(row.connections).map_err(|error| super::in_words(&error))?;
     let watch = Watch::start(server);
@@ -198,7 +198,7 @@ fn listing(server: &Running, mount: &Mount, prepared: &Prepared) -> Result<Sampl
 /// SECONDS MIB`.
 ///
 /// # Errors
-/// What it said.
+/// The error output of the load.
 pub fn libnfs(program: &Path, server: &Running, row: Option<&Row>, scale: &Scale) -> Result<Sample, String> {
     let (mode, block, depth, connections) = match row {
         None => ("fill", 1 << 20, 16, 4),
@@ -242,11 +242,11 @@ pub fn libnfs(program: &Path, server: &Running, row: Option<&Row>, scale: &Scale
     })
 }
 
-/// Processor time of children that have ended and were waited for.
+/// Returns the processor time of the children that have ended and been waited for.
 fn children_cpu() -> Duration {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let fields = stat.rsplit_once(')').map(|(_, fields)| fields).unwrap_or_default();
-    // cutime and cstime (proc_pid_stat(5)), counted from the state on.
+    // cutime and cstime (proc_pid_stat(5)), counted from the field after the name.
     let ticks: u64 =
         fields.split_whitespace().skip(13).take(2).filter_map(|ticks| ticks.parse::<u64>().ok()).sum();
     Duration::from_secs_f64(ticks as f64 / rustix::param::clock_ticks_per_second().max(1) as f64)

@@ -1,5 +1,5 @@
-//! The acceptance benchmark, as `cargo xtask bench` runs it: docs/MEASURING.md says how to read its
-//! table.
+//! The program of the acceptance benchmark, which `cargo xtask bench` runs. docs/MEASURING.md
+//! explains its table.
 
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -9,38 +9,37 @@ use std::time::Duration;
 use acceptance::{Options, Peer, Scale};
 use clap::Parser;
 
-/// Measures our server and client beside the limit of the wire and beside others, and writes a
-/// record.
+/// Measure our server and client beside the limit and other servers, and write a record.
 #[derive(Debug, Parser)]
 struct Args {
-    /// The program `trunkline`.
+    /// The path of the program `trunkline`.
     #[arg(long)]
     program: PathBuf,
-    /// The table alone, within three minutes.
+    /// Measure only the table, within three minutes.
     #[arg(long)]
     quick: bool,
-    /// Another server.
+    /// Another server and the shell command that starts it.
     #[arg(long, value_name = "NAME=COMMAND")]
     peer: Vec<Peer>,
-    /// The load through libnfs.
+    /// The path of the load through libnfs.
     #[arg(long)]
     libnfs: Option<PathBuf>,
-    /// Only this row.
+    /// Measure only this row; may be given several times.
     #[arg(long)]
     row: Vec<String>,
-    /// End after so many minutes.
+    /// End after this many minutes.
     #[arg(long)]
     minutes: Option<f64>,
-    /// Where the record goes; the table goes beside it.
+    /// The file for the record; the table is written beside it.
     #[arg(long, required_unless_present = "into")]
     record: Option<PathBuf>,
-    /// The directory where it goes otherwise, in a file named for its time.
+    /// Without --record, the directory for the record, in a file named after the time.
     #[arg(long)]
     into: Option<PathBuf>,
-    /// What was typed.
+    /// The command line to store in the record.
     #[arg(long, default_value = "cargo xtask bench")]
     command: String,
-    /// Something to be noted in the record.
+    /// A note to store in the record.
     #[arg(long)]
     note: Vec<String>,
 }
@@ -50,7 +49,7 @@ fn run(args: Args) -> Result<(), String> {
     if let Some(minutes) = args.minutes {
         scale.budget = Duration::try_from_secs_f64(minutes * 60.0).map_err(|error| error.to_string())?;
     }
-    // Servers are started in directories of their own.
+    // The servers run in directories of their own, so the path must be absolute.
     let program = std::path::absolute(&args.program).map_err(|error| error.to_string())?;
     let options = Options {
         program,

@@ -1,4 +1,4 @@
-//! What `cargo xtask bench` measured, as it is kept, and how each figure is judged.
+//! The record of the acceptance benchmark, and the verdict on each mark.
 
 use bench::machine::OTHERS_MAX;
 use record::Environment;
@@ -8,88 +8,89 @@ use super::rows::{Cpu, Row};
 
 /// The version of the format.
 pub const VERSION: u32 = 1;
-/// Who the limit is, among the contestants.
+/// The name of the limit among the contestants.
 pub const LIMIT: &str = "limit";
-/// Our server with our client.
+/// The name of our server with our client.
 pub const OURS: &str = "trunkline";
 
-/// The server that users have today, which the table asks to be so many times ahead of.
+/// The server whose rate the table's factors refer to.
 pub const GANESHA: &str = "nfs-ganesha";
-/// What exceeds the limit by more than runs differ shows that it was not the limit.
+/// A share of the limit above this shows that the calibrator did not find the limit: it is more
+/// than the variation between runs.
 const ABOVE_LIMIT: f64 = 1.05;
-/// A server that reaches more of the limit than this leaves no room to be ahead of it.
+/// A peer above this share of the limit leaves no room to be faster.
 const NEAR_LIMIT: f64 = 0.95;
 
 /// One measurement.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
-    /// Operations, blocks or names a second.
+    /// Operations, blocks or names per second.
     pub per_s: f64,
     /// Median latency.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub median_us: Option<f64>,
-    /// The latency that one in a hundred exceeds.
+    /// The 99th percentile of the latency.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p99_us: Option<f64>,
-    /// Processor time of the server for an operation; of the limit, that of its serving end.
+    /// Processor time of the server for each operation; for the limit, that of its serving end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server_us: Option<f64>,
-    /// Processor time of the client for an operation; of the limit, that of its asking end.
+    /// Processor time of the client for each operation; for the limit, that of its asking end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_us: Option<f64>,
-    /// The share of the processors' time that others had.
+    /// The share of processor time that other programs used.
     pub others: f64,
 }
 
 impl Sample {
-    /// Whether it had all processors. What had not is kept in the record, and counts only where
-    /// nothing else is left.
+    /// Whether other programs left it the processors. A disturbed sample stays in the record, and
+    /// counts only if the series has no other.
     #[must_use]
     pub fn calm(&self) -> bool {
         self.others <= OTHERS_MAX
     }
 }
 
-/// What one contestant did in a row, by repetition.
+/// The samples of one contestant in a row, one for each repetition.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Series {
-    /// Who: the limit, us, or a pairing of others.
+    /// The name of the contestant.
     pub who: String,
-    /// Of the limit: the mode and the congestion control that carried most.
+    /// For the limit, the mode and the congestion control that carried most.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<String>,
-    /// A sample for each repetition; absent where none was measured.
+    /// One sample for each repetition; absent if none was measured.
     pub samples: Vec<Option<Sample>>,
-    /// Why it was given up.
+    /// Why the contestant failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed: Option<String>,
 }
 
-/// Something that is asked for, and what was found.
+/// A mark and the value that was found.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Mark {
-    /// What is compared.
+    /// What is compared, as text.
     pub what: String,
-    /// What is asked.
+    /// The value to reach.
     pub asked: f64,
-    /// Whether the found value may be less (a time) or more (a speed).
+    /// Whether the value is a maximum (a time) or a minimum (a speed).
     pub at_most: bool,
-    /// The median over the repetitions; absent where it was not measured.
+    /// The median over the repetitions; absent if nothing was measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub found: Option<f64>,
-    /// Why that proves nothing.
+    /// Why the value found proves nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub doubt: Option<String>,
 }
 
 impl Mark {
-    /// A mark without doubts.
+    /// Creates a mark without doubt.
     #[must_use]
     pub fn new(what: impl Into<String>, asked: f64, at_most: bool, found: Option<f64>) -> Self {
         Self { what: what.into(), asked, at_most, found, doubt: None }
     }
 
-    /// The same, with a doubt where others were busy during all that it rests on.
+    /// Adds a doubt if one of these series has only disturbed samples.
     pub(super) fn resting_on(mut self, series: &[Option<&Series>]) -> Self {
         if series.iter().flatten().any(|series| series.counts().0 == 0) {
             self.doubt = Some("others were busy".into());
@@ -97,7 +98,7 @@ impl Mark {
         self
     }
 
-    /// Whether it is reached, as far as that is known.
+    /// Whether the mark is reached; `None` if the value is absent or doubtful.
     #[must_use]
     pub fn reached(&self) -> Option<bool> {
         self.found
@@ -109,42 +110,42 @@ impl Mark {
 /// One line of the table.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Line {
-    /// Its name, as `--row` takes it.
+    /// The name of the row, as `--row` takes it.
     pub id: String,
     /// What was measured.
     pub title: String,
-    /// Bytes of a block, where the figure is a speed.
+    /// The size of a block in bytes, if the result is a speed of data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub block: Option<u64>,
-    /// All contestants, the limit first where there is one.
+    /// The series of all contestants, the limit first if there is one.
     pub series: Vec<Series>,
-    /// What is asked of it.
+    /// The marks of the row.
     pub marks: Vec<Mark>,
 }
 
-/// A whole record.
+/// The whole record.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Figures {
-    /// The format.
+    /// The version of the format.
     pub version: u32,
-    /// When it was made.
+    /// The time of the run.
     pub made_at: String,
     /// The version of Trunkline.
     pub build: String,
-    /// The machine.
+    /// The machine and its system.
     pub environment: Environment,
-    /// How long it took, in seconds.
+    /// The duration of the run in seconds.
     pub took_s: f64,
-    /// Repetitions that were meant to be.
+    /// The intended number of repetitions.
     pub repeats: u32,
-    /// What was left out, and why.
+    /// What was left out, and the reason.
     #[serde(default)]
     pub notes: Vec<String>,
-    /// The table.
+    /// The lines of the table.
     pub lines: Vec<Line>,
 }
 
-/// The middle of some values, the mean of the middle two where they are even in number.
+/// Returns the median, which is the mean of the middle two values if their number is even.
 #[must_use]
 pub fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_unstable_by(f64::total_cmp);
@@ -154,28 +155,28 @@ pub fn median(mut values: Vec<f64>) -> Option<f64> {
 }
 
 impl Series {
-    /// An empty one.
+    /// Creates a series without samples.
     #[must_use]
     pub fn new(who: impl Into<String>) -> Self {
         Self { who: who.into(), ..Self::default() }
     }
 
-    /// The median of what had all processors, and of everything where nothing had.
+    /// Returns the median of the undisturbed samples; of all samples if every one was disturbed.
     #[must_use]
     pub fn middle(&self, of: impl Fn(&Sample) -> Option<f64>) -> Option<f64> {
         let of_calm = self.samples.iter().flatten().filter(|sample| sample.calm()).filter_map(&of).collect();
         median(of_calm).or_else(|| median(self.samples.iter().flatten().filter_map(&of).collect()))
     }
 
-    /// How many samples count, and how many there are.
+    /// Returns the number of samples that count and the number of all samples.
     #[must_use]
     pub fn counts(&self) -> (usize, usize) {
         let all = || self.samples.iter().flatten();
         (all().filter(|sample| sample.calm()).count(), all().count())
     }
 
-    /// The median of the ratios to another's sample of the same repetition; where no repetition has
-    /// two that count, the ratio of the medians.
+    /// Returns the median of the ratios to the other series' sample of the same repetition. If no
+    /// repetition has two samples that count, returns the ratio of the medians.
     #[must_use]
     pub fn ratio(&self, to: &Self, of: impl Fn(&Sample) -> Option<f64>) -> Option<f64> {
         let pairs = self.samples.iter().zip(&to.samples).filter_map(|pair| match pair {
@@ -191,20 +192,20 @@ impl Series {
 }
 
 impl Line {
-    /// A line with nothing measured.
+    /// Creates a line without samples.
     #[must_use]
     pub fn of(row: &Row, names: u32) -> Self {
         Self { id: row.id.into(), title: row.title(names), block: row.block(), ..Self::default() }
     }
 
-    /// A contestant's series.
+    /// Returns the series of a contestant.
     #[must_use]
     pub fn series(&self, who: &str) -> Option<&Series> {
         self.series.iter().find(|series| series.who == who)
     }
 
-    /// Holds what was measured against what is asked. `rival` is the pairing that the table
-    /// compares with, and `server` the pairing whose server's processor time it does.
+    /// Compares the results with the marks of the row. `rival` is the contestant for the factor of
+    /// speed, `server` the contestant for the share of the server's processor time.
     pub fn judge(&mut self, row: &Row, rival: Option<&str>, server: Option<&str>) {
         let mut marks = Vec::new();
         let speed = |sample: &Sample| Some(sample.per_s);
@@ -225,8 +226,7 @@ impl Line {
             marks.push(mark.resting_on(&[ours, Some(rival)]));
         }
         if let Some(asked) = row.latency {
-            // The limit's calls follow each other, so its time for a call is what a second is
-            // divided into.
+            // The limit does one call at a time, so the time for a call is the inverse of its rate.
             let found = ours.zip(limit).and_then(|(ours, limit)| {
                 ours.ratio(limit, |sample| Some(sample.median_us.unwrap_or(1e6 / sample.per_s)))
             });
@@ -244,8 +244,8 @@ impl Line {
         self.marks = marks;
     }
 
-    /// Holds what was measured against the best that was with another server: ours is to be ahead,
-    /// unless that stands so near to the limit that nothing is left to be ahead by.
+    /// Compares our speed with the best result on another server. Ours must be faster, unless the
+    /// other is so near the limit that no room is left.
     pub fn judge_beside(&mut self, server: &str) {
         let speed = |sample: &Sample| Some(sample.per_s);
         let of_server = |series: &&Series| {
@@ -292,7 +292,7 @@ impl Figures {
     /// Reads a record.
     ///
     /// # Errors
-    /// It is none, or of another version.
+    /// If the text is no record, or a record of another version.
     pub fn read(text: &str) -> Result<Self, String> {
         let figures: Self =
             serde_json::from_str(text).map_err(|error| format!("no record of figures: {error}"))?;
@@ -302,7 +302,7 @@ impl Figures {
         }
     }
 
-    /// The record as text.
+    /// Returns the record as text.
     #[must_use]
     pub fn write(&self) -> String {
         serde_json::to_string_pretty(self).map_or_else(|error| error.to_string(), |text| text + "\n")

@@ -1,38 +1,38 @@
-//! The rows of the table: which work is measured, and what is asked of each.
+//! The rows of the table: the work that each row measures, and its marks.
 
 use record::{Direction, Pattern};
 
-/// Bytes of the blocks that the table speaks of.
+/// The units of block sizes.
 const MIB: u64 = 1 << 20;
 const KIB: u64 = 1 << 10;
-/// Bytes of a small block, and of a flood's, with how many of the flood's are in flight.
+/// The block sizes of the fairness rows, and the number of the flood's calls in flight.
 pub const SMALL: u64 = 4 * KIB;
 pub const FLOOD: u64 = MIB;
 pub const FLOOD_DEPTH: u32 = 16;
 
-/// What a row measures.
+/// The work of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Work {
-    /// READ or WRITE of blocks of a file for each connection.
+    /// READ or WRITE of blocks, with one file for each connection.
     Data {
-        /// In which order.
+        /// The order of the blocks.
         pattern: Pattern,
-        /// Which way.
+        /// The direction of the blocks.
         direction: Direction,
-        /// Bytes of a block.
+        /// The size of a block in bytes.
         block: u64,
     },
     /// LOOKUP of a name.
     Lookup,
-    /// GETATTR of a file.
+    /// GETATTR of a directory.
     GetAttr,
-    /// CREATE and REMOVE of names by turns, each counted as one.
+    /// CREATE and REMOVE of a name, alternating; each call counts.
     CreateRemove,
-    /// A directory listed with attributes and handles, in names.
+    /// A listing of a directory with attributes and handles; each name counts.
     Listing,
     /// READ of 4 KiB blocks one at a time, while another client moves blocks of 1 MiB.
     Beside {
-        /// Which way those go.
+        /// The direction of the large blocks.
         flood: Direction,
     },
 }
@@ -40,34 +40,34 @@ pub enum Work {
 /// One line of the table.
 #[derive(Debug, Clone, Copy)]
 pub struct Row {
-    /// By which `--row` names it.
+    /// The name of the row, as `--row` takes it.
     pub id: &'static str,
-    /// What is measured.
+    /// The work that is measured.
     pub work: Work,
-    /// Calls in flight on each connection.
+    /// The number of calls in flight on each connection.
     pub depth: u32,
-    /// Connections, each with a file of its own.
+    /// The number of connections, each with a file of its own.
     pub connections: u32,
-    /// The share of the limit that is asked for.
+    /// The minimum share of the limit.
     pub of_limit: Option<f64>,
-    /// How many times the strongest pairing of others it is to be.
+    /// The minimum factor of our speed over that with nfs-ganesha.
     pub of_peer: Option<f64>,
-    /// What its median latency may be at most, of the limit's time for a call.
+    /// The maximum median latency, relative to the limit's time for a call.
     pub latency: Option<f64>,
-    /// What the 99th percentile of its latency may be at most, of the limit's.
+    /// The maximum 99th percentile of latency, relative to the limit's.
     pub p99: Option<f64>,
-    /// What is asked of the server's processor time.
+    /// The marks of the server's processor time.
     pub cpu: Option<Cpu>,
 }
 
-/// What is asked of the processor time that the server takes for an operation.
+/// The marks of the processor time that the server uses for each operation.
 #[derive(Debug, Clone, Copy)]
 pub struct Cpu {
-    /// At most so many microseconds.
+    /// The maximum in microseconds.
     pub us_max: Option<f64>,
-    /// At most so many times what the calibrator's serving end takes.
+    /// The maximum relative to the calibrator's serving end.
     pub of_limit: Option<f64>,
-    /// At most this share of what another server takes.
+    /// The maximum relative to the other server.
     pub of_peer: f64,
 }
 
@@ -107,7 +107,7 @@ const fn metadata(id: &'static str, work: Work) -> Row {
     }
 }
 
-/// A small call beside a flood, in which connections have to share fairly.
+/// A fairness row: a small call beside a flood on another connection.
 const fn beside(id: &'static str, flood: Direction) -> Row {
     Row { p99: Some(1.5), of_peer: None, connections: 1, depth: 1, ..metadata(id, Work::Beside { flood }) }
 }
@@ -143,7 +143,7 @@ pub const ROWS: [Row; 19] = [
 ];
 
 impl Row {
-    /// The row in words.
+    /// Returns the text for the row in the table.
     #[must_use]
     pub fn title(&self, names: u32) -> String {
         let Self { depth, connections, .. } = self;
@@ -171,7 +171,7 @@ impl Row {
         format!("{what}, depth {depth}, {connections} conn{plural}")
     }
 
-    /// Bytes of a block, where the row's figure is a speed.
+    /// Returns the size of a block in bytes, if the result is a speed of data.
     #[must_use]
     pub const fn block(&self) -> Option<u64> {
         match self.work {
@@ -181,7 +181,7 @@ impl Row {
         }
     }
 
-    /// Files that it needs.
+    /// Returns the number of files that the row needs.
     #[must_use]
     pub const fn files(&self) -> u32 {
         match self.work {

@@ -1,4 +1,4 @@
-//! How speed goes with connections and nodes, beside the limit's own curve, and what idle
+//! How speed grows with connections and nodes, beside the limit's own curve, and what idle
 //! connections cost.
 
 use std::io::{Read, Write};
@@ -16,29 +16,29 @@ use super::record::{Figures, LIMIT, Line, Mark, OURS, Sample, Series};
 use super::server::{Peer, Running};
 use super::{LIMIT_MODES, Options, Scale, best_of, in_words, our_server, sample_of};
 
-/// Connections at depth 1.
+/// The numbers of connections at depth 1.
 const ALONE: [u32; 8] = [1, 2, 4, 16, 64, 250, 500, 1000];
-/// Connections at depth 32.
+/// The numbers of connections at depth 32.
 const DEEP: [u32; 3] = [4, 8, 16];
-/// Nodes, over eight connections at depth 32.
+/// The numbers of nodes, each with eight connections in all at depth 32.
 const NODES: [u8; 4] = [1, 2, 4, 8];
-/// A mount has so many connections at most.
+/// The maximum number of connections of one mount.
 const MOUNT_CONNECTIONS_MAX: u32 = client::options::CONNECTIONS_MAX as u32;
-/// A point may lose so much of the share that the first of its curve has.
+/// The minimum share of the limit at each point, relative to the first point of its curve.
 const CURVE_SHARE_MIN: f64 = 0.85;
-/// Repetitions of each point.
+/// The number of repetitions of each point.
 const REPEATS: u32 = 3;
-/// Idle connections, and what they may cost.
+/// The number of idle connections, and the maximum memory that they may cost.
 const IDLE: u32 = 1000;
 const IDLE_MIB_MAX: f64 = 100.0;
 const IDLE_KIB_EACH_MAX: f64 = 64.0;
-/// Blocks of the curves.
+/// The size of the blocks in bytes.
 const BLOCK: u64 = 4096;
-/// A NULL call of NFS with its record mark. RFC 5531 s9, s11
+/// A NULL call of NFS with its record marker. RFC 5531 s9, s11
 const NULL_CALL: [u32; 11] = [0x8000_0028, 7, 0, 2, 100_003, 3, 0, 0, 0, 0, 0];
-/// What a NULL call is answered with: a mark and six words.
+/// The length of the reply to a NULL call: a record marker and six words.
 const NULL_REPLY_BYTES: usize = 28;
-/// A server that does not answer NULL for so long never will.
+/// How long the reply to a NULL call is awaited.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// One point of a curve.
@@ -102,7 +102,7 @@ pub fn measure(
     }
 }
 
-/// Our server with the nodes that a curve needs.
+/// Starts our server with the nodes that a curve needs.
 fn serve(options: &Options, place: &Path, name: &str, nodes: u8, mem: &str) -> Result<Running, String> {
     let mut peer: Peer = our_server(&options.program);
     for node in 2..=nodes {
@@ -114,7 +114,7 @@ fn serve(options: &Options, place: &Path, name: &str, nodes: u8, mem: &str) -> R
     Running::start(&peer, &place, true)
 }
 
-/// The points of a curve, and what is to be noted where the time was over before all was measured.
+/// Measures the points of a curve. Also returns a note if the deadline came before the end.
 fn curve(
     options: &Options,
     place: &Path,
@@ -155,7 +155,7 @@ fn curve(
             });
             let best = tries.max_by(|one, other| one.iops.total_cmp(&other.iops));
             limit.samples.push(best.as_ref().map(sample_of));
-            // A place for each repetition, also of one that failed: ratios are taken within one.
+            // A failed repetition keeps its place, because ratios are taken within a repetition.
             let sample = sample(&server, *point, file.handle, file.number, scale);
             ours.samples.push(sample.map_err(|reason| ours.failed = Some(reason)).ok());
         }
@@ -164,7 +164,7 @@ fn curve(
     Ok((lines, note))
 }
 
-/// Holds each point's share of the limit against that of the first.
+/// Compares each point's share of the limit with that of the first point.
 fn judge(lines: &mut [Line]) {
     let Some((first, others)) = lines.split_first_mut() else { return };
     let ends = |line: &Line| Some((line.series(OURS)?.clone(), line.series(LIMIT)?.clone()));
@@ -193,7 +193,7 @@ fn spec(depth: u32, scale: &Scale) -> WorkloadSpec {
     }
 }
 
-/// One measurement with as many mounts as so many connections need.
+/// Makes one measurement, with as many mounts as the connections need.
 fn sample(
     server: &Running,
     point: Point,
@@ -215,7 +215,7 @@ fn sample(
             text.push_str(&format!(",remoteports={}", remotes.join("~")));
         }
         let mut settings = Settings::from_options(&target, &text).map_err(|error| in_words(&error))?;
-        // One client, whose mounts have no more threads together than one of them would have.
+        // The mounts are one client: together they have no more threads than one mount would have.
         settings.loops = (settings.loops / needed).max(1);
         mounts.push((Mount::with_settings(settings).map_err(|error| in_words(&error))?, connections));
     }
@@ -248,8 +248,8 @@ fn sample(
     Ok(Sample { per_s, others, ..Sample::default() })
 }
 
-/// Resident memory of a server without files and with a thousand connections that have made a call
-/// each.
+/// Measures the resident memory of a server without files that has a thousand connections, each of
+/// which has made one call.
 fn idle(options: &Options, place: &Path) -> Result<Line, String> {
     let server = serve(options, place, "idle", 1, "64MiB")?;
     let before = server.resident_bytes();
@@ -270,7 +270,7 @@ fn idle(options: &Options, place: &Path) -> Result<Line, String> {
     })
 }
 
-/// Connects and makes one call.
+/// Connects to the server and makes one call.
 fn greet(port: u16) -> std::io::Result<TcpStream> {
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
     stream.set_read_timeout(Some(PATIENCE))?;
@@ -298,7 +298,7 @@ mod tests {
         assert_eq!(lines[1].marks[0].reached(), Some(true));
         assert_eq!(lines[2].marks[0].found, Some(0.5));
         assert_eq!(lines[2].marks[0].reached(), Some(false));
-        // Where others were busy at the first point, nothing is shown of any.
+        // If others were busy at the first point, no point has a verdict.
         if let Some(sample) = lines[0].series[1].samples[0].as_mut() {
             sample.others = 0.5;
         }

@@ -1,4 +1,4 @@
-//! A server under measurement: a command that was started, whoever made it.
+//! A server to measure: any program that a shell command starts.
 
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
@@ -12,28 +12,29 @@ use std::time::{Duration, Instant};
 use client::{Mount, Settings};
 use rustix::process::{Pid, Signal, kill_process};
 
-/// A server that has not begun to listen, or cannot be mounted, by then never will.
+/// How long a server may take until it can be mounted.
 const START_PATIENCE: Duration = Duration::from_secs(30);
-/// How long it may take to end before it is killed.
+/// How long a server may take to end before it is killed.
 const END_PATIENCE: Duration = Duration::from_secs(3);
-/// Between two looks.
+/// The interval between two checks.
 const LOOK: Duration = Duration::from_millis(50);
-/// What is shown of the output of a server that failed.
+/// How many bytes of a failed server's output are shown, from its end.
 const OUTPUT_BYTES: usize = 400;
 
-/// Below what Linux gives to outgoing connections (`net.ipv4.ip_local_port_range` begins at 32768).
+/// The ports that servers are given. They are below the ports that Linux gives to outgoing
+/// connections (`net.ipv4.ip_local_port_range` begins at 32768).
 const PORTS: Range<u16> = 10_000..32_768;
-/// That many of them are looked at.
+/// The number of ports that are tried.
 const PORTS_TRIED: usize = 64;
 
-/// A server and how it is started.
+/// A server and the command that starts it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Peer {
-    /// How the table calls it.
+    /// The name of the server in the table.
     pub name: String,
-    /// What `sh -c` is given. `PORT` and `MOUNT_PORT` say on which ports of 127.0.0.1 NFS and MOUNT
-    /// are to be served, `EXPORT` names an empty directory of its own whose path it exports, in
-    /// whatever kind of memory it has.
+    /// The shell command, for `sh -c`. `PORT` and `MOUNT_PORT` are the ports of 127.0.0.1 for NFS
+    /// and MOUNT. `EXPORT` is an empty directory. The server exports it, or memory of its own, by
+    /// that path.
     pub command: String,
 }
 
@@ -50,23 +51,23 @@ impl std::str::FromStr for Peer {
     }
 }
 
-/// A running server; it ends with this value.
+/// A running server, which is stopped when the value is dropped.
 #[derive(Debug)]
 pub struct Running {
-    /// How the table calls it.
+    /// The name of the server in the table.
     pub name: String,
-    /// Where NFS is served.
+    /// The port of NFS.
     pub port: u16,
-    /// Where MOUNT is served.
+    /// The port of MOUNT.
     pub mount_port: u16,
-    /// The export's path.
+    /// The path of the export.
     pub export: PathBuf,
     child: Child,
 }
 
 fn free_port() -> io::Result<u16> {
-    // Not one that the system gives to outgoing connections: who asks whether the server is there
-    // already could be given that very port, and be connected to itself.
+    // The port must be none that the system gives to outgoing connections: the check for a server
+    // that does not listen yet could be given that very port and connect to itself.
     let from = RandomState::new().hash_one(()) as usize;
     let some = PORTS.cycle().skip(from % PORTS.len()).take(PORTS_TRIED);
     let listen = |port| TcpListener::bind((Ipv4Addr::LOCALHOST, port));
@@ -76,11 +77,11 @@ fn free_port() -> io::Result<u16> {
 }
 
 impl Running {
-    /// Starts a server that works in `place`, and waits until it can be mounted. `one_port`: it
-    /// serves MOUNT where it serves NFS.
+    /// Starts a server in the directory `place` and waits until it can be mounted. With `one_port`
+    /// the server serves MOUNT on the port of NFS.
     ///
     /// # Errors
-    /// Why not, in words.
+    /// The cause as text.
     pub fn start(peer: &Peer, place: &Path, one_port: bool) -> Result<Self, String> {
         let explain = |what: &str, error: io::Error| format!("{}: {what}: {error}", peer.name);
         let port = free_port().map_err(|error| explain("no free port", error))?;
@@ -129,10 +130,10 @@ impl Running {
         }
     }
 
-    /// Mounts it with our client.
+    /// Mounts the export with our client.
     ///
     /// # Errors
-    /// The client's.
+    /// The error of the client.
     pub fn mount(&self, connections: u32) -> client::Result<Mount> {
         let target = format!("127.0.0.1:{}", self.export.display());
         let options =
@@ -140,7 +141,7 @@ impl Running {
         Mount::with_settings(Settings::from_options(&target, &options)?)
     }
 
-    /// The process and all that it started.
+    /// Returns the process and its descendants.
     fn processes(&self) -> Vec<u32> {
         let mut family = vec![self.child.id()];
         let mut others: Vec<(u32, u32)> = std::fs::read_dir("/proc")
@@ -157,20 +158,21 @@ impl Running {
         family
     }
 
-    /// Processor time that it has used, and all that it started; in steps of a tick.
+    /// Returns the processor time that the process and its descendants have used, in steps of a
+    /// clock tick.
     #[must_use]
     pub fn cpu(&self) -> Duration {
         let tick = rustix::param::clock_ticks_per_second().max(1);
         let ticks = |pid: u32| -> Option<u64> {
             let fields = stat(pid)?;
-            // After the parent: ten fields on are utime and stime (proc_pid_stat(5)).
+            // utime and stime are ten and eleven fields after the parent (proc_pid_stat(5)).
             Some(fields.get(10)?.parse::<u64>().ok()? + fields.get(11)?.parse::<u64>().ok()?)
         };
         let all: u64 = self.processes().into_iter().filter_map(ticks).sum();
         Duration::from_secs_f64(all as f64 / tick as f64)
     }
 
-    /// Memory that it holds, in bytes.
+    /// Returns the resident memory of the process and its descendants in bytes.
     #[must_use]
     pub fn resident_bytes(&self) -> u64 {
         let of = |pid: u32| -> Option<u64> {
@@ -182,7 +184,7 @@ impl Running {
     }
 }
 
-/// Whether a process runs, and is not one that has ended and only waits to be asked for its status.
+/// Whether a process runs and is not a zombie.
 fn runs(pid: u32) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     status.rsplit_once(')').is_some_and(|(_, fields)| !fields.trim_start().starts_with('Z'))
@@ -191,7 +193,7 @@ fn runs(pid: u32) -> bool {
 fn tell(processes: &[u32], signal: Signal) {
     for pid in processes.iter().copied().filter(|pid| runs(*pid)) {
         if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
-            // What has ended already needs no signal.
+            // A process that has ended meanwhile needs no signal.
             let _ = kill_process(pid, signal);
         }
     }
@@ -199,7 +201,8 @@ fn tell(processes: &[u32], signal: Signal) {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Found before the first signal: once a parent has ended, its children are nobody's.
+        // The descendants are found before the first signal: when a parent ends, its children get
+        // another parent.
         let processes = self.processes();
         tell(&processes, Signal::TERM);
         let until = Instant::now() + END_PATIENCE;
@@ -207,12 +210,12 @@ impl Drop for Running {
             std::thread::sleep(LOOK);
         }
         tell(&processes, Signal::KILL);
-        // Nothing can be done about a child that cannot be waited for.
+        // If waiting fails, nothing is left to do.
         let _ = self.child.wait();
     }
 }
 
-/// What /proc says of a process, from its parent on.
+/// Returns the fields of /proc/PID/stat, beginning with the parent.
 fn stat(pid: u32) -> Option<Vec<String>> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (_, fields) = text.rsplit_once(')')?;

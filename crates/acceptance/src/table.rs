@@ -1,10 +1,10 @@
-//! A record as people read it: one line for each work, then what each mark asks and found.
+//! The table that people read: one line for each row, then each mark and the value found.
 
 use std::fmt::Write;
 
 use super::record::{Figures, LIMIT, Line, Mark, OURS, Series};
 
-/// A figure in the row's unit.
+/// Returns the median of a series in the unit of the row.
 fn figure(line: &Line, series: &Series) -> String {
     let Some(per_s) = series.middle(|sample| Some(sample.per_s)) else {
         return if series.failed.is_some() { "failed".into() } else { "-".into() };
@@ -37,7 +37,7 @@ fn number(value: f64) -> String {
     if value < 0.1 { format!("{value:.3}") } else { format!("{value:.2}") }
 }
 
-/// The whole table.
+/// Renders the whole table.
 #[must_use]
 pub fn render(figures: &Figures) -> String {
     let mut text = String::new();
