@@ -8,10 +8,12 @@ use std::time::Duration;
 
 use client::{Answer, Error, Mount, Op, Pending};
 use fake::{
-    Fake, Request, attributes, block_write, encoded, file, read_results, read_results_with, reply_record,
+    Fake, PATIENCE, Request, attributes, block_write, encoded, file, read_results, read_results_with,
+    reply_record,
 };
 use nfs3::proc::create;
 use nfs3::{FileHandle, FileType, Procedure, WccData};
+use testkit::Deadline;
 
 fn read(mount: &Mount, len: usize) -> Pending {
     mount.submit(Op::Read { file: file(mount), offset: 0, buffer: vec![0; len] })
@@ -175,11 +177,10 @@ fn a_reply_to_a_call_that_was_not_sent_yet_ends_the_connection() {
     // forged reply. The test waits for that connection and not for a reset: the system drops a
     // reset that it receives outside of its window, and the window is closed until the socket is
     // read.
-    let next = (0..6_000).find_map(|_| {
+    let mut next = Some(Deadline::wait_until("the client to abandon the connection", PATIENCE, || {
         first.raw(&forged);
         fake.next_within(Duration::from_millis(20))
-    });
-    let mut next = Some(next.expect("the client abandons the connection"));
+    }));
     assert!(
         next.as_ref().is_some_and(|next| !next.is_beside(&first)),
         "one call of each connection while the fake is paused"

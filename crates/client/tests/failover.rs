@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use client::{Error, Mount, Op, Pending, Settings};
 use fs::{CreateMode, SetAttributes, Status};
 use load::Load;
+use nfs3::Procedure;
 use paths::State;
 use proxy::{Mode, Proxied};
 use server::NodeId;
@@ -108,38 +109,34 @@ fn new_files_are_not_placed_on_a_node_that_is_down() {
     });
 }
 
-/// Whether a path whose replies are delayed by `later` is used less than half as much as the
-/// others, and is never failed over from.
-fn is_used_less_and_not_cut(later: Duration) -> bool {
+#[test]
+fn a_slow_path_is_used_less_and_does_not_go_down() {
     let group = Proxied::start(4);
     let spread = Settings { spread_reads: true, spread_writes: true, ..settings(&group, 8) };
     let mount = Mount::with_settings(spread).unwrap();
-    let calls = |mount: &Mount| -> Vec<u64> {
+    let calls = || -> Vec<u64> {
         let statistics = mount.statistics();
         statistics.paths.iter().map(|path| path.status.iter().map(|status| status.calls).sum()).collect()
     };
-    let mut good = false;
     Load::run(&mount, |load| {
-        group.set(1, Mode::Slow(later));
-        load.advance(100);
-        let before = calls(&mount);
-        load.advance(400);
-        let share: Vec<u64> = calls(&mount).iter().zip(before).map(|(now, before)| now - before).collect();
-        let others = (share[0] + share[2] + share[3]) / 3;
-        let status = &mount.statistics().paths[1].status;
-        println!("calls by path while the second is slow by {later:?}: {share:?}; {status:?}");
-        let cut = status.iter().any(|status| status.deaths > 0 || status.moved_calls > 0);
-        good = share[1] > 0 && share[1] < others / 2 && !cut;
+        group.set(1, Mode::Slow(Duration::from_millis(20)));
+        testkit::Deadline::wait_until("the slow path to be used half as much as others", PATIENCE, || {
+            let before = calls();
+            load.advance(200);
+            let share: Vec<u64> = calls().iter().zip(before).map(|(now, before)| now - before).collect();
+            println!("calls by path while the second is slow: {share:?}");
+            let others = (share[0] + share[2] + share[3]) / 3;
+            (share[1] < others / 2).then_some(())
+        });
+        // On a busy machine any path may go down for a moment; tests with a virtual clock show that
+        // a slow path does not.
+        let before = calls()[1];
+        testkit::Deadline::wait_until("another call on the slow path while it is up", PATIENCE, || {
+            load.advance(20);
+            let is_up = mount.statistics().paths[1].status.iter().all(|status| status.state == State::Up);
+            (is_up && calls()[1] > before).then_some(())
+        });
     });
-    good
-}
-
-#[test]
-fn a_slow_path_is_used_less_and_does_not_go_down() {
-    // On a busy machine all paths are slow, and any path may fall silent for a while, so the delay
-    // must exceed the noise.
-    let mut tries = [10, 20, 40, 80, 80, 80].map(Duration::from_millis).into_iter();
-    assert!(tries.any(is_used_less_and_not_cut));
 }
 
 #[test]
@@ -149,12 +146,15 @@ fn calls_wait_while_no_path_answers_and_continue_when_one_does() {
         let mount = mount(&group);
         let gap = Load::run(&mount, |load| {
             group.set_all(mode);
-            // This is no wait for an event: it is how long no path answers.
-            std::thread::park_timeout(Duration::from_millis(1500));
+            testkit::Deadline::wait_until("a loop to have no path that is up", PATIENCE, || {
+                let paths = mount.statistics().paths;
+                let none_is_up = |of: usize| paths.iter().all(|path| path.status[of].state != State::Up);
+                (0..paths[0].status.len()).any(none_is_up).then_some(())
+            });
             group.set_all(Mode::Pass);
             load.advance(20);
         });
-        println!("all paths {mode:?} for 1500 ms: longest wait for an answer {} ms", gap.as_millis());
+        println!("all paths {mode:?}: longest wait for an answer {} ms", gap.as_millis());
     }
 }
 
@@ -202,13 +202,13 @@ fn a_soft_mount_times_out_and_works_again_afterwards() {
     assert_eq!(back, [3; 4096]);
 }
 
-/// Calls `act` while the next reply is lost with its connection.
-fn once<T>(group: &Proxied, what: &str, act: impl FnOnce() -> client::Result<T>) {
-    group.cut_next_answer();
+/// Calls `act` while the reply to its call is lost with its connection.
+fn once<T>(group: &Proxied, procedure: Procedure, act: impl FnOnce() -> client::Result<T>) {
+    group.cut_reply_to(procedure);
     if let Err(error) = act() {
-        panic!("{what} was done twice, or not at all: {error}");
+        panic!("{procedure:?} was done twice, or not at all: {error}");
     }
-    assert_eq!(group.cuts_left(), 0, "the answer to {what} was cut");
+    assert!(group.has_cut(), "the reply to {procedure:?} was cut");
 }
 
 const ROUNDS: u8 = 4;
@@ -221,27 +221,27 @@ fn an_operation_whose_reply_is_lost_happens_once() {
     for round in 0..ROUNDS {
         let name = |what: &str| format!("{what} {round}").into_bytes();
         let (one, two, three) = (name("one"), name("two"), name("three"));
-        once(&group, "CREATE GUARDED", || {
+        once(&group, Procedure::Create, || {
             mount.create(root, &one, CreateMode::Guarded(SetAttributes::default()))
         });
-        once(&group, "CREATE EXCLUSIVE", || mount.create(root, &two, CreateMode::Exclusive([round; 8])));
-        once(&group, "MKDIR", || mount.make_directory(root, &name("directory"), SetAttributes::default()));
-        once(&group, "SYMLINK", || mount.make_symlink(root, &name("link"), b"one"));
-        once(&group, "RENAME", || mount.rename((root, &one), (root, &three)));
+        once(&group, Procedure::Create, || mount.create(root, &two, CreateMode::Exclusive([round; 8])));
+        once(&group, Procedure::MkDir, || {
+            mount.make_directory(root, &name("directory"), SetAttributes::default())
+        });
+        once(&group, Procedure::SymLink, || mount.make_symlink(root, &name("link"), b"one"));
+        once(&group, Procedure::Rename, || mount.rename((root, &one), (root, &three)));
         let (file, _) = mount.lookup(root, &three).unwrap();
-        once(&group, "LINK", || mount.link(file, root, &one));
-        once(&group, "REMOVE", || mount.remove(root, &three));
-        once(&group, "RMDIR", || mount.remove_directory(root, &name("directory")));
+        once(&group, Procedure::Link, || mount.link(file, root, &one));
+        once(&group, Procedure::Remove, || mount.remove(root, &three));
+        once(&group, Procedure::RmDir, || mount.remove_directory(root, &name("directory")));
         assert_eq!(mount.lookup(root, &three).unwrap_err().status(), Some(Status::NotFound));
         assert_eq!(mount.attributes(file).unwrap().nlink, 1);
     }
     let statistics = mount.statistics();
     let moved: u64 =
         statistics.paths.iter().flat_map(|path| &path.status).map(|status| status.moved_calls).sum();
-    // Sometimes the reply to a probe is cut instead.
     let all = 8 * u64::from(ROUNDS);
-    assert!(moved * 4 >= all * 3, "{moved} calls of {all} moved");
-    assert!(statistics.paths.iter().flat_map(|path| &path.status).any(|status| status.state == State::Up));
+    assert!(moved >= all, "{moved} calls of {all} moved");
 }
 
 #[test]

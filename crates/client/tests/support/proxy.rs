@@ -8,7 +8,11 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
+use nfs3::Procedure;
 use server::{Config, Server};
+
+/// No procedure is armed. NULL, whose number this is, never is.
+const NONE: u32 = 0;
 
 /// What a proxy does with the traffic of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,12 +33,26 @@ struct Shared {
     mode: Mutex<Mode>,
     changed: Condvar,
     connections: Mutex<Vec<TcpStream>>,
-    /// How many replies are dropped, each with its connection.
-    cuts: Arc<AtomicU32>,
+    /// The reply to the next call of this procedure is dropped with its connection.
+    cut: Arc<AtomicU32>,
     ended: AtomicBool,
 }
 
+/// The procedure of the NFS call with which these bytes begin, if they begin with a call.
+// RFC 5531 s9, s11
+fn procedure_of(bytes: &[u8]) -> Option<u32> {
+    let word = |at: usize| Some(u32::from_be_bytes(bytes.get(4 * at..4 * at + 4)?.try_into().ok()?));
+    // The record mark, the xid, the type of message and the version of RPC come first.
+    (word(4)? == nfs3::PROGRAM).then(|| word(6)).flatten()
+}
+
 impl Shared {
+    /// Whether the reply to this call is to be dropped; true once.
+    fn take_cut(&self, procedure: u32) -> bool {
+        let taken = |armed| (armed != NONE && armed == procedure).then_some(NONE);
+        self.cut.fetch_update(Ordering::SeqCst, Ordering::SeqCst, taken).is_ok()
+    }
+
     /// Waits while nothing is forwarded; returns the mode after that.
     fn pass(&self) -> Mode {
         let mode = self.mode.lock().unwrap();
@@ -57,7 +75,7 @@ pub struct Proxied {
     proxies: Vec<Arc<Shared>>,
     pub addresses: Vec<IpAddr>,
     pub port: u16,
-    cuts: Arc<AtomicU32>,
+    cut: Arc<AtomicU32>,
 }
 
 impl Proxied {
@@ -74,21 +92,21 @@ impl Proxied {
             std::iter::once(Ok(first)).chain(others).collect::<Result<_, _>>().ok()?;
         let real: Vec<SocketAddr> = (1..=nodes).map(|node| SocketAddr::new(address(5, node), port)).collect();
         let server = Server::start(Config::quick(256 << 20, "/export", &real)).ok()?;
-        let cuts = Arc::new(AtomicU32::new(0));
+        let cut = Arc::new(AtomicU32::new(NONE));
         let mut proxies = Vec::new();
         for (listener, to) in listeners.into_iter().zip(real) {
             let shared = Arc::new(Shared {
                 mode: Mutex::new(Mode::Pass),
                 changed: Condvar::new(),
                 connections: Mutex::default(),
-                cuts: Arc::clone(&cuts),
+                cut: Arc::clone(&cut),
                 ended: AtomicBool::new(false),
             });
             proxies.push(Arc::clone(&shared));
             std::thread::spawn(move || accept(&listener, to, &shared));
         }
         let addresses = (1..=nodes).map(|node| address(4, node)).collect();
-        Some(Self { server, proxies, addresses, port, cuts })
+        Some(Self { server, proxies, addresses, port, cut })
     }
 
     /// Sets what the path to a node does.
@@ -105,13 +123,14 @@ impl Proxied {
         (0..self.proxies.len()).for_each(|node| self.set(node, mode));
     }
 
-    /// The next reply, whichever it is, never arrives: its connection is cut instead.
-    pub fn cut_next_answer(&self) {
-        self.cuts.store(1, Ordering::SeqCst);
+    /// The reply to the next call of this procedure never arrives: its connection is cut instead.
+    pub fn cut_reply_to(&self, procedure: Procedure) {
+        self.cut.store(procedure.number(), Ordering::SeqCst);
     }
 
-    pub fn cuts_left(&self) -> u32 {
-        self.cuts.load(Ordering::SeqCst)
+    /// Whether such a call has come since.
+    pub fn has_cut(&self) -> bool {
+        self.cut.load(Ordering::SeqCst) == NONE
     }
 }
 
@@ -144,13 +163,16 @@ fn accept(listener: &TcpListener, to: SocketAddr, shared: &Arc<Shared>) {
         shared.connections.lock().unwrap().extend([client.try_clone().unwrap(), node.try_clone().unwrap()]);
         let (back_from, back_to) = (node.try_clone().unwrap(), client.try_clone().unwrap());
         let (up, down) = (Arc::clone(shared), Arc::clone(shared));
-        std::thread::spawn(move || pump(client, node, &up, false));
-        std::thread::spawn(move || pump(back_from, back_to, &down, true));
+        let cuts = Arc::new(AtomicBool::new(false));
+        let is_cut = Arc::clone(&cuts);
+        std::thread::spawn(move || pump(client, node, &up, false, &is_cut));
+        std::thread::spawn(move || pump(back_from, back_to, &down, true, &cuts));
     }
 }
 
-/// Forwards one direction until it ends.
-fn pump(mut from: TcpStream, mut to: TcpStream, shared: &Shared, answers: bool) {
+/// Forwards one direction until it ends. `cuts` is set once the next reply of the connection is to
+/// be dropped.
+fn pump(mut from: TcpStream, mut to: TcpStream, shared: &Shared, answers: bool, cuts: &AtomicBool) {
     let mut piece = vec![0; 64 << 10];
     while let Ok(got @ 1..) = from.read(&mut piece) {
         match shared.pass() {
@@ -162,12 +184,10 @@ fn pump(mut from: TcpStream, mut to: TcpStream, shared: &Shared, answers: bool) 
             }
             _ => {}
         }
-        if answers
-            && shared
-                .cuts
-                .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1))
-                .is_ok()
-        {
+        if !answers && procedure_of(&piece[..got]).is_some_and(|procedure| shared.take_cut(procedure)) {
+            cuts.store(true, Ordering::SeqCst);
+        }
+        if answers && cuts.load(Ordering::SeqCst) {
             let _ = socket2::SockRef::from(&to).set_linger(Some(Duration::ZERO));
             break;
         }

@@ -64,9 +64,12 @@ fn a_drain_with_idle_clients_does_not_wait_for_its_timeout() {
     let (server, address) = start();
     let mut peers: Vec<_> = (0..5).map(|_| Peer::new(address)).collect();
     peers.iter_mut().for_each(|peer| assert!(peer.mnt(b"/export").is_ok()));
-    let started = Instant::now();
-    server.drain(PATIENCE);
-    assert!(started.elapsed() < PATIENCE / 2);
+    let (drained, ended) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        server.drain(Duration::from_secs(3600));
+        drained.send(()).unwrap();
+    });
+    ended.recv_timeout(PATIENCE).expect("the drain to end before its timeout");
     assert!(peers.iter_mut().all(Peer::is_closed));
 }
 
@@ -113,15 +116,15 @@ fn a_stopped_node_refuses_connections_and_has_its_files_when_started_again() {
 fn loops_report_their_processor_time_and_threads_have_names() {
     let (server, address) = start();
     let mut peer = Peer::new(address);
-    for _ in 0..2000 {
+    let has_schedstat = std::path::Path::new("/proc/self/schedstat").exists();
+    crate::peer::eventually("both loops have woken up and used the processor", || {
         peer.nfs(Procedure::Null, &());
-    }
+        let statistics = server.statistics();
+        let woke_up = statistics.loops.iter().all(|one| one.thread > 0 && one.wakeups > 0);
+        woke_up && (!has_schedstat || statistics.cpu_ns() > 0)
+    });
     let statistics = server.statistics();
     assert_eq!(statistics.loops.len(), 2);
-    assert!(statistics.loops.iter().all(|one| one.thread > 0 && one.wakeups > 0));
-    if std::path::Path::new("/proc/self/schedstat").exists() {
-        assert!(statistics.cpu_ns() > 0);
-    }
     let name =
         std::fs::read_to_string(format!("/proc/self/task/{}/comm", statistics.loops[1].thread)).unwrap();
     assert_eq!(name.trim(), "tl-serve-1");
