@@ -66,7 +66,7 @@ pub(crate) const RULES: &[Rule] = &[
     rule("verbs", Layer::Io, &[], &[]),
     rule("transport", Layer::Io, &["xdr", "rpc", "rpcrdma", "verbs"], &[]),
     rule("store", Layer::Runtime, &["fs"], &[]),
-    rule("server", Layer::Runtime, &["xdr", "rpc", "drc", "nfs3", "transport", "store"], &[]),
+    rule("server", Layer::Runtime, &["xdr", "rpc", "drc", "fs", "nfs3", "transport", "store"], &[]),
     // The client's tests run against our own server. The client itself does not depend on it.
     rule(
         "client",

@@ -1,6 +1,6 @@
 //! The version of an object before and after an operation.
 
-use crate::Time;
+use crate::{Attributes, Time};
 
 /// The version of an object's data, which changes whenever the data do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -35,6 +35,16 @@ impl Change {
             next
         }
     }
+}
+
+/// What an operation did to an object: its state right before and right after, both taken under the
+/// operation's own lock. RFC 1813 s2.6 (wcc_data)
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Effect {
+    /// Before, absent when the object was not reached.
+    pub before: Option<Version>,
+    /// After, absent when the object was not reached.
+    pub after: Option<Attributes>,
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ mod time;
 mod volume;
 
 pub use attributes::{Attributes, Device, FileKind, SetAttributes, SetTime};
-pub use change::{Change, Version};
+pub use change::{Change, Effect, Version};
 pub use create::{CreateMode, Special, Stability};
 pub use directory::{DirectoryEntry, DirectoryPage, DirectoryPosition};
 pub use handle::{FileHandle, HANDLE_BYTES_MAX};

@@ -1,6 +1,6 @@
 //! The rights of a caller to an object.
 
-use std::ops::BitOr;
+use std::ops::{BitAnd, BitOr};
 
 /// Rights to an object, as a set. The bits are those of ACCESS. RFC 1813 s3.3.4, RFC 8881 s18.1
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -19,6 +19,8 @@ impl Rights {
     pub const DELETE: Self = Self(0x10);
     /// Execute a file.
     pub const EXECUTE: Self = Self(0x20);
+    /// No right.
+    pub const NONE: Self = Self(0);
 
     /// The rights of this set that `other` lacks.
     #[must_use]
@@ -30,6 +32,14 @@ impl Rights {
     #[must_use]
     pub const fn is_empty(self) -> bool {
         self.0 == 0
+    }
+}
+
+impl BitAnd for Rights {
+    type Output = Self;
+
+    fn bitand(self, other: Self) -> Self {
+        Self(self.0 & other.0)
     }
 }
 

@@ -35,8 +35,8 @@ mod sys;
 
 use crate::buffer::Buffers;
 use crate::interface::{
-    Attempt, Attributes, Caller, Change, DirectoryEnd, Entry, Limits, NewObject, ObjectId, ReadEnd, Result,
-    SetAttributes, Space, Stability, Store, Time, Wait, WouldWait, Written,
+    Attempt, Attributes, Caller, Capabilities, DirectoryEnd, Effect, Entry, Found, NewObject, ObjectId,
+    ReadEnd, Result, Rights, SetAttributes, Space, Stability, Status, Store, Time, Wait, WouldWait, Written,
 };
 use crate::payload::{Place, ReceiveBuffer, Segment};
 use cache::Cache;
@@ -64,6 +64,8 @@ use std::time::Duration;
 
 /// The largest file: offsets are signed.
 const FILE_BYTES_MAX: u64 = i64::MAX as u64;
+/// The most hard links: the limit of ext4, because no system call reports it reliably.
+const LINKS_MAX: u32 = 65_000;
 /// The most objects held open; each has up to three descriptors.
 const HELD_MAX: usize = 8192;
 /// Descriptors for each object held open, and for each that is only a place; a share of the limit
@@ -314,8 +316,10 @@ impl Shared {
             total_bytes: space.f_blocks.saturating_mul(space.f_frsize),
             // What others than root can have.
             free_bytes: space.f_bavail.saturating_mul(space.f_frsize),
-            total_objects: space.f_files,
-            free_objects: space.f_favail,
+            available_bytes: space.f_bavail.saturating_mul(space.f_frsize),
+            total_files: space.f_files,
+            free_files: space.f_favail,
+            available_files: space.f_favail,
         }
     }
 }
@@ -346,14 +350,8 @@ impl Store for DirStore {
         Some(self.shared.state.secret)
     }
 
-    fn limits(&self) -> Limits {
-        Limits {
-            file_bytes_max: FILE_BYTES_MAX,
-            name_bytes_max: self.shared.name_bytes_max,
-            // The limit of ext4; no system call reports it reliably.
-            links_max: 65_000,
-            time_delta_ns: 1,
-        }
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::of(LINKS_MAX, self.shared.name_bytes_max)
     }
 
     fn space(&self) -> Space {
@@ -378,7 +376,7 @@ impl Store for DirStore {
         object: ObjectId,
         set: &SetAttributes,
         guard: Option<Time>,
-    ) -> (Change, Result<()>) {
+    ) -> (Effect, Result<()>) {
         self.with_groups(caller, |caller| self.shared.set(caller, object, set, guard))
     }
 
@@ -388,7 +386,7 @@ impl Store for DirStore {
         directory: ObjectId,
         name: &[u8],
         wait: Wait<'_>,
-    ) -> Attempt<(Option<Attributes>, Result<Attributes>)> {
+    ) -> Attempt<(Option<Attributes>, Result<Found>)> {
         self.attempt(
             caller,
             wait,
@@ -401,9 +399,9 @@ impl Store for DirStore {
         &self,
         caller: Caller<'_>,
         object: ObjectId,
-        wanted: u32,
+        wanted: Rights,
         wait: Wait<'_>,
-    ) -> Attempt<Result<(u32, Attributes)>> {
+    ) -> Attempt<Result<(Rights, Attributes)>> {
         self.attempt(
             caller,
             wait,
@@ -452,7 +450,7 @@ impl Store for DirStore {
         data: &[u8],
         stability: Stability,
         wait: Wait<'_>,
-    ) -> Attempt<(Change, Result<Written>)> {
+    ) -> Attempt<(Effect, Result<Written>)> {
         self.attempt(
             caller,
             wait,
@@ -468,10 +466,10 @@ impl Store for DirStore {
         receive_buffer: &mut Option<ReceiveBuffer>,
         stability: Stability,
         wait: Wait<'_>,
-    ) -> Attempt<(Change, Result<Written>)> {
+    ) -> Attempt<(Effect, Result<Written>)> {
         let Some(ReceiveBuffer(Place::Buffer(data, offset))) = &*receive_buffer else {
             // Made by another store, which a caller has no reason to mix up with this one.
-            return Ok((Change::default(), Err(crate::Error::Invalid)));
+            return Ok((Effect::default(), Err(Status::Invalid)));
         };
         let written = self.write(caller, object, *offset, data, stability, wait)?;
         *receive_buffer = None;
@@ -484,7 +482,7 @@ impl Store for DirStore {
         _offset: u64,
         _count: u32,
         wait: Wait<'_>,
-    ) -> Attempt<(Change, Result<u64>)> {
+    ) -> Attempt<(Effect, Result<u64>)> {
         match wait {
             Wait::Allowed => Ok(self.shared.commit_data(object)),
             Wait::Refused(_) => self.shared.commit_data_now(object).ok_or(WouldWait),
@@ -497,7 +495,7 @@ impl Store for DirStore {
         directory: ObjectId,
         name: &[u8],
         new: NewObject<'_>,
-    ) -> (Change, Result<Attributes>) {
+    ) -> (Effect, Result<Found>) {
         self.with_groups(caller, |caller| self.shared.make(caller, directory, name, new))
     }
 
@@ -505,11 +503,11 @@ impl Store for DirStore {
         self.shared.get(directory).and_then(|directory| self.shared.sync_names(&directory))
     }
 
-    fn remove(&self, caller: Caller<'_>, directory: ObjectId, name: &[u8]) -> (Change, Result<()>) {
+    fn remove(&self, caller: Caller<'_>, directory: ObjectId, name: &[u8]) -> (Effect, Result<()>) {
         self.with_groups(caller, |caller| self.shared.unlink(caller, directory, name, false))
     }
 
-    fn remove_directory(&self, caller: Caller<'_>, directory: ObjectId, name: &[u8]) -> (Change, Result<()>) {
+    fn remove_directory(&self, caller: Caller<'_>, directory: ObjectId, name: &[u8]) -> (Effect, Result<()>) {
         self.with_groups(caller, |caller| self.shared.unlink(caller, directory, name, true))
     }
 
@@ -518,7 +516,7 @@ impl Store for DirStore {
         caller: Caller<'_>,
         from: (ObjectId, &[u8]),
         to: (ObjectId, &[u8]),
-    ) -> (Change, Change, Result<()>) {
+    ) -> (Effect, Effect, Result<()>) {
         self.with_groups(caller, |caller| self.shared.move_name(caller, from, to))
     }
 
@@ -528,7 +526,7 @@ impl Store for DirStore {
         object: ObjectId,
         directory: ObjectId,
         name: &[u8],
-    ) -> (Option<Attributes>, Change, Result<()>) {
+    ) -> (Option<Attributes>, Effect, Result<()>) {
         self.with_groups(caller, |caller| self.shared.make_link(caller, object, directory, name))
     }
 

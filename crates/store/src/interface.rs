@@ -4,8 +4,12 @@ mod object;
 mod wait;
 
 use crate::payload::{ReceiveBuffer, Segment};
+use std::time::Duration;
 
-pub use fs::{SetTime, Stability, Time};
+pub use fs::{
+    Attributes, CreateMode, Device, Effect, FileKind, Limits, Rights, SetAttributes, SetTime, Space, Special,
+    Stability, Status, Time, Version,
+};
 pub use object::{NAME_BYTES_MAX, ObjectId};
 pub use wait::{Attempt, Wait, WouldWait};
 
@@ -20,106 +24,40 @@ pub struct Caller<'a> {
     pub gids: &'a [u32],
 }
 
-/// The kind of an object.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Kind {
-    /// A regular file.
-    File,
-    /// A directory.
-    Directory,
-    /// A symbolic link.
-    Symlink,
-    /// A block device with its major and minor number.
-    BlockDevice(u32, u32),
-    /// A character device with its major and minor number.
-    CharacterDevice(u32, u32),
-    /// A socket.
-    Socket,
-    /// A named pipe.
-    Fifo,
-}
-
-/// The attributes that `stat` shows.
+/// An object with its attributes. The store does not know the number of its file system: `fsid` is
+/// zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Attributes {
+pub struct Found {
     /// Which object.
     pub object: ObjectId,
-    /// What it is.
-    pub kind: Kind,
-    /// Permission bits, with set-user-id, set-group-id and sticky: the low 12 bits.
-    pub mode: u32,
-    /// Hard links.
-    pub links: u32,
-    /// Owner.
-    pub uid: u32,
-    /// Group.
-    pub gid: u32,
-    /// Size in bytes.
-    pub size: u64,
-    /// Bytes of storage used.
-    pub used: u64,
-    /// Last access.
-    pub accessed: Time,
-    /// Last change of the content.
-    pub modified: Time,
-    /// Last change of the attributes.
-    pub changed: Time,
+    /// Its attributes.
+    pub attributes: Attributes,
 }
 
-/// The three attributes that show whether an object changed between two calls. RFC 1813 s2.6
-/// (wcc_attr)
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct WeakAttributes {
-    /// Size in bytes.
-    pub size: u64,
-    /// Last change of the content.
-    pub modified: Time,
-    /// Last change of the attributes.
-    pub changed: Time,
-}
-
-/// An object's state right before and right after an operation, taken under the operation's own
-/// lock.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Change {
-    /// Before, absent when the object was not reached.
-    pub before: Option<WeakAttributes>,
-    /// After, absent when the object was not reached.
-    pub after: Option<Attributes>,
-}
-
-/// Which attributes to set; absent ones stay.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct SetAttributes {
-    /// Permission bits.
-    pub mode: Option<u32>,
-    /// Owner.
-    pub uid: Option<u32>,
-    /// Group.
-    pub gid: Option<u32>,
-    /// Size: truncates, or extends with a hole.
-    pub size: Option<u64>,
-    /// Last access.
-    pub accessed: SetTime,
-    /// Last change of the content.
-    pub modified: SetTime,
-}
-
-/// What to create, and how an existing name is met. RFC 1813 s3.3.8 to s3.3.11
+/// What to create. RFC 1813 s3.3.8 to s3.3.11
 #[derive(Debug, Clone, Copy)]
 pub enum NewObject<'a> {
-    /// A file; an existing one is used as it is, with the attributes set (UNCHECKED).
-    File(SetAttributes),
-    /// A file; an existing one is an error (GUARDED).
-    FileGuarded(SetAttributes),
-    /// A file; an existing one that was made with the same verifier is success (EXCLUSIVE).
-    FileExclusive([u8; 8]),
+    /// A regular file; the mode says how an existing name is met.
+    File(CreateMode),
     /// A directory.
     Directory(SetAttributes),
     /// A symbolic link and its target.
     Symlink(SetAttributes, &'a [u8]),
     /// A device, socket or named pipe.
-    Special(SetAttributes, Kind),
+    Special(SetAttributes, Special),
+}
+
+impl NewObject<'_> {
+    /// What the object will be.
+    #[must_use]
+    pub const fn kind(&self) -> FileKind {
+        match self {
+            Self::File(_) => FileKind::Regular,
+            Self::Directory(_) => FileKind::Directory,
+            Self::Symlink(..) => FileKind::Symlink,
+            Self::Special(_, special) => special.kind(),
+        }
+    }
 }
 
 /// What a write did.
@@ -152,7 +90,7 @@ pub struct Entry<'a> {
     /// Where to continue after this entry; stable while other names come and go.
     pub cookie: u64,
     /// The object, with its attributes.
-    pub attributes: &'a Attributes,
+    pub found: &'a Found,
 }
 
 /// How a directory listing ended.
@@ -164,109 +102,40 @@ pub struct DirectoryEnd {
     pub attributes: Attributes,
 }
 
-/// Space and objects, total and free. RFC 1813 s3.3.18
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Space {
-    /// Bytes in all.
-    pub total_bytes: u64,
-    /// Bytes free.
-    pub free_bytes: u64,
-    /// Objects in all.
-    pub total_objects: u64,
-    /// Objects that can still be made.
-    pub free_objects: u64,
-}
-
 /// What a store can hold. RFC 1813 s3.3.19, s3.3.20
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct Capabilities {
+    /// Limits of names and links.
+    pub limits: Limits,
     /// The largest file, in bytes.
     pub file_bytes_max: u64,
-    /// The longest name, in bytes.
-    pub name_bytes_max: u32,
-    /// The most hard links.
-    pub links_max: u32,
-    /// The resolution of times, in nanoseconds.
-    pub time_delta_ns: u32,
+    /// The resolution of times.
+    pub time_delta: Duration,
 }
 
-/// Why an operation failed: the caller's mistake, a limit, or the store's own trouble.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
-pub enum Error {
-    /// Not owner, and only the owner (or root) may.
-    #[error("not permitted")]
-    NotPermitted,
-    /// No such name.
-    #[error("no such file or directory")]
-    NotFound,
-    /// The device failed.
-    #[error("input/output error")]
-    Io,
-    /// The permission bits forbid it.
-    #[error("permission denied")]
-    Access,
-    /// The name is taken.
-    #[error("file exists")]
-    Exists,
-    /// A link or rename would cross file systems.
-    #[error("crosses file systems")]
-    CrossDevice,
-    /// Not a directory.
-    #[error("not a directory")]
-    NotDirectory,
-    /// A directory, where none may be.
-    #[error("is a directory")]
-    IsDirectory,
-    /// The arguments make no sense for this object.
-    #[error("invalid argument")]
-    Invalid,
-    /// Above the largest file.
-    #[error("file too large")]
-    FileTooBig,
-    /// The store is full.
-    #[error("no space left")]
-    NoSpace,
-    /// The store or export is read-only.
-    #[error("read-only file system")]
-    ReadOnly,
-    /// At the most hard links.
-    #[error("too many links")]
-    TooManyLinks,
-    /// The name is above its bound.
-    #[error("name too long")]
-    NameTooLong,
-    /// The directory is not empty.
-    #[error("directory not empty")]
-    NotEmpty,
-    /// The caller's quota is used up.
-    #[error("quota exceeded")]
-    Quota,
-    /// The object is gone.
-    #[error("stale object")]
-    Stale,
-    /// The guard of a SETATTR did not match. RFC 1813 s3.3.2
-    #[error("object changed since the guard was taken")]
-    NotSync,
-    /// A readdir cookie this directory never gave.
-    #[error("bad cookie")]
-    BadCookie,
-    /// Not supported for this object.
-    #[error("not supported")]
-    NotSupported,
-    /// The type cannot be created.
-    #[error("bad type")]
-    BadType,
-    /// Not now: something that passes stands in the way.
-    #[error("try again later")]
-    Later,
+impl Capabilities {
+    /// The capabilities of a store as on Linux: signed offsets, names that are bytes and never cut,
+    /// times in nanoseconds, and owners that only root changes.
+    #[must_use]
+    pub const fn of(links_max: u32, name_bytes_max: u32) -> Self {
+        let limits = Limits {
+            links_max,
+            name_bytes_max,
+            no_truncation: true,
+            chown_restricted: true,
+            case_insensitive: false,
+            case_preserving: true,
+        };
+        Self { limits, file_bytes_max: i64::MAX as u64, time_delta: Duration::from_nanos(1) }
+    }
 }
 
 /// The result of an operation that changes nothing.
-pub type Result<T> = std::result::Result<T, Error>;
+pub type Result<T> = std::result::Result<T, Status>;
 
 /// A tree of files. Every method may be called from any thread.
 ///
-/// Methods that change an object also return its [`Change`], on failure too, so that weak cache
+/// Methods that change an object also return its [`Effect`], on failure too, so that weak cache
 /// consistency data are right (RFC 1813 s2.6).
 ///
 /// The operations that most calls consist of take a [`Wait`]. On a store that
@@ -288,7 +157,7 @@ pub trait Store: Send + Sync + 'static {
     }
 
     /// What the store can hold. Never waits.
-    fn limits(&self) -> Limits;
+    fn capabilities(&self) -> Capabilities;
 
     /// Space and objects, total and free.
     fn space(&self) -> Space;
@@ -307,7 +176,7 @@ pub trait Store: Send + Sync + 'static {
         object: ObjectId,
         set: &SetAttributes,
         guard: Option<Time>,
-    ) -> (Change, Result<()>);
+    ) -> (Effect, Result<()>);
 
     /// LOOKUP; `.` and `..` too (the root is its own parent). Also gives the directory's
     /// attributes.
@@ -317,16 +186,16 @@ pub trait Store: Send + Sync + 'static {
         directory: ObjectId,
         name: &[u8],
         wait: Wait<'_>,
-    ) -> Attempt<(Option<Attributes>, Result<Attributes>)>;
+    ) -> Attempt<(Option<Attributes>, Result<Found>)>;
 
-    /// ACCESS: which of these rights the caller has. Bits as in RFC 1813 s3.3.4.
+    /// ACCESS: which of these rights the caller has.
     fn access(
         &self,
         caller: Caller<'_>,
         object: ObjectId,
-        wanted: u32,
+        wanted: Rights,
         wait: Wait<'_>,
-    ) -> Attempt<Result<(u32, Attributes)>>;
+    ) -> Attempt<Result<(Rights, Attributes)>>;
 
     /// READLINK: appends the target to `out`.
     fn read_link(&self, object: ObjectId, out: &mut Vec<u8>) -> Result<Attributes>;
@@ -357,7 +226,7 @@ pub trait Store: Send + Sync + 'static {
         data: &[u8],
         stability: Stability,
         wait: Wait<'_>,
-    ) -> Attempt<(Change, Result<Written>)>;
+    ) -> Attempt<(Effect, Result<Written>)>;
 
     /// WRITE of bytes that were received into a [`ReceiveBuffer`] made for the same offset and
     /// count. The buffer is taken; after [`WouldWait`] it is still there, with its bytes.
@@ -368,7 +237,7 @@ pub trait Store: Send + Sync + 'static {
         receive_buffer: &mut Option<ReceiveBuffer>,
         stability: Stability,
         wait: Wait<'_>,
-    ) -> Attempt<(Change, Result<Written>)>;
+    ) -> Attempt<(Effect, Result<Written>)>;
 
     /// COMMIT; a `count` of 0 means up to the end.
     fn commit(
@@ -377,7 +246,7 @@ pub trait Store: Send + Sync + 'static {
         offset: u64,
         count: u32,
         wait: Wait<'_>,
-    ) -> Attempt<(Change, Result<u64>)>;
+    ) -> Attempt<(Effect, Result<u64>)>;
 
     /// CREATE, MKDIR, SYMLINK, MKNOD. The change is the directory's.
     fn create(
@@ -386,13 +255,13 @@ pub trait Store: Send + Sync + 'static {
         directory: ObjectId,
         name: &[u8],
         new: NewObject<'_>,
-    ) -> (Change, Result<Attributes>);
+    ) -> (Effect, Result<Found>);
 
     /// REMOVE: anything but a directory.
-    fn remove(&self, caller: Caller<'_>, directory: ObjectId, name: &[u8]) -> (Change, Result<()>);
+    fn remove(&self, caller: Caller<'_>, directory: ObjectId, name: &[u8]) -> (Effect, Result<()>);
 
     /// RMDIR.
-    fn remove_directory(&self, caller: Caller<'_>, directory: ObjectId, name: &[u8]) -> (Change, Result<()>);
+    fn remove_directory(&self, caller: Caller<'_>, directory: ObjectId, name: &[u8]) -> (Effect, Result<()>);
 
     /// RENAME; changes of the source and of the target directory.
     fn rename(
@@ -400,7 +269,7 @@ pub trait Store: Send + Sync + 'static {
         caller: Caller<'_>,
         from: (ObjectId, &[u8]),
         to: (ObjectId, &[u8]),
-    ) -> (Change, Change, Result<()>);
+    ) -> (Effect, Effect, Result<()>);
 
     /// Makes the names of a directory durable, whichever caller changed them. Each change does so
     /// by itself; this method is for a change that was interrupted.
@@ -415,7 +284,7 @@ pub trait Store: Send + Sync + 'static {
         object: ObjectId,
         directory: ObjectId,
         name: &[u8],
-    ) -> (Option<Attributes>, Change, Result<()>);
+    ) -> (Option<Attributes>, Effect, Result<()>);
 
     /// READDIR and READDIRPLUS: visits entries after `cookie` (0: from the start), `.` and `..`
     /// included, until `visit` says false (that entry was not taken) or the directory ends.

@@ -1,7 +1,7 @@
 //! The storage behind an export: one interface, [`Store`], and its implementations.
 //!
-//! The interface describes a POSIX tree, not a protocol: the server maps [`Attributes`] and
-//! [`Error`] to the wire. Every operation is synchronous; a store whose operations may wait for a
+//! The interface describes a POSIX tree, not a protocol. It uses the types of [`fs`], which the
+//! server maps to the wire. Every operation is synchronous; a store whose operations may wait for a
 //! device says so with [`Store::may_block`], and the server then runs them in its worker pool.
 //!
 //! A memory store never copies payload for a read: a read returns [`Segment`]s, pinned views of the
@@ -16,9 +16,9 @@ mod payload;
 
 pub use dir::{DirOptions, DirStore, OpenError, ReceiveBatch, distrust, keep_identity};
 pub use interface::{
-    Attempt, Attributes, Caller, Change, DirectoryEnd, Entry, Error, Kind, Limits, NAME_BYTES_MAX, NewObject,
-    ObjectId, ReadEnd, Result, SetAttributes, SetTime, Space, Stability, Store, Time, Wait, WeakAttributes,
-    WouldWait, Written,
+    Attempt, Attributes, Caller, Capabilities, CreateMode, Device, DirectoryEnd, Effect, Entry, FileKind,
+    Found, Limits, NAME_BYTES_MAX, NewObject, ObjectId, ReadEnd, Result, Rights, SetAttributes, SetTime,
+    Space, Special, Stability, Status, Store, Time, Version, Wait, WouldWait, Written,
 };
 pub use mem::MemStore;
 pub use payload::{ReceiveBuffer, Segment};

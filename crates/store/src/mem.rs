@@ -37,8 +37,8 @@ pub(crate) use receive_buffer::Pages;
 pub(crate) use segment::Pinned;
 
 use crate::interface::{
-    Attempt, Attributes, Caller, Change, DirectoryEnd, Entry, Error, Limits, NewObject, ObjectId, ReadEnd,
-    Result, SetAttributes, Space, Stability, Store, Time, Wait, Written,
+    Attempt, Attributes, Caller, Capabilities, DirectoryEnd, Effect, Entry, Found, NewObject, ObjectId,
+    ReadEnd, Result, Rights, SetAttributes, Space, Stability, Status, Store, Time, Wait, Written,
 };
 use crate::payload::{Place, ReceiveBuffer, Segment};
 use directory::{Directory, NAME_BYTES_MAX};
@@ -133,23 +133,21 @@ impl Store for MemStore {
         ROOT
     }
 
-    fn limits(&self) -> Limits {
-        Limits {
-            file_bytes_max: FILE_BYTES_MAX,
-            name_bytes_max: NAME_BYTES_MAX as u32,
-            links_max: LINKS_MAX,
-            time_delta_ns: 1,
-        }
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::of(LINKS_MAX, NAME_BYTES_MAX as u32)
     }
 
     fn space(&self) -> Space {
         let (objects, objects_max) = self.table.objects();
         let free_bytes = self.pool.free_bytes();
+        let free_files = (objects_max - objects).min(free_bytes / (OBJECT_BYTES + Directory::charge(b"")));
         Space {
             total_bytes: self.pool.bound(),
             free_bytes,
-            total_objects: objects_max,
-            free_objects: (objects_max - objects).min(free_bytes / (OBJECT_BYTES + Directory::charge(b""))),
+            available_bytes: free_bytes,
+            total_files: objects_max,
+            free_files,
+            available_files: free_files,
         }
     }
 
@@ -167,7 +165,7 @@ impl Store for MemStore {
         object: ObjectId,
         set: &SetAttributes,
         guard: Option<Time>,
-    ) -> (Change, Result<()>) {
+    ) -> (Effect, Result<()>) {
         self.set(caller, object, set, guard)
     }
 
@@ -177,7 +175,7 @@ impl Store for MemStore {
         directory: ObjectId,
         name: &[u8],
         _wait: Wait<'_>,
-    ) -> Attempt<(Option<Attributes>, Result<Attributes>)> {
+    ) -> Attempt<(Option<Attributes>, Result<Found>)> {
         Ok(self.find(caller, directory, name))
     }
 
@@ -185,9 +183,9 @@ impl Store for MemStore {
         &self,
         caller: Caller<'_>,
         object: ObjectId,
-        wanted: u32,
+        wanted: Rights,
         _wait: Wait<'_>,
-    ) -> Attempt<Result<(u32, Attributes)>> {
+    ) -> Attempt<Result<(Rights, Attributes)>> {
         Ok(self.rights(caller, object, wanted))
     }
 
@@ -219,7 +217,7 @@ impl Store for MemStore {
         data: &[u8],
         stability: Stability,
         _wait: Wait<'_>,
-    ) -> Attempt<(Change, Result<Written>)> {
+    ) -> Attempt<(Effect, Result<Written>)> {
         Ok(self.write_data(caller, object, offset, data, stability))
     }
 
@@ -230,14 +228,14 @@ impl Store for MemStore {
         receive_buffer: &mut Option<ReceiveBuffer>,
         stability: Stability,
         _wait: Wait<'_>,
-    ) -> Attempt<(Change, Result<Written>)> {
+    ) -> Attempt<(Effect, Result<Written>)> {
         Ok(match receive_buffer.take().map(|received| received.0) {
             Some(Place::Pages(pages)) => self.write_receive_buffer(caller, object, pages, stability),
             // Of another store: its bytes are written like any others.
             Some(Place::Buffer(buffer, offset)) => {
                 self.write_data(caller, object, offset, &buffer, stability)
             }
-            None => (Change::default(), Err(Error::Invalid)),
+            None => (Effect::default(), Err(Status::Invalid)),
         })
     }
 
@@ -247,7 +245,7 @@ impl Store for MemStore {
         _offset: u64,
         _count: u32,
         _wait: Wait<'_>,
-    ) -> Attempt<(Change, Result<u64>)> {
+    ) -> Attempt<(Effect, Result<u64>)> {
         Ok(self.commit_data(object))
     }
 
@@ -257,15 +255,15 @@ impl Store for MemStore {
         directory: ObjectId,
         name: &[u8],
         new: NewObject<'_>,
-    ) -> (Change, Result<Attributes>) {
+    ) -> (Effect, Result<Found>) {
         self.make(caller, directory, name, new)
     }
 
-    fn remove(&self, caller: Caller<'_>, directory: ObjectId, name: &[u8]) -> (Change, Result<()>) {
+    fn remove(&self, caller: Caller<'_>, directory: ObjectId, name: &[u8]) -> (Effect, Result<()>) {
         self.unlink(caller, directory, name, false)
     }
 
-    fn remove_directory(&self, caller: Caller<'_>, directory: ObjectId, name: &[u8]) -> (Change, Result<()>) {
+    fn remove_directory(&self, caller: Caller<'_>, directory: ObjectId, name: &[u8]) -> (Effect, Result<()>) {
         self.unlink(caller, directory, name, true)
     }
 
@@ -274,7 +272,7 @@ impl Store for MemStore {
         caller: Caller<'_>,
         from: (ObjectId, &[u8]),
         to: (ObjectId, &[u8]),
-    ) -> (Change, Change, Result<()>) {
+    ) -> (Effect, Effect, Result<()>) {
         self.move_name(caller, from, to)
     }
 
@@ -284,7 +282,7 @@ impl Store for MemStore {
         object: ObjectId,
         directory: ObjectId,
         name: &[u8],
-    ) -> (Option<Attributes>, Change, Result<()>) {
+    ) -> (Option<Attributes>, Effect, Result<()>) {
         self.make_link(caller, object, directory, name)
     }
 

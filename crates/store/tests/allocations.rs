@@ -4,7 +4,9 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 use smallvec::SmallVec;
-use store::{Caller, MemStore, NewObject, Segment, SetAttributes, Stability, Store, Wait};
+use store::{
+    Caller, CreateMode, MemStore, NewObject, Rights, Segment, SetAttributes, Stability, Store, Wait,
+};
 
 struct Counting;
 
@@ -42,7 +44,8 @@ fn count(work: impl FnOnce()) -> u64 {
 fn warm_operations_make_no_heap_allocation() {
     let store = MemStore::new(64 << 20, 1000, 100);
     let set = SetAttributes { mode: Some(0o644), ..SetAttributes::default() };
-    let object = store.create(ANN, store.root(), b"f", NewObject::File(set)).1.unwrap().object;
+    let object =
+        store.create(ANN, store.root(), b"f", NewObject::File(CreateMode::Unchecked(set))).1.unwrap().object;
     store.write(ANN, object, 0, &vec![7; 4 << 20], Stability::Unstable, Wait::Allowed).unwrap().1.unwrap();
     let block = [9; 4096];
     let cycle = || {
@@ -64,7 +67,7 @@ fn warm_operations_make_no_heap_allocation() {
         for _ in 0..100 {
             store.attributes(object, Wait::Allowed).unwrap().unwrap();
             store.lookup(ANN, store.root(), b"f", Wait::Allowed).unwrap().1.unwrap();
-            store.access(ANN, object, 0x3f, Wait::Allowed).unwrap().unwrap();
+            store.access(ANN, object, Rights(0x3f), Wait::Allowed).unwrap().unwrap();
         }
     };
     assert_eq!(count(lookups), 0, "attributes, lookup, access");

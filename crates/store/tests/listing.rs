@@ -8,7 +8,7 @@ mod fixture;
 
 use changing::{Order, has_an_end_and_tells_what_stays_once};
 use fixture::{Home, ROOT};
-use store::{MemStore, NewObject, SetAttributes, Store};
+use store::{CreateMode, MemStore, NewObject, SetAttributes, Store};
 
 const SEEDS: u64 = 60;
 
@@ -33,7 +33,7 @@ fn a_listing_of_a_served_directory_returns_each_unchanged_name_once() {
 fn a_listing_of_memory_omits_names_created_after_it_began() {
     let store = MemStore::new(16 << 20, 0, 0);
     let create = |name: String| {
-        let new = NewObject::File(SetAttributes::default());
+        let new = NewObject::File(CreateMode::Unchecked(SetAttributes::default()));
         store.create(ROOT, store.root(), name.as_bytes(), new).1.unwrap();
     };
     (0..3).for_each(|number| create(format!("old-{number}")));

@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use smallvec::SmallVec;
 use store::{
-    Caller, DirOptions, DirStore, Error, Kind, MemStore, NewObject, ObjectId, Result, Segment, SetAttributes,
-    Stability, Store, Wait,
+    Caller, CreateMode, DirOptions, DirStore, FileKind, MemStore, NewObject, ObjectId, Result, Segment,
+    SetAttributes, Stability, Status, Store, Wait,
 };
 
 const ROOT: Caller<'static> = Caller { uid: 0, gid: 0, gids: &[] };
@@ -143,11 +143,11 @@ impl Model {
     }
 
     fn unlink(&mut self, at: ObjectId, name: u8, rmdir: bool) -> Result<()> {
-        let object = *self.names(at).get(&name).ok_or(Error::NotFound)?;
+        let object = *self.names(at).get(&name).ok_or(Status::NotFound)?;
         match (self.is_directory(object), rmdir) {
-            (true, false) => return Err(Error::IsDirectory),
-            (false, true) => return Err(Error::NotDirectory),
-            (true, true) if !self.is_empty(object) => return Err(Error::NotEmpty),
+            (true, false) => return Err(Status::IsDirectory),
+            (false, true) => return Err(Status::NotDirectory),
+            (true, true) if !self.is_empty(object) => return Err(Status::NotEmpty),
             _ => {}
         }
         self.names(at).remove(&name);
@@ -165,22 +165,22 @@ impl Model {
     }
 
     fn rename(&mut self, from: ObjectId, from_name: u8, to: ObjectId, to_name: u8) -> Result<()> {
-        let object = *self.names(from).get(&from_name).ok_or(Error::NotFound)?;
+        let object = *self.names(from).get(&from_name).ok_or(Status::NotFound)?;
         if self.is_directory(object) && self.holds(object, to) {
-            return Err(Error::Invalid);
+            return Err(Status::Invalid);
         }
         let over = self.names(to).get(&to_name).copied();
         if let Some(over) = over {
             if self.is_directory(over) && self.holds(over, from) {
-                return Err(Error::NotEmpty);
+                return Err(Status::NotEmpty);
             }
             if over == object {
                 return Ok(());
             }
             match (self.is_directory(object), self.is_directory(over)) {
-                (true, false) => return Err(Error::NotDirectory),
-                (false, true) => return Err(Error::IsDirectory),
-                (true, true) if !self.is_empty(over) => return Err(Error::NotEmpty),
+                (true, false) => return Err(Status::NotDirectory),
+                (false, true) => return Err(Status::IsDirectory),
+                (true, true) if !self.is_empty(over) => return Err(Status::NotEmpty),
                 _ => {}
             }
         }
@@ -309,7 +309,11 @@ impl Pair {
         let set = SetAttributes { size: size.map(u64::from), ..SetAttributes::default() };
         let directory = self.model.directory(at);
         let existing = self.model.names(directory).get(&name).copied();
-        let new = if guarded { NewObject::FileGuarded(set) } else { NewObject::File(set) };
+        let new = if guarded {
+            NewObject::File(CreateMode::Guarded(set))
+        } else {
+            NewObject::File(CreateMode::Unchecked(set))
+        };
         let Some(object) = existing.filter(|_| !guarded) else {
             let size = size.unwrap_or(0) as usize;
             return self.create(at, name, new, Body::File(vec![0; size]));
@@ -326,9 +330,9 @@ impl Pair {
         let directory = self.model.directory(at);
         let (_, result) = self.store.create(ROOT, directory, &name_of(name), new);
         if self.model.names(directory).contains_key(&name) {
-            assert_eq!(result, Err(Error::Exists));
+            assert_eq!(result, Err(Status::Exists));
         } else if matches!(&body, Body::Symlink(target) if target.is_empty()) {
-            assert_eq!(result, Err(Error::NotFound));
+            assert_eq!(result, Err(Status::NotFound));
         } else {
             self.model.add(directory, name, result.unwrap().object, body);
         }
@@ -408,9 +412,9 @@ impl Pair {
         let directory = self.model.directory(to);
         let (_, _, result) = self.store.link(ROOT, object, directory, &name_of(name));
         let expected = if self.model.is_directory(object) {
-            Err(Error::IsDirectory)
+            Err(Status::IsDirectory)
         } else if self.model.names(directory).keys().any(|&taken| taken == name) {
-            Err(Error::Exists)
+            Err(Status::Exists)
         } else {
             self.model.names(directory).insert(name, object);
             self.model.node(object).links += 1;
@@ -424,7 +428,7 @@ impl Pair {
         let attributes = self.store.attributes(object, Wait::Allowed).unwrap().unwrap();
         let links = self.model.node(object).links;
         let expected = self.model.file(object);
-        assert_eq!((attributes.size, attributes.links), (expected.len() as u64, links));
+        assert_eq!((attributes.size, attributes.nlink), (expected.len() as u64, links));
         // A file system may use more space for metadata of the file.
         let spare = if matches!(self.store, Subject::Mem(_)) { 0 } else { 64 << 10 };
         assert!(attributes.used <= (expected.len() as u64).next_multiple_of(4096) + spare);
@@ -441,13 +445,13 @@ impl Pair {
 
     fn compare_directory(&mut self, object: ObjectId) {
         if !self.model.nodes.contains_key(&object.fileid) {
-            assert_eq!(self.store.attributes(object, Wait::Allowed).unwrap(), Err(Error::Stale));
+            assert_eq!(self.store.attributes(object, Wait::Allowed).unwrap(), Err(Status::Stale));
             return;
         }
         let mut found = BTreeMap::new();
         let visit = &mut |entry: store::Entry<'_>| {
             if !matches!(entry.name, b"." | b"..") {
-                found.insert(entry.name.to_vec(), entry.attributes.object);
+                found.insert(entry.name.to_vec(), entry.found.object);
             }
             true
         };
@@ -456,7 +460,7 @@ impl Pair {
             self.model.names(object).iter().map(|(&name, &object)| (name_of(name), object)).collect();
         assert_eq!(found, expected);
         assert_eq!(
-            self.store.attributes(object, Wait::Allowed).unwrap().unwrap().links,
+            self.store.attributes(object, Wait::Allowed).unwrap().unwrap().nlink,
             self.model.node(object).links
         );
     }
@@ -474,7 +478,7 @@ impl Pair {
                 Body::Symlink(expected) => {
                     let expected = expected.clone();
                     let mut target = Vec::new();
-                    assert_eq!(self.store.read_link(object, &mut target).unwrap().kind, Kind::Symlink);
+                    assert_eq!(self.store.read_link(object, &mut target).unwrap().kind, FileKind::Symlink);
                     assert_eq!(target, expected);
                 }
             }

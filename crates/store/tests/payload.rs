@@ -3,8 +3,8 @@
 
 use smallvec::SmallVec;
 use store::{
-    Caller, Error, MemStore, NewObject, ObjectId, ReceiveBuffer, Result, Segment, SetAttributes, Stability,
-    Store, Wait,
+    Caller, CreateMode, MemStore, NewObject, ObjectId, ReceiveBuffer, Result, Segment, SetAttributes,
+    Stability, Status, Store, Wait,
 };
 
 const ANN: Caller<'static> = Caller { uid: 1000, gid: 100, gids: &[] };
@@ -17,7 +17,11 @@ fn new_store(bytes: u64) -> MemStore {
 
 fn file(store: &MemStore, name: &str) -> ObjectId {
     let set = SetAttributes { mode: Some(0o644), ..SetAttributes::default() };
-    store.create(ANN, store.root(), name.as_bytes(), NewObject::FileGuarded(set)).1.unwrap().object
+    store
+        .create(ANN, store.root(), name.as_bytes(), NewObject::File(CreateMode::Guarded(set)))
+        .1
+        .unwrap()
+        .object
 }
 
 fn write(store: &MemStore, object: ObjectId, offset: u64, data: &[u8]) -> Result<()> {
@@ -209,7 +213,7 @@ fn data_that_were_read_do_not_change_when_overwritten_cut_or_removed() {
     assert_eq!(bytes(&held), data);
     assert_eq!(bytes(&part), data[MIB as usize + 17..][..3 * PAGE as usize]);
     store.remove(ANN, store.root(), b"other").1.unwrap();
-    assert_eq!(store.attributes(object, Wait::Allowed).unwrap(), Err(Error::Stale));
+    assert_eq!(store.attributes(object, Wait::Allowed).unwrap(), Err(Status::Stale));
     assert!(store.statistics().arenas > 0);
     drop(held);
     drop(part);
@@ -238,12 +242,12 @@ fn a_receive_buffer_dropped_midway_changes_nothing_and_frees_its_memory() {
     let far = store.receive_buffer(1 << 63, 4096).unwrap();
     assert_eq!(
         store.write_landed(ANN, object, &mut Some(far), Stability::Unstable, Wait::Allowed).unwrap().1,
-        Err(Error::FileTooBig)
+        Err(Status::FileTooBig)
     );
     let stray = new_store(64 * MIB).receive_buffer(0, 4096).unwrap();
     assert_eq!(
         store.write_landed(ANN, object, &mut Some(stray), Stability::Unstable, Wait::Allowed).unwrap().1,
-        Err(Error::Invalid)
+        Err(Status::Invalid)
     );
     assert_eq!(store.statistics(), before);
 }
@@ -253,15 +257,15 @@ fn sparse_files_reach_the_largest_offset() {
     let store = new_store(64 * MIB);
     let object = file(&store, "f");
     let last = i64::MAX as u64 - 1;
-    assert_eq!(store.limits().file_bytes_max, last + 1);
+    assert_eq!(store.capabilities().file_bytes_max, last + 1);
     for offset in [5 << 30, 1 << 40, last] {
         write(&store, object, offset, b"!").unwrap();
         assert_eq!(read(&store, object, offset, 10), b"!");
         let around = read(&store, object, offset - 100_000, 100_001);
         assert_eq!((around.len(), around.iter().filter(|&&byte| byte != 0).count()), (100_001, 1));
     }
-    assert_eq!(write(&store, object, last, b"no"), Err(Error::FileTooBig));
-    assert_eq!(write(&store, object, u64::MAX, b"no"), Err(Error::FileTooBig));
+    assert_eq!(write(&store, object, last, b"no"), Err(Status::FileTooBig));
+    assert_eq!(write(&store, object, u64::MAX, b"no"), Err(Status::FileTooBig));
     let attributes = store.attributes(object, Wait::Allowed).unwrap().unwrap();
     assert_eq!((attributes.size, attributes.used), (last + 1, 3 * PAGE));
     let mut out = SmallVec::new();
@@ -306,7 +310,7 @@ fn a_full_store_reports_no_space_can_be_overwritten_and_recovers() {
         last += 1;
     }
     assert!(offset > 7 * MIB && offset < 8 * MIB, "{offset} bytes fit");
-    assert_eq!(write(&store, object, 1 << 40, b"x"), Err(Error::NoSpace));
+    assert_eq!(write(&store, object, 1 << 40, b"x"), Err(Status::NoSpace));
     assert!(store.receive_buffer(0, MIB as u32).is_none());
     assert!(store.statistics().bytes_used <= 8 * MIB);
     assert!(store.space().free_bytes < PAGE * 2);
@@ -330,7 +334,7 @@ fn a_write_that_does_not_fit_changes_nothing() {
     let object = file(&store, "f");
     write(&store, object, 0, &[1; 60_000]).unwrap();
     let before = (store.statistics().bytes_used, store.attributes(object, Wait::Allowed).unwrap().unwrap());
-    assert_eq!(write(&store, object, 100, &vec![2; 2 * MIB as usize]), Err(Error::NoSpace));
+    assert_eq!(write(&store, object, 100, &vec![2; 2 * MIB as usize]), Err(Status::NoSpace));
     let after = (store.statistics().bytes_used, store.attributes(object, Wait::Allowed).unwrap().unwrap());
     assert_eq!(before.1, after.1);
     assert!(after.0 - before.0 < 2 * PAGE, "only the table of the file may have grown");
@@ -345,13 +349,14 @@ fn names_and_objects_count_against_the_limit_too() {
     loop {
         let set = SetAttributes::default();
         let name = format!("{made:0250}");
-        match store.create(ANN, store.root(), name.as_bytes(), NewObject::File(set)).1 {
+        match store.create(ANN, store.root(), name.as_bytes(), NewObject::File(CreateMode::Unchecked(set))).1
+        {
             Ok(_) => made += 1,
-            Err(error) => break assert_eq!(error, Error::NoSpace),
+            Err(error) => break assert_eq!(error, Status::NoSpace),
         }
     }
     assert!((500..2000).contains(&made), "{made} objects");
-    assert!(store.space().free_objects <= 1, "an object with a shorter name may fit");
+    assert!(store.space().free_files <= 1, "an object with a shorter name may fit");
     for number in 0..made {
         store.remove(ANN, store.root(), format!("{number:0250}").as_bytes()).1.unwrap();
     }

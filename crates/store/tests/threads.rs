@@ -5,7 +5,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
 use smallvec::SmallVec;
-use store::{Caller, MemStore, NewObject, ObjectId, Segment, SetAttributes, Stability, Store, Wait};
+use store::{
+    Caller, CreateMode, FileKind, MemStore, NewObject, ObjectId, Segment, SetAttributes, Stability, Store,
+    Wait,
+};
 
 const ANN: Caller<'static> = Caller { uid: 1000, gid: 100, gids: &[] };
 const BLOCKS: u64 = 24;
@@ -13,7 +16,7 @@ const ROUNDS: u64 = 3000;
 
 fn file(store: &MemStore, name: &[u8]) -> ObjectId {
     let set = SetAttributes { mode: Some(0o644), ..SetAttributes::default() };
-    store.create(ANN, store.root(), name, NewObject::File(set)).1.unwrap().object
+    store.create(ANN, store.root(), name, NewObject::File(CreateMode::Unchecked(set))).1.unwrap().object
 }
 
 /// Writes a stamp into each 16 bytes: the number of the block and the round that wrote it.
@@ -170,7 +173,16 @@ fn the_tree_stays_consistent_while_threads_move_and_remove_names() {
                     let (from, to) = (name(&mut draw), name(&mut draw));
                     match draw.below(7) {
                         0 => drop(directory(one, &from)),
-                        1 => drop(store.create(ANN, one, &from, NewObject::File(SetAttributes::default())).1),
+                        1 => drop(
+                            store
+                                .create(
+                                    ANN,
+                                    one,
+                                    &from,
+                                    NewObject::File(CreateMode::Unchecked(SetAttributes::default())),
+                                )
+                                .1,
+                        ),
                         2 => drop(store.rename(ANN, (one, &from), (other, &to)).2),
                         3 => drop(store.remove(ANN, one, &from).1),
                         4 => drop(store.remove_directory(ANN, one, &from).1),
@@ -186,15 +198,15 @@ fn the_tree_stays_consistent_while_threads_move_and_remove_names() {
         let mut below = Vec::new();
         let visit = &mut |entry: store::Entry<'_>| {
             if entry.cookie > 2 {
-                below.push(*entry.attributes);
+                below.push(*entry.found);
             }
             true
         };
         store.read_directory(ANN, at, 0, visit).unwrap();
-        let directories = below.iter().filter(|found| found.kind == store::Kind::Directory).count();
-        assert_eq!(store.attributes(at, Wait::Allowed).unwrap().unwrap().links as usize, 2 + directories);
+        let directories = below.iter().filter(|found| found.attributes.kind == FileKind::Directory).count();
+        assert_eq!(store.attributes(at, Wait::Allowed).unwrap().unwrap().nlink as usize, 2 + directories);
         for found in below {
-            if seen.insert(found.object) && found.kind == store::Kind::Directory {
+            if seen.insert(found.object) && found.attributes.kind == FileKind::Directory {
                 count(store, found.object, seen);
             }
         }

@@ -7,10 +7,11 @@ use crate::export::{Export, Exports};
 use crate::group::Group;
 use crate::nfs3::request::Unanswered;
 use crate::nfs3::status;
+use fs::FileKind;
 use nfs3::mount::mnt::{Args, Reply, Success};
 use nfs3::{FileHandle, Outcome, Status};
 use rpc::auth::{AUTH_NONE, AUTH_SYS};
-use store::{Attempt, Caller, Kind, Wait};
+use store::{Attempt, Caller, Wait};
 
 /// The path is resolved with the rights of the server: each call checks what the client may do
 /// there.
@@ -57,7 +58,7 @@ fn walk(export: &Export, rest: &[u8], wait: Wait<'_>) -> Attempt<Result<FileHand
             return Ok(Err(Status::NOENT));
         }
         object = match export.store.lookup(SERVER, object, name, wait)?.1 {
-            Ok(found) if found.kind == Kind::Directory => found.object,
+            Ok(found) if found.attributes.kind == FileKind::Directory => found.object,
             Ok(_) => return Ok(Err(Status::NOTDIR)),
             Err(error) => return Ok(Err(status::of_store(error))),
         };

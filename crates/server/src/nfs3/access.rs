@@ -2,6 +2,7 @@
 
 use super::request::{Request, Unanswered};
 use super::status;
+use fs::Rights;
 use nfs3::Outcome;
 use nfs3::proc::access::{ALL, Args, DELETE, EXTEND, MODIFY, Reply, Success};
 
@@ -12,9 +13,9 @@ pub fn run(request: &Request<'_>, args: &Args) -> Result<Reply, Unanswered> {
     };
     let refused = if target.export.config.read_only { MODIFY | EXTEND | DELETE } else { 0 };
     let wanted = args.access & ALL & !refused;
-    Ok(match target.access(wanted)? {
-        Ok((access, attributes)) => {
-            Outcome::Ok(Success { attributes: Some(target.fattr(&attributes)), access: access & wanted })
+    Ok(match target.access(Rights(wanted))? {
+        Ok((rights, attributes)) => {
+            Outcome::Ok(Success { attributes: Some(target.fattr(&attributes)), access: rights.0 & wanted })
         }
         Err(error) => Outcome::Fail(status::of_store(error), target.post_op()),
     })

@@ -2,8 +2,8 @@
 //! 1813 s2.6
 
 use crate::export::Export;
+use fs::{Attributes, Effect, FileKind, SetAttributes, SetTime, Time, Version};
 use nfs3::{Fattr3, FileType, NfsTime, Sattr3, SetTime as WireSetTime, SpecData, Status, WccAttr, WccData};
-use store::{Attributes, Change, Kind, SetAttributes, SetTime, Time, WeakAttributes};
 
 /// Permission bits with set-user-id, set-group-id and sticky. RFC 1813 s2.6 (mode3)
 const MODE_BITS: u32 = 0o7777;
@@ -29,48 +29,46 @@ pub(crate) const fn time_from_wire(time: NfsTime) -> Result<Time, Status> {
     Ok(Time { seconds: time.seconds as i64, nanoseconds: time.nanoseconds })
 }
 
-const fn file_type(kind: Kind) -> (FileType, SpecData) {
-    const NONE: SpecData = SpecData { major: 0, minor: 0 };
+const fn file_type(kind: FileKind) -> FileType {
     match kind {
-        Kind::File => (FileType::Regular, NONE),
-        Kind::Directory => (FileType::Directory, NONE),
-        Kind::Symlink => (FileType::Symlink, NONE),
-        Kind::BlockDevice(major, minor) => (FileType::BlockDevice, SpecData { major, minor }),
-        Kind::CharacterDevice(major, minor) => (FileType::CharacterDevice, SpecData { major, minor }),
-        Kind::Socket => (FileType::Socket, NONE),
-        Kind::Fifo => (FileType::Fifo, NONE),
+        FileKind::Regular => FileType::Regular,
+        FileKind::Directory => FileType::Directory,
+        FileKind::Symlink => FileType::Symlink,
+        FileKind::BlockDevice => FileType::BlockDevice,
+        FileKind::CharacterDevice => FileType::CharacterDevice,
+        FileKind::Socket => FileType::Socket,
+        FileKind::Fifo => FileType::Fifo,
     }
 }
 
 /// The attributes of an object; the fsid is that of the export.
 #[inline]
 pub(crate) fn fattr(export: &Export, of: &Attributes) -> Fattr3 {
-    let (file_type, rdev) = file_type(of.kind);
     Fattr3 {
-        file_type,
+        file_type: file_type(of.kind),
         mode: of.mode,
-        nlink: of.links,
+        nlink: of.nlink,
         uid: of.uid,
         gid: of.gid,
         size: of.size,
         used: of.used,
-        rdev,
+        rdev: SpecData { major: of.rdev.major, minor: of.rdev.minor },
         fsid: u64::from(export.config.fsid),
-        fileid: of.object.fileid,
-        atime: time(of.accessed),
-        mtime: time(of.modified),
-        ctime: time(of.changed),
+        fileid: of.fileid,
+        atime: time(of.atime),
+        mtime: time(of.mtime),
+        ctime: time(of.ctime),
     }
 }
 
-const fn wcc_attr(of: WeakAttributes) -> WccAttr {
-    WccAttr { size: of.size, mtime: time(of.modified), ctime: time(of.changed) }
+const fn wcc_attr(of: Version) -> WccAttr {
+    WccAttr { size: of.size, mtime: time(of.mtime), ctime: time(of.ctime) }
 }
 
-/// The attributes of an object before and after a change.
+/// The attributes of an object before and after an operation.
 #[inline]
-pub(crate) fn wcc(export: &Export, change: &Change) -> WccData {
-    WccData { before: change.before.map(wcc_attr), after: change.after.map(|after| fattr(export, &after)) }
+pub(crate) fn wcc(export: &Export, effect: &Effect) -> WccData {
+    WccData { before: effect.before.map(wcc_attr), after: effect.after.map(|after| fattr(export, &after)) }
 }
 
 const fn set_time(how: WireSetTime) -> Result<SetTime, Status> {
@@ -91,8 +89,8 @@ pub(crate) fn set_attributes(set: &Sattr3) -> Result<SetAttributes, Status> {
         uid: set.uid,
         gid: set.gid,
         size: set.size,
-        accessed: set_time(set.atime)?,
-        modified: set_time(set.mtime)?,
+        atime: set_time(set.atime)?,
+        mtime: set_time(set.mtime)?,
     })
 }
 

@@ -10,8 +10,8 @@ pub fn run(request: &Request<'_>, args: &Args) -> Result<Reply, Unanswered> {
         Ok(target) => target,
         Err(stop) => return stop.reply(WccData::default()),
     };
-    let (change, result) = target.commit(args.offset, args.count)?;
-    let file = target.wcc(&change);
+    let (effect, result) = target.commit(args.offset, args.count)?;
+    let file = target.wcc(&effect);
     Ok(match result {
         Ok(verifier) => Outcome::Ok(Success { file, verifier: verifier.to_be_bytes() }),
         Err(error) => Outcome::Fail(status::of_store(error), file),

@@ -3,18 +3,19 @@
 use super::attributes::set_attributes;
 use super::creation::create_object;
 use super::request::{Request, Unanswered};
+use fs::CreateMode;
 use nfs3::proc::create::{Args, How, Reply};
 use nfs3::{Outcome, WccData};
 use store::NewObject;
 
 pub fn run(request: &Request<'_>, args: &Args<'_>) -> Result<Reply, Unanswered> {
-    let new = match &args.how {
-        How::Unchecked(attributes) => set_attributes(attributes).map(NewObject::File),
-        How::Guarded(attributes) => set_attributes(attributes).map(NewObject::FileGuarded),
-        How::Exclusive(verifier) => Ok(NewObject::FileExclusive(*verifier)),
+    let mode = match &args.how {
+        How::Unchecked(attributes) => set_attributes(attributes).map(CreateMode::Unchecked),
+        How::Guarded(attributes) => set_attributes(attributes).map(CreateMode::Guarded),
+        How::Exclusive(verifier) => Ok(CreateMode::Exclusive(*verifier)),
     };
-    match new {
-        Ok(new) => create_object(request, &args.location, new),
+    match mode {
+        Ok(mode) => create_object(request, &args.location, NewObject::File(mode)),
         Err(status) => Ok(Outcome::Fail(status, WccData::default())),
     }
 }

@@ -15,12 +15,12 @@ pub fn create_object(
         Ok(target) => target,
         Err(stop) => return stop.reply(WccData::default()),
     };
-    let (change, result) = target.export.store.create(target.who.caller(), target.object, location.name, new);
-    let directory = target.wcc(&change);
+    let (effect, result) = target.export.store.create(target.who.caller(), target.object, location.name, new);
+    let directory = target.wcc(&effect);
     Ok(match result {
         Ok(created) => Outcome::Ok(Created {
             object: Some(target.export.handle(created.object)),
-            attributes: Some(target.fattr(&created)),
+            attributes: Some(target.fattr(&created.attributes)),
             directory,
         }),
         Err(error) => Outcome::Fail(status::of_store(error), directory),

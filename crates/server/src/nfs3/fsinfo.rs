@@ -16,7 +16,7 @@ pub fn run(request: &Request<'_>, args: &Args) -> Result<Reply, Unanswered> {
         Ok(target) => target,
         Err(stop) => return stop.reply(None),
     };
-    let limits = target.export.store.limits();
+    let capabilities = target.export.store.capabilities();
     Ok(match target.attributes()? {
         Ok(attributes) => Outcome::Ok(Success {
             attributes: Some(target.fattr(&attributes)),
@@ -27,8 +27,8 @@ pub fn run(request: &Request<'_>, args: &Args) -> Result<Reply, Unanswered> {
             write_preferred: IO_BYTES_MAX,
             write_multiple: MULTIPLE,
             directory_preferred: DIRECTORY_BYTES_PREFERRED,
-            file_bytes_max: limits.file_bytes_max,
-            time_delta: NfsTime { seconds: 0, nanoseconds: limits.time_delta_ns },
+            file_bytes_max: capabilities.file_bytes_max,
+            time_delta: NfsTime { seconds: 0, nanoseconds: capabilities.time_delta.subsec_nanos() },
             properties: LINK | SYMLINK | HOMOGENEOUS | CAN_SET_TIME,
         }),
         Err(error) => Outcome::Fail(status::of_store(error), None),

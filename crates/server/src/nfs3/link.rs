@@ -18,10 +18,10 @@ pub fn run(request: &Request<'_>, args: &Args<'_>) -> Result<Reply, Unanswered> 
         return Ok(Outcome::Fail(Status::XDEV, Success::default()));
     }
     let store = &file.export.store;
-    let (attributes, change, result) =
+    let (attributes, effect, result) =
         store.link(file.who.caller(), file.object, directory.object, args.link.name);
     let attributes = attributes.map(|attributes| file.fattr(&attributes));
-    let both = Success { attributes, directory: directory.wcc(&change) };
+    let both = Success { attributes, directory: directory.wcc(&effect) };
     Ok(match result {
         Ok(()) => Outcome::Ok(both),
         Err(error) => Outcome::Fail(status::of_store(error), both),

@@ -15,7 +15,7 @@ pub fn run(request: &Request<'_>, args: &Args<'_>) -> Result<Reply, Unanswered> 
     Ok(match result {
         Ok(found) => Outcome::Ok(Success {
             object: target.export.handle(found.object),
-            attributes: Some(target.fattr(&found)),
+            attributes: Some(target.fattr(&found.attributes)),
             directory,
         }),
         Err(error) => Outcome::Fail(status::of_store(error), directory),

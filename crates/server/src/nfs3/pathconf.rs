@@ -10,16 +10,16 @@ pub fn run(request: &Request<'_>, args: &Args) -> Result<Reply, Unanswered> {
         Ok(target) => target,
         Err(stop) => return stop.reply(None),
     };
-    let limits = target.export.store.limits();
+    let limits = target.export.store.capabilities().limits;
     Ok(match target.attributes()? {
         Ok(attributes) => Outcome::Ok(Success {
             attributes: Some(target.fattr(&attributes)),
             links_max: limits.links_max,
             name_bytes_max: limits.name_bytes_max,
-            no_truncation: true,
-            chown_restricted: true,
-            case_insensitive: false,
-            case_preserving: true,
+            no_truncation: limits.no_truncation,
+            chown_restricted: limits.chown_restricted,
+            case_insensitive: limits.case_insensitive,
+            case_preserving: limits.case_preserving,
         }),
         Err(error) => Outcome::Fail(status::of_store(error), None),
     })

@@ -23,7 +23,7 @@ pub fn run(request: &Request<'_>, args: &Args, out: &mut Vec<u8>) -> Result<Stat
     let mut entries = EntryWriter::new(out, COOKIE_VERIFIER, args.count.min(DIRECTORY_BYTES_MAX));
     let caller = target.who.caller();
     let end = target.export.store.read_directory(caller, target.object, args.cookie, &mut |entry| {
-        entries.add(&Entry { fileid: entry.attributes.object.fileid, name: entry.name, cookie: entry.cookie })
+        entries.add(&Entry { fileid: entry.found.object.fileid, name: entry.name, cookie: entry.cookie })
     });
     Ok(match end {
         Ok(end) => entries.finish(end.eof, Some(target.fattr(&end.attributes))),

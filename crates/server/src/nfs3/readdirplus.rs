@@ -21,12 +21,12 @@ pub fn run(request: &Request<'_>, args: &Args, out: &mut Vec<u8>) -> Result<Stat
     let mut entries = EntryWriter::new(out, COOKIE_VERIFIER, args.dircount, maxcount);
     let caller = target.who.caller();
     let end = target.export.store.read_directory(caller, target.object, args.cookie, &mut |entry| {
-        let object = entry.attributes.object;
+        let object = entry.found.object;
         entries.add(&Entry {
             fileid: object.fileid,
             name: entry.name,
             cookie: entry.cookie,
-            attributes: Some(target.fattr(entry.attributes)),
+            attributes: Some(target.fattr(&entry.found.attributes)),
             handle: Some(target.export.handle(object)),
         })
     });

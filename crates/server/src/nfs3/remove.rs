@@ -10,9 +10,9 @@ pub fn run(request: &Request<'_>, args: &Args<'_>) -> Result<Reply, Unanswered> 
         Ok(target) => target,
         Err(stop) => return stop.reply(WccData::default()),
     };
-    let (change, result) = target.export.store.remove(target.who.caller(), target.object, args.object.name);
+    let (effect, result) = target.export.store.remove(target.who.caller(), target.object, args.object.name);
     Ok(match result {
-        Ok(()) => Outcome::Ok(target.wcc(&change)),
-        Err(error) => Outcome::Fail(status::of_store(error), target.wcc(&change)),
+        Ok(()) => Outcome::Ok(target.wcc(&effect)),
+        Err(error) => Outcome::Fail(status::of_store(error), target.wcc(&effect)),
     })
 }

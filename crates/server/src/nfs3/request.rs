@@ -11,9 +11,10 @@ use crate::client::Client;
 use crate::export::{Export, OpenError};
 use crate::identity::{Identity, Who};
 use crate::replies::Payload;
+use fs::{Attributes, Effect, Rights, Stability};
 use nfs3::{FileHandle, Outcome, PostOpAttr, Status};
 use rpc::auth::AuthStat;
-use store::{Attributes, Change, ObjectId, ReadEnd, ReceiveBuffer, Stability, Wait, WouldWait, Written};
+use store::{Found, ObjectId, ReadEnd, ReceiveBuffer, Wait, WouldWait, Written};
 
 /// The context of one call.
 #[derive(Clone, Copy)]
@@ -25,7 +26,7 @@ pub(crate) struct Request<'a> {
 }
 
 /// The result of a store operation.
-type Stored<T> = Result<T, store::Error>;
+type Stored<T> = Result<T, fs::Status>;
 
 /// Why a handler has no result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -116,10 +117,10 @@ impl Target<'_> {
         super::attributes::fattr(self.export, attributes)
     }
 
-    /// Converts a change to the wire.
+    /// Converts an effect to the wire.
     #[inline]
-    pub fn wcc(&self, change: &Change) -> nfs3::WccData {
-        super::attributes::wcc(self.export, change)
+    pub fn wcc(&self, effect: &Effect) -> nfs3::WccData {
+        super::attributes::wcc(self.export, effect)
     }
 
     /// The attributes of the object for a failure, if the store can still provide them.
@@ -136,13 +137,13 @@ impl Target<'_> {
 
     /// LOOKUP.
     #[inline]
-    pub fn lookup(&self, name: &[u8]) -> Result<(Option<Attributes>, Stored<Attributes>), Unanswered> {
+    pub fn lookup(&self, name: &[u8]) -> Result<(Option<Attributes>, Stored<Found>), Unanswered> {
         Ok(self.export.store.lookup(self.who.caller(), self.object, name, self.wait)?)
     }
 
     /// ACCESS.
     #[inline]
-    pub fn access(&self, wanted: u32) -> Result<Stored<(u32, Attributes)>, Unanswered> {
+    pub fn access(&self, wanted: Rights) -> Result<Stored<(Rights, Attributes)>, Unanswered> {
         Ok(self.export.store.access(self.who.caller(), self.object, wanted, self.wait)?)
     }
 
@@ -159,12 +160,12 @@ impl Target<'_> {
         offset: u64,
         data: &[u8],
         how: Stability,
-    ) -> Result<(Change, Stored<Written>), Unanswered> {
+    ) -> Result<(Effect, Stored<Written>), Unanswered> {
         Ok(self.export.store.write(self.who.caller(), self.object, offset, data, how, self.wait)?)
     }
 
     /// COMMIT.
-    pub fn commit(&self, offset: u64, count: u32) -> Result<(Change, Stored<u64>), Unanswered> {
+    pub fn commit(&self, offset: u64, count: u32) -> Result<(Effect, Stored<u64>), Unanswered> {
         Ok(self.export.store.commit(self.object, offset, count, self.wait)?)
     }
 
@@ -174,7 +175,7 @@ impl Target<'_> {
         &self,
         receive_buffer: &mut Option<ReceiveBuffer>,
         how: Stability,
-    ) -> Result<(Change, Stored<Written>), Unanswered> {
+    ) -> Result<(Effect, Stored<Written>), Unanswered> {
         let caller = self.who.caller();
         Ok(self.export.store.write_landed(caller, self.object, receive_buffer, how, self.wait)?)
     }

@@ -17,10 +17,10 @@ pub fn run(request: &Request<'_>, args: &Args<'_>) -> Result<Reply, Unanswered> 
         b".." => return Ok(Outcome::Fail(Status::EXIST, WccData::default())),
         _ => {}
     }
-    let (change, result) =
+    let (effect, result) =
         target.export.store.remove_directory(target.who.caller(), target.object, args.object.name);
     Ok(match result {
-        Ok(()) => Outcome::Ok(target.wcc(&change)),
-        Err(error) => Outcome::Fail(status::of_store(error), target.wcc(&change)),
+        Ok(()) => Outcome::Ok(target.wcc(&effect)),
+        Err(error) => Outcome::Fail(status::of_store(error), target.wcc(&effect)),
     })
 }

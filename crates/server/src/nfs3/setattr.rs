@@ -17,10 +17,10 @@ pub fn run(request: &Request<'_>, args: &Args) -> Result<Reply, Unanswered> {
         (Ok(set), Ok(guard)) => (set, guard),
         (Err(status), _) | (_, Err(status)) => return Ok(Outcome::Fail(status, WccData::default())),
     };
-    let (change, result) =
+    let (effect, result) =
         target.export.store.set_attributes(target.who.caller(), target.object, &set, guard);
     Ok(match result {
-        Ok(()) => Outcome::Ok(target.wcc(&change)),
-        Err(error) => Outcome::Fail(status::of_store(error), target.wcc(&change)),
+        Ok(()) => Outcome::Ok(target.wcc(&effect)),
+        Err(error) => Outcome::Fail(status::of_store(error), target.wcc(&effect)),
     })
 }

@@ -12,11 +12,12 @@ use super::attributes::{set_attributes, time_from_wire};
 use super::request::{Request, Target, Unanswered};
 use super::status;
 use drc::shared::Seen;
+use fs::{Attributes, FileKind, SetTime};
 use nfs3::proc::{create, link, mkdir, mknod, remove, rename, rmdir, setattr, symlink};
 use nfs3::{Created, DirOpArgs, Outcome, Sattr3, Status, WccData};
 use siphasher::sip::SipHasher13;
 use std::hash::Hasher;
-use store::{Attributes, Error, Kind, ObjectId, SetTime, Wait};
+use store::{Found, ObjectId, Wait};
 
 /// What a handler returns.
 type Ran<S, F> = Result<Outcome<S, F>, Unanswered>;
@@ -38,12 +39,12 @@ fn seen(object: ObjectId) -> Seen {
 }
 
 /// Looks up the present object of a name in a directory. `None` if that is unknown.
-fn find<'a>(request: &Request<'a>, what: &DirOpArgs<'_>) -> Option<(Target<'a>, Option<Attributes>)> {
+fn find<'a>(request: &Request<'a>, what: &DirOpArgs<'_>) -> Option<(Target<'a>, Option<Found>)> {
     let target = request.open_for_change(&what.directory).ok()?;
     let (_, found) = target.lookup(what.name).ok()?;
     match found {
         Ok(found) => Some((target, Some(found))),
-        Err(Error::NotFound) => Some((target, None)),
+        Err(fs::Status::NotFound) => Some((target, None)),
         Err(_) => None,
     }
 }
@@ -71,7 +72,7 @@ fn has_come<'a>(
     request: &Request<'a>,
     what: &DirOpArgs<'_>,
     before: Option<Seen>,
-) -> Option<(Target<'a>, Attributes)> {
+) -> Option<(Target<'a>, Found)> {
     let (target, found) = find(request, what).filter(|_| before == Some(Seen::Absent))?;
     found.map(|found| (target, found))
 }
@@ -82,36 +83,37 @@ fn made(
     location: &DirOpArgs<'_>,
     before: Option<Seen>,
     wanted: &Sattr3,
-    is: impl FnOnce(&Target<'_>, &Attributes) -> bool,
+    is: impl FnOnce(&Target<'_>, &Found) -> bool,
 ) -> Option<Ran<Created, WccData>> {
     let (target, found) = has_come(request, location, before).filter(|(target, found)| is(target, found))?;
     if let Err(status) = on_disk(&target) {
         return Some(Ok(Outcome::Fail(status, WccData::default())));
     }
-    let found = complete(&target, found, wanted);
+    let attributes = complete(&target, &found, wanted);
     Some(Ok(Outcome::Ok(Created {
         object: Some(target.export.handle(found.object)),
-        attributes: Some(target.fattr(&found)),
+        attributes: Some(target.fattr(&attributes)),
         directory: WccData::default(),
     })))
 }
 
 /// Sets attributes that the process may not have set after it created the object. An attribute that
 /// cannot be set keeps its value.
-fn complete(target: &Target<'_>, found: Attributes, wanted: &Sattr3) -> Attributes {
-    let Ok(mut set) = set_attributes(wanted) else { return found };
+fn complete(target: &Target<'_>, found: &Found, wanted: &Sattr3) -> Attributes {
+    let is = found.attributes;
+    let Ok(mut set) = set_attributes(wanted) else { return is };
     // Data that somebody has written since must not be truncated.
-    set.size = set.size.filter(|size| found.size == 0 && *size > 0);
-    set.mode = set.mode.filter(|mode| found.kind != Kind::Symlink && *mode != found.mode);
-    set.uid = set.uid.filter(|uid| *uid != found.uid);
-    set.gid = set.gid.filter(|gid| *gid != found.gid);
+    set.size = set.size.filter(|size| is.size == 0 && *size > 0);
+    set.mode = set.mode.filter(|mode| is.kind != FileKind::Symlink && *mode != is.mode);
+    set.uid = set.uid.filter(|uid| *uid != is.uid);
+    set.gid = set.gid.filter(|gid| *gid != is.gid);
     let (_, done) = target.export.store.set_attributes(target.who.caller(), found.object, &set, None);
     let now = target.export.store.attributes(found.object, Wait::Allowed);
-    match done.and(now.unwrap_or(Err(Error::Later))) {
+    match done.and(now.unwrap_or(Err(fs::Status::Later))) {
         Ok(now) => now,
-        Err(error) => {
-            tracing::warn!(%error, "an object that was made by a process that ended has not all attributes asked for");
-            found
+        Err(status) => {
+            tracing::warn!(%status, "an object that was made by a process that ended has not all attributes asked for");
+            is
         }
     }
 }
@@ -134,7 +136,9 @@ impl Settle<Created, WccData> for create::Args<'_> {
             // A second execution finds its own file by the verifier. RFC 1813 s3.3.8
             create::How::Exclusive(_) => None,
             create::How::Unchecked(wanted) | create::How::Guarded(wanted) => {
-                made(request, &self.location, before, &wanted, |_, found| found.kind == Kind::File)
+                made(request, &self.location, before, &wanted, |_, found| {
+                    found.attributes.kind == FileKind::Regular
+                })
             }
         }
     }
@@ -146,7 +150,9 @@ impl Settle<Created, WccData> for mkdir::Args<'_> {
     }
 
     fn settle(&self, request: &Request<'_>, before: Option<Seen>) -> Option<Ran<Created, WccData>> {
-        made(request, &self.location, before, &self.attributes, |_, found| found.kind == Kind::Directory)
+        made(request, &self.location, before, &self.attributes, |_, found| {
+            found.attributes.kind == FileKind::Directory
+        })
     }
 }
 
@@ -158,7 +164,7 @@ impl Settle<Created, WccData> for symlink::Args<'_> {
     fn settle(&self, request: &Request<'_>, before: Option<Seen>) -> Option<Ran<Created, WccData>> {
         made(request, &self.location, before, &self.attributes, |target, found| {
             let mut text = Vec::new();
-            found.kind == Kind::Symlink
+            found.attributes.kind == FileKind::Symlink
                 && target.export.store.read_link(found.object, &mut text).is_ok()
                 && text == self.target
         })
@@ -179,7 +185,7 @@ impl Settle<Created, WccData> for mknod::Args<'_> {
             mknod::What::Other(_) => return None,
         };
         made(request, &self.location, before, wanted, |target, found| {
-            target.fattr(found).file_type == self.what.file_type()
+            target.fattr(&found.attributes).file_type == self.what.file_type()
         })
     }
 }
@@ -233,7 +239,7 @@ impl Settle<link::Success, link::Success> for link::Args<'_> {
         let (directory, found) = has_come(request, &self.link, before)?;
         let file = request.open_for_change(&self.file).ok()?;
         let is_same = std::ptr::eq(file.export, directory.export) && file.object == found.object;
-        let attributes = Some(directory.fattr(&found));
+        let attributes = Some(directory.fattr(&found.attributes));
         is_same.then(|| {
             Ok(match on_disk(&directory) {
                 Ok(()) => Outcome::Ok(link::Success { attributes, directory: WccData::default() }),
@@ -260,8 +266,8 @@ impl Settle<WccData, WccData> for setattr::Args {
             && is(set.uid, now.uid)
             && is(set.gid, now.gid)
             && set.size.is_none_or(|size| size == now.size)
-            && at(set.accessed, now.accessed)
-            && at(set.modified, now.modified);
-        (now.changed != guard && is_done).then(|| Ok(Outcome::Ok(WccData::default())))
+            && at(set.atime, now.atime)
+            && at(set.mtime, now.mtime);
+        (now.ctime != guard && is_done).then(|| Ok(Outcome::Ok(WccData::default())))
     }
 }

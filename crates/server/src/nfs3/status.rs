@@ -1,36 +1,42 @@
-//! The table from errors of the store to NFS statuses, and from our errors to MOUNT's. RFC 1813
-//! s2.6, s5.1.5
+//! The table from statuses of the store to those of NFS and MOUNT. RFC 1813 s2.6, s5.1.5
 
 use crate::handle::HandleError;
 use nfs3::Status;
-use store::Error;
 
-/// The status of a store error. RFC 1813 s2.6 (nfsstat3)
+/// The status of a failed operation of a store. RFC 1813 s2.6 (nfsstat3)
 #[must_use]
-pub const fn of_store(error: Error) -> Status {
-    match error {
-        Error::NotPermitted => Status::PERM,
-        Error::NotFound => Status::NOENT,
-        Error::Io => Status::IO,
-        Error::Access => Status::ACCES,
-        Error::Exists => Status::EXIST,
-        Error::CrossDevice => Status::XDEV,
-        Error::NotDirectory => Status::NOTDIR,
-        Error::IsDirectory => Status::ISDIR,
-        Error::Invalid => Status::INVAL,
-        Error::FileTooBig => Status::FBIG,
-        Error::NoSpace => Status::NOSPC,
-        Error::ReadOnly => Status::ROFS,
-        Error::TooManyLinks => Status::MLINK,
-        Error::NameTooLong => Status::NAMETOOLONG,
-        Error::NotEmpty => Status::NOTEMPTY,
-        Error::Quota => Status::DQUOT,
-        Error::Stale => Status::STALE,
-        Error::NotSync => Status::NOT_SYNC,
-        Error::BadCookie => Status::BAD_COOKIE,
-        Error::NotSupported => Status::NOTSUPP,
-        Error::BadType => Status::BADTYPE,
-        Error::Later => Status::JUKEBOX,
+pub const fn of_store(status: fs::Status) -> Status {
+    use fs::Status as Fs;
+    match status {
+        Fs::NotPermitted => Status::PERM,
+        Fs::NotFound => Status::NOENT,
+        Fs::Io => Status::IO,
+        Fs::NoAddress => Status::NXIO,
+        Fs::Access => Status::ACCES,
+        Fs::Exists => Status::EXIST,
+        Fs::CrossDevice => Status::XDEV,
+        Fs::NoDevice => Status::NODEV,
+        Fs::NotDirectory => Status::NOTDIR,
+        Fs::IsDirectory => Status::ISDIR,
+        Fs::Invalid => Status::INVAL,
+        Fs::FileTooBig => Status::FBIG,
+        Fs::NoSpace => Status::NOSPC,
+        Fs::ReadOnly => Status::ROFS,
+        Fs::TooManyLinks => Status::MLINK,
+        Fs::NameTooLong => Status::NAMETOOLONG,
+        Fs::NotEmpty => Status::NOTEMPTY,
+        Fs::Quota => Status::DQUOT,
+        Fs::Stale => Status::STALE,
+        Fs::Remote => Status::REMOTE,
+        Fs::BadHandle => Status::BADHANDLE,
+        Fs::NotSync => Status::NOT_SYNC,
+        Fs::BadCookie => Status::BAD_COOKIE,
+        Fs::NotSupported => Status::NOTSUPP,
+        Fs::TooSmall => Status::TOOSMALL,
+        Fs::ServerFault => Status::SERVERFAULT,
+        Fs::BadType => Status::BADTYPE,
+        Fs::Later => Status::JUKEBOX,
+        Fs::Other(number) => Status(number),
     }
 }
 
@@ -40,5 +46,18 @@ pub const fn of_handle(error: HandleError) -> Status {
     match error {
         HandleError::Bad => Status::BADHANDLE,
         HandleError::Stale => Status::STALE,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_status_keeps_its_name() {
+        for &status in fs::Status::ALL {
+            assert_eq!(of_store(status).to_string(), status.to_string());
+        }
+        assert_eq!(of_store(fs::Status::Other(4711)), Status(4711));
     }
 }

@@ -3,9 +3,10 @@
 
 use super::request::{Request, Unanswered};
 use super::status;
+use fs::Stability;
 use nfs3::proc::write::{Args, Reply, Stable, Success};
 use nfs3::{Outcome, WccData};
-use store::{ReceiveBuffer, Stability};
+use store::ReceiveBuffer;
 
 /// The data of a WRITE.
 pub enum Data<'a> {
@@ -38,11 +39,11 @@ pub fn run(request: &Request<'_>, args: &Args, data: &mut Data<'_>) -> Result<Re
         Err(stop) => return stop.reply(WccData::default()),
     };
     let how = stability(args.stable);
-    let (change, result) = match data {
+    let (effect, result) = match data {
         Data::Slice(bytes) => target.write(args.offset, bytes, how)?,
         Data::InPlace(receive_buffer) => target.write_landed(receive_buffer, how)?,
     };
-    let file = target.wcc(&change);
+    let file = target.wcc(&effect);
     Ok(match result {
         Ok(written) => Outcome::Ok(Success {
             file,

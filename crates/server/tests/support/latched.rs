@@ -5,8 +5,9 @@
 use smallvec::SmallVec;
 use std::sync::{Arc, Condvar, Mutex};
 use store::{
-    Attempt, Attributes, Caller, Change, DirectoryEnd, Entry, Limits, MemStore, NewObject, ObjectId, ReadEnd,
-    ReceiveBuffer, Result, Segment, SetAttributes, Space, Stability, Store, Time, Wait, WouldWait, Written,
+    Attempt, Attributes, Caller, Capabilities, DirectoryEnd, Effect, Entry, Found, MemStore, NewObject,
+    ObjectId, ReadEnd, ReceiveBuffer, Result, Rights, Segment, SetAttributes, Space, Stability, Store, Time,
+    Wait, WouldWait, Written,
 };
 
 /// A CREATE of this name panics.
@@ -102,8 +103,8 @@ impl Store for Latched {
         true
     }
 
-    fn limits(&self) -> Limits {
-        self.mem.limits()
+    fn capabilities(&self) -> Capabilities {
+        self.mem.capabilities()
     }
 
     fn space(&self) -> Space {
@@ -124,7 +125,7 @@ impl Store for Latched {
         object: ObjectId,
         set: &SetAttributes,
         guard: Option<Time>,
-    ) -> (Change, Result<()>) {
+    ) -> (Effect, Result<()>) {
         self.slow().set_attributes(caller, object, set, guard)
     }
 
@@ -134,7 +135,7 @@ impl Store for Latched {
         directory: ObjectId,
         name: &[u8],
         wait: Wait<'_>,
-    ) -> Attempt<(Option<Attributes>, Result<Attributes>)> {
+    ) -> Attempt<(Option<Attributes>, Result<Found>)> {
         self.if_allowed(wait)?.lookup(caller, directory, name, wait)
     }
 
@@ -142,9 +143,9 @@ impl Store for Latched {
         &self,
         caller: Caller<'_>,
         object: ObjectId,
-        wanted: u32,
+        wanted: Rights,
         wait: Wait<'_>,
-    ) -> Attempt<Result<(u32, Attributes)>> {
+    ) -> Attempt<Result<(Rights, Attributes)>> {
         self.if_allowed(wait)?.access(caller, object, wanted, wait)
     }
 
@@ -176,7 +177,7 @@ impl Store for Latched {
         data: &[u8],
         stability: Stability,
         wait: Wait<'_>,
-    ) -> Attempt<(Change, Result<Written>)> {
+    ) -> Attempt<(Effect, Result<Written>)> {
         self.if_allowed_or_warm(wait)?.write(caller, object, offset, data, stability, wait)
     }
 
@@ -187,7 +188,7 @@ impl Store for Latched {
         receive_buffer: &mut Option<ReceiveBuffer>,
         stability: Stability,
         wait: Wait<'_>,
-    ) -> Attempt<(Change, Result<Written>)> {
+    ) -> Attempt<(Effect, Result<Written>)> {
         self.if_allowed_or_warm(wait)?.write_landed(caller, object, receive_buffer, stability, wait)
     }
 
@@ -197,7 +198,7 @@ impl Store for Latched {
         offset: u64,
         count: u32,
         wait: Wait<'_>,
-    ) -> Attempt<(Change, Result<u64>)> {
+    ) -> Attempt<(Effect, Result<u64>)> {
         self.if_allowed(wait)?.commit(object, offset, count, wait)
     }
 
@@ -207,16 +208,16 @@ impl Store for Latched {
         directory: ObjectId,
         name: &[u8],
         new: NewObject<'_>,
-    ) -> (Change, Result<Attributes>) {
+    ) -> (Effect, Result<Found>) {
         assert!(name != BUG, "a bug that a test asked for");
         self.slow().create(caller, directory, name, new)
     }
 
-    fn remove(&self, caller: Caller<'_>, directory: ObjectId, name: &[u8]) -> (Change, Result<()>) {
+    fn remove(&self, caller: Caller<'_>, directory: ObjectId, name: &[u8]) -> (Effect, Result<()>) {
         self.slow().remove(caller, directory, name)
     }
 
-    fn remove_directory(&self, caller: Caller<'_>, directory: ObjectId, name: &[u8]) -> (Change, Result<()>) {
+    fn remove_directory(&self, caller: Caller<'_>, directory: ObjectId, name: &[u8]) -> (Effect, Result<()>) {
         self.slow().remove_directory(caller, directory, name)
     }
 
@@ -225,7 +226,7 @@ impl Store for Latched {
         caller: Caller<'_>,
         from: (ObjectId, &[u8]),
         to: (ObjectId, &[u8]),
-    ) -> (Change, Change, Result<()>) {
+    ) -> (Effect, Effect, Result<()>) {
         self.slow().rename(caller, from, to)
     }
 
@@ -235,7 +236,7 @@ impl Store for Latched {
         object: ObjectId,
         directory: ObjectId,
         name: &[u8],
-    ) -> (Option<Attributes>, Change, Result<()>) {
+    ) -> (Option<Attributes>, Effect, Result<()>) {
         self.slow().link(caller, object, directory, name)
     }
 

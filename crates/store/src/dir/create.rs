@@ -6,18 +6,19 @@
 //! afterwards. RFC 1813 s3.3.8 Where the file system supports this, such a file gets its name last:
 //! whenever a server is killed, a file that has the name also has the verifier.
 
+use super::fault::{OrStatus, status};
 use super::find::{WITHIN, check_name, is_dots};
 use super::identity::prepare_thread;
-use super::node::{Node, attributes, own_path};
+use super::node::{Node, found, own_path};
 use super::setattr::{set_times, timestamps};
 use super::{FILE_BYTES_MAX, Shared};
 use crate::interface::{
-    Attributes, Caller, Change, Error, Kind, NewObject, ObjectId, Result, SetAttributes, SetTime, Time,
+    Attributes, Caller, CreateMode, Device, Effect, FileKind, Found, NewObject, ObjectId, Result,
+    SetAttributes, SetTime, Special, Status, Time,
 };
 use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, ResolveFlags, Stat, Uid};
 use rustix::io::Errno;
 use std::ffi::{CStr, CString};
-use std::mem::discriminant;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
@@ -32,36 +33,38 @@ impl Shared {
         directory: ObjectId,
         name: &[u8],
         new: NewObject<'_>,
-    ) -> (Change, Result<Attributes>) {
+    ) -> (Effect, Result<Found>) {
         let (change, made) = self.changing(directory, |parent| {
             let called = new_name(parent, name)?;
             if let Err(error) = check_new(&new) {
                 let taken = self.child(parent, name, ResolveFlags::empty()).is_ok();
-                return Err(if taken { Error::Exists } else { error });
+                return Err(if taken { Status::Exists } else { error });
             }
             prepare_thread();
             let made = match new {
-                NewObject::File(set) | NewObject::FileGuarded(set) => {
+                NewObject::File(CreateMode::Unchecked(set) | CreateMode::Guarded(set)) => {
                     self.make_file(caller, parent, &called, &set)
                 }
-                NewObject::FileExclusive(verifier) => self.make_exclusive(caller, parent, &called, verifier),
+                NewObject::File(CreateMode::Exclusive(verifier)) => {
+                    self.make_exclusive(caller, parent, &called, verifier)
+                }
                 NewObject::Directory(set) | NewObject::Symlink(set, _) | NewObject::Special(set, _) => {
                     self.make_other(caller, parent, &called, &new, &set)
                 }
             };
             match made {
-                Err(Error::Exists) => self.meet(caller, parent, name, new),
+                Err(Status::Exists) => self.meet(caller, parent, name, new),
                 made => {
                     let node = made?;
-                    Ok((node.attributes()?, Some(node)))
+                    Ok((node.found()?, Some(node)))
                 }
             }
         });
         // Outside the lock of the directory, like the sync of its names, so that concurrent syncs
         // overlap.
-        let synced = made.and_then(|(attributes, node)| {
+        let synced = made.and_then(|(found, node)| {
             node.map_or(Ok(()), |node| self.sync_attributes(&node))?;
-            Ok(attributes)
+            Ok(found)
         });
         (change, synced)
     }
@@ -72,18 +75,18 @@ impl Shared {
         &self,
         directory: ObjectId,
         act: impl FnOnce(&Node) -> Result<T>,
-    ) -> (Change, Result<T>) {
+    ) -> (Effect, Result<T>) {
         let parent = match self.get(directory) {
             Ok(node) => node,
-            Err(error) => return (Change::default(), Err(error)),
+            Err(error) => return (Effect::default(), Err(error)),
         };
         let held = parent.hold();
         let before = match parent.stat() {
             Ok(stat) => stat,
-            Err(error) => return (Change::default(), Err(error)),
+            Err(error) => return (Effect::default(), Err(error)),
         };
         let result = parent.require_directory().and_then(|()| act(&parent));
-        let change = parent.change_since(&before);
+        let change = parent.effect_since(&before);
         drop(held);
         let synced = result.and_then(|done| self.sync_names(&parent).map(|()| done));
         (change, synced)
@@ -100,9 +103,10 @@ impl Shared {
         let mode = Mode::from_raw_mode(set.mode.unwrap_or(0) & 0o7777);
         let fd = {
             let _acting = self.identity.act_as(caller)?;
-            rustix::fs::openat2(&parent.place, called, flags, mode, WITHIN)?
+            rustix::fs::openat2(&parent.place, called, flags, mode, WITHIN).or_status()?
         };
-        let place = rustix::fs::open(own_path(fd.as_fd()), OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+        let place = rustix::fs::open(own_path(fd.as_fd()), OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
+            .or_status()?;
         let (node, stat) = self.keep_child(parent, called.to_bytes(), place)?;
         // The descriptor can write regardless of the mode; copying a read-only file requires this.
         node.adopt(fd);
@@ -122,12 +126,12 @@ impl Shared {
         let Some(fd) = self.make_and_link(caller, parent, called, &set)? else {
             return self.make_file(caller, parent, called, &set);
         };
-        let place = self.child(parent, called.to_bytes(), ResolveFlags::empty())?;
+        let place = self.child(parent, called.to_bytes(), ResolveFlags::empty()).or_status()?;
         let (node, stat) = self.keep_child(parent, called.to_bytes(), place)?;
-        let made = rustix::fs::fstat(&fd)?;
+        let made = rustix::fs::fstat(&fd).or_status()?;
         // Somebody on the server itself may have replaced the file meanwhile.
         if (made.st_dev, made.st_ino) != (stat.st_dev, stat.st_ino) {
-            return Err(Error::Stale);
+            return Err(Status::Stale);
         }
         node.adopt(fd);
         Ok(node)
@@ -145,17 +149,18 @@ impl Shared {
         let _acting = self.identity.act_as(caller)?;
         // As with O_EXCL, an existing name takes precedence over any other error.
         if rustix::fs::statat(&parent.place, called, AtFlags::SYMLINK_NOFOLLOW).is_ok() {
-            return Err(Error::Exists);
+            return Err(Status::Exists);
         }
         let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
         let fd = match rustix::fs::openat2(&parent.place, c".", flags, Mode::empty(), WITHIN) {
             Ok(fd) => fd,
             Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::NOSYS | Errno::INVAL) => return Ok(None),
-            Err(errno) => return Err(errno.into()),
+            Err(errno) => return Err(status(errno)),
         };
-        rustix::fs::futimens(&fd, &timestamps(set))?;
+        rustix::fs::futimens(&fd, &timestamps(set)).or_status()?;
         let from = own_path(fd.as_fd());
-        rustix::fs::linkat(rustix::fs::CWD, from, &parent.place, called, AtFlags::SYMLINK_FOLLOW)?;
+        rustix::fs::linkat(rustix::fs::CWD, from, &parent.place, called, AtFlags::SYMLINK_FOLLOW)
+            .or_status()?;
         Ok(Some(fd))
     }
 
@@ -171,41 +176,29 @@ impl Shared {
         {
             let _acting = self.identity.act_as(caller)?;
             match *new {
-                NewObject::Directory(_) => rustix::fs::mkdirat(&parent.place, called, mode)?,
+                NewObject::Directory(_) => rustix::fs::mkdirat(&parent.place, called, mode).or_status()?,
                 NewObject::Symlink(_, target) => {
-                    let target = CString::new(target).map_err(|_| Error::Invalid)?;
-                    rustix::fs::symlinkat(&target, &parent.place, called)?;
+                    let target = CString::new(target).map_err(|_| Status::Invalid)?;
+                    rustix::fs::symlinkat(&target, &parent.place, called).or_status()?;
                 }
-                NewObject::Special(_, kind) => {
-                    let (kind, device) = match kind {
-                        Kind::BlockDevice(major, minor) => {
-                            (FileType::BlockDevice, rustix::fs::makedev(major, minor))
-                        }
-                        Kind::CharacterDevice(major, minor) => {
-                            (FileType::CharacterDevice, rustix::fs::makedev(major, minor))
-                        }
-                        Kind::Socket => (FileType::Socket, 0),
-                        Kind::Fifo => (FileType::Fifo, 0),
-                        Kind::File | Kind::Directory | Kind::Symlink => return Err(Error::BadType),
+                NewObject::Special(_, special) => {
+                    let number = |device: Device| rustix::fs::makedev(device.major, device.minor);
+                    let (kind, device) = match special {
+                        Special::BlockDevice(device) => (FileType::BlockDevice, number(device)),
+                        Special::CharacterDevice(device) => (FileType::CharacterDevice, number(device)),
+                        Special::Socket => (FileType::Socket, 0),
+                        Special::Fifo => (FileType::Fifo, 0),
                     };
-                    rustix::fs::mknodat(&parent.place, called, kind, mode, device)?;
+                    rustix::fs::mknodat(&parent.place, called, kind, mode, device).or_status()?;
                 }
-                NewObject::File(_) | NewObject::FileGuarded(_) | NewObject::FileExclusive(_) => {
-                    return Err(Error::BadType);
-                }
+                NewObject::File(_) => return Err(Status::BadType),
             }
         }
-        let place = self.child(parent, called.to_bytes(), ResolveFlags::empty())?;
+        let place = self.child(parent, called.to_bytes(), ResolveFlags::empty()).or_status()?;
         let (node, stat) = self.keep_child(parent, called.to_bytes(), place)?;
-        let wanted = match *new {
-            NewObject::Directory(_) => Kind::Directory,
-            NewObject::Symlink(..) => Kind::Symlink,
-            NewObject::Special(_, kind) => kind,
-            NewObject::File(_) | NewObject::FileGuarded(_) | NewObject::FileExclusive(_) => Kind::File,
-        };
         // Somebody on the server itself may have replaced the object meanwhile.
-        if discriminant(&node.kind) != discriminant(&wanted) {
-            return Err(Error::Stale);
+        if node.kind != new.kind() {
+            return Err(Status::Stale);
         }
         self.finish(caller, &node, &stat, set)?;
         Ok(node)
@@ -220,20 +213,20 @@ impl Shared {
         if let Some(size) = set.size.filter(|size| *size > 0) {
             let fd = node.to_write()?;
             let _acting = self.identity.act_as_user(caller)?;
-            rustix::fs::ftruncate(fd, size)?;
+            rustix::fs::ftruncate(fd, size).or_status()?;
         }
         let _acting = self.identity.act_as(caller)?;
         if other {
             let (uid, gid) = (uid.map(Uid::from_raw), gid.map(Gid::from_raw));
-            rustix::fs::chownat(&node.place, c"", uid, gid, AtFlags::EMPTY_PATH)?;
+            rustix::fs::chownat(&node.place, c"", uid, gid, AtFlags::EMPTY_PATH).or_status()?;
         }
         // Mode bits that mkdir omits, or that a change of owner cleared. An inherited set-group-id
         // of a directory stays.
         let wanted =
             set.mode.unwrap_or(0) & 0o7777 | stat.st_mode & if node.is_directory() { 0o2000 } else { 0 };
         let lacks = wanted & SET_IDS != stat.st_mode & SET_IDS || other && wanted & SET_IDS != 0;
-        if lacks && node.kind != Kind::Symlink {
-            rustix::fs::chmod(node.own_path(), Mode::from_raw_mode(wanted))?;
+        if lacks && node.kind != FileKind::Symlink {
+            rustix::fs::chmod(node.own_path(), Mode::from_raw_mode(wanted)).or_status()?;
         }
         set_times(node, set)
     }
@@ -248,34 +241,30 @@ impl Shared {
         parent: &Node,
         name: &[u8],
         new: NewObject<'_>,
-    ) -> Result<(Attributes, Option<Arc<Node>>)> {
-        if matches!(new, NewObject::FileGuarded(_)) {
-            return Err(Error::Exists);
-        }
-        let existing = |new| match new {
-            NewObject::File(_) | NewObject::FileExclusive(_) => {
-                let place = self.child(parent, name, ResolveFlags::empty())?;
-                self.keep_child(parent, name, place)
-            }
-            _ => Err(Error::Exists),
+    ) -> Result<(Found, Option<Arc<Node>>)> {
+        let NewObject::File(mode @ (CreateMode::Unchecked(_) | CreateMode::Exclusive(_))) = new else {
+            return Err(Status::Exists);
         };
-        let (node, stat) = existing(new)?;
-        let known = attributes(node.object, &stat);
-        match new {
-            NewObject::File(SetAttributes { size: Some(size), .. }) if node.kind == Kind::File => {
+        let place = self.child(parent, name, ResolveFlags::empty()).or_status()?;
+        let (node, stat) = self.keep_child(parent, name, place)?;
+        let found = found(node.object, &stat);
+        match mode {
+            CreateMode::Unchecked(SetAttributes { size: Some(size), .. })
+                if node.kind == FileKind::Regular =>
+            {
                 let set = SetAttributes { size: Some(size), ..SetAttributes::default() };
                 self.set(caller, node.object, &set, None).1?;
-                Ok((node.attributes()?, None))
+                Ok((node.found()?, None))
             }
-            NewObject::FileExclusive(verifier) => {
-                let times = verifier_times(verifier);
-                let same = times.accessed == SetTime::To(known.accessed)
-                    && times.modified == SetTime::To(known.modified)
-                    && known.kind == Kind::File
+            CreateMode::Exclusive(verifier) => {
+                let (times, known) = (verifier_times(verifier), found.attributes);
+                let same = times.atime == SetTime::To(known.atime)
+                    && times.mtime == SetTime::To(known.mtime)
+                    && known.kind == FileKind::Regular
                     && known.size == 0;
-                if same { Ok((known, Some(node))) } else { Err(Error::Exists) }
+                if same { Ok((found, Some(node))) } else { Err(Status::Exists) }
             }
-            _ => Ok((known, None)),
+            _ => Ok((found, None)),
         }
     }
 
@@ -285,18 +274,19 @@ impl Shared {
         object: ObjectId,
         directory: ObjectId,
         name: &[u8],
-    ) -> (Option<Attributes>, Change, Result<()>) {
+    ) -> (Option<Attributes>, Effect, Result<()>) {
         let known = self.get(object);
         let (change, result) = self.changing(directory, |parent| {
             let node = known.as_ref().map_err(|error| *error)?;
             if node.is_directory() {
-                return Err(Error::IsDirectory);
+                return Err(Status::IsDirectory);
             }
             let called = new_name(parent, name)?;
             {
                 let _acting = self.identity.act_as(caller)?;
                 let from = node.own_path();
-                rustix::fs::linkat(rustix::fs::CWD, from, &parent.place, &called, AtFlags::SYMLINK_FOLLOW)?;
+                rustix::fs::linkat(rustix::fs::CWD, from, &parent.place, &called, AtFlags::SYMLINK_FOLLOW)
+                    .or_status()?;
             }
             self.note(&object, parent, name);
             Ok(())
@@ -312,7 +302,7 @@ impl Shared {
         match rustix::fs::fsync(fd) {
             // A file system that cannot sync directories persists names by itself.
             Ok(()) | Err(Errno::INVAL) => Ok(()),
-            Err(errno) => Err(errno.into()),
+            Err(errno) => Err(status(errno)),
         }
     }
 }
@@ -321,7 +311,7 @@ impl Shared {
 fn new_name(parent: &Node, name: &[u8]) -> Result<CString> {
     parent.require_directory()?;
     let called = check_name(name)?;
-    if is_dots(name) { Err(Error::Exists) } else { Ok(called) }
+    if is_dots(name) { Err(Status::Exists) } else { Ok(called) }
 }
 
 /// The verifier is kept in the seconds of the times, of which every supported file system keeps 31
@@ -329,19 +319,18 @@ fn new_name(parent: &Node, name: &[u8]) -> Result<CString> {
 fn verifier_times(verifier: [u8; 8]) -> SetAttributes {
     let [a, b, c, d, e, f, g, h] = verifier;
     let time = |bytes| SetTime::To(Time::from_seconds(i64::from(u32::from_be_bytes(bytes) & 0x7fff_ffff)));
-    SetAttributes { accessed: time([a, b, c, d]), modified: time([e, f, g, h]), ..SetAttributes::default() }
+    SetAttributes { atime: time([a, b, c, d]), mtime: time([e, f, g, h]), ..SetAttributes::default() }
 }
 
 fn check_new(new: &NewObject<'_>) -> Result<()> {
     match *new {
-        NewObject::File(set) | NewObject::FileGuarded(set) => {
+        NewObject::File(CreateMode::Unchecked(set) | CreateMode::Guarded(set)) => {
             let fits = set.size.is_none_or(|size| size <= FILE_BYTES_MAX);
-            if fits { Ok(()) } else { Err(Error::FileTooBig) }
+            if fits { Ok(()) } else { Err(Status::FileTooBig) }
         }
-        NewObject::Symlink(_, []) => Err(Error::NotFound),
-        NewObject::Symlink(_, target) if target.len() > TARGET_BYTES_MAX => Err(Error::NameTooLong),
-        NewObject::Symlink(_, target) if target.contains(&0) => Err(Error::Invalid),
-        NewObject::Special(_, Kind::File | Kind::Directory | Kind::Symlink) => Err(Error::BadType),
+        NewObject::Symlink(_, []) => Err(Status::NotFound),
+        NewObject::Symlink(_, target) if target.len() > TARGET_BYTES_MAX => Err(Status::NameTooLong),
+        NewObject::Symlink(_, target) if target.contains(&0) => Err(Status::Invalid),
         _ => Ok(()),
     }
 }

@@ -1,11 +1,12 @@
 //! READ, WRITE and COMMIT.
 
+use super::fault::status;
 use super::identity::{ActingUser, is_kept, prepare_thread};
 use super::mapping::{self, Mapped};
 use super::node::{EXECUTE, Node, READ, WRITE, attributes, owns};
 use super::receive_batch::{ReceiveBatch, Seen};
 use super::{FILE_BYTES_MAX, Shared};
-use crate::interface::{Caller, Change, Error, ObjectId, ReadEnd, Result, Stability, Written};
+use crate::interface::{Caller, Effect, ObjectId, ReadEnd, Result, Stability, Status, Written};
 use crate::payload::Segment;
 use rustix::fs::Stat;
 use rustix::io::{Errno, ReadWriteFlags};
@@ -32,7 +33,7 @@ impl Shared {
         let caller = self.identity.effective(caller);
         let rights = || node.rights(&self.callers, &self.identity, caller, &stat);
         if !owns(caller, &stat) && !reads(rights()?) {
-            return Err(Error::Access);
+            return Err(Status::Access);
         }
         let fd = node.to_read()?;
         let left = u64::try_from(stat.st_size).unwrap_or_default().saturating_sub(offset);
@@ -45,7 +46,7 @@ impl Shared {
                     Ok(0) => break,
                     Ok(more) => done += more,
                     Err(Errno::INTR) => {}
-                    Err(errno) => return Err(errno.into()),
+                    Err(errno) => return Err(status(errno)),
                 }
             }
             buffer.truncate(done);
@@ -161,20 +162,20 @@ impl Shared {
         offset: u64,
         data: &[u8],
         stability: Stability,
-    ) -> (Change, Result<Written>) {
+    ) -> (Effect, Result<Written>) {
         let node = match self.get(object) {
             Ok(node) => node,
-            Err(error) => return (Change::default(), Err(error)),
+            Err(error) => return (Effect::default(), Err(error)),
         };
         let held = node.hold();
         let before = match node.stat() {
             Ok(stat) => stat,
-            Err(error) => return (Change::default(), Err(error)),
+            Err(error) => return (Effect::default(), Err(error)),
         };
         // Taken before the data are written, so that a loss in between changes the verifier.
         let verifier = self.state.verifier();
         let written = self.write_in(caller, &node, &before, offset, data, stability);
-        let change = node.change_since(&before);
+        let change = node.effect_since(&before);
         // Other writes may run while this one waits for the disk.
         drop(held);
         let synced = written.and_then(|(count, own)| {
@@ -241,11 +242,11 @@ impl Shared {
         let caller = self.identity.effective(caller);
         let rights = || node.rights(&self.callers, &self.identity, caller, stat);
         if !owns(caller, stat) && rights()? & WRITE == 0 {
-            return Err(Error::Access);
+            return Err(Status::Access);
         }
         let end = offset.checked_add(len as u64).filter(|&end| end <= FILE_BYTES_MAX);
-        end.ok_or(Error::FileTooBig)?;
-        u32::try_from(len).map_err(|_| Error::Invalid)
+        end.ok_or(Status::FileTooBig)?;
+        u32::try_from(len).map_err(|_| Status::Invalid)
     }
 
     /// Like [`write_data`](Self::write_data), but into memory or not at all.
@@ -257,7 +258,7 @@ impl Shared {
         data: &[u8],
         stability: Stability,
         batch: Option<&ReceiveBatch>,
-    ) -> Option<(Change, Result<Written>)> {
+    ) -> Option<(Effect, Result<Written>)> {
         if is_kept() {
             return None;
         }
@@ -290,25 +291,25 @@ impl Shared {
         if done != data.len() {
             return None;
         }
-        let change = node.change_since(&before);
+        let change = node.effect_since(&before);
         drop(held);
         let count = u32::try_from(done).ok()?;
         Some((change, Ok(Written { count, committed: stability, verifier })))
     }
 
     /// Like [`commit_data`](Self::commit_data), if there is nothing to sync.
-    pub fn commit_data_now(&self, object: ObjectId) -> Option<(Change, Result<u64>)> {
+    pub fn commit_data_now(&self, object: ObjectId) -> Option<(Effect, Result<u64>)> {
         let node = self.held_now(object).filter(|_| self.memory)?;
         node.require_file().ok()?;
         let stat = node.stat().ok()?;
-        Some((node.change_since(&stat), Ok(self.state.verifier())))
+        Some((node.effect_since(&stat), Ok(self.state.verifier())))
     }
 
-    pub fn commit_data(&self, object: ObjectId) -> (Change, Result<u64>) {
+    pub fn commit_data(&self, object: ObjectId) -> (Effect, Result<u64>) {
         let known = self.get(object).and_then(|node| node.stat().map(|stat| (node, stat)));
         let (node, before) = match known {
             Ok(known) => known,
-            Err(error) => return (Change::default(), Err(error)),
+            Err(error) => return (Effect::default(), Err(error)),
         };
         let result = node.require_file().and_then(|()| {
             let fd = node.opened_to_write().map_or_else(|| node.to_read(), Ok)?;
@@ -318,7 +319,7 @@ impl Shared {
             // Taken after the sync, so that an earlier loss shows.
             Ok(self.state.verifier())
         });
-        (node.change_since(&before), result)
+        (node.effect_since(&before), result)
     }
 
     /// Syncs a file through a descriptor that other syncs share. A failure, to whichever sync it is
@@ -338,7 +339,7 @@ impl Shared {
         synced.map_err(|errno| {
             self.state.lost();
             tracing::error!(file = node.object.fileid, %errno, "a sync failed: data may be lost");
-            errno.into()
+            status(errno)
         })
     }
 
@@ -383,7 +384,7 @@ fn write_all(fd: BorrowedFd<'_>, offset: u64, data: &[u8]) -> Result<usize> {
             Ok(0) => break,
             Ok(more) => done += more,
             Err(Errno::INTR) => {}
-            Err(errno) if done == 0 => return Err(errno.into()),
+            Err(errno) if done == 0 => return Err(status(errno)),
             Err(_) => break,
         }
     }

@@ -1,10 +1,11 @@
 //! Finds an object by handle or name and holds it open; ACCESS and READLINK.
 
 use super::Shared;
+use super::fault::{OrStatus, status};
 use super::name::kernel_handle;
-use super::node::{EXECUTE, Node, READ, WRITE, attributes, now, own_path};
+use super::node::{EXECUTE, Node, READ, WRITE, attributes, found, now, own_path};
 use super::sys;
-use crate::interface::{Attributes, Caller, Error, Kind, ObjectId, Result};
+use crate::interface::{Attributes, Caller, FileKind, Found, ObjectId, Result, Rights, Status};
 use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, Stat, StatxAttributes, StatxFlags};
 use rustix::io::Errno;
 use std::ffi::CString;
@@ -18,14 +19,6 @@ const PROVED_FOR_MS: u64 = 2_000;
 /// The most directories above an object in the map; more mean a cycle.
 const DEPTH_MAX: usize = 4096;
 
-// RFC 1813 s3.3.4
-const ACCESS_READ: u32 = 0x01;
-const ACCESS_LOOKUP: u32 = 0x02;
-const ACCESS_MODIFY: u32 = 0x04;
-const ACCESS_EXTEND: u32 = 0x08;
-const ACCESS_DELETE: u32 = 0x10;
-const ACCESS_EXECUTE: u32 = 0x20;
-
 /// How names are resolved: beneath the directory, without following links or crossing mounts.
 pub(super) const WITHIN: ResolveFlags = ResolveFlags::BENEATH
     .union(ResolveFlags::NO_SYMLINKS)
@@ -37,15 +30,15 @@ pub(super) const PLACE: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFla
 /// NUL. Names are bytes, not text.
 pub(super) fn check_name(name: &[u8]) -> Result<CString> {
     if name.is_empty() {
-        return Err(Error::Access);
+        return Err(Status::Access);
     }
     if name.len() > 255 {
-        return Err(Error::NameTooLong);
+        return Err(Status::NameTooLong);
     }
     if name.contains(&b'/') {
-        return Err(Error::Invalid);
+        return Err(Status::Invalid);
     }
-    CString::new(name).map_err(|_| Error::Invalid)
+    CString::new(name).map_err(|_| Status::Invalid)
 }
 
 /// Whether the name is `.` or `..`.
@@ -109,26 +102,26 @@ impl Shared {
             return Ok(node);
         }
         let place = if object == self.root_object {
-            rustix::fs::openat(&self.root, c".", PLACE, Mode::empty())?
+            rustix::fs::openat(&self.root, c".", PLACE, Mode::empty()).or_status()?
         } else if self.naming.opens(&object) {
-            let handle = kernel_handle(&object).ok_or(Error::Stale)?;
+            let handle = kernel_handle(&object).ok_or(Status::Stale)?;
             sys::open_by_handle(self.root.as_fd(), &handle).map_err(|errno| match errno {
                 // Errors for a handle of a different object, or of another file system.
-                Errno::INVAL | Errno::NOENT | Errno::STALE => Error::Stale,
-                other => other.into(),
+                Errno::INVAL | Errno::NOENT | Errno::STALE => Status::Stale,
+                other => status(other),
             })?
         } else {
             self.open_by_map(&object)?
         };
-        let stat = rustix::fs::fstat(&place)?;
+        let stat = rustix::fs::fstat(&place).or_status()?;
         if stat.st_nlink == 0 {
-            return Err(Error::Stale);
+            return Err(Status::Stale);
         }
         // File systems do not check all bytes of a handle, an object has one name here, and the
         // map's entry may lead to a different object by now.
         match self.naming.name(place.as_fd(), c"", &stat) {
             Ok(name) if name == object => {}
-            Ok(_) | Err(Error::Access) => return Err(Error::Stale),
+            Ok(_) | Err(Status::Access) => return Err(Status::Stale),
             Err(error) => return Err(error),
         }
         let node = Node::new(object, place, &stat);
@@ -149,18 +142,18 @@ impl Shared {
         let mut at = *object;
         while at != self.root_object {
             if names.len() > DEPTH_MAX {
-                return Err(Error::Stale);
+                return Err(Status::Stale);
             }
-            let (parent, name) = self.map.find(&at).ok_or(Error::Stale)?;
-            names.push(CString::new(name).map_err(|_| Error::Stale)?);
+            let (parent, name) = self.map.find(&at).ok_or(Status::Stale)?;
+            names.push(CString::new(name).map_err(|_| Status::Stale)?);
             at = parent;
         }
-        let mut place = rustix::fs::openat(&self.root, c".", PLACE, Mode::empty())?;
+        let mut place = rustix::fs::openat(&self.root, c".", PLACE, Mode::empty()).or_status()?;
         while let Some(name) = names.pop() {
             let next = rustix::fs::openat2(&place, &name, PLACE, Mode::empty(), WITHIN);
             place = next.map_err(|errno| match errno {
-                Errno::NOENT | Errno::NOTDIR | Errno::XDEV => Error::Stale,
-                other => other.into(),
+                Errno::NOENT | Errno::NOTDIR | Errno::XDEV => Status::Stale,
+                other => status(other),
             })?;
         }
         Ok(place)
@@ -184,7 +177,7 @@ impl Shared {
         if self.is_proved(node) {
             return Ok(());
         }
-        let root = rustix::fs::readlink(own_path(self.root.as_fd()), Vec::new())?.into_bytes();
+        let root = rustix::fs::readlink(own_path(self.root.as_fd()), Vec::new()).or_status()?.into_bytes();
         let (path, beneath) = match rustix::fs::readlink(node.own_path(), Vec::new()) {
             Ok(path) => {
                 let path = path.into_bytes();
@@ -194,7 +187,7 @@ impl Shared {
             }
             // The path is too deep to fit into a buffer.
             Err(Errno::NAMETOOLONG) => (Vec::new(), !node.is_directory() || self.climbs_to_root(node)?),
-            Err(errno) => return Err(errno.into()),
+            Err(errno) => return Err(status(errno)),
         };
         if !beneath {
             let stat = node.stat()?;
@@ -205,7 +198,7 @@ impl Shared {
             };
             if node.is_directory() || (stat.st_nlink == 1 && seen_outside()) {
                 self.close(self.cache.forget(&node.object).into_iter().collect());
-                return Err(Error::Stale);
+                return Err(Status::Stale);
             }
         }
         let until = u64::try_from(now().as_millis()).unwrap_or_default() + PROVED_FOR_MS;
@@ -215,11 +208,11 @@ impl Shared {
 
     /// Whether the parents of a directory, followed one by one, lead to the root.
     fn climbs_to_root(&self, node: &Node) -> Result<bool> {
-        let root = rustix::fs::fstat(&self.root)?;
-        let mut at = rustix::fs::openat(&node.place, c".", PLACE, Mode::empty())?;
+        let root = rustix::fs::fstat(&self.root).or_status()?;
+        let mut at = rustix::fs::openat(&node.place, c".", PLACE, Mode::empty()).or_status()?;
         let mut last = 0;
         loop {
-            let stat = rustix::fs::fstat(&at)?;
+            let stat = rustix::fs::fstat(&at).or_status()?;
             if (stat.st_dev, stat.st_ino) == (root.st_dev, root.st_ino) {
                 return Ok(true);
             }
@@ -227,7 +220,7 @@ impl Shared {
                 return Ok(false);
             }
             last = stat.st_ino;
-            at = rustix::fs::openat(&at, c"..", PLACE, Mode::empty())?;
+            at = rustix::fs::openat(&at, c"..", PLACE, Mode::empty()).or_status()?;
         }
     }
 
@@ -243,7 +236,7 @@ impl Shared {
 
     /// Names an object found in a directory, and adds it to the cache.
     pub fn keep_child(&self, parent: &Node, name: &[u8], place: OwnedFd) -> Result<(Arc<Node>, Stat)> {
-        let stat = rustix::fs::fstat(&place)?;
+        let stat = rustix::fs::fstat(&place).or_status()?;
         let object = self.naming.name(place.as_fd(), c"", &stat)?;
         self.note(&object, parent, name);
         let node = match self.cache.find(&object) {
@@ -267,7 +260,7 @@ impl Shared {
         caller: Caller<'_>,
         directory: ObjectId,
         name: &[u8],
-    ) -> (Option<Attributes>, Result<Attributes>) {
+    ) -> (Option<Attributes>, Result<Found>) {
         let (parent, stat) = match self.get(directory).and_then(|node| node.stat().map(|stat| (node, stat))) {
             Ok(known) => known,
             Err(error) => return (None, Err(error)),
@@ -275,32 +268,32 @@ impl Shared {
         (Some(attributes(directory, &stat)), self.find_in(caller, &parent, &stat, name))
     }
 
-    fn find_in(&self, caller: Caller<'_>, parent: &Node, stat: &Stat, name: &[u8]) -> Result<Attributes> {
+    fn find_in(&self, caller: Caller<'_>, parent: &Node, stat: &Stat, name: &[u8]) -> Result<Found> {
         parent.require_directory()?;
         check_name(name)?;
         if parent.rights(&self.callers, &self.identity, caller, stat)? & EXECUTE == 0 {
-            return Err(Error::Access);
+            return Err(Status::Access);
         }
         if name == b"." || (name == b".." && parent.object == self.root_object) {
-            return Ok(attributes(parent.object, stat));
+            return Ok(found(parent.object, stat));
         }
         if name == b".." {
-            return self.parent_of(parent)?.attributes();
+            return self.parent_of(parent)?.found();
         }
         // Mount points are not crossed, and objects beneath them are not visible.
         let place = self.child(parent, name, ResolveFlags::empty()).map_err(|errno| match errno {
-            Errno::XDEV => Error::Access,
-            other => other.into(),
+            Errno::XDEV => Status::Access,
+            other => status(other),
         })?;
         let (node, stat) = self.keep_child(parent, name, place)?;
-        Ok(attributes(node.object, &stat))
+        Ok(found(node.object, &stat))
     }
 
     /// The parent of a directory other than the root; the parent is the root or lies beneath it
     /// too.
     fn parent_of(&self, node: &Node) -> Result<Arc<Node>> {
-        let place = rustix::fs::openat(&node.place, c"..", PLACE, Mode::empty())?;
-        let stat = rustix::fs::fstat(&place)?;
+        let place = rustix::fs::openat(&node.place, c"..", PLACE, Mode::empty()).or_status()?;
+        let stat = rustix::fs::fstat(&place).or_status()?;
         let object = self.naming.name(place.as_fd(), c"", &stat)?;
         let above = match self.cache.find(&object) {
             Some(known) => known,
@@ -310,32 +303,39 @@ impl Shared {
         Ok(above)
     }
 
-    pub fn rights(&self, caller: Caller<'_>, object: ObjectId, wanted: u32) -> Result<(u32, Attributes)> {
+    pub fn rights(
+        &self,
+        caller: Caller<'_>,
+        object: ObjectId,
+        wanted: Rights,
+    ) -> Result<(Rights, Attributes)> {
         let node = self.get(object)?;
         let stat = node.stat()?;
         let rights = node.rights(&self.callers, &self.identity, caller, &stat)?;
-        Ok((access_bits(&node, rights) & wanted, attributes(object, &stat)))
+        Ok((rights_of(&node, rights) & wanted, attributes(object, &stat)))
     }
 
     pub fn target(&self, object: ObjectId, out: &mut Vec<u8>) -> Result<Attributes> {
         let node = self.get(object)?;
-        if node.kind != Kind::Symlink {
-            return Err(Error::Invalid);
+        if node.kind != FileKind::Symlink {
+            return Err(Status::Invalid);
         }
-        let target = rustix::fs::readlinkat(&node.place, c"", Vec::new())?;
+        let target = rustix::fs::readlinkat(&node.place, c"", Vec::new()).or_status()?;
         out.extend_from_slice(target.as_bytes());
         node.attributes()
     }
 }
 
-/// Rights as ACCESS tells them. RFC 1813 s3.3.4
-pub(super) fn access_bits(node: &Node, rights: u32) -> u32 {
-    let when = |right: u32, bits: u32| if rights & right == right { bits } else { 0 };
+/// The rights to an object, from the permission bits that the caller has.
+pub(super) fn rights_of(node: &Node, bits: u32) -> Rights {
+    let when = |needed: u32, rights| if bits & needed == needed { rights } else { Rights::NONE };
     if node.is_directory() {
-        when(READ, ACCESS_READ)
-            | when(EXECUTE, ACCESS_LOOKUP)
-            | when(WRITE | EXECUTE, ACCESS_MODIFY | ACCESS_EXTEND | ACCESS_DELETE)
+        when(READ, Rights::READ)
+            | when(EXECUTE, Rights::LOOKUP)
+            | when(WRITE | EXECUTE, Rights::MODIFY | Rights::EXTEND | Rights::DELETE)
     } else {
-        when(READ, ACCESS_READ) | when(WRITE, ACCESS_MODIFY | ACCESS_EXTEND) | when(EXECUTE, ACCESS_EXECUTE)
+        when(READ, Rights::READ)
+            | when(WRITE, Rights::MODIFY | Rights::EXTEND)
+            | when(EXECUTE, Rights::EXECUTE)
     }
 }

@@ -7,7 +7,7 @@
 //! taken back, the process ends: everything else would act as somebody it is not.
 
 use super::sys;
-use crate::interface::{Caller, Error, Result};
+use crate::interface::{Caller, Result, Status};
 use std::cell::Cell;
 use std::io::Write;
 
@@ -62,7 +62,7 @@ impl Identity {
     /// change. Used for data access, after the caller's rights have been checked.
     ///
     /// # Errors
-    /// [`Error::Access`] when the system has no such user.
+    /// [`Status::Access`] when the system has no such user.
     pub fn act_as_user(&self, caller: Caller<'_>) -> Result<ActingUser> {
         if caller.uid == 0 || matches!(self, Self::Own { .. }) {
             return Ok(ActingUser(None));
@@ -80,14 +80,14 @@ impl Identity {
                 SEEN_TO_WORK.set(caller.uid);
                 Ok(ActingUser(Some(caller.uid)))
             }
-            Err(_) => Err(Error::Access),
+            Err(_) => Err(Status::Access),
         }
     }
 
     /// Acts as the caller until the guard is dropped.
     ///
     /// # Errors
-    /// [`Error::Access`] when the system has no such user.
+    /// [`Status::Access`] when the system has no such user.
     pub fn act_as(&self, caller: Caller<'_>) -> Result<Acting<'_>> {
         let Self::Callers { gid, gids } = self else { return Ok(Acting(None)) };
         if caller.uid == 0 && caller.gid == *gid && caller.gids == gids {
@@ -104,7 +104,7 @@ impl Identity {
         };
         match switch() {
             Ok(()) => Ok(acting),
-            Err(_) => Err(Error::Access),
+            Err(_) => Err(Status::Access),
         }
     }
 }
@@ -169,7 +169,7 @@ pub(super) fn is_kept() -> bool {
 /// Fails on a thread that keeps its identity: an operation that would change it should have been
 /// left to another thread.
 fn may_change() -> Result<()> {
-    if is_kept() { Err(Error::Access) } else { Ok(()) }
+    if is_kept() { Err(Status::Access) } else { Ok(()) }
 }
 
 /// Prepares this thread to change files: modes are applied as given, and quotas are enforced.

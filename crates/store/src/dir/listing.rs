@@ -8,9 +8,10 @@
 //! otherwise a program that renames every listed name would never finish.
 
 use super::Shared;
+use super::fault::{OrStatus, status};
 use super::find::{is_layered, magic};
-use super::node::{Node, READ, attributes};
-use crate::interface::{Attributes, Caller, DirectoryEnd, Entry, Error, ObjectId, Result};
+use super::node::{Node, READ, found};
+use crate::interface::{Caller, DirectoryEnd, Entry, Found, ObjectId, Result, Status};
 use rustix::fs::{AtFlags, RawDir, SeekFrom};
 use rustix::io::Errno;
 use std::collections::{BTreeMap, HashMap};
@@ -64,17 +65,17 @@ impl Shared {
         node.require_directory()?;
         let stat = node.stat()?;
         if node.rights(&self.callers, &self.identity, caller, &stat)? & READ == 0 {
-            return Err(Error::Access);
+            return Err(Status::Access);
         }
-        let own = attributes(directory, &stat);
+        let own = found(directory, &stat);
         let fd = node.to_read()?;
         let mut buffer: Vec<u8> = Vec::with_capacity(BUFFER_BYTES);
         // Also protects the position of the descriptor, which all listings of the directory share.
         let mut numbers = node.numbers.lock().unwrap_or_else(PoisonError::into_inner);
         let mut show = |name: &CStr, cookie: u64| {
             // A name that was removed meanwhile, or a mount point, is not listed.
-            match self.attributes_of(&node, fd, name, &own) {
-                Some(of_name) => visit(Entry { name: name.to_bytes(), cookie, attributes: &of_name }),
+            match self.found_of(&node, fd, name, &own) {
+                Some(found) => visit(Entry { name: name.to_bytes(), cookie, found: &found }),
                 None => true,
             }
         };
@@ -83,23 +84,17 @@ impl Shared {
             if cookie == 0 {
                 numbers.refresh(fd, buffer.spare_capacity_mut())?;
             } else if !numbers.gave(cookie) {
-                return Err(Error::BadCookie);
+                return Err(Status::BadCookie);
             }
             numbers.list(cookie, &mut show)
         } else {
             list_by_offset(fd, buffer.spare_capacity_mut(), cookie, &mut show)?
         };
-        Ok(DirectoryEnd { eof, attributes: own })
+        Ok(DirectoryEnd { eof, attributes: own.attributes })
     }
 
-    /// The attributes of the object of a name in a directory, without opening the object.
-    fn attributes_of(
-        &self,
-        parent: &Node,
-        fd: BorrowedFd<'_>,
-        name: &CStr,
-        own: &Attributes,
-    ) -> Option<Attributes> {
+    /// The object of a name in a directory, which is not opened.
+    fn found_of(&self, parent: &Node, fd: BorrowedFd<'_>, name: &CStr, own: &Found) -> Option<Found> {
         let root = parent.object == self.root_object;
         if name == c"." || (name == c".." && root) {
             return Some(*own);
@@ -110,7 +105,7 @@ impl Shared {
         if name != c".." {
             self.note(&object, parent, name.to_bytes());
         }
-        Some(attributes(object, &stat))
+        Some(found(object, &stat))
     }
 }
 
@@ -122,14 +117,14 @@ fn list_by_offset(
     show: &mut dyn FnMut(&CStr, u64) -> bool,
 ) -> Result<bool> {
     // The kernel treats offsets as signed.
-    i64::try_from(cookie).map_err(|_| Error::BadCookie)?;
+    i64::try_from(cookie).map_err(|_| Status::BadCookie)?;
     rustix::fs::seek(fd, SeekFrom::Start(cookie)).map_err(|errno| match errno {
-        Errno::INVAL => Error::BadCookie,
-        other => other.into(),
+        Errno::INVAL => Status::BadCookie,
+        other => status(other),
     })?;
     let mut entries = RawDir::new(fd, buffer);
     while let Some(entry) = entries.next() {
-        let entry = entry?;
+        let entry = entry.or_status()?;
         if !show(entry.file_name(), entry.next_entry_cookie()) {
             return Ok(false);
         }
@@ -169,7 +164,7 @@ impl Numbers {
         })?;
         self.by_number = seen.iter().map(|(name, number)| (*number, name.clone())).collect();
         self.by_name = seen;
-        if self.next >> NUMBER_BITS == 0 { Ok(()) } else { Err(Error::Io) }
+        if self.next >> NUMBER_BITS == 0 { Ok(()) } else { Err(Status::Io) }
     }
 
     fn list(&self, cookie: u64, show: &mut dyn FnMut(&CStr, u64) -> bool) -> bool {

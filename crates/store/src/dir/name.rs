@@ -11,9 +11,10 @@
 //! others, and all without that right, through the map. Only the store sees these bytes, and only
 //! under the server's code.
 
+use super::fault::OrStatus;
 use super::find::is_layered;
 use super::sys::{self, KernelHandle};
-use crate::interface::{Error, NAME_BYTES_MAX, ObjectId, Result};
+use crate::interface::{NAME_BYTES_MAX, ObjectId, Result, Status};
 use rustix::fs::{AtFlags, FsWord, Stat, Statx, StatxFlags};
 use rustix::io::Errno;
 use siphasher::sip128::{Hasher128, SipHasher24};
@@ -86,17 +87,17 @@ impl Naming {
     /// Names what `name` is in a directory, or what the descriptor is where the name is empty. What
     /// lies on another mount is refused: no export reaches beyond its own.
     pub fn name(&self, at: BorrowedFd<'_>, name: &CStr, stat: &Stat) -> Result<ObjectId> {
-        let fileid = self.fileid(stat).ok_or(Error::Access)?;
+        let fileid = self.fileid(stat).ok_or(Status::Access)?;
         if !self.handles {
             return self.made_at(at, name, fileid);
         }
         let (handle, mount) = match sys::name_to_handle(at, name) {
             // Some file systems have handles for some of their objects only.
             Err(Errno::OPNOTSUPP | Errno::OVERFLOW) => return self.made_at(at, name, fileid),
-            known => known?,
+            known => known.or_status()?,
         };
         if u64::try_from(mount).ok() != self.mount {
-            return Err(Error::Access);
+            return Err(Status::Access);
         }
         let bytes = handle.as_slice();
         let mut named = [0; NAME_BYTES_MAX];
@@ -106,7 +107,7 @@ impl Naming {
                 room.copy_from_slice(bytes);
                 named[..2].copy_from_slice(&[KERNEL, of_type]);
                 let whole = named.get(..2 + bytes.len()).unwrap_or_default();
-                ObjectId::named(fileid, whole).ok_or(Error::Io)
+                ObjectId::named(fileid, whole).ok_or(Status::Io)
             }
             _ => {
                 let mut hasher = self.hasher;
@@ -114,7 +115,7 @@ impl Naming {
                 hasher.write(bytes);
                 named[0] = CODE;
                 named[1..17].copy_from_slice(&hasher.finish128().as_bytes());
-                ObjectId::named(fileid, &named[..17]).ok_or(Error::Io)
+                ObjectId::named(fileid, &named[..17]).ok_or(Status::Io)
             }
         }
     }
@@ -122,20 +123,20 @@ impl Naming {
     fn made_at(&self, at: BorrowedFd<'_>, name: &CStr, fileid: u64) -> Result<ObjectId> {
         let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
         let flags = if name.is_empty() { flags | AtFlags::EMPTY_PATH } else { flags };
-        let known = rustix::fs::statx(at, name, flags, StatxFlags::BTIME | StatxFlags::MNT_ID)?;
+        let known = rustix::fs::statx(at, name, flags, StatxFlags::BTIME | StatxFlags::MNT_ID).or_status()?;
         let elsewhere = match mount_of(&known) {
             Some(mount) => self.mount != Some(mount),
             // Linux before 5.8 does not tell, and the device alone tells nothing here.
             None => self.layered,
         };
         if elsewhere {
-            return Err(Error::Access);
+            return Err(Status::Access);
         }
         let mut named = [0; 13];
         named[0] = MADE_AT;
         named[1..9].copy_from_slice(&known.stx_btime.tv_sec.to_be_bytes());
         named[9..].copy_from_slice(&known.stx_btime.tv_nsec.to_be_bytes());
-        ObjectId::named(fileid, &named).ok_or(Error::Io)
+        ObjectId::named(fileid, &named).ok_or(Status::Io)
     }
 }
 

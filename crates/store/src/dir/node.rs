@@ -5,10 +5,11 @@
 //! other mechanisms of the file system apply. They are cached for one second, or until mode or
 //! owner change.
 
+use super::fault::OrStatus;
 use super::identity::Identity;
 use super::mapping::Mapping;
 use super::sys;
-use crate::interface::{Attributes, Caller, Change, Error, Kind, ObjectId, Result, Time, WeakAttributes};
+use crate::interface::{Attributes, Caller, Device, Effect, FileKind, Found, ObjectId, Result, Status, Time};
 use rustix::fs::{FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use std::hash::{BuildHasher, RandomState};
@@ -48,7 +49,7 @@ struct Grant {
 /// See the module's documentation.
 pub(super) struct Node {
     pub object: ObjectId,
-    pub kind: Kind,
+    pub kind: FileKind,
     pub place: OwnedFd,
     readable: OnceLock<OwnedFd>,
     writable: OnceLock<OwnedFd>,
@@ -89,12 +90,16 @@ impl Node {
 
     /// The current state; stale if the last name is gone, even though the object is open here.
     pub fn stat(&self) -> Result<Stat> {
-        let stat = rustix::fs::fstat(&self.place)?;
-        if stat.st_nlink == 0 { Err(Error::Stale) } else { Ok(stat) }
+        let stat = rustix::fs::fstat(&self.place).or_status()?;
+        if stat.st_nlink == 0 { Err(Status::Stale) } else { Ok(stat) }
     }
 
     pub fn attributes(&self) -> Result<Attributes> {
         Ok(attributes(self.object, &self.stat()?))
+    }
+
+    pub fn found(&self) -> Result<Found> {
+        Ok(found(self.object, &self.stat()?))
     }
 
     /// Locks the object against our own other changes, so that the states before and after describe
@@ -120,26 +125,25 @@ impl Node {
         drop(self.syncs.write().unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// The change since `before`.
-    pub fn change_since(&self, before: &Stat) -> Change {
-        let before = attributes(self.object, before);
-        let before = WeakAttributes { size: before.size, modified: before.modified, changed: before.changed };
-        Change { before: Some(before), after: self.attributes().ok() }
+    /// The effect of an operation that found this object as `before`.
+    pub fn effect_since(&self, before: &Stat) -> Effect {
+        let before = attributes(self.object, before).version();
+        Effect { before: Some(before), after: self.attributes().ok() }
     }
 
     pub fn is_directory(&self) -> bool {
-        self.kind == Kind::Directory
+        self.kind == FileKind::Directory
     }
 
     pub fn require_directory(&self) -> Result<()> {
-        if self.is_directory() { Ok(()) } else { Err(Error::NotDirectory) }
+        if self.is_directory() { Ok(()) } else { Err(Status::NotDirectory) }
     }
 
     pub fn require_file(&self) -> Result<()> {
         match self.kind {
-            Kind::File => Ok(()),
-            Kind::Directory => Err(Error::IsDirectory),
-            _ => Err(Error::Invalid),
+            FileKind::Regular => Ok(()),
+            FileKind::Directory => Err(Status::IsDirectory),
+            _ => Err(Status::Invalid),
         }
     }
 
@@ -203,7 +207,7 @@ impl Node {
     pub fn open_to_sync(&self) -> Result<OwnedFd> {
         match self.reopen(OFlags::RDONLY) {
             Err(Errno::ACCESS) => self.open_somehow(OFlags::WRONLY, Mode::WUSR),
-            other => Ok(other?),
+            other => other.or_status(),
         }
     }
 
@@ -215,15 +219,15 @@ impl Node {
             Err(Errno::ACCESS) => {
                 let stat = self.stat()?;
                 if stat.st_uid != rustix::process::geteuid().as_raw() {
-                    return Err(Error::Access);
+                    return Err(Status::Access);
                 }
                 let mode = Mode::from_raw_mode(stat.st_mode & 0o7777);
-                rustix::fs::chmod(self.own_path(), mode | needed)?;
+                rustix::fs::chmod(self.own_path(), mode | needed).or_status()?;
                 let opened = self.reopen(flags);
-                rustix::fs::chmod(self.own_path(), mode)?;
-                Ok(opened?)
+                rustix::fs::chmod(self.own_path(), mode).or_status()?;
+                opened.or_status()
             }
-            other => Ok(other?),
+            other => other.or_status(),
         }
     }
 
@@ -278,16 +282,15 @@ pub(super) fn owns(caller: Caller<'_>, stat: &Stat) -> bool {
     caller.uid == 0 || caller.uid == stat.st_uid
 }
 
-pub(super) fn kind(stat: &Stat) -> Kind {
-    let device = || (rustix::fs::major(stat.st_rdev), rustix::fs::minor(stat.st_rdev));
+pub(super) fn kind(stat: &Stat) -> FileKind {
     match FileType::from_raw_mode(stat.st_mode) {
-        FileType::Directory => Kind::Directory,
-        FileType::Symlink => Kind::Symlink,
-        FileType::BlockDevice => Kind::BlockDevice(device().0, device().1),
-        FileType::CharacterDevice => Kind::CharacterDevice(device().0, device().1),
-        FileType::Socket => Kind::Socket,
-        FileType::Fifo => Kind::Fifo,
-        FileType::RegularFile | FileType::Unknown => Kind::File,
+        FileType::Directory => FileKind::Directory,
+        FileType::Symlink => FileKind::Symlink,
+        FileType::BlockDevice => FileKind::BlockDevice,
+        FileType::CharacterDevice => FileKind::CharacterDevice,
+        FileType::Socket => FileKind::Socket,
+        FileType::Fifo => FileKind::Fifo,
+        FileType::RegularFile | FileType::Unknown => FileKind::Regular,
     }
 }
 
@@ -296,18 +299,26 @@ fn time(seconds: i64, nanoseconds: u64) -> Time {
 }
 
 pub(super) fn attributes(object: ObjectId, stat: &Stat) -> Attributes {
+    let kind = kind(stat);
+    let is_device = matches!(kind, FileKind::BlockDevice | FileKind::CharacterDevice);
+    let number = Device { major: rustix::fs::major(stat.st_rdev), minor: rustix::fs::minor(stat.st_rdev) };
     Attributes {
-        object,
-        kind: kind(stat),
         mode: stat.st_mode & 0o7777,
-        links: u32::try_from(stat.st_nlink).unwrap_or(u32::MAX),
+        nlink: u32::try_from(stat.st_nlink).unwrap_or(u32::MAX),
         uid: stat.st_uid,
         gid: stat.st_gid,
         size: u64::try_from(stat.st_size).unwrap_or_default(),
         // Blocks are counted in units of 512 bytes, whatever the block size of the file system.
         used: u64::try_from(stat.st_blocks).unwrap_or_default().saturating_mul(512),
-        accessed: time(stat.st_atime, stat.st_atime_nsec),
-        modified: time(stat.st_mtime, stat.st_mtime_nsec),
-        changed: time(stat.st_ctime, stat.st_ctime_nsec),
+        rdev: if is_device { number } else { Device::default() },
+        fileid: object.fileid,
+        atime: time(stat.st_atime, stat.st_atime_nsec),
+        mtime: time(stat.st_mtime, stat.st_mtime_nsec),
+        ctime: time(stat.st_ctime, stat.st_ctime_nsec),
+        ..Attributes::of(kind)
     }
+}
+
+pub(super) fn found(object: ObjectId, stat: &Stat) -> Found {
+    Found { object, attributes: attributes(object, stat) }
 }

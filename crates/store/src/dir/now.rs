@@ -2,9 +2,9 @@
 //! kernel caches in this machine's memory.
 
 use super::Shared;
-use super::find::{access_bits, check_name, is_dots};
-use super::node::{EXECUTE, Node, attributes};
-use crate::interface::{Attributes, Caller, ObjectId, Result};
+use super::find::{check_name, is_dots, rights_of};
+use super::node::{self, EXECUTE, Node, attributes};
+use crate::interface::{Attributes, Caller, Found, ObjectId, Result, Rights};
 use rustix::fs::ResolveFlags;
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ impl Shared {
         caller: Caller<'_>,
         directory: ObjectId,
         name: &[u8],
-    ) -> Option<(Option<Attributes>, Result<Attributes>)> {
+    ) -> Option<(Option<Attributes>, Result<Found>)> {
         let parent = self.held_now(directory)?;
         if !parent.is_directory() || is_dots(name) {
             return None;
@@ -40,18 +40,18 @@ impl Shared {
         // Only objects that are already open: opening another may require closing one, which may
         // wait.
         self.held_now(object)?;
-        Some((Some(attributes(directory, &stat)), Ok(attributes(object, &found))))
+        Some((Some(attributes(directory, &stat)), Ok(node::found(object, &found))))
     }
 
     pub fn rights_now(
         &self,
         caller: Caller<'_>,
         object: ObjectId,
-        wanted: u32,
-    ) -> Option<Result<(u32, Attributes)>> {
+        wanted: Rights,
+    ) -> Option<Result<(Rights, Attributes)>> {
         let node = self.held_now(object)?;
         let stat = node.stat().ok()?;
         let rights = node.known_rights(&self.callers, self.identity.effective(caller), &stat)?;
-        Some(Ok((access_bits(&node, rights) & wanted, attributes(object, &stat))))
+        Some(Ok((rights_of(&node, rights) & wanted, attributes(object, &stat))))
     }
 }

@@ -1,9 +1,10 @@
 //! REMOVE, RMDIR and RENAME: operations that remove a name.
 
 use super::Shared;
+use super::fault::status;
 use super::find::{check_name, is_dots};
 use super::node::Node;
-use crate::interface::{Caller, Change, Error, Kind, ObjectId, Result};
+use crate::interface::{Caller, Effect, FileKind, ObjectId, Result, Status};
 use rustix::fs::{AtFlags, ResolveFlags};
 use rustix::io::Errno;
 use std::ffi::CString;
@@ -16,14 +17,14 @@ impl Shared {
         directory: ObjectId,
         name: &[u8],
         rmdir: bool,
-    ) -> (Change, Result<()>) {
+    ) -> (Effect, Result<()>) {
         self.changing(directory, |parent| {
             let called = check_name(name)?;
             // RFC 1813 s3.3.13
             match (name, rmdir) {
-                (b".", true) => return Err(Error::Invalid),
-                (b"..", true) => return Err(Error::Exists),
-                (b"." | b"..", false) => return Err(Error::Access),
+                (b".", true) => return Err(Status::Invalid),
+                (b"..", true) => return Err(Status::Exists),
+                (b"." | b"..", false) => return Err(Status::Access),
                 _ => {}
             }
             let victim = self.child(parent, name, ResolveFlags::empty()).ok();
@@ -31,8 +32,8 @@ impl Shared {
                 let _acting = self.identity.act_as(caller)?;
                 let flags = if rmdir { AtFlags::REMOVEDIR } else { AtFlags::empty() };
                 rustix::fs::unlinkat(&parent.place, &called, flags).map_err(|errno| match errno {
-                    Errno::EXIST => Error::NotEmpty,
-                    other => other.into(),
+                    Errno::EXIST => Status::NotEmpty,
+                    other => status(other),
                 })?;
             }
             self.bury(victim);
@@ -44,7 +45,7 @@ impl Shared {
     fn bury(&self, victim: Option<OwnedFd>) {
         let Some(victim) = victim else { return };
         let Ok(stat) = rustix::fs::fstat(&victim) else { return };
-        if stat.st_nlink > 0 && !matches!(super::node::kind(&stat), Kind::Directory) {
+        if stat.st_nlink > 0 && super::node::kind(&stat) != FileKind::Directory {
             return;
         }
         if let Ok(object) = self.naming.name(victim.as_fd(), c"", &stat) {
@@ -60,7 +61,7 @@ impl Shared {
         caller: Caller<'_>,
         from: (ObjectId, &[u8]),
         to: (ObjectId, &[u8]),
-    ) -> (Change, Change, Result<()>) {
+    ) -> (Effect, Effect, Result<()>) {
         if from.0 == to.0 {
             let (both, result) =
                 self.changing(from.0, |parent| self.move_in(caller, (parent, from.1), (parent, to.1)));
@@ -69,7 +70,7 @@ impl Shared {
         // The two locks are taken in a fixed order, whichever way the rename goes.
         let forth = (from.0.fileid, from.0.name()) < (to.0.fileid, to.0.name());
         let (first, second) = if forth { (from.0, to.0) } else { (to.0, from.0) };
-        let mut inner = Change::default();
+        let mut inner = Effect::default();
         let (outer, result) = self.changing(first, |one| {
             let (change, result) = self.changing(second, |other| {
                 let (source, target) = if forth { (one, other) } else { (other, one) };
@@ -84,7 +85,7 @@ impl Shared {
     fn move_in(&self, caller: Caller<'_>, from: (&Node, &[u8]), to: (&Node, &[u8])) -> Result<()> {
         let names: (CString, CString) = (check_name(from.1)?, check_name(to.1)?);
         if is_dots(from.1) || is_dots(to.1) {
-            return Err(Error::Invalid);
+            return Err(Status::Invalid);
         }
         let victim = self.child(to.0, to.1, ResolveFlags::empty()).ok();
         {
@@ -92,8 +93,8 @@ impl Shared {
             let moved = rustix::fs::renameat(&from.0.place, &names.0, &to.0.place, &names.1);
             moved.map_err(|errno| match errno {
                 // The target directory is not empty; some file systems report it as EEXIST.
-                Errno::EXIST => Error::NotEmpty,
-                other => other.into(),
+                Errno::EXIST => Status::NotEmpty,
+                other => status(other),
             })?;
         }
         self.bury_replaced(victim, to.0, to.1);

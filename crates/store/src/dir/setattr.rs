@@ -1,10 +1,11 @@
 //! SETATTR: checks first which attributes the caller may set, then sets them under the caller's
 //! identity.
 
+use super::fault::OrStatus;
 use super::identity::prepare_thread;
 use super::node::{Node, WRITE, attributes, owns};
 use super::{FILE_BYTES_MAX, Shared};
-use crate::interface::{Caller, Change, Error, Kind, ObjectId, Result, SetAttributes, SetTime, Time};
+use crate::interface::{Caller, Effect, FileKind, ObjectId, Result, SetAttributes, SetTime, Status, Time};
 use rustix::fs::{AtFlags, Gid, Mode, OFlags, Stat, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, Uid};
 use rustix::io::Errno;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -16,19 +17,19 @@ impl Shared {
         object: ObjectId,
         set: &SetAttributes,
         guard: Option<Time>,
-    ) -> (Change, Result<()>) {
+    ) -> (Effect, Result<()>) {
         let node = match self.get(object) {
             Ok(node) => node,
-            Err(error) => return (Change::default(), Err(error)),
+            Err(error) => return (Effect::default(), Err(error)),
         };
         let held = node.hold();
         let before = match node.stat() {
             Ok(stat) => stat,
-            Err(error) => return (Change::default(), Err(error)),
+            Err(error) => return (Effect::default(), Err(error)),
         };
         let checked = self.check_set(caller, &node, &before, set, guard);
         let result = checked.and_then(|()| self.apply(caller, &node, set));
-        let change = node.change_since(&before);
+        let change = node.effect_since(&before);
         drop(held);
         let synced = result.and_then(|()| {
             if *set == SetAttributes::default() { Ok(()) } else { self.sync_attributes(&node) }
@@ -51,27 +52,27 @@ impl Shared {
         if let Some(size) = set.size {
             node.require_file()?;
             if !owned && !writes()? {
-                return Err(Error::Access);
+                return Err(Status::Access);
             }
             if size > FILE_BYTES_MAX {
-                return Err(Error::FileTooBig);
+                return Err(Status::FileTooBig);
             }
         }
-        let now = set.accessed == SetTime::Now || set.modified == SetTime::Now;
+        let now = set.atime == SetTime::Now || set.mtime == SetTime::Now;
         if now && !owned && !writes()? {
-            return Err(Error::Access);
+            return Err(Status::Access);
         }
         // RFC 1813 s3.3.2
-        if guard.is_some_and(|guard| guard != attributes(node.object, stat).changed) {
-            return Err(Error::NotSync);
+        if guard.is_some_and(|guard| guard != attributes(node.object, stat).ctime) {
+            return Err(Status::NotSync);
         }
         let root = caller.uid == 0;
         let gives_away = set.uid.is_some_and(|uid| !(root || owned && uid == stat.st_uid));
         let joins = |gid: u32| caller.gid == gid || caller.gids.contains(&gid) || gid == stat.st_gid;
         let regroups = set.gid.is_some_and(|gid| !(root || owned && joins(gid)));
-        let to = matches!(set.accessed, SetTime::To(_)) || matches!(set.modified, SetTime::To(_));
+        let to = matches!(set.atime, SetTime::To(_)) || matches!(set.mtime, SetTime::To(_));
         if gives_away || regroups || ((set.mode.is_some() || to) && !owned) {
-            return Err(Error::NotPermitted);
+            return Err(Status::NotPermitted);
         }
         Ok(())
     }
@@ -81,18 +82,18 @@ impl Shared {
         if let Some(size) = set.size {
             let fd = node.to_write()?;
             let _acting = self.identity.act_as_user(caller)?;
-            rustix::fs::ftruncate(fd, size)?;
+            rustix::fs::ftruncate(fd, size).or_status()?;
         }
         let _acting = self.identity.act_as(caller)?;
         if let Some(mode) = set.mode
-            && node.kind != Kind::Symlink
+            && node.kind != FileKind::Symlink
         {
-            rustix::fs::chmod(node.own_path(), Mode::from_raw_mode(mode & 0o7777))?;
+            rustix::fs::chmod(node.own_path(), Mode::from_raw_mode(mode & 0o7777)).or_status()?;
         }
         if set.uid.is_some() || set.gid.is_some() {
             // This makes the kernel clear set-user-id, and set-group-id of executable files.
             let (uid, gid) = (set.uid.map(Uid::from_raw), set.gid.map(Gid::from_raw));
-            rustix::fs::chownat(&node.place, c"", uid, gid, AtFlags::EMPTY_PATH)?;
+            rustix::fs::chownat(&node.place, c"", uid, gid, AtFlags::EMPTY_PATH).or_status()?;
         }
         set_times(node, set)
     }
@@ -102,21 +103,21 @@ impl Shared {
     /// Only objects that can be opened can be synced: attributes of links and devices reach the
     /// disk a little later.
     pub fn sync_attributes(&self, node: &Node) -> Result<()> {
-        if !matches!(node.kind, Kind::File | Kind::Directory) {
+        if !matches!(node.kind, FileKind::Regular | FileKind::Directory) {
             return Ok(());
         }
         // The data of the file are synced too, and a failure reported here is not reported again to
         // other syncs through the same descriptor.
         let sync = |fd: BorrowedFd<'_>| match node.kind {
-            Kind::File => self.sync(node, fd, false),
-            _ => Ok(rustix::fs::fsync(fd)?),
+            FileKind::Regular => self.sync(node, fd, false),
+            _ => rustix::fs::fsync(fd).or_status(),
         };
         if let Some(fd) = node.opened_to_write().or_else(|| node.opened_to_read()) {
             return sync(fd);
         }
         match node.reopen(OFlags::RDONLY) {
             Ok(fd) => sync(fd.as_fd()),
-            Err(Errno::AGAIN) => Err(Error::Later),
+            Err(Errno::AGAIN) => Err(Status::Later),
             // A file of ours that we have no right to read, while we are not root.
             Err(_) => Ok(()),
         }
@@ -125,10 +126,10 @@ impl Shared {
 
 /// Sets the requested times, under the current identity of the thread.
 pub(super) fn set_times(node: &Node, set: &SetAttributes) -> Result<()> {
-    if set.accessed == SetTime::Keep && set.modified == SetTime::Keep {
+    if set.atime == SetTime::Keep && set.mtime == SetTime::Keep {
         return Ok(());
     }
-    Ok(rustix::fs::utimensat(&node.place, c"", &timestamps(set), AtFlags::EMPTY_PATH)?)
+    rustix::fs::utimensat(&node.place, c"", &timestamps(set), AtFlags::EMPTY_PATH).or_status()
 }
 
 /// Converts the requested times for the kernel.
@@ -138,5 +139,5 @@ pub(super) fn timestamps(set: &SetAttributes) -> Timestamps {
         SetTime::Now => Timespec { tv_sec: 0, tv_nsec: UTIME_NOW },
         SetTime::To(time) => Timespec { tv_sec: time.seconds, tv_nsec: time.nanoseconds.into() },
     };
-    Timestamps { last_access: spec(set.accessed), last_modification: spec(set.modified) }
+    Timestamps { last_access: spec(set.atime), last_modification: spec(set.mtime) }
 }

@@ -193,7 +193,7 @@ pub(super) fn groups_of(uid: u32) -> Option<Vec<u32>> {
 #[cfg(test)]
 mod tests {
     use crate::dir::node::Node;
-    use crate::interface::{Error, ObjectId};
+    use crate::interface::{ObjectId, Status};
     use rustix::fs::{Mode, OFlags, fstat};
     use std::os::fd::AsRawFd;
 
@@ -215,8 +215,8 @@ mod tests {
         let place = rustix::fs::open(&path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).unwrap();
         let stat = fstat(&place).unwrap();
         let node = Node::new(ObjectId::new(stat.st_ino, 1), place, &stat);
-        assert!(matches!(node.to_read(), Err(Error::Later)));
-        assert!(matches!(node.to_write(), Err(Error::Later)));
+        assert!(matches!(node.to_read(), Err(Status::Later)));
+        assert!(matches!(node.to_write(), Err(Status::Later)));
         drop(file);
         assert!(node.to_write().is_ok(), "the lease has ended");
     }

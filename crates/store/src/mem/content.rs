@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 use super::layout::{EXTENT_PAGES, PAGE_BYTES, place_of};
 use super::pool::{Freed, Fresh, FreshPages, Page, Pool, Wish};
 use super::segment::gather;
-use crate::interface::{Error, Result};
+use crate::interface::{Result, Status};
 use crate::payload::Segment;
 
 /// Slots in a full leaf.
@@ -145,7 +145,7 @@ impl Content {
             }
             pool.free(unused);
             self.prune(pool, range);
-            return Err(Error::NoSpace);
+            return Err(Status::NoSpace);
         }
         let mut data = data;
         for (target, page) in targets.into_iter().zip(range.first()..) {
@@ -210,7 +210,7 @@ impl Content {
             match pool.bytes_mut(page) {
                 Ok(bytes) => bytes[kept..].fill(0),
                 Err(page) => {
-                    let mut fresh = pool.page(Wish::default(), true).ok_or(Error::NoSpace)?;
+                    let mut fresh = pool.page(Wish::default(), true).ok_or(Status::NoSpace)?;
                     let bytes = pool.fill(&mut fresh);
                     bytes[..kept].copy_from_slice(&pool.bytes(page)[..kept]);
                     bytes[kept..].fill(0);
@@ -261,7 +261,7 @@ impl Content {
             }
             if !pool.charge(Leaf::charge(size) - Leaf::charge(have)) {
                 self.prune(pool, range);
-                return Err(Error::NoSpace);
+                return Err(Status::NoSpace);
             }
             let leaf = self.leaves.entry(index).or_default();
             let mut slots = Vec::with_capacity(size);

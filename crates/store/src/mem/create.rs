@@ -5,7 +5,10 @@ use super::inode::{Body, EXECUTE, Inode, MODE_BITS, SET_GID, WRITE, in_group};
 use super::setattr::set_times;
 use super::table::OBJECT_BYTES;
 use super::{FILE_BYTES_MAX, LINKS_MAX, MemStore};
-use crate::interface::{Attributes, Caller, Change, Error, Kind, NewObject, ObjectId, Result, SetAttributes};
+use crate::interface::{
+    Attributes, Caller, CreateMode, Effect, FileKind, Found, NewObject, ObjectId, Result, SetAttributes,
+    Special, Status,
+};
 
 /// The longest target of a symbolic link, as Linux has it: a path with its NUL fits in a page.
 const TARGET_BYTES_MAX: usize = 4095;
@@ -19,42 +22,42 @@ impl MemStore {
         directory: ObjectId,
         name: &[u8],
         new: NewObject<'_>,
-    ) -> (Change, Result<Attributes>) {
+    ) -> (Effect, Result<Found>) {
         let mut parent = match self.table.write(directory) {
             Ok(inode) => inode,
-            Err(error) => return (Change::default(), Err(error)),
+            Err(error) => return (Effect::default(), Err(error)),
         };
-        let before = parent.weak();
+        let before = parent.version();
         let result = free_name(&parent, caller, name).and_then(|existing| match existing {
             Some(object) => self.meet(caller, object, new),
             None => self.make_in(caller, &mut parent, name, new),
         });
-        (parent.change_since(before), result)
+        (parent.effect_since(before), result)
     }
 
     /// Handles CREATE for an existing name. RFC 1813 s3.3.8
     ///
     /// As on Linux, UNCHECKED sets only the size of an existing file, and leaves anything else as
     /// it is: this is what `open` without `O_EXCL` means.
-    fn meet(&self, caller: Caller<'_>, object: ObjectId, new: NewObject<'_>) -> Result<Attributes> {
+    fn meet(&self, caller: Caller<'_>, object: ObjectId, new: NewObject<'_>) -> Result<Found> {
         match new {
-            NewObject::File(set) => {
-                let existing = self.get(object)?;
-                if existing.kind != Kind::File || set.size.is_none() {
+            NewObject::File(CreateMode::Unchecked(set)) => {
+                let existing = self.found(object)?;
+                if existing.attributes.kind != FileKind::Regular || set.size.is_none() {
                     return Ok(existing);
                 }
                 let set = SetAttributes { size: set.size, ..SetAttributes::default() };
                 self.set(caller, object, &set, None).1?;
-                self.get(object)
+                self.found(object)
             }
-            NewObject::FileExclusive(verifier) => {
+            NewObject::File(CreateMode::Exclusive(verifier)) => {
                 let existing = self.table.read(object)?;
                 if existing.verifier != Some(verifier) {
-                    return Err(Error::Exists);
+                    return Err(Status::Exists);
                 }
-                Ok(existing.attributes())
+                Ok(existing.found())
             }
-            _ => Err(Error::Exists),
+            _ => Err(Status::Exists),
         }
     }
 
@@ -64,13 +67,13 @@ impl MemStore {
         parent: &mut Inode,
         name: &[u8],
         new: NewObject<'_>,
-    ) -> Result<Attributes> {
+    ) -> Result<Found> {
         parent.require(caller, WRITE | EXECUTE)?;
         check_new(caller, parent, &new)?;
         let target = if let NewObject::Symlink(_, target) = new { target.len() as u64 } else { 0 };
         let bytes = OBJECT_BYTES + target + Directory::charge(name);
         if !self.pool.charge(bytes) {
-            return Err(Error::NoSpace);
+            return Err(Status::NoSpace);
         }
         let added = self.table.add(|object| inode_of(caller, parent, object, &new));
         let object = added.inspect_err(|_| self.pool.refund(bytes))?;
@@ -79,7 +82,7 @@ impl MemStore {
             parent.links += 1;
         }
         parent.touch_modified();
-        self.get(object)
+        self.found(object)
     }
 
     pub(super) fn make_link(
@@ -88,28 +91,28 @@ impl MemStore {
         object: ObjectId,
         directory: ObjectId,
         name: &[u8],
-    ) -> (Option<Attributes>, Change, Result<()>) {
+    ) -> (Option<Attributes>, Effect, Result<()>) {
         // Asked before anything is locked: the directory and the object could be the same.
         let known = self.get(object);
         let mut parent = match self.table.write(directory) {
             Ok(inode) => inode,
-            Err(error) => return (known.ok(), Change::default(), Err(error)),
+            Err(error) => return (known.ok(), Effect::default(), Err(error)),
         };
-        let before = parent.weak();
+        let before = parent.version();
         let result = known.and_then(|known| {
-            if known.kind == Kind::Directory {
-                return Err(Error::IsDirectory);
+            if known.kind == FileKind::Directory {
+                return Err(Status::IsDirectory);
             }
             if free_name(&parent, caller, name)?.is_some() {
-                return Err(Error::Exists);
+                return Err(Status::Exists);
             }
             parent.require(caller, WRITE | EXECUTE)?;
             let mut inode = self.table.write(object)?;
             if inode.links >= LINKS_MAX {
-                return Err(Error::TooManyLinks);
+                return Err(Status::TooManyLinks);
             }
             if !self.pool.charge(Directory::charge(name)) {
-                return Err(Error::NoSpace);
+                return Err(Status::NoSpace);
             }
             parent.directory_mut()?.put(name, object);
             parent.touch_modified();
@@ -117,7 +120,7 @@ impl MemStore {
             inode.touch_changed();
             Ok(inode.attributes())
         });
-        let change = parent.change_since(before);
+        let change = parent.effect_since(before);
         match result {
             Ok(attributes) => (Some(attributes), change, Ok(())),
             Err(error) => {
@@ -135,42 +138,39 @@ fn free_name(parent: &Inode, caller: Caller<'_>, name: &[u8]) -> Result<Option<O
     check_name(name)?;
     parent.require(caller, EXECUTE)?;
     if is_dots(name) {
-        return Err(Error::Exists);
+        return Err(Status::Exists);
     }
     Ok(names.find(name))
 }
 
 fn check_new(caller: Caller<'_>, parent: &Inode, new: &NewObject<'_>) -> Result<()> {
     match *new {
-        NewObject::File(set) | NewObject::FileGuarded(set) => {
+        NewObject::File(CreateMode::Unchecked(set) | CreateMode::Guarded(set)) => {
             if set.size.is_some_and(|size| size > FILE_BYTES_MAX) {
-                return Err(Error::FileTooBig);
+                return Err(Status::FileTooBig);
             }
         }
-        NewObject::FileExclusive(_) => {}
+        NewObject::File(CreateMode::Exclusive(_)) => {}
         NewObject::Directory(_) => {
             if parent.links >= LINKS_MAX {
-                return Err(Error::TooManyLinks);
+                return Err(Status::TooManyLinks);
             }
         }
         NewObject::Symlink(_, target) => {
             if target.is_empty() {
-                return Err(Error::NotFound);
+                return Err(Status::NotFound);
             }
             if target.len() > TARGET_BYTES_MAX {
-                return Err(Error::NameTooLong);
+                return Err(Status::NameTooLong);
             }
             if target.contains(&0) {
-                return Err(Error::Invalid);
+                return Err(Status::Invalid);
             }
         }
-        NewObject::Special(_, kind) => match kind {
-            Kind::BlockDevice(..) | Kind::CharacterDevice(..) if caller.uid != 0 => {
-                return Err(Error::NotPermitted);
-            }
-            Kind::BlockDevice(..) | Kind::CharacterDevice(..) | Kind::Socket | Kind::Fifo => {}
-            Kind::File | Kind::Directory | Kind::Symlink => return Err(Error::BadType),
-        },
+        NewObject::Special(_, Special::BlockDevice(_) | Special::CharacterDevice(_)) if caller.uid != 0 => {
+            return Err(Status::NotPermitted);
+        }
+        NewObject::Special(..) => {}
     }
     Ok(())
 }
@@ -179,11 +179,15 @@ fn check_new(caller: Caller<'_>, parent: &Inode, new: &NewObject<'_>) -> Result<
 /// can use it.
 fn inode_of(caller: Caller<'_>, parent: &Inode, object: ObjectId, new: &NewObject<'_>) -> Inode {
     let (set, body) = match *new {
-        NewObject::File(set) | NewObject::FileGuarded(set) => (set, Body::File(Default::default())),
-        NewObject::FileExclusive(_) => (SetAttributes::default(), Body::File(Default::default())),
+        NewObject::File(CreateMode::Unchecked(set) | CreateMode::Guarded(set)) => {
+            (set, Body::File(Default::default()))
+        }
+        NewObject::File(CreateMode::Exclusive(_)) => {
+            (SetAttributes::default(), Body::File(Default::default()))
+        }
         NewObject::Directory(set) => (set, Body::Directory(Box::new(Directory::new(parent.object)))),
         NewObject::Symlink(set, target) => (set, Body::Symlink(target.into())),
-        NewObject::Special(set, kind) => (set, Body::Special(kind)),
+        NewObject::Special(set, special) => (set, Body::Special(special)),
     };
     // Only root may choose another owner or group, as on Linux; for others the fields mean nothing.
     let root = caller.uid == 0;
@@ -205,7 +209,7 @@ fn inode_of(caller: Caller<'_>, parent: &Inode, object: ObjectId, new: &NewObjec
     if file {
         inode.size = set.size.unwrap_or(0);
     }
-    if let NewObject::FileExclusive(verifier) = *new {
+    if let NewObject::File(CreateMode::Exclusive(verifier)) = *new {
         inode.verifier = Some(verifier);
     }
     let now = inode.changed;

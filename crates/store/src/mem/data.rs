@@ -7,7 +7,7 @@ use super::layout::EXTENT_BYTES;
 use super::pool::Freed;
 use super::receive_buffer::Pages;
 use super::{FILE_BYTES_MAX, MemStore};
-use crate::interface::{Caller, Change, Error, ObjectId, ReadEnd, Result, Stability, Written};
+use crate::interface::{Caller, Effect, ObjectId, ReadEnd, Result, Stability, Status, Written};
 use crate::payload::Segment;
 
 impl MemStore {
@@ -22,7 +22,7 @@ impl MemStore {
         let inode = self.table.read(object)?;
         let content = inode.content()?;
         if !inode.may_read_data(caller) {
-            return Err(Error::Access);
+            return Err(Status::Access);
         }
         let left = inode.size.saturating_sub(offset);
         let count = count.min(u32::try_from(left).unwrap_or(u32::MAX));
@@ -41,7 +41,7 @@ impl MemStore {
         offset: u64,
         data: &[u8],
         stability: Stability,
-    ) -> (Change, Result<Written>) {
+    ) -> (Effect, Result<Written>) {
         // A large write is copied before the file's lock is taken, and then only swapped in.
         if data.len() >= EXTENT_BYTES
             && let Some(mut receive_buffer) = Pages::new(&self.pool, offset, data.len())
@@ -60,11 +60,11 @@ impl MemStore {
         object: ObjectId,
         receive_buffer: Pages,
         stability: Stability,
-    ) -> (Change, Result<Written>) {
+    ) -> (Effect, Result<Written>) {
         let (offset, len) = (receive_buffer.offset(), receive_buffer.len());
         self.change_content(caller, object, offset, len, stability, |inode, freed| {
             if !receive_buffer.is_of(&self.pool) {
-                return Err(Error::Invalid);
+                return Err(Status::Invalid);
             }
             let content = inode.content_mut()?;
             content.prepare_landing(&self.pool, offset, len)?;
@@ -85,13 +85,13 @@ impl MemStore {
         len: usize,
         stability: Stability,
         write: impl FnOnce(&mut Inode, &mut Freed) -> Result<()>,
-    ) -> (Change, Result<Written>) {
+    ) -> (Effect, Result<Written>) {
         let mut freed = Freed::default();
         let mut inode = match self.table.write(object) {
             Ok(inode) => inode,
-            Err(error) => return (Change::default(), Err(error)),
+            Err(error) => return (Effect::default(), Err(error)),
         };
-        let before = inode.weak();
+        let before = inode.version();
         let result = may_write(&inode, caller, offset, len).and_then(|end| {
             if len > 0 {
                 write(&mut inode, &mut freed)?;
@@ -99,10 +99,10 @@ impl MemStore {
                 inode.drop_privileges(caller);
                 inode.touch_modified();
             }
-            let count = u32::try_from(len).map_err(|_| Error::Invalid)?;
+            let count = u32::try_from(len).map_err(|_| Status::Invalid)?;
             Ok(Written { count, committed: stability, verifier: self.verifier })
         });
-        let change = inode.change_since(before);
+        let change = inode.effect_since(before);
         drop(inode);
         self.pool.free(freed);
         (change, result)
@@ -113,10 +113,10 @@ impl MemStore {
     }
 
     /// Memory is as stable as it gets: there is nothing to do.
-    pub(super) fn commit_data(&self, object: ObjectId) -> (Change, Result<u64>) {
+    pub(super) fn commit_data(&self, object: ObjectId) -> (Effect, Result<u64>) {
         match self.table.read(object) {
-            Ok(inode) => (inode.change_none(), inode.content().map(|_| self.verifier)),
-            Err(error) => (Change::default(), Err(error)),
+            Ok(inode) => (inode.no_effect(), inode.content().map(|_| self.verifier)),
+            Err(error) => (Effect::default(), Err(error)),
         }
     }
 }
@@ -125,8 +125,8 @@ impl MemStore {
 fn may_write(inode: &Inode, caller: Caller<'_>, offset: u64, len: usize) -> Result<u64> {
     inode.content()?;
     if !inode.may_write_data(caller) {
-        return Err(Error::Access);
+        return Err(Status::Access);
     }
     let end = offset.checked_add(len as u64).filter(|&end| end <= FILE_BYTES_MAX);
-    end.ok_or(Error::FileTooBig)
+    end.ok_or(Status::FileTooBig)
 }

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use crate::interface::{Error, ObjectId, Result};
+use crate::interface::{ObjectId, Result, Status};
 
 /// The longest name, in bytes.
 pub(super) const NAME_BYTES_MAX: usize = 255;
@@ -90,13 +90,13 @@ impl Directory {
 /// bytes, not text.
 pub(super) fn check_name(name: &[u8]) -> Result<()> {
     if name.is_empty() {
-        return Err(Error::Access);
+        return Err(Status::Access);
     }
     if name.len() > NAME_BYTES_MAX {
-        return Err(Error::NameTooLong);
+        return Err(Status::NameTooLong);
     }
     if name.iter().any(|byte| matches!(byte, b'/' | 0)) {
-        return Err(Error::Invalid);
+        return Err(Status::Invalid);
     }
     Ok(())
 }

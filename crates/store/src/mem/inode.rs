@@ -10,7 +10,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use super::content::Content;
 use super::directory::Directory;
 use crate::interface::{
-    Attributes, Caller, Change, Error, Kind, ObjectId, Result, SetTime, Time, WeakAttributes,
+    Attributes, Caller, Device, Effect, FileKind, Found, ObjectId, Result, SetTime, Special, Status, Time,
+    Version,
 };
 
 /// Set-user-id.
@@ -38,7 +39,7 @@ pub(super) enum Body {
     File(Content),
     Directory(Box<Directory>),
     Symlink(Box<[u8]>),
-    Special(Kind),
+    Special(Special),
 }
 
 /// See the module's documentation.
@@ -79,21 +80,19 @@ impl Inode {
         Inode { object, body, mode, links, uid, gid, size, accessed, modified, changed, verifier }
     }
 
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> FileKind {
         match &self.body {
-            Body::File(_) => Kind::File,
-            Body::Directory(_) => Kind::Directory,
-            Body::Symlink(_) => Kind::Symlink,
-            Body::Special(kind) => *kind,
+            Body::File(_) => FileKind::Regular,
+            Body::Directory(_) => FileKind::Directory,
+            Body::Symlink(_) => FileKind::Symlink,
+            Body::Special(special) => special.kind(),
         }
     }
 
     pub fn attributes(&self) -> Attributes {
         Attributes {
-            object: self.object,
-            kind: self.kind(),
             mode: self.mode,
-            links: self.links,
+            nlink: self.links,
             uid: self.uid,
             gid: self.gid,
             size: self.size,
@@ -102,24 +101,33 @@ impl Inode {
                 Body::Directory(_) => DIRECTORY_BYTES,
                 Body::Symlink(_) | Body::Special(_) => 0,
             },
-            accessed: to_time(self.accessed.load(Ordering::Relaxed)),
-            modified: to_time(self.modified),
-            changed: to_time(self.changed),
+            rdev: match self.body {
+                Body::Special(Special::BlockDevice(device) | Special::CharacterDevice(device)) => device,
+                _ => Device::default(),
+            },
+            fileid: self.object.fileid,
+            atime: to_time(self.accessed.load(Ordering::Relaxed)),
+            mtime: to_time(self.modified),
+            ctime: to_time(self.changed),
+            ..Attributes::of(self.kind())
         }
     }
 
-    pub fn weak(&self) -> WeakAttributes {
-        WeakAttributes { size: self.size, modified: to_time(self.modified), changed: to_time(self.changed) }
+    pub fn found(&self) -> Found {
+        Found { object: self.object, attributes: self.attributes() }
     }
 
-    /// The change data of an operation that found this object as `before` and leaves it as it is
-    /// now.
-    pub fn change_since(&self, before: WeakAttributes) -> Change {
-        Change { before: Some(before), after: Some(self.attributes()) }
+    pub fn version(&self) -> Version {
+        Version { size: self.size, mtime: to_time(self.modified), ctime: to_time(self.changed) }
     }
 
-    pub fn change_none(&self) -> Change {
-        self.change_since(self.weak())
+    /// The effect of an operation that found this object as `before` and leaves it as it is now.
+    pub fn effect_since(&self, before: Version) -> Effect {
+        Effect { before: Some(before), after: Some(self.attributes()) }
+    }
+
+    pub fn no_effect(&self) -> Effect {
+        self.effect_since(self.version())
     }
 
     /// Marks a change of the attributes.
@@ -143,14 +151,14 @@ impl Inode {
     pub fn directory(&self) -> Result<&Directory> {
         match &self.body {
             Body::Directory(directory) => Ok(directory),
-            _ => Err(Error::NotDirectory),
+            _ => Err(Status::NotDirectory),
         }
     }
 
     pub fn directory_mut(&mut self) -> Result<&mut Directory> {
         match &mut self.body {
             Body::Directory(directory) => Ok(directory),
-            _ => Err(Error::NotDirectory),
+            _ => Err(Status::NotDirectory),
         }
     }
 
@@ -162,8 +170,8 @@ impl Inode {
     pub fn content(&self) -> Result<&Content> {
         match &self.body {
             Body::File(content) => Ok(content),
-            Body::Directory(_) => Err(Error::IsDirectory),
-            Body::Symlink(_) | Body::Special(_) => Err(Error::Invalid),
+            Body::Directory(_) => Err(Status::IsDirectory),
+            Body::Symlink(_) | Body::Special(_) => Err(Status::Invalid),
         }
     }
 
@@ -171,8 +179,8 @@ impl Inode {
     pub fn content_mut(&mut self) -> Result<&mut Content> {
         match &mut self.body {
             Body::File(content) => Ok(content),
-            Body::Directory(_) => Err(Error::IsDirectory),
-            Body::Symlink(_) | Body::Special(_) => Err(Error::Invalid),
+            Body::Directory(_) => Err(Status::IsDirectory),
+            Body::Symlink(_) | Body::Special(_) => Err(Status::Invalid),
         }
     }
 
@@ -192,9 +200,9 @@ impl Inode {
         (self.mode >> shift) & wanted == wanted
     }
 
-    /// [`Error::Access`] without the rights.
+    /// [`Status::Access`] without the rights.
     pub fn require(&self, caller: Caller<'_>, wanted: u32) -> Result<()> {
-        if self.allows(caller, wanted) { Ok(()) } else { Err(Error::Access) }
+        if self.allows(caller, wanted) { Ok(()) } else { Err(Status::Access) }
     }
 
     /// Whether file data may be read: the owner always may, because the client checked when the

@@ -4,7 +4,7 @@ use super::MemStore;
 use super::directory::{Directory, check_name};
 use super::inode::{Body, EXECUTE, Inode, STICKY, WRITE};
 use super::table::{Exclusive, OBJECT_BYTES};
-use crate::interface::{Caller, Change, Error, ObjectId, Result};
+use crate::interface::{Caller, Effect, ObjectId, Result, Status};
 
 impl MemStore {
     /// REMOVE, or RMDIR with `rmdir`.
@@ -14,14 +14,14 @@ impl MemStore {
         directory: ObjectId,
         name: &[u8],
         rmdir: bool,
-    ) -> (Change, Result<()>) {
+    ) -> (Effect, Result<()>) {
         let mut parent = match self.table.write(directory) {
             Ok(inode) => inode,
-            Err(error) => return (Change::default(), Err(error)),
+            Err(error) => return (Effect::default(), Err(error)),
         };
-        let before = parent.weak();
+        let before = parent.version();
         let gone = self.unlink_in(caller, &mut parent, name, rmdir);
-        let change = parent.change_since(before);
+        let change = parent.effect_since(before);
         drop(parent);
         (change, gone.map(|gone| gone.into_iter().for_each(|inode| self.dispose(inode))))
     }
@@ -38,19 +38,19 @@ impl MemStore {
         parent.require(caller, EXECUTE)?;
         match name {
             // RFC 1813 s3.3.13
-            b"." if rmdir => return Err(Error::Invalid),
-            b".." if rmdir => return Err(Error::Exists),
-            b"." | b".." => return Err(Error::Access),
+            b"." if rmdir => return Err(Status::Invalid),
+            b".." if rmdir => return Err(Status::Exists),
+            b"." | b".." => return Err(Status::Access),
             _ => {}
         }
-        let object = names.find(name).ok_or(Error::NotFound)?;
+        let object = names.find(name).ok_or(Status::NotFound)?;
         let inode = self.table.write(object)?;
         may_take(parent, &inode, caller)?;
         match &inode.body {
-            Body::Directory(_) if !rmdir => return Err(Error::IsDirectory),
-            Body::Directory(names) if !names.is_empty() => return Err(Error::NotEmpty),
+            Body::Directory(_) if !rmdir => return Err(Status::IsDirectory),
+            Body::Directory(names) if !names.is_empty() => return Err(Status::NotEmpty),
             Body::Directory(_) => parent.links -= 1,
-            _ if rmdir => return Err(Error::NotDirectory),
+            _ if rmdir => return Err(Status::NotDirectory),
             _ => {}
         }
         parent.directory_mut()?.take(name);
@@ -86,7 +86,7 @@ impl MemStore {
 pub(super) fn may_take(parent: &Inode, inode: &Inode, caller: Caller<'_>) -> Result<()> {
     parent.require(caller, WRITE | EXECUTE)?;
     if parent.mode & STICKY != 0 && !parent.owned_by(caller) && !inode.owned_by(caller) {
-        return Err(Error::NotPermitted);
+        return Err(Status::NotPermitted);
     }
     Ok(())
 }

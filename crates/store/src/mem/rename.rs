@@ -12,7 +12,7 @@ use super::inode::{Body, EXECUTE, Inode, WRITE};
 use super::remove::may_take;
 use super::table::Exclusive;
 use super::{LINKS_MAX, MemStore};
-use crate::interface::{Caller, Change, Error, ObjectId, Result};
+use crate::interface::{Caller, Effect, ObjectId, Result, Status};
 
 /// A directory and all above it, itself first.
 type Ancestors = SmallVec<[ObjectId; 16]>;
@@ -39,7 +39,7 @@ impl MemStore {
         caller: Caller<'_>,
         from: (ObjectId, &[u8]),
         to: (ObjectId, &[u8]),
-    ) -> (Change, Change, Result<()>) {
+    ) -> (Effect, Effect, Result<()>) {
         let turn = self.renames.lock().unwrap_or_else(PoisonError::into_inner);
         let above = self.ancestors(from.0).and_then(|above_from| Ok((above_from, self.ancestors(to.0)?)));
         let locked = above.and_then(|(above_from, above_to)| {
@@ -50,17 +50,17 @@ impl MemStore {
             Ok(locked) => locked,
             Err(error) => return (self.unchanged(from.0), self.unchanged(to.0), Err(error)),
         };
-        let before = (parents.from.weak(), parents.to().weak());
+        let before = (parents.from.version(), parents.to().version());
         let gone = self.move_in(caller, &mut parents, (from.1, &above_from), (to.1, &above_to));
-        let changes = (parents.from.change_since(before.0), parents.to().change_since(before.1));
+        let changes = (parents.from.effect_since(before.0), parents.to().effect_since(before.1));
         drop(parents);
         drop(turn);
         (changes.0, changes.1, gone.map(|gone| gone.into_iter().for_each(|inode| self.dispose(inode))))
     }
 
-    /// The change data of an object that an operation did not change.
-    fn unchanged(&self, object: ObjectId) -> Change {
-        self.table.read(object).map_or(Change::default(), |inode| inode.change_none())
+    /// The effect on an object that an operation did not change.
+    fn unchanged(&self, object: ObjectId) -> Effect {
+        self.table.read(object).map_or(Effect::default(), |inode| inode.no_effect())
     }
 
     fn ancestors(&self, directory: ObjectId) -> Result<Ancestors> {
@@ -102,17 +102,17 @@ impl MemStore {
         check_name(from)?;
         check_name(to)?;
         if is_dots(from) || is_dots(to) {
-            return Err(Error::Invalid);
+            return Err(Status::Invalid);
         }
         parents.from.require(caller, EXECUTE)?;
         parents.to().require(caller, EXECUTE)?;
-        let object = parents.from.directory()?.find(from).ok_or(Error::NotFound)?;
+        let object = parents.from.directory()?.find(from).ok_or(Status::NotFound)?;
         if above_to.contains(&object) {
-            return Err(Error::Invalid);
+            return Err(Status::Invalid);
         }
         let target = parents.to().directory()?.find(to);
         if target.is_some_and(|target| above_from.contains(&target)) {
-            return Err(Error::NotEmpty);
+            return Err(Status::NotEmpty);
         }
         if target == Some(object) {
             return Ok(None);
@@ -162,7 +162,7 @@ impl MemStore {
     fn charge_names(&self, from: &[u8], to: &[u8], over: bool) -> Result<()> {
         let (old, new) = (Directory::charge(from), if over { 0 } else { Directory::charge(to) });
         if new > old && !self.pool.charge(new - old) {
-            return Err(Error::NoSpace);
+            return Err(Status::NoSpace);
         }
         self.pool.refund(old.saturating_sub(new));
         Ok(())
@@ -177,8 +177,8 @@ fn check_move(caller: Caller<'_>, parents: &Parents<'_>, inode: &Inode, over: Op
         Some(over) => {
             may_take(parents.to(), over, caller)?;
             match (inode.is_directory(), over.is_directory()) {
-                (true, false) => return Err(Error::NotDirectory),
-                (false, true) => return Err(Error::IsDirectory),
+                (true, false) => return Err(Status::NotDirectory),
+                (false, true) => return Err(Status::IsDirectory),
                 _ => {}
             }
         }
@@ -188,11 +188,11 @@ fn check_move(caller: Caller<'_>, parents: &Parents<'_>, inode: &Inode, over: Op
         // Its `..` changes.
         inode.require(caller, WRITE)?;
         if over.is_none() && parents.to().links >= LINKS_MAX {
-            return Err(Error::TooManyLinks);
+            return Err(Status::TooManyLinks);
         }
     }
     match over {
-        Some(Inode { body: Body::Directory(names), .. }) if !names.is_empty() => Err(Error::NotEmpty),
+        Some(Inode { body: Body::Directory(names), .. }) if !names.is_empty() => Err(Status::NotEmpty),
         _ => Ok(()),
     }
 }

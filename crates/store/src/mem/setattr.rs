@@ -3,7 +3,7 @@
 use super::inode::{self, Inode, MODE_BITS, SET_GID, WRITE, in_group, to_time, without_privileges};
 use super::pool::Freed;
 use super::{FILE_BYTES_MAX, MemStore};
-use crate::interface::{Caller, Change, Error, Kind, ObjectId, Result, SetAttributes, SetTime, Time};
+use crate::interface::{Caller, Effect, FileKind, ObjectId, Result, SetAttributes, SetTime, Status, Time};
 
 impl MemStore {
     pub(super) fn set(
@@ -12,16 +12,16 @@ impl MemStore {
         object: ObjectId,
         set: &SetAttributes,
         guard: Option<Time>,
-    ) -> (Change, Result<()>) {
+    ) -> (Effect, Result<()>) {
         let mut freed = Freed::default();
         let mut inode = match self.table.write(object) {
             Ok(inode) => inode,
-            Err(error) => return (Change::default(), Err(error)),
+            Err(error) => return (Effect::default(), Err(error)),
         };
-        let before = inode.weak();
+        let before = inode.version();
         let result =
             check(&inode, caller, set, guard).and_then(|()| self.apply(&mut inode, caller, set, &mut freed));
-        let change = inode.change_since(before);
+        let change = inode.effect_since(before);
         drop(inode);
         self.pool.free(freed);
         (change, result)
@@ -45,7 +45,7 @@ impl MemStore {
             inode.drop_privileges(caller);
         }
         if let Some(mode) = set.mode
-            && inode.kind() != Kind::Symlink
+            && inode.kind() != FileKind::Symlink
         {
             let group = set.gid.unwrap_or(inode.gid);
             let stranger = caller.uid != 0 && !in_group(caller, group);
@@ -67,10 +67,10 @@ impl MemStore {
 
 /// Sets the times that are to be set; `now` is the time of the change.
 pub(super) fn set_times(inode: &mut Inode, set: &SetAttributes, now: u64) {
-    if let Some(accessed) = inode::from_set(set.accessed, now) {
+    if let Some(accessed) = inode::from_set(set.atime, now) {
         *inode.accessed.get_mut() = accessed;
     }
-    if let Some(modified) = inode::from_set(set.modified, now) {
+    if let Some(modified) = inode::from_set(set.mtime, now) {
         inode.modified = modified;
     }
 }
@@ -79,28 +79,28 @@ fn check(inode: &Inode, caller: Caller<'_>, set: &SetAttributes, guard: Option<T
     if let Some(size) = set.size {
         inode.content()?;
         if !inode.may_write_data(caller) {
-            return Err(Error::Access);
+            return Err(Status::Access);
         }
         if size > FILE_BYTES_MAX {
-            return Err(Error::FileTooBig);
+            return Err(Status::FileTooBig);
         }
     }
     let owned = inode.owned_by(caller);
-    let now = set.accessed == SetTime::Now || set.modified == SetTime::Now;
+    let now = set.atime == SetTime::Now || set.mtime == SetTime::Now;
     if now && !owned && !inode.allows(caller, WRITE) {
-        return Err(Error::Access);
+        return Err(Status::Access);
     }
     // RFC 1813 s3.3.2
     if guard.is_some_and(|guard| guard != to_time(inode.changed)) {
-        return Err(Error::NotSync);
+        return Err(Status::NotSync);
     }
     let root = caller.uid == 0;
     let gives_away = set.uid.is_some_and(|uid| !(root || owned && uid == inode.uid));
     let joins = |gid: u32| in_group(caller, gid) || gid == inode.gid;
     let regroups = set.gid.is_some_and(|gid| !(root || owned && joins(gid)));
-    let to = matches!(set.accessed, SetTime::To(_)) || matches!(set.modified, SetTime::To(_));
+    let to = matches!(set.atime, SetTime::To(_)) || matches!(set.mtime, SetTime::To(_));
     if gives_away || regroups || ((set.mode.is_some() || to) && !owned) {
-        return Err(Error::NotPermitted);
+        return Err(Status::NotPermitted);
     }
     Ok(())
 }

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use super::inode::Inode;
-use crate::interface::{Error, ObjectId, Result};
+use crate::interface::{ObjectId, Result, Status};
 
 /// Slots made at a time.
 const CHUNK: u64 = 1024;
@@ -103,7 +103,7 @@ impl Table {
         if guard.as_ref().is_some_and(|inode| inode.object == object) {
             Ok(Held(guard))
         } else {
-            Err(Error::Stale)
+            Err(Status::Stale)
         }
     }
 
@@ -112,7 +112,7 @@ impl Table {
         if guard.as_ref().is_some_and(|inode| inode.object == object) {
             Ok(Held(guard))
         } else {
-            Err(Error::Stale)
+            Err(Status::Stale)
         }
     }
 
@@ -126,7 +126,7 @@ impl Table {
                     free.1 += 1;
                     (free.1 - 1, true)
                 }
-                None => return Err(Error::NoSpace),
+                None => return Err(Status::NoSpace),
             }
         };
         let generation = if fresh && fileid == ROOT.fileid {
@@ -154,7 +154,7 @@ impl Table {
 
     fn slot(&self, object: ObjectId) -> Result<&Slot> {
         let chunk = usize::try_from(object.fileid / CHUNK).ok().and_then(|at| self.chunks.get(at));
-        let slots = chunk.and_then(OnceLock::get).ok_or(Error::Stale)?;
-        slots.get((object.fileid % CHUNK) as usize).ok_or(Error::Stale)
+        let slots = chunk.and_then(OnceLock::get).ok_or(Status::Stale)?;
+        slots.get((object.fileid % CHUNK) as usize).ok_or(Status::Stale)
     }
 }

@@ -11,7 +11,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use store::{
-    Attributes, DirStore, Kind, NewObject, ObjectId, SetAttributes, SetTime, Stability, Store, Time, Wait,
+    Attributes, CreateMode, DirStore, FileKind, NewObject, ObjectId, SetAttributes, SetTime, Special,
+    Stability, Store, Time, Wait,
 };
 
 /// An operation and three parameters.
@@ -22,11 +23,11 @@ const NAMES: [&[u8]; 5] = [b"a", b"with space", b"\xff\xfe", b"-", &[b'x'; 255]]
 struct Sides {
     store: DirStore,
     /// Every object that was ever created, removed or not.
-    objects: Vec<(ObjectId, Kind)>,
+    objects: Vec<(ObjectId, FileKind)>,
 }
 
 impl Sides {
-    fn pick(&self, at: u8, wanted: impl Fn(Kind) -> bool) -> ObjectId {
+    fn pick(&self, at: u8, wanted: impl Fn(FileKind) -> bool) -> ObjectId {
         let fitting: Vec<_> = self.objects.iter().filter(|(_, kind)| wanted(*kind)).collect();
         fitting.get(usize::from(at) % fitting.len().max(1)).map_or(self.store.root(), |(object, _)| *object)
     }
@@ -34,20 +35,26 @@ impl Sides {
     /// Runs an operation. The kernel decides whether the operation succeeds; the result on disk is
     /// compared afterwards.
     fn step(&mut self, (operation, at, name, more): Step) {
-        let directory = self.pick(at, |kind| kind == Kind::Directory);
-        let other = self.pick(name, |kind| kind == Kind::Directory);
+        let directory = self.pick(at, |kind| kind == FileKind::Directory);
+        let other = self.pick(name, |kind| kind == FileKind::Directory);
         let any = self.pick(at, |_| true);
-        let file = self.pick(at, |kind| kind == Kind::File);
+        let file = self.pick(at, |kind| kind == FileKind::Regular);
         let called = NAMES[usize::from(name) % NAMES.len()];
         let next = NAMES[usize::from(more) % NAMES.len()];
         let store = &self.store;
         let bits = u32::from(more) & 0o777 | 0o700;
         let made = match operation % 14 {
-            0 | 1 => store.create(ROOT, directory, called, NewObject::File(mode(bits))).1.ok(),
-            2 => store.create(ROOT, directory, called, NewObject::FileGuarded(mode(bits & 0o577))).1.ok(),
+            0 | 1 => store
+                .create(ROOT, directory, called, NewObject::File(CreateMode::Unchecked(mode(bits))))
+                .1
+                .ok(),
+            2 => store
+                .create(ROOT, directory, called, NewObject::File(CreateMode::Guarded(mode(bits & 0o577))))
+                .1
+                .ok(),
             3 => store.create(ROOT, directory, called, NewObject::Directory(mode(bits))).1.ok(),
             4 => store.create(ROOT, directory, called, NewObject::Symlink(mode(0), b"a/../\xff")).1.ok(),
-            5 => store.create(ROOT, directory, called, NewObject::Special(mode(bits), Kind::Fifo)).1.ok(),
+            5 => store.create(ROOT, directory, called, NewObject::Special(mode(bits), Special::Fifo)).1.ok(),
             6 | 7 => {
                 let data = vec![at; usize::from(more)];
                 let how = [Stability::Unstable, Stability::DataSync, Stability::FileSync];
@@ -59,8 +66,8 @@ impl Sides {
             8 => {
                 let size = (name % 2 == 0).then_some(u64::from(more));
                 let to = SetTime::To(Time { seconds: i64::from(more), nanoseconds: 5 });
-                let modified = if name % 3 == 0 { to } else { SetTime::Keep };
-                let set = SetAttributes { mode: Some(bits), size, modified, ..SetAttributes::default() };
+                let mtime = if name % 3 == 0 { to } else { SetTime::Keep };
+                let set = SetAttributes { mode: Some(bits), size, mtime, ..SetAttributes::default() };
                 let _ = store.set_attributes(ROOT, any, &set, None);
                 None
             }
@@ -81,14 +88,14 @@ impl Sides {
                 None
             }
         };
-        self.objects.extend(made.map(|made| (made.object, made.kind)));
+        self.objects.extend(made.map(|made| (made.object, made.attributes.kind)));
     }
 
     /// Walks the store and the directory beneath; both must agree about each name.
     fn compare(&self, at: ObjectId, beneath: &Path, seen: &mut BTreeMap<u64, ObjectId>) {
         let mut names = BTreeMap::new();
         let mut collect = |entry: store::Entry<'_>| {
-            names.insert(entry.name.to_vec(), *entry.attributes);
+            names.insert(entry.name.to_vec(), *entry.found);
             true
         };
         self.store.read_directory(ROOT, at, 0, &mut collect).unwrap();
@@ -104,15 +111,15 @@ impl Sides {
             assert_eq!(found.object, listed.object);
             let path = entry.path();
             let meta = std::fs::symlink_metadata(&path).unwrap();
-            assert_same(&found, &meta);
+            assert_same(&found.attributes, &meta);
             assert_same(&self.store.attributes(found.object, Wait::Allowed).unwrap().unwrap(), &meta);
             seen.insert(meta.ino(), found.object);
-            match found.kind {
-                Kind::Directory => self.compare(found.object, &path, seen),
-                Kind::File => {
+            match found.attributes.kind {
+                FileKind::Directory => self.compare(found.object, &path, seen),
+                FileKind::Regular => {
                     assert!(read(&self.store, ROOT, found.object).unwrap() == std::fs::read(&path).unwrap());
                 }
-                Kind::Symlink => {
+                FileKind::Symlink => {
                     let mut target = Vec::new();
                     self.store.read_link(found.object, &mut target).unwrap();
                     assert_eq!(target, std::fs::read_link(&path).unwrap().as_os_str().as_bytes());
@@ -127,9 +134,9 @@ impl Sides {
     fn compare_names(&self, seen: &BTreeMap<u64, ObjectId>) {
         for (object, _) in &self.objects {
             let there = seen.get(&object.fileid) == Some(object) || *object == self.store.root();
-            let expected = if there { Ok(*object) } else { Err(store::Error::Stale) };
+            let expected = if there { Ok(object.fileid) } else { Err(store::Status::Stale) };
             assert_eq!(
-                self.store.attributes(*object, Wait::Allowed).unwrap().map(|found| found.object),
+                self.store.attributes(*object, Wait::Allowed).unwrap().map(|found| found.fileid),
                 expected
             );
         }
@@ -138,10 +145,10 @@ impl Sides {
 
 fn assert_same(found: &Attributes, meta: &std::fs::Metadata) {
     assert_eq!(
-        (found.object.fileid, found.size, found.mode, u64::from(found.links), found.uid, found.gid),
+        (found.fileid, found.size, found.mode, u64::from(found.nlink), found.uid, found.gid),
         (meta.ino(), meta.len(), meta.mode() & 0o7777, meta.nlink(), meta.uid(), meta.gid()),
     );
-    let modified = (found.modified.seconds, i64::from(found.modified.nanoseconds));
+    let modified = (found.mtime.seconds, i64::from(found.mtime.nanoseconds));
     assert_eq!(modified, (meta.mtime(), meta.mtime_nsec()));
     assert_eq!(found.used, meta.blocks() * 512);
 }
@@ -149,7 +156,7 @@ fn assert_same(found: &Attributes, meta: &std::fs::Metadata) {
 fn run(home: &Home, steps: &[Step]) {
     let store = home.open();
     let root = store.root();
-    let mut sides = Sides { objects: vec![(root, Kind::Directory)], store };
+    let mut sides = Sides { objects: vec![(root, FileKind::Directory)], store };
     for (index, step) in steps.iter().enumerate() {
         sides.step(*step);
         if index % 8 == 7 {

@@ -2,7 +2,7 @@
 //! listing ends, and returns each unchanged name once.
 
 use std::collections::{BTreeMap, BTreeSet};
-use store::{Caller, Entry, NewObject, SetAttributes, Store};
+use store::{Caller, CreateMode, Entry, NewObject, SetAttributes, Store};
 
 const ROOT: Caller<'static> = Caller { uid: 0, gid: 0, gids: &[] };
 const NAMES: usize = 60;
@@ -50,7 +50,10 @@ impl Changing<'_> {
     }
 
     fn create(&self, name: &str) {
-        let new = NewObject::File(SetAttributes { mode: Some(0o644), ..SetAttributes::default() });
+        let new = NewObject::File(CreateMode::Unchecked(SetAttributes {
+            mode: Some(0o644),
+            ..SetAttributes::default()
+        }));
         self.store.create(ROOT, self.store.root(), name.as_bytes(), new).1.unwrap();
     }
 

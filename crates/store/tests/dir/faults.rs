@@ -4,7 +4,7 @@ use crate::again::with_own_mounts;
 use crate::fixture::{Home, ROOT, directory, file, list, look, mode, read, write};
 use std::path::Path;
 use std::process::Command;
-use store::{Error, NewObject, Stability, Store, Wait};
+use store::{CreateMode, NewObject, Stability, Status, Store, Wait};
 
 fn mount(arguments: &[&str], at: &Path) {
     let status = Command::new("mount").args(arguments).arg(at).status().unwrap();
@@ -27,17 +27,24 @@ fn a_full_file_system_reports_no_space_until_there_is_room() {
                 Err(error) => break error,
             }
         };
-        assert_eq!(full, Error::NoSpace);
+        assert_eq!(full, Status::NoSpace);
         assert_eq!(store.attributes(made, Wait::Allowed).unwrap().unwrap().size, at);
         assert_eq!(store.space().free_bytes, 0);
         store.remove(ROOT, root, b"f").1.unwrap();
         assert_eq!(store.space().total_bytes, store.space().free_bytes, "what was removed is closed");
         let names: Vec<_> = (0..30)
             .map(|number| {
-                store.create(ROOT, root, format!("{number}").as_bytes(), NewObject::File(mode(0o644))).1
+                store
+                    .create(
+                        ROOT,
+                        root,
+                        format!("{number}").as_bytes(),
+                        NewObject::File(CreateMode::Unchecked(mode(0o644))),
+                    )
+                    .1
             })
             .collect();
-        assert_eq!(names.last(), Some(&Err(Error::NoSpace)), "no room for another object");
+        assert_eq!(names.last(), Some(&Err(Status::NoSpace)), "no room for another object");
     });
 }
 
@@ -58,11 +65,11 @@ fn a_read_only_file_system_is_read_and_refuses_changes() {
         }
         let store = home.open();
         assert_eq!(read(&store, ROOT, made).unwrap(), b"content");
-        assert_eq!(write(&store, ROOT, made, b"more"), Err(Error::ReadOnly));
-        let new = store.create(ROOT, root, b"g", NewObject::FileGuarded(mode(0o644))).1;
-        assert_eq!(new, Err(Error::ReadOnly));
-        assert_eq!(store.remove(ROOT, root, b"f").1, Err(Error::ReadOnly));
-        assert_eq!(store.set_attributes(ROOT, made, &mode(0o600), None).1, Err(Error::ReadOnly));
+        assert_eq!(write(&store, ROOT, made, b"more"), Err(Status::ReadOnly));
+        let new = store.create(ROOT, root, b"g", NewObject::File(CreateMode::Guarded(mode(0o644)))).1;
+        assert_eq!(new, Err(Status::ReadOnly));
+        assert_eq!(store.remove(ROOT, root, b"f").1, Err(Status::ReadOnly));
+        assert_eq!(store.set_attributes(ROOT, made, &mode(0o600), None).1, Err(Status::ReadOnly));
     });
 }
 
@@ -82,10 +89,10 @@ fn a_mount_within_the_export_is_not_entered() {
         std::fs::write(home.path("other/secret"), b"").unwrap();
         std::fs::write(home.path("same/secret"), b"").unwrap();
         for name in ["other", "same"] {
-            assert_eq!(look(&store, root, name), Err(Error::Access));
+            assert_eq!(look(&store, root, name), Err(Status::Access));
         }
         let listed = list(&store, root, 100).unwrap();
         assert_eq!(listed.len(), 2, "a mount point is not shown: {listed:?}");
-        assert_eq!(store.remove_directory(ROOT, root, b"other").1, Err(Error::Access));
+        assert_eq!(store.remove_directory(ROOT, root, b"other").1, Err(Status::Access));
     });
 }

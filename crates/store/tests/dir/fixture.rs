@@ -4,8 +4,8 @@
 use smallvec::SmallVec;
 use std::path::PathBuf;
 use store::{
-    Attributes, Caller, DirOptions, DirStore, NewObject, ObjectId, Result, Segment, SetAttributes, Stability,
-    Store, Wait,
+    Caller, CreateMode, DirOptions, DirStore, Found, NewObject, ObjectId, Result, Segment, SetAttributes,
+    Stability, Store, Wait,
 };
 
 pub const ROOT: Caller<'static> = Caller { uid: 0, gid: 0, gids: &[] };
@@ -62,14 +62,18 @@ pub fn size(size: u64) -> SetAttributes {
 }
 
 pub fn file(store: &DirStore, caller: Caller<'_>, parent: ObjectId, name: &str, bits: u32) -> ObjectId {
-    store.create(caller, parent, name.as_bytes(), NewObject::FileGuarded(mode(bits))).1.unwrap().object
+    store
+        .create(caller, parent, name.as_bytes(), NewObject::File(CreateMode::Guarded(mode(bits))))
+        .1
+        .unwrap()
+        .object
 }
 
 pub fn directory(store: &DirStore, caller: Caller<'_>, parent: ObjectId, name: &str, bits: u32) -> ObjectId {
     store.create(caller, parent, name.as_bytes(), NewObject::Directory(mode(bits))).1.unwrap().object
 }
 
-pub fn look(store: &DirStore, parent: ObjectId, name: &str) -> Result<Attributes> {
+pub fn look(store: &DirStore, parent: ObjectId, name: &str) -> Result<Found> {
     store.lookup(ROOT, parent, name.as_bytes(), Wait::Allowed).unwrap().1
 }
 

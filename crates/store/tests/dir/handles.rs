@@ -4,7 +4,9 @@
 use crate::again::as_root_and_not;
 use crate::fixture::{Home, ROOT, directory, file, look, read, write};
 use proptest::prelude::*;
-use store::{DirOptions, DirStore, Error, NAME_BYTES_MAX, NewObject, ObjectId, OpenError, Store, Wait};
+use store::{
+    CreateMode, DirOptions, DirStore, NAME_BYTES_MAX, NewObject, ObjectId, OpenError, Status, Store, Wait,
+};
 
 #[test]
 fn names_remain_valid_after_a_restart_and_a_rename_through_the_store() {
@@ -42,16 +44,16 @@ fn a_removed_object_is_stale_at_once_whoever_removed_it() {
         std::fs::remove_file(home.path("b")).unwrap();
         std::fs::remove_dir(home.path("d")).unwrap();
         for object in [through, beneath] {
-            assert_eq!(read(&store, ROOT, object), Err(Error::Stale));
-            assert_eq!(write(&store, ROOT, object, b"x"), Err(Error::Stale));
+            assert_eq!(read(&store, ROOT, object), Err(Status::Stale));
+            assert_eq!(write(&store, ROOT, object, b"x"), Err(Status::Stale));
         }
-        assert_eq!(look(&store, empty, "x"), Err(Error::Stale));
+        assert_eq!(look(&store, empty, "x"), Err(Status::Stale));
         // A new object, perhaps in the same inode.
         let again = file(&store, ROOT, root, "a", 0o644);
         assert_ne!(again, through);
-        assert_eq!(store.attributes(through, Wait::Allowed).unwrap(), Err(Error::Stale));
+        assert_eq!(store.attributes(through, Wait::Allowed).unwrap(), Err(Status::Stale));
         drop(store);
-        assert_eq!(home.open().attributes(through, Wait::Allowed).unwrap(), Err(Error::Stale));
+        assert_eq!(home.open().attributes(through, Wait::Allowed).unwrap(), Err(Status::Stale));
     });
 }
 
@@ -73,14 +75,14 @@ fn objects_outside_the_export_are_stale_though_on_the_same_disk() {
             "a handle of the other export would not open either"
         );
         for object in [whole.root(), outside, deep, secret] {
-            assert_eq!(narrow.attributes(object, Wait::Allowed).unwrap(), Err(Error::Stale));
+            assert_eq!(narrow.attributes(object, Wait::Allowed).unwrap(), Err(Status::Stale));
         }
         // A name of an object that was moved out is stale.
         let moved = look(&narrow, narrow.root(), "deep").unwrap().object;
         drop(narrow);
         std::fs::rename(home.path("inside/deep"), home.path("outside/was-deep")).unwrap();
         let narrow = home.open_at(home.path("inside"));
-        assert_eq!(narrow.attributes(moved, Wait::Allowed).unwrap(), Err(Error::Stale));
+        assert_eq!(narrow.attributes(moved, Wait::Allowed).unwrap(), Err(Status::Stale));
     });
 }
 
@@ -120,12 +122,13 @@ fn no_name_leads_out_of_the_export() {
         let inner = look(&store, root, "d").unwrap().object;
         assert_eq!(look(&store, inner, "..").unwrap().object, root);
         let link = look(&store, root, "link").unwrap().object;
-        assert_eq!(look(&store, link, "etc"), Err(Error::NotDirectory), "the client follows links");
-        assert_eq!(look(&store, root, "d/../.."), Err(Error::Invalid));
-        assert_eq!(look(&store, root, ""), Err(Error::Access));
-        assert_eq!(look(&store, root, "a\0b"), Err(Error::Invalid));
-        assert_eq!(look(&store, root, &"x".repeat(256)), Err(Error::NameTooLong));
-        let through = store.create(ROOT, root, b"link", NewObject::File(Default::default())).1;
+        assert_eq!(look(&store, link, "etc"), Err(Status::NotDirectory), "the client follows links");
+        assert_eq!(look(&store, root, "d/../.."), Err(Status::Invalid));
+        assert_eq!(look(&store, root, ""), Err(Status::Access));
+        assert_eq!(look(&store, root, "a\0b"), Err(Status::Invalid));
+        assert_eq!(look(&store, root, &"x".repeat(256)), Err(Status::NameTooLong));
+        let through =
+            store.create(ROOT, root, b"link", NewObject::File(CreateMode::Unchecked(Default::default()))).1;
         assert_eq!(through.unwrap().object, link, "no object is created behind a link");
     });
 }

@@ -5,7 +5,8 @@ use crate::again::{as_root, with_own_mounts};
 use crate::fixture::{Home, ROOT, directory, file, list, mode, open_to_all, read, size, write};
 use std::os::unix::fs::MetadataExt;
 use store::{
-    Caller, DirOptions, DirStore, Error, Kind, NewObject, SetAttributes, SetTime, Store, Time, Wait,
+    Caller, CreateMode, Device, DirOptions, DirStore, FileKind, NewObject, Rights, SetAttributes, SetTime,
+    Special, Status, Store, Time, Wait,
 };
 
 const ANN: Caller<'static> = Caller { uid: 1001, gid: 1001, gids: &[] };
@@ -44,22 +45,25 @@ fn two_users_cannot_access_each_others_files() {
         );
         for object in [own, shared] {
             assert_eq!(write(&store, ANN, object, b"hers"), Ok(4));
-            assert_eq!(read(&store, BEN, object), Err(Error::Access));
-            assert_eq!(write(&store, BEN, object, b"his"), Err(Error::Access));
-            assert_eq!(store.set_attributes(BEN, object, &size(0), None).1, Err(Error::Access));
-            assert_eq!(store.set_attributes(BEN, object, &mode(0o777), None).1, Err(Error::NotPermitted));
+            assert_eq!(read(&store, BEN, object), Err(Status::Access));
+            assert_eq!(write(&store, BEN, object, b"his"), Err(Status::Access));
+            assert_eq!(store.set_attributes(BEN, object, &size(0), None).1, Err(Status::Access));
+            assert_eq!(store.set_attributes(BEN, object, &mode(0o777), None).1, Err(Status::NotPermitted));
         }
         assert_eq!(read(&store, BEN_IN_GROUP, shared).unwrap(), b"hers", "by a supplementary group");
-        assert_eq!(write(&store, BEN_IN_GROUP, shared, b"his"), Err(Error::Access));
-        assert_eq!(store.lookup(BEN, private, b"within", Wait::Allowed).unwrap().1, Err(Error::Access));
+        assert_eq!(write(&store, BEN_IN_GROUP, shared, b"his"), Err(Status::Access));
+        assert_eq!(store.lookup(BEN, private, b"within", Wait::Allowed).unwrap().1, Err(Status::Access));
         let listed = store.read_directory(BEN, private, 0, &mut |_| true);
-        assert_eq!(listed.err(), Some(Error::Access));
-        let made = store.create(BEN, private, b"x", NewObject::FileGuarded(mode(0o600))).1;
-        assert_eq!(made, Err(Error::Access));
-        assert_eq!(store.remove(BEN, private, b"within").1, Err(Error::Access));
-        assert_eq!(store.rename(BEN, (private, b"within"), (root, b"mine")).2, Err(Error::Access));
-        assert_eq!(store.access(BEN, own, 0x3f, Wait::Allowed).unwrap().unwrap().0, 0);
-        assert_eq!(store.access(ANN, own, 0x3f, Wait::Allowed).unwrap().unwrap().0, 0x01 | 0x04 | 0x08);
+        assert_eq!(listed.err(), Some(Status::Access));
+        let made = store.create(BEN, private, b"x", NewObject::File(CreateMode::Guarded(mode(0o600)))).1;
+        assert_eq!(made, Err(Status::Access));
+        assert_eq!(store.remove(BEN, private, b"within").1, Err(Status::Access));
+        assert_eq!(store.rename(BEN, (private, b"within"), (root, b"mine")).2, Err(Status::Access));
+        assert_eq!(store.access(BEN, own, Rights(0x3f), Wait::Allowed).unwrap().unwrap().0, Rights(0));
+        assert_eq!(
+            store.access(ANN, own, Rights(0x3f), Wait::Allowed).unwrap().unwrap().0,
+            Rights(0x01 | 0x04 | 0x08)
+        );
         assert!(read(&store, ROOT, own).is_ok() && read(&store, ROOT, within).is_ok());
         assert_eq!(identity(), before, "the thread has its own identity again");
     });
@@ -71,13 +75,15 @@ fn an_exclusive_create_reports_a_taken_name_only_to_callers_that_may_look_it_up(
         let home = Home::new();
         let store = open_to_all(&home);
         for (name, permissions, taken) in
-            [("readable", 0o755, Error::Exists), ("private", 0o700, Error::Access)]
+            [("readable", 0o755, Status::Exists), ("private", 0o700, Status::Access)]
         {
             let within = directory(&store, ANN, store.root(), name, permissions);
             file(&store, ANN, within, "taken", 0o644);
-            let create = |name: &[u8]| store.create(BEN, within, name, NewObject::FileExclusive([7; 8])).1;
+            let create = |name: &[u8]| {
+                store.create(BEN, within, name, NewObject::File(CreateMode::Exclusive([7; 8]))).1
+            };
             assert_eq!(create(b"taken"), Err(taken), "{name}");
-            assert_eq!(create(b"free"), Err(Error::Access), "{name}");
+            assert_eq!(create(b"free"), Err(Status::Access), "{name}");
         }
     });
 }
@@ -90,26 +96,29 @@ fn sticky_directories_and_groups_follow_the_rules_of_the_kernel() {
         let root = store.root();
         let sticky = directory(&store, ROOT, root, "tmp", 0o1777);
         file(&store, ANN, sticky, "hers", 0o666);
-        assert_eq!(store.remove(BEN, sticky, b"hers").1, Err(Error::NotPermitted));
+        assert_eq!(store.remove(BEN, sticky, b"hers").1, Err(Status::NotPermitted));
         assert_eq!(store.remove(ANN, sticky, b"hers").1, Ok(()));
         let group = directory(&store, ROOT, root, "group", 0o2777);
         let gid = SetAttributes { gid: Some(77), ..SetAttributes::default() };
         store.set_attributes(ROOT, group, &gid, None).1.unwrap();
-        let within = store.create(ANN, group, b"f", NewObject::File(mode(0o664))).1.unwrap();
-        assert_eq!((within.uid, within.gid), (1001, 77));
+        let within =
+            store.create(ANN, group, b"f", NewObject::File(CreateMode::Unchecked(mode(0o664)))).1.unwrap();
+        assert_eq!((within.attributes.uid, within.attributes.gid), (1001, 77));
         let below = store.create(ANN, group, b"d", NewObject::Directory(mode(0o755))).1.unwrap();
+        let below = below.attributes;
         assert_eq!((below.gid, below.mode), (77, 0o2755));
         let linked = file(&store, ANN, root, "f", 0o644);
         assert_eq!(store.link(ANN, linked, root, b"g").2, Ok(()));
         assert_eq!(store.rename(ANN, (root, b"g"), (root, b"h")).2, Ok(()));
-        assert_eq!(store.attributes(linked, Wait::Allowed).unwrap().unwrap().links, 2);
-        let device = NewObject::Special(mode(0o600), Kind::CharacterDevice(1, 3));
-        assert_eq!(store.create(ANN, root, b"null", device).1, Err(Error::NotPermitted));
+        assert_eq!(store.attributes(linked, Wait::Allowed).unwrap().unwrap().nlink, 2);
+        let number = Device { major: 1, minor: 3 };
+        let device = NewObject::Special(mode(0o600), Special::CharacterDevice(number));
+        assert_eq!(store.create(ANN, root, b"null", device).1, Err(Status::NotPermitted));
         let made = store.create(ROOT, root, b"null", device).1.unwrap();
-        assert_eq!(made.kind, Kind::CharacterDevice(1, 3));
+        assert_eq!((made.attributes.kind, made.attributes.rdev), (FileKind::CharacterDevice, number));
         let nobody = Caller { uid: u32::MAX, gid: u32::MAX, gids: &[] };
-        let as_none = store.create(nobody, root, b"x", NewObject::File(mode(0o600))).1;
-        assert_eq!(as_none, Err(Error::Access), "the number that means no user gives no rights");
+        let as_none = store.create(nobody, root, b"x", NewObject::File(CreateMode::Unchecked(mode(0o600)))).1;
+        assert_eq!(as_none, Err(Status::Access), "the number that means no user gives no rights");
     });
 }
 
@@ -129,7 +138,7 @@ fn set_id_bits_are_cleared_when_a_file_is_written() {
         assert_eq!(bits(&store), 0o755);
         store.set_attributes(ANN, made, &mode(0o4755), None).1.unwrap();
         let given = SetAttributes { uid: Some(1002), ..SetAttributes::default() };
-        assert_eq!(store.set_attributes(ANN, made, &given, None).1, Err(Error::NotPermitted));
+        assert_eq!(store.set_attributes(ANN, made, &given, None).1, Err(Status::NotPermitted));
         store.set_attributes(ROOT, made, &given, None).1.unwrap();
         assert_eq!(bits(&store), 0o755);
     });
@@ -142,19 +151,15 @@ fn times_are_set_by_the_owner_and_touched_by_callers_that_may_write() {
         let store = open_to_all(&home);
         let made = file(&store, ANN, store.root(), "f", 0o666);
         let to = Time { seconds: 1_000_000, nanoseconds: 42 };
-        let set = SetAttributes {
-            accessed: SetTime::To(to),
-            modified: SetTime::To(to),
-            ..SetAttributes::default()
-        };
-        assert_eq!(store.set_attributes(BEN, made, &set, None).1, Err(Error::NotPermitted));
+        let set =
+            SetAttributes { atime: SetTime::To(to), mtime: SetTime::To(to), ..SetAttributes::default() };
+        assert_eq!(store.set_attributes(BEN, made, &set, None).1, Err(Status::NotPermitted));
         store.set_attributes(ANN, made, &set, None).1.unwrap();
         let found = store.attributes(made, Wait::Allowed).unwrap().unwrap();
-        assert_eq!((found.accessed, found.modified), (to, to));
-        let touch =
-            SetAttributes { modified: SetTime::Now, accessed: SetTime::Now, ..SetAttributes::default() };
+        assert_eq!((found.atime, found.mtime), (to, to));
+        let touch = SetAttributes { mtime: SetTime::Now, atime: SetTime::Now, ..SetAttributes::default() };
         store.set_attributes(BEN, made, &touch, None).1.unwrap();
-        assert!(store.attributes(made, Wait::Allowed).unwrap().unwrap().modified > to);
+        assert!(store.attributes(made, Wait::Allowed).unwrap().unwrap().mtime > to);
     });
 }
 
@@ -179,16 +184,16 @@ fn a_caller_with_sixteen_groups_gets_those_of_the_database() {
         let brought: Vec<u32> = (5000..5016).collect();
         let ann = Caller { gids: &brought, ..ANN };
         assert!(read(&store, ann, made).is_ok(), "the fortieth group of the database counts");
-        assert_eq!(read(&store, Caller { gids: &brought[..15], ..ANN }, made), Err(Error::Access));
+        assert_eq!(read(&store, Caller { gids: &brought[..15], ..ANN }, made), Err(Status::Access));
         let unknown = Caller { gids: &brought, ..BEN };
         assert_eq!(
             read(&store, unknown, made),
-            Err(Error::Access),
+            Err(Status::Access),
             "an unknown user has the groups of the call"
         );
         assert_eq!(
             read(&home.open(), ann, made),
-            Err(Error::Access),
+            Err(Status::Access),
             "without `server_groups` the groups of the call count"
         );
     });
@@ -216,13 +221,13 @@ fn threads_that_act_for_different_users_never_mix_them_up() {
                         let found = store.attributes(made, Wait::Allowed).unwrap().unwrap();
                         assert_eq!((found.uid, found.gid), (uid, uid));
                         assert_eq!(write(store, caller, made, name.as_bytes()), Ok(name.len() as u32));
-                        assert_eq!(read(store, other, made), Err(Error::Access));
+                        assert_eq!(read(store, other, made), Err(Status::Access));
                         assert_eq!(read(store, caller, made).unwrap(), name.as_bytes());
                         let group = SetAttributes { gid: Some(gids[0]), ..SetAttributes::default() };
                         assert_eq!(store.set_attributes(caller, made, &group, None).1, Ok(()));
                         let not_ours = SetAttributes { gid: Some(9), ..SetAttributes::default() };
                         let refused = store.set_attributes(caller, made, &not_ours, None).1;
-                        assert_eq!(refused, Err(Error::NotPermitted));
+                        assert_eq!(refused, Err(Status::NotPermitted));
                         let renamed = format!("{name}-moved");
                         store.rename(caller, (root, name.as_bytes()), (root, renamed.as_bytes())).2.unwrap();
                         store.remove(caller, root, renamed.as_bytes()).1.unwrap();

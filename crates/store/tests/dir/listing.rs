@@ -4,7 +4,7 @@
 use crate::again::as_root_and_not;
 use crate::fixture::{Home, ROOT, list};
 use std::collections::BTreeSet;
-use store::{Error, Store};
+use store::{Status, Store};
 
 const MANY: usize = 100_000;
 
@@ -143,13 +143,13 @@ fn goes_on_after_a_restart(home: &Home) {
     };
     let went_on = store.read_directory(ROOT, store.root(), cookie, &mut take);
     if counts_places(home) {
-        assert_eq!(went_on, Err(Error::BadCookie), "a cookie from before the restart");
+        assert_eq!(went_on, Err(Status::BadCookie), "a cookie from before the restart");
     } else {
         assert!(went_on.unwrap().eof);
         assert_eq!(rest, whole[41..]);
     }
     let never_given = store.read_directory(ROOT, store.root(), u64::MAX, &mut |_| true);
-    assert_eq!(never_given, Err(Error::BadCookie));
+    assert_eq!(never_given, Err(Status::BadCookie));
 }
 
 #[test]

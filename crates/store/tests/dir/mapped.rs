@@ -9,7 +9,7 @@ use std::io::{IoSlice, Write};
 use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
-use store::{DirStore, ObjectId, ReceiveBatch, Segment, Stability, Store, Wait};
+use store::{DirStore, ObjectId, ReceiveBatch, Rights, Segment, Stability, Store, Wait};
 
 const BYTES: usize = 1 << 20;
 
@@ -51,7 +51,7 @@ fn read_now(
             assert_eq!(end.count as usize, segments.iter().map(|segment| segment.len()).sum::<usize>());
             return (segments, end.eof);
         }
-        store.access(ROOT, object, 4, Wait::Allowed).unwrap().unwrap();
+        store.access(ROOT, object, Rights(4), Wait::Allowed).unwrap().unwrap();
     }
 }
 
@@ -101,7 +101,7 @@ fn a_read_sees_a_write_of_the_same_batch() {
         assert_eq!(read_now(&store, Some(&batch), made, end, 10).0.len(), 0);
         let wait = Wait::Refused(Some(&batch));
         while store.write(ROOT, made, end, b"more", Stability::Unstable, wait).is_err() {
-            store.access(ROOT, made, 2, Wait::Allowed).unwrap().unwrap();
+            store.access(ROOT, made, Rights(2), Wait::Allowed).unwrap().unwrap();
         }
         assert_eq!(bytes(&read_now(&store, Some(&batch), made, end, 10).0), b"more");
     });
@@ -157,7 +157,7 @@ fn a_commit_and_a_stable_write_do_not_wait_on_a_tmpfs() {
             if let Ok(committed) = store.commit(made, 0, 0, Wait::Refused(None)) {
                 break committed;
             }
-            store.access(ROOT, made, 4, Wait::Allowed).unwrap().unwrap();
+            store.access(ROOT, made, Rights(4), Wait::Allowed).unwrap().unwrap();
         };
         assert_eq!(verifier, Ok(store.verifier()));
         assert_eq!(change.before.unwrap().size, change.after.unwrap().size);
@@ -167,7 +167,7 @@ fn a_commit_and_a_stable_write_do_not_wait_on_a_tmpfs() {
             {
                 break written.unwrap();
             }
-            store.access(ROOT, made, 2, Wait::Allowed).unwrap().unwrap();
+            store.access(ROOT, made, Rights(2), Wait::Allowed).unwrap().unwrap();
         };
         assert_eq!((written.count, written.committed), (3, Stability::FileSync));
         assert_eq!(std::fs::read(home.path("f")).unwrap()[3..6], *b"new");
@@ -185,7 +185,7 @@ fn a_thread_that_keeps_its_identity_leaves_writes_to_a_worker() {
         let home = Home::new();
         let Some((store, made)) = filled(&home) else { return };
         let write = || {
-            store.access(ROOT, made, 2, Wait::Allowed).unwrap().unwrap();
+            store.access(ROOT, made, Rights(2), Wait::Allowed).unwrap().unwrap();
             store.write(ROOT, made, 0, b"new", Stability::Unstable, Wait::Refused(None)).ok()
         };
         let at_once = testkit::Deadline::wait_until("a write at once", Duration::from_secs(60), write);

@@ -6,7 +6,7 @@ use crate::changing::{Order, has_an_end_and_tells_what_stays_once};
 use crate::fixture::{Home, ROOT, directory, file, list, look, read, write};
 use crate::listing::{all_are_listed_once, changes_in_between_disturb_nothing};
 use std::process::Command;
-use store::{Error, Store, Wait};
+use store::{Status, Store, Wait};
 
 /// Tests an overlay without its own handles: objects are named by their creation time, and found
 /// through the map.
@@ -63,7 +63,7 @@ fn an_overlay_of_layers_on_several_file_systems_is_one_file_system_to_clients() 
                 [b"other\n", b"above\n", b"below\n"]
             );
             assert!(f.fileid != g.fileid && g.fileid != inner.fileid && inner.fileid != f.fileid);
-            assert_eq!(look(&store, root, "crossed").unwrap_err(), Error::Access, "another mount");
+            assert_eq!(look(&store, root, "crossed").unwrap_err(), Status::Access, "another mount");
             let mut names: Vec<_> =
                 list(&store, root, 1000).unwrap().into_iter().map(|(name, _)| name).collect();
             names.sort();
@@ -91,7 +91,7 @@ fn names_are_numbered_where_offsets_do_not_remain_valid() {
         drop(store);
         let store = home.open();
         let of_before = store.read_directory(ROOT, store.root(), cookie, &mut |_| true);
-        assert_eq!(of_before, Err(Error::BadCookie), "a cookie from before the restart");
+        assert_eq!(of_before, Err(Status::BadCookie), "a cookie from before the restart");
     });
 }
 
@@ -154,18 +154,18 @@ fn objects_whose_kernel_handles_do_not_fit_are_found_through_the_map() {
         let store = home.open();
         assert_eq!(read(&store, ROOT, inner).unwrap(), b"WITHIN\n", "after a restart, before any lookup");
         assert_eq!(read(&store, ROOT, once).unwrap(), b"once\n", "by its new name");
-        assert_eq!(read(&store, ROOT, gone), Err(Error::Stale), "deleted while no store was open");
-        assert_eq!(look(&store, root, "gone"), Err(Error::NotFound));
+        assert_eq!(read(&store, ROOT, gone), Err(Status::Stale), "deleted while no store was open");
+        assert_eq!(look(&store, root, "gone"), Err(Status::NotFound));
         assert!(store.attributes(new, Wait::Allowed).unwrap().is_ok());
         // A different file with the same name is a different object.
         std::fs::remove_file(home.path("d/f")).unwrap();
         std::fs::write(home.path("d/f"), "another").unwrap();
-        assert_eq!(read(&store, ROOT, inner), Err(Error::Stale));
+        assert_eq!(read(&store, ROOT, inner), Err(Status::Stale));
         let another = look(&store, look(&store, root, "d").unwrap().object, "f").unwrap().object;
         assert_ne!(another, inner);
         assert_eq!(read(&store, ROOT, another).unwrap(), b"another");
         store.remove(ROOT, root, b"renamed").1.unwrap();
-        assert_eq!(read(&store, ROOT, once), Err(Error::Stale), "deleted through the store");
+        assert_eq!(read(&store, ROOT, once), Err(Status::Stale), "deleted through the store");
         directory(&store, ROOT, root, "e", 0o755);
     });
 }

@@ -6,7 +6,8 @@ use crate::fixture::{Home, ROOT, file, is_tmpfs, look, mode, read, size, write};
 use smallvec::SmallVec;
 use std::time::{Duration, Instant};
 use store::{
-    DirStore, Error, Kind, NewObject, ObjectId, SetAttributes, SetTime, Stability, Store, Time, Wait,
+    CreateMode, DirStore, NewObject, ObjectId, Rights, SetAttributes, SetTime, Special, Stability, Status,
+    Store, Time, Wait,
 };
 
 #[test]
@@ -14,18 +15,18 @@ fn an_exclusive_create_repeated_after_a_restart_finds_its_file() {
     // RFC 1813 s3.3.8
     as_root_and_not("semantics::an_exclusive_create_repeated_after_a_restart_finds_its_file", || {
         let home = Home::in_place(std::env::temp_dir());
-        let new = NewObject::FileExclusive([0xff, 1, 2, 3, 0xfe, 5, 6, 7]);
+        let new = NewObject::File(CreateMode::Exclusive([0xff, 1, 2, 3, 0xfe, 5, 6, 7]));
         let store = home.open();
         let made = store.create(ROOT, store.root(), b"f", new).1.unwrap();
         drop(store);
         let store = home.open();
         assert_eq!(store.create(ROOT, store.root(), b"f", new).1.unwrap().object, made.object);
-        let other = NewObject::FileExclusive([0xff, 1, 2, 3, 0xfe, 5, 6, 8]);
-        assert_eq!(store.create(ROOT, store.root(), b"f", other).1, Err(Error::Exists));
-        let times = SetAttributes { accessed: SetTime::Now, modified: SetTime::Now, ..mode(0o644) };
+        let other = NewObject::File(CreateMode::Exclusive([0xff, 1, 2, 3, 0xfe, 5, 6, 8]));
+        assert_eq!(store.create(ROOT, store.root(), b"f", other).1, Err(Status::Exists));
+        let times = SetAttributes { atime: SetTime::Now, mtime: SetTime::Now, ..mode(0o644) };
         store.set_attributes(ROOT, made.object, &times, None).1.unwrap();
         write(&store, ROOT, made.object, b"in use").unwrap();
-        assert_eq!(store.create(ROOT, store.root(), b"f", new).1, Err(Error::Exists));
+        assert_eq!(store.create(ROOT, store.root(), b"f", new).1, Err(Status::Exists));
     });
 }
 
@@ -45,7 +46,7 @@ fn a_sparse_file_uses_little_space() {
         assert_eq!((&*segments[0], end.eof), (&b"\0\0\0\0\0end"[..], false));
         let beyond =
             store.write(ROOT, made, u64::MAX - 1, b"far", Stability::Unstable, Wait::Allowed).unwrap().1;
-        assert_eq!(beyond, Err(Error::FileTooBig));
+        assert_eq!(beyond, Err(Status::FileTooBig));
     });
 }
 
@@ -63,13 +64,14 @@ fn attributes_before_and_after_a_change_are_returned_and_a_guard_is_checked() {
                 store.write(ROOT, made, 0, b"12345", Stability::DataSync, Wait::Allowed).unwrap();
             assert_eq!(result.unwrap().committed, Stability::DataSync);
             let (was, is) = (change.before.unwrap(), change.after.unwrap());
-            assert_eq!((was.size, was.changed), (0, before.changed));
+            assert_eq!((was.size, was.ctime), (0, before.ctime));
             assert_eq!((is.size, is), (5, store.attributes(made, Wait::Allowed).unwrap().unwrap()));
             let never = Time { seconds: 1, nanoseconds: 1 };
-            assert_eq!(store.set_attributes(ROOT, made, &size(0), Some(never)).1, Err(Error::NotSync));
-            assert_eq!(store.set_attributes(ROOT, made, &size(0), Some(is.changed)).1, Ok(()));
-            let (change, result) = store.create(ROOT, store.root(), b"f", NewObject::FileGuarded(mode(0)));
-            assert_eq!(result, Err(Error::Exists));
+            assert_eq!(store.set_attributes(ROOT, made, &size(0), Some(never)).1, Err(Status::NotSync));
+            assert_eq!(store.set_attributes(ROOT, made, &size(0), Some(is.ctime)).1, Ok(()));
+            let (change, result) =
+                store.create(ROOT, store.root(), b"f", NewObject::File(CreateMode::Guarded(mode(0))));
+            assert_eq!(result, Err(Status::Exists));
             assert!(change.before.is_some() && change.after.is_some(), "on failure too");
         },
     );
@@ -84,9 +86,9 @@ fn a_time_before_1970_is_returned_as_it_was_set() {
         let made = file(&store, ROOT, store.root(), "f", 0o644);
         // File systems support times up to different years; all support these.
         for to in [Time { seconds: -5, nanoseconds: 0 }, Time { seconds: 951_782_400, nanoseconds: 0 }] {
-            let times = SetAttributes { modified: SetTime::To(to), ..SetAttributes::default() };
+            let times = SetAttributes { mtime: SetTime::To(to), ..SetAttributes::default() };
             store.set_attributes(ROOT, made, &times, None).1.unwrap();
-            assert_eq!(store.attributes(made, Wait::Allowed).unwrap().unwrap().modified, to);
+            assert_eq!(store.attributes(made, Wait::Allowed).unwrap().unwrap().mtime, to);
         }
     });
 }
@@ -97,19 +99,17 @@ fn only_files_are_read_and_an_unchecked_create_opens_an_existing_file() {
         let home = Home::new();
         let store = home.open();
         let root = store.root();
-        assert_eq!(read(&store, ROOT, root), Err(Error::IsDirectory));
+        assert_eq!(read(&store, ROOT, root), Err(Status::IsDirectory));
         // Opening a pipe would block the thread until another process opens the pipe too.
-        let pipe = store.create(ROOT, root, b"p", NewObject::Special(mode(0o600), Kind::Fifo)).1.unwrap();
-        assert_eq!(read(&store, ROOT, pipe.object), Err(Error::Invalid));
-        assert_eq!(store.commit(pipe.object, 0, 0, Wait::Allowed).unwrap().1, Err(Error::Invalid));
+        let pipe = store.create(ROOT, root, b"p", NewObject::Special(mode(0o600), Special::Fifo)).1.unwrap();
+        assert_eq!(read(&store, ROOT, pipe.object), Err(Status::Invalid));
+        assert_eq!(store.commit(pipe.object, 0, 0, Wait::Allowed).unwrap().1, Err(Status::Invalid));
         assert_eq!(store.set_attributes(ROOT, pipe.object, &mode(0o640), None).1, Ok(()));
         let made = file(&store, ROOT, root, "f", 0o600);
         write(&store, ROOT, made, b"content").unwrap();
         let set = SetAttributes { size: Some(3), ..mode(0o777) };
-        let met = store.create(ROOT, root, b"f", NewObject::File(set)).1.unwrap();
-        assert_eq!((met.object, met.size, met.mode), (made, 3, 0o600));
-        let special = NewObject::Special(mode(0), Kind::Directory);
-        assert_eq!(store.create(ROOT, root, b"x", special).1, Err(Error::BadType));
+        let met = store.create(ROOT, root, b"f", NewObject::File(CreateMode::Unchecked(set))).1.unwrap();
+        assert_eq!((met.object, met.attributes.size, met.attributes.mode), (made, 3, 0o600));
     });
 }
 
@@ -125,15 +125,15 @@ fn all_now(store: &DirStore, made: ObjectId) -> bool {
     let root = store.root();
     assert_eq!(look(store, root, "f").unwrap().object, made);
     assert_eq!(read(store, ROOT, made).unwrap(), b"content");
-    assert_eq!(store.access(ROOT, made, 1, Wait::Allowed).unwrap().unwrap().0, 1);
+    assert_eq!(store.access(ROOT, made, Rights(1), Wait::Allowed).unwrap().unwrap().0, Rights(1));
     let Ok(attributes) = store.attributes(made, Wait::Refused(None)) else { return false };
     assert_eq!(attributes.unwrap(), store.attributes(made, Wait::Allowed).unwrap().unwrap());
     let Some(bytes) = read_now(store, made) else { return false };
     assert_eq!(bytes, b"content");
-    let Ok(rights) = store.access(ROOT, made, 1, Wait::Refused(None)) else { return false };
-    assert_eq!(rights.unwrap().0, 1);
+    let Ok(rights) = store.access(ROOT, made, Rights(1), Wait::Refused(None)) else { return false };
+    assert_eq!(rights.unwrap().0, Rights(1));
     let Ok((of_root, found)) = store.lookup(ROOT, root, b"f", Wait::Refused(None)) else { return false };
-    assert_eq!((of_root.unwrap().object, found.unwrap().object), (root, made));
+    assert_eq!((of_root.unwrap().fileid, found.unwrap().object), (root.fileid, made));
     true
 }
 
@@ -156,7 +156,7 @@ fn only_open_objects_are_answered_without_waiting() {
             assert!(Instant::now() < deadline, "never answered without waiting");
         }
         std::fs::remove_file(home.path("f")).unwrap();
-        assert!(matches!(store.attributes(made, Wait::Refused(None)).ok(), None | Some(Err(Error::Stale))));
+        assert!(matches!(store.attributes(made, Wait::Refused(None)).ok(), None | Some(Err(Status::Stale))));
         assert!(read_now(&store, made).is_none());
     });
 }

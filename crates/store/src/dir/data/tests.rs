@@ -1,11 +1,12 @@
 //! Concurrent syncs of one file, of which one fails. The device need not fail: the result of that
 //! sync is injected.
 
+use crate::dir::fault::status;
 use crate::dir::find::PLACE;
 use crate::dir::node::Node;
 use crate::dir::{DirOptions, DirStore};
 use crate::interface::{
-    Caller, Error, NewObject, ObjectId, Result, SetAttributes, Stability, Store, Wait, Written,
+    Caller, CreateMode, NewObject, ObjectId, Result, SetAttributes, Stability, Store, Wait, Written,
 };
 use rustix::fs::{Mode, SeekFrom};
 use rustix::io::Errno;
@@ -36,7 +37,11 @@ impl Served {
         let state = Some(home.path().join("state"));
         let store = DirStore::open(&DirOptions { path, state, server_groups: false }).unwrap();
         let set = SetAttributes { mode: Some(0o644), ..SetAttributes::default() };
-        let file = store.create(me(), store.root(), b"file", NewObject::FileGuarded(set)).1.unwrap().object;
+        let file = store
+            .create(me(), store.root(), b"file", NewObject::File(CreateMode::Guarded(set)))
+            .1
+            .unwrap()
+            .object;
         Self { home, store, file }
     }
 
@@ -60,7 +65,7 @@ impl Served {
                 wait_until_it_waits(&node, acting);
                 told
             });
-            assert_eq!(other, told.map_err(Error::from));
+            assert_eq!(other, told.map_err(status));
             acting.unwrap().join().unwrap()
         })
     }
