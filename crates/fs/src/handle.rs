@@ -6,24 +6,28 @@ use std::hash::{Hash, Hasher};
 /// The longest file handle of any protocol: that of NFS version 4. RFC 8881 s2.2 (NFS4_FHSIZE)
 pub const HANDLE_BYTES_MAX: usize = 128;
 
-/// Identifies an object to the server that created the handle; opaque to everyone else.
+/// A handle of any protocol.
+pub type FileHandle = Handle<HANDLE_BYTES_MAX>;
+
+/// Identifies an object to the server that created the handle; opaque to everyone else. A protocol
+/// with shorter handles has a smaller `MAX`, at most 255.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct FileHandle {
+pub struct Handle<const MAX: usize> {
     /// Zero after `len`, so that the derived comparison compares the handles.
-    bytes: [u8; HANDLE_BYTES_MAX],
+    bytes: [u8; MAX],
     len: u8,
 }
 
-impl FileHandle {
+impl<const MAX: usize> Handle<MAX> {
     /// The empty handle, which no server returns.
-    pub const EMPTY: Self = Self { bytes: [0; HANDLE_BYTES_MAX], len: 0 };
+    pub const EMPTY: Self = Self { bytes: [0; MAX], len: 0 };
 
-    /// Creates a handle; `None` if it is longer than [`HANDLE_BYTES_MAX`].
+    /// Creates a handle; `None` if it is longer than `MAX`.
     #[must_use]
     #[inline]
     pub fn new(handle: &[u8]) -> Option<Self> {
         let len = u8::try_from(handle.len()).ok()?;
-        let mut bytes = [0; HANDLE_BYTES_MAX];
+        let mut bytes = [0; MAX];
         bytes.get_mut(..handle.len())?.copy_from_slice(handle);
         Some(Self { bytes, len })
     }
@@ -36,20 +40,20 @@ impl FileHandle {
     }
 }
 
-impl Hash for FileHandle {
+impl<const MAX: usize> Hash for Handle<MAX> {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.as_slice().hash(state);
     }
 }
 
-impl fmt::Debug for FileHandle {
+impl<const MAX: usize> fmt::Debug for Handle<MAX> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, formatter)
     }
 }
 
 /// Formats the handle in hexadecimal.
-impl fmt::Display for FileHandle {
+impl<const MAX: usize> fmt::Display for Handle<MAX> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.as_slice().iter().try_for_each(|byte| write!(formatter, "{byte:02x}"))
     }

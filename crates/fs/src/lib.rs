@@ -25,7 +25,7 @@ pub use attributes::{Attributes, Device, FileKind, SetAttributes, SetTime};
 pub use change::{Change, Effect, Version};
 pub use create::{CreateMode, Special, Stability};
 pub use directory::{DirectoryEntry, DirectoryPage, DirectoryPosition};
-pub use handle::{FileHandle, HANDLE_BYTES_MAX};
+pub use handle::{FileHandle, HANDLE_BYTES_MAX, Handle};
 pub use rights::Rights;
 pub use status::Status;
 pub use time::Time;

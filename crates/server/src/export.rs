@@ -2,7 +2,7 @@
 
 use crate::config::{Config, EXPORTS_MAX, ExportConfig, StoreConfig};
 use crate::error::Error;
-use crate::handle::{HandleError, HandleKey, fsid_of};
+use crate::handle::{FileHandle, HandleError, HandleKey, fsid_of};
 use crate::shared::{ExportMark, GroupError, SharedReplyCache};
 use siphasher::sip::SipHasher24;
 use std::hash::Hasher;
@@ -92,7 +92,7 @@ impl Export {
 
     /// The handle of an object of the export.
     #[inline]
-    pub fn handle(&self, object: ObjectId) -> nfs3::FileHandle {
+    pub fn handle(&self, object: ObjectId) -> FileHandle {
         self.key.seal(object)
     }
 

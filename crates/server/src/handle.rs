@@ -6,7 +6,6 @@
 //! fails its code, a handle of an earlier start of a memory store bears another key's name. The
 //! client sees an opaque value. RFC 1813 s2.6 (nfs_fh3), s2.6 (NFS3ERR_BADHANDLE, NFS3ERR_STALE)
 
-use nfs3::FileHandle;
 use siphasher::sip::SipHasher24;
 use std::hash::Hasher;
 use store::{NAME_BYTES_MAX, ObjectId};
@@ -16,8 +15,12 @@ const HEAD_BYTES: usize = 16;
 const CODE_BYTES: usize = 8;
 /// The longest handle.
 const HANDLE_BYTES_MAX: usize = HEAD_BYTES + NAME_BYTES_MAX + CODE_BYTES;
-// RFC 1813 s2.4 (NFS3_FHSIZE)
-const _: () = assert!(HANDLE_BYTES_MAX <= nfs3::HANDLE_BYTES_MAX as usize);
+const _: () = assert!(HANDLE_BYTES_MAX <= PROTOCOLS_BYTES_MAX);
+/// The longest handle that every version of NFS carries. RFC 1813 s2.4 (NFS3_FHSIZE)
+const PROTOCOLS_BYTES_MAX: usize = 64;
+
+/// A handle of this server.
+pub type FileHandle = fs::Handle<PROTOCOLS_BYTES_MAX>;
 
 const VERSION: u8 = 1;
 
