@@ -7,7 +7,7 @@ mod umnt;
 mod umntall;
 
 use crate::nfs3::call::write;
-use crate::program::{Answered, Call, Landed, Program};
+use crate::program::{Answered, Call, Program};
 use crate::statistics::Names;
 use nfs3::Status;
 use nfs3::mount::Procedure;
@@ -15,6 +15,7 @@ use nfs3::mount::{mnt as mnt_wire, umnt as umnt_wire};
 use rpc::portmap::Protocol;
 use rpc::reply::{Accept, encode_success};
 use std::ops::RangeInclusive;
+use store::ReceiveBuffer;
 use xdr::Writer;
 
 /// The procedure names in statistics, by number. RFC 1813 s5.2
@@ -41,7 +42,7 @@ impl Program for Mount {
         &[Protocol::Tcp, Protocol::Udp]
     }
 
-    fn serve(&self, call: Call<'_, '_>, _landed: Option<Landed>) -> Answered {
+    fn serve(&self, call: Call<'_, '_>, _payload: Option<ReceiveBuffer>) -> Answered {
         try_serve(call).unwrap_or_else(|refused| refused)
     }
 }

@@ -37,7 +37,7 @@ use self::call::{request, write};
 use self::request::Request;
 use self::write as write_data;
 use self::write::Data;
-use crate::program::{Answered, Arriving, Call, Landed, LandedArgs, Placed, Program};
+use crate::program::{Answered, Arriving, Call, Placed, Program};
 use crate::replies::Payload;
 use crate::reply_cache::is_ours;
 use crate::statistics::Names;
@@ -113,17 +113,17 @@ impl Program for Nfs3 {
         let request = Request { client: call.client, identity, wait: Wait::Refused(None) };
         let target = request.open_for_change_at_once(&args.file).ok()?;
         let receive_buffer = target.export.store.receive_buffer(args.offset, args.data_len)?;
-        Some(Placed { args_bytes, landed: Landed { receive_buffer, args: LandedArgs::Write3(args) } })
+        Some(Placed { args_bytes, receive_buffer })
     }
 
     #[inline]
-    fn serve(&self, call: Call<'_, '_>, landed: Option<Landed>) -> Answered {
-        serve(call, landed)
+    fn serve(&self, call: Call<'_, '_>, payload: Option<ReceiveBuffer>) -> Answered {
+        serve(call, payload)
     }
 }
 
 #[inline]
-fn serve(call: Call<'_, '_>, landed: Option<Landed>) -> Answered {
+fn serve(call: Call<'_, '_>, payload: Option<ReceiveBuffer>) -> Answered {
     let answered = match Procedure::try_from(call.header.procedure) {
         Err(_) => Err(Answered::Accept(Accept::ProcUnavail)),
         Ok(Procedure::Null) => Ok(Answered::reply(false)),
@@ -133,7 +133,7 @@ fn serve(call: Call<'_, '_>, landed: Option<Landed>) -> Answered {
         Ok(Procedure::Access) => call.plain(access::run),
         Ok(Procedure::ReadLink) => serve_readlink(call),
         Ok(Procedure::Read) => serve_read(call),
-        Ok(Procedure::Write) => serve_write(call, landed),
+        Ok(Procedure::Write) => serve_write(call, payload),
         Ok(Procedure::Create) => call.changing(create::run, || None),
         Ok(Procedure::MkDir) => call.changing(mkdir::run, || None),
         Ok(Procedure::SymLink) => call.changing(symlink::run, || None),
@@ -171,15 +171,12 @@ fn serve_read(mut call: Call<'_, '_>) -> Result<Answered, Answered> {
 }
 
 #[inline]
-fn serve_write(mut call: Call<'_, '_>, landed: Option<Landed>) -> Result<Answered, Answered> {
+fn serve_write(mut call: Call<'_, '_>, mut payload: Option<ReceiveBuffer>) -> Result<Answered, Answered> {
     let bytes = call.reader.rest();
-    let (args, mut in_place) = match landed {
-        // The arguments are already decoded, and nothing follows them in the record.
-        Some(Landed { receive_buffer, args: LandedArgs::Write3(args) }) => (args, Some(receive_buffer)),
-        None => (ArgsHead::decode(&mut call.reader).map_err(|_| GARBAGE)?, None),
-    };
+    let args = ArgsHead::decode(&mut call.reader).map_err(|_| GARBAGE)?;
     let len = usize::try_from(args.data_len).map_err(|_| GARBAGE)?;
-    let (head, slice) = if in_place.is_some() {
+    let (head, slice) = if payload.is_some() {
+        // The record ends before the data.
         (bytes, &[][..])
     } else {
         let head = bytes.get(..bytes.len() - call.reader.remaining()).unwrap_or_default();
@@ -195,8 +192,8 @@ fn serve_write(mut call: Call<'_, '_>, landed: Option<Landed>) -> Result<Answere
         .identities
         .current()
         .is_some_and(|identity| is_ours(identity, call.header.xid, call.class));
-    let hash = if ours { 0 } else { hash_of_write(head, slice, in_place.as_mut(), len) };
-    let mut data = if in_place.is_some() { Data::InPlace(in_place) } else { Data::Slice(slice) };
+    let hash = if ours { 0 } else { hash_of_write(head, slice, payload.as_mut(), len) };
+    let mut data = if payload.is_some() { Data::InPlace(payload) } else { Data::Slice(slice) };
     let mut answered = call.once(
         || hash,
         |request, _, _| write_data::run(request, &args, &mut data),
@@ -204,8 +201,7 @@ fn serve_write(mut call: Call<'_, '_>, landed: Option<Landed>) -> Result<Answere
         |success| success.count < args.count,
     );
     if let (Ok(Answered::MustWait(handover)), Data::InPlace(receive_buffer)) = (&mut answered, data) {
-        let landed = |receive_buffer| Landed { receive_buffer, args: LandedArgs::Write3(args) };
-        handover.landed = receive_buffer.map(landed).map(Box::new);
+        handover.payload = receive_buffer.map(Box::new);
     }
     answered
 }

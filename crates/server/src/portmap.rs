@@ -1,10 +1,11 @@
 //! The port mapper, if this server has its port. RFC 1833
 
 use crate::group::Group;
-use crate::program::{Answered, Call, Landed, Program};
+use crate::program::{Answered, Call, Program};
 use crate::statistics::Names;
 use rpc::portmap::{self, Protocol};
 use std::ops::RangeInclusive;
+use store::ReceiveBuffer;
 
 /// See the module's documentation.
 pub(crate) struct PortMapper;
@@ -34,7 +35,7 @@ impl Program for PortMapper {
         false
     }
 
-    fn serve(&self, call: Call<'_, '_>, _landed: Option<Landed>) -> Answered {
+    fn serve(&self, call: Call<'_, '_>, _payload: Option<ReceiveBuffer>) -> Answered {
         let entries = call.group.portmap.get().map(Vec::as_slice).unwrap_or_default();
         let via = portmap::Via { protocol: call.protocol, local: call.client.local.ip() };
         portmap::answer(call.header, call.reader, via, entries, call.out);

@@ -77,9 +77,10 @@ pub(crate) trait Program: Sync {
         None
     }
 
-    /// Executes a call, and writes the head of its reply. `landed` is what [`place`](Self::place)
-    /// returned, with the payload received.
-    fn serve(&self, call: Call<'_, '_>, landed: Option<Landed>) -> Answered;
+    /// Executes a call, and writes the head of its reply. `payload` is the memory that
+    /// [`place`](Self::place) found, with the payload received; then the record ends before the
+    /// payload.
+    fn serve(&self, call: Call<'_, '_>, payload: Option<ReceiveBuffer>) -> Answered;
 }
 
 /// A call of which only the beginning has been received.
@@ -111,20 +112,7 @@ impl Arriving<'_> {
 pub(crate) struct Placed {
     /// The length of the arguments before the payload. Nothing but padding follows it.
     pub args_bytes: usize,
-    pub landed: Landed,
-}
-
-/// The payload of a call in memory of its store, and the arguments decoded to find that memory.
-pub(crate) struct Landed {
     pub receive_buffer: ReceiveBuffer,
-    pub args: LandedArgs,
-}
-
-/// Arguments that were decoded to find memory for a payload, for each program that has such.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum LandedArgs {
-    /// Those of NFSv3's WRITE.
-    Write3(nfs3::proc::write::ArgsHead),
 }
 
 /// One call.
@@ -211,5 +199,5 @@ pub(crate) struct Handover {
     /// The call runs elsewhere: it is to be tried again soon.
     pub later: bool,
     /// The payload, if it was received in place. Boxed, because few calls need it.
-    pub landed: Option<Box<Landed>>,
+    pub payload: Option<Box<ReceiveBuffer>>,
 }

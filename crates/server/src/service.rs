@@ -6,7 +6,7 @@
 
 use crate::client::Client;
 use crate::group::Group;
-use crate::program::{Answered, Arriving, Call, CallHead, Handover, IO_BYTES_MAX, Landed, Mode, Program};
+use crate::program::{Answered, Arriving, Call, CallHead, Handover, IO_BYTES_MAX, Mode, Program};
 use crate::replies::{Payload, Replies};
 use crate::reply_cache::{Times, Waiters};
 use crate::statistics::{CallEnd, Slot};
@@ -16,6 +16,7 @@ use rpc::auth::AuthStat;
 use rpc::call::{CallError, CallHeader};
 use rpc::portmap::Protocol;
 use rpc::reply::{Accept, Reject, encode_accept, encode_reject, encode_success};
+use store::ReceiveBuffer;
 use xdr::{Reader, Writer};
 
 /// The most memory of a reply without payload, accurate enough to count memory.
@@ -73,7 +74,7 @@ impl Executor<'_> {
         record: &[u8],
         record_bytes: usize,
         bytes_max: usize,
-    ) -> Option<(usize, Landed)> {
+    ) -> Option<(usize, ReceiveBuffer)> {
         let (_, program) = find(&PROGRAMS, self.group, self.protocol, head).ok()?;
         self.identify(&head.header(record)).ok()?;
         let placed = program.place(Arriving {
@@ -83,7 +84,7 @@ impl Executor<'_> {
             all_args_bytes: record_bytes.checked_sub(head.args_at())?,
             payload_bytes_max: bytes_max,
         })?;
-        Some((head.args_at() + placed.args_bytes, placed.landed))
+        Some((head.args_at() + placed.args_bytes, placed.receive_buffer))
     }
 
     /// How long the reply to a call may be, as far as that is worth counting.
@@ -104,13 +105,13 @@ impl Executor<'_> {
         }
     }
 
-    /// Executes the call in a record; its reply is then in `replies`. `landed` is its payload, if
+    /// Executes the call in a record; its reply is then in `replies`. `payload` is its payload, if
     /// that was received in place: then the record contains only the bytes before the payload.
     pub fn serve(
         &mut self,
         head: &CallHead,
         record: &[u8],
-        landed: Option<Landed>,
+        payload: Option<ReceiveBuffer>,
         received_bytes: usize,
         mode: Mode<'_>,
     ) -> Taken {
@@ -125,7 +126,7 @@ impl Executor<'_> {
             return self.refuse(header.xid, Accept::ProcUnavail);
         }
         let start = self.replies.heads().len();
-        let taken = match self.answer(program, &header, head.args(record), landed, mode) {
+        let taken = match self.answer(program, &header, head.args(record), payload, mode) {
             Answered::Reply { error, replayed, payload, payload_len } => {
                 let sent_bytes = self.replies.push(payload, payload_len);
                 let end = |slot| CallEnd { slot, error, replayed, received_bytes, sent_bytes };
@@ -151,7 +152,7 @@ impl Executor<'_> {
         program: &'static dyn Program,
         header: &CallHeader<'_>,
         args: Reader<'_>,
-        landed: Option<Landed>,
+        payload: Option<ReceiveBuffer>,
         mode: Mode<'_>,
     ) -> Answered {
         if header.procedure == NULL {
@@ -178,7 +179,7 @@ impl Executor<'_> {
             class: program.xid_class(header.procedure),
             reader: args,
         };
-        program.serve(call, landed)
+        program.serve(call, payload)
     }
 
     #[inline]
@@ -255,7 +256,7 @@ mod tests {
             &[Protocol::Tcp]
         }
 
-        fn serve(&self, _call: Call<'_, '_>, _landed: Option<Landed>) -> Answered {
+        fn serve(&self, _call: Call<'_, '_>, _payload: Option<ReceiveBuffer>) -> Answered {
             Answered::reply(false)
         }
     }

@@ -2,22 +2,22 @@
 
 use super::place::Place;
 use super::worker_pool::{InFlight, Task, WorkerPool};
-use crate::program::{CallHead, Handover, Landed, Mode};
+use crate::program::{CallHead, Handover, Mode};
 use crate::service::{Executor, Taken};
 use crate::statistics::Counters;
-use store::ReceiveBatch;
+use store::{ReceiveBatch, ReceiveBuffer};
 use transport::{Place as PayloadPlace, Sink, SlicesMut};
 
 /// A call whose payload is being received into memory of a store.
 pub(crate) struct Incoming {
     head: CallHead,
-    landed: Landed,
+    payload: ReceiveBuffer,
 }
 
 impl transport::ReceiveBuffer for Incoming {
     #[inline]
     fn unfilled<'a>(&'a mut self, from: usize, out: &mut SlicesMut<'a>) {
-        self.landed.receive_buffer.unfilled(from, out);
+        self.payload.unfilled(from, out);
     }
 }
 
@@ -56,9 +56,9 @@ impl CallSink<'_> {
         self.executor.replies.bytes() >= self.reply_bytes_max
     }
 
-    fn take(&mut self, head: &CallHead, record: &[u8], landed: Option<Landed>, record_len: usize) {
+    fn take(&mut self, head: &CallHead, record: &[u8], payload: Option<ReceiveBuffer>, record_len: usize) {
         self.calls_left = self.calls_left.saturating_sub(1);
-        match self.executor.serve(head, record, landed, record_len, Mode::Loop(self.batch)) {
+        match self.executor.serve(head, record, payload, record_len, Mode::Loop(self.batch)) {
             Taken::MustWait(handover) => self.hand_over(head, record, handover, record_len),
             taken => self.count(taken),
         }
@@ -77,7 +77,7 @@ impl CallSink<'_> {
     /// Hands a call over to a worker.
     #[cold]
     fn hand_over(&mut self, head: &CallHead, record: &[u8], handover: Handover, record_len: usize) {
-        let Handover { begun, later, landed } = handover;
+        let Handover { begun, later, payload } = handover;
         let bytes = record_len + self.executor.reply_bytes_max(head, record);
         let ticket = self.worker_pool.ticket(bytes);
         self.in_flight.take_off(bytes);
@@ -87,7 +87,7 @@ impl CallSink<'_> {
             head: *head,
             record: record.into(),
             record_len,
-            landed,
+            payload,
             begun,
             put_off: 0,
             received: self.executor.times.now,
@@ -109,9 +109,8 @@ impl Sink for CallSink<'_> {
     fn place(&mut self, head: &[u8], record_len: usize) -> Option<PayloadPlace<Incoming>> {
         let record = head;
         let head = CallHead::decode(record).ok()?;
-        let (at, landed) = self.executor.place(&head, record, record_len, self.landing_bytes_max)?;
-        let len = landed.receive_buffer.len();
-        Some(PayloadPlace { at, len, receive_buffer: Incoming { head, landed } })
+        let (at, payload) = self.executor.place(&head, record, record_len, self.landing_bytes_max)?;
+        Some(PayloadPlace { at, len: payload.len(), receive_buffer: Incoming { head, payload } })
     }
 
     #[inline]
@@ -135,9 +134,9 @@ impl Sink for CallSink<'_> {
 
     #[inline]
     fn received(&mut self, head: &[u8], receive_buffer: Incoming, tail: &[u8]) {
-        let Incoming { head: decoded, landed } = receive_buffer;
-        let record_len = head.len() + landed.receive_buffer.len() + tail.len();
-        self.take(&decoded, head, Some(landed), record_len);
+        let Incoming { head: decoded, payload } = receive_buffer;
+        let record_len = head.len() + payload.len() + tail.len();
+        self.take(&decoded, head, Some(payload), record_len);
     }
 
     #[inline]

@@ -24,7 +24,7 @@ use super::place::Place;
 use crate::client::Client;
 use crate::clock;
 use crate::group::Group;
-use crate::program::{CallHead, Landed};
+use crate::program::CallHead;
 use crate::replies::Payload;
 use crate::statistics::CallEnd;
 use queues::Queues;
@@ -33,6 +33,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
+use store::ReceiveBuffer;
 
 /// Calls of one connection that may be in the pool: more than a client has outstanding on one
 /// connection.
@@ -54,7 +55,8 @@ pub(crate) struct Task {
     pub record: Box<[u8]>,
     /// The length of the record with its payload.
     pub record_len: usize,
-    pub landed: Option<Box<Landed>>,
+    /// The payload, if it was received in place.
+    pub payload: Option<Box<ReceiveBuffer>>,
     /// The reply cache has the call as running.
     pub begun: bool,
     /// How often the call was deferred because it runs elsewhere.

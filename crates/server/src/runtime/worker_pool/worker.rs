@@ -73,7 +73,7 @@ fn answer(shared: &Shared, task: &mut Task, work: &mut Workspace) -> Option<Task
     let mode = Mode::Worker { begun: task.begun };
     // The next call is often from the same caller.
     task.client.identities = std::mem::take(&mut work.identities);
-    let landed = task.landed.take();
+    let payload = task.payload.take().map(|payload| *payload);
     let mut executor = Executor {
         group: &shared.group,
         waiters: &*shared.peers,
@@ -84,15 +84,14 @@ fn answer(shared: &Shared, task: &mut Task, work: &mut Workspace) -> Option<Task
         text: &mut work.text,
         times: Times { now: clock::now(), came: task.received },
     };
-    let landed = landed.map(|landed| *landed);
-    let taken = executor.serve(&task.head, &task.record, landed, task.record_len, mode);
+    let taken = executor.serve(&task.head, &task.record, payload, task.record_len, mode);
     work.identities = std::mem::take(&mut task.client.identities);
     let counted = match taken {
         Taken::Answered(end) => Some(end),
         Taken::Refused | Taken::Uncounted => None,
         Taken::Elsewhere => return Some(TaskEnd::Elsewhere),
         Taken::MustWait(handover) if handover.later => {
-            (task.begun, task.landed) = (false, handover.landed);
+            (task.begun, task.payload) = (false, handover.payload);
             return None;
         }
         // The loop has decoded the same record as a call, and a worker's call never has to wait
@@ -120,8 +119,8 @@ pub(super) fn forget(shared: &Shared, mut task: Task) {
             text: &mut text,
             times: Times { now: clock::now(), came: task.received },
         };
-        let landed = task.landed.take().map(|landed| *landed);
-        executor.serve(&task.head, &task.record, landed, task.record_len, Mode::Discard);
+        let payload = task.payload.take().map(|payload| *payload);
+        executor.serve(&task.head, &task.record, payload, task.record_len, Mode::Discard);
     }
     land(shared, task, TaskEnd::TooLate);
 }
