@@ -42,10 +42,12 @@ const UNSAFE_ALLOWED: [&str; 7] = [
     "crates/trunkline/tests/history/",
 ];
 
-/// The client's sources, and the part of them that may name types of a file protocol. All other
-/// files use the types of `fs`.
-const CLIENT: &str = "crates/client/src/";
-const PROTOCOL: [&str; 2] = ["crates/client/src/protocol.rs", "crates/client/src/protocol/"];
+/// Sources of which only these parts, and tests, may name types of a file protocol. All other files
+/// use the types of `fs`.
+const SPEAK_FS: [(&str, &[&str]); 2] = [
+    ("crates/client/src/", &["protocol.rs", "protocol/"]),
+    ("crates/server/src/", &["nfs3.rs", "nfs3/", "mount.rs", "mount/"]),
+];
 
 /// Finds comments with lines that are too long. Tables and drawings, which contain runs of blanks,
 /// may be longer.
@@ -99,23 +101,16 @@ pub(super) fn findings(file: &File) -> Vec<String> {
 fn code_findings(file: &File) -> Vec<String> {
     let (path, code) = (file.path.as_str(), Code::new(&file.text));
     let mut found = Vec::new();
-    let speaks_fs = path.starts_with(CLIENT) && !PROTOCOL.iter().any(|place| path.starts_with(place));
     let may_be_unsafe = UNSAFE_ALLOWED.iter().any(|allowed| path.starts_with(allowed));
     for (number, line) in code.lines().enumerate() {
         if line.contains("allow(unsafe_code)") && !may_be_unsafe {
             found.push(format!("{path}:{}: unsafe code is not allowed in this crate", number + 1));
         }
-        if line.contains("nfs3::") && speaks_fs {
-            let number = number + 1;
-            found.push(format!(
-                "{path}:{number}: speak in types of fs; NFS version 3 is known in {}",
-                PROTOCOL[1]
-            ));
-        }
     }
     if !is_test_file(path) {
         let tests = code.test_lines();
         let ours = |line: &usize| !tests.iter().any(|range| range.contains(line));
+        found.extend(protocol_names(path, &code, ours));
         let long =
             code.functions().into_iter().filter(|one| one.lines > FUNCTION_LINES_MAX && ours(&one.line));
         found.extend(long.map(|one| {
@@ -124,6 +119,24 @@ fn code_findings(file: &File) -> Vec<String> {
         }));
     }
     found
+}
+
+/// Finds lines that name types of a file protocol where those of `fs` are used. Another rule says
+/// which modules may name the module `crate::nfs3`.
+fn protocol_names(path: &str, code: &Code, ours: impl Fn(&usize) -> bool) -> Vec<String> {
+    let of_crate = SPEAK_FS.iter().find_map(|(sources, parts)| Some((path.strip_prefix(*sources)?, *parts)));
+    let Some((part, parts)) = of_crate else { return Vec::new() };
+    if parts.iter().any(|allowed| part.starts_with(allowed)) {
+        return Vec::new();
+    }
+    let names = |line: &str| line.replace("crate::nfs3::", "").contains("nfs3::");
+    let lines = code.lines().enumerate().filter(|(number, line)| names(line) && ours(&(number + 1)));
+    lines
+        .map(|(number, _)| {
+            let (number, parts) = (number + 1, parts.join(", "));
+            format!("{path}:{number}: speak in types of fs; NFS version 3 is known in {parts}")
+        })
+        .collect()
 }
 
 /// Pure crates must forbid unsafe code, so that no inner attribute can allow it.
@@ -218,6 +231,19 @@ mod tests {
         assert!(found("crates/client/src/engine/answers.rs", text)[0].contains(":2: speak in types of fs"));
         for path in ["crates/client/src/protocol/nfs3/data.rs", "crates/client/tests/files.rs"] {
             assert_eq!(found(path, text), Vec::<String>::new());
+        }
+    }
+
+    #[test]
+    fn a_protocol_is_named_in_two_modules_of_the_server_and_in_tests() {
+        let text = "//! Head.\nuse crate::nfs3::Nfs3;\nuse nfs3::Status;\n";
+        let named = found("crates/server/src/export.rs", text);
+        assert_eq!(named.len(), 1, "{named:?}");
+        assert!(named[0].contains(":3: speak in types of fs"), "{named:?}");
+        let tests = "//! Head.\n#[cfg(test)]\nmod tests {\n    use nfs3::Status;\n}\n";
+        assert_eq!(found("crates/server/src/export.rs", tests), Vec::<String>::new());
+        for path in ["nfs3/read.rs", "mount/mnt.rs", "server/tests.rs"] {
+            assert_eq!(found(&format!("crates/server/src/{path}"), text), Vec::<String>::new());
         }
     }
 
