@@ -11,6 +11,7 @@ use crate::header::{
     Body, Chunk, Chunks, DecodeError, HEADER_BYTES_MIN, Header, HeaderError, ReadSegment, bytes_of,
 };
 use crate::placement::used;
+use crate::reverse::{self, Answerer, Verdict};
 use crate::{CALL, message_type, message_xid};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -81,7 +82,7 @@ pub enum Output {
     /// Send a header, the message if it is inline, and after it this many bytes of the call's
     /// payload and this many zeroes.
     Send {
-        /// The xid of the call.
+        /// The xid of the call: of the server's, if it is that which is answered.
         xid: u32,
         /// Header and message.
         bytes: Vec<u8>,
@@ -104,7 +105,8 @@ pub enum Output {
         /// The cause.
         error: CallError,
     },
-    /// A call from the server, in the receive buffer just handled. RFC 8167 s4
+    /// A call from the server, in the receive buffer just handled: answer it with
+    /// [`Client::answer`], if calls were granted. RFC 8167 s4
     Reverse(Range<usize>),
     /// Close the connection, then report [`Client::handle_disconnected`].
     Close(CloseReason),
@@ -182,6 +184,8 @@ pub struct Client {
     outputs: VecDeque<Output>,
     closed: bool,
     unmatched: u64,
+    /// Calls of the server.
+    reverse: Answerer,
 }
 
 impl Client {
@@ -200,7 +204,29 @@ impl Client {
             outputs: VecDeque::from([Output::PostReceives(wanted)]),
             closed: false,
             unmatched: 0,
+            reverse: Answerer::default(),
         }
+    }
+
+    /// Grants the server this many calls, for which receives are posted. RFC 8167 s4
+    pub fn grant_calls(&mut self, credits: u32) {
+        self.reverse.grant(credits);
+        if credits > 0 {
+            self.outputs.push_back(Output::PostReceives(credits));
+        }
+    }
+
+    /// Answers a call of the server with this RPC message. RFC 8167 s5
+    ///
+    /// # Errors
+    /// Misuse by the caller; nothing is sent then.
+    pub fn answer(&mut self, message: &[u8]) -> Result<(), reverse::Misuse> {
+        if self.closed {
+            return Err(reverse::Misuse::Closed);
+        }
+        let (xid, bytes) = self.reverse.reply(message, self.agreed.send_bytes)?;
+        self.outputs.push_back(Output::Send { xid, bytes, payload: None });
+        Ok(())
     }
 
     /// The next request to the driver; `None` until the next input.
@@ -332,10 +358,12 @@ impl Client {
     fn handle_header(&mut self, header: Header, bytes: &[u8], message: Range<usize>) {
         let inline = bytes.get(message.clone()).unwrap_or_default();
         let xid = header.xid;
-        let inline_call = matches!(header.body, Body::Message(_)) && message_type(inline) == Some(CALL);
-        if inline_call {
+        if let Body::Message(chunks) = &header.body
+            && message_type(inline) == Some(CALL)
+        {
             // Its credits apply to the other direction. RFC 8167 s4
-            return self.outputs.push_back(Output::Reverse(message));
+            let is_plain = *chunks == Chunks::default() && message_xid(inline) == Some(xid);
+            return self.called(xid, message, is_plain);
         }
         // A server that grants nothing would stop the client permanently, so one call is still
         // sent; calls beyond the posted receives would have their replies dropped. RFC 8166 s3.3.1
@@ -360,6 +388,18 @@ impl Client {
                     None => self.misused(xid),
                 }
             }
+        }
+    }
+
+    /// Handles a call of the server; only a plain one, without chunks, can be answered.
+    fn called(&mut self, xid: u32, message: Range<usize>, is_plain: bool) {
+        if !is_plain {
+            let bytes = self.reverse.refusal(xid);
+            return self.outputs.push_back(Output::Send { xid, bytes, payload: None });
+        }
+        match self.reverse.handle_call(xid) {
+            Verdict::HandOut => self.outputs.push_back(Output::Reverse(message)),
+            Verdict::TooMany => self.close(CloseReason::Protocol),
         }
     }
 

@@ -12,12 +12,14 @@
 //! Which arguments and results of a program may be carried in chunks (RFC 8267) is decided by the
 //! sender of its calls.
 //!
-//! Left out: calls in the reverse direction (RFC 8167) are recognized and handed out, not answered.
+//! Calls in the other direction (RFC 8167) are inline: [`client::Client::grant_calls`] and
+//! [`server::Server::allow_calls`] say how many. Left out: chunks in that direction.
 #![forbid(unsafe_code)]
 
 pub mod client;
 pub mod connect;
 pub mod header;
+pub mod reverse;
 pub mod server;
 
 mod placement;

@@ -13,6 +13,7 @@ use crate::header::{
     Body, Chunk, Chunks, DecodeError, Header, HeaderError, ReadSegment, Segment, VERSION, bytes_of,
 };
 use crate::placement::{fill, pieces};
+use crate::reverse::{self, Caller};
 use crate::{CALL, message_type, message_xid};
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -127,7 +128,8 @@ pub enum Output {
     },
     /// Send a message.
     Send {
-        /// The call that this message answers; `None` for the answer to an invalid header.
+        /// The call that this message answers; `None` for the answer to an invalid header and for a
+        /// call in the other direction.
         request: Option<RequestId>,
         /// The header, and the message where it is inline.
         bytes: Vec<u8>,
@@ -136,8 +138,10 @@ pub enum Output {
         /// A registration of the client that this send invalidates.
         invalidate: Option<u32>,
     },
-    /// A message in the reverse direction, in the receive buffer just handled. RFC 8167 s4
+    /// The reply to a call of [`Server::call`], in the receive buffer just handled. RFC 8167 s4
     Reverse(Range<usize>),
+    /// The client's transport refuses a call of [`Server::call`].
+    ReverseRefused(u32),
     /// Close the connection.
     Close(CloseReason),
 }
@@ -170,6 +174,8 @@ pub struct Server {
     granted: u32,
     slots: Vec<(u32, Option<Request>)>,
     outputs: VecDeque<Output>,
+    /// Calls to the client.
+    reverse: Caller,
 }
 
 impl Server {
@@ -178,7 +184,39 @@ impl Server {
     pub fn new(agreed: Agreed, limits: Limits) -> Self {
         let limits = Limits { credits: limits.credits.max(1), ..limits };
         let outputs = VecDeque::from([Output::PostReceives(limits.credits)]);
-        Self { agreed, limits, granted: 1, slots: Vec::new(), outputs }
+        Self { agreed, limits, granted: 1, slots: Vec::new(), outputs, reverse: Caller::default() }
+    }
+
+    /// Allows this many calls to the client to be outstanding, as far as the client grants them, and
+    /// posts receives for their replies. RFC 8167 s4
+    pub fn allow_calls(&mut self, credits: u32) {
+        self.reverse.allow(credits);
+        if credits > 0 {
+            self.outputs.push_back(Output::PostReceives(credits));
+        }
+    }
+
+    /// Calls the client with this RPC message, at once or when credits allow. RFC 8167 s5
+    ///
+    /// # Errors
+    /// Misuse by the caller; the call is then not accepted.
+    pub fn call(&mut self, message: Vec<u8>) -> Result<(), reverse::Misuse> {
+        self.reverse.call(message, self.agreed.send_bytes)?;
+        self.send_calls();
+        Ok(())
+    }
+
+    /// The number of calls to the client that were sent and not answered, and of calls that wait for
+    /// credits.
+    #[must_use]
+    pub fn calls(&self) -> (usize, usize) {
+        self.reverse.outstanding()
+    }
+
+    fn send_calls(&mut self) {
+        while let Some(bytes) = self.reverse.next() {
+            self.outputs.push_back(Output::Send { request: None, bytes, payload: None, invalidate: None });
+        }
     }
 
     /// Changes the limit of payloads, and of calls that are read as a whole.
@@ -269,15 +307,26 @@ impl Server {
                 let at_0 = read_chunk(&chunks, 0);
                 (chunks, Some(at_0))
             }
-            // Only a responder sends errors, so an error sent to a responder is ignored.
-            Body::Error(_) => return,
+            // Only the end that answers sends errors.
+            Body::Error(_) => {
+                if self.reverse.failed(xid) {
+                    self.outputs.push_back(Output::ReverseRefused(xid));
+                    self.send_calls();
+                }
+                return;
+            }
         };
         if whole.is_none() {
             if message_xid(inline) != Some(xid) {
                 return self.refuse(None, xid, HeaderError::Chunk);
             }
             if message_type(inline) != Some(CALL) {
-                return self.outputs.push_back(Output::Reverse(message));
+                // Its credits apply to the other direction. A reply without a call is dropped.
+                // RFC 8167 s4
+                if self.reverse.answered(xid, header.credits) {
+                    self.outputs.push_back(Output::Reverse(message));
+                }
+                return self.send_calls();
             }
         }
         if self.outstanding() >= usize::try_from(self.limits.credits).unwrap_or(usize::MAX) {

@@ -398,7 +398,9 @@ impl Network {
                 }
                 self.after_a_while(1, Event::ToClient(bytes));
             }
-            ServerOutput::Reverse(_) | ServerOutput::Close(_) => panic!("{output:?}"),
+            ServerOutput::Reverse(_) | ServerOutput::ReverseRefused(_) | ServerOutput::Close(_) => {
+                panic!("{output:?}")
+            }
         }
     }
 }

@@ -505,8 +505,13 @@ fn calls_and_replies_of_the_reverse_direction_are_recognized() {
     drain(&mut client);
     client.handle_receive(&encoded(1, 0, body(), &rpc(1, 0, 40)));
     assert_eq!(drain(&mut client), [client::Output::Reverse(28..68)]);
-    let (_, outputs) = served(&encoded(1, 4, body(), &rpc(1, 1, 40)));
-    assert_eq!(outputs, [server::Output::Reverse(28..68)]);
+    let (mut server, outputs) = served(&encoded(1, 4, body(), &rpc(1, 1, 40)));
+    assert_eq!(outputs, [], "it answers no call");
+    server.allow_calls(2);
+    server.call(rpc(1, 0, 40)).expect("taken");
+    drain_server(&mut server);
+    server.handle_receive(&encoded(1, 4, body(), &rpc(1, 1, 40)));
+    assert_eq!(drain_server(&mut server), [server::Output::Reverse(28..68)]);
 }
 
 #[test]
