@@ -9,11 +9,16 @@ use fs::{Change, FileHandle, Stability};
 use paths::{Class, ConnId, NodeId, PathId};
 use rpc::Xid;
 use slab::Slab;
-use transport::{Pipe, ReceiveBuffer, Slices, SlicesMut, Source};
+use transport::{Expect, Pipe, ReceiveBuffer, Slices, SlicesMut, Source};
 
 use crate::error::{Error, Result};
 use crate::protocol::{self, Procedure, Request};
 use crate::slot::Promise;
+
+/// The longest reply except those that list or name things: head, status, attributes before and
+/// after. Together with the header, the reply fits the smallest message that a peer over RDMA must
+/// accept (RFC 8166 s3.3.2).
+const REPLY_BYTES: u32 = 640;
 
 /// The reference to a file in reads and writes.
 #[derive(Debug, Clone, Copy)]
@@ -294,6 +299,16 @@ impl Call {
             Body::Write { buffer, written, .. } => buffer.get(*written..).unwrap_or_default(),
             _ => &[],
         }
+    }
+
+    /// What the call expects in reply. RFC 8166 s4.3.3
+    pub(crate) fn expect(&self) -> Expect {
+        let (payload_max, more) = match &self.body {
+            Body::Read { target, .. } => (u32::try_from(target.len()).unwrap_or(u32::MAX), 0),
+            Body::Call(request) => (0, protocol::reply_bytes_max(request.procedure(), request.args())),
+            Body::Write { .. } | Body::Commit { .. } | Body::Validate => (0, 0),
+        };
+        Expect { payload_max, reply_max: REPLY_BYTES + more }
     }
 
     pub(crate) fn misbehaved(&self, reason: impl Into<String>) -> Error {

@@ -2,14 +2,17 @@
 
 mod rdma;
 
-use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use rpc::Xid;
-use rpc::record::{Assembler, Mark};
 use rpc::reply::{Accept, Body};
-use transport::{Address, socket};
+use transport::poll::{Events, Interest, Poller};
+use transport::rdma::Requester;
+use transport::{
+    Address, AnyTransport, Error, Expect, Flushed, Limits, Place, ReceiveBuffer, Scratch, Sink, Slices, SlicesMut,
+    Source, Stream, Transport, socket,
+};
 use xdr::{Reader, Writer};
 
 use crate::error::MountError;
@@ -20,9 +23,12 @@ pub(crate) use rdma::require as require_rdma;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// An address that accepts a connection but sends no reply for this long is given up.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
-/// The longest reply: EXPORT lists all exports and the hosts that may mount them; all other replies
-/// are short.
+/// The longest reply over TCP: EXPORT lists all exports and the hosts that may mount them; all other
+/// replies are short.
 const REPLY_BYTES_MAX: usize = 4 << 20;
+/// Over RDMA, where MOUNT is not called, no reply is longer than this.
+const EXPECT: Expect = Expect { payload_max: 0, reply_max: 640 };
+const TOKEN: u64 = 0;
 
 /// A program and its version. RFC 5531 s9
 #[derive(Debug, Clone, Copy)]
@@ -31,19 +37,51 @@ pub(crate) struct Program {
     pub version: u32,
 }
 
-#[derive(Debug)]
-enum Wire {
-    Tcp(TcpStream),
-    Rdma(Box<rdma::Wire>),
-}
+type Wire = AnyTransport<(), Nothing, Requester<()>>;
 
 /// See the module's documentation.
 #[derive(Debug)]
 pub(crate) struct Caller {
     address: SocketAddr,
+    /// The local address, if one was asked for.
+    local: Option<Address>,
     wire: Wire,
+    poller: Poller,
     credential: Vec<u8>,
     next_xid: u32,
+}
+
+/// These calls carry no payload.
+#[derive(Debug)]
+struct Nothing;
+
+impl ReceiveBuffer for Nothing {
+    fn unfilled<'a>(&'a mut self, _from: usize, _out: &mut SlicesMut<'a>) {}
+}
+
+impl Source<()> for Nothing {
+    fn slices<'a>(&'a self, (): &'a (), _out: &mut Slices<'a>) {}
+}
+
+/// The reply, or why there will be none.
+#[derive(Default)]
+struct Reply(Option<Result<Vec<u8>, String>>);
+
+impl Sink for Reply {
+    type ReceiveBuffer = Nothing;
+    fn place(&mut self, _head: &[u8], _record_len: usize) -> Option<Place<Nothing>> {
+        None
+    }
+    fn record(&mut self, record: &[u8]) {
+        self.0 = Some(Ok(record.to_vec()));
+    }
+    fn received(&mut self, _head: &[u8], _receive_buffer: Nothing, _tail: &[u8]) {}
+    fn refused(&mut self, _xid: u32, reason: &dyn std::fmt::Display) {
+        self.0 = Some(Err(reason.to_string()));
+    }
+    fn wants_more(&self) -> bool {
+        self.0.is_none()
+    }
 }
 
 impl Caller {
@@ -61,11 +99,10 @@ impl Caller {
                 .or_else(|error| if is_local(&error) { anywhere() } else { Err(error) }),
             None | Some(false) => anywhere(),
         };
+        let stream = stream.and_then(|stream| stream.set_nonblocking(true).map(|()| stream));
         let stream = stream.map_err(|source| MountError::Connect { address, source })?;
-        stream
-            .set_write_timeout(Some(ANSWER_TIMEOUT))
-            .map_err(|source| MountError::Connect { address, source })?;
-        Ok(Self::over(Wire::Tcp(stream), address, credential))
+        let limits = Limits { record_bytes_max: REPLY_BYTES_MAX };
+        Self::over(Wire::Tcp(Stream::new(stream.into(), limits)), (None, address), credential)
     }
 
     /// Connects over RDMA, from this local address if given.
@@ -74,12 +111,19 @@ impl Caller {
         address: SocketAddr,
         credential: &[u8],
     ) -> Result<Self, MountError> {
-        let wire = rdma::Wire::connect(local, address)?;
-        Ok(Self::over(Wire::Rdma(Box::new(wire)), address, credential))
+        let requester = rdma::connect(local, address)?;
+        Self::over(Wire::Rdma(Box::new(requester)), (local, address), credential)
     }
 
-    fn over(wire: Wire, address: SocketAddr, credential: &[u8]) -> Self {
-        Self { address, wire, credential: credential.to_vec(), next_xid: crate::random_u64() as u32 }
+    fn over(
+        wire: Wire,
+        (local, address): (Option<Address>, SocketAddr),
+        credential: &[u8],
+    ) -> Result<Self, MountError> {
+        let poller = Poller::new().and_then(|poller| wire.register(&poller, TOKEN).map(|()| poller));
+        let poller = poller.map_err(|source| MountError::Connect { address, source })?;
+        let (credential, next_xid) = (credential.to_vec(), crate::random_u64() as u32);
+        Ok(Self { address, local, wire, poller, credential, next_xid })
     }
 
     pub(crate) const fn address(&self) -> SocketAddr {
@@ -95,20 +139,14 @@ impl Caller {
     ) -> Result<Vec<u8>, MountError> {
         let xid = Xid(self.next_xid);
         self.next_xid = self.next_xid.wrapping_add(1);
-        let mut record = Vec::new();
-        let mut writer = Writer::new(&mut record);
-        rpc::call::encode(&mut writer, xid, program.number, program.version, procedure, &self.credential);
-        args(&mut writer);
-        let address = self.address;
-        let reply = match &mut self.wire {
-            Wire::Tcp(stream) => exchange(stream, &record).map_err(|source| match source.kind() {
-                std::io::ErrorKind::InvalidData => {
-                    MountError::Protocol { address, reason: source.to_string() }
-                }
-                _ => MountError::Silent { address, source },
-            }),
-            Wire::Rdma(wire) => wire.exchange(xid, &record),
-        }?;
+        let credential = &self.credential;
+        self.wire.push((), 0, EXPECT, |record| {
+            let mut writer = Writer::new(record);
+            rpc::call::encode(&mut writer, xid, program.number, program.version, procedure, credential);
+            args(&mut writer);
+        });
+        let reply = self.exchange().map_err(|error| self.why(error))?;
+        let reply = reply.map_err(|reason| self.protocol(reason))?;
         let mut reader = Reader::new(&reply);
         let head = rpc::reply::decode(&mut reader).map_err(|error| self.protocol(error.to_string()))?;
         match head.body {
@@ -121,30 +159,40 @@ impl Caller {
     pub(crate) fn protocol(&self, reason: String) -> MountError {
         MountError::Protocol { address: self.address, reason }
     }
-}
 
-fn exchange(stream: &mut TcpStream, record: &[u8]) -> std::io::Result<Vec<u8>> {
-    let invalid = |error: String| std::io::Error::new(std::io::ErrorKind::InvalidData, error);
-    let mark = Mark::whole(record.len()).ok_or_else(|| invalid("call too long".into()))?;
-    stream.write_all(&[&mark.encode()[..], record].concat())?;
-    let mut assembler = Assembler::new(REPLY_BYTES_MAX);
-    let deadline = Instant::now() + ANSWER_TIMEOUT;
-    loop {
-        // One deadline for the whole reply, which may arrive byte by byte.
-        let left = deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Err(std::io::ErrorKind::TimedOut.into());
+    /// Sends what was pushed and waits for the reply. One deadline for the whole reply, which may
+    /// arrive byte by byte.
+    fn exchange(&mut self) -> Result<Result<Vec<u8>, String>, Error> {
+        let deadline = Instant::now() + ANSWER_TIMEOUT;
+        let (mut events, mut scratch, mut reply) = (Events::new(), Scratch::new(), Reply::default());
+        loop {
+            self.wire.wake();
+            let flushed = self.wire.flush(&Nothing, usize::MAX)?;
+            self.wire.receive(&mut scratch, &mut reply, usize::MAX)?;
+            if let Some(outcome) = reply.0 {
+                return Ok(outcome);
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(std::io::Error::from(std::io::ErrorKind::TimedOut).into());
+            }
+            let interest = if flushed == Flushed::All { Interest::READ } else { Interest::BOTH };
+            self.wire.set_interest(&self.poller, TOKEN, interest)?;
+            self.poller.wait(&mut events, Some(left))?;
         }
-        stream.set_read_timeout(Some(left))?;
-        let mut chunk = [0; 4096];
-        let got = stream.read(&mut chunk)?;
-        if got == 0 {
-            return Err(std::io::ErrorKind::UnexpectedEof.into());
-        }
-        let mut rest = chunk.get(..got).unwrap_or_default();
-        if let Some(reply) = assembler.feed(&mut rest).map_err(|error| invalid(error.to_string()))? {
-            return Ok(reply.to_vec());
-        }
+    }
+
+    /// What is wrong with the address, which this error tells.
+    fn why(&self, error: Error) -> MountError {
+        let address = self.address;
+        let source = match error {
+            Error::Rdma(cause) => return rdma::failed(address, self.local, cause),
+            Error::Record(error) => return self.protocol(error.to_string()),
+            Error::Io(source) => source,
+            Error::Closed | Error::Truncated => std::io::ErrorKind::UnexpectedEof.into(),
+            error @ Error::Injected => std::io::Error::other(error),
+        };
+        MountError::Silent { address, source }
     }
 }
 

@@ -9,9 +9,9 @@
 //! at most one connection, and that connection is reset before the call is sent on another.
 
 mod answers;
+mod connecting;
 mod connections;
 mod probes;
-mod rdma;
 mod stable;
 #[cfg(test)]
 mod tests;
@@ -32,6 +32,7 @@ use transport::poll::Poller;
 use xdr::Writer;
 
 use crate::call::{Answer, Body, Call, CallKey, Caller, Calls, Done, Op, Owner, Target};
+use crate::connector::Arrivals;
 use crate::error::{Error, Result};
 use crate::node_health::Reporter;
 use crate::options::{Proto, SIZE_MAX};
@@ -46,6 +47,9 @@ pub(crate) use connections::{Connection, FIRST_CONNECTION_TOKEN};
 use probes::Probe;
 use stable::Groups;
 
+/// The token of connections that another thread has made. No connection or probe ever has it, and
+/// the loop has the next one for itself.
+const ARRIVALS_TOKEN: u64 = u64::MAX - 1;
 /// How often connections are checked for silence, and the calls of soft mounts for their time
 /// limit.
 const TICK: Duration = Duration::from_millis(50);
@@ -119,6 +123,8 @@ pub(crate) struct Engine {
     setup: Setup,
     started: Instant,
     poller: Arc<Poller>,
+    /// Connections that another thread has made.
+    arrivals: Arc<Arrivals>,
     connections: Vec<Connection>,
     probes: Vec<Probe>,
     pub core: Core,
@@ -153,7 +159,10 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
-    pub(crate) fn new(setup: Setup, poller: Arc<Poller>) -> Self {
+    /// # Errors
+    /// If the system has no descriptor left.
+    pub(crate) fn new(setup: Setup, poller: Arc<Poller>) -> std::io::Result<Self> {
+        let arrivals = Arc::new(Arrivals::new(&poller, ARRIVALS_TOKEN)?);
         let started = Instant::now();
         let now = Duration::ZERO;
         let table = Table::new(setup.table.clone(), now);
@@ -178,10 +187,11 @@ impl Engine {
             root_attributes: setup.root_attributes,
             nodes: setup.table.paths.iter().map(|path| path.node).collect(),
         };
-        Self {
+        Ok(Self {
             setup,
             started,
             poller,
+            arrivals,
             connections,
             probes: Vec::new(),
             core,
@@ -200,7 +210,7 @@ impl Engine {
             reporter,
             rdma_closed: transport::rdma::Counters::default(),
             down_since: None,
-        }
+        })
     }
 
     /// Reads the clock: once before each round of work.
@@ -525,6 +535,7 @@ impl Engine {
 
     /// Fails every call: the mount is closed.
     pub(crate) fn fail_all(&mut self) {
+        self.end_probes();
         for index in 0..self.connections.len() {
             self.close(ConnId(u16::try_from(index).unwrap_or(u16::MAX)));
         }

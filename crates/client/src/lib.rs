@@ -15,6 +15,7 @@ mod blocks;
 mod bootstrap;
 mod call;
 mod caller;
+mod connector;
 mod engine;
 mod error;
 mod file;

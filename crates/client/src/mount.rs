@@ -11,6 +11,7 @@ use transport::Address;
 
 use crate::bootstrap::{Place, Root, bootstrap, directory};
 use crate::call::{Caller, FileRef, Op};
+use crate::connector::RdmaConnector;
 use crate::engine::Setup;
 use crate::error::{Error, MountError, Result};
 use crate::node_health::{NodeHealth, Placed};
@@ -152,6 +153,7 @@ impl Mount {
             path_failures: PathFailures::new(paths.len()),
             node_health: NodeHealth::new(paths.iter().map(|end| end.node)),
             stranded: Stranded::default(),
+            connector: Box::new(RdmaConnector::default()),
             paths,
         });
         let by_loop = connections_by_loop(&settings, start);

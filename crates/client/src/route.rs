@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use paths::{NodeId, PathId};
 use transport::{Address, socket};
 
+use crate::connector::Connects;
 use crate::node_health::NodeHealth;
 use crate::options::Proto;
 use crate::path_failures::PathFailures;
@@ -42,6 +43,8 @@ pub(crate) struct Route {
     pub path_failures: PathFailures,
     pub node_health: NodeHealth,
     pub stranded: Stranded,
+    /// Makes the connections over RDMA.
+    pub connector: Box<dyn Connects>,
 }
 
 /// Counts the loops of the mount that have had no path for their calls for long enough to log a

@@ -168,7 +168,7 @@ impl Shard {
             filled: AtomicBool::new(false),
         });
         let driver = Driver {
-            engine: Engine::new(setup, Arc::clone(&poller)),
+            engine: Engine::new(setup, Arc::clone(&poller))?,
             inbox: Arc::clone(&inbox),
             poller,
             busy: BusyPoll::new(busy_poll),

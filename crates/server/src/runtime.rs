@@ -12,7 +12,6 @@ mod listeners;
 mod mailbox;
 mod place;
 mod rdma_acceptor;
-mod wire;
 mod worker_pool;
 
 pub(crate) use datagram::{Datagrams, bind_datagrams};

@@ -1,6 +1,9 @@
 //! A transport with faults, for tests of what happens between a call and its reply.
 
-use crate::{Error, ReceiveBuffer, Received, Scratch, Sink, Source, Transport};
+use std::io;
+
+use crate::poll::{Interest, Poller};
+use crate::{Ended, Error, Expect, Flushed, ReceiveBuffer, Received, Scratch, Sink, Source, Transport};
 
 /// A fault, counted in records from the moment it is set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,6 +50,18 @@ impl<T> Faulty<T> {
 }
 
 impl<P, L: ReceiveBuffer, T: Transport<P, L>> Transport<P, L> for Faulty<T> {
+    fn register(&self, poller: &Poller, token: u64) -> io::Result<()> {
+        self.inner.register(poller, token)
+    }
+
+    fn set_interest(&self, poller: &Poller, token: u64, interest: Interest) -> io::Result<()> {
+        self.inner.set_interest(poller, token, interest)
+    }
+
+    fn wake(&mut self) {
+        self.inner.wake();
+    }
+
     fn receive(
         &mut self,
         scratch: &mut Scratch,
@@ -62,7 +77,7 @@ impl<P, L: ReceiveBuffer, T: Transport<P, L>> Transport<P, L> for Faulty<T> {
         self.inner.receive(scratch, sink, budget_bytes)
     }
 
-    fn push(&mut self, payload: P, payload_len: usize, head: impl FnOnce(&mut Vec<u8>)) {
+    fn push(&mut self, payload: P, payload_len: usize, expect: Expect, head: impl FnOnce(&mut Vec<u8>)) {
         self.pushed += 1;
         match self.fault {
             Some(Fault::BeforeSend(at)) if self.pushed >= at => self.broken = true,
@@ -70,19 +85,40 @@ impl<P, L: ReceiveBuffer, T: Transport<P, L>> Transport<P, L> for Faulty<T> {
             _ => {}
         }
         if !self.broken && !self.silent {
-            self.inner.push(payload, payload_len, head);
+            self.inner.push(payload, payload_len, expect, head);
         }
     }
 
-    fn flush(&mut self, source: &impl Source<P>) -> Result<bool, Error> {
-        let all_sent = self.inner.flush(source)?;
+    fn flush(&mut self, source: &impl Source<P>, budget_bytes: usize) -> Result<Flushed, Error> {
+        let flushed = self.inner.flush(source, budget_bytes)?;
+        let all_sent = flushed == Flushed::All;
         if all_sent && matches!(self.fault, Some(Fault::AfterSend(at)) if self.pushed >= at) {
             self.broken = true;
         }
-        if self.broken { Err(Error::Injected) } else { Ok(all_sent) }
+        if self.broken { Err(Error::Injected) } else { Ok(flushed) }
     }
 
     fn queued_bytes(&self) -> usize {
         self.inner.queued_bytes()
+    }
+
+    fn queued_records(&self) -> usize {
+        self.inner.queued_records()
+    }
+
+    fn progress(&self) -> u64 {
+        self.inner.progress()
+    }
+
+    fn unacknowledged_bytes(&self) -> Option<u64> {
+        self.inner.unacknowledged_bytes()
+    }
+
+    fn ask(&mut self) -> Result<(), Error> {
+        self.inner.ask()
+    }
+
+    fn end(self, reset: bool, poller: &Poller) -> Ended<L> {
+        self.inner.end(reset, poller)
     }
 }

@@ -1,4 +1,4 @@
-//! The receiving half of a stream: record marking (RFC 5531 s11) with payload received in place.
+//! The receiving half of a stream: records with their payload received in place.
 //!
 //! Short records are received many at a time into the loop's scratch memory and handed on without a
 //! copy. A long record's payload is received directly into the memory that the sink provides; the
@@ -9,10 +9,10 @@
 use std::io::IoSliceMut;
 use std::os::fd::BorrowedFd;
 
-use rpc::record::{Assembler, MARK_BYTES, Mark, RecordError};
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
 
+use crate::framing::{Assemble, Frame, Framing, TAIL_BYTES_ROOM};
 use crate::{DIRECT_BYTES_MIN, Error, HEAD_BYTES_MIN, Place, ReceiveBuffer, Sink, SlicesMut};
 
 /// Bytes received along with a payload: a few heads. More would be payload that must be copied.
@@ -24,9 +24,6 @@ const UNPARSED_KEPT_BYTES: usize = 2 * AFTER_PAYLOAD_BYTES;
 /// more scratch memory, bytes copied out of the socket would no longer be in the processor's
 /// nearest caches when they are copied on from here (docs/decisions/0002-event-loop.md).
 const SCRATCH_BYTES: usize = 64 << 10;
-/// XDR padding after a payload. RFC 4506 s4.10
-pub const TAIL_BYTES_MAX: usize = 3;
-
 /// Memory that the connections of a loop receive into in turn.
 #[derive(Debug)]
 pub struct Scratch(Vec<u8>);
@@ -52,35 +49,38 @@ pub struct Received {
     pub bytes: usize,
     /// Whether the budget ended the receive, so that more may be waiting.
     pub more: bool,
+    /// Whether queued records may be sent that could not be sent before: over RDMA, because replies
+    /// have returned credits and memory. Over a stream it is the poller that says so.
+    pub may_send: bool,
 }
 
 /// What the next bytes belong to.
 #[derive(Debug)]
-enum State<L> {
-    /// A mark and the beginning of a record; `partial` holds the bytes received so far.
+enum State<L, A> {
+    /// A header and the beginning of a record; `partial` holds the bytes received so far.
     Head,
-    /// A long record without a receive buffer: `partial` grows to this many bytes, including the
-    /// mark.
-    Whole(usize),
+    /// A long record without a receive buffer: `partial` grows to `needed` bytes, of which the
+    /// first `skip` are not part of the record.
+    Whole { needed: usize, skip: usize },
     /// Payload that is received in place; `partial` holds the record's head.
     Payload { place: Place<L>, filled: usize, tail_len: usize },
-    /// The padding after such a payload.
+    /// What follows such a payload.
     Tail { place: Place<L>, tail: Tail },
-    /// A record in several fragments: the slow path.
-    Fragments(Box<Assembler>),
+    /// A record in several parts: the slow path.
+    Parts(Box<A>),
 }
 
-/// Padding that follows a payload.
+/// Padding or a digest that follows a payload.
 #[derive(Debug, Default)]
 struct Tail {
-    bytes: [u8; TAIL_BYTES_MAX],
+    bytes: [u8; TAIL_BYTES_ROOM],
     len: usize,
     here: usize,
 }
 
 impl Tail {
     fn of(len: usize) -> Self {
-        Self { len: len.min(TAIL_BYTES_MAX), ..Self::default() }
+        Self { len: len.min(TAIL_BYTES_ROOM), ..Self::default() }
     }
 
     /// Takes the missing bytes from the front of `bytes`; returns the rest.
@@ -96,8 +96,8 @@ impl Tail {
 
 /// The receiving half of a stream.
 #[derive(Debug)]
-pub(crate) struct Inbound<L> {
-    state: State<L>,
+pub(crate) struct Inbound<L, F: Framing> {
+    state: State<L, F::Assembler>,
     partial: Vec<u8>,
     record_bytes_max: usize,
     /// Bytes received while the sink wanted no more, starting at the beginning of a record.
@@ -106,7 +106,7 @@ pub(crate) struct Inbound<L> {
     long_records: bool,
 }
 
-impl<L: ReceiveBuffer> Inbound<L> {
+impl<L: ReceiveBuffer, F: Framing> Inbound<L, F> {
     pub(crate) fn new(record_bytes_max: usize) -> Self {
         Self {
             state: State::Head,
@@ -122,17 +122,16 @@ impl<L: ReceiveBuffer> Inbound<L> {
     }
 
     /// The receive buffer of an incomplete payload, when the connection is given up.
-    pub(crate) fn into_landing(self) -> Option<L> {
+    pub(crate) fn into_receive_buffer(self) -> Option<L> {
         match self.state {
             State::Payload { place, .. } | State::Tail { place, .. } => Some(place.receive_buffer),
-            State::Head | State::Whole(_) | State::Fragments(_) => None,
+            State::Head | State::Whole { .. } | State::Parts(_) => None,
         }
     }
 
     /// Bytes held for incomplete records.
     pub(crate) fn held_bytes(&self) -> usize {
-        let fragments =
-            if let State::Fragments(assembler) = &self.state { assembler.held_bytes() } else { 0 };
+        let fragments = if let State::Parts(assembler) = &self.state { assembler.held_bytes() } else { 0 };
         self.partial.capacity() + self.unparsed.capacity() + fragments
     }
 
@@ -141,17 +140,17 @@ impl<L: ReceiveBuffer> Inbound<L> {
         let elsewhere = match &self.state {
             State::Payload { filled, .. } => *filled,
             State::Tail { place, .. } => place.len,
-            State::Fragments(assembler) => assembler.held_bytes(),
-            State::Head | State::Whole(_) => 0,
+            State::Parts(assembler) => assembler.held_bytes(),
+            State::Head | State::Whole { .. } => 0,
         };
         self.partial.len() + self.unparsed.len() + elsewhere
     }
 
     /// The size of the receive buffer in use.
-    pub(crate) fn landing_bytes(&self) -> usize {
+    pub(crate) fn receive_buffer_bytes(&self) -> usize {
         match &self.state {
             State::Payload { place, .. } | State::Tail { place, .. } => place.len,
-            State::Head | State::Whole(_) | State::Fragments(_) => 0,
+            State::Head | State::Whole { .. } | State::Parts(_) => 0,
         }
     }
 
@@ -180,11 +179,11 @@ impl<L: ReceiveBuffer> Inbound<L> {
             sink.receiving();
             let (wanted, got) = match &self.state {
                 State::Payload { .. } => self.receive_payload(fd, scratch, sink)?,
-                State::Whole(needed) => {
-                    let needed = *needed;
-                    self.receive_whole(fd, needed, scratch, sink)?
+                State::Whole { needed, skip } => {
+                    let (needed, skip) = (*needed, *skip);
+                    self.receive_whole(fd, (needed, skip), scratch, sink)?
                 }
-                State::Head | State::Tail { .. } | State::Fragments(_) => {
+                State::Head | State::Tail { .. } | State::Parts(_) => {
                     self.receive_scratch(fd, scratch, sink)?
                 }
             };
@@ -267,7 +266,7 @@ impl<L: ReceiveBuffer> Inbound<L> {
     fn receive_whole(
         &mut self,
         fd: BorrowedFd<'_>,
-        needed: usize,
+        (needed, skip): (usize, usize),
         scratch: &mut Scratch,
         sink: &mut impl Sink<ReceiveBuffer = L>,
     ) -> Result<(usize, usize), Error> {
@@ -286,7 +285,7 @@ impl<L: ReceiveBuffer> Inbound<L> {
         if self.partial.len() == needed {
             let record = std::mem::take(&mut self.partial);
             self.state = State::Head;
-            sink.record(record.get(MARK_BYTES..).unwrap_or_default());
+            sink.record(record.get(skip..).unwrap_or_default());
         }
         Ok((wanted, got))
     }
@@ -350,11 +349,11 @@ impl<L: ReceiveBuffer> Inbound<L> {
                     self.partial.clear();
                     after
                 }
-                State::Fragments(mut assembler) => {
+                State::Parts(mut assembler) => {
                     let mut rest = rest;
                     match assembler.feed(&mut rest)? {
                         Some(record) => sink.record(record),
-                        None => self.state = State::Fragments(assembler),
+                        None => self.state = State::Parts(assembler),
                     }
                     rest
                 }
@@ -382,19 +381,18 @@ impl<L: ReceiveBuffer> Inbound<L> {
         bytes: &'a [u8],
         sink: &mut impl Sink<ReceiveBuffer = L>,
     ) -> Result<Option<&'a [u8]>, Error> {
-        let Some((mark, after)) = bytes.split_first_chunk::<MARK_BYTES>() else {
-            self.partial.extend_from_slice(bytes);
-            return Ok(None);
+        let (skip, len) = match F::parse(bytes, self.record_bytes_max)? {
+            Some(Frame::Whole { skip, len }) => (skip, len),
+            Some(Frame::Parts(assembler)) => {
+                self.state = State::Parts(Box::new(assembler));
+                return Ok(Some(bytes));
+            }
+            None => {
+                self.partial.extend_from_slice(bytes);
+                return Ok(None);
+            }
         };
-        let mark = Mark::decode(*mark);
-        let len = mark.len as usize;
-        if !mark.last {
-            self.state = State::Fragments(Box::new(Assembler::new(self.record_bytes_max)));
-            return Ok(Some(bytes));
-        }
-        if len > self.record_bytes_max {
-            return Err(RecordError::TooLong { bytes: len as u64, max: self.record_bytes_max }.into());
-        }
+        let after = bytes.get(skip..).unwrap_or_default();
         self.long_records |= len >= DIRECT_BYTES_MIN;
         if let Some((record, after)) = after.split_at_checked(len) {
             self.long_records = len >= DIRECT_BYTES_MIN;
@@ -402,7 +400,7 @@ impl<L: ReceiveBuffer> Inbound<L> {
             return Ok(Some(after));
         }
         if len >= DIRECT_BYTES_MIN && after.len() >= HEAD_BYTES_MIN {
-            self.begin_long(bytes, after, len, sink)?;
+            self.begin_long(bytes, skip, len, sink)?;
         } else {
             self.partial.extend_from_slice(bytes);
         }
@@ -413,17 +411,19 @@ impl<L: ReceiveBuffer> Inbound<L> {
     fn begin_long(
         &mut self,
         bytes: &[u8],
-        record: &[u8],
+        skip: usize,
         len: usize,
         sink: &mut impl Sink<ReceiveBuffer = L>,
     ) -> Result<(), Error> {
+        const { assert!(F::TAIL_BYTES_MAX <= TAIL_BYTES_ROOM) };
+        let record = bytes.get(skip..).unwrap_or_default();
         let place = sink.place(record, len).filter(|place| {
             let end = place.at.saturating_add(place.len);
-            place.at <= record.len() && end <= len && len - end <= TAIL_BYTES_MAX
+            place.at <= record.len() && end <= len && len - end <= F::TAIL_BYTES_MAX
         });
         let Some(mut place) = place else {
             self.partial.extend_from_slice(bytes);
-            self.state = State::Whole(len + MARK_BYTES);
+            self.state = State::Whole { needed: skip + len, skip };
             return Ok(());
         };
         let (head, payload) = record.split_at(place.at);

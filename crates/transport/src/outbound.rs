@@ -1,17 +1,18 @@
 //! The sending half of a stream: heads in one buffer, payload in place, many records in one send.
 //!
-//! A short record overtakes long ones that have not started: a COMMIT or a GETATTR does not wait
-//! behind megabytes of payload. RPC does not depend on the order of records (RFC 5531 s4). After a
-//! limited number of consecutive short records, a long one is sent.
+//! Where the framing allows that, a short record overtakes long ones that have not started: a COMMIT
+//! or a GETATTR does not wait behind megabytes of payload. After a limited number of consecutive
+//! short records, a long one is sent.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
+use std::marker::PhantomData;
 use std::os::fd::BorrowedFd;
 
-use rpc::record::{MARK_BYTES, Mark};
 use rustix::io::Errno;
 use rustix::net::{SendAncillaryBuffer, SendFlags};
 
+use crate::framing::{Framing, Trailer};
 use crate::{Error, INLINE_PIECES, Slices, Source};
 
 /// Number of pieces of a typical large record: a head, 1 MiB in blocks of 64 KiB that starts within
@@ -41,6 +42,8 @@ struct Queued<P> {
     head_len: usize,
     payload_len: usize,
     payload: P,
+    /// What follows the payload.
+    trailer: Trailer,
 }
 
 impl<P> Queued<P> {
@@ -49,17 +52,13 @@ impl<P> Queued<P> {
     }
 
     fn len(&self) -> usize {
-        self.head_len + self.payload_len + xdr_padding(self.payload_len)
+        self.head_len + self.payload_len + self.trailer.len()
     }
-}
-
-const fn xdr_padding(len: usize) -> usize {
-    len.wrapping_neg() % 4
 }
 
 /// The sending half of a stream.
 #[derive(Debug)]
-pub(crate) struct Outbound<P> {
+pub(crate) struct Outbound<P, F> {
     queue: VecDeque<Queued<P>>,
     heads: Vec<u8>,
     /// Bytes of the first queued record that were sent.
@@ -69,11 +68,20 @@ pub(crate) struct Outbound<P> {
     long: usize,
     /// Short records that have overtaken since the last long record was sent.
     overtakes: u32,
+    framing: PhantomData<fn() -> F>,
 }
 
-impl<P> Outbound<P> {
+impl<P, F: Framing> Outbound<P, F> {
     pub(crate) const fn new() -> Self {
-        Self { queue: VecDeque::new(), heads: Vec::new(), sent: 0, queued_bytes: 0, long: 0, overtakes: 0 }
+        Self {
+            queue: VecDeque::new(),
+            heads: Vec::new(),
+            sent: 0,
+            queued_bytes: 0,
+            long: 0,
+            overtakes: 0,
+            framing: PhantomData,
+        }
     }
 
     pub(crate) const fn queued_bytes(&self) -> usize {
@@ -86,15 +94,11 @@ impl<P> Outbound<P> {
 
     pub(crate) fn push(&mut self, payload: P, payload_len: usize, head: impl FnOnce(&mut Vec<u8>)) {
         let start = self.heads.len();
-        self.heads.extend_from_slice(&[0; MARK_BYTES]);
+        F::begin(&mut self.heads);
         head(&mut self.heads);
+        let trailer = F::seal(&mut self.heads, start, payload_len);
         let head_len = self.heads.len() - start;
-        let queued = Queued { head_at: start, head_len, payload_len, payload };
-        let len = queued.len() - MARK_BYTES;
-        let mark = Mark { last: true, len: u32::try_from(len).unwrap_or(u32::MAX) };
-        if let Some(place) = self.heads.get_mut(start..start + MARK_BYTES) {
-            place.copy_from_slice(&mark.encode());
-        }
+        let queued = Queued { head_at: start, head_len, payload_len, payload, trailer };
         self.queued_bytes += queued.len();
         if queued.is_long() {
             self.long += 1;
@@ -111,7 +115,7 @@ impl<P> Outbound<P> {
     /// not become ever more expensive.
     fn place_of_short(&mut self) -> usize {
         let end = self.queue.len();
-        if self.long == 0 || self.overtakes >= OVERTAKES_MAX {
+        if !F::MAY_OVERTAKE || self.long == 0 || self.overtakes >= OVERTAKES_MAX {
             return end;
         }
         let begun = usize::from(self.sent > 0);
@@ -171,15 +175,14 @@ impl<P> Outbound<P> {
                 source.slices(&queued.payload, &mut pieces);
                 let here: usize =
                     pieces.get(before..).unwrap_or_default().iter().map(|piece| piece.len()).sum();
-                // The mark has announced this many bytes: with fewer or more, the rest of the
+                // The header has announced this many bytes: with fewer or more, the rest of the
                 // stream would be garbled.
                 if here != queued.payload_len {
                     return Err(Error::Io(std::io::ErrorKind::InvalidData.into()));
                 }
-                let padding = xdr_padding(queued.payload_len);
-                if padding > 0 {
-                    pieces.push(IoSlice::new(ZEROS.get(..padding).unwrap_or_default()));
-                }
+            }
+            if queued.trailer.len() > 0 {
+                pieces.push(IoSlice::new(queued.trailer.as_bytes()));
             }
         }
         Ok(pieces)
@@ -257,11 +260,11 @@ type Outcome = rustix::io::Result<usize>;
 
 /// The system's limit on the pieces of a send (IOV_MAX).
 const PIECES_MAX: usize = 1024;
-const ZEROS: &[u8] = &[0; 3];
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::framing::RecordMarking;
 
     /// Payload in blocks of 64 KiB that starts within a block.
     struct Blocks(Vec<u8>);
@@ -278,7 +281,7 @@ mod tests {
     fn a_queue_of_large_reads_is_gathered_without_an_allocation() {
         let source = Blocks(vec![0; (1 << 20) - 3]);
         for small in 0..RECORD_PIECES {
-            let mut outbound = Outbound::new();
+            let mut outbound = Outbound::<(), RecordMarking>::new();
             // The large records then start at each distance from the limit of pieces.
             (0..small).for_each(|_| outbound.push((), 0, |head| head.push(0)));
             (0..32).for_each(|_| outbound.push((), source.0.len(), |head| head.push(0)));

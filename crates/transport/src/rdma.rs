@@ -35,13 +35,17 @@ mod responder;
 pub use endpoint::Endpoint;
 pub use listener::{Incoming, Listener};
 pub use pool::{Buffer, Part};
-pub use requester::{Expect, Requester};
+pub use requester::{Connecting, Requester};
 pub use responder::Responder;
 pub use rpcrdma::connect::{Agreed, Offer};
 pub use verbs::{Access, Error as VerbsError};
 
 use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
 use std::time::Duration;
+
+use crate::poll::Poller;
+use crate::{Slices, Source};
 
 /// The port of NFS over RDMA. RFC 8267 s7
 pub const NFS_PORT: u16 = 20049;
@@ -185,7 +189,33 @@ pub enum Error {
     /// The caller made an invalid call.
     #[error(transparent)]
     Call(#[from] rpcrdma::client::Misuse),
+    /// The caller sent an invalid message in the other direction.
+    #[error(transparent)]
+    Reverse(#[from] rpcrdma::reverse::Misuse),
     /// The system refused.
     #[error(transparent)]
     Io(#[from] std::io::Error),
+}
+
+/// Makes a poller forget the descriptors of a connection that ends: they are closed later, on
+/// another thread.
+fn forget(fds: [Option<BorrowedFd<'_>>; 2], poller: &Poller) {
+    for fd in fds.into_iter().flatten() {
+        // A descriptor that was never registered need not be removed.
+        let _ = poller.remove(fd);
+    }
+}
+
+/// Whether an RPC message is a call: its second word is 0. RFC 5531 s9
+fn is_call(message: &[u8]) -> bool {
+    message.get(4..8) == Some(&[0; 4])
+}
+
+/// A message with its payload and padding, which goes inline.
+fn inline<P>(mut head: Vec<u8>, payload: &P, source: &impl Source<P>) -> Vec<u8> {
+    let mut pieces = Slices::new();
+    source.slices(payload, &mut pieces);
+    pieces.iter().for_each(|piece| head.extend_from_slice(piece));
+    head.resize(head.len().next_multiple_of(4), 0);
+    head
 }

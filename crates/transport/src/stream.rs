@@ -1,27 +1,30 @@
-//! Record marking over a stream socket: TCP, or a pair within one process.
+//! A stream socket: TCP, or a pair within one process.
 
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use crate::framing::{Framing, RecordMarking};
 use crate::inbound::{Inbound, Received, Scratch};
 use crate::outbound::{Flushed, Outbound};
-use crate::{Error, ReceiveBuffer, Sink, Source, Transport, socket};
+use crate::poll::{Interest, Poller};
+use crate::{Ended, Error, Expect, ReceiveBuffer, Remains, Sink, Source, Transport, socket};
 
 /// The limits of what a stream accepts from its peer.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// The longest record, summed over its fragments.
+    /// The longest record.
     pub record_bytes_max: usize,
 }
 
-/// A connection that carries records over a stream socket.
+/// A connection that carries records over a stream socket. `F` tells the records apart.
 #[derive(Debug)]
-pub struct Stream<P, L> {
+pub struct Stream<P, L, F: Framing = RecordMarking> {
     socket: OwnedFd,
-    inbound: Inbound<L>,
-    outbound: Outbound<P>,
+    inbound: Inbound<L, F>,
+    outbound: Outbound<P, F>,
 }
 
-impl<P, L: ReceiveBuffer> Stream<P, L> {
+impl<P, L: ReceiveBuffer, F: Framing> Stream<P, L, F> {
     /// Creates a stream over a connected, non-blocking socket.
     #[must_use]
     pub fn new(socket: OwnedFd, limits: Limits) -> Self {
@@ -32,77 +35,25 @@ impl<P, L: ReceiveBuffer> Stream<P, L> {
     ///
     /// # Errors
     /// If the system has no descriptor left.
-    pub fn pair(limits: Limits) -> std::io::Result<(Self, Self)> {
+    pub fn pair(limits: Limits) -> io::Result<(Self, Self)> {
         let (one, other) = socket::pair()?;
         Ok((Self::new(one, limits), Self::new(other, limits)))
     }
-
-    /// The socket, for polling and for queries.
-    #[must_use]
-    pub fn fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
-    }
-
-    /// Bytes held for incomplete records.
-    #[must_use]
-    pub fn held_bytes(&self) -> usize {
-        self.inbound.held_bytes()
-    }
-
-    /// Changes the maximum size of the records that start from now on.
-    pub const fn set_record_bound(&mut self, record_bytes_max: usize) {
-        self.inbound.set_record_bound(record_bytes_max);
-    }
-
-    /// Size of the sink's receive buffer that is in use.
-    #[must_use]
-    pub fn landing_bytes(&self) -> usize {
-        self.inbound.landing_bytes()
-    }
-
-    /// Bytes received of an incomplete record.
-    #[must_use]
-    pub fn incomplete_bytes(&self) -> usize {
-        self.inbound.incomplete_bytes()
-    }
-
-    /// Records that are queued and not sent completely. Each costs memory, however short it is.
-    #[must_use]
-    pub fn queued_records(&self) -> usize {
-        self.outbound.queued_records()
-    }
-
-    /// Whether a part of a record, but not all of it, was received.
-    #[must_use]
-    pub fn within_record(&self) -> bool {
-        self.inbound.within_record()
-    }
-
-    /// The payloads of queued records that were not sent completely.
-    pub fn unsent(&self) -> impl Iterator<Item = &P> {
-        self.outbound.unsent()
-    }
-
-    /// Sends queued records, as far as the peer accepts them, but no more than about
-    /// `budget_bytes`: the piece of memory in which the budget ends is sent whole.
-    ///
-    /// # Errors
-    /// Any [`Error`]; the connection is then finished.
-    #[inline]
-    pub fn flush_some(&mut self, source: &impl Source<P>, budget_bytes: usize) -> Result<Flushed, Error> {
-        self.outbound.flush(self.socket.as_fd(), source, budget_bytes)
-    }
-
-    /// Resets the connection: nothing that is queued here or in the system is delivered later.
-    /// Returns the receive buffer of an incomplete payload.
-    pub fn abort(self) -> Option<L> {
-        // A socket that is already gone needs no reset.
-        let _ = socket::reset_on_close(self.socket.as_fd());
-        self.inbound.into_landing()
-    }
 }
 
-impl<P, L: ReceiveBuffer> Transport<P, L> for Stream<P, L> {
+impl<P, L: ReceiveBuffer, F: Framing> Transport<P, L> for Stream<P, L, F> {
+    fn register(&self, poller: &Poller, token: u64) -> io::Result<()> {
+        poller.add(&self.socket, token, Interest::READ)
+    }
+
+    fn set_interest(&self, poller: &Poller, token: u64, interest: Interest) -> io::Result<()> {
+        poller.modify(&self.socket, token, interest)
+    }
+
+    fn socket(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.socket.as_fd())
+    }
+
     #[inline]
     fn receive(
         &mut self,
@@ -114,17 +65,91 @@ impl<P, L: ReceiveBuffer> Transport<P, L> for Stream<P, L> {
     }
 
     #[inline]
-    fn push(&mut self, payload: P, payload_len: usize, head: impl FnOnce(&mut Vec<u8>)) {
+    fn push(&mut self, payload: P, payload_len: usize, _expect: Expect, head: impl FnOnce(&mut Vec<u8>)) {
         self.outbound.push(payload, payload_len, head);
     }
 
     #[inline]
-    fn flush(&mut self, source: &impl Source<P>) -> Result<bool, Error> {
-        Ok(self.flush_some(source, usize::MAX)? == Flushed::All)
+    fn flush(&mut self, source: &impl Source<P>, budget_bytes: usize) -> Result<Flushed, Error> {
+        self.outbound.flush(self.socket.as_fd(), source, budget_bytes)
+    }
+
+    fn needs_flush(&self) -> bool {
+        self.outbound.queued_records() > 0
     }
 
     fn queued_bytes(&self) -> usize {
         self.outbound.queued_bytes()
+    }
+
+    fn queued_records(&self) -> usize {
+        self.outbound.queued_records()
+    }
+
+    fn unsent(&self, each: impl FnMut(&P)) {
+        self.outbound.unsent().for_each(each);
+    }
+
+    fn held_bytes(&self) -> usize {
+        self.outbound.queued_bytes() + self.inbound.held_bytes() + self.inbound.receive_buffer_bytes()
+    }
+
+    fn set_record_bound(&mut self, record_bytes_max: usize) {
+        self.inbound.set_record_bound(record_bytes_max);
+    }
+
+    fn within_record(&self) -> bool {
+        self.inbound.within_record()
+    }
+
+    fn incomplete_bytes(&self) -> usize {
+        self.inbound.incomplete_bytes()
+    }
+
+    fn progress(&self) -> u64 {
+        socket::tcp_info(self.socket.as_fd()).map_or(0, |info| info.acknowledged_bytes)
+    }
+
+    fn unacknowledged_bytes(&self) -> Option<u64> {
+        socket::unacknowledged_bytes(self.socket.as_fd()).ok().map(|bytes| bytes as u64)
+    }
+
+    fn acknowledges_after_close(&self) -> bool {
+        true
+    }
+
+    fn is_open(&self) -> bool {
+        socket::tcp_info(self.socket.as_fd()).is_ok_and(|info| info.is_established)
+    }
+
+    fn is_closed_by_peer(&self) -> bool {
+        socket::tcp_info(self.socket.as_fd()).is_ok_and(|info| info.is_closed_by_peer)
+    }
+
+    fn is_watched(&self) -> bool {
+        true
+    }
+
+    fn ask(&mut self) -> Result<(), Error> {
+        // The system watches the peer ([`socket::set_deadlines`]).
+        Ok(())
+    }
+
+    fn copies_payload(&self) -> bool {
+        false
+    }
+
+    fn may_move(&self) -> bool {
+        true
+    }
+
+    fn end(self, reset: bool, _poller: &Poller) -> Ended<L> {
+        if reset {
+            // A socket that is already gone needs no reset.
+            let _ = socket::reset_on_close(self.socket.as_fd());
+        }
+        // A poller forgets a socket that is closed.
+        Ended { receive_buffer: self.inbound.into_receive_buffer(), remains: Remains::default() }
     }
 }
 

@@ -1,23 +1,19 @@
-//! The RDMA variant of a [`Caller`](super::Caller): one connection, used blocking.
+//! What a [`Caller`](super::Caller) over RDMA needs: connecting, and what went wrong.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use rpc::Xid;
-use transport::poll::{Events, Poller};
-use transport::rdma::{Error, Expect, Requester};
-use transport::{Address, Place, ReceiveBuffer, Sink, Slices, SlicesMut, Source};
+use transport::Address;
+use transport::poll::{Events, Interest, Poller};
+use transport::rdma::{Connecting, Error, Requester};
 
-use super::ANSWER_TIMEOUT;
+use crate::connector::REVERSE_CREDITS;
 use crate::error::MountError;
 
 /// An address that is not connected within this time is given up. Over RDMA there is more to do
 /// than over TCP, and the connection manager retries several times before it reports that there is
 /// no answer.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// The longest reply to the calls that start a mount.
-const REPLY_BYTES: u32 = 640;
-const TOKEN: u64 = 0;
 /// ENODEV
 const NO_SUCH_DEVICE: i32 = 19;
 
@@ -30,90 +26,30 @@ pub(crate) fn require() -> Result<(), MountError> {
     Ok(())
 }
 
-#[derive(Debug)]
-pub(super) struct Wire {
-    requester: Requester<()>,
-    poller: Poller,
-    address: SocketAddr,
-    local: Option<Address>,
-}
-
-/// These calls carry no payload.
-struct Nothing;
-
-impl ReceiveBuffer for Nothing {
-    fn unfilled<'a>(&'a mut self, _from: usize, _out: &mut SlicesMut<'a>) {}
-}
-
-impl Source<()> for Nothing {
-    fn slices<'a>(&'a self, (): &'a (), _out: &mut Slices<'a>) {}
-}
-
-#[derive(Default)]
-struct Reply(Option<Vec<u8>>);
-
-impl Sink for Reply {
-    type ReceiveBuffer = Nothing;
-    fn place(&mut self, _head: &[u8], _record_len: usize) -> Option<Place<Nothing>> {
-        None
-    }
-    fn record(&mut self, record: &[u8]) {
-        self.0 = Some(record.to_vec());
-    }
-    fn received(&mut self, _head: &[u8], _landing: Nothing, _tail: &[u8]) {}
-}
-
-impl Wire {
-    pub(super) fn connect(local: Option<Address>, address: SocketAddr) -> Result<Self, MountError> {
-        let failed = |cause: Error| failed(address, local, cause);
-        let poller = Poller::new().map_err(|error| failed(error.into()))?;
-        let requester = Requester::connect(&poller, TOKEN, local, address).map_err(failed)?;
-        let mut wire = Self { requester, poller, address, local };
+/// Connects, and waits until that is done.
+pub(super) fn connect(local: Option<Address>, address: SocketAddr) -> Result<Requester<()>, MountError> {
+    let wait = || {
+        let mut connecting = Connecting::start(local, address, REVERSE_CREDITS)?;
+        let poller = Poller::new()?;
+        poller.add(connecting.fd(), super::TOKEN, Interest::READ)?;
         let deadline = Instant::now() + CONNECT_TIMEOUT;
-        while !wire.requester.is_open() {
-            wire.wait(deadline)?;
-            wire.requester.advance(&wire.poller, TOKEN, &mut Reply::default()).map_err(failed)?;
-        }
-        Ok(wire)
-    }
-
-    /// Waits for the next event.
-    fn wait(&self, deadline: Instant) -> Result<(), MountError> {
-        let left = deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Err(failed(self.address, self.local, Error::Unreachable(self.address)));
-        }
-        let waited = self.poller.wait(&mut Events::new(), Some(left));
-        waited.map_err(|error| failed(self.address, self.local, error.into()))
-    }
-
-    pub(super) fn exchange(&mut self, xid: Xid, record: &[u8]) -> Result<Vec<u8>, MountError> {
-        let (address, local) = (self.address, self.local);
-        let failed = |cause: Error| failed(address, local, cause);
-        let expect = Expect { lands: 0, reply_max: REPLY_BYTES };
-        self.requester.push(xid.0, (), 0, expect, |head| head.extend_from_slice(record));
-        let deadline = Instant::now() + ANSWER_TIMEOUT;
-        let mut reply = Reply::default();
         loop {
-            self.requester.flush(&Nothing).map_err(failed)?;
-            self.requester.advance(&self.poller, TOKEN, &mut reply).map_err(failed)?;
-            if let Some(reply) = reply.0.take() {
-                return Ok(reply);
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(Error::Unreachable(address));
             }
-            if let Some((_, reason)) = self.requester.take_refused().pop() {
-                return Err(MountError::Protocol { address, reason: reason.to_string() });
+            poller.wait(&mut Events::new(), Some(left))?;
+            match connecting.advance()? {
+                Ok(requester) => return Ok(requester),
+                Err(unfinished) => connecting = unfinished,
             }
-            if Instant::now() >= deadline {
-                let source = std::io::ErrorKind::TimedOut.into();
-                return Err(MountError::Silent { address, source });
-            }
-            self.wait(deadline)?;
         }
-    }
+    };
+    wait().map_err(|cause| failed(address, local, cause))
 }
 
 /// Builds the error, which names the local devices if they are the problem.
-fn failed(address: SocketAddr, local: Option<Address>, cause: Error) -> MountError {
+pub(super) fn failed(address: SocketAddr, local: Option<Address>, cause: Error) -> MountError {
     // Some kernels find out only while connecting that a device has no RDMA.
     let cause = match cause {
         Error::Verbs(verbs::Error::Io { source, .. }) if source.raw_os_error() == Some(NO_SUCH_DEVICE) => {

@@ -4,7 +4,8 @@ use fs::Status;
 use paths::{ConnId, NodeId};
 use rpc::Xid;
 use rpc::reply::{Accept, Body as ReplyBody};
-use transport::{Place, Sink, TAIL_BYTES_MAX};
+use transport::framing::{Framing, RecordMarking};
+use transport::{Place, Sink};
 use xdr::Reader;
 
 use super::{Core, JUKEBOX_DELAY};
@@ -32,6 +33,11 @@ fn head<'a>(record: &'a [u8]) -> Result<(rpc::reply::Reply, Reader<'a>), String>
     let mut reader = Reader::new(record);
     let reply = rpc::reply::decode(&mut reader).map_err(|error| error.to_string())?;
     Ok((reply, reader))
+}
+
+/// Whether a message is a call. RFC 5531 s9
+fn is_call(message: &[u8]) -> bool {
+    message.get(4..8) == Some(&[0; 4])
 }
 
 impl Answers<'_> {
@@ -108,20 +114,8 @@ impl Answers<'_> {
         }
     }
 
-    /// The transport at the server's end refused a call: the call was not executed, and the path is
-    /// fine.
-    pub(super) fn refused_on_the_way(&mut self, xid: Xid, reason: String) {
-        let key = self.core.by_xid.get(&xid).copied();
-        let here = |key: &CallKey| {
-            self.core.calls.0.get(*key).is_some_and(|call| call.connection == Some(self.conn))
-        };
-        if let Some(key) = key.filter(here) {
-            self.refused(key, reason);
-        }
-    }
-
     /// The server refused a call: the path is fine, the call is not.
-    fn refused(&mut self, key: CallKey, reason: String) {
+    fn call_refused(&mut self, key: CallKey, reason: String) {
         self.answered(key);
         let Some(call) = self.core.calls.0.get(key) else { return };
         if matches!(call.body, Body::Validate) {
@@ -150,7 +144,7 @@ impl Sink for Answers<'_> {
         let len = head.count as usize;
         let at = record.len() - reader.remaining();
         let after = record_len.checked_sub(at.checked_add(len)?)?;
-        if len == 0 || len > target.len() || after > TAIL_BYTES_MAX {
+        if len == 0 || len > target.len() || after > RecordMarking::TAIL_BYTES_MAX {
             return None;
         }
         let Body::Read { target, .. } = &mut self.core.calls.0.get_mut(key)?.body else { return None };
@@ -161,14 +155,21 @@ impl Sink for Answers<'_> {
         if self.broken.is_some() {
             return;
         }
+        if is_call(record) {
+            tracing::debug!(
+                connection = self.conn.0,
+                "a call of the server is dropped: nothing here serves it"
+            );
+            return;
+        }
         match head(record) {
             Err(reason) => self.broken = Some(reason),
             Ok((reply, reader)) => {
                 let Some(key) = self.call_of(&reply) else { return };
                 match reply.body {
                     ReplyBody::Accepted(Accept::Success) => self.results(key, reader),
-                    ReplyBody::Accepted(other) => self.refused(key, format!("{other:?}")),
-                    ReplyBody::Rejected(reject) => self.refused(key, format!("{reject:?}")),
+                    ReplyBody::Accepted(other) => self.call_refused(key, format!("{other:?}")),
+                    ReplyBody::Rejected(reject) => self.call_refused(key, format!("{reject:?}")),
                 }
             }
         }
@@ -200,6 +201,17 @@ impl Sink for Answers<'_> {
             }
         };
         self.core.finish(key, Ok(answer));
+    }
+
+    /// The call was not executed, and the path is fine.
+    fn refused(&mut self, xid: u32, reason: &dyn std::fmt::Display) {
+        let key = self.core.by_xid.get(&Xid(xid)).copied();
+        let here = |key: &CallKey| {
+            self.core.calls.0.get(*key).is_some_and(|call| call.connection == Some(self.conn))
+        };
+        if let Some(key) = key.filter(here) {
+            self.call_refused(key, reason.to_string());
+        }
     }
 
     fn wants_more(&self) -> bool {

@@ -1,21 +1,19 @@
 //! Connections of an engine: connecting, path validation, sending, and failures.
 
 use std::net::SocketAddr;
-use std::os::fd::AsFd;
-use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use paths::{ConnId, NodeId, PathId, Table};
 use rpc::Xid;
 use transport::poll::{Event, Interest};
-use transport::rdma::Requester;
-use transport::{Limits, Stream, Transport, socket};
+use transport::rdma::{Counters, Error as RdmaError};
+use transport::{Error, Flushed, Transport, socket};
 
-use super::rdma::expected;
-use super::{Engine, encode_call};
-use crate::call::{Body, Call, CallKey, Owner, ReadLanding};
+use super::connecting::Connecting;
+use super::{ARRIVALS_TOKEN, Engine, encode_call};
+use crate::call::{Body, Call, CallKey, Owner};
+use crate::connector::{Arrival, Purpose, Wire};
 use crate::engine::answers::Answers;
-use crate::options::Proto;
 use crate::protocol;
 
 /// Smaller tokens are the loop's own.
@@ -35,10 +33,8 @@ const USER_TIMEOUT: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub(super) enum State {
     Closed,
-    Connecting(OwnedFd),
-    Open(Box<Stream<CallKey, ReadLanding>>),
-    /// An RDMA connection, connecting or open.
-    Rdma(Box<Requester<CallKey>>),
+    Connecting(Connecting),
+    Open(Box<Wire>),
 }
 
 /// A slot of the table, and the connection in it.
@@ -90,16 +86,10 @@ impl Connection {
     ) {
         let payload_len = call.payload().len();
         debug_assert!(payload_len == 0 || protocol::sends_data(call.procedure()));
-        match &mut self.state {
-            State::Open(stream) => {
-                stream.push(key, payload_len, |head| encode_call(head, call, xid, credential, root));
-            }
-            State::Rdma(requester) => {
-                requester.push(xid.0, key, payload_len, expected(call), |head| {
-                    encode_call(head, call, xid, credential, root);
-                });
-            }
-            State::Closed | State::Connecting(_) => {}
+        if let State::Open(wire) = &mut self.state {
+            wire.push(key, payload_len, call.expect(), |head| {
+                encode_call(head, call, xid, credential, root);
+            });
         }
     }
 }
@@ -131,16 +121,9 @@ impl Engine {
         connection.waits_to_send = false;
         connection.progress_seen = 0;
         connection.received_bytes = 0;
-        if end.proto == Proto::Rdma {
-            self.connect_rdma(conn, end);
-            return;
-        }
-        let started = route.connect(end);
-        match started.and_then(|socket| {
-            self.poller.add(&socket, token(conn), Interest::WRITE)?;
-            Ok(socket)
-        }) {
-            Ok(socket) => connection.state = State::Connecting(socket),
+        let at = (&*self.poller, token(conn));
+        match Connecting::start(&route, end, Purpose::Calls, at, &self.arrivals) {
+            Ok(connecting) => connection.state = State::Connecting(connecting),
             Err(error) => {
                 tracing::debug!(address = %end.remote, %error, "connect failed");
                 self.core.table.disconnected(self.core.now, conn);
@@ -158,6 +141,12 @@ impl Engine {
 
     /// Handles readiness of a slot's socket.
     pub(crate) fn ready(&mut self, event: Event) {
+        if event.token == ARRIVALS_TOKEN {
+            for arrival in self.arrivals.take() {
+                self.arrived(arrival);
+            }
+            return;
+        }
         let slot = event.token.checked_sub(FIRST_CONNECTION_TOKEN).and_then(|at| u16::try_from(at).ok());
         let Some(conn) = slot.map(ConnId) else {
             self.probe_ready(event.token);
@@ -166,10 +155,11 @@ impl Engine {
         if self.is_left(conn) {
             return;
         }
-        match self.connections.get(usize::from(conn.0)).map(|connection| &connection.state) {
+        match self.connections.get_mut(usize::from(conn.0)).map(|connection| &mut connection.state) {
             Some(State::Connecting(_)) => self.connect_ended(conn),
-            Some(State::Open(_)) => {
+            Some(State::Open(wire)) => {
                 if event.readable {
+                    wire.wake();
                     if self.core.landed < LANDED_BYTES_MAX {
                         self.receive(conn);
                     } else {
@@ -180,7 +170,6 @@ impl Engine {
                     self.mark_dirty(conn);
                 }
             }
-            Some(State::Rdma(_)) => self.rdma_ready(conn),
             Some(State::Closed) | None => {}
         }
     }
@@ -193,24 +182,55 @@ impl Engine {
         }
     }
 
-    /// Handles the end of a connection attempt: validates the connection, or reports the failure.
+    /// Handles the end of a connection attempt of the system.
     fn connect_ended(&mut self, conn: ConnId) {
         let Some(connection) = self.connections.get_mut(usize::from(conn.0)) else { return };
-        let State::Connecting(socket) = std::mem::replace(&mut connection.state, State::Closed) else {
+        let State::Connecting(connecting) = std::mem::replace(&mut connection.state, State::Closed) else {
             return;
         };
-        if let Err(error) = socket::connect_result(socket.as_fd())
-            .and_then(|()| socket::set_deadlines(socket.as_fd(), KEEPALIVE_IDLE, USER_TIMEOUT))
-            .and_then(|()| self.poller.modify(&socket, token(conn), Interest::READ))
-        {
-            tracing::debug!(address = ?connection.remote, %error, "connect failed");
-            self.core.table.disconnected(self.core.now, conn);
-            return;
+        let ended = connecting.ended(&self.poller, REPLY_BYTES_MAX);
+        self.opened(conn, ended.map_err(Error::Io));
+    }
+
+    /// Takes a connection that another thread has made, or ends it if its slot or probe no longer
+    /// waits for it.
+    fn arrived(&mut self, arrival: Arrival) {
+        let Arrival { ticket, outcome } = arrival;
+        let waits = |connection: &Connection| matches!(&connection.state, State::Connecting(connecting) if connecting.is(ticket));
+        let slot = self.connections.iter().position(waits).and_then(|at| u16::try_from(at).ok());
+        let outcome = match slot.map(ConnId).filter(|conn| !self.is_left(*conn)) {
+            Some(conn) => return self.opened(conn, outcome),
+            None => self.probe_arrived(ticket, outcome),
+        };
+        if let Some(Ok(wire)) = outcome {
+            self.setup.route.connector.free(wire.end(true, &self.poller).remains);
         }
-        self.core.table.reached(self.core.now, conn);
-        connection.state =
-            State::Open(Box::new(Stream::new(socket, Limits { record_bytes_max: REPLY_BYTES_MAX })));
-        self.validate(conn);
+    }
+
+    /// Validates a connection that was made, or reports why it was not.
+    fn opened(&mut self, conn: ConnId, outcome: Result<Wire, Error>) {
+        let Some(connection) = self.connections.get_mut(usize::from(conn.0)) else { return };
+        let ready = outcome.and_then(|wire| {
+            if let Some(socket) = wire.socket() {
+                socket::set_deadlines(socket, KEEPALIVE_IDLE, USER_TIMEOUT)?;
+            }
+            wire.register(&self.poller, token(conn))?;
+            Ok(wire)
+        });
+        match ready {
+            Ok(wire) => {
+                connection.state = State::Open(Box::new(wire));
+                self.core.table.reached(self.core.now, conn);
+                self.validate(conn);
+                // What has arrived before is not reported.
+                self.receive(conn);
+            }
+            Err(error) => {
+                connection.state = State::Closed;
+                tracing::debug!(address = ?connection.remote, %error, "connect failed");
+                self.core.table.disconnected(self.core.now, conn);
+            }
+        }
     }
 
     /// Sends GETATTR of the root on a new connection, which validates where the connection leads.
@@ -243,10 +263,10 @@ impl Engine {
     /// the number of bytes received.
     fn receive(&mut self, conn: ConnId) -> usize {
         let Some(connection) = self.connections.get_mut(usize::from(conn.0)) else { return 0 };
-        let State::Open(stream) = &mut connection.state else { return 0 };
+        let State::Open(wire) = &mut connection.state else { return 0 };
         let mut unsent = std::mem::take(&mut self.unsent);
         unsent.clear();
-        unsent.extend(stream.unsent());
+        wire.unsent(|key| unsent.push(*key));
         let mut answers = Answers {
             core: &mut self.core,
             conn,
@@ -255,7 +275,7 @@ impl Engine {
             broken: None,
             validated: None,
         };
-        let outcome = stream.receive(&mut self.scratch, &mut answers, LANDED_BYTES_MAX);
+        let outcome = wire.receive(&mut self.scratch, &mut answers, LANDED_BYTES_MAX);
         let (broken, validated) = (answers.broken.take(), answers.validated.take());
         self.unsent = answers.unsent;
         match outcome {
@@ -264,11 +284,14 @@ impl Engine {
                 if received.more || self.core.landed >= LANDED_BYTES_MAX {
                     self.pause(conn);
                 }
+                if received.may_send {
+                    self.mark_dirty(conn);
+                }
                 self.seen_failures(conn, broken, validated);
                 received.bytes
             }
             Err(error) => {
-                tracing::debug!(address = ?connection.remote, %error, "connection ended");
+                log_end(connection.remote, &error);
                 self.line_down(conn);
                 0
             }
@@ -333,8 +356,12 @@ impl Engine {
         connection.validated = false;
         connection.is_dirty = false;
         match std::mem::replace(&mut connection.state, State::Closed) {
-            State::Open(stream) => {
-                if let Some(mut receive_buffer) = stream.abort()
+            State::Open(wire) => {
+                self.rdma_closed.add(&wire.counters());
+                // Ended here, before any of its calls is sent on another connection.
+                let ended = wire.end(true, &self.poller);
+                self.setup.route.connector.free(ended.remains);
+                if let Some(mut receive_buffer) = ended.receive_buffer
                     && let Some(call) = self.core.calls.0.get_mut(receive_buffer.key)
                     && let Body::Read { target, .. } = &mut call.body
                 {
@@ -342,10 +369,8 @@ impl Engine {
                     *target = receive_buffer.target;
                 }
             }
-            // The requester is dropped here, before any call ends: after that the device no longer
-            // accesses the memory of its calls.
-            State::Rdma(requester) => self.rdma_closed.add(&requester.counters()),
-            State::Closed | State::Connecting(_) => {}
+            State::Connecting(connecting) => connecting.give_up(&self.setup.route),
+            State::Closed => {}
         }
         self.dirty.retain(|dirty| *dirty != conn);
         self.paused.retain(|paused| *paused != conn);
@@ -371,26 +396,20 @@ impl Engine {
         while let Some(conn) = self.dirty.pop() {
             let Some(connection) = self.connections.get_mut(usize::from(conn.0)) else { continue };
             connection.is_dirty = false;
-            let stream = match &mut connection.state {
-                State::Open(stream) => stream,
-                State::Rdma(_) => {
-                    self.flush_rdma(conn);
-                    continue;
-                }
-                State::Closed | State::Connecting(_) => continue,
-            };
-            match stream.flush(&self.core.calls) {
-                Ok(all_sent) => {
+            let State::Open(wire) = &mut connection.state else { continue };
+            match wire.flush(&self.core.calls, usize::MAX) {
+                Ok(flushed) => {
+                    let all_sent = flushed == Flushed::All;
                     if connection.waits_to_send == all_sent {
                         let interest = if all_sent { Interest::READ } else { Interest::BOTH };
                         connection.waits_to_send = !all_sent;
-                        if let Err(error) = self.poller.modify(stream.fd(), token(conn), interest) {
+                        if let Err(error) = wire.set_interest(&self.poller, token(conn), interest) {
                             tracing::error!(%error, "cannot wait for a socket");
                         }
                     }
                 }
                 Err(error) => {
-                    tracing::debug!(address = ?connection.remote, %error, "connection ended");
+                    log_end(connection.remote, &error);
                     self.line_down(conn);
                 }
             }
@@ -410,18 +429,35 @@ impl Engine {
             }
         }
         for (index, (connection, oldest)) in self.connections.iter_mut().zip(&self.oldest).enumerate() {
-            let acknowledged = match &connection.state {
-                State::Open(stream) => {
-                    socket::tcp_info(stream.fd()).map_or(0, |info| info.acknowledged_bytes)
-                }
-                State::Rdma(requester) if requester.is_open() => requester.progress(),
-                State::Rdma(_) | State::Closed | State::Connecting(_) => continue,
-            };
-            let progress_now = connection.received_bytes + acknowledged;
+            let State::Open(wire) = &connection.state else { continue };
+            let progress_now = connection.received_bytes + wire.progress();
             let progress = progress_now != connection.progress_seen;
             connection.progress_seen = progress_now;
             let conn = ConnId(u16::try_from(index).unwrap_or(u16::MAX));
             self.core.table.tick(self.core.now, conn, *oldest, progress);
         }
+    }
+
+    /// Counters of the RDMA connections, open and closed.
+    pub(super) fn rdma_counters(&self) -> Counters {
+        let mut sum = self.rdma_closed;
+        for connection in &self.connections {
+            if let State::Open(wire) = &connection.state {
+                sum.add(&wire.counters());
+            }
+        }
+        sum
+    }
+}
+
+/// Logs why a connection ended; as a warning if this machine is the cause.
+fn log_end(address: Option<SocketAddr>, error: &Error) {
+    if matches!(error, Error::Rdma(RdmaError::DeviceGone)) {
+        tracing::warn!(
+            ?address,
+            "the RDMA device of this path was removed; it is tried again; see: rdma link"
+        );
+    } else {
+        tracing::debug!(?address, %error, "connection ended");
     }
 }

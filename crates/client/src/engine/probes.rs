@@ -1,85 +1,66 @@
 //! Probes: a NULL call on a separate connection to a path that is silent or down.
 
-use std::os::fd::AsFd;
-
 use paths::PathId;
 use rpc::Xid;
-use transport::poll::{Interest, Poller};
-use transport::rdma::{Expect, Requester};
-use transport::{Limits, Place, ReceiveBuffer, Sink, Slices, SlicesMut, Source, Stream, Transport, socket};
+use transport::poll::Poller;
+use transport::{Error, Expect, Place, Sink, Transport};
 use xdr::Writer;
 
 use super::Engine;
-use crate::options::Proto;
+use super::connecting::Connecting;
+use crate::call::{CallKey, Calls, ReadLanding};
+use crate::connector::{Purpose, Ticket, Wire};
 use crate::protocol;
 
 /// Tokens of probes are above those of all connections.
 const FIRST_PROBE_TOKEN: u64 = 1 << 32;
 /// A NULL reply is 24 bytes long.
 const REPLY_BYTES_MAX: usize = 1024;
+/// No call: a probe has no payload.
+const NO_CALL: CallKey = CallKey::MAX;
 
 /// A probe in flight.
 #[derive(Debug)]
 pub(super) struct Probe {
     path: PathId,
     token: u64,
-    wire: Wire,
-    connected: bool,
+    state: State,
 }
 
 #[derive(Debug)]
-enum Wire {
-    Tcp(Stream<(), Nowhere>),
-    Rdma(Box<Requester<()>>),
-}
-
-/// A probe carries no payload.
-#[derive(Debug)]
-struct Nowhere;
-
-impl ReceiveBuffer for Nowhere {
-    fn unfilled<'a>(&'a mut self, _from: usize, _out: &mut SlicesMut<'a>) {}
-}
-
-impl Source<()> for Nowhere {
-    fn slices<'a>(&'a self, (): &'a (), _out: &mut Slices<'a>) {}
+enum State {
+    Connecting(Connecting),
+    /// The call is sent.
+    Asked(Box<Wire>),
 }
 
 #[derive(Default)]
 struct AnyReply(bool);
 
 impl Sink for AnyReply {
-    type ReceiveBuffer = Nowhere;
-    fn place(&mut self, _head: &[u8], _record_len: usize) -> Option<Place<Nowhere>> {
+    type ReceiveBuffer = ReadLanding;
+    fn place(&mut self, _head: &[u8], _record_len: usize) -> Option<Place<ReadLanding>> {
         None
     }
     fn record(&mut self, _record: &[u8]) {
         self.0 = true;
     }
-    fn received(&mut self, _head: &[u8], _landing: Nowhere, _tail: &[u8]) {}
+    fn received(&mut self, _head: &[u8], _receive_buffer: ReadLanding, _tail: &[u8]) {}
 }
 
 impl Engine {
     /// Starts a probe; an older probe of the same path is dropped.
     pub(super) fn probe(&mut self, path: PathId) {
         if let Some(at) = self.probes.iter().position(|probe| probe.path == path) {
-            self.probes.swap_remove(at).give_up();
+            self.end_probe(at, true);
         }
         let route = std::sync::Arc::clone(&self.setup.route);
         let Some(end) = route.paths.get(usize::from(path.0)) else { return };
         let token = FIRST_PROBE_TOKEN + u64::from(path.0);
-        let started = if end.proto == Proto::Rdma {
-            Requester::connect_to_ask(&self.poller, token, end.local, end.remote)
-                .map(|requester| Wire::Rdma(Box::new(requester)))
-                .map_err(std::io::Error::other)
-        } else {
-            route.connect(end).and_then(|socket| {
-                self.poller.add(&socket, token, Interest::WRITE)?;
-                Ok(Wire::Tcp(Stream::new(socket, Limits { record_bytes_max: REPLY_BYTES_MAX })))
-            })
-        };
-        match started {
-            Ok(wire) => self.probes.push(Probe { path, token, wire, connected: false }),
+        match Connecting::start(&route, end, Purpose::Probe, (&self.poller, token), &self.arrivals) {
+            Ok(connecting) => {
+                self.probes.push(Probe { path, token, state: State::Connecting(connecting) });
+            }
             Err(error) => {
                 tracing::debug!(address = %end.remote, %error, "probe cannot start");
                 self.core.table.probe_failed(self.core.now, path);
@@ -87,88 +68,102 @@ impl Engine {
         }
     }
 
-    /// Handles readiness of a probe's socket.
+    /// Handles readiness of a probe's connection.
     pub(super) fn probe_ready(&mut self, token: u64) {
         let Some(at) = self.probes.iter().position(|probe| probe.token == token) else { return };
         let Some(probe) = self.probes.get_mut(at) else { return };
-        let path = probe.path;
-        let answered = match &mut probe.wire {
-            Wire::Rdma(_) => {
-                let was_asked = probe.connected;
-                let answered = probe.rdma_ready(&self.poller);
-                if probe.connected && !was_asked {
-                    self.core.table.probe_reached(self.core.now, path);
-                }
-                answered
+        if let State::Asked(wire) = &mut probe.state {
+            wire.wake();
+            self.receive_from_probe(at);
+            return;
+        }
+        let Probe { path, token, state } = self.probes.swap_remove(at);
+        if let State::Connecting(connecting) = state {
+            let ended = connecting.ended(&self.poller, REPLY_BYTES_MAX);
+            self.ask(path, token, ended.map_err(Error::Io));
+        }
+    }
+
+    /// Takes a connection that another thread has made for a probe, or returns it.
+    pub(super) fn probe_arrived(
+        &mut self,
+        ticket: Ticket,
+        outcome: Result<Wire, Error>,
+    ) -> Option<Result<Wire, Error>> {
+        let waits = |probe: &Probe| matches!(&probe.state, State::Connecting(made) if made.is(ticket));
+        let Some(at) = self.probes.iter().position(waits) else { return Some(outcome) };
+        let Probe { path, token, .. } = self.probes.swap_remove(at);
+        self.ask(path, token, outcome);
+        None
+    }
+
+    /// Sends the NULL call on a connection that was made. RFC 1813 s3.3.0
+    fn ask(&mut self, path: PathId, token: u64, made: Result<Wire, Error>) {
+        let asked = made.and_then(|mut wire| match send_null(&mut wire, path, &self.poller, token) {
+            Ok(()) => Ok(wire),
+            Err(error) => {
+                self.setup.route.connector.free(wire.end(true, &self.poller).remains);
+                Err(error)
             }
-            Wire::Tcp(stream) if probe.connected => {
-                let mut reply = AnyReply::default();
-                stream
-                    .receive(&mut self.scratch, &mut reply, REPLY_BYTES_MAX)
-                    .map(|_| reply.0)
-                    .map_err(|error| std::io::Error::other(error.to_string()))
+        });
+        match asked {
+            Ok(wire) => {
+                self.probes.push(Probe { path, token, state: State::Asked(Box::new(wire)) });
+                self.core.table.probe_reached(self.core.now, path);
+                // What has arrived before is not reported.
+                self.receive_from_probe(self.probes.len() - 1);
             }
-            Wire::Tcp(_) => {
-                let asked = probe.ask(&self.poller);
-                if asked.is_ok() {
-                    self.core.table.probe_reached(self.core.now, path);
-                }
-                asked
-            }
-        };
-        match answered {
-            Ok(false) => {}
-            Ok(true) => {
-                self.probes.swap_remove(at);
+            Err(error) => self.probe_failed(path, &error),
+        }
+    }
+
+    fn receive_from_probe(&mut self, at: usize) {
+        let Some(Probe { path, state: State::Asked(wire), .. }) = self.probes.get_mut(at) else { return };
+        let path = *path;
+        let mut reply = AnyReply::default();
+        match wire.receive(&mut self.scratch, &mut reply, REPLY_BYTES_MAX) {
+            Ok(_) if reply.0 => {
+                self.end_probe(at, false);
                 self.core.table.probe_answered(self.core.now, path);
             }
+            Ok(_) => {}
             Err(error) => {
-                let address = self.setup.route.paths.get(usize::from(path.0)).map(|end| end.remote);
-                tracing::debug!(?address, %error, "probe failed");
-                self.probes.swap_remove(at).give_up();
-                self.core.table.probe_failed(self.core.now, path);
+                self.end_probe(at, true);
+                self.probe_failed(path, &error);
+            }
+        }
+    }
+
+    fn probe_failed(&mut self, path: PathId, error: &Error) {
+        let address = self.setup.route.paths.get(usize::from(path.0)).map(|end| end.remote);
+        tracing::debug!(?address, %error, "probe failed");
+        self.core.table.probe_failed(self.core.now, path);
+    }
+
+    /// Ends all probes: the mount is closed.
+    pub(super) fn end_probes(&mut self) {
+        while !self.probes.is_empty() {
+            self.end_probe(0, true);
+        }
+    }
+
+    /// Ends a probe; with `reset` if it was not answered: a silent server is probed every second or
+    /// so, and a connection closed normally would keep its port for a minute.
+    fn end_probe(&mut self, at: usize, reset: bool) {
+        match self.probes.swap_remove(at).state {
+            State::Connecting(connecting) => connecting.give_up(&self.setup.route),
+            State::Asked(wire) => {
+                self.setup.route.connector.free(wire.end(reset, &self.poller).remains);
             }
         }
     }
 }
 
-impl Probe {
-    /// Ends the probe with a reset: a silent server is probed every second or so, and a connection
-    /// closed normally would keep its port for a minute.
-    fn give_up(self) {
-        if let Wire::Tcp(stream) = self.wire {
-            stream.abort();
-        }
-    }
-
-    /// Sends the NULL call once connected. RFC 1813 s3.3.0
-    fn ask(&mut self, poller: &Poller) -> std::io::Result<bool> {
-        let Wire::Tcp(stream) = &mut self.wire else { return Ok(false) };
-        socket::connect_result(stream.fd().as_fd())?;
-        self.connected = true;
-        poller.modify(stream.fd(), self.token, Interest::READ)?;
-        let xid = Xid(u32::from(self.path.0));
-        stream.push((), 0, |head| encode_null(head, xid));
-        stream.flush(&Nowhere).map_err(|error| std::io::Error::other(error.to_string()))?;
-        Ok(false)
-    }
-
-    /// Does the same over RDMA; returns true once the probe is answered.
-    fn rdma_ready(&mut self, poller: &Poller) -> std::io::Result<bool> {
-        let Wire::Rdma(requester) = &mut self.wire else { return Ok(false) };
-        let mut reply = AnyReply::default();
-        requester.advance(poller, self.token, &mut reply).map_err(std::io::Error::other)?;
-        if requester.is_open() && !self.connected {
-            self.connected = true;
-            let xid = Xid(u32::from(self.path.0));
-            let expect = Expect { lands: 0, reply_max: 64 };
-            requester.push(xid.0, (), 0, expect, |head| encode_null(head, xid));
-            requester.flush(&Nowhere).map_err(std::io::Error::other)?;
-        }
-        Ok(reply.0)
-    }
-}
-
-fn encode_null(head: &mut Vec<u8>, xid: Xid) {
-    protocol::encode_null(&mut Writer::new(head), xid);
+fn send_null(wire: &mut Wire, path: PathId, poller: &Poller, token: u64) -> Result<(), Error> {
+    wire.register(poller, token)?;
+    let xid = Xid(u32::from(path.0));
+    let expect = Expect { payload_max: 0, reply_max: 64 };
+    wire.push(NO_CALL, 0, expect, |head| protocol::encode_null(&mut Writer::new(head), xid));
+    wire.flush(&Calls::default(), usize::MAX)?;
+    Ok(())
 }

@@ -50,6 +50,7 @@ impl Ends {
             path_failures: PathFailures::new(2),
             node_health: crate::node_health::NodeHealth::new(std::iter::empty()),
             stranded: Stranded::default(),
+            connector: Box::new(crate::connector::RdmaConnector::default()),
         };
         let table = paths::Config {
             paths: nodes().map(|node| PathSpec { node }).collect(),
@@ -73,7 +74,7 @@ impl Ends {
             root_attributes: root(),
         };
         let poller = Arc::new(Poller::new().unwrap());
-        let engine = Engine::new(setup, Arc::clone(&poller));
+        let engine = Engine::new(setup, Arc::clone(&poller)).unwrap();
         let mut ends = Self { engine, poller, events: Events::new(), listeners };
         ends.work();
         ends

@@ -9,6 +9,7 @@
 use super::connection::Connection;
 use crate::reply_cache::ReplyCache;
 use std::time::Duration;
+use transport::Transport;
 
 /// A client that has not acknowledged a reply within this time may never receive it, and may send
 /// the call again elsewhere. A system acknowledges within a quarter of a second plus the round-trip
@@ -54,7 +55,7 @@ impl Connection {
         }
         let since = look.since;
         let Some((bytes, known_since)) = look.bytes else { return true };
-        let unacknowledged = self.stream.unacknowledged_bytes(self.unsent);
+        let unacknowledged = self.stream.unacknowledged_bytes();
         let acknowledged = unacknowledged.is_some_and(|left| self.sent_bytes.saturating_sub(left) >= bytes);
         // A reset is noticed soon, and then means that the client may not have read what its system
         // received.
@@ -69,9 +70,7 @@ impl Connection {
 
     /// Whether the client has closed the connection and has received every reply.
     pub fn is_received(&self) -> bool {
-        !self.is_owing()
-            && self.stream.unacknowledged_bytes(self.unsent) == Some(0)
-            && self.stream.is_closed_by_peer()
+        !self.is_owing() && self.stream.unacknowledged_bytes() == Some(0) && self.stream.is_closed_by_peer()
     }
 
     /// Whether the connection is kept open after the client closed it, to see whether the client
@@ -84,7 +83,8 @@ impl Connection {
     /// replies.
     pub fn parts(&mut self, now: Duration) -> bool {
         let is_known = self.client.caller.called_from.known_as().is_some();
-        if !is_known || self.stream.is_rdma() || self.is_received() || !self.stream.is_closed_by_peer() {
+        let may_still_learn = self.stream.acknowledges_after_close() && self.stream.is_closed_by_peer();
+        if !is_known || !may_still_learn || self.is_received() {
             return false;
         }
         now < *self.parting_since.get_or_insert(now) + UNACKNOWLEDGED_MAX

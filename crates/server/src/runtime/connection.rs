@@ -7,30 +7,33 @@
 //! client does not starve the others.
 
 use super::acknowledgement::Look;
-use super::call_sink::CallSink;
+use super::call_sink::{CallSink, Incoming};
 use super::event_loop::balance::Load;
 use super::mailbox::{Accepted, Link, Peers};
 use super::place::{Place, token_of};
-use super::wire::{STRANGER_RECORD_BYTES_MAX, Wire};
 use super::worker_pool::{Completion, InFlight, TaskEnd, WorkerPool};
 use crate::client::Client;
 use crate::export::Exports;
 use crate::group::Group;
 use crate::program::IO_BYTES_MAX;
-use crate::replies::{Payload, Replies};
+use crate::replies::{Payload, Pinned, Replies};
 use crate::reply_cache::Times;
 use crate::service::{self, Executor};
 use crate::statistics::{ConnectionStatistics, Counters};
 use rpc::portmap::Protocol;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
 use store::ReceiveBatch;
 use transport::poll::{Interest, Poller};
-use transport::{Flushed, Scratch, socket};
+use transport::rdma::Responder;
+use transport::{AnyTransport, Expect, Flushed, Scratch, Stream, Transport, socket};
 
 /// A record is at most one WRITE of the largest size, with its head.
 const RECORD_BYTES_MAX: usize = IO_BYTES_MAX as usize + (64 << 10);
+/// The longest record of a client without any export, which may not ask for anything longer: a call
+/// with the largest credential and a path of the largest length. RFC 5531 s8.2, RFC 1813 s5.1.3
+pub(super) const STRANGER_RECORD_BYTES_MAX: usize = 4 << 10;
 /// Bytes that one turn receives: a few of the largest WRITEs.
 const TURN_BYTES: usize = 4 << 20;
 /// Bytes that one turn receives or sends while the loop also serves a connection with light turns:
@@ -169,6 +172,26 @@ enum Phase {
     Lingering { until: Duration },
 }
 
+/// What carries the calls of a client, and their replies.
+type Wire = AnyTransport<Payload, Incoming, Responder<Payload>>;
+
+/// A connection that was just made; records of the client are at most `record_bytes_max` long.
+fn wire(link: Link, record_bytes_max: usize) -> Wire {
+    match link {
+        Link::Tcp(socket) => Wire::Tcp(Stream::new(socket, transport::Limits { record_bytes_max })),
+        Link::Rdma(responder) => {
+            let mut wire = Wire::Rdma(responder);
+            wire.set_record_bound(record_bytes_max);
+            wire
+        }
+    }
+}
+
+/// Resets an accepted connection that is not served.
+pub(super) fn refuse(accepted: Accepted, poller: &Poller, peers: &Peers) {
+    peers.free(wire(accepted.link, STRANGER_RECORD_BYTES_MAX).end(true, poller).remains);
+}
+
 /// One connection.
 pub(super) struct Connection {
     pub(super) stream: Wire,
@@ -217,17 +240,18 @@ fn record_bytes_max(client: &Client) -> usize {
 
 impl Connection {
     pub fn new(accepted: Accepted, group: &Group, now: Duration) -> Self {
-        if let Link::Tcp(socket) = &accepted.link {
+        let client = Client::new(accepted.id, accepted.node, accepted.peer, accepted.local, group.exports());
+        let stream = wire(accepted.link, record_bytes_max(&client));
+        if let Some(socket) = stream.socket() {
             // Without an option that the system refuses, the connection is slower or ends later,
             // but it is not wrong.
-            let _ = socket::set_deadlines(socket.as_fd(), PEER_GONE, PEER_GONE);
+            let _ = socket::set_deadlines(socket, PEER_GONE, PEER_GONE);
             if let Some(name) = &group.congestion {
-                let _ = socket::set_congestion(socket.as_fd(), name);
+                let _ = socket::set_congestion(socket, name);
             }
         }
-        let client = Client::new(accepted.id, accepted.node, accepted.peer, accepted.local, group.exports());
         let mut connection = Self {
-            stream: Wire::new(accepted.link, record_bytes_max(&client)),
+            stream,
             client,
             counters: Counters::default(),
             interest: Interest::READ,
@@ -272,7 +296,7 @@ impl Connection {
     pub fn may_move(&self) -> bool {
         let calls = self.in_flight.calls() > 0 || self.in_flight.is_promised();
         let waits = self.again || self.paused || self.draining || self.phase != Phase::Serving;
-        !self.stream.is_rdma() && !self.stream.within_record() && !self.unsent && !calls && !waits
+        self.stream.may_move() && !self.stream.within_record() && !self.unsent && !calls && !waits
     }
 
     /// Whether the received bytes begin with a call for files, not with one for MOUNT or the port
@@ -317,7 +341,7 @@ impl Connection {
     }
 
     pub fn set_pace(&mut self, bytes_per_s: Option<u64>) {
-        // An RDMA device sends at its own rate: connections over RDMA have no pacing rate.
+        // Without a socket there is no pacing rate.
         let Some(socket) = self.stream.socket() else { return };
         if !std::mem::replace(&mut self.is_paced, bytes_per_s.is_some()) && bytes_per_s.is_none() {
             return;
@@ -329,9 +353,6 @@ impl Connection {
 
     /// The events to wait for.
     pub const fn wanted(&self) -> Interest {
-        if self.stream.is_rdma() {
-            return Interest::READ;
-        }
         let read = match self.phase {
             Phase::Serving => !self.paused,
             Phase::Ending => false,
@@ -347,11 +368,10 @@ impl Connection {
         if let Phase::Lingering { .. } = self.phase {
             return self.discard();
         }
-        if let Wire::Rdma(responder) = &mut self.stream {
-            responder.wake();
-        }
-        // RDMA events must be consumed in every turn, or they would wake the loop again and again.
-        if self.unsent || self.stream.is_rdma() {
+        self.stream.wake();
+        // The events of a device must be handled in every turn, or they would wake the loop again
+        // and again.
+        if self.unsent || self.stream.needs_flush() {
             match self.flush(budget) {
                 // A long download is not idle, although nothing is received from the client
                 // meanwhile.
@@ -387,7 +407,7 @@ impl Connection {
     /// Sends up to about `budget_bytes`, and returns how many bytes were sent.
     fn flush(&mut self, budget_bytes: usize) -> Result<usize, transport::Error> {
         let queued = self.stream.queued_bytes();
-        let flushed = self.stream.flush(budget_bytes).inspect_err(|error| {
+        let flushed = self.stream.flush(&Pinned, budget_bytes).inspect_err(|error| {
             // The client sends the call again on its next connection.
             if is_bad_address(error) {
                 tracing::info!(peer = %self.client.peer, "a file got shorter while it was sent");
@@ -422,13 +442,13 @@ impl Connection {
             text: &mut work.text,
             times: Times { now, came: now },
         };
-        // Payloads sent over RDMA are copied here, so they must be in our own memory and not in
-        // pages of a file that may disappear.
+        // Payloads that are copied here must be in our own memory and not in pages of a file that
+        // may disappear.
         let batch = ReceiveBatch::default();
         let mut service = CallSink {
             executor,
             place,
-            batch: (!self.stream.is_rdma()).then_some(&batch),
+            batch: (!self.stream.copies_payload()).then_some(&batch),
             counters: &mut self.counters,
             worker_pool,
             in_flight: &mut self.in_flight,
@@ -446,8 +466,10 @@ impl Connection {
             more_may_wait: service.is_full() || calls_left == 0 || service.has_used_its_turn(),
         };
         let stream = &mut self.stream;
-        work.replies.drain(|head, payload, len| stream.push(payload, len, |out| out.extend_from_slice(head)));
-        if (self.stream.queued_bytes() > 0 || self.stream.is_rdma())
+        work.replies.drain(|head, payload, len| {
+            stream.push(payload, len, Expect::default(), |out| out.extend_from_slice(head));
+        });
+        if self.stream.needs_flush()
             && let Err(error) = self.flush(budget)
         {
             return Some(Step::Close(Close::Transport(error)));
@@ -591,10 +613,9 @@ impl Connection {
         slow || self.active + silence_max <= now
     }
 
-    /// Whether the peer must be asked for a sign of life: the system does not watch connections
-    /// over RDMA.
+    /// Whether the peer must be asked for a sign of life, because the system does not watch it.
     pub fn is_to_be_asked(&self, now: Duration) -> bool {
-        self.stream.is_rdma() && self.active.max(self.asked) + ASK_AFTER <= now
+        !self.stream.is_watched() && self.active.max(self.asked) + ASK_AFTER <= now
     }
 
     /// Asks the peer for a sign of life; without an answer the connection ends.
@@ -606,7 +627,7 @@ impl Connection {
     /// Memory that the connection holds: queued replies, and the received part of an incomplete
     /// record.
     pub fn holds(&self) -> usize {
-        self.stream.holds()
+        self.stream.held_bytes()
     }
 
     /// Whether the connection waits only until all connections hold less, and so needs a turn
@@ -618,7 +639,7 @@ impl Connection {
     /// Queues a reply that another loop produced.
     pub fn push_answer(&mut self, reply: &[u8]) {
         if !matches!(self.phase, Phase::Lingering { .. }) {
-            self.stream.push(Payload::new(), 0, |out| out.extend_from_slice(reply));
+            self.stream.push(Payload::new(), 0, Expect::default(), |out| out.extend_from_slice(reply));
             self.unsent = true;
         }
     }
@@ -639,7 +660,7 @@ impl Connection {
             Some(end) => self.counters.count_single(&end),
             None => self.counters.count_refused(),
         }
-        self.stream.push(payload, payload_len, |out| out.extend_from_slice(&head));
+        self.stream.push(payload, payload_len, Expect::default(), |out| out.extend_from_slice(&head));
         self.unsent = true;
     }
 
@@ -649,7 +670,7 @@ impl Connection {
 
     /// RDMA counters of the connection.
     pub fn rdma(&self) -> transport::rdma::Counters {
-        self.stream.rdma()
+        self.stream.counters()
     }
 
     pub fn statistics(&self, on_loop: usize, now: Duration) -> ConnectionStatistics {
@@ -667,9 +688,15 @@ impl Connection {
         }
     }
 
-    /// Closes the connection.
+    /// Closes the connection. This also returns memory to its store that a payload was being
+    /// received into.
     pub fn end(self, why: &Close, poller: &Poller, peers: &Peers) {
-        self.stream.end(why.is_reset(), poller, peers);
+        peers.free(self.stream.end(why.is_reset(), poller).remains);
+    }
+
+    /// Makes the poller wait for other events.
+    pub fn set_interest(&self, poller: &Poller, token: u64) -> std::io::Result<()> {
+        self.stream.set_interest(poller, token, self.interest)
     }
 }
 

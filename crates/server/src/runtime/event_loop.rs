@@ -12,9 +12,9 @@ pub(super) mod balance;
 #[cfg(test)]
 mod tests;
 
-use super::connection::{Close, Connection, Step, Surroundings, Workspace};
+use super::connection::{Close, Connection, Step, Surroundings, Workspace, refuse};
 use super::listeners::{BoundListener, Listeners};
-use super::mailbox::{Accepted, Answer, Link, Message, Peers};
+use super::mailbox::{Accepted, Answer, Message, Peers};
 use super::place::Place;
 use super::worker_pool::{Completion, TaskEnd, WorkerPool};
 use crate::clock;
@@ -29,7 +29,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use transport::busy::BusyPoll;
 use transport::poll::{Events, Poller};
-use transport::{Scratch, socket, threads};
+use transport::{Scratch, threads};
 
 /// A loop with connections wakes up this often, to check whether it slept and which clients are
 /// silent.
@@ -341,9 +341,7 @@ impl EventLoop {
             return;
         }
         connection.interest = wanted;
-        // Connections over RDMA always wait for the same events.
-        let Some(socket) = connection.socket() else { return };
-        if let Err(error) = self.poller.modify(socket, key as u64, wanted) {
+        if let Err(error) = connection.set_interest(&self.poller, key as u64) {
             self.close(key, Close::System(error));
         }
     }
@@ -384,16 +382,9 @@ impl EventLoop {
 
     /// Resets a refused connection: the peer must not take a silent close for a served connection.
     fn turn_away(&self, accepted: Accepted) {
-        match accepted.link {
-            Link::Tcp(socket) => {
-                // A socket that is already gone needs no reset.
-                let _ = socket::reset_on_close(std::os::fd::AsFd::as_fd(&socket));
-            }
-            // The peer learns it from the end of the connection, which takes too long to wait for
-            // here.
-            Link::Rdma(responder) => self.peers.end_over_rdma(responder),
-        }
-        self.forget(accepted.node);
+        let node = accepted.node;
+        refuse(accepted, &self.poller, &self.peers);
+        self.forget(node);
     }
 
     fn count_accepted(&mut self, node: usize) {

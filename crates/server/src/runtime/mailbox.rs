@@ -19,7 +19,7 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use transport::poll::Waker;
-use transport::rdma;
+use transport::{Remains, rdma};
 
 /// The transport of a new connection.
 #[derive(Debug)]
@@ -256,10 +256,13 @@ impl Peers {
         }
     }
 
-    /// Ends a connection over RDMA that no loop waits for any more.
-    pub fn end_over_rdma(&self, responder: Box<rdma::Responder<Payload>>) {
+    /// Frees what is left of a connection that has ended, on a thread that may wait.
+    pub fn free(&self, remains: Remains) {
+        if remains.is_empty() {
+            return;
+        }
         if let Some(rdma_acceptor) = &*self.rdma_acceptor() {
-            rdma_acceptor.end(responder);
+            rdma_acceptor.free(remains);
         }
     }
 

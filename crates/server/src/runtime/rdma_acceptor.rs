@@ -7,20 +7,22 @@
 //! The thread starts with the first connection over RDMA. It executes no calls: finished
 //! connections go to a loop, and connections that a loop has closed come back to be ended.
 
+use super::connection::STRANGER_RECORD_BYTES_MAX;
 use super::mailbox::{Accepted, Link, Message, Peers};
-use super::wire::STRANGER_RECORD_BYTES_MAX;
 use crate::clock;
-use crate::replies::Payload;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
+use transport::Remains;
 use transport::rdma::{Error, Incoming, Responder};
 
 /// Pending connections that may wait to be accepted: as many as the system lets wait before them.
 /// Further connections are refused, and their clients connect again.
 const WAITING_MAX: usize = 256;
+/// NFS version 3 has no calls of the server to its client.
+const REVERSE_CREDITS: u32 = 0;
 /// The time between two checks whether the thread has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 
@@ -36,7 +38,7 @@ pub(super) struct PendingConnection {
 #[derive(Debug)]
 enum Job {
     Make(PendingConnection),
-    End(Box<Responder<Payload>>),
+    Free(Remains),
 }
 
 /// See the module's documentation.
@@ -67,10 +69,10 @@ impl RdmaAcceptor {
         self.jobs.send(Job::Make(pending)).map_err(|_| "the thread that lets them in has ended")
     }
 
-    /// Ends a connection later, on the thread.
-    pub fn end(&self, responder: Box<Responder<Payload>>) {
-        // If the thread has ended, the connection ends here.
-        let _ = self.jobs.send(Job::End(responder));
+    /// Frees what is left of a connection later, on the thread.
+    pub fn free(&self, remains: Remains) {
+        // If the thread has ended, it is freed here.
+        let _ = self.jobs.send(Job::Free(remains));
     }
 
     /// Finishes the remaining work until `deadline`. A system that takes longer keeps the thread.
@@ -92,7 +94,7 @@ fn work(jobs: &Receiver<Job>, waiting: &AtomicUsize, peers: &Peers) {
             Job::Make(pending) => {
                 let PendingConnection { incoming, accepted, on_loop } = pending;
                 let (peer, node, began) = (accepted.peer, accepted.node, clock::now());
-                let made = Responder::accept(*incoming, STRANGER_RECORD_BYTES_MAX);
+                let made = Responder::accept(*incoming, STRANGER_RECORD_BYTES_MAX, REVERSE_CREDITS);
                 waiting.fetch_sub(1, Ordering::Relaxed);
                 let took = clock::now().saturating_sub(began);
                 let message = match made {
@@ -111,7 +113,7 @@ fn work(jobs: &Receiver<Job>, waiting: &AtomicUsize, peers: &Peers) {
                 };
                 peers.send(on_loop, message);
             }
-            Job::End(responder) => drop(responder),
+            Job::Free(remains) => drop(remains),
         }
     }
 }

@@ -1,8 +1,8 @@
 //! The client's end of an RDMA connection: connects, frames calls, and receives replies. RFC 8166
 //!
-//! Nothing blocks: the endpoint's descriptors are in the owner's poller under one token, and
-//! [`Requester::advance`] handles their events. Calls wait here, unframed, until a credit and
-//! registered memory are free, so what a connection holds is bounded by its credits.
+//! [`Connecting`] makes the connection; a [`Requester`] is connected. Calls wait here, unframed,
+//! until a credit and registered memory are free, so what a connection holds is bounded by its
+//! credits.
 //!
 //! Payload is copied through the endpoint's pool. The caller's own memory is never registered with
 //! a device, and a dead connection can write only into its own pool, which is freed after its queue
@@ -10,15 +10,22 @@
 //! as soon as its connection is dropped.
 
 use std::collections::{HashMap, VecDeque};
+use std::io;
 use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
 
-use rpcrdma::client::{Call, CallError, Client, CloseReason, Forms, Message, Output, Sizes};
+use rpcrdma::client::{Call, Client, CloseReason, Forms, Message, Output, Sizes};
 use rpcrdma::header::{Chunk, Segment};
 use verbs::Access;
 
-use super::{Buffer, Counters, Endpoint, Error, Event, Offer, Options, SIGNALLED_EACH};
+use super::{
+    Buffer, Counters, Endpoint, Error, Event, Offer, Options, SIGNALLED_EACH, forget, inline, is_call,
+};
 use crate::poll::{Interest, Poller};
-use crate::{Address, Place, ReceiveBuffer, Received, Sink, Slices, SlicesMut, Source};
+use crate::{
+    Address, Ended, Expect, Flushed, Place, ReceiveBuffer, Received, Remains, Scratch, Sink, Slices, SlicesMut,
+    Source, Transport,
+};
 
 /// Maximum number of calls of one connection in flight. A server may grant fewer.
 const CREDITS: u32 = 32;
@@ -30,12 +37,12 @@ const ASKING_BYTES: u32 = 1024;
 const POOL_BYTES_MAX: usize = 64 << 20;
 
 /// The options of a client's endpoint, which reads and writes no memory of the server.
-fn options(credits: u32) -> Options {
+fn options(credits: Credits) -> Options {
     // A reply may be received before the device reports that the call has arrived, so more messages
     // are in flight than there are credits.
-    let sends = (2 * credits).max(to_u32(SIGNALLED_EACH) + 1);
+    let sends = (2 * credits.calls + credits.reverse).max(to_u32(SIGNALLED_EACH) + 1);
     Options {
-        receives: credits,
+        receives: credits.calls + credits.reverse,
         work: sends,
         sends,
         reads_made: 0,
@@ -44,16 +51,15 @@ fn options(credits: u32) -> Options {
     }
 }
 
-/// What a call expects in reply.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Expect {
-    /// Maximum size of the directly placed payload.
-    pub lands: u32,
-    /// Maximum size of the reply without that payload.
-    pub reply_max: u32,
+/// How many calls may be in flight.
+#[derive(Debug, Clone, Copy)]
+struct Credits {
+    calls: u32,
+    /// Calls of the server.
+    reverse: u32,
 }
 
-/// A call that is not framed yet.
+/// A message that is not framed yet: a call, or the reply to a call of the server.
 #[derive(Debug)]
 struct Queued<K> {
     xid: u32,
@@ -61,6 +67,12 @@ struct Queued<K> {
     payload: K,
     payload_len: u32,
     expect: Expect,
+}
+
+impl<K> Queued<K> {
+    fn bytes(&self) -> usize {
+        self.head.len() + to_usize(self.payload_len)
+    }
 }
 
 /// Memory that a call in flight has offered to the server.
@@ -72,125 +84,131 @@ struct Offered {
     reply: Option<Buffer>,
 }
 
+/// A connection that is being made. Nothing blocks, but the steps that create the queue pair and
+/// register memory take long, and so do not belong on a loop that serves other connections.
+#[derive(Debug)]
+pub struct Connecting {
+    endpoint: Endpoint<()>,
+    credits: Credits,
+    inbox: Vec<u8>,
+}
+
+impl Connecting {
+    /// Starts to connect. The server may have `reverse_credits` calls to this end outstanding.
+    ///
+    /// # Errors
+    /// Missing requirements of this machine, as far as they are known at once.
+    pub fn start(local: Option<Address>, remote: SocketAddr, reverse_credits: u32) -> Result<Self, Error> {
+        let credits = Credits { calls: CREDITS, reverse: reverse_credits };
+        Self::with((local, remote), credits, options(credits))
+    }
+
+    /// Like [`Connecting::start`], but for one short call at a time, with hardly any memory: to see
+    /// whether the server answers.
+    ///
+    /// # Errors
+    /// As for [`Connecting::start`].
+    pub fn start_to_ask(local: Option<Address>, remote: SocketAddr) -> Result<Self, Error> {
+        let offer = Offer { send_bytes: ASKING_BYTES, receive_bytes: ASKING_BYTES, ..Offer::default() };
+        let credits = Credits { calls: 1, reverse: 0 };
+        Self::with((local, remote), credits, Options { offer, ..options(credits) })
+    }
+
+    fn with(
+        (local, remote): (Option<Address>, SocketAddr),
+        credits: Credits,
+        options: Options,
+    ) -> Result<Self, Error> {
+        let local = local.map(|address| address.with_port(0));
+        let endpoint = Endpoint::connect(local, remote, &options)?;
+        Ok(Self { endpoint, credits, inbox: Vec::new() })
+    }
+
+    /// The descriptor that is readable when [`Connecting::advance`] has something to do.
+    #[must_use]
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.endpoint.fds().0
+    }
+
+    /// Takes the next steps. Returns the connection once it is made, as a `K` says what it carries;
+    /// `Err` with this connection if the descriptor must be waited for.
+    ///
+    /// # Errors
+    /// Why the connection could not be made.
+    pub fn advance<K>(mut self) -> Result<Result<Requester<K>, Self>, Error> {
+        self.endpoint.wake();
+        while let Some(event) = self.endpoint.poll(&mut self.inbox)? {
+            if let Event::Connected(agreed) = event {
+                let Self { endpoint, credits, inbox } = self;
+                let mut client = Client::new(agreed, credits.calls);
+                client.grant_calls(credits.reverse);
+                return Requester::over(endpoint, client, inbox).map(Ok);
+            }
+        }
+        Ok(Err(self))
+    }
+}
+
 /// See the module's documentation. `K` names a payload, as [`Source`] knows it.
 #[derive(Debug)]
 pub struct Requester<K> {
     /// First, so that the endpoint and its queue pair are dropped first.
     endpoint: Endpoint<()>,
-    /// Maximum number of calls in flight.
-    credits: u32,
-    /// `None` until connected.
-    client: Option<Client>,
+    client: Client,
     /// By xid.
     offered: HashMap<u32, Offered>,
     waiting: VecDeque<Queued<K>>,
-    /// Calls that the server refused, until they are taken.
-    refused: Vec<(u32, CallError)>,
+    /// Replies to calls of the server, which need no credit.
+    answers: VecDeque<Queued<K>>,
+    queued_bytes: usize,
     inbox: Vec<u8>,
-    /// The poller waits for its completions.
-    on_device: bool,
 }
 
 impl<K> Requester<K> {
-    /// Starts to connect. The poller reports when to call [`Requester::advance`].
-    ///
-    /// # Errors
-    /// Missing requirements of this machine, as far as they are known at once.
-    pub fn connect(
-        poller: &Poller,
-        token: u64,
-        local: Option<Address>,
-        remote: SocketAddr,
-    ) -> Result<Self, Error> {
-        Self::with(poller, token, (local, remote), CREDITS, options(CREDITS))
-    }
-
-    /// Like [`Requester::connect`], but for one short call at a time, with hardly any memory: to
-    /// see whether the server answers.
-    ///
-    /// # Errors
-    /// As for [`Requester::connect`].
-    pub fn connect_to_ask(
-        poller: &Poller,
-        token: u64,
-        local: Option<Address>,
-        remote: SocketAddr,
-    ) -> Result<Self, Error> {
-        let offer = Offer { send_bytes: ASKING_BYTES, receive_bytes: ASKING_BYTES, ..Offer::default() };
-        Self::with(poller, token, (local, remote), 1, Options { offer, ..options(1) })
-    }
-
-    fn with(
-        poller: &Poller,
-        token: u64,
-        (local, remote): (Option<Address>, SocketAddr),
-        credits: u32,
-        options: Options,
-    ) -> Result<Self, Error> {
-        let local = local.map(|address| address.with_port(0));
-        let endpoint = Endpoint::connect(local, remote, &options)?;
-        poller.add(endpoint.fds().0, token, Interest::READ)?;
-        Ok(Self {
+    fn over(endpoint: Endpoint<()>, client: Client, inbox: Vec<u8>) -> Result<Self, Error> {
+        let mut this = Self {
             endpoint,
-            credits,
-            client: None,
+            client,
             offered: HashMap::new(),
             waiting: VecDeque::new(),
-            refused: Vec::new(),
-            inbox: Vec::new(),
-            on_device: false,
-        })
+            answers: VecDeque::new(),
+            queued_bytes: 0,
+            inbox,
+        };
+        // The first outputs post receives.
+        while let Some(output) = this.client.poll_output() {
+            if let Output::PostReceives(count) = output {
+                this.endpoint.post_receives(count)?;
+            }
+        }
+        Ok(this)
     }
 
-    /// Whether the requester is connected.
-    #[must_use]
-    pub const fn is_open(&self) -> bool {
-        self.client.is_some()
+    /// Makes the poller that waited for the connection forget it.
+    pub fn leave(&self, poller: &Poller) {
+        forget(self.fds(), poller);
     }
 
-    /// A number that changes whenever the peer's device has completed something.
-    #[must_use]
-    pub const fn progress(&self) -> u64 {
-        self.endpoint.counters().completions
+    fn fds(&self) -> [Option<BorrowedFd<'_>>; 2] {
+        let (events, completions) = self.endpoint.fds();
+        [Some(events), completions]
     }
 
-    /// The counters of the endpoint.
-    #[must_use]
-    pub const fn counters(&self) -> Counters {
-        self.endpoint.counters()
-    }
-
-    /// Takes the calls that the server refused since the last time, with their xids.
-    pub fn take_refused(&mut self) -> Vec<(u32, CallError)> {
-        std::mem::take(&mut self.refused)
-    }
-
-    /// Queues a call: the bytes that `head` appends, then the payload. [`Requester::flush`] sends
-    /// it.
-    pub fn push(
-        &mut self,
-        xid: u32,
-        payload: K,
-        payload_len: usize,
-        expect: Expect,
-        head: impl FnOnce(&mut Vec<u8>),
-    ) {
-        let mut bytes = Vec::new();
-        head(&mut bytes);
-        // One call moves at most 1 MiB.
-        let payload_len = u32::try_from(payload_len).unwrap_or(u32::MAX);
-        self.waiting.push_back(Queued { xid, head: bytes, payload, payload_len, expect });
-    }
-
-    /// Sends queued calls, as far as the server's credits and registered memory allow.
-    ///
-    /// # Errors
-    /// The connection is finished.
-    pub fn flush(&mut self, source: &impl Source<K>) -> Result<(), Error> {
-        let Some(client) = &mut self.client else { return Ok(()) };
+    /// Sends queued calls, as far as the server's credits and registered memory allow. Returns
+    /// whether all were sent.
+    fn send_queued(&mut self, source: &impl Source<K>) -> Result<bool, Error> {
+        while let Some(answer) = self.answers.pop_front() {
+            self.queued_bytes -= answer.bytes();
+            self.client.answer(&inline(answer.head, &answer.payload, source))?;
+            while let Some(output) = self.client.poll_output() {
+                if let Output::Send { bytes, .. } = output {
+                    self.endpoint.send(&[&bytes], None, Some(()))?;
+                }
+            }
+        }
         while let Some(call) = self.waiting.front() {
-            if client.in_flight().0 >= to_usize(client.credits()) {
-                return Ok(());
+            if self.client.in_flight().0 >= to_usize(self.client.credits()) {
+                return Ok(false);
             }
             let mut payload = Slices::new();
             source.slices(&call.payload, &mut payload);
@@ -198,58 +216,44 @@ impl<K> Requester<K> {
                 // The missing bytes would be sent with the previous contents of the memory.
                 return Err(Error::Misuse("the payload of a call is not as long as it said"));
             }
-            let Some((framed, offered)) = frame(&self.endpoint, client, call, &payload)? else {
-                return Ok(());
+            let Some((framed, offered)) = frame(&self.endpoint, &self.client, call, &payload)? else {
+                return Ok(false);
             };
             self.offered.insert(call.xid, offered);
-            client.call(framed)?;
-            while let Some(output) = client.poll_output() {
+            self.client.call(framed)?;
+            while let Some(output) = self.client.poll_output() {
                 if let Output::Send { bytes, payload: inline, .. } = output {
                     // With a completion of its own: the arrival of the call is a sign of life.
                     send(&mut self.endpoint, &bytes, inline.map(|(_, padding)| (&payload, padding)))?;
                 }
             }
             drop(payload);
+            self.queued_bytes -= call.bytes();
             self.waiting.pop_front();
         }
-        Ok(())
+        Ok(true)
     }
 
-    /// Handles events: replies are passed to the sink, payload to the receive buffers of the sink.
-    ///
-    /// # Errors
-    /// Why the connection could not be established, or has ended.
-    pub fn advance<S: Sink>(&mut self, poller: &Poller, token: u64, sink: &mut S) -> Result<Received, Error> {
+    fn take_events<S: Sink>(&mut self, sink: &mut S) -> Result<Received, Error> {
         let mut received = Received::default();
-        self.endpoint.wake();
         while sink.wants_more() {
-            let event = self.endpoint.poll(&mut self.inbox)?;
-            if let (false, Some(completions)) = (self.on_device, self.endpoint.fds().1) {
-                poller.add(completions, token, Interest::READ)?;
-                self.on_device = true;
-            }
-            match event {
+            match self.endpoint.poll(&mut self.inbox)? {
                 None => break,
-                Some(Event::Done(())) => {}
-                Some(Event::Connected(agreed)) => {
-                    self.client = Some(Client::new(agreed, self.credits));
-                    self.carry_out(sink, &mut received)?;
-                }
+                Some(Event::Done(()) | Event::Connected(_)) => {}
                 Some(Event::Received) => {
                     received.bytes += self.inbox.len();
-                    if let Some(client) = &mut self.client {
-                        client.handle_receive(&self.inbox);
-                    }
+                    self.client.handle_receive(&self.inbox);
                     self.carry_out(sink, &mut received)?;
                 }
             }
         }
+        received.may_send = !self.waiting.is_empty();
         Ok(received)
     }
 
     /// Carries out the outputs of the state machine.
     fn carry_out<S: Sink>(&mut self, sink: &mut S, received: &mut Received) -> Result<(), Error> {
-        while let Some(output) = self.client.as_mut().and_then(Client::poll_output) {
+        while let Some(output) = self.client.poll_output() {
             match output {
                 Output::PostReceives(count) => self.endpoint.post_receives(count)?,
                 Output::Reply { xid, message, landed } => {
@@ -258,12 +262,13 @@ impl<K> Requester<K> {
                 }
                 Output::Failed { xid, error } => {
                     self.offered.remove(&xid);
-                    self.refused.push((xid, error));
+                    sink.refused(xid, &error);
                 }
                 Output::Close(reason) => return Err(reason.into()),
-                // Calls are passed to the state machine only when they can be sent at once, and the
-                // client serves no program to which a server could call back.
-                Output::Send { .. } | Output::Reverse(_) => {}
+                Output::Reverse(range) => sink.record(self.inbox.get(range).unwrap_or_default()),
+                // The refusal of a call of the server: calls are passed to the state machine only
+                // when they can be sent at once, and replies are sent as they are passed.
+                Output::Send { bytes, .. } => self.endpoint.send(&[&bytes], None, Some(()))?,
             }
         }
         Ok(())
@@ -301,6 +306,74 @@ impl<K> Requester<K> {
     }
 }
 
+impl<K: Send + 'static, L: ReceiveBuffer> Transport<K, L> for Requester<K> {
+    fn register(&self, poller: &Poller, token: u64) -> io::Result<()> {
+        self.fds().into_iter().flatten().try_for_each(|fd| poller.add(fd, token, Interest::READ))
+    }
+
+    fn wake(&mut self) {
+        self.endpoint.wake();
+    }
+
+    fn receive(
+        &mut self,
+        _scratch: &mut Scratch,
+        sink: &mut impl Sink<ReceiveBuffer = L>,
+        _budget_bytes: usize,
+    ) -> Result<Received, crate::Error> {
+        Ok(self.take_events(sink)?)
+    }
+
+    fn push(&mut self, payload: K, payload_len: usize, expect: Expect, head: impl FnOnce(&mut Vec<u8>)) {
+        let mut bytes = Vec::new();
+        head(&mut bytes);
+        let xid = bytes.first_chunk().copied().map_or(0, u32::from_be_bytes);
+        // One call moves at most 1 MiB.
+        let payload_len = u32::try_from(payload_len).unwrap_or(u32::MAX);
+        let call = Queued { xid, head: bytes, payload, payload_len, expect };
+        self.queued_bytes += call.bytes();
+        let is_call = is_call(&call.head);
+        if is_call { &mut self.waiting } else { &mut self.answers }.push_back(call);
+    }
+
+    fn flush(&mut self, source: &impl Source<K>, _budget_bytes: usize) -> Result<Flushed, crate::Error> {
+        Ok(if self.send_queued(source)? { Flushed::All } else { Flushed::PeerIsFull })
+    }
+
+    fn queued_bytes(&self) -> usize {
+        self.queued_bytes
+    }
+
+    fn queued_records(&self) -> usize {
+        self.waiting.len() + self.answers.len()
+    }
+
+    fn progress(&self) -> u64 {
+        self.endpoint.counters().completions
+    }
+
+    fn unacknowledged_bytes(&self) -> Option<u64> {
+        (self.waiting.is_empty() && self.answers.is_empty() && self.endpoint.work_under_way() == 0)
+            .then_some(0)
+    }
+
+    fn ask(&mut self) -> Result<(), crate::Error> {
+        Ok(self.endpoint.ask(())?)
+    }
+
+    fn counters(&self) -> Counters {
+        self.endpoint.counters()
+    }
+
+    fn end(self, reset: bool, poller: &Poller) -> Ended<L> {
+        self.leave(poller);
+        if reset {
+            self.endpoint.disconnect();
+        }
+        Ended { receive_buffer: None, remains: Remains::of(self) }
+    }
+}
+
 /// Offers memory for a call; `None` if there is none.
 fn frame<K>(
     endpoint: &Endpoint<()>,
@@ -309,11 +382,11 @@ fn frame<K>(
     payload: &Slices<'_>,
 ) -> Result<Option<(Call, Offered)>, Error> {
     let payload_len = (call.payload_len > 0).then_some(call.payload_len);
-    let Expect { lands, reply_max } = call.expect;
+    let Expect { payload_max, reply_max } = call.expect;
     let forms = client.forms(&Sizes {
         message: call.head.len(),
         payload: payload_len,
-        lands: lands > 0,
+        lands: payload_max > 0,
         reply_max,
         segments: 1,
     });
@@ -335,7 +408,7 @@ fn frame<K>(
         message: call.head.clone(),
         message_chunk: chunk(message, u32::try_from(call.head.len()).unwrap_or(u32::MAX)),
         payload: payload_len.map(|bytes| (bytes, chunk(data, bytes))),
-        receive_buffer: chunk(&offered.receive_buffer, lands),
+        receive_buffer: chunk(&offered.receive_buffer, payload_max),
         reply_chunk: chunk(&offered.reply, reply_max),
     };
     Ok(Some((framed, offered)))
@@ -343,13 +416,13 @@ fn frame<K>(
 
 /// Allocates the memory for a call; `None` if some of it must be returned first.
 fn offer<K>(endpoint: &Endpoint<()>, forms: Forms, call: &Queued<K>) -> Result<Option<Offered>, Error> {
-    let Expect { lands, reply_max } = call.expect;
+    let Expect { payload_max, reply_max } = call.expect;
     let mut offered = Offered::default();
     let [message, data] = &mut offered.sources;
     let wanted = [
         (forms.message_chunk, call.head.len(), Access::RemoteRead, message),
         (forms.payload_chunk, to_usize(call.payload_len), Access::RemoteRead, data),
-        (lands > 0, to_usize(lands), Access::RemoteWrite, &mut offered.receive_buffer),
+        (payload_max > 0, to_usize(payload_max), Access::RemoteWrite, &mut offered.receive_buffer),
         (forms.reply_chunk, to_usize(reply_max), Access::RemoteWrite, &mut offered.reply),
     ];
     for (needed, bytes, access, place) in wanted {

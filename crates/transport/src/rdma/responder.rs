@@ -3,14 +3,14 @@
 //!
 //! Calls are handed out as records, as from a stream, and replies are passed in as records: each is
 //! matched to its call by its xid, so the code that executes calls need not know about chunks.
-//! Nothing blocks; the owner calls [`Responder::wake`] when a descriptor is readable, then
-//! [`Responder::flush`] and [`Responder::receive`].
+//! Nothing blocks.
 //!
 //! Bounds: a client has at most [`CREDITS`] calls outstanding; memory read from the client and not
 //! yet handed out is at most [`READ_BYTES_MAX`], which is half of the registered pool, so that
 //! replies always find room in the end.
 
 use std::collections::{HashMap, VecDeque};
+use std::io;
 use std::os::fd::BorrowedFd;
 
 use rpcrdma::header::{Chunk, Segment, bytes_of};
@@ -18,8 +18,12 @@ use rpcrdma::holds;
 use rpcrdma::server::{Limits, Message, Output, Payload, Piece, ReadInto, RequestId, Server, Source as From};
 use verbs::Access;
 
-use super::{Buffer, Counters, Endpoint, Error, Event, Incoming, Options, Part};
-use crate::{Place, ReceiveBuffer, Received, Sink, Slices, SlicesMut, Source};
+use super::{Buffer, Counters, Endpoint, Error, Event, Incoming, Options, Part, forget, inline, is_call};
+use crate::poll::{Interest, Poller};
+use crate::{
+    Ended, Expect, Flushed, Place, ReceiveBuffer, Received, Remains, Scratch, Sink, Slices, SlicesMut,
+    Source, Transport,
+};
 
 /// Calls that one client may have outstanding on a connection, the same as Linux grants.
 const CREDITS: u32 = 64;
@@ -50,7 +54,7 @@ impl Fetched {
     }
 }
 
-/// A complete call.
+/// A complete message: a call, or the reply to a call of this end.
 #[derive(Debug)]
 struct Call {
     head: Vec<u8>,
@@ -90,22 +94,28 @@ pub struct Responder<P> {
     /// The reply being sent, and its remaining outputs.
     current: Option<Reply<P>>,
     outgoing: VecDeque<Output>,
+    /// Calls to the client that its transport refused, until the sink is told.
+    refused: Vec<u32>,
     inbox: Vec<u8>,
 }
 
 impl<P> Responder<P> {
-    /// Accepts a client, whose calls are at most this long.
+    /// Accepts a client, whose calls are at most this long. This end may have `reverse_credits` calls
+    /// to the client outstanding, as far as the client grants them.
     ///
     /// # Errors
     /// Errors of the system, mostly because too much memory would have to be locked.
-    pub fn accept(incoming: Incoming, record_bytes_max: usize) -> Result<Self, Error> {
-        let options = Options { receives: CREDITS, pool_bytes_max: POOL_BYTES_MAX, ..Options::default() };
+    pub fn accept(incoming: Incoming, record_bytes_max: usize, reverse_credits: u32) -> Result<Self, Error> {
+        let receives = CREDITS + reverse_credits;
+        let options = Options { receives, pool_bytes_max: POOL_BYTES_MAX, ..Options::default() };
         let endpoint = incoming.prepare(&options)?;
         let agreed = endpoint.agreed().ok_or(Error::Misuse("a client that has offered nothing"))?;
         let limits = Limits { credits: CREDITS, payload_bytes: bound(record_bytes_max) };
+        let mut server = Server::new(agreed, limits);
+        server.allow_calls(reverse_credits);
         let mut this = Self {
             endpoint,
-            server: Server::new(agreed, limits),
+            server,
             unanswered: HashMap::new(),
             reads: VecDeque::new(),
             fetched: HashMap::new(),
@@ -115,6 +125,7 @@ impl<P> Responder<P> {
             queued_bytes: 0,
             current: None,
             outgoing: VecDeque::new(),
+            refused: Vec::new(),
             inbox: Vec::new(),
         };
         this.carry_out()?;
@@ -122,58 +133,15 @@ impl<P> Responder<P> {
         Ok(this)
     }
 
-    /// The descriptors to wait for until readable.
-    ///
-    /// # Errors
-    /// None on an accepted connection.
-    pub fn fds(&self) -> Result<[BorrowedFd<'_>; 2], Error> {
+    fn fds(&self) -> [Option<BorrowedFd<'_>>; 2] {
         let (events, completions) = self.endpoint.fds();
-        Ok([events, completions.ok_or(Error::Misuse("the connection has no device yet"))?])
-    }
-
-    /// Changes the maximum size of calls.
-    pub fn set_record_bound(&mut self, bytes: usize) {
-        self.server.set_payload_bound(bound(bytes));
-    }
-
-    /// The counters of the endpoint.
-    #[must_use]
-    pub const fn counters(&self) -> Counters {
-        self.endpoint.counters()
-    }
-
-    /// Bytes of replies that wait for registered memory.
-    #[must_use]
-    pub const fn queued_bytes(&self) -> usize {
-        self.queued_bytes
-    }
-
-    /// Number of replies that wait.
-    #[must_use]
-    pub fn queued_records(&self) -> usize {
-        self.replies.len()
-    }
-
-    /// Probes the client's device: if the client has disappeared silently, this ends the
-    /// connection.
-    ///
-    /// # Errors
-    /// The connection is finished.
-    pub fn ask(&mut self) -> Result<(), Error> {
-        self.endpoint.ask(Tag::Sent)
-    }
-
-    /// Records that a descriptor was readable.
-    pub const fn wake(&mut self) {
-        self.endpoint.wake();
+        [Some(events), completions]
     }
 
     /// Passes calls to the sink, while it wants more.
-    ///
-    /// # Errors
-    /// The connection is finished.
-    pub fn receive<S: Sink>(&mut self, sink: &mut S) -> Result<Received, Error> {
+    fn hand_out_calls<S: Sink>(&mut self, sink: &mut S) -> Result<Received, Error> {
         self.pump()?;
+        self.refused.drain(..).for_each(|xid| sink.refused(xid, &"the client's transport refuses it"));
         let mut received = Received::default();
         while sink.wants_more() {
             let Some(call) = self.calls.pop_front() else { break };
@@ -186,22 +154,9 @@ impl<P> Responder<P> {
         Ok(received)
     }
 
-    /// Queues a reply: the bytes that `head` appends, then the payload. A reply without a call is
-    /// dropped.
-    pub fn push(&mut self, payload: P, payload_len: usize, head: impl FnOnce(&mut Vec<u8>)) {
-        let mut bytes = Vec::new();
-        head(&mut bytes);
-        let reply = Reply { head: bytes, payload, payload_len };
-        self.queued_bytes += reply.bytes();
-        self.replies.push_back(reply);
-    }
-
     /// Sends queued replies, as far as there is memory; returns true once the client has all of
-    /// them.
-    ///
-    /// # Errors
-    /// The connection is finished.
-    pub fn flush(&mut self, source: &impl Source<P>) -> Result<bool, Error> {
+    /// them. A reply without a call is dropped.
+    fn send_replies(&mut self, source: &impl Source<P>) -> Result<bool, Error> {
         self.pump()?;
         loop {
             while !self.outgoing.is_empty() {
@@ -213,13 +168,22 @@ impl<P> Responder<P> {
             self.current = None;
             let Some(reply) = self.replies.pop_front() else { break };
             self.queued_bytes -= reply.bytes();
+            if is_call(&reply.head) {
+                self.server.call(inline(reply.head, &reply.payload, source))?;
+                self.outgoing.extend(std::iter::from_fn(|| self.server.poll_output()));
+                continue;
+            }
             let Some(request) = self.asked(&reply.head) else { continue };
             let payload_len = u32::try_from(reply.payload_len).ok().filter(|len| *len > 0);
             self.server.reply(request, reply.head.clone(), payload_len);
             self.outgoing.extend(std::iter::from_fn(|| self.server.poll_output()));
             self.current = Some(reply);
         }
-        Ok(self.endpoint.work_under_way() == 0)
+        Ok(self.client_has_all())
+    }
+
+    fn client_has_all(&self) -> bool {
+        self.outgoing.is_empty() && self.replies.is_empty() && self.endpoint.work_under_way() == 0
     }
 
     /// The call that a reply answers, by the xid at its start.
@@ -272,13 +236,18 @@ impl<P> Responder<P> {
                     self.unanswered.entry(xid).or_default().push_back(request);
                     self.calls.push_back(Call { head, payload, fetched });
                 }
-                // The answer to an invalid header; all other answers come from replies.
+                // The answer to an invalid header, or a call that waited for a credit; answers to
+                // calls come from replies.
                 Output::Send { bytes, invalidate, .. } => {
                     self.endpoint.send(&[&bytes], invalidate, Some(Tag::Sent))?;
                 }
                 Output::Close(reason) => return Err(reason.into()),
-                // The server never calls a client back.
-                Output::Write { .. } | Output::Reverse(_) => {}
+                Output::Reverse(range) => {
+                    let head = self.inbox.get(range).unwrap_or_default().to_vec();
+                    self.calls.push_back(Call { head, payload: None, fetched: Fetched::default() });
+                }
+                Output::ReverseRefused(xid) => self.refused.push(xid),
+                Output::Write { .. } => {}
             }
         }
         Ok(())
@@ -348,6 +317,73 @@ impl<P> Responder<P> {
             _ => {}
         }
         Ok(true)
+    }
+}
+
+impl<P: Send + 'static, L: ReceiveBuffer> Transport<P, L> for Responder<P> {
+    fn register(&self, poller: &Poller, token: u64) -> io::Result<()> {
+        self.fds().into_iter().flatten().try_for_each(|fd| poller.add(fd, token, Interest::READ))
+    }
+
+    fn wake(&mut self) {
+        self.endpoint.wake();
+    }
+
+    fn receive(
+        &mut self,
+        _scratch: &mut Scratch,
+        sink: &mut impl Sink<ReceiveBuffer = L>,
+        _budget_bytes: usize,
+    ) -> Result<Received, crate::Error> {
+        Ok(self.hand_out_calls(sink)?)
+    }
+
+    fn push(&mut self, payload: P, payload_len: usize, _expect: Expect, head: impl FnOnce(&mut Vec<u8>)) {
+        let mut bytes = Vec::new();
+        head(&mut bytes);
+        let reply = Reply { head: bytes, payload, payload_len };
+        self.queued_bytes += reply.bytes();
+        self.replies.push_back(reply);
+    }
+
+    fn flush(&mut self, source: &impl Source<P>, _budget_bytes: usize) -> Result<Flushed, crate::Error> {
+        Ok(if self.send_replies(source)? { Flushed::All } else { Flushed::PeerIsFull })
+    }
+
+    fn queued_bytes(&self) -> usize {
+        self.queued_bytes
+    }
+
+    fn queued_records(&self) -> usize {
+        self.replies.len()
+    }
+
+    fn set_record_bound(&mut self, record_bytes_max: usize) {
+        self.server.set_payload_bound(bound(record_bytes_max));
+    }
+
+    fn progress(&self) -> u64 {
+        self.endpoint.counters().completions
+    }
+
+    fn unacknowledged_bytes(&self) -> Option<u64> {
+        self.client_has_all().then_some(0)
+    }
+
+    fn ask(&mut self) -> Result<(), crate::Error> {
+        Ok(self.endpoint.ask(Tag::Sent)?)
+    }
+
+    fn counters(&self) -> Counters {
+        self.endpoint.counters()
+    }
+
+    fn end(self, reset: bool, poller: &Poller) -> Ended<L> {
+        forget(self.fds(), poller);
+        if reset {
+            self.endpoint.disconnect();
+        }
+        Ended { receive_buffer: None, remains: Remains::of(self) }
     }
 }
 

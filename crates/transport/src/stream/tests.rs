@@ -11,6 +11,8 @@ use rpc::record::Mark;
 use super::*;
 use crate::{DIRECT_BYTES_MIN, Pipe, Place, Slices, SlicesMut};
 
+/// What a stream's records expect in reply does not matter.
+const NOTHING: Expect = Expect { payload_max: 0, reply_max: 0 };
 const LIMITS: Limits = Limits { record_bytes_max: 1 << 20 };
 
 struct Memory {
@@ -261,7 +263,7 @@ fn heads_and_payloads_are_sent_complete_with_marks_and_padding() {
     let mut expected = Vec::new();
     for n in 0..40_usize {
         let (at, len) = (n * 1000, (n * 7919) % 90_000);
-        sender.push((at, len), len, |head| head.extend_from_slice(format!("head {n} ").as_bytes()));
+        sender.push((at, len), len, NOTHING, |head| head.extend_from_slice(format!("head {n} ").as_bytes()));
         let mut record = format!("head {n} ").into_bytes();
         record.extend_from_slice(&store.0[at..at + len]);
         record.resize(record.len() + len.wrapping_neg() % 4, 0);
@@ -269,7 +271,7 @@ fn heads_and_payloads_are_sent_complete_with_marks_and_padding() {
     }
     let mut sink = Collect::default();
     let mut scratch = Scratch::new();
-    while !sender.flush(&store).unwrap() || sink.records.len() < 40 {
+    while sender.flush(&store, usize::MAX).unwrap() != Flushed::All || sink.records.len() < 40 {
         receiver.receive(&mut scratch, &mut sink, usize::MAX).unwrap();
     }
     assert_eq!(sender.queued_bytes(), 0);
@@ -294,19 +296,21 @@ fn a_short_record_overtakes_long_ones_that_have_not_begun() {
     let mut sender: Stream<usize, Memory> = Stream::new(ours.into(), LIMITS);
     let mut receiver: Receiver = Stream::new(theirs.into(), LIMITS);
     let push = |sender: &mut Stream<usize, Memory>, name: &str, len: usize| {
-        sender.push(len, len, |head| head.extend_from_slice(name.as_bytes()));
+        sender.push(len, len, NOTHING, |head| head.extend_from_slice(name.as_bytes()));
     };
     for n in 0..9 {
         push(&mut sender, &format!("long {n}"), 100_000);
     }
     // Some of the long records leave. The record that has begun is not interrupted.
-    assert!(!sender.flush(&Zeros).unwrap());
+    assert_ne!(sender.flush(&Zeros, usize::MAX).unwrap(), Flushed::All);
     push(&mut sender, "short", 0);
     push(&mut sender, "second", 0);
-    assert!(sender.unsent().count() > 1);
+    let mut unsent = 0;
+    sender.unsent(|_| unsent += 1);
+    assert!(unsent > 1);
     let mut sink = Collect::default();
     let mut scratch = Scratch::new();
-    while !sender.flush(&Zeros).unwrap() || sink.records.len() < 11 {
+    while sender.flush(&Zeros, usize::MAX).unwrap() != Flushed::All || sink.records.len() < 11 {
         receiver.receive(&mut scratch, &mut sink, usize::MAX).unwrap();
     }
     let at = |name: &str| sink.records.iter().position(|record| record.starts_with(name.as_bytes())).unwrap();
@@ -327,10 +331,11 @@ fn aborting_returns_the_memory_of_a_payload_in_flight() {
     let (mut ours, mut stream) = receiver();
     ours.write_all(&marked(&record_of(100_000, 0))[..50_000]).unwrap();
     let mut sink = Collect { in_place: true, ..Collect::default() };
+    let poller = Poller::new().unwrap();
     stream.receive(&mut Scratch::new(), &mut sink, usize::MAX).unwrap();
-    assert!(stream.abort().is_some());
+    assert!(stream.end(true, &poller).receive_buffer.is_some());
     let (_ours, stream) = receiver();
-    assert!(stream.abort().is_none());
+    assert!(stream.end(true, &poller).receive_buffer.is_none());
 }
 
 #[test]
@@ -340,8 +345,8 @@ fn an_injected_fault_cuts_before_or_after_the_record_is_sent() {
         let (one, mut other) = Receiver::pair(LIMITS).unwrap();
         let mut faulty = Faulty::new(one);
         faulty.set(fault);
-        faulty.push((), 0, |head| head.extend_from_slice(b"call"));
-        assert_eq!(faulty.flush(&Nothing).is_err(), fault != Fault::Silence(1));
+        faulty.push((), 0, NOTHING, |head| head.extend_from_slice(b"call"));
+        assert_eq!(faulty.flush(&Nothing, usize::MAX).is_err(), fault != Fault::Silence(1));
         let mut sink = Collect::default();
         other.receive(&mut Scratch::new(), &mut sink, usize::MAX).unwrap();
         assert_eq!(sink.records.len(), arrives);
@@ -368,9 +373,9 @@ fn sender() -> (UnixStream, Stream<(), Memory>) {
 fn a_payload_that_changes_its_length_in_the_queue_ends_the_connection_before_it_is_sent() {
     for len in [0, 19_999, 20_001] {
         let (theirs, mut sender) = sender();
-        sender.push((), 20_000, |head| head.extend_from_slice(b"head"));
-        sender.push((), 0, |head| head.extend_from_slice(b"next"));
-        assert!(sender.flush(&Told(len.into())).is_err(), "{len}");
+        sender.push((), 20_000, NOTHING, |head| head.extend_from_slice(b"head"));
+        sender.push((), 0, NOTHING, |head| head.extend_from_slice(b"next"));
+        assert!(sender.flush(&Told(len.into()), usize::MAX).is_err(), "{len}");
         drop(sender);
         assert_eq!(std::io::Read::read(&mut &theirs, &mut [0]).unwrap(), 0, "no part of the record was sent");
     }
@@ -378,11 +383,11 @@ fn a_payload_that_changes_its_length_in_the_queue_ends_the_connection_before_it_
     let (_theirs, mut sender) = sender();
     let told = Told(100_000.into());
     for _ in 0..20 {
-        sender.push((), 100_000, |head| head.extend_from_slice(b"head"));
+        sender.push((), 100_000, NOTHING, |head| head.extend_from_slice(b"head"));
     }
-    assert!(!sender.flush(&told).unwrap());
+    assert_ne!(sender.flush(&told, usize::MAX).unwrap(), Flushed::All);
     told.0.set(1);
-    assert!(sender.flush(&told).is_err());
+    assert!(sender.flush(&told, usize::MAX).is_err());
 }
 
 #[test]
@@ -393,12 +398,12 @@ fn one_flush_sends_a_bounded_amount_and_the_next_continues() {
     let (mut sink, mut scratch) = (Collect::default(), Scratch::new());
     let told = Told(10_000.into());
     for _ in 0..5 {
-        sender.push((), 10_000, |head| head.extend_from_slice(b"head"));
+        sender.push((), 10_000, NOTHING, |head| head.extend_from_slice(b"head"));
     }
     let mut queued = sender.queued_bytes();
     let mut flushes = 0;
     loop {
-        let flushed = sender.flush_some(&told, 12_000).unwrap();
+        let flushed = sender.flush(&told, 12_000).unwrap();
         let sent = queued - sender.queued_bytes();
         queued = sender.queued_bytes();
         flushes += 1;
@@ -414,9 +419,9 @@ fn one_flush_sends_a_bounded_amount_and_the_next_continues() {
     assert_eq!((flushes, queued), (3, 0));
     assert_eq!(sink.records.iter().map(Vec::len).collect::<Vec<_>>(), [10_004; 5]);
     // A budget of 0 sends nothing, and an empty queue needs no budget.
-    assert_eq!(sender.flush_some(&told, 0).unwrap(), Flushed::All);
-    sender.push((), 0, |head| head.extend_from_slice(b"head"));
-    assert_eq!(sender.flush_some(&told, 0).unwrap(), Flushed::OutOfBudget);
+    assert_eq!(sender.flush(&told, 0).unwrap(), Flushed::All);
+    sender.push((), 0, NOTHING, |head| head.extend_from_slice(b"head"));
+    assert_eq!(sender.flush(&told, 0).unwrap(), Flushed::OutOfBudget);
 }
 
 #[test]
@@ -426,12 +431,12 @@ fn short_records_behind_a_long_one_that_has_begun_are_pushed_at_a_constant_cost(
     // The peer does not read, so the last long record stays half sent, and no later record can be
     // sent.
     for _ in 0..9 {
-        sender.push((), 100_000, |head| head.extend_from_slice(b"long"));
-        sender.flush(&told).unwrap();
+        sender.push((), 100_000, NOTHING, |head| head.extend_from_slice(b"long"));
+        sender.flush(&told, usize::MAX).unwrap();
     }
     // At a cost that grows with the queue this loop would take hours.
     for _ in 0..1_000_000 {
-        sender.push((), 0, |head| head.extend_from_slice(b"short"));
+        sender.push((), 0, NOTHING, |head| head.extend_from_slice(b"short"));
     }
     assert!(sender.queued_records() >= 1_000_000);
 }
@@ -444,15 +449,15 @@ fn long_records_are_sent_among_any_number_of_short_ones() {
     let mut receiver: Receiver = Stream::new(theirs.into(), LIMITS);
     let (mut sink, mut scratch) = (Collect::default(), Scratch::new());
     for _ in 0..9 {
-        sender.push((), 100_000, |head| head.extend_from_slice(b"long"));
+        sender.push((), 100_000, NOTHING, |head| head.extend_from_slice(b"long"));
     }
     let mut short = 0;
     while sink.records.iter().filter(|record| record.len() > 16).count() < 9 {
         for _ in 0..20 {
-            sender.push((), 0, |head| head.extend_from_slice(b"short"));
+            sender.push((), 0, NOTHING, |head| head.extend_from_slice(b"short"));
             short += 1;
         }
-        sender.flush(&told).unwrap();
+        sender.flush(&told, usize::MAX).unwrap();
         receiver.receive(&mut scratch, &mut sink, 50_000).unwrap();
         assert!(short < 10_000, "the long records starve");
     }

@@ -3,6 +3,7 @@
 use super::balance::BUSY_PERMILLE;
 use super::*;
 use crate::config::Config;
+use crate::runtime::mailbox::Link;
 use nfs3::{DirOpArgs, FileHandle, Procedure, Sattr3, Wire, proc};
 use rpc::Xid;
 use rpc::auth::AuthSys;
