@@ -256,3 +256,35 @@ impl Worker {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_made_arrives_as_an_error_and_the_thread_ends_with_its_owner() {
+        let poller = Poller::new().unwrap();
+        let arrivals = Arc::new(Arrivals::new(&poller, 7).unwrap());
+        let connector = RdmaConnector::default();
+        // Without a device, or with a device but nobody who listens.
+        let remote = SocketAddr::from(([127, 0, 0, 1], 1));
+        let order = |purpose| Order { local: None, remote, purpose, to: Arc::clone(&arrivals) };
+        let given_up = connector.make(order(Purpose::Calls));
+        connector.give_up(given_up);
+        let ticket = connector.make(order(Purpose::Probe));
+        let mut outcome = None;
+        while outcome.is_none() {
+            let mut events = Events::new();
+            poller.wait(&mut events, Some(Duration::from_secs(120))).unwrap();
+            assert!(!events.is_empty(), "nothing has arrived");
+            outcome = arrivals.take().into_iter().find(|arrival| arrival.ticket == ticket);
+        }
+        assert!(outcome.is_some_and(|arrival| arrival.outcome.is_err()));
+        let running = connector.running().as_ref().map(|running| Arc::clone(&running.jobs));
+        drop(connector);
+        let jobs = running.expect("an order has started the thread");
+        assert_eq!(Arc::strong_count(&jobs), 1, "the thread has ended");
+    }
+}

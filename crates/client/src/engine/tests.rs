@@ -1,6 +1,8 @@
 //! Tests events of a connection that the path table has moved to another path in the same round.
 //! The clock stands still and the test plays the servers, so nothing else happens.
 
+mod ordered;
+
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};
 
@@ -11,6 +13,7 @@ use testkit::records::{read_record, word};
 use transport::poll::Events;
 
 use super::*;
+use crate::connector::Connects;
 use crate::path_failures::PathFailures;
 use crate::route::{PathEnd, PathValidations, Stranded};
 
@@ -30,19 +33,25 @@ struct Ends {
 
 impl Ends {
     fn new(connections: usize) -> Self {
+        let connector = Box::new(crate::connector::RdmaConnector::default());
+        Self::over([Proto::Tcp; 2], vec![HOME; connections], connector)
+    }
+
+    /// An engine whose two paths are of these transports and whose connections prefer these paths.
+    fn over(protos: [Proto; 2], connections: Vec<PathId>, connector: Box<dyn Connects>) -> Self {
         let listeners: Vec<_> = (0..2).map(|_| TcpListener::bind(("127.0.0.1", 0)).unwrap()).collect();
         let nodes = || (0..2).map(NodeId);
-        let end = |(node, listener): (NodeId, &TcpListener)| PathEnd {
+        let end = |((node, proto), listener): ((NodeId, Proto), &TcpListener)| PathEnd {
             node,
             local: None,
-            proto: Proto::Tcp,
+            proto,
             remote: listener.local_addr().unwrap(),
             pace: None,
         };
         let route = Route {
             server: "server".to_owned(),
             mixed: false,
-            paths: nodes().zip(&listeners).map(end).collect(),
+            paths: nodes().zip(protos).zip(&listeners).map(end).collect(),
             congestion: None,
             reserved_port: Some(false),
             soft_patience: None,
@@ -50,11 +59,14 @@ impl Ends {
             path_failures: PathFailures::new(2),
             node_health: crate::node_health::NodeHealth::new(std::iter::empty()),
             stranded: Stranded::default(),
-            connector: Box::new(crate::connector::RdmaConnector::default()),
+            connector,
         };
         let table = paths::Config {
             paths: nodes().map(|node| PathSpec { node }).collect(),
-            connections: vec![ConnSpec { path: HOME, node: NodeId(0), metadata: false }; connections],
+            connections: connections
+                .into_iter()
+                .map(|path| ConnSpec { path, node: NodeId(path.0), metadata: false })
+                .collect(),
             metadata_apart: false,
             spread_reads: false,
             spread_writes: false,
@@ -229,4 +241,17 @@ fn a_connection_that_is_reset_after_its_last_reply_on_another_path_still_fails_b
     ends.connect();
     validate(&at_home);
     ends.work_until("the validation at home", |engine| engine.core.table.usable());
+}
+
+#[test]
+fn a_call_of_the_server_is_dropped_and_the_connection_stays() {
+    let mut ends = Ends::new(1);
+    let mut at_home = ends.accept(HOME);
+    ends.connect();
+    let mut call = Vec::new();
+    let none = ends.engine.setup.credential.clone();
+    protocol::encode_call(&mut Writer::new(&mut call), Xid(1), protocol::GETATTR, &none);
+    at_home.write_all(&record(&call)).unwrap();
+    validate(&at_home);
+    ends.work_until("the validation", |engine| engine.core.table.usable());
 }
