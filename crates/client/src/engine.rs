@@ -103,8 +103,6 @@ pub(crate) struct Core {
     pub table: Table,
     pub now: Duration,
     finished: Vec<(Owner, Done)>,
-    /// Bytes of READs that were received in place and are not handed out yet.
-    landed: usize,
     /// Calls that a reply has queued to be sent again: the rest of short writes, and the like.
     again: Vec<CallKey>,
     /// Calls to be sent again, with their times.
@@ -138,8 +136,6 @@ pub(crate) struct Engine {
     oldest: Vec<Option<Duration>>,
     /// Calls whose data have not all been sent, on the connection being received from.
     unsent: Vec<CallKey>,
-    /// Connections from which more is received once the received data are handed out, in order.
-    paused: VecDeque<ConnId>,
     scratch: Scratch,
     /// The credential of the call being sent, if the call names its caller.
     caller_credential: Vec<u8>,
@@ -178,7 +174,6 @@ impl Engine {
             table,
             now,
             finished: Vec::new(),
-            landed: 0,
             again: Vec::new(),
             delayed: Vec::new(),
             groups: Groups::default(),
@@ -200,7 +195,6 @@ impl Engine {
             spare_keys: Vec::new(),
             oldest: Vec::new(),
             unsent: Vec::new(),
-            paused: VecDeque::new(),
             scratch: Scratch::new(),
             caller_credential: Vec::new(),
             dirty: Vec::new(),
@@ -372,19 +366,10 @@ impl Engine {
     /// Swaps in the operations finished since the last call; `into` is reused.
     pub(crate) fn take_finished(&mut self, into: &mut Vec<(Owner, Done)>) {
         std::mem::swap(&mut self.core.finished, into);
-        self.core.landed = 0;
-    }
-
-    /// Whether there is more to receive without another readiness event.
-    pub(crate) fn has_paused(&self) -> bool {
-        !self.paused.is_empty()
     }
 
     /// How long the loop may wait.
     pub(crate) fn wait_time(&self) -> Duration {
-        if self.has_paused() {
-            return Duration::ZERO;
-        }
         let due = self.core.table.next_wake().unwrap_or(self.next_tick).min(self.next_tick);
         due.saturating_sub(self.core.now)
     }

@@ -29,9 +29,6 @@ const _: () = assert!(WAKER_TOKEN < FIRST_CONNECTION_TOKEN);
 /// Token of the external driver's descriptor. No connection or probe ever has this token: theirs
 /// count up from [`FIRST_CONNECTION_TOKEN`].
 const EXTERNAL_DRIVER_TOKEN: u64 = u64::MAX;
-/// Approximate limit of the bytes received from paused connections in one round before calls are
-/// sent.
-const RESUMED_BYTES_MAX: usize = 4 << 20;
 
 /// Work that runs on a loop itself: it submits operations and is called back as they finish,
 /// without a context switch. Its methods must not block.
@@ -287,7 +284,7 @@ impl Driver {
 
     /// Handles the events of the last wait.
     fn take_events(&mut self) -> Found {
-        let mut found = Found { request: false, others: self.engine.has_paused() };
+        let mut found = Found { request: false, others: false };
         self.engine.refresh_clock();
         for event in self.events.iter() {
             found.request |= event.token == EXTERNAL_DRIVER_TOKEN;
@@ -352,17 +349,10 @@ impl Driver {
     /// Sending comes last: the calls that follow finished ones leave together with the COMMITs
     /// caused by the same replies, which saves both ends a send, a wake-up and a receive.
     fn work(&mut self) {
-        let mut resumable = RESUMED_BYTES_MAX;
         loop {
             self.engine.settle();
             self.engine.take_finished(&mut self.finished);
             if self.finished.is_empty() {
-                if resumable > 0
-                    && let Some(bytes) = self.engine.resume()
-                {
-                    resumable = resumable.saturating_sub(bytes);
-                    continue;
-                }
                 if self.engine.flush() {
                     continue;
                 }

@@ -20,8 +20,6 @@ pub(super) struct Answers<'a> {
     /// Calls whose data have not all been sent on this connection: a reply to one of them is
     /// forged.
     pub unsent: Vec<CallKey>,
-    /// After this many bytes of READs their owners get their data before more is received.
-    pub landed_max: usize,
     /// The reason why the peer violated the protocol; the connection can no longer be used.
     pub broken: Option<String>,
     /// The outcome of the connection's path validation.
@@ -177,7 +175,6 @@ impl Sink for Answers<'_> {
 
     fn received(&mut self, head: &[u8], receive_buffer: ReadLanding, _tail: &[u8]) {
         let key = receive_buffer.key;
-        self.core.landed += receive_buffer.len;
         let Some(call) = self.core.calls.0.get_mut(key) else { return };
         if let Body::Read { target, .. } = &mut call.body {
             *target = receive_buffer.target;
@@ -215,7 +212,7 @@ impl Sink for Answers<'_> {
     }
 
     fn wants_more(&self) -> bool {
-        self.broken.is_none() && self.core.landed < self.landed_max
+        self.broken.is_none()
     }
 }
 

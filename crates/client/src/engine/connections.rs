@@ -20,10 +20,8 @@ use crate::protocol;
 pub(crate) const FIRST_CONNECTION_TOKEN: u64 = 1;
 /// The longest reply: the largest read, and room for the rest of the reply.
 const REPLY_BYTES_MAX: usize = (1 << 20) + (64 << 10);
-/// After this many bytes of READs the owners get their data, and may return the buffers for the
-/// next READs, before more is received: the copy out of the socket then goes to memory that is in
-/// the nearest caches.
-const LANDED_BYTES_MAX: usize = 64 << 10;
+/// Bytes that a connection receives before the other connections have their turn: the largest READ.
+const TURN_BYTES: usize = 1 << 20;
 /// Idle time after which the system sends keep-alive probes.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(10);
 /// Sent bytes that stay unacknowledged for this long break the connection.
@@ -160,11 +158,7 @@ impl Engine {
             Some(State::Open(wire)) => {
                 if event.readable {
                     wire.wake();
-                    if self.core.landed < LANDED_BYTES_MAX {
-                        self.receive(conn);
-                    } else {
-                        self.pause(conn);
-                    }
+                    self.receive(conn);
                 }
                 if event.writable {
                     self.mark_dirty(conn);
@@ -247,23 +241,11 @@ impl Engine {
         self.mark_dirty(conn);
     }
 
-    /// Pauses receiving from a connection until the received data are handed out.
-    fn pause(&mut self, conn: ConnId) {
-        if !self.paused.contains(&conn) {
-            self.paused.push_back(conn);
-        }
-    }
-
-    /// Resumes a paused connection, if there is one. Returns the number of bytes received.
-    pub(crate) fn resume(&mut self) -> Option<usize> {
-        self.paused.pop_front().map(|conn| if self.is_left(conn) { 0 } else { self.receive(conn) })
-    }
-
-    /// Receives what is waiting on a connection, as far as it may be handed out at once. Returns
-    /// the number of bytes received.
-    fn receive(&mut self, conn: ConnId) -> usize {
-        let Some(connection) = self.connections.get_mut(usize::from(conn.0)) else { return 0 };
-        let State::Open(wire) = &mut connection.state else { return 0 };
+    /// Receives what is waiting on a connection. If more is waiting than fits its turn, the poller
+    /// reports the connection again.
+    fn receive(&mut self, conn: ConnId) {
+        let Some(connection) = self.connections.get_mut(usize::from(conn.0)) else { return };
+        let State::Open(wire) = &mut connection.state else { return };
         let mut unsent = std::mem::take(&mut self.unsent);
         unsent.clear();
         wire.unsent(|key| unsent.push(*key));
@@ -271,29 +253,23 @@ impl Engine {
             core: &mut self.core,
             conn,
             unsent,
-            landed_max: LANDED_BYTES_MAX,
             broken: None,
             validated: None,
         };
-        let outcome = wire.receive(&mut self.scratch, &mut answers, LANDED_BYTES_MAX);
+        let outcome = wire.receive(&mut self.scratch, &mut answers, TURN_BYTES);
         let (broken, validated) = (answers.broken.take(), answers.validated.take());
         self.unsent = answers.unsent;
         match outcome {
             Ok(received) => {
                 connection.received_bytes += received.bytes as u64;
-                if received.more || self.core.landed >= LANDED_BYTES_MAX {
-                    self.pause(conn);
-                }
                 if received.may_send {
                     self.mark_dirty(conn);
                 }
                 self.seen_failures(conn, broken, validated);
-                received.bytes
             }
             Err(error) => {
                 log_end(connection.remote, &error);
                 self.line_down(conn);
-                0
             }
         }
     }
@@ -373,7 +349,6 @@ impl Engine {
             State::Closed => {}
         }
         self.dirty.retain(|dirty| *dirty != conn);
-        self.paused.retain(|paused| *paused != conn);
         // The validation of a lost connection is of no use to another connection.
         let validations: Vec<CallKey> = self
             .core
