@@ -10,8 +10,8 @@ use rpc::reply::{Accept, Body};
 use transport::poll::{Events, Interest, Poller};
 use transport::rdma::Requester;
 use transport::{
-    Address, AnyTransport, Error, Expect, Flushed, Limits, Place, ReceiveBuffer, Scratch, Sink, Slices, SlicesMut,
-    Source, Stream, Transport, socket,
+    Address, AnyTransport, Error, Expect, Flushed, Limits, Place, ReceiveBuffer, Scratch, Sink, Slices,
+    SlicesMut, Source, Stream, Transport, socket,
 };
 use xdr::{Reader, Writer};
 

@@ -11,41 +11,46 @@
 mod answers;
 mod connecting;
 mod connections;
+mod counts;
+mod credentials;
+mod health;
+mod outage;
 mod probes;
+mod queues;
 mod stable;
 #[cfg(test)]
 mod tests;
+mod xids;
 
-use std::collections::hash_map::Entry;
-use std::collections::{HashMap, VecDeque};
-use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use drc::{XidClass, XidSpace};
+use drc::XidClass;
 use fs::{Attributes, Change, FileHandle, Status};
 use paths::{ConnId, NodeId, Output, PathId, Table};
 use rpc::Xid;
-use rpc::auth::AuthSys;
-use transport::Scratch;
 use transport::poll::Poller;
 use xdr::Writer;
 
 use crate::call::{Answer, Body, Call, CallKey, Caller, Calls, Done, Op, Owner, Target};
 use crate::connector::Arrivals;
 use crate::error::{Error, Result};
-use crate::node_health::Reporter;
 use crate::options::{Proto, SIZE_MAX};
-use crate::path_failures::SeenFailures;
 use crate::protocol;
 use crate::route::Route;
 use crate::shard::ShardStatistics;
-use crate::statistics::{PathCounters, Replays};
 
-use connections::connection_to;
-pub(crate) use connections::{Connection, FIRST_CONNECTION_TOKEN};
+pub(crate) use connections::FIRST_CONNECTION_TOKEN;
+use connections::{Receiving, Slots};
+use counts::Counts;
+use credentials::Credentials;
+pub(crate) use credentials::encode_credential;
+use health::Health;
+use outage::Outage;
 use probes::Probe;
+use queues::Queues;
 use stable::Groups;
+use xids::Xids;
 
 /// The token of connections that another thread has made. No connection or probe ever has it, and
 /// the loop has the next one for itself.
@@ -53,29 +58,8 @@ const ARRIVALS_TOKEN: u64 = u64::MAX - 1;
 /// How often connections are checked for silence, and the calls of soft mounts for their time
 /// limit.
 const TICK: Duration = Duration::from_millis(50);
-/// A mount without a path for this long logs a warning. Shorter gaps are a reset and a new
-/// connection, or a busy machine.
-const SAY_DOWN_AFTER: Duration = Duration::from_secs(2);
 /// [`Status::Later`] asks the client to wait; Linux waits this long at first.
 const JUKEBOX_DELAY: Duration = Duration::from_millis(500);
-
-/// Xids are counters, so one multiplication spreads them well enough.
-#[derive(Debug, Default)]
-pub(crate) struct XidHasher(u64);
-
-impl Hasher for XidHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.write_u32(u32::from(*byte));
-        }
-    }
-    fn write_u32(&mut self, value: u32) {
-        self.0 = (self.0 ^ u64::from(value)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    }
-}
 
 /// The configuration of an engine; the same for all loops of a mount except the table, the
 /// credential, the identity and the first xid.
@@ -98,60 +82,34 @@ pub(crate) struct Setup {
 #[derive(Debug)]
 pub(crate) struct Core {
     pub calls: Calls,
-    by_xid: HashMap<Xid, CallKey, BuildHasherDefault<XidHasher>>,
-    xids: XidSpace,
-    pub table: Table,
-    pub now: Duration,
-    finished: Vec<(Owner, Done)>,
-    /// Calls that a reply has queued to be sent again: the rest of short writes, and the like.
-    again: Vec<CallKey>,
-    /// Calls to be sent again, with their times.
-    delayed: Vec<(Duration, CallKey)>,
+    xids: Xids,
+    queues: Queues,
     groups: Groups,
-    counters: Vec<PathCounters>,
-    replays: Replays,
-    root_attributes: Attributes,
+    pub table: Table,
     /// The node that each path leads to.
     nodes: Vec<NodeId>,
+    root_attributes: Attributes,
+    counts: Counts,
+    finished: Vec<(Owner, Done)>,
+    pub now: Duration,
 }
 
 /// See the module's documentation.
 #[derive(Debug)]
 pub(crate) struct Engine {
     setup: Setup,
-    started: Instant,
     poller: Arc<Poller>,
     /// Connections that another thread has made.
     arrivals: Arc<Arrivals>,
-    connections: Vec<Connection>,
+    slots: Slots,
+    receiving: Receiving,
     probes: Vec<Probe>,
     pub core: Core,
-    /// Calls that no connection could take yet, in order.
-    waiting: VecDeque<CallKey>,
-    /// Calls that wait for an xid of their class, in order.
-    starved: [VecDeque<CallKey>; 3],
-    /// An emptied list, for the next round.
-    spare_keys: Vec<CallKey>,
-    /// When the oldest outstanding call of each connection was sent, as of the last tick.
-    oldest: Vec<Option<Duration>>,
-    /// Calls whose data have not all been sent, on the connection being received from.
-    unsent: Vec<CallKey>,
-    scratch: Scratch,
-    /// The credential of the call being sent, if the call names its caller.
-    caller_credential: Vec<u8>,
-    /// Connections with something queued in this round.
-    dirty: Vec<ConnId>,
+    credentials: Credentials,
+    health: Health,
+    outage: Outage,
+    started: Instant,
     next_tick: Duration,
-    /// Whether this is one of the route's stranded loops.
-    is_stranded: bool,
-    /// The path failures of other loops that this loop has seen.
-    seen_failures: SeenFailures,
-    /// Tells which nodes are down.
-    reporter: Reporter,
-    /// Counters of RDMA connections that are closed.
-    rdma_closed: transport::rdma::Counters,
-    /// Since when calls wait for a path.
-    down_since: Option<Duration>,
 }
 
 impl Engine {
@@ -159,51 +117,34 @@ impl Engine {
     /// If the system has no descriptor left.
     pub(crate) fn new(setup: Setup, poller: Arc<Poller>) -> std::io::Result<Self> {
         let arrivals = Arc::new(Arrivals::new(&poller, ARRIVALS_TOKEN)?);
-        let started = Instant::now();
         let now = Duration::ZERO;
-        let table = Table::new(setup.table.clone(), now);
-        let connections = setup.table.connections.iter().map(|_| Connection::new()).collect();
-        let seen_failures = setup.route.path_failures.listener();
         let own = setup.table.connections.iter().map(|connection| connection.path);
-        let reporter = Reporter::new(setup.identity, own);
-        let counters = setup.table.paths.iter().map(|_| PathCounters::new()).collect();
+        let health = Health::new(&setup.route, setup.identity, own);
         let core = Core {
             calls: Calls::default(),
-            by_xid: HashMap::default(),
-            xids: XidSpace::new(setup.first_xid),
-            table,
-            now,
-            finished: Vec::new(),
-            again: Vec::new(),
-            delayed: Vec::new(),
+            xids: Xids::new(setup.first_xid),
+            queues: Queues::default(),
             groups: Groups::default(),
-            counters,
-            replays: Replays::default(),
-            root_attributes: setup.root_attributes,
+            table: Table::new(setup.table.clone(), now),
             nodes: setup.table.paths.iter().map(|path| path.node).collect(),
+            root_attributes: setup.root_attributes,
+            counts: Counts::new(setup.table.paths.len()),
+            finished: Vec::new(),
+            now,
         };
         Ok(Self {
-            setup,
-            started,
-            poller,
-            arrivals,
-            connections,
+            slots: Slots::new(setup.table.connections.len()),
+            receiving: Receiving::default(),
             probes: Vec::new(),
             core,
-            waiting: VecDeque::new(),
-            starved: Default::default(),
-            spare_keys: Vec::new(),
-            oldest: Vec::new(),
-            unsent: Vec::new(),
-            scratch: Scratch::new(),
-            caller_credential: Vec::new(),
-            dirty: Vec::new(),
+            credentials: Credentials::new(setup.credential.clone(), setup.identity),
+            health,
+            outage: Outage::default(),
+            started: Instant::now(),
             next_tick: TICK,
-            is_stranded: false,
-            seen_failures,
-            reporter,
-            rdma_closed: transport::rdma::Counters::default(),
-            down_since: None,
+            setup,
+            poller,
+            arrivals,
         })
     }
 
@@ -267,9 +208,9 @@ impl Engine {
         if call.xid.is_none() {
             let class = call.xid_class();
             // Calls get their xids in order of arrival; otherwise a call might never get one.
-            let Some(starved) = self.starved.get_mut(class as usize) else { return };
-            if !starved.is_empty() || !self.core.draw_xid(key, class) {
-                starved.push_back(key);
+            let is_first = self.core.queues.first_for_xid(class).is_none();
+            if !is_first || !self.core.draw_xid(key, class) {
+                self.core.queues.wait_for_xid(class, key);
                 return;
             }
         }
@@ -281,7 +222,7 @@ impl Engine {
         let table = &mut self.core.table;
         let Some(call) = self.core.calls.0.get_mut(key) else { return };
         let picked = if let Body::Commit { node, .. } = call.body {
-            let connection = connection_to(&self.connections, table, node);
+            let connection = self.slots.connection_to(table, node);
             if connection.is_none() && table.usable() {
                 // The node that holds the unstable data is gone: write the data again elsewhere.
                 self.core.rewrite_group(key);
@@ -292,7 +233,7 @@ impl Engine {
             table.pick(call.class(), call.home(), call.bytes())
         };
         let (Some(xid), Some(conn)) = (call.xid, picked) else {
-            self.waiting.push_back(key);
+            self.core.queues.wait_for_connection(key);
             return;
         };
         call.connection = Some(conn);
@@ -300,24 +241,17 @@ impl Engine {
         let path = table.path_of(conn);
         if call.sent_on.is_some()
             && call.sent_on == path
-            && let Some(counters) = path.and_then(|path| self.core.counters.get_mut(usize::from(path.0)))
+            && let Some(counters) = path.and_then(|path| self.core.counts.path(path))
         {
             counters.retransmissions += 1;
         }
         call.sent_again = call.sent_on.is_some();
         call.sent_on = path;
         table.sent(self.core.now, conn, call.class(), call.bytes());
-        let Some(connection) = self.connections.get_mut(usize::from(conn.0)) else { return };
-        let credential = match &call.caller {
-            None => &self.setup.credential,
-            Some(caller) => {
-                self.caller_credential.clear();
-                encode_credential(&mut self.caller_credential, self.setup.identity, caller);
-                &self.caller_credential
-            }
-        };
-        connection.push(key, call, xid, credential);
-        self.mark_dirty(conn);
+        if let Some(connection) = self.slots.get_mut(conn) {
+            connection.push(key, call, xid, self.credentials.of(call.caller.as_ref()));
+        }
+        self.slots.mark_dirty(conn);
     }
 
     /// Processes the effects of this round's inputs. [`Engine::flush`] sends what this queues,
@@ -330,20 +264,20 @@ impl Engine {
                 worked = true;
             }
             self.core.commit_touched();
-            worked |= !self.core.again.is_empty();
-            let mut again = std::mem::replace(&mut self.core.again, std::mem::take(&mut self.spare_keys));
+            let mut again = self.core.queues.take_again();
+            worked |= !again.is_empty();
             for key in again.drain(..) {
                 self.start(key);
             }
-            self.spare_keys = again;
-            for _ in 0..self.waiting.len() {
+            self.core.queues.give_back(again);
+            for _ in 0..self.core.queues.waiting_for_connection() {
                 if !self.core.table.usable() {
                     break;
                 }
-                let Some(key) = self.waiting.pop_front() else { break };
+                let Some(key) = self.core.queues.next_for_connection() else { break };
                 self.send(key);
             }
-            self.feed_starved();
+            self.assign_xids();
             if !worked {
                 return;
             }
@@ -351,13 +285,12 @@ impl Engine {
     }
 
     /// Sends calls that waited for an xid, as far as xids are available.
-    fn feed_starved(&mut self) {
+    fn assign_xids(&mut self) {
         for class in [XidClass::Repeatable, XidClass::DoneBit, XidClass::WholeReply] {
-            while let Some(starved) = self.starved.get_mut(class as usize)
-                && let Some(&key) = starved.front()
+            while let Some(key) = self.core.queues.first_for_xid(class)
                 && self.core.draw_xid(key, class)
             {
-                starved.pop_front();
+                self.core.queues.pop_for_xid(class);
                 self.send(key);
             }
         }
@@ -383,7 +316,7 @@ impl Engine {
             // something.
             self.core.table.late(late);
         }
-        while let Some(path) = self.setup.route.path_failures.hear(&mut self.seen_failures) {
+        while let Some(path) = self.health.next_failure() {
             self.core.table.doubt(now, path);
         }
         self.core.table.advance(now);
@@ -393,30 +326,9 @@ impl Engine {
         self.next_tick = now + TICK;
         self.tick_lines();
         self.expire_soft_calls();
-        let due: Vec<CallKey> =
-            self.core.delayed.extract_if(.., |(at, _)| *at <= now).map(|(_, key)| key).collect();
-        self.core.again.extend(due);
-        self.say_when_all_are_down();
-    }
-
-    /// Logs once that the mount has no path, from the first of its loops to notice.
-    fn say_when_all_are_down(&mut self) {
-        let stranded = &self.setup.route.stranded;
-        if self.core.table.usable() && std::mem::take(&mut self.is_stranded) && stranded.left_last() {
-            tracing::warn!(server = %self.setup.route.server, "a path answers again");
-        }
-        if self.core.table.usable() || self.waiting.is_empty() {
-            self.down_since = None;
-            return;
-        }
-        let since = *self.down_since.get_or_insert(self.core.now);
-        let seconds = self.core.now.saturating_sub(since).as_secs();
-        if seconds >= SAY_DOWN_AFTER.as_secs() && !std::mem::replace(&mut self.is_stranded, true) {
-            let server = &self.setup.route.server;
-            if stranded.joined_first() {
-                tracing::warn!(%server, "no path has answered for {seconds} s; calls wait until one does");
-            }
-        }
+        self.core.queues.end_delays(now);
+        let calls_wait = self.core.queues.waiting_for_connection() > 0;
+        self.outage.look(&self.setup.route, self.core.table.usable(), calls_wait, now);
     }
 
     /// Fails calls of a soft mount that have exceeded their time limit.
@@ -456,10 +368,7 @@ impl Engine {
         // Finish in slab order, which is key order. No list may contain a call that has ended: its
         // key will soon be reused.
         let stays = |key: &CallKey| expired.binary_search(key).is_err();
-        self.waiting.retain(stays);
-        self.starved.iter_mut().for_each(|starved| starved.retain(stays));
-        self.core.again.retain(stays);
-        self.core.delayed.retain(|(_, key)| stays(key));
+        self.core.queues.retain(stays);
         for &key in &expired {
             if let Some(call) = self.core.calls.0.get(key) {
                 let error = Error::TimedOut { operation: call.operation(), waited: patience };
@@ -476,7 +385,7 @@ impl Engine {
             Output::Move(conn) => self.move_calls(conn),
             Output::Probe(path) => self.probe(path),
             Output::StateChanged { path, from, to } => {
-                self.setup.route.node_health.note(path, &self.reporter, to);
+                self.health.note(path, to);
                 let name = self.setup.route.path_name(path);
                 tracing::info!(path = %name, ?from, ?to, "path changed its state");
             }
@@ -501,17 +410,17 @@ impl Engine {
                 call.connection = None;
             }
         }
-        self.core.again.extend(keys);
+        self.core.queues.all_again(keys);
     }
 
     /// The statistics of this loop.
     pub(crate) fn statistics(&self) -> ShardStatistics {
-        let count = u16::try_from(self.core.counters.len()).unwrap_or(u16::MAX);
+        let count = u16::try_from(self.core.counts.paths().len()).unwrap_or(u16::MAX);
         let thread = transport::threads::own();
         ShardStatistics {
-            counters: self.core.counters.clone(),
+            counters: self.core.counts.paths().to_vec(),
             status: (0..count).map(|path| self.core.table.path(PathId(path))).collect(),
-            replays: self.core.replays,
+            replays: self.core.counts.replays,
             rdma: self.rdma_counters(),
             thread,
             cpu: transport::threads::cpu(thread).unwrap_or_default(),
@@ -521,8 +430,8 @@ impl Engine {
     /// Fails every call: the mount is closed.
     pub(crate) fn fail_all(&mut self) {
         self.end_probes();
-        for index in 0..self.connections.len() {
-            self.close(ConnId(u16::try_from(index).unwrap_or(u16::MAX)));
+        for conn in self.slots.ids() {
+            self.close(conn);
         }
         let keys: Vec<CallKey> = self.core.calls.0.iter().map(|(key, _)| key).collect();
         for key in keys {
@@ -549,15 +458,8 @@ impl Core {
     /// Assigns an xid to a call. Returns false if the window of its class is full.
     fn draw_xid(&mut self, key: CallKey, class: XidClass) -> bool {
         let Some(call) = self.calls.0.get_mut(key) else { return true };
-        while let Some(xid) = self.xids.next(class) {
-            // The counter of repeatable calls may wrap around to an xid that is still outstanding.
-            if let Entry::Vacant(place) = self.by_xid.entry(xid) {
-                place.insert(key);
-                call.xid = Some(xid);
-                return true;
-            }
-        }
-        false
+        call.xid = self.xids.assign(key, class);
+        call.xid.is_some()
     }
 
     /// Turns a call into a new one, which the server executes again instead of treating it as a
@@ -567,7 +469,6 @@ impl Core {
             call.connection = None;
             (call.sent_on, call.sent_again) = (None, false);
             if let Some(xid) = call.xid.take() {
-                self.by_xid.remove(&xid);
                 self.xids.complete(xid);
             }
         }
@@ -576,14 +477,13 @@ impl Core {
     /// Sends a call again as a new one.
     fn renew(&mut self, key: CallKey) {
         self.forget_xid(key);
-        self.again.push(key);
+        self.queues.again(key);
     }
 
     /// Ends a call and hands its outcome to its owner.
     fn finish(&mut self, key: CallKey, result: Result<Answer>) {
         let Some(call) = self.calls.0.try_remove(key) else { return };
         if let Some(xid) = call.xid {
-            self.by_xid.remove(&xid);
             self.xids.complete(xid);
         }
         let mut change = Change::default();
@@ -604,20 +504,6 @@ impl Core {
             self.finished.push((call.owner, Done { result, buffer, latency, change }));
         }
     }
-}
-
-/// Encodes a credential with the mark by which Trunkline's server recognizes its own clients:
-/// flavour, length and body.
-pub(crate) fn encode_credential(into: &mut Vec<u8>, identity: u64, caller: &Caller) {
-    let machine = drc::machine_name(identity);
-    let sys = AuthSys {
-        stamp: identity as u32,
-        machine: &machine,
-        uid: caller.uid,
-        gid: caller.gid,
-        gids: caller.gids.iter().copied().take(rpc::auth::GIDS_MAX as usize).collect(),
-    };
-    sys.encode_opaque(&mut Writer::new(into));
 }
 
 /// Encodes the head of a call: everything but the payload of a WRITE.

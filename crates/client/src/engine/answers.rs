@@ -42,7 +42,7 @@ impl Answers<'_> {
     /// The call that a reply answers, which must be outstanding on this connection.
     fn call_of(&mut self, reply: &rpc::reply::Reply) -> Option<CallKey> {
         // A reply without a call is dropped: the call was answered through another transmission.
-        let key = *self.core.by_xid.get(&reply.xid)?;
+        let key = self.core.xids.call(reply.xid)?;
         let call = self.core.calls.0.get(key)?;
         if call.connection != Some(self.conn) {
             return None;
@@ -69,7 +69,7 @@ impl Answers<'_> {
             let path = self.core.table.path_of(self.conn);
             self.core.table.answered(now, self.conn, call.class(), bytes, latency);
             if let Some(path) = path
-                && let Some(counters) = self.core.counters.get_mut(usize::from(path.0))
+                && let Some(counters) = self.core.counts.path(path)
             {
                 counters.record(call.class(), u64::from(bytes), latency);
             }
@@ -202,7 +202,7 @@ impl Sink for Answers<'_> {
 
     /// The call was not executed, and the path is fine.
     fn refused(&mut self, xid: u32, reason: &dyn std::fmt::Display) {
-        let key = self.core.by_xid.get(&Xid(xid)).copied();
+        let key = self.core.xids.call(Xid(xid));
         let here = |key: &CallKey| {
             self.core.calls.0.get(*key).is_some_and(|call| call.connection == Some(self.conn))
         };
@@ -221,7 +221,7 @@ impl Core {
     /// call.
     fn delay(&mut self, key: CallKey) {
         self.forget_xid(key);
-        self.delayed.push((self.now + JUKEBOX_DELAY, key));
+        self.queues.delay(self.now + JUKEBOX_DELAY, key);
     }
 
     fn fail(&mut self, key: CallKey, status: Status) {
@@ -240,9 +240,9 @@ impl Core {
         let mut results = request.take_memory();
         results.extend_from_slice(reader.rest());
         if call.sent_again {
-            let before = self.replays.undecided;
-            protocol::reconcile(call.procedure(), &mut results, &mut self.replays);
-            if self.replays.undecided > before {
+            let before = self.counts.replays.undecided;
+            protocol::reconcile(call.procedure(), &mut results, &mut self.counts.replays);
+            if self.counts.replays.undecided > before {
                 let operation = call.operation();
                 tracing::warn!(
                     operation,

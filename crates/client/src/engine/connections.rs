@@ -7,12 +7,12 @@ use paths::{ConnId, NodeId, PathId, Table};
 use rpc::Xid;
 use transport::poll::{Event, Interest};
 use transport::rdma::{Counters, Error as RdmaError};
-use transport::{Error, Flushed, Transport, socket};
+use transport::{Error, Flushed, Scratch, Transport, socket};
 
 use super::connecting::Connecting;
 use super::{ARRIVALS_TOKEN, Engine, encode_call};
 use crate::call::{Body, Call, CallKey, Owner};
-use crate::connector::{Arrival, Purpose, Wire};
+use crate::connector::{Arrival, Purpose, Ticket, Wire};
 use crate::engine::answers::Answers;
 use crate::protocol;
 
@@ -29,16 +29,36 @@ const USER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The state of a connection's slot.
 #[derive(Debug)]
-pub(super) enum State {
+enum State {
     Closed,
+    /// The connection is being made.
     Connecting(Connecting),
-    Open(Box<Wire>),
+    /// The connection has been asked where it leads, and carries no other call yet.
+    Validating(Box<Wire>),
+    /// The connection leads to the mounted file system and carries calls.
+    Ready(Box<Wire>),
+}
+
+impl State {
+    const fn wire(&self) -> Option<&Wire> {
+        match self {
+            Self::Validating(wire) | Self::Ready(wire) => Some(wire),
+            Self::Closed | Self::Connecting(_) => None,
+        }
+    }
+
+    const fn wire_mut(&mut self) -> Option<&mut Wire> {
+        match self {
+            Self::Validating(wire) | Self::Ready(wire) => Some(wire),
+            Self::Closed | Self::Connecting(_) => None,
+        }
+    }
 }
 
 /// A slot of the table, and the connection in it.
 #[derive(Debug)]
 pub(crate) struct Connection {
-    pub(super) state: State,
+    state: State,
     /// The path that the socket uses. The table may already have assigned the slot to another path:
     /// see [`Engine::is_left`].
     path: Option<PathId>,
@@ -49,9 +69,7 @@ pub(crate) struct Connection {
     is_dirty: bool,
     /// Bytes received or acknowledged as of the last tick.
     progress_seen: u64,
-    pub(super) received_bytes: u64,
-    /// Whether the connection is validated and so carries calls.
-    validated: bool,
+    received_bytes: u64,
 }
 
 impl Connection {
@@ -65,8 +83,18 @@ impl Connection {
             is_dirty: false,
             progress_seen: 0,
             received_bytes: 0,
-            validated: false,
         }
+    }
+
+    /// Whether the connection carries calls.
+    const fn is_ready(&self) -> bool {
+        matches!(self.state, State::Ready(_))
+    }
+
+    /// Whether the connection is made, validated or not.
+    #[cfg(test)]
+    pub(super) const fn is_open(&self) -> bool {
+        self.state.wire().is_some()
     }
 
     /// Queues a call.
@@ -84,7 +112,7 @@ impl Connection {
     ) {
         let payload_len = call.payload().len();
         debug_assert!(payload_len == 0 || protocol::sends_data(call.procedure()));
-        if let State::Open(wire) = &mut self.state {
+        if let Some(wire) = self.state.wire_mut() {
             wire.push(key, payload_len, call.expect(), |head| {
                 encode_call(head, call, xid, credential, root);
             });
@@ -96,13 +124,72 @@ pub(super) const fn token(conn: ConnId) -> u64 {
     FIRST_CONNECTION_TOKEN + conn.0 as u64
 }
 
-/// The connection with the least load among those to a node, for calls that must go to that node.
-pub(super) fn connection_to(connections: &[Connection], table: &Table, node: NodeId) -> Option<ConnId> {
-    (0_u16..)
-        .zip(connections)
-        .filter(|(_, connection)| connection.validated && connection.node == node)
-        .map(|(index, _)| ConnId(index))
-        .min_by_key(|conn| table.load(*conn))
+/// The connections of a loop, by slot of its path table.
+#[derive(Debug)]
+pub(super) struct Slots {
+    connections: Vec<Connection>,
+    /// Connections with something queued in this round, each once.
+    dirty: Vec<ConnId>,
+    /// When the oldest outstanding call of each connection was sent, as of the last tick.
+    oldest: Vec<Option<Duration>>,
+}
+
+impl Slots {
+    pub(super) fn new(count: usize) -> Self {
+        let connections = (0..count).map(|_| Connection::new()).collect();
+        Self { connections, dirty: Vec::new(), oldest: Vec::new() }
+    }
+
+    pub(super) fn ids(&self) -> impl Iterator<Item = ConnId> + use<> {
+        (0..u16::try_from(self.connections.len()).unwrap_or(u16::MAX)).map(ConnId)
+    }
+
+    pub(super) fn get(&self, conn: ConnId) -> Option<&Connection> {
+        self.connections.get(usize::from(conn.0))
+    }
+
+    pub(super) fn get_mut(&mut self, conn: ConnId) -> Option<&mut Connection> {
+        self.connections.get_mut(usize::from(conn.0))
+    }
+
+    /// All connections, in the order of their slots.
+    #[cfg(test)]
+    pub(super) fn all(&self) -> &[Connection] {
+        &self.connections
+    }
+
+    /// The slot that waits for a connection made by another thread.
+    fn waiting_for(&self, ticket: Ticket) -> Option<ConnId> {
+        let waits = |connection: &Connection| matches!(&connection.state, State::Connecting(connecting) if connecting.is(ticket));
+        self.ids().zip(&self.connections).find(|(_, connection)| waits(connection)).map(|(conn, _)| conn)
+    }
+
+    /// The connection with the least load among those to a node, for calls that must go to that
+    /// node.
+    pub(super) fn connection_to(&self, table: &Table, node: NodeId) -> Option<ConnId> {
+        self.ids()
+            .zip(&self.connections)
+            .filter(|(_, connection)| connection.is_ready() && connection.node == node)
+            .map(|(conn, _)| conn)
+            .min_by_key(|conn| table.load(*conn))
+    }
+
+    /// Notes that a connection has something to send.
+    pub(super) fn mark_dirty(&mut self, conn: ConnId) {
+        if let Some(connection) = self.get_mut(conn)
+            && !std::mem::replace(&mut connection.is_dirty, true)
+        {
+            self.dirty.push(conn);
+        }
+    }
+}
+
+/// Memory that a loop receives with.
+#[derive(Debug, Default)]
+pub(super) struct Receiving {
+    pub(super) scratch: Scratch,
+    /// Calls whose data have not all been sent, on the connection being received from.
+    unsent: Vec<CallKey>,
 }
 
 impl Engine {
@@ -112,7 +199,7 @@ impl Engine {
         let Some(path) = self.core.table.path_of(conn) else { return };
         let route = std::sync::Arc::clone(&self.setup.route);
         let Some(end) = route.paths.get(usize::from(path.0)) else { return };
-        let Some(connection) = self.connections.get_mut(usize::from(conn.0)) else { return };
+        let Some(connection) = self.slots.get_mut(conn) else { return };
         connection.path = Some(path);
         connection.node = end.node;
         connection.remote = Some(end.remote);
@@ -133,7 +220,7 @@ impl Engine {
     /// closes that socket, but only after all events of the same round are processed; until then
     /// its events say nothing about the slot's new path.
     fn is_left(&self, conn: ConnId) -> bool {
-        let connection = self.connections.get(usize::from(conn.0));
+        let connection = self.slots.get(conn);
         connection.is_some_and(|connection| connection.path != self.core.table.path_of(conn))
     }
 
@@ -153,32 +240,25 @@ impl Engine {
         if self.is_left(conn) {
             return;
         }
-        match self.connections.get_mut(usize::from(conn.0)).map(|connection| &mut connection.state) {
-            Some(State::Connecting(_)) => self.connect_ended(conn),
-            Some(State::Open(wire)) => {
+        let Some(connection) = self.slots.get_mut(conn) else { return };
+        match &mut connection.state {
+            State::Connecting(_) => self.connect_ended(conn),
+            State::Validating(wire) | State::Ready(wire) => {
                 if event.readable {
                     wire.wake();
                     self.receive(conn);
                 }
                 if event.writable {
-                    self.mark_dirty(conn);
+                    self.slots.mark_dirty(conn);
                 }
             }
-            Some(State::Closed) | None => {}
-        }
-    }
-
-    pub(super) fn mark_dirty(&mut self, conn: ConnId) {
-        if let Some(connection) = self.connections.get_mut(usize::from(conn.0))
-            && !std::mem::replace(&mut connection.is_dirty, true)
-        {
-            self.dirty.push(conn);
+            State::Closed => {}
         }
     }
 
     /// Handles the end of a connection attempt of the system.
     fn connect_ended(&mut self, conn: ConnId) {
-        let Some(connection) = self.connections.get_mut(usize::from(conn.0)) else { return };
+        let Some(connection) = self.slots.get_mut(conn) else { return };
         let State::Connecting(connecting) = std::mem::replace(&mut connection.state, State::Closed) else {
             return;
         };
@@ -190,9 +270,7 @@ impl Engine {
     /// waits for it.
     fn arrived(&mut self, arrival: Arrival) {
         let Arrival { ticket, outcome } = arrival;
-        let waits = |connection: &Connection| matches!(&connection.state, State::Connecting(connecting) if connecting.is(ticket));
-        let slot = self.connections.iter().position(waits).and_then(|at| u16::try_from(at).ok());
-        let outcome = match slot.map(ConnId).filter(|conn| !self.is_left(*conn)) {
+        let outcome = match self.slots.waiting_for(ticket).filter(|conn| !self.is_left(*conn)) {
             Some(conn) => return self.opened(conn, outcome),
             None => self.probe_arrived(ticket, outcome),
         };
@@ -203,7 +281,7 @@ impl Engine {
 
     /// Validates a connection that was made, or reports why it was not.
     fn opened(&mut self, conn: ConnId, outcome: Result<Wire, Error>) {
-        let Some(connection) = self.connections.get_mut(usize::from(conn.0)) else { return };
+        let Some(connection) = self.slots.get_mut(conn) else { return };
         let ready = outcome.and_then(|wire| {
             if let Some(socket) = wire.socket() {
                 socket::set_deadlines(socket, KEEPALIVE_IDLE, USER_TIMEOUT)?;
@@ -213,7 +291,7 @@ impl Engine {
         });
         match ready {
             Ok(wire) => {
-                connection.state = State::Open(Box::new(wire));
+                connection.state = State::Validating(Box::new(wire));
                 self.core.table.reached(self.core.now, conn);
                 self.validate(conn);
                 // What has arrived before is not reported.
@@ -229,43 +307,37 @@ impl Engine {
 
     /// Sends GETATTR of the root on a new connection, which validates where the connection leads.
     pub(super) fn validate(&mut self, conn: ConnId) {
-        let Some(connection) = self.connections.get_mut(usize::from(conn.0)) else { return };
+        let Some(connection) = self.slots.get_mut(conn) else { return };
         let key = self.core.insert(Body::Validate, Owner::Engine);
         self.core.draw_xid(key, drc::XidClass::Repeatable);
         if let Some(call) = self.core.calls.0.get_mut(key)
             && let Some(xid) = call.xid
         {
             call.connection = Some(conn);
-            connection.push_with(key, call, xid, &self.setup.credential, Some(self.setup.root));
+            connection.push_with(key, call, xid, self.credentials.own(), Some(self.setup.root));
         }
-        self.mark_dirty(conn);
+        self.slots.mark_dirty(conn);
     }
 
     /// Receives what is waiting on a connection. If more is waiting than fits its turn, the poller
     /// reports the connection again.
     fn receive(&mut self, conn: ConnId) {
-        let Some(connection) = self.connections.get_mut(usize::from(conn.0)) else { return };
-        let State::Open(wire) = &mut connection.state else { return };
-        let mut unsent = std::mem::take(&mut self.unsent);
+        let Some(connection) = self.slots.get_mut(conn) else { return };
+        let Some(wire) = connection.state.wire_mut() else { return };
+        let mut unsent = std::mem::take(&mut self.receiving.unsent);
         unsent.clear();
         wire.unsent(|key| unsent.push(*key));
-        let mut answers = Answers {
-            core: &mut self.core,
-            conn,
-            unsent,
-            broken: None,
-            validated: None,
-        };
-        let outcome = wire.receive(&mut self.scratch, &mut answers, TURN_BYTES);
+        let mut answers = Answers { core: &mut self.core, conn, unsent, broken: None, validated: None };
+        let outcome = wire.receive(&mut self.receiving.scratch, &mut answers, TURN_BYTES);
         let (broken, validated) = (answers.broken.take(), answers.validated.take());
-        self.unsent = answers.unsent;
+        self.receiving.unsent = answers.unsent;
         match outcome {
             Ok(received) => {
                 connection.received_bytes += received.bytes as u64;
                 if received.may_send {
-                    self.mark_dirty(conn);
+                    self.slots.mark_dirty(conn);
                 }
-                self.seen_failures(conn, broken, validated);
+                self.learn(conn, broken, validated);
             }
             Err(error) => {
                 log_end(connection.remote, &error);
@@ -275,13 +347,8 @@ impl Engine {
     }
 
     /// Handles what the replies on a connection say about the connection itself.
-    pub(super) fn seen_failures(
-        &mut self,
-        conn: ConnId,
-        broken: Option<String>,
-        validated: Option<Result<(), String>>,
-    ) {
-        let Some(connection) = self.connections.get_mut(usize::from(conn.0)) else { return };
+    fn learn(&mut self, conn: ConnId, broken: Option<String>, validated: Option<Result<(), String>>) {
+        let Some(connection) = self.slots.get_mut(conn) else { return };
         if let Some(reason) = broken {
             tracing::warn!(address = ?connection.remote, %reason, "the server's answer makes no sense; connection reset");
             self.line_down(conn);
@@ -289,7 +356,10 @@ impl Engine {
         }
         match validated {
             Some(Ok(())) => {
-                connection.validated = true;
+                connection.state = match std::mem::replace(&mut connection.state, State::Closed) {
+                    State::Validating(wire) => State::Ready(wire),
+                    other => other,
+                };
                 self.setup.route.path_proved(self.core.table.path_of(conn));
                 self.core.table.connected(self.core.now, conn);
             }
@@ -304,11 +374,11 @@ impl Engine {
     /// Handles a connection that broke by itself. The last reply on it may already have started its
     /// failback.
     pub(super) fn line_down(&mut self, conn: ConnId) {
-        if let Some(connection) = self.connections.get(usize::from(conn.0))
-            && connection.validated
+        if let Some(connection) = self.slots.get(conn)
+            && connection.is_ready()
             && let Some(path) = connection.path
         {
-            self.setup.route.path_failures.tell(path, &mut self.seen_failures);
+            self.health.tell_failure(path);
         }
         self.close(conn);
         if !self.is_left(conn) {
@@ -321,19 +391,18 @@ impl Engine {
     pub(super) fn abort(&mut self, conn: ConnId) {
         let overtakes = |call: &&Call| call.connection == Some(conn) && protocol::may_undo(call.procedure());
         let unfenced = self.core.calls.0.iter().map(|(_, call)| call).filter(overtakes).count();
-        self.core.replays.unfenced += unfenced as u64;
+        self.core.counts.replays.unfenced += unfenced as u64;
         self.close(conn);
     }
 
     /// Closes the connection in a slot. A buffer that was being received into is returned to its
     /// call; a pipe is emptied first.
     pub(super) fn close(&mut self, conn: ConnId) {
-        let Some(connection) = self.connections.get_mut(usize::from(conn.0)) else { return };
-        connection.validated = false;
+        let Some(connection) = self.slots.get_mut(conn) else { return };
         connection.is_dirty = false;
         match std::mem::replace(&mut connection.state, State::Closed) {
-            State::Open(wire) => {
-                self.rdma_closed.add(&wire.counters());
+            State::Validating(wire) | State::Ready(wire) => {
+                self.core.counts.rdma_closed.add(&wire.counters());
                 // Ended here, before any of its calls is sent on another connection.
                 let ended = wire.end(true, &self.poller);
                 self.setup.route.connector.free(ended.remains);
@@ -348,7 +417,7 @@ impl Engine {
             State::Connecting(connecting) => connecting.give_up(&self.setup.route),
             State::Closed => {}
         }
-        self.dirty.retain(|dirty| *dirty != conn);
+        self.slots.dirty.retain(|dirty| *dirty != conn);
         // The validation of a lost connection is of no use to another connection.
         let validations: Vec<CallKey> = self
             .core
@@ -367,11 +436,11 @@ impl Engine {
     /// nothing was queued. A connection may break while sending, so there may be something to
     /// settle afterwards.
     pub(crate) fn flush(&mut self) -> bool {
-        let flushes = !self.dirty.is_empty();
-        while let Some(conn) = self.dirty.pop() {
-            let Some(connection) = self.connections.get_mut(usize::from(conn.0)) else { continue };
+        let flushes = !self.slots.dirty.is_empty();
+        while let Some(conn) = self.slots.dirty.pop() {
+            let Some(connection) = self.slots.get_mut(conn) else { continue };
             connection.is_dirty = false;
-            let State::Open(wire) = &mut connection.state else { continue };
+            let Some(wire) = connection.state.wire_mut() else { continue };
             match wire.flush(&self.core.calls, usize::MAX) {
                 Ok(flushed) => {
                     let all_sent = flushed == Flushed::All;
@@ -394,17 +463,18 @@ impl Engine {
 
     /// Reports the progress of each connection to the table.
     pub(super) fn tick_lines(&mut self) {
-        self.oldest.clear();
-        self.oldest.resize(self.connections.len(), None);
+        let Slots { connections, oldest, .. } = &mut self.slots;
+        oldest.clear();
+        oldest.resize(connections.len(), None);
         for (_, call) in &self.core.calls.0 {
             if let Some(conn) = call.connection
-                && let Some(slot) = self.oldest.get_mut(usize::from(conn.0))
+                && let Some(slot) = oldest.get_mut(usize::from(conn.0))
             {
                 *slot = Some(slot.map_or(call.sent_at, |at: Duration| at.min(call.sent_at)));
             }
         }
-        for (index, (connection, oldest)) in self.connections.iter_mut().zip(&self.oldest).enumerate() {
-            let State::Open(wire) = &connection.state else { continue };
+        for (index, (connection, oldest)) in connections.iter_mut().zip(&*oldest).enumerate() {
+            let Some(wire) = connection.state.wire() else { continue };
             let progress_now = connection.received_bytes + wire.progress();
             let progress = progress_now != connection.progress_seen;
             connection.progress_seen = progress_now;
@@ -415,9 +485,9 @@ impl Engine {
 
     /// Counters of the RDMA connections, open and closed.
     pub(super) fn rdma_counters(&self) -> Counters {
-        let mut sum = self.rdma_closed;
-        for connection in &self.connections {
-            if let State::Open(wire) = &connection.state {
+        let mut sum = self.core.counts.rdma_closed;
+        for connection in &self.slots.connections {
+            if let Some(wire) = connection.state.wire() {
                 sum.add(&wire.counters());
             }
         }

@@ -121,7 +121,7 @@ impl Engine {
         let Some(Probe { path, state: State::Asked(wire), .. }) = self.probes.get_mut(at) else { return };
         let path = *path;
         let mut reply = AnyReply::default();
-        match wire.receive(&mut self.scratch, &mut reply, REPLY_BYTES_MAX) {
+        match wire.receive(&mut self.receiving.scratch, &mut reply, REPLY_BYTES_MAX) {
             Ok(_) if reply.0 => {
                 self.end_probe(at, false);
                 self.core.table.probe_answered(self.core.now, path);

@@ -246,7 +246,7 @@ impl Core {
             if let Some(call) = self.calls.0.get_mut(key) {
                 call.caller = caller;
             }
-            self.again.push(key);
+            self.queues.again(key);
             let writes = self.groups.files.get_mut(&file.number);
             if let Some(group) = writes.and_then(|writes| writes.groups.get_mut(at)) {
                 group.commit = Some(Commit { key, verifier, covers });

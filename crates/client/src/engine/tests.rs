@@ -126,8 +126,8 @@ impl Ends {
 
     /// Waits until all connections are established and have sent their path validation.
     fn connect(&mut self) {
-        let is_open = |connection: &Connection| matches!(connection.state, connections::State::Open(_));
-        self.work_until("connections", |engine| engine.connections.iter().all(is_open));
+        let all_open = |engine: &Engine| engine.slots.all().iter().all(connections::Connection::is_open);
+        self.work_until("connections", all_open);
     }
 
     /// The path does not answer its probe: its connections fail over, and the effects are not
@@ -136,7 +136,7 @@ impl Ends {
         let (table, now) = (&mut self.engine.core.table, self.engine.core.now);
         table.doubt(now, HOME);
         table.probe_failed(now, HOME);
-        let gone = (0_u16..).zip(&self.engine.connections).map(|(index, _)| table.path_of(ConnId(index)));
+        let gone = (0_u16..).zip(self.engine.slots.all()).map(|(index, _)| table.path_of(ConnId(index)));
         assert!(gone.into_iter().all(|path| path == Some(ABROAD)));
     }
 

@@ -23,8 +23,8 @@ use super::{
 };
 use crate::poll::{Interest, Poller};
 use crate::{
-    Address, Ended, Expect, Flushed, Place, ReceiveBuffer, Received, Remains, Scratch, Sink, Slices, SlicesMut,
-    Source, Transport,
+    Address, Ended, Expect, Flushed, Place, ReceiveBuffer, Received, Remains, Scratch, Sink, Slices,
+    SlicesMut, Source, Transport,
 };
 
 /// Maximum number of calls of one connection in flight. A server may grant fewer.

@@ -55,13 +55,11 @@ fn fail(ticket: Ticket, order: &Order) {
 #[test]
 fn the_calls_of_other_connections_go_on_while_a_connection_is_being_made() {
     let ordered = Arc::new(Ordered::default());
-    let mut ends =
-        Ends::over([Proto::Rdma, Proto::Tcp], vec![HOME, ABROAD], Box::new(Arc::clone(&ordered)));
+    let mut ends = Ends::over([Proto::Rdma, Proto::Tcp], vec![HOME, ABROAD], Box::new(Arc::clone(&ordered)));
     let abroad = ends.accept(ABROAD);
     let (ticket, order) = ordered.next();
     assert_eq!((order.purpose, order.remote), (Purpose::Calls, ends.listeners[0].local_addr().unwrap()));
-    let is_open = |connection: &Connection| matches!(connection.state, connections::State::Open(_));
-    ends.work_until("the other connection", |engine| is_open(&engine.connections[1]));
+    ends.work_until("the other connection", |engine| engine.slots.all()[1].is_open());
     validate(&abroad);
     ends.work_until("its validation", |engine| engine.core.table.usable());
 
@@ -73,7 +71,7 @@ fn the_calls_of_other_connections_go_on_while_a_connection_is_being_made() {
 
     deliver(ticket, &order);
     let home = ends.accept(HOME);
-    ends.work_until("what was ordered", |engine| is_open(&engine.connections[0]));
+    ends.work_until("what was ordered", |engine| engine.slots.all()[0].is_open());
     validate(&home);
     ends.work_until("its validation", |engine| {
         engine.core.table.path(HOME).is_some_and(|path| path.state == State::Up)
@@ -85,7 +83,8 @@ fn a_connection_that_arrives_after_it_was_given_up_is_ended_and_changes_nothing(
     let ordered = Arc::new(Ordered::default());
     let mut ends = Ends::over([Proto::Rdma, Proto::Tcp], vec![HOME], Box::new(Arc::clone(&ordered)));
     let (ticket, order) = ordered.next();
-    ends.home_dies();
+    let (table, now) = (&mut ends.engine.core.table, ends.engine.core.now);
+    table.disconnected(now, ConnId(0));
     ends.work();
     assert_eq!(*ordered.given_up.lock().unwrap(), [ticket]);
     deliver(ticket, &order);
