@@ -23,8 +23,8 @@ pub(crate) use rdma::require as require_rdma;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// An address that accepts a connection but sends no reply for this long is given up.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
-/// The longest reply over TCP: EXPORT lists all exports and the hosts that may mount them; all other
-/// replies are short.
+/// The longest reply over TCP: EXPORT lists all exports and the hosts that may mount them; all
+/// other replies are short.
 const REPLY_BYTES_MAX: usize = 4 << 20;
 /// Over RDMA, where MOUNT is not called, no reply is longer than this.
 const EXPECT: Expect = Expect { payload_max: 0, reply_max: 640 };

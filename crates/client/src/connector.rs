@@ -5,8 +5,8 @@
 //! the connection in its [`Arrivals`]; it hands over the [`Remains`] of a connection that has ended
 //! already: the peer was told, and can place nothing any more in memory that is used again.
 //!
-//! One thread serves all loops of a mount. It starts with the first order and makes many connections
-//! at a time: one that nobody answers holds up no other.
+//! One thread serves all loops of a mount. It starts with the first order and makes many
+//! connections at a time: one that nobody answers holds up no other.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;

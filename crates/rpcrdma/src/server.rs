@@ -187,8 +187,8 @@ impl Server {
         Self { agreed, limits, granted: 1, slots: Vec::new(), outputs, reverse: Caller::default() }
     }
 
-    /// Allows this many calls to the client to be outstanding, as far as the client grants them, and
-    /// posts receives for their replies. RFC 8167 s4
+    /// Allows this many calls to the client to be outstanding, as far as the client grants them,
+    /// and posts receives for their replies. RFC 8167 s4
     pub fn allow_calls(&mut self, credits: u32) {
         self.reverse.allow(credits);
         if credits > 0 {
@@ -206,8 +206,8 @@ impl Server {
         Ok(())
     }
 
-    /// The number of calls to the client that were sent and not answered, and of calls that wait for
-    /// credits.
+    /// The number of calls to the client that were sent and not answered, and of calls that wait
+    /// for credits.
     #[must_use]
     pub fn calls(&self) -> (usize, usize) {
         self.reverse.outstanding()

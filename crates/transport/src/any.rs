@@ -13,12 +13,8 @@ use crate::{
 /// A connection over TCP or over RDMA. `R` is this end of a connection over RDMA:
 /// [`Requester`](crate::rdma::Requester) or [`Responder`](crate::rdma::Responder).
 #[derive(Debug)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "streams are what there is most of; they need no pointer to follow"
-)]
 pub enum AnyTransport<P, L, R, F: Framing = RecordMarking> {
-    /// Over TCP, or within one process.
+    /// Over TCP, or within one process. Most connections are streams, so they need no pointer.
     Tcp(Stream<P, L, F>),
     /// Over RDMA.
     Rdma(Box<R>),

@@ -155,7 +155,8 @@ pub trait Transport<P, L: ReceiveBuffer>: Sized {
         None
     }
 
-    /// Records that a descriptor was readable. A stream need not know: it asks the system each time.
+    /// Records that a descriptor was readable. A stream need not know: it asks the system each
+    /// time.
     fn wake(&mut self) {}
 
     /// Receives until nothing is waiting, the sink wants no more, or `budget_bytes` have been
@@ -240,7 +241,8 @@ pub trait Transport<P, L: ReceiveBuffer>: Sized {
     }
 
     /// Whether the peer has closed the connection in order. Over RDMA a disconnection does not make
-    /// earlier sends fail; a failed send is reported otherwise, and ends the connection differently.
+    /// earlier sends fail; a failed send is reported otherwise, and ends the connection
+    /// differently.
     fn is_closed_by_peer(&self) -> bool {
         true
     }
@@ -257,8 +259,8 @@ pub trait Transport<P, L: ReceiveBuffer>: Sized {
     /// Any [`Error`]; the connection is then finished.
     fn ask(&mut self) -> Result<(), Error>;
 
-    /// Whether payload is copied before it is sent. Over RDMA it is, so it must be in memory of this
-    /// process, and not in pages of a file that another process may cut off.
+    /// Whether payload is copied before it is sent. Over RDMA it is, so it must be in memory of
+    /// this process, and not in pages of a file that another process may cut off.
     fn copies_payload(&self) -> bool {
         true
     }

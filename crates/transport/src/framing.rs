@@ -126,8 +126,8 @@ pub trait Framing: Debug {
     fn begin(heads: &mut Vec<u8>);
 
     /// Completes the header of the record that starts at `start` in `heads` and whose head is now
-    /// there, for `payload_len` bytes of payload. Returns what follows the payload. A framing with a
-    /// digest of the payload takes it from the end of the head, where its caller has put it.
+    /// there, for `payload_len` bytes of payload. Returns what follows the payload. A framing with
+    /// a digest of the payload takes it from the end of the head, where its caller has put it.
     fn seal(heads: &mut Vec<u8>, start: usize, payload_len: usize) -> Trailer;
 }
 

@@ -1,8 +1,8 @@
 //! The sending half of a stream: heads in one buffer, payload in place, many records in one send.
 //!
-//! Where the framing allows that, a short record overtakes long ones that have not started: a COMMIT
-//! or a GETATTR does not wait behind megabytes of payload. After a limited number of consecutive
-//! short records, a long one is sent.
+//! Where the framing allows that, a short record overtakes long ones that have not started: a
+//! COMMIT or a GETATTR does not wait behind megabytes of payload. After a limited number of
+//! consecutive short records, a long one is sent.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;

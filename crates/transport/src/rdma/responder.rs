@@ -100,8 +100,8 @@ pub struct Responder<P> {
 }
 
 impl<P> Responder<P> {
-    /// Accepts a client, whose calls are at most this long. This end may have `reverse_credits` calls
-    /// to the client outstanding, as far as the client grants them.
+    /// Accepts a client, whose calls are at most this long. This end may have `reverse_credits`
+    /// calls to the client outstanding, as far as the client grants them.
     ///
     /// # Errors
     /// Errors of the system, mostly because too much memory would have to be locked.
