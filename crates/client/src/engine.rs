@@ -260,7 +260,7 @@ impl Engine {
         loop {
             let mut worked = false;
             while let Some(output) = self.core.table.poll_output() {
-                self.obey(output);
+                self.carry_out(output);
                 worked = true;
             }
             self.core.commit_touched();
@@ -324,7 +324,7 @@ impl Engine {
             return;
         }
         self.next_tick = now + TICK;
-        self.tick_lines();
+        self.tick_connections();
         self.expire_soft_calls();
         self.core.queues.end_delays(now);
         let calls_wait = self.core.queues.waiting_for_connection() > 0;
@@ -363,7 +363,7 @@ impl Engine {
             self.core.table.give_up(now, conn);
         }
         while let Some(output) = self.core.table.poll_output() {
-            self.obey(output);
+            self.carry_out(output);
         }
         // Finish in slab order, which is key order. No list may contain a call that has ended: its
         // key will soon be reused.
@@ -378,7 +378,7 @@ impl Engine {
     }
 
     /// Carries out an output of the path table.
-    fn obey(&mut self, output: Output) {
+    fn carry_out(&mut self, output: Output) {
         match output {
             Output::Connect(conn) | Output::FailOver { conn, .. } => self.connect(conn),
             Output::Abort(conn) => self.abort(conn),

@@ -341,7 +341,7 @@ impl Engine {
             }
             Err(error) => {
                 log_end(connection.remote, &error);
-                self.line_down(conn);
+                self.connection_broke(conn);
             }
         }
     }
@@ -351,7 +351,7 @@ impl Engine {
         let Some(connection) = self.slots.get_mut(conn) else { return };
         if let Some(reason) = broken {
             tracing::warn!(address = ?connection.remote, %reason, "the server's answer makes no sense; connection reset");
-            self.line_down(conn);
+            self.connection_broke(conn);
             return;
         }
         match validated {
@@ -365,7 +365,7 @@ impl Engine {
             }
             Some(Err(reason)) => {
                 self.setup.route.path_refused(self.core.table.path_of(conn), &reason);
-                self.line_down(conn);
+                self.connection_broke(conn);
             }
             None => {}
         }
@@ -373,7 +373,7 @@ impl Engine {
 
     /// Handles a connection that broke by itself. The last reply on it may already have started its
     /// failback.
-    pub(super) fn line_down(&mut self, conn: ConnId) {
+    pub(super) fn connection_broke(&mut self, conn: ConnId) {
         if let Some(connection) = self.slots.get(conn)
             && connection.is_ready()
             && let Some(path) = connection.path
@@ -454,7 +454,7 @@ impl Engine {
                 }
                 Err(error) => {
                     log_end(connection.remote, &error);
-                    self.line_down(conn);
+                    self.connection_broke(conn);
                 }
             }
         }
@@ -462,7 +462,7 @@ impl Engine {
     }
 
     /// Reports the progress of each connection to the table.
-    pub(super) fn tick_lines(&mut self) {
+    pub(super) fn tick_connections(&mut self) {
         let Slots { connections, oldest, .. } = &mut self.slots;
         oldest.clear();
         oldest.resize(connections.len(), None);

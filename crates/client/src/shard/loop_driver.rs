@@ -205,14 +205,14 @@ pub(super) struct Watched {
 impl Driver {
     /// Starts or stops polling the external driver's descriptor: only the external driver can read
     /// it.
-    fn watch(&mut self, wished: bool) {
+    fn watch(&mut self, watched: bool) {
         let Some(externally_driven) = &mut self.externally_driven else { return };
-        if externally_driven.is_watched == wished {
+        if externally_driven.is_watched == watched {
             return;
         }
-        let interest = if wished { Interest::READ } else { Interest::NONE };
+        let interest = if watched { Interest::READ } else { Interest::NONE };
         match self.poller.modify(&externally_driven.descriptor, EXTERNAL_DRIVER_TOKEN, interest) {
-            Ok(()) => externally_driven.is_watched = wished,
+            Ok(()) => externally_driven.is_watched = watched,
             Err(error) => tracing::error!(%error, "cannot wait for an external_driver's descriptor"),
         }
     }

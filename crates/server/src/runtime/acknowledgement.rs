@@ -29,7 +29,7 @@ pub(super) struct Look {
 
 impl Look {
     /// A call has come back from the worker pool.
-    pub fn land(&mut self, received: Duration) {
+    pub fn call_ended(&mut self, received: Duration) {
         if received <= self.since {
             self.calls = self.calls.saturating_sub(1);
         }

@@ -646,10 +646,10 @@ impl Connection {
 
     /// Takes back a call from the worker pool. Its reply is queued unless the connection is about
     /// to end.
-    pub fn land(&mut self, completion: Completion) {
+    pub fn complete(&mut self, completion: Completion) {
         self.in_flight.land(&completion.ticket);
         if let Some(look) = &mut self.look {
-            look.land(completion.received);
+            look.call_ended(completion.received);
         }
         let (head, payload, payload_len, counted) = match completion.end {
             TaskEnd::Reply { head, payload, payload_len, counted } => (head, payload, payload_len, counted),

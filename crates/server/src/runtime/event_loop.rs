@@ -596,7 +596,7 @@ impl EventLoop {
             TaskEnd::TooLate => Some(Close::Stalled),
             TaskEnd::Reply { .. } | TaskEnd::Elsewhere => None,
         };
-        connection.land(completion);
+        connection.complete(completion);
         match why {
             Some(why) => {
                 self.statistics.bugs += u64::from(matches!(why, Close::Bug));

@@ -300,7 +300,7 @@ impl<K> Requester<K> {
         };
         match offered.receive_buffer.as_ref().filter(|_| landed > 0) {
             None => sink.record(head),
-            Some(buffer) => land(head, buffer, to_usize(landed), sink)?,
+            Some(buffer) => place_payload(head, buffer, to_usize(landed), sink)?,
         }
         Ok(())
     }
@@ -451,7 +451,7 @@ fn send(
 }
 
 /// Copies directly placed payload to where the sink wants it.
-fn land<S: Sink>(head: &[u8], region: &Buffer, landed: usize, sink: &mut S) -> Result<(), Error> {
+fn place_payload<S: Sink>(head: &[u8], region: &Buffer, landed: usize, sink: &mut S) -> Result<(), Error> {
     let padding = landed.wrapping_neg() % 4;
     let length = head.len() + landed + padding;
     match sink.place(head, length) {
