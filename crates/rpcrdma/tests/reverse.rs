@@ -149,6 +149,7 @@ fn call(xid: u32) -> Call {
     Call { xid, message: message(xid, CALL, xid), message_chunk, payload, receive_buffer, reply_chunk }
 }
 
+// RFC 8167 s4
 #[test]
 fn calls_of_both_directions_are_answered_within_the_credits_of_each() {
     for seed in 0..SEEDS {
@@ -198,6 +199,7 @@ fn from_server(xid: u32, chunks: Chunks) -> Vec<u8> {
     bytes
 }
 
+// RFC 8167 s4
 #[test]
 fn more_calls_than_the_client_grants_end_the_connection() {
     let mut client = Client::new(AGREED, 4);
@@ -210,6 +212,7 @@ fn more_calls_than_the_client_grants_end_the_connection() {
     assert_eq!(client.answer(&message(0, REPLY, 0)), Err(Misuse::Closed));
 }
 
+// RFC 8167 s5
 #[test]
 fn a_call_to_the_client_that_offers_chunks_is_refused_and_the_server_learns_of_it() {
     let mut client = Client::new(AGREED, 4);
@@ -233,6 +236,7 @@ fn a_call_to_the_client_that_offers_chunks_is_refused_and_the_server_learns_of_i
     assert_eq!(server.calls(), (1, 0), "its credit is free for the next call");
 }
 
+// RFC 8167 s5
 #[test]
 fn what_cannot_be_sent_in_the_other_direction_is_refused_here() {
     let mut server = Server::new(AGREED, Limits { credits: 4, payload_bytes: 4096 });
