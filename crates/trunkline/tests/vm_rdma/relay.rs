@@ -200,7 +200,7 @@ impl Connection {
                     bytes.resize(bytes.len() + padding, 0);
                     self.send(bytes, shared)?;
                 }
-                Output::Reverse(_) => {}
+                Output::Reverse(_) | Output::ReverseRefused(_) => {}
                 Output::Close(_) => return None,
             }
         }
