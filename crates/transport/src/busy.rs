@@ -3,11 +3,14 @@
 //!
 //! Sleeping and waking costs some microseconds, and many more if the processor goes idle in
 //! between: in a virtual machine an idle processor returns to its host. If a peer answers sooner
-//! than that, the loop polls for the answer instead, as long as this pays. Short sleeps start a
-//! trial, whose looks take as long as such a sleep: two ends that both sleep, and take longer to
-//! wake than a look takes, answer each other quickly only once both look. A trial continues if
-//! events are found in time. Futile looks end it for a while, and so do other threads that need the
-//! processor.
+//! than that, the loop polls for the answer instead, as long as this pays.
+//!
+//! The rule: some short sleeps in a row start polling, as many looks in vain in a row end polling,
+//! and the longer those looks took, the longer polling rests. A look is in vain if no event arrives
+//! in time, or if other threads keep the processor for as long as a look takes. Polling starts with
+//! a trial, whose looks take as long as a short sleep: two ends that both sleep, and take longer to
+//! wake than a look takes, answer each other quickly only once both look. The first event that is
+//! found in time ends the trial.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -20,27 +23,16 @@ pub const BUSY_POLL_DEFAULT: Duration = Duration::from_micros(100);
 /// longer.
 pub const BUSY_POLL_MAX: Duration = Duration::from_millis(1);
 
-/// A sleep is short if it takes at most this many times as long as a look: two wake-ups are part of
-/// it, one at each end, and in a virtual machine each may take as long as several looks.
+/// A sleep is short if it takes at most this many times as long as a look, and the looks of a trial
+/// take as long: two wake-ups are part of such a sleep, one at each end, and in a virtual machine
+/// each may take as long as several looks.
 const SHORT_SLEEP_LOOKS: u32 = 5;
-/// This many consecutive short sleeps start a trial.
-const SHORT_SLEEPS: u32 = 4;
-/// This many consecutive looks without an event end it.
-const LATE_LOOKS: u32 = 8;
-/// After looks that did not pay, polling rests for this long, and twice as long each time,
-const REST: Duration = Duration::from_millis(5);
-/// up to this: if other threads need the processor, a look costs the whole time slice of the thread
-/// that looks.
-const REST_MAX: Duration = Duration::from_millis(320);
-/// Polling that lasted this many times longer than its next rest would last has paid: the rest
-/// starts at its minimum again.
-const PAID_RESTS: u32 = 10;
-/// How many consecutive times other threads must keep the processor before polling counts as
-/// crowded out: in a virtual machine the host sometimes takes the processor, which looks the same.
-const CROWDS: u32 = 3;
-/// A thread that keeps the processor for less than this does not count: a system call takes as
-/// long.
-const CROWD_MIN: Duration = Duration::from_micros(10);
+/// This many consecutive short sleeps start polling, and this many consecutive looks in vain end
+/// polling: in a virtual machine the host sometimes takes the processor, which looks like both.
+const IN_A_ROW: u32 = 4;
+/// After looks in vain polling rests for this many times as long as those looks took: looks that
+/// never pay take three per cent of the time.
+const REST_PER_LOSS: u32 = 30;
 
 /// Whether and how long a loop polls before it sleeps.
 #[derive(Debug)]
@@ -99,23 +91,23 @@ impl BusyPoll {
             poller.wait(events, Some(Duration::ZERO))?;
             let looked = Instant::now();
             let found = !events.is_empty() || came();
-            if before != began && looked.saturating_duration_since(before) >= self.longest.max(CROWD_MIN) {
-                self.policy.crowded_out(looked);
+            let passed = looked.saturating_duration_since(began);
+            if before != began && looked.saturating_duration_since(before) >= self.longest {
+                self.policy.looked_in_vain(looked, passed);
                 return Ok(found);
             }
-            let passed = looked.saturating_duration_since(began);
             if found {
                 if passed <= self.longest {
                     self.policy.found();
                 } else {
-                    self.policy.late(looked);
+                    self.policy.looked_in_vain(looked, passed);
                 }
                 return Ok(true);
             }
             if passed >= until {
                 // A look that a timer cut short says nothing.
                 if until == span {
-                    self.policy.late(looked);
+                    self.policy.looked_in_vain(looked, passed);
                 }
                 return Ok(false);
             }
@@ -157,15 +149,13 @@ impl BusyPoll {
 #[derive(Debug)]
 struct Policy {
     looks: bool,
-    /// When polling started.
-    since: Option<Instant>,
-    /// No event has been found within a look yet.
+    /// No event has been found in time yet.
     trial: bool,
+    /// Consecutive short sleeps.
     short_sleeps: u32,
-    /// Consecutive late or crowded looks.
-    late: u32,
-    crowds: u32,
-    rest: Duration,
+    /// Consecutive looks in vain, and how long they took.
+    in_vain: u32,
+    lost: Duration,
     rests_until: Option<Instant>,
 }
 
@@ -173,12 +163,10 @@ impl Policy {
     const fn new() -> Self {
         Self {
             looks: false,
-            since: None,
             trial: false,
             short_sleeps: 0,
-            late: 0,
-            crowds: 0,
-            rest: REST,
+            in_vain: 0,
+            lost: Duration::ZERO,
             rests_until: None,
         }
     }
@@ -190,40 +178,24 @@ impl Policy {
         }
         self.rests_until = None;
         self.short_sleeps = if short { self.short_sleeps + 1 } else { 0 };
-        if self.short_sleeps >= SHORT_SLEEPS {
-            (self.looks, self.since, self.trial, self.short_sleeps) = (true, Some(now), true, 0);
+        if self.short_sleeps >= IN_A_ROW {
+            (self.looks, self.trial, self.short_sleeps) = (true, true, 0);
         }
     }
 
     /// Records that an event arrived within a look.
-    fn found(&mut self) {
-        (self.trial, self.late, self.crowds) = (false, 0, 0);
+    const fn found(&mut self) {
+        (self.trial, self.in_vain, self.lost) = (false, 0, Duration::ZERO);
     }
 
-    /// Records that no event arrived within a look.
-    fn late(&mut self, now: Instant) {
-        self.late += 1;
-        if self.late >= LATE_LOOKS {
-            self.end(now);
+    /// Records a look in vain that took this long.
+    fn looked_in_vain(&mut self, now: Instant, took: Duration) {
+        self.in_vain += 1;
+        self.lost += took;
+        if self.in_vain >= IN_A_ROW {
+            self.rests_until = Some(now + self.lost * REST_PER_LOSS);
+            (self.looks, self.in_vain, self.lost) = (false, 0, Duration::ZERO);
         }
-    }
-
-    /// Records that other threads had the processor for as long as a look takes.
-    fn crowded_out(&mut self, now: Instant) {
-        self.crowds += 1;
-        if self.crowds >= CROWDS {
-            self.end(now);
-        }
-    }
-
-    fn end(&mut self, now: Instant) {
-        (self.looks, self.late, self.crowds) = (false, 0, 0);
-        let lasted = self.since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
-        if lasted >= self.rest * PAID_RESTS {
-            self.rest = REST;
-        }
-        self.rests_until = Some(now + self.rest);
-        self.rest = (self.rest * 2).min(REST_MAX);
     }
 }
 
@@ -232,9 +204,11 @@ mod tests {
     use super::*;
     use crate::poll::Waker;
 
+    const LOOK: Duration = BUSY_POLL_DEFAULT;
+
     fn looking() -> Policy {
         let mut policy = Policy::new();
-        sleep(&mut policy, SHORT_SLEEPS);
+        sleep(&mut policy, IN_A_ROW);
         assert!(policy.looks);
         policy
     }
@@ -251,11 +225,11 @@ mod tests {
     fn polling_begins_after_some_short_sleeps_in_a_row() {
         let mut policy = Policy::new();
         for _ in 0..10 {
-            sleep(&mut policy, SHORT_SLEEPS - 1);
+            sleep(&mut policy, IN_A_ROW - 1);
             policy.slept(Instant::now(), false);
         }
         assert!(!policy.looks);
-        sleep(&mut policy, SHORT_SLEEPS);
+        sleep(&mut policy, IN_A_ROW);
         assert!(policy.looks);
     }
 
@@ -263,11 +237,11 @@ mod tests {
     fn some_looks_that_find_nothing_end_polling_unless_one_between_them_succeeds() {
         let mut policy = looking();
         for _ in 0..10 {
-            (1..LATE_LOOKS).for_each(|_| policy.late(Instant::now()));
+            (1..IN_A_ROW).for_each(|_| policy.looked_in_vain(Instant::now(), LOOK));
             policy.found();
         }
         assert!(policy.looks);
-        (0..LATE_LOOKS).for_each(|_| policy.late(Instant::now()));
+        (0..IN_A_ROW).for_each(|_| policy.looked_in_vain(Instant::now(), LOOK));
         assert!(!policy.looks);
     }
 
@@ -276,36 +250,31 @@ mod tests {
         let mut busy = BusyPoll { longest: BUSY_POLL_DEFAULT, policy: looking() };
         assert!(busy.policy.trial);
         assert_eq!(busy.trial_span(), BUSY_POLL_DEFAULT * SHORT_SLEEP_LOOKS);
-        busy.policy.late(Instant::now());
+        busy.policy.looked_in_vain(Instant::now(), LOOK);
         assert!(busy.policy.trial);
         busy.policy.found();
         assert!(!busy.policy.trial && busy.policy.looks);
     }
 
     #[test]
-    fn polling_pauses_where_others_want_the_processor_and_longer_each_time() {
+    fn polling_rests_where_others_want_the_processor_and_longer_the_longer_they_keep_it() {
         let mut policy = looking();
         let mut now = Instant::now();
-        let mut rest = REST;
-        for _ in 0..10 {
-            (1..CROWDS).for_each(|_| policy.crowded_out(now));
+        for took in [LOOK, LOOK * 10, LOOK * 100].repeat(3) {
+            (1..IN_A_ROW).for_each(|_| policy.looked_in_vain(now, took));
             assert!(policy.looks, "once may be caused by the host of a virtual machine");
-            policy.crowded_out(now);
+            policy.looked_in_vain(now, took);
+            let rest = took * IN_A_ROW * REST_PER_LOSS;
             (0..100).for_each(|_| policy.slept(now + rest - Duration::from_micros(1), true));
             assert!(!policy.looks, "rests for {rest:?}");
             now += rest;
-            (0..SHORT_SLEEPS).for_each(|_| policy.slept(now, true));
+            sleep_at(&mut policy, now, IN_A_ROW);
             assert!(policy.looks);
-            rest = (rest * 2).min(REST_MAX);
         }
-        // Some events found between two looks that were crowded out do not mean that polling pays.
+        // Some events found before do not mean that polling pays now.
         (0..1000).for_each(|_| policy.found());
-        (0..CROWDS).for_each(|_| policy.crowded_out(now + Duration::from_millis(30)));
-        assert_eq!(policy.rest, REST_MAX);
-        now += Duration::from_secs(1);
-        sleep_at(&mut policy, now, SHORT_SLEEPS);
-        (0..CROWDS).for_each(|_| policy.crowded_out(now + REST_MAX * PAID_RESTS));
-        assert_eq!(policy.rest, REST * 2, "polling had paid for long enough");
+        (0..IN_A_ROW).for_each(|_| policy.looked_in_vain(now, LOOK));
+        assert_eq!(policy.rests_until, Some(now + LOOK * IN_A_ROW * REST_PER_LOSS));
     }
 
     /// A peer that sends something at a fixed interval, whichever interval it chooses.
@@ -318,12 +287,12 @@ mod tests {
                 now += apart;
                 if policy.looks {
                     looked += apart;
-                    policy.late(now);
+                    policy.looked_in_vain(now, apart);
                 } else {
                     policy.slept(now, true);
                 }
             }
-            assert!(looked < Duration::from_secs(1), "{looked:?} of 10 s with events {apart:?} apart");
+            assert!(looked < Duration::from_millis(500), "{looked:?} of 10 s with events {apart:?} apart");
         }
     }
 

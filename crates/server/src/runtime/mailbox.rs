@@ -308,10 +308,15 @@ impl Peers {
 
     /// Takes a place on another loop for a connection of this loop with the load `permille`, of
     /// which `counted` is counted here, if the other loop has less to do than this one has without
-    /// the connection. Among several loops with as little to do, the connection goes to the loop on
-    /// the processor where its packets arrive; a connection that is not counted here yet goes there
-    /// even from a loop with as little to do. The other loop has less than `connections_max`
-    /// connections; if several loops choose it at once, it gets one more from each.
+    /// the connection.
+    ///
+    /// The processor where the packets of the connection arrive (`SO_INCOMING_CPU`) only breaks
+    /// ties: of the loops that are equally loaded, within `WORTH_A_MOVE_PERMILLE`, the loop on that
+    /// processor is preferred. A connection that is not counted here yet goes there even from a
+    /// loop with as little to do.
+    ///
+    /// The other loop has less than `connections_max` connections; if several loops choose it at
+    /// once, it gets one more from each.
     pub fn take_place_from(
         &self,
         index: usize,
@@ -333,14 +338,14 @@ impl Peers {
         if least_load > little || stays && counted > 0 {
             return None;
         }
-        let at_home = match comes_in_on() {
+        let on_its_processor = match comes_in_on() {
             Some(processor) if stays && own.works_on(processor) => return None,
             Some(processor) => {
                 others().find(|(_, inbox)| inbox.load() <= little && inbox.works_on(processor))
             }
             None => None,
         };
-        let place = at_home.map(|(home, _)| home).or((!stays).then_some(least))?;
+        let place = on_its_processor.map(|(other, _)| other).or((!stays).then_some(least))?;
         self.take_load(index, counted);
         self.add_load(place, permille);
         self.enter(place);
