@@ -22,6 +22,12 @@ pub enum Error {
     /// An existing object is in the way, or the request makes no sense.
     #[error("{0}")]
     Conflict(String),
+    /// The directory is the one of this path below the source, which contains it.
+    #[error("it contains itself: it is the same directory as {0} in the source, which contains it")]
+    Cycle(String),
+    /// The path below the source is longer than this many bytes.
+    #[error("its path below the source is longer than {0} bytes")]
+    TooDeep(usize),
     /// The source changed while it was read: the copy would be a mixture.
     #[error("it changed while it was copied")]
     Changed,

@@ -9,15 +9,18 @@
 //! it is, in order, and never replaced by a file ([`Stream`]). Memory is bounded for any tree:
 //! blocks by `budget`, names by one page per level and a bounded queue. Only hard links are
 //! remembered, until all names of a file were seen. A copy never leaves its tree: a local directory
-//! is opened beneath its parent, and links are not followed. A failure is reported and does not
+//! is opened beneath its parent, and links are not followed. A tree that contains itself is walked
+//! once ([`Error::Cycle`]). A failure is reported and does not
 //! stop the rest. This crate must not know terminals and command lines.
 
 mod backend;
 mod budget;
 mod content;
+mod descent;
 mod digest;
 mod entry;
 mod error;
+mod exclude;
 mod job;
 mod links;
 mod local;
@@ -34,6 +37,7 @@ mod walk;
 pub use backend::{Anchor, Folder, Identity, Shape, Sink, Source};
 pub use entry::{Entry, NewAttributes};
 pub use error::{Error, Result};
+pub use exclude::Exclude;
 pub use local::LocalPath;
 pub use pour::pour;
 pub use progress::{Failure, Progress};
@@ -67,6 +71,8 @@ pub struct Options {
     pub dry_run: bool,
     /// The number of files copied at once.
     pub files_at_once: usize,
+    /// What is left out below the sources.
+    pub exclude: Exclude,
 }
 
 impl Default for Options {
@@ -83,6 +89,7 @@ impl Default for Options {
             sync: true,
             dry_run: false,
             files_at_once: 16,
+            exclude: Exclude::default(),
         }
     }
 }

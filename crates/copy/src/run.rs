@@ -63,7 +63,7 @@ pub fn copy(
         }
         if counted {
             thread("count")
-                .spawn_scoped(scope, || count(sources, options.recursive, progress))
+                .spawn_scoped(scope, || count(sources, (options.recursive, &options.exclude), progress))
                 .map_err(Error::local("cannot start a thread"))?;
         }
         let walker = Walker { context: &context, jobs: &sender };
@@ -112,7 +112,7 @@ fn plan(
         if !name.is_empty() {
             target = format!("{}/{}", target.trim_end_matches('/'), String::from_utf8_lossy(&name));
         }
-        let visited = visit(from, options.recursive, progress, &mut |below, _| {
+        let visited = visit(from, (options.recursive, &options.exclude), progress, true, &mut |below, _| {
             let below = String::from_utf8_lossy(below);
             planned(&format!("{}{below} -> {target}{below}", from.place().trim_end_matches('/')));
         });

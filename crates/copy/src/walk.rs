@@ -6,8 +6,10 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::SyncSender;
 
 use crate::backend::{Entries, Folder};
+use crate::descent::Descent;
 use crate::entry::{Entry, NewAttributes, words};
 use crate::error::{Error, Result};
+use crate::exclude::Exclude;
 use crate::job::{Context, Job};
 use crate::progress::Progress;
 use crate::spot::{Destination, Origin};
@@ -78,7 +80,7 @@ impl Walker<'_> {
         } else {
             self.target(top, &name, &from.entry)?
         };
-        let mut levels = Vec::new();
+        let (mut levels, mut descent) = (Vec::new(), Descent::new(&from.entry));
         self.descend(&mut levels, source, target);
         while let Some(level) = levels.last_mut() {
             let next = if self.context.progress.is_stopped() { None } else { level.entries.next() };
@@ -86,14 +88,22 @@ impl Walker<'_> {
                 None => {
                     level.target.end(self.context.progress);
                     levels.pop();
+                    descent.leave();
                 }
                 // The listing ends with this error.
                 Some(Err(error)) => self.context.progress.fail(&level.source.place(), error),
+                Some(Ok(entry)) if self.context.options.exclude.matches(&descent.path_of(&entry), &entry) => {
+                }
                 Some(Ok(entry)) if entry.attributes.kind == FileKind::Directory => {
                     let source = level.source.child(&entry);
                     let target = Arc::clone(&level.target);
-                    match self.target(&target, &entry.name, &entry) {
-                        Ok(target) => self.descend(&mut levels, source, target),
+                    let made = descent.check(&entry).and_then(|()| self.target(&target, &entry.name, &entry));
+                    match made {
+                        Ok(target) => {
+                            if self.descend(&mut levels, source, target) {
+                                descent.enter(&entry);
+                            }
+                        }
                         Err(error) => self.context.progress.fail(&source.place(), error),
                     }
                 }
@@ -107,15 +117,18 @@ impl Walker<'_> {
         Ok(())
     }
 
-    fn descend(&self, levels: &mut Vec<Level>, source: Arc<dyn Folder>, target: Arc<Target>) {
+    /// Begins to list a directory. Returns whether it can be listed.
+    fn descend(&self, levels: &mut Vec<Level>, source: Arc<dyn Folder>, target: Arc<Target>) -> bool {
         match source.list() {
             Ok(entries) => {
                 Progress::add(&self.context.progress.files_done, 1);
                 levels.push(Level { source, entries, target });
+                true
             }
             Err(error) => {
                 self.context.progress.fail(&source.place(), error);
                 target.end(self.context.progress);
+                false
             }
         }
     }
@@ -161,11 +174,13 @@ fn refuse(context: &Context<'_>, from: &Origin) -> Result<()> {
     }
 }
 
-/// Visits everything in a source, including directories, with paths relative to the source.
+/// Visits everything in a source, including directories, with paths relative to the source. A
+/// directory that contains itself is recorded as a failure if `told`.
 pub(crate) fn visit(
     from: &Origin,
-    recursive: bool,
+    (recursive, exclude): (bool, &Exclude),
     progress: &Progress,
+    told: bool,
     visit: &mut dyn FnMut(&[u8], &Entry),
 ) -> Result<()> {
     visit(b"", &from.entry);
@@ -173,34 +188,48 @@ pub(crate) fn visit(
         return Ok(());
     }
     let top = from.folder.child(&from.entry);
-    let mut levels = vec![(top.list()?, top, Vec::new())];
-    while let Some((entries, folder, path)) = levels.last_mut() {
+    let mut descent = Descent::new(&from.entry);
+    let mut levels = vec![(top.list()?, top)];
+    while let Some((entries, folder)) = levels.last_mut() {
+        if progress.is_stopped() {
+            return Err(Error::Interrupted);
+        }
         match entries.next() {
             Some(Ok(entry)) => {
-                let below = [path.as_slice(), b"/", &entry.name].concat();
-                visit(&below, &entry);
-                if entry.attributes.kind == FileKind::Directory {
-                    let child = folder.child(&entry);
-                    levels.push((child.list()?, child, below));
+                let below = descent.path_of(&entry);
+                if exclude.matches(&below, &entry) {
+                    continue;
+                }
+                if entry.attributes.kind != FileKind::Directory {
+                    visit(&[b"/", below.as_slice()].concat(), &entry);
+                    continue;
+                }
+                let child = folder.child(&entry);
+                match descent.check(&entry) {
+                    Ok(()) => {
+                        visit(&[b"/", below.as_slice()].concat(), &entry);
+                        levels.push((child.list()?, child));
+                        descent.enter(&entry);
+                    }
+                    Err(error) if told => progress.fail(&child.place(), error),
+                    Err(_) => {}
                 }
             }
             Some(Err(error)) => return Err(error),
             None => {
                 levels.pop();
+                descent.leave();
             }
-        }
-        if progress.is_stopped() {
-            return Err(Error::Interrupted);
         }
     }
     Ok(())
 }
 
 /// Counts the objects to copy, to show how far the copy is.
-pub(crate) fn count(sources: &[Origin], recursive: bool, progress: &Progress) {
+pub(crate) fn count(sources: &[Origin], what: (bool, &Exclude), progress: &Progress) {
     for from in sources {
         // The walk meets the same errors, and reports them.
-        let _ = visit(from, recursive, progress, &mut |_, entry| {
+        let _ = visit(from, what, progress, false, &mut |_, entry| {
             Progress::add(&progress.files_found, 1);
             if entry.attributes.kind == FileKind::Regular {
                 Progress::add(&progress.bytes_found, entry.attributes.size);

@@ -6,7 +6,7 @@ mod streams;
 use crate::error::{Error, of_copy};
 use crate::output;
 use crate::remote::{MountArgs, PLACES, Place, is_remote};
-use ::copy::{Destination, Options, Origin, Outcome, Progress, Stream};
+use ::copy::{Destination, Exclude, Options, Origin, Outcome, Progress, Stream};
 use clap::{Args, ValueEnum};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -59,6 +59,11 @@ pub struct CpArgs {
     /// Do not wait until local files are on disk before they get their names.
     #[arg(long)]
     no_sync: bool,
+    /// Leave out names that match, with everything in them; repeat for more. A PATTERN without a
+    /// slash is compared with each name, one with a slash with the path below the source; a slash
+    /// at its end stands for directories only. * and ? match no slash, ** does.
+    #[arg(long, value_name = "PATTERN")]
+    exclude: Vec<String>,
     /// Change nothing; print what would be copied where.
     #[arg(short = 'n', long)]
     dry_run: bool,
@@ -89,15 +94,22 @@ enum Preserve {
 const EXAMPLES: &str = "Examples:\n  \
     trunkline cp -r projects nas:/data/backup\n  \
     trunkline cp --verify 'nfs://10.0.0.1/data/disk.img?nconnect=8&remoteports=10.0.0.1-10.0.0.4' /var/tmp\n  \
+    trunkline cp -r --exclude '*.o' --exclude /target/ project nas:/data/backup\n  \
     trunkline cp -a --resume nas:/data/ 'nfs://10.0.0.9:2050/export/copy'\n  \
     tar -c projects | trunkline cp - nas:/data/projects.tar\n  \
     trunkline cp nas:/data/projects.tar - | tar -x";
 
 impl CpArgs {
-    fn options(&self) -> Options {
+    fn options(&self) -> Result<Options, Error> {
+        let exclude = Exclude::new(self.exclude.iter().map(String::as_str));
+        let exclude = exclude.map_err(|cause| Error::Usage {
+            sentence: "cannot copy like this".to_owned(),
+            cause,
+            advice: "--exclude '*.o', --exclude /build/        as in trunkline cp --help".to_owned(),
+        })?;
         let has =
             |what| self.archive || self.preserve.contains(&what) || self.preserve.contains(&Preserve::All);
-        Options {
+        Ok(Options {
             recursive: self.recursive || self.archive,
             mode: has(Preserve::Mode),
             umask: umask(),
@@ -109,12 +121,13 @@ impl CpArgs {
             sync: !self.no_sync,
             dry_run: self.dry_run,
             files_at_once: usize::from(self.files),
-        }
+            exclude,
+        })
     }
 }
 
 /// Reads the umask, which is only possible by setting it; no file has been created yet.
-fn umask() -> u32 {
+pub fn umask() -> u32 {
     let umask = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
     rustix::process::umask(umask);
     umask.as_raw_mode()
@@ -135,7 +148,7 @@ enum Onto {
 pub fn run(args: &CpArgs) -> Result<ExitCode, Error> {
     let Some((last, sources)) = args.places.split_last() else { return Ok(ExitCode::FAILURE) };
     check_usage(args, sources, last)?;
-    let options = args.options();
+    let options = args.options()?;
     let onto = match streams::onto(last) {
         Some(stream) => Onto::Stream(stream),
         None => Onto::Place(destination(last, &args.mount.joined())?),
@@ -156,7 +169,7 @@ pub fn run(args: &CpArgs) -> Result<ExitCode, Error> {
         Onto::Place(onto) => ::copy::copy(&sources, onto, &options, &progress, shown, &mut planned),
         Onto::Stream(onto) => streams::pour(&sources, onto, &options, &progress, &mut planned),
     };
-    bar.finish();
+    bar.finish(!options.dry_run && !streams::takes_terminal(last));
     let signal = watch.end();
     if let Some(error) = lost {
         return Err(error);

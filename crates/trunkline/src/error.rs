@@ -93,9 +93,13 @@ pub enum Error {
     /// A directory cannot be mounted on, or unmounted.
     #[error(transparent)]
     Mount(#[from] mount::Error),
-    /// A directory is not ours to unmount.
+    /// The threads of a walk cannot be started.
+    #[error("cannot start a thread")]
+    Threads(#[source] io::Error),
+    /// The command itself refused: a directory is not ours to unmount, a place cannot be removed, a
+    /// tree contains itself.
     #[error("{sentence}\n  cause: {cause}\n  try:   {advice}")]
-    Unmountable {
+    Refused {
         /// The error.
         sentence: String,
         /// The cause.
@@ -236,7 +240,7 @@ impl Error {
     fn advice(&self) -> Option<String> {
         let advice = match self {
             // Their texts contain the advice.
-            Self::CopiedInPart { .. } | Self::Interrupted { .. } | Self::Unmountable { .. } => return None,
+            Self::CopiedInPart { .. } | Self::Interrupted { .. } | Self::Refused { .. } => return None,
             Self::Copy { cause, .. } => return Some(of_copy(cause)),
             Self::Usage { .. } | Self::NoText { .. } | Self::Config(_) => return None,
             Self::Server(_) | Self::Serve(_) => return None,
@@ -253,6 +257,7 @@ impl Error {
             Self::Write { file, cause } => return Some(of_file(file, cause)),
             Self::Print(_) => "another place for the output",
             Self::Signals(_) => "a higher `ulimit -n`",
+            Self::Threads(_) => "a higher `ulimit -u`",
         };
         Some(advice.to_owned())
     }
@@ -268,6 +273,8 @@ pub fn of_copy(error: &copy::Error) -> String {
         _ if error.is_not_permitted() => "ls -ld        to see who may use it; or another user",
         Error::Local { .. } => "another place",
         Error::Conflict(_) => "another name, or trunkline cp --help",
+        Error::Cycle(_) => "fsck on the server: its directories are damaged, or it lies; or --exclude",
+        Error::TooDeep(_) => "a source further down in the tree",
         Error::Changed => "the same again, when nobody writes to it",
         Error::Damaged => "the same again; if it stays, look after memory, disks and network of both ends",
         Error::ReaderLeft(_) => {
@@ -312,6 +319,8 @@ pub(crate) fn of_status(status: fs::Status) -> Option<String> {
         }
         Status::IsDirectory => "a file in that directory, or trunkline ls",
         Status::NoSpace | Status::Quota => "trunkline stat --fs        to see what is free",
+        Status::NotEmpty => "trunkline rm -r        to remove everything in it too",
+        Status::Exists => "another name; trunkline stat        to see what has this one",
         Status::ReadOnly => "an export that may be written",
         Status::Stale | Status::BadHandle => "the same again, if the server has started anew",
         Status::NameTooLong => "trunkline stat --fs        to see how long names may be",

@@ -43,7 +43,7 @@ fn end_trying(directory: &Path) -> Result<bool, Error> {
 fn hold_ours(found: Option<String>, directory: &Path) -> Result<(), Error> {
     let refused = |cause: String, advice: String| {
         let sentence = format!("cannot unmount {}", directory.display());
-        Err(Error::Unmountable { sentence, cause, advice })
+        Err(Error::Refused { sentence, cause, advice })
     };
     match found {
         Some(found) if found == mount::FILE_SYSTEM => Ok(()),

@@ -36,6 +36,8 @@ mod our_client;
 mod our_server;
 #[path = "mount/semantics.rs"]
 mod semantics;
+#[path = "remote/summary.rs"]
+mod summary;
 #[path = "remote/trees.rs"]
 mod trees;
 #[path = "peers/wire.rs"]

@@ -1,4 +1,4 @@
-//! Shows the progress of a copy, only on a terminal.
+//! Shows the progress of a copy on a terminal, and a summary at its end.
 
 use ::copy::Progress;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -53,12 +53,18 @@ impl Bar {
         Self { running, progress: Arc::clone(progress), started: Instant::now() }
     }
 
-    /// Removes the bar and prints how much was copied, and how fast.
-    pub fn finish(self) {
-        let Some((stop, thread)) = self.running else { return };
-        drop(stop);
-        // A panic in the thread has already been reported.
-        let _ = thread.join();
+    /// Removes the bar. If anything was copied and a `summary` is wanted, prints how much was
+    /// copied, and how fast.
+    pub fn finish(self, summary: bool) {
+        if let Some((stop, thread)) = self.running {
+            drop(stop);
+            // A panic in the thread has already been reported.
+            let _ = thread.join();
+        }
+        let done = self.progress.files_done.load(Relaxed) + self.progress.files_skipped.load(Relaxed);
+        if !summary || done == 0 {
+            return;
+        }
         let of = &self.progress;
         let seconds = self.started.elapsed().as_secs_f64();
         let gigabytes = of.bytes_done.load(Relaxed) as f64 / 1e9;

@@ -1,6 +1,7 @@
 //! Tests `cp`: trees in both directions, targets that exist already, and failures.
 
 use super::fixtures::{SOON, Served, fails, make_directory, make_file, pattern, prints, run, trunkline};
+use super::summary::is_summary;
 use super::trees::{compare, plant, snapshot};
 use ::fs::SetAttributes;
 use rustix::process::Signal;
@@ -85,6 +86,60 @@ fn targets_follow_the_rules_of_cp() {
     std::os::unix::fs::symlink("a", at("link")).unwrap();
     prints(&["cp", text(&at("link")), &served.url("/")]);
     assert_eq!(prints(&["cat", &served.url("/link")]), "first\n");
+}
+
+#[test]
+fn excluded_names_and_paths_are_left_out_with_all_below_them() {
+    let served = Served::start();
+    let place = temp_dir("cp");
+    let at = |name: &str| place.path().join(name);
+    for directory in ["tree/build/inner", "tree/src/build", "tree/cache"] {
+        fs::create_dir_all(at(directory)).unwrap();
+    }
+    for file in ["a.o", "a.c", "build/inner/x", "src/a.o", "src/b.c", "src/build/y", "src/cache", "cache/z"] {
+        fs::write(at("tree").join(file), file).unwrap();
+    }
+    let patterns = ["--exclude", "*.o", "--exclude", "/build", "--exclude=cache/", "--exclude", "src/b.*"];
+    let copy =
+        |flags: &[&str], from: &str, to: &str| prints(&[&["cp"], flags, &patterns, &[from, to]].concat());
+    copy(&["-r"], text(&at("tree")), &served.url("/there"));
+    let names = |url: &str| prints(&["ls", "-R", "--json", url]).matches("\"path\":").count();
+    assert_eq!(prints(&["ls", &served.url("/there")]), "a.c\nsrc\n");
+    assert_eq!(prints(&["ls", &served.url("/there/src")]), "build\ncache\n");
+    assert_eq!(names(&served.url("/there")), 5, "src/build/y too");
+    let planned = copy(&["-rn"], text(&at("tree")), &served.url("/other"));
+    assert_eq!(planned.lines().count(), 6, "{planned}");
+    // From the server the same is left out. A source that is named is copied.
+    prints(&["cp", "-r", text(&at("tree")), &served.url("/whole")]);
+    copy(&["-r"], &served.url("/whole"), text(&at("back")));
+    assert!(at("back/src/build/y").exists() && !at("back/build").exists() && !at("back/src/a.o").exists());
+    copy(&[], text(&at("tree/a.o")), &served.url("/named.o"));
+    assert_eq!(prints(&["cat", &served.url("/named.o")]), "a.o\n");
+    let (code, _, err) = run(&["cp", "-r", "--exclude", "[a", text(&at("tree")), &served.url("/other")]);
+    assert_eq!(code, Some(2), "{err}");
+    assert!(err.contains("cause: the pattern \"[a\" is invalid") && err.contains("try: "), "{err}");
+}
+
+#[test]
+fn a_copy_says_how_much_it_copied_also_without_a_terminal() {
+    let served = Served::start();
+    let place = temp_dir("cp");
+    let source = place.path().join("source");
+    fs::create_dir(&source).unwrap();
+    fs::write(source.join("file"), pattern(2_000_000, 1)).unwrap();
+    let said = |arguments: &[&str]| run(&[&["cp", "-r"], arguments].concat()).2;
+    let (from, to) = (text(&source), served.url("/copy"));
+    let summary = said(&[from, &to]);
+    assert!(
+        summary.starts_with("2 files and directories, 0.002 GB in ") && is_summary(&summary),
+        "{summary}"
+    );
+    assert_eq!(summary.lines().count(), 1, "{summary}");
+    let again = said(&["--resume", &format!("{from}/."), &to]);
+    assert!(again.contains(", 1 were there already") && is_summary(&again), "{again}");
+    assert_eq!(said(&["-n", from, &to]), "");
+    let failed = said(&[&format!("{from}/absent"), &served.url("/other")]);
+    assert!(failed.starts_with("error: "), "nothing was copied: {failed}");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! A server with files, and runs of the program on it.
 
+use super::summary::without_summary;
 use client::{Mount, Settings};
 use fs::{FileHandle, SetAttributes};
 use std::net::SocketAddr;
@@ -67,10 +68,12 @@ pub(crate) fn run(arguments: &[&str]) -> (Option<i32>, String, String) {
     (status.code(), process.output(Stream::Out), process.output(Stream::Err))
 }
 
-/// Runs a command that must succeed without output on standard error; returns standard output.
+/// Runs a command that must succeed with no output on standard error but the summary of `cp`;
+/// returns standard output.
 #[track_caller]
 pub(crate) fn prints(arguments: &[&str]) -> String {
     let (code, out, err) = run(arguments);
+    let err = without_summary(&err);
     assert_eq!((code, err.as_str()), (Some(0), ""), "{arguments:?}: {out}");
     out
 }
@@ -79,6 +82,7 @@ pub(crate) fn prints(arguments: &[&str]) -> String {
 #[track_caller]
 pub(crate) fn fails(arguments: &[&str]) -> String {
     let (code, out, err) = run(arguments);
+    let err = without_summary(&err);
     assert_eq!((code, out.as_str()), (Some(1), ""), "{arguments:?}: {err}");
     let lines: Vec<_> = err.lines().collect();
     assert!(lines.first().is_some_and(|line| line.starts_with("error: ")), "{err}");

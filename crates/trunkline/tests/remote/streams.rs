@@ -2,6 +2,7 @@
 //! read and written in place and never replaced.
 
 use super::fixtures::{SOON, Served, fails, make_file, pattern, prints, run, trunkline};
+use super::summary::without_summary;
 use ::fs::{SetAttributes, Special};
 use rustix::fs::{CWD, FileType, Mode, makedev, mknodat};
 use rustix::process::Signal;
@@ -37,8 +38,8 @@ fn shell(script: &str, argument: &str) -> Output {
 
 #[track_caller]
 fn assert_done(output: &Output) {
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!((output.status.code(), &*said), (Some(0), ""));
+    let said = without_summary(&String::from_utf8_lossy(&output.stderr));
+    assert_eq!((output.status.code(), said.as_str()), (Some(0), ""));
 }
 
 /// Runs the program with this standard input; returns its output.
