@@ -195,6 +195,11 @@ impl Operations<'_> {
 
     /// Space and objects, total and free.
     pub async fn statfs(&self) -> Result<Space> {
-        self.run(self.protocol().statfs(self.mount.root())).await
+        self.statfs_at(self.mount.root()).await
+    }
+
+    /// Space and objects of the file system that has an object, total and free.
+    pub async fn statfs_at(&self, object: FileHandle) -> Result<Space> {
+        self.run(self.protocol().statfs(object)).await
     }
 }

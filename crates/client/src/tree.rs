@@ -140,4 +140,12 @@ impl Mount {
     pub fn space(&self) -> Result<Space> {
         wait(self.operations(None).statfs())
     }
+
+    /// Space and objects of the file system that has an object, total and free.
+    ///
+    /// # Errors
+    /// The server's, or the mount's.
+    pub fn space_at(&self, object: FileHandle) -> Result<Space> {
+        wait(self.operations(None).statfs_at(object))
+    }
 }

@@ -2,16 +2,24 @@
 
 use crate::attributes::{self, mode_text, time_text};
 use crate::error::Error;
+use crate::human::human;
 use crate::remote::{MountArgs, PLACES, Place};
+use crate::tree::{Entry, Node};
 use crate::{names, output};
-use clap::Args;
-use fs::{Attributes, FileHandle, FileKind};
+use clap::{ArgAction, Args};
+use fs::{Attributes, FileHandle, FileKind, Time};
 use serde_json::{Map, Value};
+use std::cmp::Reverse;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 /// List files and directories of an NFS server.
 #[derive(Debug, Args)]
-#[command(long_about = format!("List files and directories of an NFS server.\n\n{PLACES}"), after_help = EXAMPLES)]
+#[command(
+    disable_help_flag = true,
+    long_about = format!("List files and directories of an NFS server.\n\n{PLACES}"),
+    after_help = EXAMPLES
+)]
 pub struct LsArgs {
     /// The places to list: nfs://HOST/EXPORT/PATH or HOST:/EXPORT/PATH.
     #[arg(value_name = "PLACE", required = true)]
@@ -28,14 +36,36 @@ pub struct LsArgs {
     /// Also list the directories below.
     #[arg(short = 'R', long)]
     recursive: bool,
+    /// List a directory itself instead of what is in it, and a symbolic link instead of its target.
+    #[arg(short, long, conflicts_with = "recursive")]
+    directory: bool,
+    /// With -l, show sizes in powers of 1024 with their unit, such as 1.5G.
+    #[arg(short, long)]
+    human_readable: bool,
+    /// Sort by the time of the last change, newest first.
+    #[arg(short = 't', overrides_with = "by_size")]
+    by_time: bool,
+    /// Sort by size, largest first.
+    #[arg(short = 'S', overrides_with = "by_time")]
+    by_size: bool,
+    /// Reverse the order.
+    #[arg(short, long)]
+    reverse: bool,
+    /// One name per line, as always.
+    #[arg(short = '1')]
+    one: bool,
     /// Print a JSON object for each name, with all attributes, one per line.
-    #[arg(long, conflicts_with = "long")]
+    #[arg(long, conflicts_with_all = ["long", "human_readable"])]
     json: bool,
+    /// Print help (-h is --human-readable).
+    #[arg(long, action = ArgAction::Help)]
+    help: Option<bool>,
 }
 
 const EXAMPLES: &str = "Examples:\n  \
     trunkline ls nas:/data/projects\n  \
     trunkline ls -la 'nfs://10.0.0.1:2050/export?nconnect=4'\n  \
+    trunkline ls -lhS nas:/data/images\n  \
     trunkline ls -R --json nas:/data | jq -r .path";
 
 /// A name to show.
@@ -51,15 +81,19 @@ struct Row {
 
 /// Lists each place.
 pub fn run(args: &LsArgs) -> Result<ExitCode, Error> {
-    let several = args.places.len() > 1 || args.recursive;
+    let headed = (args.places.len() > 1 || args.recursive) && !args.directory;
+    let mut code = ExitCode::SUCCESS;
     for (number, place) in args.places.iter().enumerate() {
         let place = Place::open(place, &args.mount.joined())?;
-        if number > 0 && !args.json {
+        if number > 0 && !args.json && !args.directory {
             output::print("\n")?;
         }
-        Listing { args, place: &place, terminal: output::stdout_is_terminal(), headed: several }.list()?;
+        let listing = Listing { args, place: &place, terminal: output::stdout_is_terminal(), headed };
+        if !listing.list()? {
+            code = ExitCode::FAILURE;
+        }
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(code)
 }
 
 struct Listing<'a> {
@@ -71,30 +105,60 @@ struct Listing<'a> {
 }
 
 impl Listing<'_> {
-    fn list(&self) -> Result<(), Error> {
+    /// `false` says that a directory below the place was left out, and was reported.
+    fn list(&self) -> Result<bool, Error> {
         let (mount, cannot) = (&self.place.mount, self.place.cannot("list"));
-        let (handle, attributes) = mount.resolve(&self.place.path).map_err(&cannot)?;
-        if attributes.kind != FileKind::Directory {
+        let (trail, attributes) =
+            mount.resolve_trail(&self.place.path, !self.args.directory).map_err(&cannot)?;
+        let handle = trail.last().copied().unwrap_or_else(|| mount.root());
+        if attributes.kind != FileKind::Directory || self.args.directory {
             let path = names_last(&self.place.path).to_vec();
-            return self.show(&[Row { name: path.clone(), path, attributes, handle, target: None }]);
+            let target = self.target(handle, &attributes)?;
+            return self.show(&[Row { name: path.clone(), path, attributes, handle, target }]).map(|()| true);
         }
         // The last entry is next, so that directories are listed in order.
-        let mut todo = vec![(Vec::new(), handle)];
-        let mut first = true;
-        while let Some((path, directory)) = todo.pop() {
+        let mut todo: Vec<Arc<Node<()>>> = vec![Node::top(&self.place.name, &trail, attributes)];
+        let mut whole = true;
+        while let Some(node) = todo.pop() {
+            let is_first = node.parent.is_none();
             if self.headed && !self.args.json {
-                self.head(&path, first)?;
+                self.head(&node.below(), is_first)?;
             }
-            first = false;
-            let rows = self.rows(&path, directory)?;
+            let rows = match self.rows(&node) {
+                Ok(rows) => rows,
+                Err(error) if is_first => return Err(error),
+                Err(error) => {
+                    error.tell();
+                    whole = false;
+                    continue;
+                }
+            };
             self.show(&rows)?;
             if self.args.recursive {
-                let below = rows.into_iter().rev();
-                let below = below.filter(|row| row.attributes.kind == FileKind::Directory);
-                todo.extend(below.map(|row| (row.path, row.handle)));
+                let below = rows.into_iter().filter(|row| row.attributes.kind == FileKind::Directory);
+                let first = todo.len();
+                for Row { name, handle, attributes, .. } in below {
+                    let entry = Entry { name, handle, attributes };
+                    match node.child(&entry) {
+                        Ok(child) => todo.push(child),
+                        Err(failure) => {
+                            let path = names::escaped(&node.path_of(&entry.name));
+                            failure.explain(format!("cannot list {path}")).tell();
+                            whole = false;
+                        }
+                    }
+                }
+                todo.get_mut(first..).unwrap_or_default().reverse();
             }
         }
-        Ok(())
+        Ok(whole)
+    }
+
+    /// The target of a symbolic link, if it is to be shown.
+    fn target(&self, handle: FileHandle, of: &Attributes) -> Result<Option<Vec<u8>>, Error> {
+        let wanted = (self.args.long || self.args.json) && of.kind == FileKind::Symlink;
+        let mount = &self.place.mount;
+        wanted.then(|| mount.read_link(handle).map_err(self.place.cannot("list"))).transpose()
     }
 
     fn head(&self, path: &[u8], first: bool) -> Result<(), Error> {
@@ -109,51 +173,53 @@ impl Listing<'_> {
     }
 
     /// The names of a directory, sorted.
-    fn rows(&self, path: &[u8], directory: FileHandle) -> Result<Vec<Row>, Error> {
+    fn rows(&self, directory: &Node<()>) -> Result<Vec<Row>, Error> {
         let mount = &self.place.mount;
-        let cannot = self.place.cannot("list");
+        let below = directory.below();
+        let failed = |cause| Error::Remote {
+            sentence: format!("cannot list {}", names::escaped(&directory.path())),
+            cause: Box::new(cause),
+        };
         let mut rows = Vec::new();
-        for page in mount.pages(directory) {
-            for entry in page.map_err(&cannot)? {
-                if !self.args.all && entry.name.starts_with(b".") {
+        for page in mount.pages(directory.handle) {
+            for found in page.map_err(failed)? {
+                if !self.args.all && found.name.starts_with(b".") {
                     continue;
                 }
-                // A server may omit attributes and handles. RFC 1813 s3.3.17
-                let found = match (entry.handle, entry.attributes) {
-                    (Some(handle), Some(attributes)) => Ok((handle, attributes)),
-                    _ => mount.lookup(directory, &entry.name),
-                };
-                let (handle, attributes) = match found {
-                    Ok(found) => found,
-                    // The object was removed after the directory was read.
-                    Err(error) if error.status() == Some(fs::Status::NotFound) => continue,
-                    Err(error) => return Err(cannot(error)),
-                };
-                let wanted = self.args.long || self.args.json;
-                let target = (wanted && attributes.kind == FileKind::Symlink)
-                    .then(|| mount.read_link(handle).map_err(&cannot))
-                    .transpose()?;
-                let mut below = path.to_vec();
-                if !below.is_empty() {
-                    below.push(b'/');
-                }
-                below.extend_from_slice(&entry.name);
-                rows.push(Row { path: below, name: entry.name, attributes, handle, target });
+                let entry = Entry::complete(mount, directory.handle, found).map_err(failed)?;
+                let Some(Entry { name, handle, attributes }) = entry else { continue };
+                let target = self.target(handle, &attributes)?;
+                let path =
+                    if below.is_empty() { name.clone() } else { [&below, b"/".as_slice(), &name].concat() };
+                rows.push(Row { path, name, attributes, handle, target });
             }
         }
-        rows.sort_by(|a, b| a.name.cmp(&b.name));
+        self.sort(&mut rows);
         Ok(rows)
+    }
+
+    fn sort(&self, rows: &mut [Row]) {
+        rows.sort_by(|a, b| a.name.cmp(&b.name));
+        let time = |Time { seconds, nanoseconds }| (seconds, nanoseconds);
+        if self.args.by_time {
+            rows.sort_by_key(|row| Reverse(time(row.attributes.mtime)));
+        } else if self.args.by_size {
+            rows.sort_by_key(|row| Reverse(row.attributes.size));
+        }
+        if self.args.reverse {
+            rows.reverse();
+        }
     }
 
     fn show(&self, rows: &[Row]) -> Result<(), Error> {
         let mut out = Vec::new();
-        let widths = widths(rows);
+        let widths = self.widths(rows);
         for row in rows {
             if self.args.json {
                 out.extend(json(row).into_bytes());
             } else {
                 if self.args.long {
-                    out.extend(long(row, widths).into_bytes());
+                    out.extend(self.long(row, widths).into_bytes());
                 }
                 out.extend(names::shown(&row.name, self.terminal));
                 if let Some(target) = &row.target {
@@ -164,6 +230,40 @@ impl Listing<'_> {
             out.push(b'\n');
         }
         output::print_bytes(&out)
+    }
+
+    /// The column widths of links, owner, group and size.
+    fn widths(&self, rows: &[Row]) -> [usize; 4] {
+        let lengths = rows.iter().map(|row| self.columns(row).map(|column| column.len()));
+        lengths.fold([1; 4], |mut widest, widths| {
+            for (widest, width) in widest.iter_mut().zip(widths) {
+                *widest = width.max(*widest);
+            }
+            widest
+        })
+    }
+
+    fn columns(&self, row: &Row) -> [String; 4] {
+        let of = &row.attributes;
+        let size = match of.kind {
+            FileKind::BlockDevice | FileKind::CharacterDevice => {
+                format!("{},{}", of.rdev.major, of.rdev.minor)
+            }
+            _ if self.args.human_readable => human(of.size),
+            _ => of.size.to_string(),
+        };
+        [of.nlink.to_string(), of.uid.to_string(), of.gid.to_string(), size]
+    }
+
+    fn long(&self, row: &Row, widths: [usize; 4]) -> String {
+        let [links_width, uid_width, gid_width, size_width] = widths;
+        let [links, uid, gid, size] = self.columns(row);
+        let of = &row.attributes;
+        format!(
+            "{} {links:>links_width$} {uid:>uid_width$} {gid:>gid_width$} {size:>size_width$} {} ",
+            mode_text(of.kind, of.mode),
+            time_text(of.mtime),
+        )
     }
 }
 
@@ -180,33 +280,4 @@ fn json(row: &Row) -> String {
     }
     attributes::put(&mut object, &row.attributes);
     Value::Object(object).to_string()
-}
-
-/// The column widths of links, owner, group and size.
-fn widths(rows: &[Row]) -> [usize; 4] {
-    rows.iter().map(|row| columns(row).map(|column| column.len())).fold([1; 4], |mut widest, widths| {
-        for (widest, width) in widest.iter_mut().zip(widths) {
-            *widest = width.max(*widest);
-        }
-        widest
-    })
-}
-
-fn columns(row: &Row) -> [String; 4] {
-    let of = &row.attributes;
-    let size = match of.kind {
-        FileKind::BlockDevice | FileKind::CharacterDevice => format!("{},{}", of.rdev.major, of.rdev.minor),
-        _ => of.size.to_string(),
-    };
-    [of.nlink.to_string(), of.uid.to_string(), of.gid.to_string(), size]
-}
-
-fn long(row: &Row, [links_width, uid_width, gid_width, size_width]: [usize; 4]) -> String {
-    let [links, uid, gid, size] = columns(row);
-    let of = &row.attributes;
-    format!(
-        "{} {links:>links_width$} {uid:>uid_width$} {gid:>gid_width$} {size:>size_width$} {} ",
-        mode_text(of.kind, of.mode),
-        time_text(of.mtime),
-    )
 }

@@ -8,21 +8,27 @@ mod attributes;
 mod bench;
 mod cat;
 mod cp;
+mod df;
+mod du;
 mod error;
 mod generate;
+mod human;
 mod lab;
 mod logging;
 mod ls;
+mod mkdir;
 mod mount;
 mod names;
 mod output;
 mod plan;
 mod remote;
 mod report;
+mod rm;
 mod serve;
 mod stat;
 mod status;
 mod table;
+mod tree;
 mod umount;
 
 use clap::{CommandFactory, Parser, Subcommand};
@@ -56,6 +62,10 @@ enum Command {
     Cat(cat::CatArgs),
     Cp(cp::CpArgs),
     Stat(stat::StatArgs),
+    Rm(rm::RmArgs),
+    Mkdir(mkdir::MkdirArgs),
+    Du(du::DuArgs),
+    Df(df::DfArgs),
     Plan(plan::PlanArgs),
     Lab(lab::LabArgs),
     Generate(generate::GenerateArgs),
@@ -98,6 +108,10 @@ fn run(command: Command) -> Result<ExitCode, Error> {
         Command::Cat(args) => cat::run(&args),
         Command::Cp(args) => cp::run(&args),
         Command::Stat(args) => stat::run(&args),
+        Command::Rm(args) => rm::run(&args),
+        Command::Mkdir(args) => mkdir::run(&args),
+        Command::Du(args) => du::run(&args),
+        Command::Df(args) => df::run(&args),
         Command::Plan(args) => plan::run(&args),
         Command::Lab(args) => lab::run(args),
         Command::Generate(args) => generate::run(&args, Cli::command()),

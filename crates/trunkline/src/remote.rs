@@ -1,9 +1,10 @@
-//! Common parts of `ls`, `cat`, `stat` and `cp`: places on servers in the form that users write
-//! them, and mounting them.
+//! Common parts of the commands on servers: places in the form that users write them, and mounting
+//! them.
 
 use crate::error::Error;
 use clap::Args;
 use client::{Mount, options::Target};
+use fs::FileHandle;
 
 /// The help about places, for every command that accepts them.
 pub const PLACES: &str = "A place on a server is nfs://HOST[:PORT]/EXPORT/PATH[?OPTIONS], where bytes other than \
@@ -45,9 +46,53 @@ impl Place {
     }
 
     /// Wraps an error at this place.
-    pub fn cannot(&self, what: &str) -> impl Fn(client::Error) -> Error {
+    pub fn cannot(&self, what: &str) -> impl Fn(client::Error) -> Error + use<> {
         let sentence = format!("cannot {what} {}", self.name);
         move |cause| Error::Remote { sentence: sentence.clone(), cause: Box::new(cause) }
+    }
+}
+
+/// The last name of a place, for a command that creates or removes it.
+#[derive(Debug)]
+pub struct LastName {
+    /// The directories from the export's root down to the one that has the name.
+    pub trail: Vec<FileHandle>,
+    pub name: Vec<u8>,
+    /// The path ends with a slash.
+    pub must_be_directory: bool,
+}
+
+impl LastName {
+    /// Finds the directory that has the name. The outer error refuses an export's root, `.` and
+    /// `..`; the inner error is the server's.
+    pub fn of(place: &Place, what: &str) -> Result<client::Result<Self>, Error> {
+        let refused = |cause: &str| {
+            Err(Error::Refused {
+                sentence: format!("cannot {what} {}", place.name),
+                cause: cause.to_owned(),
+                advice: "a name below the export's root".to_owned(),
+            })
+        };
+        let end = place.path.iter().rposition(|byte| *byte != b'/').map_or(0, |at| at + 1);
+        let (path, slashes) = place.path.split_at_checked(end).unwrap_or((&[], &[]));
+        let start = path.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1);
+        let (above, name) = path.split_at_checked(start).unwrap_or((&[], path));
+        match name {
+            b"" => return refused("it is the root of what the server exports"),
+            b"." | b".." => return refused("its last name is . or .."),
+            _ => {}
+        }
+        let found = place.mount.resolve_trail(above, true);
+        Ok(found.map(|(trail, _)| Self {
+            trail: if trail.is_empty() { vec![place.mount.root()] } else { trail },
+            name: name.to_vec(),
+            must_be_directory: !slashes.is_empty(),
+        }))
+    }
+
+    /// The directory that has the name.
+    pub fn directory(&self) -> FileHandle {
+        self.trail.last().copied().unwrap_or(FileHandle::EMPTY)
     }
 }
 

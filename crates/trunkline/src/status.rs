@@ -45,7 +45,7 @@ pub fn run(args: &StatusArgs) -> Result<ExitCode, Error> {
         let place = mount::place_of(directory);
         states.retain(|state| state.directory == place || state.directory == *directory);
         if states.is_empty() {
-            return Err(Error::Unmountable {
+            return Err(Error::Refused {
                 sentence: format!("{} is not mounted by trunkline", directory.display()),
                 cause: "no mount on that directory is known, and none waits for its server".to_owned(),
                 advice: "trunkline status        to see all mounts".to_owned(),

@@ -1,7 +1,8 @@
-//! Tests `ls`, `cat`, `stat` and `cp` from outside, on our server: output, exit status, and error
-//! messages.
+//! Tests the commands on places (`ls`, `cat`, `stat`, `cp`, `rm`, `mkdir`, `du`, `df`) from outside,
+//! on our server: output, exit status, and error messages.
 
 mod remote {
+    mod changing;
     mod copying;
     mod damage;
     mod fixtures;
@@ -10,6 +11,8 @@ mod remote {
     mod lying;
     mod places;
     mod reading;
+    mod space;
     mod streams;
+    mod summary;
     mod trees;
 }

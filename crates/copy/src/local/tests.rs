@@ -125,6 +125,7 @@ fn a_walk_ends_with_an_error_where_a_directory_has_become_a_link() {
         sync: false,
         dry_run: true,
         files_at_once: 1,
+        exclude: crate::Exclude::default(),
     };
     let (progress, mut told) = (Progress::default(), Vec::new());
     let outcome = crate::copy(&[origin], &onto, &options, &progress, false, &mut |line| {

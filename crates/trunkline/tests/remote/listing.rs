@@ -146,3 +146,38 @@ fn a_directory_of_5000_names_is_listed_whole() {
     }
     assert_eq!(prints(&["ls", &served.url("")]), wanted);
 }
+
+#[test]
+fn names_are_sorted_by_time_and_size_and_directories_are_listed_themselves() {
+    let served = Served::start();
+    let mount = served.mount();
+    for (name, bytes, seconds) in [("b", 5000, 3), ("a", 0, 2), ("c", 3_000_000, 1)] {
+        make_file(&mount, name, &vec![1; bytes]);
+        let mtime = SetTime::To(Time { seconds, nanoseconds: 5 });
+        let file = mount.resolve(name.as_bytes()).unwrap().0;
+        mount.set_attributes(file, SetAttributes { mtime, ..SetAttributes::default() }, None).unwrap();
+    }
+    let url = served.url("");
+    for (flags, names) in [
+        ("-1", "a\nb\nc\n"),
+        ("-r", "c\nb\na\n"),
+        ("-t", "b\na\nc\n"),
+        ("-tr", "c\na\nb\n"),
+        ("-S", "c\nb\na\n"),
+        ("-Sr", "a\nb\nc\n"),
+        ("-St", "b\na\nc\n"),
+    ] {
+        assert_eq!(prints(&["ls", flags, &url]), names, "{flags}");
+    }
+    let long = prints(&["ls", "-lhS", &url]);
+    let sizes: Vec<&str> = long.lines().filter_map(|line| line.split_whitespace().nth(4)).collect();
+    assert_eq!(sizes, ["2.9M", "4.9K", "0"]);
+    let directory = make_directory(&mount, mount.root(), b"directory");
+    make_file(&mount, "/directory/below", b"");
+    mount.make_symlink(mount.root(), b"link", b"directory").unwrap();
+    assert_eq!(prints(&["ls", "-d", &served.url("/directory"), &served.url("/link")]), "directory\nlink\n");
+    assert!(prints(&["ls", "-ld", &served.url("/link")]).ends_with("link -> directory\n"));
+    assert!(prints(&["ls", "-ld", &url]).starts_with("drwx"));
+    mount.make_symlink(directory, b"up", b"..").unwrap();
+    assert_eq!(prints(&["ls", "-R", &served.url("/directory")]).lines().count(), 3, "no link is followed");
+}
