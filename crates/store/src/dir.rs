@@ -75,7 +75,7 @@ const DESCRIPTORS_EACH: usize = 4;
 /// its space.
 const IDLE: Duration = Duration::from_secs(10);
 /// Longer payloads are not received in place: no client sends them.
-const LANDING_BYTES_MAX: u32 = 1 << 20;
+const RECEIVE_BUFFER_BYTES_MAX: u32 = 1 << 20;
 
 /// The directory to serve, with options.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -438,7 +438,7 @@ impl Store for DirStore {
     }
 
     fn receive_buffer(&self, offset: u64, count: u32) -> Option<ReceiveBuffer> {
-        let fits = count > 0 && count <= LANDING_BYTES_MAX;
+        let fits = count > 0 && count <= RECEIVE_BUFFER_BYTES_MAX;
         fits.then(|| ReceiveBuffer(Place::Buffer(self.shared.buffers.take(count as usize), offset)))
     }
 
@@ -459,7 +459,7 @@ impl Store for DirStore {
         )
     }
 
-    fn write_landed(
+    fn write_received(
         &self,
         caller: Caller<'_>,
         object: ObjectId,

@@ -230,7 +230,7 @@ pub trait Store: Send + Sync + 'static {
 
     /// WRITE of bytes that were received into a [`ReceiveBuffer`] made for the same offset and
     /// count. The buffer is taken; after [`WouldWait`] it is still there, with its bytes.
-    fn write_landed(
+    fn write_received(
         &self,
         caller: Caller<'_>,
         object: ObjectId,

@@ -221,7 +221,7 @@ impl Store for MemStore {
         Ok(self.write_data(caller, object, offset, data, stability))
     }
 
-    fn write_landed(
+    fn write_received(
         &self,
         caller: Caller<'_>,
         object: ObjectId,

@@ -65,8 +65,8 @@ impl From<Buffer> for Segment {
 /// Memory for one WRITE that is still being received.
 ///
 /// Dropping it returns its memory and changes nothing. A caller of
-/// [`Store::write_landed`](crate::Store::write_landed) has filled all of it: an unfilled part holds
-/// what the memory held before.
+/// [`Store::write_received`](crate::Store::write_received) has filled all of it: an unfilled part
+/// holds what the memory held before.
 pub struct ReceiveBuffer(pub(crate) Place);
 
 pub(crate) enum Place {

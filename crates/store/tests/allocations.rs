@@ -79,7 +79,7 @@ fn warm_operations_make_no_heap_allocation() {
             assert!(!slices.spilled());
             drop(slices);
             store
-                .write_landed(ANN, object, &mut Some(receive_buffer), Stability::Unstable, Wait::Allowed)
+                .write_received(ANN, object, &mut Some(receive_buffer), Stability::Unstable, Wait::Allowed)
                 .unwrap()
                 .1
                 .unwrap();

@@ -23,7 +23,7 @@ enum Step {
     CreateFile { at: usize, name: u8, guarded: bool, size: Option<u32> },
     CreateDirectory { at: usize, name: u8 },
     Symlink { at: usize, name: u8, target: Vec<u8> },
-    Write { at: usize, offset: u32, len: u32, seed: u8, landed: bool },
+    Write { at: usize, offset: u32, len: u32, seed: u8, in_place: bool },
     Truncate { at: usize, size: u32 },
     Read { at: usize, offset: u32, count: u32 },
     Remove { at: usize, name: u8 },
@@ -58,7 +58,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (at.clone(), name.clone(), proptest::collection::vec(1u8.., 0..9))
             .prop_map(|(at, name, target)| Step::Symlink { at, name, target }),
         8 => (at.clone(), offset(), length(), any::<u8>(), any::<bool>())
-            .prop_map(|(at, offset, len, seed, landed)| Step::Write { at, offset, len, seed, landed }),
+            .prop_map(|(at, offset, len, seed, in_place)| Step::Write { at, offset, len, seed, in_place }),
         2 => (at.clone(), offset()).prop_map(|(at, size)| Step::Truncate { at, size }),
         4 => (at.clone(), offset(), length()).prop_map(|(at, offset, count)| Step::Read { at, offset, count }),
         2 => (at.clone(), name.clone()).prop_map(|(at, name)| Step::Remove { at, name }),
@@ -281,8 +281,8 @@ impl Pair {
                 let new = NewObject::Symlink(SetAttributes::default(), target);
                 self.create(at, name, new, Body::Symlink(target.clone()));
             }
-            Step::Write { at, offset, len, seed, landed } => {
-                self.write(at, offset, &content(len, seed), landed)
+            Step::Write { at, offset, len, seed, in_place } => {
+                self.write(at, offset, &content(len, seed), in_place)
             }
             Step::Truncate { at, size } => self.truncate(at, size),
             Step::Read { at, offset, count } => self.read(at, offset, count),
@@ -339,9 +339,9 @@ impl Pair {
         self.compare_directory(directory);
     }
 
-    fn write(&mut self, at: usize, offset: u32, data: &[u8], landed: bool) {
+    fn write(&mut self, at: usize, offset: u32, data: &[u8], in_place: bool) {
         let Some(object) = self.model.pick(at, |body| matches!(body, Body::File(_))) else { return };
-        let (_, result) = if landed {
+        let (_, result) = if in_place {
             let mut receive_buffer = self.store.receive_buffer(u64::from(offset), data.len() as u32).unwrap();
             let mut slices = SmallVec::new();
             receive_buffer.unfilled(0, &mut slices);
@@ -353,7 +353,7 @@ impl Pair {
             }
             drop(slices);
             self.store
-                .write_landed(ROOT, object, &mut Some(receive_buffer), Stability::Unstable, Wait::Allowed)
+                .write_received(ROOT, object, &mut Some(receive_buffer), Stability::Unstable, Wait::Allowed)
                 .unwrap()
         } else {
             self.store

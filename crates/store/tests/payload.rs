@@ -64,11 +64,11 @@ fn receive(receive_buffer: &mut ReceiveBuffer, data: &[u8]) {
     }
 }
 
-fn land(store: &MemStore, object: ObjectId, offset: u64, data: &[u8]) {
+fn write_in_place(store: &MemStore, object: ObjectId, offset: u64, data: &[u8]) {
     let mut receive_buffer = store.receive_buffer(offset, data.len() as u32).unwrap();
     receive(&mut receive_buffer, data);
     let (_, written) = store
-        .write_landed(ANN, object, &mut Some(receive_buffer), Stability::Unstable, Wait::Allowed)
+        .write_received(ANN, object, &mut Some(receive_buffer), Stability::Unstable, Wait::Allowed)
         .unwrap();
     assert_eq!(written.unwrap().count as usize, data.len());
 }
@@ -90,7 +90,7 @@ fn an_aligned_mebibyte_is_received_and_read_in_one_piece() {
     drop(slices);
     receive(&mut receive_buffer, &data);
     store
-        .write_landed(ANN, object, &mut Some(receive_buffer), Stability::Unstable, Wait::Allowed)
+        .write_received(ANN, object, &mut Some(receive_buffer), Stability::Unstable, Wait::Allowed)
         .unwrap()
         .1
         .unwrap();
@@ -98,7 +98,7 @@ fn an_aligned_mebibyte_is_received_and_read_in_one_piece() {
     assert_eq!(read(&store, object, 0, MIB), data);
     // After many writes the pieces still have at least the size of an extent.
     for round in 0..50 {
-        land(&store, object, 0, &pattern(MIB, round));
+        write_in_place(&store, object, 0, &pattern(MIB, round));
     }
     assert!(segments(&store, object, 0, MIB).iter().all(|segment| segment.len() >= 65536));
     assert_eq!(read(&store, object, 0, MIB), pattern(MIB, 49));
@@ -118,7 +118,7 @@ fn an_unaligned_mebibyte_is_received_in_at_most_seventeen_slices() {
         let data = pattern(MIB, offset);
         receive(&mut receive_buffer, &data);
         store
-            .write_landed(ANN, object, &mut Some(receive_buffer), Stability::Unstable, Wait::Allowed)
+            .write_received(ANN, object, &mut Some(receive_buffer), Stability::Unstable, Wait::Allowed)
             .unwrap()
             .1
             .unwrap();
@@ -166,13 +166,13 @@ fn partial_pages_are_merged_with_existing_data() {
         (39 * PAGE + 1, PAGE - 1),
     ];
     for held in [false, true] {
-        for landed in [false, true] {
+        for in_place in [false, true] {
             for (at, (offset, len)) in writes.into_iter().enumerate() {
                 let before = read(&store, object, 0, 40 * PAGE);
                 let pins = segments(&store, object, 0, if held { 40 * PAGE } else { 0 });
                 let data = pattern(len, at as u64 + 7);
-                if landed {
-                    land(&store, object, offset, &data);
+                if in_place {
+                    write_in_place(&store, object, offset, &data);
                 } else {
                     write(&store, object, offset, &data).unwrap();
                 }
@@ -202,7 +202,7 @@ fn data_that_were_read_do_not_change_when_overwritten_cut_or_removed() {
     for page in (0..768).step_by(3) {
         write(&store, object, page * PAGE, &[0xee; 4096]).unwrap();
     }
-    land(&store, object, 0, &vec![0xdd; MIB as usize]);
+    write_in_place(&store, object, 0, &vec![0xdd; MIB as usize]);
     truncate(&store, object, MIB + 100).unwrap();
     truncate(&store, object, 3 * MIB).unwrap();
     assert!(read(&store, object, MIB + 100, 2 * MIB).iter().all(|&byte| byte == 0));
@@ -241,12 +241,12 @@ fn a_receive_buffer_dropped_midway_changes_nothing_and_frees_its_memory() {
     assert!(store.receive_buffer(u64::MAX, 2).is_none());
     let far = store.receive_buffer(1 << 63, 4096).unwrap();
     assert_eq!(
-        store.write_landed(ANN, object, &mut Some(far), Stability::Unstable, Wait::Allowed).unwrap().1,
+        store.write_received(ANN, object, &mut Some(far), Stability::Unstable, Wait::Allowed).unwrap().1,
         Err(Status::FileTooBig)
     );
     let stray = new_store(64 * MIB).receive_buffer(0, 4096).unwrap();
     assert_eq!(
-        store.write_landed(ANN, object, &mut Some(stray), Stability::Unstable, Wait::Allowed).unwrap().1,
+        store.write_received(ANN, object, &mut Some(stray), Stability::Unstable, Wait::Allowed).unwrap().1,
         Err(Status::Invalid)
     );
     assert_eq!(store.statistics(), before);
@@ -371,7 +371,7 @@ fn memory_is_freed_when_files_are_removed() {
         for number in 0..8u64 {
             let object = file(&store, &format!("f{number}"));
             for at in 0..20 {
-                land(&store, object, at * MIB, &pattern(MIB, number));
+                write_in_place(&store, object, at * MIB, &pattern(MIB, number));
             }
         }
         assert!(store.statistics().arenas >= 10, "round {round}");

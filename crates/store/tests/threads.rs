@@ -47,7 +47,7 @@ impl Draw {
     }
 }
 
-fn hammer(block_bytes: u64, landed: bool) {
+fn hammer(block_bytes: u64, in_place: bool) {
     let store = &MemStore::new(64 << 20, 1000, 100);
     let objects = &[file(store, b"one"), file(store, b"other")];
     // Not a multiple of a page, so that neighbouring blocks share pages.
@@ -57,7 +57,7 @@ fn hammer(block_bytes: u64, landed: bool) {
     let put = move |object, number, round| {
         let mut block = vec![0; block_bytes as usize];
         stamp(&mut block, number, round);
-        if !landed {
+        if !in_place {
             store
                 .write(ANN, object, offset(number), &block, Stability::Unstable, Wait::Allowed)
                 .unwrap()
@@ -76,7 +76,7 @@ fn hammer(block_bytes: u64, landed: bool) {
         }
         drop(slices);
         store
-            .write_landed(ANN, object, &mut Some(receive_buffer), Stability::Unstable, Wait::Allowed)
+            .write_received(ANN, object, &mut Some(receive_buffer), Stability::Unstable, Wait::Allowed)
             .unwrap()
             .1
             .unwrap();

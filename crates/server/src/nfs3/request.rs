@@ -171,12 +171,12 @@ impl Target<'_> {
 
     /// WRITE of bytes that were received in place. They stay in the buffer if the store must wait.
     #[inline]
-    pub fn write_landed(
+    pub fn write_received(
         &self,
         receive_buffer: &mut Option<ReceiveBuffer>,
         how: Stability,
     ) -> Result<(Effect, Stored<Written>), Unanswered> {
         let caller = self.who.caller();
-        Ok(self.export.store.write_landed(caller, self.object, receive_buffer, how, self.wait)?)
+        Ok(self.export.store.write_received(caller, self.object, receive_buffer, how, self.wait)?)
     }
 }

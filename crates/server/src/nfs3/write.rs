@@ -41,7 +41,7 @@ pub fn run(request: &Request<'_>, args: &Args, data: &mut Data<'_>) -> Result<Re
     let how = stability(args.stable);
     let (effect, result) = match data {
         Data::Slice(bytes) => target.write(args.offset, bytes, how)?,
-        Data::InPlace(receive_buffer) => target.write_landed(receive_buffer, how)?,
+        Data::InPlace(receive_buffer) => target.write_received(receive_buffer, how)?,
     };
     let file = target.wcc(&effect);
     Ok(match result {

@@ -35,7 +35,7 @@ pub(crate) struct CallSink<'a> {
     /// Bytes of replies that still fit into the queue of the connection.
     pub room_bytes: usize,
     /// The most memory that may hold payloads being received at once.
-    pub landing_bytes_max: usize,
+    pub payload_bytes_max: usize,
     pub calls_left: u32,
     /// Bytes of replies that the turn may produce.
     pub reply_bytes_max: usize,
@@ -80,7 +80,7 @@ impl CallSink<'_> {
         let Handover { begun, later, payload } = handover;
         let bytes = record_len + self.executor.reply_bytes_max(head, record);
         let ticket = self.worker_pool.ticket(bytes);
-        self.in_flight.take_off(bytes);
+        self.in_flight.begin(bytes);
         let task = Task {
             place: self.place,
             client: self.executor.client.for_worker(),
@@ -89,12 +89,12 @@ impl CallSink<'_> {
             record_len,
             payload,
             begun,
-            put_off: 0,
+            deferrals: 0,
             received: self.executor.times.now,
             ticket,
         };
         if later {
-            self.worker_pool.put_off(task);
+            self.worker_pool.defer(task);
         } else {
             self.worker_pool.submit(task);
         }
@@ -109,7 +109,7 @@ impl Sink for CallSink<'_> {
     fn place(&mut self, head: &[u8], record_len: usize) -> Option<PayloadPlace<Incoming>> {
         let record = head;
         let head = CallHead::decode(record).ok()?;
-        let (at, payload) = self.executor.place(&head, record, record_len, self.landing_bytes_max)?;
+        let (at, payload) = self.executor.place(&head, record, record_len, self.payload_bytes_max)?;
         Some(PayloadPlace { at, len: payload.len(), receive_buffer: Incoming { head, payload } })
     }
 

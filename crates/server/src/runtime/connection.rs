@@ -453,7 +453,7 @@ impl Connection {
             worker_pool,
             in_flight: &mut self.in_flight,
             room_bytes: room_bytes.min(left),
-            landing_bytes_max: left,
+            payload_bytes_max: left,
             calls_left: calls_max,
             reply_bytes_max: budget,
             garbage: None,
@@ -647,7 +647,7 @@ impl Connection {
     /// Takes back a call from the worker pool. Its reply is queued unless the connection is about
     /// to end.
     pub fn complete(&mut self, completion: Completion) {
-        self.in_flight.land(&completion.ticket);
+        self.in_flight.end_call(&completion.ticket);
         if let Some(look) = &mut self.look {
             look.call_ended(completion.received);
         }

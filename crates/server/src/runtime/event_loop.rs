@@ -512,7 +512,7 @@ impl EventLoop {
             Message::Moved(moving) => self.take_over(moving),
             Message::Refused { node } => self.forget(node),
             Message::Answer(answer) => self.answer(answer),
-            Message::Completion(completion) => self.land(completion),
+            Message::Completion(completion) => self.complete(completion),
             Message::Forsake { place, connection } => {
                 if self.find(place, u64::from(connection)).is_some() {
                     self.close(place.key, Close::Forsaken);
@@ -576,7 +576,7 @@ impl EventLoop {
 
     /// Takes back a call from the worker pool. Its reply is sent in the connection's next turn,
     /// together with others.
-    fn land(&mut self, completion: Completion) {
+    fn complete(&mut self, completion: Completion) {
         let place = completion.place;
         let of_node = self.of_nodes.get_mut(completion.node);
         if let (TaskEnd::Reply { counted: Some(end), .. }, Some(of_node)) = (&completion.end, of_node) {

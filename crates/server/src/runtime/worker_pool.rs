@@ -60,7 +60,7 @@ pub(crate) struct Task {
     /// The reply cache has the call as running.
     pub begun: bool,
     /// How often the call was deferred because it runs elsewhere.
-    pub put_off: u32,
+    pub deferrals: u32,
     pub received: Duration,
     pub ticket: Ticket,
 }
@@ -127,12 +127,12 @@ impl InFlight {
         self.promised = true;
     }
 
-    pub const fn take_off(&mut self, bytes: usize) {
+    pub const fn begin(&mut self, bytes: usize) {
         self.calls += 1;
         self.bytes += bytes;
     }
 
-    pub const fn land(&mut self, ticket: &Ticket) {
+    pub const fn end_call(&mut self, ticket: &Ticket) {
         self.calls = self.calls.saturating_sub(1);
         self.bytes = self.bytes.saturating_sub(ticket.bytes);
     }
@@ -179,7 +179,7 @@ struct Shared {
     /// Notified for each call, and at the end.
     changed: Condvar,
     /// Notified when a call is deferred, and at the end.
-    some_put_off: Condvar,
+    some_deferred: Condvar,
     /// When any thread of the server last ran, in milliseconds of [`clock`].
     alive_ms: AtomicU64,
 }
@@ -191,9 +191,9 @@ impl Shared {
     }
 
     /// Defers a call that runs elsewhere, to be tried again soon.
-    fn put_off(&self, task: Task) {
-        self.queues().put_off(task);
-        self.some_put_off.notify_one();
+    fn defer(&self, task: Task) {
+        self.queues().defer(task);
+        self.some_deferred.notify_one();
     }
 
     /// Notes that the process runs. Returns how long it did not run, as far as any thread noted.
@@ -220,7 +220,7 @@ impl WorkerPool {
             group,
             peers,
             changed: Condvar::new(),
-            some_put_off: Condvar::new(),
+            some_deferred: Condvar::new(),
             alive_ms: AtomicU64::new(now_ms),
         };
         Self { shared: Arc::new(shared), load: Arc::default(), threads: Mutex::default() }
@@ -267,13 +267,13 @@ impl WorkerPool {
     }
 
     /// Defers a call that runs elsewhere, to be tried again soon.
-    pub fn put_off(&self, task: Task) {
+    pub fn defer(&self, task: Task) {
         self.shared.beat(task.received);
         // A server whose stores never wait has not needed workers until now.
         if let Err(error) = self.start() {
             tracing::error!(%error, "a call that may be a neighbour's waits for a thread");
         }
-        self.shared.put_off(task);
+        self.shared.defer(task);
     }
 
     /// Notes that a loop runs. Only needed while calls are in the pool.
@@ -296,7 +296,7 @@ impl WorkerPool {
     pub fn end(&self, deadline: Duration) {
         self.shared.queues().ending = true;
         self.shared.changed.notify_all();
-        self.shared.some_put_off.notify_all();
+        self.shared.some_deferred.notify_all();
         let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
         let mut queues = self.shared.queues();
         while queues.workers > 0 && clock::now() < deadline {

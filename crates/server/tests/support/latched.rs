@@ -181,7 +181,7 @@ impl Store for Latched {
         self.if_allowed_or_warm(wait)?.write(caller, object, offset, data, stability, wait)
     }
 
-    fn write_landed(
+    fn write_received(
         &self,
         caller: Caller<'_>,
         object: ObjectId,
@@ -189,7 +189,7 @@ impl Store for Latched {
         stability: Stability,
         wait: Wait<'_>,
     ) -> Attempt<(Effect, Result<Written>)> {
-        self.if_allowed_or_warm(wait)?.write_landed(caller, object, receive_buffer, stability, wait)
+        self.if_allowed_or_warm(wait)?.write_received(caller, object, receive_buffer, stability, wait)
     }
 
     fn commit(

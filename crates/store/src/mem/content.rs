@@ -173,14 +173,21 @@ impl Content {
         Ok(())
     }
 
-    /// Makes room in the tables for a write; after it [`Content::land`] cannot fail.
-    pub fn prepare_landing(&mut self, pool: &Pool, offset: u64, len: usize) -> Result<()> {
+    /// Makes room in the tables for a write; after it [`Content::swap_in`] cannot fail.
+    pub fn prepare_swap(&mut self, pool: &Pool, offset: u64, len: usize) -> Result<()> {
         self.prepare(pool, Range::new(offset, len))
     }
 
     /// Swaps received pages in. Only the first and the last page can be partial; they are merged
     /// with the existing content.
-    pub fn land(&mut self, pool: &Pool, offset: u64, len: usize, mut pages: FreshPages, freed: &mut Freed) {
+    pub fn swap_in(
+        &mut self,
+        pool: &Pool,
+        offset: u64,
+        len: usize,
+        mut pages: FreshPages,
+        freed: &mut Freed,
+    ) {
         let range = Range::new(offset, len);
         let mut inserted = 0;
         for (&index, leaf) in self.leaves.range_mut(range.leaves()) {

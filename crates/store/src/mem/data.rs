@@ -67,9 +67,9 @@ impl MemStore {
                 return Err(Status::Invalid);
             }
             let content = inode.content_mut()?;
-            content.prepare_landing(&self.pool, offset, len)?;
+            content.prepare_swap(&self.pool, offset, len)?;
             if let Some(pages) = receive_buffer.take() {
-                content.land(&self.pool, offset, len, pages, freed);
+                content.swap_in(&self.pool, offset, len, pages, freed);
             }
             Ok(())
         })

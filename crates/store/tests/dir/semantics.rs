@@ -176,21 +176,21 @@ fn a_receive_buffer_is_written_or_returned() {
             receive_buffer
         };
         store
-            .write_landed(ROOT, made, &mut Some(fill(0)), Stability::Unstable, Wait::Allowed)
+            .write_received(ROOT, made, &mut Some(fill(0)), Stability::Unstable, Wait::Allowed)
             .unwrap()
             .1
             .unwrap();
         let mut receive_buffer = Some(fill(3));
         // The file is open, but the file system may not support writes without waiting.
         match store
-            .write_landed(ROOT, made, &mut receive_buffer, Stability::Unstable, Wait::Refused(None))
+            .write_received(ROOT, made, &mut receive_buffer, Stability::Unstable, Wait::Refused(None))
             .ok()
         {
             Some((_, written)) => assert_eq!((written.unwrap().count, receive_buffer.is_none()), (3, true)),
             None => {
                 let receive_buffer = receive_buffer.take().expect("given back");
                 store
-                    .write_landed(ROOT, made, &mut Some(receive_buffer), Stability::Unstable, Wait::Allowed)
+                    .write_received(ROOT, made, &mut Some(receive_buffer), Stability::Unstable, Wait::Allowed)
                     .unwrap()
                     .1
                     .unwrap();
@@ -199,14 +199,14 @@ fn a_receive_buffer_is_written_or_returned() {
         let mut synced = Some(fill(6));
         // A sync must wait, except on a file system in memory, which has nothing to sync.
         if let Ok((_, written)) =
-            store.write_landed(ROOT, made, &mut synced, Stability::FileSync, Wait::Refused(None))
+            store.write_received(ROOT, made, &mut synced, Stability::FileSync, Wait::Refused(None))
         {
             assert!(is_tmpfs(&home), "synced at once");
             assert_eq!(written.unwrap().committed, Stability::FileSync);
         } else {
             let receive_buffer = synced.take().expect("given back");
             store
-                .write_landed(ROOT, made, &mut Some(receive_buffer), Stability::FileSync, Wait::Allowed)
+                .write_received(ROOT, made, &mut Some(receive_buffer), Stability::FileSync, Wait::Allowed)
                 .unwrap()
                 .1
                 .unwrap();

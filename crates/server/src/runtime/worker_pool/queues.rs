@@ -25,7 +25,7 @@ pub(super) struct Queues {
     /// Running workers.
     pub workers: usize,
     /// Deferred calls: they run elsewhere, and are tried again soon.
-    put_off: Vec<Task>,
+    deferred: Vec<Task>,
     /// No more calls will come: workers end when all calls are done.
     pub ending: bool,
 }
@@ -43,7 +43,7 @@ impl Queues {
             turns: VecDeque::new(),
             share: workers.saturating_sub(1).max(1),
             workers: 0,
-            put_off: Vec::new(),
+            deferred: Vec::new(),
             ending: false,
         }
     }
@@ -55,19 +55,19 @@ impl Queues {
     }
 
     /// Defers a call until [`call_again`](Self::call_again).
-    pub fn put_off(&mut self, task: Task) {
-        self.put_off.push(task);
+    pub fn defer(&mut self, task: Task) {
+        self.deferred.push(task);
     }
 
     /// How often the least deferred call has been deferred, if there is any.
-    pub fn put_off_least(&self) -> Option<u32> {
-        self.put_off.iter().map(|task| task.put_off).min()
+    pub fn deferrals_least(&self) -> Option<u32> {
+        self.deferred.iter().map(|task| task.deferrals).min()
     }
 
     /// Queues all deferred calls again.
     pub fn call_again(&mut self) {
-        for mut task in std::mem::take(&mut self.put_off) {
-            task.put_off = task.put_off.saturating_add(1);
+        for mut task in std::mem::take(&mut self.deferred) {
+            task.deferrals = task.deferrals.saturating_add(1);
             self.push(task);
         }
     }
@@ -104,7 +104,7 @@ impl Queues {
         if self.of.get(&connection).is_some_and(|queue| queue.running == 0) {
             self.of.remove(&connection);
         }
-        back.extend(self.put_off.extract_if(.., |task| task.client.id == connection));
+        back.extend(self.deferred.extract_if(.., |task| task.client.id == connection));
         back
     }
 
@@ -112,7 +112,7 @@ impl Queues {
     pub fn clear(&mut self) -> Vec<Task> {
         self.turns.clear();
         let waiting = self.of.drain().flat_map(|(_, queue)| queue.waiting);
-        waiting.chain(std::mem::take(&mut self.put_off)).collect()
+        waiting.chain(std::mem::take(&mut self.deferred)).collect()
     }
 
     fn line_up(&mut self, connection: u64) {

@@ -21,14 +21,14 @@ pub(super) fn run(shared: &Shared) {
     let mut due = Duration::ZERO;
     let mut queues = shared.queues();
     while !queues.ending {
-        let wait = match queues.put_off_least() {
+        let wait = match queues.deferrals_least() {
             None if shared.group.reply_cache.shared().is_none() => IDLE,
             None => UPKEEP,
             Some(..SOON_TIMES) => SOON,
             Some(_) => LATER,
         };
-        let had = queues.put_off_least().is_some();
-        queues = shared.some_put_off.wait_timeout(queues, wait).unwrap_or_else(PoisonError::into_inner).0;
+        let had = queues.deferrals_least().is_some();
+        queues = shared.some_deferred.wait_timeout(queues, wait).unwrap_or_else(PoisonError::into_inner).0;
         if had {
             queues.call_again();
             shared.changed.notify_all();

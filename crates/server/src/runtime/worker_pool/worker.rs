@@ -59,11 +59,11 @@ fn execute(shared: &Shared, mut task: Task, work: &mut Workspace) {
     // that client ends.
     let end = catch_unwind(AssertUnwindSafe(|| answer(shared, &mut task, work)));
     match end {
-        Ok(Some(end)) => land(shared, task, end),
-        Ok(None) => shared.put_off(task),
+        Ok(Some(end)) => complete(shared, task, end),
+        Ok(None) => shared.defer(task),
         Err(_) => {
             *work = Workspace::default();
-            land(shared, task, TaskEnd::Bug);
+            complete(shared, task, TaskEnd::Bug);
         }
     }
 }
@@ -122,10 +122,10 @@ pub(super) fn forget(shared: &Shared, mut task: Task) {
         let payload = task.payload.take().map(|payload| *payload);
         executor.serve(&task.head, &task.record, payload, task.record_len, Mode::Discard);
     }
-    land(shared, task, TaskEnd::TooLate);
+    complete(shared, task, TaskEnd::TooLate);
 }
 
-fn land(shared: &Shared, task: Task, end: TaskEnd) {
+fn complete(shared: &Shared, task: Task, end: TaskEnd) {
     let Task { place, client, received, ticket, .. } = task;
     let completion = Completion { place, connection: client.id, node: client.node, received, ticket, end };
     shared.peers.send(place.on_loop, Message::Completion(completion));
