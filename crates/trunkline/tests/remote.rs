@@ -1,5 +1,5 @@
-//! Tests the commands on places (`ls`, `cat`, `stat`, `cp`, `rm`, `mkdir`, `du`, `df`) from outside,
-//! on our server: output, exit status, and error messages.
+//! Tests the commands on places (`ls`, `cat`, `stat`, `cp`, `rm`, `mkdir`, `du`, `df`) from
+//! outside, on our server: output, exit status, and error messages.
 
 mod remote {
     mod changing;
