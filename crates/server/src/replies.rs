@@ -5,7 +5,6 @@
 //! store's pinned memory ([`Payload`]) until the system has taken it.
 
 use smallvec::SmallVec;
-use std::io::IoSlice;
 use store::Segment;
 use transport::{Slices, Source};
 
@@ -21,7 +20,7 @@ pub(crate) struct Pinned;
 impl Source<Payload> for Pinned {
     #[inline]
     fn slices<'a>(&'a self, payload: &'a Payload, out: &mut Slices<'a>) {
-        out.extend(payload.iter().map(|segment| IoSlice::new(segment)));
+        out.extend(payload.iter().map(Segment::for_kernel));
     }
 }
 

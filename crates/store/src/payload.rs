@@ -4,17 +4,18 @@ use crate::buffer::Buffer;
 use crate::dir::Mapped;
 use crate::mem;
 use smallvec::SmallVec;
-use std::io::IoSliceMut;
-use std::ops::Deref;
+use std::io::{IoSlice, IoSliceMut};
 
-/// Bytes of a file that do not change until dropped.
+/// Bytes of a file, on their way out.
 ///
 /// A segment of a memory store is a view of the store's own pages, and may outlive the store; other
-/// segments are buffers that return to their pool.
+/// segments are buffers that return to their pool. Neither changes until dropped, and
+/// [`Segment::as_bytes`] gives their bytes.
 ///
 /// A loop with a receive batch ([`ReceiveBatch`](crate::ReceiveBatch)) may also be given the mapped
-/// pages of a file. It passes those to the kernel and does not access them: they hold the file's
-/// content at the time they are sent, or are gone by then, which only the kernel can handle.
+/// pages of a file, which only the kernel may access: they hold the file's content at the time they
+/// are sent, or are gone by then, and a read in this process would end it by a signal. They have no
+/// bytes for this process, only a place in a gathered send ([`Segment::for_kernel`]).
 pub struct Segment(Bytes);
 
 impl std::fmt::Debug for Segment {
@@ -29,15 +30,39 @@ enum Bytes {
     Mapped(Mapped),
 }
 
-impl Deref for Segment {
-    type Target = [u8];
-
+impl Segment {
+    /// The length in bytes.
+    #[must_use]
     #[inline]
-    fn deref(&self) -> &[u8] {
+    #[allow(clippy::len_without_is_empty)] // There is no empty segment.
+    pub fn len(&self) -> usize {
         match &self.0 {
-            Bytes::Pinned(pinned) => pinned,
-            Bytes::Read(buffer) => buffer,
-            Bytes::Mapped(mapped) => mapped.bytes(),
+            Bytes::Pinned(pinned) => pinned.len(),
+            Bytes::Read(buffer) => buffer.len(),
+            Bytes::Mapped(mapped) => mapped.len(),
+        }
+    }
+
+    /// The bytes; `None` for pages that only the kernel may access.
+    #[must_use]
+    #[inline]
+    pub fn as_bytes(&self) -> Option<&[u8]> {
+        match &self.0 {
+            Bytes::Pinned(pinned) => Some(pinned),
+            Bytes::Read(buffer) => Some(buffer),
+            Bytes::Mapped(_) => None,
+        }
+    }
+
+    /// The memory, for a system call that gathers and for nothing else: a call whose pages are gone
+    /// fails with `EFAULT`.
+    #[must_use]
+    #[inline]
+    pub fn for_kernel(&self) -> IoSlice<'_> {
+        match &self.0 {
+            Bytes::Pinned(pinned) => IoSlice::new(pinned),
+            Bytes::Read(buffer) => IoSlice::new(buffer),
+            Bytes::Mapped(mapped) => mapped.for_kernel(),
         }
     }
 }

@@ -252,7 +252,7 @@ fn name_of(name: u8) -> Vec<u8> {
 }
 
 fn bytes_of(segments: &[Segment]) -> Vec<u8> {
-    segments.iter().flat_map(|segment| segment.to_vec()).collect()
+    segments.iter().flat_map(|segment| segment.as_bytes().unwrap().to_vec()).collect()
 }
 
 fn content(len: u32, seed: u8) -> Vec<u8> {
@@ -437,7 +437,7 @@ impl Pair {
         let mut rest = &expected[..];
         for segment in &segments {
             let (now, later) = rest.split_at(segment.len());
-            assert!(**segment == *now, "content differs");
+            assert!(segment.as_bytes().unwrap() == now, "content differs");
             rest = later;
         }
         assert!(rest.is_empty());

@@ -35,7 +35,7 @@ fn segments(store: &MemStore, object: ObjectId, offset: u64, count: u64) -> Smal
 }
 
 fn bytes(segments: &[Segment]) -> Vec<u8> {
-    segments.iter().flat_map(|segment| segment.iter().copied()).collect()
+    segments.iter().flat_map(|segment| segment.as_bytes().unwrap()).copied().collect()
 }
 
 fn read(store: &MemStore, object: ObjectId, offset: u64, count: u64) -> Vec<u8> {

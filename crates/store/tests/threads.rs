@@ -29,7 +29,7 @@ fn stamp(block: &mut [u8], number: u64, round: u64) {
 
 /// Checks that all of a block is of one round; returns the round.
 fn check(segments: &[Segment], number: u64) -> u64 {
-    let bytes: Vec<u8> = segments.iter().flat_map(|segment| segment.iter().copied()).collect();
+    let bytes: Vec<u8> = segments.iter().flat_map(|segment| segment.as_bytes().unwrap()).copied().collect();
     let round = u64::from_le_bytes(bytes[8..16].try_into().unwrap());
     let mut expected = vec![0; bytes.len()];
     stamp(&mut expected, number, round);

@@ -37,7 +37,7 @@ fn write(store: &MemStore, caller: Caller<'_>, object: ObjectId, offset: u64, da
 fn read(store: &MemStore, caller: Caller<'_>, object: ObjectId, offset: u64, count: u32) -> Result<Vec<u8>> {
     let mut out = smallvec::SmallVec::new();
     let end = store.read(caller, object, offset, count, &mut out, Wait::Allowed).unwrap()?;
-    let bytes: Vec<u8> = out.iter().flat_map(|segment| segment.to_vec()).collect();
+    let bytes: Vec<u8> = out.iter().flat_map(|segment| segment.as_bytes().unwrap().to_vec()).collect();
     assert_eq!(bytes.len(), end.count as usize);
     Ok(bytes)
 }

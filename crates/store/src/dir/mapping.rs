@@ -8,6 +8,7 @@
 
 use super::node::now;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use std::io::IoSlice;
 use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -85,13 +86,20 @@ impl Mapped {
         Some(Self { mapping: Arc::clone(mapping), at, len })
     }
 
-    /// The memory. Only to be passed to the kernel, see the module's documentation.
+    /// The length in bytes.
+    pub const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The memory, for a system call that gathers. This is the only way to it.
     #[inline]
-    pub fn bytes(&self) -> &[u8] {
+    pub fn for_kernel(&self) -> IoSlice<'_> {
         // SAFETY: `new` checked that the range lies within the mapping, which lives as long as
         // `self`. The file may change meanwhile; no code here accesses the bytes, and their
         // receiver requested them while the change was in progress.
-        unsafe { std::slice::from_raw_parts(self.mapping.start.as_ptr().add(self.at), self.len) }
+        IoSlice::new(unsafe {
+            std::slice::from_raw_parts(self.mapping.start.as_ptr().add(self.at), self.len)
+        })
     }
 }
 
@@ -112,7 +120,7 @@ mod tests {
         file.set_len(200 << 10).unwrap();
         let mapping = Arc::new(Mapping::new(std::os::fd::AsFd::as_fd(&file), 200 << 10).unwrap());
         assert_eq!(mapping.len(), 256 << 10);
-        assert_eq!(Mapped::new(&mapping, 100, 1000).unwrap().bytes().len(), 1000);
+        assert_eq!(Mapped::new(&mapping, 100, 1000).unwrap().len(), 1000);
         assert!(Mapped::new(&mapping, 255 << 10, 1025).is_none());
         assert!(Mapped::new(&mapping, u64::MAX, 1).is_none());
     }

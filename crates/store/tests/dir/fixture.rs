@@ -88,7 +88,7 @@ pub fn write(store: &DirStore, caller: Caller<'_>, object: ObjectId, data: &[u8]
 pub fn read(store: &DirStore, caller: Caller<'_>, object: ObjectId) -> Result<Vec<u8>> {
     let mut segments: SmallVec<[Segment; 1]> = SmallVec::new();
     store.read(caller, object, 0, 1 << 20, &mut segments, Wait::Allowed).unwrap()?;
-    Ok(segments.iter().flat_map(|segment| segment.to_vec()).collect())
+    Ok(segments.iter().flat_map(|segment| segment.as_bytes().unwrap().to_vec()).collect())
 }
 
 /// All names with their cookies, in pages of `page`.

@@ -5,7 +5,7 @@ use crate::again::as_root_and_not;
 use crate::fixture::{Home, ROOT, file, is_tmpfs, read};
 use rustix::io::Errno;
 use smallvec::SmallVec;
-use std::io::{IoSlice, Write};
+use std::io::{Read, Seek, Write};
 use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
@@ -55,8 +55,16 @@ fn read_now(
     }
 }
 
+/// What the kernel finds in the segments.
 fn bytes(segments: &Segments) -> Vec<u8> {
-    segments.iter().flat_map(|segment| segment.to_vec()).collect()
+    let mut gathered = tempfile::tempfile().unwrap();
+    for segment in segments {
+        assert_eq!(gathered.write_vectored(&[segment.for_kernel()]).unwrap(), segment.len());
+    }
+    let mut bytes = Vec::new();
+    gathered.rewind().unwrap();
+    gathered.read_to_end(&mut bytes).unwrap();
+    bytes
 }
 
 #[test]
@@ -67,6 +75,7 @@ fn a_loop_sends_the_pages_of_a_file_and_no_copy() {
         let batch = ReceiveBatch::default();
         let (whole, eof) = read_now(&store, Some(&batch), made, 0, BYTES as u32);
         assert!(eof);
+        assert!(whole[0].as_bytes().is_none(), "nobody but the kernel may access them");
         assert_eq!(bytes(&whole), data());
         let (part, eof) = read_now(&store, Some(&batch), made, 5000, 10_001);
         assert!(!eof);
@@ -115,7 +124,7 @@ fn outside_a_receive_batch_a_read_returns_a_copy() {
         let (part, _) = read_now(&store, None, made, 0, 4096);
         let beneath = std::fs::File::options().write(true).open(home.path("f")).unwrap();
         beneath.write_all_at(b"changed beneath", 0).unwrap();
-        assert_eq!(bytes(&part), data()[..4096]);
+        assert_eq!(part[0].as_bytes().unwrap(), &data()[..4096]);
     });
 }
 
@@ -143,7 +152,7 @@ fn sending_pages_that_were_cut_off_fails_with_efault() {
         let (part, _) = read_now(&store, Some(&batch), made, 8192, 4096);
         std::fs::File::options().write(true).open(home.path("f")).unwrap().set_len(100).unwrap();
         let (mut to, _from) = UnixStream::pair().unwrap();
-        let sent = to.write_vectored(&[IoSlice::new(&part[0])]);
+        let sent = to.write_vectored(&[part[0].for_kernel()]);
         assert_eq!(sent.unwrap_err().raw_os_error(), Some(Errno::FAULT.raw_os_error()));
     });
 }

@@ -43,7 +43,7 @@ fn a_sparse_file_uses_little_space() {
         assert!(found.used < 1 << 20, "{} bytes in use", found.used);
         let mut segments = SmallVec::new();
         let end = store.read(ROOT, made, (1 << 30) - 5, 8, &mut segments, Wait::Allowed).unwrap().unwrap();
-        assert_eq!((&*segments[0], end.eof), (&b"\0\0\0\0\0end"[..], false));
+        assert_eq!((segments[0].as_bytes().unwrap(), end.eof), (&b"\0\0\0\0\0end"[..], false));
         let beyond =
             store.write(ROOT, made, u64::MAX - 1, b"far", Stability::Unstable, Wait::Allowed).unwrap().1;
         assert_eq!(beyond, Err(Status::FileTooBig));
@@ -116,7 +116,7 @@ fn only_files_are_read_and_an_unchecked_create_opens_an_existing_file() {
 fn read_now(store: &DirStore, object: ObjectId) -> Option<Vec<u8>> {
     let mut segments: SmallVec<[store::Segment; 1]> = SmallVec::new();
     store.read(ROOT, object, 0, 100, &mut segments, Wait::Refused(None)).ok()?.unwrap();
-    Some(segments.iter().flat_map(|segment| segment.to_vec()).collect())
+    Some(segments.iter().flat_map(|segment| segment.as_bytes().unwrap().to_vec()).collect())
 }
 
 /// Runs all operations with permission to wait, and then without. Returns whether all of the second
