@@ -63,10 +63,11 @@ pub(crate) const RULES: &[Rule] = &[
     pure("record", &[], &["thiserror", "serde", "serde_json", "hdrhistogram"]),
     pure("plan", &[], &["thiserror", "serde", "serde_json", "toml", "askama"]),
     rule("testkit", Layer::Tool, &[], &[]),
+    rule("memory", Layer::Io, &[], &[]),
     rule("verbs", Layer::Io, &[], &[]),
-    rule("transport", Layer::Io, &["xdr", "rpc", "rpcrdma", "verbs"], &[]),
-    rule("store", Layer::Runtime, &["fs"], &[]),
-    rule("server", Layer::Runtime, &["xdr", "rpc", "drc", "fs", "nfs3", "transport", "store"], &[]),
+    rule("transport", Layer::Io, &["xdr", "rpc", "rpcrdma", "memory", "verbs"], &[]),
+    rule("store", Layer::Runtime, &["fs", "memory"], &[]),
+    rule("server", Layer::Runtime, &["xdr", "rpc", "drc", "fs", "nfs3", "memory", "transport", "store"], &[]),
     // The client's tests run against our own server. The client itself does not depend on it.
     rule(
         "client",

@@ -33,7 +33,6 @@ mod setattr;
 mod state;
 mod sys;
 
-use crate::buffer::Buffers;
 use crate::interface::{
     Attempt, Attributes, Caller, Capabilities, DirectoryEnd, Effect, Entry, Found, NewObject, ObjectId,
     ReadEnd, Result, Rights, SetAttributes, Space, Stability, Status, Store, Time, Wait, WouldWait, Written,
@@ -46,6 +45,7 @@ pub use identity::keep_identity;
 use map::Map;
 pub(crate) use mapping::Mapped;
 pub use mapping::distrust;
+use memory::Buffers;
 use name::Naming;
 use node::Node;
 pub use receive_batch::ReceiveBatch;

@@ -8,7 +8,6 @@
 //! store's own memory. Payload of a write may be received straight into a [`ReceiveBuffer`] and
 //! swapped in when complete.
 
-mod buffer;
 pub mod dir;
 pub mod interface;
 pub mod mem;

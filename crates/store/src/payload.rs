@@ -1,8 +1,8 @@
 //! Payload in transit: out of a store as a [`Segment`], into it as a [`ReceiveBuffer`].
 
-use crate::buffer::Buffer;
 use crate::dir::Mapped;
 use crate::mem;
+use memory::{Buffer, Piece, Registrar, Scatter};
 use smallvec::SmallVec;
 use std::io::{IoSlice, IoSliceMut};
 
@@ -52,6 +52,19 @@ impl Segment {
             Bytes::Read(buffer) => Some(buffer),
             Bytes::Mapped(_) => None,
         }
+    }
+
+    /// The bytes, and how a device addresses them, where it is given and they can be registered;
+    /// `None` for pages that only the kernel may access. A caller that gives them to a device keeps
+    /// the segment until the device is done.
+    #[must_use]
+    pub fn piece(&self, with: Option<&Registrar>) -> Option<Piece<'_>> {
+        let registered = with.and_then(|with| match &self.0 {
+            Bytes::Pinned(pinned) => pinned.registered(with),
+            Bytes::Read(buffer) => buffer.registered(with),
+            Bytes::Mapped(_) => None,
+        });
+        Some(Piece { bytes: self.as_bytes()?, registered })
     }
 
     /// The memory, for a system call that gathers and for nothing else: a call whose pages are gone
@@ -118,6 +131,21 @@ impl ReceiveBuffer {
         match &self.0 {
             Place::Pages(pages) => pages.len(),
             Place::Buffer(buffer, _) => buffer.len(),
+        }
+    }
+
+    /// Appends the memory as a device addresses it; false where some of it cannot be registered.
+    /// A caller that has a device fill the buffer keeps it, and leaves it alone, until the device
+    /// is done.
+    #[must_use]
+    pub fn registered(&mut self, with: &Registrar, out: &mut Scatter) -> bool {
+        match &mut self.0 {
+            Place::Pages(pages) => pages.registered(with, out),
+            Place::Buffer(buffer, _) => {
+                let part = buffer.registered(with);
+                out.extend(part);
+                part.is_some()
+            }
         }
     }
 

@@ -10,21 +10,21 @@
 
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+use memory::{Area, Registered, Registrar};
 
 use super::layout::{ARENA_BYTES, ARENA_EXTENTS};
 use super::pool::Pool;
-
-/// Huge pages are aligned to their size.
-const HUGE_BYTES: usize = 2 << 20;
 
 const PINS: u64 = u32::MAX as u64;
 const LIMBO_SHIFT: u32 = 32;
 
 /// See the module's documentation.
 pub(super) struct Arena {
+    /// Where `area` starts, for those that know it to be mapped: they need no lock.
     base: AtomicPtr<u8>,
+    area: Mutex<Option<Area>>,
     index: usize,
     pool: NonNull<Pool>,
     extents: [AtomicU64; ARENA_EXTENTS],
@@ -40,6 +40,7 @@ impl Arena {
     pub fn new(index: usize, pool: NonNull<Pool>) -> Arena {
         Arena {
             base: AtomicPtr::default(),
+            area: Mutex::new(None),
             index,
             pool,
             extents: [const { AtomicU64::new(0) }; ARENA_EXTENTS],
@@ -54,31 +55,27 @@ impl Arena {
 
     /// Maps its memory; false when the system has none. The pool's lock is held.
     pub fn map(&self) -> bool {
-        let whole = ARENA_BYTES + HUGE_BYTES;
-        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-        // SAFETY: a new anonymous mapping where the kernel likes it touches no memory of ours.
-        let Ok(start) =
-            (unsafe { mmap_anonymous(ptr::null_mut(), whole, ProtFlags::READ | ProtFlags::WRITE, flags) })
-        else {
-            return false;
-        };
-        let start = start.cast::<u8>();
-        let head = start.align_offset(HUGE_BYTES);
-        let base = start.wrapping_add(head);
-        if head > 0 {
-            unmap(start, head);
-        }
-        unmap(base.wrapping_add(ARENA_BYTES), HUGE_BYTES - head);
-        // SAFETY: the range is ours, and advice changes nothing that can be seen. Where there are
-        // no huge pages the advice fails, which costs speed only.
-        let _ = unsafe { madvise(base.cast(), ARENA_BYTES, Advice::LinuxHugepage) };
-        self.base.store(base, Ordering::Relaxed);
+        let Some(area) = Area::map_huge(ARENA_BYTES) else { return false };
+        self.base.store(area.start().as_ptr(), Ordering::Relaxed);
+        *self.area() = Some(area);
         true
     }
 
-    /// Detaches its memory, to be unmapped with [`unmap_arena`]. The pool's lock is held.
-    pub fn detach(&self) -> *mut u8 {
-        self.base.swap(ptr::null_mut(), Ordering::Relaxed)
+    /// Detaches its memory. Dropping it ends its registrations with devices and gives it back to
+    /// the system, which takes time in proportion to the memory. The pool's lock is held.
+    pub fn detach(&self) -> Option<Area> {
+        self.base.store(ptr::null_mut(), Ordering::Relaxed);
+        self.area().take()
+    }
+
+    /// A part of its memory as a device addresses it; `None` where it cannot be registered. The
+    /// caller has that part pinned, or owns its pages.
+    pub fn registered(&self, with: &Registrar, start: *const u8, bytes: usize) -> Option<Registered> {
+        self.area().as_ref()?.registered(with, start, bytes)
+    }
+
+    fn area(&self) -> MutexGuard<'_, Option<Area>> {
+        self.area.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Pins an extent: pages freed from now on wait for the unpin.
@@ -137,22 +134,4 @@ impl Arena {
             }
         }
     }
-}
-
-/// Gives an arena's memory back to the system.
-pub(super) fn unmap_arena(base: *mut u8) {
-    if !base.is_null() {
-        unmap(base, ARENA_BYTES);
-    }
-}
-
-fn unmap(start: *mut u8, bytes: usize) {
-    if bytes == 0 {
-        return;
-    }
-    // SAFETY: the range is part of a mapping made by `Arena::map`; nothing points into it: it was
-    // cut off before use, or all its pages are free and its base is detached, or the pool is being
-    // dropped.
-    let result = unsafe { munmap(start.cast(), bytes) };
-    debug_assert!(result.is_ok());
 }

@@ -17,9 +17,10 @@ use std::slice;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use memory::{Area, Registrar, Scatter};
 use smallvec::SmallVec;
 
-use super::arena::{Arena, unmap_arena};
+use super::arena::Arena;
 use super::free_map::{Empty, FreeMap};
 use super::layout::{
     ARENA_BYTES, ARENA_PAGES, ARENAS_MAX, EXTENT_PAGES, PAGE_BYTES, Spans, arena_of, extent_of, extents_of,
@@ -84,23 +85,48 @@ impl FreshPages {
     pub fn slices<'a>(
         &'a mut self,
         pool: &'a Pool,
-        mut skip: usize,
-        mut len: usize,
+        skip: usize,
+        len: usize,
         mut visit: impl FnMut(&'a mut [u8]),
     ) {
-        for span in self.spans.iter().skip(self.at) {
+        for (first, from, count) in self.parts(skip, len) {
+            // SAFETY: the pages of a span lie in one arena, in a row, and are ours alone until
+            // published; spans do not overlap, and `self` is borrowed for as long as the slices
+            // live.
+            visit(unsafe { slice::from_raw_parts_mut(pool.start(first).add(from), count) });
+        }
+    }
+
+    /// Appends `len` bytes from `skip` on as a device addresses them; false where some of them
+    /// cannot be registered.
+    pub fn registered(
+        &mut self,
+        pool: &Pool,
+        skip: usize,
+        len: usize,
+        with: &Registrar,
+        out: &mut Scatter,
+    ) -> bool {
+        self.parts(skip, len).all(|(first, from, count)| {
+            let arena = pool.arena(arena_of(first));
+            let start = pool.start(first).wrapping_add(from);
+            let part = arena.and_then(|arena| arena.registered(with, start, count));
+            out.extend(part);
+            part.is_some()
+        })
+    }
+
+    /// The spans that hold `len` bytes from `skip` on, in order: their first page, and the first
+    /// byte and the number of bytes in each.
+    fn parts(&self, mut skip: usize, mut len: usize) -> impl Iterator<Item = (u32, usize, usize)> {
+        self.spans.iter().skip(self.at).filter_map(move |span| {
             let bytes = span.pages as usize * PAGE_BYTES;
             let from = skip.min(bytes);
             let count = (bytes - from).min(len);
             skip -= from;
             len -= count;
-            if count > 0 {
-                // SAFETY: the pages of a span lie in one arena, in a row, and are ours alone until
-                // published; spans do not overlap, and `self` is borrowed for as long as the slices
-                // live.
-                visit(unsafe { slice::from_raw_parts_mut(pool.start(span.first).add(from), count) });
-            }
-        }
+            (count > 0).then_some((span.first, from, count))
+        })
     }
 }
 
@@ -304,7 +330,7 @@ impl Pool {
     /// readers.
     pub fn unmap_unpinned(&self) {
         for arena in self.arenas.iter().filter_map(OnceLock::get).filter(|arena| arena.pins() == 0) {
-            unmap_arena(arena.detach());
+            drop(arena.detach());
         }
     }
 
@@ -326,12 +352,9 @@ impl Pool {
 
     /// Unmaps outside the lock: it takes time in proportion to the memory.
     fn unmap(&self, map: MutexGuard<'_, FreeMap>, empty: &Empty) {
-        let bases: SmallVec<[*mut u8; 2]> =
-            empty.iter().filter_map(|&at| self.arena(at)).map(Arena::detach).collect();
+        let detached: SmallVec<[Area; 2]> = empty.iter().filter_map(|&at| self.arena(at)?.detach()).collect();
         drop(map);
-        for base in bases {
-            unmap_arena(base);
-        }
+        drop(detached);
     }
 
     fn retry(&self, map: &mut FreeMap, take: impl Fn(&mut FreeMap) -> Option<u32>) -> Option<u32> {
@@ -377,7 +400,7 @@ impl Pool {
 impl Drop for Pool {
     fn drop(&mut self) {
         for arena in self.arenas.iter().filter_map(OnceLock::get) {
-            unmap_arena(arena.detach());
+            drop(arena.detach());
         }
     }
 }

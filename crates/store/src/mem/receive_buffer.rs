@@ -3,6 +3,7 @@
 use std::io::IoSliceMut;
 use std::sync::Arc;
 
+use memory::{Registrar, Scatter};
 use smallvec::SmallVec;
 
 use super::layout::{EXTENT_PAGES, PAGE_BYTES};
@@ -53,6 +54,13 @@ impl Pages {
         if let Some(pages) = &mut self.pages {
             pages.slices(&self.pool, head + from, self.len - from, |slice| out.push(IoSliceMut::new(slice)));
         }
+    }
+
+    /// Appends its memory as a device addresses it; false where some of it cannot be registered.
+    pub fn registered(&mut self, with: &Registrar, out: &mut Scatter) -> bool {
+        let head = (self.offset % PAGE_BYTES as u64) as usize;
+        let Some(pages) = &mut self.pages else { return false };
+        pages.registered(&self.pool, head, self.len, with, out)
     }
 
     /// Copies bytes in, for a write whose bytes are in one piece.

@@ -2,10 +2,13 @@
 
 #![allow(unsafe_code)]
 
+use std::alloc::{Layout, handle_alloc_error};
 use std::ops::Deref;
 use std::ptr::NonNull;
 use std::slice;
+use std::sync::LazyLock;
 
+use memory::{Area, Registered, Registrar};
 use smallvec::SmallVec;
 
 use super::arena::Arena;
@@ -13,8 +16,10 @@ use super::layout::{ARENA_PAGES, EXTENT_BYTES, EXTENT_PAGES, PAGE_BYTES, arena_o
 use super::pool::{Page, Pool};
 use crate::payload::Segment;
 
-/// The content of holes; one extent of it per segment.
-static ZEROS: [u8; EXTENT_BYTES] = [0; EXTENT_BYTES];
+/// The content of holes; one extent of it per segment. An area, so that devices may be told of it.
+static ZEROS: LazyLock<Area> = LazyLock::new(|| {
+    Area::map(EXTENT_BYTES).unwrap_or_else(|| handle_alloc_error(Layout::new::<[u8; EXTENT_BYTES]>()))
+});
 
 /// Segments up to this length are prefetched. Many of them are sent at once, each from a different
 /// place: by the time one is sent, the data requested at its lookup have arrived from memory.
@@ -56,8 +61,7 @@ unsafe impl Sync for Pinned {}
 
 impl Pinned {
     fn hole(len: usize) -> Pinned {
-        let zeros = &ZEROS[..len.min(ZEROS.len())];
-        Pinned { start: NonNull::from(zeros).cast(), len: zeros.len(), arena: None }
+        Pinned { start: ZEROS.start(), len: len.min(EXTENT_BYTES), arena: None }
     }
 
     /// Pins `len` bytes from `from` on, counted from the start of page `first`. The caller borrows
@@ -75,6 +79,16 @@ impl Pinned {
         Some(segment)
     }
 
+    /// The bytes as a device addresses them; `None` where they cannot be registered.
+    pub fn registered(&self, with: &Registrar) -> Option<Registered> {
+        match self.arena {
+            // SAFETY: a pool keeps the records of its arenas as long as it lives, and it lives
+            // while pins are left.
+            Some(arena) => unsafe { arena.as_ref() }.registered(with, self.start.as_ptr(), self.len),
+            None => ZEROS.registered(with, self.start.as_ptr(), self.len),
+        }
+    }
+
     fn extents(&self, arena: &Arena) -> std::ops::RangeInclusive<usize> {
         let from = self.start.as_ptr().addr() - arena.base().addr();
         from / EXTENT_BYTES..=(from + self.len - 1) / EXTENT_BYTES
@@ -85,8 +99,9 @@ impl Deref for Pinned {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: the memory is either static, or its extents are pinned: its pages are neither
-        // overwritten nor given back while they are, and they were readable when the pin was set.
+        // SAFETY: the memory either is that of holes, which stays and is never written, or its
+        // extents are pinned: its pages are neither overwritten nor given back while they are, and
+        // they were readable when the pin was set.
         unsafe { slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 }

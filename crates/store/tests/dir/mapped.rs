@@ -76,6 +76,7 @@ fn a_loop_sends_the_pages_of_a_file_and_no_copy() {
         let (whole, eof) = read_now(&store, Some(&batch), made, 0, BYTES as u32);
         assert!(eof);
         assert!(whole[0].as_bytes().is_none(), "nobody but the kernel may access them");
+        assert!(whole[0].piece(None).is_none(), "nor may a device");
         assert_eq!(bytes(&whole), data());
         let (part, eof) = read_now(&store, Some(&batch), made, 5000, 10_001);
         assert!(!eof);
