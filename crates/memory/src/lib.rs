@@ -9,8 +9,8 @@
 //!   addresses them.
 //!
 //! Invariants: a registration never outlives the mapping of its memory, nor its registrar; memory
-//! is registered whole areas at a time, because each registration costs a system call and a place in
-//! the device's tables.
+//! is registered whole areas at a time, because each registration costs a system call and a place
+//! in the device's tables.
 //!
 //! This crate knows no device: what a device returns for a registration is opaque here.
 #![allow(unsafe_code)]

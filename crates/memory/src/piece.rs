@@ -2,8 +2,8 @@
 
 use smallvec::SmallVec;
 
-/// Part of a registered area, as a device addresses it. Only data: whoever posts work on it keeps
-/// the memory until the work has ended.
+/// Part of a registered area, as a device addresses it. Only data: the caller that posts work on
+/// it keeps the memory until the work has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Registered {
     /// The address of the first byte.

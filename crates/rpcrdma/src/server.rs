@@ -256,6 +256,18 @@ impl Server {
         }
     }
 
+    /// The message of a call whose payload is still to be read, and that payload; `None` if the
+    /// message is in a chunk too.
+    #[must_use]
+    pub fn awaiting(&self, id: RequestId) -> Option<(&[u8], Payload)> {
+        let (generation, request) = self.slots.get(usize::try_from(id.slot).ok()?)?;
+        let request = request.as_ref().filter(|_| *generation == id.generation)?;
+        match &request.message {
+            Message::Kept(bytes) => Some((bytes, request.payload?)),
+            Message::Received(_) | Message::Read(_) => None,
+        }
+    }
+
     /// Handles the completion of an [`Output::Read`]. A failed read breaks the connection and is
     /// not reported here.
     pub fn handle_read_done(&mut self, id: RequestId) {

@@ -203,9 +203,12 @@ fn a_payload_of_odd_length_in_several_segments_may_include_its_padding() {
             panic!("{outputs:?}")
         };
         assert_eq!(chunk.as_slice(), segments);
+        let payload = Payload { position: 200, bytes };
+        assert_eq!(server.awaiting(*request), Some((message.as_slice(), payload)), "known before it is read");
         server.handle_read_done(*request);
         let (_, kept, payload) = handed_out(&drain_server(&mut server));
         assert_eq!(kept, Message::Kept(message), "the receive buffer has been returned");
+        assert_eq!(server.awaiting(*request), None);
         assert_eq!(payload, Some(Payload { position: 200, bytes }));
         assert!(rpcrdma::holds(bytes, 1501));
     }
@@ -226,6 +229,7 @@ fn a_long_call_may_also_have_a_payload_chunk() {
         })
         .collect();
     assert_eq!(requests.len(), 2);
+    assert_eq!(server.awaiting(requests[1]), None, "its message is still to be read");
     server.handle_read_done(requests[0]);
     assert_eq!(drain_server(&mut server), [], "one read is missing");
     server.handle_read_done(requests[1]);
@@ -524,6 +528,7 @@ fn a_late_completion_of_an_earlier_request_is_ignored() {
     server.forget(earlier);
     server.handle_receive(&bytes);
     drain_server(&mut server);
+    assert_eq!(server.awaiting(earlier), None);
     server.handle_read_done(earlier);
     server.reply(earlier, rpc(7, 1, 24), None);
     assert_eq!((drain_server(&mut server), server.outstanding()), (vec![], 1));

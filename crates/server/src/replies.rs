@@ -4,8 +4,10 @@
 //! Heads lie one after another in one buffer that a loop reuses; a READ's payload stays in the
 //! store's pinned memory ([`Payload`]) until the system has taken it.
 
+use memory::Registrar;
 use smallvec::SmallVec;
 use store::Segment;
+use transport::rdma::Pieces;
 use transport::{Slices, Source};
 
 /// Pinned views of a store's memory, in order.
@@ -21,6 +23,10 @@ impl Source<Payload> for Pinned {
     #[inline]
     fn slices<'a>(&'a self, payload: &'a Payload, out: &mut Slices<'a>) {
         out.extend(payload.iter().map(Segment::for_kernel));
+    }
+
+    fn pieces<'a>(&self, payload: &'a Payload, with: Option<&Registrar>, out: &mut Pieces<'a>) -> bool {
+        payload.iter().all(|segment| segment.piece(with).map(|piece| out.push(piece)).is_some())
     }
 }
 

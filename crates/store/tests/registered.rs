@@ -76,7 +76,7 @@ fn a_device_finds_payload_where_this_process_finds_it() {
         let [device, process] = both(buffer.as_mut().unwrap(), &registrar);
         assert_eq!(device, process);
         assert_eq!(device.iter().map(|part| part.1).sum::<usize>(), MIB);
-        let written = store.write_landed(ANN, object, &mut buffer, Stability::Unstable, Wait::Allowed);
+        let written = store.write_received(ANN, object, &mut buffer, Stability::Unstable, Wait::Allowed);
         written.unwrap().1.unwrap();
     }
     assert_eq!(bytes.load(Ordering::SeqCst), ARENA_BYTES, "one registration for all of it");

@@ -72,6 +72,10 @@ where
         either!(self, transport => transport.flush(source, budget_bytes))
     }
 
+    fn has_unseen(&self) -> bool {
+        either!(self, transport => transport.has_unseen())
+    }
+
     fn needs_flush(&self) -> bool {
         either!(self, transport => transport.needs_flush())
     }

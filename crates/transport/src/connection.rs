@@ -11,15 +11,24 @@ use std::any::Any;
 use std::io;
 use std::os::fd::BorrowedFd;
 
+use memory::{Registrar, Scatter};
+
 use crate::pipe::Pipe;
 use crate::poll::{Interest, Poller};
-use crate::rdma::Counters;
+use crate::rdma::{Counters, Pieces};
 use crate::{Error, Flushed, Received, Scratch, Slices, SlicesMut};
 
 /// Memory into which a payload is received.
 pub trait ReceiveBuffer {
     /// Appends the pieces that are still to be filled; the first `from` bytes are already there.
     fn unfilled<'a>(&'a mut self, from: usize, out: &mut SlicesMut<'a>);
+
+    /// Appends the memory for a device, in order, so that RDMA fills it where it is; returns false
+    /// if some of it cannot be registered.
+    #[must_use]
+    fn registered(&mut self, _with: &Registrar, _out: &mut Scatter) -> bool {
+        false
+    }
 
     /// A pipe that takes the payload instead, if the transport is a stream.
     fn pipe(&mut self) -> Option<&mut Pipe> {
@@ -88,6 +97,14 @@ pub trait Sink {
 pub trait Source<P> {
     /// Appends the pieces of a payload.
     fn slices<'a>(&'a self, payload: &'a P, out: &mut Slices<'a>);
+
+    /// Appends the pieces of a payload for a responder over RDMA, with their registrations if a
+    /// registrar is given; returns false if this process may not access some of them. A source
+    /// whose payloads no responder sends has none.
+    #[must_use]
+    fn pieces<'a>(&self, _payload: &'a P, _with: Option<&Registrar>, _out: &mut Pieces<'a>) -> bool {
+        false
+    }
 }
 
 /// What a pushed record expects in reply. Over RDMA a requester offers memory for it (RFC 8166
@@ -183,6 +200,12 @@ pub trait Transport<P, L: ReceiveBuffer>: Sized {
     /// # Errors
     /// Any [`Error`]; the connection is then finished.
     fn flush(&mut self, source: &impl Source<P>, budget_bytes: usize) -> Result<Flushed, Error>;
+
+    /// Whether the peer's messages came, or have been read, since the last [`Transport::receive`],
+    /// and no descriptor will become readable for them: then receive again.
+    fn has_unseen(&self) -> bool {
+        false
+    }
 
     /// Whether [`Transport::flush`] has something to do. Over RDMA it always may have: it handles
     /// the device's events.

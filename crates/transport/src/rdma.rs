@@ -26,12 +26,16 @@
 //! Everything runs on the calling thread; nothing blocks except the system calls that create and
 //! destroy objects.
 
+mod call;
+mod direct;
+mod domain;
 mod endpoint;
 mod listener;
 mod pool;
 mod requester;
 mod responder;
 
+pub use direct::Pieces;
 pub use endpoint::Endpoint;
 pub use listener::{Incoming, Listener};
 pub use pool::{Buffer, Part};
@@ -124,6 +128,8 @@ pub struct Counters {
     pub reads: u64,
     /// Bytes of the RDMA reads.
     pub read_bytes: u64,
+    /// Payload bytes that this process copied between the owner's memory and the endpoint's.
+    pub copied_bytes: u64,
     /// Completions handled, of work and of receives.
     pub completions: u64,
     /// How often the completion queue was armed, to be woken by the next completion.
@@ -142,6 +148,7 @@ impl Counters {
         self.written_bytes += other.written_bytes;
         self.reads += other.reads;
         self.read_bytes += other.read_bytes;
+        self.copied_bytes += other.copied_bytes;
         self.completions += other.completions;
         self.arms += other.arms;
         self.notices += other.notices;

@@ -22,6 +22,8 @@ mod kernel_server;
 mod lifetime;
 #[path = "vm/mounted_over_rdma.rs"]
 mod mounted_over_rdma;
+#[path = "vm/rdma_copies.rs"]
+mod rdma_copies;
 #[path = "vm/rdma_counts.rs"]
 mod rdma_counts;
 #[path = "vm/soft_roce.rs"]

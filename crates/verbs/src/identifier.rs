@@ -166,11 +166,11 @@ impl Identifier {
         address_of(&unsafe { self.handle.raw.as_ref() }.dst_addr)
     }
 
-    /// Waits for connections on an address: each comes as an event.
+    /// Binds it to an address, and with that to a device if the address is no wildcard.
     ///
     /// # Errors
     /// An address that no device has or that is taken.
-    pub fn listen(&self, address: SocketAddr, backlog: u16) -> Result<(), Error> {
+    pub fn bind(&self, address: SocketAddr) -> Result<(), Error> {
         let library = library()?;
         let mut raw = raw_address(address);
         // SAFETY: the identifier is alive, and the address outlives the call.
@@ -184,6 +184,16 @@ impl Identifier {
                 Error::NoRoute(address)
             });
         }
+        Ok(())
+    }
+
+    /// Waits for connections on an address: each comes as an event.
+    ///
+    /// # Errors
+    /// An address that no device has or that is taken.
+    pub fn listen(&self, address: SocketAddr, backlog: u16) -> Result<(), Error> {
+        self.bind(address)?;
+        let library = library()?;
         // SAFETY: the identifier is alive and bound.
         let failed = unsafe { (library.rdma_listen)(self.raw(), c_int::from(backlog)) };
         if failed == 0 { Ok(()) } else { Err(Error::last("listen for RDMA connections")) }
@@ -305,6 +315,15 @@ impl Identifier {
         // SAFETY: the identifier is alive.
         let failed = unsafe { (library()?.rdma_disconnect)(self.raw()) };
         if failed == 0 { Ok(()) } else { Err(Error::last("end an RDMA connection")) }
+    }
+
+    /// Tells devices apart: the same for identifiers of one device, as long as anything that was
+    /// made on the device is left.
+    ///
+    /// # Errors
+    /// One that is bound to no device yet.
+    pub fn device(&self) -> Result<usize, Error> {
+        Ok(self.context()? as usize)
     }
 
     /// The context of the device that it is bound to.

@@ -32,7 +32,7 @@ pub use device::{Address, Device, Port, devices};
 pub use error::Error;
 pub use event::{Event, EventChannel, EventKind};
 pub use identifier::{Capacity, Identifier, Terms};
-pub use memory::{Access, Domain, Region};
+pub use memory::{Access, Domain, Region, Registration};
 pub use queue::{Completion, Queue};
 pub use work::{Slice, Work};
 

@@ -1,10 +1,11 @@
-//! Protection domains, and memory registered in them.
+//! Protection domains, and memory registered in them: of our own ([`Region`]) or of others
+//! ([`Registration`]).
 
 use crate::abi::{ACCESS_LOCAL_WRITE, ACCESS_REMOTE_READ, ACCESS_REMOTE_WRITE, Mr, Pd};
 use crate::count::{Counted, Kind};
 use crate::identifier::Handle;
 use crate::library::library;
-use crate::{Error, Identifier};
+use crate::{Error, Identifier, Slice};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -141,6 +142,15 @@ impl Region {
         self.memory.as_ptr() as u64
     }
 
+    /// A part of it, for work.
+    ///
+    /// # Errors
+    /// It has fewer bytes.
+    pub fn slice(&self, offset: usize, bytes: u32) -> Result<Slice, Error> {
+        self.check(offset, usize::try_from(bytes).unwrap_or(usize::MAX))?;
+        Ok(Slice { address: self.address() + offset as u64, bytes, key: self.local_key() })
+    }
+
     /// Copies bytes in.
     ///
     /// # Errors
@@ -167,12 +177,14 @@ impl Region {
         Ok(())
     }
 
-    pub(crate) fn local_key(&self) -> u32 {
+    /// The key by which work of this end names it.
+    #[must_use]
+    pub fn local_key(&self) -> u32 {
         // SAFETY: the registration is alive.
         unsafe { self.mr.as_ref() }.lkey
     }
 
-    pub(crate) fn check(&self, offset: usize, bytes: usize) -> Result<(), Error> {
+    fn check(&self, offset: usize, bytes: usize) -> Result<(), Error> {
         let end = offset.checked_add(bytes);
         end.filter(|end| *end <= self.bytes)
             .map(|_| ())
@@ -190,5 +202,55 @@ impl Drop for Region {
                 libc::munmap(self.memory.as_ptr().cast(), self.bytes);
             }
         }
+    }
+}
+
+/// A registration of memory that others own, for work of this end only: no peer reaches the memory
+/// by it. Dropping it ends the registration.
+#[derive(Debug)]
+pub struct Registration {
+    mr: NonNull<Mr>,
+    _domain: Arc<Domain>,
+    _counted: Counted,
+}
+
+// SAFETY: a registration belongs to no thread.
+unsafe impl Send for Registration {}
+// SAFETY: as above.
+unsafe impl Sync for Registration {}
+
+impl Registration {
+    /// Registers memory.
+    ///
+    /// # Errors
+    /// More than may be locked, or the system's refusal.
+    ///
+    /// # Safety
+    /// The memory is mapped, readable and writable until the registration is dropped.
+    pub unsafe fn new(domain: &Arc<Domain>, start: NonNull<u8>, bytes: usize) -> Result<Self, Error> {
+        let library = library()?;
+        let start = start.as_ptr().cast();
+        // SAFETY: the domain is alive, and the caller keeps the memory.
+        let mr = unsafe { (library.ibv_reg_mr)(domain.raw(), start, bytes, ACCESS_LOCAL_WRITE) };
+        let Some(mr) = NonNull::new(mr) else {
+            return Err(Error::Register { bytes, source: std::io::Error::last_os_error() });
+        };
+        Ok(Self { mr, _domain: Arc::clone(domain), _counted: Counted::new(Kind::Region) })
+    }
+
+    /// The key by which slices name it ([`Slice::registered`]).
+    #[must_use]
+    pub fn key(&self) -> u32 {
+        // SAFETY: the registration is alive.
+        unsafe { self.mr.as_ref() }.lkey
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        let Ok(library) = library() else { return };
+        // SAFETY: the registration is ours. Should it stay, the kernel keeps the pages, which then
+        // belong to no mapping any more.
+        unsafe { (library.ibv_dereg_mr)(self.mr.as_ptr()) };
     }
 }

@@ -3,28 +3,42 @@
 use crate::abi::{
     RecvWr, SEND_FENCE, SEND_SIGNALED, SendWr, Sge, WR_RDMA_READ, WR_RDMA_WRITE, WR_SEND, WR_SEND_WITH_INV,
 };
-use crate::{Error, Identifier, Region};
+use crate::{Error, Identifier};
 use std::ptr::null_mut;
 
 /// The most slices in one piece of work: what devices commonly take.
 pub const SLICES_MAX: usize = 16;
 
-/// A part of a region.
-#[derive(Debug, Clone, Copy)]
-pub struct Slice<'a> {
-    /// The region.
-    pub region: &'a Region,
-    /// From which byte on.
-    pub offset: usize,
-    /// How many.
-    pub bytes: u32,
+/// A part of registered memory ([`Region::slice`](crate::Region::slice)). Work on memory whose
+/// registration has ended fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Slice {
+    pub(crate) address: u64,
+    pub(crate) bytes: u32,
+    pub(crate) key: u32,
 }
 
-impl Slice<'_> {
-    fn raw(&self) -> Result<Sge, Error> {
-        self.region.check(self.offset, usize::try_from(self.bytes).unwrap_or(usize::MAX))?;
-        let addr = self.region.address() + self.offset as u64;
-        Ok(Sge { addr, length: self.bytes, lkey: self.region.local_key() })
+impl Slice {
+    /// A part of memory that somebody else owns, by its address and the key of its
+    /// [`Registration`](crate::Registration).
+    ///
+    /// # Safety
+    /// Until the work that it is posted with has completed, or the queue pair is destroyed, the
+    /// memory stays what it is: work that sends or writes it needs bytes that do not change, work
+    /// that fills it needs memory that nobody else reads or writes.
+    #[must_use]
+    pub const unsafe fn registered(address: u64, bytes: u32, key: u32) -> Self {
+        Self { address, bytes, key }
+    }
+
+    /// The length in bytes.
+    #[must_use]
+    pub const fn bytes(&self) -> u32 {
+        self.bytes
+    }
+
+    const fn raw(&self) -> Sge {
+        Sge { addr: self.address, length: self.bytes, lkey: self.key }
     }
 }
 
@@ -57,10 +71,10 @@ impl Identifier {
     /// Posts a receive; its completion bears this number.
     ///
     /// # Errors
-    /// A slice that is not in its region, a queue that is full.
-    pub fn post_receive(&self, id: u64, into: Slice<'_>) -> Result<(), Error> {
+    /// A queue that is full.
+    pub fn post_receive(&self, id: u64, into: Slice) -> Result<(), Error> {
         let qp = self.queue_pair()?;
-        let mut sge = into.raw()?;
+        let mut sge = into.raw();
         let mut request = RecvWr { wr_id: id, next: null_mut(), sg_list: &mut sge, num_sge: 1 };
         let mut bad = null_mut();
         // SAFETY: the queue pair is alive and its context's table has this function; the request
@@ -73,12 +87,12 @@ impl Identifier {
     /// always completes. With `fence` it begins only after the reads posted before it have ended.
     ///
     /// # Errors
-    /// A slice that is not in its region, too many slices, a queue that is full.
+    /// Too many slices, a queue that is full.
     pub fn post(
         &self,
         id: u64,
         work: Work,
-        slices: &[Slice<'_>],
+        slices: &[Slice],
         completion: bool,
         fence: bool,
     ) -> Result<(), Error> {
@@ -88,7 +102,7 @@ impl Identifier {
         }
         let mut list = [Sge { addr: 0, length: 0, lkey: 0 }; SLICES_MAX];
         for (place, slice) in list.iter_mut().zip(slices) {
-            *place = slice.raw()?;
+            *place = slice.raw();
         }
         let mut request = SendWr::new();
         request.wr_id = id;

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use verbs::{
-    Access, Capacity, Completion, Domain, Event, EventChannel, EventKind, Identifier, Queue, Region, Slice,
-    Terms, Work,
+    Access, Capacity, Completion, Domain, Event, EventChannel, EventKind, Identifier, Queue, Region, Terms,
+    Work,
 };
 
 use super::Shape;
@@ -321,11 +321,7 @@ impl Pair {
 
     fn begin(&mut self) -> Result<(), Error> {
         let offset = usize::try_from(self.begun % self.depth as u64).unwrap_or(0) * self.block_bytes;
-        let slice = Slice {
-            region: &self.memory,
-            offset,
-            bytes: u32::try_from(self.block_bytes).unwrap_or(u32::MAX),
-        };
+        let slice = self.memory.slice(offset, u32::try_from(self.block_bytes).unwrap_or(u32::MAX))?;
         let at = |region: &Region| (region.address() + offset as u64, region.remote_key());
         let work = if self.direction.writes(self.begun) {
             let (address, key) = at(&self.source);

@@ -3,10 +3,15 @@
 use super::place::Place;
 use super::worker_pool::{InFlight, Task, WorkerPool};
 use crate::program::{CallHead, Handover, Mode};
+use crate::replies::Payload;
 use crate::service::{Executor, Taken};
 use crate::statistics::Counters;
+use memory::{Registrar, Scatter};
 use store::{ReceiveBatch, ReceiveBuffer};
 use transport::{Place as PayloadPlace, Sink, SlicesMut};
+
+/// A connection over RDMA.
+pub(crate) type Responder = transport::rdma::Responder<Payload, Incoming>;
 
 /// A call whose payload is being received into memory of a store.
 pub(crate) struct Incoming {
@@ -14,10 +19,20 @@ pub(crate) struct Incoming {
     payload: ReceiveBuffer,
 }
 
+impl std::fmt::Debug for Incoming {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "a call with {} bytes", self.payload.len())
+    }
+}
+
 impl transport::ReceiveBuffer for Incoming {
     #[inline]
     fn unfilled<'a>(&'a mut self, from: usize, out: &mut SlicesMut<'a>) {
         self.payload.unfilled(from, out);
+    }
+
+    fn registered(&mut self, with: &Registrar, out: &mut Scatter) -> bool {
+        self.payload.registered(with, out)
     }
 }
 

@@ -7,7 +7,7 @@
 //! client does not starve the others.
 
 use super::acknowledgement::Look;
-use super::call_sink::{CallSink, Incoming};
+use super::call_sink::{CallSink, Incoming, Responder};
 use super::event_loop::balance::Load;
 use super::mailbox::{Accepted, Link, Peers};
 use super::place::{Place, token_of};
@@ -26,7 +26,6 @@ use std::sync::Arc;
 use std::time::Duration;
 use store::ReceiveBatch;
 use transport::poll::{Interest, Poller};
-use transport::rdma::Responder;
 use transport::{AnyTransport, Expect, Flushed, Scratch, Stream, Transport, socket};
 
 /// A record is at most one WRITE of the largest size, with its head.
@@ -173,7 +172,7 @@ enum Phase {
 }
 
 /// What carries the calls of a client, and their replies.
-type Wire = AnyTransport<Payload, Incoming, Responder<Payload>>;
+type Wire = AnyTransport<Payload, Incoming, Responder>;
 
 /// A connection that was just made; records of the client are at most `record_bytes_max` long.
 fn wire(link: Link, record_bytes_max: usize) -> Wire {
@@ -461,7 +460,7 @@ impl Connection {
         let receive_max = if self.draining { DRAIN_BYTES } else { TURN_BYTES.min(budget) };
         let received = self.stream.receive(&mut work.scratch, &mut service, receive_max.min(left));
         let calls_left = service.calls_left;
-        let taken = CallsTaken {
+        let mut taken = CallsTaken {
             garbage: service.garbage,
             more_may_wait: service.is_full() || calls_left == 0 || service.has_used_its_turn(),
         };
@@ -474,6 +473,7 @@ impl Connection {
         {
             return Some(Step::Close(Close::Transport(error)));
         }
+        taken.more_may_wait |= self.stream.has_unseen();
         self.note_record(calls_left < calls_max, now);
         self.after_calls(received, &taken, around)
     }

@@ -1,5 +1,6 @@
 //! Messages to loops: an inbox for each loop, with the waker that wakes the loop.
 
+use super::call_sink::Responder;
 use super::connection::Connection;
 use super::listeners::BoundListener;
 use super::place::{Place, place_of};
@@ -7,7 +8,6 @@ use super::rdma_acceptor::{PendingConnection, RdmaAcceptor};
 use super::worker_pool::Completion;
 use crate::export::Exports;
 use crate::group::Group;
-use crate::replies::Payload;
 use crate::reply_cache::Waiters;
 use crate::statistics::LoopReport;
 use drc::Token;
@@ -26,7 +26,7 @@ use transport::{Remains, rdma};
 pub(crate) enum Link {
     Tcp(OwnedFd),
     /// The connection was accepted; the client may have sent calls already.
-    Rdma(Box<rdma::Responder<Payload>>),
+    Rdma(Box<Responder>),
 }
 
 /// A connection that was accepted and belongs to the loop that gets it.

@@ -7,6 +7,7 @@
 //! The thread starts with the first connection over RDMA. It executes no calls: finished
 //! connections go to a loop, and connections that a loop has closed come back to be ended.
 
+use super::call_sink::Responder;
 use super::connection::STRANGER_RECORD_BYTES_MAX;
 use super::mailbox::{Accepted, Link, Message, Peers};
 use crate::clock;
@@ -16,7 +17,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use transport::Remains;
-use transport::rdma::{Error, Incoming, Responder};
+use transport::rdma::{Error, Incoming};
 
 /// Pending connections that may wait to be accepted: as many as the system lets wait before them.
 /// Further connections are refused, and their clients connect again.

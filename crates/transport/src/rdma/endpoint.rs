@@ -1,16 +1,21 @@
 //! One end of a connection: its queue pair and all work posted there.
 
+#![allow(unsafe_code)]
+
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
+use memory::{Registered, Registrar};
 use rpcrdma::connect::{Agreed, Offer};
+use smallvec::{SmallVec, smallvec};
 use verbs::{
     Access, Capacity, Completion, Domain, EventChannel, EventKind, Identifier, Queue, Region, Slice, Terms,
     Work,
 };
 
+use super::domain::SharedDomain;
 use super::pool::{Buffer, Part, Pool};
 use super::{Counters, Error, Event, NOBODY_LISTENS, Options, SIGNALLED_EACH};
 
@@ -19,6 +24,9 @@ const RECEIVE: u64 = 1 << 63;
 /// Extra completions beyond those of work and receives: there are none, but a queue must not be
 /// filled to its last place.
 const SPARE_COMPLETIONS: u32 = 16;
+/// Pieces of memory that one RDMA write of a server gathers, where the device allows: 1 MiB in
+/// extents of 64 KiB takes four writes, and a place in the queue stays within 128 bytes.
+const GATHERED_MAX: u32 = 4;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
@@ -51,8 +59,8 @@ impl Places {
         usize::try_from(u64::from(place) * u64::from(self.bytes)).unwrap_or(usize::MAX)
     }
 
-    fn slice(&self, place: u32, bytes: u32) -> Slice<'_> {
-        Slice { region: &self.region, offset: self.at(place), bytes }
+    fn slice(&self, place: u32, bytes: u32) -> Result<Slice, verbs::Error> {
+        self.region.slice(self.at(place), bytes)
     }
 }
 
@@ -68,8 +76,11 @@ struct Posted<T> {
 #[derive(Debug)]
 enum Job {
     Send { bytes: Vec<u8>, invalidate: Option<u32> },
-    Move { work: Work, part: Part },
+    Move { work: Work, slices: Slices, keeps: Option<Buffer> },
 }
+
+/// The memory of one RDMA write or read.
+type Slices = SmallVec<[Slice; GATHERED_MAX as usize]>;
 
 /// The resources on a device, known once the route is.
 #[derive(Debug)]
@@ -78,6 +89,10 @@ struct OnDevice {
     sends: Places,
     pool: Pool,
     queue: Arc<Queue>,
+    /// Pieces of memory that one RDMA write gathers.
+    gathered: usize,
+    /// The domain of a server.
+    shared: Option<Arc<SharedDomain>>,
 }
 
 /// One end of a connection. `T` identifies pieces of work to their owner.
@@ -177,15 +192,33 @@ impl<T> Endpoint<T> {
 
     fn make_queue_pair(&mut self) -> Result<(), Error> {
         let options = &self.options;
-        let domain = Domain::on(&self.identifier)?;
+        // A client is still resolving its route. It must not share a domain: its server has the
+        // keys to memory in it.
+        let serves = self.state == State::Opening;
+        let shared = match self.local.filter(|_| serves) {
+            Some(local) => Some(SharedDomain::on(&self.identifier, local)?),
+            None => None,
+        };
+        let domain = match &shared {
+            Some(shared) => Arc::clone(&shared.domain),
+            None => Domain::on(&self.identifier)?,
+        };
         let queue = Queue::on(&self.identifier, options.work + options.receives + SPARE_COMPLETIONS)?;
-        let capacity = Capacity { work: options.work, receives: options.receives, slices: 1 };
-        self.identifier.create_queue_pair(&domain, &queue, &queue, capacity)?;
+        let mut slices = if serves { GATHERED_MAX } else { 1 };
+        let capacity = |slices| Capacity { work: options.work, receives: options.receives, slices };
+        let mut made = self.identifier.create_queue_pair(&domain, &queue, &queue, capacity(slices));
+        if made.is_err() && slices > 1 {
+            slices = 1;
+            made = self.identifier.create_queue_pair(&domain, &queue, &queue, capacity(slices));
+        }
+        made?;
         self.on_device = Some(OnDevice {
             ring: Places::new(&domain, options.receives, options.offer.receive_bytes)?,
             sends: Places::new(&domain, options.sends, options.offer.send_bytes)?,
             pool: Pool::new(&domain, options.pool_bytes_max),
             queue,
+            gathered: usize::try_from(slices).unwrap_or(1),
+            shared,
         });
         Ok(())
     }
@@ -268,7 +301,7 @@ impl<T> Endpoint<T> {
         let on_device = self.on_device.as_mut().ok_or(NO_DEVICE)?;
         for _ in 0..count {
             let place = on_device.ring.free.pop().ok_or(Error::Misuse("the ring of receives is full"))?;
-            let slice = on_device.ring.slice(place, on_device.ring.bytes);
+            let slice = on_device.ring.slice(place, on_device.ring.bytes)?;
             self.identifier.post_receive(RECEIVE | u64::from(place), slice)?;
             self.counters.places += 1;
         }
@@ -299,14 +332,81 @@ impl<T> Endpoint<T> {
         self.post_waiting()
     }
 
+    /// What memory of stores is registered with, on a server.
+    #[must_use]
+    pub fn registrar(&self) -> Option<&Registrar> {
+        Some(&self.on_device.as_ref()?.shared.as_ref()?.registrar)
+    }
+
+    /// Counts payload that was copied for this endpoint.
+    pub const fn count_copied(&mut self, bytes: usize) {
+        self.counters.copied_bytes += bytes as u64;
+    }
+
     /// Writes a part of a buffer into the peer's memory.
     ///
     /// # Errors
     /// A part that is not in its buffer, or an error of the system.
     pub fn write(&mut self, address: u64, key: u32, part: Part, tag: Option<T>) -> Result<(), Error> {
-        self.counters.writes += 1;
-        self.counters.written_bytes += u64::from(part.bytes);
+        self.count_written(part.bytes);
         self.move_part(Work::Write { address, key }, part, tag)
+    }
+
+    /// Writes registered memory, gathered, into the peer's memory. A buffer of this endpoint that
+    /// some of it is in is kept. Nothing to write is an error: its tag would never come back.
+    ///
+    /// # Errors
+    /// An error of the system.
+    ///
+    /// # Safety
+    /// The memory does not change until this work, or work posted after it, is done, or this
+    /// endpoint has been dropped.
+    pub unsafe fn write_registered(
+        &mut self,
+        address: u64,
+        key: u32,
+        memory: &[Registered],
+        keeps: Option<&Buffer>,
+        mut tag: Option<T>,
+    ) -> Result<(), Error> {
+        let groups = memory.chunks(self.on_device()?.gathered);
+        let (mut at, last) = (address, groups.len().checked_sub(1).ok_or(NOTHING_TO_MOVE)?);
+        for (place, group) in groups.enumerate() {
+            // SAFETY: by the caller.
+            let slices = group.iter().map(|part| unsafe { slice_of(part) });
+            let slices = slices.collect::<Result<Slices, Error>>()?;
+            let bytes: u32 = slices.iter().map(Slice::bytes).sum();
+            self.count_written(bytes);
+            let tag = if place == last { tag.take() } else { None };
+            let work = Work::Write { address: at, key };
+            self.waiting.push_back((Job::Move { work, slices, keeps: keeps.cloned() }, tag));
+            at = at.wrapping_add(u64::from(bytes));
+        }
+        self.post_waiting()
+    }
+
+    /// Fills registered memory from the peer's memory.
+    ///
+    /// # Errors
+    /// An error of the system.
+    ///
+    /// # Safety
+    /// Nobody else accesses the memory until this work, or work posted after it, is done, or this
+    /// endpoint has been dropped.
+    pub unsafe fn read_registered(
+        &mut self,
+        address: u64,
+        key: u32,
+        memory: &Registered,
+        tag: Option<T>,
+    ) -> Result<(), Error> {
+        // SAFETY: by the caller.
+        let slice = unsafe { slice_of(memory) }?;
+        self.counters.reads += 1;
+        self.counters.read_bytes += u64::from(slice.bytes());
+        let (work, slices) = (Work::Read { address, key }, smallvec![slice]);
+        self.waiting.push_back((Job::Move { work, slices, keeps: None }, tag));
+        self.post_waiting()
     }
 
     /// Fills a part of a buffer from the peer's memory.
@@ -381,8 +481,14 @@ impl<T> Endpoint<T> {
         self.posted.len() < usize::try_from(self.options.work).unwrap_or(usize::MAX)
     }
 
+    fn count_written(&mut self, bytes: u32) {
+        self.counters.writes += 1;
+        self.counters.written_bytes += u64::from(bytes);
+    }
+
     fn move_part(&mut self, work: Work, part: Part, tag: Option<T>) -> Result<(), Error> {
-        self.waiting.push_back((Job::Move { work, part }, tag));
+        let slices = smallvec![part.buffer.region().slice(part.from, part.bytes)?];
+        self.waiting.push_back((Job::Move { work, slices, keeps: Some(part.buffer) }, tag));
         self.post_waiting()
     }
 
@@ -401,7 +507,9 @@ impl<T> Endpoint<T> {
                     let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
                     self.post_send(place, length, invalidate, tag)?;
                 }
-                Some((Job::Move { work, part }, tag)) => self.post_move(work, part, tag)?,
+                Some((Job::Move { work, slices, keeps }, tag)) => {
+                    self.post_move(work, &slices, keeps, tag)?;
+                }
                 None => return Ok(()),
             }
         }
@@ -418,18 +526,22 @@ impl<T> Endpoint<T> {
         self.counters.sends += 1;
         let few_left = self.on_device()?.sends.free.len() < SIGNALLED_EACH / 2;
         let signalled = self.is_to_signal(tag.is_some() || self.unsignalled_keeps || few_left);
-        let slice = self.on_device()?.sends.slice(place, bytes);
+        let slice = self.on_device()?.sends.slice(place, bytes)?;
         self.identifier.post(self.number, Work::Send { invalidate }, &[slice], signalled, false)?;
         self.note_posted(signalled, tag, Some(place), None);
         Ok(())
     }
 
-    fn post_move(&mut self, work: Work, part: Part, tag: Option<T>) -> Result<(), Error> {
+    fn post_move(
+        &mut self,
+        work: Work,
+        slices: &[Slice],
+        keeps: Option<Buffer>,
+        tag: Option<T>,
+    ) -> Result<(), Error> {
         let signalled = self.is_to_signal(tag.is_some());
-        let Part { buffer, from, bytes } = part;
-        let slice = Slice { region: buffer.region(), offset: from, bytes };
-        self.identifier.post(self.number, work, &[slice], signalled, false)?;
-        self.note_posted(signalled, tag, None, Some(buffer));
+        self.identifier.post(self.number, work, slices, signalled, false)?;
+        self.note_posted(signalled, tag, None, keeps);
         Ok(())
     }
 
@@ -559,5 +671,15 @@ impl<T> Drop for Endpoint<T> {
     }
 }
 
+/// # Safety
+/// As for the work that the slice is for.
+unsafe fn slice_of(memory: &Registered) -> Result<Slice, Error> {
+    let bytes = u32::try_from(memory.bytes).map_err(|_| Error::Misuse("too much memory for one work"))?;
+    // SAFETY: by the caller.
+    Ok(unsafe { Slice::registered(memory.start, bytes, memory.key) })
+}
+
 /// The call came too early.
 const NO_DEVICE: Error = Error::Misuse("the connection has no device yet");
+
+const NOTHING_TO_MOVE: Error = Error::Misuse("there is nothing to move");

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use memory::Registered;
 use verbs::{Access, Domain, Error, Region};
 
 /// The sizes of buffers: for small, usual and the largest transfers. The largest has room for a
@@ -104,6 +105,14 @@ impl Buffer {
     #[must_use]
     pub fn region(&self) -> &Region {
         &self.0.region
+    }
+
+    /// A part as the device addresses it, which lies in the buffer.
+    #[must_use]
+    pub fn registered(&self, from: usize, bytes: usize) -> Registered {
+        let region = self.region();
+        let whole = Registered { start: region.address(), bytes: region.bytes(), key: region.local_key() };
+        whole.part(from, bytes)
     }
 
     /// Copies bytes in.

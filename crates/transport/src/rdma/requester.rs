@@ -220,6 +220,7 @@ impl<K> Requester<K> {
                 return Ok(false);
             };
             self.offered.insert(call.xid, offered);
+            self.endpoint.count_copied(to_usize(call.payload_len));
             self.client.call(framed)?;
             while let Some(output) = self.client.poll_output() {
                 if let Output::Send { bytes, payload: inline, .. } = output {
@@ -300,7 +301,10 @@ impl<K> Requester<K> {
         };
         match offered.receive_buffer.as_ref().filter(|_| landed > 0) {
             None => sink.record(head),
-            Some(buffer) => place_payload(head, buffer, to_usize(landed), sink)?,
+            Some(buffer) => {
+                self.endpoint.count_copied(to_usize(landed));
+                place_payload(head, buffer, to_usize(landed), sink)?;
+            }
         }
         Ok(())
     }

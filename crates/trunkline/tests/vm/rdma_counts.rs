@@ -324,6 +324,7 @@ fn since(after: &Counters, before: &Counters) -> Option<Counters> {
         written_bytes: after.written_bytes.checked_sub(before.written_bytes)?,
         reads: after.reads.checked_sub(before.reads)?,
         read_bytes: after.read_bytes.checked_sub(before.read_bytes)?,
+        copied_bytes: after.copied_bytes.checked_sub(before.copied_bytes)?,
         completions: after.completions.checked_sub(before.completions)?,
         arms: after.arms.checked_sub(before.arms)?,
         notices: after.notices.checked_sub(before.notices)?,

@@ -93,8 +93,8 @@ impl End {
     }
 }
 
-fn whole(region: &Region) -> Slice<'_> {
-    Slice { region, offset: 0, bytes: u32::try_from(region.bytes()).expect("small") }
+fn whole(region: &Region) -> Slice {
+    region.slice(0, u32::try_from(region.bytes()).expect("small")).expect("all of it")
 }
 
 fn listening(channel: &Arc<EventChannel>, address: SocketAddr) -> Identifier {
@@ -148,7 +148,7 @@ fn send_and_wake(client: &Identifier, client_end: &End, server_end: &End, inbox:
     let outbox = client_end.region(100, Access::Local);
     outbox.write(0, b"first").expect("room");
     outbox.write(50, b"second").expect("room");
-    let slices = [(0, 5), (50, 6)].map(|(offset, bytes)| Slice { region: &outbox, offset, bytes });
+    let slices = [(0, 5), (50, 6)].map(|(offset, bytes)| outbox.slice(offset, bytes).expect("in there"));
     client.post(1, Work::Send { invalidate: None }, &slices, true, false).expect("posted");
     complete(&client_end.queue, 1);
     Deadline::wait_until("a notice", SOON, || {
@@ -179,7 +179,7 @@ fn write_and_read(server: &Identifier, server_end: &End, client_end: &End) {
             address: receive_buffer.address() + offset as u64,
             key: receive_buffer.remote_key(),
         };
-        let slice = Slice { region: &pool, offset, bytes: half };
+        let slice = pool.slice(offset, half).expect("in there");
         server.post(3, write, &[slice], last, true).expect("posted");
     }
     complete(&server_end.queue, 1);

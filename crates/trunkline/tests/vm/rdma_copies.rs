@@ -1,0 +1,164 @@
+//! How often our server copies payload over RDMA: not at all, where memory may be registered; and
+//! once, where it may not. The data must be right in both cases.
+//!
+//! Both ends are in one process in the guest; the tests ask for themselves to be run there.
+
+use crate::guest::{is_in_guest, passes_in};
+use crate::{alone, lab};
+use client::{File, Mount};
+use rustix::process::{Resource, Rlimit, setrlimit};
+use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
+use server::{Config, Server};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+use testkit::Deadline;
+use transport::rdma::Counters;
+use verbs::{Alive, alive};
+
+const SOON: Duration = Duration::from_secs(120);
+const MIB: usize = 1 << 20;
+/// Less than twice an arena of the memory store, of which it may use half, and more than the
+/// messages of a few connections.
+const LOCKED_BYTES_MAX: u64 = 30 << 20;
+
+const IN_PLACE: &str = "rdma_copies::our_server_copies_no_payload_over_rdma";
+const THROUGH_POOL: &str = "rdma_copies::where_memory_may_not_be_locked_our_server_copies_payload_once";
+
+#[test]
+fn our_server_copies_no_payload_over_rdma() {
+    if is_in_guest() {
+        println!("memory");
+        on_memory(no_copies);
+        println!("a directory");
+        return on_a_directory(no_copies);
+    }
+    let _turn = alone();
+    passes_in(lab().client(), IN_PLACE);
+}
+
+#[test]
+fn where_memory_may_not_be_locked_our_server_copies_payload_once() {
+    if is_in_guest() {
+        // This thread begins all others, which are no more able than this one.
+        let mut sets = capabilities(None).expect("the system tells");
+        sets.effective.remove(CapabilitySet::IPC_LOCK);
+        sets.permitted.remove(CapabilitySet::IPC_LOCK);
+        set_capabilities(None, sets).expect("less is allowed");
+        let limit = Some(LOCKED_BYTES_MAX);
+        setrlimit(Resource::Memlock, Rlimit { current: limit, maximum: limit }).expect("root may set it");
+        return on_memory(one_copy);
+    }
+    let _turn = alone();
+    passes_in(lab().client(), THROUGH_POOL);
+}
+
+/// What the server did for payload of a MiB, of which a READ or a WRITE consisted.
+type Check = fn(&str, Counters);
+
+fn no_copies(what: &str, done: Counters) {
+    assert_eq!(done.copied_bytes, 0, "{what}: {done:?}");
+}
+
+fn one_copy(what: &str, done: Counters) {
+    assert_eq!(done.copied_bytes, done.written_bytes + done.read_bytes, "{what}: {done:?}");
+}
+
+fn on_memory(check: Check) {
+    exchange(Config::quick(64 << 20, "/export", &["10.77.1.2:12081".parse().expect("an address")]), check);
+}
+
+fn on_a_directory(check: Check) {
+    let home = Path::new("/srv/copies");
+    fs::create_dir_all(home).expect("it can be made");
+    let mut mount = Command::new("mount");
+    mount.args(["-t", "tmpfs", "none"]).arg(home);
+    assert!(mount.status().expect("mount runs").success());
+    let (data, state) = (home.join("data"), home.join("state"));
+    for directory in [&data, &state] {
+        fs::create_dir(directory).expect("it can be made");
+    }
+    let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+    fs::set_permissions(&data, open).expect("it is ours");
+    let private = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+    fs::set_permissions(&state, private).expect("it is ours");
+    let listen = ["10.77.1.2:12081".parse().expect("an address")];
+    exchange(Config::quick_dir(&data, Some(&state), "/export", &listen), check);
+    assert!(Command::new("umount").arg(home).status().expect("umount runs").success());
+}
+
+/// Bytes that say where they are, and in which round they were written.
+fn pattern(bytes: usize, round: usize) -> Vec<u8> {
+    (0..bytes).map(|at| (at / 7 + at / 4096 + round * 31) as u8).collect()
+}
+
+/// WRITEs and READs of a MiB, at the borders of pages and beside them, over holes too.
+fn exchange(mut config: Config, check: Check) {
+    config.add_rdma(&["10.77.1.2:20081".parse().expect("an address")]);
+    let server = Server::start(config).expect("the guest has a device");
+    let options = "proto=rdma,port=20081,mountport=12081,nconnect=1";
+    let mount = Mount::connect("10.77.1.2:/export", options).expect("the server is there");
+    let file = mount.create_file(b"/copied", 0o644).expect("it is writable");
+    for (round, offset) in [0, MIB, 5000, 4 * MIB + 1, 3 * MIB - 4096].into_iter().enumerate() {
+        let data = pattern(MIB, round);
+        let written = done_by(&server, [0, MIB as u64], || {
+            file.write_all_at(&data, offset as u64).expect("it is written");
+        });
+        println!("WRITE at {offset}: {written:?}");
+        check("WRITE", written);
+        let read = done_by(&server, [MIB as u64, 0], || {
+            assert!(read_at(&file, offset) == data, "the data of round {round} differ");
+        });
+        println!("READ at {offset}: {read:?}");
+        check("READ", read);
+    }
+    // Between what the last two rounds wrote lies a hole.
+    let read = done_by(&server, [MIB as u64, 0], || {
+        let data = read_at(&file, 3 * MIB + 4096);
+        let (written, rest) = data.split_at(MIB - 8192);
+        let (hole, written_before) = rest.split_at(4097);
+        assert!(written == &pattern(MIB, 4)[8192..], "the data before the hole differ");
+        assert!(hole.iter().all(|byte| *byte == 0), "the hole has data");
+        assert!(written_before == &pattern(MIB, 3)[..4095], "the data behind the hole differ");
+    });
+    check("READ of a hole", read);
+    drop((file, mount, server));
+    assert_eq!(alive(), Alive::default(), "no registration is left");
+}
+
+fn read_at(file: &File, offset: usize) -> Vec<u8> {
+    let mut data = vec![1; MIB];
+    assert_eq!(file.read_all_at(&mut data, offset as u64).expect("it is read"), MIB);
+    data
+}
+
+/// What the server did for an operation that writes and reads so many bytes of its client. The loop
+/// may count its last step after the answer.
+fn done_by(server: &Server, moved: [u64; 2], operate: impl FnOnce()) -> Counters {
+    let now = || {
+        let mut all = Counters::default();
+        server.statistics().nodes.iter().for_each(|node| all.add(&node.rdma));
+        all
+    };
+    let mut before = now();
+    Deadline::wait_until("all loops to say what they have done", SOON, || {
+        let again = std::mem::replace(&mut before, now());
+        (again == before && before.sends > 0).then_some(())
+    });
+    operate();
+    Deadline::wait_until("the payload to be counted", SOON, || {
+        let after = now();
+        let done = Counters {
+            written_bytes: after.written_bytes.checked_sub(before.written_bytes)?,
+            read_bytes: after.read_bytes.checked_sub(before.read_bytes)?,
+            copied_bytes: after.copied_bytes.checked_sub(before.copied_bytes)?,
+            writes: after.writes.checked_sub(before.writes)?,
+            reads: after.reads.checked_sub(before.reads)?,
+            ..Counters::default()
+        };
+        let [written, read] = moved;
+        (done.written_bytes >= written && done.read_bytes >= read && done.written_bytes + done.read_bytes > 0)
+            .then_some(done)
+    })
+}
