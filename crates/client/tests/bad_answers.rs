@@ -125,7 +125,7 @@ fn a_refused_call_fails_alone() {
         rpc::reply::Accept::SystemErr,
     );
     let len = u32::try_from(refusal.len() - 4).unwrap();
-    refusal[..4].copy_from_slice(&rpc::record::Mark { last: true, len }.encode());
+    refusal[..4].copy_from_slice(&rpc::record_marking::Mark { last: true, len }.encode());
     calls[0].raw(&refusal);
     calls[1].data_read(&[2; 4096]);
     assert!(matches!(first.wait().result, Err(Error::Refused { .. })));

@@ -9,8 +9,8 @@
 
 mod attempts;
 mod conn;
-mod events;
-mod failover;
+mod foreign_paths;
+mod health;
 mod leave;
 mod path;
 mod patience;

@@ -5,7 +5,7 @@ use xdr::{Reader, Writer};
 
 use crate::auth::{AUTH_NONE, AUTH_SYS, Credential};
 use crate::call::{self, CallError};
-use crate::record::{Assembler, FRAGMENTS_MAX, LAST, MARK_BYTES, RecordError};
+use crate::record_marking::{Assembler, FRAGMENTS_MAX, LAST, MARK_BYTES, RecordError};
 use crate::reply::{self, Body};
 
 /// Decodes a call: a valid one encodes and decodes to the same, an invalid one yields enough to

@@ -4,7 +4,7 @@
 //! separately. Every length is checked before bytes are taken or memory is allocated, and remote
 //! bytes never cause a panic.
 //!
-//! - [`record`]: record marking on byte streams, s11;
+//! - [`record_marking`]: record marking on byte streams, s11;
 //! - [`auth`]: AUTH_NONE and AUTH_SYS, s8.2 and appendix A;
 //! - [`call`] and [`reply`]: message headers, s9, in all their forms.
 //!
@@ -14,7 +14,7 @@
 pub mod auth;
 pub mod call;
 pub mod portmap;
-pub mod record;
+pub mod record_marking;
 pub mod reply;
 
 #[doc(hidden)]

@@ -7,7 +7,7 @@
 use rpc::Xid;
 use rpc::auth::{AUTH_SYS, AuthStat, AuthSys, Credential};
 use rpc::call::{self, CallError};
-use rpc::record::{Assembler, FRAGMENTS_MAX, Mark, RecordError};
+use rpc::record_marking::{Assembler, FRAGMENTS_MAX, Mark, RecordError};
 use rpc::reply::{self, Accept, Body, Reject, Reply, ReplyError};
 use xdr::{Reader, Writer};
 

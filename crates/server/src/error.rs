@@ -4,7 +4,7 @@
 //! user gave the setting otherwise can find and replace the name.
 
 use crate::config::ConfigError;
-use crate::shared::GroupError;
+use crate::shared_reply_cache::GroupError;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;

@@ -3,7 +3,7 @@
 use crate::config::{Config, EXPORTS_MAX, ExportConfig, StoreConfig};
 use crate::error::Error;
 use crate::handle::{FileHandle, HandleError, HandleKey, fsid_of};
-use crate::shared::{ExportMark, GroupError, SharedReplyCache};
+use crate::shared_reply_cache::{ExportMark, GroupError, SharedReplyCache};
 use siphasher::sip::SipHasher24;
 use std::hash::Hasher;
 use std::net::SocketAddr;

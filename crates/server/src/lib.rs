@@ -12,6 +12,7 @@ mod address;
 mod client;
 mod clock;
 pub mod config;
+mod dispatch;
 mod error;
 mod export;
 mod group;
@@ -27,8 +28,7 @@ mod reply_cache;
 mod rpcbind;
 mod runtime;
 mod server;
-mod service;
-mod shared;
+mod shared_reply_cache;
 pub mod statistics;
 
 pub use config::{
@@ -38,5 +38,5 @@ pub use error::Error;
 pub use export::Reloaded;
 pub use rpc::portmap::PORT as RPCBIND_PORT;
 pub use server::{NodeId, Server};
-pub use shared::GroupError;
+pub use shared_reply_cache::GroupError;
 pub use statistics::Statistics;

@@ -1,6 +1,6 @@
 //! RPC programs: the interface that each implements, and the calls that it receives.
 //!
-//! To add a program, implement [`Program`] and list it in `PROGRAMS` of the module `service`.
+//! To add a program, implement [`Program`] and list it in `PROGRAMS` of the module `dispatch`.
 //! Everything else follows from that: its registration, its counters, and the calls that the reply
 //! cache keeps.
 

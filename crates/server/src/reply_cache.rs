@@ -3,14 +3,14 @@
 //! [`drc`] defines which replies are kept, and why no stale call slips through. All loops share the
 //! cache: our own clients each have a window (without locks for WRITE), all other clients share
 //! tables behind sharded locks. Where the nodes of a group are processes, windows and tables are in
-//! memory that the processes share ([`crate::shared`]).
+//! memory that the processes share ([`crate::shared_reply_cache`]).
 
 mod caller;
 
 use crate::address::network_of;
 use crate::clock;
 use crate::identity::Identity;
-use crate::shared::{SharedClient, SharedReplyCache};
+use crate::shared_reply_cache::{SharedClient, SharedReplyCache};
 use drc::shared::{Alone, Place as TablePlace, Seen, SharedBegin, Start};
 use drc::{
     Answer, Asker, Begin, CLIENT_WINDOWS_MAX, CONNECTIONS_WORDS, CallKey, ClientWindow, ConnectionTable,

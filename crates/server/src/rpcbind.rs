@@ -18,10 +18,10 @@ mod turn;
 pub(crate) use presence::Presence;
 
 use crate::config::Config;
+use crate::dispatch::PROGRAMS;
 use crate::error::Error;
 use crate::runtime::bind_datagrams;
 use crate::runtime::{BoundListener, bind};
-use crate::service::PROGRAMS;
 use host::Registered;
 use rpc::portmap::{self, Entry, Protocol};
 use std::io;

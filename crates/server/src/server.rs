@@ -306,7 +306,7 @@ impl Server {
             }
         }
         self.worker_pool.end(deadline);
-        self.peers.end_porter(deadline);
+        self.peers.stop_rdma_acceptor(deadline);
     }
 }
 

@@ -28,7 +28,7 @@ fn record(stamp: u32, xid: u32, program: u32, procedure: u32, args: &[u8]) -> Ve
     sys.encode_opaque(&mut Writer::new(&mut credential));
     rpc::call::encode(&mut Writer::new(&mut out), Xid(xid), program, 3, procedure, &credential);
     out.extend_from_slice(args);
-    let mark = rpc::record::Mark { last: true, len: u32::try_from(out.len() - 4).unwrap() };
+    let mark = rpc::record_marking::Mark { last: true, len: u32::try_from(out.len() - 4).unwrap() };
     out[..4].copy_from_slice(&mark.encode());
     out
 }
@@ -36,7 +36,7 @@ fn record(stamp: u32, xid: u32, program: u32, procedure: u32, args: &[u8]) -> Ve
 fn receive(mut stream: &TcpStream) -> Vec<u8> {
     let mut mark = [0; 4];
     stream.read_exact(&mut mark).unwrap();
-    let mut record = vec![0; usize::try_from(rpc::record::Mark::decode(mark).len).unwrap()];
+    let mut record = vec![0; usize::try_from(rpc::record_marking::Mark::decode(mark).len).unwrap()];
     stream.read_exact(&mut record).unwrap();
     record
 }

@@ -53,7 +53,7 @@ impl Peer {
         let mut out = vec![0; 4];
         rpc::call::encode(&mut Writer::new(&mut out), Xid(xid), program, 3, procedure, &self.credential);
         out.extend_from_slice(args);
-        let mark = rpc::record::Mark { last: true, len: out.len() as u32 - 4 };
+        let mark = rpc::record_marking::Mark { last: true, len: out.len() as u32 - 4 };
         out[..4].copy_from_slice(&mark.encode());
         out
     }
@@ -62,7 +62,7 @@ impl Peer {
     fn receive(&mut self) -> &[u8] {
         let mut mark = [0; 4];
         self.stream.read_exact(&mut mark).unwrap();
-        let len = rpc::record::Mark::decode(mark).len as usize;
+        let len = rpc::record_marking::Mark::decode(mark).len as usize;
         self.stream.read_exact(&mut self.reply[..len]).unwrap();
         &self.reply[rpc::reply::SUCCESS_BYTES..len]
     }

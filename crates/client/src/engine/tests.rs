@@ -154,7 +154,7 @@ fn root() -> Attributes {
 }
 
 fn record(body: &[u8]) -> Vec<u8> {
-    let mark = rpc::record::Mark { last: true, len: u32::try_from(body.len()).unwrap() };
+    let mark = rpc::record_marking::Mark { last: true, len: u32::try_from(body.len()).unwrap() };
     [&mark.encode(), body].concat()
 }
 

@@ -50,7 +50,7 @@ pub fn reply_record(xid: u32, results: &[u8]) -> Vec<u8> {
     let mut out = vec![0; 4];
     rpc::reply::encode_success(&mut Writer::new(&mut out), Xid(xid));
     out.extend_from_slice(results);
-    let mark = rpc::record::Mark { last: true, len: u32::try_from(out.len() - 4).unwrap() };
+    let mark = rpc::record_marking::Mark { last: true, len: u32::try_from(out.len() - 4).unwrap() };
     out[..4].copy_from_slice(&mark.encode());
     out
 }
@@ -295,7 +295,7 @@ fn serve(node: usize, mut stream: TcpStream, shared: &Shared, sender: &Sender<Re
         if stream.read_exact(&mut mark).is_err() {
             return;
         }
-        let mut record = vec![0; rpc::record::Mark::decode(mark).len as usize];
+        let mut record = vec![0; rpc::record_marking::Mark::decode(mark).len as usize];
         if stream.read_exact(&mut record).is_err() {
             return;
         }

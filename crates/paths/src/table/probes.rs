@@ -162,7 +162,7 @@ impl Table {
             match self.conn_ref(conn).link {
                 Link::Live(_) => {
                     self.outputs.push_back(Output::Abort(conn));
-                    self.take_calls(conn, now, silent_since);
+                    self.move_calls(conn, now, silent_since);
                 }
                 Link::Connecting(_) => self.outputs.push_back(Output::Abort(conn)),
                 Link::Idle | Link::Waiting { .. } => {}

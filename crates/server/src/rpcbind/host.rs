@@ -11,7 +11,7 @@ use super::turn::Turn;
 use crate::error::Error;
 use rpc::Xid;
 use rpc::portmap::{self, Entry};
-use rpc::record::{MARK_BYTES, Mark};
+use rpc::record_marking::{MARK_BYTES, Mark};
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::unix::net::UnixStream;

@@ -1,10 +1,10 @@
 //! What a turn of a connection does with each record that it receives.
 
-use super::place::Place;
+use super::connection_address::ConnectionAddress;
 use super::worker_pool::{InFlight, Task, WorkerPool};
+use crate::dispatch::{Executor, Taken};
 use crate::program::{CallHead, Handover, Mode};
 use crate::replies::Payload;
-use crate::service::{Executor, Taken};
 use crate::statistics::Counters;
 use memory::{Registrar, Scatter};
 use store::{ReceiveBatch, ReceiveBuffer};
@@ -39,7 +39,7 @@ impl transport::ReceiveBuffer for Incoming {
 /// One turn of a connection on its loop.
 pub(crate) struct CallSink<'a> {
     pub executor: Executor<'a>,
-    pub place: Place,
+    pub place: ConnectionAddress,
     /// What the stores report about a file stays valid for all calls of one receive. Absent where
     /// payloads are not sent by system calls.
     pub batch: Option<&'a ReceiveBatch>,

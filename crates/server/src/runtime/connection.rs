@@ -8,17 +8,17 @@
 
 use super::acknowledgement::Look;
 use super::call_sink::{CallSink, Incoming, Responder};
+use super::connection_address::{ConnectionAddress, token_of};
 use super::event_loop::balance::Load;
 use super::mailbox::{Accepted, Link, Peers};
-use super::place::{Place, token_of};
 use super::worker_pool::{Completion, InFlight, TaskEnd, WorkerPool};
 use crate::client::Client;
+use crate::dispatch::{self, Executor};
 use crate::export::Exports;
 use crate::group::Group;
 use crate::program::IO_BYTES_MAX;
 use crate::replies::{Payload, Pinned, Replies};
 use crate::reply_cache::Times;
-use crate::service::{self, Executor};
 use crate::statistics::{ConnectionStatistics, Counters};
 use rpc::portmap::Protocol;
 use std::os::fd::BorrowedFd;
@@ -72,7 +72,7 @@ pub(super) struct Surroundings<'a> {
     pub share: Option<usize>,
     /// The turn is short, because the loop also serves a connection with light turns.
     pub short: bool,
-    pub place: Place,
+    pub place: ConnectionAddress,
     pub now: Duration,
 }
 
@@ -317,7 +317,7 @@ impl Connection {
             return false;
         }
         let program = head.last_chunk().map(|number| u32::from_be_bytes(*number));
-        program.is_some_and(service::serves_files)
+        program.is_some_and(dispatch::serves_files)
     }
 
     /// Updates the load for the time since the last update. The connection is no longer busy if it

@@ -6,12 +6,12 @@
 
 use super::mailbox::Peers;
 use crate::client::Client;
+use crate::dispatch::Executor;
 use crate::error::Error;
 use crate::group::Group;
 use crate::program::{CallHead, Mode};
 use crate::replies::Replies;
 use crate::reply_cache::Times;
-use crate::service::Executor;
 use drc::Token;
 use rpc::portmap::Protocol;
 use std::io;

@@ -13,9 +13,9 @@ pub(super) mod balance;
 mod tests;
 
 use super::connection::{Close, Connection, Step, Surroundings, Workspace, refuse};
+use super::connection_address::ConnectionAddress;
 use super::listeners::{BoundListener, Listeners};
 use super::mailbox::{Accepted, Answer, Message, Peers};
-use super::place::Place;
 use super::worker_pool::{Completion, TaskEnd, WorkerPool};
 use crate::clock;
 use crate::group::{Group, Node};
@@ -261,7 +261,7 @@ impl EventLoop {
             worker_pool: &self.worker_pool,
             share,
             short: self.light.0 != key && self.alive < self.light.1,
-            place: Place { on_loop: self.index, key },
+            place: ConnectionAddress { on_loop: self.index, key },
             now,
         };
         // A bug that one client's bytes trigger must not take down the others: only the connection
@@ -569,7 +569,7 @@ impl EventLoop {
 
     /// Finds a connection by its place and the low half of its number: the place may belong to
     /// another connection by now.
-    fn find(&mut self, place: Place, number: u64) -> Option<&mut Connection> {
+    fn find(&mut self, place: ConnectionAddress, number: u64) -> Option<&mut Connection> {
         let low = |number: u64| number & u64::from(u32::MAX);
         self.connections.get_mut(place.key).filter(|connection| low(connection.client.id) == low(number))
     }

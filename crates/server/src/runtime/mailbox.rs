@@ -2,8 +2,8 @@
 
 use super::call_sink::Responder;
 use super::connection::Connection;
+use super::connection_address::{ConnectionAddress, address_of};
 use super::listeners::BoundListener;
-use super::place::{Place, place_of};
 use super::rdma_acceptor::{PendingConnection, RdmaAcceptor};
 use super::worker_pool::Completion;
 use crate::export::Exports;
@@ -64,7 +64,7 @@ impl std::fmt::Debug for Moving {
 /// A reply to a call that another loop was already executing.
 #[derive(Debug)]
 pub(crate) struct Answer {
-    pub place: Place,
+    pub place: ConnectionAddress,
     /// The low half of the connection's number: the place may belong to another connection by now.
     pub connection: u32,
     pub reply: Vec<u8>,
@@ -85,7 +85,7 @@ pub(crate) enum Message {
     Completion(Completion),
     /// This connection waits for a reply that will not come: end it, so that its client sends the
     /// call again.
-    Forsake { place: Place, connection: u32 },
+    Forsake { place: ConnectionAddress, connection: u32 },
     /// The exports or their rules have changed.
     Exports(Arc<Exports>, Sender<()>),
     /// Somebody asks whether clients have their replies: check.
@@ -217,7 +217,7 @@ impl Peers {
     /// Gives a new connection to the loop with the fewest connections. The connection may move once
     /// it calls for files.
     pub fn place(&self, accepted: Accepted) {
-        if let Some(index) = self.take_place(|inbox| (inbox.connections(), 0)) {
+        if let Some(index) = self.reserve_on_loop(|inbox| (inbox.connections(), 0)) {
             self.send(index, Message::Accepted(accepted));
         }
     }
@@ -234,7 +234,7 @@ impl Peers {
             let load = if inbox.connections() < connections_max { inbox.load() } else { usize::MAX };
             (load, inbox.connections())
         };
-        let Some(on_loop) = self.take_place(load) else { return };
+        let Some(on_loop) = self.reserve_on_loop(load) else { return };
         let (peer, node) = (accepted.peer, accepted.node);
         let mut rdma_acceptor = self.rdma_acceptor();
         let started = match rdma_acceptor.take() {
@@ -267,7 +267,7 @@ impl Peers {
     }
 
     /// Ends the RDMA acceptor by `deadline`.
-    pub fn end_porter(&self, deadline: Duration) {
+    pub fn stop_rdma_acceptor(&self, deadline: Duration) {
         let rdma_acceptor = self.rdma_acceptor().take();
         if let Some(rdma_acceptor) = rdma_acceptor {
             rdma_acceptor.stop(deadline);
@@ -279,7 +279,7 @@ impl Peers {
     }
 
     /// Takes a place for a connection on the loop where `of` is least.
-    fn take_place(&self, of: impl Fn(&Inbox) -> (usize, usize)) -> Option<usize> {
+    fn reserve_on_loop(&self, of: impl Fn(&Inbox) -> (usize, usize)) -> Option<usize> {
         let (index, _) = self.inboxes.iter().enumerate().min_by_key(|(_, inbox)| of(inbox))?;
         self.enter(index);
         Some(index)
@@ -317,7 +317,7 @@ impl Peers {
     ///
     /// The other loop has less than `connections_max` connections; if several loops choose it at
     /// once, it gets one more from each.
-    pub fn take_place_from(
+    pub fn reserve_on_other_loop(
         &self,
         index: usize,
         permille: usize,
@@ -354,7 +354,7 @@ impl Peers {
     }
 
     /// Notes the processor on which a loop runs.
-    pub fn tell_place(&self, index: usize, runs_on: Option<u32>) {
+    pub fn report_processor(&self, index: usize, runs_on: Option<u32>) {
         if let Some(inbox) = self.inboxes.get(index) {
             inbox.runs_on.store(runs_on.unwrap_or(NOWHERE), Ordering::Relaxed);
         }
@@ -399,12 +399,12 @@ impl Peers {
 impl Waiters for Peers {
     #[cold]
     fn answer(&self, waiter: Token, reply: &[u8]) {
-        let (place, connection) = place_of(waiter);
+        let (place, connection) = address_of(waiter);
         self.send(place.on_loop, Message::Answer(Answer { place, connection, reply: reply.to_vec() }));
     }
 
     fn forsake(&self, waiter: Token) {
-        let (place, connection) = place_of(waiter);
+        let (place, connection) = address_of(waiter);
         self.send(place.on_loop, Message::Forsake { place, connection });
     }
 

@@ -19,8 +19,8 @@ mod queues;
 mod retry;
 mod worker;
 
+use super::connection_address::ConnectionAddress;
 use super::mailbox::Peers;
-use super::place::Place;
 use crate::client::Client;
 use crate::clock;
 use crate::group::Group;
@@ -48,7 +48,7 @@ const END_LOOK: Duration = Duration::from_millis(100);
 
 /// A call on its way to a worker.
 pub(crate) struct Task {
-    pub place: Place,
+    pub place: ConnectionAddress,
     pub client: Client,
     pub head: CallHead,
     /// The record, without the payload if that was received in place.
@@ -67,7 +67,7 @@ pub(crate) struct Task {
 
 /// A call on its way back to its loop.
 pub(crate) struct Completion {
-    pub place: Place,
+    pub place: ConnectionAddress,
     /// The connection's number: the place may belong to another connection by now.
     pub connection: u64,
     pub node: usize,

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::reply_cache::Window;
-use crate::runtime::{Answer, place_of};
+use crate::runtime::{Answer, address_of};
 use drc::{Begin, Outcome, Token, machine_name};
 use rpc::Xid;
 use rpc::auth::AuthSys;
@@ -16,7 +16,7 @@ fn record(xid: u32, procedure: u32, args: &[u8]) -> Vec<u8> {
     sys.encode_opaque(&mut Writer::new(&mut credential));
     rpc::call::encode(&mut Writer::new(&mut out), Xid(xid), nfs3::PROGRAM, 3, procedure, &credential);
     out.extend_from_slice(args);
-    let mark = rpc::record::Mark { last: true, len: u32::try_from(out.len() - 4).unwrap() };
+    let mark = rpc::record_marking::Mark { last: true, len: u32::try_from(out.len() - 4).unwrap() };
     out[..4].copy_from_slice(&mark.encode());
     out
 }
@@ -39,7 +39,7 @@ fn a_replay_of_a_running_call_is_answered_where_it_came_in() {
     let mut receive = || {
         let mut mark = [0; 4];
         stream.read_exact(&mut mark).unwrap();
-        let mut reply = vec![0; rpc::record::Mark::decode(mark).len as usize];
+        let mut reply = vec![0; rpc::record_marking::Mark::decode(mark).len as usize];
         stream.read_exact(&mut reply).unwrap();
         reply
     };
@@ -47,7 +47,7 @@ fn a_replay_of_a_running_call_is_answered_where_it_came_in() {
 
     let reply = b"behind the xid";
     let newer = window.finish(running, Outcome::Reply(reply), clock::now()).to.unwrap();
-    let (place, connection) = place_of(newer);
+    let (place, connection) = address_of(newer);
     let whole = [&running.0.to_be_bytes()[..], reply].concat();
     server.peers.send(place.on_loop, Message::Answer(Answer { place, connection, reply: whole.clone() }));
     assert_eq!(receive(), whole);

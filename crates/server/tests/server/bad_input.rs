@@ -131,8 +131,10 @@ fn a_call_in_fragments_is_a_call() {
     let mut stream = Vec::new();
     let pieces: Vec<_> = record[4..].chunks(10).collect();
     for (index, piece) in pieces.iter().enumerate() {
-        let mark =
-            rpc::record::Mark { last: index + 1 == pieces.len(), len: u32::try_from(piece.len()).unwrap() };
+        let mark = rpc::record_marking::Mark {
+            last: index + 1 == pieces.len(),
+            len: u32::try_from(piece.len()).unwrap(),
+        };
         stream.extend(mark.encode());
         stream.extend_from_slice(piece);
     }

@@ -88,7 +88,7 @@ impl Peer {
             &self.credential,
         );
         out.extend_from_slice(args);
-        let mark = rpc::record::Mark { last: true, len: u32::try_from(out.len() - 4).unwrap() };
+        let mark = rpc::record_marking::Mark { last: true, len: u32::try_from(out.len() - 4).unwrap() };
         out[..4].copy_from_slice(&mark.encode());
         out
     }
@@ -105,7 +105,7 @@ impl Peer {
     pub fn try_receive(&mut self) -> std::io::Result<Vec<u8>> {
         let mut mark = [0; 4];
         self.stream.read_exact(&mut mark)?;
-        let mark = rpc::record::Mark::decode(mark);
+        let mark = rpc::record_marking::Mark::decode(mark);
         assert!(mark.last, "replies are one fragment");
         let mut record = vec![0; usize::try_from(mark.len).unwrap()];
         self.stream.read_exact(&mut record)?;

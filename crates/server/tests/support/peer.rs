@@ -55,7 +55,7 @@ impl Peer {
         let mut out = vec![0; 4];
         rpc::call::encode(&mut Writer::new(&mut out), Xid(xid), program, 3, procedure, &self.credential);
         out.extend_from_slice(args);
-        let mark = rpc::record::Mark { last: true, len: u32::try_from(out.len() - 4).unwrap() };
+        let mark = rpc::record_marking::Mark { last: true, len: u32::try_from(out.len() - 4).unwrap() };
         out[..4].copy_from_slice(&mark.encode());
         out
     }
@@ -69,7 +69,7 @@ impl Peer {
     pub fn try_receive(&mut self) -> Option<Vec<u8>> {
         let mut mark = [0; 4];
         self.stream.read_exact(&mut mark).ok()?;
-        let mut reply = vec![0; rpc::record::Mark::decode(mark).len as usize];
+        let mut reply = vec![0; rpc::record_marking::Mark::decode(mark).len as usize];
         self.stream.read_exact(&mut reply).ok()?;
         Some(reply)
     }

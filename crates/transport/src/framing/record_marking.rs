@@ -1,6 +1,6 @@
 //! Record marking, RFC 5531 s11, with payload padded as XDR has it (RFC 4506 s4.10).
 
-use rpc::record::{Assembler, MARK_BYTES, Mark, RecordError};
+use rpc::record_marking::{Assembler, MARK_BYTES, Mark, RecordError};
 
 use super::{Assemble, Frame, Framing, FramingError, Trailer};
 

@@ -6,7 +6,7 @@ use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 
 use proptest::prelude::*;
-use rpc::record::Mark;
+use rpc::record_marking::Mark;
 
 use super::*;
 use crate::{DIRECT_BYTES_MIN, Pipe, Place, Slices, SlicesMut};

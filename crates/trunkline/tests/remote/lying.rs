@@ -70,7 +70,7 @@ fn serve(lie: Lie, mut stream: TcpStream, removed: &AtomicU64) {
     stream.set_nodelay(true).unwrap();
     let mut mark = [0; 4];
     while stream.read_exact(&mut mark).is_ok() {
-        let mut record = vec![0; rpc::record::Mark::decode(mark).len as usize];
+        let mut record = vec![0; rpc::record_marking::Mark::decode(mark).len as usize];
         if stream.read_exact(&mut record).is_err() {
             return;
         }
@@ -84,7 +84,7 @@ fn serve(lie: Lie, mut stream: TcpStream, removed: &AtomicU64) {
         let mut out = vec![0; 4];
         rpc::reply::encode_success(&mut Writer::new(&mut out), Xid(head.xid.0));
         out.extend_from_slice(&results);
-        let mark = rpc::record::Mark { last: true, len: u32::try_from(out.len() - 4).unwrap() };
+        let mark = rpc::record_marking::Mark { last: true, len: u32::try_from(out.len() - 4).unwrap() };
         out[..4].copy_from_slice(&mark.encode());
         if stream.write_all(&out).is_err() {
             return;

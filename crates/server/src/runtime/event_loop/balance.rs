@@ -145,7 +145,7 @@ impl EventLoop {
             return false;
         }
         let load = connection.load.begin();
-        let place = self.take_place(key, load, 0);
+        let place = self.reserve_on_loop(key, load, 0);
         match place {
             Some(place) => self.move_to(place, key),
             None => self.peers.add_load(self.index, load),
@@ -164,7 +164,7 @@ impl EventLoop {
         }
         let permille = load.permille();
         self.balance.trials_left = self.balance.trials_left.saturating_sub(1);
-        if let Some(place) = self.take_place(key, permille, permille) {
+        if let Some(place) = self.reserve_on_loop(key, permille, permille) {
             self.balance.trials_left = 0;
             self.move_to(place, key);
         }
@@ -172,10 +172,10 @@ impl EventLoop {
 
     /// Takes a place on another loop for a connection with the load `permille`, of which `counted`
     /// is counted here, if the connection may move and is better off there.
-    fn take_place(&self, key: usize, permille: usize, counted: usize) -> Option<usize> {
+    fn reserve_on_loop(&self, key: usize, permille: usize, counted: usize) -> Option<usize> {
         let connection = self.connections.get(key).filter(|connection| self.may_move(connection))?;
         let comes_in_on = || connection.socket().and_then(|socket| socket_incoming_cpu(socket).ok());
-        self.peers.take_place_from(self.index, permille, counted, self.connections_max(), comes_in_on)
+        self.peers.reserve_on_other_loop(self.index, permille, counted, self.connections_max(), comes_in_on)
     }
 
     fn may_move(&self, connection: &Connection) -> bool {
@@ -191,7 +191,7 @@ impl EventLoop {
             // No connection is busy.
             return;
         }
-        self.peers.tell_place(self.index, processor());
+        self.peers.report_processor(self.index, processor());
         let mut busy = 0;
         for (_, connection) in &mut self.connections {
             if !connection.load.is_busy() {

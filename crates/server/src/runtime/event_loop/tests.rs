@@ -7,7 +7,7 @@ use crate::runtime::mailbox::Link;
 use nfs3::{DirOpArgs, FileHandle, Procedure, Sattr3, Wire, proc};
 use rpc::Xid;
 use rpc::auth::AuthSys;
-use rpc::record::Mark;
+use rpc::record_marking::Mark;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use transport::poll::Waker;
@@ -96,7 +96,7 @@ impl Single {
             worker_pool: &self.worker_pool,
             share: None,
             short,
-            place: Place { on_loop: 0, key: 0 },
+            place: ConnectionAddress { on_loop: 0, key: 0 },
             now: clock::now(),
         };
         self.connection.turn(&mut self.work, around)
@@ -204,19 +204,19 @@ fn a_connection_goes_where_less_is_to_do_and_there_is_room() {
     (0..5).for_each(|_| peers.enter(0));
     assert_eq!(peers.connections(0), 5);
     // There is no load: the connection stays.
-    assert_eq!(peers.take_place_from(0, 100, 0, 10, || None), None);
+    assert_eq!(peers.reserve_on_other_loop(0, 100, 0, 10, || None), None);
     peers.add_load(0, 100);
-    assert_eq!(peers.take_place_from(0, 300, 0, 10, || None), Some(1));
+    assert_eq!(peers.reserve_on_other_loop(0, 300, 0, 10, || None), Some(1));
     assert_eq!([0, 1].map(|index| peers.connections(index)), [4, 1]);
-    assert_eq!(peers.take_place_from(0, 10, 0, 0, || None), None, "nobody has room");
-    assert_eq!(peers.take_place_from(0, 10, 0, 10, || None), Some(2));
+    assert_eq!(peers.reserve_on_other_loop(0, 10, 0, 0, || None), None, "nobody has room");
+    assert_eq!(peers.reserve_on_other_loop(0, 10, 0, 10, || None), Some(2));
     peers.retire(2);
-    assert_eq!(peers.take_place_from(0, 10, 0, 10, || None), None, "nobody else has less to do");
+    assert_eq!(peers.reserve_on_other_loop(0, 10, 0, 10, || None), None, "nobody else has less to do");
     // A small difference in load is not worth a move.
     peers.take_load(1, 250);
-    assert_eq!(peers.take_place_from(0, 10, 0, 10, || None), None);
+    assert_eq!(peers.reserve_on_other_loop(0, 10, 0, 10, || None), None);
     peers.take_load(1, 1);
-    assert_eq!(peers.take_place_from(0, 10, 0, 10, || None), Some(1));
+    assert_eq!(peers.reserve_on_other_loop(0, 10, 0, 10, || None), Some(1));
 }
 
 #[test]
@@ -231,7 +231,7 @@ fn loops_without_time_left_are_evened_out_by_their_connections() {
         (0..other).for_each(|_| peers.add_load(1, share(other)));
         let before = [peers.load(0), peers.load(1)];
         assert_eq!(
-            peers.take_place_from(0, share(own), share(own), 10, || None).is_some(),
+            peers.reserve_on_other_loop(0, share(own), share(own), 10, || None).is_some(),
             evens,
             "{own} : {other}"
         );
@@ -243,14 +243,14 @@ fn loops_without_time_left_are_evened_out_by_their_connections() {
 #[test]
 fn of_loops_with_as_little_to_do_a_connection_goes_where_its_packets_come_in() {
     let (_pollers, peers) = peers(4);
-    let take = |counted, processor| peers.take_place_from(0, 450, counted, 10, || Some(processor));
+    let take = |counted, processor| peers.reserve_on_other_loop(0, 450, counted, 10, || Some(processor));
     let undo = |place| {
         peers.take_load(place, 450);
         peers.leave(place);
         peers.enter(0);
     };
     (0..9).for_each(|_| peers.enter(0));
-    (0..4).for_each(|index| peers.tell_place(index, Some(index as u32)));
+    (0..4).for_each(|index| peers.report_processor(index, Some(index as u32)));
     (0..4).for_each(|index| peers.add_load(index, 500));
     for processor in 1..4 {
         assert_eq!(take(0, processor), Some(processor as usize), "a new connection");
@@ -269,10 +269,10 @@ fn of_loops_with_as_little_to_do_a_connection_goes_where_its_packets_come_in() {
     peers.take_load(3, 500);
     assert_eq!(take(0, 3), Some(3), "it has the least to do, wherever it runs");
     let (_pollers, peers) = self::peers(2);
-    peers.tell_place(1, Some(5));
+    peers.report_processor(1, Some(5));
     peers.enter(0);
     assert_eq!(
-        peers.take_place_from(0, 450, 0, 10, || Some(5)),
+        peers.reserve_on_other_loop(0, 450, 0, 10, || Some(5)),
         None,
         "nobody knows where an idle loop runs"
     );

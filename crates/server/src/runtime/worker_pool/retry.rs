@@ -4,7 +4,7 @@
 
 use super::Shared;
 use crate::clock;
-use crate::shared::UPKEEP;
+use crate::shared_reply_cache::UPKEEP;
 use std::sync::PoisonError;
 use std::time::Duration;
 

@@ -2,13 +2,13 @@
 
 use super::{Completion, Shared, Task, TaskEnd};
 use crate::clock;
+use crate::dispatch::{Executor, Taken};
 use crate::identity::IdentityCache;
 use crate::program::Mode;
 use crate::replies::Replies;
 use crate::reply_cache::Times;
+use crate::runtime::connection_address::token_of;
 use crate::runtime::mailbox::Message;
-use crate::runtime::place::token_of;
-use crate::service::{Executor, Taken};
 use rpc::portmap::Protocol;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::PoisonError;

@@ -79,7 +79,7 @@ impl Table {
         if now.saturating_sub(was.since) >= self.timing.retry_max {
             self.conn_mut(conn).attempts = 0;
         }
-        self.take_calls(conn, now, silent_since);
+        self.move_calls(conn, now, silent_since);
         self.idle(conn);
         if self.has_live(path) {
             match self.conn_ref(conn).attempts {
@@ -114,7 +114,7 @@ impl Table {
 
     /// Moves the calls of a lost connection to other connections. Its outstanding bytes no longer
     /// count.
-    pub(super) fn take_calls(&mut self, conn: ConnId, now: Duration, silent_since: Duration) {
+    pub(super) fn move_calls(&mut self, conn: ConnId, now: Duration, silent_since: Duration) {
         let index = usize::from(conn.0);
         let calls = std::mem::take(&mut self.choice.calls[index]);
         if calls > 0 {
