@@ -10,8 +10,8 @@ use rpc::reply::{Accept, Body};
 use transport::poll::{Events, Interest, Poller};
 use transport::rdma::Requester;
 use transport::{
-    Address, AnyTransport, Error, Expect, Flushed, Limits, Place, ReceiveBuffer, Scratch, Sink, Slices,
-    SlicesMut, Source, Stream, Transport, socket,
+    Address, AnyTransport, Error, Expect, Flushed, Limits, PayloadPlace, ReceiveBuffer, Scratch, Sink,
+    Slices, SlicesMut, Source, Stream, Transport, socket,
 };
 use xdr::{Reader, Writer};
 
@@ -69,7 +69,7 @@ struct Reply(Option<Result<Vec<u8>, String>>);
 
 impl Sink for Reply {
     type ReceiveBuffer = Nothing;
-    fn place(&mut self, _head: &[u8], _record_len: usize) -> Option<Place<Nothing>> {
+    fn choose_receive_buffer(&mut self, _head: &[u8], _record_len: usize) -> Option<PayloadPlace<Nothing>> {
         None
     }
     fn record(&mut self, record: &[u8]) {

@@ -68,7 +68,7 @@ pub(crate) enum Taken {
 impl Executor<'_> {
     /// Finds memory for the payload of a call whose beginning has been received, at most
     /// `bytes_max` bytes.
-    pub fn place(
+    pub fn choose_receive_buffer(
         &mut self,
         head: &CallHead,
         record: &[u8],
@@ -77,7 +77,7 @@ impl Executor<'_> {
     ) -> Option<(usize, ReceiveBuffer)> {
         let (_, program) = find(&PROGRAMS, self.group, self.protocol, head).ok()?;
         self.identify(&head.header(record)).ok()?;
-        let placed = program.place(Arriving {
+        let placed = program.choose_receive_buffer(Arriving {
             client: self.client,
             procedure: head.procedure(),
             args: head.args(record),

@@ -99,7 +99,7 @@ impl Program for Nfs3 {
     }
 
     /// The data of a WRITE are received directly into memory of the file.
-    fn place(&self, call: Arriving<'_>) -> Option<Placed> {
+    fn choose_receive_buffer(&self, call: Arriving<'_>) -> Option<Placed> {
         if call.procedure != Procedure::Write.number() {
             return None;
         }

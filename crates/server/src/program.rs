@@ -73,12 +73,12 @@ pub(crate) trait Program: Sync {
 
     /// Finds memory of a store for the payload of a call, so that it is received in place. Errors
     /// of the call are left to [`serve`](Self::serve), which reports them.
-    fn place(&self, _call: Arriving<'_>) -> Option<Placed> {
+    fn choose_receive_buffer(&self, _call: Arriving<'_>) -> Option<Placed> {
         None
     }
 
     /// Executes a call, and writes the head of its reply. `payload` is the memory that
-    /// [`place`](Self::place) found, with the payload received; then the record ends before the
+    /// [`choose_receive_buffer`](Self::choose_receive_buffer) found, with the payload received; then the record ends before the
     /// payload.
     fn serve(&self, call: Call<'_, '_>, payload: Option<ReceiveBuffer>) -> Answered;
 }

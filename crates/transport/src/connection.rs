@@ -48,7 +48,7 @@ pub trait ReceiveBuffer {
 
 /// Where the payload of a record is to be received.
 #[derive(Debug)]
-pub struct Place<L> {
+pub struct PayloadPlace<L> {
     /// The offset of the payload's first byte in the record.
     pub at: usize,
     /// The payload's length, without padding.
@@ -67,7 +67,11 @@ pub trait Sink {
     /// is assembled and passed to [`Sink::record`]. The same happens, and the receive buffer is
     /// dropped, if more bytes follow the payload than the framing allows
     /// ([`Framing::TAIL_BYTES_MAX`](crate::framing::Framing::TAIL_BYTES_MAX)).
-    fn place(&mut self, head: &[u8], record_len: usize) -> Option<Place<Self::ReceiveBuffer>>;
+    fn choose_receive_buffer(
+        &mut self,
+        head: &[u8],
+        record_len: usize,
+    ) -> Option<PayloadPlace<Self::ReceiveBuffer>>;
 
     /// Called before each receive: the records passed to the sink until the next call of this were
     /// received at once.

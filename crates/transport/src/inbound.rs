@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use rustix::net::RecvFlags;
 
 use crate::framing::{Assemble, Frame, Framing, TAIL_BYTES_ROOM};
-use crate::{DIRECT_BYTES_MIN, Error, HEAD_BYTES_MIN, Place, ReceiveBuffer, Sink, SlicesMut};
+use crate::{DIRECT_BYTES_MIN, Error, HEAD_BYTES_MIN, PayloadPlace, ReceiveBuffer, Sink, SlicesMut};
 
 /// Bytes received along with a payload: a few heads. More would be payload that must be copied.
 const AFTER_PAYLOAD_BYTES: usize = 2048;
@@ -63,9 +63,9 @@ enum State<L, A> {
     /// first `skip` are not part of the record.
     Whole { needed: usize, skip: usize },
     /// Payload that is received in place; `partial` holds the record's head.
-    Payload { place: Place<L>, filled: usize, tail_len: usize },
+    Payload { place: PayloadPlace<L>, filled: usize, tail_len: usize },
     /// What follows such a payload.
-    Tail { place: Place<L>, tail: Tail },
+    Tail { place: PayloadPlace<L>, tail: Tail },
     /// A record in several parts: the slow path.
     Parts(Box<A>),
 }
@@ -417,7 +417,7 @@ impl<L: ReceiveBuffer, F: Framing> Inbound<L, F> {
     ) -> Result<(), Error> {
         const { assert!(F::TAIL_BYTES_MAX <= TAIL_BYTES_ROOM) };
         let record = bytes.get(skip..).unwrap_or_default();
-        let place = sink.place(record, len).filter(|place| {
+        let place = sink.choose_receive_buffer(record, len).filter(|place| {
             let end = place.at.saturating_add(place.len);
             place.at <= record.len() && end <= len && len - end <= F::TAIL_BYTES_MAX
         });

@@ -2,7 +2,7 @@
 //! way.
 //!
 //! A loop drives a [`Transport`], which hands received records to a [`Sink`]. The sink may provide
-//! memory for a record's payload ([`Sink::place`]). The transport sends heads together with payload
+//! memory for a record's payload ([`Sink::choose_receive_buffer`]). The transport sends heads together with payload
 //! that is gathered from its [`Source`]. Messages go both ways: each end sends calls and replies.
 //!
 //! [`Stream`] is a stream socket: TCP, or within a process with [`Stream::pair`]. How records are
@@ -35,18 +35,18 @@ use smallvec::SmallVec;
 
 pub use address::{Address, AddressError, parse_with_port};
 pub use any::AnyTransport;
-pub use connection::{Ended, Expect, Place, ReceiveBuffer, Remains, Sink, Source, Transport};
+pub use connection::{Ended, Expect, PayloadPlace, ReceiveBuffer, Remains, Sink, Source, Transport};
 pub use fault::{Fault, Faulty};
 pub use inbound::{Received, Scratch};
 pub use outbound::Flushed;
 pub use pipe::Pipe;
 pub use stream::{Limits, Stream};
 
-/// Records at least this long are offered to [`Sink::place`]; for shorter ones a copy costs less
+/// Records at least this long are offered to [`Sink::choose_receive_buffer`]; for shorter ones a copy costs less
 /// than a separate receive.
 pub const DIRECT_BYTES_MIN: usize = 16 << 10;
 
-/// [`Sink::place`] sees at least this much of a record: an RPC head with the largest credential and
+/// [`Sink::choose_receive_buffer`] sees at least this much of a record: an RPC head with the largest credential and
 /// verifier (RFC 5531 s8.2: 400 bytes each) and the arguments before the payload.
 pub const HEAD_BYTES_MIN: usize = 1024;
 

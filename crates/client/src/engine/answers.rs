@@ -5,7 +5,7 @@ use paths::{ConnId, NodeId};
 use rpc::Xid;
 use rpc::reply::{Accept, Body as ReplyBody};
 use transport::framing::{Framing, RecordMarking};
-use transport::{Place, Sink};
+use transport::{PayloadPlace, Sink};
 use xdr::Reader;
 
 use super::{Core, JUKEBOX_DELAY};
@@ -133,7 +133,11 @@ impl Answers<'_> {
 impl Sink for Answers<'_> {
     type ReceiveBuffer = ReadLanding;
 
-    fn place(&mut self, record: &[u8], record_len: usize) -> Option<Place<ReadLanding>> {
+    fn choose_receive_buffer(
+        &mut self,
+        record: &[u8],
+        record_len: usize,
+    ) -> Option<PayloadPlace<ReadLanding>> {
         let (reply, mut reader) = head(record).ok()?;
         let ReplyBody::Accepted(Accept::Success) = reply.body else { return None };
         let key = self.call_of(&reply)?;
@@ -146,7 +150,11 @@ impl Sink for Answers<'_> {
             return None;
         }
         let Body::Read { target, .. } = &mut self.core.calls.0.get_mut(key)?.body else { return None };
-        Some(Place { at, len, receive_buffer: ReadLanding { key, target: std::mem::take(target), len } })
+        Some(PayloadPlace {
+            at,
+            len,
+            receive_buffer: ReadLanding { key, target: std::mem::take(target), len },
+        })
     }
 
     fn record(&mut self, record: &[u8]) {

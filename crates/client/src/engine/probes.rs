@@ -3,7 +3,7 @@
 use paths::PathId;
 use rpc::Xid;
 use transport::poll::Poller;
-use transport::{Error, Expect, Place, Sink, Transport};
+use transport::{Error, Expect, PayloadPlace, Sink, Transport};
 use xdr::Writer;
 
 use super::Engine;
@@ -39,7 +39,11 @@ struct AnyReply(bool);
 
 impl Sink for AnyReply {
     type ReceiveBuffer = ReadLanding;
-    fn place(&mut self, _head: &[u8], _record_len: usize) -> Option<Place<ReadLanding>> {
+    fn choose_receive_buffer(
+        &mut self,
+        _head: &[u8],
+        _record_len: usize,
+    ) -> Option<PayloadPlace<ReadLanding>> {
         None
     }
     fn record(&mut self, _record: &[u8]) {

@@ -8,7 +8,7 @@ use crate::replies::Payload;
 use crate::statistics::Counters;
 use memory::{Registrar, Scatter};
 use store::{ReceiveBatch, ReceiveBuffer};
-use transport::{Place as PayloadPlace, Sink, SlicesMut};
+use transport::{PayloadPlace, Sink, SlicesMut};
 
 /// A connection over RDMA.
 pub(crate) type Responder = transport::rdma::Responder<Payload, Incoming>;
@@ -121,10 +121,11 @@ impl Sink for CallSink<'_> {
 
     /// Finds memory of a store for the payload of a call, and keeps the head of the call until the
     /// payload has been received.
-    fn place(&mut self, head: &[u8], record_len: usize) -> Option<PayloadPlace<Incoming>> {
+    fn choose_receive_buffer(&mut self, head: &[u8], record_len: usize) -> Option<PayloadPlace<Incoming>> {
         let record = head;
         let head = CallHead::decode(record).ok()?;
-        let (at, payload) = self.executor.place(&head, record, record_len, self.payload_bytes_max)?;
+        let (at, payload) =
+            self.executor.choose_receive_buffer(&head, record, record_len, self.payload_bytes_max)?;
         Some(PayloadPlace { at, len: payload.len(), receive_buffer: Incoming { head, payload } })
     }
 

@@ -9,7 +9,8 @@ use super::*;
 use crate::poll::Poller;
 use crate::stream::Limits;
 use crate::{
-    Error, Expect, Flushed, Place, ReceiveBuffer, Scratch, Sink, Slices, SlicesMut, Source, Stream, Transport,
+    Error, Expect, Flushed, PayloadPlace, ReceiveBuffer, Scratch, Sink, Slices, SlicesMut, Source, Stream,
+    Transport,
 };
 
 const HEADER_BYTES: usize = 8;
@@ -101,10 +102,10 @@ impl Pdus {
 impl Sink for Pdus {
     type ReceiveBuffer = Buffer;
 
-    fn place(&mut self, head: &[u8], record_len: usize) -> Option<Place<Buffer>> {
+    fn choose_receive_buffer(&mut self, head: &[u8], record_len: usize) -> Option<PayloadPlace<Buffer>> {
         let at = usize::from(head[3]);
         let len = record_len - at - DIGEST_BYTES;
-        self.in_place.then(|| Place { at, len, receive_buffer: Buffer(vec![0; len]) })
+        self.in_place.then(|| PayloadPlace { at, len, receive_buffer: Buffer(vec![0; len]) })
     }
 
     fn record(&mut self, record: &[u8]) {

@@ -5,7 +5,7 @@ use rpcrdma::holds;
 use rpcrdma::server::Payload;
 
 use super::{Buffer, Error};
-use crate::{Place, ReceiveBuffer, Sink, SlicesMut};
+use crate::{PayloadPlace, ReceiveBuffer, Sink, SlicesMut};
 
 /// The memory read for a call.
 #[derive(Debug)]
@@ -85,7 +85,8 @@ pub(super) fn place_for<S: Sink>(
     if position != head.len() {
         return None;
     }
-    let Place { at, len, receive_buffer } = sink.place(head, position + bytes + xdr_padding(bytes))?;
+    let PayloadPlace { at, len, receive_buffer } =
+        sink.choose_receive_buffer(head, position + bytes + xdr_padding(bytes))?;
     let fits = at == position && u32::try_from(len).is_ok_and(|len| holds(payload.bytes, len));
     fits.then_some((receive_buffer, len))
 }

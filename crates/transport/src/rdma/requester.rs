@@ -23,7 +23,7 @@ use super::{
 };
 use crate::poll::{Interest, Poller};
 use crate::{
-    Address, Ended, Expect, Flushed, Place, ReceiveBuffer, Received, Remains, Scratch, Sink, Slices,
+    Address, Ended, Expect, Flushed, PayloadPlace, ReceiveBuffer, Received, Remains, Scratch, Sink, Slices,
     SlicesMut, Source, Transport,
 };
 
@@ -458,8 +458,8 @@ fn send(
 fn place_payload<S: Sink>(head: &[u8], region: &Buffer, landed: usize, sink: &mut S) -> Result<(), Error> {
     let padding = landed.wrapping_neg() % 4;
     let length = head.len() + landed + padding;
-    match sink.place(head, length) {
-        Some(Place { at, len, mut receive_buffer }) if at == head.len() && len == landed => {
+    match sink.choose_receive_buffer(head, length) {
+        Some(PayloadPlace { at, len, mut receive_buffer }) if at == head.len() && len == landed => {
             let mut pieces = SlicesMut::new();
             receive_buffer.unfilled(0, &mut pieces);
             let mut from = 0;
@@ -480,7 +480,7 @@ fn place_payload<S: Sink>(head: &[u8], region: &Buffer, landed: usize, sink: &mu
             }
             match place {
                 None => sink.record(&record),
-                Some(Place { at, len, mut receive_buffer }) => {
+                Some(PayloadPlace { at, len, mut receive_buffer }) => {
                     let mut from = at;
                     let mut pieces = SlicesMut::new();
                     receive_buffer.unfilled(0, &mut pieces);

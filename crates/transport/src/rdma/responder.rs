@@ -7,7 +7,7 @@
 //!
 //! Payload is moved where its owner keeps it, as far as that memory can be registered: the payload
 //! of a reply is written from the memory that [`Source::pieces`] finds, and the payload of a call
-//! is read into the memory that [`Sink::place`] offers. Other payload is copied through the pool of
+//! is read into the memory that [`Sink::choose_receive_buffer`] offers. Other payload is copied through the pool of
 //! the endpoint, and counted ([`Counters::copied_bytes`]).
 //!
 //! Memory that a device accesses stays until the device is done with it: the payload of a reply is

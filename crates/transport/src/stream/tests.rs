@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use rpc::record_marking::Mark;
 
 use super::*;
-use crate::{DIRECT_BYTES_MIN, Pipe, Place, Slices, SlicesMut};
+use crate::{DIRECT_BYTES_MIN, PayloadPlace, Pipe, Slices, SlicesMut};
 
 /// What a stream's records expect in reply does not matter.
 const NOTHING: Expect = Expect { payload_max: 0, reply_max: 0 };
@@ -60,11 +60,11 @@ struct Collect {
 impl Sink for Collect {
     type ReceiveBuffer = Memory;
 
-    fn place(&mut self, _head: &[u8], record_len: usize) -> Option<Place<Memory>> {
+    fn choose_receive_buffer(&mut self, _head: &[u8], record_len: usize) -> Option<PayloadPlace<Memory>> {
         let len = (record_len - 100) / 4 * 4 - 3;
         let pipe = self.by_pipe.then(|| Pipe::new().unwrap());
         let receive_buffer = Memory { bytes: vec![0; len], pipe };
-        self.in_place.then(|| Place { at: record_len - len - 3, len, receive_buffer })
+        self.in_place.then(|| PayloadPlace { at: record_len - len - 3, len, receive_buffer })
     }
 
     fn record(&mut self, record: &[u8]) {
