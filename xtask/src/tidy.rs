@@ -26,8 +26,8 @@ pub(crate) fn findings() -> Result<Vec<String>> {
 /// downwards only.
 const SERVER_MODULES: [(&str, &[&str]); 3] = [
     ("runtime", &["server", "rpcbind"]),
-    ("service", &["runtime", "server", "rpcbind"]),
-    ("nfs3", &["service", "mount"]),
+    ("dispatch", &["runtime", "server", "rpcbind"]),
+    ("nfs3", &["dispatch", "mount"]),
 ];
 
 /// Each use of a module of the server by a module below it.

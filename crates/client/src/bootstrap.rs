@@ -7,6 +7,8 @@
 //! may not reach by LOOKUP is also requested here ([`directory`]), so that whatever can be mounted
 //! can be walked to.
 
+use std::net::SocketAddr;
+
 use fs::{Attributes, FileHandle, FileSystemInfo, Status};
 
 use crate::caller::{self, Caller};
@@ -30,8 +32,8 @@ pub(crate) struct Root {
     pub handle: FileHandle,
     pub attributes: Attributes,
     pub info: FileSystemInfo,
-    /// The port of NFS, if rpcbind was asked for it.
-    pub port: Option<u16>,
+    /// Where NFS was found, if rpcbind was asked for its port.
+    pub found: Option<SocketAddr>,
 }
 
 /// Whether the path is an export, or may continue below one.
@@ -56,17 +58,35 @@ pub(crate) fn bootstrap(
     }
     let find = |caller: &mut Caller| find(caller, settings, place, credential);
     let (mut caller, found) = at_mount(settings, remote, credential, find)?;
-    let mut port = None;
+    let mut by_rpcbind = None;
     if over_rdma {
         let is_same = |local: &transport::Address| local.is_ipv4() == remote.address.is_ipv4();
         let local = settings.locals.iter().copied().find(is_same);
         caller = Caller::connect_rdma(local, nfs, credential)?;
     } else if caller.address() != nfs {
-        (caller, port) = at_nfs(settings, remote, credential)?;
+        (caller, by_rpcbind) = at_nfs(settings, remote, credential)?;
     }
     let attributes = ask(&mut caller, Protocol::NFS3.getattr(found.handle))?;
     let info = ask(&mut caller, Protocol::NFS3.fsinfo(found.handle))?;
-    Ok(Root { export: found.export, below: found.below, handle: found.handle, attributes, info, port })
+    Ok(Root {
+        export: found.export,
+        below: found.below,
+        handle: found.handle,
+        attributes,
+        info,
+        found: by_rpcbind,
+    })
+}
+
+/// The port of NFS on a remote where nothing listens at the usual one, as its rpcbind knows it.
+pub(crate) fn find_port(settings: &Settings, remote: &Remote) -> Option<u16> {
+    let rpcbind = settings.nfs_rpcbind_port?;
+    match Caller::connect(settings.address_of(remote), &[], settings.reserved_port) {
+        Err(error) if error.is_refused() => {
+            rpcbind::port_of(remote.address.with_port(rpcbind), NFS, "NFS").ok()
+        }
+        _ => None,
+    }
 }
 
 /// Connects to NFS over TCP. If the user gave no port and nothing listens at the usual one, rpcbind
@@ -75,7 +95,7 @@ fn at_nfs(
     settings: &Settings,
     remote: &Remote,
     credential: &[u8],
-) -> Result<(Caller, Option<u16>), MountError> {
+) -> Result<(Caller, Option<SocketAddr>), MountError> {
     let at = |address| Caller::connect(address, credential, settings.reserved_port);
     let refused = match (at(settings.address_of(remote)), settings.nfs_rpcbind_port) {
         (Err(error), Some(rpcbind)) if remote.port.is_none() && error.is_refused() => (error, rpcbind),
@@ -83,7 +103,10 @@ fn at_nfs(
     };
     let (error, rpcbind) = refused;
     match rpcbind::port_of(remote.address.with_port(rpcbind), NFS, "NFS") {
-        Ok(port) => Ok((at(remote.address.with_port(port))?, Some(port))),
+        Ok(port) => {
+            let found = remote.address.with_port(port);
+            Ok((at(found)?, Some(found)))
+        }
         Err(_) => Err(error),
     }
 }

@@ -45,7 +45,7 @@ pub use mount::Mount;
 pub use operations::Operations;
 pub use protocol::{Found, Operation, Protocol, Request};
 pub use seen_entries::{GIVEN_NAMES_MAX, LISTINGS_ANEW_MAX, NameMarks};
-pub use settings::Settings;
+pub use settings::{OtherAddress, Settings};
 pub use shard::{ExternalDriver, Io, Task};
 pub use slot::Pending;
 pub use statistics::{Counter, PathCounters, PathStatistics, Replays, Statistics};

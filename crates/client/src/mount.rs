@@ -1,5 +1,6 @@
 //! A mount: the root of an export, reached over every path of its route.
 
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,17 +10,17 @@ use fs::{FileHandle, FileKind, FileSystemInfo};
 use paths::{ConnSpec, NodeId, PathId, PathSpec, Placement, Timing};
 use transport::Address;
 
-use crate::bootstrap::{Place, Root, bootstrap, directory};
+use crate::bootstrap::{Place, Root, bootstrap, directory, find_port};
 use crate::call::{Caller, FileRef, Op};
 use crate::connector::RdmaConnector;
 use crate::engine::Setup;
 use crate::error::{Error, MountError, Result};
 use crate::node_health::{NodeHealth, Placed};
-use crate::options::Remote;
+use crate::options::{Proto, Remote};
 use crate::path_failures::PathFailures;
 use crate::protocol::Protocol;
 use crate::route::{PathEnd, PathValidation, PathValidations, Route, Stranded};
-use crate::settings::Settings;
+use crate::settings::{OtherAddress, Settings};
 use crate::shard::{ExternalDriver, Shard, Task};
 use crate::slot::Pending;
 use crate::statistics::{PathCounters, PathStatistics, Replays, Statistics};
@@ -140,7 +141,9 @@ impl Mount {
             check_is_directory(&root)?;
         }
         settings.export.clone_from(&root.export);
-        settings.port = root.port.unwrap_or(settings.port);
+        if let Some(found) = root.found {
+            note_ports(&mut settings, found);
+        }
         let paths = path_ends(&settings);
         let start = first_remote(&settings);
         let route = Arc::new(Route {
@@ -252,7 +255,8 @@ impl Mount {
     /// The port of NFS.
     #[must_use]
     pub fn port(&self) -> u16 {
-        self.inner.settings.port
+        let settings = &self.inner.settings;
+        settings.remotes.first().map_or(settings.port, |remote| settings.address_of(remote).port())
     }
 
     /// The file protocol that the server speaks.
@@ -456,15 +460,33 @@ fn bootstrap_at_any_address(
         Err(error) if error.is_of_address() => error,
         other => return Ok((settings, other?)),
     };
-    for address in others {
+    for OtherAddress { address, locals, congestion } in others {
         tracing::info!(from = %settings.server, to = %address, error = %first_error, "another address is tried");
-        let settings = Settings { server: address, remotes: vec![address.into()], ..settings.clone() };
+        let remotes = vec![address.into()];
+        let settings = Settings { server: address, remotes, locals, congestion, ..settings.clone() };
         match bootstrap_any(&settings, place, &credential) {
             Err(error) if error.is_of_address() => {}
             other => return Ok((settings, other?)),
         }
     }
     Err(first_error)
+}
+
+/// Notes the port of NFS at an address, as its rpcbind knows it. Other remotes where nothing
+/// listens at the usual port are looked for in the same way: each host has an rpcbind of its own.
+fn note_ports(settings: &mut Settings, found: SocketAddr) {
+    let ports: Vec<Option<u16>> = settings
+        .remotes
+        .iter()
+        .map(|remote| match remote.port {
+            None if remote.address == Address::from(found) => Some(found.port()),
+            None if settings.proto_of(remote) == Proto::Tcp => find_port(settings, remote),
+            port => port,
+        })
+        .collect();
+    for (remote, port) in settings.remotes.iter_mut().zip(ports) {
+        remote.port = port;
+    }
 }
 
 /// Mounts from the first remote that answers. Returns the error of the first one, which the user

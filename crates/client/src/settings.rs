@@ -9,6 +9,17 @@ use transport::busy::BUSY_POLL_DEFAULT;
 use crate::error::{Error, MountError, Result};
 use crate::options::{Host, Local, MountOptions, Proto, Remote, Remotes, Target};
 
+/// Another address of the server's name, with what depends on the address.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OtherAddress {
+    /// The address.
+    pub address: Address,
+    /// Local addresses from which it can be reached; if empty, the system chooses.
+    pub locals: Vec<Address>,
+    /// Congestion control; `None` for the system's default.
+    pub congestion: Option<String>,
+}
+
 /// Everything that [`crate::Mount::with_settings`] needs.
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -16,7 +27,7 @@ pub struct Settings {
     pub server: Address,
     /// The other addresses of the name, in the resolver's order: while `server` does not answer,
     /// they are tried in turn. Only a mount without `remoteports` uses them.
-    pub other_addresses: Vec<Address>,
+    pub other_addresses: Vec<OtherAddress>,
     /// The export's path.
     pub export: Vec<u8>,
     /// The transport of NFS to a remote that does not specify one. MOUNT is always asked over TCP.
@@ -208,8 +219,13 @@ impl Settings {
         options: &MountOptions,
     ) -> std::result::Result<Self, MountError> {
         let addresses = resolve_host(resolver, target, options)?;
-        let (server, others) = addresses.split_first().ok_or_else(|| no_address(target, options))?;
-        let (server, others) = (*server, others.to_vec());
+        let server = *addresses.first().ok_or_else(|| no_address(target, options))?;
+        let (server, locals, others) = if options.remotes == Remotes::Server {
+            let (first, others) = reachable(&addresses, options)?;
+            (first.address, first.locals, others)
+        } else {
+            (server, resolve_locals(&options.locals, &server)?, Vec::new())
+        };
         let nconnect_hint = options.bulk_connections(1);
         let remotes = match &options.remotes {
             Remotes::Server => vec![server.into()],
@@ -219,7 +235,6 @@ impl Settings {
                 all.into_iter().map(Remote::from).collect()
             }
         };
-        let locals = resolve_locals(&options.locals, &server)?;
         let export = target.path.clone();
         let congestion = options.congestion.clone().or_else(|| default_congestion(&remotes));
         Ok(Self {
@@ -229,7 +244,7 @@ impl Settings {
             rpcbind_port: options.mountport.is_none().then_some(crate::rpcbind::PORT),
             nfs_rpcbind_port: (options.port.is_none() && options.proto == Proto::Tcp)
                 .then_some(crate::rpcbind::PORT),
-            other_addresses: if options.remotes == Remotes::Server { others } else { Vec::new() },
+            other_addresses: others,
             nconnect: options.bulk_connections(remotes.len()),
             remotes,
             remotes_offset: options.remotes_offset.map(u32::from),
@@ -307,6 +322,38 @@ fn resolve_often(
         }
     }
     Ok(all)
+}
+
+/// The addresses of a server that the local addresses can reach: the first one, and the others.
+fn reachable(
+    addresses: &[Address],
+    options: &MountOptions,
+) -> std::result::Result<(OtherAddress, Vec<OtherAddress>), MountError> {
+    let (mut found, mut first_error) = (Vec::new(), None);
+    for address in addresses {
+        let resolved = resolve_locals(&options.locals, address).and_then(|mut locals| {
+            locals.retain(|local| local.is_ipv6() == address.is_ipv6());
+            if locals.is_empty() && !options.locals.is_empty() {
+                let cause = format!("no address of localports is of the family of {address}");
+                return Err(MountError::Local(cause));
+            }
+            Ok(locals)
+        });
+        match resolved {
+            Ok(locals) => {
+                let by_default = || default_congestion(&[Remote::from(*address)]);
+                let congestion = options.congestion.clone().or_else(by_default);
+                found.push(OtherAddress { address: *address, locals, congestion });
+            }
+            Err(error) => {
+                first_error.get_or_insert(error);
+            }
+        }
+    }
+    if found.is_empty() {
+        return Err(first_error.unwrap_or(MountError::Local("the server has no address".to_owned())));
+    }
+    Ok((found.remove(0), found))
 }
 
 /// Resolves local addresses, and interfaces by name: of an interface, the addresses from which the
@@ -444,18 +491,23 @@ mod tests {
         let several: &[&[&str]] = &[&["10.0.0.1", "10.0.0.2", "fd00::1"]];
         let listed = |options: &str| {
             let settings = by_name(options, several).unwrap();
-            let shown = |address: &Address| address.to_string();
+            let others = settings.other_addresses.iter().map(|other| other.address.to_string());
             assert_eq!(settings.remotes, [Remote::from(settings.server)], "one path");
-            (
-                shown(&settings.server),
-                settings.other_addresses.iter().map(shown).collect::<Vec<_>>().join(" "),
-            )
+            (settings.server.to_string(), others.collect::<Vec<_>>().join(" "))
         };
         let pair = |first: &str, others: &str| (first.to_owned(), others.to_owned());
         assert_eq!(listed(""), pair("10.0.0.1", "10.0.0.2 fd00::1"));
         assert_eq!(listed("tcp"), pair("10.0.0.1", "10.0.0.2 fd00::1"));
         assert_eq!(listed("proto=tcp"), pair("10.0.0.1", "10.0.0.2"));
         assert_eq!(listed("proto=tcp6"), pair("fd00::1", ""));
+        assert_eq!(listed("localports=fd00::9"), pair("fd00::1", ""), "no other can be reached from there");
+        let both = by_name("localports=10.0.0.9~fd00::9", several).unwrap();
+        let ten: Address = "10.0.0.9".parse().unwrap();
+        assert_eq!(
+            (both.locals.as_slice(), both.other_addresses[0].locals.as_slice()),
+            (&[ten][..], &[ten][..])
+        );
+        assert_eq!(both.other_addresses[1].locals, ["fd00::9".parse().unwrap()]);
         let named = by_name("remoteports=10.0.0.7", several).unwrap();
         assert_eq!(named.other_addresses, [], "the user has said where to go");
     }

@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, Tc
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-use client::{Error, Mount, MountError, Settings};
+use client::{Error, Mount, MountError, OtherAddress, Settings};
 use server::{Config, Server};
 
 const V4: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -137,8 +137,14 @@ fn rpcbind_is_asked_for_nfs_too_if_nothing_listens_at_the_usual_port() {
         matches!(&with_port, MountError::Connect { address, .. } if address.port() == nobody),
         "the user named the port: {with_port:?}"
     );
-    let mount = Mount::with_settings(Settings { nfs_rpcbind_port: Some(rpcbind_port), ..settings }).unwrap();
+    let settings = Settings { nfs_rpcbind_port: Some(rpcbind_port), ..settings };
+    let mount = Mount::with_settings(settings.clone()).unwrap();
     assert_eq!(mount.port(), served);
+    // The port of one host is not taken for that of another.
+    let elsewhere = client::Address::from(IpAddr::from([127, 0, 0, 77]));
+    let remotes = vec![elsewhere.into(), V4.into()];
+    let both = Mount::with_settings(Settings { remotes, nconnect: 2, ..settings }).unwrap();
+    assert_eq!(both.port(), nobody);
     mount.create_file(b"/file", 0o644).unwrap();
 }
 
@@ -147,7 +153,10 @@ fn an_address_of_a_name_that_does_not_answer_is_followed_by_the_next() {
     let (_server, port) = serve(V4);
     let at = |text: &str| text.parse::<client::Address>().unwrap();
     let settings = |others: &[&str]| Settings {
-        other_addresses: others.iter().map(|other| at(other)).collect(),
+        other_addresses: others
+            .iter()
+            .map(|other| OtherAddress { address: at(other), locals: Vec::new(), congestion: None })
+            .collect(),
         ..Settings::new(at("127.0.0.9"), port, "/export/data")
     };
     let mount = Mount::with_settings(settings(&["::1", "127.0.0.1", "127.0.0.8"])).unwrap();

@@ -78,8 +78,8 @@ pub(crate) trait Program: Sync {
     }
 
     /// Executes a call, and writes the head of its reply. `payload` is the memory that
-    /// [`choose_receive_buffer`](Self::choose_receive_buffer) found, with the payload received; then the record ends before the
-    /// payload.
+    /// [`choose_receive_buffer`](Self::choose_receive_buffer) found, with the payload received;
+    /// then the record ends before the payload.
     fn serve(&self, call: Call<'_, '_>, payload: Option<ReceiveBuffer>) -> Answered;
 }
 

@@ -382,6 +382,10 @@ impl<L: ReceiveBuffer, F: Framing> Inbound<L, F> {
         sink: &mut impl Sink<ReceiveBuffer = L>,
     ) -> Result<Option<&'a [u8]>, Error> {
         let (skip, len) = match F::parse(bytes, self.record_bytes_max)? {
+            // Nothing would ever be taken from the bytes.
+            Some(Frame::Whole { skip: 0, len: 0 }) => {
+                return Err(crate::framing::FramingError::Malformed("a record of no bytes".to_owned()).into());
+            }
             Some(Frame::Whole { skip, len }) => (skip, len),
             Some(Frame::Parts(assembler)) => {
                 self.state = State::Parts(Box::new(assembler));

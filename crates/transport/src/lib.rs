@@ -2,8 +2,9 @@
 //! way.
 //!
 //! A loop drives a [`Transport`], which hands received records to a [`Sink`]. The sink may provide
-//! memory for a record's payload ([`Sink::choose_receive_buffer`]). The transport sends heads together with payload
-//! that is gathered from its [`Source`]. Messages go both ways: each end sends calls and replies.
+//! memory for a record's payload ([`Sink::choose_receive_buffer`]). The transport sends heads
+//! together with payload that is gathered from its [`Source`]. Messages go both ways: each end
+//! sends calls and replies.
 //!
 //! [`Stream`] is a stream socket: TCP, or within a process with [`Stream::pair`]. How records are
 //! told apart there is its parameter ([`framing`]). [`rdma::Requester`] and [`rdma::Responder`] are
@@ -42,12 +43,13 @@ pub use outbound::Flushed;
 pub use pipe::Pipe;
 pub use stream::{Limits, Stream};
 
-/// Records at least this long are offered to [`Sink::choose_receive_buffer`]; for shorter ones a copy costs less
-/// than a separate receive.
+/// Records at least this long are offered to [`Sink::choose_receive_buffer`]; for shorter ones a
+/// copy costs less than a separate receive.
 pub const DIRECT_BYTES_MIN: usize = 16 << 10;
 
-/// [`Sink::choose_receive_buffer`] sees at least this much of a record: an RPC head with the largest credential and
-/// verifier (RFC 5531 s8.2: 400 bytes each) and the arguments before the payload.
+/// [`Sink::choose_receive_buffer`] sees at least this much of a record: an RPC head with the
+/// largest credential and verifier (RFC 5531 s8.2: 400 bytes each) and the arguments before the
+/// payload.
 pub const HEAD_BYTES_MIN: usize = 1024;
 
 /// Number of pieces that a send gathers without allocating memory for the list.

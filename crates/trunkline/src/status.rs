@@ -17,7 +17,7 @@ const DEAD_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Show the mounts of this host, and those that still wait for their server.
 ///
-/// Root sees the mounts of all users; other users see details of their own mounts only. A mount
+/// Of other users' mounts only the source and the directory are known. A mount
 /// that waits for its server (options bg and retry) is ended by `trunkline umount DIR`, as any
 /// other mount.
 #[derive(Debug, Args)]
@@ -66,11 +66,9 @@ pub fn run(args: &StatusArgs) -> Result<ExitCode, Error> {
     }
     for state in &states {
         if let Some(error) = &state.error {
-            text.push_str(&format!(
-                "{}: waiting for {}: {error}\n",
-                state.directory.display(),
-                age(state.since)
-            ));
+            let directory = names::escaped(state.directory.as_os_str().as_bytes());
+            let error = names::escaped(error.as_bytes());
+            text.push_str(&format!("{directory}: waiting for {}: {error}\n", age(state.since)));
         }
         if args.directory.is_some() && !state.details.is_empty() {
             text.push_str(&format!("\n{}", state.details));

@@ -38,7 +38,7 @@ const UNSAFE_ALLOWED: [&str; 8] = [
     "crates/transport/",
     "crates/verbs/",
     "crates/client/",
-    "crates/server/src/shared/",
+    "crates/server/src/shared_reply_cache/",
     "crates/server/tests/",
     "crates/trunkline/tests/history/",
 ];

@@ -7,8 +7,8 @@
 //!
 //! Payload is moved where its owner keeps it, as far as that memory can be registered: the payload
 //! of a reply is written from the memory that [`Source::pieces`] finds, and the payload of a call
-//! is read into the memory that [`Sink::choose_receive_buffer`] offers. Other payload is copied through the pool of
-//! the endpoint, and counted ([`Counters::copied_bytes`]).
+//! is read into the memory that [`Sink::choose_receive_buffer`] offers. Other payload is copied
+//! through the pool of the endpoint, and counted ([`Counters::copied_bytes`]).
 //!
 //! Memory that a device accesses stays until the device is done with it: the payload of a reply is
 //! the tag of the send that follows its writes, and the memory for the payload of a call waits in

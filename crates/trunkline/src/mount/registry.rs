@@ -9,12 +9,12 @@ use super::statistics;
 use client::{PathStatistics, Statistics};
 use mount::Unmounter;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{Mode, chmod};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde::{Deserialize, Serialize};
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -216,31 +216,49 @@ fn own_directory() -> io::Result<PathBuf> {
         let cause = format!("there is no {}", base.display());
         return Err(io::Error::new(io::ErrorKind::NotFound, cause));
     }
-    Ok(base.join("trunkline/mounts"))
+    Ok(base.join("trunkline-mounts"))
+}
+
+/// Whether a directory belongs to this user, who alone can enter it. A symbolic link is not
+/// followed: what is removed in the directory is removed nowhere else.
+fn is_private(directory: &Path) -> bool {
+    let owner = rustix::process::geteuid().as_raw();
+    std::fs::symlink_metadata(directory)
+        .is_ok_and(|found| found.is_dir() && found.uid() == owner && found.mode() & 0o077 == 0)
 }
 
 fn listen() -> io::Result<(PathBuf, UnixListener)> {
     let directory = own_directory()?;
-    std::fs::create_dir_all(&directory)?;
-    // What is mounted, and how, is its user's business.
-    chmod(&directory, Mode::RWXU)?;
+    match std::fs::DirBuilder::new().mode(0o700).create(&directory) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
+    if !is_private(&directory) {
+        let cause = format!("{} is not a directory of this user alone", directory.display());
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, cause));
+    }
     let socket = directory.join(format!("{}.sock", std::process::id()));
-    // An earlier process of this number was killed.
-    let _ = std::fs::remove_file(&socket);
+    remove_stale(&socket);
     let listener = UnixListener::bind(&socket)?;
     Ok((socket, listener))
 }
 
-/// The mounts whose serving processes tell their state: this user's, and for root those of all
-/// users.
+/// Removes the socket of a process that was killed.
+fn remove_stale(socket: &Path) {
+    if std::fs::symlink_metadata(socket).is_ok_and(|found| found.file_type().is_socket()) {
+        // Another reader may have removed it.
+        let _ = std::fs::remove_file(socket);
+    }
+}
+
+/// The mounts of this user whose serving processes report their state. Other users' directories
+/// are not read, by root neither: what lies there is theirs to choose.
 #[must_use]
 pub fn told() -> Vec<MountState> {
-    let mut directories: Vec<PathBuf> = own_directory().into_iter().collect();
-    if rustix::process::geteuid().is_root() {
-        let users = std::fs::read_dir("/run/user").into_iter().flatten().flatten();
-        directories.extend(users.map(|user| user.path().join("trunkline/mounts")));
-    }
-    let mut states: Vec<MountState> = directories.iter().flat_map(|directory| told_in(directory)).collect();
+    let Some(directory) = own_directory().ok().filter(|directory| is_private(directory)) else {
+        return Vec::new();
+    };
+    let mut states = told_in(&directory);
     states.sort_by(|a, b| (&a.directory, a.pid).cmp(&(&b.directory, b.pid)));
     states
 }
@@ -284,8 +302,7 @@ fn ask(socket: &Path) -> Option<MountState> {
         Ok(stream) => stream,
         Err(error) => {
             if error.kind() == io::ErrorKind::ConnectionRefused {
-                // Its process was killed.
-                let _ = std::fs::remove_file(socket);
+                remove_stale(socket);
             }
             return None;
         }
@@ -298,4 +315,53 @@ fn ask(socket: &Path) -> Option<MountState> {
     let mut state: MountState = serde_json::from_slice(&text).ok()?;
     state.pid = u32::try_from(pid.as_raw_nonzero().get()).ok();
     Some(state)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    #[test]
+    fn only_a_directory_of_this_user_alone_is_read_and_cleaned() {
+        let place = tempfile::tempdir().unwrap();
+        let directory = place.path().join("mounts");
+        std::fs::DirBuilder::new().mode(0o700).create(&directory).unwrap();
+        assert!(is_private(&directory));
+        let link = place.path().join("link");
+        symlink(&directory, &link).unwrap();
+        assert!(!is_private(&link), "a link may lead anywhere");
+        std::fs::set_permissions(&directory, std::fs::Permissions::from_mode(0o770)).unwrap();
+        assert!(!is_private(&directory), "others may put things there");
+        assert!(!is_private(&place.path().join("absent")));
+    }
+
+    #[test]
+    fn the_socket_of_a_killed_process_is_removed_and_no_other_file() {
+        let place = tempfile::tempdir().unwrap();
+        let (socket, file) = (place.path().join("1.sock"), place.path().join("passwd"));
+        drop(UnixListener::bind(&socket).unwrap());
+        std::fs::write(&file, "kept").unwrap();
+        symlink(&file, place.path().join("link")).unwrap();
+        assert_eq!(told_in(place.path()), []);
+        assert!(!socket.exists(), "nothing accepts connections there");
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "kept");
+        assert!(place.path().join("link").is_symlink());
+    }
+
+    #[test]
+    fn a_mount_that_is_tried_reports_why_and_is_gone_when_it_is_given_up() {
+        let state = |entry: &Registration| entry.told.now();
+        let entry = Registration::enter("nas:/data", Path::new("/absent/of/course"), "bg");
+        entry.failed("no answer");
+        assert_eq!((state(&entry).state, state(&entry).error.as_deref()), (Phase::Trying, Some("no answer")));
+        let socket = entry.socket.clone();
+        if let Some(socket) = &socket {
+            let reported = ask(socket).unwrap();
+            assert_eq!(reported.pid, Some(std::process::id()));
+            assert_eq!((reported.source.as_str(), reported.options.as_str()), ("nas:/data", "bg"));
+        }
+        drop(entry);
+        assert!(socket.is_none_or(|socket| !socket.exists()));
+    }
 }
