@@ -77,7 +77,7 @@ fn a_directory_of_another_group_is_refused() {
     std::fs::create_dir(&other).expect("a directory");
     let error = fails(&with(node(&places), "--dir", &other), "another export with fsid 1");
     assert!(error.contains("another directory for another group"), "{error}");
-    fails(&with(node(&places), "--state", &places.path("other-state")), "`state` elsewhere");
+    fails(&with(node(&places), "--state", &places.path("other-state")), "--state elsewhere");
     drop(first);
     // When no process is left, the directory is free for another group.
     let arguments = with(node(&places), "--dir", &other);
