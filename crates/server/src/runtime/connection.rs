@@ -388,7 +388,13 @@ impl Connection {
         }
         if self.phase == Phase::Serving && (!self.paused || !self.is_crowded(around)) {
             self.paused = false;
-            if let Some(step) = self.take_calls(work, around, budget) {
+            let mut step = self.take_calls(work, around, budget);
+            if matches!(step, Some(Step::Again)) && self.stream.has_unseen() {
+                // An RDMA read was done while replies were sent: its call is executed at once. A
+                // turn of its own would cost three system calls.
+                step = self.take_calls(work, around, budget);
+            }
+            if let Some(step) = step {
                 return step;
             }
         }
