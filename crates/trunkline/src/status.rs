@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use std::sync::mpsc::channel;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// How long a mount that no process tells of is asked whether it is dead.
+/// How long a mount that no process reports is asked whether it is dead.
 const DEAD_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Show the mounts of this host, and those that still wait for their server.
@@ -78,21 +78,21 @@ pub fn run(args: &StatusArgs) -> Result<ExitCode, Error> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The mounts that processes tell of, then those that are only in the table of mounts.
+/// The mounts whose processes report them, then those that are only in the table of mounts.
 fn all() -> Vec<MountState> {
-    let mut states = registry::told();
-    // Where proc(5) cannot be read, processes still tell.
+    let mut states = registry::reported();
+    // Without proc(5), the reported ones are listed.
     for listed in mount::listed().unwrap_or_default() {
-        let told = |state: &MountState| state.state == Phase::Mounted && state.directory == listed.directory;
-        if !states.iter().any(told) {
-            states.push(untold(listed));
+        let is_it = |state: &MountState| state.state == Phase::Mounted && state.directory == listed.directory;
+        if !states.iter().any(is_it) {
+            states.push(unreported(listed));
         }
     }
     states
 }
 
-/// A mount that no process tells of: its process was killed, or is another user's.
-fn untold(listed: Listed) -> MountState {
+/// A mount that no process reports: its process was killed, or is another user's.
+fn unreported(listed: Listed) -> MountState {
     let (source, directory) = (listed.source.clone(), listed.directory.clone());
     let (sender, receiver) = channel();
     // The process behind it may itself wait for a server.
@@ -122,12 +122,12 @@ fn row(state: &MountState) -> [String; 6] {
     };
     let or_dash = |text: String| if text.is_empty() { "-".to_owned() } else { text };
     [
-        state.source.clone(),
+        names::escaped(state.source.as_bytes()),
         names::escaped(state.directory.as_os_str().as_bytes()),
         words(state.state).to_owned(),
         paths,
         or_dash(state.pid.map(|pid| pid.to_string()).unwrap_or_default()),
-        or_dash(state.options.clone()),
+        or_dash(names::escaped(state.options.as_bytes())),
     ]
 }
 
@@ -146,5 +146,27 @@ fn age(since: u64) -> String {
         seconds @ 0..=119 => format!("{seconds} s"),
         seconds @ 120..=7199 => format!("{} min", seconds / 60),
         seconds => format!("{} h", seconds / 3600),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_another_user_mounted_cannot_move_the_cursor() {
+        let state = MountState {
+            source: "nas:/\u{1b}[2J".to_owned(),
+            directory: "/mnt/a\nb".into(),
+            options: "\r".to_owned(),
+            pid: Some(7),
+            since: 0,
+            state: Phase::Unknown,
+            error: None,
+            paths: Vec::new(),
+            details: String::new(),
+        };
+        let row = row(&state);
+        assert!(row.iter().flat_map(|cell| cell.chars()).all(|c| !c.is_control()), "{row:?}");
     }
 }

@@ -98,13 +98,13 @@ impl PathState {
 /// A mount's entry in the registry. Dropping it removes the entry.
 #[derive(Debug)]
 pub struct Registration {
-    told: Arc<Told>,
+    report: Arc<Report>,
     socket: Option<PathBuf>,
 }
 
-/// What a reader is told.
+/// What is sent to a reader.
 #[derive(Debug)]
-struct Told {
+struct Report {
     state: Mutex<MountState>,
     /// Once it is mounted.
     mounted: Mutex<Option<Unmounter>>,
@@ -125,12 +125,12 @@ impl Registration {
             paths: Vec::new(),
             details: String::new(),
         };
-        let told = Arc::new(Told { state: Mutex::new(state), mounted: Mutex::new(None) });
+        let report = Arc::new(Report { state: Mutex::new(state), mounted: Mutex::new(None) });
         let socket = match listen() {
             Ok((socket, listener)) => {
-                let told = Arc::clone(&told);
+                let report = Arc::clone(&report);
                 let answering = std::thread::Builder::new().name("tl-status".into());
-                let started = answering.spawn(move || told.answer(&listener));
+                let started = answering.spawn(move || report.answer(&listener));
                 if let Err(error) = started {
                     tracing::warn!(%error, "`trunkline status` will not list this mount");
                 }
@@ -141,18 +141,18 @@ impl Registration {
                 None
             }
         };
-        Self { told, socket }
+        Self { report, socket }
     }
 
     /// Notes why a try failed.
     pub fn failed(&self, error: &str) {
-        lock(&self.told.state).error = Some(error.to_owned());
+        lock(&self.report.state).error = Some(error.to_owned());
     }
 
     /// Notes that programs can use it.
     pub fn mounted(&self, unmounter: Unmounter) {
-        *lock(&self.told.mounted) = Some(unmounter);
-        let mut state = lock(&self.told.state);
+        *lock(&self.report.mounted) = Some(unmounter);
+        let mut state = lock(&self.report.state);
         (state.state, state.since, state.error) = (Phase::Mounted, now(), None);
     }
 }
@@ -166,7 +166,7 @@ impl Drop for Registration {
     }
 }
 
-impl Told {
+impl Report {
     /// Tells each reader the state, one after another, until the process ends.
     fn answer(&self, listener: &UnixListener) {
         for stream in listener.incoming() {
@@ -254,11 +254,11 @@ fn remove_stale(socket: &Path) {
 /// The mounts of this user whose serving processes report their state. Other users' directories
 /// are not read, by root neither: what lies there is theirs to choose.
 #[must_use]
-pub fn told() -> Vec<MountState> {
+pub fn reported() -> Vec<MountState> {
     let Some(directory) = own_directory().ok().filter(|directory| is_private(directory)) else {
         return Vec::new();
     };
-    let mut states = told_in(&directory);
+    let mut states = reported_in(&directory);
     states.sort_by(|a, b| (&a.directory, a.pid).cmp(&(&b.directory, b.pid)));
     states
 }
@@ -271,7 +271,7 @@ pub fn told() -> Vec<MountState> {
 pub fn end_trying(directory: &Path) -> io::Result<bool> {
     let is_it = |state: &MountState| state.state == Phase::Trying && state.directory == directory;
     let mut ended = false;
-    for pid in told().into_iter().filter(is_it).filter_map(|state| state.pid) {
+    for pid in reported().into_iter().filter(is_it).filter_map(|state| state.pid) {
         let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { continue };
         let process = match pidfd_open(pid, PidfdFlags::empty()) {
             Ok(process) => process,
@@ -291,7 +291,7 @@ pub fn end_trying(directory: &Path) -> io::Result<bool> {
     Ok(ended)
 }
 
-fn told_in(directory: &Path) -> Vec<MountState> {
+fn reported_in(directory: &Path) -> Vec<MountState> {
     let sockets = std::fs::read_dir(directory).into_iter().flatten().flatten();
     sockets.filter_map(|socket| ask(&socket.path())).collect()
 }
@@ -343,7 +343,7 @@ mod tests {
         drop(UnixListener::bind(&socket).unwrap());
         std::fs::write(&file, "kept").unwrap();
         symlink(&file, place.path().join("link")).unwrap();
-        assert_eq!(told_in(place.path()), []);
+        assert_eq!(reported_in(place.path()), []);
         assert!(!socket.exists(), "nothing accepts connections there");
         assert_eq!(std::fs::read_to_string(&file).unwrap(), "kept");
         assert!(place.path().join("link").is_symlink());
@@ -351,7 +351,7 @@ mod tests {
 
     #[test]
     fn a_mount_that_is_tried_reports_why_and_is_gone_when_it_is_given_up() {
-        let state = |entry: &Registration| entry.told.now();
+        let state = |entry: &Registration| entry.report.now();
         let entry = Registration::enter("nas:/data", Path::new("/absent/of/course"), "bg");
         entry.failed("no answer");
         assert_eq!((state(&entry).state, state(&entry).error.as_deref()), (Phase::Trying, Some("no answer")));
