@@ -30,6 +30,7 @@ mod now;
 mod receive_batch;
 mod remove;
 mod setattr;
+mod space;
 mod state;
 mod sys;
 
@@ -307,19 +308,6 @@ impl Shared {
     fn close(&self, gone: Vec<Arc<Node>>) {
         for node in gone {
             self.sync_if_dirty(&node);
-        }
-    }
-
-    fn space(&self) -> Space {
-        let Ok(space) = rustix::fs::fstatvfs(&self.root) else { return Space::default() };
-        Space {
-            total_bytes: space.f_blocks.saturating_mul(space.f_frsize),
-            // What others than root can have.
-            free_bytes: space.f_bavail.saturating_mul(space.f_frsize),
-            available_bytes: space.f_bavail.saturating_mul(space.f_frsize),
-            total_files: space.f_files,
-            free_files: space.f_favail,
-            available_files: space.f_favail,
         }
     }
 }

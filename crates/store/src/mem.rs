@@ -145,7 +145,9 @@ impl Store for MemStore {
             total_bytes: self.pool.bound(),
             free_bytes,
             available_bytes: free_bytes,
-            total_files: objects_max,
+            // Files and data share the memory: the number of files that could ever exist would make
+            // an empty store look partly used.
+            total_files: objects + free_files,
             free_files,
             available_files: free_files,
         }

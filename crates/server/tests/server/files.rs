@@ -210,6 +210,7 @@ fn limits_and_space_are_reported_as_configured() {
     let results = peer.nfs(Procedure::FsStat, &proc::fsstat::Args { root });
     let stat = decoded::<proc::fsstat::Reply>(&results).into_result().unwrap();
     assert_eq!(stat.total_bytes, 64 << 20);
+    assert_eq!(stat.total_files - stat.free_files, 1, "the root alone");
     let results = peer.nfs(Procedure::PathConf, &proc::pathconf::Args { object: root });
     let conf = decoded::<proc::pathconf::Reply>(&results).into_result().unwrap();
     assert_eq!(conf.name_bytes_max, 255);

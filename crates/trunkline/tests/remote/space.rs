@@ -75,6 +75,7 @@ fn space_and_inodes_are_shown_in_the_columns_of_df() {
     let of = |name: &str| json[name].as_u64().unwrap();
     assert_eq!(of("total_bytes"), 64 << 20);
     assert_eq!(of("used_bytes"), of("total_bytes") - of("free_bytes"));
+    assert_eq!(of("used_files"), 2, "the root and the file");
     let out = prints(&["df", &url]);
     let lines: Vec<Vec<&str>> = out.lines().map(|line| line.split_whitespace().collect()).collect();
     assert_eq!(lines[0], ["Filesystem", "1K-blocks", "Used", "Available", "Use%", "Place"]);
