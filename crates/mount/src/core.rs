@@ -8,8 +8,8 @@ use crate::executor::Executor;
 use crate::files::OpenFile;
 use crate::inode::{Inode, Inodes, Known};
 use crate::interrupts::Interrupts;
+use crate::invalidations::Invalidations;
 use crate::kernel::Entry;
-use crate::notices::Notices;
 use crate::pipes::Pipes;
 use crate::policy::Policy;
 use crate::read_ahead::ByteBudget;
@@ -41,7 +41,7 @@ pub(crate) struct Core {
     pub buffers: Arc<Buffers>,
     pub pipes: Arc<Pipes>,
     pub notifier: OnceLock<Notifier>,
-    pub notices: Notices,
+    pub invalidations: Invalidations,
     /// Number of open files: while it is zero, no removed file has to be hidden.
     pub open_files: AtomicUsize,
     /// Number of WRITEs that programs wait for.
@@ -110,7 +110,7 @@ impl Core {
     /// How long the kernel may cache the attributes. While it still has pages to drop the time is
     /// zero, so that it asks before it gives out any page.
     pub(crate) fn ttl(&self, inode: &Inode, known: &Known) -> Duration {
-        if self.notices.has_some_for(inode.ino) { Duration::ZERO } else { known.ttl }
+        if self.invalidations.is_pending(inode.ino) { Duration::ZERO } else { known.ttl }
     }
 
     /// How long a name in a directory may be cached: as long as the directory's attributes.

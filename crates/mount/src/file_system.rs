@@ -281,7 +281,7 @@ impl FileSystem {
             let mut known = core.attributes(&caller, &inode).await?;
             // The kernel asks before it gives out pages of a file that was written. Wait until the
             // pages that lack the data are dropped.
-            core.notices.heeded(inode.ino).await;
+            core.invalidations.completed(inode.ino).await;
             if let Some(end) = growing_since {
                 // The kernel may not have received the reply to the write that makes the file
                 // longer. Once it has, it ignores attributes that it requested before.

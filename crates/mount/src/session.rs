@@ -8,8 +8,8 @@ use crate::file_system::{Agreement, FileSystem};
 use crate::gauges::Gauges;
 use crate::inode::Inodes;
 use crate::interrupts::{Interrupts, TICK};
+use crate::invalidations::Invalidations;
 use crate::kernel::Device;
-use crate::notices::Notices;
 use crate::own_mount::{MountId, dead_on};
 use crate::policy::Policy;
 use client::options::MountOptions;
@@ -150,12 +150,12 @@ impl Mounted {
         };
         // A core has one session, so this is the first notifier.
         let _ = core.notifier.set(session.notifier());
-        let (telling, notifier) = (Arc::clone(&core), session.notifier());
+        let (sending, notifier) = (Arc::clone(&core), session.notifier());
         std::thread::Builder::new()
             .name("tl-fuse-notify".into())
             .spawn(move || {
-                let done = |ino, range| telling.done_by_now(ino, range);
-                telling.notices.tell(&notifier, done);
+                let wait_for_requests = |ino, range| sending.done_by_now(ino, range);
+                sending.invalidations.run(&notifier, wait_for_requests);
             })
             .map_err(Error::Threads)?;
         // Room for a message from the serving thread and one from an `Unmounter`, so that neither
@@ -217,7 +217,7 @@ impl Mounted {
             self.unmounter.write_all();
         }
         self.unmounter.core.executor.close();
-        self.unmounter.core.notices.close();
+        self.unmounter.core.invalidations.close();
         let directory = self.unmounter.directory;
         // After an error the directory stays mounted, so that no program mistakes the local
         // directory for the mount.
@@ -309,7 +309,7 @@ fn make_core(mount: Mount, options: &MountOptions) -> Result<Core, Error> {
         buffers: Arc::default(),
         pipes: Arc::default(),
         notifier: OnceLock::new(),
-        notices: Notices::default(),
+        invalidations: Invalidations::default(),
         open_files: AtomicUsize::new(0),
         writes_under_way: AtomicUsize::new(0),
         sizes,

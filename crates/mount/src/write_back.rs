@@ -201,7 +201,7 @@ impl Core {
         if at != offset {
             // The kernel has put these data into its pages at another offset, where it believed the
             // end.
-            self.notices.wish(inode.ino);
+            self.invalidations.request(inode.ino);
         }
         Ok(u32::try_from(data.len()).unwrap_or(u32::MAX))
     }
@@ -252,7 +252,7 @@ impl Core {
         if at != offset {
             // The kernel has put these data into its pages at another offset, where it believed the
             // end.
-            self.notices.wish(inode.ino);
+            self.invalidations.request(inode.ino);
         }
         outcome.map(|()| count)
     }
@@ -321,7 +321,7 @@ impl Core {
                     state.doubt_end();
                     // The kernel's pages still have the data, and would give them to readers.
                     state.pages_of = None;
-                    core.notices.wish(inode.ino);
+                    core.invalidations.request(inode.ino);
                 } else {
                     state.stored(range.end);
                 }
@@ -428,9 +428,9 @@ impl Drop for Pages<'_> {
     fn drop(&mut self) {
         let Self { core, inode, found, written } = self;
         if found.has_patched && !*written {
-            core.notices.wish(inode.ino);
+            core.invalidations.request(inode.ino);
         } else if let Some(range) = found.suspect.take() {
-            core.notices.wish_range(inode.ino, range);
+            core.invalidations.request_range(inode.ino, range);
         }
     }
 }
