@@ -1,11 +1,12 @@
 //! Mounting: root mounts with the kernel's own calls, any other user with fusermount3.
 //!
 //! The FUSE crate could mount too. But it unmounts by path when it is done, and so removes what
-//! others have mounted there meanwhile; and it does not tell which mount it made. See `own_mount`.
+//! others have mounted there meanwhile; and it does not report which mount it made. See
+//! `own_mount`.
 
 use crate::fusermount;
-use crate::mount_table::{FILE_SYSTEM, place_of};
-use crate::own_mount::{Dead, MountId};
+use crate::mount_table::{FILE_SYSTEM, resolved_path};
+use crate::own_mount::{DeadMount, MountId};
 use crate::session::{Error, Request};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, StatxFlags};
 use rustix::io::Errno;
@@ -35,7 +36,7 @@ pub(crate) struct Attached {
 ///
 /// # Errors
 /// Fails if the path does not exist, is no directory, or is the root directory.
-pub fn hold_mount_point(directory: &Path) -> io::Result<PathBuf> {
+pub fn resolve_mount_point(directory: &Path) -> io::Result<PathBuf> {
     // A directory that was removed, such as a shell's working directory, has no name any more.
     let absolute = std::path::absolute(directory)?;
     let kind = rustix::fs::openat(CWD, &absolute, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
@@ -44,13 +45,13 @@ pub fn hold_mount_point(directory: &Path) -> io::Result<PathBuf> {
     let kind = rustix::fs::statx(&kind, "", AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC, StatxFlags::TYPE);
     let is_other =
         kind.is_ok_and(|kind| FileType::from_raw_mode(kind.stx_mode.into()) != FileType::Directory);
-    let place = place_of(&absolute);
-    match place.as_path() {
+    let attach_to = resolved_path(&absolute);
+    match attach_to.as_path() {
         _ if is_other => Err(Errno::NOTDIR.into()),
         root if root == Path::new("/") => {
             Err(io::Error::new(io::ErrorKind::InvalidInput, "it is the root directory"))
         }
-        _ => Ok(place),
+        _ => Ok(attach_to),
     }
 }
 
@@ -58,7 +59,11 @@ pub fn hold_mount_point(directory: &Path) -> io::Result<PathBuf> {
 ///
 /// # Errors
 /// [`Error`].
-pub(crate) fn attach(request: &Request, directory: &Path, dead: Option<Dead>) -> Result<Attached, Error> {
+pub(crate) fn attach(
+    request: &Request,
+    directory: &Path,
+    dead: Option<DeadMount>,
+) -> Result<Attached, Error> {
     let fuse = |source| Error::Fuse { directory: request.directory.clone(), source };
     let is_root = rustix::process::geteuid().is_root();
     if !is_root && fusermount::find().is_none() {
@@ -66,10 +71,10 @@ pub(crate) fn attach(request: &Request, directory: &Path, dead: Option<Dead>) ->
     }
     let flags = OFlags::RDWR | OFlags::CLOEXEC;
     let device = rustix::fs::open(DEVICE, flags, Mode::empty()).map_err(|error| fuse(error.into()))?;
-    let tree = if is_root { make(request, &device) } else { Err(Errno::PERM) };
+    let tree = if is_root { new_mount(request, &device) } else { Err(Errno::PERM) };
     match tree {
         Ok(tree) => {
-            place(&tree, directory, dead).map_err(fuse)?;
+            attach_to(&tree, directory, dead).map_err(fuse)?;
             // Ask by descriptor, so that the answer is certainly about this mount.
             let mount = MountId::of_mount(tree.as_fd()).inspect_err(|_| detach(&tree)).map_err(fuse)?;
             Ok(Attached { device, mount })
@@ -77,14 +82,14 @@ pub(crate) fn attach(request: &Request, directory: &Path, dead: Option<Dead>) ->
         // Not root, or root without its capabilities, or a kernel before 5.2.
         Err(Errno::PERM | Errno::NOSYS) if fusermount::find().is_some() => {
             // fusermount3 can only mount on top.
-            dead.map_or(Ok(()), Dead::unmount).map_err(fuse)?;
+            dead.map_or(Ok(()), DeadMount::unmount).map_err(fuse)?;
             let given = helper_options(request, is_root);
             let device =
                 fusermount::mount(directory, &given).map_err(|source| match source.raw_os_error() {
                     // An error without a number holds fusermount3's message.
                     None => {
-                        let said = source.to_string().trim().to_owned();
-                        Error::Refused { directory: request.directory.clone(), said }
+                        let message = source.to_string().trim().to_owned();
+                        Error::Refused { directory: request.directory.clone(), message }
                     }
                     Some(_) => fuse(source),
                 })?;
@@ -97,7 +102,7 @@ pub(crate) fn attach(request: &Request, directory: &Path, dead: Option<Dead>) ->
 
 /// Makes a mount that is not attached anywhere yet. On a mount made by root other users may enter,
 /// as on a kernel mount.
-fn make(request: &Request, device: &OwnedFd) -> Result<OwnedFd, Errno> {
+fn new_mount(request: &Request, device: &OwnedFd) -> Result<OwnedFd, Errno> {
     let system = fsopen("fuse", FsOpenFlags::FSOPEN_CLOEXEC)?;
     let set = |name: &str, value: &str| fsconfig_set_string(system.as_fd(), name, value);
     set("source", shortened(&request.source))?;
@@ -119,18 +124,18 @@ fn make(request: &Request, device: &OwnedFd) -> Result<OwnedFd, Errno> {
 /// Attaches a mount to a directory. A dead mount that is to be replaced is unmounted after the new
 /// mount was placed beneath it, so that no program sees the underlying directory. Kernels before
 /// 6.5 cannot do that.
-fn place(tree: &OwnedFd, directory: &Path, dead: Option<Dead>) -> io::Result<()> {
+fn attach_to(tree: &OwnedFd, directory: &Path, dead: Option<DeadMount>) -> io::Result<()> {
     let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
-    let put = |flags| move_mount(tree.as_fd(), "", CWD, directory, flags).map_err(io::Error::from);
-    let Some(dead) = dead else { return put(flags) };
-    let is_beneath = put(flags | MoveMountFlags::from_bits_retain(MOVE_MOUNT_BENEATH)).is_ok();
+    let move_to = |flags| move_mount(tree.as_fd(), "", CWD, directory, flags).map_err(io::Error::from);
+    let Some(dead) = dead else { return move_to(flags) };
+    let is_beneath = move_to(flags | MoveMountFlags::from_bits_retain(MOVE_MOUNT_BENEATH)).is_ok();
     if let Err(error) = dead.unmount() {
         if is_beneath {
             detach(tree);
         }
         return Err(error);
     }
-    if is_beneath { Ok(()) } else { put(flags) }
+    if is_beneath { Ok(()) } else { move_to(flags) }
 }
 
 /// Detaches a mount that has not been reported to the caller.
@@ -143,16 +148,16 @@ fn detach(tree: &OwnedFd) {
 
 fn attributes(request: &Request) -> MountAttrFlags {
     let given = |name: &str| request.options.noted.contains_key(name);
-    let wished = [
+    let wanted = [
         (request.options.read_only, MountAttrFlags::MOUNT_ATTR_RDONLY),
         (given("nodev"), MountAttrFlags::MOUNT_ATTR_NODEV),
         (given("nosuid"), MountAttrFlags::MOUNT_ATTR_NOSUID),
         (given("noexec") && !given("exec"), MountAttrFlags::MOUNT_ATTR_NOEXEC),
         (given("noatime"), MountAttrFlags::MOUNT_ATTR_NOATIME),
     ];
-    wished
+    wanted
         .into_iter()
-        .filter(|(wished, _)| *wished)
+        .filter(|(wanted, _)| *wanted)
         .fold(MountAttrFlags::empty(), |all, (_, flag)| all | flag)
 }
 
@@ -163,7 +168,7 @@ fn helper_options(request: &Request, is_root: bool) -> String {
     let given = |name: &str| request.options.noted.contains_key(name);
     // A comma would end the name.
     let source = request.source.replace(',', "\\,");
-    let wished = [
+    let wanted = [
         (true, "subtype=trunkline"),
         (true, "default_permissions"),
         (request.options.read_only, "ro"),
@@ -173,8 +178,8 @@ fn helper_options(request: &Request, is_root: bool) -> String {
         (given("noatime"), "noatime"),
         (is_root || given("allow_other"), "allow_other"),
     ];
-    let wished = wished.into_iter().filter(|(wished, _)| *wished);
-    wished.fold(format!("fsname={source}"), |all, (_, option)| format!("{all},{option}"))
+    let wanted = wanted.into_iter().filter(|(wanted, _)| *wanted);
+    wanted.fold(format!("fsname={source}"), |all, (_, option)| format!("{all},{option}"))
 }
 
 /// The part of a source's name that the kernel accepts. The name is only shown to people.

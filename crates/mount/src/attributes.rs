@@ -64,8 +64,8 @@ pub(crate) fn time(time: Time) -> SystemTime {
 }
 
 /// The time that utimensat(2) sets.
-pub(crate) fn set_time(asked: Option<TimeOrNow>) -> SetTime {
-    match asked {
+pub(crate) fn set_time(requested: Option<TimeOrNow>) -> SetTime {
+    match requested {
         None => SetTime::Keep,
         Some(TimeOrNow::Now) => SetTime::Now,
         Some(TimeOrNow::SpecificTime(time)) => SetTime::To(since_1970(time)),
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn times_before_1970_and_after_2106_are_told_as_they_are() {
+    fn times_before_1970_and_after_2106_are_converted_exactly() {
         let specific = |time| set_time(Some(TimeOrNow::SpecificTime(time)));
         for (seconds, nanoseconds) in [(0, 0), (-5, 0), (-5, 999_999_999), (1 << 40, 7), (951_782_400, 7)] {
             let at = Time { seconds, nanoseconds };

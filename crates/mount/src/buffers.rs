@@ -13,43 +13,43 @@ const SHORT_BYTES: usize = 16 << 10;
 /// a short buffer.
 const LONG_BYTES_MIN: usize = 64 << 10;
 /// The most bytes that are kept for later requests.
-const KEPT_SHORT_BYTES_MAX: usize = 2 << 20;
-const KEPT_LONG_BYTES_MAX: usize = 32 << 20;
+const POOLED_SHORT_BYTES_MAX: usize = 2 << 20;
+const POOLED_LONG_BYTES_MAX: usize = 32 << 20;
 
 /// Memory that is not in use.
 #[derive(Debug, Default)]
 pub(crate) struct Buffers {
-    short: Shelf<KEPT_SHORT_BYTES_MAX>,
-    long: Shelf<KEPT_LONG_BYTES_MAX>,
+    short: Pool<POOLED_SHORT_BYTES_MAX>,
+    long: Pool<POOLED_LONG_BYTES_MAX>,
 }
 
 /// Memory of one kind, up to a limit in bytes.
 #[derive(Debug, Default)]
-struct Shelf<const BYTES_MAX: usize>(Mutex<Kept>);
+struct Pool<const BYTES_MAX: usize>(Mutex<FreeList>);
 
 #[derive(Debug, Default)]
-struct Kept {
+struct FreeList {
     free: Vec<Vec<u8>>,
     bytes: usize,
 }
 
-impl<const BYTES_MAX: usize> Shelf<BYTES_MAX> {
+impl<const BYTES_MAX: usize> Pool<BYTES_MAX> {
     fn bytes(&self) -> usize {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).bytes
     }
 
     fn take(&self) -> Option<Vec<u8>> {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let bytes = kept.free.pop()?;
-        kept.bytes -= bytes.capacity();
+        let mut pooled = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let bytes = pooled.free.pop()?;
+        pooled.bytes -= bytes.capacity();
         Some(bytes)
     }
 
     fn put(&self, bytes: Vec<u8>) {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if kept.bytes + bytes.capacity() <= BYTES_MAX {
-            kept.bytes += bytes.capacity();
-            kept.free.push(bytes);
+        let mut pooled = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if pooled.bytes + bytes.capacity() <= BYTES_MAX {
+            pooled.bytes += bytes.capacity();
+            pooled.free.push(bytes);
         }
     }
 }
@@ -58,7 +58,7 @@ impl<const BYTES_MAX: usize> Shelf<BYTES_MAX> {
 #[derive(Debug)]
 pub(crate) struct Buffer {
     bytes: Vec<u8>,
-    home: Arc<Buffers>,
+    pool: Arc<Buffers>,
 }
 
 impl Buffers {
@@ -79,7 +79,7 @@ impl Buffers {
     }
 
     /// The number of bytes that the pool keeps.
-    pub(crate) fn kept_bytes(&self) -> usize {
+    pub(crate) fn pooled_bytes(&self) -> usize {
         self.short.bytes() + self.long.bytes()
     }
 
@@ -92,7 +92,7 @@ impl Buffers {
 
     /// Wraps bytes so that their memory goes to this pool when they are dropped.
     pub(crate) fn own(self: &Arc<Self>, bytes: Vec<u8>) -> Buffer {
-        Buffer { bytes, home: Arc::clone(self) }
+        Buffer { bytes, pool: Arc::clone(self) }
     }
 }
 
@@ -114,8 +114,8 @@ impl Drop for Buffer {
     fn drop(&mut self) {
         let bytes = std::mem::take(&mut self.bytes);
         match bytes.capacity() {
-            SHORT_BYTES..LONG_BYTES_MIN => self.home.short.put(bytes),
-            LONG_BYTES_MIN.. => self.home.long.put(bytes),
+            SHORT_BYTES..LONG_BYTES_MIN => self.pool.short.put(bytes),
+            LONG_BYTES_MIN.. => self.pool.long.put(bytes),
             _ => {}
         }
     }
@@ -129,29 +129,29 @@ mod tests {
     fn memory_is_used_again_and_no_more_is_kept_than_its_bound() {
         let buffers = Arc::new(Buffers::default());
         let bytes = buffers.take(1 << 20);
-        let place = bytes.as_ptr();
+        let address = bytes.as_ptr();
         drop(buffers.own(bytes));
         let again = buffers.take(100_000);
-        assert_eq!((again.as_ptr(), again.len()), (place, 100_000));
+        assert_eq!((again.as_ptr(), again.len()), (address, 100_000));
         let all: Vec<Buffer> = (0..64).map(|_| buffers.own(buffers.take(1 << 20))).collect();
         drop(all);
-        assert_eq!(buffers.long.0.lock().unwrap().free.len(), KEPT_LONG_BYTES_MAX >> 20);
+        assert_eq!(buffers.long.0.lock().unwrap().free.len(), POOLED_LONG_BYTES_MAX >> 20);
     }
 
     #[test]
     fn short_ones_are_kept_by_themselves() {
         let buffers = Arc::new(Buffers::default());
         let bytes = buffers.take(4096);
-        let place = bytes.as_ptr();
+        let address = bytes.as_ptr();
         drop(buffers.own(bytes));
         let long = buffers.take(LONG_BYTES_MIN);
-        assert_ne!(long.as_ptr(), place);
+        assert_ne!(long.as_ptr(), address);
         drop(buffers.own(long));
         let again = buffers.take(SHORT_BYTES);
-        assert_eq!((again.as_ptr(), again.len()), (place, SHORT_BYTES));
+        assert_eq!((again.as_ptr(), again.len()), (address, SHORT_BYTES));
         let all: Vec<Buffer> = (0..1000).map(|_| buffers.own(buffers.take(4096))).collect();
         drop(all);
-        assert_eq!(buffers.short.0.lock().unwrap().free.len(), KEPT_SHORT_BYTES_MAX / SHORT_BYTES);
+        assert_eq!(buffers.short.0.lock().unwrap().free.len(), POOLED_SHORT_BYTES_MAX / SHORT_BYTES);
     }
 
     #[test]

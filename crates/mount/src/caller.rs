@@ -11,44 +11,45 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The caller whose credential a call carries; `None` stands for the mount's own credential.
-pub(crate) type As = Option<Arc<Caller>>;
+pub(crate) type Credential = Option<Arc<Caller>>;
 
 /// How long groups are cached for lookups and attributes. Operations that open, make, change or
 /// remove something read the groups again.
-const GROUPS_KEPT: Duration = Duration::from_secs(1);
+const GROUPS_TTL: Duration = Duration::from_secs(1);
 /// The most callers that are remembered. When this is reached, all are forgotten.
 const CALLERS_MAX: usize = 1024;
 
 /// Callers by thread, user and group, with the time at which their groups were read.
-type Known = HashMap<(u32, u32, u32), (Instant, Arc<Caller>)>;
+type CallerCache = HashMap<(u32, u32, u32), (Instant, Arc<Caller>)>;
 
 /// Finds the caller of each request.
 #[derive(Debug)]
 pub(crate) struct Callers {
-    each: bool,
+    per_request: bool,
     root: Arc<Caller>,
-    known: Mutex<Known>,
+    cache: Mutex<CallerCache>,
 }
 
 impl Callers {
-    /// With `each`, every request has its own caller. Otherwise all have the mount's credential.
-    pub(crate) fn new(each: bool) -> Self {
+    /// With `per_request`, every request has its own caller. Otherwise all have the mount's
+    /// credential.
+    pub(crate) fn new(per_request: bool) -> Self {
         let root = Arc::new(Caller { uid: 0, gid: 0, gids: Vec::new() });
-        Self { each, root, known: Mutex::default() }
+        Self { per_request, root, cache: Mutex::default() }
     }
 
-    /// The caller of an operation that only looks.
-    pub(crate) fn looking(&self, head: &Head) -> As {
+    /// The caller of an operation that only looks something up.
+    pub(crate) fn for_lookup(&self, head: &Head) -> Credential {
         self.of(head, false)
     }
 
     /// The caller of an operation that opens or changes something.
-    pub(crate) fn acting(&self, head: &Head) -> As {
+    pub(crate) fn for_change(&self, head: &Head) -> Credential {
         self.of(head, true)
     }
 
-    fn of(&self, head: &Head, fresh: bool) -> As {
-        if !self.each {
+    fn of(&self, head: &Head, reread: bool) -> Credential {
+        if !self.per_request {
             return None;
         }
         let (pid, uid, gid) = (head.pid, head.uid, head.gid);
@@ -57,18 +58,18 @@ impl Callers {
             // any user.
             return Some(Arc::clone(&self.root));
         }
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if !fresh
-            && let Some((at, caller)) = known.get(&(pid, uid, gid))
-            && at.elapsed() < GROUPS_KEPT
+        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        if !reread
+            && let Some((at, caller)) = cache.get(&(pid, uid, gid))
+            && at.elapsed() < GROUPS_TTL
         {
             return Some(Arc::clone(caller));
         }
         let caller = Arc::new(Caller { uid, gid, gids: groups_of(pid) });
-        if known.len() >= CALLERS_MAX {
-            known.clear();
+        if cache.len() >= CALLERS_MAX {
+            cache.clear();
         }
-        known.insert((pid, uid, gid), (Instant::now(), Arc::clone(&caller)));
+        cache.insert((pid, uid, gid), (Instant::now(), Arc::clone(&caller)));
         Some(caller)
     }
 }

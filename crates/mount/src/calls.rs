@@ -3,12 +3,12 @@
 
 use crate::attributes::usable;
 use crate::buffers::Buffer;
-use crate::caller::As;
+use crate::caller::Credential;
 use crate::core::Core;
 use crate::errno;
 use crate::files::OpenFile;
-use crate::reads::Fresh;
-use crate::write_ranges::Writing;
+use crate::reads::ReadData;
+use crate::write_ranges::WriteGuard;
 use client::{Answer, Done, Error, FileRef, Op, Operations, Pipe};
 use fs::{
     Attributes, CreateMode, DirectoryPage, DirectoryPosition, FileHandle, Rights, SetAttributes, Space,
@@ -26,7 +26,7 @@ const NAME_BYTES_MAX: usize = 1024;
 const DRIVER_READ_BYTES_MAX: usize = 16 << 10;
 
 /// The location of a name: its directory and the name itself.
-pub(crate) type At<'a> = (FileHandle, &'a [u8]);
+pub(crate) type Location<'a> = (FileHandle, &'a [u8]);
 
 fn errno_of(error: Error) -> Errno {
     if let Error::PeerMisbehaved { operation, reason } = &error {
@@ -36,13 +36,13 @@ fn errno_of(error: Error) -> Errno {
 }
 
 /// Checks that the kernel accepts the object's attributes.
-fn object(found: client::Result<(FileHandle, Attributes)>) -> Result<(FileHandle, Attributes), Errno> {
+fn checked(found: client::Result<(FileHandle, Attributes)>) -> Result<(FileHandle, Attributes), Errno> {
     let (handle, attributes) = found.map_err(errno_of)?;
     Ok((handle, usable(attributes)?))
 }
 
-fn optional(told: client::Result<Option<Attributes>>) -> Result<Option<Attributes>, Errno> {
-    told.map_err(errno_of)?.map(usable).transpose()
+fn checked_option(reported: client::Result<Option<Attributes>>) -> Result<Option<Attributes>, Errno> {
+    reported.map_err(errno_of)?.map(usable).transpose()
 }
 
 /// Refuses a name that the kernel does not accept in a directory listing: the kernel would also
@@ -56,96 +56,104 @@ fn check_name(name: &[u8]) -> Result<(), Errno> {
 }
 
 impl Core {
-    fn operations(&self, caller: &As) -> Operations<'_> {
+    fn operations(&self, caller: &Credential) -> Operations<'_> {
         self.mount.operations(caller.clone())
     }
 
-    pub(crate) async fn call_getattr(&self, caller: &As, object: FileHandle) -> Result<Attributes, Errno> {
+    pub(crate) async fn call_getattr(
+        &self,
+        caller: &Credential,
+        object: FileHandle,
+    ) -> Result<Attributes, Errno> {
         usable(self.operations(caller).getattr(object).await.map_err(errno_of)?)
     }
 
     /// Returns which of the requested rights the server grants.
     pub(crate) async fn call_access(
         &self,
-        caller: &As,
+        caller: &Credential,
         object: FileHandle,
-        wished: Rights,
+        wanted: Rights,
     ) -> Result<Rights, Errno> {
-        self.operations(caller).access(object, wished).await.map_err(errno_of)
+        self.operations(caller).access(object, wanted).await.map_err(errno_of)
     }
 
     pub(crate) async fn call_setattr(
         &self,
-        caller: &As,
+        caller: &Credential,
         object: FileHandle,
         new: SetAttributes,
     ) -> Result<Option<Attributes>, Errno> {
-        optional(self.operations(caller).setattr(object, new, None).await)
+        checked_option(self.operations(caller).setattr(object, new, None).await)
     }
 
     pub(crate) async fn call_lookup(
         &self,
-        caller: &As,
+        caller: &Credential,
         directory: FileHandle,
         name: &[u8],
     ) -> Result<(FileHandle, Attributes), Errno> {
-        object(self.operations(caller).lookup(directory, name).await)
+        checked(self.operations(caller).lookup(directory, name).await)
     }
 
     pub(crate) async fn call_create(
         &self,
-        caller: &As,
-        at: At<'_>,
+        caller: &Credential,
+        at: Location<'_>,
         mode: CreateMode,
     ) -> Result<(FileHandle, Attributes), Errno> {
-        object(self.operations(caller).create(at, mode).await)
+        checked(self.operations(caller).create(at, mode).await)
     }
 
     pub(crate) async fn call_create_exclusive(
         &self,
-        caller: &As,
-        at: At<'_>,
+        caller: &Credential,
+        at: Location<'_>,
         verifier: Verifier,
         mode: u32,
     ) -> Result<(FileHandle, Attributes), Errno> {
-        object(self.operations(caller).create_exclusive(at, verifier, mode).await)
+        checked(self.operations(caller).create_exclusive(at, verifier, mode).await)
     }
 
     pub(crate) async fn call_mkdir(
         &self,
-        caller: &As,
-        at: At<'_>,
+        caller: &Credential,
+        at: Location<'_>,
         new: SetAttributes,
     ) -> Result<(FileHandle, Attributes), Errno> {
-        object(self.operations(caller).mkdir(at, new).await)
+        checked(self.operations(caller).mkdir(at, new).await)
     }
 
     pub(crate) async fn call_symlink(
         &self,
-        caller: &As,
-        at: At<'_>,
+        caller: &Credential,
+        at: Location<'_>,
         target: &[u8],
     ) -> Result<(FileHandle, Attributes), Errno> {
-        object(self.operations(caller).symlink(at, target).await)
+        checked(self.operations(caller).symlink(at, target).await)
     }
 
     pub(crate) async fn call_mknod(
         &self,
-        caller: &As,
-        at: At<'_>,
+        caller: &Credential,
+        at: Location<'_>,
         special: Special,
         new: SetAttributes,
     ) -> Result<(FileHandle, Attributes), Errno> {
-        object(self.operations(caller).mknod(at, special, new).await)
+        checked(self.operations(caller).mknod(at, special, new).await)
     }
 
-    pub(crate) async fn call_readlink(&self, caller: &As, symlink: FileHandle) -> Result<Vec<u8>, Errno> {
+    pub(crate) async fn call_readlink(
+        &self,
+        caller: &Credential,
+        symlink: FileHandle,
+    ) -> Result<Vec<u8>, Errno> {
         self.operations(caller).readlink(symlink).await.map_err(errno_of)
     }
 
     pub(crate) async fn call_remove(
         &self,
-        caller: &As,
+        caller: &Credential,
         directory: FileHandle,
         name: &[u8],
     ) -> Result<(), Errno> {
@@ -154,27 +162,32 @@ impl Core {
 
     pub(crate) async fn call_rmdir(
         &self,
-        caller: &As,
+        caller: &Credential,
         directory: FileHandle,
         name: &[u8],
     ) -> Result<(), Errno> {
         self.operations(caller).rmdir(directory, name).await.map_err(errno_of)
     }
 
-    pub(crate) async fn call_rename(&self, caller: &As, from: At<'_>, to: At<'_>) -> Result<(), Errno> {
+    pub(crate) async fn call_rename(
+        &self,
+        caller: &Credential,
+        from: Location<'_>,
+        to: Location<'_>,
+    ) -> Result<(), Errno> {
         self.operations(caller).rename(from, to).await.map_err(errno_of)
     }
 
     pub(crate) async fn call_link(
         &self,
-        caller: &As,
+        caller: &Credential,
         file: FileHandle,
-        at: At<'_>,
+        at: Location<'_>,
     ) -> Result<Option<Attributes>, Errno> {
-        optional(self.operations(caller).link(file, at).await)
+        checked_option(self.operations(caller).link(file, at).await)
     }
 
-    pub(crate) async fn call_statfs(&self, caller: &As) -> Result<Space, Errno> {
+    pub(crate) async fn call_statfs(&self, caller: &Credential) -> Result<Space, Errno> {
         self.operations(caller).statfs().await.map_err(errno_of)
     }
 
@@ -182,7 +195,7 @@ impl Core {
     /// server refuses the cookie.
     pub(crate) async fn call_readdir(
         &self,
-        caller: &As,
+        caller: &Credential,
         directory: FileHandle,
         from: DirectoryPosition,
         plus: bool,
@@ -201,7 +214,7 @@ impl Core {
     /// Sends one READ. Returns the bytes read, and whether the file ends with them.
     pub(crate) async fn call_read(
         &self,
-        caller: &As,
+        caller: &Credential,
         file: FileRef,
         offset: u64,
         len: usize,
@@ -214,8 +227,8 @@ impl Core {
             self.mount.submit_as(op, caller).await
         };
         match self.answer_of_read(done)? {
-            (Fresh::Memory(buffer), eof) => Ok((buffer, eof)),
-            (Fresh::Pipe(_), _) => Err(Errno::EIO),
+            (ReadData::Memory(buffer), eof) => Ok((buffer, eof)),
+            (ReadData::Pipe(_), _) => Err(Errno::EIO),
         }
     }
 
@@ -223,22 +236,22 @@ impl Core {
     /// ends with them.
     pub(crate) async fn call_read_piped(
         &self,
-        caller: &As,
+        caller: &Credential,
         file: FileRef,
         (offset, len): (u64, usize),
         pipe: Pipe,
-    ) -> Result<(Fresh, bool), Errno> {
+    ) -> Result<(ReadData, bool), Errno> {
         let op = Op::ReadToPipe { file, offset, len, pipe };
         self.answer_of_read(self.mount.submit_as(op, caller.clone()).await)
     }
 
-    fn answer_of_read(&self, done: Done) -> Result<(Fresh, bool), Errno> {
+    fn answer_of_read(&self, done: Done) -> Result<(ReadData, bool), Errno> {
         let mut buffer = self.buffers.own(done.buffer);
         match done.result {
-            Ok(Answer::Piped { pipe, eof }) => Ok((Fresh::Pipe(pipe), eof)),
+            Ok(Answer::Piped { pipe, eof }) => Ok((ReadData::Pipe(pipe), eof)),
             Ok(Answer::Read { count, eof }) => {
                 buffer.truncate(count as usize);
-                Ok((Fresh::Memory(buffer), eof))
+                Ok((ReadData::Memory(buffer), eof))
             }
             Ok(Answer::Results(_) | Answer::Written) => Err(Errno::EIO),
             Err(error) => Err(errno::of_error(&error)),
@@ -252,16 +265,16 @@ impl Core {
         open: &OpenFile,
         offset: u64,
         buffer: Vec<u8>,
-        writing: &Arc<Writing>,
+        write_guard: &Arc<WriteGuard>,
     ) -> Result<(), Errno> {
-        let (others, _counted) = UnderWay::count(&self.writes_under_way);
+        let (others, _counted) = InFlightGuard::count(&self.writes_in_flight);
         let bytes = buffer.len();
         let (op, caller) = (Op::Write { file: open.file, offset, buffer }, open.caller.clone());
         let pending = match others {
             0 => self.mount.submit_to_driver(op, caller),
             _ => self.mount.submit_as(op, caller),
         };
-        let done = self.charged(&open.inode, bytes, pending, writing).done().await;
+        let done = self.charge(&open.inode, bytes, pending, write_guard).done().await;
         // Return the memory to the pool for the next request.
         drop(self.buffers.own(done.buffer));
         done.result.map(|_| ()).map_err(|error| errno::of_error(&error))
@@ -270,16 +283,16 @@ impl Core {
 
 /// Counts an operation as under way until dropped, which also happens if the waiting program is
 /// killed.
-struct UnderWay<'a>(&'a AtomicUsize);
+struct InFlightGuard<'a>(&'a AtomicUsize);
 
-impl<'a> UnderWay<'a> {
+impl<'a> InFlightGuard<'a> {
     /// Counts one more operation. Returns how many others are under way.
     fn count(all: &'a AtomicUsize) -> (usize, Self) {
         (all.fetch_add(1, Ordering::Relaxed), Self(all))
     }
 }
 
-impl Drop for UnderWay<'_> {
+impl Drop for InFlightGuard<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -302,13 +315,13 @@ mod tests {
     #[test]
     fn what_is_under_way_is_counted_until_it_ends() {
         let all = AtomicUsize::new(0);
-        let (others, first) = UnderWay::count(&all);
+        let (others, first) = InFlightGuard::count(&all);
         assert_eq!(others, 0);
-        let (others, second) = UnderWay::count(&all);
+        let (others, second) = InFlightGuard::count(&all);
         assert_eq!(others, 1);
         drop(first);
-        assert_eq!(UnderWay::count(&all).0, 1);
+        assert_eq!(InFlightGuard::count(&all).0, 1);
         drop(second);
-        assert_eq!(UnderWay::count(&all).0, 0);
+        assert_eq!(InFlightGuard::count(&all).0, 0);
     }
 }

@@ -2,11 +2,11 @@
 
 use crate::attributes;
 use crate::buffers::Buffers;
-use crate::caller::{As, Callers};
+use crate::caller::{Callers, Credential};
 use crate::directory::OpenDirectory;
 use crate::executor::Executor;
 use crate::files::OpenFile;
-use crate::inode::{Inode, Inodes, Known};
+use crate::inode::{Inode, Inodes, ValidAttributes};
 use crate::interrupts::Interrupts;
 use crate::invalidations::Invalidations;
 use crate::kernel::Entry;
@@ -45,12 +45,12 @@ pub(crate) struct Core {
     /// Number of open files: while it is zero, no removed file has to be hidden.
     pub open_files: AtomicUsize,
     /// Number of WRITEs that programs wait for.
-    pub writes_under_way: AtomicUsize,
+    pub writes_in_flight: AtomicUsize,
     /// Sizes in bytes of one READ and of one WRITE.
     pub sizes: (usize, usize),
     /// The most bytes that are read ahead in one file.
-    pub ahead_max: usize,
-    pub ahead_budget: Arc<ByteBudget>,
+    pub read_ahead_max: usize,
+    pub read_ahead_budget: Arc<ByteBudget>,
     /// Source of names and verifiers that no other client can make.
     pub unique: AtomicU64,
 }
@@ -69,9 +69,9 @@ impl Core {
     }
 
     /// Waits for the reads and writes of a range that have been received by now.
-    pub(crate) async fn done_by_now(&self, ino: u64, range: Range<u64>) {
+    pub(crate) async fn wait_for_earlier_requests(&self, ino: u64, range: Range<u64>) {
         if let Some(inode) = self.inodes.find(ino) {
-            inode.done_by_now(range).await;
+            inode.wait_for_earlier_requests(range).await;
         }
     }
 
@@ -90,11 +90,11 @@ impl Core {
         handle: FileHandle,
         attributes: &Attributes,
     ) -> (Entry, Arc<Inode>) {
-        let inode = self.inodes.remember(handle, attributes);
-        let known = inode.learn(*attributes, None, &self.policy);
+        let inode = self.inodes.find_or_add(handle, attributes);
+        let known = inode.update_attributes(*attributes, None, &self.policy);
         let entry = Entry {
             ino: inode.ino,
-            attributes: self.tell(&inode, &known),
+            attributes: self.attributes_to_send(&inode, &known),
             name_ttl: self.name_ttl(parent),
             attributes_ttl: self.ttl(&inode, &known),
         };
@@ -102,14 +102,14 @@ impl Core {
     }
 
     /// Converts attributes that are to be sent to the kernel, and records their version.
-    pub(crate) fn tell(&self, inode: &Inode, known: &Known) -> FileAttr {
-        inode.lock().tells(known.attributes.version());
+    pub(crate) fn attributes_to_send(&self, inode: &Inode, known: &ValidAttributes) -> FileAttr {
+        inode.lock().record_sent_version(known.attributes.version());
         self.to_fuse(&known.attributes)
     }
 
     /// How long the kernel may cache the attributes. While it still has pages to drop the time is
     /// zero, so that it asks before it gives out any page.
-    pub(crate) fn ttl(&self, inode: &Inode, known: &Known) -> Duration {
+    pub(crate) fn ttl(&self, inode: &Inode, known: &ValidAttributes) -> Duration {
         if self.invalidations.is_pending(inode.ino) { Duration::ZERO } else { known.ttl }
     }
 
@@ -118,33 +118,33 @@ impl Core {
         if self.policy.lookup_cache == client::options::LookupCache::None {
             return Duration::ZERO;
         }
-        parent.known().map_or_else(|| self.policy.bounds(true).0, |known| known.ttl)
+        parent.valid_attributes().map_or_else(|| self.policy.bounds(true).0, |known| known.ttl)
     }
 
     /// Fetches attributes from the server, after all data written here have reached it.
     pub(crate) async fn attributes(
         self: &Arc<Self>,
-        caller: &As,
+        caller: &Credential,
         inode: &Arc<Inode>,
-    ) -> Result<Known, Errno> {
+    ) -> Result<ValidAttributes, Errno> {
         self.flush(inode).await;
-        let asked = inode.changes();
+        let requested_after = inode.changes();
         match self.call_getattr(caller, inode.handle).await {
-            Ok(attributes) => Ok(inode.learn(attributes, Some(asked), &self.policy)),
+            Ok(attributes) => Ok(inode.update_attributes(attributes, Some(requested_after), &self.policy)),
             Err(error) => {
-                inode.expire();
+                inode.expire_attributes();
                 Err(error)
             }
         }
     }
 
     /// Returns attributes that are still valid, or fetches them from the server.
-    pub(crate) async fn attributes_kept(
+    pub(crate) async fn cached_or_fetched_attributes(
         self: &Arc<Self>,
-        caller: &As,
+        caller: &Credential,
         inode: &Arc<Inode>,
-    ) -> Result<Known, Errno> {
-        match inode.known() {
+    ) -> Result<ValidAttributes, Errno> {
+        match inode.valid_attributes() {
             Some(known) => Ok(known),
             None => self.attributes(caller, inode).await,
         }
@@ -153,20 +153,20 @@ impl Core {
     /// chmod(2), chown(2), truncate(2), utimes(2). Earlier writes are sent first.
     pub(crate) async fn set_attributes(
         self: &Arc<Self>,
-        caller: &As,
+        caller: &Credential,
         inode: &Arc<Inode>,
         new: SetAttributes,
-    ) -> Result<Known, Errno> {
+    ) -> Result<ValidAttributes, Errno> {
         // All data behind the new end are affected.
         let cut = new.size.map(|size| inode.begin_change(size..u64::MAX));
         self.flush(inode).await;
         if let Some(cut) = &cut {
-            cut.turn().await;
+            cut.wait_for_turn().await;
         }
         // If the program is killed from here on, the file may or may not have been truncated. Later
         // requests wait until that is known.
         let (core, caller, inode) = (Arc::clone(self), caller.clone(), Arc::clone(inode));
-        self.undivided(async move {
+        self.run_to_completion(async move {
             let outcome = core.call_setattr(&caller, inode.handle, new).await;
             match new.size {
                 Some(size) if outcome.is_ok() => inode.resized(size),
@@ -174,9 +174,11 @@ impl Core {
                 None => inode.changed(),
             }
             drop(cut);
-            let asked = inode.changes();
+            let requested_after = inode.changes();
             match outcome? {
-                Some(attributes) => Ok(inode.learn(attributes, Some(asked), &core.policy)),
+                Some(attributes) => {
+                    Ok(inode.update_attributes(attributes, Some(requested_after), &core.policy))
+                }
                 None => core.attributes(&caller, &inode).await,
             }
         })
@@ -203,7 +205,7 @@ pub(crate) struct Handles<T> {
 /// The object that a handle stands for.
 pub(crate) trait HandleUse {
     /// Called when a request uses the handle, or the handle is gone.
-    fn is_used(&self);
+    fn on_use(&self);
 }
 
 impl<T: HandleUse> Handles<T> {
@@ -211,8 +213,8 @@ impl<T: HandleUse> Handles<T> {
         Self { open: Mutex::new(Slab::new()) }
     }
 
-    pub(crate) fn insert(&self, thing: T) -> u64 {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner).insert(Arc::new(thing)) as u64
+    pub(crate) fn insert(&self, value: T) -> u64 {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner).insert(Arc::new(value)) as u64
     }
 
     pub(crate) fn find(&self, number: u64) -> Result<Arc<T>, Errno> {
@@ -220,7 +222,7 @@ impl<T: HandleUse> Handles<T> {
         let found =
             usize::try_from(number).ok().and_then(|key| open.get(key).cloned()).ok_or(Errno::EBADF)?;
         drop(open);
-        found.is_used();
+        found.on_use();
         Ok(found)
     }
 
@@ -230,14 +232,14 @@ impl<T: HandleUse> Handles<T> {
 
     pub(crate) fn all(&self) -> Vec<Arc<T>> {
         let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        open.iter().map(|(_, thing)| Arc::clone(thing)).collect()
+        open.iter().map(|(_, value)| Arc::clone(value)).collect()
     }
 
     pub(crate) fn remove(&self, number: u64) -> Option<Arc<T>> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let gone = open.try_remove(usize::try_from(number).ok()?)?;
         drop(open);
-        gone.is_used();
+        gone.on_use();
         Some(gone)
     }
 }

@@ -7,10 +7,10 @@
 //! out the names that the kernel has ([`Listing`]).
 
 use crate::attributes::kind;
-use crate::caller::As;
+use crate::caller::Credential;
 use crate::core::{Core, HandleUse};
 use crate::inode::Inode;
-use crate::kernel::{Entry, Names};
+use crate::kernel::{DirentBuffer, Entry};
 use crate::listing::Listing;
 use client::options::DirectoryReads;
 use fs::{Attributes, DirectoryEntry, DirectoryPage, DirectoryPosition, FileHandle, Verifier};
@@ -26,7 +26,7 @@ const AFTER_DOT_DOT: u64 = 0x7fff_ffff_ffff_fff2;
 
 /// The most consecutive pages without a name to report. Pages of names that were removed meanwhile
 /// have none, but a server that sends this many never ends its listing.
-const PAGES_IN_VAIN_MAX: usize = 1000;
+const EMPTY_PAGES_MAX: usize = 1000;
 
 /// The information in a page is valid for at least this long, however short the attribute timeout:
 /// the page itself may have taken so long to arrive.
@@ -36,41 +36,41 @@ const PAGE_AGE_MIN: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub(crate) struct OpenDirectory {
     pub inode: Arc<Inode>,
-    pub caller: As,
+    pub caller: Credential,
     /// The page that was read last.
-    page: Mutex<Option<Kept>>,
+    page: Mutex<Option<CachedPage>>,
     listing: Mutex<Listing>,
 }
 
 impl HandleUse for OpenDirectory {
-    fn is_used(&self) {}
+    fn on_use(&self) {}
 }
 
 /// A page from the server.
 #[derive(Debug, Clone)]
-struct Kept {
+struct CachedPage {
     /// The cookie after which the page begins.
-    follows: u64,
+    after_cookie: u64,
     page: Arc<DirectoryPage>,
-    asked_at: Instant,
+    requested_at: Instant,
 }
 
 /// The names of a page from an index on.
 #[derive(Debug)]
-struct Rest {
+struct RemainingNames {
     page: Arc<DirectoryPage>,
     from: usize,
-    asked_at: Instant,
+    requested_at: Instant,
 }
 
-impl Rest {
+impl RemainingNames {
     fn names(&self) -> &[DirectoryEntry] {
         self.page.entries.get(self.from..).unwrap_or_default()
     }
 }
 
 impl OpenDirectory {
-    pub(crate) fn new(inode: Arc<Inode>, caller: As) -> Self {
+    pub(crate) fn new(inode: Arc<Inode>, caller: Credential) -> Self {
         Self { inode, caller, page: Mutex::default(), listing: Mutex::default() }
     }
 
@@ -79,64 +79,64 @@ impl OpenDirectory {
     }
 
     /// Returns the rest of the cached page after a cookie.
-    fn rest_of_page(&self, cookie: u64) -> Option<Rest> {
-        let kept = self.kept();
-        let Kept { follows, page, asked_at } = kept.as_ref()?;
-        let from = if *follows == cookie {
+    fn remaining_in_page(&self, cookie: u64) -> Option<RemainingNames> {
+        let cached_page = self.cached_page();
+        let CachedPage { after_cookie, page, requested_at } = cached_page.as_ref()?;
+        let from = if *after_cookie == cookie {
             0
         } else {
             page.entries.iter().position(|name| name.cookie == cookie)? + 1
         };
-        (from < page.entries.len() || page.eof).then(|| Rest {
+        (from < page.entries.len() || page.eof).then(|| RemainingNames {
             page: Arc::clone(page),
             from,
-            asked_at: *asked_at,
+            requested_at: *requested_at,
         })
     }
 
-    fn kept(&self) -> MutexGuard<'_, Option<Kept>> {
+    fn cached_page(&self) -> MutexGuard<'_, Option<CachedPage>> {
         self.page.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The program starts again at the beginning, and wants the current content.
-    fn begins(&self) {
-        *self.kept() = None;
+    fn rewind(&self) {
+        *self.cached_page() = None;
     }
 
     fn verifier(&self) -> Verifier {
-        self.kept().as_ref().map_or([0; 8], |kept| kept.page.verifier)
+        self.cached_page().as_ref().map_or([0; 8], |cached_page| cached_page.page.verifier)
     }
 }
 
 impl Core {
     /// Returns the names after a server's cookie; empty at the end.
-    async fn names(&self, directory: &OpenDirectory, cookie: u64) -> Result<Rest, Errno> {
-        if let Some(rest) = directory.rest_of_page(cookie) {
-            return Ok(rest);
+    async fn names(&self, directory: &OpenDirectory, cookie: u64) -> Result<RemainingNames, Errno> {
+        if let Some(remaining) = directory.remaining_in_page(cookie) {
+            return Ok(remaining);
         }
         if directory.listing().is_endless() {
-            return Err(endless());
+            return Err(endless_listing());
         }
         let start = DirectoryPosition::default();
         let mut from =
             if cookie == 0 { start } else { DirectoryPosition { cookie, verifier: directory.verifier() } };
         // The most known names that may still be repeated.
-        let mut again = usize::MAX;
-        let (page, asked_at) = loop {
-            let asked_at = Instant::now();
+        let mut repeats_left = usize::MAX;
+        let (page, requested_at) = loop {
+            let requested_at = Instant::now();
             let Some(mut page) = self.page(directory, from).await? else {
-                let anew = directory.listing().begin_anew().filter(|_| from.cookie != 0);
-                let Some(left_out) = anew else {
+                let may_restart = directory.listing().restart().filter(|_| from.cookie != 0);
+                let Some(skipped) = may_restart else {
                     tracing::warn!("the server refuses the cookies of its own listing");
                     return Err(Errno::EIO);
                 };
                 // Some names may appear twice: removed and created again during the listing.
-                (from, again) = (start, left_out.saturating_mul(2));
+                (from, repeats_left) = (start, skipped.saturating_mul(2));
                 continue;
             };
             let Some(last) = page.entries.last().map(|name| name.cookie) else {
                 if page.eof {
-                    break (page, asked_at);
+                    break (page, requested_at);
                 }
                 tracing::warn!("the server has sent an empty page of a directory before the last page");
                 return Err(Errno::EIO);
@@ -144,14 +144,15 @@ impl Core {
             let all = page.entries.len();
             directory.listing().retain_new(&mut page.entries);
             if !page.entries.is_empty() || page.eof {
-                break (page, asked_at);
+                break (page, requested_at);
             }
-            again = again.checked_sub(all).ok_or(Errno::EIO)?;
+            repeats_left = repeats_left.checked_sub(all).ok_or(Errno::EIO)?;
             from = DirectoryPosition { cookie: last, verifier: page.verifier };
         };
         let page = Arc::new(page);
-        *directory.kept() = Some(Kept { follows: cookie, page: Arc::clone(&page), asked_at });
-        Ok(Rest { page, from: 0, asked_at })
+        *directory.cached_page() =
+            Some(CachedPage { after_cookie: cookie, page: Arc::clone(&page), requested_at });
+        Ok(RemainingNames { page, from: 0, requested_at })
     }
 
     /// Reads a page from the server. Returns `None` if the server refuses the cookie.
@@ -175,46 +176,47 @@ impl Core {
         &self,
         directory: &OpenDirectory,
         from: u64,
-        told: &mut Names,
+        reply: &mut DirentBuffer,
     ) -> Result<(), Errno> {
         let own = directory.inode.number;
         if from == 0 {
-            directory.begins();
+            directory.rewind();
         }
         let mut from = from;
-        if from == 0 && !told.add(own, AFTER_DOT, Some(FileType::Directory), b".") {
+        if from == 0 && !reply.add(own, AFTER_DOT, Some(FileType::Directory), b".") {
             return Ok(());
         }
-        if (from == 0 || from == AFTER_DOT) && !told.add(own, AFTER_DOT_DOT, Some(FileType::Directory), b"..")
+        if (from == 0 || from == AFTER_DOT)
+            && !reply.add(own, AFTER_DOT_DOT, Some(FileType::Directory), b"..")
         {
             return Ok(());
         }
         if matches!(from, 0 | AFTER_DOT | AFTER_DOT_DOT) {
             from = 0;
         }
-        directory.listing().goes_on_at(from);
+        directory.listing().seek(from);
         // One portion may take several pages; a reply without names is the end.
-        for _ in 0..PAGES_IN_VAIN_MAX {
-            let rest = self.names(directory, from).await?;
-            let Some(last) = rest.names().last() else { return Ok(()) };
-            from = behind(from, last)?;
+        for _ in 0..EMPTY_PAGES_MAX {
+            let remaining = self.names(directory, from).await?;
+            let Some(last) = remaining.names().last() else { return Ok(()) };
+            from = next_cookie(from, last)?;
             let mut any = false;
-            for name in rest.names().iter().filter(|name| is_listed(name)) {
+            for name in remaining.names().iter().filter(|name| is_listed(name)) {
                 let (number, kind) = match &name.attributes {
                     Some(known) => (self.inodes.number(known.fsid, known.fileid), Some(kind(known.kind))),
                     None => (self.inodes.number(directory.inode.fsid, name.fileid), None),
                 };
-                if !told.add(number, name.cookie, kind, &name.name) {
+                if !reply.add(number, name.cookie, kind, &name.name) {
                     return Ok(());
                 }
-                directory.listing().tells(name.cookie, &name.name);
+                directory.listing().record(name.cookie, &name.name);
                 any = true;
             }
             if any {
                 return Ok(());
             }
         }
-        Err(endless())
+        Err(endless_listing())
     }
 
     /// readdir(3) with attributes: each name in the reply counts as looked up.
@@ -222,7 +224,7 @@ impl Core {
         &self,
         directory: &OpenDirectory,
         from: u64,
-        told: &mut Names,
+        reply: &mut DirentBuffer,
     ) -> Result<(), Errno> {
         // The kernel counts neither `.` nor `..` as a lookup.
         let dot = Entry {
@@ -232,54 +234,56 @@ impl Core {
             attributes_ttl: Duration::ZERO,
         };
         if from == 0 {
-            directory.begins();
+            directory.rewind();
         }
         let mut from = from;
-        if from == 0 && !told.add_plus(&dot, AFTER_DOT, b".") {
+        if from == 0 && !reply.add_plus(&dot, AFTER_DOT, b".") {
             return Ok(());
         }
-        if (from == 0 || from == AFTER_DOT) && !told.add_plus(&dot, AFTER_DOT_DOT, b"..") {
+        if (from == 0 || from == AFTER_DOT) && !reply.add_plus(&dot, AFTER_DOT_DOT, b"..") {
             return Ok(());
         }
         if matches!(from, 0 | AFTER_DOT | AFTER_DOT_DOT) {
             from = 0;
         }
-        directory.listing().goes_on_at(from);
-        for _ in 0..PAGES_IN_VAIN_MAX {
-            let rest = self.names(directory, from).await?;
-            let Some(last) = rest.names().last() else { return Ok(()) };
-            from = behind(from, last)?;
+        directory.listing().seek(from);
+        for _ in 0..EMPTY_PAGES_MAX {
+            let remaining = self.names(directory, from).await?;
+            let Some(last) = remaining.names().last() else { return Ok(()) };
+            from = next_cookie(from, last)?;
             let mut any = false;
-            for name in rest.names().iter().filter(|name| is_listed(name)) {
-                let Some(entry) = self.listed(directory, name, rest.asked_at).await? else { continue };
-                if !told.add_plus(&entry, name.cookie, &name.name) {
+            for name in remaining.names().iter().filter(|name| is_listed(name)) {
+                let Some(entry) = self.entry_for(directory, name, remaining.requested_at).await? else {
+                    continue;
+                };
+                if !reply.add_plus(&entry, name.cookie, &name.name) {
                     // The entry did not fit, so the kernel does not know the object.
                     self.inodes.forget(entry.ino, 1);
                     return Ok(());
                 }
-                directory.listing().tells(name.cookie, &name.name);
+                directory.listing().record(name.cookie, &name.name);
                 any = true;
             }
             if any {
                 return Ok(());
             }
         }
-        Err(endless())
+        Err(endless_listing())
     }
 
     /// The kernel's entry for a name in a page that was requested at that time; `None` if the name
     /// was removed meanwhile. A server need not send attributes and handles with the names; each
     /// name without them is looked up.
-    async fn listed(
+    async fn entry_for(
         &self,
         directory: &OpenDirectory,
         name: &DirectoryEntry,
-        asked_at: Instant,
+        requested_at: Instant,
     ) -> Result<Option<Entry>, Errno> {
         let parent = &directory.inode;
         if let (Some(handle), Some(attributes)) = (name.handle, name.attributes) {
-            if self.is_old(parent, handle, &attributes, asked_at) {
-                return Ok(Some(self.name_alone(&attributes)));
+            if self.is_old(parent, handle, &attributes, requested_at) {
+                return Ok(Some(self.uncached_entry(&attributes)));
             }
             return Ok(Some(self.entry(parent, handle, &attributes).0));
         }
@@ -293,11 +297,17 @@ impl Core {
     /// Whether the information in a page may be outdated. A page is used for as long as the program
     /// takes to read it. Reported as new, it would bring back a name that was removed here, or give
     /// a file the size from before it was written.
-    fn is_old(&self, parent: &Inode, handle: FileHandle, attributes: &Attributes, asked_at: Instant) -> bool {
+    fn is_old(
+        &self,
+        parent: &Inode,
+        handle: FileHandle,
+        attributes: &Attributes,
+        requested_at: Instant,
+    ) -> bool {
         let age_max = self.policy.bounds(false).0.max(PAGE_AGE_MIN);
         // Take one lock at a time: other code finds objects first, and then locks one of them.
-        let has_changed = |inode: &Inode| inode.lock().has_changed_since(asked_at);
-        if asked_at.elapsed() > age_max || has_changed(parent) {
+        let has_changed = |inode: &Inode| inode.lock().has_changed_since(requested_at);
+        if requested_at.elapsed() > age_max || has_changed(parent) {
             return true;
         }
         let known = self.inodes.peek(handle, attributes);
@@ -306,7 +316,7 @@ impl Core {
 
     /// An entry with name, number and kind, which the kernel does not cache: it asks when it needs
     /// the attributes.
-    fn name_alone(&self, attributes: &Attributes) -> Entry {
+    fn uncached_entry(&self, attributes: &Attributes) -> Entry {
         Entry {
             ino: 0,
             attributes: self.to_fuse(attributes),
@@ -317,14 +327,14 @@ impl Core {
 
     fn attributes_of_dot(&self, directory: &OpenDirectory) -> FileAttr {
         let inode = &directory.inode;
-        match inode.known() {
+        match inode.valid_attributes() {
             Some(known) => self.to_fuse(&known.attributes),
-            None => FileAttr { ino: INodeNo(inode.number), ..self.dummy() },
+            None => FileAttr { ino: INodeNo(inode.number), ..self.placeholder_attributes() },
         }
     }
 
     /// Attributes of a directory of which nothing is known.
-    pub(crate) fn dummy(&self) -> FileAttr {
+    pub(crate) fn placeholder_attributes(&self) -> FileAttr {
         FileAttr {
             ino: INodeNo(0),
             size: 0,
@@ -346,11 +356,11 @@ impl Core {
 }
 
 /// The cookie at which a listing continues. Fails if the listing has made no progress.
-fn behind(from: u64, last: &DirectoryEntry) -> Result<u64, Errno> {
-    if last.cookie == from { Err(endless()) } else { Ok(last.cookie) }
+fn next_cookie(from: u64, last: &DirectoryEntry) -> Result<u64, Errno> {
+    if last.cookie == from { Err(endless_listing()) } else { Ok(last.cookie) }
 }
 
-fn endless() -> Errno {
+fn endless_listing() -> Errno {
     tracing::warn!("the server's listing of a directory does not end");
     Errno::EIO
 }

@@ -4,11 +4,11 @@
 //! The data are in extents. Extents that were not sent yet do not overlap, and each is at most as
 //! long as one WRITE. An extent that is sent leaves the map; its range is remembered until the
 //! server has the data. Another extent that overlaps it waits until then, because the server might
-//! otherwise execute the older WRITE last. An extent is looked at when it becomes due, and when the
-//! WRITE that it waited for is answered, never for a write elsewhere: a file may have thousands of
-//! extents.
+//! otherwise execute the older WRITE last. An extent is examined when it becomes due, and when the
+//! WRITE that it waited for is answered, never for a write to another range: a file may have
+//! thousands of extents.
 //!
-//! Writes are numbered in the order in which they arrive. The number is called the turn.
+//! Writes are numbered in the order in which they arrive. The number is called the sequence.
 
 use client::Caller;
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,15 +27,15 @@ pub(crate) struct Extent {
     /// The user whose credential the WRITE carries.
     pub caller: Option<Arc<Caller>>,
     since: Instant,
-    /// The turn of the oldest write in the extent.
-    turn: u64,
+    /// The sequence of the oldest write in the extent.
+    sequence: u64,
     /// The extent is sent as soon as no WRITE under way overlaps it.
     due: bool,
 }
 
 /// An extent to be sent.
 #[derive(Debug)]
-pub(crate) struct Sending {
+pub(crate) struct OutgoingExtent {
     pub offset: u64,
     pub extent: Extent,
 }
@@ -43,7 +43,7 @@ pub(crate) struct Sending {
 #[derive(Debug)]
 struct InFlight {
     end: u64,
-    turn: u64,
+    sequence: u64,
     /// Where the extents begin that are due and wait for this WRITE.
     blocks: Vec<u64>,
 }
@@ -53,24 +53,24 @@ struct InFlight {
 #[derive(Debug, Default)]
 pub(crate) struct Dirty {
     extents: BTreeMap<u64, Extent>,
-    /// Extents that are not due, oldest first: turn and offset.
-    young: BTreeSet<(u64, u64)>,
+    /// Extents that are not due, oldest first: sequence and offset.
+    not_due: BTreeSet<(u64, u64)>,
     /// Extents that are due and not known to wait for a WRITE.
     ready: BTreeSet<u64>,
     in_flight: BTreeMap<u64, InFlight>,
-    /// All extents that the server does not have yet, held or under way: turn and offset.
+    /// All extents that the server does not have yet, held or under way: sequence and offset.
     unfinished: BTreeSet<(u64, u64)>,
-    turn: u64,
-    /// Tasks that wait for all writes up to a turn.
+    sequence: u64,
+    /// Tasks that wait for all writes up to a sequence.
     waiters: Vec<(u64, Waker)>,
     /// How often an extent was examined to see whether it may be sent.
     #[cfg(test)]
-    looks: u64,
+    examined: u64,
 }
 
 /// Which extents are to be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Which {
+pub(crate) enum Selection {
     /// Extents that fill a WRITE, and those that a task waits for.
     Due,
     /// Also extents that are as old as this, or older.
@@ -119,7 +119,7 @@ impl Dirty {
         max: usize,
         now: Instant,
     ) -> usize {
-        self.turn += 1;
+        self.sequence += 1;
         let (mut at, mut rest, mut more) = (offset, data, 0);
         while !rest.is_empty() {
             let next = self.extents.range(at + 1..).next().map_or(u64::MAX, |(offset, _)| *offset);
@@ -152,9 +152,15 @@ impl Dirty {
                 _ => {
                     let count = rest.len().min(room).min(max);
                     let data = rest.get(..count).unwrap_or_default().to_vec();
-                    self.hold(
+                    self.insert(
                         at,
-                        Extent { data, caller: caller.clone(), since: now, turn: self.turn, due: false },
+                        Extent {
+                            data,
+                            caller: caller.clone(),
+                            since: now,
+                            sequence: self.sequence,
+                            due: false,
+                        },
                     );
                     if count >= max {
                         self.make_due(at);
@@ -169,9 +175,9 @@ impl Dirty {
         more
     }
 
-    fn hold(&mut self, offset: u64, extent: Extent) {
-        self.young.insert((extent.turn, offset));
-        self.unfinished.insert((extent.turn, offset));
+    fn insert(&mut self, offset: u64, extent: Extent) {
+        self.not_due.insert((extent.sequence, offset));
+        self.unfinished.insert((extent.sequence, offset));
         self.extents.insert(offset, extent);
     }
 
@@ -179,15 +185,16 @@ impl Dirty {
         if let Some(extent) = self.extents.get_mut(&offset)
             && !std::mem::replace(&mut extent.due, true)
         {
-            self.young.remove(&(extent.turn, offset));
+            self.not_due.remove(&(extent.sequence, offset));
             self.ready.insert(offset);
         }
     }
 
-    /// Takes the extents that may be sent now. Each has to be passed to [`Dirty::sent`] afterwards.
-    pub(crate) fn take(&mut self, which: Which) -> Vec<Sending> {
-        if let Which::OlderThan(time) = which {
-            while let Some(&(_, offset)) = self.young.first()
+    /// Takes the extents that may be sent now. Each has to be passed to [`Dirty::complete`]
+    /// afterwards.
+    pub(crate) fn take(&mut self, selection: Selection) -> Vec<OutgoingExtent> {
+        if let Selection::OlderThan(time) = selection {
+            while let Some(&(_, offset)) = self.not_due.first()
                 && self.extents.get(&offset).is_some_and(|extent| extent.since <= time)
             {
                 self.make_due(offset);
@@ -197,7 +204,7 @@ impl Dirty {
         for offset in std::mem::take(&mut self.ready) {
             #[cfg(test)]
             {
-                self.looks += 1;
+                self.examined += 1;
             }
             let Some(extent) = self.extents.get(&offset) else { continue };
             let end = offset + extent.data.len() as u64;
@@ -208,42 +215,42 @@ impl Dirty {
                 continue;
             }
             let Some(extent) = self.extents.remove(&offset) else { continue };
-            self.in_flight.insert(offset, InFlight { end, turn: extent.turn, blocks: Vec::new() });
-            all.push(Sending { offset, extent });
+            self.in_flight.insert(offset, InFlight { end, sequence: extent.sequence, blocks: Vec::new() });
+            all.push(OutgoingExtent { offset, extent });
         }
         all
     }
 
     /// The WRITE of the extent at this offset has ended, well or not. Extents that waited for it
     /// can be taken now. Returns the tasks whose wait is over.
-    pub(crate) fn sent(&mut self, offset: u64) -> Vec<Waker> {
+    pub(crate) fn complete(&mut self, offset: u64) -> Vec<Waker> {
         if let Some(sent) = self.in_flight.remove(&offset) {
-            self.unfinished.remove(&(sent.turn, offset));
+            self.unfinished.remove(&(sent.sequence, offset));
             self.ready.extend(sent.blocks);
         }
         let oldest = self.oldest();
-        self.waiters.extract_if(.., |(turn, _)| *turn < oldest).map(|(_, waker)| waker).collect()
+        self.waiters.extract_if(.., |(sequence, _)| *sequence < oldest).map(|(_, waker)| waker).collect()
     }
 
     fn oldest(&self) -> u64 {
-        self.unfinished.first().map_or(u64::MAX, |(turn, _)| *turn)
+        self.unfinished.first().map_or(u64::MAX, |(sequence, _)| *sequence)
     }
 
-    /// Makes everything that is held due. Returns the turn to wait for.
-    pub(crate) fn want_all(&mut self) -> u64 {
-        for (_, offset) in std::mem::take(&mut self.young) {
+    /// Makes everything that is held due. Returns the sequence to wait for.
+    pub(crate) fn make_all_due(&mut self) -> u64 {
+        for (_, offset) in std::mem::take(&mut self.not_due) {
             self.make_due(offset);
         }
-        self.turn
+        self.sequence
     }
 
-    /// Whether all writes up to a turn have ended. If not, the waker is called when they have.
-    pub(crate) fn has_arrived(&mut self, turn: u64, waker: &Waker) -> bool {
-        if self.oldest() > turn {
+    /// Whether all writes up to a sequence have ended. If not, the waker is called when they have.
+    pub(crate) fn is_flushed(&mut self, sequence: u64, waker: &Waker) -> bool {
+        if self.oldest() > sequence {
             return true;
         }
-        if !self.waiters.iter().any(|(other, known)| *other == turn && known.will_wake(waker)) {
-            self.waiters.push((turn, waker.clone()));
+        if !self.waiters.iter().any(|(other, known)| *other == sequence && known.will_wake(waker)) {
+            self.waiters.push((sequence, waker.clone()));
         }
         false
     }
@@ -266,7 +273,7 @@ mod tests {
         for at in 0..8 {
             write(&mut dirty, at * 2, b"ab");
         }
-        let sent = dirty.take(Which::Due);
+        let sent = dirty.take(Selection::Due);
         assert_eq!((sent.len(), sent[0].offset, sent[0].extent.data.len()), (1, 0, 16));
     }
 
@@ -274,51 +281,51 @@ mod tests {
     fn newer_data_wait_until_the_older_have_arrived() {
         let mut dirty = Dirty::default();
         write(&mut dirty, 0, b"old");
-        dirty.want_all();
-        let first = dirty.take(Which::Due);
+        dirty.make_all_due();
+        let first = dirty.take(Selection::Due);
         assert_eq!(first.len(), 1);
         write(&mut dirty, 1, b"new");
-        let turn = dirty.want_all();
-        assert!(dirty.take(Which::Due).is_empty());
-        assert!(!dirty.has_arrived(turn, Waker::noop()));
+        let sequence = dirty.make_all_due();
+        assert!(dirty.take(Selection::Due).is_empty());
+        assert!(!dirty.is_flushed(sequence, Waker::noop()));
         // The last WRITE that the task waits for wakes it.
-        assert!(dirty.sent(first[0].offset).is_empty());
-        let second = dirty.take(Which::Due);
+        assert!(dirty.complete(first[0].offset).is_empty());
+        let second = dirty.take(Selection::Due);
         assert_eq!((second.len(), second[0].offset), (1, 1));
-        assert_eq!(dirty.sent(second[0].offset).len(), 1);
-        assert!(dirty.has_arrived(turn, Waker::noop()) && dirty.is_clean());
+        assert_eq!(dirty.complete(second[0].offset).len(), 1);
+        assert!(dirty.is_flushed(sequence, Waker::noop()) && dirty.is_clean());
     }
 
     #[test]
-    fn a_write_looks_at_no_extent_but_its_own() {
+    fn a_write_examines_no_extent_but_its_own() {
         const EXTENTS: u64 = 10_000;
         let mut dirty = Dirty::default();
-        let mut flying = Vec::new();
+        let mut in_flight = Vec::new();
         for at in 0..EXTENTS {
             // Apart, so that none joins another, and none fills a WRITE.
             write(&mut dirty, at * 100, b"small");
-            flying.extend(dirty.take(Which::Due));
+            in_flight.extend(dirty.take(Selection::Due));
         }
-        assert_eq!((flying.len(), dirty.looks), (0, 0));
-        let turn = dirty.want_all();
-        flying.extend(dirty.take(Which::Due));
-        assert_eq!((flying.len() as u64, dirty.looks), (EXTENTS, EXTENTS));
+        assert_eq!((in_flight.len(), dirty.examined), (0, 0));
+        let sequence = dirty.make_all_due();
+        in_flight.extend(dirty.take(Selection::Due));
+        assert_eq!((in_flight.len() as u64, dirty.examined), (EXTENTS, EXTENTS));
         // The same again while all are under way: each extent is examined once, and waits for the
         // WRITE there.
         for at in 0..EXTENTS {
             write(&mut dirty, at * 100, b"other");
-            dirty.want_all();
-            assert!(dirty.take(Which::Due).is_empty());
+            dirty.make_all_due();
+            assert!(dirty.take(Selection::Due).is_empty());
         }
-        assert_eq!(dirty.looks, 2 * EXTENTS);
-        assert!(!dirty.has_arrived(turn, Waker::noop()));
-        for sending in flying {
-            dirty.sent(sending.offset);
-            let behind = dirty.take(Which::Due);
-            assert_eq!((behind.len(), behind[0].offset), (1, sending.offset));
+        assert_eq!(dirty.examined, 2 * EXTENTS);
+        assert!(!dirty.is_flushed(sequence, Waker::noop()));
+        for outgoing in in_flight {
+            dirty.complete(outgoing.offset);
+            let behind = dirty.take(Selection::Due);
+            assert_eq!((behind.len(), behind[0].offset), (1, outgoing.offset));
         }
-        assert_eq!(dirty.looks, 3 * EXTENTS);
-        assert!(dirty.has_arrived(turn, Waker::noop()));
+        assert_eq!(dirty.examined, 3 * EXTENTS);
+        assert!(dirty.is_flushed(sequence, Waker::noop()));
     }
 
     #[test]
@@ -328,8 +335,8 @@ mod tests {
         let later = began + std::time::Duration::from_secs(1);
         dirty.write(0, b"old", &None, MAX, began);
         dirty.write(100, b"young", &None, MAX, later + std::time::Duration::from_secs(1));
-        assert!(dirty.take(Which::Due).is_empty());
-        let sent = dirty.take(Which::OlderThan(later));
+        assert!(dirty.take(Selection::Due).is_empty());
+        let sent = dirty.take(Selection::OlderThan(later));
         assert_eq!((sent.len(), sent[0].offset), (1, 0));
         assert_eq!(dirty.end(), 105);
         assert!(dirty.overlaps(&(100..101)) && dirty.overlaps(&(0..1)) && !dirty.overlaps(&(3..100)));
@@ -344,32 +351,32 @@ mod tests {
             steps in prop::collection::vec((0_u64..100, 1_usize..40, any::<u8>(), any::<bool>(), any::<prop::sample::Index>()), 1..60)
         ) {
             let (mut dirty, mut model, mut server) = (Dirty::default(), vec![0_u8; 200], vec![0_u8; 200]);
-            let (mut flying, mut held): (Vec<Sending>, usize) = (Vec::new(), 0);
-            let mut land = |sending: Sending, dirty: &mut Dirty, held: &mut usize| {
-                let at = sending.offset as usize;
-                server[at..at + sending.extent.data.len()].copy_from_slice(&sending.extent.data);
-                *held -= sending.extent.cost();
-                dirty.sent(sending.offset);
+            let (mut in_flight, mut held): (Vec<OutgoingExtent>, usize) = (Vec::new(), 0);
+            let mut answer = |outgoing: OutgoingExtent, dirty: &mut Dirty, held: &mut usize| {
+                let at = outgoing.offset as usize;
+                server[at..at + outgoing.extent.data.len()].copy_from_slice(&outgoing.extent.data);
+                *held -= outgoing.extent.cost();
+                dirty.complete(outgoing.offset);
             };
             for (offset, len, byte, flush, index) in steps {
                 model[offset as usize..offset as usize + len].fill(byte);
                 held += write(&mut dirty, offset, &vec![byte; len]);
                 prop_assert!(dirty.overlaps(&(offset..offset + len as u64)));
                 if flush {
-                    dirty.want_all();
+                    dirty.make_all_due();
                 }
-                flying.extend(dirty.take(Which::Due));
-                if !flying.is_empty() {
-                    let sending = flying.swap_remove(index.index(flying.len()));
-                    prop_assert!(sending.extent.data.len() <= MAX);
-                    land(sending, &mut dirty, &mut held);
+                in_flight.extend(dirty.take(Selection::Due));
+                if !in_flight.is_empty() {
+                    let outgoing = in_flight.swap_remove(index.index(in_flight.len()));
+                    prop_assert!(outgoing.extent.data.len() <= MAX);
+                    answer(outgoing, &mut dirty, &mut held);
                 }
             }
-            dirty.want_all();
+            dirty.make_all_due();
             loop {
-                flying.extend(dirty.take(Which::Due));
-                let Some(sending) = flying.pop() else { break };
-                land(sending, &mut dirty, &mut held);
+                in_flight.extend(dirty.take(Selection::Due));
+                let Some(outgoing) = in_flight.pop() else { break };
+                answer(outgoing, &mut dirty, &mut held);
             }
             prop_assert!(dirty.is_clean());
             prop_assert_eq!(held, 0);

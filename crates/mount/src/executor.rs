@@ -23,7 +23,7 @@ pub(crate) struct Executor {
 #[derive(Debug, Default)]
 struct Queue {
     ready: Mutex<Ready>,
-    some: Condvar,
+    available: Condvar,
 }
 
 #[derive(Debug, Default)]
@@ -61,10 +61,10 @@ impl Wake for Task {
             let queue = Arc::clone(&self.queue);
             let mut ready = queue.ready.lock().unwrap_or_else(PoisonError::into_inner);
             ready.tasks.push_back(self);
-            let somebody_waits = ready.idle > 0;
+            let has_idle = ready.idle > 0;
             drop(ready);
-            if somebody_waits {
-                queue.some.notify_one();
+            if has_idle {
+                queue.available.notify_one();
             }
         }
     }
@@ -74,7 +74,7 @@ impl Task {
     fn poll(self: &Arc<Self>) {
         // Cleared before the poll: a wake during the poll queues the task again.
         self.queued.store(false, Ordering::Release);
-        self.go_on(&mut self.work.lock().unwrap_or_else(PoisonError::into_inner));
+        self.poll_locked(&mut self.work.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
     /// Like [`Self::poll`], but returns false if the task is being polled already.
@@ -85,11 +85,11 @@ impl Task {
             Err(TryLockError::WouldBlock) => return false,
         };
         self.queued.store(false, Ordering::Release);
-        self.go_on(&mut work);
+        self.poll_locked(&mut work);
         true
     }
 
-    fn go_on(self: &Arc<Self>, work: &mut Option<Work>) {
+    fn poll_locked(self: &Arc<Self>, work: &mut Option<Work>) {
         if let Some(future) = work.as_mut() {
             let waker = Waker::from(Arc::clone(self));
             let mut context = Context::from_waker(&waker);
@@ -133,15 +133,15 @@ impl Executor {
         work: impl Future<Output = T> + Send + 'static,
     ) -> Option<T> {
         let outcome: Arc<Mutex<Outcome<T>>> = Arc::default();
-        let giver = Giver(Arc::clone(&outcome));
+        let guard = OutcomeGuard(Arc::clone(&outcome));
         self.spawn_short(async move {
-            let given = work.await;
-            giver.lock().given = Some(given);
+            let output = work.await;
+            guard.lock().output = Some(output);
         });
         std::future::poll_fn(|context| {
             let mut outcome = outcome.lock().unwrap_or_else(PoisonError::into_inner);
             if outcome.ended {
-                return Poll::Ready(outcome.given.take());
+                return Poll::Ready(outcome.output.take());
             }
             outcome.waker = Some(context.waker().clone());
             Poll::Pending
@@ -159,35 +159,35 @@ impl Executor {
     /// Ends the workers once no task is ready.
     pub(crate) fn close(&self) {
         self.queue.ready.lock().unwrap_or_else(PoisonError::into_inner).closed = true;
-        self.queue.some.notify_all();
+        self.queue.available.notify_all();
     }
 }
 
 /// The result of a detached task.
 #[derive(Debug)]
 struct Outcome<T> {
-    given: Option<T>,
+    output: Option<T>,
     ended: bool,
     waker: Option<Waker>,
 }
 
 impl<T> Default for Outcome<T> {
     fn default() -> Self {
-        Self { given: None, ended: false, waker: None }
+        Self { output: None, ended: false, waker: None }
     }
 }
 
 /// The task's side of the result: when it is dropped, the task has ended.
 #[derive(Debug)]
-struct Giver<T>(Arc<Mutex<Outcome<T>>>);
+struct OutcomeGuard<T>(Arc<Mutex<Outcome<T>>>);
 
-impl<T> Giver<T> {
+impl<T> OutcomeGuard<T> {
     fn lock(&self) -> MutexGuard<'_, Outcome<T>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl<T> Drop for Giver<T> {
+impl<T> Drop for OutcomeGuard<T> {
     fn drop(&mut self) {
         let mut outcome = self.lock();
         outcome.ended = true;
@@ -211,7 +211,7 @@ impl Queue {
                 return;
             } else {
                 ready.idle += 1;
-                ready = self.some.wait(ready).unwrap_or_else(PoisonError::into_inner);
+                ready = self.available.wait(ready).unwrap_or_else(PoisonError::into_inner);
                 ready.idle -= 1;
             }
         }
@@ -243,7 +243,7 @@ mod tests {
     use std::sync::mpsc;
 
     #[test]
-    fn a_task_that_panics_takes_nobody_with_it() {
+    fn a_task_that_panics_does_not_stop_the_executor() {
         let executor = Executor::start(1).unwrap();
         executor.spawn(async { panic!("on purpose") });
         let (sender, receiver) = mpsc::channel();
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_detached_task_goes_on_when_nobody_waits_for_it_any_more() {
+    fn a_detached_task_continues_when_its_caller_stops_waiting() {
         let executor = Executor::start(1).unwrap();
         let (sender, receiver) = mpsc::channel();
         let (waker, mut context) =
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_task_goes_on_on_the_thread_that_wakes_it_but_never_within_itself() {
+    fn a_short_task_continues_on_the_thread_that_wakes_it_but_never_within_itself() {
         let executor = Executor::start(1).unwrap();
         let (sender, receiver) = mpsc::channel();
         let waker: Arc<Mutex<Option<Waker>>> = Arc::default();

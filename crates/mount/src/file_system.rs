@@ -3,13 +3,14 @@
 //! The thread that receives a request does not wait for it. It handles the next request while the
 //! server works on this one.
 
-use crate::caller::As;
+use crate::caller::Credential;
 use crate::core::Core;
 use crate::directory::OpenDirectory;
-use crate::files::How;
+use crate::files::IoFlags;
 use crate::inode::Inode;
 use crate::kernel::{
-    Data, Device, Entry, Head, Names, Operation, Received, Receiver, Reply, SetAttr, Space, Write, parse,
+    Data, Device, DirentBuffer, Entry, Head, Operation, Received, Receiver, Reply, SetAttr, StatFs, Write,
+    parse,
 };
 use crate::names::Lookup;
 use crate::reads::is_short;
@@ -24,7 +25,7 @@ use std::time::Duration;
 
 /// The most requests that are received one after the other before their calls are sent together.
 /// With more, the first of them would wait too long.
-const TAKEN_MAX: usize = 16;
+const RECEIVE_BATCH_MAX: usize = 16;
 /// Receiving a write of this size takes long, so the calls are sent after it.
 const LONG_WRITE_BYTES_MIN: usize = 64 << 10;
 /// The most background requests that the kernel has in flight: mainly read-ahead and asynchronous
@@ -34,18 +35,18 @@ const BACKGROUND_MAX: u16 = 64;
 /// The negotiation with the kernel when the file system is mounted, by the FUSE crate. Afterwards
 /// the crate handles no requests.
 #[derive(Debug)]
-pub(crate) struct Agreement {
+pub(crate) struct Negotiation {
     pub core: Arc<Core>,
 }
 
-impl Filesystem for Agreement {
+impl Filesystem for Negotiation {
     fn init(&mut self, _request: &fuser::Request, config: &mut KernelConfig) -> std::io::Result<()> {
         let policy = &self.core.policy;
-        let mut wished = InitFlags::FUSE_AUTO_INVAL_DATA
+        let mut wanted = InitFlags::FUSE_AUTO_INVAL_DATA
             | InitFlags::FUSE_ASYNC_DIO
             | InitFlags::FUSE_PARALLEL_DIROPS
             | InitFlags::FUSE_HANDLE_KILLPRIV;
-        wished |= match policy.directory_reads {
+        wanted |= match policy.directory_reads {
             DirectoryReads::Auto => InitFlags::FUSE_DO_READDIRPLUS | InitFlags::FUSE_READDIRPLUS_AUTO,
             DirectoryReads::AlwaysPlus => InitFlags::FUSE_DO_READDIRPLUS,
             DirectoryReads::NeverPlus => InitFlags::empty(),
@@ -53,14 +54,14 @@ impl Filesystem for Agreement {
         // With these flags the kernel sends lock requests to us. Without them it keeps locks on
         // this host.
         if !policy.local_locks.posix {
-            wished |= InitFlags::FUSE_POSIX_LOCKS;
+            wanted |= InitFlags::FUSE_POSIX_LOCKS;
         }
         if !policy.local_locks.flock {
-            wished |= InitFlags::FUSE_FLOCK_LOCKS;
+            wanted |= InitFlags::FUSE_FLOCK_LOCKS;
         }
         let offered = config.capabilities();
-        if config.add_capabilities(wished & offered).is_err() || !offered.contains(wished) {
-            tracing::info!(missing = ?(wished - offered), "this kernel's FUSE lacks features");
+        if config.add_capabilities(wanted & offered).is_err() || !offered.contains(wanted) {
+            tracing::info!(missing = ?(wanted - offered), "this kernel's FUSE lacks features");
         }
         let bounds = [
             config.set_max_write(self.core.request_bytes_max()).err(),
@@ -76,12 +77,12 @@ impl Filesystem for Agreement {
 pub(crate) struct FileSystem {
     core: Arc<Core>,
     device: Arc<Device>,
-    said_no_locks: AtomicBool,
+    warned_no_locks: AtomicBool,
 }
 
 impl FileSystem {
     pub(crate) fn new(core: Arc<Core>, device: Arc<Device>) -> Self {
-        Self { core, device, said_no_locks: AtomicBool::new(false) }
+        Self { core, device, warned_no_locks: AtomicBool::new(false) }
     }
 
     /// Handles requests until the file system is unmounted. While this thread waits for a request
@@ -99,7 +100,7 @@ impl FileSystem {
                 external_driver = None;
                 self.device.wait()?;
             }
-            for _ in 0..TAKEN_MAX {
+            for _ in 0..RECEIVE_BATCH_MAX {
                 match receiver.receive()? {
                     Received::Request(bytes) => {
                         let Some((head, operation)) = parse(bytes) else {
@@ -126,11 +127,11 @@ impl FileSystem {
         match operation {
             Operation::Lookup { name } => self.lookup(head, reply, name),
             Operation::Forget { lookups } => {
-                reply.not_wanted();
+                reply.none();
                 self.core.inodes.forget(head.ino, lookups);
             }
             Operation::BatchForget(all) => {
-                reply.not_wanted();
+                reply.none();
                 all.iter().for_each(|(ino, lookups)| self.core.inodes.forget(ino, lookups));
             }
             Operation::GetAttr { handle } => self.get_attributes(head, reply, handle),
@@ -149,10 +150,10 @@ impl FileSystem {
             Operation::Link { ino, name } => self.link(head, reply, ino, name),
             Operation::Open { flags } => self.open(head, reply, flags),
             Operation::Create { name, mode, flags } => self.create(head, reply, name, mode, flags),
-            Operation::Read { handle, offset, size, passes_pages, flags } => {
-                self.read(head, reply, (handle, offset, size), How::new(flags, passes_pages));
+            Operation::Read { handle, offset, size, bypasses_pages, flags } => {
+                self.read(head, reply, (handle, offset, size), IoFlags::new(flags, bypasses_pages));
             }
-            Operation::StatFs => self.space(head, reply),
+            Operation::StatFs => self.statfs(head, reply),
             Operation::Flush { handle } => self.flush(head, reply, handle),
             Operation::FSync { handle } => self.sync(head, reply, handle),
             Operation::Release { handle } => self.release(reply, handle),
@@ -179,7 +180,7 @@ impl FileSystem {
             // each such question on.
             Operation::IoCtl => reply.error(Errno::ENOTTY),
             Operation::Interrupt { unique } => {
-                reply.not_wanted();
+                reply.none();
                 self.core.interrupts.mark(unique);
             }
             // The kernel does not send such a request again while the file system is mounted.
@@ -192,38 +193,38 @@ impl FileSystem {
         }
     }
 
-    /// Runs `work`, and replies with what `give` makes of its output. If the thread that made the
+    /// Runs `work`, and replies with what `send` makes of its output. If the thread that made the
     /// request is killed meanwhile, the reply is EINTR. The task continues on the thread that
     /// receives the server's reply, and must not block it.
-    fn answer<T, W>(&self, head: &Head, reply: Reply, work: W, give: impl FnOnce(Reply, T) + Send + 'static)
+    fn answer<T, W>(&self, head: &Head, reply: Reply, work: W, send: impl FnOnce(Reply, T) + Send + 'static)
     where
         T: Send + 'static,
         W: Future<Output = Result<T, Errno>> + Send + 'static,
     {
-        self.core.executor.spawn_short(self.answering(head, reply, work, give));
+        self.core.executor.spawn_short(self.answer_task(head, reply, work, send));
     }
 
     /// Like [`Self::answer`], for work that takes long or may have to notify the kernel. A
     /// notification can wait for other requests, so the task continues on a worker.
-    fn answer_aside<T, W>(
+    fn answer_on_worker<T, W>(
         &self,
         head: &Head,
         reply: Reply,
         work: W,
-        give: impl FnOnce(Reply, T) + Send + 'static,
+        send: impl FnOnce(Reply, T) + Send + 'static,
     ) where
         T: Send + 'static,
         W: Future<Output = Result<T, Errno>> + Send + 'static,
     {
-        self.core.executor.spawn(self.answering(head, reply, work, give));
+        self.core.executor.spawn(self.answer_task(head, reply, work, send));
     }
 
-    fn answering<T, W>(
+    fn answer_task<T, W>(
         &self,
         head: &Head,
         reply: Reply,
         work: W,
-        give: impl FnOnce(Reply, T) + Send + 'static,
+        send: impl FnOnce(Reply, T) + Send + 'static,
     ) -> impl Future<Output = ()> + Send + 'static
     where
         T: Send + 'static,
@@ -232,24 +233,24 @@ impl FileSystem {
         let (core, request) = (Arc::clone(&self.core), (head.unique, head.pid));
         async move {
             match core.interrupts.guard(request, work).await {
-                Some(Ok(outcome)) => give(reply, outcome),
+                Some(Ok(outcome)) => send(reply, outcome),
                 Some(Err(error)) => reply.error(error),
                 None => reply.error(Errno::EINTR),
             }
         }
     }
 
-    fn looking(&self, head: &Head) -> (Arc<Core>, As) {
-        (Arc::clone(&self.core), self.core.callers.looking(head))
+    fn for_lookup(&self, head: &Head) -> (Arc<Core>, Credential) {
+        (Arc::clone(&self.core), self.core.callers.for_lookup(head))
     }
 
-    fn acting(&self, head: &Head) -> (Arc<Core>, As) {
-        (Arc::clone(&self.core), self.core.callers.acting(head))
+    fn for_change(&self, head: &Head) -> (Arc<Core>, Credential) {
+        (Arc::clone(&self.core), self.core.callers.for_change(head))
     }
 
     /// Without `nolock`, a lock that only this host knows would protect nothing.
     fn no_locks(&self) -> Errno {
-        if !self.said_no_locks.swap(true, Ordering::Relaxed) {
+        if !self.warned_no_locks.swap(true, Ordering::Relaxed) {
             tracing::warn!(
                 "a program asked for a file lock: the lock protocol (NLM) is not built, so locks answer ENOLCK; \
                  mount with nolock to have locks that only this host knows of"
@@ -259,7 +260,7 @@ impl FileSystem {
     }
 
     fn lookup(&self, head: &Head, reply: Reply, name: &[u8]) {
-        let ((core, caller), parent, name) = (self.looking(head), head.ino, name.to_vec());
+        let ((core, caller), parent, name) = (self.for_lookup(head), head.ino, name.to_vec());
         let work = async move { core.lookup(caller, core.inode(parent)?, name).await };
         self.answer(head, reply, work, |reply, found| match found {
             Lookup::Found(entry) => reply.entry(&entry),
@@ -268,56 +269,56 @@ impl FileSystem {
     }
 
     fn get_attributes(&self, head: &Head, reply: Reply, handle: Option<u64>) {
-        let ((core, caller), ino) = (self.looking(head), head.ino);
+        let ((core, caller), ino) = (self.for_lookup(head), head.ino);
         let work = async move {
             let open = handle.and_then(|handle| core.files.find(handle).ok());
             let (caller, inode) = match open {
                 Some(file) => (file.caller.clone(), Arc::clone(&file.inode)),
                 None => (caller, core.inode(ino)?),
             };
-            let growing_since = inode.lock().growth.since();
-            // The kernel caches attributes for as long as it was told. If it asks, it wants current
-            // ones.
+            let size_before_growth = inode.lock().growth.size_before();
+            // The kernel caches attributes for as long as the replies have said. If it asks, it
+            // wants current ones.
             let mut known = core.attributes(&caller, &inode).await?;
             // The kernel asks before it gives out pages of a file that was written. Wait until the
             // pages that lack the data are dropped.
             core.invalidations.completed(inode.ino).await;
-            if let Some(end) = growing_since {
+            if let Some(end) = size_before_growth {
                 // The kernel may not have received the reply to the write that makes the file
                 // longer. Once it has, it ignores attributes that it requested before.
                 known.attributes.size = known.attributes.size.min(end);
                 known.ttl = Duration::ZERO;
             }
-            Ok((core.tell(&inode, &known), known.ttl))
+            Ok((core.attributes_to_send(&inode, &known), known.ttl))
         };
         self.answer(head, reply, work, |reply, (attributes, ttl)| reply.attributes(&attributes, ttl));
     }
 
-    fn set_attributes(&self, head: &Head, reply: Reply, asked: SetAttr) {
-        let ((core, caller), ino) = (self.acting(head), head.ino);
+    fn set_attributes(&self, head: &Head, reply: Reply, requested: SetAttr) {
+        let ((core, caller), ino) = (self.for_change(head), head.ino);
         let new = SetAttributes {
-            mode: asked.mode.map(|mode| mode & 0o7777),
-            uid: asked.uid,
-            gid: asked.gid,
-            size: asked.size,
-            atime: crate::attributes::set_time(asked.atime),
-            mtime: crate::attributes::set_time(asked.mtime),
+            mode: requested.mode.map(|mode| mode & 0o7777),
+            uid: requested.uid,
+            gid: requested.gid,
+            size: requested.size,
+            atime: crate::attributes::set_time(requested.atime),
+            mtime: crate::attributes::set_time(requested.mtime),
         };
         let work = async move {
-            let handle = asked.handle.filter(|_| asked.size.is_some());
+            let handle = requested.handle.filter(|_| requested.size.is_some());
             let open = handle.and_then(|handle| core.files.find(handle).ok());
             // A program that has opened a file for writing may truncate it, whatever the mode is
             // now.
             let caller = open.map_or(caller, |file| file.caller.clone());
             let inode = core.inode(ino)?;
             let known = core.set_attributes(&caller, &inode, new).await?;
-            Ok((core.tell(&inode, &known), core.ttl(&inode, &known)))
+            Ok((core.attributes_to_send(&inode, &known), core.ttl(&inode, &known)))
         };
         self.answer(head, reply, work, |reply, (attributes, ttl)| reply.attributes(&attributes, ttl));
     }
 
     fn read_link(&self, head: &Head, reply: Reply) {
-        let ((core, caller), ino) = (self.looking(head), head.ino);
+        let ((core, caller), ino) = (self.for_lookup(head), head.ino);
         let work = async move {
             let inode = core.inode(ino)?;
             core.call_readlink(&caller, inode.handle).await
@@ -327,41 +328,41 @@ impl FileSystem {
 
     fn symlink(&self, head: &Head, reply: Reply, name: &[u8], target: &[u8]) {
         let target = target.to_vec();
-        self.make(head, reply, name, move |core, caller, parent, name| async move {
+        self.create_entry(head, reply, name, move |core, caller, parent, name| async move {
             core.symlink(caller, parent, name, target).await
         });
     }
 
     fn mknod(&self, head: &Head, reply: Reply, name: &[u8], mode: u32, rdev: u32) {
-        self.make(head, reply, name, move |core, caller, parent, name| async move {
+        self.create_entry(head, reply, name, move |core, caller, parent, name| async move {
             core.mknod(caller, parent, name, mode, rdev).await
         });
     }
 
     fn mkdir(&self, head: &Head, reply: Reply, name: &[u8], mode: u32) {
-        self.make(head, reply, name, move |core, caller, parent, name| async move {
+        self.create_entry(head, reply, name, move |core, caller, parent, name| async move {
             core.mkdir(caller, parent, name, mode).await
         });
     }
 
     fn link(&self, head: &Head, reply: Reply, ino: u64, name: &[u8]) {
-        self.make(head, reply, name, move |core, caller, parent, name| async move {
+        self.create_entry(head, reply, name, move |core, caller, parent, name| async move {
             let inode = core.inode(ino)?;
             core.link(caller, inode, parent, name).await
         });
     }
 
     /// Makes an object by a name in the directory that the head identifies.
-    fn make<W>(
+    fn create_entry<W>(
         &self,
         head: &Head,
         reply: Reply,
         name: &[u8],
-        work: impl FnOnce(Arc<Core>, As, Arc<Inode>, Vec<u8>) -> W + Send + 'static,
+        work: impl FnOnce(Arc<Core>, Credential, Arc<Inode>, Vec<u8>) -> W + Send + 'static,
     ) where
         W: Future<Output = Result<Box<Entry>, Errno>> + Send + 'static,
     {
-        let ((core, caller), parent, name) = (self.acting(head), head.ino, name.to_vec());
+        let ((core, caller), parent, name) = (self.for_change(head), head.ino, name.to_vec());
         let work = async move {
             let parent = core.inode(parent)?;
             work(core, caller, parent, name).await
@@ -370,19 +371,19 @@ impl FileSystem {
     }
 
     fn unlink(&self, head: &Head, reply: Reply, name: &[u8]) {
-        let ((core, caller), parent, name) = (self.acting(head), head.ino, name.to_vec());
+        let ((core, caller), parent, name) = (self.for_change(head), head.ino, name.to_vec());
         let work = async move { core.unlink(caller, core.inode(parent)?, name).await };
         self.answer(head, reply, work, |reply, ()| reply.ok());
     }
 
     fn rmdir(&self, head: &Head, reply: Reply, name: &[u8]) {
-        let ((core, caller), parent, name) = (self.acting(head), head.ino, name.to_vec());
+        let ((core, caller), parent, name) = (self.for_change(head), head.ino, name.to_vec());
         let work = async move { core.rmdir(caller, core.inode(parent)?, name).await };
         self.answer(head, reply, work, |reply, ()| reply.ok());
     }
 
     fn rename(&self, head: &Head, reply: Reply, name: &[u8], to: (u64, &[u8])) {
-        let ((core, caller), parent, name) = (self.acting(head), head.ino, name.to_vec());
+        let ((core, caller), parent, name) = (self.for_change(head), head.ino, name.to_vec());
         let (new_parent, new_name) = (to.0, to.1.to_vec());
         let work = async move {
             let (from, to) = (core.inode(parent)?, core.inode(new_parent)?);
@@ -392,30 +393,30 @@ impl FileSystem {
     }
 
     fn open(&self, head: &Head, reply: Reply, flags: i32) {
-        let ((core, caller), ino) = (self.acting(head), head.ino);
+        let ((core, caller), ino) = (self.for_change(head), head.ino);
         let work = async move { core.open(caller, core.inode(ino)?, flags).await };
-        self.answer_aside(head, reply, work, |reply, (handle, flags)| reply.opened(handle, flags));
+        self.answer_on_worker(head, reply, work, |reply, (handle, flags)| reply.opened(handle, flags));
     }
 
     fn create(&self, head: &Head, reply: Reply, name: &[u8], mode: u32, flags: i32) {
-        let ((core, caller), parent, name) = (self.acting(head), head.ino, name.to_vec());
+        let ((core, caller), parent, name) = (self.for_change(head), head.ino, name.to_vec());
         let work = async move { core.create(caller, core.inode(parent)?, name, mode, flags).await };
-        self.answer_aside(head, reply, work, |reply, (entry, handle)| reply.created(&entry, handle));
+        self.answer_on_worker(head, reply, work, |reply, (entry, handle)| reply.created(&entry, handle));
     }
 
-    fn read(&self, head: &Head, reply: Reply, (handle, offset, size): (u64, u64, u32), how: How) {
+    fn read(&self, head: &Head, reply: Reply, (handle, offset, size): (u64, u64, u32), io_flags: IoFlags) {
         let core = Arc::clone(&self.core);
         let work = async move {
             let file = core.files.find(handle)?;
-            core.read(&file, how, (offset, size as usize)).await
+            core.read(&file, io_flags, (offset, size as usize)).await
         };
         let core = Arc::clone(&self.core);
-        let place = (offset, size as usize);
-        let task = self.answering(head, reply, work, move |reply, (bytes, filling)| match filling {
-            None => bytes.give(reply, &core.pipes),
+        let range = (offset, size as usize);
+        let task = self.answer_task(head, reply, work, move |reply, (bytes, fill)| match fill {
+            None => bytes.send(reply, &core.pipes),
             // A write that arrives from here on waits until the reply is sent.
-            Some(filling) => filling.answer(|patches| match core.patched(bytes, place, patches) {
-                Ok(bytes) => bytes.give(reply, &core.pipes),
+            Some(fill) => fill.answer(|patches| match core.with_patches(bytes, range, patches) {
+                Ok(bytes) => bytes.send(reply, &core.pipes),
                 Err(error) => reply.error(error),
             }),
         });
@@ -427,34 +428,36 @@ impl FileSystem {
     }
 
     fn write(&self, head: &Head, reply: Reply, write: Write, data: Data<'_>) {
-        let Write { handle, offset, of_mapping, passes_pages, flags, .. } = write;
+        let Write { handle, offset, from_mapping, bypasses_pages, flags, .. } = write;
         // Pages of a mapping are written where they are, and no program waits for them, so the
         // flags of the handle that the kernel has chosen do not matter.
-        let how = How::new(if of_mapping { 0 } else { flags }, passes_pages);
+        let io_flags = IoFlags::new(if from_mapping { 0 } else { flags }, bypasses_pages);
         let file = match self.core.files.find(handle) {
             Ok(file) => file,
             Err(error) => return reply.error(error),
         };
-        if let Some(outcome) = self.core.write_at_once(&file, how, (offset, of_mapping), data.as_slice()) {
+        if let Some(outcome) =
+            self.core.try_write_now(&file, io_flags, (offset, from_mapping), data.as_slice())
+        {
             return match outcome {
                 Ok(count) => reply.written(count),
                 Err(error) => reply.error(error),
             };
         }
         let (core, data) = (Arc::clone(&self.core), data.into_owned());
-        let work = async move { core.write(&file, how, (offset, of_mapping), data).await };
+        let work = async move { core.write(&file, io_flags, (offset, from_mapping), data).await };
         self.answer(head, reply, work, |reply, count| reply.written(count));
     }
 
     fn flush(&self, head: &Head, reply: Reply, handle: u64) {
         let core = Arc::clone(&self.core);
-        let work = async move { core.flush_and_tell(&*core.files.find(handle)?).await };
+        let work = async move { core.flush_and_report(&*core.files.find(handle)?).await };
         self.answer(head, reply, work, |reply, ()| reply.ok());
     }
 
     fn sync(&self, head: &Head, reply: Reply, handle: u64) {
         let core = Arc::clone(&self.core);
-        let work = async move { core.sync_and_tell(&*core.files.find(handle)?).await };
+        let work = async move { core.sync_and_report(&*core.files.find(handle)?).await };
         self.answer(head, reply, work, |reply, ()| reply.ok());
     }
 
@@ -467,21 +470,21 @@ impl FileSystem {
         });
     }
 
-    fn space(&self, head: &Head, reply: Reply) {
-        let (core, caller) = self.looking(head);
+    fn statfs(&self, head: &Head, reply: Reply) {
+        let (core, caller) = self.for_lookup(head);
         let work = async move {
-            let space = core.call_statfs(&caller).await?;
-            Ok((space, u32::try_from(core.sizes.0.min(core.sizes.1)).unwrap_or(u32::MAX)))
+            let statfs = core.call_statfs(&caller).await?;
+            Ok((statfs, u32::try_from(core.sizes.0.min(core.sizes.1)).unwrap_or(u32::MAX)))
         };
-        self.answer(head, reply, work, |reply, (space, preferred_bytes)| {
+        self.answer(head, reply, work, |reply, (statfs, preferred_bytes)| {
             const FRAGMENT: u32 = 4096;
             let blocks = |bytes: u64| bytes / u64::from(FRAGMENT);
-            reply.space(&Space {
-                blocks: blocks(space.total_bytes),
-                free: blocks(space.free_bytes),
-                available: blocks(space.available_bytes),
-                files: space.total_files,
-                free_files: space.free_files,
+            reply.statfs(&StatFs {
+                blocks: blocks(statfs.total_bytes),
+                free: blocks(statfs.free_bytes),
+                available: blocks(statfs.available_bytes),
+                files: statfs.total_files,
+                free_files: statfs.free_files,
                 preferred_bytes,
                 fragment_bytes: FRAGMENT,
             });
@@ -489,7 +492,7 @@ impl FileSystem {
     }
 
     fn open_directory(&self, head: &Head, reply: Reply) {
-        let ((core, caller), ino) = (self.acting(head), head.ino);
+        let ((core, caller), ino) = (self.for_change(head), head.ino);
         let work = async move {
             let inode = core.inode(ino)?;
             if core.policy.close_to_open {
@@ -505,7 +508,7 @@ impl FileSystem {
     fn list(&self, head: &Head, reply: Reply, (handle, offset, size): (u64, u64, u32), plus: bool) {
         let core = Arc::clone(&self.core);
         let work = async move {
-            let (directory, mut names) = (core.directories.find(handle)?, Names::new(size));
+            let (directory, mut names) = (core.directories.find(handle)?, DirentBuffer::new(size));
             if plus {
                 core.list_plus(&directory, offset, &mut names).await?;
             } else {
@@ -513,6 +516,6 @@ impl FileSystem {
             }
             Ok(names)
         };
-        self.answer_aside(head, reply, work, |reply, names| reply.names(&names));
+        self.answer_on_worker(head, reply, work, |reply, names| reply.names(&names));
     }
 }

@@ -1,10 +1,10 @@
 //! Open files.
 
-use crate::caller::As;
+use crate::caller::Credential;
 use crate::core::{Core, HandleUse};
-use crate::inode::{Inode, Told};
-use crate::openings::Dropping;
-use crate::read_ahead::Ahead;
+use crate::inode::{Inode, ReportedErrors};
+use crate::kernel_cache::PendingDrop;
+use crate::read_ahead::ReadAhead;
 use client::FileRef;
 use fs::Rights;
 use fuser::{Errno, FopenFlags};
@@ -18,41 +18,41 @@ pub(crate) struct OpenFile {
     pub file: FileRef,
     /// The user who opened the file. Reads and writes are made with that user's rights, whichever
     /// process makes them.
-    pub caller: As,
+    pub caller: Credential,
     /// O_WRONLY or O_RDWR.
     pub may_write: bool,
-    pub ahead: Mutex<Ahead>,
-    pub told: Told,
-    dropping: Dropping,
+    pub read_ahead: Mutex<ReadAhead>,
+    pub reported_errors: ReportedErrors,
+    pending_drop: PendingDrop,
 }
 
 impl HandleUse for OpenFile {
-    fn is_used(&self) {
-        self.dropping.is_over(&self.inode);
+    fn on_use(&self) {
+        self.pending_drop.complete(&self.inode);
     }
 }
 
 /// How a read or a write is to be served.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct How {
+pub(crate) struct IoFlags {
     /// O_DIRECT: nothing is read ahead.
     pub is_direct: bool,
     /// O_DIRECT, O_SYNC or O_DSYNC: write(2) returns when the data are stable.
     pub writes_through: bool,
     pub appends: bool,
     /// The request certainly bypasses the kernel's pages. With O_DIRECT alone that is not certain.
-    pub passes_pages: bool,
+    pub bypasses_pages: bool,
 }
 
-impl How {
+impl IoFlags {
     /// From the flags that came with the request.
-    pub(crate) const fn new(flags: i32, passes_pages: bool) -> Self {
+    pub(crate) const fn new(flags: i32, bypasses_pages: bool) -> Self {
         let is_direct = flags & libc::O_DIRECT != 0;
         Self {
             is_direct,
             writes_through: is_direct || flags & (libc::O_SYNC | libc::O_DSYNC) != 0,
             appends: flags & libc::O_APPEND != 0,
-            passes_pages,
+            bypasses_pages,
         }
     }
 }
@@ -62,11 +62,11 @@ impl Core {
     /// cached from open to open, for the attributes.
     pub(crate) async fn open(
         self: &Arc<Self>,
-        caller: As,
+        caller: Credential,
         inode: Arc<Inode>,
         flags: i32,
     ) -> Result<(u64, FopenFlags), Errno> {
-        let wished = match flags & libc::O_ACCMODE {
+        let wanted = match flags & libc::O_ACCMODE {
             libc::O_WRONLY => Rights::MODIFY | Rights::EXTEND,
             // A user may run a program without the right to read it. The kernel then opens it for
             // reading.
@@ -74,18 +74,18 @@ impl Core {
             // O_RDWR, and the two bits together, by which Linux asks for both rights too.
             _ => Rights::READ | Rights::MODIFY | Rights::EXTEND,
         };
-        let may = self.call_access(&caller, inode.handle, wished);
+        let may = self.call_access(&caller, inode.handle, wanted);
         let known = async {
             if self.policy.close_to_open {
                 self.attributes(&caller, &inode).await
             } else {
-                self.attributes_kept(&caller, &inode).await
+                self.cached_or_fetched_attributes(&caller, &inode).await
             }
         };
         let (granted, known) = both(may, known).await;
         let (granted, known) = (granted?, known?);
         let reads_only = flags & libc::O_ACCMODE == libc::O_RDONLY;
-        let missing = wished.without(granted);
+        let missing = wanted.without(granted);
         if (reads_only && granted.is_empty()) || (!reads_only && !missing.without(Rights::EXTEND).is_empty())
         {
             return Err(Errno::EACCES);
@@ -93,36 +93,40 @@ impl Core {
         // The kernel keeps its pages if they are from the current version of the file.
         let now = known.attributes.version();
         let mut state = inode.lock();
-        let (keeps_pages, believes_otherwise) = (state.keeps_pages(now), state.may_believe_otherwise(now));
+        let (may_keep_pages, has_other_attributes) =
+            (state.may_keep_pages(now), state.may_have_other_attributes(now));
         drop(state);
-        let keep = if keeps_pages { FopenFlags::FOPEN_KEEP_CACHE } else { FopenFlags::empty() };
-        let handle = self.hold_dropping(caller, Arc::clone(&inode), flags, !keeps_pages);
+        let keep = if may_keep_pages { FopenFlags::FOPEN_KEEP_CACHE } else { FopenFlags::empty() };
+        let handle = self.new_handle_with(caller, Arc::clone(&inode), flags, !may_keep_pages);
         // Record this only after the kernel has forgotten the attributes: other opens rely on it.
-        if believes_otherwise {
+        if has_other_attributes {
             self.forget_attributes(&inode);
-            inode.lock().has_forgotten(now);
+            inode.lock().attributes_dropped(now);
         }
         Ok((handle, keep))
     }
 
     /// Makes a handle of a new file.
-    pub(crate) fn hold(&self, caller: As, inode: Arc<Inode>, flags: i32) -> u64 {
-        self.hold_dropping(caller, inode, flags, false)
+    pub(crate) fn new_handle(&self, caller: Credential, inode: Arc<Inode>, flags: i32) -> u64 {
+        self.new_handle_with(caller, inode, flags, false)
     }
 
     /// Makes a handle; `drops` says whether the kernel drops its pages on the reply.
-    fn hold_dropping(&self, caller: As, inode: Arc<Inode>, flags: i32, drops: bool) -> u64 {
+    fn new_handle_with(&self, caller: Credential, inode: Arc<Inode>, flags: i32, drops: bool) -> u64 {
         let file = inode.open();
         self.open_files.fetch_add(1, Ordering::AcqRel);
-        let told = inode.lock().told_at_open();
+        let reported_errors = inode.lock().reported_errors_at_open();
         self.files.insert(OpenFile {
             inode,
             file,
             caller,
             may_write: flags & libc::O_ACCMODE != libc::O_RDONLY,
-            ahead: Mutex::new(Ahead::new(self.policy.ahead_age_max(), Arc::clone(&self.ahead_budget))),
-            told,
-            dropping: Dropping::new(drops),
+            read_ahead: Mutex::new(ReadAhead::new(
+                self.policy.read_ahead_age_max(),
+                Arc::clone(&self.read_ahead_budget),
+            )),
+            reported_errors,
+            pending_drop: PendingDrop::new(drops),
         })
     }
 
@@ -131,11 +135,11 @@ impl Core {
         let Some(file) = self.files.remove(number) else { return };
         self.flush(&file.inode).await;
         self.open_files.fetch_sub(1, Ordering::AcqRel);
-        if let Some(hidden) = file.inode.close() {
-            let removed = self.call_remove(&hidden.caller, hidden.directory, &hidden.name).await;
+        if let Some(silly_name) = file.inode.close() {
+            let removed = self.call_remove(&silly_name.caller, silly_name.directory, &silly_name.name).await;
             file.inode.changed();
             if let Err(error) = removed {
-                let name = String::from_utf8_lossy(&hidden.name).into_owned();
+                let name = String::from_utf8_lossy(&silly_name.name).into_owned();
                 tracing::warn!(name, errno = error.code(), "a file removed while open stays on the server");
             }
         }

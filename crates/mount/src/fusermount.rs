@@ -14,20 +14,21 @@ use std::process::{Command, Stdio};
 /// The current name, and the name in FUSE before 2018.
 const NAMES: [&str; 2] = ["fusermount3", "fusermount"];
 /// Directories to search besides PATH.
-const PLACES: [&str; 2] = ["/bin", "/sbin"];
+const DIRECTORIES: [&str; 2] = ["/bin", "/sbin"];
 /// Environment variable that names another helper.
-const OWN: &str = "FUSERMOUNT_PATH";
+const PATH_VARIABLE: &str = "FUSERMOUNT_PATH";
 /// Environment variable with the descriptor on which the helper sends the device of a new mount.
-const SOCKET: &str = "_FUSE_COMMFD";
+const SOCKET_VARIABLE: &str = "_FUSE_COMMFD";
 
 /// The helper, if an executable one exists.
 pub(crate) fn find() -> Option<PathBuf> {
-    if let Some(own) = std::env::var_os(OWN) {
+    if let Some(own) = std::env::var_os(PATH_VARIABLE) {
         return Some(PathBuf::from(own)).filter(|path| can_run(path));
     }
     let path: OsString = std::env::var_os("PATH").unwrap_or_default();
-    let places: Vec<PathBuf> = std::env::split_paths(&path).chain(PLACES.map(PathBuf::from)).collect();
-    let all = NAMES.iter().flat_map(|name| places.iter().map(move |place| place.join(name)));
+    let directories: Vec<PathBuf> =
+        std::env::split_paths(&path).chain(DIRECTORIES.map(PathBuf::from)).collect();
+    let all = NAMES.iter().flat_map(|name| directories.iter().map(move |directory| directory.join(name)));
     all.into_iter().find(|path| can_run(path))
 }
 
@@ -51,7 +52,7 @@ pub(crate) fn mount(directory: &Path, options: &str) -> io::Result<OwnedFd> {
         command.arg("-o").arg(options).arg("--").arg(directory);
         // Pass the socket as standard input, so that no other program that is started meanwhile
         // inherits it.
-        command.env(SOCKET, "0").stdin(OwnedFd::from(theirs));
+        command.env(SOCKET_VARIABLE, "0").stdin(OwnedFd::from(theirs));
         command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?
     };
     let received = receive(&ours);

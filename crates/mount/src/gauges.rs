@@ -1,4 +1,4 @@
-//! What a mount holds at the moment, for monitoring.
+//! What a mount holds now, for monitoring.
 
 use crate::core::Core;
 
@@ -14,9 +14,9 @@ pub struct Gauges {
     /// Data that the server does not have yet, with their overhead.
     pub unsent_bytes: usize,
     /// Bytes that were read ahead, or are being read ahead.
-    pub ahead_bytes: usize,
-    /// Memory that is kept for later requests.
-    pub kept_bytes: usize,
+    pub read_ahead_bytes: usize,
+    /// Memory that is pooled for later requests.
+    pub pooled_bytes: usize,
 }
 
 impl Core {
@@ -26,8 +26,8 @@ impl Core {
             open_files: self.files.count(),
             open_directories: self.directories.count(),
             unsent_bytes: self.budget.held(),
-            ahead_bytes: self.ahead_budget.bytes(),
-            kept_bytes: self.buffers.kept_bytes(),
+            read_ahead_bytes: self.read_ahead_budget.bytes(),
+            pooled_bytes: self.buffers.pooled_bytes(),
         }
     }
 }

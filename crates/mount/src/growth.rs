@@ -1,7 +1,7 @@
-//! The file size that the kernel may be told while a write that bypasses its pages makes the file
+//! The file size that the kernel may receive while a write that bypasses its pages makes the file
 //! longer.
 //!
-//! The kernel learns the new size from the reply to the write. If attributes tell it that size
+//! The kernel learns the new size from the reply to the write. If attributes have that size
 //! earlier, it truncates its pages there. That may take long, because a page may have to be read
 //! first. Meanwhile the write may end, and another write may put data behind that size into the
 //! kernel's pages. The truncation then zeroes those data before they are sent. A write that uses
@@ -32,22 +32,22 @@ impl Growth {
     }
 
     /// The size of the file before these writes; `None` if there are none.
-    pub(crate) fn since(&self) -> Option<u64> {
+    pub(crate) fn size_before(&self) -> Option<u64> {
         (self.writes > 0).then_some(self.from)
     }
 
-    /// The size that the kernel may be told, if the file has this size.
-    pub(crate) fn known_of(&self, size: u64) -> u64 {
-        self.since().map_or(size, |from| size.min(from))
+    /// The size that the kernel may receive, if the file has this size.
+    pub(crate) fn visible_size(&self, size: u64) -> u64 {
+        self.size_before().map_or(size, |from| size.min(from))
     }
 }
 
 /// A write that makes a file longer. Must be dropped before the write is answered, because with the
 /// reply the kernel learns the size.
 #[derive(Debug)]
-pub(crate) struct Growing(pub(crate) Arc<Inode>);
+pub(crate) struct GrowthGuard(pub(crate) Arc<Inode>);
 
-impl Drop for Growing {
+impl Drop for GrowthGuard {
     fn drop(&mut self) {
         self.0.lock().growth.end();
     }
@@ -60,15 +60,15 @@ mod tests {
     #[test]
     fn a_file_that_grows_is_as_long_as_it_was_until_the_last_write_is_answered() {
         let mut growth = Growth::default();
-        assert_eq!((growth.since(), growth.known_of(7)), (None, 7));
+        assert_eq!((growth.size_before(), growth.visible_size(7)), (None, 7));
         growth.begin(100);
         growth.begin(150);
-        assert_eq!((growth.known_of(200), growth.known_of(60)), (100, 60));
+        assert_eq!((growth.visible_size(200), growth.visible_size(60)), (100, 60));
         growth.end();
-        assert_eq!(growth.known_of(200), 100);
+        assert_eq!(growth.visible_size(200), 100);
         growth.end();
-        assert_eq!(growth.known_of(200), 200);
+        assert_eq!(growth.visible_size(200), 200);
         growth.begin(200);
-        assert_eq!(growth.since(), Some(200));
+        assert_eq!(growth.size_before(), Some(200));
     }
 }

@@ -7,12 +7,12 @@
 //! shows the file's number in any case. In a file system other than the root's, the number of the
 //! file system is mixed into the file's number ([`Inodes::number`]).
 
-use crate::caller::As;
+use crate::caller::Credential;
 use crate::dirty::Dirty;
-use crate::growth::{Growing, Growth};
-use crate::lineage::Lineage;
+use crate::growth::{Growth, GrowthGuard};
 use crate::own_writes::OwnWrites;
 use crate::policy::Policy;
+use crate::version_history::VersionHistory;
 use crate::write_ranges::Ranges;
 use client::{FileRef, Mount};
 use fs::{Attributes, Change, FileHandle, FileKind, Version};
@@ -44,7 +44,7 @@ pub(crate) struct Inode {
 
 /// The numbers of the errors that were last reported to a handle.
 #[derive(Debug)]
-pub(crate) struct Told {
+pub(crate) struct ReportedErrors {
     /// By fsync(2). This decides which errors are still to be reported.
     by_sync: AtomicU64,
     /// By write(2). It does not count as reported: the kernel sends a long write as several
@@ -56,29 +56,29 @@ pub(crate) struct Told {
 #[derive(Debug, Default)]
 pub(crate) struct State {
     lookups: u64,
-    attributes: Option<Cached>,
+    attributes: Option<CachedAttributes>,
     /// Number of open handles.
     opens: u32,
     /// The reference for reads and writes, while the object is open. It places the file on a node.
     file: Option<FileRef>,
-    /// Where the file lives on, if it was removed while it was open.
-    pub hidden: Option<Hidden>,
+    /// The name of the file, if it was removed while it was open.
+    pub silly_name: Option<SillyName>,
     /// The version of the file from which the kernel's pages were read.
-    pub pages_of: Option<Version>,
+    pub pages_version: Option<Version>,
     /// Number of opens on whose reply the kernel drops its pages, and is not known to have done so
     /// yet.
-    pub dropping: u32,
+    pub pending_drops: u32,
     /// The version of the attributes that were last given to the kernel.
-    pub told_of: Option<Version>,
+    pub sent_version: Option<Version>,
     /// The kernel was given attributes of another version before, and may not have received the
     /// last ones yet.
-    pub told_otherwise: bool,
+    pub sent_other_versions: bool,
     pub dirty: Dirty,
     /// Counts changes that may affect any data of the file: data that were read ahead before one
-    /// are not given out after it.
+    /// are not used after it.
     pub generation: u64,
     /// The ranges that were written from here: data that were read ahead before a write are not
-    /// given out for its range after it.
+    /// used for its range after it.
     pub own_writes: OwnWrites,
     /// Where the last data end that were written since the server's size was known exactly.
     written_end: u64,
@@ -89,15 +89,15 @@ pub(crate) struct State {
     /// earlier would overwrite data.
     end: Option<u64>,
     /// A write that was to end there has failed, or its outcome is unknown.
-    pub end_in_doubt: bool,
+    pub end_unknown: bool,
     /// Number of writes that programs wait for: attributes may lack them.
-    waited_for: u32,
+    sync_writes: u32,
     /// Writes whose effect on the size the kernel must learn from the replies alone.
     pub growth: Growth,
     /// When the object was last changed from here.
     changed_at: Option<Instant>,
     /// The versions of the file that are known to follow each other.
-    lineage: Lineage,
+    version_history: VersionHistory,
     /// Counts changes from here, so that attributes that were requested before a change are
     /// recognized as outdated.
     changes: u64,
@@ -105,19 +105,19 @@ pub(crate) struct State {
     error: Option<Errno>,
     error_number: u64,
     /// The number of the last error that was reported to any handle.
-    error_told: u64,
+    error_reported: u64,
 }
 
-/// Where a removed file lives on.
+/// The name of a file that was removed while it was open ("silly rename").
 #[derive(Debug, Clone)]
-pub(crate) struct Hidden {
+pub(crate) struct SillyName {
     pub directory: FileHandle,
     pub name: Vec<u8>,
-    pub caller: As,
+    pub caller: Credential,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Cached {
+struct CachedAttributes {
     attributes: Attributes,
     at: Instant,
     ttl: Duration,
@@ -125,7 +125,7 @@ struct Cached {
 
 /// Attributes, and how much longer they are valid.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Known {
+pub(crate) struct ValidAttributes {
     pub attributes: Attributes,
     pub ttl: Duration,
 }
@@ -141,30 +141,35 @@ impl Inode {
     }
 
     /// Attributes that are still valid.
-    pub(crate) fn known(&self) -> Option<Known> {
+    pub(crate) fn valid_attributes(&self) -> Option<ValidAttributes> {
         let state = self.lock();
         let cached = state.attributes?;
         let ttl = cached.ttl.checked_sub(cached.at.elapsed()).filter(|left| !left.is_zero())?;
-        Some(Known { attributes: state.shown(cached.attributes), ttl })
+        Some(ValidAttributes { attributes: state.with_own_changes(cached.attributes), ttl })
     }
 
-    /// The number of changes from here. Pass it to [`Inode::learn`] with attributes that are
-    /// requested now.
+    /// The number of changes from here. Pass it to [`Inode::update_attributes`] with attributes
+    /// that are requested now.
     pub(crate) fn changes(&self) -> u64 {
         self.lock().changes
     }
 
-    /// Takes attributes from the server, and returns those to show. `asked` is the number of
-    /// changes at the time of the request, or `None` if the attributes came with the reply to
+    /// Takes attributes from the server, and returns those to show. `requested_after` is the number
+    /// of changes at the time of the request, or `None` if the attributes came with the reply to
     /// something else.
-    pub(crate) fn learn(&self, attributes: Attributes, asked: Option<u64>, policy: &Policy) -> Known {
+    pub(crate) fn update_attributes(
+        &self,
+        attributes: Attributes,
+        requested_after: Option<u64>,
+        policy: &Policy,
+    ) -> ValidAttributes {
         let bounds = policy.bounds(attributes.kind == FileKind::Directory);
         let mut state = self.lock();
-        state.learn(attributes, asked, bounds, Instant::now())
+        state.update_attributes(attributes, requested_after, bounds, Instant::now())
     }
 
     /// Forgets the attributes.
-    pub(crate) fn expire(&self) {
+    pub(crate) fn expire_attributes(&self) {
         self.lock().attributes = None;
     }
 
@@ -172,14 +177,14 @@ impl Inode {
     pub(crate) fn changed(&self) {
         let mut state = self.lock();
         state.generation += 1;
-        state.change();
+        state.record_change();
     }
 
     /// The file was truncated or extended to a size.
     pub(crate) fn resized(&self, size: u64) {
         let mut state = self.lock();
         state.generation += 1;
-        state.change();
+        state.record_change();
         state.written_end = state.written_end.min(size);
         state.stored_end = state.stored_end.min(size);
         state.end = Some(size);
@@ -189,22 +194,22 @@ impl Inode {
     pub(crate) fn resize_failed(&self) {
         let mut state = self.lock();
         state.generation += 1;
-        state.change();
-        state.end_in_doubt = true;
+        state.record_change();
+        state.end_unknown = true;
     }
 
     /// Counts a write that a program waits for, until the returned value is dropped.
-    pub(crate) fn wait_for_write(self: &Arc<Self>) -> WaitedFor {
-        self.lock().waited_for += 1;
-        WaitedFor(Arc::clone(self))
+    pub(crate) fn begin_sync_write(self: &Arc<Self>) -> SyncWrite {
+        self.lock().sync_writes += 1;
+        SyncWrite(Arc::clone(self))
     }
 
     /// Counts a write past the kernel's pages, until the returned value is dropped. Returns `None`
     /// if a write that ends there does not make the file longer.
-    pub(crate) fn begin_growth(self: &Arc<Self>, state: &mut State, end: u64) -> Option<Growing> {
+    pub(crate) fn begin_growth(self: &Arc<Self>, state: &mut State, end: u64) -> Option<GrowthGuard> {
         let before = state.end.filter(|before| end > *before)?;
         state.growth.begin(before);
-        Some(Growing(Arc::clone(self)))
+        Some(GrowthGuard(Arc::clone(self)))
     }
 
     /// Counts one more open handle. The first one places the file on a node.
@@ -214,9 +219,9 @@ impl Inode {
         *state.file.get_or_insert_with(|| self.mount.file_ref(self.handle))
     }
 
-    /// Counts one open handle less. The last one releases the place on the node, and returns where
-    /// a removed file lives on, so that it can be removed there.
-    pub(crate) fn close(&self) -> Option<Hidden> {
+    /// Counts one open handle less. The last one releases the place on the node, and returns
+    /// the silly name of a removed file, so that it can be removed.
+    pub(crate) fn close(&self) -> Option<SillyName> {
         let mut state = self.lock();
         state.opens = state.opens.saturating_sub(1);
         if state.opens > 0 {
@@ -225,11 +230,11 @@ impl Inode {
         if let Some(file) = state.file.take() {
             self.mount.release(&file);
         }
-        state.hidden.take()
+        state.silly_name.take()
     }
 
     /// The reference for reads and writes; `None` while the object is not open.
-    pub(crate) fn place(&self, state: &State) -> Option<FileRef> {
+    pub(crate) fn file_ref(&self, state: &State) -> Option<FileRef> {
         state.file
     }
 
@@ -240,57 +245,57 @@ impl Inode {
 
 /// A write that a program waits for.
 #[derive(Debug)]
-pub(crate) struct WaitedFor(Arc<Inode>);
+pub(crate) struct SyncWrite(Arc<Inode>);
 
-impl WaitedFor {
+impl SyncWrite {
     /// The write was answered.
-    pub(crate) fn follow(&self, change: Change) {
-        self.0.lock().follow(change);
+    pub(crate) fn record_own_change(&self, change: Change) {
+        self.0.lock().record_own_change(change);
     }
 
     /// The write was answered after its program had stopped waiting. Attributes that were requested
     /// while it was under way may lack it.
-    pub(crate) fn outlive(&self, change: Change) {
+    pub(crate) fn record_late_change(&self, change: Change) {
         let mut state = self.0.lock();
-        state.follow(change);
-        state.change();
+        state.record_own_change(change);
+        state.record_change();
     }
 }
 
-impl Drop for WaitedFor {
+impl Drop for SyncWrite {
     fn drop(&mut self) {
-        self.0.lock().waited_for -= 1;
+        self.0.lock().sync_writes -= 1;
     }
 }
 
 impl State {
     /// Data were taken to be written.
-    pub(crate) fn written(&mut self, range: Range<u64>) {
-        self.change();
+    pub(crate) fn record_write(&mut self, range: Range<u64>) {
+        self.record_change();
         self.written_end = self.written_end.max(range.end);
         self.end = self.end.map(|before| before.max(range.end));
-        self.own_writes.note(range);
+        self.own_writes.record(range);
     }
 
     /// A write from here was answered: its change of the file's version is our own.
-    pub(crate) fn follow(&mut self, change: Change) {
-        self.lineage.follow(change);
+    pub(crate) fn record_own_change(&mut self, change: Change) {
+        self.version_history.record_own_change(change);
     }
 
     /// A write has ended, well or not. Attributes that were requested while it was under way may
     /// lack it.
-    pub(crate) fn ended(&mut self, range: Range<u64>) {
-        self.change();
-        self.own_writes.note(range);
+    pub(crate) fn record_write_end(&mut self, range: Range<u64>) {
+        self.record_change();
+        self.own_writes.record(range);
     }
 
-    fn change(&mut self) {
+    fn record_change(&mut self) {
         self.changes += 1;
         self.attributes = None;
         self.changed_at = Some(Instant::now());
     }
 
-    /// Whether the object was changed from here since a moment.
+    /// Whether the object was changed from here since a time.
     pub(crate) fn has_changed_since(&self, then: Instant) -> bool {
         self.changed_at.is_some_and(|at| at >= then)
     }
@@ -299,16 +304,17 @@ impl State {
         self.opens > 0
     }
 
-    /// [`Inode::learn`], with the shortest and the longest time for which attributes are valid.
-    fn learn(
+    /// [`Inode::update_attributes`], with the shortest and the longest time for which attributes
+    /// are valid.
+    fn update_attributes(
         &mut self,
         attributes: Attributes,
-        asked: Option<u64>,
+        requested_after: Option<u64>,
         (min, max): (Duration, Duration),
         now: Instant,
-    ) -> Known {
-        let told_all = self.dirty.is_clean() && self.waited_for == 0;
-        let exact = asked == Some(self.changes) && told_all;
+    ) -> ValidAttributes {
+        let is_complete = self.dirty.is_clean() && self.sync_writes == 0;
+        let exact = requested_after == Some(self.changes) && is_complete;
         if exact {
             (self.written_end, self.stored_end) = (0, 0);
         }
@@ -317,7 +323,7 @@ impl State {
                 if attributes.ctime < old.attributes.ctime {
                     // This reply was overtaken by a newer one.
                     let left = old.ttl.saturating_sub(now.duration_since(old.at));
-                    return Known { attributes: self.shown(old.attributes), ttl: left };
+                    return ValidAttributes { attributes: self.with_own_changes(old.attributes), ttl: left };
                 }
                 if old.attributes.version() == attributes.version() { old.ttl } else { min }
             }
@@ -326,27 +332,27 @@ impl State {
             Some(old) if old.attributes.version() == attributes.version() => (old.ttl * 2).clamp(min, max),
             _ => min,
         };
-        if self.lineage.sees(attributes.version()) {
+        if self.version_history.observe(attributes.version()) {
             // Data that were read ahead are from another version.
             self.generation += 1;
         }
-        self.end_in_doubt &= !exact;
+        self.end_unknown &= !exact;
         self.end = match self.end {
             _ if exact => Some(attributes.size),
             // Writes of others count, and so do writes from here that these attributes may lack.
             end => Some(end.unwrap_or(self.written_end).max(attributes.size)),
         };
         // Attributes that may lack writes from here are requested again soon.
-        let doubted = (asked.is_some() && !exact) || !told_all || self.end_in_doubt;
-        let ttl = if doubted { Duration::ZERO } else { ttl };
-        self.attributes = Some(Cached { attributes, at: now, ttl });
-        Known { attributes: self.shown(attributes), ttl }
+        let uncertain = (requested_after.is_some() && !exact) || !is_complete || self.end_unknown;
+        let ttl = if uncertain { Duration::ZERO } else { ttl };
+        self.attributes = Some(CachedAttributes { attributes, at: now, ttl });
+        ValidAttributes { attributes: self.with_own_changes(attributes), ttl }
     }
 
     /// The server's attributes with the effects of writes that the server does not have yet.
-    fn shown(&self, mut attributes: Attributes) -> Attributes {
-        attributes.size = self.growth.known_of(attributes.size.max(self.written_end));
-        if self.hidden.is_some() {
+    fn with_own_changes(&self, mut attributes: Attributes) -> Attributes {
+        attributes.size = self.growth.visible_size(attributes.size.max(self.written_end));
+        if self.silly_name.is_some() {
             attributes.nlink = attributes.nlink.saturating_sub(1);
         }
         attributes
@@ -364,8 +370,8 @@ impl State {
 
     /// A write has failed, or its outcome is unknown. Its end does not count, and the server has to
     /// be asked for the file's end.
-    pub(crate) fn doubt_end(&mut self) {
-        self.end_in_doubt = true;
+    pub(crate) fn mark_end_unknown(&mut self) {
+        self.end_unknown = true;
         self.written_end = self.stored_end.max(self.dirty.end());
         self.attributes = None;
     }
@@ -375,43 +381,47 @@ impl State {
         self.end.is_none_or(|known| end > known)
     }
 
-    /// Where an append begins. `offset` is where the kernel believes the file to end. It may not
+    /// Where an append begins. `offset` is where the file ends for the kernel. The kernel may not
     /// know of a newer end.
     pub(crate) fn append_at(&self, offset: u64) -> u64 {
         self.end.unwrap_or_else(|| offset.max(self.known_end()))
     }
 
     /// Records an error of a write that no program waited for.
-    pub(crate) fn failed(&mut self, error: Errno) {
+    pub(crate) fn record_error(&mut self, error: Errno) {
         self.error = Some(error);
         self.error_number += 1;
     }
 
     /// The errors that count as reported to a new handle. An error that was not reported to any
     /// handle yet is to be reported to this one too.
-    pub(crate) fn told_at_open(&self) -> Told {
-        Told { by_sync: AtomicU64::new(self.error_told), by_write: AtomicU64::new(self.error_number) }
+    pub(crate) fn reported_errors_at_open(&self) -> ReportedErrors {
+        ReportedErrors {
+            by_sync: AtomicU64::new(self.error_reported),
+            by_write: AtomicU64::new(self.error_number),
+        }
     }
 
     /// The error that is still to be reported to a handle.
-    pub(crate) fn untold(&self, told: &Told) -> Option<Errno> {
-        self.error.filter(|_| told.by_sync.load(Ordering::Acquire) != self.error_number)
+    pub(crate) fn unreported_error(&self, reported_errors: &ReportedErrors) -> Option<Errno> {
+        self.error.filter(|_| reported_errors.by_sync.load(Ordering::Acquire) != self.error_number)
     }
 
     /// Returns the error that is still to be reported to a handle, and marks it as reported.
-    pub(crate) fn tell(&mut self, told: &Told) -> Result<(), Errno> {
-        let untold = self.untold(told);
-        told.by_sync.store(self.error_number, Ordering::Release);
-        self.error_told = self.error_number;
-        untold.map_or(Ok(()), Err)
+    pub(crate) fn report_errors(&mut self, reported_errors: &ReportedErrors) -> Result<(), Errno> {
+        let unreported_error = self.unreported_error(reported_errors);
+        reported_errors.by_sync.store(self.error_number, Ordering::Release);
+        self.error_reported = self.error_number;
+        unreported_error.map_or(Ok(()), Err)
     }
 
     /// Refuses a write if the server had no room for an earlier one. Each such error refuses one
     /// write of each handle.
-    pub(crate) fn refuse(&self, told: &Told) -> Result<(), Errno> {
-        let Some(error) = self.untold(told) else { return Ok(()) };
+    pub(crate) fn refuse_write(&self, reported_errors: &ReportedErrors) -> Result<(), Errno> {
+        let Some(error) = self.unreported_error(reported_errors) else { return Ok(()) };
         let is_full = [Errno::ENOSPC, Errno::EDQUOT, Errno::EFBIG].contains(&error);
-        if is_full && told.by_write.swap(self.error_number, Ordering::AcqRel) != self.error_number {
+        if is_full && reported_errors.by_write.swap(self.error_number, Ordering::AcqRel) != self.error_number
+        {
             return Err(error);
         }
         Ok(())
@@ -421,43 +431,43 @@ impl State {
 /// Objects by the kernel's numbers.
 #[derive(Debug, Default)]
 struct Table {
-    known: HashMap<u64, Arc<Inode>>,
+    by_number: HashMap<u64, Arc<Inode>>,
     /// The numbers of objects whose own number was in use when they were added.
     displaced: HashMap<FileHandle, u64>,
     /// The number that was last chosen for such an object.
-    last_given: u64,
+    last_assigned: u64,
 }
 
 impl Table {
     /// The object with a handle, if the kernel knows it.
     fn find(&self, handle: FileHandle, kind: FileKind, number: u64) -> Option<&Arc<Inode>> {
-        let is_it = |inode: &&Arc<Inode>| inode.handle == handle && inode.kind == kind;
-        self.known.get(&number).filter(is_it).or_else(|| {
-            let given = self.displaced.get(&handle)?;
-            self.known.get(given).filter(is_it)
+        let matches = |inode: &&Arc<Inode>| inode.handle == handle && inode.kind == kind;
+        self.by_number.get(&number).filter(matches).or_else(|| {
+            let ino = self.displaced.get(&handle)?;
+            self.by_number.get(ino).filter(matches)
         })
     }
 
     /// Chooses the number for a new object.
-    fn give(&mut self, handle: FileHandle, number: u64) -> u64 {
-        if !self.known.contains_key(&number) {
+    fn assign_number(&mut self, handle: FileHandle, number: u64) -> u64 {
+        if !self.by_number.contains_key(&number) {
             return number;
         }
         // Search from the highest number downwards: there the numbers of files are least likely.
-        let mut given = self.last_given;
+        let mut ino = self.last_assigned;
         loop {
-            given = given.wrapping_sub(1);
-            if given > ROOT && !self.known.contains_key(&given) {
+            ino = ino.wrapping_sub(1);
+            if ino > ROOT && !self.by_number.contains_key(&ino) {
                 break;
             }
         }
-        self.last_given = given;
-        self.displaced.insert(handle, given);
-        given
+        self.last_assigned = ino;
+        self.displaced.insert(handle, ino);
+        ino
     }
 
     fn remove(&mut self, ino: u64) {
-        if let Some(inode) = self.known.remove(&ino)
+        if let Some(inode) = self.by_number.remove(&ino)
             && self.displaced.get(&inode.handle) == Some(&ino)
         {
             self.displaced.remove(&inode.handle);
@@ -477,8 +487,8 @@ impl Inodes {
     pub(crate) fn new(mount: Mount, root: &Attributes) -> Self {
         let inodes = Self { table: Mutex::default(), fsid: root.fsid, mount };
         let handle = inodes.mount.root();
-        let inode = inodes.make(ROOT, handle, root, 1);
-        inodes.lock().known.insert(ROOT, inode);
+        let inode = inodes.new_inode(ROOT, handle, root, 1);
+        inodes.lock().by_number.insert(ROOT, inode);
         inodes
     }
 
@@ -486,7 +496,7 @@ impl Inodes {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn make(&self, ino: u64, handle: FileHandle, attributes: &Attributes, lookups: u64) -> Arc<Inode> {
+    fn new_inode(&self, ino: u64, handle: FileHandle, attributes: &Attributes, lookups: u64) -> Arc<Inode> {
         Arc::new(Inode {
             ino,
             number: self.number(attributes.fsid, attributes.fileid),
@@ -513,7 +523,7 @@ impl Inodes {
 
     /// The object with a number of the kernel's.
     pub(crate) fn find(&self, ino: u64) -> Option<Arc<Inode>> {
-        self.lock().known.get(&ino).cloned()
+        self.lock().by_number.get(&ino).cloned()
     }
 
     /// The object with a handle, if the kernel knows it. Does not count as a lookup.
@@ -534,22 +544,22 @@ impl Inodes {
     }
 
     /// The object with a handle, which is added if the kernel does not know it. Counts as a lookup.
-    pub(crate) fn remember(&self, handle: FileHandle, attributes: &Attributes) -> Arc<Inode> {
+    pub(crate) fn find_or_add(&self, handle: FileHandle, attributes: &Attributes) -> Arc<Inode> {
         let mut table = self.lock();
         if let Some(inode) = self.find_in(&table, handle, attributes) {
             inode.lock().lookups += 1;
             return Arc::clone(inode);
         }
-        let ino = table.give(handle, self.number(attributes.fsid, attributes.fileid));
-        let inode = self.make(ino, handle, attributes, 1);
-        table.known.insert(ino, Arc::clone(&inode));
+        let ino = table.assign_number(handle, self.number(attributes.fsid, attributes.fileid));
+        let inode = self.new_inode(ino, handle, attributes, 1);
+        table.by_number.insert(ino, Arc::clone(&inode));
         inode
     }
 
     /// The kernel forgets some lookups, and the object after the last.
     pub(crate) fn forget(&self, ino: u64, lookups: u64) {
         let mut table = self.lock();
-        let Some(inode) = table.known.get(&ino) else { return };
+        let Some(inode) = table.by_number.get(&ino) else { return };
         let mut state = inode.lock();
         state.lookups = state.lookups.saturating_sub(lookups);
         let gone = state.lookups == 0 && ino != ROOT;
@@ -560,12 +570,12 @@ impl Inodes {
     }
 
     pub(crate) fn count(&self) -> usize {
-        self.lock().known.len()
+        self.lock().by_number.len()
     }
 
     /// All objects with data that the server does not have yet.
-    pub(crate) fn unclean(&self) -> Vec<Arc<Inode>> {
-        self.lock().known.values().filter(|inode| !inode.lock().dirty.is_clean()).cloned().collect()
+    pub(crate) fn with_unsent_data(&self) -> Vec<Arc<Inode>> {
+        self.lock().by_number.values().filter(|inode| !inode.lock().dirty.is_clean()).cloned().collect()
     }
 }
 
@@ -575,8 +585,8 @@ mod tests {
     use fs::Time;
 
     /// The error number that fsync(2) reports.
-    fn sync(state: &mut State, told: &Told) -> Option<i32> {
-        state.tell(told).err().map(Errno::code)
+    fn sync(state: &mut State, reported_errors: &ReportedErrors) -> Option<i32> {
+        state.report_errors(reported_errors).err().map(Errno::code)
     }
 
     const BOUNDS: (Duration, Duration) = (Duration::from_secs(3), Duration::from_secs(60));
@@ -589,54 +599,54 @@ mod tests {
 
     /// For how many seconds each reply's attributes are valid. Each reply comes some seconds after
     /// the one before it, and has some time of modification.
-    fn believed(state: &mut State, bounds: (Duration, Duration), answers: &[(u64, u32)]) -> Vec<u64> {
+    fn ttls_of(state: &mut State, bounds: (Duration, Duration), answers: &[(u64, u32)]) -> Vec<u64> {
         let mut now = Instant::now();
-        let asked = answers.iter().map(|(after_s, mtime)| {
+        let ttls = answers.iter().map(|(after_s, mtime)| {
             now += Duration::from_secs(*after_s);
-            state.learn(attributes(*mtime), Some(0), bounds, now).ttl.as_secs()
+            state.update_attributes(attributes(*mtime), Some(0), bounds, now).ttl.as_secs()
         });
-        asked.collect()
+        ttls.collect()
     }
 
     #[test]
-    fn attributes_are_believed_for_longer_each_time_that_nothing_has_changed() {
+    fn attributes_are_valid_for_longer_each_time_that_nothing_has_changed() {
         let mut state = State::default();
         // Each is requested when the last one is no longer valid; the eighth reports a change.
         let answers = [(0, 1), (3, 1), (6, 1), (12, 1), (24, 1), (48, 1), (60, 1), (60, 2), (3, 2)];
-        assert_eq!(believed(&mut state, BOUNDS, &answers), [3, 6, 12, 24, 48, 60, 60, 3, 6]);
+        assert_eq!(ttls_of(&mut state, BOUNDS, &answers), [3, 6, 12, 24, 48, 60, 60, 3, 6]);
         // A reply while attributes are valid does not prolong that time, and a change shortens it.
-        assert_eq!(believed(&mut State::default(), BOUNDS, &[(0, 1), (3, 1), (1, 1), (1, 2)]), [3, 6, 6, 3]);
+        assert_eq!(ttls_of(&mut State::default(), BOUNDS, &[(0, 1), (3, 1), (1, 1), (1, 2)]), [3, 6, 6, 3]);
         let fixed = (Duration::from_secs(7), Duration::from_secs(7));
-        assert_eq!(believed(&mut State::default(), fixed, &[(0, 1), (7, 1), (7, 2)]), [7, 7, 7]);
+        assert_eq!(ttls_of(&mut State::default(), fixed, &[(0, 1), (7, 1), (7, 2)]), [7, 7, 7]);
         let none = (Duration::ZERO, Duration::ZERO);
-        assert_eq!(believed(&mut State::default(), none, &[(0, 1), (0, 1)]), [0, 0]);
+        assert_eq!(ttls_of(&mut State::default(), none, &[(0, 1), (0, 1)]), [0, 0]);
     }
 
     #[test]
-    fn an_answer_from_before_a_change_is_not_believed_and_one_that_was_overtaken_changes_nothing() {
+    fn a_reply_from_before_a_change_is_not_cached_and_one_that_was_overtaken_changes_nothing() {
         let (mut state, now) = (State::default(), Instant::now());
         state.changes = 1;
-        assert_eq!(state.learn(attributes(1), Some(0), BOUNDS, now).ttl, Duration::ZERO);
-        assert_eq!(state.learn(attributes(5), Some(1), BOUNDS, now).ttl, BOUNDS.0);
+        assert_eq!(state.update_attributes(attributes(1), Some(0), BOUNDS, now).ttl, Duration::ZERO);
+        assert_eq!(state.update_attributes(attributes(5), Some(1), BOUNDS, now).ttl, BOUNDS.0);
         let later = now + Duration::from_secs(1);
-        let overtaken = state.learn(attributes(4), Some(1), BOUNDS, later);
+        let overtaken = state.update_attributes(attributes(4), Some(1), BOUNDS, later);
         assert_eq!((overtaken.attributes.mtime.seconds, overtaken.ttl.as_secs()), (5, 2));
     }
 
     #[test]
     fn the_end_of_what_is_lost_does_not_count_and_the_server_is_asked() {
         let (mut state, now) = (State::default(), Instant::now());
-        let shown = |state: &mut State, asked| {
-            let known = state.learn(attributes(1), asked, BOUNDS, now);
-            (known.attributes.size, known.ttl)
+        let shown = |state: &mut State, requested_after| {
+            let valid = state.update_attributes(attributes(1), requested_after, BOUNDS, now);
+            (valid.attributes.size, valid.ttl)
         };
         state.written_end = 400;
         assert_eq!(shown(&mut state, None), (400, BOUNDS.0));
         state.stored(200);
-        state.doubt_end();
+        state.mark_end_unknown();
         assert_eq!(shown(&mut state, None), (200, Duration::ZERO), "what the server has counts");
         state.dirty.write(250, &[0; 50], &None, 1000, now);
-        state.doubt_end();
+        state.mark_end_unknown();
         assert_eq!(shown(&mut state, None), (300, Duration::ZERO), "and what it may still have");
         state.dirty = Dirty::default();
         assert_eq!(shown(&mut state, Some(0)), (1, BOUNDS.0));
@@ -644,35 +654,35 @@ mod tests {
     }
 
     #[test]
-    fn an_error_is_told_once_to_each_that_had_the_file_open_and_to_the_next_if_nobody_was_told() {
+    fn an_error_is_reported_once_to_each_open_handle_and_to_the_next_one_if_to_none_yet() {
         let mut state = State::default();
-        let (one, other) = (state.told_at_open(), state.told_at_open());
+        let (one, other) = (state.reported_errors_at_open(), state.reported_errors_at_open());
         assert_eq!(sync(&mut state, &one), None);
-        state.failed(Errno::EIO);
-        let late = state.told_at_open();
-        for told in [&one, &late, &other] {
-            assert_eq!(sync(&mut state, told), Some(libc::EIO));
-            assert_eq!(sync(&mut state, told), None);
+        state.record_error(Errno::EIO);
+        let late = state.reported_errors_at_open();
+        for reported_errors in [&one, &late, &other] {
+            assert_eq!(sync(&mut state, reported_errors), Some(libc::EIO));
+            assert_eq!(sync(&mut state, reported_errors), None);
         }
-        let next = state.told_at_open();
+        let next = state.reported_errors_at_open();
         assert_eq!(sync(&mut state, &next), None);
-        state.failed(Errno::ENOSPC);
+        state.record_error(Errno::ENOSPC);
         assert_eq!(sync(&mut state, &next), Some(libc::ENOSPC));
     }
 
     #[test]
-    fn one_write_of_each_handle_is_refused_where_there_was_no_room_and_fsync_tells_it_still() {
+    fn one_write_of_each_handle_is_refused_where_there_was_no_room_and_fsync_still_reports_it() {
         let mut state = State::default();
-        let told = state.told_at_open();
-        state.failed(Errno::EIO);
-        assert!(state.refuse(&told).is_ok(), "another write may do better");
-        state.failed(Errno::EDQUOT);
-        assert!(state.refuse(&state.told_at_open()).is_ok(), "it was not open then");
-        assert_eq!(state.refuse(&told).map_err(Errno::code), Err(libc::EDQUOT));
-        assert!(state.refuse(&told).is_ok(), "room may have been made");
-        assert_eq!(sync(&mut state, &told), Some(libc::EDQUOT));
-        state.failed(Errno::EDQUOT);
-        assert_eq!(sync(&mut state, &told), Some(libc::EDQUOT));
-        assert!(state.refuse(&told).is_ok(), "it knows");
+        let reported_errors = state.reported_errors_at_open();
+        state.record_error(Errno::EIO);
+        assert!(state.refuse_write(&reported_errors).is_ok(), "another write may do better");
+        state.record_error(Errno::EDQUOT);
+        assert!(state.refuse_write(&state.reported_errors_at_open()).is_ok(), "it was not open then");
+        assert_eq!(state.refuse_write(&reported_errors).map_err(Errno::code), Err(libc::EDQUOT));
+        assert!(state.refuse_write(&reported_errors).is_ok(), "room may have been made");
+        assert_eq!(sync(&mut state, &reported_errors), Some(libc::EDQUOT));
+        state.record_error(Errno::EDQUOT);
+        assert_eq!(sync(&mut state, &reported_errors), Some(libc::EDQUOT));
+        assert!(state.refuse_write(&reported_errors).is_ok(), "it knows");
     }
 }

@@ -25,7 +25,7 @@ pub(crate) const TICK: Duration = Duration::from_millis(200);
 /// The time that is left to requests of a process that is ending. Such a process has no pending
 /// signals any more, so it is unknown whether it was killed or has exited with files open, whose
 /// data should be on the server when it is gone.
-const ENDING_PATIENCE: Duration = Duration::from_secs(5);
+const EXIT_GRACE: Duration = Duration::from_secs(5);
 /// SIGKILL in the mask of pending signals.
 const KILL_BIT: u64 = 1 << (libc::SIGKILL - 1);
 /// The flag of a thread that is ending: PF_EXITING in linux/sched.h.
@@ -40,18 +40,18 @@ const EARLY_MARKS_MAX: usize = 256;
 /// All requests that wait.
 #[derive(Debug, Default)]
 pub(crate) struct Interrupts {
-    all: Mutex<All>,
+    all: Mutex<Requests>,
 }
 
 #[derive(Debug, Default)]
-struct All {
-    waiting: Slab<Arc<Waiting>>,
+struct Requests {
+    waiting: Slab<Arc<WaitingRequest>>,
     /// Numbers of requests that were marked and did not wait, oldest first.
     early_marks: VecDeque<u64>,
 }
 
 #[derive(Debug)]
-struct Waiting {
+struct WaitingRequest {
     /// The kernel's number of the request.
     unique: u64,
     thread: u32,
@@ -63,35 +63,35 @@ struct Waiting {
 struct State {
     /// The thread has a signal pending.
     marked: bool,
-    looked_at: Option<Instant>,
-    asker: Asker,
-    given_up: bool,
+    examined_at: Option<Instant>,
+    requester: Requester,
+    abandoned: bool,
     waker: Option<Waker>,
 }
 
 /// The maker of a request.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-enum Asker {
+enum Requester {
     /// Not examined yet: so far the server has answered in time.
     #[default]
-    NotLookedAt,
+    NotExamined,
     /// This process. The thread may end before it.
     Process(u32),
     /// The kernel, or a thread that was gone when it was examined first. Its process may live.
     Unknown,
 }
 
-impl Asker {
+impl Requester {
     /// The maker of a request, by what was found of its thread.
     fn of(found: &io::Result<Thread>) -> Self {
         match found {
-            Ok(thread) if !thread.is_kernels => Self::Process(thread.process),
+            Ok(thread) if !thread.is_kernel_thread => Self::Process(thread.process),
             _ => Self::Unknown,
         }
     }
 }
 
-impl Waiting {
+impl WaitingRequest {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -101,26 +101,26 @@ impl Waiting {
         let since = |then: Instant| now.saturating_duration_since(then);
         let mut state = self.lock();
         let is_due = since(self.since) >= TICK
-            && (state.marked || state.looked_at.is_none_or(|then| since(then) >= ENDING_PATIENCE));
+            && (state.marked || state.examined_at.is_none_or(|then| since(then) >= EXIT_GRACE));
         if is_due {
-            state.looked_at = Some(now);
+            state.examined_at = Some(now);
         }
         is_due
     }
 
     /// Whether no program will see the answer.
-    fn is_for_nobody(&self) -> bool {
-        let asker = self.lock().asker;
-        if self.thread == 0 || asker == Asker::Unknown {
+    fn is_abandoned(&self) -> bool {
+        let requester = self.lock().requester;
+        if self.thread == 0 || requester == Requester::Unknown {
             return false;
         }
         let found = Thread::find(self.thread);
-        let process = match asker {
-            Asker::Process(process) => process,
+        let process = match requester {
+            Requester::Process(process) => process,
             _ => {
-                let asker = Asker::of(&found);
-                self.lock().asker = asker;
-                let Asker::Process(process) = asker else { return false };
+                let requester = Requester::of(&found);
+                self.lock().requester = requester;
+                let Requester::Process(process) = requester else { return false };
                 process
             }
         };
@@ -133,12 +133,12 @@ impl Waiting {
             Err(error) if !is_gone(&error) => return false,
             Err(_) => {}
         }
-        has_ended(process, self.since.elapsed() >= ENDING_PATIENCE)
+        has_ended(process, self.since.elapsed() >= EXIT_GRACE)
     }
 }
 
 impl Interrupts {
-    fn lock(&self) -> MutexGuard<'_, All> {
+    fn lock(&self) -> MutexGuard<'_, Requests> {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -155,14 +155,14 @@ impl Interrupts {
         all.early_marks.push_back(unique);
     }
 
-    fn begin(&self, unique: u64, thread: u32) -> (usize, Arc<Waiting>) {
+    fn begin(&self, unique: u64, thread: u32) -> (usize, Arc<WaitingRequest>) {
         let mut all = self.lock();
         let early = all.early_marks.iter().position(|marked| *marked == unique);
         if let Some(at) = early {
             all.early_marks.remove(at);
         }
         let state = Mutex::new(State { marked: early.is_some(), ..State::default() });
-        let waiting = Arc::new(Waiting { unique, thread, since: Instant::now(), state });
+        let waiting = Arc::new(WaitingRequest { unique, thread, since: Instant::now(), state });
         (all.waiting.insert(Arc::clone(&waiting)), waiting)
     }
 
@@ -174,14 +174,14 @@ impl Interrupts {
         work: impl Future<Output = T>,
     ) -> Option<T> {
         let mut work = pin!(work);
-        let mut entry: Option<(usize, Arc<Waiting>)> = None;
+        let mut entry: Option<(usize, Arc<WaitingRequest>)> = None;
         let done = std::future::poll_fn(|context| {
             if let Poll::Ready(done) = work.as_mut().poll(context) {
                 return Poll::Ready(Some(done));
             }
             let (_, waiting) = entry.get_or_insert_with(|| self.begin(unique, thread));
             let mut state = waiting.lock();
-            if state.given_up {
+            if state.abandoned {
                 return Poll::Ready(None);
             }
             state.waker = Some(context.waker().clone());
@@ -197,7 +197,7 @@ impl Interrupts {
     /// Examines the requests that are due, and gives up those for which no program waits any more.
     pub(crate) fn tick(&self) {
         let now = Instant::now();
-        let due: Vec<Arc<Waiting>> = self
+        let due: Vec<Arc<WaitingRequest>> = self
             .lock()
             .waiting
             .iter()
@@ -205,9 +205,9 @@ impl Interrupts {
             .map(|(_, waiting)| Arc::clone(waiting))
             .collect();
         for waiting in due {
-            if waiting.is_for_nobody() {
+            if waiting.is_abandoned() {
                 let mut state = waiting.lock();
-                state.given_up = true;
+                state.abandoned = true;
                 let waker = state.waker.take();
                 drop(state);
                 if let Some(waker) = waker {
@@ -222,7 +222,7 @@ impl Interrupts {
 #[derive(Debug, PartialEq, Eq)]
 struct Thread {
     process: u32,
-    is_kernels: bool,
+    is_kernel_thread: bool,
     is_killed: bool,
     is_ending: bool,
 }
@@ -239,9 +239,9 @@ impl Thread {
         // ninth field.
         let flags: u64 = stat.rsplit(") ").next()?.split_whitespace().nth(6)?.parse().ok()?;
         let process = status.lines().find_map(|line| line.strip_prefix("Tgid:"))?.trim().parse().ok()?;
-        let is_kernels = flags & KERNEL_BIT != 0;
-        let is_ending = flags & EXITING_BIT != 0 && !is_kernels;
-        Some(Self { process, is_kernels, is_killed: is_killed(status), is_ending })
+        let is_kernel_thread = flags & KERNEL_BIT != 0;
+        let is_ending = flags & EXITING_BIT != 0 && !is_kernel_thread;
+        Some(Self { process, is_kernel_thread, is_killed: is_killed(status), is_ending })
     }
 }
 
@@ -261,12 +261,12 @@ fn is_gone(error: &io::Error) -> bool {
 
 /// Whether a process is gone or, once the patience is over, each of its threads is about to end.
 /// The first thread may end long before the others; its entry in /proc stays until they have ended.
-fn has_ended(process: u32, patience_is_over: bool) -> bool {
+fn has_ended(process: u32, grace_is_over: bool) -> bool {
     let threads = match std::fs::read_dir(format!("/proc/{process}/task")) {
         Ok(threads) => threads,
         Err(error) => return is_gone(&error),
     };
-    patience_is_over
+    grace_is_over
         && threads.into_iter().all(|entry| {
             let number = entry.ok().and_then(|entry| entry.file_name().to_str()?.parse().ok());
             number.is_some_and(|number| match Thread::find(number) {
@@ -306,15 +306,15 @@ mod tests {
     #[test]
     fn a_thread_is_ending_by_its_flags_unless_it_is_the_kernels() {
         let parsed = |flags| Thread::parse(&status("0", "0"), &stat(flags)).unwrap();
-        let living = Thread { process: 71, is_kernels: false, is_killed: false, is_ending: false };
+        let living = Thread { process: 71, is_kernel_thread: false, is_killed: false, is_ending: false };
         // The flags of a shell, of a thread that exits, and of kthreadd.
         assert_eq!(parsed(0x0040_0100), living);
         assert_eq!(parsed(0x0040_0104), Thread { is_ending: true, ..living });
-        let kernels = Thread { is_kernels: true, ..living };
+        let kernels = Thread { is_kernel_thread: true, ..living };
         assert_eq!(parsed(0x0020_8040), kernels);
         assert_eq!(parsed(0x0020_8044), kernels);
-        assert_eq!(Asker::of(&Ok(parsed(0x0020_8040))), Asker::Unknown);
-        assert_eq!(Asker::of(&Ok(living)), Asker::Process(71));
+        assert_eq!(Requester::of(&Ok(parsed(0x0020_8040))), Requester::Unknown);
+        assert_eq!(Requester::of(&Ok(living)), Requester::Process(71));
         assert_eq!(Thread::parse(&status("0", "0"), "72 (x) R 1"), None);
         assert_eq!(Thread::parse("Name:\tx\n", &stat(0)), None);
     }
@@ -342,24 +342,24 @@ mod tests {
     }
 
     /// When each request was last examined.
-    fn looks(interrupts: &Interrupts) -> Vec<Option<Instant>> {
-        interrupts.lock().waiting.iter().map(|(_, waiting)| waiting.lock().looked_at).collect()
+    fn examinations(interrupts: &Interrupts) -> Vec<Option<Instant>> {
+        interrupts.lock().waiting.iter().map(|(_, waiting)| waiting.lock().examined_at).collect()
     }
 
     #[test]
-    fn a_request_is_looked_at_once_and_again_and_again_when_it_is_marked() {
+    fn a_request_is_examined_once_and_again_and_again_when_it_is_marked() {
         let interrupts = Interrupts::default();
         let mut request = pin!(interrupts.guard((NUMBER, std::process::id()), std::future::pending::<()>()));
         let mut context = Context::from_waker(Waker::noop());
         assert!(request.as_mut().poll(&mut context).is_pending());
-        tick_until(&interrupts, || looks(&interrupts) != [None]);
-        let first = looks(&interrupts);
+        tick_until(&interrupts, || examinations(&interrupts) != [None]);
+        let first = examinations(&interrupts);
         interrupts.tick();
         interrupts.mark(NUMBER + 1);
         interrupts.tick();
-        assert_eq!(looks(&interrupts), first, "another is marked");
+        assert_eq!(examinations(&interrupts), first, "another is marked");
         interrupts.mark(NUMBER);
-        tick_until(&interrupts, || looks(&interrupts) != first);
+        tick_until(&interrupts, || examinations(&interrupts) != first);
         assert!(request.as_mut().poll(&mut context).is_pending(), "the process lives");
     }
 
@@ -381,8 +381,8 @@ mod tests {
         }
     }
 
-    fn askers(interrupts: &Interrupts) -> Vec<Asker> {
-        interrupts.lock().waiting.iter().map(|(_, waiting)| waiting.lock().asker).collect()
+    fn requesters(interrupts: &Interrupts) -> Vec<Requester> {
+        interrupts.lock().waiting.iter().map(|(_, waiting)| waiting.lock().requester).collect()
     }
 
     /// A process that lives until its standard input is closed, or it is killed.
@@ -395,7 +395,7 @@ mod tests {
         let interrupts = Arc::new(Interrupts::default());
         let mut process = process();
         let waiter = wait_for_ever(&interrupts, process.id());
-        tick_until(&interrupts, || askers(&interrupts) == [Asker::Process(process.id())]);
+        tick_until(&interrupts, || requesters(&interrupts) == [Requester::Process(process.id())]);
         assert!(!waiter.is_finished());
         process.kill().unwrap();
         process.wait().unwrap();
@@ -408,32 +408,32 @@ mod tests {
     #[test]
     fn a_request_outlives_the_thread_that_made_it_as_long_as_its_process_lives() {
         let interrupts = Arc::new(Interrupts::default());
-        let (told, wait) = std::sync::mpsc::channel::<()>();
-        let (tell, number) = std::sync::mpsc::channel();
-        let asking = std::thread::spawn(move || {
-            tell.send(rustix::thread::gettid().as_raw_pid() as u32).unwrap();
+        let (release, wait) = std::sync::mpsc::channel::<()>();
+        let (sender, number) = std::sync::mpsc::channel();
+        let requesting = std::thread::spawn(move || {
+            sender.send(rustix::thread::gettid().as_raw_pid() as u32).unwrap();
             let _ = wait.recv();
         });
         let number = number.recv().unwrap();
         let mut request = pin!(interrupts.guard((NUMBER, number), std::future::pending::<()>()));
         let mut context = Context::from_waker(Waker::noop());
         assert!(request.as_mut().poll(&mut context).is_pending());
-        tick_until(&interrupts, || askers(&interrupts) == [Asker::Process(std::process::id())]);
-        drop(told);
-        asking.join().unwrap();
+        tick_until(&interrupts, || requesters(&interrupts) == [Requester::Process(std::process::id())]);
+        drop(release);
+        requesting.join().unwrap();
         tick_until(&interrupts, || Thread::find(number).is_err());
         interrupts.tick();
         assert!(request.as_mut().poll(&mut context).is_pending());
     }
 
     #[test]
-    fn a_request_of_a_thread_that_nobody_has_ever_seen_is_not_given_up() {
+    fn a_request_of_an_unknown_thread_is_not_given_up() {
         let interrupts = Interrupts::default();
         // No thread has this number: pid_max is at most 2^22.
         let mut request = pin!(interrupts.guard((NUMBER, u32::MAX), std::future::pending::<()>()));
         let mut context = Context::from_waker(Waker::noop());
         assert!(request.as_mut().poll(&mut context).is_pending());
-        tick_until(&interrupts, || askers(&interrupts) == [Asker::Unknown]);
+        tick_until(&interrupts, || requesters(&interrupts) == [Requester::Unknown]);
         interrupts.tick();
         assert!(request.as_mut().poll(&mut context).is_pending());
     }

@@ -115,8 +115,8 @@ impl Invalidations {
     }
 
     /// Sends invalidations to the kernel until [`Invalidations::close`]. Each is sent once the
-    /// future that `ready` returns has completed. While the kernel waits for a page, not even SIGKILL
-    /// ends this thread, and so not the process either.
+    /// future that `ready` returns has completed. While the kernel waits for a page, not even
+    /// SIGKILL ends this thread, and so not the process either.
     pub(crate) fn run<W: Future<Output = ()>>(
         &self,
         notifier: &Notifier,

@@ -13,5 +13,5 @@ mod reply;
 mod request;
 
 pub(crate) use device::{Data, Device, Received, Receiver};
-pub(crate) use reply::{Entry, Names, Reply, Space};
+pub(crate) use reply::{DirentBuffer, Entry, Reply, StatFs};
 pub(crate) use request::{Head, Operation, SetAttr, Write, parse};

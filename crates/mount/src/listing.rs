@@ -21,31 +21,31 @@ const NAMES_MAX: usize = 2 * DIRECTORY_ENTRIES_MAX;
 pub(crate) struct Listing {
     marks: NameMarks,
     /// Cookies and names as reported to the kernel since the beginning.
-    told: Vec<(u64, u128)>,
+    reported: Vec<(u64, u128)>,
     /// The record is incomplete: too many names, or the program moved to a position that is not
     /// recorded.
     partial: bool,
     /// Names that the restarted listing leaves out.
-    left_out: HashSet<u128>,
+    skipped: HashSet<u128>,
     /// How often the listing has restarted since the last reported name.
-    anew: u32,
+    restarts: u32,
     /// Names reported since the beginning, with those reported twice.
     count: usize,
 }
 
 impl Listing {
     /// The kernel continues at a cookie; 0 is the beginning.
-    pub fn goes_on_at(&mut self, cookie: u64) {
+    pub fn seek(&mut self, cookie: u64) {
         if cookie == 0 {
-            (self.partial, self.anew, self.count) = (false, 0, 0);
-            self.told.clear();
-            self.left_out.clear();
+            (self.partial, self.restarts, self.count) = (false, 0, 0);
+            self.reported.clear();
+            self.skipped.clear();
             return;
         }
         // Search from the end: a cookie of an earlier listing may recur in this listing for another
         // name.
-        match self.told.iter().rposition(|(told, _)| *told == cookie) {
-            Some(last) => self.told.truncate(last + 1),
+        match self.reported.iter().rposition(|(reported, _)| *reported == cookie) {
+            Some(last) => self.reported.truncate(last + 1),
             None => self.partial = true,
         }
     }
@@ -56,24 +56,24 @@ impl Listing {
     }
 
     /// A name is reported to the kernel.
-    pub fn tells(&mut self, cookie: u64, name: &[u8]) {
-        self.anew = 0;
+    pub fn record(&mut self, cookie: u64, name: &[u8]) {
+        self.restarts = 0;
         self.count += 1;
-        if self.told.len() < GIVEN_NAMES_MAX {
-            self.told.push((cookie, self.marks.of(name)));
+        if self.reported.len() < GIVEN_NAMES_MAX {
+            self.reported.push((cookie, self.marks.of(name)));
         } else {
             self.partial = true;
         }
     }
 
     /// Restarts the listing if that can help. Returns how many names are to be left out.
-    pub fn begin_anew(&mut self) -> Option<usize> {
-        self.anew += 1;
-        if self.partial || self.anew > LISTINGS_ANEW_MAX {
+    pub fn restart(&mut self) -> Option<usize> {
+        self.restarts += 1;
+        if self.partial || self.restarts > LISTINGS_ANEW_MAX {
             return None;
         }
-        self.left_out = self.told.iter().map(|(_, name)| *name).collect();
-        Some(self.left_out.len())
+        self.skipped = self.reported.iter().map(|(_, name)| *name).collect();
+        Some(self.skipped.len())
     }
 
     /// Removes the names that the program already has.
@@ -82,7 +82,7 @@ impl Listing {
     }
 
     fn is_new(&self, name: &[u8]) -> bool {
-        self.left_out.is_empty() || !self.left_out.contains(&self.marks.of(name))
+        self.skipped.is_empty() || !self.skipped.contains(&self.marks.of(name))
     }
 }
 
@@ -90,71 +90,71 @@ impl Listing {
 mod tests {
     use super::*;
 
-    fn told(names: &[(u64, &[u8])]) -> Listing {
+    fn listing_of(names: &[(u64, &[u8])]) -> Listing {
         let mut listing = Listing::default();
-        listing.goes_on_at(0);
-        names.iter().for_each(|(cookie, name)| listing.tells(*cookie, name));
+        listing.seek(0);
+        names.iter().for_each(|(cookie, name)| listing.record(*cookie, name));
         listing
     }
 
     #[test]
-    fn names_that_the_kernel_did_not_take_are_told_again() {
-        let mut listing = told(&[(1, b"a"), (2, b"b"), (3, b"c")]);
-        listing.goes_on_at(2);
-        assert_eq!(listing.begin_anew(), Some(2));
+    fn names_that_the_kernel_did_not_take_are_reported_again() {
+        let mut listing = listing_of(&[(1, b"a"), (2, b"b"), (3, b"c")]);
+        listing.seek(2);
+        assert_eq!(listing.restart(), Some(2));
         assert!(!listing.is_new(b"a") && !listing.is_new(b"b"));
         assert!(listing.is_new(b"c") && listing.is_new(b"d"));
     }
 
     #[test]
     fn a_cookie_of_another_numbering_stands_for_the_name_that_had_it_last() {
-        let mut listing = told(&[(1, b"a"), (2, b"b")]);
-        assert_eq!(listing.begin_anew(), Some(2));
+        let mut listing = listing_of(&[(1, b"a"), (2, b"b")]);
+        assert_eq!(listing.restart(), Some(2));
         // After renumbering, the same cookies belong to other names.
-        listing.tells(1, b"c");
-        listing.tells(2, b"d");
-        listing.goes_on_at(1);
-        assert_eq!(listing.begin_anew(), Some(3));
+        listing.record(1, b"c");
+        listing.record(2, b"d");
+        listing.seek(1);
+        assert_eq!(listing.restart(), Some(3));
         assert!(!listing.is_new(b"c") && listing.is_new(b"d"));
     }
 
     #[test]
-    fn from_the_beginning_every_name_is_told() {
-        let mut listing = told(&[(1, b"a")]);
-        assert_eq!(listing.begin_anew(), Some(1));
+    fn from_the_beginning_every_name_is_reported() {
+        let mut listing = listing_of(&[(1, b"a")]);
+        assert_eq!(listing.restart(), Some(1));
         assert!(!listing.is_new(b"a"));
-        listing.goes_on_at(0);
+        listing.seek(0);
         assert!(listing.is_new(b"a"));
     }
 
     #[test]
     fn where_a_program_was_not_before_nothing_can_be_left_out() {
-        let mut listing = told(&[(1, b"a")]);
-        listing.goes_on_at(9);
-        assert_eq!(listing.begin_anew(), None);
-        listing.goes_on_at(0);
-        assert_eq!(listing.begin_anew(), Some(0), "the beginning mends that");
+        let mut listing = listing_of(&[(1, b"a")]);
+        listing.seek(9);
+        assert_eq!(listing.restart(), None);
+        listing.seek(0);
+        assert_eq!(listing.restart(), Some(0), "reading from the beginning helps");
     }
 
     #[test]
     fn a_listing_has_an_end() {
-        let mut listing = told(&[(1, b"a")]);
+        let mut listing = listing_of(&[(1, b"a")]);
         listing.count = NAMES_MAX;
         assert!(!listing.is_endless());
-        listing.tells(2, b"b");
+        listing.record(2, b"b");
         assert!(listing.is_endless());
-        listing.goes_on_at(0);
+        listing.seek(0);
         assert!(!listing.is_endless());
     }
 
     #[test]
     fn a_server_that_refuses_each_cookie_is_given_up() {
-        let mut listing = told(&[(1, b"a")]);
+        let mut listing = listing_of(&[(1, b"a")]);
         for _ in 0..LISTINGS_ANEW_MAX {
-            assert_eq!(listing.begin_anew(), Some(1));
+            assert_eq!(listing.restart(), Some(1));
         }
-        assert_eq!(listing.begin_anew(), None);
-        listing.tells(7, b"b");
-        assert_eq!(listing.begin_anew(), Some(2), "it got on");
+        assert_eq!(listing.restart(), None);
+        listing.record(7, b"b");
+        assert_eq!(listing.restart(), Some(2), "the listing has made progress");
     }
 }

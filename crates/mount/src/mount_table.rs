@@ -26,7 +26,7 @@ pub(crate) struct Entry {
     pub parent: u64,
     /// Major and minor number.
     pub device: (u32, u32),
-    pub place: PathBuf,
+    pub mount_point: PathBuf,
     pub kind: Vec<u8>,
     pub source: Vec<u8>,
 }
@@ -55,23 +55,23 @@ impl MountTable {
     }
 
     /// The mount on a directory; of several on top of each other, the uppermost.
-    pub(crate) fn at(&self, place: &Path) -> Option<&Entry> {
-        let here = || self.entries.iter().filter(|entry| entry.place == place);
+    pub(crate) fn at(&self, mount_point: &Path) -> Option<&Entry> {
+        let here = || self.entries.iter().filter(|entry| entry.mount_point == mount_point);
         here().find(|entry| here().all(|other| other.parent != entry.id))
     }
 }
 
-/// Parses a line: `36 35 98:0 /root /place options tag:1 - type source options`.
+/// Parses a line: `36 35 98:0 /root /mount_point options tag:1 - type source options`.
 fn entry(line: &[u8]) -> Option<Entry> {
     let mut fields = line.split(|byte| *byte == b' ');
     let (id, parent) = (number(fields.next()?)?, number(fields.next()?)?);
     let (major, minor) = std::str::from_utf8(fields.next()?).ok()?.split_once(':')?;
-    let place = PathBuf::from(OsStr::from_bytes(&unescaped(fields.nth(1)?)));
+    let mount_point = PathBuf::from(OsStr::from_bytes(&unescaped(fields.nth(1)?)));
     // Any number of tags precedes the dash.
     let mut rest = fields.skip_while(|field| *field != b"-").skip(1);
     let (kind, source) = (rest.next()?.to_vec(), unescaped(rest.next()?));
     let device = (major.parse().ok()?, minor.parse().ok()?);
-    Some(Entry { id, parent, device, place, kind, source })
+    Some(Entry { id, parent, device, mount_point, kind, source })
 }
 
 fn number(field: &[u8]) -> Option<u64> {
@@ -103,7 +103,7 @@ fn unescaped(field: &[u8]) -> Vec<u8> {
 /// The path of a directory as in the table, with symbolic links resolved. Does not ask the file
 /// system of the directory itself: what is mounted there may have no server any more.
 #[must_use]
-pub fn place_of(directory: &Path) -> PathBuf {
+pub fn resolved_path(directory: &Path) -> PathBuf {
     by_descriptor(directory).unwrap_or_else(|| {
         let absolute = std::path::absolute(directory).unwrap_or_else(|_| directory.to_owned());
         let resolved = match (absolute.parent(), absolute.file_name()) {
@@ -125,7 +125,7 @@ fn by_descriptor(directory: &Path) -> Option<PathBuf> {
 
 /// Reads a number that the kernel reports about a descriptor in `/proc/self/fdinfo`, such as
 /// `mnt_id`. Does not ask the file system.
-pub(crate) fn told_of(descriptor: impl AsFd, name: &str) -> io::Result<Option<u64>> {
+pub(crate) fn fdinfo_number(descriptor: impl AsFd, name: &str) -> io::Result<Option<u64>> {
     let path = format!("/proc/self/fdinfo/{}", descriptor.as_fd().as_raw_fd());
     let text = std::fs::read_to_string(path)?;
     let mut lines = text.lines().filter_map(|line| line.split_once(':'));
@@ -143,8 +143,8 @@ mod tests {
         33 32 0:33 / /stack rw - fuse.trunkline nas:/data rw\n\
         32 22 0:32 / /stack rw - tmpfs tmpfs rw\n";
 
-    fn kind(place: &str) -> Option<Vec<u8>> {
-        MountTable::parse(TABLE).at(Path::new(place)).map(|entry| entry.kind.clone())
+    fn kind(mount_point: &str) -> Option<Vec<u8>> {
+        MountTable::parse(TABLE).at(Path::new(mount_point)).map(|entry| entry.kind.clone())
     }
 
     #[test]
@@ -166,22 +166,22 @@ mod tests {
 
     #[test]
     fn a_directory_is_named_as_the_table_names_it() {
-        assert_eq!(place_of(Path::new("/tmp/../proc/")), Path::new("/proc"));
-        assert_eq!(place_of(Path::new("/proc/.")), Path::new("/proc"));
-        assert_eq!(place_of(Path::new("/proc/..")), Path::new("/"));
-        assert_eq!(place_of(Path::new("/absent/dir")), Path::new("/absent/dir"));
+        assert_eq!(resolved_path(Path::new("/tmp/../proc/")), Path::new("/proc"));
+        assert_eq!(resolved_path(Path::new("/proc/.")), Path::new("/proc"));
+        assert_eq!(resolved_path(Path::new("/proc/..")), Path::new("/"));
+        assert_eq!(resolved_path(Path::new("/absent/dir")), Path::new("/absent/dir"));
         let directory = tempfile::tempdir().unwrap();
         let link = directory.path().join("link");
         std::os::unix::fs::symlink("/proc", &link).unwrap();
-        assert_eq!(place_of(&link), Path::new("/proc"));
-        assert_eq!(place_of(&link.join("")), Path::new("/proc"));
+        assert_eq!(resolved_path(&link), Path::new("/proc"));
+        assert_eq!(resolved_path(&link.join("")), Path::new("/proc"));
     }
 
     #[test]
-    fn the_kernel_tells_the_mount_of_a_descriptor() {
+    fn the_kernel_reports_the_mount_of_a_descriptor() {
         let root = std::fs::File::open("/").unwrap();
-        let told = told_of(&root, "mnt_id").unwrap();
-        assert_eq!(told, MountTable::read().unwrap().at(Path::new("/")).map(|entry| entry.id));
-        assert_eq!(told_of(&root, "fuse_connection").unwrap(), None);
+        let reported = fdinfo_number(&root, "mnt_id").unwrap();
+        assert_eq!(reported, MountTable::read().unwrap().at(Path::new("/")).map(|entry| entry.id));
+        assert_eq!(fdinfo_number(&root, "fuse_connection").unwrap(), None);
     }
 }

@@ -5,10 +5,10 @@
 //! handle is closed ("silly rename").
 
 use crate::attributes::split_device;
-use crate::caller::As;
-use crate::calls::At;
+use crate::caller::Credential;
+use crate::calls::Location;
 use crate::core::Core;
-use crate::inode::{Hidden, Inode};
+use crate::inode::{Inode, SillyName};
 use crate::kernel::Entry;
 use client::options::LookupCache;
 use fs::{Attributes, CreateMode, FileHandle, FileKind, SetAttributes, Special};
@@ -31,19 +31,19 @@ fn mode_of(mode: u32) -> SetAttributes {
 
 /// Checks that an object that the server has made is of the type that was asked for. The kernel
 /// refuses an object of another type, and never forgets it.
-fn of_kind(made: (FileHandle, Attributes), wanted: FileKind) -> Result<(FileHandle, Attributes), Errno> {
-    let found = made.1.kind;
+fn of_kind(created: (FileHandle, Attributes), wanted: FileKind) -> Result<(FileHandle, Attributes), Errno> {
+    let found = created.1.kind;
     if found != wanted {
         tracing::warn!(?wanted, ?found, "the server has created an object of another type");
         return Err(Errno::EIO);
     }
-    Ok(made)
+    Ok(created)
 }
 
 impl Core {
     pub(crate) async fn lookup(
         &self,
-        caller: As,
+        caller: Credential,
         parent: Arc<Inode>,
         name: Vec<u8>,
     ) -> Result<Lookup, Errno> {
@@ -62,7 +62,7 @@ impl Core {
     /// open(2) with O_CREAT. With O_EXCL the file is created here, once, or not at all.
     pub(crate) async fn create(
         self: &Arc<Self>,
-        caller: As,
+        caller: Credential,
         parent: Arc<Inode>,
         name: Vec<u8>,
         mode: u32,
@@ -70,17 +70,17 @@ impl Core {
     ) -> Result<(Box<Entry>, u64), Errno> {
         let at = (parent.handle, name.as_slice());
         let exclusive = flags & libc::O_EXCL != 0;
-        let made = if exclusive {
+        let created = if exclusive {
             self.call_create_exclusive(&caller, at, self.verifier(), mode & 0o7777).await
         } else {
             self.call_create(&caller, at, CreateMode::Guarded(mode_of(mode))).await
         };
         parent.changed();
-        match made {
-            Ok(made) => {
-                let (handle, attributes) = of_kind(made, FileKind::Regular)?;
+        match created {
+            Ok(created) => {
+                let (handle, attributes) = of_kind(created, FileKind::Regular)?;
                 let (entry, inode) = self.entry(&parent, handle, &attributes);
-                let number = self.hold(caller, inode, flags);
+                let number = self.new_handle(caller, inode, flags);
                 Ok((Box::new(entry), number))
             }
             // Another client was first, which is an error only with O_EXCL.
@@ -115,29 +115,29 @@ impl Core {
 
     pub(crate) async fn mkdir(
         &self,
-        caller: As,
+        caller: Credential,
         parent: Arc<Inode>,
         name: Vec<u8>,
         mode: u32,
     ) -> Result<Box<Entry>, Errno> {
-        let made = self.call_mkdir(&caller, (parent.handle, &name), mode_of(mode)).await;
-        self.made(&parent, made, FileKind::Directory)
+        let created = self.call_mkdir(&caller, (parent.handle, &name), mode_of(mode)).await;
+        self.entry_of_new(&parent, created, FileKind::Directory)
     }
 
     pub(crate) async fn symlink(
         &self,
-        caller: As,
+        caller: Credential,
         parent: Arc<Inode>,
         name: Vec<u8>,
         target: Vec<u8>,
     ) -> Result<Box<Entry>, Errno> {
-        let made = self.call_symlink(&caller, (parent.handle, &name), &target).await;
-        self.made(&parent, made, FileKind::Symlink)
+        let created = self.call_symlink(&caller, (parent.handle, &name), &target).await;
+        self.entry_of_new(&parent, created, FileKind::Symlink)
     }
 
     pub(crate) async fn mknod(
         &self,
-        caller: As,
+        caller: Credential,
         parent: Arc<Inode>,
         name: Vec<u8>,
         mode: u32,
@@ -147,8 +147,8 @@ impl Core {
             ((parent.handle, name.as_slice()), mode_of(mode), split_device(device));
         let special = match mode & libc::S_IFMT {
             libc::S_IFREG | 0 => {
-                let made = self.call_create(&caller, at, CreateMode::Guarded(attributes)).await;
-                return self.made(&parent, made, FileKind::Regular);
+                let created = self.call_create(&caller, at, CreateMode::Guarded(attributes)).await;
+                return self.entry_of_new(&parent, created, FileKind::Regular);
             }
             libc::S_IFCHR => Special::CharacterDevice(device),
             libc::S_IFBLK => Special::BlockDevice(device),
@@ -156,24 +156,24 @@ impl Core {
             libc::S_IFSOCK => Special::Socket,
             _ => return Err(Errno::EINVAL),
         };
-        let made = self.call_mknod(&caller, at, special, attributes).await;
-        self.made(&parent, made, special.kind())
+        let created = self.call_mknod(&caller, at, special, attributes).await;
+        self.entry_of_new(&parent, created, special.kind())
     }
 
-    fn made(
+    fn entry_of_new(
         &self,
         parent: &Inode,
-        made: Result<(FileHandle, Attributes), Errno>,
+        created: Result<(FileHandle, Attributes), Errno>,
         kind: FileKind,
     ) -> Result<Box<Entry>, Errno> {
         parent.changed();
-        let (handle, attributes) = of_kind(made?, kind)?;
+        let (handle, attributes) = of_kind(created?, kind)?;
         Ok(Box::new(self.entry(parent, handle, &attributes).0))
     }
 
     pub(crate) async fn link(
         self: &Arc<Self>,
-        caller: As,
+        caller: Credential,
         inode: Arc<Inode>,
         parent: Arc<Inode>,
         name: Vec<u8>,
@@ -192,21 +192,21 @@ impl Core {
 
     pub(crate) async fn unlink(
         self: &Arc<Self>,
-        caller: As,
+        caller: Credential,
         parent: Arc<Inode>,
         name: Vec<u8>,
     ) -> Result<(), Errno> {
-        let Some(inode) = self.open_under(&caller, &parent, &name).await? else {
+        let Some(inode) = self.find_open(&caller, &parent, &name).await? else {
             let outcome = self.call_remove(&caller, parent.handle, &name).await;
             parent.changed();
             return outcome;
         };
         let core = Arc::clone(self);
-        self.undivided(async move {
-            let place = core.place_for(caller, &inode, &parent);
-            let outcome = core.move_open(&inode, &place.caller, (parent.handle, &name), place.at()).await;
+        self.run_to_completion(async move {
+            let silly = core.new_silly_name(caller, &inode, &parent);
+            let outcome = core.rename_open(&inode, &silly.caller, (parent.handle, &name), silly.at()).await;
             if outcome.is_ok() {
-                core.lives_on(&inode, place).await;
+                core.keep_silly_name(&inode, silly).await;
             }
             inode.changed();
             parent.changed();
@@ -215,7 +215,12 @@ impl Core {
         .await
     }
 
-    pub(crate) async fn rmdir(&self, caller: As, parent: Arc<Inode>, name: Vec<u8>) -> Result<(), Errno> {
+    pub(crate) async fn rmdir(
+        &self,
+        caller: Credential,
+        parent: Arc<Inode>,
+        name: Vec<u8>,
+    ) -> Result<(), Errno> {
         let outcome = self.call_rmdir(&caller, parent.handle, &name).await;
         parent.changed();
         outcome
@@ -223,19 +228,19 @@ impl Core {
 
     pub(crate) async fn rename(
         self: &Arc<Self>,
-        caller: As,
+        caller: Credential,
         from: (Arc<Inode>, Vec<u8>),
         to: (Arc<Inode>, Vec<u8>),
     ) -> Result<(), Errno> {
-        if let Some(inode) = self.open_under(&caller, &to.0, &to.1).await? {
+        if let Some(inode) = self.find_open(&caller, &to.0, &to.1).await? {
             let source = self.call_lookup(&caller, from.0.handle, &from.1).await?.0;
             if source != inode.handle {
                 let core = Arc::clone(self);
                 return self
-                    .undivided(async move {
+                    .run_to_completion(async move {
                         let names = ((from.0.handle, from.1.as_slice()), (to.0.handle, to.1.as_slice()));
-                        let place = core.place_for(caller, &inode, &to.0);
-                        let outcome = core.rename_over(&inode, source, names, place).await;
+                        let silly = core.new_silly_name(caller, &inode, &to.0);
+                        let outcome = core.rename_over_open(&inode, source, names, silly).await;
                         inode.changed();
                         from.0.changed();
                         to.0.changed();
@@ -252,7 +257,7 @@ impl Core {
 
     /// Runs work to completion, even if the program that asked for it is killed: it must not be
     /// left half done.
-    pub(crate) async fn undivided<T: Send + 'static>(
+    pub(crate) async fn run_to_completion<T: Send + 'static>(
         &self,
         work: impl Future<Output = Result<T, Errno>> + Send + 'static,
     ) -> Result<T, Errno> {
@@ -261,9 +266,9 @@ impl Core {
     }
 
     /// The file with a name, if it is open here and has no other name.
-    async fn open_under(
+    async fn find_open(
         &self,
-        caller: &As,
+        caller: &Credential,
         parent: &Inode,
         name: &[u8],
     ) -> Result<Option<Arc<Inode>>, Errno> {
@@ -282,76 +287,85 @@ impl Core {
         }))
     }
 
-    /// The name under which an open file lives on.
-    fn place_for(&self, caller: As, inode: &Inode, parent: &Inode) -> Hidden {
+    /// A new name for an open file that is removed or replaced.
+    fn new_silly_name(&self, caller: Credential, inode: &Inode, parent: &Inode) -> SillyName {
         let name = format!(".nfs{:016x}{:08x}", inode.ino, self.next_unique() as u32).into_bytes();
-        Hidden { directory: parent.handle, name, caller }
+        SillyName { directory: parent.handle, name, caller }
     }
 
-    /// Renames over an open file. The file lives on, or keeps its name if the rename fails. Where
-    /// it lives on is recorded only after the rename: the last close would remove it there.
-    async fn rename_over(
+    /// Renames over an open file. The file gets its silly name, or keeps its name if the rename
+    /// fails. The silly name is recorded only after the rename: the last close would remove it.
+    async fn rename_over_open(
         &self,
         inode: &Arc<Inode>,
         source: FileHandle,
-        (from, to): (At<'_>, At<'_>),
-        place: Hidden,
+        (from, to): (Location<'_>, Location<'_>),
+        silly: SillyName,
     ) -> Result<(), Errno> {
-        let kept = self.keep(inode, to, &place).await?;
-        let outcome = self.call_rename(&place.caller, from, to).await;
+        let preserved = self.preserve(inode, to, &silly).await?;
+        let outcome = self.call_rename(&silly.caller, from, to).await;
         match outcome {
-            Ok(()) => self.lives_on(inode, place).await,
-            Err(error) => self.undo(inode, (source, error), (to, kept), place).await,
+            Ok(()) => self.keep_silly_name(inode, silly).await,
+            Err(error) => self.undo_preserve(inode, (source, error), (to, preserved), silly).await,
         }
         outcome
     }
 
     /// Gives an open file that is about to lose its name another name. With a second link the old
     /// name exists at every moment. Without one it is absent until the rename.
-    async fn keep(&self, inode: &Arc<Inode>, at: At<'_>, place: &Hidden) -> Result<Kept, Errno> {
-        match self.call_link(&place.caller, inode.handle, place.at()).await {
-            Ok(_) => Ok(Kept::Linked),
-            // The link was made, and the call was sent again on another path. Nobody else uses such
-            // a name.
-            Err(error) if error == Errno::EEXIST && self.is_at(inode, &place.caller, place.at()).await => {
-                Ok(Kept::Linked)
+    async fn preserve(
+        &self,
+        inode: &Arc<Inode>,
+        at: Location<'_>,
+        silly: &SillyName,
+    ) -> Result<Preserved, Errno> {
+        match self.call_link(&silly.caller, inode.handle, silly.at()).await {
+            Ok(_) => Ok(Preserved::ByLink),
+            // The link was made, and the call was sent again on another path. No other client uses
+            // such a name.
+            Err(error) if error == Errno::EEXIST && self.is_at(inode, &silly.caller, silly.at()).await => {
+                Ok(Preserved::ByLink)
             }
             Err(error) if refuses_links(error) => {
-                self.move_open(inode, &place.caller, at, place.at()).await.map(|()| Kept::Moved)
+                self.rename_open(inode, &silly.caller, at, silly.at()).await.map(|()| Preserved::ByRename)
             }
             Err(error) => Err(error),
         }
     }
 
-    /// Undoes [`Self::keep`] after the rename has failed: the file has its old name again, and no
-    /// other.
-    async fn undo(
+    /// Undoes [`Self::preserve`] after the rename has failed: the file has its old name again, and
+    /// no other.
+    async fn undo_preserve(
         &self,
         inode: &Arc<Inode>,
         (source, error): (FileHandle, Errno),
-        (at, kept): (At<'_>, Kept),
-        place: Hidden,
+        (at, preserved): (Location<'_>, Preserved),
+        silly: SillyName,
     ) {
-        let found = self.call_lookup(&place.caller, at.0, at.1).await.map(|(handle, _)| handle);
+        let found = self.call_lookup(&silly.caller, at.0, at.1).await.map(|(handle, _)| handle);
         let still_there = found.is_ok_and(|handle| handle == inode.handle);
-        match kept {
+        match preserved {
             // A rename that timed out may still be executed, and then the second link is needed.
-            Kept::Linked if still_there && error != Errno::ETIMEDOUT => self.remove_place(&place).await,
+            Preserved::ByLink if still_there && error != Errno::ETIMEDOUT => {
+                self.remove_silly_name(&silly).await
+            }
             // Another file may have the old name by now. Then the second link may be the last.
-            Kept::Linked => self.lives_on(inode, place).await,
+            Preserved::ByLink => self.keep_silly_name(inode, silly).await,
             // The rename was done, and the call was sent again on another path.
-            Kept::Moved if found.is_ok_and(|handle| handle == source) => self.lives_on(inode, place).await,
-            Kept::Moved => {
-                // Between the lookup and this RENAME somebody may give the name to another file,
-                // which would be replaced: NFS version 3 has no rename that leaves it alone.
+            Preserved::ByRename if found.is_ok_and(|handle| handle == source) => {
+                self.keep_silly_name(inode, silly).await
+            }
+            Preserved::ByRename => {
+                // Between the lookup and this RENAME another client may give the name to another
+                // file, which would be replaced: NFS version 3 has no rename that leaves it alone.
                 let back = match found {
-                    Err(Errno::ENOENT) => self.move_open(inode, &place.caller, place.at(), at).await,
+                    Err(Errno::ENOENT) => self.rename_open(inode, &silly.caller, silly.at(), at).await,
                     Ok(_) => Err(Errno::EEXIST),
                     Err(error) => Err(error),
                 };
                 if let Err(error) = back {
                     let [name, kept_as] =
-                        [at.1, &place.name].map(|name| String::from_utf8_lossy(name).into_owned());
+                        [at.1, &silly.name].map(|name| String::from_utf8_lossy(name).into_owned());
                     tracing::error!(
                         name,
                         kept_as,
@@ -363,8 +377,14 @@ impl Core {
         }
     }
 
-    /// Renames an open file from or to a name that nobody else uses.
-    async fn move_open(&self, inode: &Inode, caller: &As, from: At<'_>, to: At<'_>) -> Result<(), Errno> {
+    /// Renames an open file from or to a name that no other client uses.
+    async fn rename_open(
+        &self,
+        inode: &Inode,
+        caller: &Credential,
+        from: Location<'_>,
+        to: Location<'_>,
+    ) -> Result<(), Errno> {
         match self.call_rename(caller, from, to).await {
             // The rename was done, and the call was sent again on another path.
             Err(error) if error == Errno::ENOENT && self.is_at(inode, caller, to).await => Ok(()),
@@ -372,46 +392,46 @@ impl Core {
         }
     }
 
-    async fn is_at(&self, inode: &Inode, caller: &As, at: At<'_>) -> bool {
+    async fn is_at(&self, inode: &Inode, caller: &Credential, at: Location<'_>) -> bool {
         self.call_lookup(caller, at.0, at.1).await.is_ok_and(|(handle, _)| handle == inode.handle)
     }
 
     /// A file has lost its name, and has another one for as long as it is open.
-    async fn lives_on(&self, inode: &Inode, place: Hidden) {
+    async fn keep_silly_name(&self, inode: &Inode, silly: SillyName) {
         let closed = {
             let mut state = inode.lock();
             if state.is_open() {
-                state.hidden = Some(place.clone());
+                state.silly_name = Some(silly.clone());
             }
             !state.is_open()
         };
         if closed {
             // It was closed meanwhile, so no close will remove it.
-            self.remove_place(&place).await;
+            self.remove_silly_name(&silly).await;
         }
     }
 
-    async fn remove_place(&self, place: &Hidden) {
-        if let Err(error) = self.call_remove(&place.caller, place.directory, &place.name).await {
-            let name = String::from_utf8_lossy(&place.name).into_owned();
+    async fn remove_silly_name(&self, silly: &SillyName) {
+        if let Err(error) = self.call_remove(&silly.caller, silly.directory, &silly.name).await {
+            let name = String::from_utf8_lossy(&silly.name).into_owned();
             tracing::warn!(name, errno = error.code(), "the second name of an open file stays on the server");
         }
     }
 }
 
-impl Hidden {
-    fn at(&self) -> At<'_> {
+impl SillyName {
+    fn at(&self) -> Location<'_> {
         (self.directory, &self.name)
     }
 }
 
 /// How an open file that is renamed over got its other name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kept {
+enum Preserved {
     /// By a second link: it has both names.
-    Linked,
+    ByLink,
     /// By a rename: it has lost the old name.
-    Moved,
+    ByRename,
 }
 
 /// Whether a LINK was refused because such a link cannot exist, while a rename may work. Anything
@@ -440,7 +460,7 @@ mod tests {
     use fs::Status;
 
     #[test]
-    fn only_a_server_that_refuses_links_has_an_open_file_moved_away() {
+    fn an_open_file_is_renamed_only_if_the_server_refuses_links() {
         let refusing: Vec<_> =
             Status::ALL.iter().copied().filter(|status| refuses_links(of_status(*status))).collect();
         let expected = vec![

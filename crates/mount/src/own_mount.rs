@@ -3,14 +3,14 @@
 //! A path does not identify a mount: somebody may have unmounted ours and mounted something else,
 //! or mounted on top of it. So a mount is ended by its number and its device number. The kernel
 //! gives both to later mounts once nothing uses this mount any more, but not while a descriptor is
-//! open on it (`Pinned`). Since Linux 6.8 a mount also has a number that is never reused.
+//! open on it (`PinnedMount`). Since Linux 6.8 a mount also has a number that is never reused.
 //! Unmounting a mount also unmounts what others have mounted within it, so nothing is unmounted
 //! while there is such a mount.
 //!
 //! Without root, fusermount3 unmounts, by path. The identity is checked right before it is called.
 
 use crate::fusermount;
-use crate::mount_table::{Entry, MountTable, place_of, told_of};
+use crate::mount_table::{Entry, MountTable, fdinfo_number, resolved_path};
 use crate::session::Error;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags, major, minor, statx};
 use rustix::io::Errno;
@@ -37,10 +37,10 @@ pub struct MountId {
 
 /// A mount with an open descriptor, so that its numbers are not given to another mount.
 #[derive(Debug)]
-struct Pinned {
+struct PinnedMount {
     mount: MountId,
     root: OwnedFd,
-    place: PathBuf,
+    mount_point: PathBuf,
 }
 
 impl MountId {
@@ -52,7 +52,7 @@ impl MountId {
         let table = MountTable::read()?;
         // Kernels from before 2025 do not report the connection. Then the uppermost mount is taken
         // for ours, which is wrong only if another one was made there at the same time.
-        let connection = told_of(device, "fuse_connection")?;
+        let connection = fdinfo_number(device, "fuse_connection")?;
         let is_it = |entry: &&Entry| {
             entry.is_ours() && connection.is_none_or(|number| (0, number) == wide(entry.device))
         };
@@ -68,7 +68,7 @@ impl MountId {
     /// # Errors
     /// As [`MountId::of_device`].
     pub(crate) fn of_mount(mount: BorrowedFd<'_>) -> io::Result<Self> {
-        let id = told_of(mount, "mnt_id")?;
+        let id = fdinfo_number(mount, "mnt_id")?;
         let table = MountTable::read()?;
         let found = table.entries().find(|entry| Some(entry.id) == id).map(Self::of).ok_or_else(gone)?;
         Ok(Self { unique: unique(mount), ..found })
@@ -112,24 +112,25 @@ impl MountId {
     /// # Errors
     /// As unmounting.
     pub fn unmount_dead(self, directory: &Path) -> io::Result<bool> {
-        let is_it = |pinned: &Pinned| self.unique.is_some() || pinned.place == place_of(directory);
+        let is_it =
+            |pinned: &PinnedMount| self.unique.is_some() || pinned.mount_point == resolved_path(directory);
         match self.pin()? {
             Some(pinned) if is_it(&pinned) && pinned.is_dead() => pinned.unmount().map(|()| true),
             _ => Ok(false),
         }
     }
 
-    fn pin(self) -> io::Result<Option<Pinned>> {
-        let Some(place) = self.place()? else { return Ok(None) };
+    fn pin(self) -> io::Result<Option<PinnedMount>> {
+        let Some(mount_point) = self.mount_point()? else { return Ok(None) };
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let root = rustix::fs::openat(CWD, &place, flags, Mode::empty())?;
+        let root = rustix::fs::openat(CWD, &mount_point, flags, Mode::empty())?;
         // Check again: before the descriptor was opened, the mount may have been unmounted and its
         // numbers given to another one.
         let is_other = self.unique.is_some() && unique(root.as_fd()) != self.unique;
-        if is_other || told_of(&root, "mnt_id")? != Some(self.id) || self.place()?.is_none() {
+        if is_other || fdinfo_number(&root, "mnt_id")? != Some(self.id) || self.mount_point()?.is_none() {
             return Ok(None);
         }
-        Ok(Some(Pinned { mount: self, root, place }))
+        Ok(Some(PinnedMount { mount: self, root, mount_point }))
     }
 
     /// Whether another mount of ours is directly beneath this one.
@@ -137,15 +138,16 @@ impl MountId {
         let table = MountTable::read()?;
         let own = table.entries().find(|entry| entry.id == self.id);
         Ok(own.is_some_and(|own| {
-            let mut beneath =
-                table.entries().filter(|entry| entry.id == own.parent && entry.place == own.place);
+            let mut beneath = table
+                .entries()
+                .filter(|entry| entry.id == own.parent && entry.mount_point == own.mount_point);
             beneath.any(Entry::is_ours)
         }))
     }
 
     /// Where the mount is now, even if it was moved or a directory was renamed. Fails if something
     /// else is mounted on it or within it.
-    fn place(self) -> io::Result<Option<PathBuf>> {
+    fn mount_point(self) -> io::Result<Option<PathBuf>> {
         let table = MountTable::read()?;
         let Some(own) = table.entries().find(|entry| (entry.id, entry.device) == (self.id, self.device))
         else {
@@ -153,19 +155,19 @@ impl MountId {
         };
         match table.entries().find(|entry| entry.parent == self.id && entry.id != self.id) {
             Some(other) => {
-                let cause = format!("something else is mounted on {}", other.place.display());
+                let cause = format!("something else is mounted on {}", other.mount_point.display());
                 Err(io::Error::new(io::ErrorKind::ResourceBusy, cause))
             }
-            None => Ok(Some(own.place.clone())),
+            None => Ok(Some(own.mount_point.clone())),
         }
     }
 }
 
-impl Pinned {
+impl PinnedMount {
     /// Whether the serving process is gone: statfs(2) then fails at once.
     fn is_dead(&self) -> bool {
-        let asked = rustix::fs::fstatfs(&self.root);
-        matches!(asked, Err(Errno::NOTCONN | Errno::CONNABORTED | Errno::CONNREFUSED))
+        let statfs = rustix::fs::fstatfs(&self.root);
+        matches!(statfs, Err(Errno::NOTCONN | Errno::CONNABORTED | Errno::CONNREFUSED))
     }
 
     fn unmount(self) -> io::Result<()> {
@@ -174,8 +176,8 @@ impl Pinned {
         match rustix::mount::unmount(itself, UnmountFlags::DETACH) {
             Ok(()) => Ok(()),
             // It was unmounted meanwhile.
-            Err(Errno::INVAL) if self.mount.place()?.is_none() => Ok(()),
-            Err(Errno::PERM) => fusermount::unmount(&self.place, true),
+            Err(Errno::INVAL) if self.mount.mount_point()?.is_none() => Ok(()),
+            Err(Errno::PERM) => fusermount::unmount(&self.mount_point, true),
             Err(error) => Err(error.into()),
         }
     }
@@ -202,8 +204,8 @@ impl FromStr for MountId {
 /// The number of a descriptor's mount that is never reused. Does not ask the file system.
 fn unique(descriptor: BorrowedFd<'_>) -> Option<u64> {
     let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
-    let told = statx(descriptor, "", flags, StatxFlags::from_bits_retain(STATX_MNT_ID_UNIQUE)).ok()?;
-    (told.stx_mask & STATX_MNT_ID_UNIQUE != 0).then_some(told.stx_mnt_id)
+    let stat = statx(descriptor, "", flags, StatxFlags::from_bits_retain(STATX_MNT_ID_UNIQUE)).ok()?;
+    (stat.stx_mask & STATX_MNT_ID_UNIQUE != 0).then_some(stat.stx_mnt_id)
 }
 
 fn wide((major, minor): (u32, u32)) -> (u64, u64) {
@@ -218,12 +220,12 @@ fn gone() -> io::Error {
 #[must_use]
 pub fn uppermost(directory: &Path) -> Option<MountId> {
     let table = MountTable::read().ok()?;
-    table.at(&place_of(directory)).filter(|entry| entry.is_ours()).map(MountId::of)
+    table.at(&resolved_path(directory)).filter(|entry| entry.is_ours()).map(MountId::of)
 }
 
 /// A mount of ours, as the table of mounts has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Listed {
+pub struct ListedMount {
     /// What is mounted.
     pub source: String,
     /// Where.
@@ -231,7 +233,7 @@ pub struct Listed {
     mount: MountId,
 }
 
-impl Listed {
+impl ListedMount {
     /// Whether the serving process is gone. Waits for the serving process, and may wait for the
     /// server too.
     #[must_use]
@@ -244,14 +246,14 @@ impl Listed {
 ///
 /// # Errors
 /// If proc(5) is not mounted.
-pub fn listed() -> io::Result<Vec<Listed>> {
+pub fn list_mounts() -> io::Result<Vec<ListedMount>> {
     let table = MountTable::read()?;
-    let listed = table.entries().filter(|entry| entry.is_ours()).map(|entry| Listed {
+    let mounts = table.entries().filter(|entry| entry.is_ours()).map(|entry| ListedMount {
         source: String::from_utf8_lossy(&entry.source).into_owned(),
-        directory: entry.place.clone(),
+        directory: entry.mount_point.clone(),
         mount: MountId::of(entry),
     });
-    Ok(listed.collect())
+    Ok(mounts.collect())
 }
 
 /// Unmounts the dead mount of ours on a directory, unless it is `but`.
@@ -267,16 +269,16 @@ pub fn unmount_dead(directory: &Path, but: Option<MountId>) -> Result<(), Error>
 }
 
 /// Returns the dead mount of ours on a directory, left by a killed process, so that it can be
-/// replaced. It stays until [`Dead::unmount`], so that no program sees the directory beneath. If
-/// several are on top of each other, all but the lowest are unmounted.
+/// replaced. It stays until [`DeadMount::unmount`], so that no program sees the directory beneath.
+/// If several are on top of each other, all but the lowest are unmounted.
 ///
 /// # Errors
 /// [`Error::Unmount`].
-pub(crate) fn dead_on(directory: &Path) -> Result<Option<Dead>, Error> {
+pub(crate) fn dead_mount_on(directory: &Path) -> Result<Option<DeadMount>, Error> {
     let failed = |source| Error::Unmount { directory: directory.to_owned(), source };
     for _ in 0..STACKED_MAX {
         let Some(mount) = uppermost(directory) else { return Ok(None) };
-        let Some(dead) = mount.pin().map_err(failed)?.filter(Pinned::is_dead).map(Dead) else {
+        let Some(dead) = mount.pin().map_err(failed)?.filter(PinnedMount::is_dead).map(DeadMount) else {
             return Ok(None);
         };
         if !mount.covers_ours().map_err(failed)? {
@@ -289,13 +291,13 @@ pub(crate) fn dead_on(directory: &Path) -> Result<Option<Dead>, Error> {
 
 /// A dead mount of ours: nothing serves it any more.
 #[derive(Debug)]
-pub(crate) struct Dead(Pinned);
+pub(crate) struct DeadMount(PinnedMount);
 
-impl Dead {
+impl DeadMount {
     pub(crate) fn unmount(self) -> io::Result<()> {
-        let place = self.0.place.clone();
+        let mount_point = self.0.mount_point.clone();
         self.0.unmount()?;
-        tracing::warn!(directory = %place.display(), "a dead mount was unmounted");
+        tracing::warn!(directory = %mount_point.display(), "a dead mount was unmounted");
         Ok(())
     }
 }
@@ -306,7 +308,7 @@ impl Dead {
 /// If proc(5) is not mounted.
 pub fn mounted_type(directory: &Path) -> io::Result<Option<String>> {
     let table = MountTable::read()?;
-    let entry = table.at(&place_of(directory));
+    let entry = table.at(&resolved_path(directory));
     Ok(entry.map(|entry| String::from_utf8_lossy(&entry.kind).into_owned()))
 }
 
@@ -317,10 +319,10 @@ pub fn mounted_type(directory: &Path) -> io::Result<Option<String>> {
 pub fn unmount(directory: &Path, lazily: bool) -> Result<(), Error> {
     let failed = |source| Error::Unmount { directory: directory.to_owned(), source };
     let flags = if lazily { UnmountFlags::DETACH } else { UnmountFlags::empty() };
-    let place = place_of(directory);
-    match rustix::mount::unmount(&place, flags | UnmountFlags::NOFOLLOW) {
+    let mount_point = resolved_path(directory);
+    match rustix::mount::unmount(&mount_point, flags | UnmountFlags::NOFOLLOW) {
         Ok(()) => Ok(()),
-        Err(Errno::PERM) => fusermount::unmount(&place, lazily).map_err(failed),
+        Err(Errno::PERM) => fusermount::unmount(&mount_point, lazily).map_err(failed),
         Err(error) => Err(failed(error.into())),
     }
 }

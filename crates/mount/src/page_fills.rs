@@ -3,8 +3,9 @@
 //! The server may do a write after the READ of a fill that overlaps the write, and the write may be
 //! answered before the fill. The kernel's pages would then lack the data of a write that has
 //! returned. So a fill takes in the data of each such write, and its reply has them in place of
-//! what the READ has brought. The ranges of answered fills are remembered ([`Filled`]): a write
-//! that the kernel has sent before it had the fill may arrive here after the fill was answered.
+//! what the READ has brought. The ranges of answered fills are remembered ([`FilledRanges`]): a
+//! write that the kernel has sent before it had the fill may arrive here after the fill was
+//! answered.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -24,7 +25,7 @@ pub(crate) struct Patch {
 /// Puts the patches over the bytes that were read at `offset`, for a request of `len` bytes. If a
 /// patch begins behind the end of the file that the READ has found, the gap is filled with zeros:
 /// the file has a hole there.
-pub(crate) fn apply(patches: &[Patch], bytes: &mut Vec<u8>, (offset, len): (u64, usize)) {
+pub(crate) fn apply_patches(patches: &[Patch], bytes: &mut Vec<u8>, (offset, len): (u64, usize)) {
     for patch in patches {
         let end = offset.saturating_add(len as u64);
         let from = patch.offset.max(offset);
@@ -45,22 +46,22 @@ pub(crate) fn apply(patches: &[Patch], bytes: &mut Vec<u8>, (offset, len): (u64,
 #[derive(Debug)]
 pub(crate) struct Fill {
     range: Range<u64>,
-    fate: Mutex<Fate>,
+    state: Mutex<FillState>,
 }
 
 #[derive(Debug, Default)]
-struct Fate {
+struct FillState {
     patches: Vec<Patch>,
     answered: bool,
 }
 
 impl Fill {
     pub(crate) fn new(range: Range<u64>) -> Self {
-        Self { range, fate: Mutex::default() }
+        Self { range, state: Mutex::default() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Fate> {
-        self.fate.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, FillState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn range(&self) -> &Range<u64> {
@@ -69,26 +70,26 @@ impl Fill {
 
     /// Takes in the data of a write that arrives now. Returns false if the fill is answered
     /// already.
-    pub(crate) fn take_in(&self, offset: u64, data: &[u8]) -> bool {
-        let mut fate = self.lock();
-        if fate.answered {
+    pub(crate) fn add_patch(&self, offset: u64, data: &[u8]) -> bool {
+        let mut state = self.lock();
+        if state.answered {
             return false;
         }
-        let common = common(&self.range, &(offset..offset.saturating_add(data.len() as u64)));
+        let common = intersection(&self.range, &(offset..offset.saturating_add(data.len() as u64)));
         if let Some(common) = common
             && let Some(data) = data.get((common.start - offset) as usize..(common.end - offset) as usize)
         {
-            fate.patches.push(Patch { offset: common.start, data: data.to_vec() });
+            state.patches.push(Patch { offset: common.start, data: data.to_vec() });
         }
         true
     }
 
-    /// Calls `give` with the patches; `give` sends the reply. A write that arrives meanwhile waits
+    /// Calls `send` with the patches; `send` sends the reply. A write that arrives meanwhile waits
     /// for the lock, and is then too late for this fill.
-    pub(crate) fn answer(&self, give: impl FnOnce(&[Patch])) {
-        let mut fate = self.lock();
-        give(&fate.patches);
-        fate.answered = true;
+    pub(crate) fn answer(&self, send: impl FnOnce(&[Patch])) {
+        let mut state = self.lock();
+        send(&state.patches);
+        state.answered = true;
     }
 
     pub(crate) fn is_answered(&self) -> bool {
@@ -97,7 +98,7 @@ impl Fill {
 }
 
 /// The intersection of two ranges; `None` if it is empty.
-pub(crate) fn common(one: &Range<u64>, other: &Range<u64>) -> Option<Range<u64>> {
+pub(crate) fn intersection(one: &Range<u64>, other: &Range<u64>) -> Option<Range<u64>> {
     let (start, end) = (one.start.max(other.start), one.end.min(other.end));
     (start < end).then_some(start..end)
 }
@@ -105,11 +106,11 @@ pub(crate) fn common(one: &Range<u64>, other: &Range<u64>) -> Option<Range<u64>>
 /// The ranges in which the kernel may have pages that were filled, from start to end. They neither
 /// overlap nor touch.
 #[derive(Debug, Default)]
-pub(crate) struct Filled {
+pub(crate) struct FilledRanges {
     ranges: BTreeMap<u64, u64>,
 }
 
-impl Filled {
+impl FilledRanges {
     pub(crate) fn add(&mut self, range: &Range<u64>) {
         let (mut start, mut end) = (range.start, range.end);
         // Ranges that overlap or touch the new one are merged with it.
@@ -155,7 +156,7 @@ mod tests {
     /// The reply to a fill for ten bytes at 100 whose READ has brought `bytes`.
     fn answered(fill: &Fill, bytes: &[u8]) -> Vec<u8> {
         let mut bytes = bytes.to_vec();
-        fill.answer(|patches| apply(patches, &mut bytes, (100, 10)));
+        fill.answer(|patches| apply_patches(patches, &mut bytes, (100, 10)));
         bytes
     }
 
@@ -164,25 +165,25 @@ mod tests {
         let fill = Fill::new(100..110);
         // Over the beginning, over the end, within, and over an earlier patch.
         for (offset, data) in [(98, b"abcd"), (108, b"efgh"), (103, b"ijkl"), (104, b"mnop")] {
-            assert!(fill.take_in(offset, data));
+            assert!(fill.add_patch(offset, data));
         }
         assert_eq!(answered(&fill, b"0123456789"), b"cd2imnopef");
-        assert!(fill.is_answered() && !fill.take_in(100, b"late"));
+        assert!(fill.is_answered() && !fill.add_patch(100, b"late"));
     }
 
     #[test]
     fn a_write_behind_the_end_that_a_fill_has_found_makes_the_file_longer() {
         let fill = Fill::new(100..110);
-        assert!(fill.take_in(105, b"new") && fill.take_in(0, b"elsewhere"));
+        assert!(fill.add_patch(105, b"new") && fill.add_patch(0, b"elsewhere"));
         assert_eq!(answered(&fill, b"01"), b"01\0\0\0new");
         let fill = Fill::new(100..110);
-        assert!(fill.take_in(0, &[7; 1000]));
+        assert!(fill.add_patch(0, &[7; 1000]));
         assert_eq!(answered(&fill, b""), [7; 10]);
     }
 
     #[test]
     fn too_many_ranges_become_one() {
-        let mut filled = Filled::default();
+        let mut filled = FilledRanges::default();
         for at in 0..=RANGES_MAX as u64 {
             filled.add(&(at * 10..at * 10 + 1));
         }
@@ -195,7 +196,7 @@ mod tests {
         fn what_is_filled_is_what_was_added_and_not_taken_since(
             steps in prop::collection::vec((any::<bool>(), 0_u64..60, 1_u64..20), 1..60)
         ) {
-            let (mut filled, mut model) = (Filled::default(), [false; 80]);
+            let (mut filled, mut model) = (FilledRanges::default(), [false; 80]);
             for (adds, start, len) in steps {
                 let (range, places) = (start..start + len, start as usize..(start + len) as usize);
                 if adds {

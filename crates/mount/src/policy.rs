@@ -3,9 +3,9 @@
 use client::options::{AttributeCache, DirectoryReads, LookupCache, MountOptions};
 use std::time::Duration;
 
-/// Data that were read ahead are given out for at most this long. Attributes are by default valid
+/// Data that were read ahead are used for at most this long. Attributes are by default valid
 /// for at least as long.
-const AHEAD_AGE_MAX: Duration = Duration::from_secs(3);
+const READ_AHEAD_AGE_MAX: Duration = Duration::from_secs(3);
 
 /// Which locks stay on this host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,14 +66,14 @@ impl Policy {
         (Duration::from_secs(min.into()), Duration::from_secs(max.into()))
     }
 
-    /// How long data that were read ahead may be given out.
-    pub(crate) fn ahead_age_max(&self) -> Duration {
-        self.bounds(false).1.min(AHEAD_AGE_MAX)
+    /// How long data that were read ahead may be used.
+    pub(crate) fn read_ahead_age_max(&self) -> Duration {
+        self.bounds(false).1.min(READ_AHEAD_AGE_MAX)
     }
 
     /// Whether data may be read ahead.
     pub(crate) fn reads_ahead(&self) -> bool {
-        !self.ahead_age_max().is_zero()
+        !self.read_ahead_age_max().is_zero()
     }
 }
 
@@ -113,8 +113,8 @@ mod tests {
     }
 
     #[test]
-    fn what_was_read_ahead_is_believed_no_longer_than_attributes() {
-        let seconds = |options| policy(options).ahead_age_max().as_secs();
+    fn what_was_read_ahead_is_valid_no_longer_than_attributes() {
+        let seconds = |options| policy(options).read_ahead_age_max().as_secs();
         assert_eq!(
             ["", "acregmin=1,acregmax=2", "actimeo=1", "actimeo=0", "noac"].map(seconds),
             [3, 2, 1, 0, 0]

@@ -3,11 +3,11 @@
 
 use crate::buffers::Buffer;
 use crate::core::Core;
-use crate::files::{How, OpenFile};
+use crate::files::{IoFlags, OpenFile};
 use crate::kernel::Reply;
-use crate::page_fills::{Patch, apply};
+use crate::page_fills::{Patch, apply_patches};
 use crate::pipes::Pipes;
-use crate::write_ranges::Filling;
+use crate::write_ranges::FillGuard;
 use client::Pipe;
 use fuser::Errno;
 use std::sync::Arc;
@@ -26,13 +26,13 @@ pub(crate) const fn is_short(bytes: usize) -> bool {
 
 /// What a READ has brought.
 #[derive(Debug)]
-pub(crate) enum Fresh {
+pub(crate) enum ReadData {
     Memory(Buffer),
     /// The bytes never were in memory of this process.
     Pipe(Pipe),
 }
 
-impl Fresh {
+impl ReadData {
     fn len(&self) -> usize {
         match self {
             Self::Memory(bytes) => bytes.len(),
@@ -43,30 +43,30 @@ impl Fresh {
 
 /// The bytes of a reply, without a copy where possible.
 #[derive(Debug)]
-pub(crate) enum Bytes {
-    Fresh(Fresh),
+pub(crate) enum ReplyData {
+    Whole(ReadData),
     Part(Arc<Buffer>, usize, usize),
 }
 
-impl From<Buffer> for Bytes {
+impl From<Buffer> for ReplyData {
     fn from(bytes: Buffer) -> Self {
-        Self::Fresh(Fresh::Memory(bytes))
+        Self::Whole(ReadData::Memory(bytes))
     }
 }
 
-impl Bytes {
+impl ReplyData {
     pub(crate) fn len(&self) -> usize {
         match self {
-            Self::Fresh(fresh) => fresh.len(),
+            Self::Whole(data) => data.len(),
             Self::Part(_, from, to) => to - from,
         }
     }
 
     /// Sends the reply.
-    pub(crate) fn give(self, reply: Reply, pipes: &Pipes) {
+    pub(crate) fn send(self, reply: Reply, pipes: &Pipes) {
         match self {
-            Self::Fresh(Fresh::Memory(bytes)) => reply.data(&bytes),
-            Self::Fresh(Fresh::Pipe(pipe)) => reply.piped(pipe, pipes),
+            Self::Whole(ReadData::Memory(bytes)) => reply.data(&bytes),
+            Self::Whole(ReadData::Pipe(pipe)) => reply.piped(pipe, pipes),
             Self::Part(bytes, from, to) => reply.data(bytes.get(from..to).unwrap_or_default()),
         }
     }
@@ -78,45 +78,45 @@ impl Core {
     pub(crate) async fn read(
         self: &Arc<Self>,
         file: &Arc<OpenFile>,
-        how: How,
+        io_flags: IoFlags,
         (offset, len): (u64, usize),
-    ) -> Result<(Bytes, Option<Filling>), Errno> {
+    ) -> Result<(ReplyData, Option<FillGuard>), Errno> {
         let range = offset..offset.saturating_add(len as u64);
         // Begin the fill before looking for data, so that it takes in every write that arrives from
         // here on.
-        let filling = (!how.passes_pages).then(|| file.inode.begin_fill(range.clone()));
-        match &filling {
-            Some(filling) => filling.turn().await,
-            None => file.inode.written_by_now(range.clone()).await,
+        let fill = (!io_flags.bypasses_pages).then(|| file.inode.begin_fill(range.clone()));
+        match &fill {
+            Some(fill) => fill.wait_for_turn().await,
+            None => file.inode.wait_for_earlier_writes(range.clone()).await,
         }
         if file.inode.lock().dirty.overlaps(&range) {
             self.flush(&file.inode).await;
         }
-        let bytes = self.read_once(file, how, (offset, len)).await?;
+        let bytes = self.read_once(file, io_flags, (offset, len)).await?;
         let end = offset + bytes.len() as u64;
         if end >= range.end.min(file.inode.lock().known_end()) {
-            return Ok((bytes, filling));
+            return Ok((bytes, fill));
         }
         // The server's file ends earlier than the file is known to end here. Either data further on
         // have not reached the server yet, and there is a hole before them; or another client has
         // truncated the file. After a flush the server knows.
         self.flush(&file.inode).await;
-        Ok((self.read_now(file, offset, len).await?.into(), filling))
+        Ok((self.read_to_memory(file, offset, len).await?.into(), fill))
     }
 
     /// Puts the data that were written meanwhile over the bytes that were read.
-    pub(crate) fn patched(
+    pub(crate) fn with_patches(
         &self,
-        bytes: Bytes,
+        bytes: ReplyData,
         (offset, len): (u64, usize),
         patches: &[Patch],
-    ) -> Result<Bytes, Errno> {
+    ) -> Result<ReplyData, Errno> {
         if patches.is_empty() {
             return Ok(bytes);
         }
         let mut all = match bytes {
-            Bytes::Fresh(Fresh::Memory(bytes)) => bytes,
-            Bytes::Fresh(Fresh::Pipe(mut pipe)) => {
+            ReplyData::Whole(ReadData::Memory(bytes)) => bytes,
+            ReplyData::Whole(ReadData::Pipe(mut pipe)) => {
                 let mut bytes = self.buffers.own(self.buffers.take(pipe.len()));
                 let read = pipe.read(&mut bytes);
                 self.pipes.give_back(pipe);
@@ -126,11 +126,11 @@ impl Core {
                 }
                 bytes
             }
-            Bytes::Part(bytes, from, to) => {
+            ReplyData::Part(bytes, from, to) => {
                 self.buffers.own(self.buffers.copy_of(bytes.get(from..to).unwrap_or_default()))
             }
         };
-        apply(patches, &mut all, (offset, len));
+        apply_patches(patches, &mut all, (offset, len));
         Ok(all.into())
     }
 
@@ -139,22 +139,27 @@ impl Core {
     async fn read_once(
         self: &Arc<Self>,
         file: &Arc<OpenFile>,
-        how: How,
+        io_flags: IoFlags,
         (offset, len): (u64, usize),
-    ) -> Result<Bytes, Errno> {
-        let outcome = if how.is_direct || !self.policy.reads_ahead() {
-            self.read_piped(file, offset, len).await.map(|outcome| outcome.map(Bytes::Fresh))
+    ) -> Result<ReplyData, Errno> {
+        let outcome = if io_flags.is_direct || !self.policy.reads_ahead() {
+            self.read_piped(file, offset, len).await.map(|outcome| outcome.map(ReplyData::Whole))
         } else {
-            self.read_what_is_ahead(file, offset, len).await
+            self.read_from_read_ahead(file, offset, len).await
         };
         match outcome {
             Some(outcome) => outcome,
-            None => Ok(self.read_now(file, offset, len).await?.into()),
+            None => Ok(self.read_to_memory(file, offset, len).await?.into()),
         }
     }
 
     /// Reads from the server through memory. Short only at the end of the file.
-    pub(crate) async fn read_now(&self, file: &OpenFile, offset: u64, len: usize) -> Result<Buffer, Errno> {
+    pub(crate) async fn read_to_memory(
+        &self,
+        file: &OpenFile,
+        offset: u64,
+        len: usize,
+    ) -> Result<Buffer, Errno> {
         let mut all = self.buffers.own(Vec::new());
         loop {
             let at = offset + all.len() as u64;
@@ -180,7 +185,7 @@ impl Core {
         file: &OpenFile,
         offset: u64,
         len: usize,
-    ) -> Option<Result<Fresh, Errno>> {
+    ) -> Option<Result<ReadData, Errno>> {
         if !(PIPED_BYTES_MIN..=self.sizes.0).contains(&len) || self.mount.uses_rdma() {
             return None;
         }
@@ -188,18 +193,18 @@ impl Core {
         let is_large = pipe.is_large();
         let outcome = self.call_read_piped(&file.caller, file.file, (offset, len), pipe).await;
         match outcome {
-            Ok((fresh, eof)) if eof || fresh.len() == len => {
+            Ok((data, eof)) if eof || data.len() == len => {
                 // The transport receives a short record whole, in memory, so a short payload says
                 // nothing about the pipe.
-                if matches!(&fresh, Fresh::Memory(bytes) if bytes.len() >= PIPED_BYTES_MIN) {
+                if matches!(&data, ReadData::Memory(bytes) if bytes.len() >= PIPED_BYTES_MIN) {
                     self.pipes.did_not_fit(is_large);
                 }
-                Some(Ok(fresh))
+                Some(Ok(data))
             }
             Ok(_) => {
                 // A server may return less than was requested. Then everything is read once more,
                 // through memory.
-                self.pipes.rest();
+                self.pipes.pause_for_reads();
                 None
             }
             Err(error) => Some(Err(error)),

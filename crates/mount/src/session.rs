@@ -1,16 +1,16 @@
 //! The life of a mount, from mounting to the end of its process.
 
-use crate::attach::{Attached, attach, hold_mount_point};
+use crate::attach::{Attached, attach, resolve_mount_point};
 use crate::caller::Callers;
 use crate::core::{Core, Handles};
 use crate::executor::{Executor, block_on};
-use crate::file_system::{Agreement, FileSystem};
+use crate::file_system::{FileSystem, Negotiation};
 use crate::gauges::Gauges;
 use crate::inode::Inodes;
 use crate::interrupts::{Interrupts, TICK};
 use crate::invalidations::Invalidations;
 use crate::kernel::Device;
-use crate::own_mount::{MountId, dead_on};
+use crate::own_mount::{MountId, dead_mount_on};
 use crate::policy::Policy;
 use client::options::MountOptions;
 use client::{Mount, Settings};
@@ -28,9 +28,9 @@ use std::sync::{Arc, OnceLock};
 const WORKERS_MAX: usize = 4;
 /// The least and the most bytes that are read ahead in one file, however many connections there
 /// are.
-const AHEAD_BYTES: (usize, usize) = (4 << 20, 16 << 20);
+const READ_AHEAD_BYTES: (usize, usize) = (4 << 20, 16 << 20);
 /// Data that were read ahead are checked for their age once in this many ticks.
-const TICKS_OF_AHEAD: u32 = 5;
+const TICKS_PER_READ_AHEAD_CHECK: u32 = 5;
 /// The kernel's read-ahead, if this process may set it. The kernel's default of 128 KiB makes small
 /// requests.
 const KERNEL_READ_AHEAD_KIB: u32 = 1024;
@@ -60,12 +60,12 @@ pub enum Error {
         source: io::Error,
     },
     /// fusermount3 does not mount for this user.
-    #[error("cannot mount on {}\n  cause: {said}", directory.display())]
+    #[error("cannot mount on {}\n  cause: {message}", directory.display())]
     Refused {
         /// The directory.
         directory: PathBuf,
         /// The message of fusermount3.
-        said: String,
+        message: String,
     },
     /// The system has no threads left, or similar.
     #[error("cannot start the mount's threads")]
@@ -123,8 +123,8 @@ impl Mounted {
         let core = Arc::new(make_core(mount, &request.options)?);
         let fuse = |source| Error::Fuse { directory: request.directory.clone(), source };
         // Use the path as the kernel names it: a daemon changes its working directory.
-        let directory = hold_mount_point(&request.directory).map_err(fuse)?;
-        let Attached { device, mount: own } = attach(request, &directory, dead_on(&directory)?)?;
+        let directory = resolve_mount_point(&request.directory).map_err(fuse)?;
+        let Attached { device, mount: own } = attach(request, &directory, dead_mount_on(&directory)?)?;
         Self::begin(core, device, own, directory).inspect_err(|_| {
             // The caller does not know of the mount, and nothing will serve it.
             if let Err(error) = own.unmount(|| true) {
@@ -136,9 +136,9 @@ impl Mounted {
     /// Negotiates with the kernel, and starts to serve the mount.
     fn begin(core: Arc<Core>, device: OwnedFd, own: MountId, directory: PathBuf) -> Result<Self, Error> {
         let fuse = |source| Error::Fuse { directory: directory.clone(), source };
-        let agreement = Agreement { core: Arc::clone(&core) };
+        let negotiation = Negotiation { core: Arc::clone(&core) };
         let session =
-            Session::from_fd(agreement, device, SessionACL::All, Config::default()).map_err(fuse)?;
+            Session::from_fd(negotiation, device, SessionACL::All, Config::default()).map_err(fuse)?;
         let device = Arc::new(Device::new(session.as_fd()).map_err(fuse)?);
         // Loops make and end connections over RDMA, which blocks them for long. Requests must not
         // wait for that, so this thread does not drive a loop.
@@ -154,7 +154,7 @@ impl Mounted {
         std::thread::Builder::new()
             .name("tl-fuse-notify".into())
             .spawn(move || {
-                let wait_for_requests = |ino, range| sending.done_by_now(ino, range);
+                let wait_for_requests = |ino, range| sending.wait_for_earlier_requests(ino, range);
                 sending.invalidations.run(&notifier, wait_for_requests);
             })
             .map_err(Error::Threads)?;
@@ -177,12 +177,12 @@ impl Mounted {
         std::thread::Builder::new()
             .name("tl-fuse-tick".into())
             .spawn(move || {
-                let mut ticks = (0..TICKS_OF_AHEAD).cycle();
+                let mut ticks = (0..TICKS_PER_READ_AHEAD_CHECK).cycle();
                 while let Some(core) = ticking.upgrade() {
                     core.interrupts.tick();
                     core.send_old();
                     if ticks.next() == Some(0) {
-                        core.drop_old_ahead();
+                        core.drop_expired_read_ahead();
                     }
                     drop(core);
                     std::thread::sleep(TICK);
@@ -232,7 +232,7 @@ impl Unmounter {
     /// # Errors
     /// [`Error::Unmount`].
     pub fn unmount(&self) -> Result<(), Error> {
-        let files = self.core.inodes.unclean().len();
+        let files = self.core.inodes.with_unsent_data().len();
         if files > 0 {
             tracing::warn!(
                 files,
@@ -255,7 +255,7 @@ impl Unmounter {
     /// # Errors
     /// [`Error::Unmount`].
     pub fn give_up(&self) -> Result<(), Error> {
-        let files = self.core.inodes.unclean().len();
+        let files = self.core.inodes.with_unsent_data().len();
         tracing::warn!(directory = %self.directory.display(), files, "unmounted; what these files lack on the server is lost");
         self.given_up.store(true, Ordering::Release);
         let outcome = self.unmount_own();
@@ -284,7 +284,7 @@ impl Unmounter {
     }
 
     fn write_all(&self) {
-        for inode in self.core.inodes.unclean() {
+        for inode in self.core.inodes.with_unsent_data() {
             block_on(self.core.flush(&inode));
         }
     }
@@ -296,7 +296,7 @@ fn make_core(mount: Mount, options: &MountOptions) -> Result<Core, Error> {
     let sizes = mount.transfer_sizes();
     let sizes = (sizes.0 as usize, sizes.1 as usize);
     let connections = usize::from(options.bulk_connections(1));
-    let ahead_max = (connections * 2 * sizes.0).clamp(AHEAD_BYTES.0, AHEAD_BYTES.1);
+    let read_ahead_max = (connections * 2 * sizes.0).clamp(READ_AHEAD_BYTES.0, READ_AHEAD_BYTES.1);
     Ok(Core {
         inodes: Inodes::new(mount.clone(), &root),
         policy,
@@ -311,10 +311,10 @@ fn make_core(mount: Mount, options: &MountOptions) -> Result<Core, Error> {
         notifier: OnceLock::new(),
         invalidations: Invalidations::default(),
         open_files: AtomicUsize::new(0),
-        writes_under_way: AtomicUsize::new(0),
+        writes_in_flight: AtomicUsize::new(0),
         sizes,
-        ahead_max,
-        ahead_budget: Arc::default(),
+        read_ahead_max,
+        read_ahead_budget: Arc::default(),
         // As good as random: the system seeds each `RandomState`.
         unique: AtomicU64::new(RandomState::new().hash_one(std::process::id())),
         mount,

@@ -3,13 +3,13 @@
 //! and close(2).
 
 use crate::attributes::FILE_BYTES_MAX;
-use crate::caller::As;
+use crate::caller::Credential;
 use crate::core::Core;
-use crate::dirty::{Sending, Which};
+use crate::dirty::{OutgoingExtent, Selection};
 use crate::executor::Executor;
-use crate::files::{How, OpenFile};
-use crate::inode::{Inode, State, WaitedFor};
-use crate::write_ranges::{Found, Writing};
+use crate::files::{IoFlags, OpenFile};
+use crate::inode::{Inode, State, SyncWrite};
+use crate::write_ranges::{AffectedPages, WriteGuard};
 use client::{Done, Pending};
 use fs::Change;
 use fuser::Errno;
@@ -52,7 +52,7 @@ impl Budget {
         self.held() >= DIRTY_BYTES_MAX
     }
 
-    async fn room(&self) {
+    async fn wait_for_room(&self) {
         std::future::poll_fn(|context| {
             let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
             if !self.is_full() {
@@ -68,43 +68,43 @@ impl Budget {
 /// A WRITE whose bytes count as held until the server has answered it, even if the program that
 /// waited for it is killed.
 #[derive(Debug)]
-pub(crate) struct Charged {
+pub(crate) struct ChargedWrite {
     pending: Option<Pending>,
     /// Kept until the answer: before it, attributes of the file may lack this write.
-    waited_for: Option<WaitedFor>,
+    sync_write: Option<SyncWrite>,
     /// Kept until the answer: before it, overlapping requests that arrived later wait.
-    writing: Option<Arc<Writing>>,
+    write_guard: Option<Arc<WriteGuard>>,
     bytes: usize,
     budget: Arc<Budget>,
     executor: Executor,
 }
 
-impl Charged {
+impl ChargedWrite {
     pub(crate) async fn done(mut self) -> Done {
         let done = match &mut self.pending {
             Some(pending) => pending.await,
             None => std::future::pending().await,
         };
         self.pending = None;
-        if let Some(waited_for) = self.waited_for.take() {
-            waited_for.follow(done.change);
+        if let Some(sync_write) = self.sync_write.take() {
+            sync_write.record_own_change(done.change);
         }
         done
     }
 }
 
-impl Drop for Charged {
+impl Drop for ChargedWrite {
     fn drop(&mut self) {
         let bytes = self.bytes;
         let Some(pending) = self.pending.take() else { return self.budget.give_back(bytes) };
-        let (budget, waited_for) = (Arc::clone(&self.budget), self.waited_for.take());
-        let writing = self.writing.take();
+        let (budget, sync_write) = (Arc::clone(&self.budget), self.sync_write.take());
+        let write_guard = self.write_guard.take();
         self.executor.spawn_short(async move {
             let done = pending.await;
-            if let Some(waited_for) = waited_for {
-                waited_for.outlive(done.change);
+            if let Some(sync_write) = sync_write {
+                sync_write.record_late_change(done.change);
             }
-            drop(writing);
+            drop(write_guard);
             budget.give_back(bytes);
         });
     }
@@ -112,17 +112,17 @@ impl Drop for Charged {
 
 impl Core {
     /// Charges a submitted WRITE to the budget until it is answered.
-    pub(crate) fn charged(
+    pub(crate) fn charge(
         &self,
         inode: &Arc<Inode>,
         bytes: usize,
         pending: Pending,
-        writing: &Arc<Writing>,
-    ) -> Charged {
+        write_guard: &Arc<WriteGuard>,
+    ) -> ChargedWrite {
         self.budget.take(bytes);
         let (budget, executor) = (Arc::clone(&self.budget), self.executor.clone());
-        let (waited_for, writing) = (Some(inode.wait_for_write()), Some(Arc::clone(writing)));
-        Charged { pending: Some(pending), waited_for, writing, bytes, budget, executor }
+        let (sync_write, write_guard) = (Some(inode.begin_sync_write()), Some(Arc::clone(write_guard)));
+        ChargedWrite { pending: Some(pending), sync_write, write_guard, bytes, budget, executor }
     }
 
     /// write(2), or the write-back of pages that a mapping has dirtied. With O_APPEND the data go
@@ -130,77 +130,77 @@ impl Core {
     pub(crate) async fn write(
         self: &Arc<Self>,
         file: &OpenFile,
-        how: How,
-        (offset, of_mapping): (u64, bool),
+        io_flags: IoFlags,
+        (offset, from_mapping): (u64, bool),
         data: Vec<u8>,
     ) -> Result<u32, Errno> {
         let inode = &file.inode;
-        if how.appends && inode.lock().end_in_doubt {
+        if io_flags.appends && inode.lock().end_unknown {
             // An error is ignored: the write reports errors of its own.
             let _ = self.attributes(&file.caller, inode).await;
         }
-        if how.writes_through || self.policy.synchronous {
-            return self.write_and_wait(file, how, offset, data).await;
+        if io_flags.writes_through || self.policy.synchronous {
+            return self.write_and_wait(file, io_flags, offset, data).await;
         }
         if self.budget.is_full() {
-            let _ = inode.lock().dirty.want_all();
-            self.send(inode, Which::Due);
-            self.budget.room().await;
+            let _ = inode.lock().dirty.make_all_due();
+            self.send(inode, Selection::Due);
+            self.budget.wait_for_room().await;
         }
         // On return its memory goes back to the pool.
         let data = self.buffers.own(data);
         // Wait for overlapping writes that arrived before: these data might reach the server first.
-        let range = range_of(how, &inode.lock(), offset, data.len());
+        let range = write_range(io_flags, &inode.lock(), offset, data.len());
         let held = inode.begin_change(range);
-        held.turn().await;
-        self.hold_data(file, how, (offset, of_mapping), &data)
+        held.wait_for_turn().await;
+        self.buffer_data(file, io_flags, (offset, from_mapping), &data)
     }
 
     /// Handles a write that need not wait, with one copy; `None` if it has to wait.
-    pub(crate) fn write_at_once(
+    pub(crate) fn try_write_now(
         self: &Arc<Self>,
         file: &OpenFile,
-        how: How,
+        io_flags: IoFlags,
         place: (u64, bool),
         data: &[u8],
     ) -> Option<Result<u32, Errno>> {
-        let waits = how.writes_through || self.policy.synchronous || self.budget.is_full();
-        let waits = waits || (how.appends && file.inode.lock().end_in_doubt);
+        let waits = io_flags.writes_through || self.policy.synchronous || self.budget.is_full();
+        let waits = waits || (io_flags.appends && file.inode.lock().end_unknown);
         let waits = waits || {
-            let range = range_of(how, &file.inode.lock(), place.0, data.len());
+            let range = write_range(io_flags, &file.inode.lock(), place.0, data.len());
             file.inode.is_being_written(&range)
         };
-        (!waits).then(|| self.hold_data(file, how, place, data))
+        (!waits).then(|| self.buffer_data(file, io_flags, place, data))
     }
 
     /// Holds data for the server. Fails if the server had no room for earlier data and the program
-    /// was not told of that yet.
-    fn hold_data(
+    /// did not get that error yet.
+    fn buffer_data(
         self: &Arc<Self>,
         file: &OpenFile,
-        how: How,
-        (offset, of_mapping): (u64, bool),
+        io_flags: IoFlags,
+        (offset, from_mapping): (u64, bool),
         data: &[u8],
     ) -> Result<u32, Errno> {
         let inode = &file.inode;
         let mut state = inode.lock();
-        if !of_mapping {
-            state.refuse(&file.told)?;
+        if !from_mapping {
+            state.refuse_write(&file.reported_errors)?;
         }
-        let (at, end) = place(how, &state, offset, data.len())?;
+        let (at, end) = write_position(io_flags, &state, offset, data.len())?;
         let held = state.dirty.write(at, data, &file.caller, self.sizes.1, Instant::now());
         self.budget.take(held);
-        state.written(at..end);
+        state.record_write(at..end);
         drop(state);
-        if !of_mapping {
+        if !from_mapping {
             // The pages have what a mapping has dirtied; any other write may have missed pages.
-            let found = inode.held(at, data);
-            drop(Pages { core: self, inode, found, written: true });
+            let found = inode.offer_to_fills(at, data);
+            drop(StalePages { core: self, inode, found, written: true });
         }
-        self.send(inode, Which::Due);
+        self.send(inode, Selection::Due);
         if at != offset {
-            // The kernel has put these data into its pages at another offset, where it believed the
-            // end.
+            // The kernel has put these data into its pages at another offset, at the end that it
+            // knew.
             self.invalidations.request(inode.ino);
         }
         Ok(u32::try_from(data.len()).unwrap_or(u32::MAX))
@@ -210,34 +210,34 @@ impl Core {
     async fn write_and_wait(
         self: &Arc<Self>,
         file: &OpenFile,
-        how: How,
+        io_flags: IoFlags,
         offset: u64,
         data: Vec<u8>,
     ) -> Result<u32, Errno> {
         let (inode, count) = (&file.inode, u32::try_from(data.len()).unwrap_or(u32::MAX));
-        let waited_for = inode.wait_for_write();
-        let (at, promised, growing) = {
+        let sync_write = inode.begin_sync_write();
+        let (at, end_guard, growth_guard) = {
             let mut state = inode.lock();
-            let (at, end) = place(how, &state, offset, data.len())?;
-            let growing = if how.is_direct { inode.begin_growth(&mut state, end) } else { None };
-            let promised = (how.appends || state.is_past_end(end)).then(|| Promised(inode));
-            if how.appends {
+            let (at, end) = write_position(io_flags, &state, offset, data.len())?;
+            let growth_guard = if io_flags.is_direct { inode.begin_growth(&mut state, end) } else { None };
+            let end_guard = (io_flags.appends || state.is_past_end(end)).then(|| EndGuard(inode));
+            if io_flags.appends {
                 // Reserve the range before waiting for anything: the kernel sends the parts of a
                 // long write together, and the next append must begin behind this one.
-                state.written(at..end);
+                state.record_write(at..end);
             }
-            (at, promised, growing)
+            (at, end_guard, growth_guard)
         };
-        let (writing, found) = inode.begin_write(at, &data);
+        let (write_guard, found) = inode.begin_write(at, &data);
         let has_suspect = found.suspect.is_some();
-        let mut pages = Pages { core: self, inode, found, written: false };
+        let mut stale_pages = StalePages { core: self, inode, found, written: false };
         self.flush(inode).await;
-        self.budget.room().await;
-        writing.turn().await;
-        let outcome = self.write_through(file, at, data, &writing).await;
-        pages.written = outcome.is_ok();
-        drop((waited_for, writing, pages, growing));
-        if has_suspect && how.passes_pages {
+        self.budget.wait_for_room().await;
+        write_guard.wait_for_turn().await;
+        let outcome = self.write_through(file, at, data, &write_guard).await;
+        stale_pages.written = outcome.is_ok();
+        drop((sync_write, write_guard, stale_pages, growth_guard));
+        if has_suspect && io_flags.bypasses_pages {
             // After an asynchronous write the kernel keeps its attributes of the file. Without them
             // it asks for them before it gives out a page, and the reply waits until the suspect
             // pages are dropped. Do not wait for that here: the kernel may be reading such a page,
@@ -245,13 +245,13 @@ impl Core {
             self.forget_attributes(inode);
         }
         if outcome.is_ok()
-            && let Some(promised) = promised
+            && let Some(end_guard) = end_guard
         {
-            promised.keep();
+            end_guard.commit();
         }
         if at != offset {
-            // The kernel has put these data into its pages at another offset, where it believed the
-            // end.
+            // The kernel has put these data into its pages at another offset, at the end that it
+            // knew.
             self.invalidations.request(inode.ino);
         }
         outcome.map(|()| count)
@@ -263,20 +263,20 @@ impl Core {
         file: &OpenFile,
         offset: u64,
         data: Vec<u8>,
-        writing: &Arc<Writing>,
+        write_guard: &Arc<WriteGuard>,
     ) -> Result<(), Errno> {
         let (inode, len) = (&file.inode, data.len() as u64);
         let max = self.sizes.1;
         let outcome = if data.len() <= max {
-            self.call_write(file, offset, data, writing).await
+            self.call_write(file, offset, data, write_guard).await
         } else {
             let pieces = (0_u64..).zip(data.chunks(max)).map(|(index, chunk)| {
                 let at = offset + index * max as u64;
                 let op = client::Op::Write { file: file.file, offset: at, buffer: chunk.to_vec() };
                 let pending = self.mount.submit_as(op, file.caller.clone());
-                self.charged(inode, chunk.len(), pending, writing)
+                self.charge(inode, chunk.len(), pending, write_guard)
             });
-            let pieces: Vec<Charged> = pieces.collect();
+            let pieces: Vec<ChargedWrite> = pieces.collect();
             let mut outcome = Ok(());
             for piece in pieces {
                 let done =
@@ -288,24 +288,24 @@ impl Core {
         let (mut state, range) = (inode.lock(), offset..offset + len);
         if outcome.is_ok() {
             state.stored(range.end);
-            state.written(range);
+            state.record_write(range);
         } else {
-            state.ended(range);
+            state.record_write_end(range);
         }
         drop(state);
         outcome
     }
 
     /// Sends the extents of a file that may be sent now.
-    pub(crate) fn send(self: &Arc<Self>, inode: &Arc<Inode>, which: Which) {
+    pub(crate) fn send(self: &Arc<Self>, inode: &Arc<Inode>, selection: Selection) {
         let mut state = inode.lock();
         if state.dirty.is_clean() {
             return;
         }
-        let Some(file) = inode.place(&state) else { return };
-        let all = state.dirty.take(which);
+        let Some(file) = inode.file_ref(&state) else { return };
+        let all = state.dirty.take(selection);
         drop(state);
-        for Sending { offset, extent } in all {
+        for OutgoingExtent { offset, extent } in all {
             let (bytes, cost) = (extent.data.len(), extent.cost());
             let range = offset..offset + bytes as u64;
             let call = self.call_write_owned(extent.caller, file, offset, extent.data);
@@ -313,23 +313,23 @@ impl Core {
             self.executor.spawn_short(async move {
                 let (outcome, change) = call.await;
                 let mut state = inode.lock();
-                state.follow(change);
-                let waiting = state.dirty.sent(offset);
+                state.record_own_change(change);
+                let waiting = state.dirty.complete(offset);
                 if let Err(error) = outcome {
                     tracing::warn!(file = inode.ino, offset, bytes, errno = error.code(), "data are lost");
-                    state.failed(error);
-                    state.doubt_end();
+                    state.record_error(error);
+                    state.mark_end_unknown();
                     // The kernel's pages still have the data, and would give them to readers.
-                    state.pages_of = None;
+                    state.pages_version = None;
                     core.invalidations.request(inode.ino);
                 } else {
                     state.stored(range.end);
                 }
-                state.ended(range);
+                state.record_write_end(range);
                 drop(state);
                 core.budget.give_back(cost);
                 // Other extents may have waited for this one.
-                core.send(&inode, Which::Due);
+                core.send(&inode, Selection::Due);
                 waiting.into_iter().for_each(Waker::wake);
             });
         }
@@ -337,7 +337,7 @@ impl Core {
 
     fn call_write_owned(
         self: &Arc<Self>,
-        caller: As,
+        caller: Credential,
         file: client::FileRef,
         offset: u64,
         data: Vec<u8>,
@@ -352,16 +352,16 @@ impl Core {
 
     /// Sends all data of a file, and waits until the server has what was written by now.
     pub(crate) async fn flush(self: &Arc<Self>, inode: &Arc<Inode>) {
-        let turn = {
+        let sequence = {
             let mut state = inode.lock();
             if state.dirty.is_clean() {
                 return;
             }
-            state.dirty.want_all()
+            state.dirty.make_all_due()
         };
-        self.send(inode, Which::Due);
+        self.send(inode, Selection::Due);
         std::future::poll_fn(|context| {
-            if inode.lock().dirty.has_arrived(turn, context.waker()) {
+            if inode.lock().dirty.is_flushed(sequence, context.waker()) {
                 Poll::Ready(())
             } else {
                 Poll::Pending
@@ -371,18 +371,18 @@ impl Core {
     }
 
     /// fsync(2): waits for the data, and reports an error that was not reported to this handle yet.
-    pub(crate) async fn sync_and_tell(self: &Arc<Self>, file: &OpenFile) -> Result<(), Errno> {
+    pub(crate) async fn sync_and_report(self: &Arc<Self>, file: &OpenFile) -> Result<(), Errno> {
         self.flush(&file.inode).await;
-        file.inode.lock().tell(&file.told)
+        file.inode.lock().report_errors(&file.reported_errors)
     }
 
     /// close(2): waits for the data, and reports an error to a handle that may write. The error is
     /// reported at fsync(2) all the same: each copy of a descriptor is closed separately, also
     /// copies that a child process has inherited and that exec(2) closes, and nobody looks at the
     /// result.
-    pub(crate) async fn flush_and_tell(self: &Arc<Self>, file: &OpenFile) -> Result<(), Errno> {
+    pub(crate) async fn flush_and_report(self: &Arc<Self>, file: &OpenFile) -> Result<(), Errno> {
         self.flush(&file.inode).await;
-        match file.inode.lock().untold(&file.told) {
+        match file.inode.lock().unreported_error(&file.reported_errors) {
             Some(error) if file.may_write => Err(error),
             _ => Ok(()),
         }
@@ -393,23 +393,23 @@ impl Core {
         let now = Instant::now();
         let before = if self.budget.is_full() { Some(now) } else { now.checked_sub(DIRTY_AGE) };
         let Some(before) = before else { return };
-        for inode in self.inodes.unclean() {
-            self.send(&inode, Which::OlderThan(before));
+        for inode in self.inodes.with_unsent_data() {
+            self.send(&inode, Selection::OlderThan(before));
         }
     }
 }
 
 /// Where data go that the kernel sends for `offset`, and where they end. With O_APPEND that is the
 /// end of the file.
-fn place(how: How, state: &State, offset: u64, len: usize) -> Result<(u64, u64), Errno> {
-    let at = if how.appends { state.append_at(offset) } else { offset };
+fn write_position(io_flags: IoFlags, state: &State, offset: u64, len: usize) -> Result<(u64, u64), Errno> {
+    let at = if io_flags.appends { state.append_at(offset) } else { offset };
     let end = at.saturating_add(len as u64);
     if end > FILE_BYTES_MAX { Err(Errno::EFBIG) } else { Ok((at, end)) }
 }
 
 /// The range of data that the kernel sends for `offset`.
-fn range_of(how: How, state: &State, offset: u64, len: usize) -> Range<u64> {
-    let at = if how.appends { state.append_at(offset) } else { offset };
+fn write_range(io_flags: IoFlags, state: &State, offset: u64, len: usize) -> Range<u64> {
+    let at = if io_flags.appends { state.append_at(offset) } else { offset };
     at..at.saturating_add(len as u64)
 }
 
@@ -417,14 +417,14 @@ fn range_of(how: How, state: &State, offset: u64, len: usize) -> Range<u64> {
 /// program was killed. Then the kernel is to drop the pages that were filled before the write
 /// arrived, because they may lack its data. If fills have taken in data that the server may never
 /// get, the kernel is to drop all pages.
-struct Pages<'a> {
+struct StalePages<'a> {
     core: &'a Core,
     inode: &'a Inode,
-    found: Found,
+    found: AffectedPages,
     written: bool,
 }
 
-impl Drop for Pages<'_> {
+impl Drop for StalePages<'_> {
     fn drop(&mut self) {
         let Self { core, inode, found, written } = self;
         if found.has_patched && !*written {
@@ -435,19 +435,19 @@ impl Drop for Pages<'_> {
     }
 }
 
-/// A write that makes the file longer. If this is dropped without [`Promised::keep`], because the
+/// A write that makes the file longer. If this is dropped without [`EndGuard::commit`], because the
 /// write failed or its program was killed, the server has to be asked where the file ends: the next
 /// append begins there.
-struct Promised<'a>(&'a Inode);
+struct EndGuard<'a>(&'a Inode);
 
-impl Promised<'_> {
-    fn keep(self) {
+impl EndGuard<'_> {
+    fn commit(self) {
         std::mem::forget(self);
     }
 }
 
-impl Drop for Promised<'_> {
+impl Drop for EndGuard<'_> {
     fn drop(&mut self) {
-        self.0.lock().doubt_end();
+        self.0.lock().mark_end_unknown();
     }
 }

@@ -14,7 +14,7 @@
 //! for one that arrived later, so none waits for ever.
 
 use crate::inode::Inode;
-use crate::page_fills::{Fill, Filled, Patch, common};
+use crate::page_fills::{Fill, FilledRanges, Patch, intersection};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Arc, MutexGuard};
@@ -23,18 +23,18 @@ use std::task::{Poll, Waker};
 /// The requests under way in one file.
 #[derive(Debug, Default)]
 pub(crate) struct Ranges {
-    /// The number of the request that arrived last. Requests are numbered in the order of their
+    /// The ticket of the request that arrived last: requests are numbered in the order of their
     /// arrival.
-    turn: u64,
+    ticket: u64,
     writes: BTreeMap<u64, Range<u64>>,
     fills: BTreeMap<u64, Arc<Fill>>,
-    filled: Filled,
+    filled: FilledRanges,
     waiting: Vec<Waker>,
 }
 
 /// What a write found when it arrived.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub(crate) struct Found {
+pub(crate) struct AffectedPages {
     /// A page fill under way has taken in data of the write.
     pub has_patched: bool,
     /// The range around the pages that were filled before the write arrived, and may lack its data.
@@ -42,28 +42,28 @@ pub(crate) struct Found {
 }
 
 impl Ranges {
-    fn next_turn(&mut self) -> u64 {
-        self.turn += 1;
-        self.turn
+    fn next_ticket(&mut self) -> u64 {
+        self.ticket += 1;
+        self.ticket
     }
 
-    /// Whether a write that arrived before this turn overlaps the range.
-    fn is_written_before(&self, turn: u64, range: &Range<u64>) -> bool {
-        self.writes.range(..turn).any(|(_, written)| common(written, range).is_some())
+    /// Whether a write that arrived before this ticket overlaps the range.
+    fn is_written_before(&self, ticket: u64, range: &Range<u64>) -> bool {
+        self.writes.range(..ticket).any(|(_, written)| intersection(written, range).is_some())
     }
 
-    /// Whether a page fill that arrived before this turn overlaps the range.
-    fn is_filled_before(&self, turn: u64, range: &Range<u64>) -> bool {
-        self.fills.range(..turn).any(|(_, fill)| common(fill.range(), range).is_some())
+    /// Whether a page fill that arrived before this ticket overlaps the range.
+    fn is_filled_before(&self, ticket: u64, range: &Range<u64>) -> bool {
+        self.fills.range(..ticket).any(|(_, fill)| intersection(fill.range(), range).is_some())
     }
 
     /// Offers the data of a write that has arrived to the page fills under way, and finds the pages
     /// that were filled before.
-    fn find(&mut self, range: &Range<u64>, data: &[u8]) -> Found {
-        let mut found = Found { has_patched: false, suspect: self.filled.take(range) };
+    fn find_affected(&mut self, range: &Range<u64>, data: &[u8]) -> AffectedPages {
+        let mut found = AffectedPages { has_patched: false, suspect: self.filled.take(range) };
         for fill in self.fills.values() {
-            let Some(common) = common(fill.range(), range) else { continue };
-            if fill.take_in(range.start, data) {
+            let Some(common) = intersection(fill.range(), range) else { continue };
+            if fill.add_patch(range.start, data) {
                 found.has_patched = true;
             } else {
                 // The fill was answered, but `filled` does not have its range yet.
@@ -75,24 +75,24 @@ impl Ranges {
     }
 }
 
-/// The place of a request in the order of arrival. It waits for the writes before it.
+/// A request in the order of arrival. It waits for the writes before it.
 #[derive(Debug)]
-struct Place {
+struct QueuedRequest {
     inode: Arc<Inode>,
-    turn: u64,
+    ticket: u64,
     range: Range<u64>,
 }
 
-impl Place {
+impl QueuedRequest {
     /// Waits for the overlapping writes that arrived before.
-    async fn turn(&self) {
+    async fn wait_for_turn(&self) {
         self.wait(Ranges::is_written_before).await;
     }
 
     async fn wait(&self, for_what: impl Fn(&Ranges, u64, &Range<u64>) -> bool) {
         std::future::poll_fn(|context| {
             let mut ranges = self.inode.ranges();
-            if !for_what(&ranges, self.turn, &self.range) {
+            if !for_what(&ranges, self.ticket, &self.range) {
                 return Poll::Ready(());
             }
             ranges.waiting.push(context.waker().clone());
@@ -105,22 +105,22 @@ impl Place {
 /// A write or a truncation. Until this value is dropped, overlapping requests that arrived later
 /// wait for it.
 #[derive(Debug)]
-pub(crate) struct Writing(Place);
+pub(crate) struct WriteGuard(QueuedRequest);
 
-impl Writing {
+impl WriteGuard {
     /// Waits for the overlapping writes that arrived before.
-    pub(crate) async fn turn(&self) {
-        self.0.turn().await;
+    pub(crate) async fn wait_for_turn(&self) {
+        self.0.wait_for_turn().await;
     }
 }
 
-impl Drop for Writing {
+impl Drop for WriteGuard {
     fn drop(&mut self) {
-        let Place { inode, turn, range } = &self.0;
+        let QueuedRequest { inode, ticket, range } = &self.0;
         // Data that were read ahead while the write was under way may be from before it.
-        inode.lock().own_writes.note(range.clone());
+        inode.lock().own_writes.record(range.clone());
         let mut ranges = inode.ranges();
-        ranges.writes.remove(turn);
+        ranges.writes.remove(ticket);
         let waiting = std::mem::take(&mut ranges.waiting);
         drop(ranges);
         waiting.into_iter().for_each(Waker::wake);
@@ -129,28 +129,28 @@ impl Drop for Writing {
 
 /// A page fill under way.
 #[derive(Debug)]
-pub(crate) struct Filling {
-    place: Place,
+pub(crate) struct FillGuard {
+    queued: QueuedRequest,
     fill: Arc<Fill>,
 }
 
-impl Filling {
+impl FillGuard {
     /// Waits for the overlapping writes that arrived before.
-    pub(crate) async fn turn(&self) {
-        self.place.turn().await;
+    pub(crate) async fn wait_for_turn(&self) {
+        self.queued.wait_for_turn().await;
     }
 
-    /// Calls `give` with the data of the writes that arrived while the fill was under way; `give`
+    /// Calls `send` with the data of the writes that arrived while the fill was under way; `send`
     /// sends the reply.
-    pub(crate) fn answer(self, give: impl FnOnce(&[Patch])) {
-        self.fill.answer(give);
+    pub(crate) fn answer(self, send: impl FnOnce(&[Patch])) {
+        self.fill.answer(send);
     }
 }
 
-impl Drop for Filling {
+impl Drop for FillGuard {
     fn drop(&mut self) {
-        let mut ranges = self.place.inode.ranges();
-        ranges.fills.remove(&self.place.turn);
+        let mut ranges = self.queued.inode.ranges();
+        ranges.fills.remove(&self.queued.ticket);
         if self.fill.is_answered() {
             ranges.filled.add(self.fill.range());
         }
@@ -161,57 +161,61 @@ impl Drop for Filling {
 }
 
 impl Inode {
-    fn queue(self: &Arc<Self>, ranges: &mut MutexGuard<'_, Ranges>, range: Range<u64>) -> Place {
-        Place { inode: Arc::clone(self), turn: ranges.next_turn(), range }
+    fn enqueue(self: &Arc<Self>, ranges: &mut MutexGuard<'_, Ranges>, range: Range<u64>) -> QueuedRequest {
+        QueuedRequest { inode: Arc::clone(self), ticket: ranges.next_ticket(), range }
     }
 
     /// Registers a page fill that has arrived.
-    pub(crate) fn begin_fill(self: &Arc<Self>, range: Range<u64>) -> Filling {
+    pub(crate) fn begin_fill(self: &Arc<Self>, range: Range<u64>) -> FillGuard {
         let mut ranges = self.ranges();
-        let place = self.queue(&mut ranges, range.clone());
+        let queued = self.enqueue(&mut ranges, range.clone());
         let fill = Arc::new(Fill::new(range));
-        ranges.fills.insert(place.turn, Arc::clone(&fill));
-        Filling { place, fill }
+        ranges.fills.insert(queued.ticket, Arc::clone(&fill));
+        FillGuard { queued, fill }
     }
 
     /// Waits for the writes of a range that have arrived by now.
-    pub(crate) async fn written_by_now(self: &Arc<Self>, range: Range<u64>) {
-        let place = self.queue(&mut self.ranges(), range);
-        place.turn().await;
+    pub(crate) async fn wait_for_earlier_writes(self: &Arc<Self>, range: Range<u64>) {
+        let queued = self.enqueue(&mut self.ranges(), range);
+        queued.wait_for_turn().await;
     }
 
     /// Waits for the writes and the page fills of a range that have arrived by now.
-    pub(crate) async fn done_by_now(self: &Arc<Self>, range: Range<u64>) {
-        let place = self.queue(&mut self.ranges(), range);
-        let is_under_way = |ranges: &Ranges, turn: u64, range: &Range<u64>| {
-            ranges.is_written_before(turn, range) || ranges.is_filled_before(turn, range)
+    pub(crate) async fn wait_for_earlier_requests(self: &Arc<Self>, range: Range<u64>) {
+        let queued = self.enqueue(&mut self.ranges(), range);
+        let is_active = |ranges: &Ranges, ticket: u64, range: &Range<u64>| {
+            ranges.is_written_before(ticket, range) || ranges.is_filled_before(ticket, range)
         };
-        place.wait(is_under_way).await;
+        queued.wait(is_active).await;
     }
 
     /// Registers a write that has arrived. The server must have its data when the write is
     /// answered.
-    pub(crate) fn begin_write(self: &Arc<Self>, offset: u64, data: &[u8]) -> (Arc<Writing>, Found) {
+    pub(crate) fn begin_write(
+        self: &Arc<Self>,
+        offset: u64,
+        data: &[u8],
+    ) -> (Arc<WriteGuard>, AffectedPages) {
         let range = offset..offset.saturating_add(data.len() as u64);
         let mut ranges = self.ranges();
-        let found = ranges.find(&range, data);
-        let place = self.queue(&mut ranges, range.clone());
-        ranges.writes.insert(place.turn, range);
-        (Arc::new(Writing(place)), found)
+        let found = ranges.find_affected(&range, data);
+        let queued = self.enqueue(&mut ranges, range.clone());
+        ranges.writes.insert(queued.ticket, range);
+        (Arc::new(WriteGuard(queued)), found)
     }
 
     /// Registers a truncation, or a write whose data are added to `Dirty` later.
-    pub(crate) fn begin_change(self: &Arc<Self>, range: Range<u64>) -> Writing {
+    pub(crate) fn begin_change(self: &Arc<Self>, range: Range<u64>) -> WriteGuard {
         let mut ranges = self.ranges();
-        let place = self.queue(&mut ranges, range.clone());
-        ranges.writes.insert(place.turn, range);
-        Writing(place)
+        let queued = self.enqueue(&mut ranges, range.clone());
+        ranges.writes.insert(queued.ticket, range);
+        WriteGuard(queued)
     }
 
     /// Offers data that were just added to `Dirty` to the page fills under way. A fill that arrives
     /// later sends the data to the server first.
-    pub(crate) fn held(&self, offset: u64, data: &[u8]) -> Found {
-        self.ranges().find(&(offset..offset.saturating_add(data.len() as u64)), data)
+    pub(crate) fn offer_to_fills(&self, offset: u64, data: &[u8]) -> AffectedPages {
+        self.ranges().find_affected(&(offset..offset.saturating_add(data.len() as u64)), data)
     }
 
     /// Whether a write or a truncation that holds its range overlaps this range.
@@ -225,25 +229,25 @@ mod tests {
     use super::*;
 
     /// What a write finds that arrives now and does not hold its range.
-    fn found(ranges: &mut Ranges, offset: u64, data: &[u8]) -> Found {
-        ranges.find(&(offset..offset + data.len() as u64), data)
+    fn found(ranges: &mut Ranges, offset: u64, data: &[u8]) -> AffectedPages {
+        ranges.find_affected(&(offset..offset + data.len() as u64), data)
     }
 
     fn write(ranges: &mut Ranges, range: Range<u64>) -> u64 {
-        let turn = ranges.next_turn();
-        ranges.writes.insert(turn, range);
-        turn
+        let ticket = ranges.next_ticket();
+        ranges.writes.insert(ticket, range);
+        ticket
     }
 
     #[test]
     fn what_overlaps_a_write_waits_if_it_came_later_and_nothing_else_does() {
         let mut ranges = Ranges::default();
-        let early = ranges.next_turn();
+        let early = ranges.next_ticket();
         let first = write(&mut ranges, 10..20);
         let second = write(&mut ranges, 15..30);
         assert!(!ranges.is_written_before(early, &(0..100)) && !ranges.is_written_before(first, &(10..20)));
         assert!(ranges.is_written_before(second, &(15..30)));
-        let late = ranges.next_turn();
+        let late = ranges.next_ticket();
         assert!(ranges.is_written_before(late, &(19..20)) && !ranges.is_written_before(late, &(0..10)));
         ranges.writes.remove(&first);
         assert!(!ranges.is_written_before(second, &(15..30)) && !ranges.is_written_before(late, &(10..15)));
@@ -253,28 +257,29 @@ mod tests {
     #[test]
     fn a_write_gives_its_data_to_a_fill_under_way_and_suspects_what_was_filled_before() {
         let mut ranges = Ranges::default();
-        assert_eq!(found(&mut ranges, 0, b"data"), Found::default());
+        assert_eq!(found(&mut ranges, 0, b"data"), AffectedPages::default());
         ranges.filled.add(&(0..4096));
-        let (turn, fill) = (ranges.next_turn(), Arc::new(Fill::new(4096..8192)));
-        ranges.fills.insert(turn, Arc::clone(&fill));
+        let (ticket, fill) = (ranges.next_ticket(), Arc::new(Fill::new(4096..8192)));
+        ranges.fills.insert(ticket, Arc::clone(&fill));
         assert_eq!(
             found(&mut ranges, 4090, &[1; 16]),
-            Found { has_patched: true, suspect: Some(4090..4096) }
+            AffectedPages { has_patched: true, suspect: Some(4090..4096) }
         );
         // A suspect range is removed when it is reported. The rest stays.
         assert_eq!(
             found(&mut ranges, 4089, &[1; 7]),
-            Found { has_patched: false, suspect: Some(4089..4090) }
+            AffectedPages { has_patched: false, suspect: Some(4089..4090) }
         );
         let mut bytes = vec![0; 8];
-        fill.answer(|patches| crate::page_fills::apply(patches, &mut bytes, (4096, 4096)));
+        fill.answer(|patches| crate::page_fills::apply_patches(patches, &mut bytes, (4096, 4096)));
         assert_eq!(bytes, [1; 10]);
         assert_eq!(
             found(&mut ranges, 5000, b"late"),
-            Found { has_patched: false, suspect: Some(5000..5004) }
+            AffectedPages { has_patched: false, suspect: Some(5000..5004) }
         );
         assert!(
-            ranges.is_filled_before(turn + 1, &(8000..9000)) && !ranges.is_filled_before(turn, &(8000..9000))
+            ranges.is_filled_before(ticket + 1, &(8000..9000))
+                && !ranges.is_filled_before(ticket, &(8000..9000))
         );
     }
 }

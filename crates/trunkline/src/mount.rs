@@ -269,7 +269,7 @@ fn is_for_mount_8() -> bool {
 fn hold_directory(directory: &Path, may_come_later: bool) -> Result<PathBuf, Error> {
     let failed = |source| Error::Mount(mount::Error::Fuse { directory: directory.to_owned(), source });
     let absolute = std::path::absolute(directory).map_err(failed)?;
-    match mount::hold_mount_point(&absolute) {
+    match mount::resolve_mount_point(&absolute) {
         Ok(place) => Ok(place),
         Err(error) if !may_come_later => Err(failed(error)),
         Err(_) => Ok(absolute),

@@ -5,7 +5,7 @@ use crate::mount::registry::{self, MountState, Phase};
 use crate::table::lay_out;
 use crate::{names, output};
 use clap::Args;
-use mount::Listed;
+use mount::ListedMount;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -42,7 +42,7 @@ const HEAD: [&str; 6] = ["SOURCE", "DIR", "STATE", "PATHS UP", "PID", "OPTIONS"]
 pub fn run(args: &StatusArgs) -> Result<ExitCode, Error> {
     let mut states = all();
     if let Some(directory) = &args.directory {
-        let place = mount::place_of(directory);
+        let place = mount::resolved_path(directory);
         states.retain(|state| state.directory == place || state.directory == *directory);
         if states.is_empty() {
             return Err(Error::Refused {
@@ -82,7 +82,7 @@ pub fn run(args: &StatusArgs) -> Result<ExitCode, Error> {
 fn all() -> Vec<MountState> {
     let mut states = registry::reported();
     // Without proc(5), the reported ones are listed.
-    for listed in mount::listed().unwrap_or_default() {
+    for listed in mount::list_mounts().unwrap_or_default() {
         let is_it = |state: &MountState| state.state == Phase::Mounted && state.directory == listed.directory;
         if !states.iter().any(is_it) {
             states.push(unreported(listed));
@@ -92,7 +92,7 @@ fn all() -> Vec<MountState> {
 }
 
 /// A mount that no process reports: its process was killed, or is another user's.
-fn unreported(listed: Listed) -> MountState {
+fn unreported(listed: ListedMount) -> MountState {
     let (source, directory) = (listed.source.clone(), listed.directory.clone());
     let (sender, receiver) = channel();
     // The process behind it may itself wait for a server.

@@ -36,7 +36,7 @@ pub fn run(args: &UmountArgs) -> Result<ExitCode, Error> {
 /// Ends the mounts on a directory that still wait for their server. Returns whether there was one.
 fn end_trying(directory: &Path) -> Result<bool, Error> {
     let failed = |source| mount::Error::Unmount { directory: directory.to_owned(), source };
-    registry::end_trying(&mount::place_of(directory)).map_err(|source| failed(source).into())
+    registry::end_trying(&mount::resolved_path(directory)).map_err(|source| failed(source).into())
 }
 
 /// Checks that the mount is one of `trunkline mount`.

@@ -12,7 +12,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 /// The kernel refuses a read(2) with less room than 8 KiB. FUSE_MIN_READ_BUFFER
-const BEHIND_BYTES_MIN: usize = 8192;
+const READ_BYTES_MIN: usize = 8192;
 /// The header of a reply: `struct fuse_out_header`.
 const REPLY_HEAD_BYTES: usize = 16;
 
@@ -63,7 +63,7 @@ impl Device {
     pub(super) fn send(&self, unique: u64, error: i32, body: &[u8]) {
         let head = head(unique, error, body.len());
         let outcome = rustix::io::writev(&self.descriptor, &[IoSlice::new(&head), IoSlice::new(body)]);
-        if !is_taken(unique, outcome) && error == 0 {
+        if !is_accepted(unique, outcome) && error == 0 {
             // Without any reply the program would wait for ever.
             self.send(unique, -libc::EIO, &[]);
         }
@@ -74,18 +74,18 @@ impl Device {
     pub(super) fn send_piped(&self, unique: u64, mut data: Pipe, pipes: &Pipes) {
         let (head, len) = (head(unique, 0, data.len()), data.len());
         let carrier = pipes.take().and_then(|mut carrier| {
-            let begun = carrier.put(&head) == Ok(head.len());
-            begun.then_some(carrier)
+            let has_header = carrier.put(&head) == Ok(head.len());
+            has_header.then_some(carrier)
         });
-        let Some(mut carrier) = carrier else { return self.send_from(unique, None, data, len) };
+        let Some(mut carrier) = carrier else { return self.send_from_memory(unique, None, data, len) };
         if data.move_to(&mut carrier).is_err() {
             // The carrier had no room for all pieces, and neither will the next one.
             pipes.did_not_fit(carrier.is_large());
-            return self.send_from(unique, Some(carrier), data, len);
+            return self.send_from_memory(unique, Some(carrier), data, len);
         }
         let outcome = carrier.give_to(self.as_fd(), head.len() + len);
         pipes.give_back(data);
-        if is_taken(unique, outcome) {
+        if is_accepted(unique, outcome) {
             pipes.give_back(carrier);
         } else {
             // The rest of the body is dropped with the carrier.
@@ -95,10 +95,12 @@ impl Device {
 
     /// Sends such a reply through memory. The header and a part of the body may be in the carrier
     /// already.
-    fn send_from(&self, unique: u64, carrier: Option<Pipe>, mut data: Pipe, len: usize) {
+    fn send_from_memory(&self, unique: u64, carrier: Option<Pipe>, mut data: Pipe, len: usize) {
         let mut all = vec![0; REPLY_HEAD_BYTES + len];
-        let begun = carrier.map_or(Ok(REPLY_HEAD_BYTES), |mut carrier| carrier.read(&mut all));
-        let read = begun.and_then(|begun| Ok(begun + data.read(all.get_mut(begun..).unwrap_or_default())?));
+        let in_carrier = carrier.map_or(Ok(REPLY_HEAD_BYTES), |mut carrier| carrier.read(&mut all));
+        let read = in_carrier.and_then(|in_carrier| {
+            Ok(in_carrier + data.read(all.get_mut(in_carrier..).unwrap_or_default())?)
+        });
         if read == Ok(all.len()) {
             self.send(unique, 0, all.get(REPLY_HEAD_BYTES..).unwrap_or_default());
         } else {
@@ -120,7 +122,7 @@ fn head(unique: u64, error: i32, body_bytes: usize) -> SmallVec<[u8; REPLY_HEAD_
 
 /// Whether the kernel has taken a reply, or does not want it any more because the process was
 /// killed.
-fn is_taken(unique: u64, outcome: rustix::io::Result<usize>) -> bool {
+fn is_accepted(unique: u64, outcome: rustix::io::Result<usize>) -> bool {
     match outcome {
         Ok(_) => true,
         Err(Errno::NOENT | Errno::NODEV) => {
@@ -157,9 +159,9 @@ pub(crate) struct Receiver {
     device: Arc<Device>,
     /// The part of a request behind the first [`WRITE_HEAD_BYTES`]: for a write, its data. Replaced
     /// when the data are given away.
-    behind: Vec<u8>,
+    payload: Vec<u8>,
     /// The last request that was not a write, in one piece.
-    whole: Vec<u8>,
+    request: Vec<u8>,
     data_bytes_max: usize,
     buffers: Arc<Buffers>,
 }
@@ -167,11 +169,11 @@ pub(crate) struct Receiver {
 impl Receiver {
     /// For requests with at most `data_bytes_max` bytes of data.
     pub(crate) fn new(device: &Arc<Device>, data_bytes_max: usize, buffers: &Arc<Buffers>) -> Self {
-        let data_bytes_max = data_bytes_max.max(BEHIND_BYTES_MIN);
+        let data_bytes_max = data_bytes_max.max(READ_BYTES_MIN);
         Self {
             device: Arc::clone(device),
-            behind: vec![0; data_bytes_max],
-            whole: Vec::new(),
+            payload: vec![0; data_bytes_max],
+            request: Vec::new(),
             data_bytes_max,
             buffers: Arc::clone(buffers),
         }
@@ -183,8 +185,8 @@ impl Receiver {
     /// Errors of the device: the mount is unusable.
     pub(crate) fn receive(&mut self) -> io::Result<Received<'_>> {
         let mut beginning = [0; WRITE_HEAD_BYTES];
-        let mut places = [IoSliceMut::new(&mut beginning), IoSliceMut::new(&mut self.behind)];
-        let len = match rustix::io::readv(&self.device.descriptor, &mut places) {
+        let mut slices = [IoSliceMut::new(&mut beginning), IoSliceMut::new(&mut self.payload)];
+        let len = match rustix::io::readv(&self.device.descriptor, &mut slices) {
             Ok(len) => len,
             Err(Errno::AGAIN | Errno::INTR | Errno::NOENT) => return Ok(Received::Nothing),
             Err(Errno::NODEV) => return Ok(Received::Unmounted),
@@ -195,11 +197,11 @@ impl Receiver {
         {
             return Ok(Received::Write(head, write, Data { receiver: self, len: write.bytes }));
         }
-        self.whole.clear();
-        self.whole.extend_from_slice(beginning.get(..len).unwrap_or(&beginning));
-        let behind = len.saturating_sub(WRITE_HEAD_BYTES);
-        self.whole.extend_from_slice(self.behind.get(..behind).unwrap_or_default());
-        Ok(Received::Request(&self.whole))
+        self.request.clear();
+        self.request.extend_from_slice(beginning.get(..len).unwrap_or(&beginning));
+        let payload_bytes = len.saturating_sub(WRITE_HEAD_BYTES);
+        self.request.extend_from_slice(self.payload.get(..payload_bytes).unwrap_or_default());
+        Ok(Received::Request(&self.request))
     }
 }
 
@@ -212,18 +214,18 @@ pub(crate) struct Data<'a> {
 
 impl Data<'_> {
     pub(crate) fn as_slice(&self) -> &[u8] {
-        self.receiver.behind.get(..self.len).unwrap_or_default()
+        self.receiver.payload.get(..self.len).unwrap_or_default()
     }
 
     /// Takes ownership of the data. If they fill at least half of the memory into which they were
     /// received, that memory is given away, and replaced. Otherwise they are copied, because
     /// replacing the memory would cost more.
     pub(crate) fn into_owned(self) -> Vec<u8> {
-        let Receiver { behind, data_bytes_max, buffers, .. } = self.receiver;
+        let Receiver { payload, data_bytes_max, buffers, .. } = self.receiver;
         if self.len < *data_bytes_max / 2 {
-            return buffers.copy_of(behind.get(..self.len).unwrap_or_default());
+            return buffers.copy_of(payload.get(..self.len).unwrap_or_default());
         }
-        let mut data = std::mem::replace(behind, buffers.take(*data_bytes_max));
+        let mut data = std::mem::replace(payload, buffers.take(*data_bytes_max));
         data.truncate(self.len);
         data
     }
@@ -265,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_where_there_is_no_request() {
+    fn receiving_does_not_block_if_there_is_no_request() {
         let (_kernel, mut receiver) = receiver();
         assert!(matches!(receiver.receive().unwrap(), Received::Nothing));
     }
@@ -288,13 +290,13 @@ mod tests {
         for (len, given_away) in
             [(100, false), (DATA_MAX / 2 - 1, false), (DATA_MAX / 2, true), (DATA_MAX, true)]
         {
-            let place = receiver.behind.as_ptr();
+            let memory = receiver.payload.as_ptr();
             // A socket accepts this many bytes only while they are read.
             let sent = write_request(&vec![1; len]);
             rustix::net::sockopt::set_socket_send_buffer_size(&kernel, 2 * DATA_MAX).unwrap();
             kernel.write_all(&sent).unwrap();
             let data = take_write(&mut receiver);
-            assert!(data == vec![1; len] && (data.as_ptr() == place) == given_away, "{len} bytes");
+            assert!(data == vec![1; len] && (data.as_ptr() == memory) == given_away, "{len} bytes");
             // The next request does not overwrite the data.
             kernel.write_all(&write_request(&[2; 50])).unwrap();
             assert!(take_write(&mut receiver) == [2; 50] && data == vec![1; len]);

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 /// `struct fuse_statfs_out`. Sizes are in fragments.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Space {
+pub(crate) struct StatFs {
     pub blocks: u64,
     pub free: u64,
     pub available: u64,
@@ -37,45 +37,45 @@ type Body = SmallVec<[u8; 160]>;
 pub(crate) struct Reply {
     device: Arc<Device>,
     unique: u64,
-    given: bool,
+    sent: bool,
 }
 
 impl Reply {
     pub(crate) fn new(device: &Arc<Device>, unique: u64) -> Self {
-        Self { device: Arc::clone(device), unique, given: false }
+        Self { device: Arc::clone(device), unique, sent: false }
     }
 
-    fn give(mut self, error: Option<Errno>, body: &[u8]) {
-        self.given = true;
+    fn send(mut self, error: Option<Errno>, body: &[u8]) {
+        self.sent = true;
         self.device.send(self.unique, error.map_or(0, |error| -error.code()), body);
     }
 
     pub(crate) fn error(self, error: Errno) {
-        self.give(Some(error), &[]);
+        self.send(Some(error), &[]);
     }
 
     pub(crate) fn ok(self) {
-        self.give(None, &[]);
+        self.send(None, &[]);
     }
 
     /// The request is of a kind that has no reply.
-    pub(crate) fn not_wanted(mut self) {
-        self.given = true;
+    pub(crate) fn none(mut self) {
+        self.sent = true;
     }
 
     /// Data of a file, or the target of a symbolic link.
     pub(crate) fn data(self, data: &[u8]) {
-        self.give(None, data);
+        self.send(None, data);
     }
 
     /// Data of a file that are in a pipe.
     pub(crate) fn piped(mut self, data: Pipe, pipes: &Pipes) {
-        self.given = true;
+        self.sent = true;
         self.device.send_piped(self.unique, data, pipes);
     }
 
     pub(crate) fn entry(self, entry: &Entry) {
-        self.give(None, &entry.body());
+        self.send(None, &entry.body());
     }
 
     /// There is no such name, which the kernel may cache for `ttl`: a `struct fuse_entry_out` with
@@ -87,7 +87,7 @@ impl Reply {
         }
         body.extend_from_slice(&ttl.subsec_nanos().to_ne_bytes());
         body.resize(ENTRY_BYTES, 0);
-        self.give(None, &body);
+        self.send(None, &body);
     }
 
     /// `struct fuse_attr_out`.
@@ -97,19 +97,19 @@ impl Reply {
         body.extend_from_slice(&ttl.subsec_nanos().to_ne_bytes());
         body.extend_from_slice(&[0; 4]);
         push_attributes(&mut body, attributes);
-        self.give(None, &body);
+        self.send(None, &body);
     }
 
     /// `struct fuse_open_out`.
     pub(crate) fn opened(self, handle: u64, flags: FopenFlags) {
-        self.give(None, &opened(handle, flags));
+        self.send(None, &opened(handle, flags));
     }
 
     /// `struct fuse_entry_out`, then `struct fuse_open_out`.
     pub(crate) fn created(self, entry: &Entry, handle: u64) {
         let mut body = entry.body();
         body.extend_from_slice(&opened(handle, FopenFlags::empty()));
-        self.give(None, &body);
+        self.send(None, &body);
     }
 
     /// `struct fuse_write_out`.
@@ -118,32 +118,32 @@ impl Reply {
         if let Some(place) = body.first_chunk_mut() {
             *place = bytes.to_ne_bytes();
         }
-        self.give(None, &body);
+        self.send(None, &body);
     }
 
     /// `struct fuse_statfs_out`.
-    pub(crate) fn space(self, space: &Space) {
+    pub(crate) fn statfs(self, statfs: &StatFs) {
         let mut body = Body::new();
-        for count in [space.blocks, space.free, space.available, space.files, space.free_files] {
+        for count in [statfs.blocks, statfs.free, statfs.available, statfs.files, statfs.free_files] {
             body.extend_from_slice(&count.to_ne_bytes());
         }
-        for count in [space.preferred_bytes, NAME_BYTES_MAX, space.fragment_bytes] {
+        for count in [statfs.preferred_bytes, NAME_BYTES_MAX, statfs.fragment_bytes] {
             body.extend_from_slice(&count.to_ne_bytes());
         }
         // Padding and spare fields.
         body.extend_from_slice(&[0; 28]);
-        self.give(None, &body);
+        self.send(None, &body);
     }
 
     /// A part of a directory.
-    pub(crate) fn names(self, names: &Names) {
-        self.give(None, &names.bytes);
+    pub(crate) fn names(self, names: &DirentBuffer) {
+        self.send(None, &names.bytes);
     }
 }
 
 impl Drop for Reply {
     fn drop(&mut self) {
-        if !self.given {
+        if !self.sent {
             tracing::warn!(unique = self.unique, "a request ended without a reply, and is answered EIO");
             self.device.send(self.unique, -Errno::EIO.code(), &[]);
         }
@@ -180,15 +180,15 @@ impl Entry {
 
 /// A part of a directory: as many names as there is room for.
 #[derive(Debug)]
-pub(crate) struct Names {
+pub(crate) struct DirentBuffer {
     bytes: Vec<u8>,
-    room: usize,
+    capacity: usize,
 }
 
-impl Names {
-    /// For a reply of at most `room` bytes.
-    pub(crate) fn new(room: u32) -> Self {
-        Self { bytes: Vec::with_capacity(room as usize), room: room as usize }
+impl DirentBuffer {
+    /// For a reply of at most `capacity` bytes.
+    pub(crate) fn new(capacity: u32) -> Self {
+        Self { bytes: Vec::with_capacity(capacity as usize), capacity: capacity as usize }
     }
 
     /// Adds a name; the listing continues behind it at `cookie`. Returns false if there is no room.
@@ -218,7 +218,7 @@ impl Names {
         let start = self.bytes.len();
         let entry = entry.map_or(&[][..], |entry| entry.as_slice());
         let len = (entry.len() + 24 + name.len()).next_multiple_of(NAME_ALIGNMENT);
-        if start + len > self.room {
+        if start + len > self.capacity {
             return false;
         }
         self.bytes.extend_from_slice(entry);
@@ -306,10 +306,10 @@ mod tests {
     }
 
     /// Error and body of the reply to request 77, as the kernel receives them.
-    fn told(give: impl FnOnce(Reply)) -> (i32, Vec<u8>) {
+    fn sent_by(send: impl FnOnce(Reply)) -> (i32, Vec<u8>) {
         let (mut kernel, ours) = std::io::pipe().unwrap();
         let device = Arc::new(Device::of(OwnedFd::from(ours)));
-        give(Reply::new(&device, 77));
+        send(Reply::new(&device, 77));
         drop(device);
         let mut bytes = Vec::new();
         kernel.read_to_end(&mut bytes).unwrap();
@@ -322,18 +322,18 @@ mod tests {
     #[test]
     fn replies_are_as_long_as_the_kernel_has_them() {
         let lengths = [
-            (told(|reply| reply.entry(&entry())), 128),
-            (told(|reply| reply.no_entry(TTL)), 128),
-            (told(|reply| reply.attributes(&attributes(), TTL)), 104),
-            (told(|reply| reply.opened(7, FopenFlags::FOPEN_KEEP_CACHE)), 16),
-            (told(|reply| reply.created(&entry(), 7)), 144),
-            (told(|reply| reply.written(4096)), 8),
-            (told(Reply::ok), 0),
+            (sent_by(|reply| reply.entry(&entry())), 128),
+            (sent_by(|reply| reply.no_entry(TTL)), 128),
+            (sent_by(|reply| reply.attributes(&attributes(), TTL)), 104),
+            (sent_by(|reply| reply.opened(7, FopenFlags::FOPEN_KEEP_CACHE)), 16),
+            (sent_by(|reply| reply.created(&entry(), 7)), 144),
+            (sent_by(|reply| reply.written(4096)), 8),
+            (sent_by(Reply::ok), 0),
         ];
         for ((error, body), len) in lengths {
             assert_eq!((error, body.len()), (0, len));
         }
-        let space = Space {
+        let statfs = StatFs {
             blocks: 1,
             free: 2,
             available: 3,
@@ -342,13 +342,13 @@ mod tests {
             preferred_bytes: 6,
             fragment_bytes: 7,
         };
-        let (_, body) = told(|reply| reply.space(&space));
+        let (_, body) = sent_by(|reply| reply.statfs(&statfs));
         assert_eq!((body.len(), &body[40..44]), (80, &6_u32.to_ne_bytes()[..]));
     }
 
     #[test]
     fn attributes_lie_where_the_kernel_looks() {
-        let (_, body) = told(|reply| reply.attributes(&attributes(), TTL));
+        let (_, body) = sent_by(|reply| reply.attributes(&attributes(), TTL));
         assert_eq!((&body[0..8], &body[8..12]), (&4_u64.to_ne_bytes()[..], &40_u32.to_ne_bytes()[..]));
         // Inode and size, then the access time, then the mode.
         assert_eq!(body[16..32], [9_u64.to_ne_bytes(), 5_u64.to_ne_bytes()].concat());
@@ -358,14 +358,14 @@ mod tests {
 
     #[test]
     fn an_entry_is_known_by_one_number_and_shows_another() {
-        let (_, body) = told(|reply| reply.entry(&entry()));
+        let (_, body) = sent_by(|reply| reply.entry(&entry()));
         assert_eq!((&body[..8], &body[40..48]), (&8_u64.to_ne_bytes()[..], &9_u64.to_ne_bytes()[..]));
     }
 
     #[test]
     fn that_there_is_no_name_holds_for_a_time() {
-        let (_, some) = told(|reply| reply.entry(&Entry { name_ttl: TTL, ..entry() }));
-        let (_, none) = told(|reply| reply.no_entry(TTL));
+        let (_, some) = sent_by(|reply| reply.entry(&Entry { name_ttl: TTL, ..entry() }));
+        let (_, none) = sent_by(|reply| reply.no_entry(TTL));
         assert_eq!(none[..8], [0; 8]);
         assert_eq!((&none[16..24], &none[32..36]), (&some[16..24], &some[32..36]));
         assert_eq!(none[16..24], 4_u64.to_ne_bytes());
@@ -373,13 +373,13 @@ mod tests {
 
     #[test]
     fn an_error_has_no_body_and_a_lost_reply_is_one() {
-        assert_eq!(told(|reply| reply.error(Errno::ENOENT)), (-libc::ENOENT, Vec::new()));
-        assert_eq!(told(drop), (-libc::EIO, Vec::new()));
+        assert_eq!(sent_by(|reply| reply.error(Errno::ENOENT)), (-libc::ENOENT, Vec::new()));
+        assert_eq!(sent_by(drop), (-libc::EIO, Vec::new()));
     }
 
     #[test]
     fn names_are_added_while_there_is_room() {
-        let mut names = Names::new(64);
+        let mut names = DirentBuffer::new(64);
         assert!(names.add(1, 10, Some(FileType::RegularFile), b"."));
         assert!(names.add(2, 11, None, b"12345678"));
         assert!(!names.add(3, 12, None, b"x"));
@@ -387,7 +387,7 @@ mod tests {
         // The length of a name, and its type as in readdir(3): regular, and unknown.
         assert_eq!(names.bytes[16..24], [1_u32.to_ne_bytes(), 8_u32.to_ne_bytes()].concat());
         assert_eq!(names.bytes[32 + 16..32 + 24], [8_u32.to_ne_bytes(), 0_u32.to_ne_bytes()].concat());
-        let mut plus = Names::new(160);
+        let mut plus = DirentBuffer::new(160);
         assert!(plus.add_plus(&entry(), 10, b"a name"));
         assert_eq!(plus.bytes.len(), 160);
     }

@@ -12,10 +12,10 @@ const FORGET_BYTES: usize = 16;
 /// FUSE_GETATTR_FH: the request has a handle.
 const GETATTR_HANDLE: u32 = 1;
 /// FUSE_WRITE_CACHE: write-back of pages that a mapping has dirtied.
-const WRITE_OF_MAPPING: u32 = 1;
+const WRITE_FROM_MAPPING: u32 = 1;
 /// FUSE_READ_LOCKOWNER and FUSE_WRITE_LOCKOWNER: the request has a lock owner. The kernel sets one
 /// where the data bypass its pages.
-const PASSES_PAGES: u32 = 1 << 1;
+const BYPASSES_PAGES: u32 = 1 << 1;
 
 /// The part of `enum fuse_opcode` that is served here.
 mod opcode {
@@ -144,7 +144,7 @@ pub(crate) enum Operation<'a> {
         offset: u64,
         size: u32,
         /// The data bypass the kernel's pages.
-        passes_pages: bool,
+        bypasses_pages: bool,
         /// The current flags of the handle.
         flags: i32,
     },
@@ -197,10 +197,10 @@ pub(crate) struct Write {
     pub offset: u64,
     pub bytes: usize,
     /// Pages that a mapping has dirtied. The kernel may send them with any handle of the file.
-    pub of_mapping: bool,
+    pub from_mapping: bool,
     /// The data bypass the kernel's pages, whatever the handle's flags are: the kernel locks no
     /// page for them.
-    pub passes_pages: bool,
+    pub bypasses_pages: bool,
     /// The current flags of the handle, which fcntl(2) may have changed since open(2), and O_SYNC
     /// or O_DSYNC if this write alone has them. The kernel does not pass on RWF_APPEND and
     /// RWF_NOAPPEND. Without meaning for pages of a mapping.
@@ -250,16 +250,16 @@ pub(crate) fn parse_write(beginning: &[u8; WRITE_HEAD_BYTES], len: usize) -> Opt
     if head.opcode != opcode::WRITE || head.len as usize != len {
         return None;
     }
-    let (handle, offset, bytes) = place(&mut fields)?;
-    let how = fields.u32()?;
-    let (of_mapping, passes_pages) = (how & WRITE_OF_MAPPING != 0, how & PASSES_PAGES != 0);
-    let flags = flags_behind_owner(&mut fields)?;
-    let write = Write { handle, offset, bytes: bytes as usize, of_mapping, passes_pages, flags };
+    let (handle, offset, bytes) = handle_offset_len(&mut fields)?;
+    let io_flags = fields.u32()?;
+    let (from_mapping, bypasses_pages) = (io_flags & WRITE_FROM_MAPPING != 0, io_flags & BYPASSES_PAGES != 0);
+    let flags = flags_after_lock_owner(&mut fields)?;
+    let write = Write { handle, offset, bytes: bytes as usize, from_mapping, bypasses_pages, flags };
     (len - WRITE_HEAD_BYTES == write.bytes).then_some((head, write))
 }
 
 /// Skips the lock owner, which has no use here, and returns the handle's flags.
-fn flags_behind_owner(fields: &mut Fields<'_>) -> Option<i32> {
+fn flags_after_lock_owner(fields: &mut Fields<'_>) -> Option<i32> {
     fields.skip(8)?;
     fields.i32()
 }
@@ -331,9 +331,9 @@ fn operation<'a>(opcode: u32, fields: &mut Fields<'a>) -> Option<Operation<'a>> 
 fn operation_on_handle<'a>(opcode: u32, fields: &mut Fields<'a>) -> Option<Operation<'a>> {
     Some(match opcode {
         opcode::READ => {
-            let (handle, offset, size) = place(fields)?;
-            let passes_pages = fields.u32()? & PASSES_PAGES != 0;
-            Operation::Read { handle, offset, size, passes_pages, flags: flags_behind_owner(fields)? }
+            let (handle, offset, size) = handle_offset_len(fields)?;
+            let bypasses_pages = fields.u32()? & BYPASSES_PAGES != 0;
+            Operation::Read { handle, offset, size, bypasses_pages, flags: flags_after_lock_owner(fields)? }
         }
         // `parse_write` handles this one.
         opcode::WRITE => return None,
@@ -341,7 +341,7 @@ fn operation_on_handle<'a>(opcode: u32, fields: &mut Fields<'a>) -> Option<Opera
         opcode::FSYNC => Operation::FSync { handle: fields.u64()? },
         opcode::FLUSH => Operation::Flush { handle: fields.u64()? },
         opcode::READDIR => {
-            let (handle, offset, size) = place(fields)?;
+            let (handle, offset, size) = handle_offset_len(fields)?;
             Operation::ReadDir { handle, offset, size }
         }
         opcode::RELEASEDIR => Operation::ReleaseDir { handle: fields.u64()? },
@@ -354,7 +354,7 @@ fn operation_on_handle<'a>(opcode: u32, fields: &mut Fields<'a>) -> Option<Opera
         }
         opcode::IOCTL => Operation::IoCtl,
         opcode::READDIRPLUS => {
-            let (handle, offset, size) = place(fields)?;
+            let (handle, offset, size) = handle_offset_len(fields)?;
             Operation::ReadDirPlus { handle, offset, size }
         }
         _ => Operation::Other,
@@ -362,7 +362,7 @@ fn operation_on_handle<'a>(opcode: u32, fields: &mut Fields<'a>) -> Option<Opera
 }
 
 /// Handle, offset and size: the first fields of `struct fuse_read_in` and `struct fuse_write_in`.
-fn place(fields: &mut Fields<'_>) -> Option<(u64, u64, u32)> {
+fn handle_offset_len(fields: &mut Fields<'_>) -> Option<(u64, u64, u32)> {
     Some((fields.u64()?, fields.u64()?, fields.u32()?))
 }
 
@@ -500,8 +500,8 @@ mod tests {
             handle: 3,
             offset: 4096,
             bytes: 5,
-            of_mapping: true,
-            passes_pages: true,
+            from_mapping: true,
+            bypasses_pages: true,
             flags: flags_told,
         };
         assert_eq!(parse_write(beginning, bytes.len()).unwrap().1, write);
@@ -509,7 +509,7 @@ mod tests {
         let read = request(opcode::READ, &[&numbers, &sizes, &flags, b"hello"]);
         assert_eq!(parse_write(read.first_chunk().unwrap(), read.len()), None);
         let expected =
-            Operation::Read { handle: 3, offset: 4096, size: 5, passes_pages: true, flags: flags_told };
+            Operation::Read { handle: 3, offset: 4096, size: 5, bypasses_pages: true, flags: flags_told };
         assert_eq!(operation_of(&read), expected);
     }
 

@@ -20,7 +20,7 @@ pub fn advice(error: &mount::Error) -> Option<String> {
             _ => "an empty directory of your own; without root, fusermount3 (the package fuse3) is needed",
         },
         Error::NoHelper { .. } => NO_FUSERMOUNT,
-        Error::Refused { said, .. } => of_fusermount(said),
+        Error::Refused { message, .. } => of_fusermount(message),
         Error::Threads(_) => "a higher `ulimit -u`",
         Error::Unmount { directory, source } => match source.kind() {
             io::ErrorKind::ResourceBusy => {
@@ -52,19 +52,19 @@ fn is_root() -> bool {
 }
 
 /// The advice for a message of fusermount3, which mounts for users other than root.
-fn of_fusermount(said: &str) -> &'static str {
+fn of_fusermount(message: &str) -> &'static str {
     match () {
-        () if said.contains("user_allow_other") => {
+        () if message.contains("user_allow_other") => {
             "without allow_other; or, as root, echo user_allow_other >> /etc/fuse.conf"
         }
-        () if said.contains("write access") || said.contains("mountpoint") => "a directory of your own",
-        () if said.contains("mount_max") || said.contains("too many") => {
+        () if message.contains("write access") || message.contains("mountpoint") => "a directory of your own",
+        () if message.contains("mount_max") || message.contains("too many") => {
             "trunkline umount        for a mount that is no longer needed, or mount_max in /etc/fuse.conf"
         }
-        () if said.contains("not permitted") => {
+        () if message.contains("not permitted") => {
             "chmod u+s $(command -v fusermount3)        as root: it mounts for others only if it is set-uid root"
         }
-        () if said.contains("/dev/fuse") || said.contains("modprobe") => "modprobe fuse        as root",
+        () if message.contains("/dev/fuse") || message.contains("modprobe") => "modprobe fuse        as root",
         () => "a directory of your own; or the same as root",
     }
 }

@@ -33,8 +33,10 @@ pub fn table(statistics: &Statistics, gauges: &Gauges) -> String {
     text.push_str(&format!(
         "sent again elsewhere: {reconciled} taken for done, {undecided} in doubt, {unfenced} that a server not of ours may do late\n"
     ));
-    let Gauges { objects, open_files, open_directories, unsent_bytes, ahead_bytes, kept_bytes } = *gauges;
-    let [unsent, ahead, kept] = [unsent_bytes, ahead_bytes, kept_bytes].map(|amount| bytes(amount as u64));
+    let Gauges { objects, open_files, open_directories, unsent_bytes, read_ahead_bytes, pooled_bytes } =
+        *gauges;
+    let [unsent, ahead, kept] =
+        [unsent_bytes, read_ahead_bytes, pooled_bytes].map(|amount| bytes(amount as u64));
     text.push_str(&format!(
         "held: {objects} objects, {open_files} open files, {open_directories} open directories, {unsent} unsent, \
          {ahead} read ahead, {kept} kept for the next requests\n"

@@ -92,7 +92,7 @@ impl Watcher {
 /// Runs the watcher.
 pub fn run(args: &MountArgs, is_background: bool) {
     let Ok(directory) = std::path::absolute(&args.directory) else { return };
-    let directory = mount::hold_mount_point(&directory).unwrap_or(directory);
+    let directory = mount::resolve_mount_point(&directory).unwrap_or(directory);
     // A dead mount that existed before is kept if a try to replace it failed.
     let before = mount::uppermost(&directory);
     let _ = rustix::process::chdir("/");

@@ -17,33 +17,33 @@ const VERSIONS_MAX: usize = 256;
 
 /// See the module's documentation.
 #[derive(Debug, Default)]
-pub(crate) struct Lineage {
+pub(crate) struct VersionHistory {
     newest: Option<Version>,
     /// Earlier versions since another client last changed the file, newest last.
     earlier: VecDeque<Version>,
     /// Our changes, from one version to another, that begin at no version known here.
-    loose: VecDeque<(Version, Version)>,
+    unconnected: VecDeque<(Version, Version)>,
 }
 
-impl Lineage {
+impl VersionHistory {
     /// A write from here was answered.
-    pub(crate) fn follow(&mut self, change: Change) {
+    pub(crate) fn record_own_change(&mut self, change: Change) {
         let (Some(before), Some(after)) = (change.before, change.after) else { return };
         let change = (before, after);
         if change.0 == change.1 {
             return;
         }
-        self.loose.push_back(change);
-        self.go_on();
-        self.loose.drain(..self.loose.len().saturating_sub(VERSIONS_MAX));
+        self.unconnected.push_back(change);
+        self.advance();
+        self.unconnected.drain(..self.unconnected.len().saturating_sub(VERSIONS_MAX));
         self.earlier.drain(..self.earlier.len().saturating_sub(VERSIONS_MAX));
     }
 
     /// Follows our changes from the newest known version.
-    fn go_on(&mut self) {
+    fn advance(&mut self) {
         while let Some(newest) = self.newest
-            && let Some(at) = self.loose.iter().position(|(before, _)| *before == newest)
-            && let Some((_, after)) = self.loose.remove(at)
+            && let Some(at) = self.unconnected.iter().position(|(before, _)| *before == newest)
+            && let Some((_, after)) = self.unconnected.remove(at)
         {
             self.earlier.push_back(newest);
             self.newest = Some(after);
@@ -53,14 +53,14 @@ impl Lineage {
     /// Takes a version that the server reports. Returns whether another client has changed the file
     /// since the known version. A reply from before a write of ours may arrive after the reply to
     /// that write.
-    pub(crate) fn sees(&mut self, version: Version) -> bool {
+    pub(crate) fn observe(&mut self, version: Version) -> bool {
         let is_known = self.newest == Some(version) || self.earlier.contains(&version);
         if is_known {
             return false;
         }
         self.earlier.clear();
         let before = self.newest.replace(version);
-        self.go_on();
+        self.advance();
         before.is_some()
     }
 }
@@ -75,8 +75,8 @@ mod tests {
         Version { size: 1, mtime: time, ctime: time }
     }
 
-    fn seen(lineage: &mut Lineage, seconds: i64) -> bool {
-        lineage.sees(at(seconds))
+    fn observe(history: &mut VersionHistory, seconds: i64) -> bool {
+        history.observe(at(seconds))
     }
 
     fn from_to(before: i64, after: i64) -> Change {
@@ -85,35 +85,35 @@ mod tests {
 
     #[test]
     fn what_follows_by_our_writes_alone_is_ours_in_whatever_order_they_are_answered() {
-        let mut lineage = Lineage::default();
-        assert!(!seen(&mut lineage, 1), "the first is no change");
+        let mut history = VersionHistory::default();
+        assert!(!observe(&mut history, 1), "the first is no change");
         for change in [from_to(2, 3), from_to(3, 4), from_to(1, 2), from_to(4, 5)] {
-            lineage.follow(change);
+            history.record_own_change(change);
         }
-        assert!(!seen(&mut lineage, 5));
+        assert!(!observe(&mut history, 5));
         // An earlier reply, and the newest version again.
-        assert!(!seen(&mut lineage, 3) && !seen(&mut lineage, 5));
-        assert!(lineage.loose.is_empty());
+        assert!(!observe(&mut history, 3) && !observe(&mut history, 5));
+        assert!(history.unconnected.is_empty());
     }
 
     #[test]
     fn what_was_answered_before_any_version_was_known_follows_the_first() {
-        let mut lineage = Lineage::default();
-        lineage.follow(from_to(2, 3));
-        lineage.follow(from_to(1, 2));
-        assert!(!seen(&mut lineage, 1) && !seen(&mut lineage, 3));
+        let mut history = VersionHistory::default();
+        history.record_own_change(from_to(2, 3));
+        history.record_own_change(from_to(1, 2));
+        assert!(!observe(&mut history, 1) && !observe(&mut history, 3));
     }
 
     #[test]
-    fn what_somebody_else_has_done_between_two_of_our_writes_is_theirs() {
-        let mut lineage = Lineage::default();
-        seen(&mut lineage, 1);
-        lineage.follow(from_to(1, 2));
-        lineage.follow(from_to(3, 4));
-        assert!(seen(&mut lineage, 4));
-        lineage.follow(from_to(4, 5));
-        assert!(!seen(&mut lineage, 5));
-        assert!(seen(&mut lineage, 1), "and nothing leads back");
+    fn a_change_between_two_of_our_writes_is_another_clients() {
+        let mut history = VersionHistory::default();
+        observe(&mut history, 1);
+        history.record_own_change(from_to(1, 2));
+        history.record_own_change(from_to(3, 4));
+        assert!(observe(&mut history, 4));
+        history.record_own_change(from_to(4, 5));
+        assert!(!observe(&mut history, 5));
+        assert!(observe(&mut history, 1), "and nothing leads back");
     }
 
     #[test]
@@ -123,24 +123,24 @@ mod tests {
             Change { before: Some(at(1)), after: None },
             Change::default(),
         ] {
-            let mut lineage = Lineage::default();
-            seen(&mut lineage, 1);
-            lineage.follow(change);
-            assert!(seen(&mut lineage, 2), "{change:?}");
+            let mut history = VersionHistory::default();
+            observe(&mut history, 1);
+            history.record_own_change(change);
+            assert!(observe(&mut history, 2), "{change:?}");
         }
     }
 
     #[test]
     fn changes_that_follow_nothing_do_not_pile_up() {
-        let mut lineage = Lineage::default();
-        seen(&mut lineage, 1);
+        let mut history = VersionHistory::default();
+        observe(&mut history, 1);
         for at in 0..1000 {
-            lineage.follow(from_to(at * 2 + 10, at * 2 + 11));
+            history.record_own_change(from_to(at * 2 + 10, at * 2 + 11));
         }
-        assert_eq!(lineage.loose.len(), VERSIONS_MAX);
+        assert_eq!(history.unconnected.len(), VERSIONS_MAX);
         for at in 1..1000 {
-            lineage.follow(from_to(at, at + 1));
+            history.record_own_change(from_to(at, at + 1));
         }
-        assert_eq!(lineage.earlier.len(), VERSIONS_MAX);
+        assert_eq!(history.earlier.len(), VERSIONS_MAX);
     }
 }
