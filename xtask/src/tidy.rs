@@ -93,7 +93,7 @@ mod tests {
     fn a_module_of_the_server_that_names_one_above_it_is_found() {
         let file = |path: &str| File {
             path: format!("crates/server/src/{path}"),
-            text: "use crate::runtime::Peers;\n".to_owned(),
+            text: "use crate::runtime::Mailboxes;\n".to_owned(),
         };
         let files = ["reply_cache.rs", "nfs3/read.rs", "server.rs", "runtime/mailbox.rs"].map(file);
         let found = upward_uses(&files);

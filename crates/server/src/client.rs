@@ -2,7 +2,7 @@
 
 use crate::export::{Admitted, Exports};
 use crate::identity::IdentityCache;
-use crate::reply_cache::Caller;
+use crate::reply_cache::CacheClient;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ pub(crate) struct Client {
     pub admitted: Admitted,
     pub identities: IdentityCache,
     /// The client as the reply cache knows it.
-    pub caller: Caller,
+    pub cache_client: CacheClient,
 }
 
 impl Client {
@@ -35,7 +35,7 @@ impl Client {
             exports,
             admitted,
             identities: IdentityCache::default(),
-            caller: Caller::new(peer, local),
+            cache_client: CacheClient::new(peer, local),
         }
     }
 
@@ -55,7 +55,7 @@ impl Client {
             exports: Arc::clone(&self.exports),
             admitted: self.admitted,
             identities: IdentityCache::default(),
-            caller: self.caller.clone(),
+            cache_client: self.cache_client.clone(),
         }
     }
 }

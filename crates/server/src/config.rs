@@ -35,8 +35,8 @@ pub const NODES_MAX: usize = 256;
 /// A commented configuration file that shows every key.
 pub const EXAMPLE: &str = include_str!("config/example.toml");
 
-/// The most event loops: a connection's place is told in one byte, and more CPUs serve by more
-/// processes.
+/// The most event loops: the loop of a connection is encoded in one byte, and more CPUs serve by
+/// more processes.
 pub const LOOPS_MAX: usize = 256;
 
 /// Threads for calls that wait for their stores, unless a configuration says otherwise: as many as
@@ -377,10 +377,10 @@ impl Config {
 
     /// Restores in `new` the settings that cannot change while a server runs with this
     /// configuration, and reports them.
-    pub(crate) fn keep(&self, new: &mut Self, told: &mut crate::export::Reloaded) {
+    pub(crate) fn keep(&self, new: &mut Self, report: &mut crate::export::Reloaded) {
         let mut keep = |what: &str, same: bool| {
             if !same {
-                told.refused.push(format!("{what} stays as it was: it changes only by a restart"));
+                report.refused.push(format!("{what} stays as it was: it changes only by a restart"));
             }
         };
         let shape = |config: &Self| -> Vec<_> {

@@ -6,7 +6,7 @@
 
 use crate::client::Client;
 use crate::group::Group;
-use crate::program::{Answered, Arriving, Call, CallHead, Handover, IO_BYTES_MAX, Mode, Program};
+use crate::program::{Answered, Call, CallHead, Handover, IO_BYTES_MAX, Mode, PartialCall, Program};
 use crate::replies::{Payload, Replies};
 use crate::reply_cache::{Times, Waiters};
 use crate::statistics::{CallEnd, Slot};
@@ -50,7 +50,7 @@ pub(crate) struct Executor<'a> {
 }
 
 /// The result for a record.
-pub(crate) enum Taken {
+pub(crate) enum Dispatched {
     /// It was answered by its procedure.
     Answered(CallEnd),
     /// It was answered and reached no procedure.
@@ -60,7 +60,7 @@ pub(crate) enum Taken {
     /// Its answer was sent elsewhere, or it has none.
     Elsewhere,
     /// It must wait for its store: a worker must execute it.
-    MustWait(Handover),
+    WouldBlock(Handover),
     /// The peer does not speak RPC.
     Garbage(&'static str),
 }
@@ -77,7 +77,7 @@ impl Executor<'_> {
     ) -> Option<(usize, ReceiveBuffer)> {
         let (_, program) = find(&PROGRAMS, self.group, self.protocol, head).ok()?;
         self.identify(&head.header(record)).ok()?;
-        let placed = program.choose_receive_buffer(Arriving {
+        let placed = program.choose_receive_buffer(PartialCall {
             client: self.client,
             procedure: head.procedure(),
             args: head.args(record),
@@ -96,12 +96,12 @@ impl Executor<'_> {
 
     /// Answers a record whose header is not sound, if it can be answered.
     #[cold]
-    pub fn refuse_record(&mut self, error: &CallError) -> Taken {
+    pub fn refuse_record(&mut self, error: &CallError) -> Dispatched {
         match *error {
             CallError::RpcMismatch { xid } => self.reject(xid, Reject::RPC_VERSION),
             CallError::AuthError { xid, stat } => self.reject(xid, Reject::Auth(stat)),
-            CallError::NotACall => Taken::Garbage("a message that is not a call"),
-            CallError::Garbage(_) => Taken::Garbage("a record that ends within a call's header"),
+            CallError::NotACall => Dispatched::Garbage("a message that is not a call"),
+            CallError::Garbage(_) => Dispatched::Garbage("a record that ends within a call's header"),
         }
     }
 
@@ -114,23 +114,23 @@ impl Executor<'_> {
         payload: Option<ReceiveBuffer>,
         received_bytes: usize,
         mode: Mode<'_>,
-    ) -> Taken {
+    ) -> Dispatched {
         let header = head.header(record);
-        let (place, program) = match find(&PROGRAMS, self.group, self.protocol, head) {
+        let (index, program) = match find(&PROGRAMS, self.group, self.protocol, head) {
             Ok(found) => found,
             Err(accept) => return self.refuse(header.xid, accept),
         };
         let names = program.procedures();
-        let slot = Slot::new(place, names, header.procedure);
+        let slot = Slot::new(index, names, header.procedure);
         if slot.is_none() && !names.is_empty() {
             return self.refuse(header.xid, Accept::ProcUnavail);
         }
         let start = self.replies.heads().len();
-        let taken = match self.answer(program, &header, head.args(record), payload, mode) {
+        let dispatched = match self.answer(program, &header, head.args(record), payload, mode) {
             Answered::Reply { error, replayed, payload, payload_len } => {
                 let sent_bytes = self.replies.push(payload, payload_len);
                 let end = |slot| CallEnd { slot, error, replayed, received_bytes, sent_bytes };
-                return slot.map_or(Taken::Uncounted, |slot| Taken::Answered(end(slot)));
+                return slot.map_or(Dispatched::Uncounted, |slot| Dispatched::Answered(end(slot)));
             }
             Answered::Accept(accept) => {
                 self.replies.heads().truncate(start);
@@ -140,11 +140,11 @@ impl Executor<'_> {
                 self.replies.heads().truncate(start);
                 return self.reject(header.xid, reject);
             }
-            Answered::Elsewhere => Taken::Elsewhere,
-            Answered::MustWait(handover) => Taken::MustWait(handover),
+            Answered::Elsewhere => Dispatched::Elsewhere,
+            Answered::WouldBlock(handover) => Dispatched::WouldBlock(handover),
         };
         self.replies.heads().truncate(start);
-        taken
+        dispatched
     }
 
     fn answer(
@@ -188,17 +188,17 @@ impl Executor<'_> {
     }
 
     #[cold]
-    fn refuse(&mut self, xid: Xid, accept: Accept) -> Taken {
+    fn refuse(&mut self, xid: Xid, accept: Accept) -> Dispatched {
         encode_accept(&mut Writer::new(self.replies.heads()), xid, accept);
         self.replies.push(Payload::new(), 0);
-        Taken::Refused
+        Dispatched::Refused
     }
 
     #[cold]
-    fn reject(&mut self, xid: Xid, reject: Reject) -> Taken {
+    fn reject(&mut self, xid: Xid, reject: Reject) -> Dispatched {
         encode_reject(&mut Writer::new(self.replies.heads()), xid, reject);
         self.replies.push(Payload::new(), 0);
-        Taken::Refused
+        Dispatched::Refused
     }
 }
 
@@ -211,7 +211,7 @@ fn find(
     head: &CallHead,
 ) -> Result<(usize, &'static dyn Program), Accept> {
     let mut versions: Option<(u32, u32)> = None;
-    for (place, program) in programs.iter().enumerate() {
+    for (index, program) in programs.iter().enumerate() {
         let by_datagram = protocol == Protocol::Udp;
         if program.number() != head.program()
             || !program.is_served(group)
@@ -221,7 +221,7 @@ fn find(
         }
         let (low, high) = program.versions().into_inner();
         if (low..=high).contains(&head.version()) {
-            return Ok((place, *program));
+            return Ok((index, *program));
         }
         versions =
             Some(versions.map_or((low, high), |(lowest, highest)| (lowest.min(low), highest.max(high))));
@@ -270,7 +270,7 @@ mod tests {
             let mut record = Vec::new();
             rpc::call::encode(&mut Writer::new(&mut record), Xid(1), number, version, 1, &[0; 8]);
             let head = CallHead::decode(&record).unwrap();
-            find(programs, &group, protocol, &head).map(|(place, _)| place)
+            find(programs, &group, protocol, &head).map(|(index, _)| index)
         };
         let mismatch = |low, high| Err(Accept::ProgMismatch { low, high });
         assert_eq!(find(&WITH_4, Protocol::Tcp, nfs3::PROGRAM, 4), Ok(2));
@@ -288,9 +288,9 @@ mod tests {
     #[test]
     fn procedures_are_counted_under_the_names_of_their_programs() {
         let name = |number, procedure| {
-            let (place, program) =
+            let (index, program) =
                 PROGRAMS.iter().enumerate().find(|(_, program)| program.number() == number)?;
-            Slot::new(place, program.procedures(), procedure).map(Slot::name)
+            Slot::new(index, program.procedures(), procedure).map(Slot::name)
         };
         assert_eq!(
             [0, 6, 21, 22].map(|number| name(nfs3::PROGRAM, number)),
@@ -304,14 +304,14 @@ mod tests {
 
     #[test]
     fn no_two_programs_serve_the_same_version() {
-        for (place, program) in PROGRAMS.iter().enumerate() {
+        for (index, program) in PROGRAMS.iter().enumerate() {
             let same = |other: &&&dyn Program| {
                 let (ours, others) = (program.versions(), other.versions());
                 other.number() == program.number()
                     && ours.start() <= others.end()
                     && others.start() <= ours.end()
             };
-            assert_eq!(PROGRAMS.iter().skip(place).filter(same).count(), 1, "{}", program.number());
+            assert_eq!(PROGRAMS.iter().skip(index).filter(same).count(), 1, "{}", program.number());
         }
     }
 }

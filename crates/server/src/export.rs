@@ -3,7 +3,7 @@
 use crate::config::{Config, EXPORTS_MAX, ExportConfig, StoreConfig};
 use crate::error::Error;
 use crate::handle::{FileHandle, HandleError, HandleKey, fsid_of};
-use crate::shared_reply_cache::{ExportMark, GroupError, SharedReplyCache};
+use crate::shared_reply_cache::{ExportIdentity, GroupError, SharedReplyCache};
 use siphasher::sip::SipHasher24;
 use std::hash::Hasher;
 use std::net::SocketAddr;
@@ -58,7 +58,7 @@ impl Export {
 
     /// The values on which the processes of a group must agree. Other processes cannot serve a
     /// store without a key of its own.
-    fn mark(&self, group: &Path) -> Result<ExportMark, GroupError> {
+    fn identity(&self, group: &Path) -> Result<ExportIdentity, GroupError> {
         let path = &self.config.path;
         let Some(secret) = self.store.handle_secret() else {
             return Err(GroupError::Memory { export: path.clone() });
@@ -72,7 +72,7 @@ impl Export {
         let mut hasher = SipHasher24::new_with_key(&secret);
         hasher.write(path.as_bytes());
         let fingerprint = hasher.finish();
-        Ok(ExportMark {
+        Ok(ExportIdentity {
             fsid: self.config.fsid,
             fingerprint,
             path: path.clone(),
@@ -81,12 +81,12 @@ impl Export {
     }
 
     /// Takes over the write verifier that was valid when the group's cache began to remember calls.
-    fn remembered(&mut self, shared: &SharedReplyCache) {
+    fn adopt_first_verifier(&mut self, shared: &SharedReplyCache) {
         self.first_verifier = shared.first_verifier(self.config.fsid).unwrap_or(self.first_verifier);
     }
 
     /// The same files and handles under different rules.
-    fn under(&self, rules: &ExportConfig) -> Self {
+    fn with_rules(&self, rules: &ExportConfig) -> Self {
         Self { config: rules.clone(), ..self.clone() }
     }
 
@@ -131,9 +131,9 @@ fn existing_part(path: &Path) -> Option<PathBuf> {
 fn added(config: &ExportConfig, group: Option<(&Path, &SharedReplyCache)>) -> Result<Export, Error> {
     let mut export = Export::new(config, None)?;
     if let Some((directory, shared)) = group {
-        let agreed = export.mark(directory).and_then(|mark| shared.add_export(&mark));
+        let agreed = export.identity(directory).and_then(|identity| shared.add_export(&identity));
         agreed.map_err(|error| Error::Group { directory: directory.to_owned(), error })?;
-        export.remembered(shared);
+        export.adopt_first_verifier(shared);
     }
     Ok(export)
 }
@@ -196,22 +196,23 @@ impl Exports {
     }
 
     /// Joins the group of processes in `directory`, or creates it, with these exports.
-    pub fn share(&mut self, directory: &Path) -> Result<SharedReplyCache, Error> {
+    pub fn join_group(&mut self, directory: &Path) -> Result<SharedReplyCache, Error> {
         let fault = |error| Error::Group { directory: directory.to_owned(), error };
-        let marks = self.0.iter().map(|export| export.mark(directory)).collect::<Result<Vec<_>, _>>();
-        let shared = SharedReplyCache::join(directory, &marks.map_err(fault)?).map_err(fault)?;
-        self.0.iter_mut().for_each(|export| export.remembered(&shared));
+        let identities =
+            self.0.iter().map(|export| export.identity(directory)).collect::<Result<Vec<_>, _>>();
+        let shared = SharedReplyCache::join(directory, &identities.map_err(fault)?).map_err(fault)?;
+        self.0.iter_mut().for_each(|export| export.adopt_first_verifier(&shared));
         Ok(shared)
     }
 
     /// The exports after a reload of the configuration: exports with new rules, and new exports.
     /// Settings that cannot change while the server runs stay as they are, and are reported.
     pub fn reloaded(&self, config: &Config, shared: Option<&SharedReplyCache>) -> (Self, Reloaded) {
-        let (mut exports, mut told) = (Vec::new(), Reloaded::default());
+        let (mut exports, mut report) = (Vec::new(), Reloaded::default());
         for old in &self.0 {
             let path = &old.config.path;
             let Some(new) = config.exports.iter().find(|new| new.path == *path) else {
-                told.refused.push(format!(
+                report.refused.push(format!(
                     "export {path} stays, though it is not in the file any more: its clients have its files open; \
                      close it by allow = [], or restart"
                 ));
@@ -220,20 +221,20 @@ impl Exports {
             };
             let mut rules = new.clone();
             if new.store != old.config.store {
-                told.refused.push(format!("export {path} keeps its store: another needs a restart"));
+                report.refused.push(format!("export {path} keeps its store: another needs a restart"));
                 rules.store.clone_from(&old.config.store);
             }
             if new.fsid != old.config.fsid {
-                told.refused.push(format!(
+                report.refused.push(format!(
                     "export {path} keeps its fsid {}: clients' handles bear it; another needs a restart",
                     old.config.fsid
                 ));
                 rules.fsid = old.config.fsid;
             }
             if rules != old.config {
-                told.changed.push(format!("export {path} has other rules"));
+                report.changed.push(format!("export {path} has other rules"));
             }
-            exports.push(old.under(&rules));
+            exports.push(old.with_rules(&rules));
         }
         for new in &config.exports {
             if self.0.iter().any(|old| old.config.path == new.path) {
@@ -248,13 +249,13 @@ impl Exports {
             };
             match refused {
                 Ok(export) => {
-                    told.changed.push(format!("export {} is new", new.path));
+                    report.changed.push(format!("export {} is new", new.path));
                     exports.push(export);
                 }
-                Err(why) => told.refused.push(format!("export {} is not added: {why}", new.path)),
+                Err(why) => report.refused.push(format!("export {} is not added: {why}", new.path)),
             }
         }
-        (Self(exports), told)
+        (Self(exports), report)
     }
 
     /// The current configurations.

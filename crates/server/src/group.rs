@@ -52,7 +52,7 @@ impl Node {
 
     /// The share of one connection in the node's pacing rate: the socket option is per socket, the
     /// rate is per node.
-    pub fn share(&self) -> Option<u64> {
+    pub fn pace_share(&self) -> Option<u64> {
         let connections = self.connections.load(Ordering::Relaxed).max(1) as u64;
         let pace = self.pace_bytes_per_s.load(Ordering::Relaxed);
         (pace > 0).then(|| (pace / connections).max(1))
@@ -90,7 +90,7 @@ impl Group {
         let mut exports = Exports::new(config, own)?;
         let reply_cache = match &config.group {
             None => ReplyCache::new(),
-            Some(directory) => ReplyCache::Shared(exports.share(directory)?),
+            Some(directory) => ReplyCache::Shared(exports.join_group(directory)?),
         };
         Ok(Self {
             exports: RwLock::new(Arc::new(exports)),
@@ -111,7 +111,7 @@ impl Group {
         Arc::clone(&self.exports.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Replaces the exports; existing connections are told by a message.
+    /// Replaces the exports; existing connections are notified by a message.
     pub fn set_exports(&self, exports: Arc<Exports>) {
         *self.exports.write().unwrap_or_else(PoisonError::into_inner) = exports;
     }

@@ -25,18 +25,18 @@ pub struct Identity {
 
 /// The caller as an export sees it. [`caller`](Self::caller) borrows it.
 #[derive(Debug)]
-pub struct Who<'a> {
+pub struct SquashedCaller<'a> {
     uid: u32,
     gid: u32,
     gids: &'a [u32],
-    squashed: Option<Gids>,
+    squashed_gids: Option<Gids>,
 }
 
-impl Who<'_> {
+impl SquashedCaller<'_> {
     /// What the store wants to know.
     #[must_use]
     pub fn caller(&self) -> Caller<'_> {
-        Caller { uid: self.uid, gid: self.gid, gids: self.squashed.as_deref().unwrap_or(self.gids) }
+        Caller { uid: self.uid, gid: self.gid, gids: self.squashed_gids.as_deref().unwrap_or(self.gids) }
     }
 }
 
@@ -61,20 +61,30 @@ impl Identity {
     /// The caller as `export` sees it: squashed or as it is. `None`: it named nobody, and the
     /// export wants to know (answered by AUTH_TOOWEAK).
     #[must_use]
-    pub fn on<'a>(&'a self, export: &ExportConfig) -> Option<Who<'a>> {
+    pub fn squashed_for<'a>(&'a self, export: &ExportConfig) -> Option<SquashedCaller<'a>> {
         if export.all_squash {
-            return Some(Who { uid: export.anonuid, gid: export.anongid, gids: &[], squashed: None });
+            return Some(SquashedCaller {
+                uid: export.anonuid,
+                gid: export.anongid,
+                gids: &[],
+                squashed_gids: None,
+            });
         }
         if self.nobody {
             return None;
         }
         if !export.root_squash {
-            return Some(Who { uid: self.uid, gid: self.gid, gids: &self.gids, squashed: None });
+            return Some(SquashedCaller {
+                uid: self.uid,
+                gid: self.gid,
+                gids: &self.gids,
+                squashed_gids: None,
+            });
         }
         let group = |gid: u32| if gid == 0 { export.anongid } else { gid };
-        let squashed = self.root_among_gids.then(|| self.gids.iter().map(|gid| group(*gid)).collect());
+        let squashed_gids = self.root_among_gids.then(|| self.gids.iter().map(|gid| group(*gid)).collect());
         let uid = if self.uid == 0 { export.anonuid } else { self.uid };
-        Some(Who { uid, gid: group(self.gid), gids: &self.gids, squashed })
+        Some(SquashedCaller { uid, gid: group(self.gid), gids: &self.gids, squashed_gids })
     }
 }
 
@@ -145,8 +155,8 @@ mod tests {
         let mut cache = IdentityCache::default();
         let body = body(uid, gid, gids);
         let identity = identify(&mut cache, AUTH_SYS, &body).unwrap();
-        let who = identity.on(export).unwrap();
-        let caller = who.caller();
+        let squashed = identity.squashed_for(export).unwrap();
+        let caller = squashed.caller();
         (caller.uid, caller.gid, caller.gids.to_vec())
     }
 
@@ -166,9 +176,9 @@ mod tests {
         let mut cache = IdentityCache::default();
         let mut export = export();
         let identity = identify(&mut cache, AUTH_NONE, &[]).unwrap();
-        assert!(identity.on(&export).is_none());
+        assert!(identity.squashed_for(&export).is_none());
         export.all_squash = true;
-        assert!(identity.on(&export).is_some());
+        assert!(identity.squashed_for(&export).is_some());
     }
 
     #[test]

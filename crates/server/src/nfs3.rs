@@ -23,12 +23,12 @@ mod read;
 mod readdir;
 mod readdirplus;
 mod readlink;
+mod recovery;
 mod remove;
 mod rename;
 pub(crate) mod request;
 mod rmdir;
 mod setattr;
-mod settle;
 pub(crate) mod status;
 mod symlink;
 mod write;
@@ -37,7 +37,7 @@ use self::call::{request, write};
 use self::request::Request;
 use self::write as write_data;
 use self::write::Data;
-use crate::program::{Answered, Arriving, Call, Placed, Program};
+use crate::program::{Answered, Call, PartialCall, Placement, Program};
 use crate::replies::Payload;
 use crate::reply_cache::is_ours;
 use crate::statistics::Names;
@@ -99,7 +99,7 @@ impl Program for Nfs3 {
     }
 
     /// The data of a WRITE are received directly into memory of the file.
-    fn choose_receive_buffer(&self, call: Arriving<'_>) -> Option<Placed> {
+    fn choose_receive_buffer(&self, call: PartialCall<'_>) -> Option<Placement> {
         if call.procedure != Procedure::Write.number() {
             return None;
         }
@@ -113,7 +113,7 @@ impl Program for Nfs3 {
         let request = Request { client: call.client, identity, wait: Wait::Refused(None) };
         let target = request.open_for_change_at_once(&args.file).ok()?;
         let receive_buffer = target.export.store.receive_buffer(args.offset, args.data_len)?;
-        Some(Placed { args_bytes, receive_buffer })
+        Some(Placement { args_bytes, receive_buffer })
     }
 
     #[inline]
@@ -127,27 +127,27 @@ fn serve(call: Call<'_, '_>, payload: Option<ReceiveBuffer>) -> Answered {
     let answered = match Procedure::try_from(call.header.procedure) {
         Err(_) => Err(Answered::Accept(Accept::ProcUnavail)),
         Ok(Procedure::Null) => Ok(Answered::reply(false)),
-        Ok(Procedure::GetAttr) => call.plain(getattr::run),
-        Ok(Procedure::SetAttr) => call.changing(setattr::run, || Some(WccData::default())),
-        Ok(Procedure::Lookup) => call.plain(lookup::run),
-        Ok(Procedure::Access) => call.plain(access::run),
+        Ok(Procedure::GetAttr) => call.idempotent(getattr::run),
+        Ok(Procedure::SetAttr) => call.non_idempotent(setattr::run, || Some(WccData::default())),
+        Ok(Procedure::Lookup) => call.idempotent(lookup::run),
+        Ok(Procedure::Access) => call.idempotent(access::run),
         Ok(Procedure::ReadLink) => serve_readlink(call),
         Ok(Procedure::Read) => serve_read(call),
         Ok(Procedure::Write) => serve_write(call, payload),
-        Ok(Procedure::Create) => call.changing(create::run, || None),
-        Ok(Procedure::MkDir) => call.changing(mkdir::run, || None),
-        Ok(Procedure::SymLink) => call.changing(symlink::run, || None),
-        Ok(Procedure::MkNod) => call.changing(mknod::run, || None),
-        Ok(Procedure::Remove) => call.changing(remove::run, || None),
-        Ok(Procedure::RmDir) => call.changing(rmdir::run, || None),
-        Ok(Procedure::Rename) => call.changing(rename::run, || None),
-        Ok(Procedure::Link) => call.changing(link::run, || None),
+        Ok(Procedure::Create) => call.non_idempotent(create::run, || None),
+        Ok(Procedure::MkDir) => call.non_idempotent(mkdir::run, || None),
+        Ok(Procedure::SymLink) => call.non_idempotent(symlink::run, || None),
+        Ok(Procedure::MkNod) => call.non_idempotent(mknod::run, || None),
+        Ok(Procedure::Remove) => call.non_idempotent(remove::run, || None),
+        Ok(Procedure::RmDir) => call.non_idempotent(rmdir::run, || None),
+        Ok(Procedure::Rename) => call.non_idempotent(rename::run, || None),
+        Ok(Procedure::Link) => call.non_idempotent(link::run, || None),
         Ok(Procedure::ReadDir) => serve_readdir(call),
         Ok(Procedure::ReadDirPlus) => serve_readdirplus(call),
-        Ok(Procedure::FsStat) => call.plain(fsstat::run),
-        Ok(Procedure::FsInfo) => call.plain(fsinfo::run),
-        Ok(Procedure::PathConf) => call.plain(pathconf::run),
-        Ok(Procedure::Commit) => call.plain(commit::run),
+        Ok(Procedure::FsStat) => call.idempotent(fsstat::run),
+        Ok(Procedure::FsInfo) => call.idempotent(fsinfo::run),
+        Ok(Procedure::PathConf) => call.idempotent(pathconf::run),
+        Ok(Procedure::Commit) => call.idempotent(commit::run),
     };
     answered.unwrap_or_else(|refused| refused)
 }
@@ -194,13 +194,13 @@ fn serve_write(mut call: Call<'_, '_>, mut payload: Option<ReceiveBuffer>) -> Re
         .is_some_and(|identity| is_ours(identity, call.header.xid, call.class));
     let hash = if ours { 0 } else { hash_of_write(head, slice, payload.as_mut(), len) };
     let mut data = if payload.is_some() { Data::InPlace(payload) } else { Data::Slice(slice) };
-    let mut answered = call.once(
+    let mut answered = call.exactly_once(
         || hash,
         |request, _, _| write_data::run(request, &args, &mut data),
         |request| write_data::replayed(request, &args),
         |success| success.count < args.count,
     );
-    if let (Ok(Answered::MustWait(handover)), Data::InPlace(receive_buffer)) = (&mut answered, data) {
+    if let (Ok(Answered::WouldBlock(handover)), Data::InPlace(receive_buffer)) = (&mut answered, data) {
         handover.payload = receive_buffer.map(Box::new);
     }
     answered

@@ -26,7 +26,7 @@ pub(crate) const IO_BYTES_MAX: u32 = 1 << 20;
 
 /// One version of an RPC program, or several that are served alike.
 ///
-/// A call that must wait for its store says so by its answer ([`Answered::MustWait`]); a worker
+/// A call that must wait for its store says so by its answer ([`Answered::WouldBlock`]); a worker
 /// then calls [`serve`](Self::serve) once more.
 pub(crate) trait Program: Sync {
     /// The program number.
@@ -73,7 +73,7 @@ pub(crate) trait Program: Sync {
 
     /// Finds memory of a store for the payload of a call, so that it is received in place. Errors
     /// of the call are left to [`serve`](Self::serve), which reports them.
-    fn choose_receive_buffer(&self, _call: Arriving<'_>) -> Option<Placed> {
+    fn choose_receive_buffer(&self, _call: PartialCall<'_>) -> Option<Placement> {
         None
     }
 
@@ -84,7 +84,7 @@ pub(crate) trait Program: Sync {
 }
 
 /// A call of which only the beginning has been received.
-pub(crate) struct Arriving<'a> {
+pub(crate) struct PartialCall<'a> {
     /// Its caller has been identified.
     pub client: &'a Client,
     pub procedure: u32,
@@ -96,7 +96,7 @@ pub(crate) struct Arriving<'a> {
     pub payload_bytes_max: usize,
 }
 
-impl Arriving<'_> {
+impl PartialCall<'_> {
     /// Whether all arguments are `args_bytes` long, followed by that much payload, and the payload
     /// may be received.
     pub fn fits(&self, args_bytes: usize, payload_bytes: u32) -> bool {
@@ -109,7 +109,7 @@ impl Arriving<'_> {
 }
 
 /// Where the payload of a call is received.
-pub(crate) struct Placed {
+pub(crate) struct Placement {
     /// The length of the arguments before the payload. Nothing but padding follows it.
     pub args_bytes: usize,
     pub receive_buffer: ReceiveBuffer,
@@ -180,7 +180,7 @@ pub(crate) enum Answered {
     /// On another connection, or later.
     Elsewhere,
     /// Not yet: its store would have to wait.
-    MustWait(Handover),
+    WouldBlock(Handover),
 }
 
 impl Answered {

@@ -5,7 +5,7 @@
 //! tables behind sharded locks. Where the nodes of a group are processes, windows and tables are in
 //! memory that the processes share ([`crate::shared_reply_cache`]).
 
-mod caller;
+mod client;
 
 use crate::address::network_of;
 use crate::clock;
@@ -23,7 +23,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-pub(crate) use caller::{Caller, TooManyClients};
+pub(crate) use client::{CacheClient, TooManyClients};
 
 /// Tables of foreign clients' calls, so that loops rarely contend for one lock.
 const TABLES: usize = 16;
@@ -38,30 +38,30 @@ const SERVERFAULT: u32 = 10_006;
 /// What the reply cache needs from the owner of the connections.
 pub(crate) trait Waiters: Send + Sync {
     /// Sends a reply to a connection that waits for it: its call ran for another connection.
-    fn answer(&self, waiter: Token, reply: &[u8]);
+    fn reply(&self, waiter: Token, reply: &[u8]);
 
     /// Ends a connection that waits for a reply which will not come, so that its client sends the
     /// call again.
-    fn forsake(&self, waiter: Token);
+    fn abandon(&self, waiter: Token);
 
     /// Has the loops check soon whether clients have their replies.
-    fn have_connections_looked_at(&self);
+    fn check_acknowledgements(&self);
 }
 
 /// The reply cache of a group.
 #[derive(Debug)]
 pub(crate) enum ReplyCache {
     /// All nodes are in this process.
-    Own { windows: Mutex<Windows>, tables: Vec<Mutex<Table>>, connections: OwnConnections },
+    Local { windows: Mutex<Windows>, tables: Vec<Mutex<Table>>, connections: LocalConnections },
     /// Nodes are in several processes of this host.
     Shared(SharedReplyCache),
 }
 
 /// The connections of other clients, allocated by the first call that changes something.
 #[derive(Debug, Default)]
-pub(crate) struct OwnConnections(OnceLock<Box<[AtomicU64]>>);
+pub(crate) struct LocalConnections(OnceLock<Box<[AtomicU64]>>);
 
-impl OwnConnections {
+impl LocalConnections {
     fn table(&self) -> ConnectionTable<'_> {
         let make = || std::iter::repeat_with(AtomicU64::default).take(CONNECTIONS_WORDS).collect();
         ConnectionTable::new(self.0.get_or_init(make), &Alone)
@@ -71,21 +71,21 @@ impl OwnConnections {
 /// The windows of one of our clients.
 #[derive(Debug, Clone)]
 pub(crate) enum Window {
-    Own(Arc<ClientWindow>),
+    Local(Arc<ClientWindow>),
     Shared(Arc<SharedClient>),
 }
 
 impl Window {
     fn is_current(&self) -> bool {
         match self {
-            Self::Own(_) => true,
+            Self::Local(_) => true,
             Self::Shared(client) => client.is_current(),
         }
     }
 
     fn id(&self) -> u64 {
         match self {
-            Self::Own(window) => window.id(),
+            Self::Local(window) => window.id(),
             Self::Shared(client) => client.id(),
         }
     }
@@ -101,13 +101,13 @@ impl ReplyCache {
         let table = || Mutex::new(Table::new(TABLE_ENTRIES_MAX / TABLES));
         let tables = std::iter::repeat_with(table).take(TABLES).collect();
         let windows = Mutex::new(Windows::new(CLIENT_WINDOWS_MAX));
-        Self::Own { windows, tables, connections: OwnConnections::default() }
+        Self::Local { windows, tables, connections: LocalConnections::default() }
     }
 
     /// The window of one of our clients; `None` when there are too many of them.
     pub fn window(&self, id: u64, from: IpAddr, now: Duration) -> Option<Window> {
         match self {
-            Self::Own { windows, .. } => lock(windows).window(id, network_of(from), now).map(Window::Own),
+            Self::Local { windows, .. } => lock(windows).window(id, network_of(from), now).map(Window::Local),
             Self::Shared(shared) => shared.client(id, from, now).map(Window::Shared),
         }
     }
@@ -115,7 +115,7 @@ impl ReplyCache {
     /// The connections of other clients.
     pub fn connections(&self) -> ConnectionTable<'_> {
         match self {
-            Self::Own { connections, .. } => connections.table(),
+            Self::Local { connections, .. } => connections.table(),
             Self::Shared(shared) => shared.connections(),
         }
     }
@@ -123,7 +123,7 @@ impl ReplyCache {
     /// The state shared between processes, if there is any.
     pub const fn shared(&self) -> Option<&SharedReplyCache> {
         match self {
-            Self::Own { .. } => None,
+            Self::Local { .. } => None,
             Self::Shared(shared) => Some(shared),
         }
     }
@@ -183,7 +183,7 @@ enum Cache<'a> {
 /// The progress of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    Not,
+    NotBegun,
     Begun,
     Started,
 }
@@ -192,7 +192,7 @@ enum Stage {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Times {
     pub now: Duration,
-    pub came: Duration,
+    pub received: Duration,
 }
 
 /// One call as it passes the cache.
@@ -203,33 +203,33 @@ pub(crate) struct CacheEntry<'a> {
     times: Times,
     stage: Stage,
     /// The reply is kept whole, so noting the state before the call is useful.
-    whole: bool,
+    keeps_reply: bool,
 }
 
 impl<'a> CacheEntry<'a> {
-    /// Chooses the cache for a call, after [`Caller::hold_window`].
+    /// Chooses the cache for a call, after [`CacheClient::acquire_window`].
     #[inline]
     pub fn new(
         reply_cache: &'a ReplyCache,
         waiters: &'a dyn Waiters,
-        caller: &'a Caller,
+        cache_client: &'a CacheClient,
         identity: &Identity,
         (header, class): (&CallHeader<'_>, XidClass),
         args_hash: impl FnOnce() -> u64,
         times: Times,
     ) -> Self {
         let foreign = || ForeignCall {
-            key: CallKey::new(header, args_hash(), caller.address),
-            origin: caller.called_from.origin(reply_cache),
+            key: CallKey::new(header, args_hash(), cache_client.address),
+            origin: cache_client.connection.origin(reply_cache),
         };
-        let cache = match (reply_cache, &caller.window) {
-            (_, Some(Window::Own(window))) if is_ours(identity, header.xid, class) => {
+        let cache = match (reply_cache, &cache_client.window) {
+            (_, Some(Window::Local(window))) if is_ours(identity, header.xid, class) => {
                 Cache::Window(window, header.xid, class)
             }
             (_, Some(Window::Shared(client))) if is_ours(identity, header.xid, class) => {
                 Cache::SharedWindow(client, header.xid, class)
             }
-            (ReplyCache::Own { tables, .. }, _) => {
+            (ReplyCache::Local { tables, .. }, _) => {
                 let call = foreign();
                 let shard = call.key.shard(tables.len());
                 match tables.get(shard).or(tables.first()) {
@@ -239,20 +239,27 @@ impl<'a> CacheEntry<'a> {
             }
             (ReplyCache::Shared(shared), _) => Cache::SharedTable(shared, foreign(), None),
         };
-        Self { cache, reply_cache, waiters, times, stage: Stage::Not, whole: class == XidClass::WholeReply }
+        Self {
+            cache,
+            reply_cache,
+            waiters,
+            times,
+            stage: Stage::NotBegun,
+            keeps_reply: class == XidClass::WholeReply,
+        }
     }
 
     /// Whether a call must note the present state before it is executed, which only workers do:
     /// other processes see its progress, and a process that has ended may have executed it.
-    pub const fn looks_first(&self) -> bool {
-        self.whole && matches!(self.cache, Cache::SharedWindow(..) | Cache::SharedTable(..))
+    pub const fn records_pre_op_state(&self) -> bool {
+        self.keeps_reply && matches!(self.cache, Cache::SharedWindow(..) | Cache::SharedTable(..))
     }
 
     /// Looks the call up, and says how to proceed.
     #[inline]
     pub fn begin(&mut self, token: Token) -> Verdict {
-        let Times { now, came } = self.times;
-        let asker = || Asker::new(self.reply_cache.connections(), came, now);
+        let Times { now, received } = self.times;
+        let asker = || Asker::new(self.reply_cache.connections(), received, now);
         let mut has_asked = false;
         let verdict = match &mut self.cache {
             Cache::Window(window, xid, _) => window.begin(*xid, token, now).into(),
@@ -276,7 +283,7 @@ impl<'a> CacheEntry<'a> {
         if has_asked {
             // Loops of this process check at once whether the client has its reply; loops of other
             // processes do so soon.
-            self.waiters.have_connections_looked_at();
+            self.waiters.check_acknowledgements();
         }
         verdict
     }
@@ -295,7 +302,7 @@ impl<'a> CacheEntry<'a> {
             Cache::SharedWindow(client, xid, _) => client.start(*xid),
             Cache::SharedTable(shared, call, place) => shared.table().start(shared.host(), call, *place),
         };
-        self.stage = if start == Start::Lost { Stage::Not } else { Stage::Started };
+        self.stage = if start == Start::Lost { Stage::NotBegun } else { Stage::Started };
         start
     }
 
@@ -326,27 +333,27 @@ impl<'a> CacheEntry<'a> {
             }
             _ => {}
         }
-        self.stage = Stage::Not;
+        self.stage = Stage::NotBegun;
     }
 
     /// Ends a call that was begun but not executed: the call may run when it is sent again. A
     /// connection that waits for its reply is closed.
     pub fn forget(mut self) {
         if let Some(waiter) = self.end(Outcome::Dropped).to {
-            self.waiters.forsake(waiter);
+            self.waiters.abandon(waiter);
         }
     }
 
-    /// Ends a call that was started. `reply` is the reply after the xid; `cut_short` says that the
+    /// Ends a call that was started. `reply` is the reply after the xid; `is_partial` says that the
     /// call did less than requested. Status 0 is success.
     #[inline]
-    pub fn finish(mut self, status: u32, cut_short: bool, reply: &[u8]) -> Answer {
+    pub fn finish(mut self, status: u32, is_partial: bool, reply: &[u8]) -> Answer {
         let outcome = match &self.cache {
             Cache::Window(_, _, XidClass::DoneBit) | Cache::SharedWindow(_, _, XidClass::DoneBit) => {
                 match status {
                     // A reply built from a done bit says that everything was done; so partial
                     // success counts as a failure.
-                    _ if cut_short => Outcome::Failed(NOSPC),
+                    _ if is_partial => Outcome::Failed(NOSPC),
                     0 => Outcome::Done,
                     status => Outcome::Failed(status),
                 }
@@ -357,7 +364,7 @@ impl<'a> CacheEntry<'a> {
     }
 
     fn end(&mut self, outcome: Outcome<'_>) -> Answer {
-        self.stage = Stage::Not;
+        self.stage = Stage::NotBegun;
         match &self.cache {
             Cache::Window(window, xid, _) => window.finish(*xid, outcome, self.times.now),
             // The current time: from it on the client is given time to receive the reply.
@@ -376,10 +383,10 @@ impl<'a> CacheEntry<'a> {
 
 impl Drop for CacheEntry<'_> {
     fn drop(&mut self) {
-        if self.stage != Stage::Not {
+        if self.stage != Stage::NotBegun {
             // A bug interrupted the call: its effects are unknown, and it must not run again.
             if let Some(waiter) = self.end(Outcome::Failed(SERVERFAULT)).to {
-                self.waiters.forsake(waiter);
+                self.waiters.abandon(waiter);
             }
         }
     }

@@ -5,29 +5,29 @@
 //! 100000; so its connections have the same bounds as all others. If another program has the port,
 //! NFS and MOUNT are registered there and removed at the end ([`host`]).
 //!
-//! Only one process of a group at a time is registered ([`turn`]); when it ends, the next process
-//! takes its place.
+//! Only one process of a group at a time is registered ([`group_lock`]); when it ends, the next
+//! process is registered.
 //!
 //! The netids follow the addresses on which the nodes listen: tcp and tcp6, rdma and rdma6 for NFS,
 //! udp and udp6 for MOUNT.
 
+mod advertisement;
+mod group_lock;
 mod host;
-mod presence;
-mod turn;
 
-pub(crate) use presence::Presence;
+pub(crate) use advertisement::Advertisement;
 
 use crate::config::Config;
 use crate::dispatch::PROGRAMS;
 use crate::error::Error;
 use crate::runtime::bind_datagrams;
 use crate::runtime::{BoundListener, bind};
+use group_lock::GroupLock;
 use host::Registered;
 use rpc::portmap::{self, Entry, Protocol};
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
-use turn::Turn;
 
 /// How clients find the server.
 #[derive(Debug, Default)]
@@ -35,14 +35,14 @@ pub(crate) struct Rpcbind {
     /// The sockets on which MOUNT answers datagrams.
     pub sockets: Vec<UdpSocket>,
     /// `None` without `rpcbind`, and while another process of the group is registered.
-    pub found: Option<Found>,
+    pub registration: Option<Registration>,
     /// What to register when that process ends.
-    pub waiting: Option<Waiting>,
+    pub pending: Option<PendingRegistration>,
 }
 
 /// A registration, valid while this exists.
 #[derive(Debug)]
-pub(crate) struct Found {
+pub(crate) struct Registration {
     /// The entries that are answered on port 111.
     pub entries: Vec<Entry>,
     /// The listeners on port 111, if this process has it.
@@ -50,12 +50,12 @@ pub(crate) struct Found {
     pub sockets: Vec<UdpSocket>,
     /// The registration with the host's rpcbind.
     registered: Option<Registered>,
-    turn: Option<Turn>,
+    group_lock: Option<GroupLock>,
 }
 
 /// Waits while another process of the group is registered.
 #[derive(Debug, Clone)]
-pub(crate) struct Waiting {
+pub(crate) struct PendingRegistration {
     group: PathBuf,
     port: u16,
     entries: Vec<Entry>,
@@ -64,7 +64,7 @@ pub(crate) struct Waiting {
 /// The entries of listeners over TCP and RDMA.
 fn entries_of(streams: &[SocketAddr], rdma: &[SocketAddr]) -> Vec<Entry> {
     // Versions are consecutive, and the port mapper does not list itself here.
-    let found = |address: &SocketAddr, over: &[Protocol]| -> Vec<Entry> {
+    let entries_at = |address: &SocketAddr, over: &[Protocol]| -> Vec<Entry> {
         let mut entries = Vec::new();
         for program in PROGRAMS.iter().filter(|program| program.number() != portmap::PROGRAM) {
             for protocol in program.protocols().iter().filter(|protocol| over.contains(protocol)) {
@@ -78,8 +78,8 @@ fn entries_of(streams: &[SocketAddr], rdma: &[SocketAddr]) -> Vec<Entry> {
         }
         entries
     };
-    let of_streams = streams.iter().flat_map(|address| found(address, &[Protocol::Tcp, Protocol::Udp]));
-    of_streams.chain(rdma.iter().flat_map(|address| found(address, &[Protocol::Rdma]))).collect()
+    let of_streams = streams.iter().flat_map(|address| entries_at(address, &[Protocol::Tcp, Protocol::Udp]));
+    of_streams.chain(rdma.iter().flat_map(|address| entries_at(address, &[Protocol::Rdma]))).collect()
 }
 
 impl Rpcbind {
@@ -93,36 +93,39 @@ impl Rpcbind {
             sockets.extend(bind_datagrams(*address)?);
         }
         let Some(group) = &config.group else {
-            let found = Some(Found::begin(port, entries, None)?);
-            return Ok(Self { sockets, found, waiting: None });
+            let registration = Some(Registration::begin(port, entries, None)?);
+            return Ok(Self { sockets, registration, pending: None });
         };
-        let waiting = Waiting { group: group.clone(), port, entries };
-        match waiting.look()? {
-            Some(found) => Ok(Self { sockets, found: Some(found), waiting: None }),
-            None => Ok(Self { sockets, found: None, waiting: Some(waiting) }),
+        let pending = PendingRegistration { group: group.clone(), port, entries };
+        match pending.try_register()? {
+            Some(registration) => Ok(Self { sockets, registration: Some(registration), pending: None }),
+            None => Ok(Self { sockets, registration: None, pending: Some(pending) }),
         }
     }
 }
 
-impl Waiting {
+impl PendingRegistration {
     /// Registers now, unless another process of the group is still registered.
-    pub fn look(&self) -> Result<Option<Found>, Error> {
-        let turn = take_turn(&self.group)?;
-        turn.map(|turn| Found::begin(self.port, self.entries.clone(), Some(turn))).transpose()
+    pub fn try_register(&self) -> Result<Option<Registration>, Error> {
+        let group_lock = try_lock(&self.group)?;
+        group_lock
+            .map(|group_lock| Registration::begin(self.port, self.entries.clone(), Some(group_lock)))
+            .transpose()
     }
 }
 
-fn take_turn(group: &Path) -> Result<Option<Turn>, Error> {
-    Turn::take(group).map_err(|error| Error::System { what: "the group's turn at rpcbind", error })
+fn try_lock(group: &Path) -> Result<Option<GroupLock>, Error> {
+    GroupLock::try_lock(group).map_err(|error| Error::System { what: "the group's turn at rpcbind", error })
 }
 
-impl Found {
-    fn begin(port: u16, entries: Vec<Entry>, turn: Option<Turn>) -> Result<Self, Error> {
-        let mut this = Self { entries, listeners: Vec::new(), sockets: Vec::new(), registered: None, turn };
+impl Registration {
+    fn begin(port: u16, entries: Vec<Entry>, group_lock: Option<GroupLock>) -> Result<Self, Error> {
+        let mut this =
+            Self { entries, listeners: Vec::new(), sockets: Vec::new(), registered: None, group_lock };
         match bind(0, SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), port)) {
             Ok(listener) => this.answer_on(listener)?,
             Err(Error::Listen { error, .. }) if error.kind() == io::ErrorKind::AddrInUse => {
-                this.registered = Some(Registered::register(port, &this.entries, this.turn.as_ref())?);
+                this.registered = Some(Registered::register(port, &this.entries, this.group_lock.as_ref())?);
                 return Ok(this);
             }
             Err(error) => return Err(error),
@@ -147,12 +150,12 @@ impl Found {
         Ok(())
     }
 
-    /// Ends the registration, so that no client is directed here any more. The turn stays until
+    /// Ends the registration, so that no client is directed here any more. The lock is held until
     /// this is dropped: port 111 may still be listened on.
     pub fn leave(&mut self) {
-        let left = self.registered.take().is_none_or(Registered::remove);
-        if let Some(turn) = self.turn.as_ref().filter(|_| left) {
-            turn.clear();
+        let removed = self.registered.take().is_none_or(Registered::remove);
+        if let Some(group_lock) = self.group_lock.as_ref().filter(|_| removed) {
+            group_lock.clear();
         }
     }
 }

@@ -20,6 +20,6 @@ pub(crate) use datagram::{Datagrams, bind_datagrams};
 pub(crate) use event_loop::EventLoop;
 pub(crate) use listeners::{BoundListener, bind, bind_rdma};
 #[cfg(test)]
-pub(crate) use mailbox::Answer;
-pub(crate) use mailbox::{Message, Peers};
+pub(crate) use mailbox::RoutedReply;
+pub(crate) use mailbox::{Mailboxes, Message};
 pub(crate) use worker_pool::WorkerPool;

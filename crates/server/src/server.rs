@@ -5,10 +5,10 @@ use crate::config::{Config, ExportConfig, LOOPS_MAX};
 use crate::error::Error;
 use crate::export::Reloaded;
 use crate::group::Group;
-use crate::rpcbind::{Presence, Rpcbind};
+use crate::rpcbind::{Advertisement, Rpcbind};
 use crate::runtime::Datagrams;
 use crate::runtime::WorkerPool;
-use crate::runtime::{BoundListener, EventLoop, Message, Peers, bind, bind_rdma};
+use crate::runtime::{BoundListener, EventLoop, Mailboxes, Message, bind, bind_rdma};
 use crate::statistics::Statistics;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io;
@@ -26,7 +26,7 @@ use transport::socket;
 const OTHER_DESCRIPTORS: u64 = 256;
 
 /// When the server ends at once, how long it waits for calls that wait for their stores.
-const PATIENCE: Duration = Duration::from_secs(1);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A node by its index in the configuration, from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -40,12 +40,12 @@ pub struct Server {
     group: Arc<Group>,
     /// The configuration as last read, as far as it could be applied.
     config: Mutex<Config>,
-    peers: Arc<Peers>,
+    mailboxes: Arc<Mailboxes>,
     worker_pool: Arc<WorkerPool>,
     threads: Vec<JoinHandle<()>>,
     datagrams: Option<Datagrams>,
     /// With `rpcbind`.
-    presence: Option<Presence>,
+    advertisement: Option<Advertisement>,
     /// By node, with the ports that were assigned at the start.
     addresses: Vec<Vec<SocketAddr>>,
     /// The same over RDMA.
@@ -112,42 +112,42 @@ impl Server {
         let busy_poll = config.busy_poll;
         let (pollers, wakers) = pollers(loops)?;
         let names = config.nodes.iter().map(|node| node.name.clone()).collect();
-        let peers = Arc::new(Peers::new(wakers));
-        let worker_pool = Arc::new(WorkerPool::new(Arc::clone(&group), Arc::clone(&peers)));
+        let mailboxes = Arc::new(Mailboxes::new(wakers));
+        let worker_pool = Arc::new(WorkerPool::new(Arc::clone(&group), Arc::clone(&mailboxes)));
         let mut server = Self {
             group: Arc::clone(&group),
             config: Mutex::new(config),
             names,
-            peers,
+            mailboxes,
             worker_pool,
             threads: Vec::with_capacity(loops),
             addresses,
             rdma_addresses,
             datagrams: None,
-            presence: None,
+            advertisement: None,
         };
         if group.exports().may_block() {
             server.worker_pool.start().map_err(|error| Error::System { what: "a thread", error })?;
         }
         if !rpcbind.sockets.is_empty() {
-            let peers = Arc::clone(&server.peers);
-            server.datagrams = Some(Datagrams::start(rpcbind.sockets, Arc::clone(&group), peers)?);
+            let mailboxes = Arc::clone(&server.mailboxes);
+            server.datagrams = Some(Datagrams::start(rpcbind.sockets, Arc::clone(&group), mailboxes)?);
         }
         let over_rdma = server.rdma_addresses.iter().any(|of_node| !of_node.is_empty());
         for (index, poller) in pollers.into_iter().enumerate() {
-            let (peers, worker_pool) = (Arc::clone(&server.peers), Arc::clone(&server.worker_pool));
+            let (mailboxes, pool) = (Arc::clone(&server.mailboxes), Arc::clone(&server.worker_pool));
             let busy = BusyPoll::new(busy_poll);
-            let mut event_loop = EventLoop::new(index, Arc::clone(&group), peers, worker_pool, poller, busy);
+            let mut event_loop = EventLoop::new(index, Arc::clone(&group), mailboxes, pool, poller, busy);
             // The first loop accepts for all loops.
             let listening = event_loop.listen(std::mem::take(&mut bound));
             listening.map_err(|error| Error::System { what: "waiting for connections", error })?;
             // On a failure the drop of `server` ends the loops that run already.
             server.threads.push(start_loop(index, event_loop, over_rdma)?);
         }
-        let peers = Arc::clone(&server.peers);
-        server.presence = match (rpcbind.found, rpcbind.waiting) {
-            (Some(found), _) => Some(Presence::now(found, &group, &peers)?),
-            (None, Some(waiting)) => Some(Presence::later(waiting, group, peers)?),
+        let mailboxes = Arc::clone(&server.mailboxes);
+        server.advertisement = match (rpcbind.registration, rpcbind.pending) {
+            (Some(registration), _) => Some(Advertisement::now(registration, &group, &mailboxes)?),
+            (None, Some(pending)) => Some(Advertisement::later(pending, group, mailboxes)?),
             (None, None) => None,
         };
         Ok(server)
@@ -175,8 +175,8 @@ impl Server {
     /// Whether clients find the server by program number: `None` unless this was requested, `false`
     /// while another process of the group is registered.
     #[must_use]
-    pub fn is_found(&self) -> Option<bool> {
-        self.presence.as_ref().map(Presence::is_found)
+    pub fn is_registered(&self) -> Option<bool> {
+        self.advertisement.as_ref().map(Advertisement::is_registered)
     }
 
     /// The number of nodes.
@@ -190,7 +190,7 @@ impl Server {
     #[must_use]
     pub fn statistics(&self) -> Statistics {
         let (sender, receiver) = mpsc::channel();
-        self.peers.send_all(|| Message::Report(sender.clone()));
+        self.mailboxes.send_all(|| Message::Report(sender.clone()));
         drop(sender);
         // The channel ends when each loop has answered, or has ended and dropped the question.
         let mut reports: Vec<_> = receiver.iter().collect();
@@ -208,12 +208,12 @@ impl Server {
             return Err(Error::NoSuchNode(node.0));
         }
         // The listener is removed first: connections accepted until then have been given to the
-        // loops before the loops are told.
-        self.tell_and_wait(|done| self.peers.send(0, Message::Unlisten(node.0, done)));
+        // loops before the loops are notified.
+        self.notify_and_wait(|done| self.mailboxes.send(0, Message::Unlisten(node.0, done)));
         self.set_stopped(node, true);
         // Twice: a connection that was moving between two loops has arrived by the second time.
         for _ in 0..2 {
-            self.tell_and_wait(|done| self.peers.send_all(|| Message::ResetNode(node.0, done.clone())));
+            self.notify_and_wait(|done| self.mailboxes.send_all(|| Message::ResetNode(node.0, done.clone())));
         }
         Ok(())
     }
@@ -229,7 +229,7 @@ impl Server {
         let bound = tcp.chain(rdma).collect::<Result<_, _>>()?;
         self.set_stopped(node, false);
         let (sender, receiver) = mpsc::channel();
-        self.peers.send(0, Message::Listen(bound, sender));
+        self.mailboxes.send(0, Message::Listen(bound, sender));
         match receiver.recv() {
             Ok(Err(error)) => Err(Error::System { what: "waiting for connections", error }),
             Ok(Ok(())) | Err(mpsc::RecvError) => Ok(()),
@@ -253,41 +253,41 @@ impl Server {
         config.check()?;
         config.check_host()?;
         let mut current = self.config.lock().unwrap_or_else(PoisonError::into_inner);
-        let (exports, mut told) = self.group.exports().reloaded(&config, self.group.reply_cache.shared());
+        let (exports, mut report) = self.group.exports().reloaded(&config, self.group.reply_cache.shared());
         if exports.may_block() {
             self.worker_pool.start().map_err(|error| Error::System { what: "a thread", error })?;
         }
         config.exports = exports.configs();
-        current.keep(&mut config, &mut told);
+        current.keep(&mut config, &mut report);
         for (index, (old, new)) in current.nodes.iter().zip(&config.nodes).enumerate() {
             if old.pace_bytes_per_s != new.pace_bytes_per_s
                 && let Some(node) = self.group.nodes.get(index)
             {
-                told.changed.push(format!("node {} has another pace", new.name));
+                report.changed.push(format!("node {} has another pace", new.name));
                 node.set_pace(new.pace_bytes_per_s);
-                self.peers.send_all(|| Message::Repace(index));
+                self.mailboxes.send_all(|| Message::Repace(index));
             }
         }
         let exports = Arc::new(exports);
         self.group.set_exports(Arc::clone(&exports));
-        self.tell_and_wait(|done| {
-            self.peers.send_all(|| Message::Exports(Arc::clone(&exports), done.clone()));
+        self.notify_and_wait(|done| {
+            self.mailboxes.send_all(|| Message::Exports(Arc::clone(&exports), done.clone()));
         });
         *current = config;
-        Ok(told)
+        Ok(report)
     }
 
     /// Ends gracefully: stops accepting, answers received calls, closes, and joins its threads.
     /// Work that is not done after `timeout` is cut off.
     pub fn drain(mut self, timeout: Duration) {
         let deadline = clock::now() + timeout;
-        self.peers.send_all(|| Message::Drain(deadline));
-        self.join(deadline.max(clock::now() + PATIENCE));
+        self.mailboxes.send_all(|| Message::Drain(deadline));
+        self.join(deadline.max(clock::now() + SHUTDOWN_TIMEOUT));
     }
 
-    fn tell_and_wait(&self, tell: impl FnOnce(mpsc::Sender<()>)) {
+    fn notify_and_wait(&self, notify: impl FnOnce(mpsc::Sender<()>)) {
         let (sender, receiver) = mpsc::channel();
-        tell(sender);
+        notify(sender);
         // Nothing is ever sent: the channel ends when every loop has taken its message and dropped
         // the sender.
         let _ = receiver.recv();
@@ -296,8 +296,8 @@ impl Server {
     /// Joins all threads; a worker that waits for its store beyond `deadline` is left behind.
     fn join(&mut self, deadline: Duration) {
         // First no more clients are directed here.
-        if let Some(presence) = &mut self.presence {
-            presence.leave();
+        if let Some(advertisement) = &mut self.advertisement {
+            advertisement.leave();
         }
         self.datagrams = None;
         for thread in self.threads.drain(..) {
@@ -306,14 +306,14 @@ impl Server {
             }
         }
         self.worker_pool.end(deadline);
-        self.peers.stop_rdma_acceptor(deadline);
+        self.mailboxes.stop_rdma_acceptor(deadline);
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        self.peers.send_all(|| Message::Stop);
-        self.join(clock::now() + PATIENCE);
+        self.mailboxes.send_all(|| Message::Stop);
+        self.join(clock::now() + SHUTDOWN_TIMEOUT);
     }
 }
 
@@ -356,10 +356,10 @@ fn start_loop(index: usize, event_loop: EventLoop, over_rdma: bool) -> Result<Jo
 /// Listens on all addresses over RDMA, and returns the addresses node by node.
 fn listen_rdma(config: &Config) -> Result<(Vec<Vec<SocketAddr>>, Vec<BoundListener>), Error> {
     let (mut addresses, mut bound) = (vec![Vec::new(); config.nodes.len()], Vec::new());
-    for (node, (of_node, found)) in config.nodes.iter().zip(&mut addresses).enumerate() {
+    for (node, (of_node, bound_addresses)) in config.nodes.iter().zip(&mut addresses).enumerate() {
         for address in &of_node.listen_rdma {
             let listener = bind_rdma(node, *address)?;
-            found.push(listener.address);
+            bound_addresses.push(listener.address);
             bound.push(listener);
         }
     }

@@ -33,7 +33,7 @@ pub(crate) const UPKEEP: Duration = Duration::from_secs(5);
 
 /// An export, with the values on which the processes of a group must agree.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct ExportMark {
+pub(crate) struct ExportIdentity {
     pub fsid: u32,
     /// A hash of the path and the key of the handles: if it agrees, a handle of one process is
     /// valid in all.
@@ -52,13 +52,13 @@ pub(crate) struct SharedReplyCache {
 
 impl SharedReplyCache {
     /// Joins the group in `directory`, or creates it. The exports of the group must be the same.
-    pub fn join(directory: &Path, exports: &[ExportMark]) -> Result<Self, GroupError> {
+    pub fn join(directory: &Path, exports: &[ExportIdentity]) -> Result<Self, GroupError> {
         let file = Arc::new(GroupFile::join(directory, exports)?);
         Ok(Self { clients: Clients::new(Arc::clone(&file)), file })
     }
 
     /// Agrees with the other processes on one more export.
-    pub fn add_export(&self, export: &ExportMark) -> Result<(), GroupError> {
+    pub fn add_export(&self, export: &ExportIdentity) -> Result<(), GroupError> {
         self.file.add_export(export)
     }
 
@@ -90,7 +90,7 @@ impl SharedReplyCache {
     /// Called about every [`UPKEEP`].
     pub fn upkeep(&self, now: Duration) {
         self.clients.touch(now);
-        self.file.check_place();
+        self.file.check_path();
     }
 }
 

@@ -36,7 +36,7 @@ mod sys;
 
 use crate::interface::{
     Attempt, Attributes, Caller, Capabilities, DirectoryEnd, Effect, Entry, Found, NewObject, ObjectId,
-    ReadEnd, Result, Rights, SetAttributes, Space, Stability, Status, Store, Time, Wait, WouldWait, Written,
+    ReadEnd, Result, Rights, SetAttributes, Space, Stability, Status, Store, Time, Wait, WouldBlock, Written,
 };
 use crate::payload::{Place, ReceiveBuffer, Segment};
 use cache::Cache;
@@ -222,7 +222,7 @@ impl DirStore {
         match wait {
             Wait::Allowed => Ok(self.with_groups(caller, act)),
             Wait::Refused(batch) => {
-                self.with_groups_now(caller, |caller| at_once(caller, batch)).ok_or(WouldWait)
+                self.with_groups_now(caller, |caller| at_once(caller, batch)).ok_or(WouldBlock)
             }
         }
     }
@@ -353,7 +353,7 @@ impl Store for DirStore {
     fn attributes(&self, object: ObjectId, wait: Wait<'_>) -> Attempt<Result<Attributes>> {
         let node = match wait {
             Wait::Allowed => self.shared.get(object),
-            Wait::Refused(_) => Ok(self.shared.held_now(object).ok_or(WouldWait)?),
+            Wait::Refused(_) => Ok(self.shared.held_now(object).ok_or(WouldBlock)?),
         };
         Ok(node.and_then(|node| node.attributes()))
     }
@@ -420,7 +420,7 @@ impl Store for DirStore {
                 let read = self.with_groups_now(caller, |caller| {
                     self.shared.read_data_now(caller, object, offset, count, out, batch)
                 });
-                read.ok_or(WouldWait)
+                read.ok_or(WouldBlock)
             }
         }
     }
@@ -473,7 +473,7 @@ impl Store for DirStore {
     ) -> Attempt<(Effect, Result<u64>)> {
         match wait {
             Wait::Allowed => Ok(self.shared.commit_data(object)),
-            Wait::Refused(_) => self.shared.commit_data_now(object).ok_or(WouldWait),
+            Wait::Refused(_) => self.shared.commit_data_now(object).ok_or(WouldBlock),
         }
     }
 

@@ -11,7 +11,7 @@ pub use fs::{
     Stability, Status, Time, Version,
 };
 pub use object::{NAME_BYTES_MAX, ObjectId};
-pub use wait::{Attempt, Wait, WouldWait};
+pub use wait::{Attempt, Wait, WouldBlock};
 
 /// The user on whose behalf an operation runs.
 #[derive(Debug, Clone, Copy)]
@@ -200,7 +200,7 @@ pub trait Store: Send + Sync + 'static {
     /// READLINK: appends the target to `out`.
     fn read_link(&self, object: ObjectId, out: &mut Vec<u8>) -> Result<Attributes>;
 
-    /// READ: appends pinned segments, at most `count` bytes from `offset`. After [`WouldWait`],
+    /// READ: appends pinned segments, at most `count` bytes from `offset`. After [`WouldBlock`],
     /// `out` is as it was.
     fn read(
         &self,
@@ -229,7 +229,7 @@ pub trait Store: Send + Sync + 'static {
     ) -> Attempt<(Effect, Result<Written>)>;
 
     /// WRITE of bytes that were received into a [`ReceiveBuffer`] made for the same offset and
-    /// count. The buffer is taken; after [`WouldWait`] it is still there, with its bytes.
+    /// count. The buffer is taken; after [`WouldBlock`] it is still there, with its bytes.
     fn write_received(
         &self,
         caller: Caller<'_>,

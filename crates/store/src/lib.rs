@@ -17,7 +17,7 @@ pub use dir::{DirOptions, DirStore, OpenError, ReceiveBatch, distrust, keep_iden
 pub use interface::{
     Attempt, Attributes, Caller, Capabilities, CreateMode, Device, DirectoryEnd, Effect, Entry, FileKind,
     Found, Limits, NAME_BYTES_MAX, NewObject, ObjectId, ReadEnd, Result, Rights, SetAttributes, SetTime,
-    Space, Special, Stability, Status, Store, Time, Version, Wait, WouldWait, Written,
+    Space, Special, Stability, Status, Store, Time, Version, Wait, WouldBlock, Written,
 };
 pub use mem::MemStore;
 pub use payload::{ReceiveBuffer, Segment};

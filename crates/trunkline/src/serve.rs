@@ -185,7 +185,7 @@ pub fn run(args: ServeArgs) -> Result<ExitCode, Error> {
             told.push_str(&format!("listening on {address} over RDMA (node {name})\n"));
         }
     }
-    if server.is_found() == Some(false) {
+    if server.is_registered() == Some(false) {
         told.push_str(
             "another process of the group is found by program number; this one will be when that ends\n",
         );

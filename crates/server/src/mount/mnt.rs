@@ -5,7 +5,7 @@
 use crate::client::Client;
 use crate::export::{Export, Exports};
 use crate::group::Group;
-use crate::nfs3::request::Unanswered;
+use crate::nfs3::request::HandlerError;
 use crate::nfs3::status;
 use fs::FileKind;
 use nfs3::mount::mnt::{Args, Reply, Success};
@@ -17,7 +17,7 @@ use store::{Attempt, Caller, Wait};
 /// there.
 const SERVER: Caller<'static> = Caller { uid: 0, gid: 0, gids: &[] };
 
-pub fn run(group: &Group, client: &Client, args: &Args<'_>, wait: Wait<'_>) -> Result<Reply, Unanswered> {
+pub fn run(group: &Group, client: &Client, args: &Args<'_>, wait: Wait<'_>) -> Result<Reply, HandlerError> {
     if client.admitted.is_empty() {
         return Ok(Outcome::Fail(Status::ACCES, ()));
     }

@@ -1,10 +1,10 @@
 //! One call of NFSv3 or MOUNT whose header and credential are sound: decodes its arguments, runs
 //! its handler, writes the reply. Calls that change something pass the reply cache.
 
-use super::request::{Request, Unanswered};
-use super::settle::Settle;
+use super::recovery::Recover;
+use super::request::{HandlerError, Request};
 use crate::client::Client;
-use crate::program::replay::{Passed, pass};
+use crate::program::replay::{Decision, consult};
 use crate::program::{Answered, Call, Handover, Mode};
 use crate::replies::Payload;
 use crate::reply_cache::{CacheEntry, TooManyClients};
@@ -17,13 +17,13 @@ use rpc::reply::{Accept, Reject, encode_reject, encode_success};
 use xdr::Writer;
 
 /// What a handler returns.
-pub(crate) type Ran<S, F> = Result<Outcome<S, F>, Unanswered>;
+pub(crate) type HandlerResult<S, F> = Result<Outcome<S, F>, HandlerError>;
 
-impl From<Unanswered> for Answered {
-    fn from(unanswered: Unanswered) -> Self {
-        match unanswered {
-            Unanswered::Auth(stat) => Self::Reject(Reject::Auth(stat)),
-            Unanswered::MustWait => Self::MustWait(Handover::default()),
+impl From<HandlerError> for Answered {
+    fn from(error: HandlerError) -> Self {
+        match error {
+            HandlerError::Auth(stat) => Self::Reject(Reject::Auth(stat)),
+            HandlerError::WouldBlock => Self::WouldBlock(Handover::default()),
         }
     }
 }
@@ -59,9 +59,9 @@ impl<'r> Call<'_, 'r> {
 
     /// Runs a procedure that changes nothing.
     #[inline]
-    pub fn plain<A, S, F>(
+    pub fn idempotent<A, S, F>(
         mut self,
-        run: impl FnOnce(&Request<'_>, &A) -> Ran<S, F>,
+        run: impl FnOnce(&Request<'_>, &A) -> HandlerResult<S, F>,
     ) -> Result<Answered, Answered>
     where
         A: Wire<'r>,
@@ -74,32 +74,32 @@ impl<'r> Call<'_, 'r> {
     }
 
     /// Runs a procedure that changes something, exactly once.
-    pub fn changing<A, S, F>(
+    pub fn non_idempotent<A, S, F>(
         mut self,
-        run: impl FnOnce(&Request<'_>, &A) -> Ran<S, F>,
+        run: impl FnOnce(&Request<'_>, &A) -> HandlerResult<S, F>,
         replayed: impl FnOnce() -> Option<S>,
     ) -> Result<Answered, Answered>
     where
-        A: Wire<'r> + Settle<S, F>,
+        A: Wire<'r> + Recover<S, F>,
         S: Wire<'r>,
         F: Wire<'r> + Default,
     {
         let bytes = self.reader.rest();
         let args = self.args::<A>()?;
         let unknown = || Outcome::Fail(Status::SERVERFAULT, F::default());
-        self.once(
+        self.exactly_once(
             || args_hash(bytes, bytes.len()),
             |request, entry, start| {
                 if start == Start::InDoubt
-                    && let Some(settled) = args.settle(request, entry.seen())
+                    && let Some(recovered) = args.recover(request, entry.seen())
                 {
-                    return settled;
+                    return recovered;
                 }
                 // The note of the first execution is kept: the present state may be the result of
                 // that execution.
-                if entry.looks_first()
+                if entry.records_pre_op_state()
                     && (start == Start::Fresh || entry.seen().is_none())
-                    && let Some(seen) = args.look(request)
+                    && let Some(seen) = args.pre_op_state(request)
                 {
                     entry.note(seen);
                 }
@@ -111,41 +111,40 @@ impl<'r> Call<'_, 'r> {
     }
 
     /// Runs `run` unless the call ran before. `replayed` builds the reply to a call of which only
-    /// the completion is known. `cut_short` says whether a success did less than requested.
-    pub fn once<S, F>(
+    /// the completion is known. `is_partial` says whether a success did less than requested.
+    pub fn exactly_once<S, F>(
         self,
         args_hash: impl FnOnce() -> u64,
-        run: impl FnOnce(&Request<'_>, &CacheEntry<'_>, Start) -> Ran<S, F>,
-        replayed: impl FnOnce(&Request<'_>) -> Ran<S, F>,
-        cut_short: impl FnOnce(&S) -> bool,
+        run: impl FnOnce(&Request<'_>, &CacheEntry<'_>, Start) -> HandlerResult<S, F>,
+        replayed: impl FnOnce(&Request<'_>) -> HandlerResult<S, F>,
+        is_partial: impl FnOnce(&S) -> bool,
     ) -> Result<Answered, Answered>
     where
         S: Wire<'r>,
         F: Wire<'r> + Default,
     {
-        let (xid, from) = (self.header.xid, self.out.len());
+        let (xid, from, reply_cache) = (self.header.xid, self.out.len(), &self.group.reply_cache);
         let client_id = self.client.identities.current().and_then(|identity| identity.client_id);
-        let held = self.client.caller.hold_window(client_id, &self.group.reply_cache, self.times.now);
+        let acquired = self.client.cache_client.acquire_window(client_id, reply_cache, self.times.now);
         let client = &*self.client;
         let request = request(client, self.mode)?;
-        if held == Err(TooManyClients) {
+        if acquired == Err(TooManyClients) {
             // If the call were executed anyway, a copy of it could run again later.
             write::<S, F>(self.out, xid, &Outcome::Fail(Status::JUKEBOX, F::default()));
             return Ok(Answered::reply(true));
         }
-        let (reply_cache, identity) = (&self.group.reply_cache, request.identity);
         let entry = CacheEntry::new(
             reply_cache,
             self.waiters,
-            &client.caller,
-            identity,
+            &client.cache_client,
+            request.identity,
             (self.header, self.class),
             args_hash,
             self.times,
         );
-        let (entry, start) = match pass(entry, self.mode, self.token) {
-            Passed::Run(entry, start) => (entry, start),
-            Passed::Ran(stored) => {
+        let (entry, start) = match consult(entry, self.mode, self.token) {
+            Decision::Run(entry, start) => (entry, start),
+            Decision::Replay(stored) => {
                 let error = write_stored(self.out, xid, stored, || replayed(&request))?;
                 return Ok(Answered::Reply {
                     error,
@@ -154,30 +153,30 @@ impl<'r> Call<'_, 'r> {
                     payload_len: 0,
                 });
             }
-            Passed::Ended(end) => return end,
+            Decision::Done(end) => return end,
         };
-        let mut short = false;
+        let mut partial = false;
         let status = match run(&request, &entry, start) {
             Ok(outcome) => {
-                short = matches!(&outcome, Outcome::Ok(success) if cut_short(success));
+                partial = matches!(&outcome, Outcome::Ok(success) if is_partial(success));
                 write(self.out, xid, &outcome)
             }
-            Err(Unanswered::Auth(stat)) => {
+            Err(HandlerError::Auth(stat)) => {
                 encode_reject(&mut Writer::new(self.out), xid, Reject::Auth(stat));
                 Status::ACCES
             }
-            Err(Unanswered::MustWait) => {
+            Err(HandlerError::WouldBlock) => {
                 entry.hand_over();
-                return Ok(Answered::MustWait(Handover { begun: true, ..Handover::default() }));
+                return Ok(Answered::WouldBlock(Handover { begun: true, ..Handover::default() }));
             }
         };
         let reply = self.out.get(from..).unwrap_or_default();
-        let answer = entry.finish(status.0, short, reply.get(4..).unwrap_or_default());
+        let answer = entry.finish(status.0, partial, reply.get(4..).unwrap_or_default());
         match answer.to {
             None => Ok(Answered::reply(status != Status::OK)),
             Some(newer) => {
                 // A replay arrived while the call ran: the connection of the replay gets the reply.
-                self.waiters.answer(newer, reply);
+                self.waiters.reply(newer, reply);
                 Ok(Answered::Elsewhere)
             }
         }
@@ -190,7 +189,7 @@ fn write_stored<'w, S: Wire<'w>, F: Wire<'w> + Default>(
     out: &mut Vec<u8>,
     xid: Xid,
     stored: Stored,
-    replayed: impl FnOnce() -> Ran<S, F>,
+    replayed: impl FnOnce() -> HandlerResult<S, F>,
 ) -> Result<bool, Answered> {
     let outcome = match stored {
         Stored::Reply(bytes) => {

@@ -1,14 +1,14 @@
 //! COMMIT: makes unstable data durable. RFC 1813 s3.3.21
 
-use super::request::{Request, Unanswered};
+use super::request::{HandlerError, Request};
 use super::status;
 use nfs3::proc::commit::{Args, Reply, Success};
 use nfs3::{Outcome, WccData};
 
-pub fn run(request: &Request<'_>, args: &Args) -> Result<Reply, Unanswered> {
+pub fn run(request: &Request<'_>, args: &Args) -> Result<Reply, HandlerError> {
     let target = match request.open_for_change_at_once(&args.file) {
         Ok(target) => target,
-        Err(stop) => return stop.reply(WccData::default()),
+        Err(error) => return error.reply(WccData::default()),
     };
     let (effect, result) = target.commit(args.offset, args.count)?;
     let file = target.wcc(&effect);

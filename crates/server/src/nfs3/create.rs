@@ -2,13 +2,13 @@
 
 use super::attributes::set_attributes;
 use super::creation::create_object;
-use super::request::{Request, Unanswered};
+use super::request::{HandlerError, Request};
 use fs::CreateMode;
 use nfs3::proc::create::{Args, How, Reply};
 use nfs3::{Outcome, WccData};
 use store::NewObject;
 
-pub fn run(request: &Request<'_>, args: &Args<'_>) -> Result<Reply, Unanswered> {
+pub fn run(request: &Request<'_>, args: &Args<'_>) -> Result<Reply, HandlerError> {
     let mode = match &args.how {
         How::Unchecked(attributes) => set_attributes(attributes).map(CreateMode::Unchecked),
         How::Guarded(attributes) => set_attributes(attributes).map(CreateMode::Guarded),

@@ -1,6 +1,6 @@
 //! FSINFO: the sizes that the server accepts, and the features that it supports. RFC 1813 s3.3.19
 
-use super::request::{Request, Unanswered};
+use super::request::{HandlerError, Request};
 use super::status;
 use crate::program::IO_BYTES_MAX;
 use nfs3::proc::fsinfo::{Args, CAN_SET_TIME, HOMOGENEOUS, LINK, Reply, SYMLINK, Success};
@@ -11,10 +11,10 @@ const DIRECTORY_BYTES_PREFERRED: u32 = 64 << 10;
 /// The page size: data aligned to pages are written without reading the rest of a page.
 const MULTIPLE: u32 = 4096;
 
-pub fn run(request: &Request<'_>, args: &Args) -> Result<Reply, Unanswered> {
+pub fn run(request: &Request<'_>, args: &Args) -> Result<Reply, HandlerError> {
     let target = match request.open(&args.root) {
         Ok(target) => target,
-        Err(stop) => return stop.reply(None),
+        Err(error) => return error.reply(None),
     };
     let capabilities = target.export.store.capabilities();
     Ok(match target.attributes()? {

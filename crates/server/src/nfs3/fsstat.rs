@@ -1,14 +1,14 @@
 //! FSSTAT: space and objects, total and free. RFC 1813 s3.3.18
 
-use super::request::{Request, Unanswered};
+use super::request::{HandlerError, Request};
 use super::status;
 use nfs3::Outcome;
 use nfs3::proc::fsstat::{Args, Reply, Success};
 
-pub fn run(request: &Request<'_>, args: &Args) -> Result<Reply, Unanswered> {
+pub fn run(request: &Request<'_>, args: &Args) -> Result<Reply, HandlerError> {
     let target = match request.open(&args.root) {
         Ok(target) => target,
-        Err(stop) => return stop.reply(None),
+        Err(error) => return error.reply(None),
     };
     let space = target.export.store.space();
     Ok(match target.attributes()? {

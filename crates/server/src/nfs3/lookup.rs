@@ -1,14 +1,14 @@
 //! LOOKUP: finds the object of a name in a directory. RFC 1813 s3.3.3
 
-use super::request::{Request, Unanswered};
+use super::request::{HandlerError, Request};
 use super::status;
 use nfs3::Outcome;
 use nfs3::proc::lookup::{Args, Reply, Success};
 
-pub fn run(request: &Request<'_>, args: &Args<'_>) -> Result<Reply, Unanswered> {
+pub fn run(request: &Request<'_>, args: &Args<'_>) -> Result<Reply, HandlerError> {
     let target = match request.open_at_once(&args.what.directory) {
         Ok(target) => target,
-        Err(stop) => return stop.reply(None),
+        Err(error) => return error.reply(None),
     };
     let (directory, result) = target.lookup(args.what.name)?;
     let directory = directory.map(|directory| target.fattr(&directory));

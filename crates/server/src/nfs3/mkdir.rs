@@ -2,12 +2,12 @@
 
 use super::attributes::set_attributes;
 use super::creation::create_object;
-use super::request::{Request, Unanswered};
+use super::request::{HandlerError, Request};
 use nfs3::proc::mkdir::{Args, Reply};
 use nfs3::{Outcome, WccData};
 use store::NewObject;
 
-pub fn run(request: &Request<'_>, args: &Args<'_>) -> Result<Reply, Unanswered> {
+pub fn run(request: &Request<'_>, args: &Args<'_>) -> Result<Reply, HandlerError> {
     match set_attributes(&args.attributes) {
         Ok(set) => create_object(request, &args.location, NewObject::Directory(set)),
         Err(status) => Ok(Outcome::Fail(status, WccData::default())),

@@ -2,13 +2,13 @@
 
 use super::attributes::set_attributes;
 use super::creation::create_object;
-use super::request::{Request, Unanswered};
+use super::request::{HandlerError, Request};
 use fs::{Device, Special};
 use nfs3::proc::mknod::{Args, Reply, What};
 use nfs3::{Outcome, SpecData, Status, WccData};
 use store::NewObject;
 
-pub fn run(request: &Request<'_>, args: &Args<'_>) -> Result<Reply, Unanswered> {
+pub fn run(request: &Request<'_>, args: &Args<'_>) -> Result<Reply, HandlerError> {
     let number = |device: &SpecData| Device { major: device.major, minor: device.minor };
     let (attributes, special) = match &args.what {
         What::CharacterDevice(set, device) => (set, Special::CharacterDevice(number(device))),

@@ -1,14 +1,14 @@
 //! PATHCONF: limits of names and links. RFC 1813 s3.3.20
 
-use super::request::{Request, Unanswered};
+use super::request::{HandlerError, Request};
 use super::status;
 use nfs3::Outcome;
 use nfs3::proc::pathconf::{Args, Reply, Success};
 
-pub fn run(request: &Request<'_>, args: &Args) -> Result<Reply, Unanswered> {
+pub fn run(request: &Request<'_>, args: &Args) -> Result<Reply, HandlerError> {
     let target = match request.open(&args.object) {
         Ok(target) => target,
-        Err(stop) => return stop.reply(None),
+        Err(error) => return error.reply(None),
     };
     let limits = target.export.store.capabilities().limits;
     Ok(match target.attributes()? {

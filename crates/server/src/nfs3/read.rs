@@ -1,6 +1,6 @@
 //! READ: data of a file, as pinned views of the store's memory. RFC 1813 s3.3.6
 
-use super::request::{Request, Unanswered};
+use super::request::{HandlerError, Request};
 use super::status;
 use crate::program::IO_BYTES_MAX;
 use crate::replies::Payload;
@@ -9,10 +9,10 @@ use nfs3::proc::read::{Args, Reply, ReplyHead};
 
 /// Appends the data to `payload`, which stays empty on a failure.
 #[inline]
-pub fn run(request: &Request<'_>, args: &Args, payload: &mut Payload) -> Result<Reply, Unanswered> {
+pub fn run(request: &Request<'_>, args: &Args, payload: &mut Payload) -> Result<Reply, HandlerError> {
     let target = match request.open_at_once(&args.file) {
         Ok(target) => target,
-        Err(stop) => return stop.reply(None),
+        Err(error) => return error.reply(None),
     };
     // A count above rtmax is reduced to rtmax: a short read, which RFC 1813 s3.3.6 allows.
     let count = args.count.min(IO_BYTES_MAX);

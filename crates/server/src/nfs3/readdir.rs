@@ -3,7 +3,7 @@
 //! Cookies of the stores here stay valid while other names come and go, so the cookie verifier
 //! never changes and is not checked.
 
-use super::request::{Request, Unanswered};
+use super::request::{HandlerError, Request};
 use super::status;
 use super::{COOKIE_VERIFIER, DIRECTORY_BYTES_MAX};
 use nfs3::proc::readdir::{Args, Entry, EntryWriter};
@@ -11,17 +11,17 @@ use nfs3::{Outcome, PostOpAttr, Status, Wire};
 use xdr::Writer;
 
 /// Appends the whole reply, and returns its status.
-pub fn run(request: &Request<'_>, args: &Args, out: &mut Vec<u8>) -> Result<Status, Unanswered> {
+pub fn run(request: &Request<'_>, args: &Args, out: &mut Vec<u8>) -> Result<Status, HandlerError> {
     let target = match request.open(&args.directory) {
         Ok(target) => target,
-        Err(stop) => {
-            let reply: Outcome<(), PostOpAttr> = stop.reply(None)?;
+        Err(error) => {
+            let reply: Outcome<(), PostOpAttr> = error.reply(None)?;
             reply.encode(&mut Writer::new(out));
             return Ok(reply.status());
         }
     };
     let mut entries = EntryWriter::new(out, COOKIE_VERIFIER, args.count.min(DIRECTORY_BYTES_MAX));
-    let caller = target.who.caller();
+    let caller = target.squashed.caller();
     let end = target.export.store.read_directory(caller, target.object, args.cookie, &mut |entry| {
         entries.add(&Entry { fileid: entry.found.object.fileid, name: entry.name, cookie: entry.cookie })
     });

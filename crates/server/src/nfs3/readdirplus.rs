@@ -1,6 +1,6 @@
 //! READDIRPLUS: the names in a directory, with attributes and handles. RFC 1813 s3.3.17
 
-use super::request::{Request, Unanswered};
+use super::request::{HandlerError, Request};
 use super::status;
 use super::{COOKIE_VERIFIER, DIRECTORY_BYTES_MAX};
 use nfs3::proc::readdirplus::{Args, Entry, EntryWriter};
@@ -8,18 +8,18 @@ use nfs3::{Outcome, PostOpAttr, Status, Wire};
 use xdr::Writer;
 
 /// Appends the whole reply, and returns its status.
-pub fn run(request: &Request<'_>, args: &Args, out: &mut Vec<u8>) -> Result<Status, Unanswered> {
+pub fn run(request: &Request<'_>, args: &Args, out: &mut Vec<u8>) -> Result<Status, HandlerError> {
     let target = match request.open(&args.directory) {
         Ok(target) => target,
-        Err(stop) => {
-            let reply: Outcome<(), PostOpAttr> = stop.reply(None)?;
+        Err(error) => {
+            let reply: Outcome<(), PostOpAttr> = error.reply(None)?;
             reply.encode(&mut Writer::new(out));
             return Ok(reply.status());
         }
     };
     let maxcount = args.maxcount.min(DIRECTORY_BYTES_MAX);
     let mut entries = EntryWriter::new(out, COOKIE_VERIFIER, args.dircount, maxcount);
-    let caller = target.who.caller();
+    let caller = target.squashed.caller();
     let end = target.export.store.read_directory(caller, target.object, args.cookie, &mut |entry| {
         let object = entry.found.object;
         entries.add(&Entry {

@@ -1,16 +1,17 @@
 //! REMOVE: removes a name of anything but a directory. RFC 1813 s3.3.12
 
-use super::request::{Request, Unanswered};
+use super::request::{HandlerError, Request};
 use super::status;
 use nfs3::proc::remove::{Args, Reply};
 use nfs3::{Outcome, WccData};
 
-pub fn run(request: &Request<'_>, args: &Args<'_>) -> Result<Reply, Unanswered> {
+pub fn run(request: &Request<'_>, args: &Args<'_>) -> Result<Reply, HandlerError> {
     let target = match request.open_for_change(&args.object.directory) {
         Ok(target) => target,
-        Err(stop) => return stop.reply(WccData::default()),
+        Err(error) => return error.reply(WccData::default()),
     };
-    let (effect, result) = target.export.store.remove(target.who.caller(), target.object, args.object.name);
+    let (effect, result) =
+        target.export.store.remove(target.squashed.caller(), target.object, args.object.name);
     Ok(match result {
         Ok(()) => Outcome::Ok(target.wcc(&effect)),
         Err(error) => Outcome::Fail(status::of_store(error), target.wcc(&effect)),

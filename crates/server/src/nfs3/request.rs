@@ -9,12 +9,12 @@
 use super::status;
 use crate::client::Client;
 use crate::export::{Export, OpenError};
-use crate::identity::{Identity, Who};
+use crate::identity::{Identity, SquashedCaller};
 use crate::replies::Payload;
 use fs::{Attributes, Effect, Rights, Stability};
 use nfs3::{FileHandle, Outcome, PostOpAttr, Status};
 use rpc::auth::AuthStat;
-use store::{Found, ObjectId, ReadEnd, ReceiveBuffer, Wait, WouldWait, Written};
+use store::{Found, ObjectId, ReadEnd, ReceiveBuffer, Wait, WouldBlock, Written};
 
 /// The context of one call.
 #[derive(Clone, Copy)]
@@ -26,20 +26,20 @@ pub(crate) struct Request<'a> {
 }
 
 /// The result of a store operation.
-type Stored<T> = Result<T, fs::Status>;
+type StoreResult<T> = Result<T, fs::Status>;
 
 /// Why a handler has no result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Unanswered {
+pub(crate) enum HandlerError {
     /// The credential is refused.
     Auth(AuthStat),
     /// The store would have to wait, and this thread may not. Nothing was done.
-    MustWait,
+    WouldBlock,
 }
 
-impl From<WouldWait> for Unanswered {
-    fn from(_: WouldWait) -> Self {
-        Self::MustWait
+impl From<WouldBlock> for HandlerError {
+    fn from(_: WouldBlock) -> Self {
+        Self::WouldBlock
     }
 }
 
@@ -47,26 +47,26 @@ impl From<WouldWait> for Unanswered {
 pub(crate) struct Target<'a> {
     pub export: &'a Export,
     pub object: ObjectId,
-    pub who: Who<'a>,
+    pub squashed: SquashedCaller<'a>,
     /// Refused where the store may block and this thread may not.
     wait: Wait<'a>,
 }
 
 /// Why a handle did not open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Stop {
+pub(crate) enum TargetError {
     /// The credential is too weak for the export.
     Auth(AuthStat),
     Status(Status),
-    MustWait,
+    WouldBlock,
 }
 
-impl Stop {
+impl TargetError {
     /// Builds the reply: a status with `failure`, or a rejected call.
-    pub fn reply<S, F>(self, failure: F) -> Result<Outcome<S, F>, Unanswered> {
+    pub fn reply<S, F>(self, failure: F) -> Result<Outcome<S, F>, HandlerError> {
         match self {
-            Self::Auth(stat) => Err(Unanswered::Auth(stat)),
-            Self::MustWait => Err(Unanswered::MustWait),
+            Self::Auth(stat) => Err(HandlerError::Auth(stat)),
+            Self::WouldBlock => Err(HandlerError::WouldBlock),
             Self::Status(status) => Ok(Outcome::Fail(status, failure)),
         }
     }
@@ -75,38 +75,39 @@ impl Stop {
 impl<'a> Request<'a> {
     /// Opens a handle for any operation of the store.
     #[inline]
-    pub fn open(&self, handle: &FileHandle) -> Result<Target<'a>, Stop> {
+    pub fn open(&self, handle: &FileHandle) -> Result<Target<'a>, TargetError> {
         let target = self.open_at_once(handle)?;
-        if target.wait.is_allowed() { Ok(target) } else { Err(Stop::MustWait) }
+        if target.wait.is_allowed() { Ok(target) } else { Err(TargetError::WouldBlock) }
     }
 
     /// Opens a handle for the methods of the target only.
     #[inline]
-    pub fn open_at_once(&self, handle: &FileHandle) -> Result<Target<'a>, Stop> {
+    pub fn open_at_once(&self, handle: &FileHandle) -> Result<Target<'a>, TargetError> {
         let opened = self.client.exports.open(handle.as_slice(), &self.client.admitted);
         let (export, object) = opened.map_err(|error| {
-            Stop::Status(match error {
+            TargetError::Status(match error {
                 OpenError::Handle(error) => status::of_handle(error),
                 OpenError::NotAdmitted => Status::ACCES,
             })
         })?;
-        let who = self.identity.on(&export.config).ok_or(Stop::Auth(AuthStat::TOOWEAK))?;
+        let squashed =
+            self.identity.squashed_for(&export.config).ok_or(TargetError::Auth(AuthStat::TOOWEAK))?;
         let wait = if export.may_block { self.wait } else { Wait::Allowed };
-        Ok(Target { export, object, who, wait })
+        Ok(Target { export, object, squashed, wait })
     }
 
     /// Opens a handle of an object that is to be changed, for any operation of the store.
     #[inline]
-    pub fn open_for_change(&self, handle: &FileHandle) -> Result<Target<'a>, Stop> {
+    pub fn open_for_change(&self, handle: &FileHandle) -> Result<Target<'a>, TargetError> {
         let target = self.open_for_change_at_once(handle)?;
-        if target.wait.is_allowed() { Ok(target) } else { Err(Stop::MustWait) }
+        if target.wait.is_allowed() { Ok(target) } else { Err(TargetError::WouldBlock) }
     }
 
     /// Opens a handle of an object that is to be changed, for the methods of the target only.
     #[inline]
-    pub fn open_for_change_at_once(&self, handle: &FileHandle) -> Result<Target<'a>, Stop> {
+    pub fn open_for_change_at_once(&self, handle: &FileHandle) -> Result<Target<'a>, TargetError> {
         let target = self.open_at_once(handle)?;
-        if target.export.config.read_only { Err(Stop::Status(Status::ROFS)) } else { Ok(target) }
+        if target.export.config.read_only { Err(TargetError::Status(Status::ROFS)) } else { Ok(target) }
     }
 }
 
@@ -131,26 +132,31 @@ impl Target<'_> {
 
     /// GETATTR.
     #[inline]
-    pub fn attributes(&self) -> Result<Stored<Attributes>, Unanswered> {
+    pub fn attributes(&self) -> Result<StoreResult<Attributes>, HandlerError> {
         Ok(self.export.store.attributes(self.object, self.wait)?)
     }
 
     /// LOOKUP.
     #[inline]
-    pub fn lookup(&self, name: &[u8]) -> Result<(Option<Attributes>, Stored<Found>), Unanswered> {
-        Ok(self.export.store.lookup(self.who.caller(), self.object, name, self.wait)?)
+    pub fn lookup(&self, name: &[u8]) -> Result<(Option<Attributes>, StoreResult<Found>), HandlerError> {
+        Ok(self.export.store.lookup(self.squashed.caller(), self.object, name, self.wait)?)
     }
 
     /// ACCESS.
     #[inline]
-    pub fn access(&self, wanted: Rights) -> Result<Stored<(Rights, Attributes)>, Unanswered> {
-        Ok(self.export.store.access(self.who.caller(), self.object, wanted, self.wait)?)
+    pub fn access(&self, wanted: Rights) -> Result<StoreResult<(Rights, Attributes)>, HandlerError> {
+        Ok(self.export.store.access(self.squashed.caller(), self.object, wanted, self.wait)?)
     }
 
     /// READ: appends to `out`.
     #[inline]
-    pub fn read(&self, offset: u64, count: u32, out: &mut Payload) -> Result<Stored<ReadEnd>, Unanswered> {
-        Ok(self.export.store.read(self.who.caller(), self.object, offset, count, out, self.wait)?)
+    pub fn read(
+        &self,
+        offset: u64,
+        count: u32,
+        out: &mut Payload,
+    ) -> Result<StoreResult<ReadEnd>, HandlerError> {
+        Ok(self.export.store.read(self.squashed.caller(), self.object, offset, count, out, self.wait)?)
     }
 
     /// WRITE of bytes that came in the record.
@@ -160,12 +166,12 @@ impl Target<'_> {
         offset: u64,
         data: &[u8],
         how: Stability,
-    ) -> Result<(Effect, Stored<Written>), Unanswered> {
-        Ok(self.export.store.write(self.who.caller(), self.object, offset, data, how, self.wait)?)
+    ) -> Result<(Effect, StoreResult<Written>), HandlerError> {
+        Ok(self.export.store.write(self.squashed.caller(), self.object, offset, data, how, self.wait)?)
     }
 
     /// COMMIT.
-    pub fn commit(&self, offset: u64, count: u32) -> Result<(Effect, Stored<u64>), Unanswered> {
+    pub fn commit(&self, offset: u64, count: u32) -> Result<(Effect, StoreResult<u64>), HandlerError> {
         Ok(self.export.store.commit(self.object, offset, count, self.wait)?)
     }
 
@@ -175,8 +181,8 @@ impl Target<'_> {
         &self,
         receive_buffer: &mut Option<ReceiveBuffer>,
         how: Stability,
-    ) -> Result<(Effect, Stored<Written>), Unanswered> {
-        let caller = self.who.caller();
+    ) -> Result<(Effect, StoreResult<Written>), HandlerError> {
+        let caller = self.squashed.caller();
         Ok(self.export.store.write_received(caller, self.object, receive_buffer, how, self.wait)?)
     }
 }

@@ -1,15 +1,15 @@
 //! SETATTR: sets attributes, if the guard still matches the object. RFC 1813 s3.3.2
 
 use super::attributes::{set_attributes, time_from_wire};
-use super::request::{Request, Unanswered};
+use super::request::{HandlerError, Request};
 use super::status;
 use nfs3::proc::setattr::{Args, Reply};
 use nfs3::{Outcome, WccData};
 
-pub fn run(request: &Request<'_>, args: &Args) -> Result<Reply, Unanswered> {
+pub fn run(request: &Request<'_>, args: &Args) -> Result<Reply, HandlerError> {
     let target = match request.open_for_change(&args.object) {
         Ok(target) => target,
-        Err(stop) => return stop.reply(WccData::default()),
+        Err(error) => return error.reply(WccData::default()),
     };
     let set = set_attributes(&args.new_attributes);
     let guard = args.guard.map(time_from_wire).transpose();
@@ -18,7 +18,7 @@ pub fn run(request: &Request<'_>, args: &Args) -> Result<Reply, Unanswered> {
         (Err(status), _) | (_, Err(status)) => return Ok(Outcome::Fail(status, WccData::default())),
     };
     let (effect, result) =
-        target.export.store.set_attributes(target.who.caller(), target.object, &set, guard);
+        target.export.store.set_attributes(target.squashed.caller(), target.object, &set, guard);
     Ok(match result {
         Ok(()) => Outcome::Ok(target.wcc(&effect)),
         Err(error) => Outcome::Fail(status::of_store(error), target.wcc(&effect)),

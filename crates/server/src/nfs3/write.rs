@@ -1,7 +1,7 @@
 //! WRITE: writes data that were received into memory of the store, or else are a slice of the
 //! record. RFC 1813 s3.3.7
 
-use super::request::{Request, Unanswered};
+use super::request::{HandlerError, Request};
 use super::status;
 use fs::Stability;
 use nfs3::proc::write::{Args, Reply, Stable, Success};
@@ -33,10 +33,10 @@ const fn stable(stability: Stability) -> Stable {
 }
 
 #[inline]
-pub fn run(request: &Request<'_>, args: &Args, data: &mut Data<'_>) -> Result<Reply, Unanswered> {
+pub fn run(request: &Request<'_>, args: &Args, data: &mut Data<'_>) -> Result<Reply, HandlerError> {
     let target = match request.open_for_change_at_once(&args.file) {
         Ok(target) => target,
-        Err(stop) => return stop.reply(WccData::default()),
+        Err(error) => return error.reply(WccData::default()),
     };
     let how = stability(args.stable);
     let (effect, result) = match data {
@@ -60,10 +60,10 @@ pub fn run(request: &Request<'_>, args: &Args, data: &mut Data<'_>) -> Result<Re
 /// Its verifier is that of the store, as long as the store still has the verifier of the server's
 /// start: the reply cache began then too, so the verifier covers the write. Later the reply has a
 /// verifier that no COMMIT returns, so that the client writes unstable data again.
-pub fn replayed(request: &Request<'_>, args: &Args) -> Result<Reply, Unanswered> {
+pub fn replayed(request: &Request<'_>, args: &Args) -> Result<Reply, HandlerError> {
     let target = match request.open_for_change_at_once(&args.file) {
         Ok(target) => target,
-        Err(stop) => return stop.reply(WccData::default()),
+        Err(error) => return error.reply(WccData::default()),
     };
     let now = target.export.store.verifier();
     let verifier = if now == target.export.first_verifier { now } else { !now };

@@ -12,44 +12,44 @@ use drc::{Refusal, Stored, Token};
 use rpc::reply::Accept;
 
 /// The result of the reply cache for a call.
-pub(crate) enum Passed<'g> {
+pub(crate) enum Decision<'g> {
     /// Execute it.
     Run(CacheEntry<'g>, Start),
     /// The call ran, or counts as executed.
-    Ran(Stored),
+    Replay(Stored),
     /// Nothing more is to be done with the call here.
-    Ended(Result<Answered, Answered>),
+    Done(Result<Answered, Answered>),
 }
 
 /// Passes a call through the reply cache, as far as "started" where other processes see that.
 #[inline]
-pub(crate) fn pass<'g>(mut entry: CacheEntry<'g>, mode: Mode<'_>, token: Token) -> Passed<'g> {
-    let wait = |handover| Passed::Ended(Ok(Answered::MustWait(handover)));
+pub(crate) fn consult<'g>(mut entry: CacheEntry<'g>, mode: Mode<'_>, token: Token) -> Decision<'g> {
+    let wait = |handover| Decision::Done(Ok(Answered::WouldBlock(handover)));
     let verdict = match mode {
         Mode::Loop(_) | Mode::Worker { begun: false } => entry.begin(token),
         Mode::Worker { begun: true } => entry.resume(),
         Mode::Discard => {
             entry.resume();
             entry.forget();
-            return Passed::Ended(Ok(Answered::Elsewhere));
+            return Decision::Done(Ok(Answered::Elsewhere));
         }
     };
     match verdict {
-        Verdict::Run if mode.is_loop() && entry.looks_first() => {
+        Verdict::Run if mode.is_loop() && entry.records_pre_op_state() => {
             entry.hand_over();
             wait(Handover { begun: true, ..Handover::default() })
         }
         Verdict::Run => match entry.start() {
             // The client's call arrived at another process meanwhile, and that process has it.
             Start::Lost => wait(Handover { later: true, ..Handover::default() }),
-            start => Passed::Run(entry, start),
+            start => Decision::Run(entry, start),
         },
-        Verdict::Replay(stored) => Passed::Ran(stored),
-        Verdict::Attached => Passed::Ended(Ok(Answered::Elsewhere)),
+        Verdict::Replay(stored) => Decision::Replay(stored),
+        Verdict::Attached => Decision::Done(Ok(Answered::Elsewhere)),
         Verdict::Later => wait(Handover { later: true, ..Handover::default() }),
-        Verdict::Refused(Refusal::TableFull) => Passed::Ran(Stored::Failed(DELAY)),
+        Verdict::Refused(Refusal::TableFull) => Decision::Replay(Stored::Failed(DELAY)),
         Verdict::Refused(Refusal::BelowWindow | Refusal::UnknownClass) => {
-            Passed::Ended(Err(Answered::Accept(Accept::SystemErr)))
+            Decision::Done(Err(Answered::Accept(Accept::SystemErr)))
         }
     }
 }

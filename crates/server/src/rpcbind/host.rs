@@ -7,7 +7,7 @@
 //! Answers come from another program: their length is bounded, and an answer that does not belong
 //! to the call is an error.
 
-use super::turn::Turn;
+use super::group_lock::GroupLock;
 use crate::error::Error;
 use rpc::Xid;
 use rpc::portmap::{self, Entry};
@@ -22,14 +22,14 @@ use xdr::{Reader, Writer};
 /// The local socket of the host's rpcbind.
 const SOCKET: &str = "/run/rpcbind.sock";
 /// rpcbind answers within this time, or the call is sent again.
-const ANSWER: Duration = Duration::from_secs(2);
-const TRIES: u32 = 3;
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
+const TRIES_MAX: u32 = 3;
 /// The answer to SET and UNSET is one word after the reply header, which may carry a verifier.
 const ANSWER_BYTES_MAX: usize = 1024;
 
 /// How to reach the host's rpcbind.
 #[derive(Debug, Clone)]
-enum Way {
+enum RpcbindAddress {
     Local(PathBuf),
     Loopback(SocketAddr),
 }
@@ -37,25 +37,33 @@ enum Way {
 /// The registered entries; dropping this removes them.
 #[derive(Debug)]
 pub(super) struct Registered {
-    way: Way,
+    rpcbind: RpcbindAddress,
     entries: Vec<Entry>,
 }
 
 impl Registered {
     /// Registers with the rpcbind on this port. A port other than rpcbind's own is used by tests,
     /// and has no local socket. Entries that a process of the same group left there are replaced.
-    pub fn register(port: u16, entries: &[Entry], turn: Option<&Turn>) -> Result<Self, Error> {
+    pub fn register(port: u16, entries: &[Entry], group_lock: Option<&GroupLock>) -> Result<Self, Error> {
         let socket = Some(Path::new(SOCKET)).filter(|_| port == portmap::PORT);
         // A socket on which nobody listens is stale.
         let local = socket.filter(|socket| UnixStream::connect(socket).is_ok());
-        let loopback = || Way::Loopback(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port));
-        Self::register_by(local.map_or_else(loopback, |socket| Way::Local(socket.to_owned())), entries, turn)
+        let loopback = || RpcbindAddress::Loopback(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port));
+        Self::register_by(
+            local.map_or_else(loopback, |socket| RpcbindAddress::Local(socket.to_owned())),
+            entries,
+            group_lock,
+        )
     }
 
-    fn register_by(way: Way, entries: &[Entry], turn: Option<&Turn>) -> Result<Self, Error> {
-        let note = |entries: &[Entry]| turn.map_or(Ok(()), |turn| turn.note(entries));
-        let mut this = Self { way, entries: Vec::new() };
-        let registered = this.register_each(entries, turn, note);
+    fn register_by(
+        rpcbind: RpcbindAddress,
+        entries: &[Entry],
+        group_lock: Option<&GroupLock>,
+    ) -> Result<Self, Error> {
+        let note = |entries: &[Entry]| group_lock.map_or(Ok(()), |group_lock| group_lock.note(entries));
+        let mut this = Self { rpcbind, entries: Vec::new() };
+        let registered = this.register_each(entries, group_lock, note);
         if let Err(error) = registered {
             if this.unset() {
                 // A note that stays lists too much; the entries it names are removed only if our
@@ -70,15 +78,15 @@ impl Registered {
     fn register_each(
         &mut self,
         entries: &[Entry],
-        turn: Option<&Turn>,
+        group_lock: Option<&GroupLock>,
         note: impl Fn(&[Entry]) -> io::Result<()>,
     ) -> io::Result<()> {
-        for entry in entries.iter().filter(|entry| self.way.knows(entry)) {
+        for entry in entries.iter().filter(|entry| self.rpcbind.can_express(entry)) {
             let same = |other: &Entry| other.program == entry.program && other.netid() == entry.netid();
             if self.entries.iter().any(same) {
                 continue;
             }
-            if !self.way.set(entry, turn.is_some_and(|turn| turn.has_left(entry)))? {
+            if !self.rpcbind.set(entry, group_lock.is_some_and(|group_lock| group_lock.was_left(entry)))? {
                 let (program, netid) = (entry.program, entry.netid());
                 let what =
                     format!("it has another server for program {program} by {netid}: rpcinfo shows which");
@@ -97,7 +105,7 @@ impl Registered {
 
     fn unset(&mut self) -> bool {
         for entry in self.entries.drain(..) {
-            if let Err(error) = self.way.ask(portmap::UNSET, &entry) {
+            if let Err(error) = self.rpcbind.ask(portmap::UNSET, &entry) {
                 tracing::warn!(%error, program = entry.program, "rpcbind keeps a program that has ended");
                 return false;
             }
@@ -112,9 +120,9 @@ impl Drop for Registered {
     }
 }
 
-impl Way {
+impl RpcbindAddress {
     /// Whether this protocol version can express the entry.
-    fn knows(&self, entry: &Entry) -> bool {
+    fn can_express(&self, entry: &Entry) -> bool {
         matches!(self, Self::Local(_)) || portmap::encode_mapping(&mut Writer::new(&mut Vec::new()), entry)
     }
 
@@ -154,8 +162,8 @@ impl Way {
 fn by_stream(socket: &Path, call: &[u8]) -> io::Result<Vec<u8>> {
     let invalid = || io::Error::from(io::ErrorKind::InvalidData);
     let mut stream = UnixStream::connect(socket)?;
-    stream.set_read_timeout(Some(ANSWER))?;
-    stream.set_write_timeout(Some(ANSWER))?;
+    stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
+    stream.set_write_timeout(Some(ANSWER_TIMEOUT))?;
     let mark = Mark::whole(call.len()).ok_or_else(invalid)?;
     stream.write_all(&[&mark.encode(), call].concat())?;
     let mut mark = [0; MARK_BYTES];
@@ -170,9 +178,9 @@ fn by_stream(socket: &Path, call: &[u8]) -> io::Result<Vec<u8>> {
 fn by_datagrams(host: SocketAddr, xid: Xid, call: &[u8]) -> io::Result<bool> {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
     socket.connect(host)?;
-    socket.set_read_timeout(Some(ANSWER))?;
+    socket.set_read_timeout(Some(ANSWER_TIMEOUT))?;
     let mut last = io::Error::from(io::ErrorKind::TimedOut);
-    for _ in 0..TRIES {
+    for _ in 0..TRIES_MAX {
         socket.send(call)?;
         let mut reply = [0; ANSWER_BYTES_MAX];
         let answer = socket.recv(&mut reply);

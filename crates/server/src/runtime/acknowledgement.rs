@@ -18,7 +18,7 @@ pub(super) const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(2);
 
 /// A check in progress.
 #[derive(Debug)]
-pub(super) struct Look {
+pub(super) struct AcknowledgementCheck {
     since: Duration,
     /// Calls that workers had when the check began and have not finished.
     calls: usize,
@@ -27,7 +27,7 @@ pub(super) struct Look {
     bytes: Option<(u64, Duration)>,
 }
 
-impl Look {
+impl AcknowledgementCheck {
     /// A call has come back from the worker pool.
     pub fn call_ended(&mut self, received: Duration) {
         if received <= self.since {
@@ -39,54 +39,57 @@ impl Look {
 impl Connection {
     /// Checks whether the client has its replies, if somebody asks. Returns true while the check
     /// must be repeated soon.
-    pub fn look(&mut self, reply_cache: &ReplyCache, now: Duration) -> bool {
-        let Some(known_as) = self.client.caller.called_from.known_as() else { return false };
+    pub fn check_acknowledgement(&mut self, reply_cache: &ReplyCache, now: Duration) -> bool {
+        let Some(id) = self.client.cache_client.connection.id() else { return false };
         let connections = reply_cache.connections();
-        if self.look.is_none() && !connections.is_asked(known_as) {
+        if self.acknowledgement_check.is_none() && !connections.is_asked(id) {
             return false;
         }
         let calls = self.pool_calls();
         let all = self.sent_bytes + self.stream.queued_bytes() as u64;
-        let look = self.look.get_or_insert(Look { since: now, calls, bytes: None });
+        let check =
+            self.acknowledgement_check.get_or_insert(AcknowledgementCheck { since: now, calls, bytes: None });
         // Calls that ended before the check began have been received by then, however long others
         // take.
-        if look.bytes.is_none() && (look.calls == 0 || now >= look.since + UNACKNOWLEDGED_MAX) {
-            look.bytes = Some((all, now));
+        if check.bytes.is_none() && (check.calls == 0 || now >= check.since + UNACKNOWLEDGED_MAX) {
+            check.bytes = Some((all, now));
         }
-        let since = look.since;
-        let Some((bytes, known_since)) = look.bytes else { return true };
+        let since = check.since;
+        let Some((bytes, known_since)) = check.bytes else { return true };
         let unacknowledged = self.stream.unacknowledged_bytes();
         let acknowledged = unacknowledged.is_some_and(|left| self.sent_bytes.saturating_sub(left) >= bytes);
         // A reset is noticed soon, and then means that the client may not have read what its system
         // received.
         let acknowledged = acknowledged && (self.stream.is_open() || self.stream.is_closed_by_peer());
         if acknowledged || now >= known_since + UNACKNOWLEDGED_MAX {
-            connections.answer(known_as, since, acknowledged);
-            self.look = None;
+            connections.answer(id, since, acknowledged);
+            self.acknowledgement_check = None;
             return false;
         }
         true
     }
 
     /// Whether the client has closed the connection and has received every reply.
-    pub fn is_received(&self) -> bool {
-        !self.is_owing() && self.stream.unacknowledged_bytes() == Some(0) && self.stream.is_closed_by_peer()
+    pub fn is_fully_acknowledged(&self) -> bool {
+        !self.has_pending_replies()
+            && self.stream.unacknowledged_bytes() == Some(0)
+            && self.stream.is_closed_by_peer()
     }
 
     /// Whether the connection is kept open after the client closed it, to see whether the client
     /// has its replies.
-    pub fn is_parting(&self) -> bool {
-        self.parting_since.is_some()
+    pub fn awaits_last_acknowledgement(&self) -> bool {
+        self.closed_by_peer_at.is_some()
     }
 
     /// Handles a close by the client. Returns whether the connection stays open to check the
     /// replies.
-    pub fn parts(&mut self, now: Duration) -> bool {
-        let is_known = self.client.caller.called_from.known_as().is_some();
+    pub fn await_last_acknowledgement(&mut self, now: Duration) -> bool {
+        let is_known = self.client.cache_client.connection.id().is_some();
         let may_still_learn = self.stream.acknowledges_after_close() && self.stream.is_closed_by_peer();
-        if !is_known || !may_still_learn || self.is_received() {
+        if !is_known || !may_still_learn || self.is_fully_acknowledged() {
             return false;
         }
-        now < *self.parting_since.get_or_insert(now) + UNACKNOWLEDGED_MAX
+        now < *self.closed_by_peer_at.get_or_insert(now) + UNACKNOWLEDGED_MAX
     }
 }

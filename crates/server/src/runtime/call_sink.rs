@@ -2,7 +2,7 @@
 
 use super::connection_address::ConnectionAddress;
 use super::worker_pool::{InFlight, Task, WorkerPool};
-use crate::dispatch::{Executor, Taken};
+use crate::dispatch::{Dispatched, Executor};
 use crate::program::{CallHead, Handover, Mode};
 use crate::replies::Payload;
 use crate::statistics::Counters;
@@ -39,7 +39,7 @@ impl transport::ReceiveBuffer for Incoming {
 /// One turn of a connection on its loop.
 pub(crate) struct CallSink<'a> {
     pub executor: Executor<'a>,
-    pub place: ConnectionAddress,
+    pub address: ConnectionAddress,
     /// What the stores report about a file stays valid for all calls of one receive. Absent where
     /// payloads are not sent by system calls.
     pub batch: Option<&'a ReceiveBatch>,
@@ -67,25 +67,25 @@ impl CallSink<'_> {
     }
 
     /// Whether the turn has produced as many bytes of replies as it may.
-    pub fn has_used_its_turn(&self) -> bool {
+    pub fn has_spent_its_budget(&self) -> bool {
         self.executor.replies.bytes() >= self.reply_bytes_max
     }
 
     fn take(&mut self, head: &CallHead, record: &[u8], payload: Option<ReceiveBuffer>, record_len: usize) {
         self.calls_left = self.calls_left.saturating_sub(1);
         match self.executor.serve(head, record, payload, record_len, Mode::Loop(self.batch)) {
-            Taken::MustWait(handover) => self.hand_over(head, record, handover, record_len),
-            taken => self.count(taken),
+            Dispatched::WouldBlock(handover) => self.hand_over(head, record, handover, record_len),
+            dispatched => self.count(dispatched),
         }
     }
 
-    fn count(&mut self, taken: Taken) {
-        match taken {
-            Taken::Answered(end) => self.counters.count(&end),
-            Taken::Refused => self.counters.count_refused(),
-            Taken::Elsewhere => self.in_flight.promise(),
-            Taken::Uncounted | Taken::MustWait(_) => {}
-            Taken::Garbage(what) => self.garbage = Some(what),
+    fn count(&mut self, dispatched: Dispatched) {
+        match dispatched {
+            Dispatched::Answered(end) => self.counters.count(&end),
+            Dispatched::Refused => self.counters.count_refused(),
+            Dispatched::Elsewhere => self.in_flight.promise(),
+            Dispatched::Uncounted | Dispatched::WouldBlock(_) => {}
+            Dispatched::Garbage(what) => self.garbage = Some(what),
         }
     }
 
@@ -94,10 +94,10 @@ impl CallSink<'_> {
     fn hand_over(&mut self, head: &CallHead, record: &[u8], handover: Handover, record_len: usize) {
         let Handover { begun, later, payload } = handover;
         let bytes = record_len + self.executor.reply_bytes_max(head, record);
-        let ticket = self.worker_pool.ticket(bytes);
+        let permit = self.worker_pool.acquire(bytes);
         self.in_flight.begin(bytes);
         let task = Task {
-            place: self.place,
+            address: self.address,
             client: self.executor.client.for_worker(),
             head: *head,
             record: record.into(),
@@ -106,7 +106,7 @@ impl CallSink<'_> {
             begun,
             deferrals: 0,
             received: self.executor.times.now,
-            ticket,
+            permit,
         };
         if later {
             self.worker_pool.defer(task);
@@ -142,8 +142,8 @@ impl Sink for CallSink<'_> {
             Ok(head) => self.take(&head, record, None, record.len()),
             Err(error) => {
                 self.calls_left = self.calls_left.saturating_sub(1);
-                let taken = self.executor.refuse_record(&error);
-                self.count(taken);
+                let dispatched = self.executor.refuse_record(&error);
+                self.count(dispatched);
             }
         }
     }
@@ -157,6 +157,6 @@ impl Sink for CallSink<'_> {
 
     #[inline]
     fn wants_more(&self) -> bool {
-        self.calls_left > 0 && self.garbage.is_none() && !self.is_full() && !self.has_used_its_turn()
+        self.calls_left > 0 && self.garbage.is_none() && !self.is_full() && !self.has_spent_its_budget()
     }
 }

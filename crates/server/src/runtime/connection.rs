@@ -6,11 +6,11 @@
 //! client until half of the queue is sent. A turn is bounded in bytes and in calls, so that a busy
 //! client does not starve the others.
 
-use super::acknowledgement::Look;
+use super::acknowledgement::AcknowledgementCheck;
 use super::call_sink::{CallSink, Incoming, Responder};
 use super::connection_address::{ConnectionAddress, token_of};
 use super::event_loop::balance::Load;
-use super::mailbox::{Accepted, Link, Peers};
+use super::mailbox::{Accepted, Link, Mailboxes};
 use super::worker_pool::{Completion, InFlight, TaskEnd, WorkerPool};
 use crate::client::Client;
 use crate::dispatch::{self, Executor};
@@ -41,11 +41,11 @@ const TURN_BYTES: usize = 4 << 20;
 /// MiB on eight connections 0.85 times as many.
 const SHORT_TURN_BYTES: usize = 256 << 10;
 /// A connection that has been idle for this long is no longer busy.
-const CALM_AFTER: Duration = Duration::from_millis(100);
+const IDLE_AFTER: Duration = Duration::from_millis(100);
 /// A draining connection receives all that the system may hold for it.
 const DRAIN_BYTES: usize = 64 << 20;
 /// Calls that one turn executes: more than any sane client has outstanding.
-const TURN_CALLS: u32 = 512;
+const TURN_CALLS_MAX: u32 = 512;
 /// Queued replies above which no more calls are received, whatever their size: a short reply takes
 /// more memory than its bytes, and no sane client has this many calls outstanding.
 const QUEUED_RECORDS_MAX: usize = 4096;
@@ -60,19 +60,19 @@ const PEER_GONE: Duration = Duration::from_secs(60);
 /// After this long without data over RDMA a client is asked whether it is alive. Its device then
 /// has about half a minute to answer, so that a dead client is found within the same time as over
 /// TCP.
-const ASK_AFTER: Duration = Duration::from_secs(20);
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(20);
 
 /// What a turn of a connection needs from its loop.
 #[derive(Clone, Copy)]
-pub(super) struct Surroundings<'a> {
+pub(super) struct TurnContext<'a> {
     pub group: &'a Group,
-    pub peers: &'a Peers,
+    pub mailboxes: &'a Mailboxes,
     pub worker_pool: &'a WorkerPool,
     /// How much the connection may hold while all connections together hold too much.
-    pub share: Option<usize>,
+    pub memory_share: Option<usize>,
     /// The turn is short, because the loop also serves a connection with light turns.
     pub short: bool,
-    pub place: ConnectionAddress,
+    pub address: ConnectionAddress,
     pub now: Duration,
 }
 
@@ -88,13 +88,13 @@ pub(super) enum Step {
     /// Wait for the socket.
     Wait,
     /// Take another turn after the other connections: received calls are waiting.
-    Again,
+    Yield,
     /// The connection is finished.
-    Close(Close),
+    Close(CloseReason),
 }
 
 /// What a turn found in the calls that it received.
-struct CallsTaken {
+struct BatchResult {
     /// Set when the peer does not speak RPC.
     garbage: Option<&'static str>,
     /// The turn took as many calls as it may: received calls may be waiting in the stream.
@@ -103,7 +103,7 @@ struct CallsTaken {
 
 /// Why a connection ends.
 #[derive(Debug)]
-pub(super) enum Close {
+pub(super) enum CloseReason {
     /// The peer closed, and has all its replies.
     Peer,
     Transport(transport::Error),
@@ -114,7 +114,7 @@ pub(super) enum Close {
     Bug,
     /// The connection waits for the reply to a call that was dropped unexecuted: its client must
     /// send the call again.
-    Forsaken,
+    Abandoned,
     /// The client was silent or too slow in the middle of a record.
     Stuck,
     Evicted,
@@ -124,7 +124,7 @@ pub(super) enum Close {
     Stopped,
 }
 
-impl Close {
+impl CloseReason {
     pub fn log(&self, connection: &Connection) {
         let (peer, id) = (connection.client.peer, connection.client.id);
         match self {
@@ -133,7 +133,7 @@ impl Close {
             | Self::Stopped
             | Self::NodeStopped
             | Self::Stalled
-            | Self::Forsaken => {
+            | Self::Abandoned => {
                 tracing::debug!(%peer, id, why = ?self, "connection closed");
             }
             Self::Bug => {
@@ -151,11 +151,11 @@ impl Close {
 
     /// Whether the system must drop the bytes that it has not delivered yet.
     const fn is_reset(&self) -> bool {
-        matches!(self, Self::Stalled | Self::NodeStopped | Self::Stopped | Self::Bug | Self::Forsaken)
+        matches!(self, Self::Stalled | Self::NodeStopped | Self::Stopped | Self::Bug | Self::Abandoned)
     }
 
     /// Whether calls of the connection that wait for a worker must not be executed any more.
-    pub const fn is_late(&self) -> bool {
+    pub const fn discards_calls(&self) -> bool {
         matches!(self, Self::Stalled | Self::NodeStopped)
     }
 }
@@ -172,28 +172,30 @@ enum Phase {
 }
 
 /// What carries the calls of a client, and their replies.
-type Wire = AnyTransport<Payload, Incoming, Responder>;
+type ClientTransport = AnyTransport<Payload, Incoming, Responder>;
 
 /// A connection that was just made; records of the client are at most `record_bytes_max` long.
-fn wire(link: Link, record_bytes_max: usize) -> Wire {
+fn client_transport(link: Link, record_bytes_max: usize) -> ClientTransport {
     match link {
-        Link::Tcp(socket) => Wire::Tcp(Stream::new(socket, transport::Limits { record_bytes_max })),
+        Link::Tcp(socket) => {
+            ClientTransport::Tcp(Stream::new(socket, transport::Limits { record_bytes_max }))
+        }
         Link::Rdma(responder) => {
-            let mut wire = Wire::Rdma(responder);
-            wire.set_record_bound(record_bytes_max);
-            wire
+            let mut transport = ClientTransport::Rdma(responder);
+            transport.set_record_bound(record_bytes_max);
+            transport
         }
     }
 }
 
 /// Resets an accepted connection that is not served.
-pub(super) fn refuse(accepted: Accepted, poller: &Poller, peers: &Peers) {
-    peers.free(wire(accepted.link, STRANGER_RECORD_BYTES_MAX).end(true, poller).remains);
+pub(super) fn refuse(accepted: Accepted, poller: &Poller, mailboxes: &Mailboxes) {
+    mailboxes.free(client_transport(accepted.link, STRANGER_RECORD_BYTES_MAX).end(true, poller).remains);
 }
 
 /// One connection.
 pub(super) struct Connection {
-    pub(super) stream: Wire,
+    pub(super) stream: ClientTransport,
     pub client: Client,
     pub counters: Counters,
     pub interest: Interest,
@@ -201,21 +203,21 @@ pub(super) struct Connection {
     /// When bytes were last received, or taken by the peer.
     pub active: Duration,
     /// When the peer was last asked whether it is alive.
-    asked: Duration,
+    keepalive_sent: Duration,
     pub load: Load,
     /// The socket has a pacing rate.
     is_paced: bool,
     /// The connection is in the loop's list for its next turn.
-    pub again: bool,
+    pub is_queued: bool,
     /// Set by a drain: this turn is the last that receives calls.
     pub draining: bool,
     phase: Phase,
     /// When the record that is being received began to arrive.
     record_since: Option<Duration>,
     /// The reason for the end has been logged.
-    told: bool,
+    close_logged: bool,
     /// What the loop counts for this connection in the sum over all connections.
-    pub held: usize,
+    pub held_bytes: usize,
     /// The queue is full, or too many calls are in the worker pool: nothing is received until half
     /// of that is done.
     paused: bool,
@@ -226,10 +228,10 @@ pub(super) struct Connection {
     /// Bytes of replies that the system has taken.
     pub(super) sent_bytes: u64,
     /// A check whether the client has its replies, if somebody asked for one.
-    pub(super) look: Option<Look>,
+    pub(super) acknowledgement_check: Option<AcknowledgementCheck>,
     /// When the client closed the connection, if it is kept open for that check.
-    pub(super) parting_since: Option<Duration>,
-    /// Replies wait for the next turn, because this turn has sent its share.
+    pub(super) closed_by_peer_at: Option<Duration>,
+    /// Replies wait for the next turn, because this turn has used up its byte budget.
     out_of_budget: bool,
 }
 
@@ -240,7 +242,7 @@ fn record_bytes_max(client: &Client) -> usize {
 impl Connection {
     pub fn new(accepted: Accepted, group: &Group, now: Duration) -> Self {
         let client = Client::new(accepted.id, accepted.node, accepted.peer, accepted.local, group.exports());
-        let stream = wire(accepted.link, record_bytes_max(&client));
+        let stream = client_transport(accepted.link, record_bytes_max(&client));
         if let Some(socket) = stream.socket() {
             // Without an option that the system refuses, the connection is slower or ends later,
             // but it is not wrong.
@@ -256,25 +258,25 @@ impl Connection {
             interest: Interest::READ,
             opened: now,
             active: now,
-            asked: now,
+            keepalive_sent: now,
             load: Load::default(),
             is_paced: false,
-            again: false,
+            is_queued: false,
             draining: false,
             phase: Phase::Serving,
             record_since: None,
-            told: false,
-            held: 0,
+            close_logged: false,
+            held_bytes: 0,
             paused: false,
             in_flight: InFlight::default(),
             unsent: false,
             sent_bytes: 0,
-            look: None,
-            parting_since: None,
+            acknowledgement_check: None,
+            closed_by_peer_at: None,
             out_of_budget: false,
         };
-        if let Some(share) = group.nodes.get(connection.client.node).and_then(crate::group::Node::share) {
-            connection.set_pace(Some(share));
+        if let Some(pace) = group.nodes.get(connection.client.node).and_then(crate::group::Node::pace_share) {
+            connection.set_pace(Some(pace));
         }
         connection
     }
@@ -291,10 +293,10 @@ impl Connection {
     }
 
     /// Whether the connection may move to another loop: no call or reply of it is pending here, and
-    /// none will be sent to its place on this loop.
+    /// none will be sent to its address on this loop.
     pub fn may_move(&self) -> bool {
         let calls = self.in_flight.calls() > 0 || self.in_flight.is_promised();
-        let waits = self.again || self.paused || self.draining || self.phase != Phase::Serving;
+        let waits = self.is_queued || self.paused || self.draining || self.phase != Phase::Serving;
         self.stream.may_move() && !self.stream.within_record() && !self.unsent && !calls && !waits
     }
 
@@ -323,14 +325,14 @@ impl Connection {
     /// Updates the load for the time since the last update. The connection is no longer busy if it
     /// was idle for long.
     pub fn count_load(&mut self, over: Duration, now: Duration) {
-        let is_idle = self.active + CALM_AFTER <= now && !self.is_owing() && !self.paused;
+        let is_idle = self.active + IDLE_AFTER <= now && !self.has_pending_replies() && !self.paused;
         self.load.count(over, is_idle);
     }
 
     /// Called when the connection comes from another loop, and may have missed messages meanwhile.
     pub fn arrive(&mut self, group: &Group, now: Duration) {
         self.readmit(&group.exports());
-        self.set_pace(group.nodes.get(self.client.node).and_then(crate::group::Node::share));
+        self.set_pace(group.nodes.get(self.client.node).and_then(crate::group::Node::pace_share));
         self.load.arrive(now);
     }
 
@@ -361,9 +363,9 @@ impl Connection {
     }
 
     /// Runs one turn: sends queued replies, receives and executes calls, sends their replies.
-    pub fn turn(&mut self, work: &mut Workspace, around: Surroundings<'_>) -> Step {
-        let now = around.now;
-        let mut budget = if around.short { SHORT_TURN_BYTES } else { usize::MAX };
+    pub fn turn(&mut self, work: &mut Workspace, context: TurnContext<'_>) -> Step {
+        let now = context.now;
+        let mut budget = if context.short { SHORT_TURN_BYTES } else { usize::MAX };
         if let Phase::Lingering { .. } = self.phase {
             return self.discard();
         }
@@ -379,20 +381,20 @@ impl Connection {
                     budget = budget.saturating_sub(sent);
                 }
                 Ok(_) => {}
-                Err(error) => return Step::Close(Close::Transport(error)),
+                Err(error) => return Step::Close(CloseReason::Transport(error)),
             }
             if budget == 0 && self.phase == Phase::Serving {
                 // Received calls may be waiting.
-                return Step::Again;
+                return Step::Yield;
             }
         }
-        if self.phase == Phase::Serving && (!self.paused || !self.is_crowded(around)) {
+        if self.phase == Phase::Serving && (!self.paused || !self.is_above_low_watermark(context)) {
             self.paused = false;
-            let mut step = self.take_calls(work, around, budget);
-            if matches!(step, Some(Step::Again)) && self.stream.has_unseen() {
+            let mut step = self.receive_calls(work, context, budget);
+            if matches!(step, Some(Step::Yield)) && self.stream.has_unseen() {
                 // An RDMA read was done while replies were sent: its call is executed at once. A
                 // turn of its own would cost three system calls.
-                step = self.take_calls(work, around, budget);
+                step = self.receive_calls(work, context, budget);
             }
             if let Some(step) = step {
                 return step;
@@ -402,10 +404,10 @@ impl Connection {
     }
 
     /// Whether the queue is more than half full: too full to resume after a pause.
-    fn is_crowded(&self, around: Surroundings<'_>) -> bool {
-        self.stream.queued_bytes() + self.in_flight.bytes() > around.group.limits.queued_bytes_max / 2
-            || around.share.is_some_and(|share| self.holds() >= share)
-            || self.in_flight.is_crowded(around.worker_pool)
+    fn is_above_low_watermark(&self, context: TurnContext<'_>) -> bool {
+        self.stream.queued_bytes() + self.in_flight.bytes() > context.group.limits.queued_bytes_max / 2
+            || context.memory_share.is_some_and(|memory_share| self.held_bytes() >= memory_share)
+            || self.in_flight.is_above_low_watermark(context.worker_pool)
             || self.stream.queued_records() > QUEUED_RECORDS_MAX / 2
     }
 
@@ -430,29 +432,35 @@ impl Connection {
 
     /// Receives and executes calls, up to about `budget` bytes. Returns a step if the turn ends
     /// here.
-    fn take_calls(&mut self, work: &mut Workspace, around: Surroundings<'_>, budget: usize) -> Option<Step> {
-        let Surroundings { group, peers, worker_pool, share, place, now, short: _ } = around;
+    fn receive_calls(
+        &mut self,
+        work: &mut Workspace,
+        context: TurnContext<'_>,
+        budget: usize,
+    ) -> Option<Step> {
+        let TurnContext { group, mailboxes, worker_pool, memory_share, address, now, short: _ } = context;
         let queued = self.stream.queued_bytes();
         let room_bytes = group.limits.queued_bytes_max.saturating_sub(queued);
-        let left = share.map_or(usize::MAX, |share| share.saturating_sub(self.holds()));
-        let places = QUEUED_RECORDS_MAX.saturating_sub(self.stream.queued_records());
-        let calls_max = u32::try_from(places).unwrap_or(TURN_CALLS).min(TURN_CALLS);
+        let left =
+            memory_share.map_or(usize::MAX, |memory_share| memory_share.saturating_sub(self.held_bytes()));
+        let records_left = QUEUED_RECORDS_MAX.saturating_sub(self.stream.queued_records());
+        let calls_max = u32::try_from(records_left).unwrap_or(TURN_CALLS_MAX).min(TURN_CALLS_MAX);
         let executor = Executor {
             group,
-            waiters: peers,
-            token: token_of(place, self.client.id),
+            waiters: mailboxes,
+            token: token_of(address, self.client.id),
             protocol: Protocol::Tcp,
             client: &mut self.client,
             replies: &mut work.replies,
             text: &mut work.text,
-            times: Times { now, came: now },
+            times: Times { now, received: now },
         };
         // Payloads that are copied here must be in our own memory and not in pages of a file that
         // may disappear.
         let batch = ReceiveBatch::default();
         let mut service = CallSink {
             executor,
-            place,
+            address,
             batch: (!self.stream.copies_payload()).then_some(&batch),
             counters: &mut self.counters,
             worker_pool,
@@ -466,9 +474,9 @@ impl Connection {
         let receive_max = if self.draining { DRAIN_BYTES } else { TURN_BYTES.min(budget) };
         let received = self.stream.receive(&mut work.scratch, &mut service, receive_max.min(left));
         let calls_left = service.calls_left;
-        let mut taken = CallsTaken {
+        let mut result = BatchResult {
             garbage: service.garbage,
-            more_may_wait: service.is_full() || calls_left == 0 || service.has_used_its_turn(),
+            more_may_wait: service.is_full() || calls_left == 0 || service.has_spent_its_budget(),
         };
         let stream = &mut self.stream;
         work.replies.drain(|head, payload, len| {
@@ -477,21 +485,21 @@ impl Connection {
         if self.stream.needs_flush()
             && let Err(error) = self.flush(budget)
         {
-            return Some(Step::Close(Close::Transport(error)));
+            return Some(Step::Close(CloseReason::Transport(error)));
         }
-        taken.more_may_wait |= self.stream.has_unseen();
+        result.more_may_wait |= self.stream.has_unseen();
         self.note_record(calls_left < calls_max, now);
-        self.after_calls(received, &taken, around)
+        self.after_calls(received, &result, context)
     }
 
     /// Handles the result of the calls of a turn. Returns a step if the turn ends here.
     fn after_calls(
         &mut self,
         received: Result<transport::Received, transport::Error>,
-        taken: &CallsTaken,
-        around: Surroundings<'_>,
+        result: &BatchResult,
+        context: TurnContext<'_>,
     ) -> Option<Step> {
-        let Surroundings { share, now, .. } = around;
+        let TurnContext { memory_share, now, .. } = context;
         match received {
             Ok(received) if received.bytes > 0 => {
                 self.active = now;
@@ -501,26 +509,26 @@ impl Connection {
             // The peer sends no more calls; the calls received before are still answered.
             Err(transport::Error::Closed) => {
                 self.phase = Phase::Ending;
-                let stays = self.is_owing() || self.parts(now);
-                return if stays { None } else { Some(Step::Close(Close::Peer)) };
+                let stays = self.has_pending_replies() || self.await_last_acknowledgement(now);
+                return if stays { None } else { Some(Step::Close(CloseReason::Peer)) };
             }
-            Err(error @ transport::Error::Record(_)) => return self.end_early(Close::Transport(error)),
-            Err(error) => return Some(Step::Close(Close::Transport(error))),
+            Err(error @ transport::Error::Record(_)) => return self.end_early(CloseReason::Transport(error)),
+            Err(error) => return Some(Step::Close(CloseReason::Transport(error))),
         }
-        if let Some(what) = taken.garbage {
-            return self.end_early(Close::Garbage(what));
+        if let Some(what) = result.garbage {
+            return self.end_early(CloseReason::Garbage(what));
         }
-        if share.is_some_and(|share| self.holds() >= share) {
+        if memory_share.is_some_and(|memory_share| self.held_bytes() >= memory_share) {
             // All connections together hold too much, and this connection holds more than its
             // share: it waits until that is over.
             self.paused = true;
             return None;
         }
-        if taken.more_may_wait {
+        if result.more_may_wait {
             // Received calls may be waiting in the stream: they are executed first, without waiting
             // for the socket.
-            self.paused = self.is_crowded(around);
-            return (!self.paused).then_some(Step::Again);
+            self.paused = self.is_above_low_watermark(context);
+            return (!self.paused).then_some(Step::Yield);
         }
         if self.draining {
             self.phase = Phase::Ending;
@@ -541,15 +549,15 @@ impl Connection {
     /// The bytes that follow cannot be decoded. Calls received before are still answered, and bytes
     /// that still arrive are read and dropped: a close with unread bytes would be a reset, which
     /// may overtake replies.
-    fn end_early(&mut self, why: Close) -> Option<Step> {
+    fn end_early(&mut self, why: CloseReason) -> Option<Step> {
         why.log(self);
         self.phase = Phase::Ending;
-        self.told = true;
+        self.close_logged = true;
         None
     }
 
     /// Whether replies are outstanding or unsent.
-    pub(super) const fn is_owing(&self) -> bool {
+    pub(super) const fn has_pending_replies(&self) -> bool {
         self.unsent || self.in_flight.calls() > 0
     }
 
@@ -559,19 +567,23 @@ impl Connection {
             return self.wait_unless_broken();
         }
         if self.out_of_budget {
-            return Step::Again;
+            return Step::Yield;
         }
-        if self.phase != Phase::Ending || self.is_owing() {
+        if self.phase != Phase::Ending || self.has_pending_replies() {
             return Step::Wait;
         }
-        if !self.draining && !self.told {
-            return if self.parts(now) { self.wait_unless_broken() } else { Step::Close(Close::Peer) };
+        if !self.draining && !self.close_logged {
+            return if self.await_last_acknowledgement(now) {
+                self.wait_unless_broken()
+            } else {
+                Step::Close(CloseReason::Peer)
+            };
         }
         // A close with unread calls would be a reset, which may overtake replies; so only our half
         // is closed.
-        let Some(socket) = self.socket() else { return Step::Close(Close::Drained) };
+        let Some(socket) = self.socket() else { return Step::Close(CloseReason::Drained) };
         if rustix::net::shutdown(socket, rustix::net::Shutdown::Write).is_err() {
-            return Step::Close(Close::Drained);
+            return Step::Close(CloseReason::Drained);
         }
         self.phase = Phase::Lingering { until: now + LINGER };
         Step::Wait
@@ -586,18 +598,18 @@ impl Connection {
         let flags = rustix::net::RecvFlags::PEEK | rustix::net::RecvFlags::DONTWAIT;
         match rustix::net::recv(socket, &mut byte, flags) {
             Ok(_) | Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Step::Wait,
-            Err(error) => Step::Close(Close::System(error.into())),
+            Err(error) => Step::Close(CloseReason::System(error.into())),
         }
     }
 
     /// Reads calls that came too late, and drops them: their clients send them elsewhere.
     fn discard(&self) -> Step {
         let mut room = [0_u8; 16 << 10];
-        let Some(socket) = self.socket() else { return Step::Close(Close::Drained) };
+        let Some(socket) = self.socket() else { return Step::Close(CloseReason::Drained) };
         match rustix::io::read(socket, &mut room) {
-            Ok(0) => Step::Close(Close::Drained),
+            Ok(0) => Step::Close(CloseReason::Drained),
             Ok(_) | Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Step::Wait,
-            Err(_) => Step::Close(Close::Drained),
+            Err(_) => Step::Close(CloseReason::Drained),
         }
     }
 
@@ -609,7 +621,7 @@ impl Connection {
     pub fn is_stuck(&self, now: Duration, silence_max: Duration) -> bool {
         // A connection that waits until the peer has received replies, or for its turn, is not
         // stuck.
-        let waits = self.paused && self.is_owing() || self.again;
+        let waits = self.paused && self.has_pending_replies() || self.is_queued;
         if waits || !self.stream.within_record() || self.phase != Phase::Serving {
             return false;
         }
@@ -620,19 +632,19 @@ impl Connection {
     }
 
     /// Whether the peer must be asked for a sign of life, because the system does not watch it.
-    pub fn is_to_be_asked(&self, now: Duration) -> bool {
-        !self.stream.is_watched() && self.active.max(self.asked) + ASK_AFTER <= now
+    pub fn needs_keepalive(&self, now: Duration) -> bool {
+        !self.stream.is_watched() && self.active.max(self.keepalive_sent) + KEEPALIVE_IDLE <= now
     }
 
     /// Asks the peer for a sign of life; without an answer the connection ends.
-    pub fn ask(&mut self, now: Duration) -> Result<(), Close> {
-        self.asked = now;
-        self.stream.ask().map_err(Close::Transport)
+    pub fn send_keepalive(&mut self, now: Duration) -> Result<(), CloseReason> {
+        self.keepalive_sent = now;
+        self.stream.ask().map_err(CloseReason::Transport)
     }
 
     /// Memory that the connection holds: queued replies, and the received part of an incomplete
     /// record.
-    pub fn holds(&self) -> usize {
+    pub fn held_bytes(&self) -> usize {
         self.stream.held_bytes()
     }
 
@@ -643,7 +655,7 @@ impl Connection {
     }
 
     /// Queues a reply that another loop produced.
-    pub fn push_answer(&mut self, reply: &[u8]) {
+    pub fn push_reply(&mut self, reply: &[u8]) {
         if !matches!(self.phase, Phase::Lingering { .. }) {
             self.stream.push(Payload::new(), 0, Expect::default(), |out| out.extend_from_slice(reply));
             self.unsent = true;
@@ -653,9 +665,9 @@ impl Connection {
     /// Takes back a call from the worker pool. Its reply is queued unless the connection is about
     /// to end.
     pub fn complete(&mut self, completion: Completion) {
-        self.in_flight.end_call(&completion.ticket);
-        if let Some(look) = &mut self.look {
-            look.call_ended(completion.received);
+        self.in_flight.end_call(&completion.permit);
+        if let Some(check) = &mut self.acknowledgement_check {
+            check.call_ended(completion.received);
         }
         let (head, payload, payload_len, counted) = match completion.end {
             TaskEnd::Reply { head, payload, payload_len, counted } => (head, payload, payload_len, counted),
@@ -696,8 +708,8 @@ impl Connection {
 
     /// Closes the connection. This also returns memory to its store that a payload was being
     /// received into.
-    pub fn end(self, why: &Close, poller: &Poller, peers: &Peers) {
-        peers.free(self.stream.end(why.is_reset(), poller).remains);
+    pub fn end(self, why: &CloseReason, poller: &Poller, mailboxes: &Mailboxes) {
+        mailboxes.free(self.stream.end(why.is_reset(), poller).remains);
     }
 
     /// Makes the poller wait for other events.

@@ -4,7 +4,7 @@
 //! Kernel clients and `showmount` use UDP for these. NFS itself is not served over UDP: its replies
 //! would not fit, and retransmissions of lost datagrams would cost everybody.
 
-use super::mailbox::Peers;
+use super::mailbox::Mailboxes;
 use crate::client::Client;
 use crate::dispatch::Executor;
 use crate::error::Error;
@@ -27,7 +27,7 @@ const CALL_BYTES_MAX: usize = 4 << 10;
 /// The longest reply. A longer reply, of a list, must be requested over TCP.
 const REPLY_BYTES_MAX: usize = 8 << 10;
 /// Datagrams served from one socket before the other sockets are served.
-const TURN: usize = 64;
+const DATAGRAMS_PER_TURN: usize = 64;
 const WAKER: u64 = u64::MAX;
 
 /// Binds an address for datagrams. An IPv6 socket excludes IPv4, as its listener does.
@@ -55,7 +55,11 @@ pub(crate) struct Datagrams {
 
 impl Datagrams {
     /// Starts the thread.
-    pub fn start(sockets: Vec<UdpSocket>, group: Arc<Group>, peers: Arc<Peers>) -> Result<Self, Error> {
+    pub fn start(
+        sockets: Vec<UdpSocket>,
+        group: Arc<Group>,
+        mailboxes: Arc<Mailboxes>,
+    ) -> Result<Self, Error> {
         let failed = |error| Error::System { what: "waiting for datagrams", error };
         let poller = Poller::new().map_err(failed)?;
         let waker = Arc::new(Waker::new(&poller, WAKER).map_err(failed)?);
@@ -70,7 +74,7 @@ impl Datagrams {
                 for event in events.iter() {
                     let socket = usize::try_from(event.token).ok().and_then(|index| sockets.get(index));
                     if let Some(socket) = socket {
-                        take_turn(socket, &group, &peers);
+                        take_turn(socket, &group, &mailboxes);
                     }
                 }
             }
@@ -92,12 +96,13 @@ impl Drop for Datagrams {
     }
 }
 
-fn take_turn(socket: &UdpSocket, group: &Group, peers: &Peers) {
+fn take_turn(socket: &UdpSocket, group: &Group, mailboxes: &Mailboxes) {
     let mut call = [0; CALL_BYTES_MAX];
-    for _ in 0..TURN {
+    for _ in 0..DATAGRAMS_PER_TURN {
         let Ok((len, peer)) = socket.recv_from(&mut call) else { return };
         let local = socket.local_addr().unwrap_or(peer);
-        let reply = answer(call.get(..len).unwrap_or_default(), peer, reached(local, peer), group, peers);
+        let reply =
+            answer(call.get(..len).unwrap_or_default(), peer, resolve_local(local, peer), group, mailboxes);
         if let Some(reply) = reply {
             // After a lost reply the client sends the call again.
             let _ = socket.send_to(&reply, peer);
@@ -107,7 +112,7 @@ fn take_turn(socket: &UdpSocket, group: &Group, peers: &Peers) {
 
 /// Our address that a peer reached: for a wildcard address, the address from which we would reach
 /// the peer.
-fn reached(local: SocketAddr, peer: SocketAddr) -> SocketAddr {
+fn resolve_local(local: SocketAddr, peer: SocketAddr) -> SocketAddr {
     let probe = || -> io::Result<SocketAddr> {
         let socket = UdpSocket::bind(Address::from(local).with_port(0))?;
         socket.connect(peer)?;
@@ -119,7 +124,13 @@ fn reached(local: SocketAddr, peer: SocketAddr) -> SocketAddr {
     probe().map_or(local, |found| Address::from(found).with_port(local.port()))
 }
 
-fn answer(call: &[u8], peer: SocketAddr, local: SocketAddr, group: &Group, peers: &Peers) -> Option<Vec<u8>> {
+fn answer(
+    call: &[u8],
+    peer: SocketAddr,
+    local: SocketAddr,
+    group: &Group,
+    mailboxes: &Mailboxes,
+) -> Option<Vec<u8>> {
     let head = CallHead::decode(call).ok()?;
     let mut out = Vec::new();
     let (mut replies, mut text) = (Replies::default(), Vec::new());
@@ -128,13 +139,13 @@ fn answer(call: &[u8], peer: SocketAddr, local: SocketAddr, group: &Group, peers
     let now = crate::clock::now();
     let mut executor = Executor {
         group,
-        waiters: peers,
+        waiters: mailboxes,
         token: Token(0),
         protocol: Protocol::Udp,
         client: &mut client,
         replies: &mut replies,
         text: &mut text,
-        times: Times { now, came: now },
+        times: Times { now, received: now },
     };
     executor.serve(&head, call, None, call.len(), Mode::Worker { begun: false });
     replies.drain(|head, _, _| out.extend_from_slice(head));

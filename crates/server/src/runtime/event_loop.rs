@@ -2,7 +2,7 @@
 //!
 //! Only the loop's own thread touches what the loop owns; other threads send it a [`Message`].
 //! Sockets are polled level-triggered, so that the next round reports a connection again which used
-//! up its share of this round. The wait for events is the only call that blocks.
+//! up its budget in this round. The wait for events is the only call that blocks.
 //!
 //! A loop that did not run for longer than [`Limits::stall_ms_max`](crate::config::Limits) resets
 //! its connections without executing the calls they hold: their clients have sent those calls
@@ -12,16 +12,16 @@ pub(super) mod balance;
 #[cfg(test)]
 mod tests;
 
-use super::connection::{Close, Connection, Step, Surroundings, Workspace, refuse};
+use super::connection::{CloseReason, Connection, Step, TurnContext, Workspace, refuse};
 use super::connection_address::ConnectionAddress;
 use super::listeners::{BoundListener, Listeners};
-use super::mailbox::{Accepted, Answer, Message, Peers};
+use super::mailbox::{Accepted, Mailboxes, Message, RoutedReply};
 use super::worker_pool::{Completion, TaskEnd, WorkerPool};
 use crate::clock;
 use crate::group::{Group, Node};
 use crate::replies::Replies;
 use crate::statistics::{LoopReport, LoopStatistics, NodeStatistics};
-use balance::{Balance, LIGHT_APART};
+use balance::{Balance, LIGHT_INTERVAL};
 use slab::Slab;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -36,10 +36,10 @@ use transport::{Scratch, threads};
 pub(super) const TICK: Duration = Duration::from_millis(250);
 /// How often all connections are checked.
 const SWEEP: Duration = Duration::from_secs(1);
-/// Only a connection that has been idle this long may lose its place to a new one.
+/// Only a connection that has been idle this long may be evicted for a new one.
 const EVICTABLE_IDLE: Duration = Duration::from_secs(1);
 /// How often a loop checks whether a client has its replies, while somebody asks for that.
-const LOOK_AGAIN: Duration = Duration::from_millis(10);
+const ACKNOWLEDGEMENT_CHECK_INTERVAL: Duration = Duration::from_millis(10);
 
 const WAKER: u64 = u64::MAX;
 pub(super) const LISTENERS: u64 = 1 << 32;
@@ -48,29 +48,29 @@ pub(super) const LISTENERS: u64 = 1 << 32;
 pub(crate) struct EventLoop {
     index: usize,
     group: Arc<Group>,
-    peers: Arc<Peers>,
+    mailboxes: Arc<Mailboxes>,
     worker_pool: Arc<WorkerPool>,
     poller: Poller,
     busy: BusyPoll,
     listeners: Listeners,
     connections: Slab<Connection>,
     /// Connections that hold received calls and wait for their turn.
-    again: Vec<usize>,
+    run_queue: Vec<usize>,
     work: Workspace,
     /// By node: the counters of closed connections, and the latencies of all calls.
     of_nodes: Vec<NodeStatistics>,
     statistics: LoopStatistics,
     /// What the connections hold in total, as of their last turns.
-    held: usize,
-    /// The connections held too much, and some are paused for that reason.
-    pressed: bool,
+    held_bytes: usize,
+    /// The connections hold more than the bound, and some are paused for that reason.
+    over_memory_bound: bool,
     /// When this loop last read the clock.
     alive: Duration,
     next_sweep: Duration,
     /// When the loop next checks whether clients have their replies, and whether somebody waits for
     /// that.
-    next_look: Duration,
-    looks: bool,
+    next_acknowledgement_check: Duration,
+    checks_acknowledgements: bool,
     /// The connection that had a light turn last, and the time until which turns of others are
     /// short.
     light: (usize, Duration),
@@ -85,7 +85,7 @@ impl EventLoop {
     pub fn new(
         index: usize,
         group: Arc<Group>,
-        peers: Arc<Peers>,
+        mailboxes: Arc<Mailboxes>,
         worker_pool: Arc<WorkerPool>,
         poller: Poller,
         busy: BusyPoll,
@@ -95,22 +95,22 @@ impl EventLoop {
         Self {
             index,
             group,
-            peers,
+            mailboxes,
             worker_pool,
             poller,
             busy,
             listeners: Listeners::default(),
             connections: Slab::new(),
-            again: Vec::new(),
+            run_queue: Vec::new(),
             work: Workspace { scratch: Scratch::new(), replies: Replies::default(), text: Vec::new() },
             of_nodes: vec![NodeStatistics::default(); nodes],
             statistics: LoopStatistics::default(),
-            held: 0,
-            pressed: false,
+            held_bytes: 0,
+            over_memory_bound: false,
             alive: now,
             next_sweep: now + SWEEP,
-            next_look: now + TICK,
-            looks: false,
+            next_acknowledgement_check: now + TICK,
+            checks_acknowledgements: false,
             light: (0, now),
             balance: Balance::new(now),
             deadline: None,
@@ -142,25 +142,25 @@ impl EventLoop {
             self.statistics.wakeups += 1;
             // A wait without events may have lasted long, but the loop held nothing that could have
             // become stale.
-            let held = !self.again.is_empty() || events.iter().next().is_some();
-            if watched && held {
+            let had_work = !self.run_queue.is_empty() || events.iter().next().is_some();
+            if watched && had_work {
                 self.notice_stall();
             } else {
                 self.alive = clock::now();
             }
-            self.worker_pool.beat(self.alive);
+            self.worker_pool.heartbeat(self.alive);
             // A connection that is given a turn in this round takes it in the next: one turn per
             // connection and round.
-            let due = std::mem::take(&mut self.again);
+            let due = std::mem::take(&mut self.run_queue);
             for event in events.iter() {
                 match event.token {
                     WAKER => self.take_messages(),
                     token if token >= LISTENERS => self.accept(token),
-                    token => self.serve_in_turn(usize::try_from(token).unwrap_or(usize::MAX)),
+                    token => self.serve_ready(usize::try_from(token).unwrap_or(usize::MAX)),
                 }
             }
-            self.relieve();
-            self.serve_again(due);
+            self.resume_paused();
+            self.serve_queued(due);
             self.sweep();
         }
     }
@@ -169,18 +169,18 @@ impl EventLoop {
         // Connections on their way to this loop count too.
         let drained = self
             .deadline
-            .is_some_and(|deadline| self.peers.connections(self.index) == 0 || self.alive >= deadline);
+            .is_some_and(|deadline| self.mailboxes.connections(self.index) == 0 || self.alive >= deadline);
         self.stopped || drained
     }
 
     fn timeout(&self) -> Option<Duration> {
-        if !self.again.is_empty() {
+        if !self.run_queue.is_empty() {
             Some(Duration::ZERO)
-        } else if self.looks {
-            Some(LOOK_AGAIN)
+        } else if self.checks_acknowledgements {
+            Some(ACKNOWLEDGEMENT_CHECK_INTERVAL)
         } else if self.deadline.is_some() {
             Some(TICK / 10)
-        } else if self.connections.is_empty() && !self.listeners.are_resting() {
+        } else if self.connections.is_empty() && !self.listeners.needs_polling() {
             None
         } else {
             Some(TICK)
@@ -203,7 +203,7 @@ impl EventLoop {
             "the loop did not run; its connections are reset unexecuted"
         );
         for key in self.keys(|_| true) {
-            self.close(key, Close::Stalled);
+            self.close(key, CloseReason::Stalled);
         }
         true
     }
@@ -216,7 +216,7 @@ impl EventLoop {
 
     /// How many connections this loop may have.
     fn connections_max(&self) -> usize {
-        self.group.limits.of_loop(self.peers.len())
+        self.group.limits.of_loop(self.mailboxes.len())
     }
 
     fn keys(&self, wanted: impl Fn(&Connection) -> bool) -> Vec<usize> {
@@ -226,20 +226,20 @@ impl EventLoop {
     /// Runs one turn of a connection whose socket is ready, unless the connection has its turn of
     /// this round anyway. Otherwise a client that sends without end would gain one more turn with
     /// each round.
-    fn serve_in_turn(&mut self, key: usize) {
+    fn serve_ready(&mut self, key: usize) {
         let Some(connection) = self.connections.get(key) else { return };
-        if !connection.again && (connection.load.is_busy() || !self.move_on(key)) {
+        if !connection.is_queued && (connection.load.is_busy() || !self.activate(key)) {
             self.serve(key);
         }
     }
 
     /// Runs one turn of each connection that waits for its next; the rest of their work is left to
     /// the next round.
-    fn serve_again(&mut self, due: Vec<usize>) {
+    fn serve_queued(&mut self, due: Vec<usize>) {
         for key in due {
             // The key may belong to another connection by now, which waits for nothing.
             if let Some(connection) = self.connections.get_mut(key)
-                && std::mem::take(&mut connection.again)
+                && std::mem::take(&mut connection.is_queued)
             {
                 self.serve(key);
             }
@@ -251,26 +251,26 @@ impl EventLoop {
         if !self.connections.contains(key) || self.notice_stall() {
             return;
         }
-        let share = self.share();
+        let memory_share = self.memory_share();
         let Some(connection) = self.connections.get_mut(key) else { return };
         let work = &mut self.work;
         let now = self.alive;
-        let around = Surroundings {
+        let context = TurnContext {
             group: &self.group,
-            peers: &self.peers,
+            mailboxes: &self.mailboxes,
             worker_pool: &self.worker_pool,
-            share,
+            memory_share,
             short: self.light.0 != key && self.alive < self.light.1,
-            place: ConnectionAddress { on_loop: self.index, key },
+            address: ConnectionAddress { on_loop: self.index, key },
             now,
         };
         // A bug that one client's bytes trigger must not take down the others: only the connection
         // of that client ends.
-        let step = catch_unwind(AssertUnwindSafe(|| connection.turn(work, around)));
+        let step = catch_unwind(AssertUnwindSafe(|| connection.turn(work, context)));
         let step = step.unwrap_or_else(|_| {
             self.statistics.bugs += 1;
             self.work.replies.clear();
-            Step::Close(Close::Bug)
+            Step::Close(CloseReason::Bug)
         });
         let Some(connection) = self.connections.get_mut(key) else { return };
         let ended = clock::now();
@@ -279,24 +279,25 @@ impl EventLoop {
         }
         self.alive = ended;
         if connection.load.end_turn(ended.saturating_sub(now), ended) {
-            self.light = (key, ended + LIGHT_APART);
+            self.light = (key, ended + LIGHT_INTERVAL);
         }
-        let held = connection.holds();
-        self.held = self.held.saturating_sub(connection.held).saturating_add(held);
-        connection.held = held;
+        let held_bytes = connection.held_bytes();
+        self.held_bytes = self.held_bytes.saturating_sub(connection.held_bytes).saturating_add(held_bytes);
+        connection.held_bytes = held_bytes;
         match step {
             Step::Close(why) => self.close(key, why),
-            Step::Again => {
-                self.give_turn(key);
+            Step::Yield => {
+                self.schedule(key);
                 self.set_interest(key);
             }
             Step::Wait => {
-                if connection.is_parting() {
-                    (self.looks, self.next_look) = (true, ended + LOOK_AGAIN);
+                if connection.awaits_last_acknowledgement() {
+                    (self.checks_acknowledgements, self.next_acknowledgement_check) =
+                        (true, ended + ACKNOWLEDGEMENT_CHECK_INTERVAL);
                 }
                 self.set_interest(key);
-                if self.balance.is_trying() {
-                    self.even_out(key);
+                if self.balance.has_trials_left() {
+                    self.rebalance(key);
                 }
             }
         }
@@ -305,32 +306,32 @@ impl EventLoop {
     /// What each connection may hold, while all together hold too much. Nothing is received from
     /// connections that hold more; the others go on. So the connections that hold most wait, and a
     /// connection below the bound reaches the end of its record.
-    fn share(&mut self) -> Option<usize> {
-        let bound = self.group.limits.held_bytes_max / self.peers.len().max(1);
-        if self.held < bound {
+    fn memory_share(&mut self) -> Option<usize> {
+        let bound = self.group.limits.held_bytes_max / self.mailboxes.len().max(1);
+        if self.held_bytes < bound {
             return None;
         }
-        self.pressed = true;
+        self.over_memory_bound = true;
         Some(bound / self.connections.len().max(1))
     }
 
     /// Resumes paused connections once enough memory is free.
-    fn relieve(&mut self) {
-        let bound = self.group.limits.held_bytes_max / self.peers.len().max(1);
-        if self.pressed && self.held < bound / 4 * 3 {
-            self.pressed = false;
+    fn resume_paused(&mut self) {
+        let bound = self.group.limits.held_bytes_max / self.mailboxes.len().max(1);
+        if self.over_memory_bound && self.held_bytes < bound / 4 * 3 {
+            self.over_memory_bound = false;
             for key in self.keys(Connection::is_paused) {
-                self.give_turn(key);
+                self.schedule(key);
             }
         }
     }
 
     /// Gives a connection a turn in the next round.
-    fn give_turn(&mut self, key: usize) {
+    fn schedule(&mut self, key: usize) {
         if let Some(connection) = self.connections.get_mut(key)
-            && !std::mem::replace(&mut connection.again, true)
+            && !std::mem::replace(&mut connection.is_queued, true)
         {
-            self.again.push(key);
+            self.run_queue.push(key);
         }
     }
 
@@ -342,7 +343,7 @@ impl EventLoop {
         }
         connection.interest = wanted;
         if let Err(error) = connection.set_interest(&self.poller, key as u64) {
-            self.close(key, Close::System(error));
+            self.close(key, CloseReason::System(error));
         }
     }
 
@@ -352,39 +353,39 @@ impl EventLoop {
         let bound = self.connections_max();
         if self.deadline.is_some() {
             tracing::info!(peer = %accepted.peer, "connection refused: the server is draining");
-            return self.turn_away(accepted);
+            return self.refuse(accepted);
         }
         if self.group.nodes.get(node).is_some_and(Node::is_stopped) {
             tracing::debug!(peer = %accepted.peer, "connection refused: its node was stopped meanwhile");
-            return self.turn_away(accepted);
+            return self.refuse(accepted);
         }
         if self.connections.len() >= bound && !self.evict() {
             tracing::warn!(peer = %accepted.peer, bound, "connection refused: at the bound, and none is idle");
-            return self.turn_away(accepted);
+            return self.refuse(accepted);
         }
         self.count_accepted(node);
-        self.begin_to_count();
+        self.restart_count();
         let connection = Connection::new(accepted, &self.group, self.alive);
         let entry = self.connections.vacant_entry();
         let key = entry.key();
         match connection.register(&self.poller, key as u64) {
             Ok(()) => {
                 entry.insert(connection);
-                self.peers.repace(&self.group, node);
+                self.mailboxes.repace(&self.group, node);
             }
             Err(error) => {
                 tracing::warn!(%error, "connection refused: it cannot be waited for");
-                connection.end(&Close::System(error), &self.poller, &self.peers);
-                self.forget(node);
+                connection.end(&CloseReason::System(error), &self.poller, &self.mailboxes);
+                self.count_closed(node);
             }
         }
     }
 
     /// Resets a refused connection: the peer must not take a silent close for a served connection.
-    fn turn_away(&self, accepted: Accepted) {
+    fn refuse(&self, accepted: Accepted) {
         let node = accepted.node;
-        refuse(accepted, &self.poller, &self.peers);
-        self.forget(node);
+        refuse(accepted, &self.poller, &self.mailboxes);
+        self.count_closed(node);
     }
 
     fn count_accepted(&mut self, node: usize) {
@@ -399,26 +400,26 @@ impl EventLoop {
         let longest = idle.min_by_key(|(_, connection)| connection.active);
         match longest {
             Some((key, connection)) if connection.active + EVICTABLE_IDLE <= self.alive => {
-                self.close(key, Close::Evicted);
+                self.close(key, CloseReason::Evicted);
                 true
             }
             _ => false,
         }
     }
 
-    fn close(&mut self, key: usize, why: Close) {
+    fn close(&mut self, key: usize, why: CloseReason) {
         let Some(connection) = self.connections.try_remove(key) else { return };
-        self.held = self.held.saturating_sub(connection.held);
+        self.held_bytes = self.held_bytes.saturating_sub(connection.held_bytes);
         if connection.load.is_busy() {
-            self.peers.take_load(self.index, connection.load.permille());
+            self.mailboxes.take_load(self.index, connection.load.permille());
         }
         let node = connection.client.node;
-        if let Some(known_as) = connection.client.caller.called_from.known_as() {
-            let in_order = matches!(why, Close::Peer) && connection.is_received();
-            self.group.reply_cache.connections().end(known_as, in_order);
+        if let Some(id) = connection.client.cache_client.connection.id() {
+            let in_order = matches!(why, CloseReason::Peer) && connection.is_fully_acknowledged();
+            self.group.reply_cache.connections().end(id, in_order);
         }
         why.log(&connection);
-        if why.is_late() && connection.pool_calls() > 0 {
+        if why.discards_calls() && connection.pool_calls() > 0 {
             self.worker_pool.discard(connection.client.id);
         }
         if let Some(node) = self.of_nodes.get_mut(node) {
@@ -426,37 +427,37 @@ impl EventLoop {
             node.rdma.add(&connection.rdma());
             node.refused_calls += connection.counters.refused();
         }
-        connection.end(&why, &self.poller, &self.peers);
-        self.forget(node);
+        connection.end(&why, &self.poller, &self.mailboxes);
+        self.count_closed(node);
     }
 
     /// Removes a closed connection of this loop from the counts.
-    fn forget(&self, node: usize) {
-        self.peers.leave(self.index);
+    fn count_closed(&self, node: usize) {
+        self.mailboxes.leave(self.index);
         if let Some(node) = self.group.nodes.get(node) {
             node.leave();
         }
-        self.peers.repace(&self.group, node);
+        self.mailboxes.repace(&self.group, node);
     }
 
     /// Periodic work: closes connections that fell silent within a record, asks for signs of life,
     /// and listens again after a rest.
     fn sweep(&mut self) {
         let now = self.alive;
-        self.listeners.wake_rested(&self.poller, now);
+        self.listeners.resume(&self.poller, now);
         if let Some(deadline) = self.deadline {
             self.end_lingering();
             if now >= deadline {
                 for key in self.keys(|_| true) {
-                    self.close(key, Close::Stopped);
+                    self.close(key, CloseReason::Stopped);
                 }
             }
         }
         if self.balance.is_due(now) {
             self.count_load(now);
         }
-        if now >= self.next_look {
-            self.look();
+        if now >= self.next_acknowledgement_check {
+            self.check_acknowledgements();
         }
         if now < self.next_sweep {
             return;
@@ -465,43 +466,46 @@ impl EventLoop {
         self.end_lingering();
         let silence_max = Duration::from_millis(self.group.limits.partial_record_ms_max);
         for key in self.keys(|connection| connection.is_stuck(now, silence_max)) {
-            self.close(key, Close::Stuck);
+            self.close(key, CloseReason::Stuck);
         }
-        for key in self.keys(|connection| connection.is_to_be_asked(now)) {
-            if let Some(Err(why)) = self.connections.get_mut(key).map(|connection| connection.ask(now)) {
+        for key in self.keys(|connection| connection.needs_keepalive(now)) {
+            if let Some(Err(why)) =
+                self.connections.get_mut(key).map(|connection| connection.send_keepalive(now))
+            {
                 self.close(key, why);
             }
         }
     }
 
     /// Checks whether clients have their replies, where somebody asks.
-    fn look(&mut self) {
+    fn check_acknowledgements(&mut self) {
         let now = clock::now();
-        let mut parting = Vec::new();
-        self.looks = false;
+        let mut closing = Vec::new();
+        self.checks_acknowledgements = false;
         for (key, connection) in &mut self.connections {
-            self.looks |= connection.look(&self.group.reply_cache, now);
-            if connection.is_parting() {
-                parting.push(key);
+            self.checks_acknowledgements |= connection.check_acknowledgement(&self.group.reply_cache, now);
+            if connection.awaits_last_acknowledgement() {
+                closing.push(key);
             }
         }
-        self.looks |= !parting.is_empty();
-        for key in parting {
-            self.give_turn(key);
+        self.checks_acknowledgements |= !closing.is_empty();
+        for key in closing {
+            self.schedule(key);
         }
-        self.next_look = now + if self.looks { LOOK_AGAIN } else { TICK };
+        self.next_acknowledgement_check =
+            now + if self.checks_acknowledgements { ACKNOWLEDGEMENT_CHECK_INTERVAL } else { TICK };
     }
 
     fn end_lingering(&mut self) {
         let now = self.alive;
         for key in self.keys(|connection| connection.is_done_lingering(now)) {
-            self.close(key, Close::Drained);
+            self.close(key, CloseReason::Drained);
         }
     }
 
     fn take_messages(&mut self) {
-        let peers = Arc::clone(&self.peers);
-        for message in peers.take(self.index) {
+        let mailboxes = Arc::clone(&self.mailboxes);
+        for message in mailboxes.take(self.index) {
             self.take_message(message);
         }
     }
@@ -509,28 +513,28 @@ impl EventLoop {
     fn take_message(&mut self, message: Message) {
         match message {
             Message::Accepted(accepted) => self.adopt(accepted),
-            Message::Moved(moving) => self.take_over(moving),
-            Message::Refused { node } => self.forget(node),
-            Message::Answer(answer) => self.answer(answer),
+            Message::Moved(moving) => self.adopt_moved(moving),
+            Message::Refused { node } => self.count_closed(node),
+            Message::Reply(reply) => self.send_routed_reply(reply),
             Message::Completion(completion) => self.complete(completion),
-            Message::Forsake { place, connection } => {
-                if self.find(place, u64::from(connection)).is_some() {
-                    self.close(place.key, Close::Forsaken);
+            Message::Abandon { address, connection } => {
+                if self.find(address, u64::from(connection)).is_some() {
+                    self.close(address.key, CloseReason::Abandoned);
                 }
             }
             Message::Exports(exports, _done) => {
                 self.connections.iter_mut().for_each(|(_, connection)| connection.readmit(&exports));
             }
-            Message::Look => self.look(),
+            Message::CheckAcknowledgements => self.check_acknowledgements(),
             Message::Report(sender) => {
                 // If nobody waits any more, nobody misses the report.
                 let _ = sender.send(self.report());
             }
             Message::Repace(node) => {
-                let share = self.group.nodes.get(node).and_then(crate::group::Node::share);
+                let pace = self.group.nodes.get(node).and_then(crate::group::Node::pace_share);
                 for (_, connection) in &mut self.connections {
                     if connection.client.node == node {
-                        connection.set_pace(share);
+                        connection.set_pace(pace);
                     }
                 }
             }
@@ -540,7 +544,7 @@ impl EventLoop {
             Message::Unlisten(node, _done) => self.listeners.remove(&self.poller, node),
             Message::ResetNode(node, _done) => {
                 for key in self.keys(|connection| connection.client.node == node) {
-                    self.close(key, Close::NodeStopped);
+                    self.close(key, CloseReason::NodeStopped);
                 }
             }
             Message::Drain(deadline) => self.begin_drain(deadline),
@@ -560,29 +564,29 @@ impl EventLoop {
     }
 
     /// Sends a reply that another loop produced for a call received here.
-    fn answer(&mut self, answer: Answer) {
-        if let Some(connection) = self.find(answer.place, u64::from(answer.connection)) {
-            connection.push_answer(&answer.reply);
-            self.serve(answer.place.key);
+    fn send_routed_reply(&mut self, reply: RoutedReply) {
+        if let Some(connection) = self.find(reply.address, u64::from(reply.connection)) {
+            connection.push_reply(&reply.reply);
+            self.serve(reply.address.key);
         }
     }
 
-    /// Finds a connection by its place and the low half of its number: the place may belong to
+    /// Finds a connection by its address and the low half of its number: the slot may belong to
     /// another connection by now.
-    fn find(&mut self, place: ConnectionAddress, number: u64) -> Option<&mut Connection> {
+    fn find(&mut self, address: ConnectionAddress, number: u64) -> Option<&mut Connection> {
         let low = |number: u64| number & u64::from(u32::MAX);
-        self.connections.get_mut(place.key).filter(|connection| low(connection.client.id) == low(number))
+        self.connections.get_mut(address.key).filter(|connection| low(connection.client.id) == low(number))
     }
 
     /// Takes back a call from the worker pool. Its reply is sent in the connection's next turn,
     /// together with others.
     fn complete(&mut self, completion: Completion) {
-        let place = completion.place;
+        let address = completion.address;
         let of_node = self.of_nodes.get_mut(completion.node);
         if let (TaskEnd::Reply { counted: Some(end), .. }, Some(of_node)) = (&completion.end, of_node) {
             of_node.procedures.record(end.slot, self.alive.saturating_sub(completion.received), 1);
         }
-        let Some(connection) = self.find(place, completion.connection) else {
+        let Some(connection) = self.find(address, completion.connection) else {
             // Nobody waits for the reply any more; the reply cache has what must be remembered.
             if let (TaskEnd::Reply { counted: Some(end), .. }, Some(node)) =
                 (&completion.end, self.of_nodes.get_mut(completion.node))
@@ -592,22 +596,22 @@ impl EventLoop {
             return;
         };
         let why = match completion.end {
-            TaskEnd::Bug => Some(Close::Bug),
-            TaskEnd::TooLate => Some(Close::Stalled),
+            TaskEnd::Bug => Some(CloseReason::Bug),
+            TaskEnd::TooLate => Some(CloseReason::Stalled),
             TaskEnd::Reply { .. } | TaskEnd::Elsewhere => None,
         };
         connection.complete(completion);
         match why {
             Some(why) => {
-                self.statistics.bugs += u64::from(matches!(why, Close::Bug));
-                self.close(place.key, why);
+                self.statistics.bugs += u64::from(matches!(why, CloseReason::Bug));
+                self.close(address.key, why);
             }
-            None => self.give_turn(place.key),
+            None => self.schedule(address.key),
         }
     }
 
     fn accept(&mut self, token: u64) {
-        self.listeners.accept(&self.poller, token, self.alive, &self.group, &self.peers);
+        self.listeners.accept(&self.poller, token, self.alive, &self.group, &self.mailboxes);
     }
 
     fn report(&self) -> LoopReport {
@@ -634,6 +638,6 @@ impl Drop for EventLoop {
     fn drop(&mut self) {
         // Also runs when the loop ends by an error or a panic: nobody may wait for the loop or
         // count on it.
-        self.peers.retire(self.index);
+        self.mailboxes.retire(self.index);
     }
 }

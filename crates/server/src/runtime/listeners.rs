@@ -1,7 +1,7 @@
 //! The listening sockets of all nodes; the first loop owns them.
 
 use super::event_loop::{LISTENERS, TICK};
-use super::mailbox::{Accepted, Link, Peers};
+use super::mailbox::{Accepted, Link, Mailboxes};
 use crate::error::Error;
 use crate::group::Group;
 use std::io;
@@ -18,30 +18,30 @@ use transport::{rdma, socket};
 const ACCEPTS_PER_TURN: usize = 64;
 
 /// The time between two attempts to listen on an address whose device has gone away.
-const LISTEN_AGAIN: Duration = Duration::from_secs(2);
+const REBIND_INTERVAL: Duration = Duration::from_secs(2);
 
 /// A bound listener of a node.
 #[derive(Debug)]
 pub(crate) struct BoundListener {
     pub node: usize,
     pub address: SocketAddr,
-    door: Door,
+    acceptor: Acceptor,
 }
 
 #[derive(Debug)]
-enum Door {
+enum Acceptor {
     Tcp(OwnedFd),
     Rdma(rdma::Listener),
 }
 
 /// A new connection.
 #[derive(Debug)]
-enum Arrival {
+enum NewConnection {
     Tcp(OwnedFd),
     Rdma(Box<rdma::Incoming>),
 }
 
-impl AsFd for Door {
+impl AsFd for Acceptor {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
             Self::Tcp(socket) => socket.as_fd(),
@@ -50,19 +50,19 @@ impl AsFd for Door {
     }
 }
 
-impl Door {
+impl Acceptor {
     /// Accepts the next connection, with both addresses where they are known.
-    fn accept(&self) -> io::Result<Option<(Arrival, SocketAddr, Option<SocketAddr>)>> {
+    fn accept(&self) -> io::Result<Option<(NewConnection, SocketAddr, Option<SocketAddr>)>> {
         match self {
             Self::Tcp(socket) => Ok(socket::accept(socket.as_fd())?.map(|(socket, peer)| {
                 let local = socket::local_address(socket.as_fd()).ok();
-                (Arrival::Tcp(socket), peer, local)
+                (NewConnection::Tcp(socket), peer, local)
             })),
             Self::Rdma(listener) => {
                 let incoming = listener.take().map_err(io::Error::other)?;
                 Ok(incoming.map(|incoming| {
                     let (peer, local) = (incoming.peer(), incoming.local());
-                    (Arrival::Rdma(Box::new(incoming)), peer, Some(local))
+                    (NewConnection::Rdma(Box::new(incoming)), peer, Some(local))
                 }))
             }
         }
@@ -81,11 +81,11 @@ impl BoundListener {
         let failed = |error| Error::System { what: "a socket that was passed on", error };
         let address = socket.local_addr().map_err(failed)?;
         socket.set_nonblocking(true).map_err(failed)?;
-        Ok(Self { node, address, door: Door::Tcp(socket.into()) })
+        Ok(Self { node, address, acceptor: Acceptor::Tcp(socket.into()) })
     }
 
     pub fn fd(&self) -> BorrowedFd<'_> {
-        self.door.as_fd()
+        self.acceptor.as_fd()
     }
 }
 
@@ -101,21 +101,21 @@ pub(crate) fn bind(node: usize, address: SocketAddr) -> Result<BoundListener, Er
     {
         let _ = socket::set_congestion(socket.as_fd(), &name);
     }
-    Ok(BoundListener { node, address, door: Door::Tcp(socket) })
+    Ok(BoundListener { node, address, acceptor: Acceptor::Tcp(socket) })
 }
 
 /// Listens on an address for a node over RDMA; port 0 selects a free port.
 pub(crate) fn bind_rdma(node: usize, address: SocketAddr) -> Result<BoundListener, Error> {
     let failed = |error| Error::ListenRdma { address, error };
     let listener = rdma::Listener::bind(address).map_err(failed)?;
-    Ok(BoundListener { node, address: listener.address(), door: Door::Rdma(listener) })
+    Ok(BoundListener { node, address: listener.address(), acceptor: Acceptor::Rdma(listener) })
 }
 
 /// Stops watching a listener before it is dropped: over RDMA, a connection that waits to be
 /// accepted keeps the listener's descriptor open.
 fn close(poller: &Poller, listener: Option<BoundListener>) {
     if let Some(listener) = listener {
-        let _ = poller.remove(&listener.door);
+        let _ = poller.remove(&listener.acceptor);
     }
 }
 
@@ -124,17 +124,17 @@ fn close(poller: &Poller, listener: Option<BoundListener>) {
 pub(super) struct Listeners {
     slots: Vec<Option<BoundListener>>,
     /// Nothing is accepted until this time, because the system had no descriptor left.
-    rest_until: Option<Duration>,
+    paused_until: Option<Duration>,
     /// By node, the addresses whose device has gone away. The device may come back.
     lost: Vec<(usize, SocketAddr)>,
-    listen_again_at: Duration,
+    rebind_at: Duration,
 }
 
 impl Listeners {
     pub fn add(&mut self, poller: &Poller, bound: Vec<BoundListener>) -> io::Result<()> {
         for listener in bound {
             let free = self.slots.iter().position(Option::is_none).unwrap_or(self.slots.len());
-            poller.add(&listener.door, LISTENERS + free as u64, Interest::READ)?;
+            poller.add(&listener.acceptor, LISTENERS + free as u64, Interest::READ)?;
             match self.slots.get_mut(free) {
                 Some(slot) => *slot = Some(listener),
                 None => self.slots.push(Some(listener)),
@@ -159,29 +159,36 @@ impl Listeners {
     }
 
     /// Whether the listeners must be checked although no connection arrives.
-    pub const fn are_resting(&self) -> bool {
-        self.rest_until.is_some() || !self.lost.is_empty()
+    pub const fn needs_polling(&self) -> bool {
+        self.paused_until.is_some() || !self.lost.is_empty()
     }
 
     /// Accepts the connections that wait at one listener and assigns them to loops.
-    pub fn accept(&mut self, poller: &Poller, token: u64, now: Duration, group: &Group, peers: &Arc<Peers>) {
+    pub fn accept(
+        &mut self,
+        poller: &Poller,
+        token: u64,
+        now: Duration,
+        group: &Group,
+        mailboxes: &Arc<Mailboxes>,
+    ) {
         let index = usize::try_from(token - LISTENERS).unwrap_or(usize::MAX);
         let Some(Some(listener)) = self.slots.get(index) else { return };
         for _ in 0..ACCEPTS_PER_TURN {
-            match listener.door.accept() {
+            match listener.acceptor.accept() {
                 Ok(None) => return,
-                Ok(Some((arrival, peer, local))) => {
+                Ok(Some((new, peer, local))) => {
                     let local = local.unwrap_or(listener.address);
                     let id = group.next_connection.fetch_add(1, Ordering::Relaxed);
                     if let Some(node) = group.nodes.get(listener.node) {
                         node.enter();
                     }
                     let accepted = Accepted { link: (), peer, local, node: listener.node, id };
-                    match arrival {
-                        Arrival::Tcp(socket) => peers.place(accepted.with(Link::Tcp(socket))),
-                        Arrival::Rdma(incoming) => {
-                            let bound = group.limits.of_loop(peers.len());
-                            peers.place_over_rdma(incoming, accepted, bound);
+                    match new {
+                        NewConnection::Tcp(socket) => mailboxes.assign(accepted.with(Link::Tcp(socket))),
+                        NewConnection::Rdma(incoming) => {
+                            let bound = group.limits.of_loop(mailboxes.len());
+                            mailboxes.assign_over_rdma(incoming, accepted, bound);
                         }
                     }
                 }
@@ -199,7 +206,7 @@ impl Listeners {
                     // The waiting connection would wake the loop again at once; other connections
                     // may free a descriptor.
                     tracing::warn!(%error, address = %listener.address, "cannot accept; resting");
-                    self.rest_until = Some(now + TICK);
+                    self.paused_until = Some(now + TICK);
                     self.set_interest(poller, Interest::NONE);
                     return;
                 }
@@ -208,9 +215,9 @@ impl Listeners {
     }
 
     /// Accepts again after a rest, and listens again where a device is back.
-    pub fn wake_rested(&mut self, poller: &Poller, now: Duration) {
-        if !self.lost.is_empty() && self.listen_again_at <= now {
-            self.listen_again_at = now + LISTEN_AGAIN;
+    pub fn resume(&mut self, poller: &Poller, now: Duration) {
+        if !self.lost.is_empty() && self.rebind_at <= now {
+            self.rebind_at = now + REBIND_INTERVAL;
             for (node, address) in std::mem::take(&mut self.lost) {
                 let bound = bind_rdma(node, address).map_err(io::Error::other);
                 match bound.and_then(|bound| self.add(poller, vec![bound])) {
@@ -222,7 +229,7 @@ impl Listeners {
                 }
             }
         }
-        if self.rest_until.take_if(|until| *until <= now).is_some() {
+        if self.paused_until.take_if(|until| *until <= now).is_some() {
             self.set_interest(poller, Interest::READ);
         }
     }
@@ -232,7 +239,7 @@ impl Listeners {
             if let Some(listener) = listener {
                 // The listener was added under this token, so the change cannot fail for a reason
                 // that we could fix.
-                let _ = poller.modify(&listener.door, LISTENERS + index as u64, interest);
+                let _ = poller.modify(&listener.acceptor, LISTENERS + index as u64, interest);
             }
         }
     }

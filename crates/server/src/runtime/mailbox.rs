@@ -48,13 +48,13 @@ impl<L> Accepted<L> {
 }
 
 /// A connection on its way from one loop to another.
-pub(crate) struct Moving {
+pub(crate) struct MovingConnection {
     pub(super) connection: Box<Connection>,
     /// When the connection left its loop.
     pub(super) since: Duration,
 }
 
-impl std::fmt::Debug for Moving {
+impl std::fmt::Debug for MovingConnection {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { connection, since } = self;
         f.debug_struct("Moving").field("peer", &connection.client.peer).field("since", since).finish()
@@ -63,9 +63,9 @@ impl std::fmt::Debug for Moving {
 
 /// A reply to a call that another loop was already executing.
 #[derive(Debug)]
-pub(crate) struct Answer {
-    pub place: ConnectionAddress,
-    /// The low half of the connection's number: the place may belong to another connection by now.
+pub(crate) struct RoutedReply {
+    pub address: ConnectionAddress,
+    /// The low half of the connection's number: the slot may belong to another connection by now.
     pub connection: u32,
     pub reply: Vec<u8>,
 }
@@ -76,20 +76,20 @@ pub(crate) enum Message {
     /// Serve this connection.
     Accepted(Accepted),
     /// Continue to serve this connection, which another loop had.
-    Moved(Moving),
+    Moved(MovingConnection),
     /// A connection assigned to this loop was not accepted: this node has one connection less.
     Refused { node: usize },
     /// Send this reply.
-    Answer(Answer),
+    Reply(RoutedReply),
     /// A call of this loop has come back from the worker pool.
     Completion(Completion),
     /// This connection waits for a reply that will not come: end it, so that its client sends the
     /// call again.
-    Forsake { place: ConnectionAddress, connection: u32 },
+    Abandon { address: ConnectionAddress, connection: u32 },
     /// The exports or their rules have changed.
     Exports(Arc<Exports>, Sender<()>),
     /// Somebody asks whether clients have their replies: check.
-    Look,
+    CheckAcknowledgements,
     /// Report the counters.
     Report(Sender<LoopReport>),
     /// The number of connections of a node has changed: divide its pacing rate again.
@@ -110,7 +110,7 @@ pub(crate) enum Message {
 /// without the connection, in thousandths of a loop's time.
 const WORTH_A_MOVE_PERMILLE: usize = 50;
 /// Queued messages, counted from the last, that a new message is compared with.
-const REPACES_LOOKED_AT: usize = 16;
+const DUPLICATES_SEARCHED: usize = 16;
 
 #[derive(Debug, Default)]
 struct Queue {
@@ -124,18 +124,18 @@ struct Inbox {
     queue: Mutex<Queue>,
     waker: Waker,
     /// Connections given to the loop and not yet closed. The acceptor adds to the count, as does
-    /// another loop that hands a connection over; the loop subtracts. A stale value only places a
+    /// another loop that hands a connection over; the loop subtracts. a stale value only assigns a
     /// connection less evenly.
     connections: AtomicUsize,
     /// How much the connections load the loop, in thousandths of its time. The loop adds and
     /// subtracts, as does another loop that hands a connection over.
     load: AtomicUsize,
-    /// The processor on which the loop ran when it last counted its load, or [`NOWHERE`]. A loop
-    /// without load does not count.
-    runs_on: AtomicU32,
+    /// The processor on which the loop ran when it last counted its load, or [`UNKNOWN_CPU`]. A
+    /// loop without load does not count.
+    cpu: AtomicU32,
 }
 
-const NOWHERE: u32 = u32::MAX;
+const UNKNOWN_CPU: u32 = u32::MAX;
 
 impl Inbox {
     fn connections(&self) -> usize {
@@ -147,8 +147,8 @@ impl Inbox {
     }
 
     /// Whether the loop has work and runs on this processor.
-    fn works_on(&self, processor: u32) -> bool {
-        self.load() > 0 && self.runs_on.load(Ordering::Relaxed) == processor
+    fn runs_on_cpu(&self, cpu: u32) -> bool {
+        self.load() > 0 && self.cpu.load(Ordering::Relaxed) == cpu
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue> {
@@ -160,13 +160,13 @@ impl Inbox {
 
 /// The inboxes of all loops, and the acceptor of their connections over RDMA.
 #[derive(Debug)]
-pub(crate) struct Peers {
+pub(crate) struct Mailboxes {
     inboxes: Vec<Inbox>,
     /// Runs from the first connection over RDMA until the server ends.
     rdma_acceptor: Mutex<Option<RdmaAcceptor>>,
 }
 
-impl Peers {
+impl Mailboxes {
     pub fn new(wakers: Vec<Waker>) -> Self {
         let none = || AtomicUsize::new(0);
         let inbox = |waker| Inbox {
@@ -174,7 +174,7 @@ impl Peers {
             waker,
             connections: none(),
             load: none(),
-            runs_on: AtomicU32::new(NOWHERE),
+            cpu: AtomicU32::new(UNKNOWN_CPU),
         };
         Self { inboxes: wakers.into_iter().map(inbox).collect(), rdma_acceptor: Mutex::new(None) }
     }
@@ -189,11 +189,11 @@ impl Peers {
         let mut queue = inbox.queue();
         // One such message stands for many, and dividing a pacing rate again is expensive: a client
         // that connects and disconnects without end must not keep the loops busy with it.
-        let is_told = |told: &Message| {
-            matches!((told, &message), (Message::Look, Message::Look))
-                || matches!((told, &message), (Message::Repace(a), Message::Repace(b)) if a == b)
+        let is_duplicate = |queued: &Message| {
+            matches!((queued, &message), (Message::CheckAcknowledgements, Message::CheckAcknowledgements))
+                || matches!((queued, &message), (Message::Repace(a), Message::Repace(b)) if a == b)
         };
-        if !queue.gone && !queue.messages.iter().rev().take(REPACES_LOOKED_AT).any(is_told) {
+        if !queue.gone && !queue.messages.iter().rev().take(DUPLICATES_SEARCHED).any(is_duplicate) {
             queue.messages.push(message);
             drop(queue);
             inbox.waker.wake();
@@ -216,7 +216,7 @@ impl Peers {
 
     /// Gives a new connection to the loop with the fewest connections. The connection may move once
     /// it calls for files.
-    pub fn place(&self, accepted: Accepted) {
+    pub fn assign(&self, accepted: Accepted) {
         if let Some(index) = self.reserve_on_loop(|inbox| (inbox.connections(), 0)) {
             self.send(index, Message::Accepted(accepted));
         }
@@ -224,7 +224,7 @@ impl Peers {
 
     /// Has a connection over RDMA accepted for the loop with the least load among those with less
     /// than `connections_max` connections. The connection stays on that loop.
-    pub fn place_over_rdma(
+    pub fn assign_over_rdma(
         self: &Arc<Self>,
         incoming: Box<rdma::Incoming>,
         accepted: Accepted<()>,
@@ -243,9 +243,9 @@ impl Peers {
         };
         let refused = match started {
             Ok(started) => {
-                let made =
-                    rdma_acceptor.insert(started).make(PendingConnection { incoming, accepted, on_loop });
-                made.err().map(str::to_owned)
+                let queued =
+                    rdma_acceptor.insert(started).accept(PendingConnection { incoming, accepted, on_loop });
+                queued.err().map(str::to_owned)
             }
             Err(error) => Some(error.to_string()),
         };
@@ -278,7 +278,7 @@ impl Peers {
         self.rdma_acceptor.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a place for a connection on the loop where `of` is least.
+    /// Reserves a slot for a connection on the loop where `of` is least.
     fn reserve_on_loop(&self, of: impl Fn(&Inbox) -> (usize, usize)) -> Option<usize> {
         let (index, _) = self.inboxes.iter().enumerate().min_by_key(|(_, inbox)| of(inbox))?;
         self.enter(index);
@@ -306,7 +306,7 @@ impl Peers {
         }
     }
 
-    /// Takes a place on another loop for a connection of this loop with the load `permille`, of
+    /// Reserves a slot on another loop for a connection of this loop with the load `permille`, of
     /// which `counted` is counted here, if the other loop has less to do than this one has without
     /// the connection.
     ///
@@ -323,7 +323,7 @@ impl Peers {
         permille: usize,
         counted: usize,
         connections_max: usize,
-        comes_in_on: impl FnOnce() -> Option<u32>,
+        incoming_cpu: impl FnOnce() -> Option<u32>,
     ) -> Option<usize> {
         let own = self.inboxes.get(index)?;
         let without = own.load().saturating_sub(counted);
@@ -338,25 +338,23 @@ impl Peers {
         if least_load > little || stays && counted > 0 {
             return None;
         }
-        let on_its_processor = match comes_in_on() {
-            Some(processor) if stays && own.works_on(processor) => return None,
-            Some(processor) => {
-                others().find(|(_, inbox)| inbox.load() <= little && inbox.works_on(processor))
-            }
+        let on_that_cpu = match incoming_cpu() {
+            Some(cpu) if stays && own.runs_on_cpu(cpu) => return None,
+            Some(cpu) => others().find(|(_, inbox)| inbox.load() <= little && inbox.runs_on_cpu(cpu)),
             None => None,
         };
-        let place = on_its_processor.map(|(other, _)| other).or((!stays).then_some(least))?;
+        let target = on_that_cpu.map(|(other, _)| other).or((!stays).then_some(least))?;
         self.take_load(index, counted);
-        self.add_load(place, permille);
-        self.enter(place);
+        self.add_load(target, permille);
+        self.enter(target);
         self.leave(index);
-        Some(place)
+        Some(target)
     }
 
     /// Notes the processor on which a loop runs.
-    pub fn report_processor(&self, index: usize, runs_on: Option<u32>) {
+    pub fn report_cpu(&self, index: usize, cpu: Option<u32>) {
         if let Some(inbox) = self.inboxes.get(index) {
-            inbox.runs_on.store(runs_on.unwrap_or(NOWHERE), Ordering::Relaxed);
+            inbox.cpu.store(cpu.unwrap_or(UNKNOWN_CPU), Ordering::Relaxed);
         }
     }
 
@@ -396,19 +394,22 @@ impl Peers {
     }
 }
 
-impl Waiters for Peers {
+impl Waiters for Mailboxes {
     #[cold]
-    fn answer(&self, waiter: Token, reply: &[u8]) {
-        let (place, connection) = address_of(waiter);
-        self.send(place.on_loop, Message::Answer(Answer { place, connection, reply: reply.to_vec() }));
+    fn reply(&self, waiter: Token, reply: &[u8]) {
+        let (address, connection) = address_of(waiter);
+        self.send(
+            address.on_loop,
+            Message::Reply(RoutedReply { address, connection, reply: reply.to_vec() }),
+        );
     }
 
-    fn forsake(&self, waiter: Token) {
-        let (place, connection) = address_of(waiter);
-        self.send(place.on_loop, Message::Forsake { place, connection });
+    fn abandon(&self, waiter: Token) {
+        let (address, connection) = address_of(waiter);
+        self.send(address.on_loop, Message::Abandon { address, connection });
     }
 
-    fn have_connections_looked_at(&self) {
-        self.send_all(|| Message::Look);
+    fn check_acknowledgements(&self) {
+        self.send_all(|| Message::CheckAcknowledgements);
     }
 }

@@ -9,7 +9,7 @@
 
 use super::call_sink::Responder;
 use super::connection::STRANGER_RECORD_BYTES_MAX;
-use super::mailbox::{Accepted, Link, Message, Peers};
+use super::mailbox::{Accepted, Link, Mailboxes, Message};
 use crate::clock;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -25,7 +25,7 @@ const WAITING_MAX: usize = 256;
 /// NFS version 3 has no calls of the server to its client.
 const REVERSE_CREDITS: u32 = 0;
 /// The time between two checks whether the thread has ended.
-const LOOK_EVERY: Duration = Duration::from_millis(2);
+const JOIN_POLL: Duration = Duration::from_millis(2);
 
 /// A client that wants to connect.
 #[derive(Debug)]
@@ -37,51 +37,51 @@ pub(super) struct PendingConnection {
 }
 
 #[derive(Debug)]
-enum Job {
-    Make(PendingConnection),
+enum Command {
+    Accept(PendingConnection),
     Free(Remains),
 }
 
 /// See the module's documentation.
 #[derive(Debug)]
 pub(super) struct RdmaAcceptor {
-    jobs: Sender<Job>,
+    commands: Sender<Command>,
     waiting: Arc<AtomicUsize>,
     thread: JoinHandle<()>,
 }
 
 impl RdmaAcceptor {
-    pub fn start(peers: Arc<Peers>) -> std::io::Result<Self> {
-        let (jobs, taken) = channel();
+    pub fn start(mailboxes: Arc<Mailboxes>) -> std::io::Result<Self> {
+        let (commands, receiver) = channel();
         let waiting = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&waiting);
         let thread = std::thread::Builder::new()
             .name("tl-rdma_acceptor".to_owned())
-            .spawn(move || work(&taken, &counted, &peers))?;
-        Ok(Self { jobs, waiting, thread })
+            .spawn(move || run(&receiver, &counted, &mailboxes))?;
+        Ok(Self { commands, waiting, thread })
     }
 
     /// Accepts a connection, or says why it was refused.
-    pub fn make(&self, pending: PendingConnection) -> Result<(), &'static str> {
+    pub fn accept(&self, pending: PendingConnection) -> Result<(), &'static str> {
         if self.waiting.fetch_add(1, Ordering::Relaxed) >= WAITING_MAX {
             self.waiting.fetch_sub(1, Ordering::Relaxed);
             return Err("too many wait to be let in");
         }
-        self.jobs.send(Job::Make(pending)).map_err(|_| "the thread that lets them in has ended")
+        self.commands.send(Command::Accept(pending)).map_err(|_| "the thread that lets them in has ended")
     }
 
     /// Frees what is left of a connection later, on the thread.
     pub fn free(&self, remains: Remains) {
         // If the thread has ended, it is freed here.
-        let _ = self.jobs.send(Job::Free(remains));
+        let _ = self.commands.send(Command::Free(remains));
     }
 
     /// Finishes the remaining work until `deadline`. A system that takes longer keeps the thread.
     pub fn stop(self, deadline: Duration) {
-        let Self { jobs, thread, .. } = self;
-        drop(jobs);
+        let Self { commands, thread, .. } = self;
+        drop(commands);
         while !thread.is_finished() && clock::now() < deadline {
-            std::thread::sleep(LOOK_EVERY);
+            std::thread::sleep(JOIN_POLL);
         }
         if thread.is_finished() && thread.join().is_err() {
             tracing::error!("the thread that makes connections over RDMA ended by a panic");
@@ -89,10 +89,10 @@ impl RdmaAcceptor {
     }
 }
 
-fn work(jobs: &Receiver<Job>, waiting: &AtomicUsize, peers: &Peers) {
-    for job in jobs {
-        match job {
-            Job::Make(pending) => {
+fn run(commands: &Receiver<Command>, waiting: &AtomicUsize, mailboxes: &Mailboxes) {
+    for command in commands {
+        match command {
+            Command::Accept(pending) => {
                 let PendingConnection { incoming, accepted, on_loop } = pending;
                 let (peer, node, began) = (accepted.peer, accepted.node, clock::now());
                 let made = Responder::accept(*incoming, STRANGER_RECORD_BYTES_MAX, REVERSE_CREDITS);
@@ -112,9 +112,9 @@ fn work(jobs: &Receiver<Job>, waiting: &AtomicUsize, peers: &Peers) {
                         Message::Refused { node }
                     }
                 };
-                peers.send(on_loop, message);
+                mailboxes.send(on_loop, message);
             }
-            Job::Free(remains) => drop(remains),
+            Command::Free(remains) => drop(remains),
         }
     }
 }

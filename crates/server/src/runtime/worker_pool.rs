@@ -5,8 +5,8 @@
 //! by the same code that loops use, and its reply goes back to the connection's loop as a message
 //! ([`Completion`]). Replies may overtake each other, which RPC allows.
 //!
-//! Bounds: each connection may have [`FLIGHT_CALLS_MAX`] calls in the pool, and as many bytes as it
-//! may queue replies. All connections together may have [`ALL_CALLS_MAX`] and [`ALL_BYTES_MAX`],
+//! Bounds: each connection may have [`IN_FLIGHT_CALLS_MAX`] calls in the pool, and as many bytes as
+//! it may queue replies. All connections together may have [`ALL_CALLS_MAX`] and [`ALL_BYTES_MAX`],
 //! above which each connection may have one call. Nothing is received from a connection at a bound
 //! until a call of its own has ended. So no connection waits for the calls of another, and the
 //! memory is bounded.
@@ -20,7 +20,7 @@ mod retry;
 mod worker;
 
 use super::connection_address::ConnectionAddress;
-use super::mailbox::Peers;
+use super::mailbox::Mailboxes;
 use crate::client::Client;
 use crate::clock;
 use crate::group::Group;
@@ -37,18 +37,18 @@ use store::ReceiveBuffer;
 
 /// Calls of one connection that may be in the pool: more than a client has outstanding on one
 /// connection.
-const FLIGHT_CALLS_MAX: usize = 128;
+const IN_FLIGHT_CALLS_MAX: usize = 128;
 /// Calls of all connections that may be in the pool before each connection may have only one.
 const ALL_CALLS_MAX: usize = 8192;
 /// Bytes of the calls of all connections, and of the replies they may have, before each connection
 /// may have only one call in the pool.
 const ALL_BYTES_MAX: usize = 512 << 20;
 /// How often the end of the pool checks whether the workers have ended.
-const END_LOOK: Duration = Duration::from_millis(100);
+const JOIN_POLL: Duration = Duration::from_millis(100);
 
 /// A call on its way to a worker.
 pub(crate) struct Task {
-    pub place: ConnectionAddress,
+    pub address: ConnectionAddress,
     pub client: Client,
     pub head: CallHead,
     /// The record, without the payload if that was received in place.
@@ -62,17 +62,17 @@ pub(crate) struct Task {
     /// How often the call was deferred because it runs elsewhere.
     pub deferrals: u32,
     pub received: Duration,
-    pub ticket: Ticket,
+    pub permit: Permit,
 }
 
 /// A call on its way back to its loop.
 pub(crate) struct Completion {
-    pub place: ConnectionAddress,
-    /// The connection's number: the place may belong to another connection by now.
+    pub address: ConnectionAddress,
+    /// The connection's number: the slot may belong to another connection by now.
     pub connection: u64,
     pub node: usize,
     pub received: Duration,
-    pub ticket: Ticket,
+    pub permit: Permit,
     pub end: TaskEnd,
 }
 
@@ -91,7 +91,7 @@ pub(crate) enum TaskEnd {
 impl std::fmt::Debug for Completion {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Completion")
-            .field("place", &self.place)
+            .field("address", &self.address)
             .field("connection", &self.connection)
             .finish()
     }
@@ -102,7 +102,7 @@ impl std::fmt::Debug for Completion {
 pub(crate) struct InFlight {
     calls: usize,
     bytes: usize,
-    /// An answer was promised to the connection's place, because its call runs elsewhere.
+    /// A reply will be sent to the address of the connection, because its call runs elsewhere.
     promised: bool,
 }
 
@@ -115,14 +115,14 @@ impl InFlight {
         self.bytes
     }
 
-    /// Whether an answer from elsewhere may arrive. Nobody notes its arrival, or whether it was
-    /// promised to another connection, so this connection stays on its loop.
+    /// Whether a reply from elsewhere may arrive. Its arrival is not recorded, nor whether it went
+    /// to another connection, so this connection stays on its loop.
     pub const fn is_promised(&self) -> bool {
         self.promised
     }
 
-    /// Notes that a call of the connection runs elsewhere, and that its answer was promised to the
-    /// connection's place.
+    /// Notes that a call of the connection runs elsewhere, and that its reply will be sent to the
+    /// address of the connection.
     pub const fn promise(&mut self) {
         self.promised = true;
     }
@@ -132,20 +132,20 @@ impl InFlight {
         self.bytes += bytes;
     }
 
-    pub const fn end_call(&mut self, ticket: &Ticket) {
+    pub const fn end_call(&mut self, permit: &Permit) {
         self.calls = self.calls.saturating_sub(1);
-        self.bytes = self.bytes.saturating_sub(ticket.bytes);
+        self.bytes = self.bytes.saturating_sub(permit.bytes);
     }
 
     /// Whether no more calls may be received from the connection. Never true without a call that
     /// will come back.
     pub fn is_full(&self, worker_pool: &WorkerPool) -> bool {
-        self.calls > 0 && (self.calls >= FLIGHT_CALLS_MAX || worker_pool.is_full())
+        self.calls > 0 && (self.calls >= IN_FLIGHT_CALLS_MAX || worker_pool.is_full())
     }
 
     /// Whether the connection has too many calls to resume after it was full.
-    pub fn is_crowded(&self, worker_pool: &WorkerPool) -> bool {
-        self.calls > 0 && (self.calls > FLIGHT_CALLS_MAX / 2 || worker_pool.is_full())
+    pub fn is_above_low_watermark(&self, worker_pool: &WorkerPool) -> bool {
+        self.calls > 0 && (self.calls > IN_FLIGHT_CALLS_MAX / 2 || worker_pool.is_full())
     }
 }
 
@@ -156,14 +156,14 @@ struct Load {
     bytes: AtomicUsize,
 }
 
-/// A call's share of the sums. Dropping it releases the share.
+/// The part of the load that a call accounts for. Dropping the permit releases it.
 #[derive(Debug)]
-pub(crate) struct Ticket {
+pub(crate) struct Permit {
     load: Arc<Load>,
     bytes: usize,
 }
 
-impl Drop for Ticket {
+impl Drop for Permit {
     fn drop(&mut self) {
         self.load.calls.fetch_sub(1, Ordering::Relaxed);
         self.load.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
@@ -174,7 +174,7 @@ impl Drop for Ticket {
 #[derive(Debug)]
 struct Shared {
     group: Arc<Group>,
-    peers: Arc<Peers>,
+    mailboxes: Arc<Mailboxes>,
     queues: Mutex<Queues>,
     /// Notified for each call, and at the end.
     changed: Condvar,
@@ -197,7 +197,7 @@ impl Shared {
     }
 
     /// Notes that the process runs. Returns how long it did not run, as far as any thread noted.
-    fn beat(&self, now: Duration) -> Duration {
+    fn heartbeat(&self, now: Duration) -> Duration {
         let now_ms = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
         Duration::from_millis(now_ms.saturating_sub(self.alive_ms.swap(now_ms, Ordering::Relaxed)))
     }
@@ -213,12 +213,12 @@ pub(crate) struct WorkerPool {
 
 impl WorkerPool {
     /// A pool without workers.
-    pub fn new(group: Arc<Group>, peers: Arc<Peers>) -> Self {
+    pub fn new(group: Arc<Group>, mailboxes: Arc<Mailboxes>) -> Self {
         let now_ms = u64::try_from(clock::now().as_millis()).unwrap_or(u64::MAX);
         let shared = Shared {
             queues: Mutex::new(Queues::new(group.workers)),
             group,
-            peers,
+            mailboxes,
             changed: Condvar::new(),
             some_deferred: Condvar::new(),
             alive_ms: AtomicU64::new(now_ms),
@@ -251,24 +251,23 @@ impl WorkerPool {
             || self.load.bytes.load(Ordering::Relaxed) >= ALL_BYTES_MAX
     }
 
-    /// Takes a share for a call and its reply. It is always granted: a connection at a bound does
-    /// not ask.
-    pub fn ticket(&self, bytes: usize) -> Ticket {
+    /// Accounts for a call and its reply. Always succeeds: a connection at a bound does not ask.
+    pub fn acquire(&self, bytes: usize) -> Permit {
         self.load.calls.fetch_add(1, Ordering::Relaxed);
         self.load.bytes.fetch_add(bytes, Ordering::Relaxed);
-        Ticket { load: Arc::clone(&self.load), bytes }
+        Permit { load: Arc::clone(&self.load), bytes }
     }
 
     /// Hands a call over to the workers.
     pub fn submit(&self, task: Task) {
-        self.shared.beat(task.received);
+        self.shared.heartbeat(task.received);
         self.shared.queues().push(task);
         self.shared.changed.notify_one();
     }
 
     /// Defers a call that runs elsewhere, to be tried again soon.
     pub fn defer(&self, task: Task) {
-        self.shared.beat(task.received);
+        self.shared.heartbeat(task.received);
         // A server whose stores never wait has not needed workers until now.
         if let Err(error) = self.start() {
             tracing::error!(%error, "a call that may be a neighbour's waits for a thread");
@@ -277,15 +276,15 @@ impl WorkerPool {
     }
 
     /// Notes that a loop runs. Only needed while calls are in the pool.
-    pub fn beat(&self, now: Duration) {
+    pub fn heartbeat(&self, now: Duration) {
         if self.load.calls.load(Ordering::Relaxed) > 0 {
-            self.shared.beat(now);
+            self.shared.heartbeat(now);
         }
     }
 
     /// Takes back the calls of a connection that no worker has begun; they are not executed.
     pub fn discard(&self, connection: u64) {
-        let tasks = self.shared.queues().take_back(connection);
+        let tasks = self.shared.queues().withdraw(connection);
         for task in tasks {
             worker::forget(&self.shared, task);
         }
@@ -300,7 +299,7 @@ impl WorkerPool {
         let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
         let mut queues = self.shared.queues();
         while queues.workers > 0 && clock::now() < deadline {
-            let wait = deadline.saturating_sub(clock::now()).min(END_LOOK);
+            let wait = deadline.saturating_sub(clock::now()).min(JOIN_POLL);
             queues = self.shared.changed.wait_timeout(queues, wait).unwrap_or_else(PoisonError::into_inner).0;
         }
         let left = queues.clear();

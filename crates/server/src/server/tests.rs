@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::reply_cache::Window;
-use crate::runtime::{Answer, address_of};
+use crate::runtime::{RoutedReply, address_of};
 use drc::{Begin, Outcome, Token, machine_name};
 use rpc::Xid;
 use rpc::auth::AuthSys;
@@ -27,7 +27,7 @@ fn a_replay_of_a_running_call_is_answered_where_it_came_in() {
     config.limits.stall_ms_max = 60_000;
     let server = Server::start(config).unwrap();
     let window = server.group.reply_cache.window(7, [127, 0, 0, 1].into(), clock::now()).unwrap();
-    let Window::Own(window) = window else { panic!("no group of processes") };
+    let Window::Local(window) = window else { panic!("no group of processes") };
     let running = Xid(0x8000_0001);
     // This test is the other loop, in the middle of a REMOVE.
     assert_eq!(window.begin(running, Token(0), clock::now()), Begin::Run);
@@ -47,8 +47,10 @@ fn a_replay_of_a_running_call_is_answered_where_it_came_in() {
 
     let reply = b"behind the xid";
     let newer = window.finish(running, Outcome::Reply(reply), clock::now()).to.unwrap();
-    let (place, connection) = address_of(newer);
+    let (address, connection) = address_of(newer);
     let whole = [&running.0.to_be_bytes()[..], reply].concat();
-    server.peers.send(place.on_loop, Message::Answer(Answer { place, connection, reply: whole.clone() }));
+    server
+        .mailboxes
+        .send(address.on_loop, Message::Reply(RoutedReply { address, connection, reply: whole.clone() }));
     assert_eq!(receive(), whole);
 }

@@ -55,13 +55,13 @@ impl SharedClient {
 
     /// Whether the windows in this entry still belong to the client.
     pub fn is_current(&self) -> bool {
-        let place = Place { file: &self.file, slot: self.slot };
-        place.get(STATE) == LIVE && place.get(ID) == self.id
+        let entry = ClientEntry { file: &self.file, slot: self.slot };
+        entry.get(STATE) == LIVE && entry.get(ID) == self.id
     }
 
     fn touch(&self, now: Duration) {
         if self.is_current() {
-            Place { file: &self.file, slot: self.slot }.touch(now);
+            ClientEntry { file: &self.file, slot: self.slot }.touch(now);
         }
     }
 
@@ -93,12 +93,12 @@ impl SharedClient {
 
 /// The entry of one client in the file.
 #[derive(Clone, Copy)]
-struct Place<'a> {
+struct ClientEntry<'a> {
     file: &'a GroupFile,
     slot: usize,
 }
 
-impl Place<'_> {
+impl ClientEntry<'_> {
     fn word(&self, word: usize) -> Option<&AtomicU64> {
         self.file.words().get(CLIENTS_AT + self.slot * CLIENT_WORDS + word)
     }
@@ -158,12 +158,12 @@ impl Clients {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn places(&self) -> impl Iterator<Item = Place<'_>> + Clone {
-        (0..CLIENT_WINDOWS_MAX).map(|slot| Place { file: &self.file, slot })
+    fn entries(&self) -> impl Iterator<Item = ClientEntry<'_>> + Clone {
+        (0..CLIENT_WINDOWS_MAX).map(|slot| ClientEntry { file: &self.file, slot })
     }
 
-    fn live(&self) -> impl Iterator<Item = Place<'_>> + Clone {
-        self.places().filter(|place| place.get(STATE) == LIVE)
+    fn live(&self) -> impl Iterator<Item = ClientEntry<'_>> + Clone {
+        self.entries().filter(|entry| entry.get(STATE) == LIVE)
     }
 
     /// The windows of a client, created if necessary; `None` if no windows may be removed for them.
@@ -172,14 +172,14 @@ impl Clients {
         if let Some(client) = known.get(&id).filter(|client| client.is_current()) {
             return Some(Arc::clone(client));
         }
-        let _changing = self.file.change()?;
-        let there = self.live().find(|place| place.get(ID) == id);
-        let slot = match there {
-            Some(place) => {
-                place.touch(now);
-                place.slot
+        let _lock = self.file.lock_for_change()?;
+        let existing = self.live().find(|entry| entry.get(ID) == id);
+        let slot = match existing {
+            Some(entry) => {
+                entry.touch(now);
+                entry.slot
             }
-            None => self.make(&known, id, address_words(from), now)?,
+            None => self.create(&known, id, address_words(from), now)?,
         };
         let client = Arc::new(SharedClient { file: Arc::clone(&self.file), id, slot });
         known.insert(id, Arc::clone(&client));
@@ -188,53 +188,54 @@ impl Clients {
 
     /// Creates empty windows for a client, under the change lock. If this process ends in the
     /// middle, the entry is not live, and therefore free.
-    fn make(
+    fn create(
         &self,
         known: &HashMap<u64, Arc<SharedClient>>,
         id: u64,
         address: [u64; 2],
         now: Duration,
     ) -> Option<usize> {
-        let place = self.room(known, address, now)?;
-        place.set(STATE, 0);
-        let at = window_at(place.slot);
+        let entry = self.find_entry(known, address, now)?;
+        entry.set(STATE, 0);
+        let at = window_at(entry.slot);
         if let Err(error) = self.file.provide(at, WINDOW_WORDS) {
             tracing::error!(%error, "the group's file cannot grow: a client is turned away");
             return None;
         }
         let words = self.file.words().get(at..at + WINDOW_WORDS).unwrap_or_default();
         words.iter().for_each(|word| word.store(0, Ordering::Relaxed));
-        place.set(ID, id);
-        place.set(USED, now.as_secs());
-        place.set(ADDRESS, address[0]);
-        place.set(ADDRESS + 1, address[1]);
-        place.set(STATE, LIVE);
-        Some(place.slot)
+        entry.set(ID, id);
+        entry.set(USED, now.as_secs());
+        entry.set(ADDRESS, address[0]);
+        entry.set(ADDRESS + 1, address[1]);
+        entry.set(STATE, LIVE);
+        Some(entry.slot)
     }
 
     /// Finds a free entry, or an entry whose client may be removed.
-    fn room(
+    fn find_entry(
         &self,
         known: &HashMap<u64, Arc<SharedClient>>,
         address: [u64; 2],
         now: Duration,
-    ) -> Option<Place<'_>> {
-        let is_held =
-            |place: &Place<'_>| known.get(&place.get(ID)).is_some_and(|client| Arc::strong_count(client) > 1);
+    ) -> Option<ClientEntry<'_>> {
+        let is_held = |entry: &ClientEntry<'_>| {
+            known.get(&entry.get(ID)).is_some_and(|client| Arc::strong_count(client) > 1)
+        };
         let oldest = |of: Option<[u64; 2]>, idle: Duration| {
             self.live()
-                .filter(|place| of.is_none_or(|address| place.address() == address))
-                .filter(|place| place.idle(now) > idle && !is_held(place))
-                .max_by_key(|place| place.idle(now))
+                .filter(|entry| of.is_none_or(|address| entry.address() == address))
+                .filter(|entry| entry.idle(now) > idle && !is_held(entry))
+                .max_by_key(|entry| entry.idle(now))
         };
-        let own = self.live().filter(|place| place.address() == address).count();
+        let own = self.live().filter(|entry| entry.address() == address).count();
         if own >= ADDRESS_WINDOWS_MAX {
             return oldest(Some(address), HELD_FOR);
         }
-        let free = self.places().find(|place| place.get(STATE) != LIVE);
+        let free = self.entries().find(|entry| entry.get(STATE) != LIVE);
         free.or_else(|| oldest(None, WINDOW_IDLE_MIN)).or_else(|| {
             let mut by_address: HashMap<[u64; 2], usize> = HashMap::new();
-            self.live().for_each(|place| *by_address.entry(place.address()).or_default() += 1);
+            self.live().for_each(|entry| *by_address.entry(entry.address()).or_default() += 1);
             let (greediest, most) =
                 by_address.into_iter().max_by_key(|(address, count)| (*count, *address))?;
             oldest(Some(if most > own + 1 { greediest } else { address }), HELD_FOR)

@@ -6,12 +6,12 @@
 //! completely.
 
 use super::layout::{
-    BOOT_AT, CHANGE_LOCK, CODE_AT, CONNECTIONS_AT, EXPORT_WORDS, EXPORTS_AT, FILE_WORDS, GENERATION_AT,
+    BOOT_AT, CHANGE_LOCK, CHECKSUM_AT, CONNECTIONS_AT, EXPORT_WORDS, EXPORTS_AT, FILE_WORDS, GENERATION_AT,
     HEAD_WORDS, MAGIC, MAGIC_AT, MEMBERS_AT, SEED_AT, TABLE_AT, VERSION, VERSION_AT, WINDOWS_AT, WORD,
     WORDS_AT, member_lock,
 };
 use super::mapping::Mapping;
-use super::{ExportMark, GroupError, members};
+use super::{ExportIdentity, GroupError, members};
 use crate::config::EXPORTS_MAX;
 use drc::CONNECTIONS_WORDS;
 use drc::shared::{GENERATION_BITS, Host, MEMBERS_MAX, Owner, TABLE_WORDS};
@@ -31,8 +31,8 @@ use std::time::Duration;
 const NAME: &str = "replies";
 /// How long a start waits while another process holds the change lock, which normally takes
 /// milliseconds.
-const PATIENCE_ROUNDS: u32 = 1000;
-const ROUND: Duration = Duration::from_millis(10);
+const LOCK_ATTEMPTS_MAX: u32 = 1000;
+const LOCK_RETRY_INTERVAL: Duration = Duration::from_millis(10);
 /// Rounds of [`Host::pause`] that only yield to other threads, and all rounds: about 20 ms.
 const SPINS: u32 = 50;
 const PAUSES: u32 = 250;
@@ -55,7 +55,7 @@ const NETWORK_KINDS: [u32; 11] = [
     0x6573_5546,
 ];
 
-/// The mapped file and this process's place among its members.
+/// The mapped file and this process as one of its members.
 #[derive(Debug)]
 pub(crate) struct GroupFile {
     directory: OwnedFd,
@@ -71,12 +71,12 @@ pub(crate) struct GroupFile {
 }
 
 /// The change lock, held.
-pub(super) struct Changing<'a> {
+pub(super) struct ChangeGuard<'a> {
     file: BorrowedFd<'a>,
     _threads: MutexGuard<'a, ()>,
 }
 
-impl Drop for Changing<'_> {
+impl Drop for ChangeGuard<'_> {
     fn drop(&mut self) {
         members::unlock(self.file, CHANGE_LOCK);
     }
@@ -84,7 +84,7 @@ impl Drop for Changing<'_> {
 
 impl GroupFile {
     /// Joins the group in `directory`, or creates it.
-    pub fn join(directory: &Path, exports: &[ExportMark]) -> Result<Self, GroupError> {
+    pub fn join(directory: &Path, exports: &[ExportIdentity]) -> Result<Self, GroupError> {
         let path = directory.join(NAME);
         let fault = |error: io::Error| GroupError::Io { path: path.clone(), error };
         let directory = open_directory(directory)?;
@@ -97,7 +97,7 @@ impl GroupFile {
         }
         let mapping = Mapping::new(file.as_fd(), FILE_WORDS).map_err(fault)?;
         let words = mapping.words();
-        if agree(words, exports, others)? == Agreement::Anew {
+        if agree(words, exports, others)? == Agreement::Recreate {
             format(&file, boot).map_err(fault)?;
             agree(words, exports, others)?;
         }
@@ -127,11 +127,11 @@ impl GroupFile {
     }
 
     /// Takes the change lock. `None` if another process does not release it in time.
-    pub(super) fn change(&self) -> Option<Changing<'_>> {
+    pub(super) fn lock_for_change(&self) -> Option<ChangeGuard<'_>> {
         let threads = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         for round in 0.. {
             match members::try_lock(self.file.as_fd(), CHANGE_LOCK) {
-                Ok(true) => return Some(Changing { file: self.file.as_fd(), _threads: threads }),
+                Ok(true) => return Some(ChangeGuard { file: self.file.as_fd(), _threads: threads }),
                 Ok(false) if self.pause(round) => {}
                 Ok(false) => return None,
                 Err(error) => {
@@ -149,12 +149,12 @@ impl GroupFile {
     }
 
     /// Agrees with the other processes on one more export.
-    pub fn add_export(&self, export: &ExportMark) -> Result<(), GroupError> {
+    pub fn add_export(&self, export: &ExportIdentity) -> Result<(), GroupError> {
         let busy = || GroupError::Busy { path: self.path.clone() };
-        let _changing = self.change().ok_or_else(busy)?;
-        match place_of(self.words(), export)? {
+        let _lock = self.lock_for_change().ok_or_else(busy)?;
+        match find_export(self.words(), export)? {
             Some(_) => Ok(()),
-            None => put(self.words(), export),
+            None => write_export(self.words(), export),
         }
     }
 
@@ -162,13 +162,13 @@ impl GroupFile {
     pub fn first_verifier(&self, fsid: u32) -> Option<u64> {
         let words = self.words();
         (0..EXPORTS_MAX)
-            .find_map(|place| known(words, place).filter(|known| known.0 == fsid))
+            .find_map(|slot| read_export(words, slot).filter(|known| known.0 == fsid))
             .map(|known| known.2)
     }
 
     /// Logs an error if the file was removed or replaced, because then this process shares nothing
     /// with processes that start later.
-    pub fn check_place(&self) {
+    pub fn check_path(&self) {
         let there = rustix::fs::statat(&self.directory, NAME, AtFlags::SYMLINK_NOFOLLOW);
         if !there.is_ok_and(|there| identity(&there) == self.identity) {
             tracing::error!(
@@ -264,7 +264,7 @@ fn open_locked(
     let fault = |error: io::Error| GroupError::Io { path: path.to_owned(), error };
     let system = |errno: Errno| fault(errno.into());
     let how = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    for _ in 0..PATIENCE_ROUNDS {
+    for _ in 0..LOCK_ATTEMPTS_MAX {
         let file = rustix::fs::openat(directory, NAME, how, Mode::RUSR | Mode::WUSR).map_err(system)?;
         let stat = rustix::fs::fstat(&file).map_err(system)?;
         check_rights(&stat, path)?;
@@ -272,7 +272,7 @@ fn open_locked(
             return Err(GroupError::Foreign { path: path.to_owned() });
         }
         if !members::try_lock(file.as_fd(), CHANGE_LOCK).map_err(fault)? {
-            std::thread::sleep(ROUND);
+            std::thread::sleep(LOCK_RETRY_INTERVAL);
             continue;
         }
         // A second descriptor of the same open file description, so that the lock ends with either.
@@ -296,7 +296,7 @@ fn boot() -> io::Result<[u64; 2]> {
     }))
 }
 
-pub(super) fn code(words: &[u64]) -> u64 {
+pub(super) fn checksum(words: &[u64]) -> u64 {
     let mut hasher = SipHasher24::new();
     words.iter().for_each(|word| hasher.write_u64(*word));
     hasher.finish()
@@ -323,7 +323,7 @@ fn is_sound(file: &OwnedFd, path: &Path, others: bool, boot: [u64; 2]) -> Result
         MAGIC => {}
         _ => return Err(GroupError::Foreign { path: path() }),
     }
-    if head[CODE_AT] != code(&head[..CODE_AT]) {
+    if head[CHECKSUM_AT] != checksum(&head[..CHECKSUM_AT]) {
         return damaged("its beginning does not agree with itself");
     }
     if head[VERSION_AT] != VERSION {
@@ -353,7 +353,7 @@ fn format(file: &OwnedFd, boot: [u64; 2]) -> io::Result<()> {
     rustix::fs::ftruncate(file, (FILE_WORDS * WORD) as u64)?;
     provide(file, 0, WINDOWS_AT)?;
     head[MAGIC_AT] = MAGIC;
-    head[CODE_AT] = code(&head[..CODE_AT]);
+    head[CHECKSUM_AT] = checksum(&head[..CHECKSUM_AT]);
     let bytes = head.map(u64::to_ne_bytes).concat();
     // The magic number is written last: a file without it counts as not created.
     rustix::io::pwrite(file, bytes.get(WORD..).unwrap_or_default(), WORD as u64)?;
@@ -399,40 +399,40 @@ fn enter(file: &OwnedFd, words: &[AtomicU64]) -> io::Result<Option<Owner>> {
 
 #[derive(Debug, PartialEq, Eq)]
 enum Agreement {
-    Yes,
+    Agreed,
     /// The cache is for other exports, and no process serves them any more.
-    Anew,
+    Recreate,
 }
 
 const IS_EXPORT: u64 = 1 << 32;
 
 /// Reads an export entry of the file: fsid, fingerprint, first verifier.
-fn known(words: &[AtomicU64], place: usize) -> Option<(u32, u64, u64)> {
-    let [mark, fingerprint, verifier, proof] =
-        [0, 1, 2, 3].map(|word| at(words, EXPORTS_AT + place * EXPORT_WORDS + word));
-    let fsid = u32::try_from(mark ^ IS_EXPORT).ok()?;
-    (proof == code(&[mark, fingerprint, verifier])).then_some((fsid, fingerprint, verifier))
+fn read_export(words: &[AtomicU64], slot: usize) -> Option<(u32, u64, u64)> {
+    let [tagged_fsid, fingerprint, verifier, stored] =
+        [0, 1, 2, 3].map(|word| at(words, EXPORTS_AT + slot * EXPORT_WORDS + word));
+    let fsid = u32::try_from(tagged_fsid ^ IS_EXPORT).ok()?;
+    (stored == checksum(&[tagged_fsid, fingerprint, verifier])).then_some((fsid, fingerprint, verifier))
 }
 
-fn put(words: &[AtomicU64], export: &ExportMark) -> Result<(), GroupError> {
+fn write_export(words: &[AtomicU64], export: &ExportIdentity) -> Result<(), GroupError> {
     let full = || GroupError::Exports { what: format!("the group has {EXPORTS_MAX} exports already") };
-    let place = (0..EXPORTS_MAX).find(|place| known(words, *place).is_none()).ok_or_else(full)?;
+    let slot = (0..EXPORTS_MAX).find(|slot| read_export(words, *slot).is_none()).ok_or_else(full)?;
     let mut values = [u64::from(export.fsid) | IS_EXPORT, export.fingerprint, export.verifier, 0];
-    values[3] = code(&values[..3]);
+    values[3] = checksum(&values[..3]);
     for (word, value) in values.into_iter().enumerate() {
-        set(words, EXPORTS_AT + place * EXPORT_WORDS + word, value);
+        set(words, EXPORTS_AT + slot * EXPORT_WORDS + word, value);
     }
     Ok(())
 }
 
 /// The entry of an export in the file, if there is one. A different export with the same fsid is an
 /// error.
-fn place_of(words: &[AtomicU64], export: &ExportMark) -> Result<Option<usize>, GroupError> {
-    for place in 0..EXPORTS_MAX {
-        match known(words, place) {
+fn find_export(words: &[AtomicU64], export: &ExportIdentity) -> Result<Option<usize>, GroupError> {
+    for slot in 0..EXPORTS_MAX {
+        match read_export(words, slot) {
             Some((fsid, fingerprint, _)) if fsid == export.fsid => {
                 if fingerprint == export.fingerprint {
-                    return Ok(Some(place));
+                    return Ok(Some(slot));
                 }
                 let (path, fsid) = (&export.path, export.fsid);
                 let what = format!(
@@ -448,20 +448,20 @@ fn place_of(words: &[AtomicU64], export: &ExportMark) -> Result<Option<usize>, G
 
 /// Checks that this process serves what the others do. Exports may be added node by node, so one
 /// process may have more than the others for a while.
-fn agree(words: &[AtomicU64], exports: &[ExportMark], others: bool) -> Result<Agreement, GroupError> {
-    let count = (0..EXPORTS_MAX).filter(|place| known(words, *place).is_some()).count();
+fn agree(words: &[AtomicU64], exports: &[ExportIdentity], others: bool) -> Result<Agreement, GroupError> {
+    let count = (0..EXPORTS_MAX).filter(|slot| read_export(words, *slot).is_some()).count();
     let mut new = Vec::new();
     for export in exports {
-        match place_of(words, export) {
+        match find_export(words, export) {
             Ok(Some(_)) => {}
             Ok(None) => new.push(export),
-            Err(_) if !others => return Ok(Agreement::Anew),
+            Err(_) if !others => return Ok(Agreement::Recreate),
             Err(error) => return Err(error),
         }
     }
     let missing = count > exports.len() - new.len();
     if missing && !others {
-        return Ok(Agreement::Anew);
+        return Ok(Agreement::Recreate);
     }
     match (missing, new.first()) {
         (true, Some(export)) => {
@@ -471,6 +471,6 @@ fn agree(words: &[AtomicU64], exports: &[ExportMark], others: bool) -> Result<Ag
         (true, None) => tracing::warn!("the group serves exports that this node does not have"),
         (false, _) => {}
     }
-    new.into_iter().try_for_each(|export| put(words, export))?;
-    Ok(Agreement::Yes)
+    new.into_iter().try_for_each(|export| write_export(words, export))?;
+    Ok(Agreement::Agreed)
 }

@@ -20,15 +20,15 @@ pub(super) const VERSION_AT: usize = 1;
 pub(super) const WORDS_AT: usize = 2;
 pub(super) const BOOT_AT: usize = 3;
 pub(super) const SEED_AT: usize = 5;
-/// A code over all words before it.
-pub(super) const CODE_AT: usize = 6;
+/// A checksum of all words before it.
+pub(super) const CHECKSUM_AT: usize = 6;
 pub(super) const HEAD_WORDS: usize = 7;
 
 /// The last generation that was assigned.
 pub(super) const GENERATION_AT: usize = 8;
 /// The generation of each member.
 pub(super) const MEMBERS_AT: usize = 16;
-/// Exports: fsid with a mark that the entry is used, fingerprint, first verifier, a code.
+/// Exports: fsid with a flag that the entry is used, fingerprint, first verifier, a checksum.
 pub(super) const EXPORTS_AT: usize = PAGE_WORDS;
 pub(super) const EXPORT_WORDS: usize = 4;
 /// Clients: id, state, last use in seconds, address in two words.

@@ -1,9 +1,9 @@
 //! Damaged or foreign group files, and members that end at inconvenient points. Each member has its
 //! own open file description, as each process has.
 
-use super::file::code;
+use super::file::checksum;
 use super::layout::{
-    BOOT_AT, CHANGE_LOCK, CLIENTS_AT, CODE_AT, EXPORTS_AT, GENERATION_AT, MAGIC_AT, MEMBERS_AT, SEED_AT,
+    BOOT_AT, CHANGE_LOCK, CHECKSUM_AT, CLIENTS_AT, EXPORTS_AT, GENERATION_AT, MAGIC_AT, MEMBERS_AT, SEED_AT,
     VERSION_AT, WINDOWS_AT, WORD, member_lock,
 };
 use super::*;
@@ -20,9 +20,9 @@ const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 const NOW: Duration = Duration::from_secs(100_000);
 const WHOLE: Xid = Xid(0x8000_0001);
 
-struct Place(tempfile::TempDir);
+struct Fixture(tempfile::TempDir);
 
-impl Place {
+impl Fixture {
     fn new() -> Self {
         Self(tempfile::tempdir().unwrap())
     }
@@ -32,7 +32,7 @@ impl Place {
     }
 
     fn join(&self) -> Result<SharedReplyCache, GroupError> {
-        let export = ExportMark { fsid: 1, fingerprint: 5, path: "/e".to_owned(), verifier: 9 };
+        let export = ExportIdentity { fsid: 1, fingerprint: 5, path: "/e".to_owned(), verifier: 9 };
         SharedReplyCache::join(&self.path(), &[export])
     }
 
@@ -45,8 +45,8 @@ impl Place {
         let file = self.file();
         file.write_all_at(&value.to_ne_bytes(), (at * WORD) as u64).unwrap();
         if sound {
-            let head: Vec<u64> = (0..CODE_AT).map(|at| read(&file, at)).collect();
-            file.write_all_at(&code(&head).to_ne_bytes(), (CODE_AT * WORD) as u64).unwrap();
+            let head: Vec<u64> = (0..CHECKSUM_AT).map(|at| read(&file, at)).collect();
+            file.write_all_at(&checksum(&head).to_ne_bytes(), (CHECKSUM_AT * WORD) as u64).unwrap();
         }
     }
 }
@@ -87,26 +87,26 @@ fn knows(member: &SharedReplyCache, id: u64, xid: Xid) -> bool {
 }
 
 #[test]
-fn a_member_that_ended_is_dead_and_its_place_another_members() {
-    let place = Place::new();
-    let first = place.join().unwrap();
-    let (second, was) = (place.join().unwrap(), first.host().me());
+fn a_member_that_ended_is_dead_and_its_slot_is_used_again() {
+    let fixture = Fixture::new();
+    let first = fixture.join().unwrap();
+    let (second, was) = (fixture.join().unwrap(), first.host().me());
     assert!(second.host().is_alive(was) && second.host().is_alive(second.host().me()));
     execute(&first, 7, WHOLE);
     drop(first);
     assert!(!second.host().is_alive(was));
-    let again = place.join().unwrap();
+    let again = fixture.join().unwrap();
     assert_eq!(again.host().me().member, was.member);
     assert!(!second.host().is_alive(was), "a successor does not bring it back to life");
     assert!(knows(&second, 7, WHOLE) && knows(&again, 7, WHOLE));
     drop((second, again));
-    assert!(knows(&place.join().unwrap(), 7, WHOLE), "the file outlives all of them");
+    assert!(knows(&fixture.join().unwrap(), 7, WHOLE), "the file outlives all of them");
 }
 
 #[test]
 fn two_loops_of_an_older_or_a_newer_client_never_share_a_window() {
-    let place = Place::new();
-    let (first, second) = (place.join().unwrap(), place.join().unwrap());
+    let fixture = Fixture::new();
+    let (first, second) = (fixture.join().unwrap(), fixture.join().unwrap());
     // Two loops that an older client numbers by the last 8 bits, and loops of newer clients whose
     // random identities end in the same bits.
     let loops =
@@ -123,8 +123,8 @@ fn two_loops_of_an_older_or_a_newer_client_never_share_a_window() {
 
 #[test]
 fn a_call_that_a_member_died_in_is_in_doubt_with_its_neighbour() {
-    let place = Place::new();
-    let (first, second) = (place.join().unwrap(), place.join().unwrap());
+    let fixture = Fixture::new();
+    let (first, second) = (fixture.join().unwrap(), fixture.join().unwrap());
     let table = first.table();
     let (begin, at) = table.begin(first.host(), &call(1), &asker(&first));
     assert_eq!((begin, table.start(first.host(), &call(1), at)), (SharedBegin::Run, Start::Fresh));
@@ -138,11 +138,11 @@ fn a_call_that_a_member_died_in_is_in_doubt_with_its_neighbour() {
 }
 
 #[test]
-fn who_holds_the_change_lock_and_stands_still_delays_newcomers_and_nobody_else() {
-    let place = Place::new();
-    let member = place.join().unwrap();
+fn a_stopped_holder_of_the_change_lock_delays_only_new_members() {
+    let fixture = Fixture::new();
+    let member = fixture.join().unwrap();
     let known = member.client(7, HERE, NOW).unwrap();
-    let holder = place.file();
+    let holder = fixture.file();
     assert!(members::try_lock(holder.as_fd(), CHANGE_LOCK).unwrap());
     assert!(member.client(8, HERE, NOW).is_none(), "a newcomer is turned away, and not kept waiting");
     assert_eq!(known.begin(WHOLE, NOW), SharedBegin::Run);
@@ -150,54 +150,54 @@ fn who_holds_the_change_lock_and_stands_still_delays_newcomers_and_nobody_else()
     // It ends, however it does.
     drop(holder);
     assert!(member.client(8, HERE, NOW).is_some());
-    assert!(place.join().is_ok());
+    assert!(fixture.join().is_ok());
 }
 
 #[test]
-fn a_file_of_another_version_or_host_is_begun_anew_unless_somebody_uses_it() {
+fn a_file_of_another_version_or_host_is_recreated_unless_a_process_uses_it() {
     for (at, is) in [(VERSION_AT, "version"), (BOOT_AT, "host")] {
-        let place = Place::new();
-        let member = place.join().unwrap();
+        let fixture = Fixture::new();
+        let member = fixture.join().unwrap();
         execute(&member, 7, WHOLE);
         // Version 1 knew no neighbours.
-        place.put_in_head(at, 1, true);
-        let error = place.join().err().unwrap();
+        fixture.put_in_head(at, 1, true);
+        let error = fixture.join().err().unwrap();
         match is {
             "version" => assert!(matches!(error, GroupError::Version { theirs: 1, ours: 2, .. }), "{error}"),
             _ => assert!(matches!(error, GroupError::Host { .. }), "{error}"),
         }
         drop(member);
-        assert!(!knows(&place.join().unwrap(), 7, WHOLE), "another {is}'s memory is none");
+        assert!(!knows(&fixture.join().unwrap(), 7, WHOLE), "another {is}'s memory is none");
     }
 }
 
 #[test]
-fn a_head_that_is_not_whole_is_begun_anew_or_refused_and_never_used() {
-    let place = Place::new();
-    drop(place.join().unwrap());
+fn an_incomplete_head_is_recreated_or_refused_and_never_used() {
+    let fixture = Fixture::new();
+    drop(fixture.join().unwrap());
     // The process that made the file ended before it wrote the magic number.
-    place.put_in_head(MAGIC_AT, 0, false);
-    let member = place.join().unwrap();
-    place.put_in_head(MAGIC_AT, 0, false);
+    fixture.put_in_head(MAGIC_AT, 0, false);
+    let member = fixture.join().unwrap();
+    fixture.put_in_head(MAGIC_AT, 0, false);
     assert!(
-        matches!(place.join(), Err(GroupError::Damaged { .. })),
+        matches!(fixture.join(), Err(GroupError::Damaged { .. })),
         "others use what cannot be read any more"
     );
     drop(member);
-    let member = place.join().unwrap();
+    let member = fixture.join().unwrap();
     drop(member);
-    place.put_in_head(SEED_AT, 77, false);
-    assert!(matches!(place.join(), Err(GroupError::Damaged { .. })));
-    place.put_in_head(MAGIC_AT, 77, false);
-    assert!(matches!(place.join(), Err(GroupError::Foreign { .. })));
+    fixture.put_in_head(SEED_AT, 77, false);
+    assert!(matches!(fixture.join(), Err(GroupError::Damaged { .. })));
+    fixture.put_in_head(MAGIC_AT, 77, false);
+    assert!(matches!(fixture.join(), Err(GroupError::Foreign { .. })));
 }
 
 #[test]
 fn rubbish_anywhere_in_the_map_costs_answers_and_no_member() {
     let patterns = [u64::MAX, 1, 2, 3, 5, 0x0123_4567_89ab_cdef, 1 << 63 | 1, u64::MAX << 3];
     for pattern in patterns {
-        let place = Place::new();
-        let member = place.join().unwrap();
+        let fixture = Fixture::new();
+        let member = fixture.join().unwrap();
         execute(&member, 7, WHOLE);
         let words = member.host().words();
         for part in [GENERATION_AT..MEMBERS_AT + 256, EXPORTS_AT..WINDOWS_AT, WINDOWS_AT..WINDOWS_AT + 60_000]
@@ -212,14 +212,14 @@ fn rubbish_anywhere_in_the_map_costs_answers_and_no_member() {
         let _ = member.table().start(member.host(), &call(1), at);
         member.table().finish(member.host(), &call(1), at, Outcome::Done, NOW);
         // The head is sound, so another process may still join, and finds the exports unknown.
-        assert!(place.join().is_ok(), "{pattern:x}");
+        assert!(fixture.join().is_ok(), "{pattern:x}");
     }
 }
 
 #[test]
 fn locks_of_nobody_in_every_bucket_are_taken_over() {
-    let place = Place::new();
-    let member = place.join().unwrap();
+    let fixture = Fixture::new();
+    let member = fixture.join().unwrap();
     let buckets: Vec<&AtomicU64> =
         member.host().table().chunks(TABLE_WORDS / drc::shared::BUCKETS).map(|bucket| &bucket[0]).collect();
     for (round, pattern) in [(0, u64::MAX), (1, 1), (2, 0x0123_4567_89ab_cdef)] {
@@ -235,22 +235,22 @@ fn locks_of_nobody_in_every_bucket_are_taken_over() {
 
 #[test]
 fn there_is_no_place_for_more_members_than_are_counted() {
-    let place = Place::new();
-    let member = place.join().unwrap();
-    let others = place.file();
+    let fixture = Fixture::new();
+    let member = fixture.join().unwrap();
+    let others = fixture.file();
     for number in 1..=MEMBERS_MAX {
         let own = number == member.host().me().member;
         assert_eq!(members::try_lock(others.as_fd(), member_lock(number)).unwrap(), !own);
     }
-    assert!(matches!(place.join(), Err(GroupError::Full)));
+    assert!(matches!(fixture.join(), Err(GroupError::Full)));
     drop(others);
-    assert!(place.join().is_ok());
+    assert!(fixture.join().is_ok());
 }
 
 #[test]
 fn one_address_has_so_many_windows_and_what_nobody_noted_for_long_goes_for_a_newcomer() {
-    let place = Place::new();
-    let (first, second) = (place.join().unwrap(), place.join().unwrap());
+    let fixture = Fixture::new();
+    let (first, second) = (fixture.join().unwrap(), fixture.join().unwrap());
     let most = u64::try_from(ADDRESS_WINDOWS_MAX).unwrap();
     let held: Vec<_> = (0..most).map(|id| first.client(id, HERE, NOW).unwrap()).collect();
     assert!(second.client(most, HERE, NOW).is_none(), "each may be held by the other process");
@@ -265,14 +265,14 @@ fn one_address_has_so_many_windows_and_what_nobody_noted_for_long_goes_for_a_new
 }
 
 #[test]
-fn a_window_that_went_to_another_client_is_not_touched_by_who_still_holds_it() {
-    let place = Place::new();
-    let member = place.join().unwrap();
+fn a_window_that_went_to_another_client_is_not_touched_by_its_former_client() {
+    let fixture = Fixture::new();
+    let member = fixture.join().unwrap();
     let client = member.client(7, HERE, NOW).unwrap();
     assert_eq!(client.begin(WHOLE, NOW), SharedBegin::Run);
     // As after a long stop: the entry names another client.
     member.host().words()[CLIENTS_AT].store(8, Ordering::SeqCst);
-    assert!(!client.is_current(), "its connection is to ask for a place anew");
+    assert!(!client.is_current(), "its connection is to ask for a fixture anew");
     assert_eq!(client.start(WHOLE), Start::Lost, "nothing guards it any more");
     assert!(matches!(client.begin(WHOLE, NOW), SharedBegin::Refused(_)));
 }

@@ -211,7 +211,7 @@ fn one_process_of_a_group_is_registered_and_the_next_when_it_ends() {
         Server::start(config).unwrap()
     };
     let (first, second) = (start(), start());
-    assert_eq!((first.is_found(), second.is_found()), (Some(true), Some(false)));
+    assert_eq!((first.is_registered(), second.is_registered()), (Some(true), Some(false)));
     let told = || {
         let args = words(&[nfs3::PROGRAM, 3, TCP, 0]);
         let reply = exchange(local(port), &call(portmap::PROGRAM, 2, GETPORT, &args));
@@ -225,10 +225,10 @@ fn one_process_of_a_group_is_registered_and_the_next_when_it_ends() {
     // registration of the other server.
     exchange(second.addresses()[0], &call(nfs3::mount::PROGRAM, 3, 0, &[]));
     drop(first);
-    Deadline::wait_until("the second to be found", PATIENCE, || second.is_found()?.then_some(()));
+    Deadline::wait_until("the second to be found", PATIENCE, || second.is_registered()?.then_some(()));
     assert_eq!(told(), port_of(&second));
     // The next server takes over: an orderly end leaves nothing registered.
     second.drain(PATIENCE);
     let third = start();
-    assert_eq!((third.is_found(), told()), (Some(true), port_of(&third)));
+    assert_eq!((third.is_registered(), told()), (Some(true), port_of(&third)));
 }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use store::{
     Attempt, Attributes, Caller, Capabilities, DirectoryEnd, Effect, Entry, Found, MemStore, NewObject,
     ObjectId, ReadEnd, ReceiveBuffer, Result, Rights, Segment, SetAttributes, Space, Stability, Store, Time,
-    Wait, WouldWait, Written,
+    Wait, WouldBlock, Written,
 };
 
 /// A CREATE of this name panics.
@@ -85,7 +85,7 @@ impl Latched {
 
     /// The store, after the latch unless waiting is refused.
     fn if_allowed(&self, wait: Wait<'_>) -> Attempt<&MemStore> {
-        if wait.is_allowed() { Ok(self.slow()) } else { Err(WouldWait) }
+        if wait.is_allowed() { Ok(self.slow()) } else { Err(WouldBlock) }
     }
 
     /// As [`if_allowed`](Self::if_allowed); a warm store need not wait.

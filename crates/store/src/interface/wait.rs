@@ -8,7 +8,7 @@ pub enum Wait<'a> {
     /// The operation may wait as long as the device needs.
     Allowed,
     /// The thread is a loop: an operation that would have to wait has no effect and says so by
-    /// [`WouldWait`].
+    /// [`WouldBlock`].
     ///
     /// With a batch, the loop answers the calls of one receive and sends what it reads only by
     /// system calls, so that the store may return pages that only the kernel may access.
@@ -27,7 +27,7 @@ impl Wait<'_> {
 /// The operation would have to wait, which [`Wait::Refused`] forbids. Nothing was done: a thread
 /// that may wait has to do the whole operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct WouldWait;
+pub struct WouldBlock;
 
-/// The result of an operation, or [`WouldWait`]. With [`Wait::Allowed`] it is always a result.
-pub type Attempt<T> = std::result::Result<T, WouldWait>;
+/// The result of an operation, or [`WouldBlock`]. With [`Wait::Allowed`] it is always a result.
+pub type Attempt<T> = std::result::Result<T, WouldBlock>;

@@ -26,7 +26,7 @@ type Asked = (u32, u32, String, String);
 fn local_rpcbind(
     calls: usize,
     answer: impl Fn(Xid, usize) -> Vec<u8> + Send + 'static,
-) -> (tempfile::TempDir, Way, JoinHandle<Vec<Asked>>) {
+) -> (tempfile::TempDir, RpcbindAddress, JoinHandle<Vec<Asked>>) {
     let dir = tempfile::tempdir().unwrap();
     let socket = dir.path().join("rpcbind.sock");
     let listener = UnixListener::bind(&socket).unwrap();
@@ -52,7 +52,7 @@ fn local_rpcbind(
         }
         asked
     };
-    (dir, Way::Local(socket), std::thread::spawn(serve))
+    (dir, RpcbindAddress::Local(socket), std::thread::spawn(serve))
 }
 
 fn says(yes: bool, xid: Xid) -> Vec<u8> {
@@ -64,8 +64,8 @@ fn says(yes: bool, xid: Xid) -> Vec<u8> {
 
 #[test]
 fn each_netid_is_registered_once_and_removed_at_the_end() {
-    let (_dir, way, asked) = local_rpcbind(8, |xid, _| says(true, xid));
-    drop(Registered::register_by(way, &entries(), None).unwrap());
+    let (_dir, rpcbind, asked) = local_rpcbind(8, |xid, _| says(true, xid));
+    drop(Registered::register_by(rpcbind, &entries(), None).unwrap());
     let expected = [
         (nfs3::PROGRAM, "tcp", "0.0.0.0.8.1"),
         (nfs3::PROGRAM, "tcp6", "::.8.1"),
@@ -80,8 +80,8 @@ fn each_netid_is_registered_once_and_removed_at_the_end() {
 
 #[test]
 fn what_was_registered_is_taken_back_when_another_server_has_a_netid() {
-    let (_dir, way, asked) = local_rpcbind(5, |xid, index| says(index != 2, xid));
-    let text = Registered::register_by(way, &entries(), None).unwrap_err().to_string();
+    let (_dir, rpcbind, asked) = local_rpcbind(5, |xid, index| says(index != 2, xid));
+    let text = Registered::register_by(rpcbind, &entries(), None).unwrap_err().to_string();
     assert!(text.contains("another server for program 100005 by udp6"), "{text}");
     let asked: Vec<_> =
         asked.join().unwrap().into_iter().map(|(procedure, _, netid, _)| (procedure, netid)).collect();
@@ -111,8 +111,8 @@ fn answers_that_are_none_are_errors_and_cost_nothing() {
         },
     ];
     for answer in answers {
-        let (_dir, way, asked) = local_rpcbind(1, move |xid, _| answer(xid));
-        let text = Registered::register_by(way, &entries(), None).unwrap_err().to_string();
+        let (_dir, rpcbind, asked) = local_rpcbind(1, move |xid, _| answer(xid));
+        let text = Registered::register_by(rpcbind, &entries(), None).unwrap_err().to_string();
         assert!(text.starts_with("cannot register with this host's rpcbind"), "{text}");
         assert_eq!(asked.join().unwrap().len(), 1);
     }
@@ -120,21 +120,21 @@ fn answers_that_are_none_are_errors_and_cost_nothing() {
 
 #[test]
 fn loopback_has_words_for_ipv4_alone() {
-    let way = Way::Loopback(([127, 0, 0, 1], 1).into());
-    let known: Vec<_> = entries().iter().map(|entry| way.knows(entry)).collect();
+    let rpcbind = RpcbindAddress::Loopback(([127, 0, 0, 1], 1).into());
+    let known: Vec<_> = entries().iter().map(|entry| rpcbind.can_express(entry)).collect();
     assert_eq!(known, [true, false, false, false, false]);
 }
 
 #[test]
 fn what_a_killed_process_of_the_group_left_gives_way_and_another_servers_does_not() {
     let directory = tempfile::tempdir().unwrap();
-    let first = Turn::take(directory.path()).unwrap().unwrap();
+    let first = GroupLock::try_lock(directory.path()).unwrap().unwrap();
     first.note(&entries()[..1]).unwrap();
     drop(first);
-    let second = Turn::take(directory.path()).unwrap().unwrap();
+    let second = GroupLock::try_lock(directory.path()).unwrap().unwrap();
     // Refused, removed, set; the next entry is refused, and the first is removed again.
-    let (_dir, way, asked) = local_rpcbind(5, |xid, index| says(!matches!(index, 0 | 3), xid));
-    let text = Registered::register_by(way, &entries(), Some(&second)).unwrap_err().to_string();
+    let (_dir, rpcbind, asked) = local_rpcbind(5, |xid, index| says(!matches!(index, 0 | 3), xid));
+    let text = Registered::register_by(rpcbind, &entries(), Some(&second)).unwrap_err().to_string();
     assert!(text.contains("another server for program 100003 by tcp6"), "{text}");
     let asked: Vec<_> =
         asked.join().unwrap().into_iter().map(|(procedure, _, netid, _)| (procedure, netid)).collect();

@@ -14,8 +14,8 @@
 use super::EventLoop;
 use crate::clock;
 use crate::group::Node;
-use crate::runtime::connection::{Close, Connection};
-use crate::runtime::mailbox::{Message, Moving};
+use crate::runtime::connection::{CloseReason, Connection};
+use crate::runtime::mailbox::{Message, MovingConnection};
 use rustix::net::sockopt::socket_incoming_cpu;
 use std::time::Duration;
 use transport::poll::Interest;
@@ -25,7 +25,7 @@ use transport::threads::processor;
 const LIGHT_TURN_BYTES: usize = 48 << 10;
 /// and if they are less than this apart. For as long after each of its turns, other connections of
 /// its loop have short turns.
-pub(in crate::runtime) const LIGHT_APART: Duration = Duration::from_millis(20);
+pub(in crate::runtime) const LIGHT_INTERVAL: Duration = Duration::from_millis(20);
 /// The load of a busy connection, in thousandths of the loop's time, in addition to the time that
 /// its turns take: of two loops that have no time left, the loop with fewer connections has more
 /// time for another.
@@ -33,7 +33,7 @@ pub(in crate::runtime) const BUSY_PERMILLE: usize = 400;
 /// How often the load of each connection is counted.
 const COUNT_LOAD: Duration = Duration::from_millis(100);
 /// After a count, this many turns check whether their connection should move to another loop.
-const EVEN_OUT_TRIALS: u32 = 16;
+const REBALANCE_TRIALS: u32 = 16;
 
 /// How much a connection loads its loop.
 #[derive(Debug, Default)]
@@ -44,7 +44,7 @@ pub(in crate::runtime) struct Load {
     /// thousandths, plus [`BUSY_PERMILLE`].
     permille: usize,
     /// The time that the turns have taken since the last count.
-    worked: Duration,
+    busy_time: Duration,
     /// Bytes that this turn has received and sent.
     turn_bytes: usize,
     /// The mean of the last turns, weighted towards the newest.
@@ -66,7 +66,7 @@ impl Load {
 
     /// Called when the connection calls for files. Returns its load until that is counted.
     pub const fn begin(&mut self) -> usize {
-        (self.busy, self.worked, self.permille) = (true, Duration::ZERO, BUSY_PERMILLE);
+        (self.busy, self.busy_time, self.permille) = (true, Duration::ZERO, BUSY_PERMILLE);
         self.permille
     }
 
@@ -78,31 +78,31 @@ impl Load {
     /// Ends a turn. Returns whether the turns of the connection are light, and follow each other
     /// closely.
     pub fn end_turn(&mut self, took: Duration, now: Duration) -> bool {
-        self.worked += took;
+        self.busy_time += took;
         let bytes = std::mem::take(&mut self.turn_bytes);
         if bytes > 0 {
             let mean = if self.turn_bytes_mean == 0 { bytes } else { self.turn_bytes_mean };
             self.turn_bytes_mean = (3 * mean + bytes) / 4;
         }
         let last = if bytes > 0 { std::mem::replace(&mut self.turn_at, now) } else { Duration::ZERO };
-        self.busy && self.turn_bytes_mean < LIGHT_TURN_BYTES && now < last + LIGHT_APART
+        self.busy && self.turn_bytes_mean < LIGHT_TURN_BYTES && now < last + LIGHT_INTERVAL
     }
 
     /// Computes the load over the time since the last count. A connection that is idle and has had
     /// no turn is no longer busy.
     pub fn count(&mut self, over: Duration, is_idle: bool) {
-        let worked = std::mem::take(&mut self.worked);
-        if is_idle && worked.is_zero() {
+        let busy_time = std::mem::take(&mut self.busy_time);
+        if is_idle && busy_time.is_zero() {
             self.busy = false;
         } else if !over.is_zero() {
-            let permille = worked.as_nanos() * 1000 / over.as_nanos();
+            let permille = busy_time.as_nanos() * 1000 / over.as_nanos();
             self.permille = BUSY_PERMILLE + usize::try_from(permille).unwrap_or(1000).min(1000);
         }
     }
 
     /// The work of the connection on another loop does not count on this one.
     pub const fn arrive(&mut self, now: Duration) {
-        (self.worked, self.arrived) = (Duration::ZERO, Some(now));
+        (self.busy_time, self.arrived) = (Duration::ZERO, Some(now));
     }
 
     /// Whether the connection has been on this loop long enough for its load to be known.
@@ -129,7 +129,7 @@ impl Balance {
         now.saturating_sub(self.since) >= COUNT_LOAD
     }
 
-    pub const fn is_trying(&self) -> bool {
+    pub const fn has_trials_left(&self) -> bool {
         self.trials_left > 0
     }
 }
@@ -139,24 +139,24 @@ impl EventLoop {
     /// becomes busy, on this loop or on one that has less to do. So working clients share the loops
     /// evenly, wherever they were while idle, and a connection that has only sent MOUNT calls does
     /// not count. Returns whether the connection moved.
-    pub(in crate::runtime) fn move_on(&mut self, key: usize) -> bool {
+    pub(in crate::runtime) fn activate(&mut self, key: usize) -> bool {
         let Some(connection) = self.connections.get_mut(key) else { return false };
         if !connection.calls_for_files() {
             return false;
         }
         let load = connection.load.begin();
-        let place = self.reserve_on_loop(key, load, 0);
-        match place {
-            Some(place) => self.move_to(place, key),
-            None => self.peers.add_load(self.index, load),
+        let target = self.reserve_on_loop(key, load, 0);
+        match target {
+            Some(target) => self.move_to(target, key),
+            None => self.mailboxes.add_load(self.index, load),
         }
-        place.is_some()
+        target.is_some()
     }
 
     /// Called when a connection has had its turn and has nothing pending here: it moves to a loop
     /// that has less to do even with this connection. Only one connection moves after each count,
     /// because the load of the others is counted again before the next.
-    pub(in crate::runtime) fn even_out(&mut self, key: usize) {
+    pub(in crate::runtime) fn rebalance(&mut self, key: usize) {
         let Some(connection) = self.connections.get(key) else { return };
         let load = &connection.load;
         if !load.is_busy() || !load.is_known(self.alive) || !self.may_move(connection) {
@@ -164,18 +164,24 @@ impl EventLoop {
         }
         let permille = load.permille();
         self.balance.trials_left = self.balance.trials_left.saturating_sub(1);
-        if let Some(place) = self.reserve_on_loop(key, permille, permille) {
+        if let Some(target) = self.reserve_on_loop(key, permille, permille) {
             self.balance.trials_left = 0;
-            self.move_to(place, key);
+            self.move_to(target, key);
         }
     }
 
-    /// Takes a place on another loop for a connection with the load `permille`, of which `counted`
-    /// is counted here, if the connection may move and is better off there.
+    /// Reserves a slot on another loop for a connection with the load `permille`, of which
+    /// `counted` is counted here, if the connection may move and is better off there.
     fn reserve_on_loop(&self, key: usize, permille: usize, counted: usize) -> Option<usize> {
         let connection = self.connections.get(key).filter(|connection| self.may_move(connection))?;
-        let comes_in_on = || connection.socket().and_then(|socket| socket_incoming_cpu(socket).ok());
-        self.peers.reserve_on_other_loop(self.index, permille, counted, self.connections_max(), comes_in_on)
+        let incoming_cpu = || connection.socket().and_then(|socket| socket_incoming_cpu(socket).ok());
+        self.mailboxes.reserve_on_other_loop(
+            self.index,
+            permille,
+            counted,
+            self.connections_max(),
+            incoming_cpu,
+        )
     }
 
     fn may_move(&self, connection: &Connection) -> bool {
@@ -187,11 +193,11 @@ impl EventLoop {
         let over = now.saturating_sub(self.balance.since);
         self.balance.since = now;
         self.balance.trials_left = 0;
-        if self.peers.load(self.index) == 0 {
+        if self.mailboxes.load(self.index) == 0 {
             // No connection is busy.
             return;
         }
-        self.peers.report_processor(self.index, processor());
+        self.mailboxes.report_cpu(self.index, processor());
         let mut busy = 0;
         for (_, connection) in &mut self.connections {
             if !connection.load.is_busy() {
@@ -200,42 +206,42 @@ impl EventLoop {
             let before = connection.load.permille();
             connection.count_load(over, now);
             if connection.load.is_busy() {
-                self.peers.add_load(self.index, connection.load.permille());
+                self.mailboxes.add_load(self.index, connection.load.permille());
                 busy += 1;
             }
-            self.peers.take_load(self.index, before);
+            self.mailboxes.take_load(self.index, before);
         }
-        self.balance.trials_left = if busy > 1 { EVEN_OUT_TRIALS } else { 0 };
+        self.balance.trials_left = if busy > 1 { REBALANCE_TRIALS } else { 0 };
     }
 
     /// Restarts the count on an empty loop: a loop without connections may have slept for any time.
-    pub(in crate::runtime) fn begin_to_count(&mut self) {
+    pub(in crate::runtime) fn restart_count(&mut self) {
         if self.connections.is_empty() {
             self.balance.since = self.alive;
         }
     }
 
-    /// Moves a connection to the loop where a place was taken for it.
-    fn move_to(&mut self, place: usize, key: usize) {
+    /// Moves a connection to the loop where a slot was reserved for it.
+    fn move_to(&mut self, target: usize, key: usize) {
         let connection = self.connections.remove(key);
         if let Some(socket) = connection.socket() {
             let _ = self.poller.remove(socket);
         }
-        self.held = self.held.saturating_sub(connection.held);
+        self.held_bytes = self.held_bytes.saturating_sub(connection.held_bytes);
         self.statistics.moved += 1;
-        let moving = Moving { connection: Box::new(connection), since: self.alive };
-        self.peers.send(place, Message::Moved(moving));
+        let moving = MovingConnection { connection: Box::new(connection), since: self.alive };
+        self.mailboxes.send(target, Message::Moved(moving));
     }
 
     /// Takes over a connection from another loop, and serves the call that it may have come with.
-    pub(in crate::runtime) fn take_over(&mut self, moving: Moving) {
-        let Moving { connection, since } = moving;
-        self.begin_to_count();
+    pub(in crate::runtime) fn adopt_moved(&mut self, moving: MovingConnection) {
+        let MovingConnection { connection, since } = moving;
+        self.restart_count();
         let mut connection = *connection;
         let node = connection.client.node;
         connection.arrive(&self.group, self.alive);
         connection.draining = self.deadline.is_some();
-        self.held = self.held.saturating_add(connection.held);
+        self.held_bytes = self.held_bytes.saturating_add(connection.held_bytes);
         let entry = self.connections.vacant_entry();
         let key = entry.key();
         connection.interest = Interest::READ;
@@ -243,14 +249,14 @@ impl EventLoop {
         entry.insert(connection);
         let waited = clock::now().saturating_sub(since);
         if let Err(error) = registered {
-            self.close(key, Close::System(error));
+            self.close(key, CloseReason::System(error));
         } else if self.group.nodes.get(node).is_some_and(Node::is_stopped) {
-            self.close(key, Close::NodeStopped);
+            self.close(key, CloseReason::NodeStopped);
         } else if waited > self.stall_max() {
             // The client has sent the call elsewhere meanwhile.
             self.statistics.stalls += 1;
             tracing::warn!(index = self.index, ?waited, "a connection from another loop is reset unexecuted");
-            self.close(key, Close::Stalled);
+            self.close(key, CloseReason::Stalled);
         } else {
             self.serve(key);
         }
@@ -260,9 +266,9 @@ impl EventLoop {
 #[cfg(test)]
 impl EventLoop {
     /// Does what the first turn after a count does.
-    pub(in crate::runtime) fn try_to_move(&mut self, key: usize) {
-        self.balance.trials_left = EVEN_OUT_TRIALS;
-        self.even_out(key);
+    pub(in crate::runtime) fn try_to_rebalance(&mut self, key: usize) {
+        self.balance.trials_left = REBALANCE_TRIALS;
+        self.rebalance(key);
         self.balance.trials_left = 0;
     }
 }

@@ -18,7 +18,7 @@ const BLOCK: u32 = 1 << 20;
 /// A connection without a loop, and its client.
 struct Single {
     group: Arc<Group>,
-    peers: Arc<Peers>,
+    mailboxes: Arc<Mailboxes>,
     worker_pool: WorkerPool,
     work: Workspace,
     connection: Connection,
@@ -70,11 +70,11 @@ fn connected(group: &Group, id: u64) -> (Connection, TcpStream) {
 impl Single {
     fn new() -> Self {
         let group = group();
-        let peers = Arc::new(Peers::new(Vec::new()));
+        let mailboxes = Arc::new(Mailboxes::new(Vec::new()));
         let (connection, client) = connected(&group, 1);
-        let worker_pool = WorkerPool::new(Arc::clone(&group), Arc::clone(&peers));
+        let worker_pool = WorkerPool::new(Arc::clone(&group), Arc::clone(&mailboxes));
         let work = Workspace { scratch: Scratch::new(), replies: Replies::default(), text: Vec::new() };
-        Self { group, peers, worker_pool, work, connection, client }
+        Self { group, mailboxes, worker_pool, work, connection, client }
     }
 
     /// Sends records, and waits until the server's socket has received them.
@@ -90,16 +90,16 @@ impl Single {
     }
 
     fn turn(&mut self, short: bool) -> Step {
-        let around = Surroundings {
+        let context = TurnContext {
             group: &self.group,
-            peers: &self.peers,
+            mailboxes: &self.mailboxes,
             worker_pool: &self.worker_pool,
-            share: None,
+            memory_share: None,
             short,
-            place: ConnectionAddress { on_loop: 0, key: 0 },
+            address: ConnectionAddress { on_loop: 0, key: 0 },
             now: clock::now(),
         };
-        self.connection.turn(&mut self.work, around)
+        self.connection.turn(&mut self.work, context)
     }
 
     /// The results of a call that is answered in one turn.
@@ -159,7 +159,7 @@ fn turns_are_light_that_move_little_and_are_close_together() {
         now += apart;
         single.connection.load.end_turn(Duration::ZERO, now)
     };
-    let (soon, late) = (LIGHT_APART / 2, LIGHT_APART * 2);
+    let (soon, late) = (LIGHT_INTERVAL / 2, LIGHT_INTERVAL * 2);
     assert!(
         !light(&mut single, 4096, soon) && !light(&mut single, 4096, soon),
         "nobody who is busy waits for it"
@@ -183,7 +183,7 @@ fn a_turn_beside_light_ones_is_short_and_goes_on_in_the_next() {
     single.send(&read.repeat(8));
     // Each reply alone is longer than a turn may send.
     for turn in 1..=4 {
-        assert!(matches!(single.turn(true), Step::Again), "turn {turn}");
+        assert!(matches!(single.turn(true), Step::Yield), "turn {turn}");
         assert!((1..=turn).contains(&single.reads()), "{} in {turn} turns", single.reads());
     }
     // Without light turns beside it the connection sends the rest at once, as far as its client
@@ -192,31 +192,31 @@ fn a_turn_beside_light_ones_is_short_and_goes_on_in_the_next() {
     assert_eq!(single.reads(), 8);
 }
 
-fn peers(loops: usize) -> (Vec<Poller>, Peers) {
+fn mailboxes(loops: usize) -> (Vec<Poller>, Mailboxes) {
     let pollers: Vec<_> = (0..loops).map(|_| Poller::new().unwrap()).collect();
     let wakers = pollers.iter().map(|poller| Waker::new(poller, WAKER).unwrap()).collect();
-    (pollers, Peers::new(wakers))
+    (pollers, Mailboxes::new(wakers))
 }
 
 #[test]
 fn a_connection_goes_where_less_is_to_do_and_there_is_room() {
-    let (_pollers, peers) = peers(3);
-    (0..5).for_each(|_| peers.enter(0));
-    assert_eq!(peers.connections(0), 5);
+    let (_pollers, mailboxes) = mailboxes(3);
+    (0..5).for_each(|_| mailboxes.enter(0));
+    assert_eq!(mailboxes.connections(0), 5);
     // There is no load: the connection stays.
-    assert_eq!(peers.reserve_on_other_loop(0, 100, 0, 10, || None), None);
-    peers.add_load(0, 100);
-    assert_eq!(peers.reserve_on_other_loop(0, 300, 0, 10, || None), Some(1));
-    assert_eq!([0, 1].map(|index| peers.connections(index)), [4, 1]);
-    assert_eq!(peers.reserve_on_other_loop(0, 10, 0, 0, || None), None, "nobody has room");
-    assert_eq!(peers.reserve_on_other_loop(0, 10, 0, 10, || None), Some(2));
-    peers.retire(2);
-    assert_eq!(peers.reserve_on_other_loop(0, 10, 0, 10, || None), None, "nobody else has less to do");
+    assert_eq!(mailboxes.reserve_on_other_loop(0, 100, 0, 10, || None), None);
+    mailboxes.add_load(0, 100);
+    assert_eq!(mailboxes.reserve_on_other_loop(0, 300, 0, 10, || None), Some(1));
+    assert_eq!([0, 1].map(|index| mailboxes.connections(index)), [4, 1]);
+    assert_eq!(mailboxes.reserve_on_other_loop(0, 10, 0, 0, || None), None, "nobody has room");
+    assert_eq!(mailboxes.reserve_on_other_loop(0, 10, 0, 10, || None), Some(2));
+    mailboxes.retire(2);
+    assert_eq!(mailboxes.reserve_on_other_loop(0, 10, 0, 10, || None), None, "nobody else has less to do");
     // A small difference in load is not worth a move.
-    peers.take_load(1, 250);
-    assert_eq!(peers.reserve_on_other_loop(0, 10, 0, 10, || None), None);
-    peers.take_load(1, 1);
-    assert_eq!(peers.reserve_on_other_loop(0, 10, 0, 10, || None), Some(1));
+    mailboxes.take_load(1, 250);
+    assert_eq!(mailboxes.reserve_on_other_loop(0, 10, 0, 10, || None), None);
+    mailboxes.take_load(1, 1);
+    assert_eq!(mailboxes.reserve_on_other_loop(0, 10, 0, 10, || None), Some(1));
 }
 
 #[test]
@@ -224,34 +224,34 @@ fn loops_without_time_left_are_evened_out_by_their_connections() {
     for (own, other, evens) in
         [(2, 0, true), (2, 1, false), (3, 1, true), (4, 1, true), (3, 2, false), (4, 2, true), (6, 5, false)]
     {
-        let (_pollers, peers) = peers(2);
-        let share = |of: usize| 1000_usize.checked_div(of).map_or(0, |time| time + BUSY_PERMILLE);
-        (0..own).for_each(|_| peers.enter(0));
-        (0..own).for_each(|_| peers.add_load(0, share(own)));
-        (0..other).for_each(|_| peers.add_load(1, share(other)));
-        let before = [peers.load(0), peers.load(1)];
+        let (_pollers, mailboxes) = mailboxes(2);
+        let permille = |of: usize| 1000_usize.checked_div(of).map_or(0, |time| time + BUSY_PERMILLE);
+        (0..own).for_each(|_| mailboxes.enter(0));
+        (0..own).for_each(|_| mailboxes.add_load(0, permille(own)));
+        (0..other).for_each(|_| mailboxes.add_load(1, permille(other)));
+        let before = [mailboxes.load(0), mailboxes.load(1)];
         assert_eq!(
-            peers.reserve_on_other_loop(0, share(own), share(own), 10, || None).is_some(),
+            mailboxes.reserve_on_other_loop(0, permille(own), permille(own), 10, || None).is_some(),
             evens,
             "{own} : {other}"
         );
-        let moved = if evens { share(own) } else { 0 };
-        assert_eq!([peers.load(0), peers.load(1)], [before[0] - moved, before[1] + moved]);
+        let moved = if evens { permille(own) } else { 0 };
+        assert_eq!([mailboxes.load(0), mailboxes.load(1)], [before[0] - moved, before[1] + moved]);
     }
 }
 
 #[test]
 fn of_loops_with_as_little_to_do_a_connection_goes_where_its_packets_come_in() {
-    let (_pollers, peers) = peers(4);
-    let take = |counted, processor| peers.reserve_on_other_loop(0, 450, counted, 10, || Some(processor));
-    let undo = |place| {
-        peers.take_load(place, 450);
-        peers.leave(place);
-        peers.enter(0);
+    let (_pollers, mailboxes) = mailboxes(4);
+    let take = |counted, processor| mailboxes.reserve_on_other_loop(0, 450, counted, 10, || Some(processor));
+    let undo = |target| {
+        mailboxes.take_load(target, 450);
+        mailboxes.leave(target);
+        mailboxes.enter(0);
     };
-    (0..9).for_each(|_| peers.enter(0));
-    (0..4).for_each(|index| peers.report_processor(index, Some(index as u32)));
-    (0..4).for_each(|index| peers.add_load(index, 500));
+    (0..9).for_each(|_| mailboxes.enter(0));
+    (0..4).for_each(|index| mailboxes.report_cpu(index, Some(index as u32)));
+    (0..4).for_each(|index| mailboxes.add_load(index, 500));
     for processor in 1..4 {
         assert_eq!(take(0, processor), Some(processor as usize), "a new connection");
         undo(processor as usize);
@@ -260,36 +260,36 @@ fn of_loops_with_as_little_to_do_a_connection_goes_where_its_packets_come_in() {
     assert_eq!(take(0, 7), None, "no loop runs there");
     // A connection that is counted here stays, and goes to that processor's loop only if it has to
     // move.
-    peers.add_load(0, 450);
+    mailboxes.add_load(0, 450);
     assert_eq!(take(450, 2), None);
-    peers.add_load(0, 450);
+    mailboxes.add_load(0, 450);
     assert_eq!(take(450, 2), Some(2));
-    peers.add_load(0, 450);
+    mailboxes.add_load(0, 450);
     assert_eq!(take(450, 2), Some(1), "loop 2 has more to do by now");
-    peers.take_load(3, 500);
+    mailboxes.take_load(3, 500);
     assert_eq!(take(0, 3), Some(3), "it has the least to do, wherever it runs");
-    let (_pollers, peers) = self::peers(2);
-    peers.report_processor(1, Some(5));
-    peers.enter(0);
+    let (_pollers, mailboxes) = self::mailboxes(2);
+    mailboxes.report_cpu(1, Some(5));
+    mailboxes.enter(0);
     assert_eq!(
-        peers.reserve_on_other_loop(0, 450, 0, 10, || Some(5)),
+        mailboxes.reserve_on_other_loop(0, 450, 0, 10, || Some(5)),
         None,
         "nobody knows where an idle loop runs"
     );
 }
 
 /// Two loops, the first with `connections` busy connections.
-fn two_loops(connections: u64) -> (Arc<Peers>, [EventLoop; 2], Vec<TcpStream>) {
+fn two_loops(connections: u64) -> (Arc<Mailboxes>, [EventLoop; 2], Vec<TcpStream>) {
     let group = group();
-    let (pollers, peers) = peers(2);
-    let peers = Arc::new(peers);
-    let worker_pool = Arc::new(WorkerPool::new(Arc::clone(&group), Arc::clone(&peers)));
+    let (pollers, mailboxes) = mailboxes(2);
+    let mailboxes = Arc::new(mailboxes);
+    let worker_pool = Arc::new(WorkerPool::new(Arc::clone(&group), Arc::clone(&mailboxes)));
     let mut clients = Vec::new();
     let mut pollers = pollers.into_iter();
     let mut loops = [0, 1].map(|index| {
         let (group, worker_pool) = (Arc::clone(&group), Arc::clone(&worker_pool));
         let (poller, busy) = (pollers.next().unwrap(), BusyPoll::new(Duration::ZERO));
-        EventLoop::new(index, group, Arc::clone(&peers), worker_pool, poller, busy)
+        EventLoop::new(index, group, Arc::clone(&mailboxes), worker_pool, poller, busy)
     });
     for number in 0..connections {
         let (mut connection, client) = connected(&group, number);
@@ -297,11 +297,11 @@ fn two_loops(connections: u64) -> (Arc<Peers>, [EventLoop; 2], Vec<TcpStream>) {
         let entry = loops[0].connections.vacant_entry();
         connection.register(&loops[0].poller, entry.key() as u64).unwrap();
         entry.insert(connection);
-        peers.enter(0);
-        peers.add_load(0, load);
+        mailboxes.enter(0);
+        mailboxes.add_load(0, load);
         clients.push(client);
     }
-    (peers, loops, clients)
+    (mailboxes, loops, clients)
 }
 
 fn ids(of: &EventLoop) -> Vec<u64> {
@@ -312,40 +312,40 @@ fn ids(of: &EventLoop) -> Vec<u64> {
 
 #[test]
 fn a_loop_with_more_to_do_hands_connections_on_until_the_loops_are_even() {
-    let (peers, mut loops, _clients) = two_loops(4);
-    loops[0].connections[0].again = true;
-    loops[0].try_to_move(0);
+    let (mailboxes, mut loops, _clients) = two_loops(4);
+    loops[0].connections[0].is_queued = true;
+    loops[0].try_to_rebalance(0);
     assert_eq!(ids(&loops[0]), [0, 1, 2, 3], "it waits for its next turn");
     for key in [1, 2] {
-        loops[0].try_to_move(key);
+        loops[0].try_to_rebalance(key);
         loops[1].take_messages();
     }
     assert_eq!([ids(&loops[0]), ids(&loops[1])], [[0, 3], [1, 2]]);
-    loops[0].try_to_move(3);
+    loops[0].try_to_rebalance(3);
     assert_eq!(ids(&loops[0]), [0, 3], "they are even");
     assert_eq!(
-        [0, 1].map(|index| (peers.connections(index), peers.load(index))),
+        [0, 1].map(|index| (mailboxes.connections(index), mailboxes.load(index))),
         [(2, 2 * BUSY_PERMILLE); 2]
     );
     assert_eq!(loops[0].statistics.moved, 2);
     // A connection that has just arrived stays until its load is known.
-    peers.add_load(1, 5 * BUSY_PERMILLE);
+    mailboxes.add_load(1, 5 * BUSY_PERMILLE);
     let arrived = loops[1].connections.iter().next().unwrap().0;
-    loops[1].try_to_move(arrived);
+    loops[1].try_to_rebalance(arrived);
     assert_eq!(ids(&loops[1]), [1, 2]);
     loops[1].alive += Duration::from_secs(1);
-    loops[1].try_to_move(arrived);
+    loops[1].try_to_rebalance(arrived);
     loops[0].take_messages();
     assert_eq!(ids(&loops[1]), [2]);
 }
 
 #[test]
 fn a_connection_for_a_loop_that_has_ended_is_closed() {
-    let (peers, mut loops, clients) = two_loops(2);
+    let (mailboxes, mut loops, clients) = two_loops(2);
     loops[0].connections[1].load.begin();
-    // It took a place just before the loop ended.
-    loops[0].try_to_move(1);
-    peers.retire(1);
+    // A slot was reserved just before the loop ended.
+    loops[0].try_to_rebalance(1);
+    mailboxes.retire(1);
     loops[1].take_messages();
     assert_eq!([ids(&loops[0]), ids(&loops[1])], [vec![0], vec![]]);
     clients[1].set_read_timeout(Some(Duration::from_secs(30))).unwrap();
@@ -377,7 +377,7 @@ fn the_load_of_a_connection_is_what_its_turns_take() {
     let read = nfs(Procedure::Read, &proc::read::Args { file, offset: 0, count: BLOCK });
     single.send(&read.repeat(40));
     single.turn(false);
-    assert!(single.connection.holds() > 0);
+    assert!(single.connection.held_bytes() > 0);
     single.connection.count_load(second, start + 100 * second);
     assert_eq!((single.connection.load.permille(), single.connection.load.is_busy()), (BUSY_PERMILLE, true));
 }
@@ -405,7 +405,7 @@ fn strangers_and_mounts_are_not_busy_and_who_has_something_here_stays() {
     single.send(&getattr[50..]);
     assert!(matches!(single.turn(false), Step::Wait));
     assert!(single.connection.may_move());
-    single.connection.push_answer(&[0; 28]);
+    single.connection.push_reply(&[0; 28]);
     assert!(!single.connection.may_move(), "it has a reply to send");
 }
 
@@ -418,14 +418,14 @@ fn a_connection_between_the_same_ends_is_the_same_clients_and_another_ones_is_a_
     let made = single.call(&create);
     assert_eq!(made[..4], [0; 4]);
     // The client closes in order.
-    let called_from = Arc::clone(&single.connection.client.caller.called_from);
-    single.group.reply_cache.connections().end(called_from.known_as().unwrap(), true);
+    let cached = Arc::clone(&single.connection.client.cache_client.connection);
+    single.group.reply_cache.connections().end(cached.id().unwrap(), true);
     let (connection, client) = connected(&single.group, 2);
     (single.connection, single.client) = (connection, client);
     assert_eq!(single.call(&create)[..4], nfs3::Status::EXIST.0.to_be_bytes(), "another port");
     // A connection from the port of the first one, as far as the server knows.
     let (connection, client) = connected(&single.group, 3);
     (single.connection, single.client) = (connection, client);
-    single.connection.client.caller.called_from = Arc::new(called_from.again());
+    single.connection.client.cache_client.connection = Arc::new(cached.reopened());
     assert_eq!(single.call(&create), made);
 }

@@ -11,17 +11,17 @@ use std::collections::{HashMap, VecDeque};
 struct Queue {
     waiting: VecDeque<Task>,
     running: usize,
-    /// The connection is queued in `turns`.
-    in_turn: bool,
+    /// The connection is queued in `ready`.
+    is_ready: bool,
 }
 
 /// The calls of all connections.
 pub(super) struct Queues {
-    of: HashMap<u64, Queue>,
+    by_connection: HashMap<u64, Queue>,
     /// Connections with a call that may begin.
-    turns: VecDeque<u64>,
+    ready: VecDeque<u64>,
     /// Workers that one connection may keep busy.
-    share: usize,
+    workers_per_connection: usize,
     /// Running workers.
     pub workers: usize,
     /// Deferred calls: they run elsewhere, and are tried again soon.
@@ -32,16 +32,19 @@ pub(super) struct Queues {
 
 impl std::fmt::Debug for Queues {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Queues").field("connections", &self.of.len()).field("workers", &self.workers).finish()
+        f.debug_struct("Queues")
+            .field("connections", &self.by_connection.len())
+            .field("workers", &self.workers)
+            .finish()
     }
 }
 
 impl Queues {
     pub fn new(workers: usize) -> Self {
         Self {
-            of: HashMap::new(),
-            turns: VecDeque::new(),
-            share: workers.saturating_sub(1).max(1),
+            by_connection: HashMap::new(),
+            ready: VecDeque::new(),
+            workers_per_connection: workers.saturating_sub(1).max(1),
             workers: 0,
             deferred: Vec::new(),
             ending: false,
@@ -50,22 +53,22 @@ impl Queues {
 
     pub fn push(&mut self, task: Task) {
         let connection = task.client.id;
-        self.of.entry(connection).or_default().waiting.push_back(task);
-        self.line_up(connection);
+        self.by_connection.entry(connection).or_default().waiting.push_back(task);
+        self.make_ready(connection);
     }
 
-    /// Defers a call until [`call_again`](Self::call_again).
+    /// Defers a call until [`requeue_deferred`](Self::requeue_deferred).
     pub fn defer(&mut self, task: Task) {
         self.deferred.push(task);
     }
 
     /// How often the least deferred call has been deferred, if there is any.
-    pub fn deferrals_least(&self) -> Option<u32> {
+    pub fn deferrals_min(&self) -> Option<u32> {
         self.deferred.iter().map(|task| task.deferrals).min()
     }
 
     /// Queues all deferred calls again.
-    pub fn call_again(&mut self) {
+    pub fn requeue_deferred(&mut self) {
         for mut task in std::mem::take(&mut self.deferred) {
             task.deferrals = task.deferrals.saturating_add(1);
             self.push(task);
@@ -75,34 +78,34 @@ impl Queues {
     /// Takes the next call; [`done`](Self::done) must follow.
     pub fn take(&mut self) -> Option<Task> {
         loop {
-            let connection = self.turns.pop_front()?;
-            let Some(queue) = self.of.get_mut(&connection) else { continue };
-            queue.in_turn = false;
+            let connection = self.ready.pop_front()?;
+            let Some(queue) = self.by_connection.get_mut(&connection) else { continue };
+            queue.is_ready = false;
             let Some(task) = queue.waiting.pop_front() else { continue };
             queue.running += 1;
-            self.line_up(connection);
+            self.make_ready(connection);
             return Some(task);
         }
     }
 
     /// Notes that a call of the connection has ended, so that another call of it may begin.
     pub fn done(&mut self, connection: u64) {
-        if let Some(queue) = self.of.get_mut(&connection) {
+        if let Some(queue) = self.by_connection.get_mut(&connection) {
             queue.running = queue.running.saturating_sub(1);
             if queue.running == 0 && queue.waiting.is_empty() {
-                self.of.remove(&connection);
+                self.by_connection.remove(&connection);
             }
         }
-        self.line_up(connection);
+        self.make_ready(connection);
     }
 
     /// Takes the calls of a connection that have not begun.
-    pub fn take_back(&mut self, connection: u64) -> VecDeque<Task> {
-        let queue = self.of.get_mut(&connection);
+    pub fn withdraw(&mut self, connection: u64) -> VecDeque<Task> {
+        let queue = self.by_connection.get_mut(&connection);
         let mut back = queue.map(|queue| std::mem::take(&mut queue.waiting)).unwrap_or_default();
         // No running call is left that would remove the queue when it ends.
-        if self.of.get(&connection).is_some_and(|queue| queue.running == 0) {
-            self.of.remove(&connection);
+        if self.by_connection.get(&connection).is_some_and(|queue| queue.running == 0) {
+            self.by_connection.remove(&connection);
         }
         back.extend(self.deferred.extract_if(.., |task| task.client.id == connection));
         back
@@ -110,19 +113,19 @@ impl Queues {
 
     /// Takes all calls that have not begun.
     pub fn clear(&mut self) -> Vec<Task> {
-        self.turns.clear();
-        let waiting = self.of.drain().flat_map(|(_, queue)| queue.waiting);
+        self.ready.clear();
+        let waiting = self.by_connection.drain().flat_map(|(_, queue)| queue.waiting);
         waiting.chain(std::mem::take(&mut self.deferred)).collect()
     }
 
-    fn line_up(&mut self, connection: u64) {
-        if let Some(queue) = self.of.get_mut(&connection)
-            && !queue.in_turn
+    fn make_ready(&mut self, connection: u64) {
+        if let Some(queue) = self.by_connection.get_mut(&connection)
+            && !queue.is_ready
             && !queue.waiting.is_empty()
-            && queue.running < self.share
+            && queue.running < self.workers_per_connection
         {
-            queue.in_turn = true;
-            self.turns.push_back(connection);
+            queue.is_ready = true;
+            self.ready.push_back(connection);
         }
     }
 }

@@ -8,11 +8,11 @@ use crate::shared_reply_cache::UPKEEP;
 use std::sync::PoisonError;
 use std::time::Duration;
 
-/// How long a call waits before it is tried again: at first, and after [`SOON_TIMES`] attempts in
+/// How long a call waits before it is tried again: at first, and after [`FAST_RETRIES`] attempts in
 /// vain.
-const SOON: Duration = Duration::from_millis(2);
-const LATER: Duration = Duration::from_millis(20);
-const SOON_TIMES: u32 = 50;
+const RETRY_DELAY_MIN: Duration = Duration::from_millis(2);
+const RETRY_DELAY_MAX: Duration = Duration::from_millis(20);
+const FAST_RETRIES: u32 = 50;
 /// How long to wait for a deferred call when nothing else is to be done.
 const IDLE: Duration = Duration::from_secs(3600);
 
@@ -21,16 +21,16 @@ pub(super) fn run(shared: &Shared) {
     let mut due = Duration::ZERO;
     let mut queues = shared.queues();
     while !queues.ending {
-        let wait = match queues.deferrals_least() {
+        let wait = match queues.deferrals_min() {
             None if shared.group.reply_cache.shared().is_none() => IDLE,
             None => UPKEEP,
-            Some(..SOON_TIMES) => SOON,
-            Some(_) => LATER,
+            Some(..FAST_RETRIES) => RETRY_DELAY_MIN,
+            Some(_) => RETRY_DELAY_MAX,
         };
-        let had = queues.deferrals_least().is_some();
+        let had = queues.deferrals_min().is_some();
         queues = shared.some_deferred.wait_timeout(queues, wait).unwrap_or_else(PoisonError::into_inner).0;
         if had {
-            queues.call_again();
+            queues.requeue_deferred();
             shared.changed.notify_all();
         }
         let now = clock::now();

@@ -2,7 +2,7 @@
 
 use super::{Completion, Shared, Task, TaskEnd};
 use crate::clock;
-use crate::dispatch::{Executor, Taken};
+use crate::dispatch::{Dispatched, Executor};
 use crate::identity::IdentityCache;
 use crate::program::Mode;
 use crate::replies::Replies;
@@ -32,7 +32,7 @@ pub(super) fn run(shared: &Shared) {
             drop(queues);
             let connection = task.client.id;
             execute(shared, task, &mut work);
-            shared.beat(clock::now());
+            shared.heartbeat(clock::now());
             queues = shared.queues();
             queues.done(connection);
         } else if queues.ending {
@@ -48,7 +48,7 @@ pub(super) fn run(shared: &Shared) {
 
 /// Executes one call and sends its reply to its loop.
 fn execute(shared: &Shared, mut task: Task, work: &mut Workspace) {
-    let slept = shared.beat(clock::now());
+    let slept = shared.heartbeat(clock::now());
     if slept > Duration::from_millis(shared.group.limits.stall_ms_max) {
         // The loops reset their connections when they notice the sleep; this thread was the first
         // to wake up.
@@ -76,27 +76,27 @@ fn answer(shared: &Shared, task: &mut Task, work: &mut Workspace) -> Option<Task
     let payload = task.payload.take().map(|payload| *payload);
     let mut executor = Executor {
         group: &shared.group,
-        waiters: &*shared.peers,
-        token: token_of(task.place, task.client.id),
+        waiters: &*shared.mailboxes,
+        token: token_of(task.address, task.client.id),
         protocol: Protocol::Tcp,
         client: &mut task.client,
         replies: &mut work.replies,
         text: &mut work.text,
-        times: Times { now: clock::now(), came: task.received },
+        times: Times { now: clock::now(), received: task.received },
     };
-    let taken = executor.serve(&task.head, &task.record, payload, task.record_len, mode);
+    let dispatched = executor.serve(&task.head, &task.record, payload, task.record_len, mode);
     work.identities = std::mem::take(&mut task.client.identities);
-    let counted = match taken {
-        Taken::Answered(end) => Some(end),
-        Taken::Refused | Taken::Uncounted => None,
-        Taken::Elsewhere => return Some(TaskEnd::Elsewhere),
-        Taken::MustWait(handover) if handover.later => {
+    let counted = match dispatched {
+        Dispatched::Answered(end) => Some(end),
+        Dispatched::Refused | Dispatched::Uncounted => None,
+        Dispatched::Elsewhere => return Some(TaskEnd::Elsewhere),
+        Dispatched::WouldBlock(handover) if handover.later => {
             (task.begun, task.payload) = (false, handover.payload);
             return None;
         }
         // The loop has decoded the same record as a call, and a worker's call never has to wait
         // elsewhere.
-        Taken::Garbage(_) | Taken::MustWait(_) => return Some(TaskEnd::Bug),
+        Dispatched::Garbage(_) | Dispatched::WouldBlock(_) => return Some(TaskEnd::Bug),
     };
     let mut end = TaskEnd::Elsewhere;
     work.replies.drain(|head, payload, payload_len| {
@@ -111,13 +111,13 @@ pub(super) fn forget(shared: &Shared, mut task: Task) {
         let (mut replies, mut text) = (Replies::default(), Vec::new());
         let mut executor = Executor {
             group: &shared.group,
-            waiters: &*shared.peers,
-            token: token_of(task.place, task.client.id),
+            waiters: &*shared.mailboxes,
+            token: token_of(task.address, task.client.id),
             protocol: Protocol::Tcp,
             client: &mut task.client,
             replies: &mut replies,
             text: &mut text,
-            times: Times { now: clock::now(), came: task.received },
+            times: Times { now: clock::now(), received: task.received },
         };
         let payload = task.payload.take().map(|payload| *payload);
         executor.serve(&task.head, &task.record, payload, task.record_len, Mode::Discard);
@@ -126,7 +126,7 @@ pub(super) fn forget(shared: &Shared, mut task: Task) {
 }
 
 fn complete(shared: &Shared, task: Task, end: TaskEnd) {
-    let Task { place, client, received, ticket, .. } = task;
-    let completion = Completion { place, connection: client.id, node: client.node, received, ticket, end };
-    shared.peers.send(place.on_loop, Message::Completion(completion));
+    let Task { address, client, received, permit, .. } = task;
+    let completion = Completion { address, connection: client.id, node: client.node, received, permit, end };
+    shared.mailboxes.send(address.on_loop, Message::Completion(completion));
 }

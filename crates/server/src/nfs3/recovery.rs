@@ -1,15 +1,15 @@
 //! Resolves a call that a process of the group may have executed before it ended.
 //!
 //! Before a process executes such a call, it notes what the name in question refers to
-//! ([`Settle::look`]). A process that finds the call in doubt compares that note with the present
-//! state ([`Settle::settle`]): an object that was to be removed and is gone was removed by this
-//! call, and an object that did not exist and now does was created by it. So the call is neither
-//! executed twice, nor answered with an error that its own first execution caused. Other clients
-//! may have changed the same name between the note and the end of that process; then the answer
-//! fits an order in which their changes came first or last; `docs/decisions/0008-group.md`.
+//! ([`Recover::pre_op_state`]). A process that finds the call in doubt compares that note with the
+//! present state ([`Recover::recover`]): an object that was to be removed and is gone was removed
+//! by this call, and an object that did not exist and now does was created by it. So the call is
+//! neither executed twice, nor answered with an error that its own first execution caused. Other
+//! clients may have changed the same name between the note and the end of that process; then the
+//! answer fits an order in which their changes came first or last; `docs/decisions/0008-group.md`.
 
 use super::attributes::{set_attributes, time_from_wire};
-use super::request::{Request, Target, Unanswered};
+use super::request::{HandlerError, Request, Target};
 use super::status;
 use drc::shared::Seen;
 use fs::{Attributes, FileKind, SetTime};
@@ -20,19 +20,19 @@ use std::hash::Hasher;
 use store::{Found, ObjectId, Wait};
 
 /// What a handler returns.
-type Ran<S, F> = Result<Outcome<S, F>, Unanswered>;
+type HandlerResult<S, F> = Result<Outcome<S, F>, HandlerError>;
 
 /// A changing call whose execution may be in doubt.
-pub(crate) trait Settle<S, F> {
+pub(crate) trait Recover<S, F> {
     /// Notes the state before the call is executed, if that will tell whether it was executed.
-    fn look(&self, request: &Request<'_>) -> Option<Seen>;
+    fn pre_op_state(&self, request: &Request<'_>) -> Option<Seen>;
 
     /// The answer to a call that was executed, judged by the state noted before; `None` if the call
     /// was not executed, or if executing it again does no harm.
-    fn settle(&self, request: &Request<'_>, before: Option<Seen>) -> Option<Ran<S, F>>;
+    fn recover(&self, request: &Request<'_>, before: Option<Seen>) -> Option<HandlerResult<S, F>>;
 }
 
-fn seen(object: ObjectId) -> Seen {
+fn identity_of(object: ObjectId) -> Seen {
     let mut hasher = SipHasher13::new();
     hasher.write(object.name());
     Seen::Object(object.fileid, hasher.finish())
@@ -49,26 +49,26 @@ fn find<'a>(request: &Request<'a>, what: &DirOpArgs<'_>) -> Option<(Target<'a>, 
     }
 }
 
-fn look(request: &Request<'_>, what: &DirOpArgs<'_>) -> Option<Seen> {
+fn pre_op_state(request: &Request<'_>, what: &DirOpArgs<'_>) -> Option<Seen> {
     let (_, found) = find(request, what)?;
-    Some(found.map_or(Seen::Absent, |found| seen(found.object)))
+    Some(found.map_or(Seen::Absent, |found| identity_of(found.object)))
 }
 
 /// Makes changes of a directory durable that another process may not have synced before it ended.
 /// RFC 1813 s4.8
-fn on_disk(target: &Target<'_>) -> Result<(), Status> {
+fn sync_names(target: &Target<'_>) -> Result<(), Status> {
     target.export.store.sync_names(target.object).map_err(status::of_store)
 }
 
 /// `Some` if the object noted under a name is no longer there, removed by this call or later.
-fn has_gone(request: &Request<'_>, what: &DirOpArgs<'_>, before: Option<Seen>) -> Option<Result<(), Status>> {
+fn removed(request: &Request<'_>, what: &DirOpArgs<'_>, before: Option<Seen>) -> Option<Result<(), Status>> {
     let before = before.filter(|before| matches!(before, Seen::Object(..)))?;
     let (target, found) = find(request, what)?;
-    (found.map(|found| seen(found.object)) != Some(before)).then(|| on_disk(&target))
+    (found.map(|found| identity_of(found.object)) != Some(before)).then(|| sync_names(&target))
 }
 
 /// The object that now has a name which was free before.
-fn has_come<'a>(
+fn created<'a>(
     request: &Request<'a>,
     what: &DirOpArgs<'_>,
     before: Option<Seen>,
@@ -78,18 +78,18 @@ fn has_come<'a>(
 }
 
 /// The answer to a call that created an object which satisfies `is`, with the `wanted` attributes.
-fn made(
+fn created_reply(
     request: &Request<'_>,
     location: &DirOpArgs<'_>,
     before: Option<Seen>,
     wanted: &Sattr3,
     is: impl FnOnce(&Target<'_>, &Found) -> bool,
-) -> Option<Ran<Created, WccData>> {
-    let (target, found) = has_come(request, location, before).filter(|(target, found)| is(target, found))?;
-    if let Err(status) = on_disk(&target) {
+) -> Option<HandlerResult<Created, WccData>> {
+    let (target, found) = created(request, location, before).filter(|(target, found)| is(target, found))?;
+    if let Err(status) = sync_names(&target) {
         return Some(Ok(Outcome::Fail(status, WccData::default())));
     }
-    let attributes = complete(&target, &found, wanted);
+    let attributes = complete_attributes(&target, &found, wanted);
     Some(Ok(Outcome::Ok(Created {
         object: Some(target.export.handle(found.object)),
         attributes: Some(target.fattr(&attributes)),
@@ -99,7 +99,7 @@ fn made(
 
 /// Sets attributes that the process may not have set after it created the object. An attribute that
 /// cannot be set keeps its value.
-fn complete(target: &Target<'_>, found: &Found, wanted: &Sattr3) -> Attributes {
+fn complete_attributes(target: &Target<'_>, found: &Found, wanted: &Sattr3) -> Attributes {
     let is = found.attributes;
     let Ok(mut set) = set_attributes(wanted) else { return is };
     // Data that somebody has written since must not be truncated.
@@ -107,7 +107,7 @@ fn complete(target: &Target<'_>, found: &Found, wanted: &Sattr3) -> Attributes {
     set.mode = set.mode.filter(|mode| is.kind != FileKind::Symlink && *mode != is.mode);
     set.uid = set.uid.filter(|uid| *uid != is.uid);
     set.gid = set.gid.filter(|gid| *gid != is.gid);
-    let (_, done) = target.export.store.set_attributes(target.who.caller(), found.object, &set, None);
+    let (_, done) = target.export.store.set_attributes(target.squashed.caller(), found.object, &set, None);
     let now = target.export.store.attributes(found.object, Wait::Allowed);
     match done.and(now.unwrap_or(Err(fs::Status::Later))) {
         Ok(now) => now,
@@ -119,24 +119,28 @@ fn complete(target: &Target<'_>, found: &Found, wanted: &Sattr3) -> Attributes {
 }
 
 /// The answer to a call of which only the completion is known.
-fn done<T: Default>(done: Result<(), Status>) -> Ran<T, T> {
+fn done<T: Default>(done: Result<(), Status>) -> HandlerResult<T, T> {
     Ok(match done {
         Ok(()) => Outcome::Ok(T::default()),
         Err(status) => Outcome::Fail(status, T::default()),
     })
 }
 
-impl Settle<Created, WccData> for create::Args<'_> {
-    fn look(&self, request: &Request<'_>) -> Option<Seen> {
-        look(request, &self.location)
+impl Recover<Created, WccData> for create::Args<'_> {
+    fn pre_op_state(&self, request: &Request<'_>) -> Option<Seen> {
+        pre_op_state(request, &self.location)
     }
 
-    fn settle(&self, request: &Request<'_>, before: Option<Seen>) -> Option<Ran<Created, WccData>> {
+    fn recover(
+        &self,
+        request: &Request<'_>,
+        before: Option<Seen>,
+    ) -> Option<HandlerResult<Created, WccData>> {
         match self.how {
             // A second execution finds its own file by the verifier. RFC 1813 s3.3.8
             create::How::Exclusive(_) => None,
             create::How::Unchecked(wanted) | create::How::Guarded(wanted) => {
-                made(request, &self.location, before, &wanted, |_, found| {
+                created_reply(request, &self.location, before, &wanted, |_, found| {
                     found.attributes.kind == FileKind::Regular
                 })
             }
@@ -144,25 +148,33 @@ impl Settle<Created, WccData> for create::Args<'_> {
     }
 }
 
-impl Settle<Created, WccData> for mkdir::Args<'_> {
-    fn look(&self, request: &Request<'_>) -> Option<Seen> {
-        look(request, &self.location)
+impl Recover<Created, WccData> for mkdir::Args<'_> {
+    fn pre_op_state(&self, request: &Request<'_>) -> Option<Seen> {
+        pre_op_state(request, &self.location)
     }
 
-    fn settle(&self, request: &Request<'_>, before: Option<Seen>) -> Option<Ran<Created, WccData>> {
-        made(request, &self.location, before, &self.attributes, |_, found| {
+    fn recover(
+        &self,
+        request: &Request<'_>,
+        before: Option<Seen>,
+    ) -> Option<HandlerResult<Created, WccData>> {
+        created_reply(request, &self.location, before, &self.attributes, |_, found| {
             found.attributes.kind == FileKind::Directory
         })
     }
 }
 
-impl Settle<Created, WccData> for symlink::Args<'_> {
-    fn look(&self, request: &Request<'_>) -> Option<Seen> {
-        look(request, &self.location)
+impl Recover<Created, WccData> for symlink::Args<'_> {
+    fn pre_op_state(&self, request: &Request<'_>) -> Option<Seen> {
+        pre_op_state(request, &self.location)
     }
 
-    fn settle(&self, request: &Request<'_>, before: Option<Seen>) -> Option<Ran<Created, WccData>> {
-        made(request, &self.location, before, &self.attributes, |target, found| {
+    fn recover(
+        &self,
+        request: &Request<'_>,
+        before: Option<Seen>,
+    ) -> Option<HandlerResult<Created, WccData>> {
+        created_reply(request, &self.location, before, &self.attributes, |target, found| {
             let mut text = Vec::new();
             found.attributes.kind == FileKind::Symlink
                 && target.export.store.read_link(found.object, &mut text).is_ok()
@@ -171,12 +183,16 @@ impl Settle<Created, WccData> for symlink::Args<'_> {
     }
 }
 
-impl Settle<Created, WccData> for mknod::Args<'_> {
-    fn look(&self, request: &Request<'_>) -> Option<Seen> {
-        look(request, &self.location)
+impl Recover<Created, WccData> for mknod::Args<'_> {
+    fn pre_op_state(&self, request: &Request<'_>) -> Option<Seen> {
+        pre_op_state(request, &self.location)
     }
 
-    fn settle(&self, request: &Request<'_>, before: Option<Seen>) -> Option<Ran<Created, WccData>> {
+    fn recover(
+        &self,
+        request: &Request<'_>,
+        before: Option<Seen>,
+    ) -> Option<HandlerResult<Created, WccData>> {
         let wanted = match &self.what {
             mknod::What::CharacterDevice(set, _)
             | mknod::What::BlockDevice(set, _)
@@ -184,64 +200,72 @@ impl Settle<Created, WccData> for mknod::Args<'_> {
             | mknod::What::Fifo(set) => set,
             mknod::What::Other(_) => return None,
         };
-        made(request, &self.location, before, wanted, |target, found| {
+        created_reply(request, &self.location, before, wanted, |target, found| {
             target.fattr(&found.attributes).file_type == self.what.file_type()
         })
     }
 }
 
-impl Settle<WccData, WccData> for remove::Args<'_> {
-    fn look(&self, request: &Request<'_>) -> Option<Seen> {
-        look(request, &self.object)
+impl Recover<WccData, WccData> for remove::Args<'_> {
+    fn pre_op_state(&self, request: &Request<'_>) -> Option<Seen> {
+        pre_op_state(request, &self.object)
     }
 
-    fn settle(&self, request: &Request<'_>, before: Option<Seen>) -> Option<Ran<WccData, WccData>> {
-        has_gone(request, &self.object, before).map(done)
-    }
-}
-
-impl Settle<WccData, WccData> for rmdir::Args<'_> {
-    fn look(&self, request: &Request<'_>) -> Option<Seen> {
-        look(request, &self.object)
-    }
-
-    fn settle(&self, request: &Request<'_>, before: Option<Seen>) -> Option<Ran<WccData, WccData>> {
-        has_gone(request, &self.object, before).map(done)
-    }
-}
-
-impl Settle<rename::Success, rename::Success> for rename::Args<'_> {
-    fn look(&self, request: &Request<'_>) -> Option<Seen> {
-        look(request, &self.from)
-    }
-
-    fn settle(
+    fn recover(
         &self,
         request: &Request<'_>,
         before: Option<Seen>,
-    ) -> Option<Ran<rename::Success, rename::Success>> {
-        let from = has_gone(request, &self.from, before)?;
+    ) -> Option<HandlerResult<WccData, WccData>> {
+        removed(request, &self.object, before).map(done)
+    }
+}
+
+impl Recover<WccData, WccData> for rmdir::Args<'_> {
+    fn pre_op_state(&self, request: &Request<'_>) -> Option<Seen> {
+        pre_op_state(request, &self.object)
+    }
+
+    fn recover(
+        &self,
+        request: &Request<'_>,
+        before: Option<Seen>,
+    ) -> Option<HandlerResult<WccData, WccData>> {
+        removed(request, &self.object, before).map(done)
+    }
+}
+
+impl Recover<rename::Success, rename::Success> for rename::Args<'_> {
+    fn pre_op_state(&self, request: &Request<'_>) -> Option<Seen> {
+        pre_op_state(request, &self.from)
+    }
+
+    fn recover(
+        &self,
+        request: &Request<'_>,
+        before: Option<Seen>,
+    ) -> Option<HandlerResult<rename::Success, rename::Success>> {
+        let from = removed(request, &self.from, before)?;
         let to = request.open_for_change(&self.to.directory).ok()?;
-        Some(done(from.and_then(|()| on_disk(&to))))
+        Some(done(from.and_then(|()| sync_names(&to))))
     }
 }
 
-impl Settle<link::Success, link::Success> for link::Args<'_> {
-    fn look(&self, request: &Request<'_>) -> Option<Seen> {
-        look(request, &self.link)
+impl Recover<link::Success, link::Success> for link::Args<'_> {
+    fn pre_op_state(&self, request: &Request<'_>) -> Option<Seen> {
+        pre_op_state(request, &self.link)
     }
 
-    fn settle(
+    fn recover(
         &self,
         request: &Request<'_>,
         before: Option<Seen>,
-    ) -> Option<Ran<link::Success, link::Success>> {
-        let (directory, found) = has_come(request, &self.link, before)?;
+    ) -> Option<HandlerResult<link::Success, link::Success>> {
+        let (directory, found) = created(request, &self.link, before)?;
         let file = request.open_for_change(&self.file).ok()?;
         let is_same = std::ptr::eq(file.export, directory.export) && file.object == found.object;
         let attributes = Some(directory.fattr(&found.attributes));
         is_same.then(|| {
-            Ok(match on_disk(&directory) {
+            Ok(match sync_names(&directory) {
                 Ok(()) => Outcome::Ok(link::Success { attributes, directory: WccData::default() }),
                 Err(status) => Outcome::Fail(status, link::Success::default()),
             })
@@ -249,13 +273,17 @@ impl Settle<link::Success, link::Success> for link::Args<'_> {
     }
 }
 
-impl Settle<WccData, WccData> for setattr::Args {
-    fn look(&self, _request: &Request<'_>) -> Option<Seen> {
+impl Recover<WccData, WccData> for setattr::Args {
+    fn pre_op_state(&self, _request: &Request<'_>) -> Option<Seen> {
         None
     }
 
     /// Only a guard makes the result of a second execution different. RFC 1813 s3.3.2
-    fn settle(&self, request: &Request<'_>, _before: Option<Seen>) -> Option<Ran<WccData, WccData>> {
+    fn recover(
+        &self,
+        request: &Request<'_>,
+        _before: Option<Seen>,
+    ) -> Option<HandlerResult<WccData, WccData>> {
         let guard = time_from_wire(self.guard?).ok()?;
         let set = set_attributes(&self.new_attributes).ok()?;
         let target = request.open_for_change(&self.object).ok()?;

@@ -1,68 +1,78 @@
 //! The registration while the server runs: from the start, or from the time when another process of
 //! the group ends.
 
-use super::{Found, Waiting};
+use super::{PendingRegistration, Registration};
 use crate::error::Error;
 use crate::group::Group;
 use crate::runtime::Datagrams;
-use crate::runtime::{Message, Peers};
+use crate::runtime::{Mailboxes, Message};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// How often a waiting process checks whether it has the turn.
-const LOOK: Duration = Duration::from_millis(500);
+/// How often a waiting process tries to take the group lock.
+const LOCK_POLL: Duration = Duration::from_millis(500);
 /// The first loop adds a listener within this time, or the server is ending.
 const LISTEN_WITHIN: Duration = Duration::from_secs(5);
 
 /// See the module's documentation. [`leave`](Self::leave) ends the registration; dropping this
-/// passes the turn to the next process.
+/// releases the group lock to the next process.
 #[derive(Debug)]
-pub(crate) struct Presence {
+pub(crate) struct Advertisement {
     published: Arc<Mutex<Option<Published>>>,
-    line: Option<Line>,
+    waiter: Option<Waiter>,
 }
 
 #[derive(Debug)]
 struct Published {
-    found: Found,
+    registration: Registration,
     datagrams: Option<Datagrams>,
 }
 
-/// The thread that waits for the turn.
+/// The thread that waits for the group lock.
 #[derive(Debug)]
-struct Line {
+struct Waiter {
     stop: mpsc::Sender<()>,
     thread: JoinHandle<()>,
 }
 
-impl Presence {
+impl Advertisement {
     /// Registers now; the loops already run.
-    pub fn now(found: Found, group: &Arc<Group>, peers: &Arc<Peers>) -> Result<Self, Error> {
-        let published = Published::new(found, group, peers)?;
-        Ok(Self { published: Arc::new(Mutex::new(Some(published))), line: None })
+    pub fn now(
+        registration: Registration,
+        group: &Arc<Group>,
+        mailboxes: &Arc<Mailboxes>,
+    ) -> Result<Self, Error> {
+        let published = Published::new(registration, group, mailboxes)?;
+        Ok(Self { published: Arc::new(Mutex::new(Some(published))), waiter: None })
     }
 
-    /// Registers when this process gets the turn.
-    pub fn later(waiting: Waiting, group: Arc<Group>, peers: Arc<Peers>) -> Result<Self, Error> {
+    /// Registers once this process has the group lock.
+    pub fn later(
+        pending: PendingRegistration,
+        group: Arc<Group>,
+        mailboxes: Arc<Mailboxes>,
+    ) -> Result<Self, Error> {
         let published = Arc::new(Mutex::new(None));
         let (stop, stopped) = mpsc::channel();
         let place = Arc::clone(&published);
-        let mut said = false;
+        let mut logged = false;
         let wait = move || {
-            while let Err(mpsc::RecvTimeoutError::Timeout) = stopped.recv_timeout(LOOK) {
-                let looked = waiting
-                    .look()
-                    .and_then(|found| found.map(|found| Published::new(found, &group, &peers)).transpose());
-                match looked {
+            while let Err(mpsc::RecvTimeoutError::Timeout) = stopped.recv_timeout(LOCK_POLL) {
+                let result = pending.try_register().and_then(|registration| {
+                    registration
+                        .map(|registration| Published::new(registration, &group, &mailboxes))
+                        .transpose()
+                });
+                match result {
                     Ok(None) => {}
                     Ok(Some(published)) => {
                         *lock(&place) = Some(published);
                         tracing::info!("found by program number from now on");
                         return;
                     }
-                    Err(error) if !said => {
-                        said = true;
+                    Err(error) if !logged => {
+                        logged = true;
                         tracing::warn!("it is this process's turn to be found by program number: {error}");
                     }
                     Err(_) => {}
@@ -71,24 +81,24 @@ impl Presence {
         };
         let thread = std::thread::Builder::new().name("tl-rpcbind".into()).spawn(wait);
         let thread = thread.map_err(|error| Error::System { what: "a thread", error })?;
-        Ok(Self { published, line: Some(Line { stop, thread }) })
+        Ok(Self { published, waiter: Some(Waiter { stop, thread }) })
     }
 
     /// Whether this process is registered.
-    pub fn is_found(&self) -> bool {
+    pub fn is_registered(&self) -> bool {
         lock(&self.published).is_some()
     }
 
     /// Ends the registration, so that no client is directed here any more.
     pub fn leave(&mut self) {
-        if let Some(Line { stop, thread }) = self.line.take() {
+        if let Some(Waiter { stop, thread }) = self.waiter.take() {
             drop(stop);
             if thread.join().is_err() {
                 tracing::error!("the thread that waits for rpcbind ended by a panic");
             }
         }
         if let Some(published) = &mut *lock(&self.published) {
-            published.found.leave();
+            published.registration.leave();
             published.datagrams = None;
         }
     }
@@ -100,19 +110,23 @@ fn lock(published: &Mutex<Option<Published>>) -> MutexGuard<'_, Option<Published
 }
 
 impl Published {
-    fn new(mut found: Found, group: &Arc<Group>, peers: &Arc<Peers>) -> Result<Self, Error> {
+    fn new(
+        mut registration: Registration,
+        group: &Arc<Group>,
+        mailboxes: &Arc<Mailboxes>,
+    ) -> Result<Self, Error> {
         // If an earlier attempt failed after setting the entries, they are the same.
-        let _ = group.portmap.set(std::mem::take(&mut found.entries));
-        let sockets = std::mem::take(&mut found.sockets);
-        let datagrams = Datagrams::start(sockets, Arc::clone(group), Arc::clone(peers))?;
-        let listeners = std::mem::take(&mut found.listeners);
+        let _ = group.portmap.set(std::mem::take(&mut registration.entries));
+        let sockets = std::mem::take(&mut registration.sockets);
+        let datagrams = Datagrams::start(sockets, Arc::clone(group), Arc::clone(mailboxes))?;
+        let listeners = std::mem::take(&mut registration.listeners);
         if !listeners.is_empty() {
             let (sender, receiver) = mpsc::channel();
-            peers.send(0, Message::Listen(listeners, sender));
+            mailboxes.send(0, Message::Listen(listeners, sender));
             if let Ok(Err(error)) = receiver.recv_timeout(LISTEN_WITHIN) {
                 return Err(Error::System { what: "waiting for connections", error });
             }
         }
-        Ok(Self { found, datagrams: Some(datagrams) })
+        Ok(Self { registration, datagrams: Some(datagrams) })
     }
 }

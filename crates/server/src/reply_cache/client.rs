@@ -8,31 +8,31 @@ use std::time::Duration;
 
 /// A connection as the reply cache knows it, from the first call that the table guards.
 #[derive(Debug)]
-pub(crate) struct CalledFrom {
+pub(crate) struct CacheConnection {
     path: u64,
-    known_as: OnceLock<ConnectionId>,
+    id: OnceLock<ConnectionId>,
 }
 
-impl CalledFrom {
+impl CacheConnection {
     fn new(peer: SocketAddr, local: SocketAddr) -> Self {
-        Self { path: path_of(peer, local), known_as: OnceLock::new() }
+        Self { path: path_of(peer, local), id: OnceLock::new() }
     }
 
     /// Another connection between the same ends.
     #[cfg(test)]
-    pub const fn again(&self) -> Self {
-        Self { path: self.path, known_as: OnceLock::new() }
+    pub const fn reopened(&self) -> Self {
+        Self { path: self.path, id: OnceLock::new() }
     }
 
     /// The origin of a call; from now on the reply cache knows the connection.
     pub(super) fn origin(&self, reply_cache: &ReplyCache) -> Origin {
-        let connection = *self.known_as.get_or_init(|| reply_cache.connections().open());
+        let connection = *self.id.get_or_init(|| reply_cache.connections().open());
         Origin { connection, path: self.path }
     }
 
     /// The connection's id in the reply cache, if it has one.
-    pub fn known_as(&self) -> Option<ConnectionId> {
-        self.known_as.get().copied()
+    pub fn id(&self) -> Option<ConnectionId> {
+        self.id.get().copied()
     }
 }
 
@@ -42,21 +42,21 @@ pub(crate) struct TooManyClients;
 
 /// See the module's documentation.
 #[derive(Debug, Clone)]
-pub(crate) struct Caller {
+pub(crate) struct CacheClient {
     pub(super) address: IpAddr,
     /// The client's windows, when it is one of our own clients and has changed something.
     pub(super) window: Option<Window>,
     /// The connection, if the client is a foreign one and has changed something.
-    pub called_from: Arc<CalledFrom>,
+    pub connection: Arc<CacheConnection>,
 }
 
-impl Caller {
+impl CacheClient {
     pub fn new(peer: SocketAddr, local: SocketAddr) -> Self {
-        Self { address: peer.ip(), window: None, called_from: Arc::new(CalledFrom::new(peer, local)) }
+        Self { address: peer.ip(), window: None, connection: Arc::new(CacheConnection::new(peer, local)) }
     }
 
     /// Makes sure that the connection holds the window of its client, if the client is one of ours.
-    pub fn hold_window(
+    pub fn acquire_window(
         &mut self,
         id: Option<u64>,
         reply_cache: &ReplyCache,
