@@ -8,9 +8,8 @@
 //! process can read.
 //!
 //! Invariants: a connection counts as open while its process is alive and has not ended it; a
-//! question is answered only by a check that the owner made after the question was asked; a
-//! connection of which nothing is known any more counts as lost, so that a copy of a call is
-//! answered and not executed.
+//! query is answered only by a check that the owner made after the query; a connection of which
+//! nothing is known any more counts as lost, so that a copy of a call is answered and not executed.
 
 use std::cell::Cell;
 use std::net::{IpAddr, SocketAddr};
@@ -28,38 +27,38 @@ use super::shared::{GENERATION_BITS, Host, Owner, exchange, load, store};
 /// each of which changes something.
 pub const CONNECTIONS_MAX: usize = 32_768;
 
-/// How long an owner may take to answer a question before its connection counts as lost: the owner
+/// How long an owner may take to answer a query before its connection counts as lost: the owner
 /// is stopped or stuck.
-pub const ANSWER_MAX: Duration = Duration::from_secs(10);
+pub const OWNER_REPLY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Places checked to find a free one. Where few connections come and go, they stay open for long.
+/// Slots checked to find a free one. Where few connections come and go, they stay open for long.
 const OPEN_STEPS_MAX: u64 = CONNECTIONS_MAX as u64;
 
-/// State, question, answer; the last word is spare.
-const PLACE_WORDS: usize = 4;
+/// State, query, answer; the last word is spare.
+const SLOT_WORDS: usize = 4;
 const STATE: usize = 0;
-const ASKED: usize = 1;
+const QUERIED: usize = 1;
 const ANSWERED: usize = 2;
-/// Words of the table, 1 MiB: the last number assigned, then the places. All zeros is the empty
+/// Words of the table, 1 MiB: the last number assigned, then the slots. All zeros is the empty
 /// table.
-pub const CONNECTIONS_WORDS: usize = PLACE_WORDS * (1 + CONNECTIONS_MAX);
+pub const CONNECTIONS_WORDS: usize = SLOT_WORDS * (1 + CONNECTIONS_MAX);
 
-const FATE_BITS: u32 = 2;
+const CONNECTION_STATE_BITS: u32 = 2;
 const OPEN: u64 = 1;
-const IN_ORDER: u64 = 2;
+const CLOSED_CLEANLY: u64 = 2;
 const LOST: u64 = 3;
-const LAP_SHIFT: u32 = FATE_BITS + u8::BITS + GENERATION_BITS;
+const LAP_SHIFT: u32 = CONNECTION_STATE_BITS + u8::BITS + GENERATION_BITS;
 
-// A state is exactly lap, owner and fate.
+// A state is exactly lap, owner and connection state.
 const _: () = assert!(LAP_SHIFT + u32::BITS == u64::BITS);
 const _: () = assert!(CONNECTIONS_MAX.is_power_of_two());
 
-/// A connection's number; its place in the table is the number modulo the table size.
+/// A connection's number; its slot in the table is the number modulo the table size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ConnectionId(u64);
 
 impl ConnectionId {
-    /// No connection: there was no place for it, and nothing is known about it.
+    /// No connection: there was no slot for it, and nothing is known about it.
     pub const NONE: Self = Self(0);
 
     pub(super) const fn word(self) -> u64 {
@@ -70,7 +69,7 @@ impl ConnectionId {
         Self(word)
     }
 
-    const fn place(self) -> usize {
+    const fn slot(self) -> usize {
         (self.0 % CONNECTIONS_MAX as u64) as usize
     }
 
@@ -113,24 +112,24 @@ pub struct ForeignCall {
     pub origin: Origin,
 }
 
-/// The context in which the cache is asked about a call.
+/// The context of a lookup in the cache.
 #[derive(Debug)]
-pub struct Asker<'a> {
+pub struct LookupContext<'a> {
     /// The known connections.
     pub connections: ConnectionTable<'a>,
     /// When the call was received.
-    pub came: Duration,
+    pub received: Duration,
     /// The time now.
     pub now: Duration,
-    /// Set when the owner of a connection was asked and its answer is pending.
-    pub has_asked: Cell<bool>,
+    /// Set when the owner of a connection was queried and its answer is pending.
+    pub queried_owner: Cell<bool>,
 }
 
-impl<'a> Asker<'a> {
-    /// The context at `now` for a call that was received at `came`.
+impl<'a> LookupContext<'a> {
+    /// The context at `now` for a call that was received at `received`.
     #[must_use]
-    pub const fn new(connections: ConnectionTable<'a>, came: Duration, now: Duration) -> Self {
-        Self { connections, came, now, has_asked: Cell::new(false) }
+    pub const fn new(connections: ConnectionTable<'a>, received: Duration, now: Duration) -> Self {
+        Self { connections, received, now, queried_owner: Cell::new(false) }
     }
 }
 
@@ -145,11 +144,11 @@ pub enum Relation {
     Undecided,
 }
 
-/// The fate of a connection.
+/// The state of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Fate {
+enum ConnectionState {
     Open,
-    InOrder,
+    ClosedCleanly,
     Lost,
 }
 
@@ -166,9 +165,9 @@ impl std::fmt::Debug for ConnectionTable<'_> {
     }
 }
 
-const fn state(id: ConnectionId, owner: Owner, fate: u64) -> u64 {
+const fn state(id: ConnectionId, owner: Owner, connection_state: u64) -> u64 {
     let owner = (owner.generation as u64) << u8::BITS | owner.member as u64;
-    id.lap() << LAP_SHIFT | owner << FATE_BITS | fate
+    id.lap() << LAP_SHIFT | owner << CONNECTION_STATE_BITS | connection_state
 }
 
 fn nanoseconds(time: Duration) -> u64 {
@@ -184,35 +183,35 @@ impl<'m> ConnectionTable<'m> {
     }
 
     fn word(&self, id: ConnectionId, word: usize) -> Option<&'m AtomicU64> {
-        self.words.get((1 + id.place()) * PLACE_WORDS + word)
+        self.words.get((1 + id.slot()) * SLOT_WORDS + word)
     }
 
     fn get(&self, id: ConnectionId, word: usize) -> u64 {
         self.word(id, word).map_or(0, load)
     }
 
-    /// Records a new connection of this process. Returns [`ConnectionId::NONE`] if all places are
+    /// Records a new connection of this process. Returns [`ConnectionId::NONE`] if all slots are
     /// taken by open connections.
     #[must_use]
     pub fn open(&self) -> ConnectionId {
         let Some(last) = self.words.first() else { return ConnectionId::NONE };
         for _ in 0..OPEN_STEPS_MAX {
-            let seen = load(last);
+            let current = load(last);
             // From 1, because 0 means none.
-            let id = ConnectionId(seen.wrapping_add(1).max(1));
-            if exchange(last, seen, id.0).is_err() {
+            let id = ConnectionId(current.wrapping_add(1).max(1));
+            if exchange(last, current, id.0).is_err() {
                 continue;
             }
             let Some(word) = self.word(id, STATE) else { return ConnectionId::NONE };
             let before = load(word);
-            if self.fate_of(before) == Fate::Open {
+            if self.decode_state(before) == ConnectionState::Open {
                 continue;
             }
             // Marked open only once the words behind the state are reset for this connection.
             if exchange(word, before, state(id, self.host.me(), 0)).is_err() {
                 continue;
             }
-            [ASKED, ANSWERED]
+            [QUERIED, ANSWERED]
                 .into_iter()
                 .filter_map(|word| self.word(id, word))
                 .for_each(|word| store(word, 0));
@@ -222,87 +221,87 @@ impl<'m> ConnectionTable<'m> {
         ConnectionId::NONE
     }
 
-    /// Records that a connection of this process has ended; in order if the client closed it and
+    /// Records that a connection of this process has ended; cleanly if the client closed it and
     /// has received every reply.
-    pub fn end(&self, id: ConnectionId, in_order: bool) {
+    pub fn end(&self, id: ConnectionId, cleanly: bool) {
         let open = state(id, self.host.me(), OPEN);
-        let ended = state(id, self.host.me(), if in_order { IN_ORDER } else { LOST });
+        let ended = state(id, self.host.me(), if cleanly { CLOSED_CLEANLY } else { LOST });
         if let Some(word) = self.word(id, STATE).filter(|_| id != ConnectionId::NONE) {
-            // If this fails, the place belongs to another connection, and nothing is known about
+            // If this fails, the slot belongs to another connection, and nothing is known about
             // this one anyway.
             let _ = exchange(word, open, ended);
         }
     }
 
-    /// Whether the owner of a connection is to [`answer`](Self::answer).
+    /// Whether the owner of a connection is to [`answer_query`](Self::answer_query).
     #[must_use]
-    pub fn is_asked(&self, id: ConnectionId) -> bool {
-        id != ConnectionId::NONE && self.get(id, ASKED) > self.get(id, ANSWERED) >> 1
+    pub fn has_pending_query(&self, id: ConnectionId) -> bool {
+        id != ConnectionId::NONE && self.get(id, QUERIED) > self.get(id, ANSWERED) >> 1
     }
 
     /// Records the owner's answer. `acknowledged` says that the client has received every reply to
     /// a call that was received and had ended before `since`, and that the connection was open
     /// after that. Otherwise the client was silent for too long.
-    pub fn answer(&self, id: ConnectionId, since: Duration, acknowledged: bool) {
+    pub fn answer_query(&self, id: ConnectionId, since: Duration, acknowledged: bool) {
         if let Some(word) = self.word(id, ANSWERED).filter(|_| id != ConnectionId::NONE) {
             store(word, nanoseconds(since) << 1 | u64::from(!acknowledged));
         }
     }
 
-    fn fate_of(&self, state: u64) -> Fate {
+    fn decode_state(&self, state: u64) -> ConnectionState {
         let owner = Owner {
-            member: (state >> FATE_BITS & u64::from(u8::MAX)) as u8,
-            generation: (state >> (FATE_BITS + u8::BITS) & ((1 << GENERATION_BITS) - 1)) as u32,
+            member: (state >> CONNECTION_STATE_BITS & u64::from(u8::MAX)) as u8,
+            generation: (state >> (CONNECTION_STATE_BITS + u8::BITS) & ((1 << GENERATION_BITS) - 1)) as u32,
         };
-        match state & ((1 << FATE_BITS) - 1) {
-            OPEN if owner == self.host.me() || self.host.is_alive(owner) => Fate::Open,
-            IN_ORDER => Fate::InOrder,
+        match state & ((1 << CONNECTION_STATE_BITS) - 1) {
+            OPEN if owner == self.host.me() || self.host.is_alive(owner) => ConnectionState::Open,
+            CLOSED_CLEANLY => ConnectionState::ClosedCleanly,
             // A process that was killed could not record which replies its clients had received.
-            _ => Fate::Lost,
+            _ => ConnectionState::Lost,
         }
     }
 
-    fn fate(&self, id: ConnectionId) -> Fate {
+    fn connection_state(&self, id: ConnectionId) -> ConnectionState {
         let state = self.get(id, STATE);
         if id == ConnectionId::NONE || state >> LAP_SHIFT != id.lap() {
-            Fate::Lost
+            ConnectionState::Lost
         } else {
-            self.fate_of(state)
+            self.decode_state(state)
         }
     }
 
     /// The relation of a received call to a known one, whose connection is `of` and which ended at
     /// `ended`, if it has. Asks the owner of that connection if nothing else decides.
-    fn relation(&self, of: ConnectionId, ended: Option<Duration>, asker: &Asker<'_>) -> Relation {
-        match (self.fate(of), ended) {
-            (Fate::InOrder, _) => Relation::Neighbour,
-            (Fate::Lost, _) => Relation::Retry,
+    fn relation(&self, of: ConnectionId, ended: Option<Duration>, context: &LookupContext<'_>) -> Relation {
+        match (self.connection_state(of), ended) {
+            (ConnectionState::ClosedCleanly, _) => Relation::Neighbour,
+            (ConnectionState::Lost, _) => Relation::Retry,
             // The client is still waiting for the reply. Once the call has ended, the client either
             // has the reply or does not.
-            (Fate::Open, None) => Relation::Undecided,
-            (Fate::Open, Some(ended)) => {
-                let from = ended.max(asker.came).min(asker.now);
+            (ConnectionState::Open, None) => Relation::Undecided,
+            (ConnectionState::Open, Some(ended)) => {
+                let from = ended.max(context.received).min(context.now);
                 let answer = self.get(of, ANSWERED);
-                // Another connection may have taken the place in the meantime.
-                if self.fate(of) == Fate::Open && answer >> 1 >= nanoseconds(from) {
+                // Another connection may have taken the slot in the meantime.
+                if self.connection_state(of) == ConnectionState::Open && answer >> 1 >= nanoseconds(from) {
                     return if answer & 1 == 0 { Relation::Neighbour } else { Relation::Retry };
                 }
-                if asker.now.saturating_sub(from) >= ANSWER_MAX {
+                if context.now.saturating_sub(from) >= OWNER_REPLY_TIMEOUT {
                     return Relation::Retry;
                 }
-                self.ask(of, nanoseconds(from), asker);
+                self.query_owner(of, nanoseconds(from), context);
                 Relation::Undecided
             }
         }
     }
 
-    fn ask(&self, id: ConnectionId, from: u64, asker: &Asker<'_>) {
-        let Some(word) = self.word(id, ASKED) else { return };
-        let mut seen = load(word);
-        while seen < from {
-            match exchange(word, seen, from) {
-                Ok(()) => return asker.has_asked.set(true),
-                Err(now) => seen = now,
+    fn query_owner(&self, id: ConnectionId, from: u64, context: &LookupContext<'_>) {
+        let Some(word) = self.word(id, QUERIED) else { return };
+        let mut current = load(word);
+        while current < from {
+            match exchange(word, current, from) {
+                Ok(()) => return context.queried_owner.set(true),
+                Err(now) => current = now,
             }
         }
     }
@@ -331,7 +330,11 @@ pub(super) enum Choice<T> {
 }
 
 /// Decides which of the candidates, oldest first, a call from `origin` is.
-pub(super) fn choose<T: Copy>(candidates: &[Candidate<T>], origin: Origin, asker: &Asker<'_>) -> Choice<T> {
+pub(super) fn choose<T: Copy>(
+    candidates: &[Candidate<T>],
+    origin: Origin,
+    context: &LookupContext<'_>,
+) -> Choice<T> {
     let is_from = |candidate: &Candidate<T>, same: &dyn Fn(Origin) -> bool| {
         same(candidate.origin) || candidate.waiter.is_some_and(same)
     };
@@ -341,7 +344,7 @@ pub(super) fn choose<T: Copy>(candidates: &[Candidate<T>], origin: Origin, asker
     let known = known.or_else(|| candidates.iter().find(|candidate| is_from(candidate, &own_path)));
     // A call whose connection ended while it waited here is not executed, because its client may
     // have sent it again on another connection.
-    let ended = asker.connections.fate(origin.connection) != Fate::Open;
+    let ended = context.connections.connection_state(origin.connection) != ConnectionState::Open;
     let known = known.or_else(|| candidates.first().filter(|_| ended));
     if let Some(known) = known {
         return Choice::Retry(known.at);
@@ -350,7 +353,7 @@ pub(super) fn choose<T: Copy>(candidates: &[Candidate<T>], origin: Origin, asker
     for candidate in candidates {
         // Once a call was retried, the connection of the retry decides.
         let of = candidate.waiter.unwrap_or(candidate.origin);
-        match asker.connections.relation(of.connection, candidate.ended, asker) {
+        match context.connections.relation(of.connection, candidate.ended, context) {
             Relation::Retry => return Choice::Retry(candidate.at),
             Relation::Neighbour => {}
             Relation::Undecided => undecided = true,

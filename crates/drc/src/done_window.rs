@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::class::{COUNTER_BITS, Counter, WINDOW_DONE};
-use super::{Answer, Begin, Refusal, Stored, Token};
+use super::{Begin, Refusal, ReplyTo, Stored, Token};
 
 const STATE_BITS: u32 = 2;
 const STATUS_BITS: u32 = 14;
@@ -118,7 +118,7 @@ impl DoneWindow {
     }
 
     /// Ends a call with its status.
-    pub fn finish(&self, counter: Counter, status: u32) -> Answer {
+    pub fn finish(&self, counter: Counter, status: u32) -> ReplyTo {
         // If the window moved past the call in the meantime, its entry is gone, and copies of the
         // call are refused.
         let _overtaken = self.slot(counter).compare_exchange(
@@ -130,13 +130,13 @@ impl DoneWindow {
         // Sequentially consistent, as in `attach`: either this load sees the waiter, or the waiter
         // sees the end.
         if self.waiting.load(Ordering::SeqCst) == 0 {
-            return Answer::ORIGINAL;
+            return ReplyTo::ORIGINAL;
         }
         self.take_waiter(&mut self.waiters(), counter)
     }
 
     /// Releases a call that was neither executed nor answered.
-    pub fn drop_call(&self, counter: Counter) -> Answer {
+    pub fn release(&self, counter: Counter) -> ReplyTo {
         // Under the lock, so that a waiter of the next run of this call is not taken for a waiter
         // of this run.
         let mut waiters = self.waiters();
@@ -169,10 +169,10 @@ impl DoneWindow {
         false
     }
 
-    fn take_waiter(&self, waiters: &mut BTreeMap<u32, Token>, counter: Counter) -> Answer {
-        let to = waiters.remove(&counter.value());
+    fn take_waiter(&self, waiters: &mut BTreeMap<u32, Token>, counter: Counter) -> ReplyTo {
+        let waiter = waiters.remove(&counter.value());
         self.waiting.store(waiters.len(), Ordering::SeqCst);
-        Answer { to }
+        ReplyTo { waiter }
     }
 
     fn waiters(&self) -> MutexGuard<'_, BTreeMap<u32, Token>> {

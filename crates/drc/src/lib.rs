@@ -2,10 +2,10 @@
 //!
 //! A client whose path died sends its calls again on another path; the originals may have run, may
 //! be running, or may yet arrive. The server asks the cache before it executes any call that
-//! changes something ([`Begin`] is the verdict) and reports the outcome ([`Outcome`] in, [`Answer`]
-//! out). There are two parts:
+//! changes something ([`Begin`] is the verdict) and reports the outcome ([`Outcome`] in,
+//! [`ReplyTo`] out). There are two parts:
 //!
-//! - [`ClientWindow`] for Trunkline's own clients, recognized by a mark in their credential
+//! - [`ClientWindow`] for Trunkline's own clients, recognized by an id in their credential
 //!   ([`client_id`]): sliding windows over the counters in their xids, so that no time and no key
 //!   is stored. [`XidSpace`] is the client's half.
 //! - [`Table`] for all other clients: keyed by address, xid, procedure, credential and a hash of
@@ -14,7 +14,7 @@
 //!
 //! Invariants: a call is begun ([`Begin::Run`]) at most once while the window or table knows it; a
 //! call below its window is refused unexecuted; an attached waiter is named by exactly one
-//! [`Answer`], unless a newer waiter replaced it. `docs/decisions/0004-reply-cache.md` has the
+//! [`ReplyTo`], unless a newer waiter replaced it. `docs/decisions/0004-reply-cache.md` has the
 //! sizes and the argument.
 //!
 //! [`shared`] has the same in memory that several processes share. Left out: persistence.
@@ -23,7 +23,7 @@
 mod class;
 mod connections;
 mod done_window;
-mod mark;
+mod identity;
 mod reply_window;
 pub mod shared;
 mod table;
@@ -35,11 +35,11 @@ pub mod fuzzing;
 
 pub use class::{WINDOW_DONE, WINDOW_REPLY, XidClass};
 pub use connections::{
-    ANSWER_MAX, Asker, CONNECTIONS_MAX, CONNECTIONS_WORDS, ConnectionId, ConnectionTable, ForeignCall,
-    Origin, Relation, path_of,
+    CONNECTIONS_MAX, CONNECTIONS_WORDS, ConnectionId, ConnectionTable, ForeignCall, LookupContext,
+    OWNER_REPLY_TIMEOUT, Origin, Relation, path_of,
 };
 pub use done_window::STATUS_MAX;
-pub use mark::{MACHINE_NAME_BYTES, client_id, client_id_of_credential, machine_name};
+pub use identity::{MACHINE_NAME_BYTES, client_id, client_id_of_credential, machine_name};
 pub use table::{CallKey, HASHED_PAYLOAD_BYTES, TABLE_AGE_MAX, TABLE_ENTRIES_MAX, Table, args_hash};
 pub use window::{ADDRESS_WINDOWS_MAX, CLIENT_WINDOWS_MAX, ClientWindow, WINDOW_IDLE_MIN, Windows};
 pub use xid_space::{AHEAD_DONE_MAX, AHEAD_REPLY_MAX, XidSpace};
@@ -59,7 +59,7 @@ pub enum Begin {
     /// The call is running: its reply will be sent on this connection. Nothing more to do.
     Attached,
     /// Whether the call ran cannot be determined yet: ask again in a moment.
-    Later,
+    Defer,
     /// Do not execute the call. [`Refusal`] says what to answer.
     Refused(Refusal),
 }
@@ -111,14 +111,14 @@ pub enum Outcome<'a> {
 
 /// The connection for the reply to a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Answer {
+pub struct ReplyTo {
     /// The connection on which the newest replay was received; `None` for the original's. After
     /// [`Outcome::Dropped`] that connection must be closed, so that its client sends the call
     /// again.
-    pub to: Option<Token>,
+    pub waiter: Option<Token>,
 }
 
-impl Answer {
+impl ReplyTo {
     /// The connection on which the call was received.
-    pub const ORIGINAL: Self = Self { to: None };
+    pub const ORIGINAL: Self = Self { waiter: None };
 }

@@ -5,7 +5,7 @@
 //! compared with reads and writes, and their replies are small.
 
 use super::class::{Counter, WINDOW_REPLY};
-use super::{Answer, Begin, Refusal, Stored, Token};
+use super::{Begin, Refusal, ReplyTo, Stored, Token};
 
 /// What is known of one call.
 #[derive(Debug)]
@@ -59,15 +59,15 @@ impl ReplyWindow {
     }
 
     /// Ends a call; `stored` is `None` if the call was neither executed nor answered.
-    pub fn finish(&mut self, counter: Counter, stored: Option<Stored>) -> Answer {
+    pub fn finish(&mut self, counter: Counter, stored: Option<Stored>) -> ReplyTo {
         match self.slot(counter) {
             Some(Entry { counter: found, phase }) if *found == counter => {
-                let Phase::Running(waiter) = *phase else { return Answer::ORIGINAL };
+                let Phase::Running(waiter) = *phase else { return ReplyTo::ORIGINAL };
                 *phase = stored.map_or(Phase::Dropped, Phase::Ended);
-                Answer { to: waiter }
+                ReplyTo { waiter }
             }
             // The window moved past the call in the meantime; copies of it are refused.
-            Some(_) | None => Answer::ORIGINAL,
+            Some(_) | None => ReplyTo::ORIGINAL,
         }
     }
 
@@ -99,7 +99,7 @@ mod tests {
     fn a_replay_gets_the_reply_of_the_first_execution() {
         let mut window = ReplyWindow::default();
         assert_eq!(window.begin(counter(9), ORIGINAL), Begin::Run);
-        assert_eq!(window.finish(counter(9), Some(reply(b"made"))), Answer::ORIGINAL);
+        assert_eq!(window.finish(counter(9), Some(reply(b"made"))), ReplyTo::ORIGINAL);
         assert_eq!(window.begin(counter(9), REPLAY), Begin::Replay(reply(b"made")));
         assert_eq!(window.begin(counter(9), REPLAY), Begin::Replay(reply(b"made")));
     }
@@ -110,14 +110,14 @@ mod tests {
         assert_eq!(window.begin(counter(9), ORIGINAL), Begin::Run);
         assert_eq!(window.begin(counter(9), REPLAY), Begin::Attached);
         assert_eq!(window.begin(counter(9), Token(3)), Begin::Attached);
-        assert_eq!(window.finish(counter(9), Some(reply(b""))), Answer { to: Some(Token(3)) });
+        assert_eq!(window.finish(counter(9), Some(reply(b""))), ReplyTo { waiter: Some(Token(3)) });
     }
 
     #[test]
     fn a_dropped_call_may_run_again() {
         let mut window = ReplyWindow::default();
         assert_eq!(window.begin(counter(9), ORIGINAL), Begin::Run);
-        assert_eq!(window.finish(counter(9), None), Answer::ORIGINAL);
+        assert_eq!(window.finish(counter(9), None), ReplyTo::ORIGINAL);
         assert_eq!(window.begin(counter(9), REPLAY), Begin::Run);
     }
 
@@ -143,7 +143,7 @@ mod tests {
         let mut window = ReplyWindow::default();
         assert_eq!(window.begin(counter(3), ORIGINAL), Begin::Run);
         assert_eq!(window.begin(counter(3 + WINDOW_REPLY), ORIGINAL), Begin::Run);
-        assert_eq!(window.finish(counter(3), Some(reply(b"old"))), Answer::ORIGINAL);
+        assert_eq!(window.finish(counter(3), Some(reply(b"old"))), ReplyTo::ORIGINAL);
         assert_eq!(window.begin(counter(3 + WINDOW_REPLY), REPLAY), Begin::Attached);
     }
 }

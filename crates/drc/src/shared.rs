@@ -21,8 +21,8 @@ mod slot;
 mod table;
 mod window;
 
-pub use slot::{REPLY_BYTES_MAX, Seen};
-pub use table::{BUCKETS, Place, SharedTable, TABLE_WORDS};
+pub use slot::{PreOpState, REPLY_BYTES_MAX};
+pub use table::{BUCKETS, SharedTable, SlotIndex, TABLE_WORDS};
 pub use window::{SharedWindow, WINDOW_WORDS};
 
 use super::{Refusal, Stored};
@@ -63,9 +63,9 @@ pub trait Host {
 
 /// A process that shares its cache with no other process.
 #[derive(Debug, Clone, Copy)]
-pub struct Alone;
+pub struct SingleProcess;
 
-impl Host for Alone {
+impl Host for SingleProcess {
     fn me(&self) -> Owner {
         Owner { member: 1, generation: 1 }
     }

@@ -4,7 +4,7 @@
 //! version, procedure, the whole credential, and a hash of the arguments. A neighbour's call may
 //! have the same key; [`super::connections`] decides whether a call is a retry or a neighbour's, so
 //! a key may have several entries. Entries are dropped when they are [`TABLE_AGE_MAX`] old or when
-//! newer ones need their place, oldest first; a running call is never dropped. Plain data with one
+//! the table is full, oldest first; a running call is never dropped. Plain data with one
 //! owner at a time: a server creates several tables and chooses one by [`CallKey::shard`].
 //!
 //! Only for procedures that change something. The table misses what the kernel's cache misses: a
@@ -18,8 +18,8 @@ use std::time::Duration;
 use smallvec::SmallVec;
 use xxhash_rust::xxh3::{xxh3_64_with_seed, xxh3_128_with_seed};
 
-use super::connections::{Asker, Candidate, Choice, ForeignCall, Origin, choose};
-use super::{Answer, Begin, Outcome, Refusal, Stored, Token};
+use super::connections::{Candidate, Choice, ForeignCall, LookupContext, Origin, choose};
+use super::{Begin, Outcome, Refusal, ReplyTo, Stored, Token};
 use rpc::Xid;
 use rpc::call::CallHeader;
 
@@ -43,8 +43,9 @@ const EVICTION_STEPS_MAX: usize = 64;
 /// Aged entries dropped per call begun: more than one, so that a table past its peak shrinks.
 const AGED_STEPS: usize = 2;
 
-/// Entries of one key: equal calls of neighbours. If there are more at once, the oldest is dropped.
-const TWINS_MAX: usize = 16;
+/// The most entries of one key, which are equal calls of neighbours. If there are more at once, the
+/// oldest is dropped.
+const ENTRIES_PER_KEY_MAX: usize = 16;
 
 /// Hashes arguments for [`CallKey`]. `args` are all of them where they are small; of a WRITE, what
 /// precedes the payload and its first [`HASHED_PAYLOAD_BYTES`]. `args_len` is the length of all
@@ -181,14 +182,14 @@ impl Hasher for DigestHasher {
 
 /// Entries of one key, oldest first; nearly always one. Boxed, so that unused slots of the map cost
 /// little.
-type Twins = SmallVec<[Box<Entry>; 1]>;
+type Bucket = SmallVec<[Box<Entry>; 1]>;
 
 /// One table.
 #[derive(Debug)]
 pub struct Table {
     hasher: RandomState,
-    entries: HashMap<Digest, Twins, BuildHasherDefault<DigestHasher>>,
-    /// All entries, oldest first, in at most `entries_max` places.
+    entries: HashMap<Digest, Bucket, BuildHasherDefault<DigestHasher>>,
+    /// All entries, oldest first, at most `entries_max`.
     queue: VecDeque<(u64, Digest)>,
     entries_max: usize,
     serial: u64,
@@ -208,33 +209,33 @@ impl Table {
     }
 
     /// Asks before a call is executed, after its arguments were validated.
-    pub fn begin(&mut self, call: &ForeignCall, token: Token, asker: &Asker<'_>) -> Begin {
-        let now = asker.now;
+    pub fn begin(&mut self, call: &ForeignCall, token: Token, context: &LookupContext<'_>) -> Begin {
+        let now = context.now;
         self.drop_aged(now);
         let digest = self.hasher.hash_one(&call.key);
-        if let Some(twins) = self.entries.get_mut(&digest) {
-            twins.retain(|entry| !entry.is_aged(now));
+        if let Some(bucket) = self.entries.get_mut(&digest) {
+            bucket.retain(|entry| !entry.is_aged(now));
             // Two keys with one digest do not happen in practice; if they do, the second must not
-            // be taken for the first, and there is no place for both.
-            if twins.iter().any(|entry| entry.key != call.key) {
+            // be taken for the first, and there is no room for both.
+            if bucket.iter().any(|entry| entry.key != call.key) {
                 return Begin::Refused(Refusal::TableFull);
             }
             let candidates: SmallVec<[Candidate<u64>; 2]> =
-                twins.iter().map(|entry| entry.candidate()).collect();
-            match choose(&candidates, call.origin, asker) {
+                bucket.iter().map(|entry| entry.candidate()).collect();
+            match choose(&candidates, call.origin, context) {
                 Choice::Retry(serial) => {
-                    if let Some(entry) = twins.iter_mut().find(|entry| entry.serial == serial) {
+                    if let Some(entry) = bucket.iter_mut().find(|entry| entry.serial == serial) {
                         return entry.retry(token, call.origin);
                     }
                 }
-                Choice::Undecided => return Begin::Later,
+                Choice::Undecided => return Begin::Defer,
                 Choice::New => {}
             }
-            if twins.len() >= TWINS_MAX {
-                let ended = twins.iter().position(|entry| matches!(entry.phase, Phase::Ended(..)));
+            if bucket.len() >= ENTRIES_PER_KEY_MAX {
+                let ended = bucket.iter().position(|entry| matches!(entry.phase, Phase::Ended(..)));
                 let Some(oldest) = ended else { return Begin::Refused(Refusal::TableFull) };
-                // Its place in the queue is removed when it reaches the front.
-                twins.remove(oldest);
+                // Its position in the queue is removed when it reaches the front.
+                bucket.remove(oldest);
             }
         }
         if self.queue.len() >= self.entries_max && !self.make_room() {
@@ -249,35 +250,35 @@ impl Table {
     }
 
     /// Ends a call for which [`begin`](Self::begin) returned `Run`. Returns where its reply goes.
-    pub fn finish(&mut self, call: &ForeignCall, outcome: Outcome<'_>, now: Duration) -> Answer {
+    pub fn finish(&mut self, call: &ForeignCall, outcome: Outcome<'_>, now: Duration) -> ReplyTo {
         let digest = self.hasher.hash_one(&call.key);
-        let Some(twins) = self.entries.get_mut(&digest) else { return Answer::ORIGINAL };
+        let Some(bucket) = self.entries.get_mut(&digest) else { return ReplyTo::ORIGINAL };
         let is_it = |entry: &Entry| {
             entry.key == call.key && entry.origin == call.origin && matches!(entry.phase, Phase::Running(_))
         };
-        let Some(at) = twins.iter().position(|entry| is_it(entry)) else { return Answer::ORIGINAL };
-        let Some(entry) = twins.get_mut(at) else { return Answer::ORIGINAL };
-        let Phase::Running(waiter) = entry.phase else { return Answer::ORIGINAL };
+        let Some(at) = bucket.iter().position(|entry| is_it(entry)) else { return ReplyTo::ORIGINAL };
+        let Some(entry) = bucket.get_mut(at) else { return ReplyTo::ORIGINAL };
+        let Phase::Running(waiter) = entry.phase else { return ReplyTo::ORIGINAL };
         match Stored::of(outcome) {
             Some(stored) => {
                 entry.phase = Phase::Ended(stored, now);
                 entry.origin = waiter.map_or(entry.origin, |(_, origin)| origin);
             }
-            // Its place in the queue is removed when it reaches the front.
+            // Its position in the queue is removed when it reaches the front.
             None => {
-                twins.remove(at);
-                if twins.is_empty() {
+                bucket.remove(at);
+                if bucket.is_empty() {
                     self.entries.remove(&digest);
                 }
             }
         }
-        Answer { to: waiter.map(|(token, _)| token) }
+        ReplyTo { waiter: waiter.map(|(token, _)| token) }
     }
 
     /// The number of known calls.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.entries.values().map(|twins| twins.len()).sum()
+        self.entries.values().map(|bucket| bucket.len()).sum()
     }
 
     /// Whether no call is known.
@@ -286,12 +287,12 @@ impl Table {
         self.len() == 0
     }
 
-    /// The entry at the front of the queue. The inner `None` means that the place is empty by now,
+    /// The entry at the front of the queue. The inner `None` means that the entry is gone by now,
     /// the outer that the queue is empty.
     fn oldest(&self) -> Option<Option<&Entry>> {
         let (serial, digest) = self.queue.front()?;
-        let twins = self.entries.get(digest);
-        Some(twins.and_then(|twins| twins.iter().find(|entry| entry.serial == *serial)).map(Box::as_ref))
+        let bucket = self.entries.get(digest);
+        Some(bucket.and_then(|bucket| bucket.iter().find(|entry| entry.serial == *serial)).map(Box::as_ref))
     }
 
     fn drop_aged(&mut self, now: Duration) {
@@ -321,10 +322,10 @@ impl Table {
 
     fn drop_oldest(&mut self) {
         if let Some((serial, digest)) = self.queue.pop_front()
-            && let Some(twins) = self.entries.get_mut(&digest)
+            && let Some(bucket) = self.entries.get_mut(&digest)
         {
-            twins.retain(|entry| entry.serial != serial);
-            if twins.is_empty() {
+            bucket.retain(|entry| entry.serial != serial);
+            if bucket.is_empty() {
                 self.entries.remove(&digest);
             }
         }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use super::class::{Counter, XidClass};
 use super::done_window::{DoneWindow, STATUS_MAX};
 use super::reply_window::ReplyWindow;
-use super::{Answer, Begin, Outcome, Refusal, Stored, Token};
+use super::{Begin, Outcome, Refusal, ReplyTo, Stored, Token};
 use rpc::Xid;
 
 /// Clients whose windows a server keeps. A client that only reads costs less than a KiB; a client
@@ -79,10 +79,10 @@ impl ClientWindow {
     /// # Panics
     /// In debug builds, if a [`XidClass::DoneBit`] call ends in [`Outcome::Reply`], for which there
     /// is no room.
-    pub fn finish(&self, xid: Xid, outcome: Outcome<'_>, _now: Duration) -> Answer {
+    pub fn finish(&self, xid: Xid, outcome: Outcome<'_>, _now: Duration) -> ReplyTo {
         let counter = Counter::of(xid);
         match XidClass::of(xid) {
-            Some(XidClass::Repeatable) | None => Answer::ORIGINAL,
+            Some(XidClass::Repeatable) | None => ReplyTo::ORIGINAL,
             Some(XidClass::DoneBit) => match outcome {
                 Outcome::Done => self.done.finish(counter, 0),
                 // 0 is success; a failure with status 0 is a caller's bug and stays a failure.
@@ -91,7 +91,7 @@ impl ClientWindow {
                     debug_assert!(false, "a call of {xid} keeps its status, not its reply");
                     self.done.finish(counter, STATUS_MAX)
                 }
-                Outcome::Dropped => self.done.drop_call(counter),
+                Outcome::Dropped => self.done.release(counter),
             },
             Some(XidClass::WholeReply) => self.replies().finish(counter, Stored::of(outcome)),
         }
@@ -148,7 +148,7 @@ impl Windows {
         if let Some(window) = self.clients.get(&id) {
             return Some(Arc::clone(window));
         }
-        let own = self.of_address(address);
+        let own = self.count_of_address(address);
         if own >= ADDRESS_WINDOWS_MAX.min(self.clients_max) {
             let oldest = self.least_recently_used(|window| window.address == address)?;
             self.clients.remove(&oldest);
@@ -156,7 +156,7 @@ impl Windows {
             let is_idle = |window: &ClientWindow| {
                 now.as_secs().saturating_sub(window.used_s()) > WINDOW_IDLE_MIN.as_secs()
             };
-            let idle = self.least_recently_used(is_idle).or_else(|| self.of_the_greediest(address, own));
+            let idle = self.least_recently_used(is_idle).or_else(|| self.of_largest_holder(address, own));
             self.clients.remove(&idle?);
         }
         let window = Arc::new(ClientWindow::new(id, address, now));
@@ -164,13 +164,13 @@ impl Windows {
         Some(window)
     }
 
-    fn of_address(&self, address: IpAddr) -> usize {
+    fn count_of_address(&self, address: IpAddr) -> usize {
         self.clients.values().filter(|window| window.address == address).count()
     }
 
     /// The least recently used window of the address that has the most, unless `address` would then
     /// have the most: in that case its own windows must make room.
-    fn of_the_greediest(&self, address: IpAddr, own: usize) -> Option<u64> {
+    fn of_largest_holder(&self, address: IpAddr, own: usize) -> Option<u64> {
         let mut by_address: HashMap<IpAddr, usize> = HashMap::new();
         for window in self.clients.values() {
             *by_address.entry(window.address).or_default() += 1;
@@ -228,7 +228,7 @@ mod tests {
         ];
         for (xid, outcome, then) in ends {
             assert_eq!(window.begin(Xid(xid), TOKEN, START), Begin::Run);
-            assert_eq!(window.finish(Xid(xid), outcome, START), Answer::ORIGINAL);
+            assert_eq!(window.finish(Xid(xid), outcome, START), ReplyTo::ORIGINAL);
             assert_eq!(window.begin(Xid(xid), TOKEN, START), then);
         }
         assert_eq!(window.begin(Xid(u32::MAX), TOKEN, START), Begin::Refused(Refusal::UnknownClass));

@@ -24,8 +24,8 @@ const _: () = assert!(AHEAD_DONE_MAX.is_multiple_of(64) && AHEAD_REPLY_MAX.is_mu
 #[derive(Debug)]
 pub struct XidSpace {
     repeatable: Counter,
-    done: Lane,
-    replies: Lane,
+    done: ClassCounters,
+    replies: ClassCounters,
 }
 
 impl XidSpace {
@@ -37,8 +37,8 @@ impl XidSpace {
         let start = Counter::new(start);
         Self {
             repeatable: start,
-            done: Lane::new(start, AHEAD_DONE_MAX),
-            replies: Lane::new(start, AHEAD_REPLY_MAX),
+            done: ClassCounters::new(start, AHEAD_DONE_MAX),
+            replies: ClassCounters::new(start, AHEAD_REPLY_MAX),
         }
     }
 
@@ -54,8 +54,8 @@ impl XidSpace {
                 self.repeatable = counter.next();
                 counter
             }
-            XidClass::DoneBit => self.done.draw()?,
-            XidClass::WholeReply => self.replies.draw()?,
+            XidClass::DoneBit => self.done.allocate()?,
+            XidClass::WholeReply => self.replies.allocate()?,
         };
         Some(class.xid(counter))
     }
@@ -83,14 +83,14 @@ impl XidSpace {
 
 /// The counters of one class, and a bit for each between the oldest outstanding and the next.
 #[derive(Debug)]
-struct Lane {
+struct ClassCounters {
     oldest: Counter,
     next: Counter,
     ahead_max: u32,
     outstanding: Box<[u64]>,
 }
 
-impl Lane {
+impl ClassCounters {
     fn new(start: Counter, ahead_max: u32) -> Self {
         let outstanding = vec![0; ahead_max as usize / 64].into();
         Self { oldest: start, next: start, ahead_max, outstanding }
@@ -106,7 +106,7 @@ impl Lane {
         (&mut self.outstanding[slot / 64], 1 << (slot % 64))
     }
 
-    fn draw(&mut self) -> Option<Counter> {
+    fn allocate(&mut self) -> Option<Counter> {
         if self.ahead() >= self.ahead_max {
             return None;
         }
@@ -174,8 +174,8 @@ mod tests {
         ) {
             let mut space = XidSpace::new(start);
             let mut outstanding = Vec::new();
-            for (draw, pick) in steps {
-                if draw || outstanding.is_empty() {
+            for (allocate, pick) in steps {
+                if allocate || outstanding.is_empty() {
                     outstanding.extend(space.next(XidClass::WholeReply));
                 } else {
                     space.complete(outstanding.remove(usize::from(pick) % outstanding.len()));

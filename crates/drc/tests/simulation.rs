@@ -10,10 +10,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use drc::shared::Alone;
+use drc::shared::SingleProcess;
 use drc::{
-    Answer, Asker, Begin, CallKey, ClientWindow, ConnectionId, ConnectionTable, ForeignCall, Origin, Outcome,
-    Refusal, Stored, Table, Token, XidClass, XidSpace,
+    Begin, CallKey, ClientWindow, ConnectionId, ConnectionTable, ForeignCall, LookupContext, Origin, Outcome,
+    Refusal, ReplyTo, Stored, Table, Token, XidClass, XidSpace,
 };
 use rpc::Xid;
 use rpc::call::CallHeader;
@@ -55,13 +55,15 @@ impl Cache {
     fn begin(&mut self, xid: Xid, token: Token, now: Duration) -> Begin {
         match self {
             Self::Window(window) => window.begin(xid, token, now),
-            Self::Table(table) => {
-                table.begin(&call(xid), token, &Asker::new(ConnectionTable::new(&[], &Alone), now, now))
-            }
+            Self::Table(table) => table.begin(
+                &call(xid),
+                token,
+                &LookupContext::new(ConnectionTable::new(&[], &SingleProcess), now, now),
+            ),
         }
     }
 
-    fn finish(&mut self, xid: Xid, outcome: Outcome<'_>, now: Duration) -> Answer {
+    fn finish(&mut self, xid: Xid, outcome: Outcome<'_>, now: Duration) -> ReplyTo {
         match self {
             Self::Window(window) => window.finish(xid, outcome, now),
             Self::Table(table) => table.finish(&call(xid), outcome, now),
@@ -86,7 +88,7 @@ fn call(xid: Xid) -> ForeignCall {
 
 /// What the run has covered. A simulation in which a case never occurred proves nothing about it.
 #[derive(Debug, Default)]
-struct Seen {
+struct Coverage {
     runs: u32,
     replays: u32,
     attached: u32,
@@ -109,7 +111,7 @@ struct World {
     running: Vec<(Xid, Option<Token>)>,
     /// The result of each executed call.
     ended: BTreeMap<u32, Stored>,
-    seen: Seen,
+    coverage: Coverage,
     now: Duration,
 }
 
@@ -125,7 +127,7 @@ impl World {
             stalled: None,
             running: Vec::new(),
             ended: BTreeMap::new(),
-            seen: Seen::default(),
+            coverage: Coverage::default(),
             now: Duration::from_secs(1),
         }
     }
@@ -152,7 +154,7 @@ impl World {
         // Two calls at a time, or the calls would never reach the end of the window.
         for _ in 0..2 {
             let Some(xid) = self.xids.next(class) else {
-                self.seen.client_waited += 1;
+                self.coverage.client_waited += 1;
                 return;
             };
             self.outstanding.push(xid);
@@ -233,12 +235,12 @@ impl World {
             Begin::Run => {
                 assert!(running.is_none(), "{xid} is executed while it runs");
                 assert!(!self.ended.contains_key(&xid.0), "{xid} is executed twice");
-                self.seen.runs += 1;
+                self.coverage.runs += 1;
                 self.running.push((xid, None));
             }
             Begin::Attached => {
                 running.expect("attached to a call that runs").1 = Some(token);
-                self.seen.attached += 1;
+                self.coverage.attached += 1;
             }
             Begin::Replay(stored) => {
                 assert_eq!(
@@ -246,15 +248,15 @@ impl World {
                     self.ended.get(&xid.0),
                     "the reply to {xid} is that of its execution"
                 );
-                self.seen.replays += 1;
+                self.coverage.replays += 1;
                 self.answer(xid);
             }
             Begin::Refused(Refusal::BelowWindow) => {
                 assert!(!self.outstanding.contains(&xid), "{xid} is refused while the client waits for it");
-                self.seen.below_window += 1;
+                self.coverage.below_window += 1;
             }
             Begin::Refused(refusal) => panic!("{xid} is refused: {refusal:?}"),
-            Begin::Later => panic!("{xid} belongs to no neighbour"),
+            Begin::Defer => panic!("{xid} belongs to no neighbour"),
         }
     }
 
@@ -283,9 +285,12 @@ impl World {
             Stored::Done => Outcome::Done,
         };
         let answer = self.cache.finish(xid, outcome, self.now);
-        assert_eq!(answer.to, to, "the reply to {xid} goes to the connection where the call arrived last");
+        assert_eq!(
+            answer.waiter, to,
+            "the reply to {xid} goes to the connection where the call arrived last"
+        );
         if outcome == Outcome::Dropped {
-            self.seen.dropped += 1;
+            self.coverage.dropped += 1;
             return;
         }
         self.ended.insert(xid.0, stored);
@@ -319,12 +324,12 @@ impl World {
         assert!(self.outstanding.is_empty(), "never answered: {:?}", self.outstanding);
     }
 
-    fn run(mut self, steps: u32) -> Seen {
+    fn run(mut self, steps: u32) -> Coverage {
         for _ in 0..steps {
             self.step();
         }
         self.settle();
-        self.seen
+        self.coverage
     }
 }
 
@@ -334,10 +339,16 @@ fn no_call_of_our_client_is_executed_twice_or_refused_while_it_waits() {
         // Half of the runs pass the end of the counters.
         let start = if seed % 2 == 0 { u32::MAX - 5_000 } else { Random(seed).next() as u32 };
         let window = ClientWindow::new(seed, [10, 0, 0, 1].into(), Duration::ZERO);
-        let seen = World::new(seed, Cache::Window(window), start).run(STEPS);
-        let all =
-            [seen.runs, seen.replays, seen.attached, seen.below_window, seen.dropped, seen.client_waited];
-        assert!(all.into_iter().all(|count| count > 10), "seed {seed} covered too little: {seen:?}");
+        let coverage = World::new(seed, Cache::Window(window), start).run(STEPS);
+        let all = [
+            coverage.runs,
+            coverage.replays,
+            coverage.attached,
+            coverage.below_window,
+            coverage.dropped,
+            coverage.client_waited,
+        ];
+        assert!(all.into_iter().all(|count| count > 10), "seed {seed} covered too little: {coverage:?}");
     }
 }
 
@@ -345,9 +356,9 @@ fn no_call_of_our_client_is_executed_twice_or_refused_while_it_waits() {
 fn no_call_of_another_client_is_executed_twice_while_the_table_has_it() {
     for seed in 0..4 {
         let table = Table::new(STEPS as usize);
-        let seen = World::new(seed, Cache::Table(table), 0).run(STEPS / 4);
-        assert_eq!(seen.below_window, 0);
-        let all = [seen.runs, seen.replays, seen.attached, seen.dropped];
-        assert!(all.into_iter().all(|count| count > 10), "seed {seed} covered too little: {seen:?}");
+        let coverage = World::new(seed, Cache::Table(table), 0).run(STEPS / 4);
+        assert_eq!(coverage.below_window, 0);
+        let all = [coverage.runs, coverage.replays, coverage.attached, coverage.dropped];
+        assert!(all.into_iter().all(|count| count > 10), "seed {seed} covered too little: {coverage:?}");
     }
 }

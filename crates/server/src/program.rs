@@ -197,7 +197,7 @@ pub(crate) struct Handover {
     /// The reply cache has the call as running.
     pub begun: bool,
     /// The call runs elsewhere: it is to be tried again soon.
-    pub later: bool,
+    pub deferred: bool,
     /// The payload, if it was received in place. Boxed, because few calls need it.
     pub payload: Option<Box<ReceiveBuffer>>,
 }

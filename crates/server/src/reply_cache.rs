@@ -11,10 +11,10 @@ use crate::address::network_of;
 use crate::clock;
 use crate::identity::Identity;
 use crate::shared_reply_cache::{SharedClient, SharedReplyCache};
-use drc::shared::{Alone, Place as TablePlace, Seen, SharedBegin, Start};
+use drc::shared::{PreOpState, SharedBegin, SingleProcess, SlotIndex, Start};
 use drc::{
-    Answer, Asker, Begin, CLIENT_WINDOWS_MAX, CONNECTIONS_WORDS, CallKey, ClientWindow, ConnectionTable,
-    ForeignCall, Outcome, Refusal, Stored, TABLE_ENTRIES_MAX, Table, Token, Windows, XidClass,
+    Begin, CLIENT_WINDOWS_MAX, CONNECTIONS_WORDS, CallKey, ClientWindow, ConnectionTable, ForeignCall,
+    LookupContext, Outcome, Refusal, ReplyTo, Stored, TABLE_ENTRIES_MAX, Table, Token, Windows, XidClass,
 };
 use rpc::Xid;
 use rpc::call::CallHeader;
@@ -64,7 +64,7 @@ pub(crate) struct LocalConnections(OnceLock<Box<[AtomicU64]>>);
 impl LocalConnections {
     fn table(&self) -> ConnectionTable<'_> {
         let make = || std::iter::repeat_with(AtomicU64::default).take(CONNECTIONS_WORDS).collect();
-        ConnectionTable::new(self.0.get_or_init(make), &Alone)
+        ConnectionTable::new(self.0.get_or_init(make), &SingleProcess)
     }
 }
 
@@ -145,7 +145,7 @@ pub(crate) enum Verdict {
     /// Another connection or thread executes it, and its reply will go to this connection.
     Attached,
     /// The call is running elsewhere, or may turn out to be a neighbour's: try again soon.
-    Later,
+    Defer,
     /// Do not execute it.
     Refused(Refusal),
 }
@@ -156,7 +156,7 @@ impl From<Begin> for Verdict {
             Begin::Run => Self::Run,
             Begin::Replay(stored) => Self::Replay(stored),
             Begin::Attached => Self::Attached,
-            Begin::Later => Self::Later,
+            Begin::Defer => Self::Defer,
             Begin::Refused(refusal) => Self::Refused(refusal),
         }
     }
@@ -167,7 +167,7 @@ impl From<SharedBegin> for Verdict {
         match begin {
             SharedBegin::Run => Self::Run,
             SharedBegin::Replay(stored) => Self::Replay(stored),
-            SharedBegin::Running => Self::Later,
+            SharedBegin::Running => Self::Defer,
             SharedBegin::Refused(refusal) => Self::Refused(refusal),
         }
     }
@@ -177,7 +177,7 @@ enum Cache<'a> {
     Window(&'a ClientWindow, Xid, XidClass),
     Table(&'a Mutex<Table>, ForeignCall),
     SharedWindow(&'a SharedClient, Xid, XidClass),
-    SharedTable(&'a SharedReplyCache, ForeignCall, Option<TablePlace>),
+    SharedTable(&'a SharedReplyCache, ForeignCall, Option<SlotIndex>),
 }
 
 /// The progress of a call.
@@ -259,28 +259,28 @@ impl<'a> CacheEntry<'a> {
     #[inline]
     pub fn begin(&mut self, token: Token) -> Verdict {
         let Times { now, received } = self.times;
-        let asker = || Asker::new(self.reply_cache.connections(), received, now);
-        let mut has_asked = false;
+        let context = || LookupContext::new(self.reply_cache.connections(), received, now);
+        let mut queried_owner = false;
         let verdict = match &mut self.cache {
             Cache::Window(window, xid, _) => window.begin(*xid, token, now).into(),
             Cache::Table(table, call) => {
-                let asker = asker();
-                let begin = lock(table).begin(call, token, &asker);
-                has_asked = asker.has_asked.get();
+                let context = context();
+                let begin = lock(table).begin(call, token, &context);
+                queried_owner = context.queried_owner.get();
                 begin.into()
             }
             Cache::SharedWindow(client, xid, _) => client.begin(*xid, now).into(),
-            Cache::SharedTable(shared, call, place) => {
-                let asker = asker();
-                let (begin, found) = shared.table().begin(shared.host(), call, &asker);
-                (*place, has_asked) = (found, asker.has_asked.get());
+            Cache::SharedTable(shared, call, slot) => {
+                let context = context();
+                let (begin, found) = shared.table().begin(shared.host(), call, &context);
+                (*slot, queried_owner) = (found, context.queried_owner.get());
                 begin.into()
             }
         };
         if verdict == Verdict::Run {
             self.stage = Stage::Begun;
         }
-        if has_asked {
+        if queried_owner {
             // Loops of this process check at once whether the client has its reply; loops of other
             // processes do so soon.
             self.waiters.check_acknowledgements();
@@ -300,36 +300,36 @@ impl<'a> CacheEntry<'a> {
         let start = match &self.cache {
             Cache::Window(..) | Cache::Table(..) => Start::Fresh,
             Cache::SharedWindow(client, xid, _) => client.start(*xid),
-            Cache::SharedTable(shared, call, place) => shared.table().start(shared.host(), call, *place),
+            Cache::SharedTable(shared, call, slot) => shared.table().start(shared.host(), call, *slot),
         };
         self.stage = if start == Start::Lost { Stage::NotBegun } else { Stage::Started };
         start
     }
 
     /// Notes the state that an execution of the call starts from.
-    pub fn note(&self, seen: Seen) {
+    pub fn record_pre_op(&self, state: PreOpState) {
         match &self.cache {
             Cache::Window(..) | Cache::Table(..) => {}
-            Cache::SharedWindow(client, xid, _) => client.note(*xid, seen),
-            Cache::SharedTable(shared, call, place) => shared.table().note(call, *place, seen),
+            Cache::SharedWindow(client, xid, _) => client.record_pre_op(*xid, state),
+            Cache::SharedTable(shared, call, slot) => shared.table().record_pre_op(call, *slot, state),
         }
     }
 
     /// The state noted when the call was first executed, or may have been.
-    pub fn seen(&self) -> Option<Seen> {
+    pub fn pre_op(&self) -> Option<PreOpState> {
         match &self.cache {
             Cache::Window(..) | Cache::Table(..) => None,
-            Cache::SharedWindow(client, xid, _) => client.seen(*xid),
-            Cache::SharedTable(shared, call, place) => shared.table().seen(call, *place),
+            Cache::SharedWindow(client, xid, _) => client.pre_op(*xid),
+            Cache::SharedTable(shared, call, slot) => shared.table().pre_op(call, *slot),
         }
     }
 
     /// Leaves a call that was begun, but not executed, to a worker that resumes it.
     pub fn hand_over(mut self) {
         match &self.cache {
-            Cache::SharedWindow(client, xid, _) if self.stage == Stage::Started => client.unstart(*xid),
-            Cache::SharedTable(shared, call, place) if self.stage == Stage::Started => {
-                shared.table().unstart(shared.host(), call, *place);
+            Cache::SharedWindow(client, xid, _) if self.stage == Stage::Started => client.cancel_start(*xid),
+            Cache::SharedTable(shared, call, slot) if self.stage == Stage::Started => {
+                shared.table().cancel_start(shared.host(), call, *slot);
             }
             _ => {}
         }
@@ -339,7 +339,7 @@ impl<'a> CacheEntry<'a> {
     /// Ends a call that was begun but not executed: the call may run when it is sent again. A
     /// connection that waits for its reply is closed.
     pub fn forget(mut self) {
-        if let Some(waiter) = self.end(Outcome::Dropped).to {
+        if let Some(waiter) = self.end(Outcome::Dropped).waiter {
             self.waiters.abandon(waiter);
         }
     }
@@ -347,7 +347,7 @@ impl<'a> CacheEntry<'a> {
     /// Ends a call that was started. `reply` is the reply after the xid; `is_partial` says that the
     /// call did less than requested. Status 0 is success.
     #[inline]
-    pub fn finish(mut self, status: u32, is_partial: bool, reply: &[u8]) -> Answer {
+    pub fn finish(mut self, status: u32, is_partial: bool, reply: &[u8]) -> ReplyTo {
         let outcome = match &self.cache {
             Cache::Window(_, _, XidClass::DoneBit) | Cache::SharedWindow(_, _, XidClass::DoneBit) => {
                 match status {
@@ -363,7 +363,7 @@ impl<'a> CacheEntry<'a> {
         self.end(outcome)
     }
 
-    fn end(&mut self, outcome: Outcome<'_>) -> Answer {
+    fn end(&mut self, outcome: Outcome<'_>) -> ReplyTo {
         self.stage = Stage::NotBegun;
         match &self.cache {
             Cache::Window(window, xid, _) => window.finish(*xid, outcome, self.times.now),
@@ -371,11 +371,11 @@ impl<'a> CacheEntry<'a> {
             Cache::Table(table, call) => lock(table).finish(call, outcome, clock::now()),
             Cache::SharedWindow(client, xid, _) => {
                 client.finish(*xid, outcome);
-                Answer::ORIGINAL
+                ReplyTo::ORIGINAL
             }
-            Cache::SharedTable(shared, call, place) => {
-                shared.table().finish(shared.host(), call, *place, outcome, clock::now());
-                Answer::ORIGINAL
+            Cache::SharedTable(shared, call, slot) => {
+                shared.table().finish(shared.host(), call, *slot, outcome, clock::now());
+                ReplyTo::ORIGINAL
             }
         }
     }
@@ -385,7 +385,7 @@ impl Drop for CacheEntry<'_> {
     fn drop(&mut self) {
         if self.stage != Stage::NotBegun {
             // A bug interrupted the call: its effects are unknown, and it must not run again.
-            if let Some(waiter) = self.end(Outcome::Failed(SERVERFAULT)).to {
+            if let Some(waiter) = self.end(Outcome::Failed(SERVERFAULT)).waiter {
                 self.waiters.abandon(waiter);
             }
         }

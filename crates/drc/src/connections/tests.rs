@@ -1,15 +1,15 @@
 //! What tells a retry from a neighbour's call: case by case, and in a world of clients with seeds.
 
 use super::*;
-use crate::shared::Alone;
+use crate::shared::SingleProcess;
 use crate::{Begin, Outcome, Stored, Table, Token};
 use proptest::prelude::*;
 use rpc::Xid;
 use rpc::call::CallHeader;
 use std::cell::Cell;
 
-pub(crate) fn asker<'a>(words: &'a [AtomicU64], host: &'a dyn Host, now: Duration) -> Asker<'a> {
-    Asker::new(ConnectionTable::new(words, host), now, now)
+pub(crate) fn context<'a>(words: &'a [AtomicU64], host: &'a dyn Host, now: Duration) -> LookupContext<'a> {
+    LookupContext::new(ConnectionTable::new(words, host), now, now)
 }
 
 fn memory() -> Vec<AtomicU64> {
@@ -42,80 +42,80 @@ impl Host for Member {
 #[test]
 fn the_end_of_a_connection_tells_a_retry_from_a_neighbours_call() {
     let words = memory();
-    let asker = asker(&words, &Alone, NOW);
-    let table = asker.connections;
-    for (in_order, relation) in [(true, Relation::Neighbour), (false, Relation::Retry)] {
+    let context = context(&words, &SingleProcess, NOW);
+    let table = context.connections;
+    for (cleanly, relation) in [(true, Relation::Neighbour), (false, Relation::Retry)] {
         let id = table.open();
-        assert_eq!(table.relation(id, None, &asker), Relation::Undecided, "its client waits for the reply");
-        table.end(id, in_order);
-        assert_eq!(table.relation(id, Some(NOW - SECOND), &asker), relation);
+        assert_eq!(table.relation(id, None, &context), Relation::Undecided, "its client waits for the reply");
+        table.end(id, cleanly);
+        assert_eq!(table.relation(id, Some(NOW - SECOND), &context), relation);
     }
-    assert_eq!(table.relation(ConnectionId::NONE, None, &asker), Relation::Retry);
+    assert_eq!(table.relation(ConnectionId::NONE, None, &context), Relation::Retry);
 }
 
 #[test]
-fn an_open_connection_is_asked_and_only_a_look_after_the_question_counts() {
+fn the_owner_of_an_open_connection_is_queried_and_only_a_check_after_the_query_counts() {
     let words = memory();
-    let asker = asker(&words, &Alone, NOW);
-    let (table, ended) = (asker.connections, Some(NOW - SECOND));
+    let context = context(&words, &SingleProcess, NOW);
+    let (table, ended) = (context.connections, Some(NOW - SECOND));
     for (acknowledged, relation) in [(true, Relation::Neighbour), (false, Relation::Retry)] {
         let id = table.open();
-        assert!(!table.is_asked(id));
-        assert_eq!(table.relation(id, ended, &asker), Relation::Undecided);
-        assert!(table.is_asked(id));
-        table.answer(id, NOW - SECOND / 2, true);
-        assert_eq!(table.relation(id, ended, &asker), Relation::Undecided, "it may have been reset since");
-        assert!(table.is_asked(id));
-        table.answer(id, NOW, acknowledged);
-        assert!(!table.is_asked(id));
-        assert_eq!(table.relation(id, ended, &asker), relation);
+        assert!(!table.has_pending_query(id));
+        assert_eq!(table.relation(id, ended, &context), Relation::Undecided);
+        assert!(table.has_pending_query(id));
+        table.answer_query(id, NOW - SECOND / 2, true);
+        assert_eq!(table.relation(id, ended, &context), Relation::Undecided, "it may have been reset since");
+        assert!(table.has_pending_query(id));
+        table.answer_query(id, NOW, acknowledged);
+        assert!(!table.has_pending_query(id));
+        assert_eq!(table.relation(id, ended, &context), relation);
     }
 }
 
 #[test]
 fn an_owner_that_answers_nothing_for_long_has_lost_the_connection() {
     let words = memory();
-    let mut asker = asker(&words, &Alone, NOW);
-    let id = asker.connections.open();
+    let mut context = context(&words, &SingleProcess, NOW);
+    let id = context.connections.open();
     // Rubbish of another process: it ended in the future.
     let ended = Some(Duration::MAX);
-    assert_eq!(asker.connections.relation(id, ended, &asker), Relation::Undecided);
-    asker.now += ANSWER_MAX;
-    assert_eq!(asker.connections.relation(id, Some(NOW), &asker), Relation::Retry);
+    assert_eq!(context.connections.relation(id, ended, &context), Relation::Undecided);
+    context.now += OWNER_REPLY_TIMEOUT;
+    assert_eq!(context.connections.relation(id, Some(NOW), &context), Relation::Retry);
 }
 
 #[test]
-fn connections_of_a_killed_process_are_lost_unless_they_had_ended_in_order() {
+fn connections_of_a_killed_process_are_lost_unless_they_were_closed_cleanly() {
     let words = memory();
     let killed = Member { number: 1, other_is_alive: Cell::new(true) };
     let other = Member { number: 2, other_is_alive: Cell::new(true) };
     let table = ConnectionTable::new(&words, &killed);
     let (open, closed) = (table.open(), table.open());
     table.end(closed, true);
-    let asker = asker(&words, &other, NOW);
-    let relation = |id| asker.connections.relation(id, Some(NOW), &asker);
+    let context = context(&words, &other, NOW);
+    let relation = |id| context.connections.relation(id, Some(NOW), &context);
     assert_eq!((relation(open), relation(closed)), (Relation::Undecided, Relation::Neighbour));
     other.other_is_alive.set(false);
     assert_eq!((relation(open), relation(closed)), (Relation::Retry, Relation::Neighbour));
 }
 
 #[test]
-fn a_place_is_given_again_after_all_others_and_never_while_its_connection_is_open() {
+fn a_slot_is_reused_after_all_others_and_never_while_its_connection_is_open() {
     let words = memory();
-    let asker = asker(&words, &Alone, NOW);
-    let table = asker.connections;
+    let context = context(&words, &SingleProcess, NOW);
+    let table = context.connections;
     let (stays, closed) = (table.open(), table.open());
     table.end(closed, true);
     for _ in 0..CONNECTIONS_MAX - 2 {
         table.end(table.open(), true);
     }
-    assert_eq!(table.relation(closed, Some(NOW), &asker), Relation::Neighbour, "as many are remembered");
+    assert_eq!(table.relation(closed, Some(NOW), &context), Relation::Neighbour, "as many are remembered");
     let next = table.open();
-    assert_eq!((next.place(), next.lap()), (closed.place(), 1));
-    assert_eq!(table.relation(closed, Some(NOW), &asker), Relation::Retry, "nothing is known of it");
+    assert_eq!((next.slot(), next.lap()), (closed.slot(), 1));
+    assert_eq!(table.relation(closed, Some(NOW), &context), Relation::Retry, "nothing is known of it");
     table.end(closed, true);
-    assert_eq!(table.relation(next, None, &asker), Relation::Undecided, "its number ends no other");
-    assert_eq!(table.relation(stays, None, &asker), Relation::Undecided);
+    assert_eq!(table.relation(next, None, &context), Relation::Undecided, "its number ends no other");
+    assert_eq!(table.relation(stays, None, &context), Relation::Undecided);
     let open = std::iter::repeat_with(|| table.open()).take_while(|id| *id != ConnectionId::NONE).count();
     assert_eq!(open, CONNECTIONS_MAX - 2, "then all are open");
 }
@@ -142,10 +142,10 @@ fn origin(connection: ConnectionId, path: u64) -> Origin {
 #[test]
 fn what_comes_over_the_same_connection_or_path_is_a_retry_and_precedes_all_else() {
     let words = memory();
-    let asker = asker(&words, &Alone, NOW);
-    let [lost, old, other, new] = [(); 4].map(|()| asker.connections.open());
-    asker.connections.end(lost, false);
-    asker.connections.end(old, true);
+    let context = context(&words, &SingleProcess, NOW);
+    let [lost, old, other, new] = [(); 4].map(|()| context.connections.open());
+    context.connections.end(lost, false);
+    context.connections.end(old, true);
     let candidate = |at, connection, path| Candidate {
         at,
         origin: origin(connection, path),
@@ -154,7 +154,7 @@ fn what_comes_over_the_same_connection_or_path_is_a_retry_and_precedes_all_else(
     };
     let all = [candidate(0, lost, 1), candidate(1, old, 2), candidate(2, other, 3)];
     let chosen = |candidates: &[Candidate<u32>], connection, path| {
-        choose(candidates, origin(connection, path), &asker)
+        choose(candidates, origin(connection, path), &context)
     };
     assert_eq!(chosen(&all, other, 3), Choice::Retry(2));
     assert_eq!(
@@ -165,7 +165,7 @@ fn what_comes_over_the_same_connection_or_path_is_a_retry_and_precedes_all_else(
     assert_eq!(chosen(&all, new, 4), Choice::Retry(0), "the first was lost");
     assert_eq!(chosen(&all[1..2], new, 4), Choice::New);
     assert_eq!(chosen(&all[1..], new, 4), Choice::Undecided);
-    asker.connections.end(new, true);
+    context.connections.end(new, true);
     assert_eq!(
         chosen(&all[2..], new, 4),
         Choice::Retry(2),
@@ -184,11 +184,11 @@ enum Step {
     Finish,
     /// It receives its answer.
     Receive,
-    /// Its connection breaks, and it connects anew.
+    /// Its connection breaks, and it connects again.
     Break,
-    /// It goes in order, if it has its answer, and another one comes that counts from 0 again.
+    /// The client closes cleanly, if it has its reply, and another client counts from 0 again.
     Leave,
-    /// The server looks after it.
+    /// The server checks the acknowledgements of its connection.
     Look,
 }
 
@@ -222,7 +222,7 @@ struct ModelClient {
 struct Execution {
     xid: u32,
     person: u32,
-    /// On which it was asked for last.
+    /// The connection on which it was sent last.
     connection: ConnectionId,
 }
 
@@ -288,7 +288,7 @@ impl World<'_> {
             }
             // What the client has not received its system has not acknowledged here.
             Step::Look if client.answer.is_none() && client.running.is_none() => {
-                self.connections.answer(client.connection, self.now, true);
+                self.connections.answer_query(client.connection, self.now, true);
             }
             Step::Leave | Step::Look => {}
         }
@@ -308,8 +308,8 @@ impl World<'_> {
         if self.is_anothers_retry(person, xid) {
             return;
         }
-        let asker = Asker::new(self.connections, self.now, self.now);
-        let begin = self.table.begin(&call(xid, origin), Token(index as u64), &asker);
+        let context = LookupContext::new(self.connections, self.now, self.now);
+        let begin = self.table.begin(&call(xid, origin), Token(index as u64), &context);
         let client = &mut self.clients[index];
         match begin {
             Begin::Run => {
@@ -325,7 +325,7 @@ impl World<'_> {
                 client.answer = Some(answer);
             }
             Begin::Attached => assert!(client.running.is_some(), "another's call"),
-            Begin::Later => return,
+            Begin::Defer => return,
             other => panic!("{other:?}"),
         }
         let own = |execution: &&mut Execution| (execution.xid, execution.person) == (xid, person);
@@ -338,7 +338,7 @@ proptest! {
     fn clients_at_one_address_that_send_the_same_each_have_their_own_answers(steps in steps()) {
         let words = memory();
         let mut world = World {
-            connections: ConnectionTable::new(&words, &Alone),
+            connections: ConnectionTable::new(&words, &SingleProcess),
             table: Table::new(10_000),
             clients: Vec::new(),
             executions: Vec::new(),

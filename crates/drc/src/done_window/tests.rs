@@ -18,7 +18,7 @@ fn a_call_that_ended_is_not_run_again_and_keeps_its_status() {
         [(5, 0, Stored::Done), (6, 28, Stored::Failed(28)), (7, u32::MAX, Stored::Failed(STATUS_MAX))]
     {
         assert_eq!(window.begin(counter(number), ORIGINAL), Begin::Run);
-        assert_eq!(window.finish(counter(number), status), Answer::ORIGINAL);
+        assert_eq!(window.finish(counter(number), status), ReplyTo::ORIGINAL);
         assert_eq!(window.begin(counter(number), REPLAY), Begin::Replay(stored));
     }
 }
@@ -30,8 +30,8 @@ fn a_replay_of_a_running_call_is_answered_on_the_newest_connection() {
     assert_eq!(window.begin(counter(5), REPLAY), Begin::Attached);
     assert_eq!(window.begin(counter(5), Token(3)), Begin::Attached);
     assert_eq!(window.begin(counter(6), ORIGINAL), Begin::Run);
-    assert_eq!(window.finish(counter(6), 0), Answer::ORIGINAL, "another call's waiter is not taken");
-    assert_eq!(window.finish(counter(5), 0), Answer { to: Some(Token(3)) });
+    assert_eq!(window.finish(counter(6), 0), ReplyTo::ORIGINAL, "another call's waiter is not taken");
+    assert_eq!(window.finish(counter(5), 0), ReplyTo { waiter: Some(Token(3)) });
     assert_eq!(window.waiting.load(Ordering::SeqCst), 0);
 }
 
@@ -40,9 +40,9 @@ fn a_dropped_call_may_run_again() {
     let window = DoneWindow::default();
     assert_eq!(window.begin(counter(5), ORIGINAL), Begin::Run);
     assert_eq!(window.begin(counter(5), REPLAY), Begin::Attached);
-    assert_eq!(window.drop_call(counter(5)), Answer { to: Some(REPLAY) });
+    assert_eq!(window.release(counter(5)), ReplyTo { waiter: Some(REPLAY) });
     assert_eq!(window.begin(counter(5), REPLAY), Begin::Run);
-    assert_eq!(window.finish(counter(5), 0), Answer::ORIGINAL);
+    assert_eq!(window.finish(counter(5), 0), ReplyTo::ORIGINAL);
     assert_eq!(window.begin(counter(5), ORIGINAL), Begin::Replay(Stored::Done));
 }
 
@@ -61,7 +61,7 @@ fn a_running_call_that_is_overtaken_is_still_answered_and_not_run_again() {
     assert_eq!(window.begin(counter(5), REPLAY), Begin::Attached);
     assert_eq!(window.begin(counter(5 + WINDOW_DONE), ORIGINAL), Begin::Run);
     assert_eq!(window.begin(counter(5), REPLAY), BELOW);
-    assert_eq!(window.finish(counter(5), 0), Answer { to: Some(REPLAY) });
+    assert_eq!(window.finish(counter(5), 0), ReplyTo { waiter: Some(REPLAY) });
     assert_eq!(window.begin(counter(5 + WINDOW_DONE), REPLAY), Begin::Attached, "the newer call still runs");
 }
 
@@ -96,7 +96,7 @@ fn threads_that_race_run_each_call_once_and_leave_no_waiter_unanswered() {
                 Begin::Run => {
                     // Long enough for another thread to find it running.
                     std::thread::yield_now();
-                    ran.push((number, window.finish(counter(number), 0).to));
+                    ran.push((number, window.finish(counter(number), 0).waiter));
                 }
                 Begin::Attached => attached.push(number),
                 // A thread may lag by more than a window; refusing is what is asked of it then.

@@ -106,7 +106,7 @@ impl Entry {
 /// See [`Entry::verdict`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// Put this in its place, and the call is this process's.
+    /// Replace the entry by this one, and the call is this process's.
     Take(Entry),
     Running,
     Ended,

@@ -1,4 +1,4 @@
-//! The slot of one call whose reply is kept: its entry, what was seen before the call was executed,
+//! The slot of one call whose reply is kept: its entry, the state before the call was executed,
 //! and its reply.
 //!
 //! Only the process that an entry names writes here. Checksums of the contents are bound to the
@@ -16,18 +16,19 @@ pub const REPLY_BYTES_MAX: usize = 320;
 
 const WORD: usize = size_of::<u64>();
 const REPLY_WORDS: usize = REPLY_BYTES_MAX / WORD;
-/// The entry; what was seen, with its checksum; the reply's length and checksum; the reply.
-pub(super) const SLOT_WORDS: usize = 1 + SEEN_WORDS + 1 + 2 + REPLY_WORDS;
-const SEEN_WORDS: usize = 3;
-const SEEN_AT: usize = 1;
-const REPLY_AT: usize = SEEN_AT + SEEN_WORDS + 1;
+/// The entry; the state before the call, with its checksum; the reply's length and checksum; the
+/// reply.
+pub(super) const SLOT_WORDS: usize = 1 + PRE_OP_WORDS + 1 + 2 + REPLY_WORDS;
+const PRE_OP_WORDS: usize = 3;
+const PRE_OP_AT: usize = 1;
+const REPLY_AT: usize = PRE_OP_AT + PRE_OP_WORDS + 1;
 
 /// NFS3ERR_SERVERFAULT, for a reply that does not fit. RFC 1813 s2.6
 const SERVERFAULT: u32 = 10_006;
 
 /// What was found under the name that a call is about, before the call was executed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Seen {
+pub enum PreOpState {
     /// Nothing.
     Absent,
     /// An object, by two numbers of the server that identify it.
@@ -68,7 +69,7 @@ impl<'m> Slot<'m> {
     }
 
     /// The entry, if it is this process's in `phase`.
-    fn mine(&self, host: &impl Host, is: impl Fn(Phase) -> bool, call: Entry) -> Option<Entry> {
+    fn owned_entry(&self, host: &impl Host, is: impl Fn(Phase) -> bool, call: Entry) -> Option<Entry> {
         let entry = self.entry();
         let owner = match entry.phase {
             Phase::Begun(owner) | Phase::Started(owner) | Phase::Writing(owner) => owner,
@@ -80,7 +81,7 @@ impl<'m> Slot<'m> {
     /// Moves a call that this process has begun to "started". From then on no other process takes
     /// it over.
     pub fn start(&self, host: &impl Host, call: Entry) -> Start {
-        let Some(begun) = self.mine(host, |phase| matches!(phase, Phase::Begun(_)), call) else {
+        let Some(begun) = self.owned_entry(host, |phase| matches!(phase, Phase::Begun(_)), call) else {
             return Start::Lost;
         };
         match self.exchange(begun, begun.to(Phase::Started(host.me()))) {
@@ -91,8 +92,8 @@ impl<'m> Slot<'m> {
     }
 
     /// Takes back a start without execution; the call stays this process's.
-    pub fn unstart(&self, host: &impl Host, call: Entry) {
-        if let Some(started) = self.mine(host, |phase| matches!(phase, Phase::Started(_)), call) {
+    pub fn cancel_start(&self, host: &impl Host, call: Entry) {
+        if let Some(started) = self.owned_entry(host, |phase| matches!(phase, Phase::Started(_)), call) {
             let _ = self.exchange(started, started.to(Phase::Begun(host.me())));
         }
     }
@@ -100,17 +101,19 @@ impl<'m> Slot<'m> {
     /// Gives up a call that was not executed: the next process that receives it takes it.
     pub fn forget(&self, host: &impl Host, call: Entry) {
         let unexecuted = |phase| matches!(phase, Phase::Begun(_) | Phase::Started(_));
-        if let Some(entry) = self.mine(host, unexecuted, call) {
+        if let Some(entry) = self.owned_entry(host, unexecuted, call) {
             let _ = self.exchange(entry, entry.to(Phase::Begun(super::Owner::NOBODY)));
         }
     }
 
     /// Ends a call with the result to be kept. Does nothing if the call is no longer this
     /// process's.
-    pub fn finish(&self, host: &impl Host, call: Entry, kept: Result<&[u8], u32>) {
-        let Some(started) = self.mine(host, |phase| matches!(phase, Phase::Started(_)), call) else { return };
+    pub fn finish(&self, host: &impl Host, call: Entry, result: Result<&[u8], u32>) {
+        let Some(started) = self.owned_entry(host, |phase| matches!(phase, Phase::Started(_)), call) else {
+            return;
+        };
         let sure = Entry { doubt: false, ..started };
-        let status = match kept {
+        let status = match result {
             Ok(reply) if reply.len() <= REPLY_BYTES_MAX => {
                 let writing = started.to(Phase::Writing(host.me()));
                 if self.exchange(started, writing).is_ok() {
@@ -143,46 +146,46 @@ impl<'m> Slot<'m> {
             return Some(if status == 0 { Stored::Done } else { Stored::Failed(status) });
         }
         let len = usize::try_from(self.load(REPLY_AT)).ok().filter(|len| *len <= REPLY_BYTES_MAX)?;
-        let code = self.load(REPLY_AT + 1);
+        let checksum = self.load(REPLY_AT + 1);
         let mut reply = Vec::with_capacity(len + WORD);
         for at in 0..len.div_ceil(WORD) {
             reply.extend_from_slice(&self.load(REPLY_AT + 2 + at).to_le_bytes());
         }
         reply.truncate(len);
-        (xxh3_64_with_seed(&reply, self.seed) == code).then(|| Stored::Reply(reply.into()))
+        (xxh3_64_with_seed(&reply, self.seed) == checksum).then(|| Stored::Reply(reply.into()))
     }
 
-    /// Records what was seen, for the process that finds the call in doubt.
-    pub fn note(&self, seen: Seen) {
-        let words = match seen {
-            Seen::Absent => [1, 0, 0],
-            Seen::Object(a, b) => [2, a, b],
+    /// Records the state before the call, for the process that finds the call in doubt.
+    pub fn record_pre_op(&self, state: PreOpState) {
+        let words = match state {
+            PreOpState::Absent => [1, 0, 0],
+            PreOpState::Object(a, b) => [2, a, b],
         };
-        words.iter().enumerate().for_each(|(at, word)| self.store(SEEN_AT + at, *word));
-        self.store(SEEN_AT + SEEN_WORDS, self.code(words));
+        words.iter().enumerate().for_each(|(at, word)| self.store(PRE_OP_AT + at, *word));
+        self.store(PRE_OP_AT + PRE_OP_WORDS, self.checksum(words));
     }
 
     /// Clears the record of another call.
-    pub fn clear_note(&self) {
-        self.store(SEEN_AT, 0);
+    pub fn clear_pre_op(&self) {
+        self.store(PRE_OP_AT, 0);
     }
 
-    /// What was seen before the call was executed for the first time; `None` if it was never
+    /// The state before the call was executed for the first time; `None` if it was never
     /// executed.
-    pub fn seen(&self) -> Option<Seen> {
-        let words = [0, 1, 2].map(|at| self.load(SEEN_AT + at));
+    pub fn pre_op(&self) -> Option<PreOpState> {
+        let words = [0, 1, 2].map(|at| self.load(PRE_OP_AT + at));
         let [kind, a, b] = words;
-        if self.load(SEEN_AT + SEEN_WORDS) != self.code(words) {
+        if self.load(PRE_OP_AT + PRE_OP_WORDS) != self.checksum(words) {
             return None;
         }
         match kind {
-            1 => Some(Seen::Absent),
-            2 => Some(Seen::Object(a, b)),
+            1 => Some(PreOpState::Absent),
+            2 => Some(PreOpState::Object(a, b)),
             _ => None,
         }
     }
 
-    fn code(&self, words: [u64; SEEN_WORDS]) -> u64 {
+    fn checksum(&self, words: [u64; PRE_OP_WORDS]) -> u64 {
         let [a, b, c] = words.map(u64::to_le_bytes);
         xxh3_64_with_seed(&[a, b, c].concat(), self.seed)
     }

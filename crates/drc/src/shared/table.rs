@@ -11,9 +11,9 @@
 
 use super::entry::{Entry, Phase, Verdict};
 use super::slot::{SLOT_WORDS, Slot};
-use super::{Host, Seen, SharedBegin, Start, exchange, load, store};
+use super::{Host, PreOpState, SharedBegin, Start, exchange, load, store};
 use crate::class::Counter;
-use crate::connections::{Asker, Candidate, Choice, ConnectionId, ForeignCall, Origin, choose};
+use crate::connections::{Candidate, Choice, ConnectionId, ForeignCall, LookupContext, Origin, choose};
 use crate::{Outcome, Refusal, STATUS_MAX, TABLE_AGE_MAX, TABLE_ENTRIES_MAX};
 use smallvec::SmallVec;
 use std::sync::atomic::AtomicU64;
@@ -40,7 +40,7 @@ const CALL: Entry = Entry { counter: Counter::ZERO, phase: Phase::Empty, doubt: 
 
 /// The position of a call in the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place(usize);
+pub struct SlotIndex(usize);
 
 /// The table: [`TABLE_WORDS`] words.
 #[derive(Debug, Clone, Copy)]
@@ -52,12 +52,12 @@ pub struct SharedTable<'m> {
 
 /// One slot with its key.
 #[derive(Clone, Copy)]
-struct Keyed<'m> {
+struct KeyedSlot<'m> {
     words: &'m [AtomicU64],
-    place: Place,
+    index: SlotIndex,
 }
 
-impl<'m> Keyed<'m> {
+impl<'m> KeyedSlot<'m> {
     fn word(&self, at: usize) -> u64 {
         self.words.get(at).map_or(0, load)
     }
@@ -113,9 +113,9 @@ impl<'m> Keyed<'m> {
 }
 
 /// The held lock of a bucket.
-struct Held<'m>(&'m AtomicU64);
+struct BucketLock<'m>(&'m AtomicU64);
 
-impl Drop for Held<'_> {
+impl Drop for BucketLock<'_> {
     fn drop(&mut self) {
         #[cfg(test)]
         if std::thread::panicking() {
@@ -132,35 +132,35 @@ impl<'m> SharedTable<'m> {
         Self { words, seed }
     }
 
-    fn keyed(&self, place: Place) -> Option<Keyed<'m>> {
-        let (bucket, slot) = (place.0 / SLOTS, place.0 % SLOTS);
+    fn keyed(&self, index: SlotIndex) -> Option<KeyedSlot<'m>> {
+        let (bucket, slot) = (index.0 / SLOTS, index.0 % SLOTS);
         let at = bucket * BUCKET_WORDS + HEAD_WORDS + slot * ENTRY_WORDS;
-        Some(Keyed { words: self.words.get(at..at + ENTRY_WORDS)?, place })
+        Some(KeyedSlot { words: self.words.get(at..at + ENTRY_WORDS)?, index })
     }
 
     fn bucket(&self, digest: [u64; 2]) -> usize {
         (digest[1] % BUCKETS as u64) as usize
     }
 
-    fn slots(&self, bucket: usize) -> impl Iterator<Item = Keyed<'m>> + Clone {
+    fn slots(&self, bucket: usize) -> impl Iterator<Item = KeyedSlot<'m>> + Clone {
         let this = *self;
-        (bucket * SLOTS..(bucket + 1) * SLOTS).filter_map(move |place| this.keyed(Place(place)))
+        (bucket * SLOTS..(bucket + 1) * SLOTS).filter_map(move |index| this.keyed(SlotIndex(index)))
     }
 
-    fn lock(&self, host: &impl Host, bucket: usize) -> Option<Held<'m>> {
+    fn lock(&self, host: &impl Host, bucket: usize) -> Option<BucketLock<'m>> {
         let lock = self.words.get(bucket * BUCKET_WORDS)?;
-        let mine = Entry { phase: Phase::Begun(host.me()), ..CALL };
+        let locked = Entry { phase: Phase::Begun(host.me()), ..CALL };
         let mut round = 0;
-        let mut seen = 0;
+        let mut current = 0;
         loop {
-            match exchange(lock, seen, mine.word()) {
-                Ok(()) => return Some(Held(lock)),
-                Err(now) => seen = now,
+            match exchange(lock, current, locked.word()) {
+                Ok(()) => return Some(BucketLock(lock)),
+                Err(now) => current = now,
             }
-            if seen == 0 {
+            if current == 0 {
                 continue;
             }
-            let is_held = match Entry::of(seen).phase {
+            let is_held = match Entry::of(current).phase {
                 Phase::Begun(owner) => owner == host.me() || host.is_alive(owner),
                 _ => false,
             };
@@ -171,48 +171,49 @@ impl<'m> SharedTable<'m> {
                     return None;
                 }
                 round += 1;
-                seen = 0;
+                current = 0;
             }
         }
     }
 
-    /// Asks before a call is executed, after its arguments were validated. The returned place
+    /// Asks before a call is executed, after its arguments were validated. The returned index
     /// speeds up later operations.
     pub fn begin(
         &self,
         host: &impl Host,
         call: &ForeignCall,
-        asker: &Asker<'_>,
-    ) -> (SharedBegin, Option<Place>) {
+        context: &LookupContext<'_>,
+    ) -> (SharedBegin, Option<SlotIndex>) {
         let digest = call.key.digest(self.seed);
         let bucket = self.bucket(digest);
-        let Some(_held) = self.lock(host, bucket) else {
+        let Some(_lock) = self.lock(host, bucket) else {
             return (SharedBegin::Refused(Refusal::TableFull), None);
         };
-        self.forget_aged(bucket, digest, asker.now);
-        let twins = self.slots(bucket).filter(|keyed| keyed.has(digest));
-        let mut candidates: SmallVec<[Candidate<Keyed<'m>>; 2]> =
-            twins.filter_map(|keyed| keyed.candidate(host, digest, asker.now)).collect();
+        self.forget_aged(bucket, digest, context.now);
+        let same_key = self.slots(bucket).filter(|keyed| keyed.has(digest));
+        let mut candidates: SmallVec<[Candidate<KeyedSlot<'m>>; 2]> =
+            same_key.filter_map(|keyed| keyed.candidate(host, digest, context.now)).collect();
         candidates.sort_by_key(|candidate| candidate.at.word(SINCE));
-        match choose(&candidates, call.origin, asker) {
+        match choose(&candidates, call.origin, context) {
             Choice::Retry(found) => {
-                if let Some(begin) = self.begin_found(host, found, digest, call.origin, asker.now) {
-                    return (begin, Some(found.place));
+                if let Some(begin) = self.begin_found(host, found, digest, call.origin, context.now) {
+                    return (begin, Some(found.index));
                 }
             }
             Choice::Undecided => return (SharedBegin::Running, None),
             Choice::New => {}
         }
-        match self.make_room(host, bucket, asker.now) {
+        match self.make_room(host, bucket, context.now) {
             Some(free) => {
                 free.put(0, digest[0]);
                 free.put(1, digest[1]);
-                free.set_since(asker.now);
+                free.set_since(context.now);
                 free.set_origin(call.origin);
-                // The note of a neighbour's call with the same digest would pass for this call's.
-                free.slot(digest).clear_note();
+                // The recorded state of a neighbour's call with the same digest would be taken for
+                // this call's.
+                free.slot(digest).clear_pre_op();
                 free.put(KEY_WORDS, Entry { phase: Phase::Begun(host.me()), ..CALL }.word());
-                (SharedBegin::Run, Some(free.place))
+                (SharedBegin::Run, Some(free.index))
             }
             None => (SharedBegin::Refused(Refusal::TableFull), None),
         }
@@ -234,19 +235,19 @@ impl<'m> SharedTable<'m> {
     fn begin_found(
         &self,
         host: &impl Host,
-        found: Keyed<'m>,
+        found: KeyedSlot<'m>,
         digest: [u64; 2],
         origin: Origin,
         now: Duration,
     ) -> Option<SharedBegin> {
         let slot = found.slot(digest);
-        let mut seen = slot.entry();
+        let mut current = slot.entry();
         loop {
-            let next = match seen.verdict(host) {
-                _ if seen.phase == Phase::Empty => return None,
+            let next = match current.verdict(host) {
+                _ if current.phase == Phase::Empty => return None,
                 Verdict::Running => return Some(SharedBegin::Running),
                 // The slot cannot be taken away here: that needs the lock.
-                Verdict::Ended => match slot.stored(seen) {
+                Verdict::Ended => match slot.stored(current) {
                     Some(stored) => {
                         found.set_origin(origin);
                         return Some(SharedBegin::Replay(stored));
@@ -255,25 +256,25 @@ impl<'m> SharedTable<'m> {
                 },
                 Verdict::Take(next) => Entry { counter: CALL.counter, ..next },
             };
-            match slot.exchange(seen, next) {
+            match slot.exchange(current, next) {
                 Ok(()) => {
                     found.set_since(now);
                     found.set_origin(origin);
                     return Some(SharedBegin::Run);
                 }
-                Err(now) => seen = now,
+                Err(now) => current = now,
             }
         }
     }
 
     /// Finds a free slot, or the one whose call ended first. Running calls are not evicted.
-    fn make_room(&self, host: &impl Host, bucket: usize, now: Duration) -> Option<Keyed<'m>> {
+    fn make_room(&self, host: &impl Host, bucket: usize, now: Duration) -> Option<KeyedSlot<'m>> {
         for _ in 0..SLOTS {
-            let entry = |keyed: &Keyed<'m>| keyed.slot([0; 2]).entry();
+            let entry = |keyed: &KeyedSlot<'m>| keyed.slot([0; 2]).entry();
             if let Some(empty) = self.slots(bucket).find(|keyed| entry(keyed).phase == Phase::Empty) {
                 return Some(empty);
             }
-            let may_go = |keyed: &Keyed<'m>| match entry(keyed).phase {
+            let may_go = |keyed: &KeyedSlot<'m>| match entry(keyed).phase {
                 Phase::Empty | Phase::Ended(_) | Phase::Replied | Phase::Corrupt(_) => true,
                 // No retry was received for it.
                 Phase::Begun(owner) | Phase::Started(owner) | Phase::Writing(owner) => {
@@ -287,32 +288,32 @@ impl<'m> SharedTable<'m> {
         None
     }
 
-    /// The slot of a call that this process has begun; `place` is where it was.
-    fn of(&self, call: &ForeignCall, place: Option<Place>) -> Option<(Slot<'m>, Keyed<'m>)> {
+    /// The slot of a call that this process has begun; `index` is where it was.
+    fn find(&self, call: &ForeignCall, index: Option<SlotIndex>) -> Option<(Slot<'m>, KeyedSlot<'m>)> {
         let digest = call.key.digest(self.seed);
-        let is_it = |keyed: &Keyed<'m>| keyed.has(digest) && keyed.origin() == call.origin;
-        let there = place.and_then(|place| self.keyed(place)).filter(is_it);
-        let holds_a_call = |keyed: &Keyed<'m>| keyed.slot(digest).entry().phase != Phase::Empty;
+        let is_it = |keyed: &KeyedSlot<'m>| keyed.has(digest) && keyed.origin() == call.origin;
+        let at_index = index.and_then(|index| self.keyed(index)).filter(is_it);
+        let holds_a_call = |keyed: &KeyedSlot<'m>| keyed.slot(digest).entry().phase != Phase::Empty;
         let mut slots = self.slots(self.bucket(digest));
-        let keyed = there.or_else(|| slots.find(|keyed| is_it(keyed) && holds_a_call(keyed)))?;
+        let keyed = at_index.or_else(|| slots.find(|keyed| is_it(keyed) && holds_a_call(keyed)))?;
         Some((keyed.slot(digest), keyed))
     }
 
     /// Starts a begun call, right before it is executed.
-    pub fn start(&self, host: &impl Host, call: &ForeignCall, place: Option<Place>) -> Start {
-        self.of(call, place).map_or(Start::Lost, |(slot, _)| slot.start(host, CALL))
+    pub fn start(&self, host: &impl Host, call: &ForeignCall, index: Option<SlotIndex>) -> Start {
+        self.find(call, index).map_or(Start::Lost, |(slot, _)| slot.start(host, CALL))
     }
 
     /// Undoes [`start`](Self::start): nothing was executed. The call stays begun.
-    pub fn unstart(&self, host: &impl Host, call: &ForeignCall, place: Option<Place>) {
-        if let Some((slot, _)) = self.of(call, place) {
-            slot.unstart(host, CALL);
+    pub fn cancel_start(&self, host: &impl Host, call: &ForeignCall, index: Option<SlotIndex>) {
+        if let Some((slot, _)) = self.find(call, index) {
+            slot.cancel_start(host, CALL);
         }
     }
 
     /// Gives up a call that was not executed.
-    pub fn forget(&self, host: &impl Host, call: &ForeignCall, place: Option<Place>) {
-        if let Some((slot, _)) = self.of(call, place) {
+    pub fn forget(&self, host: &impl Host, call: &ForeignCall, index: Option<SlotIndex>) {
+        if let Some((slot, _)) = self.find(call, index) {
             slot.forget(host, CALL);
         }
     }
@@ -322,31 +323,31 @@ impl<'m> SharedTable<'m> {
         &self,
         host: &impl Host,
         call: &ForeignCall,
-        place: Option<Place>,
+        index: Option<SlotIndex>,
         outcome: Outcome<'_>,
         now: Duration,
     ) {
-        let Some((slot, keyed)) = self.of(call, place) else { return };
-        let kept = match outcome {
+        let Some((slot, keyed)) = self.find(call, index) else { return };
+        let result = match outcome {
             Outcome::Dropped => return slot.forget(host, CALL),
             Outcome::Done => Err(0),
             Outcome::Failed(status) => Err(status.clamp(1, STATUS_MAX)),
             Outcome::Reply(reply) => Ok(reply),
         };
         keyed.set_since(now);
-        slot.finish(host, CALL, kept);
+        slot.finish(host, CALL, result);
     }
 
-    /// Records what was seen before a started call is executed.
-    pub fn note(&self, call: &ForeignCall, place: Option<Place>, seen: Seen) {
-        if let Some((slot, _)) = self.of(call, place) {
-            slot.note(seen);
+    /// Records the state before a started call is executed.
+    pub fn record_pre_op(&self, call: &ForeignCall, index: Option<SlotIndex>, state: PreOpState) {
+        if let Some((slot, _)) = self.find(call, index) {
+            slot.record_pre_op(state);
         }
     }
 
-    /// What was seen before the call was executed for the first time, if a process got that far.
+    /// The state before the call was executed for the first time, if a process got that far.
     #[must_use]
-    pub fn seen(&self, call: &ForeignCall, place: Option<Place>) -> Option<Seen> {
-        self.of(call, place)?.0.seen()
+    pub fn pre_op(&self, call: &ForeignCall, index: Option<SlotIndex>) -> Option<PreOpState> {
+        self.find(call, index)?.0.pre_op()
     }
 }

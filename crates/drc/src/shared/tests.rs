@@ -1,7 +1,9 @@
 //! Two processes on the same memory, each of which may end before any of its steps.
 
 use super::*;
-use crate::{Asker, CallKey, ConnectionId, ConnectionTable, ForeignCall, Origin, Outcome, TABLE_AGE_MAX};
+use crate::{
+    CallKey, ConnectionId, ConnectionTable, ForeignCall, LookupContext, Origin, Outcome, TABLE_AGE_MAX,
+};
 use proptest::prelude::*;
 use rpc::Xid;
 use rpc::call::CallHeader;
@@ -101,8 +103,8 @@ fn call(xid: u32) -> ForeignCall {
     ForeignCall { key, origin: Origin { connection: ConnectionId::NONE, path: 1 } }
 }
 
-fn asker<'a>(host: &'a Process<'_>, now: Duration) -> Asker<'a> {
-    Asker::new(ConnectionTable::new(&[], host), now, now)
+fn context<'a>(host: &'a Process<'_>, now: Duration) -> LookupContext<'a> {
+    LookupContext::new(ConnectionTable::new(&[], host), now, now)
 }
 
 /// Either cache, for tests that hold for both.
@@ -115,7 +117,7 @@ impl Cache<'_> {
     fn begin(&self, host: &Process<'_>) -> SharedBegin {
         match self {
             Cache::Window(window, xid) => window.begin(host, *xid),
-            Cache::Table(table, call) => table.begin(host, call, &asker(host, NOW)).0,
+            Cache::Table(table, call) => table.begin(host, call, &context(host, NOW)).0,
         }
     }
 
@@ -126,10 +128,10 @@ impl Cache<'_> {
         }
     }
 
-    fn unstart(&self, host: &Process<'_>) {
+    fn cancel_start(&self, host: &Process<'_>) {
         match self {
-            Cache::Window(window, xid) => window.unstart(host, *xid),
-            Cache::Table(table, call) => table.unstart(host, call, None),
+            Cache::Window(window, xid) => window.cancel_start(host, *xid),
+            Cache::Table(table, call) => table.cancel_start(host, call, None),
         }
     }
 
@@ -147,17 +149,17 @@ impl Cache<'_> {
         }
     }
 
-    fn note(&self, seen: Seen) {
+    fn record_pre_op(&self, seen: PreOpState) {
         match self {
-            Cache::Window(window, xid) => window.note(*xid, seen),
-            Cache::Table(table, call) => table.note(call, None, seen),
+            Cache::Window(window, xid) => window.record_pre_op(*xid, seen),
+            Cache::Table(table, call) => table.record_pre_op(call, None, seen),
         }
     }
 
-    fn seen(&self) -> Option<Seen> {
+    fn pre_op(&self) -> Option<PreOpState> {
         match self {
-            Cache::Window(window, xid) => window.seen(*xid),
-            Cache::Table(table, call) => table.seen(call, None),
+            Cache::Window(window, xid) => window.pre_op(*xid),
+            Cache::Table(table, call) => table.pre_op(call, None),
         }
     }
 }
@@ -213,7 +215,7 @@ fn a_call_that_waits_in_a_queue_is_taken_over_and_one_that_runs_is_not() {
         assert_eq!(cache.start(&first), Start::Lost);
         assert_eq!(cache.start(&second), Start::Fresh);
         assert_eq!(cache.begin(&first), SharedBegin::Running);
-        cache.unstart(&second);
+        cache.cancel_start(&second);
         assert_eq!(cache.begin(&first), SharedBegin::Run, "it was not executed after all");
         assert_eq!(cache.start(&second), Start::Lost);
     });
@@ -239,15 +241,15 @@ fn a_call_of_a_process_that_ended_is_in_doubt_with_what_was_seen_first() {
         let (first, second, third) = (machine.process(1, 1), machine.process(2, 2), machine.process(1, 3));
         assert_eq!(cache.begin(&first), SharedBegin::Run);
         assert_eq!(cache.start(&first), Start::Fresh);
-        assert_eq!(cache.seen(), None);
-        cache.note(Seen::Object(4, 5));
+        assert_eq!(cache.pre_op(), None);
+        cache.record_pre_op(PreOpState::Object(4, 5));
         assert_eq!(cache.begin(&second), SharedBegin::Running);
         machine.kill(&first);
         assert_eq!(cache.begin(&second), SharedBegin::Run);
         assert_eq!(cache.start(&second), Start::InDoubt);
         machine.kill(&second);
         assert_eq!((cache.begin(&third), cache.start(&third)), (SharedBegin::Run, Start::InDoubt));
-        assert_eq!(cache.seen(), Some(Seen::Object(4, 5)));
+        assert_eq!(cache.pre_op(), Some(PreOpState::Object(4, 5)));
         cache.finish(&first, Outcome::Reply(b"late"));
         cache.finish(&third, Outcome::Reply(b"settled"));
         assert_eq!(cache.begin(&third), reply(b"settled"));
@@ -269,7 +271,7 @@ fn a_process_that_ends_before_any_step_leaves_what_others_can_go_on_from() {
             let (executed, replied) = (Cell::new(0), Cell::new(false));
             killed_at(Some(steps), || {
                 if cache.begin(&mortal) == SharedBegin::Run && cache.start(&mortal) == Start::Fresh {
-                    cache.note(Seen::Absent);
+                    cache.record_pre_op(PreOpState::Absent);
                     executed.set(executed.get() + 1);
                     cache.finish(&mortal, Outcome::Reply(b"a reply of some length"));
                     replied.set(true);
@@ -287,9 +289,9 @@ fn a_process_that_ends_before_any_step_leaves_what_others_can_go_on_from() {
                         Start::Fresh => assert_eq!(executed.get(), 0, "at {steps}: executed without doubt"),
                         Start::InDoubt => {
                             executed_then_doubt += executed.get();
-                            let seen = cache.seen();
+                            let seen = cache.pre_op();
                             assert!(
-                                executed.get() == 0 || seen == Some(Seen::Absent),
+                                executed.get() == 0 || seen == Some(PreOpState::Absent),
                                 "at {steps}: {seen:?}"
                             );
                         }
@@ -332,7 +334,7 @@ fn any_word_of_any_value_leads_to_an_answer_or_to_doubt() {
         "memory that is too short has no windows"
     );
     assert_eq!(
-        SharedTable::new(&short, 9).begin(&host, &call(1), &asker(&host, NOW)).0,
+        SharedTable::new(&short, 9).begin(&host, &call(1), &context(&host, NOW)).0,
         SharedBegin::Refused(Refusal::TableFull)
     );
 }
@@ -375,20 +377,26 @@ fn a_table_drops_what_ended_first_and_nothing_that_runs() {
     let (machine, table) = (Machine::default(), SharedTable::new(&words, 5));
     let host = machine.process(1, 1);
     let running = call(0);
-    assert_eq!(table.begin(&host, &running, &asker(&host, NOW)).0, SharedBegin::Run);
+    assert_eq!(table.begin(&host, &running, &context(&host, NOW)).0, SharedBegin::Run);
     assert_eq!(table.start(&host, &running, None), Start::Fresh);
     let calls = 40 * u32::try_from(BUCKETS).unwrap();
     for xid in 1..calls {
-        let (begin, place) =
-            table.begin(&host, &call(xid), &asker(&host, NOW + Duration::from_secs(u64::from(xid / 20_000))));
+        let (begin, place) = table.begin(
+            &host,
+            &call(xid),
+            &context(&host, NOW + Duration::from_secs(u64::from(xid / 20_000))),
+        );
         assert_eq!(begin, SharedBegin::Run, "{xid}");
         assert_eq!(table.start(&host, &call(xid), place), Start::Fresh);
         table.finish(&host, &call(xid), place, Outcome::Done, NOW);
     }
-    assert_eq!(table.begin(&host, &running, &asker(&host, NOW)).0, SharedBegin::Running);
-    assert_eq!(table.begin(&host, &call(calls - 1), &asker(&host, NOW)).0, SharedBegin::Replay(Stored::Done));
+    assert_eq!(table.begin(&host, &running, &context(&host, NOW)).0, SharedBegin::Running);
     assert_eq!(
-        table.begin(&host, &call(calls - 1), &asker(&host, NOW + TABLE_AGE_MAX)).0,
+        table.begin(&host, &call(calls - 1), &context(&host, NOW)).0,
+        SharedBegin::Replay(Stored::Done)
+    );
+    assert_eq!(
+        table.begin(&host, &call(calls - 1), &context(&host, NOW + TABLE_AGE_MAX)).0,
         SharedBegin::Run,
         "it is old"
     );
@@ -400,12 +408,12 @@ fn a_call_that_comes_again_when_its_reply_is_too_old_runs_again_wherever_it_is_r
     let (machine, table) = (Machine::default(), SharedTable::new(&words, 5));
     let host = machine.process(1, 1);
     for round in 0..3 {
-        let asker = asker(&host, NOW + TABLE_AGE_MAX * round);
-        assert_eq!(table.begin(&host, &call(7), &asker).0, SharedBegin::Run, "round {round}");
-        // A worker, which does not know the place.
+        let context = context(&host, NOW + TABLE_AGE_MAX * round);
+        assert_eq!(table.begin(&host, &call(7), &context).0, SharedBegin::Run, "round {round}");
+        // A worker, which does not know the slot.
         assert_eq!(table.start(&host, &call(7), None), Start::Fresh, "round {round}");
-        table.finish(&host, &call(7), None, Outcome::Reply(b"answer"), asker.now);
-        assert_eq!(table.begin(&host, &call(7), &asker).0, reply(b"answer"), "round {round}");
+        table.finish(&host, &call(7), None, Outcome::Reply(b"answer"), context.now);
+        assert_eq!(table.begin(&host, &call(7), &context).0, reply(b"answer"), "round {round}");
     }
 }
 
@@ -415,13 +423,13 @@ fn the_lock_of_a_process_that_ended_is_taken_over_and_one_that_stands_still_is_n
     let (machine, table) = (Machine::default(), SharedTable::new(&words, 5));
     let (first, second) = (machine.process(1, 1), machine.process(2, 1));
     // The process ends or stops right after it took the lock.
-    assert!(killed_at(Some(1), || table.begin(&first, &call(1), &asker(&first, NOW))).is_none());
+    assert!(killed_at(Some(1), || table.begin(&first, &call(1), &context(&first, NOW))).is_none());
     assert_eq!(
-        table.begin(&second, &call(1), &asker(&second, NOW)).0,
+        table.begin(&second, &call(1), &context(&second, NOW)).0,
         SharedBegin::Refused(Refusal::TableFull)
     );
     machine.kill(&first);
-    assert_eq!(table.begin(&second, &call(1), &asker(&second, NOW)).0, SharedBegin::Run);
+    assert_eq!(table.begin(&second, &call(1), &context(&second, NOW)).0, SharedBegin::Run);
 }
 
 /// One step of the model: a process (0 to 2), its action, the call, and the step before which the

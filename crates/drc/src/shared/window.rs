@@ -3,7 +3,7 @@
 
 use super::entry::{Entry, Phase, Verdict};
 use super::slot::{SLOT_WORDS, Slot};
-use super::{Host, Seen, SharedBegin, Start, exchange, load};
+use super::{Host, PreOpState, SharedBegin, Start, exchange, load};
 use crate::class::{Counter, WINDOW_DONE, WINDOW_REPLY, XidClass};
 use crate::{Outcome, Refusal, STATUS_MAX};
 use rpc::Xid;
@@ -24,7 +24,7 @@ pub struct SharedWindow<'m> {
 }
 
 /// A call's slot, and its entry in the initial state.
-struct At<'m> {
+struct LocatedSlot<'m> {
     slot: Slot<'m>,
     call: Entry,
     newest: &'m AtomicU64,
@@ -38,7 +38,7 @@ impl<'m> SharedWindow<'m> {
         Self { words, id }
     }
 
-    fn at(&self, xid: Xid) -> Option<At<'m>> {
+    fn at(&self, xid: Xid) -> Option<LocatedSlot<'m>> {
         let counter = Counter::of(xid);
         let call = Entry { counter, phase: Phase::Empty, doubt: false };
         let seed = self.id ^ u64::from(counter.value());
@@ -50,13 +50,13 @@ impl<'m> SharedWindow<'m> {
             }
         };
         let slot = Slot::new(self.words.get(at..at + len)?, seed);
-        Some(At { slot, call, newest: self.words.get(newest)?, window })
+        Some(LocatedSlot { slot, call, newest: self.words.get(newest)?, window })
     }
 
     /// Asks before a call is executed, after its arguments were validated and its xid was found to
     /// have the class that its procedure needs. A call of [`XidClass::Repeatable`] always runs.
     pub fn begin(&self, host: &impl Host, xid: Xid) -> SharedBegin {
-        let Some(At { slot, call, newest, window }) = self.at(xid) else {
+        let Some(LocatedSlot { slot, call, newest, window }) = self.at(xid) else {
             return match XidClass::of(xid) {
                 Some(XidClass::Repeatable) => SharedBegin::Run,
                 Some(_) | None => SharedBegin::Refused(Refusal::UnknownClass),
@@ -65,25 +65,25 @@ impl<'m> SharedWindow<'m> {
         if advance(newest, call.counter) >= window {
             return SharedBegin::Refused(Refusal::BelowWindow);
         }
-        let mut seen = slot.entry();
+        let mut current = slot.entry();
         let mut round = 0;
         loop {
-            let is_same = seen.counter == call.counter;
-            let next = match seen.phase {
+            let is_same = current.counter == call.counter;
+            let next = match current.phase {
                 Phase::Empty | Phase::Corrupt(_) => {
-                    call.to(Phase::Begun(host.me())).doubtful(matches!(seen.phase, Phase::Corrupt(_)))
+                    call.to(Phase::Begun(host.me())).doubtful(matches!(current.phase, Phase::Corrupt(_)))
                 }
-                _ if is_same => match seen.verdict(host) {
+                _ if is_same => match current.verdict(host) {
                     Verdict::Take(next) => next,
                     Verdict::Running => return SharedBegin::Running,
                     Verdict::Ended => {
-                        let stored = slot.stored(seen);
+                        let stored = slot.stored(current);
                         match (slot.entry(), stored) {
-                            (now, Some(stored)) if now == seen => return SharedBegin::Replay(stored),
+                            (now, Some(stored)) if now == current => return SharedBegin::Replay(stored),
                             // The entry is unchanged, and its reply is incomplete.
-                            (now, None) if now == seen => call.to(Phase::Begun(host.me())).doubtful(true),
+                            (now, None) if now == current => call.to(Phase::Begun(host.me())).doubtful(true),
                             (now, _) => {
-                                seen = now;
+                                current = now;
                                 continue;
                             }
                         }
@@ -91,7 +91,7 @@ impl<'m> SharedWindow<'m> {
                 },
                 // Overtaken since the newest counter was read: the window moved, and the slot
                 // belongs to a newer call.
-                _ if !call.counter.is_after(seen.counter) => {
+                _ if !call.counter.is_after(current.counter) => {
                     return SharedBegin::Refused(Refusal::BelowWindow);
                 }
                 // A whole window behind, and still being written: Trunkline's clients never run
@@ -101,7 +101,7 @@ impl<'m> SharedWindow<'m> {
                         return SharedBegin::Refused(Refusal::BelowWindow);
                     }
                     round += 1;
-                    seen = slot.entry();
+                    current = slot.entry();
                     continue;
                 }
                 Phase::Begun(_)
@@ -110,9 +110,9 @@ impl<'m> SharedWindow<'m> {
                 | Phase::Ended(_)
                 | Phase::Replied => call.to(Phase::Begun(host.me())),
             };
-            match slot.exchange(seen, next) {
+            match slot.exchange(current, next) {
                 Ok(()) => return SharedBegin::Run,
-                Err(now) => seen = now,
+                Err(now) => current = now,
             }
         }
     }
@@ -128,9 +128,9 @@ impl<'m> SharedWindow<'m> {
     }
 
     /// Undoes [`start`](Self::start): nothing was executed. The call stays begun.
-    pub fn unstart(&self, host: &impl Host, xid: Xid) {
+    pub fn cancel_start(&self, host: &impl Host, xid: Xid) {
         if let Some(at) = self.at(xid) {
-            at.slot.unstart(host, at.call);
+            at.slot.cancel_start(host, at.call);
         }
     }
 
@@ -144,7 +144,7 @@ impl<'m> SharedWindow<'m> {
     /// Ends a started call.
     pub fn finish(&self, host: &impl Host, xid: Xid, outcome: Outcome<'_>) {
         let Some(at) = self.at(xid) else { return };
-        let kept = match outcome {
+        let result = match outcome {
             Outcome::Dropped => return at.slot.forget(host, at.call),
             Outcome::Done => Err(0),
             // 0 is success; a failure with status 0 is a caller's bug and stays a failure.
@@ -152,24 +152,24 @@ impl<'m> SharedWindow<'m> {
             Outcome::Reply(_) if XidClass::of(xid) == Some(XidClass::DoneBit) => Err(STATUS_MAX),
             Outcome::Reply(reply) => Ok(reply),
         };
-        at.slot.finish(host, at.call, kept);
+        at.slot.finish(host, at.call, result);
     }
 
-    /// Records what was seen before a started call is executed. Only calls with whole replies have
+    /// Records the state before a started call is executed. Only calls with whole replies have
     /// room for it.
-    pub fn note(&self, xid: Xid, seen: Seen) {
-        if let Some(at) = self.whole(xid) {
-            at.slot.note(seen);
+    pub fn record_pre_op(&self, xid: Xid, state: PreOpState) {
+        if let Some(at) = self.whole_reply_slot(xid) {
+            at.slot.record_pre_op(state);
         }
     }
 
-    /// What was seen before the call was executed for the first time, if a process got that far.
+    /// The state before the call was executed for the first time, if a process got that far.
     #[must_use]
-    pub fn seen(&self, xid: Xid) -> Option<Seen> {
-        self.whole(xid)?.slot.seen()
+    pub fn pre_op(&self, xid: Xid) -> Option<PreOpState> {
+        self.whole_reply_slot(xid)?.slot.pre_op()
     }
 
-    fn whole(&self, xid: Xid) -> Option<At<'m>> {
+    fn whole_reply_slot(&self, xid: Xid) -> Option<LocatedSlot<'m>> {
         self.at(xid).filter(|_| XidClass::of(xid) == Some(XidClass::WholeReply))
     }
 }
@@ -182,16 +182,16 @@ impl Entry {
 
 /// Advances to `counter` if that is newer. Returns how far `counter` is then behind the newest.
 fn advance(newest: &AtomicU64, counter: Counter) -> u32 {
-    const SEEN: u64 = 1 << 32;
-    let mut seen = load(newest);
+    const IS_SET: u64 = 1 << 32;
+    let mut current = load(newest);
     loop {
-        let at = Counter::new((seen & u64::from(u32::MAX)) as u32);
-        if seen & SEEN != 0 && !counter.is_after(at) {
+        let at = Counter::new((current & u64::from(u32::MAX)) as u32);
+        if current & IS_SET != 0 && !counter.is_after(at) {
             return at.since(counter);
         }
-        match exchange(newest, seen, SEEN | u64::from(counter.value())) {
+        match exchange(newest, current, IS_SET | u64::from(counter.value())) {
             Ok(()) => return 0,
-            Err(now) => seen = now,
+            Err(now) => current = now,
         }
     }
 }

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::ConnectionId;
-use crate::connections::tests::asker;
-use crate::shared::Alone;
+use crate::connections::tests::context;
+use crate::shared::SingleProcess;
 use rpc::auth::AUTH_SYS;
 
 const START: Duration = Duration::from_secs(1000);
@@ -36,13 +36,13 @@ fn call(xid: u32) -> ForeignCall {
     of(&header(xid), 0)
 }
 
-fn at(now: Duration) -> Asker<'static> {
-    asker(&[], &Alone, now)
+fn at(now: Duration) -> LookupContext<'static> {
+    context(&[], &SingleProcess, now)
 }
 
 fn run(table: &mut Table, xid: u32, now: Duration) {
     assert_eq!(table.begin(&call(xid), ORIGINAL, &at(now)), Begin::Run);
-    assert_eq!(table.finish(&call(xid), Outcome::Reply(b"reply"), now), Answer::ORIGINAL);
+    assert_eq!(table.finish(&call(xid), Outcome::Reply(b"reply"), now), ReplyTo::ORIGINAL);
 }
 
 fn stored() -> Begin {
@@ -76,7 +76,7 @@ fn a_replay_of_a_running_call_is_answered_on_the_newest_connection() {
     assert_eq!(table.begin(&call(1), ORIGINAL, &at(START)), Begin::Run);
     assert_eq!(table.begin(&call(1), REPLAY, &at(START + 2 * TABLE_AGE_MAX)), Begin::Attached);
     assert_eq!(table.begin(&call(1), Token(3), &at(START)), Begin::Attached);
-    assert_eq!(table.finish(&call(1), Outcome::Done, START), Answer { to: Some(Token(3)) });
+    assert_eq!(table.finish(&call(1), Outcome::Done, START), ReplyTo { waiter: Some(Token(3)) });
     assert_eq!(table.begin(&call(1), REPLAY, &at(START)), Begin::Replay(Stored::Done));
 }
 
@@ -84,10 +84,10 @@ fn a_replay_of_a_running_call_is_answered_on_the_newest_connection() {
 fn a_dropped_call_may_run_again() {
     let mut table = Table::new(100);
     assert_eq!(table.begin(&call(1), ORIGINAL, &at(START)), Begin::Run);
-    assert_eq!(table.finish(&call(1), Outcome::Dropped, START), Answer::ORIGINAL);
+    assert_eq!(table.finish(&call(1), Outcome::Dropped, START), ReplyTo::ORIGINAL);
     assert!(table.is_empty());
     run(&mut table, 1, START);
-    // The place of the dropped one goes first and takes nothing with it.
+    // The queue entry of the dropped one goes first and takes nothing with it.
     run(&mut table, 2, START + Duration::from_secs(1));
     assert_eq!(table.begin(&call(1), REPLAY, &at(START)), stored());
 }

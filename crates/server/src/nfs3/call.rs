@@ -91,17 +91,17 @@ impl<'r> Call<'_, 'r> {
             || args_hash(bytes, bytes.len()),
             |request, entry, start| {
                 if start == Start::InDoubt
-                    && let Some(recovered) = args.recover(request, entry.seen())
+                    && let Some(recovered) = args.recover(request, entry.pre_op())
                 {
                     return recovered;
                 }
                 // The note of the first execution is kept: the present state may be the result of
                 // that execution.
                 if entry.records_pre_op_state()
-                    && (start == Start::Fresh || entry.seen().is_none())
+                    && (start == Start::Fresh || entry.pre_op().is_none())
                     && let Some(seen) = args.pre_op_state(request)
                 {
-                    entry.note(seen);
+                    entry.record_pre_op(seen);
                 }
                 run(request, &args)
             },
@@ -171,8 +171,8 @@ impl<'r> Call<'_, 'r> {
             }
         };
         let reply = self.out.get(from..).unwrap_or_default();
-        let answer = entry.finish(status.0, partial, reply.get(4..).unwrap_or_default());
-        match answer.to {
+        let reply_to = entry.finish(status.0, partial, reply.get(4..).unwrap_or_default());
+        match reply_to.waiter {
             None => Ok(Answered::reply(status != Status::OK)),
             Some(newer) => {
                 // A replay arrived while the call ran: the connection of the replay gets the reply.

@@ -11,7 +11,7 @@
 use super::attributes::{set_attributes, time_from_wire};
 use super::request::{HandlerError, Request, Target};
 use super::status;
-use drc::shared::Seen;
+use drc::shared::PreOpState;
 use fs::{Attributes, FileKind, SetTime};
 use nfs3::proc::{create, link, mkdir, mknod, remove, rename, rmdir, setattr, symlink};
 use nfs3::{Created, DirOpArgs, Outcome, Sattr3, Status, WccData};
@@ -25,17 +25,17 @@ type HandlerResult<S, F> = Result<Outcome<S, F>, HandlerError>;
 /// A changing call whose execution may be in doubt.
 pub(crate) trait Recover<S, F> {
     /// Notes the state before the call is executed, if that will tell whether it was executed.
-    fn pre_op_state(&self, request: &Request<'_>) -> Option<Seen>;
+    fn pre_op_state(&self, request: &Request<'_>) -> Option<PreOpState>;
 
     /// The answer to a call that was executed, judged by the state noted before; `None` if the call
     /// was not executed, or if executing it again does no harm.
-    fn recover(&self, request: &Request<'_>, before: Option<Seen>) -> Option<HandlerResult<S, F>>;
+    fn recover(&self, request: &Request<'_>, before: Option<PreOpState>) -> Option<HandlerResult<S, F>>;
 }
 
-fn identity_of(object: ObjectId) -> Seen {
+fn state_of(object: ObjectId) -> PreOpState {
     let mut hasher = SipHasher13::new();
     hasher.write(object.name());
-    Seen::Object(object.fileid, hasher.finish())
+    PreOpState::Object(object.fileid, hasher.finish())
 }
 
 /// Looks up the present object of a name in a directory. `None` if that is unknown.
@@ -49,9 +49,9 @@ fn find<'a>(request: &Request<'a>, what: &DirOpArgs<'_>) -> Option<(Target<'a>, 
     }
 }
 
-fn pre_op_state(request: &Request<'_>, what: &DirOpArgs<'_>) -> Option<Seen> {
+fn pre_op_state(request: &Request<'_>, what: &DirOpArgs<'_>) -> Option<PreOpState> {
     let (_, found) = find(request, what)?;
-    Some(found.map_or(Seen::Absent, |found| identity_of(found.object)))
+    Some(found.map_or(PreOpState::Absent, |found| state_of(found.object)))
 }
 
 /// Makes changes of a directory durable that another process may not have synced before it ended.
@@ -61,19 +61,23 @@ fn sync_names(target: &Target<'_>) -> Result<(), Status> {
 }
 
 /// `Some` if the object noted under a name is no longer there, removed by this call or later.
-fn removed(request: &Request<'_>, what: &DirOpArgs<'_>, before: Option<Seen>) -> Option<Result<(), Status>> {
-    let before = before.filter(|before| matches!(before, Seen::Object(..)))?;
+fn removed(
+    request: &Request<'_>,
+    what: &DirOpArgs<'_>,
+    before: Option<PreOpState>,
+) -> Option<Result<(), Status>> {
+    let before = before.filter(|before| matches!(before, PreOpState::Object(..)))?;
     let (target, found) = find(request, what)?;
-    (found.map(|found| identity_of(found.object)) != Some(before)).then(|| sync_names(&target))
+    (found.map(|found| state_of(found.object)) != Some(before)).then(|| sync_names(&target))
 }
 
 /// The object that now has a name which was free before.
 fn created<'a>(
     request: &Request<'a>,
     what: &DirOpArgs<'_>,
-    before: Option<Seen>,
+    before: Option<PreOpState>,
 ) -> Option<(Target<'a>, Found)> {
-    let (target, found) = find(request, what).filter(|_| before == Some(Seen::Absent))?;
+    let (target, found) = find(request, what).filter(|_| before == Some(PreOpState::Absent))?;
     found.map(|found| (target, found))
 }
 
@@ -81,7 +85,7 @@ fn created<'a>(
 fn created_reply(
     request: &Request<'_>,
     location: &DirOpArgs<'_>,
-    before: Option<Seen>,
+    before: Option<PreOpState>,
     wanted: &Sattr3,
     is: impl FnOnce(&Target<'_>, &Found) -> bool,
 ) -> Option<HandlerResult<Created, WccData>> {
@@ -127,14 +131,14 @@ fn done<T: Default>(done: Result<(), Status>) -> HandlerResult<T, T> {
 }
 
 impl Recover<Created, WccData> for create::Args<'_> {
-    fn pre_op_state(&self, request: &Request<'_>) -> Option<Seen> {
+    fn pre_op_state(&self, request: &Request<'_>) -> Option<PreOpState> {
         pre_op_state(request, &self.location)
     }
 
     fn recover(
         &self,
         request: &Request<'_>,
-        before: Option<Seen>,
+        before: Option<PreOpState>,
     ) -> Option<HandlerResult<Created, WccData>> {
         match self.how {
             // A second execution finds its own file by the verifier. RFC 1813 s3.3.8
@@ -149,14 +153,14 @@ impl Recover<Created, WccData> for create::Args<'_> {
 }
 
 impl Recover<Created, WccData> for mkdir::Args<'_> {
-    fn pre_op_state(&self, request: &Request<'_>) -> Option<Seen> {
+    fn pre_op_state(&self, request: &Request<'_>) -> Option<PreOpState> {
         pre_op_state(request, &self.location)
     }
 
     fn recover(
         &self,
         request: &Request<'_>,
-        before: Option<Seen>,
+        before: Option<PreOpState>,
     ) -> Option<HandlerResult<Created, WccData>> {
         created_reply(request, &self.location, before, &self.attributes, |_, found| {
             found.attributes.kind == FileKind::Directory
@@ -165,14 +169,14 @@ impl Recover<Created, WccData> for mkdir::Args<'_> {
 }
 
 impl Recover<Created, WccData> for symlink::Args<'_> {
-    fn pre_op_state(&self, request: &Request<'_>) -> Option<Seen> {
+    fn pre_op_state(&self, request: &Request<'_>) -> Option<PreOpState> {
         pre_op_state(request, &self.location)
     }
 
     fn recover(
         &self,
         request: &Request<'_>,
-        before: Option<Seen>,
+        before: Option<PreOpState>,
     ) -> Option<HandlerResult<Created, WccData>> {
         created_reply(request, &self.location, before, &self.attributes, |target, found| {
             let mut text = Vec::new();
@@ -184,14 +188,14 @@ impl Recover<Created, WccData> for symlink::Args<'_> {
 }
 
 impl Recover<Created, WccData> for mknod::Args<'_> {
-    fn pre_op_state(&self, request: &Request<'_>) -> Option<Seen> {
+    fn pre_op_state(&self, request: &Request<'_>) -> Option<PreOpState> {
         pre_op_state(request, &self.location)
     }
 
     fn recover(
         &self,
         request: &Request<'_>,
-        before: Option<Seen>,
+        before: Option<PreOpState>,
     ) -> Option<HandlerResult<Created, WccData>> {
         let wanted = match &self.what {
             mknod::What::CharacterDevice(set, _)
@@ -207,42 +211,42 @@ impl Recover<Created, WccData> for mknod::Args<'_> {
 }
 
 impl Recover<WccData, WccData> for remove::Args<'_> {
-    fn pre_op_state(&self, request: &Request<'_>) -> Option<Seen> {
+    fn pre_op_state(&self, request: &Request<'_>) -> Option<PreOpState> {
         pre_op_state(request, &self.object)
     }
 
     fn recover(
         &self,
         request: &Request<'_>,
-        before: Option<Seen>,
+        before: Option<PreOpState>,
     ) -> Option<HandlerResult<WccData, WccData>> {
         removed(request, &self.object, before).map(done)
     }
 }
 
 impl Recover<WccData, WccData> for rmdir::Args<'_> {
-    fn pre_op_state(&self, request: &Request<'_>) -> Option<Seen> {
+    fn pre_op_state(&self, request: &Request<'_>) -> Option<PreOpState> {
         pre_op_state(request, &self.object)
     }
 
     fn recover(
         &self,
         request: &Request<'_>,
-        before: Option<Seen>,
+        before: Option<PreOpState>,
     ) -> Option<HandlerResult<WccData, WccData>> {
         removed(request, &self.object, before).map(done)
     }
 }
 
 impl Recover<rename::Success, rename::Success> for rename::Args<'_> {
-    fn pre_op_state(&self, request: &Request<'_>) -> Option<Seen> {
+    fn pre_op_state(&self, request: &Request<'_>) -> Option<PreOpState> {
         pre_op_state(request, &self.from)
     }
 
     fn recover(
         &self,
         request: &Request<'_>,
-        before: Option<Seen>,
+        before: Option<PreOpState>,
     ) -> Option<HandlerResult<rename::Success, rename::Success>> {
         let from = removed(request, &self.from, before)?;
         let to = request.open_for_change(&self.to.directory).ok()?;
@@ -251,14 +255,14 @@ impl Recover<rename::Success, rename::Success> for rename::Args<'_> {
 }
 
 impl Recover<link::Success, link::Success> for link::Args<'_> {
-    fn pre_op_state(&self, request: &Request<'_>) -> Option<Seen> {
+    fn pre_op_state(&self, request: &Request<'_>) -> Option<PreOpState> {
         pre_op_state(request, &self.link)
     }
 
     fn recover(
         &self,
         request: &Request<'_>,
-        before: Option<Seen>,
+        before: Option<PreOpState>,
     ) -> Option<HandlerResult<link::Success, link::Success>> {
         let (directory, found) = created(request, &self.link, before)?;
         let file = request.open_for_change(&self.file).ok()?;
@@ -274,7 +278,7 @@ impl Recover<link::Success, link::Success> for link::Args<'_> {
 }
 
 impl Recover<WccData, WccData> for setattr::Args {
-    fn pre_op_state(&self, _request: &Request<'_>) -> Option<Seen> {
+    fn pre_op_state(&self, _request: &Request<'_>) -> Option<PreOpState> {
         None
     }
 
@@ -282,7 +286,7 @@ impl Recover<WccData, WccData> for setattr::Args {
     fn recover(
         &self,
         request: &Request<'_>,
-        _before: Option<Seen>,
+        _before: Option<PreOpState>,
     ) -> Option<HandlerResult<WccData, WccData>> {
         let guard = time_from_wire(self.guard?).ok()?;
         let set = set_attributes(&self.new_attributes).ok()?;

@@ -41,12 +41,12 @@ pub(crate) fn consult<'g>(mut entry: CacheEntry<'g>, mode: Mode<'_>, token: Toke
         }
         Verdict::Run => match entry.start() {
             // The client's call arrived at another process meanwhile, and that process has it.
-            Start::Lost => wait(Handover { later: true, ..Handover::default() }),
+            Start::Lost => wait(Handover { deferred: true, ..Handover::default() }),
             start => Decision::Run(entry, start),
         },
         Verdict::Replay(stored) => Decision::Replay(stored),
         Verdict::Attached => Decision::Done(Ok(Answered::Elsewhere)),
-        Verdict::Later => wait(Handover { later: true, ..Handover::default() }),
+        Verdict::Defer => wait(Handover { deferred: true, ..Handover::default() }),
         Verdict::Refused(Refusal::TableFull) => Decision::Replay(Stored::Failed(DELAY)),
         Verdict::Refused(Refusal::BelowWindow | Refusal::UnknownClass) => {
             Decision::Done(Err(Answered::Accept(Accept::SystemErr)))

@@ -42,7 +42,7 @@ impl Connection {
     pub fn check_acknowledgement(&mut self, reply_cache: &ReplyCache, now: Duration) -> bool {
         let Some(id) = self.client.cache_client.connection.id() else { return false };
         let connections = reply_cache.connections();
-        if self.acknowledgement_check.is_none() && !connections.is_asked(id) {
+        if self.acknowledgement_check.is_none() && !connections.has_pending_query(id) {
             return false;
         }
         let calls = self.pool_calls();
@@ -62,7 +62,7 @@ impl Connection {
         // received.
         let acknowledged = acknowledged && (self.stream.is_open() || self.stream.is_closed_by_peer());
         if acknowledged || now >= known_since + UNACKNOWLEDGED_MAX {
-            connections.answer(id, since, acknowledged);
+            connections.answer_query(id, since, acknowledged);
             self.acknowledgement_check = None;
             return false;
         }

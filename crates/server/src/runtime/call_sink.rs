@@ -92,7 +92,7 @@ impl CallSink<'_> {
     /// Hands a call over to a worker.
     #[cold]
     fn hand_over(&mut self, head: &CallHead, record: &[u8], handover: Handover, record_len: usize) {
-        let Handover { begun, later, payload } = handover;
+        let Handover { begun, deferred, payload } = handover;
         let bytes = record_len + self.executor.reply_bytes_max(head, record);
         let permit = self.worker_pool.acquire(bytes);
         self.in_flight.begin(bytes);
@@ -108,7 +108,7 @@ impl CallSink<'_> {
             received: self.executor.times.now,
             permit,
         };
-        if later {
+        if deferred {
             self.worker_pool.defer(task);
         } else {
             self.worker_pool.submit(task);

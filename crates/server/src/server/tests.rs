@@ -46,7 +46,7 @@ fn a_replay_of_a_running_call_is_answered_where_it_came_in() {
     assert_eq!(receive()[..4], 2_u32.to_be_bytes(), "the NULL behind it is answered, the replay is not yet");
 
     let reply = b"behind the xid";
-    let newer = window.finish(running, Outcome::Reply(reply), clock::now()).to.unwrap();
+    let newer = window.finish(running, Outcome::Reply(reply), clock::now()).waiter.unwrap();
     let (address, connection) = address_of(newer);
     let whole = [&running.0.to_be_bytes()[..], reply].concat();
     server

@@ -8,7 +8,7 @@
 use super::file::GroupFile;
 use super::layout::{CLIENT_WORDS, CLIENTS_AT, window_at};
 use crate::address::network_of;
-use drc::shared::{Seen, SharedBegin, SharedWindow, Start, WINDOW_WORDS};
+use drc::shared::{PreOpState, SharedBegin, SharedWindow, Start, WINDOW_WORDS};
 use drc::{ADDRESS_WINDOWS_MAX, CLIENT_WINDOWS_MAX, Outcome, WINDOW_IDLE_MIN};
 use rpc::Xid;
 use std::collections::HashMap;
@@ -74,20 +74,20 @@ impl SharedClient {
         self.window().start(&*self.file, xid)
     }
 
-    pub fn unstart(&self, xid: Xid) {
-        self.window().unstart(&*self.file, xid);
+    pub fn cancel_start(&self, xid: Xid) {
+        self.window().cancel_start(&*self.file, xid);
     }
 
     pub fn finish(&self, xid: Xid, outcome: Outcome<'_>) {
         self.window().finish(&*self.file, xid, outcome);
     }
 
-    pub fn note(&self, xid: Xid, seen: Seen) {
-        self.window().note(xid, seen);
+    pub fn record_pre_op(&self, xid: Xid, seen: PreOpState) {
+        self.window().record_pre_op(xid, seen);
     }
 
-    pub fn seen(&self, xid: Xid) -> Option<Seen> {
-        self.window().seen(xid)
+    pub fn pre_op(&self, xid: Xid) -> Option<PreOpState> {
+        self.window().pre_op(xid)
     }
 }
 

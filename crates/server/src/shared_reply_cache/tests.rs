@@ -8,7 +8,7 @@ use super::layout::{
 };
 use super::*;
 use drc::shared::{Host, MEMBERS_MAX, SharedBegin, Start, TABLE_WORDS};
-use drc::{ADDRESS_WINDOWS_MAX, Asker, CallKey, ConnectionId, ForeignCall, Origin, Outcome, Stored};
+use drc::{ADDRESS_WINDOWS_MAX, CallKey, ConnectionId, ForeignCall, LookupContext, Origin, Outcome, Stored};
 use rpc::Xid;
 use rpc::call::CallHeader;
 use std::os::fd::AsFd;
@@ -70,8 +70,8 @@ fn call(xid: u32) -> ForeignCall {
     ForeignCall { key, origin: Origin { connection: ConnectionId::NONE, path: 1 } }
 }
 
-fn asker(member: &SharedReplyCache) -> Asker<'_> {
-    Asker::new(member.connections(), NOW, NOW)
+fn context(member: &SharedReplyCache) -> LookupContext<'_> {
+    LookupContext::new(member.connections(), NOW, NOW)
 }
 
 /// Executes a call of one of our own clients.
@@ -126,11 +126,11 @@ fn a_call_that_a_member_died_in_is_in_doubt_with_its_neighbour() {
     let fixture = Fixture::new();
     let (first, second) = (fixture.join().unwrap(), fixture.join().unwrap());
     let table = first.table();
-    let (begin, at) = table.begin(first.host(), &call(1), &asker(&first));
+    let (begin, at) = table.begin(first.host(), &call(1), &context(&first));
     assert_eq!((begin, table.start(first.host(), &call(1), at)), (SharedBegin::Run, Start::Fresh));
-    assert_eq!(second.table().begin(second.host(), &call(1), &asker(&second)).0, SharedBegin::Running);
+    assert_eq!(second.table().begin(second.host(), &call(1), &context(&second)).0, SharedBegin::Running);
     drop(first);
-    let (begin, at) = second.table().begin(second.host(), &call(1), &asker(&second));
+    let (begin, at) = second.table().begin(second.host(), &call(1), &context(&second));
     assert_eq!(
         (begin, second.table().start(second.host(), &call(1), at)),
         (SharedBegin::Run, Start::InDoubt)
@@ -208,7 +208,7 @@ fn rubbish_anywhere_in_the_map_costs_answers_and_no_member() {
         let _ = member.first_verifier(1);
         let _ = member.client(9, HERE, NOW).map(|client| (client.begin(WHOLE, NOW), client.start(WHOLE)));
         member.upkeep(NOW);
-        let (_, at) = member.table().begin(member.host(), &call(1), &asker(&member));
+        let (_, at) = member.table().begin(member.host(), &call(1), &context(&member));
         let _ = member.table().start(member.host(), &call(1), at);
         member.table().finish(member.host(), &call(1), at, Outcome::Done, NOW);
         // The head is sound, so another process may still join, and finds the exports unknown.
@@ -226,7 +226,7 @@ fn locks_of_nobody_in_every_bucket_are_taken_over() {
         buckets.iter().for_each(|lock| lock.store(pattern, Ordering::SeqCst));
         for xid in 0..200 {
             assert_eq!(
-                member.table().begin(member.host(), &call(round << 16 | xid), &asker(&member)).0,
+                member.table().begin(member.host(), &call(round << 16 | xid), &context(&member)).0,
                 SharedBegin::Run
             );
         }

@@ -90,7 +90,7 @@ fn answer(shared: &Shared, task: &mut Task, work: &mut Workspace) -> Option<Task
         Dispatched::Answered(end) => Some(end),
         Dispatched::Refused | Dispatched::Uncounted => None,
         Dispatched::Elsewhere => return Some(TaskEnd::Elsewhere),
-        Dispatched::WouldBlock(handover) if handover.later => {
+        Dispatched::WouldBlock(handover) if handover.deferred => {
             (task.begun, task.payload) = (false, handover.payload);
             return None;
         }

@@ -4,8 +4,8 @@
 //! The loop sends its identity in AUTH_SYS: in hexadecimal in the machine name, and the lower half
 //! again as the stamp. Older clients number the loops of a mount by the last 8 bits and share the
 //! other 56; identities are compared whole. A foreign client whose machine happens to have such a
-//! name fails the check of the stamp. The identity is a mark, not a proof: AUTH_SYS proves nothing,
-//! so a server looks for the mark only after the export has admitted the caller's address.
+//! name fails the check of the stamp. The identity is no proof: AUTH_SYS proves nothing, so
+//! a server looks for it only after the export has admitted the caller's address.
 
 use xdr::Reader;
 
@@ -14,7 +14,7 @@ use rpc::auth::{AUTH_SYS, AuthSys, MACHINE_BYTES_MAX};
 const PREFIX: &[u8; 10] = b"trunkline-";
 const DIGITS: usize = 16;
 
-/// Bytes of the machine name that marks Trunkline's clients.
+/// Bytes of the machine name by which Trunkline's clients are recognized.
 pub const MACHINE_NAME_BYTES: usize = PREFIX.len() + DIGITS;
 
 /// The machine name of the client `id`; its stamp is the low 32 bits of `id`.
