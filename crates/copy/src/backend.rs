@@ -12,7 +12,7 @@ use crate::local::LocalPath;
 
 /// How a file is read or written.
 #[derive(Debug, Clone, Copy)]
-pub struct Shape {
+pub struct TransferOptions {
     /// The size of a block in bytes.
     pub block_bytes: usize,
     /// The number of blocks in flight.
@@ -23,7 +23,7 @@ pub struct Shape {
 
 /// An object that can be given another name.
 #[derive(Debug, Clone)]
-pub enum Anchor {
+pub enum LinkSource {
     /// A file of this machine.
     Local(LocalPath),
     /// A file of a server.
@@ -56,9 +56,9 @@ impl Identity {
 pub type Entries = Box<dyn Iterator<Item = Result<Entry>> + Send>;
 
 /// A directory.
-pub trait Folder: Debug + Send + Sync {
+pub trait Directory: Debug + Send + Sync {
     /// The name of the directory in messages.
-    fn place(&self) -> String;
+    fn display_name(&self) -> String;
     /// Identifies the directory.
     ///
     /// # Errors
@@ -75,7 +75,7 @@ pub trait Folder: Debug + Send + Sync {
     /// Errors of the backend, except that the name does not exist.
     fn find(&self, name: &[u8]) -> Result<Option<Entry>>;
     /// A subdirectory.
-    fn child(&self, entry: &Entry) -> Arc<dyn Folder>;
+    fn child(&self, entry: &Entry) -> Arc<dyn Directory>;
     /// The target of a symbolic link.
     ///
     /// # Errors
@@ -87,12 +87,12 @@ pub trait Folder: Debug + Send + Sync {
     ///
     /// # Errors
     /// Errors of the backend.
-    fn open(&self, entry: &Entry, from: u64, shape: Shape) -> Result<Box<dyn Source>>;
+    fn open(&self, entry: &Entry, from: u64, transfer: TransferOptions) -> Result<Box<dyn Source>>;
     /// Creates a directory to which its owner has all rights.
     ///
     /// # Errors
     /// Errors of the backend.
-    fn make_folder(&self, name: &[u8], mode: u32) -> Result<Entry>;
+    fn make_directory(&self, name: &[u8], mode: u32) -> Result<Entry>;
     /// Creates a symbolic link.
     ///
     /// # Errors
@@ -107,13 +107,13 @@ pub trait Folder: Debug + Send + Sync {
     ///
     /// # Errors
     /// Errors of the backend.
-    fn create(&self, name: &[u8], shape: Shape) -> Result<Box<dyn Sink>>;
-    /// Opens a file that an earlier copy created by [`Folder::create`], and returns its length.
+    fn create(&self, name: &[u8], transfer: TransferOptions) -> Result<Box<dyn Sink>>;
+    /// Opens a file that an earlier copy created by [`Directory::create`], and returns its length.
     /// `None` if the name does not exist or belongs to something else.
     ///
     /// # Errors
     /// Errors of the backend.
-    fn reopen(&self, name: &[u8], shape: Shape) -> Result<Option<(u64, Box<dyn Sink>)>>;
+    fn reopen(&self, name: &[u8], transfer: TransferOptions) -> Result<Option<(u64, Box<dyn Sink>)>>;
     /// Renames an object, and replaces an object that has the new name.
     ///
     /// # Errors
@@ -124,16 +124,16 @@ pub trait Folder: Debug + Send + Sync {
     /// # Errors
     /// Errors of the backend.
     fn remove(&self, name: &[u8]) -> Result<()>;
-    /// What [`Folder::link`] needs to give the object of this name another name.
+    /// What [`Directory::link`] needs to give the object of this name another name.
     ///
     /// # Errors
     /// Errors of the backend.
-    fn anchor(&self, name: &[u8]) -> Result<Anchor>;
+    fn link_source(&self, name: &[u8]) -> Result<LinkSource>;
     /// Gives an object another name.
     ///
     /// # Errors
     /// Errors of the backend.
-    fn link(&self, anchor: &Anchor, name: &[u8]) -> Result<()>;
+    fn link(&self, link_source: &LinkSource, name: &[u8]) -> Result<()>;
     /// Sets attributes of an entry or, without an entry, of the directory itself.
     ///
     /// # Errors
@@ -184,10 +184,10 @@ pub trait Sink: Debug + Send {
     ///
     /// # Errors
     /// Errors of the backend.
-    fn read_back(&self, size: u64, shape: Shape) -> Result<Box<dyn Source>>;
+    fn read_back(&self, size: u64, transfer: TransferOptions) -> Result<Box<dyn Source>>;
     /// Whether a name in the directory is still this file's.
     ///
     /// # Errors
     /// Errors of the backend.
-    fn is_named(&self, folder: &dyn Folder, name: &[u8]) -> Result<bool>;
+    fn is_named(&self, directory: &dyn Directory, name: &[u8]) -> Result<bool>;
 }

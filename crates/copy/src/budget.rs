@@ -8,38 +8,40 @@ pub(crate) const BYTES_MAX: usize = 192 << 20;
 /// See the module's documentation.
 #[derive(Debug)]
 pub(crate) struct Budget {
-    left: Mutex<usize>,
-    more: Condvar,
+    available: Mutex<usize>,
+    released: Condvar,
 }
 
 impl Budget {
     pub(crate) const fn new() -> Self {
-        Self { left: Mutex::new(BYTES_MAX), more: Condvar::new() }
+        Self { available: Mutex::new(BYTES_MAX), released: Condvar::new() }
     }
 
     /// Waits until this many bytes are free. A request above the whole budget waits for the whole
     /// budget.
-    pub(crate) fn take(&self, bytes: usize) -> Share<'_> {
+    pub(crate) fn take(&self, bytes: usize) -> Reservation<'_> {
         let bytes = bytes.min(BYTES_MAX);
-        let left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut left =
-            self.more.wait_while(left, |left| *left < bytes).unwrap_or_else(PoisonError::into_inner);
-        *left -= bytes;
-        Share { budget: self, bytes }
+        let available = self.available.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut available = self
+            .released
+            .wait_while(available, |available| *available < bytes)
+            .unwrap_or_else(PoisonError::into_inner);
+        *available -= bytes;
+        Reservation { budget: self, bytes }
     }
 }
 
 /// A part of the budget, returned when dropped.
 #[derive(Debug)]
-pub(crate) struct Share<'a> {
+pub(crate) struct Reservation<'a> {
     budget: &'a Budget,
     bytes: usize,
 }
 
-impl Drop for Share<'_> {
+impl Drop for Reservation<'_> {
     fn drop(&mut self) {
-        *self.budget.left.lock().unwrap_or_else(PoisonError::into_inner) += self.bytes;
-        self.budget.more.notify_all();
+        *self.budget.available.lock().unwrap_or_else(PoisonError::into_inner) += self.bytes;
+        self.budget.released.notify_all();
     }
 }
 
@@ -56,6 +58,6 @@ mod tests {
             drop(first);
             assert_eq!(waiter.join().unwrap(), BYTES_MAX);
         });
-        assert_eq!(*budget.left.lock().unwrap(), BYTES_MAX);
+        assert_eq!(*budget.available.lock().unwrap(), BYTES_MAX);
     }
 }

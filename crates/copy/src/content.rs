@@ -12,7 +12,7 @@ const PIECE_BYTES: usize = 64 << 10;
 
 /// The state and options of copying one file's content.
 #[derive(Debug)]
-pub(crate) struct Filling<'a> {
+pub(crate) struct ContentCopy<'a> {
     /// Bytes before this offset are already in the sink. The source may still return them, to be
     /// hashed.
     pub from: u64,
@@ -24,9 +24,9 @@ pub(crate) struct Filling<'a> {
     pub progress: &'a Progress,
 }
 
-impl Filling<'_> {
+impl ContentCopy<'_> {
     /// Copies everything that the source returns, and waits for the writes.
-    pub(crate) fn fill(&mut self, source: &mut dyn Source, sink: &mut dyn Sink) -> Result<()> {
+    pub(crate) fn run(&mut self, source: &mut dyn Source, sink: &mut dyn Sink) -> Result<()> {
         while let Some(block) = source.next_block()? {
             if self.progress.is_stopped() {
                 // Waits for the writes in flight, so that a later copy can resume after them.

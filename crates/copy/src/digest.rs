@@ -65,8 +65,8 @@ fn hash(chunk: u64, data: &[u8]) -> u128 {
 
 /// Whether all bytes are zero. Most data differ in their first bytes.
 pub(crate) fn is_zero(data: &[u8]) -> bool {
-    let (words, rest) = data.as_chunks::<32>();
-    words.iter().all(|word| *word == [0; 32]) && rest.iter().all(|byte| *byte == 0)
+    let (describe, rest) = data.as_chunks::<32>();
+    describe.iter().all(|word| *word == [0; 32]) && rest.iter().all(|byte| *byte == 0)
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use fs::{Attributes, Device, FileHandle, FileKind, Time};
 use rustix::fs::Stat;
 
 /// The name of the kind of an object, with its article.
-pub(crate) const fn words(kind: FileKind) -> &'static str {
+pub(crate) const fn describe(kind: FileKind) -> &'static str {
     match kind {
         FileKind::Regular => "a file",
         FileKind::Directory => "a directory",
@@ -18,7 +18,7 @@ pub(crate) const fn words(kind: FileKind) -> &'static str {
 
 /// Whether a copied file may replace an object of this kind. Pipes, sockets and devices are not
 /// replaced, because they are not an older version of a file.
-pub(crate) const fn gives_way_to_a_file(kind: FileKind) -> bool {
+pub(crate) const fn is_replaceable_by_file(kind: FileKind) -> bool {
     matches!(kind, FileKind::Regular | FileKind::Symlink)
 }
 

@@ -91,7 +91,7 @@ impl Error {
     }
 
     /// Whether a later copy may resume the partial file.
-    pub(crate) fn may_go_on_later(&self) -> bool {
+    pub(crate) fn may_resume_later(&self) -> bool {
         match self {
             Self::Interrupted => true,
             Self::Remote(error) => error.retry_may_help() || matches!(error, client::Error::Closed),

@@ -3,20 +3,20 @@
 use std::sync::Arc;
 
 use crate::Options;
-use crate::backend::{Anchor, Folder, Identity, Shape, Sink};
+use crate::backend::{Directory, Identity, LinkSource, Sink, TransferOptions};
 use crate::budget::Budget;
-use crate::content::{Filling, digest};
+use crate::content::{ContentCopy, digest};
 use crate::digest::Digest;
-use crate::entry::{Entry, NewAttributes, agree, gives_way_to_a_file, is_sparse, words};
+use crate::entry::{Entry, NewAttributes, agree, describe, is_replaceable_by_file, is_sparse};
 use crate::error::{Error, Result};
-use crate::links::{Links, Turn};
+use crate::links::{LinkAction, Links};
 use crate::progress::Progress;
-use crate::temporary::{good_bytes, is_resumable, name_of};
+use crate::temporary::{is_resumable, temporary_name, trusted_bytes};
 use crate::tree::Target;
 use fs::{Attributes, FileKind};
 
 /// Bytes of one file in flight in each direction: as many as 16 GB/s carry in a millisecond.
-pub(crate) const FLIGHT_BYTES: usize = 16 << 20;
+pub(crate) const IN_FLIGHT_BYTES_MAX: usize = 16 << 20;
 /// The maximum number of blocks in flight, however small they are.
 pub(crate) const DEPTH_MAX: usize = 128;
 /// Files of more blocks than this are read and written over all paths at once. Smaller files are
@@ -28,7 +28,7 @@ const BLOCKS_TO_SPREAD: u64 = 4;
 pub(crate) struct Job {
     /// The index of the source that the object belongs to.
     pub number: usize,
-    pub source: Arc<dyn Folder>,
+    pub source: Arc<dyn Directory>,
     pub entry: Entry,
     pub target: Arc<Target>,
     /// The name of the copy.
@@ -36,11 +36,11 @@ pub(crate) struct Job {
 }
 
 impl Job {
-    pub(crate) fn place(&self) -> String {
+    pub(crate) fn display_name(&self) -> String {
         let name = String::from_utf8_lossy(&self.entry.name);
-        match self.source.place().as_str() {
-            place if place.ends_with('/') || name.is_empty() => format!("{place}{name}"),
-            place => format!("{place}/{name}"),
+        match self.source.display_name().as_str() {
+            display_name if display_name.ends_with('/') || name.is_empty() => format!("{display_name}{name}"),
+            display_name => format!("{display_name}/{name}"),
         }
     }
 }
@@ -55,50 +55,50 @@ pub(crate) struct Context<'a> {
 }
 
 /// How a job ended.
-enum Done {
+enum CopyResult {
     Copied,
     Skipped,
 }
 
 impl Context<'_> {
     /// Copies an object, and then links the names that waited for it.
-    pub(crate) fn work(&self, job: Job) {
+    pub(crate) fn run(&self, job: Job) {
         let of = &job.entry.attributes;
         if !(self.options.links && of.nlink > 1 && of.kind != FileKind::Directory) {
             let done = self.copy(&job);
-            self.end(&job, done);
+            self.finish(&job, done);
             return;
         }
-        match self.links.turn(job) {
-            Turn::Kept => {}
-            Turn::Link(job, anchor) => {
-                let done = self.link(&job, &anchor);
-                self.end(&job, done);
+        match self.links.next_action(job) {
+            LinkAction::Wait => {}
+            LinkAction::Link(job, link_source) => {
+                let done = self.link(&job, &link_source);
+                self.finish(&job, done);
             }
-            Turn::Copy(job) => {
+            LinkAction::Copy(job) => {
                 let done = self.copy(&job);
-                let anchor = done.is_ok().then(|| job.target.folder.anchor(&job.name));
-                let anchor = anchor.and_then(Result::ok);
-                self.end(&job, done);
-                for waiting in self.links.copied(&job, anchor.clone()) {
-                    let done = match &anchor {
-                        Some(anchor) => self.link(&waiting, anchor),
+                let link_source = done.is_ok().then(|| job.target.directory.link_source(&job.name));
+                let link_source = link_source.and_then(Result::ok);
+                self.finish(&job, done);
+                for waiting in self.links.copied(&job, link_source.clone()) {
+                    let done = match &link_source {
+                        Some(link_source) => self.link(&waiting, link_source),
                         // The first name failed, so each of the others is copied by itself.
                         None => self.copy(&waiting),
                     };
-                    self.end(&waiting, done);
+                    self.finish(&waiting, done);
                 }
             }
         }
     }
 
-    fn end(&self, job: &Job, done: Result<Done>) {
+    fn finish(&self, job: &Job, done: Result<CopyResult>) {
         match done {
-            Ok(Done::Copied) => Progress::add(&self.progress.files_done, 1),
-            Ok(Done::Skipped) => Progress::add(&self.progress.files_skipped, 1),
-            Err(error) => self.progress.fail(&job.place(), error),
+            Ok(CopyResult::Copied) => Progress::add(&self.progress.files_done, 1),
+            Ok(CopyResult::Skipped) => Progress::add(&self.progress.files_skipped, 1),
+            Err(error) => self.progress.fail(&job.display_name(), error),
         }
-        job.target.end(self.progress);
+        job.target.child_finished(self.progress);
     }
 
     /// The attributes of a copy.
@@ -113,20 +113,20 @@ impl Context<'_> {
 
     /// The object that has the name now. A directory is never replaced.
     fn existing(&self, job: &Job) -> Result<Option<Entry>> {
-        if job.target.made {
+        if job.target.created {
             return Ok(None);
         }
-        let found = job.target.folder.find(&job.name)?;
+        let found = job.target.directory.find(&job.name)?;
         match &found {
             Some(entry) if entry.attributes.kind == FileKind::Directory => {
-                let words = words(job.entry.attributes.kind);
-                Err(Error::Conflict(format!("{words} cannot replace the directory of that name")))
+                let describe = describe(job.entry.attributes.kind);
+                Err(Error::Conflict(format!("{describe} cannot replace the directory of that name")))
             }
             Some(entry)
                 if job.entry.attributes.kind == FileKind::Regular
-                    && !gives_way_to_a_file(entry.attributes.kind) =>
+                    && !is_replaceable_by_file(entry.attributes.kind) =>
             {
-                Err(Error::Conflict(format!("a file cannot replace {}", words(entry.attributes.kind))))
+                Err(Error::Conflict(format!("a file cannot replace {}", describe(entry.attributes.kind))))
             }
             Some(entry) if is_same(job, entry)? => {
                 Err(Error::Conflict("it would be copied onto itself".to_owned()))
@@ -135,7 +135,7 @@ impl Context<'_> {
         }
     }
 
-    fn copy(&self, job: &Job) -> Result<Done> {
+    fn copy(&self, job: &Job) -> Result<CopyResult> {
         if self.progress.is_stopped() {
             return Err(Error::Interrupted);
         }
@@ -145,139 +145,150 @@ impl Context<'_> {
         }
         // Creates the object under a temporary name if its name is taken, so that the name always
         // exists.
-        let folder = &job.target.folder;
+        let directory = &job.target.directory;
         let name = match &existing {
-            Some(_) => name_of(&job.entry, &job.name, false),
+            Some(_) => temporary_name(&job.entry, &job.name, false),
             None => job.name.clone(),
         };
-        let made = match job.entry.attributes.kind {
-            FileKind::Symlink => folder.make_symlink(&name, &job.source.read_link(&job.entry)?)?,
-            _ => folder.make_special(&name, &job.entry.attributes)?,
+        let created = match job.entry.attributes.kind {
+            FileKind::Symlink => directory.make_symlink(&name, &job.source.read_link(&job.entry)?)?,
+            _ => directory.make_special(&name, &job.entry.attributes)?,
         };
         let new = self.new_attributes(&job.entry.attributes);
-        let set = if new.is_empty() { Ok(()) } else { folder.set(Some(&made), new) };
+        let set = if new.is_empty() { Ok(()) } else { directory.set(Some(&created), new) };
         let named =
-            set.and_then(|()| if existing.is_some() { folder.rename(&name, &job.name) } else { Ok(()) });
+            set.and_then(|()| if existing.is_some() { directory.rename(&name, &job.name) } else { Ok(()) });
         if named.is_err() {
             // Report the first error, not this one.
-            let _ = folder.remove(&name);
+            let _ = directory.remove(&name);
         }
-        named.map(|()| Done::Copied)
+        named.map(|()| CopyResult::Copied)
     }
 
     /// Gives a copied file another name.
-    fn link(&self, job: &Job, anchor: &Anchor) -> Result<Done> {
+    fn link(&self, job: &Job, link_source: &LinkSource) -> Result<CopyResult> {
         if self.progress.is_stopped() {
             return Err(Error::Interrupted);
         }
-        let folder = &job.target.folder;
+        let directory = &job.target.directory;
         if let Some(found) = self.existing(job)? {
-            if let Anchor::Remote(handle) = anchor
+            if let LinkSource::Remote(handle) = link_source
                 && found.handle == Some(*handle)
             {
-                return Ok(Done::Skipped);
+                return Ok(CopyResult::Skipped);
             }
-            folder.remove(&job.name)?;
+            directory.remove(&job.name)?;
         }
-        folder.link(anchor, &job.name)?;
-        Ok(Done::Copied)
+        directory.link(link_source, &job.name)?;
+        Ok(CopyResult::Copied)
     }
 
-    fn shape(&self, job: &Job) -> Shape {
-        let block_bytes = job.source.block_bytes().min(job.target.folder.block_bytes()).max(1);
+    fn transfer(&self, job: &Job) -> TransferOptions {
+        let block_bytes = job.source.block_bytes().min(job.target.directory.block_bytes()).max(1);
         let size = job.entry.attributes.size;
         let blocks = size.div_ceil(block_bytes as u64).max(1);
-        let depth = (FLIGHT_BYTES / block_bytes).clamp(1, DEPTH_MAX);
+        let depth = (IN_FLIGHT_BYTES_MAX / block_bytes).clamp(1, DEPTH_MAX);
         let depth = depth.min(usize::try_from(blocks).unwrap_or(usize::MAX));
-        Shape { block_bytes, depth, spread: blocks > BLOCKS_TO_SPREAD }
+        TransferOptions { block_bytes, depth, spread: blocks > BLOCKS_TO_SPREAD }
     }
 
-    fn copy_file(&self, job: &Job, existing: Option<&Entry>) -> Result<Done> {
-        let (of, folder, shape) = (&job.entry.attributes, &job.target.folder, self.shape(job));
+    fn copy_file(&self, job: &Job, existing: Option<&Entry>) -> Result<CopyResult> {
+        let (of, directory, transfer) = (&job.entry.attributes, &job.target.directory, self.transfer(job));
         let size = usize::try_from(of.size).unwrap_or(usize::MAX);
         // Both the bytes being read and the bytes being written count.
-        let _share = self.budget.take(2 * size.min(shape.depth * shape.block_bytes));
-        if self.options.resume && existing.is_some_and(|found| is_whole(of, &found.attributes)) {
+        let _reservation = self.budget.take(2 * size.min(transfer.depth * transfer.block_bytes));
+        if self.options.resume && existing.is_some_and(|found| is_complete(of, &found.attributes)) {
             if let Some(found) = existing.filter(|_| self.options.verify)
-                && !self.agree(job, found, shape)?
+                && !self.has_same_content(job, found, transfer)?
             {
-                tracing::info!(place = %job.place(), "the copy that is there differs; it is made anew");
+                tracing::info!(place = %job.display_name(), "the copy that is there differs; it is made anew");
             } else {
                 Progress::add(&self.progress.bytes_skipped, of.size);
-                return Ok(Done::Skipped);
+                return Ok(CopyResult::Skipped);
             }
         }
-        let temporary = name_of(&job.entry, &job.name, folder.boot_matters());
-        let (from, mut sink) = self.sink(job, &temporary, shape)?;
-        let filled = self.fill(job, from, sink.as_mut(), shape).and_then(|()| {
-            if is_resumable(of.size) && !sink.is_named(folder.as_ref(), &temporary)? {
+        let temporary = temporary_name(&job.entry, &job.name, directory.boot_matters());
+        let (from, mut sink) = self.open_sink(job, &temporary, transfer)?;
+        let filled = self.copy_content(job, from, sink.as_mut(), transfer).and_then(|()| {
+            if is_resumable(of.size) && !sink.is_named(directory.as_ref(), &temporary)? {
                 return Err(Error::Replaced);
             }
-            folder.rename(&temporary, &job.name)
+            directory.rename(&temporary, &job.name)
         });
         if let Err(error) = filled {
             drop(sink);
-            let kept = is_resumable(of.size) && error.may_go_on_later();
+            let kept = is_resumable(of.size) && error.may_resume_later();
             // Another program's file must not be removed.
             if !kept && !matches!(error, Error::Replaced) {
                 // Report the first error, not this one.
-                let _ = folder.remove(&temporary);
+                let _ = directory.remove(&temporary);
             }
             return Err(error);
         }
-        Ok(Done::Copied)
+        Ok(CopyResult::Copied)
     }
 
     /// Opens the temporary file. Returns it with the offset up to which an earlier copy filled it.
-    fn sink(&self, job: &Job, temporary: &[u8], shape: Shape) -> Result<(u64, Box<dyn Sink>)> {
-        let folder = &job.target.folder;
+    fn open_sink(
+        &self,
+        job: &Job,
+        temporary: &[u8],
+        transfer: TransferOptions,
+    ) -> Result<(u64, Box<dyn Sink>)> {
+        let directory = &job.target.directory;
         let resumable = is_resumable(job.entry.attributes.size);
         if resumable
             && self.options.resume
-            && let Some((found, sink)) = folder.reopen(temporary, shape)?
+            && let Some((found, sink)) = directory.reopen(temporary, transfer)?
             && found <= job.entry.attributes.size
         {
-            let from = good_bytes(found, shape.block_bytes as u64);
-            tracing::info!(place = %job.place(), from, "taking up a partial copy");
+            let from = trusted_bytes(found, transfer.block_bytes as u64);
+            tracing::info!(place = %job.display_name(), from, "taking up a partial copy");
             Progress::add(&self.progress.resumed, 1);
             Progress::add(&self.progress.bytes_skipped, from);
             return Ok((from, sink));
         }
-        match folder.create(temporary, shape) {
+        match directory.create(temporary, transfer) {
             // The file is left from a copy that is not to be resumed, or was created by our own
             // call, which was sent twice.
             Err(error) if error.exists() => {
-                folder.remove(temporary)?;
-                Ok((0, folder.create(temporary, shape)?))
+                directory.remove(temporary)?;
+                Ok((0, directory.create(temporary, transfer)?))
             }
             other => Ok((0, other?)),
         }
     }
 
-    fn fill(&self, job: &Job, from: u64, sink: &mut dyn Sink, shape: Shape) -> Result<()> {
+    fn copy_content(
+        &self,
+        job: &Job,
+        from: u64,
+        sink: &mut dyn Sink,
+        transfer: TransferOptions,
+    ) -> Result<()> {
         let of = &job.entry.attributes;
         // To verify, the part that exists already must be read from the source again.
         let start = if self.options.verify { 0 } else { from };
-        let mut source = job.source.open(&job.entry, start, shape)?;
-        let mut filling = Filling {
+        let mut source = job.source.open(&job.entry, start, transfer)?;
+        let mut content_copy = ContentCopy {
             from,
             sparse: is_sparse(of),
             digest: self.options.verify.then(Digest::default),
             counted: 0,
             progress: self.progress,
         };
-        filling.fill(source.as_mut(), sink)?;
-        let holes = of.size.saturating_sub(from).saturating_sub(filling.counted);
+        content_copy.run(source.as_mut(), sink)?;
+        let holes = of.size.saturating_sub(from).saturating_sub(content_copy.counted);
         Progress::add(&self.progress.bytes_done, holes);
         // A single READ returns one state of the file; several may return a mixture.
-        if of.size > shape.block_bytes as u64 {
+        if of.size > transfer.block_bytes as u64 {
             let now = source.attributes()?;
             if (now.size, now.mtime) != (of.size, of.mtime) {
                 return Err(Error::Changed);
             }
         }
-        if let Some(wanted) = filling.digest.take() {
-            let mut back = sink.read_back(of.size, shape)?;
+        if let Some(wanted) = content_copy.digest.take() {
+            let mut back = sink.read_back(of.size, transfer)?;
             if digest(back.as_mut(), self.progress)? != wanted.finish() {
                 return Err(Error::Damaged);
             }
@@ -286,9 +297,9 @@ impl Context<'_> {
     }
 
     /// Whether an existing file has the content of the source.
-    fn agree(&self, job: &Job, found: &Entry, shape: Shape) -> Result<bool> {
-        let mut source = job.source.open(&job.entry, 0, shape)?;
-        let mut copy = job.target.folder.open(found, 0, shape)?;
+    fn has_same_content(&self, job: &Job, found: &Entry, transfer: TransferOptions) -> Result<bool> {
+        let mut source = job.source.open(&job.entry, 0, transfer)?;
+        let mut copy = job.target.directory.open(found, 0, transfer)?;
         Ok(digest(source.as_mut(), self.progress)? == digest(copy.as_mut(), self.progress)?)
     }
 }
@@ -307,7 +318,7 @@ const fn mode_of(options: &Options, of: &Attributes) -> u32 {
 
 /// Whether an existing file is a complete copy, made by an earlier run that preserved times. A file
 /// gets its name only when it is complete, so equal size and time are enough.
-fn is_whole(source: &Attributes, copy: &Attributes) -> bool {
+fn is_complete(source: &Attributes, copy: &Attributes) -> bool {
     copy.kind == FileKind::Regular && copy.size == source.size && agree(copy.mtime, source.mtime)
 }
 
@@ -317,7 +328,7 @@ fn is_same(job: &Job, existing: &Entry) -> Result<bool> {
     if a != b {
         return Ok(false);
     }
-    let (from, to) = (job.source.identity()?, job.target.folder.identity()?);
+    let (from, to) = (job.source.identity()?, job.target.directory.identity()?);
     Ok(match (from, to) {
         (Identity::Remote(a, a_port, _), Identity::Remote(b, b_port, _)) => {
             a_port == b_port && a.iter().any(|address| b.contains(address))

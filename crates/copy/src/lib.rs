@@ -1,8 +1,8 @@
 //! Copies files and trees between this machine and NFS servers, or between two of them.
 //!
-//! Both sides implement one interface ([`Folder`], [`Source`], [`Sink`]): `local` for this machine,
-//! `remote` for a server. A walker streams the tree, workers copy files, and each file has many
-//! blocks in flight.
+//! Both sides implement one interface ([`Directory`], [`Source`], [`Sink`]): `local` for this
+//! machine, `remote` for a server. A walker streams the tree, workers copy files, and each file has
+//! many blocks in flight.
 //!
 //! Invariants: a partial file never has the file's name: content is written to a temporary name and
 //! made stable, and only then renamed. What is not a file (a pipe, a device) is read and written as
@@ -18,32 +18,32 @@ mod budget;
 mod content;
 mod descent;
 mod digest;
+mod endpoints;
 mod entry;
 mod error;
 mod exclude;
 mod job;
 mod links;
 mod local;
-mod pour;
 mod progress;
 mod remote;
 mod run;
-mod spot;
 mod stream;
+mod stream_copy;
 mod temporary;
 mod tree;
 mod walk;
 
-pub use backend::{Anchor, Folder, Identity, Shape, Sink, Source};
+pub use backend::{Directory, Identity, LinkSource, Sink, Source, TransferOptions};
+pub use endpoints::{Destination, Origin};
 pub use entry::{Entry, NewAttributes};
 pub use error::{Error, Result};
 pub use exclude::Exclude;
 pub use local::LocalPath;
-pub use pour::pour;
 pub use progress::{Failure, Progress};
 pub use run::{Outcome, copy};
-pub use spot::{Destination, Origin};
 pub use stream::Stream;
+pub use stream_copy::copy_to_stream;
 
 /// Options of a copy.
 #[derive(Debug, Clone)]

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
-use crate::backend::Anchor;
+use crate::backend::LinkSource;
 use crate::job::Job;
 
 /// The index of the source, the file system and the file.
@@ -16,31 +16,31 @@ type Key = (usize, (u64, u64));
 enum State {
     /// The file is being copied; these names wait for it.
     Copying(Vec<Job>),
-    Copied(Anchor),
+    Copied(LinkSource),
 }
 
 #[derive(Debug)]
-struct Known {
+struct LinkedFile {
     state: State,
     /// The number of names that have not been seen yet.
-    left: u32,
+    unseen_names: u32,
 }
 
 /// What to do with a name.
 #[derive(Debug)]
-pub(crate) enum Turn {
+pub(crate) enum LinkAction {
     /// The name is the file's first: copy it, then call [`Links::copied`].
     Copy(Job),
     /// Link the name to this copy.
-    Link(Job, Anchor),
+    Link(Job, LinkSource),
     /// Nothing: the name waits until its file is copied.
-    Kept,
+    Wait,
 }
 
 /// See the module's documentation.
 #[derive(Debug, Default)]
 pub(crate) struct Links {
-    known: Mutex<HashMap<Key, Known>>,
+    files: Mutex<HashMap<Key, LinkedFile>>,
 }
 
 impl Links {
@@ -48,43 +48,43 @@ impl Links {
         (job.number, (job.entry.attributes.fsid, job.entry.attributes.fileid))
     }
 
-    pub(crate) fn turn(&self, job: Job) -> Turn {
+    pub(crate) fn next_action(&self, job: Job) -> LinkAction {
         let key = Self::key(&job);
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(file) = known.get_mut(&key) else {
-            let left = job.entry.attributes.nlink.saturating_sub(1);
-            known.insert(key, Known { state: State::Copying(Vec::new()), left });
-            return Turn::Copy(job);
+        let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(file) = files.get_mut(&key) else {
+            let unseen_names = job.entry.attributes.nlink.saturating_sub(1);
+            files.insert(key, LinkedFile { state: State::Copying(Vec::new()), unseen_names });
+            return LinkAction::Copy(job);
         };
-        file.left = file.left.saturating_sub(1);
-        let is_last = file.left == 0;
+        file.unseen_names = file.unseen_names.saturating_sub(1);
+        let is_last = file.unseen_names == 0;
         match &mut file.state {
             State::Copying(waiting) => {
                 waiting.push(job);
-                Turn::Kept
+                LinkAction::Wait
             }
-            State::Copied(anchor) => {
-                let anchor = anchor.clone();
+            State::Copied(link_source) => {
+                let link_source = link_source.clone();
                 if is_last {
-                    known.remove(&key);
+                    files.remove(&key);
                 }
-                Turn::Link(job, anchor)
+                LinkAction::Link(job, link_source)
             }
         }
     }
 
-    /// Records that the first name was copied, or failed if there is no anchor. Returns the names
-    /// that waited. After a failure, the next name of the file is treated as the first.
-    pub(crate) fn copied(&self, job: &Job, anchor: Option<Anchor>) -> Vec<Job> {
+    /// Records that the first name was copied, or failed if there is no link source. Returns the
+    /// names that waited. After a failure, the next name of the file is treated as the first.
+    pub(crate) fn copied(&self, job: &Job, link_source: Option<LinkSource>) -> Vec<Job> {
         let key = Self::key(job);
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(file) = known.get_mut(&key) else { return Vec::new() };
+        let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(file) = files.get_mut(&key) else { return Vec::new() };
         let State::Copying(waiting) = &mut file.state else { return Vec::new() };
         let waiting = std::mem::take(waiting);
-        match anchor {
-            Some(anchor) if file.left > 0 => file.state = State::Copied(anchor),
+        match link_source {
+            Some(link_source) if file.unseen_names > 0 => file.state = State::Copied(link_source),
             _ => {
-                known.remove(&key);
+                files.remove(&key);
             }
         }
         waiting

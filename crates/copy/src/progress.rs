@@ -6,13 +6,13 @@ use std::sync::{Mutex, PoisonError};
 use crate::error::Error;
 
 /// The maximum number of failures kept with their reasons; all are counted.
-const FAILURES_KEPT: usize = 100;
+const FAILURES_MAX: usize = 100;
 
 /// An object that was not copied.
 #[derive(Debug)]
 pub struct Failure {
     /// The source of the object.
-    pub place: String,
+    pub display_name: String,
     /// The cause.
     pub error: Error,
 }
@@ -65,15 +65,15 @@ impl Progress {
     }
 
     /// Records that an object was not copied.
-    pub fn fail(&self, place: &str, error: Error) {
+    pub fn fail(&self, display_name: &str, error: Error) {
         if matches!(error, Error::Interrupted) {
             return;
         }
-        tracing::info!(%place, %error, "not copied");
+        tracing::info!(place = %display_name, %error, "not copied");
         Self::add(&self.failed, 1);
         let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
-        if failures.len() < FAILURES_KEPT {
-            failures.push(Failure { place: place.to_owned(), error });
+        if failures.len() < FAILURES_MAX {
+            failures.push(Failure { display_name: display_name.to_owned(), error });
         }
     }
 }

@@ -10,22 +10,22 @@ use fs::{
     Time,
 };
 
-use crate::backend::{Anchor, Entries, Folder, Identity, Shape, Sink, Source};
+use crate::backend::{Directory, Entries, Identity, LinkSource, Sink, Source, TransferOptions};
 use crate::entry::{Entry, NewAttributes};
 use crate::error::{Error, Result};
 use file::{RemoteSink, RemoteSource};
 
 /// A directory of a server.
 #[derive(Debug)]
-pub(crate) struct RemoteFolder {
+pub(crate) struct RemoteDirectory {
     mount: Mount,
     handle: FileHandle,
-    place: String,
+    display_name: String,
 }
 
-impl RemoteFolder {
-    pub(crate) fn new(mount: &Mount, handle: FileHandle, place: &str) -> Self {
-        Self { mount: mount.clone(), handle, place: place.trim_end_matches('/').to_owned() }
+impl RemoteDirectory {
+    pub(crate) fn new(mount: &Mount, handle: FileHandle, display_name: &str) -> Self {
+        Self { mount: mount.clone(), handle, display_name: display_name.trim_end_matches('/').to_owned() }
     }
 
     fn lookup(&self, name: &[u8]) -> client::Result<Entry> {
@@ -40,8 +40,8 @@ impl RemoteFolder {
         }
     }
 
-    fn sink(&self, handle: FileHandle, found: u64, shape: Shape) -> Box<dyn Sink> {
-        Box::new(RemoteSink::new(&self.mount, handle, found, shape))
+    fn sink(&self, handle: FileHandle, found: u64, transfer: TransferOptions) -> Box<dyn Sink> {
+        Box::new(RemoteSink::new(&self.mount, handle, found, transfer))
     }
 }
 
@@ -81,7 +81,7 @@ pub(crate) fn set(mount: &Mount, handle: FileHandle, size: Option<u64>, new: New
 }
 
 struct RemoteEntries {
-    folder: RemoteFolder,
+    directory: RemoteDirectory,
     pages: Pages,
     page: std::vec::IntoIter<DirectoryEntry>,
 }
@@ -100,7 +100,7 @@ impl Iterator for RemoteEntries {
             };
             // A server may omit attributes and handles. RFC 1813 s3.3.17
             let (Some(handle), Some(attributes)) = (found.handle, found.attributes) else {
-                match self.folder.lookup(&found.name) {
+                match self.directory.lookup(&found.name) {
                     // The object was removed after the directory was read.
                     Err(error) if error.status() == Some(Status::NotFound) => continue,
                     other => return Some(other.map_err(Error::from)),
@@ -111,9 +111,9 @@ impl Iterator for RemoteEntries {
     }
 }
 
-impl Folder for RemoteFolder {
-    fn place(&self) -> String {
-        self.place.clone()
+impl Directory for RemoteDirectory {
+    fn display_name(&self) -> String {
+        self.display_name.clone()
     }
 
     fn identity(&self) -> Result<Identity> {
@@ -121,9 +121,9 @@ impl Folder for RemoteFolder {
     }
 
     fn list(&self) -> Result<Entries> {
-        let folder = Self::new(&self.mount, self.handle, &self.place);
+        let directory = Self::new(&self.mount, self.handle, &self.display_name);
         let pages = self.mount.pages(self.handle);
-        Ok(Box::new(RemoteEntries { folder, pages, page: Vec::new().into_iter() }))
+        Ok(Box::new(RemoteEntries { directory, pages, page: Vec::new().into_iter() }))
     }
 
     fn find(&self, name: &[u8]) -> Result<Option<Entry>> {
@@ -134,14 +134,14 @@ impl Folder for RemoteFolder {
         }
     }
 
-    fn child(&self, entry: &Entry) -> Arc<dyn Folder> {
-        let place = if entry.name.is_empty() {
-            self.place.clone()
+    fn child(&self, entry: &Entry) -> Arc<dyn Directory> {
+        let display_name = if entry.name.is_empty() {
+            self.display_name.clone()
         } else {
-            format!("{}/{}", self.place, String::from_utf8_lossy(&entry.name))
+            format!("{}/{}", self.display_name, String::from_utf8_lossy(&entry.name))
         };
         // A directory's entry always has a handle, because it was listed, looked up or created.
-        Arc::new(Self::new(&self.mount, entry.handle.unwrap_or(self.handle), &place))
+        Arc::new(Self::new(&self.mount, entry.handle.unwrap_or(self.handle), &display_name))
     }
 
     fn read_link(&self, entry: &Entry) -> Result<Vec<u8>> {
@@ -153,12 +153,12 @@ impl Folder for RemoteFolder {
         usize::try_from(read.min(write)).unwrap_or(usize::MAX)
     }
 
-    fn open(&self, entry: &Entry, from: u64, shape: Shape) -> Result<Box<dyn Source>> {
+    fn open(&self, entry: &Entry, from: u64, transfer: TransferOptions) -> Result<Box<dyn Source>> {
         let handle = self.handle_of(entry)?;
-        Ok(Box::new(RemoteSource::new(&self.mount, handle, from..entry.attributes.size, shape)))
+        Ok(Box::new(RemoteSource::new(&self.mount, handle, from..entry.attributes.size, transfer)))
     }
 
-    fn make_folder(&self, name: &[u8], mode: u32) -> Result<Entry> {
+    fn make_directory(&self, name: &[u8], mode: u32) -> Result<Entry> {
         let new = SetAttributes::mode((mode & 0o777) | 0o700);
         let (handle, attributes) = self.mount.make_directory(self.handle, name, new)?;
         Ok(Entry { name: name.to_vec(), attributes, handle: Some(handle) })
@@ -181,17 +181,17 @@ impl Folder for RemoteFolder {
         Ok(Entry { name: name.to_vec(), attributes, handle: Some(handle) })
     }
 
-    fn create(&self, name: &[u8], shape: Shape) -> Result<Box<dyn Sink>> {
+    fn create(&self, name: &[u8], transfer: TransferOptions) -> Result<Box<dyn Sink>> {
         let how = CreateMode::Guarded(SetAttributes::mode(0o600));
         let (handle, _) = self.mount.create(self.handle, name, how)?;
-        Ok(self.sink(handle, 0, shape))
+        Ok(self.sink(handle, 0, transfer))
     }
 
-    fn reopen(&self, name: &[u8], shape: Shape) -> Result<Option<(u64, Box<dyn Sink>)>> {
+    fn reopen(&self, name: &[u8], transfer: TransferOptions) -> Result<Option<(u64, Box<dyn Sink>)>> {
         let Some(found) = self.find(name)? else { return Ok(None) };
         let of = found.attributes;
         let ours = of.kind == FileKind::Regular && of.nlink == 1;
-        Ok(found.handle.filter(|_| ours).map(|handle| (of.size, self.sink(handle, of.size, shape))))
+        Ok(found.handle.filter(|_| ours).map(|handle| (of.size, self.sink(handle, of.size, transfer))))
     }
 
     fn rename(&self, from: &[u8], to: &[u8]) -> Result<()> {
@@ -202,14 +202,14 @@ impl Folder for RemoteFolder {
         Ok(self.mount.remove(self.handle, name)?)
     }
 
-    fn anchor(&self, name: &[u8]) -> Result<Anchor> {
-        Ok(Anchor::Remote(self.mount.lookup(self.handle, name)?.0))
+    fn link_source(&self, name: &[u8]) -> Result<LinkSource> {
+        Ok(LinkSource::Remote(self.mount.lookup(self.handle, name)?.0))
     }
 
-    fn link(&self, anchor: &Anchor, name: &[u8]) -> Result<()> {
-        match anchor {
-            Anchor::Remote(file) => Ok(self.mount.link(*file, self.handle, name)?),
-            Anchor::Local(_) => Err(Error::Conflict("a link cannot lead from here to a server".into())),
+    fn link(&self, link_source: &LinkSource, name: &[u8]) -> Result<()> {
+        match link_source {
+            LinkSource::Remote(file) => Ok(self.mount.link(*file, self.handle, name)?),
+            LinkSource::Local(_) => Err(Error::Conflict("a link cannot lead from here to a server".into())),
         }
     }
 

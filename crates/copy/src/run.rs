@@ -5,11 +5,11 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::Options;
 use crate::budget::Budget;
+use crate::endpoints::{Destination, Origin};
 use crate::error::{Error, Result};
 use crate::job::{Context, Job};
 use crate::links::Links;
 use crate::progress::Progress;
-use crate::spot::{Destination, Origin};
 use crate::walk::{Walker, count, visit};
 
 /// The maximum number of objects that wait for a worker.
@@ -58,7 +58,7 @@ pub fn copy(
         let thread = |name: &str| std::thread::Builder::new().name(format!("tl-copy-{name}"));
         for _ in 0..options.files_at_once.clamp(1, WORKERS_MAX) {
             thread("worker")
-                .spawn_scoped(scope, || work(&context, &receiver))
+                .spawn_scoped(scope, || run_worker(&context, &receiver))
                 .map_err(Error::local("cannot start a thread"))?;
         }
         if counted {
@@ -98,35 +98,35 @@ fn plan(
     for from in sources {
         if from.kind() == fs::FileKind::Directory && !options.recursive {
             let why = "it is a directory, and -r was not given".to_owned();
-            progress.fail(from.place(), Error::Conflict(why));
+            progress.fail(from.display_name(), Error::Conflict(why));
             continue;
         }
         let name = match onto.name_for(from) {
             Ok(name) => name,
             Err(error) => {
-                progress.fail(from.place(), error);
+                progress.fail(from.display_name(), error);
                 continue;
             }
         };
-        let mut target = onto.folder.place();
+        let mut target = onto.directory.display_name();
         if !name.is_empty() {
             target = format!("{}/{}", target.trim_end_matches('/'), String::from_utf8_lossy(&name));
         }
         let visited = visit(from, (options.recursive, &options.exclude), progress, true, &mut |below, _| {
             let below = String::from_utf8_lossy(below);
-            planned(&format!("{}{below} -> {target}{below}", from.place().trim_end_matches('/')));
+            planned(&format!("{}{below} -> {target}{below}", from.display_name().trim_end_matches('/')));
         });
         if let Err(error) = visited {
-            progress.fail(from.place(), error);
+            progress.fail(from.display_name(), error);
         }
     }
     Ok(outcome(progress))
 }
 
-fn work(context: &Context<'_>, receiver: &Mutex<Receiver<Job>>) {
+fn run_worker(context: &Context<'_>, receiver: &Mutex<Receiver<Job>>) {
     loop {
         let next = receiver.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok(job) = next else { return };
-        context.work(job);
+        context.run(job);
     }
 }

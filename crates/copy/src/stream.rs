@@ -24,7 +24,7 @@ pub(crate) use ends::{Input, Output};
 use fs::FileKind;
 
 /// How often a wait checks whether the copy is stopped.
-const STEP: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// A name with more symbolic links than this is treated as a loop; Linux has the same limit.
 const SYMLINKS_MAX: usize = 40;
 /// The type of sysfs, whose files all claim the size of a page. linux/magic.h SYSFS_MAGIC
@@ -35,12 +35,12 @@ const DESCRIPTORS: &str = "/proc/self/fd";
 /// A local stream.
 #[derive(Debug, Clone)]
 pub struct Stream {
-    what: What,
-    place: String,
+    kind: StreamKind,
+    display_name: String,
 }
 
 #[derive(Debug, Clone)]
-enum What {
+enum StreamKind {
     /// A descriptor of this process.
     Descriptor(i32),
     /// An object with a name.
@@ -51,13 +51,13 @@ impl Stream {
     /// Standard input.
     #[must_use]
     pub fn standard_input() -> Self {
-        Self { what: What::Descriptor(0), place: "standard input".to_owned() }
+        Self { kind: StreamKind::Descriptor(0), display_name: "standard input".to_owned() }
     }
 
     /// Standard output.
     #[must_use]
     pub fn standard_output() -> Self {
-        Self { what: What::Descriptor(1), place: "standard output".to_owned() }
+        Self { kind: StreamKind::Descriptor(1), display_name: "standard output".to_owned() }
     }
 
     /// The stream with this path, following links. `None` for a regular file, a directory or a
@@ -65,13 +65,13 @@ impl Stream {
     #[must_use]
     pub fn named(path: &Path) -> Option<Self> {
         let kind = rustix::fs::stat(path).ok().map(|stat| kind_of(stat.st_mode));
-        let what = match (kind, descriptor(path)) {
+        let kind = match (kind, descriptor(path)) {
             (Some(FileKind::Directory), _) => return None,
-            (_, Some(number)) => What::Descriptor(number),
+            (_, Some(number)) => StreamKind::Descriptor(number),
             (None | Some(FileKind::Regular), None) => return None,
-            (Some(kind), None) => What::Named(path.to_owned(), kind),
+            (Some(kind), None) => StreamKind::Named(path.to_owned(), kind),
         };
-        Some(Self { what, place: path.display().to_string() })
+        Some(Self { kind, display_name: path.display().to_string() })
     }
 
     /// Like [`Stream::named`], for reading. Files that claim to be empty but are not, such as those
@@ -87,21 +87,21 @@ impl Stream {
             if !is_longer() && !is_of_sysfs() {
                 return None;
             }
-            let place = path.display().to_string();
-            Some(Self { what: What::Named(path.to_owned(), FileKind::Regular), place })
+            let display_name = path.display().to_string();
+            Some(Self { kind: StreamKind::Named(path.to_owned(), FileKind::Regular), display_name })
         })
     }
 
     /// The name of the stream in messages.
     #[must_use]
-    pub fn place(&self) -> &str {
-        &self.place
+    pub fn display_name(&self) -> &str {
+        &self.display_name
     }
 
     /// Whether the stream is standard output.
     #[must_use]
     pub const fn is_standard_output(&self) -> bool {
-        matches!(self.what, What::Descriptor(1))
+        matches!(self.kind, StreamKind::Descriptor(1))
     }
 
     /// Writes the whole text, and waits for the reader if necessary.
@@ -110,7 +110,7 @@ impl Stream {
     /// Errors of the system.
     pub fn write_all(&self, text: &[u8]) -> Result<()> {
         let mut output = Output::open(self, &|| false)?;
-        output.put(text, &|| false)?;
+        output.write(text, &|| false)?;
         output.flush()
     }
 
@@ -118,14 +118,14 @@ impl Stream {
     fn open(&self, flags: OFlags, stopped: &dyn Fn() -> bool) -> Result<File> {
         let what = "cannot open it";
         let flags = flags | OFlags::CLOEXEC | OFlags::NOCTTY;
-        let (path, kind) = match &self.what {
-            What::Descriptor(number) => {
-                return own(*number, flags).map(File::from).map_err(Error::local(what));
+        let (path, kind) = match &self.kind {
+            StreamKind::Descriptor(number) => {
+                return duplicate_inherited(*number, flags).map(File::from).map_err(Error::local(what));
             }
-            What::Named(_, FileKind::Socket) => {
+            StreamKind::Named(_, FileKind::Socket) => {
                 return Err(Error::Conflict("it is a socket, which has no content to copy".to_owned()));
             }
-            What::Named(path, kind) => (path, kind),
+            StreamKind::Named(path, kind) => (path, kind),
         };
         // Opening anything else does not block.
         let flags = if *kind == FileKind::Fifo { flags | OFlags::NONBLOCK } else { flags };
@@ -138,7 +138,7 @@ impl Stream {
                     if stopped() {
                         return Err(Error::Interrupted);
                     }
-                    std::thread::sleep(STEP);
+                    std::thread::sleep(POLL_INTERVAL);
                 }
                 Err(error) => return Err(Error::local(what)(error.into())),
             }
@@ -164,7 +164,7 @@ fn descriptor(path: &Path) -> Option<i32> {
 /// on exec, unlike all that this process opened itself. A pipe is reopened if possible:
 /// non-blocking mode, which lets a wait be stopped, then does not affect other processes that share
 /// the pipe.
-fn own(number: i32, flags: OFlags) -> io::Result<OwnedFd> {
+fn duplicate_inherited(number: i32, flags: OFlags) -> io::Result<OwnedFd> {
     let closed = || io::Error::from(Errno::BADF);
     let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{number}")).map_err(|_| closed())?;
     let of_it =
@@ -181,8 +181,8 @@ fn own(number: i32, flags: OFlags) -> io::Result<OwnedFd> {
         }
     };
     if FileType::from_raw_mode(rustix::fs::fstat(&same)?.st_mode) == FileType::Fifo {
-        let anew = format!("{DESCRIPTORS}/{number}");
-        if let Ok(opened) = rustix::fs::open(anew, flags | OFlags::NONBLOCK, Mode::empty()) {
+        let path = format!("{DESCRIPTORS}/{number}");
+        if let Ok(opened) = rustix::fs::open(path, flags | OFlags::NONBLOCK, Mode::empty()) {
             return Ok(opened);
         }
     }
@@ -191,7 +191,7 @@ fn own(number: i32, flags: OFlags) -> io::Result<OwnedFd> {
 
 /// Waits until a descriptor is readable or writable, or has an error.
 fn wait(on: &File, ready: PollFlags, stopped: &dyn Fn() -> bool) -> Result<()> {
-    let step = Timespec { tv_sec: 0, tv_nsec: i64::try_from(STEP.as_nanos()).unwrap_or_default() };
+    let step = Timespec { tv_sec: 0, tv_nsec: i64::try_from(POLL_INTERVAL.as_nanos()).unwrap_or_default() };
     loop {
         if stopped() {
             return Err(Error::Interrupted);
@@ -209,9 +209,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_regular_file_is_told_from_what_is() {
-        let place = testkit::temp_dir("stream");
-        let at = |name: &str| place.path().join(name);
+    fn streams_are_told_from_regular_files() {
+        let display_name = testkit::temp_dir("stream");
+        let at = |name: &str| display_name.path().join(name);
         std::fs::write(at("file"), b"x").unwrap();
         std::fs::write(at("empty"), b"").unwrap();
         rustix::fs::mknodat(rustix::fs::CWD, at("pipe"), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_descriptor_of_our_own_is_none_that_a_user_may_name() {
+    fn a_descriptor_that_this_process_opened_cannot_be_named_by_the_user() {
         use std::os::fd::AsRawFd;
         let ours = File::open("/dev/null").unwrap();
         let named = PathBuf::from(format!("/dev/fd/{}", ours.as_raw_fd()));
@@ -240,8 +240,8 @@ mod tests {
 
     #[test]
     fn a_wait_for_the_other_end_of_a_pipe_can_be_stopped() {
-        let place = testkit::temp_dir("stream");
-        let path = place.path().join("pipe");
+        let display_name = testkit::temp_dir("stream");
+        let path = display_name.path().join("pipe");
         rustix::fs::mknodat(rustix::fs::CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
         let pipe = Stream::named(&path).unwrap();
         assert!(matches!(Output::open(&pipe, &|| true), Err(Error::Interrupted)));

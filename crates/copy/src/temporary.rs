@@ -23,13 +23,13 @@ pub(crate) const fn is_resumable(size: u64) -> bool {
 }
 
 /// How much of a partial file of this length can be trusted.
-pub(crate) const fn good_bytes(found: u64, block_bytes: u64) -> u64 {
+pub(crate) const fn trusted_bytes(found: u64, block_bytes: u64) -> u64 {
     let good = found.saturating_sub(WINDOW_BYTES);
     good - good % block_bytes
 }
 
 /// The temporary name of a copy of `entry` that will be called `name`.
-pub(crate) fn name_of(entry: &Entry, name: &[u8], boot_matters: bool) -> Vec<u8> {
+pub(crate) fn temporary_name(entry: &Entry, name: &[u8], boot_matters: bool) -> Vec<u8> {
     if !is_resumable(entry.attributes.size) {
         let mut random = [0; 8];
         // Without random numbers two copies may collide, but that is only an error: the name must
@@ -69,22 +69,22 @@ mod tests {
 
     #[test]
     fn a_large_file_is_found_again_unless_its_source_has_changed() {
-        let name = |size, changed, to: &[u8]| name_of(&entry(size, changed), to, false);
+        let name = |size, changed, to: &[u8]| temporary_name(&entry(size, changed), to, false);
         assert_eq!(name(1 << 30, 9, b"a"), name(1 << 30, 9, b"a"));
         assert_ne!(name(1 << 30, 9, b"a"), name(1 << 30, 10, b"a"));
         assert_ne!(name(1 << 30, 9, b"a"), name((1 << 30) + 1, 9, b"a"));
         assert_ne!(name(1 << 30, 9, b"a"), name(1 << 30, 9, b"b"));
-        assert_ne!(name_of(&entry(1 << 30, 9), b"a", true), name(1 << 30, 9, b"a"));
+        assert_ne!(temporary_name(&entry(1 << 30, 9), b"a", true), name(1 << 30, 9, b"a"));
     }
 
     #[test]
     fn a_small_file_has_a_name_of_its_own_each_time() {
-        assert_ne!(name_of(&entry(5, 9), b"a", false), name_of(&entry(5, 9), b"a", false));
+        assert_ne!(temporary_name(&entry(5, 9), b"a", false), temporary_name(&entry(5, 9), b"a", false));
     }
 
     #[test]
     fn what_lies_within_a_window_of_the_end_is_written_again() {
-        assert_eq!(good_bytes(10, 1 << 20), 0);
-        assert_eq!(good_bytes(WINDOW_BYTES + (5 << 20) + 17, 1 << 20), 5 << 20);
+        assert_eq!(trusted_bytes(10, 1 << 20), 0);
+        assert_eq!(trusted_bytes(WINDOW_BYTES + (5 << 20) + 17, 1 << 20), 5 << 20);
     }
 }

@@ -4,52 +4,52 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::backend::Folder;
+use crate::backend::Directory;
 use crate::entry::NewAttributes;
 use crate::progress::Progress;
 
 /// A directory that is being filled.
 #[derive(Debug)]
 pub(crate) struct Target {
-    pub folder: Arc<dyn Folder>,
+    pub directory: Arc<dyn Directory>,
     /// The copy created the directory, so it contains nothing else.
-    pub made: bool,
+    pub created: bool,
     /// The attributes that the directory gets at the end.
     pub new: NewAttributes,
     pub parent: Option<Arc<Self>>,
     /// The number of unfinished parts: the walker while it lists the source, and each unfinished
     /// child.
-    pub open: AtomicUsize,
+    pub unfinished: AtomicUsize,
 }
 
 impl Target {
     pub(crate) fn new(
-        folder: Arc<dyn Folder>,
-        made: bool,
+        directory: Arc<dyn Directory>,
+        created: bool,
         new: NewAttributes,
         parent: Option<&Arc<Self>>,
     ) -> Arc<Self> {
         if let Some(parent) = parent {
-            parent.begin();
+            parent.add_child();
         }
-        Arc::new(Self { folder, made, new, parent: parent.cloned(), open: AtomicUsize::new(1) })
+        Arc::new(Self { directory, created, new, parent: parent.cloned(), unfinished: AtomicUsize::new(1) })
     }
 
     /// Adds an unfinished child.
-    pub(crate) fn begin(&self) {
-        self.open.fetch_add(1, Ordering::SeqCst);
+    pub(crate) fn add_child(&self) {
+        self.unfinished.fetch_add(1, Ordering::SeqCst);
     }
 
     /// A child is finished, successfully or not.
-    pub(crate) fn end(self: &Arc<Self>, progress: &Progress) {
+    pub(crate) fn child_finished(self: &Arc<Self>, progress: &Progress) {
         let mut at = Arc::clone(self);
-        while at.open.fetch_sub(1, Ordering::SeqCst) == 1 {
+        while at.unfinished.fetch_sub(1, Ordering::SeqCst) == 1 {
             // If the copy was stopped, the copy that resumes it sets the times and permissions.
             if !at.new.is_empty()
                 && !progress.is_stopped()
-                && let Err(error) = at.folder.set(None, at.new)
+                && let Err(error) = at.directory.set(None, at.new)
             {
-                progress.fail(&at.folder.place(), error);
+                progress.fail(&at.directory.display_name(), error);
             }
             let Some(parent) = at.parent.clone() else { return };
             at = parent;

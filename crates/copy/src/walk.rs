@@ -5,20 +5,20 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::SyncSender;
 
-use crate::backend::{Entries, Folder};
+use crate::backend::{Directory, Entries};
 use crate::descent::Descent;
-use crate::entry::{Entry, NewAttributes, words};
+use crate::endpoints::{Destination, Origin};
+use crate::entry::{Entry, NewAttributes, describe};
 use crate::error::{Error, Result};
 use crate::exclude::Exclude;
 use crate::job::{Context, Job};
 use crate::progress::Progress;
-use crate::spot::{Destination, Origin};
 use crate::tree::Target;
 use fs::FileKind;
 
 /// A directory that is being walked.
 struct Level {
-    source: Arc<dyn Folder>,
+    source: Arc<dyn Directory>,
     entries: Entries,
     target: Arc<Target>,
 }
@@ -33,27 +33,27 @@ impl Walker<'_> {
     /// Walks one source.
     pub(crate) fn walk(&self, number: usize, from: &Origin, onto: &Destination) {
         if let Err(error) = self.try_walk(number, from, onto) {
-            self.context.progress.fail(from.place(), error);
+            self.context.progress.fail(from.display_name(), error);
         }
     }
 
     fn try_walk(&self, number: usize, from: &Origin, onto: &Destination) -> Result<()> {
         let name = onto.name_for(from)?;
         if let Some(stream) = &from.stream {
-            self.context.copy_stream(stream, onto, &name)?;
+            self.context.copy_from_stream(stream, onto, &name)?;
             Progress::add(&self.context.progress.files_done, 1);
             return Ok(());
         }
-        let top = Target::new(Arc::clone(&onto.folder), false, NewAttributes::default(), None);
+        let top = Target::new(Arc::clone(&onto.directory), false, NewAttributes::default(), None);
         let walked = if from.kind() == FileKind::Directory {
             self.directory(number, from, onto, name, &top)
         } else {
-            refuse(self.context, from).map(|()| {
-                let (source, entry) = (Arc::clone(&from.folder), from.entry.clone());
+            check_kind(self.context, from).map(|()| {
+                let (source, entry) = (Arc::clone(&from.directory), from.entry.clone());
                 self.send(Job { number, source, entry, target: Arc::clone(&top), name });
             })
         };
-        top.end(self.context.progress);
+        top.child_finished(self.context.progress);
         walked
     }
 
@@ -68,7 +68,7 @@ impl Walker<'_> {
         if !self.context.options.recursive {
             return Err(Error::Conflict("it is a directory, and -r was not given".to_owned()));
         }
-        let source = from.folder.child(&from.entry);
+        let source = from.directory.child(&from.entry);
         let itself = source.identity()?;
         if onto.trail.iter().any(|above| above.is(&itself)) {
             return Err(Error::Conflict("a directory cannot be copied into itself".to_owned()));
@@ -76,7 +76,7 @@ impl Walker<'_> {
         let target = if name.is_empty() {
             // The contents go into the existing directory, which gets the attributes of the source.
             let new = self.attributes_of_existing(&from.entry);
-            Target::new(Arc::clone(&onto.folder), false, new, Some(top))
+            Target::new(Arc::clone(&onto.directory), false, new, Some(top))
         } else {
             self.target(top, &name, &from.entry)?
         };
@@ -86,25 +86,26 @@ impl Walker<'_> {
             let next = if self.context.progress.is_stopped() { None } else { level.entries.next() };
             match next {
                 None => {
-                    level.target.end(self.context.progress);
+                    level.target.child_finished(self.context.progress);
                     levels.pop();
                     descent.leave();
                 }
                 // The listing ends with this error.
-                Some(Err(error)) => self.context.progress.fail(&level.source.place(), error),
+                Some(Err(error)) => self.context.progress.fail(&level.source.display_name(), error),
                 Some(Ok(entry)) if self.context.options.exclude.matches(&descent.path_of(&entry), &entry) => {
                 }
                 Some(Ok(entry)) if entry.attributes.kind == FileKind::Directory => {
                     let source = level.source.child(&entry);
                     let target = Arc::clone(&level.target);
-                    let made = descent.check(&entry).and_then(|()| self.target(&target, &entry.name, &entry));
-                    match made {
+                    let created =
+                        descent.check(&entry).and_then(|()| self.target(&target, &entry.name, &entry));
+                    match created {
                         Ok(target) => {
                             if self.descend(&mut levels, source, target) {
                                 descent.enter(&entry);
                             }
                         }
-                        Err(error) => self.context.progress.fail(&source.place(), error),
+                        Err(error) => self.context.progress.fail(&source.display_name(), error),
                     }
                 }
                 Some(Ok(entry)) => {
@@ -118,7 +119,7 @@ impl Walker<'_> {
     }
 
     /// Begins to list a directory. Returns whether it can be listed.
-    fn descend(&self, levels: &mut Vec<Level>, source: Arc<dyn Folder>, target: Arc<Target>) -> bool {
+    fn descend(&self, levels: &mut Vec<Level>, source: Arc<dyn Directory>, target: Arc<Target>) -> bool {
         match source.list() {
             Ok(entries) => {
                 Progress::add(&self.context.progress.files_done, 1);
@@ -126,8 +127,8 @@ impl Walker<'_> {
                 true
             }
             Err(error) => {
-                self.context.progress.fail(&source.place(), error);
-                target.end(self.context.progress);
+                self.context.progress.fail(&source.display_name(), error);
+                target.child_finished(self.context.progress);
                 false
             }
         }
@@ -141,56 +142,56 @@ impl Walker<'_> {
 
     /// The directory with this name, created if it does not exist.
     fn target(&self, parent: &Arc<Target>, name: &[u8], like: &Entry) -> Result<Arc<Target>> {
-        let folder = &parent.folder;
-        let existing = if parent.made { None } else { folder.find(name)? };
+        let directory = &parent.directory;
+        let existing = if parent.created { None } else { directory.find(name)? };
         let mut new = self.context.new_attributes(&like.attributes);
-        let (entry, made) = match existing {
+        let (entry, created) = match existing {
             Some(found) if found.attributes.kind == FileKind::Directory => {
                 new = self.attributes_of_existing(like);
                 (found, false)
             }
             Some(found) => {
-                let words = words(found.attributes.kind);
-                return Err(Error::Conflict(format!("a directory cannot replace {words} of that name")));
+                let describe = describe(found.attributes.kind);
+                return Err(Error::Conflict(format!("a directory cannot replace {describe} of that name")));
             }
-            None => (folder.make_folder(name, like.attributes.mode)?, true),
+            None => (directory.make_directory(name, like.attributes.mode)?, true),
         };
-        Ok(Target::new(folder.child(&entry), made, new, Some(parent)))
+        Ok(Target::new(directory.child(&entry), created, new, Some(parent)))
     }
 
     fn send(&self, job: Job) {
-        job.target.begin();
+        job.target.add_child();
         // The workers outlive the walker.
         let _ = self.jobs.send(job);
     }
 }
 
 /// Refuses a source that is neither file, link nor directory, unless the copy is recursive.
-fn refuse(context: &Context<'_>, from: &Origin) -> Result<()> {
+fn check_kind(context: &Context<'_>, from: &Origin) -> Result<()> {
     match from.kind() {
         FileKind::Regular | FileKind::Symlink => Ok(()),
         _ if context.options.recursive => Ok(()),
-        kind => Err(Error::Conflict(format!("it is {}, which -r makes anew", words(kind)))),
+        kind => Err(Error::Conflict(format!("it is {}, which -r makes anew", describe(kind)))),
     }
 }
 
 /// Visits everything in a source, including directories, with paths relative to the source. A
-/// directory that contains itself is recorded as a failure if `told`.
+/// directory that contains itself is recorded as a failure if `report_cycles`.
 pub(crate) fn visit(
     from: &Origin,
     (recursive, exclude): (bool, &Exclude),
     progress: &Progress,
-    told: bool,
+    report_cycles: bool,
     visit: &mut dyn FnMut(&[u8], &Entry),
 ) -> Result<()> {
     visit(b"", &from.entry);
     if from.kind() != FileKind::Directory || !recursive {
         return Ok(());
     }
-    let top = from.folder.child(&from.entry);
+    let top = from.directory.child(&from.entry);
     let mut descent = Descent::new(&from.entry);
     let mut levels = vec![(top.list()?, top)];
-    while let Some((entries, folder)) = levels.last_mut() {
+    while let Some((entries, directory)) = levels.last_mut() {
         if progress.is_stopped() {
             return Err(Error::Interrupted);
         }
@@ -204,14 +205,14 @@ pub(crate) fn visit(
                     visit(&[b"/", below.as_slice()].concat(), &entry);
                     continue;
                 }
-                let child = folder.child(&entry);
+                let child = directory.child(&entry);
                 match descent.check(&entry) {
                     Ok(()) => {
                         visit(&[b"/", below.as_slice()].concat(), &entry);
                         levels.push((child.list()?, child));
                         descent.enter(&entry);
                     }
-                    Err(error) if told => progress.fail(&child.place(), error),
+                    Err(error) if report_cycles => progress.fail(&child.display_name(), error),
                     Err(_) => {}
                 }
             }

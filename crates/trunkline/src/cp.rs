@@ -167,7 +167,7 @@ pub fn run(args: &CpArgs) -> Result<ExitCode, Error> {
     };
     let outcome = match &onto {
         Onto::Place(onto) => ::copy::copy(&sources, onto, &options, &progress, shown, &mut planned),
-        Onto::Stream(onto) => streams::pour(&sources, onto, &options, &progress, &mut planned),
+        Onto::Stream(onto) => streams::copy_to_stream(&sources, onto, &options, &progress, &mut planned),
     };
     bar.finish(!options.dry_run && !streams::takes_terminal(last));
     let signal = watch.end();
@@ -274,7 +274,7 @@ fn told(progress: &Progress) -> Result<ExitCode, Error> {
     if failed == 1
         && let Some(only) = failures.pop()
     {
-        let sentence = format!("cannot copy {}", crate::names::escaped(only.place.as_bytes()));
+        let sentence = format!("cannot copy {}", crate::names::escaped(only.display_name.as_bytes()));
         return Err(Error::Copy { sentence, cause: Box::new(only.error) });
     }
     if failed == 0 {
@@ -284,7 +284,7 @@ fn told(progress: &Progress) -> Result<ExitCode, Error> {
         .iter()
         .take(FAILURES_SHOWN)
         .map(|failure| {
-            let place = crate::names::escaped(failure.place.as_bytes());
+            let place = crate::names::escaped(failure.display_name.as_bytes());
             format!("\n  cause: {place}: {}", failure.error)
         })
         .collect();

@@ -8,14 +8,14 @@ use client::Block;
 use rustix::fs::{Advice, Gid, Mode, OFlags, SeekFrom, Uid};
 use rustix::io::Errno;
 
-use super::{timestamps, tried};
-use crate::backend::{Folder, Shape, Sink, Source};
+use super::{timestamps, with_context};
+use crate::backend::{Directory, Sink, Source, TransferOptions};
 use crate::entry::{NewAttributes, attributes_of};
 use crate::error::{Error, Result};
 use fs::Attributes;
 
 /// The start and end of data are rounded outwards to this size, so that blocks stay large.
-const GRAIN_BYTES: u64 = 64 << 10;
+const ALIGNMENT_BYTES: u64 = 64 << 10;
 
 /// Symbolic links are not followed, and opening a named pipe that has replaced the file must not
 /// block.
@@ -41,16 +41,16 @@ impl LocalSource {
         name: &[u8],
         from: u64,
         size: u64,
-        shape: Shape,
+        transfer: TransferOptions,
     ) -> Result<Self> {
         let opened = rustix::fs::openat(directory, name, OFlags::RDONLY | EXISTING, Mode::empty());
-        Ok(Self::of(tried("cannot open it", opened)?.into(), from, size, shape))
+        Ok(Self::of(with_context("cannot open it", opened)?.into(), from, size, transfer))
     }
 
-    fn of(file: File, from: u64, size: u64, shape: Shape) -> Self {
+    fn of(file: File, from: u64, size: u64, transfer: TransferOptions) -> Self {
         // The advice only affects read-ahead. Without it the copy is slower, but correct.
         let _ = rustix::fs::fadvise(&file, 0, None, Advice::Sequential);
-        let block_bytes = shape.block_bytes;
+        let block_bytes = transfer.block_bytes;
         Self { file, next: from, end: size, data_end: from, holes: true, block_bytes, spare: Vec::new() }
     }
 
@@ -65,9 +65,9 @@ impl LocalSource {
         }
         match rustix::fs::seek(&self.file, SeekFrom::Data(self.next)) {
             Ok(data) => {
-                self.next = (data - data % GRAIN_BYTES).max(self.next);
-                let hole = tried("cannot seek", rustix::fs::seek(&self.file, SeekFrom::Hole(data)))?;
-                self.data_end = hole.next_multiple_of(GRAIN_BYTES).min(self.end);
+                self.next = (data - data % ALIGNMENT_BYTES).max(self.next);
+                let hole = with_context("cannot seek", rustix::fs::seek(&self.file, SeekFrom::Hole(data)))?;
+                self.data_end = hole.next_multiple_of(ALIGNMENT_BYTES).min(self.end);
             }
             Err(Errno::NXIO) => self.next = self.end,
             Err(_) => self.holes = false,
@@ -112,7 +112,7 @@ impl Source for LocalSource {
     }
 
     fn attributes(&self) -> Result<Attributes> {
-        let stat = tried("cannot examine it", rustix::fs::fstat(&self.file))?;
+        let stat = with_context("cannot examine it", rustix::fs::fstat(&self.file))?;
         Ok(attributes_of(&stat))
     }
 }
@@ -129,7 +129,7 @@ impl LocalSink {
     pub(super) fn create(directory: BorrowedFd<'_>, name: &[u8]) -> Result<Self> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         let opened = rustix::fs::openat(directory, name, flags, Mode::from_raw_mode(0o600));
-        Ok(Self { file: tried("cannot make the file", opened)?.into(), found: 0, done: Vec::new() })
+        Ok(Self { file: with_context("cannot make the file", opened)?.into(), found: 0, done: Vec::new() })
     }
 
     /// Opens a file only if an earlier copy of this user left it.
@@ -170,14 +170,14 @@ impl Sink for LocalSink {
             let (uid, gid) = (Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)));
             match rustix::fs::fchown(&self.file, uid, gid) {
                 Err(Errno::PERM) => new = new.without_owner(),
-                other => tried("cannot set its owner", other)?,
+                other => with_context("cannot set its owner", other)?,
             }
         }
         if let Some(mode) = new.mode {
-            tried("cannot set its mode", rustix::fs::fchmod(&self.file, Mode::from_raw_mode(mode)))?;
+            with_context("cannot set its mode", rustix::fs::fchmod(&self.file, Mode::from_raw_mode(mode)))?;
         }
         if let Some(times) = new.times {
-            tried("cannot set its times", rustix::fs::futimens(&self.file, &timestamps(times)))?;
+            with_context("cannot set its times", rustix::fs::futimens(&self.file, &timestamps(times)))?;
         }
         if sync {
             self.file.sync_all().map_err(Error::local("cannot write it to the disk"))?;
@@ -185,7 +185,7 @@ impl Sink for LocalSink {
         Ok(())
     }
 
-    fn read_back(&self, size: u64, shape: Shape) -> Result<Box<dyn Source>> {
+    fn read_back(&self, size: u64, transfer: TransferOptions) -> Result<Box<dyn Source>> {
         self.file.sync_data().map_err(Error::local("cannot write it to the disk"))?;
         // Drops cached pages, so that the data are read from the disk if the system follows the
         // advice.
@@ -193,12 +193,12 @@ impl Sink for LocalSink {
         let file = self.file.try_clone().map_err(Error::local("cannot open it"))?;
         // A hole at the end is not yet part of the length, which is set at the end.
         let size = size.min(file.metadata().map_err(Error::local("cannot examine it"))?.len());
-        Ok(Box::new(LocalSource::of(file, 0, size, shape)))
+        Ok(Box::new(LocalSource::of(file, 0, size, transfer)))
     }
 
-    fn is_named(&self, folder: &dyn Folder, name: &[u8]) -> Result<bool> {
+    fn is_named(&self, directory: &dyn Directory, name: &[u8]) -> Result<bool> {
         let metadata = self.file.metadata().map_err(Error::local("cannot examine it"))?;
-        let found = folder.find(name)?;
+        let found = directory.find(name)?;
         Ok(found.is_some_and(|found| {
             (found.attributes.fsid, found.attributes.fileid) == (metadata.dev(), metadata.ino())
         }))

@@ -23,24 +23,24 @@ fn swap(top: &Path) {
     symlink(top.join("elsewhere"), top.join("tree/below")).unwrap();
 }
 
-fn only(folder: &dyn Folder) -> Entry {
-    let mut entries = folder.list().unwrap();
+fn only(directory: &dyn Directory) -> Entry {
+    let mut entries = directory.list().unwrap();
     let entry = entries.next().unwrap().unwrap();
     assert!(entries.next().is_none());
     entry
 }
 
-const SHAPE: Shape = Shape { block_bytes: 4096, depth: 1, spread: false };
+const SHAPE: TransferOptions = TransferOptions { block_bytes: 4096, depth: 1, spread: false };
 
-fn read(folder: &dyn Folder, entry: &Entry) -> Vec<u8> {
-    let block = folder.open(entry, 0, SHAPE).unwrap().next_block().unwrap().unwrap();
+fn read(directory: &dyn Directory, entry: &Entry) -> Vec<u8> {
+    let block = directory.open(entry, 0, SHAPE).unwrap().next_block().unwrap().unwrap();
     block.buffer[..block.len].to_vec()
 }
 
 #[test]
 fn a_link_in_the_place_of_a_directory_that_was_listed_is_not_followed() {
     let top = planted();
-    let tree = LocalFolder::new(&top.path().join("tree"));
+    let tree = LocalDirectory::new(&top.path().join("tree"));
     let below = only(&tree);
     assert_eq!((below.name.as_slice(), below.attributes.kind), (&b"below"[..], FileKind::Directory));
     swap(top.path());
@@ -51,7 +51,7 @@ fn a_link_in_the_place_of_a_directory_that_was_listed_is_not_followed() {
     assert!(child.identity().is_err());
     assert!(child.open(&file, 0, SHAPE).is_err());
     assert!(child.create(b"new", SHAPE).is_err());
-    assert!(child.make_folder(b"new", 0o755).is_err());
+    assert!(child.make_directory(b"new", 0o755).is_err());
     assert!(child.remove(b"file").is_err());
     assert!(child.set(None, NewAttributes { mode: Some(0o777), ..NewAttributes::default() }).is_err());
     assert!(top.path().join("elsewhere/file").exists() && !top.path().join("elsewhere/new").exists());
@@ -60,13 +60,13 @@ fn a_link_in_the_place_of_a_directory_that_was_listed_is_not_followed() {
 #[test]
 fn a_directory_that_is_open_stays_itself_whatever_takes_its_place() {
     let top = planted();
-    let tree = LocalFolder::new(&top.path().join("tree"));
+    let tree = LocalDirectory::new(&top.path().join("tree"));
     let child = tree.child(&only(&tree));
     let file = only(&*child);
     swap(top.path());
     assert_eq!(read(&*child, &file), b"its own");
     assert_eq!(only(&*child).attributes.size, 7);
-    child.make_folder(b"new", 0o755).unwrap();
+    child.make_directory(b"new", 0o755).unwrap();
     child.rename(b"file", b"renamed").unwrap();
     child.set(None, NewAttributes { mode: Some(0o711), ..NewAttributes::default() }).unwrap();
     assert!(top.path().join("moved/new").exists() && top.path().join("moved/renamed").exists());
@@ -78,13 +78,13 @@ fn a_directory_that_is_open_stays_itself_whatever_takes_its_place() {
 #[test]
 fn a_further_name_is_given_to_the_file_that_was_copied_or_to_none() {
     let top = planted();
-    let tree = LocalFolder::new(&top.path().join("tree"));
+    let tree = LocalDirectory::new(&top.path().join("tree"));
     let child = tree.child(&only(&tree));
-    let anchor = child.anchor(b"file").unwrap();
-    tree.link(&anchor, b"second").unwrap();
+    let link_source = child.link_source(b"file").unwrap();
+    tree.link(&link_source, b"second").unwrap();
     assert_eq!(fs::read(top.path().join("tree/second")).unwrap(), b"its own");
     swap(top.path());
-    assert!(tree.link(&anchor, b"third").is_err());
+    assert!(tree.link(&link_source, b"third").is_err());
     assert!(!top.path().join("tree/third").exists());
 }
 
@@ -92,17 +92,17 @@ fn a_further_name_is_given_to_the_file_that_was_copied_or_to_none() {
 fn what_the_user_named_may_be_a_link() {
     let top = planted();
     symlink(top.path().join("tree"), top.path().join("named")).unwrap();
-    assert_eq!(only(&LocalFolder::new(&top.path().join("named"))).name, b"below");
+    assert_eq!(only(&LocalDirectory::new(&top.path().join("named"))).name, b"below");
     for written in ["named/", "named/."] {
         let origin = Origin::local(&top.path().join(written), false).unwrap();
         assert_eq!(origin.kind(), FileKind::Directory);
-        assert_eq!(only(&*origin.folder.child(&origin.entry)).name, b"below", "{written}");
+        assert_eq!(only(&*origin.directory.child(&origin.entry)).name, b"below", "{written}");
     }
     let link = Origin::local(&top.path().join("named"), false).unwrap();
     assert_eq!(link.kind(), FileKind::Symlink);
     let followed = Origin::local(&top.path().join("named"), true).unwrap();
     assert_eq!(followed.name, b"named", "it is called as it was called");
-    assert_eq!(only(&*followed.folder.child(&followed.entry)).name, b"below");
+    assert_eq!(only(&*followed.directory.child(&followed.entry)).name, b"below");
 }
 
 /// A dry run reports each object before the walk opens a directory; the test replaces the directory
@@ -127,24 +127,24 @@ fn a_walk_ends_with_an_error_where_a_directory_has_become_a_link() {
         files_at_once: 1,
         exclude: crate::Exclude::default(),
     };
-    let (progress, mut told) = (Progress::default(), Vec::new());
+    let (progress, mut report_cycles) = (Progress::default(), Vec::new());
     let outcome = crate::copy(&[origin], &onto, &options, &progress, false, &mut |line| {
         if line.ends_with("below") {
             swap(top.path());
         }
-        told.push(line.to_owned());
+        report_cycles.push(line.to_owned());
     });
     assert!(!matches!(outcome, Ok(Outcome::Whole)), "{outcome:?}");
-    assert!(told.iter().all(|line| !line.contains("file")), "{told:?}");
+    assert!(report_cycles.iter().all(|line| !line.contains("file")), "{report_cycles:?}");
 }
 
 #[test]
 fn a_file_that_is_cut_after_it_was_listed_is_not_filled_up_with_zeros() {
     let top = planted();
-    let folder = LocalFolder::new(&top.path().join("elsewhere"));
-    let entry = only(&folder);
-    assert_eq!(read(&folder, &entry), b"secret");
+    let directory = LocalDirectory::new(&top.path().join("elsewhere"));
+    let entry = only(&directory);
+    assert_eq!(read(&directory, &entry), b"secret");
     fs::write(top.path().join("elsewhere/file"), "sec").unwrap();
-    let cut = folder.open(&entry, 0, SHAPE).unwrap().next_block();
+    let cut = directory.open(&entry, 0, SHAPE).unwrap().next_block();
     assert!(matches!(cut, Err(Error::Changed)), "{cut:?}");
 }

@@ -7,14 +7,14 @@ use client::{Block, Blocks, FileRef, Mount, Op, Pending};
 use fs::{Attributes, FileHandle};
 
 use super::set;
-use crate::backend::{Folder, Shape, Sink, Source};
+use crate::backend::{Directory, Sink, Source, TransferOptions};
 use crate::entry::NewAttributes;
 use crate::error::{Error, Result};
 use crate::temporary::WINDOW_BYTES;
 
 /// Writes of a large file move to the next loop after this many bytes, so that all loops and their
 /// connections are used.
-const TURN_BYTES: u64 = 4 << 20;
+const ROTATION_BYTES: u64 = 4 << 20;
 
 /// A file of a server that is read.
 #[derive(Debug)]
@@ -28,9 +28,14 @@ pub(super) struct RemoteSource {
 }
 
 impl RemoteSource {
-    pub(super) fn new(mount: &Mount, handle: FileHandle, range: Range<u64>, shape: Shape) -> Self {
+    pub(super) fn new(
+        mount: &Mount,
+        handle: FileHandle,
+        range: Range<u64>,
+        transfer: TransferOptions,
+    ) -> Self {
         let (next, end) = (range.start, range.end);
-        let blocks = mount.blocks(handle, range, end, (shape.block_bytes, shape.depth));
+        let blocks = mount.blocks(handle, range, end, (transfer.block_bytes, transfer.depth));
         Self { mount: mount.clone(), handle, blocks, next, end }
     }
 }
@@ -67,32 +72,32 @@ pub(super) struct RemoteSink {
     depth: usize,
     /// The length of the file on the server.
     length: u64,
-    done: Vec<Vec<u8>>,
+    spare: Vec<Vec<u8>>,
 }
 
 impl RemoteSink {
-    pub(super) fn new(mount: &Mount, handle: FileHandle, found: u64, shape: Shape) -> Self {
-        let files = if shape.spread {
+    pub(super) fn new(mount: &Mount, handle: FileHandle, length: u64, transfer: TransferOptions) -> Self {
+        let files = if transfer.spread {
             (0..mount.loops()).map(|_| mount.spread_file_ref(handle)).collect()
         } else {
             vec![mount.file_ref(handle)]
         };
-        let (in_flight, done) = (VecDeque::new(), Vec::new());
-        Self { mount: mount.clone(), handle, files, in_flight, depth: shape.depth, length: found, done }
+        let (in_flight, spare) = (VecDeque::new(), Vec::new());
+        Self { mount: mount.clone(), handle, files, in_flight, depth: transfer.depth, length, spare }
     }
 
-    fn wait_for_one(&mut self) -> Result<()> {
+    fn wait_for_oldest(&mut self) -> Result<()> {
         if let Some((_, pending)) = self.in_flight.pop_front() {
-            let done = pending.wait();
-            done.result?;
-            self.done.push(done.buffer);
+            let spare = pending.wait();
+            spare.result?;
+            self.spare.push(spare.buffer);
         }
         Ok(())
     }
 
     fn file(&self, offset: u64) -> Option<FileRef> {
-        let turn = offset / TURN_BYTES % (self.files.len() as u64).max(1);
-        self.files.get(usize::try_from(turn).unwrap_or_default()).copied()
+        let index = offset / ROTATION_BYTES % (self.files.len() as u64).max(1);
+        self.files.get(usize::try_from(index).unwrap_or_default()).copied()
     }
 }
 
@@ -103,7 +108,7 @@ impl Sink for RemoteSink {
         while self.in_flight.len() >= self.depth
             || self.in_flight.front().is_some_and(|(first, _)| is_far(first))
         {
-            self.wait_for_one()?;
+            self.wait_for_oldest()?;
         }
         let Some(file) = self.file(offset) else { return Ok(()) };
         self.length = self.length.max(end);
@@ -112,12 +117,12 @@ impl Sink for RemoteSink {
     }
 
     fn spare(&mut self) -> Option<Vec<u8>> {
-        self.done.pop()
+        self.spare.pop()
     }
 
     fn drain(&mut self) -> Result<()> {
         while !self.in_flight.is_empty() {
-            self.wait_for_one()?;
+            self.wait_for_oldest()?;
         }
         Ok(())
     }
@@ -131,14 +136,14 @@ impl Sink for RemoteSink {
         set(&self.mount, self.handle, size, new)
     }
 
-    fn read_back(&self, size: u64, shape: Shape) -> Result<Box<dyn Source>> {
+    fn read_back(&self, size: u64, transfer: TransferOptions) -> Result<Box<dyn Source>> {
         // A hole at the end is not yet part of the length, and reads as the end of the file.
         let range = 0..size.min(self.length);
-        Ok(Box::new(RemoteSource::new(&self.mount, self.handle, range, shape)))
+        Ok(Box::new(RemoteSource::new(&self.mount, self.handle, range, transfer)))
     }
 
-    fn is_named(&self, folder: &dyn Folder, name: &[u8]) -> Result<bool> {
-        Ok(folder.find(name)?.is_some_and(|found| found.handle == Some(self.handle)))
+    fn is_named(&self, directory: &dyn Directory, name: &[u8]) -> Result<bool> {
+        Ok(directory.find(name)?.is_some_and(|length| length.handle == Some(self.handle)))
     }
 }
 

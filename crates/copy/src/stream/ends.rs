@@ -71,15 +71,15 @@ impl Output {
     }
 
     /// Appends all data.
-    pub(crate) fn put(&mut self, data: &[u8], stopped: &dyn Fn() -> bool) -> Result<()> {
+    pub(crate) fn write(&mut self, data: &[u8], stopped: &dyn Fn() -> bool) -> Result<()> {
         let mut left = data;
         while !left.is_empty() {
             wait(&self.file, PollFlags::OUT, stopped)?;
             match self.file.write(left.get(..PIECE_BYTES).unwrap_or(left)) {
                 Ok(0) => return Err(Error::local("cannot write it")(ErrorKind::WriteZero.into())),
-                Ok(put) => {
-                    self.written += put as u64;
-                    left = left.get(put..).unwrap_or_default();
+                Ok(write) => {
+                    self.written += write as u64;
+                    left = left.get(write..).unwrap_or_default();
                 }
                 Err(error) if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::WouldBlock) => {}
                 Err(error) if error.kind() == ErrorKind::BrokenPipe => {
@@ -92,10 +92,10 @@ impl Output {
     }
 
     /// Appends zeros up to this offset.
-    pub(crate) fn put_zeros(&mut self, up_to: u64, stopped: &dyn Fn() -> bool) -> Result<()> {
+    pub(crate) fn write_zeros(&mut self, up_to: u64, stopped: &dyn Fn() -> bool) -> Result<()> {
         while self.written < up_to {
             let left = usize::try_from(up_to - self.written).unwrap_or(usize::MAX);
-            self.put(ZEROS.get(..left).unwrap_or(&ZEROS), stopped)?;
+            self.write(ZEROS.get(..left).unwrap_or(&ZEROS), stopped)?;
         }
         Ok(())
     }

@@ -42,30 +42,30 @@ pub fn check(args: &CpArgs, sources: &[OsString], last: &OsStr) -> Result<(), Er
         return usage("standard input is one file, and no tree for -r".to_owned(), "leave out -r and -a");
     }
     if let Some(stream) = sources.iter().find_map(|source| from(source, recursive)).filter(|_| args.resume) {
-        let cause = format!("{} cannot be read again from where a copy ended", stream.place());
+        let cause = format!("{} cannot be read again from where a copy ended", stream.display_name());
         return usage(cause, "leave out --resume");
     }
     let Some(stream) = onto(last) else { return Ok(()) };
-    let place = stream.place();
+    let name = stream.display_name();
     if recursive {
-        return usage(format!("{place} takes one file, and no tree"), "a directory, or leave out -r and -a");
+        return usage(format!("{name} takes one file, and no tree"), "a directory, or leave out -r and -a");
     }
     if sources.len() > 1 {
-        return usage(format!("{place} takes one file"), "trunkline cat        for several after each other");
+        return usage(format!("{name} takes one file"), "trunkline cat        for several after each other");
     }
     if args.verify {
-        let cause = format!("what was written to {place} cannot be read back to be compared");
+        let cause = format!("what was written to {name} cannot be read back to be compared");
         return usage(cause, "leave out --verify");
     }
     if args.resume {
-        let cause = format!("what was written to {place} cannot be taken up again");
+        let cause = format!("what was written to {name} cannot be taken up again");
         return usage(cause, "leave out --resume, or trunkline cat --offset");
     }
     Ok(())
 }
 
 /// Copies the only source, if it was found, into a stream.
-pub fn pour(
+pub fn copy_to_stream(
     sources: &[Origin],
     onto: &Stream,
     options: &Options,
@@ -74,10 +74,10 @@ pub fn pour(
 ) -> ::copy::Result<Outcome> {
     let Some(from) = sources.first() else { return Ok(Outcome::Partial) };
     if options.dry_run {
-        planned(&format!("{} -> {}", from.place(), onto.place()));
+        planned(&format!("{} -> {}", from.display_name(), onto.display_name()));
         return Ok(Outcome::Whole);
     }
-    ::copy::pour(from, onto, options, progress)
+    ::copy::copy_to_stream(from, onto, options, progress)
 }
 
 /// Whether the progress of a copy would be mixed with its output.

@@ -13,21 +13,21 @@ use std::sync::{Arc, OnceLock};
 
 use rustix::fs::{Mode, OFlags};
 
-use super::tried;
+use super::with_context;
 use crate::error::Result;
 
 /// The flags to open a directory as a starting point, not to list it.
-const HOLD: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+const OPEN_FLAGS: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
 /// A directory, opened when it is first used.
 #[derive(Debug)]
-pub(super) struct Location {
+pub(super) struct DirectoryHandle {
     path: PathBuf,
     above: Option<(Arc<Self>, Vec<u8>)>,
     descriptor: OnceLock<OwnedFd>,
 }
 
-impl Location {
+impl DirectoryHandle {
     /// A directory that the user named.
     pub(super) fn named(path: &Path) -> Self {
         let path = if path.as_os_str().is_empty() { PathBuf::from(".") } else { path.to_owned() };
@@ -51,18 +51,18 @@ impl Location {
             return Ok(descriptor.as_fd());
         }
         let opened = match &self.above {
-            None => rustix::fs::open(&self.path, HOLD, Mode::empty()),
+            None => rustix::fs::open(&self.path, OPEN_FLAGS, Mode::empty()),
             Some((above, name)) => {
                 let above = above.descriptor(what)?;
-                rustix::fs::openat(above, name.as_slice(), HOLD | OFlags::NOFOLLOW, Mode::empty())
+                rustix::fs::openat(above, name.as_slice(), OPEN_FLAGS | OFlags::NOFOLLOW, Mode::empty())
             }
         };
-        let opened = tried(what, opened)?;
+        let opened = with_context(what, opened)?;
         Ok(self.descriptor.get_or_init(|| opened).as_fd())
     }
 
     /// The directory that the user named, and the names that lead from there to this one.
-    pub(super) fn way(self: &Arc<Self>) -> (Arc<Self>, Vec<Vec<u8>>) {
+    pub(super) fn path_from_top(self: &Arc<Self>) -> (Arc<Self>, Vec<Vec<u8>>) {
         let (mut top, mut names) = (self, Vec::new());
         while let Some((above, name)) = &top.above {
             names.push(name.clone());
@@ -77,14 +77,14 @@ impl Location {
 /// again without keeping its directory open.
 #[derive(Debug, Clone)]
 pub struct LocalPath {
-    top: Arc<Location>,
+    top: Arc<DirectoryHandle>,
     names: Vec<Vec<u8>>,
     name: Vec<u8>,
 }
 
 impl LocalPath {
-    pub(super) fn to(place: &Arc<Location>, name: &[u8]) -> Self {
-        let (top, names) = place.way();
+    pub(super) fn to(directory: &Arc<DirectoryHandle>, name: &[u8]) -> Self {
+        let (top, names) = directory.path_from_top();
         Self { top, names, name: name.to_vec() }
     }
 
@@ -93,12 +93,12 @@ impl LocalPath {
     }
 
     /// Opens the object's directory step by step; `what` names the operation that needs it.
-    pub(super) fn directory(&self, what: &'static str) -> Result<Arc<Location>> {
-        let mut place = Arc::clone(&self.top);
+    pub(super) fn directory(&self, what: &'static str) -> Result<Arc<DirectoryHandle>> {
+        let mut directory = Arc::clone(&self.top);
         for name in &self.names {
-            place = Arc::new(Location::beneath(&place, name));
+            directory = Arc::new(DirectoryHandle::beneath(&directory, name));
         }
-        place.descriptor(what)?;
-        Ok(place)
+        directory.descriptor(what)?;
+        Ok(directory)
     }
 }

@@ -8,22 +8,22 @@ use std::sync::Arc;
 use client::{Mount, names_a_directory};
 use fs::{FileHandle, FileKind};
 
-use crate::backend::{Folder, Identity};
+use crate::backend::{Directory, Identity};
 use crate::entry::{Entry, attributes_of};
 use crate::error::{Error, Result};
-use crate::local::LocalFolder;
-use crate::remote::RemoteFolder;
+use crate::local::LocalDirectory;
+use crate::remote::RemoteDirectory;
 use crate::stream::Stream;
 
 /// A source: a file or directory to copy.
 #[derive(Debug)]
 pub struct Origin {
-    pub(crate) folder: Arc<dyn Folder>,
+    pub(crate) directory: Arc<dyn Directory>,
     pub(crate) entry: Entry,
     /// The name of the copy in an existing directory; empty if the contents of the source go into
     /// that directory.
     pub(crate) name: Vec<u8>,
-    pub(crate) place: String,
+    pub(crate) display_name: String,
     /// The stream that the source is, if it is not a file. `entry` is then a placeholder.
     pub(crate) stream: Option<Stream>,
 }
@@ -33,10 +33,10 @@ impl Origin {
     #[must_use]
     pub fn stream(stream: &Stream, name: Option<&OsStr>) -> Self {
         Self {
-            folder: Arc::new(LocalFolder::new(Path::new("."))),
+            directory: Arc::new(LocalDirectory::new(Path::new("."))),
             entry: Entry::of_stream(),
             name: name.map_or_else(Vec::new, |name| name.as_bytes().to_vec()),
-            place: stream.place().to_owned(),
+            display_name: stream.display_name().to_owned(),
             stream: Some(stream.clone()),
         }
     }
@@ -63,20 +63,20 @@ impl Origin {
                 let parent = path.parent().unwrap_or(Path::new("."));
                 let entry = Entry { name: of_entry.as_bytes().to_vec(), attributes, handle: None };
                 Self {
-                    folder: Arc::new(LocalFolder::new(parent)),
+                    directory: Arc::new(LocalDirectory::new(parent)),
                     entry,
                     name: name.as_bytes().to_vec(),
-                    place: path.display().to_string(),
+                    display_name: path.display().to_string(),
                     stream: None,
                 }
             }
             _ => {
                 let entry = Entry { name: Vec::new(), attributes, handle: None };
                 Self {
-                    folder: Arc::new(LocalFolder::new(&path)),
+                    directory: Arc::new(LocalDirectory::new(&path)),
                     entry,
                     name: Vec::new(),
-                    place: path.display().to_string(),
+                    display_name: path.display().to_string(),
                     stream: None,
                 }
             }
@@ -87,7 +87,7 @@ impl Origin {
     ///
     /// # Errors
     /// Errors of the server.
-    pub fn remote(mount: &Mount, path: &[u8], place: &str, follow: bool) -> Result<Self> {
+    pub fn remote(mount: &Mount, path: &[u8], display_name: &str, follow: bool) -> Result<Self> {
         let (trail, attributes) = mount.resolve_trail(path, follow)?;
         let handle = last(mount, &trail);
         let parent = trail.len().checked_sub(2).and_then(|at| trail.get(at)).copied().unwrap_or(handle);
@@ -105,7 +105,7 @@ impl Origin {
             }
             name => name.to_vec(),
         };
-        let base = place.trim_end_matches('/');
+        let base = display_name.trim_end_matches('/');
         let above = base.strip_suffix(&*String::from_utf8_lossy(written)).unwrap_or(base);
         let (above, entry_name) = if written.is_empty() || name.is_empty() {
             (base, Vec::new())
@@ -113,10 +113,10 @@ impl Origin {
             (above, written.to_vec())
         };
         Ok(Self {
-            folder: Arc::new(RemoteFolder::new(mount, parent, above)),
+            directory: Arc::new(RemoteDirectory::new(mount, parent, above)),
             entry: Entry { name: entry_name, attributes, handle: Some(handle) },
             name,
-            place: place.to_owned(),
+            display_name: display_name.to_owned(),
             stream: None,
         })
     }
@@ -141,8 +141,8 @@ impl Origin {
 
     /// The name of the source in messages.
     #[must_use]
-    pub fn place(&self) -> &str {
-        &self.place
+    pub fn display_name(&self) -> &str {
+        &self.display_name
     }
 }
 
@@ -162,12 +162,12 @@ fn last(mount: &Mount, trail: &[FileHandle]) -> FileHandle {
 /// The destination of a copy.
 #[derive(Debug)]
 pub struct Destination {
-    pub(crate) folder: Arc<dyn Folder>,
-    /// The name of the copy in `folder`; `None` if the source's name is kept.
+    pub(crate) directory: Arc<dyn Directory>,
+    /// The name of the copy in `directory`; `None` if the source's name is kept.
     pub(crate) name: Option<Vec<u8>>,
     /// The name ends in a slash, so only a directory may have it.
     directories_only: bool,
-    /// The directories from the root of the tree down to `folder`.
+    /// The directories from the root of the tree down to `directory`.
     pub(crate) trail: Vec<Identity>,
 }
 
@@ -193,7 +193,7 @@ impl Destination {
     }
 
     /// A local destination: an existing directory, or a name in one. A name that is not a file's is
-    /// copied to by [`crate::pour`].
+    /// copied to by [`crate::copy_to_stream`].
     ///
     /// # Errors
     /// Errors of the system.
@@ -201,8 +201,8 @@ impl Destination {
         if Stream::named(path).is_some() {
             return Err(Error::Conflict("no file can replace it".to_owned()));
         }
-        let at = |folder: &Path, name| Self {
-            folder: Arc::new(LocalFolder::new(folder)),
+        let at = |directory: &Path, name| Self {
+            directory: Arc::new(LocalDirectory::new(directory)),
             name,
             directories_only: names_a_directory(path.as_os_str().as_bytes()),
             trail: Vec::new(),
@@ -226,16 +226,17 @@ impl Destination {
     ///
     /// # Errors
     /// Errors of the server.
-    pub fn remote(mount: &Mount, path: &[u8], place: &str) -> Result<Self> {
-        let at = |trail: Vec<FileHandle>, place: &str, name| {
-            let folder: Arc<dyn Folder> = Arc::new(RemoteFolder::new(mount, last(mount, &trail), place));
+    pub fn remote(mount: &Mount, path: &[u8], display_name: &str) -> Result<Self> {
+        let at = |trail: Vec<FileHandle>, display_name: &str, name| {
+            let directory: Arc<dyn Directory> =
+                Arc::new(RemoteDirectory::new(mount, last(mount, &trail), display_name));
             let identity = |handle| Identity::Remote(mount.addresses(), mount.port(), handle);
             let trail = trail.into_iter().map(identity).collect();
-            Self { folder, name, directories_only: names_a_directory(path), trail }
+            Self { directory, name, directories_only: names_a_directory(path), trail }
         };
         match mount.resolve_trail(path, true) {
             Ok((trail, attributes)) if attributes.kind == FileKind::Directory => {
-                return Ok(at(trail, place, None));
+                return Ok(at(trail, display_name, None));
             }
             Ok(_) => {}
             Err(error) if error.status() == Some(fs::Status::NotFound) => {}
@@ -256,8 +257,8 @@ impl Destination {
                 client::Error::Status { operation: "LOOKUP", status: fs::Status::NotDirectory }.into()
             );
         }
-        let place = place.trim_end_matches('/');
-        let place = place.rsplit_once('/').map_or(place, |(above, _)| above);
-        Ok(at(trail, place, Some(name.to_vec())))
+        let display_name = display_name.trim_end_matches('/');
+        let display_name = display_name.rsplit_once('/').map_or(display_name, |(above, _)| above);
+        Ok(at(trail, display_name, Some(name.to_vec())))
     }
 }
