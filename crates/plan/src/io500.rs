@@ -56,6 +56,37 @@ pub const PHASES: [(&str, Unit); 12] = [
 /// Prefixes of the names of phases that are not scored.
 const UNSCORED: [&str; 5] = ["timestamp", "ior-rnd", "find-easy", "find-hard", "mdworkbench"];
 
+/// Which form of the benchmark wrote a result.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub enum Format {
+    /// The program: phases and scores with six decimals.
+    #[default]
+    #[serde(rename = "since-sc20")]
+    SinceSc20,
+    /// The shell script before it: phases with three decimals, scores with two or more.
+    #[serde(rename = "before-sc20")]
+    BeforeSc20,
+}
+
+impl Format {
+    /// How far a printed phase can be from the measured one.
+    const fn phase_error(self) -> f64 {
+        match self {
+            Self::SinceSc20 => 0.5e-6,
+            Self::BeforeSc20 => 0.5e-3,
+        }
+    }
+
+    /// How far a printed score can be from the computed one. The script printed six digits, or cut
+    /// after two decimals.
+    fn score_error(self, score: f64) -> f64 {
+        match self {
+            Self::SinceSc20 => 0.5e-6,
+            Self::BeforeSc20 => 0.01_f64.max(score * 1e-5),
+        }
+    }
+}
+
 /// A run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Run {
@@ -64,6 +95,8 @@ pub struct Run {
     /// The benchmark's version, if the file states it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
+    /// The form of the file.
+    pub format: Format,
     /// The scored phases of the run.
     pub phases: Vec<Phase>,
     /// The names of phases that are not scored.
@@ -116,19 +149,18 @@ pub fn score(phases: &[Phase]) -> Score {
     Score { bandwidth_gib_s, iops_kiops, total: (bandwidth_gib_s * iops_kiops).sqrt() }
 }
 
-/// How far a score can differ from that of the unrounded phases, which are printed with six
-/// decimals.
+/// How far a stated score can differ from that of the phases, whose digits are rounded.
 ///
 /// The logarithm of a geometric mean changes by the mean of the phases' relative rounding errors.
 #[must_use]
-pub fn rounding(phases: &[Phase]) -> Score {
+pub fn rounding(phases: &[Phase], format: Format) -> Score {
     let relative = |unit: Unit| {
         let counted: Vec<_> = phases.iter().filter(|phase| phase.unit == unit && phase.value > 0.0).collect();
-        let sum: f64 = counted.iter().map(|phase| HALF_OF_LAST_PLACE / phase.value).sum();
+        let sum: f64 = counted.iter().map(|phase| format.phase_error() / phase.value).sum();
         if counted.is_empty() { 0.0 } else { sum / counted.len() as f64 }
     };
     let (score, bandwidth, iops) = (score(phases), relative(Unit::GibPerS), relative(Unit::Kiops));
-    let with_print = |value: f64, relative: f64| value * relative + HALF_OF_LAST_PLACE;
+    let with_print = |value: f64, relative: f64| value * relative + format.score_error(value);
     Score {
         bandwidth_gib_s: with_print(score.bandwidth_gib_s, bandwidth),
         iops_kiops: with_print(score.iops_kiops, iops),
@@ -136,13 +168,10 @@ pub fn rounding(phases: &[Phase]) -> Score {
     }
 }
 
-/// IO500 prints six decimals.
-const HALF_OF_LAST_PLACE: f64 = 0.5e-6;
-
 /// Whether a stated score is that of the phases, within the precision of their printed digits.
 #[must_use]
 pub fn agrees(run: &Run) -> Option<bool> {
-    let (stated, again, slack) = (run.stated?, run.score, rounding(&run.phases));
+    let (stated, again, slack) = (run.stated?, run.score, rounding(&run.phases, run.format));
     let near = |a: f64, b: f64, slack: f64| (a - b).abs() <= slack * (1.0 + 1e-9);
     Some(
         near(stated.bandwidth_gib_s, again.bandwidth_gib_s, slack.bandwidth_gib_s)

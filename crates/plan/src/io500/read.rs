@@ -1,9 +1,14 @@
 //! Reads `result_summary.txt` (the same text that the benchmark prints) and `result.txt`.
+//!
+//! Before SC20 the benchmark was a shell script. Its summary has another form:
+//! `[RESULT] BW   phase 1   ior_easy_write   8.581 GB/s : time 58.27 seconds`. The script divided
+//! the MiB/s of `ior` by 1024, so its "GB/s" are GiB/s.
 
-use super::{PHASES, Phase, Run, Score, UNSCORED, Unit, agrees, score};
+use super::{Format, PHASES, Phase, Run, Score, UNSCORED, Unit, agrees, score};
 use crate::error::{Error, Result};
 
-/// The minimum duration of write phases in a valid run. io500.org, rules.
+/// The minimum duration of a phase that writes or creates in a valid run: both `ior` and both
+/// `mdtest` write phases. io500.org, rules.
 const WRITE_SECONDS_MIN: f64 = 300.0;
 /// No result has more lines. This bounds the time spent on a wrong file.
 const LINES_MAX: usize = 100_000;
@@ -35,6 +40,7 @@ pub fn read(name: &str, text: &str) -> Result<Run> {
 #[derive(Debug, Default)]
 struct Found {
     version: Option<String>,
+    format: Format,
     phases: Vec<Phase>,
     unscored: Vec<String>,
     unknown: usize,
@@ -67,13 +73,25 @@ impl Found {
         if let Some(version) = line.strip_prefix("IO500 version ") {
             self.version = Some(clip(version));
         } else if line.starts_with("[RESULT") {
-            let mut words = after_tag(line).split_whitespace();
-            let (Some(name), Some(value), Some(unit)) = (words.next(), words.next(), words.next()) else {
-                return Err(wrong(number, "a result has a phase, a figure and a unit"));
+            let words: Vec<_> = after_tag(line).split_whitespace().collect();
+            let (name, value, unit) = match words.as_slice() {
+                ["BW" | "IOPS", "phase", _, name, value, unit, ..] => {
+                    self.set_format(number, Format::BeforeSc20)?;
+                    // The script divided MiB/s by 1024 and called the result GB/s.
+                    let unit = if *unit == "GB/s" { Unit::GibPerS.name() } else { unit };
+                    (name.replace('_', "-"), *value, unit)
+                }
+                ["BW" | "IOPS", "phase", ..] | [] | [_] | [_, _] => {
+                    return Err(wrong(number, "a result has a phase, a figure and a unit"));
+                }
+                [name, value, unit, ..] => {
+                    self.set_format(number, Format::SinceSc20)?;
+                    ((*name).to_owned(), *value, *unit)
+                }
             };
             let seconds =
                 line.split_once("time ").and_then(|(_, rest)| rest.split_whitespace().next()?.parse().ok());
-            self.phase(number, name, figure(number, value)?, Some(unit), seconds, is_invalid)?;
+            self.phase(number, &name, figure(number, value)?, Some(unit), seconds, is_invalid)?;
         } else if line.starts_with("[SCORE") && !line.starts_with("[SCOREX") {
             for part in after_tag(line).split(':') {
                 let words: Vec<_> = part.split_whitespace().collect();
@@ -82,7 +100,18 @@ impl Found {
                 }
             }
             self.mark(is_invalid);
+        } else if line.to_ascii_lowercase().contains("not valid for io-500 submission") {
+            // The script's verdict, even where the next line is `[SCORE-valid]`.
+            self.mark(true);
         }
+        Ok(())
+    }
+
+    fn set_format(&mut self, number: usize, format: Format) -> Result<()> {
+        if !self.phases.is_empty() && self.format != format {
+            return Err(wrong(number, "this result has another form than those before; one file is one run"));
+        }
+        self.format = format;
         Ok(())
     }
 
@@ -162,7 +191,10 @@ impl Found {
             if let Some((phase, _)) = PHASES.iter().find(|(phase, _)| *phase == plain) {
                 return Err(wrong(
                     number,
-                    format!("{:?} is {phase} in results since SC20; older ones are not read", clip(name)),
+                    format!(
+                        "{:?} is {phase} since SC20; results from before have \"BW phase 1\" or the like in front",
+                        clip(name)
+                    ),
                 ));
             }
             self.unknown += 1;
@@ -202,6 +234,7 @@ impl Found {
         let mut run = Run {
             name: clip(name.rsplit('/').next().unwrap_or(name)),
             version: self.version,
+            format: self.format,
             phases: self.phases,
             unscored: self.unscored,
             stated,
@@ -227,9 +260,7 @@ impl Found {
             self.warnings.push(format!("{} is marked as invalid", phase.name));
         }
         let short = self.phases.iter().filter(|phase| {
-            phase.name.ends_with("-write")
-                && phase.unit == Unit::GibPerS
-                && phase.seconds.is_some_and(|seconds| seconds < WRITE_SECONDS_MIN)
+            phase.name.ends_with("-write") && phase.seconds.is_some_and(|seconds| seconds < WRITE_SECONDS_MIN)
         });
         let short: Vec<_> = short.map(|phase| format!("{} wrote for less than 300 s", phase.name)).collect();
         self.warnings.extend(short);

@@ -89,6 +89,72 @@ fn runs_that_are_invalid_or_short_say_so() {
     assert!(odd.warnings[0].contains("concurrent"), "{:?}", odd.warnings);
 }
 
+// io500.org, rules: each phase that writes or creates runs for 300 s at least.
+#[test]
+fn each_phase_that_writes_or_creates_is_held_to_300_s_and_no_other() {
+    for (phase, _) in PHASES {
+        let text: String = DDP24
+            .lines()
+            .map(|line| match line.split_once(": time") {
+                Some((result, _)) if result.contains(phase) => format!("{result}: time 299.9 seconds\n"),
+                Some((result, _)) => format!("{result}: time 301.0 seconds\n"),
+                None => format!("{line}\n"),
+            })
+            .collect();
+        let expected: &[String] = match phase {
+            "ior-easy-write" | "ior-hard-write" | "mdtest-easy-write" | "mdtest-hard-write" => {
+                &[format!("{phase} wrote for less than 300 s")]
+            }
+            _ => &[],
+        };
+        assert_eq!(run(&text).warnings, expected, "{phase}");
+    }
+}
+
+/// A summary as the shell script wrote it until 2020, with figures of our own.
+const BEFORE_SC20: &str = "\
+[RESULT] BW   phase 1            ior_easy_write               10.000 GB/s : time 310.00 seconds
+[RESULT] BW   phase 2            ior_hard_write                0.500 GB/s : time 320.50 seconds
+[RESULT] BW   phase 3             ior_easy_read               12.500 GB/s : time 250.10 seconds
+[RESULT] BW   phase 4             ior_hard_read                2.000 GB/s : time  80.00 seconds
+[RESULT] IOPS phase 1         mdtest_easy_write               20.000 kiops : time 305.00 seconds
+[RESULT] IOPS phase 2         mdtest_hard_write               10.000 kiops : time 330.43 seconds
+[RESULT] IOPS phase 3                      find              320.000 kiops : time  24.64 seconds
+[RESULT] IOPS phase 4          mdtest_easy_stat               80.000 kiops : time  84.90 seconds
+[RESULT] IOPS phase 5          mdtest_hard_stat               40.000 kiops : time 108.18 seconds
+[RESULT] IOPS phase 6        mdtest_easy_delete               40.000 kiops : time 195.11 seconds
+[RESULT] IOPS phase 7          mdtest_hard_read                5.000 kiops : time 128.09 seconds
+[RESULT] IOPS phase 8        mdtest_hard_delete                2.500 kiops : time 243.19 seconds
+[SCORE-valid] Bandwidth 3.34370 GB/s : IOPS 23.7841 kiops : TOTAL 8.91
+";
+
+#[test]
+fn results_from_before_sc20_are_read_with_their_units_and_their_precision() {
+    let found = run(BEFORE_SC20);
+    assert_eq!((found.format, found.phases.len()), (Format::BeforeSc20, 12));
+    let easy = &found.phases[0];
+    assert_eq!(
+        (easy.name, easy.value, easy.unit, easy.seconds),
+        ("ior-easy-write", 10.0, Unit::GibPerS, Some(310.0))
+    );
+    // The fourth root of 10 * 0.5 * 12.5 * 2, the eighth of the product of the others.
+    assert!((found.score.bandwidth_gib_s - 125.0_f64.powf(0.25)).abs() < 1e-9);
+    let product = 20.0 * 10.0 * 320.0 * 80.0 * 40.0 * 40.0 * 5.0 * 2.5;
+    assert!((found.score.iops_kiops - f64::powf(product, 0.125)).abs() < 1e-9);
+    assert_eq!(agrees(&found), Some(true), "{:?}", found.score);
+    assert_eq!(found.warnings, Vec::<String>::new());
+    let changed = run(&BEFORE_SC20.replace("TOTAL 8.91", "TOTAL 9.11"));
+    assert_eq!(agrees(&changed), Some(false));
+    let short = run(&BEFORE_SC20.replace("305.00", "205.00").replace(
+        "[SCORE-valid]",
+        "One or more test phases invalid.  Not valid for IO-500 submission.\n[SCORE-valid]",
+    ));
+    assert_eq!(
+        short.warnings,
+        ["the run marks its score as invalid", "mdtest-easy-write wrote for less than 300 s"]
+    );
+}
+
 #[test]
 fn texts_that_are_no_run_say_why() {
     for (text, part) in [
@@ -102,6 +168,13 @@ fn texts_that_are_no_run_say_why() {
         ("[RESULT] find 3 GiB/s : time 1\n", "prints it in kIOPS"),
         ("[RESULT] ior-easy-write 3 GB/s : time 1\n", "prints it in GiB/s"),
         ("[RESULT] ior_easy_write 3 GiB/s : time 1\n", "since SC20"),
+        ("[RESULT] BW phase 1 ior_easy_write\n", "line 1: a result has a phase"),
+        ("[RESULT] BW phase 1 ior_easy_write 3 kiops : time 1\n", "prints it in GiB/s"),
+        ("[RESULT] IOPS phase 3 find 3 GB/s : time 1\n", "prints it in kIOPS"),
+        (
+            "[RESULT] BW phase 1 ior_easy_write 3 GB/s : time 1\n[RESULT] find 3 kIOPS : time 1\n",
+            "line 2: this result has another form",
+        ),
         ("[RESULT] find 3 kIOPS : time 1\n[RESULT] find 3 kIOPS : time 1\n", "stands here twice"),
         ("[find]\nscore = \n", "is no result"),
     ] {

@@ -12,8 +12,8 @@ const RUNS_MAX: usize = 8;
 /// Compute the scores of IO500 runs, and compare the runs with each other and with the limits of
 /// their topology.
 ///
-/// Reads the files that IO500 writes: result_summary.txt (which is also its output) and result.txt.
-/// A single topology applies to all runs; several apply to the runs in their order.
+/// Reads the files that IO500 writes: result_summary.txt (which is also its output) and result.txt,
+/// and the summaries of its shell script from before SC20. A single topology applies to all runs; several apply to the runs in their order.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Io500Args {
