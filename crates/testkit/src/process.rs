@@ -8,10 +8,14 @@
 
 use crate::failure_reporter;
 use crate::program::find_program;
-use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, pidfd_open, waitid,
+};
 use std::io::{BufRead, BufReader, Read};
+use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
@@ -62,6 +66,8 @@ pub struct Process {
     child: Child,
     shared: Arc<Shared>,
     status: Option<ExitStatus>,
+    /// Whether this program has killed the child.
+    killed: Arc<AtomicBool>,
 }
 
 impl Process {
@@ -88,7 +94,26 @@ impl Process {
         if let Some(err) = child.stderr.take() {
             collect(&shared, Stream::Err, err);
         }
-        Self { name, child, shared, status: None }
+        Self { name, child, shared, status: None, killed: Arc::default() }
+    }
+
+    /// Calls `report` on another thread if the child ends before it is killed: a test that waits
+    /// for an answer of a dead server could otherwise wait for ever.
+    ///
+    /// # Panics
+    /// If the kernel cannot watch processes (Linux before 5.4).
+    pub fn on_early_end(&self, report: impl FnOnce() + Send + 'static) {
+        let pidfd = pidfd_open(Pid::from_child(&self.child), PidfdFlags::empty());
+        let pidfd = pidfd.expect("a process that has not been waited for");
+        let killed = Arc::clone(&self.killed);
+        thread::spawn(move || {
+            // The child stays a zombie for `try_wait`, which asks for its status.
+            let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+            while let Err(rustix::io::Errno::INTR) = waitid(WaitId::PidFd(pidfd.as_fd()), options) {}
+            if !killed.load(Ordering::Acquire) {
+                report();
+            }
+        });
     }
 
     /// The child's process id.
@@ -200,6 +225,7 @@ impl Process {
 
     /// Kills the child and its group at once.
     pub fn kill(&mut self) {
+        self.killed.store(true, Ordering::Release);
         let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
         if self.status.is_none() {
             self.status = self.child.wait().ok();
@@ -320,6 +346,23 @@ mod tests {
         let mut command = Command::new("sh");
         command.args(["-c", script]);
         Process::spawn(command)
+    }
+
+    #[test]
+    fn an_end_is_reported_unless_the_child_was_killed() {
+        let (sender, reports) = channel();
+        let both = sender.clone();
+        let _ended = {
+            let process = shell("read line; exit 3");
+            process.on_early_end(move || sender.send("ended").unwrap());
+            process
+        };
+        assert_eq!(reports.recv_timeout(SOON), Ok("ended"));
+        let mut killed = shell("exec sleep infinity");
+        killed.on_early_end(move || both.send("killed").unwrap());
+        killed.kill();
+        // Both senders are gone, and nothing more was sent.
+        assert_eq!(reports.recv_timeout(SOON), Err(std::sync::mpsc::RecvTimeoutError::Disconnected));
     }
 
     #[test]

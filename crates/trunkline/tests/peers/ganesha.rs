@@ -1,12 +1,16 @@
 //! Debian's nfs-ganesha on its own tmpfs. The tmpfs is in a mount namespace that lives as long as a
 //! process of the test, so no mount remains, even if the test is killed.
 //!
+//! If the daemon ends by itself, the test program ends with the daemon's log: the calls of a hard
+//! mount would wait for ever.
+//!
 //! Only one runs at a time: each registers with rpcbind, and a machine can have only one rpcbind.
 
 use crate::fixtures::SOON;
 use crate::libnfs::Export;
 use client::{Mount, Settings};
 use std::fs;
+use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, TcpStream};
 use std::path::PathBuf;
 use std::process::Command;
@@ -176,5 +180,13 @@ fn start_daemon(place: &TempDir, namespace: &Process) -> Process {
     command.arg(require_program("ganesha.nfsd")).arg("-F");
     command.arg("-f").arg(place.join("ganesha.conf")).arg("-L").arg(place.join("ganesha.log"));
     command.arg("-p").arg(place.join("ganesha.pid"));
-    Process::spawn(command)
+    let daemon = Process::spawn(command);
+    let log = place.join("ganesha.log");
+    daemon.on_early_end(move || {
+        let log = fs::read_to_string(log).unwrap_or_default();
+        // Not `eprintln`, which is captured and shown only after a test has ended.
+        let _ = writeln!(std::io::stderr(), "error: nfs-ganesha has ended by itself; its log:\n{log}");
+        std::process::exit(101);
+    });
+    daemon
 }
