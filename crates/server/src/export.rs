@@ -1,5 +1,7 @@
 //! The exports of a running group: their stores, their keys, and the clients that may use them.
 
+mod warnings;
+
 use crate::config::{Config, EXPORTS_MAX, ExportConfig, StoreConfig};
 use crate::error::Error;
 use crate::handle::{FileHandle, HandleError, HandleKey, fsid_of};
@@ -47,13 +49,15 @@ impl Export {
             Some(secret) => HandleKey::new(&secret, config.fsid),
             None => HandleKey::random(config.fsid).map_err(no_random)?,
         };
-        Ok(Self {
+        let export = Self {
             config: config.clone(),
             first_verifier: store.verifier(),
             may_block: store.may_block(),
             store: store.into(),
             key,
-        })
+        };
+        export.warnings().iter().for_each(|warning| tracing::warn!("{warning}"));
+        Ok(export)
     }
 
     /// The values on which the processes of a group must agree. Other processes cannot serve a

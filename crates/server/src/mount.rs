@@ -22,6 +22,14 @@ use xdr::Writer;
 const NAMES: [&str; Procedure::ALL.len()] =
     ["MOUNT NULL", "MOUNT MNT", "MOUNT DUMP", "MOUNT UMNT", "MOUNT UMNTALL", "MOUNT EXPORT"];
 
+/// The most bytes of a client's path that the log shows.
+const LOGGED_PATH_BYTES_MAX: usize = 200;
+
+/// The beginning of a client's path, safe to print.
+fn logged_path(path: &[u8]) -> std::slice::EscapeAscii<'_> {
+    path.get(..LOGGED_PATH_BYTES_MAX).unwrap_or(path).escape_ascii()
+}
+
 /// See the module's documentation.
 pub(crate) struct Mount;
 

@@ -1,10 +1,15 @@
 //! Writes log messages to standard error.
 
+mod rate_limit;
+
 use crate::error::Error;
 use crate::output;
 use clap::{ArgAction, Args, ValueEnum};
 use std::io;
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::FilterExt;
+use tracing_subscriber::layer::{Layer, SubscriberExt};
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{EnvFilter, Registry};
 
 /// The environment variable that sets the level if no option does.
 const VARIABLE: &str = "TRUNKLINE_LOG";
@@ -77,14 +82,16 @@ pub fn start(args: &LoggingArgs) -> Result<(), Error> {
         })?,
     };
     // A message that cannot be written is dropped: a complaint would go to the same place.
-    let builder = tracing_subscriber::fmt()
-        .with_env_filter(filter)
+    let layer = tracing_subscriber::fmt::layer::<Registry>()
         .with_writer(io::stderr)
         .with_ansi(output::stderr_has_colour())
         .log_internal_errors(false);
-    match args.log_format {
-        Format::Text => builder.init(),
-        Format::Json => builder.json().flatten_event(true).init(),
-    }
+    let layer = match args.log_format {
+        Format::Text => layer.boxed(),
+        Format::Json => layer.json().flatten_event(true).boxed(),
+    };
+    // The level first, so that a message that is not shown does not count.
+    let limited = layer.with_filter(filter.and(rate_limit::RateLimit::default()));
+    tracing_subscriber::registry().with(limited).init();
     Ok(())
 }

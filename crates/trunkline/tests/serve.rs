@@ -170,6 +170,51 @@ fn a_passed_socket_that_no_node_claims_is_an_error() {
 }
 
 #[test]
+fn mounts_and_refusals_are_logged_at_info_and_useless_exports_are_warned_of() {
+    const ACCES: u32 = 13;
+    let dir = temp_dir("mounts");
+    let file = dir.path().join("group.toml");
+    let closed =
+        "[[export]]\npath = \"/closed\"\nmem = \"1MiB\"\nrw = true\nall_squash = true\nanonuid = 7\n";
+    write(&file, &(exports(&["/one"]) + closed));
+    let file = file.to_str().expect("UTF-8");
+    let process = Process::spawn(trunkline(&["serve", "-c", file, "--log-level", "info"]));
+    let mut client = connect(address_of(&process));
+    let peer = client.local_addr().expect("an address").to_string();
+    assert_eq!((mnt(&mut client, "/one"), mnt(&mut client, "/closed")), (0, ACCES));
+    assert_eq!(mnt(&mut client, "/one/\n2026 INFO forged"), 2);
+    let said = |what: &str| process.wait_for_line(what, SOON);
+    assert!(said("mounted peer").contains(&format!("peer={peer} path=/one")), "{}", process.all_output());
+    assert!(said("mount refused: the export").contains("path=/closed"), "{}", process.all_output());
+    assert!(said("forged").contains("path=/one/\\n2026 INFO forged"), "{}", process.all_output());
+    let warnings = process.output(Stream::Err);
+    assert!(warnings.contains("export /closed admits nobody"), "{warnings}");
+    assert!(warnings.contains("export /closed is writable (`rw`), and nobody can write"), "{warnings}");
+    assert!(!warnings.contains("export /one"), "{warnings}");
+}
+
+#[test]
+fn messages_that_a_peer_can_cause_are_limited_and_counted() {
+    use std::io::{Read, Write};
+    const CONNECTIONS: usize = 60;
+    let process = Process::spawn(trunkline(&["serve", "--mem", "1MiB", "--listen", "127.0.0.1:0", "-v"]));
+    let address = address_of(&process);
+    for _ in 0..CONNECTIONS {
+        let mut client = connect(address);
+        // A fragment of 2 GiB.
+        client.write_all(&[0xff; 64]).expect("the server receives");
+        // The end of the stream, or a reset; the message is logged before.
+        let _ = client.read_to_end(&mut Vec::new());
+    }
+    let summary = process.wait_for_line("more messages in 10 s like: connection closed", SOON);
+    let err = process.output(Stream::Err);
+    let logged = err.lines().filter(|line| line.contains("connection closed peer=")).count();
+    assert_eq!(logged, 20, "{err}");
+    let more: usize = summary.split(' ').find_map(|word| word.parse().ok()).expect("a number");
+    assert_eq!(logged + more, CONNECTIONS, "{err}");
+}
+
+#[test]
 fn json_log_messages_are_one_object_per_line() {
     let arguments = ["serve", "--mem", "1MiB", "--listen", "127.0.0.1:0", "-v", "--log-format", "json"];
     let mut process = Process::spawn(trunkline(&arguments));

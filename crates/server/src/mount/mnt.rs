@@ -17,7 +17,25 @@ use store::{Attempt, Caller, Wait};
 /// there.
 const SERVER: Caller<'static> = Caller { uid: 0, gid: 0, gids: &[] };
 
+/// Answers MNT, and logs who mounted what or why not.
 pub fn run(group: &Group, client: &Client, args: &Args<'_>, wait: Wait<'_>) -> Result<Reply, HandlerError> {
+    let reply = mount(group, client, args, wait)?;
+    let path = super::logged_path(args.path);
+    let peer = client.peer;
+    match &reply {
+        Outcome::Ok(_) => tracing::info!(%peer, %path, "mounted"),
+        Outcome::Fail(Status::ACCES, ()) if client.admitted.is_empty() => {
+            tracing::info!(%peer, %path, "mount refused: no export admits this address in `allow`");
+        }
+        Outcome::Fail(Status::ACCES, ()) => {
+            tracing::info!(%peer, %path, "mount refused: the export's `allow` or `secure` does not admit this client");
+        }
+        Outcome::Fail(status, ()) => tracing::info!(%peer, %path, ?status, "mount refused"),
+    }
+    Ok(reply)
+}
+
+fn mount(group: &Group, client: &Client, args: &Args<'_>, wait: Wait<'_>) -> Result<Reply, HandlerError> {
     if client.admitted.is_empty() {
         return Ok(Outcome::Fail(Status::ACCES, ()));
     }

@@ -5,5 +5,6 @@ use crate::group::Group;
 use nfs3::mount::umnt::Args;
 
 pub fn run(group: &Group, client: &Client, args: &Args<'_>) {
+    tracing::info!(peer = %client.peer, path = %super::logged_path(args.path), "unmounted");
     group.mounts.remove(client.peer.ip(), args.path);
 }
