@@ -13,7 +13,8 @@ const RUNS_MAX: usize = 8;
 /// their topology.
 ///
 /// Reads the files that IO500 writes: result_summary.txt (which is also its output) and result.txt,
-/// and the summaries of its shell script from before SC20. A single topology applies to all runs; several apply to the runs in their order.
+/// and the summaries of its shell script from before SC20. A single topology applies to all runs;
+/// several apply to the runs in their order.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Io500Args {
