@@ -111,7 +111,7 @@ impl Program for Nfs3 {
         }
         let identity = call.client.identities.current()?;
         let request = Request { client: call.client, identity, wait: Wait::Refused(None) };
-        let target = request.open_for_change_at_once(&args.file).ok()?;
+        let target = request.open_for_change_nonblocking(&args.file).ok()?;
         let receive_buffer = target.export.store.receive_buffer(args.offset, args.data_len)?;
         Some(Placement { args_bytes, receive_buffer })
     }

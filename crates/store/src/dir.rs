@@ -10,7 +10,7 @@
 //! relative to a directory that is held open, without following links and without crossing mounts
 //! (`openat2`), and an object that was opened by its handle is shown to lie beneath the root. Every
 //! operation may wait for the device, so it belongs on a thread that may wait; where waiting is
-//! refused, `now` answers from what is held open and in memory.
+//! refused, `nonblocking` answers from what is held open and in memory.
 //!
 //! docs/decisions/0005-dir-store.md has the reasons.
 
@@ -19,28 +19,27 @@ mod create;
 mod data;
 mod fault;
 mod find;
-mod groups;
 mod identity;
 mod listing;
 mod map;
 mod mapping;
 mod name;
 mod node;
-mod now;
+mod nonblocking;
 mod receive_batch;
 mod remove;
 mod setattr;
 mod space;
 mod state;
 mod sys;
+mod user_groups;
 
 use crate::interface::{
     Attempt, Attributes, Caller, Capabilities, DirectoryEnd, Effect, Entry, Found, NewObject, ObjectId,
     ReadEnd, Result, Rights, SetAttributes, Space, Stability, Status, Store, Time, Wait, WouldBlock, Written,
 };
-use crate::payload::{Place, ReceiveBuffer, Segment};
+use crate::payload::{Backing, ReceiveBuffer, Segment};
 use cache::Cache;
-use groups::Groups;
 use identity::Identity;
 pub use identity::keep_identity;
 use map::Map;
@@ -62,15 +61,16 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
+use user_groups::UserGroups;
 
 /// The largest file: offsets are signed.
 const FILE_BYTES_MAX: u64 = i64::MAX as u64;
 /// The most hard links: the limit of ext4, because no system call reports it reliably.
 const LINKS_MAX: u32 = 65_000;
 /// The most objects held open; each has up to three descriptors.
-const HELD_MAX: usize = 8192;
-/// Descriptors for each object held open, and for each that is only a place; a share of the limit
-/// for others.
+const OPEN_OBJECTS_MAX: usize = 8192;
+/// Descriptors for each object held open, and for each with only a path descriptor; a share of the
+/// limit for others.
 const DESCRIPTORS_EACH: usize = 4;
 /// Objects unused for this long are closed, so that a file deleted on the server itself releases
 /// its space.
@@ -124,7 +124,7 @@ pub enum OpenError {
 /// A directory of a file system, served to callers.
 pub struct DirStore {
     shared: Arc<Shared>,
-    groups: Option<Groups>,
+    groups: Option<UserGroups>,
     /// Dropping it ends the thread that closes idle objects.
     stop: Option<mpsc::Sender<()>>,
     sweeper: Option<JoinHandle<()>>,
@@ -136,14 +136,14 @@ struct Shared {
     root: OwnedFd,
     root_object: ObjectId,
     /// Whether the root is the root of its file system, so that nothing of it lies outside.
-    whole: bool,
+    is_filesystem_root: bool,
     /// Whether cached data are available without asking another machine or process.
     local: bool,
     /// Whether there is no device to wait for.
     memory: bool,
     /// Whether the file system supports reads, and writes, that do only what is possible at once.
-    reads_now: AtomicBool,
-    writes_now: AtomicBool,
+    supports_nowait_reads: AtomicBool,
+    supports_nowait_writes: AtomicBool,
     /// Whether its files can be mapped.
     maps: AtomicBool,
     /// Whether the offsets in directories do not stay valid, so that names are numbered here.
@@ -165,13 +165,13 @@ impl DirStore {
     /// # Errors
     /// [`OpenError`].
     pub fn open(options: &DirOptions) -> std::result::Result<Self, OpenError> {
-        let in_root = |error: io::Error| OpenError::Root { path: options.path.clone(), error };
-        let path = std::fs::canonicalize(&options.path).map_err(in_root)?;
+        let root_error = |error: io::Error| OpenError::Root { path: options.path.clone(), error };
+        let path = std::fs::canonicalize(&options.path).map_err(root_error)?;
         let base = options.state.clone().or_else(state::default_base).ok_or(OpenError::NoStatePlace)?;
         let state = open_state(&base, &path)?;
         let map = Map::open(&state.directory, &state.secret)
             .map_err(|error| OpenError::State { path: state.directory.clone(), error })?;
-        let shared = Shared::open(&path, state, map).map_err(|error| in_root(error.into()))?;
+        let shared = Shared::open(&path, state, map).map_err(|error| root_error(error.into()))?;
         let shared = Arc::new(shared);
         let (stop, stopped) = mpsc::channel();
         let watched = Arc::downgrade(&shared);
@@ -183,27 +183,27 @@ impl DirStore {
             }
         };
         let thread = std::thread::Builder::new().name("tl-dir-idle".into()).spawn(sweep);
-        let sweeper = Some(thread.map_err(in_root)?);
+        let sweeper = Some(thread.map_err(root_error)?);
         // A process that acts only as itself does not need the groups of callers.
         let switches = matches!(shared.identity, Identity::Callers { .. });
-        let groups = (options.server_groups && switches).then(Groups::default);
+        let groups = (options.server_groups && switches).then(UserGroups::default);
         Ok(Self { shared, groups, stop: Some(stop), sweeper })
     }
 
     /// Calls `act` for a caller with all groups of the caller.
     fn with_groups<T>(&self, caller: Caller<'_>, act: impl FnOnce(Caller<'_>) -> T) -> T {
-        let groups = self.groups.as_ref().filter(|_| Groups::concerns(&caller));
-        match groups.and_then(|groups| groups.of(caller.uid)) {
+        let groups = self.groups.as_ref().filter(|_| UserGroups::needs_lookup(&caller));
+        match groups.and_then(|groups| groups.lookup(caller.uid)) {
             Some(gids) => act(Caller { gids: &gids, ..caller }),
             None => act(caller),
         }
     }
 
     /// Like [`with_groups`](Self::with_groups), if the groups are cached.
-    fn with_groups_now<T>(&self, caller: Caller<'_>, act: impl FnOnce(Caller<'_>) -> Option<T>) -> Option<T> {
-        match self.groups.as_ref().filter(|_| Groups::concerns(&caller)) {
+    fn try_with_groups<T>(&self, caller: Caller<'_>, act: impl FnOnce(Caller<'_>) -> Option<T>) -> Option<T> {
+        match self.groups.as_ref().filter(|_| UserGroups::needs_lookup(&caller)) {
             None => act(caller),
-            Some(groups) => match groups.known(caller.uid)? {
+            Some(groups) => match groups.cached(caller.uid)? {
                 Some(gids) => act(Caller { gids: &gids, ..caller }),
                 None => act(caller),
             },
@@ -222,7 +222,7 @@ impl DirStore {
         match wait {
             Wait::Allowed => Ok(self.with_groups(caller, act)),
             Wait::Refused(batch) => {
-                self.with_groups_now(caller, |caller| at_once(caller, batch)).ok_or(WouldBlock)
+                self.try_with_groups(caller, |caller| at_once(caller, batch)).ok_or(WouldBlock)
             }
         }
     }
@@ -259,14 +259,14 @@ impl Drop for DirStore {
 }
 
 fn open_state(base: &Path, root: &Path) -> std::result::Result<State, OpenError> {
-    let in_state = |error: io::Error| OpenError::State { path: base.to_owned(), error };
+    let state_error = |error: io::Error| OpenError::State { path: base.to_owned(), error };
     // Checked before anything is created: the nearest existing ancestor decides.
-    let absolute = std::path::absolute(base).map_err(in_state)?;
+    let absolute = std::path::absolute(base).map_err(state_error)?;
     let exists = absolute.ancestors().find_map(|path| std::fs::canonicalize(path).ok());
     if exists.is_some_and(|path| path.starts_with(root)) {
         return Err(OpenError::StateInside { path: base.to_owned() });
     }
-    State::open(base, root).map_err(in_state)
+    State::open(base, root).map_err(state_error)
 }
 
 impl Shared {
@@ -283,11 +283,11 @@ impl Shared {
         let Ok(identity) = identity else { return Err(rustix::io::Errno::IO) };
         let name_bytes_max = rustix::fs::fstatvfs(&root)?.f_namemax;
         Ok(Self {
-            whole: find::is_whole(root.as_fd()),
+            is_filesystem_root: find::is_filesystem_root(root.as_fd()),
             local: find::is_local(kind),
             memory: find::is_memory(kind),
-            reads_now: AtomicBool::new(true),
-            writes_now: AtomicBool::new(true),
+            supports_nowait_reads: AtomicBool::new(true),
+            supports_nowait_writes: AtomicBool::new(true),
             maps: AtomicBool::new(true),
             number_names: listing::must_number(kind),
             root,
@@ -296,7 +296,7 @@ impl Shared {
             identity,
             state,
             map,
-            cache: Cache::new(held_max()),
+            cache: Cache::new(open_objects_max()),
             buffers: Arc::default(),
             callers: RandomState::new(),
             name_bytes_max: u32::try_from(name_bytes_max).unwrap_or(255),
@@ -314,7 +314,7 @@ impl Shared {
 
 /// The number of objects for which the descriptor limit has room, after the limit is raised as far
 /// as allowed.
-fn held_max() -> usize {
+fn open_objects_max() -> usize {
     let limit = getrlimit(Resource::Nofile);
     let most = limit.maximum.unwrap_or(u64::MAX).min(1 << 17);
     if limit.current.is_some_and(|current| current < most) {
@@ -322,7 +322,7 @@ fn held_max() -> usize {
     }
     let now = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     let share = usize::try_from(now).unwrap_or(usize::MAX) / DESCRIPTORS_EACH / 2;
-    share.clamp(16, HELD_MAX)
+    share.clamp(16, OPEN_OBJECTS_MAX)
 }
 
 impl Store for DirStore {
@@ -353,7 +353,7 @@ impl Store for DirStore {
     fn attributes(&self, object: ObjectId, wait: Wait<'_>) -> Attempt<Result<Attributes>> {
         let node = match wait {
             Wait::Allowed => self.shared.get(object),
-            Wait::Refused(_) => Ok(self.shared.held_now(object).ok_or(WouldBlock)?),
+            Wait::Refused(_) => Ok(self.shared.try_get(object).ok_or(WouldBlock)?),
         };
         Ok(node.and_then(|node| node.attributes()))
     }
@@ -379,7 +379,7 @@ impl Store for DirStore {
             caller,
             wait,
             |caller| self.shared.find(caller, directory, name),
-            |caller, _| self.shared.find_now(caller, directory, name),
+            |caller, _| self.shared.try_find(caller, directory, name),
         )
     }
 
@@ -394,7 +394,7 @@ impl Store for DirStore {
             caller,
             wait,
             |caller| self.shared.rights(caller, object, wanted),
-            |caller, _| self.shared.rights_now(caller, object, wanted),
+            |caller, _| self.shared.try_rights(caller, object, wanted),
         )
     }
 
@@ -417,8 +417,8 @@ impl Store for DirStore {
                     .with_groups(caller, |caller| self.shared.read_data(caller, object, offset, count, out)))
             }
             Wait::Refused(batch) => {
-                let read = self.with_groups_now(caller, |caller| {
-                    self.shared.read_data_now(caller, object, offset, count, out, batch)
+                let read = self.try_with_groups(caller, |caller| {
+                    self.shared.try_read_data(caller, object, offset, count, out, batch)
                 });
                 read.ok_or(WouldBlock)
             }
@@ -427,7 +427,7 @@ impl Store for DirStore {
 
     fn receive_buffer(&self, offset: u64, count: u32) -> Option<ReceiveBuffer> {
         let fits = count > 0 && count <= RECEIVE_BUFFER_BYTES_MAX;
-        fits.then(|| ReceiveBuffer(Place::Buffer(self.shared.buffers.take(count as usize), offset)))
+        fits.then(|| ReceiveBuffer(Backing::Buffer(self.shared.buffers.take(count as usize), offset)))
     }
 
     fn write(
@@ -443,7 +443,7 @@ impl Store for DirStore {
             caller,
             wait,
             |caller| self.shared.write_data(caller, object, offset, data, stability),
-            |caller, batch| self.shared.write_data_now(caller, object, offset, data, stability, batch),
+            |caller, batch| self.shared.try_write_data(caller, object, offset, data, stability, batch),
         )
     }
 
@@ -455,7 +455,7 @@ impl Store for DirStore {
         stability: Stability,
         wait: Wait<'_>,
     ) -> Attempt<(Effect, Result<Written>)> {
-        let Some(ReceiveBuffer(Place::Buffer(data, offset))) = &*receive_buffer else {
+        let Some(ReceiveBuffer(Backing::Buffer(data, offset))) = &*receive_buffer else {
             // Made by another store, which a caller has no reason to mix up with this one.
             return Ok((Effect::default(), Err(Status::Invalid)));
         };
@@ -473,7 +473,7 @@ impl Store for DirStore {
     ) -> Attempt<(Effect, Result<u64>)> {
         match wait {
             Wait::Allowed => Ok(self.shared.commit_data(object)),
-            Wait::Refused(_) => self.shared.commit_data_now(object).ok_or(WouldBlock),
+            Wait::Refused(_) => self.shared.try_commit_data(object).ok_or(WouldBlock),
         }
     }
 

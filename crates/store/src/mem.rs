@@ -34,13 +34,13 @@ use std::sync::{Arc, Mutex};
 use smallvec::SmallVec;
 
 pub(crate) use receive_buffer::Pages;
-pub(crate) use segment::Pinned;
+pub(crate) use segment::PinnedBytes;
 
 use crate::interface::{
     Attempt, Attributes, Caller, Capabilities, DirectoryEnd, Effect, Entry, Found, NewObject, ObjectId,
     ReadEnd, Result, Rights, SetAttributes, Space, Stability, Status, Store, Time, Wait, Written,
 };
-use crate::payload::{Place, ReceiveBuffer, Segment};
+use crate::payload::{Backing, ReceiveBuffer, Segment};
 use directory::{Directory, NAME_BYTES_MAX};
 use inode::{Body, Inode};
 use pool::Pool;
@@ -208,7 +208,7 @@ impl Store for MemStore {
     }
 
     fn receive_buffer(&self, offset: u64, count: u32) -> Option<ReceiveBuffer> {
-        self.receive_buffer_for(offset, count).map(|pages| ReceiveBuffer(Place::Pages(pages)))
+        self.receive_buffer_for(offset, count).map(|pages| ReceiveBuffer(Backing::Pages(pages)))
     }
 
     fn write(
@@ -232,9 +232,9 @@ impl Store for MemStore {
         _wait: Wait<'_>,
     ) -> Attempt<(Effect, Result<Written>)> {
         Ok(match receive_buffer.take().map(|received| received.0) {
-            Some(Place::Pages(pages)) => self.write_receive_buffer(caller, object, pages, stability),
+            Some(Backing::Pages(pages)) => self.write_receive_buffer(caller, object, pages, stability),
             // Of another store: its bytes are written like any others.
-            Some(Place::Buffer(buffer, offset)) => {
+            Some(Backing::Buffer(buffer, offset)) => {
                 self.write_data(caller, object, offset, &buffer, stability)
             }
             None => (Effect::default(), Err(Status::Invalid)),

@@ -25,7 +25,7 @@ impl std::fmt::Debug for Segment {
 }
 
 enum Bytes {
-    Pinned(mem::Pinned),
+    Pinned(mem::PinnedBytes),
     Read(Buffer),
     Mapped(Mapped),
 }
@@ -80,9 +80,9 @@ impl Segment {
     }
 }
 
-impl From<mem::Pinned> for Segment {
+impl From<mem::PinnedBytes> for Segment {
     #[inline]
-    fn from(pinned: mem::Pinned) -> Self {
+    fn from(pinned: mem::PinnedBytes) -> Self {
         Self(Bytes::Pinned(pinned))
     }
 }
@@ -105,9 +105,9 @@ impl From<Buffer> for Segment {
 /// Dropping it returns its memory and changes nothing. A caller of
 /// [`Store::write_received`](crate::Store::write_received) has filled all of it: an unfilled part
 /// holds what the memory held before.
-pub struct ReceiveBuffer(pub(crate) Place);
+pub struct ReceiveBuffer(pub(crate) Backing);
 
-pub(crate) enum Place {
+pub(crate) enum Backing {
     /// Fresh pages of a memory store, which will be swapped in.
     Pages(mem::Pages),
     /// A buffer to write from, and the offset it is for.
@@ -119,18 +119,18 @@ impl ReceiveBuffer {
     #[must_use]
     pub fn offset(&self) -> u64 {
         match &self.0 {
-            Place::Pages(pages) => pages.offset(),
-            Place::Buffer(_, offset) => *offset,
+            Backing::Pages(pages) => pages.offset(),
+            Backing::Buffer(_, offset) => *offset,
         }
     }
 
     /// The length of the buffer in bytes.
     #[must_use]
-    #[allow(clippy::len_without_is_empty)] // There is no empty landing.
+    #[allow(clippy::len_without_is_empty)] // There is no empty buffer.
     pub fn len(&self) -> usize {
         match &self.0 {
-            Place::Pages(pages) => pages.len(),
-            Place::Buffer(buffer, _) => buffer.len(),
+            Backing::Pages(pages) => pages.len(),
+            Backing::Buffer(buffer, _) => buffer.len(),
         }
     }
 
@@ -140,8 +140,8 @@ impl ReceiveBuffer {
     #[must_use]
     pub fn registered(&mut self, with: &Registrar, out: &mut Scatter) -> bool {
         match &mut self.0 {
-            Place::Pages(pages) => pages.registered(with, out),
-            Place::Buffer(buffer, _) => {
+            Backing::Pages(pages) => pages.registered(with, out),
+            Backing::Buffer(buffer, _) => {
                 let part = buffer.registered(with);
                 out.extend(part);
                 part.is_some()
@@ -153,8 +153,8 @@ impl ReceiveBuffer {
     /// received.
     pub fn unfilled<'a>(&'a mut self, from: usize, out: &mut SmallVec<[IoSliceMut<'a>; 20]>) {
         match &mut self.0 {
-            Place::Pages(pages) => pages.unfilled(from, out),
-            Place::Buffer(buffer, _) => {
+            Backing::Pages(pages) => pages.unfilled(from, out),
+            Backing::Buffer(buffer, _) => {
                 out.extend(buffer.get_mut(from..).filter(|rest| !rest.is_empty()).map(IoSliceMut::new));
             }
         }

@@ -7,7 +7,7 @@ use nfs3::Outcome;
 use nfs3::proc::access::{ALL, Args, DELETE, EXTEND, MODIFY, Reply, Success};
 
 pub fn run(request: &Request<'_>, args: &Args) -> Result<Reply, HandlerError> {
-    let target = match request.open_at_once(&args.object) {
+    let target = match request.open_nonblocking(&args.object) {
         Ok(target) => target,
         Err(error) => return error.reply(None),
     };

@@ -6,7 +6,7 @@ use nfs3::proc::commit::{Args, Reply, Success};
 use nfs3::{Outcome, WccData};
 
 pub fn run(request: &Request<'_>, args: &Args) -> Result<Reply, HandlerError> {
-    let target = match request.open_for_change_at_once(&args.file) {
+    let target = match request.open_for_change_nonblocking(&args.file) {
         Ok(target) => target,
         Err(error) => return error.reply(WccData::default()),
     };

@@ -7,7 +7,7 @@ use nfs3::proc::getattr::{Args, Reply, Success};
 
 #[inline]
 pub fn run(request: &Request<'_>, args: &Args) -> Result<Reply, HandlerError> {
-    let target = match request.open_at_once(&args.object) {
+    let target = match request.open_nonblocking(&args.object) {
         Ok(target) => target,
         Err(error) => return error.reply(()),
     };

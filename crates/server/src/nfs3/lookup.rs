@@ -6,7 +6,7 @@ use nfs3::Outcome;
 use nfs3::proc::lookup::{Args, Reply, Success};
 
 pub fn run(request: &Request<'_>, args: &Args<'_>) -> Result<Reply, HandlerError> {
-    let target = match request.open_at_once(&args.what.directory) {
+    let target = match request.open_nonblocking(&args.what.directory) {
         Ok(target) => target,
         Err(error) => return error.reply(None),
     };

@@ -10,7 +10,7 @@ use nfs3::proc::read::{Args, Reply, ReplyHead};
 /// Appends the data to `payload`, which stays empty on a failure.
 #[inline]
 pub fn run(request: &Request<'_>, args: &Args, payload: &mut Payload) -> Result<Reply, HandlerError> {
-    let target = match request.open_at_once(&args.file) {
+    let target = match request.open_nonblocking(&args.file) {
         Ok(target) => target,
         Err(error) => return error.reply(None),
     };

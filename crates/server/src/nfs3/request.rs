@@ -3,7 +3,7 @@
 //!
 //! On a loop no call may wait. A handler that opens its handles by [`Request::open`] is stopped
 //! right there if the store may block, and the call goes to a worker. A handler that opens its
-//! handles by [`Request::open_at_once`] calls the store through [`Target`] for what is available
+//! handles by [`Request::open_nonblocking`] calls the store through [`Target`] for what is available
 //! without waiting, and is stopped where that is not enough.
 
 use super::status;
@@ -76,13 +76,13 @@ impl<'a> Request<'a> {
     /// Opens a handle for any operation of the store.
     #[inline]
     pub fn open(&self, handle: &FileHandle) -> Result<Target<'a>, TargetError> {
-        let target = self.open_at_once(handle)?;
+        let target = self.open_nonblocking(handle)?;
         if target.wait.is_allowed() { Ok(target) } else { Err(TargetError::WouldBlock) }
     }
 
     /// Opens a handle for the methods of the target only.
     #[inline]
-    pub fn open_at_once(&self, handle: &FileHandle) -> Result<Target<'a>, TargetError> {
+    pub fn open_nonblocking(&self, handle: &FileHandle) -> Result<Target<'a>, TargetError> {
         let opened = self.client.exports.open(handle.as_slice(), &self.client.admitted);
         let (export, object) = opened.map_err(|error| {
             TargetError::Status(match error {
@@ -99,14 +99,14 @@ impl<'a> Request<'a> {
     /// Opens a handle of an object that is to be changed, for any operation of the store.
     #[inline]
     pub fn open_for_change(&self, handle: &FileHandle) -> Result<Target<'a>, TargetError> {
-        let target = self.open_for_change_at_once(handle)?;
+        let target = self.open_for_change_nonblocking(handle)?;
         if target.wait.is_allowed() { Ok(target) } else { Err(TargetError::WouldBlock) }
     }
 
     /// Opens a handle of an object that is to be changed, for the methods of the target only.
     #[inline]
-    pub fn open_for_change_at_once(&self, handle: &FileHandle) -> Result<Target<'a>, TargetError> {
-        let target = self.open_at_once(handle)?;
+    pub fn open_for_change_nonblocking(&self, handle: &FileHandle) -> Result<Target<'a>, TargetError> {
+        let target = self.open_nonblocking(handle)?;
         if target.export.config.read_only { Err(TargetError::Status(Status::ROFS)) } else { Ok(target) }
     }
 }

@@ -34,7 +34,7 @@ const fn stable(stability: Stability) -> Stable {
 
 #[inline]
 pub fn run(request: &Request<'_>, args: &Args, data: &mut Data<'_>) -> Result<Reply, HandlerError> {
-    let target = match request.open_for_change_at_once(&args.file) {
+    let target = match request.open_for_change_nonblocking(&args.file) {
         Ok(target) => target,
         Err(error) => return error.reply(WccData::default()),
     };
@@ -61,7 +61,7 @@ pub fn run(request: &Request<'_>, args: &Args, data: &mut Data<'_>) -> Result<Re
 /// start: the reply cache began then too, so the verifier covers the write. Later the reply has a
 /// verifier that no COMMIT returns, so that the client writes unstable data again.
 pub fn replayed(request: &Request<'_>, args: &Args) -> Result<Reply, HandlerError> {
-    let target = match request.open_for_change_at_once(&args.file) {
+    let target = match request.open_for_change_nonblocking(&args.file) {
         Ok(target) => target,
         Err(error) => return error.reply(WccData::default()),
     };

@@ -7,7 +7,7 @@
 //! whenever a server is killed, a file that has the name also has the verifier.
 
 use super::fault::{OrStatus, status};
-use super::find::{WITHIN, check_name, is_dots};
+use super::find::{RESOLVE_BENEATH, check_name, is_dots};
 use super::identity::prepare_thread;
 use super::node::{Node, found, own_path};
 use super::setattr::{set_times, timestamps};
@@ -53,7 +53,7 @@ impl Shared {
                 }
             };
             match made {
-                Err(Status::Exists) => self.meet(caller, parent, name, new),
+                Err(Status::Exists) => self.create_existing(caller, parent, name, new),
                 made => {
                     let node = made?;
                     Ok((node.found()?, Some(node)))
@@ -80,14 +80,14 @@ impl Shared {
             Ok(node) => node,
             Err(error) => return (Effect::default(), Err(error)),
         };
-        let held = parent.hold();
+        let guard = parent.hold();
         let before = match parent.stat() {
             Ok(stat) => stat,
             Err(error) => return (Effect::default(), Err(error)),
         };
         let result = parent.require_directory().and_then(|()| act(&parent));
         let change = parent.effect_since(&before);
-        drop(held);
+        drop(guard);
         let synced = result.and_then(|done| self.sync_names(&parent).map(|()| done));
         (change, synced)
     }
@@ -102,12 +102,12 @@ impl Shared {
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mode = Mode::from_raw_mode(set.mode.unwrap_or(0) & 0o7777);
         let fd = {
-            let _acting = self.identity.act_as(caller)?;
-            rustix::fs::openat2(&parent.place, called, flags, mode, WITHIN).or_status()?
+            let _impersonation = self.identity.impersonate(caller)?;
+            rustix::fs::openat2(&parent.path_fd, called, flags, mode, RESOLVE_BENEATH).or_status()?
         };
-        let place = rustix::fs::open(own_path(fd.as_fd()), OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
+        let path_fd = rustix::fs::open(own_path(fd.as_fd()), OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
             .or_status()?;
-        let (node, stat) = self.keep_child(parent, called.to_bytes(), place)?;
+        let (node, stat) = self.keep_child(parent, called.to_bytes(), path_fd)?;
         // The descriptor can write regardless of the mode; copying a read-only file requires this.
         node.adopt(fd);
         self.finish(caller, &node, &stat, set)?;
@@ -126,8 +126,8 @@ impl Shared {
         let Some(fd) = self.make_and_link(caller, parent, called, &set)? else {
             return self.make_file(caller, parent, called, &set);
         };
-        let place = self.child(parent, called.to_bytes(), ResolveFlags::empty()).or_status()?;
-        let (node, stat) = self.keep_child(parent, called.to_bytes(), place)?;
+        let path_fd = self.child(parent, called.to_bytes(), ResolveFlags::empty()).or_status()?;
+        let (node, stat) = self.keep_child(parent, called.to_bytes(), path_fd)?;
         let made = rustix::fs::fstat(&fd).or_status()?;
         // Somebody on the server itself may have replaced the file meanwhile.
         if (made.st_dev, made.st_ino) != (stat.st_dev, stat.st_ino) {
@@ -146,20 +146,20 @@ impl Shared {
         called: &CStr,
         set: &SetAttributes,
     ) -> Result<Option<OwnedFd>> {
-        let _acting = self.identity.act_as(caller)?;
+        let _impersonation = self.identity.impersonate(caller)?;
         // As with O_EXCL, an existing name takes precedence over any other error.
-        if rustix::fs::statat(&parent.place, called, AtFlags::SYMLINK_NOFOLLOW).is_ok() {
+        if rustix::fs::statat(&parent.path_fd, called, AtFlags::SYMLINK_NOFOLLOW).is_ok() {
             return Err(Status::Exists);
         }
         let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
-        let fd = match rustix::fs::openat2(&parent.place, c".", flags, Mode::empty(), WITHIN) {
+        let fd = match rustix::fs::openat2(&parent.path_fd, c".", flags, Mode::empty(), RESOLVE_BENEATH) {
             Ok(fd) => fd,
             Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::NOSYS | Errno::INVAL) => return Ok(None),
             Err(errno) => return Err(status(errno)),
         };
         rustix::fs::futimens(&fd, &timestamps(set)).or_status()?;
         let from = own_path(fd.as_fd());
-        rustix::fs::linkat(rustix::fs::CWD, from, &parent.place, called, AtFlags::SYMLINK_FOLLOW)
+        rustix::fs::linkat(rustix::fs::CWD, from, &parent.path_fd, called, AtFlags::SYMLINK_FOLLOW)
             .or_status()?;
         Ok(Some(fd))
     }
@@ -174,12 +174,12 @@ impl Shared {
     ) -> Result<Arc<Node>> {
         let mode = Mode::from_raw_mode(set.mode.unwrap_or(0) & 0o7777);
         {
-            let _acting = self.identity.act_as(caller)?;
+            let _impersonation = self.identity.impersonate(caller)?;
             match *new {
-                NewObject::Directory(_) => rustix::fs::mkdirat(&parent.place, called, mode).or_status()?,
+                NewObject::Directory(_) => rustix::fs::mkdirat(&parent.path_fd, called, mode).or_status()?,
                 NewObject::Symlink(_, target) => {
                     let target = CString::new(target).map_err(|_| Status::Invalid)?;
-                    rustix::fs::symlinkat(&target, &parent.place, called).or_status()?;
+                    rustix::fs::symlinkat(&target, &parent.path_fd, called).or_status()?;
                 }
                 NewObject::Special(_, special) => {
                     let number = |device: Device| rustix::fs::makedev(device.major, device.minor);
@@ -189,13 +189,13 @@ impl Shared {
                         Special::Socket => (FileType::Socket, 0),
                         Special::Fifo => (FileType::Fifo, 0),
                     };
-                    rustix::fs::mknodat(&parent.place, called, kind, mode, device).or_status()?;
+                    rustix::fs::mknodat(&parent.path_fd, called, kind, mode, device).or_status()?;
                 }
                 NewObject::File(_) => return Err(Status::BadType),
             }
         }
-        let place = self.child(parent, called.to_bytes(), ResolveFlags::empty()).or_status()?;
-        let (node, stat) = self.keep_child(parent, called.to_bytes(), place)?;
+        let path_fd = self.child(parent, called.to_bytes(), ResolveFlags::empty()).or_status()?;
+        let (node, stat) = self.keep_child(parent, called.to_bytes(), path_fd)?;
         // Somebody on the server itself may have replaced the object meanwhile.
         if node.kind != new.kind() {
             return Err(Status::Stale);
@@ -212,13 +212,13 @@ impl Shared {
         let other = uid.is_some_and(|uid| uid != stat.st_uid) || gid.is_some_and(|gid| gid != stat.st_gid);
         if let Some(size) = set.size.filter(|size| *size > 0) {
             let fd = node.to_write()?;
-            let _acting = self.identity.act_as_user(caller)?;
+            let _impersonation = self.identity.impersonate_user(caller)?;
             rustix::fs::ftruncate(fd, size).or_status()?;
         }
-        let _acting = self.identity.act_as(caller)?;
+        let _impersonation = self.identity.impersonate(caller)?;
         if other {
             let (uid, gid) = (uid.map(Uid::from_raw), gid.map(Gid::from_raw));
-            rustix::fs::chownat(&node.place, c"", uid, gid, AtFlags::EMPTY_PATH).or_status()?;
+            rustix::fs::chownat(&node.path_fd, c"", uid, gid, AtFlags::EMPTY_PATH).or_status()?;
         }
         // Mode bits that mkdir omits, or that a change of owner cleared. An inherited set-group-id
         // of a directory stays.
@@ -235,7 +235,7 @@ impl Shared {
     ///
     /// UNCHECKED sets only the size of an existing file, and leaves everything else unchanged, as
     /// `open` without `O_EXCL` does.
-    fn meet(
+    fn create_existing(
         &self,
         caller: Caller<'_>,
         parent: &Node,
@@ -245,8 +245,8 @@ impl Shared {
         let NewObject::File(mode @ (CreateMode::Unchecked(_) | CreateMode::Exclusive(_))) = new else {
             return Err(Status::Exists);
         };
-        let place = self.child(parent, name, ResolveFlags::empty()).or_status()?;
-        let (node, stat) = self.keep_child(parent, name, place)?;
+        let path_fd = self.child(parent, name, ResolveFlags::empty()).or_status()?;
+        let (node, stat) = self.keep_child(parent, name, path_fd)?;
         let found = found(node.object, &stat);
         match mode {
             CreateMode::Unchecked(SetAttributes { size: Some(size), .. })
@@ -283,9 +283,9 @@ impl Shared {
             }
             let called = new_name(parent, name)?;
             {
-                let _acting = self.identity.act_as(caller)?;
+                let _impersonation = self.identity.impersonate(caller)?;
                 let from = node.own_path();
-                rustix::fs::linkat(rustix::fs::CWD, from, &parent.place, &called, AtFlags::SYMLINK_FOLLOW)
+                rustix::fs::linkat(rustix::fs::CWD, from, &parent.path_fd, &called, AtFlags::SYMLINK_FOLLOW)
                     .or_status()?;
             }
             self.note(&object, parent, name);

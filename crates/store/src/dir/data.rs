@@ -1,10 +1,10 @@
 //! READ, WRITE and COMMIT.
 
 use super::fault::status;
-use super::identity::{ActingUser, is_kept, prepare_thread};
+use super::identity::{UserImpersonation, is_identity_pinned, prepare_thread};
 use super::mapping::{self, Mapped};
 use super::node::{EXECUTE, Node, READ, WRITE, attributes, owns};
-use super::receive_batch::{ReceiveBatch, Seen};
+use super::receive_batch::{FileSnapshot, ReceiveBatch};
 use super::{FILE_BYTES_MAX, Shared};
 use crate::interface::{Caller, Effect, ObjectId, ReadEnd, Result, Stability, Status, Written};
 use crate::payload::Segment;
@@ -59,7 +59,7 @@ impl Shared {
     }
 
     /// Like [`read_data`](Self::read_data), but from memory or not at all.
-    pub fn read_data_now(
+    pub fn try_read_data(
         &self,
         caller: Caller<'_>,
         object: ObjectId,
@@ -71,27 +71,29 @@ impl Shared {
         let caller = self.identity.effective(caller);
         let store = std::ptr::from_ref(self).addr();
         let known = batch.and_then(|batch| {
-            batch.with_seen(store, &object, caller, |seen| self.read_seen(seen, offset, count, out))
+            batch.with_snapshot(store, &object, caller, |snapshot| {
+                self.read_snapshot(snapshot, offset, count, out)
+            })
         });
         if let Some(read) = known {
             return read.map(Ok);
         }
-        let seen = self.see(caller, object, batch.is_some())?;
-        let read = self.read_seen(&seen, offset, count, out);
+        let snapshot = self.snapshot(caller, object, batch.is_some())?;
+        let read = self.read_snapshot(&snapshot, offset, count, out);
         if let Some(batch) = batch {
-            batch.remember(seen);
+            batch.remember(snapshot);
         }
         read.map(Ok)
     }
 
     /// A file that the caller may read, if everything needed for that is known already.
     /// `kernel_only`: the data may be pages that only the kernel may access.
-    fn see(&self, caller: Caller<'_>, object: ObjectId, kernel_only: bool) -> Option<Seen> {
-        let node = self.held_now(object)?;
-        let fd = node.opened_to_read().filter(|_| self.reads_now.load(Ordering::Relaxed))?;
+    fn snapshot(&self, caller: Caller<'_>, object: ObjectId, kernel_only: bool) -> Option<FileSnapshot> {
+        let node = self.try_get(object)?;
+        let fd = node.opened_to_read().filter(|_| self.supports_nowait_reads.load(Ordering::Relaxed))?;
         node.require_file().ok()?;
         let stat = node.stat().ok()?;
-        if !owns(caller, &stat) && !reads(node.known_rights(&self.callers, caller, &stat)?) {
+        if !owns(caller, &stat) && !reads(node.try_cached_rights(&self.callers, caller, &stat)?) {
             return None;
         }
         let attributes = attributes(object, &stat);
@@ -116,31 +118,32 @@ impl Shared {
             None
         };
         let store = std::ptr::from_ref(self).addr();
-        let mut seen = Seen::new(store, node, attributes, caller);
-        seen.mapping = mapping;
-        Some(seen)
+        let mut snapshot = FileSnapshot::new(store, node, attributes, caller);
+        snapshot.mapping = mapping;
+        Some(snapshot)
     }
 
     /// Reads from a file that was seen in this receive batch, from memory or not at all.
-    fn read_seen(
+    fn read_snapshot(
         &self,
-        seen: &Seen,
+        snapshot: &FileSnapshot,
         offset: u64,
         count: u32,
         out: &mut SmallVec<[Segment; 1]>,
     ) -> Option<ReadEnd> {
-        let attributes = seen.attributes;
+        let attributes = snapshot.attributes;
         let left = attributes.size.saturating_sub(offset);
         let count = count.min(u32::try_from(left).unwrap_or(u32::MAX));
         let eof = u64::from(count) >= left;
-        let mapping = seen.mapping.as_ref().filter(|_| count > 0);
+        let mapping = snapshot.mapping.as_ref().filter(|_| count > 0);
         if let Some(mapped) = mapping.and_then(|mapping| Mapped::new(mapping, offset, count as usize)) {
             out.push(mapped.into());
         } else if count > 0 {
             let mut buffer = self.buffers.take(count as usize);
             let mut slices = [IoSliceMut::new(&mut buffer)];
-            let done = rustix::io::preadv2(seen.node.opened_to_read()?, &mut slices, offset, self.at_once());
-            let done = supported(done, &self.reads_now)?;
+            let done =
+                rustix::io::preadv2(snapshot.node.opened_to_read()?, &mut slices, offset, self.at_once());
+            let done = supported(done, &self.supports_nowait_reads)?;
             if done != count as usize {
                 return None;
             }
@@ -167,7 +170,7 @@ impl Shared {
             Ok(node) => node,
             Err(error) => return (Effect::default(), Err(error)),
         };
-        let held = node.hold();
+        let guard = node.hold();
         let before = match node.stat() {
             Ok(stat) => stat,
             Err(error) => return (Effect::default(), Err(error)),
@@ -177,10 +180,10 @@ impl Shared {
         let written = self.write_in(caller, &node, &before, offset, data, stability);
         let change = node.effect_since(&before);
         // Other writes may run while this one waits for the disk.
-        drop(held);
+        drop(guard);
         let synced = written.and_then(|(count, own)| {
             if let Some(own) = own {
-                self.counted(&node, call_sync(own.as_fd(), stability == Stability::DataSync))?;
+                self.count_loss(&node, call_sync(own.as_fd(), stability == Stability::DataSync))?;
             }
             Ok(Written { count, committed: stability, verifier })
         });
@@ -212,7 +215,7 @@ impl Shared {
             node.dirty.store(true, Ordering::Relaxed);
         }
         let done = {
-            let _acting = self.act_to_write(caller, stat)?;
+            let _impersonation = self.impersonate_to_write(caller, stat)?;
             write_all(fd, offset, data)?
         };
         Ok((done as u32, own))
@@ -221,12 +224,12 @@ impl Shared {
     /// Acts as the caller: quotas and reserved blocks are those of the caller, and writing clears
     /// privileges of the file. A file system in memory reserves nothing and charges the file's
     /// owner, so for a file without privileges the identity makes no difference.
-    fn act_to_write(&self, caller: Caller<'_>, stat: &Stat) -> Result<ActingUser> {
+    fn impersonate_to_write(&self, caller: Caller<'_>, stat: &Stat) -> Result<UserImpersonation> {
         const SET_USER_OR_GROUP: u32 = 0o6000;
         if self.memory && stat.st_mode & SET_USER_OR_GROUP == 0 {
-            return Ok(ActingUser::nobody_else());
+            return Ok(UserImpersonation::none());
         }
-        self.identity.act_as_user(caller)
+        self.identity.impersonate_user(caller)
     }
 
     /// Whether the caller may write at the offset, and how much.
@@ -250,7 +253,7 @@ impl Shared {
     }
 
     /// Like [`write_data`](Self::write_data), but into memory or not at all.
-    pub fn write_data_now(
+    pub fn try_write_data(
         &self,
         caller: Caller<'_>,
         object: ObjectId,
@@ -259,22 +262,24 @@ impl Shared {
         stability: Stability,
         batch: Option<&ReceiveBatch>,
     ) -> Option<(Effect, Result<Written>)> {
-        if is_kept() {
+        if is_identity_pinned() {
             return None;
         }
         // A file system in memory has nothing to sync.
         if (stability != Stability::Unstable && !self.memory) || data.is_empty() {
             return None;
         }
-        let node = self.held_now(object)?;
+        let node = self.try_get(object)?;
         if let Some(batch) = batch {
             batch.forget(&object);
         }
-        let fd = node.opened_to_write().filter(|_| self.writes_now.load(Ordering::Relaxed))?;
-        let held = node.try_hold()?;
+        let fd = node.opened_to_write().filter(|_| self.supports_nowait_writes.load(Ordering::Relaxed))?;
+        let guard = node.try_hold()?;
         let before = node.stat().ok()?;
-        let seen = self.identity.effective(caller);
-        if !owns(seen, &before) && node.known_rights(&self.callers, seen, &before)? & WRITE == 0 {
+        let effective = self.identity.effective(caller);
+        if !owns(effective, &before)
+            && node.try_cached_rights(&self.callers, effective, &before)? & WRITE == 0
+        {
             return None;
         }
         offset.checked_add(data.len() as u64).filter(|&end| end <= FILE_BYTES_MAX)?;
@@ -282,9 +287,9 @@ impl Shared {
         prepare_thread();
         node.dirty.store(true, Ordering::Relaxed);
         let done = {
-            let _acting = self.act_to_write(caller, &before).ok()?;
+            let _impersonation = self.impersonate_to_write(caller, &before).ok()?;
             let done = rustix::io::pwritev2(fd, &[IoSlice::new(data)], offset, self.at_once());
-            supported(done, &self.writes_now)?
+            supported(done, &self.supports_nowait_writes)?
         };
         // A worker that may wait writes the missing data, and then writes the present part once
         // more.
@@ -292,14 +297,14 @@ impl Shared {
             return None;
         }
         let change = node.effect_since(&before);
-        drop(held);
+        drop(guard);
         let count = u32::try_from(done).ok()?;
         Some((change, Ok(Written { count, committed: stability, verifier })))
     }
 
     /// Like [`commit_data`](Self::commit_data), if there is nothing to sync.
-    pub fn commit_data_now(&self, object: ObjectId) -> Option<(Effect, Result<u64>)> {
-        let node = self.held_now(object).filter(|_| self.memory)?;
+    pub fn try_commit_data(&self, object: ObjectId) -> Option<(Effect, Result<u64>)> {
+        let node = self.try_get(object).filter(|_| self.memory)?;
         node.require_file().ok()?;
         let stat = node.stat().ok()?;
         Some((node.effect_since(&stat), Ok(self.state.verifier())))
@@ -331,11 +336,11 @@ impl Shared {
     fn sync_by(&self, node: &Node, call: impl FnOnce() -> rustix::io::Result<()>) -> Result<()> {
         let _under_way = node.hold_sync();
         node.dirty.store(false, Ordering::Relaxed);
-        self.counted(node, call())
+        self.count_loss(node, call())
     }
 
     /// Counts a failure: unstable data of other writers may be lost.
-    fn counted(&self, node: &Node, synced: rustix::io::Result<()>) -> Result<()> {
+    fn count_loss(&self, node: &Node, synced: rustix::io::Result<()>) -> Result<()> {
         synced.map_err(|errno| {
             self.state.lost();
             tracing::error!(file = node.object.fileid, %errno, "a sync failed: data may be lost");

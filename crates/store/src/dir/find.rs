@@ -15,16 +15,16 @@ use std::sync::atomic::Ordering;
 
 /// How long the result of a check that an object lies beneath the root stays valid: somebody on the
 /// server itself may move a directory away.
-const PROVED_FOR_MS: u64 = 2_000;
+const BENEATH_CHECK_TTL_MS: u64 = 2_000;
 /// The most directories above an object in the map; more mean a cycle.
 const DEPTH_MAX: usize = 4096;
 
 /// How names are resolved: beneath the directory, without following links or crossing mounts.
-pub(super) const WITHIN: ResolveFlags = ResolveFlags::BENEATH
+pub(super) const RESOLVE_BENEATH: ResolveFlags = ResolveFlags::BENEATH
     .union(ResolveFlags::NO_SYMLINKS)
     .union(ResolveFlags::NO_MAGICLINKS)
     .union(ResolveFlags::NO_XDEV);
-pub(super) const PLACE: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+pub(super) const PATH_FLAGS: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 /// Converts a name for the kernel. Refuses invalid names: empty, too long, or with a separator or a
 /// NUL. Names are bytes, not text.
@@ -77,7 +77,7 @@ pub(super) fn is_local(kind: rustix::fs::FsWord) -> bool {
 
 /// Whether a directory is the root of its file system: then nothing of the file system lies
 /// outside.
-pub(super) fn is_whole(root: BorrowedFd<'_>) -> bool {
+pub(super) fn is_filesystem_root(root: BorrowedFd<'_>) -> bool {
     let Ok(known) = rustix::fs::statx(root, c"", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID) else {
         return false;
     };
@@ -98,11 +98,11 @@ impl Shared {
     /// Opens an object and holds it open.
     pub fn get(&self, object: ObjectId) -> Result<Arc<Node>> {
         if let Some(node) = self.cache.find(&object) {
-            self.prove(&node)?;
+            self.check_beneath_root(&node)?;
             return Ok(node);
         }
-        let place = if object == self.root_object {
-            rustix::fs::openat(&self.root, c".", PLACE, Mode::empty()).or_status()?
+        let path_fd = if object == self.root_object {
+            rustix::fs::openat(&self.root, c".", PATH_FLAGS, Mode::empty()).or_status()?
         } else if self.naming.opens(&object) {
             let handle = kernel_handle(&object).ok_or(Status::Stale)?;
             sys::open_by_handle(self.root.as_fd(), &handle).map_err(|errno| match errno {
@@ -113,19 +113,19 @@ impl Shared {
         } else {
             self.open_by_map(&object)?
         };
-        let stat = rustix::fs::fstat(&place).or_status()?;
+        let stat = rustix::fs::fstat(&path_fd).or_status()?;
         if stat.st_nlink == 0 {
             return Err(Status::Stale);
         }
         // File systems do not check all bytes of a handle, an object has one name here, and the
         // map's entry may lead to a different object by now.
-        match self.naming.name(place.as_fd(), c"", &stat) {
+        match self.naming.name(path_fd.as_fd(), c"", &stat) {
             Ok(name) if name == object => {}
             Ok(_) | Err(Status::Access) => return Err(Status::Stale),
             Err(error) => return Err(error),
         }
-        let node = Node::new(object, place, &stat);
-        self.prove(&node)?;
+        let node = Node::new(object, path_fd, &stat);
+        self.check_beneath_root(&node)?;
         Ok(self.keep(node))
     }
 
@@ -148,22 +148,22 @@ impl Shared {
             names.push(CString::new(name).map_err(|_| Status::Stale)?);
             at = parent;
         }
-        let mut place = rustix::fs::openat(&self.root, c".", PLACE, Mode::empty()).or_status()?;
+        let mut path_fd = rustix::fs::openat(&self.root, c".", PATH_FLAGS, Mode::empty()).or_status()?;
         while let Some(name) = names.pop() {
-            let next = rustix::fs::openat2(&place, &name, PLACE, Mode::empty(), WITHIN);
-            place = next.map_err(|errno| match errno {
+            let next = rustix::fs::openat2(&path_fd, &name, PATH_FLAGS, Mode::empty(), RESOLVE_BENEATH);
+            path_fd = next.map_err(|errno| match errno {
                 Errno::NOENT | Errno::NOTDIR | Errno::XDEV => Status::Stale,
                 other => status(other),
             })?;
         }
-        Ok(place)
+        Ok(path_fd)
     }
 
     /// Whether the check that the object lies beneath the root is still valid.
-    pub fn is_proved(&self, node: &Node) -> bool {
-        self.whole || node.object == self.root_object || {
+    pub fn is_known_beneath_root(&self, node: &Node) -> bool {
+        self.is_filesystem_root || node.object == self.root_object || {
             let now = u64::try_from(now().as_millis()).unwrap_or_default();
-            now < node.proved_until.load(Ordering::Relaxed)
+            now < node.beneath_root_until.load(Ordering::Relaxed)
         }
     }
 
@@ -173,8 +173,8 @@ impl Shared {
     /// opened by handle and not looked up since, and it may know a file with several names by a
     /// name outside. Such files are accepted, because their handle was given out beneath the root.
     /// A file whose only name is seen to be outside is refused.
-    fn prove(&self, node: &Node) -> Result<()> {
-        if self.is_proved(node) {
+    fn check_beneath_root(&self, node: &Node) -> Result<()> {
+        if self.is_known_beneath_root(node) {
             return Ok(());
         }
         let root = rustix::fs::readlink(own_path(self.root.as_fd()), Vec::new()).or_status()?.into_bytes();
@@ -192,7 +192,7 @@ impl Shared {
         if !beneath {
             let stat = node.stat()?;
             let seen_outside = || {
-                let there = rustix::fs::openat(rustix::fs::CWD, path.as_slice(), PLACE, Mode::empty());
+                let there = rustix::fs::openat(rustix::fs::CWD, path.as_slice(), PATH_FLAGS, Mode::empty());
                 let there = there.and_then(rustix::fs::fstat);
                 there.is_ok_and(|there| (there.st_dev, there.st_ino) == (stat.st_dev, stat.st_ino))
             };
@@ -201,15 +201,15 @@ impl Shared {
                 return Err(Status::Stale);
             }
         }
-        let until = u64::try_from(now().as_millis()).unwrap_or_default() + PROVED_FOR_MS;
-        node.proved_until.store(until, Ordering::Relaxed);
+        let until = u64::try_from(now().as_millis()).unwrap_or_default() + BENEATH_CHECK_TTL_MS;
+        node.beneath_root_until.store(until, Ordering::Relaxed);
         Ok(())
     }
 
     /// Whether the parents of a directory, followed one by one, lead to the root.
     fn climbs_to_root(&self, node: &Node) -> Result<bool> {
         let root = rustix::fs::fstat(&self.root).or_status()?;
-        let mut at = rustix::fs::openat(&node.place, c".", PLACE, Mode::empty()).or_status()?;
+        let mut at = rustix::fs::openat(&node.path_fd, c".", PATH_FLAGS, Mode::empty()).or_status()?;
         let mut last = 0;
         loop {
             let stat = rustix::fs::fstat(&at).or_status()?;
@@ -220,7 +220,7 @@ impl Shared {
                 return Ok(false);
             }
             last = stat.st_ino;
-            at = rustix::fs::openat(&at, c"..", PLACE, Mode::empty()).or_status()?;
+            at = rustix::fs::openat(&at, c"..", PATH_FLAGS, Mode::empty()).or_status()?;
         }
     }
 
@@ -231,20 +231,20 @@ impl Shared {
         name: &[u8],
         resolve: ResolveFlags,
     ) -> std::result::Result<OwnedFd, Errno> {
-        rustix::fs::openat2(&parent.place, name, PLACE, Mode::empty(), WITHIN.union(resolve))
+        rustix::fs::openat2(&parent.path_fd, name, PATH_FLAGS, Mode::empty(), RESOLVE_BENEATH.union(resolve))
     }
 
     /// Names an object found in a directory, and adds it to the cache.
-    pub fn keep_child(&self, parent: &Node, name: &[u8], place: OwnedFd) -> Result<(Arc<Node>, Stat)> {
-        let stat = rustix::fs::fstat(&place).or_status()?;
-        let object = self.naming.name(place.as_fd(), c"", &stat)?;
+    pub fn keep_child(&self, parent: &Node, name: &[u8], path_fd: OwnedFd) -> Result<(Arc<Node>, Stat)> {
+        let stat = rustix::fs::fstat(&path_fd).or_status()?;
+        let object = self.naming.name(path_fd.as_fd(), c"", &stat)?;
         self.note(&object, parent, name);
         let node = match self.cache.find(&object) {
             Some(known) => known,
-            None => self.keep(Node::new(object, place, &stat)),
+            None => self.keep(Node::new(object, path_fd, &stat)),
         };
-        let until = u64::try_from(now().as_millis()).unwrap_or_default() + PROVED_FOR_MS;
-        node.proved_until.store(until, Ordering::Relaxed);
+        let until = u64::try_from(now().as_millis()).unwrap_or_default() + BENEATH_CHECK_TTL_MS;
+        node.beneath_root_until.store(until, Ordering::Relaxed);
         Ok((node, stat))
     }
 
@@ -281,25 +281,25 @@ impl Shared {
             return self.parent_of(parent)?.found();
         }
         // Mount points are not crossed, and objects beneath them are not visible.
-        let place = self.child(parent, name, ResolveFlags::empty()).map_err(|errno| match errno {
+        let path_fd = self.child(parent, name, ResolveFlags::empty()).map_err(|errno| match errno {
             Errno::XDEV => Status::Access,
             other => status(other),
         })?;
-        let (node, stat) = self.keep_child(parent, name, place)?;
+        let (node, stat) = self.keep_child(parent, name, path_fd)?;
         Ok(found(node.object, &stat))
     }
 
     /// The parent of a directory other than the root; the parent is the root or lies beneath it
     /// too.
     fn parent_of(&self, node: &Node) -> Result<Arc<Node>> {
-        let place = rustix::fs::openat(&node.place, c"..", PLACE, Mode::empty()).or_status()?;
-        let stat = rustix::fs::fstat(&place).or_status()?;
-        let object = self.naming.name(place.as_fd(), c"", &stat)?;
+        let path_fd = rustix::fs::openat(&node.path_fd, c"..", PATH_FLAGS, Mode::empty()).or_status()?;
+        let stat = rustix::fs::fstat(&path_fd).or_status()?;
+        let object = self.naming.name(path_fd.as_fd(), c"", &stat)?;
         let above = match self.cache.find(&object) {
             Some(known) => known,
-            None => self.keep(Node::new(object, place, &stat)),
+            None => self.keep(Node::new(object, path_fd, &stat)),
         };
-        self.prove(&above)?;
+        self.check_beneath_root(&above)?;
         Ok(above)
     }
 
@@ -320,7 +320,7 @@ impl Shared {
         if node.kind != FileKind::Symlink {
             return Err(Status::Invalid);
         }
-        let target = rustix::fs::readlinkat(&node.place, c"", Vec::new()).or_status()?;
+        let target = rustix::fs::readlinkat(&node.path_fd, c"", Vec::new()).or_status()?;
         out.extend_from_slice(target.as_bytes());
         node.attributes()
     }

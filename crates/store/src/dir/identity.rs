@@ -4,7 +4,6 @@
 //! thread), so that callers cannot send signals to the process. For a user other than root the
 //! kernel drops the capabilities that override permissions. Scopes do not nest. If the identity
 //! cannot be restored, the process ends: everything else would run as the wrong user.
-//! taken back, the process ends: everything else would act as somebody it is not.
 
 use super::sys;
 use crate::interface::{Caller, Result, Status};
@@ -13,9 +12,9 @@ use std::io::Write;
 
 thread_local! {
     static PREPARED: Cell<bool> = const { Cell::new(false) };
-    static KEPT: Cell<bool> = const { Cell::new(false) };
+    static IDENTITY_PINNED: Cell<bool> = const { Cell::new(false) };
     /// The user that this thread was last verified to become; root means none.
-    static SEEN_TO_WORK: Cell<u32> = const { Cell::new(0) };
+    static VERIFIED_USER: Cell<u32> = const { Cell::new(0) };
 }
 
 /// The identity under which a store acts.
@@ -47,7 +46,7 @@ impl Identity {
         // This is tested by doing it, with a user without rights: what counts is that the switch
         // works.
         let nobody = Caller { uid: 65_534, gid: 65_534, gids: &[] };
-        if uid == 0 && callers.act_as(nobody).is_ok() { callers } else { Self::Own { uid, gid, gids } }
+        if uid == 0 && callers.impersonate(nobody).is_ok() { callers } else { Self::Own { uid, gid, gids } }
     }
 
     /// The caller as the kernel will see it.
@@ -63,22 +62,22 @@ impl Identity {
     ///
     /// # Errors
     /// [`Status::Access`] when the system has no such user.
-    pub fn act_as_user(&self, caller: Caller<'_>) -> Result<ActingUser> {
+    pub fn impersonate_user(&self, caller: Caller<'_>) -> Result<UserImpersonation> {
         if caller.uid == 0 || matches!(self, Self::Own { .. }) {
-            return Ok(ActingUser(None));
+            return Ok(UserImpersonation(None));
         }
         may_change()?;
         // Most writes of a thread are made as the same user, and a switch that worked once works
         // again: so the next switch is not verified before the access, but when the guard is
         // dropped.
-        if SEEN_TO_WORK.get() == caller.uid {
+        if VERIFIED_USER.get() == caller.uid {
             sys::switch_fs_user(caller.uid);
-            return Ok(ActingUser(Some(caller.uid)));
+            return Ok(UserImpersonation(Some(caller.uid)));
         }
         match sys::set_fs_user(caller.uid) {
             Ok(()) => {
-                SEEN_TO_WORK.set(caller.uid);
-                Ok(ActingUser(Some(caller.uid)))
+                VERIFIED_USER.set(caller.uid);
+                Ok(UserImpersonation(Some(caller.uid)))
             }
             Err(_) => Err(Status::Access),
         }
@@ -88,39 +87,39 @@ impl Identity {
     ///
     /// # Errors
     /// [`Status::Access`] when the system has no such user.
-    pub fn act_as(&self, caller: Caller<'_>) -> Result<Acting<'_>> {
-        let Self::Callers { gid, gids } = self else { return Ok(Acting(None)) };
+    pub fn impersonate(&self, caller: Caller<'_>) -> Result<Impersonation<'_>> {
+        let Self::Callers { gid, gids } = self else { return Ok(Impersonation(None)) };
         if caller.uid == 0 && caller.gid == *gid && caller.gids == gids {
-            return Ok(Acting(None));
+            return Ok(Impersonation(None));
         }
         may_change()?;
-        let acting = Acting(Some((*gid, gids)));
+        let impersonation = Impersonation(Some((*gid, gids)));
         // The user is set last: without root's identity the groups cannot be set. A failure drops
-        // `acting`, which restores the identity.
+        // `impersonation`, which restores the identity.
         let switch = || {
             sys::set_groups(caller.gids)?;
             sys::set_fs_group(caller.gid)?;
             sys::set_fs_user(caller.uid)
         };
         match switch() {
-            Ok(()) => Ok(acting),
+            Ok(()) => Ok(impersonation),
             Err(_) => Err(Status::Access),
         }
     }
 }
 
-/// Like [`Acting`], for the user alone.
+/// Like [`Impersonation`], for the user alone.
 #[must_use]
-pub(super) struct ActingUser(Option<u32>);
+pub(super) struct UserImpersonation(Option<u32>);
 
-impl ActingUser {
+impl UserImpersonation {
     /// Acts as this process.
-    pub const fn nobody_else() -> Self {
+    pub const fn none() -> Self {
         Self(None)
     }
 }
 
-impl Drop for ActingUser {
+impl Drop for UserImpersonation {
     fn drop(&mut self) {
         // Root can always become root again; the check is that the thread acted as the user until
         // now.
@@ -133,9 +132,9 @@ impl Drop for ActingUser {
 /// While this guard lives, the thread acts as another user. The guard is not sent to other threads,
 /// because the identity belongs to this thread.
 #[must_use]
-pub(super) struct Acting<'a>(Option<(u32, &'a [u32])>);
+pub(super) struct Impersonation<'a>(Option<(u32, &'a [u32])>);
 
-impl Drop for Acting<'_> {
+impl Drop for Impersonation<'_> {
     fn drop(&mut self) {
         let Some((gid, gids)) = self.0 else { return };
         let back =
@@ -158,23 +157,23 @@ fn end() -> ! {
 /// thread whose credentials are not the very ones with which the descriptors were opened, even if
 /// the identity has been restored.
 pub fn keep_identity() {
-    KEPT.set(true);
+    IDENTITY_PINNED.set(true);
 }
 
 /// Whether this thread keeps its identity.
-pub(super) fn is_kept() -> bool {
-    KEPT.get()
+pub(super) fn is_identity_pinned() -> bool {
+    IDENTITY_PINNED.get()
 }
 
 /// Fails on a thread that keeps its identity: an operation that would change it should have been
 /// left to another thread.
 fn may_change() -> Result<()> {
-    if is_kept() { Err(Status::Access) } else { Ok(()) }
+    if is_identity_pinned() { Err(Status::Access) } else { Ok(()) }
 }
 
 /// Prepares this thread to change files: modes are applied as given, and quotas are enforced.
 pub(super) fn prepare_thread() {
-    debug_assert!(!is_kept(), "this thread's capabilities must stay as they are");
+    debug_assert!(!is_identity_pinned(), "this thread's capabilities must stay as they are");
     if PREPARED.replace(true) {
         return;
     }

@@ -46,7 +46,7 @@ pub(super) fn must_number(kind: rustix::fs::FsWord) -> bool {
 }
 
 /// The numbered names of a directory, on file systems where names are numbered.
-pub(super) struct Numbers {
+pub(super) struct CookieTable {
     tag: u64,
     next: u64,
     by_name: HashMap<CString, u64>,
@@ -71,7 +71,7 @@ impl Shared {
         let fd = node.to_read()?;
         let mut buffer: Vec<u8> = Vec::with_capacity(BUFFER_BYTES);
         // Also protects the position of the descriptor, which all listings of the directory share.
-        let mut numbers = node.numbers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut cookies = node.cookies.lock().unwrap_or_else(PoisonError::into_inner);
         let mut show = |name: &CStr, cookie: u64| {
             // A name that was removed meanwhile, or a mount point, is not listed.
             match self.found_of(&node, fd, name, &own) {
@@ -80,13 +80,13 @@ impl Shared {
             }
         };
         let eof = if self.number_names {
-            let numbers = numbers.get_or_insert_with(Numbers::new);
+            let cookies = cookies.get_or_insert_with(CookieTable::new);
             if cookie == 0 {
-                numbers.refresh(fd, buffer.spare_capacity_mut())?;
-            } else if !numbers.gave(cookie) {
+                cookies.refresh(fd, buffer.spare_capacity_mut())?;
+            } else if !cookies.was_assigned(cookie) {
                 return Err(Status::BadCookie);
             }
-            numbers.list(cookie, &mut show)
+            cookies.list(cookie, &mut show)
         } else {
             list_by_offset(fd, buffer.spare_capacity_mut(), cookie, &mut show)?
         };
@@ -132,7 +132,7 @@ fn list_by_offset(
     Ok(true)
 }
 
-impl Numbers {
+impl CookieTable {
     fn new() -> Self {
         Self {
             // 31 bits: cookies stay positive for clients that treat them as signed.
@@ -143,7 +143,7 @@ impl Numbers {
         }
     }
 
-    fn gave(&self, cookie: u64) -> bool {
+    fn was_assigned(&self, cookie: u64) -> bool {
         let number = cookie & ((1 << NUMBER_BITS) - 1);
         cookie - number == self.tag && (1..self.next).contains(&number)
     }

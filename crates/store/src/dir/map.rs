@@ -1,4 +1,4 @@
-//! The places of objects that cannot be opened by their name alone: an append-only file.
+//! The locations of objects that cannot be opened by their name alone: an append-only file.
 //!
 //! An entry says in which directory, and under which name, an object was last seen. An object found
 //! that way is compared with the requested name, so a wrong entry leads to a stale handle, never to
@@ -37,7 +37,7 @@ const HEAD: &[u8; 8] = b"tl-map1\n";
 
 type Entry = (ObjectId, Box<[u8]>);
 
-struct Known {
+struct MapState {
     entries: HashMap<ObjectId, Entry>,
     path: PathBuf,
     file: File,
@@ -48,7 +48,7 @@ struct Known {
 
 /// See the module's documentation.
 pub(super) struct Map {
-    known: Mutex<Known>,
+    known: Mutex<MapState>,
     /// Locked to read or append; a file of its own, because the map's file is replaced at times.
     lock: File,
     hasher: SipHasher24,
@@ -73,7 +73,7 @@ impl Map {
         let path = directory.join("map");
         let hasher = SipHasher24::new_with_key(secret);
         let file = open_file(&path)?;
-        let known = Known { entries: HashMap::new(), path, file, end: 0, records: 0 };
+        let known = MapState { entries: HashMap::new(), path, file, end: 0, records: 0 };
         let map = Self { known: Mutex::new(known), lock: open_file(&directory.join("map.lock"))?, hasher };
         map.locked(|known, hasher| known.compact(hasher))?;
         Ok(map)
@@ -81,7 +81,7 @@ impl Map {
 
     /// Calls `act` under the lock of all processes, after the records that others have added were
     /// read.
-    fn locked<T>(&self, act: impl FnOnce(&mut Known, SipHasher24) -> io::Result<T>) -> io::Result<T> {
+    fn locked<T>(&self, act: impl FnOnce(&mut MapState, SipHasher24) -> io::Result<T>) -> io::Result<T> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         flock(&self.lock, FlockOperation::LockExclusive)?;
         let done = known.catch_up(self.hasher).and_then(|()| act(&mut known, self.hasher));
@@ -89,16 +89,16 @@ impl Map {
         done
     }
 
-    /// The place where an object was last seen.
+    /// The location where an object was last seen.
     pub fn find(&self, object: &ObjectId) -> Option<Entry> {
-        let known = |known: &Known| known.entries.get(object).cloned();
+        let known = |known: &MapState| known.entries.get(object).cloned();
         let found = known(&self.known.lock().unwrap_or_else(PoisonError::into_inner));
         // A neighbour may have recorded it.
         found.or_else(|| self.locked(|now, _| Ok(known(now))).ok()?)
     }
 
-    /// Records the place of an object. After a failure the entry is missing from the next start on,
-    /// and the handle is stale then.
+    /// Records the location of an object. After a failure the entry is missing from the next start
+    /// on, and the handle is stale then.
     pub fn note(&self, object: &ObjectId, parent: &ObjectId, name: &[u8]) {
         let same = |(at, called): &Entry| at == parent && &**called == name;
         let full = {
@@ -133,7 +133,7 @@ impl Map {
     }
 }
 
-/// Encodes a record: length, code, then the object and its place, or a mark that the object is
+/// Encodes a record: length, code, then the object and its location, or a mark that the object is
 /// gone.
 fn record(hasher: SipHasher24, object: &ObjectId, at: Option<(&ObjectId, &[u8])>) -> Vec<u8> {
     let mut body = Vec::with_capacity(128);
@@ -157,7 +157,7 @@ fn open_file(path: &Path) -> io::Result<File> {
 }
 
 // All methods run under the lock.
-impl Known {
+impl MapState {
     /// Reads the records added since the last call, and cuts off a tail whose code does not match:
     /// nobody is writing now, so a process that ended halfway left the tail.
     fn catch_up(&mut self, hasher: SipHasher24) -> io::Result<()> {

@@ -18,14 +18,14 @@ use std::time::Duration;
 /// Shorter files are read: copying their data costs less than mapping them.
 pub(super) const FILE_BYTES_MIN: u64 = 128 << 10;
 /// How long no file is sent from mapped pages after a send failed because of one.
-const DISTRUST_FOR: Duration = Duration::from_secs(60);
+const DISTRUST_PERIOD: Duration = Duration::from_secs(60);
 
 static DISTRUSTED_UNTIL_MS: AtomicU64 = AtomicU64::new(0);
 
 /// Called when a send failed because mapped pages were gone. For a while data are read before they
 /// are sent, so that a client that sends the call again gets a reply.
 pub fn distrust() {
-    DISTRUSTED_UNTIL_MS.store(milliseconds(now() + DISTRUST_FOR), Ordering::Relaxed);
+    DISTRUSTED_UNTIL_MS.store(milliseconds(now() + DISTRUST_PERIOD), Ordering::Relaxed);
 }
 
 /// Whether files may be sent from mapped pages.

@@ -1,5 +1,5 @@
-//! One open object: its place (`O_PATH`), descriptors for its data, and the known rights of
-//! callers.
+//! One open object: its path descriptor (`O_PATH`), descriptors for its data, and the known rights
+//! of callers.
 //!
 //! Rights are checked by the kernel under the caller's identity, so that access control lists and
 //! other mechanisms of the file system apply. They are cached for one second, or until mode or
@@ -26,10 +26,10 @@ pub(super) const WRITE: u32 = 2;
 pub(super) const EXECUTE: u32 = 1;
 
 /// Callers whose rights to one object are cached.
-const GRANTS: usize = 4;
+const CACHED_RIGHTS_MAX: usize = 4;
 /// How long rights are cached: a change of an access control list that does not change the mode
 /// takes effect within this time.
-const GRANT_FOR: Duration = Duration::from_secs(1);
+const RIGHTS_CACHE_TTL: Duration = Duration::from_secs(1);
 
 /// A very cheap clock with a resolution of a few milliseconds.
 pub(super) fn now() -> Duration {
@@ -39,7 +39,7 @@ pub(super) fn now() -> Duration {
 }
 
 #[derive(Clone, Copy)]
-struct Grant {
+struct CachedRights {
     who: u64,
     of: (u32, u32, u32),
     rights: u32,
@@ -50,47 +50,47 @@ struct Grant {
 pub(super) struct Node {
     pub object: ObjectId,
     pub kind: FileKind,
-    pub place: OwnedFd,
+    pub path_fd: OwnedFd,
     readable: OnceLock<OwnedFd>,
     writable: OnceLock<OwnedFd>,
     /// For a directory: held while the directory is listed, because the position of its descriptor
     /// is shared.
-    pub numbers: Mutex<Option<super::listing::Numbers>>,
+    pub cookies: Mutex<Option<super::listing::CookieTable>>,
     change: Mutex<()>,
     /// Held shared by the syncs in progress through descriptors of this node.
     pub syncs: RwLock<()>,
     mapping: Mutex<Option<Arc<Mapping>>>,
-    grants: Mutex<[Option<Grant>; GRANTS]>,
+    cached_rights: Mutex<[Option<CachedRights>; CACHED_RIGHTS_MAX]>,
     /// Written since the last sync.
     pub dirty: AtomicBool,
     /// Used since the last check.
     pub used: AtomicBool,
     /// The time until which the node counts as lying beneath the root, in milliseconds.
-    pub proved_until: AtomicU64,
+    pub beneath_root_until: AtomicU64,
 }
 
 impl Node {
-    pub fn new(object: ObjectId, place: OwnedFd, stat: &Stat) -> Self {
+    pub fn new(object: ObjectId, path_fd: OwnedFd, stat: &Stat) -> Self {
         Self {
             object,
             kind: kind(stat),
-            place,
+            path_fd,
             readable: OnceLock::new(),
             writable: OnceLock::new(),
-            numbers: Mutex::new(None),
+            cookies: Mutex::new(None),
             change: Mutex::new(()),
             syncs: RwLock::new(()),
             mapping: Mutex::new(None),
-            grants: Mutex::new([None; GRANTS]),
+            cached_rights: Mutex::new([None; CACHED_RIGHTS_MAX]),
             dirty: AtomicBool::new(false),
             used: AtomicBool::new(true),
-            proved_until: AtomicU64::new(0),
+            beneath_root_until: AtomicU64::new(0),
         }
     }
 
     /// The current state; stale if the last name is gone, even though the object is open here.
     pub fn stat(&self) -> Result<Stat> {
-        let stat = rustix::fs::fstat(&self.place).or_status()?;
+        let stat = rustix::fs::fstat(&self.path_fd).or_status()?;
         if stat.st_nlink == 0 { Err(Status::Stale) } else { Ok(stat) }
     }
 
@@ -149,7 +149,7 @@ impl Node {
 
     /// The path under which this process reaches the object, whatever its name.
     pub fn own_path(&self) -> String {
-        own_path(self.place.as_fd())
+        own_path(self.path_fd.as_fd())
     }
 
     pub fn reopen(&self, flags: OFlags) -> rustix::io::Result<OwnedFd> {
@@ -232,41 +232,42 @@ impl Node {
     }
 
     /// The rights of a caller, if they are cached.
-    pub fn known_rights(&self, key: &RandomState, caller: Caller<'_>, stat: &Stat) -> Option<u32> {
+    pub fn try_cached_rights(&self, key: &RandomState, caller: Caller<'_>, stat: &Stat) -> Option<u32> {
         let who = key.hash_one((caller.uid, caller.gid, caller.gids));
         let of = (stat.st_mode, stat.st_uid, stat.st_gid);
-        let grants = self.grants.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut known = grants.iter().flatten();
+        let cached_rights = self.cached_rights.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = cached_rights.iter().flatten();
         known
-            .find(|grant| grant.who == who && grant.of == of && now() < grant.until)
-            .map(|grant| grant.rights)
+            .find(|cached| cached.who == who && cached.of == of && now() < cached.until)
+            .map(|cached| cached.rights)
     }
 
     /// The rights of a caller, as the kernel sees them.
     pub fn rights(&self, key: &RandomState, who: &Identity, caller: Caller<'_>, stat: &Stat) -> Result<u32> {
         let caller = who.effective(caller);
-        if let Some(rights) = self.known_rights(key, caller, stat) {
+        if let Some(rights) = self.try_cached_rights(key, caller, stat) {
             return Ok(rights);
         }
         let rights = {
-            let _acting = who.act_as(caller)?;
-            let ask = |right: u32| if sys::may(self.place.as_fd(), right).is_ok() { right } else { 0 };
+            let _impersonation = who.impersonate(caller)?;
+            let ask = |right: u32| if sys::may(self.path_fd.as_fd(), right).is_ok() { right } else { 0 };
             ask(READ) | ask(WRITE) | ask(EXECUTE)
         };
-        let grant = Grant {
+        let cached = CachedRights {
             who: key.hash_one((caller.uid, caller.gid, caller.gids)),
             of: (stat.st_mode, stat.st_uid, stat.st_gid),
             rights,
-            until: now() + GRANT_FOR,
+            until: now() + RIGHTS_CACHE_TTL,
         };
-        let mut grants = self.grants.lock().unwrap_or_else(PoisonError::into_inner);
-        let same = |known: &Grant| known.who == grant.who;
-        let at = grants.iter().position(|known| known.as_ref().is_none_or(same)).unwrap_or_else(|| {
-            grants.rotate_right(1);
-            0
-        });
-        if let Some(place) = grants.get_mut(at) {
-            *place = Some(grant);
+        let mut cached_rights = self.cached_rights.lock().unwrap_or_else(PoisonError::into_inner);
+        let same = |known: &CachedRights| known.who == cached.who;
+        let at =
+            cached_rights.iter().position(|known| known.as_ref().is_none_or(same)).unwrap_or_else(|| {
+                cached_rights.rotate_right(1);
+                0
+            });
+        if let Some(slot) = cached_rights.get_mut(at) {
+            *slot = Some(cached);
         }
         Ok(rights)
     }

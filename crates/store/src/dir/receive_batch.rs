@@ -17,7 +17,7 @@ use std::sync::Arc;
 const FILES: usize = 8;
 
 /// A file that a caller may read, with the state needed to read it.
-pub(super) struct Seen {
+pub(super) struct FileSnapshot {
     /// Distinguishes stores.
     pub store: usize,
     pub node: Arc<Node>,
@@ -28,7 +28,7 @@ pub(super) struct Seen {
     gids: SmallVec<[u32; 16]>,
 }
 
-impl Seen {
+impl FileSnapshot {
     pub fn new(store: usize, node: Arc<Node>, attributes: Attributes, caller: Caller<'_>) -> Self {
         let Caller { uid, gid, gids } = caller;
         Self { store, node, attributes, mapping: None, uid, gid, gids: gids.into() }
@@ -50,8 +50,8 @@ pub struct ReceiveBatch(RefCell<Files>);
 
 #[derive(Default)]
 struct Files {
-    seen: SmallVec<[Seen; FILES]>,
-    /// The place that the last file replaced, once all places are taken.
+    snapshots: SmallVec<[FileSnapshot; FILES]>,
+    /// The slot that the last file replaced, once all slots are in use.
     last: usize,
 }
 
@@ -59,37 +59,37 @@ impl ReceiveBatch {
     /// More calls are going to be received: the state seen so far is outdated.
     #[inline]
     pub fn renew(&self) {
-        self.0.borrow_mut().seen.clear();
+        self.0.borrow_mut().snapshots.clear();
     }
 
     /// Calls `act` with the state seen of a file, if there is any.
     #[inline]
-    pub(super) fn with_seen<T>(
+    pub(super) fn with_snapshot<T>(
         &self,
         store: usize,
         object: &ObjectId,
         caller: Caller<'_>,
-        act: impl FnOnce(&Seen) -> T,
+        act: impl FnOnce(&FileSnapshot) -> T,
     ) -> Option<T> {
-        self.0.borrow().seen.iter().find(|seen| seen.is(store, object, caller)).map(act)
+        self.0.borrow().snapshots.iter().find(|snapshot| snapshot.is(store, object, caller)).map(act)
     }
 
     /// Remembers the state seen of a file.
-    pub(super) fn remember(&self, seen: Seen) {
+    pub(super) fn remember(&self, snapshot: FileSnapshot) {
         let files = &mut *self.0.borrow_mut();
-        if files.seen.len() < FILES {
-            files.seen.push(seen);
+        if files.snapshots.len() < FILES {
+            files.snapshots.push(snapshot);
             return;
         }
         files.last = (files.last + 1) % FILES;
-        if let Some(place) = files.seen.get_mut(files.last) {
-            *place = seen;
+        if let Some(slot) = files.snapshots.get_mut(files.last) {
+            *slot = snapshot;
         }
     }
 
     /// Forgets a file that this loop changes.
     pub(super) fn forget(&self, object: &ObjectId) {
-        self.0.borrow_mut().seen.retain(|seen| seen.node.object != *object);
+        self.0.borrow_mut().snapshots.retain(|snapshot| snapshot.node.object != *object);
     }
 }
 
@@ -105,22 +105,22 @@ mod tests {
     use crate::dir::node::attributes;
     use rustix::fs::{Mode, OFlags, fstat};
 
-    fn seen(path: &std::path::Path, uid: u32, gids: &[u32]) -> Seen {
-        let place = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).unwrap();
-        let stat = fstat(&place).unwrap();
+    fn snapshot(path: &std::path::Path, uid: u32, gids: &[u32]) -> FileSnapshot {
+        let path_fd = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).unwrap();
+        let stat = fstat(&path_fd).unwrap();
         let object = ObjectId::new(stat.st_ino, 1);
-        let node = Arc::new(Node::new(object, place, &stat));
-        Seen::new(1, node, attributes(object, &stat), Caller { uid, gid: 5, gids })
+        let node = Arc::new(Node::new(object, path_fd, &stat));
+        FileSnapshot::new(1, node, attributes(object, &stat), Caller { uid, gid: 5, gids })
     }
 
     #[test]
     fn what_was_seen_is_known_to_the_same_caller_until_the_next_receive() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let batch = ReceiveBatch::default();
-        let first = seen(file.path(), 7, &[1, 2]);
+        let first = snapshot(file.path(), 7, &[1, 2]);
         let object = first.node.object;
         let known = |store, uid, gids: &[u32]| {
-            batch.with_seen(store, &object, Caller { uid, gid: 5, gids }, |_| ()).is_some()
+            batch.with_snapshot(store, &object, Caller { uid, gid: 5, gids }, |_| ()).is_some()
         };
         batch.remember(first);
         assert!(known(1, 7, &[1, 2]));
@@ -129,7 +129,7 @@ mod tests {
         assert!(!known(1, 7, &[1]), "other groups");
         batch.renew();
         assert!(!known(1, 7, &[1, 2]), "more calls have come");
-        batch.remember(seen(file.path(), 7, &[1, 2]));
+        batch.remember(snapshot(file.path(), 7, &[1, 2]));
         batch.forget(&object);
         assert!(!known(1, 7, &[1, 2]), "it has been changed");
     }
@@ -139,11 +139,11 @@ mod tests {
         let files: Vec<_> = (0..=FILES).map(|_| tempfile::NamedTempFile::new().unwrap()).collect();
         let batch = ReceiveBatch::default();
         for file in &files {
-            batch.remember(seen(file.path(), 7, &[]));
+            batch.remember(snapshot(file.path(), 7, &[]));
         }
-        assert_eq!(batch.0.borrow().seen.len(), FILES);
-        let last = seen(files.last().unwrap().path(), 7, &[]);
+        assert_eq!(batch.0.borrow().snapshots.len(), FILES);
+        let last = snapshot(files.last().unwrap().path(), 7, &[]);
         let caller = Caller { uid: 7, gid: 5, gids: &[] };
-        assert!(batch.with_seen(1, &last.node.object, caller, |_| ()).is_some());
+        assert!(batch.with_snapshot(1, &last.node.object, caller, |_| ()).is_some());
     }
 }

@@ -29,20 +29,20 @@ impl Shared {
             }
             let victim = self.child(parent, name, ResolveFlags::empty()).ok();
             {
-                let _acting = self.identity.act_as(caller)?;
+                let _impersonation = self.identity.impersonate(caller)?;
                 let flags = if rmdir { AtFlags::REMOVEDIR } else { AtFlags::empty() };
-                rustix::fs::unlinkat(&parent.place, &called, flags).map_err(|errno| match errno {
+                rustix::fs::unlinkat(&parent.path_fd, &called, flags).map_err(|errno| match errno {
                     Errno::EXIST => Status::NotEmpty,
                     other => status(other),
                 })?;
             }
-            self.bury(victim);
+            self.forget_unlinked(victim);
             Ok(())
         })
     }
 
     /// Drops a removed object from the cache and the map, if it has no name left.
-    fn bury(&self, victim: Option<OwnedFd>) {
+    fn forget_unlinked(&self, victim: Option<OwnedFd>) {
         let Some(victim) = victim else { return };
         let Ok(stat) = rustix::fs::fstat(&victim) else { return };
         if stat.st_nlink > 0 && super::node::kind(&stat) != FileKind::Directory {
@@ -89,29 +89,29 @@ impl Shared {
         }
         let victim = self.child(to.0, to.1, ResolveFlags::empty()).ok();
         {
-            let _acting = self.identity.act_as(caller)?;
-            let moved = rustix::fs::renameat(&from.0.place, &names.0, &to.0.place, &names.1);
+            let _impersonation = self.identity.impersonate(caller)?;
+            let moved = rustix::fs::renameat(&from.0.path_fd, &names.0, &to.0.path_fd, &names.1);
             moved.map_err(|errno| match errno {
                 // The target directory is not empty; some file systems report it as EEXIST.
                 Errno::EXIST => Status::NotEmpty,
                 other => status(other),
             })?;
         }
-        self.bury_replaced(victim, to.0, to.1);
+        self.after_rename(victim, to.0, to.1);
         Ok(())
     }
 
-    /// After a rename: drops the replaced object, and records the new place of the renamed one.
-    fn bury_replaced(&self, victim: Option<OwnedFd>, parent: &Node, name: &[u8]) {
-        let Ok(place) = self.child(parent, name, ResolveFlags::empty()) else { return };
+    /// After a rename: drops the replaced object, and records the new location of the renamed one.
+    fn after_rename(&self, victim: Option<OwnedFd>, parent: &Node, name: &[u8]) {
+        let Ok(path_fd) = self.child(parent, name, ResolveFlags::empty()) else { return };
         let same = |one: &OwnedFd, other: &OwnedFd| {
             let (one, other) = (rustix::fs::fstat(one), rustix::fs::fstat(other));
             matches!((one, other), (Ok(one), Ok(other)) if (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino))
         };
-        if !victim.as_ref().is_some_and(|victim| same(victim, &place)) {
-            self.bury(victim);
+        if !victim.as_ref().is_some_and(|victim| same(victim, &path_fd)) {
+            self.forget_unlinked(victim);
         }
         // Records the object in the map if its name alone is not enough to open it.
-        let _ = self.keep_child(parent, name, place);
+        let _ = self.keep_child(parent, name, path_fd);
     }
 }

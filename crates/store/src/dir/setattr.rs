@@ -22,7 +22,7 @@ impl Shared {
             Ok(node) => node,
             Err(error) => return (Effect::default(), Err(error)),
         };
-        let held = node.hold();
+        let lock = node.hold();
         let before = match node.stat() {
             Ok(stat) => stat,
             Err(error) => return (Effect::default(), Err(error)),
@@ -30,7 +30,7 @@ impl Shared {
         let checked = self.check_set(caller, &node, &before, set, guard);
         let result = checked.and_then(|()| self.apply(caller, &node, set));
         let change = node.effect_since(&before);
-        drop(held);
+        drop(lock);
         let synced = result.and_then(|()| {
             if *set == SetAttributes::default() { Ok(()) } else { self.sync_attributes(&node) }
         });
@@ -81,10 +81,10 @@ impl Shared {
         prepare_thread();
         if let Some(size) = set.size {
             let fd = node.to_write()?;
-            let _acting = self.identity.act_as_user(caller)?;
+            let _impersonation = self.identity.impersonate_user(caller)?;
             rustix::fs::ftruncate(fd, size).or_status()?;
         }
-        let _acting = self.identity.act_as(caller)?;
+        let _impersonation = self.identity.impersonate(caller)?;
         if let Some(mode) = set.mode
             && node.kind != FileKind::Symlink
         {
@@ -93,7 +93,7 @@ impl Shared {
         if set.uid.is_some() || set.gid.is_some() {
             // This makes the kernel clear set-user-id, and set-group-id of executable files.
             let (uid, gid) = (set.uid.map(Uid::from_raw), set.gid.map(Gid::from_raw));
-            rustix::fs::chownat(&node.place, c"", uid, gid, AtFlags::EMPTY_PATH).or_status()?;
+            rustix::fs::chownat(&node.path_fd, c"", uid, gid, AtFlags::EMPTY_PATH).or_status()?;
         }
         set_times(node, set)
     }
@@ -129,7 +129,7 @@ pub(super) fn set_times(node: &Node, set: &SetAttributes) -> Result<()> {
     if set.atime == SetTime::Keep && set.mtime == SetTime::Keep {
         return Ok(());
     }
-    rustix::fs::utimensat(&node.place, c"", &timestamps(set), AtFlags::EMPTY_PATH).or_status()
+    rustix::fs::utimensat(&node.path_fd, c"", &timestamps(set), AtFlags::EMPTY_PATH).or_status()
 }
 
 /// Converts the requested times for the kernel.

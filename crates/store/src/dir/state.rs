@@ -39,14 +39,14 @@ pub(super) fn default_base() -> Option<PathBuf> {
 }
 
 /// A mapped number that all processes of the host share.
-struct Losses(NonNull<AtomicU64>);
+struct LossCounter(NonNull<AtomicU64>);
 
 // SAFETY: the mapping consists of an atomic, and stays mapped as long as `self` lives.
-unsafe impl Send for Losses {}
+unsafe impl Send for LossCounter {}
 // SAFETY: as above.
-unsafe impl Sync for Losses {}
+unsafe impl Sync for LossCounter {}
 
-impl Losses {
+impl LossCounter {
     const BYTES: usize = size_of::<u64>();
 
     fn open(path: &Path) -> io::Result<Self> {
@@ -82,7 +82,7 @@ impl Losses {
     }
 }
 
-impl Drop for Losses {
+impl Drop for LossCounter {
     fn drop(&mut self) {
         // SAFETY: mapped by `open`, and no reference to the mapping can exist any more.
         let _ = unsafe { rustix::mm::munmap(self.0.as_ptr().cast(), Self::BYTES) };
@@ -93,7 +93,7 @@ impl Drop for Losses {
 pub(super) struct State {
     pub directory: PathBuf,
     pub secret: [u8; 16],
-    losses: Losses,
+    losses: LossCounter,
     boot: SipHasher24,
 }
 
@@ -112,7 +112,7 @@ impl State {
         if !path.exists() {
             fs::write(path, root.as_os_str().as_bytes())?;
         }
-        let losses = Losses::open(&directory.join("losses"))?;
+        let losses = LossCounter::open(&directory.join("losses"))?;
         let mut boot = SipHasher24::new_with_key(&secret);
         boot.write(&fs::read("/proc/sys/kernel/random/boot_id")?);
         Ok(Self { directory, secret, losses, boot })

@@ -65,7 +65,7 @@ pub(super) fn name_to_handle(at: BorrowedFd<'_>, name: &CStr) -> Result<(KernelH
     Ok((handle, mount))
 }
 
-/// Opens a handle as a place (`O_PATH`), on the mount that `root` is on. Needs
+/// Opens a handle as a path descriptor (`O_PATH`), on the mount that `root` is on. Needs
 /// `CAP_DAC_READ_SEARCH`.
 pub(super) fn open_by_handle(root: BorrowedFd<'_>, handle: &KernelHandle) -> Result<OwnedFd, Errno> {
     let flags = libc::O_PATH | libc::O_NOFOLLOW | libc::O_CLOEXEC;
@@ -212,9 +212,9 @@ mod tests {
             eprintln!("skipped: the file system of temporary files has no leases");
             return;
         }
-        let place = rustix::fs::open(&path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).unwrap();
-        let stat = fstat(&place).unwrap();
-        let node = Node::new(ObjectId::new(stat.st_ino, 1), place, &stat);
+        let path_fd = rustix::fs::open(&path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).unwrap();
+        let stat = fstat(&path_fd).unwrap();
+        let node = Node::new(ObjectId::new(stat.st_ino, 1), path_fd, &stat);
         assert!(matches!(node.to_read(), Err(Status::Later)));
         assert!(matches!(node.to_write(), Err(Status::Later)));
         drop(file);

@@ -126,7 +126,7 @@ impl Arena {
                     // SAFETY: the pool outlives every pin: a store that is dropped while pins are
                     // left leaks its pool.
                     let pool = unsafe { self.pool.as_ref() };
-                    pool.give(self.index, extent, (now >> LIMBO_SHIFT) as u16);
+                    pool.release(self.index, extent, (now >> LIMBO_SHIFT) as u16);
                     now = word.load(Ordering::Relaxed);
                 }
                 Ok(_) => return,

@@ -10,9 +10,9 @@ use std::collections::BTreeMap;
 
 use smallvec::SmallVec;
 
-use super::layout::{EXTENT_PAGES, PAGE_BYTES, place_of};
-use super::pool::{Freed, Fresh, FreshPages, Page, Pool, Wish};
-use super::segment::gather;
+use super::layout::{EXTENT_PAGES, PAGE_BYTES, index_in_extent};
+use super::pool::{FreedPages, FreshPage, FreshPages, Page, PageRequest, Pool};
+use super::segment::pin_segments;
 use crate::interface::{Result, Status};
 use crate::payload::Segment;
 
@@ -20,7 +20,7 @@ use crate::payload::Segment;
 const LEAF_PAGES: u64 = 1024;
 /// Slots in the smallest leaf; each next size is four times as large.
 const LEAF_PAGES_MIN: usize = 16;
-/// What a leaf costs besides its slots: its place in the tree.
+/// What a leaf costs besides its slots: its node in the tree.
 const LEAF_BYTES: u64 = 64;
 /// Bytes in a page, as file offsets are counted.
 const PAGE: u64 = PAGE_BYTES as u64;
@@ -48,9 +48,9 @@ enum Target<'a> {
     /// Overwritten where it is: no reader looks at it.
     InPlace(&'a mut [u8]),
     /// Copied on write.
-    Replace(&'a mut Page, Fresh),
+    Replace(&'a mut Page, FreshPage),
     /// Put where a hole was.
-    Insert(&'a mut Option<Page>, Fresh),
+    Insert(&'a mut Option<Page>, FreshPage),
 }
 
 /// The pages a byte range touches, and the part of each.
@@ -110,14 +110,14 @@ impl Content {
             let from = (at % (LEAF_PAGES * PAGE)) as usize;
             let count = left.min((LEAF_PAGES * PAGE) as usize - from);
             let slots = self.leaves.get(&leaf).map_or(&[][..], |leaf| &leaf.slots);
-            gather(pool, slots, from, count, out);
+            pin_segments(pool, slots, from, count, out);
             at += count as u64;
             left -= count;
         }
     }
 
     /// Overwrites a range with bytes received elsewhere: all of it, or nothing for lack of space.
-    pub fn write(&mut self, pool: &Pool, offset: u64, data: &[u8], freed: &mut Freed) -> Result<()> {
+    pub fn write(&mut self, pool: &Pool, offset: u64, data: &[u8], freed: &mut FreedPages) -> Result<()> {
         if data.is_empty() {
             return Ok(());
         }
@@ -137,7 +137,7 @@ impl Content {
             })
         });
         if !enough {
-            let mut unused = Freed::default();
+            let mut unused = FreedPages::default();
             for target in targets {
                 if let Target::Replace(_, fresh) | Target::Insert(_, fresh) = target {
                     unused.push(fresh.publish());
@@ -186,7 +186,7 @@ impl Content {
         offset: u64,
         len: usize,
         mut pages: FreshPages,
-        freed: &mut Freed,
+        freed: &mut FreedPages,
     ) {
         let range = Range::new(offset, len);
         let mut inserted = 0;
@@ -197,7 +197,7 @@ impl Content {
             for (slot, page) in slots.zip(first..) {
                 let Some(fresh) = pages.take_first() else { break };
                 inserted += u64::from(slot.is_none());
-                land_page(pool, slot, fresh, range.part(page), freed);
+                place_page(pool, slot, fresh, range.part(page), freed);
             }
         }
         self.pages += inserted;
@@ -206,18 +206,18 @@ impl Content {
 
     /// Truncates the content to `size`: zeroes the rest of the last page, removes all pages after
     /// it.
-    pub fn truncate(&mut self, pool: &Pool, size: u64, freed: &mut Freed) -> Result<()> {
+    pub fn truncate(&mut self, pool: &Pool, size: u64, freed: &mut FreedPages) -> Result<()> {
         let kept = (size % PAGE) as usize;
-        let index = size / PAGE / LEAF_PAGES;
-        let place = (size / PAGE % LEAF_PAGES) as usize;
+        let leaf_index = size / PAGE / LEAF_PAGES;
+        let index = (size / PAGE % LEAF_PAGES) as usize;
         if kept > 0
-            && let Some(leaf) = self.leaves.get_mut(&index)
-            && let Some(Some(page)) = leaf.slots.get_mut(place)
+            && let Some(leaf) = self.leaves.get_mut(&leaf_index)
+            && let Some(Some(page)) = leaf.slots.get_mut(index)
         {
             match pool.bytes_mut(page) {
                 Ok(bytes) => bytes[kept..].fill(0),
                 Err(page) => {
-                    let mut fresh = pool.page(Wish::default(), true).ok_or(Status::NoSpace)?;
+                    let mut fresh = pool.page(PageRequest::default(), true).ok_or(Status::NoSpace)?;
                     let bytes = pool.fill(&mut fresh);
                     bytes[..kept].copy_from_slice(&pool.bytes(page)[..kept]);
                     bytes[kept..].fill(0);
@@ -228,17 +228,17 @@ impl Content {
         let cut = size.div_ceil(PAGE);
         let mut behind = self.leaves.split_off(&(cut / LEAF_PAGES));
         if let Some(mut border) = behind.remove(&(cut / LEAF_PAGES)) {
-            let place = (cut % LEAF_PAGES) as usize;
-            self.pages -= empty(border.slots.get_mut(place..).unwrap_or(&mut []), freed);
+            let index = (cut % LEAF_PAGES) as usize;
+            self.pages -= clear_slots(border.slots.get_mut(index..).unwrap_or(&mut []), freed);
             if border.slots.iter().any(Option::is_some) {
                 self.leaves.insert(cut / LEAF_PAGES, border);
             } else {
-                pool.refund(Leaf::charge(border.slots.len()));
+                pool.uncharge(Leaf::charge(border.slots.len()));
             }
         }
         for mut leaf in behind.into_values() {
-            self.pages -= empty(&mut leaf.slots, freed);
-            pool.refund(Leaf::charge(leaf.slots.len()));
+            self.pages -= clear_slots(&mut leaf.slots, freed);
+            pool.uncharge(Leaf::charge(leaf.slots.len()));
         }
         Ok(())
     }
@@ -247,10 +247,10 @@ impl Content {
     pub fn clear(self, pool: &Pool) {
         for mut leaf in self.leaves.into_values() {
             // Leaf by leaf, so that the pool's lock is not held for the whole of a large file.
-            let mut freed = Freed::default();
-            empty(&mut leaf.slots, &mut freed);
+            let mut freed = FreedPages::default();
+            clear_slots(&mut leaf.slots, &mut freed);
             pool.free(freed);
-            pool.refund(Leaf::charge(leaf.slots.len()));
+            pool.uncharge(Leaf::charge(leaf.slots.len()));
         }
     }
 
@@ -285,7 +285,7 @@ impl Content {
             if self.leaves.get(&index).is_some_and(|leaf| leaf.slots.iter().all(Option::is_none))
                 && let Some(leaf) = self.leaves.remove(&index)
             {
-                pool.refund(Leaf::charge(leaf.slots.len()));
+                pool.uncharge(Leaf::charge(leaf.slots.len()));
             }
         }
     }
@@ -304,17 +304,20 @@ fn collect<'a>(
 ) -> bool {
     // Computed only when needed: a write in place needs no neighbour.
     let holes = chunk.get(part.clone()).is_none_or(|slots| slots.iter().any(Option::is_none));
-    let mut base = if holes { base_of(chunk, large) } else { None };
-    for (place, slot) in chunk.iter_mut().enumerate().take(part.end).skip(part.start) {
+    let mut base = if holes { find_base_page(chunk, large) } else { None };
+    for (index, slot) in chunk.iter_mut().enumerate().take(part.end).skip(part.start) {
         let target = match slot {
             Some(page) => match pool.bytes_mut(page) {
                 Ok(bytes) => Some(Target::InPlace(bytes)),
-                Err(page) => pool.page(Wish::default(), true).map(|fresh| Target::Replace(page, fresh)),
+                Err(page) => {
+                    pool.page(PageRequest::default(), true).map(|fresh| Target::Replace(page, fresh))
+                }
             },
             None => {
-                let wish = Wish { at: base.map(|base| base + place as u32), place: large.then_some(place) };
-                pool.page(wish, false).map(|fresh| {
-                    base = base.or_else(|| base_from(fresh.number(), place, large));
+                let request =
+                    PageRequest { at: base.map(|base| base + index as u32), index: large.then_some(index) };
+                pool.page(request, false).map(|fresh| {
+                    base = base.or_else(|| base_page_of(fresh.number(), index, large));
                     Target::Insert(slot, fresh)
                 })
             }
@@ -326,21 +329,21 @@ fn collect<'a>(
 }
 
 /// The page that the first slot of a 64 KiB piece would have, judged by its neighbours.
-fn base_of(chunk: &[Option<Page>], large: bool) -> Option<u32> {
-    chunk.iter().enumerate().find_map(|(place, slot)| base_from(slot.as_ref()?.number(), place, large))
+fn find_base_page(chunk: &[Option<Page>], large: bool) -> Option<u32> {
+    chunk.iter().enumerate().find_map(|(index, slot)| base_page_of(slot.as_ref()?.number(), index, large))
 }
 
-/// The page `place` before this one; in a large file only if all sixteen lie in one extent.
-fn base_from(number: u32, place: usize, large: bool) -> Option<u32> {
-    (!large || place_of(number) == place).then(|| number - place as u32)
+/// The page `index` before this one; in a large file only if all sixteen lie in one extent.
+fn base_page_of(number: u32, index: usize, large: bool) -> Option<u32> {
+    (!large || index_in_extent(number) == index).then(|| number - index as u32)
 }
 
-fn land_page(
+fn place_page(
     pool: &Pool,
     slot: &mut Option<Page>,
-    mut fresh: Fresh,
+    mut fresh: FreshPage,
     part: std::ops::Range<usize>,
-    freed: &mut Freed,
+    freed: &mut FreedPages,
 ) {
     let Some(page) = slot else {
         zero_around(pool.fill(&mut fresh), part);
@@ -363,7 +366,7 @@ fn land_page(
 }
 
 /// Removes the pages of some slots. Returns how many there were.
-fn empty(slots: &mut [Option<Page>], freed: &mut Freed) -> u64 {
+fn clear_slots(slots: &mut [Option<Page>], freed: &mut FreedPages) -> u64 {
     let mut pages = 0;
     for page in slots.iter_mut().filter_map(Option::take) {
         freed.push(page);

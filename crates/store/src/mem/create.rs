@@ -29,7 +29,7 @@ impl MemStore {
         };
         let before = parent.version();
         let result = free_name(&parent, caller, name).and_then(|existing| match existing {
-            Some(object) => self.meet(caller, object, new),
+            Some(object) => self.create_existing(caller, object, new),
             None => self.make_in(caller, &mut parent, name, new),
         });
         (parent.effect_since(before), result)
@@ -39,7 +39,7 @@ impl MemStore {
     ///
     /// As on Linux, UNCHECKED sets only the size of an existing file, and leaves anything else as
     /// it is: this is what `open` without `O_EXCL` means.
-    fn meet(&self, caller: Caller<'_>, object: ObjectId, new: NewObject<'_>) -> Result<Found> {
+    fn create_existing(&self, caller: Caller<'_>, object: ObjectId, new: NewObject<'_>) -> Result<Found> {
         match new {
             NewObject::File(CreateMode::Unchecked(set)) => {
                 let existing = self.found(object)?;
@@ -76,7 +76,7 @@ impl MemStore {
             return Err(Status::NoSpace);
         }
         let added = self.table.add(|object| inode_of(caller, parent, object, &new));
-        let object = added.inspect_err(|_| self.pool.refund(bytes))?;
+        let object = added.inspect_err(|_| self.pool.uncharge(bytes))?;
         parent.directory_mut()?.put(name, object);
         if matches!(new, NewObject::Directory(_)) {
             parent.links += 1;

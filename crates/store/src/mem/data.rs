@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 
 use super::inode::Inode;
 use super::layout::EXTENT_BYTES;
-use super::pool::Freed;
+use super::pool::FreedPages;
 use super::receive_buffer::Pages;
 use super::{FILE_BYTES_MAX, MemStore};
 use crate::interface::{Caller, Effect, ObjectId, ReadEnd, Result, Stability, Status, Written};
@@ -84,9 +84,9 @@ impl MemStore {
         offset: u64,
         len: usize,
         stability: Stability,
-        write: impl FnOnce(&mut Inode, &mut Freed) -> Result<()>,
+        write: impl FnOnce(&mut Inode, &mut FreedPages) -> Result<()>,
     ) -> (Effect, Result<Written>) {
-        let mut freed = Freed::default();
+        let mut freed = FreedPages::default();
         let mut inode = match self.table.write(object) {
             Ok(inode) => inode,
             Err(error) => return (Effect::default(), Err(error)),

@@ -8,18 +8,18 @@
 use smallvec::SmallVec;
 
 use super::layout::{
-    ARENA_EXTENTS, ARENA_PAGES, EXTENT_PAGES, Spans, arena_of, extent_of, extents_of, mask, page_at,
-    place_of, push_span,
+    ARENA_EXTENTS, ARENA_PAGES, EXTENT_PAGES, Spans, arena_of, extent_of, extents_of, index_in_extent, mask,
+    page_at, push_span,
 };
 
 /// Broken extents looked at for a piece that fits, before a whole extent is broken: bounds the
 /// time.
-const FIT_TRIES: usize = 8;
+const FIT_ATTEMPTS_MAX: usize = 8;
 
 const WHOLE: u16 = u16::MAX;
 
 /// Arenas to give back to the system.
-pub(super) type Empty = SmallVec<[usize; 2]>;
+pub(super) type EmptyArenas = SmallVec<[usize; 2]>;
 
 /// A set of small numbers that finds its lowest member.
 #[derive(Default)]
@@ -95,7 +95,7 @@ impl FreeMap {
     }
 
     /// The arena to map next, when one may be.
-    pub fn vacant(&self) -> Option<usize> {
+    pub fn next_unmapped(&self) -> Option<usize> {
         (self.mapped < self.arenas_max).then(|| self.unmapped.first().unwrap_or(self.arenas.len()))
     }
 
@@ -120,7 +120,7 @@ impl FreeMap {
 
     /// Takes that very page, if it is free.
     pub fn take_at(&mut self, page: u32) -> bool {
-        let (arena, extent, bit) = (arena_of(page), extent_of(page), mask(place_of(page), 1));
+        let (arena, extent, bit) = (arena_of(page), extent_of(page), mask(index_in_extent(page), 1));
         let free =
             self.arenas.get(arena).and_then(Option::as_ref).is_some_and(|map| map.free[extent] & bit != 0);
         if free {
@@ -129,27 +129,27 @@ impl FreeMap {
         free
     }
 
-    /// Takes the page at `place` of an extent that is free entirely.
-    pub fn take_in_whole(&mut self, place: usize) -> Option<u32> {
-        let (arena, extent) = self.lowest_whole()?;
-        self.set(arena, extent, |free| free & !mask(place, 1));
-        Some(page_at(arena, extent, place))
+    /// Takes the page at `index` of an extent that is free entirely.
+    pub fn take_from_whole_extent(&mut self, index: usize) -> Option<u32> {
+        let (arena, extent) = self.lowest_whole_extent()?;
+        self.set(arena, extent, |free| free & !mask(index, 1));
+        Some(page_at(arena, extent, index))
     }
 
     /// Takes any page, of a broken extent if there is one.
     pub fn take_any(&mut self) -> Option<u32> {
-        let Some(arena) = self.with_broken.first() else { return self.take_in_whole(0) };
+        let Some(arena) = self.with_broken.first() else { return self.take_from_whole_extent(0) };
         let map = self.arenas[arena].as_ref()?;
         let extent = map.broken.first()?;
-        let place = map.free[extent].trailing_zeros() as usize;
-        self.set(arena, extent, |free| free & !mask(place, 1));
-        Some(page_at(arena, extent, place))
+        let index = map.free[extent].trailing_zeros() as usize;
+        self.set(arena, extent, |free| free & !mask(index, 1));
+        Some(page_at(arena, extent, index))
     }
 
     /// Takes up to `count` entire extents; how many it took.
     pub fn take_extents(&mut self, count: usize, out: &mut Spans) -> usize {
         for taken in 0..count {
-            let Some((arena, extent)) = self.lowest_whole() else { return taken };
+            let Some((arena, extent)) = self.lowest_whole_extent() else { return taken };
             self.set(arena, extent, |_| 0);
             push_span(out, page_at(arena, extent, 0), EXTENT_PAGES as u32);
         }
@@ -157,20 +157,21 @@ impl FreeMap {
     }
 
     /// Takes `count` pages in a row within one extent, in a broken one if one fits soon.
-    pub fn take_piece(&mut self, count: usize, out: &mut Spans) -> bool {
-        let Some((arena, extent, place)) =
-            self.fitting(count).or_else(|| self.lowest_whole().map(|(arena, extent)| (arena, extent, 0)))
+    pub fn take_contiguous(&mut self, count: usize, out: &mut Spans) -> bool {
+        let Some((arena, extent, index)) = self
+            .fitting(count)
+            .or_else(|| self.lowest_whole_extent().map(|(arena, extent)| (arena, extent, 0)))
         else {
             return false;
         };
-        self.set(arena, extent, |free| free & !mask(place, count));
-        push_span(out, page_at(arena, extent, place), count as u32);
+        self.set(arena, extent, |free| free & !mask(index, count));
+        push_span(out, page_at(arena, extent, index), count as u32);
         true
     }
 
     /// Gives pages of one extent back; arenas to unmap are appended to `empty`, and no longer known
     /// here.
-    pub fn give(&mut self, arena: usize, extent: usize, pages: u16, empty: &mut Empty) {
+    pub fn release(&mut self, arena: usize, extent: usize, pages: u16, empty: &mut EmptyArenas) {
         self.set(arena, extent, |free| {
             debug_assert_eq!(free & pages, 0, "a page is freed once");
             free | pages
@@ -194,9 +195,9 @@ impl FreeMap {
     }
 
     /// Gives back all pages of some spans.
-    pub fn give_spans(&mut self, spans: &Spans, empty: &mut Empty) {
+    pub fn release_spans(&mut self, spans: &Spans, empty: &mut EmptyArenas) {
         for (arena, extent, pages) in spans.iter().flat_map(|&span| extents_of(span)) {
-            self.give(arena, extent, pages, empty);
+            self.release(arena, extent, pages, empty);
         }
     }
 
@@ -208,17 +209,17 @@ impl FreeMap {
         self.mapped -= 1;
     }
 
-    fn lowest_whole(&self) -> Option<(usize, usize)> {
+    fn lowest_whole_extent(&self) -> Option<(usize, usize)> {
         let arena = self.with_whole.first()?;
         Some((arena, self.arenas[arena].as_ref()?.whole.first()?))
     }
 
-    /// A place in a broken extent of the lowest arena that has some, with `count` free pages in a
-    /// row.
+    /// A position in a broken extent of the lowest arena that has some, with `count` free pages in
+    /// a row.
     fn fitting(&self, count: usize) -> Option<(usize, usize, usize)> {
         let arena = self.with_broken.first()?;
         let map = self.arenas[arena].as_ref()?;
-        map.broken.iter().take(FIT_TRIES).find_map(|extent| {
+        map.broken.iter().take(FIT_ATTEMPTS_MAX).find_map(|extent| {
             let free = map.free[extent];
             let starts = (1..count).fold(free, |starts, shift| starts & (free >> shift));
             (starts != 0).then(|| (arena, extent, starts.trailing_zeros() as usize))
@@ -255,17 +256,17 @@ mod tests {
     #[test]
     fn extents_come_in_order_and_merge() {
         let mut map = FreeMap::new(2);
-        assert_eq!(map.vacant(), Some(1));
+        assert_eq!(map.next_unmapped(), Some(1));
         map.add(1);
         let mut spans = Spans::new();
         assert_eq!(map.take_extents(16, &mut spans), 16);
         assert_eq!(spans.len(), 1);
-        assert!(map.take_piece(3, &mut spans));
+        assert!(map.take_contiguous(3, &mut spans));
         assert_eq!(spans.len(), 1, "the piece adjoins");
         assert_eq!(map.take_any(), Some(page_at(1, 16, 3)), "the broken extent is used first");
         assert!(map.take_at(page_at(1, 16, 4)));
         assert!(!map.take_at(page_at(1, 16, 4)));
-        assert_eq!(map.take_in_whole(5), Some(page_at(1, 17, 5)));
+        assert_eq!(map.take_from_whole_extent(5), Some(page_at(1, 17, 5)));
     }
 
     #[test]
@@ -273,19 +274,19 @@ mod tests {
         let mut map = FreeMap::new(3);
         let mut spans = Spans::new();
         for arena in 1..=3 {
-            assert_eq!(map.vacant(), Some(arena));
+            assert_eq!(map.next_unmapped(), Some(arena));
             map.add(arena);
             assert_eq!(map.take_extents(ARENA_EXTENTS, &mut spans), ARENA_EXTENTS);
         }
-        assert_eq!(map.vacant(), None);
+        assert_eq!(map.next_unmapped(), None);
         assert_eq!(map.take_any(), None);
-        let mut empty = Empty::new();
-        map.give_spans(&Spans::from_slice(&spans[2..]), &mut empty);
+        let mut empty = EmptyArenas::new();
+        map.release_spans(&Spans::from_slice(&spans[2..]), &mut empty);
         assert!(empty.is_empty(), "kept");
-        map.give_spans(&Spans::from_slice(&spans[1..2]), &mut empty);
+        map.release_spans(&Spans::from_slice(&spans[1..2]), &mut empty);
         assert_eq!(empty.as_slice(), [2]);
-        map.give_spans(&Spans::from_slice(&spans[..1]), &mut empty);
+        map.release_spans(&Spans::from_slice(&spans[..1]), &mut empty);
         assert_eq!(empty.as_slice(), [2, 3, 1]);
-        assert_eq!((map.mapped(), map.vacant()), (0, Some(1)));
+        assert_eq!((map.mapped(), map.next_unmapped()), (0, Some(1)));
     }
 }

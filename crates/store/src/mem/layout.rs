@@ -1,7 +1,7 @@
 //! How memory is cut: arenas of 16 MiB, extents of 64 KiB, pages of 4 KiB, and spans of page
 //! numbers.
 //!
-//! A page number is a `u32`: its arena in the high 20 bits, its extent in the next 8, its place
+//! A page number is a `u32`: its arena in the high 20 bits, its extent in the next 8, its index
 //! there in the low 4. Arena 0 is never mapped, so that the number 0 can mean "no page".
 
 use smallvec::SmallVec;
@@ -31,14 +31,14 @@ pub(super) const fn extent_of(page: u32) -> usize {
     page as usize / EXTENT_PAGES % ARENA_EXTENTS
 }
 
-/// The place of a page within its extent.
-pub(super) const fn place_of(page: u32) -> usize {
+/// The index of a page within its extent.
+pub(super) const fn index_in_extent(page: u32) -> usize {
     page as usize % EXTENT_PAGES
 }
 
 /// The number of a page from its parts.
-pub(super) const fn page_at(arena: usize, extent: usize, place: usize) -> u32 {
-    (arena * ARENA_PAGES + extent * EXTENT_PAGES + place) as u32
+pub(super) const fn page_at(arena: usize, extent: usize, index: usize) -> u32 {
+    (arena * ARENA_PAGES + extent * EXTENT_PAGES + index) as u32
 }
 
 /// Page numbers in a row, all of one arena, so that their memory is in one piece.
@@ -72,9 +72,9 @@ pub(super) fn extents_of(span: Span) -> impl Iterator<Item = (usize, usize, u16)
         if left == 0 {
             return None;
         }
-        let place = place_of(at);
-        let count = left.min(EXTENT_PAGES - place);
-        let item = (arena_of(at), extent_of(at), mask(place, count));
+        let index = index_in_extent(at);
+        let count = left.min(EXTENT_PAGES - index);
+        let item = (arena_of(at), extent_of(at), mask(index, count));
         left -= count;
         if left > 0 {
             at += count as u32;
@@ -84,9 +84,9 @@ pub(super) fn extents_of(span: Span) -> impl Iterator<Item = (usize, usize, u16)
     })
 }
 
-/// The bits of `count` pages from `place` on.
-pub(super) const fn mask(place: usize, count: usize) -> u16 {
-    (((1u32 << count) - 1) << place) as u16
+/// The bits of `count` pages from `index` on.
+pub(super) const fn mask(index: usize, count: usize) -> u16 {
+    (((1u32 << count) - 1) << index) as u16
 }
 
 #[cfg(test)]

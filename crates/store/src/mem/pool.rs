@@ -1,8 +1,8 @@
 //! The pool: pages within a hard bound, their ownership, and access to their bytes.
 //!
-//! Ownership is in types: a [`Fresh`] page was never seen by a reader and may be filled; a [`Page`]
+//! Ownership is in types: a [`FreshPage`] was never seen by a reader and may be filled; a [`Page`]
 //! belongs to one slot of one file, may be read while it is borrowed, and may be overwritten only
-//! while no pin is on its extent; [`Freed`] pages were taken out of a file. None of them has a
+//! while no pin is on its extent; [`FreedPages`] were taken out of a file. None of them has a
 //! destructor: they are four bytes in a table, and their owner must return them.
 //!
 //! The bound holds for all that is charged: pages in use or in limbo, and the tables and names of
@@ -21,7 +21,7 @@ use memory::{Area, Registrar, Scatter};
 use smallvec::SmallVec;
 
 use super::arena::Arena;
-use super::free_map::{Empty, FreeMap};
+use super::free_map::{EmptyArenas, FreeMap};
 use super::layout::{
     ARENA_BYTES, ARENA_PAGES, ARENAS_MAX, EXTENT_PAGES, PAGE_BYTES, Spans, arena_of, extent_of, extents_of,
     push_span,
@@ -45,9 +45,9 @@ impl Page {
 /// A page that no reader has ever seen.
 #[derive(Debug)]
 #[must_use]
-pub(super) struct Fresh(NonZeroU32);
+pub(super) struct FreshPage(NonZeroU32);
 
-impl Fresh {
+impl FreshPage {
     pub fn number(&self) -> u32 {
         self.0.get()
     }
@@ -68,13 +68,13 @@ pub(super) struct FreshPages {
 
 impl FreshPages {
     /// Takes the first page out.
-    pub fn take_first(&mut self) -> Option<Fresh> {
+    pub fn take_first(&mut self) -> Option<FreshPage> {
         while let Some(span) = self.spans.get_mut(self.at) {
             if span.pages > 0 {
                 let first = span.first;
                 span.pages -= 1;
                 span.first = first.saturating_add(1);
-                return NonZeroU32::new(first).map(Fresh);
+                return NonZeroU32::new(first).map(FreshPage);
             }
             self.at += 1;
         }
@@ -133,21 +133,21 @@ impl FreshPages {
 /// Pages that no file has any more, but readers may still look at.
 #[derive(Default)]
 #[must_use]
-pub(super) struct Freed(Spans);
+pub(super) struct FreedPages(Spans);
 
-impl Freed {
+impl FreedPages {
     pub fn push(&mut self, page: Page) {
         push_span(&mut self.0, page.number(), 1);
     }
 }
 
-/// Where a new page would best lie.
+/// The preferred position of a new page.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Wish {
+pub(super) struct PageRequest {
     /// This very page, if it is free.
     pub at: Option<u32>,
-    /// Else this place of an extent that is free entirely.
-    pub place: Option<usize>,
+    /// Otherwise this index in an extent that is free entirely.
+    pub index: Option<usize>,
 }
 
 /// See the module.
@@ -204,8 +204,8 @@ impl Pool {
         self.charge_within(bytes, self.bound - self.reserve)
     }
 
-    /// Gives charged bytes back.
-    pub fn refund(&self, bytes: u64) {
+    /// Returns charged bytes.
+    pub fn uncharge(&self, bytes: u64) {
         self.used.fetch_sub(bytes, Ordering::Relaxed);
     }
 
@@ -215,32 +215,34 @@ impl Pool {
     }
 
     /// One page, its bytes undefined; `replacing` when another page will be freed for it.
-    pub fn page(&self, wish: Wish, replacing: bool) -> Option<Fresh> {
+    pub fn page(&self, request: PageRequest, replacing: bool) -> Option<FreshPage> {
         let limit = if replacing { self.bound } else { self.bound - self.reserve };
         if !self.charge_within(PAGE_BYTES as u64, limit) {
             return None;
         }
         let mut map = self.lock();
-        let number = match wish {
-            Wish { at: Some(at), .. } if map.take_at(at) => Some(at),
-            Wish { place: Some(place), .. } => self.retry(&mut map, |map| map.take_in_whole(place)),
+        let number = match request {
+            PageRequest { at: Some(at), .. } if map.take_at(at) => Some(at),
+            PageRequest { index: Some(index), .. } => {
+                self.retry(&mut map, |map| map.take_from_whole_extent(index))
+            }
             _ => None,
         };
         let number = number.or_else(|| self.retry(&mut map, FreeMap::take_any)).and_then(NonZeroU32::new);
         if number.is_none() {
-            self.refund(PAGE_BYTES as u64);
+            self.uncharge(PAGE_BYTES as u64);
         }
-        number.map(Fresh)
+        number.map(FreshPage)
     }
 
-    /// `count` pages for a file's pages from one that has `place` in its 64 KiB: whole extents
+    /// `count` pages for a file's pages from one that has `index` in its 64 KiB: whole extents
     /// where the file has whole 64 KiB, so that a later write of those frees whole extents again.
-    pub fn pages(&self, place: usize, count: usize) -> Option<FreshPages> {
+    pub fn pages(&self, index: usize, count: usize) -> Option<FreshPages> {
         let bytes = (count * PAGE_BYTES) as u64;
         if !self.charge(bytes) {
             return None;
         }
-        let head = ((EXTENT_PAGES - place % EXTENT_PAGES) % EXTENT_PAGES).min(count);
+        let head = ((EXTENT_PAGES - index % EXTENT_PAGES) % EXTENT_PAGES).min(count);
         let extents = (count - head) / EXTENT_PAGES;
         let tail = (count - head) % EXTENT_PAGES;
         let mut spans = Spans::new();
@@ -249,10 +251,10 @@ impl Pool {
             && self.extents(&mut map, extents, &mut spans)
             && self.piece(&mut map, tail, &mut spans);
         if !got {
-            let mut empty = Empty::new();
-            map.give_spans(&spans, &mut empty);
+            let mut empty = EmptyArenas::new();
+            map.release_spans(&spans, &mut empty);
             self.unmap(map, &empty);
-            self.refund(bytes);
+            self.uncharge(bytes);
             return None;
         }
         Some(FreshPages { spans, at: 0 })
@@ -278,29 +280,29 @@ impl Pool {
     }
 
     /// The bytes of a fresh page, undefined until written.
-    pub fn fill<'a>(&'a self, fresh: &'a mut Fresh) -> &'a mut [u8] {
+    pub fn fill<'a>(&'a self, fresh: &'a mut FreshPage) -> &'a mut [u8] {
         // SAFETY: the page is ours alone until published. Its memory is initialised: anonymous
         // mappings start zeroed.
         unsafe { slice::from_raw_parts_mut(self.start(fresh.number()), PAGE_BYTES) }
     }
 
     /// Frees pages that no file has any more; those that are pinned when their last pin goes.
-    pub fn free(&self, freed: Freed) {
+    pub fn free(&self, freed: FreedPages) {
         if freed.0.is_empty() {
             return;
         }
-        let mut empty = Empty::new();
+        let mut empty = EmptyArenas::new();
         let mut bytes = 0;
         let mut map = self.lock();
         for (arena, extent, pages) in freed.0.iter().flat_map(|&span| extents_of(span)) {
             if self.arena(arena).is_some_and(|at| at.defer(extent, pages)) {
                 continue;
             }
-            map.give(arena, extent, pages, &mut empty);
+            map.release(arena, extent, pages, &mut empty);
             bytes += u64::from(pages.count_ones()) * PAGE_BYTES as u64;
         }
         self.unmap(map, &empty);
-        self.refund(bytes);
+        self.uncharge(bytes);
     }
 
     /// Frees pages that no reader ever saw.
@@ -310,20 +312,20 @@ impl Pool {
             return;
         }
         let pages: u64 = spans.iter().map(|span| u64::from(span.pages)).sum();
-        let mut empty = Empty::new();
+        let mut empty = EmptyArenas::new();
         let mut map = self.lock();
-        map.give_spans(&spans, &mut empty);
+        map.release_spans(&spans, &mut empty);
         self.unmap(map, &empty);
-        self.refund(pages * PAGE_BYTES as u64);
+        self.uncharge(pages * PAGE_BYTES as u64);
     }
 
     /// Frees pages of one extent that nobody can see: the last unpin took them out of limbo.
-    pub fn give(&self, arena: usize, extent: usize, pages: u16) {
-        let mut empty = Empty::new();
+    pub fn release(&self, arena: usize, extent: usize, pages: u16) {
+        let mut empty = EmptyArenas::new();
         let mut map = self.lock();
-        map.give(arena, extent, pages, &mut empty);
+        map.release(arena, extent, pages, &mut empty);
         self.unmap(map, &empty);
-        self.refund(u64::from(pages.count_ones()) * PAGE_BYTES as u64);
+        self.uncharge(u64::from(pages.count_ones()) * PAGE_BYTES as u64);
     }
 
     /// Gives back the memory of arenas without pins; for a pool that lives on only for its pinned
@@ -351,7 +353,7 @@ impl Pool {
     }
 
     /// Unmaps outside the lock: it takes time in proportion to the memory.
-    fn unmap(&self, map: MutexGuard<'_, FreeMap>, empty: &Empty) {
+    fn unmap(&self, map: MutexGuard<'_, FreeMap>, empty: &EmptyArenas) {
         let detached: SmallVec<[Area; 2]> = empty.iter().filter_map(|&at| self.arena(at)?.detach()).collect();
         drop(map);
         drop(detached);
@@ -363,8 +365,8 @@ impl Pool {
 
     fn piece(&self, map: &mut FreeMap, count: usize, out: &mut Spans) -> bool {
         count == 0
-            || map.take_piece(count, out)
-            || (self.grow(map) && map.take_piece(count, out))
+            || map.take_contiguous(count, out)
+            || (self.grow(map) && map.take_contiguous(count, out))
             || self.scattered(map, count, out)
     }
 
@@ -387,7 +389,7 @@ impl Pool {
 
     /// Maps one more arena, if the bound and the system allow.
     fn grow(&self, map: &mut FreeMap) -> bool {
-        let Some(index) = map.vacant() else { return false };
+        let Some(index) = map.next_unmapped() else { return false };
         let Some(slot) = self.arenas.get(index) else { return false };
         let mapped = slot.get_or_init(|| Box::new(Arena::new(index, NonNull::from(self)))).map();
         if mapped {

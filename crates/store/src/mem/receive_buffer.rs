@@ -31,8 +31,8 @@ impl Pages {
         if len == 0 {
             return None;
         }
-        let place = (offset / PAGE_BYTES as u64 % EXTENT_PAGES as u64) as usize;
-        let pages = pool.pages(place, count)?;
+        let index = (offset / PAGE_BYTES as u64 % EXTENT_PAGES as u64) as usize;
+        let pages = pool.pages(index, count)?;
         Some(Pages { pool: Arc::clone(pool), pages: Some(pages), offset, len })
     }
 

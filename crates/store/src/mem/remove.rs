@@ -3,7 +3,7 @@
 use super::MemStore;
 use super::directory::{Directory, check_name};
 use super::inode::{Body, EXECUTE, Inode, STICKY, WRITE};
-use super::table::{Exclusive, OBJECT_BYTES};
+use super::table::{OBJECT_BYTES, WriteGuard};
 use crate::interface::{Caller, Effect, ObjectId, Result, Status};
 
 impl MemStore {
@@ -54,14 +54,14 @@ impl MemStore {
             _ => {}
         }
         parent.directory_mut()?.take(name);
-        self.pool.refund(Directory::charge(name));
+        self.pool.uncharge(Directory::charge(name));
         parent.touch_modified();
         Ok(self.drop_link(inode))
     }
 
     /// Removes one link of an object. Without any link left the object is removed and returned, to
     /// be disposed of.
-    pub(super) fn drop_link(&self, mut inode: Exclusive<'_>) -> Option<Inode> {
+    pub(super) fn drop_link(&self, mut inode: WriteGuard<'_>) -> Option<Inode> {
         if inode.is_directory() || inode.links <= 1 {
             return Some(self.table.remove(inode));
         }
@@ -72,10 +72,10 @@ impl MemStore {
 
     /// Frees what an object had; no lock is held, because a large file takes time.
     pub(super) fn dispose(&self, inode: Inode) {
-        self.pool.refund(OBJECT_BYTES);
+        self.pool.uncharge(OBJECT_BYTES);
         match inode.body {
             Body::File(content) => content.clear(&self.pool),
-            Body::Symlink(target) => self.pool.refund(target.len() as u64),
+            Body::Symlink(target) => self.pool.uncharge(target.len() as u64),
             Body::Directory(_) | Body::Special(_) => {}
         }
     }

@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use super::directory::{Directory, check_name, is_dots};
 use super::inode::{Body, EXECUTE, Inode, WRITE};
 use super::remove::may_take;
-use super::table::Exclusive;
+use super::table::WriteGuard;
 use super::{LINKS_MAX, MemStore};
 use crate::interface::{Caller, Effect, ObjectId, Result, Status};
 
@@ -18,12 +18,12 @@ use crate::interface::{Caller, Effect, ObjectId, Result, Status};
 type Ancestors = SmallVec<[ObjectId; 16]>;
 
 /// The two directories of a rename, which may be one.
-struct Parents<'a> {
-    from: Exclusive<'a>,
-    to: Option<Exclusive<'a>>,
+struct LockedParents<'a> {
+    from: WriteGuard<'a>,
+    to: Option<WriteGuard<'a>>,
 }
 
-impl Parents<'_> {
+impl LockedParents<'_> {
     fn to(&self) -> &Inode {
         self.to.as_ref().map_or(&*self.from, |to| to)
     }
@@ -77,25 +77,30 @@ impl MemStore {
     }
 
     /// Locks both directories, an ancestor before its descendant.
-    fn lock_parents(&self, from: ObjectId, to: ObjectId, above_from: &Ancestors) -> Result<Parents<'_>> {
+    fn lock_parents(
+        &self,
+        from: ObjectId,
+        to: ObjectId,
+        above_from: &Ancestors,
+    ) -> Result<LockedParents<'_>> {
         if from == to {
-            return Ok(Parents { from: self.table.write(from)?, to: None });
+            return Ok(LockedParents { from: self.table.write(from)?, to: None });
         }
         // If neither is an ancestor of the other any order will do, because no other operation
         // locks two directories.
         if above_from.contains(&to) {
             let to = self.table.write(to)?;
-            Ok(Parents { from: self.table.write(from)?, to: Some(to) })
+            Ok(LockedParents { from: self.table.write(from)?, to: Some(to) })
         } else {
             let from = self.table.write(from)?;
-            Ok(Parents { from, to: Some(self.table.write(to)?) })
+            Ok(LockedParents { from, to: Some(self.table.write(to)?) })
         }
     }
 
     fn move_in(
         &self,
         caller: Caller<'_>,
-        parents: &mut Parents<'_>,
+        parents: &mut LockedParents<'_>,
         (from, above_from): (&[u8], &Ancestors),
         (to, above_to): (&[u8], &Ancestors),
     ) -> Result<Option<Inode>> {
@@ -144,7 +149,7 @@ impl MemStore {
         &self,
         object: ObjectId,
         target: Option<ObjectId>,
-    ) -> Result<(Exclusive<'_>, Option<Exclusive<'_>>)> {
+    ) -> Result<(WriteGuard<'_>, Option<WriteGuard<'_>>)> {
         match target {
             Some(target) if target.fileid < object.fileid => {
                 let over = self.table.write(target)?;
@@ -164,14 +169,19 @@ impl MemStore {
         if new > old && !self.pool.charge(new - old) {
             return Err(Status::NoSpace);
         }
-        self.pool.refund(old.saturating_sub(new));
+        self.pool.uncharge(old.saturating_sub(new));
         Ok(())
     }
 }
 
 /// Whether the caller may rename and the two objects are compatible, in the order in which Linux
 /// checks.
-fn check_move(caller: Caller<'_>, parents: &Parents<'_>, inode: &Inode, over: Option<&Inode>) -> Result<()> {
+fn check_move(
+    caller: Caller<'_>,
+    parents: &LockedParents<'_>,
+    inode: &Inode,
+    over: Option<&Inode>,
+) -> Result<()> {
     may_take(&parents.from, inode, caller)?;
     match over {
         Some(over) => {

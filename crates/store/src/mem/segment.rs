@@ -27,14 +27,14 @@ static ZEROS: LazyLock<Area> = LazyLock::new(|| {
 const SMALL_BYTES: usize = 8 << 10;
 
 /// The prefetched part of a short segment; the processor prefetches the rest by itself.
-const FORESEEN_BYTES: usize = 512;
+const PREFETCH_BYTES: usize = 512;
 
 /// Prefetches the first bytes, without waiting for them.
 #[cfg(target_arch = "x86_64")]
-fn foresee(bytes: &[u8]) {
+fn prefetch(bytes: &[u8]) {
     use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
     const CACHE_LINE_BYTES: usize = 64;
-    for line in bytes.get(..bytes.len().min(FORESEEN_BYTES)).unwrap_or_default().chunks(CACHE_LINE_BYTES) {
+    for line in bytes.get(..bytes.len().min(PREFETCH_BYTES)).unwrap_or_default().chunks(CACHE_LINE_BYTES) {
         // SAFETY: a prefetch hint has no visible effect, and the address belongs to a borrow.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast()) };
     }
@@ -42,12 +42,12 @@ fn foresee(bytes: &[u8]) {
 
 /// Stable Rust has no prefetch for other processors.
 #[cfg(not(target_arch = "x86_64"))]
-fn foresee(_bytes: &[u8]) {}
+fn prefetch(_bytes: &[u8]) {}
 
 /// A view of the store's memory that does not change until dropped.
 ///
 /// It may outlive the store: the memory it refers to is then kept.
-pub(crate) struct Pinned {
+pub(crate) struct PinnedBytes {
     start: NonNull<u8>,
     len: usize,
     /// The arena in which it is pinned; absent for a hole.
@@ -55,26 +55,26 @@ pub(crate) struct Pinned {
 }
 
 // SAFETY: the bytes do not change while the segment lives, and unpinning is atomic.
-unsafe impl Send for Pinned {}
+unsafe impl Send for PinnedBytes {}
 // SAFETY: as above.
-unsafe impl Sync for Pinned {}
+unsafe impl Sync for PinnedBytes {}
 
-impl Pinned {
-    fn hole(len: usize) -> Pinned {
-        Pinned { start: ZEROS.start(), len: len.min(EXTENT_BYTES), arena: None }
+impl PinnedBytes {
+    fn hole(len: usize) -> PinnedBytes {
+        PinnedBytes { start: ZEROS.start(), len: len.min(EXTENT_BYTES), arena: None }
     }
 
     /// Pins `len` bytes from `from` on, counted from the start of page `first`. The caller borrows
     /// all pages that it covers, which lie in one arena in a row.
-    fn new(pool: &Pool, first: &Page, from: usize, len: usize) -> Option<Pinned> {
+    fn new(pool: &Pool, first: &Page, from: usize, len: usize) -> Option<PinnedBytes> {
         let arena = pool.arena(arena_of(first.number()))?;
         let start = NonNull::new(pool.start(first.number()).wrapping_add(from))?;
-        let segment = Pinned { start, len, arena: Some(NonNull::from(arena)) };
+        let segment = PinnedBytes { start, len, arena: Some(NonNull::from(arena)) };
         for extent in segment.extents(arena) {
             arena.pin(extent);
         }
         if len <= SMALL_BYTES {
-            foresee(&segment);
+            prefetch(&segment);
         }
         Some(segment)
     }
@@ -95,7 +95,7 @@ impl Pinned {
     }
 }
 
-impl Deref for Pinned {
+impl Deref for PinnedBytes {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
@@ -106,7 +106,7 @@ impl Deref for Pinned {
     }
 }
 
-impl Drop for Pinned {
+impl Drop for PinnedBytes {
     fn drop(&mut self) {
         let Some(arena) = self.arena else { return };
         // SAFETY: a pool keeps the records of its arenas as long as it lives, and it lives while
@@ -120,7 +120,7 @@ impl Drop for Pinned {
 
 /// Appends pinned segments for `len` bytes that start `from` bytes into the first of `slots`;
 /// beyond the last slot everything is a hole. Pages that lie in a row become one segment.
-pub(super) fn gather(
+pub(super) fn pin_segments(
     pool: &Pool,
     slots: &[Option<Page>],
     from: usize,
@@ -136,20 +136,20 @@ pub(super) fn gather(
         let rest = rest.get(..wanted).unwrap_or(rest);
         let (pages, taken) = match rest.first() {
             Some(Some(first)) => {
-                let pages = in_a_row(rest);
+                let pages = contiguous(rest);
                 let taken = left.min(pages * PAGE_BYTES - skip);
-                out.extend(Pinned::new(pool, first, skip, taken).map(Segment::from));
+                out.extend(PinnedBytes::new(pool, first, skip, taken).map(Segment::from));
                 (pages, taken)
             }
             Some(None) => {
                 let pages = rest.iter().take_while(|slot| slot.is_none()).count().min(EXTENT_PAGES);
                 let taken = left.min(pages * PAGE_BYTES - skip);
-                out.push(Pinned::hole(taken).into());
+                out.push(PinnedBytes::hole(taken).into());
                 (pages, taken)
             }
             None => {
                 let taken = left.min(EXTENT_BYTES - skip);
-                out.push(Pinned::hole(taken).into());
+                out.push(PinnedBytes::hole(taken).into());
                 (EXTENT_PAGES, taken)
             }
         };
@@ -160,7 +160,7 @@ pub(super) fn gather(
 }
 
 /// How many slots from the first one, which has a page, lie in a row in one arena.
-fn in_a_row(slots: &[Option<Page>]) -> usize {
+fn contiguous(slots: &[Option<Page>]) -> usize {
     let mut pages = 0;
     let mut next = 0;
     for slot in slots {

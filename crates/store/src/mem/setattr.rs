@@ -1,7 +1,7 @@
 //! SETATTR: the rights to set attributes, and the attributes that change with them, as on Linux.
 
 use super::inode::{self, Inode, MODE_BITS, SET_GID, WRITE, in_group, to_time, without_privileges};
-use super::pool::Freed;
+use super::pool::FreedPages;
 use super::{FILE_BYTES_MAX, MemStore};
 use crate::interface::{Caller, Effect, FileKind, ObjectId, Result, SetAttributes, SetTime, Status, Time};
 
@@ -13,7 +13,7 @@ impl MemStore {
         set: &SetAttributes,
         guard: Option<Time>,
     ) -> (Effect, Result<()>) {
-        let mut freed = Freed::default();
+        let mut freed = FreedPages::default();
         let mut inode = match self.table.write(object) {
             Ok(inode) => inode,
             Err(error) => return (Effect::default(), Err(error)),
@@ -32,7 +32,7 @@ impl MemStore {
         inode: &mut Inode,
         caller: Caller<'_>,
         set: &SetAttributes,
-        freed: &mut Freed,
+        freed: &mut FreedPages,
     ) -> Result<()> {
         if *set == SetAttributes::default() {
             return Ok(());

@@ -31,9 +31,9 @@ pub(super) const ROOT: ObjectId = ObjectId::new(1, ROOT_GENERATION);
 struct Slot(RwLock<Option<Inode>>);
 
 /// Holds an object still.
-pub(super) struct Held<G>(G);
+pub(super) struct Locked<G>(G);
 
-impl std::ops::Deref for Held<RwLockReadGuard<'_, Option<Inode>>> {
+impl std::ops::Deref for Locked<RwLockReadGuard<'_, Option<Inode>>> {
     type Target = Inode;
 
     fn deref(&self) -> &Inode {
@@ -41,7 +41,7 @@ impl std::ops::Deref for Held<RwLockReadGuard<'_, Option<Inode>>> {
     }
 }
 
-impl std::ops::Deref for Held<RwLockWriteGuard<'_, Option<Inode>>> {
+impl std::ops::Deref for Locked<RwLockWriteGuard<'_, Option<Inode>>> {
     type Target = Inode;
 
     fn deref(&self) -> &Inode {
@@ -49,7 +49,7 @@ impl std::ops::Deref for Held<RwLockWriteGuard<'_, Option<Inode>>> {
     }
 }
 
-impl std::ops::DerefMut for Held<RwLockWriteGuard<'_, Option<Inode>>> {
+impl std::ops::DerefMut for Locked<RwLockWriteGuard<'_, Option<Inode>>> {
     fn deref_mut(&mut self) -> &mut Inode {
         present(self.0.as_mut())
     }
@@ -64,9 +64,9 @@ fn present<T>(inode: Option<T>) -> T {
 }
 
 /// An object locked for shared access.
-pub(super) type Shared<'a> = Held<RwLockReadGuard<'a, Option<Inode>>>;
+pub(super) type ReadGuard<'a> = Locked<RwLockReadGuard<'a, Option<Inode>>>;
 /// An object locked for exclusive access.
-pub(super) type Exclusive<'a> = Held<RwLockWriteGuard<'a, Option<Inode>>>;
+pub(super) type WriteGuard<'a> = Locked<RwLockWriteGuard<'a, Option<Inode>>>;
 
 /// See the module.
 pub(super) struct Table {
@@ -98,19 +98,19 @@ impl Table {
         (self.objects.load(Ordering::Relaxed), self.objects_max)
     }
 
-    pub fn read(&self, object: ObjectId) -> Result<Shared<'_>> {
+    pub fn read(&self, object: ObjectId) -> Result<ReadGuard<'_>> {
         let guard = self.slot(object)?.0.read().unwrap_or_else(PoisonError::into_inner);
         if guard.as_ref().is_some_and(|inode| inode.object == object) {
-            Ok(Held(guard))
+            Ok(Locked(guard))
         } else {
             Err(Status::Stale)
         }
     }
 
-    pub fn write(&self, object: ObjectId) -> Result<Exclusive<'_>> {
+    pub fn write(&self, object: ObjectId) -> Result<WriteGuard<'_>> {
         let guard = self.slot(object)?.0.write().unwrap_or_else(PoisonError::into_inner);
         if guard.as_ref().is_some_and(|inode| inode.object == object) {
-            Ok(Held(guard))
+            Ok(Locked(guard))
         } else {
             Err(Status::Stale)
         }
@@ -144,7 +144,7 @@ impl Table {
     }
 
     /// Removes an object; later accesses find it stale.
-    pub fn remove(&self, mut held: Exclusive<'_>) -> Inode {
+    pub fn remove(&self, mut held: WriteGuard<'_>) -> Inode {
         let inode = present(held.0.take());
         drop(held);
         self.objects.fetch_sub(1, Ordering::Relaxed);

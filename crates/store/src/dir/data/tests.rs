@@ -2,7 +2,7 @@
 //! sync is injected.
 
 use crate::dir::fault::status;
-use crate::dir::find::PLACE;
+use crate::dir::find::PATH_FLAGS;
 use crate::dir::node::Node;
 use crate::dir::{DirOptions, DirStore};
 use crate::interface::{
@@ -59,23 +59,23 @@ impl Served {
         let shared = &self.store.shared;
         let node = shared.get(self.file).unwrap();
         thread::scope(|scope| {
-            let mut acting = None;
+            let mut thread = None;
             let other = shared.sync_by(&node, || {
-                let acting = acting.insert(scope.spawn(|| act(self)));
-                wait_until_it_waits(&node, acting);
+                let thread = thread.insert(scope.spawn(|| act(self)));
+                wait_until_it_waits(&node, thread);
                 told
             });
             assert_eq!(other, told.map_err(status));
-            acting.unwrap().join().unwrap()
+            thread.unwrap().join().unwrap()
         })
     }
 }
 
-/// Waits until `acting` waits for the sync in progress. While a sync is waited for, no other sync
+/// Waits until `thread` waits for the sync in progress. While a sync is waited for, no other sync
 /// begins, or the wait might never end.
-fn wait_until_it_waits<T>(node: &Node, acting: &ScopedJoinHandle<'_, T>) {
+fn wait_until_it_waits<T>(node: &Node, thread: &ScopedJoinHandle<'_, T>) {
     Deadline::wait_until("a sync that waits for the other one", PATIENCE, || {
-        assert!(!acting.is_finished(), "it did not wait for the sync that is under way");
+        assert!(!thread.is_finished(), "it did not wait for the sync that is under way");
         node.syncs.try_read().is_err().then_some(())
     });
 }
@@ -120,7 +120,8 @@ fn a_commit_shows_the_loss_that_anothers_sync_was_told_of() {
 #[test]
 fn a_failed_sync_of_a_files_attributes_counts_as_a_loss_of_its_data() {
     let served = Served::new();
-    let open = || rustix::fs::open(served.home.path().join("export/file"), PLACE, Mode::empty()).unwrap();
+    let open =
+        || rustix::fs::open(served.home.path().join("export/file"), PATH_FLAGS, Mode::empty()).unwrap();
     let node = Node::new(served.file, open(), &rustix::fs::fstat(open()).unwrap());
     // A descriptor opened with `O_PATH` cannot be synced.
     node.adopt(open());

@@ -11,47 +11,47 @@ use std::sync::Arc;
 
 impl Shared {
     /// An object that is already open, and whose check to lie beneath the root is still valid.
-    pub fn held_now(&self, object: ObjectId) -> Option<Arc<Node>> {
+    pub fn try_get(&self, object: ObjectId) -> Option<Arc<Node>> {
         if !self.local {
             return None;
         }
-        self.cache.find(&object).filter(|node| self.is_proved(node))
+        self.cache.find(&object).filter(|node| self.is_known_beneath_root(node))
     }
 
-    pub fn find_now(
+    pub fn try_find(
         &self,
         caller: Caller<'_>,
         directory: ObjectId,
         name: &[u8],
     ) -> Option<(Option<Attributes>, Result<Found>)> {
-        let parent = self.held_now(directory)?;
+        let parent = self.try_get(directory)?;
         if !parent.is_directory() || is_dots(name) {
             return None;
         }
         check_name(name).ok()?;
         let stat = parent.stat().ok()?;
         let caller = self.identity.effective(caller);
-        if parent.known_rights(&self.callers, caller, &stat)? & EXECUTE == 0 {
+        if parent.try_cached_rights(&self.callers, caller, &stat)? & EXECUTE == 0 {
             return None;
         }
-        let place = self.child(&parent, name, ResolveFlags::CACHED).ok()?;
-        let found = rustix::fs::fstat(&place).ok()?;
-        let object = self.naming.name(place.as_fd(), c"", &found).ok()?;
+        let path_fd = self.child(&parent, name, ResolveFlags::CACHED).ok()?;
+        let found = rustix::fs::fstat(&path_fd).ok()?;
+        let object = self.naming.name(path_fd.as_fd(), c"", &found).ok()?;
         // Only objects that are already open: opening another may require closing one, which may
         // wait.
-        self.held_now(object)?;
+        self.try_get(object)?;
         Some((Some(attributes(directory, &stat)), Ok(node::found(object, &found))))
     }
 
-    pub fn rights_now(
+    pub fn try_rights(
         &self,
         caller: Caller<'_>,
         object: ObjectId,
         wanted: Rights,
     ) -> Option<Result<(Rights, Attributes)>> {
-        let node = self.held_now(object)?;
+        let node = self.try_get(object)?;
         let stat = node.stat().ok()?;
-        let rights = node.known_rights(&self.callers, self.identity.effective(caller), &stat)?;
+        let rights = node.try_cached_rights(&self.callers, self.identity.effective(caller), &stat)?;
         Some(Ok((rights_of(&node, rights) & wanted, attributes(object, &stat))))
     }
 }

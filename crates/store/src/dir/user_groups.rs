@@ -18,43 +18,43 @@ use std::time::Duration;
 /// The most groups that a call carries. RFC 5531 appendix A
 const CALL_GROUPS_MAX: usize = 16;
 /// How long an answer is cached.
-const REMEMBERED: Duration = Duration::from_secs(300);
+const GROUPS_CACHE_TTL: Duration = Duration::from_secs(300);
 /// Users whose groups are cached; above this number the cache is cleared.
 const USERS_MAX: usize = 4096;
 
 /// `None`: the database does not know the user.
-type Answer = Option<Arc<[u32]>>;
+type GroupList = Option<Arc<[u32]>>;
 
 /// See the module's documentation.
 #[derive(Default)]
-pub(super) struct Groups(Mutex<HashMap<u32, (Duration, Answer)>>);
+pub(super) struct UserGroups(Mutex<HashMap<u32, (Duration, GroupList)>>);
 
-impl Groups {
+impl UserGroups {
     /// Whether a caller may have more groups than its call carries.
-    pub const fn concerns(caller: &Caller<'_>) -> bool {
+    pub const fn needs_lookup(caller: &Caller<'_>) -> bool {
         caller.gids.len() >= CALL_GROUPS_MAX
     }
 
     /// The cached answer for a user.
-    pub fn known(&self, uid: u32) -> Option<Answer> {
-        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (until, answer) = known.get(&uid)?;
-        (now() < *until).then(|| answer.clone())
+    pub fn cached(&self, uid: u32) -> Option<GroupList> {
+        let cache = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (until, groups) = cache.get(&uid)?;
+        (now() < *until).then(|| groups.clone())
     }
 
     /// The groups of a user. May wait.
-    pub fn of(&self, uid: u32) -> Answer {
-        if let Some(answer) = self.known(uid) {
-            return answer;
+    pub fn lookup(&self, uid: u32) -> GroupList {
+        if let Some(groups) = self.cached(uid) {
+            return groups;
         }
         let groups = sys::groups_of(uid);
-        let answer: Answer = groups.map(|gids| gids.into_iter().filter(|gid| *gid != 0).collect());
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.len() >= USERS_MAX {
-            known.clear();
+        let groups: GroupList = groups.map(|gids| gids.into_iter().filter(|gid| *gid != 0).collect());
+        let mut cache = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if cache.len() >= USERS_MAX {
+            cache.clear();
         }
-        known.insert(uid, (now() + REMEMBERED, answer.clone()));
-        answer
+        cache.insert(uid, (now() + GROUPS_CACHE_TTL, groups.clone()));
+        groups
     }
 }
 
@@ -64,9 +64,9 @@ mod tests {
 
     #[test]
     fn nobody_comes_into_roots_group_by_the_database() {
-        let known = sys::groups_of(0).expect("every system knows root");
-        assert!(known.contains(&0));
-        let told = Groups::default().of(0).expect("root has groups");
-        assert!(!told.contains(&0), "{told:?}");
+        let all = sys::groups_of(0).expect("every system knows root");
+        assert!(all.contains(&0));
+        let groups = UserGroups::default().lookup(0).expect("root has groups");
+        assert!(!groups.contains(&0), "{groups:?}");
     }
 }
