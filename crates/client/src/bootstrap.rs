@@ -38,7 +38,7 @@ pub(crate) struct Root {
 
 /// Whether the path is an export, or may continue below one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum PathKind {
     Export,
     Below,
 }
@@ -47,7 +47,7 @@ pub(crate) enum Place {
 pub(crate) fn bootstrap(
     settings: &Settings,
     remote: &Remote,
-    place: Place,
+    kind: PathKind,
     credential: &[u8],
 ) -> Result<Root, MountError> {
     let nfs = settings.address_of(remote);
@@ -56,7 +56,7 @@ pub(crate) fn bootstrap(
         // First of all: on a machine without RDMA there is nothing to ask for.
         caller::require_rdma()?;
     }
-    let find = |caller: &mut Caller| find(caller, settings, place, credential);
+    let find = |caller: &mut Caller| find(caller, settings, kind, credential);
     let (mut caller, found) = at_mount(settings, remote, credential, find)?;
     let mut by_rpcbind = None;
     if over_rdma {
@@ -184,11 +184,11 @@ fn at_mount<T>(
 fn find(
     caller: &mut Caller,
     settings: &Settings,
-    place: Place,
+    kind: PathKind,
     credential: &[u8],
 ) -> Result<Found, MountError> {
     let path = settings.export.as_slice();
-    if place == Place::Export {
+    if kind == PathKind::Export {
         return match mnt(caller, path)? {
             Ok(handle) => Ok(Found { export: path.to_vec(), below: Vec::new(), handle }),
             Err(status) => Err(refused(caller, path, status)),

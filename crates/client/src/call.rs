@@ -333,14 +333,14 @@ impl Source<CallKey> for Calls {
 
 /// A caller's buffer while the connection receives into it.
 #[derive(Debug)]
-pub(crate) struct ReadLanding {
+pub(crate) struct ReadBuffer {
     pub key: CallKey,
     pub target: Target,
     /// The number of bytes that the server fills.
     pub len: usize,
 }
 
-impl ReadLanding {
+impl ReadBuffer {
     /// Empties a pipe for another attempt: its contents are from a reply that was cut off.
     pub(crate) fn empty(&mut self) {
         if let Target::Pipe(pipe, _) = &mut self.target
@@ -351,7 +351,7 @@ impl ReadLanding {
     }
 }
 
-impl ReceiveBuffer for ReadLanding {
+impl ReceiveBuffer for ReadBuffer {
     fn unfilled<'a>(&'a mut self, from: usize, out: &mut SlicesMut<'a>) {
         out.push(IoSliceMut::new(self.target.memory().get_mut(from..self.len).unwrap_or_default()));
     }

@@ -37,7 +37,7 @@ pub(crate) struct Program {
     pub version: u32,
 }
 
-type Wire = AnyTransport<(), Nothing, Requester<()>>;
+type Wire = AnyTransport<(), NoPayload, Requester<()>>;
 
 /// See the module's documentation.
 #[derive(Debug)]
@@ -53,13 +53,13 @@ pub(crate) struct Caller {
 
 /// These calls carry no payload.
 #[derive(Debug)]
-struct Nothing;
+struct NoPayload;
 
-impl ReceiveBuffer for Nothing {
+impl ReceiveBuffer for NoPayload {
     fn unfilled<'a>(&'a mut self, _from: usize, _out: &mut SlicesMut<'a>) {}
 }
 
-impl Source<()> for Nothing {
+impl Source<()> for NoPayload {
     fn slices<'a>(&'a self, (): &'a (), _out: &mut Slices<'a>) {}
 }
 
@@ -68,14 +68,14 @@ impl Source<()> for Nothing {
 struct Reply(Option<Result<Vec<u8>, String>>);
 
 impl Sink for Reply {
-    type ReceiveBuffer = Nothing;
-    fn choose_receive_buffer(&mut self, _head: &[u8], _record_len: usize) -> Option<PayloadPlace<Nothing>> {
+    type ReceiveBuffer = NoPayload;
+    fn choose_receive_buffer(&mut self, _head: &[u8], _record_len: usize) -> Option<PayloadPlace<NoPayload>> {
         None
     }
     fn record(&mut self, record: &[u8]) {
         self.0 = Some(Ok(record.to_vec()));
     }
-    fn received(&mut self, _head: &[u8], _receive_buffer: Nothing, _tail: &[u8]) {}
+    fn received(&mut self, _head: &[u8], _receive_buffer: NoPayload, _tail: &[u8]) {}
     fn refused(&mut self, _xid: u32, reason: &dyn std::fmt::Display) {
         self.0 = Some(Err(reason.to_string()));
     }
@@ -167,7 +167,7 @@ impl Caller {
         let (mut events, mut scratch, mut reply) = (Events::new(), Scratch::new(), Reply::default());
         loop {
             self.wire.wake();
-            let flushed = self.wire.flush(&Nothing, usize::MAX)?;
+            let flushed = self.wire.flush(&NoPayload, usize::MAX)?;
             self.wire.receive(&mut scratch, &mut reply, usize::MAX)?;
             if let Some(outcome) = reply.0 {
                 return Ok(outcome);

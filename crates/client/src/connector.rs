@@ -2,8 +2,8 @@
 //!
 //! Queue pairs and registered memory take the system long to create and to destroy. On a loop that
 //! would delay the calls of all other connections. A loop orders a connection, goes on, and finds
-//! the connection in its [`Arrivals`]; it hands over the [`Remains`] of a connection that has ended
-//! already: the peer was told, and can place nothing any more in memory that is used again.
+//! the connection in its [`ConnectResults`]; it hands over the [`Remains`] of a connection that has
+//! ended already: the peer was told, and can place nothing any more in memory that is used again.
 //!
 //! One thread serves all loops of a mount. It starts with the first order and makes many
 //! connections at a time: one that nobody answers holds up no other.
@@ -18,17 +18,17 @@ use transport::poll::{Events, Interest, Poller, Waker};
 use transport::rdma::{Connecting, Requester};
 use transport::{Address, AnyTransport, Remains};
 
-use crate::call::{CallKey, ReadLanding};
+use crate::call::{CallKey, ReadBuffer};
 
 /// NFS version 3 has no calls of the server to its client.
 pub(crate) const REVERSE_CREDITS: u32 = 0;
 
 /// What carries the calls of a loop, and their replies.
-pub(crate) type Wire = AnyTransport<CallKey, ReadLanding, Requester<CallKey>>;
+pub(crate) type Wire = AnyTransport<CallKey, ReadBuffer, Requester<CallKey>>;
 
-/// Identifies a connection that was ordered.
+/// Identifies a requested connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Ticket(pub u64);
+pub(crate) struct ConnectId(pub u64);
 
 /// What a connection is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,21 +41,21 @@ pub(crate) enum Purpose {
 
 /// A connection that a loop wants.
 #[derive(Debug)]
-pub(crate) struct Order {
+pub(crate) struct ConnectRequest {
     pub local: Option<Address>,
     pub remote: SocketAddr,
     pub purpose: Purpose,
-    /// Where the loop expects it.
-    pub to: Arc<Arrivals>,
+    /// Where the loop expects the result.
+    pub to: Arc<ConnectResults>,
 }
 
 /// Makes connections for loops; none of this waits.
-pub(crate) trait Connects: std::fmt::Debug + Send + Sync {
-    /// Orders a connection.
-    fn make(&self, order: Order) -> Ticket;
+pub(crate) trait Connector: std::fmt::Debug + Send + Sync {
+    /// Requests a connection.
+    fn connect(&self, request: ConnectRequest) -> ConnectId;
 
-    /// Gives up an ordered connection. It may have arrived already.
-    fn give_up(&self, ticket: Ticket);
+    /// Cancels a request. The connection may be established already.
+    fn cancel(&self, id: ConnectId);
 
     /// Frees what is left of a connection.
     fn free(&self, remains: Remains);
@@ -63,61 +63,61 @@ pub(crate) trait Connects: std::fmt::Debug + Send + Sync {
 
 /// A connection that was made, or why it could not be made.
 #[derive(Debug)]
-pub(crate) struct Arrival {
-    pub ticket: Ticket,
+pub(crate) struct ConnectResult {
+    pub id: ConnectId,
     pub outcome: Result<Wire, transport::Error>,
 }
 
 /// The connections that were made for one loop.
 #[derive(Debug)]
-pub(crate) struct Arrivals {
-    made: Mutex<Vec<Arrival>>,
+pub(crate) struct ConnectResults {
+    results: Mutex<Vec<ConnectResult>>,
     waker: Waker,
 }
 
-impl Arrivals {
+impl ConnectResults {
     /// Adds itself to the loop's poller under a token.
     pub(crate) fn new(poller: &Poller, token: u64) -> std::io::Result<Self> {
-        Ok(Self { made: Mutex::default(), waker: Waker::new(poller, token)? })
+        Ok(Self { results: Mutex::default(), waker: Waker::new(poller, token)? })
     }
 
-    pub(crate) fn add(&self, arrival: Arrival) {
-        self.made.lock().unwrap_or_else(PoisonError::into_inner).push(arrival);
+    pub(crate) fn add(&self, result: ConnectResult) {
+        self.results.lock().unwrap_or_else(PoisonError::into_inner).push(result);
         self.waker.wake();
     }
 
-    /// Takes what has arrived.
-    pub(crate) fn take(&self) -> Vec<Arrival> {
+    /// Takes the results.
+    pub(crate) fn take(&self) -> Vec<ConnectResult> {
         self.waker.clear();
-        std::mem::take(&mut *self.made.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *self.results.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-/// The token of the thread's waker; tickets count up from 0.
+/// The token of the thread's waker; ids count up from 0.
 const WAKER_TOKEN: u64 = u64::MAX;
 
 #[derive(Debug)]
-enum Job {
-    Make(Ticket, Order),
-    GiveUp(Ticket),
+enum Command {
+    Connect(ConnectId, ConnectRequest),
+    Cancel(ConnectId),
     Free(Remains),
     End,
 }
 
-/// What the loops have for the thread.
+/// The commands of the loops for the thread.
 #[derive(Debug)]
-struct Jobs {
-    waiting: Mutex<Vec<Job>>,
+struct CommandQueue {
+    waiting: Mutex<Vec<Command>>,
     waker: Waker,
 }
 
-impl Jobs {
-    fn send(&self, job: Job) {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).push(job);
+impl CommandQueue {
+    fn send(&self, command: Command) {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).push(command);
         self.waker.wake();
     }
 
-    fn take(&self) -> Vec<Job> {
+    fn take(&self) -> Vec<Command> {
         self.waker.clear();
         std::mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -125,7 +125,7 @@ impl Jobs {
 
 #[derive(Debug)]
 struct Running {
-    jobs: Arc<Jobs>,
+    commands: Arc<CommandQueue>,
     thread: JoinHandle<()>,
 }
 
@@ -133,7 +133,7 @@ struct Running {
 #[derive(Debug, Default)]
 pub(crate) struct RdmaConnector {
     running: Mutex<Option<Running>>,
-    tickets: AtomicU64,
+    next_id: AtomicU64,
 }
 
 impl RdmaConnector {
@@ -142,42 +142,42 @@ impl RdmaConnector {
     }
 }
 
-impl Connects for RdmaConnector {
-    fn make(&self, order: Order) -> Ticket {
-        let ticket = Ticket(self.tickets.fetch_add(1, Ordering::Relaxed));
+impl Connector for RdmaConnector {
+    fn connect(&self, request: ConnectRequest) -> ConnectId {
+        let id = ConnectId(self.next_id.fetch_add(1, Ordering::Relaxed));
         let mut running = self.running();
         if running.is_none() {
             match start() {
                 Ok(started) => *running = Some(started),
                 Err(error) => {
-                    order.to.add(Arrival { ticket, outcome: Err(error.into()) });
-                    return ticket;
+                    request.to.add(ConnectResult { id, outcome: Err(error.into()) });
+                    return id;
                 }
             }
         }
         if let Some(running) = &*running {
-            running.jobs.send(Job::Make(ticket, order));
+            running.commands.send(Command::Connect(id, request));
         }
-        ticket
+        id
     }
 
-    fn give_up(&self, ticket: Ticket) {
+    fn cancel(&self, id: ConnectId) {
         if let Some(running) = &*self.running() {
-            running.jobs.send(Job::GiveUp(ticket));
+            running.commands.send(Command::Cancel(id));
         }
     }
 
     fn free(&self, remains: Remains) {
         if let (false, Some(running)) = (remains.is_empty(), &*self.running()) {
-            running.jobs.send(Job::Free(remains));
+            running.commands.send(Command::Free(remains));
         }
     }
 }
 
 impl Drop for RdmaConnector {
     fn drop(&mut self) {
-        if let Some(Running { jobs, thread }) = self.running().take() {
-            jobs.send(Job::End);
+        if let Some(Running { commands, thread }) = self.running().take() {
+            commands.send(Command::End);
             // What was handed over is freed when the mount is gone.
             if thread.join().is_err() {
                 tracing::error!("the thread that makes connections over RDMA ended by a panic");
@@ -188,22 +188,23 @@ impl Drop for RdmaConnector {
 
 fn start() -> std::io::Result<Running> {
     let poller = Poller::new()?;
-    let jobs = Arc::new(Jobs { waiting: Mutex::default(), waker: Waker::new(&poller, WAKER_TOKEN)? });
-    let taken = Arc::clone(&jobs);
+    let commands =
+        Arc::new(CommandQueue { waiting: Mutex::default(), waker: Waker::new(&poller, WAKER_TOKEN)? });
+    let receiver = Arc::clone(&commands);
     let thread = std::thread::Builder::new()
         .name("tl-rdma-connect".to_owned())
-        .spawn(move || Worker { poller, pending: HashMap::new() }.run(&taken))?;
-    Ok(Running { jobs, thread })
+        .spawn(move || Worker { poller, pending: HashMap::new() }.run(&receiver))?;
+    Ok(Running { commands, thread })
 }
 
 /// The thread, with the connections that are being made.
 struct Worker {
     poller: Poller,
-    pending: HashMap<Ticket, (Connecting, Arc<Arrivals>)>,
+    pending: HashMap<ConnectId, (Connecting, Arc<ConnectResults>)>,
 }
 
 impl Worker {
-    fn run(&mut self, jobs: &Jobs) {
+    fn run(&mut self, commands: &CommandQueue) {
         let mut events = Events::new();
         loop {
             if let Err(error) = self.poller.wait(&mut events, None) {
@@ -212,47 +213,47 @@ impl Worker {
             }
             for event in events.iter() {
                 if event.token != WAKER_TOKEN {
-                    self.advance(Ticket(event.token));
+                    self.advance(ConnectId(event.token));
                     continue;
                 }
-                for job in jobs.take() {
-                    match job {
-                        Job::Make(ticket, order) => self.begin(ticket, order),
-                        Job::GiveUp(ticket) => drop(self.pending.remove(&ticket)),
-                        Job::Free(remains) => drop(remains),
-                        Job::End => return,
+                for command in commands.take() {
+                    match command {
+                        Command::Connect(id, request) => self.begin(id, request),
+                        Command::Cancel(id) => drop(self.pending.remove(&id)),
+                        Command::Free(remains) => drop(remains),
+                        Command::End => return,
                     }
                 }
             }
         }
     }
 
-    fn begin(&mut self, ticket: Ticket, order: Order) {
-        let Order { local, remote, purpose, to } = order;
+    fn begin(&mut self, id: ConnectId, request: ConnectRequest) {
+        let ConnectRequest { local, remote, purpose, to } = request;
         let started = match purpose {
             Purpose::Calls => Connecting::start(local, remote, REVERSE_CREDITS),
             Purpose::Probe => Connecting::start_to_ask(local, remote),
         };
         let waited_for = started.and_then(|connecting| {
-            self.poller.add(connecting.fd(), ticket.0, Interest::READ)?;
+            self.poller.add(connecting.fd(), id.0, Interest::READ)?;
             Ok(connecting)
         });
         match waited_for {
-            Ok(connecting) => drop(self.pending.insert(ticket, (connecting, to))),
-            Err(error) => to.add(Arrival { ticket, outcome: Err(error.into()) }),
+            Ok(connecting) => drop(self.pending.insert(id, (connecting, to))),
+            Err(error) => to.add(ConnectResult { id, outcome: Err(error.into()) }),
         }
     }
 
-    fn advance(&mut self, ticket: Ticket) {
-        let Some((connecting, to)) = self.pending.remove(&ticket) else { return };
+    fn advance(&mut self, id: ConnectId) {
+        let Some((connecting, to)) = self.pending.remove(&id) else { return };
         match connecting.advance() {
-            Ok(Err(connecting)) => drop(self.pending.insert(ticket, (connecting, to))),
+            Ok(Err(connecting)) => drop(self.pending.insert(id, (connecting, to))),
             Ok(Ok(requester)) => {
                 let requester = Box::new(requester);
                 requester.leave(&self.poller);
-                to.add(Arrival { ticket, outcome: Ok(Wire::Rdma(requester)) });
+                to.add(ConnectResult { id, outcome: Ok(Wire::Rdma(requester)) });
             }
-            Err(error) => to.add(Arrival { ticket, outcome: Err(error.into()) }),
+            Err(error) => to.add(ConnectResult { id, outcome: Err(error.into()) }),
         }
     }
 }
@@ -266,25 +267,26 @@ mod tests {
     #[test]
     fn what_cannot_be_made_arrives_as_an_error_and_the_thread_ends_with_its_owner() {
         let poller = Poller::new().unwrap();
-        let arrivals = Arc::new(Arrivals::new(&poller, 7).unwrap());
+        let connect_results = Arc::new(ConnectResults::new(&poller, 7).unwrap());
         let connector = RdmaConnector::default();
         // Without a device, or with a device but nobody who listens.
         let remote = SocketAddr::from(([127, 0, 0, 1], 1));
-        let order = |purpose| Order { local: None, remote, purpose, to: Arc::clone(&arrivals) };
-        let given_up = connector.make(order(Purpose::Calls));
-        connector.give_up(given_up);
-        let ticket = connector.make(order(Purpose::Probe));
+        let request =
+            |purpose| ConnectRequest { local: None, remote, purpose, to: Arc::clone(&connect_results) };
+        let cancelled = connector.connect(request(Purpose::Calls));
+        connector.cancel(cancelled);
+        let id = connector.connect(request(Purpose::Probe));
         let mut outcome = None;
         while outcome.is_none() {
             let mut events = Events::new();
             poller.wait(&mut events, Some(Duration::from_secs(120))).unwrap();
             assert!(!events.is_empty(), "nothing has arrived");
-            outcome = arrivals.take().into_iter().find(|arrival| arrival.ticket == ticket);
+            outcome = connect_results.take().into_iter().find(|result| result.id == id);
         }
-        assert!(outcome.is_some_and(|arrival| arrival.outcome.is_err()));
-        let running = connector.running().as_ref().map(|running| Arc::clone(&running.jobs));
+        assert!(outcome.is_some_and(|result| result.outcome.is_err()));
+        let running = connector.running().as_ref().map(|running| Arc::clone(&running.commands));
         drop(connector);
-        let jobs = running.expect("an order has started the thread");
-        assert_eq!(Arc::strong_count(&jobs), 1, "the thread has ended");
+        let commands = running.expect("a request has started the thread");
+        assert_eq!(Arc::strong_count(&commands), 1, "the thread has ended");
     }
 }

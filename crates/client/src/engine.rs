@@ -33,7 +33,7 @@ use transport::poll::Poller;
 use xdr::Writer;
 
 use crate::call::{Answer, Body, Call, CallKey, Caller, Calls, Done, Op, Owner, Target};
-use crate::connector::Arrivals;
+use crate::connector::ConnectResults;
 use crate::error::{Error, Result};
 use crate::options::{Proto, SIZE_MAX};
 use crate::protocol;
@@ -41,7 +41,7 @@ use crate::route::Route;
 use crate::shard::ShardStatistics;
 
 pub(crate) use connections::FIRST_CONNECTION_TOKEN;
-use connections::{Receiving, Slots};
+use connections::{ReceiveScratch, Slots};
 use counts::Counts;
 use credentials::Credentials;
 pub(crate) use credentials::encode_credential;
@@ -49,12 +49,12 @@ use outage::Outage;
 use path_reports::Health;
 use probes::Probe;
 use queues::Queues;
-use stable::Groups;
+use stable::CommitGroups;
 use xids::Xids;
 
 /// The token of connections that another thread has made. No connection or probe ever has it, and
 /// the loop has the next one for itself.
-const ARRIVALS_TOKEN: u64 = u64::MAX - 1;
+const CONNECT_RESULTS_TOKEN: u64 = u64::MAX - 1;
 /// How often connections are checked for silence, and the calls of soft mounts for their time
 /// limit.
 const TICK: Duration = Duration::from_millis(50);
@@ -84,7 +84,7 @@ pub(crate) struct Core {
     pub calls: Calls,
     xids: Xids,
     queues: Queues,
-    groups: Groups,
+    groups: CommitGroups,
     pub table: Table,
     /// The node that each path leads to.
     nodes: Vec<NodeId>,
@@ -100,9 +100,9 @@ pub(crate) struct Engine {
     setup: Setup,
     poller: Arc<Poller>,
     /// Connections that another thread has made.
-    arrivals: Arc<Arrivals>,
+    connect_results: Arc<ConnectResults>,
     slots: Slots,
-    receiving: Receiving,
+    receiving: ReceiveScratch,
     probes: Vec<Probe>,
     pub core: Core,
     credentials: Credentials,
@@ -116,7 +116,7 @@ impl Engine {
     /// # Errors
     /// If the system has no descriptor left.
     pub(crate) fn new(setup: Setup, poller: Arc<Poller>) -> std::io::Result<Self> {
-        let arrivals = Arc::new(Arrivals::new(&poller, ARRIVALS_TOKEN)?);
+        let connect_results = Arc::new(ConnectResults::new(&poller, CONNECT_RESULTS_TOKEN)?);
         let now = Duration::ZERO;
         let own = setup.table.connections.iter().map(|connection| connection.path);
         let health = Health::new(&setup.route, setup.identity, own);
@@ -124,7 +124,7 @@ impl Engine {
             calls: Calls::default(),
             xids: Xids::new(setup.first_xid),
             queues: Queues::default(),
-            groups: Groups::default(),
+            groups: CommitGroups::default(),
             table: Table::new(setup.table.clone(), now),
             nodes: setup.table.paths.iter().map(|path| path.node).collect(),
             root_attributes: setup.root_attributes,
@@ -134,7 +134,7 @@ impl Engine {
         };
         Ok(Self {
             slots: Slots::new(setup.table.connections.len()),
-            receiving: Receiving::default(),
+            receiving: ReceiveScratch::default(),
             probes: Vec::new(),
             core,
             credentials: Credentials::new(setup.credential.clone(), setup.identity),
@@ -144,7 +144,7 @@ impl Engine {
             next_tick: TICK,
             setup,
             poller,
-            arrivals,
+            connect_results,
         })
     }
 
@@ -264,12 +264,12 @@ impl Engine {
                 worked = true;
             }
             self.core.commit_touched();
-            let mut again = self.core.queues.take_again();
+            let mut again = self.core.queues.take_ready();
             worked |= !again.is_empty();
             for key in again.drain(..) {
                 self.start(key);
             }
-            self.core.queues.give_back(again);
+            self.core.queues.recycle(again);
             for _ in 0..self.core.queues.waiting_for_connection() {
                 if !self.core.table.usable() {
                     break;
@@ -410,7 +410,7 @@ impl Engine {
                 call.connection = None;
             }
         }
-        self.core.queues.all_again(keys);
+        self.core.queues.extend(keys);
     }
 
     /// The statistics of this loop.
@@ -477,7 +477,7 @@ impl Core {
     /// Sends a call again as a new one.
     fn renew(&mut self, key: CallKey) {
         self.forget_xid(key);
-        self.queues.again(key);
+        self.queues.push(key);
     }
 
     /// Ends a call and hands its outcome to its owner.

@@ -262,7 +262,7 @@ impl MountError {
     pub fn may_pass(&self) -> bool {
         use transport::rdma::Error as Rdma;
         match self {
-            Self::Connect { source, .. } => is_away(source),
+            Self::Connect { source, .. } => is_unreachable(source),
             Self::Resolve { source, .. } => is_for_now(source),
             Self::Silent { .. } | Self::NoMountProgram { .. } | Self::NoPath(_) => true,
             Self::Rdma { cause, .. } => {
@@ -280,7 +280,7 @@ impl MountError {
 }
 
 /// Whether the server or the route to it is down, as opposed to a refusal by the local machine.
-fn is_away(error: &std::io::Error) -> bool {
+fn is_unreachable(error: &std::io::Error) -> bool {
     use std::io::ErrorKind;
     matches!(
         error.kind(),

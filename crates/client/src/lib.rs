@@ -44,7 +44,7 @@ pub use listing::{DIRECTORY_ENTRIES_MAX, Pages};
 pub use mount::Mount;
 pub use operations::Operations;
 pub use protocol::{Found, Operation, Protocol, Request};
-pub use seen_entries::{GIVEN_NAMES_MAX, LISTINGS_ANEW_MAX, NameMarks};
+pub use seen_entries::{GIVEN_NAMES_MAX, LISTING_RESTARTS_MAX, NameHasher};
 pub use settings::{OtherAddress, Settings};
 pub use shard::{ExternalDriver, Io, Task};
 pub use slot::Pending;

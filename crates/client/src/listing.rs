@@ -20,12 +20,12 @@ pub const DIRECTORY_ENTRIES_MAX: usize = 16_000_000;
 
 /// A page that was requested.
 #[derive(Debug)]
-struct Asked {
+struct RequestedPage {
     pending: Pending,
     reading: Reading<DirectoryPage>,
 }
 
-impl Asked {
+impl RequestedPage {
     fn wait(self) -> Result<DirectoryPage> {
         self.reading.read(&self.pending.wait().results()?)
     }
@@ -39,7 +39,7 @@ pub struct Pages {
     directory: FileHandle,
     position: DirectoryPosition,
     /// The page at `position`, requested while the previous page is read.
-    ahead: Option<Asked>,
+    ahead: Option<RequestedPage>,
     seen: usize,
     given: SeenEntries,
     ended: bool,
@@ -72,7 +72,7 @@ impl Pages {
         loop {
             match self.page_at_cookie() {
                 Err(Error::Status { status: Status::BadCookie, .. })
-                    if self.position.cookie != 0 && self.given.may_begin_anew() =>
+                    if self.position.cookie != 0 && self.given.may_restart() =>
                 {
                     self.position = DirectoryPosition::default();
                 }
@@ -82,15 +82,15 @@ impl Pages {
     }
 
     /// Requests the page at `position`.
-    fn ask(&self) -> Asked {
+    fn ask(&self) -> RequestedPage {
         let operation = self.mount.protocol().readdirplus(self.directory, self.position);
         let (request, reading) = operation.into_parts();
-        Asked { pending: self.mount.submit(Op::Call(request)), reading }
+        RequestedPage { pending: self.mount.submit(Op::Call(request)), reading }
     }
 
     fn page_at_cookie(&mut self) -> Result<Vec<DirectoryEntry>> {
         let cookie = self.position.cookie;
-        let page = match self.ahead.take().map(Asked::wait) {
+        let page = match self.ahead.take().map(RequestedPage::wait) {
             // A soft mount gave up the page before it was needed.
             Some(Err(Error::TimedOut { .. })) | None => self.ask().wait()?,
             Some(page) => page?,

@@ -10,16 +10,16 @@ use fs::{FileHandle, FileKind, FileSystemInfo};
 use paths::{ConnSpec, NodeId, PathId, PathSpec, Placement, Timing};
 use transport::Address;
 
-use crate::bootstrap::{Place, Root, bootstrap, directory, find_port};
+use crate::bootstrap::{PathKind, Root, bootstrap, directory, find_port};
 use crate::call::{Caller, FileRef, Op};
 use crate::connector::RdmaConnector;
 use crate::engine::Setup;
 use crate::error::{Error, MountError, Result};
-use crate::node_health::{NodeHealth, Placed};
+use crate::node_health::{FilePlacement, NodeHealth};
 use crate::options::{Proto, Remote};
 use crate::path_failures::PathFailures;
 use crate::protocol::Protocol;
-use crate::route::{PathEnd, PathValidation, PathValidations, Route, Stranded};
+use crate::route::{LoopsWithoutPath, PathEnd, PathValidation, PathValidations, Route};
 use crate::settings::{OtherAddress, Settings};
 use crate::shard::{ExternalDriver, Shard, Task};
 use crate::slot::Pending;
@@ -50,7 +50,7 @@ struct Inner {
     shards: Vec<Shard>,
     route: Arc<Route>,
     root: Root,
-    placement: Mutex<Placed>,
+    placement: Mutex<FilePlacement>,
     next_file: AtomicU64,
     next_shard: AtomicU64,
     /// An external driver drives the first loop.
@@ -87,7 +87,7 @@ impl Mount {
     /// [`Error::Mount`] with the cause.
     pub fn with_settings(settings: Settings) -> Result<Self> {
         let target = settings.target_name();
-        let refused = match Self::try_place(settings.clone(), Place::Export) {
+        let refused = match Self::try_mount(settings.clone(), PathKind::Export) {
             Err(refused @ MountError::Refused { .. }) => refused,
             other => return other.map_err(|cause| Error::Mount { target, cause }),
         };
@@ -96,7 +96,7 @@ impl Mount {
         let cause = match Self::real_export(&settings) {
             Some(export) if export != settings.export => {
                 let settings = Settings { export, ..settings };
-                match Self::try_place(settings, Place::Export) {
+                match Self::try_mount(settings, PathKind::Export) {
                     Ok(mount) => return Ok(mount),
                     Err(cause) => cause,
                 }
@@ -129,15 +129,15 @@ impl Mount {
     pub fn with_settings_below(settings: Settings) -> Result<(Self, Vec<u8>)> {
         let target = settings.target_name();
         let mount =
-            Self::try_place(settings, Place::Below).map_err(|cause| Error::Mount { target, cause })?;
+            Self::try_mount(settings, PathKind::Below).map_err(|cause| Error::Mount { target, cause })?;
         let below = mount.inner.root.below.clone();
         Ok((mount, below))
     }
 
-    fn try_place(settings: Settings, place: Place) -> std::result::Result<Self, MountError> {
+    fn try_mount(settings: Settings, kind: PathKind) -> std::result::Result<Self, MountError> {
         check(&settings)?;
-        let (mut settings, root) = bootstrap_at_any_address(settings, place)?;
-        if place == Place::Export {
+        let (mut settings, root) = bootstrap_at_any_address(settings, kind)?;
+        if kind == PathKind::Export {
             check_is_directory(&root)?;
         }
         settings.export.clone_from(&root.export);
@@ -155,7 +155,7 @@ impl Mount {
             validations: PathValidations::new(paths.len()),
             path_failures: PathFailures::new(paths.len()),
             node_health: NodeHealth::new(paths.iter().map(|end| end.node)),
-            stranded: Stranded::default(),
+            loops_without_path: LoopsWithoutPath::default(),
             connector: Box::new(RdmaConnector::default()),
             paths,
         });
@@ -190,7 +190,7 @@ impl Mount {
         let nodes = settings.nodes_of_remotes();
         let first = nodes.get(usize::from(start)).copied().unwrap_or(0);
         let count = nodes.iter().max().map_or(1, |last| last.saturating_add(1));
-        let placement = Mutex::new(Placed::new(Placement::new(count, first)));
+        let placement = Mutex::new(FilePlacement::new(Placement::new(count, first)));
         let (next_file, next_shard) = (AtomicU64::new(1), AtomicU64::new(0));
         let externally_driven = AtomicBool::new(false);
         let inner =
@@ -452,11 +452,11 @@ fn credential(settings: &Settings, identity: u64) -> Vec<u8> {
 /// it. If none answers, the error is that of the first address.
 fn bootstrap_at_any_address(
     mut settings: Settings,
-    place: Place,
+    kind: PathKind,
 ) -> std::result::Result<(Settings, Root), MountError> {
     let credential = credential(&settings, crate::random_u64());
     let others = std::mem::take(&mut settings.other_addresses);
-    let first_error = match bootstrap_any(&settings, place, &credential) {
+    let first_error = match bootstrap_any(&settings, kind, &credential) {
         Err(error) if error.is_of_address() => error,
         other => return Ok((settings, other?)),
     };
@@ -464,7 +464,7 @@ fn bootstrap_at_any_address(
         tracing::info!(from = %settings.server, to = %address, error = %first_error, "another address is tried");
         let remotes = vec![address.into()];
         let settings = Settings { server: address, remotes, locals, congestion, ..settings.clone() };
-        match bootstrap_any(&settings, place, &credential) {
+        match bootstrap_any(&settings, kind, &credential) {
             Err(error) if error.is_of_address() => {}
             other => return Ok((settings, other?)),
         }
@@ -493,12 +493,12 @@ fn note_ports(settings: &mut Settings, found: SocketAddr) {
 /// named.
 fn bootstrap_any(
     settings: &Settings,
-    place: Place,
+    kind: PathKind,
     credential: &[u8],
 ) -> std::result::Result<Root, MountError> {
     let mut first_error = None;
     for remote in first_asked(settings) {
-        match bootstrap(settings, &remote, place, credential) {
+        match bootstrap(settings, &remote, kind, credential) {
             Err(error) if error.is_of_address() => {
                 first_error.get_or_insert(error);
             }

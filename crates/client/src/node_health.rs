@@ -74,13 +74,13 @@ impl Reporter {
 
 /// Files on nodes, with what is known of the nodes.
 #[derive(Debug)]
-pub(crate) struct Placed {
+pub(crate) struct FilePlacement {
     placement: Placement,
     /// Changes that the placement knows of.
     seen: u64,
 }
 
-impl Placed {
+impl FilePlacement {
     pub(crate) const fn new(placement: Placement) -> Self {
         Self { placement, seen: 0 }
     }
@@ -97,7 +97,7 @@ impl Placed {
         self.placement.place(file)
     }
 
-    /// Takes back one [`Placed::place`].
+    /// Undoes one [`FilePlacement::place`].
     pub(crate) fn release(&mut self, file: u64) {
         self.placement.release(file);
     }
@@ -110,11 +110,11 @@ mod tests {
     #[test]
     fn new_files_are_placed_on_a_node_again_once_some_path_to_it_is_up_in_all_loops() {
         let health = NodeHealth::new([0, 1, 1].map(NodeId).into_iter());
-        let mut placed = Placed::new(Placement::new(2, 0));
+        let mut placement = FilePlacement::new(Placement::new(2, 0));
         let mut next = 0;
         let mut nodes = |health: &NodeHealth| {
             next += 2;
-            let mut nodes = [next, next + 1].map(|file| placed.place(file, health).0);
+            let mut nodes = [next, next + 1].map(|file| placement.place(file, health).0);
             nodes.sort_unstable();
             nodes
         };

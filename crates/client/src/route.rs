@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use paths::{NodeId, PathId};
 use transport::{Address, socket};
 
-use crate::connector::Connects;
+use crate::connector::Connector;
 use crate::node_health::NodeHealth;
 use crate::options::Proto;
 use crate::path_failures::PathFailures;
@@ -42,24 +42,24 @@ pub(crate) struct Route {
     pub validations: PathValidations,
     pub path_failures: PathFailures,
     pub node_health: NodeHealth,
-    pub stranded: Stranded,
+    pub loops_without_path: LoopsWithoutPath,
     /// Makes the connections over RDMA.
-    pub connector: Box<dyn Connects>,
+    pub connector: Box<dyn Connector>,
 }
 
 /// Counts the loops of the mount that have had no path for their calls for long enough to log a
 /// warning.
 #[derive(Debug, Default)]
-pub(crate) struct Stranded(AtomicUsize);
+pub(crate) struct LoopsWithoutPath(AtomicUsize);
 
-impl Stranded {
+impl LoopsWithoutPath {
     /// Adds a loop. Returns whether it is the first.
-    pub(crate) fn joined_first(&self) -> bool {
+    pub(crate) fn add(&self) -> bool {
         self.0.fetch_add(1, Ordering::AcqRel) == 0
     }
 
     /// Removes a loop. Returns whether it was the last.
-    pub(crate) fn left_last(&self) -> bool {
+    pub(crate) fn remove(&self) -> bool {
         self.0.fetch_sub(1, Ordering::AcqRel) == 1
     }
 }

@@ -13,14 +13,14 @@ use std::hash::{BuildHasher, RandomState};
 pub const GIVEN_NAMES_MAX: usize = 1 << 20;
 /// How often a listing may restart without finding a new name. This distinguishes a server that
 /// refuses every cookie from one that refuses some.
-pub const LISTINGS_ANEW_MAX: u32 = 8;
+pub const LISTING_RESTARTS_MAX: u32 = 8;
 
 /// Hashes a name to 128 bits with random keys: a server cannot choose names that collide, and by
 /// chance two of a million names collide once in 10^26 listings.
 #[derive(Debug, Clone, Default)]
-pub struct NameMarks([RandomState; 2]);
+pub struct NameHasher([RandomState; 2]);
 
-impl NameMarks {
+impl NameHasher {
     /// The mark of a name.
     #[must_use]
     pub fn of(&self, name: &[u8]) -> u128 {
@@ -32,33 +32,33 @@ impl NameMarks {
 /// The names returned by one listing, page by page.
 #[derive(Debug, Default)]
 pub(crate) struct SeenEntries {
-    marks: NameMarks,
+    hasher: NameHasher,
     names: HashSet<u128>,
     /// A name was not remembered because the set was full.
     overflowed: bool,
     /// Restarts since the last new name.
-    anew: u32,
+    restarts: u32,
 }
 
 impl SeenEntries {
     /// Records a name. Returns whether the name is new, and so must be returned to the caller.
     pub(crate) fn insert(&mut self, name: &[u8]) -> bool {
-        let mark = self.marks.of(name);
+        let mark = self.hasher.of(name);
         if self.names.len() >= GIVEN_NAMES_MAX && !self.names.contains(&mark) {
             self.overflowed = true;
             return true;
         }
         let is_new = self.names.insert(mark);
         if is_new {
-            self.anew = 0;
+            self.restarts = 0;
         }
         is_new
     }
 
     /// Whether the listing may restart.
-    pub(crate) fn may_begin_anew(&mut self) -> bool {
-        self.anew += 1;
-        !self.overflowed && self.anew <= LISTINGS_ANEW_MAX
+    pub(crate) fn may_restart(&mut self) -> bool {
+        self.restarts += 1;
+        !self.overflowed && self.restarts <= LISTING_RESTARTS_MAX
     }
 }
 
@@ -70,20 +70,20 @@ mod tests {
     fn a_name_is_new_once_and_a_new_name_permits_further_restarts() {
         let mut given = SeenEntries::default();
         assert!(given.insert(b"a") && given.insert(b"b") && !given.insert(b"a"));
-        for _ in 0..LISTINGS_ANEW_MAX {
-            assert!(given.may_begin_anew());
+        for _ in 0..LISTING_RESTARTS_MAX {
+            assert!(given.may_restart());
             assert!(!given.insert(b"b"));
         }
-        assert!(!given.may_begin_anew());
+        assert!(!given.may_restart());
         assert!(given.insert(b"c"));
-        assert!(given.may_begin_anew(), "the listing made progress");
+        assert!(given.may_restart(), "the listing made progress");
     }
 
     #[test]
     fn names_differ_by_all_their_bytes() {
-        let marks = NameMarks::default();
-        assert_ne!(marks.of(b"a"), marks.of(b"a\0"));
-        assert_ne!(marks.of(b""), marks.of(b"\0"));
-        assert_eq!(marks.of(b"name"), marks.clone().of(b"name"));
+        let hasher = NameHasher::default();
+        assert_ne!(hasher.of(b"a"), hasher.of(b"a\0"));
+        assert_ne!(hasher.of(b""), hasher.of(b"\0"));
+        assert_eq!(hasher.of(b"name"), hasher.clone().of(b"name"));
     }
 }

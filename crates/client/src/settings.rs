@@ -297,7 +297,7 @@ fn resolve_host(
 
 /// Some resolvers return one of many addresses each time, in no order: after this many answers
 /// without a new address the list is considered complete.
-const VAIN_MAX: u32 = 32;
+const ATTEMPTS_IN_VAIN_MAX: u32 = 32;
 
 /// Asks the resolver until it has returned as many addresses as there are connections, or nothing
 /// new for long.
@@ -317,7 +317,7 @@ fn resolve_often(
             }
         }
         in_vain = if all.len() > known { 0 } else { in_vain + 1 };
-        if all.len() >= usize::from(wanted) || in_vain == VAIN_MAX {
+        if all.len() >= usize::from(wanted) || in_vain == ATTEMPTS_IN_VAIN_MAX {
             break;
         }
     }

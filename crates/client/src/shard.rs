@@ -232,13 +232,13 @@ struct Driver {
     events: Events,
     finished: Vec<(Owner, Done)>,
     /// The descriptor that the external driver waits for, if there is one.
-    externally_driven: Option<loop_driver::Watched>,
+    externally_driven: Option<loop_driver::DriverDescriptor>,
     closing: bool,
 }
 
 /// What the last wait of a loop returned.
 #[derive(Debug, Clone, Copy)]
-struct Found {
+struct WaitResult {
     /// There is a request for the external driver.
     request: bool,
     /// There is an event for the loop.
@@ -283,8 +283,8 @@ impl Driver {
     }
 
     /// Handles the events of the last wait.
-    fn take_events(&mut self) -> Found {
-        let mut found = Found { request: false, others: false };
+    fn take_events(&mut self) -> WaitResult {
+        let mut found = WaitResult { request: false, others: false };
         self.engine.refresh_clock();
         for event in self.events.iter() {
             found.request |= event.token == EXTERNAL_DRIVER_TOKEN;
@@ -368,7 +368,7 @@ impl Driver {
                             }
                         }
                     }
-                    Owner::Slot(promise) => promise.keep(done),
+                    Owner::Slot(promise) => promise.fulfill(done),
                     Owner::Engine => {}
                 }
             }
@@ -407,7 +407,7 @@ impl Driver {
         self.engine.take_finished(&mut self.finished);
         for (owner, done) in self.finished.drain(..) {
             if let Owner::Slot(promise) = owner {
-                promise.keep(done);
+                promise.fulfill(done);
             }
         }
     }

@@ -52,7 +52,7 @@ pub(crate) struct Promise(Option<Arc<Slot>>);
 
 impl Promise {
     /// Hands over the outcome.
-    pub(crate) fn keep(mut self, done: Done) {
+    pub(crate) fn fulfill(mut self, done: Done) {
         if let Some(slot) = self.0.take() {
             slot.finish(done);
         }
@@ -60,7 +60,7 @@ impl Promise {
 
     /// Returns the buffer of an operation that never started because the mount is closed.
     pub(crate) fn refuse(self, buffer: Vec<u8>) {
-        self.keep(Done::failed(Error::Closed, buffer, Duration::ZERO));
+        self.fulfill(Done::failed(Error::Closed, buffer, Duration::ZERO));
     }
 }
 

@@ -110,7 +110,7 @@ fn a_listing_whose_cookie_is_refused_restarts_and_returns_each_name_once() {
 #[test]
 fn a_server_that_refuses_each_cookie_is_asked_a_bounded_number_of_times() {
     let mut pages = vec![Page::Of(b"a", 1, false), Page::BadCookie];
-    for _ in 0..client::LISTINGS_ANEW_MAX {
+    for _ in 0..client::LISTING_RESTARTS_MAX {
         pages.extend([Page::Of(b"a", 1, false), Page::BadCookie]);
     }
     let (names, _) = listed_from(&pages);

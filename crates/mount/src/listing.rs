@@ -8,7 +8,7 @@
 //!
 //! Pure: the owner makes the calls.
 
-use client::{DIRECTORY_ENTRIES_MAX, GIVEN_NAMES_MAX, LISTINGS_ANEW_MAX, NameMarks};
+use client::{DIRECTORY_ENTRIES_MAX, GIVEN_NAMES_MAX, LISTING_RESTARTS_MAX, NameHasher};
 use fs::DirectoryEntry;
 use std::collections::HashSet;
 
@@ -19,7 +19,7 @@ const NAMES_MAX: usize = 2 * DIRECTORY_ENTRIES_MAX;
 /// See the module's documentation.
 #[derive(Debug, Default)]
 pub(crate) struct Listing {
-    marks: NameMarks,
+    marks: NameHasher,
     /// Cookies and names as reported to the kernel since the beginning.
     reported: Vec<(u64, u128)>,
     /// The record is incomplete: too many names, or the program moved to a position that is not
@@ -69,7 +69,7 @@ impl Listing {
     /// Restarts the listing if that can help. Returns how many names are to be left out.
     pub fn restart(&mut self) -> Option<usize> {
         self.restarts += 1;
-        if self.partial || self.restarts > LISTINGS_ANEW_MAX {
+        if self.partial || self.restarts > LISTING_RESTARTS_MAX {
             return None;
         }
         self.skipped = self.reported.iter().map(|(_, name)| *name).collect();
@@ -150,7 +150,7 @@ mod tests {
     #[test]
     fn a_server_that_refuses_each_cookie_is_given_up() {
         let mut listing = listing_of(&[(1, b"a")]);
-        for _ in 0..LISTINGS_ANEW_MAX {
+        for _ in 0..LISTING_RESTARTS_MAX {
             assert_eq!(listing.restart(), Some(1));
         }
         assert_eq!(listing.restart(), None);

@@ -9,7 +9,7 @@ use transport::{PayloadPlace, Sink};
 use xdr::Reader;
 
 use super::{Core, JUKEBOX_DELAY};
-use crate::call::{Answer, Body, CallKey, ReadLanding, Target};
+use crate::call::{Answer, Body, CallKey, ReadBuffer, Target};
 use crate::error::Error;
 use crate::protocol;
 
@@ -131,13 +131,13 @@ impl Answers<'_> {
 }
 
 impl Sink for Answers<'_> {
-    type ReceiveBuffer = ReadLanding;
+    type ReceiveBuffer = ReadBuffer;
 
     fn choose_receive_buffer(
         &mut self,
         record: &[u8],
         record_len: usize,
-    ) -> Option<PayloadPlace<ReadLanding>> {
+    ) -> Option<PayloadPlace<ReadBuffer>> {
         let (reply, mut reader) = head(record).ok()?;
         let ReplyBody::Accepted(Accept::Success) = reply.body else { return None };
         let key = self.call_of(&reply)?;
@@ -153,7 +153,7 @@ impl Sink for Answers<'_> {
         Some(PayloadPlace {
             at,
             len,
-            receive_buffer: ReadLanding { key, target: std::mem::take(target), len },
+            receive_buffer: ReadBuffer { key, target: std::mem::take(target), len },
         })
     }
 
@@ -181,7 +181,7 @@ impl Sink for Answers<'_> {
         }
     }
 
-    fn received(&mut self, head: &[u8], receive_buffer: ReadLanding, _tail: &[u8]) {
+    fn received(&mut self, head: &[u8], receive_buffer: ReadBuffer, _tail: &[u8]) {
         let key = receive_buffer.key;
         let Some(call) = self.core.calls.0.get_mut(key) else { return };
         if let Body::Read { target, .. } = &mut call.body {

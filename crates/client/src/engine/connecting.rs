@@ -7,7 +7,7 @@ use std::sync::Arc;
 use transport::poll::{Interest, Poller};
 use transport::{Limits, Stream, socket};
 
-use crate::connector::{Arrivals, Order, Purpose, Ticket, Wire};
+use crate::connector::{ConnectId, ConnectRequest, ConnectResults, Purpose, Wire};
 use crate::options::Proto;
 use crate::route::{PathEnd, Route};
 
@@ -16,8 +16,8 @@ use crate::route::{PathEnd, Route};
 pub(super) enum Connecting {
     /// The system connects this socket and says when that has ended.
     Socket(OwnedFd),
-    /// Another thread makes the connection, which arrives with this ticket.
-    Ordered(Ticket),
+    /// Another thread makes the connection, whose result has this id.
+    Requested(ConnectId),
 }
 
 impl Connecting {
@@ -27,12 +27,17 @@ impl Connecting {
         end: &PathEnd,
         purpose: Purpose,
         (poller, token): (&Poller, u64),
-        arrivals: &Arc<Arrivals>,
+        connect_results: &Arc<ConnectResults>,
     ) -> io::Result<Self> {
         match end.proto {
             Proto::Rdma => {
-                let order = Order { local: end.local, remote: end.remote, purpose, to: Arc::clone(arrivals) };
-                Ok(Self::Ordered(route.connector.make(order)))
+                let request = ConnectRequest {
+                    local: end.local,
+                    remote: end.remote,
+                    purpose,
+                    to: Arc::clone(connect_results),
+                };
+                Ok(Self::Requested(route.connector.connect(request)))
             }
             Proto::Tcp => {
                 let socket = route.connect(end)?;
@@ -43,8 +48,8 @@ impl Connecting {
     }
 
     /// Whether the connection is this one.
-    pub(super) fn is(&self, ticket: Ticket) -> bool {
-        matches!(self, Self::Ordered(ordered) if *ordered == ticket)
+    pub(super) fn is(&self, id: ConnectId) -> bool {
+        matches!(self, Self::Requested(requested) if *requested == id)
     }
 
     /// Handles an event of the socket: the attempt has ended. Returns the connection, which accepts
@@ -63,7 +68,7 @@ impl Connecting {
     pub(super) fn give_up(self, route: &Route) {
         match self {
             Self::Socket(socket) => drop(socket),
-            Self::Ordered(ticket) => route.connector.give_up(ticket),
+            Self::Requested(id) => route.connector.cancel(id),
         }
     }
 }

@@ -10,9 +10,9 @@ use transport::rdma::{Counters, Error as RdmaError};
 use transport::{Error, Flushed, Scratch, Transport, socket};
 
 use super::connecting::Connecting;
-use super::{ARRIVALS_TOKEN, Engine, encode_call};
+use super::{CONNECT_RESULTS_TOKEN, Engine, encode_call};
 use crate::call::{Body, Call, CallKey, Owner};
-use crate::connector::{Arrival, Purpose, Ticket, Wire};
+use crate::connector::{ConnectId, ConnectResult, Purpose, Wire};
 use crate::engine::answers::Answers;
 use crate::protocol;
 
@@ -159,8 +159,8 @@ impl Slots {
     }
 
     /// The slot that waits for a connection made by another thread.
-    fn waiting_for(&self, ticket: Ticket) -> Option<ConnId> {
-        let waits = |connection: &Connection| matches!(&connection.state, State::Connecting(connecting) if connecting.is(ticket));
+    fn waiting_for(&self, id: ConnectId) -> Option<ConnId> {
+        let waits = |connection: &Connection| matches!(&connection.state, State::Connecting(connecting) if connecting.is(id));
         self.ids().zip(&self.connections).find(|(_, connection)| waits(connection)).map(|(conn, _)| conn)
     }
 
@@ -186,7 +186,7 @@ impl Slots {
 
 /// Memory that a loop receives with.
 #[derive(Debug, Default)]
-pub(super) struct Receiving {
+pub(super) struct ReceiveScratch {
     pub(super) scratch: Scratch,
     /// Calls whose data have not all been sent, on the connection being received from.
     unsent: Vec<CallKey>,
@@ -207,7 +207,7 @@ impl Engine {
         connection.progress_seen = 0;
         connection.received_bytes = 0;
         let at = (&*self.poller, token(conn));
-        match Connecting::start(&route, end, Purpose::Calls, at, &self.arrivals) {
+        match Connecting::start(&route, end, Purpose::Calls, at, &self.connect_results) {
             Ok(connecting) => connection.state = State::Connecting(connecting),
             Err(error) => {
                 tracing::debug!(address = %end.remote, %error, "connect failed");
@@ -226,9 +226,9 @@ impl Engine {
 
     /// Handles readiness of a slot's socket.
     pub(crate) fn ready(&mut self, event: Event) {
-        if event.token == ARRIVALS_TOKEN {
-            for arrival in self.arrivals.take() {
-                self.arrived(arrival);
+        if event.token == CONNECT_RESULTS_TOKEN {
+            for result in self.connect_results.take() {
+                self.arrived(result);
             }
             return;
         }
@@ -268,11 +268,11 @@ impl Engine {
 
     /// Takes a connection that another thread has made, or ends it if its slot or probe no longer
     /// waits for it.
-    fn arrived(&mut self, arrival: Arrival) {
-        let Arrival { ticket, outcome } = arrival;
-        let outcome = match self.slots.waiting_for(ticket).filter(|conn| !self.is_left(*conn)) {
+    fn arrived(&mut self, result: ConnectResult) {
+        let ConnectResult { id, outcome } = result;
+        let outcome = match self.slots.waiting_for(id).filter(|conn| !self.is_left(*conn)) {
             Some(conn) => return self.opened(conn, outcome),
-            None => self.probe_arrived(ticket, outcome),
+            None => self.probe_arrived(id, outcome),
         };
         if let Some(Ok(wire)) = outcome {
             self.setup.route.connector.free(wire.end(true, &self.poller).remains);
@@ -378,7 +378,7 @@ impl Engine {
             && connection.is_ready()
             && let Some(path) = connection.path
         {
-            self.health.tell_failure(path);
+            self.health.report_failure(path);
         }
         self.close(conn);
         if !self.is_left(conn) {

@@ -6,7 +6,7 @@ use crate::route::Route;
 
 /// A mount without a path for this long logs a warning. Shorter gaps are a reset and a new
 /// connection, or a busy machine.
-const SAY_DOWN_AFTER: Duration = Duration::from_secs(2);
+const LOG_DOWN_AFTER: Duration = Duration::from_secs(2);
 
 /// A loop's view of whether it has a path.
 #[derive(Debug, Default)]
@@ -22,7 +22,7 @@ impl Outage {
     /// of the mount to notice, and the last to recover.
     pub(super) fn look(&mut self, route: &Route, is_usable: bool, calls_wait: bool, now: Duration) {
         let server = &route.server;
-        if is_usable && std::mem::take(&mut self.is_stranded) && route.stranded.left_last() {
+        if is_usable && std::mem::take(&mut self.is_stranded) && route.loops_without_path.remove() {
             tracing::warn!(%server, "a path answers again");
         }
         if is_usable || !calls_wait {
@@ -30,8 +30,8 @@ impl Outage {
             return;
         }
         let seconds = now.saturating_sub(*self.since.get_or_insert(now)).as_secs();
-        let is_long = seconds >= SAY_DOWN_AFTER.as_secs();
-        if is_long && !std::mem::replace(&mut self.is_stranded, true) && route.stranded.joined_first() {
+        let is_long = seconds >= LOG_DOWN_AFTER.as_secs();
+        if is_long && !std::mem::replace(&mut self.is_stranded, true) && route.loops_without_path.add() {
             tracing::warn!(%server, "no path has answered for {seconds} s; calls wait until one does");
         }
     }

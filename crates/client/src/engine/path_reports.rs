@@ -26,7 +26,7 @@ impl Health {
     }
 
     /// Tells the other loops that a validated connection on this path broke.
-    pub(super) fn tell_failure(&mut self, path: PathId) {
+    pub(super) fn report_failure(&mut self, path: PathId) {
         self.route.path_failures.tell(path, &mut self.seen);
     }
 

@@ -8,8 +8,8 @@ use xdr::Writer;
 
 use super::Engine;
 use super::connecting::Connecting;
-use crate::call::{CallKey, Calls, ReadLanding};
-use crate::connector::{Purpose, Ticket, Wire};
+use crate::call::{CallKey, Calls, ReadBuffer};
+use crate::connector::{ConnectId, Purpose, Wire};
 use crate::protocol;
 
 /// Tokens of probes are above those of all connections.
@@ -35,21 +35,21 @@ enum State {
 }
 
 #[derive(Default)]
-struct AnyReply(bool);
+struct ReplyFlag(bool);
 
-impl Sink for AnyReply {
-    type ReceiveBuffer = ReadLanding;
+impl Sink for ReplyFlag {
+    type ReceiveBuffer = ReadBuffer;
     fn choose_receive_buffer(
         &mut self,
         _head: &[u8],
         _record_len: usize,
-    ) -> Option<PayloadPlace<ReadLanding>> {
+    ) -> Option<PayloadPlace<ReadBuffer>> {
         None
     }
     fn record(&mut self, _record: &[u8]) {
         self.0 = true;
     }
-    fn received(&mut self, _head: &[u8], _receive_buffer: ReadLanding, _tail: &[u8]) {}
+    fn received(&mut self, _head: &[u8], _receive_buffer: ReadBuffer, _tail: &[u8]) {}
 }
 
 impl Engine {
@@ -61,7 +61,7 @@ impl Engine {
         let route = std::sync::Arc::clone(&self.setup.route);
         let Some(end) = route.paths.get(usize::from(path.0)) else { return };
         let token = FIRST_PROBE_TOKEN + u64::from(path.0);
-        match Connecting::start(&route, end, Purpose::Probe, (&self.poller, token), &self.arrivals) {
+        match Connecting::start(&route, end, Purpose::Probe, (&self.poller, token), &self.connect_results) {
             Ok(connecting) => {
                 self.probes.push(Probe { path, token, state: State::Connecting(connecting) });
             }
@@ -91,10 +91,10 @@ impl Engine {
     /// Takes a connection that another thread has made for a probe, or returns it.
     pub(super) fn probe_arrived(
         &mut self,
-        ticket: Ticket,
+        id: ConnectId,
         outcome: Result<Wire, Error>,
     ) -> Option<Result<Wire, Error>> {
-        let waits = |probe: &Probe| matches!(&probe.state, State::Connecting(made) if made.is(ticket));
+        let waits = |probe: &Probe| matches!(&probe.state, State::Connecting(made) if made.is(id));
         let Some(at) = self.probes.iter().position(waits) else { return Some(outcome) };
         let Probe { path, token, .. } = self.probes.swap_remove(at);
         self.ask(path, token, outcome);
@@ -124,7 +124,7 @@ impl Engine {
     fn receive_from_probe(&mut self, at: usize) {
         let Some(Probe { path, state: State::Asked(wire), .. }) = self.probes.get_mut(at) else { return };
         let path = *path;
-        let mut reply = AnyReply::default();
+        let mut reply = ReplyFlag::default();
         match wire.receive(&mut self.receiving.scratch, &mut reply, REPLY_BYTES_MAX) {
             Ok(_) if reply.0 => {
                 self.end_probe(at, false);

@@ -15,7 +15,7 @@ use crate::call::CallKey;
 pub(super) struct Queues {
     /// Calls that are to be sent in this round: new ones of the engine, the rest of short writes,
     /// calls of a lost connection, and the like.
-    again: Vec<CallKey>,
+    ready: Vec<CallKey>,
     /// An emptied list, for the next round.
     spare: Vec<CallKey>,
     /// Calls to be sent at a later time.
@@ -28,22 +28,22 @@ pub(super) struct Queues {
 
 impl Queues {
     /// Queues a call to be sent in this round.
-    pub(super) fn again(&mut self, key: CallKey) {
-        self.again.push(key);
+    pub(super) fn push(&mut self, key: CallKey) {
+        self.ready.push(key);
     }
 
     /// Queues calls to be sent in this round.
-    pub(super) fn all_again(&mut self, keys: impl IntoIterator<Item = CallKey>) {
-        self.again.extend(keys);
+    pub(super) fn extend(&mut self, keys: impl IntoIterator<Item = CallKey>) {
+        self.ready.extend(keys);
     }
 
     /// Takes the calls that are to be sent in this round. Give the list back.
-    pub(super) fn take_again(&mut self) -> Vec<CallKey> {
-        std::mem::replace(&mut self.again, std::mem::take(&mut self.spare))
+    pub(super) fn take_ready(&mut self) -> Vec<CallKey> {
+        std::mem::replace(&mut self.ready, std::mem::take(&mut self.spare))
     }
 
     /// Takes back an emptied list.
-    pub(super) fn give_back(&mut self, list: Vec<CallKey>) {
+    pub(super) fn recycle(&mut self, list: Vec<CallKey>) {
         self.spare = list;
     }
 
@@ -55,7 +55,7 @@ impl Queues {
     /// Queues the calls again whose time has come.
     pub(super) fn end_delays(&mut self, now: Duration) {
         let due = self.delayed.extract_if(.., |(at, _)| *at <= now).map(|(_, key)| key);
-        self.again.extend(due);
+        self.ready.extend(due);
     }
 
     /// Queues a call that no connection takes.
@@ -96,7 +96,7 @@ impl Queues {
     pub(super) fn retain(&mut self, stays: impl Fn(&CallKey) -> bool) {
         self.for_connection.retain(&stays);
         self.for_xid.iter_mut().for_each(|queue| queue.retain(&stays));
-        self.again.retain(&stays);
+        self.ready.retain(&stays);
         self.delayed.retain(|(_, key)| stays(key));
     }
 }
@@ -109,7 +109,7 @@ mod tests {
     fn a_call_that_has_ended_is_in_no_queue() {
         let mut queues = Queues::default();
         for key in [1, 2] {
-            queues.again(key);
+            queues.push(key);
             queues.delay(Duration::ZERO, key);
             queues.wait_for_connection(key);
             queues.wait_for_xid(XidClass::WholeReply, key);
@@ -118,7 +118,7 @@ mod tests {
         assert_eq!((queues.next_for_connection(), queues.waiting_for_connection()), (Some(2), 0));
         assert_eq!(queues.first_for_xid(XidClass::WholeReply), Some(2));
         queues.end_delays(Duration::ZERO);
-        assert_eq!(queues.take_again(), [2, 2]);
+        assert_eq!(queues.take_ready(), [2, 2]);
     }
 
     #[test]
@@ -127,8 +127,8 @@ mod tests {
         queues.delay(Duration::from_secs(2), 2);
         queues.delay(Duration::from_secs(1), 1);
         queues.end_delays(Duration::from_secs(1));
-        assert_eq!(queues.take_again(), [1]);
+        assert_eq!(queues.take_ready(), [1]);
         queues.end_delays(Duration::from_secs(2));
-        assert_eq!(queues.take_again(), [2]);
+        assert_eq!(queues.take_ready(), [2]);
     }
 }

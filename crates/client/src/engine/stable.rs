@@ -26,7 +26,7 @@ const SPARE_LISTS_MAX: usize = 16;
 
 /// Writes of one file that one node answered UNSTABLE.
 #[derive(Debug)]
-struct Group {
+struct CommitGroup {
     node: NodeId,
     verifier: Verifier,
     held: Vec<CallKey>,
@@ -51,7 +51,7 @@ struct Commit {
 #[derive(Debug, Default)]
 struct FileWrites {
     unfinished: usize,
-    groups: SmallVec<[Group; 1]>,
+    groups: SmallVec<[CommitGroup; 1]>,
 }
 
 impl FileWrites {
@@ -70,7 +70,7 @@ impl FileWrites {
 
 /// All files with unfinished writes.
 #[derive(Debug, Default)]
-pub(super) struct Groups {
+pub(super) struct CommitGroups {
     files: HashMap<u64, FileWrites>,
     /// Files whose writes progressed in this round; at its end each is checked for a due COMMIT. A
     /// check after each reply would cover only the first few of many replies received together.
@@ -78,7 +78,7 @@ pub(super) struct Groups {
     spare: Vec<Vec<CallKey>>,
 }
 
-impl Groups {
+impl CommitGroups {
     /// Starts a write. Returns the stability to ask for.
     pub(super) fn writing(&mut self, file: &FileRef) -> Stability {
         let writes = self.files.entry(file.number).or_default();
@@ -191,11 +191,11 @@ impl Core {
         bytes: usize,
         verifier: Verifier,
     ) -> Vec<CallKey> {
-        let Groups { files, spare, .. } = &mut self.groups;
+        let CommitGroups { files, spare, .. } = &mut self.groups;
         let writes = files.entry(file.number).or_default();
         let at = writes.groups.iter().position(|group| group.node == node).unwrap_or_else(|| {
             let held = spare_list(spare);
-            writes.groups.push(Group { node, verifier, held, held_bytes: 0, commit: None });
+            writes.groups.push(CommitGroup { node, verifier, held, held_bytes: 0, commit: None });
             writes.groups.len() - 1
         });
         let Some(group) = writes.groups.get_mut(at) else { return Vec::new() };
@@ -246,7 +246,7 @@ impl Core {
             if let Some(call) = self.calls.0.get_mut(key) {
                 call.caller = caller;
             }
-            self.queues.again(key);
+            self.queues.push(key);
             let writes = self.groups.files.get_mut(&file.number);
             if let Some(group) = writes.and_then(|writes| writes.groups.get_mut(at)) {
                 group.commit = Some(Commit { key, verifier, covers });
@@ -261,7 +261,7 @@ impl Core {
         let file = *file;
         self.finish(key, Ok(Answer::Written));
         let writes = self.groups.files.get_mut(&file.number)?;
-        let ours = |group: &&mut Group| group.commit.as_ref().is_some_and(|commit| commit.key == key);
+        let ours = |group: &&mut CommitGroup| group.commit.as_ref().is_some_and(|commit| commit.key == key);
         let commit = writes.groups.iter_mut().find(ours)?.commit.take()?;
         Some((file, commit))
     }

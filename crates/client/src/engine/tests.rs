@@ -1,7 +1,7 @@
 //! Tests events of a connection that the path table has moved to another path in the same round.
 //! The clock stands still and the test plays the servers, so nothing else happens.
 
-mod ordered;
+mod connector;
 
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};
@@ -13,32 +13,32 @@ use testkit::records::{read_record, word};
 use transport::poll::Events;
 
 use super::*;
-use crate::connector::Connects;
+use crate::connector::Connector;
 use crate::path_failures::PathFailures;
-use crate::route::{PathEnd, PathValidations, Stranded};
+use crate::route::{LoopsWithoutPath, PathEnd, PathValidations};
 
 /// No wait in this file takes this long.
 const PATIENCE: Duration = Duration::from_secs(60);
-const HOME: PathId = PathId(0);
-const ABROAD: PathId = PathId(1);
+const PREFERRED: PathId = PathId(0);
+const FALLBACK: PathId = PathId(1);
 
 /// An engine whose connections all prefer the first of two paths, and the servers' ends of the
 /// connections.
-struct Ends {
+struct TestServers {
     engine: Engine,
     poller: Arc<Poller>,
     events: Events,
     listeners: Vec<TcpListener>,
 }
 
-impl Ends {
+impl TestServers {
     fn new(connections: usize) -> Self {
         let connector = Box::new(crate::connector::RdmaConnector::default());
-        Self::over([Proto::Tcp; 2], vec![HOME; connections], connector)
+        Self::over([Proto::Tcp; 2], vec![PREFERRED; connections], connector)
     }
 
     /// An engine whose two paths are of these transports and whose connections prefer these paths.
-    fn over(protos: [Proto; 2], connections: Vec<PathId>, connector: Box<dyn Connects>) -> Self {
+    fn over(protos: [Proto; 2], connections: Vec<PathId>, connector: Box<dyn Connector>) -> Self {
         let listeners: Vec<_> = (0..2).map(|_| TcpListener::bind(("127.0.0.1", 0)).unwrap()).collect();
         let nodes = || (0..2).map(NodeId);
         let end = |((node, proto), listener): ((NodeId, Proto), &TcpListener)| PathEnd {
@@ -58,7 +58,7 @@ impl Ends {
             validations: PathValidations::new(2),
             path_failures: PathFailures::new(2),
             node_health: crate::node_health::NodeHealth::new(std::iter::empty()),
-            stranded: Stranded::default(),
+            loops_without_path: LoopsWithoutPath::default(),
             connector,
         };
         let table = paths::Config {
@@ -87,9 +87,9 @@ impl Ends {
         };
         let poller = Arc::new(Poller::new().unwrap());
         let engine = Engine::new(setup, Arc::clone(&poller)).unwrap();
-        let mut ends = Self { engine, poller, events: Events::new(), listeners };
-        ends.work();
-        ends
+        let mut servers = Self { engine, poller, events: Events::new(), listeners };
+        servers.work();
+        servers
     }
 
     fn work(&mut self) {
@@ -100,7 +100,7 @@ impl Ends {
     }
 
     /// Processes events without settling their effects.
-    fn take_in(&mut self) {
+    fn handle_events(&mut self) {
         self.poller.wait(&mut self.events, Some(PATIENCE)).unwrap();
         assert!(!self.events.is_empty(), "waited {PATIENCE:?} in vain");
         for event in self.events.iter() {
@@ -112,7 +112,7 @@ impl Ends {
         let deadline = Deadline::after(PATIENCE);
         while !done(&self.engine) {
             assert!(deadline.left().is_some(), "waited {PATIENCE:?} in vain for {what}");
-            self.take_in();
+            self.handle_events();
             self.work();
         }
     }
@@ -132,12 +132,12 @@ impl Ends {
 
     /// The path does not answer its probe: its connections fail over, and the effects are not
     /// settled yet.
-    fn home_dies(&mut self) {
+    fn preferred_path_dies(&mut self) {
         let (table, now) = (&mut self.engine.core.table, self.engine.core.now);
-        table.doubt(now, HOME);
-        table.probe_failed(now, HOME);
+        table.doubt(now, PREFERRED);
+        table.probe_failed(now, PREFERRED);
         let gone = (0_u16..).zip(self.engine.slots.all()).map(|(index, _)| table.path_of(ConnId(index)));
-        assert!(gone.into_iter().all(|path| path == Some(ABROAD)));
+        assert!(gone.into_iter().all(|path| path == Some(FALLBACK)));
     }
 
     fn state(&self, path: PathId) -> State {
@@ -173,85 +173,85 @@ fn validate(mut stream: &TcpStream) {
 
 #[test]
 fn the_validation_of_the_path_that_a_connection_left_does_not_validate_its_next_path() {
-    let mut ends = Ends::new(2);
-    let at_home = [ends.accept(HOME), ends.accept(HOME)];
-    ends.connect();
-    validate(&at_home[0]);
-    ends.work_until("the first validation", |engine| engine.core.table.usable());
+    let mut servers = TestServers::new(2);
+    let on_preferred = [servers.accept(PREFERRED), servers.accept(PREFERRED)];
+    servers.connect();
+    validate(&on_preferred[0]);
+    servers.work_until("the first validation", |engine| engine.core.table.usable());
 
-    ends.home_dies();
-    validate(&at_home[1]);
-    ends.take_in();
-    assert!(!ends.is_usable(), "no connection to the second path is established yet");
+    servers.preferred_path_dies();
+    validate(&on_preferred[1]);
+    servers.handle_events();
+    assert!(!servers.is_usable(), "no connection to the second path is established yet");
 
-    ends.work();
-    let abroad = [ends.accept(ABROAD), ends.accept(ABROAD)];
-    ends.connect();
-    assert!(!ends.is_usable(), "no connection has validated the second path yet");
-    abroad.iter().for_each(validate);
-    ends.work_until("the validation abroad", |engine| engine.core.table.usable());
-    assert_eq!(ends.state(ABROAD), State::Up);
+    servers.work();
+    let on_fallback = [servers.accept(FALLBACK), servers.accept(FALLBACK)];
+    servers.connect();
+    assert!(!servers.is_usable(), "no connection has validated the second path yet");
+    on_fallback.iter().for_each(validate);
+    servers.work_until("the validation of the second path", |engine| engine.core.table.usable());
+    assert_eq!(servers.state(FALLBACK), State::Up);
 }
 
 #[test]
 fn the_end_of_a_superseded_connection_is_no_failure_of_the_next_path() {
-    let mut ends = Ends::new(1);
-    let at_home = ends.accept(HOME);
-    ends.connect();
-    validate(&at_home);
-    ends.work_until("the validation", |engine| engine.core.table.usable());
+    let mut servers = TestServers::new(1);
+    let on_preferred = servers.accept(PREFERRED);
+    servers.connect();
+    validate(&on_preferred);
+    servers.work_until("the validation", |engine| engine.core.table.usable());
 
-    ends.home_dies();
-    drop(at_home);
-    ends.take_in();
-    assert_eq!(ends.state(ABROAD), State::Probing, "it is being connected");
+    servers.preferred_path_dies();
+    drop(on_preferred);
+    servers.handle_events();
+    assert_eq!(servers.state(FALLBACK), State::Probing, "it is being connected");
 
-    ends.work();
-    let abroad = ends.accept(ABROAD);
-    ends.connect();
-    validate(&abroad);
-    ends.work_until("the validation abroad", |engine| engine.core.table.usable());
+    servers.work();
+    let on_fallback = servers.accept(FALLBACK);
+    servers.connect();
+    validate(&on_fallback);
+    servers.work_until("the validation of the second path", |engine| engine.core.table.usable());
 }
 
 #[test]
 fn a_connection_that_is_reset_after_its_last_reply_on_another_path_still_fails_back() {
-    let mut ends = Ends::new(1);
-    let at_home = ends.accept(HOME);
-    ends.connect();
-    drop(at_home);
-    ends.work_until("the way abroad", |engine| engine.core.table.path_of(ConnId(0)) == Some(ABROAD));
-    let mut abroad = ends.accept(ABROAD);
-    ends.connect();
-    validate(&abroad);
-    ends.work_until("the validation abroad", |engine| engine.core.table.usable());
+    let mut servers = TestServers::new(1);
+    let on_preferred = servers.accept(PREFERRED);
+    servers.connect();
+    drop(on_preferred);
+    servers.work_until("the failover", |engine| engine.core.table.path_of(ConnId(0)) == Some(FALLBACK));
+    let mut on_fallback = servers.accept(FALLBACK);
+    servers.connect();
+    validate(&on_fallback);
+    servers.work_until("the validation of the second path", |engine| engine.core.table.usable());
 
-    let call = protocol::Protocol::NFS3.getattr(ends.engine.setup.root);
-    ends.engine.submit(call.into(), None, Owner::Engine);
-    ends.work();
-    ends.engine.core.table.probe_answered(ends.engine.core.now, HOME);
-    ends.work();
-    let answer_and_nonsense = [answer(&abroad, &[]), record(b"nonsense")].concat();
-    abroad.write_all(&answer_and_nonsense).unwrap();
-    ends.take_in();
-    assert_eq!(ends.engine.core.table.path_of(ConnId(0)), Some(HOME));
-    assert_eq!(ends.state(HOME), State::Probing, "it is being connected");
+    let call = protocol::Protocol::NFS3.getattr(servers.engine.setup.root);
+    servers.engine.submit(call.into(), None, Owner::Engine);
+    servers.work();
+    servers.engine.core.table.probe_answered(servers.engine.core.now, PREFERRED);
+    servers.work();
+    let answer_and_nonsense = [answer(&on_fallback, &[]), record(b"nonsense")].concat();
+    on_fallback.write_all(&answer_and_nonsense).unwrap();
+    servers.handle_events();
+    assert_eq!(servers.engine.core.table.path_of(ConnId(0)), Some(PREFERRED));
+    assert_eq!(servers.state(PREFERRED), State::Probing, "it is being connected");
 
-    ends.work();
-    let at_home = ends.accept(HOME);
-    ends.connect();
-    validate(&at_home);
-    ends.work_until("the validation at home", |engine| engine.core.table.usable());
+    servers.work();
+    let on_preferred = servers.accept(PREFERRED);
+    servers.connect();
+    validate(&on_preferred);
+    servers.work_until("the validation of the first path", |engine| engine.core.table.usable());
 }
 
 #[test]
 fn a_call_of_the_server_is_dropped_and_the_connection_stays() {
-    let mut ends = Ends::new(1);
-    let mut at_home = ends.accept(HOME);
-    ends.connect();
+    let mut servers = TestServers::new(1);
+    let mut on_preferred = servers.accept(PREFERRED);
+    servers.connect();
     let mut call = Vec::new();
-    let none = ends.engine.setup.credential.clone();
+    let none = servers.engine.setup.credential.clone();
     protocol::encode_call(&mut Writer::new(&mut call), Xid(1), protocol::GETATTR, &none);
-    at_home.write_all(&record(&call)).unwrap();
-    validate(&at_home);
-    ends.work_until("the validation", |engine| engine.core.table.usable());
+    on_preferred.write_all(&record(&call)).unwrap();
+    validate(&on_preferred);
+    servers.work_until("the validation", |engine| engine.core.table.usable());
 }

@@ -8,7 +8,7 @@
 //! if the external driver is absent for long.
 //!
 //! Invariants: one thread drives at a time, the one that holds the lock; the loop's own thread
-//! checks for the external driver at least every [`PRESENCE_LOOK`] and takes over within
+//! checks for the external driver at least every [`PRESENCE_CHECK_INTERVAL`] and takes over within
 //! [`ABSENCE_MAX`]; the loop's own thread ends the loop, no matter which thread drove it last.
 
 use std::os::fd::OwnedFd;
@@ -26,7 +26,7 @@ use super::{Driver, EXTERNAL_DRIVER_TOKEN, Inbox, Message};
 const ABSENCE_MAX: Duration = Duration::from_millis(10);
 /// While the external driver stays in the loop, as on an idle mount, its presence is checked as
 /// often as the loop ticks.
-const PRESENCE_LOOK: Duration = Duration::from_millis(50);
+const PRESENCE_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// See the module's documentation.
 pub(super) struct LoopDriver {
@@ -66,16 +66,16 @@ impl LoopDriver {
                 }
                 self.wanted.store(true, Ordering::SeqCst);
             }
-            patience = if now == seen { PRESENCE_LOOK } else { ABSENCE_MAX };
+            patience = if now == seen { PRESENCE_CHECK_INTERVAL } else { ABSENCE_MAX };
             seen = now;
         }
     }
 }
 
 /// Closes the inbox when the loop ends, even by a panic.
-struct Ending<'a>(&'a LoopDriver);
+struct CloseOnDrop<'a>(&'a LoopDriver);
 
-impl Drop for Ending<'_> {
+impl Drop for CloseOnDrop<'_> {
     fn drop(&mut self) {
         let mut messages = self.0.inbox.lock();
         messages.closed = true;
@@ -90,7 +90,7 @@ impl Drop for Ending<'_> {
 
 /// Runs the loop's own thread until the loop ends.
 pub(super) fn keep(loop_driver: &LoopDriver) {
-    let _ending = Ending(loop_driver);
+    let _close = CloseOnDrop(loop_driver);
     while drive(loop_driver) {
         loop_driver.await_absence();
     }
@@ -99,8 +99,8 @@ pub(super) fn keep(loop_driver: &LoopDriver) {
 /// Drives the loop until an external driver arrives. Returns whether the loop goes on.
 fn drive(loop_driver: &LoopDriver) -> bool {
     // An external driver that panicked has left the loop in an inconsistent state.
-    let Ok(mut place) = loop_driver.driver.lock() else { return false };
-    let Some(driver) = place.as_mut() else { return false };
+    let Ok(mut driver) = loop_driver.driver.lock() else { return false };
+    let Some(driver) = driver.as_mut() else { return false };
     driver.watch(false);
     let goes_on = driver.run(|| loop_driver.wanted.load(Ordering::SeqCst));
     if !goes_on {
@@ -132,7 +132,7 @@ impl ExternalDriver {
         let external_driver = Self { loop_driver, stand_in };
         let added = external_driver.with_driver(|driver| -> std::io::Result<()> {
             driver.poller.add(&waits_for, EXTERNAL_DRIVER_TOKEN, Interest::READ)?;
-            driver.externally_driven = Some(Watched { descriptor: waits_for, is_watched: true });
+            driver.externally_driven = Some(DriverDescriptor { descriptor: waits_for, is_watched: true });
             Ok(())
         });
         match added {
@@ -159,9 +159,9 @@ impl ExternalDriver {
     /// Runs `work` on the loop once the loop's own thread has left it; `None` if the loop has
     /// ended.
     fn with_driver<T>(&self, work: impl FnOnce(&mut Driver) -> T) -> Option<T> {
-        let _here = Here::new(&self.loop_driver);
-        let mut place = self.loop_driver.driver.lock().ok()?;
-        place.as_mut().map(work)
+        let _presence = PresenceGuard::new(&self.loop_driver);
+        let mut driver = self.loop_driver.driver.lock().ok()?;
+        driver.as_mut().map(work)
     }
 }
 
@@ -177,9 +177,9 @@ impl Drop for ExternalDriver {
 }
 
 /// Marks an external driver as present, or as waiting for the lock, until this is dropped.
-struct Here<'a>(&'a LoopDriver);
+struct PresenceGuard<'a>(&'a LoopDriver);
 
-impl<'a> Here<'a> {
+impl<'a> PresenceGuard<'a> {
     fn new(loop_driver: &'a LoopDriver) -> Self {
         loop_driver.steps.fetch_add(1, Ordering::SeqCst);
         if !loop_driver.wanted.swap(true, Ordering::SeqCst) {
@@ -190,14 +190,14 @@ impl<'a> Here<'a> {
     }
 }
 
-impl Drop for Here<'_> {
+impl Drop for PresenceGuard<'_> {
     fn drop(&mut self) {
         self.0.steps.fetch_add(1, Ordering::SeqCst);
     }
 }
 
 /// The descriptor that an external driver waits for.
-pub(super) struct Watched {
+pub(super) struct DriverDescriptor {
     descriptor: OwnedFd,
     is_watched: bool,
 }

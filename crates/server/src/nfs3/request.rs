@@ -3,8 +3,8 @@
 //!
 //! On a loop no call may wait. A handler that opens its handles by [`Request::open`] is stopped
 //! right there if the store may block, and the call goes to a worker. A handler that opens its
-//! handles by [`Request::open_nonblocking`] calls the store through [`Target`] for what is available
-//! without waiting, and is stopped where that is not enough.
+//! handles by [`Request::open_nonblocking`] calls the store through [`Target`] for what is
+//! available without waiting, and is stopped where that is not enough.
 
 use super::status;
 use crate::client::Client;
