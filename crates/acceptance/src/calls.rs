@@ -8,7 +8,7 @@ use fs::{CreateMode, FileHandle, SetAttributes};
 use record::Latency;
 
 /// How long after the end of the measured time the answers are awaited.
-const PATIENCE: Duration = Duration::from_secs(60);
+const REPLY_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The calls that a task repeats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub enum Kind {
 }
 
 /// The name that LOOKUP looks up.
-pub const LOOKED_UP: &[u8] = b"looked-up";
+pub const LOOKUP_NAME: &[u8] = b"looked-up";
 
 /// The result of a run.
 #[derive(Debug, Default)]
@@ -47,7 +47,7 @@ struct Calls {
     end: Duration,
     began: Duration,
     /// Whether the name of each slot exists.
-    made: Vec<bool>,
+    name_exists: Vec<bool>,
     issued: u32,
     in_flight: usize,
     outcome: Option<Outcome>,
@@ -61,12 +61,12 @@ impl Calls {
         let (protocol, directory) = (self.protocol, self.directory);
         let mode = CreateMode::Unchecked(SetAttributes::mode(0o644));
         let op = match self.kind {
-            Kind::Lookup => protocol.lookup(directory, LOOKED_UP).into(),
+            Kind::Lookup => protocol.lookup(directory, LOOKUP_NAME).into(),
             Kind::GetAttr => protocol.getattr(directory).into(),
             Kind::CreateRemove => {
                 let name = format!("made-{part}-{slot}");
                 let name = name.as_bytes();
-                match self.made.get(slot).copied().unwrap_or_default() {
+                match self.name_exists.get(slot).copied().unwrap_or_default() {
                     false => protocol.create(directory, name, mode).into(),
                     true => protocol.remove(directory, name).into(),
                 }
@@ -97,8 +97,8 @@ impl Calls {
             outcome.error.get_or_insert(error.to_string());
             return;
         }
-        if let Some(made) = self.made.get_mut(slot) {
-            *made = !*made;
+        if let Some(name_exists) = self.name_exists.get_mut(slot) {
+            *name_exists = !*name_exists;
         }
         if since >= self.warm && since < self.end {
             outcome.calls += 1;
@@ -110,7 +110,7 @@ impl Calls {
         self.outcome.as_ref().is_none_or(|outcome| outcome.error.is_some())
     }
 
-    fn report_when_over(&mut self) {
+    fn report_if_done(&mut self) {
         if self.in_flight == 0
             && let Some(outcome) = self.outcome.take()
         {
@@ -124,7 +124,7 @@ impl Task for Calls {
     fn start(&mut self, io: &mut Io<'_>) {
         self.began = io.now();
         (0..self.depth).for_each(|slot| self.submit(io, slot));
-        self.report_when_over();
+        self.report_if_done();
     }
 
     fn finished(&mut self, io: &mut Io<'_>, token: u64, done: Done) {
@@ -133,11 +133,12 @@ impl Task for Calls {
         let slot = usize::try_from(token).unwrap_or(usize::MAX);
         self.account(since, slot, &done);
         // A name that was created is removed even after the end.
-        let owes = self.kind == Kind::CreateRemove && self.made.get(slot).copied().unwrap_or_default();
-        if !self.failed() && (since < self.end || owes) {
+        let must_remove =
+            self.kind == Kind::CreateRemove && self.name_exists.get(slot).copied().unwrap_or_default();
+        if !self.failed() && (since < self.end || must_remove) {
             self.submit(io, slot);
         }
-        self.report_when_over();
+        self.report_if_done();
     }
 
     fn ended(&self) -> bool {
@@ -170,7 +171,7 @@ pub fn run(
             warm,
             end,
             began: Duration::ZERO,
-            made: vec![false; depth],
+            name_exists: vec![false; depth],
             issued: 0,
             in_flight: 0,
             outcome: Some(Outcome::default()),
@@ -179,7 +180,7 @@ pub fn run(
         mount.spawn(part, Box::new(calls));
     }
     drop(report);
-    let until = Instant::now() + end.min(PATIENCE * 10) + PATIENCE;
+    let until = Instant::now() + end.min(REPLY_TIMEOUT * 10) + REPLY_TIMEOUT;
     let mut sum = Outcome::default();
     for _ in 0..parts {
         let left = until.saturating_duration_since(Instant::now());

@@ -8,8 +8,8 @@
 //! record and does not count. The run ends at its deadline, with as many repetitions as fitted.
 #![forbid(unsafe_code)]
 
-mod beside;
 mod calls;
+mod fairness;
 mod load;
 mod record;
 mod rows;
@@ -25,7 +25,7 @@ use ::record::Direction;
 use bench::limit::{self, Mode, Shape, Try, measure_once};
 use bench::machine;
 
-pub use self::record::{Figures, GANESHA, LIMIT, Line, Mark, OURS, Sample, Series};
+pub use self::record::{AcceptanceRecord, GANESHA, LIMIT, Line, Mark, OURS, Sample, Series};
 pub use self::rows::{ROWS, Row, Work};
 pub use self::server::Peer;
 pub use self::table::render;
@@ -34,7 +34,7 @@ use self::load::Prepared;
 use self::server::Running;
 
 /// How often a measurement is tried at most while other programs disturb it.
-const TRIES: u32 = 3;
+const ATTEMPTS_MAX: u32 = 3;
 /// In each repetition the limit is the better result of this many modes: the best of the first
 /// pass.
 const LIMIT_MODES: usize = 2;
@@ -47,7 +47,7 @@ pub struct Scale {
     /// The measured time of each measurement.
     pub window: Duration,
     /// The measured time of each mode of the calibrator in the first pass.
-    pub look: Duration,
+    pub calibration_window: Duration,
     /// The number of repetitions.
     pub repeats: u32,
     /// The size of each file in bytes.
@@ -68,7 +68,7 @@ impl Scale {
         Self {
             warm: Duration::from_millis(300),
             window: Duration::from_millis(1500),
-            look: Duration::from_millis(250),
+            calibration_window: Duration::from_millis(250),
             repeats: 7,
             file_bytes: 256 << 20,
             names: 100_000,
@@ -83,7 +83,7 @@ impl Scale {
         Self {
             warm: Duration::from_millis(100),
             window: Duration::from_millis(350),
-            look: Duration::from_millis(80),
+            calibration_window: Duration::from_millis(80),
             repeats: 3,
             file_bytes: 128 << 20,
             names: 100_000,
@@ -113,7 +113,7 @@ pub struct Options {
 }
 
 /// Returns the error and its causes as one line.
-fn in_words(error: &dyn std::error::Error) -> String {
+fn error_chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
@@ -126,10 +126,10 @@ fn in_words(error: &dyn std::error::Error) -> String {
 /// A pairing of a client and a server, or the limit.
 struct Contestant {
     who: String,
-    by: By,
+    client: ClientKind,
 }
 
-enum By {
+enum ClientKind {
     Limit,
     /// Our client on a server, by its index in the list of servers.
     Client(usize),
@@ -138,14 +138,14 @@ enum By {
 }
 
 /// A running server and the files on it.
-struct Ready {
+struct ReadyServer {
     running: Running,
     prepared: Prepared,
 }
 
-struct Sitting<'a> {
+struct BenchmarkRun<'a> {
     options: &'a Options,
-    servers: Vec<Ready>,
+    servers: Vec<ReadyServer>,
     contestants: Vec<Contestant>,
     deadline: Instant,
     notes: Vec<String>,
@@ -156,20 +156,20 @@ struct Sitting<'a> {
 /// # Errors
 /// If our own server does not start or a row is unknown: the reason as text. The failure of another
 /// contestant is noted in the record.
-pub fn run(options: &Options, mut progress: impl FnMut(&str)) -> Result<Figures, String> {
+pub fn run(options: &Options, mut progress: impl FnMut(&str)) -> Result<AcceptanceRecord, String> {
     let began = Instant::now();
-    let rows = choose(&options.rows)?;
-    let place = own_directory()?;
-    let mut sitting = Sitting {
+    let rows = select_rows(&options.rows)?;
+    let directory = create_directory()?;
+    let mut run = BenchmarkRun {
         options,
         servers: Vec::new(),
         contestants: Vec::new(),
         deadline: began + options.scale.budget,
         notes: options.notes.clone(),
     };
-    let outcome = sitting.start(place.path(), &rows, &mut progress);
-    let lines = outcome.map(|()| sitting.measure(&rows, &mut progress))?;
-    let mut figures = Figures {
+    let outcome = run.start(directory.path(), &rows, &mut progress);
+    let lines = outcome.map(|()| run.measure(&rows, &mut progress))?;
+    let mut figures = AcceptanceRecord {
         version: record::VERSION,
         made_at: ::record::rfc3339(
             SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs()),
@@ -182,25 +182,25 @@ pub fn run(options: &Options, mut progress: impl FnMut(&str)) -> Result<Figures,
         lines,
     };
     figures.environment.cmdline.clone_from(&options.command);
-    drop(std::mem::take(&mut sitting.servers));
+    drop(std::mem::take(&mut run.servers));
     if options.scale.scaling && options.rows.is_empty() {
-        scaling::measure(options, place.path(), sitting.deadline, &mut figures, &mut progress);
+        scaling::measure(options, directory.path(), run.deadline, &mut figures, &mut progress);
     }
-    figures.notes.append(&mut sitting.notes);
+    figures.notes.append(&mut run.notes);
     figures.took_s = began.elapsed().as_secs_f64();
     Ok(figures)
 }
 
 /// A directory that is removed when the value is dropped.
-struct Place(PathBuf);
+struct TemporaryDirectory(PathBuf);
 
-impl Place {
+impl TemporaryDirectory {
     fn path(&self) -> &Path {
         &self.0
     }
 }
 
-impl Drop for Place {
+impl Drop for TemporaryDirectory {
     fn drop(&mut self) {
         // What a server still uses there stays in the directory for temporary files.
         let _ = std::fs::remove_dir_all(&self.0);
@@ -209,7 +209,7 @@ impl Drop for Place {
 
 /// Creates a directory with an unpredictable name. In a directory that existed already, another
 /// user could have placed symbolic links where the servers write, which may run as root.
-fn own_directory() -> Result<Place, String> {
+fn create_directory() -> Result<TemporaryDirectory, String> {
     let mut random = [0; 8];
     getrandom::fill(&mut random).map_err(|error| format!("no random numbers: {error}"))?;
     let name = format!("trunkline-figures-{:016x}", u64::from_ne_bytes(random));
@@ -218,10 +218,10 @@ fn own_directory() -> Result<Place, String> {
         .mode(0o755)
         .create(&path)
         .map_err(|error| format!("cannot make {}: {error}", path.display()))?;
-    Ok(Place(path))
+    Ok(TemporaryDirectory(path))
 }
 
-fn choose(ids: &[String]) -> Result<Vec<Row>, String> {
+fn select_rows(ids: &[String]) -> Result<Vec<Row>, String> {
     if let Some(unknown) = ids.iter().find(|id| ROWS.iter().all(|row| row.id != **id)) {
         let known: Vec<&str> = ROWS.iter().map(|row| row.id).collect();
         return Err(format!("there is no row {unknown}; there are {}", known.join(", ")));
@@ -236,24 +236,29 @@ fn our_server(program: &Path) -> Peer {
     Peer { name: OURS.into(), command }
 }
 
-impl Sitting<'_> {
+impl BenchmarkRun<'_> {
     /// Starts all servers and creates their files. A peer that fails is left out with a note.
-    fn start(&mut self, place: &Path, rows: &[Row], progress: &mut impl FnMut(&str)) -> Result<(), String> {
+    fn start(
+        &mut self,
+        directory: &Path,
+        rows: &[Row],
+        progress: &mut impl FnMut(&str),
+    ) -> Result<(), String> {
         let options = self.options;
-        self.contestants.push(Contestant { who: LIMIT.into(), by: By::Limit });
+        self.contestants.push(Contestant { who: LIMIT.into(), client: ClientKind::Limit });
         let ours = our_server(&options.program);
         for (index, peer) in std::iter::once(&ours).chain(&options.peers).enumerate() {
             progress(&format!("starting {}", peer.name));
-            let place = place.join(format!("server-{index}"));
-            let started = std::fs::create_dir_all(&place)
+            let directory = directory.join(format!("server-{index}"));
+            let started = std::fs::create_dir_all(&directory)
                 .map_err(|error| error.to_string())
-                .and_then(|()| Running::start(peer, &place, index == 0))
+                .and_then(|()| Running::start(peer, &directory, index == 0))
                 .and_then(|running| {
                     let prepared = load::prepare(&running, rows, &options.scale)?;
-                    Ok(Ready { running, prepared })
+                    Ok(ReadyServer { running, prepared })
                 });
             match started {
-                Ok(ready) => self.welcome(ready, index == 0),
+                Ok(ready) => self.add_server(ready, index == 0),
                 Err(reason) if index == 0 => return Err(reason),
                 Err(reason) => self.notes.push(format!("left out: {reason}")),
             }
@@ -262,15 +267,16 @@ impl Sitting<'_> {
     }
 
     /// Adds the contestants of a server.
-    fn welcome(&mut self, ready: Ready, ours: bool) {
+    fn add_server(&mut self, ready: ReadyServer, ours: bool) {
         let at = self.servers.len();
         let name = &ready.running.name;
         let who = if ours { OURS.into() } else { format!("{name} + our client") };
-        self.contestants.push(Contestant { who, by: By::Client(at) });
+        self.contestants.push(Contestant { who, client: ClientKind::Client(at) });
         if let Some(program) = &self.options.libnfs {
             match load::libnfs(program, &ready.running, None, &self.options.scale) {
                 Ok(_) => {
-                    self.contestants.push(Contestant { who: format!("{name} + libnfs"), by: By::Libnfs(at) });
+                    self.contestants
+                        .push(Contestant { who: format!("{name} + libnfs"), client: ClientKind::Libnfs(at) });
                 }
                 Err(reason) => self.notes.push(format!("left out: {name} + libnfs: {reason}")),
             }
@@ -285,7 +291,7 @@ impl Sitting<'_> {
             .iter()
             .map(|row| {
                 progress(&format!("limit of {}", row.id));
-                best_modes(row, scale.look)
+                best_modes(row, scale.calibration_window)
             })
             .collect();
         let mut lines: Vec<Line> = rows.iter().map(|row| self.line(row)).collect();
@@ -317,10 +323,10 @@ impl Sitting<'_> {
 
     /// Creates a line with an empty series for every contestant that can do the row's work.
     fn line(&self, row: &Row) -> Line {
-        let able = |contestant: &&Contestant| match contestant.by {
-            By::Limit => row.block().is_some(),
-            By::Libnfs(_) => matches!(row.work, Work::Data { .. }),
-            By::Client(_) => true,
+        let able = |contestant: &&Contestant| match contestant.client {
+            ClientKind::Limit => row.block().is_some(),
+            ClientKind::Libnfs(_) => matches!(row.work, Work::Data { .. }),
+            ClientKind::Client(_) => true,
         };
         let series = self.contestants.iter().filter(able).map(|contestant| Series::new(&contestant.who));
         Line { series: series.collect(), ..Line::of(row, self.options.scale.names) }
@@ -333,7 +339,7 @@ impl Sitting<'_> {
         for (row, line) in rows.iter().zip(lines) {
             let rival = if line.series(&libnfs).is_some() { &libnfs } else { &client };
             line.judge(row, Some(rival), Some(&client));
-            others.iter().for_each(|name| line.judge_beside(name));
+            others.iter().for_each(|name| line.judge_against_peer(name));
         }
     }
 
@@ -343,30 +349,30 @@ impl Sitting<'_> {
         let Some(contestant) = self.contestants.iter().find(|contestant| contestant.who == series.who) else {
             return;
         };
-        for _ in 0..TRIES {
+        for _ in 0..ATTEMPTS_MAX {
             if series.failed.is_some() || Instant::now() >= self.deadline {
                 return;
             }
-            let sample = match contestant.by {
-                By::Limit => self.limit(row, modes).map(|(sample, mode)| {
+            let sample = match contestant.client {
+                ClientKind::Limit => self.limit(row, modes).map(|(sample, mode)| {
                     series.mode = Some(mode);
                     sample
                 }),
-                By::Client(at) => self
+                ClientKind::Client(at) => self
                     .server(at)
                     .and_then(|ready| load::ours(&ready.running, &ready.prepared, row, &self.options.scale)),
-                By::Libnfs(at) => self.server(at).and_then(|ready| {
+                ClientKind::Libnfs(at) => self.server(at).and_then(|ready| {
                     let program = self.options.libnfs.as_ref().ok_or("no load through libnfs")?;
                     load::libnfs(program, &ready.running, Some(row), &self.options.scale)
                 }),
             };
             match sample {
                 Ok(sample) => {
-                    let calm = sample.calm();
-                    if let Some(place) = series.samples.last_mut() {
-                        *place = Some(sample);
+                    let is_undisturbed = sample.is_undisturbed();
+                    if let Some(directory) = series.samples.last_mut() {
+                        *directory = Some(sample);
                     }
-                    if calm {
+                    if is_undisturbed {
                         return;
                     }
                 }
@@ -375,21 +381,22 @@ impl Sitting<'_> {
         }
     }
 
-    fn server(&self, at: usize) -> Result<&Ready, String> {
+    fn server(&self, at: usize) -> Result<&ReadyServer, String> {
         self.servers.get(at).ok_or_else(|| "its server is gone".to_owned())
     }
 
     fn limit(&self, row: &Row, modes: &[(Mode, String)]) -> Result<(Sample, String), String> {
         let window = self.options.scale.window;
         let shape = shape(row).ok_or("no data in this row")?;
-        if let Work::Beside { .. } = row.work {
+        if let Work::Fairness { .. } = row.work {
             let (mode, congestion) = modes.first().ok_or("no mode could be measured")?;
-            let sample = beside::limit(&shape, *mode, congestion, window)?;
+            let sample = fairness::limit(&shape, *mode, congestion, window)?;
             return Ok((sample, format!("flood: {}, {congestion}", mode.name())));
         }
         let mut best: Option<Try> = None;
         for (mode, congestion) in modes {
-            let tried = measure_once(&shape, *mode, congestion, window).map_err(|error| in_words(&error))?;
+            let tried =
+                measure_once(&shape, *mode, congestion, window).map_err(|error| error_chain(&error))?;
             if best.as_ref().is_none_or(|best| tried.iops > best.iops) {
                 best = Some(tried);
             }
@@ -403,8 +410,8 @@ impl Sitting<'_> {
 fn sample_of(best: &Try) -> Sample {
     Sample {
         per_s: best.iops,
-        server_us: best.serving_us_per_block,
-        client_us: best.serving_us_per_block.map(|serving| best.cpu_us_per_block - serving),
+        server_us: best.server_us_per_block,
+        client_us: best.server_us_per_block.map(|server_part| best.cpu_us_per_block - server_part),
         others: if best.starved { 1.0 } else { 0.0 },
         ..Sample::default()
     }
@@ -414,7 +421,7 @@ fn sample_of(best: &Try) -> Sample {
 fn shape(row: &Row) -> Option<Shape> {
     let (direction, block, depth) = match row.work {
         Work::Data { direction, block, .. } => (direction, block, row.depth),
-        Work::Beside { flood } => (flood, rows::FLOOD, rows::FLOOD_DEPTH),
+        Work::Fairness { flood } => (flood, rows::FLOOD, rows::FLOOD_DEPTH),
         _ => return None,
     };
     Some(Shape {
@@ -430,13 +437,13 @@ fn shape(row: &Row) -> Option<Shape> {
 }
 
 /// Returns the modes and congestion controls that carry most of a row's traffic, best first.
-fn best_modes(row: &Row, look: Duration) -> Vec<(Mode, String)> {
+fn best_modes(row: &Row, calibration_window: Duration) -> Vec<(Mode, String)> {
     let Some(shape) = shape(row) else { return Vec::new() };
-    best_of(&shape, look)
+    best_of(&shape, calibration_window)
 }
 
-fn best_of(shape: &Shape, look: Duration) -> Vec<(Mode, String)> {
-    let mut tries = limit::calibrate(shape, look, || ()).unwrap_or_default();
+fn best_of(shape: &Shape, calibration_window: Duration) -> Vec<(Mode, String)> {
+    let mut tries = limit::calibrate(shape, calibration_window, || ()).unwrap_or_default();
     // A server and its client are two processes, so a mode in which both ends share a thread is not
     // their limit.
     tries.retain(|tried| tried.mode != Mode::BothEnds);
@@ -450,9 +457,9 @@ mod tests {
 
     #[test]
     fn a_row_that_does_not_exist_is_refused_with_those_that_do() {
-        let error = choose(&["read-1m-3".into()]).unwrap_err();
+        let error = select_rows(&["read-1m-3".into()]).unwrap_err();
         assert!(error.contains("read-1m-3") && error.contains("read-1m-2"), "{error}");
-        assert_eq!(choose(&[]).unwrap().len(), ROWS.len());
-        assert_eq!(choose(&["listing".into()]).unwrap().len(), 1);
+        assert_eq!(select_rows(&[]).unwrap().len(), ROWS.len());
+        assert_eq!(select_rows(&["listing".into()]).unwrap().len(), 1);
     }
 }

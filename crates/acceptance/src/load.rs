@@ -5,15 +5,15 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use bench::files::Files;
-use bench::machine::{self, Busy};
+use bench::machine::{self, CpuMeter};
 use bench::{Window, WorkloadSpec, measure};
 use client::{FileRef, Mount};
 use fs::{CreateMode, FileHandle, SetAttributes};
 use record::Direction;
 
 use super::Scale;
-use super::beside;
 use super::calls;
+use super::fairness;
 use super::record::Sample;
 use super::rows::{Row, Work};
 use super::server::Running;
@@ -50,7 +50,7 @@ fn workload(row: &Row, scale: &Scale) -> Option<WorkloadSpec> {
 /// # Errors
 /// The cause as text.
 pub fn prepare(server: &Running, rows: &[Row], scale: &Scale) -> Result<Prepared, String> {
-    let words = |error: client::Error| super::in_words(&error);
+    let words = |error: client::Error| super::error_chain(&error);
     let mount = server.mount(4).map_err(words)?;
     let readers = rows.iter().map(Row::files).max();
     let spec = WorkloadSpec {
@@ -63,7 +63,7 @@ pub fn prepare(server: &Running, rows: &[Row], scale: &Scale) -> Result<Prepared
         file: scale.file_bytes,
         rate: None,
     };
-    let files = Files::prepare(&mount, &[spec], |_| ()).map_err(|error| super::in_words(&error))?;
+    let files = Files::prepare(&mount, &[spec], |_| ()).map_err(|error| super::error_chain(&error))?;
     let directory = |name: &[u8]| {
         let mode = SetAttributes::mode(0o777);
         let made = mount.make_directory(mount.root(), name, mode).map_err(words);
@@ -73,7 +73,7 @@ pub fn prepare(server: &Running, rows: &[Row], scale: &Scale) -> Result<Prepared
     if rows.iter().any(|row| matches!(row.work, Work::Lookup | Work::GetAttr | Work::CreateRemove)) {
         let metadata = directory(b"figures-metadata")?;
         mount
-            .create(metadata, calls::LOOKED_UP, CreateMode::Unchecked(SetAttributes::default()))
+            .create(metadata, calls::LOOKUP_NAME, CreateMode::Unchecked(SetAttributes::default()))
             .map_err(words)?;
         prepared.metadata = Some(metadata);
     }
@@ -86,16 +86,16 @@ pub fn prepare(server: &Running, rows: &[Row], scale: &Scale) -> Result<Prepared
 }
 
 /// Measures which processes use the processors during a measurement.
-struct Watch {
-    busy: Busy,
+struct CpuWatch {
+    busy: CpuMeter,
     own: Duration,
     server: Duration,
     began: Instant,
 }
 
-impl Watch {
+impl CpuWatch {
     fn start(server: &Running) -> Self {
-        Self { busy: Busy::start(), own: machine::own_cpu(), server: server.cpu(), began: Instant::now() }
+        Self { busy: CpuMeter::start(), own: machine::own_cpu(), server: server.cpu(), began: Instant::now() }
     }
 
     /// Returns the share of processor time that other programs used. `children` is the processor
@@ -114,17 +114,17 @@ impl Watch {
 /// # Errors
 /// The cause as text.
 pub fn ours(server: &Running, prepared: &Prepared, row: &Row, scale: &Scale) -> Result<Sample, String> {
-    let mount = server.mount(row.connections).map_err(|error| super::in_words(&error))?;
-    let watch = Watch::start(server);
+    let mount = server.mount(row.connections).map_err(|error| super::error_chain(&error))?;
+    let cpu_watch = CpuWatch::start(server);
     let mut sample = match row.work {
         Work::Data { .. } => data(server, &mount, prepared, row, scale)?,
-        Work::Beside { flood } => beside::ours(server, &mount, &prepared.files, flood, scale)?,
+        Work::Fairness { flood } => fairness::ours(server, &mount, &prepared.files, flood, scale)?,
         Work::Listing => listing(server, &mount, prepared)?,
         Work::Lookup => metadata(server, &mount, prepared, row, scale, calls::Kind::Lookup)?,
         Work::GetAttr => metadata(server, &mount, prepared, row, scale, calls::Kind::GetAttr)?,
         Work::CreateRemove => metadata(server, &mount, prepared, row, scale, calls::Kind::CreateRemove)?,
     };
-    sample.others = watch.others(server, Duration::ZERO);
+    sample.others = cpu_watch.others(server, Duration::ZERO);
     Ok(sample)
 }
 
@@ -183,7 +183,7 @@ fn listing(server: &Running, mount: &Mount, prepared: &Prepared) -> Result<Sampl
     let (before, began) = (server.cpu(), Instant::now());
     let mut names = 0_u64;
     for page in mount.pages(directory) {
-        names += page.map_err(|error| super::in_words(&error))?.len() as u64;
+        names += page.map_err(|error| super::error_chain(&error))?.len() as u64;
     }
     let took = began.elapsed().as_secs_f64();
     let used = server.cpu().saturating_sub(before).as_secs_f64();
@@ -215,7 +215,7 @@ pub fn libnfs(program: &Path, server: &Running, row: Option<&Row>, scale: &Scale
             (mode, block, row.depth, row.connections)
         }
     };
-    let watch = Watch::start(server);
+    let cpu_watch = CpuWatch::start(server);
     let (before, children) = (server.cpu(), children_cpu());
     let done = Command::new(program)
         .args(["127.0.0.1", &server.port.to_string(), &server.mount_port.to_string()])
@@ -237,7 +237,7 @@ pub fn libnfs(program: &Path, server: &Running, row: Option<&Row>, scale: &Scale
     Ok(Sample {
         per_s,
         server_us: Some(used * 1e6 / operations.max(1.0)),
-        others: watch.others(server, children),
+        others: cpu_watch.others(server, children),
         ..Sample::default()
     })
 }

@@ -32,10 +32,10 @@ pub struct Sample {
     /// The 99th percentile of the latency.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p99_us: Option<f64>,
-    /// Processor time of the server for each operation; for the limit, that of its serving end.
+    /// Processor time of the server for each operation; for the limit, that of the server's end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server_us: Option<f64>,
-    /// Processor time of the client for each operation; for the limit, that of its asking end.
+    /// Processor time of the client for each operation; for the limit, that of the client's end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_us: Option<f64>,
     /// The share of processor time that other programs used.
@@ -46,7 +46,7 @@ impl Sample {
     /// Whether other programs left it the processors. A disturbed sample stays in the record, and
     /// counts only if the series has no other.
     #[must_use]
-    pub fn calm(&self) -> bool {
+    pub fn is_undisturbed(&self) -> bool {
         self.others <= OTHERS_MAX
     }
 }
@@ -91,7 +91,7 @@ impl Mark {
     }
 
     /// Adds a doubt if one of these series has only disturbed samples.
-    pub(super) fn resting_on(mut self, series: &[Option<&Series>]) -> Self {
+    pub(super) fn with_doubt_if_disturbed(mut self, series: &[Option<&Series>]) -> Self {
         if series.iter().flatten().any(|series| series.counts().0 == 0) {
             self.doubt = Some("others were busy".into());
         }
@@ -125,7 +125,7 @@ pub struct Line {
 
 /// The whole record.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Figures {
+pub struct AcceptanceRecord {
     /// The version of the format.
     pub version: u32,
     /// The time of the run.
@@ -163,8 +163,9 @@ impl Series {
 
     /// Returns the median of the undisturbed samples; of all samples if every one was disturbed.
     #[must_use]
-    pub fn middle(&self, of: impl Fn(&Sample) -> Option<f64>) -> Option<f64> {
-        let of_calm = self.samples.iter().flatten().filter(|sample| sample.calm()).filter_map(&of).collect();
+    pub fn median_of(&self, of: impl Fn(&Sample) -> Option<f64>) -> Option<f64> {
+        let of_calm =
+            self.samples.iter().flatten().filter(|sample| sample.is_undisturbed()).filter_map(&of).collect();
         median(of_calm).or_else(|| median(self.samples.iter().flatten().filter_map(&of).collect()))
     }
 
@@ -172,7 +173,7 @@ impl Series {
     #[must_use]
     pub fn counts(&self) -> (usize, usize) {
         let all = || self.samples.iter().flatten();
-        (all().filter(|sample| sample.calm()).count(), all().count())
+        (all().filter(|sample| sample.is_undisturbed()).count(), all().count())
     }
 
     /// Returns the median of the ratios to the other series' sample of the same repetition. If no
@@ -180,12 +181,14 @@ impl Series {
     #[must_use]
     pub fn ratio(&self, to: &Self, of: impl Fn(&Sample) -> Option<f64>) -> Option<f64> {
         let pairs = self.samples.iter().zip(&to.samples).filter_map(|pair| match pair {
-            (Some(one), Some(other)) if one.calm() && other.calm() => Some(of(one)? / of(other)?),
+            (Some(one), Some(other)) if one.is_undisturbed() && other.is_undisturbed() => {
+                Some(of(one)? / of(other)?)
+            }
             _ => None,
         });
         let pairs: Vec<f64> = pairs.filter(|ratio| ratio.is_finite()).collect();
         median(pairs).or_else(|| {
-            let ratio = self.middle(&of)? / to.middle(&of)?;
+            let ratio = self.median_of(&of)? / to.median_of(&of)?;
             ratio.is_finite().then_some(ratio)
         })
     }
@@ -214,7 +217,8 @@ impl Line {
         let against = |who: Option<&str>| self.series(who?);
         if let Some(asked) = row.of_limit {
             let found = ours.zip(limit).and_then(|(ours, limit)| ours.ratio(limit, speed));
-            let mut mark = Mark::new("of the limit", asked, false, found).resting_on(&[ours, limit]);
+            let mut mark =
+                Mark::new("of the limit", asked, false, found).with_doubt_if_disturbed(&[ours, limit]);
             if mark.doubt.is_none() && found.is_some_and(|share| share > ABOVE_LIMIT) {
                 mark.doubt = Some("more than the limit, which was not found then".into());
             }
@@ -223,7 +227,7 @@ impl Line {
         if let (Some(asked), Some(rival)) = (row.of_peer, against(rival)) {
             let found = ours.and_then(|ours| ours.ratio(rival, speed));
             let mark = Mark::new(format!("times {}", rival.who), asked, false, found);
-            marks.push(mark.resting_on(&[ours, Some(rival)]));
+            marks.push(mark.with_doubt_if_disturbed(&[ours, Some(rival)]));
         }
         if let Some(asked) = row.latency {
             // The limit does one call at a time, so the time for a call is the inverse of its rate.
@@ -231,12 +235,12 @@ impl Line {
                 ours.ratio(limit, |sample| Some(sample.median_us.unwrap_or(1e6 / sample.per_s)))
             });
             let what = "of the limit's time for a call (median latency)";
-            marks.push(Mark::new(what, asked, true, found).resting_on(&[ours, limit]));
+            marks.push(Mark::new(what, asked, true, found).with_doubt_if_disturbed(&[ours, limit]));
         }
         if let Some(asked) = row.p99 {
             let found = ours.zip(limit).and_then(|(ours, limit)| ours.ratio(limit, |sample| sample.p99_us));
             let what = "of the limit's 99th percentile of latency";
-            marks.push(Mark::new(what, asked, true, found).resting_on(&[ours, limit]));
+            marks.push(Mark::new(what, asked, true, found).with_doubt_if_disturbed(&[ours, limit]));
         }
         if let Some(cpu) = row.cpu {
             marks.extend(judge_cpu(cpu, ours, limit, against(server)));
@@ -246,20 +250,20 @@ impl Line {
 
     /// Compares our speed with the best result on another server. Ours must be faster, unless the
     /// other is so near the limit that no room is left.
-    pub fn judge_beside(&mut self, server: &str) {
+    pub fn judge_against_peer(&mut self, server: &str) {
         let speed = |sample: &Sample| Some(sample.per_s);
         let of_server = |series: &&Series| {
             series.who.strip_prefix(server).is_some_and(|client| client.starts_with(" + "))
-                && series.middle(speed).is_some()
+                && series.median_of(speed).is_some()
         };
-        let pace = |series: &&Series| series.middle(speed).unwrap_or_default();
+        let pace = |series: &&Series| series.median_of(speed).unwrap_or_default();
         let best =
             self.series.iter().filter(of_server).max_by(|one, other| pace(one).total_cmp(&pace(other)));
         let Some(best) = best else { return };
         let ours = self.series(OURS);
         let found = ours.and_then(|ours| ours.ratio(best, speed));
-        let mut mark =
-            Mark::new(format!("times {}", best.who), 1.0, false, found).resting_on(&[ours, Some(best)]);
+        let mut mark = Mark::new(format!("times {}", best.who), 1.0, false, found)
+            .with_doubt_if_disturbed(&[ours, Some(best)]);
         let of_limit = self.series(LIMIT).and_then(|limit| best.ratio(limit, speed));
         if mark.reached() == Some(false) && of_limit.is_some_and(|share| share > NEAR_LIMIT) {
             mark.doubt = Some(format!("that is {:.2} of the limit", of_limit.unwrap_or_default()));
@@ -272,23 +276,25 @@ fn judge_cpu(cpu: Cpu, ours: Option<&Series>, limit: Option<&Series>, peer: Opti
     let server = |sample: &Sample| sample.server_us;
     let mut marks = Vec::new();
     if let Some(asked) = cpu.us_max {
-        let found = ours.and_then(|ours| ours.middle(server));
-        marks.push(Mark::new("us of server CPU for each", asked, true, found).resting_on(&[ours]));
+        let found = ours.and_then(|ours| ours.median_of(server));
+        marks.push(
+            Mark::new("us of server CPU for each", asked, true, found).with_doubt_if_disturbed(&[ours]),
+        );
     }
     if let Some(asked) = cpu.of_limit {
         let found = ours.zip(limit).and_then(|(ours, limit)| ours.ratio(limit, server));
         let mark = Mark::new("of the serving end's CPU at the limit", asked, true, found);
-        marks.push(mark.resting_on(&[ours, limit]));
+        marks.push(mark.with_doubt_if_disturbed(&[ours, limit]));
     }
     if let Some(peer) = peer {
         let found = ours.and_then(|ours| ours.ratio(peer, server));
         let what = format!("of the server CPU of {}", peer.who);
-        marks.push(Mark::new(what, cpu.of_peer, true, found).resting_on(&[ours, Some(peer)]));
+        marks.push(Mark::new(what, cpu.of_peer, true, found).with_doubt_if_disturbed(&[ours, Some(peer)]));
     }
     marks
 }
 
-impl Figures {
+impl AcceptanceRecord {
     /// Reads a record.
     ///
     /// # Errors
@@ -325,7 +331,7 @@ mod tests {
         let limit = series("b", &[(100.0, 0.0), (100.0, 0.0), (125.0, 0.0)]);
         let speed = |sample: &Sample| Some(sample.per_s);
         assert_eq!(ours.ratio(&limit, speed), Some(0.65));
-        assert_eq!(ours.middle(speed), Some(75.0));
+        assert_eq!(ours.median_of(speed), Some(75.0));
         assert_eq!(ours.counts(), (2, 3));
     }
 
@@ -333,7 +339,7 @@ mod tests {
     fn where_nothing_was_calm_all_samples_count() {
         let ours = series("a", &[(50.0, 0.3), (70.0, 0.5)]);
         let speed = |sample: &Sample| Some(sample.per_s);
-        assert_eq!(ours.middle(speed), Some(60.0));
+        assert_eq!(ours.median_of(speed), Some(60.0));
         assert_eq!(ours.ratio(&series("b", &[(100.0, 0.0), (140.0, 0.0)]), speed), Some(0.5));
         assert_eq!(ours.ratio(&Series::new("none"), speed), None);
     }
@@ -357,7 +363,7 @@ mod tests {
 
     #[test]
     fn another_server_is_to_be_beaten_with_its_better_client_unless_it_is_near_the_limit() {
-        let beside = |ours: f64, theirs: f64| {
+        let fairness = |ours: f64, theirs: f64| {
             let mut line = Line {
                 series: vec![
                     series(LIMIT, &[(100.0, 0.0)]),
@@ -368,24 +374,25 @@ mod tests {
                 ],
                 ..Line::default()
             };
-            line.judge_beside("other");
+            line.judge_against_peer("other");
             assert_eq!(line.marks[0].what, "times other + libnfs");
             (line.marks[0].found.unwrap(), line.marks[0].reached())
         };
-        assert_eq!(beside(60.0, 50.0), (1.2, Some(true)));
-        assert_eq!(beside(40.0, 80.0), (0.5, Some(false)));
-        assert_eq!(beside(48.0, 96.0), (0.5, None), "nothing is left to be ahead by");
+        assert_eq!(fairness(60.0, 50.0), (1.2, Some(true)));
+        assert_eq!(fairness(40.0, 80.0), (0.5, Some(false)));
+        assert_eq!(fairness(48.0, 96.0), (0.5, None), "nothing is left to be ahead by");
         let mut line = Line { series: vec![series(OURS, &[(1.0, 0.0)])], ..Line::default() };
-        line.judge_beside("other");
+        line.judge_against_peer("other");
         assert!(line.marks.is_empty());
     }
 
     #[test]
     fn a_record_can_be_read_again_and_another_version_is_refused() {
-        let figures = Figures { version: VERSION, made_at: "now".into(), ..Figures::default() };
-        assert_eq!(Figures::read(&figures.write()).unwrap(), figures);
-        let other = Figures { version: 99, ..figures }.write();
-        assert!(Figures::read(&other).unwrap_err().contains("99"));
-        assert!(Figures::read("[]").is_err());
+        let figures =
+            AcceptanceRecord { version: VERSION, made_at: "now".into(), ..AcceptanceRecord::default() };
+        assert_eq!(AcceptanceRecord::read(&figures.write()).unwrap(), figures);
+        let other = AcceptanceRecord { version: 99, ..figures }.write();
+        assert!(AcceptanceRecord::read(&other).unwrap_err().contains("99"));
+        assert!(AcceptanceRecord::read("[]").is_err());
     }
 }

@@ -31,7 +31,7 @@ pub enum Work {
     /// A listing of a directory with attributes and handles; each name counts.
     Listing,
     /// READ of 4 KiB blocks one at a time, while another client moves blocks of 1 MiB.
-    Beside {
+    Fairness {
         /// The direction of the large blocks.
         flood: Direction,
     },
@@ -65,7 +65,7 @@ pub struct Row {
 pub struct Cpu {
     /// The maximum in microseconds.
     pub us_max: Option<f64>,
-    /// The maximum relative to the calibrator's serving end.
+    /// The maximum relative to the calibrator's server end.
     pub of_limit: Option<f64>,
     /// The maximum relative to the other server.
     pub of_peer: f64,
@@ -108,8 +108,8 @@ const fn metadata(id: &'static str, work: Work) -> Row {
 }
 
 /// A fairness row: a small call beside a flood on another connection.
-const fn beside(id: &'static str, flood: Direction) -> Row {
-    Row { p99: Some(1.5), of_peer: None, connections: 1, depth: 1, ..metadata(id, Work::Beside { flood }) }
+const fn fairness(id: &'static str, flood: Direction) -> Row {
+    Row { p99: Some(1.5), of_peer: None, connections: 1, depth: 1, ..metadata(id, Work::Fairness { flood }) }
 }
 
 const SEQUENTIAL: Pattern = Pattern::Sequential;
@@ -134,8 +134,8 @@ pub const ROWS: [Row; 19] = [
     data("write-4k-1", (RANDOM, WRITE, 4 * KIB), (32, 1), (0.40, 7.0)),
     data("write-4k-4", (RANDOM, WRITE, 4 * KIB), (32, 4), (0.50, 7.0)),
     Row { latency: Some(1.3), ..data("read-4k-alone", (RANDOM, READ, 4 * KIB), (1, 1), (0.75, 0.0)) },
-    beside("read-4k-beside-read", READ),
-    beside("read-4k-beside-write", WRITE),
+    fairness("read-4k-beside-read", READ),
+    fairness("read-4k-beside-write", WRITE),
     metadata("lookup", Work::Lookup),
     metadata("getattr", Work::GetAttr),
     metadata("create-remove", Work::CreateRemove),
@@ -163,7 +163,7 @@ impl Row {
             Work::GetAttr => "GETATTR".into(),
             Work::CreateRemove => "CREATE+REMOVE".into(),
             Work::Listing => return format!("READDIRPLUS of {names} names"),
-            Work::Beside { flood } => {
+            Work::Fairness { flood } => {
                 let way = if flood == Direction::Read { "READ" } else { "WRITE" };
                 return format!("random READ 4 KiB beside {way} 1 MiB");
             }
@@ -176,7 +176,7 @@ impl Row {
     pub const fn block(&self) -> Option<u64> {
         match self.work {
             Work::Data { block, .. } => Some(block),
-            Work::Beside { .. } => Some(SMALL),
+            Work::Fairness { .. } => Some(SMALL),
             _ => None,
         }
     }
@@ -186,7 +186,7 @@ impl Row {
     pub const fn files(&self) -> u32 {
         match self.work {
             Work::Data { .. } => self.connections,
-            Work::Beside { .. } => 2,
+            Work::Fairness { .. } => 2,
             _ => 0,
         }
     }

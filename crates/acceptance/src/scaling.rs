@@ -12,14 +12,14 @@ use bench::{Window, WorkloadSpec, machine, measure};
 use client::{FileRef, Mount, Settings};
 use record::Pattern;
 
-use super::record::{Figures, LIMIT, Line, Mark, OURS, Sample, Series};
+use super::record::{AcceptanceRecord, LIMIT, Line, Mark, OURS, Sample, Series};
 use super::server::{Peer, Running};
-use super::{LIMIT_MODES, Options, Scale, best_of, in_words, our_server, sample_of};
+use super::{LIMIT_MODES, Options, Scale, best_of, error_chain, our_server, sample_of};
 
 /// The numbers of connections at depth 1.
-const ALONE: [u32; 8] = [1, 2, 4, 16, 64, 250, 500, 1000];
+const CONNECTIONS_AT_DEPTH_1: [u32; 8] = [1, 2, 4, 16, 64, 250, 500, 1000];
 /// The numbers of connections at depth 32.
-const DEEP: [u32; 3] = [4, 8, 16];
+const CONNECTIONS_AT_DEPTH_32: [u32; 3] = [4, 8, 16];
 /// The numbers of nodes, each with eight connections in all at depth 32.
 const NODES: [u8; 4] = [1, 2, 4, 8];
 /// The maximum number of connections of one mount.
@@ -39,7 +39,7 @@ const NULL_CALL: [u32; 11] = [0x8000_0028, 7, 0, 2, 100_003, 3, 0, 0, 0, 0, 0];
 /// The length of the reply to a NULL call: a record marker and six words.
 const NULL_REPLY_BYTES: usize = 28;
 /// How long the reply to a NULL call is awaited.
-const PATIENCE: Duration = Duration::from_secs(10);
+const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// One point of a curve.
 #[derive(Debug, Clone, Copy)]
@@ -78,21 +78,21 @@ impl Point {
 /// Measures the curves and idle connections, and adds them to the record.
 pub fn measure(
     options: &Options,
-    place: &Path,
+    directory: &Path,
     deadline: Instant,
-    figures: &mut Figures,
+    figures: &mut AcceptanceRecord,
     progress: &mut impl FnMut(&str),
 ) {
     transport::descriptors::raise_limit();
-    match idle(options, place) {
+    match idle(options, directory) {
         Ok(line) => figures.lines.push(line),
         Err(reason) => figures.notes.push(format!("left out: idle connections: {reason}")),
     }
-    let alone = ALONE.map(|connections| Point { connections, depth: 1, nodes: 0 });
-    let deep = DEEP.map(|connections| Point { connections, depth: 32, nodes: 0 });
+    let alone = CONNECTIONS_AT_DEPTH_1.map(|connections| Point { connections, depth: 1, nodes: 0 });
+    let deep = CONNECTIONS_AT_DEPTH_32.map(|connections| Point { connections, depth: 32, nodes: 0 });
     let nodes = NODES.map(|nodes| Point { connections: 8, depth: 32, nodes });
     for points in [&alone[..], &deep[..], &nodes[..]] {
-        match curve(options, place, points, deadline, progress) {
+        match curve(options, directory, points, deadline, progress) {
             Ok((lines, note)) => {
                 figures.lines.extend(lines);
                 figures.notes.extend(note);
@@ -103,34 +103,35 @@ pub fn measure(
 }
 
 /// Starts our server with the nodes that a curve needs.
-fn serve(options: &Options, place: &Path, name: &str, nodes: u8, mem: &str) -> Result<Running, String> {
+fn serve(options: &Options, directory: &Path, name: &str, nodes: u8, mem: &str) -> Result<Running, String> {
     let mut peer: Peer = our_server(&options.program);
     for node in 2..=nodes {
         peer.command.push_str(&format!(" --listen 127.0.0.{node}:$PORT"));
     }
     peer.command = peer.command.replace("--mem 6GiB", &format!("--mem {mem}"));
-    let place = place.join(name);
-    std::fs::create_dir_all(&place).map_err(|error| error.to_string())?;
-    Running::start(&peer, &place, true)
+    let directory = directory.join(name);
+    std::fs::create_dir_all(&directory).map_err(|error| error.to_string())?;
+    Running::start(&peer, &directory, true)
 }
 
 /// Measures the points of a curve. Also returns a note if the deadline came before the end.
 fn curve(
     options: &Options,
-    place: &Path,
+    directory: &Path,
     points: &[Point],
     deadline: Instant,
     progress: &mut impl FnMut(&str),
 ) -> Result<(Vec<Line>, Option<String>), String> {
     let scale = &options.scale;
     let nodes = points.iter().map(|point| point.nodes).max().unwrap_or(0);
-    let server = serve(options, place, &format!("curve-{nodes}-{}", points.len()), nodes, "1GiB")?;
-    let mount = server.mount(4).map_err(|error| in_words(&error))?;
-    let files = Files::prepare(&mount, &[spec(1, scale)], |_| ()).map_err(|error| in_words(&error))?;
+    let server = serve(options, directory, &format!("curve-{nodes}-{}", points.len()), nodes, "1GiB")?;
+    let mount = server.mount(4).map_err(|error| error_chain(&error))?;
+    let files = Files::prepare(&mount, &[spec(1, scale)], |_| ()).map_err(|error| error_chain(&error))?;
     let file =
         files.by_workload.first().and_then(|files| files.first()).copied().ok_or("no file was made")?;
     drop(mount);
-    let modes: Vec<_> = points.iter().map(|point| best_of(&point.shape(), scale.look)).collect();
+    let modes: Vec<_> =
+        points.iter().map(|point| best_of(&point.shape(), scale.calibration_window)).collect();
     let mut lines: Vec<Line> = points
         .iter()
         .map(|point| Line {
@@ -176,7 +177,7 @@ fn judge(lines: &mut [Line]) {
         let what = "of the first point's share of the limit";
         let mark = Mark::new(what, CURVE_SHARE_MIN, false, found);
         let rests_on = [&here.0, &here.1, &first.0, &first.1].map(Some);
-        line.marks = vec![mark.resting_on(&rests_on)];
+        line.marks = vec![mark.with_doubt_if_disturbed(&rests_on)];
     }
 }
 
@@ -214,13 +215,13 @@ fn sample(
         if point.nodes > 1 {
             text.push_str(&format!(",remoteports={}", remotes.join("~")));
         }
-        let mut settings = Settings::from_options(&target, &text).map_err(|error| in_words(&error))?;
+        let mut settings = Settings::from_options(&target, &text).map_err(|error| error_chain(&error))?;
         // The mounts are one client: together they have no more threads than one mount would have.
         settings.loops = (settings.loops / needed).max(1);
-        mounts.push((Mount::with_settings(settings).map_err(|error| in_words(&error))?, connections));
+        mounts.push((Mount::with_settings(settings).map_err(|error| error_chain(&error))?, connections));
     }
     let window = Window { warm: scale.warm, end: scale.warm + scale.window };
-    let (busy, own, before) = (machine::Busy::start(), machine::own_cpu(), server.cpu());
+    let (busy, own, before) = (machine::CpuMeter::start(), machine::own_cpu(), server.cpu());
     let began = Instant::now();
     let outcomes: Vec<Result<measure::Sample, String>> = std::thread::scope(|scope| {
         let threads: Vec<_> = mounts
@@ -250,10 +251,10 @@ fn sample(
 
 /// Measures the resident memory of a server without files that has a thousand connections, each of
 /// which has made one call.
-fn idle(options: &Options, place: &Path) -> Result<Line, String> {
-    let server = serve(options, place, "idle", 1, "64MiB")?;
+fn idle(options: &Options, directory: &Path) -> Result<Line, String> {
+    let server = serve(options, directory, "idle", 1, "64MiB")?;
     let before = server.resident_bytes();
-    let streams = (0..IDLE).map(|_| greet(server.port)).collect::<std::io::Result<Vec<_>>>();
+    let streams = (0..IDLE).map(|_| call_null(server.port)).collect::<std::io::Result<Vec<_>>>();
     let streams = streams.map_err(|error| format!("of {IDLE} connections not all were served: {error}"))?;
     let after = server.resident_bytes();
     drop(streams);
@@ -271,9 +272,9 @@ fn idle(options: &Options, place: &Path) -> Result<Line, String> {
 }
 
 /// Connects to the server and makes one call.
-fn greet(port: u16) -> std::io::Result<TcpStream> {
+fn call_null(port: u16) -> std::io::Result<TcpStream> {
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
-    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(REPLY_TIMEOUT))?;
     stream.write_all(&NULL_CALL.map(u32::to_be_bytes).concat())?;
     stream.read_exact(&mut [0; NULL_REPLY_BYTES])?;
     Ok(stream)

@@ -13,11 +13,11 @@ use client::{Mount, Settings};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// How long a server may take until it can be mounted.
-const START_PATIENCE: Duration = Duration::from_secs(30);
+const START_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long a server may take to end before it is killed.
-const END_PATIENCE: Duration = Duration::from_secs(3);
+const STOP_TIMEOUT: Duration = Duration::from_secs(3);
 /// The interval between two checks.
-const LOOK: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// How many bytes of a failed server's output are shown, from its end.
 const OUTPUT_BYTES: usize = 400;
 
@@ -77,26 +77,26 @@ fn free_port() -> io::Result<u16> {
 }
 
 impl Running {
-    /// Starts a server in the directory `place` and waits until it can be mounted. With `one_port`
-    /// the server serves MOUNT on the port of NFS.
+    /// Starts a server in the directory `directory` and waits until it can be mounted. With
+    /// `one_port` the server serves MOUNT on the port of NFS.
     ///
     /// # Errors
     /// The cause as text.
-    pub fn start(peer: &Peer, place: &Path, one_port: bool) -> Result<Self, String> {
+    pub fn start(peer: &Peer, directory: &Path, one_port: bool) -> Result<Self, String> {
         let explain = |what: &str, error: io::Error| format!("{}: {what}: {error}", peer.name);
         let port = free_port().map_err(|error| explain("no free port", error))?;
         let another = if one_port { Ok(port) } else { free_port() };
         let mount_port = another.map_err(|error| explain("no free port", error))?;
-        let export = place.join("export");
+        let export = directory.join("export");
         std::fs::create_dir_all(&export).map_err(|error| explain("cannot make its directory", error))?;
-        let output = place.join("output");
+        let output = directory.join("output");
         let log = File::create(&output).map_err(|error| explain("cannot keep its output", error))?;
         let errors = log.try_clone().map_err(|error| explain("cannot keep its output", error))?;
         let child = Command::new("sh")
             .args(["-c", &peer.command])
             .envs([("PORT", port.to_string()), ("MOUNT_PORT", mount_port.to_string())])
             .env("EXPORT", &export)
-            .current_dir(place)
+            .current_dir(directory)
             .stdin(Stdio::null())
             .stdout(log)
             .stderr(errors)
@@ -112,7 +112,7 @@ impl Running {
     }
 
     fn wait_until_ready(&mut self) -> Result<(), String> {
-        let until = Instant::now() + START_PATIENCE;
+        let until = Instant::now() + START_TIMEOUT;
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, self.port));
         loop {
             if let Ok(Some(status)) = self.child.try_wait() {
@@ -125,7 +125,7 @@ impl Running {
                 Err(reason) if Instant::now() > until => {
                     return Err(format!("it cannot be mounted ({reason})"));
                 }
-                Err(_) => std::thread::sleep(LOOK),
+                Err(_) => std::thread::sleep(POLL_INTERVAL),
             }
         }
     }
@@ -143,7 +143,7 @@ impl Running {
 
     /// Returns the process and its descendants.
     fn processes(&self) -> Vec<u32> {
-        let mut family = vec![self.child.id()];
+        let mut processes = vec![self.child.id()];
         let mut others: Vec<(u32, u32)> = std::fs::read_dir("/proc")
             .into_iter()
             .flatten()
@@ -151,11 +151,11 @@ impl Running {
             .filter_map(|pid: u32| Some((pid, stat(pid)?.first()?.parse().ok()?)))
             .collect();
         let mut at = 0;
-        while let Some(&parent) = family.get(at) {
-            family.extend(others.extract_if(.., |(_, of)| *of == parent).map(|(pid, _)| pid));
+        while let Some(&parent) = processes.get(at) {
+            processes.extend(others.extract_if(.., |(_, of)| *of == parent).map(|(pid, _)| pid));
             at += 1;
         }
-        family
+        processes
     }
 
     /// Returns the processor time that the process and its descendants have used, in steps of a
@@ -185,13 +185,13 @@ impl Running {
 }
 
 /// Whether a process runs and is not a zombie.
-fn runs(pid: u32) -> bool {
+fn is_running(pid: u32) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     status.rsplit_once(')').is_some_and(|(_, fields)| !fields.trim_start().starts_with('Z'))
 }
 
-fn tell(processes: &[u32], signal: Signal) {
-    for pid in processes.iter().copied().filter(|pid| runs(*pid)) {
+fn signal_all(processes: &[u32], signal: Signal) {
+    for pid in processes.iter().copied().filter(|pid| is_running(*pid)) {
         if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
             // A process that has ended meanwhile needs no signal.
             let _ = kill_process(pid, signal);
@@ -204,12 +204,12 @@ impl Drop for Running {
         // The descendants are found before the first signal: when a parent ends, its children get
         // another parent.
         let processes = self.processes();
-        tell(&processes, Signal::TERM);
-        let until = Instant::now() + END_PATIENCE;
-        while processes.iter().any(|pid| runs(*pid)) && Instant::now() < until {
-            std::thread::sleep(LOOK);
+        signal_all(&processes, Signal::TERM);
+        let until = Instant::now() + STOP_TIMEOUT;
+        while processes.iter().any(|pid| is_running(*pid)) && Instant::now() < until {
+            std::thread::sleep(POLL_INTERVAL);
         }
-        tell(&processes, Signal::KILL);
+        signal_all(&processes, Signal::KILL);
         // If waiting fails, nothing is left to do.
         let _ = self.child.wait();
     }
@@ -237,7 +237,7 @@ mod tests {
 
     #[test]
     fn what_a_server_has_started_ends_with_it() {
-        let place = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let child = Command::new("sh")
             .args(["-c", "sh -c 'trap \"\" TERM; echo ready; exec sleep 1000' & wait"])
             .stdin(Stdio::null())
@@ -246,12 +246,12 @@ mod tests {
         let mut child = child.unwrap();
         let mut first = [0; 6];
         std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut first).unwrap();
-        let export = place.path().to_owned();
+        let export = directory.path().to_owned();
         let running = Running { name: "a family".into(), port: 0, mount_port: 0, export, child };
         let processes = running.processes();
         assert_eq!(processes.len(), 2, "{processes:?}");
         drop(running);
-        let still = || processes.iter().any(|pid| runs(*pid));
+        let still = || processes.iter().any(|pid| is_running(*pid));
         let until = Instant::now() + Duration::from_secs(60);
         while still() && Instant::now() < until {
             std::thread::yield_now();
@@ -261,9 +261,9 @@ mod tests {
 
     #[test]
     fn a_server_that_ends_at_once_is_an_error_that_shows_what_it_said() {
-        let place = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let peer = Peer { name: "broken".into(), command: "echo no such option; exit 3".into() };
-        let error = Running::start(&peer, place.path(), false).unwrap_err();
+        let error = Running::start(&peer, directory.path(), false).unwrap_err();
         assert!(error.contains("broken") && error.contains("no such option"), "{error}");
     }
 }

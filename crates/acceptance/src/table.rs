@@ -2,11 +2,11 @@
 
 use std::fmt::Write;
 
-use super::record::{Figures, LIMIT, Line, Mark, OURS, Series};
+use super::record::{AcceptanceRecord, LIMIT, Line, Mark, OURS, Series};
 
 /// Returns the median of a series in the unit of the row.
 fn figure(line: &Line, series: &Series) -> String {
-    let Some(per_s) = series.middle(|sample| Some(sample.per_s)) else {
+    let Some(per_s) = series.median_of(|sample| Some(sample.per_s)) else {
         return if series.failed.is_some() { "failed".into() } else { "-".into() };
     };
     let disturbed = if series.counts().0 == 0 { "?" } else { "" };
@@ -39,7 +39,7 @@ fn number(value: f64) -> String {
 
 /// Renders the whole table.
 #[must_use]
-pub fn render(figures: &Figures) -> String {
+pub fn render(figures: &AcceptanceRecord) -> String {
     let mut text = String::new();
     let environment = &figures.environment;
     let _ = writeln!(
@@ -74,8 +74,8 @@ pub fn render(figures: &Figures) -> String {
         .iter()
         .flat_map(|line| &line.series)
         .map(|series| {
-            let (calm, all) = series.counts();
-            all - calm
+            let (is_undisturbed, all) = series.counts();
+            all - is_undisturbed
         })
         .sum();
     if disturbed > 0 {

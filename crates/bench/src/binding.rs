@@ -18,7 +18,7 @@ const OTHERS_SHOWN: f64 = 0.2;
 
 /// The properties of a cell other than its samples.
 #[derive(Debug, Clone, Copy)]
-pub struct Circumstances {
+pub struct BindingContext {
     /// The speed relative to the total pace of the nodes that the route uses.
     pub pace_share: Option<f64>,
     /// The pace of a node in Gbit/s.
@@ -47,34 +47,36 @@ fn mean(samples: &[Sample], of: impl Fn(&Sample) -> f64) -> f64 {
 
 /// Finds the binding limit.
 #[must_use]
-pub fn binding(samples: &[Sample], known: &Circumstances) -> Binding {
-    given(known).or_else(|| processors(samples, known)).unwrap_or_else(|| slots(samples, known))
+pub fn binding(samples: &[Sample], context: &BindingContext) -> Binding {
+    set_by_experiment(context)
+        .or_else(|| processors(samples, context))
+        .unwrap_or_else(|| slots(samples, context))
 }
 
 /// A limit set by the experiment: its pace, its links or its rate.
-fn given(known: &Circumstances) -> Option<Binding> {
-    if let Some(share) = known.pace_share
+fn set_by_experiment(context: &BindingContext) -> Option<Binding> {
+    if let Some(share) = context.pace_share
         && share >= AT_LIMIT
     {
-        let of = if known.nodes == 1 { "the pace of node 1" } else { "the pace of each node" };
-        let evidence = format!("{of}: {:.0} % of {} Gbit/s", share * 100.0, known.pace_gbit_per_s);
+        let of = if context.nodes == 1 { "the pace of node 1" } else { "the pace of each node" };
+        let evidence = format!("{of}: {:.0} % of {} Gbit/s", share * 100.0, context.pace_gbit_per_s);
         return Some(Binding::new(Stage::Pace, evidence));
     }
-    if let Some(limit) = known.links_gbytes_per_s
-        && known.gbytes_per_s >= AT_LIMIT * limit
+    if let Some(limit) = context.links_gbytes_per_s
+        && context.gbytes_per_s >= AT_LIMIT * limit
     {
-        let share = known.gbytes_per_s / limit * 100.0;
+        let share = context.gbytes_per_s / limit * 100.0;
         let evidence = format!("{share:.0} % of the {} Gbit/s that its links carry", limit * 8.0);
         return Some(Binding::new(Stage::Link, evidence));
     }
-    let rate = known.rate.filter(|rate| known.iops >= AT_LIMIT * rate)?;
-    let share = known.iops / rate * 100.0;
+    let rate = context.rate.filter(|rate| context.iops >= AT_LIMIT * rate)?;
+    let share = context.iops / rate * 100.0;
     let evidence = format!("{share:.0} % of the {rate:.0} operations a second that were asked for");
     Some(Binding::new(Stage::Rate, evidence))
 }
 
 /// Full processors: all of the machine's, or those that the client's loops can use.
-fn processors(samples: &[Sample], known: &Circumstances) -> Option<Binding> {
+fn processors(samples: &[Sample], context: &BindingContext) -> Option<Binding> {
     let cpus = crate::machine::cpus();
     let used = mean(samples, |sample| sample.busy.busy + sample.busy.stolen);
     let cores = |cpu: Duration, sample: &Sample| cpu.as_secs_f64() / sample.window.as_secs_f64().max(1e-9);
@@ -93,18 +95,18 @@ fn processors(samples: &[Sample], known: &Circumstances) -> Option<Binding> {
         );
         return Some(Binding::new(Stage::Cpu, evidence));
     }
-    let evidence = format!("{} client loops use {client:.2} cores", known.loops);
-    (client >= CPU_FULL * known.loops as f64).then(|| Binding::new(Stage::ClientCpu, evidence))
+    let evidence = format!("{} client loops use {client:.2} cores", context.loops);
+    (client >= CPU_FULL * context.loops as f64).then(|| Binding::new(Stage::ClientCpu, evidence))
 }
 
 /// By Little's law, this many operations in flight with this mean latency yield just this rate.
-fn slots(samples: &[Sample], known: &Circumstances) -> Binding {
+fn slots(samples: &[Sample], context: &BindingContext) -> Binding {
     let evidence = format!(
         "{} in flight at {:.0} us in the mean allow {:.0} operations a second, {:.0} were done; cores {:.0} % busy",
-        known.in_flight,
-        known.mean_us,
-        known.in_flight as f64 / (known.mean_us.max(1e-3) / 1e6),
-        known.iops,
+        context.in_flight,
+        context.mean_us,
+        context.in_flight as f64 / (context.mean_us.max(1e-3) / 1e6),
+        context.iops,
         mean(samples, |sample| sample.busy.busy) * 100.0
     );
     Binding::new(Stage::Slots, evidence)

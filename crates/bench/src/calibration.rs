@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::experiment::{Experiment, WorkloadSpec};
 use crate::limit::{self, Direction, Mode, Shape, Try, calibrate, measure_once, verbs};
 use crate::progress::Progress;
-use crate::routes::{self, Ready};
+use crate::routes::{self, ReadyRoute};
 
 /// The limits by workload.
 #[derive(Debug, Default)]
@@ -47,7 +47,7 @@ impl Limit {
     /// The workload and the shape of its traffic, in one line.
     fn describe(&self) -> String {
         let Shape { block_bytes, depth, connections, direction, .. } = &self.shape;
-        let way = match direction {
+        let verb = match direction {
             Direction::Read => "reads",
             Direction::Write => "writes",
             Direction::Mixed => "reads and writes at once",
@@ -57,7 +57,7 @@ impl Limit {
             bytes => format!("{} KiB", bytes >> 10),
         };
         let name = &self.name;
-        format!("{name}: {way}, {block} blocks, depth {depth} on each of {connections} connections")
+        format!("{name}: {verb}, {block} blocks, depth {depth} on each of {connections} connections")
     }
 }
 
@@ -65,7 +65,7 @@ impl Limits {
     /// The limit of a workload on a route, in GB/s of both directions together. A limit measured
     /// over TCP does not apply to RDMA, and a route that mixes both has no known limit.
     #[must_use]
-    pub fn of_route(&self, workload: usize, route: &Ready) -> Option<f64> {
+    pub fn of_route(&self, workload: usize, route: &ReadyRoute) -> Option<f64> {
         match (route.is_rdma(), route.mixes()) {
             (_, true) => None,
             (false, _) => Some(self.by_workload.get(workload)?.best()?.gbytes_per_s),
@@ -78,7 +78,7 @@ impl Limits {
     ///
     /// # Errors
     /// [`Error::Calibrate`].
-    pub fn again(&mut self, workload: usize, progress: &Progress) -> Result<()> {
+    pub fn measure_again(&mut self, workload: usize, progress: &Progress) -> Result<()> {
         let per_try = self.per_try;
         let Some(limit) = self.by_workload.get_mut(workload) else { return Ok(()) };
         let Some(best) = limit.best().cloned() else { return Ok(()) };
@@ -187,7 +187,7 @@ fn calibrate_rdma(
     let shape = Shape { remotes: addresses.to_vec(), ..shape.clone() };
     let mut tries = Vec::new();
     for mode in verbs::Mode::ALL {
-        match mode.is_of_its_own(shape.connections).then(|| verbs::measure_once(&shape, mode, per_try)) {
+        match mode.is_distinct(shape.connections).then(|| verbs::measure_once(&shape, mode, per_try)) {
             Some(Ok(tried)) => tries.push(tried),
             Some(Err(error)) => tracing::warn!(%error, "the limit of RDMA is not measured"),
             None => {}

@@ -5,13 +5,13 @@ use std::time::{Duration, Instant};
 
 use record::{Cell, Latency, Pace, PortCounters, Repeat, Shape, Workload, stats};
 
-use crate::binding::{Circumstances, binding};
+use crate::binding::{BindingContext, binding};
 use crate::experiment::{Experiment, Target, WorkloadSpec};
 use crate::measure::{Flow, Sample};
 
 /// The properties of a cell other than its samples.
 #[derive(Debug)]
-pub struct Known<'a> {
+pub struct CellContext<'a> {
     /// The workload.
     pub workload: &'a WorkloadSpec,
     /// The pace of each node.
@@ -112,16 +112,16 @@ pub fn options(experiment: &Experiment, congestion: Option<&str>) -> BTreeMap<St
 
 /// Builds the cells of one workload on one route.
 #[must_use]
-pub fn build(known: &Known<'_>, samples: &[Sample]) -> Workload {
+pub fn build(context: &CellContext<'_>, samples: &[Sample]) -> Workload {
     let total: f64 = samples.iter().map(bytes_per_s).sum();
     let cell = |flow: fn(&Sample) -> Option<&Flow>, direction: usize| -> Option<Cell> {
         let flows: Vec<&Flow> = samples.iter().filter_map(flow).collect();
         let share = flows.iter().map(|flow| flow.bytes_per_s).sum::<f64>() / total.max(1.0);
-        (!flows.is_empty()).then(|| one(known, samples, &flows, direction, share))
+        (!flows.is_empty()).then(|| cell_of(context, samples, &flows, direction, share))
     };
     Workload {
-        name: known.workload.name.clone(),
-        pace: known.pace,
+        name: context.workload.name.clone(),
+        pace: context.pace,
         read: cell(|sample| sample.read.as_ref(), 0),
         write: cell(|sample| sample.write.as_ref(), 1),
         longest_gap_ms: samples
@@ -154,7 +154,13 @@ fn bytes_per_s(sample: &Sample) -> f64 {
 
 /// The cell of one direction. `share` is this direction's part of all bytes moved. Both directions
 /// use the same processors, so they share the limit in the same proportion.
-fn one(known: &Known<'_>, samples: &[Sample], flows: &[&Flow], direction: usize, share: f64) -> Cell {
+fn cell_of(
+    context: &CellContext<'_>,
+    samples: &[Sample],
+    flows: &[&Flow],
+    direction: usize,
+    share: f64,
+) -> Cell {
     let mut latency = Latency::new();
     flows.iter().for_each(|flow| latency.merge(&flow.latency));
     let repeats = samples.iter().zip(flows).map(|(sample, flow)| Repeat {
@@ -163,40 +169,40 @@ fn one(known: &Known<'_>, samples: &[Sample], flows: &[&Flow], direction: usize,
         seconds: flow.span.map_or(0.0, |(first, last)| (last - first).as_secs_f64()),
         bytes: flow.bytes,
         ops: flow.ops,
-        began_s: Some(sample.began.saturating_duration_since(known.began).as_secs_f64()),
+        began_s: Some(sample.began.saturating_duration_since(context.began).as_secs_f64()),
         p99_us: Some(flow.latency.percentile_us(0.99)),
     });
     let mut cell = Cell::of(repeats.collect(), &latency, 1);
-    set_shares(&mut cell, known, samples, direction);
-    let pace_limit = known.pace.map(|pace| pace.gbytes_per_s(known.nodes));
-    let machine = known.calibrated.map(|limit| limit * share);
-    if let Some(limit) = pace_limit.or(known.links_gbytes_per_s).or(machine) {
+    set_shares(&mut cell, context, samples, direction);
+    let pace_limit = context.pace.map(|pace| pace.gbytes_per_s(context.nodes));
+    let machine = context.calibrated.map(|limit| limit * share);
+    if let Some(limit) = pace_limit.or(context.links_gbytes_per_s).or(machine) {
         cell.set_limit(limit);
     }
-    if let (Some(machine), None) = (machine, known.pace) {
+    if let (Some(machine), None) = (machine, context.pace) {
         cell.set_machine_limit(machine);
     }
-    set_cpu(&mut cell, known.workload, samples);
-    if known.thorough {
+    set_cpu(&mut cell, context.workload, samples);
+    if context.thorough {
         cell.steady = stats::steadiness(&cell.speeds()).map(|found| found.is_steady());
     }
-    let workload = known.workload;
+    let workload = context.workload;
     let jobs = if direction == 0 { workload.readers } else { workload.writers };
     let rate =
         workload.rate.map(|rate| rate * f64::from(jobs) / f64::from(workload.readers + workload.writers));
-    let circumstances = Circumstances {
+    let binding_context = BindingContext {
         pace_share: pace_limit.map(|limit| cell.gbytes_per_s / limit),
-        pace_gbit_per_s: known.pace.map_or(0.0, |pace| pace.gbit_per_s_per_node),
-        nodes: known.nodes,
-        links_gbytes_per_s: known.links_gbytes_per_s,
+        pace_gbit_per_s: context.pace.map_or(0.0, |pace| pace.gbit_per_s_per_node),
+        nodes: context.nodes,
+        links_gbytes_per_s: context.links_gbytes_per_s,
         gbytes_per_s: cell.gbytes_per_s,
         rate,
-        loops: known.loops,
+        loops: context.loops,
         in_flight: u64::from(workload.depth) * u64::from(jobs),
         mean_us: cell.latency_us.mean.unwrap_or_default(),
         iops: cell.iops,
     };
-    cell.binding = binding(samples, &circumstances);
+    cell.binding = binding(samples, &binding_context);
     cell
 }
 
@@ -210,16 +216,16 @@ fn set_cpu(cell: &mut Cell, workload: &WorkloadSpec, samples: &[Sample]) {
     cell.set_cpu(client, server, ops, ops * workload.block);
 }
 
-fn set_shares(cell: &mut Cell, known: &Known<'_>, samples: &[Sample], direction: usize) {
-    let mut by_path = vec![0_u64; known.nodes_of_paths.len()];
+fn set_shares(cell: &mut Cell, context: &CellContext<'_>, samples: &[Sample], direction: usize) {
+    let mut by_path = vec![0_u64; context.nodes_of_paths.len()];
     for sample in samples {
         let of_sample = sample.bytes_by_path.get(direction).map(Vec::as_slice).unwrap_or_default();
         for (sum, bytes) in by_path.iter_mut().zip(of_sample) {
             *sum += bytes;
         }
     }
-    let mut by_node = vec![0_u64; known.all_nodes];
-    for (bytes, node) in by_path.iter().zip(known.nodes_of_paths) {
+    let mut by_node = vec![0_u64; context.all_nodes];
+    for (bytes, node) in by_path.iter().zip(context.nodes_of_paths) {
         if let Some(sum) = by_node.get_mut(*node) {
             *sum += bytes;
         }

@@ -15,7 +15,7 @@ const IN_FLIGHT: usize = 16;
 
 /// One file of a workload.
 #[derive(Debug, Clone, Copy)]
-pub struct Prepared {
+pub struct PreparedFile {
     /// The file's handle.
     pub handle: FileHandle,
     /// The number of the file within the experiment.
@@ -31,7 +31,7 @@ pub struct Files {
     name: Vec<u8>,
     names: Vec<Vec<u8>>,
     /// The files of each workload.
-    pub by_workload: Vec<Vec<Prepared>>,
+    pub by_workload: Vec<Vec<PreparedFile>>,
 }
 
 impl Files {
@@ -49,11 +49,11 @@ impl Files {
             let mut prepared = Vec::new();
             for index in 0..workload.readers + workload.writers {
                 let name = format!("{}.{index}", workload.name.replace('/', "_")).into_bytes();
-                let how = CreateMode::Unchecked(SetAttributes::mode(0o644));
-                let (handle, _) = mount.create(directory, &name, how).map_err(Error::prepare)?;
+                let mode = CreateMode::Unchecked(SetAttributes::mode(0o644));
+                let (handle, _) = mount.create(directory, &name, mode).map_err(Error::prepare)?;
                 files.names.push(name);
                 let bytes = workload.file / workload.block * workload.block;
-                let file = Prepared { handle, number, bytes };
+                let file = PreparedFile { handle, number, bytes };
                 fill(mount, &file).map_err(Error::prepare)?;
                 step(bytes);
                 prepared.push(file);
@@ -93,7 +93,7 @@ impl Files {
 }
 
 /// The pieces of a file, each as large as one operation may be.
-fn pieces(file: &Prepared, piece: u32) -> impl Iterator<Item = (u64, usize)> + use<> {
+fn pieces(file: &PreparedFile, piece: u32) -> impl Iterator<Item = (u64, usize)> + use<> {
     // A piece has whole pages, so that it begins with a stamp.
     let piece = u64::from(piece) / stamps::PAGE_BYTES as u64 * stamps::PAGE_BYTES as u64;
     let (piece, bytes) = (piece.max(stamps::PAGE_BYTES as u64), file.bytes);
@@ -103,14 +103,14 @@ fn pieces(file: &Prepared, piece: u32) -> impl Iterator<Item = (u64, usize)> + u
     })
 }
 
-fn fill(mount: &Mount, file: &Prepared) -> client::Result<()> {
+fn fill(mount: &Mount, file: &PreparedFile) -> client::Result<()> {
     let reference = mount.file_ref(file.handle);
     let outcome = fill_ref(mount, file, reference);
     mount.release(&reference);
     outcome
 }
 
-fn fill_ref(mount: &Mount, file: &Prepared, reference: FileRef) -> client::Result<()> {
+fn fill_ref(mount: &Mount, file: &PreparedFile, reference: FileRef) -> client::Result<()> {
     let mut pending: VecDeque<Pending> = VecDeque::new();
     for (offset, len) in pieces(file, mount.transfer_sizes().1) {
         let mut buffer = match pending.len() >= IN_FLIGHT {
@@ -133,7 +133,7 @@ fn fill_ref(mount: &Mount, file: &Prepared, reference: FileRef) -> client::Resul
     pending.into_iter().try_for_each(|pending| pending.wait().result.map(drop))
 }
 
-fn compare(mount: &Mount, file: &Prepared) -> client::Result<Option<String>> {
+fn compare(mount: &Mount, file: &PreparedFile) -> client::Result<Option<String>> {
     let reference = mount.file_ref(file.handle);
     let mut pending: VecDeque<(u64, Pending)> = VecDeque::new();
     let mut wrong = None;

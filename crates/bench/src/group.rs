@@ -27,7 +27,7 @@ pub struct Group {
 
 /// The properties of a group.
 #[derive(Debug, Clone, Copy)]
-pub struct Plan<'a> {
+pub struct GroupPlan<'a> {
     /// The number of nodes.
     pub nodes: u8,
     /// The maximum size of the memory store.
@@ -45,14 +45,14 @@ impl Group {
     ///
     /// # Errors
     /// [`Error::Embedded`].
-    pub fn start(plan: &Plan<'_>) -> Result<Self> {
+    pub fn start(plan: &GroupPlan<'_>) -> Result<Self> {
         let nodes = plan.nodes;
         let addresses: Vec<IpAddr> =
             (1..=nodes).map(|node| IpAddr::V4(Ipv4Addr::new(127, 0, 0, node))).collect();
         let mut last = None;
         for _ in 0..PORT_TRIES {
             let Ok(port) = free_port() else { continue };
-            let Some(rdma) = rdma_ends(plan.rdma, addresses.len(), port) else { continue };
+            let Some(rdma) = rdma_addresses(plan.rdma, addresses.len(), port) else { continue };
             match Server::start(config(plan, &addresses, port, &rdma)) {
                 Ok(server) => return Ok(Self { server, addresses, port, rdma }),
                 Err(error) => last = Some(error),
@@ -64,7 +64,7 @@ impl Group {
 
     /// Directs a mount to this group: 127.0.0.n means node n, also over RDMA, where the node has
     /// another address.
-    pub fn lead(&self, settings: &mut Settings) {
+    pub fn redirect(&self, settings: &mut Settings) {
         let resolved = settings.clone();
         for remote in &mut settings.remotes {
             let node = self.addresses.iter().position(|address| Address::from(*address) == remote.address);
@@ -97,7 +97,7 @@ impl Group {
     }
 }
 
-fn config(plan: &Plan<'_>, addresses: &[IpAddr], port: u16, rdma: &[SocketAddr]) -> Config {
+fn config(plan: &GroupPlan<'_>, addresses: &[IpAddr], port: u16, rdma: &[SocketAddr]) -> Config {
     let listens: Vec<SocketAddr> = addresses.iter().map(|ip| SocketAddr::new(*ip, port)).collect();
     let mut config = Config::quick(plan.mem_bytes, "/bench", &listens);
     config.congestion = plan.congestion.map(str::to_owned);
@@ -109,14 +109,14 @@ fn config(plan: &Plan<'_>, addresses: &[IpAddr], port: u16, rdma: &[SocketAddr])
     for export in &mut config.exports {
         export.allow.extend(plan.rdma.iter().map(|address| Network::host(*address)));
     }
-    let mut asked: Vec<IpAddr> = Vec::new();
+    let mut listened: Vec<IpAddr> = Vec::new();
     for (index, node) in config.nodes.iter_mut().enumerate() {
         node.pace_bytes_per_s = plan.pace_bytes_per_s;
         node.listen_rdma = rdma.get(index).copied().into_iter().collect();
         for end in node.listen_rdma.clone() {
             // MOUNT uses TCP at the same address. Several nodes may have that address.
-            if !asked.contains(&end.ip()) {
-                asked.push(end.ip());
+            if !listened.contains(&end.ip()) {
+                listened.push(end.ip());
                 node.listen.push(SocketAddr::new(end.ip(), port));
             }
         }
@@ -127,7 +127,7 @@ fn config(plan: &Plan<'_>, addresses: &[IpAddr], port: u16, rdma: &[SocketAddr])
 /// An address and a port for each node. With fewer addresses than nodes, several nodes share an
 /// address on different ports. RDMA ports are separate from TCP ports, so the same numbers may be
 /// used. `None` if the port numbers run out.
-fn rdma_ends(addresses: &[IpAddr], nodes: usize, port: u16) -> Option<Vec<SocketAddr>> {
+fn rdma_addresses(addresses: &[IpAddr], nodes: usize, port: u16) -> Option<Vec<SocketAddr>> {
     if addresses.is_empty() {
         return Some(Vec::new());
     }
@@ -150,19 +150,20 @@ mod tests {
     #[test]
     fn each_node_has_an_end_of_its_own_on_the_addresses_there_are() {
         let addresses = ["10.77.1.1".parse().unwrap(), "10.77.1.2".parse().unwrap()];
-        let ends = rdma_ends(&addresses, 4, 5000).unwrap();
+        let ends = rdma_addresses(&addresses, 4, 5000).unwrap();
         let shown: Vec<String> = ends.iter().map(ToString::to_string).collect();
         assert_eq!(shown, ["10.77.1.1:5000", "10.77.1.2:5000", "10.77.1.1:5001", "10.77.1.2:5001"]);
-        assert_eq!(rdma_ends(&addresses, 4, u16::MAX), None);
-        assert_eq!(rdma_ends(&[], 4, 5000), Some(Vec::new()));
+        assert_eq!(rdma_addresses(&addresses, 4, u16::MAX), None);
+        assert_eq!(rdma_addresses(&[], 4, 5000), Some(Vec::new()));
     }
 
     #[test]
     fn mount_is_asked_at_each_address_once_and_each_end_is_its_nodes_own() {
         let nodes = ["127.0.0.1".parse().unwrap(), "127.0.0.2".parse().unwrap()];
         let devices = ["10.77.1.1".parse().unwrap()];
-        let plan = Plan { nodes: 2, mem_bytes: 1, pace_bytes_per_s: None, congestion: None, rdma: &devices };
-        let config = config(&plan, &nodes, 5000, &rdma_ends(&devices, 2, 5000).unwrap());
+        let plan =
+            GroupPlan { nodes: 2, mem_bytes: 1, pace_bytes_per_s: None, congestion: None, rdma: &devices };
+        let config = config(&plan, &nodes, 5000, &rdma_addresses(&devices, 2, 5000).unwrap());
         let listens: Vec<usize> = config.nodes.iter().map(|node| node.listen.len()).collect();
         assert_eq!(listens, [2, 1]);
         assert_eq!(config.nodes[1].listen_rdma, ["10.77.1.1:5001".parse().unwrap()]);

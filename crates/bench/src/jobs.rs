@@ -14,7 +14,7 @@ use std::time::Duration;
 use client::{Answer, Done, FileRef, Io, Op, Task};
 use record::{Direction, Pattern};
 
-pub use self::tally::{Moments, Tally};
+pub use self::tally::{CompletionTimes, Tally};
 use crate::stamps;
 
 /// A window in which a direction has finished fewer operations than it has in flight yields no
@@ -87,7 +87,7 @@ pub struct Outcome {
     /// The results of writes.
     pub write: Tally,
     /// The times at which operations finished.
-    pub moments: Moments,
+    pub completion_times: CompletionTimes,
     /// The number of stamps checked.
     pub stamps: u64,
     /// The first error.
@@ -151,10 +151,10 @@ impl Running {
 
 /// An operation in flight.
 #[derive(Debug, Clone, Copy, Default)]
-struct Flight {
+struct InFlight {
     offset: u64,
     /// The scheduled start, if there is a schedule; since the load's start.
-    meant: Option<Duration>,
+    scheduled: Option<Duration>,
 }
 
 /// The load of one loop: all of its jobs.
@@ -166,11 +166,11 @@ pub struct Load {
     outcome: Option<Outcome>,
     report: Option<Sender<Outcome>>,
     /// The operations in flight, by token.
-    flights: Vec<Flight>,
+    operations: Vec<InFlight>,
     depth_max: usize,
     in_flight: u32,
     /// The number of reads and of writes that closed jobs keep in flight.
-    wanted: [u64; 2],
+    in_flight_wanted: [u64; 2],
 }
 
 impl Load {
@@ -178,30 +178,30 @@ impl Load {
     #[must_use]
     pub fn new(jobs: Vec<Job>, window: Window, report: Sender<Outcome>) -> Self {
         let depth_max = jobs.iter().map(|job| job.depth as usize).max().unwrap_or(1);
-        let wanted = [Direction::Read, Direction::Write].map(|direction| {
+        let in_flight_wanted = [Direction::Read, Direction::Write].map(|direction| {
             let closed = jobs.iter().filter(|job| job.schedule.is_none() && job.direction == direction);
             closed.map(|job| u64::from(job.depth)).sum()
         });
-        let (read, write, moments) = (Tally::new(), Tally::new(), Moments::new(window));
+        let (read, write, completion_times) = (Tally::new(), Tally::new(), CompletionTimes::new(window));
         Self {
-            flights: vec![Flight::default(); jobs.len() * depth_max],
+            operations: vec![InFlight::default(); jobs.len() * depth_max],
             jobs: jobs.into_iter().map(Running::new).collect(),
             window,
             started_at: Duration::ZERO,
-            outcome: Some(Outcome { read, write, moments, stamps: 0, error: None }),
+            outcome: Some(Outcome { read, write, completion_times, stamps: 0, error: None }),
             report: Some(report),
             depth_max,
             in_flight: 0,
-            wanted,
+            in_flight_wanted,
         }
     }
 
-    fn submit(&mut self, io: &mut Io<'_>, token: u64, mut buffer: Vec<u8>, meant: Option<Duration>) {
+    fn submit(&mut self, io: &mut Io<'_>, token: u64, mut buffer: Vec<u8>, scheduled: Option<Duration>) {
         let slot = token as usize;
         let Some(running) = self.jobs.get_mut(slot / self.depth_max) else { return };
         let offset = running.next_offset();
-        if let Some(flight) = self.flights.get_mut(slot) {
-            *flight = Flight { offset, meant };
+        if let Some(operation) = self.operations.get_mut(slot) {
+            *operation = InFlight { offset, scheduled };
         }
         let file = running.job.file;
         let op = match running.job.direction {
@@ -222,7 +222,7 @@ impl Load {
             return;
         }
         if since_start > self.window.end * LATE_WINDOWS_MAX {
-            self.give_up(job, since_start);
+            self.drop_overdue(job, since_start);
         }
         while let Some(running) = self.jobs.get_mut(job)
             && let Some(due) = running.due(self.window.end)
@@ -236,7 +236,7 @@ impl Load {
 
     /// Gives up the operations that should have been started: each counts with the latency it has
     /// by now.
-    fn give_up(&mut self, job: usize, since_start: Duration) {
+    fn drop_overdue(&mut self, job: usize, since_start: Duration) {
         let (Some(outcome), Some(running)) = (&mut self.outcome, self.jobs.get_mut(job)) else { return };
         while let Some(due) = running.due(self.window.end) {
             running.started += 1;
@@ -250,7 +250,7 @@ impl Load {
     /// Whether the window is open: its time is not over, or too few operations have finished.
     fn is_open(&self, since_start: Duration) -> bool {
         let too_little = || {
-            let [reads, writes] = self.wanted;
+            let [reads, writes] = self.in_flight_wanted;
             let outcome = self.outcome.as_ref();
             outcome.is_some_and(|outcome| outcome.read.ops < reads || outcome.write.ops < writes)
         };
@@ -267,7 +267,7 @@ impl Load {
         let counts = since_start >= self.window.warm && self.is_open(since_start);
         let Some(outcome) = &mut self.outcome else { return Ok(()) };
         let Some(running) = self.jobs.get_mut(slot / self.depth_max) else { return Ok(()) };
-        let Flight { offset, meant } = self.flights.get(slot).copied().unwrap_or_default();
+        let InFlight { offset, scheduled } = self.operations.get(slot).copied().unwrap_or_default();
         let bytes = done.buffer.len() as u64;
         match &done.result {
             Err(error) => return Err(format!("file {} at byte {offset}: {error}", running.job.number)),
@@ -287,14 +287,16 @@ impl Load {
         }
         let tally = outcome.tally_mut(running.job.direction);
         // An operation scheduled within the window counts, however late it finished.
-        match meant {
-            Some(meant) if meant >= self.window.warm => tally.time(since_start.saturating_sub(meant)),
+        match scheduled {
+            Some(scheduled) if scheduled >= self.window.warm => {
+                tally.time(since_start.saturating_sub(scheduled))
+            }
             None if counts => tally.time(done.latency),
             _ => {}
         }
         if counts {
             tally.count(since_start, bytes, since_start <= self.window.end);
-            outcome.moments.note(since_start);
+            outcome.completion_times.record(since_start);
         }
         Ok(())
     }

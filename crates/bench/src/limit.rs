@@ -8,8 +8,8 @@
 //! limit of RDMA.
 
 mod batched;
+mod coordinator;
 pub mod ping;
-mod start;
 mod threads;
 pub mod verbs;
 
@@ -19,8 +19,8 @@ use std::os::fd::AsFd;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use self::batched::Layout;
-use self::start::Shared;
+use self::batched::ThreadLayout;
+use self::coordinator::Coordinator;
 use crate::machine;
 
 /// Bytes of a READ or WRITE call without its data.
@@ -39,9 +39,9 @@ const THREADS_CONNECTIONS_MAX: usize = 64;
 const WARM_BLOCKS: u64 = 4;
 /// The time after which blocks that have not moved are given up. Even an emulated processor is far
 /// below it.
-const PATIENCE: Duration = Duration::from_secs(60);
+const STALL_TIMEOUT: Duration = Duration::from_secs(60);
 /// How often the progress of the warm-up is checked.
-const LOOK: Duration = Duration::from_millis(1);
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 /// The direction of the blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -125,9 +125,9 @@ pub struct Try {
     pub starved: bool,
     /// The processor time of both ends for a block, in microseconds.
     pub cpu_us_per_block: f64,
-    /// The serving end's part of that; absent if a thread drives both ends, or the system does not
+    /// The server's part of that; absent if a thread drives both ends, or the system does not
     /// report it.
-    pub serving_us_per_block: Option<f64>,
+    pub server_us_per_block: Option<f64>,
 }
 
 /// Why a limit cannot be measured.
@@ -148,7 +148,7 @@ pub enum Error {
     /// A connection failed while its blocks moved.
     #[error("the {end} end of connection {connection} failed")]
     End {
-        /// `asking` or `serving`.
+        /// `asking` for the client, `serving` for the server.
         end: &'static str,
         /// The number of the connection, from 0.
         connection: usize,
@@ -157,17 +157,17 @@ pub enum Error {
         source: io::Error,
     },
     /// Threads were started but have not run since.
-    #[error("{workers} threads did not begin in {} s", patience.as_secs())]
+    #[error("{workers} threads did not begin in {} s", timeout.as_secs())]
     Unready {
         /// The number of threads.
         workers: usize,
         /// How long they were waited for.
-        patience: Duration,
+        timeout: Duration,
     },
     /// A connection carries next to nothing.
     #[error(
         "TCP carries next to nothing here: in {} s connection {connection} had {blocks} of {WARM_BLOCKS} blocks to warm up",
-        patience.as_secs()
+        timeout.as_secs()
     )]
     Stalled {
         /// The number of the connection, from 0.
@@ -175,7 +175,7 @@ pub enum Error {
         /// The number of blocks that it moved.
         blocks: u64,
         /// How long it was waited for.
-        patience: Duration,
+        timeout: Duration,
     },
     /// A system call failed.
     #[error("cannot measure the limit")]
@@ -184,18 +184,18 @@ pub enum Error {
 
 /// One end of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Side {
+enum Role {
     /// The end that sends calls.
-    Asking,
+    Client,
     /// The end that answers them.
-    Serving,
+    Server,
 }
 
-impl Side {
+impl Role {
     fn failed(self, connection: usize, source: io::Error) -> Error {
         let end = match self {
-            Self::Asking => "asking",
-            Self::Serving => "serving",
+            Self::Client => "asking",
+            Self::Server => "serving",
         };
         Error::End { end, connection, source }
     }
@@ -203,9 +203,9 @@ impl Side {
 
 /// The connections of a try; both lists have them in the same order.
 #[derive(Debug, Default)]
-struct Ends {
-    asking: Vec<TcpStream>,
-    serving: Vec<TcpStream>,
+struct Streams {
+    client: Vec<TcpStream>,
+    server: Vec<TcpStream>,
 }
 
 /// The memory to send from, which is mapped by writing to it once.
@@ -243,90 +243,94 @@ pub fn measure_once(shape: &Shape, mode: Mode, congestion: &str, time: Duration)
             shape.remotes.len()
         )));
     }
-    let mut ends = Ends::default();
+    let mut streams = Streams::default();
     for address in shape.remotes.iter().cycle().take(shape.connections) {
-        let (asking, serving) =
+        let (client, server) =
             connect(*address, congestion).map_err(|source| Error::Address { address: *address, source })?;
-        ends.asking.push(asking);
-        ends.serving.push(serving);
+        streams.client.push(client);
+        streams.server.push(server);
     }
-    let seen = measure(shape, mode, ends, time)?;
-    let gbytes_per_s = seen.iops * shape.block_bytes as f64 / 1e9;
+    let measured = measure(shape, mode, streams, time)?;
+    let gbytes_per_s = measured.iops * shape.block_bytes as f64 / 1e9;
     let congestion = congestion.to_owned();
     Ok(Try {
         mode,
         congestion,
-        iops: seen.iops,
+        iops: measured.iops,
         gbytes_per_s,
-        starved: seen.starved,
-        cpu_us_per_block: seen.cpu_us_per_block,
-        serving_us_per_block: seen.serving_us_per_block,
+        starved: measured.starved,
+        cpu_us_per_block: measured.cpu_us_per_block,
+        server_us_per_block: measured.server_us_per_block,
     })
 }
 
 /// The observations of a try's measured time.
-struct Seen {
+struct Measurement {
     iops: f64,
     starved: bool,
     cpu_us_per_block: f64,
-    serving_us_per_block: Option<f64>,
+    server_us_per_block: Option<f64>,
 }
 
 /// Moves blocks between connected ends until they were measured for this time.
-fn measure(shape: &Shape, mode: Mode, ends: Ends, time: Duration) -> Result<Seen, Error> {
+fn measure(shape: &Shape, mode: Mode, streams: Streams, time: Duration) -> Result<Measurement, Error> {
     store();
-    let shared = Shared::new(shape.connections);
-    let all = ends.asking.iter().chain(&ends.serving);
+    let coordinator = Coordinator::new(shape.connections);
+    let all = streams.client.iter().chain(&streams.server);
     let all = all.map(TcpStream::try_clone).collect::<io::Result<Vec<_>>>()?;
     let cpus = machine::cpus();
     std::thread::scope(|scope| {
-        let shared = &shared;
+        let coordinator = &coordinator;
         let workers = match mode {
-            Mode::Threads => threads::start(scope, shape, shared, ends),
-            Mode::Batched => batched::start(scope, shape, shared, ends, Layout::Apart(1)),
-            Mode::BatchedPerCpu => batched::start(scope, shape, shared, ends, Layout::Apart(cpus)),
-            Mode::BothEnds => batched::start(scope, shape, shared, ends, Layout::Together(cpus)),
+            Mode::Threads => threads::start(scope, shape, coordinator, streams),
+            Mode::Batched => batched::start(scope, shape, coordinator, streams, ThreadLayout::Separate(1)),
+            Mode::BatchedPerCpu => {
+                batched::start(scope, shape, coordinator, streams, ThreadLayout::Separate(cpus))
+            }
+            Mode::BothEnds => {
+                batched::start(scope, shape, coordinator, streams, ThreadLayout::Combined(cpus))
+            }
         };
-        let seen = workers.map_err(Error::from).and_then(|workers| observe(shared, workers, time));
-        shared.stop();
+        let measured = workers.map_err(Error::from).and_then(|workers| observe(coordinator, workers, time));
+        coordinator.stop();
         for end in &all {
             // Wakes a thread that waits to receive or send. A connection that is already closed
             // needs no waking.
             let _ = end.shutdown(std::net::Shutdown::Both);
         }
-        seen
+        measured
     })
 }
 
 /// Starts the workers, warms up, and measures.
-fn observe(shared: &Shared, workers: usize, time: Duration) -> Result<Seen, Error> {
-    shared.begin(workers, PATIENCE)?;
-    wait(shared, time / 4, || shared.slowest().1 >= WARM_BLOCKS)?;
-    let (busy, own, serving) = (machine::Busy::start(), machine::own_cpu(), shared.serving_cpu());
-    let (before, began) = (shared.completed(), Instant::now());
-    wait(shared, time, || shared.completed() > before)?;
-    let (after, took) = (shared.completed(), began.elapsed().as_secs_f64());
-    let serving = shared.serving_cpu().zip(serving).map(|(after, before)| after.saturating_sub(before));
+fn observe(coordinator: &Coordinator, workers: usize, time: Duration) -> Result<Measurement, Error> {
+    coordinator.begin(workers, STALL_TIMEOUT)?;
+    wait(coordinator, time / 4, || coordinator.slowest().1 >= WARM_BLOCKS)?;
+    let (busy, own, server) = (machine::CpuMeter::start(), machine::own_cpu(), coordinator.server_cpu());
+    let (before, began) = (coordinator.completed(), Instant::now());
+    wait(coordinator, time, || coordinator.completed() > before)?;
+    let (after, took) = (coordinator.completed(), began.elapsed().as_secs_f64());
+    let server = coordinator.server_cpu().zip(server).map(|(after, before)| after.saturating_sub(before));
     let own = machine::own_cpu().saturating_sub(own);
     let share = own.as_secs_f64() / (took * machine::cpus() as f64);
-    let (seen, blocks) = (busy.share(), (after - before).max(1) as f64);
-    Ok(Seen {
+    let (measured, blocks) = (busy.share(), (after - before).max(1) as f64);
+    Ok(Measurement {
         iops: (after - before) as f64 / took,
-        starved: seen.busy + seen.stolen - share > machine::OTHERS_MAX,
+        starved: measured.busy + measured.stolen - share > machine::OTHERS_MAX,
         cpu_us_per_block: own.as_secs_f64() * 1e6 / blocks,
-        serving_us_per_block: serving.map(|time| time.as_secs_f64() * 1e6 / blocks),
+        server_us_per_block: server.map(|time| time.as_secs_f64() * 1e6 / blocks),
     })
 }
 
 /// Waits for this time, and then until the condition is met.
-fn wait(shared: &Shared, time: Duration, met: impl Fn() -> bool) -> Result<(), Error> {
+fn wait(coordinator: &Coordinator, time: Duration, met: impl Fn() -> bool) -> Result<(), Error> {
     let began = Instant::now();
     while began.elapsed() < time || !met() {
-        if began.elapsed() > time + PATIENCE {
-            let (connection, blocks) = shared.slowest();
-            return Err(Error::Stalled { connection, blocks, patience: PATIENCE });
+        if began.elapsed() > time + STALL_TIMEOUT {
+            let (connection, blocks) = coordinator.slowest();
+            return Err(Error::Stalled { connection, blocks, timeout: STALL_TIMEOUT });
         }
-        shared.rest(time.saturating_sub(began.elapsed()).max(LOOK))?;
+        coordinator.wait_for_change(time.saturating_sub(began.elapsed()).max(POLL_INTERVAL))?;
     }
     Ok(())
 }

@@ -84,7 +84,7 @@ pub fn cpus() -> usize {
 
 /// Measures how busy all processors are from a start on.
 #[derive(Debug, Clone, Copy)]
-pub struct Busy {
+pub struct CpuMeter {
     started: Instant,
     busy: Duration,
     stolen: Duration,
@@ -92,14 +92,14 @@ pub struct Busy {
 
 /// Shares of the processors' time.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct BusyShare {
+pub struct CpuShares {
     /// Time spent working, by any program.
     pub busy: f64,
     /// Time taken by the hypervisor.
     pub stolen: f64,
 }
 
-impl Busy {
+impl CpuMeter {
     /// Starts a measurement.
     #[must_use]
     pub fn start() -> Self {
@@ -109,11 +109,11 @@ impl Busy {
 
     /// The shares since the start.
     #[must_use]
-    pub fn share(&self) -> BusyShare {
+    pub fn share(&self) -> CpuShares {
         let (busy, stolen) = processor_time();
         let all = self.started.elapsed().as_secs_f64() * cpus() as f64;
         let share = |time: Duration| if all > 0.0 { (time.as_secs_f64() / all).min(1.0) } else { 0.0 };
-        BusyShare {
+        CpuShares {
             busy: share(busy.saturating_sub(self.busy)),
             stolen: share(stolen.saturating_sub(self.stolen)),
         }

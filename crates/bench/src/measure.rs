@@ -7,13 +7,13 @@ use client::{FileRef, Mount, Statistics};
 use record::{Direction, Latency};
 
 use crate::experiment::WorkloadSpec;
-use crate::jobs::{Job, Load, Moments, Outcome, Schedule, Tally, Window};
-use crate::machine::{Busy, BusyShare};
+use crate::jobs::{CompletionTimes, Job, Load, Outcome, Schedule, Tally, Window};
+use crate::machine::{CpuMeter, CpuShares};
 use crate::rdma::Ports;
 
 /// How long an operation in flight may take after the end of its window. A paced queue drains
 /// faster.
-const DRAIN_PATIENCE: Duration = Duration::from_secs(60);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The results of one direction of a repeat.
 #[derive(Debug, Clone)]
@@ -60,7 +60,7 @@ pub struct Sample {
     /// wakes threads in time.
     pub window: Duration,
     /// How busy the machine was during the window.
-    pub busy: BusyShare,
+    pub busy: CpuShares,
     /// What the ports of RDMA devices counted, over the whole run including the warm-up.
     pub ports: Vec<record::PortCounters>,
 }
@@ -80,7 +80,7 @@ pub fn run(
     let loops = mount.loops().max(1);
     let (sender, receiver) = mpsc::channel();
     let (began, before, ports) = (Instant::now(), mount.statistics(), Ports::now());
-    for (index, jobs) in deal(workload, files, loops).into_iter().enumerate() {
+    for (index, jobs) in distribute(workload, files, loops).into_iter().enumerate() {
         if !jobs.is_empty() {
             mount.spawn(index, Box::new(Load::new(jobs, window, sender.clone())));
         }
@@ -90,13 +90,13 @@ pub fn run(
     // sleep too long once, the later points must not move.
     let sleep_until = |moment| std::thread::sleep((began + moment).saturating_duration_since(Instant::now()));
     sleep_until(window.warm);
-    let busy = Busy::start();
+    let busy = CpuMeter::start();
     let client_cpu = || cpu(&before.threads);
     let (from, client_before, server_before) = (Instant::now(), client_cpu(), server_cpu());
     sleep_until(window.end);
     let (client_after, server_after, took) = (client_cpu(), server_cpu(), from.elapsed());
     let busy = busy.share();
-    let outcomes = collect(&receiver, window.latest() + DRAIN_PATIENCE)?;
+    let outcomes = collect(&receiver, window.latest() + DRAIN_TIMEOUT)?;
     Ok(Sample {
         began,
         read: flow(outcomes.iter().map(|outcome| &outcome.read), workload.readers),
@@ -122,7 +122,7 @@ pub(crate) fn cpu(threads: &[u32]) -> Duration {
 /// Distributes the work over the loops. Every loop works on every file, because every connection of
 /// a route may carry every file. With a rate, the operations of all jobs are scheduled one after
 /// the other at equal intervals.
-fn deal(workload: &WorkloadSpec, files: &[(FileRef, u32)], loops: usize) -> Vec<Vec<Job>> {
+fn distribute(workload: &WorkloadSpec, files: &[(FileRef, u32)], loops: usize) -> Vec<Vec<Job>> {
     let mut jobs: Vec<Vec<Job>> = vec![Vec::new(); loops];
     let blocks = workload.file / workload.block.max(1);
     let of = u64::from(workload.depth).min(loops as u64).min(blocks).max(1);
@@ -155,14 +155,14 @@ fn deal(workload: &WorkloadSpec, files: &[(FileRef, u32)], loops: usize) -> Vec<
 }
 
 /// The outcomes of the loops' loads, once all have ended.
-fn collect(receiver: &Receiver<Outcome>, patience: Duration) -> Result<Vec<Outcome>, String> {
+fn collect(receiver: &Receiver<Outcome>, timeout: Duration) -> Result<Vec<Outcome>, String> {
     let mut outcomes = Vec::new();
     loop {
-        match receiver.recv_timeout(patience) {
+        match receiver.recv_timeout(timeout) {
             Ok(outcome) => outcomes.push(outcome),
             Err(mpsc::RecvTimeoutError::Disconnected) => break,
             Err(mpsc::RecvTimeoutError::Timeout) => {
-                return Err(format!("operations were still unanswered after {patience:?}"));
+                return Err(format!("operations were still unanswered after {timeout:?}"));
             }
         }
     }
@@ -173,11 +173,13 @@ fn collect(receiver: &Receiver<Outcome>, patience: Duration) -> Result<Vec<Outco
 }
 
 fn longest_gap(outcomes: &[Outcome]) -> Duration {
-    let all = outcomes.iter().map(|outcome| outcome.moments.clone()).reduce(|mut all, moments| {
-        all.merge(&moments);
-        all
-    });
-    all.as_ref().map_or(Duration::ZERO, Moments::longest_gap)
+    let all = outcomes.iter().map(|outcome| outcome.completion_times.clone()).reduce(
+        |mut all, completion_times| {
+            all.merge(&completion_times);
+            all
+        },
+    );
+    all.as_ref().map_or(Duration::ZERO, CompletionTimes::longest_gap)
 }
 
 /// The sum of the loops' results in one direction.

@@ -60,7 +60,7 @@ fn can_listen(address: IpAddr) -> bool {
 
 /// The RDMA counters of a group's nodes since their start.
 #[must_use]
-pub fn served(group: &Group) -> Counters {
+pub fn served_counters(group: &Group) -> Counters {
     let mut sum = Counters::default();
     group.server.statistics().nodes.iter().for_each(|node| sum.add(&node.rdma));
     sum
@@ -97,10 +97,10 @@ impl Ports {
 
     fn under(devices: &Path) -> Self {
         let mut ports = BTreeMap::new();
-        for (device, place) in entries(devices) {
-            for (port, place) in entries(&place.join("ports")) {
+        for (device, directory) in entries(devices) {
+            for (port, directory) in entries(&directory.join("ports")) {
                 // The counters of the standard come last, so that they win if a name occurs twice.
-                let counters = ["hw_counters", "counters"].map(|kind| entries(&place.join(kind)));
+                let counters = ["hw_counters", "counters"].map(|kind| entries(&directory.join(kind)));
                 let values = counters.into_iter().flatten().filter_map(|(name, file)| {
                     Some((name, fs::read_to_string(file).ok()?.trim().parse().ok()?))
                 });
@@ -163,10 +163,10 @@ fn entries(directory: &Path) -> Vec<(String, std::path::PathBuf)> {
 mod tests {
     use super::*;
 
-    fn write(place: &Path, counters: &[(&str, &str)]) {
-        fs::create_dir_all(place).unwrap();
+    fn write(directory: &Path, counters: &[(&str, &str)]) {
+        fs::create_dir_all(directory).unwrap();
         for (name, value) in counters {
-            fs::write(place.join(name), value).unwrap();
+            fs::write(directory.join(name), value).unwrap();
         }
     }
 

@@ -13,7 +13,7 @@ use crate::group::Group;
 /// The route is mounted again for each repeat. A node paces what it sends over all of its
 /// connections, so a route that does not run must have none.
 #[derive(Debug)]
-pub struct Ready {
+pub struct ReadyRoute {
     /// The name of the route.
     pub name: String,
     settings: Settings,
@@ -25,7 +25,7 @@ pub struct Ready {
     pub node_of_path: Vec<usize>,
 }
 
-impl Ready {
+impl ReadyRoute {
     /// Whether the route uses RDMA.
     #[must_use]
     pub fn is_rdma(&self) -> bool {
@@ -131,7 +131,7 @@ pub fn ready(
     group: Option<&Group>,
     pace_bytes_per_s: Option<u64>,
     congestion: Option<&str>,
-) -> Result<Vec<Ready>> {
+) -> Result<Vec<ReadyRoute>> {
     specs
         .iter()
         .map(|spec| {
@@ -158,7 +158,7 @@ pub fn ready(
             let used = of_remotes.iter().collect::<std::collections::BTreeSet<_>>().len();
             let nodes = used.min(usize::from(settings.nconnect)).max(1);
             let node_names = all.iter().map(ToString::to_string).collect();
-            Ok(Ready { name: spec.name.clone(), settings, nodes, node_names, node_of_path })
+            Ok(ReadyRoute { name: spec.name.clone(), settings, nodes, node_names, node_of_path })
         })
         .collect()
 }
@@ -179,7 +179,7 @@ fn settings(spec: &RouteSpec, experiment: &Experiment, group: Option<&Group>) ->
     };
     let mut settings = Settings::from_options(&target, options.trim_end_matches(','))?;
     if let Some(group) = group {
-        group.lead(&mut settings);
+        group.redirect(&mut settings);
     }
     Ok(settings)
 }

@@ -11,13 +11,13 @@ use crate::cells;
 use crate::error::{Error, Result};
 use crate::experiment::{Experiment, RouteSpec, Target, WorkloadSpec};
 use crate::files::Files;
-use crate::group::{Group, Plan};
+use crate::group::{Group, GroupPlan};
 use crate::jobs::Window;
 use crate::machine;
 use crate::measure::{self, Flow, Sample};
 use crate::progress::Progress;
 use crate::rdma;
-use crate::routes::{self, Ready};
+use crate::routes::{self, ReadyRoute};
 use transport::rdma::Counters as Done;
 
 /// The maximum size of files of the paced half, because creating and comparing them is paced too.
@@ -159,7 +159,7 @@ fn half(
     let over_rdma = specs.iter().any(|spec| routes::is_rdma(&spec.options));
     let rdma = if over_rdma { rdma::addresses().unwrap_or_default() } else { Vec::new() };
     let group = match experiment.target {
-        Target::Embedded { nodes, mem_bytes } => Some(Group::start(&Plan {
+        Target::Embedded { nodes, mem_bytes } => Some(Group::start(&GroupPlan {
             nodes,
             mem_bytes,
             pace_bytes_per_s: pace_bytes,
@@ -182,7 +182,7 @@ fn half(
     let context = HalfContext { experiment, began, pace_bits_per_s, group, ready: &ready, progress };
     for (index, workload) in workloads.iter().enumerate() {
         let samples = context.workload(workload, &files, index)?;
-        limits.again(index, context.progress)?;
+        limits.measure_again(index, context.progress)?;
         let (compared, wrong) = files.compare(&widest.mount()?, index)?;
         if let Some(wrong) = &wrong {
             record.fail(format!("{} ({name}): {wrong}", workload.name));
@@ -194,13 +194,13 @@ fn half(
                 wrong: u64::from(wrong.is_some()),
             });
             let cell = context.cell(route, workload, index, &samples, limits);
-            let place = record.routes.iter_mut().find(|described| described.name == route.name);
-            if let Some(place) = place {
-                place.nodes.clone_from(&route.node_names);
-                place.paths = paths.iter().map(|path| path.path.clone()).collect();
+            let directory = record.routes.iter_mut().find(|described| described.name == route.name);
+            if let Some(directory) = directory {
+                directory.nodes.clone_from(&route.node_names);
+                directory.paths = paths.iter().map(|path| path.path.clone()).collect();
                 let over_rdma = route.is_rdma();
                 let simulated = machine::simulated(&experiment.target, &record.environment, over_rdma);
-                place.workloads.push(Workload { verified, paths, counters, simulated, ..cell });
+                directory.workloads.push(Workload { verified, paths, counters, simulated, ..cell });
             }
         }
     }
@@ -234,7 +234,7 @@ fn runnable<'a>(
 
 /// Whether the embedded group can be mounted over this route: a local RDMA device cannot always
 /// reach itself. The reason is put into the record.
-fn reaches(route: &Ready, record: &mut Record) -> bool {
+fn reaches(route: &ReadyRoute, record: &mut Record) -> bool {
     if !route.is_rdma() {
         return true;
     }
@@ -266,7 +266,7 @@ struct HalfContext<'a> {
     began: Instant,
     pace_bits_per_s: Option<u64>,
     group: Option<&'a Group>,
-    ready: &'a [Ready],
+    ready: &'a [ReadyRoute],
     progress: &'a Progress,
 }
 
@@ -295,12 +295,13 @@ impl HalfContext<'_> {
                 else {
                     continue;
                 };
-                let server_before = self.group.map(rdma::served);
+                let server_before = self.group.map(rdma::served_counters);
                 let mount = route.mount()?;
                 let placed: Vec<(FileRef, u32)> =
                     prepared.iter().map(|file| (mount.file_ref(file.handle), file.number)).collect();
                 let serving = self.group.map(|group| group.server.statistics().loops);
-                let serving = serving.map(|loops| loops.iter().map(|one| one.thread).collect::<Vec<_>>());
+                let serving =
+                    serving.map(|loops| loops.iter().map(|cell_of| cell_of.thread).collect::<Vec<_>>());
                 let server_cpu = || serving.as_deref().map(measure::cpu);
                 let sample =
                     measure::run(&mount, &server_cpu, workload, &placed, self.window(workload.block));
@@ -313,7 +314,7 @@ impl HalfContext<'_> {
                 if route.is_rdma() {
                     rdma::add_work(&mut counters.client, &Done::default(), &mount.statistics().rdma);
                     if let (Some(group), Some(before)) = (self.group, server_before) {
-                        rdma::add_work(&mut counters.server, &before, &rdma::served(group));
+                        rdma::add_work(&mut counters.server, &before, &rdma::served_counters(group));
                     }
                 }
                 self.progress.advance(1);
@@ -337,14 +338,14 @@ impl HalfContext<'_> {
 
     fn cell(
         &self,
-        route: &Ready,
+        route: &ReadyRoute,
         workload: &WorkloadSpec,
         index: usize,
         samples: &[Sample],
         limits: &Limits,
     ) -> Workload {
         let pace = self.pace_bits_per_s.map(|bits| Pace { gbit_per_s_per_node: bits as f64 / 1e9 });
-        let known = cells::Known {
+        let context = cells::CellContext {
             workload,
             pace,
             nodes_of_paths: &route.node_of_path,
@@ -356,6 +357,6 @@ impl HalfContext<'_> {
             began: self.began,
             thorough: self.experiment.procedure == Procedure::Thorough,
         };
-        cells::build(&known, samples)
+        cells::build(&context, samples)
     }
 }

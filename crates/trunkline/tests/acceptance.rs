@@ -1,7 +1,7 @@
 //! Tests `cargo xtask bench` on a small scale: a few rows of the table, with our server as a
 //! separate process, and a valid record.
 
-use acceptance::{Figures, LIMIT, OURS, Options, Peer, Scale};
+use acceptance::{AcceptanceRecord, LIMIT, OURS, Options, Peer, Scale};
 use std::time::Duration;
 
 fn options(rows: &[&str]) -> Options {
@@ -13,7 +13,7 @@ fn options(rows: &[&str]) -> Options {
         scale: Scale {
             warm: Duration::from_millis(1),
             window: Duration::from_millis(20),
-            look: Duration::from_millis(1),
+            calibration_window: Duration::from_millis(1),
             repeats: 1,
             file_bytes: 1 << 20,
             names: 10,
@@ -34,7 +34,7 @@ fn a_small_table_gives_a_record_that_can_be_read() {
         Peer { name: "broken".into(), command: "echo cannot serve; exit 1".into() },
     ];
     let measured = acceptance::run(&options, |_| ()).unwrap();
-    let record = Figures::read(&measured.write()).unwrap();
+    let record = AcceptanceRecord::read(&measured.write()).unwrap();
     // Fractions may lose their last digit in the file.
     assert_eq!(record.notes, measured.notes);
     assert_eq!(record.environment.cmdline, "a test");

@@ -3,7 +3,7 @@
 use record::{Pattern, Stage};
 
 use super::*;
-use crate::machine::BusyShare;
+use crate::machine::CpuShares;
 
 const BLOCK: u64 = 4096;
 /// The number of operations in a sample of one second, over both directions.
@@ -38,7 +38,7 @@ fn sample(busy: f64) -> Sample {
         server_cpu: Some(Duration::from_millis(200)),
         window: Duration::from_secs(1),
         ports: Vec::new(),
-        busy: BusyShare { busy, stolen: 0.0 },
+        busy: CpuShares { busy, stolen: 0.0 },
     }
 }
 
@@ -55,8 +55,8 @@ fn workload(rate: Option<f64>) -> WorkloadSpec {
     }
 }
 
-fn known(workload: &WorkloadSpec) -> Known<'_> {
-    Known {
+fn context(workload: &WorkloadSpec) -> CellContext<'_> {
+    CellContext {
         workload,
         pace: None,
         nodes_of_paths: &[0, 2],
@@ -70,8 +70,8 @@ fn known(workload: &WorkloadSpec) -> Known<'_> {
     }
 }
 
-fn cells(known: &Known<'_>, busy: f64) -> (Cell, Cell) {
-    let built = build(known, &[sample(busy), sample(busy)]);
+fn cells(context: &CellContext<'_>, busy: f64) -> (Cell, Cell) {
+    let built = build(context, &[sample(busy), sample(busy)]);
     assert_eq!(built.longest_gap_ms, Some(7.0));
     (built.read.unwrap(), built.write.unwrap())
 }
@@ -79,7 +79,7 @@ fn cells(known: &Known<'_>, busy: f64) -> (Cell, Cell) {
 #[test]
 fn processor_time_of_a_mix_is_that_of_both_over_the_operations_of_both() {
     let workload = workload(None);
-    let (read, write) = cells(&known(&workload), 0.5);
+    let (read, write) = cells(&context(&workload), 0.5);
     assert_eq!((read.cpu_us_per_op.client, read.cpu_us_per_op.server), (40.0, Some(20.0)));
     assert_eq!(read.cpu_ns_per_byte.client, 40_000.0 / BLOCK as f64);
     assert_eq!((read.cpu_us_per_op, read.cpu_ns_per_byte), (write.cpu_us_per_op, write.cpu_ns_per_byte));
@@ -89,16 +89,16 @@ fn processor_time_of_a_mix_is_that_of_both_over_the_operations_of_both() {
 fn processor_time_of_somebodys_server_is_absent_when_any_repeat_lacks_it() {
     let workload = workload(None);
     let elsewhere = Sample { server_cpu: None, ..sample(0.5) };
-    let built = build(&known(&workload), &[sample(0.5), elsewhere]);
+    let built = build(&context(&workload), &[sample(0.5), elsewhere]);
     assert_eq!(built.read.unwrap().cpu_us_per_op.server, None);
 }
 
 #[test]
 fn directions_at_once_share_what_the_machine_carries_and_each_has_its_own_link() {
     let workload = workload(None);
-    let (read, write) = cells(&Known { calibrated: Some(0.08), ..known(&workload) }, 0.5);
+    let (read, write) = cells(&CellContext { calibrated: Some(0.08), ..context(&workload) }, 0.5);
     assert_eq!((read.limit_gbytes_per_s, write.limit_gbytes_per_s), (Some(0.06), Some(0.02)));
-    let (read, write) = cells(&Known { links_gbytes_per_s: Some(0.5), ..known(&workload) }, 0.5);
+    let (read, write) = cells(&CellContext { links_gbytes_per_s: Some(0.5), ..context(&workload) }, 0.5);
     assert_eq!((read.limit_gbytes_per_s, write.limit_gbytes_per_s), (Some(0.5), Some(0.5)));
     assert_eq!(read.share_by_node, [0.75, 0.0, 0.25, 0.0]);
 }
@@ -109,21 +109,31 @@ fn what_binds_is_the_limit_that_was_reached() {
     let asked = workload(Some(OPS as f64));
     let pace = |speed: f64| Some(Pace { gbit_per_s_per_node: speed * 8.0 / 2.0 });
     let reads = (OPS / 4 * 3 * BLOCK) as f64 / 1e9;
-    for (known, busy, stage, evidence) in [
-        (Known { pace: pace(reads), ..known(&plain) }, 0.5, Stage::Pace, "the pace of each node: 100 %"),
+    for (context, busy, stage, evidence) in [
         (
-            Known { pace: pace(1.0), ..known(&plain) },
+            CellContext { pace: pace(reads), ..context(&plain) },
+            0.5,
+            Stage::Pace,
+            "the pace of each node: 100 %",
+        ),
+        (
+            CellContext { pace: pace(1.0), ..context(&plain) },
             0.5,
             Stage::Slots,
             "6 in flight at 500 us in the mean allow 1",
         ),
-        (Known { links_gbytes_per_s: Some(reads), ..known(&plain) }, 0.5, Stage::Link, "100 % of the 0.2"),
-        (known(&asked), 0.99, Stage::Rate, "100 % of the 7500 operations a second"),
-        (known(&plain), 0.99, Stage::Cpu, "cores at 99 % (client 0.40, server 0.20"),
-        (Known { loops: 0, ..known(&plain) }, 0.5, Stage::ClientCpu, "use 0.40 cores"),
-        (known(&plain), 0.5, Stage::Slots, "7500 were done"),
+        (
+            CellContext { links_gbytes_per_s: Some(reads), ..context(&plain) },
+            0.5,
+            Stage::Link,
+            "100 % of the 0.2",
+        ),
+        (context(&asked), 0.99, Stage::Rate, "100 % of the 7500 operations a second"),
+        (context(&plain), 0.99, Stage::Cpu, "cores at 99 % (client 0.40, server 0.20"),
+        (CellContext { loops: 0, ..context(&plain) }, 0.5, Stage::ClientCpu, "use 0.40 cores"),
+        (context(&plain), 0.5, Stage::Slots, "7500 were done"),
     ] {
-        let (read, _) = cells(&known, busy);
+        let (read, _) = cells(&context, busy);
         assert_eq!(read.binding.stage, stage, "{:?}", read.binding);
         assert!(read.binding.evidence.contains(evidence), "{:?}", read.binding);
     }

@@ -95,12 +95,12 @@ impl Line {
 /// The milliseconds of a window in which an operation finished. Merged over all loops, they give
 /// the longest time without one.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Moments {
+pub struct CompletionTimes {
     bits: Vec<u64>,
     window: Window,
 }
 
-impl Moments {
+impl CompletionTimes {
     pub(super) fn new(window: Window) -> Self {
         let milliseconds = window.end.saturating_sub(window.warm).as_millis();
         let words = usize::try_from(milliseconds / 64 + 1).unwrap_or(0);
@@ -109,7 +109,7 @@ impl Moments {
 
     /// Records that an operation finished, at a time within the window.
     #[inline]
-    pub(super) fn note(&mut self, at: Duration) {
+    pub(super) fn record(&mut self, at: Duration) {
         let millisecond = at.saturating_sub(self.window.warm).as_millis();
         let word = usize::try_from(millisecond / 64).ok().and_then(|word| self.bits.get_mut(word));
         if let Some(word) = word {
@@ -164,12 +164,12 @@ mod tests {
     #[test]
     fn the_longest_gap_is_that_of_all_loops_together() {
         let window = Window { warm: Duration::from_millis(50), end: Duration::from_millis(250) };
-        let (mut one, mut other) = (Moments::new(window), Moments::new(window));
+        let (mut one, mut other) = (CompletionTimes::new(window), CompletionTimes::new(window));
         assert_eq!(one.longest_gap(), Duration::from_millis(200), "nothing finished at all");
-        (50..100).for_each(|at| one.note(Duration::from_millis(at)));
-        (180..=250).for_each(|at| one.note(Duration::from_millis(at)));
+        (50..100).for_each(|at| one.record(Duration::from_millis(at)));
+        (180..=250).for_each(|at| one.record(Duration::from_millis(at)));
         assert_eq!(one.longest_gap(), Duration::from_millis(80));
-        (90..150).for_each(|at| other.note(Duration::from_millis(at)));
+        (90..150).for_each(|at| other.record(Duration::from_millis(at)));
         one.merge(&other);
         assert_eq!(one.longest_gap(), Duration::from_millis(30));
     }

@@ -13,8 +13,8 @@ use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags};
 use transport::busy::{BUSY_POLL_DEFAULT, BusyPoll};
 use transport::poll::{Event, Events, Interest, Poller};
 
-use super::start::Shared;
-use super::{ANSWER_BYTES, CALL_BYTES, Ends, Error, Shape, Side, head, next_block};
+use super::coordinator::Coordinator;
+use super::{ANSWER_BYTES, CALL_BYTES, Error, Role, Shape, Streams, head, next_block};
 
 /// The size of the buffer into which everything is received.
 const RECEIVE_BYTES: usize = 1 << 20;
@@ -23,45 +23,46 @@ const PIECES: usize = 512;
 /// The bytes gathered into one send. A socket accepts no more at once, so gathering more is wasted.
 const SEND_BYTES: usize = 4 << 20;
 /// How often a thread checks whether the try is over.
-const LOOK: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 static CALLS: [[u8; CALL_BYTES]; 2] = [head(false), head(true)];
 static ANSWERS: [[u8; ANSWER_BYTES]; 2] = [head(false), head(true)];
 
 /// Which ends a thread drives.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Layout {
-    /// This many threads for the serving ends, and as many for the asking ends.
-    Apart(usize),
+pub(super) enum ThreadLayout {
+    /// This many threads for the server's ends, and as many for the client's ends.
+    Separate(usize),
     /// This many threads, each with both ends of its connections.
-    Together(usize),
+    Combined(usize),
 }
 
 /// Starts the threads and returns their number.
 pub(super) fn start<'scope, 'env>(
     scope: &'scope Scope<'scope, 'env>,
     shape: &'scope Shape,
-    shared: &'scope Shared,
-    ends: Ends,
-    layout: Layout,
+    coordinator: &'scope Coordinator,
+    streams: Streams,
+    layout: ThreadLayout,
 ) -> io::Result<usize> {
     let (threads, offset) = match layout {
-        Layout::Apart(threads) => (threads, threads),
-        Layout::Together(threads) => (threads, 0),
+        ThreadLayout::Separate(threads) => (threads, threads),
+        ThreadLayout::Combined(threads) => (threads, 0),
     };
     let mut shares: Vec<Vec<End>> = (0..threads + offset).map(|_| Vec::new()).collect();
-    for (side, streams, first) in [(Side::Serving, ends.serving, 0), (Side::Asking, ends.asking, offset)] {
+    for (role, streams, first) in [(Role::Server, streams.server, 0), (Role::Client, streams.client, offset)]
+    {
         for (connection, stream) in streams.into_iter().enumerate() {
             if let Some(share) = shares.get_mut(first + connection % threads) {
-                share.push(End::new(stream, side, connection, shape.depth));
+                share.push(End::new(stream, role, connection, shape.depth));
             }
         }
     }
     let mut workers = 0;
     for mut share in shares.into_iter().filter(|share| !share.is_empty()) {
         Builder::new().spawn_scoped(scope, move || {
-            let outcome = Worker::new(shape, shared).and_then(|mut worker| worker.drive(&mut share));
-            shared.ended(outcome);
+            let outcome = Worker::new(shape, coordinator).and_then(|mut worker| worker.drive(&mut share));
+            coordinator.worker_ended(outcome);
         })?;
         workers += 1;
     }
@@ -71,12 +72,12 @@ pub(super) fn start<'scope, 'env>(
 /// One end of a connection.
 struct End {
     stream: TcpStream,
-    side: Side,
+    role: Role,
     connection: usize,
-    asked: u64,
+    calls_sent: u64,
     seed: u64,
     /// Remaining bytes of the message being received; 0 between messages.
-    missing: usize,
+    bytes_left: usize,
     /// Heads and blocks to send; a block may be empty.
     queue: VecDeque<[&'static [u8]; 2]>,
     /// Bytes of the first queued message that were sent.
@@ -85,24 +86,24 @@ struct End {
 }
 
 impl End {
-    fn new(stream: TcpStream, side: Side, connection: usize, depth: usize) -> Self {
+    fn new(stream: TcpStream, role: Role, connection: usize, depth: usize) -> Self {
         // The queue never holds more messages than calls in flight.
         let queue = VecDeque::with_capacity(depth);
         let seed = connection as u64;
-        Self { stream, side, connection, asked: 0, seed, missing: 0, queue, sent: 0, waits: false }
+        Self { stream, role, connection, calls_sent: 0, seed, bytes_left: 0, queue, sent: 0, waits: false }
     }
 
-    fn ask(&mut self, shape: &Shape) {
-        let writes = shape.direction.writes(self.asked);
-        self.asked += 1;
-        self.push(shape, writes, writes);
+    fn queue_call(&mut self, shape: &Shape) {
+        let writes = shape.direction.writes(self.calls_sent);
+        self.calls_sent += 1;
+        self.enqueue(shape, writes, writes);
     }
 
-    fn push(&mut self, shape: &Shape, writes: bool, with_block: bool) {
+    fn enqueue(&mut self, shape: &Shape, writes: bool, with_block: bool) {
         let kind = usize::from(writes);
-        let head: &[u8] = match self.side {
-            Side::Asking => &CALLS[kind],
-            Side::Serving => &ANSWERS[kind],
+        let head: &[u8] = match self.role {
+            Role::Client => &CALLS[kind],
+            Role::Server => &ANSWERS[kind],
         };
         let block = if with_block { next_block(&mut self.seed, shape.block_bytes) } else { &[] };
         self.queue.push_back([head, block]);
@@ -110,25 +111,25 @@ impl End {
 
     /// Processes received bytes and queues a message in return for each one received. Returns how
     /// many blocks were completed.
-    fn take(&mut self, shape: &Shape, mut bytes: &[u8]) -> u64 {
+    fn receive_bytes(&mut self, shape: &Shape, mut bytes: &[u8]) -> u64 {
         let mut completed = 0;
         while let Some(first) = bytes.first() {
-            if self.missing == 0 {
+            if self.bytes_left == 0 {
                 let writes = *first == 1;
-                self.missing = match self.side {
-                    Side::Asking => ANSWER_BYTES + if writes { 0 } else { shape.block_bytes },
-                    Side::Serving => CALL_BYTES + if writes { shape.block_bytes } else { 0 },
+                self.bytes_left = match self.role {
+                    Role::Client => ANSWER_BYTES + if writes { 0 } else { shape.block_bytes },
+                    Role::Server => CALL_BYTES + if writes { shape.block_bytes } else { 0 },
                 };
-                if self.side == Side::Serving {
-                    self.push(shape, writes, !writes);
+                if self.role == Role::Server {
+                    self.enqueue(shape, writes, !writes);
                 }
             }
-            let now = self.missing.min(bytes.len());
-            self.missing -= now;
+            let now = self.bytes_left.min(bytes.len());
+            self.bytes_left -= now;
             bytes = bytes.get(now..).unwrap_or_default();
-            if self.missing == 0 && self.side == Side::Asking {
+            if self.bytes_left == 0 && self.role == Role::Client {
                 completed += 1;
-                self.ask(shape);
+                self.queue_call(shape);
             }
         }
         completed
@@ -184,7 +185,7 @@ fn gather(queue: &VecDeque<[&'static [u8]; 2]>, pieces: &mut Vec<IoSlice<'static
 /// A thread and its memory, which is mapped in advance.
 struct Worker<'a> {
     shape: &'a Shape,
-    shared: &'a Shared,
+    coordinator: &'a Coordinator,
     poller: Poller,
     busy: BusyPoll,
     buffer: Vec<u8>,
@@ -192,11 +193,11 @@ struct Worker<'a> {
 }
 
 impl<'a> Worker<'a> {
-    fn new(shape: &'a Shape, shared: &'a Shared) -> Result<Self, Error> {
+    fn new(shape: &'a Shape, coordinator: &'a Coordinator) -> Result<Self, Error> {
         let (buffer, pieces) = (vec![1; RECEIVE_BYTES], Vec::with_capacity(PIECES));
         Ok(Self {
             shape,
-            shared,
+            coordinator,
             poller: Poller::new()?,
             busy: BusyPoll::new(BUSY_POLL_DEFAULT),
             buffer,
@@ -204,25 +205,26 @@ impl<'a> Worker<'a> {
         })
     }
 
-    fn drive(&mut self, ends: &mut [End]) -> Result<(), Error> {
-        for (token, end) in (0_u64..).zip(&mut *ends) {
+    fn drive(&mut self, streams: &mut [End]) -> Result<(), Error> {
+        for (token, end) in (0_u64..).zip(&mut *streams) {
             self.poller.add(&end.stream, token, Interest::READ)?;
         }
-        let side = ends.first().map(|end| end.side).filter(|side| ends.iter().all(|end| end.side == *side));
-        self.shared.wait_to_begin(side);
-        for (token, end) in (0_u64..).zip(&mut *ends) {
-            if end.side == Side::Asking {
-                (0..self.shape.depth).for_each(|_| end.ask(self.shape));
-                self.send(token, end).map_err(|source| end.side.failed(end.connection, source))?;
+        let role =
+            streams.first().map(|end| end.role).filter(|role| streams.iter().all(|end| end.role == *role));
+        self.coordinator.wait_to_begin(role);
+        for (token, end) in (0_u64..).zip(&mut *streams) {
+            if end.role == Role::Client {
+                (0..self.shape.depth).for_each(|_| end.queue_call(self.shape));
+                self.send(token, end).map_err(|source| end.role.failed(end.connection, source))?;
             }
         }
         let mut events = Events::new();
-        while !self.shared.stopped() {
-            self.busy.wait(&self.poller, &mut events, Some(LOOK))?;
+        while !self.coordinator.stopped() {
+            self.busy.wait(&self.poller, &mut events, Some(POLL_INTERVAL))?;
             for event in events.iter() {
-                let end = usize::try_from(event.token).ok().and_then(|at| ends.get_mut(at));
+                let end = usize::try_from(event.token).ok().and_then(|at| streams.get_mut(at));
                 if let Some(end) = end {
-                    self.ready(event, end).map_err(|source| end.side.failed(end.connection, source))?;
+                    self.ready(event, end).map_err(|source| end.role.failed(end.connection, source))?;
                 }
             }
         }
@@ -234,9 +236,9 @@ impl<'a> Worker<'a> {
             match rustix::net::recv(&end.stream, &mut self.buffer[..], RecvFlags::DONTWAIT) {
                 Ok((0, _)) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok((got, _)) => {
-                    let completed = end.take(self.shape, self.buffer.get(..got).unwrap_or_default());
+                    let completed = end.receive_bytes(self.shape, self.buffer.get(..got).unwrap_or_default());
                     if completed > 0 {
-                        self.shared.count(end.connection, completed);
+                        self.coordinator.count(end.connection, completed);
                     }
                 }
                 Err(Errno::AGAIN | Errno::INTR) => {}

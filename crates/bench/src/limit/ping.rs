@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 use record::Latency;
 
 use super::threads::{receive, send};
-use super::{ANSWER_BYTES, CALL_BYTES, Error, Side, connect, next_block};
+use super::{ANSWER_BYTES, CALL_BYTES, Error, Role, connect, next_block};
 
 /// The result of a ping-pong.
 #[derive(Debug)]
-pub struct Pings {
+pub struct PingResult {
     /// Replies per second.
     pub per_s: f64,
     /// The time from call to reply.
@@ -24,34 +24,34 @@ pub struct Pings {
 ///
 /// # Errors
 /// [`Error`].
-pub fn beside<T>(
+pub fn ping_during<T>(
     address: IpAddr,
     congestion: &str,
     block_bytes: usize,
     skip: Duration,
     meanwhile: impl FnOnce() -> T,
-) -> Result<(Pings, T), Error> {
-    let (asking, serving) =
+) -> Result<(PingResult, T), Error> {
+    let (client_stream, server_stream) =
         connect(address, congestion).map_err(|source| Error::Address { address, source })?;
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let server = scope.spawn(|| serve(serving, block_bytes));
-        let client = scope.spawn(|| ask(asking, block_bytes, skip, &stop));
+        let server = scope.spawn(|| run_server(server_stream, block_bytes));
+        let client = scope.spawn(|| run_client(client_stream, block_bytes, skip, &stop));
         let done = meanwhile();
         stop.store(true, Ordering::Relaxed);
-        let pings = joined(client, Side::Asking);
-        joined(server, Side::Serving)?;
-        Ok((pings?, done))
+        let result = join(client, Role::Client);
+        join(server, Role::Server)?;
+        Ok((result?, done))
     })
 }
 
-fn joined<T>(thread: ScopedJoinHandle<'_, std::io::Result<T>>, side: Side) -> Result<T, Error> {
+fn join<T>(thread: ScopedJoinHandle<'_, std::io::Result<T>>, role: Role) -> Result<T, Error> {
     let outcome = thread.join().unwrap_or_else(|_| Err(std::io::Error::other("ended by a bug")));
-    outcome.map_err(|source| side.failed(0, source))
+    outcome.map_err(|source| role.failed(0, source))
 }
 
 /// Answers until the other end closes the connection.
-fn serve(mut stream: TcpStream, block_bytes: usize) -> std::io::Result<()> {
+fn run_server(mut stream: TcpStream, block_bytes: usize) -> std::io::Result<()> {
     let (mut call, mut seed) = ([0; CALL_BYTES], 0);
     loop {
         match receive(&stream, &mut call) {
@@ -62,28 +62,28 @@ fn serve(mut stream: TcpStream, block_bytes: usize) -> std::io::Result<()> {
     }
 }
 
-fn ask(
+fn run_client(
     mut stream: TcpStream,
     block_bytes: usize,
     skip: Duration,
     stop: &AtomicBool,
-) -> std::io::Result<Pings> {
+) -> std::io::Result<PingResult> {
     let (mut latency, mut count) = (Latency::new(), 0_u64);
     let mut answer = vec![0; ANSWER_BYTES + block_bytes];
     let began = Instant::now();
     // At least one reply counts, even if the other work ends at once.
     while !stop.load(Ordering::Relaxed) || count == 0 {
-        let asked = Instant::now();
+        let sent_at = Instant::now();
         send(&mut stream, &[0; CALL_BYTES], &[])?;
         receive(&stream, &mut answer)?;
-        if asked.duration_since(began) >= skip {
-            latency.record_ns(u64::try_from(asked.elapsed().as_nanos()).unwrap_or(u64::MAX));
+        if sent_at.duration_since(began) >= skip {
+            latency.record_ns(u64::try_from(sent_at.elapsed().as_nanos()).unwrap_or(u64::MAX));
             count += 1;
         }
     }
     let counted = began.elapsed().saturating_sub(skip).as_secs_f64();
     stream.shutdown(Shutdown::Both)?;
-    Ok(Pings { per_s: count as f64 / counted.max(1e-9), latency })
+    Ok(PingResult { per_s: count as f64 / counted.max(1e-9), latency })
 }
 
 #[cfg(test)]
@@ -91,21 +91,24 @@ mod tests {
     use super::*;
     use std::net::Ipv4Addr;
 
-    fn beside_it<T>(address: Ipv4Addr, meanwhile: impl FnOnce() -> T) -> Result<(Pings, T), Error> {
+    fn ping_during_work<T>(
+        address: Ipv4Addr,
+        meanwhile: impl FnOnce() -> T,
+    ) -> Result<(PingResult, T), Error> {
         let congestion = transport::socket::congestion_controls().remove(0);
-        beside(address.into(), &congestion, 4096, Duration::from_millis(1), meanwhile)
+        ping_during(address.into(), &congestion, 4096, Duration::from_millis(1), meanwhile)
     }
 
     #[test]
     fn blocks_go_to_and_fro_and_what_went_on_meanwhile_is_kept() {
-        let (pings, outcome) = beside_it(Ipv4Addr::LOCALHOST, || 7).unwrap();
+        let (result, outcome) = ping_during_work(Ipv4Addr::LOCALHOST, || 7).unwrap();
         assert_eq!(outcome, 7);
-        assert!(pings.per_s > 0.0 && pings.latency.percentile_us(0.5) > 0.0);
+        assert!(result.per_s > 0.0 && result.latency.percentile_us(0.5) > 0.0);
     }
 
     #[test]
     fn at_an_address_that_is_not_ours_nothing_runs() {
-        let outcome = beside_it(Ipv4Addr::new(203, 0, 113, 1), || panic!("it runs"));
+        let outcome = ping_during_work(Ipv4Addr::new(203, 0, 113, 1), || panic!("it runs"));
         assert!(matches!(outcome, Err(Error::Address { .. })));
     }
 }

@@ -12,14 +12,14 @@ fn congestion() -> String {
 }
 
 /// The connected ends of a shape.
-fn ends(shape: &Shape) -> Ends {
-    let mut ends = Ends::default();
+fn streams(shape: &Shape) -> Streams {
+    let mut streams = Streams::default();
     for address in shape.remotes.iter().cycle().take(shape.connections) {
-        let (asking, serving) = connect(*address, &congestion()).unwrap();
-        ends.asking.push(asking);
-        ends.serving.push(serving);
+        let (client, server) = connect(*address, &congestion()).unwrap();
+        streams.client.push(client);
+        streams.server.push(server);
     }
-    ends
+    streams
 }
 
 #[test]
@@ -40,9 +40,9 @@ fn every_mode_moves_blocks_in_every_direction() {
 fn an_end_that_fails_during_a_try_is_named_with_its_reason() {
     for mode in Mode::ALL {
         let shape = shape(Direction::Read, 4096);
-        let ends = ends(&shape);
-        ends.serving[1].shutdown(std::net::Shutdown::Both).unwrap();
-        let Err(error) = measure(&shape, mode, ends, Duration::from_secs(60)) else {
+        let streams = streams(&shape);
+        streams.server[1].shutdown(std::net::Shutdown::Both).unwrap();
+        let Err(error) = measure(&shape, mode, streams, Duration::from_secs(60)) else {
             panic!("{mode:?} measures what is broken");
         };
         let Error::End { connection: 1, source, .. } = &error else { panic!("{mode:?}: {error:?}") };

@@ -7,11 +7,11 @@ use std::thread::{Builder, Scope};
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
 
-use super::start::Shared;
-use super::{ANSWER_BYTES, CALL_BYTES, Direction, Ends, Shape, Side, head, next_block};
+use super::coordinator::Coordinator;
+use super::{ANSWER_BYTES, CALL_BYTES, Direction, Role, Shape, Streams, head, next_block};
 
 /// The number of buffers that a receiver cycles through.
-const PLACES: usize = 16;
+const RECEIVE_BUFFERS: usize = 16;
 /// The maximum payload in flight on a connection with blocks in both directions: what socket
 /// buffers certainly hold. A thread that sends more before it receives could wait for another that
 /// does the same.
@@ -21,18 +21,18 @@ const MIXED_BYTES_MAX: usize = 1 << 20;
 pub(super) fn start<'scope, 'env>(
     scope: &'scope Scope<'scope, 'env>,
     shape: &'scope Shape,
-    shared: &'scope Shared,
-    ends: Ends,
+    coordinator: &'scope Coordinator,
+    streams: Streams,
 ) -> io::Result<usize> {
     let mut workers = 0;
-    for (side, streams) in [(Side::Serving, ends.serving), (Side::Asking, ends.asking)] {
+    for (role, streams) in [(Role::Server, streams.server), (Role::Client, streams.client)] {
         for (connection, mut stream) in streams.into_iter().enumerate() {
             Builder::new().spawn_scoped(scope, move || {
-                let outcome = match side {
-                    Side::Serving => serve(shape, shared, &mut stream, connection),
-                    Side::Asking => ask(shape, shared, &mut stream, connection),
+                let outcome = match role {
+                    Role::Server => run_server(shape, coordinator, &mut stream, connection),
+                    Role::Client => run_client(shape, coordinator, &mut stream, connection),
                 };
-                shared.ended(outcome.map_err(|source| side.failed(connection, source)));
+                coordinator.worker_ended(outcome.map_err(|source| role.failed(connection, source)));
             })?;
             workers += 1;
         }
@@ -41,20 +41,20 @@ pub(super) fn start<'scope, 'env>(
 }
 
 /// Buffers for the received blocks, mapped in advance.
-struct Places {
+struct ReceiveBuffers {
     memory: Vec<u8>,
     block_bytes: usize,
     next: usize,
 }
 
-impl Places {
+impl ReceiveBuffers {
     fn new(block_bytes: usize) -> Self {
-        Self { memory: vec![1; block_bytes * PLACES], block_bytes, next: 0 }
+        Self { memory: vec![1; block_bytes * RECEIVE_BUFFERS], block_bytes, next: 0 }
     }
 
     fn next(&mut self) -> &mut [u8] {
         let start = self.next * self.block_bytes;
-        self.next = (self.next + 1) % PLACES;
+        self.next = (self.next + 1) % RECEIVE_BUFFERS;
         self.memory.get_mut(start..start + self.block_bytes).unwrap_or_default()
     }
 }
@@ -89,16 +89,21 @@ pub(super) fn send(stream: &mut TcpStream, head: &[u8], block: &[u8]) -> io::Res
     Ok(())
 }
 
-fn serve(shape: &Shape, shared: &Shared, stream: &mut TcpStream, connection: usize) -> io::Result<()> {
-    let mut places = Places::new(shape.block_bytes);
+fn run_server(
+    shape: &Shape,
+    coordinator: &Coordinator,
+    stream: &mut TcpStream,
+    connection: usize,
+) -> io::Result<()> {
+    let mut buffers = ReceiveBuffers::new(shape.block_bytes);
     let mut seed = connection as u64;
     let mut call = [0; CALL_BYTES];
-    shared.wait_to_begin(Some(Side::Serving));
-    while !shared.stopped() {
+    coordinator.wait_to_begin(Some(Role::Server));
+    while !coordinator.stopped() {
         receive(stream, &mut call)?;
         let writes = call.first() == Some(&1);
         if writes {
-            receive(stream, places.next())?;
+            receive(stream, buffers.next())?;
         }
         let block = if writes { &[][..] } else { next_block(&mut seed, shape.block_bytes) };
         send(stream, &head::<ANSWER_BYTES>(writes), block)?;
@@ -106,30 +111,35 @@ fn serve(shape: &Shape, shared: &Shared, stream: &mut TcpStream, connection: usi
     Ok(())
 }
 
-fn ask(shape: &Shape, shared: &Shared, stream: &mut TcpStream, connection: usize) -> io::Result<()> {
-    let (mut asked, mut seed) = (0, connection as u64);
+fn run_client(
+    shape: &Shape,
+    coordinator: &Coordinator,
+    stream: &mut TcpStream,
+    connection: usize,
+) -> io::Result<()> {
+    let (mut calls_sent, mut seed) = (0, connection as u64);
     let mut call = |stream: &mut TcpStream| {
-        let writes = shape.direction.writes(asked);
-        asked += 1;
+        let writes = shape.direction.writes(calls_sent);
+        calls_sent += 1;
         let block = if writes { next_block(&mut seed, shape.block_bytes) } else { &[][..] };
         send(stream, &head::<CALL_BYTES>(writes), block)
     };
-    let mut places = Places::new(shape.block_bytes);
+    let mut buffers = ReceiveBuffers::new(shape.block_bytes);
     let mut answer = [0; ANSWER_BYTES];
     let depth = match shape.direction {
         Direction::Mixed => (MIXED_BYTES_MAX / shape.block_bytes).clamp(1, shape.depth),
         Direction::Read | Direction::Write => shape.depth,
     };
-    shared.wait_to_begin(Some(Side::Asking));
+    coordinator.wait_to_begin(Some(Role::Client));
     for _ in 0..depth {
         call(stream)?;
     }
-    while !shared.stopped() {
+    while !coordinator.stopped() {
         receive(stream, &mut answer)?;
         if answer.first() == Some(&0) {
-            receive(stream, places.next())?;
+            receive(stream, buffers.next())?;
         }
-        shared.count(connection, 1);
+        coordinator.count(connection, 1);
         call(stream)?;
     }
     Ok(())

@@ -20,7 +20,7 @@ use super::Shape;
 use crate::machine;
 
 /// The longest time for connecting, and for a block, on an emulated processor.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// The memory of one end of a connection. A larger window is reduced to fewer blocks in flight.
 const WINDOW_BYTES_MAX: usize = 64 << 20;
 /// The measured time contains at least this many times the blocks in flight. Blocks in flight share
@@ -28,55 +28,56 @@ const WINDOW_BYTES_MAX: usize = 64 << 20;
 /// it includes one such moment more or less.
 const ROUNDS: u64 = 4;
 /// The measurement may end with fewer blocks after this long, if any moved.
-const LONGER: Duration = Duration::from_secs(10);
+const EXTENSION: Duration = Duration::from_secs(10);
 /// How long a wait lasts before the time is checked again.
-const LOOK: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// How completions are awaited, and by how many threads. A software device does its work in the
 /// thread that asks for it, so one thread gets one processor's worth of work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
     /// By polling, which uses a whole processor.
-    Asking,
+    Polling,
     /// By notifications of the device, as the server's loops do.
-    Notices,
+    Notifications,
     /// By polling, with a thread for each processor.
-    AskingPerCpu,
+    PollingPerCpu,
     /// By notifications, with a thread for each processor.
-    NoticesPerCpu,
+    NotificationsPerCpu,
 }
 
 impl Mode {
     /// All modes.
-    pub const ALL: [Self; 4] = [Self::Asking, Self::Notices, Self::AskingPerCpu, Self::NoticesPerCpu];
+    pub const ALL: [Self; 4] =
+        [Self::Polling, Self::Notifications, Self::PollingPerCpu, Self::NotificationsPerCpu];
 
     /// The name in records.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
-            Self::Asking => "raw verbs, one thread that asks for completions",
-            Self::Notices => "raw verbs, one thread that waits for notices",
-            Self::AskingPerCpu => "raw verbs, a thread per CPU that asks for completions",
-            Self::NoticesPerCpu => "raw verbs, a thread per CPU that waits for notices",
+            Self::Polling => "raw verbs, one thread that asks for completions",
+            Self::Notifications => "raw verbs, one thread that waits for notices",
+            Self::PollingPerCpu => "raw verbs, a thread per CPU that asks for completions",
+            Self::NotificationsPerCpu => "raw verbs, a thread per CPU that waits for notices",
         }
     }
 
     /// Whether the mode differs from the others for this many connections: a thread for each
     /// processor may be a single thread.
     #[must_use]
-    pub fn is_of_its_own(self, connections: usize) -> bool {
-        matches!(self, Self::Asking | Self::Notices) || self.threads(connections) > 1
+    pub fn is_distinct(self, connections: usize) -> bool {
+        matches!(self, Self::Polling | Self::Notifications) || self.threads(connections) > 1
     }
 
-    const fn by_notices(self) -> bool {
-        matches!(self, Self::Notices | Self::NoticesPerCpu)
+    const fn waits_for_notifications(self) -> bool {
+        matches!(self, Self::Notifications | Self::NotificationsPerCpu)
     }
 
     /// The number of threads for this many connections.
     fn threads(self, connections: usize) -> usize {
         match self {
-            Self::Asking | Self::Notices => 1,
-            Self::AskingPerCpu | Self::NoticesPerCpu => machine::cpus().min(connections).max(1),
+            Self::Polling | Self::Notifications => 1,
+            Self::PollingPerCpu | Self::NotificationsPerCpu => machine::cpus().min(connections).max(1),
         }
     }
 }
@@ -112,7 +113,7 @@ pub enum Error {
     #[error("a block did not move over RDMA: {0}")]
     Work(String),
     /// No block moved in time.
-    #[error("no block moved over RDMA in {} s", PATIENCE.as_secs())]
+    #[error("no block moved over RDMA in {} s", TIMEOUT.as_secs())]
     Stalled,
     /// The wait for completions failed.
     #[error("cannot wait for completions")]
@@ -127,14 +128,14 @@ pub fn measure_once(shape: &Shape, mode: Mode, time: Duration) -> Result<Try, Er
     let addresses = shape.remotes.iter().cycle().take(shape.connections);
     let mut pairs = addresses.map(|address| Pair::connect(*address, shape)).collect::<Result<Vec<_>, _>>()?;
     for pair in &mut pairs {
-        pair.fill()?;
+        pair.fill_window()?;
     }
     let share = pairs.len().div_ceil(mode.threads(pairs.len())).max(1);
-    let together = Together { threads: pairs.len().div_ceil(share), ..Together::default() };
-    let busy = machine::Busy::start();
+    let sync = ThreadSync { threads: pairs.len().div_ceil(share), ..ThreadSync::default() };
+    let busy = machine::CpuMeter::start();
     let iops = std::thread::scope(|scope| {
-        let together = &together;
-        let work = |pairs| scope.spawn(|| drive(pairs, mode, time, together));
+        let sync = &sync;
+        let work = |pairs| scope.spawn(|| drive(pairs, mode, time, sync));
         let workers: Vec<_> = pairs.chunks_mut(share).map(work).collect();
         let rates = workers.into_iter().map(|worker| worker.join().unwrap_or(Err(Error::Stalled)));
         rates.sum::<Result<f64, _>>()
@@ -153,16 +154,16 @@ pub fn measure_once(shape: &Shape, mode: Mode, time: Duration) -> Result<Try, Er
 /// enough before any ends. Until then each thread continues, so that none has the device to itself
 /// during another's measured time.
 #[derive(Debug, Default)]
-struct Together {
+struct ThreadSync {
     threads: usize,
     warm: AtomicUsize,
     satisfied: AtomicUsize,
 }
 
-impl Together {
-    /// Whether all threads have reached this point; `told` is whether this thread was counted.
-    fn all(&self, so_far: &AtomicUsize, told: &mut bool) -> bool {
-        if !std::mem::replace(told, true) {
+impl ThreadSync {
+    /// Whether all threads have reached this point; `counted` is whether this thread was counted.
+    fn all(&self, so_far: &AtomicUsize, counted: &mut bool) -> bool {
+        if !std::mem::replace(counted, true) {
             so_far.fetch_add(1, Ordering::Relaxed);
         }
         so_far.load(Ordering::Relaxed) >= self.threads
@@ -171,9 +172,9 @@ impl Together {
 
 /// A thread's part in a try. When it is dropped, also after a failure, the other threads no longer
 /// wait for this one.
-struct Part<'a>(&'a Together);
+struct Participant<'a>(&'a ThreadSync);
 
-impl Drop for Part<'_> {
+impl Drop for Participant<'_> {
     fn drop(&mut self) {
         self.0.warm.fetch_add(self.0.threads, Ordering::Relaxed);
         self.0.satisfied.fetch_add(self.0.threads, Ordering::Relaxed);
@@ -181,13 +182,13 @@ impl Drop for Part<'_> {
 }
 
 /// The work of one thread; returns its blocks per second.
-fn drive(pairs: &mut [Pair], mode: Mode, time: Duration, together: &Together) -> Result<f64, Error> {
-    let _part = Part(together);
+fn drive(pairs: &mut [Pair], mode: Mode, time: Duration, sync: &ThreadSync) -> Result<f64, Error> {
+    let _participant = Participant(sync);
     let in_flight = pairs.iter().map(|pair| pair.depth as u64).sum();
     let (mut warm, mut satisfied) = (false, false);
-    run(pairs, mode, time / 4, in_flight, || together.all(&together.warm, &mut warm))?;
+    run(pairs, mode, time / 4, in_flight, || sync.all(&sync.warm, &mut warm))?;
     let enough = ROUNDS * in_flight;
-    let (moved, took) = run(pairs, mode, time, enough, || together.all(&together.satisfied, &mut satisfied))?;
+    let (moved, took) = run(pairs, mode, time, enough, || sync.all(&sync.satisfied, &mut satisfied))?;
     Ok(moved as f64 / took)
 }
 
@@ -204,21 +205,21 @@ fn run(
     loop {
         let mut progress = 0;
         for pair in &mut *pairs {
-            progress += pair.take()?;
+            progress += pair.handle_completions()?;
         }
         moved += progress;
         let elapsed = began.elapsed();
-        let satisfied = elapsed >= time && (moved >= enough || moved > 0 && elapsed >= time + LONGER);
+        let satisfied = elapsed >= time && (moved >= enough || moved > 0 && elapsed >= time + EXTENSION);
         if satisfied && may_end() {
             return Ok((moved, elapsed.as_secs_f64()));
         }
-        if elapsed > time + PATIENCE {
+        if elapsed > time + TIMEOUT {
             return Err(Error::Stalled);
         }
-        if progress == 0 && mode.by_notices() {
+        if progress == 0 && mode.waits_for_notifications() {
             for pair in &mut *pairs {
                 pair.queue.arm()?;
-                progress += pair.take()?;
+                progress += pair.handle_completions()?;
             }
             moved += progress;
             if progress == 0 {
@@ -232,8 +233,8 @@ fn run(
 fn wait(pairs: &[Pair]) -> Result<(), Error> {
     let mut queues: Vec<PollFd<'_>> =
         pairs.iter().map(|pair| PollFd::new(&*pair.queue, PollFlags::IN)).collect();
-    let look = rustix::time::Timespec { tv_sec: 0, tv_nsec: i64::from(LOOK.subsec_nanos()) };
-    match poll(&mut queues, Some(&look)) {
+    let interval = rustix::time::Timespec { tv_sec: 0, tv_nsec: i64::from(POLL_INTERVAL.subsec_nanos()) };
+    match poll(&mut queues, Some(&interval)) {
         Ok(_) | Err(rustix::io::Errno::INTR) => {}
         Err(error) => return Err(error.into()),
     }
@@ -243,16 +244,16 @@ fn wait(pairs: &[Pair]) -> Result<(), Error> {
     Ok(())
 }
 
-/// Both ends of a connection; the serving end does all the work. Fields are dropped in this order:
+/// Both ends of a connection; the server's end does all the work. Fields are dropped in this order:
 /// the ends, which own the queue pairs, before the memory that a queue pair may still write to.
 #[derive(Debug)]
 struct Pair {
-    serving: Identifier,
-    _asking: Identifier,
+    server: Identifier,
+    _client: Identifier,
     queue: Arc<Queue>,
-    /// The memory of the serving end.
+    /// The memory of the server's end.
     memory: Region,
-    /// The memory of the asking end: for READs to write into, and for WRITEs to read from.
+    /// The memory of the client's end: for READs to write into, and for WRITEs to read from.
     receive_buffer: Region,
     source: Region,
     block_bytes: usize,
@@ -272,39 +273,39 @@ impl Pair {
         let listener = Identifier::new(&channel)?;
         listener.listen(SocketAddr::new(address, 0), 1)?;
         let to = listener.local_address().unwrap_or(SocketAddr::new(address, 0));
-        let mut asking = Identifier::new(&channel)?;
-        asking.resolve(None, to, PATIENCE)?;
+        let mut client = Identifier::new(&channel)?;
+        client.resolve(None, to, TIMEOUT)?;
         expect(&channel, address, EventKind::AddressResolved)?;
-        asking.resolve_route(PATIENCE)?;
+        client.resolve_route(TIMEOUT)?;
         expect(&channel, address, EventKind::RouteResolved)?;
-        let asking_domain = Domain::on(&asking)?;
-        let idle = Queue::on(&asking, 1)?;
-        asking.create_queue_pair(
-            &asking_domain,
+        let client_domain = Domain::on(&client)?;
+        let idle = Queue::on(&client, 1)?;
+        client.create_queue_pair(
+            &client_domain,
             &idle,
             &idle,
             Capacity { work: 1, receives: 1, slices: 1 },
         )?;
-        asking.connect(&Terms { private_data: &[], reads_served: u8::MAX, reads_made: 0 })?;
+        client.connect(&Terms { private_data: &[], reads_served: u8::MAX, reads_made: 0 })?;
         let request = expect(&channel, address, EventKind::ConnectRequest)?;
         let allowed = request.reads_allowed;
         let no_end = || Error::Connect { address, what: "a request without an end".into() };
-        let mut serving = request.incoming.ok_or_else(no_end)?;
-        let domain = Domain::on(&serving)?;
-        let queue = Queue::on(&serving, capacity.work + 1)?;
-        serving.create_queue_pair(&domain, &queue, &queue, capacity)?;
-        serving.accept(&Terms { private_data: &[], reads_served: 0, reads_made: allowed })?;
+        let mut server = request.incoming.ok_or_else(no_end)?;
+        let domain = Domain::on(&server)?;
+        let queue = Queue::on(&server, capacity.work + 1)?;
+        server.create_queue_pair(&domain, &queue, &queue, capacity)?;
+        server.accept(&Terms { private_data: &[], reads_served: 0, reads_made: allowed })?;
         // Each end gets its event.
         expect(&channel, address, EventKind::Established)?;
         expect(&channel, address, EventKind::Established)?;
         let bytes = block_bytes * depth;
         let pair = Self {
-            serving,
-            _asking: asking,
+            server,
+            _client: client,
             queue,
             memory: Region::new(&domain, bytes, Access::Local)?,
-            receive_buffer: Region::new(&asking_domain, bytes, Access::RemoteWrite)?,
-            source: Region::new(&asking_domain, bytes, Access::RemoteRead)?,
+            receive_buffer: Region::new(&client_domain, bytes, Access::RemoteWrite)?,
+            source: Region::new(&client_domain, bytes, Access::RemoteRead)?,
             block_bytes,
             depth,
             begun: 0,
@@ -315,11 +316,11 @@ impl Pair {
     }
 
     /// Fills the window with blocks in flight.
-    fn fill(&mut self) -> Result<(), Error> {
-        (0..self.depth).try_for_each(|_| self.begin())
+    fn fill_window(&mut self) -> Result<(), Error> {
+        (0..self.depth).try_for_each(|_| self.begin_block())
     }
 
-    fn begin(&mut self) -> Result<(), Error> {
+    fn begin_block(&mut self) -> Result<(), Error> {
         let offset = usize::try_from(self.begun % self.depth as u64).unwrap_or(0) * self.block_bytes;
         let slice = self.memory.slice(offset, u32::try_from(self.block_bytes).unwrap_or(u32::MAX))?;
         let at = |region: &Region| (region.address() + offset as u64, region.remote_key());
@@ -330,21 +331,21 @@ impl Pair {
             let (address, key) = at(&self.receive_buffer);
             Work::Write { address, key }
         };
-        self.serving.post(self.begun, work, &[slice], true, false)?;
+        self.server.post(self.begun, work, &[slice], true, false)?;
         self.begun += 1;
         Ok(())
     }
 
     /// Takes completions, and begins as many blocks again. It polls only once: a device that
     /// completes work as fast as it is polled must not starve the other connections.
-    fn take(&mut self) -> Result<u64, Error> {
+    fn handle_completions(&mut self) -> Result<u64, Error> {
         self.done.clear();
         let count = self.queue.poll(&mut self.done)?;
         if let Some(failure) = self.done.iter_mut().find_map(|done| done.failure.take()) {
             return Err(Error::Work(failure));
         }
         for _ in 0..count {
-            self.begin()?;
+            self.begin_block()?;
         }
         Ok(count as u64)
     }
@@ -353,7 +354,7 @@ impl Pair {
 /// Waits for an event, which must be of this kind.
 fn expect(channel: &Arc<EventChannel>, address: IpAddr, kind: EventKind) -> Result<Event, Error> {
     let began = Instant::now();
-    let look = rustix::time::Timespec { tv_sec: 0, tv_nsec: i64::from(LOOK.subsec_nanos()) };
+    let interval = rustix::time::Timespec { tv_sec: 0, tv_nsec: i64::from(POLL_INTERVAL.subsec_nanos()) };
     loop {
         match channel.poll()? {
             Some(event) if event.kind == kind => return Ok(event),
@@ -361,10 +362,10 @@ fn expect(channel: &Arc<EventChannel>, address: IpAddr, kind: EventKind) -> Resu
                 let what = format!("{:?} instead of {kind:?} (status {})", event.kind, event.status);
                 return Err(Error::Connect { address, what });
             }
-            None if began.elapsed() > PATIENCE => {
+            None if began.elapsed() > TIMEOUT => {
                 return Err(Error::Connect { address, what: format!("no {kind:?} came") });
             }
-            None => match poll(&mut [PollFd::new(&**channel, PollFlags::IN)], Some(&look)) {
+            None => match poll(&mut [PollFd::new(&**channel, PollFlags::IN)], Some(&interval)) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             },

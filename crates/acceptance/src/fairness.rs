@@ -13,7 +13,7 @@ use record::{Direction, Latency, Pattern};
 use super::record::Sample;
 use super::rows::{FLOOD, FLOOD_DEPTH, SMALL};
 use super::server::Running;
-use super::{Scale, in_words};
+use super::{Scale, error_chain};
 
 fn sample(per_s: f64, latency: &Latency) -> Sample {
     let at = |fraction| Some(latency.percentile_us(fraction));
@@ -28,11 +28,11 @@ pub fn limit(flood: &Shape, mode: Mode, congestion: &str, window: Duration) -> R
     let address = *flood.remotes.first().ok_or("a flood to nowhere")?;
     let block = usize::try_from(SMALL).map_err(|error| error.to_string())?;
     // The warm-up of the flood takes a quarter of its time.
-    let (pings, flooded) = ping::beside(address, congestion, block, window / 4, || {
+    let (pings, flooded) = ping::ping_during(address, congestion, block, window / 4, || {
         measure_once(flood, mode, congestion, window)
     })
-    .map_err(|error| in_words(&error))?;
-    let flooded = flooded.map_err(|error| in_words(&error))?;
+    .map_err(|error| error_chain(&error))?;
+    let flooded = flooded.map_err(|error| error_chain(&error))?;
     let others = if flooded.starved { 1.0 } else { 0.0 };
     Ok(Sample { others, ..sample(pings.per_s, &pings.latency) })
 }
@@ -62,7 +62,7 @@ pub fn ours(
     flood: Direction,
     scale: &Scale,
 ) -> Result<Sample, String> {
-    let flooding = server.mount(1).map_err(|error| in_words(&error))?;
+    let flooding = server.mount(1).map_err(|error| error_chain(&error))?;
     let made = files.by_workload.first().map(Vec::as_slice).unwrap_or_default();
     let [small, large, ..] = made else { return Err("nothing was prepared".into()) };
     let window = Window { warm: scale.warm, end: scale.warm + scale.window };

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use transport::threads;
 
-use super::{Error, Side};
+use super::{Error, Role};
 
 /// The blocks that one connection has completed. Each counter has its own cache line (and the
 /// adjacent one, which is prefetched with it), so that counting on different processors does not
@@ -19,23 +19,23 @@ struct Count(AtomicU64);
 #[derive(Debug, Default)]
 struct State {
     /// The number of workers that are ready to begin, or failed before that.
-    arrived: usize,
+    ready: usize,
     begun: bool,
     failure: Option<Error>,
-    /// The threads that drive only serving ends.
-    serving: Vec<u32>,
+    /// The threads that drive only the server's ends.
+    server: Vec<u32>,
 }
 
 /// The state shared by the workers of a try.
 #[derive(Debug)]
-pub(super) struct Shared {
+pub(super) struct Coordinator {
     stop: AtomicBool,
     completed: Vec<Count>,
     state: Mutex<State>,
     changed: Condvar,
 }
 
-impl Shared {
+impl Coordinator {
     pub(super) fn new(connections: usize) -> Self {
         Self {
             stop: AtomicBool::new(false),
@@ -79,13 +79,13 @@ impl Shared {
         counts.enumerate().min_by_key(|(_, blocks)| *blocks).unwrap_or_default()
     }
 
-    /// Called by a worker that has mapped its memory: waits for the other workers. `side` is the
+    /// Called by a worker that has mapped its memory: waits for the other workers. `role` is the
     /// side whose ends it drives, if only one.
-    pub(super) fn wait_to_begin(&self, side: Option<Side>) {
+    pub(super) fn wait_to_begin(&self, role: Option<Role>) {
         let mut state = self.lock();
-        state.arrived += 1;
-        if side == Some(Side::Serving) {
-            state.serving.push(threads::own());
+        state.ready += 1;
+        if role == Some(Role::Server) {
+            state.server.push(threads::own());
         }
         self.changed.notify_all();
         while !state.begun && !self.stopped() {
@@ -93,18 +93,18 @@ impl Shared {
         }
     }
 
-    /// The processor time of the threads that drive only serving ends. `None` if there are none, or
-    /// the system does not report it.
-    pub(super) fn serving_cpu(&self) -> Option<Duration> {
+    /// The processor time of the threads that drive only the server's ends. `None` if there are
+    /// none, or the system does not report it.
+    pub(super) fn server_cpu(&self) -> Option<Duration> {
         let state = self.lock();
-        let of_all = || state.serving.iter().map(|thread| threads::cpu(*thread)).sum();
-        (!state.serving.is_empty()).then(of_all)?
+        let of_all = || state.server.iter().map(|thread| threads::cpu(*thread)).sum();
+        (!state.server.is_empty()).then(of_all)?
     }
 
     /// Called by a worker that ends; before the end of the try, only a failure is a reason.
-    pub(super) fn ended(&self, outcome: Result<(), Error>) {
+    pub(super) fn worker_ended(&self, outcome: Result<(), Error>) {
         let mut state = self.lock();
-        state.arrived += 1;
+        state.ready += 1;
         if let (Err(error), false) = (outcome, self.stopped()) {
             state.failure.get_or_insert(error);
         }
@@ -114,15 +114,15 @@ impl Shared {
     /// Lets all workers begin once all are ready.
     ///
     /// # Errors
-    /// The first failure, or [`Error::Unready`] after `patience`.
-    pub(super) fn begin(&self, workers: usize, patience: Duration) -> Result<(), Error> {
-        let until = Instant::now() + patience;
+    /// The first failure, or [`Error::Unready`] after `timeout`.
+    pub(super) fn begin(&self, workers: usize, timeout: Duration) -> Result<(), Error> {
+        let until = Instant::now() + timeout;
         // The lock is held from the check to the wait, so that no arrival is missed in between.
         let mut state = self.lock();
-        while state.arrived < workers && state.failure.is_none() {
+        while state.ready < workers && state.failure.is_none() {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return Err(Error::Unready { workers: workers - state.arrived, patience });
+                return Err(Error::Unready { workers: workers - state.ready, timeout });
             }
             state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
         }
@@ -138,7 +138,7 @@ impl Shared {
     ///
     /// # Errors
     /// The first failure.
-    pub(super) fn rest(&self, time: Duration) -> Result<(), Error> {
+    pub(super) fn wait_for_change(&self, time: Duration) -> Result<(), Error> {
         let mut state = self.lock();
         if state.failure.is_none() {
             state = self.changed.wait_timeout(state, time).unwrap_or_else(PoisonError::into_inner).0;
@@ -152,46 +152,46 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_begin_together_however_they_arrive() {
+    fn all_workers_begin_together_in_whatever_order_they_are_ready() {
         for round in 0..2000 {
-            let shared = Shared::new(1);
+            let coordinator = Coordinator::new(1);
             std::thread::scope(|scope| {
                 for _ in 0..1 + round % 3 {
                     scope.spawn(|| {
-                        shared.wait_to_begin(None);
-                        shared.count(0, 1);
+                        coordinator.wait_to_begin(None);
+                        coordinator.count(0, 1);
                     });
                 }
                 // Far longer than the threads need, so that a missed arrival shows.
-                shared.begin(1 + round % 3, Duration::from_secs(300)).unwrap();
+                coordinator.begin(1 + round % 3, Duration::from_secs(300)).unwrap();
             });
-            assert_eq!(shared.slowest(), (0, 1 + round as u64 % 3));
+            assert_eq!(coordinator.slowest(), (0, 1 + round as u64 % 3));
         }
     }
 
     #[test]
-    fn who_fails_before_the_beginning_lets_nobody_begin() {
-        let shared = Shared::new(2);
+    fn a_failure_before_the_beginning_lets_no_worker_begin() {
+        let coordinator = Coordinator::new(2);
         std::thread::scope(|scope| {
-            scope.spawn(|| shared.wait_to_begin(None));
-            shared.ended(Err(Error::Shape("a failure of this test".into())));
-            let failed = shared.begin(2, Duration::from_secs(300));
+            scope.spawn(|| coordinator.wait_to_begin(None));
+            coordinator.worker_ended(Err(Error::Shape("a failure of this test".into())));
+            let failed = coordinator.begin(2, Duration::from_secs(300));
             assert!(failed.unwrap_err().to_string().contains("of this test"));
-            shared.stop();
+            coordinator.stop();
         });
     }
 
     #[test]
     fn threads_that_never_begin_are_counted() {
-        let failed = Shared::new(1).begin(3, Duration::ZERO).unwrap_err();
+        let failed = Coordinator::new(1).begin(3, Duration::ZERO).unwrap_err();
         assert!(failed.to_string().starts_with("3 threads did not begin"), "{failed}");
     }
 
     #[test]
     fn what_fails_after_the_end_is_no_failure() {
-        let shared = Shared::new(1);
-        shared.stop();
-        shared.ended(Err(Error::Shape("the end".into())));
-        shared.rest(Duration::ZERO).unwrap();
+        let coordinator = Coordinator::new(1);
+        coordinator.stop();
+        coordinator.worker_ended(Err(Error::Shape("the end".into())));
+        coordinator.wait_for_change(Duration::ZERO).unwrap();
     }
 }
