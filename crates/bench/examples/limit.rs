@@ -105,7 +105,7 @@ fn run(args: &Args) -> Result<(), Box<dyn std::error::Error>> {
                     tried.iops,
                     tried.cpu_us_per_block,
                     tried
-                        .serving_us_per_block
+                        .server_us_per_block
                         .map_or_else(String::new, |us| format!(" ({us:.2} at the serving end)")),
                     if tried.starved { " (others were busy)" } else { "" }
                 );

@@ -28,7 +28,7 @@ mod system;
 
 pub use error::Error;
 pub(crate) use leftovers::Owner;
-pub use leftovers::collect;
+pub use leftovers::remove_leftovers;
 pub use link::{Condition, Link};
 pub use run::{exec, run};
 pub use spec::{Layout, NODES_MAX, Rate, Spec};
@@ -54,7 +54,7 @@ impl Net {
         system::require_root()?;
         system::require_programs()?;
         spec.validate()?;
-        collect()?;
+        remove_leftovers()?;
         // From here on, dropping `net` undoes everything.
         let net = Self { state: State::create(spec)?, stopped: false };
         for namespace in net.state.namespaces() {

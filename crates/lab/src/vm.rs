@@ -35,7 +35,7 @@ mod spec;
 pub use agent::serve as serve_as_guest;
 pub use error::Error;
 pub use guest::{Event, Guest, Running};
-pub use run::{Work, run};
+pub use run::{LabCommand, run};
 pub use spec::{Accel, Guests, LINKS, Spec};
 
 use initramfs::{Archive, INIT, Inside};
@@ -50,7 +50,7 @@ use std::sync::atomic::AtomicBool;
 const FIRST_MODULES: [&str; 4] = ["virtio_pci", "9pnet_virtio", "9p", "overlay"];
 
 /// Where root's programs are; the caller's PATH follows.
-const ROOT_PLACES: &str = "/usr/sbin:/sbin:/usr/bin:/bin";
+const ROOT_PATH: &str = "/usr/sbin:/sbin:/usr/bin:/bin";
 
 /// A running lab. Its guests end when it is dropped.
 #[derive(Debug)]
@@ -166,13 +166,13 @@ fn set_up(guest: &Guest, script: &str) -> Result<(), Error> {
     if output.status.success() {
         return Ok(());
     }
-    let said = format!("its links: {}", String::from_utf8_lossy(&output.stderr).trim());
-    Err(Error::Boot { guest: guest.name(), said })
+    let message = format!("its links: {}", String::from_utf8_lossy(&output.stderr).trim());
+    Err(Error::Boot { guest: guest.name(), message })
 }
 
 /// The environment of every command in a guest.
 fn environment(spec: &Spec) -> Vec<(OsString, OsString)> {
-    let mut path = OsString::from(ROOT_PLACES);
+    let mut path = OsString::from(ROOT_PATH);
     // `trunkline` can be started by its name too, wherever the program is.
     let ours = spec.program.parent().map(OsString::from);
     for more in std::env::var_os("PATH").into_iter().chain(ours) {

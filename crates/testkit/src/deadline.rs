@@ -4,20 +4,20 @@ use std::time::{Duration, Instant};
 
 /// The interval between checks of a condition that cannot wake the test. It is short compared with
 /// every deadline, and long compared with a check.
-const LOOK_EVERY: Duration = Duration::from_millis(2);
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
 /// A point in time by which an event must have happened.
 #[derive(Debug, Clone, Copy)]
 pub struct Deadline {
     at: Instant,
-    given: Duration,
+    timeout: Duration,
 }
 
 impl Deadline {
     /// A deadline this long from now.
     #[must_use]
-    pub fn after(given: Duration) -> Self {
-        Self { at: Instant::now() + given, given }
+    pub fn after(timeout: Duration) -> Self {
+        Self { at: Instant::now() + timeout, timeout }
     }
 
     /// The remaining time; `None` when it has passed.
@@ -28,23 +28,23 @@ impl Deadline {
 
     /// The length of the deadline when it was created.
     #[must_use]
-    pub fn given(&self) -> Duration {
-        self.given
+    pub fn timeout(&self) -> Duration {
+        self.timeout
     }
 
-    /// Calls `look` repeatedly until it returns something, and returns that.
+    /// Calls `check` repeatedly until it returns something, and returns that.
     ///
     /// # Panics
     /// If the time is over; the message says `what` was waited for.
     #[track_caller]
-    pub fn wait_until<T>(what: &str, within: Duration, mut look: impl FnMut() -> Option<T>) -> T {
+    pub fn wait_until<T>(what: &str, within: Duration, mut check: impl FnMut() -> Option<T>) -> T {
         let deadline = Self::after(within);
         loop {
-            if let Some(found) = look() {
+            if let Some(found) = check() {
                 return found;
             }
             match deadline.left() {
-                Some(left) => std::thread::sleep(left.min(LOOK_EVERY)),
+                Some(left) => std::thread::sleep(left.min(POLL_INTERVAL)),
                 None => panic!("waited {within:?} in vain for {what}"),
             }
         }
@@ -57,10 +57,10 @@ mod tests {
 
     #[test]
     fn what_comes_late_is_still_found() {
-        let mut looks = 0;
+        let mut checks = 0;
         let found = Deadline::wait_until("the third look", Duration::from_secs(10), || {
-            looks += 1;
-            (looks == 3).then_some(looks)
+            checks += 1;
+            (checks == 3).then_some(checks)
         });
         assert_eq!(found, 3);
     }

@@ -32,43 +32,43 @@ pub(crate) fn started(name: &str, id: u32, output: Weak<Shared>) {
     static BEGIN: Once = Once::new();
     // A panicking thread may not change the panic hook.
     if !thread::panicking() {
-        BEGIN.call_once(begin);
+        BEGIN.call_once(install);
     }
     let mut all = STARTED.lock().unwrap_or_else(PoisonError::into_inner);
     all.retain(|one| one.output.strong_count() > 0);
     all.push(Started { name: name.to_owned(), id, output });
 }
 
-fn begin() {
+fn install() {
     let usual = panic::take_hook();
     panic::set_hook(Box::new(move |panic| {
         let name = thread::current().name().unwrap_or("a thread").to_owned();
-        say(&format!("{name} {panic}\n"));
+        print(&format!("{name} {panic}\n"));
         usual(panic);
     }));
     let mut signals = match Signals::new([SIGTERM]) {
         Ok(signals) => signals,
-        Err(error) => return say(&format!("SIGTERM ends this program without a word: {error}\n")),
+        Err(error) => return print(&format!("SIGTERM ends this program without a word: {error}\n")),
     };
     thread::spawn(move || {
         if signals.forever().next().is_some() {
-            say(&account());
+            print(&report());
             process::exit(ENDED_BY_SIGTERM);
         }
     });
 }
 
 /// Lists each process that a test still has, with its output.
-fn account() -> String {
+fn report() -> String {
     let all = STARTED.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut account = "asked to end, with these processes:\n".to_owned();
+    let mut report = "asked to end, with these processes:\n".to_owned();
     for one in all.iter() {
         let Some(output) = one.output.upgrade() else { continue };
         let state = state_of(one.id).unwrap_or_else(|| "gone".to_owned());
         // Writing to a string cannot fail.
-        let _ = writeln!(account, "--- {} ({}, {state}) ---\n{}", one.name, one.id, output.all_output());
+        let _ = writeln!(report, "--- {} ({}, {state}) ---\n{}", one.name, one.id, output.all_output());
     }
-    account
+    report
 }
 
 /// The state as of the system: sleeping, or zombie for a process that has ended.
@@ -78,7 +78,7 @@ fn state_of(id: u32) -> Option<String> {
 }
 
 /// Writes to standard error directly, which the test harness does not capture.
-fn say(words: &str) {
+fn print(words: &str) {
     // An error could not be reported anywhere.
     let _ = std::io::stderr().write_all(words.as_bytes());
 }
@@ -90,7 +90,7 @@ mod tests {
     use std::process::Command;
     use std::time::Duration;
 
-    const SOON: Duration = Duration::from_secs(60);
+    const TIMEOUT: Duration = Duration::from_secs(60);
 
     #[test]
     fn the_account_has_what_is_there_and_its_words() {
@@ -100,17 +100,17 @@ mod tests {
             Process::spawn(command)
         };
         let staying = start("echo still here; exec sleep 1000");
-        staying.wait_for_line("still here", SOON);
+        staying.wait_for_line("still here", TIMEOUT);
         let mut ended = start("echo was here");
         let id = ended.id();
-        ended.wait(SOON);
+        ended.wait(TIMEOUT);
         drop(ended);
         // The first process may not be asleep yet, and the output of the second may still be held
         // by its collector.
-        Deadline::wait_until("an account of the one and not of the other", SOON, || {
-            let account = account();
-            let has = account.contains(&format!("({}, S (sleeping)) ---\nstill here\n", staying.id()));
-            (has && !account.contains(&format!("({id},"))).then_some(())
+        Deadline::wait_until("an account of the one and not of the other", TIMEOUT, || {
+            let report = report();
+            let has = report.contains(&format!("({}, S (sleeping)) ---\nstill here\n", staying.id()));
+            (has && !report.contains(&format!("({id},"))).then_some(())
         });
     }
 }

@@ -14,7 +14,7 @@ mod ports;
 mod process;
 mod program;
 pub mod records;
-pub mod served;
+pub mod server_process;
 
 pub use counters::{open_fds, open_fds_of, resident_bytes_of, threads_of};
 pub use cpu::stay_on_one_cpu;
@@ -22,7 +22,7 @@ pub use deadline::Deadline;
 pub use ports::{free_port, free_port_on};
 pub use process::{Process, Stream};
 pub use program::{copy_program, find_program, require_program};
-pub use served::Served;
+pub use server_process::ServerProcess;
 pub use tempfile::TempDir;
 
 /// A new empty directory, removed when dropped.

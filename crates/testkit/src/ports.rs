@@ -8,17 +8,17 @@ use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
 /// Where the system states the range of ports for outgoing connections.
-const OUTGOING: &str = "/proc/sys/net/ipv4/ip_local_port_range";
+const PORT_RANGE_FILE: &str = "/proc/sys/net/ipv4/ip_local_port_range";
 
 /// Common ports of servers are below this.
-const LOWEST: u16 = 10_000;
+const PORT_MIN: u16 = 10_000;
 
 /// The number of ports that is enough to find a free one.
-const ENOUGH: usize = 1000;
+const ATTEMPTS_MAX: usize = 1000;
 
 /// The ports returned in this process, so that two tests running in parallel never get the same
 /// port.
-static GIVEN: Mutex<Option<HashSet<u16>>> = Mutex::new(None);
+static RETURNED: Mutex<Option<HashSet<u16>>> = Mutex::new(None);
 
 /// A free TCP port on 127.0.0.1; see [`free_port_on`].
 ///
@@ -37,16 +37,16 @@ pub fn free_port() -> u16 {
 /// If there is no free port, or the address is not local.
 #[must_use]
 pub fn free_port_on(address: IpAddr) -> u16 {
-    let mut given = GIVEN.lock().unwrap_or_else(PoisonError::into_inner);
-    let given = given.get_or_insert_with(HashSet::new);
-    let quiet = quiet_ports(&fs::read_to_string(OUTGOING).unwrap_or_default());
+    let mut returned = RETURNED.lock().unwrap_or_else(PoisonError::into_inner);
+    let returned = returned.get_or_insert_with(HashSet::new);
+    let candidates = ports_outside(&fs::read_to_string(PORT_RANGE_FILE).unwrap_or_default());
     // Starts at a random port, because other programs look for ports at the same time.
     let random = RandomState::new().hash_one(address) as usize;
-    for number in 0..ENOUGH {
-        let any = quiet.len() < ENOUGH;
-        let wanted = if any { 0 } else { quiet.start + ((random + number) % quiet.len()) as u16 };
+    for number in 0..ATTEMPTS_MAX {
+        let any = candidates.len() < ATTEMPTS_MAX;
+        let wanted = if any { 0 } else { candidates.start + ((random + number) % candidates.len()) as u16 };
         match TcpListener::bind((address, wanted)).and_then(|listener| listener.local_addr()) {
-            Ok(bound) if given.insert(bound.port()) => return bound.port(),
+            Ok(bound) if returned.insert(bound.port()) => return bound.port(),
             Ok(_) => {}
             Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => {}
             Err(error) => panic!("cannot listen on {address}: {error}"),
@@ -57,10 +57,10 @@ pub fn free_port_on(address: IpAddr) -> u16 {
 
 /// The larger part of the ports outside the range of outgoing connections, which is given as two
 /// numbers.
-fn quiet_ports(outgoing: &str) -> Range<u16> {
+fn ports_outside(outgoing: &str) -> Range<u16> {
     let mut bounds = outgoing.split_whitespace().map_while(|bound| bound.parse().ok());
     let (Some(first), Some(last)) = (bounds.next(), bounds.next()) else { return 0..0 };
-    let (below, above) = (LOWEST..first, u16::max(last, LOWEST)..u16::MAX);
+    let (below, above) = (PORT_MIN..first, u16::max(last, PORT_MIN)..u16::MAX);
     if below.len() >= above.len() { below } else { above.start + 1..above.end }
 }
 
@@ -77,10 +77,10 @@ mod tests {
 
     #[test]
     fn ports_of_outgoing_connections_are_left_alone() {
-        assert_eq!(quiet_ports("32768\t60999\n"), 10_000..32_768);
-        assert_eq!(quiet_ports("1024\t50000\n"), 50_001..65_535);
+        assert_eq!(ports_outside("32768\t60999\n"), 10_000..32_768);
+        assert_eq!(ports_outside("1024\t50000\n"), 50_001..65_535);
         for all in ["1024 65535", "", "many"] {
-            assert!(quiet_ports(all).len() < ENOUGH, "{all}");
+            assert!(ports_outside(all).len() < ATTEMPTS_MAX, "{all}");
         }
     }
 }

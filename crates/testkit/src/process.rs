@@ -80,9 +80,9 @@ impl Process {
     #[track_caller]
     pub fn spawn(command: Command) -> Self {
         let name = command.get_program().to_string_lossy().into_owned();
-        let mut command = ended_with_us(command);
+        let mut command = ending_with_us(command);
         command.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = match spawn_on_the_lasting_thread(command) {
+        let mut child = match spawn_on_permanent_thread(command) {
             Ok(child) => child,
             Err(error) => panic!("cannot start {name}: {error}"),
         };
@@ -131,21 +131,26 @@ impl Process {
     pub fn wait_for_line(&self, part: &str, within: Duration) -> String {
         match self.line(&format!("{part:?}"), |line| line.contains(part), within) {
             Ok(line) => line,
-            Err(said) => panic!("{said}"),
+            Err(output) => panic!("{output}"),
         }
     }
 
-    /// Waits for the first line for which `is_it` returns true, on either stream. Otherwise returns
-    /// why there is no such line, with all output. `what` names the line.
+    /// Waits for the first line for which `matches` returns true, on either stream. Otherwise
+    /// returns why there is no such line, with all output. `what` names the line.
     ///
     /// # Errors
     /// If the time is over, or the child closes its output before.
-    pub fn line(&self, what: &str, is_it: impl Fn(&str) -> bool, within: Duration) -> Result<String, String> {
+    pub fn line(
+        &self,
+        what: &str,
+        matches: impl Fn(&str) -> bool,
+        within: Duration,
+    ) -> Result<String, String> {
         let deadline = Deadline::after(within);
         let mut seen = 0;
         let mut output = self.shared.lock();
         loop {
-            if let Some((_, line)) = output.lines.iter().skip(seen).find(|(_, line)| is_it(line)) {
+            if let Some((_, line)) = output.lines.iter().skip(seen).find(|(_, line)| matches(line)) {
                 return Ok(line.clone());
             }
             seen = output.lines.len();
@@ -158,8 +163,8 @@ impl Process {
                 }
                 None => "was too slow in",
             };
-            let said = text(&output, None);
-            return Err(format!("{} {why} printing {what} within {within:?}; it said:\n{said}", self.name));
+            let output = text(&output, None);
+            return Err(format!("{} {why} printing {what} within {within:?}; it said:\n{output}", self.name));
         }
     }
 
@@ -263,7 +268,7 @@ impl Drop for Process {
 }
 
 /// The same command, to be ended by the kernel when this program ends.
-fn ended_with_us(command: Command) -> Command {
+fn ending_with_us(command: Command) -> Command {
     let Some(setpriv) = find_program("setpriv") else { return command };
     if find_program(&command.get_program().to_string_lossy()).is_none()
         && !std::path::Path::new(command.get_program()).exists()
@@ -279,18 +284,18 @@ fn ended_with_us(command: Command) -> Command {
             None => wrapped.env_remove(key),
         };
     }
-    if let Some(place) = command.get_current_dir() {
-        wrapped.current_dir(place);
+    if let Some(directory) = command.get_current_dir() {
+        wrapped.current_dir(directory);
     }
     wrapped
 }
 
-type Order = (Command, Sender<std::io::Result<Child>>);
+type SpawnRequest = (Command, Sender<std::io::Result<Child>>);
 
-fn spawn_on_the_lasting_thread(command: Command) -> std::io::Result<Child> {
-    static ORDERS: OnceLock<Sender<Order>> = OnceLock::new();
-    let orders = ORDERS.get_or_init(|| {
-        let (orders, inbox) = channel::<Order>();
+fn spawn_on_permanent_thread(command: Command) -> std::io::Result<Child> {
+    static REQUESTS: OnceLock<Sender<SpawnRequest>> = OnceLock::new();
+    let requests = REQUESTS.get_or_init(|| {
+        let (requests, inbox) = channel::<SpawnRequest>();
         thread::spawn(move || {
             for (mut command, answer) in inbox {
                 // The requesting thread waits for the answer. If it is gone, the child is not
@@ -302,11 +307,11 @@ fn spawn_on_the_lasting_thread(command: Command) -> std::io::Result<Child> {
                 }
             }
         });
-        orders
+        requests
     });
     let (answer, answered) = channel();
     let gone = |_| std::io::Error::other("the spawning thread is gone");
-    orders.send((command, answer)).map_err(|_| gone(()))?;
+    requests.send((command, answer)).map_err(|_| gone(()))?;
     answered.recv().map_err(|_| gone(()))?
 }
 
@@ -340,7 +345,7 @@ fn text(output: &Output, stream: Option<Stream>) -> String {
 mod tests {
     use super::*;
 
-    const SOON: Duration = Duration::from_secs(60);
+    const TIMEOUT: Duration = Duration::from_secs(60);
 
     fn shell(script: &str) -> Process {
         let mut command = Command::new("sh");
@@ -357,19 +362,19 @@ mod tests {
             process.on_early_end(move || sender.send("ended").unwrap());
             process
         };
-        assert_eq!(reports.recv_timeout(SOON), Ok("ended"));
+        assert_eq!(reports.recv_timeout(TIMEOUT), Ok("ended"));
         let mut killed = shell("exec sleep infinity");
         killed.on_early_end(move || both.send("killed").unwrap());
         killed.kill();
         // Both senders are gone, and nothing more was sent.
-        assert_eq!(reports.recv_timeout(SOON), Err(std::sync::mpsc::RecvTimeoutError::Disconnected));
+        assert_eq!(reports.recv_timeout(TIMEOUT), Err(std::sync::mpsc::RecvTimeoutError::Disconnected));
     }
 
     #[test]
     fn a_line_is_waited_for_and_output_is_kept() {
         let mut process = shell("echo ready; echo oops >&2; exit 3");
-        assert_eq!(process.wait_for_line("rea", SOON), "ready");
-        assert_eq!(process.wait(SOON).code(), Some(3));
+        assert_eq!(process.wait_for_line("rea", TIMEOUT), "ready");
+        assert_eq!(process.wait(TIMEOUT).code(), Some(3));
         assert_eq!(process.output(Stream::Out), "ready\n");
         assert_eq!(process.output(Stream::Err), "oops\n");
     }
@@ -377,10 +382,10 @@ mod tests {
     #[test]
     fn dropping_ends_the_whole_group() {
         let process = shell("sleep 1000 & echo child $!; wait");
-        let line = process.wait_for_line("child", SOON);
+        let line = process.wait_for_line("child", TIMEOUT);
         let grandchild = line.trim_start_matches("child ").to_owned();
         drop(process);
-        Deadline::wait_until("the grandchild's end", SOON, || {
+        Deadline::wait_until("the grandchild's end", TIMEOUT, || {
             let state = std::fs::read_to_string(format!("/proc/{grandchild}/stat"));
             state.map_or(true, |state| state.contains(") Z ")).then_some(())
         });
@@ -390,14 +395,14 @@ mod tests {
     fn a_polite_end_is_told_by_its_signal() {
         use std::os::unix::process::ExitStatusExt;
         let mut process = shell("echo up; exec sleep 1000");
-        process.wait_for_line("up", SOON);
+        process.wait_for_line("up", TIMEOUT);
         assert!(process.is_running());
-        assert_eq!(process.terminate(SOON).signal(), Some(Signal::TERM.as_raw()));
+        assert_eq!(process.terminate(TIMEOUT).signal(), Some(Signal::TERM.as_raw()));
     }
 
     #[test]
     #[should_panic(expected = "ended without printing")]
     fn a_child_that_ends_early_is_not_waited_for() {
-        shell("echo something else").wait_for_line("ready", SOON);
+        shell("echo something else").wait_for_line("ready", TIMEOUT);
     }
 }

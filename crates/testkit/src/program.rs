@@ -42,7 +42,7 @@ pub fn find_program(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)
         .chain(ROOT_PLACES.iter().map(PathBuf::from))
-        .map(|place| place.join(name))
+        .map(|directory| directory.join(name))
         .find(|file| file.is_file())
 }
 

@@ -35,6 +35,6 @@ pub fn word(record: &[u8], index: usize) -> u32 {
 
 /// The program, version and procedure of a call. RFC 5531 s9
 #[must_use]
-pub fn called(record: &[u8]) -> (u32, u32, u32) {
+pub fn call_target(record: &[u8]) -> (u32, u32, u32) {
     (word(record, 3), word(record, 4), word(record, 5))
 }

@@ -24,12 +24,12 @@ pub enum Error {
     #[error("this kernel cannot do that: {0}")]
     Unsupported(String),
     /// A system program failed.
-    #[error("`{command}` failed: {said}")]
+    #[error("`{command}` failed: {message}")]
     Refused {
         /// The whole command line.
         command: String,
         /// The output of the program.
-        said: String,
+        message: String,
     },
     /// A system call failed.
     #[error("cannot {what}: {source}")]

@@ -1,6 +1,6 @@
 //! Which process owns a lab, whether that process is alive, and how a lab is removed.
 
-use super::state::{PREFIX, forget, ids};
+use super::state::{PREFIX, ids, remove_description};
 use super::{Error, system};
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeSet;
@@ -9,13 +9,13 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// How long a process in a lab may take to end after SIGTERM before it is killed.
-const POLITE: Duration = Duration::from_secs(2);
+const TERM_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How long a killed process may take to disappear.
-const KILLED: Duration = Duration::from_secs(10);
+const KILL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The interval between checks whether processes are gone.
-const LOOK_EVERY: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// The process that owns a lab.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,7 +40,7 @@ impl Owner {
         Some(Self { pid: parts.next()?.parse().ok()?, started: parts.next()?.parse().ok()? })
     }
 
-    pub(crate) fn lives(self) -> bool {
+    pub(crate) fn is_alive(self) -> bool {
         start_of(self.pid) == Some(self.started)
     }
 }
@@ -58,14 +58,14 @@ fn start_of(pid: u32) -> Option<u64> {
 ///
 /// # Errors
 /// Without root, or if a namespace cannot be removed.
-pub fn collect() -> Result<(), Error> {
+pub fn remove_leftovers() -> Result<(), Error> {
     system::require_root()?;
     system::require_programs()?;
-    let dead = |id: &str| Owner::of(id).is_some_and(|owner| !owner.lives());
+    let dead = |id: &str| Owner::of(id).is_some_and(|owner| !owner.is_alive());
     let left: Vec<_> =
         namespaces()?.into_iter().filter(|name| name.strip_prefix(PREFIX).is_some_and(dead)).collect();
     remove_namespaces(&left)?;
-    ids()?.iter().filter(|id| dead(id)).try_for_each(|id| forget(id))
+    ids()?.iter().filter(|id| dead(id)).try_for_each(|id| remove_description(id))
 }
 
 /// All named network namespaces of this machine.
@@ -94,25 +94,25 @@ pub(super) fn remove_namespaces(names: &[String]) -> Result<(), Error> {
 /// process is left out, because a program in a lab may remove that lab.
 fn end_processes(names: &[String]) -> Result<(), Error> {
     let start = Instant::now();
-    let mut asked = BTreeSet::new();
+    let mut signalled = BTreeSet::new();
     loop {
         let alive = processes(names);
         if alive.is_empty() {
             return Ok(());
         }
         let waited = start.elapsed();
-        if waited > POLITE + KILLED {
+        if waited > TERM_TIMEOUT + KILL_TIMEOUT {
             let list = alive.iter().map(|pid| pid.as_raw_nonzero().to_string()).collect::<Vec<_>>();
             return Err(Error::Timeout(format!("processes {} do not end when killed", list.join(" "))));
         }
-        let signal = if waited < POLITE { Signal::TERM } else { Signal::KILL };
+        let signal = if waited < TERM_TIMEOUT { Signal::TERM } else { Signal::KILL };
         for pid in alive {
-            if asked.insert((pid.as_raw_nonzero(), signal.as_raw())) {
+            if signalled.insert((pid.as_raw_nonzero(), signal.as_raw())) {
                 // An error means that the process has ended meanwhile.
                 let _ = kill_process(pid, signal);
             }
         }
-        std::thread::sleep(LOOK_EVERY);
+        std::thread::sleep(POLL_INTERVAL);
     }
 }
 
@@ -124,8 +124,8 @@ fn processes(names: &[String]) -> Vec<Pid> {
         let listed = system::ip(&["netns", "pids", name]).unwrap_or_default();
         let pids = listed.lines().filter_map(|line| line.trim().parse().ok());
         // If a thread in the namespace asks, the list includes `ip` itself.
-        let lives = |pid: &i32| Path::new("/proc").join(pid.to_string()).exists();
-        found.extend(pids.filter(|pid| Some(*pid) != own && lives(pid)).filter_map(Pid::from_raw));
+        let is_alive = |pid: &i32| Path::new("/proc").join(pid.to_string()).exists();
+        found.extend(pids.filter(|pid| Some(*pid) != own && is_alive(pid)).filter_map(Pid::from_raw));
     }
     found
 }
@@ -135,10 +135,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_process_lives_and_one_of_another_start_does_not() {
+    fn this_process_is_alive_and_one_of_another_start_is_not() {
         let this = Owner::this_process().expect("there is /proc");
-        assert!(this.lives());
-        assert!(!Owner { started: this.started + 1, ..this }.lives());
+        assert!(this.is_alive());
+        assert!(!Owner { started: this.started + 1, ..this }.is_alive());
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 /// A locally administered hardware address that no device of a lab has. The kernel chooses random
 /// addresses, which practically never equal this one.
-const NOBODY: &str = "02:00:00:00:de:ad";
+const UNUSED_ADDRESS: &str = "02:00:00:00:de:ad";
 
 /// How long a packet may be queued at a shaped end. This is the buffer of a good switch port.
 const QUEUE: &str = "20ms";
@@ -59,7 +59,7 @@ pub struct Link {
 struct End {
     namespace: String,
     own: [IpAddr; 2],
-    across: [IpAddr; 2],
+    remotes: [IpAddr; 2],
 }
 
 impl Link {
@@ -80,8 +80,8 @@ impl Link {
         let client = [IpAddr::V4(self.client), IpAddr::V6(self.client_v6)];
         let node = [IpAddr::V4(self.node), IpAddr::V6(self.node_v6)];
         [
-            End { namespace: lab.full_name("client"), own: client, across: node },
-            End { namespace: lab.full_name(&self.node_namespace), own: node, across: client },
+            End { namespace: lab.full_name("client"), own: client, remotes: node },
+            End { namespace: lab.full_name(&self.node_namespace), own: node, remotes: client },
         ]
     }
 
@@ -137,14 +137,16 @@ impl Link {
             let (rate_text, burst) = (rate.to_string(), rate.burst_bytes().to_string());
             let shaper =
                 ["root", "handle", "1:", "tbf", "rate", &rate_text, "burst", &burst, "latency", QUEUE];
-            system::tc(&[&device[..], &shaper].concat()).map_err(|error| lacking(error, "sch_tbf"))?;
+            system::tc(&[&device[..], &shaper].concat())
+                .map_err(|error| map_missing_feature(error, "sch_tbf"))?;
         }
         if let Some(delay) = delay {
             let delay = format!("{}us", delay.as_micros());
-            let place: &[&str] = if rate.is_some() { &["parent", "1:1"] } else { &["root"] };
+            let parent: &[&str] = if rate.is_some() { &["parent", "1:1"] } else { &["root"] };
             let delayer = ["handle", "10:", "netem", "limit", DELAYED_PACKETS, "delay", &delay];
-            system::tc(&[&device[..], place, &delayer].concat())
-                .map_err(|error| lacking(error, "sch_netem, which delays packets; leave the delay out"))?;
+            system::tc(&[&device[..], parent, &delayer].concat()).map_err(|error| {
+                map_missing_feature(error, "sch_netem, which delays packets; leave the delay out")
+            })?;
         }
         Ok(())
     }
@@ -158,10 +160,10 @@ impl Link {
     /// Makes the link silent: each end sends its packets to a hardware address that no device has.
     pub(super) fn drop_silently(&self, lab: &State) -> Result<(), Error> {
         for end in self.ends(lab) {
-            for across in end.across {
-                let (across, namespace) = (across.to_string(), end.namespace.as_str());
-                let wrong = ["lladdr", NOBODY, "dev", &self.name, "nud", "permanent"];
-                system::ip(&[&["-n", namespace, "neigh", "replace", &across][..], &wrong].concat())?;
+            for remote in end.remotes {
+                let (remote, namespace) = (remote.to_string(), end.namespace.as_str());
+                let wrong = ["lladdr", UNUSED_ADDRESS, "dev", &self.name, "nud", "permanent"];
+                system::ip(&[&["-n", namespace, "neigh", "replace", &remote][..], &wrong].concat())?;
             }
         }
         Ok(())
@@ -181,9 +183,9 @@ impl Link {
 }
 
 /// Tells a missing kernel feature from other errors.
-fn lacking(error: Error, what: &str) -> Error {
+fn map_missing_feature(error: Error, what: &str) -> Error {
     match error {
-        Error::Refused { said, .. } if said.contains("kind is unknown") => {
+        Error::Refused { message, .. } if message.contains("kind is unknown") => {
             Error::Unsupported(format!("it was built without {what}"))
         }
         other => other,

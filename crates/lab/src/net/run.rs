@@ -10,7 +10,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
 /// How long a server in a lab may take until it prints `ready`.
-const READY_WITHIN: Duration = Duration::from_secs(30);
+const READY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Creates a lab, runs a command in its client's namespace, removes the lab, and returns the
 /// command's exit status.
@@ -37,7 +37,7 @@ pub fn run(spec: &Spec, serve: Option<&str>, command: &Command) -> Result<ExitSt
     if caught {
         return Err(Error::Misuse("interrupted before the command was started".to_owned()));
     }
-    let status = attend(net.exec_in("client", command)?, &mut signals);
+    let status = supervise(net.exec_in("client", command)?, &mut signals);
     // The servers' output is passed on until the end of the lab ends them.
     let stopped = net.stop();
     for mut server in servers {
@@ -55,15 +55,15 @@ pub fn exec(lab: &State, namespace: &str, command: &Command) -> Result<ExitStatu
     system::require_root()?;
     let mut signals =
         Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(Error::io("catch signals".to_owned()))?;
-    attend(lab.exec_in(namespace, command)?, &mut signals)
+    supervise(lab.exec_in(namespace, command)?, &mut signals)
 }
 
 /// Waits for a command. Signals to this process end the command.
-fn attend(mut command: Command, signals: &mut Signals) -> Result<ExitStatus, Error> {
+fn supervise(mut command: Command, signals: &mut Signals) -> Result<ExitStatus, Error> {
     let mut child = command.spawn().map_err(Error::io("run the command in its namespace".to_owned()))?;
     let (pid, handle) = (Pid::from_child(&child), signals.handle());
     let waited = std::thread::scope(|scope| {
-        scope.spawn(|| pass_signals_on(pid, signals));
+        scope.spawn(|| forward_signals(pid, signals));
         let waited = child.wait();
         Handle::close(&handle);
         waited
@@ -71,12 +71,12 @@ fn attend(mut command: Command, signals: &mut Signals) -> Result<ExitStatus, Err
     waited.map_err(Error::io("wait for the command".to_owned()))
 }
 
-fn pass_signals_on(pid: Pid, signals: &mut Signals) {
-    let mut asked = false;
+fn forward_signals(pid: Pid, signals: &mut Signals) {
+    let mut signalled = false;
     for _ in signals.forever() {
         // An error means that the command has just ended.
-        let _ = kill_process(pid, if asked { Signal::KILL } else { Signal::TERM });
-        asked = true;
+        let _ = kill_process(pid, if signalled { Signal::KILL } else { Signal::TERM });
+        signalled = true;
     }
 }
 
@@ -103,19 +103,19 @@ fn start_servers(net: &Net, line: &str) -> Result<Vec<Child>, Error> {
 /// Passes the server's output on, and returns once the server has printed `ready`.
 fn wait_until_ready(server: &mut Child, line: &str) -> Result<(), Error> {
     let Some(output) = server.stdout.take() else { return Ok(()) };
-    let (tell, told) = channel();
+    let (sender, messages) = channel();
     std::thread::spawn(move || {
-        for said in BufReader::new(output).lines().map_while(Result::ok) {
+        for message in BufReader::new(output).lines().map_while(Result::ok) {
             // A closed terminal must not block the server.
-            let _ = writeln!(std::io::stderr(), "{said}");
-            if said.starts_with("ready") {
-                let _ = tell.send(());
+            let _ = writeln!(std::io::stderr(), "{message}");
+            if message.starts_with("ready") {
+                let _ = sender.send(());
             }
         }
     });
-    told.recv_timeout(READY_WITHIN).map_err(|error| match error {
+    messages.recv_timeout(READY_TIMEOUT).map_err(|error| match error {
         RecvTimeoutError::Timeout => {
-            Error::Timeout(format!("`{line}` was not ready within {READY_WITHIN:?}"))
+            Error::Timeout(format!("`{line}` was not ready within {READY_TIMEOUT:?}"))
         }
         RecvTimeoutError::Disconnected => Error::Misuse(format!("`{line}` ended before it was ready")),
     })

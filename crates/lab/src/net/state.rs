@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 /// The directory of labs' descriptions. A reboot removes it, as it removes the namespaces.
-const PLACE: &str = "/run/trunkline-lab";
+const STATES_DIRECTORY: &str = "/run/trunkline-lab";
 
 /// The prefix of the names of all namespaces of labs.
 pub(super) const PREFIX: &str = "trunkline-";
@@ -50,11 +50,11 @@ impl State {
             delay_us: spec.delay.map(|delay| u64::try_from(delay.as_micros()).unwrap_or(u64::MAX)),
             links: (1..=spec.nodes).map(|number| Link::numbered(number, namespace(number))).collect(),
         };
-        let place = state.place();
-        fs::create_dir_all(&place).map_err(Error::io(format!("create {}", place.display())))?;
+        let directory = state.directory();
+        fs::create_dir_all(&directory).map_err(Error::io(format!("create {}", directory.display())))?;
         let json = serde_json::to_vec_pretty(&state).map_err(std::io::Error::from);
-        json.and_then(|json| fs::write(place.join("state.json"), json))
-            .map_err(Error::io(format!("write {}/state.json", place.display())))?;
+        json.and_then(|json| fs::write(directory.join("state.json"), json))
+            .map_err(Error::io(format!("write {}/state.json", directory.display())))?;
         Ok(state)
     }
 
@@ -105,7 +105,7 @@ impl State {
     /// If there is no such link.
     pub fn condition(&self, link: &str) -> Result<Condition, Error> {
         let link = self.link(link)?;
-        Ok(match fs::read_to_string(self.place().join(&link.name)).as_deref() {
+        Ok(match fs::read_to_string(self.directory().join(&link.name)).as_deref() {
             Ok("cut") => Condition::Cut,
             Ok("silent") => Condition::Silent,
             _ => Condition::Up,
@@ -119,7 +119,7 @@ impl State {
     pub fn cut(&self, link: &str) -> Result<(), Error> {
         let link = self.link(link)?;
         link.cut(self)?;
-        self.note(link, Condition::Cut)
+        self.record_condition(link, Condition::Cut)
     }
 
     /// Makes the link with this name silent.
@@ -129,7 +129,7 @@ impl State {
     pub fn drop_silently(&self, link: &str) -> Result<(), Error> {
         let link = self.link(link)?;
         link.drop_silently(self)?;
-        self.note(link, Condition::Silent)
+        self.record_condition(link, Condition::Silent)
     }
 
     /// Restores the link with this name from either state.
@@ -139,7 +139,7 @@ impl State {
     pub fn restore(&self, link: &str) -> Result<(), Error> {
         let link = self.link(link)?;
         link.restore(self)?;
-        self.note(link, Condition::Up)
+        self.record_condition(link, Condition::Up)
     }
 
     /// The same command, to be run in one of the lab's namespaces: `client`, `nodes`, or `node1`
@@ -169,8 +169,8 @@ impl State {
                 None => inside.env_remove(name),
             };
         }
-        if let Some(place) = command.get_current_dir() {
-            inside.current_dir(place);
+        if let Some(directory) = command.get_current_dir() {
+            inside.current_dir(directory);
         }
         Ok(inside)
     }
@@ -182,7 +182,7 @@ impl State {
         let mine: Vec<_> =
             self.namespaces().into_iter().filter(|namespace| present.contains(namespace)).collect();
         leftovers::remove_namespaces(&mine)?;
-        forget(&self.id)
+        remove_description(&self.id)
     }
 
     fn variables(&self) -> [(&'static str, String); 5] {
@@ -206,13 +206,13 @@ impl State {
         })
     }
 
-    fn note(&self, link: &Link, condition: Condition) -> Result<(), Error> {
-        let file = self.place().join(&link.name);
+    fn record_condition(&self, link: &Link, condition: Condition) -> Result<(), Error> {
+        let file = self.directory().join(&link.name);
         fs::write(&file, condition.name()).map_err(Error::io(format!("write {}", file.display())))
     }
 
-    fn place(&self) -> PathBuf {
-        Path::new(PLACE).join(&self.id)
+    fn directory(&self) -> PathBuf {
+        Path::new(STATES_DIRECTORY).join(&self.id)
     }
 }
 
@@ -223,10 +223,10 @@ impl State {
 pub fn list() -> Result<Vec<State>, Error> {
     let mut labs = Vec::new();
     for id in ids()? {
-        if !leftovers::Owner::of(&id).is_some_and(|owner| owner.lives()) {
+        if !leftovers::Owner::of(&id).is_some_and(|owner| owner.is_alive()) {
             continue;
         }
-        let file = Path::new(PLACE).join(&id).join("state.json");
+        let file = Path::new(STATES_DIRECTORY).join(&id).join("state.json");
         match fs::read(&file) {
             Ok(json) => {
                 let state = serde_json::from_slice::<State>(&json).map_err(std::io::Error::from);
@@ -267,20 +267,20 @@ pub fn find(id: Option<&str>) -> Result<State, Error> {
 
 /// All labs that have a directory, whether or not their owner is alive.
 pub(super) fn ids() -> Result<Vec<String>, Error> {
-    let entries = match fs::read_dir(PLACE) {
+    let entries = match fs::read_dir(STATES_DIRECTORY) {
         Ok(entries) => entries,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(Error::io(format!("list {PLACE}"))(error)),
+        Err(error) => return Err(Error::io(format!("list {STATES_DIRECTORY}"))(error)),
     };
     Ok(entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect())
 }
 
 /// Removes the directory of a lab whose namespaces are gone.
-pub(super) fn forget(id: &str) -> Result<(), Error> {
-    let place = Path::new(PLACE).join(id);
-    match fs::remove_dir_all(&place) {
+pub(super) fn remove_description(id: &str) -> Result<(), Error> {
+    let directory = Path::new(STATES_DIRECTORY).join(id);
+    match fs::remove_dir_all(&directory) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(Error::io(format!("remove {}", place.display()))(error))
+            Err(Error::io(format!("remove {}", directory.display()))(error))
         }
         _ => Ok(()),
     }

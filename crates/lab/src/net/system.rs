@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// Where root's programs are, whatever PATH says.
-const PLACES: [&str; 4] = ["/usr/sbin", "/sbin", "/usr/bin", "/bin"];
+const SEARCH_PATH: [&str; 4] = ["/usr/sbin", "/sbin", "/usr/bin", "/bin"];
 
 /// Runs `ip`.
 pub(super) fn ip(arguments: &[&str]) -> Result<String, Error> {
@@ -35,9 +35,9 @@ pub(super) fn require_programs() -> Result<(), Error> {
 }
 
 fn find(program: &'static str) -> Result<PathBuf, Error> {
-    PLACES
+    SEARCH_PATH
         .iter()
-        .map(|place| Path::new(place).join(program))
+        .map(|directory| Path::new(directory).join(program))
         .find(|file| file.exists())
         .ok_or(Error::Missing { program, package: "iproute2" })
 }
@@ -47,8 +47,8 @@ fn program(name: &'static str, arguments: &[&str]) -> Result<String, Error> {
     let ran = Command::new(find(name)?).args(arguments).stdin(Stdio::null()).output();
     let output = ran.map_err(Error::io(format!("run `{}`", line())))?;
     if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr).trim().replace('\n', "; ");
-        return Err(Error::Refused { command: line(), said });
+        let message = String::from_utf8_lossy(&output.stderr).trim().replace('\n', "; ");
+        return Err(Error::Refused { command: line(), message });
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }

@@ -21,10 +21,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// How long the port may take to appear after its driver was loaded.
-const PORT_WITHIN: Duration = Duration::from_secs(120);
+const PORT_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The interval between checks for the port.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// How long output is still read after a command has ended. A child that the command left running
 /// keeps its streams open, possibly for ever.
@@ -46,7 +46,7 @@ pub fn serve() -> Result<(), Error> {
     let mut port = open.map_err(Error::io(format!("open {}", path.display())))?;
     let writer = port.try_clone().map_err(Error::io("use the port twice"))?;
     let agent = Agent { port: Arc::new(Mutex::new(writer)), commands: Arc::default() };
-    agent.say(Frame::new(Kind::Ready, 0, []));
+    agent.send(Frame::new(Kind::Ready, 0, []));
     while let Some(frame) = Frame::read(&mut port).map_err(Error::io("read from the host"))? {
         agent.handle(frame);
     }
@@ -64,10 +64,10 @@ fn port() -> Result<PathBuf, Error> {
         if let Some(port) = names.next() {
             return Ok(PathBuf::from("/dev").join(port.file_name()));
         }
-        if start.elapsed() > PORT_WITHIN || !std::path::Path::new("/run/enter").exists() {
+        if start.elapsed() > PORT_TIMEOUT || !std::path::Path::new("/run/enter").exists() {
             return Err(Error::Misuse("this is no guest of `trunkline lab vm`".to_owned()));
         }
-        thread::sleep(LOOK_EVERY);
+        thread::sleep(POLL_INTERVAL);
     }
 }
 
@@ -86,7 +86,7 @@ struct Agent {
 
 impl Agent {
     /// Sends a frame. An error is ignored: if the host has closed the port, the guest ends soon.
-    fn say(&self, frame: Frame) {
+    fn send(&self, frame: Frame) {
         let mut port = self.port.lock().unwrap_or_else(PoisonError::into_inner);
         let _ = frame.write(&mut *port);
     }
@@ -125,35 +125,35 @@ impl Agent {
     fn start(&self, id: u32, payload: &[u8]) {
         let start = Start::decode(payload).ok_or_else(|| "its description is broken".to_owned());
         let started = start.and_then(|start| match start.terminal {
-            Some(size) => on_a_terminal(&start, size),
-            None => on_pipes(&start),
+            Some(size) => spawn_on_terminal(&start, size),
+            None => spawn_on_pipes(&start),
         });
         match started {
-            Ok((child, terminal)) => self.attend(id, child, terminal),
-            Err(why) => self.say(Frame::new(Kind::Refused, id, why)),
+            Ok((child, terminal)) => self.supervise(id, child, terminal),
+            Err(why) => self.send(Frame::new(Kind::Refused, id, why)),
         }
     }
 
     /// Starts a thread for each stream of the command, and one that waits for its end.
-    fn attend(&self, id: u32, mut child: Child, terminal: Option<File>) {
+    fn supervise(&self, id: u32, mut child: Child, terminal: Option<File>) {
         let (give, input) = channel();
         let running = Running { group: Pid::from_child(&child), input: Some(give) };
         self.commands.lock().unwrap_or_else(PoisonError::into_inner).insert(id, running);
         let (open, closed) = channel::<()>();
         let copy = terminal.as_ref().and_then(|terminal| terminal.try_clone().ok());
         if let Some(terminal) = copy {
-            self.pass(id, Kind::Out, terminal, open.clone());
+            self.forward(id, Kind::Out, terminal, open.clone());
         }
         if let Some(out) = child.stdout.take() {
-            self.pass(id, Kind::Out, out, open.clone());
+            self.forward(id, Kind::Out, out, open.clone());
         }
         if let Some(err) = child.stderr.take() {
-            self.pass(id, Kind::Err, err, open.clone());
+            self.forward(id, Kind::Err, err, open.clone());
         }
         drop(open);
         match (terminal, child.stdin.take()) {
-            (Some(terminal), _) => feed(terminal, input),
-            (None, Some(stdin)) => feed(stdin, input),
+            (Some(terminal), _) => write_input(terminal, input),
+            (None, Some(stdin)) => write_input(stdin, input),
             (None, None) => {}
         }
         let agent = self.clone();
@@ -164,18 +164,18 @@ impl Agent {
             // printing for too long.
             while closed.recv_timeout(SILENT_AFTER_END).is_ok() && ended.elapsed() < OUTPUT_AFTER_END {}
             agent.commands.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
-            agent.say(Frame::new(Kind::Ended, id, status.to_be_bytes()));
+            agent.send(Frame::new(Kind::Ended, id, status.to_be_bytes()));
         });
     }
 
     /// Passes a stream of a command to the host; `open` lives as long as the stream.
-    fn pass(&self, id: u32, kind: Kind, mut from: impl Read + Send + 'static, open: Sender<()>) {
+    fn forward(&self, id: u32, kind: Kind, mut from: impl Read + Send + 'static, open: Sender<()>) {
         let agent = self.clone();
         thread::spawn(move || {
             let mut piece = vec![0; PIECE_BYTES];
             // Reading a terminal that has no user any more fails with EIO, which is its end.
             while let Ok(count @ 1..) = from.read(&mut piece) {
-                agent.say(Frame::new(kind, id, piece.get(..count).unwrap_or_default()));
+                agent.send(Frame::new(kind, id, piece.get(..count).unwrap_or_default()));
                 // There was output, so there may be more.
                 let _ = open.send(());
             }
@@ -184,7 +184,7 @@ impl Agent {
 }
 
 /// Passes input to a command; a command that does not read blocks only this thread.
-fn feed(mut to: impl Write + Send + 'static, input: Receiver<Vec<u8>>) {
+fn write_input(mut to: impl Write + Send + 'static, input: Receiver<Vec<u8>>) {
     thread::spawn(move || {
         for piece in input {
             if to.write_all(&piece).and_then(|()| to.flush()).is_err() {
@@ -205,7 +205,7 @@ fn command_of(start: &Start, before: &[&str]) -> Result<Command, String> {
     Ok(command)
 }
 
-fn on_pipes(start: &Start) -> Started {
+fn spawn_on_pipes(start: &Start) -> Started {
     let mut command = command_of(start, &[])?;
     command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let child = command.spawn().map_err(|error| error.to_string())?;
@@ -213,7 +213,7 @@ fn on_pipes(start: &Start) -> Started {
 }
 
 /// Starts the command on a new terminal, as the leader of its session.
-fn on_a_terminal(start: &Start, (rows, columns): (u16, u16)) -> Started {
+fn spawn_on_terminal(start: &Start, (rows, columns): (u16, u16)) -> Started {
     let (ours, theirs) = terminal(rows, columns).map_err(|error| format!("there is no terminal: {error}"))?;
     let mut command = command_of(start, &["setsid", "--ctty", "--wait"])?;
     let copy = || theirs.try_clone().map(Stdio::from).map_err(|error| error.to_string());

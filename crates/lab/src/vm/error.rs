@@ -24,28 +24,28 @@ pub enum Error {
     #[error("{0}")]
     Unsupported(String),
     /// The guest's system did not start.
-    #[error("the guest `{guest}` does not start: {said}")]
+    #[error("the guest `{guest}` does not start: {message}")]
     Boot {
         /// The name of the guest.
         guest: &'static str,
         /// The reason, with the end of the guest's console.
-        said: String,
+        message: String,
     },
     /// The guest refused to start a command.
-    #[error("the guest cannot run {command}: {said}")]
+    #[error("the guest cannot run {command}: {message}")]
     Refused {
         /// The program.
         command: String,
         /// The reason.
-        said: String,
+        message: String,
     },
     /// The guest ended while it was needed.
-    #[error("the guest `{guest}` is gone: {said}")]
+    #[error("the guest `{guest}` is gone: {message}")]
     Gone {
         /// The name of the guest.
         guest: &'static str,
         /// The reason, with the end of the guest's console.
-        said: String,
+        message: String,
     },
     /// A system call failed.
     #[error("cannot {what}: {source}")]

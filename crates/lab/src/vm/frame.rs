@@ -54,8 +54,8 @@ const KINDS: [Kind; 9] = [
 
 impl Kind {
     fn code(self) -> u8 {
-        let place = KINDS.iter().position(|kind| *kind == self);
-        place.and_then(|place| u8::try_from(place).ok()).unwrap_or(u8::MAX)
+        let position = KINDS.iter().position(|kind| *kind == self);
+        position.and_then(|position| u8::try_from(position).ok()).unwrap_or(u8::MAX)
     }
 }
 

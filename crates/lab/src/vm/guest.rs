@@ -18,13 +18,13 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 /// How long a guest may take to start under emulation on a busy machine.
-const UP_WITHIN: Duration = Duration::from_secs(600);
+const BOOT_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// How long to wait for a guest on KVM before the emulation is used instead.
-const UP_WITHIN_ON_KVM: Duration = Duration::from_secs(20);
+const BOOT_TIMEOUT_ON_KVM: Duration = Duration::from_secs(20);
 
 /// The interval between checks whether to stop waiting.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Output of a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,7 +37,7 @@ pub enum Event {
 
 /// A message from the thread that reads the port.
 #[derive(Debug)]
-enum Told {
+enum Message {
     Event(Event),
     Ended(i32),
     Refused(String),
@@ -46,16 +46,16 @@ enum Told {
 #[derive(Debug)]
 struct Shared {
     port: Mutex<UnixStream>,
-    commands: Mutex<HashMap<u32, Sender<Told>>>,
+    commands: Mutex<HashMap<u32, Sender<Message>>>,
     next: AtomicU32,
 }
 
 impl Shared {
-    fn say(&self, frame: &Frame) -> std::io::Result<()> {
+    fn send(&self, frame: &Frame) -> std::io::Result<()> {
         frame.write(&mut *self.port.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn commands(&self) -> std::sync::MutexGuard<'_, HashMap<u32, Sender<Told>>> {
+    fn commands(&self) -> std::sync::MutexGuard<'_, HashMap<u32, Sender<Message>>> {
         self.commands.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -81,10 +81,10 @@ impl Guest {
         let from = port.try_clone().map_err(Error::io("use the guest's port twice"))?;
         let shared =
             Arc::new(Shared { port: Mutex::new(port), commands: Mutex::default(), next: AtomicU32::new(1) });
-        let (tell_up, up) = channel();
+        let (up_sender, up) = channel();
         let reader = {
             let shared = Arc::clone(&shared);
-            thread::spawn(move || read_port(from, &shared, &tell_up))
+            thread::spawn(move || read_port(from, &shared, &up_sender))
         };
         Ok((Self { name, shared, machine, reader: Some(reader), environment }, up))
     }
@@ -97,9 +97,9 @@ impl Guest {
         stop: &AtomicBool,
     ) -> Result<(), Error> {
         let start = Instant::now();
-        let within = if accel == Accel::Tcg { UP_WITHIN } else { UP_WITHIN_ON_KVM };
+        let within = if accel == Accel::Tcg { BOOT_TIMEOUT } else { BOOT_TIMEOUT_ON_KVM };
         loop {
-            match up.recv_timeout(LOOK_EVERY) {
+            match up.recv_timeout(POLL_INTERVAL) {
                 Ok(()) => return Ok(()),
                 Err(RecvTimeoutError::Timeout) if stop.load(Ordering::Relaxed) => {
                     return Err(Error::Interrupted);
@@ -111,8 +111,8 @@ impl Guest {
                     } else {
                         format!("not within {within:?}")
                     };
-                    let said = format!("{why}; it said: {}", self.machine.last_words());
-                    return Err(Error::Boot { guest: self.name, said });
+                    let message = format!("{why}; it said: {}", self.machine.last_output());
+                    return Err(Error::Boot { guest: self.name, message });
                 }
             }
         }
@@ -156,19 +156,19 @@ impl Guest {
             environment,
         };
         let id = self.shared.next.fetch_add(1, Ordering::Relaxed);
-        let (tell, told) = channel();
-        self.shared.commands().insert(id, tell);
+        let (sender, messages) = channel();
+        self.shared.commands().insert(id, sender);
         let running = Running {
             name: command.get_program().to_string_lossy().into_owned(),
             guest: self.name,
             shared: Arc::clone(&self.shared),
             id,
-            told,
+            messages,
             status: None,
         };
-        match self.shared.say(&Frame::new(Kind::Start, id, start.encode())) {
+        match self.shared.send(&Frame::new(Kind::Start, id, start.encode())) {
             Ok(()) => Ok(running),
-            Err(_) => Err(self.gone()),
+            Err(_) => Err(self.gone_error()),
         }
     }
 
@@ -181,7 +181,7 @@ impl Guest {
         running.end_input();
         running
             .output()
-            .map_err(|error| if matches!(error, Error::Gone { .. }) { self.gone() } else { error })
+            .map_err(|error| if matches!(error, Error::Gone { .. }) { self.gone_error() } else { error })
     }
 
     /// Runs a shell script to its end.
@@ -204,8 +204,8 @@ impl Guest {
     }
 
     /// The error for a guest that is gone, with its last output.
-    pub(super) fn gone(&self) -> Error {
-        Error::Gone { guest: self.name, said: self.machine.last_words() }
+    pub(super) fn gone_error(&self) -> Error {
+        Error::Gone { guest: self.name, message: self.machine.last_output() }
     }
 
     /// Whether the guest has ended by itself.
@@ -231,27 +231,27 @@ impl Drop for Guest {
 fn read_port(mut port: UnixStream, shared: &Shared, up: &Sender<()>) {
     while let Ok(Some(frame)) = Frame::read(&mut port) {
         let id = frame.command;
-        let told = match frame.kind {
+        let message = match frame.kind {
             Kind::Ready => {
                 // The receiver may have given up.
                 let _ = up.send(());
                 continue;
             }
-            Kind::Out => Told::Event(Event::Out(frame.payload)),
-            Kind::Err => Told::Event(Event::Err(frame.payload)),
+            Kind::Out => Message::Event(Event::Out(frame.payload)),
+            Kind::Err => Message::Event(Event::Err(frame.payload)),
             Kind::Ended => {
                 let status = frame.payload.as_slice().try_into().map(i32::from_be_bytes);
-                Told::Ended(status.unwrap_or(0xff00))
+                Message::Ended(status.unwrap_or(0xff00))
             }
-            Kind::Refused => Told::Refused(String::from_utf8_lossy(&frame.payload).into_owned()),
+            Kind::Refused => Message::Refused(String::from_utf8_lossy(&frame.payload).into_owned()),
             // These frames are sent in the other direction.
             Kind::Start | Kind::Input | Kind::EndOfInput | Kind::Signal => continue,
         };
         let mut commands = shared.commands();
-        let last = matches!(told, Told::Ended(_) | Told::Refused(_));
+        let last = matches!(message, Message::Ended(_) | Message::Refused(_));
         let listener = if last { commands.remove(&id) } else { commands.get(&id).cloned() };
         // There is no listener for a child that outlived its command, or for a dropped command.
-        let _ = listener.map(|listener| listener.send(told));
+        let _ = listener.map(|listener| listener.send(message));
     }
     shared.commands().clear();
 }
@@ -264,7 +264,7 @@ pub struct Running {
     guest: &'static str,
     shared: Arc<Shared>,
     id: u32,
-    told: Receiver<Told>,
+    messages: Receiver<Message>,
     status: Option<ExitStatus>,
 }
 
@@ -277,18 +277,18 @@ impl Running {
         if self.status.is_some() {
             return Ok(None);
         }
-        match self.told.recv_timeout(time) {
-            Ok(Told::Event(event)) => Ok(Some(event)),
-            Ok(Told::Ended(status)) => {
+        match self.messages.recv_timeout(time) {
+            Ok(Message::Event(event)) => Ok(Some(event)),
+            Ok(Message::Ended(status)) => {
                 self.status = Some(ExitStatus::from_raw(status));
                 Ok(None)
             }
-            Ok(Told::Refused(said)) => Err(Error::Refused { command: self.name.clone(), said }),
+            Ok(Message::Refused(message)) => Err(Error::Refused { command: self.name.clone(), message }),
             Err(RecvTimeoutError::Timeout) => {
                 Err(Error::Timeout(format!("{} did nothing within {time:?}", self.name)))
             }
             Err(RecvTimeoutError::Disconnected) => {
-                Err(Error::Gone { guest: self.guest, said: format!("while {} ran", self.name) })
+                Err(Error::Gone { guest: self.guest, message: format!("while {} ran", self.name) })
             }
         }
     }
@@ -297,10 +297,10 @@ impl Running {
     ///
     /// # Errors
     /// If the command could not be started, or the guest is gone.
-    pub fn wait(&mut self, mut pass: impl FnMut(Event)) -> Result<ExitStatus, Error> {
+    pub fn wait(&mut self, mut forward: impl FnMut(Event)) -> Result<ExitStatus, Error> {
         loop {
             match self.next_within(Duration::from_secs(3600)) {
-                Ok(Some(event)) => pass(event),
+                Ok(Some(event)) => forward(event),
                 // A server may be silent for an hour.
                 Err(Error::Timeout(_)) => {}
                 outcome => {
@@ -330,7 +330,7 @@ impl Running {
     /// If the time is over, the command ends before, or the guest is gone.
     pub fn wait_for_line(&mut self, start: &str, within: Duration) -> Result<String, Error> {
         let began = Instant::now();
-        let (mut seen, mut told) = (String::new(), String::new());
+        let (mut seen, mut errors) = (String::new(), String::new());
         loop {
             let left = within.saturating_sub(began.elapsed());
             match self.next_within(left)? {
@@ -340,9 +340,10 @@ impl Running {
                         return Ok(seen);
                     }
                 }
-                Some(Event::Err(bytes)) => told.push_str(&String::from_utf8_lossy(&bytes)),
+                Some(Event::Err(bytes)) => errors.push_str(&String::from_utf8_lossy(&bytes)),
                 None => {
-                    let why = format!("{} ended before it said {start:?}; it said: {seen}{told}", self.name);
+                    let why =
+                        format!("{} ended before it said {start:?}; it said: {seen}{errors}", self.name);
                     return Err(Error::Timeout(why));
                 }
             }
@@ -353,23 +354,23 @@ impl Running {
     pub fn input(&self, bytes: &[u8]) {
         for piece in bytes.chunks(PIECE_BYTES) {
             // If the guest is gone, waiting for the command returns the error.
-            let _ = self.shared.say(&Frame::new(Kind::Input, self.id, piece));
+            let _ = self.shared.send(&Frame::new(Kind::Input, self.id, piece));
         }
     }
 
     /// Ends the command's input.
     pub fn end_input(&self) {
-        let _ = self.shared.say(&Frame::new(Kind::EndOfInput, self.id, []));
+        let _ = self.shared.send(&Frame::new(Kind::EndOfInput, self.id, []));
     }
 
     /// Sends a signal to the command and its children.
     pub fn signal(&self, signal: Signal) {
-        self.remote().signal(signal);
+        self.handle().signal(signal);
     }
 
     /// A handle with which another thread can send input and signals.
-    pub(super) fn remote(&self) -> Remote {
-        Remote { shared: Arc::clone(&self.shared), id: self.id }
+    pub(super) fn handle(&self) -> CommandHandle {
+        CommandHandle { shared: Arc::clone(&self.shared), id: self.id }
     }
 }
 
@@ -383,29 +384,29 @@ impl Drop for Running {
 
 /// Sends input and signals to a running command from another thread.
 #[derive(Debug, Clone)]
-pub(super) struct Remote {
+pub(super) struct CommandHandle {
     shared: Arc<Shared>,
     id: u32,
 }
 
-impl Remote {
+impl CommandHandle {
     pub(super) fn signal(&self, signal: Signal) {
         let number = u8::try_from(signal.as_raw()).unwrap_or(0);
         // If the guest is gone, waiting for the command returns the error.
-        let _ = self.shared.say(&Frame::new(Kind::Signal, self.id, [number]));
+        let _ = self.shared.send(&Frame::new(Kind::Signal, self.id, [number]));
     }
 
     pub(super) fn input(&self, bytes: &[u8]) -> std::io::Result<()> {
-        self.shared.say(&Frame::new(Kind::Input, self.id, bytes))
+        self.shared.send(&Frame::new(Kind::Input, self.id, bytes))
     }
 
     pub(super) fn end_input(&self) {
-        let _ = self.shared.say(&Frame::new(Kind::EndOfInput, self.id, []));
+        let _ = self.shared.send(&Frame::new(Kind::EndOfInput, self.id, []));
     }
 }
 
 /// Passes output on and flushes it. Errors are ignored: a closed terminal must not block a guest.
-pub(super) fn show(event: &Event) {
+pub(super) fn print_event(event: &Event) {
     let _ = match event {
         Event::Out(bytes) => {
             let mut out = std::io::stdout().lock();

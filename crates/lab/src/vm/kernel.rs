@@ -30,7 +30,7 @@ impl Kernel {
     pub(super) fn find(wanted: Option<&str>) -> Result<Self, Error> {
         let cache = cache_directory()?;
         fs::create_dir_all(&cache).map_err(Error::io(format!("create {}", cache.display())))?;
-        collect(&cache);
+        remove_partial_directories(&cache);
         let package = match wanted {
             Some(name) if name.starts_with("linux-image-") && plain(name) => Some(real_package(name)),
             Some(name) => {
@@ -45,12 +45,12 @@ impl Kernel {
                 Error::NoKernel("apt knows no linux-image-amd64; try: apt-get update".to_owned())
             });
         };
-        let place = cache.join(&package);
-        if place.is_dir() {
-            return Self::unpacked(&place);
+        let directory = cache.join(&package);
+        if directory.is_dir() {
+            return Self::unpacked(&directory);
         }
         match fetch(&cache, &package) {
-            Ok(()) => Self::unpacked(&place),
+            Ok(()) => Self::unpacked(&directory),
             // Without a network, an older kernel is better than none, but it never replaces one
             // that was asked for.
             Err(error) if wanted.is_none() => {
@@ -62,8 +62,8 @@ impl Kernel {
         }
     }
 
-    fn unpacked(place: &Path) -> Result<Self, Error> {
-        let boot = place.join("boot");
+    fn unpacked(directory: &Path) -> Result<Self, Error> {
+        let boot = directory.join("boot");
         let entries = fs::read_dir(&boot).map_err(Error::io(format!("read {}", boot.display())))?;
         let version = entries.filter_map(|entry| {
             let name = entry.ok()?.file_name();
@@ -73,7 +73,7 @@ impl Kernel {
             Error::NoKernel(format!("{} has none; remove that directory and try again", boot.display()))
         })?;
         let image = boot.join(format!("vmlinuz-{version}"));
-        Ok(Self { image, modules: place.join("lib/modules").join(&version), version })
+        Ok(Self { image, modules: directory.join("lib/modules").join(&version), version })
     }
 
     /// The files of these modules and of their dependencies, in the order of loading. Built-in
@@ -173,11 +173,11 @@ fn fetch_into(partial: &Path, package: &str) -> Result<(), Error> {
 }
 
 /// Removes the temporary directories of processes that were killed.
-fn collect(cache: &Path) {
+fn remove_partial_directories(cache: &Path) {
     for entry in fs::read_dir(cache).into_iter().flatten().flatten() {
         let name = entry.file_name();
         let owner = name.to_str().and_then(|name| name.strip_prefix(PARTIAL)).and_then(Owner::of);
-        if owner.is_some_and(|owner| !owner.lives()) {
+        if owner.is_some_and(|owner| !owner.is_alive()) {
             // Another lab may remove the directory at the same time.
             let _ = fs::remove_dir_all(entry.path());
         }
@@ -221,23 +221,23 @@ fn run(command: &mut Command) -> Result<Vec<u8>, Error> {
     let mut read = Vec::new();
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
     let child = child.as_mut().map_err(|error| Error::io(format!("run {name}"))(error.kind().into()))?;
-    let complaints = child.stderr.take();
+    let stderr = child.stderr.take();
     let reader = std::thread::spawn(move || {
-        let mut said = String::new();
+        let mut message = String::new();
         // Output that is not text is ignored.
-        let _ = complaints.map(|mut from| from.read_to_string(&mut said));
-        said
+        let _ = stderr.map(|mut from| from.read_to_string(&mut message));
+        message
     });
     if let Some(mut from) = child.stdout.take() {
         from.read_to_end(&mut read).map_err(Error::io(format!("read from {name}")))?;
     }
     let status = child.wait().map_err(Error::io(format!("wait for {name}")))?;
-    let said = reader.join().unwrap_or_default();
+    let message = reader.join().unwrap_or_default();
     if status.success() {
         return Ok(read);
     }
-    let said = said.trim().replace('\n', "; ");
-    Err(Error::NoKernel(format!("{name} failed: {said}")))
+    let message = message.trim().replace('\n', "; ");
+    Err(Error::NoKernel(format!("{name} failed: {message}")))
 }
 
 #[cfg(test)]

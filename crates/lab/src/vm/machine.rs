@@ -48,7 +48,7 @@ pub(super) struct Machine {
     /// Kept because QEMU opens the file at some time during its start.
     _initramfs: File,
     console: File,
-    complaints: Arc<Mutex<String>>,
+    stderr: Arc<Mutex<String>>,
     waiter: Option<JoinHandle<()>>,
     monitor: Mutex<Monitor>,
 }
@@ -63,8 +63,8 @@ impl Machine {
         let console = memory_file("console")?;
         let (ours, theirs) = UnixStream::pair().map_err(Error::io("make a pair of sockets"))?;
         let (monitor, its_end) = UnixStream::pair().map_err(Error::io("make a pair of sockets"))?;
-        let mut command = wrapped()?;
-        let files = [ours_in_proc(&initramfs), ours_in_proc(&console)];
+        let mut command = wrapped_command()?;
+        let files = [path_in_proc(&initramfs), path_in_proc(&console)];
         command.args(arguments(&hardware, &files, its_end.as_raw_fd()));
         command.stdin(OwnedFd::from(theirs)).stdout(Stdio::null()).stderr(Stdio::piped());
         // This process handles an interrupt from the terminal.
@@ -82,14 +82,15 @@ impl Machine {
         monitor: Monitor,
     ) -> Result<Self, Error> {
         let (tell_started, started) = channel();
-        let complaints = Arc::new(Mutex::new(String::new()));
-        let kept = Arc::clone(&complaints);
+        let stderr = Arc::new(Mutex::new(String::new()));
+        let kept = Arc::clone(&stderr);
         let waiter = thread::spawn(move || {
             // The child inherits its ends of the links and of the monitor. Other children should
             // not, so the descriptors are made close-on-exec again at once. A child that another
             // thread starts in between inherits them, which does no harm.
-            let pass = |flags| inherited.iter().try_for_each(|stream| fcntl_setfd(stream, flags));
-            let spawned = pass(FdFlags::empty()).map_err(std::io::Error::from).and_then(|()| command.spawn());
+            let forward = |flags| inherited.iter().try_for_each(|stream| fcntl_setfd(stream, flags));
+            let spawned =
+                forward(FdFlags::empty()).map_err(std::io::Error::from).and_then(|()| command.spawn());
             drop(inherited);
             drop(command);
             let mut child = match spawned {
@@ -99,10 +100,10 @@ impl Machine {
             let pidfd = pidfd_open(Pid::from_child(&child), PidfdFlags::empty());
             let _ = tell_started.send(pidfd.map_err(std::io::Error::from));
             if let Some(mut stderr) = child.stderr.take() {
-                let mut said = Vec::new();
+                let mut message = Vec::new();
                 // Reads until QEMU has ended; there is little output.
-                let _ = stderr.read_to_end(&mut said);
-                let text = String::from_utf8_lossy(&said).trim().to_owned();
+                let _ = stderr.read_to_end(&mut message);
+                let text = String::from_utf8_lossy(&message).trim().to_owned();
                 *kept.lock().unwrap_or_else(PoisonError::into_inner) = text;
             }
             // An error would mean that something else has waited for the child, so it is gone too.
@@ -112,7 +113,7 @@ impl Machine {
             started.recv().unwrap_or_else(|_| Err(std::io::Error::other("no answer from its thread")));
         let pidfd = pidfd.map_err(Error::io("start QEMU"))?;
         let monitor = Mutex::new(monitor);
-        Ok(Self { pidfd, _initramfs: initramfs, console, complaints, waiter: Some(waiter), monitor })
+        Ok(Self { pidfd, _initramfs: initramfs, console, stderr, waiter: Some(waiter), monitor })
     }
 
     /// Takes the carrier off an interface, by its number from 1, or restores it.
@@ -127,8 +128,8 @@ impl Machine {
     }
 
     /// The last output: QEMU's error messages and the end of the guest's console.
-    pub(super) fn last_words(&self) -> String {
-        let complaints = self.complaints.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    pub(super) fn last_output(&self) -> String {
+        let stderr = self.stderr.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let length = self.console.metadata().map_or(0, |metadata| metadata.len());
         let mut end = vec![0; usize::try_from(length.min(CONSOLE_BYTES)).unwrap_or(0)];
         // A console that cannot be read is left out.
@@ -136,7 +137,7 @@ impl Machine {
         end.truncate(read);
         let console = String::from_utf8_lossy(&end).replace('\r', "");
         let words: Vec<_> =
-            [complaints.trim(), console.trim()].into_iter().filter(|text| !text.is_empty()).collect();
+            [stderr.trim(), console.trim()].into_iter().filter(|text| !text.is_empty()).collect();
         if words.is_empty() { "without a word".to_owned() } else { words.join("\n") }
     }
 
@@ -158,7 +159,7 @@ impl Drop for Machine {
 
 /// The command before QEMU's own arguments: no core file if QEMU aborts, and an end together with
 /// this process.
-fn wrapped() -> Result<Command, Error> {
+fn wrapped_command() -> Result<Command, Error> {
     let qemu = programs::find("qemu-system-x86_64", "qemu-system-x86")?;
     let mut command = Command::new("/bin/sh");
     command.args(["-c", "ulimit -c 0; exec \"$@\"", "sh"]);
@@ -208,6 +209,6 @@ fn memory_file(name: &str) -> Result<File, Error> {
 }
 
 /// The path by which another process of this user can open the file while it is open here.
-fn ours_in_proc(file: &File) -> String {
+fn path_in_proc(file: &File) -> String {
     format!("/proc/{}/fd/{}", std::process::id(), file.as_fd().as_raw_fd())
 }

@@ -10,32 +10,32 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 /// The time within which even an emulated machine on a busy host answers.
-const ANSWER_WITHIN: Duration = Duration::from_secs(120);
+const REPLY_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The host's end of a machine's monitor.
 #[derive(Debug)]
 pub(super) struct Monitor {
     stream: BufReader<UnixStream>,
-    greeted: bool,
+    negotiated: bool,
 }
 
 impl Monitor {
     pub(super) fn new(stream: UnixStream) -> Self {
-        Self { stream: BufReader::new(stream), greeted: false }
+        Self { stream: BufReader::new(stream), negotiated: false }
     }
 
     /// Takes the carrier off a network interface of the machine, or restores it.
     pub(super) fn set_link(&mut self, interface: &str, up: bool) -> Result<(), Error> {
-        if !self.greeted {
+        if !self.negotiated {
             self.execute(&json!({ "execute": "qmp_capabilities" }))?;
-            self.greeted = true;
+            self.negotiated = true;
         }
         self.execute(&json!({ "execute": "set_link", "arguments": { "name": interface, "up": up } }))
     }
 
     fn execute(&mut self, command: &Value) -> Result<(), Error> {
         let io = || Error::io("speak with QEMU's monitor");
-        self.stream.get_ref().set_read_timeout(Some(ANSWER_WITHIN)).map_err(io())?;
+        self.stream.get_ref().set_read_timeout(Some(REPLY_TIMEOUT)).map_err(io())?;
         writeln!(self.stream.get_ref(), "{command}").map_err(io())?;
         loop {
             let mut line = String::new();
@@ -44,7 +44,9 @@ impl Monitor {
             }
             match answer(&line) {
                 Some(Ok(())) => return Ok(()),
-                Some(Err(said)) => return Err(Error::Unsupported(format!("QEMU refuses {command}: {said}"))),
+                Some(Err(message)) => {
+                    return Err(Error::Unsupported(format!("QEMU refuses {command}: {message}")));
+                }
                 None => {}
             }
         }
@@ -53,11 +55,11 @@ impl Monitor {
 
 /// The answer to a command in this line; `None` if the line is a greeting or an event.
 fn answer(line: &str) -> Option<Result<(), String>> {
-    let said: Value = serde_json::from_str(line).ok()?;
-    if said.get("return").is_some() {
+    let message: Value = serde_json::from_str(line).ok()?;
+    if message.get("return").is_some() {
         return Some(Ok(()));
     }
-    let error = said.get("error")?;
+    let error = message.get("error")?;
     Some(Err(error.get("desc").and_then(Value::as_str).unwrap_or("without a reason").to_owned()))
 }
 
@@ -70,7 +72,7 @@ mod tests {
     fn machine(stream: UnixStream) -> Vec<String> {
         let mut answers = stream.try_clone().unwrap();
         writeln!(answers, "{}", json!({ "QMP": { "version": {}, "capabilities": [] } })).unwrap();
-        let mut heard = Vec::new();
+        let mut received = Vec::new();
         for line in BufReader::new(stream).lines() {
             let line = line.unwrap();
             writeln!(answers, "{}", json!({ "event": "NIC_RX_FILTER_CHANGED" })).unwrap();
@@ -80,13 +82,13 @@ mod tests {
                 json!({ "return": {} })
             };
             writeln!(answers, "{answer}").unwrap();
-            heard.push(line);
+            received.push(line);
         }
-        heard
+        received
     }
 
     #[test]
-    fn a_link_is_set_and_a_refusal_is_told() {
+    fn a_link_is_set_and_a_refusal_is_an_error() {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let machine = thread::spawn(|| machine(theirs));
         let mut monitor = Monitor::new(ours);
@@ -94,16 +96,16 @@ mod tests {
         let refused = monitor.set_link("n9", true).unwrap_err().to_string();
         assert!(refused.contains("Device 'n9' not found"), "{refused}");
         drop(monitor);
-        let heard = machine.join().unwrap();
-        assert_eq!(heard.len(), 3, "it is greeted once: {heard:?}");
-        assert!(heard[1].contains("set_link") && heard[1].contains("\"up\":false"), "{heard:?}");
+        let received = machine.join().unwrap();
+        assert_eq!(received.len(), 3, "it is greeted once: {received:?}");
+        assert!(received[1].contains("set_link") && received[1].contains("\"up\":false"), "{received:?}");
     }
 
     #[test]
-    fn a_monitor_that_has_closed_is_told() {
+    fn a_monitor_that_has_closed_is_an_error() {
         let (ours, theirs) = UnixStream::pair().unwrap();
         theirs.shutdown(std::net::Shutdown::Write).unwrap();
-        let gone = Monitor::new(ours).set_link("n1", true).unwrap_err().to_string();
-        assert!(gone.contains("has closed"), "{gone}");
+        let gone_error = Monitor::new(ours).set_link("n1", true).unwrap_err().to_string();
+        assert!(gone_error.contains("has closed"), "{gone_error}");
     }
 }

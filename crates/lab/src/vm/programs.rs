@@ -4,12 +4,12 @@ use super::Error;
 use std::path::{Path, PathBuf};
 
 /// Where programs are, whatever PATH says.
-const PLACES: [&str; 5] = ["/usr/local/bin", "/usr/bin", "/bin", "/usr/sbin", "/sbin"];
+const SEARCH_PATH: [&str; 5] = ["/usr/local/bin", "/usr/bin", "/bin", "/usr/sbin", "/sbin"];
 
 /// The path of a program.
 pub(super) fn find(program: &'static str, package: &'static str) -> Result<PathBuf, Error> {
-    let mut places = PLACES.iter().map(|place| Path::new(place).join(program));
-    places.find(|file| file.is_file()).ok_or(Error::Missing { program, package })
+    let mut candidates = SEARCH_PATH.iter().map(|directory| Path::new(directory).join(program));
+    candidates.find(|file| file.is_file()).ok_or(Error::Missing { program, package })
 }
 
 /// A statically linked busybox, because a guest has no libraries at first.

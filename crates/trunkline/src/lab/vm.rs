@@ -2,7 +2,7 @@
 
 use super::{command_of, passed_on};
 use crate::error::Error;
-use ::lab::vm::{self, Accel, Guests, Spec, Work};
+use ::lab::vm::{self, Accel, Guests, LabCommand, Spec};
 use clap::Args;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -83,7 +83,7 @@ pub fn run(args: VmArgs) -> Result<ExitCode, Error> {
         writable: args.write.iter().map(|path| whole(path)).collect(),
         ..Spec::new(program)
     };
-    let work = if args.shell { Work::Shell } else { Work::Command(command_of(args.command)) };
+    let work = if args.shell { LabCommand::Shell } else { LabCommand::Command(command_of(args.command)) };
     let status = vm::run(&spec, args.serve.as_deref(), &work)?;
     Ok(passed_on(status))
 }

@@ -15,7 +15,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::thread::park_timeout as pass;
 use std::time::{Duration, Instant};
-use testkit::{Process, Served, TempDir, require_program};
+use testkit::{Process, ServerProcess, TempDir, require_program};
 
 pub const NODES: u8 = 4;
 pub const PORT: u16 = 2049;
@@ -219,7 +219,8 @@ impl FaultTestbed {
         self.net.links().iter().for_each(|link| add("--allow", format!("{}/24", link.client)));
         self.net.links()[nodes].iter().for_each(|link| add("--listen", format!("{}:{PORT}", link.node)));
         let program = Command::new(env!("CARGO_BIN_EXE_trunkline"));
-        Served::start(self.net.exec_in("nodes", &program).expect("there are nodes"), &arguments).process
+        ServerProcess::start(self.net.exec_in("nodes", &program).expect("there are nodes"), &arguments)
+            .process
     }
 
     /// The processes of the server.

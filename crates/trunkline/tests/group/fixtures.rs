@@ -92,7 +92,7 @@ impl Node {
     }
 
     pub fn restart(&mut self) {
-        self.process = Some(testkit::Served::start(trunkline(&[]), &self.arguments[1..]).process);
+        self.process = Some(testkit::ServerProcess::start(trunkline(&[]), &self.arguments[1..]).process);
     }
 
     /// Kills the node with SIGKILL, and returns when it has ended.

@@ -7,12 +7,12 @@ use crate::mounts::{Mounted, unmount_all_below};
 use crate::plan::Abilities;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use testkit::served::{configuration, configured};
-use testkit::{Served, TempDir, temp_dir};
+use testkit::server_process::{configuration, write_configuration};
+use testkit::{ServerProcess, TempDir, temp_dir};
 
 /// The server of a place, if any.
 enum Server {
-    Ours(Served),
+    Ours(ServerProcess),
     Ganesha(Box<Ganesha>),
     None,
 }
@@ -53,8 +53,8 @@ impl Place {
         let store = store(directory.path());
         let file = directory.path().join("server.toml");
         let program = || Command::new(env!("CARGO_BIN_EXE_trunkline"));
-        let arguments = |port| configured(&file, &configuration(1, port, &[("/export", &store)]));
-        let server = Server::Ours(Served::start_on_free_port(program, arguments));
+        let arguments = |port| write_configuration(&file, &configuration(1, port, &[("/export", &store)]));
+        let server = Server::Ours(ServerProcess::start_on_free_port(program, arguments));
         Self { name, server, directory, mounts: 0 }
     }
 

@@ -4,8 +4,8 @@ pub use crate::mounts::*;
 use rustix::process::Signal;
 use std::path::PathBuf;
 use std::process::Command;
-use testkit::served::{configuration, configured};
-use testkit::{Deadline, Process, Served, Stream, TempDir};
+use testkit::server_process::{configuration, write_configuration};
+use testkit::{Deadline, Process, ServerProcess, Stream, TempDir};
 
 /// The store of an export.
 const MEM: &str = "mem = \"1GiB\"";
@@ -26,8 +26,8 @@ impl Server {
     pub fn start(nodes: u8) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("group.toml");
-        let arguments = |port| configured(&file, &configuration(nodes, port, &[("/export", MEM)]));
-        Self::of(nodes, Served::start_on_free_port(program, arguments), directory)
+        let arguments = |port| write_configuration(&file, &configuration(nodes, port, &[("/export", MEM)]));
+        Self::of(nodes, ServerProcess::start_on_free_port(program, arguments), directory)
     }
 
     /// A server with a port that is known before it starts.
@@ -40,11 +40,11 @@ impl Server {
         let directory = tempfile::tempdir().unwrap();
         let exports: Vec<(&str, &str)> = exports.iter().map(|export| (*export, MEM)).collect();
         let text = configuration(nodes, port, &exports);
-        let arguments = configured(&directory.path().join("group.toml"), &text);
-        Self::of(nodes, Served::start(program(), &arguments), directory)
+        let arguments = write_configuration(&directory.path().join("group.toml"), &text);
+        Self::of(nodes, ServerProcess::start(program(), &arguments), directory)
     }
 
-    fn of(nodes: u8, served: Served, directory: TempDir) -> Self {
+    fn of(nodes: u8, served: ServerProcess, directory: TempDir) -> Self {
         Self { port: served.port(), process: served.process, nodes, directory }
     }
 

@@ -39,7 +39,7 @@ impl Places {
         for (word, place) in [("--dir", "served"), ("--state", "state"), ("--group", "group")] {
             arguments.extend([word.to_owned(), self.at(place).display().to_string()]);
         }
-        testkit::Served::start(Command::new(env!("CARGO_BIN_EXE_trunkline")), &arguments).process
+        testkit::ServerProcess::start(Command::new(env!("CARGO_BIN_EXE_trunkline")), &arguments).process
     }
 }
 

@@ -10,7 +10,7 @@ use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use testkit::Deadline;
-use testkit::records::{called, read_record, word};
+use testkit::records::{call_target, read_record, word};
 
 /// Makes a reply from the server's reply, which is a record with its mark.
 type Replace = Arc<dyn Fn(Vec<u8>) -> Vec<u8> + Send + Sync>;
@@ -127,8 +127,9 @@ fn forward(client: TcpStream, server: TcpStream, state: &Arc<Mutex<State>>) {
     std::thread::spawn(move || {
         while let Some(record) = read_record(&mut from_client) {
             let mut state = lock(&state);
-            let is_of =
-                |procedure: Procedure| called(&record) == (nfs3::PROGRAM, nfs3::VERSION, procedure.number());
+            let is_of = |procedure: Procedure| {
+                call_target(&record) == (nfs3::PROGRAM, nfs3::VERSION, procedure.number())
+            };
             if let Some((procedure, calls)) = &mut state.held
                 && is_of(*procedure)
             {

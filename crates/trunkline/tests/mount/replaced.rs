@@ -21,13 +21,13 @@ const NOBODY: u32 = 65534;
 const OTHER: u32 = 1234;
 
 /// A served directory with `src/a`, which a test renames over `dst/b`.
-struct Served {
+struct ServedDirectory {
     directory: TempDir,
     port: u16,
-    _server: testkit::Served,
+    _server: testkit::ServerProcess,
 }
 
-impl Served {
+impl ServedDirectory {
     /// `owner` owns `b`; `src` has this mode and belongs to root.
     fn start(owner: u32, src_mode: u32) -> Self {
         let directory = testkit::temp_dir("replaced");
@@ -49,7 +49,7 @@ impl Served {
             let listen = format!("127.0.0.1:{port}");
             ["--listen", &listen, "--dir", &served, "--state", &state].map(str::to_owned).to_vec()
         };
-        let server = testkit::Served::start_on_free_port(program, arguments);
+        let server = testkit::ServerProcess::start_on_free_port(program, arguments);
         Self { port: server.port(), directory, _server: server }
     }
 
@@ -77,7 +77,7 @@ impl Served {
     }
 }
 
-impl Drop for Served {
+impl Drop for ServedDirectory {
     fn drop(&mut self) {
         unmount_all_below(self.directory.path());
     }
@@ -86,7 +86,7 @@ impl Drop for Served {
 #[test]
 fn an_open_file_keeps_its_name_when_a_rename_over_it_fails() {
     for owner in [NOBODY, OTHER] {
-        let served = Served::start(owner, 0o755);
+        let served = ServedDirectory::start(owner, 0o755);
         let mut mount = served.mount(served.port);
         let open = File::open(mount.path("dst/b")).unwrap();
         let failed = fs::rename(mount.path("src/a"), mount.path("dst/b")).unwrap_err();
@@ -110,7 +110,7 @@ fn a_rename_over_an_open_file_is_completed_when_its_process_is_killed() {
         (OTHER, 0o777, Procedure::Rename, "new"),
         (OTHER, 0o755, Procedure::Rename, "old"),
     ] {
-        let served = Served::start(owner, src_mode);
+        let served = ServedDirectory::start(owner, src_mode);
         let proxy = Refusals::before(served.port);
         let mount = served.mount(proxy.port);
         let open = File::open(mount.path("dst/b")).unwrap();

@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use testkit::records::{called, read_record, word};
+use testkit::records::{call_target, read_record, word};
 
 /// The point at which the connection of a call is lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -208,8 +208,9 @@ fn forward_calls(mut client: TcpStream, mut server: TcpStream, line: &Line) {
             continue;
         }
         let mut state = lock(&line.shared.state);
-        let is_armed =
-            |(procedure, _): &mut (u32, Cut)| called(&record) == (nfs3::PROGRAM, nfs3::VERSION, *procedure);
+        let is_armed = |(procedure, _): &mut (u32, Cut)| {
+            call_target(&record) == (nfs3::PROGRAM, nfs3::VERSION, *procedure)
+        };
         let cut = state.armed.take_if(is_armed).map(|(_, cut)| cut);
         match cut {
             Some(Cut::BeforeCall) => break,

@@ -1,6 +1,6 @@
 //! `rm` and `mkdir`.
 
-use super::fixtures::{Served, fails, make_directory, make_file, prints, run};
+use super::fixtures::{TestServer, fails, make_directory, make_file, prints, run};
 use client::Mount;
 use fs::{SetAttributes, Special};
 
@@ -26,7 +26,7 @@ fn tree(mount: &Mount) {
 
 #[test]
 fn a_tree_is_removed_and_no_link_is_followed() {
-    let served = Served::start();
+    let served = TestServer::start();
     let mount = served.mount();
     tree(&mount);
     mount.make_symlink(mount.root(), b"link", b"kept").unwrap();
@@ -43,7 +43,7 @@ fn a_tree_is_removed_and_no_link_is_followed() {
 
 #[test]
 fn directories_are_removed_only_on_request() {
-    let served = Served::start();
+    let served = TestServer::start();
     let mount = served.mount();
     tree(&mount);
     let err = fails(&["rm", &served.url("/kept")]);
@@ -57,7 +57,7 @@ fn directories_are_removed_only_on_request() {
 
 #[test]
 fn what_must_not_be_removed_is_refused() {
-    let served = Served::start();
+    let served = TestServer::start();
     let mount = served.mount();
     tree(&mount);
     for path in ["", "/", "//", "/tree/..", "/tree/.", "/tree/../", "/.", "/tree/deep/..//"] {
@@ -72,7 +72,7 @@ fn what_must_not_be_removed_is_refused() {
 
 #[test]
 fn each_failure_of_rm_is_told_and_the_rest_is_removed() {
-    let served = Served::start();
+    let served = TestServer::start();
     let mount = served.mount();
     tree(&mount);
     let absent = served.url("/absent");
@@ -88,7 +88,7 @@ fn each_failure_of_rm_is_told_and_the_rest_is_removed() {
 
 #[test]
 fn directories_are_made_with_their_modes_and_those_above_on_request() {
-    let served = Served::start();
+    let served = TestServer::start();
     let mount = served.mount();
     prints(&["mkdir", &served.url("/one"), &served.url("/two/")]);
     prints(&["mkdir", "-m", "3750", &served.url("/special")]);

@@ -1,6 +1,6 @@
 //! Tests `cp`: trees in both directions, targets that exist already, and failures.
 
-use super::fixtures::{SOON, Served, fails, make_directory, make_file, pattern, prints, run, trunkline};
+use super::fixtures::{SOON, TestServer, fails, make_directory, make_file, pattern, prints, run, trunkline};
 use super::summary::is_summary;
 use super::trees::{compare, plant, snapshot};
 use ::fs::SetAttributes;
@@ -15,14 +15,14 @@ fn text(path: &Path) -> &str {
 }
 
 /// The names of temporary files that a copy left behind.
-fn leftovers(served: &Served) -> Vec<String> {
+fn leftovers(served: &TestServer) -> Vec<String> {
     let listed = prints(&["ls", "-a", "-R", &served.url("")]);
     listed.lines().filter(|line| line.contains(".trunkline-")).map(str::to_owned).collect()
 }
 
 #[test]
 fn a_tree_with_links_holes_and_odd_names_is_copied_to_the_server_and_back() {
-    let served = Served::with(&["--mem", "256MiB", "--listen", "127.0.0.1:0", "--listen", "127.0.0.1:0"]);
+    let served = TestServer::with(&["--mem", "256MiB", "--listen", "127.0.0.1:0", "--listen", "127.0.0.1:0"]);
     let place = temp_dir("cp");
     let tree = place.path().join("tree");
     plant(&tree);
@@ -48,7 +48,7 @@ fn a_tree_with_links_holes_and_odd_names_is_copied_to_the_server_and_back() {
 
 #[test]
 fn a_tree_is_copied_between_servers_and_within_a_server() {
-    let (one, other) = (Served::start(), Served::start());
+    let (one, other) = (TestServer::start(), TestServer::start());
     let place = temp_dir("cp");
     let tree = place.path().join("tree");
     plant(&tree);
@@ -63,7 +63,7 @@ fn a_tree_is_copied_between_servers_and_within_a_server() {
 
 #[test]
 fn targets_follow_the_rules_of_cp() {
-    let served = Served::start();
+    let served = TestServer::start();
     let place = temp_dir("cp");
     let at = |name: &str| place.path().join(name);
     fs::write(at("a"), b"first").unwrap();
@@ -90,7 +90,7 @@ fn targets_follow_the_rules_of_cp() {
 
 #[test]
 fn excluded_names_and_paths_are_left_out_with_all_below_them() {
-    let served = Served::start();
+    let served = TestServer::start();
     let place = temp_dir("cp");
     let at = |name: &str| place.path().join(name);
     for directory in ["tree/build/inner", "tree/src/build", "tree/cache"] {
@@ -122,7 +122,7 @@ fn excluded_names_and_paths_are_left_out_with_all_below_them() {
 
 #[test]
 fn a_copy_says_how_much_it_copied_also_without_a_terminal() {
-    let served = Served::start();
+    let served = TestServer::start();
     let place = temp_dir("cp");
     let source = place.path().join("source");
     fs::create_dir(&source).unwrap();
@@ -144,7 +144,7 @@ fn a_copy_says_how_much_it_copied_also_without_a_terminal() {
 
 #[test]
 fn conflicts_with_the_target_are_errors_and_the_rest_is_copied() {
-    let served = Served::start();
+    let served = TestServer::start();
     let place = temp_dir("cp");
     let at = |name: &str| place.path().join(name);
     fs::create_dir_all(at("tree/inner")).unwrap();
@@ -189,7 +189,7 @@ fn conflicts_with_the_target_are_errors_and_the_rest_is_copied() {
 
 #[test]
 fn a_file_that_does_not_fit_on_the_server_fails_and_leaves_nothing() {
-    let served = Served::with(&["--mem", "8MiB", "--listen", "127.0.0.1:0"]);
+    let served = TestServer::with(&["--mem", "8MiB", "--listen", "127.0.0.1:0"]);
     let place = temp_dir("cp");
     let at = |name: &str| place.path().join(name);
     fs::write(at("large"), pattern(20 << 20, 1)).unwrap();
@@ -217,7 +217,7 @@ fn the_error_names_what_the_server_forbids() {
         ("rw = false\n", "read-only file system"),
     ] {
         fs::write(at("server.toml"), text_of(more)).unwrap();
-        let served = Served::with(&["-c", text(&at("server.toml"))]);
+        let served = TestServer::with(&["-c", text(&at("server.toml"))]);
         let err = fails(&["cp", text(&at("file")), &served.url("/")]);
         assert!(err.contains(needle), "{err}");
         assert!(err.contains("cannot copy ") && err.contains("/file\n"), "{err}");
@@ -226,7 +226,7 @@ fn the_error_names_what_the_server_forbids() {
 
 #[test]
 fn many_small_files_arrive_with_their_times() {
-    let served = Served::start();
+    let served = TestServer::start();
     let place = temp_dir("cp");
     let tree = place.path().join("many");
     for directory in 0..20 {
@@ -245,13 +245,13 @@ fn many_small_files_arrive_with_their_times() {
 }
 
 /// A server that sends at most 40 MB a second, with a file that takes several seconds.
-fn slow() -> (Served, testkit::TempDir, Vec<u8>) {
+fn slow() -> (TestServer, testkit::TempDir, Vec<u8>) {
     let place = temp_dir("slow");
     let text = "[[node]]\nname = \"slow\"\nlisten = [\"127.0.0.1:0\"]\npace = \"320Mbit\"\n\
         [[export]]\npath = \"/export\"\nmem = \"512MiB\"\nrw = true\nallow = [\"127.0.0.0/8\"]\nroot_squash = false\n";
     let file = place.path().join("slow.toml");
     fs::write(&file, text).unwrap();
-    let served = Served::with(&["-c", file.to_str().unwrap()]);
+    let served = TestServer::with(&["-c", file.to_str().unwrap()]);
     let data = pattern(180 << 20, 7);
     make_file(&served.mount(), "/data", &data);
     (served, place, data)
@@ -286,7 +286,7 @@ fn an_interrupted_copy_leaves_no_file_and_can_be_resumed() {
 #[test]
 fn a_killed_copy_to_another_server_can_be_resumed() {
     let (served, _place, data) = slow();
-    let target = Served::with(&["--mem", "512MiB", "--listen", "127.0.0.1:0"]);
+    let target = TestServer::with(&["--mem", "512MiB", "--listen", "127.0.0.1:0"]);
     let mount = target.mount();
     let part = || {
         let names = mount.read_directory(mount.root()).unwrap();
@@ -310,7 +310,7 @@ fn a_killed_copy_to_another_server_can_be_resumed() {
 
 #[test]
 fn verify_finds_a_byte_that_changed_on_the_way() {
-    let served = Served::start();
+    let served = TestServer::start();
     let place = temp_dir("cp");
     let file = place.path().join("data");
     let mut data = pattern(3 << 20, 9);
@@ -332,7 +332,7 @@ fn verify_finds_a_byte_that_changed_on_the_way() {
 
 #[test]
 fn the_setuid_bit_is_copied_only_with_the_owner() {
-    let served = Served::start();
+    let served = TestServer::start();
     let mount = served.mount();
     make_file(&mount, "/program", b"#!/bin/sh\n");
     let (program, _) = mount.lookup(mount.root(), b"program").unwrap();
@@ -353,7 +353,7 @@ fn root_can_write_without_squashing_and_the_error_with_squashing_says_how() {
     let serve = ["--dir", text(&export), "--state", text(&state), "--listen", "127.0.0.1:0"];
     let source = place.path().join("source");
     fs::write(&source, b"data").unwrap();
-    let squashing = Served::with(&serve);
+    let squashing = TestServer::with(&serve);
     if rustix::process::geteuid().is_root() {
         let told = fails(&["cp", text(&source), &squashing.url("/copy")]);
         assert!(told.contains("--no-root-squash"), "{told}");
@@ -362,7 +362,7 @@ fn root_can_write_without_squashing_and_the_error_with_squashing_says_how() {
         prints(&["cp", text(&source), &squashing.url("/copy")]);
     }
     drop(squashing);
-    let open = Served::with(&[&serve[..], &["--no-root-squash"]].concat());
+    let open = TestServer::with(&[&serve[..], &["--no-root-squash"]].concat());
     prints(&["cp", text(&source), &open.url("/copy")]);
     let copy = fs::metadata(export.join("copy")).unwrap();
     assert_eq!(copy.uid(), rustix::process::geteuid().as_raw());

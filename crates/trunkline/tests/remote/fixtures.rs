@@ -13,16 +13,16 @@ pub(crate) const SOON: Duration = Duration::from_secs(120);
 
 /// A server that ends when dropped.
 #[derive(Debug)]
-pub(crate) struct Served(testkit::Served);
+pub(crate) struct TestServer(testkit::ServerProcess);
 
-impl Served {
+impl TestServer {
     /// One node on 127.0.0.1 with space for small files.
     pub(crate) fn start() -> Self {
         Self::with(&["--mem", "64MiB", "--listen", "127.0.0.1:0"])
     }
 
     pub(crate) fn with(arguments: &[&str]) -> Self {
-        Self(testkit::Served::start(trunkline(&[]), arguments))
+        Self(testkit::ServerProcess::start(trunkline(&[]), arguments))
     }
 
     pub(crate) fn addresses(&self) -> &[SocketAddr] {

@@ -1,11 +1,11 @@
 //! Tests `ls` and `stat`.
 
-use super::fixtures::{Served, fails, make_directory, make_file, prints, run, trunkline};
+use super::fixtures::{TestServer, fails, make_directory, make_file, prints, run, trunkline};
 use client::Mount;
 use fs::{CreateMode, SetAttributes, SetTime, Special, Time};
 
 /// A tree with a file of each kind.
-fn tree(served: &Served) -> Mount {
+fn tree(served: &TestServer) -> Mount {
     let mount = served.mount();
     make_file(&mount, "/plain", b"contents");
     make_file(&mount, "/.hidden", b"");
@@ -24,7 +24,7 @@ fn tree(served: &Served) -> Mount {
 
 #[test]
 fn names_are_listed_in_order_and_hidden_ones_on_request() {
-    let served = Served::start();
+    let served = TestServer::start();
     let _mount = tree(&served);
     assert_eq!(prints(&["ls", &served.url("")]), "directory\npipe\nplain\nsymbolic\n");
     assert_eq!(prints(&["ls", "-a", &served.url("/")]), ".hidden\ndirectory\npipe\nplain\nsymbolic\n");
@@ -37,7 +37,7 @@ fn names_are_listed_in_order_and_hidden_ones_on_request() {
 
 #[test]
 fn a_long_listing_has_mode_links_owner_size_time_and_targets() {
-    let served = Served::start();
+    let served = TestServer::start();
     let _mount = tree(&served);
     let out = prints(&["ls", "-l", &served.url("")]);
     let line = |name: &str| out.lines().find(|line| line.contains(name)).unwrap_or_else(|| panic!("{out}"));
@@ -49,7 +49,7 @@ fn a_long_listing_has_mode_links_owner_size_time_and_targets() {
 
 #[test]
 fn a_tree_is_listed_directory_by_directory() {
-    let served = Served::start();
+    let served = TestServer::start();
     let _mount = tree(&served);
     let url = served.url("");
     let expected = format!("{url}:\ndirectory\npipe\nplain\nsymbolic\n\n{url}/directory:\nagain\nbelow\n");
@@ -66,7 +66,7 @@ fn a_tree_is_listed_directory_by_directory() {
 
 #[test]
 fn a_name_that_is_not_text_is_printed_unchanged_and_in_hexadecimal_in_json() {
-    let served = Served::start();
+    let served = TestServer::start();
     let mount = served.mount();
     let name = b"odd \xff\n\x1b name";
     mount.create(mount.root(), name, CreateMode::Unchecked(SetAttributes::default())).unwrap();
@@ -81,7 +81,7 @@ fn a_name_that_is_not_text_is_printed_unchanged_and_in_hexadecimal_in_json() {
 
 #[test]
 fn stat_prints_the_attributes_of_a_file() {
-    let served = Served::start();
+    let served = TestServer::start();
     let _mount = tree(&served);
     let out = prints(&["stat", &served.url("/plain")]);
     for needle in [
@@ -103,7 +103,7 @@ fn stat_prints_the_attributes_of_a_file() {
 
 #[test]
 fn stat_prints_the_space_and_limits_of_the_file_system() {
-    let served = Served::start();
+    let served = TestServer::start();
     let line = prints(&["stat", "--fs", "--json", &served.url("/")]);
     let json: serde_json::Value = serde_json::from_str(&line).unwrap();
     assert_eq!(json["read_max_bytes"], 1 << 20);
@@ -114,7 +114,7 @@ fn stat_prints_the_space_and_limits_of_the_file_system() {
 
 #[test]
 fn errors_name_the_path_and_the_cause() {
-    let served = Served::start();
+    let served = TestServer::start();
     let _mount = tree(&served);
     let err = fails(&["ls", &served.url("/nothing/below")]);
     assert!(err.contains("/export/nothing/below\n") && err.contains("no such file or directory"), "{err}");
@@ -135,7 +135,7 @@ fn errors_name_the_path_and_the_cause() {
 
 #[test]
 fn a_directory_of_5000_names_is_listed_whole() {
-    let served = Served::start();
+    let served = TestServer::start();
     let mount = served.mount();
     let mut wanted = String::new();
     for number in 0..5000 {
@@ -149,7 +149,7 @@ fn a_directory_of_5000_names_is_listed_whole() {
 
 #[test]
 fn names_are_sorted_by_time_and_size_and_directories_are_listed_themselves() {
-    let served = Served::start();
+    let served = TestServer::start();
     let mount = served.mount();
     for (name, bytes, seconds) in [("b", 5000, 3), ("a", 0, 2), ("c", 3_000_000, 1)] {
         make_file(&mount, name, &vec![1; bytes]);

@@ -1,7 +1,7 @@
 //! Tests that every command resolves a path in the same way: what can be mounted can also be
 //! listed, read, examined and copied.
 
-use super::fixtures::{Served, fails, prints};
+use super::fixtures::{TestServer, fails, prints};
 use client::Mount;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -10,7 +10,7 @@ use testkit::{TempDir, temp_dir};
 /// The tree `/one/closed/open/file`, in which the clients, who are squashed, may not search
 /// `closed`, and links into the tree.
 struct Tree {
-    served: Served,
+    served: TestServer,
     place: TempDir,
 }
 
@@ -38,7 +38,7 @@ impl Tree {
         let (directory, state) = (at("tree"), at("state"));
         let [directory, state] = [&directory, &state].map(|path| path.to_str().unwrap());
         let arguments = ["--dir", directory, "--state", state, "--export", "/export", "--listen", listen];
-        Some(Self { served: Served::with(&arguments), place })
+        Some(Self { served: TestServer::with(&arguments), place })
     }
 
     fn url(&self, below: &str) -> String {

@@ -1,6 +1,6 @@
 //! Tests `cat`.
 
-use super::fixtures::{SOON, Served, make_file, pattern, trunkline};
+use super::fixtures::{SOON, TestServer, make_file, pattern, trunkline};
 use std::io::Read;
 use std::process::{Command, Stdio};
 use testkit::Deadline;
@@ -15,7 +15,7 @@ fn cat(arguments: &[&str]) -> Vec<u8> {
 #[test]
 fn cat_prints_a_file_whole_and_in_parts() {
     let arguments = ["--mem", "64MiB", "--listen", "127.0.0.1:0", "--listen", "[::1]:0"];
-    let served = Served::with(&arguments);
+    let served = TestServer::with(&arguments);
     let mount = served.mount();
     let data = pattern(9_000_001, 3);
     make_file(&mount, "/data", &data);
@@ -34,7 +34,7 @@ fn cat_prints_a_file_whole_and_in_parts() {
 
 #[test]
 fn cat_to_a_reader_that_closes_early_succeeds() {
-    let served = Served::start();
+    let served = TestServer::start();
     make_file(&served.mount(), "/data", &pattern(20 << 20, 4));
     let mut command: Command = trunkline(&["cat", &served.url("/data")]);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();

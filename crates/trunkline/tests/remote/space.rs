@@ -1,6 +1,6 @@
 //! `du` and `df`.
 
-use super::fixtures::{Served, fails, make_directory, make_file, prints, run};
+use super::fixtures::{TestServer, fails, make_directory, make_file, prints, run};
 use client::Mount;
 use serde_json::Value;
 
@@ -34,7 +34,7 @@ fn bytes_of(line: &str) -> u64 {
 
 #[test]
 fn a_tree_is_measured_and_a_file_with_several_names_once() {
-    let served = Served::start();
+    let served = TestServer::start();
     let bytes = tree(&served.mount());
     let url = served.url("/tree");
     assert_eq!(prints(&["du", "-s", &url]), format!("{}\t{url}\n", bytes.div_ceil(1024)));
@@ -57,7 +57,7 @@ fn a_tree_is_measured_and_a_file_with_several_names_once() {
 
 #[test]
 fn what_cannot_be_measured_is_told_and_the_rest_is_measured() {
-    let served = Served::start();
+    let served = TestServer::start();
     make_file(&served.mount(), "/file", &[1; 5000]);
     let (code, out, err) = run(&["du", "-c", &served.url("/absent"), &served.url("/file")]);
     assert_eq!((code, out.lines().count()), (Some(1), 2), "{err}");
@@ -68,7 +68,7 @@ fn what_cannot_be_measured_is_told_and_the_rest_is_measured() {
 
 #[test]
 fn space_and_inodes_are_shown_in_the_columns_of_df() {
-    let served = Served::start();
+    let served = TestServer::start();
     make_file(&served.mount(), "/file", &[1; 5000]);
     let url = served.url("/file");
     let json: Value = serde_json::from_str(&prints(&["df", "--json", &url])).unwrap();
@@ -91,7 +91,7 @@ fn space_and_inodes_are_shown_in_the_columns_of_df() {
 
 #[test]
 fn h_is_for_humans_where_sizes_are_shown_and_for_help_elsewhere() {
-    let served = Served::start();
+    let served = TestServer::start();
     for command in ["ls", "du", "df"] {
         let (code, out, err) = run(&[command, "-h", &served.url("")]);
         assert_eq!(code, Some(0), "{err}");

@@ -1,7 +1,7 @@
 //! Tests `cp` with sources and targets that are no files: pipes, devices, descriptors and `-` are
 //! read and written in place and never replaced.
 
-use super::fixtures::{SOON, Served, fails, make_file, pattern, prints, run, trunkline};
+use super::fixtures::{SOON, TestServer, fails, make_file, pattern, prints, run, trunkline};
 use super::summary::without_summary;
 use ::fs::{SetAttributes, Special};
 use rustix::fs::{CWD, FileType, Mode, makedev, mknodat};
@@ -62,7 +62,7 @@ fn assert_same(got: &[u8], wanted: &[u8]) {
 
 #[test]
 fn a_dash_is_standard_input_and_standard_output() {
-    let served = Served::start();
+    let served = TestServer::start();
     let data = pattern(5_000_001, 1);
     assert_done(&fed(&["cp", "-", &served.url("/data")], &data));
     assert_done(&fed(&["cp", "--verify", "-", &served.url("/data")], &data));
@@ -81,7 +81,7 @@ fn a_dash_is_standard_input_and_standard_output() {
 
 #[test]
 fn a_pipe_is_written_and_read_and_stays_a_pipe() {
-    let served = Served::start();
+    let served = TestServer::start();
     let place = temp_dir("streams");
     let at = |name: &str| place.path().join(name);
     let data = pattern(3_000_001, 2);
@@ -106,7 +106,7 @@ fn a_pipe_is_written_and_read_and_stays_a_pipe() {
 
 #[test]
 fn descriptors_of_the_shell_are_used_from_their_current_position() {
-    let served = Served::start();
+    let served = TestServer::start();
     make_file(&served.mount(), "/data", b"data\n");
     let place = temp_dir("streams");
     let out = place.path().join("out");
@@ -128,7 +128,7 @@ fn descriptors_of_the_shell_are_used_from_their_current_position() {
 
 #[test]
 fn a_device_is_written_and_stays_a_device() {
-    let served = Served::start();
+    let served = TestServer::start();
     make_file(&served.mount(), "/data", &pattern(100_000, 3));
     let place = temp_dir("streams");
     let device = |name: &str, minor| {
@@ -153,7 +153,7 @@ fn a_device_is_written_and_stays_a_device() {
 
 #[test]
 fn a_file_that_reports_a_wrong_length_is_read_to_its_end() {
-    let served = Served::start();
+    let served = TestServer::start();
     // A file that reports the length of a page; not every machine has it.
     if let Ok(text) = fs::read_to_string("/sys/kernel/fscaps") {
         prints(&["cp", "/sys/kernel/fscaps", &served.url("/fscaps")]);
@@ -165,7 +165,7 @@ fn a_file_that_reports_a_wrong_length_is_read_to_its_end() {
 
 #[test]
 fn a_hole_is_written_to_standard_output_as_zeros() {
-    let served = Served::start();
+    let served = TestServer::start();
     let mount = served.mount();
     make_file(&mount, "/sparse", b"start");
     let (file, _) = mount.resolve(b"/sparse").unwrap();
@@ -179,7 +179,7 @@ fn a_hole_is_written_to_standard_output_as_zeros() {
 
 #[test]
 fn a_pipe_or_socket_is_never_replaced_by_a_file() {
-    let served = Served::start();
+    let served = TestServer::start();
     let mount = served.mount();
     make_file(&mount, "/data", b"data");
     let mode = SetAttributes::mode(0o600);
@@ -212,7 +212,7 @@ fn a_pipe_or_socket_is_never_replaced_by_a_file() {
 
 #[test]
 fn cp_to_a_reader_that_closes_early_fails() {
-    let served = Served::start();
+    let served = TestServer::start();
     make_file(&served.mount(), "/data", &pattern(20 << 20, 4));
     let mut command = trunkline(&["cp", &served.url("/data"), "-"]);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -226,7 +226,7 @@ fn cp_to_a_reader_that_closes_early_fails() {
 
 #[test]
 fn a_signal_ends_the_wait_for_the_other_end_of_a_pipe() {
-    let served = Served::start();
+    let served = TestServer::start();
     make_file(&served.mount(), "/data", b"data");
     let place = temp_dir("streams");
     let path = place.path().join("pipe");

@@ -3,7 +3,7 @@
 //! meanwhile, and nothing is left.
 
 use crate::guest::{is_in_guest, passes_in};
-use crate::pair::{SOON, Served, alone, pair, wait_until_nothing_is_left};
+use crate::pair::{GuestServer, SOON, alone, pair, wait_until_nothing_is_left};
 use crate::stranger::{Heard, Stranger, null, read, segment, with_read, with_reply, with_write, write};
 use client::Mount;
 use nfs3::FileHandle;
@@ -24,7 +24,7 @@ fn our_server_survives_clients_that_violate_the_protocol() {
         return misbehave();
     }
     let _turn = alone();
-    let served = Served::start();
+    let served = GuestServer::start();
     passes_in(pair().client(), "bad_clients::our_server_survives_clients_that_violate_the_protocol");
     // The server still runs, and holds nothing of the bad clients.
     wait_until_nothing_is_left(pair().server());

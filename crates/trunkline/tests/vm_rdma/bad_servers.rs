@@ -2,7 +2,7 @@
 //! on a new connection and gets the right reply; nothing is left.
 
 use crate::guest::{is_in_guest, passes_in};
-use crate::pair::{Served, alone, pair, wait_until_nothing_is_left};
+use crate::pair::{GuestServer, alone, pair, wait_until_nothing_is_left};
 use crate::relay::{ADDRESS, Mischief, PORT, Relay};
 use client::Mount;
 use rpcrdma::header::HeaderError;
@@ -18,7 +18,7 @@ fn our_client_survives_servers_that_violate_the_protocol() {
         return mount_the_relay();
     }
     let _turn = alone();
-    let served = Served::start();
+    let served = GuestServer::start();
     passes_in(pair().client(), "bad_servers::our_client_survives_servers_that_violate_the_protocol");
     wait_until_nothing_is_left(pair().client());
     drop(served);

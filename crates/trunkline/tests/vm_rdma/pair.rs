@@ -81,9 +81,9 @@ pub fn wait_until_nothing_is_left(guest: &Guest) {
 }
 
 /// Our server in the guest `server`, which serves memory over TCP and RDMA until dropped.
-pub struct Served(Running);
+pub struct GuestServer(Running);
 
-impl Served {
+impl GuestServer {
     pub fn start() -> Self {
         let mut serve = Command::new(env!("CARGO_BIN_EXE_trunkline"));
         serve.args(["serve", "--export", "/export", "--mem", "512MiB"]).current_dir("/");
@@ -94,7 +94,7 @@ impl Served {
     }
 }
 
-impl Drop for Served {
+impl Drop for GuestServer {
     fn drop(&mut self) {
         self.0.signal(Signal::KILL);
         let _ = self.0.wait(drop);

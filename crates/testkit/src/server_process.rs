@@ -8,22 +8,22 @@ use std::process::Command;
 use std::time::Duration;
 
 /// How long the start of a server may take on a busy machine.
-const SOON: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 /// The message of a server whose port is taken.
-const TAKEN: &str = "another program listens there";
+const PORT_TAKEN_MESSAGE: &str = "another program listens there";
 /// The number of ports to try: another program may take a port between the choice and its use.
 const PORTS_MAX: usize = 20;
 
 /// A running server, which ends when dropped.
 #[derive(Debug)]
-pub struct Served {
+pub struct ServerProcess {
     /// The process of the server.
     pub process: Process,
     /// The addresses that the server listens on, in the order in which it prints them.
     pub addresses: Vec<SocketAddr>,
 }
 
-impl Served {
+impl ServerProcess {
     /// Runs `PROGRAM serve ARGUMENTS`, and waits until the server is ready.
     ///
     /// # Panics
@@ -32,8 +32,8 @@ impl Served {
     #[track_caller]
     pub fn start(program: Command, arguments: &[impl AsRef<OsStr>]) -> Self {
         match Self::try_start(program, arguments) {
-            Ok(served) => served,
-            Err(said) => panic!("the server ended:\n{said}"),
+            Ok(server) => server,
+            Err(output) => panic!("the server ended:\n{output}"),
         }
     }
 
@@ -41,7 +41,7 @@ impl Served {
     /// addresses too.
     ///
     /// # Panics
-    /// Like [`Served::start`], and if no port is free.
+    /// Like [`ServerProcess::start`], and if no port is free.
     #[must_use]
     #[track_caller]
     pub fn start_on_free_port<A: AsRef<OsStr>>(
@@ -50,9 +50,9 @@ impl Served {
     ) -> Self {
         for _ in 0..PORTS_MAX {
             match Self::try_start(program(), &arguments(free_port())) {
-                Ok(served) => return served,
-                Err(said) if said.contains(TAKEN) => {}
-                Err(said) => panic!("the server ended:\n{said}"),
+                Ok(server) => return server,
+                Err(output) if output.contains(PORT_TAKEN_MESSAGE) => {}
+                Err(output) => panic!("the server ended:\n{output}"),
             }
         }
         panic!("no free port in {PORTS_MAX} tries");
@@ -63,10 +63,10 @@ impl Served {
         let process = Process::spawn(program);
         // The whole line must match, because the message about an address in use contains
         // "already".
-        process.line("\"ready\"", |line| line == "ready", SOON)?;
+        process.line("\"ready\"", |line| line == "ready", TIMEOUT)?;
         let out = process.output(Stream::Out);
-        let said = out.lines().filter_map(|line| line.strip_prefix("listening on ")?.split(' ').next());
-        let addresses = said.filter_map(|address| address.parse().ok()).collect();
+        let listening = out.lines().filter_map(|line| line.strip_prefix("listening on ")?.split(' ').next());
+        let addresses = listening.filter_map(|address| address.parse().ok()).collect();
         Ok(Self { process, addresses })
     }
 
@@ -98,7 +98,7 @@ pub fn configuration(nodes: u8, port: u16, exports: &[(&str, &str)]) -> String {
 /// # Panics
 /// If the file cannot be written.
 #[must_use]
-pub fn configured(file: &Path, text: &str) -> Vec<String> {
+pub fn write_configuration(file: &Path, text: &str) -> Vec<String> {
     if let Err(error) = std::fs::write(file, text) {
         panic!("cannot write {}: {error}", file.display());
     }
@@ -124,8 +124,9 @@ mod tests {
     fn a_port_that_is_taken_is_left_for_another() {
         let directory = crate::temp_dir("served");
         let program = || program(directory.path());
-        let served = Served::start_on_free_port(program, |port| vec!["x".to_owned(), port.to_string()]);
-        assert_eq!(served.addresses, [SocketAddr::from(([127, 0, 0, 1], served.port()))]);
+        let server =
+            ServerProcess::start_on_free_port(program, |port| vec!["x".to_owned(), port.to_string()]);
+        assert_eq!(server.addresses, [SocketAddr::from(([127, 0, 0, 1], server.port()))]);
         let count = std::fs::read_to_string(directory.path().join("count")).expect("written");
         assert_eq!(count.trim(), "3");
     }
