@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::output;
-use crate::remote::{MountArgs, PLACES, Place};
+use crate::remote::{LOCATION_HELP, Location, MountArgs};
 use clap::Args;
 use fs::{FileKind, Status};
 use std::process::ExitCode;
@@ -12,7 +12,7 @@ const DEPTH: usize = 32;
 
 /// Write files of an NFS server to standard output.
 #[derive(Debug, Args)]
-#[command(long_about = format!("Write files of an NFS server to standard output.\n\n{PLACES}"), after_help = EXAMPLES)]
+#[command(long_about = format!("Write files of an NFS server to standard output.\n\n{LOCATION_HELP}"), after_help = EXAMPLES)]
 pub struct CatArgs {
     /// The files: nfs://HOST/EXPORT/PATH or HOST:/EXPORT/PATH.
     #[arg(value_name = "PLACE", required = true)]
@@ -34,10 +34,10 @@ const EXAMPLES: &str = "Examples:\n  \
 
 /// Writes each file to standard output.
 pub fn run(args: &CatArgs) -> Result<ExitCode, Error> {
-    for place in &args.places {
-        let place = Place::open(place, &args.mount.joined())?;
-        let cannot = place.cannot("read");
-        let (file, attributes) = place.mount.resolve(&place.path).map_err(&cannot)?;
+    for location in &args.places {
+        let location = Location::open(location, &args.mount.joined())?;
+        let cannot = location.cannot("read");
+        let (file, attributes) = location.mount.resolve(&location.path).map_err(&cannot)?;
         match attributes.kind {
             FileKind::Regular => {}
             FileKind::Directory => {
@@ -50,7 +50,7 @@ pub fn run(args: &CatArgs) -> Result<ExitCode, Error> {
         }
         let end = args.length.map_or(u64::MAX, |length| args.offset.saturating_add(length));
         let shape = (usize::MAX, DEPTH);
-        let mut blocks = place.mount.blocks(file, args.offset..end, attributes.size, shape);
+        let mut blocks = location.mount.blocks(file, args.offset..end, attributes.size, shape);
         while let Some(block) = blocks.next_block().map_err(&cannot)? {
             output::print_bytes(block.data())?;
             blocks.give_back(block.buffer);

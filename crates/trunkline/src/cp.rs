@@ -3,9 +3,9 @@
 mod show;
 mod streams;
 
-use crate::error::{Error, of_copy};
+use crate::error::{Error, copy_advice};
 use crate::output;
-use crate::remote::{MountArgs, PLACES, Place, is_remote};
+use crate::remote::{LOCATION_HELP, Location, MountArgs, is_remote};
 use ::copy::{Destination, Exclude, Options, Origin, Outcome, Progress, Stream};
 use clap::{Args, ValueEnum};
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -27,7 +27,7 @@ const FAILURES_SHOWN: usize = 20;
     long_about = format!(
         "Copy files and trees to, from and between NFS servers.\n\nFiles are copied over all connections and \
         addresses, many at once, under a temporary name until they are complete and stable. Files that fail are \
-        skipped and reported at the end.\n\n{PLACES} Any other argument is a local file, and - is standard input or \
+        skipped and reported at the end.\n\n{LOCATION_HELP} Any other argument is a local file, and - is standard input or \
         standard output. Pipes, devices and - are read and written in order, as cp does, and never replaced."
     ),
     after_help = EXAMPLES
@@ -139,8 +139,8 @@ fn remote(argument: &OsStr) -> Option<&str> {
 }
 
 /// The destination of a copy.
-enum Onto {
-    Place(Destination),
+enum CopyTarget {
+    Location(Destination),
     Stream(Stream),
 }
 
@@ -150,28 +150,30 @@ pub fn run(args: &CpArgs) -> Result<ExitCode, Error> {
     check_usage(args, sources, last)?;
     let options = args.options()?;
     let onto = match streams::onto(last) {
-        Some(stream) => Onto::Stream(stream),
-        None => Onto::Place(destination(last, &args.mount.joined())?),
+        Some(stream) => CopyTarget::Stream(stream),
+        None => CopyTarget::Location(destination(last, &args.mount.joined())?),
     };
     let progress = Arc::new(Progress::default());
     let sources = origins(args, sources, options.recursive, &progress)?;
-    let watch = Watch::start(&progress)?;
-    let streams = matches!(onto, Onto::Stream(_)) || sources.iter().any(Origin::is_stream);
+    let watch = SignalWatch::start(&progress)?;
+    let streams = matches!(onto, CopyTarget::Stream(_)) || sources.iter().any(Origin::is_stream);
     let shown = io::stderr().is_terminal() && !options.dry_run && !streams::takes_terminal(last);
     let bar = show::Bar::start(shown, &progress);
-    let mut lost = None;
+    let mut print_error = None;
     let mut planned = |line: &str| {
-        if lost.is_none() {
-            lost = output::print(&format!("{}\n", crate::names::escaped(line.as_bytes()))).err();
+        if print_error.is_none() {
+            print_error = output::print(&format!("{}\n", crate::names::escaped(line.as_bytes()))).err();
         }
     };
     let outcome = match &onto {
-        Onto::Place(onto) => ::copy::copy(&sources, onto, &options, &progress, shown, &mut planned),
-        Onto::Stream(onto) => streams::copy_to_stream(&sources, onto, &options, &progress, &mut planned),
+        CopyTarget::Location(onto) => ::copy::copy(&sources, onto, &options, &progress, shown, &mut planned),
+        CopyTarget::Stream(onto) => {
+            streams::copy_to_stream(&sources, onto, &options, &progress, &mut planned)
+        }
     };
     bar.finish(!options.dry_run && !streams::takes_terminal(last));
     let signal = watch.end();
-    if let Some(error) = lost {
+    if let Some(error) = print_error {
         return Err(error);
     }
     let outcome = outcome.map_err(|cause| Error::Copy {
@@ -181,7 +183,7 @@ pub fn run(args: &CpArgs) -> Result<ExitCode, Error> {
     if outcome == Outcome::Stopped {
         return Err(interrupted(&progress, signal, streams));
     }
-    told(&progress)
+    report_failures(&progress)
 }
 
 fn check_usage(args: &CpArgs, sources: &[OsString], last: &OsStr) -> Result<(), Error> {
@@ -218,8 +220,8 @@ fn destination(argument: &OsStr, options: &str) -> Result<Destination, Error> {
     };
     match remote(argument) {
         Some(target) => {
-            let place = Place::open(target, options)?;
-            Destination::remote(&place.mount, &place.path, &place.name).map_err(cannot)
+            let location = Location::open(target, options)?;
+            Destination::remote(&location.mount, &location.path, &location.name).map_err(cannot)
         }
         None => Destination::local(Path::new(argument)).map_err(cannot),
     }
@@ -236,8 +238,8 @@ fn origins(
     for source in sources {
         let origin = match remote(source) {
             Some(target) => {
-                let place = Place::open(target, &args.mount.joined())?;
-                Origin::remote(&place.mount, &place.path, &place.name, !recursive)
+                let location = Location::open(target, &args.mount.joined())?;
+                Origin::remote(&location.mount, &location.path, &location.name, !recursive)
             }
             None => match streams::from(source, recursive) {
                 Some(stream) if source == output::STDOUT => Ok(Origin::stream(&stream, None)),
@@ -268,7 +270,7 @@ fn interrupted(progress: &Progress, signal: i32, streams: bool) -> Error {
     }
 }
 
-fn told(progress: &Progress) -> Result<ExitCode, Error> {
+fn report_failures(progress: &Progress) -> Result<ExitCode, Error> {
     let failed = progress.failed.load(Ordering::SeqCst);
     let mut failures = progress.take_failures();
     if failed == 1
@@ -284,8 +286,8 @@ fn told(progress: &Progress) -> Result<ExitCode, Error> {
         .iter()
         .take(FAILURES_SHOWN)
         .map(|failure| {
-            let place = crate::names::escaped(failure.display_name.as_bytes());
-            format!("\n  cause: {place}: {}", failure.error)
+            let location = crate::names::escaped(failure.display_name.as_bytes());
+            format!("\n  cause: {location}: {}", failure.error)
         })
         .collect();
     let left = failed.saturating_sub(FAILURES_SHOWN as u64);
@@ -294,19 +296,19 @@ fn told(progress: &Progress) -> Result<ExitCode, Error> {
     }
     let done = progress.files_done.load(Ordering::SeqCst) + progress.files_skipped.load(Ordering::SeqCst);
     let sentence = format!("cannot copy {failed} of {} files and directories", failed + done);
-    let advice = failures.first().map_or_else(String::new, |failure| of_copy(&failure.error));
+    let advice = failures.first().map_or_else(String::new, |failure| copy_advice(&failure.error));
     Err(Error::CopiedInPart { sentence, causes, advice })
 }
 
 /// Waits for signals: the first stops the copy in an orderly way, the second ends the program at
 /// once.
-struct Watch {
+struct SignalWatch {
     handle: signal_hook::iterator::Handle,
     thread: std::thread::JoinHandle<()>,
     seen: Arc<AtomicI32>,
 }
 
-impl Watch {
+impl SignalWatch {
     fn start(progress: &Arc<Progress>) -> Result<Self, Error> {
         let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(Error::Signals)?;
         let (handle, seen) = (signals.handle(), Arc::new(AtomicI32::new(0)));

@@ -4,7 +4,7 @@ use crate::error::Error;
 use crate::human::blocks;
 use crate::human::human;
 use crate::output;
-use crate::remote::{MountArgs, PLACES, Place};
+use crate::remote::{LOCATION_HELP, Location, MountArgs};
 use clap::{ArgAction, Args};
 use fs::Space;
 use serde_json::json;
@@ -14,7 +14,7 @@ use std::process::ExitCode;
 #[derive(Debug, Args)]
 #[command(
     disable_help_flag = true,
-    long_about = format!("Show the space of file systems of an NFS server.\n\n{PLACES}"),
+    long_about = format!("Show the space of file systems of an NFS server.\n\n{LOCATION_HELP}"),
     after_help = EXAMPLES
 )]
 pub struct DfArgs {
@@ -55,11 +55,11 @@ pub fn run(args: &DfArgs) -> Result<ExitCode, Error> {
     };
     let mut rows = vec![head.map(str::to_owned)];
     for target in &args.places {
-        match ask(args, target) {
-            Ok((place, space)) if args.json => output::print(&json_line(&place, &space))?,
-            Ok((place, space)) => rows.push(row(args, &place, &space)),
+        match query(args, target) {
+            Ok((location, space)) if args.json => output::print(&json_line(&location, &space))?,
+            Ok((location, space)) => rows.push(row(args, &location, &space)),
             Err(error) => {
-                error.tell();
+                error.report_to_user();
                 code = ExitCode::FAILURE;
             }
         }
@@ -70,12 +70,12 @@ pub fn run(args: &DfArgs) -> Result<ExitCode, Error> {
     Ok(code)
 }
 
-fn ask(args: &DfArgs, target: &str) -> Result<(Place, Space), Error> {
-    let place = Place::open(target, &args.mount.joined())?;
-    let cannot = place.cannot("examine");
-    let (handle, _) = place.mount.resolve(&place.path).map_err(&cannot)?;
-    let space = place.mount.space_at(handle).map_err(&cannot)?;
-    Ok((place, space))
+fn query(args: &DfArgs, target: &str) -> Result<(Location, Space), Error> {
+    let location = Location::open(target, &args.mount.joined())?;
+    let cannot = location.cannot("examine");
+    let (handle, _) = location.mount.resolve(&location.path).map_err(&cannot)?;
+    let space = location.mount.space_at(handle).map_err(&cannot)?;
+    Ok((location, space))
 }
 
 /// Of what users may fill, how much is used, in percent and rounded up as df(1) does.
@@ -87,7 +87,7 @@ fn percent(used: u64, available: u64) -> String {
     }
 }
 
-fn row(args: &DfArgs, place: &Place, space: &Space) -> [String; 6] {
+fn row(args: &DfArgs, location: &Location, space: &Space) -> [String; 6] {
     let count = |number: u64| if args.human_readable { human(number) } else { number.to_string() };
     let size = |bytes| blocks(bytes, args.human_readable);
     // A server that lies may have more free than there is.
@@ -101,7 +101,7 @@ fn row(args: &DfArgs, place: &Place, space: &Space) -> [String; 6] {
         let free = space.available_bytes;
         [size(space.total_bytes), size(used), size(free), percent(used, free)]
     };
-    [place.mount.name(), all, used, available, share, place.name.clone()]
+    [location.mount.name(), all, used, available, share, location.name.clone()]
 }
 
 /// The first and the last column to the left, numbers to the right.
@@ -110,19 +110,19 @@ fn lay_out(rows: &[[String; 6]]) -> String {
         |column: usize| rows.iter().filter_map(|row| row.get(column)).map(String::len).max().unwrap_or(0);
     let widths: [usize; 6] = std::array::from_fn(width);
     let mut text = String::new();
-    for [system, all, used, available, share, place] in rows {
+    for [system, all, used, available, share, location] in rows {
         let [w0, w1, w2, w3, w4, _] = widths;
         text.push_str(&format!(
-            "{system:<w0$} {all:>w1$} {used:>w2$} {available:>w3$} {share:>w4$} {place}\n"
+            "{system:<w0$} {all:>w1$} {used:>w2$} {available:>w3$} {share:>w4$} {location}\n"
         ));
     }
     text
 }
 
-fn json_line(place: &Place, space: &Space) -> String {
+fn json_line(location: &Location, space: &Space) -> String {
     let value = json!({
-        "place": place.name,
-        "export": place.mount.name(),
+        "place": location.name,
+        "export": location.mount.name(),
         "total_bytes": space.total_bytes,
         "used_bytes": space.total_bytes.saturating_sub(space.free_bytes),
         "free_bytes": space.free_bytes,

@@ -2,8 +2,8 @@
 
 use crate::error::Error;
 use crate::human::blocks;
-use crate::remote::{MountArgs, PLACES, Place};
-use crate::tree::{self, After, Entry, Failure, Node, Visitor};
+use crate::remote::{LOCATION_HELP, Location, MountArgs};
+use crate::tree::{self, Entry, Failure, LeaveOutcome, Node, Visitor};
 use crate::{names, output};
 use clap::{ArgAction, Args};
 use fs::{Attributes, FileKind};
@@ -20,7 +20,7 @@ use std::sync::{Mutex, PoisonError};
     long_about = format!(
         "Show how much space files and directories of an NFS server use, with all that is in them.\n\nA file with \
         several names within a place counts once. Directories are listed by many threads at once, so the order of lines \
-        differs from run to run; a directory always comes after what is in it.\n\n{PLACES}"
+        differs from run to run; a directory always comes after what is in it.\n\n{LOCATION_HELP}"
     ),
     after_help = EXAMPLES
 )]
@@ -96,15 +96,15 @@ pub fn run(args: &DuArgs) -> Result<ExitCode, Error> {
     let (mut code, mut total) = (ExitCode::SUCCESS, 0_u64);
     for target in &args.places {
         match measure(args, target) {
-            Ok((bytes, whole)) => {
+            Ok((bytes, is_complete)) => {
                 total = total.saturating_add(bytes);
-                if !whole {
+                if !is_complete {
                     code = ExitCode::FAILURE;
                 }
             }
             Err(error @ Error::Print(_)) => return Err(error),
             Err(error) => {
-                error.tell();
+                error.report_to_user();
                 code = ExitCode::FAILURE;
             }
         }
@@ -117,23 +117,24 @@ pub fn run(args: &DuArgs) -> Result<ExitCode, Error> {
 
 /// The bytes of a place, and whether nothing was left out.
 fn measure(args: &DuArgs, target: &str) -> Result<(u64, bool), Error> {
-    let place = Place::open(target, &args.mount.joined())?;
+    let location = Location::open(target, &args.mount.joined())?;
     let (trail, attributes) =
-        place.mount.resolve_trail(&place.path, false).map_err(place.cannot("measure"))?;
+        location.mount.resolve_trail(&location.path, false).map_err(location.cannot("measure"))?;
     if attributes.kind != FileKind::Directory {
         let bytes = args.bytes(&attributes);
-        output::print_bytes(&args.line(place.name.as_bytes(), bytes))?;
+        output::print_bytes(&args.line(location.name.as_bytes(), bytes))?;
         return Ok((bytes, true));
     }
     let sum = Sum {
         args,
         seen: Mutex::default(),
         total: AtomicU64::new(0),
-        whole: AtomicBool::new(true),
+        is_complete: AtomicBool::new(true),
         printing: Mutex::default(),
     };
-    tree::walk(&place.mount, Node::top(&place.name, &trail, attributes), &sum).map_err(Error::Threads)?;
-    Ok((sum.total.into_inner(), sum.whole.into_inner()))
+    tree::walk(&location.mount, Node::root(&location.name, &trail, attributes), &sum)
+        .map_err(Error::Threads)?;
+    Ok((sum.total.into_inner(), sum.is_complete.into_inner()))
 }
 
 struct Sum<'a> {
@@ -141,7 +142,7 @@ struct Sum<'a> {
     /// How many names of a file with several were not seen yet, by file system and file.
     seen: Mutex<HashMap<(u64, u64), u32>>,
     total: AtomicU64,
-    whole: AtomicBool,
+    is_complete: AtomicBool,
     /// Held while a line is printed, so that lines stay whole.
     printing: Mutex<()>,
 }
@@ -151,7 +152,7 @@ impl Sum<'_> {
         let _printing = self.printing.lock().unwrap_or_else(PoisonError::into_inner);
         if let Err(error) = output::print_bytes(&self.args.line(path, bytes)) {
             // Nobody reads the rest, so the other threads need not finish.
-            std::process::exit(error.tell().into());
+            std::process::exit(error.report_to_user().into());
         }
     }
 
@@ -192,19 +193,19 @@ impl Visitor for Sum<'_> {
         true
     }
 
-    fn leave(&self, directory: &Node<AtomicU64>, _whole: bool) -> After {
+    fn leave(&self, directory: &Node<AtomicU64>, _whole: bool) -> LeaveOutcome {
         let bytes =
             directory.data.load(Ordering::SeqCst).saturating_add(self.args.bytes(&directory.attributes));
         if directory.depth <= self.args.depth() {
             self.show(&directory.path(), bytes);
         }
         add(directory.parent.as_ref().map_or(&self.total, |parent| &parent.data), bytes);
-        After::Finished
+        LeaveOutcome::Finished
     }
 
     fn fail(&self, path: &[u8], failure: Failure) {
-        self.whole.store(false, Ordering::SeqCst);
-        failure.explain(format!("cannot measure {}", names::escaped(path))).tell();
+        self.is_complete.store(false, Ordering::SeqCst);
+        failure.explain(format!("cannot measure {}", names::escaped(path))).report_to_user();
     }
 }
 

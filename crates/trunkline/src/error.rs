@@ -190,10 +190,10 @@ const RECORD_ADVICE: &str = "trunkline bench        to make a record; it says wh
 impl Error {
     /// Prints the error and returns the exit status. It is not an error if the reader of standard
     /// output has closed it.
-    pub fn tell(&self) -> u8 {
+    pub fn report_to_user(&self) -> u8 {
         match self {
             Self::Print(cause) if cause.kind() == io::ErrorKind::BrokenPipe => return 0,
-            _ => output::tell(&self.render()),
+            _ => output::print_to_stderr(&self.render()),
         }
         match self {
             Self::Usage { .. } => BAD_USAGE,
@@ -203,37 +203,37 @@ impl Error {
     }
 
     /// The error and its causes in one line, without the advice.
-    pub fn in_a_line(&self) -> String {
-        let told = self.chain();
+    pub fn one_line(&self) -> String {
+        let message = self.chain();
         let parts: Vec<_> =
-            std::iter::once(&told.sentence).chain(&told.causes).map(|it| printable(it)).collect();
+            std::iter::once(&message.sentence).chain(&message.causes).map(|it| printable(it)).collect();
         parts.join(": ")
     }
 
     /// The complete message.
     fn render(&self) -> String {
-        let mut told = self.chain();
-        if told.advice.is_none() {
-            told.advice = self.advice();
+        let mut message = self.chain();
+        if message.advice.is_none() {
+            message.advice = self.advice();
         }
-        told.render()
+        message.render()
     }
 
-    fn chain(&self) -> Told {
-        let mut told = Told::default();
+    fn chain(&self) -> Message {
+        let mut message = Message::default();
         let mut said = String::new();
         let mut next: Option<&dyn std::error::Error> = Some(self);
         while let Some(error) = next {
             let text = error.to_string();
             // Some errors include their source in their own sentence.
             if !said.ends_with(&text) {
-                told.add(&text);
+                message.add(&text);
             }
             // An error whose text contains causes contains all of them.
             next = if text.contains(CAUSE) { None } else { error.source() };
             said = text;
         }
-        told
+        message
     }
 
     /// What to do, if the error's own text does not say so.
@@ -241,20 +241,20 @@ impl Error {
         let advice = match self {
             // Their texts contain the advice.
             Self::CopiedInPart { .. } | Self::Interrupted { .. } | Self::Refused { .. } => return None,
-            Self::Copy { cause, .. } => return Some(of_copy(cause)),
+            Self::Copy { cause, .. } => return Some(copy_advice(cause)),
             Self::Usage { .. } | Self::NoText { .. } | Self::Config(_) => return None,
             Self::Server(_) | Self::Serve(_) => return None,
             Self::Plan(_) | Self::PlanFile { .. } | Self::NoPlanText { .. } => return None,
-            Self::Client(error) => return of_client(error),
-            Self::Remote { cause, .. } => return of_client(cause),
+            Self::Client(error) => return client_advice(error),
+            Self::Remote { cause, .. } => return client_advice(cause),
             Self::Mount(error) => return fuse::advice(error),
             Self::Background(_) => "trunkline mount -f        to mount in the foreground",
-            Self::Bench(error) => return of_bench(error),
-            Self::Lab(error) => return of_lab(error),
-            Self::Vm(error) => return of_vm(error),
-            Self::Record { cause, .. } => of_record(cause),
-            Self::Read { file, cause } => return Some(of_file(file, cause)),
-            Self::Write { file, cause } => return Some(of_file(file, cause)),
+            Self::Bench(error) => return bench_advice(error),
+            Self::Lab(error) => return lab_advice(error),
+            Self::Vm(error) => return vm_advice(error),
+            Self::Record { cause, .. } => record_advice(cause),
+            Self::Read { file, cause } => return Some(file_advice(file, cause)),
+            Self::Write { file, cause } => return Some(file_advice(file, cause)),
             Self::Print(_) => "another place for the output",
             Self::Signals(_) => "a higher `ulimit -n`",
             Self::Threads(_) => "a higher `ulimit -u`",
@@ -264,10 +264,10 @@ impl Error {
 }
 
 /// What to do about a failed part of a copy.
-pub fn of_copy(error: &copy::Error) -> String {
+pub fn copy_advice(error: &copy::Error) -> String {
     use copy::Error;
     let advice = match error {
-        Error::Remote(error) => return of_client(error).unwrap_or_else(|| "-v, to see more".to_owned()),
+        Error::Remote(error) => return client_advice(error).unwrap_or_else(|| "-v, to see more".to_owned()),
         _ if error.is_full() => "df        to see what is free",
         _ if error.is_not_found() => "ls        with the directory above, to see what is there",
         _ if error.is_not_permitted() => "ls -ld        to see who may use it; or another user",
@@ -286,17 +286,17 @@ pub fn of_copy(error: &copy::Error) -> String {
     advice.to_owned()
 }
 
-fn of_client(error: &client::Error) -> Option<String> {
+fn client_advice(error: &client::Error) -> Option<String> {
     use client::Error;
     let advice = match error {
-        Error::Status { status, .. } => return of_status(*status),
+        Error::Status { status, .. } => return status_advice(*status),
         Error::Refused { .. } => "allow this host and user in the export's configuration on the server",
         Error::PeerMisbehaved { .. } => "another server, to see whose fault it is; -vv shows the calls",
         Error::TimedOut { .. } => "a longer timeo=, or hard instead of soft",
         Error::Options(_) => "correct the option, or leave it out",
         Error::Target(_) => "SERVER:/EXPORT        as in 10.0.0.1:/data, [fd00::1]:/data, nfs://nas/data",
-        Error::Mount { cause, .. } => return Some(of_mount(cause)),
-        Error::Step { cause, .. } => return of_client(cause),
+        Error::Mount { cause, .. } => return Some(mount_advice(cause)),
+        Error::Step { cause, .. } => return client_advice(cause),
         Error::Closed => "mount again",
         Error::Io { .. } => "a higher `ulimit -n`, or fewer connections: nconnect=",
         Error::Misuse(_) => "correct what was asked for",
@@ -304,7 +304,7 @@ fn of_client(error: &client::Error) -> Option<String> {
     Some(advice.to_owned())
 }
 
-pub(crate) fn of_status(status: fs::Status) -> Option<String> {
+pub(crate) fn status_advice(status: fs::Status) -> Option<String> {
     use fs::Status;
     let advice = match status {
         Status::NotFound | Status::NotDirectory => {
@@ -331,15 +331,15 @@ pub(crate) fn of_status(status: fs::Status) -> Option<String> {
     Some(advice.to_owned())
 }
 
-fn of_mount(cause: &MountError) -> String {
+fn mount_advice(cause: &MountError) -> String {
     match cause {
-        MountError::NoRdma { cause } => of_rdma(cause),
+        MountError::NoRdma { cause } => rdma_advice(cause),
         MountError::Rdma { address, cause: cause @ RdmaError::NotListening(_), .. } => format!(
             "echo rdma {} > /proc/fs/nfsd/portlist        as root on a Linux server; {}",
             address.port(),
-            of_rdma(cause)
+            rdma_advice(cause)
         ),
-        MountError::Rdma { cause, .. } => of_rdma(cause),
+        MountError::Rdma { cause, .. } => rdma_advice(cause),
         MountError::Resolve { host, .. } => format!("getent hosts {host}        or an address for the name"),
         MountError::Local(_) => {
             "ip address        to see the interfaces and addresses of this host".to_owned()
@@ -395,7 +395,7 @@ fn of_mount(cause: &MountError) -> String {
 }
 
 /// How to set up RDMA. Changing to another transport is the user's choice.
-fn of_rdma(cause: &RdmaError) -> String {
+fn rdma_advice(cause: &RdmaError) -> String {
     let advice = match cause {
         RdmaError::Verbs(VerbsError::NoDevice) => {
             "rdma link add rxe0 type rxe netdev INTERFACE        as root, for RDMA in software; or proto=tcp"
@@ -413,16 +413,16 @@ fn of_rdma(cause: &RdmaError) -> String {
     advice.to_owned()
 }
 
-fn of_bench(error: &bench::Error) -> Option<String> {
+fn bench_advice(error: &bench::Error) -> Option<String> {
     use bench::{Error, ExperimentError};
     let advice = match error {
         // The server's error contains its advice.
         Error::Embedded { .. } => return None,
         Error::Experiment { file, cause } => match cause {
-            ExperimentError::Read(cause) => return Some(of_file(file, cause)),
+            ExperimentError::Read(cause) => return Some(file_advice(file, cause)),
             ExperimentError::Toml(_) | ExperimentError::Value(_) => "correct that line of the file",
         },
-        Error::Route { cause, .. } | Error::Prepare(cause) => return of_client(cause),
+        Error::Route { cause, .. } | Error::Prepare(cause) => return client_advice(cause),
         Error::Run { .. } => "the same again with -v, to see what the server and the paths do",
         Error::Calibrate(cause) => match **cause {
             bench::limit::Error::Stalled { .. } | bench::limit::Error::Unready { .. } => {
@@ -431,12 +431,12 @@ fn of_bench(error: &bench::Error) -> Option<String> {
             _ => "a higher `ulimit -n`, or fewer connections",
         },
         Error::CalibrateRdma(_) => "`rdma link`, whether the device is still active; a higher `ulimit -l`",
-        Error::Write { file, cause } => return Some(of_file(file, cause)),
+        Error::Write { file, cause } => return Some(file_advice(file, cause)),
     };
     Some(advice.to_owned())
 }
 
-fn of_lab(error: &lab::net::Error) -> Option<String> {
+fn lab_advice(error: &lab::net::Error) -> Option<String> {
     use lab::net::Error;
     let advice = match error {
         // Their sentences contain the advice.
@@ -452,7 +452,7 @@ fn of_lab(error: &lab::net::Error) -> Option<String> {
     Some(advice.to_owned())
 }
 
-fn of_vm(error: &lab::vm::Error) -> Option<String> {
+fn vm_advice(error: &lab::vm::Error) -> Option<String> {
     use lab::vm::Error;
     let advice = match error {
         // Its sentence contains the advice.
@@ -474,7 +474,7 @@ fn of_vm(error: &lab::vm::Error) -> Option<String> {
     Some(advice.to_owned())
 }
 
-const fn of_record(cause: &record::Error) -> &'static str {
+const fn record_advice(cause: &record::Error) -> &'static str {
     match cause {
         record::Error::NotJson(_) | record::Error::NoVersion => RECORD_ADVICE,
         record::Error::Version { .. } => "trunkline --version        to see which this is",
@@ -484,7 +484,7 @@ const fn of_record(cause: &record::Error) -> &'static str {
     }
 }
 
-fn of_file(file: &str, cause: &io::Error) -> String {
+fn file_advice(file: &str, cause: &io::Error) -> String {
     match cause.kind() {
         io::ErrorKind::NotFound => {
             format!("ls -l {file}        to see whether it, and its directory, are there")
@@ -499,13 +499,13 @@ const CAUSE: &str = "\n  cause: ";
 
 /// A message under construction.
 #[derive(Debug, Default)]
-struct Told {
+struct Message {
     sentence: String,
     causes: Vec<String>,
     advice: Option<String>,
 }
 
-impl Told {
+impl Message {
     /// Adds an error's text: a sentence, or one with causes and advice.
     fn add(&mut self, text: &str) {
         if text.contains(CAUSE) {

@@ -149,7 +149,7 @@ pub fn run(args: LabArgs) -> Result<ExitCode, Error> {
         LabCommand::List => list(),
         LabCommand::Exec(ExecArgs { namespace, which, command }) => {
             let status = net::exec(&which.find()?, &namespace, &command_of(command))?;
-            Ok(passed_on(status))
+            Ok(exit_code_of(status))
         }
         LabCommand::Vm(args) => vm::run(args),
         LabCommand::Guest => {
@@ -163,7 +163,7 @@ fn run_net(args: NetArgs) -> Result<ExitCode, Error> {
     let layout = if args.apart { Layout::Apart } else { Layout::Together };
     let spec = Spec { nodes: args.nodes, rate: args.rate, delay: args.delay, layout };
     let status = net::run(&spec, args.serve.as_deref(), &command_of(args.command))?;
-    Ok(passed_on(status))
+    Ok(exit_code_of(status))
 }
 
 /// The command of these words; without words, the user's shell.
@@ -176,7 +176,7 @@ fn command_of(words: Vec<OsString>) -> Command {
 }
 
 /// The exit status of a command, as a shell reports it.
-fn passed_on(status: ExitStatus) -> ExitCode {
+fn exit_code_of(status: ExitStatus) -> ExitCode {
     let signal = || status.signal().map(|signal| 128 + signal);
     let code = status.code().or_else(signal).and_then(|code| u8::try_from(code).ok());
     ExitCode::from(code.unwrap_or(1))
@@ -222,7 +222,7 @@ mod tests {
     fn the_end_of_a_command_is_told_as_a_shell_does() {
         let ended = |script: &str| {
             let command = command_of(["sh", "-c", script].map(OsString::from).to_vec());
-            passed_on({ command }.status().expect("a shell"))
+            exit_code_of({ command }.status().expect("a shell"))
         };
         assert_eq!(format!("{:?}", ended("exit 7")), format!("{:?}", ExitCode::from(7)));
         assert_eq!(format!("{:?}", ended("kill -TERM $$")), format!("{:?}", ExitCode::from(143)));

@@ -3,7 +3,7 @@
 use crate::attributes::{self, mode_text, time_text};
 use crate::error::Error;
 use crate::human::human;
-use crate::remote::{MountArgs, PLACES, Place};
+use crate::remote::{LOCATION_HELP, Location, MountArgs};
 use crate::tree::{Entry, Node};
 use crate::{names, output};
 use clap::{ArgAction, Args};
@@ -17,7 +17,7 @@ use std::sync::Arc;
 #[derive(Debug, Args)]
 #[command(
     disable_help_flag = true,
-    long_about = format!("List files and directories of an NFS server.\n\n{PLACES}"),
+    long_about = format!("List files and directories of an NFS server.\n\n{LOCATION_HELP}"),
     after_help = EXAMPLES
 )]
 pub struct LsArgs {
@@ -83,12 +83,12 @@ struct Row {
 pub fn run(args: &LsArgs) -> Result<ExitCode, Error> {
     let headed = (args.places.len() > 1 || args.recursive) && !args.directory;
     let mut code = ExitCode::SUCCESS;
-    for (number, place) in args.places.iter().enumerate() {
-        let place = Place::open(place, &args.mount.joined())?;
+    for (number, location) in args.places.iter().enumerate() {
+        let location = Location::open(location, &args.mount.joined())?;
         if number > 0 && !args.json && !args.directory {
             output::print("\n")?;
         }
-        let listing = Listing { args, place: &place, terminal: output::stdout_is_terminal(), headed };
+        let listing = Listing { args, location: &location, terminal: output::stdout_is_terminal(), headed };
         if !listing.list()? {
             code = ExitCode::FAILURE;
         }
@@ -98,7 +98,7 @@ pub fn run(args: &LsArgs) -> Result<ExitCode, Error> {
 
 struct Listing<'a> {
     args: &'a LsArgs,
-    place: &'a Place,
+    location: &'a Location,
     terminal: bool,
     /// Whether each directory's name is printed before its content.
     headed: bool,
@@ -107,17 +107,17 @@ struct Listing<'a> {
 impl Listing<'_> {
     /// `false` says that a directory below the place was left out, and was reported.
     fn list(&self) -> Result<bool, Error> {
-        let (mount, cannot) = (&self.place.mount, self.place.cannot("list"));
+        let (mount, cannot) = (&self.location.mount, self.location.cannot("list"));
         let (trail, attributes) =
-            mount.resolve_trail(&self.place.path, !self.args.directory).map_err(&cannot)?;
+            mount.resolve_trail(&self.location.path, !self.args.directory).map_err(&cannot)?;
         let handle = trail.last().copied().unwrap_or_else(|| mount.root());
         if attributes.kind != FileKind::Directory || self.args.directory {
-            let path = names_last(&self.place.path).to_vec();
+            let path = names_last(&self.location.path).to_vec();
             let target = self.target(handle, &attributes)?;
             return self.show(&[Row { name: path.clone(), path, attributes, handle, target }]).map(|()| true);
         }
         // The last entry is next, so that directories are listed in order.
-        let mut todo: Vec<Arc<Node<()>>> = vec![Node::top(&self.place.name, &trail, attributes)];
+        let mut todo: Vec<Arc<Node<()>>> = vec![Node::root(&self.location.name, &trail, attributes)];
         let mut whole = true;
         while let Some(node) = todo.pop() {
             let is_first = node.parent.is_none();
@@ -128,7 +128,7 @@ impl Listing<'_> {
                 Ok(rows) => rows,
                 Err(error) if is_first => return Err(error),
                 Err(error) => {
-                    error.tell();
+                    error.report_to_user();
                     whole = false;
                     continue;
                 }
@@ -143,7 +143,7 @@ impl Listing<'_> {
                         Ok(child) => todo.push(child),
                         Err(failure) => {
                             let path = names::escaped(&node.path_of(&entry.name));
-                            failure.explain(format!("cannot list {path}")).tell();
+                            failure.explain(format!("cannot list {path}")).report_to_user();
                             whole = false;
                         }
                     }
@@ -157,13 +157,13 @@ impl Listing<'_> {
     /// The target of a symbolic link, if it is to be shown.
     fn target(&self, handle: FileHandle, of: &Attributes) -> Result<Option<Vec<u8>>, Error> {
         let wanted = (self.args.long || self.args.json) && of.kind == FileKind::Symlink;
-        let mount = &self.place.mount;
-        wanted.then(|| mount.read_link(handle).map_err(self.place.cannot("list"))).transpose()
+        let mount = &self.location.mount;
+        wanted.then(|| mount.read_link(handle).map_err(self.location.cannot("list"))).transpose()
     }
 
     fn head(&self, path: &[u8], first: bool) -> Result<(), Error> {
         let mut line = if first { Vec::new() } else { b"\n".to_vec() };
-        line.extend_from_slice(self.place.name.trim_end_matches('/').as_bytes());
+        line.extend_from_slice(self.location.name.trim_end_matches('/').as_bytes());
         if !path.is_empty() {
             line.push(b'/');
             line.extend(names::shown(path, self.terminal));
@@ -174,7 +174,7 @@ impl Listing<'_> {
 
     /// The names of a directory, sorted.
     fn rows(&self, directory: &Node<()>) -> Result<Vec<Row>, Error> {
-        let mount = &self.place.mount;
+        let mount = &self.location.mount;
         let below = directory.below();
         let failed = |cause| Error::Remote {
             sentence: format!("cannot list {}", names::escaped(&directory.path())),

@@ -92,7 +92,7 @@ fn main() -> ExitCode {
     };
     match logging::start(&cli.logging).and_then(|()| run(cli.command)) {
         Ok(status) => status,
-        Err(error) => ExitCode::from(fstab::status(error.tell())),
+        Err(error) => ExitCode::from(fstab::status(error.report_to_user())),
     }
 }
 

@@ -1,7 +1,7 @@
 //! `trunkline mkdir`: makes directories on a server.
 
 use crate::error::Error;
-use crate::remote::{LastName, MountArgs, PLACES, Place};
+use crate::remote::{LOCATION_HELP, LastName, Location, MountArgs};
 use clap::Args;
 use client::Mount;
 use fs::{FileHandle, FileKind, SetAttributes, Status};
@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 /// Make directories on an NFS server.
 #[derive(Debug, Args)]
-#[command(long_about = format!("Make directories on an NFS server.\n\n{PLACES}"), after_help = EXAMPLES)]
+#[command(long_about = format!("Make directories on an NFS server.\n\n{LOCATION_HELP}"), after_help = EXAMPLES)]
 pub struct MkdirArgs {
     /// What to make: nfs://HOST/EXPORT/PATH or HOST:/EXPORT/PATH.
     #[arg(value_name = "PLACE", required = true)]
@@ -39,9 +39,9 @@ fn octal(text: &str) -> Result<u32, String> {
 pub fn run(args: &MkdirArgs) -> Result<ExitCode, Error> {
     let umask = crate::cp::umask();
     let mut code = ExitCode::SUCCESS;
-    for place in &args.places {
-        if let Err(error) = make(args, place, 0o777 & !umask) {
-            error.tell();
+    for location in &args.places {
+        if let Err(error) = make(args, location, 0o777 & !umask) {
+            error.report_to_user();
             code = ExitCode::FAILURE;
         }
     }
@@ -49,18 +49,18 @@ pub fn run(args: &MkdirArgs) -> Result<ExitCode, Error> {
 }
 
 fn make(args: &MkdirArgs, target: &str, usual: u32) -> Result<(), Error> {
-    let place = Place::open(target, &args.mount.joined())?;
-    let cannot = place.cannot("make");
-    let mount = &place.mount;
-    if args.parents && make_parents(&place, usual).map_err(&cannot)? {
+    let location = Location::open(target, &args.mount.joined())?;
+    let cannot = location.cannot("make");
+    let mount = &location.mount;
+    if args.parents && make_parents(&location, usual).map_err(&cannot)? {
         return Ok(());
     }
-    let last = LastName::of(&place, "make")?.map_err(&cannot)?;
+    let last = LastName::of(&location, "make")?.map_err(&cannot)?;
     let made =
         mount.make_directory(last.directory(), &last.name, SetAttributes::mode(args.mode.unwrap_or(usual)));
     let (handle, attributes) = match made {
         // Another program made it meanwhile.
-        Err(error) if args.parents && error.status() == Some(Status::Exists) && is_directory(&place) => {
+        Err(error) if args.parents && error.status() == Some(Status::Exists) && is_directory(&location) => {
             return Ok(());
         }
         other => other.map_err(&cannot)?,
@@ -76,20 +76,20 @@ fn set_mode(mount: &Mount, handle: FileHandle, found: u32, wanted: Option<u32>) 
     }
 }
 
-fn is_directory(place: &Place) -> bool {
-    place.mount.resolve(&place.path).is_ok_and(|(_, attributes)| attributes.kind == FileKind::Directory)
+fn is_directory(location: &Location) -> bool {
+    location.mount.resolve(&location.path).is_ok_and(|(_, attributes)| attributes.kind == FileKind::Directory)
 }
 
 /// Makes the directories above the last name of a place. Returns whether the place itself exists.
-fn make_parents(place: &Place, usual: u32) -> client::Result<bool> {
-    let path = place.path.as_slice();
-    let mut above = place.mount.root();
+fn make_parents(location: &Location, usual: u32) -> client::Result<bool> {
+    let path = location.path.as_slice();
+    let mut above = location.mount.root();
     let ends = (1..=path.len())
         .filter(|end| path.get(end - 1) != Some(&b'/') && path.get(*end).is_none_or(|next| *next == b'/'));
     let ends: Vec<usize> = ends.collect();
     for (index, end) in ends.iter().enumerate() {
         let beginning = path.get(..*end).unwrap_or_default();
-        above = match place.mount.resolve(beginning) {
+        above = match location.mount.resolve(beginning) {
             Ok((handle, attributes)) if attributes.kind == FileKind::Directory => handle,
             Ok(_) => {
                 let is_last = index + 1 == ends.len();
@@ -103,8 +103,10 @@ fn make_parents(place: &Place, usual: u32) -> client::Result<bool> {
                 let name = beginning.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
                 // The owner must be able to make the next one.
                 let mode = SetAttributes::mode(usual | 0o300);
-                match place.mount.make_directory(above, name, mode) {
-                    Err(error) if error.status() == Some(Status::Exists) => place.mount.resolve(beginning)?.0,
+                match location.mount.make_directory(above, name, mode) {
+                    Err(error) if error.status() == Some(Status::Exists) => {
+                        location.mount.resolve(beginning)?.0
+                    }
                     other => other?.0,
                 }
             }

@@ -18,7 +18,7 @@ use clap::Args;
 use client::options::{MountOptions, Target, document};
 use mount::{LocalLocks, MountId, Mounted, Policy, Request, Unmounter};
 use registry::Registration;
-use retry::{Events, Patience};
+use retry::{Events, RetryPolicy};
 use rustix::fs::{Mode, OFlags};
 use signal_hook::consts::SIGUSR1;
 use std::io::{self, Read};
@@ -125,9 +125,9 @@ fn serve(args: &MountArgs, role: Role) -> Result<ExitCode, Error> {
     let options = args.options();
     let target = Target::parse(&args.target).map_err(client::Error::from)?;
     let parsed = target.mount_options(&options).map_err(client::Error::from)?;
-    tell_what_is_idle(&parsed);
-    let patience = Patience::new(&parsed, is_for_mount_8());
-    let directory = hold_directory(&args.directory, patience.is_background())?;
+    warn_of_ignored_options(&parsed);
+    let retry_policy = RetryPolicy::new(&parsed, is_for_mount_8());
+    let directory = resolve_directory(&args.directory, retry_policy.is_background())?;
     if role == Role::Background {
         // Leaves the caller's session and directory. This fails harmlessly if the process already
         // leads a session.
@@ -135,7 +135,7 @@ fn serve(args: &MountArgs, role: Role) -> Result<ExitCode, Error> {
         let _ = rustix::process::chdir("/");
         events.watch_caller();
     }
-    let registration = Arc::new(Registration::enter(&args.target, &directory, &options));
+    let registration = Arc::new(Registration::register(&args.target, &directory, &options));
     let policy = Policy::new(&parsed);
     let request = Request { source: args.target.clone(), options: parsed, directory: directory.clone() };
     // Started before the mount, so that the watcher does not inherit the mount's descriptors.
@@ -148,43 +148,43 @@ fn serve(args: &MountArgs, role: Role) -> Result<ExitCode, Error> {
             let mount = client::Mount::with_settings(mount::settings(settings))?;
             Ok(Mounted::start(mount, &request)?)
         };
-        try_once().inspect_err(|error: &Error| entry.failed(&error.in_a_line()))
+        try_once().inspect_err(|error: &Error| entry.failed(&error.one_line()))
     };
-    let leaves = role == Role::Background && patience.is_background();
-    let mut has_left = false;
-    let mounted = events.persist(patience, attempt, |told| {
-        output::tell(told);
-        if leaves {
+    let detaches = role == Role::Background && retry_policy.is_background();
+    let mut is_detached = false;
+    let mounted = events.retry(retry_policy, attempt, |message| {
+        output::print_to_stderr(message);
+        if detaches {
             output::print(&format!("{WAITING}{}\n", args.target))?;
-            leave_terminal(args.log_file.as_deref(), None);
-            has_left = true;
+            detach_from_terminal(args.log_file.as_deref(), None);
+            is_detached = true;
         }
-        Ok(!leaves)
+        Ok(!detaches)
     });
     let mounted = match mounted {
         Ok(mounted) => mounted,
         Err(error @ Error::Interrupted { .. }) => {
             // A try may be about to mount. The watcher is left to detect the end of this process,
             // and removes what the try may leave.
-            watcher.leave();
+            watcher.abandon();
             return Err(error);
         }
         Err(error) => {
-            watcher.dismiss();
+            watcher.stop();
             return Err(error);
         }
     };
     watcher.watch(mounted.id());
     registration.mounted(mounted.unmounter());
-    tell_of_locks(policy.local_locks);
+    warn_of_refused_locks(policy.local_locks);
     if let Err(error) = output::print(&format!("{MOUNTED}{} on {}\n", args.target, directory.display())) {
         // The caller is gone and will never learn of this mount.
         let _ = mounted.unmounter().unmount();
-        watcher.dismiss();
+        watcher.stop();
         return Err(error);
     }
-    if role == Role::Background && !has_left {
-        leave_terminal(args.log_file.as_deref(), Some(mounted.id()));
+    if role == Role::Background && !is_detached {
+        detach_from_terminal(args.log_file.as_deref(), Some(mounted.id()));
     }
     serve_until_unmounted(mounted, events, watcher)
 }
@@ -195,15 +195,15 @@ fn serve_until_unmounted(
     watcher: Watcher,
 ) -> Result<ExitCode, Error> {
     let ended_by = Arc::new(AtomicU8::new(0));
-    let attending = events.at_signals(attend_to(mounted.unmounter(), Arc::clone(&ended_by)));
+    let signal_thread = events.handle_signals(signal_handler(mounted.unmounter(), Arc::clone(&ended_by)));
     let outcome = mounted.wait();
-    attending.end();
+    signal_thread.end();
     if let Err(error) = outcome {
         // The directory stays mounted although no process serves it any more, as after a kill.
-        watcher.leave();
+        watcher.abandon();
         return Err(error.into());
     }
-    watcher.dismiss();
+    watcher.stop();
     Ok(match ended_by.load(Ordering::Acquire) {
         0 => ExitCode::SUCCESS,
         signal => ExitCode::from(128 + signal),
@@ -212,24 +212,24 @@ fn serve_until_unmounted(
 
 /// The handler of signals. The first one unmounts; the second one unmounts without waiting for the
 /// server, and is recorded. SIGUSR1 prints statistics.
-fn attend_to(unmounter: Unmounter, ended_by: Arc<AtomicU8>) -> impl FnMut(i32) + Send + 'static {
+fn signal_handler(unmounter: Unmounter, ended_by: Arc<AtomicU8>) -> impl FnMut(i32) + Send + 'static {
     let unmounting = Arc::new(AtomicBool::new(false));
     move |signal| {
         if signal == SIGUSR1 {
-            output::tell(&statistics::table(&unmounter.statistics(), &unmounter.gauges()));
+            output::print_to_stderr(&statistics::table(&unmounter.statistics(), &unmounter.gauges()));
             return;
         }
         if unmounting.swap(true, Ordering::AcqRel) {
             ended_by.store(u8::try_from(signal).unwrap_or_default(), Ordering::Release);
             if let Err(error) = unmounter.give_up() {
-                tracing::error!("it is left as it is: {}", Error::from(error).in_a_line());
+                tracing::error!("it is left as it is: {}", Error::from(error).one_line());
             }
             return;
         }
         let (unmounter, unmounting) = (unmounter.clone(), Arc::clone(&unmounting));
         std::thread::spawn(move || {
             if let Err(error) = unmounter.unmount() {
-                tracing::error!("it stays mounted: {}", Error::from(error).in_a_line());
+                tracing::error!("it stays mounted: {}", Error::from(error).one_line());
                 unmounting.store(false, Ordering::Release);
             }
         });
@@ -237,15 +237,15 @@ fn attend_to(unmounter: Unmounter, ended_by: Arc<AtomicU8>) -> impl FnMut(i32) +
 }
 
 /// Warns about options that have no effect.
-fn tell_what_is_idle(options: &MountOptions) {
-    let idle = options.without_effect();
-    if !idle.is_empty() {
-        tracing::warn!(options = idle.join(","), "some mount options have no effect here");
+fn warn_of_ignored_options(options: &MountOptions) {
+    let ignored = options.without_effect();
+    if !ignored.is_empty() {
+        tracing::warn!(options = ignored.join(","), "some mount options have no effect here");
     }
 }
 
 /// Warns that locks are refused, before a program meets an error that does not say why.
-fn tell_of_locks(LocalLocks { posix, flock }: LocalLocks) {
+fn warn_of_refused_locks(LocalLocks { posix, flock }: LocalLocks) {
     let refused = match (posix, flock) {
         (true, true) => return,
         (false, false) => "flock(2) and fcntl(2)",
@@ -266,12 +266,12 @@ fn is_for_mount_8() -> bool {
 /// The directory's path, without symbolic links. Errors of the directory are reported before the
 /// server is contacted, unless the mount is in the background, where the directory may appear
 /// later.
-fn hold_directory(directory: &Path, may_come_later: bool) -> Result<PathBuf, Error> {
+fn resolve_directory(directory: &Path, may_appear_later: bool) -> Result<PathBuf, Error> {
     let failed = |source| Error::Mount(mount::Error::Fuse { directory: directory.to_owned(), source });
     let absolute = std::path::absolute(directory).map_err(failed)?;
     match mount::resolve_mount_point(&absolute) {
         Ok(place) => Ok(place),
-        Err(error) if !may_come_later => Err(failed(error)),
+        Err(error) if !may_appear_later => Err(failed(error)),
         Err(_) => Ok(absolute),
     }
 }
@@ -283,7 +283,7 @@ fn start_in_background(args: &MountArgs) -> Result<ExitCode, Error> {
         fstab::Call::Ours(arguments) => arguments,
         fstab::Call::Nothing => Vec::new(),
     };
-    hold_log_file(args.log_file.as_deref())?;
+    check_log_file(args.log_file.as_deref())?;
     let mut command = this_program();
     if fstab::is_helper() {
         command.env(FOR_MOUNT_8, "yes");
@@ -295,15 +295,15 @@ fn start_in_background(args: &MountArgs) -> Result<ExitCode, Error> {
         .stdout(Stdio::piped())
         .spawn()
         .map_err(Error::Background)?;
-    let mut said = String::new();
+    let mut output_line = String::new();
     if let Some(mut stdout) = child.stdout.take() {
         let mut byte = [0];
         // The serving process keeps its end open, so there is no end of file after the line.
-        while !said.ends_with('\n') && stdout.read(&mut byte).map_err(Error::Background)? == 1 {
-            said.push(char::from(byte[0]));
+        while !output_line.ends_with('\n') && stdout.read(&mut byte).map_err(Error::Background)? == 1 {
+            output_line.push(char::from(byte[0]));
         }
     }
-    if said.starts_with(MOUNTED) || said.starts_with(WAITING) {
+    if output_line.starts_with(MOUNTED) || output_line.starts_with(WAITING) {
         return Ok(ExitCode::SUCCESS);
     }
     let status = child.wait().map_err(Error::Background)?;
@@ -322,7 +322,7 @@ fn this_program() -> Command {
 
 /// Standard output cannot be the log file, because it is closed once the mount is in the
 /// background.
-fn hold_log_file(log_file: Option<&Path>) -> Result<(), Error> {
+fn check_log_file(log_file: Option<&Path>) -> Result<(), Error> {
     let is_output =
         |file: &Path| ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"].map(Path::new).contains(&file);
     match log_file.filter(|file| is_output(file)) {
@@ -336,7 +336,7 @@ fn hold_log_file(log_file: Option<&Path>) -> Result<(), Error> {
 }
 
 /// Redirects log messages, so that the caller's standard output and error can be closed.
-fn leave_terminal(log_file: Option<&Path>, mounted: Option<MountId>) {
+fn detach_from_terminal(log_file: Option<&Path>, mounted: Option<MountId>) {
     let null = || rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).ok();
     if let Some(null) = null() {
         let _ = rustix::stdio::dup2_stdout(&null);

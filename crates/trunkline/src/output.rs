@@ -80,7 +80,7 @@ pub fn write(file: &Path, text: &str) -> Result<(), Error> {
         Some(stream) => stream.write_all(text.as_bytes()).map_err(|error| wrap(io_error(error)))?,
         None => fs::write(file, text).map_err(wrap)?,
     }
-    tell(&format!("wrote {}\n", file.display()));
+    print_to_stderr(&format!("wrote {}\n", file.display()));
     Ok(())
 }
 
@@ -93,7 +93,7 @@ fn io_error(error: ::copy::Error) -> io::Error {
 }
 
 /// Writes text to standard error. An error cannot be reported anywhere.
-pub fn tell(text: &str) {
+pub fn print_to_stderr(text: &str) {
     let _ = io::stderr().lock().write_all(text.as_bytes());
 }
 

@@ -7,7 +7,7 @@ use client::{Mount, options::Target};
 use fs::FileHandle;
 
 /// The help about places, for every command that accepts them.
-pub const PLACES: &str = "A place on a server is nfs://HOST[:PORT]/EXPORT/PATH[?OPTIONS], where bytes other than \
+pub const LOCATION_HELP: &str = "A place on a server is nfs://HOST[:PORT]/EXPORT/PATH[?OPTIONS], where bytes other than \
     letters may be written as %XX, or HOST:/EXPORT/PATH. The server is asked where the export ends and the path \
     below it begins. Mount options (docs/MOUNT-OPTIONS.md) follow the ?, or are given with -o.";
 
@@ -28,7 +28,7 @@ impl MountArgs {
 
 /// A place on a mounted server.
 #[derive(Debug)]
-pub struct Place {
+pub struct Location {
     /// The place as the user wrote it, without the part after the question mark.
     pub name: String,
     /// The export.
@@ -37,7 +37,7 @@ pub struct Place {
     pub path: Vec<u8>,
 }
 
-impl Place {
+impl Location {
     /// Mounts the export that contains a place.
     pub fn open(target: &str, options: &str) -> Result<Self, Error> {
         let (mount, path) = Mount::connect_below(target, options)?;
@@ -65,16 +65,16 @@ pub struct LastName {
 impl LastName {
     /// Finds the directory that has the name. The outer error refuses an export's root, `.` and
     /// `..`; the inner error is the server's.
-    pub fn of(place: &Place, what: &str) -> Result<client::Result<Self>, Error> {
+    pub fn of(location: &Location, what: &str) -> Result<client::Result<Self>, Error> {
         let refused = |cause: &str| {
             Err(Error::Refused {
-                sentence: format!("cannot {what} {}", place.name),
+                sentence: format!("cannot {what} {}", location.name),
                 cause: cause.to_owned(),
                 advice: "a name below the export's root".to_owned(),
             })
         };
-        let end = place.path.iter().rposition(|byte| *byte != b'/').map_or(0, |at| at + 1);
-        let (path, slashes) = place.path.split_at_checked(end).unwrap_or((&[], &[]));
+        let end = location.path.iter().rposition(|byte| *byte != b'/').map_or(0, |at| at + 1);
+        let (path, slashes) = location.path.split_at_checked(end).unwrap_or((&[], &[]));
         let start = path.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1);
         let (above, name) = path.split_at_checked(start).unwrap_or((&[], path));
         match name {
@@ -82,9 +82,9 @@ impl LastName {
             b"." | b".." => return refused("its last name is . or .."),
             _ => {}
         }
-        let found = place.mount.resolve_trail(above, true);
+        let found = location.mount.resolve_trail(above, true);
         Ok(found.map(|(trail, _)| Self {
-            trail: if trail.is_empty() { vec![place.mount.root()] } else { trail },
+            trail: if trail.is_empty() { vec![location.mount.root()] } else { trail },
             name: name.to_vec(),
             must_be_directory: !slashes.is_empty(),
         }))

@@ -2,8 +2,8 @@
 
 use crate::error::Error;
 use crate::names;
-use crate::remote::{LastName, MountArgs, PLACES, Place};
-use crate::tree::{self, After, Entry, Failure, Node, Visitor};
+use crate::remote::{LOCATION_HELP, LastName, Location, MountArgs};
+use crate::tree::{self, Entry, Failure, LeaveOutcome, Node, Visitor};
 use clap::Args;
 use client::Mount;
 use fs::{Attributes, FileHandle, FileKind, Status};
@@ -19,7 +19,7 @@ const LISTINGS_MAX: u64 = 16;
 #[command(
     long_about = format!(
         "Remove files and directories of an NFS server.\n\nA symbolic link is removed, never followed. The root of an \
-        export, . and .. are refused. Each failure is reported, and the rest is removed.\n\n{PLACES}"
+        export, . and .. are refused. Each failure is reported, and the rest is removed.\n\n{LOCATION_HELP}"
     ),
     after_help = EXAMPLES
 )]
@@ -47,12 +47,12 @@ const EXAMPLES: &str = "Examples:\n  \
 /// Removes each place.
 pub fn run(args: &RmArgs) -> Result<ExitCode, Error> {
     let mut code = ExitCode::SUCCESS;
-    for place in &args.places {
-        match remove(args, place) {
+    for location in &args.places {
+        match remove(args, location) {
             Ok(true) => {}
             Ok(false) => code = ExitCode::FAILURE,
             Err(error) => {
-                error.tell();
+                error.report_to_user();
                 code = ExitCode::FAILURE;
             }
         }
@@ -62,18 +62,18 @@ pub fn run(args: &RmArgs) -> Result<ExitCode, Error> {
 
 /// Removes a place. `false` says that something failed, and was reported.
 fn remove(args: &RmArgs, target: &str) -> Result<bool, Error> {
-    let place = Place::open(target, &args.mount.joined())?;
-    let cannot = place.cannot("remove");
+    let location = Location::open(target, &args.mount.joined())?;
+    let cannot = location.cannot("remove");
     let ignores = |error: &client::Error| {
         args.force && matches!(error.status(), Some(Status::NotFound | Status::NotDirectory))
     };
-    let found = LastName::of(&place, "remove")?;
+    let found = LastName::of(&location, "remove")?;
     let last = match found {
         Ok(last) => last,
         Err(error) if ignores(&error) => return Ok(true),
         Err(error) => return Err(cannot(error)),
     };
-    let (handle, attributes) = match place.mount.lookup(last.directory(), &last.name) {
+    let (handle, attributes) = match location.mount.lookup(last.directory(), &last.name) {
         Ok(found) => found,
         Err(error) if ignores(&error) => return Ok(true),
         Err(error) => return Err(cannot(error)),
@@ -82,33 +82,38 @@ fn remove(args: &RmArgs, target: &str) -> Result<bool, Error> {
         if last.must_be_directory {
             return Err(cannot(client::Error::Status { operation: "LOOKUP", status: Status::NotDirectory }));
         }
-        return match place.mount.remove(last.directory(), &last.name) {
+        return match location.mount.remove(last.directory(), &last.name) {
             Err(error) if !ignores(&error) => Err(cannot(error)),
             _ => Ok(true),
         };
     }
     if !args.recursive && !args.dir {
         return Err(Error::Refused {
-            sentence: format!("cannot remove {}", place.name),
+            sentence: format!("cannot remove {}", location.name),
             cause: "it is a directory".to_owned(),
             advice: "-r        to remove it with everything in it, or -d if it is empty".to_owned(),
         });
     }
     if last.trail.contains(&handle) {
-        let above = "one above it".to_owned();
-        return Err(Failure::Cycle(above).explain(format!("cannot remove {}", place.name)));
+        let cause = "one above it".to_owned();
+        return Err(Failure::Cycle(cause).explain(format!("cannot remove {}", location.name)));
     }
     if !args.recursive {
-        return place.mount.remove_directory(last.directory(), &last.name).map(|()| true).map_err(cannot);
+        return location.mount.remove_directory(last.directory(), &last.name).map(|()| true).map_err(cannot);
     }
-    remove_tree(&place, &last, handle, attributes)
+    remove_tree(&location, &last, handle, attributes)
 }
 
-fn remove_tree(place: &Place, last: &LastName, handle: FileHandle, of: Attributes) -> Result<bool, Error> {
-    let removal = Removal { mount: &place.mount, last, failed: AtomicBool::new(false) };
+fn remove_tree(
+    location: &Location,
+    last: &LastName,
+    handle: FileHandle,
+    of: Attributes,
+) -> Result<bool, Error> {
+    let removal = Removal { mount: &location.mount, last, failed: AtomicBool::new(false) };
     let trail = [last.trail.as_slice(), &[handle]].concat();
-    let top = Node::top(&place.name, &trail, of);
-    tree::walk(&place.mount, top, &removal).map_err(Error::Threads)?;
+    let root = Node::root(&location.name, &trail, of);
+    tree::walk(&location.mount, root, &removal).map_err(Error::Threads)?;
     Ok(!removal.failed.load(Ordering::SeqCst))
 }
 
@@ -131,7 +136,7 @@ impl Visitor for Removal<'_> {
     const CALLS_FOR_FILES: bool = true;
 
     fn files(&self, directory: &Node<Removed>, entries: &[Entry]) -> bool {
-        let mut whole = true;
+        let mut is_complete = true;
         for entry in entries {
             match self.mount.remove(directory.handle, &entry.name) {
                 Ok(()) => {
@@ -140,24 +145,24 @@ impl Visitor for Removal<'_> {
                 // Somebody else removed it, or a call that was sent twice.
                 Err(error) if error.status() == Some(Status::NotFound) => {}
                 Err(error) => {
-                    whole = false;
+                    is_complete = false;
                     self.fail(&directory.path_of(&entry.name), Failure::Remote(error));
                 }
             }
         }
-        whole
+        is_complete
     }
 
-    fn leave(&self, directory: &Node<Removed>, whole: bool) -> After {
+    fn leave(&self, directory: &Node<Removed>, is_complete: bool) -> LeaveOutcome {
         // A directory in which something is left cannot be removed, and that was reported.
-        if !whole {
-            return After::Failed;
+        if !is_complete {
+            return LeaveOutcome::Failed;
         }
-        let (above, name) = match &directory.parent {
+        let (parent, name) = match &directory.parent {
             Some(parent) => (parent.handle, &directory.name),
             None => (self.last.directory(), &self.last.name),
         };
-        match self.mount.remove_directory(above, name) {
+        match self.mount.remove_directory(parent, name) {
             Ok(()) => {}
             Err(error) if error.status() == Some(Status::NotFound) => {}
             Err(error) => {
@@ -165,20 +170,20 @@ impl Visitor for Removal<'_> {
                 let listings = directory.data.listings.fetch_add(1, Ordering::SeqCst);
                 let is_not_empty = matches!(error.status(), Some(Status::NotEmpty | Status::Exists));
                 if is_not_empty && removed > 0 && listings < LISTINGS_MAX {
-                    return After::Again;
+                    return LeaveOutcome::ListAgain;
                 }
                 self.fail(&directory.path(), Failure::Remote(error));
-                return After::Failed;
+                return LeaveOutcome::Failed;
             }
         }
         if let Some(parent) = &directory.parent {
             parent.data.names.fetch_add(1, Ordering::SeqCst);
         }
-        After::Finished
+        LeaveOutcome::Finished
     }
 
     fn fail(&self, path: &[u8], failure: Failure) {
         self.failed.store(true, Ordering::SeqCst);
-        failure.explain(format!("cannot remove {}", names::escaped(path))).tell();
+        failure.explain(format!("cannot remove {}", names::escaped(path))).report_to_user();
     }
 }

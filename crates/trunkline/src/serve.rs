@@ -148,7 +148,7 @@ impl ServeArgs {
     /// there is no file, is named as the option.
     fn explain(&self, error: &server::Error) -> Error {
         let quick = self.config.is_none();
-        let mut told = error.to_string();
+        let mut text = error.to_string();
         for (key, is_option) in [
             ("dir", quick),
             ("mem", quick),
@@ -160,10 +160,10 @@ impl ServeArgs {
             ("loops", quick || self.loops.is_some()),
         ] {
             if is_option {
-                told = told.replace(&format!("`{key}`"), &format!("--{key}"));
+                text = text.replace(&format!("`{key}`"), &format!("--{key}"));
             }
         }
-        Error::Serve(told)
+        Error::Serve(text)
     }
 }
 
@@ -176,26 +176,26 @@ pub fn run(args: ServeArgs) -> Result<ExitCode, Error> {
     // Before the start, so that a signal during the start is not lost.
     let signals = Signals::new([SIGTERM, SIGINT, SIGUSR1, SIGHUP]).map_err(Error::Signals)?;
     let server = Server::start_on(config, sockets).map_err(|error| args.explain(&error))?;
-    let mut told = String::new();
+    let mut text = String::new();
     for (index, name) in names.iter().enumerate() {
         for address in server.node_addresses(NodeId(index)) {
-            told.push_str(&format!("listening on {address} (node {name})\n"));
+            text.push_str(&format!("listening on {address} (node {name})\n"));
         }
         for address in server.node_rdma_addresses(NodeId(index)) {
-            told.push_str(&format!("listening on {address} over RDMA (node {name})\n"));
+            text.push_str(&format!("listening on {address} over RDMA (node {name})\n"));
         }
     }
     if server.is_registered() == Some(false) {
-        told.push_str(
+        text.push_str(
             "another process of the group is found by program number; this one will be when that ends\n",
         );
     }
-    told.push_str("ready\n");
-    output::print(&told)?;
+    text.push_str("ready\n");
+    output::print(&text)?;
     systemd::ready("serving");
     let server = Arc::new(Mutex::new(Some(server)));
     systemd::watch(&server);
-    Ok(attend(&server, signals, &args))
+    Ok(handle_signals(&server, signals, &args))
 }
 
 /// Reads the configuration file again.
@@ -215,29 +215,29 @@ fn reload(server: &Server, args: &ServeArgs) {
         return;
     }
     systemd::reloading();
-    let told = args.config(&[]).and_then(|config| Ok(server.reload(config)?));
-    match told {
+    let text = args.config(&[]).and_then(|config| Ok(server.reload(config)?));
+    match text {
         Err(error) => tracing::error!("the configuration stays as it was: {error}"),
-        Ok(told) => {
-            told.refused.iter().for_each(|refused| tracing::warn!("not taken over: {refused}"));
-            told.changed.iter().for_each(|changed| tracing::info!("{changed}"));
-            let (changed, refused) = (told.changed.len(), told.refused.len());
-            output::tell(&format!("reloaded: {changed} changed, {refused} not taken over\n"));
+        Ok(text) => {
+            text.refused.iter().for_each(|refused| tracing::warn!("not taken over: {refused}"));
+            text.changed.iter().for_each(|changed| tracing::info!("{changed}"));
+            let (changed, refused) = (text.changed.len(), text.refused.len());
+            output::print_to_stderr(&format!("reloaded: {changed} changed, {refused} not taken over\n"));
         }
     }
     systemd::ready("serving");
 }
 
 /// Handles signals until the server has ended.
-fn attend(server: &systemd::Shared, mut signals: Signals, args: &ServeArgs) -> ExitCode {
+fn handle_signals(server: &systemd::Shared, mut signals: Signals, args: &ServeArgs) -> ExitCode {
     let handle = signals.handle();
     let lock = || server.lock().unwrap_or_else(PoisonError::into_inner);
     for signal in signals.forever() {
         if signal == SIGUSR1 || signal == SIGHUP {
             match &*lock() {
                 Some(server) if signal == SIGHUP => reload(server, args),
-                Some(server) => output::tell(&statistics::table(&server.statistics())),
-                None => output::tell("draining: no statistics and no configuration any more\n"),
+                Some(server) => output::print_to_stderr(&statistics::table(&server.statistics())),
+                None => output::print_to_stderr("draining: no statistics and no configuration any more\n"),
             }
             continue;
         }

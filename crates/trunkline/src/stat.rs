@@ -2,7 +2,7 @@
 
 use crate::attributes::{self, exact_time_text, mode_text, type_name};
 use crate::error::Error;
-use crate::remote::{MountArgs, PLACES, Place};
+use crate::remote::{LOCATION_HELP, Location, MountArgs};
 use crate::{names, output};
 use clap::Args;
 use fs::{Attributes, FileHandle, FileKind, FileSystemInfo, Limits, Space, TransferSizes};
@@ -12,7 +12,7 @@ use std::process::ExitCode;
 /// Show the attributes of files of an NFS server, or of its file system.
 #[derive(Debug, Args)]
 #[command(
-    long_about = format!("Show the attributes of files of an NFS server, or of its file system.\n\n{PLACES}"),
+    long_about = format!("Show the attributes of files of an NFS server, or of its file system.\n\n{LOCATION_HELP}"),
     after_help = EXAMPLES
 )]
 pub struct StatArgs {
@@ -39,30 +39,30 @@ const EXAMPLES: &str = "Examples:\n  \
 
 /// Shows each place.
 pub fn run(args: &StatArgs) -> Result<ExitCode, Error> {
-    for (number, place) in args.places.iter().enumerate() {
-        let place = Place::open(place, &args.mount.joined())?;
-        let cannot = place.cannot("examine");
+    for (number, location) in args.places.iter().enumerate() {
+        let location = Location::open(location, &args.mount.joined())?;
+        let cannot = location.cannot("examine");
         let (trail, attributes) =
-            place.mount.resolve_trail(&place.path, args.dereference || args.fs).map_err(&cannot)?;
-        let handle = trail.last().copied().unwrap_or_else(|| place.mount.root());
+            location.mount.resolve_trail(&location.path, args.dereference || args.fs).map_err(&cannot)?;
+        let handle = trail.last().copied().unwrap_or_else(|| location.mount.root());
         let (text, object) = if args.fs {
-            let space = place.mount.space().map_err(&cannot)?;
-            let limits = place.mount.limits(handle).map_err(&cannot)?;
-            let system = FileSystem { fsid: attributes.fsid, space, info: *place.mount.info(), limits };
-            (system.text(&place), system.json())
+            let space = location.mount.space().map_err(&cannot)?;
+            let limits = location.mount.limits(handle).map_err(&cannot)?;
+            let system = FileSystem { fsid: attributes.fsid, space, info: *location.mount.info(), limits };
+            (system.text(&location), system.json())
         } else {
             let target = (attributes.kind == FileKind::Symlink)
-                .then(|| place.mount.read_link(handle).map_err(&cannot))
+                .then(|| location.mount.read_link(handle).map_err(&cannot))
                 .transpose()?;
             (
-                file_text(&place, handle, &attributes, target.as_deref()),
+                file_text(&location, handle, &attributes, target.as_deref()),
                 file_json(&attributes, target.as_deref()),
             )
         };
         if args.json {
             let mut whole = Map::new();
-            whole.insert("place".to_owned(), json!(place.name));
-            whole.insert("export".to_owned(), json!(place.mount.name()));
+            whole.insert("place".to_owned(), json!(location.name));
+            whole.insert("export".to_owned(), json!(location.mount.name()));
             whole.extend(object);
             output::print(&format!("{}\n", Value::Object(whole)))?;
         } else {
@@ -77,10 +77,10 @@ fn lines(rows: &[(&str, String)]) -> String {
     rows.iter().map(|(name, value)| format!("{name:<14}{value}\n")).collect()
 }
 
-fn file_text(place: &Place, handle: FileHandle, of: &Attributes, target: Option<&[u8]>) -> String {
+fn file_text(location: &Location, handle: FileHandle, of: &Attributes, target: Option<&[u8]>) -> String {
     let mut rows = vec![
-        ("place", place.name.clone()),
-        ("export", place.mount.name()),
+        ("place", location.name.clone()),
+        ("export", location.mount.name()),
         ("type", type_name(of.kind).to_owned()),
         ("mode", format!("{:04o} {}", of.mode & 0o7777, mode_text(of.kind, of.mode))),
         ("owner", format!("{} group {}", of.uid, of.gid)),
@@ -119,14 +119,14 @@ struct FileSystem {
 }
 
 impl FileSystem {
-    fn text(&self, place: &Place) -> String {
+    fn text(&self, location: &Location) -> String {
         let Self { fsid, space, info, limits } = self;
         let gib = |bytes: u64| format!("{:.2} GiB", bytes as f64 / f64::from(1 << 30));
         let yes = |flag: bool| if flag { "yes" } else { "no" };
         let delta = info.time_delta.as_secs_f64();
         lines(&[
-            ("place", place.name.clone()),
-            ("export", place.mount.name()),
+            ("place", location.name.clone()),
+            ("export", location.mount.name()),
             ("file system", format!("{fsid:#x}")),
             (
                 "space",

@@ -80,7 +80,7 @@ pub fn run(args: &StatusArgs) -> Result<ExitCode, Error> {
 
 /// The mounts whose processes report them, then those that are only in the table of mounts.
 fn all() -> Vec<MountState> {
-    let mut states = registry::reported();
+    let mut states = registry::query_all();
     // Without proc(5), the reported ones are listed.
     for listed in mount::list_mounts().unwrap_or_default() {
         let is_it = |state: &MountState| state.state == Phase::Mounted && state.directory == listed.directory;

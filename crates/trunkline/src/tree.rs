@@ -12,7 +12,7 @@ use client::Mount;
 use fs::{Attributes, DirectoryEntry, FileHandle, Status};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
-pub use walk::{After, Visitor, walk};
+pub use walk::{LeaveOutcome, Visitor, walk};
 
 /// The longest path below a place, in bytes: PATH_MAX of Linux, beyond which no program can name a
 /// file by its path.
@@ -31,11 +31,11 @@ pub struct Node<D> {
     /// The length of the path below the uppermost directory.
     path_bytes: usize,
     /// What is unfinished: the listing, directories below, and batches of files.
-    open: AtomicUsize,
+    unfinished: AtomicUsize,
     /// Something below, or the listing, failed.
     failed: AtomicBool,
     /// Of the uppermost directory, those above it up to the export's root.
-    above: Vec<FileHandle>,
+    above_root: Vec<FileHandle>,
     /// What a walk adds.
     pub data: D,
 }
@@ -56,8 +56,8 @@ impl Failure {
     pub fn explain(self, sentence: String) -> Error {
         let (cause, advice) = match self {
             Self::Remote(cause) => return Error::Remote { sentence, cause: Box::new(cause) },
-            Self::Cycle(above) => (
-                format!("it contains itself: it is the same directory as {above}, which contains it"),
+            Self::Cycle(path) => (
+                format!("it contains itself: it is the same directory as {path}, which contains it"),
                 "check the file system on the server; its directories are damaged, or the server lies",
             ),
             Self::TooDeep => (
@@ -72,8 +72,8 @@ impl Failure {
 impl<D: Default> Node<D> {
     /// The uppermost directory; messages call it `name`. `trail` has the directories from the
     /// export's root down to this one, which is the last.
-    pub fn top(name: &str, trail: &[FileHandle], attributes: Attributes) -> Arc<Self> {
-        let (handle, above) = trail.split_last().unwrap_or((&FileHandle::EMPTY, &[]));
+    pub fn root(name: &str, trail: &[FileHandle], attributes: Attributes) -> Arc<Self> {
+        let (handle, above_root) = trail.split_last().unwrap_or((&FileHandle::EMPTY, &[]));
         let name = name.trim_end_matches('/').as_bytes().to_vec();
         Arc::new(Self {
             parent: None,
@@ -82,8 +82,8 @@ impl<D: Default> Node<D> {
             attributes,
             depth: 0,
             path_bytes: 0,
-            above: above.to_vec(),
-            open: AtomicUsize::new(1),
+            above_root: above_root.to_vec(),
+            unfinished: AtomicUsize::new(1),
             failed: AtomicBool::new(false),
             data: D::default(),
         })
@@ -92,13 +92,13 @@ impl<D: Default> Node<D> {
     /// A directory in this one.
     pub fn child(self: &Arc<Self>, entry: &Entry) -> Result<Arc<Self>, Failure> {
         let path_bytes = self.path_bytes + 1 + entry.name.len();
-        if let Some(above) = self.upwards().find(|above| above.handle == entry.handle) {
-            let above = String::from_utf8_lossy(&above.path()).into_owned();
-            return Err(Failure::Cycle(above));
+        if let Some(ancestor) = self.ancestors().find(|ancestor| ancestor.handle == entry.handle) {
+            let ancestor = String::from_utf8_lossy(&ancestor.path()).into_owned();
+            return Err(Failure::Cycle(ancestor));
         }
-        if let Some(top) = self.upwards().find(|node| node.above.contains(&entry.handle)) {
-            let top = String::from_utf8_lossy(&top.name).into_owned();
-            return Err(Failure::Cycle(format!("one above {top}")));
+        if let Some(root) = self.ancestors().find(|node| node.above_root.contains(&entry.handle)) {
+            let root = String::from_utf8_lossy(&root.name).into_owned();
+            return Err(Failure::Cycle(format!("one above {root}")));
         }
         if path_bytes > PATH_BYTES_MAX {
             return Err(Failure::TooDeep);
@@ -110,8 +110,8 @@ impl<D: Default> Node<D> {
             attributes: entry.attributes,
             depth: self.depth + 1,
             path_bytes,
-            above: Vec::new(),
-            open: AtomicUsize::new(1),
+            above_root: Vec::new(),
+            unfinished: AtomicUsize::new(1),
             failed: AtomicBool::new(false),
             data: D::default(),
         }))
@@ -120,20 +120,20 @@ impl<D: Default> Node<D> {
 
 impl<D> Node<D> {
     /// This directory and those above it.
-    fn upwards(&self) -> impl Iterator<Item = &Self> {
+    fn ancestors(&self) -> impl Iterator<Item = &Self> {
         std::iter::successors(Some(self), |node| node.parent.as_deref())
     }
 
     /// The path of the directory in messages.
     pub fn path(&self) -> Vec<u8> {
-        let mut names: Vec<&[u8]> = self.upwards().map(|node| node.name.as_slice()).collect();
+        let mut names: Vec<&[u8]> = self.ancestors().map(|node| node.name.as_slice()).collect();
         names.reverse();
         names.join(&b'/')
     }
 
     /// The path below the uppermost directory.
     pub fn below(&self) -> Vec<u8> {
-        let below = self.upwards().filter(|node| node.parent.is_some());
+        let below = self.ancestors().filter(|node| node.parent.is_some());
         let mut names: Vec<&[u8]> = below.map(|node| node.name.as_slice()).collect();
         names.reverse();
         names.join(&b'/')

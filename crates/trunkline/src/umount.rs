@@ -24,23 +24,23 @@ pub struct UmountArgs {
 pub fn run(args: &UmountArgs) -> Result<ExitCode, Error> {
     // If /proc cannot be read, the system call reports the error.
     if let Ok(found) = mount::mounted_type(&args.directory) {
-        if found.as_deref() != Some(mount::FILE_SYSTEM) && end_trying(&args.directory)? {
+        if found.as_deref() != Some(mount::FILE_SYSTEM) && end_waiting(&args.directory)? {
             return Ok(ExitCode::SUCCESS);
         }
-        hold_ours(found, &args.directory)?;
+        check_is_ours(found, &args.directory)?;
     }
     mount::unmount(&args.directory, args.lazy)?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Ends the mounts on a directory that still wait for their server. Returns whether there was one.
-fn end_trying(directory: &Path) -> Result<bool, Error> {
+fn end_waiting(directory: &Path) -> Result<bool, Error> {
     let failed = |source| mount::Error::Unmount { directory: directory.to_owned(), source };
-    registry::end_trying(&mount::resolved_path(directory)).map_err(|source| failed(source).into())
+    registry::end_waiting(&mount::resolved_path(directory)).map_err(|source| failed(source).into())
 }
 
 /// Checks that the mount is one of `trunkline mount`.
-fn hold_ours(found: Option<String>, directory: &Path) -> Result<(), Error> {
+fn check_is_ours(found: Option<String>, directory: &Path) -> Result<(), Error> {
     let refused = |cause: String, advice: String| {
         let sentence = format!("cannot unmount {}", directory.display());
         Err(Error::Refused { sentence, cause, advice })

@@ -72,7 +72,7 @@ impl Bar {
             0 => String::new(),
             skipped => format!(", {skipped} were there already"),
         };
-        crate::output::tell(&format!(
+        crate::output::print_to_stderr(&format!(
             "{} files and directories, {gigabytes:.3} GB in {seconds:.1} s ({:.3} GB/s){skipped}\n",
             of.files_done.load(Relaxed),
             gigabytes / seconds.max(1e-9),

@@ -6,7 +6,7 @@ use std::io;
 pub fn advice(error: &mount::Error) -> Option<String> {
     use mount::Error;
     let advice = match error {
-        Error::Client(error) => return super::of_client(error),
+        Error::Client(error) => return super::client_advice(error),
         Error::Fuse { directory, source } => match source.kind() {
             io::ErrorKind::NotFound if !directory.exists() => {
                 return Some(format!("mkdir {}", directory.display()));
@@ -20,7 +20,7 @@ pub fn advice(error: &mount::Error) -> Option<String> {
             _ => "an empty directory of your own; without root, fusermount3 (the package fuse3) is needed",
         },
         Error::NoHelper { .. } => NO_FUSERMOUNT,
-        Error::Refused { message, .. } => of_fusermount(message),
+        Error::Refused { message, .. } => fusermount_advice(message),
         Error::Threads(_) => "a higher `ulimit -u`",
         Error::Unmount { directory, source } => match source.kind() {
             io::ErrorKind::ResourceBusy => {
@@ -52,7 +52,7 @@ fn is_root() -> bool {
 }
 
 /// The advice for a message of fusermount3, which mounts for users other than root.
-fn of_fusermount(message: &str) -> &'static str {
+fn fusermount_advice(message: &str) -> &'static str {
     match () {
         () if message.contains("user_allow_other") => {
             "without allow_other; or, as root, echo user_allow_other >> /etc/fuse.conf"

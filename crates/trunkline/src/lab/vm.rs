@@ -1,6 +1,6 @@
 //! `trunkline lab vm`: runs a command in a virtual machine with Soft-RoCE.
 
-use super::{command_of, passed_on};
+use super::{command_of, exit_code_of};
 use crate::error::Error;
 use ::lab::vm::{self, Accel, Guests, LabCommand, Spec};
 use clap::Args;
@@ -85,7 +85,7 @@ pub fn run(args: VmArgs) -> Result<ExitCode, Error> {
     };
     let work = if args.shell { LabCommand::Shell } else { LabCommand::Command(command_of(args.command)) };
     let status = vm::run(&spec, args.serve.as_deref(), &work)?;
-    Ok(passed_on(status))
+    Ok(exit_code_of(status))
 }
 
 /// Resolves a path. A path that does not exist is kept, so that the error names it as given.

@@ -130,16 +130,16 @@ mod tests {
 
     /// Two places.
     fn places() -> [Identifier; 2] {
-        struct Place;
-        impl Callsite for Place {
+        struct Location;
+        impl Callsite for Location {
             fn set_interest(&self, _interest: tracing::subscriber::Interest) {}
             fn metadata(&self) -> &Metadata<'_> {
                 unreachable!("only identified")
             }
         }
         // A place is known by its address, so it needs a size.
-        static ONE: (Place, u8) = (Place, 1);
-        static OTHER: (Place, u8) = (Place, 2);
+        static ONE: (Location, u8) = (Location, 1);
+        static OTHER: (Location, u8) = (Location, 2);
         [Identifier(&ONE.0), Identifier(&OTHER.0)]
     }
 

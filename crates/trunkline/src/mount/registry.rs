@@ -113,7 +113,7 @@ struct Report {
 impl Registration {
     /// Enters a mount that is about to be tried. Without a place for the socket the mount works
     /// nevertheless, and is not listed.
-    pub fn enter(source: &str, directory: &Path, options: &str) -> Self {
+    pub fn register(source: &str, directory: &Path, options: &str) -> Self {
         let state = MountState {
             source: source.to_owned(),
             directory: directory.to_owned(),
@@ -205,7 +205,7 @@ fn now() -> u64 {
 }
 
 /// The directory of this user's sockets: root's in /run, others' in their own runtime directory.
-fn own_directory() -> io::Result<PathBuf> {
+fn runtime_directory() -> io::Result<PathBuf> {
     let uid = rustix::process::geteuid();
     let base = match std::env::var_os("XDG_RUNTIME_DIR") {
         _ if uid.is_root() => PathBuf::from("/run"),
@@ -228,7 +228,7 @@ fn is_private(directory: &Path) -> bool {
 }
 
 fn listen() -> io::Result<(PathBuf, UnixListener)> {
-    let directory = own_directory()?;
+    let directory = runtime_directory()?;
     match std::fs::DirBuilder::new().mode(0o700).create(&directory) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
         _ => {}
@@ -254,11 +254,11 @@ fn remove_stale(socket: &Path) {
 /// The mounts of this user whose serving processes report their state. Other users' directories
 /// are not read, by root neither: what lies there is theirs to choose.
 #[must_use]
-pub fn reported() -> Vec<MountState> {
-    let Some(directory) = own_directory().ok().filter(|directory| is_private(directory)) else {
+pub fn query_all() -> Vec<MountState> {
+    let Some(directory) = runtime_directory().ok().filter(|directory| is_private(directory)) else {
         return Vec::new();
     };
-    let mut states = reported_in(&directory);
+    let mut states = query_all_in(&directory);
     states.sort_by(|a, b| (&a.directory, a.pid).cmp(&(&b.directory, b.pid)));
     states
 }
@@ -268,10 +268,10 @@ pub fn reported() -> Vec<MountState> {
 ///
 /// # Errors
 /// Errors of the system; `TimedOut` if a process does not end.
-pub fn end_trying(directory: &Path) -> io::Result<bool> {
+pub fn end_waiting(directory: &Path) -> io::Result<bool> {
     let is_it = |state: &MountState| state.state == Phase::Trying && state.directory == directory;
     let mut ended = false;
-    for pid in reported().into_iter().filter(is_it).filter_map(|state| state.pid) {
+    for pid in query_all().into_iter().filter(is_it).filter_map(|state| state.pid) {
         let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { continue };
         let process = match pidfd_open(pid, PidfdFlags::empty()) {
             Ok(process) => process,
@@ -291,13 +291,13 @@ pub fn end_trying(directory: &Path) -> io::Result<bool> {
     Ok(ended)
 }
 
-fn reported_in(directory: &Path) -> Vec<MountState> {
+fn query_all_in(directory: &Path) -> Vec<MountState> {
     let sockets = std::fs::read_dir(directory).into_iter().flatten().flatten();
-    sockets.filter_map(|socket| ask(&socket.path())).collect()
+    sockets.filter_map(|socket| query(&socket.path())).collect()
 }
 
 /// Asks the process behind a socket.
-fn ask(socket: &Path) -> Option<MountState> {
+fn query(socket: &Path) -> Option<MountState> {
     let stream = match UnixStream::connect(socket) {
         Ok(stream) => stream,
         Err(error) => {
@@ -343,7 +343,7 @@ mod tests {
         drop(UnixListener::bind(&socket).unwrap());
         std::fs::write(&file, "kept").unwrap();
         symlink(&file, place.path().join("link")).unwrap();
-        assert_eq!(reported_in(place.path()), []);
+        assert_eq!(query_all_in(place.path()), []);
         assert!(!socket.exists(), "nothing accepts connections there");
         assert_eq!(std::fs::read_to_string(&file).unwrap(), "kept");
         assert!(place.path().join("link").is_symlink());
@@ -352,14 +352,14 @@ mod tests {
     #[test]
     fn a_mount_that_is_tried_reports_why_and_is_gone_when_it_is_given_up() {
         let state = |entry: &Registration| entry.report.now();
-        let entry = Registration::enter("nas:/data", Path::new("/absent/of/course"), "bg");
+        let entry = Registration::register("nas:/data", Path::new("/absent/of/course"), "bg");
         entry.failed("no answer");
         assert_eq!((state(&entry).state, state(&entry).error.as_deref()), (Phase::Trying, Some("no answer")));
         let socket = entry.socket.clone();
         if let Some(socket) = &socket {
-            let reported = ask(socket).unwrap();
-            assert_eq!(reported.pid, Some(std::process::id()));
-            assert_eq!((reported.source.as_str(), reported.options.as_str()), ("nas:/data", "bg"));
+            let state = query(socket).unwrap();
+            assert_eq!(state.pid, Some(std::process::id()));
+            assert_eq!((state.source.as_str(), state.options.as_str()), ("nas:/data", "bg"));
         }
         drop(entry);
         assert!(socket.is_none_or(|socket| !socket.exists()));

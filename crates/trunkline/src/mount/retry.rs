@@ -1,6 +1,6 @@
 //! Tries a mount again if the server does not answer yet: `retry`, `fg` and `bg` of nfs(5).
 //!
-//! [`Patience`] is pure: it decides which errors are temporary, how long the next pause is, and
+//! [`RetryPolicy`] is pure: it decides which errors are temporary, how long the next pause is, and
 //! when to give up. Each try runs on a separate thread, so that a signal ends the wait at once, in
 //! a pause as well as in a try.
 
@@ -25,13 +25,13 @@ const PAUSE_MAX: Duration = Duration::from_secs(30);
 
 /// For how long a mount is tried, and how.
 #[derive(Debug, Clone)]
-pub struct Patience {
+pub struct RetryPolicy {
     minutes: u32,
     background: bool,
     pause: Duration,
 }
 
-impl Patience {
+impl RetryPolicy {
     /// As the options say. Without them, a mount by mount(8) has the defaults of nfs(5), which its
     /// users expect. `trunkline mount` on a command line reports the first error at once.
     pub fn new(options: &MountOptions, for_mount_8: bool) -> Self {
@@ -50,7 +50,7 @@ impl Patience {
     }
 
     /// Whether the error may be temporary.
-    fn goes_on_after(&self, error: &Error) -> bool {
+    fn may_retry(&self, error: &Error) -> bool {
         match error {
             Error::Client(error) | Error::Mount(mount::Error::Client(error)) => match error {
                 client::Error::Mount { cause, .. } => cause.may_pass(),
@@ -75,22 +75,22 @@ impl Patience {
     }
 
     /// The message that the caller gets once.
-    fn told(&self, error: &Error) -> String {
+    fn message(&self, error: &Error) -> String {
         let place = if self.background { " in the background" } else { "" };
         let many = if self.minutes == 1 { "" } else { "s" };
-        format!("{}; trying again{place}, for {} minute{many}\n", error.in_a_line(), self.minutes)
+        format!("{}; trying again{place}, for {} minute{many}\n", error.one_line(), self.minutes)
     }
 }
 
 /// What a process that tries a mount waits for.
 #[derive(Debug)]
 enum Event<T> {
-    Tried(Result<T, Error>),
+    Attempted(Result<T, Error>),
     Signal(i32),
     /// The caller is gone.
-    Alone,
+    CallerGone,
     /// The wait has ended.
-    Over,
+    Stopped,
 }
 
 /// The events. Created before anything is mounted, so that no signal is missed.
@@ -124,49 +124,49 @@ impl<T: Send + 'static> Events<T> {
             let stdout = rustix::stdio::stdout();
             let mut fds = [PollFd::new(&stdout, PollFlags::empty())];
             while poll(&mut fds, None) == Err(rustix::io::Errno::INTR) {}
-            let _ = to.send(Event::Alone);
+            let _ = to.send(Event::CallerGone);
         });
     }
 
     /// Tries until an attempt succeeds or fails permanently, the time is over, or a signal ends the
     /// wait. `wait` gets the message for the caller when the wait begins, and returns whether the
     /// caller still waits.
-    pub fn persist(
+    pub fn retry(
         &self,
-        mut patience: Patience,
+        mut policy: RetryPolicy,
         attempt: impl Fn() -> Result<T, Error> + Send + Sync + 'static,
         mut wait: impl FnMut(&str) -> Result<bool, Error>,
     ) -> Result<T, Error> {
         let (attempt, start) = (Arc::new(attempt), Instant::now());
-        let (mut told, mut is_awaited) = (false, true);
+        let (mut has_reported, mut caller_waits) = (false, true);
         loop {
             let (attempt, to) = (Arc::clone(&attempt), self.sender.clone());
-            let trying = std::thread::Builder::new().name("tl-try".into());
-            trying
+            let builder = std::thread::Builder::new().name("tl-try".into());
+            builder
                 .spawn(move || {
-                    let _ = to.send(Event::Tried(attempt()));
+                    let _ = to.send(Event::Attempted(attempt()));
                 })
                 .map_err(mount::Error::Threads)?;
-            let error = match self.next(is_awaited, None)? {
+            let error = match self.next(caller_waits, None)? {
                 Some(Ok(done)) => return Ok(done),
                 Some(Err(error)) => error,
                 None => return Err(interrupted(SIGHUP)),
             };
-            if !patience.goes_on_after(&error) {
+            if !policy.may_retry(&error) {
                 return Err(error);
             }
-            let Some(pause) = patience.next_pause(start.elapsed()) else { return Err(error) };
-            tracing::info!(error = error.in_a_line(), ?pause, "it is tried again");
-            if !told {
-                is_awaited = wait(&patience.told(&error))?;
-                told = true;
+            let Some(pause) = policy.next_pause(start.elapsed()) else { return Err(error) };
+            tracing::info!(error = error.one_line(), ?pause, "it is tried again");
+            if !has_reported {
+                caller_waits = wait(&policy.message(&error))?;
+                has_reported = true;
             }
-            self.next(is_awaited, Some(pause))?;
+            self.next(caller_waits, Some(pause))?;
         }
     }
 
     /// The outcome of a try, or `None` after a pause.
-    fn next(&self, is_awaited: bool, pause: Option<Duration>) -> Result<Option<Result<T, Error>>, Error> {
+    fn next(&self, caller_waits: bool, pause: Option<Duration>) -> Result<Option<Result<T, Error>>, Error> {
         let until = pause.map(|pause| Instant::now() + pause);
         loop {
             let received = match until {
@@ -174,12 +174,12 @@ impl<T: Send + 'static> Events<T> {
                 Some(until) => self.receiver.recv_timeout(until.saturating_duration_since(Instant::now())),
             };
             match received {
-                Ok(Event::Tried(outcome)) => return Ok(Some(outcome)),
+                Ok(Event::Attempted(outcome)) => return Ok(Some(outcome)),
                 // There are no statistics yet.
                 Ok(Event::Signal(SIGUSR1)) => {}
                 Ok(Event::Signal(signal)) => return Err(interrupted(signal)),
-                Ok(Event::Alone) if is_awaited => return Err(interrupted(SIGHUP)),
-                Ok(Event::Alone | Event::Over) => {}
+                Ok(Event::CallerGone) if caller_waits => return Err(interrupted(SIGHUP)),
+                Ok(Event::CallerGone | Event::Stopped) => {}
                 Err(_) => return Ok(None),
             }
         }
@@ -187,35 +187,35 @@ impl<T: Send + 'static> Events<T> {
 
     /// Calls `act` for each signal from now on, until the handle is closed. Other events are
     /// ignored.
-    pub fn at_signals(self, mut act: impl FnMut(i32) + Send + 'static) -> Attending<T> {
+    pub fn handle_signals(self, mut act: impl FnMut(i32) + Send + 'static) -> SignalThread<T> {
         let Self { sender, receiver, signals } = self;
         let thread = std::thread::spawn(move || {
             for event in receiver {
                 match event {
                     Event::Signal(signal) => act(signal),
-                    Event::Over => break,
-                    Event::Tried(_) | Event::Alone => {}
+                    Event::Stopped => break,
+                    Event::Attempted(_) | Event::CallerGone => {}
                 }
             }
         });
-        Attending { sender, signals, thread }
+        SignalThread { sender, signals, thread }
     }
 }
 
 /// A thread that waits for signals.
 #[derive(Debug)]
-pub struct Attending<T> {
+pub struct SignalThread<T> {
     sender: Sender<Event<T>>,
     signals: Handle,
     thread: std::thread::JoinHandle<()>,
 }
 
-impl<T> Attending<T> {
+impl<T> SignalThread<T> {
     /// Ends the thread. The thread that watches the caller may still hold a sender.
     pub fn end(self) {
         self.signals.close();
         // An error means that the thread has ended.
-        let _ = self.sender.send(Event::Over);
+        let _ = self.sender.send(Event::Stopped);
         let _ = self.thread.join();
     }
 }
@@ -233,15 +233,15 @@ mod tests {
     use super::*;
     use client::MountError;
 
-    fn patience(options: &str, for_mount_8: bool) -> Patience {
-        Patience::new(&options.parse().unwrap(), for_mount_8)
+    fn policy(options: &str, for_mount_8: bool) -> RetryPolicy {
+        RetryPolicy::new(&options.parse().unwrap(), for_mount_8)
     }
 
     /// The pauses if tries take no time.
-    fn pauses(mut patience: Patience) -> Vec<Duration> {
+    fn pauses(mut policy: RetryPolicy) -> Vec<Duration> {
         let mut elapsed = Duration::ZERO;
         std::iter::from_fn(|| {
-            let pause = patience.next_pause(elapsed)?;
+            let pause = policy.next_pause(elapsed)?;
             elapsed += pause;
             Some(pause)
         })
@@ -251,7 +251,7 @@ mod tests {
     #[test]
     fn one_try_is_made_unless_mount_8_or_an_option_asks_for_more() {
         let minutes = |options, for_mount_8| {
-            let all: Duration = pauses(patience(options, for_mount_8)).iter().sum();
+            let all: Duration = pauses(policy(options, for_mount_8)).iter().sum();
             all.as_secs() / 60
         };
         assert_eq!((minutes("", false), minutes("", true)), (0, 2));
@@ -264,9 +264,9 @@ mod tests {
 
     #[test]
     fn pauses_grow_and_the_last_try_is_made_when_the_time_is_over() {
-        let pauses: Vec<u64> = pauses(patience("retry=2", false)).iter().map(Duration::as_secs).collect();
+        let pauses: Vec<u64> = pauses(policy("retry=2", false)).iter().map(Duration::as_secs).collect();
         assert_eq!(pauses, [1, 2, 4, 8, 16, 30, 30, 29]);
-        assert_eq!(patience("retry=1", false).next_pause(Duration::from_secs(60)), None);
+        assert_eq!(policy("retry=1", false).next_pause(Duration::from_secs(60)), None);
     }
 
     fn of(cause: MountError) -> Error {
@@ -278,34 +278,34 @@ mod tests {
         let address = ([127, 0, 0, 1], 2049).into();
         let connect = |kind: io::ErrorKind| of(MountError::Connect { address, source: kind.into() });
         let reason = || "no".to_owned();
-        let (fg, bg) = (patience("retry=1", false), patience("bg", false));
+        let (fg, bg) = (policy("retry=1", false), policy("bg", false));
         for kind in
             [io::ErrorKind::ConnectionRefused, io::ErrorKind::HostUnreachable, io::ErrorKind::TimedOut]
         {
-            assert!(fg.goes_on_after(&connect(kind)), "{kind}");
+            assert!(fg.may_retry(&connect(kind)), "{kind}");
         }
-        assert!(!fg.goes_on_after(&connect(io::ErrorKind::PermissionDenied)));
+        assert!(!fg.may_retry(&connect(io::ErrorKind::PermissionDenied)));
         let here = String::new();
-        assert!(fg.goes_on_after(&of(MountError::NoMountProgram { address, here, reason: reason() })));
+        assert!(fg.may_retry(&of(MountError::NoMountProgram { address, here, reason: reason() })));
         let export = String::new();
-        assert!(!bg.goes_on_after(&of(MountError::Refused { address, export, reason: reason() })));
-        assert!(!bg.goes_on_after(&of(MountError::Protocol { address, reason: reason() })));
+        assert!(!bg.may_retry(&of(MountError::Refused { address, export, reason: reason() })));
+        assert!(!bg.may_retry(&of(MountError::Protocol { address, reason: reason() })));
         let bad = client::Error::from("frobnicate".parse::<MountOptions>().unwrap_err());
-        assert!(!bg.goes_on_after(&Error::Client(bad)));
+        assert!(!bg.may_retry(&Error::Client(bad)));
         let absent = || {
             let (directory, source) = ("/absent/of/course".into(), io::ErrorKind::NotFound.into());
             Error::Mount(mount::Error::Fuse { directory, source })
         };
-        assert!(bg.goes_on_after(&absent()) && !fg.goes_on_after(&absent()));
+        assert!(bg.may_retry(&absent()) && !fg.may_retry(&absent()));
     }
 
     #[test]
-    fn the_caller_is_told_why_and_for_how_long() {
+    fn the_caller_gets_the_reason_and_for_how_long() {
         let address = ([127, 0, 0, 1], 2049).into();
         let error = of(MountError::Connect { address, source: io::ErrorKind::ConnectionRefused.into() });
         let why = "cannot mount nas:/data: 127.0.0.1:2049 does not accept connections: connection refused";
-        let told = |options| patience(options, false).told(&error);
-        assert_eq!(told("retry=1"), format!("{why}; trying again, for 1 minute\n"));
-        assert_eq!(told("bg"), format!("{why}; trying again in the background, for 10000 minutes\n"));
+        let message = |options| policy(options, false).message(&error);
+        assert_eq!(message("retry=1"), format!("{why}; trying again, for 1 minute\n"));
+        assert_eq!(message("bg"), format!("{why}; trying again in the background, for 10000 minutes\n"));
     }
 }

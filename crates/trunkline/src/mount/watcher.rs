@@ -7,7 +7,7 @@
 //! write to the directory beneath and fill the local disk. With `auto_unmount` the watcher unmounts
 //! this mount, and no other.
 
-use super::{MountArgs, ROLE, fstab, leave_terminal, this_program};
+use super::{MountArgs, ROLE, detach_from_terminal, fstab, this_program};
 use client::options::Target;
 use mount::MountId;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -27,22 +27,22 @@ const GOODBYE: &str = "bye";
 #[derive(Debug)]
 pub struct Watcher {
     // Without a watcher the mount works, but a kill is not reported.
-    running: Option<(Child, ChildStdin)>,
+    process: Option<(Child, ChildStdin)>,
 }
 
 impl Watcher {
     /// Starts the watcher, before the mount exists. Its log messages go where those of the serving
     /// process go.
     pub fn start(args: &MountArgs, is_background: bool) -> Self {
-        let given = match fstab::arguments(std::env::args_os().collect()) {
-            fstab::Call::Ours(given) => given,
+        let arguments = match fstab::arguments(std::env::args_os().collect()) {
+            fstab::Call::Ours(arguments) => arguments,
             fstab::Call::Nothing => Vec::new(),
         };
         // In the background, the watcher must not keep standard error open, whose end the caller
         // may wait for, unless the caller asked for that.
         let keeps_errors = !is_background || args.log_file.as_deref() == Some(Path::new("/dev/stderr"));
         let spawned = this_program()
-            .args(fstab::own_arguments(args, given))
+            .args(fstab::own_arguments(args, arguments))
             .env(ROLE, WATCHER[usize::from(is_background)])
             // From its first moment: a signal to this process's group, as from a terminal, must not
             // end the watcher.
@@ -51,38 +51,38 @@ impl Watcher {
             .stdout(Stdio::null())
             .stderr(if keeps_errors { Stdio::inherit() } else { Stdio::null() })
             .spawn();
-        let running = match spawned {
+        let process = match spawned {
             Ok(mut child) => child.stdin.take().map(|stdin| (child, stdin)),
             Err(error) => {
                 tracing::warn!(%error, "nobody will say so should this process be killed");
                 None
             }
         };
-        Self { running }
+        Self { process }
     }
 
     /// Tells the watcher which mount it watches. Until then, it removes what a failed try may have
     /// left.
     pub fn watch(&mut self, mount: MountId) {
-        self.tell(&mount.to_string());
+        self.send(&mount.to_string());
     }
 
     /// Ends the watcher.
-    pub fn dismiss(mut self) {
-        self.tell(GOODBYE);
-        if let Some((mut child, stdin)) = self.running.take() {
+    pub fn stop(mut self) {
+        self.send(GOODBYE);
+        if let Some((mut child, stdin)) = self.process.take() {
             drop(stdin);
             let _ = child.wait();
         }
     }
 
     /// Leaves the watcher as if this process was killed: it detects the end of this process.
-    pub fn leave(self) {
+    pub fn abandon(self) {
         std::mem::forget(self);
     }
 
-    fn tell(&mut self, line: &str) {
-        if let Some((_, stdin)) = &mut self.running {
+    fn send(&mut self, line: &str) {
+        if let Some((_, stdin)) = &mut self.process {
             // An error means that the watcher is gone.
             let _ = stdin.write_all(format!("{line}\n").as_bytes());
         }
@@ -101,22 +101,22 @@ pub fn run(args: &MountArgs, is_background: bool) {
         // A signal that ends the mount is ignored here; the watcher ends after the mount.
         let _ = signal_hook::flag::register(signal, Arc::clone(&ignored));
     }
-    let mut said = String::new();
-    if io::stdin().read_to_string(&mut said).is_err() || said.lines().any(|line| line == GOODBYE) {
+    let mut input = String::new();
+    if io::stdin().read_to_string(&mut input).is_err() || input.lines().any(|line| line == GOODBYE) {
         return;
     }
-    let Some(mount) = said.lines().next().and_then(|line| line.parse::<MountId>().ok()) else {
+    let Some(mount) = input.lines().next().and_then(|line| line.parse::<MountId>().ok()) else {
         // No mount was reported yet, so a mount that was begun is useless.
         let _ = mount::unmount_dead(&directory, before);
         return;
     };
     if is_background {
-        leave_terminal(args.log_file.as_deref(), Some(mount));
+        detach_from_terminal(args.log_file.as_deref(), Some(mount));
     }
-    tell_of_death(mount, &directory, is_auto_unmount(args));
+    report_death(mount, &directory, is_auto_unmount(args));
 }
 
-fn tell_of_death(mount: MountId, directory: &Path, auto_unmount: bool) {
+fn report_death(mount: MountId, directory: &Path, auto_unmount: bool) {
     let at = directory.display();
     let killed = format!("the process that served {at} was killed or has crashed");
     if !auto_unmount {

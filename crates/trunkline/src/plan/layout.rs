@@ -85,7 +85,7 @@ pub fn run(args: &LayoutArgs) -> Result<(), Error> {
     let layout = layout::layout(&request)?;
     let text = if args.script {
         // The warnings should be known before the commands are run.
-        layout.warnings.iter().for_each(|warning| output::tell(&format!("warning: {warning}\n")));
+        layout.warnings.iter().for_each(|warning| output::print_to_stderr(&format!("warning: {warning}\n")));
         layout.script()?
     } else if args.json {
         show::json(&layout)

@@ -17,13 +17,13 @@ const BATCH_FILES: usize = 16;
 
 /// What to do after a directory was left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum After {
+pub enum LeaveOutcome {
     /// The directory is finished.
     Finished,
     /// The directory could not be finished; it counts as a failure.
     Failed,
     /// The directory is listed again.
-    Again,
+    ListAgain,
 }
 
 /// What a walk does with a tree. Methods are called by all threads.
@@ -34,17 +34,17 @@ pub trait Visitor: Sync {
     const CALLS_FOR_FILES: bool;
     /// Files and everything else but directories, in this directory. Returns whether all went well.
     fn files(&self, directory: &Node<Self::Data>, entries: &[Entry]) -> bool;
-    /// Everything in the directory was visited. `whole` says that nothing failed.
-    fn leave(&self, directory: &Node<Self::Data>, whole: bool) -> After;
+    /// Everything in the directory was visited. `is_complete` says that nothing failed.
+    fn leave(&self, directory: &Node<Self::Data>, is_complete: bool) -> LeaveOutcome;
     /// A part of the tree was left out.
     fn fail(&self, path: &[u8], failure: Failure);
 }
 
-type Shared<V> = Arc<Node<<V as Visitor>::Data>>;
+type NodeRef<V> = Arc<Node<<V as Visitor>::Data>>;
 
 enum Job<V: Visitor> {
-    Directory(Shared<V>),
-    Files(Shared<V>, Vec<Entry>),
+    Directory(NodeRef<V>),
+    Files(NodeRef<V>, Vec<Entry>),
 }
 
 struct Queue<V: Visitor> {
@@ -61,12 +61,12 @@ struct Walk<'a, V: Visitor> {
 }
 
 /// Visits a directory and everything below it.
-pub fn walk<V: Visitor>(mount: &Mount, top: Shared<V>, visitor: &V) -> std::io::Result<()> {
-    let queue = Queue { jobs: VecDeque::from([Job::Directory(top)]), unfinished: 1 };
+pub fn walk<V: Visitor>(mount: &Mount, root: NodeRef<V>, visitor: &V) -> std::io::Result<()> {
+    let queue = Queue { jobs: VecDeque::from([Job::Directory(root)]), unfinished: 1 };
     let walk = Walk { mount, visitor, queue: Mutex::new(queue), changed: Condvar::new() };
     std::thread::scope(|scope| {
         let started = (0..THREADS).map(|_| {
-            std::thread::Builder::new().name("tl-walk".to_owned()).spawn_scoped(scope, || walk.work())
+            std::thread::Builder::new().name("tl-walk".to_owned()).spawn_scoped(scope, || walk.run_worker())
         });
         // One thread is enough to finish.
         let started: Vec<_> = started.collect();
@@ -83,7 +83,7 @@ impl<V: Visitor> Walk<'_, V> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn work(&self) {
+    fn run_worker(&self) {
         loop {
             let mut queue = self.lock();
             let job = loop {
@@ -109,7 +109,7 @@ impl<V: Visitor> Walk<'_, V> {
     }
 
     /// Queues a job, or returns it if the queue is full.
-    fn offer(&self, job: Job<V>) -> Option<Job<V>> {
+    fn try_enqueue(&self, job: Job<V>) -> Option<Job<V>> {
         let mut queue = self.lock();
         if queue.jobs.len() >= QUEUE_MAX {
             return Some(job);
@@ -121,8 +121,8 @@ impl<V: Visitor> Walk<'_, V> {
     }
 
     /// Lists a directory, and those below it that no other thread takes.
-    fn descend(&self, top: Shared<V>) {
-        let mut levels = vec![self.level(top)];
+    fn descend(&self, root: NodeRef<V>) {
+        let mut levels = vec![self.level(root)];
         while let Some(level) = levels.last_mut() {
             if let Some(entry) = level.directories.pop_front() {
                 match level.node.child(&entry) {
@@ -131,8 +131,8 @@ impl<V: Visitor> Walk<'_, V> {
                         self.visitor.fail(&level.node.path_of(&entry.name), failure);
                     }
                     Ok(child) => {
-                        level.node.open.fetch_add(1, SeqCst);
-                        if let Some(Job::Directory(child)) = self.offer(Job::Directory(child)) {
+                        level.node.unfinished.fetch_add(1, SeqCst);
+                        if let Some(Job::Directory(child)) = self.try_enqueue(Job::Directory(child)) {
                             levels.push(self.level(child));
                         }
                     }
@@ -144,13 +144,13 @@ impl<V: Visitor> Walk<'_, V> {
                 None => {
                     let node = Arc::clone(&level.node);
                     levels.pop();
-                    self.end(node);
+                    self.part_finished(node);
                 }
             }
         }
     }
 
-    fn level(&self, node: Shared<V>) -> Level<V> {
+    fn level(&self, node: NodeRef<V>) -> Level<V> {
         Level { pages: self.mount.pages(node.handle), directories: VecDeque::new(), node }
     }
 
@@ -180,38 +180,38 @@ impl<V: Visitor> Walk<'_, V> {
         while !files.is_empty() {
             let rest = files.split_off(files.len().min(BATCH_FILES));
             let batch = std::mem::replace(&mut files, rest);
-            level.node.open.fetch_add(1, SeqCst);
+            level.node.unfinished.fetch_add(1, SeqCst);
             let job = Job::Files(Arc::clone(&level.node), batch);
-            let job = if V::CALLS_FOR_FILES { self.offer(job) } else { Some(job) };
+            let job = if V::CALLS_FOR_FILES { self.try_enqueue(job) } else { Some(job) };
             if let Some(Job::Files(node, batch)) = job {
                 self.files(&node, &batch);
             }
         }
     }
 
-    fn files(&self, node: &Shared<V>, entries: &[Entry]) {
+    fn files(&self, node: &NodeRef<V>, entries: &[Entry]) {
         if !self.visitor.files(node, entries) {
             node.failed.store(true, SeqCst);
         }
-        self.end(Arc::clone(node));
+        self.part_finished(Arc::clone(node));
     }
 
     /// A part of a directory is finished. The last part finishes the directory.
-    fn end(&self, node: Shared<V>) {
+    fn part_finished(&self, node: NodeRef<V>) {
         let mut at = node;
-        while at.open.fetch_sub(1, SeqCst) == 1 {
-            let whole = !at.failed.load(SeqCst);
-            match self.visitor.leave(&at, whole) {
-                After::Finished if whole => {}
-                After::Again => {
-                    at.open.store(1, SeqCst);
+        while at.unfinished.fetch_sub(1, SeqCst) == 1 {
+            let is_complete = !at.failed.load(SeqCst);
+            match self.visitor.leave(&at, is_complete) {
+                LeaveOutcome::Finished if is_complete => {}
+                LeaveOutcome::ListAgain => {
+                    at.unfinished.store(1, SeqCst);
                     let mut queue = self.lock();
                     queue.jobs.push_back(Job::Directory(at));
                     queue.unfinished += 1;
                     self.changed.notify_one();
                     return;
                 }
-                After::Finished | After::Failed => {
+                LeaveOutcome::Finished | LeaveOutcome::Failed => {
                     if let Some(parent) = &at.parent {
                         parent.failed.store(true, SeqCst);
                     }
@@ -225,7 +225,7 @@ impl<V: Visitor> Walk<'_, V> {
 
 /// A directory that is being listed.
 struct Level<V: Visitor> {
-    node: Shared<V>,
+    node: NodeRef<V>,
     pages: Pages,
     /// Those of the current page that were not entered yet.
     directories: VecDeque<Entry>,
