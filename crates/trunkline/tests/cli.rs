@@ -9,7 +9,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 use testkit::{Deadline, Process, Stream, free_port, temp_dir};
 
-const SOON: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 fn trunkline(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_trunkline"));
@@ -23,7 +23,7 @@ fn trunkline(arguments: &[&str]) -> Command {
 /// Runs a command that ends by itself.
 fn run(arguments: &[&str]) -> (Option<i32>, String, String) {
     let mut process = Process::spawn(trunkline(arguments));
-    let status = process.wait(SOON);
+    let status = process.wait(TIMEOUT);
     (status.code(), process.output(Stream::Out), process.output(Stream::Err))
 }
 
@@ -42,7 +42,7 @@ fn fails(arguments: &[&str]) -> String {
 /// A running server and the addresses that it printed.
 fn serve(more: &[&str]) -> (Process, Vec<SocketAddr>) {
     let process = Process::spawn(trunkline(&[&["serve", "--mem", "16MiB"], more].concat()));
-    process.wait_for_line("ready", SOON);
+    process.wait_for_line("ready", TIMEOUT);
     let out = process.output(Stream::Out);
     let said = out.lines().filter_map(|line| line.strip_prefix("listening on ")?.split(' ').next());
     let addresses = said.map(|address| address.parse().expect("an address")).collect();
@@ -55,8 +55,8 @@ const NULL_CALL: [u32; 11] = [0x8000_0028, 7, 0, 2, 100_003, 3, 0, 0, 0, 0, 0];
 /// Makes a NULL call; returns the connection and the reply.
 fn null_call(address: SocketAddr) -> (TcpStream, Vec<u8>) {
     let call = NULL_CALL.map(u32::to_be_bytes).concat();
-    let mut stream = TcpStream::connect_timeout(&address, SOON).expect("the server accepts");
-    stream.set_read_timeout(Some(SOON)).expect("a timeout");
+    let mut stream = TcpStream::connect_timeout(&address, TIMEOUT).expect("the server accepts");
+    stream.set_read_timeout(Some(TIMEOUT)).expect("a timeout");
     stream.write_all(&call).expect("the server receives");
     let mut reply = vec![0; 28];
     stream.read_exact(&mut reply).expect("the server answers");
@@ -93,8 +93,8 @@ fn a_configuration_file_is_served() {
         [[export]]\npath = \"/data\"\nmem = \"1MiB\"\nallow = [\"127.0.0.0/8\"]\n";
     let file = write(&dir.path().join("group.toml"), text);
     let process = Process::spawn(trunkline(&["serve", "-c", &file]));
-    assert!(process.wait_for_line("listening on 127.0.0.1:", SOON).ends_with(" (node left)"));
-    process.wait_for_line("ready", SOON);
+    assert!(process.wait_for_line("listening on 127.0.0.1:", TIMEOUT).ends_with(" (node left)"));
+    process.wait_for_line("ready", TIMEOUT);
 }
 
 /// A directory that everybody may write to, and a path for the server's state beside it.
@@ -116,7 +116,7 @@ fn file_handles_of_a_directory_remain_valid_when_the_server_is_killed_and_restar
         let process = Process::spawn(trunkline(&[
             "serve", "--dir", &directory, "--state", &state, "--export", "/data", "--listen", &listen,
         ]));
-        process.wait_for_line("ready", SOON);
+        process.wait_for_line("ready", TIMEOUT);
         process
     };
     let mut server = start();
@@ -161,7 +161,7 @@ fn a_server_that_receives_sigterm_or_sigint_exits_with_status_0() {
         let (mut process, addresses) = serve(&["--listen", "127.0.0.1:0"]);
         let _idle = null_call(addresses[0]);
         process.signal(signal);
-        assert_eq!(process.wait(SOON).code(), Some(0), "{}", process.all_output());
+        assert_eq!(process.wait(TIMEOUT).code(), Some(0), "{}", process.all_output());
         assert_eq!(process.output(Stream::Err), "");
     }
 }
@@ -170,7 +170,7 @@ fn a_server_that_receives_sigterm_or_sigint_exits_with_status_0() {
 /// replies.
 fn queued_replies(process: &Process, turn: usize) -> String {
     process.signal(Signal::USR1);
-    let queued = Deadline::wait_until("the statistics", SOON, || {
+    let queued = Deadline::wait_until("the statistics", TIMEOUT, || {
         let said = process.output(Stream::Err);
         let mut lines = said.lines().filter(|line| line.contains(" of replies queued"));
         lines.nth(turn - 1).map(str::to_owned)
@@ -185,7 +185,7 @@ fn queued_replies(process: &Process, turn: usize) -> String {
 #[test]
 fn a_second_signal_ends_a_drain_that_a_client_blocks() {
     let (mut process, addresses) = serve(&["--listen", "127.0.0.1:0", "-v"]);
-    let mut stream = TcpStream::connect_timeout(&addresses[0], SOON).expect("the server accepts");
+    let mut stream = TcpStream::connect_timeout(&addresses[0], TIMEOUT).expect("the server accepts");
     stream.set_write_timeout(Some(Duration::from_millis(500))).expect("a timeout");
     let calls = NULL_CALL.map(u32::to_be_bytes).concat().repeat(1000);
     // The client never reads replies, so some stay queued and the server takes no more calls. If
@@ -201,10 +201,10 @@ fn a_second_signal_ends_a_drain_that_a_client_blocks() {
         }
     }
     process.signal(Signal::TERM);
-    process.wait_for_line("draining", SOON);
+    process.wait_for_line("draining", TIMEOUT);
     assert!(process.is_running());
     process.signal(Signal::TERM);
-    assert_eq!(process.wait(SOON).code(), Some(128 + Signal::TERM.as_raw()));
+    assert_eq!(process.wait(TIMEOUT).code(), Some(128 + Signal::TERM.as_raw()));
 }
 
 #[test]
@@ -212,7 +212,7 @@ fn sigusr1_prints_statistics_as_a_table_on_standard_error() {
     let (process, addresses) = serve(&["--listen", "127.0.0.1:0"]);
     null_call(addresses[0]);
     process.signal(Signal::USR1);
-    process.wait_for_line("loops: ", SOON);
+    process.wait_for_line("loops: ", TIMEOUT);
     let table = process.output(Stream::Err);
     let row = table.lines().find(|line| line.starts_with("node1  NULL")).expect("a row for NULL");
     assert_eq!(row.split_whitespace().nth(2), Some("1"), "{table}");
@@ -347,7 +347,7 @@ fn an_invalid_log_filter_is_bad_usage() {
     let mut command = trunkline(&["report", "--explain"]);
     command.env("TRUNKLINE_LOG", "server=[");
     let mut process = Process::spawn(command);
-    assert_eq!(process.wait(SOON).code(), Some(2));
+    assert_eq!(process.wait(TIMEOUT).code(), Some(2));
     let error = process.output(Stream::Err);
     assert!(error.starts_with("error: cannot use TRUNKLINE_LOG=server=["), "{error}");
 }

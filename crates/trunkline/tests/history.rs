@@ -48,27 +48,27 @@ mod stamp;
 #[path = "history/worker.rs"]
 mod worker;
 
-use places::Place;
+use places::TestTarget;
 
 /// The time for each place, unless the environment sets another.
 const MINUTES: f64 = 0.5;
 
 #[test]
 fn reads_on_mem_see_what_was_written() {
-    rounds::run("reads_on_mem_see_what_was_written", Place::of_memory, MINUTES);
+    rounds::run("reads_on_mem_see_what_was_written", TestTarget::of_memory, MINUTES);
 }
 
 #[test]
 fn reads_on_dir_see_what_was_written() {
-    rounds::run("reads_on_dir_see_what_was_written", Place::of_a_directory, MINUTES);
+    rounds::run("reads_on_dir_see_what_was_written", TestTarget::of_a_directory, MINUTES);
 }
 
 #[test]
 fn reads_on_nfs_ganesha_see_what_was_written() {
-    rounds::run("reads_on_nfs_ganesha_see_what_was_written", Place::of_ganesha, MINUTES);
+    rounds::run("reads_on_nfs_ganesha_see_what_was_written", TestTarget::of_ganesha, MINUTES);
 }
 
 #[test]
 fn reads_in_a_local_directory_see_what_was_written() {
-    rounds::run("reads_in_a_local_directory_see_what_was_written", Place::local, MINUTES / 5.0);
+    rounds::run("reads_in_a_local_directory_see_what_was_written", TestTarget::local, MINUTES / 5.0);
 }

@@ -19,7 +19,7 @@ use std::process::Command;
 use std::time::Duration;
 use testkit::{Deadline, Process, require_program, temp_dir};
 
-const SOON: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 fn spec(nodes: u8) -> Spec {
     Spec::new(nodes, "200mbit".parse().expect("a rate"))
@@ -52,7 +52,7 @@ fn answers(net: &Net, namespace: &str, address: &str) -> bool {
 }
 
 fn wait_for_answer(net: &Net, address: &str) {
-    Deadline::wait_until(&format!("an answer from {address}"), SOON, || {
+    Deadline::wait_until(&format!("an answer from {address}"), TIMEOUT, || {
         answers(net, "client", address).then_some(())
     });
 }
@@ -75,7 +75,7 @@ fn held_lab() -> (Process, String) {
     let script = "echo lab $TRUNKLINE_LAB; exec sleep 1000";
     let arguments = ["lab", "net", "--nodes", "2", "--rate", "200mbit", "--", "sh", "-c", script];
     let process = Process::spawn(trunkline(&arguments));
-    let line = process.wait_for_line("lab ", SOON);
+    let line = process.wait_for_line("lab ", TIMEOUT);
     (process, line.trim_start_matches("lab ").to_owned())
 }
 
@@ -154,14 +154,14 @@ fn a_lab_dropped_by_a_panic_removes_its_processes_and_namespaces() {
         let mut stubborn = Command::new("sh");
         stubborn.args(["-c", "trap '' TERM; echo up; while :; do sleep 1; done"]);
         let process = Process::spawn(net.exec_in("nodes", &stubborn).expect("the namespace exists"));
-        process.wait_for_line("up", SOON);
+        process.wait_for_line("up", TIMEOUT);
         tell.send((net.id().to_owned(), process)).expect("the test listens");
         panic!("as a failing test would");
     });
     assert!(panicked.join().is_err());
     let (id, mut process) = told.recv().expect("the lab was started");
     assert_eq!(namespaces_of(&id), Vec::<String>::new());
-    process.wait(SOON);
+    process.wait(TIMEOUT);
 }
 
 #[test]
@@ -169,7 +169,7 @@ fn the_next_lab_removes_what_a_killed_lab_left_behind() {
     let (mut process, id) = held_lab();
     assert_eq!(namespaces_of(&id).len(), 2);
     process.signal(Signal::KILL);
-    process.wait(SOON);
+    process.wait(TIMEOUT);
     // No assertion that the namespaces still exist: the lab of another test may have removed them
     // already.
     let net = start(&spec(1));
@@ -180,7 +180,7 @@ fn the_next_lab_removes_what_a_killed_lab_left_behind() {
 #[test]
 fn a_terminated_lab_removes_its_namespaces() {
     let (mut process, id) = held_lab();
-    process.terminate(SOON);
+    process.terminate(TIMEOUT);
     assert_eq!(namespaces_of(&id), Vec::<String>::new());
 }
 
@@ -200,7 +200,7 @@ fn links_are_cut_and_restored_from_another_terminal() {
     assert_eq!(condition(), Condition::Up);
     let addresses = run(&["lab", "exec", "nodes", "--", "ip", "-o", "addr"]);
     assert!(addresses.contains("10.77.2.2"), "{addresses}");
-    process.terminate(SOON);
+    process.terminate(TIMEOUT);
 }
 
 #[test]
@@ -268,7 +268,7 @@ fn a_thread_in_a_namespace_of_the_lab_can_remove_the_lab() {
 fn serve_in(net: &Net, arguments: &[&str]) -> Process {
     let command = net.exec_in("client", &trunkline(arguments)).expect("the namespace exists");
     let process = Process::spawn(command);
-    process.wait_for_line("ready", SOON);
+    process.wait_for_line("ready", TIMEOUT);
     process
 }
 
@@ -310,7 +310,7 @@ fn export_rules_apply_by_client_address_and_after_a_reload() {
     ]);
     std::fs::write(&file, text.replace("10.77.1.0/24", "10.77.2.0/24")).expect("a file");
     process.signal(Signal::HUP);
-    process.wait_for_line("reloaded: 1 changed, 0 not taken over", SOON);
+    process.wait_for_line("reloaded: 1 changed, 0 not taken over", TIMEOUT);
     assert_eq!(mount_from(&net, "node1", "10.77.1.1:2049", "/network"), ACCES, "the new rules apply");
     assert_eq!(mount_from(&net, "node2", "10.77.2.1:2049", "/network"), OK);
 }
@@ -359,7 +359,7 @@ fn a_secure_export_and_its_handles_require_a_port_below_1024() {
     });
     std::fs::write(&file, text.replace("secure = true", "secure = false")).expect("a file");
     process.signal(Signal::HUP);
-    process.wait_for_line("reloaded: 1 changed, 0 not taken over", SOON);
+    process.wait_for_line("reloaded: 1 changed, 0 not taken over", TIMEOUT);
     in_namespace(&net, "node1", || assert_eq!(attributes(high(), &handle), OK, "the new rules apply"));
 }
 
@@ -373,7 +373,7 @@ fn a_quick_server_admits_its_own_subnet_and_addresses_named_by_allow() {
     let mut process = serve_in(&net, &quick);
     assert_eq!(mount_from(&net, "node1", "10.77.1.1:2049", "/export"), OK, "the listener's subnet");
     assert_eq!(mount_from(&net, "node2", "10.77.1.1:2049", "/export"), ACCES, "another subnet");
-    process.terminate(SOON);
+    process.terminate(TIMEOUT);
     let _process = serve_in(&net, &[&quick[..], &["--allow", "10.77.2.2"]].concat());
     assert_eq!(mount_from(&net, "node2", "10.77.1.1:2049", "/export"), OK);
 }
@@ -401,7 +401,7 @@ fn a_copy_over_ipv6_uses_both_paths() {
         .args(["-c", &serve])
         .env("TRUNKLINE_LAB_LISTEN", "--listen [fd77:1::2]:2049 --listen [fd77:2::2]:2049");
     let server = Process::spawn(net.exec_in("nodes", &serving).expect("the namespace exists"));
-    server.wait_for_line("ready", SOON);
+    server.wait_for_line("ready", TIMEOUT);
     let output = net.exec_in("client", &shell).expect("a client").output().expect("the program runs");
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{out}{err}");
@@ -454,7 +454,7 @@ fn the_server_registers_each_netid_with_the_rpcbind_of_the_host() {
     let mut shell = Command::new("unshare");
     shell.args(["--mount", "sh", "-c", script, env!("CARGO_BIN_EXE_trunkline")]);
     let mut process = Process::spawn(net.exec_in("client", &shell).expect("the namespace exists"));
-    process.wait_for_line("ready", SOON);
+    process.wait_for_line("ready", TIMEOUT);
     let listed = output_in(&net, "node1", "rpcinfo 10.77.1.1");
     let has = |program: &str, netid: &str| {
         let wanted = |line: &&str| line.split_whitespace().take(3).eq([program, "3", netid]);
@@ -476,9 +476,9 @@ fn the_server_registers_each_netid_with_the_rpcbind_of_the_host() {
     }
     assert!(output_in(&net, "node1", "showmount -e --no-headers 10.77.1.1").starts_with("/export "));
     process.signal(Signal::TERM);
-    let left = process.wait_for_line("left: ", SOON);
+    let left = process.wait_for_line("left: ", TIMEOUT);
     assert!(left.contains("100000") && !left.contains("100003") && !left.contains("100005"), "{left}");
-    process.wait(SOON);
+    process.wait(TIMEOUT);
 }
 
 #[test]
@@ -497,17 +497,17 @@ fn one_process_of_a_group_answers_rpcbind_requests_and_another_after_it_is_kille
     };
     let told = || output_in(&net, "node1", "rpcinfo -p 10.77.1.1");
     let mut first = serve("4049");
-    first.wait_for_line("ready", SOON);
+    first.wait_for_line("ready", TIMEOUT);
     assert!(told().contains("4049"), "{}", told());
     let second = serve("4050");
-    second.wait_for_line("another process of the group is found", SOON);
-    second.wait_for_line("ready", SOON);
+    second.wait_for_line("another process of the group is found", TIMEOUT);
+    second.wait_for_line("ready", TIMEOUT);
     assert!(told().contains("4049") && !told().contains("4050"), "{}", told());
     first.signal(Signal::KILL);
-    first.wait(SOON);
+    first.wait(TIMEOUT);
     // Over TCP: a connection to a port without a listener is refused at once, while the kernel soon
     // limits the errors that it reports for datagrams.
-    Deadline::wait_until("an answer of the second process", SOON, || {
+    Deadline::wait_until("an answer of the second process", TIMEOUT, || {
         let mut ask = Command::new(require_program("rpcinfo"));
         ask.args(["-p", "10.77.1.1"]);
         let asked =
@@ -548,7 +548,7 @@ fn a_link_local_address_is_served_and_mounted_with_its_interface() {
     // The quick export admits the listener's own link.
     let serve = trunkline(&["serve", "--mem", "64MiB", "--listen", &format!("[fe80::77:2%{there}]:2049")]);
     let mut server = Process::spawn(net.exec_in("node1", &serve).expect("the namespace is there"));
-    server.wait_for_line("ready", SOON);
+    server.wait_for_line("ready", TIMEOUT);
     let file = temp_dir("link-local");
     let file = file.path().join("file");
     std::fs::write(&file, vec![7; 3 << 20]).expect("a file");
@@ -575,7 +575,7 @@ fn a_link_local_address_is_served_and_mounted_with_its_interface() {
         assert!(!refused.0 && refused.1.contains(why), "{target} {options}: {}", refused.1);
     }
     server.signal(Signal::TERM);
-    server.wait(SOON);
+    server.wait(TIMEOUT);
 }
 
 #[test]
@@ -586,7 +586,7 @@ fn a_server_at_another_port_is_found_by_its_rpcbind_unless_a_port_is_given() {
     let serve = ["serve", "--rpcbind", "--mem", "64MiB", "--listen", "0.0.0.0:4049", "--listen", "[::]:4049"];
     let serve = trunkline(&serve);
     let mut server = Process::spawn(net.exec_in("node1", &serve).expect("the namespace is there"));
-    server.wait_for_line("ready", SOON);
+    server.wait_for_line("ready", TIMEOUT);
     for target in ["10.77.1.2:/export", "[fd77:1::2]:/export", "nfs://10.77.1.2/export"] {
         let listed = run_in_client(&net, &["ls", target]);
         assert!(listed.0, "{target}: {}", listed.1);
@@ -594,7 +594,7 @@ fn a_server_at_another_port_is_found_by_its_rpcbind_unless_a_port_is_given() {
     let refused = run_in_client(&net, &["ls", "-o", "port=2049", "10.77.1.2:/export"]);
     assert!(!refused.0 && refused.1.contains("10.77.1.2:2049 does not accept connections"), "{}", refused.1);
     server.signal(Signal::TERM);
-    server.wait(SOON);
+    server.wait(TIMEOUT);
     // If the host has no rpcbind, the error names the port of NFS.
     let gone = run_in_client(&net, &["ls", "10.77.1.2:/export"]);
     assert!(!gone.0 && gone.1.contains("10.77.1.2:2049 does not accept connections"), "{}", gone.1);

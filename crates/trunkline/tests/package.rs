@@ -13,7 +13,7 @@ use std::time::Duration;
 use testkit::{Process, find_program};
 
 /// How long a server may take to start or to end on a busy machine.
-const SOON: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The root of the project.
 fn project() -> PathBuf {
@@ -47,15 +47,15 @@ fn files(root: &Root) -> Vec<String> {
 fn serve(root: &Root, arguments: &str) -> Process {
     let script = format!("echo \"process $$\"; exec trunkline serve {arguments}");
     let server = Process::spawn(root.command(&script));
-    server.wait_for_line("ready", SOON);
+    server.wait_for_line("ready", TIMEOUT);
     server
 }
 
 /// Ends a server as systemd does. A signal to the child itself would not leave its namespace.
 fn stop(root: &Root, mut server: Process) {
-    let line = server.wait_for_line("process ", SOON);
+    let line = server.wait_for_line("process ", TIMEOUT);
     root.run(&line.replace("process", "kill"));
-    let status = server.wait(SOON);
+    let status = server.wait(TIMEOUT);
     assert!(status.success(), "{status}: {}", server.all_output());
 }
 

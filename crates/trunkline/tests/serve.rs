@@ -14,7 +14,7 @@ use std::process::Command;
 use std::time::Duration;
 use testkit::{Process, Stream, temp_dir};
 
-const SOON: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 fn trunkline(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_trunkline"));
@@ -26,7 +26,7 @@ fn trunkline(arguments: &[&str]) -> Command {
 }
 
 fn address_of(process: &Process) -> SocketAddr {
-    process.wait_for_line("ready", SOON);
+    process.wait_for_line("ready", TIMEOUT);
     let out = process.output(Stream::Out);
     let line = out.lines().find_map(|line| line.strip_prefix("listening on ")).expect("an address");
     line.split(' ').next().expect("a word").parse().expect("an address")
@@ -46,7 +46,7 @@ fn write(file: &Path, text: &str) {
 
 fn connect(address: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(address).expect("the server accepts");
-    stream.set_read_timeout(Some(SOON)).expect("a timeout");
+    stream.set_read_timeout(Some(TIMEOUT)).expect("a timeout");
     stream
 }
 
@@ -62,17 +62,17 @@ fn sighup_reloads_the_configuration_and_keeps_connections() {
 
     write(&file, &exports(&["/one", "/two"]));
     process.signal(Signal::HUP);
-    process.wait_for_line("reloaded: 1 changed, 0 not taken over", SOON);
+    process.wait_for_line("reloaded: 1 changed, 0 not taken over", TIMEOUT);
     assert_eq!((mnt(&mut client, "/one"), mnt(&mut client, "/two")), (0, 0));
 
     write(&file, &exports(&["/one", "/two"]).replace("1MiB", "2MiB"));
     process.signal(Signal::HUP);
-    process.wait_for_line("reloaded: 0 changed, 2 not taken over", SOON);
+    process.wait_for_line("reloaded: 0 changed, 2 not taken over", TIMEOUT);
     assert!(process.output(Stream::Err).contains("export /two keeps its store"), "{}", process.all_output());
 
     write(&file, "[[node]\n");
     process.signal(Signal::HUP);
-    let error = process.wait_for_line("the configuration stays as it was", SOON);
+    let error = process.wait_for_line("the configuration stays as it was", TIMEOUT);
     assert!(error.contains("group.toml"), "{error}");
     assert_eq!(mnt(&mut client, "/two"), 0);
 }
@@ -90,7 +90,7 @@ fn a_configuration_from_a_pipe_is_served_but_cannot_be_reloaded() {
     let mut client = connect(address_of(&process));
     assert_eq!(mnt(&mut client, "/one"), 0);
     process.signal(Signal::HUP);
-    let error = process.wait_for_line("the configuration stays as it was", SOON);
+    let error = process.wait_for_line("the configuration stays as it was", TIMEOUT);
     assert!(error.contains("/dev/fd/3 is no file that can be read again"), "{error}");
     assert_eq!(mnt(&mut client, "/one"), 0);
 }
@@ -100,7 +100,7 @@ fn sighup_on_a_quick_server_says_that_there_is_no_file() {
     let process = Process::spawn(trunkline(&["serve", "--mem", "1MiB", "--listen", "127.0.0.1:0"]));
     let mut client = connect(address_of(&process));
     process.signal(Signal::HUP);
-    process.wait_for_line("there is no file", SOON);
+    process.wait_for_line("there is no file", TIMEOUT);
     assert_eq!(mnt(&mut client, "/export"), 0);
 }
 
@@ -110,7 +110,7 @@ fn a_service_manager_is_notified_of_ready_watchdog_reload_and_stop() {
     let (socket, file) = (dir.path().join("notify"), dir.path().join("group.toml"));
     write(&file, &exports(&["/one"]));
     let manager = UnixDatagram::bind(&socket).expect("a socket");
-    manager.set_read_timeout(Some(SOON)).expect("a timeout");
+    manager.set_read_timeout(Some(TIMEOUT)).expect("a timeout");
     let hear = |what: &str| {
         loop {
             let mut text = [0; 256];
@@ -132,7 +132,7 @@ fn a_service_manager_is_notified_of_ready_watchdog_reload_and_stop() {
     hear("READY=1");
     process.signal(Signal::TERM);
     hear("STOPPING=1");
-    assert!(process.wait(SOON).success(), "{}", process.all_output());
+    assert!(process.wait(TIMEOUT).success(), "{}", process.all_output());
 }
 
 /// Runs the server with a listening socket as a service manager passes it: as descriptor 3, with
@@ -164,7 +164,7 @@ fn a_passed_socket_that_no_node_claims_is_an_error() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address").to_string();
     let mut process = with_socket(&listener, "--mem 1MiB --listen 127.0.0.1:0");
-    assert_eq!(process.wait(SOON).code(), Some(1));
+    assert_eq!(process.wait(TIMEOUT).code(), Some(1));
     let error = process.output(Stream::Err);
     assert!(error.contains(&address) && error.contains("\n  try:   "), "{error}");
 }
@@ -183,7 +183,7 @@ fn mounts_and_refusals_are_logged_at_info_and_useless_exports_are_warned_of() {
     let peer = client.local_addr().expect("an address").to_string();
     assert_eq!((mnt(&mut client, "/one"), mnt(&mut client, "/closed")), (0, ACCES));
     assert_eq!(mnt(&mut client, "/one/\n2026 INFO forged"), 2);
-    let said = |what: &str| process.wait_for_line(what, SOON);
+    let said = |what: &str| process.wait_for_line(what, TIMEOUT);
     assert!(said("mounted peer").contains(&format!("peer={peer} path=/one")), "{}", process.all_output());
     assert!(said("mount refused: the export").contains("path=/closed"), "{}", process.all_output());
     assert!(said("forged").contains("path=/one/\\n2026 INFO forged"), "{}", process.all_output());
@@ -206,7 +206,7 @@ fn messages_that_a_peer_can_cause_are_limited_and_counted() {
         // The end of the stream, or a reset; the message is logged before.
         let _ = client.read_to_end(&mut Vec::new());
     }
-    let summary = process.wait_for_line("more messages in 10 s like: connection closed", SOON);
+    let summary = process.wait_for_line("more messages in 10 s like: connection closed", TIMEOUT);
     let err = process.output(Stream::Err);
     let logged = err.lines().filter(|line| line.contains("connection closed peer=")).count();
     assert_eq!(logged, 20, "{err}");
@@ -219,7 +219,7 @@ fn json_log_messages_are_one_object_per_line() {
     let arguments = ["serve", "--mem", "1MiB", "--listen", "127.0.0.1:0", "-v", "--log-format", "json"];
     let mut process = Process::spawn(trunkline(&arguments));
     address_of(&process);
-    process.terminate(SOON);
+    process.terminate(TIMEOUT);
     let err = process.output(Stream::Err);
     let lines: Vec<serde_json::Value> =
         err.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("{line}"))).collect();
@@ -233,7 +233,7 @@ fn json_log_messages_are_one_object_per_line() {
 fn exports_of_zero_bytes_or_more_than_the_memory_of_the_host_are_refused() {
     for (size, cause) in [("0", "0 bytes of memory"), ("999TiB", "more than this host has")] {
         let mut process = Process::spawn(trunkline(&["serve", "--mem", size, "--listen", "127.0.0.1:0"]));
-        assert_eq!(process.wait(SOON).code(), Some(1));
+        assert_eq!(process.wait(TIMEOUT).code(), Some(1));
         let error = process.output(Stream::Err);
         assert!(error.contains(cause) && error.contains("\n  try:   "), "{error}");
     }

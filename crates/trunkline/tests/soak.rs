@@ -42,7 +42,7 @@ const NAME: &str = "after_random_faults_nothing_is_lost_and_the_gauges_are_back"
 const MINUTES: f64 = 0.2;
 /// A path that flapped may stay unused for half a minute, and after that a server finds the
 /// connections that died silently.
-const SETTLED_WITHIN: Duration = Duration::from_secs(240);
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(240);
 /// The allowed growth of memory: buffers that are kept for reuse, and the statistics of each round.
 const GROWTH_BYTES_MAX: u64 = 96 << 20;
 /// The number of additional objects of a mounted directory that the kernel may remember: each round
@@ -53,17 +53,17 @@ const OBJECTS_MORE_MAX: u64 = 64;
 const PIPES_MAX: usize = 27;
 /// How long a server may keep unused objects of its directory open.
 const HELD: Duration = Duration::from_secs(21);
-const SOON: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// What a set of processes holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Held {
+struct HeldResources {
     descriptors: usize,
     threads: u64,
     bytes: u64,
 }
 
-impl Held {
+impl HeldResources {
     fn by(processes: &[u32]) -> Self {
         let processes = || processes.iter().copied();
         Self {
@@ -118,7 +118,7 @@ impl HeldByMount {
 /// What both ends hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Gauges {
-    held: [Held; HOLDERS.len()],
+    held: [HeldResources; HOLDERS.len()],
     /// Connections that the server's kernel considers established, including dead ones.
     server_connections: usize,
     /// What the process of the mounted directory reports to hold.
@@ -129,7 +129,7 @@ impl Gauges {
     fn read(testbed: &FaultTestbed, mounts: &Mounts) -> Self {
         let servers: Vec<u32> = testbed.servers().iter().map(|server| server.id()).collect();
         let [client, mounted] = [std::process::id(), mounts.mounted.process.id()];
-        let mut held = [&[client][..], &[mounted], &servers].map(Held::by);
+        let mut held = [&[client][..], &[mounted], &servers].map(HeldResources::by);
         held[1].descriptors = descriptors_but_pipes_of(mounted);
         Self {
             held,
@@ -148,9 +148,10 @@ impl Gauges {
     }
 
     fn print(&self, when: &str) {
-        let each = HOLDERS.iter().zip(&self.held).map(|(who, Held { descriptors, threads, bytes })| {
-            format!("{who} {descriptors} descriptors, {threads} threads, {} MiB", bytes >> 20)
-        });
+        let each =
+            HOLDERS.iter().zip(&self.held).map(|(who, HeldResources { descriptors, threads, bytes })| {
+                format!("{who} {descriptors} descriptors, {threads} threads, {} MiB", bytes >> 20)
+            });
         let each = each.collect::<Vec<_>>().join("; ");
         println!("{when}: {each}; {} connections; {:?}", self.server_connections, self.mounted);
     }
@@ -184,7 +185,7 @@ fn connections_of(pid: u32) -> usize {
 
 /// Waits until every path is up in each loop that has connections on it.
 fn wait_until_whole(mount: &Mount) {
-    Deadline::wait_until("all paths up again", SETTLED_WITHIN, || {
+    Deadline::wait_until("all paths up again", SETTLE_TIMEOUT, || {
         let paths = mount.statistics().paths;
         let mut states =
             paths.iter().flat_map(|path| &path.status).map(|status| format!("{:?}", status.state));
@@ -239,7 +240,7 @@ fn round(testbed: &mut FaultTestbed, mounts: &Mounts, seed: u64, faults: bool) {
 fn ask_servers(testbed: &FaultTestbed) {
     for server in testbed.servers() {
         server.signal(Signal::USR1);
-        server.wait_for_line("ended by a bug of ours", SOON);
+        server.wait_for_line("ended by a bug of ours", TIMEOUT);
         let said = server.output(Stream::Err);
         for line in said.lines().filter(|line| line.contains("connections open") || line.contains(" loops: "))
         {
@@ -271,7 +272,7 @@ fn soak(minutes: f64, first_seed: u64) {
     wait_until_whole(&mounts.library);
     let mut last = before;
     let back = catch_unwind(AssertUnwindSafe(|| {
-        Deadline::wait_until("gauges back where they were", SETTLED_WITHIN, || {
+        Deadline::wait_until("gauges back where they were", SETTLE_TIMEOUT, || {
             // Reading the gauges costs processor time; the wait may take a minute.
             pass(Duration::from_millis(100));
             last = Gauges::read(&testbed, &mounts);

@@ -9,8 +9,6 @@
 mod bad_clients;
 #[path = "vm_rdma/bad_servers.rs"]
 mod bad_servers;
-#[path = "vm_rdma/driven.rs"]
-mod driven;
 #[path = "support/guest.rs"]
 mod guest;
 #[path = "faults/history.rs"]
@@ -18,11 +16,13 @@ mod history;
 #[path = "faults/load.rs"]
 #[allow(dead_code, reason = "the campaign uses the rest")]
 mod load;
+#[path = "vm_rdma/mount_driver.rs"]
+mod mount_driver;
 #[path = "vm_rdma/pair.rs"]
 mod pair;
+#[path = "vm_rdma/raw_peer.rs"]
+mod raw_peer;
 #[path = "vm_rdma/relay.rs"]
 mod relay;
-#[path = "vm_rdma/stranger.rs"]
-mod stranger;
 #[path = "vm_rdma/trouble.rs"]
 mod trouble;

@@ -47,7 +47,7 @@ const FILES: usize = 3;
 const FILE_BYTES_MAX: usize = 300_000;
 /// The prefix of the names of files that were removed while open.
 const HIDDEN: &str = ".nfs";
-const SOON: Duration = Duration::from_secs(240);
+const TIMEOUT: Duration = Duration::from_secs(240);
 
 /// The running program, as the test sees it.
 pub struct Program {
@@ -65,7 +65,7 @@ impl Program {
         command.args(["--exact", "--nocapture", test]).env(ORDERS, orders.path());
         command.env(DIRECTORY, mounted.join(name)).env(SERVED, served.join(name));
         let process = Process::spawn(command);
-        process.wait_for_line("the program is at work", SOON);
+        process.wait_for_line("the program is at work", TIMEOUT);
         Self { process, orders, marks: 0 }
     }
 
@@ -77,7 +77,7 @@ impl Program {
     pub fn wait_until_all_went_on(&mut self) {
         self.marks += 1;
         self.order(&self.marks.to_string());
-        self.process.wait_for_line(&format!("all went on after {};", self.marks), SOON);
+        self.process.wait_for_line(&format!("all went on after {};", self.marks), TIMEOUT);
     }
 
     /// How many calls so far returned an error although the operation was done.
@@ -88,7 +88,7 @@ impl Program {
     /// Ends the program. Returns a description of its work, and the number of such errors.
     pub fn stop(mut self) -> (String, u64) {
         self.order(STOP);
-        let status = self.process.wait(SOON);
+        let status = self.process.wait(TIMEOUT);
         let said = self.process.all_output();
         let last = said.lines().find_map(|line| line.split_once(" in doubt: ").filter(|_| status.success()));
         let Some((doubted, done)) = last else { panic!("{status}: {said}") };
@@ -103,7 +103,7 @@ const DOUBTED: &str = "done, and answered with an error";
 pub fn is_asked_for() -> bool {
     let [directory, served, orders] = [DIRECTORY, SERVED, ORDERS].map(std::env::var_os);
     let (Some(directory), Some(served), Some(orders)) = (directory, served, orders) else { return false };
-    let place = Place { mounted: directory.into(), served: served.into() };
+    let place = FilePaths { mounted: directory.into(), served: served.into() };
     run(&place, &Orders { directory: orders.into(), followed: Mutex::default() });
     true
 }
@@ -142,7 +142,7 @@ impl Orders {
 
 /// Works until the order to stop, then compares everything once more and removes it. A thread that
 /// panics ends the program with an error.
-fn run(place: &Place, orders: &Orders) {
+fn run(place: &FilePaths, orders: &Orders) {
     fs::create_dir(&place.mounted).expect("made");
     let blocks: Vec<Blocks> = (0..WRITERS).map(|number| Blocks::made(place, number)).collect();
     let keepers: Vec<Keeper> = (0..KEEPERS).map(|number| Keeper::new(place, number)).collect();
@@ -203,12 +203,12 @@ fn run(place: &Place, orders: &Orders) {
 
 /// A directory of the program in the mount, and in the served directory.
 #[derive(Clone)]
-struct Place {
+struct FilePaths {
     mounted: PathBuf,
     served: PathBuf,
 }
 
-impl Place {
+impl FilePaths {
     fn join(&self, name: &str) -> Self {
         Self { mounted: self.mounted.join(name), served: self.served.join(name) }
     }
@@ -228,7 +228,7 @@ struct Blocks {
 
 impl Blocks {
     /// Creates the file and writes each block once.
-    fn made(place: &Place, number: usize) -> Self {
+    fn made(place: &FilePaths, number: usize) -> Self {
         let made = Self {
             path: place.mounted.join(format!("blocks-{number}")),
             history: Mutex::new(History::new(number as u64, BLOCKS, Store::ByParts)),
@@ -265,12 +265,12 @@ impl Blocks {
 
 /// Writes whole files through the page cache.
 struct Keeper {
-    files: Vec<(Place, Vec<u8>)>,
+    files: Vec<(FilePaths, Vec<u8>)>,
     random: Rng,
 }
 
 impl Keeper {
-    fn new(place: &Place, number: usize) -> Self {
+    fn new(place: &FilePaths, number: usize) -> Self {
         let file = |at| (place.join(&format!("kept-{number}-{at}")), Vec::new());
         Self { files: (0..FILES).map(file).collect(), random: Rng::with_seed(number as u64) }
     }
@@ -299,8 +299,8 @@ impl Keeper {
     }
 
     /// Compares a file in the served directory, in the mount with O_DIRECT, and in the page cache.
-    fn compare(place: &Place, kept: &[u8]) {
-        let Place { mounted, served } = place;
+    fn compare(place: &FilePaths, kept: &[u8]) {
+        let FilePaths { mounted, served } = place;
         assert!(fs::read(served).expect("the file exists") == kept, "{}: closed", served.display());
         let mut seen = vec![0; kept.len()];
         let file = direct().open(mounted).expect("the file opens");
@@ -317,7 +317,7 @@ impl Keeper {
 
 /// Creates, renames and removes names in its own directory, one call after the other.
 struct Namer {
-    place: Place,
+    place: FilePaths,
     turns: u64,
     /// The names that must exist.
     names: BTreeSet<String>,
@@ -326,7 +326,7 @@ struct Namer {
 }
 
 impl Namer {
-    fn made(place: &Place, number: usize) -> Self {
+    fn made(place: &FilePaths, number: usize) -> Self {
         let place = place.join(&format!("names-{number}"));
         fs::create_dir(&place.mounted).expect("made");
         Self { place, turns: 0, names: BTreeSet::new(), doubted: 0 }
@@ -385,7 +385,7 @@ impl Namer {
     /// Also compares the listing of the mount, once the files that were removed before the kernel
     /// reported their close are gone too.
     fn compare(&self) {
-        Deadline::wait_until("names of what was removed while open to go", SOON, || {
+        Deadline::wait_until("names of what was removed while open to go", TIMEOUT, || {
             let all = all_names_in(&self.place.served);
             all.iter().all(|name| !name.starts_with(HIDDEN)).then_some(())
         });

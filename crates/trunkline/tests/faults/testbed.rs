@@ -3,7 +3,7 @@
 //! or a group of four processes that serve a directory.
 
 use super::history::Store;
-use crate::mounts::{Mounted, PATIENCE};
+use crate::mounts::{MOUNT_TIMEOUT, Mounted};
 use client::{Mount, Settings};
 use lab::net::{Net, Rate, Spec};
 use rustix::process::Signal;
@@ -25,7 +25,7 @@ const RATE: &str = "200mbit";
 const SLOW_RATE: &str = "20mbit";
 /// A link that flaps is silent for this long, then carries data for this long.
 const FLAP: Duration = Duration::from_millis(500);
-const SOON: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A fault of a path, of a server, or of all paths.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -233,7 +233,7 @@ impl FaultTestbed {
     fn kill(&mut self, nodes: Range<usize>) {
         self.servers[nodes.clone()].iter().for_each(|server| server.signal(Signal::KILL));
         for server in &mut self.servers[nodes] {
-            server.wait(SOON);
+            server.wait(TIMEOUT);
         }
     }
 
@@ -292,7 +292,7 @@ impl FaultTestbed {
         let mut mount = self.trunkline_beside();
         mount.args(["mount", "-f", &format!("{}:/export", nodes[0])]).arg(directory).args(["-o", &options]);
         let mounted = Mounted { process: Process::spawn(mount), directory: directory.to_owned() };
-        mounted.process.wait_for_line("mounted", PATIENCE);
+        mounted.process.wait_for_line("mounted", MOUNT_TIMEOUT);
         mounted
     }
 

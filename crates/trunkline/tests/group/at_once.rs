@@ -1,7 +1,7 @@
 //! Tests a call that is sent to two nodes at once: the call of one client is executed by one node,
 //! and both replies are equal; the calls of two neighbours are both executed.
 
-use crate::fixtures::{EXPORT, Node, Places, file, mkdir, remove};
+use crate::fixtures::{Directories, EXPORT, Node, file, mkdir, remove};
 use crate::peer::Peer;
 use nfs3::{Procedure, Status};
 
@@ -12,13 +12,13 @@ const ROUNDS: u32 = 100;
 const NEIGHBOURS_ROUNDS: u32 = 10;
 
 /// Sends each call to both nodes, in alternating order.
-fn race(places: &Places, peers: &mut [Peer; 2], first_xid: u32, rounds: u32, are_neighbours: bool) {
+fn race(directories: &Directories, peers: &mut [Peer; 2], first_xid: u32, rounds: u32, are_neighbours: bool) {
     let root = peers[0].mount(EXPORT);
     for round in 0..rounds {
         let name = format!("name-{first_xid:x}-{round}").into_bytes();
         let (procedure, args) = match round % 2 {
             0 => {
-                file(places, std::str::from_utf8(&name).expect("ASCII"), b"");
+                file(directories, std::str::from_utf8(&name).expect("ASCII"), b"");
                 (Procedure::Remove, remove(root, &name))
             }
             _ => (Procedure::MkDir, mkdir(root, &name)),
@@ -42,10 +42,10 @@ fn race(places: &Places, peers: &mut [Peer; 2], first_xid: u32, rounds: u32, are
 
 #[test]
 fn a_call_sent_to_two_nodes_at_once_is_executed_by_one_and_answered_by_both() {
-    let places = Places::new("group-at-once");
-    let nodes = [1, 2].map(|number| Node::start(&places, number));
-    race(&places, &mut nodes.each_ref().map(|node| node.connect(7)), WHOLE, ROUNDS, false);
+    let directories = Directories::new("group-at-once");
+    let nodes = [1, 2].map(|number| Node::start(&directories, number));
+    race(&directories, &mut nodes.each_ref().map(|node| node.connect(7)), WHOLE, ROUNDS, false);
     assert_eq!(nodes.iter().map(|node| node.replayed("REMOVE")).sum::<u64>(), u64::from(ROUNDS) / 2);
     let neighbours = &mut nodes.each_ref().map(|node| Peer::foreign(node.address));
-    race(&places, neighbours, 100, NEIGHBOURS_ROUNDS, true);
+    race(&directories, neighbours, 100, NEIGHBOURS_ROUNDS, true);
 }

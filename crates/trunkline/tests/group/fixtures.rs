@@ -19,11 +19,11 @@ pub fn trunkline(arguments: &[&str]) -> Command {
 }
 
 /// A directory to serve, one for the group, and one for the keys of handles.
-pub struct Places {
+pub struct Directories {
     at: TempDir,
 }
 
-impl Places {
+impl Directories {
     pub fn new(name: &str) -> Self {
         // In a tmpfs if there is one. The file system of /tmp may be an overlay, on which each
         // process numbers the names itself, so a listing that continues at another node would have
@@ -80,13 +80,13 @@ pub struct Node {
 
 impl Node {
     /// Starts the `number`th node, on its own address.
-    pub fn start(places: &Places, number: u8) -> Self {
+    pub fn start(directories: &Directories, number: u8) -> Self {
         let ip = [127, 0, 0, number].into();
-        Self::start_at(places, SocketAddr::new(ip, free_port_on(ip)))
+        Self::start_at(directories, SocketAddr::new(ip, free_port_on(ip)))
     }
 
-    pub fn start_at(places: &Places, address: SocketAddr) -> Self {
-        let mut node = Self { address, process: None, arguments: places.arguments(address) };
+    pub fn start_at(directories: &Directories, address: SocketAddr) -> Self {
+        let mut node = Self { address, process: None, arguments: directories.arguments(address) };
         node.restart();
         node
     }
@@ -123,12 +123,12 @@ impl Node {
 }
 
 /// Creates a file in the served directory.
-pub fn file(places: &Places, name: &str, content: &[u8]) {
-    std::fs::write(places.served().join(name), content).expect("a file");
+pub fn file(directories: &Directories, name: &str, content: &[u8]) {
+    std::fs::write(directories.served().join(name), content).expect("a file");
 }
 
-pub fn exists(places: &Places, name: &str) -> bool {
-    Path::new(&places.served().join(name)).exists()
+pub fn exists(directories: &Directories, name: &str) -> bool {
+    Path::new(&directories.served().join(name)).exists()
 }
 
 fn at(directory: FileHandle, name: &[u8]) -> DirOpArgs<'_> {

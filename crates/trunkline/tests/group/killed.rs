@@ -2,7 +2,8 @@
 //! by the other node, and by the same node after a restart.
 
 use crate::fixtures::{
-    EXPORT, Node, Places, create_exclusive, exists, file, link, lookup, mkdir, remove, rename, symlink, write,
+    Directories, EXPORT, Node, create_exclusive, exists, file, link, lookup, mkdir, remove, rename, symlink,
+    write,
 };
 use crate::peer::{Peer, getattr_args};
 use nfs3::{FileHandle, Procedure, Wire, proc};
@@ -27,11 +28,11 @@ fn found(peer: &mut Peer, root: FileHandle, name: &[u8]) -> FileHandle {
 
 #[test]
 fn calls_of_a_killed_node_are_answered_by_its_neighbour_and_after_a_restart() {
-    let places = Places::new("group-killed");
-    let (mut first, second) = (Node::start(&places, 1), Node::start(&places, 2));
-    file(&places, "gone", b"");
-    file(&places, "from", b"moved");
-    file(&places, "written", b"");
+    let directories = Directories::new("group-killed");
+    let (mut first, second) = (Node::start(&directories, 1), Node::start(&directories, 2));
+    file(&directories, "gone", b"");
+    file(&directories, "from", b"moved");
+    file(&directories, "written", b"");
     let mut peer = first.connect(CLIENT);
     let root = peer.mount(EXPORT);
     let written = found(&mut peer, root, b"written");
@@ -48,13 +49,13 @@ fn calls_of_a_killed_node_are_answered_by_its_neighbour_and_after_a_restart() {
     first.kill();
 
     // Another client works on, so that a second execution would be seen.
-    file(&places, "gone", b"another's");
-    file(&places, "from", b"another's");
+    file(&directories, "gone", b"another's");
+    file(&directories, "from", b"another's");
     let mut there = second.connect(CLIENT);
     for ((xid, procedure, args), answer) in calls.iter().zip(&answers) {
         assert_eq!(there.exchange(*xid, *procedure, args), *answer, "{procedure:?} at the neighbour");
     }
-    file(&places, "written", b"another's");
+    file(&directories, "written", b"another's");
     assert_eq!(verifier(&there.exchange(DONE, Procedure::Write, &write(written, b"data"))), before);
     first.restart();
     let mut again = first.connect(CLIENT);
@@ -65,15 +66,15 @@ fn calls_of_a_killed_node_are_answered_by_its_neighbour_and_after_a_restart() {
     // A handle of one node is valid at the other, and new WRITEs return the same verifier.
     assert_eq!(again.exchange(4, Procedure::GetAttr, &getattr_args(written))[..4], [0; 4]);
     assert_eq!(verifier(&again.exchange(DONE + 1, Procedure::Write, &write(written, b"more"))), before);
-    assert!(exists(&places, "gone") && exists(&places, "from") && exists(&places, "to"));
+    assert!(exists(&directories, "gone") && exists(&directories, "from") && exists(&directories, "to"));
     assert_eq!(second.replayed("REMOVE"), 1);
 }
 
 #[test]
 fn the_calls_of_a_foreign_client_are_cached_too() {
-    let places = Places::new("group-foreign");
-    let (mut first, second) = (Node::start(&places, 1), Node::start(&places, 2));
-    file(&places, "gone", b"");
+    let directories = Directories::new("group-foreign");
+    let (mut first, second) = (Node::start(&directories, 1), Node::start(&directories, 2));
+    file(&directories, "gone", b"");
     let mut peer = Peer::foreign(first.address);
     let root = peer.mount(EXPORT);
     let answer = peer.exchange(77, Procedure::Remove, &remove(root, b"gone"));
@@ -101,15 +102,15 @@ fn call_of(round: u32, index: u32, root: FileHandle, linked: FileHandle) -> (Pro
 #[test]
 fn calls_in_flight_when_a_node_is_killed_are_done_once_and_succeed() {
     const CALLS: u32 = 96;
-    let places = Places::new("group-flight");
-    let (mut first, second) = (Node::start(&places, 1), Node::start(&places, 2));
-    file(&places, "linked", b"");
+    let directories = Directories::new("group-flight");
+    let (mut first, second) = (Node::start(&directories, 1), Node::start(&directories, 2));
+    file(&directories, "linked", b"");
     for round in 0..6 {
         let mut peer = first.connect(CLIENT + u64::from(round));
         let root = peer.mount(EXPORT);
         let linked = found(&mut peer, root, b"linked");
         for index in (0..CALLS).filter(|index| index % 6 < 2) {
-            file(&places, &format!("old-{round}-{index}"), b"");
+            file(&directories, &format!("old-{round}-{index}"), b"");
         }
         for index in 0..CALLS {
             let (procedure, args) = call_of(round, index, root, linked);
@@ -128,7 +129,7 @@ fn calls_in_flight_when_a_node_is_killed_are_done_once_and_succeed() {
         }
         for index in 0..CALLS {
             let is_there = |what: &str| {
-                places.served().join(format!("{what}-{round}-{index}")).symlink_metadata().is_ok()
+                directories.served().join(format!("{what}-{round}-{index}")).symlink_metadata().is_ok()
             };
             let want = ["", "renamed", "dir", "new", "link", "symlink"][index as usize % 6];
             assert!(!is_there("old"), "round {round}: {index}");

@@ -1,7 +1,9 @@
 //! Tests clients at one address that send the same calls with the same xids to several processes of
 //! a group: a neighbour's call is executed, and a retry is answered from the cache.
 
-use crate::fixtures::{EXPORT, Node, Places, create_guarded, file, mkdir, remove, rename, rmdir, symlink};
+use crate::fixtures::{
+    Directories, EXPORT, Node, create_guarded, file, mkdir, remove, rename, rmdir, symlink,
+};
 use crate::peer::Peer;
 use nfs3::{FileHandle, Procedure, Status};
 
@@ -12,12 +14,12 @@ fn status(results: &[u8]) -> Status {
 }
 
 /// Calls on objects with this number, and the status of each if it was executed before.
-fn calls(places: &Places, root: FileHandle, number: u32) -> Vec<(Procedure, Vec<u8>, Status)> {
+fn calls(directories: &Directories, root: FileHandle, number: u32) -> Vec<(Procedure, Vec<u8>, Status)> {
     let name = |what: &str| format!("{what}-{number}");
     for gone in ["removed", "from"] {
-        file(places, &name(gone), b"");
+        file(directories, &name(gone), b"");
     }
-    std::fs::create_dir(places.served().join(name("rmdir"))).expect("a directory");
+    std::fs::create_dir(directories.served().join(name("rmdir"))).expect("a directory");
     let bytes = |what: &str| name(what).into_bytes();
     vec![
         (Procedure::Create, create_guarded(root, &bytes("created"), 0o644), Status::EXIST),
@@ -31,17 +33,17 @@ fn calls(places: &Places, root: FileHandle, number: u32) -> Vec<(Procedure, Vec<
 
 #[test]
 fn a_neighbour_at_another_process_is_no_retry() {
-    let places = Places::new("group-neighbours");
-    let (first, second) = (Node::start(&places, 1), Node::start(&places, 2));
+    let directories = Directories::new("group-neighbours");
+    let (first, second) = (Node::start(&directories, 1), Node::start(&directories, 2));
     let (mut here, mut there) = (Peer::foreign(first.address), Peer::foreign(second.address));
     let root = here.mount(EXPORT);
-    for (procedure, args, executed_again) in calls(&places, root, 1) {
+    for (procedure, args, executed_again) in calls(&directories, root, 1) {
         assert_eq!(status(&here.exchange(XID, procedure, &args)), Status::OK, "{procedure:?}");
         assert_eq!(status(&there.exchange(XID, procedure, &args)), executed_again, "{procedure:?}");
         assert_eq!(status(&here.exchange(XID, procedure, &args)), Status::OK, "{procedure:?}: its own reply");
     }
     // A client that closed in order retries nothing, at either process.
-    for (procedure, args, executed_again) in calls(&places, root, 2) {
+    for (procedure, args, executed_again) in calls(&directories, root, 2) {
         let mut gone = Peer::foreign(first.address);
         assert_eq!(status(&gone.exchange(XID, procedure, &args)), Status::OK, "{procedure:?}");
         drop(gone);
@@ -52,10 +54,10 @@ fn a_neighbour_at_another_process_is_no_retry() {
 
 #[test]
 fn a_retry_after_a_broken_connection_is_answered_by_another_process() {
-    let places = Places::new("group-retry");
-    let (mut first, second) = (Node::start(&places, 1), Node::start(&places, 2));
+    let directories = Directories::new("group-retry");
+    let (mut first, second) = (Node::start(&directories, 1), Node::start(&directories, 2));
     let root = Peer::foreign(first.address).mount(EXPORT);
-    for (procedure, args, _) in calls(&places, root, 1) {
+    for (procedure, args, _) in calls(&directories, root, 1) {
         let mut here = Peer::foreign(first.address);
         let answer = here.exchange(XID, procedure, &args);
         assert_eq!(status(&answer), Status::OK, "{procedure:?}");

@@ -1,6 +1,6 @@
 //! Tests groups that are impossible: each is refused with a cause and with what to do.
 
-use crate::fixtures::{Node, Places, trunkline};
+use crate::fixtures::{Directories, Node, trunkline};
 use crate::peer::SOON;
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
@@ -17,8 +17,8 @@ fn fails(arguments: &[String], cause: &str) -> String {
     error
 }
 
-fn node(places: &Places) -> Vec<String> {
-    places.arguments(([127, 0, 0, 1], free_port()).into())
+fn node(directories: &Directories) -> Vec<String> {
+    directories.arguments(([127, 0, 0, 1], free_port()).into())
 }
 
 /// The arguments of a node with another value of an option.
@@ -34,36 +34,39 @@ fn chmod(path: &Path, mode: u32) {
 
 #[test]
 fn a_group_directory_that_others_may_write_or_that_is_a_file_is_refused() {
-    let places = Places::new("group-mode");
-    std::fs::create_dir(places.group()).expect("a directory");
-    chmod(&places.group(), 0o775);
-    fails(&node(&places), "may be changed by others");
-    chmod(&places.group(), 0o755);
-    let at = Path::new(&places.path("file")).to_owned();
+    let directories = Directories::new("group-mode");
+    std::fs::create_dir(directories.group()).expect("a directory");
+    chmod(&directories.group(), 0o775);
+    fails(&node(&directories), "may be changed by others");
+    chmod(&directories.group(), 0o755);
+    let at = Path::new(&directories.path("file")).to_owned();
     std::fs::write(&at, b"").expect("a file");
-    fails(&with(node(&places), "--group", &places.path("file")), "file");
-    std::os::unix::fs::symlink("/etc/passwd", places.group().join("replies")).expect("a link");
-    fails(&node(&places), "replies");
+    fails(&with(node(&directories), "--group", &directories.path("file")), "file");
+    std::os::unix::fs::symlink("/etc/passwd", directories.group().join("replies")).expect("a link");
+    fails(&node(&directories), "replies");
     if rustix::process::geteuid().is_root() {
-        std::fs::remove_file(places.group().join("replies")).expect("the file existed");
-        std::fs::write(places.group().join("replies"), b"").expect("a file");
-        std::os::unix::fs::chown(places.group().join("replies"), Some(1), None).expect("another owner");
-        fails(&node(&places), "replies belongs to user 1");
-        std::os::unix::fs::chown(places.group(), Some(1), None).expect("another owner");
-        fails(&node(&places), "belongs to user 1");
+        std::fs::remove_file(directories.group().join("replies")).expect("the file existed");
+        std::fs::write(directories.group().join("replies"), b"").expect("a file");
+        std::os::unix::fs::chown(directories.group().join("replies"), Some(1), None).expect("another owner");
+        fails(&node(&directories), "replies belongs to user 1");
+        std::os::unix::fs::chown(directories.group(), Some(1), None).expect("another owner");
+        fails(&node(&directories), "belongs to user 1");
     } else {
-        fails(&with(node(&places), "--group", "/proc/group"), "/proc/group");
+        fails(&with(node(&directories), "--group", "/proc/group"), "/proc/group");
     }
 }
 
 #[test]
 fn a_group_within_its_own_export_or_of_memory_is_refused() {
-    let places = Places::new("group-inside");
-    fails(&with(node(&places), "--group", &places.path("served/group")), "within the exported directory");
-    let config = places.path("group.toml");
+    let directories = Directories::new("group-inside");
+    fails(
+        &with(node(&directories), "--group", &directories.path("served/group")),
+        "within the exported directory",
+    );
+    let config = directories.path("group.toml");
     let text = format!(
         "group = \"{}\"\n[[node]]\nlisten = [\"127.0.0.1:0\"]\n[[export]]\npath = \"/e\"\nmem = \"1MiB\"\n",
-        places.path("group")
+        directories.path("group")
     );
     std::fs::write(&config, text).expect("a file");
     fails(&["serve", "-c", &config].map(str::to_owned), "is in memory");
@@ -71,38 +74,38 @@ fn a_group_within_its_own_export_or_of_memory_is_refused() {
 
 #[test]
 fn a_directory_of_another_group_is_refused() {
-    let places = Places::new("group-mixed");
-    let first = Node::start(&places, 1);
-    let other = places.path("other");
+    let directories = Directories::new("group-mixed");
+    let first = Node::start(&directories, 1);
+    let other = directories.path("other");
     std::fs::create_dir(&other).expect("a directory");
-    let error = fails(&with(node(&places), "--dir", &other), "another export with fsid 1");
+    let error = fails(&with(node(&directories), "--dir", &other), "another export with fsid 1");
     assert!(error.contains("another directory for another group"), "{error}");
-    fails(&with(node(&places), "--state", &places.path("other-state")), "--state elsewhere");
+    fails(&with(node(&directories), "--state", &directories.path("other-state")), "--state elsewhere");
     drop(first);
     // When no process is left, the directory is free for another group.
-    let arguments = with(node(&places), "--dir", &other);
+    let arguments = with(node(&directories), "--dir", &other);
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     Process::spawn(trunkline(&words)).wait_for_line("ready", SOON);
 }
 
 #[test]
 fn a_damaged_truncated_or_foreign_file_is_an_error_with_advice() {
-    let places = Places::new("group-damaged");
-    let path = places.group().join("replies");
+    let directories = Directories::new("group-damaged");
+    let path = directories.group().join("replies");
     let whole = || {
         let _ = std::fs::remove_file(&path);
-        drop(Node::start(&places, 1));
+        drop(Node::start(&directories, 1));
         std::fs::OpenOptions::new().write(true).open(&path).expect("the file")
     };
     whole().set_len(1 << 20).expect("cut");
-    assert!(fails(&node(&places), "is damaged").contains(&format!("rm {}", path.display())));
+    assert!(fails(&node(&directories), "is damaged").contains(&format!("rm {}", path.display())));
     whole().set_len(20).expect("cut");
-    fails(&node(&places), "is damaged");
+    fails(&node(&directories), "is damaged");
     whole().write_all_at(&[0xff; 4], 9).expect("scribbled over");
-    fails(&node(&places), "is damaged");
+    fails(&node(&directories), "is damaged");
     std::fs::write(&path, b"something else").expect("a file");
-    fails(&node(&places), "is not a reply cache of ours");
+    fails(&node(&directories), "is not a reply cache of ours");
     // An empty file, as a process leaves it that was killed early, is initialized.
     std::fs::write(&path, b"").expect("a file");
-    drop(Node::start(&places, 1));
+    drop(Node::start(&directories, 1));
 }

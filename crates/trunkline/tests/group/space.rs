@@ -1,6 +1,6 @@
 //! Tests a group whose directory is on a full file system.
 
-use crate::fixtures::{EXPORT, Places, mkdir, trunkline};
+use crate::fixtures::{Directories, EXPORT, mkdir, trunkline};
 use crate::peer::{Peer, SOON};
 use nfs3::{Procedure, Status};
 use std::net::SocketAddr;
@@ -8,10 +8,10 @@ use std::process::Command;
 use testkit::{Process, Stream, free_port_on, require_program};
 
 /// A node whose group directory is on a file system of this size, which only the node sees.
-fn node_within(places: &Places, size: &str) -> (SocketAddr, Process) {
+fn node_within(directories: &Directories, size: &str) -> (SocketAddr, Process) {
     let ip = [127, 0, 0, 1].into();
     let address = SocketAddr::new(ip, free_port_on(ip));
-    std::fs::create_dir_all(places.group()).expect("a directory");
+    std::fs::create_dir_all(directories.group()).expect("a directory");
     let mut command = Command::new(require_program("unshare"));
     command.args([
         "--mount",
@@ -20,15 +20,15 @@ fn node_within(places: &Places, size: &str) -> (SocketAddr, Process) {
         "mount -t tmpfs -o mode=0700,size=$0 tmpfs $1 && shift && exec \"$@\"",
         size,
     ]);
-    let node = trunkline(&places.arguments(address).iter().map(String::as_str).collect::<Vec<_>>());
-    command.arg(places.group()).arg(node.get_program()).args(node.get_args());
+    let node = trunkline(&directories.arguments(address).iter().map(String::as_str).collect::<Vec<_>>());
+    command.arg(directories.group()).arg(node.get_program()).args(node.get_args());
     (address, Process::spawn(command))
 }
 
 #[test]
 fn a_group_without_space_for_its_file_is_refused() {
-    let places = Places::new("group-no-space");
-    let (_, mut process) = node_within(&places, "1m");
+    let directories = Directories::new("group-no-space");
+    let (_, mut process) = node_within(&directories, "1m");
     let status = process.wait(SOON);
     let error = process.output(Stream::Err);
     assert_eq!(status.code(), Some(1), "{error}");
@@ -37,8 +37,8 @@ fn a_group_without_space_for_its_file_is_refused() {
 
 #[test]
 fn a_client_for_whose_windows_there_is_no_space_gets_jukebox_and_others_are_served() {
-    let places = Places::new("group-little-space");
-    let (address, process) = node_within(&places, "28m");
+    let directories = Directories::new("group-little-space");
+    let (address, process) = node_within(&directories, "28m");
     process.wait_for_line("ready", SOON);
     let mut served = 0;
     for id in 0_u32.. {
@@ -50,7 +50,7 @@ fn a_client_for_whose_windows_there_is_no_space_gets_jukebox_and_others_are_serv
         assert_eq!(reply[20..24], [0; 4], "client {id}");
         // Nothing was executed. RFC 1813 s2.6
         if reply[24..28] == Status::JUKEBOX.0.to_be_bytes() {
-            assert!(!places.served().join(format!("directory-{id}")).exists());
+            assert!(!directories.served().join(format!("directory-{id}")).exists());
             break;
         }
         assert_eq!(reply[24..28], [0; 4], "client {id}");

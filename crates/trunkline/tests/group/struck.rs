@@ -2,7 +2,7 @@
 //! the start, which follows the change and precedes the reply.
 
 use crate::fixtures::{
-    EXPORT, Node, Places, create_exclusive, create_guarded, exists, file, link, lookup, mkdir, remove,
+    Directories, EXPORT, Node, create_exclusive, create_guarded, exists, file, link, lookup, mkdir, remove,
     rename, rmdir, symlink, trunkline,
 };
 use crate::peer::{Peer, SOON};
@@ -17,13 +17,13 @@ use xdr::Reader;
 const WHOLE: u32 = 0x8000_0001;
 
 /// A node that strace kills when it makes this system call.
-fn mortal(places: &Places, system_call: &str) -> (SocketAddr, Process) {
+fn mortal(directories: &Directories, system_call: &str) -> (SocketAddr, Process) {
     let ip = [127, 0, 0, 1].into();
     let address = SocketAddr::new(ip, free_port_on(ip));
     let mut command = Command::new(require_program("strace"));
     let inject = format!("inject={system_call}:signal=SIGKILL");
     command.args(["-f", "-qq", "-o", "/dev/null", "-e", &format!("trace={system_call}"), "-e", &inject]);
-    let node = trunkline(&places.arguments(address).iter().map(String::as_str).collect::<Vec<_>>());
+    let node = trunkline(&directories.arguments(address).iter().map(String::as_str).collect::<Vec<_>>());
     command.arg(node.get_program()).args(node.get_args());
     let process = Process::spawn(command);
     process.wait_for_line("ready", SOON);
@@ -39,14 +39,14 @@ fn found(peer: &mut Peer, root: FileHandle, name: &[u8]) -> FileHandle {
 /// Sends a call to a node that is killed during the call, and returns the replies of the other node
 /// to two copies.
 fn struck(
-    places: &Places,
+    directories: &Directories,
     survivor: &Node,
     index: u32,
     system_call: &str,
     procedure: Procedure,
     args: &dyn Fn(FileHandle, FileHandle) -> Vec<u8>,
 ) -> [Vec<u8>; 2] {
-    let (address, mut process) = mortal(places, system_call);
+    let (address, mut process) = mortal(directories, system_call);
     // Every second client is a foreign one.
     let connect = |to| if index.is_multiple_of(2) { Peer::of_ours(to, 7) } else { Peer::foreign(to) };
     let mut peer = connect(address);
@@ -62,12 +62,12 @@ fn struck(
 
 #[test]
 fn a_call_in_which_a_node_was_killed_is_done_once() {
-    let places = Places::new("group-struck");
-    let survivor = Node::start(&places, 2);
+    let directories = Directories::new("group-struck");
+    let survivor = Node::start(&directories, 2);
     for name in ["linked", "gone", "from"] {
-        file(&places, name, b"");
+        file(&directories, name, b"");
     }
-    std::fs::create_dir(places.served().join("empty")).expect("a directory");
+    std::fs::create_dir(directories.served().join("empty")).expect("a directory");
     type Args = dyn Fn(FileHandle, FileHandle) -> Vec<u8>;
     let calls: [(Procedure, &Args); 8] = [
         (Procedure::MkDir, &|root, _| mkdir(root, b"directory")),
@@ -80,12 +80,12 @@ fn a_call_in_which_a_node_was_killed_is_done_once() {
         (Procedure::RmDir, &|root, _| rmdir(root, b"empty")),
     ];
     for (index, (procedure, args)) in (0..).zip(calls) {
-        let answers = struck(&places, &survivor, index, "fsync", procedure, args);
+        let answers = struck(&directories, &survivor, index, "fsync", procedure, args);
         // Executed twice, the call would get NFS3ERR_EXIST or NFS3ERR_NOENT.
         assert_eq!(answers[0][..4], [0; 4], "{procedure:?} number {index}");
         assert_eq!(answers[0], answers[1], "{procedure:?} number {index}");
     }
-    let at = |name: &str| places.served().join(name).symlink_metadata();
+    let at = |name: &str| directories.served().join(name).symlink_metadata();
     for name in ["directory", "to", "guarded", "exclusive", "link", "symlink"] {
         assert!(at(name).is_ok(), "{name}");
     }
@@ -97,35 +97,35 @@ fn a_call_in_which_a_node_was_killed_is_done_once() {
 
 #[test]
 fn an_exclusive_create_finds_its_file_wherever_the_node_was_killed() {
-    let places = Places::new("group-exclusive");
-    let survivor = Node::start(&places, 2);
-    file(&places, "linked", b"");
+    let directories = Directories::new("group-exclusive");
+    let survivor = Node::start(&directories, 2);
+    file(&directories, "linked", b"");
     for (index, system_call) in (0..).zip(["utimensat", "linkat", "fsync"]) {
         let name = format!("struck-in-{system_call}");
         let args = |root, _| create_exclusive(root, name.as_bytes(), [7; 8]);
-        let answers = struck(&places, &survivor, index, system_call, Procedure::Create, &args);
+        let answers = struck(&directories, &survivor, index, system_call, Procedure::Create, &args);
         assert_eq!(answers[0][..4], [0; 4], "{system_call}");
         assert_eq!(answers[0], answers[1], "{system_call}");
-        assert!(exists(&places, &name));
+        assert!(exists(&directories, &name));
     }
 }
 
 #[test]
 fn a_call_that_a_killed_node_had_not_executed_is_executed_by_its_neighbour() {
-    let places = Places::new("group-unstruck");
-    let survivor = Node::start(&places, 2);
-    file(&places, "linked", b"");
+    let directories = Directories::new("group-unstruck");
+    let survivor = Node::start(&directories, 2);
+    file(&directories, "linked", b"");
     // This is the reply to a second REMOVE: if the REMOVE of the killed node had counted as done,
     // the neighbour would not have removed the name before.
-    let answers = struck_before(&places, &survivor);
+    let answers = struck_before(&directories, &survivor);
     assert_eq!(answers[..4], [0, 0, 0, 2], "NFS3ERR_NOENT");
 }
 
 /// Like [`struck`], with a node that is killed when it is about to remove the name. Returns the
 /// reply to a second REMOVE.
-fn struck_before(places: &Places, survivor: &Node) -> Vec<u8> {
-    let (address, mut process) = mortal(places, "unlinkat");
-    file(places, "there", b"");
+fn struck_before(directories: &Directories, survivor: &Node) -> Vec<u8> {
+    let (address, mut process) = mortal(directories, "unlinkat");
+    file(directories, "there", b"");
     let mut peer = Peer::of_ours(address, 9);
     let root = peer.mount(EXPORT);
     peer.call(WHOLE, Procedure::Remove, &remove(root, b"there"));
@@ -134,6 +134,6 @@ fn struck_before(places: &Places, survivor: &Node) -> Vec<u8> {
     let mut there = Peer::of_ours(survivor.address, 9);
     let answer = there.exchange(WHOLE, Procedure::Remove, &remove(root, b"there"));
     assert_eq!(answer[..4], [0; 4], "the neighbour removes the name");
-    assert!(places.served().join("there").symlink_metadata().is_err());
+    assert!(directories.served().join("there").symlink_metadata().is_err());
     there.exchange(WHOLE + 1, Procedure::Remove, &remove(root, b"there"))
 }

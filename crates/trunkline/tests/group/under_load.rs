@@ -3,7 +3,7 @@
 
 use crate::check::Server;
 use crate::cuts::Cut;
-use crate::fixtures::{EXPORT, Node, Places};
+use crate::fixtures::{Directories, EXPORT, Node};
 use crate::history::Store;
 use crate::load::Load;
 use crate::peer::SOON;
@@ -18,10 +18,10 @@ const KILLS: u8 = 2 * NODES;
 /// Calls that are answered between one event and the next.
 const CALLS: u64 = 300;
 
-fn nodes(places: &Places) -> Vec<Node> {
+fn nodes(directories: &Directories) -> Vec<Node> {
     let address = |node: u8| IpAddr::from([127, 0, 10, node]);
     let port = free_port_on(address(1));
-    (1..=NODES).map(|node| Node::start_at(places, SocketAddr::new(address(node), port))).collect()
+    (1..=NODES).map(|node| Node::start_at(directories, SocketAddr::new(address(node), port))).collect()
 }
 
 fn calls(mount: &Mount) -> u64 {
@@ -46,8 +46,8 @@ fn is_used(mount: &Mount, node: &Node) -> bool {
 
 #[test]
 fn nothing_is_lost_or_done_twice_when_nodes_are_killed_under_load() {
-    let places = Places::new("group-load");
-    let mut nodes = nodes(&places);
+    let directories = Directories::new("group-load");
+    let mut nodes = nodes(&directories);
     let first = nodes[0].address;
     let mount = Mount::with_settings(Settings {
         remotes: nodes.iter().map(|node| node.address.ip().into()).collect(),
@@ -82,8 +82,8 @@ fn nothing_is_lost_or_done_twice_when_nodes_are_killed_under_load() {
 
 #[test]
 fn nonidempotent_operations_happen_once_across_processes() {
-    let places = Places::new("group-once");
-    let nodes = nodes(&places);
+    let directories = Directories::new("group-once");
+    let nodes = nodes(&directories);
     let addresses: Vec<SocketAddr> = nodes.iter().map(|node| node.address).collect();
     let server = Server { nodes: &addresses, mount_port: None, export: EXPORT, remembers: true };
     let findings = server.check(&Cut::ALL);

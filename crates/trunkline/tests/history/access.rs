@@ -2,7 +2,7 @@
 //! before and after the call.
 
 use crate::mapped::Mapping;
-use crate::op::{How, Run, now};
+use crate::op::{AccessMethod, Run, now};
 use crate::plan::{FilePlan, Kind, Meeting};
 use crate::stamp::{ANYWHERE, Stamp, WORD_BYTES, filled};
 use rustix::fs::{Advice, OFlags, copy_file_range, fadvise};
@@ -24,7 +24,7 @@ pub struct Access<'a> {
     /// The file from which this thread copies; no other thread writes it.
     source: PathBuf,
     stays_open: bool,
-    handles: HashMap<How, File>,
+    handles: HashMap<AccessMethod, File>,
     mapping: Option<Mapping>,
     memory: Vec<u8>,
 }
@@ -41,12 +41,14 @@ impl<'a> Access<'a> {
         Self { plan, path, source, stays_open, handles: HashMap::new(), mapping: None, memory: Vec::new() }
     }
 
-    fn open(&self, how: How) -> File {
-        let flags = match how {
-            How::Sync => OFlags::SYNC,
-            How::Dsync => OFlags::DSYNC,
-            How::Direct => OFlags::DIRECT,
-            How::Buffered | How::Mapped | How::Copied | How::Cut => OFlags::empty(),
+    fn open(&self, method: AccessMethod) -> File {
+        let flags = match method {
+            AccessMethod::Sync => OFlags::SYNC,
+            AccessMethod::Dsync => OFlags::DSYNC,
+            AccessMethod::Direct => OFlags::DIRECT,
+            AccessMethod::Buffered | AccessMethod::Mapped | AccessMethod::Copied | AccessMethod::Cut => {
+                OFlags::empty()
+            }
         };
         let mut options = OpenOptions::new();
         options.read(true).write(true).append(self.plan.kind == Kind::Appended);
@@ -54,17 +56,17 @@ impl<'a> Access<'a> {
     }
 
     /// Does something with the file, opened first unless the file stays open.
-    fn with<T>(&mut self, how: How, act: impl FnOnce(&File) -> T) -> (T, Times) {
+    fn with<T>(&mut self, method: AccessMethod, act: impl FnOnce(&File) -> T) -> (T, Times) {
         if self.stays_open {
-            let file = self.handles.remove(&how).unwrap_or_else(|| self.open(how));
+            let file = self.handles.remove(&method).unwrap_or_else(|| self.open(method));
             let begin = now();
             let done = act(&file);
             let times = [begin, now()];
-            self.handles.insert(how, file);
+            self.handles.insert(method, file);
             return (done, times);
         }
         let begin = now();
-        let file = self.open(how);
+        let file = self.open(method);
         let done = act(&file);
         drop(file);
         (done, [begin, now()])
@@ -79,7 +81,7 @@ impl<'a> Access<'a> {
     }
 
     /// Writes stamps to cells.
-    pub fn write(&mut self, how: How, stamp: Stamp, first: u32, cells: u32) -> Times {
+    pub fn write(&mut self, method: AccessMethod, stamp: Stamp, first: u32, cells: u32) -> Times {
         let (offset, cell_bytes) = (self.plan.offset(first), self.plan.cell_bytes as usize);
         let (mut memory, start) =
             Self::aligned(std::mem::take(&mut self.memory), cells as usize * cell_bytes);
@@ -88,10 +90,10 @@ impl<'a> Access<'a> {
             let word = Stamp { cell: cell as u16, ..stamp }.word();
             bytes.iter_mut().zip(filled(word, cell_bytes)).for_each(|(byte, filled)| *byte = filled);
         }
-        let times = match how {
-            How::Mapped => self.store(offset, data),
-            How::Copied => self.copy(offset, data),
-            _ => self.with(how, |file| file.write_all_at(data, offset).expect("a write must not fail")).1,
+        let times = match method {
+            AccessMethod::Mapped => self.store(offset, data),
+            AccessMethod::Copied => self.copy(offset, data),
+            _ => self.with(method, |file| file.write_all_at(data, offset).expect("a write must not fail")).1,
         };
         self.memory = memory;
         times
@@ -99,7 +101,7 @@ impl<'a> Access<'a> {
 
     fn mapping(&mut self) -> &Mapping {
         if self.mapping.is_none() {
-            self.mapping = Some(Mapping::of(&self.open(How::Mapped), self.plan.bytes() as usize));
+            self.mapping = Some(Mapping::of(&self.open(AccessMethod::Mapped), self.plan.bytes() as usize));
         }
         self.mapping.as_ref().expect("made above")
     }
@@ -118,7 +120,7 @@ impl<'a> Access<'a> {
         options.read(true).write(true).create(true).truncate(false);
         let source = options.open(&self.source).expect("the source opens");
         source.write_all_at(data, offset).expect("a write must not fail");
-        self.with(How::Copied, |file| {
+        self.with(AccessMethod::Copied, |file| {
             let (mut from, mut to) = (offset, offset);
             let mut left = data.len();
             while left > 0 {
@@ -135,7 +137,7 @@ impl<'a> Access<'a> {
     }
 
     /// Appends one record.
-    pub fn append(&mut self, how: How, writer: u8, number: u32) -> Times {
+    pub fn append(&mut self, method: AccessMethod, writer: u8, number: u32) -> Times {
         let bytes = self.plan.cell_bytes as usize;
         let (mut memory, start) = Self::aligned(std::mem::take(&mut self.memory), bytes);
         let record = &mut memory[start..start + bytes];
@@ -143,7 +145,7 @@ impl<'a> Access<'a> {
         record.iter_mut().zip(filled(word, bytes)).for_each(|(byte, filled)| *byte = filled);
         let write =
             |mut file: &File| std::io::Write::write_all(&mut file, record).expect("a write must not fail");
-        let times = self.with(how, write).1;
+        let times = self.with(method, write).1;
         self.memory = memory;
         times
     }
@@ -151,26 +153,26 @@ impl<'a> Access<'a> {
     /// Truncates the file before a cell, or at its full length, which removes nothing.
     pub fn cut(&mut self, cell: u32) -> Times {
         let bytes = if cell == 0 { 0 } else { self.plan.offset(cell) };
-        self.with(How::Cut, |file| file.set_len(bytes).expect("a truncation must not fail")).1
+        self.with(AccessMethod::Cut, |file| file.set_len(bytes).expect("a truncation must not fail")).1
     }
 
     /// Reads cells; cells after the end of the file read as zeros.
-    pub fn read(&mut self, how: How, first: u32, cells: u32) -> (Vec<Run>, Times) {
+    pub fn read(&mut self, method: AccessMethod, first: u32, cells: u32) -> (Vec<Run>, Times) {
         let (offset, bytes) = (self.plan.offset(first), (cells * self.plan.cell_bytes) as usize);
         let (mut memory, start) = Self::aligned(std::mem::take(&mut self.memory), bytes);
         let data = &mut memory[start..start + bytes];
-        let times = match how {
-            How::Mapped if self.stays_open => {
+        let times = match method {
+            AccessMethod::Mapped if self.stays_open => {
                 let mapping = self.mapping();
                 let begin = now();
                 mapping.load(offset as usize, data);
                 [begin, now()]
             }
-            How::Mapped => {
+            AccessMethod::Mapped => {
                 let length = self.plan.bytes() as usize;
-                self.with(how, |file| Mapping::of(file, length).load(offset as usize, data)).1
+                self.with(method, |file| Mapping::of(file, length).load(offset as usize, data)).1
             }
-            _ => self.with(how, |file| read_to_the_end(file, data, offset)).1,
+            _ => self.with(method, |file| read_to_the_end(file, data, offset)).1,
         };
         let runs = runs(data, first, self.plan.cell_bytes as usize);
         self.memory = memory;
@@ -179,20 +181,21 @@ impl<'a> Access<'a> {
 
     /// The number of whole cells before the end of the file.
     pub fn cells_now(&mut self) -> u32 {
-        let length = self.with(How::Buffered, |file| file.metadata().expect("the file exists").len()).0;
+        let length =
+            self.with(AccessMethod::Buffered, |file| file.metadata().expect("the file exists").len()).0;
         (length.saturating_sub(self.plan.shift) / u64::from(self.plan.cell_bytes)) as u32
     }
 
     /// Does something that changes no data: syncs, drops cached pages, or closes the file.
     pub fn disturb(&mut self, random: &mut fastrand::Rng) {
-        let Some(&how) = self.handles.keys().min_by_key(|_| random.u32(..)) else { return };
-        let file = &self.handles[&how];
+        let Some(&method) = self.handles.keys().min_by_key(|_| random.u32(..)) else { return };
+        let file = &self.handles[&method];
         match random.u32(..4) {
             0 => file.sync_all().expect("a sync must not fail"),
             1 => file.sync_data().expect("a sync must not fail"),
             2 => fadvise(file, 0, None, Advice::DontNeed).expect("fadvise succeeds"),
             _ => {
-                self.handles.remove(&how);
+                self.handles.remove(&method);
                 self.mapping = None;
             }
         }

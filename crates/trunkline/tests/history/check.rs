@@ -20,7 +20,7 @@
 //! located where the last read of the whole file finds them ([`appends`](crate::appends)).
 
 use crate::appends;
-use crate::op::{Effect, How, Op, Run};
+use crate::op::{AccessMethod, Effect, Op, Run};
 use crate::order;
 use crate::stamp::Stamp;
 use std::collections::{HashMap, HashSet};
@@ -140,7 +140,7 @@ fn by_cell(ops: &[Op], placed: &HashMap<usize, u32>, rules: Rules) -> (Vec<Vec<W
             }
             Effect::Cut => op.cells(rules.cells).for_each(|cell| writes[cell as usize].push(write(0))),
             Effect::Read(runs) => {
-                let direct = op.how == How::Direct;
+                let direct = op.method == AccessMethod::Direct;
                 for (cell, words) in (op.first..).zip(runs.iter().flat_map(words_of)) {
                     reads[cell as usize].push(Read { op: index, begin, end, words, direct });
                 }

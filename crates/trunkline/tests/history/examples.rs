@@ -4,13 +4,20 @@
 use crate::appends;
 use crate::check::{Finding, Rules, Wrong, check};
 use crate::excerpt::excerpt;
-use crate::op::{Effect, How, OBSERVER, Op, Run};
+use crate::op::{AccessMethod, Effect, OBSERVER, Op, Run};
 use crate::stamp::Stamp;
 
 const RULES: Rules = Rules { cells: 8, ordered: true };
 
 fn write(writer: u8, number: u32, [begin, end]: [u64; 2]) -> Op {
-    Op { writer, how: How::Buffered, begin, end, first: 2, effect: Effect::Wrote { number, cells: 3 } }
+    Op {
+        writer,
+        method: AccessMethod::Buffered,
+        begin,
+        end,
+        first: 2,
+        effect: Effect::Wrote { number, cells: 3 },
+    }
 }
 
 /// A read of cell 3.
@@ -19,7 +26,7 @@ fn read_words(words: Vec<u64>, [begin, end]: [u64; 2]) -> Op {
         [word] => Run::Whole { word, cells: 1 },
         _ => Run::Torn(words),
     };
-    Op { writer: 9, how: How::Buffered, begin, end, first: 3, effect: Effect::Read(vec![run]) }
+    Op { writer: 9, method: AccessMethod::Buffered, begin, end, first: 3, effect: Effect::Read(vec![run]) }
 }
 
 fn read(writer: u8, number: u32, times: [u64; 2]) -> Op {
@@ -31,7 +38,7 @@ fn zeros(times: [u64; 2]) -> Op {
 }
 
 fn cut([begin, end]: [u64; 2]) -> Op {
-    Op { writer: 5, how: How::Cut, begin, end, first: 1, effect: Effect::Cut }
+    Op { writer: 5, method: AccessMethod::Cut, begin, end, first: 1, effect: Effect::Cut }
 }
 
 fn word(writer: u8, number: u32) -> u64 {
@@ -39,7 +46,7 @@ fn word(writer: u8, number: u32) -> u64 {
 }
 
 fn append(writer: u8, number: u32, [begin, end]: [u64; 2]) -> Op {
-    Op { writer, how: How::Buffered, begin, end, first: 0, effect: Effect::Appended { number } }
+    Op { writer, method: AccessMethod::Buffered, begin, end, first: 0, effect: Effect::Appended { number } }
 }
 
 /// The observer's read of all records.
@@ -49,7 +56,7 @@ fn records(records: &[(u8, u32)]) -> Op {
         _ => Run::Whole { word: appends::word(writer, number), cells: 1 },
     });
     let effect = Effect::Read(runs.collect());
-    Op { writer: OBSERVER, how: How::Buffered, begin: 1000, end: 1001, first: 0, effect }
+    Op { writer: OBSERVER, method: AccessMethod::Buffered, begin: 1000, end: 1001, first: 0, effect }
 }
 
 fn found(ops: &[Op]) -> Vec<Wrong> {
@@ -133,7 +140,7 @@ fn reads_return_values_in_the_order_of_their_writes() {
 #[test]
 fn a_direct_read_may_see_a_newer_value_than_a_buffered_one() {
     let mut ops = [write(1, 1, [10, 20]), write(2, 1, [30, 90]), read(2, 1, [40, 50]), read(1, 1, [60, 70])];
-    ops[2].how = How::Direct;
+    ops[2].method = AccessMethod::Direct;
     assert_eq!(found(&ops), []);
 }
 

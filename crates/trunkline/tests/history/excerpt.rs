@@ -89,12 +89,12 @@ fn value(word: u64, cell: u32) -> String {
 
 /// The description of an operation with respect to a cell.
 fn told(op: &Op, cell: u32) -> String {
-    let (how, first) = (op.how.name(), op.first);
+    let (method, first) = (op.method.name(), op.first);
     match &op.effect {
         Effect::Wrote { number, cells } => {
-            format!("{how} write of #{number} to cells {first} to {}", first + cells - 1)
+            format!("{method} write of #{number} to cells {first} to {}", first + cells - 1)
         }
-        Effect::Appended { number } => format!("{how} append of #{number}"),
+        Effect::Appended { number } => format!("{method} append of #{number}"),
         Effect::Cut => format!("cut off from cell {first} on"),
         Effect::Held => "held the lock".to_owned(),
         Effect::Read(runs) => {
@@ -103,7 +103,7 @@ fn told(op: &Op, cell: u32) -> String {
             let here = cell.checked_sub(first).and_then(|at| all.get(at as usize));
             let here =
                 here.map_or_else(Vec::new, |words| words.iter().map(|&word| value(word, cell)).collect());
-            format!("{how} read of cells {first} to {last} gave {}", here.join(", "))
+            format!("{method} read of cells {first} to {last} gave {}", here.join(", "))
         }
     }
 }

@@ -19,7 +19,7 @@ pub fn now() -> u64 {
 
 /// The kind of I/O.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum How {
+pub enum AccessMethod {
     Buffered,
     Sync,
     Dsync,
@@ -31,7 +31,7 @@ pub enum How {
     Cut,
 }
 
-impl How {
+impl AccessMethod {
     const ALL: [Self; 7] =
         [Self::Buffered, Self::Sync, Self::Dsync, Self::Direct, Self::Mapped, Self::Copied, Self::Cut];
 
@@ -80,7 +80,7 @@ pub enum Effect {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Op {
     pub writer: u8,
-    pub how: How,
+    pub method: AccessMethod,
     /// The time before the call.
     pub begin: u64,
     /// The time after the call.
@@ -124,7 +124,7 @@ impl Log {
     /// Keeps an operation on the file with this number.
     pub fn keep(&mut self, file: usize, op: &Op) {
         let mut words =
-            vec![file as u64, u64::from(op.writer), op.how as u64, op.begin, op.end, u64::from(op.first)];
+            vec![file as u64, u64::from(op.writer), op.method as u64, op.begin, op.end, u64::from(op.first)];
         match &op.effect {
             Effect::Wrote { number, cells } => words.extend([0, u64::from(*number), u64::from(*cells)]),
             Effect::Appended { number } => words.extend([1, u64::from(*number)]),
@@ -159,7 +159,7 @@ pub fn kept(path: &Path) -> Vec<(usize, Op)> {
     let mut all = Vec::new();
     while let Some(file) = words.next() {
         let mut next = || words.next().expect("an operation is kept whole");
-        let (writer, how) = (next() as u8, How::ALL[next() as usize]);
+        let (writer, method) = (next() as u8, AccessMethod::ALL[next() as usize]);
         let (begin, end, first) = (next(), next(), next() as u32);
         let effect = match next() {
             0 => Effect::Wrote { number: next() as u32, cells: next() as u32 },
@@ -175,7 +175,7 @@ pub fn kept(path: &Path) -> Vec<(usize, Op)> {
                 Effect::Read((0..runs).map(run).collect())
             }
         };
-        all.push((file as usize, Op { writer, how, begin, end, first, effect }));
+        all.push((file as usize, Op { writer, method, begin, end, first, effect }));
     }
     all
 }
@@ -198,8 +198,14 @@ mod tests {
             Effect::Held,
             Effect::Read(runs),
         ];
-        let ops =
-            effects.map(|effect| Op { writer: 2, how: How::Direct, begin: 10, end: 20, first: 4, effect });
+        let ops = effects.map(|effect| Op {
+            writer: 2,
+            method: AccessMethod::Direct,
+            begin: 10,
+            end: 20,
+            first: 4,
+            effect,
+        });
         let place = testkit::temp_dir("kept");
         let path = place.path().join("log");
         let mut log = Log::create(&path);

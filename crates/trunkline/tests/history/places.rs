@@ -18,7 +18,7 @@ enum Server {
 }
 
 /// See the module's documentation.
-pub struct Place {
+pub struct TestTarget {
     pub name: &'static str,
     server: Server,
     /// The directory for mounts and other files of the place.
@@ -26,7 +26,7 @@ pub struct Place {
     mounts: u32,
 }
 
-impl Place {
+impl TestTarget {
     pub fn of_memory() -> Self {
         Self::ours("mem", |_| "mem = \"1GiB\"".to_owned())
     }
@@ -90,7 +90,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for TestTarget {
     fn drop(&mut self) {
         // A mount that a failed test leaves behind would wait for this server.
         unmount_all_below(self.directory.path());

@@ -1,7 +1,7 @@
 //! The plan of a round, drawn from its seed: how many processes and mounts, which options, and
 //! which kinds of files. Workers draw the same plan from the same seed.
 
-use crate::op::How;
+use crate::op::AccessMethod;
 use fastrand::Rng;
 
 /// The options of a mount.
@@ -58,8 +58,8 @@ pub struct FilePlan {
     pub cells: u32,
     /// The offset of the first cell.
     pub shift: u64,
-    pub writes: Vec<How>,
-    pub reads: Vec<How>,
+    pub writes: Vec<AccessMethod>,
+    pub reads: Vec<AccessMethod>,
     /// Each block of this number of cells has one writer; 0 if all writers write everywhere.
     pub owned: u32,
     /// Three of four ranges begin below this cell.
@@ -140,8 +140,8 @@ impl FilePlan {
         if meeting == Meeting::OneMount && !known_limits {
             keep_mapped_apart(&writes, &mut reads);
         }
-        let direct = writes.iter().chain(&reads).any(|how| *how == How::Direct);
-        let mapped = reads.contains(&How::Mapped);
+        let direct = writes.iter().chain(&reads).any(|method| *method == AccessMethod::Direct);
+        let mapped = reads.contains(&AccessMethod::Mapped);
         if kind == Kind::Appended {
             return Self::of_records(random, writes, reads, direct && !direct_anywhere);
         }
@@ -161,12 +161,17 @@ impl FilePlan {
     }
 
     /// A file of appended records.
-    fn of_records(random: &mut Rng, mut writes: Vec<How>, mut reads: Vec<How>, aligned: bool) -> Self {
+    fn of_records(
+        random: &mut Rng,
+        mut writes: Vec<AccessMethod>,
+        mut reads: Vec<AccessMethod>,
+        aligned: bool,
+    ) -> Self {
         if aligned {
-            writes.retain(|how| *how != How::Direct);
-            reads.retain(|how| *how != How::Direct);
-            writes.push(How::Buffered);
-            reads.push(How::Buffered);
+            writes.retain(|method| *method != AccessMethod::Direct);
+            reads.retain(|method| *method != AccessMethod::Direct);
+            writes.push(AccessMethod::Buffered);
+            reads.push(AccessMethod::Buffered);
         }
         let cell_bytes = [24, 104, 1000, 4096][random.usize(..4)];
         let (kind, shift, owned, hot) = (Kind::Appended, 0, 0, RECORDS_MAX);
@@ -187,9 +192,10 @@ impl FilePlan {
         self.kind == Kind::Mapped && self.offset(cell) % PAGE_BYTES >= PAGE_BYTES / 2
     }
 
-    fn may_write(&self, writer: u8, writers: u8, how: How, cell: u32) -> bool {
+    fn may_write(&self, writer: u8, writers: u8, method: AccessMethod, cell: u32) -> bool {
         let owner = cell.checked_div(self.owned).map(|block| block % u32::from(writers) + 1);
-        self.is_mapped(cell) == (how == How::Mapped) && owner.is_none_or(|owner| owner == u32::from(writer))
+        self.is_mapped(cell) == (method == AccessMethod::Mapped)
+            && owner.is_none_or(|owner| owner == u32::from(writer))
     }
 
     /// Cells to read: the first and the count.
@@ -199,16 +205,22 @@ impl FilePlan {
     }
 
     /// Cells to write; `None` if the random draws hit none that this writer may write.
-    pub fn range_of(&self, random: &mut Rng, writer: u8, writers: u8, how: How) -> Option<(u32, u32)> {
-        let may = |cell: &u32| self.may_write(writer, writers, how, *cell);
+    pub fn range_of(
+        &self,
+        random: &mut Rng,
+        writer: u8,
+        writers: u8,
+        method: AccessMethod,
+    ) -> Option<(u32, u32)> {
+        let may = |cell: &u32| self.may_write(writer, writers, method, *cell);
         let (first, cells) = (0..64).map(|_| self.range(random)).find(|(first, _)| may(first))?;
         Some((first, (first..first + cells).take_while(may).count() as u32))
     }
 }
 
 /// All ways to write and to read files of a kind.
-fn ways(kind: Kind) -> (Vec<How>, Vec<How>) {
-    use How::{Buffered, Copied, Cut, Direct, Dsync, Mapped, Sync};
+fn ways(kind: Kind) -> (Vec<AccessMethod>, Vec<AccessMethod>) {
+    use AccessMethod::{Buffered, Copied, Cut, Direct, Dsync, Mapped, Sync};
     match kind {
         Kind::Plain => (vec![Buffered, Sync, Dsync, Direct, Copied], vec![Buffered, Direct, Mapped]),
         Kind::Mapped => (vec![Mapped, Buffered, Sync, Dsync, Copied], vec![Buffered, Mapped]),
@@ -220,17 +232,17 @@ fn ways(kind: Kind) -> (Vec<How>, Vec<How>) {
 
 /// A read through a mapping sends no request to the file system, so it may see an old page for a
 /// moment after a write has returned.
-fn keep_mapped_apart(writes: &[How], reads: &mut Vec<How>) {
-    if writes.iter().any(|how| *how != How::Mapped) {
-        reads.retain(|how| *how != How::Mapped);
+fn keep_mapped_apart(writes: &[AccessMethod], reads: &mut Vec<AccessMethod>) {
+    if writes.iter().any(|method| *method != AccessMethod::Mapped) {
+        reads.retain(|method| *method != AccessMethod::Mapped);
     }
     if reads.is_empty() {
-        reads.push(How::Buffered);
+        reads.push(AccessMethod::Buffered);
     }
 }
 
 /// Leaves some ways out, so that each way also occurs alone.
-fn thin(random: &mut Rng, ways: &mut Vec<How>) {
+fn thin(random: &mut Rng, ways: &mut Vec<AccessMethod>) {
     let keep = random.usize(1..=ways.len());
     random.shuffle(&mut ways[..]);
     ways.truncate(keep);
@@ -249,8 +261,8 @@ mod tests {
             let random = &mut Rng::with_seed(seed);
             for file in &plan.files {
                 assert!(file.cells <= u32::from(u16::MAX) && file.cell_bytes % 8 == 0);
-                for (how, writer) in file.writes.iter().zip(1..) {
-                    let Some((first, cells)) = file.range_of(random, writer, plan.workers(), *how) else {
+                for (method, writer) in file.writes.iter().zip(1..) {
+                    let Some((first, cells)) = file.range_of(random, writer, plan.workers(), *method) else {
                         continue;
                     };
                     assert!(cells > 0 && first + cells <= file.cells, "{file:?}");

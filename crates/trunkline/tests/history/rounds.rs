@@ -5,8 +5,8 @@ use crate::access::{Access, name};
 use crate::check::{Rules, check};
 use crate::excerpt::excerpt;
 use crate::mounts::Mounted;
-use crate::op::{Effect, How, OBSERVER, Op, kept};
-use crate::places::Place;
+use crate::op::{AccessMethod, Effect, OBSERVER, Op, kept};
+use crate::places::TestTarget;
 use crate::plan::{Abilities, FilePlan, Kind, Meeting, Plan};
 use crate::worker::{self, KNOWN_LIMITS};
 use std::fs::{self, File};
@@ -15,13 +15,13 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use testkit::{Process, Stream, temp_dir};
 
 /// Many times the length of a round.
-const SOON: Duration = Duration::from_secs(240);
+const TIMEOUT: Duration = Duration::from_secs(240);
 /// Enough rounds with findings to examine.
 const BAD_ROUNDS_MAX: usize = 8;
 
 /// Runs rounds at a place for the number of minutes that the environment sets, or else for
 /// `minutes`.
-pub fn run(test: &str, place: fn() -> Place, minutes: f64) {
+pub fn run(test: &str, place: fn() -> TestTarget, minutes: f64) {
     if worker::is_asked_for() {
         return;
     }
@@ -43,7 +43,7 @@ pub fn run(test: &str, place: fn() -> Place, minutes: f64) {
 }
 
 /// Runs a round; returns a description of its findings.
-fn round(test: &str, place: &mut Place, abilities: &Abilities, seed: u64) -> Option<String> {
+fn round(test: &str, place: &mut TestTarget, abilities: &Abilities, seed: u64) -> Option<String> {
     let plan = Plan::of(seed, abilities);
     let title = format!("seed {seed} on {}: {}", place.name, told(&plan));
     println!("{title}");
@@ -64,7 +64,7 @@ fn round(test: &str, place: &mut Place, abilities: &Abilities, seed: u64) -> Opt
     let mut workers: Vec<Process> = (0..plan.processes).map(start).collect();
     worker::go(&workers, orders.path());
     for worker in &mut workers {
-        let status = worker.wait(SOON);
+        let status = worker.wait(TIMEOUT);
         if !status.success() {
             let said: String = mounts.iter().map(|mount| mount.process.output(Stream::Err)).collect();
             panic!("{title}: a worker: {status}: {}\nmounts: {said}", worker.all_output());
@@ -99,18 +99,19 @@ fn observe(
     (meeting, abilities): (Meeting, &Abilities),
 ) -> Rules {
     let mut cells = file.cells;
-    let mut ways: Vec<(usize, How)> = (0..directories.len()).map(|mount| (mount, How::Buffered)).collect();
+    let mut ways: Vec<(usize, AccessMethod)> =
+        (0..directories.len()).map(|mount| (mount, AccessMethod::Buffered)).collect();
     // Last, since appended records are located where the server has them.
     if abilities.direct_anywhere {
-        ways.push((0, How::Direct));
+        ways.push((0, AccessMethod::Direct));
     }
-    for (mount, how) in ways {
+    for (mount, method) in ways {
         let mut access = Access::new(file, &directories[mount], number, OBSERVER, Meeting::CloseToOpen);
         if file.kind == Kind::Appended {
             cells = cells.max(access.cells_now());
         }
-        let (runs, [begin, end]) = access.read(how, 0, cells);
-        ops.push(Op { writer: OBSERVER, how, begin, end, first: 0, effect: Effect::Read(runs) });
+        let (runs, [begin, end]) = access.read(method, 0, cells);
+        ops.push(Op { writer: OBSERVER, method, begin, end, first: 0, effect: Effect::Read(runs) });
     }
     Rules { cells, ordered: meeting == Meeting::OneMount && abilities.known_limits }
 }
@@ -122,7 +123,8 @@ fn told(plan: &Plan) -> String {
         format!("{processes} processes with {threads} threads, {mounts} mounts ({options}), {meeting:?}");
     for (number, file) in plan.files.iter().enumerate() {
         let FilePlan { kind, cell_bytes, cells, shift, writes, reads, owned, hot } = file;
-        let names = |ways: &[How]| ways.iter().map(|how| how.name()).collect::<Vec<_>>().join(" ");
+        let names =
+            |ways: &[AccessMethod]| ways.iter().map(|method| method.name()).collect::<Vec<_>>().join(" ");
         told.push_str(&format!(
             "; {}: {kind:?}, {cells} cells of {cell_bytes} bytes from {shift}, owned by {owned}, hot {hot}, written {}, read {}",
             name(number),

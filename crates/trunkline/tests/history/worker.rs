@@ -2,7 +2,7 @@
 //! keeps a record of its operations.
 
 use crate::access::{Access, Times};
-use crate::op::{Effect, How, Log, Op, now};
+use crate::op::{AccessMethod, Effect, Log, Op, now};
 use crate::plan::{Abilities, Kind, Meeting, Plan};
 use crate::stamp::Stamp;
 use fastrand::Rng;
@@ -22,7 +22,7 @@ const ANY_DIRECT: &str = "TRUNKLINE_HISTORY_ANY_DIRECT";
 /// Set for rounds that include operations with known findings.
 pub const KNOWN_LIMITS: &str = "TRUNKLINE_HISTORY_KNOWN_LIMITS";
 const GO: &str = "go";
-const SOON: Duration = Duration::from_secs(240);
+const TIMEOUT: Duration = Duration::from_secs(240);
 
 /// A round ends after this time, or after this number of turns of each thread, which bounds the
 /// size of the history.
@@ -51,7 +51,7 @@ pub fn start(
 
 /// Lets the workers begin when all are ready.
 pub fn go(workers: &[Process], orders: &Path) {
-    workers.iter().for_each(|worker| drop(worker.wait_for_line("the worker is there", SOON)));
+    workers.iter().for_each(|worker| drop(worker.wait_for_line("the worker is there", TIMEOUT)));
     File::create(orders.join(GO)).expect("written");
 }
 
@@ -81,7 +81,7 @@ pub fn is_asked_for() -> bool {
     );
     let process: u8 = process.parse().expect("a number");
     println!("the worker is there");
-    Deadline::wait_until("the file that lets the worker begin", SOON, || {
+    Deadline::wait_until("the file that lets the worker begin", TIMEOUT, || {
         orders.join(GO).exists().then_some(())
     });
     std::thread::scope(|threads| {
@@ -180,7 +180,7 @@ impl<'a> Worker<'a> {
         for _ in 0..self.random.u32(1..=3) {
             self.act(file);
         }
-        self.keep(file, How::Buffered, 0, Effect::Held, [begin, now()]);
+        self.keep(file, AccessMethod::Buffered, 0, Effect::Held, [begin, now()]);
         lock.apply(FlockOperation::Unlock);
         self.locks[file] = Some(lock);
     }
@@ -200,52 +200,52 @@ impl<'a> Worker<'a> {
     fn write(&mut self, file: usize) -> Option<(u32, u32)> {
         let random = &mut self.random;
         let access = &mut self.files[file];
-        let how = access.plan.writes[random.usize(..access.plan.writes.len())];
+        let method = access.plan.writes[random.usize(..access.plan.writes.len())];
         if access.plan.kind == Kind::Appended {
-            return self.append(file, how);
+            return self.append(file, method);
         }
-        if how == How::Cut {
+        if method == AccessMethod::Cut {
             let cell = if random.bool() { access.plan.cells } else { access.plan.range(random).0 };
             let times = access.cut(cell);
-            self.keep(file, how, cell, Effect::Cut, times);
+            self.keep(file, method, cell, Effect::Cut, times);
             return None;
         }
-        let (first, cells) = access.plan.range_of(random, self.writer, self.plan.workers(), how)?;
+        let (first, cells) = access.plan.range_of(random, self.writer, self.plan.workers(), method)?;
         self.number += 1;
         let (writer, number) = (self.writer, self.number);
-        let times = access.write(how, Stamp { writer, number, cell: 0 }, first, cells);
-        self.keep(file, how, first, Effect::Wrote { number, cells }, times);
+        let times = access.write(method, Stamp { writer, number, cell: 0 }, first, cells);
+        self.keep(file, method, first, Effect::Wrote { number, cells }, times);
         Some((first, cells))
     }
 
-    fn append(&mut self, file: usize, how: How) -> Option<(u32, u32)> {
+    fn append(&mut self, file: usize, method: AccessMethod) -> Option<(u32, u32)> {
         // Several workers may append at the same time, each one record.
         if self.files[file].cells_now() + u32::from(self.plan.workers()) >= self.files[file].plan.cells {
             return None;
         }
         self.number += 1;
         let number = self.number;
-        let times = self.files[file].append(how, self.writer, number);
-        self.keep(file, how, 0, Effect::Appended { number }, times);
+        let times = self.files[file].append(method, self.writer, number);
+        self.keep(file, method, 0, Effect::Appended { number }, times);
         None
     }
 
     fn read(&mut self, file: usize, (mut first, mut cells): (u32, u32)) {
         let access = &mut self.files[file];
-        let how = access.plan.reads[self.random.usize(..access.plan.reads.len())];
+        let method = access.plan.reads[self.random.usize(..access.plan.reads.len())];
         if access.plan.kind == Kind::Appended {
             // Reads near the end of the file, where appends happen.
             first = access.cells_now().saturating_sub(self.random.u32(..32)).min(access.plan.cells - 1);
             cells = cells.min(access.plan.cells - first);
         }
-        let (runs, times) = access.read(how, first, cells);
-        self.keep(file, how, first, Effect::Read(runs), times);
+        let (runs, times) = access.read(method, first, cells);
+        self.keep(file, method, first, Effect::Read(runs), times);
     }
 
-    fn keep(&mut self, file: usize, how: How, first: u32, effect: Effect, [begin, end]: Times) {
+    fn keep(&mut self, file: usize, method: AccessMethod, first: u32, effect: Effect, [begin, end]: Times) {
         // Files that a thread may not use are missing from its list.
         let number = self.number_of(file);
-        self.log.keep(number, &Op { writer: self.writer, how, begin, end, first, effect });
+        self.log.keep(number, &Op { writer: self.writer, method, begin, end, first, effect });
     }
 
     fn number_of(&self, file: usize) -> usize {

@@ -1,7 +1,7 @@
 //! Tests how long attributes and names are cached, and how directories are read, by the calls that
 //! reach the server.
 
-use crate::fixture::{Mounted, PATIENCE, Server, names_in, shell};
+use crate::fixture::{MOUNT_TIMEOUT, Mounted, Server, names_in, shell};
 use crate::semantics::flags;
 use rustix::fs::OFlags;
 use std::fs::{self, File};
@@ -50,7 +50,7 @@ fn attributes_are_cached_as_long_as_the_options_say() {
     let short = server.mount("short", "actimeo=1");
     assert_eq!(fs::metadata(short.path("f")).unwrap().len(), 2);
     fs::write(other.path("f"), b"123").unwrap();
-    Deadline::wait_until("the second to end", PATIENCE, || {
+    Deadline::wait_until("the second to end", MOUNT_TIMEOUT, || {
         (fs::metadata(short.path("f")).unwrap().len() == 3).then_some(())
     });
 }
@@ -134,7 +134,7 @@ fn sequential_reads_are_read_ahead_unless_noac_is_set() {
     };
     let before = server.calls("READ");
     let _open = begun(&server.mount("mnt", ""));
-    Deadline::wait_until("READs ahead", PATIENCE, || {
+    Deadline::wait_until("READs ahead", MOUNT_TIMEOUT, || {
         (server.calls("READ") - before > READ_MIB as u64 + 2).then_some(())
     });
     // The kernel itself reads ahead up to a MiB.

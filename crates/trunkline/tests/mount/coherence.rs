@@ -1,7 +1,7 @@
 //! Tests what a read returns while other programs write the same bytes or their neighbours:
 //! programs of one host never see data from before a write that has returned.
 
-use crate::fixture::{Mounted, PATIENCE, Server, shell};
+use crate::fixture::{MOUNT_TIMEOUT, Mounted, Server, shell};
 use crate::refusals::{Refusals, mounted_behind};
 use crate::semantics::{flags, pattern};
 use nfs3::Procedure;
@@ -25,7 +25,7 @@ fn compiled(source: &str) -> (TempDir, PathBuf) {
 
 /// Waits until a process is in the kernel waiting for a page, or has printed `said`.
 fn wait_until_it_looks(process: &Process, said: &str) {
-    Deadline::wait_until("a look at the page", PATIENCE, || {
+    Deadline::wait_until("a look at the page", MOUNT_TIMEOUT, || {
         let stack = fs::read_to_string(format!("/proc/{}/stack", process.id())).unwrap_or_default();
         let waits = stack.contains("filemap_fault") || process.all_output().contains(said);
         waits.then_some(())
@@ -45,11 +45,13 @@ fn a_page_read_during_a_write_to_a_part_of_it_has_the_written_data() {
     let mut command = Command::new(program);
     command.arg(mount.path("f"));
     let reader = Process::spawn(command);
-    assert_eq!(reader.wait_for_line("look 1", PATIENCE), "look 1: aa");
+    assert_eq!(reader.wait_for_line("look 1", MOUNT_TIMEOUT), "look 1: aa");
     refusals.hold(Procedure::Write);
     std::thread::scope(|scope| {
         let writing = scope.spawn(|| file.write_all_at(b"b", 0));
-        Deadline::wait_until("the write to be in flight", PATIENCE, || (refusals.held() == 1).then_some(()));
+        Deadline::wait_until("the write to be in flight", MOUNT_TIMEOUT, || {
+            (refusals.held() == 1).then_some(())
+        });
         // The kernel drops the page that has the write, because at this open the file has changed.
         File::options().write(true).open(other.path("f")).unwrap().write_all_at(b"c", 4095).unwrap();
         drop(File::open(mount.path("f")).unwrap());
@@ -58,9 +60,9 @@ fn a_page_read_during_a_write_to_a_part_of_it_has_the_written_data() {
         refusals.let_go();
         writing.join().unwrap().unwrap();
     });
-    reader.wait_for_line("look 2", PATIENCE);
+    reader.wait_for_line("look 2", MOUNT_TIMEOUT);
     reader.signal(Signal::USR1);
-    assert_eq!(reader.wait_for_line("look 3", PATIENCE), "look 3: bc");
+    assert_eq!(reader.wait_for_line("look 3", MOUNT_TIMEOUT), "look 3: bc");
 }
 
 /// Writes at random places in a range, and reads each write back at once. Returns the first write
@@ -113,7 +115,7 @@ fn a_completed_asynchronous_direct_write_is_seen_in_the_page_cache() {
         let mut command = Command::new(&program);
         command.arg(mount.path("f")).args([len, cycles].map(|number: u32| number.to_string()));
         let mut writer = Process::spawn(command);
-        assert!(writer.wait(PATIENCE).success(), "{len} bytes: {}", writer.all_output());
+        assert!(writer.wait(MOUNT_TIMEOUT).success(), "{len} bytes: {}", writer.all_output());
     }
 }
 
@@ -185,7 +187,7 @@ fn buffered_and_direct_appends_together_lose_nothing() {
 fn kill_while_held(refusals: &Refusals, procedure: Procedure, command: &mut Command) {
     refusals.hold(procedure);
     let mut process = command.stdout(Stdio::null()).spawn().unwrap();
-    Deadline::wait_until("the call to be in flight", PATIENCE, || (refusals.held() == 1).then_some(()));
+    Deadline::wait_until("the call to be in flight", MOUNT_TIMEOUT, || (refusals.held() == 1).then_some(()));
     kill_process(Pid::from_child(&process), Signal::KILL).unwrap();
     process.wait().unwrap();
 }
@@ -223,7 +225,7 @@ fn an_append_begins_after_a_write_whose_program_was_killed() {
     kill_while_held(&refusals, Procedure::Write, &mut write);
     refusals.let_go();
     let is_there = || (fs::metadata(elsewhere.path("f")).unwrap().len() == 8192).then_some(());
-    Deadline::wait_until("the server to have the write", PATIENCE, is_there);
+    Deadline::wait_until("the server to have the write", MOUNT_TIMEOUT, is_there);
     assert_eq!(rustix::io::write(&append, b"end"), Ok(3));
     append.sync_all().unwrap();
     let found = fs::read(elsewhere.path("f")).unwrap();

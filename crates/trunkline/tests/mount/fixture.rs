@@ -83,7 +83,7 @@ impl Server {
         let said = || self.process.output(Stream::Err);
         let tables = said().matches(END).count();
         self.process.signal(Signal::USR1);
-        let all = Deadline::wait_until("statistics", PATIENCE, || {
+        let all = Deadline::wait_until("statistics", MOUNT_TIMEOUT, || {
             Some(said()).filter(|said| said.matches(END).count() > tables)
         });
         let table = all.trim_end().rsplit(END).nth(1).unwrap_or_default();

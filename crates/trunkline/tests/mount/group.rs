@@ -1,7 +1,7 @@
 //! Tests a mount of a group of processes that serve one directory, and of a server whose cookies
 //! are invalid after a restart.
 
-use crate::fixture::{Mounted, PATIENCE, unmount_all_below};
+use crate::fixture::{MOUNT_TIMEOUT, Mounted, unmount_all_below};
 use rustix::mount::{MountFlags, mount};
 use rustix::process::Signal;
 use std::ffi::CStr;
@@ -12,15 +12,15 @@ use std::process::{Command, Stdio};
 use testkit::{Process, Stream, TempDir, free_port_on};
 
 /// The directories that the processes serve and share, and the directory of the mount.
-pub struct Places(TempDir);
+pub struct Directories(TempDir);
 
-impl Places {
+impl Directories {
     pub fn new(name: &str) -> Self {
-        let places = Self(testkit::temp_dir(name));
+        let directories = Self(testkit::temp_dir(name));
         for directory in ["served", "mnt"] {
-            std::fs::create_dir(places.at(directory)).unwrap();
+            std::fs::create_dir(directories.at(directory)).unwrap();
         }
-        places
+        directories
     }
 
     pub fn at(&self, name: &str) -> PathBuf {
@@ -43,7 +43,7 @@ impl Places {
     }
 }
 
-impl Drop for Places {
+impl Drop for Directories {
     fn drop(&mut self) {
         unmount_all_below(self.0.path());
     }
@@ -51,7 +51,7 @@ impl Drop for Places {
 
 fn kill(mut process: Process) {
     process.signal(Signal::KILL);
-    process.wait(PATIENCE);
+    process.wait(MOUNT_TIMEOUT);
 }
 
 const FILES: u32 = 300;
@@ -63,28 +63,28 @@ fn content(number: u32) -> String {
 
 #[test]
 fn data_of_a_program_arrive_when_processes_of_the_group_are_killed() {
-    let places = Places::new("mounted-group");
+    let directories = Directories::new("mounted-group");
     let port = free_port_on(IpAddr::from([127, 0, 0, 1]));
-    let node = |number: u8| places.serve(SocketAddr::new([127, 0, 0, number].into(), port));
+    let node = |number: u8| directories.serve(SocketAddr::new([127, 0, 0, number].into(), port));
     let (first, second) = (node(1), node(2));
     let options = format!("nolock,port={port},nconnect=4,remoteports=127.0.0.1-127.0.0.2");
-    let mounted = Mounted::start("127.0.0.1:/export", places.at("mnt"), &options);
+    let mounted = Mounted::start("127.0.0.1:/export", directories.at("mnt"), &options);
     let script = "cd \"$0\"; for i in $(seq $1); do
         mkdir d$i; seq $i $((i + 5000)) > d$i/part; mv d$i/part d$i/whole; echo written $i; done; echo all";
     let mut command = Command::new("sh");
     command.args(["-euc", script]).arg(&mounted.directory).arg(FILES.to_string());
     let mut writer = Process::spawn(command);
-    writer.wait_for_line("written 40", PATIENCE);
+    writer.wait_for_line("written 40", MOUNT_TIMEOUT);
     kill(first);
-    writer.wait_for_line("written 120", PATIENCE);
+    writer.wait_for_line("written 120", MOUNT_TIMEOUT);
     let _first = node(1);
-    writer.wait_for_line("written 200", PATIENCE);
+    writer.wait_for_line("written 200", MOUNT_TIMEOUT);
     kill(second);
-    writer.wait_for_line("all", PATIENCE);
-    assert!(writer.wait(PATIENCE).success(), "{}", writer.all_output());
+    writer.wait_for_line("all", MOUNT_TIMEOUT);
+    assert!(writer.wait(MOUNT_TIMEOUT).success(), "{}", writer.all_output());
     // Read beneath the servers, so that the mount is not involved.
     for number in 1..=FILES {
-        let directory = places.at("served").join(format!("d{number}"));
+        let directory = directories.at("served").join(format!("d{number}"));
         let found = std::fs::read_to_string(directory.join("whole")).unwrap();
         assert!(found == content(number), "file {number}: {} bytes", found.len());
         assert_eq!(std::fs::read_dir(directory).unwrap().count(), 1);
@@ -101,7 +101,7 @@ pub fn name(number: usize) -> String {
 /// The number of READDIRPLUS calls that were answered with an error.
 fn refused_listings(server: &Process) -> u64 {
     server.signal(Signal::USR1);
-    server.wait_for_line("calls refused", PATIENCE);
+    server.wait_for_line("calls refused", MOUNT_TIMEOUT);
     let table = server.output(Stream::Err);
     let row = table.lines().rfind(|line| line.split_whitespace().nth(1) == Some("READDIRPLUS"));
     let cell = row.and_then(|row| row.split_whitespace().nth(3)).unwrap_or("0");
@@ -110,16 +110,16 @@ fn refused_listings(server: &Process) -> u64 {
 
 #[test]
 fn a_listing_continues_with_each_name_once_when_the_server_refuses_its_cookies() {
-    let places = Places::new("cookies");
-    places.on_ramfs();
+    let directories = Directories::new("cookies");
+    directories.on_ramfs();
     for number in 0..NAMES {
-        std::fs::write(places.at("served").join(name(number)), b"").unwrap();
+        std::fs::write(directories.at("served").join(name(number)), b"").unwrap();
     }
     let ip = IpAddr::from([127, 0, 0, 1]);
     let address = SocketAddr::new(ip, free_port_on(ip));
-    let server = places.serve(address);
+    let server = directories.serve(address);
     let options = format!("nolock,port={}", address.port());
-    let mounted = Mounted::start("127.0.0.1:/export", places.at("mnt"), &options);
+    let mounted = Mounted::start("127.0.0.1:/export", directories.at("mnt"), &options);
     // With -U, ls prints what it has read so far, and then waits because the pipe is full.
     let mut listing = Command::new("ls");
     listing.arg("-1U").arg(&mounted.directory).stdout(Stdio::piped());
@@ -127,7 +127,7 @@ fn a_listing_continues_with_each_name_once_when_the_server_refuses_its_cookies()
     let mut lines = BufReader::with_capacity(512, listing.stdout.take().unwrap()).lines();
     let mut found = vec![lines.next().unwrap().unwrap()];
     kill(server);
-    let server = places.serve(address);
+    let server = directories.serve(address);
     found.extend(lines.map(Result::unwrap));
     assert!(listing.wait().unwrap().success());
     assert!(refused_listings(&server) > 0, "the server refused no cookie");

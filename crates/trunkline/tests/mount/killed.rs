@@ -1,7 +1,7 @@
 //! Tests what remains of a mount whose process was killed: a directory that answers ENOTCONN, and a
 //! line in the log.
 
-use crate::fixture::{Mounted, PATIENCE, Server, is_mounted, shell, text, wait_until_nobody_serves};
+use crate::fixture::{MOUNT_TIMEOUT, Mounted, Server, is_mounted, shell, text, wait_until_nobody_serves};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{self, File};
 use std::io;
@@ -58,7 +58,7 @@ fn a_killed_mount_answers_enotconn_until_it_is_mounted_again() {
     fs::write(directory.join("f"), "kept").unwrap();
     let open = File::create(directory.join("open")).unwrap();
     dead.process.kill();
-    dead.process.wait_for_line("was killed", PATIENCE);
+    dead.process.wait_for_line("was killed", MOUNT_TIMEOUT);
     let said = dead.process.all_output();
     assert!(said.contains("answers ENOTCONN; `trunkline mount` again or `umount "), "{said}");
     assert!(is_mounted(&directory));
@@ -84,7 +84,7 @@ fn umount_ends_a_killed_mount() {
     for umount in [&["umount"][..], &["umount", "--lazy"], &[]] {
         let mut dead = mount(&server, &directory, "nolock");
         dead.process.kill();
-        dead.process.wait_for_line("was killed", PATIENCE);
+        dead.process.wait_for_line("was killed", MOUNT_TIMEOUT);
         assert!(is_mounted(&directory), "{umount:?}");
         match umount {
             // The umount(8) of the system.
@@ -114,7 +114,7 @@ fn the_log_of_a_mount_in_the_background_says_that_it_was_killed() {
         let mounted = command.output().unwrap();
         assert!(mounted.status.success(), "{}", text(&mounted.stderr));
         kill_process(process_of(&directory, "background"), Signal::KILL).unwrap();
-        Deadline::wait_until("the line in the log", PATIENCE, || {
+        Deadline::wait_until("the line in the log", MOUNT_TIMEOUT, || {
             let said = fs::read_to_string(&log).unwrap_or_default();
             said.contains(&format!("{at} answers ENOTCONN")).then_some(())
         });
@@ -131,7 +131,7 @@ fn with_auto_unmount_a_killed_mount_is_unmounted() {
     let mut dead = mount(&server, &directory, "nolock,auto_unmount");
     let open = File::create(directory.join("open")).unwrap();
     dead.process.kill();
-    dead.process.wait_for_line("was unmounted, as auto_unmount asks for", PATIENCE);
+    dead.process.wait_for_line("was unmounted, as auto_unmount asks for", MOUNT_TIMEOUT);
     assert!(!is_mounted(&directory) && directory.join("local").exists());
     assert_is_dead(open.sync_all());
 }
@@ -143,7 +143,7 @@ fn auto_unmount_unmounts_only_its_own_mount() {
     let mut covered = mount(&server, &directory, "nolock,auto_unmount");
     shell(Path::new("/"), &format!("mount -t tmpfs none {0}; touch {0}/above", directory.display()));
     covered.process.kill();
-    covered.process.wait_for_line("cannot be unmounted", PATIENCE);
+    covered.process.wait_for_line("cannot be unmounted", MOUNT_TIMEOUT);
     assert!(directory.join("above").exists());
     shell(Path::new("/"), &format!("umount {}", directory.display()));
     assert_is_dead(fs::read_dir(&directory).map(|_| ()));
@@ -158,7 +158,7 @@ fn auto_unmount_unmounts_only_its_own_mount() {
     let fresh = mount(&server, &directory, "nolock");
     fs::write(fresh.path("f"), "kept").unwrap();
     drop(pipe);
-    dead.process.wait_for_line("was killed", PATIENCE);
+    dead.process.wait_for_line("was killed", MOUNT_TIMEOUT);
     assert_eq!(fs::read_to_string(directory.join("f")).unwrap(), "kept");
     assert!(is_mounted(&directory));
 }
@@ -173,9 +173,9 @@ fn auto_unmount_unmounts_no_other_dead_mount() {
     shell(Path::new("/"), &format!("umount --lazy {}", gone.directory.display()));
     let mut other = mount(&server, &server.mount_point("other"), "nolock");
     other.process.kill();
-    other.process.wait_for_line("was killed", PATIENCE);
+    other.process.wait_for_line("was killed", MOUNT_TIMEOUT);
     drop(pipe);
-    gone.process.wait_for_line("was killed", PATIENCE);
+    gone.process.wait_for_line("was killed", MOUNT_TIMEOUT);
     assert!(is_mounted(&other.directory));
     assert_is_dead(fs::read_dir(&other.directory).map(|_| ()));
 }

@@ -1,6 +1,6 @@
 //! Tests how a mount begins and ends.
 
-use crate::fixture::{PATIENCE, Server, is_mounted, shell, text, wait_until_nobody_serves};
+use crate::fixture::{MOUNT_TIMEOUT, Server, is_mounted, shell, text, wait_until_nobody_serves};
 use rustix::fs::{FileType, Mode};
 use rustix::process::Signal;
 use std::fs::{self, File};
@@ -62,7 +62,7 @@ fn sigusr1_prints_the_paths_and_the_gauges_and_changes_nothing() {
     assert!(said.contains("sent again elsewhere: 0 taken for done, 0 in doubt, 0 that"), "{said}");
     assert!(said.contains(" 4 open files, 0 open directories, 0 B unsent, 0 B read ahead, "), "{said}");
     drop(files);
-    Deadline::wait_until("the files to be closed", PATIENCE, || {
+    Deadline::wait_until("the files to be closed", MOUNT_TIMEOUT, || {
         mount.statistics().contains(" 0 open files, ").then_some(())
     });
     assert_eq!(fs::read(mount.path("f3")).unwrap(), data);
@@ -92,7 +92,7 @@ fn a_log_file_that_is_a_pipe_delays_neither_the_mount_nor_its_end() {
     let (log, options) = (log.to_str().unwrap(), server.options("nolock"));
     let mut command = Command::new(env!("CARGO_BIN_EXE_trunkline"));
     command.args(["mount", "127.0.0.1:/export", at, "--log-file", log, "-o", &options]);
-    assert!(Process::spawn(command).wait(PATIENCE).success());
+    assert!(Process::spawn(command).wait(MOUNT_TIMEOUT).success());
     // The file is written by another program, because the files that this program has open are
     // inherited for a moment by every program that another test starts, and then the mount is busy.
     shell(&directory, "echo kept > f");
@@ -158,7 +158,7 @@ fn sigterm_and_sigint_write_pending_data_and_unmount() {
         let mut open = File::create(mount.path("f")).unwrap();
         open.write_all(format!("{signal:?}").as_bytes()).unwrap();
         mount.process.signal(signal);
-        let status = mount.process.wait(PATIENCE);
+        let status = mount.process.wait(MOUNT_TIMEOUT);
         assert!(status.success() && !is_mounted(&mount.directory), "{status}");
         drop(open);
         let again = server.mount(&format!("again-{signal:?}"), "");
@@ -173,7 +173,7 @@ fn wait_until_stopped(process: &Process) {
         let stat = fs::read_to_string(task.join("stat")).unwrap_or_default();
         stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('T'))
     };
-    Deadline::wait_until("the process to stop", PATIENCE, || {
+    Deadline::wait_until("the process to stop", MOUNT_TIMEOUT, || {
         tasks().all(|task| is_stopped(&task.path())).then_some(())
     });
 }
@@ -187,10 +187,10 @@ fn a_second_signal_unmounts_without_the_server() {
     wait_until_stopped(&server.process);
     open.write_all(b"never to arrive").unwrap();
     mount.process.signal(Signal::TERM);
-    mount.process.wait_for_line("a second signal gives that up", PATIENCE);
+    mount.process.wait_for_line("a second signal gives that up", MOUNT_TIMEOUT);
     assert!(mount.process.is_running() && is_mounted(&mount.directory));
     mount.process.signal(Signal::INT);
-    let status = mount.process.wait(PATIENCE);
+    let status = mount.process.wait(MOUNT_TIMEOUT);
     assert_eq!(status.code(), Some(128 + Signal::INT.as_raw()));
     assert!(!is_mounted(&mount.directory));
     assert!(mount.process.all_output().contains("is lost"));
@@ -224,7 +224,7 @@ fn a_server_that_freezes_under_load_loses_nothing() {
         server.process.signal(Signal::CONT);
     }
     for mut writer in writers {
-        assert!(writer.wait(PATIENCE).success(), "{}", writer.all_output());
+        assert!(writer.wait(MOUNT_TIMEOUT).success(), "{}", writer.all_output());
     }
     for writer in 0..4 {
         assert!(fs::read(mount.path(&format!("f{writer}"))).unwrap() == data(writer), "file {writer}");

@@ -1,7 +1,7 @@
 //! Tests directories whose names change while a program reads them.
 
 use crate::fixture::{Mounted, mounted};
-use crate::group::{Places, name};
+use crate::group::{Directories, name};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
@@ -50,11 +50,11 @@ fn a_listing_whose_names_are_changed_meanwhile_ends() {
 
 #[test]
 fn a_listing_of_a_served_directory_whose_names_are_changed_meanwhile_ends() {
-    let places = Places::new("renamed");
-    places.on_ramfs();
+    let directories = Directories::new("renamed");
+    directories.on_ramfs();
     let ip = IpAddr::from([127, 0, 0, 1]);
     let port = free_port_on(ip);
-    let _server = places.serve((ip, port).into());
-    let mount = Mounted::start("127.0.0.1:/export", places.at("mnt"), &format!("nolock,port={port}"));
+    let _server = directories.serve((ip, port).into());
+    let mount = Mounted::start("127.0.0.1:/export", directories.at("mnt"), &format!("nolock,port={port}"));
     rename_all_that_is_told(&mount.directory);
 }

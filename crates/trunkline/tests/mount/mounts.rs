@@ -9,7 +9,7 @@ use std::time::Duration;
 use testkit::{Deadline, Process, Stream};
 
 /// Long, because the machine may be slow and loaded.
-pub const PATIENCE: Duration = Duration::from_secs(120);
+pub const MOUNT_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A mounted directory.
 pub struct Mounted {
@@ -23,7 +23,7 @@ impl Mounted {
         let mut command = Command::new(env!("CARGO_BIN_EXE_trunkline"));
         command.args(["mount", "-f", source]).arg(&directory).args(["-o", options]);
         let process = Process::spawn(command);
-        process.wait_for_line(&format!("mounted {source} on "), PATIENCE);
+        process.wait_for_line(&format!("mounted {source} on "), MOUNT_TIMEOUT);
         Self { process, directory }
     }
 
@@ -42,7 +42,7 @@ impl Mounted {
         let said = || self.process.output(Stream::Err);
         let before = said().matches(END).count();
         self.process.signal(Signal::USR1);
-        let all = Deadline::wait_until("statistics", PATIENCE, || {
+        let all = Deadline::wait_until("statistics", MOUNT_TIMEOUT, || {
             Some(said()).filter(|said| said.matches(END).count() > before)
         });
         let head = all.lines().rfind(|line| line.starts_with("path ") && line.contains("worst gap ms"));
@@ -106,7 +106,7 @@ pub fn is_mounted(directory: &Path) -> bool {
 #[track_caller]
 pub fn wait_until_nobody_serves(directory: &Path) {
     let directory = directory.to_str().unwrap();
-    Deadline::wait_until("the processes of the mount to end", PATIENCE, || {
+    Deadline::wait_until("the processes of the mount to end", MOUNT_TIMEOUT, || {
         let processes = std::fs::read_dir("/proc").unwrap().flatten();
         let mut lines =
             processes.filter_map(|process| std::fs::read_to_string(process.path().join("cmdline")).ok());

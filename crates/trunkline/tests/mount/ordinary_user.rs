@@ -2,7 +2,7 @@
 //! errors where the user cannot mount.
 
 use crate::fixture::{
-    Mounted, PATIENCE, Server, is_mounted, text, unmount_all_below, wait_until_nobody_serves,
+    MOUNT_TIMEOUT, Mounted, Server, is_mounted, text, unmount_all_below, wait_until_nobody_serves,
 };
 use std::fs::{self, Permissions};
 use std::io::ErrorKind;
@@ -16,13 +16,13 @@ const USER: u32 = 1;
 
 /// A server with a directory of the user, and a directory where the user can mount and finds the
 /// program.
-struct Rig {
+struct Fixture {
     server: Server,
     _by_root: Mounted,
     place: TempDir,
 }
 
-impl Rig {
+impl Fixture {
     fn new() -> Self {
         let _ = require_program("fusermount3");
         let server = Server::start(1);
@@ -79,7 +79,7 @@ impl Rig {
     }
 }
 
-impl Drop for Rig {
+impl Drop for Fixture {
     fn drop(&mut self) {
         unmount_all_below(self.place.path());
     }
@@ -95,7 +95,7 @@ fn assert_refused(output: &Output, cause: &str, advice: &str) {
 
 #[test]
 fn a_user_who_is_not_root_mounts_uses_and_unmounts_a_directory() {
-    let fixture = Rig::new();
+    let fixture = Fixture::new();
     let mounted = fixture
         .run("\"$1\" mount 127.0.0.1:/export \"$2\" -o \"$3\"; cd \"$2\"; echo mine > home/f; cat home/f");
     assert!(mounted.status.success() && text(&mounted.stdout) == "mine\n", "{}", text(&mounted.stderr));
@@ -119,19 +119,19 @@ fn a_user_who_is_not_root_mounts_uses_and_unmounts_a_directory() {
 }
 
 /// Mounts in the foreground with these additional options, and kills the process.
-fn killed(fixture: &Rig, more: &str) -> Process {
+fn killed(fixture: &Fixture, more: &str) -> Process {
     let script = format!("exec \"$1\" mount -f 127.0.0.1:/export \"$2\" -o \"$3{more}\"");
     let mut process = Process::spawn(fixture.script(&script));
-    process.wait_for_line("mounted", PATIENCE);
+    process.wait_for_line("mounted", MOUNT_TIMEOUT);
     assert!(is_mounted(&fixture.directory()));
     process.kill();
-    process.wait_for_line("was killed", PATIENCE);
+    process.wait_for_line("was killed", MOUNT_TIMEOUT);
     process
 }
 
 #[test]
 fn a_killed_mount_of_an_ordinary_user_answers_enotconn_until_it_is_mounted_again_or_unmounted() {
-    let fixture = Rig::new();
+    let fixture = Fixture::new();
     let process = killed(&fixture, "");
     assert!(process.all_output().contains("answers ENOTCONN"), "{}", process.all_output());
     let looked = fixture.run("ls \"$2\"");
@@ -147,7 +147,7 @@ fn a_killed_mount_of_an_ordinary_user_answers_enotconn_until_it_is_mounted_again
 
 #[test]
 fn with_auto_unmount_a_killed_mount_of_an_ordinary_user_is_unmounted() {
-    let fixture = Rig::new();
+    let fixture = Fixture::new();
     let process = killed(&fixture, ",auto_unmount");
     assert!(process.all_output().contains("was unmounted"), "{}", process.all_output());
     assert!(!is_mounted(&fixture.directory()));
@@ -155,7 +155,7 @@ fn with_auto_unmount_a_killed_mount_of_an_ordinary_user_is_unmounted() {
 
 #[test]
 fn other_users_may_enter_if_the_administrator_permits_it_and_the_error_says_how() {
-    let fixture = Rig::new();
+    let fixture = Fixture::new();
     let mount = "\"$1\" mount 127.0.0.1:/export \"$2\" -o \"$3,allow_other\"";
     let refused = fixture.run_with_fuse_conf("", mount);
     assert_refused(&refused, "user_allow_other", "echo user_allow_other >> /etc/fuse.conf");
@@ -169,7 +169,7 @@ fn other_users_may_enter_if_the_administrator_permits_it_and_the_error_says_how(
 
 #[test]
 fn an_error_says_what_prevents_an_ordinary_user_from_mounting_and_what_to_do() {
-    let fixture = Rig::new();
+    let fixture = Fixture::new();
     let mount = "\"$1\" mount 127.0.0.1:/export \"$2\" -o \"$3\"";
     let without = fixture.run(&format!("export FUSERMOUNT_PATH=/nonexistent; {mount}"));
     assert_refused(&without, "fusermount3, which was not found", "apt-get install fuse3");

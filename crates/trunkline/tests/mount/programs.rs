@@ -1,7 +1,7 @@
 //! Tests programs that people run in a directory.
 
 use crate::fixture::mounted;
-use crate::mounts::{Mounted, PATIENCE, shell, text, try_shell};
+use crate::mounts::{MOUNT_TIMEOUT, Mounted, shell, text, try_shell};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::process::{Command, Stdio};
@@ -59,7 +59,7 @@ fn sqlite_survives_kills(journal: &str) {
         let mut writer = Command::new("setsid");
         writer.args(["sh", "-euc", script]).current_dir(&mount.directory);
         let mut writer = writer.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        Deadline::wait_until("some commits", PATIENCE, || {
+        Deadline::wait_until("some commits", MOUNT_TIMEOUT, || {
             let lines = fs::read_to_string(&acknowledged).unwrap_or_default().lines().count();
             (lines >= before + 3).then_some(())
         });

@@ -1,7 +1,7 @@
 //! A server that refuses certain calls: a proxy in front of one of our servers that knows records,
 //! and replaces the replies to calls of one procedure.
 
-use crate::fixture::{Mounted, PATIENCE, Server};
+use crate::fixture::{MOUNT_TIMEOUT, Mounted, Server};
 use crate::semantics::{flags, pattern};
 use nfs3::{Procedure, Status};
 use rustix::fs::OFlags;
@@ -252,7 +252,7 @@ fn a_program_sees_the_error_of_the_server() {
     refusals.refuse(Procedure::Read, Status::JUKEBOX);
     std::thread::scope(|scope| {
         let reading = scope.spawn(|| direct.read_exact_at(&mut data, 0).map(|()| data));
-        Deadline::wait_until("a READ that is answered with JUKEBOX", PATIENCE, || {
+        Deadline::wait_until("a READ that is answered with JUKEBOX", MOUNT_TIMEOUT, || {
             (refusals.refused() > 0).then_some(())
         });
         assert!(refusals.relent() >= 1);

@@ -1,7 +1,7 @@
 //! Tests open files that are replaced by rename(2) on a server that does not permit every step: a
 //! directory with root squashing.
 
-use crate::fixture::{Mounted, PATIENCE, names_in, unmount_all_below};
+use crate::fixture::{MOUNT_TIMEOUT, Mounted, names_in, unmount_all_below};
 use crate::refusals::Refusals;
 use nfs3::Procedure;
 use rustix::process::Signal;
@@ -71,7 +71,7 @@ impl ServedDirectory {
     /// Waits until `b` is the only name.
     #[track_caller]
     fn wait_until_it_is_alone(&self) {
-        Deadline::wait_until("the other name to go", PATIENCE, || {
+        Deadline::wait_until("the other name to go", MOUNT_TIMEOUT, || {
             (names_in(&self.dst()) == ["b"]).then_some(())
         });
     }
@@ -96,7 +96,7 @@ fn an_open_file_keeps_its_name_when_a_rename_over_it_fails() {
         drop(open);
         assert_eq!(fs::read_to_string(mount.path("dst/b")).unwrap(), "old");
         // The termination waits for what the last close does.
-        assert!(mount.process.terminate(PATIENCE).success(), "{}", mount.process.all_output());
+        assert!(mount.process.terminate(MOUNT_TIMEOUT).success(), "{}", mount.process.all_output());
         assert_eq!((names_in(&served.dst()), served.content().as_deref()), (vec!["b".into()], Some("old")));
     }
 }
@@ -124,11 +124,11 @@ fn a_rename_over_an_open_file_is_completed_when_its_process_is_killed() {
         let mut command = Command::new("mv");
         command.arg("-f").arg(mount.path("src/a")).arg(mount.path("dst/b"));
         let mut renaming = Process::spawn(command);
-        Deadline::wait_until("the file to be kept", PATIENCE, || (proxy.refused() > 0).then_some(()));
+        Deadline::wait_until("the file to be kept", MOUNT_TIMEOUT, || (proxy.refused() > 0).then_some(()));
         renaming.signal(Signal::KILL);
-        assert!(!renaming.wait(PATIENCE).success());
+        assert!(!renaming.wait(MOUNT_TIMEOUT).success());
         drop(hold);
-        Deadline::wait_until("the rename to end", PATIENCE, || {
+        Deadline::wait_until("the rename to end", MOUNT_TIMEOUT, || {
             (served.content().as_deref() == Some(expected)).then_some(())
         });
         assert_eq!(std::io::read_to_string(&open).unwrap(), "old", "{kept_by:?} {expected}");

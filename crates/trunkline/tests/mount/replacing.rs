@@ -1,6 +1,6 @@
 //! Tests a dead mount that is mounted again, and directories that have several names or none.
 
-use crate::fixture::{Mounted, PATIENCE, Server, is_mounted, shell, text, wait_until_nobody_serves};
+use crate::fixture::{MOUNT_TIMEOUT, Mounted, Server, is_mounted, shell, text, wait_until_nobody_serves};
 use rustix::fs::stat;
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -16,7 +16,7 @@ fn mount(server: &Server, directory: &Path) -> Mounted {
 #[must_use]
 fn killed(mut mount: Mounted) -> Mounted {
     mount.process.kill();
-    mount.process.wait_for_line("was killed", PATIENCE);
+    mount.process.wait_for_line("was killed", MOUNT_TIMEOUT);
     mount
 }
 

@@ -1,6 +1,6 @@
 //! Tests mounts of servers that do not run yet: `retry`, `bg` and `fg`.
 
-use crate::fixture::{PATIENCE, Server, is_mounted, text, unmount_all_below, wait_until_nobody_serves};
+use crate::fixture::{MOUNT_TIMEOUT, Server, is_mounted, text, unmount_all_below, wait_until_nobody_serves};
 use rustix::process::Signal;
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -9,13 +9,13 @@ use std::process::Command;
 use testkit::{Deadline, Process, TempDir};
 
 /// A directory to mount on, and a port on which no server runs yet.
-struct Place {
+struct RetryFixture {
     at: PathBuf,
     port: u16,
     directory: TempDir,
 }
 
-impl Place {
+impl RetryFixture {
     fn new() -> Self {
         let directory = testkit::temp_dir("retry");
         let at = directory.path().join("mnt");
@@ -50,7 +50,9 @@ impl Place {
     }
 
     fn wait_until_mounted(&self) {
-        Deadline::wait_until("the directory to be mounted", PATIENCE, || is_mounted(&self.at).then_some(()));
+        Deadline::wait_until("the directory to be mounted", MOUNT_TIMEOUT, || {
+            is_mounted(&self.at).then_some(())
+        });
     }
 
     /// Uses the directory and unmounts it.
@@ -64,7 +66,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for RetryFixture {
     fn drop(&mut self) {
         unmount_all_below(self.directory.path());
     }
@@ -72,20 +74,20 @@ impl Drop for Place {
 
 #[test]
 fn a_server_that_starts_late_is_mounted_when_it_runs() {
-    let place = Place::new();
+    let place = RetryFixture::new();
     let mut mounting = Process::spawn(place.mount("retry=5"));
-    let said = mounting.wait_for_line("trying again", PATIENCE);
+    let said = mounting.wait_for_line("trying again", MOUNT_TIMEOUT);
     assert!(said.contains("does not accept connections"), "{said}");
     assert!(said.ends_with("; trying again, for 5 minutes"), "{said}");
     let _server = Server::start_at(1, place.port);
-    assert!(mounting.wait(PATIENCE).success(), "{}", mounting.all_output());
+    assert!(mounting.wait(MOUNT_TIMEOUT).success(), "{}", mounting.all_output());
     assert_eq!(mounting.all_output().matches("trying again").count(), 1, "the message is printed once");
     place.use_and_unmount();
 }
 
 #[test]
 fn without_retry_one_attempt_is_made() {
-    let place = Place::new();
+    let place = RetryFixture::new();
     let one_try = |mut command: Command| {
         let output = command.output().unwrap();
         let said = text(&output.stderr);
@@ -100,30 +102,30 @@ fn without_retry_one_attempt_is_made() {
 
 #[test]
 fn under_mount_8_the_retries_last_two_minutes_and_end_with_the_command() {
-    let place = Place::new();
+    let place = RetryFixture::new();
     let mounting = Process::spawn(place.helper("ro"));
-    mounting.wait_for_line("; trying again, for 2 minutes", PATIENCE);
+    mounting.wait_for_line("; trying again, for 2 minutes", MOUNT_TIMEOUT);
     mounting.signal(Signal::KILL);
     // The serving process has the output of the killed process, and ends by itself.
-    mounting.wait_for_line("error: interrupted", PATIENCE);
+    mounting.wait_for_line("error: interrupted", MOUNT_TIMEOUT);
 }
 
 #[test]
 fn signals_end_the_retries_in_the_foreground() {
     for (signal, status) in [(Signal::TERM, 128 + 15), (Signal::INT, 128 + 2)] {
-        let place = Place::new();
+        let place = RetryFixture::new();
         let mut command = place.mount("retry=5");
         command.arg("-f");
         let mut mounting = Process::spawn(command);
-        mounting.wait_for_line("trying again", PATIENCE);
+        mounting.wait_for_line("trying again", MOUNT_TIMEOUT);
         mounting.signal(signal);
-        assert_eq!(mounting.wait(PATIENCE).code(), Some(status), "{}", mounting.all_output());
+        assert_eq!(mounting.wait(MOUNT_TIMEOUT).code(), Some(status), "{}", mounting.all_output());
     }
 }
 
 #[test]
 fn with_bg_the_command_succeeds_at_once_and_the_mount_follows_the_server() {
-    let place = Place::new();
+    let place = RetryFixture::new();
     // `output` waits until no process has the pipes open, so the background process must have
     // closed them.
     let output = place.mount("bg,retry=5").output().unwrap();
@@ -138,7 +140,7 @@ fn with_bg_the_command_succeeds_at_once_and_the_mount_follows_the_server() {
 
 #[test]
 fn with_bg_a_directory_that_does_not_exist_yet_is_waited_for() {
-    let place = Place::new();
+    let place = RetryFixture::new();
     let _server = Server::start_at(1, place.port);
     fs::remove_dir(&place.at).unwrap();
     let output = place.mount("bg,retry=5").output().unwrap();
@@ -150,7 +152,7 @@ fn with_bg_a_directory_that_does_not_exist_yet_is_waited_for() {
 
 #[test]
 fn refused_mounts_are_not_retried() {
-    let place = Place::new();
+    let place = RetryFixture::new();
     let refused = |mut command: Command, needle: &str| {
         let output = command.output().unwrap();
         let said = text(&output.stderr);

@@ -1,6 +1,6 @@
 //! Tests the promises of docs/SEMANTICS.md one by one.
 
-use crate::fixture::{Mounted, PATIENCE, Server, mounted, shell, text, try_shell};
+use crate::fixture::{MOUNT_TIMEOUT, Mounted, Server, mounted, shell, text, try_shell};
 use rustix::fs::{FlockOperation, OFlags, SeekFrom};
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{ErrorKind, Read, Write};
@@ -90,7 +90,7 @@ fn read_ahead_data_are_right_whatever_part_is_read() {
     assert!(mount.pipes() > pipes_before + 2, "{pipes_before} and {}", mount.pipes());
     // A program that pauses keeps no pipes, and gets new ones when it continues.
     let waiting = mount.pipes();
-    Deadline::wait_until("the pipes of unread data to be closed", PATIENCE, || {
+    Deadline::wait_until("the pipes of unread data to be closed", MOUNT_TIMEOUT, || {
         (mount.pipes() < waiting).then_some(())
     });
     read(7 * MIB, MIB);
@@ -393,10 +393,10 @@ fn a_file_removed_while_open_exists_until_it_is_closed() {
     fs::remove_file(mount.path("d/f")).unwrap();
     assert_eq!(fs::remove_dir(mount.path("d")).unwrap_err().kind(), ErrorKind::DirectoryNotEmpty);
     drop(file);
-    testkit::Deadline::wait_until("the directory to be empty", crate::fixture::PATIENCE, || {
+    testkit::Deadline::wait_until("the directory to be empty", crate::fixture::MOUNT_TIMEOUT, || {
         fs::remove_dir(mount.path("d")).ok()
     });
-    testkit::Deadline::wait_until("the hidden file to go", crate::fixture::PATIENCE, || {
+    testkit::Deadline::wait_until("the hidden file to go", crate::fixture::MOUNT_TIMEOUT, || {
         mount.names().is_empty().then_some(())
     });
 }
@@ -412,7 +412,7 @@ fn a_file_replaced_while_open_exists_until_it_is_closed() {
     old.read_to_string(&mut seen).unwrap();
     assert_eq!((seen.as_str(), fs::read_to_string(mount.path("f")).unwrap().as_str()), ("old", "new"));
     drop(old);
-    testkit::Deadline::wait_until("the hidden file to go", crate::fixture::PATIENCE, || {
+    testkit::Deadline::wait_until("the hidden file to go", crate::fixture::MOUNT_TIMEOUT, || {
         (mount.names() == ["f"]).then_some(())
     });
 }
@@ -608,8 +608,8 @@ fn each_caller_acts_with_their_own_user_and_groups() {
     };
     let member = with("--groups 4242", "echo member > g/f; echo mine > open/f; cat g/f");
     assert_eq!((text(&member.stdout).as_str(), member.status.success()), ("member\n", true));
-    let stranger = with("--clear-groups", "cat g/f");
-    assert!(!stranger.status.success(), "only the group gives access");
+    let raw_peer = with("--clear-groups", "cat g/f");
+    assert!(!raw_peer.status.success(), "only the group gives access");
     let seen = fs::metadata(mount.path("open/f")).unwrap();
     assert_eq!((seen.uid(), seen.gid()), (1000, 1000));
     // A handle keeps the rights with which it was opened.
@@ -657,7 +657,7 @@ fn without_nolock_locks_fail_with_enolck_and_the_log_says_why() {
     let no_locks = Err(rustix::io::Errno::NOLCK);
     assert_eq!(rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive), no_locks);
     assert_eq!(rustix::fs::fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive), no_locks);
-    mount.process.wait_for_line("ENOLCK", crate::fixture::PATIENCE);
+    mount.process.wait_for_line("ENOLCK", crate::fixture::MOUNT_TIMEOUT);
     // Each kind of lock by itself, as the options say.
     for (options, flock, fcntl) in
         [("local_lock=flock", Ok(()), no_locks), ("local_lock=posix", no_locks, Ok(()))]
@@ -681,7 +681,7 @@ fn data_neither_closed_nor_synced_are_soon_on_the_server() {
     for (len, seed) in [(100, 1), (3 * MIB, 2)] {
         let data = pattern(len, seed);
         file.write_all_at(&data, 0).unwrap();
-        Deadline::wait_until("the data to be on the server", PATIENCE, || {
+        Deadline::wait_until("the data to be on the server", MOUNT_TIMEOUT, || {
             (fs::read(other.path("f")).unwrap() == data).then_some(())
         });
     }

@@ -1,7 +1,7 @@
 //! Tests a server that does not answer: which processes wait, what ends the wait, and which data
 //! are kept.
 
-use crate::fixture::{Mounted, PATIENCE, Server, shell};
+use crate::fixture::{MOUNT_TIMEOUT, Mounted, Server, shell};
 use crate::semantics::pattern;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{self, File};
@@ -16,7 +16,7 @@ const ETIMEDOUT: Option<i32> = Some(110);
 
 /// Waits until a process is in the kernel waiting for a reply of the mount.
 fn wait_until_it_waits(process: u32) {
-    Deadline::wait_until("the process to wait", PATIENCE, || {
+    Deadline::wait_until("the process to wait", MOUNT_TIMEOUT, || {
         let of = |name: &str| fs::read_to_string(format!("/proc/{process}/{name}")).unwrap_or_default();
         (of("stack") + &of("wchan")).contains("request_wait_answer").then_some(())
     });
@@ -25,7 +25,7 @@ fn wait_until_it_waits(process: u32) {
 /// Stops the server; no thread of the server runs when this returns.
 fn freeze(server: &Server) {
     server.process.signal(Signal::STOP);
-    Deadline::wait_until("the server to stop", PATIENCE, || {
+    Deadline::wait_until("the server to stop", MOUNT_TIMEOUT, || {
         let tasks = fs::read_dir(format!("/proc/{}/task", server.process.id())).unwrap();
         let stats = tasks.map(|task| fs::read_to_string(task.unwrap().path().join("stat")).unwrap());
         // The state follows the name, which is in parentheses. proc(5)
@@ -34,7 +34,7 @@ fn freeze(server: &Server) {
 }
 
 fn ends(mut process: Child) {
-    Deadline::wait_until("the process to end", PATIENCE, || process.try_wait().unwrap());
+    Deadline::wait_until("the process to end", MOUNT_TIMEOUT, || process.try_wait().unwrap());
 }
 
 #[test]
@@ -81,22 +81,22 @@ fn an_asynchronous_read_gets_its_data_after_its_thread_has_ended() {
         let mut command = Command::new(&program);
         command.arg(mount.path("f"));
         let mut reader = Process::spawn(command);
-        reader.wait_for_line("open", PATIENCE);
+        reader.wait_for_line("open", MOUNT_TIMEOUT);
         // Fills the cache, so that the kernel asks for nothing before the read begins.
         assert_eq!(fs::metadata(mount.path("f")).unwrap().len(), 1 << 20);
         freeze(&server);
         reader.signal(Signal::USR1);
-        reader.wait_for_line("begun", PATIENCE);
+        reader.wait_for_line("begun", MOUNT_TIMEOUT);
         if is_seen_alive {
             wait_until_it_has_looked(&mount);
         }
         reader.signal(Signal::USR1);
-        reader.wait_for_line("the thread has ended", PATIENCE);
+        reader.wait_for_line("the thread has ended", MOUNT_TIMEOUT);
         wait_until_it_has_looked(&mount);
         server.process.signal(Signal::CONT);
-        let said = reader.wait_for_line("written", PATIENCE);
+        let said = reader.wait_for_line("written", MOUNT_TIMEOUT);
         assert_eq!(said, "read 1048576, 1048576 as they were written");
-        assert!(reader.wait(PATIENCE).success());
+        assert!(reader.wait(MOUNT_TIMEOUT).success());
     }
 }
 
@@ -112,13 +112,13 @@ fn a_signal_that_a_process_handles_does_not_interrupt_its_wait() {
     let mut command = Command::new(require_program("perl"));
     command.args(["-e", SCRIPT]).arg(mount.path("f"));
     let mut reader = Process::spawn(command);
-    reader.wait_for_line("begin", PATIENCE);
+    reader.wait_for_line("begin", MOUNT_TIMEOUT);
     wait_until_it_waits(reader.id());
     reader.signal(Signal::USR1);
     wait_until_it_waits(reader.id());
     assert!(reader.is_running(), "{}", reader.all_output());
     server.process.signal(Signal::CONT);
-    assert!(reader.wait(PATIENCE).success(), "{}", reader.all_output());
+    assert!(reader.wait(MOUNT_TIMEOUT).success(), "{}", reader.all_output());
     let said = reader.all_output();
     assert!(said.contains("handled") && said.contains("read 1"), "{said}");
 }
@@ -136,13 +136,13 @@ fn data_written_by_a_process_before_it_was_killed_reach_the_server() {
     let mut command = Command::new("sh");
     command.args(["-euc", script]).arg(source).arg(mount.path("f"));
     let mut writer = Process::spawn(command);
-    writer.wait_for_line("written", PATIENCE);
+    writer.wait_for_line("written", MOUNT_TIMEOUT);
     freeze(&server);
     writer.signal(Signal::KILL);
-    writer.wait(PATIENCE);
+    writer.wait(MOUNT_TIMEOUT);
     server.process.signal(Signal::CONT);
     let other = server.mount("other", "");
-    Deadline::wait_until("the data to be on the server", PATIENCE, || {
+    Deadline::wait_until("the data to be on the server", MOUNT_TIMEOUT, || {
         (fs::read(other.path("f")).unwrap() == data).then_some(())
     });
 }
@@ -162,7 +162,7 @@ fn a_write_waits_when_too_much_data_wait_for_the_server() {
     let mut writer = Command::new("dd");
     writer.args(["bs=1M", "iflag=fullblock", "conv=fsync"]).arg(format!("of={}", mount.path("f").display()));
     let mut writer = writer.stdin(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-    Deadline::wait_until("the file to be open", PATIENCE, || mount.path("f").exists().then_some(()));
+    Deadline::wait_until("the file to be open", MOUNT_TIMEOUT, || mount.path("f").exists().then_some(()));
     freeze(&server);
     let taken = Arc::new(AtomicU64::new(0));
     let (counter, mut to) = (Arc::clone(&taken), writer.stdin.take().unwrap());
@@ -173,7 +173,7 @@ fn a_write_waits_when_too_much_data_wait_for_the_server() {
         }
     });
     let taken = || taken.load(Ordering::Relaxed);
-    Deadline::wait_until("much to be written", PATIENCE, || (taken() >= HELD_MIB - 4).then_some(()));
+    Deadline::wait_until("much to be written", MOUNT_TIMEOUT, || (taken() >= HELD_MIB - 4).then_some(()));
     let mut waits = Command::new("timeout");
     waits.args(["--signal=KILL", "2", "dd", "bs=1M", "iflag=direct", "of=/dev/null"]);
     waits.arg(format!("if={}", mount.path("g").display())).stderr(Stdio::null());
@@ -203,12 +203,12 @@ fn the_log_says_once_that_no_path_answers_however_many_loops_wait() {
         command.arg(format!("if={}", mount.path("f").display())).stderr(Stdio::null()).spawn().unwrap()
     };
     let readers: Vec<Child> = (0..8).map(|_| read("1000")).collect();
-    mount.process.wait_for_line(SAID, PATIENCE);
+    mount.process.wait_for_line(SAID, MOUNT_TIMEOUT);
     // Longer than the time after the first message in which any other loop would print its own.
     assert!(!read("4").wait().unwrap().success());
     server.process.signal(Signal::CONT);
     readers.into_iter().for_each(ends);
-    mount.process.wait_for_line("a path answers again", PATIENCE);
+    mount.process.wait_for_line("a path answers again", MOUNT_TIMEOUT);
     let said = mount.process.all_output();
     assert_eq!(said.matches(SAID).count(), 1, "{said}");
 }
@@ -229,7 +229,7 @@ fn with_soft_calls_end_with_etimedout() {
     assert_eq!(file.write_at(b"2", 0).unwrap_err().raw_os_error(), ETIMEDOUT);
     server.process.signal(Signal::CONT);
     // From here on the mount works as before.
-    Deadline::wait_until("the server to answer again", PATIENCE, || fs::metadata(mount.path("f")).ok());
+    Deadline::wait_until("the server to answer again", MOUNT_TIMEOUT, || fs::metadata(mount.path("f")).ok());
     file.write_all_at(b"3", 0).unwrap();
     assert_eq!(fs::read(mount.path("f")).unwrap(), b"3");
 }

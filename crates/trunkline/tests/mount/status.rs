@@ -1,6 +1,6 @@
 //! Tests `trunkline status`: the mounts of this host, and those that still wait for their server.
 
-use crate::fixture::{Mounted, PATIENCE, Server, text, unmount_all_below, wait_until_nobody_serves};
+use crate::fixture::{MOUNT_TIMEOUT, Mounted, Server, text, unmount_all_below, wait_until_nobody_serves};
 use std::path::Path;
 use std::process::{Command, Output};
 use testkit::Deadline;
@@ -39,7 +39,9 @@ fn a_mount_is_listed_with_its_paths_until_its_process_is_killed() {
     }
     mounted.process.kill();
     let dead = format!("127.0.0.1:/export {} dead - - -", directory.display());
-    Deadline::wait_until("the mount to be dead", PATIENCE, || (line_of(&directory)? == dead).then_some(()));
+    Deadline::wait_until("the mount to be dead", MOUNT_TIMEOUT, || {
+        (line_of(&directory)? == dead).then_some(())
+    });
     assert!(trunkline(&["umount", name]).status.success());
     assert_eq!(line_of(&directory), None);
     let unknown = trunkline(&["status", name]);

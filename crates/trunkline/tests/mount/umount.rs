@@ -1,6 +1,6 @@
 //! Tests `trunkline umount`: of our mounts, of no mount, and of other file systems.
 
-use crate::fixture::{Mounted, PATIENCE, Server, is_mounted, shell, text, wait_until_nobody_serves};
+use crate::fixture::{MOUNT_TIMEOUT, Mounted, Server, is_mounted, shell, text, wait_until_nobody_serves};
 use rustix::process::Signal;
 use std::fs::{self, File};
 use std::path::Path;
@@ -58,8 +58,8 @@ fn a_busy_mount_is_only_unmounted_lazily() {
     assert!(mount.process.is_running(), "a program uses the mount");
     assert_eq!(std::io::read_to_string(&open).unwrap(), "kept");
     drop(open);
-    Deadline::wait_until("the mount to end", PATIENCE, || (!mount.process.is_running()).then_some(()));
-    assert!(mount.process.wait(PATIENCE).success());
+    Deadline::wait_until("the mount to end", MOUNT_TIMEOUT, || (!mount.process.is_running()).then_some(()));
+    assert!(mount.process.wait(MOUNT_TIMEOUT).success());
 }
 
 /// Writes a file with another program, because the files that this program has open are inherited
@@ -79,7 +79,7 @@ fn umount_8(directory: &Path) {
 
 #[track_caller]
 fn wait_for_end(mount: &mut Mounted) {
-    assert!(mount.process.wait(PATIENCE).success(), "{}", mount.process.all_output());
+    assert!(mount.process.wait(MOUNT_TIMEOUT).success(), "{}", mount.process.all_output());
 }
 
 #[test]
@@ -132,7 +132,7 @@ fn a_mount_with_another_mount_on_it_or_in_it_stays_until_that_is_gone() {
         tmpfs(&place, "above");
         mount.process.signal(Signal::TERM);
         lines += 1;
-        Deadline::wait_until("the message", PATIENCE, || {
+        Deadline::wait_until("the message", MOUNT_TIMEOUT, || {
             (mount.process.all_output().matches("it stays mounted").count() == lines).then_some(())
         });
         assert!(place.join("above").exists(), "{}", place.display());
@@ -142,7 +142,7 @@ fn a_mount_with_another_mount_on_it_or_in_it_stays_until_that_is_gone() {
     let mut upper = Mounted::start("127.0.0.1:/export", mount.directory.clone(), &server.options("nolock"));
     fs::write(upper.path("f"), "kept").unwrap();
     mount.process.signal(Signal::TERM);
-    Deadline::wait_until("the message", PATIENCE, || {
+    Deadline::wait_until("the message", MOUNT_TIMEOUT, || {
         (mount.process.all_output().matches("it stays mounted").count() == lines + 1).then_some(())
     });
     assert_eq!(fs::read_to_string(upper.path("f")).unwrap(), "kept");

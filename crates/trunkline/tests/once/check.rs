@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 /// A late call is answered within this time on any machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const MOUNT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The server to check.
 pub struct Server<'a> {
@@ -133,7 +133,7 @@ impl Server<'_> {
         }
         if cut == Cut::Late {
             let undone = list(observer, directory);
-            proxies.deliver_late(PATIENCE);
+            proxies.deliver_late(MOUNT_TIMEOUT);
             compare("after the late call", undone);
         }
     }

@@ -46,7 +46,7 @@ impl Cut {
 }
 
 /// A held call.
-struct Held {
+struct HeldCall {
     server: TcpStream,
     record: Vec<u8>,
     /// Receives a message when the reply has arrived or the connection has ended.
@@ -56,7 +56,7 @@ struct Held {
 #[derive(Default)]
 struct State {
     armed: Option<(u32, Cut)>,
-    held: Option<Held>,
+    held: Option<HeldCall>,
     /// All connections, so that they can be ended.
     streams: Vec<TcpStream>,
 }
@@ -67,7 +67,7 @@ struct Shared {
 }
 
 /// One connection through a proxy, in both directions.
-struct Line {
+struct Connection {
     shared: Arc<Shared>,
     /// Whether nothing passes this node's proxy.
     silent: Arc<AtomicBool>,
@@ -186,7 +186,7 @@ fn accept(listener: &TcpListener, node: SocketAddr, shared: &Arc<Shared>, silent
         let copies = [&client, &client, &server, &server].map(|stream| stream.try_clone().expect("a copy"));
         let [client_end, client_back, server_end, server_back] = copies;
         lock(&shared.state).streams.extend([client_end, server_end]);
-        let line = Arc::new(Line {
+        let line = Arc::new(Connection {
             shared: Arc::clone(shared),
             silent: Arc::clone(silent),
             awaited: Mutex::default(),
@@ -202,7 +202,7 @@ fn end(stream: &TcpStream) {
     let _ = stream.shutdown(Shutdown::Both);
 }
 
-fn forward_calls(mut client: TcpStream, mut server: TcpStream, line: &Line) {
+fn forward_calls(mut client: TcpStream, mut server: TcpStream, line: &Connection) {
     while let Some(record) = read_record(&mut client) {
         if line.silent.load(Ordering::SeqCst) {
             continue;
@@ -226,7 +226,7 @@ fn forward_calls(mut client: TcpStream, mut server: TcpStream, line: &Line) {
             Some(Cut::Late) => {
                 let (speak, over) = channel();
                 *lock(&line.over) = Some(speak);
-                state.held = Some(Held { server, record, over });
+                state.held = Some(HeldCall { server, record, over });
                 return end(&client);
             }
             Some(cut) => *lock(&line.awaited) = Some((word(&record, 0), cut)),
@@ -243,7 +243,7 @@ fn forward_calls(mut client: TcpStream, mut server: TcpStream, line: &Line) {
     }
 }
 
-fn forward_replies(mut server: TcpStream, mut client: TcpStream, line: &Line) {
+fn forward_replies(mut server: TcpStream, mut client: TcpStream, line: &Connection) {
     while let Some(record) = read_record(&mut server) {
         if line.silent.load(Ordering::SeqCst) {
             continue;

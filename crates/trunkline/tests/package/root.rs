@@ -8,7 +8,7 @@ use std::time::Duration;
 use testkit::{Process, TempDir, require_program, temp_dir};
 
 /// How long the start of the namespaces may take on a busy machine.
-const SOON: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Creates the overlay, with the devices and file systems that programs need, and then waits.
 const PREPARE: &str = r#"
@@ -26,13 +26,13 @@ exec sleep infinity
 "#;
 
 /// The output of a script in the root, and its status.
-pub struct Said {
+pub struct ProgramOutput {
     pub out: String,
     pub err: String,
     pub succeeded: bool,
 }
 
-impl From<Output> for Said {
+impl From<Output> for ProgramOutput {
     fn from(output: Output) -> Self {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let succeeded = output.status.success();
@@ -55,7 +55,7 @@ impl Root {
         command.args(["--mount", "--net", "--pid", "--fork", "--kill-child", "sh", "-euc", PREPARE]);
         command.env("BASE", base()).env("PLACE", place.path());
         let holder = Process::spawn(command);
-        holder.wait_for_line("prepared", SOON);
+        holder.wait_for_line("prepared", TIMEOUT);
         let first = first_child(holder.id());
         Self { holder, place, first }
     }
@@ -64,7 +64,7 @@ impl Root {
     pub fn put(&self, file: &Path, to: &str) {
         let mut command = self.enter();
         command.arg("cp").arg(file).arg(self.path().join(to.trim_start_matches('/')));
-        let said = Said::from(command.output().unwrap());
+        let said = ProgramOutput::from(command.output().unwrap());
         assert!(said.succeeded, "{}{}", said.err, self.holder.all_output());
     }
 
@@ -80,7 +80,7 @@ impl Root {
     }
 
     /// Runs a shell script in the root.
-    pub fn try_run(&self, script: &str) -> Said {
+    pub fn try_run(&self, script: &str) -> ProgramOutput {
         self.command(script).output().unwrap().into()
     }
 
@@ -121,7 +121,7 @@ fn base() -> PathBuf {
         let _ = std::fs::remove_dir_all(&part);
         let mut command = Command::new(require_program("debootstrap"));
         command.args(["--variant=minbase", &release]).arg(&part).arg(mirror(&release));
-        let said = Said::from(command.output().unwrap());
+        let said = ProgramOutput::from(command.output().unwrap());
         assert!(said.succeeded, "debootstrap failed:\n{}{}", said.out, said.err);
         std::fs::rename(&part, &base).unwrap();
     }
@@ -139,7 +139,7 @@ fn release() -> String {
 fn mirror(release: &str) -> String {
     let format = "$(REPO_URI) $(RELEASE) $(COMPONENT)";
     let mut apt = Command::new(require_program("apt-get"));
-    let said = Said::from(apt.args(["indextargets", "--format", format]).output().unwrap());
+    let said = ProgramOutput::from(apt.args(["indextargets", "--format", format]).output().unwrap());
     let wanted = format!(" {release} main");
     let uri = said.out.lines().find_map(|line| line.strip_suffix(&wanted));
     uri.expect("apt knows a mirror of this release").to_owned()

@@ -3,7 +3,7 @@
 //! tshark must find no malformed packet and nothing unknown. The messages that tshark lists show
 //! whether each call, identified by connection and xid, has exactly one reply.
 
-use crate::fixtures::{SOON, run};
+use crate::fixtures::{TIMEOUT, run};
 use rustix::process::Signal;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
@@ -37,21 +37,21 @@ impl Capture {
         let mut command = Command::new(require_program("dumpcap"));
         command.args(["-q", "-i", "lo", "-B", BUFFER_MIB, "-f", &filter.join(" or "), "-w"]).arg(&file);
         let dumpcap = Process::spawn(command);
-        dumpcap.wait_for_line("File: ", SOON);
+        dumpcap.wait_for_line("File: ", TIMEOUT);
         Self { dumpcap, file, ports: ports.to_vec(), _place: place }
     }
 
     /// Ends the capture and decodes the packets.
     pub(crate) fn finish(mut self) -> Decoded {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-        Deadline::wait_until("the mark of the end in the capture", SOON, || {
+        Deadline::wait_until("the mark of the end in the capture", TIMEOUT, || {
             // Nothing listens on this UDP port, so the second send may fail.
             let _ = socket.send_to(END, ("127.0.0.1", self.ports[0]));
             let captured = fs::read(&self.file).unwrap_or_default();
             captured.windows(END.len()).rev().any(|window| window == END).then_some(())
         });
         self.dumpcap.signal(Signal::INT);
-        self.dumpcap.wait(SOON);
+        self.dumpcap.wait(TIMEOUT);
         let said = self.dumpcap.all_output();
         let dropped = said.lines().find_map(|line| line.split_once("received/dropped on interface"));
         let dropped = dropped.and_then(|(_, rest)| rest.split_once('/')).map(|(_, rest)| rest);

@@ -1,7 +1,7 @@
 //! Tests `ls`, `cat`, `stat` and `cp` on nfs-ganesha: the files that they leave there, and a server
 //! that is killed during a copy.
 
-use crate::fixtures::{SOON, assert_same, pattern};
+use crate::fixtures::{TIMEOUT, assert_same, pattern};
 use crate::ganesha::Ganesha;
 use crate::summary::without_summary;
 use crate::trees::{Seen, compare, plant, snapshot};
@@ -22,7 +22,7 @@ fn trunkline(arguments: &[&str]) -> Command {
 #[track_caller]
 fn prints(arguments: &[&str]) -> String {
     let mut process = Process::spawn(trunkline(arguments));
-    let status = process.wait(SOON);
+    let status = process.wait(TIMEOUT);
     let said = without_summary(&process.output(Stream::Err));
     assert_eq!((status.code(), said.as_str()), (Some(0), ""), "{arguments:?}");
     process.output(Stream::Out)
@@ -70,13 +70,13 @@ fn a_copy_continues_when_the_server_is_killed_and_restarted() {
     let (source, data) = (place.path().join("large"), pattern(LARGE_BYTES, 3));
     fs::write(&source, &data).unwrap();
     let mut copy = Process::spawn(trunkline(&["cp", "--verify", text(&source), &url(&ganesha, "/")]));
-    Deadline::wait_until("the beginning of the copy", SOON, || {
+    Deadline::wait_until("the beginning of the copy", TIMEOUT, || {
         let mut names = fs::read_dir(ganesha.local("")).unwrap().flatten();
         names.any(|name| name.metadata().is_ok_and(|of| of.len() > 20 << 20)).then_some(())
     });
     ganesha.kill();
     ganesha.start_again();
-    assert!(copy.wait(SOON).success(), "{}", copy.all_output());
+    assert!(copy.wait(TIMEOUT).success(), "{}", copy.all_output());
     assert_same("on the server", &fs::read(ganesha.local("large")).unwrap(), &data);
     assert_eq!(fs::read_dir(ganesha.local("")).unwrap().count(), 1, "nothing else is left");
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use testkit::{Process, Stream};
 
 /// Ends a test that hangs; no test takes nearly as long.
-pub(crate) const SOON: Duration = Duration::from_secs(60);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The path that our server exports.
 pub(crate) const EXPORT: &str = "/export";
@@ -72,7 +72,7 @@ impl Group {
 pub(crate) fn run(command: Command) -> String {
     let line = format!("{command:?}");
     let mut process = Process::spawn(command);
-    let status = process.wait(SOON);
+    let status = process.wait(TIMEOUT);
     assert!(status.success(), "{line}: {status}\n{}", process.all_output());
     process.output(Stream::Out)
 }

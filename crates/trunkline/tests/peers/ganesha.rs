@@ -6,7 +6,7 @@
 //!
 //! Only one runs at a time: each registers with rpcbind, and a machine can have only one rpcbind.
 
-use crate::fixtures::SOON;
+use crate::fixtures::TIMEOUT;
 use crate::libnfs::Export;
 use client::{Mount, Settings};
 use std::fs;
@@ -99,7 +99,7 @@ impl Ganesha {
     }
 
     fn wait_until_it_accepts(&mut self) {
-        let deadline = Deadline::after(SOON);
+        let deadline = Deadline::after(TIMEOUT);
         while [self.port, self.mount_port].iter().any(|port| TcpStream::connect((ADDRESS, *port)).is_err()) {
             assert!(self.daemon.is_running(), "nfs-ganesha has ended:\n{}", self.log());
             assert!(deadline.left().is_some(), "nfs-ganesha does not accept:\n{}", self.log());
@@ -156,7 +156,7 @@ fn start_rpcbind() -> Option<Process> {
     let mut command = Command::new(program);
     command.arg("-f");
     let process = Process::spawn(command);
-    Deadline::wait_until("rpcbind to accept", SOON, || there().then_some(()));
+    Deadline::wait_until("rpcbind to accept", TIMEOUT, || there().then_some(()));
     Some(process)
 }
 
@@ -167,7 +167,7 @@ fn start_namespace(export: &std::path::Path) -> Process {
     command.arg("mount -t tmpfs -o size=1G,mode=777 none \"$1\" && echo mounted && exec sleep infinity");
     command.arg("sh").arg(export);
     let process = Process::spawn(command);
-    process.wait_for_line("mounted", SOON);
+    process.wait_for_line("mounted", TIMEOUT);
     process
 }
 

@@ -1,6 +1,6 @@
 //! Debian's libnfs: its programs, and our load program that uses it.
 
-use crate::fixtures::{EXPORT, SOON, run};
+use crate::fixtures::{EXPORT, TIMEOUT, run};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -86,7 +86,7 @@ impl Load<'_> {
     #[track_caller]
     pub(crate) fn run_to_a_failure(&self, export: &Export) -> String {
         let mut process = Process::spawn(self.command(export));
-        assert_eq!(process.wait(SOON).code(), Some(1), "{}", process.all_output());
+        assert_eq!(process.wait(TIMEOUT).code(), Some(1), "{}", process.all_output());
         process.output(Stream::Err)
     }
 }

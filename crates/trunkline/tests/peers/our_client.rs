@@ -1,6 +1,6 @@
 //! Tests our client on nfs-ganesha: files, the tree, and a server that is killed during writes.
 
-use crate::fixtures::{SOON, assert_same, pattern};
+use crate::fixtures::{TIMEOUT, assert_same, pattern};
 use crate::ganesha::Ganesha;
 use ::fs::{CreateMode, FileHandle, FileKind, SetAttributes, Status};
 use client::{Error, Mount};
@@ -119,7 +119,7 @@ fn writes_complete_when_the_server_is_killed_and_restarted() {
     let file = mount.create_file(b"/survivor", 0o644).unwrap();
     let (rounds, stop) = (AtomicU64::new(0), AtomicBool::new(false));
     let round_passes = |what: &str, after: u64| {
-        Deadline::wait_until(what, SOON, || (rounds.load(Ordering::SeqCst) > after).then_some(()));
+        Deadline::wait_until(what, TIMEOUT, || (rounds.load(Ordering::SeqCst) > after).then_some(()));
     };
     let last = std::thread::scope(|scope| {
         // Each round overwrites the same range; the file must hold all data of the last round at

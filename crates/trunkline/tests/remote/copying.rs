@@ -1,6 +1,8 @@
 //! Tests `cp`: trees in both directions, targets that exist already, and failures.
 
-use super::fixtures::{SOON, TestServer, fails, make_directory, make_file, pattern, prints, run, trunkline};
+use super::fixtures::{
+    TIMEOUT, TestServer, fails, make_directory, make_file, pattern, prints, run, trunkline,
+};
 use super::summary::is_summary;
 use super::trees::{compare, plant, snapshot};
 use ::fs::SetAttributes;
@@ -270,9 +272,9 @@ fn an_interrupted_copy_leaves_no_file_and_can_be_resumed() {
     let at = |name: &str| place.path().join(name);
     let mut first = Process::spawn(trunkline(&["cp", &served.url("/data"), text(&at("copy"))]));
     let enough = || partial(place.path()).filter(|bytes| *bytes > 80 << 20);
-    Deadline::wait_until("a good part of the copy", SOON, enough);
+    Deadline::wait_until("a good part of the copy", TIMEOUT, enough);
     first.signal(Signal::INT);
-    assert_eq!(first.wait(SOON).code(), Some(130), "{}", first.all_output());
+    assert_eq!(first.wait(TIMEOUT).code(), Some(130), "{}", first.all_output());
     let said = first.output(Stream::Err);
     assert!(said.contains("error: interrupted\n") && said.contains("--resume"), "{said}");
     assert!(!at("copy").exists());
@@ -294,7 +296,7 @@ fn a_killed_copy_to_another_server_can_be_resumed() {
         part.attributes.map(|attributes| attributes.size)
     };
     let mut first = Process::spawn(trunkline(&["cp", &served.url("/data"), &target.url("/copy")]));
-    Deadline::wait_until("a good part of the copy", SOON, || part().filter(|bytes| *bytes > 80 << 20));
+    Deadline::wait_until("a good part of the copy", TIMEOUT, || part().filter(|bytes| *bytes > 80 << 20));
     first.kill();
     assert!(mount.resolve(b"/copy").is_err());
     // The copy continues from the partial file.

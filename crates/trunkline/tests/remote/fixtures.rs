@@ -9,7 +9,7 @@ use std::time::Duration;
 use testkit::{Process, Stream};
 
 /// Ends a test that hangs; no test takes nearly as long.
-pub(crate) const SOON: Duration = Duration::from_secs(120);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A server that ends when dropped.
 #[derive(Debug)]
@@ -64,7 +64,7 @@ pub(crate) fn trunkline(arguments: &[&str]) -> Command {
 /// Runs a command that ends by itself.
 pub(crate) fn run(arguments: &[&str]) -> (Option<i32>, String, String) {
     let mut process = Process::spawn(trunkline(arguments));
-    let status = process.wait(SOON);
+    let status = process.wait(TIMEOUT);
     (status.code(), process.output(Stream::Out), process.output(Stream::Err))
 }
 

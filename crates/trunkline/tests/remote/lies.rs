@@ -1,7 +1,7 @@
 //! Tests commands on a server that gives false answers.
 
 use super::fixtures::{fails, run};
-use super::lying::{Lie, Lying};
+use super::lying::{Lie, LyingServer};
 use testkit::temp_dir;
 
 #[test]
@@ -9,7 +9,7 @@ fn a_file_that_ends_before_its_end_is_never_a_success() {
     let place = temp_dir("lies");
     let copy = place.path().join("copy");
     for (lie, offset) in [(Lie::ReadsNothing, 0), (Lie::EndsEarly, 50)] {
-        let server = Lying::start(lie);
+        let server = LyingServer::start(lie);
         let (code, _, err) = run(&["cat", &server.url("/f")]);
         assert_eq!(code, Some(1), "{lie:?}: {err}");
         assert!(err.contains(&server.url("/f")), "{lie:?}: {err}");
@@ -25,7 +25,7 @@ fn a_file_that_ends_before_its_end_is_never_a_success() {
 
 #[test]
 fn an_export_that_is_a_file_cannot_be_mounted() {
-    let server = Lying::start(Lie::RootIsFile);
+    let server = LyingServer::start(Lie::RootIsFile);
     let place = temp_dir("lies");
     let options = format!("port={0},mountport={0}", server.port());
     let err = fails(&["mount", "127.0.0.1:/export", place.path().to_str().unwrap(), "-f", "-o", &options]);
@@ -36,7 +36,7 @@ fn an_export_that_is_a_file_cannot_be_mounted() {
 fn a_tree_that_contains_itself_is_walked_once_by_every_command() {
     let place = temp_dir("lies");
     for (lie, name, above) in [(Lie::ContainsParent, "up", ""), (Lie::ContainsItself, "me", "/sub")] {
-        let server = Lying::start(lie);
+        let server = LyingServer::start(lie);
         let (cycle, above) = (server.url(&format!("/sub/{name}")), server.url(above));
         for (verb, arguments) in
             [("list", &["ls", "-R"][..]), ("measure", &["du"]), ("list", &["ls", "-R", "--json"])]
@@ -68,7 +68,7 @@ fn a_tree_that_contains_itself_is_walked_once_by_every_command() {
 #[test]
 fn a_tree_without_an_end_is_left_at_the_longest_path() {
     let place = temp_dir("lies");
-    let server = Lying::start(Lie::Endless);
+    let server = LyingServer::start(Lie::Endless);
     for arguments in [&["ls", "-R"][..], &["du", "-s"], &["rm", "-r"]] {
         let (code, _, err) = run(&[arguments, &[&server.url("/sub")]].concat());
         assert_eq!(code, Some(1), "{arguments:?}: {err}");

@@ -31,12 +31,12 @@ pub(crate) enum Lie {
 
 /// The server. It runs until the test program ends.
 #[derive(Debug)]
-pub(crate) struct Lying {
+pub(crate) struct LyingServer {
     port: u16,
     removed: Arc<AtomicU64>,
 }
 
-impl Lying {
+impl LyingServer {
     pub(crate) fn start(lie: Lie) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();

@@ -1,6 +1,6 @@
 //! Tests `cat`.
 
-use super::fixtures::{SOON, TestServer, make_file, pattern, trunkline};
+use super::fixtures::{TIMEOUT, TestServer, make_file, pattern, trunkline};
 use std::io::Read;
 use std::process::{Command, Stdio};
 use testkit::Deadline;
@@ -40,7 +40,7 @@ fn cat_to_a_reader_that_closes_early_succeeds() {
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut start = [0; 10];
     child.stdout.take().unwrap().read_exact(&mut start).unwrap();
-    let status = Deadline::wait_until("the end of cat", SOON, || child.try_wait().unwrap());
+    let status = Deadline::wait_until("the end of cat", TIMEOUT, || child.try_wait().unwrap());
     let mut said = String::new();
     child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
     assert_eq!((status.code(), said.as_str()), (Some(0), ""));

@@ -1,7 +1,7 @@
 //! Tests `cp` with sources and targets that are no files: pipes, devices, descriptors and `-` are
 //! read and written in place and never replaced.
 
-use super::fixtures::{SOON, TestServer, fails, make_file, pattern, prints, run, trunkline};
+use super::fixtures::{TIMEOUT, TestServer, fails, make_file, pattern, prints, run, trunkline};
 use super::summary::without_summary;
 use ::fs::{SetAttributes, Special};
 use rustix::fs::{CWD, FileType, Mode, makedev, mknodat};
@@ -217,7 +217,7 @@ fn cp_to_a_reader_that_closes_early_fails() {
     let mut command = trunkline(&["cp", &served.url("/data"), "-"]);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     child.stdout.take().unwrap().read_exact(&mut [0; 10]).unwrap();
-    let status = Deadline::wait_until("the end of cp", SOON, || child.try_wait().unwrap());
+    let status = Deadline::wait_until("the end of cp", TIMEOUT, || child.try_wait().unwrap());
     let mut said = String::new();
     child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
     assert_eq!(status.code(), Some(1));
@@ -234,11 +234,11 @@ fn a_signal_ends_the_wait_for_the_other_end_of_a_pipe() {
     for arguments in [[&served.url("/data"), waiting], [waiting, &served.url("/copy")]] {
         // The program has begun when it catches SIGTERM.
         let mut process = Process::spawn(trunkline(&["-vv", "cp", arguments[0], arguments[1]]));
-        Deadline::wait_until("signals are caught", SOON, || {
+        Deadline::wait_until("signals are caught", TIMEOUT, || {
             catches(process.id(), Signal::TERM).then_some(())
         });
         process.signal(Signal::TERM);
-        assert_eq!(process.wait(SOON).code(), Some(143), "{}", process.output(Stream::Err));
+        assert_eq!(process.wait(TIMEOUT).code(), Some(143), "{}", process.output(Stream::Err));
     }
     assert_eq!(prints(&["ls", "-a", &served.url("")]), "data\n");
 }

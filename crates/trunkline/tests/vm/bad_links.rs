@@ -2,7 +2,7 @@
 //! kernel's, side by side. Two additional links lead to a namespace of the guest in which our
 //! servers run.
 
-use crate::kernel_client::READY_WITHIN;
+use crate::kernel_client::READY_TIMEOUT;
 use crate::{alone, lab, sh, trunkline};
 use lab::vm::Running;
 use rustix::process::Signal;
@@ -31,12 +31,12 @@ fn links() {
 }
 
 /// Servers behind the links, and a mount of them by our client at `/mnt/ours`, until dropped.
-struct Ours {
+struct OurServer {
     mount: Running,
     servers: Vec<Running>,
 }
 
-impl Ours {
+impl OurServer {
     /// One server in memory behind both links.
     fn in_memory() -> Self {
         links();
@@ -71,7 +71,7 @@ impl Ours {
             .iter_mut()
             .map(|serve| {
                 let mut server = lab().server().spawn(serve.current_dir("/")).expect("the guest runs");
-                server.wait_for_line("ready", READY_WITHIN).expect("the server is ready");
+                server.wait_for_line("ready", READY_TIMEOUT).expect("the server is ready");
                 server
             })
             .collect();
@@ -79,12 +79,12 @@ impl Ours {
         mount.args(["mount", "-f", "10.99.1.2:/export", "/mnt/ours", "-o"]);
         mount.arg(format!("port={PORT},nconnect=4,nolock,remoteports=10.99.1.2~10.99.2.2"));
         let mut mount = lab().client().spawn(mount.current_dir("/")).expect("the guest runs");
-        mount.wait_for_line("mounted", READY_WITHIN).expect("the client mounts");
+        mount.wait_for_line("mounted", READY_TIMEOUT).expect("the client mounts");
         Self { mount, servers }
     }
 }
 
-impl Drop for Ours {
+impl Drop for OurServer {
     fn drop(&mut self) {
         // The next case starts its own; a failed case must not hang here.
         let _ = lab().client().sh("umount -l /mnt/ours; umount -f -l /mnt/kernels");
@@ -114,7 +114,7 @@ fn dropped(said: &str) -> u64 {
 #[test]
 fn on_links_that_lose_and_reorder_segments_our_client_reads_what_it_wrote() {
     let _turn = alone();
-    let _ours = Ours::in_memory();
+    let _ours = OurServer::in_memory();
     at_each_end(&[1, 2], &format!("qdisc add dev LINK root {BAD}"));
     sh("fio --name=lossy --directory=/mnt/ours --rw=randrw --bs=64k --size=4m --direct=1 --ioengine=libaio \
         --iodepth=8 --verify=crc32c --verify_fatal=1 --verify_backlog=16 --randseed=7");
@@ -203,7 +203,7 @@ fn gap_ms(directory: &str, fault: &Fault) -> f64 {
 #[test]
 fn no_call_fails_when_faults_occur_under_our_client_and_under_the_kernels() {
     let _turn = alone();
-    let _ours = Ours::group();
+    let _ours = OurServer::group();
     sh(&format!(
         "mount -t nfs -o vers=3,proto=tcp,port={PORT},mountport={PORT},mountproto=tcp,nolock,nconnect=4 \
          10.99.1.2:/export /mnt/kernels"

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 /// How long the server may take to listen in an emulated machine.
-pub(super) const READY_WITHIN: Duration = Duration::from_secs(300);
+pub(super) const READY_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// The blocks and files of fio.
 const ALL_SIZES: [(&str, &str); 3] = [("4k", "2m"), ("64k", "8m"), ("1m", "16m")];
@@ -75,7 +75,7 @@ pub(super) fn started(serve: &[String]) -> Running {
     let mut command = Command::new(trunkline());
     command.args(serve).current_dir("/");
     let mut server = lab().server().spawn(&command).expect("the guest runs");
-    server.wait_for_line("ready", READY_WITHIN).expect("the server is ready");
+    server.wait_for_line("ready", READY_TIMEOUT).expect("the server is ready");
     server
 }
 

@@ -1,7 +1,7 @@
 //! Tests the Linux kernel's NFS client on directories that we serve as root, each the root of a
 //! file system on a device.
 
-use crate::kernel_client::{Mounted, READY_WITHIN, fio_finds_what_it_wrote};
+use crate::kernel_client::{Mounted, READY_TIMEOUT, fio_finds_what_it_wrote};
 use crate::{alone, lab, sh, trunkline};
 use std::process::Command;
 
@@ -79,7 +79,7 @@ fn open_files_outlive_the_server(mounted: &mut Mounted, kind: &str) {
     let script =
         format!("cd {directory}; exec 3> through; echo first >&3; echo began; read -r go; echo second >&3");
     let mut writer = lab().client().spawn(Command::new("sh").args(["-c", &script])).expect("the guest runs");
-    writer.wait_for_line("began", READY_WITHIN).expect("the program writes");
+    writer.wait_for_line("began", READY_TIMEOUT).expect("the program writes");
     mounted.restart();
     writer.input(b"go\n");
     writer.end_input();

@@ -8,10 +8,10 @@ use std::process::Command;
 use std::time::Duration;
 use testkit::{Deadline, Process, Stream, temp_dir};
 
-const SOON: Duration = Duration::from_secs(300);
+const TIMEOUT: Duration = Duration::from_secs(300);
 
 /// The longest time that a boot may take.
-const UP_WITHIN: Duration = Duration::from_secs(600);
+const BOOT_TIMEOUT: Duration = Duration::from_secs(600);
 
 fn lab_vm(arguments: &[&str]) -> Process {
     let mut command = Command::new(trunkline());
@@ -58,7 +58,7 @@ fn a_signal_ends_a_command_with_its_children() {
     let mut command = Command::new("sh");
     command.args(["-c", "sleep 1000 & echo up; wait"]);
     let mut running = lab().client().spawn(&command).expect("the guest runs");
-    assert_eq!(running.next_within(SOON).expect("the command runs"), Some(Event::Out(b"up\n".to_vec())));
+    assert_eq!(running.next_within(TIMEOUT).expect("the command runs"), Some(Event::Out(b"up\n".to_vec())));
     running.signal(Signal::KILL);
     let status = running.wait(drop).expect("the command ends");
     assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(9));
@@ -78,11 +78,11 @@ fn files_written_by_a_guest_are_lost_except_in_directories_named_as_writable() {
     let named = directory.path().to_str().expect("the path is UTF-8");
     let script = format!("echo kept > {named}/kept; echo lost > /root/lost-in-a-guest; echo up; sleep 1000");
     let mut process = lab_vm(&["--write", named, "--", "sh", "-c", &script]);
-    process.wait_for_line("up", UP_WITHIN);
+    process.wait_for_line("up", BOOT_TIMEOUT);
     let qemu = qemu_of(process.id()).expect("QEMU is its child");
     assert_eq!(std::fs::read_to_string(directory.path().join("kept")).expect("the file exists"), "kept\n");
     assert!(!Path::new("/root/lost-in-a-guest").exists());
-    let status = process.terminate(SOON);
+    let status = process.terminate(TIMEOUT);
     assert_eq!(status.code(), Some(143), "{}", process.output(Stream::Err));
     assert!(!runs(qemu), "QEMU ended before the command did");
 }
@@ -91,10 +91,10 @@ fn files_written_by_a_guest_are_lost_except_in_directories_named_as_writable() {
 fn a_guest_ends_with_an_owner_that_is_killed() {
     let _turn = alone();
     let mut process = lab_vm(&["--", "sleep", "1000"]);
-    let qemu = Deadline::wait_until("QEMU", UP_WITHIN, || qemu_of(process.id()));
+    let qemu = Deadline::wait_until("QEMU", BOOT_TIMEOUT, || qemu_of(process.id()));
     process.signal(Signal::KILL);
-    process.wait(SOON);
-    Deadline::wait_until("the end of QEMU", SOON, || (!runs(qemu)).then_some(()));
+    process.wait(TIMEOUT);
+    Deadline::wait_until("the end of QEMU", TIMEOUT, || (!runs(qemu)).then_some(()));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Tests a mounted directory over RDMA: its data and its names, and that nothing is held
 //! afterwards.
 
-use crate::kernel_client::{READY_WITHIN, fio_finds_what_it_wrote, started};
+use crate::kernel_client::{READY_TIMEOUT, fio_finds_what_it_wrote, started};
 use crate::{alone, lab, sh, trunkline};
 use lab::vm::Running;
 use rustix::process::Signal;
@@ -30,7 +30,7 @@ impl Mounted {
         mount.args(["mount", "-f", "10.77.1.2:/export", DIRECTORY, "-o"]).current_dir("/");
         mount.arg(format!("proto=rdma,port={OVER_RDMA},mountport={PORT},nconnect=2,nolock"));
         let mut mounted = Self(lab().client().spawn(&mount).expect("the guest runs"));
-        mounted.0.wait_for_line("mounted", READY_WITHIN).expect("the directory is mounted");
+        mounted.0.wait_for_line("mounted", READY_TIMEOUT).expect("the directory is mounted");
         mounted
     }
 }
@@ -52,7 +52,7 @@ fn held(kinds: &[&str]) -> Vec<String> {
 
 /// Waits until no more objects are held than before.
 fn wait_until_freed(kinds: &[&str], before: &[String]) {
-    Deadline::wait_until("the kernel to free the objects", READY_WITHIN, || {
+    Deadline::wait_until("the kernel to free the objects", READY_TIMEOUT, || {
         held(kinds).iter().all(|line| before.contains(line)).then_some(())
     });
 }

@@ -17,7 +17,7 @@ use testkit::Deadline;
 use transport::rdma::Counters;
 use verbs::{Alive, alive};
 
-const SOON: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 const MIB: usize = 1 << 20;
 /// Less than twice an arena of the memory store, of which it may use half, and more than the
 /// messages of a few connections.
@@ -142,12 +142,12 @@ fn done_by(server: &Server, moved: [u64; 2], operate: impl FnOnce()) -> Counters
         all
     };
     let mut before = now();
-    Deadline::wait_until("all loops to say what they have done", SOON, || {
+    Deadline::wait_until("all loops to say what they have done", TIMEOUT, || {
         let again = std::mem::replace(&mut before, now());
         (again == before && before.sends > 0).then_some(())
     });
     operate();
-    Deadline::wait_until("the payload to be counted", SOON, || {
+    Deadline::wait_until("the payload to be counted", TIMEOUT, || {
         let after = now();
         let done = Counters {
             written_bytes: after.written_bytes.checked_sub(before.written_bytes)?,

@@ -15,7 +15,7 @@ use verbs::{
     Slice, Terms, Work, alive, devices,
 };
 
-const SOON: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 const CAPACITY: Capacity = Capacity { work: 16, receives: 16, slices: 4 };
 
@@ -57,7 +57,7 @@ fn the_device_is_described() {
 #[track_caller]
 fn expect(channel: &Arc<EventChannel>, kind: EventKind) -> Event {
     let event =
-        Deadline::wait_until(&format!("{kind:?}"), SOON, || channel.poll().expect("an event or none"));
+        Deadline::wait_until(&format!("{kind:?}"), TIMEOUT, || channel.poll().expect("an event or none"));
     assert_eq!(event.kind, kind, "{event:?}");
     event
 }
@@ -66,7 +66,7 @@ fn expect(channel: &Arc<EventChannel>, kind: EventKind) -> Event {
 #[track_caller]
 fn complete(queue: &Queue, count: usize) -> Vec<Completion> {
     let mut done = Vec::new();
-    Deadline::wait_until("completions", SOON, || {
+    Deadline::wait_until("completions", TIMEOUT, || {
         queue.poll(&mut done).expect("the device works");
         (done.len() >= count).then_some(())
     });
@@ -106,9 +106,9 @@ fn listening(channel: &Arc<EventChannel>, address: SocketAddr) -> Identifier {
 /// An identifier that connects, with its address and route resolved.
 fn on_its_way(channel: &Arc<EventChannel>, to: SocketAddr) -> Identifier {
     let identifier = Identifier::new(channel).expect("an identifier");
-    identifier.resolve(None, to, SOON).expect("resolving the address begins");
+    identifier.resolve(None, to, TIMEOUT).expect("resolving the address begins");
     assert_eq!(expect(channel, EventKind::AddressResolved).token, identifier.token());
-    identifier.resolve_route(SOON).expect("resolving the route begins");
+    identifier.resolve_route(TIMEOUT).expect("resolving the route begins");
     expect(channel, EventKind::RouteResolved);
     identifier
 }
@@ -151,7 +151,7 @@ fn send_and_wake(client: &Identifier, client_end: &End, server_end: &End, inbox:
     let slices = [(0, 5), (50, 6)].map(|(offset, bytes)| outbox.slice(offset, bytes).expect("in there"));
     client.post(1, Work::Send { invalidate: None }, &slices, true, false).expect("posted");
     complete(&client_end.queue, 1);
-    Deadline::wait_until("a notice", SOON, || {
+    Deadline::wait_until("a notice", TIMEOUT, || {
         (server_end.queue.take_notices().expect("the queue works") > 0).then_some(())
     });
     let received = complete(&server_end.queue, 1);
@@ -194,7 +194,7 @@ fn a_wrong_key_ends_the_connection(server: &Identifier, server_end: &End, client
     let write = Work::Write { address: receive_buffer.address(), key: receive_buffer.remote_key() };
     server.post(4, write, &[whole(&pool)], true, false).expect("posted");
     let mut done = Vec::new();
-    Deadline::wait_until("a completion", SOON, || {
+    Deadline::wait_until("a completion", TIMEOUT, || {
         server_end.queue.poll(&mut done).expect("the device works");
         (!done.is_empty()).then_some(())
     });
@@ -217,10 +217,10 @@ fn refused_where_nobody_listens() {
 fn who_gives_up_before_it_is_let_in_is_known_to_be_gone() {
     let address = "10.77.1.2:20997".parse().expect("an address");
     let listener = transport::rdma::Listener::bind(address).expect("the listener listens");
-    let next = || Deadline::wait_until("a request", SOON, || listener.take().expect("the device works"));
+    let next = || Deadline::wait_until("a request", TIMEOUT, || listener.take().expect("the device works"));
     let options = transport::rdma::Options::default();
     // The requests of two clients may overtake each other, so the test repeats until they do not.
-    Deadline::wait_until("the client that left to be reported as closed", SOON, || {
+    Deadline::wait_until("the client that left to be reported as closed", TIMEOUT, || {
         let channel = EventChannel::new().expect("a channel");
         let (early, early_came) = (asking(&channel, address), next());
         drop(early);

@@ -3,8 +3,8 @@
 //! meanwhile, and nothing is left.
 
 use crate::guest::{is_in_guest, passes_in};
-use crate::pair::{GuestServer, SOON, alone, pair, wait_until_nothing_is_left};
-use crate::stranger::{Heard, Stranger, null, read, segment, with_read, with_reply, with_write, write};
+use crate::pair::{GuestServer, TIMEOUT, alone, pair, wait_until_nothing_is_left};
+use crate::raw_peer::{RawPeer, Received, null, read, segment, with_read, with_reply, with_write, write};
 use client::Mount;
 use nfs3::FileHandle;
 use rpcrdma::header::{Body, Chunks, HeaderError, ReadSegment, Segment};
@@ -91,63 +91,63 @@ fn misbehave() {
 }
 
 #[track_caller]
-fn must_end(stranger: &mut Stranger) {
-    let heard = stranger.hear();
-    assert!(matches!(&heard, Heard::Ended(why) if !why.is_empty()), "{heard:?}");
+fn must_end(raw_peer: &mut RawPeer) {
+    let heard = raw_peer.receive();
+    assert!(matches!(&heard, Received::Ended(why) if !why.is_empty()), "{heard:?}");
 }
 
 /// The call is refused, and the connection remains.
 #[track_caller]
-fn must_be_refused(stranger: &mut Stranger) {
-    let heard = stranger.hear();
-    assert!(matches!(heard, Heard::Refused(HeaderError::Chunk)), "{heard:?}");
-    must_be_served(stranger);
+fn must_be_refused(raw_peer: &mut RawPeer) {
+    let heard = raw_peer.receive();
+    assert!(matches!(heard, Received::Refused(HeaderError::Chunk)), "{heard:?}");
+    must_be_served(raw_peer);
 }
 
 #[track_caller]
-fn must_be_served(stranger: &mut Stranger) {
-    stranger.call(Body::Message(Chunks::default()), &null(99));
-    let heard = stranger.hear();
-    assert!(matches!(&heard, Heard::Message(header) if header.xid == 99), "{heard:?}");
+fn must_be_served(raw_peer: &mut RawPeer) {
+    raw_peer.call(Body::Message(Chunks::default()), &null(99));
+    let heard = raw_peer.receive();
+    assert!(matches!(&heard, Received::Message(header) if header.xid == 99), "{heard:?}");
 }
 
 fn senseless_headers(_: &Target) {
     // RFC 8166 s4.5.2: a message that is not even a header has no xid to which an error could be
     // sent.
-    let mut stranger = Stranger::new();
-    stranger.say(&[7; 9]);
-    must_end(&mut stranger);
+    let mut raw_peer = RawPeer::new();
+    raw_peer.send(&[7; 9]);
+    must_end(&mut raw_peer);
     // Lists that continue after the end of the message.
-    let mut stranger = Stranger::new();
+    let mut raw_peer = RawPeer::new();
     let words = [5_u32, 1, 32, 0, 1, 1, 1, 1, 1, 1, 1];
-    stranger.say(&words.map(u32::to_be_bytes).concat());
-    must_be_refused(&mut stranger);
+    raw_peer.send(&words.map(u32::to_be_bytes).concat());
+    must_be_refused(&mut raw_peer);
 }
 
 // RFC 8166 s4.5.1
 fn another_version(_: &Target) {
-    let mut stranger = Stranger::new();
+    let mut raw_peer = RawPeer::new();
     let words = [5_u32, 2, 32, 0, 0, 0, 0];
-    stranger.say(&words.map(u32::to_be_bytes).concat());
-    let heard = stranger.hear();
-    assert!(matches!(heard, Heard::Refused(HeaderError::Version { low: 1, high: 1 })), "{heard:?}");
-    must_be_served(&mut stranger);
+    raw_peer.send(&words.map(u32::to_be_bytes).concat());
+    let heard = raw_peer.receive();
+    assert!(matches!(heard, Received::Refused(HeaderError::Version { low: 1, high: 1 })), "{heard:?}");
+    must_be_served(&mut raw_peer);
 }
 
 fn wrong_keys(target: &Target) {
     // The device refuses the access, and that ends the connection at both ends.
-    let mut stranger = Stranger::new();
-    let source = stranger.memory(65536, Access::RemoteRead, WRONG);
+    let mut raw_peer = RawPeer::new();
+    let source = raw_peer.memory(65536, Access::RemoteRead, WRONG);
     let call = write(1, target.theirs, 65536);
     let wrong = Segment { handle: source.region().remote_key() ^ 0x100, ..segment(&source, 65536) };
-    stranger.call(Body::Message(with_read(call.len() as u32, wrong)), &call);
-    must_end(&mut stranger);
-    let mut stranger = Stranger::new();
+    raw_peer.call(Body::Message(with_read(call.len() as u32, wrong)), &call);
+    must_end(&mut raw_peer);
+    let mut raw_peer = RawPeer::new();
     // The memory may be read but not written.
-    let receive_buffer = stranger.memory(65536, Access::RemoteRead, WRONG);
+    let receive_buffer = raw_peer.memory(65536, Access::RemoteRead, WRONG);
     let call = read(2, target.file, 65536);
-    stranger.call(Body::Message(with_write(segment(&receive_buffer, 65536))), &call);
-    must_end(&mut stranger);
+    raw_peer.call(Body::Message(with_write(segment(&receive_buffer, 65536))), &call);
+    must_end(&mut raw_peer);
     let mut first = [0; 1];
     receive_buffer.read(0, &mut first).expect("the memory is readable");
     assert_eq!(first, [WRONG]);
@@ -155,81 +155,81 @@ fn wrong_keys(target: &Target) {
 
 // RFC 8166 s4.5.3
 fn small_chunks(target: &Target) {
-    let mut stranger = Stranger::new();
-    let receive_buffer = stranger.memory(65536, Access::RemoteWrite, WRONG);
+    let mut raw_peer = RawPeer::new();
+    let receive_buffer = raw_peer.memory(65536, Access::RemoteWrite, WRONG);
     let call = read(1, target.file, 65536);
-    stranger.call(Body::Message(with_write(segment(&receive_buffer, 1000))), &call);
-    must_be_refused(&mut stranger);
+    raw_peer.call(Body::Message(with_write(segment(&receive_buffer, 1000))), &call);
+    must_be_refused(&mut raw_peer);
     let call = read(2, target.file, 65536);
-    stranger.call(Body::Message(with_reply(segment(&receive_buffer, 100))), &call);
-    must_be_refused(&mut stranger);
+    raw_peer.call(Body::Message(with_reply(segment(&receive_buffer, 100))), &call);
+    must_be_refused(&mut raw_peer);
     let mut bytes = vec![0; 65536];
     receive_buffer.read(0, &mut bytes).expect("the memory is readable");
     assert!(bytes.iter().all(|byte| *byte == WRONG), "a reply is refused, never truncated");
 }
 
 fn lying_chunks(target: &Target) {
-    let mut stranger = Stranger::new();
-    let source = stranger.memory(65536, Access::RemoteRead, WRONG);
+    let mut raw_peer = RawPeer::new();
+    let source = raw_peer.memory(65536, Access::RemoteRead, WRONG);
     // More memory than is registered: the device refuses the access.
     let call = write(1, target.theirs, MIB);
-    stranger.call(Body::Message(with_read(call.len() as u32, segment(&source, MIB))), &call);
-    must_end(&mut stranger);
+    raw_peer.call(Body::Message(with_read(call.len() as u32, segment(&source, MIB))), &call);
+    must_end(&mut raw_peer);
     // More than any server accepts.
-    let mut stranger = Stranger::new();
-    let source = stranger.memory(65536, Access::RemoteRead, WRONG);
+    let mut raw_peer = RawPeer::new();
+    let source = raw_peer.memory(65536, Access::RemoteRead, WRONG);
     let call = write(2, target.theirs, 65536);
-    stranger.call(Body::Message(with_read(call.len() as u32, segment(&source, 1 << 30))), &call);
-    must_be_refused(&mut stranger);
+    raw_peer.call(Body::Message(with_read(call.len() as u32, segment(&source, 1 << 30))), &call);
+    must_be_refused(&mut raw_peer);
     // Less than the call itself says, so its arguments are invalid.
     let call = write(3, target.theirs, 65536);
-    stranger.call(Body::Message(with_read(call.len() as u32, segment(&source, 4096))), &call);
-    let heard = stranger.hear();
-    assert!(!matches!(heard, Heard::Refused(HeaderError::Version { .. })), "{heard:?}");
+    raw_peer.call(Body::Message(with_read(call.len() as u32, segment(&source, 4096))), &call);
+    let heard = raw_peer.receive();
+    assert!(!matches!(heard, Received::Refused(HeaderError::Version { .. })), "{heard:?}");
 }
 
 // RFC 8166 s3.5.3
 fn cut_calls(target: &Target) {
-    let mut stranger = Stranger::new();
+    let mut raw_peer = RawPeer::new();
     let call = read(1, target.file, 4096);
-    let source = stranger.memory(call.len(), Access::RemoteRead, 0);
+    let source = raw_peer.memory(call.len(), Access::RemoteRead, 0);
     source.write(0, &call).expect("the call fits");
     // Not even an xid and a direction.
-    stranger.call(Body::NoMessage(with_read(0, segment(&source, 4))), &1_u32.to_be_bytes());
-    must_be_refused(&mut stranger);
+    raw_peer.call(Body::NoMessage(with_read(0, segment(&source, 4))), &1_u32.to_be_bytes());
+    must_be_refused(&mut raw_peer);
     // Truncated within the header, and within the arguments.
     for bytes in [30, call.len() as u32 - 8] {
-        let mut stranger = Stranger::new();
-        let source = stranger.memory(call.len(), Access::RemoteRead, 0);
+        let mut raw_peer = RawPeer::new();
+        let source = raw_peer.memory(call.len(), Access::RemoteRead, 0);
         source.write(0, &call).expect("the call fits");
-        stranger.call(Body::NoMessage(with_read(0, segment(&source, bytes))), &1_u32.to_be_bytes());
-        let heard = stranger.hear();
-        assert!(!matches!(heard, Heard::Refused(HeaderError::Version { .. })), "{heard:?}");
+        raw_peer.call(Body::NoMessage(with_read(0, segment(&source, bytes))), &1_u32.to_be_bytes());
+        let heard = raw_peer.receive();
+        assert!(!matches!(heard, Received::Refused(HeaderError::Version { .. })), "{heard:?}");
     }
 }
 
 /// RFC 8166 s3.3.1: the replies are valid, or the connection ends; no other client is affected.
 fn too_many_calls(target: &Target) {
-    let mut stranger = Stranger::new();
-    let receive_buffer = stranger.memory(MIB as usize, Access::RemoteWrite, 0);
+    let mut raw_peer = RawPeer::new();
+    let receive_buffer = raw_peer.memory(MIB as usize, Access::RemoteWrite, 0);
     for xid in 0..200 {
         let call = read(xid, target.file, MIB);
-        stranger.call(Body::Message(with_write(segment(&receive_buffer, MIB))), &call);
+        raw_peer.call(Body::Message(with_write(segment(&receive_buffer, MIB))), &call);
     }
     target.serves_others();
     for _ in 0..200 {
-        if let Heard::Ended(_) = stranger.hear() {
+        if let Received::Ended(_) = raw_peer.receive() {
             return;
         }
-        stranger.endpoint.post_receives(1).expect("a receive is free");
+        raw_peer.endpoint.post_receives(1).expect("a receive is free");
     }
 }
 
 /// The connection ends while the server reads the data of a WRITE.
 fn leave_while_read(target: &Target) {
     for xid in 1..=4 {
-        let mut stranger = Stranger::new();
-        let source = stranger.memory(MIB as usize, Access::RemoteRead, WRONG);
+        let mut raw_peer = RawPeer::new();
+        let source = raw_peer.memory(MIB as usize, Access::RemoteRead, WRONG);
         let call = write(xid, target.theirs, MIB);
         // The last part may not be read, so that nothing is written even if the rest was read in
         // time.
@@ -239,25 +239,25 @@ fn leave_while_read(target: &Target) {
         let forbidden =
             Segment { handle: whole.handle ^ 0x100, length: half, offset: whole.offset + u64::from(half) };
         chunks.reads.push(ReadSegment { position, segment: forbidden });
-        stranger.call(Body::Message(chunks), &call);
-        stranger.wait_until_sent();
-        drop(stranger);
+        raw_peer.call(Body::Message(chunks), &call);
+        raw_peer.wait_until_sent();
+        drop(raw_peer);
     }
 }
 
 /// The connection ends when the first byte of a READ has arrived.
 fn leave_while_written(target: &Target) {
     for xid in 1..=4 {
-        let mut stranger = Stranger::new();
-        let receive_buffer = stranger.memory(MIB as usize, Access::RemoteWrite, 0);
+        let mut raw_peer = RawPeer::new();
+        let receive_buffer = raw_peer.memory(MIB as usize, Access::RemoteWrite, 0);
         let call = read(xid, target.file, MIB);
-        stranger.call(Body::Message(with_write(segment(&receive_buffer, MIB))), &call);
-        Deadline::wait_until("the first byte", SOON, || {
+        raw_peer.call(Body::Message(with_write(segment(&receive_buffer, MIB))), &call);
+        Deadline::wait_until("the first byte", TIMEOUT, || {
             let mut first = [0; 1];
             receive_buffer.read(0, &mut first).expect("the memory is readable");
             (first == [RIGHT]).then_some(())
         });
-        drop(stranger);
+        drop(raw_peer);
         // No peer can access this memory any more.
         receive_buffer.write(0, &vec![WRONG; MIB as usize]).expect("the data fit");
         target.serves_others();
@@ -268,7 +268,7 @@ fn leave_while_written(target: &Target) {
 }
 
 fn never_call(target: &Target) {
-    let strangers: Vec<Stranger> = (0..24).map(|_| Stranger::new()).collect();
+    let strangers: Vec<RawPeer> = (0..24).map(|_| RawPeer::new()).collect();
     target.serves_others();
     drop(strangers);
 }

@@ -3,7 +3,7 @@
 
 use crate::guest::{is_in_guest, passes_in};
 use crate::pair::{GuestServer, alone, pair, wait_until_nothing_is_left};
-use crate::relay::{ADDRESS, Mischief, PORT, Relay};
+use crate::relay::{ADDRESS, Misbehaviour, PORT, Relay};
 use client::Mount;
 use rpcrdma::header::HeaderError;
 use verbs::{Alive, alive};
@@ -51,38 +51,38 @@ fn mount_the_relay() {
     for name in 0..NAMES {
         mount.create_file(format!("/a-name-of-some-length-{name}").as_bytes(), 0o644).expect("made");
     }
-    for (mischief, said) in [
+    for (misbehaviour, said) in [
         // The client continues with one call at a time, and with as many calls as there are
         // receives. RFC 8166 s3.3.1
-        (Mischief::Grants(0), None),
-        (Mischief::Grants(u32::MAX), None),
+        (Misbehaviour::Grants(0), None),
+        (Misbehaviour::Grants(u32::MAX), None),
         // RFC 8166 s4.2.1
-        (Mischief::UnknownXid, None),
-        (Mischief::LongerWrite, Some("cannot be true")),
-        (Mischief::LongerReply, Some("cannot be true")),
+        (Misbehaviour::UnknownXid, None),
+        (Misbehaviour::LongerWrite, Some("cannot be true")),
+        (Misbehaviour::LongerReply, Some("cannot be true")),
         // The device ends the connection, and the call is sent again on the next.
-        (Mischief::WritesBeyond, None),
-        (Mischief::Invalidates, None),
-        (Mischief::Garbage, None),
-        (Mischief::Leaves, None),
+        (Misbehaviour::WritesBeyond, None),
+        (Misbehaviour::Invalidates, None),
+        (Misbehaviour::Garbage, None),
+        (Misbehaviour::Leaves, None),
         // RFC 8166 s4.5
-        (Mischief::Refuses(HeaderError::Chunk), Some("refuses the memory")),
-        (Mischief::Refuses(HeaderError::Version { low: 2, high: 3 }), Some("versions 2 to 3")),
-        (Mischief::Refuses(HeaderError::Other(77)), Some("unknown error 77")),
+        (Misbehaviour::Refuses(HeaderError::Chunk), Some("refuses the memory")),
+        (Misbehaviour::Refuses(HeaderError::Version { low: 2, high: 3 }), Some("versions 2 to 3")),
+        (Misbehaviour::Refuses(HeaderError::Other(77)), Some("unknown error 77")),
     ] {
-        println!("\n{mischief:?}");
-        relay.get_wrong(Some(mischief));
-        let outcome = if mischief == Mischief::LongerReply { list(&mount) } else { read(&mount) };
+        println!("\n{misbehaviour:?}");
+        relay.misbehave_with(Some(misbehaviour));
+        let outcome = if misbehaviour == Misbehaviour::LongerReply { list(&mount) } else { read(&mount) };
         match (outcome, said) {
             (Ok(()), None) => {}
             (Err(error), Some(said)) => assert!(error.to_string().contains(said), "{error}"),
             (outcome, said) => panic!("{outcome:?}, and not {said:?}"),
         }
         assert!(
-            relay.has_done_so() || matches!(mischief, Mischief::Grants(_)),
+            relay.has_misbehaved() || matches!(misbehaviour, Misbehaviour::Grants(_)),
             "the server did not violate the protocol in this way"
         );
-        relay.get_wrong(None);
+        relay.misbehave_with(None);
         read(&mount).and_then(|()| list(&mount)).expect("the client has moved on");
     }
     drop(file);

@@ -8,7 +8,7 @@ use std::time::Duration;
 use testkit::{Deadline, require_program};
 
 /// The longest time that anything may take in an emulated machine on a busy host.
-pub const SOON: Duration = Duration::from_secs(600);
+pub const TIMEOUT: Duration = Duration::from_secs(600);
 
 /// The guests that all cases share; they end with the test program.
 pub fn pair() -> &'static Vm {
@@ -72,7 +72,7 @@ pub fn wait_until_nothing_is_left(guest: &Guest) {
     };
     let what = format!("queue pairs, memory and completion queues of the guest {} to go", guest.name());
     let gone = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        Deadline::wait_until(&what, SOON, || {
+        Deadline::wait_until(&what, TIMEOUT, || {
             last = ours();
             last.is_empty().then_some(())
         });
@@ -89,7 +89,7 @@ impl GuestServer {
         serve.args(["serve", "--export", "/export", "--mem", "512MiB"]).current_dir("/");
         serve.args(["--listen", "10.77.1.2:2049", "--listen", "rdma:10.77.1.2:20049"]);
         let mut process = pair().server().spawn(&serve).expect("the guest runs");
-        process.wait_for_line("ready", SOON).expect("the server is ready");
+        process.wait_for_line("ready", TIMEOUT).expect("the server is ready");
         Self(process)
     }
 }

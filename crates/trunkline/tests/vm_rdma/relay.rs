@@ -19,12 +19,12 @@ pub const ADDRESS: &str = "10.77.1.1";
 pub const PORT: u16 = 20998;
 const SERVER: &str = "10.77.1.2:2049";
 /// How often a waiting relay checks whether it must end.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 const CREDITS: u32 = 32;
 
 /// An error that the relay makes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mischief {
+pub enum Misbehaviour {
     /// Grants this number of credits in each reply.
     Grants(u32),
     /// Answers a call that nobody made, before the right reply.
@@ -47,13 +47,13 @@ pub enum Mischief {
 
 #[derive(Debug, Default)]
 struct Shared {
-    mischief: Mutex<Option<Mischief>>,
+    misbehaviour: Mutex<Option<Misbehaviour>>,
     stop: AtomicBool,
 }
 
 impl Shared {
-    fn mischief(&self) -> std::sync::MutexGuard<'_, Option<Mischief>> {
-        self.mischief.lock().unwrap_or_else(PoisonError::into_inner)
+    fn misbehaviour(&self) -> std::sync::MutexGuard<'_, Option<Misbehaviour>> {
+        self.misbehaviour.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn is_ending(&self) -> bool {
@@ -74,7 +74,7 @@ impl Relay {
             .expect("the port is free");
         let of_mount = TcpListener::bind((ADDRESS, 2049)).expect("the port is free");
         // The thread ends with the process.
-        std::thread::spawn(move || of_mount.incoming().flatten().for_each(hand_on));
+        std::thread::spawn(move || of_mount.incoming().flatten().for_each(forward));
         let of_thread = Arc::clone(&shared);
         let thread = std::thread::spawn(move || listen(&listener, &of_thread));
         Self { shared, thread: Some(thread) }
@@ -82,13 +82,13 @@ impl Relay {
 
     /// Makes the relay commit this error: credits until the next call of this function, any other
     /// error once.
-    pub fn get_wrong(&self, mischief: Option<Mischief>) {
-        *self.shared.mischief() = mischief;
+    pub fn misbehave_with(&self, misbehaviour: Option<Misbehaviour>) {
+        *self.shared.misbehaviour() = misbehaviour;
     }
 
     /// Whether the relay has committed the error.
-    pub fn has_done_so(&self) -> bool {
-        self.shared.mischief().is_none()
+    pub fn has_misbehaved(&self) -> bool {
+        self.shared.misbehaviour().is_none()
     }
 }
 
@@ -101,7 +101,7 @@ impl Drop for Relay {
     }
 }
 
-fn hand_on(client: TcpStream) {
+fn forward(client: TcpStream) {
     let Ok(server) = TcpStream::connect(SERVER) else { return };
     let copy = |mut from: TcpStream, mut to: TcpStream| {
         let _ = std::io::copy(&mut from, &mut to);
@@ -118,7 +118,7 @@ fn listen(listener: &Listener, shared: &Arc<Shared>) {
     poller.add(listener, 0, Interest::READ).expect("the listener can be polled");
     let mut connections = Vec::new();
     while !shared.is_ending() {
-        poller.wait(&mut Events::new(), Some(LOOK_EVERY)).expect("poll works");
+        poller.wait(&mut Events::new(), Some(POLL_INTERVAL)).expect("poll works");
         while let Some(incoming) = listener.take().expect("the listener works") {
             let shared = Arc::clone(shared);
             connections.push(std::thread::spawn(move || Connection::accept(incoming).serve(&shared)));
@@ -146,7 +146,7 @@ impl Connection {
         let upstream = TcpStream::connect(SERVER).expect("our server accepts");
         let (inbox, fetched, data) = (Vec::new(), Vec::new(), Vec::new());
         let mut this = Self { endpoint, server, upstream, inbox, fetched, data };
-        this.carry_out(&Shared::default()).expect("receives are posted");
+        this.execute(&Shared::default()).expect("receives are posted");
         this.endpoint.accept().expect("the client is connected");
         this
     }
@@ -164,17 +164,17 @@ impl Connection {
                 Ok(Some(Event::Received)) => self.server.handle_receive(&self.inbox),
                 Ok(Some(Event::Done(request))) => self.server.handle_read_done(request),
                 Ok(Some(Event::Connected(_))) => {}
-                Ok(None) => poller.wait(&mut Events::new(), Some(LOOK_EVERY)).expect("poll works"),
+                Ok(None) => poller.wait(&mut Events::new(), Some(POLL_INTERVAL)).expect("poll works"),
                 Err(_) => return,
             }
-            if self.carry_out(shared).is_none() {
+            if self.execute(shared).is_none() {
                 return;
             }
         }
     }
 
     /// Executes the outputs of the engine; `None` when the connection must end.
-    fn carry_out(&mut self, shared: &Shared) -> Option<()> {
+    fn execute(&mut self, shared: &Shared) -> Option<()> {
         while let Some(output) = self.server.poll_output() {
             match output {
                 Output::PostReceives(count) => self.endpoint.post_receives(count).ok()?,
@@ -259,7 +259,10 @@ impl Connection {
     }
 
     fn write(&mut self, message: &[u8], pieces: &[Piece], shared: &Shared) -> Option<()> {
-        let beyond = shared.mischief().take_if(|mischief| *mischief == Mischief::WritesBeyond).is_some();
+        let beyond = shared
+            .misbehaviour()
+            .take_if(|misbehaviour| *misbehaviour == Misbehaviour::WritesBeyond)
+            .is_some();
         for piece in pieces.iter().filter(|piece| piece.to.length > 0) {
             let from = match piece.source {
                 Source::Message => message,
@@ -287,38 +290,39 @@ impl Connection {
             _ => None,
         };
         let is_long = matches!(header.body, Body::NoMessage(_));
-        let about_this = |mischief: &mut Mischief| match mischief {
-            Mischief::LongerReply => is_long,
-            Mischief::WritesBeyond => false,
+        let about_this = |misbehaviour: &mut Misbehaviour| match misbehaviour {
+            Misbehaviour::LongerReply => is_long,
+            Misbehaviour::WritesBeyond => false,
             _ => written.is_some(),
         };
-        let mut held = shared.mischief();
-        if let Some(Mischief::Grants(credits)) = *held {
+        let mut held = shared.misbehaviour();
+        if let Some(Misbehaviour::Grants(credits)) = *held {
             header.credits = credits;
         }
-        let mischief =
-            held.take_if(|mischief| !matches!(mischief, Mischief::Grants(_)) && about_this(mischief));
+        let misbehaviour = held.take_if(|misbehaviour| {
+            !matches!(misbehaviour, Misbehaviour::Grants(_)) && about_this(misbehaviour)
+        });
         drop(held);
         let mut invalidate = None;
-        match (mischief, &mut header.body) {
-            (Some(Mischief::UnknownXid), body) => {
+        match (misbehaviour, &mut header.body) {
+            (Some(Misbehaviour::UnknownXid), body) => {
                 let xid = header.xid ^ 0x55;
                 let mut other = encoded(&Header { xid, credits: header.credits, body: body.clone() });
                 other.extend_from_slice(&xid.to_be_bytes());
                 other.extend_from_slice(message.get(4..).unwrap_or_default());
                 self.endpoint.send(&[&other], None, None).ok()?;
             }
-            (Some(Mischief::LongerWrite), Body::Message(chunks)) => chunks.writes[0][0].length += 4096,
-            (Some(Mischief::LongerReply), Body::NoMessage(chunks)) => {
+            (Some(Misbehaviour::LongerWrite), Body::Message(chunks)) => chunks.writes[0][0].length += 4096,
+            (Some(Misbehaviour::LongerReply), Body::NoMessage(chunks)) => {
                 chunks.reply.as_mut().expect("the call had a reply chunk")[0].length += 4 << 20;
             }
-            (Some(Mischief::Refuses(error)), body) => {
+            (Some(Misbehaviour::Refuses(error)), body) => {
                 *body = Body::Error(error);
                 return self.endpoint.send(&[&encoded(&header)], None, None).ok();
             }
-            (Some(Mischief::Invalidates), _) => invalidate = written.map(|segment| segment.handle),
-            (Some(Mischief::Garbage), _) => return self.endpoint.send(&[&[7; 9]], None, None).ok(),
-            (Some(Mischief::Leaves), _) => return None,
+            (Some(Misbehaviour::Invalidates), _) => invalidate = written.map(|segment| segment.handle),
+            (Some(Misbehaviour::Garbage), _) => return self.endpoint.send(&[&[7; 9]], None, None).ok(),
+            (Some(Misbehaviour::Leaves), _) => return None,
             _ => {}
         }
         self.endpoint.send(&[&encoded(&header), &message], invalidate, None).ok()

@@ -2,10 +2,10 @@
 //! break in the middle of an RDMA operation, a link that drops everything, a device that is
 //! removed. Nothing is lost, nothing hangs, and no object remains at either end.
 
-use crate::driven::{Driven, obey};
 use crate::guest::is_in_guest;
 use crate::history::Store;
-use crate::pair::{SOON, alone, pair, sh, wait_until_nothing_is_left};
+use crate::mount_driver::{MountDriver, run_commands};
+use crate::pair::{TIMEOUT, alone, pair, sh, wait_until_nothing_is_left};
 use lab::vm::{Event, Guest, Running, Vm};
 use rustix::process::Signal;
 use std::process::Command;
@@ -39,7 +39,7 @@ impl Server {
             serve.args(["--listen", &format!("rdma:10.77.{link}.2:20049")]);
         }
         let mut process = pair().server().spawn(&serve).expect("the guest runs");
-        process.wait_for_line("ready", SOON).expect("the server starts");
+        process.wait_for_line("ready", TIMEOUT).expect("the server starts");
         Self { process, serves }
     }
 
@@ -110,7 +110,7 @@ impl Filter {
     /// Waits until the filter has dropped a packet.
     #[track_caller]
     fn wait_until_met(&self) {
-        Deadline::wait_until("a packet that the filter drops", SOON, || {
+        Deadline::wait_until("a packet that the filter drops", TIMEOUT, || {
             let listed = sh(self.0, "nft list table inet trouble");
             let counts = listed.split("counter packets ").skip(1);
             let met = counts.filter_map(|rest| rest.split(' ').next()?.parse::<u64>().ok()).sum::<u64>();
@@ -136,19 +136,19 @@ fn nothing_is_left() {
 #[test]
 fn a_server_that_is_killed_and_restarted_under_load_loses_nothing() {
     if is_in_guest() {
-        return obey();
+        return run_commands();
     }
     let _turn = alone();
     let directory = Directory::make();
     let mut server = Server::start(IN_DIRECTORY);
-    let mut client = Driven::start(
+    let mut client = MountDriver::start(
         "trouble::a_server_that_is_killed_and_restarted_under_load_loses_nothing",
         ONE_LINK,
         Store::ByParts,
     );
     for _ in 0..3 {
         server.kill_and_start_again();
-        client.tell("goes on");
+        client.send_command("goes on");
     }
     client.end();
     nothing_is_left();
@@ -161,7 +161,7 @@ fn a_server_that_is_killed_and_restarted_under_load_loses_nothing() {
 #[test]
 fn connections_that_break_in_the_middle_of_a_read_lose_nothing() {
     if is_in_guest() {
-        return obey();
+        return run_commands();
     }
     torn(
         "trouble::connections_that_break_in_the_middle_of_a_read_lose_nothing",
@@ -175,7 +175,7 @@ fn connections_that_break_in_the_middle_of_a_read_lose_nothing() {
 #[test]
 fn connections_that_break_in_the_middle_of_a_write_lose_nothing() {
     if is_in_guest() {
-        return obey();
+        return run_commands();
     }
     torn(
         "trouble::connections_that_break_in_the_middle_of_a_write_lose_nothing",
@@ -189,12 +189,12 @@ fn connections_that_break_in_the_middle_of_a_write_lose_nothing() {
 fn torn(test: &str, guest: fn(&Vm) -> &Guest, operations: [u8; 2]) {
     let _turn = alone();
     let server = Server::start(IN_MEMORY);
-    let mut client = Driven::start(test, ONE_LINK, Store::Whole);
+    let mut client = MountDriver::start(test, ONE_LINK, Store::Whole);
     let filter = Filter::on_operations(guest(pair()), operations);
     filter.wait_until_met();
-    client.tell("breaks");
+    client.send_command("breaks");
     drop(filter);
-    client.tell("goes on");
+    client.send_command("goes on");
     client.end();
     nothing_is_left();
     drop(server);
@@ -203,11 +203,11 @@ fn torn(test: &str, guest: fn(&Vm) -> &Guest, operations: [u8; 2]) {
 #[test]
 fn a_client_killed_in_the_middle_of_reads_and_writes_leaves_nothing() {
     if is_in_guest() {
-        return obey();
+        return run_commands();
     }
     let _turn = alone();
     let server = Server::start(IN_MEMORY);
-    let client = Driven::start(
+    let client = MountDriver::start(
         "trouble::a_client_killed_in_the_middle_of_reads_and_writes_leaves_nothing",
         ONE_LINK,
         Store::Whole,
@@ -226,21 +226,21 @@ fn a_client_killed_in_the_middle_of_reads_and_writes_leaves_nothing() {
 #[test]
 fn calls_of_a_link_that_drops_everything_silently_move_to_the_other_and_back() {
     if is_in_guest() {
-        return obey();
+        return run_commands();
     }
     let _turn = alone();
     let server = Server::start(IN_MEMORY);
-    let mut client = Driven::start(
+    let mut client = MountDriver::start(
         "trouble::calls_of_a_link_that_drops_everything_silently_move_to_the_other_and_back",
         TWO_LINKS,
         Store::Whole,
     );
     let everything = ["iifname n2".to_owned()];
     let filters = [pair().client(), pair().server()].map(|guest| Filter::on(guest, &everything));
-    client.tell("loses 1");
+    client.send_command("loses 1");
     filters.iter().for_each(Filter::wait_until_met);
     drop(filters);
-    client.tell("regains 1");
+    client.send_command("regains 1");
     client.end();
     nothing_is_left();
     drop(server);
@@ -250,11 +250,11 @@ fn calls_of_a_link_that_drops_everything_silently_move_to_the_other_and_back() {
 #[test]
 fn calls_of_a_link_that_goes_down_move_to_the_other_and_back() {
     if is_in_guest() {
-        return obey();
+        return run_commands();
     }
     let _turn = alone();
     let server = Server::start(IN_MEMORY);
-    let mut client = Driven::start(
+    let mut client = MountDriver::start(
         "trouble::calls_of_a_link_that_goes_down_move_to_the_other_and_back",
         TWO_LINKS,
         Store::Whole,
@@ -264,9 +264,9 @@ fn calls_of_a_link_that_goes_down_move_to_the_other_and_back() {
         let carrier = sh(guest, &format!("cat /sys/class/net/n{LINK}/carrier"));
         assert_eq!(carrier.trim(), "0", "the guest {} sees that the carrier is lost", guest.name());
     }
-    client.tell("loses 1");
+    client.send_command("loses 1");
     drop(pulled);
-    client.tell("regains 1");
+    client.send_command("regains 1");
     client.end();
     nothing_is_left();
     drop(server);
@@ -277,18 +277,18 @@ fn calls_of_a_link_that_goes_down_move_to_the_other_and_back() {
 #[test]
 fn calls_of_a_removed_client_device_move_to_the_other_link() {
     if is_in_guest() {
-        return obey();
+        return run_commands();
     }
     let _turn = alone();
     let mut device = Device::of(pair().client());
     let server = Server::start(IN_MEMORY);
-    let mut client = Driven::start(
+    let mut client = MountDriver::start(
         "trouble::calls_of_a_removed_client_device_move_to_the_other_link",
         TWO_LINKS,
         Store::Whole,
     );
     device.remove();
-    client.tell("loses 1");
+    client.send_command("loses 1");
     client.end();
     device.made_anew();
     nothing_is_left();
@@ -300,23 +300,23 @@ fn calls_of_a_removed_client_device_move_to_the_other_link() {
 #[test]
 fn calls_of_a_removed_server_device_move_to_the_other_link_and_back() {
     if is_in_guest() {
-        return obey();
+        return run_commands();
     }
     let _turn = alone();
     let directory = Directory::make();
     let mut device = Device::of(pair().server());
     let mut server = Server::start(IN_DIRECTORY);
-    let mut client = Driven::start(
+    let mut client = MountDriver::start(
         "trouble::calls_of_a_removed_server_device_move_to_the_other_link_and_back",
         TWO_LINKS,
         Store::ByParts,
     );
     device.remove();
-    client.tell("loses 1");
+    client.send_command("loses 1");
     server.kill();
     device.made_anew();
     server = Server::start(IN_DIRECTORY);
-    client.tell("regains 1");
+    client.send_command("regains 1");
     client.end();
     nothing_is_left();
     drop(server);
@@ -350,7 +350,7 @@ impl Device {
         let mut removal = self.removal.take().expect("the removal was started");
         let (began, mut said) = (Instant::now(), String::new());
         while let Some(Event::Out(bytes) | Event::Err(bytes)) =
-            removal.next_within(SOON.saturating_sub(began.elapsed())).expect("the device is removed")
+            removal.next_within(TIMEOUT.saturating_sub(began.elapsed())).expect("the device is removed")
         {
             said.push_str(&String::from_utf8_lossy(&bytes));
         }
@@ -365,7 +365,7 @@ impl Drop for Device {
         if let Some(mut removal) = self.removal.take() {
             // A case failed in between; its programs have ended by now, and the next case needs the
             // device.
-            while let Ok(Some(_)) = removal.next_within(SOON) {}
+            while let Ok(Some(_)) = removal.next_within(TIMEOUT) {}
             let _ = self.guest.sh(&format!("rdma link add rxe{LINK} type rxe netdev n{LINK}"));
         }
     }

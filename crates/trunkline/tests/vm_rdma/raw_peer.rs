@@ -1,7 +1,7 @@
 //! A client that sends arbitrary bytes: raw messages and memory over its own connection, and what
 //! the server does in answer.
 
-use crate::pair::SOON;
+use crate::pair::TIMEOUT;
 use nfs3::FileHandle;
 use rpcrdma::header::{Body, Chunk, Chunks, Header, HeaderError, ReadSegment, Segment};
 use testkit::Deadline;
@@ -15,7 +15,7 @@ const WRITE: u32 = 7;
 
 /// What a server did.
 #[derive(Debug)]
-pub enum Heard {
+pub enum Received {
     /// Sent a message with this header.
     Message(Box<Header>),
     /// Answered with an error of the transport header.
@@ -25,19 +25,19 @@ pub enum Heard {
 }
 
 /// See the module's documentation.
-pub struct Stranger {
+pub struct RawPeer {
     pub endpoint: Endpoint<()>,
     inbox: Vec<u8>,
 }
 
-impl Stranger {
+impl RawPeer {
     /// Connects to the server and posts receives.
     pub fn new() -> Self {
         let options = Options { receives: 128, sends: 256, work: 512, ..Options::default() };
         let server = "10.77.1.2:20049".parse().expect("an address");
         let endpoint = Endpoint::connect(None, server, &options).expect("the guest has a device");
         let mut this = Self { endpoint, inbox: Vec::new() };
-        Deadline::wait_until("a connection", SOON, || {
+        Deadline::wait_until("a connection", TIMEOUT, || {
             this.endpoint.wake();
             this.endpoint.poll(&mut this.inbox).expect("the server takes connections")
         });
@@ -46,14 +46,14 @@ impl Stranger {
     }
 
     /// Sends the bytes as they are.
-    pub fn say(&mut self, bytes: &[u8]) {
+    pub fn send(&mut self, bytes: &[u8]) {
         self.endpoint.send(&[bytes], None, Some(())).expect("the message fits");
     }
 
     /// Waits until the message is sent; the server may already have ended the connection because of
     /// it.
     pub fn wait_until_sent(&mut self) {
-        Deadline::wait_until("the acknowledgement of the server's device", SOON, || {
+        Deadline::wait_until("the acknowledgement of the server's device", TIMEOUT, || {
             self.endpoint.wake();
             match self.endpoint.poll(&mut self.inbox) {
                 Ok(Some(Event::Done(()))) | Err(_) => Some(()),
@@ -67,24 +67,24 @@ impl Stranger {
         let mut bytes = Vec::new();
         Header { xid: xid_of(message), credits: 32, body }.encode(&mut Writer::new(&mut bytes));
         bytes.extend_from_slice(message);
-        self.say(&bytes);
+        self.send(&bytes);
     }
 
     /// The next message or event.
-    pub fn hear(&mut self) -> Heard {
-        Deadline::wait_until("the server's answer", SOON, || {
+    pub fn receive(&mut self) -> Received {
+        Deadline::wait_until("the server's answer", TIMEOUT, || {
             self.endpoint.wake();
             match self.endpoint.poll(&mut self.inbox) {
                 Ok(Some(Event::Received)) => {
                     let header = Header::decode(&mut Reader::new(&self.inbox))
                         .expect("our server sends valid headers");
                     Some(match header.body {
-                        Body::Error(error) => Heard::Refused(error),
-                        _ => Heard::Message(Box::new(header)),
+                        Body::Error(error) => Received::Refused(error),
+                        _ => Received::Message(Box::new(header)),
                     })
                 }
                 Ok(_) => None,
-                Err(error) => Some(Heard::Ended(error.to_string())),
+                Err(error) => Some(Received::Ended(error.to_string())),
             }
         })
     }

@@ -10,7 +10,7 @@
 use crate::guest::again;
 use crate::history::Store;
 use crate::load::Load;
-use crate::pair::{SOON, pair, state_of};
+use crate::pair::{TIMEOUT, pair, state_of};
 use client::{Mount, PathStatistics};
 use lab::vm::{Event, Running};
 use rustix::process::Signal;
@@ -27,34 +27,35 @@ const GOES_ON: u64 = 100;
 const MOUNT_ATTEMPTS: usize = 5;
 
 /// The client as seen from outside; killed when dropped.
-pub struct Driven {
+pub struct MountDriver {
     running: Running,
     said: String,
 }
 
-impl Driven {
-    /// Runs this test, which must [`obey`], in the guest, and waits until its load has begun.
+impl MountDriver {
+    /// Runs this test, which must [`run_commands`], in the guest, and waits until its load has
+    /// begun.
     #[track_caller]
     pub fn start(test: &str, options: &str, store: Store) -> Self {
         let mut command = again(test);
         command.env(OPTIONS, options).env(STORE, format!("{store:?}"));
         let running = pair().client().spawn(&command).expect("the guest runs");
         let mut this = Self { running, said: String::new() };
-        this.hear("under load");
+        this.wait_for_answer("under load");
         this
     }
 
     /// Sends a line and waits until its condition holds.
     #[track_caller]
-    pub fn tell(&mut self, line: &str) {
+    pub fn send_command(&mut self, line: &str) {
         self.running.input(format!("{line}\n").as_bytes());
-        self.hear(&format!("done: {line}"));
+        self.wait_for_answer(&format!("done: {line}"));
     }
 
     /// Ends the load; the test must have passed in the guest.
     #[track_caller]
     pub fn end(mut self) {
-        self.tell("end");
+        self.send_command("end");
         let status = self.running.wait(|event| self.said.push_str(&text(&event))).expect("the guest runs");
         assert!(status.success() && self.said.contains("1 passed"), "{status}: {}", self.said);
     }
@@ -66,7 +67,7 @@ impl Driven {
     }
 
     #[track_caller]
-    fn hear(&mut self, line: &str) {
+    fn wait_for_answer(&mut self, line: &str) {
         let began = Instant::now();
         // Text after the line is kept: it may contain the next expected line.
         let after = |said: &str| {
@@ -78,7 +79,7 @@ impl Driven {
                 self.said = rest;
                 return;
             }
-            match self.running.next_within(SOON.saturating_sub(began.elapsed())) {
+            match self.running.next_within(TIMEOUT.saturating_sub(began.elapsed())) {
                 Ok(Some(event)) => self.said.push_str(&text(&event)),
                 other => {
                     let [ours, theirs] = [pair().client(), pair().server()].map(state_of);
@@ -100,7 +101,7 @@ fn text(event: &Event) -> String {
 }
 
 /// The work of the client in the guest.
-pub fn obey() {
+pub fn run_commands() {
     let given = |name: &str| std::env::var(name).expect("the variable is set");
     let store = if given(STORE) == format!("{:?}", Store::Whole) { Store::Whole } else { Store::ByParts };
     let mount = Arc::new(mounted(&given(OPTIONS)));
@@ -144,7 +145,7 @@ fn mounted(options: &str) -> Mount {
 /// The paths as all loops report them. A loop that is busy for a second reports nothing, and is
 /// asked again.
 fn paths_of(mount: &Mount) -> Vec<PathStatistics> {
-    Deadline::wait_until("all loops to report their paths", SOON, || {
+    Deadline::wait_until("all loops to report their paths", TIMEOUT, || {
         let paths = mount.statistics().paths;
         paths.iter().all(|path| path.status.len() == mount.loops()).then_some(paths)
     })
@@ -162,18 +163,18 @@ fn states(path: &PathStatistics) -> impl Iterator<Item = &'static str> {
 fn goes_on(mount: &Mount) {
     let all = || paths_of(mount).iter().map(answered).sum::<u64>();
     let before = all();
-    Deadline::wait_until("calls to go on", SOON, || (all() >= before + GOES_ON).then_some(()));
+    Deadline::wait_until("calls to go on", TIMEOUT, || (all() >= before + GOES_ON).then_some(()));
 }
 
 fn breaks(mount: &Mount) {
     let all =
         || paths_of(mount).iter().flat_map(|path| &path.status).map(|status| status.failovers).sum::<u64>();
     let before = all();
-    Deadline::wait_until("a connection to break", SOON, || (all() > before).then_some(()));
+    Deadline::wait_until("a connection to break", TIMEOUT, || (all() > before).then_some(()));
 }
 
 fn loses(mount: &Mount, path: usize) {
-    Deadline::wait_until("the path to be down", SOON, || {
+    Deadline::wait_until("the path to be down", TIMEOUT, || {
         let paths = paths_of(mount);
         states(&paths[path]).all(|state| matches!(state, "down" | "probing")).then_some(())
     });
@@ -182,7 +183,7 @@ fn loses(mount: &Mount, path: usize) {
 
 fn regains(mount: &Mount, path: usize) {
     let before = answered(&paths_of(mount)[path]);
-    Deadline::wait_until("the path to be up", SOON, || {
+    Deadline::wait_until("the path to be up", TIMEOUT, || {
         let path = &paths_of(mount)[path];
         (states(path).all(|state| state == "up") && answered(path) >= before + GOES_ON).then_some(())
     });
