@@ -133,7 +133,7 @@ impl Ef600 {
 
     /// The capacities of the array's drives, as text.
     #[must_use]
-    pub fn drives_in_words(&self) -> String {
+    pub fn describe_drives(&self) -> String {
         let sizes: Vec<_> = self.drive.iter().map(|drive| drive.tb.to_string()).collect();
         format!("{} TB", sizes.join(", "))
     }

@@ -6,10 +6,10 @@
 //! kIOPS, and the total is the geometric mean of these two. A phase of 0 is left out. Other known
 //! parts of a run (extended phases, `timestamp`) are not scored.
 
-mod against;
+mod comparison;
 mod read;
 
-pub use against::{Against, On, Row, against};
+pub use comparison::{Comparison, Row, TopologyLimits, compare};
 pub use read::read;
 
 use crate::error::Result;

@@ -164,7 +164,7 @@ pub fn array_speed(scheme: Scheme, drives: u32, read: Option<f64>, write: Option
 
 /// The number of a stage's parts that carries a required throughput.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Enough {
+pub struct StageNeed {
     /// The stage.
     pub stage: StageName,
     /// The present number.
@@ -181,7 +181,7 @@ pub struct Enough {
 ///
 /// # Errors
 /// A need that is not a speed, or is beyond any plan.
-pub fn enough(limits: &Limits, read: Option<f64>, write: Option<f64>) -> Result<Vec<Enough>> {
+pub fn stage_needs(limits: &Limits, read: Option<f64>, write: Option<f64>) -> Result<Vec<StageNeed>> {
     let needs = [
         (Direction::Read, read.map(|speed| check_speed("--need-read-gbytes", speed)).transpose()?),
         (Direction::Write, write.map(|speed| check_speed("--need-write-gbytes", speed)).transpose()?),
@@ -213,7 +213,7 @@ pub fn enough(limits: &Limits, read: Option<f64>, write: Option<f64>) -> Result<
             );
         }
         // The count was checked: it is a whole number of at most COUNT_MAX.
-        found.push(Enough {
+        found.push(StageNeed {
             stage: stage.name,
             have: stage.count,
             need: count as u32,

@@ -12,10 +12,10 @@ mod table;
 pub use chart::svg;
 pub use io500::runs;
 pub use layout::layout;
-pub use limits::{curve, enough, limits};
+pub use limits::{curve, limits, stage_needs};
 pub use size::{candidates, sizing};
 
-use crate::limits::{Curve, Enough, Limits};
+use crate::limits::{Curve, Limits, StageNeed};
 use serde::Serialize;
 
 /// Everything that `plan limits` can output, for JSON.
@@ -29,7 +29,7 @@ pub struct Planned<'a> {
     pub curve: Option<&'a Curve>,
     /// The required numbers of each stage's parts, if there was a need.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub enough: Option<&'a [Enough]>,
+    pub enough: Option<&'a [StageNeed]>,
 }
 
 /// A plan as JSON, with a newline at the end.

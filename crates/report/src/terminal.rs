@@ -8,7 +8,7 @@ mod canvas;
 
 use record::{Direction, Record, Route};
 
-use self::canvas::{Canvas, Ink, width};
+use self::canvas::{Canvas, Style, width};
 use crate::{
     number,
     view::{self, Block, Group, Row},
@@ -35,11 +35,11 @@ pub fn render_ansi(record: &Record, columns: usize) -> String {
 
 fn draw(record: &Record, mut canvas: Canvas) -> String {
     let head = format!("trunkline bench: {}; {}", record.experiment.target, view::machine(record));
-    canvas.paragraph(Ink::Plain, 0, "", &head);
+    canvas.paragraph(Style::Plain, 0, "", &head);
     let mut told_why_skipped = false;
     for block in view::blocks(record) {
         canvas.end_line();
-        canvas.paragraph(Ink::Bold, 0, "", &block.title);
+        canvas.paragraph(Style::Bold, 0, "", &block.title);
         let table = Table::of(&block, record, canvas.columns());
         table.header(&mut canvas);
         for (index, group) in block.groups.iter().enumerate() {
@@ -52,10 +52,10 @@ fn draw(record: &Record, mut canvas: Canvas) -> String {
             }
             table.skipped(&mut canvas, group.skipped.iter().copied(), false);
             if let Some(work) = group.rdma_work() {
-                canvas.paragraph(Ink::Plain, INDENT, "RDMA for a call: ", &work);
+                canvas.paragraph(Style::Plain, INDENT, "RDMA for a call: ", &work);
             }
             if let Some(ports) = group.ports() {
-                canvas.paragraph(Ink::Plain, INDENT, "RDMA ports: ", &ports);
+                canvas.paragraph(Style::Plain, INDENT, "RDMA ports: ", &ports);
             }
             if !table.evidence_beside {
                 evidence_below(&mut canvas, group);
@@ -68,13 +68,13 @@ fn draw(record: &Record, mut canvas: Canvas) -> String {
         canvas.end_line();
         for route in record.routes.iter() {
             let why = route.skipped.as_deref().unwrap_or("nothing was measured");
-            canvas.paragraph(Ink::Dim, INDENT, &format!("{}: ", route.name), why);
+            canvas.paragraph(Style::Dim, INDENT, &format!("{}: ", route.name), why);
         }
     }
     if !record.failed.is_empty() {
         canvas.end_line();
-        canvas.paragraph(Ink::Red, 0, "", "FAILED: do not use these numbers");
-        record.failed.iter().for_each(|why| canvas.paragraph(Ink::Red, INDENT, "- ", why));
+        canvas.paragraph(Style::Red, 0, "", "FAILED: do not use these numbers");
+        record.failed.iter().for_each(|why| canvas.paragraph(Style::Red, INDENT, "- ", why));
     }
     canvas.finish()
 }
@@ -82,7 +82,7 @@ fn draw(record: &Record, mut canvas: Canvas) -> String {
 fn verdicts(canvas: &mut Canvas, group: &Group<'_>) {
     for verdict in &group.verdicts {
         let lead = format!("{}: ", group.half());
-        canvas.paragraph(Ink::Bold, INDENT, &lead, &view::sentence(verdict));
+        canvas.paragraph(Style::Bold, INDENT, &lead, &view::sentence(verdict));
     }
 }
 
@@ -180,12 +180,13 @@ impl Table {
     }
 
     fn header(&self, canvas: &mut Canvas) {
-        canvas.put(Ink::Dim, &format!("{:INDENT$}{:2$}", "", "route", self.route + GAP));
+        canvas.put(Style::Dim, &format!("{:INDENT$}{:2$}", "", "route", self.route + GAP));
         for direction in &self.directions {
-            canvas.put(Ink::Dim, &format!("{:1$}", self.heading(*direction), self.cell() + GAP));
+            canvas.put(Style::Dim, &format!("{:1$}", self.heading(*direction), self.cell() + GAP));
         }
         let (of_limit, share) = (self.of_limit, self.share + GAP);
-        canvas.put(Ink::Dim, &format!("{:>of_limit$}{:GAP$}{:share$}binds", "of limit", "", "share by node"));
+        canvas
+            .put(Style::Dim, &format!("{:>of_limit$}{:GAP$}{:share$}binds", "of limit", "", "share by node"));
         canvas.end_line();
     }
 
@@ -196,7 +197,7 @@ impl Table {
         if let Some(condition) = group.condition() {
             let marks = mark(group, false);
             let legend = if self.marks_are_words { String::new() } else { format!(" (each marked {marks})") };
-            canvas.paragraph(Ink::Plain, INDENT, "", &format!("{condition}{legend}"));
+            canvas.paragraph(Style::Plain, INDENT, "", &format!("{condition}{legend}"));
         }
         for row in &group.rows {
             self.row(canvas, group, row);
@@ -204,10 +205,10 @@ impl Table {
     }
 
     fn row(&self, canvas: &mut Canvas, group: &Group<'_>, row: &Row<'_>) {
-        canvas.put(Ink::Plain, &format!("{:INDENT$}{:2$}", "", row.route.name, self.route + GAP));
+        canvas.put(Style::Plain, &format!("{:INDENT$}{:2$}", "", row.route.name, self.route + GAP));
         for direction in &self.directions {
             let Some(cell) = row.workload.cell(*direction) else {
-                canvas.put(Ink::Plain, &format!("{:1$}", "-", self.cell() + GAP));
+                canvas.put(Style::Plain, &format!("{:1$}", "-", self.cell() + GAP));
                 continue;
             };
             let mark = mark(group, self.marks_are_words);
@@ -217,16 +218,16 @@ impl Table {
             }
             let (digits, marks) = (self.speed, self.mark);
             text.push_str(&format!("{:>digits$}{mark:marks$} ", number::plain(cell.gbytes_per_s)));
-            canvas.put(Ink::Plain, &text);
+            canvas.put(Style::Plain, &text);
             let bar = "#".repeat(bar_length(cell.gbytes_per_s, group.fastest(), self.bar));
             let rest = (self.cell() + GAP).saturating_sub(width(&text));
-            let ink = if *direction == Direction::Read { Ink::Blue } else { Ink::Yellow };
-            canvas.put(ink, &format!("{bar:rest$}"));
+            let style = if *direction == Direction::Read { Style::Blue } else { Style::Yellow };
+            canvas.put(style, &format!("{bar:rest$}"));
         }
         let (of_limit, share) = (self.of_limit, self.share + GAP);
         let shares = view::shares(&row.share_by_node());
         let binds = if self.evidence_beside { binds_with_evidence(row) } else { row.binds() };
-        canvas.put(Ink::Plain, &format!("{:>of_limit$}{:GAP$}{shares:share$}{binds}", row.of_limit(), ""));
+        canvas.put(Style::Plain, &format!("{:>of_limit$}{:GAP$}{shares:share$}{binds}", row.of_limit(), ""));
         canvas.end_line();
     }
 
@@ -242,7 +243,7 @@ impl Table {
             let lead = format!("{:1$}", route.name, self.route + GAP);
             let is_told = told_all || told.contains(&why);
             let text = if is_told { "skipped, as above".to_owned() } else { format!("skipped: {why}") };
-            canvas.paragraph(Ink::Dim, INDENT, &lead, &text);
+            canvas.paragraph(Style::Dim, INDENT, &lead, &text);
             told.push(why);
         }
     }
@@ -290,7 +291,7 @@ fn evidence_below(canvas: &mut Canvas, group: &Group<'_>) {
     }
     for (binds, evidence, routes) in told.iter().filter(|(_, evidence, _)| !evidence.is_empty()) {
         let sentence = format!("{binds} binds {}: {evidence}", routes.join(", "));
-        canvas.paragraph(Ink::Plain, INDENT, "", &sentence);
+        canvas.paragraph(Style::Plain, INDENT, "", &sentence);
     }
 }
 

@@ -14,31 +14,31 @@ const WRITE_SECONDS_MIN: f64 = 300.0;
 const LINES_MAX: usize = 100_000;
 /// Further phases that are not scored are only counted, so that a wrong file is not repeated line
 /// by line.
-const UNKNOWN_TOLD_MAX: usize = 32;
+const UNKNOWN_REPORTED_MAX: usize = 32;
 
 /// Reads a run.
 ///
 /// # Errors
 /// If the text has no phases, or invalid numbers.
 pub fn read(name: &str, text: &str) -> Result<Run> {
-    let mut found = Found::default();
+    let mut parser = Parser::default();
     if text.lines().take(LINES_MAX).any(|line| line.trim_start().starts_with("[RESULT")) {
         text.lines()
             .take(LINES_MAX)
             .enumerate()
-            .try_for_each(|(number, line)| found.summary_line(number + 1, line))?;
+            .try_for_each(|(number, line)| parser.summary_line(number + 1, line))?;
     } else {
         let mut section = String::new();
         for (number, line) in text.lines().take(LINES_MAX).enumerate() {
-            found.ini_line(number + 1, line.trim(), &mut section)?;
+            parser.ini_line(number + 1, line.trim(), &mut section)?;
         }
     }
-    found.finish(name)
+    parser.finish(name)
 }
 
 /// What has been read so far.
 #[derive(Debug, Default)]
-struct Found {
+struct Parser {
     version: Option<String>,
     format: Format,
     phases: Vec<Phase>,
@@ -48,15 +48,15 @@ struct Found {
     warnings: Vec<String>,
 }
 
-fn wrong(line: usize, what: impl std::fmt::Display) -> Error {
+fn line_error(line: usize, what: impl std::fmt::Display) -> Error {
     Error::Results { cause: format!("line {line}: {what}") }
 }
 
 /// Parses the result of a phase.
-fn figure(line: usize, text: &str) -> Result<f64> {
+fn parse_value(line: usize, text: &str) -> Result<f64> {
     match text.trim().parse::<f64>() {
         Ok(value) if value.is_finite() && (0.0..1e15).contains(&value) => Ok(value),
-        _ => Err(wrong(line, format!("{:?} is no result: a number, 0 or more", clip(text)))),
+        _ => Err(line_error(line, format!("{:?} is no result: a number, 0 or more", clip(text)))),
     }
 }
 
@@ -65,7 +65,7 @@ fn clip(text: &str) -> String {
     text.trim().chars().take(40).collect()
 }
 
-impl Found {
+impl Parser {
     /// Parses `[RESULT]  ior-easy-write  11.999765 GiB/s : time 330.250 seconds`.
     fn summary_line(&mut self, number: usize, line: &str) -> Result<()> {
         let line = line.trim();
@@ -82,7 +82,7 @@ impl Found {
                     (name.replace('_', "-"), *value, unit)
                 }
                 ["BW" | "IOPS", "phase", ..] | [] | [_] | [_, _] => {
-                    return Err(wrong(number, "a result has a phase, a figure and a unit"));
+                    return Err(line_error(number, "a result has a phase, a figure and a unit"));
                 }
                 [name, value, unit, ..] => {
                     self.set_format(number, Format::SinceSc20)?;
@@ -91,7 +91,7 @@ impl Found {
             };
             let seconds =
                 line.split_once("time ").and_then(|(_, rest)| rest.split_whitespace().next()?.parse().ok());
-            self.phase(number, &name, figure(number, value)?, Some(unit), seconds, is_invalid)?;
+            self.phase(number, &name, parse_value(number, value)?, Some(unit), seconds, is_invalid)?;
         } else if line.starts_with("[SCORE") && !line.starts_with("[SCOREX") {
             for part in after_tag(line).split(':') {
                 let words: Vec<_> = part.split_whitespace().collect();
@@ -109,7 +109,10 @@ impl Found {
 
     fn set_format(&mut self, number: usize, format: Format) -> Result<()> {
         if !self.phases.is_empty() && self.format != format {
-            return Err(wrong(number, "this result has another form than those before; one file is one run"));
+            return Err(line_error(
+                number,
+                "this result has another form than those before; one file is one run",
+            ));
         }
         self.format = format;
         Ok(())
@@ -137,7 +140,7 @@ impl Found {
             ("SCORE" | "SCOREX", _) => {}
             (phase, "score") => {
                 let phase = phase.to_owned();
-                self.phase(number, &phase, figure(number, first)?, None, None, is_invalid)?;
+                self.phase(number, &phase, parse_value(number, first)?, None, None, is_invalid)?;
             }
             (phase, "t_delta") => {
                 if let Some(last) = self.phases.last_mut().filter(|last| last.name == phase) {
@@ -163,7 +166,7 @@ impl Found {
             "total" | "score" => 2,
             _ => return Ok(()),
         };
-        let value = figure(number, value)?;
+        let value = parse_value(number, value)?;
         if let Some(stated) = self.stated.get_mut(place) {
             *stated = Some(value);
         }
@@ -182,14 +185,14 @@ impl Found {
         let Some((known, expected)) = PHASES.iter().find(|(phase, _)| *phase == name) else {
             if UNSCORED.iter().any(|beginning| name.starts_with(beginning)) {
                 let name = clip(name);
-                if self.unscored.len() < UNKNOWN_TOLD_MAX && !self.unscored.contains(&name) {
+                if self.unscored.len() < UNKNOWN_REPORTED_MAX && !self.unscored.contains(&name) {
                     self.unscored.push(name);
                 }
                 return Ok(());
             }
             let plain = name.replace('_', "-");
             if let Some((phase, _)) = PHASES.iter().find(|(phase, _)| *phase == plain) {
-                return Err(wrong(
+                return Err(line_error(
                     number,
                     format!(
                         "{:?} is {phase} since SC20; results from before have \"BW phase 1\" or the like in front",
@@ -198,7 +201,7 @@ impl Found {
                 ));
             }
             self.unknown += 1;
-            if self.unknown <= UNKNOWN_TOLD_MAX {
+            if self.unknown <= UNKNOWN_REPORTED_MAX {
                 let name = clip(name);
                 self.warnings
                     .push(format!("{name:?} is no phase of IO500 that is known here, and is not scored"));
@@ -207,13 +210,13 @@ impl Found {
         };
         if unit.is_some_and(|unit| !unit.eq_ignore_ascii_case(expected.name())) {
             let unit = clip(unit.unwrap_or_default());
-            return Err(wrong(
+            return Err(line_error(
                 number,
                 format!("{known} is in {unit}, and IO500 prints it in {}", expected.name()),
             ));
         }
         if self.phases.iter().any(|phase| phase.name == *known) {
-            return Err(wrong(number, format!("{known} stands here twice; one file is one run")));
+            return Err(line_error(number, format!("{known} stands here twice; one file is one run")));
         }
         self.phases.push(Phase { name: known, value, unit: *expected, seconds, is_invalid });
         Ok(())
@@ -248,10 +251,10 @@ impl Found {
     }
 
     fn warn(&mut self) {
-        if let Some(more) = self.unknown.checked_sub(UNKNOWN_TOLD_MAX).filter(|more| *more > 0) {
+        if let Some(more) = self.unknown.checked_sub(UNKNOWN_REPORTED_MAX).filter(|more| *more > 0) {
             self.warnings.push(format!("{more} more phases are not known here, and are not scored"));
         }
-        let has = |phase: &str| self.phases.iter().any(|found| found.name == phase && found.value > 0.0);
+        let has = |phase: &str| self.phases.iter().any(|parser| parser.name == phase && parser.value > 0.0);
         let without: Vec<_> = PHASES.iter().map(|(phase, _)| *phase).filter(|phase| !has(phase)).collect();
         if !without.is_empty() {
             self.warnings.push(format!("left out of the score, as absent or 0: {}", without.join(", ")));

@@ -190,8 +190,8 @@ fn runs_stand_beside_the_limits_of_their_topologies() {
         .into_iter()
         .map(|name| preset(name).and_then(|topology| limits(&topology)).expect("a preset"))
         .collect();
-    let against = against(vec![run(DDP24), run(RAID6)], &found);
-    let row = |phase: &str| against.rows.iter().find(|row| row.phase == phase).expect("a phase").clone();
+    let comparison = compare(vec![run(DDP24), run(RAID6)], &found);
+    let row = |phase: &str| comparison.rows.iter().find(|row| row.phase == phase).expect("a phase").clone();
     let percent = |share: Option<f64>| format!("{:.0}", share.expect("a limit") * 100.0);
     let read = row("ior-easy-read");
     assert_eq!((percent(read.of_limit[0]), percent(read.of_limit[1])), ("97".to_owned(), "97".to_owned()));
@@ -199,9 +199,9 @@ fn runs_stand_beside_the_limits_of_their_topologies() {
     let write = row("ior-easy-write");
     assert_eq!((percent(write.of_limit[0]), percent(write.of_limit[1])), ("103".to_owned(), "92".to_owned()));
     assert!(
-        against.notes.iter().any(|note| note.contains("above its limit: ior-easy-write")),
+        comparison.notes.iter().any(|note| note.contains("above its limit: ior-easy-write")),
         "{:?}",
-        against.notes
+        comparison.notes
     );
     assert_eq!(format!("{:.2}", write.of_first[1].expect("both")), "1.72");
     assert_eq!((row("find").limits[0], row("find").of_first[0]), (None, Some(1.0)));

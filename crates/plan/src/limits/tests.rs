@@ -25,7 +25,7 @@ fn stage(limits: &Limits, name: StageName) -> &Stage {
 }
 
 /// The parts of a limit that are shown: GiB/s with one decimal, and the binding stage.
-fn told(bound: &Bound) -> (String, StageName) {
+fn described(bound: &Bound) -> (String, StageName) {
     (format!("{:.1}", bound.gib_per_s), bound.first().expect("something binds"))
 }
 
@@ -35,13 +35,13 @@ fn told(bound: &Bound) -> (String, StageName) {
 #[test]
 fn ef600_pools_read_and_write_as_figure_38_has_it() {
     let twelve = ef600(Scheme::Ddp, 12);
-    assert_eq!(told(&twelve.read), ("39.1".to_owned(), StageName::Drives));
+    assert_eq!(described(&twelve.read), ("39.1".to_owned(), StageName::Drives));
     for drives in [12, 16, 24] {
         let limits = ef600(Scheme::Ddp, drives);
-        assert_eq!(told(&limits.write), ("11.6".to_owned(), StageName::Controller), "{drives}");
+        assert_eq!(described(&limits.write), ("11.6".to_owned(), StageName::Controller), "{drives}");
         assert!(limits.write.why.contains("CME"), "{}", limits.write.why);
         if drives > 12 {
-            assert_eq!(told(&limits.read), ("41.0".to_owned(), StageName::Controller), "{drives}");
+            assert_eq!(described(&limits.read), ("41.0".to_owned(), StageName::Controller), "{drives}");
         }
     }
 }
@@ -52,12 +52,12 @@ fn ef600_pools_read_and_write_as_figure_38_has_it() {
 #[test]
 fn ef600_raid_6_groups_read_and_write_as_figure_39_has_it() {
     let ten = ef600(Scheme::Raid6, 10);
-    assert_eq!(told(&ten.read), ("32.6".to_owned(), StageName::Drives));
+    assert_eq!(described(&ten.read), ("32.6".to_owned(), StageName::Drives));
     assert_eq!(ten.read.gbytes_per_s, 35.0);
-    assert_eq!(told(&ten.write), ("14.9".to_owned(), StageName::Raid));
+    assert_eq!(described(&ten.write), ("14.9".to_owned(), StageName::Raid));
     let twenty = ef600(Scheme::Raid6, 20);
-    assert_eq!(told(&twenty.read), ("41.0".to_owned(), StageName::Controller));
-    assert_eq!(told(&twenty.write), ("22.4".to_owned(), StageName::Controller));
+    assert_eq!(described(&twenty.read), ("41.0".to_owned(), StageName::Controller));
+    assert_eq!(described(&twenty.write), ("22.4".to_owned(), StageName::Controller));
     assert!(twenty.write.why.contains("FSWA"), "{}", twenty.write.why);
 }
 
@@ -70,7 +70,7 @@ fn raid_6_without_full_stripes_writes_like_a_pool() {
         let raid = topology.raid.as_mut().expect("raid");
         (raid.request_kib, raid.segment_kib) = (Some(request), segment);
         let limits = found(&topology);
-        assert_eq!(told(&limits.write), ("11.6".to_owned(), StageName::Controller));
+        assert_eq!(described(&limits.write), ("11.6".to_owned(), StageName::Controller));
         assert!(limits.notes[0].contains("not accelerated"), "{:?}", limits.notes);
     }
 }
@@ -190,8 +190,8 @@ fn ipoib_clients_of_the_sun_7410_are_too_few() {
     (topology.transport, topology.mtu) = (Some(Transport::Ipoib), Some(2044));
     topology.clients.as_mut().expect("clients").cpu_gbytes_per_s = Some(0.24);
     let limits = found(&topology);
-    assert_eq!((told(&limits.read).1, limits.read.gbytes_per_s), (StageName::ClientCpu, 2.4));
-    let more = enough(&limits, Some(3.18), None).expect("a need");
+    assert_eq!((described(&limits.read).1, limits.read.gbytes_per_s), (StageName::ClientCpu, 2.4));
+    let more = stage_needs(&limits, Some(3.18), None).expect("a need");
     let clients = more.iter().find(|one| one.stage == StageName::ClientCpu).expect("clients");
     assert_eq!((clients.have, clients.need), (10, 14));
 }
@@ -199,14 +199,14 @@ fn ipoib_clients_of_the_sun_7410_are_too_few() {
 #[test]
 fn a_need_says_how_many_of_each_stage_it_takes() {
     let limits = found(&of("ef600-raid6-20"));
-    let found = enough(&limits, Some(100.0), Some(60.0)).expect("a need");
+    let found = stage_needs(&limits, Some(100.0), Some(60.0)).expect("a need");
     let need = |name| found.iter().find(|one| one.stage == name).map(|one| (one.have, one.need));
     // 100 / 44 and 60 / 24 arrays; 60 / 1.6 drives in RAID 6; 100 / 12.42 ports.
     assert_eq!(need(StageName::Controller), Some((1, 3)));
     assert_eq!(need(StageName::Raid), Some((20, 38)));
     assert_eq!(need(StageName::ServerPorts), Some((8, 9)));
-    assert!(enough(&limits, Some(-1.0), None).is_err());
-    assert!(enough(&limits, None, Some(f64::NAN)).is_err());
+    assert!(stage_needs(&limits, Some(-1.0), None).is_err());
+    assert!(stage_needs(&limits, None, Some(f64::NAN)).is_err());
 }
 
 #[test]
@@ -300,9 +300,9 @@ fn files_that_are_no_topology_say_where() {
         ("[raid]\nscheme = \"raid5\"\n", "8+1"),
         ("\u{0}", "cause"),
     ] {
-        let told = Topology::from_toml(text).expect_err("no topology").to_string();
-        assert!(told.contains(part) && told.contains("line"), "{text}: {told}");
-        assert_eq!(told.lines().count(), 3, "{told}");
+        let described = Topology::from_toml(text).expect_err("no topology").to_string();
+        assert!(described.contains(part) && described.contains("line"), "{text}: {described}");
+        assert_eq!(described.lines().count(), 3, "{described}");
     }
 }
 

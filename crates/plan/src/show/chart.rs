@@ -61,17 +61,17 @@ pub fn svg(limits: &Limits, curve: &Curve) -> String {
         .fold(0.0, f64::max);
     let step = step(most);
     let top = (most / step).ceil().max(1.0) * step;
-    let place = Place { count: curve.points.len(), top };
+    let scale = PlotScale { count: curve.points.len(), top };
     let lines = (0..=32).map(|number| f64::from(number) * step).take_while(|value| *value <= top * 1.0001);
     let rules = lines
-        .map(|value| Rule { y: format!("{:.1}", place.y(value)), text: crate::units::trim(value) })
+        .map(|value| Rule { y: format!("{:.1}", scale.y(value)), text: crate::units::trim(value) })
         .collect();
     let every = curve.points.len().div_ceil(NUMBERS_MAX).max(1);
     let numbered = curve.points.iter().enumerate().filter(|(index, _)| index % every == 0);
     let below = format!("{:.1}", HEIGHT - BOTTOM + 18.0);
     let numbers = numbered
         .map(|(index, point)| Label {
-            x: format!("{:.1}", place.x(index)),
+            x: format!("{:.1}", scale.x(index)),
             y: below.clone(),
             text: point.count.to_string(),
         })
@@ -83,7 +83,7 @@ pub fn svg(limits: &Limits, curve: &Curve) -> String {
         words: words(curve),
         rules,
         numbers,
-        series: vec![series(curve, Direction::Read, &place), series(curve, Direction::Write, &place)],
+        series: vec![series(curve, Direction::Read, &scale), series(curve, Direction::Write, &scale)],
     };
     let mut text = page.render().expect("the template writes to memory and calls nothing that fails");
     text.push('\n');
@@ -100,12 +100,12 @@ fn step(most: f64) -> f64 {
     steps.into_iter().find(|step| *step >= most / LINES * 0.999).unwrap_or(power * 10.0)
 }
 
-struct Place {
+struct PlotScale {
     count: usize,
     top: f64,
 }
 
-impl Place {
+impl PlotScale {
     fn x(&self, index: usize) -> f64 {
         let last = self.count.saturating_sub(1).max(1);
         LEFT + (WIDTH - LEFT - RIGHT - 60.0) * index as f64 / last as f64
@@ -116,7 +116,7 @@ impl Place {
     }
 }
 
-fn series(curve: &Curve, direction: Direction, place: &Place) -> Series {
+fn series(curve: &Curve, direction: Direction, scale: &PlotScale) -> Series {
     let bound = |point: &crate::limits::Point| match direction {
         Direction::Read => point.read.clone(),
         Direction::Write => point.write.clone(),
@@ -127,7 +127,7 @@ fn series(curve: &Curve, direction: Direction, place: &Place) -> Series {
     let aside = if direction == Direction::Read { -10.0 } else { 20.0 };
     for (index, point) in curve.points.iter().enumerate() {
         let bound = bound(point);
-        let (x, y) = (place.x(index), place.y(bound.gbytes_per_s));
+        let (x, y) = (scale.x(index), scale.y(bound.gbytes_per_s));
         points.push(format!("{x:.1},{y:.1}"));
         marks.push(Label {
             x: format!("{x:.1}"),
@@ -149,7 +149,7 @@ fn series(curve: &Curve, direction: Direction, place: &Place) -> Series {
         }
     }
     let (x, y) = match curve.points.last() {
-        Some(point) => (place.x(curve.points.len() - 1), place.y(bound(point).gbytes_per_s)),
+        Some(point) => (scale.x(curve.points.len() - 1), scale.y(bound(point).gbytes_per_s)),
         None => (LEFT, HEIGHT - BOTTOM),
     };
     let end = Label {

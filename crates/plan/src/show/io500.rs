@@ -1,15 +1,15 @@
 //! IO500 runs as text: the stated and the computed scores, then phase by phase.
 
 use super::table::{Table, printable, wrap};
-use crate::io500::{Against, On, Run, Score, agrees};
+use crate::io500::{Comparison, Run, Score, TopologyLimits, agrees};
 use std::fmt::Write;
 
 /// Runs side by side.
 #[must_use]
-pub fn runs(against: &Against, columns: usize) -> String {
+pub fn runs(comparison: &Comparison, columns: usize) -> String {
     let mut text = String::new();
-    let letters: Vec<_> = ('A'..='Z').take(against.runs.len()).map(String::from).collect();
-    for ((run, letter), topology) in against.runs.iter().zip(&letters).zip(&against.topologies) {
+    let letters: Vec<_> = ('A'..='Z').take(comparison.runs.len()).map(String::from).collect();
+    for ((run, letter), topology) in comparison.runs.iter().zip(&letters).zip(&comparison.topologies) {
         text.push_str(&head(run, letter, topology.as_ref(), columns));
         if let Some(on) = topology {
             text.push_str(&wrap("   limits  ", &limits(on), columns));
@@ -18,7 +18,7 @@ pub fn runs(against: &Against, columns: usize) -> String {
             text.push_str(&wrap("   note: ", &printable(warning), columns));
         }
     }
-    let has_limits = against.topologies.iter().any(Option::is_some);
+    let has_limits = comparison.topologies.iter().any(Option::is_some);
     let mut headings = vec!["<phase".to_owned(), "<unit".to_owned()];
     for (index, letter) in letters.iter().enumerate() {
         headings.push(letter.clone());
@@ -31,9 +31,9 @@ pub fn runs(against: &Against, columns: usize) -> String {
     }
     let mut table = Table::new(&headings.iter().map(String::as_str).collect::<Vec<_>>());
     let number = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |value| format!("{value:.3}"));
-    for row in &against.rows {
+    for row in &comparison.rows {
         let mut cells = vec![row.phase.to_owned(), row.unit.name().to_owned()];
-        for index in 0..against.runs.len() {
+        for index in 0..comparison.runs.len() {
             let at = |values: &[Option<f64>]| values.get(index).copied().flatten();
             cells.push(number(at(&row.values)));
             if index > 0 {
@@ -50,16 +50,16 @@ pub fn runs(against: &Against, columns: usize) -> String {
         table.row(cells);
     }
     let _ = write!(text, "\n{}", table.render());
-    if !against.notes.is_empty() {
+    if !comparison.notes.is_empty() {
         text.push('\n');
     }
-    for note in &against.notes {
+    for note in &comparison.notes {
         text.push_str(&wrap("note: ", note, columns));
     }
     text
 }
 
-fn head(run: &Run, letter: &str, topology: Option<&On>, columns: usize) -> String {
+fn head(run: &Run, letter: &str, topology: Option<&TopologyLimits>, columns: usize) -> String {
     let version =
         run.version.as_ref().map_or_else(String::new, |version| format!(", {}", printable(version)));
     let on = topology.map_or_else(String::new, |topology| format!(", on {}", printable(&topology.name)));
@@ -75,7 +75,7 @@ fn head(run: &Run, letter: &str, topology: Option<&On>, columns: usize) -> Strin
     text
 }
 
-fn limits(on: &On) -> String {
+fn limits(on: &TopologyLimits) -> String {
     format!(
         "read {:.3} GiB/s by {}; write {:.3} GiB/s by {}",
         on.read.gib_per_s, on.read.why, on.write.gib_per_s, on.write.why

@@ -1,7 +1,7 @@
 //! Limits as text: the binding stage first, then every stage with its computation.
 
 use super::table::{Table, printable, rate, wrap};
-use crate::limits::{Curve, Direction, Enough, Limits, Stage};
+use crate::limits::{Curve, Direction, Limits, Stage, StageNeed};
 use std::fmt::Write;
 
 /// Limits.
@@ -22,7 +22,7 @@ pub fn limits(limits: &Limits, columns: usize) -> String {
             .collect();
         table.row(vec![
             stage.name.title().to_owned(),
-            things(stage.count, stage.of),
+            count_of(stage.count, stage.of),
             rate(stage.line_gbytes_per_s),
             rate(stage.read_gbytes_per_s),
             rate(stage.write_gbytes_per_s),
@@ -32,7 +32,7 @@ pub fn limits(limits: &Limits, columns: usize) -> String {
     text.push_str(&table.render());
     text.push('\n');
     for stage in &limits.stages {
-        text.push_str(&wrap(&format!("  {}: ", stage.name.title()), &reckoned(stage), columns));
+        text.push_str(&wrap(&format!("  {}: ", stage.name.title()), &computation(stage), columns));
     }
     for note in &limits.notes {
         text.push_str(&wrap("note: ", note, columns));
@@ -44,13 +44,13 @@ pub fn limits(limits: &Limits, columns: usize) -> String {
 }
 
 /// A count with its noun: `1 port`, `8 ports`, `2 switches`.
-fn things(count: u32, of: &str) -> String {
+fn count_of(count: u32, of: &str) -> String {
     let one = of.strip_suffix("ches").map(|stem| format!("{stem}ch"));
     let one = one.unwrap_or_else(|| of.trim_end_matches('s').to_owned());
     if count == 1 { format!("1 {one}") } else { format!("{count} {of}") }
 }
 
-fn reckoned(stage: &Stage) -> String {
+fn computation(stage: &Stage) -> String {
     let modes = [Direction::Read, Direction::Write].map(|direction| match direction {
         Direction::Read => stage.read_mode.as_deref(),
         Direction::Write => stage.write_mode.as_deref(),
@@ -84,7 +84,7 @@ fn stages(names: &[crate::limits::StageName]) -> String {
 
 /// The required numbers of each stage's parts.
 #[must_use]
-pub fn enough(found: &[Enough]) -> String {
+pub fn stage_needs(found: &[StageNeed]) -> String {
     let mut text = String::from("\nto carry what is needed\n");
     let mut table = Table::new(&["<stage", "has", "needs", "<of", "<because"]);
     for one in found {

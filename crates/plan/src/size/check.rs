@@ -147,7 +147,7 @@ fn optimization(request: &Request) -> Result<f64> {
         (None, Some(drive)) => Ok(drive.optimization_percent),
         _ if is_general => refuse(
             format!("cannot size drives of {} TB", trim(tb)),
-            format!("an optimization capacity is only recommended for drives of {}", array.drives_in_words()),
+            format!("an optimization capacity is only recommended for drives of {}", array.describe_drives()),
             cite("figure 36"),
             format!(
                 "--drive-tb {}, or --optimization-percent P with what that drive needs (0 for none)",
@@ -156,7 +156,7 @@ fn optimization(request: &Request) -> Result<f64> {
         ),
         _ => refuse(
             format!("cannot size drives of {} TB", trim(tb)),
-            format!("the EF600 takes NVMe drives of {}", array.drives_in_words()),
+            format!("the EF600 takes NVMe drives of {}", array.describe_drives()),
             cite("section NetApp EF600 Overview"),
             format!("--drive-tb {}, or --scheme 8+2 --optimization-percent P for another array", nearest.tb),
         ),

@@ -2,7 +2,7 @@
 
 /// The emphasis of a piece of text, if colour is used.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Ink {
+pub(super) enum Style {
     Plain,
     Bold,
     Dim,
@@ -11,15 +11,15 @@ pub(super) enum Ink {
     Yellow,
 }
 
-impl Ink {
+impl Style {
     fn code(self) -> &'static str {
         match self {
-            Ink::Plain => "",
-            Ink::Bold => "1",
-            Ink::Dim => "2",
-            Ink::Red => "1;31",
-            Ink::Blue => "34",
-            Ink::Yellow => "33",
+            Style::Plain => "",
+            Style::Bold => "1",
+            Style::Dim => "2",
+            Style::Red => "1;31",
+            Style::Blue => "34",
+            Style::Yellow => "33",
         }
     }
 }
@@ -55,13 +55,13 @@ impl Canvas {
     }
 
     /// Adds a piece to the line. Characters that would control the terminal become question marks.
-    pub(super) fn put(&mut self, ink: Ink, text: &str) {
+    pub(super) fn put(&mut self, style: Style, text: &str) {
         let safe: String = text.chars().map(|it| if is_command(it) { '?' } else { it }).collect();
         let words = safe.trim_end_matches(' ');
         if !words.is_empty() {
             self.line.push_str(&" ".repeat(std::mem::take(&mut self.blanks)));
-            match self.ansi && ink != Ink::Plain {
-                true => self.line.push_str(&format!("\u{1b}[{}m{words}\u{1b}[0m", ink.code())),
+            match self.ansi && style != Style::Plain {
+                true => self.line.push_str(&format!("\u{1b}[{}m{words}\u{1b}[0m", style.code())),
                 false => self.line.push_str(words),
             }
         }
@@ -77,39 +77,39 @@ impl Canvas {
 
     /// Writes a text after a lead, wrapped at the canvas' width; further lines are indented to the
     /// start of the text.
-    pub(super) fn paragraph(&mut self, ink: Ink, indent: usize, lead: &str, text: &str) {
+    pub(super) fn paragraph(&mut self, style: Style, indent: usize, lead: &str, text: &str) {
         let hang = if lead.is_empty() { indent + 2 } else { indent + width(lead) };
-        self.put(Ink::Plain, &format!("{:indent$}", ""));
-        self.put(ink, lead);
+        self.put(Style::Plain, &format!("{:indent$}", ""));
+        self.put(style, lead);
         let mut column = indent + width(lead);
         let mut is_first = true;
         for word in text.split(' ').filter(|word| !word.is_empty()) {
             let gap = usize::from(!is_first);
             if !is_first && column + gap + width(word) > self.columns {
                 self.end_line();
-                self.put(Ink::Plain, &" ".repeat(hang));
+                self.put(Style::Plain, &" ".repeat(hang));
                 column = hang;
             } else if gap > 0 {
-                self.put(Ink::Plain, " ");
+                self.put(Style::Plain, " ");
                 column += gap;
             }
-            column = self.word(ink, word, column, hang);
+            column = self.word(style, word, column, hang);
             is_first = false;
         }
         self.end_line();
     }
 
     /// Writes a word, broken if it is longer than a line, and returns the column after it.
-    fn word(&mut self, ink: Ink, word: &str, mut column: usize, hang: usize) -> usize {
+    fn word(&mut self, style: Style, word: &str, mut column: usize, hang: usize) -> usize {
         let mut rest: Vec<char> = word.chars().collect();
         while column + rest.len() > self.columns && self.columns > hang {
             let after = rest.split_off(self.columns.saturating_sub(column).min(rest.len()));
-            self.put(ink, &rest.iter().collect::<String>());
+            self.put(style, &rest.iter().collect::<String>());
             self.end_line();
-            self.put(Ink::Plain, &" ".repeat(hang));
+            self.put(Style::Plain, &" ".repeat(hang));
             (rest, column) = (after, hang);
         }
-        self.put(ink, &rest.iter().collect::<String>());
+        self.put(style, &rest.iter().collect::<String>());
         column + rest.len()
     }
 

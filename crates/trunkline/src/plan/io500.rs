@@ -67,7 +67,8 @@ pub fn run(args: &Io500Args) -> Result<(), Error> {
         found.extend(super::topology(None, Some(name))?);
     }
     let found = found.iter().map(limits::limits).collect::<Result<Vec<_>, _>>()?;
-    let against = io500::against(runs, &found);
-    let text = if args.json { show::json(&against) } else { show::runs(&against, output::stdout_columns()) };
+    let comparison = io500::compare(runs, &found);
+    let text =
+        if args.json { show::json(&comparison) } else { show::runs(&comparison, output::stdout_columns()) };
     output::print(&text)
 }

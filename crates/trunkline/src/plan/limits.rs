@@ -148,8 +148,8 @@ pub fn run(args: &LimitsArgs) -> Result<(), Error> {
         None => None,
     };
     let has_need = args.need_read_gbytes.or(args.need_write_gbytes).is_some();
-    let enough = has_need
-        .then(|| limits::enough(&found, args.need_read_gbytes, args.need_write_gbytes))
+    let stage_needs = has_need
+        .then(|| limits::stage_needs(&found, args.need_read_gbytes, args.need_write_gbytes))
         .transpose()?;
     if let (Some(file), Some(curve)) = (&args.svg, &curve) {
         output::write(file, &show::svg(&found, curve))?;
@@ -161,12 +161,12 @@ pub fn run(args: &LimitsArgs) -> Result<(), Error> {
         return output::print(&show::json(&show::Planned {
             limits: &found,
             curve: curve.as_ref(),
-            enough: enough.as_deref(),
+            enough: stage_needs.as_deref(),
         }));
     }
     let mut text = show::limits(&found, output::stdout_columns());
     text.push_str(&curve.as_ref().map_or_else(String::new, show::curve));
-    text.push_str(&enough.as_deref().map_or_else(String::new, show::enough));
+    text.push_str(&stage_needs.as_deref().map_or_else(String::new, show::stage_needs));
     output::print(&text)
 }
 

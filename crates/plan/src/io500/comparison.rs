@@ -6,11 +6,11 @@ use serde::Serialize;
 
 /// A comparison.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Against {
+pub struct Comparison {
     /// The runs compared.
     pub runs: Vec<Run>,
     /// The topology of each run, if given.
-    pub topologies: Vec<Option<On>>,
+    pub topologies: Vec<Option<TopologyLimits>>,
     /// The phases.
     pub rows: Vec<Row>,
     /// Notes for the reader.
@@ -19,7 +19,7 @@ pub struct Against {
 
 /// The topology of a run, and its limits.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct On {
+pub struct TopologyLimits {
     /// The name of the topology.
     pub name: String,
     /// The limit of reading.
@@ -47,7 +47,7 @@ pub struct Row {
 
 /// Compares runs with each other and with limits: one for all runs, or one for each.
 #[must_use]
-pub fn against(runs: Vec<Run>, limits: &[Limits]) -> Against {
+pub fn compare(runs: Vec<Run>, limits: &[Limits]) -> Comparison {
     let limit_of = |index: usize| if limits.len() == 1 { limits.first() } else { limits.get(index) };
     let rows = PHASES.iter().map(|(phase, unit)| row(phase, *unit, &runs, &limit_of)).collect();
     let mut notes = Vec::new();
@@ -67,13 +67,13 @@ pub fn against(runs: Vec<Run>, limits: &[Limits]) -> Against {
             ));
         }
     }
-    let on = |limits: &Limits| On {
+    let on = |limits: &Limits| TopologyLimits {
         name: limits.name.clone(),
         read: limits.read.clone(),
         write: limits.write.clone(),
     };
     let topologies = (0..runs.len()).map(|index| limit_of(index).map(on)).collect();
-    Against { runs, topologies, rows, notes }
+    Comparison { runs, topologies, rows, notes }
 }
 
 fn row<'a>(
