@@ -240,9 +240,9 @@ fn reaches(route: &ReadyRoute, record: &mut Record) -> bool {
     }
     let Err(error) = route.mount() else { return true };
     let causes = std::iter::successors(Some(&error as &dyn std::error::Error), |error| error.source());
-    let told = causes.map(ToString::to_string).collect::<Vec<_>>().join(": ");
+    let reason = causes.map(ToString::to_string).collect::<Vec<_>>().join(": ");
     if let Some(described) = record.routes.iter_mut().find(|described| described.name == route.name) {
-        described.skipped = Some(told);
+        described.skipped = Some(reason);
     }
     false
 }

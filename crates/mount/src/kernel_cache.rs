@@ -85,7 +85,7 @@ mod tests {
     #[test]
     fn attributes_are_dropped_at_open_if_the_kernel_was_sent_two_versions() {
         let mut state = State::default();
-        assert!(state.may_have_other_attributes(content(1)), "it was told nothing");
+        assert!(state.may_have_other_attributes(content(1)), "the kernel has no attributes yet");
         state.record_sent_version(content(1));
         assert!(!state.may_have_other_attributes(content(1)));
         state.record_sent_version(content(2));

@@ -83,9 +83,9 @@ fn speeds(out: &mut String, block: &Block<'_>, group: &Group<'_>) {
         out.push_str(&format!("- {} was skipped: {}\n", escape(&route.name), escape(why)));
     }
     let (work, ports) = (group.rdma_work(), group.ports());
-    for (name, told) in [("RDMA for a call", &work), ("RDMA ports", &ports)] {
-        if let Some(told) = told {
-            out.push_str(&format!("- {name}: {}\n", escape(told)));
+    for (name, text) in [("RDMA for a call", &work), ("RDMA ports", &ports)] {
+        if let Some(text) = text {
+            out.push_str(&format!("- {name}: {}\n", escape(text)));
         }
     }
     let has_lines = gaps.is_some() || work.is_some() || ports.is_some();

@@ -236,15 +236,15 @@ impl Table {
         &self,
         canvas: &mut Canvas,
         skipped: impl Iterator<Item = (&'a Route, &'a str)>,
-        told_all: bool,
+        reported_all: bool,
     ) {
-        let mut told: Vec<&str> = Vec::new();
+        let mut reported: Vec<&str> = Vec::new();
         for (route, why) in skipped {
             let lead = format!("{:1$}", route.name, self.route + GAP);
-            let is_told = told_all || told.contains(&why);
-            let text = if is_told { "skipped, as above".to_owned() } else { format!("skipped: {why}") };
+            let is_reported = reported_all || reported.contains(&why);
+            let text = if is_reported { "skipped, as above".to_owned() } else { format!("skipped: {why}") };
             canvas.paragraph(Style::Dim, INDENT, &lead, &text);
-            told.push(why);
+            reported.push(why);
         }
     }
 }
@@ -281,15 +281,15 @@ fn bar_length(value: f64, fastest: f64, longest: usize) -> usize {
 
 /// `CPU binds tcp, tcp-mp: both cores at 99 %`, once for all rows with the same evidence.
 fn evidence_below(canvas: &mut Canvas, group: &Group<'_>) {
-    let mut told: Vec<(String, String, Vec<&str>)> = Vec::new();
+    let mut reported: Vec<(String, String, Vec<&str>)> = Vec::new();
     for row in &group.rows {
         let (binds, evidence) = (row.binds(), row.evidence());
-        match told.iter_mut().find(|(stage, why, _)| *stage == binds && *why == evidence) {
+        match reported.iter_mut().find(|(stage, why, _)| *stage == binds && *why == evidence) {
             Some((_, _, routes)) => routes.push(&row.route.name),
-            None => told.push((binds, evidence, vec![&row.route.name])),
+            None => reported.push((binds, evidence, vec![&row.route.name])),
         }
     }
-    for (binds, evidence, routes) in told.iter().filter(|(_, evidence, _)| !evidence.is_empty()) {
+    for (binds, evidence, routes) in reported.iter().filter(|(_, evidence, _)| !evidence.is_empty()) {
         let sentence = format!("{binds} binds {}: {evidence}", routes.join(", "));
         canvas.paragraph(Style::Plain, INDENT, "", &sentence);
     }

@@ -177,27 +177,27 @@ impl Group<'_> {
     /// if unknown.
     pub(crate) fn longest_gaps(&self) -> Option<String> {
         let known = self.rows.iter().filter_map(|row| Some((&row.route.name, row.workload.longest_gap_ms?)));
-        let told: Vec<String> = known.map(|(name, gap)| format!("{name} {}", number::gap(gap))).collect();
-        (!told.is_empty()).then(|| told.join(", "))
+        let parts: Vec<String> = known.map(|(name, gap)| format!("{name} {}", number::gap(gap))).collect();
+        (!parts.is_empty()).then(|| parts.join(", "))
     }
 
     /// The RDMA port counters of each route: `rdma rxe1/1 9,412 packets out, 9,412 in; tcp
     /// nothing`.
     pub(crate) fn ports(&self) -> Option<String> {
-        let told = |row: &Row<'_>| {
+        let parts = |row: &Row<'_>| {
             let ports: Vec<String> = row.workload.ports.iter().filter_map(port).collect();
             let ports = if ports.is_empty() { "nothing".to_owned() } else { ports.join(", ") };
             (!row.workload.ports.is_empty()).then(|| format!("{} {ports}", row.route.name))
         };
-        let told: Vec<String> = self.rows.iter().filter_map(told).collect();
-        (!told.is_empty()).then(|| told.join("; "))
+        let parts: Vec<String> = self.rows.iter().filter_map(parts).collect();
+        (!parts.is_empty()).then(|| parts.join("; "))
     }
 
     /// The RDMA work of each end per call: `rdma client 2.1 work requests, 1.2 completions, 0.9
     /// interrupts, server ...`.
     pub(crate) fn rdma_work(&self) -> Option<String> {
-        let told: Vec<String> = self.rows.iter().filter_map(rdma_work).collect();
-        (!told.is_empty()).then(|| told.join("; "))
+        let parts: Vec<String> = self.rows.iter().filter_map(rdma_work).collect();
+        (!parts.is_empty()).then(|| parts.join("; "))
     }
 
     /// The greatest speed among the rows, which determines the scale of the bars.
@@ -218,8 +218,8 @@ fn rdma_work(row: &Row<'_>) -> Option<String> {
     };
     let counters = &row.workload.counters;
     let ends = [("client", &counters.client), ("server", &counters.server)];
-    let told: Vec<String> = ends.into_iter().filter_map(of_end).collect();
-    (!told.is_empty()).then(|| format!("{} {}", row.route.name, told.join(", ")))
+    let parts: Vec<String> = ends.into_iter().filter_map(of_end).collect();
+    (!parts.is_empty()).then(|| format!("{} {}", row.route.name, parts.join(", ")))
 }
 
 /// What a port carried; `None` if it carried nothing.
@@ -234,8 +234,8 @@ fn port(port: &PortCounters) -> Option<String> {
     let packets = both(port.sent_packets, port.received_packets).map(|(sent, received)| {
         format!("{} packets out, {} in", number::thousands(sent), number::thousands(received))
     });
-    let told: Vec<String> = bytes.into_iter().chain(packets).collect();
-    (!told.is_empty()).then(|| format!("{} {}", port.port, told.join(", ")))
+    let parts: Vec<String> = bytes.into_iter().chain(packets).collect();
+    (!parts.is_empty()).then(|| format!("{} {}", port.port, parts.join(", ")))
 }
 
 impl Row<'_> {

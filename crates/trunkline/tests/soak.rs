@@ -194,7 +194,7 @@ fn wait_until_whole(mount: &Mount) {
 }
 
 /// Applies some faults, one after the other.
-fn strike(testbed: &mut FaultTestbed, random: &mut Rng) -> (String, bool) {
+fn inject_fault(testbed: &mut FaultTestbed, random: &mut Rng) -> (String, bool) {
     let (mut told, mut killed) = (Vec::new(), false);
     for _ in 0..=random.u64(..2) {
         let fault = Fault::ALL[random.usize(..Fault::ALL.len())];
@@ -218,8 +218,11 @@ fn round(testbed: &mut FaultTestbed, mounts: &Mounts, seed: u64, faults: bool) {
     let mut program = Program::start(NAME, &format!("{label}-program"), places);
     let load = Load::start(mount, &label, Store::ByParts, seed);
     pass(Duration::from_millis(500));
-    let (told, killed) =
-        if faults { strike(testbed, &mut Rng::with_seed(seed)) } else { ("no fault".to_owned(), false) };
+    let (told, killed) = if faults {
+        inject_fault(testbed, &mut Rng::with_seed(seed))
+    } else {
+        ("no fault".to_owned(), false)
+    };
     let outcome = load.stop();
     println!("round with seed {seed}: {told}; {} calls", outcome.calls);
     assert_eq!(outcome.failed, [""; 0], "seed {seed}: calls failed");
@@ -231,9 +234,9 @@ fn round(testbed: &mut FaultTestbed, mounts: &Mounts, seed: u64, faults: bool) {
         outcome.doubled
     );
     program.wait_until_all_went_on();
-    let (done, doubted) = program.stop();
-    println!("in the mounted directory: {done}; {doubted} in doubt");
-    assert!(doubted == 0 || killed, "seed {seed}: {doubted} errors of operations that were done");
+    let (done, uncertain) = program.stop();
+    println!("in the mounted directory: {done}; {uncertain} in doubt");
+    assert!(uncertain == 0 || killed, "seed {seed}: {uncertain} errors of operations that were done");
 }
 
 /// Checks what the servers report about their connections.

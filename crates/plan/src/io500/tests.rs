@@ -178,8 +178,8 @@ fn texts_that_are_no_run_say_why() {
         ("[RESULT] find 3 kIOPS : time 1\n[RESULT] find 3 kIOPS : time 1\n", "stands here twice"),
         ("[find]\nscore = \n", "is no result"),
     ] {
-        let told = read("x", text).expect_err("no run").to_string();
-        assert!(told.contains(part) && told.contains("try:"), "{text}: {told}");
+        let message = read("x", text).expect_err("no run").to_string();
+        assert!(message.contains(part) && message.contains("try:"), "{text}: {message}");
     }
 }
 
@@ -214,7 +214,7 @@ fn a_file_of_unknown_phases_is_counted_and_not_repeated() {
     text.push_str("[RESULT] find 2 kIOPS\n");
     let run = read("many.txt", &text).expect("one phase is known");
     assert!(run.warnings.len() < 40, "{}", run.warnings.len());
-    assert!(run.warnings.iter().any(|told| told.starts_with("968 more phases")), "{:?}", run.warnings);
+    assert!(run.warnings.iter().any(|message| message.starts_with("968 more phases")), "{:?}", run.warnings);
     assert_eq!(run.unscored, ["ior-rnd4K-easy-read"]);
 }
 

@@ -70,11 +70,11 @@ fn pcie_carries_its_lanes_after_encoding_and_packets() {
 #[test]
 fn unknown_links_and_transports_are_refused_with_the_nearest() {
     for (text, nearest) in [("90GbE", "100GbE"), ("30", "25GbE"), ("fibre", "EDR"), ("99999GbE", "400GbE")] {
-        let told = text.parse::<Link>().expect_err(text).to_string();
-        assert!(told.ends_with(nearest), "{told}");
+        let message = text.parse::<Link>().expect_err(text).to_string();
+        assert!(message.ends_with(nearest), "{message}");
     }
-    let told = "rocev2".parse::<Transport>().expect_err("by its name").to_string();
-    assert!(told.ends_with("try:   roce"), "{told}");
+    let message = "rocev2".parse::<Transport>().expect_err("by its name").to_string();
+    assert!(message.ends_with("try:   roce"), "{message}");
 }
 
 proptest! {

@@ -162,12 +162,13 @@ fn series(curve: &Curve, direction: Direction, scale: &PlotScale) -> Series {
 }
 
 fn words(curve: &Curve) -> String {
-    let told = |point: &crate::limits::Point| {
+    let label_of = |point: &crate::limits::Point| {
         format!(
             "{} {}: {:.2} read, {:.2} write",
             point.count, curve.over, point.read.gbytes_per_s, point.write.gbytes_per_s
         )
     };
-    let ends: Vec<_> = [curve.points.first(), curve.points.last()].into_iter().flatten().map(told).collect();
+    let ends: Vec<_> =
+        [curve.points.first(), curve.points.last()].into_iter().flatten().map(label_of).collect();
     format!("GB/s, {}", ends.join("; "))
 }

@@ -139,8 +139,9 @@ fn a_route_that_cannot_be_paced_says_why_and_ports_tell_where_traffic_went() {
     let text = render(&record, 100);
     let after = text.split("paced at").nth(1).expect("a paced half");
     assert!(after.contains("rdma     skipped: nothing holds it to a pace"), "{text}");
-    let told = "RDMA ports: tcp nothing; tcp-mp rxe1/1 3.00 GB out, 0.00 in, 12,345 packets out, 12,345 in";
-    assert!(text.split_whitespace().collect::<Vec<_>>().join(" ").contains(told), "{text}");
+    let reported =
+        "RDMA ports: tcp nothing; tcp-mp rxe1/1 3.00 GB out, 0.00 in, 12,345 packets out, 12,345 in";
+    assert!(text.split_whitespace().collect::<Vec<_>>().join(" ").contains(reported), "{text}");
     let work = "tcp-mp client 2.0 work requests, 1.0 completions, 0.0 interrupts";
     assert!(text.split_whitespace().collect::<Vec<_>>().join(" ").contains(work), "{text}");
     let markdown = crate::markdown(&[record.clone()]);

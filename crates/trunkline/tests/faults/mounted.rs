@@ -9,7 +9,7 @@ use std::time::Duration;
 
 const NAME: &str = "mounted::a_program_in_a_mounted_directory_notices_no_fault";
 /// How long no fault lasts before and after each fault.
-const CALM: Duration = Duration::from_millis(700);
+const UNDISTURBED: Duration = Duration::from_millis(700);
 
 #[test]
 fn a_program_in_a_mounted_directory_notices_no_fault() {
@@ -49,19 +49,19 @@ fn under_a_mount(origin: Origin, faults: Vec<Fault>) {
         for (number, fault) in faults.into_iter().enumerate() {
             let path = number % usize::from(NODES);
             // This is no wait for an event: this is how long each part lasts.
-            pass(CALM);
-            let before = program.doubted();
+            pass(UNDISTURBED);
+            let before = program.uncertain();
             testbed.apply(fault, path, lasts(fault));
             println!("{}, path {}", fault.name(), path + 1);
             program.wait_until_all_went_on();
-            let doubted = program.doubted() - before;
+            let uncertain = program.uncertain() - before;
             // A killed process may or may not have done the calls that it had begun.
-            assert!(doubted == 0 || fault.kills(), "{}: {doubted} in doubt", fault.name());
+            assert!(uncertain == 0 || fault.kills(), "{}: {uncertain} in doubt", fault.name());
         }
-        pass(CALM);
+        pass(UNDISTURBED);
         assert!(testbed.take_stopped() > 0 || !filters, "no segment met a fault");
-        let (done, doubted) = program.stop();
-        println!("{doubted} in doubt; {done}");
+        let (done, uncertain) = program.stop();
+        println!("{uncertain} in doubt; {done}");
         drop(mounted);
     });
     struck.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));

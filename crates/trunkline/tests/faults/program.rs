@@ -81,8 +81,8 @@ impl Program {
     }
 
     /// How many calls so far returned an error although the operation was done.
-    pub fn doubted(&self) -> usize {
-        self.process.all_output().matches(DOUBTED).count()
+    pub fn uncertain(&self) -> usize {
+        self.process.all_output().matches(UNCERTAIN).count()
     }
 
     /// Ends the program. Returns a description of its work, and the number of such errors.
@@ -91,13 +91,13 @@ impl Program {
         let status = self.process.wait(TIMEOUT);
         let said = self.process.all_output();
         let last = said.lines().find_map(|line| line.split_once(" in doubt: ").filter(|_| status.success()));
-        let Some((doubted, done)) = last else { panic!("{status}: {said}") };
-        (done.to_owned(), doubted.trim().parse().expect("a number"))
+        let Some((uncertain, done)) = last else { panic!("{status}: {said}") };
+        (done.to_owned(), uncertain.trim().parse().expect("a number"))
     }
 }
 
 /// What the program prints for each call in doubt.
-const DOUBTED: &str = "done, and answered with an error";
+const UNCERTAIN: &str = "done, and answered with an error";
 
 /// Whether this process is the program; if so, the program has run when this returns.
 pub fn is_asked_for() -> bool {
@@ -123,13 +123,13 @@ impl Orders {
             let marked = self.directory.join(mark.to_string()).exists();
             act();
             if marked {
-                self.went_on(mark);
+                self.record_progress(mark);
                 mark += 1;
             }
         }
     }
 
-    fn went_on(&self, mark: usize) {
+    fn record_progress(&self, mark: usize) {
         let mut followed = self.followed.lock().expect("no thread has panicked with the lock");
         let marks = followed.len().max(mark);
         followed.resize(marks, 0);
@@ -148,7 +148,7 @@ fn run(place: &FilePaths, orders: &Orders) {
     let keepers: Vec<Keeper> = (0..KEEPERS).map(|number| Keeper::new(place, number)).collect();
     let namers: Vec<Namer> = (0..NAMERS).map(|number| Namer::made(place, number)).collect();
     println!("the program is at work");
-    let [written, read, files, names, doubted] = [const { AtomicU64::new(0) }; 5];
+    let [written, read, files, names, uncertain] = [const { AtomicU64::new(0) }; 5];
     let count = |done: &AtomicU64| done.fetch_add(1, Ordering::Relaxed);
     std::thread::scope(|threads| {
         for (number, one) in blocks.iter().enumerate() {
@@ -176,14 +176,14 @@ fn run(place: &FilePaths, orders: &Orders) {
             });
         }
         for mut namer in namers {
-            let (names, doubted) = (&names, &doubted);
+            let (names, uncertain) = (&names, &uncertain);
             threads.spawn(move || {
                 orders.follow(|| {
-                    namer.turn();
+                    namer.step();
                     count(names);
                 });
                 namer.compare();
-                doubted.fetch_add(namer.doubted, Ordering::Relaxed);
+                uncertain.fetch_add(namer.uncertain, Ordering::Relaxed);
             });
         }
     });
@@ -193,10 +193,10 @@ fn run(place: &FilePaths, orders: &Orders) {
     }
     fs::remove_dir_all(&place.mounted).expect("removed");
     assert!(!place.served.exists(), "the directory was removed");
-    let [written, read, files, names, doubted] =
-        [written, read, files, names, doubted].map(AtomicU64::into_inner);
+    let [written, read, files, names, uncertain] =
+        [written, read, files, names, uncertain].map(AtomicU64::into_inner);
     println!(
-        "{doubted} in doubt: {written} blocks written, {read} read, {files} files written, {names} turns with names, \
+        "{uncertain} in doubt: {written} blocks written, {read} read, {files} files written, {names} turns with names, \
          and nothing was lost"
     );
 }
@@ -322,36 +322,36 @@ struct Namer {
     /// The names that must exist.
     names: BTreeSet<String>,
     /// How many calls returned an error although the operation was done.
-    doubted: u64,
+    uncertain: u64,
 }
 
 impl Namer {
     fn made(place: &FilePaths, number: usize) -> Self {
         let place = place.join(&format!("names-{number}"));
         fs::create_dir(&place.mounted).expect("made");
-        Self { place, turns: 0, names: BTreeSet::new(), doubted: 0 }
+        Self { place, turns: 0, names: BTreeSet::new(), uncertain: 0 }
     }
 
     /// Each name is new, so that only the calls of this turn can be in its way.
-    fn turn(&mut self) {
+    fn step(&mut self) {
         self.turns += 1;
-        let turn = self.turns;
-        let [made, moved, below] = ["made", "moved", "below"].map(|what| format!("{what}-{turn}"));
+        let step = self.turns;
+        let [made, moved, below] = ["made", "moved", "below"].map(|what| format!("{what}-{step}"));
         let path = |name: &str| self.place.mounted.join(name);
         let (made_path, moved_path, last, directory) =
             (path(&made), path(&moved), path("last"), path(&below));
         // A repeated CREATE EXCLUSIVE recognizes its own file, so it is never in doubt.
         let mut file = File::create_new(&made_path).expect("a new name must not exist");
-        file.write_all(turn.to_string().as_bytes()).expect("a write must not fail");
+        file.write_all(step.to_string().as_bytes()).expect("a write must not fail");
         drop(file);
         self.now(&[&made], &[]);
         self.done(fs::rename(&made_path, &moved_path), ErrorKind::NotFound);
         self.now(&[&moved], &[&made]);
-        if turn % 2 == 1 {
+        if step % 2 == 1 {
             self.done(fs::rename(&moved_path, &last), ErrorKind::NotFound);
             self.now(&["last"], &[&moved]);
             let seen = fs::read_to_string(self.place.served.join("last")).expect("the file exists");
-            assert_eq!(seen, turn.to_string(), "renamed over another");
+            assert_eq!(seen, step.to_string(), "renamed over another");
         } else {
             self.done(fs::remove_file(&moved_path), ErrorKind::NotFound);
             self.now(&[], &[&moved]);
@@ -367,8 +367,8 @@ impl Namer {
     fn done(&mut self, outcome: std::io::Result<()>, doubt: ErrorKind) {
         match outcome {
             Err(error) if error.kind() == doubt => {
-                println!("{DOUBTED}: {error}");
-                self.doubted += 1;
+                println!("{UNCERTAIN}: {error}");
+                self.uncertain += 1;
             }
             outcome => outcome.expect("no call may fail"),
         }

@@ -302,20 +302,20 @@ impl FaultTestbed {
         let struck = Instant::now();
         if fault == Fault::Flap {
             while struck.elapsed() < lasts {
-                self.strike(fault, path);
+                self.inject_fault(fault, path);
                 pass(FLAP);
                 self.heal(fault, path);
                 pass(FLAP);
             }
         } else {
-            self.strike(fault, path);
+            self.inject_fault(fault, path);
             pass(lasts.saturating_sub(struck.elapsed()));
             self.heal(fault, path);
         }
     }
 
     /// Applies a fault. For [`Fault::Flap`] this is one of many failures.
-    fn strike(&mut self, fault: Fault, path: usize) {
+    fn inject_fault(&mut self, fault: Fault, path: usize) {
         match fault {
             Fault::Kill => self.kill(path..path + 1),
             Fault::KillAll => self.kill(0..usize::from(NODES)),

@@ -31,7 +31,7 @@ fn calls(mount: &Mount) -> u64 {
 }
 
 /// Waits until the load has continued.
-fn go_on(mount: &Mount, what: &str) {
+fn wait_for_progress(mount: &Mount, what: &str) {
     let from = calls(mount);
     Deadline::wait_until(what, SOON, || (calls(mount) >= from + CALLS).then_some(()));
 }
@@ -56,15 +56,15 @@ fn nothing_is_lost_or_done_twice_when_nodes_are_killed_under_load() {
     });
     let mount = Arc::new(mount.expect("the client mounts"));
     let load = Load::start(&mount, "killed", Store::ByParts, 1);
-    go_on(&mount, "calls before the first kill");
+    wait_for_progress(&mount, "calls before the first kill");
     for kill in 0..KILLS {
         let node = &mut nodes[usize::from(kill % NODES)];
         node.kill();
         Deadline::wait_until("the path to be left", SOON, || (!is_used(&mount, node)).then_some(()));
-        go_on(&mount, "calls while a node is gone");
+        wait_for_progress(&mount, "calls while a node is gone");
         node.restart();
         Deadline::wait_until("the path to come back", SOON, || is_used(&mount, node).then_some(()));
-        go_on(&mount, "calls after a node is back");
+        wait_for_progress(&mount, "calls after a node is back");
     }
     let outcome = load.stop();
     assert_eq!(outcome.failed, [""; 0], "calls failed");

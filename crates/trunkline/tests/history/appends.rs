@@ -46,14 +46,14 @@ pub fn placed(ops: &[Op]) -> (HashMap<usize, u32>, Vec<Finding>) {
             }
         }
     }
-    tell_gaps(&mut findings, &placed, runs, ops);
+    report_gaps(&mut findings, &placed, runs, ops);
     findings.extend(disorder(ops, &placed));
     (placed, findings)
 }
 
 /// For each lost record, the finding shows a cell, in order, that no append explains: the record
 /// may have been there.
-fn tell_gaps(findings: &mut [Finding], placed: &HashMap<usize, u32>, runs: &[Run], ops: &[Op]) {
+fn report_gaps(findings: &mut [Finding], placed: &HashMap<usize, u32>, runs: &[Run], ops: &[Op]) {
     let explained: HashSet<u32> = placed.values().copied().collect();
     let last = explained.iter().max().copied().unwrap_or(0);
     let cells = (0..=last).zip(runs.iter().flat_map(words_of));

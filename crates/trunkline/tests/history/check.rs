@@ -98,7 +98,7 @@ pub fn check(ops: &[Op], rules: Rules) -> Vec<Finding> {
     let (placed, lost) = appends::placed(ops);
     findings.extend(lost);
     let (writes, reads) = by_cell(ops, &placed, rules);
-    let (mut seen, mut told) = (HashSet::new(), HashSet::new());
+    let (mut seen, mut description) = (HashSet::new(), HashSet::new());
     for (cell, (writes, reads)) in (0u32..).zip(writes.into_iter().zip(reads)) {
         let register = Register::new(writes);
         let mut here: Vec<Finding> = reads.iter().filter_map(|read| register.judge(read, cell)).collect();
@@ -108,7 +108,7 @@ pub fn check(ops: &[Op], rules: Rules) -> Vec<Finding> {
         // One finding of each kind for a cell; the same operations in the next cell add no
         // information.
         here.retain(|finding| {
-            seen.insert((finding.wrong, cell)) && told.insert((finding.wrong, finding.ops.clone()))
+            seen.insert((finding.wrong, cell)) && description.insert((finding.wrong, finding.ops.clone()))
         });
         findings.extend(here);
         if findings.len() >= FINDINGS_MAX {

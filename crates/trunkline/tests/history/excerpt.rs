@@ -44,8 +44,12 @@ pub fn excerpt(ops: &[Op], finding: &Finding, rules: Rules) -> String {
         let mark = if finding.ops.contains(&index) { ">" } else { " " };
         let (begin, end) = (us(op.begin), us(op.end));
         let to = placed.get(&index).map_or_else(String::new, |to| format!(", which is in cell {to}"));
-        let _ =
-            writeln!(text, "{mark}{begin:10.1}  {end:10.1}  {:>6}  {}{to}", name(op.writer), told(op, *cell));
+        let _ = writeln!(
+            text,
+            "{mark}{begin:10.1}  {end:10.1}  {:>6}  {}{to}",
+            name(op.writer),
+            description(op, *cell)
+        );
     }
     text
 }
@@ -88,7 +92,7 @@ fn value(word: u64, cell: u32) -> String {
 }
 
 /// The description of an operation with respect to a cell.
-fn told(op: &Op, cell: u32) -> String {
+fn description(op: &Op, cell: u32) -> String {
     let (method, first) = (op.method.name(), op.first);
     match &op.effect {
         Effect::Wrote { number, cells } => {

@@ -45,7 +45,7 @@ pub fn run(test: &str, place: fn() -> TestTarget, minutes: f64) {
 /// Runs a round; returns a description of its findings.
 fn round(test: &str, place: &mut TestTarget, abilities: &Abilities, seed: u64) -> Option<String> {
     let plan = Plan::of(seed, abilities);
-    let title = format!("seed {seed} on {}: {}", place.name, told(&plan));
+    let title = format!("seed {seed} on {}: {}", place.name, description(&plan));
     println!("{title}");
     let orders = temp_dir("history-orders");
     let mounts: Vec<Mounted> = (0..plan.mounts).filter_map(|_| place.mount(&plan.options)).collect();
@@ -117,20 +117,20 @@ fn observe(
 }
 
 /// A description of a plan.
-fn told(plan: &Plan) -> String {
+fn description(plan: &Plan) -> String {
     let Plan { processes, threads, mounts, options, meeting, .. } = plan;
-    let mut told =
+    let mut description =
         format!("{processes} processes with {threads} threads, {mounts} mounts ({options}), {meeting:?}");
     for (number, file) in plan.files.iter().enumerate() {
         let FilePlan { kind, cell_bytes, cells, shift, writes, reads, owned, hot } = file;
         let names =
             |ways: &[AccessMethod]| ways.iter().map(|method| method.name()).collect::<Vec<_>>().join(" ");
-        told.push_str(&format!(
+        description.push_str(&format!(
             "; {}: {kind:?}, {cells} cells of {cell_bytes} bytes from {shift}, owned by {owned}, hot {hot}, written {}, read {}",
             name(number),
             names(writes),
             names(reads)
         ));
     }
-    told
+    description
 }

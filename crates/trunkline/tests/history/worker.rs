@@ -168,12 +168,12 @@ impl<'a> Worker<'a> {
             if self.random.u32(..32) == 0 {
                 self.files[file].disturb(&mut self.random);
             }
-            self.turn(file);
+            self.step(file);
         }
         self.log.finish();
     }
 
-    fn turn(&mut self, file: usize) {
+    fn step(&mut self, file: usize) {
         let Some(lock) = self.locks[file].take() else { return self.act(file) };
         lock.apply(FlockOperation::LockExclusive);
         let begin = now();

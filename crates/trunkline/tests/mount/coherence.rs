@@ -57,7 +57,7 @@ fn a_page_read_during_a_write_to_a_part_of_it_has_the_written_data() {
         drop(File::open(mount.path("f")).unwrap());
         reader.signal(Signal::USR1);
         wait_until_it_looks(&reader, "look 2");
-        refusals.let_go();
+        refusals.release();
         writing.join().unwrap().unwrap();
     });
     reader.wait_for_line("look 2", MOUNT_TIMEOUT);
@@ -206,7 +206,7 @@ fn a_write_after_a_truncation_whose_program_was_killed_is_not_cut_off() {
             scope.spawn(|| flags(OFlags::SYNC).open(mount.path("f")).unwrap().write_all_at(b"new", 0));
         // Long enough for a write that does not wait.
         (0..100).for_each(|at| other.write_all_at(b"x", at).unwrap());
-        refusals.let_go();
+        refusals.release();
         writing.join().unwrap().unwrap();
     });
     assert_eq!(fs::read(mount.path("f")).unwrap(), b"new");
@@ -223,7 +223,7 @@ fn an_append_begins_after_a_write_whose_program_was_killed() {
     write.args(["if=/dev/zero", "bs=4096", "count=1", "seek=1", "conv=notrunc", "oflag=direct"]);
     write.arg(format!("of={}", mount.path("f").display())).stderr(Stdio::null());
     kill_while_held(&refusals, Procedure::Write, &mut write);
-    refusals.let_go();
+    refusals.release();
     let is_there = || (fs::metadata(elsewhere.path("f")).unwrap().len() == 8192).then_some(());
     Deadline::wait_until("the server to have the write", MOUNT_TIMEOUT, is_there);
     assert_eq!(rustix::io::write(&append, b"end"), Ok(3));

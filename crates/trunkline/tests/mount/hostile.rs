@@ -66,7 +66,7 @@ fn files_with_equal_numbers_remain_two_files_and_the_root_remains_itself() {
         fs::write(mount.path("b"), pattern(6000, 2)).unwrap();
         assert!(proxy.refused() > 0);
     }
-    proxy.relent();
+    proxy.stop_refusing();
     let mut names: Vec<_> =
         fs::read_dir(mount.path("")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     names.sort();
@@ -98,7 +98,7 @@ fn a_listing_without_progress_or_with_impossible_names_is_an_error() {
         });
         let told = fs::read_dir(mount.path("")).unwrap().find_map(Result::err);
         assert_eq!(told.map(|error| error.raw_os_error()), Some(EIO));
-        assert!(proxy.relent() > 0);
+        assert!(proxy.stop_refusing() > 0);
         assert_eq!(fs::read_dir(mount.path("")).unwrap().count(), 1, "other programs are served");
     }
 }
@@ -120,7 +120,7 @@ fn a_size_that_no_file_can_have_is_an_error_and_an_append_keeps_the_data() {
     assert_eq!(fs::metadata(mount.path("a")).unwrap_err().raw_os_error(), EIO);
     // The append goes to the last known end of the file.
     let _ = open.write_all(b"def");
-    assert!(proxy.relent() > 0);
+    assert!(proxy.stop_refusing() > 0);
     drop(open);
     assert!(fs::read(mount.path("a")).unwrap().starts_with(b"abc"));
 }

@@ -93,7 +93,7 @@ impl Refusals {
     }
 
     /// Sends the held calls to the server, and holds no more calls.
-    pub fn let_go(&self) {
+    pub fn release(&self) {
         let held = lock(&self.state).held.take();
         for (server, record) in held.into_iter().flat_map(|(_, calls)| calls) {
             server.lock().unwrap().write_all(&record).unwrap();
@@ -106,7 +106,7 @@ impl Refusals {
     }
 
     /// From now on all calls get the server's reply; returns how many were replaced.
-    pub fn relent(&self) -> u32 {
+    pub fn stop_refusing(&self) -> u32 {
         let mut state = lock(&self.state);
         (state.refused, state.kept) = (None, None);
         std::mem::take(&mut state.count)
@@ -233,20 +233,20 @@ fn a_program_sees_the_error_of_the_server() {
         for handle in [&file, &direct] {
             assert_eq!(handle.sync_all().unwrap_err().raw_os_error(), Some(errno), "{status} at fsync");
         }
-        assert!(refusals.relent() >= 2, "{status}");
+        assert!(refusals.stop_refusing() >= 2, "{status}");
         file.write_all_at(&data, 0).unwrap();
         file.sync_all().unwrap();
         refusals.refuse(Procedure::Read, status);
         let told = direct.read_exact_at(&mut data, 0).unwrap_err();
         assert_eq!(told.raw_os_error(), Some(errno), "{status} for a read");
-        assert!(refusals.relent() >= 1, "{status}");
+        assert!(refusals.stop_refusing() >= 1, "{status}");
         direct.read_exact_at(&mut data, 0).unwrap();
         assert!(data == pattern(8192, 1), "{status}");
     }
     // RFC 5531 s9: MSG_DENIED, AUTH_ERROR, AUTH_TOOWEAK.
     refusals.replace(Procedure::Read, |record| record_of(&[word(&record, 0), 1, 1, 1, 5]));
     assert_eq!(direct.read_exact_at(&mut data, 0).unwrap_err().raw_os_error(), Some(13));
-    assert!(refusals.relent() >= 1);
+    assert!(refusals.stop_refusing() >= 1);
     direct.read_exact_at(&mut data, 0).unwrap();
     // A server that asks the client to try later is asked again, and the program sees no error.
     refusals.refuse(Procedure::Read, Status::JUKEBOX);
@@ -255,7 +255,7 @@ fn a_program_sees_the_error_of_the_server() {
         Deadline::wait_until("a READ that is answered with JUKEBOX", MOUNT_TIMEOUT, || {
             (refusals.refused() > 0).then_some(())
         });
-        assert!(refusals.relent() >= 1);
+        assert!(refusals.stop_refusing() >= 1);
         assert!(reading.join().unwrap().unwrap() == pattern(8192, 1));
     });
     // With `soft` the retries end.
@@ -265,7 +265,7 @@ fn a_program_sees_the_error_of_the_server() {
     refusals.refuse(Procedure::Read, Status::JUKEBOX);
     let mut data = pattern(8192, 2);
     assert_eq!(direct.read_exact_at(&mut data, 0).unwrap_err().raw_os_error(), Some(110));
-    assert!(refusals.relent() >= 1);
+    assert!(refusals.stop_refusing() >= 1);
     direct.read_exact_at(&mut data, 0).unwrap();
 }
 
@@ -281,7 +281,7 @@ fn lost_data_are_not_read_from_the_cache_either() {
     refusals.keep(Procedure::Write, Status::IO);
     file.write_all_at(&pattern(8192, 2), 0).unwrap();
     assert_eq!(file.sync_all().unwrap_err().raw_os_error(), Some(5));
-    assert!(refusals.relent() >= 1);
+    assert!(refusals.stop_refusing() >= 1);
     drop(file);
     assert!(std::fs::read(mount.path("f")).unwrap() == kept, "the file has the data of the server");
 }
@@ -297,7 +297,7 @@ fn an_append_follows_the_data_on_the_server_and_not_a_lost_append() {
         refusals.keep(Procedure::Write, Status::NOSPC);
         let written = log.write_all(b", lost").and_then(|()| log.sync_all());
         assert_eq!(written.unwrap_err().raw_os_error(), Some(28), "{name}");
-        assert!(refusals.relent() >= 1, "{name}");
+        assert!(refusals.stop_refusing() >= 1, "{name}");
         log.write_all(b", new").unwrap();
         log.sync_all().unwrap();
         drop(log);
@@ -327,7 +327,7 @@ fn a_file_with_lost_data_has_the_size_that_the_server_knows() {
             refusals.keep(Procedure::Write, status);
             let told = file.write_all(&pattern(10_000, 1)).and_then(|()| file.sync_all()).unwrap_err();
             assert_eq!(told.raw_os_error(), Some(errno));
-            assert!(refusals.relent() >= 1);
+            assert!(refusals.stop_refusing() >= 1);
             // Twice, because the kernel caches what a listing returns.
             for look in ["first", "second"] {
                 let size = listed_sizes(&mount).iter().find(|(of, _)| of == name).unwrap().1;

@@ -100,7 +100,7 @@ impl Server<'_> {
         .expect("the client mounts");
         proxies.arm(operation.procedure().number(), cut);
         let result = operation.perform(&mount, directory, refused);
-        assert!(proxies.struck(), "{case}: no such call has come by");
+        assert!(proxies.was_cut(), "{case}: no such call has come by");
         proxies.heal();
         let replays = mount.statistics().replays;
         let status = result.as_ref().err().map(client::Error::status);

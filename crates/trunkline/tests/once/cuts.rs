@@ -126,7 +126,7 @@ impl Cuts {
     }
 
     /// Whether such a call has arrived since.
-    pub fn struck(&self) -> bool {
+    pub fn was_cut(&self) -> bool {
         lock(&self.shared.state).armed.is_none()
     }
 

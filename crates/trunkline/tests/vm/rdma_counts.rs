@@ -237,7 +237,7 @@ fn kernels_server() {
         let ours = since(&after, &before).expect("counters grow");
         let kernel = [0, 1].map(|kind| kernel_after[kind] - kernel_before[kind]);
         println!("{OPERATIONS} times {}: our client {ours:?}, the kernel's server {kernel:?}", mark.name);
-        hold(mark, ours, [0, 0]);
+        check_limit(mark, ours, [0, 0]);
         assert_eq!(kernel, mark.server_moves.map(|each| each * OPERATIONS), "{}", mark.name);
     }
     drop(file);
@@ -262,12 +262,12 @@ fn marks_are_held() {
     let (server, mount) = both_ends();
     let file = counted_file(&mount);
     for mark in MARKS {
-        let turns = (0..TURNS).filter_map(|_| turn(&server, &mount, &file, mark));
+        let turns = (0..TURNS).filter_map(|_| measure_once(&server, &mount, &file, mark));
         let least = turns.min_by_key(|ends| ends.iter().map(Counters::work).sum::<u64>());
         let [ours, theirs] = least.expect("there was a turn");
         println!("{} times {}: client {ours:?}, server {theirs:?}", OPERATIONS, mark.name);
-        hold(mark, ours, [0, 0]);
-        hold(mark, theirs, mark.server_moves);
+        check_limit(mark, ours, [0, 0]);
+        check_limit(mark, theirs, mark.server_moves);
     }
 }
 
@@ -275,7 +275,7 @@ fn marks_are_held() {
 /// operations. Messages and RDMA reads have completions, for which the call waits; an RDMA write is
 /// complete when the reply after it is.
 #[track_caller]
-fn hold(mark: Mark, done: Counters, [writes, reads]: [u64; 2]) {
+fn check_limit(mark: Mark, done: Counters, [writes, reads]: [u64; 2]) {
     assert_eq!(done.sends, OPERATIONS, "{}: {done:?}", mark.name);
     assert_eq!(
         [done.writes, done.reads],
@@ -292,7 +292,7 @@ fn hold(mark: Mark, done: Counters, [writes, reads]: [u64; 2]) {
 
 /// The counters of the client and the server for the operations of a turn; `None` if a loop was too
 /// slow to report its counters.
-fn turn(server: &Server, mount: &Mount, file: &File, mark: Mark) -> Option<[Counters; 2]> {
+fn measure_once(server: &Server, mount: &Mount, file: &File, mark: Mark) -> Option<[Counters; 2]> {
     let now = || [mount.statistics().rdma, work_of(server)];
     let before = now();
     operate(file, mark);

@@ -106,12 +106,12 @@ pub fn run_commands() {
     let store = if given(STORE) == format!("{:?}", Store::Whole) { Store::Whole } else { Store::ByParts };
     let mount = Arc::new(mounted(&given(OPTIONS)));
     let load = Load::start(&mount, "trouble", store, 7);
-    goes_on(&mount);
+    wait_for_progress(&mount);
     println!("\nunder load");
     for line in std::io::stdin().lines() {
         let line = line.expect("the line is UTF-8");
         match line.split_once(' ') {
-            Some(("goes", "on")) => goes_on(&mount),
+            Some(("goes", "on")) => wait_for_progress(&mount),
             None if line == "breaks" => breaks(&mount),
             Some(("loses", path)) => loses(&mount, path.parse().expect("a number")),
             Some(("regains", path)) => regains(&mount, path.parse().expect("a number")),
@@ -160,7 +160,7 @@ fn states(path: &PathStatistics) -> impl Iterator<Item = &'static str> {
     path.status.iter().map(|status| status.state.name())
 }
 
-fn goes_on(mount: &Mount) {
+fn wait_for_progress(mount: &Mount) {
     let all = || paths_of(mount).iter().map(answered).sum::<u64>();
     let before = all();
     Deadline::wait_until("calls to go on", TIMEOUT, || (all() >= before + GOES_ON).then_some(()));
@@ -178,7 +178,7 @@ fn loses(mount: &Mount, path: usize) {
         let paths = paths_of(mount);
         states(&paths[path]).all(|state| matches!(state, "down" | "probing")).then_some(())
     });
-    goes_on(mount);
+    wait_for_progress(mount);
 }
 
 fn regains(mount: &Mount, path: usize) {
