@@ -13,6 +13,7 @@ use crate::kernel::Entry;
 use crate::pipes::Pipes;
 use crate::policy::Policy;
 use crate::read_ahead::ByteBudget;
+use crate::silly_names::SillyNames;
 use crate::write_back::Budget;
 use client::Mount;
 use fs::{Attributes, FileHandle, SetAttributes, Verifier};
@@ -42,6 +43,7 @@ pub(crate) struct Core {
     pub pipes: Arc<Pipes>,
     pub notifier: OnceLock<Notifier>,
     pub invalidations: Invalidations,
+    pub silly_names: SillyNames,
     /// Number of open files: while it is zero, no removed file has to be hidden.
     pub open_files: AtomicUsize,
     /// Number of WRITEs that programs wait for.

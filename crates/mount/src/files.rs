@@ -136,7 +136,10 @@ impl Core {
         self.flush(&file.inode).await;
         self.open_files.fetch_sub(1, Ordering::AcqRel);
         if let Some(silly_name) = file.inode.close() {
-            let removed = self.call_remove(&silly_name.caller, silly_name.directory, &silly_name.name).await;
+            let at = (silly_name.directory, silly_name.name.as_slice());
+            self.silly_names.closed(at.0, at.1);
+            let removed = self.call_remove(&silly_name.caller, at.0, at.1).await;
+            self.silly_names.forget(at.0, at.1);
             file.inode.changed();
             if let Err(error) = removed {
                 let name = String::from_utf8_lossy(&silly_name.name).into_owned();

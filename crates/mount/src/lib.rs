@@ -45,6 +45,7 @@ mod policy;
 mod read_ahead;
 mod reads;
 mod session;
+mod silly_names;
 mod version_history;
 mod write_back;
 mod write_ranges;

@@ -221,7 +221,14 @@ impl Core {
         parent: Arc<Inode>,
         name: Vec<u8>,
     ) -> Result<(), Errno> {
-        let outcome = self.call_rmdir(&caller, parent.handle, &name).await;
+        // Asked before the call: a name that the call finds may be gone when it returns.
+        let may_hold_silly_names = !self.silly_names.is_empty();
+        let mut outcome = self.call_rmdir(&caller, parent.handle, &name).await;
+        if matches!(outcome, Err(Errno::ENOTEMPTY | Errno::EEXIST)) && may_hold_silly_names {
+            let directory = self.call_lookup(&caller, parent.handle, &name).await?.0;
+            self.silly_names.wait_for_removals(directory).await;
+            outcome = self.call_rmdir(&caller, parent.handle, &name).await;
+        }
         parent.changed();
         outcome
     }
@@ -398,6 +405,7 @@ impl Core {
 
     /// A file has lost its name, and has another one for as long as it is open.
     async fn keep_silly_name(&self, inode: &Inode, silly: SillyName) {
+        self.silly_names.add(silly.directory, &silly.name);
         let closed = {
             let mut state = inode.lock();
             if state.is_open() {
@@ -407,7 +415,9 @@ impl Core {
         };
         if closed {
             // It was closed meanwhile, so no close will remove it.
+            self.silly_names.closed(silly.directory, &silly.name);
             self.remove_silly_name(&silly).await;
+            self.silly_names.forget(silly.directory, &silly.name);
         }
     }
 

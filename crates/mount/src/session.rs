@@ -12,6 +12,7 @@ use crate::invalidations::Invalidations;
 use crate::kernel::Device;
 use crate::own_mount::{MountId, dead_mount_on};
 use crate::policy::Policy;
+use crate::silly_names::SillyNames;
 use client::options::MountOptions;
 use client::{Mount, Settings};
 use fuser::{Config, Session, SessionACL};
@@ -181,6 +182,7 @@ impl Mounted {
                 while let Some(core) = ticking.upgrade() {
                     core.interrupts.tick();
                     core.send_old();
+                    core.silly_names.tick();
                     if ticks.next() == Some(0) {
                         core.drop_expired_read_ahead();
                     }
@@ -309,6 +311,7 @@ fn make_core(mount: Mount, options: &MountOptions) -> Result<Core, Error> {
         buffers: Arc::default(),
         pipes: Arc::default(),
         notifier: OnceLock::new(),
+        silly_names: SillyNames::default(),
         invalidations: Invalidations::default(),
         open_files: AtomicUsize::new(0),
         writes_in_flight: AtomicUsize::new(0),

@@ -393,12 +393,25 @@ fn a_file_removed_while_open_exists_until_it_is_closed() {
     fs::remove_file(mount.path("d/f")).unwrap();
     assert_eq!(fs::remove_dir(mount.path("d")).unwrap_err().kind(), ErrorKind::DirectoryNotEmpty);
     drop(file);
-    testkit::Deadline::wait_until("the directory to be empty", crate::fixture::MOUNT_TIMEOUT, || {
-        fs::remove_dir(mount.path("d")).ok()
-    });
+    fs::remove_dir(mount.path("d")).unwrap();
     testkit::Deadline::wait_until("the hidden file to go", crate::fixture::MOUNT_TIMEOUT, || {
         mount.names().is_empty().then_some(())
     });
+}
+
+#[test]
+fn a_directory_can_be_removed_right_after_the_last_close_of_a_removed_file() {
+    let (_server, mount) = mounted();
+    for round in 0..300 {
+        let directory = mount.path(&format!("d{round}"));
+        fs::create_dir(&directory).unwrap();
+        let file = File::create(directory.join("f")).unwrap();
+        file.write_all_at(b"contents", 0).unwrap();
+        fs::remove_file(directory.join("f")).unwrap();
+        drop(file);
+        fs::remove_dir(&directory).unwrap_or_else(|error| panic!("round {round}: {error}"));
+    }
+    assert_eq!(mount.names(), Vec::<String>::new());
 }
 
 #[test]
