@@ -6,7 +6,9 @@
 
 use crate::client::Client;
 use crate::group::Group;
-use crate::program::{Answered, Call, CallHead, Handover, IO_BYTES_MAX, Mode, PartialCall, Program};
+use crate::program::{
+    Answered, Call, CallHead, Handover, IO_BYTES_MAX, Mode, PartialCall, PlacedWrite, Program,
+};
 use crate::replies::{Payload, Replies};
 use crate::reply_cache::{Times, Waiters};
 use crate::statistics::{CallEnd, Slot};
@@ -16,7 +18,6 @@ use rpc::auth::AuthStat;
 use rpc::call::{CallError, CallHeader};
 use rpc::portmap::Protocol;
 use rpc::reply::{Accept, Reject, encode_accept, encode_reject, encode_success};
-use store::ReceiveBuffer;
 use xdr::{Reader, Writer};
 
 /// The most memory of a reply without payload, accurate enough to count memory.
@@ -74,17 +75,17 @@ impl Executor<'_> {
         record: &[u8],
         record_bytes: usize,
         bytes_max: usize,
-    ) -> Option<(usize, ReceiveBuffer)> {
+    ) -> Option<(usize, PlacedWrite)> {
         let (_, program) = find(&PROGRAMS, self.group, self.protocol, head).ok()?;
         self.identify(&head.header(record)).ok()?;
-        let placed = program.choose_receive_buffer(PartialCall {
+        let placement = program.choose_receive_buffer(PartialCall {
             client: self.client,
             procedure: head.procedure(),
             args: head.args(record),
             all_args_bytes: record_bytes.checked_sub(head.args_at())?,
             payload_bytes_max: bytes_max,
         })?;
-        Some((head.args_at() + placed.args_bytes, placed.receive_buffer))
+        Some((head.args_at() + placement.args_bytes, placement.write))
     }
 
     /// How long the reply to a call may be, as far as that is worth counting.
@@ -105,13 +106,13 @@ impl Executor<'_> {
         }
     }
 
-    /// Executes the call in a record; its reply is then in `replies`. `payload` is its payload, if
-    /// that was received in place: then the record contains only the bytes before the payload.
+    /// Executes the call in a record; its reply is then in `replies`. `placed` is the call with its
+    /// payload, if that was received in place: then the record contains only the bytes before it.
     pub fn serve(
         &mut self,
         head: &CallHead,
         record: &[u8],
-        payload: Option<ReceiveBuffer>,
+        placed: Option<PlacedWrite>,
         received_bytes: usize,
         mode: Mode<'_>,
     ) -> Dispatched {
@@ -126,7 +127,7 @@ impl Executor<'_> {
             return self.refuse(header.xid, Accept::ProcUnavail);
         }
         let start = self.replies.heads().len();
-        let dispatched = match self.answer(program, &header, head.args(record), payload, mode) {
+        let dispatched = match self.answer(program, &header, head.args(record), placed, mode) {
             Answered::Reply { error, replayed, payload, payload_len } => {
                 let sent_bytes = self.replies.push(payload, payload_len);
                 let end = |slot| CallEnd { slot, error, replayed, received_bytes, sent_bytes };
@@ -152,7 +153,7 @@ impl Executor<'_> {
         program: &'static dyn Program,
         header: &CallHeader<'_>,
         args: Reader<'_>,
-        payload: Option<ReceiveBuffer>,
+        placed: Option<PlacedWrite>,
         mode: Mode<'_>,
     ) -> Answered {
         if header.procedure == NULL {
@@ -179,7 +180,7 @@ impl Executor<'_> {
             class: program.xid_class(header.procedure),
             reader: args,
         };
-        program.serve(call, payload)
+        program.serve(call, placed)
     }
 
     #[inline]
@@ -232,8 +233,11 @@ fn find(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock;
     use crate::config::Config;
     use crate::statistics::Names;
+    use nfs3::{DirOpArgs, Procedure, Sattr3, Wire, proc};
+    use rpc::auth::AuthSys;
     use std::ops::RangeInclusive;
 
     /// A version of NFS that is not served yet.
@@ -256,7 +260,7 @@ mod tests {
             &[Protocol::Tcp]
         }
 
-        fn serve(&self, _call: Call<'_, '_>, _payload: Option<ReceiveBuffer>) -> Answered {
+        fn serve(&self, _call: Call<'_, '_>, _placed: Option<PlacedWrite>) -> Answered {
             Answered::reply(false)
         }
     }
@@ -313,5 +317,73 @@ mod tests {
             };
             assert_eq!(PROGRAMS.iter().skip(index).filter(same).count(), 1, "{}", program.number());
         }
+    }
+
+    struct NoWaiters;
+
+    impl Waiters for NoWaiters {
+        fn reply(&self, _waiter: Token, _reply: &[u8]) {}
+        fn abandon(&self, _waiter: Token) {}
+        fn check_acknowledgements(&self) {}
+    }
+
+    /// A call of NFS by root.
+    fn nfs3_call<'a>(procedure: Procedure, args: &impl Wire<'a>) -> Vec<u8> {
+        let sys = AuthSys { stamp: 1, machine: b"test", uid: 0, gid: 0, gids: Default::default() };
+        let (mut credential, mut record) = (Vec::new(), Vec::new());
+        sys.encode_opaque(&mut Writer::new(&mut credential));
+        let writer = &mut Writer::new(&mut record);
+        rpc::call::encode(writer, Xid(1), nfs3::PROGRAM, nfs3::VERSION, procedure.number(), &credential);
+        args.encode(writer);
+        record
+    }
+
+    #[test]
+    fn the_arguments_of_a_placed_write_are_decoded_once() {
+        const LEN: u32 = 64 << 10;
+        let mut config = Config::quick(64 << 20, "/export", &["127.0.0.1:0".parse().unwrap()]);
+        config.exports[0].root_squash = false;
+        let group = Group::new(&config, |_| None).unwrap();
+        let exports = group.exports();
+        let (_, export) = exports.iter().next().unwrap();
+        let address = "127.0.0.1:700".parse().unwrap();
+        let now = clock::now();
+        let mut executor = Executor {
+            group: &group,
+            waiters: &NoWaiters,
+            token: Token(1),
+            protocol: Protocol::Tcp,
+            client: &mut Client::new(1, 0, address, address, group.exports()),
+            replies: &mut Replies::default(),
+            text: &mut Vec::new(),
+            times: Times { now, received: now },
+        };
+        let location = DirOpArgs { directory: export.handle(export.store.root()), name: b"file" };
+        let how = proc::create::How::Unchecked(Sattr3::default());
+        let record = nfs3_call(Procedure::Create, &proc::create::Args { location, how });
+        let head = CallHead::decode(&record).unwrap();
+        let created = executor.serve(&head, &record, None, record.len(), Mode::Loop(None));
+        assert!(matches!(created, Dispatched::Answered(end) if !end.error));
+        let caller = store::Caller { uid: 0, gid: 0, gids: &[] };
+        let find = || export.store.lookup(caller, export.store.root(), b"file", store::Wait::Allowed);
+        let file = export.handle(find().unwrap().1.unwrap().object);
+
+        let stable = proc::write::Stable::Unstable;
+        let args = proc::write::Args { file, offset: 0, count: LEN, stable, data_len: LEN };
+        let mut record = nfs3_call(Procedure::Write, &args);
+        let head = CallHead::decode(&record).unwrap();
+        let record_len = record.len() + LEN as usize;
+        let (at, mut placed) =
+            executor.choose_receive_buffer(&head, &record, record_len, usize::MAX).unwrap();
+        assert_eq!((at, placed.buffer.len()), (record.len(), LEN as usize));
+        let mut memory = transport::SlicesMut::new();
+        placed.buffer.unfilled(0, &mut memory);
+        memory.iter_mut().for_each(|slice| slice.fill(7));
+        drop(memory);
+        // Whatever decodes the arguments once more finds garbage.
+        record[head.args_at()..].fill(0xff);
+        let written = executor.serve(&head, &record, Some(placed), record_len, Mode::Loop(None));
+        assert!(matches!(written, Dispatched::Answered(end) if !end.error));
+        assert_eq!(find().unwrap().1.unwrap().attributes.size, u64::from(LEN));
     }
 }

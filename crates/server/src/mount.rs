@@ -7,7 +7,7 @@ mod umnt;
 mod umntall;
 
 use crate::nfs3::call::write;
-use crate::program::{Answered, Call, Program};
+use crate::program::{Answered, Call, PlacedWrite, Program};
 use crate::statistics::Names;
 use nfs3::Status;
 use nfs3::mount::Procedure;
@@ -15,7 +15,6 @@ use nfs3::mount::{mnt as mnt_wire, umnt as umnt_wire};
 use rpc::portmap::Protocol;
 use rpc::reply::{Accept, encode_success};
 use std::ops::RangeInclusive;
-use store::ReceiveBuffer;
 use xdr::Writer;
 
 /// The procedure names in statistics, by number. RFC 1813 s5.2
@@ -50,7 +49,7 @@ impl Program for Mount {
         &[Protocol::Tcp, Protocol::Udp]
     }
 
-    fn serve(&self, call: Call<'_, '_>, _payload: Option<ReceiveBuffer>) -> Answered {
+    fn serve(&self, call: Call<'_, '_>, _placed: Option<PlacedWrite>) -> Answered {
         try_serve(call).unwrap_or_else(|refused| refused)
     }
 }

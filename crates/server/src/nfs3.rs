@@ -37,7 +37,7 @@ use self::call::{request, write};
 use self::request::Request;
 use self::write as write_data;
 use self::write::Data;
-use crate::program::{Answered, Call, PartialCall, Placement, Program};
+use crate::program::{Answered, Call, PartialCall, PlacedWrite, Placement, Program};
 use crate::replies::Payload;
 use crate::reply_cache::is_ours;
 use crate::statistics::Names;
@@ -48,7 +48,7 @@ use rpc::portmap::Protocol;
 use rpc::reply::{Accept, encode_success};
 use smallvec::SmallVec;
 use std::ops::RangeInclusive;
-use store::{ReceiveBuffer, Wait};
+use store::Wait;
 use xdr::{Reader, Writer};
 
 /// The most bytes of one listing, whatever the client has room for: some thousand entries.
@@ -112,18 +112,18 @@ impl Program for Nfs3 {
         let identity = call.client.identities.current()?;
         let request = Request { client: call.client, identity, wait: Wait::Refused(None) };
         let target = request.open_for_change_nonblocking(&args.file).ok()?;
-        let receive_buffer = target.export.store.receive_buffer(args.offset, args.data_len)?;
-        Some(Placement { args_bytes, receive_buffer })
+        let buffer = target.export.store.receive_buffer(args.offset, args.data_len)?;
+        Some(Placement { args_bytes, write: PlacedWrite { head: write_data::head(&args), buffer } })
     }
 
     #[inline]
-    fn serve(&self, call: Call<'_, '_>, payload: Option<ReceiveBuffer>) -> Answered {
-        serve(call, payload)
+    fn serve(&self, call: Call<'_, '_>, placed: Option<PlacedWrite>) -> Answered {
+        serve(call, placed)
     }
 }
 
 #[inline]
-fn serve(call: Call<'_, '_>, payload: Option<ReceiveBuffer>) -> Answered {
+fn serve(call: Call<'_, '_>, placed: Option<PlacedWrite>) -> Answered {
     let answered = match Procedure::try_from(call.header.procedure) {
         Err(_) => Err(Answered::Accept(Accept::ProcUnavail)),
         Ok(Procedure::Null) => Ok(Answered::reply(false)),
@@ -133,7 +133,7 @@ fn serve(call: Call<'_, '_>, payload: Option<ReceiveBuffer>) -> Answered {
         Ok(Procedure::Access) => call.idempotent(access::run),
         Ok(Procedure::ReadLink) => serve_readlink(call),
         Ok(Procedure::Read) => serve_read(call),
-        Ok(Procedure::Write) => serve_write(call, payload),
+        Ok(Procedure::Write) => serve_write(call, placed),
         Ok(Procedure::Create) => call.non_idempotent(create::run, || None),
         Ok(Procedure::MkDir) => call.non_idempotent(mkdir::run, || None),
         Ok(Procedure::SymLink) => call.non_idempotent(symlink::run, || None),
@@ -171,19 +171,20 @@ fn serve_read(mut call: Call<'_, '_>) -> Result<Answered, Answered> {
 }
 
 #[inline]
-fn serve_write(mut call: Call<'_, '_>, mut payload: Option<ReceiveBuffer>) -> Result<Answered, Answered> {
+fn serve_write(mut call: Call<'_, '_>, placed: Option<PlacedWrite>) -> Result<Answered, Answered> {
     let bytes = call.reader.rest();
-    let args = ArgsHead::decode(&mut call.reader).map_err(|_| GARBAGE)?;
-    let len = usize::try_from(args.data_len).map_err(|_| GARBAGE)?;
-    let (head, slice) = if payload.is_some() {
-        // The record ends before the data.
-        (bytes, &[][..])
-    } else {
-        let head = bytes.get(..bytes.len() - call.reader.remaining()).unwrap_or_default();
-        let slice = call.reader.bytes(len).map_err(|_| GARBAGE)?;
-        call.reader.bytes(xdr::padding(len)).map_err(|_| GARBAGE)?;
-        call.reader.finish().map_err(|_| GARBAGE)?;
-        (head, slice)
+    let (head, head_bytes, mut data) = match placed {
+        // The record ends before the data, and its arguments were decoded for the receive buffer.
+        Some(PlacedWrite { head, buffer }) => (head, bytes, Data::InPlace(Some(buffer))),
+        None => {
+            let args = ArgsHead::decode(&mut call.reader).map_err(|_| GARBAGE)?;
+            let head_bytes = bytes.get(..bytes.len() - call.reader.remaining()).unwrap_or_default();
+            let len = usize::try_from(args.data_len).map_err(|_| GARBAGE)?;
+            let slice = call.reader.bytes(len).map_err(|_| GARBAGE)?;
+            call.reader.bytes(xdr::padding(len)).map_err(|_| GARBAGE)?;
+            call.reader.finish().map_err(|_| GARBAGE)?;
+            (write_data::head(&args), head_bytes, Data::Slice(slice))
+        }
     };
     // Only calls of foreign clients are told apart by a hash; it is computed before `run` consumes
     // the data.
@@ -192,34 +193,41 @@ fn serve_write(mut call: Call<'_, '_>, mut payload: Option<ReceiveBuffer>) -> Re
         .identities
         .current()
         .is_some_and(|identity| is_ours(identity, call.header.xid, call.class));
-    let hash = if ours { 0 } else { hash_of_write(head, slice, payload.as_mut(), len) };
-    let mut data = if payload.is_some() { Data::InPlace(payload) } else { Data::Slice(slice) };
+    let hash = if ours { 0 } else { hash_of_write(head_bytes, &mut data) };
     let mut answered = call.exactly_once(
         || hash,
-        |request, _, _| write_data::run(request, &args, &mut data),
-        |request| write_data::replayed(request, &args),
-        |success| success.count < args.count,
+        |request, _, _| write_data::run(request, &head, &mut data),
+        |request| write_data::replayed(request, &head),
+        |success| success.count < head.count,
     );
-    if let (Ok(Answered::WouldBlock(handover)), Data::InPlace(receive_buffer)) = (&mut answered, data) {
-        handover.payload = receive_buffer.map(Box::new);
+    if let (Ok(Answered::WouldBlock(handover)), Data::InPlace(buffer)) = (&mut answered, data) {
+        handover.placed = buffer.map(|buffer| Box::new(PlacedWrite { head, buffer }));
     }
     answered
 }
 
 /// Hashes the bytes before the data, and the beginning of the data.
-fn hash_of_write(head: &[u8], slice: &[u8], receive_buffer: Option<&mut ReceiveBuffer>, len: usize) -> u64 {
-    let mut hashed: SmallVec<[u8; 512]> = SmallVec::from_slice(head);
+fn hash_of_write(head_bytes: &[u8], data: &mut Data<'_>) -> u64 {
+    let mut hashed: SmallVec<[u8; 512]> = SmallVec::from_slice(head_bytes);
     let mut take = |bytes: &[u8]| {
-        let room = (head.len() + HASHED_PAYLOAD_BYTES).saturating_sub(hashed.len());
+        let room = (head_bytes.len() + HASHED_PAYLOAD_BYTES).saturating_sub(hashed.len());
         hashed.extend_from_slice(bytes.get(..room).unwrap_or(bytes));
     };
-    take(slice);
-    if let Some(receive_buffer) = receive_buffer {
-        let mut pieces = transport::SlicesMut::new();
-        receive_buffer.unfilled(0, &mut pieces);
-        pieces.iter().for_each(|piece| take(piece));
-    }
-    args_hash(&hashed, head.len() + len + xdr::padding(len))
+    let len = match data {
+        Data::Slice(slice) => {
+            take(slice);
+            slice.len()
+        }
+        Data::InPlace(Some(buffer)) => {
+            let mut pieces = transport::SlicesMut::new();
+            buffer.unfilled(0, &mut pieces);
+            pieces.iter().for_each(|piece| take(piece));
+            drop(pieces);
+            buffer.len()
+        }
+        Data::InPlace(None) => 0,
+    };
+    args_hash(&hashed, head_bytes.len() + len + xdr::padding(len))
 }
 
 fn serve_readlink(mut call: Call<'_, '_>) -> Result<Answered, Answered> {

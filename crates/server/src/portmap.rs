@@ -1,11 +1,10 @@
 //! The port mapper, if this server has its port. RFC 1833
 
 use crate::group::Group;
-use crate::program::{Answered, Call, Program};
+use crate::program::{Answered, Call, PlacedWrite, Program};
 use crate::statistics::Names;
 use rpc::portmap::{self, Protocol};
 use std::ops::RangeInclusive;
-use store::ReceiveBuffer;
 
 /// See the module's documentation.
 pub(crate) struct PortMapper;
@@ -35,7 +34,7 @@ impl Program for PortMapper {
         false
     }
 
-    fn serve(&self, call: Call<'_, '_>, _payload: Option<ReceiveBuffer>) -> Answered {
+    fn serve(&self, call: Call<'_, '_>, _placed: Option<PlacedWrite>) -> Answered {
         let entries = call.group.portmap.get().map(Vec::as_slice).unwrap_or_default();
         let via = portmap::Via { protocol: call.protocol, local: call.client.local.ip() };
         portmap::answer(call.header, call.reader, via, entries, call.out);

@@ -5,6 +5,7 @@
 //! cache keeps.
 
 mod head;
+mod placed;
 pub(crate) mod replay;
 
 use crate::client::Client;
@@ -14,11 +15,12 @@ use crate::reply_cache::{Times, Waiters};
 use crate::statistics::Names;
 use drc::{Token, XidClass};
 pub(crate) use head::CallHead;
+pub(crate) use placed::{PlacedWrite, WriteHead};
 use rpc::call::CallHeader;
 use rpc::portmap::Protocol;
 use rpc::reply::{Accept, Reject};
 use std::ops::RangeInclusive;
-use store::{ReceiveBatch, ReceiveBuffer, Wait};
+use store::{ReceiveBatch, Wait};
 use xdr::Reader;
 
 /// The most payload that one call or reply carries. RFC 1813 s3.3.19 (rtmax, wtmax)
@@ -77,10 +79,10 @@ pub(crate) trait Program: Sync {
         None
     }
 
-    /// Executes a call, and writes the head of its reply. `payload` is the memory that
-    /// [`choose_receive_buffer`](Self::choose_receive_buffer) found, with the payload received;
-    /// then the record ends before the payload.
-    fn serve(&self, call: Call<'_, '_>, payload: Option<ReceiveBuffer>) -> Answered;
+    /// Executes a call, and writes the head of its reply. `placed` is what
+    /// [`choose_receive_buffer`](Self::choose_receive_buffer) returned, with the payload received;
+    /// then the record ends before the payload, and its arguments are not decoded again.
+    fn serve(&self, call: Call<'_, '_>, placed: Option<PlacedWrite>) -> Answered;
 }
 
 /// A call of which only the beginning has been received.
@@ -112,7 +114,7 @@ impl PartialCall<'_> {
 pub(crate) struct Placement {
     /// The length of the arguments before the payload. Nothing but padding follows it.
     pub args_bytes: usize,
-    pub receive_buffer: ReceiveBuffer,
+    pub write: PlacedWrite,
 }
 
 /// One call.
@@ -198,6 +200,6 @@ pub(crate) struct Handover {
     pub begun: bool,
     /// The call runs elsewhere: it is to be tried again soon.
     pub deferred: bool,
-    /// The payload, if it was received in place. Boxed, because few calls need it.
-    pub payload: Option<Box<ReceiveBuffer>>,
+    /// The call with its payload, if that was received in place. Boxed, because few calls need it.
+    pub placed: Option<Box<PlacedWrite>>,
 }

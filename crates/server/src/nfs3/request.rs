@@ -11,8 +11,8 @@ use crate::client::Client;
 use crate::export::{Export, OpenError};
 use crate::identity::{Identity, SquashedCaller};
 use crate::replies::Payload;
-use fs::{Attributes, Effect, Rights, Stability};
-use nfs3::{FileHandle, Outcome, PostOpAttr, Status};
+use fs::{Attributes, Effect, Handle, Rights, Stability};
+use nfs3::{Outcome, PostOpAttr, Status};
 use rpc::auth::AuthStat;
 use store::{Found, ObjectId, ReadEnd, ReceiveBuffer, Wait, WouldBlock, Written};
 
@@ -75,14 +75,17 @@ impl TargetError {
 impl<'a> Request<'a> {
     /// Opens a handle for any operation of the store.
     #[inline]
-    pub fn open(&self, handle: &FileHandle) -> Result<Target<'a>, TargetError> {
+    pub fn open<const MAX: usize>(&self, handle: &Handle<MAX>) -> Result<Target<'a>, TargetError> {
         let target = self.open_nonblocking(handle)?;
         if target.wait.is_allowed() { Ok(target) } else { Err(TargetError::WouldBlock) }
     }
 
     /// Opens a handle for the methods of the target only.
     #[inline]
-    pub fn open_nonblocking(&self, handle: &FileHandle) -> Result<Target<'a>, TargetError> {
+    pub fn open_nonblocking<const MAX: usize>(
+        &self,
+        handle: &Handle<MAX>,
+    ) -> Result<Target<'a>, TargetError> {
         let opened = self.client.exports.open(handle.as_slice(), &self.client.admitted);
         let (export, object) = opened.map_err(|error| {
             TargetError::Status(match error {
@@ -98,14 +101,17 @@ impl<'a> Request<'a> {
 
     /// Opens a handle of an object that is to be changed, for any operation of the store.
     #[inline]
-    pub fn open_for_change(&self, handle: &FileHandle) -> Result<Target<'a>, TargetError> {
+    pub fn open_for_change<const MAX: usize>(&self, handle: &Handle<MAX>) -> Result<Target<'a>, TargetError> {
         let target = self.open_for_change_nonblocking(handle)?;
         if target.wait.is_allowed() { Ok(target) } else { Err(TargetError::WouldBlock) }
     }
 
     /// Opens a handle of an object that is to be changed, for the methods of the target only.
     #[inline]
-    pub fn open_for_change_nonblocking(&self, handle: &FileHandle) -> Result<Target<'a>, TargetError> {
+    pub fn open_for_change_nonblocking<const MAX: usize>(
+        &self,
+        handle: &Handle<MAX>,
+    ) -> Result<Target<'a>, TargetError> {
         let target = self.open_nonblocking(handle)?;
         if target.export.config.read_only { Err(TargetError::Status(Status::ROFS)) } else { Ok(target) }
     }

@@ -3,8 +3,9 @@
 
 use super::request::{HandlerError, Request};
 use super::status;
-use fs::Stability;
-use nfs3::proc::write::{Args, Reply, Stable, Success};
+use crate::program::WriteHead;
+use fs::{FileHandle, Stability};
+use nfs3::proc::write::{ArgsHead, Reply, Stable, Success};
 use nfs3::{Outcome, WccData};
 use store::ReceiveBuffer;
 
@@ -14,6 +15,15 @@ pub enum Data<'a> {
     Slice(&'a [u8]),
     /// Received in place. The buffer stays here after a store had to wait.
     InPlace(Option<ReceiveBuffer>),
+}
+
+/// Decoded arguments in the types of `fs`.
+#[inline]
+pub fn head(args: &ArgsHead) -> WriteHead {
+    let ArgsHead { file, offset, count, stable, data_len: _ } = *args;
+    // A handle of NFS version 3 is shorter than the longest.
+    let file = FileHandle::new(file.as_slice()).unwrap_or(FileHandle::EMPTY);
+    WriteHead { file, offset, count, stability: stability(stable) }
 }
 
 const fn stability(stable: Stable) -> Stability {
@@ -33,14 +43,14 @@ const fn stable(stability: Stability) -> Stable {
 }
 
 #[inline]
-pub fn run(request: &Request<'_>, args: &Args, data: &mut Data<'_>) -> Result<Reply, HandlerError> {
-    let target = match request.open_for_change_nonblocking(&args.file) {
+pub fn run(request: &Request<'_>, head: &WriteHead, data: &mut Data<'_>) -> Result<Reply, HandlerError> {
+    let target = match request.open_for_change_nonblocking(&head.file) {
         Ok(target) => target,
         Err(error) => return error.reply(WccData::default()),
     };
-    let how = stability(args.stable);
+    let how = head.stability;
     let (effect, result) = match data {
-        Data::Slice(bytes) => target.write(args.offset, bytes, how)?,
+        Data::Slice(bytes) => target.write(head.offset, bytes, how)?,
         Data::InPlace(receive_buffer) => target.write_received(receive_buffer, how)?,
     };
     let file = target.wcc(&effect);
@@ -60,8 +70,8 @@ pub fn run(request: &Request<'_>, args: &Args, data: &mut Data<'_>) -> Result<Re
 /// Its verifier is that of the store, as long as the store still has the verifier of the server's
 /// start: the reply cache began then too, so the verifier covers the write. Later the reply has a
 /// verifier that no COMMIT returns, so that the client writes unstable data again.
-pub fn replayed(request: &Request<'_>, args: &Args) -> Result<Reply, HandlerError> {
-    let target = match request.open_for_change_nonblocking(&args.file) {
+pub fn replayed(request: &Request<'_>, head: &WriteHead) -> Result<Reply, HandlerError> {
+    let target = match request.open_for_change_nonblocking(&head.file) {
         Ok(target) => target,
         Err(error) => return error.reply(WccData::default()),
     };
@@ -70,8 +80,8 @@ pub fn replayed(request: &Request<'_>, args: &Args) -> Result<Reply, HandlerErro
     let file = WccData::default();
     Ok(Outcome::Ok(Success {
         file,
-        count: args.count,
-        committed: args.stable,
+        count: head.count,
+        committed: stable(head.stability),
         verifier: verifier.to_be_bytes(),
     }))
 }

@@ -3,11 +3,11 @@
 use super::connection_address::ConnectionAddress;
 use super::worker_pool::{InFlight, Task, WorkerPool};
 use crate::dispatch::{Dispatched, Executor};
-use crate::program::{CallHead, Handover, Mode};
+use crate::program::{CallHead, Handover, Mode, PlacedWrite};
 use crate::replies::Payload;
 use crate::statistics::Counters;
 use memory::{Registrar, Scatter};
-use store::{ReceiveBatch, ReceiveBuffer};
+use store::ReceiveBatch;
 use transport::{PayloadPlace, Sink, SlicesMut};
 
 /// A connection over RDMA.
@@ -16,23 +16,23 @@ pub(crate) type Responder = transport::rdma::Responder<Payload, Incoming>;
 /// A call whose payload is being received into memory of a store.
 pub(crate) struct Incoming {
     head: CallHead,
-    payload: ReceiveBuffer,
+    placed: PlacedWrite,
 }
 
 impl std::fmt::Debug for Incoming {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "a call with {} bytes", self.payload.len())
+        write!(f, "a call with {} bytes", self.placed.buffer.len())
     }
 }
 
 impl transport::ReceiveBuffer for Incoming {
     #[inline]
     fn unfilled<'a>(&'a mut self, from: usize, out: &mut SlicesMut<'a>) {
-        self.payload.unfilled(from, out);
+        self.placed.buffer.unfilled(from, out);
     }
 
     fn registered(&mut self, with: &Registrar, out: &mut Scatter) -> bool {
-        self.payload.registered(with, out)
+        self.placed.buffer.registered(with, out)
     }
 }
 
@@ -71,9 +71,9 @@ impl CallSink<'_> {
         self.executor.replies.bytes() >= self.reply_bytes_max
     }
 
-    fn take(&mut self, head: &CallHead, record: &[u8], payload: Option<ReceiveBuffer>, record_len: usize) {
+    fn take(&mut self, head: &CallHead, record: &[u8], placed: Option<PlacedWrite>, record_len: usize) {
         self.calls_left = self.calls_left.saturating_sub(1);
-        match self.executor.serve(head, record, payload, record_len, Mode::Loop(self.batch)) {
+        match self.executor.serve(head, record, placed, record_len, Mode::Loop(self.batch)) {
             Dispatched::WouldBlock(handover) => self.hand_over(head, record, handover, record_len),
             dispatched => self.count(dispatched),
         }
@@ -92,7 +92,7 @@ impl CallSink<'_> {
     /// Hands a call over to a worker.
     #[cold]
     fn hand_over(&mut self, head: &CallHead, record: &[u8], handover: Handover, record_len: usize) {
-        let Handover { begun, deferred, payload } = handover;
+        let Handover { begun, deferred, placed } = handover;
         let bytes = record_len + self.executor.reply_bytes_max(head, record);
         let permit = self.worker_pool.acquire(bytes);
         self.in_flight.begin(bytes);
@@ -102,7 +102,7 @@ impl CallSink<'_> {
             head: *head,
             record: record.into(),
             record_len,
-            payload,
+            placed,
             begun,
             deferrals: 0,
             received: self.executor.times.now,
@@ -124,9 +124,9 @@ impl Sink for CallSink<'_> {
     fn choose_receive_buffer(&mut self, head: &[u8], record_len: usize) -> Option<PayloadPlace<Incoming>> {
         let record = head;
         let head = CallHead::decode(record).ok()?;
-        let (at, payload) =
+        let (at, placed) =
             self.executor.choose_receive_buffer(&head, record, record_len, self.payload_bytes_max)?;
-        Some(PayloadPlace { at, len: payload.len(), receive_buffer: Incoming { head, payload } })
+        Some(PayloadPlace { at, len: placed.buffer.len(), receive_buffer: Incoming { head, placed } })
     }
 
     #[inline]
@@ -150,9 +150,9 @@ impl Sink for CallSink<'_> {
 
     #[inline]
     fn received(&mut self, head: &[u8], receive_buffer: Incoming, tail: &[u8]) {
-        let Incoming { head: decoded, payload } = receive_buffer;
-        let record_len = head.len() + payload.len() + tail.len();
-        self.take(&decoded, head, Some(payload), record_len);
+        let Incoming { head: decoded, placed } = receive_buffer;
+        let record_len = head.len() + placed.buffer.len() + tail.len();
+        self.take(&decoded, head, Some(placed), record_len);
     }
 
     #[inline]

@@ -24,7 +24,7 @@ use super::mailbox::Mailboxes;
 use crate::client::Client;
 use crate::clock;
 use crate::group::Group;
-use crate::program::CallHead;
+use crate::program::{CallHead, PlacedWrite};
 use crate::replies::Payload;
 use crate::statistics::CallEnd;
 use queues::Queues;
@@ -33,7 +33,6 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use store::ReceiveBuffer;
 
 /// Calls of one connection that may be in the pool: more than a client has outstanding on one
 /// connection.
@@ -55,8 +54,8 @@ pub(crate) struct Task {
     pub record: Box<[u8]>,
     /// The length of the record with its payload.
     pub record_len: usize,
-    /// The payload, if it was received in place.
-    pub payload: Option<Box<ReceiveBuffer>>,
+    /// The call with its payload, if that was received in place.
+    pub placed: Option<Box<PlacedWrite>>,
     /// The reply cache has the call as running.
     pub begun: bool,
     /// How often the call was deferred because it runs elsewhere.

@@ -90,6 +90,20 @@ fn a_write_whose_lengths_disagree_is_garbage_short_and_long() {
             let (body, _) = peer.call_any(nfs3::PROGRAM, 3, 7, &args);
             assert_eq!(body, Body::Accepted(Accept::GarbageArgs), "{sent} bytes called {len}");
         }
+        // The data have the length that is announced, but another field before them is wrong.
+        let sound = encoded(&head(len, len));
+        let (count_at, stable_at) = (sound.len() - 12, sound.len() - 8);
+        for (at, word, what) in [
+            (count_at, len - 1, "another count"),
+            (stable_at, 3, "no stable_how"),
+            (0, 65, "too long a handle"),
+        ] {
+            let mut args = sound.clone();
+            args[at..at + 4].copy_from_slice(&word.to_be_bytes());
+            args.resize(args.len() + sent, 7);
+            let (body, _) = peer.call_any(nfs3::PROGRAM, 3, 7, &args);
+            assert_eq!(body, Body::Accepted(Accept::GarbageArgs), "{sent} bytes with {what}");
+        }
     }
     assert_eq!(peer.getattr(file).into_result().unwrap().attributes.size, 0);
 }

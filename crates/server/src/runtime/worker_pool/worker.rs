@@ -73,7 +73,7 @@ fn answer(shared: &Shared, task: &mut Task, work: &mut Workspace) -> Option<Task
     let mode = Mode::Worker { begun: task.begun };
     // The next call is often from the same caller.
     task.client.identities = std::mem::take(&mut work.identities);
-    let payload = task.payload.take().map(|payload| *payload);
+    let placed = task.placed.take().map(|placed| *placed);
     let mut executor = Executor {
         group: &shared.group,
         waiters: &*shared.mailboxes,
@@ -84,14 +84,14 @@ fn answer(shared: &Shared, task: &mut Task, work: &mut Workspace) -> Option<Task
         text: &mut work.text,
         times: Times { now: clock::now(), received: task.received },
     };
-    let dispatched = executor.serve(&task.head, &task.record, payload, task.record_len, mode);
+    let dispatched = executor.serve(&task.head, &task.record, placed, task.record_len, mode);
     work.identities = std::mem::take(&mut task.client.identities);
     let counted = match dispatched {
         Dispatched::Answered(end) => Some(end),
         Dispatched::Refused | Dispatched::Uncounted => None,
         Dispatched::Elsewhere => return Some(TaskEnd::Elsewhere),
         Dispatched::WouldBlock(handover) if handover.deferred => {
-            (task.begun, task.payload) = (false, handover.payload);
+            (task.begun, task.placed) = (false, handover.placed);
             return None;
         }
         // The loop has decoded the same record as a call, and a worker's call never has to wait
@@ -119,8 +119,8 @@ pub(super) fn forget(shared: &Shared, mut task: Task) {
             text: &mut text,
             times: Times { now: clock::now(), received: task.received },
         };
-        let payload = task.payload.take().map(|payload| *payload);
-        executor.serve(&task.head, &task.record, payload, task.record_len, Mode::Discard);
+        let placed = task.placed.take().map(|placed| *placed);
+        executor.serve(&task.head, &task.record, placed, task.record_len, Mode::Discard);
     }
     complete(shared, task, TaskEnd::TooLate);
 }
