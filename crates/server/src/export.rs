@@ -37,6 +37,7 @@ impl std::fmt::Debug for Export {
 
 impl Export {
     fn new(config: &ExportConfig, own: Option<Box<dyn Store>>) -> Result<Self, Error> {
+        let is_configured = own.is_none();
         let store = match own {
             Some(store) => store,
             None => open_store(config)?,
@@ -56,7 +57,11 @@ impl Export {
             store: store.into(),
             key,
         };
-        export.warnings().iter().for_each(|warning| tracing::warn!("{warning}"));
+        // The configuration says nothing about a store of the caller, and that store may wait for
+        // an event after the start.
+        if is_configured {
+            export.warnings().iter().for_each(|warning| tracing::warn!("{warning}"));
+        }
         Ok(export)
     }
 
