@@ -194,6 +194,30 @@ fn writing_and_giving_away_clear_set_id_bits() {
 }
 
 #[test]
+fn set_group_id_without_group_execute_stays_when_a_member_of_the_group_changes_the_file() {
+    const BOB_IN_GROUP: Caller<'static> = Caller { gids: &[100], ..BOB };
+    let store = new_store();
+    let made = file(&store, ANN, b"f", 0o644).object;
+    let bits = || store.attributes(made, Wait::Allowed).unwrap().unwrap().mode;
+    let cases = [
+        (ANN, 0o2644, 0o2644),
+        (ANN, 0o6744, 0o2744),
+        (ANN, 0o2755, 0o755),
+        (BOB_IN_GROUP, 0o2666, 0o2666),
+        (BOB, 0o2666, 0o666),
+    ];
+    for (caller, before, after) in cases {
+        store.set_attributes(ANN, made, &mode(before), None).1.unwrap();
+        write(&store, caller, made, 0, b"data").unwrap();
+        assert_eq!(bits(), after, "{caller:?} writes {before:o}");
+        store.set_attributes(ANN, made, &mode(before), None).1.unwrap();
+        let size = SetAttributes { size: Some(1), ..SetAttributes::default() };
+        store.set_attributes(caller, made, &size, None).1.unwrap();
+        assert_eq!(bits(), after, "{caller:?} truncates {before:o}");
+    }
+}
+
+#[test]
 fn new_objects_inherit_the_group_of_a_set_group_id_directory() {
     let store = new_store();
     let shared = directory(&store, ANN, store.root(), b"shared", 0o2777);

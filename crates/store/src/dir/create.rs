@@ -212,7 +212,7 @@ impl Shared {
         let other = uid.is_some_and(|uid| uid != stat.st_uid) || gid.is_some_and(|gid| gid != stat.st_gid);
         if let Some(size) = set.size.filter(|size| *size > 0) {
             let fd = node.to_write()?;
-            let _impersonation = self.identity.impersonate_user(caller)?;
+            let _impersonation = self.identity.impersonate_writer(caller, stat.st_mode)?;
             rustix::fs::ftruncate(fd, size).or_status()?;
         }
         let _impersonation = self.identity.impersonate(caller)?;

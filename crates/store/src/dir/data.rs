@@ -1,7 +1,7 @@
 //! READ, WRITE and COMMIT.
 
 use super::fault::status;
-use super::identity::{UserImpersonation, is_identity_pinned, prepare_thread};
+use super::identity::{WriterImpersonation, is_identity_pinned, prepare_thread};
 use super::mapping::{self, Mapped};
 use super::node::{EXECUTE, Node, READ, WRITE, attributes, owns};
 use super::receive_batch::{FileSnapshot, ReceiveBatch};
@@ -224,12 +224,12 @@ impl Shared {
     /// Acts as the caller: quotas and reserved blocks are those of the caller, and writing clears
     /// privileges of the file. A file system in memory reserves nothing and charges the file's
     /// owner, so for a file without privileges the identity makes no difference.
-    fn impersonate_to_write(&self, caller: Caller<'_>, stat: &Stat) -> Result<UserImpersonation> {
+    fn impersonate_to_write(&self, caller: Caller<'_>, stat: &Stat) -> Result<WriterImpersonation<'_>> {
         const SET_USER_OR_GROUP: u32 = 0o6000;
         if self.memory && stat.st_mode & SET_USER_OR_GROUP == 0 {
-            return Ok(UserImpersonation::none());
+            return Ok(WriterImpersonation::none());
         }
-        self.identity.impersonate_user(caller)
+        self.identity.impersonate_writer(caller, stat.st_mode)
     }
 
     /// Whether the caller may write at the offset, and how much.

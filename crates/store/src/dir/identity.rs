@@ -62,7 +62,7 @@ impl Identity {
     ///
     /// # Errors
     /// [`Status::Access`] when the system has no such user.
-    pub fn impersonate_user(&self, caller: Caller<'_>) -> Result<UserImpersonation> {
+    fn impersonate_user(&self, caller: Caller<'_>) -> Result<UserImpersonation> {
         if caller.uid == 0 || matches!(self, Self::Own { .. }) {
             return Ok(UserImpersonation(None));
         }
@@ -81,6 +81,23 @@ impl Identity {
             }
             Err(_) => Err(Status::Access),
         }
+    }
+
+    /// Acts as a caller who changes the data of a file with this mode. A set-group-id without group
+    /// execute stays only if the writer is in the file's group, so for such a file the groups of
+    /// the thread change too.
+    ///
+    /// # Errors
+    /// [`Status::Access`] when the system has no such user.
+    pub fn impersonate_writer(&self, caller: Caller<'_>, mode: u32) -> Result<WriterImpersonation<'_>> {
+        const SET_GROUP: u32 = 0o2000;
+        const GROUP_EXECUTE: u32 = 0o010;
+        let asks_group = mode & (SET_GROUP | GROUP_EXECUTE) == SET_GROUP;
+        Ok(if asks_group {
+            WriterImpersonation { _user: UserImpersonation(None), _caller: Some(self.impersonate(caller)?) }
+        } else {
+            WriterImpersonation { _user: self.impersonate_user(caller)?, _caller: None }
+        })
     }
 
     /// Acts as the caller until the guard is dropped.
@@ -108,16 +125,23 @@ impl Identity {
     }
 }
 
-/// Like [`Impersonation`], for the user alone.
+/// Like [`Impersonation`], for changing the data of a file.
 #[must_use]
-pub(super) struct UserImpersonation(Option<u32>);
+pub(super) struct WriterImpersonation<'a> {
+    _user: UserImpersonation,
+    _caller: Option<Impersonation<'a>>,
+}
 
-impl UserImpersonation {
+impl WriterImpersonation<'_> {
     /// Acts as this process.
     pub const fn none() -> Self {
-        Self(None)
+        Self { _user: UserImpersonation(None), _caller: None }
     }
 }
+
+/// Like [`Impersonation`], for the user alone.
+#[must_use]
+struct UserImpersonation(Option<u32>);
 
 impl Drop for UserImpersonation {
     fn drop(&mut self) {

@@ -28,7 +28,7 @@ impl Shared {
             Err(error) => return (Effect::default(), Err(error)),
         };
         let checked = self.check_set(caller, &node, &before, set, guard);
-        let result = checked.and_then(|()| self.apply(caller, &node, set));
+        let result = checked.and_then(|()| self.apply(caller, &node, &before, set));
         let change = node.effect_since(&before);
         drop(lock);
         let synced = result.and_then(|()| {
@@ -77,11 +77,11 @@ impl Shared {
         Ok(())
     }
 
-    fn apply(&self, caller: Caller<'_>, node: &Node, set: &SetAttributes) -> Result<()> {
+    fn apply(&self, caller: Caller<'_>, node: &Node, stat: &Stat, set: &SetAttributes) -> Result<()> {
         prepare_thread();
         if let Some(size) = set.size {
             let fd = node.to_write()?;
-            let _impersonation = self.identity.impersonate_user(caller)?;
+            let _impersonation = self.identity.impersonate_writer(caller, stat.st_mode)?;
             rustix::fs::ftruncate(fd, size).or_status()?;
         }
         let _impersonation = self.identity.impersonate(caller)?;

@@ -226,16 +226,18 @@ impl Inode {
     /// rights.
     pub fn drop_privileges(&mut self, caller: Caller<'_>) {
         if caller.uid != 0 && self.mode & (SET_UID | SET_GID) != 0 && !self.is_directory() {
-            self.mode = without_privileges(self.mode);
+            self.mode = self.without_privileges(caller);
         }
     }
-}
 
-/// Without set-user-id, and without set-group-id where that means a program's group (without the
-/// group's execute bit it once meant mandatory locking, and stays).
-pub(super) fn without_privileges(mode: u32) -> u32 {
-    let mode = mode & !SET_UID;
-    if mode & 0o010 != 0 { mode & !SET_GID } else { mode }
+    /// The mode without set-user-id, and without set-group-id. Without group execute, set-group-id
+    /// is no privilege (it once meant mandatory locking), and stays if the caller is in the file's
+    /// group.
+    pub fn without_privileges(&self, caller: Caller<'_>) -> u32 {
+        const GROUP_EXECUTE: u32 = 0o010;
+        let stays = self.mode & GROUP_EXECUTE == 0 && (caller.uid == 0 || in_group(caller, self.gid));
+        self.mode & !SET_UID & if stays { MODE_BITS } else { !SET_GID }
+    }
 }
 
 /// Whether the group is one of the caller's.

@@ -1,6 +1,6 @@
 //! SETATTR: the rights to set attributes, and the attributes that change with them, as on Linux.
 
-use super::inode::{self, Inode, MODE_BITS, SET_GID, WRITE, in_group, to_time, without_privileges};
+use super::inode::{self, Inode, MODE_BITS, SET_GID, WRITE, in_group, to_time};
 use super::pool::FreedPages;
 use super::{FILE_BYTES_MAX, MemStore};
 use crate::interface::{Caller, Effect, FileKind, ObjectId, Result, SetAttributes, SetTime, Status, Time};
@@ -52,7 +52,7 @@ impl MemStore {
             inode.mode = mode & MODE_BITS & if stranger { !SET_GID } else { MODE_BITS };
         }
         if (set.uid.is_some() || set.gid.is_some()) && !inode.is_directory() {
-            inode.mode = without_privileges(inode.mode);
+            inode.mode = inode.without_privileges(caller);
         }
         inode.uid = set.uid.unwrap_or(inode.uid);
         inode.gid = set.gid.unwrap_or(inode.gid);

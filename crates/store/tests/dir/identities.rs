@@ -6,7 +6,7 @@ use crate::fixture::{Home, ROOT, directory, file, list, mode, open_to_all, read,
 use std::os::unix::fs::MetadataExt;
 use store::{
     Caller, CreateMode, Device, DirOptions, DirStore, FileKind, NewObject, Rights, SetAttributes, SetTime,
-    Special, Status, Store, Time, Wait,
+    Special, Stability, Status, Store, Time, Wait,
 };
 
 const ANN: Caller<'static> = Caller { uid: 1001, gid: 1001, gids: &[] };
@@ -141,6 +141,40 @@ fn set_id_bits_are_cleared_when_a_file_is_written() {
         assert_eq!(store.set_attributes(ANN, made, &given, None).1, Err(Status::NotPermitted));
         store.set_attributes(ROOT, made, &given, None).1.unwrap();
         assert_eq!(bits(&store), 0o755);
+    });
+}
+
+#[test]
+fn set_group_id_without_group_execute_stays_when_a_member_of_the_group_changes_the_file() {
+    as_root(|| {
+        for home in [Home::new(), Home::in_place(std::env::temp_dir())] {
+            let store = open_to_all(&home);
+            let made = file(&store, ANN, store.root(), "f", 0o666);
+            let cases = [
+                (ANN, 0o2644, 0o2644),
+                (ANN, 0o6744, 0o2744),
+                (ANN, 0o2755, 0o755),
+                (BEN_IN_GROUP, 0o2666, 0o2666),
+                (BEN, 0o2666, 0o666),
+                (ROOT, 0o6755, 0o6755),
+            ];
+            for (caller, before, after) in cases {
+                let bits = || store.attributes(made, Wait::Allowed).unwrap().unwrap().mode;
+                store.set_attributes(ANN, made, &mode(before), None).1.unwrap();
+                store.set_attributes(caller, made, &size(1), None).1.unwrap();
+                assert_eq!(bits(), after, "{caller:?} truncates {before:o}");
+                for wait in [Wait::Allowed, Wait::Refused(None)] {
+                    store.set_attributes(ANN, made, &mode(before), None).1.unwrap();
+                    // Where waiting is refused, the store may leave the write to a later attempt.
+                    let stability = Stability::Unstable;
+                    match store.write(caller, made, 0, b"data", stability, wait) {
+                        Ok((_, written)) => written.map(drop).unwrap(),
+                        Err(_) => drop(write(&store, caller, made, b"data").unwrap()),
+                    }
+                    assert_eq!(bits(), after, "{caller:?} writes {before:o}");
+                }
+            }
+        }
     });
 }
 
