@@ -27,6 +27,9 @@ use std::time::Duration;
 /// The most that Linux puts into one request by default: 256 pages.
 const REQUEST_BYTES_MAX: u32 = 1 << 20;
 
+/// Set-user-id and set-group-id.
+const SET_USER_OR_GROUP: u32 = 0o6000;
+
 /// See the module's documentation.
 #[derive(Debug)]
 pub(crate) struct Core {
@@ -105,7 +108,10 @@ impl Core {
 
     /// Converts attributes that are to be sent to the kernel, and records their version.
     pub(crate) fn attributes_to_send(&self, inode: &Inode, known: &ValidAttributes) -> FileAttr {
-        inode.lock().record_sent_version(known.attributes.version());
+        let mut state = inode.lock();
+        state.record_sent_version(known.attributes.version());
+        state.sent_privileges = known.attributes.mode & SET_USER_OR_GROUP != 0;
+        drop(state);
         self.to_fuse(&known.attributes)
     }
 

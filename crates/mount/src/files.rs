@@ -148,6 +148,14 @@ impl Core {
         }
     }
 
+    /// A write was taken in or is done. It may clear set-user-id and set-group-id on the server. The
+    /// kernel keeps the mode that it has, so make it ask again.
+    pub(crate) fn forget_privileges(&self, inode: &Inode) {
+        if inode.lock().sent_privileges {
+            self.forget_attributes(inode);
+        }
+    }
+
     /// Makes the kernel ask for the attributes the next time that it needs them.
     pub(crate) fn forget_attributes(&self, inode: &Inode) {
         if let Some(notifier) = self.notifier.get() {

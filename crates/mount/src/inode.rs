@@ -73,6 +73,8 @@ pub(crate) struct State {
     /// The kernel was given attributes of another version before, and may not have received the
     /// last ones yet.
     pub sent_other_versions: bool,
+    /// The kernel was last given a mode with set-user-id or set-group-id.
+    pub sent_privileges: bool,
     pub dirty: Dirty,
     /// Counts changes that may affect any data of the file: data that were read ahead before one
     /// are not used after it.

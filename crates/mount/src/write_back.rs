@@ -198,6 +198,7 @@ impl Core {
             drop(StalePages { core: self, inode, found, written: true });
         }
         self.send(inode, Selection::Due);
+        self.forget_privileges(inode);
         if at != offset {
             // The kernel has put these data into its pages at another offset, at the end that it
             // knew.
@@ -243,6 +244,8 @@ impl Core {
             // pages are dropped. Do not wait for that here: the kernel may be reading such a page,
             // with a request that it sends only once one of many writes is answered.
             self.forget_attributes(inode);
+        } else {
+            self.forget_privileges(inode);
         }
         if outcome.is_ok()
             && let Some(end_guard) = end_guard

@@ -3,7 +3,7 @@
 
 use crate::fixture::{MOUNT_TIMEOUT, Mounted, Server, names_in, shell};
 use crate::semantics::flags;
-use rustix::fs::OFlags;
+use rustix::fs::{AtFlags, CWD, OFlags, StatxFlags};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -53,6 +53,24 @@ fn attributes_are_cached_as_long_as_the_options_say() {
     Deadline::wait_until("the second to end", MOUNT_TIMEOUT, || {
         (fs::metadata(short.path("f")).unwrap().len() == 3).then_some(())
     });
+}
+
+#[test]
+fn a_write_that_clears_set_id_bits_is_seen_by_a_program_that_asks_for_the_mode_alone() {
+    let server = Server::start(1);
+    let mount = server.mount("mnt", "nolock,actimeo=3600");
+    let direct = "dd if=/dev/zero bs=4096 count=1 conv=notrunc oflag=direct status=none >&3";
+    for write in ["printf data >&3", direct] {
+        // Opened before the mode is set: an open would make the kernel ask for the attributes.
+        let owner = format!("exec 3<> f; chmod 6755 f; stat f > /dev/null; {write}");
+        let script = format!(
+            "> f; chown 1000:1000 f
+             setpriv --reuid 1000 --regid 1000 --clear-groups sh -euc '{owner}'"
+        );
+        shell(&mount.directory, &script);
+        let asked = rustix::fs::statx(CWD, mount.path("f"), AtFlags::empty(), StatxFlags::MODE).unwrap();
+        assert_eq!(asked.stx_mode & 0o7777, 0o755, "{write}");
+    }
 }
 
 #[test]
