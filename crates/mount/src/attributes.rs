@@ -1,11 +1,20 @@
 //! Conversion of attributes and times between NFS and FUSE.
 
-use fs::{Attributes, Device, FileKind, SetTime, Time};
+use fs::{Attributes, Device, FileKind, FileSystemInfo, SetTime, Time};
 use fuser::{Errno, FileAttr, FileType as FuseType, INodeNo, TimeOrNow};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// The largest file size that Linux supports.
 pub(crate) const FILE_BYTES_MAX: u64 = i64::MAX.cast_unsigned();
+
+/// The size of the largest file on a server. A server that reports none, or one that Linux does not
+/// support, sets no limit of its own.
+pub(crate) fn file_bytes_max(info: &FileSystemInfo) -> u64 {
+    match info.file_bytes_max {
+        0 => FILE_BYTES_MAX,
+        reported => reported.min(FILE_BYTES_MAX),
+    }
+}
 
 /// Checks that the kernel accepts these attributes. The kernel never forgets an object whose
 /// attributes it has refused, and calculations here rely on sizes within the limit.

@@ -53,6 +53,8 @@ pub(crate) struct Core {
     pub writes_in_flight: AtomicUsize,
     /// Sizes in bytes of one READ and of one WRITE.
     pub sizes: (usize, usize),
+    /// The size of the largest file on the server.
+    pub file_bytes_max: u64,
     /// The most bytes that are read ahead in one file.
     pub read_ahead_max: usize,
     pub read_ahead_budget: Arc<ByteBudget>,
@@ -165,6 +167,9 @@ impl Core {
         inode: &Arc<Inode>,
         new: SetAttributes,
     ) -> Result<ValidAttributes, Errno> {
+        if new.size.is_some_and(|size| size > self.file_bytes_max) {
+            return Err(Errno::EFBIG);
+        }
         // All data behind the new end are affected.
         let cut = new.size.map(|size| inode.begin_change(size..u64::MAX));
         self.flush(inode).await;

@@ -148,8 +148,8 @@ impl Core {
         }
     }
 
-    /// A write was taken in or is done. It may clear set-user-id and set-group-id on the server. The
-    /// kernel keeps the mode that it has, so make it ask again.
+    /// A write may clear set-user-id and set-group-id on the server. The kernel keeps the mode that
+    /// it has, so it is made to ask again.
     pub(crate) fn forget_privileges(&self, inode: &Inode) {
         if inode.lock().sent_privileges {
             self.forget_attributes(inode);

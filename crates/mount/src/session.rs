@@ -1,6 +1,7 @@
 //! The life of a mount, from mounting to the end of its process.
 
 use crate::attach::{Attached, attach, resolve_mount_point};
+use crate::attributes;
 use crate::caller::Callers;
 use crate::core::{Core, Handles};
 use crate::executor::{Executor, block_on};
@@ -316,6 +317,7 @@ fn make_core(mount: Mount, options: &MountOptions) -> Result<Core, Error> {
         open_files: AtomicUsize::new(0),
         writes_in_flight: AtomicUsize::new(0),
         sizes,
+        file_bytes_max: attributes::file_bytes_max(mount.info()),
         read_ahead_max,
         read_ahead_budget: Arc::default(),
         // As good as random: the system seeds each `RandomState`.

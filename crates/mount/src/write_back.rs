@@ -2,7 +2,6 @@
 //! Otherwise the data are held here and sent later, and errors are reported at fsync(2), write(2)
 //! and close(2).
 
-use crate::attributes::FILE_BYTES_MAX;
 use crate::caller::Credential;
 use crate::core::Core;
 use crate::dirty::{OutgoingExtent, Selection};
@@ -187,7 +186,8 @@ impl Core {
         if !from_mapping {
             state.refuse_write(&file.reported_errors)?;
         }
-        let (at, end) = write_position(io_flags, &state, offset, data.len())?;
+        let (at, end) = write_position(io_flags, &state, (offset, data.len()), self.file_bytes_max)?;
+        let data = data.get(..(end - at) as usize).unwrap_or(data);
         let held = state.dirty.write(at, data, &file.caller, self.sizes.1, Instant::now());
         self.budget.take(held);
         state.record_write(at..end);
@@ -213,13 +213,14 @@ impl Core {
         file: &OpenFile,
         io_flags: IoFlags,
         offset: u64,
-        data: Vec<u8>,
+        mut data: Vec<u8>,
     ) -> Result<u32, Errno> {
-        let (inode, count) = (&file.inode, u32::try_from(data.len()).unwrap_or(u32::MAX));
+        let inode = &file.inode;
         let sync_write = inode.begin_sync_write();
         let (at, end_guard, growth_guard) = {
             let mut state = inode.lock();
-            let (at, end) = write_position(io_flags, &state, offset, data.len())?;
+            let (at, end) = write_position(io_flags, &state, (offset, data.len()), self.file_bytes_max)?;
+            data.truncate((end - at) as usize);
             let growth_guard = if io_flags.is_direct { inode.begin_growth(&mut state, end) } else { None };
             let end_guard = (io_flags.appends || state.is_past_end(end)).then(|| EndGuard(inode));
             if io_flags.appends {
@@ -229,6 +230,7 @@ impl Core {
             }
             (at, end_guard, growth_guard)
         };
+        let count = u32::try_from(data.len()).unwrap_or(u32::MAX);
         let (write_guard, found) = inode.begin_write(at, &data);
         let has_suspect = found.suspect.is_some();
         let mut stale_pages = StalePages { core: self, inode, found, written: false };
@@ -403,11 +405,20 @@ impl Core {
 }
 
 /// Where data go that the kernel sends for `offset`, and where they end. With O_APPEND that is the
-/// end of the file.
-fn write_position(io_flags: IoFlags, state: &State, offset: u64, len: usize) -> Result<(u64, u64), Errno> {
+/// end of the file. Data beyond the largest file are left out, and write(2) returns a shorter
+/// length; except with O_DIRECT, where the kernel makes EIO of a shorter length.
+fn write_position(
+    io_flags: IoFlags,
+    state: &State,
+    (offset, len): (u64, usize),
+    max: u64,
+) -> Result<(u64, u64), Errno> {
     let at = if io_flags.appends { state.append_at(offset) } else { offset };
     let end = at.saturating_add(len as u64);
-    if end > FILE_BYTES_MAX { Err(Errno::EFBIG) } else { Ok((at, end)) }
+    if end > max && (at >= max || io_flags.is_direct) {
+        return Err(Errno::EFBIG);
+    }
+    Ok((at, end.min(max)))
 }
 
 /// The range of data that the kernel sends for `offset`.

@@ -18,6 +18,7 @@ mod cache;
 mod create;
 mod data;
 mod fault;
+mod file_size;
 mod find;
 mod identity;
 mod listing;
@@ -63,7 +64,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use user_groups::UserGroups;
 
-/// The largest file: offsets are signed.
+/// The largest file of any file system: offsets are signed.
 const FILE_BYTES_MAX: u64 = i64::MAX as u64;
 /// The most hard links: the limit of ext4, because no system call reports it reliably.
 const LINKS_MAX: u32 = 65_000;
@@ -157,6 +158,7 @@ struct Shared {
     /// Keys the hashes of callers.
     callers: RandomState,
     name_bytes_max: u32,
+    file_bytes_max: u64,
 }
 
 impl DirStore {
@@ -290,6 +292,7 @@ impl Shared {
             supports_nowait_writes: AtomicBool::new(true),
             maps: AtomicBool::new(true),
             number_names: listing::must_number(kind),
+            file_bytes_max: file_size::largest(root.as_fd()),
             root,
             root_object,
             naming,
@@ -339,7 +342,8 @@ impl Store for DirStore {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities::of(LINKS_MAX, self.shared.name_bytes_max)
+        let file_bytes_max = self.shared.file_bytes_max;
+        Capabilities { file_bytes_max, ..Capabilities::of(LINKS_MAX, self.shared.name_bytes_max) }
     }
 
     fn space(&self) -> Space {

@@ -23,6 +23,8 @@ mod hostile;
 mod killed;
 #[path = "mount/life.rs"]
 mod life;
+#[path = "mount/limits.rs"]
+mod limits;
 #[path = "mount/listing.rs"]
 mod listing;
 #[path = "mount/model.rs"]
@@ -62,6 +64,7 @@ fn every_promise_has_its_test() {
         include_str!("mount/group.rs"),
         include_str!("mount/killed.rs"),
         include_str!("mount/life.rs"),
+        include_str!("mount/limits.rs"),
         include_str!("mount/listing.rs"),
         include_str!("mount/model.rs"),
         include_str!("mount/ordinary_user.rs"),

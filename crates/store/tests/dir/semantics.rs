@@ -31,6 +31,26 @@ fn an_exclusive_create_repeated_after_a_restart_finds_its_file() {
 }
 
 #[test]
+fn the_largest_file_is_as_large_as_the_file_system_beneath_permits() {
+    as_root_and_not("semantics::the_largest_file_is_as_large_as_the_file_system_beneath_permits", || {
+        // Usually not in memory, where files may be as large as offsets permit.
+        let home = Home::in_place(std::env::temp_dir());
+        let store = home.open();
+        let largest = store.capabilities().file_bytes_max;
+        let made = file(&store, ROOT, store.root(), "large", 0o644);
+        let resize = |bytes| store.set_attributes(ROOT, made, &size(bytes), None).1;
+        let write_at = |offset| {
+            store.write(ROOT, made, offset, b"x", Stability::Unstable, Wait::Allowed).unwrap().1.map(drop)
+        };
+        assert_eq!(resize(largest), Ok(()));
+        assert_eq!(
+            (resize(largest + 1), write_at(largest)),
+            (Err(Status::FileTooBig), Err(Status::FileTooBig))
+        );
+    });
+}
+
+#[test]
 fn a_sparse_file_uses_little_space() {
     as_root_and_not("semantics::a_sparse_file_uses_little_space", || {
         let home = Home::new();

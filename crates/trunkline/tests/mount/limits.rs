@@ -1,0 +1,70 @@
+//! Tests that the mount obeys what the server says it can hold.
+
+use crate::fixture::{Mounted, Server};
+use crate::refusals::Refusals;
+use crate::semantics::{flags, pattern};
+use nfs3::Procedure;
+use rustix::fs::OFlags;
+use std::fs;
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::FileExt;
+
+/// The largest file in these tests: not a whole number of pages.
+const FILE_BYTES_MAX: u64 = (1 << 20) + 5;
+/// Where an FSINFO reply has `maxfilesize`, in bytes from the record's mark: after the RPC header,
+/// the status, the root's attributes and seven words. RFC 1813 s3.3.19
+const LARGEST_AT: usize = 4 + 4 * (6 + 1 + 22 + 7);
+
+/// A mount through a proxy that tells this size of the largest file.
+fn mounted(server: &Server, options: &str, largest: u64) -> (Refusals, Mounted) {
+    let proxy = Refusals::start(server);
+    proxy.replace(Procedure::FsInfo, move |mut record| {
+        record[LARGEST_AT..LARGEST_AT + 8].copy_from_slice(&largest.to_be_bytes());
+        record
+    });
+    let options = format!("port={},nconnect=1,nolock{options}", proxy.port);
+    let mount = Mounted::start("127.0.0.1:/export", server.mount_point("mnt"), &options);
+    assert_eq!(proxy.refused(), 1);
+    (proxy, mount)
+}
+
+#[test]
+fn a_write_beyond_the_largest_file_fails_at_once() {
+    for (options, of_file) in
+        [("", OFlags::empty()), ("", OFlags::SYNC), ("", OFlags::DIRECT), (",sync", OFlags::empty())]
+    {
+        let server = Server::start(1);
+        let (_proxy, mount) = mounted(&server, options, FILE_BYTES_MAX);
+        let file = flags(of_file).open(mount.path("f")).unwrap();
+        // What fits is written, as in a local file system. A direct write is done as a whole.
+        let (data, at) = (pattern(4096, 1), FILE_BYTES_MAX - 3);
+        if of_file == OFlags::DIRECT {
+            assert_eq!(file.write_at(&data, at).unwrap_err().kind(), ErrorKind::FileTooLarge);
+            assert_eq!(file.write_at(&data[..3], at).unwrap(), 3);
+        } else {
+            assert_eq!(file.write_at(&data, at).unwrap(), 3, "{options} {of_file:?}");
+        }
+        for at in [FILE_BYTES_MAX, FILE_BYTES_MAX + 4091, 1 << 40] {
+            let refused = file.write_at(&pattern(4096, 2), at).unwrap_err();
+            assert_eq!(refused.kind(), ErrorKind::FileTooLarge, "{options} {of_file:?} {at}");
+        }
+        file.sync_all().unwrap();
+        let mut appending = flags(of_file | OFlags::APPEND).open(mount.path("f")).unwrap();
+        assert_eq!(appending.write(&pattern(4096, 3)).unwrap_err().kind(), ErrorKind::FileTooLarge);
+        assert_eq!(file.set_len(FILE_BYTES_MAX + 1).unwrap_err().kind(), ErrorKind::FileTooLarge);
+        file.set_len(FILE_BYTES_MAX).unwrap();
+        drop(file);
+        let data = fs::read(mount.path("f")).unwrap();
+        assert_eq!(data.len() as u64, FILE_BYTES_MAX);
+        assert!(data.ends_with(&pattern(4096, 1)[..3]));
+    }
+}
+
+#[test]
+fn a_server_that_tells_no_largest_file_sets_no_limit() {
+    for largest in [0, u64::MAX] {
+        let server = Server::start(1);
+        let (_proxy, mount) = mounted(&server, "", largest);
+        flags(OFlags::empty()).open(mount.path("f")).unwrap().set_len(1 << 62).unwrap();
+    }
+}
