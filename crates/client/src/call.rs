@@ -245,6 +245,10 @@ pub(crate) struct Call {
     /// The call was sent more than once under this xid: its reply may reflect an earlier execution
     /// of the same call.
     pub sent_again: bool,
+    /// How often a reply to the call could not be read.
+    pub bad_replies: u32,
+    /// How often the data of a WRITE had to be written again because of what the server answered.
+    pub rewrites: u32,
     pub submitted_at: Duration,
     pub sent_at: Duration,
 }
@@ -291,6 +295,19 @@ impl Call {
 
     pub(crate) fn operation(&self) -> &'static str {
         self.procedure().name()
+    }
+
+    /// What the call asks for, for the log.
+    pub(crate) fn description(&self) -> String {
+        let operation = self.operation();
+        match &self.body {
+            Body::Read { file, offset, .. } | Body::Write { file, offset, .. } => {
+                format!("{operation} at offset {offset} of the file with handle {}", file.handle)
+            }
+            Body::Commit { file, .. } => format!("{operation} of the file with handle {}", file.handle),
+            Body::Call(request) => protocol::describe(request.procedure(), request.args()),
+            Body::Validate => format!("{operation} of the root"),
+        }
     }
 
     /// The data of a WRITE that are not written yet.

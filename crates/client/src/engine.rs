@@ -9,6 +9,7 @@
 //! at most one connection, and that connection is reset before the call is sent on another.
 
 mod answers;
+mod bad_replies;
 mod connecting;
 mod connections;
 mod counts;
@@ -90,6 +91,8 @@ pub(crate) struct Core {
     nodes: Vec<NodeId>,
     root_attributes: Attributes,
     counts: Counts,
+    /// The server's name, for the log.
+    server: String,
     finished: Vec<(Owner, Done)>,
     pub now: Duration,
 }
@@ -129,6 +132,7 @@ impl Engine {
             nodes: setup.table.paths.iter().map(|path| path.node).collect(),
             root_attributes: setup.root_attributes,
             counts: Counts::new(setup.table.paths.len()),
+            server: setup.route.server.clone(),
             finished: Vec::new(),
             now,
         };
@@ -450,6 +454,8 @@ impl Core {
             connection: None,
             sent_on: None,
             sent_again: false,
+            bad_replies: 0,
+            rewrites: 0,
             submitted_at: self.now,
             sent_at: self.now,
         })

@@ -17,8 +17,8 @@ pub use self::nfs3::Protocol;
 pub(crate) use self::nfs3::root_reply;
 pub(crate) use self::nfs3::{
     COMMIT, GETATTR, MOUNT_PROGRAM, NFS, Procedure, READ, WRITE, decode_commit, decode_read, decode_root,
-    decode_write, encode_call, encode_commit, encode_null, encode_read, encode_root, encode_write, exports,
-    may_undo, mnt, reconcile, reply_bytes_max, sends_data, status_of, xid_class,
+    decode_write, describe, encode_call, encode_commit, encode_null, encode_read, encode_root, encode_write,
+    exports, may_undo, mnt, reconcile, reply_bytes_max, sends_data, status_of, xid_class,
 };
 use crate::call::Op;
 use crate::error::{Error, Result};

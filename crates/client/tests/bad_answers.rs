@@ -101,6 +101,61 @@ fn bytes_that_are_no_reply_end_the_connection_and_no_call_fails() {
     }
 }
 
+/// A directory is listed, and the server answers that call with `bad` each time. A READ in between
+/// must succeed. Returns the error of the listing and the number of its calls.
+fn listing_with_bad_replies(bad: impl Fn(u32) -> Vec<u8>) -> (Error, u32) {
+    let fake = Fake::start(1);
+    let mount = fake.mount();
+    let directory = fs::FileHandle::new(b"directory").unwrap();
+    std::thread::scope(|scope| {
+        let listing = scope.spawn(|| mount.read_directory(directory));
+        let (mut tries, mut beside) = (0, Vec::new());
+        while !listing.is_finished() {
+            match fake.next_within(Duration::from_millis(20)) {
+                Some(call) if call.procedure == Procedure::ReadDirPlus => {
+                    tries += 1;
+                    assert!(tries <= 20, "the call is sent again without end");
+                    beside.push(read(&mount, 4096));
+                    call.raw(&bad(call.xid));
+                }
+                Some(call) => call.data_read(&[3; 4096]),
+                None => {}
+            }
+        }
+        let answers = scope.spawn(|| beside.into_iter().map(Pending::wait).collect::<Vec<_>>());
+        while !answers.is_finished() {
+            if let Some(call) = fake.next_within(Duration::from_millis(20)) {
+                call.data_read(&[3; 4096]);
+            }
+        }
+        for done in answers.join().unwrap() {
+            assert!(done.result.is_ok() && done.buffer == [3; 4096], "{:?}", done.result);
+        }
+        (listing.join().unwrap().expect_err("no reply can be read"), tries)
+    })
+}
+
+#[test]
+fn a_call_whose_reply_can_never_be_read_fails_after_five_tries_and_no_other_call_does() {
+    let mark = |last, len| rpc::record_marking::Mark { last, len }.encode();
+    let too_long = |xid: u32| [mark(true, 2 << 20), xid.to_be_bytes(), [0; 4]].concat();
+    let too_long_in_parts =
+        |xid: u32| [mark(false, 8), xid.to_be_bytes(), [0, 0, 0, 1], mark(false, 2 << 20)].concat();
+    let long_part = |xid: u32| [mark(false, 2 << 20), xid.to_be_bytes(), [0; 4]].concat();
+    let short = |xid: u32| [mark(true, 8), xid.to_be_bytes(), [0, 0, 0, 1]].concat();
+    let fails = |what: &str, reason: &str, bad: &dyn Fn(u32) -> Vec<u8>| {
+        let (error, tries) = listing_with_bad_replies(bad);
+        assert!(matches!(error, Error::PeerMisbehaved { .. }), "{what}: {error}");
+        assert!(error.to_string().contains(reason), "{what}: {error}");
+        // A reply that comes when the client has given up its connection counts as no try.
+        assert!(tries >= 5, "{what}: {tries}");
+    };
+    fails("a record that is too long", "the bound is", &too_long);
+    fails("a record that is too long, in parts", "the bound is", &too_long_in_parts);
+    fails("a first part that is too long", "the bound is", &long_part);
+    fails("a record that ends too soon", "ends early", &short);
+}
+
 #[test]
 fn a_connection_that_breaks_within_a_long_read_gives_the_buffer_back_to_its_call() {
     let len = 1 << 20;

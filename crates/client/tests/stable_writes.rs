@@ -148,6 +148,66 @@ fn another_verifier_at_commit_causes_a_rewrite() {
     fake.nothing_more();
 }
 
+/// Answers writes and commits until all are done. Returns how often block 1 was written.
+fn answer_all(
+    fake: &Fake,
+    pending: Vec<Pending>,
+    answer: impl Fn(&Request, u32),
+) -> (u32, Vec<client::Done>) {
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| pending.into_iter().map(Pending::wait).collect());
+        let (mut answers, mut writes) = (0, 0);
+        while !waiting.is_finished() {
+            let Some(call) = fake.next_within(Duration::from_millis(20)) else { continue };
+            answers += 1;
+            if call.procedure == Procedure::Write && call.write().offset == BLOCK as u64 {
+                writes += 1;
+                assert!(writes <= 100, "the data are written again without end");
+                assert_eq!(call.data(), vec![2; BLOCK]);
+            }
+            answer(&call, answers);
+        }
+        (writes, waiting.join().unwrap())
+    })
+}
+
+#[test]
+fn a_server_whose_verifier_changes_with_each_answer_is_an_error_after_a_few_rewrites() {
+    // The server answers UNSTABLE to everything, with a new verifier each time; or it writes only
+    // a part, unstably.
+    for count in [COUNT, COUNT / 2] {
+        let fake = Fake::start(1);
+        let mount = fake.mount();
+        let file = file(&mount);
+        let pending = (0..3).map(|block| mount.submit(block_write(file, block, BLOCK))).collect();
+        let (writes, done) = answer_all(&fake, pending, |call, answers| match call.procedure {
+            Procedure::Commit => call.committed(answers as u8),
+            _ => call.written(count, Unstable, answers as u8),
+        });
+        assert!((5..=20).contains(&writes), "{count}: {writes}");
+        for done in done {
+            assert_eq!(done.buffer.len(), BLOCK);
+            let error = done.result.expect_err("the server never had the data on disk");
+            assert!(error.to_string().contains("answers FILE_SYNC with UNSTABLE"), "{count}: {error}");
+        }
+    }
+}
+
+#[test]
+fn a_server_that_restarts_often_and_answers_file_sync_as_asked_loses_no_write() {
+    let fake = Fake::start(1);
+    let mount = fake.mount();
+    for _ in 0..20 {
+        let file = file(&mount);
+        let pending = (0..4).map(|block| mount.submit(block_write(file, block, BLOCK))).collect();
+        let (_, done) = answer_all(&fake, pending, |call, answers| match call.procedure {
+            Procedure::Commit => call.committed(answers as u8),
+            _ => call.written_as_asked(answers as u8),
+        });
+        assert!(done.iter().all(|done| matches!(done.result, Ok(Answer::Written))), "{done:?}");
+    }
+}
+
 #[test]
 fn another_verifier_between_writes_causes_a_rewrite_of_the_earlier_ones() {
     let fake = Fake::start(1);

@@ -183,6 +183,12 @@ impl Assembler {
         self.record.capacity()
     }
 
+    /// What was received of the record.
+    #[must_use]
+    pub fn beginning(&self) -> &[u8] {
+        &self.record
+    }
+
     /// Frees the memory of a finished record, so that an idle connection holds none.
     pub fn release(&mut self) {
         if self.complete || self.record.is_empty() {

@@ -13,6 +13,7 @@ use std::os::fd::BorrowedFd;
 
 use memory::{Registrar, Scatter};
 
+use crate::framing::FramingError;
 use crate::pipe::Pipe;
 use crate::poll::{Interest, Poller};
 use crate::rdma::{Counters, Pieces};
@@ -88,6 +89,11 @@ pub trait Sink {
     /// message begins with its xid). The peer has not seen the record. A stream never calls this:
     /// nothing at its other end looks at a record before the peer does.
     fn refused(&mut self, _xid: u32, _reason: &dyn std::fmt::Display) {}
+
+    /// A record is refused by the framing, which ends the connection: [`Transport::receive`]
+    /// returns the error next. `beginning` is what was received of the record, possibly nothing;
+    /// it tells which call the record answers.
+    fn bad_record(&mut self, _beginning: &[u8], _error: &FramingError) {}
 
     /// Whether the sink accepts the next record. After `false` the owner calls
     /// [`Transport::receive`] again once the sink can accept more, without waiting for the socket:

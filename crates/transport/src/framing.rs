@@ -56,6 +56,9 @@ pub trait Assemble: Debug {
 
     /// Bytes of memory held for the record.
     fn held_bytes(&self) -> usize;
+
+    /// What was received of the record.
+    fn beginning(&self) -> &[u8];
 }
 
 /// For a framing that never cuts a record.
@@ -65,6 +68,10 @@ impl Assemble for std::convert::Infallible {
     }
 
     fn held_bytes(&self) -> usize {
+        match *self {}
+    }
+
+    fn beginning(&self) -> &[u8] {
         match *self {}
     }
 }
@@ -120,6 +127,12 @@ pub trait Framing: Debug {
     /// [`FramingError`]: also if the record is longer than `record_bytes_max`. Nothing has been
     /// allocated for it then.
     fn parse(bytes: &[u8], record_bytes_max: usize) -> Result<Option<Frame<Self::Assembler>>, FramingError>;
+
+    /// The part of `bytes` that belongs to the record whose header [`Framing::parse`] refused;
+    /// empty if the framing does not say.
+    fn beginning(_bytes: &[u8]) -> &[u8] {
+        &[]
+    }
 
     /// Appends what stands before the head of a record that is to be sent; its length may not be
     /// known yet.

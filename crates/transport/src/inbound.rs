@@ -12,7 +12,7 @@ use std::os::fd::BorrowedFd;
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
 
-use crate::framing::{Assemble, Frame, Framing, TAIL_BYTES_ROOM};
+use crate::framing::{Assemble, Frame, Framing, FramingError, TAIL_BYTES_ROOM};
 use crate::{DIRECT_BYTES_MIN, Error, HEAD_BYTES_MIN, PayloadPlace, ReceiveBuffer, Sink, SlicesMut};
 
 /// Bytes received along with a payload: a few heads. More would be payload that must be copied.
@@ -351,9 +351,15 @@ impl<L: ReceiveBuffer, F: Framing> Inbound<L, F> {
                 }
                 State::Parts(mut assembler) => {
                     let mut rest = rest;
-                    match assembler.feed(&mut rest)? {
-                        Some(record) => sink.record(record),
-                        None => self.state = State::Parts(assembler),
+                    match assembler.feed(&mut rest) {
+                        Ok(Some(record)) => sink.record(record),
+                        Ok(None) => self.state = State::Parts(assembler),
+                        Err(error) => {
+                            let beginning = assembler.beginning();
+                            // A first fragment that is refused is not in the assembler.
+                            sink.bad_record(if beginning.is_empty() { rest } else { beginning }, &error);
+                            return Err(error.into());
+                        }
                     }
                     rest
                 }
@@ -381,10 +387,12 @@ impl<L: ReceiveBuffer, F: Framing> Inbound<L, F> {
         bytes: &'a [u8],
         sink: &mut impl Sink<ReceiveBuffer = L>,
     ) -> Result<Option<&'a [u8]>, Error> {
-        let (skip, len) = match F::parse(bytes, self.record_bytes_max)? {
+        let frame = F::parse(bytes, self.record_bytes_max)
+            .inspect_err(|error| sink.bad_record(F::beginning(bytes), error));
+        let (skip, len) = match frame? {
             // Nothing would ever be taken from the bytes.
             Some(Frame::Whole { skip: 0, len: 0 }) => {
-                return Err(crate::framing::FramingError::Malformed("a record of no bytes".to_owned()).into());
+                return Err(FramingError::Malformed("a record of no bytes".to_owned()).into());
             }
             Some(Frame::Whole { skip, len }) => (skip, len),
             Some(Frame::Parts(assembler)) => {

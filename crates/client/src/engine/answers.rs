@@ -4,10 +4,11 @@ use fs::Status;
 use paths::{ConnId, NodeId};
 use rpc::Xid;
 use rpc::reply::{Accept, Body as ReplyBody};
-use transport::framing::{Framing, RecordMarking};
+use transport::framing::{Framing, FramingError, RecordMarking};
 use transport::{PayloadPlace, Sink};
 use xdr::Reader;
 
+use super::bad_replies::BadReply;
 use super::{Core, JUKEBOX_DELAY};
 use crate::call::{Answer, Body, CallKey, ReadBuffer, Target};
 use crate::error::Error;
@@ -20,8 +21,8 @@ pub(super) struct Answers<'a> {
     /// Calls whose data have not all been sent on this connection: a reply to one of them is
     /// forged.
     pub unsent: Vec<CallKey>,
-    /// The reason why the peer violated the protocol; the connection can no longer be used.
-    pub broken: Option<String>,
+    /// A reply after which the connection can no longer be used.
+    pub bad_reply: Option<BadReply>,
     /// The outcome of the connection's path validation.
     pub validated: Option<Result<(), String>>,
 }
@@ -48,7 +49,8 @@ impl Answers<'_> {
             return None;
         }
         if self.unsent.contains(&key) {
-            self.broken = Some(format!("an answer to {} before it was sent", call.operation()));
+            let reason = format!("an answer to {} before it was sent", call.operation());
+            self.bad_reply = Some(BadReply::NoReply(reason));
             return None;
         }
         Some(key)
@@ -102,14 +104,31 @@ impl Answers<'_> {
         if let Err(reason) = outcome
             && let Some(call) = self.core.calls.0.get(key)
         {
-            let error = call.misbehaved(reason.clone());
+            let described = format!("{}: {reason}", call.description());
+            let error = call.misbehaved(reason);
             if matches!(call.body, Body::Commit { .. }) {
                 self.core.fail_group(key, &error);
             } else {
                 self.core.finish(key, Err(error));
             }
-            self.broken = Some(reason);
+            self.bad_reply = Some(BadReply::Nonsense(described));
         }
+    }
+
+    /// Handles a record that cannot be read.
+    fn unreadable(&mut self, beginning: &[u8], reason: String) {
+        let xid = beginning.first_chunk().map(|xid| Xid(u32::from_be_bytes(*xid)));
+        let key = xid.and_then(|xid| self.core.xids.call(xid)).filter(|key| {
+            let call = self.core.calls.0.get(*key);
+            let is_here = call.is_some_and(|call| {
+                call.connection == Some(self.conn) && !matches!(call.body, Body::Validate)
+            });
+            is_here && !self.unsent.contains(key)
+        });
+        self.bad_reply = Some(match key {
+            Some(key) => BadReply::Unreadable { key, reason },
+            None => BadReply::NoReply(reason),
+        });
     }
 
     /// The server refused a call: the path is fine, the call is not.
@@ -158,7 +177,7 @@ impl Sink for Answers<'_> {
     }
 
     fn record(&mut self, record: &[u8]) {
-        if self.broken.is_some() {
+        if self.bad_reply.is_some() {
             return;
         }
         if is_call(record) {
@@ -169,7 +188,7 @@ impl Sink for Answers<'_> {
             return;
         }
         match head(record) {
-            Err(reason) => self.broken = Some(reason),
+            Err(reason) => self.unreadable(record, reason),
             Ok((reply, reader)) => {
                 let Some(key) = self.call_of(&reply) else { return };
                 match reply.body {
@@ -219,8 +238,14 @@ impl Sink for Answers<'_> {
         }
     }
 
+    fn bad_record(&mut self, beginning: &[u8], error: &FramingError) {
+        if self.bad_reply.is_none() {
+            self.unreadable(beginning, error.to_string());
+        }
+    }
+
     fn wants_more(&self) -> bool {
-        self.broken.is_none()
+        self.bad_reply.is_none()
     }
 }
 

@@ -9,6 +9,7 @@ use transport::poll::{Event, Interest};
 use transport::rdma::{Counters, Error as RdmaError};
 use transport::{Error, Flushed, Scratch, Transport, socket};
 
+use super::bad_replies::BadReply;
 use super::connecting::Connecting;
 use super::{CONNECT_RESULTS_TOKEN, Engine, encode_call};
 use crate::call::{Body, Call, CallKey, Owner};
@@ -219,7 +220,7 @@ impl Engine {
     /// Whether the table has moved a slot to another path than its socket uses. [`Engine::settle`]
     /// closes that socket, but only after all events of the same round are processed; until then
     /// its events say nothing about the slot's new path.
-    fn is_left(&self, conn: ConnId) -> bool {
+    pub(super) fn is_left(&self, conn: ConnId) -> bool {
         let connection = self.slots.get(conn);
         connection.is_some_and(|connection| connection.path != self.core.table.path_of(conn))
     }
@@ -327,9 +328,9 @@ impl Engine {
         let mut unsent = std::mem::take(&mut self.receiving.unsent);
         unsent.clear();
         wire.unsent(|key| unsent.push(*key));
-        let mut answers = Answers { core: &mut self.core, conn, unsent, broken: None, validated: None };
+        let mut answers = Answers { core: &mut self.core, conn, unsent, bad_reply: None, validated: None };
         let outcome = wire.receive(&mut self.receiving.scratch, &mut answers, TURN_BYTES);
-        let (broken, validated) = (answers.broken.take(), answers.validated.take());
+        let (bad_reply, validated) = (answers.bad_reply.take(), answers.validated.take());
         self.receiving.unsent = answers.unsent;
         match outcome {
             Ok(received) => {
@@ -337,9 +338,13 @@ impl Engine {
                 if received.may_send {
                     self.slots.mark_dirty(conn);
                 }
-                self.learn(conn, broken, validated);
+                self.learn(conn, bad_reply, validated);
             }
             Err(error) => {
+                if let (Error::Record(_), Some(bad_reply)) = (&error, bad_reply) {
+                    self.bad_reply(conn, bad_reply);
+                    return;
+                }
                 log_end(connection.remote, &error);
                 self.connection_broke(conn);
             }
@@ -347,13 +352,12 @@ impl Engine {
     }
 
     /// Handles what the replies on a connection say about the connection itself.
-    fn learn(&mut self, conn: ConnId, broken: Option<String>, validated: Option<Result<(), String>>) {
-        let Some(connection) = self.slots.get_mut(conn) else { return };
-        if let Some(reason) = broken {
-            tracing::warn!(address = ?connection.remote, %reason, "the server's answer makes no sense; connection reset");
-            self.connection_broke(conn);
+    fn learn(&mut self, conn: ConnId, bad_reply: Option<BadReply>, validated: Option<Result<(), String>>) {
+        if let Some(bad_reply) = bad_reply {
+            self.bad_reply(conn, bad_reply);
             return;
         }
+        let Some(connection) = self.slots.get_mut(conn) else { return };
         match validated {
             Some(Ok(())) => {
                 connection.state = match std::mem::replace(&mut connection.state, State::Closed) {

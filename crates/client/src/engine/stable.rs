@@ -6,6 +6,7 @@
 //! instead, which saves a round trip.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use fs::{Stability, Verifier};
 use paths::NodeId;
@@ -23,6 +24,13 @@ const UNSTABLE_BYTES_MAX: usize = 64 << 20;
 const LIST_LEN: usize = 64;
 /// Number of empty lists kept for the next COMMITs.
 const SPARE_LISTS_MAX: usize = 16;
+/// How often the data of a WRITE are written again because of the server's answers. Data are
+/// written again with FILE_SYNC, so a server that restarts, however often, causes few rewrites; a
+/// server that answers UNSTABLE nevertheless, and always with another verifier, has no end of them.
+const REWRITES_MAX: u32 = 10;
+/// The wait before the second rewrite; it doubles with each up to [`REWRITE_WAIT_MAX`].
+const REWRITE_WAIT: Duration = Duration::from_millis(10);
+const REWRITE_WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// Writes of one file that one node answered UNSTABLE.
 #[derive(Debug)]
@@ -162,9 +170,11 @@ impl Core {
             // their progress counts, so a short unstable write starts over, synchronously.
             if is_stable {
                 *written += count;
+                *stability = Stability::FileSync;
+                self.renew(key);
+            } else {
+                self.rewrite_lost(key);
             }
-            *stability = Stability::FileSync;
-            self.renew(key);
             return Ok(());
         }
         let (Some(node), false) = (node, is_stable) else {
@@ -177,7 +187,7 @@ impl Core {
         // those calls.
         self.forget_xid(key);
         let lost = self.hold(&file, node, key, bytes, told.verifier);
-        self.rewrite(lost);
+        self.rewrite_all_lost(lost);
         self.groups.touch(&file);
         Ok(())
     }
@@ -276,7 +286,7 @@ impl Core {
             self.groups.recycle(commit.covers);
         } else {
             tracing::warn!("the server has lost unstable data (it restarted); writing them again");
-            self.rewrite(commit.covers);
+            self.rewrite_all_lost(commit.covers);
         }
         self.groups.touch(&file);
     }
@@ -297,18 +307,56 @@ impl Core {
         self.groups.touch(&file);
     }
 
-    /// Writes data again that may be lost, as new calls. Synchronously: this is rare, and a server
-    /// that changes its verifier with every reply must not keep the client busy for ever.
+    /// Writes data again whose node is gone, as new calls.
     fn rewrite(&mut self, mut keys: Vec<CallKey>) {
         for key in keys.drain(..) {
-            if let Some(call) = self.calls.0.get_mut(key)
-                && let Body::Write { written, stability, .. } = &mut call.body
-            {
-                *written = 0;
-                *stability = Stability::FileSync;
-            }
+            self.start_over(key);
             self.renew(key);
         }
         self.groups.recycle(keys);
+    }
+
+    /// Lets a WRITE begin again with its first byte. Synchronously: this is rare, and the server
+    /// must not be able to lose the data again.
+    fn start_over(&mut self, key: CallKey) {
+        if let Some(call) = self.calls.0.get_mut(key)
+            && let Body::Write { written, stability, .. } = &mut call.body
+        {
+            *written = 0;
+            *stability = Stability::FileSync;
+        }
+    }
+
+    fn rewrite_all_lost(&mut self, mut keys: Vec<CallKey>) {
+        for key in keys.drain(..) {
+            self.rewrite_lost(key);
+        }
+        self.groups.recycle(keys);
+    }
+
+    /// Writes data again that the server has lost by its own account: at once the first time, then
+    /// with back-off, and at last not any more.
+    fn rewrite_lost(&mut self, key: CallKey) {
+        let Some(call) = self.calls.0.get_mut(key) else { return };
+        let rewrites = call.rewrites;
+        call.rewrites += 1;
+        if rewrites == REWRITES_MAX {
+            let reason = format!(
+                "the server answers FILE_SYNC with UNSTABLE, and lost the data {} times",
+                call.rewrites
+            );
+            tracing::warn!(server = %self.server, "{} fails: {reason}", call.description());
+            let error = call.misbehaved(reason);
+            self.finish(key, Err(error));
+            return;
+        }
+        self.start_over(key);
+        if rewrites == 0 {
+            self.renew(key);
+            return;
+        }
+        self.forget_xid(key);
+        let wait = (REWRITE_WAIT * (1 << (rewrites - 1))).min(REWRITE_WAIT_MAX);
+        self.queues.delay(self.now + wait, key);
     }
 }

@@ -2,6 +2,7 @@
 
 mod convert;
 mod data;
+mod describe;
 mod exports;
 mod operations;
 mod reconcile;
@@ -19,6 +20,7 @@ pub(crate) use data::{
     decode_commit, decode_read, decode_root, decode_write, encode_commit, encode_read, encode_root,
     encode_write,
 };
+pub(crate) use describe::describe;
 pub(crate) use exports::{exports, mnt};
 pub(crate) use nfs3::Procedure;
 pub use operations::Protocol;

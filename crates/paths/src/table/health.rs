@@ -24,6 +24,24 @@ impl Table {
         }
     }
 
+    /// The driver resets this connection because of what a reply on it contains. The path works, so
+    /// this is no failure of the path: the calls of the connection move, and it connects again at
+    /// once.
+    pub fn reset(&mut self, now: Duration, conn: ConnId) {
+        if self.conn_ref(conn).live().is_none() {
+            return self.disconnected(now, conn);
+        }
+        let path = self.conn_ref(conn).path;
+        self.move_calls(conn, now, now);
+        self.idle(conn);
+        if !self.has_live(path) {
+            self.set_health(path, Health::Reachable, now);
+            self.refresh_path(path);
+        }
+        self.connect(conn, path, now);
+        self.rearm();
+    }
+
     /// Reports the progress of a connection: when its oldest unanswered call was sent on it, if
     /// there is one, and whether bytes were received or acknowledged since the last tick.
     pub fn tick(&mut self, now: Duration, conn: ConnId, oldest_sent_at: Option<Duration>, progress: bool) {

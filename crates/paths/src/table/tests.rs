@@ -81,6 +81,26 @@ fn die_silently(table: &mut Table, now: Duration) -> Vec<Output> {
 }
 
 #[test]
+fn a_connection_that_is_reset_for_its_replies_connects_at_once_however_often_and_its_path_did_not_fail() {
+    let mut table = connected(config(2, 2));
+    for round in 1..20 {
+        table.sent(ms(round), ConnId(0), Class::Read, 0);
+        table.reset(ms(round), ConnId(0));
+        assert_eq!(outputs(&mut table), [Output::Move(ConnId(0)), Output::Connect(ConnId(0))]);
+        table.reached(ms(round), ConnId(0));
+        table.connected(ms(round), ConnId(0));
+        assert_eq!(outputs(&mut table), []);
+        assert_eq!(state(&table, 0), State::Up);
+        let status = table.path(PathId(0)).unwrap();
+        assert_eq!((status.deaths, status.suspicions), (0, 0));
+    }
+    table.reset(ms(20), ConnId(0));
+    outputs(&mut table);
+    table.disconnected(ms(21), ConnId(0));
+    assert_eq!(state(&table, 0), State::Down, "the path does not connect again");
+}
+
+#[test]
 fn the_least_loaded_connection_takes_the_call_and_ties_go_round() {
     let mut table = connected(config(1, 4));
     for _ in 0..40 {

@@ -25,6 +25,10 @@ impl Assemble for Assembler {
     fn held_bytes(&self) -> usize {
         Self::held_bytes(self)
     }
+
+    fn beginning(&self) -> &[u8] {
+        Self::beginning(self)
+    }
 }
 
 impl Framing for RecordMarking {
@@ -48,6 +52,10 @@ impl Framing for RecordMarking {
             return Err(FramingError::TooLong { bytes: len as u64, max: record_bytes_max });
         }
         Ok(Some(Frame::Whole { skip: MARK_BYTES, len }))
+    }
+
+    fn beginning(bytes: &[u8]) -> &[u8] {
+        bytes.get(MARK_BYTES..).unwrap_or_default()
     }
 
     #[inline]
