@@ -141,8 +141,9 @@ pub struct Limits {
     pub connections_max: usize,
     /// The most bytes of replies queued on a connection before no more calls are received from it.
     pub queued_bytes_max: usize,
-    /// The most bytes that all connections together hold, in queued replies and incomplete records,
-    /// before nothing is received from those that hold most. Divided over the loops.
+    /// The most bytes that clients make the server hold, in incomplete records, calls being
+    /// executed and queued replies; one address gets at most half. Each connection has a little of
+    /// its own.
     pub held_bytes_max: usize,
     /// How long a connection may stay silent in the middle of a record, in milliseconds.
     pub partial_record_ms_max: u64,

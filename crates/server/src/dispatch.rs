@@ -21,7 +21,7 @@ use rpc::reply::{Accept, Reject, encode_accept, encode_reject, encode_success};
 use xdr::{Reader, Writer};
 
 /// The most memory of a reply without payload, accurate enough to count memory.
-const SMALL_REPLY_BYTES: usize = 1 << 10;
+pub(crate) const SMALL_REPLY_BYTES: usize = 1 << 10;
 
 /// The number of the procedure that does nothing, of every program. RFC 5531 s12.1
 const NULL: u32 = 0;
@@ -48,6 +48,8 @@ pub(crate) struct Executor<'a> {
     /// Memory for texts that a reply holds: link targets.
     pub text: &'a mut Vec<u8>,
     pub times: Times,
+    /// The most payload, or entries of a list, that a reply may have; at least 4 KiB.
+    pub payload_bytes_max: u32,
 }
 
 /// The result for a record.
@@ -92,7 +94,7 @@ impl Executor<'_> {
     pub fn reply_bytes_max(&self, head: &CallHead, record: &[u8]) -> usize {
         let Ok((_, program)) = find(&PROGRAMS, self.group, self.protocol, head) else { return 0 };
         let asked = program.reply_payload_bytes_max(head.procedure(), head.args(record));
-        SMALL_REPLY_BYTES + usize::try_from(asked.min(IO_BYTES_MAX)).unwrap_or(0)
+        SMALL_REPLY_BYTES + usize::try_from(asked.min(IO_BYTES_MAX).min(self.payload_bytes_max)).unwrap_or(0)
     }
 
     /// Answers a record whose header is not sound, if it can be answered.
@@ -179,6 +181,7 @@ impl Executor<'_> {
             header,
             class: program.xid_class(header.procedure),
             reader: args,
+            payload_bytes_max: self.payload_bytes_max,
         };
         program.serve(call, placed)
     }
@@ -357,6 +360,7 @@ mod tests {
             replies: &mut Replies::default(),
             text: &mut Vec::new(),
             times: Times { now, received: now },
+            payload_bytes_max: u32::MAX,
         };
         let location = DirOpArgs { directory: export.handle(export.store.root()), name: b"file" };
         let how = proc::create::How::Unchecked(Sattr3::default());

@@ -1,5 +1,6 @@
 //! The state that all loops of a server share: exports, mounts, reply cache, nodes.
 
+use crate::byte_budget::ByteBudget;
 use crate::config::{Config, ExportConfig, Limits};
 use crate::error::Error;
 use crate::export::Exports;
@@ -68,6 +69,8 @@ pub(crate) struct Group {
     pub reply_cache: ReplyCache,
     pub nodes: Vec<Node>,
     pub limits: Limits,
+    /// The memory that clients may make the server hold.
+    pub budget: ByteBudget,
     /// Threads for calls that wait for their stores.
     pub workers: usize,
     pub congestion: Option<String>,
@@ -98,6 +101,7 @@ impl Group {
             reply_cache,
             nodes: nodes.collect(),
             limits: config.limits,
+            budget: ByteBudget::new(config.limits.held_bytes_max),
             workers: config.workers,
             congestion: config.congestion.clone(),
             portmap: OnceLock::new(),

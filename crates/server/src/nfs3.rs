@@ -154,7 +154,9 @@ fn serve(call: Call<'_, '_>, placed: Option<PlacedWrite>) -> Answered {
 
 #[inline]
 fn serve_read(mut call: Call<'_, '_>) -> Result<Answered, Answered> {
-    let args = call.args::<proc::read::Args>()?;
+    let mut args = call.args::<proc::read::Args>()?;
+    // A short read, which RFC 1813 s3.3.6 allows.
+    args.count = args.count.min(call.payload_bytes_max);
     let mut payload = Payload::new();
     let outcome = read::run(&request(call.client, call.mode)?, &args, &mut payload)?;
     let error = write(call.out, call.header.xid, &outcome) != Status::OK;
@@ -237,14 +239,16 @@ fn serve_readlink(mut call: Call<'_, '_>) -> Result<Answered, Answered> {
 }
 
 fn serve_readdir(mut call: Call<'_, '_>) -> Result<Answered, Answered> {
-    let args = call.args::<proc::readdir::Args>()?;
+    let mut args = call.args::<proc::readdir::Args>()?;
+    args.count = args.count.min(call.payload_bytes_max);
     encode_success(&mut Writer::new(call.out), call.header.xid);
     let status = readdir::run(&request(call.client, call.mode)?, &args, call.out)?;
     Ok(Answered::reply(status != Status::OK))
 }
 
 fn serve_readdirplus(mut call: Call<'_, '_>) -> Result<Answered, Answered> {
-    let args = call.args::<proc::readdirplus::Args>()?;
+    let mut args = call.args::<proc::readdirplus::Args>()?;
+    args.maxcount = args.maxcount.min(call.payload_bytes_max);
     encode_success(&mut Writer::new(call.out), call.header.xid);
     let status = readdirplus::run(&request(call.client, call.mode)?, &args, call.out)?;
     Ok(Answered::reply(status != Status::OK))

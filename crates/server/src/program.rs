@@ -137,6 +137,8 @@ pub(crate) struct Call<'s, 'r> {
     pub class: XidClass,
     /// At the arguments.
     pub reader: Reader<'r>,
+    /// The most payload, or entries of a list, that the reply may have: at least 4 KiB.
+    pub payload_bytes_max: u32,
 }
 
 /// Where a call is executed.

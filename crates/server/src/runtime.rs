@@ -9,6 +9,7 @@ mod connection;
 mod connection_address;
 mod datagram;
 mod event_loop;
+mod held_memory;
 mod listeners;
 mod mailbox;
 mod rdma_acceptor;

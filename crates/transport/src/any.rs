@@ -96,6 +96,10 @@ where
         either!(self, transport => transport.held_bytes())
     }
 
+    fn long_record(&self) -> Option<usize> {
+        either!(self, transport => transport.long_record())
+    }
+
     fn set_record_bound(&mut self, record_bytes_max: usize) {
         either!(self, transport => transport.set_record_bound(record_bytes_max));
     }

@@ -240,6 +240,12 @@ pub trait Transport<P, L: ReceiveBuffer>: Sized {
         self.queued_bytes()
     }
 
+    /// While a long record is incomplete: how much memory it will take in addition to what is held,
+    /// as far as its length is known. Over RDMA a message is received whole.
+    fn long_record(&self) -> Option<usize> {
+        None
+    }
+
     /// Changes the maximum size of the records that are received from now on. Over RDMA a requester
     /// needs no bound: each call says how long its reply may be.
     fn set_record_bound(&mut self, _record_bytes_max: usize) {}

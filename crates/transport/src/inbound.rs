@@ -154,6 +154,17 @@ impl<L: ReceiveBuffer, F: Framing> Inbound<L, F> {
         }
     }
 
+    /// While a long record is incomplete: how much memory it will take in addition to what is held.
+    /// A record in several parts may become as long as any.
+    pub(crate) fn long_record(&self) -> Option<usize> {
+        match &self.state {
+            State::Head => None,
+            State::Whole { needed, .. } => Some(needed.saturating_sub(self.partial.capacity())),
+            State::Payload { .. } | State::Tail { .. } => Some(0),
+            State::Parts(assembler) => Some(self.record_bytes_max.saturating_sub(assembler.held_bytes())),
+        }
+    }
+
     /// Whether part of a record has been received.
     pub(crate) fn within_record(&self) -> bool {
         !matches!(self.state, State::Head) || !self.partial.is_empty() || !self.unparsed.is_empty()
@@ -184,7 +195,8 @@ impl<L: ReceiveBuffer, F: Framing> Inbound<L, F> {
                     self.receive_whole(fd, (needed, skip), scratch, sink)?
                 }
                 State::Head | State::Tail { .. } | State::Parts(_) => {
-                    self.receive_scratch(fd, scratch, sink)?
+                    let left = budget_bytes.saturating_sub(received.bytes);
+                    self.receive_scratch(fd, scratch, sink, left)?
                 }
             };
             received.bytes += got;
@@ -290,20 +302,19 @@ impl<L: ReceiveBuffer, F: Framing> Inbound<L, F> {
         Ok((wanted, got))
     }
 
-    /// Receives heads and short records.
+    /// Receives heads and short records. A small budget bounds the receive: what the sink does not
+    /// want yet must be kept.
     fn receive_scratch(
         &mut self,
         fd: BorrowedFd<'_>,
         scratch: &mut Scratch,
         sink: &mut impl Sink<ReceiveBuffer = L>,
+        budget_bytes: usize,
     ) -> Result<(usize, usize), Error> {
         // In the state Tail, `partial` is a head to keep, not bytes to continue with.
         let kept = if matches!(self.state, State::Head) { self.partial.len() } else { 0 };
-        let limit = if self.long_records {
-            (kept + AFTER_PAYLOAD_BYTES).min(scratch.0.len())
-        } else {
-            scratch.0.len()
-        };
+        let bytes_max = if self.long_records { 0 } else { budget_bytes }.max(AFTER_PAYLOAD_BYTES);
+        let limit = kept.saturating_add(bytes_max).min(scratch.0.len());
         let room = scratch.0.get_mut(kept..limit).unwrap_or_default();
         let wanted = room.len();
         let got = self.check(rustix::io::read(fd, &mut *room))?;

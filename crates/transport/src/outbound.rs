@@ -92,6 +92,11 @@ impl<P, F: Framing> Outbound<P, F> {
         self.queue.len()
     }
 
+    /// Memory of the queued records. A short record takes more in the queue than its bytes.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.queued_bytes + self.queue.len() * size_of::<Queued<P>>()
+    }
+
     pub(crate) fn push(&mut self, payload: P, payload_len: usize, head: impl FnOnce(&mut Vec<u8>)) {
         let start = self.heads.len();
         F::begin(&mut self.heads);

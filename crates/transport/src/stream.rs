@@ -91,7 +91,11 @@ impl<P, L: ReceiveBuffer, F: Framing> Transport<P, L> for Stream<P, L, F> {
     }
 
     fn held_bytes(&self) -> usize {
-        self.outbound.queued_bytes() + self.inbound.held_bytes() + self.inbound.receive_buffer_bytes()
+        self.outbound.held_bytes() + self.inbound.held_bytes() + self.inbound.receive_buffer_bytes()
+    }
+
+    fn long_record(&self) -> Option<usize> {
+        self.inbound.long_record()
     }
 
     fn set_record_bound(&mut self, record_bytes_max: usize) {

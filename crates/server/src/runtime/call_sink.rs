@@ -2,7 +2,8 @@
 
 use super::connection_address::ConnectionAddress;
 use super::worker_pool::{InFlight, Task, WorkerPool};
-use crate::dispatch::{Dispatched, Executor};
+use crate::byte_budget::Charge;
+use crate::dispatch::{Dispatched, Executor, SMALL_REPLY_BYTES};
 use crate::program::{CallHead, Handover, Mode, PlacedWrite};
 use crate::replies::Payload;
 use crate::statistics::Counters;
@@ -36,6 +37,9 @@ impl transport::ReceiveBuffer for Incoming {
     }
 }
 
+/// However little room there is, a reply may have this much payload.
+const PAYLOAD_BYTES_MIN: usize = 4 << 10;
+
 /// One turn of a connection on its loop.
 pub(crate) struct CallSink<'a> {
     pub executor: Executor<'a>,
@@ -48,9 +52,14 @@ pub(crate) struct CallSink<'a> {
     /// Calls of the connection that workers have.
     pub in_flight: &'a mut InFlight,
     /// Bytes of replies that still fit into the queue of the connection.
-    pub room_bytes: usize,
-    /// The most memory that may hold payloads being received at once.
-    pub payload_bytes_max: usize,
+    pub queue_room: usize,
+    /// Bytes of memory that the turn may take; `usize::MAX` while there is plenty.
+    pub room: usize,
+    pub charge: &'a Charge,
+    /// What the calls that were handed over to workers take of the room.
+    pub handed_over_bytes: usize,
+    /// Set when a long record begins for which there is no room: its length.
+    pub record_without_room: Option<usize>,
     pub calls_left: u32,
     /// Bytes of replies that the turn may produce.
     pub reply_bytes_max: usize,
@@ -62,7 +71,7 @@ impl CallSink<'_> {
     /// Whether the queue of replies is full, or the connection has as many calls in the worker pool
     /// as allowed.
     pub fn is_full(&self) -> bool {
-        self.executor.replies.bytes() + self.in_flight.bytes() >= self.room_bytes
+        self.executor.replies.bytes() + self.in_flight.bytes() >= self.queue_room
             || self.in_flight.is_full(self.worker_pool)
     }
 
@@ -71,8 +80,26 @@ impl CallSink<'_> {
         self.executor.replies.bytes() >= self.reply_bytes_max
     }
 
+    /// What is left of the room.
+    fn room_left(&self) -> usize {
+        self.room.saturating_sub(self.executor.replies.bytes() + self.handed_over_bytes)
+    }
+
+    /// While room is scarce, a reply gets no more payload than there is room for. So a client that
+    /// reads its replies always goes on.
+    #[inline]
+    fn fit_reply(&mut self) {
+        if self.room < usize::MAX {
+            let bytes = self.room_left().saturating_sub(SMALL_REPLY_BYTES);
+            // Whole pages, as readers like them.
+            let bytes = (bytes & !(PAYLOAD_BYTES_MIN - 1)).max(PAYLOAD_BYTES_MIN);
+            self.executor.payload_bytes_max = u32::try_from(bytes).unwrap_or(u32::MAX);
+        }
+    }
+
     fn take(&mut self, head: &CallHead, record: &[u8], placed: Option<PlacedWrite>, record_len: usize) {
         self.calls_left = self.calls_left.saturating_sub(1);
+        self.fit_reply();
         match self.executor.serve(head, record, placed, record_len, Mode::Loop(self.batch)) {
             Dispatched::WouldBlock(handover) => self.hand_over(head, record, handover, record_len),
             dispatched => self.count(dispatched),
@@ -94,7 +121,8 @@ impl CallSink<'_> {
     fn hand_over(&mut self, head: &CallHead, record: &[u8], handover: Handover, record_len: usize) {
         let Handover { begun, deferred, placed } = handover;
         let bytes = record_len + self.executor.reply_bytes_max(head, record);
-        let permit = self.worker_pool.acquire(bytes);
+        let permit = self.worker_pool.acquire(bytes, self.charge.beside(bytes));
+        self.handed_over_bytes += bytes;
         self.in_flight.begin(bytes);
         let task = Task {
             address: self.address,
@@ -106,6 +134,7 @@ impl CallSink<'_> {
             begun,
             deferrals: 0,
             received: self.executor.times.now,
+            payload_bytes_max: self.executor.payload_bytes_max,
             permit,
         };
         if deferred {
@@ -124,8 +153,13 @@ impl Sink for CallSink<'_> {
     fn choose_receive_buffer(&mut self, head: &[u8], record_len: usize) -> Option<PayloadPlace<Incoming>> {
         let record = head;
         let head = CallHead::decode(record).ok()?;
-        let (at, placed) =
-            self.executor.choose_receive_buffer(&head, record, record_len, self.payload_bytes_max)?;
+        let room = self.room_left();
+        // Over RDMA the payload then goes to memory that has a bound of its own.
+        if record_len > room && self.batch.is_some() {
+            self.record_without_room = Some(record_len);
+            return None;
+        }
+        let (at, placed) = self.executor.choose_receive_buffer(&head, record, record_len, room)?;
         Some(PayloadPlace { at, len: placed.buffer.len(), receive_buffer: Incoming { head, placed } })
     }
 
@@ -157,6 +191,10 @@ impl Sink for CallSink<'_> {
 
     #[inline]
     fn wants_more(&self) -> bool {
-        self.calls_left > 0 && self.garbage.is_none() && !self.is_full() && !self.has_spent_its_budget()
+        self.calls_left > 0
+            && self.garbage.is_none()
+            && self.record_without_room.is_none()
+            && !self.is_full()
+            && !self.has_spent_its_budget()
     }
 }

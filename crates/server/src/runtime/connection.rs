@@ -10,8 +10,10 @@ use super::acknowledgement::AcknowledgementCheck;
 use super::call_sink::{CallSink, Incoming, Responder};
 use super::connection_address::{ConnectionAddress, token_of};
 use super::event_loop::balance::Load;
+use super::held_memory::{HeldMemory, ROOM_BYTES_MIN, receive_bytes_max};
 use super::mailbox::{Accepted, Link, Mailboxes};
 use super::worker_pool::{Completion, InFlight, TaskEnd, WorkerPool};
+use crate::byte_budget::Charge;
 use crate::client::Client;
 use crate::dispatch::{self, Executor};
 use crate::export::Exports;
@@ -29,7 +31,7 @@ use transport::poll::{Interest, Poller};
 use transport::{AnyTransport, Expect, Flushed, Scratch, Stream, Transport, socket};
 
 /// A record is at most one WRITE of the largest size, with its head.
-const RECORD_BYTES_MAX: usize = IO_BYTES_MAX as usize + (64 << 10);
+pub(super) const RECORD_BYTES_MAX: usize = IO_BYTES_MAX as usize + (64 << 10);
 /// The longest record of a client without any export, which may not ask for anything longer: a call
 /// with the largest credential and a path of the largest length. RFC 5531 s8.2, RFC 1813 s5.1.3
 pub(super) const STRANGER_RECORD_BYTES_MAX: usize = 4 << 10;
@@ -68,8 +70,8 @@ pub(super) struct TurnContext<'a> {
     pub group: &'a Group,
     pub mailboxes: &'a Mailboxes,
     pub worker_pool: &'a WorkerPool,
-    /// How much the connection may hold while all connections together hold too much.
-    pub memory_share: Option<usize>,
+    /// How much more the connection may hold; `None` while there is plenty.
+    pub room: Option<usize>,
     /// The turn is short, because the loop also serves a connection with light turns.
     pub short: bool,
     pub address: ConnectionAddress,
@@ -117,6 +119,9 @@ pub(super) enum CloseReason {
     Abandoned,
     /// The client was silent or too slow in the middle of a record.
     Stuck,
+    /// The client was silent or slow in the middle of a record, or did not take its replies, while
+    /// others waited for the memory.
+    Overdue,
     Evicted,
     Stalled,
     NodeStopped,
@@ -133,6 +138,7 @@ impl CloseReason {
             | Self::Stopped
             | Self::NodeStopped
             | Self::Stalled
+            | Self::Overdue
             | Self::Abandoned => {
                 tracing::debug!(%peer, id, why = ?self, "connection closed");
             }
@@ -161,7 +167,7 @@ impl CloseReason {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Phase {
+pub(super) enum Phase {
     /// Calls are received.
     Serving,
     /// No more calls are received; the queued replies are still sent.
@@ -211,16 +217,15 @@ pub(super) struct Connection {
     pub is_queued: bool,
     /// Set by a drain: this turn is the last that receives calls.
     pub draining: bool,
-    phase: Phase,
+    pub(super) phase: Phase,
     /// When the record that is being received began to arrive.
-    record_since: Option<Duration>,
+    pub(super) record_since: Option<Duration>,
     /// The reason for the end has been logged.
     close_logged: bool,
-    /// What the loop counts for this connection in the sum over all connections.
-    pub held_bytes: usize,
+    pub(super) memory: HeldMemory,
     /// The queue is full, or too many calls are in the worker pool: nothing is received until half
-    /// of that is done.
-    paused: bool,
+    /// of that is done. Or the connection waits for memory.
+    pub(super) paused: bool,
     /// Calls of the connection that workers have.
     in_flight: InFlight,
     /// Replies wait until the peer can receive more.
@@ -266,7 +271,7 @@ impl Connection {
             phase: Phase::Serving,
             record_since: None,
             close_logged: false,
-            held_bytes: 0,
+            memory: HeldMemory::new(Charge::none(group.budget.account(accepted.peer.ip()))),
             paused: false,
             in_flight: InFlight::default(),
             unsent: false,
@@ -389,7 +394,9 @@ impl Connection {
             }
         }
         if self.phase == Phase::Serving && (!self.paused || !self.is_above_low_watermark(context)) {
-            self.paused = false;
+            if std::mem::take(&mut self.paused) {
+                self.restart_silence(now);
+            }
             let mut step = self.receive_calls(work, context, budget);
             if matches!(step, Some(Step::Yield)) && self.stream.has_unseen() {
                 // An RDMA read was done while replies were sent: its call is executed at once. A
@@ -406,7 +413,7 @@ impl Connection {
     /// Whether the queue is more than half full: too full to resume after a pause.
     fn is_above_low_watermark(&self, context: TurnContext<'_>) -> bool {
         self.stream.queued_bytes() + self.in_flight.bytes() > context.group.limits.queued_bytes_max / 2
-            || context.memory_share.is_some_and(|memory_share| self.held_bytes() >= memory_share)
+            || self.memory.lacks(context.room)
             || self.in_flight.is_above_low_watermark(context.worker_pool)
             || self.stream.queued_records() > QUEUED_RECORDS_MAX / 2
     }
@@ -438,11 +445,15 @@ impl Connection {
         context: TurnContext<'_>,
         budget: usize,
     ) -> Option<Step> {
-        let TurnContext { group, mailboxes, worker_pool, memory_share, address, now, short: _ } = context;
+        let TurnContext { group, mailboxes, worker_pool, room, address, now, short: _ } = context;
+        if !self.claim_room(room, now) {
+            self.paused = true;
+            return None;
+        }
+        let admitted = self.is_within_admitted_record();
         let queued = self.stream.queued_bytes();
-        let room_bytes = group.limits.queued_bytes_max.saturating_sub(queued);
-        let left =
-            memory_share.map_or(usize::MAX, |memory_share| memory_share.saturating_sub(self.held_bytes()));
+        let queue_room = group.limits.queued_bytes_max.saturating_sub(queued);
+        let room = room.unwrap_or(usize::MAX);
         let records_left = QUEUED_RECORDS_MAX.saturating_sub(self.stream.queued_records());
         let calls_max = u32::try_from(records_left).unwrap_or(TURN_CALLS_MAX).min(TURN_CALLS_MAX);
         let executor = Executor {
@@ -454,6 +465,7 @@ impl Connection {
             replies: &mut work.replies,
             text: &mut work.text,
             times: Times { now, received: now },
+            payload_bytes_max: u32::MAX,
         };
         // Payloads that are copied here must be in our own memory and not in pages of a file that
         // may disappear.
@@ -464,15 +476,20 @@ impl Connection {
             batch: (!self.stream.copies_payload()).then_some(&batch),
             counters: &mut self.counters,
             worker_pool,
+            queue_room: queue_room.min(room.max(ROOM_BYTES_MIN).saturating_add(self.in_flight.bytes())),
             in_flight: &mut self.in_flight,
-            room_bytes: room_bytes.min(left),
-            payload_bytes_max: left,
+            charge: &self.memory.charge,
+            room,
+            handed_over_bytes: 0,
+            record_without_room: None,
             calls_left: calls_max,
             reply_bytes_max: budget,
             garbage: None,
         };
         let receive_max = if self.draining { DRAIN_BYTES } else { TURN_BYTES.min(budget) };
-        let received = self.stream.receive(&mut work.scratch, &mut service, receive_max.min(left));
+        let receive_max = receive_max.min(receive_bytes_max(room, admitted));
+        let received = self.stream.receive(&mut work.scratch, &mut service, receive_max);
+        let record = service.record_without_room;
         let calls_left = service.calls_left;
         let mut result = BatchResult {
             garbage: service.garbage,
@@ -489,6 +506,7 @@ impl Connection {
         }
         result.more_may_wait |= self.stream.has_unseen();
         self.note_record(calls_left < calls_max, now);
+        self.wait_for_room(record, if admitted { usize::MAX } else { room }, now);
         self.after_calls(received, &result, context)
     }
 
@@ -499,7 +517,7 @@ impl Connection {
         result: &BatchResult,
         context: TurnContext<'_>,
     ) -> Option<Step> {
-        let TurnContext { memory_share, now, .. } = context;
+        let now = context.now;
         match received {
             Ok(received) if received.bytes > 0 => {
                 self.active = now;
@@ -518,9 +536,7 @@ impl Connection {
         if let Some(what) = result.garbage {
             return self.end_early(CloseReason::Garbage(what));
         }
-        if memory_share.is_some_and(|memory_share| self.held_bytes() >= memory_share) {
-            // All connections together hold too much, and this connection holds more than its
-            // share: it waits until that is over.
+        if self.memory.is_waiting() {
             self.paused = true;
             return None;
         }
@@ -563,7 +579,8 @@ impl Connection {
 
     /// Decides what follows after sending.
     fn finish_turn(&mut self, now: Duration) -> Step {
-        if self.phase == Phase::Ending && !self.unsent && self.in_flight.calls() > 0 {
+        let ends = self.phase == Phase::Ending && self.in_flight.calls() > 0;
+        if !self.unsent && (ends || self.phase == Phase::Serving && self.paused) {
             return self.wait_unless_broken();
         }
         if self.out_of_budget {
@@ -589,7 +606,7 @@ impl Connection {
         Step::Wait
     }
 
-    /// Called when the client sends no more and nothing can be sent now.
+    /// Called when nothing is received from the client and nothing can be sent now.
     fn wait_unless_broken(&self) -> Step {
         let Some(socket) = self.socket() else { return Step::Wait };
         // Only a broken connection wakes the loop in this state, and it would do so again and
@@ -619,10 +636,8 @@ impl Connection {
 
     /// Whether the peer has been silent in the middle of a record for too long, or is too slow.
     pub fn is_stuck(&self, now: Duration, silence_max: Duration) -> bool {
-        // A connection that waits until the peer has received replies, or for its turn, is not
-        // stuck.
-        let waits = self.paused && self.has_pending_replies() || self.is_queued;
-        if waits || !self.stream.within_record() || self.phase != Phase::Serving {
+        // A connection that this server has paused, or that waits for its turn, is not stuck.
+        if self.paused || self.is_queued || !self.stream.within_record() || self.phase != Phase::Serving {
             return false;
         }
         let since = self.record_since.unwrap_or(now);
@@ -640,18 +655,6 @@ impl Connection {
     pub fn send_keepalive(&mut self, now: Duration) -> Result<(), CloseReason> {
         self.keepalive_sent = now;
         self.stream.ask().map_err(CloseReason::Transport)
-    }
-
-    /// Memory that the connection holds: queued replies, and the received part of an incomplete
-    /// record.
-    pub fn held_bytes(&self) -> usize {
-        self.stream.held_bytes()
-    }
-
-    /// Whether the connection waits only until all connections hold less, and so needs a turn
-    /// although its socket has nothing.
-    pub const fn is_paused(&self) -> bool {
-        self.paused
     }
 
     /// Queues a reply that another loop produced.
@@ -680,6 +683,8 @@ impl Connection {
         }
         self.stream.push(payload, payload_len, Expect::default(), |out| out.extend_from_slice(&head));
         self.unsent = true;
+        // Before the charge of the call ends, so that nobody else takes its room.
+        self.settle();
     }
 
     pub const fn pool_calls(&self) -> usize {

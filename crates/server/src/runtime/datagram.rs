@@ -146,6 +146,7 @@ fn answer(
         replies: &mut replies,
         text: &mut text,
         times: Times { now, received: now },
+        payload_bytes_max: u32::MAX,
     };
     executor.serve(&head, call, None, call.len(), Mode::Worker { begun: false });
     replies.drain(|head, _, _| out.extend_from_slice(head));

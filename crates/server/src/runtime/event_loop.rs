@@ -9,6 +9,7 @@
 //! elsewhere meanwhile, and a late original must not undo a newer write.
 
 pub(super) mod balance;
+mod room;
 #[cfg(test)]
 mod tests;
 
@@ -22,6 +23,7 @@ use crate::group::{Group, Node};
 use crate::replies::Replies;
 use crate::statistics::{LoopReport, LoopStatistics, NodeStatistics};
 use balance::{Balance, LIGHT_INTERVAL};
+use room::{ROOM_CHECK_INTERVAL, RoomCheck};
 use slab::Slab;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -60,10 +62,7 @@ pub(crate) struct EventLoop {
     /// By node: the counters of closed connections, and the latencies of all calls.
     of_nodes: Vec<NodeStatistics>,
     statistics: LoopStatistics,
-    /// What the connections hold in total, as of their last turns.
-    held_bytes: usize,
-    /// The connections hold more than the bound, and some are paused for that reason.
-    over_memory_bound: bool,
+    room_check: RoomCheck,
     /// When this loop last read the clock.
     alive: Duration,
     next_sweep: Duration,
@@ -105,8 +104,7 @@ impl EventLoop {
             work: Workspace { scratch: Scratch::new(), replies: Replies::default(), text: Vec::new() },
             of_nodes: vec![NodeStatistics::default(); nodes],
             statistics: LoopStatistics::default(),
-            held_bytes: 0,
-            over_memory_bound: false,
+            room_check: RoomCheck::default(),
             alive: now,
             next_sweep: now + SWEEP,
             next_acknowledgement_check: now + TICK,
@@ -159,7 +157,7 @@ impl EventLoop {
                     token => self.serve_ready(usize::try_from(token).unwrap_or(usize::MAX)),
                 }
             }
-            self.resume_paused();
+            self.resume_waiting();
             self.serve_queued(due);
             self.sweep();
         }
@@ -176,6 +174,8 @@ impl EventLoop {
     fn timeout(&self) -> Option<Duration> {
         if !self.run_queue.is_empty() {
             Some(Duration::ZERO)
+        } else if self.room_check.is_needed {
+            Some(ROOM_CHECK_INTERVAL)
         } else if self.checks_acknowledgements {
             Some(ACKNOWLEDGEMENT_CHECK_INTERVAL)
         } else if self.deadline.is_some() {
@@ -251,15 +251,15 @@ impl EventLoop {
         if !self.connections.contains(key) || self.notice_stall() {
             return;
         }
-        let memory_share = self.memory_share();
         let Some(connection) = self.connections.get_mut(key) else { return };
+        let room = connection.room(&self.group.budget, self.mailboxes.len());
         let work = &mut self.work;
         let now = self.alive;
         let context = TurnContext {
             group: &self.group,
             mailboxes: &self.mailboxes,
             worker_pool: &self.worker_pool,
-            memory_share,
+            room,
             short: self.light.0 != key && self.alive < self.light.1,
             address: ConnectionAddress { on_loop: self.index, key },
             now,
@@ -281,9 +281,11 @@ impl EventLoop {
         if connection.load.end_turn(ended.saturating_sub(now), ended) {
             self.light = (key, ended + LIGHT_INTERVAL);
         }
-        let held_bytes = connection.held_bytes();
-        self.held_bytes = self.held_bytes.saturating_sub(connection.held_bytes).saturating_add(held_bytes);
-        connection.held_bytes = held_bytes;
+        connection.settle();
+        let waits = connection.waits_for_room().is_some();
+        self.room_check.is_needed |= waits;
+        // The replies that this turn has sent may have made the room.
+        let resumes = waits && connection.has_room(&self.group.budget, self.mailboxes.len());
         match step {
             Step::Close(why) => self.close(key, why),
             Step::Yield => {
@@ -296,32 +298,12 @@ impl EventLoop {
                         (true, ended + ACKNOWLEDGEMENT_CHECK_INTERVAL);
                 }
                 self.set_interest(key);
+                if resumes {
+                    self.schedule(key);
+                }
                 if self.balance.has_trials_left() {
                     self.rebalance(key);
                 }
-            }
-        }
-    }
-
-    /// What each connection may hold, while all together hold too much. Nothing is received from
-    /// connections that hold more; the others go on. So the connections that hold most wait, and a
-    /// connection below the bound reaches the end of its record.
-    fn memory_share(&mut self) -> Option<usize> {
-        let bound = self.group.limits.held_bytes_max / self.mailboxes.len().max(1);
-        if self.held_bytes < bound {
-            return None;
-        }
-        self.over_memory_bound = true;
-        Some(bound / self.connections.len().max(1))
-    }
-
-    /// Resumes paused connections once enough memory is free.
-    fn resume_paused(&mut self) {
-        let bound = self.group.limits.held_bytes_max / self.mailboxes.len().max(1);
-        if self.over_memory_bound && self.held_bytes < bound / 4 * 3 {
-            self.over_memory_bound = false;
-            for key in self.keys(Connection::is_paused) {
-                self.schedule(key);
             }
         }
     }
@@ -397,7 +379,9 @@ impl EventLoop {
     /// Closes the connection that has been idle longest. Returns false if none is idle.
     fn evict(&mut self) -> bool {
         let idle = self.connections.iter().filter(|(_, connection)| connection.pool_calls() == 0);
-        let longest = idle.min_by_key(|(_, connection)| connection.active);
+        // A connection that waits for memory is not idle by its own choice.
+        let longest =
+            idle.min_by_key(|(_, connection)| (connection.waits_for_room().is_some(), connection.active));
         match longest {
             Some((key, connection)) if connection.active + EVICTABLE_IDLE <= self.alive => {
                 self.close(key, CloseReason::Evicted);
@@ -409,7 +393,6 @@ impl EventLoop {
 
     fn close(&mut self, key: usize, why: CloseReason) {
         let Some(connection) = self.connections.try_remove(key) else { return };
-        self.held_bytes = self.held_bytes.saturating_sub(connection.held_bytes);
         if connection.load.is_busy() {
             self.mailboxes.take_load(self.index, connection.load.permille());
         }
@@ -524,6 +507,9 @@ impl EventLoop {
             }
             Message::Exports(exports, _done) => {
                 self.connections.iter_mut().for_each(|(_, connection)| connection.readmit(&exports));
+            }
+            Message::MakeRoom(account, bytes) => {
+                self.make_room(&account, bytes);
             }
             Message::CheckAcknowledgements => self.check_acknowledgements(),
             Message::Report(sender) => {

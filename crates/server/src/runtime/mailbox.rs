@@ -6,6 +6,7 @@ use super::connection_address::{ConnectionAddress, address_of};
 use super::listeners::BoundListener;
 use super::rdma_acceptor::{PendingConnection, RdmaAcceptor};
 use super::worker_pool::Completion;
+use crate::byte_budget::Account;
 use crate::export::Exports;
 use crate::group::Group;
 use crate::reply_cache::Waiters;
@@ -90,6 +91,9 @@ pub(crate) enum Message {
     Exports(Arc<Exports>, Sender<()>),
     /// Somebody asks whether clients have their replies: check.
     CheckAcknowledgements,
+    /// A connection of another loop waits for this much memory, on behalf of an address: end
+    /// connections that keep the server waiting.
+    MakeRoom(Arc<Account>, usize),
     /// Report the counters.
     Report(Sender<LoopReport>),
     /// The number of connections of a node has changed: divide its pacing rate again.
@@ -191,6 +195,7 @@ impl Mailboxes {
         // that connects and disconnects without end must not keep the loops busy with it.
         let is_duplicate = |queued: &Message| {
             matches!((queued, &message), (Message::CheckAcknowledgements, Message::CheckAcknowledgements))
+                || matches!((queued, &message), (Message::MakeRoom(..), Message::MakeRoom(..)))
                 || matches!((queued, &message), (Message::Repace(a), Message::Repace(b)) if a == b)
         };
         if !queue.gone && !queue.messages.iter().rev().take(DUPLICATES_SEARCHED).any(is_duplicate) {
@@ -203,6 +208,13 @@ impl Mailboxes {
     /// Sends a message to every loop.
     pub fn send_all(&self, message: impl Fn() -> Message) {
         for index in 0..self.inboxes.len() {
+            self.send(index, message());
+        }
+    }
+
+    /// Sends a message to every loop but one.
+    pub fn send_others(&self, but: usize, message: impl Fn() -> Message) {
+        for index in (0..self.inboxes.len()).filter(|index| *index != but) {
             self.send(index, message());
         }
     }

@@ -21,6 +21,7 @@ mod worker;
 
 use super::connection_address::ConnectionAddress;
 use super::mailbox::Mailboxes;
+use crate::byte_budget::Charge;
 use crate::client::Client;
 use crate::clock;
 use crate::group::Group;
@@ -61,6 +62,8 @@ pub(crate) struct Task {
     /// How often the call was deferred because it runs elsewhere.
     pub deferrals: u32,
     pub received: Duration,
+    /// The most payload that the reply may have.
+    pub payload_bytes_max: u32,
     pub permit: Permit,
 }
 
@@ -160,6 +163,8 @@ struct Load {
 pub(crate) struct Permit {
     load: Arc<Load>,
     bytes: usize,
+    /// Lasts as long as the call, also when its connection has ended.
+    _charge: Charge,
 }
 
 impl Drop for Permit {
@@ -251,10 +256,10 @@ impl WorkerPool {
     }
 
     /// Accounts for a call and its reply. Always succeeds: a connection at a bound does not ask.
-    pub fn acquire(&self, bytes: usize) -> Permit {
+    pub fn acquire(&self, bytes: usize, charge: Charge) -> Permit {
         self.load.calls.fetch_add(1, Ordering::Relaxed);
         self.load.bytes.fetch_add(bytes, Ordering::Relaxed);
-        Permit { load: Arc::clone(&self.load), bytes }
+        Permit { load: Arc::clone(&self.load), bytes, _charge: charge }
     }
 
     /// Hands a call over to the workers.

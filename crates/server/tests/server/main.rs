@@ -3,6 +3,7 @@
 mod bad_input;
 mod exports;
 mod files;
+mod held;
 mod life;
 mod load;
 mod mount;

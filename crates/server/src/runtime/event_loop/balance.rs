@@ -227,7 +227,6 @@ impl EventLoop {
         if let Some(socket) = connection.socket() {
             let _ = self.poller.remove(socket);
         }
-        self.held_bytes = self.held_bytes.saturating_sub(connection.held_bytes);
         self.statistics.moved += 1;
         let moving = MovingConnection { connection: Box::new(connection), since: self.alive };
         self.mailboxes.send(target, Message::Moved(moving));
@@ -241,7 +240,6 @@ impl EventLoop {
         let node = connection.client.node;
         connection.arrive(&self.group, self.alive);
         connection.draining = self.deadline.is_some();
-        self.held_bytes = self.held_bytes.saturating_add(connection.held_bytes);
         let entry = self.connections.vacant_entry();
         let key = entry.key();
         connection.interest = Interest::READ;

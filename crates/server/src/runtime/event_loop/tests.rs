@@ -10,6 +10,7 @@ use rpc::auth::AuthSys;
 use rpc::record_marking::Mark;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use transport::Transport;
 use transport::poll::Waker;
 use xdr::{Reader, Writer};
 
@@ -90,11 +91,15 @@ impl Single {
     }
 
     fn turn(&mut self, short: bool) -> Step {
+        self.turn_with(None, short)
+    }
+
+    fn turn_with(&mut self, room: Option<usize>, short: bool) -> Step {
         let context = TurnContext {
             group: &self.group,
             mailboxes: &self.mailboxes,
             worker_pool: &self.worker_pool,
-            memory_share: None,
+            room,
             short,
             address: ConnectionAddress { on_loop: 0, key: 0 },
             now: clock::now(),
@@ -190,6 +195,78 @@ fn a_turn_beside_light_ones_is_short_and_goes_on_in_the_next() {
     // receives it.
     assert!(matches!(single.turn(false), Step::Wait));
     assert_eq!(single.reads(), 8);
+}
+
+#[test]
+fn a_record_that_waits_for_memory_is_never_silent_and_is_received_in_the_end() {
+    let mut single = Single::new();
+    let file = single.file();
+    let stable = proc::write::Stable::FileSync;
+    let args = proc::write::Args { file, offset: 0, count: BLOCK, stable, data_len: BLOCK };
+    let data = vec![9; BLOCK as usize];
+    let write = record(nfs3::PROGRAM, Procedure::Write.number(), &[&encoded(&args)[..], &data].concat());
+    let (begin, rest) = write.split_at(40 << 10);
+    single.send(begin);
+    let (room, silence_max) = (Some(64 << 10), Duration::from_secs(60));
+    assert!(matches!(single.turn_with(room, false), Step::Wait));
+    let wanted = single.connection.waits_for_room().expect("it waits").1;
+    assert!(wanted >= BLOCK as usize, "{wanted}");
+    assert!(!single.connection.wanted().read);
+    assert!(
+        single.connection.held_bytes() < 128 << 10,
+        "nothing more is received: {}",
+        single.connection.held_bytes()
+    );
+    let later = clock::now() + Duration::from_secs(3600);
+    assert!(!single.connection.is_stuck(later, silence_max));
+    assert!(single.connection.overdue_since(later).is_none());
+
+    single.turn(false);
+    assert!(single.connection.waits_for_room().is_none());
+    assert!(!single.connection.is_stuck(clock::now(), silence_max), "its silence begins now");
+    single.connection.settle();
+    assert!(single.connection.held_bytes() >= BLOCK as usize, "all of its memory is charged");
+    let later = clock::now() + Duration::from_secs(3600);
+    assert!(
+        single.connection.is_stuck(later, silence_max) && single.connection.overdue_since(later).is_some()
+    );
+    let (sender, rest) = (single.client.try_clone().unwrap(), rest.to_vec());
+    let sending = std::thread::spawn(move || (&sender).write_all(&rest).unwrap());
+    // With no room at all: the record was given its room before.
+    while single.connection.stream.within_record() {
+        assert!(matches!(single.turn_with(Some(0), false), Step::Wait | Step::Yield));
+    }
+    sending.join().unwrap();
+    single.connection.settle();
+    assert_eq!(single.group.budget.room(single.connection.account()), single.group.limits.held_bytes_max / 2);
+}
+
+#[test]
+fn replies_fit_the_memory_that_is_left() {
+    let mut single = Single::new();
+    let file = single.file();
+    let read = |count| nfs(Procedure::Read, &proc::read::Args { file, offset: 0, count });
+    let replied = |single: &mut Single, room| {
+        single.send(&read(BLOCK));
+        single.turn_with(room, false);
+        let mut mark = [0; 4];
+        (&single.client).read_exact(&mut mark).unwrap();
+        let mut reply = vec![0; Mark::decode(mark).len as usize];
+        (&single.client).read_exact(&mut reply).unwrap();
+        let mut reader = Reader::new(&reply);
+        rpc::reply::decode(&mut reader).unwrap();
+        let head = proc::read::Reply::decode(&mut reader).unwrap().into_result().unwrap();
+        (head.count, head.eof)
+    };
+    assert_eq!(replied(&mut single, Some(100 << 10)), (96 << 10, false));
+    assert_eq!(replied(&mut single, Some(4 << 10)), (4 << 10, false), "some is always returned");
+    assert_eq!(replied(&mut single, None), (BLOCK, true));
+    // Several calls share the room.
+    let before = single.connection.sent_bytes as usize;
+    single.send(&read(BLOCK).repeat(4));
+    single.turn_with(Some(64 << 10), false);
+    let replied = single.connection.sent_bytes as usize + single.connection.stream.queued_bytes() - before;
+    assert!((32 << 10..=66 << 10).contains(&replied), "{replied}");
 }
 
 fn mailboxes(loops: usize) -> (Vec<Poller>, Mailboxes) {

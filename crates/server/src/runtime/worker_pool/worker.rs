@@ -83,6 +83,7 @@ fn answer(shared: &Shared, task: &mut Task, work: &mut Workspace) -> Option<Task
         replies: &mut work.replies,
         text: &mut work.text,
         times: Times { now: clock::now(), received: task.received },
+        payload_bytes_max: task.payload_bytes_max,
     };
     let dispatched = executor.serve(&task.head, &task.record, placed, task.record_len, mode);
     work.identities = std::mem::take(&mut task.client.identities);
@@ -118,6 +119,7 @@ pub(super) fn forget(shared: &Shared, mut task: Task) {
             replies: &mut replies,
             text: &mut text,
             times: Times { now: clock::now(), received: task.received },
+            payload_bytes_max: task.payload_bytes_max,
         };
         let placed = task.placed.take().map(|placed| *placed);
         executor.serve(&task.head, &task.record, placed, task.record_len, Mode::Discard);

@@ -1,0 +1,48 @@
+//! Tests what clients can make the server hold, and what that costs the others.
+
+use crate::peer::{PATIENCE, Peer, config, credential, eventually, pattern, write_args};
+use server::Server;
+use socket2::{Domain, SockAddr, Socket, Type};
+use std::io::Write;
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+
+/// A connection from another address of loopback.
+fn peer_from(host: u8, address: SocketAddr) -> Peer {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    socket.bind(&SockAddr::from(SocketAddr::from((Ipv4Addr::new(127, 0, 0, host), 0)))).unwrap();
+    socket.connect(&SockAddr::from(address)).unwrap();
+    let stream = TcpStream::from(socket);
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_nodelay(true).unwrap();
+    Peer { stream, credential: credential(1, b"test", 0, 0), next_xid: 1 }
+}
+
+#[test]
+fn unfinished_large_writes_of_others_neither_stop_nor_reset_a_client() {
+    const HOSTILE: usize = 64;
+    let mut config = config();
+    config.limits.held_bytes_max = 16 << 20;
+    // Nobody is ended only for being silent.
+    config.limits.partial_record_ms_max = 3_600_000;
+    let server = Server::start(config).unwrap();
+    let address = server.addresses()[0];
+    // One client at the address of the hostile ones, and one at another.
+    for host in [1, 2] {
+        let mut peer = peer_from(host, address);
+        let root = peer.mnt(b"/export").unwrap();
+        let file = peer.create(root, b"f").object.unwrap();
+        let data = pattern(1 << 20, 3);
+        let record = peer.record(9, nfs3::PROGRAM, 3, 7, &write_args(file, 0, &data));
+        let hostile: Vec<Peer> = (0..HOSTILE).map(|_| peer_from(1, address)).collect();
+        for client in &hostile {
+            (&client.stream).write_all(&record[..64 << 10]).unwrap();
+        }
+        let connections = || server.statistics().nodes[0].connections.len();
+        eventually("some hostile connections are ended for the others", || connections() <= HOSTILE);
+        for _ in 0..20 {
+            assert!(peer.write(file, 0, &data).into_result().is_ok());
+        }
+        drop((hostile, peer));
+        eventually("the connections end", || connections() == 0);
+    }
+}
