@@ -17,6 +17,7 @@ mod scaling;
 mod server;
 mod table;
 
+use std::ops::ControlFlow;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -443,7 +444,8 @@ fn best_modes(row: &Row, calibration_window: Duration) -> Vec<(Mode, String)> {
 }
 
 fn best_of(shape: &Shape, calibration_window: Duration) -> Vec<(Mode, String)> {
-    let mut tries = limit::calibrate(shape, calibration_window, || ()).unwrap_or_default();
+    let mut tries =
+        limit::calibrate(shape, calibration_window, || ControlFlow::Continue(())).unwrap_or_default();
     // A server and its client are two processes, so a mode in which both ends share a thread is not
     // their limit.
     tries.retain(|tried| tried.mode != Mode::BothEnds);

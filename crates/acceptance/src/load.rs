@@ -63,7 +63,7 @@ pub fn prepare(server: &Running, rows: &[Row], scale: &Scale) -> Result<Prepared
         file: scale.file_bytes,
         rate: None,
     };
-    let files = Files::prepare(&mount, &[spec], |_| ()).map_err(|error| super::error_chain(&error))?;
+    let files = Files::prepare(&mount, &[spec], |_| Ok(())).map_err(|error| super::error_chain(&error))?;
     let directory = |name: &[u8]| {
         let mode = SetAttributes::mode(0o777);
         let made = mount.make_directory(mount.root(), name, mode).map_err(words);

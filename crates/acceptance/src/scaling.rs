@@ -126,7 +126,7 @@ fn curve(
     let nodes = points.iter().map(|point| point.nodes).max().unwrap_or(0);
     let server = serve(options, directory, &format!("curve-{nodes}-{}", points.len()), nodes, "1GiB")?;
     let mount = server.mount(4).map_err(|error| error_chain(&error))?;
-    let files = Files::prepare(&mount, &[spec(1, scale)], |_| ()).map_err(|error| error_chain(&error))?;
+    let files = Files::prepare(&mount, &[spec(1, scale)], |_| Ok(())).map_err(|error| error_chain(&error))?;
     let file =
         files.by_workload.first().and_then(|files| files.first()).copied().ok_or("no file was made")?;
     drop(mount);

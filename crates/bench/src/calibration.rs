@@ -1,6 +1,7 @@
 //! The limits of an experiment, measured before it and again between its workloads.
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::ops::ControlFlow;
 
 use crate::cells::connections;
 use crate::error::{Error, Result};
@@ -165,8 +166,12 @@ pub fn calibrate_all(experiment: &Experiment, nodes: u8, progress: &Progress) ->
     let mut limits = Limits { per_try: experiment.calibrate, ..Limits::default() };
     for workload in &experiment.workloads {
         let shape = shape(workload, connections, nodes);
-        let tries = calibrate(&shape, experiment.calibrate, || progress.advance(1))
-            .map_err(|error| Error::Calibrate(error.into()))?;
+        let tries = calibrate(&shape, experiment.calibrate, || {
+            progress.advance(1);
+            if progress.stop().is_requested() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        });
+        progress.go_on()?;
+        let tries = tries.map_err(|error| Error::Calibrate(error.into()))?;
         if !rdma.is_empty() {
             limits.over_rdma.push(calibrate_rdma(&shape, &rdma, experiment.calibrate, progress));
         }
@@ -193,6 +198,9 @@ fn calibrate_rdma(
             None => {}
         }
         progress.advance(1);
+        if progress.stop().is_requested() {
+            break;
+        }
     }
     RdmaLimit { shape, tries }
 }

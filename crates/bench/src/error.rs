@@ -49,6 +49,18 @@ pub enum Error {
     /// The limit of RDMA cannot be measured again, although it could be before.
     #[error("cannot calibrate the limit of RDMA")]
     CalibrateRdma(#[source] Box<crate::limit::verbs::Error>),
+    /// The experiment was stopped ([`crate::Stop`]), and its files on the server are removed.
+    #[error("stopped; the files on the server are removed")]
+    Stopped,
+    /// The experiment was stopped, but its files on the server cannot be removed.
+    #[error("stopped; the directory {directory} remains on the server")]
+    StoppedWithFiles {
+        /// The name of the directory in the export.
+        directory: String,
+        /// The cause.
+        #[source]
+        cause: Box<Error>,
+    },
     /// A file cannot be written.
     #[error("cannot write {file}")]
     Write {

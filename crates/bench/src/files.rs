@@ -9,6 +9,7 @@ use fs::{CreateMode, FileHandle, SetAttributes};
 use crate::error::{Error, Result};
 use crate::experiment::WorkloadSpec;
 use crate::stamps;
+use crate::stop::Stop;
 
 /// Operations in flight while files are created and compared.
 const IN_FLIGHT: usize = 16;
@@ -35,44 +36,64 @@ pub struct Files {
 }
 
 impl Files {
-    /// Creates a directory with the files of all workloads, filled with stamped blocks.
+    /// Creates a directory with the files of all workloads, filled with stamped blocks. `step` gets
+    /// the bytes of each block that was written; if it fails, nothing more is created. After an
+    /// error, everything that was created is removed.
     ///
     /// # Errors
-    /// [`Error::Prepare`].
-    pub fn prepare(mount: &Mount, workloads: &[WorkloadSpec], mut step: impl FnMut(u64)) -> Result<Self> {
+    /// [`Error::Prepare`], or the error of `step`.
+    pub fn prepare(
+        mount: &Mount,
+        workloads: &[WorkloadSpec],
+        mut step: impl FnMut(u64) -> Result<()>,
+    ) -> Result<Self> {
         let name = format!("trunkline-bench-{}", std::process::id()).into_bytes();
         let attributes = SetAttributes::mode(0o755);
         let (directory, _) = mount.make_directory(mount.root(), &name, attributes).map_err(Error::prepare)?;
         let mut files = Self { directory, name, names: Vec::new(), by_workload: Vec::new() };
+        match files.create_all(mount, workloads, &mut step) {
+            Ok(()) => Ok(files),
+            Err(error) => {
+                let removed = files.remove(mount);
+                Err(files.after_removal(error, removed))
+            }
+        }
+    }
+
+    fn create_all(
+        &mut self,
+        mount: &Mount,
+        workloads: &[WorkloadSpec],
+        step: &mut dyn FnMut(u64) -> Result<()>,
+    ) -> Result<()> {
         let mut number = 0;
         for workload in workloads {
             let mut prepared = Vec::new();
             for index in 0..workload.readers + workload.writers {
                 let name = format!("{}.{index}", workload.name.replace('/', "_")).into_bytes();
                 let mode = CreateMode::Unchecked(SetAttributes::mode(0o644));
-                let (handle, _) = mount.create(directory, &name, mode).map_err(Error::prepare)?;
-                files.names.push(name);
+                let (handle, _) = mount.create(self.directory, &name, mode).map_err(Error::prepare)?;
+                self.names.push(name);
                 let bytes = workload.file / workload.block * workload.block;
                 let file = PreparedFile { handle, number, bytes };
-                fill(mount, &file).map_err(Error::prepare)?;
-                step(bytes);
+                fill(mount, &file, step)?;
                 prepared.push(file);
                 number += 1;
             }
-            files.by_workload.push(prepared);
+            self.by_workload.push(prepared);
         }
-        Ok(files)
+        Ok(())
     }
 
     /// Reads the files of a workload and compares every byte. Returns the number of bytes compared,
     /// and a description of the first wrong block, if any.
     ///
     /// # Errors
-    /// [`Error::Prepare`] if a file cannot be read.
-    pub fn compare(&self, mount: &Mount, workload: usize) -> Result<(u64, Option<String>)> {
+    /// [`Error::Prepare`] if a file cannot be read, [`Error::Stopped`] after a stop.
+    pub fn compare(&self, mount: &Mount, workload: usize, stop: &Stop) -> Result<(u64, Option<String>)> {
         let mut compared = 0;
         for file in self.by_workload.get(workload).into_iter().flatten() {
-            match compare(mount, file).map_err(Error::prepare)? {
+            match compare(mount, file, stop)? {
                 None => compared += file.bytes,
                 wrong => return Ok((compared, wrong)),
             }
@@ -90,6 +111,19 @@ impl Files {
         }
         mount.remove_directory(mount.root(), &self.name).map_err(Error::prepare)
     }
+
+    /// The error that ended the experiment, given how the removal of its files ended.
+    pub(crate) fn after_removal(&self, error: Error, removed: Result<()>) -> Error {
+        let Err(cause) = removed else { return error };
+        let directory = String::from_utf8_lossy(&self.name).into_owned();
+        match error {
+            Error::Stopped => Error::StoppedWithFiles { directory, cause: Box::new(cause) },
+            error => {
+                tracing::warn!(%directory, %cause, "the files of the experiment remain on the server");
+                error
+            }
+        }
+    }
 }
 
 /// The pieces of a file, each as large as one operation may be.
@@ -103,21 +137,26 @@ fn pieces(file: &PreparedFile, piece: u32) -> impl Iterator<Item = (u64, usize)>
     })
 }
 
-fn fill(mount: &Mount, file: &PreparedFile) -> client::Result<()> {
+fn fill(mount: &Mount, file: &PreparedFile, step: &mut dyn FnMut(u64) -> Result<()>) -> Result<()> {
     let reference = mount.file_ref(file.handle);
-    let outcome = fill_ref(mount, file, reference);
+    let outcome = fill_ref(mount, file, reference, step);
     mount.release(&reference);
     outcome
 }
 
-fn fill_ref(mount: &Mount, file: &PreparedFile, reference: FileRef) -> client::Result<()> {
+fn fill_ref(
+    mount: &Mount,
+    file: &PreparedFile,
+    reference: FileRef,
+    step: &mut dyn FnMut(u64) -> Result<()>,
+) -> Result<()> {
     let mut pending: VecDeque<Pending> = VecDeque::new();
     for (offset, len) in pieces(file, mount.transfer_sizes().1) {
         let mut buffer = match pending.len() >= IN_FLIGHT {
             true => match pending.pop_front() {
                 Some(first) => {
                     let done = first.wait();
-                    done.result?;
+                    done.result.map_err(Error::prepare)?;
                     done.buffer
                 }
                 None => Vec::new(),
@@ -129,17 +168,24 @@ fn fill_ref(mount: &Mount, file: &PreparedFile, reference: FileRef) -> client::R
         }
         stamps::write_stamps(&mut buffer, file.number, offset);
         pending.push_back(mount.submit(Op::Write { file: reference, offset, buffer }));
+        step(len as u64)?;
     }
-    pending.into_iter().try_for_each(|pending| pending.wait().result.map(drop))
+    pending.into_iter().try_for_each(|pending| pending.wait().result.map(drop).map_err(Error::prepare))
 }
 
-fn compare(mount: &Mount, file: &PreparedFile) -> client::Result<Option<String>> {
+fn compare(mount: &Mount, file: &PreparedFile, stop: &Stop) -> Result<Option<String>> {
     let reference = mount.file_ref(file.handle);
     let mut pending: VecDeque<(u64, Pending)> = VecDeque::new();
     let mut wrong = None;
-    let mut check = |(offset, pending): (u64, Pending)| -> client::Result<()> {
+    let mut check = |(offset, pending): (u64, Pending)| -> Result<()> {
+        if stop.is_requested() {
+            return Err(Error::Stopped);
+        }
         let done = pending.wait();
-        let count = if let Answer::Read { count, .. } = done.result? { count as usize } else { 0 };
+        let count = match done.result.map_err(Error::prepare)? {
+            Answer::Read { count, .. } => count as usize,
+            _ => 0,
+        };
         if count != done.buffer.len() {
             wrong.get_or_insert(format!(
                 "file {} ends early, at byte {}",

@@ -1,6 +1,6 @@
 //! Experiments: routes compared side by side, each with the limit of the wire.
 //!
-//! [`run`] takes an experiment from its calibration to its record: it measures the limit
+//! [`run_for_record`] takes an experiment from its calibration to its record: it measures the limit
 //! ([`limit`]), starts an embedded group or uses an external server, creates files with a stamp in
 //! every 4 KiB, runs each workload on all routes interleaved, compares the files as a whole, and
 //! names what binds each result.
@@ -24,8 +24,10 @@ mod rdma;
 mod routes;
 mod run;
 mod stamps;
+mod stop;
 
 pub use error::{Error, ExperimentError, Result};
 pub use experiment::{Experiment, RouteSpec, Target, WorkloadSpec};
 pub use jobs::Window;
-pub use run::{Outcome, RunOptions, run, run_for_record, write};
+pub use run::{RunOptions, run_for_record, write, write_record};
+pub use stop::Stop;

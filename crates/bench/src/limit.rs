@@ -15,6 +15,7 @@ pub mod verbs;
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::ops::ControlFlow;
 use std::os::fd::AsFd;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
@@ -336,11 +337,15 @@ fn wait(coordinator: &Coordinator, time: Duration, met: impl Fn() -> bool) -> Re
 }
 
 /// Tries all modes with all available congestion controls; the best try is the limit. A mode in
-/// which a connection starves is left out.
+/// which a connection starves is left out. After each try, `step` says whether to go on.
 ///
 /// # Errors
 /// [`Error`]; a starved connection is an error only if it happens in every mode.
-pub fn calibrate(shape: &Shape, per_try: Duration, mut step: impl FnMut()) -> Result<Vec<Try>, Error> {
+pub fn calibrate(
+    shape: &Shape,
+    per_try: Duration,
+    mut step: impl FnMut() -> ControlFlow<()>,
+) -> Result<Vec<Try>, Error> {
     let (mut tries, mut stalled) = (Vec::new(), None);
     for congestion in transport::socket::congestion_controls() {
         for mode in Mode::ALL {
@@ -359,7 +364,9 @@ pub fn calibrate(shape: &Shape, per_try: Duration, mut step: impl FnMut()) -> Re
                 }
                 Err(error) => return Err(error),
             }
-            step();
+            if step().is_break() {
+                return Ok(tries);
+            }
         }
     }
     match stalled {

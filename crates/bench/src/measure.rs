@@ -10,10 +10,13 @@ use crate::experiment::WorkloadSpec;
 use crate::jobs::{CompletionTimes, Job, Load, Outcome, Schedule, Tally, Window};
 use crate::machine::{CpuMeter, CpuShares};
 use crate::rdma::Ports;
+use crate::stop::Stop;
 
 /// How long an operation in flight may take after the end of its window. A paced queue drains
 /// faster.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(60);
+/// How often the wait for the last operations looks for a stop.
+const STOP_POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The results of one direction of a repeat.
 #[derive(Debug, Clone)]
@@ -77,6 +80,23 @@ pub fn run(
     files: &[(FileRef, u32)],
     window: Window,
 ) -> Result<Sample, String> {
+    let sample = run_until_stop(mount, server_cpu, workload, files, window, &Stop::default())?;
+    sample.ok_or_else(|| "nobody asked for a stop".to_owned())
+}
+
+/// The same as [`run`]; returns `None` at once after a stop. The mount is then to be dropped, which
+/// ends the operations in flight.
+///
+/// # Errors
+/// The first error.
+pub fn run_until_stop(
+    mount: &Mount,
+    server_cpu: &dyn Fn() -> Option<Duration>,
+    workload: &WorkloadSpec,
+    files: &[(FileRef, u32)],
+    window: Window,
+    stop: &Stop,
+) -> Result<Option<Sample>, String> {
     let loops = mount.loops().max(1);
     let (sender, receiver) = mpsc::channel();
     let (began, before, ports) = (Instant::now(), mount.statistics(), Ports::now());
@@ -88,16 +108,19 @@ pub fn run(
     drop(sender);
     // Sleeps until a point in time rather than for a duration: if a busy machine lets this thread
     // sleep too long once, the later points must not move.
-    let sleep_until = |moment| std::thread::sleep((began + moment).saturating_duration_since(Instant::now()));
-    sleep_until(window.warm);
+    if stop.wait_until(began + window.warm) {
+        return Ok(None);
+    }
     let busy = CpuMeter::start();
     let client_cpu = || cpu(&before.threads);
     let (from, client_before, server_before) = (Instant::now(), client_cpu(), server_cpu());
-    sleep_until(window.end);
+    if stop.wait_until(began + window.end) {
+        return Ok(None);
+    }
     let (client_after, server_after, took) = (client_cpu(), server_cpu(), from.elapsed());
     let busy = busy.share();
-    let outcomes = collect(&receiver, window.latest() + DRAIN_TIMEOUT)?;
-    Ok(Sample {
+    let Some(outcomes) = collect(&receiver, window.latest() + DRAIN_TIMEOUT, stop)? else { return Ok(None) };
+    Ok(Some(Sample {
         began,
         read: flow(outcomes.iter().map(|outcome| &outcome.read), workload.readers),
         write: flow(outcomes.iter().map(|outcome| &outcome.write), workload.writers),
@@ -110,7 +133,7 @@ pub fn run(
         window: took,
         busy,
         ports: Ports::now().since(&ports),
-    })
+    }))
 }
 
 /// The processor time of threads. It is read from the system: a loop under load would answer a
@@ -154,13 +177,22 @@ fn distribute(workload: &WorkloadSpec, files: &[(FileRef, u32)], loops: usize) -
     jobs
 }
 
-/// The outcomes of the loops' loads, once all have ended.
-fn collect(receiver: &Receiver<Outcome>, timeout: Duration) -> Result<Vec<Outcome>, String> {
-    let mut outcomes = Vec::new();
+/// The outcomes of the loops' loads, once all have ended; `None` after a stop.
+fn collect(
+    receiver: &Receiver<Outcome>,
+    timeout: Duration,
+    stop: &Stop,
+) -> Result<Option<Vec<Outcome>>, String> {
+    let (mut outcomes, mut last) = (Vec::new(), Instant::now());
     loop {
-        match receiver.recv_timeout(timeout) {
-            Ok(outcome) => outcomes.push(outcome),
+        match receiver.recv_timeout(STOP_POLL_INTERVAL) {
+            Ok(outcome) => {
+                outcomes.push(outcome);
+                last = Instant::now();
+            }
             Err(mpsc::RecvTimeoutError::Disconnected) => break,
+            Err(mpsc::RecvTimeoutError::Timeout) if stop.is_requested() => return Ok(None),
+            Err(mpsc::RecvTimeoutError::Timeout) if last.elapsed() < timeout => {}
             Err(mpsc::RecvTimeoutError::Timeout) => {
                 return Err(format!("operations were still unanswered after {timeout:?}"));
             }
@@ -168,7 +200,7 @@ fn collect(receiver: &Receiver<Outcome>, timeout: Duration) -> Result<Vec<Outcom
     }
     match outcomes.iter().find_map(|outcome| outcome.error.clone()) {
         Some(error) => Err(error),
-        None => Ok(outcomes),
+        None => Ok(Some(outcomes)),
     }
 }
 

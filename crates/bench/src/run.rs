@@ -18,6 +18,7 @@ use crate::measure::{self, Flow, Sample};
 use crate::progress::Progress;
 use crate::rdma;
 use crate::routes::{self, ReadyRoute};
+use crate::stop::Stop;
 use transport::rdma::Counters as Done;
 
 /// The maximum size of files of the paced half, because creating and comparing them is paced too.
@@ -34,46 +35,36 @@ pub struct RunOptions {
     pub experiment: Option<PathBuf>,
     /// Quick, standard or thorough.
     pub procedure: Procedure,
-    /// The file of the record; without one, a new file under `./trunkline-results/`.
-    pub record: Option<PathBuf>,
     /// Whether to show progress on the terminal.
     pub progress: bool,
+    /// Stops the experiment early.
+    pub stop: Stop,
 }
 
-/// The result of an experiment.
-#[derive(Debug)]
-pub struct Outcome {
-    /// The record; its `failed` lists the reasons not to trust it.
-    pub record: Record,
-    /// The file of the record.
-    pub file: PathBuf,
-}
-
-/// Runs an experiment and writes its record.
+/// Writes a record to a file, or to a new one under `./trunkline-results/`, and returns its name.
 ///
 /// # Errors
-/// An error that ended the experiment. A record that fails is not an error: it is written, with the
-/// reasons in it.
-pub fn run(options: &RunOptions) -> Result<Outcome> {
-    let record = run_for_record(options)?;
-    let file = options.record.clone().unwrap_or_else(default_file);
+/// [`Error::Write`].
+pub fn write_record(record: &Record, file: Option<&Path>) -> Result<PathBuf> {
+    let file = file.map_or_else(default_file, Path::to_owned);
     write(&file, &record.write())?;
-    Ok(Outcome { record, file })
+    Ok(file)
 }
 
-/// Runs an experiment and returns its record without writing it.
+/// Runs an experiment and returns its record without writing it. A record that fails is not an
+/// error: its `failed` lists the reasons.
 ///
 /// # Errors
-/// An error that ended the experiment.
+/// An error that ended the experiment, or [`Error::Stopped`].
 pub fn run_for_record(options: &RunOptions) -> Result<Record> {
     let experiment = match &options.experiment {
         Some(file) => Experiment::from_file(file, options.procedure)?,
         None => Experiment::built_in(options.procedure),
     };
-    let progress = Progress::new(options.progress);
-    let record = measure_all(&experiment, &progress)?;
+    let progress = Progress::new(options.progress, options.stop.clone());
+    let record = measure_all(&experiment, &progress);
     progress.finish();
-    Ok(record)
+    record
 }
 
 /// Writes a file, and creates its directory if necessary.
@@ -94,7 +85,10 @@ fn now() -> u64 {
 
 fn default_file() -> PathBuf {
     let stamp = record::rfc3339(now()).replace([':', '-'], "");
-    Path::new("trunkline-results").join(format!("{stamp}.json"))
+    let named = |suffix: String| Path::new("trunkline-results").join(format!("{stamp}{suffix}.json"));
+    // Two runs may end within one second.
+    let mut names = std::iter::once(String::new()).chain((2..1000).map(|number| format!("-{number}")));
+    names.find(|suffix| !named(suffix.clone()).exists()).map(named).unwrap_or_else(|| named(String::new()))
 }
 
 fn measure_all(experiment: &Experiment, progress: &Progress) -> Result<Record> {
@@ -177,34 +171,19 @@ fn half(
     let total: u64 = workloads.iter().map(|w| u64::from(w.readers + w.writers) * w.file).sum();
     let name = if pace_bits_per_s.is_some() { "paced" } else { "raw" };
     progress.stage(&format!("{name}: making files"), total);
-    let files = Files::prepare(&widest.mount()?, &workloads, |bytes| progress.advance(bytes))?;
+    let files = Files::prepare(&widest.mount()?, &workloads, |bytes| {
+        progress.advance(bytes);
+        progress.go_on()
+    })?;
     let group = group.as_ref();
     let context = HalfContext { experiment, began, pace_bits_per_s, group, ready: &ready, progress };
-    for (index, workload) in workloads.iter().enumerate() {
-        let samples = context.workload(workload, &files, index)?;
-        limits.measure_again(index, context.progress)?;
-        let (compared, wrong) = files.compare(&widest.mount()?, index)?;
-        if let Some(wrong) = &wrong {
-            record.fail(format!("{} ({name}): {wrong}", workload.name));
-        }
-        for (route, (samples, paths, counters)) in ready.iter().zip(samples) {
-            let verified = Some(Verified {
-                stamps: samples.iter().map(|sample| sample.stamps).sum(),
-                bytes: compared,
-                wrong: u64::from(wrong.is_some()),
-            });
-            let cell = context.cell(route, workload, index, &samples, limits);
-            let directory = record.routes.iter_mut().find(|described| described.name == route.name);
-            if let Some(directory) = directory {
-                directory.nodes.clone_from(&route.node_names);
-                directory.paths = paths.iter().map(|path| path.path.clone()).collect();
-                let over_rdma = route.is_rdma();
-                let simulated = machine::simulated(&experiment.target, &record.environment, over_rdma);
-                directory.workloads.push(Workload { verified, paths, counters, simulated, ..cell });
-            }
-        }
+    let measured = context.workloads(&workloads, &files, widest, limits, record);
+    // Whatever ended the experiment, its files do not stay on the server.
+    let removed = widest.mount().and_then(|mount| files.remove(&mount));
+    match measured {
+        Ok(()) => removed,
+        Err(error) => Err(files.after_removal(error, removed)),
     }
-    files.remove(&widest.mount()?)
 }
 
 /// The routes of a half. Routes over RDMA cannot be paced; their paced workloads state that.
@@ -271,6 +250,44 @@ struct HalfContext<'a> {
 }
 
 impl HalfContext<'_> {
+    /// Runs all workloads, and adds their cells to the record.
+    fn workloads(
+        &self,
+        workloads: &[WorkloadSpec],
+        files: &Files,
+        widest: &ReadyRoute,
+        limits: &mut Limits,
+        record: &mut Record,
+    ) -> Result<()> {
+        let name = if self.pace_bits_per_s.is_some() { "paced" } else { "raw" };
+        for (index, workload) in workloads.iter().enumerate() {
+            let samples = self.workload(workload, files, index)?;
+            limits.measure_again(index, self.progress)?;
+            let (compared, wrong) = files.compare(&widest.mount()?, index, self.progress.stop())?;
+            if let Some(wrong) = &wrong {
+                record.fail(format!("{} ({name}): {wrong}", workload.name));
+            }
+            for (route, (samples, paths, counters)) in self.ready.iter().zip(samples) {
+                let verified = Some(Verified {
+                    stamps: samples.iter().map(|sample| sample.stamps).sum(),
+                    bytes: compared,
+                    wrong: u64::from(wrong.is_some()),
+                });
+                let cell = self.cell(route, workload, index, &samples, limits);
+                let directory = record.routes.iter_mut().find(|described| described.name == route.name);
+                if let Some(directory) = directory {
+                    directory.nodes.clone_from(&route.node_names);
+                    directory.paths = paths.iter().map(|path| path.path.clone()).collect();
+                    let over_rdma = route.is_rdma();
+                    let simulated =
+                        machine::simulated(&self.experiment.target, &record.environment, over_rdma);
+                    directory.workloads.push(Workload { verified, paths, counters, simulated, ..cell });
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Runs a workload on all routes, interleaved: A B C, C B A, and so on, so that a drift of the
     /// machine affects all routes alike. Returns the samples by route.
     fn workload(&self, workload: &WorkloadSpec, files: &Files, index: usize) -> Result<Vec<RouteSamples>> {
@@ -303,13 +320,20 @@ impl HalfContext<'_> {
                 let serving =
                     serving.map(|loops| loops.iter().map(|cell_of| cell_of.thread).collect::<Vec<_>>());
                 let server_cpu = || serving.as_deref().map(measure::cpu);
-                let sample =
-                    measure::run(&mount, &server_cpu, workload, &placed, self.window(workload.block));
-                samples.push(sample.map_err(|reason| Error::Run {
+                let sample = measure::run_until_stop(
+                    &mount,
+                    &server_cpu,
+                    workload,
+                    &placed,
+                    self.window(workload.block),
+                    self.progress.stop(),
+                );
+                let sample = sample.map_err(|reason| Error::Run {
                     route: route.name.clone(),
                     workload: workload.name.clone(),
                     reason,
-                })?);
+                })?;
+                samples.push(sample.ok_or(Error::Stopped)?);
                 routes::add_counters(paths, &mount, self.group);
                 if route.is_rdma() {
                     rdma::add_work(&mut counters.client, &Done::default(), &mount.statistics().rdma);

@@ -21,4 +21,4 @@ mod view;
 pub use csv::csv;
 pub use explain::explain;
 pub use markdown::markdown;
-pub use page::html;
+pub use page::{PAGE_MARK, html};

@@ -7,18 +7,20 @@ use crate::{
     view::{self, Block, Group},
 };
 
-/// The records as Markdown; several are first compared side by side.
-pub fn markdown(records: &[Record]) -> String {
+/// The records as Markdown; several are first compared side by side, by their `names`.
+pub fn markdown(records: &[Record], names: &[String]) -> String {
     let mut out = String::new();
     if records.len() > 1 {
-        side_by_side(&mut out, records);
+        side_by_side(&mut out, records, names);
     }
-    records.iter().enumerate().for_each(|(index, record)| one(&mut out, record, index + 1, records.len()));
+    for (index, record) in records.iter().enumerate() {
+        one(&mut out, record, names.get(index).filter(|_| records.len() > 1));
+    }
     out
 }
 
-fn one(out: &mut String, record: &Record, number: usize, of: usize) {
-    let which = if of > 1 { format!("Record {number}: ") } else { "trunkline bench: ".to_owned() };
+fn one(out: &mut String, record: &Record, name: Option<&String>) {
+    let which = name.map_or_else(|| "trunkline bench: ".to_owned(), |name| format!("{}: ", escape(name)));
     out.push_str(&format!("# {which}{}\n\n", escape(&record.experiment.name)));
     let commit =
         record.commit.as_ref().map(|commit| format!(", commit {}", escape(commit))).unwrap_or_default();
@@ -161,10 +163,10 @@ fn limits(out: &mut String, record: &Record) {
     out.push('\n');
 }
 
-fn side_by_side(out: &mut String, records: &[Record]) {
+fn side_by_side(out: &mut String, records: &[Record], names: &[String]) {
     out.push_str("# Records side by side\n\n");
     out.push_str("Different sittings: the same machine may drift by a third between two.\n\n");
-    let names: Vec<String> = (1..=records.len()).map(|number| format!("record {number}")).collect();
+    let names: Vec<String> = names.iter().map(|name| escape(name)).collect();
     let header = |first: &str| -> Vec<String> {
         [first.to_owned()].into_iter().chain(names.iter().cloned()).collect()
     };
@@ -238,20 +240,21 @@ mod tests {
 
     #[test]
     fn the_markdown_of_a_record_is_the_golden_one() {
-        assert_golden("record.md", &markdown(&[sample::record()]));
+        assert_golden("record.md", &markdown(&[sample::record()], &[]));
     }
 
     #[test]
     fn two_records_are_set_side_by_side_first() {
-        let text = markdown(&[sample::record(), sample::record()]);
+        let text =
+            markdown(&[sample::record(), sample::record()], &["before.json".into(), "after|.json".into()]);
         assert!(text.starts_with("# Records side by side"));
         assert!(text.contains("| tcp-mp | 0.977 (paced) | 0.977 (paced): 1.00 times (95 %: "), "{text}");
-        assert!(text.contains("# Record 2: four-routes"));
+        assert!(text.contains("\n# after\\|.json: four-routes"));
     }
 
     #[test]
     fn text_from_a_record_stays_text() {
-        let text = markdown(&[sample::hostile()]);
+        let text = markdown(&[sample::hostile()], &[]);
         assert!(
             !text.contains("<script>") && !text.contains("\n# pwned") && !text.contains('\u{1b}'),
             "{text}"

@@ -14,11 +14,20 @@ use crate::{
     view::{self, Block, Group},
 };
 
-/// The records as one self-contained HTML page; several are compared side by side.
-pub fn html(records: &[Record]) -> String {
+/// A mark near the start of each page, by which a page is known as written by this crate.
+pub const PAGE_MARK: &str = r#"<meta name="generator" content="trunkline report">"#;
+
+/// The records as one self-contained HTML page; several are compared side by side, by their
+/// `names`.
+pub fn html(records: &[Record], names: &[String]) -> String {
     let page = Page {
+        mark: PAGE_MARK,
         title: records.first().map_or("no record", |record| &record.experiment.name),
-        records: records.iter().map(sheet).collect(),
+        records: (records.iter().enumerate())
+            .map(|(index, record)| {
+                sheet(record, names.get(index).cloned().unwrap_or_else(|| format!("record {}", index + 1)))
+            })
+            .collect(),
         differences: comparison::differences(records),
         sides: comparison::side_by_side(records),
         terms: TERMS,
@@ -29,6 +38,7 @@ pub fn html(records: &[Record]) -> String {
 #[derive(Template)]
 #[template(path = "report.html")]
 struct Page<'a> {
+    mark: &'static str,
     title: &'a str,
     records: Vec<Sheet<'a>>,
     differences: Vec<Difference>,
@@ -38,6 +48,8 @@ struct Page<'a> {
 
 /// One record.
 struct Sheet<'a> {
+    /// The name of the record's file.
+    name: String,
     record: &'a Record,
     machine: String,
     findings: Vec<Finding>,
@@ -126,7 +138,7 @@ struct Tried<'a> {
     kiops: String,
 }
 
-fn sheet(record: &Record) -> Sheet<'_> {
+fn sheet(record: &Record, name: String) -> Sheet<'_> {
     let blocks = view::blocks(record);
     let mut cells =
         record.routes.iter().flat_map(|route| &route.workloads).flat_map(|workload| workload.cells());
@@ -134,6 +146,7 @@ fn sheet(record: &Record) -> Sheet<'_> {
     let findings =
         all.flat_map(|group| group.verdicts.iter().map(|verdict| finding(group, verdict))).collect();
     Sheet {
+        name,
         record,
         machine: view::machine(record),
         findings,
@@ -306,14 +319,25 @@ mod tests {
     use super::*;
     use crate::{sample, terminal::tests::assert_golden};
 
+    fn page(records: &[Record]) -> String {
+        html(records, &["before.json".to_owned(), "after.json".to_owned()])
+    }
+
+    #[test]
+    fn compared_records_are_named_by_their_files() {
+        let page = page(&[sample::record(), sample::record()]);
+        assert!(page.contains("before.json") && page.contains("after.json"));
+        assert!(!page.to_lowercase().contains(">record 1"), "no record has only a number");
+    }
+
     #[test]
     fn the_page_of_a_record_is_the_golden_one() {
-        assert_golden("record.html", &html(&[sample::record()]));
+        assert_golden("record.html", &page(&[sample::record()]));
     }
 
     #[test]
     fn the_page_needs_nothing_from_elsewhere() {
-        let page = html(&[sample::record(), sample::record()]);
+        let page = page(&[sample::record(), sample::record()]);
         for outside in ["http:", "https:", "src=", "<script", "<link", "@import", "url("] {
             assert!(!page.contains(outside), "{outside}");
         }
@@ -322,7 +346,8 @@ mod tests {
 
     #[test]
     fn text_from_a_record_stays_text() {
-        let page = html(&[sample::hostile(), sample::record()]);
+        let page =
+            html(&[sample::hostile(), sample::record()], &["<script>".to_owned(), "after.json".to_owned()]);
         assert!(!page.contains("<script"), "all markup of the record is escaped");
     }
 
@@ -330,14 +355,14 @@ mod tests {
     fn a_failed_record_says_so_before_any_number() {
         let mut record = sample::record();
         record.fail("a block was wrong");
-        let page = html(&[record]);
+        let page = page(&[record]);
         let failed = page.find("a block was wrong").expect("the reason is there");
         assert!(failed < page.find("GB/s").expect("numbers are there"));
     }
 
     #[test]
     fn an_empty_record_and_no_record_have_a_page_too() {
-        assert!(html(&[]).contains("</html>"));
-        assert!(html(&[Record::default()]).contains("</html>"));
+        assert!(page(&[]).contains("</html>"));
+        assert!(page(&[Record::default()]).contains("</html>"));
     }
 }

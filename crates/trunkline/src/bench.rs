@@ -1,8 +1,9 @@
 //! `trunkline bench`: compares routes side by side, with the limit of the wire.
 
 use crate::error::Error;
+use crate::signals::SignalWatch;
 use crate::{output, report};
-use ::bench::RunOptions;
+use ::bench::{RunOptions, Stop};
 use clap::Args;
 use record::{Procedure, Record};
 use std::io::{self, IsTerminal};
@@ -32,6 +33,9 @@ pub struct BenchArgs {
     /// report and table [default: a new file under ./trunkline-results/].
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
+    /// Overwrite the files of record and report if they exist.
+    #[arg(long)]
+    force: bool,
     /// Write no HTML report.
     #[arg(long)]
     no_report: bool,
@@ -50,31 +54,58 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode, Error> {
         _ => Procedure::Standard,
     };
     if let Some(record) = &args.record {
+        output::spare(record, args.force)?;
+        if !args.no_report && output::stream(record).is_none() {
+            output::spare_page(&report::page_beside(record), args.force)?;
+        }
         output::check_writable(record)?;
     }
     let options = RunOptions {
         experiment: args.experiment.clone(),
         procedure,
-        record: args.record.clone(),
         progress: io::stderr().is_terminal(),
+        stop: Stop::default(),
     };
     if let Some(record) = args.record.as_deref().filter(|record| output::stream(record).is_some()) {
         return run_into(record, &options);
     }
-    let outcome = ::bench::run(&options)?;
-    let mut text = format!("{}\nrecord {}", report::table(&outcome.record), outcome.file.display());
+    let record = measure(&options)?;
+    let file = ::bench::write_record(&record, args.record.as_deref())?;
+    let mut text = format!("{}\nrecord {}", report::table(&record), file.display());
     if !args.no_report {
-        let page = report::page_beside(&outcome.file);
-        ::bench::write(&page, &::report::html(std::slice::from_ref(&outcome.record)))?;
+        let page = report::page_beside(&file);
+        let name = file.display().to_string();
+        ::bench::write(&page, &::report::html(std::slice::from_ref(&record), &[name]))?;
         text.push_str(&format!("    report {}", page.display()));
     }
     output::print(&format!("{text}\n"))?;
-    Ok(status(&outcome.record))
+    Ok(status(&record))
+}
+
+/// Runs the experiment. A signal stops it, and removes its files on the server.
+fn measure(options: &RunOptions) -> Result<Record, Error> {
+    let stop = options.stop.clone();
+    let watch = SignalWatch::start(move || stop.request())?;
+    let record = ::bench::run_for_record(options);
+    let signal = u8::try_from(watch.end()).unwrap_or_default();
+    record.map_err(|error| match error {
+        ::bench::Error::Stopped => Error::BenchInterrupted {
+            remains: "the files on the server are removed, and no record is written".to_owned(),
+            advice: "the same again".to_owned(),
+            signal,
+        },
+        ::bench::Error::StoppedWithFiles { directory, cause } => Error::BenchInterrupted {
+            remains: format!("{directory} remains on the server, and no record is written\n  cause: {cause}"),
+            advice: format!("trunkline rm -r        with {directory} in the export"),
+            signal,
+        },
+        error => error.into(),
+    })
 }
 
 /// Runs the experiment and writes the record to a pipe or a device, without a page.
 fn run_into(file: &Path, options: &RunOptions) -> Result<ExitCode, Error> {
-    let record = ::bench::run_for_record(options)?;
+    let record = measure(options)?;
     output::write(file, &record.write())?;
     if !output::is_stdout(file) {
         output::print(&format!("{}\n", report::table(&record)))?;

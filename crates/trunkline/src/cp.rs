@@ -6,16 +6,15 @@ mod streams;
 use crate::error::{Error, copy_advice};
 use crate::output;
 use crate::remote::{LOCATION_HELP, Location, MountArgs, is_remote};
+use crate::signals::SignalWatch;
 use ::copy::{Destination, Exclude, Options, Origin, Outcome, Progress, Stream};
 use clap::{Args, ValueEnum};
-use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
 use std::ffi::{OsStr, OsString};
 use std::io::{self, IsTerminal};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::Ordering;
 
 /// The maximum number of failures reported at the end; -v reports each as it happens.
 const FAILURES_SHOWN: usize = 20;
@@ -155,7 +154,8 @@ pub fn run(args: &CpArgs) -> Result<ExitCode, Error> {
     };
     let progress = Arc::new(Progress::default());
     let sources = origins(args, sources, options.recursive, &progress)?;
-    let watch = SignalWatch::start(&progress)?;
+    let stopped = Arc::clone(&progress);
+    let watch = SignalWatch::start(move || stopped.stop())?;
     let streams = matches!(onto, CopyTarget::Stream(_)) || sources.iter().any(Origin::is_stream);
     let shown = io::stderr().is_terminal() && !options.dry_run && !streams::takes_terminal(last);
     let bar = show::Bar::start(shown, &progress);
@@ -298,41 +298,4 @@ fn report_failures(progress: &Progress) -> Result<ExitCode, Error> {
     let sentence = format!("cannot copy {failed} of {} files and directories", failed + done);
     let advice = failures.first().map_or_else(String::new, |failure| copy_advice(&failure.error));
     Err(Error::CopiedInPart { sentence, causes, advice })
-}
-
-/// Waits for signals: the first stops the copy in an orderly way, the second ends the program at
-/// once.
-struct SignalWatch {
-    handle: signal_hook::iterator::Handle,
-    thread: std::thread::JoinHandle<()>,
-    seen: Arc<AtomicI32>,
-}
-
-impl SignalWatch {
-    fn start(progress: &Arc<Progress>) -> Result<Self, Error> {
-        let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(Error::Signals)?;
-        let (handle, seen) = (signals.handle(), Arc::new(AtomicI32::new(0)));
-        let (progress, first) = (Arc::clone(progress), Arc::clone(&seen));
-        let thread = std::thread::Builder::new()
-            .name("tl-signals".to_owned())
-            .spawn(move || {
-                for signal in &mut signals {
-                    if first.swap(signal, Ordering::SeqCst) != 0 {
-                        std::process::exit(128 + signal);
-                    }
-                    tracing::warn!("stopping; a second signal ends it at once");
-                    progress.stop();
-                }
-            })
-            .map_err(Error::Signals)?;
-        Ok(Self { handle, thread, seen })
-    }
-
-    /// Stops waiting; returns the signal received, or 0.
-    fn end(self) -> i32 {
-        self.handle.close();
-        // The thread ends with its signals; a panic in it has already been reported.
-        let _ = self.thread.join();
-        self.seen.load(Ordering::SeqCst)
-    }
 }

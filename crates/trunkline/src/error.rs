@@ -90,6 +90,16 @@ pub enum Error {
         /// The signal's number.
         signal: u8,
     },
+    /// A signal ended an experiment early.
+    #[error("ended by a signal; {remains}; try: {advice}")]
+    BenchInterrupted {
+        /// What remains on the server.
+        remains: String,
+        /// How to continue.
+        advice: String,
+        /// The signal's number.
+        signal: u8,
+    },
     /// A directory cannot be mounted on, or unmounted.
     #[error(transparent)]
     Mount(#[from] mount::Error),
@@ -197,7 +207,9 @@ impl Error {
         }
         match self {
             Self::Usage { .. } => BAD_USAGE,
-            Self::Interrupted { signal, .. } => INTERRUPTED.saturating_add(*signal),
+            Self::Interrupted { signal, .. } | Self::BenchInterrupted { signal, .. } => {
+                INTERRUPTED.saturating_add(*signal)
+            }
             _ => FAILED,
         }
     }
@@ -241,6 +253,7 @@ impl Error {
         let advice = match self {
             // Their texts contain the advice.
             Self::CopiedInPart { .. } | Self::Interrupted { .. } | Self::Refused { .. } => return None,
+            Self::BenchInterrupted { .. } => return None,
             Self::Copy { cause, .. } => return Some(copy_advice(cause)),
             Self::Usage { .. } | Self::NoText { .. } | Self::Config(_) => return None,
             Self::Server(_) | Self::Serve(_) => return None,
@@ -431,6 +444,8 @@ fn bench_advice(error: &bench::Error) -> Option<String> {
             _ => "a higher `ulimit -n`, or fewer connections",
         },
         Error::CalibrateRdma(_) => "`rdma link`, whether the device is still active; a higher `ulimit -l`",
+        Error::Stopped => "the same again",
+        Error::StoppedWithFiles { .. } => "trunkline rm -r        with this directory of the export",
         Error::Write { file, cause } => return Some(file_advice(file, cause)),
     };
     Some(advice.to_owned())

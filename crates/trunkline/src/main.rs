@@ -25,6 +25,7 @@ mod remote;
 mod report;
 mod rm;
 mod serve;
+mod signals;
 mod stat;
 mod status;
 mod table;

@@ -4,7 +4,7 @@ use crate::error::Error;
 use ::copy::Stream;
 use rustix::termios::tcgetwinsize;
 use std::fs::{self, OpenOptions};
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal, Read, Write};
 use std::path::Path;
 
 /// The width of a file, and of a terminal whose width is unknown.
@@ -70,6 +70,31 @@ pub fn check_writable(file: &Path) -> Result<(), Error> {
     let is_new = !file.exists();
     OpenOptions::new().append(true).create(true).open(file).map_err(wrap)?;
     if is_new { fs::remove_file(file).map_err(wrap) } else { Ok(()) }
+}
+
+/// Refuses to overwrite a file that exists, unless it is a pipe or a device. `force` overwrites it.
+pub fn spare(file: &Path, force: bool) -> Result<(), Error> {
+    if force || stream(file).is_some() || file.symlink_metadata().is_err() {
+        return Ok(());
+    }
+    Err(Error::Refused {
+        sentence: format!("cannot write {}", file.display()),
+        cause: "it exists".to_owned(),
+        advice: "another name, or --force        to overwrite it".to_owned(),
+    })
+}
+
+/// The same as [`spare`] for a page whose name was not given: a page that an earlier report wrote
+/// there is overwritten too.
+pub fn spare_page(page: &Path, force: bool) -> Result<(), Error> {
+    // The mark is within the first bytes, and a foreign file may be large or no text.
+    const HEAD_BYTES: u64 = 4096;
+    let mut head = Vec::new();
+    let is_regular = page.symlink_metadata().is_ok_and(|found| found.is_file());
+    let opened = fs::File::open(page).ok().filter(|_| is_regular);
+    let read = opened.is_some_and(|opened| opened.take(HEAD_BYTES).read_to_end(&mut head).is_ok());
+    let is_ours = read && String::from_utf8_lossy(&head).contains(::report::PAGE_MARK);
+    spare(page, force || is_ours)
 }
 
 /// Writes text to a file or to standard output; reports the path of a file.

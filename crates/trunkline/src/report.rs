@@ -33,6 +33,9 @@ pub struct ReportArgs {
     /// Write comma-separated values to this file, a line for each cell; - is standard output.
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
+    /// Overwrite files that exist.
+    #[arg(long)]
+    force: bool,
     /// Explain every column and term.
     #[arg(long)]
     explain: bool,
@@ -65,26 +68,43 @@ pub fn page_beside(record: &Path) -> PathBuf {
 /// Reads all records before anything is shown or written.
 pub fn run(args: &ReportArgs) -> Result<ExitCode, Error> {
     let records = args.records.iter().map(|file| read(file)).collect::<Result<Vec<_>, _>>()?;
-    type Form = fn(&[Record]) -> String;
+    let names = names(&args.records);
+    type Form = fn(&[Record], &[String]) -> String;
     let forms: [(Option<PathBuf>, Form); 3] = [
         (args.page(), ::report::html),
         (args.markdown.clone(), ::report::markdown),
-        (args.csv.clone(), ::report::csv),
+        (args.csv.clone(), |records, _| ::report::csv(records)),
     ];
     let wanted: Vec<(PathBuf, Form)> =
         forms.into_iter().filter_map(|(file, form)| Some((file?, form))).collect();
-    wanted.iter().try_for_each(|(file, _)| spare_records(file, &args.records))?;
+    for (file, _) in &wanted {
+        spare_records(file, &args.records)?;
+        let is_named = [&args.html, &args.markdown, &args.csv].contains(&&Some(file.clone()));
+        if is_named { output::spare(file, args.force)? } else { output::spare_page(file, args.force)? }
+    }
     // A result on standard output is the only output there, so that it can be piped.
     if !records.is_empty() && !wanted.iter().any(|(file, _)| output::is_stdout(file)) {
         records.iter().try_for_each(|record| output::print(&format!("{}\n", table(record))))?;
     }
     if !records.is_empty() {
-        wanted.iter().try_for_each(|(file, form)| output::write(file, &form(&records)))?;
+        wanted.iter().try_for_each(|(file, form)| output::write(file, &form(&records, &names)))?;
     }
     if args.explain {
         output::print(&::report::explain())?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The names of records in a comparison: their file names, or their paths where two files of
+/// different directories have the same name.
+fn names(records: &[PathBuf]) -> Vec<String> {
+    let short = |path: &PathBuf| {
+        path.file_name()
+            .map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into_owned())
+    };
+    let is_alone = |path: &PathBuf| records.iter().all(|other| other == path || short(other) != short(path));
+    let name = |path| if is_alone(path) { short(path) } else { path.display().to_string() };
+    records.iter().map(name).collect()
 }
 
 /// The record's table, with the width and colours of standard output.

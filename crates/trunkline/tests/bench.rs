@@ -6,6 +6,8 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use record::{Half, Record};
+use rustix::process::Signal;
+use std::time::{Duration, Instant};
 use testkit::Process;
 
 fn bench(directory: &Path, arguments: &[&str]) -> Output {
@@ -139,6 +141,69 @@ fn a_record_is_written_to_a_pipe_and_alone_to_standard_output() {
     assert!(output.status.success(), "{}", text(&output.stderr));
     assert!(Record::read(&text(&output.stdout)).unwrap().route("one").is_some());
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 2, "no page is written");
+}
+
+/// A server with files in memory, and an experiment on it that takes many minutes.
+fn endless_experiment(directory: &Path) -> (Process, String) {
+    let port = testkit::free_port();
+    let mut serve = Command::new(env!("CARGO_BIN_EXE_trunkline"));
+    serve.args(["serve", "--mem", "64MiB", "--export", "/data", "--listen", &format!("127.0.0.1:{port}")]);
+    let server = Process::spawn(serve);
+    server.wait_for_line("ready", Duration::from_secs(30));
+    let export = format!("nfs://127.0.0.1:{port}/data");
+    let experiment = format!(
+        "repeats = 100\nwindow_ms = 600000\ntarget.server = '{export}'\n\
+         [[route]]\nname = 'one'\n\
+         [[workload]]\nname = 'mixed'\nblock = '64KiB'\ndepth = 4\nreaders = 2\nwriters = 2\nfile = '1MiB'\n"
+    );
+    std::fs::write(directory.join("endless.toml"), experiment).unwrap();
+    (server, export)
+}
+
+#[test]
+fn a_signal_ends_the_run_and_removes_its_files_on_the_server() {
+    let directory = tempfile::tempdir().unwrap();
+    let (_server, export) = endless_experiment(directory.path());
+    let mount = client::Mount::connect(&export, "").unwrap();
+    let entries = |directory: &_| mount.read_directory(*directory).unwrap();
+    for (signal, status) in [(Signal::TERM, 143), (Signal::INT, 130)] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_trunkline"));
+        command.args(["bench", "endless.toml", "--record", "never.json"]).current_dir(directory.path());
+        let mut bench = Process::spawn(command);
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while entries(&mount.root()).is_empty() {
+            assert!(Instant::now() < deadline && bench.is_running(), "{}", bench.all_output());
+            std::thread::yield_now();
+        }
+        bench.signal(signal);
+        let ended = bench.wait(Duration::from_secs(60));
+        let said = bench.all_output();
+        assert_eq!(ended.code(), Some(status), "{said}");
+        let sentence =
+            "error: ended by a signal; the files on the server are removed, and no record is written";
+        assert!(said.contains(&format!("{sentence}\n  try:   the same again\n")), "{said}");
+        assert_eq!(entries(&mount.root()), [], "{said}");
+        assert!(!directory.path().join("never.json").exists());
+    }
+}
+
+#[test]
+fn a_record_that_exists_is_overwritten_only_by_force() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = |name: &str| directory.path().join(name);
+    std::fs::write(file("kept.json"), "the only copy").unwrap();
+    std::fs::write(file("new.html"), "a page by hand").unwrap();
+    for (record, kept) in [("kept.json", "kept.json"), ("new.json", "new.html")] {
+        let output = bench(directory.path(), &["--record", record]);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.starts_with(&format!("error: cannot write {kept}\n  cause: it exists")), "{said}");
+        assert!(said.contains("--force"), "{said}");
+    }
+    assert_eq!(std::fs::read_to_string(file("kept.json")).unwrap(), "the only copy");
+    // With --force, the next fault is found.
+    let output = bench(directory.path(), &["missing.toml", "--record", "kept.json", "--force"]);
+    assert!(text(&output.stderr).contains("missing.toml"), "{}", text(&output.stderr));
 }
 
 #[test]

@@ -443,6 +443,40 @@ fn csv_is_written_to_the_named_file_and_never_over_a_record() {
 }
 
 #[test]
+fn a_report_overwrites_nothing_but_its_own_page_unless_forced() {
+    let dir = temp_dir("report");
+    let record = write(&dir.path().join("one.json"), &Record::default().write());
+    let page = write(&dir.path().join("one.html"), "a page by hand");
+    let other = write(&dir.path().join("other"), "kept");
+    let kept = |arguments: &[&str]| {
+        let (code, out, err) = run(&[&["report", &record], arguments].concat());
+        assert_eq!((code, out.as_str()), (Some(1), ""), "{err}");
+        assert!(err.contains("it exists") && err.contains("--force"), "{err}");
+    };
+    kept(&[]);
+    for option in ["--html", "--markdown", "--csv"] {
+        kept(&[option, &other]);
+    }
+    assert_eq!(std::fs::read_to_string(&other).expect("the file"), "kept");
+    assert_eq!(std::fs::read_to_string(&page).expect("the file"), "a page by hand");
+    assert_eq!(run(&["report", &record, "--force"]).0, Some(0));
+    // Now the page is one of ours: it may be made again, but not where its name is given.
+    assert_eq!(run(&["report", &record]).0, Some(0));
+    kept(&["--html", &page]);
+    assert_eq!(run(&["report", &record, "--csv", &other, "--force"]).0, Some(0));
+    assert!(std::fs::read_to_string(&other).expect("the file").starts_with("record,"));
+}
+
+#[test]
+fn a_report_of_several_records_names_them_by_their_files() {
+    let dir = temp_dir("report");
+    let of = |name: &str| write(&dir.path().join(name), &Record::default().write());
+    let (code, out, err) = run(&["report", "--html", "-", &of("before.json"), &of("after.json")]);
+    assert_eq!(code, Some(0), "{err}");
+    assert!(out.contains(">before.json</a>") && out.contains(">after.json</a>"), "{out}");
+}
+
+#[test]
 fn a_report_is_never_written_over_its_record() {
     let dir = temp_dir("report");
     let text = Record::default().write();

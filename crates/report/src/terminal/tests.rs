@@ -144,11 +144,11 @@ fn a_route_that_cannot_be_paced_says_why_and_ports_tell_where_traffic_went() {
     assert!(text.split_whitespace().collect::<Vec<_>>().join(" ").contains(reported), "{text}");
     let work = "tcp-mp client 2.0 work requests, 1.0 completions, 0.0 interrupts";
     assert!(text.split_whitespace().collect::<Vec<_>>().join(" ").contains(work), "{text}");
-    let markdown = crate::markdown(&[record.clone()]);
+    let markdown = crate::markdown(&[record.clone()], &[]);
     assert!(markdown.contains("- RDMA for a call: tcp-mp client 2.0"), "{markdown}");
     assert!(markdown.contains("- rdma was skipped: nothing holds it to a pace"), "{markdown}");
     assert!(crate::csv(&[record.clone()]).contains("nothing holds it to a pace"));
-    let page = crate::html(&[record]);
+    let page = crate::html(&[record], &[]);
     assert!(
         page.contains("<b>rdma</b> was skipped: nothing holds it to a pace") && page.contains("RDMA ports:")
     );
