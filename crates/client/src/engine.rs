@@ -332,6 +332,7 @@ impl Engine {
         self.expire_soft_calls();
         self.core.queues.end_delays(now);
         let calls_wait = self.core.queues.waiting_for_connection() > 0;
+        self.health.log_losses();
         self.outage.look(&self.setup.route, self.core.table.usable(), calls_wait, now);
     }
 

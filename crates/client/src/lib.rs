@@ -25,6 +25,7 @@ mod node_health;
 mod operations;
 pub mod options;
 mod path_failures;
+mod path_losses;
 mod protocol;
 mod route;
 mod rpcbind;

@@ -18,6 +18,7 @@ use crate::error::{Error, MountError, Result};
 use crate::node_health::{FilePlacement, NodeHealth};
 use crate::options::{Proto, Remote};
 use crate::path_failures::PathFailures;
+use crate::path_losses::PathLosses;
 use crate::protocol::Protocol;
 use crate::route::{LoopsWithoutPath, PathEnd, PathValidation, PathValidations, Route};
 use crate::settings::{OtherAddress, Settings};
@@ -154,6 +155,7 @@ impl Mount {
             soft_patience: settings.soft_patience(),
             validations: PathValidations::new(paths.len()),
             path_failures: PathFailures::new(paths.len()),
+            path_losses: PathLosses::default(),
             node_health: NodeHealth::new(paths.iter().map(|end| end.node)),
             loops_without_path: LoopsWithoutPath::default(),
             connector: Box::new(RdmaConnector::default()),

@@ -70,6 +70,11 @@ impl Reporter {
     pub(crate) fn new(identity: u64, own: impl Iterator<Item = PathId>) -> Self {
         Self { identity, own: own.collect() }
     }
+
+    /// The identity of the loop, if the loop reports this path.
+    pub(crate) fn of(&self, path: PathId) -> Option<u64> {
+        self.own.contains(&path).then_some(self.identity)
+    }
 }
 
 /// Files on nodes, with what is known of the nodes.

@@ -13,6 +13,7 @@ use crate::connector::Connector;
 use crate::node_health::NodeHealth;
 use crate::options::Proto;
 use crate::path_failures::PathFailures;
+use crate::path_losses::PathLosses;
 
 /// The reserved ports used for `resvport`; the range that Linux uses by default.
 const RESERVED_PORTS: std::ops::RangeInclusive<u16> = 665..=1023;
@@ -41,6 +42,7 @@ pub(crate) struct Route {
     pub soft_patience: Option<Duration>,
     pub validations: PathValidations,
     pub path_failures: PathFailures,
+    pub path_losses: PathLosses,
     pub node_health: NodeHealth,
     pub loops_without_path: LoopsWithoutPath,
     /// Makes the connections over RDMA.

@@ -212,6 +212,7 @@ impl Engine {
             Ok(connecting) => connection.state = State::Connecting(connecting),
             Err(error) => {
                 tracing::debug!(address = %end.remote, %error, "connect failed");
+                self.health.failed(Some(path), &error);
                 self.core.table.disconnected(self.core.now, conn);
             }
         }
@@ -301,6 +302,7 @@ impl Engine {
             Err(error) => {
                 connection.state = State::Closed;
                 tracing::debug!(address = ?connection.remote, %error, "connect failed");
+                self.health.failed(connection.path, &error);
                 self.core.table.disconnected(self.core.now, conn);
             }
         }
@@ -346,6 +348,7 @@ impl Engine {
                     return;
                 }
                 log_end(connection.remote, &error);
+                self.health.failed(connection.path, &error);
                 self.connection_broke(conn);
             }
         }
@@ -458,6 +461,7 @@ impl Engine {
                 }
                 Err(error) => {
                     log_end(connection.remote, &error);
+                    self.health.failed(connection.path, &error);
                     self.connection_broke(conn);
                 }
             }

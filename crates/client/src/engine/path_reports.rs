@@ -1,6 +1,7 @@
 //! What the loops of a mount tell each other about its paths.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use paths::{PathId, State};
 
@@ -38,5 +39,29 @@ impl Health {
     /// Notes that a path has come to this state in this loop.
     pub(super) fn note(&self, path: PathId, state: State) {
         self.route.node_health.note(path, &self.reporter, state);
+        let Some(identity) = self.reporter.of(path) else { return };
+        if let Some(away) = self.route.path_losses.note(path, identity, state, Instant::now()) {
+            let (server, path) = (&self.route.server, self.route.path_name(path));
+            tracing::warn!(%server, %path, "a path is back after {:.1} s", away.as_secs_f64());
+        }
+    }
+
+    /// Logs the paths that are lost and not logged yet.
+    pub(super) fn log_losses(&self) {
+        let (due, lost) = self.route.path_losses.due(Instant::now());
+        let all = self.route.paths.len();
+        for (path, reason) in due {
+            let (server, path) = (&self.route.server, self.route.path_name(path));
+            let reason = reason.as_deref().unwrap_or("no answer");
+            let left = all.saturating_sub(lost);
+            tracing::warn!(%server, %path, "a path is lost ({reason}); {left} of {all} paths are left");
+        }
+    }
+
+    /// Notes why a connection or a probe on a path failed.
+    pub(super) fn failed(&self, path: Option<PathId>, reason: &dyn std::fmt::Display) {
+        if let Some(path) = path {
+            self.route.path_losses.failed(path, reason);
+        }
     }
 }

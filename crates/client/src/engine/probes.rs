@@ -67,6 +67,7 @@ impl Engine {
             }
             Err(error) => {
                 tracing::debug!(address = %end.remote, %error, "probe cannot start");
+                self.health.failed(Some(path), &error);
                 self.core.table.probe_failed(self.core.now, path);
             }
         }
@@ -141,6 +142,7 @@ impl Engine {
     fn probe_failed(&mut self, path: PathId, error: &Error) {
         let address = self.setup.route.paths.get(usize::from(path.0)).map(|end| end.remote);
         tracing::debug!(?address, %error, "probe failed");
+        self.health.failed(Some(path), error);
         self.core.table.probe_failed(self.core.now, path);
     }
 

@@ -15,6 +15,7 @@ use transport::poll::Events;
 use super::*;
 use crate::connector::Connector;
 use crate::path_failures::PathFailures;
+use crate::path_losses::PathLosses;
 use crate::route::{LoopsWithoutPath, PathEnd, PathValidations};
 
 /// No wait in this file takes this long.
@@ -57,6 +58,7 @@ impl TestServers {
             soft_patience: None,
             validations: PathValidations::new(2),
             path_failures: PathFailures::new(2),
+            path_losses: PathLosses::default(),
             node_health: crate::node_health::NodeHealth::new(std::iter::empty()),
             loops_without_path: LoopsWithoutPath::default(),
             connector,
