@@ -72,7 +72,7 @@ pub(crate) const RULES: &[Rule] = &[
     rule(
         "client",
         Layer::Runtime,
-        &["xdr", "rpc", "drc", "fs", "nfs3", "paths", "verbs", "transport"],
+        &["xdr", "rpc", "drc", "fs", "nfs3", "paths", "memory", "verbs", "transport"],
         &["server", "store"],
     ),
     rule("mount", Layer::Runtime, &["fs", "client"], &[]),
@@ -92,7 +92,7 @@ pub(crate) const RULES: &[Rule] = &[
         "trunkline",
         Layer::Binary,
         &["fs", "record", "plan", "store", "server", "client", "mount", "copy", "lab", "bench", "report"],
-        &["xdr", "rpc", "drc", "nfs3", "rpcrdma", "paths", "verbs", "transport", "acceptance"],
+        &["xdr", "rpc", "drc", "nfs3", "rpcrdma", "paths", "memory", "verbs", "transport", "acceptance"],
     ),
 ];
 

@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use client::{Answer, FileRef, Mount, Op, Pending};
+use client::{Answer, Buffer, FileRef, Mount, Op, Pending};
 use fs::{CreateMode, FileHandle, SetAttributes};
 
 use crate::error::{Error, Result};
@@ -159,12 +159,12 @@ fn fill_ref(
                     done.result.map_err(Error::prepare)?;
                     done.buffer
                 }
-                None => Vec::new(),
+                None => Buffer::default(),
             },
-            false => Vec::new(),
+            false => Buffer::default(),
         };
         if buffer.len() != len {
-            buffer = stamps::noise_block(len);
+            buffer = stamps::noise_in(mount.buffer(len));
         }
         stamps::write_stamps(&mut buffer, file.number, offset);
         pending.push_back(mount.submit(Op::Write { file: reference, offset, buffer }));
@@ -203,7 +203,7 @@ fn compare(mount: &Mount, file: &PreparedFile, stop: &Stop) -> Result<Option<Str
         {
             check(first)?;
         }
-        let op = Op::Read { file: reference, offset, buffer: vec![0; len] };
+        let op = Op::Read { file: reference, offset, buffer: mount.buffer(len) };
         pending.push_back((offset, mount.submit(op)));
     }
     pending.into_iter().try_for_each(check)?;

@@ -11,7 +11,7 @@ use std::num::NonZeroU64;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
-use client::{Answer, Done, FileRef, Io, Op, Task};
+use client::{Answer, Buffer, Done, FileRef, Io, Op, Task};
 use record::{Direction, Pattern};
 
 pub use self::tally::{CompletionTimes, Tally};
@@ -111,7 +111,7 @@ struct Running {
     /// The number of scheduled operations that were started.
     started: u64,
     /// Unused tokens with their buffers; they wait for the schedule.
-    idle: Vec<(u64, Vec<u8>)>,
+    idle: Vec<(u64, Buffer)>,
 }
 
 impl Running {
@@ -196,7 +196,7 @@ impl Load {
         }
     }
 
-    fn submit(&mut self, io: &mut Io<'_>, token: u64, mut buffer: Vec<u8>, scheduled: Option<Duration>) {
+    fn submit(&mut self, io: &mut Io<'_>, token: u64, mut buffer: Buffer, scheduled: Option<Duration>) {
         let slot = token as usize;
         let Some(running) = self.jobs.get_mut(slot / self.depth_max) else { return };
         let offset = running.next_offset();
@@ -324,12 +324,15 @@ impl Task for Load {
             let first = job * self.depth_max;
             let tokens = (first..first + depth.min(self.depth_max)).map(|slot| slot as u64);
             if running.job.schedule.is_some() {
-                running.idle.extend(tokens.map(|token| (token, stamps::noise_block(len))));
+                running.idle.extend(tokens.map(|token| (token, stamps::noise_in(io.buffer(len)))));
                 // If this fails, latencies include the default slack.
                 let _ = rustix::thread::set_current_timer_slack(Some(TIMER_SLACK_NS));
                 self.start_due(io, job);
             } else {
-                tokens.for_each(|token| self.submit(io, token, stamps::noise_block(len), None));
+                tokens.for_each(|token| {
+                    let buffer = stamps::noise_in(io.buffer(len));
+                    self.submit(io, token, buffer, None);
+                });
             }
         }
         self.end_if_done();

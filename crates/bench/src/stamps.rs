@@ -35,8 +35,12 @@ fn stamp(file: u32, page: u64) -> [u8; STAMP_BYTES] {
 
 /// A buffer filled with noise, which a writer stamps repeatedly.
 #[must_use]
-pub fn noise_block(len: usize) -> Vec<u8> {
-    noise().iter().copied().cycle().take(len).collect()
+pub fn noise_in(mut buffer: client::Buffer) -> client::Buffer {
+    let noise = noise();
+    for part in buffer.chunks_mut(noise.len().max(1)) {
+        part.copy_from_slice(noise.get(..part.len()).unwrap_or_default());
+    }
+    buffer
 }
 
 /// Stamps the pages of a block at this offset of a file. Offset and length are multiples of 4 KiB.
@@ -90,17 +94,17 @@ mod tests {
 
     #[test]
     fn a_stamped_block_passes_and_each_kind_of_damage_is_found() {
-        let mut block = noise_block(3 * PAGE_BYTES);
+        let mut block = noise_in(vec![0; 3 * PAGE_BYTES].into());
         write_stamps(&mut block, 7, 40_960);
         assert_eq!(check(&block, 7, 40_960, true), Ok(()));
         assert_eq!(check(&block, 8, 40_960, false).unwrap_err().what, "the stamp");
         assert_eq!(check(&block, 7, 45_056, false).unwrap_err().offset, 45_056);
-        let mut damaged = block.clone();
+        let mut damaged = block.to_vec();
         damaged[PAGE_BYTES + 100] ^= 1;
         assert_eq!(check(&damaged, 7, 40_960, false), Ok(()));
         let wrong = check(&damaged, 7, 40_960, true).unwrap_err();
         assert_eq!((wrong.offset, wrong.what), (40_960 + 4096, "the payload"));
-        let stale = noise_block(PAGE_BYTES);
+        let stale = noise_in(vec![0; PAGE_BYTES].into());
         assert!(check(&stale, 7, 0, false).is_err());
     }
 }

@@ -151,7 +151,7 @@ impl Load {
         Some(block * self.options.block as u64)
     }
 
-    fn submit(&mut self, io: &mut Io<'_>, token: u64, mut buffer: Vec<u8>) {
+    fn submit(&mut self, io: &mut Io<'_>, token: u64, mut buffer: client::Buffer) {
         let Some(offset) = self.next_offset() else { return };
         if let Some(place) = self.offsets.get_mut(token as usize) {
             *place = offset;
@@ -195,7 +195,7 @@ impl Task for Load {
     fn start(&mut self, io: &mut Io<'_>) {
         self.deadline = Instant::now() + self.options.length;
         for token in 0..self.options.depth as u64 {
-            let buffer = (0..self.options.block).map(|at| noise(at % PAGE)).collect();
+            let buffer = (0..self.options.block).map(|at| noise(at % PAGE)).collect::<Vec<u8>>().into();
             self.submit(io, token, buffer);
         }
         self.report_when_over();

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use fs::FileHandle;
 
+use crate::buffer::Buffer;
 use crate::call::{Answer, FileRef, Op};
 use crate::error::{Error, Result};
 use crate::mount::Mount;
@@ -20,7 +21,7 @@ pub struct Block {
     /// The number of bytes of the buffer that are data.
     pub len: usize,
     /// The buffer.
-    pub buffer: Vec<u8>,
+    pub buffer: Buffer,
 }
 
 impl Block {
@@ -46,6 +47,7 @@ pub struct Blocks {
     block_bytes: usize,
     depth: usize,
     in_flight: VecDeque<(u64, usize, Pending)>,
+    /// Heap memory for reuse; other memory returns to the mount.
     spare: Vec<Vec<u8>>,
     ended: bool,
 }
@@ -104,10 +106,17 @@ impl Blocks {
     }
 
     /// Takes a buffer back for reuse.
-    pub fn give_back(&mut self, buffer: Vec<u8>) {
-        if self.spare.len() < self.depth {
-            self.spare.push(buffer);
+    pub fn give_back(&mut self, buffer: impl Into<Buffer>) {
+        let buffer = buffer.into();
+        if self.spare.len() < self.depth && !buffer.is_registrable() {
+            self.spare.push(buffer.into_vec());
         }
+    }
+
+    fn memory(&mut self, len: usize) -> Buffer {
+        let Some(mut spare) = self.spare.pop() else { return self.mount.buffer(len) };
+        spare.resize(len, 0);
+        spare.into()
     }
 
     fn end(&mut self) {
@@ -129,14 +138,13 @@ impl Blocks {
             self.ended = true;
             return;
         }
-        let mut buffer = self.spare.pop().unwrap_or_default();
-        buffer.resize(len, 0);
+        let buffer = self.memory(len);
         let pending = self.read(buffer, self.next);
         self.in_flight.push_back((self.next, len, pending));
         self.next = self.next.saturating_add(len as u64);
     }
 
-    fn read(&self, buffer: Vec<u8>, offset: u64) -> Pending {
+    fn read(&self, buffer: Buffer, offset: u64) -> Pending {
         self.mount.submit(Op::Read { file: self.file, offset, buffer })
     }
 
@@ -149,7 +157,7 @@ impl Blocks {
             if empty == EMPTY_READS_MAX {
                 return Err(nothing_read(offset + len as u64));
             }
-            let rest = self.read(vec![0; wanted - len], offset + len as u64).wait();
+            let rest = self.read(self.mount.buffer(wanted - len), offset + len as u64).wait();
             let (more, ends) = counted(rest.result?)?;
             empty = if more == 0 { empty + 1 } else { 0 };
             if let (Some(to), Some(from)) = (buffer.get_mut(len..len + more), rest.buffer.get(..more)) {

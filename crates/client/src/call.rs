@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use drc::XidClass;
 use fs::{Change, FileHandle, Stability};
+use memory::{Registered, Registrar};
 use paths::{Class, ConnId, NodeId, PathId};
 use rpc::Xid;
 use slab::Slab;
 use transport::{Expect, Pipe, ReceiveBuffer, Slices, SlicesMut, Source};
 
+use crate::buffer::Buffer;
 use crate::error::{Error, Result};
 use crate::protocol::{self, Procedure, Request};
 use crate::slot::Promise;
@@ -41,7 +43,7 @@ pub enum Op {
         /// Offset of the first byte to read.
         offset: u64,
         /// The buffer to read into.
-        buffer: Vec<u8>,
+        buffer: Buffer,
     },
     /// READ of `len` bytes that need not pass through memory: they are returned as
     /// [`Answer::Piped`] if possible (over TCP, if they fit the pipe), otherwise as
@@ -63,7 +65,7 @@ pub enum Op {
         /// Offset of the first byte to write.
         offset: u64,
         /// The data.
-        buffer: Vec<u8>,
+        buffer: Buffer,
     },
     /// Any other operation of the mount's protocol.
     Call(Request),
@@ -78,10 +80,10 @@ impl Op {
         }
     }
 
-    pub(crate) fn into_buffer(self) -> Vec<u8> {
+    pub(crate) fn into_buffer(self) -> Buffer {
         match self {
             Self::Read { buffer, .. } | Self::Write { buffer, .. } => buffer,
-            Self::ReadToPipe { .. } | Self::Call(_) => Vec::new(),
+            Self::ReadToPipe { .. } | Self::Call(_) => Buffer::default(),
         }
     }
 
@@ -125,7 +127,7 @@ pub struct Done {
     pub result: Result<Answer>,
     /// The caller's buffer, for reads and writes; see [`Op`]. For a READ to a pipe that was
     /// received in memory, the buffer with the data.
-    pub buffer: Vec<u8>,
+    pub buffer: Buffer,
     /// Time since the submission.
     pub latency: Duration,
     /// For a WRITE: how it changed the version of its file.
@@ -133,7 +135,7 @@ pub struct Done {
 }
 
 impl Done {
-    pub(crate) fn failed(error: Error, buffer: Vec<u8>, latency: Duration) -> Self {
+    pub(crate) fn failed(error: Error, buffer: Buffer, latency: Duration) -> Self {
         Self { result: Err(error), buffer, latency, change: Change::default() }
     }
 
@@ -169,7 +171,7 @@ pub(crate) enum Body {
     Write {
         file: FileRef,
         offset: u64,
-        buffer: Vec<u8>,
+        buffer: Buffer,
         written: usize,
         stability: Stability,
         /// The change of the file that the server has reported so far.
@@ -187,13 +189,13 @@ pub(crate) enum Body {
 /// The destination of the bytes of a READ.
 #[derive(Debug)]
 pub(crate) enum Target {
-    Memory(Vec<u8>),
+    Memory(Buffer),
     /// A pipe, and the number of bytes to read into it.
     Pipe(Pipe, usize),
 }
 
 impl Target {
-    pub(crate) const fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         match self {
             Self::Memory(buffer) => buffer.len(),
             Self::Pipe(_, len) => *len,
@@ -201,9 +203,9 @@ impl Target {
     }
 
     /// Returns memory in any case: a pipe is given up together with its contents.
-    pub(crate) fn memory(&mut self) -> &mut Vec<u8> {
+    pub(crate) fn memory(&mut self) -> &mut Buffer {
         if let Self::Pipe(_, len) = self {
-            *self = Self::Memory(vec![0; *len]);
+            *self = Self::Memory(vec![0; *len].into());
         }
         match self {
             Self::Memory(buffer) => buffer,
@@ -214,7 +216,7 @@ impl Target {
 
 impl Default for Target {
     fn default() -> Self {
-        Self::Memory(Vec::new())
+        Self::Memory(Buffer::default())
     }
 }
 
@@ -346,6 +348,15 @@ impl Source<CallKey> for Calls {
             out.push(IoSlice::new(call.payload()));
         }
     }
+
+    /// While a call is outstanding on a connection, its body is neither read nor written here.
+    fn memory(&self, payload: &CallKey, with: &Registrar) -> Option<Registered> {
+        match &self.0.get(*payload)?.body {
+            Body::Read { target: Target::Memory(buffer), .. } => buffer.registered(0, with),
+            Body::Write { buffer, written, .. } => buffer.registered(*written, with),
+            _ => None,
+        }
+    }
 }
 
 /// A caller's buffer while the connection receives into it.
@@ -384,7 +395,7 @@ impl ReceiveBuffer for ReadBuffer {
         if let Target::Pipe(pipe, len) = &mut self.target {
             let mut buffer = vec![0; *len];
             pipe.read(&mut buffer)?;
-            self.target = Target::Memory(buffer);
+            self.target = Target::Memory(buffer.into());
         }
         Ok(())
     }

@@ -33,10 +33,11 @@ use rpc::Xid;
 use transport::poll::Poller;
 use xdr::Writer;
 
+use crate::buffer::Buffer;
 use crate::call::{Answer, Body, Call, CallKey, Caller, Calls, Done, Op, Owner, Target};
 use crate::connector::ConnectResults;
 use crate::error::{Error, Result};
-use crate::options::{Proto, SIZE_MAX};
+use crate::options::SIZE_MAX;
 use crate::protocol;
 use crate::route::Route;
 use crate::shard::ShardStatistics;
@@ -157,6 +158,10 @@ impl Engine {
         self.core.now = self.started.elapsed();
     }
 
+    pub(crate) fn buffer(&self, len: usize) -> Buffer {
+        self.setup.route.buffer(len)
+    }
+
     pub(crate) fn now(&self) -> Duration {
         self.core.now
     }
@@ -173,8 +178,9 @@ impl Engine {
             Op::Read { file, offset, buffer } => Body::Read { file, offset, target: Target::Memory(buffer) },
             Op::ReadToPipe { file, offset, len, pipe } => {
                 // An RDMA device places bytes in memory, not in a pipe.
-                let rdma = self.setup.route.paths.iter().any(|path| path.proto == Proto::Rdma);
-                let target = if rdma { Target::Memory(vec![0; len]) } else { Target::Pipe(pipe, len) };
+                let rdma = self.setup.route.uses_rdma();
+                let target =
+                    if rdma { Target::Memory(self.setup.route.buffer(len)) } else { Target::Pipe(pipe, len) };
                 Body::Read { file, offset, target }
             }
             Op::Write { file, offset, buffer } => {
@@ -496,7 +502,7 @@ impl Core {
         let mut change = Change::default();
         let buffer = match call.body {
             Body::Read { target: Target::Memory(buffer), .. } => buffer,
-            Body::Read { target: Target::Pipe(..), .. } => Vec::new(),
+            Body::Read { target: Target::Pipe(..), .. } => Buffer::default(),
             Body::Write { file, buffer, change: told, .. } => {
                 change = told;
                 self.groups.finished(&file);
@@ -504,7 +510,7 @@ impl Core {
                 self.groups.touch(&file);
                 buffer
             }
-            Body::Commit { .. } | Body::Call(_) | Body::Validate => Vec::new(),
+            Body::Commit { .. } | Body::Call(_) | Body::Validate => Buffer::default(),
         };
         if !matches!(call.owner, Owner::Engine) {
             let latency = self.now.saturating_sub(call.submitted_at);

@@ -3,6 +3,7 @@
 use fs::{Attributes, CreateMode, FileHandle, FileKind, SetAttributes, Status};
 
 use crate::blocks::nothing_read;
+use crate::buffer::Buffer;
 use crate::call::{Answer, FileRef, Op};
 use crate::error::{Error, Result};
 use crate::mount::Mount;
@@ -71,14 +72,16 @@ impl File {
     }
 
     /// Sends one READ of `buffer.len()` bytes, at most `rsize`. A buffer of this length is returned
-    /// with the outcome, see [`Op`].
-    pub fn read_at(&self, buffer: Vec<u8>, offset: u64) -> Pending {
+    /// with the outcome, see [`Op`]. Over RDMA a buffer of [`Mount::buffer`] saves a copy.
+    pub fn read_at(&self, buffer: impl Into<Buffer>, offset: u64) -> Pending {
+        let buffer = buffer.into();
         self.mount.submit(Op::Read { file: self.file, offset, buffer })
     }
 
     /// Sends one WRITE of the whole of `buffer`, at most `wsize` bytes. The buffer is returned when
-    /// the data are stable.
-    pub fn write_at(&self, buffer: Vec<u8>, offset: u64) -> Pending {
+    /// the data are stable. Over RDMA a buffer of [`Mount::buffer`] saves a copy.
+    pub fn write_at(&self, buffer: impl Into<Buffer>, offset: u64) -> Pending {
+        let buffer = buffer.into();
         self.mount.submit(Op::Write { file: self.file, offset, buffer })
     }
 
@@ -93,7 +96,7 @@ impl File {
         for batch in into.chunks_mut(piece * PIPELINE_DEPTH) {
             let starts = (0..batch.len()).step_by(piece).map(|at| (at, (batch.len() - at).min(piece)));
             let pending: Vec<(usize, usize, Pending)> = starts
-                .map(|(at, len)| (at, len, self.read_at(vec![0; len], offset + (done + at) as u64)))
+                .map(|(at, len)| (at, len, self.read_at(self.mount.buffer(len), offset + (done + at) as u64)))
                 .collect();
             let batch_start = done;
             let mut ended = false;
@@ -108,8 +111,9 @@ impl File {
                 // A short read that is not at the end of the file: the rest is requested
                 // separately.
                 while have < len && !ended {
-                    let rest =
-                        self.read_at(vec![0; len - have], offset + (batch_start + at + have) as u64).wait();
+                    let rest = self
+                        .read_at(self.mount.buffer(len - have), offset + (batch_start + at + have) as u64)
+                        .wait();
                     let Answer::Read { count, eof } = rest.result? else { break };
                     let got = count as usize;
                     if let (Some(target), Some(data)) =
@@ -149,7 +153,11 @@ impl File {
             let pending: Vec<Pending> = batch
                 .chunks(piece)
                 .enumerate()
-                .map(|(at, chunk)| self.write_at(chunk.to_vec(), start + (at * piece) as u64))
+                .map(|(at, chunk)| {
+                    let mut buffer = self.mount.buffer(chunk.len());
+                    buffer.copy_from_slice(chunk);
+                    self.write_at(buffer, start + (at * piece) as u64)
+                })
                 .collect();
             let outcomes: Vec<Result<Answer>> =
                 pending.into_iter().map(|pending| pending.wait().result).collect();

@@ -13,6 +13,7 @@
 
 mod blocks;
 mod bootstrap;
+mod buffer;
 mod call;
 mod caller;
 mod connector;
@@ -38,6 +39,7 @@ mod tree;
 mod walk;
 
 pub use blocks::{Block, Blocks};
+pub use buffer::Buffer;
 pub use call::{Answer, Caller, Done, FileRef, Op};
 pub use error::{Error, MountError, Result, status_words};
 pub use file::File;

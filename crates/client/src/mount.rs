@@ -7,10 +7,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use fs::{FileHandle, FileKind, FileSystemInfo};
+use memory::Buffers;
 use paths::{ConnSpec, NodeId, PathId, PathSpec, Placement, Timing};
 use transport::Address;
 
 use crate::bootstrap::{PathKind, Root, bootstrap, directory, find_port};
+use crate::buffer::Buffer;
 use crate::call::{Caller, FileRef, Op};
 use crate::connector::RdmaConnector;
 use crate::engine::Setup;
@@ -158,6 +160,7 @@ impl Mount {
             path_losses: PathLosses::default(),
             node_health: NodeHealth::new(paths.iter().map(|end| end.node)),
             loops_without_path: LoopsWithoutPath::default(),
+            registrable: Arc::new(Buffers::apart()),
             connector: Box::new(RdmaConnector::default()),
             paths,
         });
@@ -337,6 +340,20 @@ impl Mount {
     #[must_use]
     pub fn uses_rdma(&self) -> bool {
         self.inner.settings.uses_rdma()
+    }
+
+    /// Memory of `len` bytes and unspecified content for a READ or a WRITE. If a path of the mount
+    /// is over RDMA and the length is worth it, a server reads and writes this memory where it is;
+    /// any other memory is copied. Dropping the buffer returns the memory to the mount.
+    #[must_use]
+    pub fn buffer(&self, len: usize) -> Buffer {
+        self.inner.route.buffer(len)
+    }
+
+    /// Like [`Mount::buffer`], but `None` if the memory would be copied over every path.
+    #[must_use]
+    pub fn registrable_buffer(&self, len: usize) -> Option<Buffer> {
+        self.inner.route.registrable_buffer(len)
     }
 
     /// Submits an operation from any thread.

@@ -3,12 +3,14 @@
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use memory::Buffers;
 use paths::{NodeId, PathId};
 use transport::{Address, socket};
 
+use crate::buffer::Buffer;
 use crate::connector::Connector;
 use crate::node_health::NodeHealth;
 use crate::options::Proto;
@@ -45,6 +47,8 @@ pub(crate) struct Route {
     pub path_losses: PathLosses,
     pub node_health: NodeHealth,
     pub loops_without_path: LoopsWithoutPath,
+    /// Memory for payload that devices can be given.
+    pub registrable: Arc<Buffers>,
     /// Makes the connections over RDMA.
     pub connector: Box<dyn Connector>,
 }
@@ -125,6 +129,22 @@ impl PathValidations {
 }
 
 impl Route {
+    /// Whether a path is over RDMA.
+    pub(crate) fn uses_rdma(&self) -> bool {
+        self.paths.iter().any(|path| path.proto == Proto::Rdma)
+    }
+
+    /// Memory for a READ or a WRITE, of unspecified content, that a server can be given if a path
+    /// is over RDMA.
+    pub(crate) fn buffer(&self, len: usize) -> Buffer {
+        self.registrable_buffer(len).unwrap_or_else(|| vec![0; len].into())
+    }
+
+    /// Such memory, if a path is over RDMA and the length is worth it.
+    pub(crate) fn registrable_buffer(&self, len: usize) -> Option<Buffer> {
+        self.uses_rdma().then(|| Buffer::registrable(&self.registrable, len))?
+    }
+
     /// The name of a path for display: local to remote address.
     pub(crate) fn path_name(&self, path: PathId) -> String {
         let Some(end) = self.paths.get(usize::from(path.0)) else { return String::new() };

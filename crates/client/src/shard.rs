@@ -16,6 +16,7 @@ use slab::Slab;
 use transport::busy::BusyPoll;
 use transport::poll::{Events, Poller, Waker};
 
+use crate::buffer::Buffer;
 use crate::call::{Caller, Done, Op, Owner};
 use crate::engine::{Engine, FIRST_CONNECTION_TOKEN, Setup};
 use crate::slot::{Pending, Promise};
@@ -65,6 +66,12 @@ impl Io<'_> {
     #[inline]
     pub fn submit(&mut self, op: Op, token: u64) {
         self.engine.submit(op, None, Owner::Task(self.task, token));
+    }
+
+    /// Memory for a READ or a WRITE; see [`Mount::buffer`](crate::Mount::buffer).
+    #[must_use]
+    pub fn buffer(&self, len: usize) -> Buffer {
+        self.engine.buffer(len)
     }
 
     /// Time since the loop started, as of this round.

@@ -7,6 +7,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
+use crate::buffer::Buffer;
 use crate::call::Done;
 use crate::error::Error;
 
@@ -59,7 +60,7 @@ impl Promise {
     }
 
     /// Returns the buffer of an operation that never started because the mount is closed.
-    pub(crate) fn refuse(self, buffer: Vec<u8>) {
+    pub(crate) fn refuse(self, buffer: Buffer) {
         self.fulfill(Done::failed(Error::Closed, buffer, Duration::ZERO));
     }
 }
@@ -67,7 +68,7 @@ impl Promise {
 impl Drop for Promise {
     fn drop(&mut self) {
         if let Some(slot) = self.0.take() {
-            slot.finish(Done::failed(Error::Closed, Vec::new(), Duration::ZERO));
+            slot.finish(Done::failed(Error::Closed, Buffer::default(), Duration::ZERO));
         }
     }
 }

@@ -16,7 +16,7 @@ use nfs3::{FileHandle, FileType, Procedure, WccData};
 use testkit::Deadline;
 
 fn read(mount: &Mount, len: usize) -> Pending {
-    mount.submit(Op::Read { file: file(mount), offset: 0, buffer: vec![0; len] })
+    mount.submit(Op::Read { file: file(mount), offset: 0, buffer: vec![0; len].into() })
 }
 
 /// Two READs are in flight, and the first gets the reply `bad`. A call that is sent again gets a

@@ -7,7 +7,7 @@ mod fake;
 use std::collections::HashMap;
 use std::sync::mpsc::{Sender, channel};
 
-use client::{Answer, Done, FileRef, Io, Op, Task};
+use client::{Answer, Buffer, Done, FileRef, Io, Op, Task};
 use fake::{Fake, PATIENCE, file, read_results, reply_record};
 
 const READS: u64 = 12;
@@ -24,7 +24,7 @@ struct Reads {
 }
 
 impl Reads {
-    fn submit(&mut self, io: &mut Io<'_>, buffer: Vec<u8>) {
+    fn submit(&mut self, io: &mut Io<'_>, buffer: Buffer) {
         let offset = self.submitted * self.len as u64;
         self.places.insert(self.submitted, buffer.as_ptr().addr());
         io.submit(Op::Read { file: self.file, offset, buffer }, self.submitted);
@@ -35,14 +35,14 @@ impl Reads {
 
 impl Task for Reads {
     fn start(&mut self, io: &mut Io<'_>) {
-        (0..READS).for_each(|_| self.submit(io, vec![0; self.len]));
+        (0..READS).for_each(|_| self.submit(io, vec![0; self.len].into()));
     }
 
     fn finished(&mut self, io: &mut Io<'_>, token: u64, done: Done) {
         self.in_flight -= 1;
         assert!(matches!(done.result, Ok(Answer::Read { .. })), "{:?}", done.result);
         assert_eq!(self.places.remove(&token), Some(done.buffer.as_ptr().addr()), "READ {token}");
-        self.ended.send((token, done.buffer.clone())).unwrap();
+        self.ended.send((token, done.buffer.to_vec())).unwrap();
         if self.submitted < 2 * READS {
             self.submit(io, done.buffer);
         }

@@ -95,8 +95,8 @@ fn an_operation_too_large_for_a_record_is_refused_and_returns_its_buffer() {
     let mount = fake.mount();
     let (file, len) = (file(&mount), (1 << 20) + 1);
     for op in [
-        Op::Read { file, offset: 0, buffer: vec![0; len] },
-        Op::Write { file, offset: 0, buffer: vec![0; len] },
+        Op::Read { file, offset: 0, buffer: vec![0; len].into() },
+        Op::Write { file, offset: 0, buffer: vec![0; len].into() },
     ] {
         let done = mount.submit(op).wait();
         assert!(matches!(done.result, Err(Error::Misuse(_))), "{:?}", done.result);

@@ -58,7 +58,7 @@ impl Wake for Rings {
 }
 
 fn read(mount: &Mount, file: FileRef) -> client::Pending {
-    mount.submit(Op::Read { file, offset: 0, buffer: vec![0; BYTES.len()] })
+    mount.submit(Op::Read { file, offset: 0, buffer: vec![0; BYTES.len()].into() })
 }
 
 fn assert_read(done: &Done) {
@@ -167,8 +167,8 @@ fn operations_submitted_to_the_driver_go_to_the_loop_that_it_drives() {
         assert!(pending.wait().result.is_ok());
         request
     };
-    let write = |file| Op::Write { file, offset: 0, buffer: BYTES.to_vec() };
-    let read = |file| Op::Read { file, offset: 0, buffer: vec![0; BYTES.len()] };
+    let write = |file| Op::Write { file, offset: 0, buffer: BYTES.to_vec().into() };
+    let read = |file| Op::Read { file, offset: 0, buffer: vec![0; BYTES.len()].into() };
     let to_driver = |op| mount.submit_to_driver(op, None);
     let by_file = files.map(|file| sent(&to_driver, write(file)));
     assert!(!by_file[0].is_beside(&by_file[1]), "without a driver, files go to all loops");

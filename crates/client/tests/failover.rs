@@ -252,7 +252,7 @@ fn writes_moved_from_a_silent_path_are_counted_as_unfenced() {
     let file = mount.file_ref(file);
     eventually("a WRITE that meets the silence", || {
         group.set(1, Mode::Silent);
-        let write = |block: u64| Op::Write { file, offset: block * 4096, buffer: vec![1; 4096] };
+        let write = |block: u64| Op::Write { file, offset: block * 4096, buffer: vec![1; 4096].into() };
         let pending: Vec<Pending> = (0..16).map(|block| mount.submit(write(block))).collect();
         pending.into_iter().for_each(|pending| assert!(pending.wait().result.is_ok()));
         group.set(1, Mode::Pass);

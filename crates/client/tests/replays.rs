@@ -74,7 +74,7 @@ fn no_two_loops_share_an_identity_or_its_part_that_older_servers_use() {
         // READs go to the loops in turn, and on each loop to the connection with the fewest bytes
         // in flight.
         let pending =
-            [(); 2 * LOOPS].map(|()| mount.submit(Op::Read { file, offset: 0, buffer: vec![0; 8] }));
+            [(); 2 * LOOPS].map(|()| mount.submit(Op::Read { file, offset: 0, buffer: vec![0; 8].into() }));
         for _ in &pending {
             let request = fake.next();
             request.data_read(&[7; 8]);

@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use client::{Address, Block};
+use client::{Address, Block, Buffer};
 use fs::{Attributes, FileHandle};
 
 use crate::entry::{Entry, NewAttributes};
@@ -151,7 +151,7 @@ pub trait Source: Debug + Send {
     /// Errors of the backend.
     fn next_block(&mut self) -> Result<Option<Block>>;
     /// Takes back a buffer for reuse.
-    fn give_back(&mut self, buffer: Vec<u8>);
+    fn give_back(&mut self, buffer: Buffer);
     /// The present attributes of the file.
     ///
     /// # Errors
@@ -165,9 +165,9 @@ pub trait Sink: Debug + Send {
     ///
     /// # Errors
     /// Errors of this write or of an earlier one.
-    fn write(&mut self, offset: u64, buffer: Vec<u8>) -> Result<()>;
+    fn write(&mut self, offset: u64, buffer: Buffer) -> Result<()>;
     /// A buffer whose write has completed.
-    fn spare(&mut self) -> Option<Vec<u8>>;
+    fn spare(&mut self) -> Option<Buffer>;
     /// Waits for all writes.
     ///
     /// # Errors

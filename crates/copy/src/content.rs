@@ -75,7 +75,7 @@ impl ContentCopy<'_> {
         }
         for run in runs {
             let at = block.offset + run.start as u64;
-            sink.write(at, data.get(run).unwrap_or_default().to_vec())?;
+            sink.write(at, data.get(run).unwrap_or_default().to_vec().into())?;
         }
         source.give_back(block.buffer);
         Ok(())

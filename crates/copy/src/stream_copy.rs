@@ -1,7 +1,7 @@
 //! Copies that begin or end at a stream: in order, and of a length that is unknown before the end.
 //! Like every copied file, a file copied from a stream has a temporary name until it is complete.
 
-use client::Block;
+use client::{Block, Buffer};
 
 use crate::Options;
 use crate::backend::{Sink, Source, TransferOptions};
@@ -140,7 +140,7 @@ impl Source for InputSource<'_> {
         self.input.fill(&|| self.progress.is_stopped())
     }
 
-    fn give_back(&mut self, buffer: Vec<u8>) {
+    fn give_back(&mut self, buffer: Buffer) {
         self.input.give_back(buffer);
     }
 

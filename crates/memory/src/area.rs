@@ -156,7 +156,9 @@ impl Area {
     pub fn registered(&self, with: &Registrar, start: *const u8, bytes: usize) -> Option<Registered> {
         let from = start.addr().checked_sub(self.start.as_ptr().addr())?;
         from.checked_add(bytes).filter(|end| *end <= self.bytes)?;
-        Some(Registered { start: start.addr() as u64, bytes, key: self.key(with)? })
+        let key = self.key(with)?;
+        // A transport may copy the bytes by this address.
+        Some(Registered { start: start.expose_provenance() as u64, bytes, key })
     }
 
     fn key(&self, with: &Registrar) -> Option<u32> {

@@ -1,6 +1,7 @@
 //! Reusable buffers, for data that come from and go to system calls or devices.
 //!
-//! Buffers of a class are cut from areas, so that one registration serves several. A buffer is
+//! Buffers of a class are cut from areas, so that one registration serves several, unless they are
+//! to be [apart](Buffers::apart). A buffer is
 //! zeroed once, when its area is mapped, and keeps the bytes of its last use: its user must fill
 //! the bytes that it exposes. Kept buffers are bounded here; buffers in use are bounded by their
 //! users. An area is unmapped with the last of its buffers.
@@ -31,17 +32,28 @@ struct Slot {
 
 /// Buffers kept for reuse.
 #[derive(Debug, Default)]
-pub struct Buffers([Mutex<Vec<Slot>>; CLASSES.len()]);
+pub struct Buffers {
+    kept: [Mutex<Vec<Slot>>; CLASSES.len()],
+    /// Each buffer is an area.
+    apart: bool,
+}
 
 impl Buffers {
+    /// Buffers of which each is an area of its own: for memory that a peer is given a right to,
+    /// because a registration bounds what the peer reaches at worst.
+    #[must_use]
+    pub fn apart() -> Self {
+        Self { apart: true, ..Self::default() }
+    }
+
     /// A buffer that exposes `len` bytes of unspecified content.
     #[must_use]
     pub fn take(self: &Arc<Self>, len: usize) -> Buffer {
-        let class = CLASSES.iter().zip(&self.0).find(|(bytes, _)| len <= **bytes);
+        let class = CLASSES.iter().zip(&self.kept).find(|(bytes, _)| len <= **bytes);
         let (bytes, slot) = match class {
             Some((bytes, kept)) => {
                 let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
-                (*bytes, kept.pop().unwrap_or_else(|| cut(*bytes, &mut kept)))
+                (*bytes, kept.pop().unwrap_or_else(|| self.cut(*bytes, &mut kept)))
             }
             None => (len, Slot { area: mapped(len), at: 0 }),
         };
@@ -50,7 +62,7 @@ impl Buffers {
 
     /// Returns half of the kept buffers to the system; called while their user is idle.
     pub fn shrink(&self) {
-        for kept in &self.0 {
+        for kept in &self.kept {
             let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
             let half = kept.len() / 2;
             // Of one area at a time, because an area goes with its last buffer.
@@ -59,21 +71,23 @@ impl Buffers {
         }
     }
 
+    /// Maps an area for buffers of a class: the first of them, and the others to be kept.
+    #[cold]
+    fn cut(&self, bytes: usize, kept: &mut Vec<Slot>) -> Slot {
+        let area = mapped(if self.apart { bytes } else { AREA_BYTES });
+        kept.extend((bytes..area.bytes()).step_by(bytes).map(|at| Slot { area: Arc::clone(&area), at }));
+        Slot { area, at: 0 }
+    }
+
     fn put(&self, slot: Slot, bytes: usize) {
-        let Some((_, kept)) = CLASSES.iter().zip(&self.0).find(|(class, _)| **class == bytes) else { return };
+        let Some((_, kept)) = CLASSES.iter().zip(&self.kept).find(|(class, _)| **class == bytes) else {
+            return;
+        };
         let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
         if (kept.len() + 1) * bytes <= KEPT_BYTES_MAX {
             kept.push(slot);
         }
     }
-}
-
-/// Maps an area for buffers of a class: the first of them, and the others to be kept.
-#[cold]
-fn cut(bytes: usize, kept: &mut Vec<Slot>) -> Slot {
-    let area = mapped(AREA_BYTES);
-    kept.extend((bytes..AREA_BYTES).step_by(bytes).map(|at| Slot { area: Arc::clone(&area), at }));
-    Slot { area, at: 0 }
 }
 
 /// A system without memory ends the process, as for any allocation.
@@ -167,9 +181,9 @@ mod tests {
         let buffers = Arc::new(Buffers::default());
         let out: Vec<Buffer> = (0..70).map(|_| buffers.take(1 << 20)).collect();
         drop(out);
-        assert_eq!(buffers.0[3].lock().unwrap().len(), KEPT_BYTES_MAX >> 20);
+        assert_eq!(buffers.kept[3].lock().unwrap().len(), KEPT_BYTES_MAX >> 20);
         buffers.shrink();
-        assert_eq!(buffers.0[3].lock().unwrap().len(), KEPT_BYTES_MAX >> 21);
+        assert_eq!(buffers.kept[3].lock().unwrap().len(), KEPT_BYTES_MAX >> 21);
     }
 
     #[test]
@@ -186,6 +200,16 @@ mod tests {
     }
 
     #[test]
+    fn buffers_that_are_apart_share_no_area() {
+        let buffers = Arc::new(Buffers::apart());
+        let (registrar, held) = registrar(9);
+        let out: Vec<Buffer> = (0..4).map(|_| buffers.take(64 << 10)).collect();
+        assert!(out.iter().all(|buffer| buffer.registered(&registrar).is_some()));
+        assert!(out.iter().all(|buffer| buffer.slot.area.bytes() == 64 << 10));
+        assert_eq!(held.load(Ordering::SeqCst), 4);
+    }
+
+    #[test]
     fn a_device_learns_of_an_area_once_and_forgets_it_with_its_last_buffer() {
         let buffers = Arc::new(Buffers::default());
         let (registrar, held) = registrar(9);
@@ -197,7 +221,7 @@ mod tests {
         assert_eq!(held.load(Ordering::SeqCst), 1);
         drop(out);
         assert_eq!(held.load(Ordering::SeqCst), 1, "the buffers are kept");
-        while !buffers.0[1].lock().unwrap().is_empty() {
+        while !buffers.kept[1].lock().unwrap().is_empty() {
             buffers.shrink();
         }
         assert_eq!(held.load(Ordering::SeqCst), 0);

@@ -57,7 +57,7 @@ impl<const BYTES_MAX: usize> Pool<BYTES_MAX> {
 /// Bytes whose memory returns to the pool when they are dropped.
 #[derive(Debug)]
 pub(crate) struct Buffer {
-    bytes: Vec<u8>,
+    bytes: client::Buffer,
     pool: Arc<Buffers>,
 }
 
@@ -90,22 +90,35 @@ impl Buffers {
         copy
     }
 
-    /// Wraps bytes so that their memory goes to this pool when they are dropped.
-    pub(crate) fn own(self: &Arc<Self>, bytes: Vec<u8>) -> Buffer {
-        Buffer { bytes, pool: Arc::clone(self) }
+    /// Wraps bytes so that their memory goes to this pool when they are dropped, or to the client
+    /// if it is from there.
+    pub(crate) fn own(self: &Arc<Self>, bytes: impl Into<client::Buffer>) -> Buffer {
+        Buffer { bytes: bytes.into(), pool: Arc::clone(self) }
+    }
+}
+
+impl Buffer {
+    /// Keeps the first bytes only.
+    pub(crate) fn truncate(&mut self, len: usize) {
+        self.bytes.truncate(len);
+    }
+
+    /// The bytes as memory that can grow.
+    pub(crate) fn growing(&mut self) -> &mut Vec<u8> {
+        self.bytes.on_heap()
     }
 }
 
 impl Deref for Buffer {
-    type Target = Vec<u8>;
+    type Target = [u8];
 
-    fn deref(&self) -> &Vec<u8> {
+    fn deref(&self) -> &[u8] {
         &self.bytes
     }
 }
 
 impl DerefMut for Buffer {
-    fn deref_mut(&mut self) -> &mut Vec<u8> {
+    fn deref_mut(&mut self) -> &mut [u8] {
         &mut self.bytes
     }
 }
@@ -113,6 +126,10 @@ impl DerefMut for Buffer {
 impl Drop for Buffer {
     fn drop(&mut self) {
         let bytes = std::mem::take(&mut self.bytes);
+        if bytes.is_registrable() {
+            return;
+        }
+        let bytes = bytes.into_vec();
         match bytes.capacity() {
             SHORT_BYTES..LONG_BYTES_MIN => self.pool.short.put(bytes),
             LONG_BYTES_MIN.. => self.pool.long.put(bytes),

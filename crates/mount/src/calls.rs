@@ -219,7 +219,8 @@ impl Core {
         offset: u64,
         len: usize,
     ) -> Result<(Buffer, bool), Errno> {
-        let buffer = self.buffers.take(len);
+        // Over RDMA the server writes into memory of the client.
+        let buffer = self.mount.registrable_buffer(len).unwrap_or_else(|| self.buffers.take(len).into());
         let (op, caller) = (Op::Read { file, offset, buffer }, caller.clone());
         let done = if len <= DRIVER_READ_BYTES_MAX {
             self.mount.submit_to_driver(op, caller).await
@@ -269,7 +270,8 @@ impl Core {
     ) -> Result<(), Errno> {
         let (others, _counted) = InFlightGuard::count(&self.writes_in_flight);
         let bytes = buffer.len();
-        let (op, caller) = (Op::Write { file: open.file, offset, buffer }, open.caller.clone());
+        let (op, caller) =
+            (Op::Write { file: open.file, offset, buffer: buffer.into() }, open.caller.clone());
         let pending = match others {
             0 => self.mount.submit_to_driver(op, caller),
             _ => self.mount.submit_as(op, caller),

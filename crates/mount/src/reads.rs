@@ -130,7 +130,7 @@ impl Core {
                 self.buffers.own(self.buffers.copy_of(bytes.get(from..to).unwrap_or_default()))
             }
         };
-        apply_patches(patches, &mut all, (offset, len));
+        apply_patches(patches, all.growing(), (offset, len));
         Ok(all.into())
     }
 
@@ -169,7 +169,7 @@ impl Core {
             if all.is_empty() {
                 all = bytes;
             } else {
-                all.extend_from_slice(&bytes);
+                all.growing().extend_from_slice(&bytes);
             }
             if ended || all.len() >= len {
                 return Ok(all);

@@ -277,7 +277,7 @@ impl Core {
         } else {
             let pieces = (0_u64..).zip(data.chunks(max)).map(|(index, chunk)| {
                 let at = offset + index * max as u64;
-                let op = client::Op::Write { file: file.file, offset: at, buffer: chunk.to_vec() };
+                let op = client::Op::Write { file: file.file, offset: at, buffer: chunk.to_vec().into() };
                 let pending = self.mount.submit_as(op, file.caller.clone());
                 self.charge(inode, chunk.len(), pending, write_guard)
             });
@@ -347,7 +347,7 @@ impl Core {
         offset: u64,
         data: Vec<u8>,
     ) -> impl Future<Output = (Result<(), Errno>, Change)> + Send + 'static {
-        let op = client::Op::Write { file, offset, buffer: data };
+        let op = client::Op::Write { file, offset, buffer: data.into() };
         let pending = self.mount.submit_as(op, caller);
         async move {
             let done = pending.await;

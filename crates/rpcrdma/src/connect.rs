@@ -30,7 +30,8 @@ pub struct Offer {
     /// The largest message that the end can receive, in bytes.
     pub receive_bytes: u32,
     /// Whether replies to this end may invalidate one of its registrations. Trunkline never offers
-    /// this, because its registrations are plain: invalidating one would break the queue pair.
+    /// this, because a server may choose any key of a call, and some are of plain registrations:
+    /// invalidating one would break the queue pair.
     pub invalidation: bool,
 }
 

@@ -11,7 +11,7 @@ use std::any::Any;
 use std::io;
 use std::os::fd::BorrowedFd;
 
-use memory::{Registrar, Scatter};
+use memory::{Registered, Registrar, Scatter};
 
 use crate::framing::FramingError;
 use crate::pipe::Pipe;
@@ -107,6 +107,16 @@ pub trait Sink {
 pub trait Source<P> {
     /// Appends the pieces of a payload.
     fn slices<'a>(&'a self, payload: &'a P, out: &mut Slices<'a>);
+
+    /// The memory of a call as a device addresses it, if it can be registered: what the call sends
+    /// or, if it sends no payload, what the payload of its reply is received into, which is then
+    /// the receive buffer that the sink offers for the reply. A requester over RDMA lends the
+    /// memory to the server: the source leaves it alone until the sink has the reply or the
+    /// connection was ended ([`Transport::end`]). `None` has the payload copied.
+    #[must_use]
+    fn memory(&self, _payload: &P, _with: &Registrar) -> Option<Registered> {
+        None
+    }
 
     /// Appends the pieces of a payload for a responder over RDMA, with their registrations if a
     /// registrar is given; returns false if this process may not access some of them. A source
@@ -317,6 +327,7 @@ pub trait Transport<P, L: ReceiveBuffer>: Sized {
 
     /// Ends the connection, which the poller forgets. With `reset`, nothing that is queued here or
     /// in the system is delivered later, and nothing that the peer still sends reaches memory that
-    /// is used again.
+    /// is used again. Memory that was lent to the peer ([`Source::memory`]) is the owner's again
+    /// when this returns.
     fn end(self, reset: bool, poller: &Poller) -> Ended<L>;
 }

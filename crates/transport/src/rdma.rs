@@ -16,6 +16,8 @@
 //!   endpoint. An owner that needs to know when a piece of work is done gives it a tag, which is
 //!   returned in [`Event::Done`]. Work without a tag is done when later work is done, and its
 //!   buffers are kept until then: let a send follow writes.
+//! - A client may lend memory of a caller to the server for the time of one call:
+//!   `endpoint/lending.rs`.
 //! - Any error ends the connection. Drop the endpoint then: this destroys the queue pair first, so
 //!   that afterwards no peer can access the memory of its buffers, even if another owner still
 //!   holds one. This is the fence before such memory is used again.
@@ -73,6 +75,8 @@ pub struct Options {
     pub reads_served: u8,
     /// Maximum size of the pool of registered memory, in bytes.
     pub pool_bytes_max: usize,
+    /// Memory windows that a client has at most, to lend memory of its callers to the server.
+    pub windows: u32,
     /// How long each step of resolving the route to a server may take.
     pub resolve_within: Duration,
 }
@@ -94,6 +98,7 @@ impl Default for Options {
             reads_made: u8::MAX,
             reads_served: u8::MAX,
             pool_bytes_max: 32 << 20,
+            windows: 0,
             resolve_within: Duration::from_secs(2),
         }
     }
@@ -130,6 +135,8 @@ pub struct Counters {
     pub read_bytes: u64,
     /// Payload bytes that this process copied between the owner's memory and the endpoint's.
     pub copied_bytes: u64,
+    /// Pieces of memory that were lent to the peer for one call, by a memory window.
+    pub lent: u64,
     /// Completions handled, of work and of receives.
     pub completions: u64,
     /// How often the completion queue was armed, to be woken by the next completion.
@@ -149,6 +156,7 @@ impl Counters {
         self.reads += other.reads;
         self.read_bytes += other.read_bytes;
         self.copied_bytes += other.copied_bytes;
+        self.lent += other.lent;
         self.completions += other.completions;
         self.arms += other.arms;
         self.notices += other.notices;

@@ -18,6 +18,8 @@ mod kernel_on_dir;
 mod kernel_over_rdma;
 #[path = "vm/kernel_server.rs"]
 mod kernel_server;
+#[path = "vm/late_writes.rs"]
+mod late_writes;
 #[path = "vm/lifetime.rs"]
 mod lifetime;
 #[path = "vm/mounted_over_rdma.rs"]

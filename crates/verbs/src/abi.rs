@@ -25,7 +25,11 @@ pub(crate) struct Device {
 /// device's driver.
 #[repr(C)]
 pub(crate) struct ContextOps {
-    before_poll_cq: [Opaque; 11],
+    before_alloc_mw: [Opaque; 7],
+    pub(crate) alloc_mw: Option<unsafe extern "C" fn(*mut Pd, c_uint) -> *mut Mw>,
+    bind_mw: Opaque,
+    pub(crate) dealloc_mw: Option<unsafe extern "C" fn(*mut Mw) -> c_int>,
+    before_poll_cq: Opaque,
     pub(crate) poll_cq: unsafe extern "C" fn(*mut Cq, c_int, *mut Wc) -> c_int,
     pub(crate) req_notify_cq: unsafe extern "C" fn(*mut Cq, c_int) -> c_int,
     before_post_send: [Opaque; 12],
@@ -58,6 +62,30 @@ pub(crate) struct Mr {
     handle: u32,
     pub(crate) lkey: u32,
     pub(crate) rkey: u32,
+}
+
+/// A memory window. Its key changes with each bind that is posted; the field is ours to keep.
+#[repr(C)]
+pub(crate) struct Mw {
+    pub(crate) context: *mut Context,
+    pd: *mut Pd,
+    pub(crate) rkey: u32,
+    handle: u32,
+    kind: c_uint,
+}
+
+/// Filled by the library; we read one field.
+#[repr(C, align(8))]
+pub(crate) struct DeviceAttr {
+    before_flags: [u8; 116],
+    pub(crate) device_cap_flags: c_uint,
+    after_flags: [u8; 112],
+}
+
+impl DeviceAttr {
+    pub(crate) const fn new() -> Self {
+        Self { before_flags: [0; 116], device_cap_flags: 0, after_flags: [0; 112] }
+    }
 }
 
 #[repr(C)]
@@ -116,8 +144,20 @@ pub(crate) struct SendWr {
     pub(crate) invalidate_rkey: u32,
     pub(crate) remote_addr: u64,
     pub(crate) rkey: u32,
-    /// The rest of a union for atomic operations and datagrams, and two more for what we don't use.
-    rest: [u64; 9],
+    /// The rest of a union for atomic operations and datagrams, and another for what we don't use.
+    rest: [u64; 3],
+    pub(crate) bind: BindMw,
+}
+
+/// A member of the last union of a [`SendWr`], and its largest.
+#[repr(C)]
+pub(crate) struct BindMw {
+    pub(crate) mw: *mut Mw,
+    pub(crate) rkey: u32,
+    pub(crate) mr: *mut Mr,
+    pub(crate) addr: u64,
+    pub(crate) length: u64,
+    pub(crate) access: c_uint,
 }
 
 impl SendWr {
@@ -132,7 +172,15 @@ impl SendWr {
             invalidate_rkey: 0,
             remote_addr: 0,
             rkey: 0,
-            rest: [0; 9],
+            rest: [0; 3],
+            bind: BindMw {
+                mw: std::ptr::null_mut(),
+                rkey: 0,
+                mr: std::ptr::null_mut(),
+                addr: 0,
+                length: 0,
+                access: 0,
+            },
         }
     }
 }
@@ -145,7 +193,8 @@ pub(crate) struct Wc {
     pub(crate) opcode: c_uint,
     pub(crate) vendor_err: u32,
     pub(crate) byte_len: u32,
-    pub(crate) imm_data: u32,
+    /// Immediate data, or the key that a message has invalidated.
+    pub(crate) invalidated_rkey: u32,
     pub(crate) qp_num: u32,
     src_qp: u32,
     pub(crate) wc_flags: c_uint,
@@ -245,13 +294,22 @@ pub(crate) struct CmEvent {
 pub(crate) const ACCESS_LOCAL_WRITE: c_int = 1;
 pub(crate) const ACCESS_REMOTE_WRITE: c_int = 2;
 pub(crate) const ACCESS_REMOTE_READ: c_int = 4;
+pub(crate) const ACCESS_MW_BIND: c_int = 16;
+pub(crate) const MW_TYPE_2: c_uint = 2;
+pub(crate) const DEVICE_MEM_WINDOW_TYPE_2B: c_uint = 1 << 24;
 pub(crate) const QPT_RC: c_uint = 2;
 pub(crate) const WR_RDMA_WRITE: c_uint = 0;
 pub(crate) const WR_SEND: c_uint = 2;
 pub(crate) const WR_RDMA_READ: c_uint = 4;
+pub(crate) const WR_LOCAL_INV: c_uint = 7;
+pub(crate) const WR_BIND_MW: c_uint = 8;
 pub(crate) const WR_SEND_WITH_INV: c_uint = 9;
 pub(crate) const SEND_FENCE: c_uint = 1;
 pub(crate) const SEND_SIGNALED: c_uint = 2;
+pub(crate) const WC_WITH_IMM: c_uint = 2;
+pub(crate) const WC_WITH_INV: c_uint = 8;
+/// The number of the same flag in the kernel, which Soft-RoCE passes on as it is.
+pub(crate) const WC_WITH_INV_OF_KERNEL: c_uint = 4;
 pub(crate) const WC_RECV: c_uint = 128;
 pub(crate) const PS_TCP: c_uint = 0x0106;
 pub(crate) const PORT_ACTIVE: c_uint = 4;
@@ -262,12 +320,16 @@ const _: () = {
         size_of::<Device>() == 664 && offset_of!(Device, name) == 24 && offset_of!(Device, ibdev_path) == 408
     );
     assert!(size_of::<ContextOps>() == 256);
+    assert!(offset_of!(Context, ops) + offset_of!(ContextOps, alloc_mw) == 64);
+    assert!(offset_of!(Context, ops) + offset_of!(ContextOps, dealloc_mw) == 80);
     assert!(offset_of!(Context, ops) + offset_of!(ContextOps, poll_cq) == 96);
     assert!(offset_of!(Context, ops) + offset_of!(ContextOps, req_notify_cq) == 104);
     assert!(offset_of!(Context, ops) + offset_of!(ContextOps, post_send) == 208);
     assert!(offset_of!(Context, ops) + offset_of!(ContextOps, post_recv) == 216);
     assert!(offset_of!(Context, cmd_fd) == 264 && offset_of!(Context, num_comp_vectors) == 272);
     assert!(size_of::<Mr>() == 48 && offset_of!(Mr, lkey) == 36 && offset_of!(Mr, rkey) == 40);
+    assert!(size_of::<Mw>() == 32 && offset_of!(Mw, rkey) == 16 && offset_of!(Mw, kind) == 24);
+    assert!(size_of::<DeviceAttr>() == 232 && offset_of!(DeviceAttr, device_cap_flags) == 116);
     assert!(size_of::<CompChannel>() == 16 && offset_of!(Cq, cqe) == 28 && offset_of!(Qp, qp_num) == 52);
     assert!(size_of::<Sge>() == 16 && size_of::<RecvWr>() == 32);
     assert!(
@@ -276,6 +338,9 @@ const _: () = {
             && offset_of!(SendWr, remote_addr) == 40
     );
     assert!(offset_of!(SendWr, invalidate_rkey) == 36 && offset_of!(SendWr, rkey) == 48);
+    assert!(offset_of!(SendWr, bind) == 80 && size_of::<BindMw>() == 48);
+    assert!(offset_of!(BindMw, rkey) == 8 && offset_of!(BindMw, mr) == 16 && offset_of!(BindMw, addr) == 24);
+    assert!(offset_of!(BindMw, length) == 32 && offset_of!(BindMw, access) == 40);
     assert!(size_of::<Wc>() == 48 && offset_of!(Wc, qp_num) == 28 && offset_of!(Wc, wc_flags) == 36);
     assert!(size_of::<QpInitAttr>() == 64 && offset_of!(QpInitAttr, cap) == 32);
     assert!(offset_of!(QpInitAttr, qp_type) == 52 && offset_of!(QpInitAttr, sq_sig_all) == 56);

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-static COUNTS: [AtomicUsize; 6] = [const { AtomicUsize::new(0) }; 6];
+static COUNTS: [AtomicUsize; 7] = [const { AtomicUsize::new(0) }; 7];
 
 /// The kinds.
 #[derive(Debug, Clone, Copy)]
@@ -13,6 +13,7 @@ pub(crate) enum Kind {
     Region,
     Queue,
     QueuePair,
+    Window,
 }
 
 /// One object; counted until dropped.
@@ -47,6 +48,8 @@ pub struct Alive {
     pub queues: usize,
     /// Queue pairs.
     pub queue_pairs: usize,
+    /// Memory windows.
+    pub windows: usize,
 }
 
 /// Counts them.
@@ -60,5 +63,6 @@ pub fn alive() -> Alive {
         regions: of(Kind::Region),
         queues: of(Kind::Queue),
         queue_pairs: of(Kind::QueuePair),
+        windows: of(Kind::Window),
     }
 }

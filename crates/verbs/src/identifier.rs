@@ -274,6 +274,18 @@ impl Identifier {
         }
     }
 
+    /// Destroys the queue pair: when this returns, the device no longer reads or writes memory for
+    /// it. The rest of the connection goes when it is dropped.
+    pub fn destroy_queue_pair(&mut self) {
+        if let (Some(queue_pair), Ok(library)) = (self.queue_pair.take(), library()) {
+            // SAFETY: the identifier and its queue pair are ours, and posting work fails from now
+            // on.
+            unsafe { (library.rdma_destroy_qp)(self.raw()) };
+            // What it used goes after it.
+            drop(queue_pair);
+        }
+    }
+
     /// Connects, once the way is known. Ends with an event.
     ///
     /// # Errors
@@ -355,11 +367,7 @@ impl Identifier {
 
 impl Drop for Identifier {
     fn drop(&mut self) {
-        if let (Some(_), Ok(library)) = (&self.queue_pair, library()) {
-            // SAFETY: the identifier and its queue pair are ours. With it goes who else could use
-            // it.
-            unsafe { (library.rdma_destroy_qp)(self.raw()) };
-        }
+        self.destroy_queue_pair();
     }
 }
 

@@ -4,6 +4,7 @@
 //!
 //! - [`devices`]: devices, ports, addresses, MTU, NUMA node;
 //! - [`Domain`], [`Region`]: what peers may reach, and memory of ours in it;
+//! - [`Window`]: a peer's right to a part of registered memory, which begins and ends with work;
 //! - [`Queue`]: completions, waited for on a file descriptor;
 //! - [`EventChannel`], [`Identifier`]: connecting both ways, and the queue pair of a connection
 //!   with its work.
@@ -13,7 +14,7 @@
 //! makes that work fail, no more: the memory goes back to the system only after the device has let
 //! go of it.
 //!
-//! Left out: shared receive queues, memory windows, unreliable and extended queue pairs.
+//! Left out: shared receive queues, unreliable and extended queue pairs.
 #![allow(unsafe_code)]
 
 mod abi;
@@ -25,6 +26,7 @@ mod identifier;
 mod library;
 mod memory;
 mod queue;
+mod window;
 mod work;
 
 pub use count::{Alive, alive};
@@ -34,6 +36,7 @@ pub use event::{Event, EventChannel, EventKind};
 pub use identifier::{Capacity, Identifier, Terms};
 pub use memory::{Access, Domain, Region, Registration};
 pub use queue::{Completion, Queue};
+pub use window::Window;
 pub use work::{Slice, Work};
 
 /// Whether both libraries are here.

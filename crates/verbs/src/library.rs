@@ -3,8 +3,8 @@
 
 use crate::Error;
 use crate::abi::{
-    CmEvent, CmId, CompChannel, ConnParam, Context, Cq, Device, EventChannel, Mr, Opaque, Pd, PortAttr,
-    QpInitAttr,
+    CmEvent, CmId, CompChannel, ConnParam, Context, Cq, Device, DeviceAttr, EventChannel, Mr, Opaque, Pd,
+    PortAttr, QpInitAttr,
 };
 use libc::{c_char, c_int, c_uint, c_void, sockaddr};
 use std::ffi::{CStr, CString};
@@ -42,6 +42,7 @@ functions! {
     ibv_free_device_list(*mut *mut Device);
     ibv_open_device(*mut Device) -> *mut Context;
     ibv_close_device(*mut Context) -> c_int;
+    ibv_query_device(*mut Context, *mut DeviceAttr) -> c_int;
     ibv_query_port(*mut Context, u8, *mut PortAttr) -> c_int;
     ibv_query_gid(*mut Context, u8, c_int, *mut [u8; 16]) -> c_int;
     ibv_alloc_pd(*mut Context) -> *mut Pd;

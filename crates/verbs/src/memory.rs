@@ -1,11 +1,15 @@
 //! Protection domains, and memory registered in them: of our own ([`Region`]) or of others
 //! ([`Registration`]).
 
-use crate::abi::{ACCESS_LOCAL_WRITE, ACCESS_REMOTE_READ, ACCESS_REMOTE_WRITE, Mr, Pd};
+use crate::abi::{
+    ACCESS_LOCAL_WRITE, ACCESS_MW_BIND, ACCESS_REMOTE_READ, ACCESS_REMOTE_WRITE, Context,
+    DEVICE_MEM_WINDOW_TYPE_2B, DeviceAttr, Mr, Pd,
+};
 use crate::count::{Counted, Kind};
 use crate::identifier::Handle;
 use crate::library::library;
 use crate::{Error, Identifier, Slice};
+use libc::c_int;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -36,6 +40,25 @@ impl Domain {
         let raw = unsafe { (library.ibv_alloc_pd)(context) };
         let raw = NonNull::new(raw).ok_or_else(|| Error::last("allocate a protection domain"))?;
         Ok(Arc::new(Self { raw, _device: identifier.handle(), _counted: Counted::new(Kind::Domain) }))
+    }
+
+    /// Whether the device has the memory windows that [`Window`](crate::Window) needs.
+    ///
+    /// # Errors
+    /// A device that failed.
+    pub fn has_windows(&self) -> Result<bool, Error> {
+        let mut attributes = DeviceAttr::new();
+        // SAFETY: the domain keeps its device open, and there is room for what the library writes.
+        let failed = unsafe { (library()?.ibv_query_device)(self.context(), &mut attributes) };
+        if failed != 0 {
+            return Err(Error::number("ask a device what it can", failed));
+        }
+        Ok(attributes.device_cap_flags & DEVICE_MEM_WINDOW_TYPE_2B != 0)
+    }
+
+    pub(crate) fn context(&self) -> *mut Context {
+        // SAFETY: the domain is alive.
+        unsafe { self.raw.as_ref() }.context
     }
 
     pub(crate) fn raw(&self) -> *mut Pd {
@@ -228,14 +251,42 @@ impl Registration {
     /// # Safety
     /// The memory is mapped, readable and writable until the registration is dropped.
     pub unsafe fn new(domain: &Arc<Domain>, start: NonNull<u8>, bytes: usize) -> Result<Self, Error> {
+        // SAFETY: by the caller.
+        unsafe { Self::with(domain, start, bytes, ACCESS_LOCAL_WRITE) }
+    }
+
+    /// Registers memory to which windows may be bound ([`Window`](crate::Window)). Without a window
+    /// no peer reaches it.
+    ///
+    /// # Errors
+    /// More than may be locked, or the system's refusal.
+    ///
+    /// # Safety
+    /// As for [`Registration::new`].
+    pub unsafe fn for_windows(domain: &Arc<Domain>, start: NonNull<u8>, bytes: usize) -> Result<Self, Error> {
+        // SAFETY: by the caller.
+        unsafe { Self::with(domain, start, bytes, ACCESS_LOCAL_WRITE | ACCESS_MW_BIND) }
+    }
+
+    /// # Safety
+    /// As for [`Registration::new`].
+    unsafe fn with(
+        domain: &Arc<Domain>,
+        start: NonNull<u8>,
+        bytes: usize,
+        rights: c_int,
+    ) -> Result<Self, Error> {
         let library = library()?;
-        let start = start.as_ptr().cast();
         // SAFETY: the domain is alive, and the caller keeps the memory.
-        let mr = unsafe { (library.ibv_reg_mr)(domain.raw(), start, bytes, ACCESS_LOCAL_WRITE) };
+        let mr = unsafe { (library.ibv_reg_mr)(domain.raw(), start.as_ptr().cast(), bytes, rights) };
         let Some(mr) = NonNull::new(mr) else {
             return Err(Error::Register { bytes, source: std::io::Error::last_os_error() });
         };
         Ok(Self { mr, _domain: Arc::clone(domain), _counted: Counted::new(Kind::Region) })
+    }
+
+    pub(crate) fn raw(&self) -> *mut Mr {
+        self.mr.as_ptr()
     }
 
     /// The key by which slices name it ([`Slice::registered`]).

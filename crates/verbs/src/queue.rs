@@ -1,6 +1,6 @@
 //! Completions: polled without a system call, waited for on a file descriptor.
 
-use crate::abi::{CompChannel, Cq, WC_RECV, Wc};
+use crate::abi::{CompChannel, Cq, WC_RECV, WC_WITH_IMM, WC_WITH_INV, WC_WITH_INV_OF_KERNEL, Wc};
 use crate::count::{Counted, Kind};
 use crate::event::set_nonblocking;
 use crate::identifier::Handle;
@@ -23,6 +23,8 @@ pub struct Completion {
     pub received: bool,
     /// How many bytes were received.
     pub bytes: u32,
+    /// The key that the received message has invalidated. It is one of ours, or means nothing.
+    pub invalidated: Option<u32>,
     /// Why it failed, in the library's words; after a failure the queue pair carries nothing more.
     pub failure: Option<String>,
 }
@@ -87,6 +89,7 @@ impl Queue {
             id: wc.wr_id,
             received: wc.opcode & WC_RECV != 0,
             bytes: wc.byte_len,
+            invalidated: invalidated(wc),
             failure: (wc.status != 0).then(|| {
                 // SAFETY: the library has a text for every number, in memory of its own.
                 unsafe { CStr::from_ptr((library.ibv_wc_status_str)(wc.status)) }
@@ -132,6 +135,12 @@ impl Queue {
     pub(crate) fn raw(&self) -> *mut Cq {
         self.raw.as_ptr()
     }
+}
+
+/// Immediate data, which the peer chooses, has the same place.
+fn invalidated(wc: &Wc) -> Option<u32> {
+    let flagged = wc.wc_flags & (WC_WITH_INV | WC_WITH_INV_OF_KERNEL) != 0;
+    (wc.status == 0 && flagged && wc.wc_flags & WC_WITH_IMM == 0).then_some(wc.invalidated_rkey)
 }
 
 impl AsFd for Queue {

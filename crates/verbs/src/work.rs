@@ -1,7 +1,8 @@
 //! Work for a connection's queue pair.
 
 use crate::abi::{
-    RecvWr, SEND_FENCE, SEND_SIGNALED, SendWr, Sge, WR_RDMA_READ, WR_RDMA_WRITE, WR_SEND, WR_SEND_WITH_INV,
+    Qp, RecvWr, SEND_FENCE, SEND_SIGNALED, SendWr, Sge, WR_LOCAL_INV, WR_RDMA_READ, WR_RDMA_WRITE, WR_SEND,
+    WR_SEND_WITH_INV,
 };
 use crate::{Error, Identifier};
 use std::ptr::null_mut;
@@ -65,6 +66,12 @@ pub enum Work {
         /// By which key.
         key: u32,
     },
+    /// End the peer's right to the memory of a window ([`Window`](crate::Window)). Takes no slices.
+    /// When this has completed, the peer reaches the memory no more.
+    Invalidate {
+        /// The key that the window was bound with.
+        key: u32,
+    },
 }
 
 impl Identifier {
@@ -120,12 +127,22 @@ impl Identifier {
             Work::Read { address, key } => {
                 (request.opcode, request.remote_addr, request.rkey) = (WR_RDMA_READ, address, key);
             }
+            Work::Invalidate { key } => {
+                (request.opcode, request.invalidate_rkey) = (WR_LOCAL_INV, key);
+            }
         }
+        // SAFETY: the slices live, and so does the list of them; they are in regions that are
+        // registered.
+        unsafe { self.post_raw(qp, &mut request) }
+    }
+
+    /// # Safety
+    /// What the request points to is alive.
+    pub(crate) unsafe fn post_raw(&self, qp: *mut Qp, request: &mut SendWr) -> Result<(), Error> {
         let mut bad = null_mut();
         // SAFETY: the queue pair is alive and its context's table has this function; the request
-        // and its slices are copied before it returns; the slices are in regions that are
-        // registered.
-        let failed = unsafe { ((*(*qp).context).ops.post_send)(qp, &mut request, &mut bad) };
+        // and what it points to are copied before it returns.
+        let failed = unsafe { ((*(*qp).context).ops.post_send)(qp, request, &mut bad) };
         if failed == 0 { Ok(()) } else { Err(Error::number("post work", failed)) }
     }
 }

@@ -14,6 +14,7 @@ use transport::poll::Events;
 
 use super::*;
 use crate::connector::Connector;
+use crate::options::Proto;
 use crate::path_failures::PathFailures;
 use crate::path_losses::PathLosses;
 use crate::route::{LoopsWithoutPath, PathEnd, PathValidations};
@@ -61,6 +62,7 @@ impl TestServers {
             path_losses: PathLosses::default(),
             node_health: crate::node_health::NodeHealth::new(std::iter::empty()),
             loops_without_path: LoopsWithoutPath::default(),
+            registrable: Arc::default(),
             connector,
         };
         let table = paths::Config {

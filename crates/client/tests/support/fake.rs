@@ -356,5 +356,5 @@ pub fn file(mount: &Mount) -> FileRef {
 
 /// A write of one block.
 pub fn block_write(file: FileRef, block: u64, len: usize) -> Op {
-    Op::Write { file, offset: block * len as u64, buffer: vec![(block as u8).wrapping_add(1); len] }
+    Op::Write { file, offset: block * len as u64, buffer: vec![(block as u8).wrapping_add(1); len].into() }
 }

@@ -43,8 +43,8 @@ impl Repeat {
         let file = self.file;
         let block = self.submitted % BLOCKS;
         let op = match self.work {
-            Work::Read(len) => Op::Read { file, offset: block * len as u64, buffer },
-            Work::Write(len) => Op::Write { file, offset: block * len as u64, buffer },
+            Work::Read(len) => Op::Read { file, offset: block * len as u64, buffer: buffer.into() },
+            Work::Write(len) => Op::Write { file, offset: block * len as u64, buffer: buffer.into() },
             Work::GetAttr => Op::Call(self.getattr.again(buffer)),
         };
         self.submitted += 1;
@@ -74,9 +74,9 @@ impl Task for Repeat {
         let buffer = match (self.work, done.result.expect("an answer")) {
             (Work::Read(len), Answer::Read { count, .. }) => {
                 assert_eq!(count as usize, len);
-                done.buffer
+                done.buffer.into_vec()
             }
-            (Work::Write(_), Answer::Written) => done.buffer,
+            (Work::Write(_), Answer::Written) => done.buffer.into_vec(),
             (Work::GetAttr, Answer::Results(results)) => {
                 assert_eq!(results[..4], [0; 4]);
                 results

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::os::fd::BorrowedFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 
-use client::Block;
+use client::{Block, Buffer};
 use rustix::fs::{Advice, Gid, Mode, OFlags, SeekFrom, Uid};
 use rustix::io::Errno;
 
@@ -104,11 +104,14 @@ impl Source for LocalSource {
         }
         let offset = self.next;
         self.next += len as u64;
-        Ok((len > 0).then_some(Block { offset, len, buffer }))
+        Ok((len > 0).then_some(Block { offset, len, buffer: buffer.into() }))
     }
 
-    fn give_back(&mut self, buffer: Vec<u8>) {
-        self.spare.push(buffer);
+    fn give_back(&mut self, buffer: Buffer) {
+        // Other memory returns to the mount that it is from.
+        if !buffer.is_registrable() {
+            self.spare.push(buffer.into_vec());
+        }
     }
 
     fn attributes(&self) -> Result<Attributes> {
@@ -122,7 +125,7 @@ impl Source for LocalSource {
 pub(super) struct LocalSink {
     file: File,
     found: u64,
-    done: Vec<Vec<u8>>,
+    done: Vec<Buffer>,
 }
 
 impl LocalSink {
@@ -149,13 +152,13 @@ impl LocalSink {
 }
 
 impl Sink for LocalSink {
-    fn write(&mut self, offset: u64, buffer: Vec<u8>) -> Result<()> {
+    fn write(&mut self, offset: u64, buffer: Buffer) -> Result<()> {
         self.file.write_all_at(&buffer, offset).map_err(Error::local("cannot write it"))?;
         self.done.push(buffer);
         Ok(())
     }
 
-    fn spare(&mut self) -> Option<Vec<u8>> {
+    fn spare(&mut self) -> Option<Buffer> {
         self.done.pop()
     }
 

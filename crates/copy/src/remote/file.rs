@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use client::{Block, Blocks, FileRef, Mount, Op, Pending};
+use client::{Block, Blocks, Buffer, FileRef, Mount, Op, Pending};
 use fs::{Attributes, FileHandle};
 
 use super::set;
@@ -52,7 +52,7 @@ impl Source for RemoteSource {
         Ok(block)
     }
 
-    fn give_back(&mut self, buffer: Vec<u8>) {
+    fn give_back(&mut self, buffer: Buffer) {
         self.blocks.give_back(buffer);
     }
 
@@ -72,7 +72,7 @@ pub(super) struct RemoteSink {
     depth: usize,
     /// The length of the file on the server.
     length: u64,
-    spare: Vec<Vec<u8>>,
+    spare: Vec<Buffer>,
 }
 
 impl RemoteSink {
@@ -102,7 +102,7 @@ impl RemoteSink {
 }
 
 impl Sink for RemoteSink {
-    fn write(&mut self, offset: u64, buffer: Vec<u8>) -> Result<()> {
+    fn write(&mut self, offset: u64, buffer: Buffer) -> Result<()> {
         let end = offset + buffer.len() as u64;
         let is_far = |first: &u64| end.saturating_sub(*first) > WINDOW_BYTES;
         while self.in_flight.len() >= self.depth
@@ -116,7 +116,7 @@ impl Sink for RemoteSink {
         Ok(())
     }
 
-    fn spare(&mut self) -> Option<Vec<u8>> {
+    fn spare(&mut self) -> Option<Buffer> {
         self.spare.pop()
     }
 

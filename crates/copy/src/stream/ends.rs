@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
 
-use client::Block;
+use client::{Block, Buffer};
 use rustix::event::PollFlags;
 use rustix::fs::{FileType, OFlags};
 use rustix::io::Errno;
@@ -49,12 +49,15 @@ impl Input {
         }
         let offset = self.next;
         self.next += len as u64;
-        Ok((len > 0).then_some(Block { offset, len, buffer }))
+        Ok((len > 0).then_some(Block { offset, len, buffer: buffer.into() }))
     }
 
     /// Takes back a buffer for reuse.
-    pub(crate) fn give_back(&mut self, buffer: Vec<u8>) {
-        self.spare.push(buffer);
+    pub(crate) fn give_back(&mut self, buffer: Buffer) {
+        // Other memory returns to the mount that it is from.
+        if !buffer.is_registrable() {
+            self.spare.push(buffer.into_vec());
+        }
     }
 }
 

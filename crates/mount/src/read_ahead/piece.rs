@@ -233,7 +233,7 @@ mod tests {
         let piece = piped(b"data", &pipes);
         for _ in 0..2 {
             let data = piece.in_memory(&Arc::default(), &pipes).unwrap().unwrap();
-            assert_eq!(**data, b"data");
+            assert_eq!(**data, *b"data");
         }
         assert!(piece.take_pipe(4).is_none() && !pipes.has_permits_out());
     }

@@ -2,6 +2,8 @@
 
 #![allow(unsafe_code)]
 
+mod lending;
+
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -14,6 +16,9 @@ use verbs::{
     Access, Capacity, Completion, Domain, EventChannel, EventKind, Identifier, Queue, Region, Slice, Terms,
     Work,
 };
+
+pub(super) use lending::Lent;
+use lending::Windows;
 
 use super::domain::SharedDomain;
 use super::pool::{Buffer, Part, Pool};
@@ -71,6 +76,8 @@ struct Posted<T> {
     tag: Option<T>,
     place: Option<u32>,
     _keeps: Option<Buffer>,
+    /// The work binds or invalidates a window.
+    is_of_window: bool,
 }
 
 #[derive(Debug)]
@@ -93,6 +100,8 @@ struct OnDevice {
     gathered: usize,
     /// The domain of a server.
     shared: Option<Arc<SharedDomain>>,
+    /// The windows of a client, where its device has them.
+    windows: Option<Windows>,
 }
 
 /// One end of a connection. `T` identifies pieces of work to their owner.
@@ -218,6 +227,7 @@ impl<T> Endpoint<T> {
             pool: Pool::new(&domain, options.pool_bytes_max),
             queue,
             gathered: usize::try_from(slices).unwrap_or(1),
+            windows: if serves { None } else { Windows::on(&domain, options.windows) },
             shared,
         });
         Ok(())
@@ -332,10 +342,15 @@ impl<T> Endpoint<T> {
         self.post_waiting()
     }
 
-    /// What memory of stores is registered with, on a server.
+    /// What memory of stores is registered with, on a server, or memory of callers, on a client
+    /// whose device has memory windows.
     #[must_use]
     pub fn registrar(&self) -> Option<&Registrar> {
-        Some(&self.on_device.as_ref()?.shared.as_ref()?.registrar)
+        let on_device = self.on_device.as_ref()?;
+        match &on_device.shared {
+            Some(shared) => Some(&shared.registrar),
+            None => on_device.windows.as_ref().map(Windows::registrar),
+        }
     }
 
     /// Counts payload that was copied for this endpoint.
@@ -542,6 +557,9 @@ impl<T> Endpoint<T> {
         let signalled = self.is_to_signal(tag.is_some());
         self.identifier.post(self.number, work, slices, signalled, false)?;
         self.note_posted(signalled, tag, None, keeps);
+        if matches!(work, Work::Invalidate { .. }) {
+            self.mark_window();
+        }
         Ok(())
     }
 
@@ -552,8 +570,15 @@ impl<T> Endpoint<T> {
     fn note_posted(&mut self, signalled: bool, tag: Option<T>, place: Option<u32>, keeps: Option<Buffer>) {
         self.unsignalled = if signalled { 0 } else { self.unsignalled + 1 };
         self.unsignalled_keeps = !signalled && (self.unsignalled_keeps || keeps.is_some());
-        self.posted.push_back(Posted { number: self.number, tag, place, _keeps: keeps });
+        self.posted.push_back(Posted { number: self.number, tag, place, _keeps: keeps, is_of_window: false });
         self.number = (self.number + 1) & !RECEIVE;
+    }
+
+    /// Marks the work posted last as that of a window.
+    fn mark_window(&mut self) {
+        if let Some(last) = self.posted.back_mut() {
+            last.is_of_window = true;
+        }
     }
 
     /// Returns whether there are more completions to handle. If there are none, the next one makes
@@ -583,12 +608,18 @@ impl<T> Endpoint<T> {
 
     fn complete(&mut self, completion: &Completion, inbox: &mut Vec<u8>) -> Result<Option<Event<T>>, Error> {
         if let Some(failure) = &completion.failure {
+            if self.posted.iter().any(|posted| posted.number == completion.id && posted.is_of_window) {
+                lending::note_failure(failure);
+            }
             return Err(self.why_broken(failure));
         }
         if completion.id & RECEIVE == 0 {
             return self.complete_work(completion.id).map(|()| None);
         }
         self.counters.receives += 1;
+        if let Some(key) = completion.invalidated {
+            self.was_invalidated(key);
+        }
         let ring = &mut self.on_device.as_mut().ok_or(NO_DEVICE)?.ring;
         let place = u32::try_from(completion.id & !RECEIVE).map_err(|_| NO_DEVICE)?;
         inbox.resize(usize::try_from(completion.bytes).map_err(|_| NO_DEVICE)?, 0);
@@ -668,6 +699,9 @@ impl<T> Endpoint<T> {
 impl<T> Drop for Endpoint<T> {
     fn drop(&mut self) {
         self.disconnect();
+        if self.has_lent() {
+            self.end_lending();
+        }
     }
 }
 

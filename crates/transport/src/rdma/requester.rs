@@ -4,20 +4,25 @@
 //! until a credit and registered memory are free, so what a connection holds is bounded by its
 //! credits.
 //!
-//! Payload is copied through the endpoint's pool. The caller's own memory is never registered with
-//! a device, and a dead connection can write only into its own pool, which is freed after its queue
-//! pair: so a buffer may be returned to its owner at any time, and a call may move to another path
-//! as soon as its connection is dropped.
+//! Payload in memory that the source can register is lent to the server for the time of the call
+//! (`endpoint/lending.rs`): its reply is handed over when the server's right has ended. A call may
+//! move to another path as soon as its connection was ended, because that destroys the queue pair
+//! if anything is lent. Other payload is copied through the endpoint's pool, and a dead connection
+//! can write only into its own pool, which is freed after its queue pair.
+
+#![allow(unsafe_code)]
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 
-use rpcrdma::client::{Call, Client, CloseReason, Forms, Message, Output, Sizes};
+use memory::Registered;
+use rpcrdma::client::{Call, CallError, Client, CloseReason, Forms, Message, Output, Sizes};
 use rpcrdma::header::{Chunk, Segment};
 use verbs::Access;
 
+use super::endpoint::Lent;
 use super::{
     Buffer, Counters, Endpoint, Error, Event, Offer, Options, SIGNALLED_EACH, forget, inline, is_call,
 };
@@ -36,17 +41,21 @@ const ASKING_BYTES: u32 = 1024;
 /// others return it.
 const POOL_BYTES_MAX: usize = 64 << 20;
 
-/// The options of a client's endpoint, which reads and writes no memory of the server.
-fn options(credits: Credits) -> Options {
+/// The options of a client's endpoint, which reads and writes no memory of the server. As many
+/// calls as `windows` may lend memory at a time.
+fn options(credits: Credits, windows: u32) -> Options {
     // A reply may be received before the device reports that the call has arrived, so more messages
     // are in flight than there are credits.
     let sends = (2 * credits.calls + credits.reverse).max(to_u32(SIGNALLED_EACH) + 1);
     Options {
         receives: credits.calls + credits.reverse,
-        work: sends,
+        // For each call a bind and an invalidation besides, if its memory is lent.
+        work: sends + 3 * windows,
         sends,
         reads_made: 0,
         pool_bytes_max: POOL_BYTES_MAX,
+        // A window is in use for a while after its call was answered.
+        windows: 2 * windows,
         ..Options::default()
     }
 }
@@ -82,13 +91,34 @@ struct Offered {
     sources: [Option<Buffer>; 2],
     receive_buffer: Option<Buffer>,
     reply: Option<Buffer>,
+    /// The caller's memory, instead of one of the above.
+    lent: Option<Lent>,
+}
+
+/// How a call has ended, whose memory is being taken back.
+#[derive(Debug)]
+enum Outcome {
+    /// With this message, and so many bytes of payload placed directly.
+    Reply {
+        head: Vec<u8>,
+        landed: u32,
+    },
+    Failed(CallError),
+}
+
+/// What a piece of work was for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Tag {
+    Sent,
+    /// The memory of the call with this xid was taken back.
+    Returned(u32),
 }
 
 /// A connection that is being made. Nothing blocks, but the steps that create the queue pair and
 /// register memory take long, and so do not belong on a loop that serves other connections.
 #[derive(Debug)]
 pub struct Connecting {
-    endpoint: Endpoint<()>,
+    endpoint: Endpoint<Tag>,
     credits: Credits,
     inbox: Vec<u8>,
 }
@@ -100,7 +130,7 @@ impl Connecting {
     /// Missing requirements of this machine, as far as they are known at once.
     pub fn start(local: Option<Address>, remote: SocketAddr, reverse_credits: u32) -> Result<Self, Error> {
         let credits = Credits { calls: CREDITS, reverse: reverse_credits };
-        Self::with((local, remote), credits, options(credits))
+        Self::with((local, remote), credits, options(credits, CREDITS))
     }
 
     /// Like [`Connecting::start`], but for one short call at a time, with hardly any memory: to see
@@ -111,7 +141,7 @@ impl Connecting {
     pub fn start_to_ask(local: Option<Address>, remote: SocketAddr) -> Result<Self, Error> {
         let offer = Offer { send_bytes: ASKING_BYTES, receive_bytes: ASKING_BYTES, ..Offer::default() };
         let credits = Credits { calls: 1, reverse: 0 };
-        Self::with((local, remote), credits, Options { offer, ..options(credits) })
+        Self::with((local, remote), credits, Options { offer, ..options(credits, 0) })
     }
 
     fn with(
@@ -153,10 +183,12 @@ impl Connecting {
 #[derive(Debug)]
 pub struct Requester<K> {
     /// First, so that the endpoint and its queue pair are dropped first.
-    endpoint: Endpoint<()>,
+    endpoint: Endpoint<Tag>,
     client: Client,
     /// By xid.
     offered: HashMap<u32, Offered>,
+    /// Calls that have ended, until their memory was taken back. By xid.
+    returning: HashMap<u32, (Offered, Outcome)>,
     waiting: VecDeque<Queued<K>>,
     /// Replies to calls of the server, which need no credit.
     answers: VecDeque<Queued<K>>,
@@ -165,11 +197,12 @@ pub struct Requester<K> {
 }
 
 impl<K> Requester<K> {
-    fn over(endpoint: Endpoint<()>, client: Client, inbox: Vec<u8>) -> Result<Self, Error> {
+    fn over(endpoint: Endpoint<Tag>, client: Client, inbox: Vec<u8>) -> Result<Self, Error> {
         let mut this = Self {
             endpoint,
             client,
             offered: HashMap::new(),
+            returning: HashMap::new(),
             waiting: VecDeque::new(),
             answers: VecDeque::new(),
             queued_bytes: 0,
@@ -202,12 +235,13 @@ impl<K> Requester<K> {
             self.client.answer(&inline(answer.head, &answer.payload, source))?;
             while let Some(output) = self.client.poll_output() {
                 if let Output::Send { bytes, .. } = output {
-                    self.endpoint.send(&[&bytes], None, Some(()))?;
+                    self.endpoint.send(&[&bytes], None, Some(Tag::Sent))?;
                 }
             }
         }
         while let Some(call) = self.waiting.front() {
-            if self.client.in_flight().0 >= to_usize(self.client.credits()) {
+            let has_credit = self.client.in_flight().0 < to_usize(self.client.credits());
+            if !has_credit || self.returning.contains_key(&call.xid) {
                 return Ok(false);
             }
             let mut payload = Slices::new();
@@ -216,11 +250,14 @@ impl<K> Requester<K> {
                 // The missing bytes would be sent with the previous contents of the memory.
                 return Err(Error::Misuse("the payload of a call is not as long as it said"));
             }
-            let Some((framed, offered)) = frame(&self.endpoint, &self.client, call, &payload)? else {
-                return Ok(false);
-            };
+            let memory =
+                self.endpoint.registrar().and_then(|registrar| source.memory(&call.payload, registrar));
+            let framed = frame(&mut self.endpoint, &self.client, call, (&payload, memory))?;
+            let Some((framed, offered)) = framed else { return Ok(false) };
+            if offered.lent.is_none() {
+                self.endpoint.count_copied(to_usize(call.payload_len));
+            }
             self.offered.insert(call.xid, offered);
-            self.endpoint.count_copied(to_usize(call.payload_len));
             self.client.call(framed)?;
             while let Some(output) = self.client.poll_output() {
                 if let Output::Send { bytes, payload: inline, .. } = output {
@@ -240,7 +277,8 @@ impl<K> Requester<K> {
         while sink.wants_more() {
             match self.endpoint.poll(&mut self.inbox)? {
                 None => break,
-                Some(Event::Done(()) | Event::Connected(_)) => {}
+                Some(Event::Done(Tag::Sent) | Event::Connected(_)) => {}
+                Some(Event::Done(Tag::Returned(xid))) => self.was_returned(xid, sink)?,
                 Some(Event::Received) => {
                     received.bytes += self.inbox.len();
                     self.client.handle_receive(&self.inbox);
@@ -259,24 +297,33 @@ impl<K> Requester<K> {
                 Output::PostReceives(count) => self.endpoint.post_receives(count)?,
                 Output::Reply { xid, message, landed } => {
                     received.bytes += to_usize(landed);
-                    self.deliver(xid, &message, landed, sink)?;
+                    self.answered(xid, &message, landed, sink)?;
                 }
-                Output::Failed { xid, error } => {
-                    self.offered.remove(&xid);
-                    sink.refused(xid, &error);
+                Output::Failed { xid, error } => match self.offered.remove(&xid) {
+                    Some(offered) if offered.lent.is_some() => {
+                        self.take_back(xid, offered, Outcome::Failed(error))?;
+                    }
+                    _ => sink.refused(xid, &error),
+                },
+                Output::Close(reason) => {
+                    // Calls that have ended, perhaps for this reason, have their outcome.
+                    self.endpoint.end_lending();
+                    let ended: Vec<u32> = self.returning.keys().copied().collect();
+                    ended.into_iter().try_for_each(|xid| self.was_returned(xid, sink))?;
+                    return Err(reason.into());
                 }
-                Output::Close(reason) => return Err(reason.into()),
                 Output::Reverse(range) => sink.record(self.inbox.get(range).unwrap_or_default()),
                 // The refusal of a call of the server: calls are passed to the state machine only
                 // when they can be sent at once, and replies are sent as they are passed.
-                Output::Send { bytes, .. } => self.endpoint.send(&[&bytes], None, Some(()))?,
+                Output::Send { bytes, .. } => self.endpoint.send(&[&bytes], None, Some(Tag::Sent))?,
             }
         }
         Ok(())
     }
 
-    /// Hands over a reply and frees the memory that the call had offered.
-    fn deliver<S: Sink>(
+    /// Hands over a reply and frees the memory that the call had offered; a reply to a call that
+    /// has lent memory is handed over when the memory was taken back.
+    fn answered<S: Sink>(
         &mut self,
         xid: u32,
         message: &Message,
@@ -299,11 +346,35 @@ impl<K> Requester<K> {
                 &long
             }
         };
-        match offered.receive_buffer.as_ref().filter(|_| landed > 0) {
-            None => sink.record(head),
-            Some(buffer) => {
-                self.endpoint.count_copied(to_usize(landed));
-                place_payload(head, buffer, to_usize(landed), sink)?;
+        if offered.lent.is_some() {
+            let head = head.to_vec();
+            return self.take_back(xid, offered, Outcome::Reply { head, landed });
+        }
+        let copied = deliver(head, &offered, landed, sink)?;
+        self.endpoint.count_copied(copied);
+        Ok(())
+    }
+
+    /// Ends the server's right to the memory of a call.
+    fn take_back(&mut self, xid: u32, offered: Offered, outcome: Outcome) -> Result<(), Error> {
+        let (offered, _) = &*self.returning.entry(xid).insert_entry((offered, outcome)).into_mut();
+        match &offered.lent {
+            Some(lent) => self.endpoint.take_back(lent, Tag::Returned(xid)),
+            None => Ok(()),
+        }
+    }
+
+    /// Hands over how a call has ended, now that its memory is the caller's again.
+    fn was_returned<S: Sink>(&mut self, xid: u32, sink: &mut S) -> Result<(), Error> {
+        let Some((offered, outcome)) = self.returning.remove(&xid) else { return Ok(()) };
+        if let Some(lent) = &offered.lent {
+            self.endpoint.was_returned(lent);
+        }
+        match outcome {
+            Outcome::Failed(error) => sink.refused(xid, &error),
+            Outcome::Reply { head, landed } => {
+                let copied = deliver(&head, &offered, landed, sink)?;
+                self.endpoint.count_copied(copied);
             }
         }
         Ok(())
@@ -362,17 +433,21 @@ impl<K: Send + 'static, L: ReceiveBuffer> Transport<K, L> for Requester<K> {
     }
 
     fn ask(&mut self) -> Result<(), crate::Error> {
-        Ok(self.endpoint.ask(())?)
+        Ok(self.endpoint.ask(Tag::Sent)?)
     }
 
     fn counters(&self) -> Counters {
         self.endpoint.counters()
     }
 
-    fn end(self, reset: bool, poller: &Poller) -> Ended<L> {
+    fn end(mut self, reset: bool, poller: &Poller) -> Ended<L> {
         self.leave(poller);
         if reset {
             self.endpoint.disconnect();
+        }
+        if self.endpoint.has_lent() {
+            // Now, and not with what remains: the caller may use its memory when this returns.
+            self.endpoint.end_lending();
         }
         Ended { receive_buffer: None, remains: Remains::of(self) }
     }
@@ -380,10 +455,10 @@ impl<K: Send + 'static, L: ReceiveBuffer> Transport<K, L> for Requester<K> {
 
 /// Offers memory for a call; `None` if there is none.
 fn frame<K>(
-    endpoint: &Endpoint<()>,
+    endpoint: &mut Endpoint<Tag>,
     client: &Client,
     call: &Queued<K>,
-    payload: &Slices<'_>,
+    (payload, memory): (&Slices<'_>, Option<Registered>),
 ) -> Result<Option<(Call, Offered)>, Error> {
     let payload_len = (call.payload_len > 0).then_some(call.payload_len);
     let Expect { payload_max, reply_max } = call.expect;
@@ -394,7 +469,7 @@ fn frame<K>(
         reply_max,
         segments: 1,
     });
-    let Some(offered) = offer(endpoint, forms, call)? else { return Ok(None) };
+    let Some(offered) = offer(endpoint, forms, call, memory)? else { return Ok(None) };
     let [message, data] = &offered.sources;
     if let Some(message) = message {
         message.write(0, &call.head)?;
@@ -407,34 +482,52 @@ fn frame<K>(
         }
     }
     let chunk = |buffer: &Option<Buffer>, bytes: u32| buffer.as_ref().map(|buffer| segment(buffer, bytes));
+    let lent = || offered.lent.as_ref().map(|lent| Chunk::from_slice(&[lent.segment()]));
+    let (sends, receives) = (forms.payload_chunk, payload_max > 0);
     let framed = Call {
         xid: call.xid,
         message: call.head.clone(),
         message_chunk: chunk(message, u32::try_from(call.head.len()).unwrap_or(u32::MAX)),
-        payload: payload_len.map(|bytes| (bytes, chunk(data, bytes))),
-        receive_buffer: chunk(&offered.receive_buffer, payload_max),
+        payload: payload_len.map(|bytes| (bytes, chunk(data, bytes).or_else(|| lent().filter(|_| sends)))),
+        receive_buffer: chunk(&offered.receive_buffer, payload_max).or_else(|| lent().filter(|_| receives)),
         reply_chunk: chunk(&offered.reply, reply_max),
     };
     Ok(Some((framed, offered)))
 }
 
-/// Allocates the memory for a call; `None` if some of it must be returned first.
-fn offer<K>(endpoint: &Endpoint<()>, forms: Forms, call: &Queued<K>) -> Result<Option<Offered>, Error> {
+/// Allocates the memory for a call, or lends that of the caller; `None` if some of it must be
+/// returned first.
+fn offer<K>(
+    endpoint: &mut Endpoint<Tag>,
+    forms: Forms,
+    call: &Queued<K>,
+    memory: Option<Registered>,
+) -> Result<Option<Offered>, Error> {
     let Expect { payload_max, reply_max } = call.expect;
     let mut offered = Offered::default();
     let [message, data] = &mut offered.sources;
+    // Lent last, so that nothing is lent for a call that must wait.
     let wanted = [
-        (forms.message_chunk, call.head.len(), Access::RemoteRead, message),
-        (forms.payload_chunk, to_usize(call.payload_len), Access::RemoteRead, data),
-        (payload_max > 0, to_usize(payload_max), Access::RemoteWrite, &mut offered.receive_buffer),
-        (forms.reply_chunk, to_usize(reply_max), Access::RemoteWrite, &mut offered.reply),
+        (forms.message_chunk, call.head.len(), Access::RemoteRead, message, None),
+        (forms.reply_chunk, to_usize(reply_max), Access::RemoteWrite, &mut offered.reply, None),
+        (forms.payload_chunk, to_usize(call.payload_len), Access::RemoteRead, data, memory),
+        (payload_max > 0, to_usize(payload_max), Access::RemoteWrite, &mut offered.receive_buffer, memory),
     ];
-    for (needed, bytes, access, place) in wanted {
-        if needed {
-            *place = endpoint.buffer(bytes, access)?;
-            if place.is_none() {
-                return Ok(None);
+    for (needed, bytes, access, place, memory) in wanted {
+        if !needed {
+            continue;
+        }
+        if let Some(memory) = memory.filter(|memory| memory.bytes == bytes && offered.lent.is_none()) {
+            // SAFETY: the source leaves the memory alone until the reply is delivered or the
+            // connection was ended (`Source::memory`).
+            offered.lent = unsafe { endpoint.lend(&memory, access)? };
+            if offered.lent.is_some() {
+                continue;
             }
+        }
+        *place = endpoint.buffer(bytes, access)?;
+        if place.is_none() {
+            return Ok(None);
         }
     }
     Ok(Some(offered))
@@ -442,7 +535,7 @@ fn offer<K>(endpoint: &Endpoint<()>, forms: Forms, call: &Queued<K>) -> Result<O
 
 /// Sends a message, followed by the payload and its padding if that is inline.
 fn send(
-    endpoint: &mut Endpoint<()>,
+    endpoint: &mut Endpoint<Tag>,
     bytes: &[u8],
     payload: Option<(&Slices<'_>, usize)>,
 ) -> Result<(), Error> {
@@ -451,24 +544,68 @@ fn send(
         pieces.extend(payload.iter().map(|piece| &**piece));
         pieces.push(&[0; 3][..padding.min(3)]);
     }
-    endpoint.send(&pieces, None, Some(()))
+    endpoint.send(&pieces, None, Some(Tag::Sent))
 }
 
-/// Copies directly placed payload to where the sink wants it.
-fn place_payload<S: Sink>(head: &[u8], region: &Buffer, landed: usize, sink: &mut S) -> Result<(), Error> {
+/// Hands over a reply, whose call was given this memory. Returns how many bytes of payload were
+/// copied.
+fn deliver<S: Sink>(head: &[u8], offered: &Offered, landed: u32, sink: &mut S) -> Result<usize, Error> {
+    let landed = to_usize(landed);
+    match (&offered.receive_buffer, &offered.lent) {
+        (Some(buffer), _) if landed > 0 => place_payload(head, Landed::InPool(buffer), landed, sink),
+        (None, Some(lent)) if landed > 0 => place_payload(head, Landed::Lent(lent), landed, sink),
+        _ => {
+            sink.record(head);
+            Ok(0)
+        }
+    }
+}
+
+/// Where the server has placed the payload of a reply.
+enum Landed<'a> {
+    InPool(&'a Buffer),
+    Lent(&'a Lent),
+}
+
+impl Landed<'_> {
+    fn read(&self, from: usize, into: &mut [u8]) -> Result<(), Error> {
+        match self {
+            Self::InPool(buffer) => buffer.read(from, into),
+            Self::Lent(lent) => {
+                lent.read(from, into);
+                Ok(())
+            }
+        }
+    }
+
+    /// Whether the payload is in these pieces already.
+    fn is_in(&self, pieces: &[std::io::IoSliceMut<'_>]) -> bool {
+        matches!((self, pieces), (Self::Lent(lent), [piece]) if lent.is_at(piece))
+    }
+}
+
+/// Hands over directly placed payload, where the sink wants it. Returns how many bytes were copied.
+fn place_payload<S: Sink>(
+    head: &[u8],
+    from: Landed<'_>,
+    landed: usize,
+    sink: &mut S,
+) -> Result<usize, Error> {
     let padding = landed.wrapping_neg() % 4;
     let length = head.len() + landed + padding;
     match sink.choose_receive_buffer(head, length) {
         Some(PayloadPlace { at, len, mut receive_buffer }) if at == head.len() && len == landed => {
             let mut pieces = SlicesMut::new();
             receive_buffer.unfilled(0, &mut pieces);
-            let mut from = 0;
-            for piece in &mut pieces {
-                region.read(from, piece)?;
-                from += piece.len();
+            let is_there = from.is_in(&pieces);
+            let mut done = 0;
+            for piece in pieces.iter_mut().filter(|_| !is_there) {
+                from.read(done, piece)?;
+                done += piece.len();
             }
             drop(pieces);
             sink.received(head, receive_buffer, &[]);
+            Ok(done)
         }
         place => {
             // A reply whose length differs from the bytes placed: as on a stream, the reply's own
@@ -476,7 +613,7 @@ fn place_payload<S: Sink>(head: &[u8], region: &Buffer, landed: usize, sink: &mu
             let mut record = head.to_vec();
             record.resize(length, 0);
             if let Some(payload) = record.get_mut(head.len()..head.len() + landed) {
-                region.read(0, payload)?;
+                from.read(0, payload)?;
             }
             match place {
                 None => sink.record(&record),
@@ -498,9 +635,9 @@ fn place_payload<S: Sink>(head: &[u8], region: &Buffer, landed: usize, sink: &mu
                     );
                 }
             }
+            Ok(landed)
         }
     }
-    Ok(())
 }
 
 fn segment(buffer: &Buffer, bytes: u32) -> Chunk {

@@ -53,7 +53,7 @@ fn create(mount: &Mount, directory: FileHandle, name: &[u8], contents: &[u8]) {
 /// A WRITE that is stable when this returns.
 fn write(mount: &Mount, file: FileHandle, data: &[u8], offset: u64) -> Result<()> {
     let file = mount.file_ref(file);
-    let done = mount.submit(client::Op::Write { file, offset, buffer: data.to_vec() }).wait();
+    let done = mount.submit(client::Op::Write { file, offset, buffer: data.to_vec().into() }).wait();
     mount.release(&file);
     done.result.map(|_| ())
 }
@@ -83,10 +83,11 @@ pub fn list(mount: &Mount, directory: FileHandle) -> Listing {
 
 fn read(mount: &Mount, object: FileHandle, size: u64) -> Vec<u8> {
     let file = mount.file_ref(object);
-    let done = mount.submit(client::Op::Read { file, offset: 0, buffer: vec![0; size as usize] }).wait();
+    let done =
+        mount.submit(client::Op::Read { file, offset: 0, buffer: vec![0; size as usize].into() }).wait();
     mount.release(&file);
     done.result.expect("read");
-    done.buffer
+    done.buffer.into_vec()
 }
 
 impl Operation {

@@ -1,5 +1,5 @@
-//! How often our server copies payload over RDMA: not at all, where memory may be registered; and
-//! once, where it may not. The data must be right in both cases.
+//! How often our server and our client copy payload over RDMA: not at all, where memory may be
+//! registered; and once, where it may not. The data must be right in all cases.
 //!
 //! Both ends are in one process in the guest; the tests ask for themselves to be run there.
 
@@ -23,16 +23,24 @@ const MIB: usize = 1 << 20;
 /// messages of a few connections.
 const LOCKED_BYTES_MAX: u64 = 30 << 20;
 
-const IN_PLACE: &str = "rdma_copies::our_server_copies_no_payload_over_rdma";
+const IN_PLACE: &str = "rdma_copies::neither_end_copies_payload_over_rdma";
+/// The client may use a quarter of this, which is less than one buffer. The rest is enough for the
+/// messages of a connection and one payload at each end.
+const LOCKED_BYTES_LEAST: u64 = (4 << 20) - 4096;
+/// Less is copied, not lent.
+const SHORT_BYTES: usize = 4096;
+
+const CLIENT_THROUGH_POOL: &str =
+    "rdma_copies::where_hardly_any_memory_may_be_locked_our_client_copies_payload_once";
 const THROUGH_POOL: &str = "rdma_copies::where_memory_may_not_be_locked_our_server_copies_payload_once";
 
 #[test]
-fn our_server_copies_no_payload_over_rdma() {
+fn neither_end_copies_payload_over_rdma() {
     if is_in_guest() {
         println!("memory");
-        on_memory(no_copies);
+        on_memory(Copies { server: 0, client: 0 });
         println!("a directory");
-        return on_a_directory(no_copies);
+        return on_a_directory(Copies { server: 0, client: 0 });
     }
     let _turn = alone();
     passes_in(lab().client(), IN_PLACE);
@@ -41,35 +49,57 @@ fn our_server_copies_no_payload_over_rdma() {
 #[test]
 fn where_memory_may_not_be_locked_our_server_copies_payload_once() {
     if is_in_guest() {
-        // This thread begins all others, which are no more able than this one.
-        let mut sets = capabilities(None).expect("the system tells");
-        sets.effective.remove(CapabilitySet::IPC_LOCK);
-        sets.permitted.remove(CapabilitySet::IPC_LOCK);
-        set_capabilities(None, sets).expect("less is allowed");
-        let limit = Some(LOCKED_BYTES_MAX);
-        setrlimit(Resource::Memlock, Rlimit { current: limit, maximum: limit }).expect("root may set it");
-        return on_memory(one_copy);
+        lock_at_most(LOCKED_BYTES_MAX);
+        return on_memory(Copies { server: 1, client: 0 });
     }
     let _turn = alone();
     passes_in(lab().client(), THROUGH_POOL);
 }
 
-/// What the server did for payload of a MiB, of which a READ or a WRITE consisted.
-type Check = fn(&str, Counters);
-
-fn no_copies(what: &str, done: Counters) {
-    assert_eq!(done.copied_bytes, 0, "{what}: {done:?}");
+#[test]
+fn where_hardly_any_memory_may_be_locked_our_client_copies_payload_once() {
+    if is_in_guest() {
+        lock_at_most(LOCKED_BYTES_LEAST);
+        return on_memory(Copies { server: 1, client: 1 });
+    }
+    let _turn = alone();
+    passes_in(lab().client(), CLIENT_THROUGH_POOL);
 }
 
-fn one_copy(what: &str, done: Counters) {
-    assert_eq!(done.copied_bytes, done.written_bytes + done.read_bytes, "{what}: {done:?}");
+/// Limits the memory that this process may lock.
+fn lock_at_most(bytes: u64) {
+    // This thread begins all others, which are no more able than this one.
+    let mut sets = capabilities(None).expect("the system tells");
+    sets.effective.remove(CapabilitySet::IPC_LOCK);
+    sets.permitted.remove(CapabilitySet::IPC_LOCK);
+    set_capabilities(None, sets).expect("less is allowed");
+    let limit = Some(bytes);
+    setrlimit(Resource::Memlock, Rlimit { current: limit, maximum: limit }).expect("root may set it");
 }
 
-fn on_memory(check: Check) {
-    exchange(Config::quick(64 << 20, "/export", &["10.77.1.2:12081".parse().expect("an address")]), check);
+/// How often each end copies payload.
+#[derive(Clone, Copy)]
+struct Copies {
+    server: u64,
+    client: u64,
 }
 
-fn on_a_directory(check: Check) {
+impl Copies {
+    /// Checks what the two ends did for one operation.
+    #[track_caller]
+    fn check(self, what: &str, server: Counters, client: Counters) {
+        let moved = server.written_bytes + server.read_bytes;
+        assert_eq!(server.copied_bytes, self.server * moved, "{what}: server {server:?}");
+        assert_eq!(client.copied_bytes, self.client * moved, "{what}: client {client:?}");
+        assert_eq!(client.lent, 1 - self.client, "{what}: client {client:?}");
+    }
+}
+
+fn on_memory(copies: Copies) {
+    exchange(Config::quick(64 << 20, "/export", &["10.77.1.2:12081".parse().expect("an address")]), copies);
+}
+
+fn on_a_directory(copies: Copies) {
     let home = Path::new("/srv/copies");
     fs::create_dir_all(home).expect("it can be made");
     let mut mount = Command::new("mount");
@@ -84,7 +114,7 @@ fn on_a_directory(check: Check) {
     let private = std::os::unix::fs::PermissionsExt::from_mode(0o700);
     fs::set_permissions(&state, private).expect("it is ours");
     let listen = ["10.77.1.2:12081".parse().expect("an address")];
-    exchange(Config::quick_dir(&data, Some(&state), "/export", &listen), check);
+    exchange(Config::quick_dir(&data, Some(&state), "/export", &listen), copies);
     assert!(Command::new("umount").arg(home).status().expect("umount runs").success());
 }
 
@@ -94,7 +124,7 @@ fn pattern(bytes: usize, round: usize) -> Vec<u8> {
 }
 
 /// WRITEs and READs of a MiB, at the borders of pages and beside them, over holes too.
-fn exchange(mut config: Config, check: Check) {
+fn exchange(mut config: Config, copies: Copies) {
     config.add_rdma(&["10.77.1.2:20081".parse().expect("an address")]);
     let server = Server::start(config).expect("the guest has a device");
     let options = "proto=rdma,port=20081,mountport=12081,nconnect=1";
@@ -102,19 +132,19 @@ fn exchange(mut config: Config, check: Check) {
     let file = mount.create_file(b"/copied", 0o644).expect("it is writable");
     for (round, offset) in [0, MIB, 5000, 4 * MIB + 1, 3 * MIB - 4096].into_iter().enumerate() {
         let data = pattern(MIB, round);
-        let written = done_by(&server, [0, MIB as u64], || {
+        let (written, client) = done_by(&server, &mount, [0, MIB as u64], || {
             file.write_all_at(&data, offset as u64).expect("it is written");
         });
-        println!("WRITE at {offset}: {written:?}");
-        check("WRITE", written);
-        let read = done_by(&server, [MIB as u64, 0], || {
+        println!("WRITE at {offset}: {written:?}, client {client:?}");
+        copies.check("WRITE", written, client);
+        let (read, client) = done_by(&server, &mount, [MIB as u64, 0], || {
             assert!(read_at(&file, offset) == data, "the data of round {round} differ");
         });
-        println!("READ at {offset}: {read:?}");
-        check("READ", read);
+        println!("READ at {offset}: {read:?}, client {client:?}");
+        copies.check("READ", read, client);
     }
     // Between what the last two rounds wrote lies a hole.
-    let read = done_by(&server, [MIB as u64, 0], || {
+    let (read, client) = done_by(&server, &mount, [MIB as u64, 0], || {
         let data = read_at(&file, 3 * MIB + 4096);
         let (written, rest) = data.split_at(MIB - 8192);
         let (hole, written_before) = rest.split_at(4097);
@@ -122,9 +152,23 @@ fn exchange(mut config: Config, check: Check) {
         assert!(hole.iter().all(|byte| *byte == 0), "the hole has data");
         assert!(written_before == &pattern(MIB, 3)[..4095], "the data behind the hole differ");
     });
-    check("READ of a hole", read);
+    copies.check("READ of a hole", read, client);
+    copied_by_the_client(&mount, &file);
     drop((file, mount, server));
     assert_eq!(alive(), Alive::default(), "no registration is left");
+}
+
+/// Payload in memory of the heap is copied, and so is short payload.
+fn copied_by_the_client(mount: &Mount, file: &File) {
+    for (buffer, copied) in
+        [(vec![0; MIB].into(), MIB), (mount.buffer(SHORT_BYTES), SHORT_BYTES), (vec![7; MIB].into(), MIB)]
+    {
+        let before = mount.statistics().rdma;
+        let done = file.read_at(buffer, MIB as u64).wait();
+        done.result.expect("it is read");
+        let after = mount.statistics().rdma;
+        assert_eq!((after.copied_bytes - before.copied_bytes, after.lent), (copied as u64, before.lent));
+    }
 }
 
 fn read_at(file: &File, offset: usize) -> Vec<u8> {
@@ -133,9 +177,9 @@ fn read_at(file: &File, offset: usize) -> Vec<u8> {
     data
 }
 
-/// What the server did for an operation that writes and reads so many bytes of its client. The loop
-/// may count its last step after the answer.
-fn done_by(server: &Server, moved: [u64; 2], operate: impl FnOnce()) -> Counters {
+/// What the server and the client did for an operation in which the server writes and reads so many
+/// bytes of its client. The server's loop may count its last step after the answer.
+fn done_by(server: &Server, mount: &Mount, moved: [u64; 2], operate: impl FnOnce()) -> (Counters, Counters) {
     let now = || {
         let mut all = Counters::default();
         server.statistics().nodes.iter().for_each(|node| all.add(&node.rdma));
@@ -146,8 +190,15 @@ fn done_by(server: &Server, moved: [u64; 2], operate: impl FnOnce()) -> Counters
         let again = std::mem::replace(&mut before, now());
         (again == before && before.sends > 0).then_some(())
     });
+    let client_before = mount.statistics().rdma;
     operate();
-    Deadline::wait_until("the payload to be counted", TIMEOUT, || {
+    let client = mount.statistics().rdma;
+    let client = Counters {
+        copied_bytes: client.copied_bytes - client_before.copied_bytes,
+        lent: client.lent - client_before.lent,
+        ..Counters::default()
+    };
+    let server = Deadline::wait_until("the payload to be counted", TIMEOUT, || {
         let after = now();
         let done = Counters {
             written_bytes: after.written_bytes.checked_sub(before.written_bytes)?,
@@ -160,5 +211,6 @@ fn done_by(server: &Server, moved: [u64; 2], operate: impl FnOnce()) -> Counters
         let [written, read] = moved;
         (done.written_bytes >= written && done.read_bytes >= read && done.written_bytes + done.read_bytes > 0)
             .then_some(done)
-    })
+    });
+    (server, client)
 }

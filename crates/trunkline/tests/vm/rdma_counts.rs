@@ -325,6 +325,7 @@ fn since(after: &Counters, before: &Counters) -> Option<Counters> {
         reads: after.reads.checked_sub(before.reads)?,
         read_bytes: after.read_bytes.checked_sub(before.read_bytes)?,
         copied_bytes: after.copied_bytes.checked_sub(before.copied_bytes)?,
+        lent: after.lent.checked_sub(before.lent)?,
         completions: after.completions.checked_sub(before.completions)?,
         arms: after.arms.checked_sub(before.arms)?,
         notices: after.notices.checked_sub(before.notices)?,

@@ -3,6 +3,8 @@
 //!
 //! The test runs itself in the guest, where it does the work.
 
+#![allow(unsafe_code, reason = "the test shares memory with a device")]
+
 use crate::guest::{is_in_guest, passes_in};
 use crate::{alone, lab};
 use std::net::SocketAddr;
@@ -12,7 +14,7 @@ use std::time::Duration;
 use testkit::Deadline;
 use verbs::{
     Access, Alive, Capacity, Completion, Domain, Event, EventChannel, EventKind, Identifier, Queue, Region,
-    Slice, Terms, Work, alive, devices,
+    Registration, Slice, Terms, Window, Work, alive, devices,
 };
 
 const TIMEOUT: Duration = Duration::from_secs(120);
@@ -28,6 +30,8 @@ fn every_kind_of_work_is_done_and_every_object_is_freed() {
     if is_in_guest() {
         the_device_is_described();
         exchange();
+        assert_eq!(alive(), Alive::default());
+        windows();
         assert_eq!(alive(), Alive::default());
         refused_where_nobody_listens();
         assert_eq!(alive(), Alive::default());
@@ -202,6 +206,85 @@ fn a_wrong_key_ends_the_connection(server: &Identifier, server_end: &End, client
     let mut bytes = [1; 64];
     receive_buffer.read(0, &mut bytes).expect("in there");
     assert_eq!(bytes, [0; 64]);
+}
+
+/// Two connected ends.
+struct Joined {
+    client: Identifier,
+    server: Identifier,
+    client_end: End,
+    server_end: End,
+    _listener: Identifier,
+}
+
+fn joined(address: SocketAddr) -> Joined {
+    let (ours, theirs) = (EventChannel::new().expect("a channel"), EventChannel::new().expect("a channel"));
+    let listener = listening(&theirs, address);
+    let mut client = on_its_way(&ours, address);
+    let client_end = End::of(&mut client);
+    client.connect(&terms(&[])).expect("connecting begins");
+    let mut server = expect(&theirs, EventKind::ConnectRequest).incoming.expect("a connection");
+    let server_end = End::of(&mut server);
+    server.accept(&terms(&[])).expect("the server accepts");
+    expect(&ours, EventKind::Established);
+    expect(&theirs, EventKind::Established);
+    Joined { client, server, client_end, server_end, _listener: listener }
+}
+
+/// Memory that a server reaches only while a window to it is bound.
+fn windows() {
+    const BYTES: u32 = 64 << 10;
+    let usize_of = |bytes: u32| usize::try_from(bytes).expect("small");
+    let address: SocketAddr = "10.77.1.2:20996".parse().expect("an address");
+    let area = memory::Area::map(usize_of(2 * BYTES)).expect("memory");
+    let joined = joined(address);
+    let Joined { client, server, client_end, server_end, .. } = &joined;
+    assert!(client_end.domain.has_windows().expect("the device says"), "Soft-RoCE has windows");
+    // SAFETY: the area is dropped after the registration.
+    let registration = unsafe { Registration::for_windows(&client_end.domain, area.start(), area.bytes()) };
+    let registration = registration.expect("memory may be locked");
+    let mut window = Window::new(&client_end.domain).expect("a window");
+    let first = area.start().as_ptr();
+    let at = first.addr() as u64;
+    let pool = server_end.region(usize_of(BYTES), Access::Local);
+    let mut keys = Vec::new();
+    for round in 0..300_u32 {
+        let byte = u8::try_from(round % 255).expect("small");
+        let access = if round % 2 == 0 { Access::RemoteWrite } else { Access::RemoteRead };
+        // SAFETY: the memory is left alone until the invalidation has completed.
+        let key = unsafe { client.bind_window(1, &mut window, (&registration, at, BYTES), access, true) };
+        let key = key.expect("posted");
+        assert!(keys.last() != Some(&key) && window.key() == key, "the key changes");
+        keys.push(key);
+        complete(&client_end.queue, 1);
+        let work = if access == Access::RemoteWrite {
+            pool.write(0, &vec![byte; usize_of(BYTES)]).expect("room");
+            Work::Write { address: at, key }
+        } else {
+            Work::Read { address: at, key }
+        };
+        server.post(2, work, &[whole(&pool)], true, false).expect("posted");
+        complete(&server_end.queue, 1);
+        client.post(3, Work::Invalidate { key }, &[], true, false).expect("posted");
+        complete(&client_end.queue, 1);
+        if access == Access::RemoteWrite {
+            // SAFETY: the server reaches the memory no more.
+            let seen = unsafe { std::slice::from_raw_parts(first, usize_of(2 * BYTES)) };
+            let (within, beyond) = seen.split_at(usize_of(BYTES));
+            assert!(within.iter().all(|seen| *seen == byte) && beyond.iter().all(|seen| *seen == 0));
+        }
+    }
+    let late = Work::Write { address: at, key: keys.pop().expect("some") };
+    server.post(4, late, &[whole(&pool)], true, false).expect("posted");
+    let mut done = Vec::new();
+    Deadline::wait_until("a completion", TIMEOUT, || {
+        server_end.queue.poll(&mut done).expect("the device works");
+        (!done.is_empty()).then_some(())
+    });
+    assert!(done[0].failure.is_some(), "the key was used after its end: {done:?}");
+    drop((window, registration));
+    drop(joined);
+    drop(area);
 }
 
 fn refused_where_nobody_listens() {

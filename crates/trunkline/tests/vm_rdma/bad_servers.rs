@@ -62,6 +62,7 @@ fn mount_the_relay() {
         (Misbehaviour::LongerReply, Some("cannot be true")),
         // The device ends the connection, and the call is sent again on the next.
         (Misbehaviour::WritesBeyond, None),
+        // The key is that of a window, which is invalid a little earlier than it would be.
         (Misbehaviour::Invalidates, None),
         (Misbehaviour::Garbage, None),
         (Misbehaviour::Leaves, None),
