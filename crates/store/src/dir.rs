@@ -17,6 +17,7 @@
 mod cache;
 mod create;
 mod data;
+mod descriptors;
 mod fault;
 mod file_size;
 mod find;
@@ -76,6 +77,8 @@ const DESCRIPTORS_EACH: usize = 4;
 /// Objects unused for this long are closed, so that a file deleted on the server itself releases
 /// its space.
 const IDLE: Duration = Duration::from_secs(10);
+/// A descriptor for writing that is unused for this long is closed, if no data are unstable.
+const WRITABLE_IDLE: Duration = Duration::from_secs(1);
 /// Longer payloads are not received in place: no client sends them.
 const RECEIVE_BUFFER_BYTES_MAX: u32 = 1 << 20;
 
@@ -178,10 +181,16 @@ impl DirStore {
         let (stop, stopped) = mpsc::channel();
         let watched = Arc::downgrade(&shared);
         let sweep = move || {
-            while let Err(mpsc::RecvTimeoutError::Timeout) = stopped.recv_timeout(IDLE) {
+            let mut idle = Duration::ZERO;
+            while let Err(mpsc::RecvTimeoutError::Timeout) = stopped.recv_timeout(WRITABLE_IDLE) {
                 let Some(shared) = watched.upgrade() else { break };
-                shared.close(shared.cache.take_idle());
-                shared.buffers.shrink();
+                shared.cache.writable_idle().iter().for_each(|node| shared.close_writable(node));
+                idle += WRITABLE_IDLE;
+                if idle >= IDLE {
+                    idle = Duration::ZERO;
+                    shared.close(shared.cache.take_idle());
+                    shared.buffers.shrink();
+                }
             }
         };
         let thread = std::thread::Builder::new().name("tl-dir-idle".into()).spawn(sweep);

@@ -17,3 +17,5 @@ mod mapped;
 mod owner;
 #[path = "dir/semantics.rs"]
 mod semantics;
+#[path = "dir/writers.rs"]
+mod writers;

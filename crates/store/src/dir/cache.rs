@@ -93,6 +93,16 @@ impl Cache {
         gone
     }
 
+    /// Objects with a descriptor for writing that was not used since the last call.
+    pub fn writable_idle(&self) -> Vec<Arc<Node>> {
+        let mut idle = Vec::new();
+        for shard in &self.shards {
+            let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            idle.extend(shard.nodes.values().filter(|node| node.descriptors.is_writable_idle()).cloned());
+        }
+        idle
+    }
+
     /// Removes all objects.
     pub fn take_all(&self) -> Vec<Arc<Node>> {
         let mut gone = Vec::new();

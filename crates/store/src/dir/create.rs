@@ -213,7 +213,7 @@ impl Shared {
         if let Some(size) = set.size.filter(|size| *size > 0) {
             let fd = node.to_write()?;
             let _impersonation = self.identity.impersonate_writer(caller, stat.st_mode)?;
-            rustix::fs::ftruncate(fd, size).or_status()?;
+            rustix::fs::ftruncate(&fd, size).or_status()?;
         }
         let _impersonation = self.identity.impersonate(caller)?;
         if other {
@@ -299,7 +299,7 @@ impl Shared {
         // Only root can open a directory that is writable but not readable; for other users its
         // names reach the disk a little later.
         let Ok(fd) = directory.to_read() else { return Ok(()) };
-        match rustix::fs::fsync(fd) {
+        match rustix::fs::fsync(&fd) {
             // A file system that cannot sync directories persists names by itself.
             Ok(()) | Err(Errno::INVAL) => Ok(()),
             Err(errno) => Err(status(errno)),

@@ -42,7 +42,7 @@ impl Shared {
         if count > 0 {
             let mut buffer = self.buffers.take(count as usize);
             while let Some(rest) = buffer.get_mut(done..).filter(|rest| !rest.is_empty()) {
-                match rustix::io::pread(fd, rest, offset + done as u64) {
+                match rustix::io::pread(&fd, rest, offset + done as u64) {
                     Ok(0) => break,
                     Ok(more) => done += more,
                     Err(Errno::INTR) => {}
@@ -90,7 +90,7 @@ impl Shared {
     /// `kernel_only`: the data may be pages that only the kernel may access.
     fn snapshot(&self, caller: Caller<'_>, object: ObjectId, kernel_only: bool) -> Option<FileSnapshot> {
         let node = self.try_get(object)?;
-        let fd = node.opened_to_read().filter(|_| self.supports_nowait_reads.load(Ordering::Relaxed))?;
+        node.opened_to_read().filter(|_| self.supports_nowait_reads.load(Ordering::Relaxed))?;
         node.require_file().ok()?;
         let stat = node.stat().ok()?;
         if !owns(caller, &stat) && !reads(node.try_cached_rights(&self.callers, caller, &stat)?) {
@@ -105,7 +105,7 @@ impl Shared {
             && self.maps.load(Ordering::Relaxed)
             && mapping::is_trusted()
         {
-            match node.mapped(fd, attributes.size) {
+            match node.mapped(attributes.size) {
                 Ok(mapping) => Some(mapping),
                 // Too many mappings, or too little memory: try again later.
                 Err(Errno::NOMEM | Errno::AGAIN | Errno::NFILE) => None,
@@ -184,6 +184,7 @@ impl Shared {
         let synced = written.and_then(|(count, own)| {
             if let Some(own) = own {
                 self.count_loss(&node, call_sync(own.as_fd(), stability == Stability::DataSync))?;
+                self.has_synced(&node);
             }
             Ok(Written { count, committed: stability, verifier })
         });
@@ -216,7 +217,7 @@ impl Shared {
         }
         let done = {
             let _impersonation = self.impersonate_to_write(caller, stat)?;
-            write_all(fd, offset, data)?
+            write_all(fd.as_fd(), offset, data)?
         };
         Ok((done as u32, own))
     }
@@ -273,8 +274,9 @@ impl Shared {
         if let Some(batch) = batch {
             batch.forget(&object);
         }
-        let fd = node.opened_to_write().filter(|_| self.supports_nowait_writes.load(Ordering::Relaxed))?;
+        // Under the lock the descriptor is not closed before the data count as unsynced.
         let guard = node.try_hold()?;
+        let fd = node.opened_to_write().filter(|_| self.supports_nowait_writes.load(Ordering::Relaxed))?;
         let before = node.stat().ok()?;
         let effective = self.identity.effective(caller);
         if !owns(effective, &before)
@@ -288,7 +290,7 @@ impl Shared {
         node.dirty.store(true, Ordering::Relaxed);
         let done = {
             let _impersonation = self.impersonate_to_write(caller, &before).ok()?;
-            let done = rustix::io::pwritev2(fd, &[IoSlice::new(data)], offset, self.at_once());
+            let done = rustix::io::pwritev2(&fd, &[IoSlice::new(data)], offset, self.at_once());
             supported(done, &self.supports_nowait_writes)?
         };
         // A worker that may wait writes the missing data, and then writes the present part once
@@ -318,9 +320,10 @@ impl Shared {
         };
         let result = node.require_file().and_then(|()| {
             let fd = node.opened_to_write().map_or_else(|| node.to_read(), Ok)?;
-            self.sync(&node, fd, false)?;
+            self.sync(&node, fd.as_fd(), false)?;
             // A failure of this file may have been reported to another sync instead of this one.
             node.wait_for_syncs();
+            self.has_synced(&node);
             // Taken after the sync, so that an earlier loss shows.
             Ok(self.state.verifier())
         });
@@ -348,6 +351,23 @@ impl Shared {
         })
     }
 
+    /// Closes the descriptor for writing after a sync. A file system in memory keeps it until it is
+    /// idle: a write through an open descriptor does not wait there.
+    pub fn has_synced(&self, node: &Node) {
+        if !self.memory {
+            self.close_writable(node);
+        }
+    }
+
+    /// Closes the descriptor for writing of a file without unsynced writes, unless a write is in
+    /// progress. A file system in memory has nothing to sync.
+    pub fn close_writable(&self, node: &Node) {
+        let Some(_guard) = node.try_hold() else { return };
+        if self.memory || !node.dirty.load(Ordering::Relaxed) {
+            node.descriptors.close_writable();
+        }
+    }
+
     /// Syncs a file with unsynced writes before it is closed.
     pub fn sync_if_dirty(&self, node: &Arc<Node>) {
         if !node.dirty.load(Ordering::Relaxed) {
@@ -357,7 +377,7 @@ impl Shared {
             && node.stat().is_ok()
         {
             // Reported and counted by `sync`.
-            let _ = self.sync(node, fd, true);
+            let _ = self.sync(node, fd.as_fd(), true);
         }
     }
 }

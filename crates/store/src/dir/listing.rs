@@ -68,7 +68,8 @@ impl Shared {
             return Err(Status::Access);
         }
         let own = found(directory, &stat);
-        let fd = node.to_read()?;
+        let opened = node.to_read()?;
+        let fd = opened.as_fd();
         let mut buffer: Vec<u8> = Vec::with_capacity(BUFFER_BYTES);
         // Also protects the position of the descriptor, which all listings of the directory share.
         let mut cookies = node.cookies.lock().unwrap_or_else(PoisonError::into_inner);

@@ -5,6 +5,7 @@
 //! other mechanisms of the file system apply. They are cached for one second, or until mode or
 //! owner change.
 
+use super::descriptors::{Descriptor, Descriptors};
 use super::fault::OrStatus;
 use super::identity::Identity;
 use super::mapping::Mapping;
@@ -15,7 +16,7 @@ use rustix::io::Errno;
 use std::hash::{BuildHasher, RandomState};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
 /// The right to read, or to list a directory.
@@ -51,8 +52,7 @@ pub(super) struct Node {
     pub object: ObjectId,
     pub kind: FileKind,
     pub path_fd: OwnedFd,
-    readable: OnceLock<OwnedFd>,
-    writable: OnceLock<OwnedFd>,
+    pub descriptors: Descriptors,
     /// For a directory: held while the directory is listed, because the position of its descriptor
     /// is shared.
     pub cookies: Mutex<Option<super::listing::CookieTable>>,
@@ -75,8 +75,7 @@ impl Node {
             object,
             kind: kind(stat),
             path_fd,
-            readable: OnceLock::new(),
-            writable: OnceLock::new(),
+            descriptors: Descriptors::default(),
             cookies: Mutex::new(None),
             change: Mutex::new(()),
             syncs: RwLock::new(()),
@@ -160,47 +159,50 @@ impl Node {
     }
 
     /// A descriptor for reading, if one is already open.
-    pub fn opened_to_read(&self) -> Option<BorrowedFd<'_>> {
-        self.readable.get().or_else(|| self.writable.get()).map(AsFd::as_fd)
+    pub fn opened_to_read(&self) -> Option<Descriptor<'_>> {
+        self.descriptors.readable()
     }
 
-    /// The pages of the file, mapped up to at least `file_bytes`.
-    pub fn mapped(&self, fd: BorrowedFd<'_>, file_bytes: u64) -> rustix::io::Result<Arc<Mapping>> {
+    /// The pages of the file, mapped up to at least `file_bytes`. A mapping keeps the open file
+    /// description through which it was made, so it is given one for reading.
+    pub fn mapped(&self, file_bytes: u64) -> rustix::io::Result<Arc<Mapping>> {
         let mut mapping = self.mapping.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = mapping.as_ref().filter(|known| known.len() as u64 >= file_bytes) {
             return Ok(Arc::clone(known));
         }
-        let new = Arc::new(Mapping::new(fd, file_bytes)?);
+        // Only this file may not be readable.
+        let fd = self.reopen(OFlags::RDONLY).map_err(|_| Errno::AGAIN)?;
+        let new = Arc::new(Mapping::new(fd.as_fd(), file_bytes)?);
         *mapping = Some(Arc::clone(&new));
         Ok(new)
     }
 
     /// A descriptor for writing, if one is already open.
-    pub fn opened_to_write(&self) -> Option<BorrowedFd<'_>> {
-        self.writable.get().map(AsFd::as_fd)
+    pub fn opened_to_write(&self) -> Option<Descriptor<'_>> {
+        self.descriptors.writable()
     }
 
     /// Adopts the descriptor through which a file was created.
     pub fn adopt(&self, fd: OwnedFd) {
-        let _ = self.writable.set(fd);
+        self.descriptors.keep_writable(fd);
     }
 
     /// A descriptor for reading a file or a directory. The rights of the caller are not checked.
-    pub fn to_read(&self) -> Result<BorrowedFd<'_>> {
+    pub fn to_read(&self) -> Result<Descriptor<'_>> {
         if let Some(fd) = self.opened_to_read() {
             return Ok(fd);
         }
         let fd = self.open_somehow(OFlags::RDONLY, Mode::RUSR)?;
-        Ok(self.readable.get_or_init(|| fd).as_fd())
+        Ok(self.descriptors.keep_readable(fd))
     }
 
     /// A descriptor for writing.
-    pub fn to_write(&self) -> Result<BorrowedFd<'_>> {
-        if let Some(fd) = self.writable.get() {
-            return Ok(fd.as_fd());
+    pub fn to_write(&self) -> Result<Descriptor<'_>> {
+        if let Some(fd) = self.opened_to_write() {
+            return Ok(fd);
         }
         let fd = self.open_somehow(OFlags::RDWR, Mode::RUSR | Mode::WUSR)?;
-        Ok(self.writable.get_or_init(|| fd).as_fd())
+        Ok(self.descriptors.keep_writable(fd))
     }
 
     /// A separate open file description, to sync data that are written from now on; only for files.

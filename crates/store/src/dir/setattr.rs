@@ -34,6 +34,7 @@ impl Shared {
         let synced = result.and_then(|()| {
             if *set == SetAttributes::default() { Ok(()) } else { self.sync_attributes(&node) }
         });
+        self.has_synced(&node);
         (change, synced)
     }
 
@@ -82,7 +83,7 @@ impl Shared {
         if let Some(size) = set.size {
             let fd = node.to_write()?;
             let _impersonation = self.identity.impersonate_writer(caller, stat.st_mode)?;
-            rustix::fs::ftruncate(fd, size).or_status()?;
+            rustix::fs::ftruncate(&fd, size).or_status()?;
         }
         let _impersonation = self.identity.impersonate(caller)?;
         if let Some(mode) = set.mode
@@ -113,7 +114,7 @@ impl Shared {
             _ => rustix::fs::fsync(fd).or_status(),
         };
         if let Some(fd) = node.opened_to_write().or_else(|| node.opened_to_read()) {
-            return sync(fd);
+            return sync(fd.as_fd());
         }
         match node.reopen(OFlags::RDONLY) {
             Ok(fd) => sync(fd.as_fd()),
