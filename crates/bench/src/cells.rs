@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use record::{Cell, Latency, Pace, PortCounters, Repeat, Shape, Workload, stats};
+use record::{
+    Cell, Latency, Pace, PortCounters, Repeat, RepeatThroughput, Shape, Throughput, Workload, stats,
+};
 
 use crate::binding::{BindingContext, binding};
 use crate::experiment::{Experiment, Target, WorkloadSpec};
@@ -174,6 +176,7 @@ fn cell_of(
     });
     let mut cell = Cell::of(repeats.collect(), &latency, 1);
     set_shares(&mut cell, context, samples, direction);
+    cell.throughput = throughput(context, samples, flows);
     let pace_limit = context.pace.map(|pace| pace.gbytes_per_s(context.nodes));
     let machine = context.calibrated.map(|limit| limit * share);
     if let Some(limit) = pace_limit.or(context.links_gbytes_per_s).or(machine) {
@@ -214,6 +217,16 @@ fn set_cpu(cell: &mut Cell, workload: &WorkloadSpec, samples: &[Sample]) {
     let client = samples.iter().map(|sample| sample.client_cpu).sum();
     let server = samples.iter().map(|sample| sample.server_cpu).sum::<Option<Duration>>();
     cell.set_cpu(client, server, ops, ops * workload.block);
+}
+
+/// The bytes of each repeat over time.
+fn throughput(context: &CellContext<'_>, samples: &[Sample], flows: &[&Flow]) -> Option<Throughput> {
+    let repeats = samples.iter().zip(flows).map(|(sample, flow)| {
+        let began = sample.began.saturating_duration_since(context.began) + sample.counted.warm;
+        RepeatThroughput { began_s: began.as_secs_f64(), bytes: flow.series.clone() }
+    });
+    let interval_ms = samples.first()?.counted.interval().as_secs_f64() * 1e3;
+    Some(Throughput { interval_ms, repeats: repeats.collect() })
 }
 
 fn set_shares(cell: &mut Cell, context: &CellContext<'_>, samples: &[Sample], direction: usize) {

@@ -23,6 +23,10 @@ use crate::stamps;
 const EXTENDED_WINDOWS_MAX: u32 = 50;
 /// A rate that cannot be kept is given up when this many windows have passed since the start.
 const LATE_WINDOWS_MAX: u32 = 2;
+/// More points of a repeat's throughput would make the record large and the chart no clearer.
+const INTERVALS_MAX: u32 = 100;
+/// In a shorter interval, the number of blocks completed is mostly chance.
+const INTERVAL_MIN: Duration = Duration::from_millis(50);
 /// The timer slack of a loop with a rate. The default of 50 us would show in the latencies.
 const TIMER_SLACK_NS: NonZeroU64 = NonZeroU64::MIN;
 
@@ -76,6 +80,20 @@ impl Window {
     #[must_use]
     pub fn latest(&self) -> Duration {
         self.end * EXTENDED_WINDOWS_MAX
+    }
+
+    /// The interval in which bytes are counted over time.
+    #[must_use]
+    pub fn interval(&self) -> Duration {
+        let measured = self.end.saturating_sub(self.warm);
+        (measured / INTERVALS_MAX).max(INTERVAL_MIN.min(measured))
+    }
+
+    /// The number of whole intervals.
+    #[must_use]
+    pub fn intervals(&self) -> usize {
+        let measured = self.end.saturating_sub(self.warm).as_nanos();
+        usize::try_from(measured / self.interval().as_nanos().max(1)).unwrap_or(0).min(INTERVALS_MAX as usize)
     }
 }
 
@@ -182,7 +200,8 @@ impl Load {
             let closed = jobs.iter().filter(|job| job.schedule.is_none() && job.direction == direction);
             closed.map(|job| u64::from(job.depth)).sum()
         });
-        let (read, write, completion_times) = (Tally::new(), Tally::new(), CompletionTimes::new(window));
+        let (read, write, completion_times) =
+            (Tally::new(window), Tally::new(window), CompletionTimes::new(window));
         Self {
             operations: vec![InFlight::default(); jobs.len() * depth_max],
             jobs: jobs.into_iter().map(Running::new).collect(),

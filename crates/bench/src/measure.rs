@@ -36,6 +36,8 @@ pub struct Flow {
     pub span: Option<(Duration, Duration)>,
     /// Latencies.
     pub latency: Latency,
+    /// The bytes by interval of the window ([`Window::interval`]).
+    pub series: Vec<u64>,
 }
 
 /// The results of a repeat.
@@ -53,6 +55,8 @@ pub struct Sample {
     pub loops: usize,
     /// The longest time in the window in which no operation finished.
     pub longest_gap: Duration,
+    /// When counting began and ended, since the start.
+    pub counted: Window,
     /// The number of stamps checked.
     pub stamps: u64,
     /// The processor time of the mount's loops during the window.
@@ -127,6 +131,7 @@ pub fn run_until_stop(
         bytes_by_path: bytes_by_path(&before, &mount.statistics()),
         loops,
         longest_gap: longest_gap(&outcomes),
+        counted: window,
         stamps: outcomes.iter().map(|outcome: &Outcome| outcome.stamps).sum(),
         client_cpu: client_after.saturating_sub(client_before),
         server_cpu: server_before.zip(server_after).map(|(before, after)| after.saturating_sub(before)),
@@ -227,6 +232,7 @@ fn flow<'a>(tallies: impl Iterator<Item = &'a Tally>, jobs: u32) -> Option<Flow>
         finished: 0,
         span: None,
         latency: Latency::new(),
+        series: Vec::new(),
     };
     for tally in tallies {
         let (bytes_per_s, iops) = tally.rates();
@@ -236,6 +242,8 @@ fn flow<'a>(tallies: impl Iterator<Item = &'a Tally>, jobs: u32) -> Option<Flow>
         sum.bytes += tally.bytes;
         sum.finished += tally.finished;
         sum.latency.merge(&tally.latency);
+        sum.series.resize(sum.series.len().max(tally.series.len()), 0);
+        sum.series.iter_mut().zip(&tally.series).for_each(|(sum, bytes)| *sum += bytes);
         sum.span = match (sum.span, tally.span) {
             (Some((first, last)), Some((other_first, other_last))) => {
                 Some((first.min(other_first), last.max(other_last)))

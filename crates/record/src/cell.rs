@@ -64,6 +64,9 @@ pub struct Cell {
     /// Each repeat, in the order in which they ran.
     #[serde(default)]
     pub repeats: Vec<Repeat>,
+    /// The bytes of each repeat over time; absent in records of older builds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub throughput: Option<Throughput>,
     /// All latencies, as written by [`Latency::to_text`].
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub latency_histogram_ns: String,
@@ -173,6 +176,24 @@ pub struct Repeat {
     /// The 99th latency percentile in microseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p99_us: Option<f64>,
+}
+
+/// The payload of each repeat over time.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Throughput {
+    /// The length of an interval in milliseconds.
+    pub interval_ms: f64,
+    /// Each repeat, in the order in which they ran.
+    pub repeats: Vec<RepeatThroughput>,
+}
+
+/// The payload of one repeat over time.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RepeatThroughput {
+    /// When the measured time began, in seconds since the experiment's start.
+    pub began_s: f64,
+    /// The bytes that were completed in each interval of the measured time.
+    pub bytes: Vec<u64>,
 }
 
 impl Repeat {

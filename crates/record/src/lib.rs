@@ -20,7 +20,7 @@ pub mod stats;
 mod time;
 mod verdict;
 
-pub use cell::{Binding, Cell, CpuPerByte, CpuPerOp, LatencyUs, Repeat, Stage};
+pub use cell::{Binding, Cell, CpuPerByte, CpuPerOp, LatencyUs, Repeat, RepeatThroughput, Stage, Throughput};
 pub use environment::{Environment, Experiment, Pattern, Procedure, Shape};
 pub use json::Error;
 pub use latency::Latency;

@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+mod chart;
 mod comparison;
 mod csv;
 mod explain;

@@ -49,6 +49,49 @@ pub(crate) fn us(value: f64) -> String {
     if value < 99.95 { plain(value) } else { thousands(value.round() as u64) }
 }
 
+/// A duration of this many microseconds, with three digits in the unit that suits it: `987 us`,
+/// `12.5 ms`, `1.25 s`.
+pub(crate) fn duration(us: f64) -> String {
+    // The bounds are where rounding would give 1000 of the smaller unit.
+    let (value, unit) = match us {
+        us if us >= 999_500.0 => (us / 1e6, "s"),
+        us if us >= 999.5 => (us / 1e3, "ms"),
+        us => (us, "us"),
+    };
+    format!("{} {unit}", plain(value))
+}
+
+/// One or two durations of so many microseconds in one unit, as short as a table needs: `18 ms`,
+/// `9.0/18 ms`.
+pub(crate) fn short_durations(us: &[f64]) -> String {
+    let greatest = us.iter().copied().fold(0.0, f64::max);
+    let (scale, unit) = match greatest {
+        us if us >= 995_000.0 => (1e6, "s"),
+        us if us >= 995.0 => (1e3, "ms"),
+        _ => (1.0, "us"),
+    };
+    let short = |us: &f64| match us / scale {
+        value if value >= 9.95 => format!("{value:.0}"),
+        value if value >= 0.95 => format!("{value:.1}"),
+        value => format!("{value:.2}"),
+    };
+    if us.is_empty() {
+        "-".to_owned()
+    } else {
+        format!("{} {unit}", us.iter().map(short).collect::<Vec<_>>().join("/"))
+    }
+}
+
+/// A round duration as a tick: `500 us`, `2 ms`, `0.5 us`.
+pub(crate) fn round_duration(us: f64) -> String {
+    let (value, unit) = match us {
+        us if us >= 999_500.0 => (us / 1e6, "s"),
+        us if us >= 999.5 => (us / 1e3, "ms"),
+        us => (us, "us"),
+    };
+    format!("{} {unit}", (value * 1000.0).round() / 1000.0)
+}
+
 /// The longest time without a completed call, as the number of whole milliseconds without one. With
 /// 0, two calls completed in adjacent milliseconds.
 pub(crate) fn gap(ms: f64) -> String {
@@ -103,6 +146,15 @@ mod tests {
         assert_eq!(shown, ["1120", "100", "12.3", "10.0", "3.10", "1.00", "0.24", "0.024", "0.00"]);
         assert_eq!([3.1, 0.9999, 0.2445, 0.0241, 0.0].map(fine), ["3.10", "1.00", "0.244", "0.0241", "0.00"]);
         assert_eq!([13.5, 987.4, 12_480.0, 1_234_567.0].map(us), ["13.5", "987", "12,480", "1,234,567"]);
+        let durations =
+            [0.25, 13.5, 987.4, 999.6, 12_480.0, 652_739.0, 999_700.0, 12_345_678.0].map(duration);
+        assert_eq!(
+            durations,
+            ["0.25 us", "13.5 us", "987 us", "1.00 ms", "12.5 ms", "653 ms", "1.00 s", "12.3 s"]
+        );
+        let short = [&[][..], &[17_900.0], &[8990.0, 17_900.0], &[650.0, 652_739.0]].map(short_durations);
+        assert_eq!(short, ["-", "18 ms", "9.0/18 ms", "0.65/653 ms"]);
+        assert_eq!([0.5, 20.0, 5000.0, 2e6].map(round_duration), ["0.5 us", "20 us", "5 ms", "2 s"]);
         assert_eq!(
             [512, 4096, 1 << 20, 16_750_000_000].map(bytes),
             ["512 bytes", "4 KiB", "1 MiB", "15.6 GiB"]

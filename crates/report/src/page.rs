@@ -7,6 +7,7 @@ use askama::Template;
 use record::{Cell, Direction, Record, Route, Verdict};
 
 use crate::{
+    chart::{self, Chart},
     comparison::{self, Difference, SideBySide},
     explain::{TERMS, Term},
     number,
@@ -86,6 +87,7 @@ struct Panel {
     has_done_times: bool,
     gaps: Option<String>,
     skipped: Vec<(String, String)>,
+    charts: Vec<Chart>,
     rdma_work: Option<String>,
     ports: Option<String>,
 }
@@ -200,13 +202,14 @@ fn panel(group: &Group<'_>) -> Panel {
         has_done_times: cells().any(|cell| cell.last_done_s.is_some()),
         gaps: group.longest_gaps(),
         skipped: group.skipped.iter().map(|(route, why)| (route.name.clone(), (*why).to_owned())).collect(),
+        charts: [chart::throughput(group), chart::latency(group)].into_iter().flatten().collect(),
         rdma_work: group.rdma_work(),
         ports: group.ports(),
     }
 }
 
 fn line(route: &Route, cell: &Cell, scale: f64) -> Line {
-    let optional = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), number::us);
+    let optional = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), number::duration);
     let percent = |share: f64| format!("{} %", number::percent(share));
     let latency = cell.latency_us;
     let [low, high] = cell.interval_95.map(number::fine);
@@ -233,15 +236,15 @@ fn line(route: &Route, cell: &Cell, scale: f64) -> Line {
         stage: cell.binding.stage.label().to_owned(),
         evidence: cell.binding.evidence.clone(),
         latency: [
-            number::us(latency.p50),
-            number::us(latency.p90),
-            number::us(latency.p99),
-            number::us(latency.p99_9),
+            number::duration(latency.p50),
+            number::duration(latency.p90),
+            number::duration(latency.p99),
+            number::duration(latency.p99_9),
             optional(latency.p99_99),
-            number::us(latency.max),
+            number::duration(latency.max),
         ],
         cpu: [
-            number::us(cell.cpu_us_per_op.client),
+            number::duration(cell.cpu_us_per_op.client),
             optional(cell.cpu_us_per_op.server),
             number::fine(cell.cpu_ns_per_byte.client),
             cell.cpu_ns_per_byte.server.map_or_else(|| "-".to_owned(), number::fine),
@@ -314,6 +317,58 @@ fn verified(record: &Record) -> Option<String> {
     ))
 }
 
+/// Text for the page, as HTML: escaped, with text in backticks as code, and without line breaks
+/// within the interval in brackets.
+fn rich(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut parts = text.split('`').peekable();
+    let mut is_code = false;
+    while let Some(part) = parts.next() {
+        // A backtick without a partner starts no code.
+        let opens = is_code && parts.peek().is_some();
+        let escaped = escape(part);
+        match (is_code, opens) {
+            (true, true) => out.push_str(&format!("<code>{escaped}</code>")),
+            (true, false) => out.push_str(&format!("&#39;{escaped}")),
+            _ => out.push_str(&escaped),
+        }
+        is_code = !is_code;
+    }
+    unbroken(&out)
+}
+
+fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '&' => out.push_str("&amp;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
+            other => out.push(other),
+        }
+    }
+    out
+}
+
+/// The text with no-break spaces within `(95 %: 0.99 to 1.02`.
+fn unbroken(text: &str) -> String {
+    const OPENS: &str = "(95 %: ";
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find(OPENS) {
+        let (before, after) = rest.split_at(at);
+        let end = after.find([')', ';']).unwrap_or(OPENS.len());
+        let (interval, after) = after.split_at(end);
+        out.push_str(before);
+        out.push_str(&interval.replace(' ', "\u{a0}"));
+        rest = after;
+    }
+    out.push_str(rest);
+    out
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -333,6 +388,32 @@ mod tests {
     #[test]
     fn the_page_of_a_record_is_the_golden_one() {
         assert_golden("record.html", &page(&[sample::record()]));
+    }
+
+    #[test]
+    fn the_page_has_contents_charts_and_units_that_adapt() {
+        let page = page(&[sample::record()]);
+        for link in page.split("href=\"#").skip(1) {
+            let anchor = link.split('"').next().expect("the anchor");
+            assert_eq!(page.matches(&format!("id=\"{anchor}\"")).count(), 1, "{anchor}");
+        }
+        assert!(page.contains("<nav"));
+        assert_eq!(page.matches("class=\"chart\"").count(), 6, "two for each half of each workload");
+        for text in ["latency, us", "NaN", "inf,"] {
+            assert!(!page.contains(text), "{text}");
+        }
+        assert!(page.contains(" ms</td>"), "latencies in ms");
+    }
+
+    #[test]
+    fn no_backtick_is_left_and_no_interval_breaks_after_its_bracket() {
+        let page = page(&[sample::record()]);
+        assert!(!page.contains('`'), "backticks are code");
+        assert!(page.contains("<code>trunkline lab vm -- trunkline bench</code>"));
+        assert!(!page.contains("(95 %: "), "no-break spaces");
+        let hostile = rich("`<b>`, `x and (95 %: 1 to 2)");
+        let spaced = "(95\u{a0}%:\u{a0}1\u{a0}to\u{a0}2)";
+        assert_eq!(hostile, format!("<code>&lt;b&gt;</code>, &#39;x and {spaced}"));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use record::{
     Binding, Calibration, Cell, Comparison, Environment, Experiment, Latency, Pace, PathCounters, Pattern,
-    Procedure, Record, Repeat, Route, Shape, Stage, Try, Verified, Workload,
+    Procedure, Record, Repeat, RepeatThroughput, Route, Shape, Stage, Throughput, Try, Verified, Workload,
 };
 
 const REPEATS: usize = 8;
@@ -167,6 +167,12 @@ fn cell(nodes: usize, speed: f64, limit: f64, block: u64, slower: u64, binding: 
     cell.set_limit(limit);
     cell.set_cpu(Duration::from_secs(7), Some(Duration::from_secs(6)), cell.ops, cell.bytes);
     cell.binding = binding.clone();
+    let over_time = |repeat: &Repeat| RepeatThroughput {
+        began_s: repeat.began_s.unwrap_or_default(),
+        bytes: (0..5).map(|at| repeat.bytes / 5 / 100 * (98 + at)).collect(),
+    };
+    let repeats = cell.repeats.iter().map(over_time).collect();
+    cell.throughput = Some(Throughput { interval_ms: 200.0, repeats });
     cell
 }
 

@@ -99,6 +99,8 @@ struct Table {
     mark: usize,
     bar: usize,
     of_limit: usize,
+    /// The width of the latency; 0 if there is no room for it.
+    p99: usize,
     share: usize,
     /// Whether the evidence stands beside the stage or below the rows.
     evidence_beside: bool,
@@ -127,6 +129,7 @@ impl Table {
             mark: 0,
             bar: 0,
             of_limit: widest("of limit", &|_, row| row.of_limit()),
+            p99: 0,
             share: widest("share by node", &|_, row| view::shares(&row.share_by_node())),
             evidence_beside: true,
             marks_are_words: true,
@@ -135,17 +138,26 @@ impl Table {
         let beside = widest("binds", &|_, row| binds_with_evidence(row));
         // The layouts from the most informative to the most compact. The last one is used even if
         // it does not fit.
-        let layouts =
-            [(true, true, beside), (true, false, beside), (false, true, stages), (false, false, stages)];
-        for (evidence_beside, marks_are_words, binds) in layouts {
+        let p99 = widest("p99", &|_, row| row.p99());
+        let layouts = [
+            (p99, true, true, beside),
+            (p99, true, false, beside),
+            (p99, false, true, stages),
+            (p99, false, false, stages),
+            (0, false, false, stages),
+        ];
+        for (p99, evidence_beside, marks_are_words, binds) in layouts {
+            table.p99 = p99;
             table.mark = widest("", &|group, _| mark(group, marks_are_words));
             table.evidence_beside = evidence_beside;
             table.marks_are_words = marks_are_words;
             table.bar = 0;
             let without_bars = table.width_before_binds() + binds;
             let room = columns.saturating_sub(without_bars) / table.directions.len().max(1);
-            // The space between a speed and its bar counts as part of the room.
-            table.bar = room.saturating_sub(1).min(BAR_MAX);
+            // The space between a speed and its bar counts as part of the room, as does the space
+            // that the heading leaves.
+            let free = table.cell().saturating_sub(table.cell_without_bar());
+            table.bar = (room + free).saturating_sub(1).min(BAR_MAX);
             let wanted = if evidence_beside || marks_are_words { BAR_BESIDE_EVIDENCE_MIN } else { 0 };
             if without_bars <= columns && table.bar >= wanted {
                 break;
@@ -156,9 +168,19 @@ impl Table {
 
     /// The width of one direction's column: operations per second if shown, speed, mark and bar.
     fn cell(&self) -> usize {
-        let iops = if self.shows_iops { self.iops + GAP } else { 0 };
         let bar = if self.bar > 0 { self.bar + 1 } else { 0 };
-        (iops + self.speed + self.mark + bar).max(self.heading(Direction::Write).len())
+        (self.cell_without_bar() + bar).max(self.heading(Direction::Write).len())
+    }
+
+    fn cell_without_bar(&self) -> usize {
+        let iops = if self.shows_iops { self.iops + GAP } else { 0 };
+        iops + self.speed + self.mark
+    }
+
+    /// The latency's column with its gap, or nothing.
+    fn p99(&self, text: &str) -> String {
+        let width = self.p99;
+        if width > 0 { format!("{text:>width$}{:GAP$}", "") } else { String::new() }
     }
 
     fn heading(&self, direction: Direction) -> String {
@@ -175,6 +197,7 @@ impl Table {
             + self.directions.len() * (self.cell() + GAP)
             + self.of_limit
             + GAP
+            + self.p99("").len()
             + self.share
             + GAP
     }
@@ -185,8 +208,16 @@ impl Table {
             canvas.put(Style::Dim, &format!("{:1$}", self.heading(*direction), self.cell() + GAP));
         }
         let (of_limit, share) = (self.of_limit, self.share + GAP);
-        canvas
-            .put(Style::Dim, &format!("{:>of_limit$}{:GAP$}{:share$}binds", "of limit", "", "share by node"));
+        canvas.put(
+            Style::Dim,
+            &format!(
+                "{:>of_limit$}{:GAP$}{}{:share$}binds",
+                "of limit",
+                "",
+                self.p99("p99"),
+                "share by node"
+            ),
+        );
         canvas.end_line();
     }
 
@@ -227,7 +258,15 @@ impl Table {
         let (of_limit, share) = (self.of_limit, self.share + GAP);
         let shares = view::shares(&row.share_by_node());
         let binds = if self.evidence_beside { binds_with_evidence(row) } else { row.binds() };
-        canvas.put(Style::Plain, &format!("{:>of_limit$}{:GAP$}{shares:share$}{binds}", row.of_limit(), ""));
+        canvas.put(
+            Style::Plain,
+            &format!(
+                "{:>of_limit$}{:GAP$}{}{shares:share$}{binds}",
+                row.of_limit(),
+                "",
+                self.p99(&row.p99())
+            ),
+        );
         canvas.end_line();
     }
 

@@ -252,6 +252,12 @@ impl Row<'_> {
         }
     }
 
+    /// The 99th percentile of the latency: `18 ms`, or `9.0/18 ms` for reads and writes.
+    pub(crate) fn p99(&self) -> String {
+        let cells = self.workload.cells();
+        number::short_durations(&cells.map(|(_, cell)| cell.latency_us.p99).collect::<Vec<_>>())
+    }
+
     /// The fraction of all bytes that each node carried, reads and writes together.
     pub(crate) fn share_by_node(&self) -> Vec<f64> {
         let mut sums: Vec<f64> = Vec::new();

@@ -20,6 +20,7 @@ fn flow(ops: u64) -> Flow {
         finished: ops,
         span: Some((Duration::ZERO, Duration::from_secs(1))),
         latency,
+        series: vec![BLOCK; 4],
     }
 }
 
@@ -32,6 +33,7 @@ fn sample(busy: f64) -> Sample {
         write: Some(flow(OPS / 4)),
         bytes_by_path: [vec![3, 1], vec![0, 0]],
         loops: 2,
+        counted: crate::jobs::Window { warm: Duration::ZERO, end: Duration::from_secs(1) },
         longest_gap: Duration::from_millis(7),
         stamps: 0,
         client_cpu: Duration::from_millis(400),

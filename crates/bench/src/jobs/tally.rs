@@ -21,13 +21,25 @@ pub struct Tally {
     pub span: Option<(Duration, Duration)>,
     /// The regression line through the points (time, bytes so far).
     line: Line,
+    /// The bytes of all operations that finished, by interval of the window ([`Window::interval`]).
+    pub series: Vec<u64>,
+    window: Window,
     /// Latencies, from the intended start of an operation to its reply.
     pub latency: Latency,
 }
 
 impl Tally {
-    pub(super) fn new() -> Self {
-        Self { ops: 0, bytes: 0, finished: 0, span: None, line: Line::default(), latency: Latency::new() }
+    pub(super) fn new(window: Window) -> Self {
+        Self {
+            ops: 0,
+            bytes: 0,
+            finished: 0,
+            span: None,
+            line: Line::default(),
+            series: vec![0; window.intervals()],
+            window,
+            latency: Latency::new(),
+        }
     }
 
     /// Records a latency.
@@ -39,6 +51,11 @@ impl Tally {
     pub(super) fn count(&mut self, at: Duration, bytes: u64, in_time: bool) {
         self.finished += u64::from(in_time);
         self.line.add(at.as_secs_f64(), bytes as f64);
+        let since = at.saturating_sub(self.window.warm).as_nanos();
+        let interval = usize::try_from(since / self.window.interval().as_nanos().max(1)).ok();
+        if let Some(sum) = interval.and_then(|interval| self.series.get_mut(interval)) {
+            *sum += bytes;
+        }
         match &mut self.span {
             None => self.span = Some((at, at)),
             Some((_, last)) => {
@@ -141,10 +158,12 @@ impl CompletionTimes {
 mod tests {
     use super::*;
 
+    const WINDOW: Window = Window { warm: Duration::ZERO, end: Duration::from_millis(500) };
+
     #[test]
     fn bursts_at_a_pace_give_the_pace_itself() {
         // Eight connections each finish a block at the same times, ten times a second.
-        let mut tally = Tally::new();
+        let mut tally = Tally::new(WINDOW);
         for burst in 0..6 {
             for _ in 0..8 {
                 tally.count(Duration::from_millis(100 * burst), 1000, true);
@@ -154,11 +173,13 @@ mod tests {
         assert!((bytes_per_s - 80_000.0).abs() < 1.0, "{bytes_per_s}");
         assert!((iops - 80.0).abs() < 0.1, "{iops}");
         assert_eq!((tally.finished, tally.ops), (48, 47));
+        assert_eq!(tally.series.len(), 10, "intervals of 50 ms");
+        assert_eq!(tally.series[..4], [8000, 0, 8000, 0], "the first block counts, and the last is beyond");
     }
 
     #[test]
     fn nothing_done_is_no_speed() {
-        assert_eq!(Tally::new().rates(), (0.0, 0.0));
+        assert_eq!(Tally::new(WINDOW).rates(), (0.0, 0.0));
     }
 
     #[test]
