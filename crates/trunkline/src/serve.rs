@@ -1,5 +1,6 @@
 //! `trunkline serve`: runs a node or a whole group of nodes.
 
+mod privileges;
 mod statistics;
 mod systemd;
 
@@ -173,6 +174,10 @@ pub fn run(args: ServeArgs) -> Result<ExitCode, Error> {
     let passed: Vec<SocketAddr> = sockets.iter().filter_map(|socket| socket.local_addr().ok()).collect();
     let config = args.config(&passed)?;
     let names: Vec<String> = config.nodes.iter().map(|node| node.name.clone()).collect();
+    // Before any thread starts, because each has its own capabilities.
+    if let Err(error) = privileges::drop_unneeded(config.congestion.is_some()) {
+        tracing::warn!(%error, "the server keeps capabilities that it does not need");
+    }
     // Before the start, so that a signal during the start is not lost.
     let signals = Signals::new([SIGTERM, SIGINT, SIGUSR1, SIGHUP]).map_err(Error::Signals)?;
     let server = Server::start_on(config, sockets).map_err(|error| args.explain(&error))?;

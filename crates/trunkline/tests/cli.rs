@@ -298,7 +298,7 @@ fn advice_names_keys_of_a_file_and_options_of_a_command_line() {
     let from_options = fails(&options);
     assert!(from_options.contains("cause: --loops is not within 1 to"), "{from_options}");
     let dir = temp_dir("advice");
-    let text = "[[node]]\nlisten = [\"127.0.0.1:0\"]\n[[export]]\npath = \"/data\"\nmem = \"1MiB\"\n";
+    let text = "[[node]]\nlisten = [\"127.0.0.1:0\"]\n[[export]]\npath = \"/data\"\nmem = \"1MiB\"\nallow = [\"127.0.0.1\"]\n";
     let file = write(&dir.path().join("group.toml"), &format!("loops = 0\n{text}"));
     let from_file = fails(&["serve", "-c", &file]);
     assert!(from_file.contains("cause: `loops` is not within 1 to"), "{from_file}");

@@ -215,6 +215,35 @@ fn messages_that_a_peer_can_cause_are_limited_and_counted() {
 }
 
 #[test]
+fn a_server_keeps_no_privileges_that_it_does_not_need() {
+    let mut process = Process::spawn(trunkline(&["serve", "--mem", "1MiB", "--listen", "127.0.0.1:0"]));
+    address_of(&process);
+    let tasks = std::fs::read_dir(format!("/proc/{}/task", process.id())).expect("the threads");
+    let mut threads = 0;
+    for task in tasks.flatten() {
+        let status = std::fs::read_to_string(task.path().join("status")).expect("a thread's status");
+        let field = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("a field");
+            u64::from_str_radix(line.trim(), 16).expect("a number")
+        };
+        assert_eq!(field("NoNewPrivs:"), 1);
+        // CAP_SETPCAP, CAP_NET_ADMIN, CAP_NET_RAW, CAP_SYS_MODULE, CAP_SYS_PTRACE, CAP_SYS_ADMIN.
+        let unneeded = [8, 12, 13, 16, 19, 21].iter().fold(0, |set, number| set | 1_u64 << number);
+        for set in ["CapInh:", "CapPrm:", "CapEff:"] {
+            assert_eq!(field(set) & unneeded, 0, "{set} {status}");
+        }
+        if rustix::process::geteuid().is_root() {
+            // CAP_DAC_READ_SEARCH and CAP_SETUID, and the set of the programs that it could start.
+            assert_eq!(field("CapEff:") & 0x84, 0x84, "{status}");
+            assert_eq!(field("CapBnd:") & unneeded, 0, "{status}");
+        }
+        threads += 1;
+    }
+    assert!(threads > 1, "a server has several threads");
+    assert!(process.terminate(TIMEOUT).success());
+}
+
+#[test]
 fn json_log_messages_are_one_object_per_line() {
     let arguments = ["serve", "--mem", "1MiB", "--listen", "127.0.0.1:0", "-v", "--log-format", "json"];
     let mut process = Process::spawn(trunkline(&arguments));

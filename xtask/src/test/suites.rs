@@ -232,6 +232,15 @@ pub(crate) const SUITES: &[Suite] = &[
         needs: &[Need::Root, Need::Fuse],
     },
     Suite {
+        name: "outside-programs",
+        about: "stress-ng, PostgreSQL killed under load, restic and borg on a mount, with their own verification",
+        tier: Tier::Full,
+        minutes: 10,
+        command: &["test", "--package", "trunkline", "--test", "outside_programs", "--", "--nocapture"],
+        packages: &["borgbackup", "fuse3", "postgresql", "restic", "stress-ng", "util-linux"],
+        needs: &[Need::Root, Need::Fuse],
+    },
+    Suite {
         name: "package",
         about: "the Debian package on a bare Debian: installed, mounted by fstab, removed without a trace",
         tier: Tier::Full,
