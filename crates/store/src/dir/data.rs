@@ -217,9 +217,13 @@ impl Shared {
         }
         let done = {
             let _impersonation = self.impersonate_to_write(caller, stat)?;
-            write_all(fd.as_fd(), offset, data)?
+            write_all(fd.as_fd(), offset, data)
         };
-        Ok((done as u32, own))
+        if own.is_none() {
+            // Once more: a sync that ran during the write has missed some of the data.
+            node.dirty.store(true, Ordering::Relaxed);
+        }
+        Ok((done? as u32, own))
     }
 
     /// Acts as the caller: quotas and reserved blocks are those of the caller, and writing clears
@@ -290,9 +294,11 @@ impl Shared {
         node.dirty.store(true, Ordering::Relaxed);
         let done = {
             let _impersonation = self.impersonate_to_write(caller, &before).ok()?;
-            let done = rustix::io::pwritev2(&fd, &[IoSlice::new(data)], offset, self.at_once());
-            supported(done, &self.supports_nowait_writes)?
+            rustix::io::pwritev2(&fd, &[IoSlice::new(data)], offset, self.at_once())
         };
+        // Once more: a sync that ran during the write has missed some of the data.
+        node.dirty.store(true, Ordering::Relaxed);
+        let done = supported(done, &self.supports_nowait_writes)?;
         // A worker that may wait writes the missing data, and then writes the present part once
         // more.
         if done != data.len() {
@@ -362,10 +368,13 @@ impl Shared {
     /// Closes the descriptor for writing of a file without unsynced writes, unless a write is in
     /// progress. A file system in memory has nothing to sync.
     pub fn close_writable(&self, node: &Node) {
-        let Some(_guard) = node.try_hold() else { return };
-        if self.memory || !node.dirty.load(Ordering::Relaxed) {
-            node.descriptors.close_writable();
-        }
+        let closed = {
+            let Some(_guard) = node.try_hold() else { return };
+            let may_close = self.memory || !node.dirty.load(Ordering::Relaxed);
+            may_close.then(|| node.descriptors.take_writable())
+        };
+        // close(2) may wait, on a network file system for its server: no lock is held then.
+        drop(closed);
     }
 
     /// Syncs a file with unsynced writes before it is closed.

@@ -60,13 +60,15 @@ impl Descriptors {
         Descriptor::Shared(Arc::clone(self.lock().get_or_insert_with(|| Arc::new(fd))))
     }
 
-    /// Closes the descriptor for writing once nobody uses it any more.
-    pub fn close_writable(&self) {
-        drop(self.lock().take());
+    /// Gives up the descriptor for writing, which is closed once nobody uses it any more.
+    pub fn take_writable(&self) -> Option<Arc<OwnedFd>> {
+        self.lock().take()
     }
 
     /// Whether there is a descriptor for writing that was not used since the last call.
     pub fn is_writable_idle(&self) -> bool {
-        self.lock().is_some() && !self.used.swap(false, Ordering::Relaxed)
+        // One that is in use right now is not idle.
+        let found = self.writable.try_lock().is_ok_and(|writable| writable.is_some());
+        found && !self.used.swap(false, Ordering::Relaxed)
     }
 }
