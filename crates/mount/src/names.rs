@@ -224,8 +224,10 @@ impl Core {
         // Asked before the call: a name that the call finds may be gone when it returns.
         let may_hold_silly_names = !self.silly_names.is_empty();
         let mut outcome = self.call_rmdir(&caller, parent.handle, &name).await;
-        if matches!(outcome, Err(Errno::ENOTEMPTY | Errno::EEXIST)) && may_hold_silly_names {
-            let directory = self.call_lookup(&caller, parent.handle, &name).await?.0;
+        if matches!(outcome, Err(Errno::ENOTEMPTY | Errno::EEXIST))
+            && may_hold_silly_names
+            && let Ok((directory, _)) = self.call_lookup(&caller, parent.handle, &name).await
+        {
             self.silly_names.wait_for_removals(directory).await;
             outcome = self.call_rmdir(&caller, parent.handle, &name).await;
         }

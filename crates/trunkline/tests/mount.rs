@@ -77,6 +77,7 @@ fn every_promise_has_its_test() {
         include_str!("mount/silent.rs"),
         include_str!("mount/status.rs"),
         include_str!("mount/umount.rs"),
+        include_str!("../../client/src/path_losses.rs"),
     ];
     let document = include_str!("../../../docs/SEMANTICS.md");
     let mut named = 0;

@@ -112,7 +112,7 @@ fn measured(
     let program = trunkline().display();
     sh(&format!(
         "cat > /root/experiment.toml <<'END'\n{experiment}END\n\
-         {program} bench --no-report --record /root/record.json /root/experiment.toml"
+         {program} bench --no-report --force --record /root/record.json /root/experiment.toml"
     ))
 }
 
