@@ -4,6 +4,9 @@ use rpc::record_marking::{Assembler, MARK_BYTES, Mark, RecordError};
 
 use super::{Assemble, Frame, Framing, FramingError, Trailer};
 
+/// The number of a call or reply, at the beginning of its record. RFC 5531 s9
+const NUMBER_BYTES: usize = 4;
+
 /// RPC records over a stream: a mark of four bytes before each fragment.
 #[derive(Debug)]
 pub enum RecordMarking {}
@@ -49,6 +52,10 @@ impl Framing for RecordMarking {
         }
         let len = mark.len as usize;
         if len > record_bytes_max {
+            // The refusal names the call, by the number after the mark.
+            if bytes.len() < MARK_BYTES + NUMBER_BYTES {
+                return Ok(None);
+            }
             return Err(FramingError::TooLong { bytes: len as u64, max: record_bytes_max });
         }
         Ok(Some(Frame::Whole { skip: MARK_BYTES, len }))

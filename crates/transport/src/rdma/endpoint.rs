@@ -76,8 +76,9 @@ struct Posted<T> {
     tag: Option<T>,
     place: Option<u32>,
     _keeps: Option<Buffer>,
-    /// The work binds or invalidates a window.
-    is_of_window: bool,
+    /// The work binds a window. An invalidation also fails if the server did it at the same time,
+    /// and says nothing of the device.
+    binds_window: bool,
 }
 
 #[derive(Debug)]
@@ -557,9 +558,6 @@ impl<T> Endpoint<T> {
         let signalled = self.is_to_signal(tag.is_some());
         self.identifier.post(self.number, work, slices, signalled, false)?;
         self.note_posted(signalled, tag, None, keeps);
-        if matches!(work, Work::Invalidate { .. }) {
-            self.mark_window();
-        }
         Ok(())
     }
 
@@ -570,14 +568,14 @@ impl<T> Endpoint<T> {
     fn note_posted(&mut self, signalled: bool, tag: Option<T>, place: Option<u32>, keeps: Option<Buffer>) {
         self.unsignalled = if signalled { 0 } else { self.unsignalled + 1 };
         self.unsignalled_keeps = !signalled && (self.unsignalled_keeps || keeps.is_some());
-        self.posted.push_back(Posted { number: self.number, tag, place, _keeps: keeps, is_of_window: false });
+        self.posted.push_back(Posted { number: self.number, tag, place, _keeps: keeps, binds_window: false });
         self.number = (self.number + 1) & !RECEIVE;
     }
 
     /// Marks the work posted last as that of a window.
     fn mark_window(&mut self) {
         if let Some(last) = self.posted.back_mut() {
-            last.is_of_window = true;
+            last.binds_window = true;
         }
     }
 
@@ -608,7 +606,7 @@ impl<T> Endpoint<T> {
 
     fn complete(&mut self, completion: &Completion, inbox: &mut Vec<u8>) -> Result<Option<Event<T>>, Error> {
         if let Some(failure) = &completion.failure {
-            if self.posted.iter().any(|posted| posted.number == completion.id && posted.is_of_window) {
+            if self.posted.iter().any(|posted| posted.number == completion.id && posted.binds_window) {
                 lending::note_failure(failure);
             }
             return Err(self.why_broken(failure));

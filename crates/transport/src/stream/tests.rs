@@ -199,9 +199,11 @@ fn fragments_are_joined() {
 }
 
 #[test]
-fn a_record_above_the_bound_is_refused_at_its_mark() {
+fn a_record_above_the_bound_is_refused_when_its_number_is_known() {
     let (mut ours, mut stream) = receiver();
     ours.write_all(&Mark { last: true, len: (1 << 20) + 1 }.encode()).unwrap();
+    stream.receive(&mut Scratch::new(), &mut Collect::default(), usize::MAX).unwrap();
+    ours.write_all(&[0, 0, 0, 7]).unwrap();
     let error = stream.receive(&mut Scratch::new(), &mut Collect::default(), usize::MAX).unwrap_err();
     assert!(matches!(error, Error::Record(_)), "{error}");
     assert!(stream.held_bytes() < 64);

@@ -84,7 +84,7 @@ impl Windows {
     }
 }
 
-/// Whether work on windows failed by itself, and not because the connection had ended.
+/// Records that a bind failed by itself, and not because the connection had ended.
 pub(super) fn note_failure(failure: &str) {
     if failure.contains("Flushed") || UNUSABLE.swap(true, Ordering::Relaxed) {
         return;
@@ -151,6 +151,8 @@ impl<T> Endpoint<T> {
             windows.free.push(at);
             return Ok(None);
         };
+        // A window has the same keys again and again: what was said of this one before is over.
+        windows.invalidated.retain(|earlier| *earlier != key);
         windows.lent += 1;
         self.counters.lent += 1;
         self.note_posted(signalled, None, None, None);
@@ -181,8 +183,11 @@ impl<T> Endpoint<T> {
     /// Records that the server has ended its right by this key, although nobody asked for that.
     pub(super) fn was_invalidated(&mut self, key: u32) {
         if let Some(windows) = self.on_device.as_mut().and_then(|on_device| on_device.windows.as_mut())
-            && windows.lent > 0
-            && windows.all.iter().any(|window| window.key() == key)
+            && windows
+                .all
+                .iter()
+                .enumerate()
+                .any(|(at, window)| window.key() == key && !windows.free.contains(&at))
         {
             windows.invalidated.push(key);
         }
