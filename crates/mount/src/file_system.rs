@@ -45,7 +45,10 @@ impl Filesystem for Negotiation {
         let mut wanted = InitFlags::FUSE_AUTO_INVAL_DATA
             | InitFlags::FUSE_ASYNC_DIO
             | InitFlags::FUSE_PARALLEL_DIROPS
-            | InitFlags::FUSE_HANDLE_KILLPRIV;
+            | InitFlags::FUSE_HANDLE_KILLPRIV
+            // name_to_handle_at(2) is refused, because open_by_handle_at(2) could find an object
+            // only while the kernel still knows it. Linux 6.9
+            | InitFlags::FUSE_NO_EXPORT_SUPPORT;
         wanted |= match policy.directory_reads {
             DirectoryReads::Auto => InitFlags::FUSE_DO_READDIRPLUS | InitFlags::FUSE_READDIRPLUS_AUTO,
             DirectoryReads::AlwaysPlus => InitFlags::FUSE_DO_READDIRPLUS,

@@ -28,6 +28,33 @@ fn mounted(server: &Server, options: &str, largest: u64) -> (Refusals, Mounted) 
     (proxy, mount)
 }
 
+/// Prints the error of name_to_handle_at(2).
+const HANDLE_PROGRAM: &str = "#define _GNU_SOURCE\n\
+    #include <errno.h>\n#include <fcntl.h>\n#include <stdio.h>\n#include <stdlib.h>\n\
+    int main(int argc, char **argv) {\n\
+      struct file_handle *handle = calloc(1, sizeof *handle + MAX_HANDLE_SZ);\n\
+      int mount;\n\
+      handle->handle_bytes = MAX_HANDLE_SZ;\n\
+      printf(\"%d\\n\", name_to_handle_at(AT_FDCWD, argv[1], handle, &mount, 0) ? errno : 0);\n\
+    }\n";
+
+#[test]
+fn handles_of_files_are_refused_because_they_could_not_be_opened() {
+    let (_server, mount) = crate::fixture::mounted();
+    fs::write(mount.path("f"), b"").unwrap();
+    let local = testkit::temp_dir("handle");
+    fs::write(local.path().join("handle.c"), HANDLE_PROGRAM).unwrap();
+    crate::fixture::shell(local.path(), "cc -o handle handle.c");
+    let file = mount.path("f");
+    let printed = crate::fixture::shell(local.path(), &format!("./handle {}", file.display()));
+    // Older kernels make handles that work only while they know the object: docs/SEMANTICS.md.
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+    let mut numbers = release.split(['.', '-']).map(|number| number.parse::<u32>().unwrap_or(0));
+    let refuses = (numbers.next(), numbers.next()) >= (Some(6), Some(9));
+    let expected = if refuses { rustix::io::Errno::OPNOTSUPP.raw_os_error() } else { 0 };
+    assert_eq!(printed.trim(), expected.to_string());
+}
+
 #[test]
 fn a_write_beyond_the_largest_file_fails_at_once() {
     for (options, of_file) in
