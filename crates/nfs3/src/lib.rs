@@ -44,9 +44,12 @@ pub const PROGRAM: u32 = 100_003;
 pub const VERSION: u32 = 3;
 /// The longest file handle, in bytes. RFC 1813 s2.4 (NFS3_FHSIZE)
 pub const HANDLE_BYTES_MAX: u32 = 64;
-/// The longest name that decodes. RFC 1813 s2.5 sets no bound. This one is above the limit of file
-/// systems (255), so that the server can answer NFS3ERR_NAMETOOLONG, and small enough that a name
-/// cannot fill a record.
+/// The longest name or symbolic link target in a call: the record bounds them. RFC 1813 s2.5 sets
+/// no bound, and the answer to a longer one than the file system holds is NFS3ERR_NAMETOOLONG.
+pub const CALL_TEXT_BYTES_MAX: u32 = u32::MAX;
+/// The longest name that decodes in a reply. RFC 1813 s2.5 sets no bound. This one is far above the
+/// limit of file systems (255), and small enough that a name cannot fill a record.
 pub const NAME_WIRE_BYTES_MAX: u32 = 4096;
-/// The longest symbolic link target that decodes: Linux's PATH_MAX. RFC 1813 s2.5 sets no bound.
+/// The longest symbolic link target that decodes in a reply: Linux's PATH_MAX. RFC 1813 s2.5 sets
+/// no bound.
 pub const PATH_WIRE_BYTES_MAX: u32 = 4096;

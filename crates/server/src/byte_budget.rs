@@ -9,6 +9,7 @@
 //! Nothing is refused here: connections ask for room before they take more, and wait without it.
 //! An address gets at most half of the budget, so that one host never takes the memory of all.
 
+use crate::address::network_of;
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -109,7 +110,7 @@ impl ByteBudget {
     /// The account of an address; it lasts as long as somebody is charged.
     pub fn account(&self, address: IpAddr) -> Arc<Account> {
         let mut accounts = self.accounts.lock().unwrap_or_else(PoisonError::into_inner);
-        let address = address.to_canonical();
+        let address = network_of(address);
         if let Some(account) = accounts.by_address.get(&address).and_then(Weak::upgrade) {
             return account;
         }
@@ -128,20 +129,21 @@ impl ByteBudget {
         left.min((self.bytes_max / 2).saturating_sub(account.held_bytes()))
     }
 
-    /// Whether a turn need not check what it takes, when there are this many loops.
-    pub const fn is_ample(room: usize, loops: usize) -> bool {
-        room >= AMPLE_BYTES.saturating_mul(loops)
+    /// Whether an address may hold `bytes` more, after others got what they were promised.
+    pub fn has_room(&self, account: &Account, bytes: usize, promised: usize) -> bool {
+        let left = self.bytes_max.saturating_sub(self.total.load(Ordering::Relaxed));
+        left >= bytes.saturating_add(promised) && !self.is_above_share(account, bytes)
     }
 
-    /// The address that must give up memory so that another gets `bytes`: itself if it may not hold
-    /// that much, or else the one that holds most.
-    pub fn debtor(&self, account: &Arc<Account>, bytes: usize) -> Arc<Account> {
-        if account.held_bytes().saturating_add(bytes) > self.bytes_max / 2 {
-            return Arc::clone(account);
-        }
-        let accounts = self.accounts.lock().unwrap_or_else(PoisonError::into_inner);
-        let all = accounts.by_address.values().filter_map(Weak::upgrade);
-        all.max_by_key(|account| account.held_bytes()).unwrap_or_else(|| Arc::clone(account))
+    /// Whether an address would hold more than its share with `bytes` more.
+    pub fn is_above_share(&self, account: &Account, bytes: usize) -> bool {
+        account.held_bytes().saturating_add(bytes) > self.bytes_max / 2
+    }
+
+    /// Whether a turn need not check what it takes, when there are this many loops. With very many
+    /// loops a quarter of the budget is enough, or there would never be plenty.
+    pub fn is_ample(&self, room: usize, loops: usize) -> bool {
+        room >= AMPLE_BYTES.saturating_mul(loops).min(self.bytes_max / 4)
     }
 }
 
@@ -171,14 +173,25 @@ mod tests {
     }
 
     #[test]
-    fn the_debtor_is_the_address_at_its_half_or_the_one_that_holds_most() {
+    fn promises_to_others_count_in_the_sum_and_not_in_the_share_of_an_address() {
         let budget = ByteBudget::new(64 * MIB);
-        let [small, large] = [1, 2].map(|last| budget.account(address(last)));
-        let held = Charge::none(Arc::clone(&large)).beside(31 * MIB);
-        assert!(Arc::ptr_eq(&budget.debtor(&small, MIB), &large));
-        let also = Charge::none(Arc::clone(&small)).beside(32 * MIB);
-        assert!(Arc::ptr_eq(&budget.debtor(&small, MIB), &small));
-        drop((held, also));
+        let [one, two] = [1, 2].map(|last| budget.account(address(last)));
+        assert!(budget.has_room(&one, MIB, 63 * MIB) && !budget.has_room(&one, MIB, 64 * MIB));
+        let held = Charge::none(Arc::clone(&one)).beside(31 * MIB);
+        assert!(budget.has_room(&one, MIB, 20 * MIB) && !budget.is_above_share(&one, MIB));
+        assert!(!budget.has_room(&one, 2 * MIB, 0) && budget.is_above_share(&one, 2 * MIB));
+        assert!(budget.has_room(&two, 32 * MIB, 0) && !budget.has_room(&two, 32 * MIB, 2 * MIB));
+        drop(held);
+    }
+
+    #[test]
+    fn with_any_number_of_loops_an_idle_server_has_plenty() {
+        let budget = ByteBudget::new(1024 * MIB);
+        let room = budget.room(&budget.account(address(1)));
+        assert!([1, 16, 32, 64, 256].into_iter().all(|loops| budget.is_ample(room, loops)));
+        assert!(
+            !budget.is_ample(200 * MIB, 64) && budget.is_ample(16 * MIB, 1) && !budget.is_ample(15 * MIB, 1)
+        );
     }
 
     #[test]

@@ -332,7 +332,11 @@ mod tests {
 
     /// A call of NFS by root.
     fn nfs3_call<'a>(procedure: Procedure, args: &impl Wire<'a>) -> Vec<u8> {
-        let sys = AuthSys { stamp: 1, machine: b"test", uid: 0, gid: 0, gids: Default::default() };
+        nfs3_call_from(b"test", procedure, args)
+    }
+
+    fn nfs3_call_from<'a>(machine: &[u8], procedure: Procedure, args: &impl Wire<'a>) -> Vec<u8> {
+        let sys = AuthSys { stamp: 7, machine, uid: 0, gid: 0, gids: Default::default() };
         let (mut credential, mut record) = (Vec::new(), Vec::new());
         sys.encode_opaque(&mut Writer::new(&mut credential));
         let writer = &mut Writer::new(&mut record);
@@ -389,5 +393,44 @@ mod tests {
         let written = executor.serve(&head, &record, Some(placed), record_len, Mode::Loop(None));
         assert!(matches!(written, Dispatched::Answered(end) if !end.error));
         assert_eq!(find().unwrap().1.unwrap().attributes.size, u64::from(LEN));
+    }
+
+    #[test]
+    fn calls_of_clients_that_no_export_admits_take_no_place_in_the_reply_cache() {
+        let entries_after = |admitted: bool| {
+            let mut config = Config::quick(64 << 20, "/export", &["127.0.0.1:0".parse().unwrap()]);
+            if !admitted {
+                config.exports[0].allow.clear();
+            }
+            let group = Group::new(&config, |_| None).unwrap();
+            let exports = group.exports();
+            let (_, export) = exports.iter().next().unwrap();
+            let address = "127.0.0.1:700".parse().unwrap();
+            let now = clock::now();
+            let own = drc::machine_name(7);
+            for machine in [b"test".as_slice(), own.as_ref()] {
+                let location = DirOpArgs { directory: export.handle(export.store.root()), name: b"d" };
+                let args = proc::mkdir::Args { location, attributes: Sattr3::default() };
+                let record = nfs3_call_from(machine, Procedure::MkDir, &args);
+                let head = CallHead::decode(&record).unwrap();
+                let mut executor = Executor {
+                    group: &group,
+                    waiters: &NoWaiters,
+                    token: Token(1),
+                    protocol: Protocol::Tcp,
+                    client: &mut Client::new(1, 0, address, address, group.exports()),
+                    replies: &mut Replies::default(),
+                    text: &mut Vec::new(),
+                    times: Times { now, received: now },
+                    payload_bytes_max: u32::MAX,
+                };
+                let answered = executor.serve(&head, &record, None, record.len(), Mode::Loop(None));
+                assert!(matches!(answered, Dispatched::Answered(_)));
+            }
+            group.reply_cache.entries()
+        };
+        assert_eq!(entries_after(false), (0, 0));
+        let (windows, calls) = entries_after(true);
+        assert!(windows == 1 && calls >= 1, "{windows} {calls}");
     }
 }

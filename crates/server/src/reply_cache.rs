@@ -120,6 +120,17 @@ impl ReplyCache {
         }
     }
 
+    /// The number of windows, and of calls in the tables.
+    #[cfg(test)]
+    pub fn entries(&self) -> (usize, usize) {
+        match self {
+            Self::Local { windows, tables, .. } => {
+                (lock(windows).len(), tables.iter().map(|table| lock(table).len()).sum())
+            }
+            Self::Shared(_) => (0, 0),
+        }
+    }
+
     /// The state shared between processes, if there is any.
     pub const fn shared(&self) -> Option<&SharedReplyCache> {
         match self {

@@ -1,7 +1,7 @@
 //! A running server: its start, its operations, and its end.
 
 use crate::clock;
-use crate::config::{Config, ExportConfig, LOOPS_MAX};
+use crate::config::{Config, ExportConfig, LOOPS_MAX, StoreConfig};
 use crate::error::Error;
 use crate::export::Reloaded;
 use crate::group::Group;
@@ -11,7 +11,6 @@ use crate::runtime::WorkerPool;
 use crate::runtime::{BoundListener, EventLoop, Mailboxes, Message, bind, bind_rdma};
 use crate::statistics::Statistics;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::JoinHandle;
@@ -24,6 +23,8 @@ use transport::socket;
 /// Descriptors besides those of connections: listeners, loops, standard streams, what the program
 /// has open.
 const OTHER_DESCRIPTORS: u64 = 256;
+/// The least connections, however low the limit of descriptors is.
+const CONNECTIONS_MIN: usize = 16;
 
 /// When the server ends at once, how long it waits for calls that wait for their stores.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
@@ -83,15 +84,15 @@ impl Server {
     }
 
     fn launch(
-        config: Config,
+        mut config: Config,
         own: impl FnMut(&ExportConfig) -> Option<Box<dyn Store>>,
         sockets: Vec<TcpListener>,
     ) -> Result<Self, Error> {
         config.check()?;
         config.check_host()?;
+        config.limits.connections_max = connections_within_descriptors(&config);
         // Before RDMA: it may change the thread's credentials (`store::keep_identity`).
         let group = Arc::new(Group::new(&config, own)?);
-        raise_descriptor_limit(config.limits.connections_max);
         let mut bound = listen(&config, sockets)?;
         let streams: Vec<_> = bound.iter().map(|listener| listener.address).collect();
         let (rdma_addresses, mut bound_rdma) = listen_rdma(&config)?;
@@ -389,21 +390,32 @@ fn check_congestion(listener: &BoundListener, name: &str) -> Result<(), Error> {
     })
 }
 
-/// Raises this process's soft limit of open descriptors as far as its connections need and the hard
-/// limit allows: the usual 1,024 would end a server long before its own bound.
-fn raise_descriptor_limit(connections_max: usize) {
-    let wanted = connections_max as u64 + OTHER_DESCRIPTORS;
+/// How many of the configured connections the limit of open descriptors has room for, after this
+/// process's soft limit is raised as far as they need and the hard limit allows. Directories keep
+/// up to half of the descriptors for their files (`DirStore`). With fewer connections than
+/// configured, idle ones give way before descriptors run out.
+fn connections_within_descriptors(config: &Config) -> usize {
+    let configured = config.limits.connections_max;
+    let has_files = config.exports.iter().any(|export| matches!(export.store, StoreConfig::Dir { .. }));
+    let files_share = if has_files { 2 } else { 1 };
+    let wanted = configured as u64 * files_share + OTHER_DESCRIPTORS;
     let limit = getrlimit(Resource::Nofile);
-    let Some(current) = limit.current else { return };
-    if current >= wanted {
-        return;
+    if limit.current.is_some_and(|current| current < wanted) {
+        let raised = limit.maximum.map_or(wanted, |maximum| wanted.min(maximum));
+        // The limit that is in force afterwards decides.
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(raised), maximum: limit.maximum });
     }
-    let raised = limit.maximum.map_or(wanted, |maximum| wanted.min(maximum));
-    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: Some(raised), maximum: limit.maximum })
-    {
-        let error = io::Error::from(error);
-        tracing::warn!(%error, current, wanted, "the limit of open descriptors stays below the connection bound");
+    let Some(current) = getrlimit(Resource::Nofile).current else { return configured };
+    let room = usize::try_from(current.saturating_sub(OTHER_DESCRIPTORS) / files_share);
+    let allowed = configured.min(room.unwrap_or(configured).max(CONNECTIONS_MIN));
+    if allowed < configured {
+        tracing::warn!(
+            limit = current,
+            "the limit of open files has room for {allowed} connections instead of {configured} (`connections`); raise \
+             it to {wanted}: LimitNOFILE= of the service, or ulimit -n"
+        );
     }
+    allowed
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! MNT: returns the handle of an export's root. RFC 1813 s5.2.1
 
-use super::PATH_BYTES_MAX;
+use crate::CALL_TEXT_BYTES_MAX;
 use crate::{FileHandle, Outcome, Wire};
 use smallvec::SmallVec;
 use xdr::{Reader, Result, Writer};
@@ -11,13 +11,14 @@ pub const FLAVORS_MAX: u32 = 32;
 /// `dirpath`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Args<'a> {
-    /// The path: any bytes, at most [`PATH_BYTES_MAX`].
+    /// The path: any bytes. One above [`PATH_BYTES_MAX`](super::PATH_BYTES_MAX) is answered
+    /// with MNT3ERR_NAMETOOLONG.
     pub path: &'a [u8],
 }
 
 impl<'a> Wire<'a> for Args<'a> {
     fn decode(reader: &mut Reader<'a>) -> Result<Self> {
-        Ok(Self { path: reader.opaque(PATH_BYTES_MAX)? })
+        Ok(Self { path: reader.opaque(CALL_TEXT_BYTES_MAX)? })
     }
 
     fn encode(&self, writer: &mut Writer<'_>) {

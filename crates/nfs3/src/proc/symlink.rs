@@ -1,6 +1,6 @@
 //! SYMLINK: creates a symbolic link. RFC 1813 s3.3.10
 
-use crate::{Created, DirOpArgs, Outcome, PATH_WIRE_BYTES_MAX, Sattr3, WccData, Wire};
+use crate::{CALL_TEXT_BYTES_MAX, Created, DirOpArgs, Outcome, Sattr3, WccData, Wire};
 use xdr::{Reader, Result, Writer};
 
 /// `SYMLINK3args`.
@@ -10,7 +10,7 @@ pub struct Args<'a> {
     pub location: DirOpArgs<'a>,
     /// The new link's attributes (`symlink_attributes`).
     pub attributes: Sattr3,
-    /// The target (`symlink_data`): any bytes, at most [`PATH_WIRE_BYTES_MAX`].
+    /// The target (`symlink_data`): any bytes, of any length.
     pub target: &'a [u8],
 }
 
@@ -19,7 +19,7 @@ impl<'a> Wire<'a> for Args<'a> {
         Ok(Self {
             location: Wire::decode(reader)?,
             attributes: Wire::decode(reader)?,
-            target: reader.opaque(PATH_WIRE_BYTES_MAX)?,
+            target: reader.opaque(CALL_TEXT_BYTES_MAX)?,
         })
     }
 

@@ -1,7 +1,7 @@
 //! A name in a directory, RFC 1813 s2.6 (`diropargs3`), and the strings of the protocol.
 
 use super::FileHandle;
-use crate::{NAME_WIRE_BYTES_MAX, Wire};
+use crate::{CALL_TEXT_BYTES_MAX, Wire};
 use xdr::{Reader, Result, Writer};
 
 /// `diropargs3`: a directory and a name in it. RFC 1813 s2.6
@@ -9,14 +9,14 @@ use xdr::{Reader, Result, Writer};
 pub struct DirOpArgs<'a> {
     /// The directory.
     pub directory: FileHandle,
-    /// The name: any bytes, not necessarily UTF-8, at most [`NAME_WIRE_BYTES_MAX`].
+    /// The name: any bytes, not necessarily UTF-8, of any length.
     pub name: &'a [u8],
 }
 
 impl<'a> Wire<'a> for DirOpArgs<'a> {
     #[inline]
     fn decode(reader: &mut Reader<'a>) -> Result<Self> {
-        Ok(Self { directory: Wire::decode(reader)?, name: reader.opaque(NAME_WIRE_BYTES_MAX)? })
+        Ok(Self { directory: Wire::decode(reader)?, name: reader.opaque(CALL_TEXT_BYTES_MAX)? })
     }
 
     #[inline]

@@ -8,6 +8,7 @@ use crate::group::Group;
 use crate::nfs3::request::HandlerError;
 use crate::nfs3::status;
 use fs::FileKind;
+use nfs3::mount::PATH_BYTES_MAX;
 use nfs3::mount::mnt::{Args, Reply, Success};
 use nfs3::{FileHandle, Outcome, Status};
 use rpc::auth::{AUTH_NONE, AUTH_SYS};
@@ -38,6 +39,9 @@ pub fn run(group: &Group, client: &Client, args: &Args<'_>, wait: Wait<'_>) -> R
 fn mount(group: &Group, client: &Client, args: &Args<'_>, wait: Wait<'_>) -> Result<Reply, HandlerError> {
     if client.admitted.is_empty() {
         return Ok(Outcome::Fail(Status::ACCES, ()));
+    }
+    if args.path.len() > PATH_BYTES_MAX as usize {
+        return Ok(Outcome::Fail(Status::NAMETOOLONG, ()));
     }
     let Some((index, export, rest)) = find(&client.exports, args.path) else {
         return Ok(Outcome::Fail(Status::NOENT, ()));

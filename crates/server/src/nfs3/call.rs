@@ -123,6 +123,25 @@ impl<'r> Call<'_, 'r> {
         S: Wire<'r>,
         F: Wire<'r> + Default,
     {
+        if self.client.admitted.is_empty() {
+            // Refused before the reply cache, in which strangers must take no place.
+            write::<S, F>(self.out, self.header.xid, &Outcome::Fail(Status::ACCES, F::default()));
+            return Ok(Answered::reply(true));
+        }
+        self.admitted_exactly_once(args_hash, run, replayed, is_partial)
+    }
+
+    fn admitted_exactly_once<S, F>(
+        self,
+        args_hash: impl FnOnce() -> u64,
+        run: impl FnOnce(&Request<'_>, &CacheEntry<'_>, Start) -> HandlerResult<S, F>,
+        replayed: impl FnOnce(&Request<'_>) -> HandlerResult<S, F>,
+        is_partial: impl FnOnce(&S) -> bool,
+    ) -> Result<Answered, Answered>
+    where
+        S: Wire<'r>,
+        F: Wire<'r> + Default,
+    {
         let (xid, from, reply_cache) = (self.header.xid, self.out.len(), &self.group.reply_cache);
         let client_id = self.client.identities.current().and_then(|identity| identity.client_id);
         let acquired = self.client.cache_client.acquire_window(client_id, reply_cache, self.times.now);

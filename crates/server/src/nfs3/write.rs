@@ -3,7 +3,7 @@
 
 use super::request::{HandlerError, Request};
 use super::status;
-use crate::program::WriteHead;
+use crate::program::{IO_BYTES_MAX, WriteHead};
 use fs::{FileHandle, Stability};
 use nfs3::proc::write::{ArgsHead, Reply, Stable, Success};
 use nfs3::{Outcome, WccData};
@@ -50,7 +50,11 @@ pub fn run(request: &Request<'_>, head: &WriteHead, data: &mut Data<'_>) -> Resu
     };
     let how = head.stability;
     let (effect, result) = match data {
-        Data::Slice(bytes) => target.write(head.offset, bytes, how)?,
+        // More than FSINFO's wtmax: a part is written, and the client goes on from there.
+        Data::Slice(bytes) => {
+            let bytes = bytes.get(..IO_BYTES_MAX as usize).unwrap_or(bytes);
+            target.write(head.offset, bytes, how)?
+        }
         Data::InPlace(receive_buffer) => target.write_received(receive_buffer, how)?,
     };
     let file = target.wcc(&effect);
@@ -80,7 +84,7 @@ pub fn replayed(request: &Request<'_>, head: &WriteHead) -> Result<Reply, Handle
     let file = WccData::default();
     Ok(Outcome::Ok(Success {
         file,
-        count: head.count,
+        count: head.count.min(IO_BYTES_MAX),
         committed: stable(head.stability),
         verifier: verifier.to_be_bytes(),
     }))

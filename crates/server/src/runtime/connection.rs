@@ -30,8 +30,9 @@ use store::ReceiveBatch;
 use transport::poll::{Interest, Poller};
 use transport::{AnyTransport, Expect, Flushed, Scratch, Stream, Transport, socket};
 
-/// A record is at most one WRITE of the largest size, with its head.
-pub(super) const RECORD_BYTES_MAX: usize = IO_BYTES_MAX as usize + (64 << 10);
+/// A record is at most four WRITEs of the largest size, with a head: a WRITE of more than FSINFO's
+/// wtmax is answered short, and one of more than this ends its connection. RFC 1813 s3.3.7
+pub(super) const RECORD_BYTES_MAX: usize = 4 * IO_BYTES_MAX as usize + (64 << 10);
 /// The longest record of a client without any export, which may not ask for anything longer: a call
 /// with the largest credential and a path of the largest length. RFC 5531 s8.2, RFC 1813 s5.1.3
 pub(super) const STRANGER_RECORD_BYTES_MAX: usize = 4 << 10;
@@ -151,7 +152,7 @@ impl CloseReason {
             Self::Stuck => {
                 tracing::info!(%peer, id, "connection closed: silent or too slow in the middle of a record")
             }
-            Self::Evicted => tracing::info!(%peer, id, "connection closed: idle longest when a new one came"),
+            Self::Evicted => tracing::info!(%peer, id, "connection closed: it gave way to a new one"),
         }
     }
 
@@ -610,7 +611,10 @@ impl Connection {
     fn wait_unless_broken(&self) -> Step {
         let Some(socket) = self.socket() else { return Step::Wait };
         // Only a broken connection wakes the loop in this state, and it would do so again and
-        // again.
+        // again. A reset behind bytes that are not received yet shows in no receive.
+        if let Ok(Err(error)) = rustix::net::sockopt::socket_error(socket) {
+            return Step::Close(CloseReason::System(error.into()));
+        }
         let mut byte = [0; 1];
         let flags = rustix::net::RecvFlags::PEEK | rustix::net::RecvFlags::DONTWAIT;
         match rustix::net::recv(socket, &mut byte, flags) {

@@ -8,6 +8,7 @@
 //! its connections without executing the calls they hold: their clients have sent those calls
 //! elsewhere meanwhile, and a late original must not undo a newer write.
 
+mod admission;
 pub(super) mod balance;
 mod room;
 #[cfg(test)]
@@ -341,8 +342,8 @@ impl EventLoop {
             tracing::debug!(peer = %accepted.peer, "connection refused: its node was stopped meanwhile");
             return self.refuse(accepted);
         }
-        if self.connections.len() >= bound && !self.evict() {
-            tracing::warn!(peer = %accepted.peer, bound, "connection refused: at the bound, and none is idle");
+        if !self.make_place(accepted.peer, bound) {
+            tracing::warn!(peer = %accepted.peer, bound, "connection refused: at the bound, and none gives way");
             return self.refuse(accepted);
         }
         self.count_accepted(node);
@@ -373,21 +374,6 @@ impl EventLoop {
     fn count_accepted(&mut self, node: usize) {
         if let Some(node) = self.of_nodes.get_mut(node) {
             node.accepted += 1;
-        }
-    }
-
-    /// Closes the connection that has been idle longest. Returns false if none is idle.
-    fn evict(&mut self) -> bool {
-        let idle = self.connections.iter().filter(|(_, connection)| connection.pool_calls() == 0);
-        // A connection that waits for memory is not idle by its own choice.
-        let longest =
-            idle.min_by_key(|(_, connection)| (connection.waits_for_room().is_some(), connection.active));
-        match longest {
-            Some((key, connection)) if connection.active + EVICTABLE_IDLE <= self.alive => {
-                self.close(key, CloseReason::Evicted);
-                true
-            }
-            _ => false,
         }
     }
 
@@ -509,7 +495,7 @@ impl EventLoop {
                 self.connections.iter_mut().for_each(|(_, connection)| connection.readmit(&exports));
             }
             Message::MakeRoom(account, bytes) => {
-                self.make_room(&account, bytes);
+                self.make_room(&account, bytes, 0);
             }
             Message::CheckAcknowledgements => self.check_acknowledgements(),
             Message::Report(sender) => {

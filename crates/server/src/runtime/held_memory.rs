@@ -95,7 +95,7 @@ impl Connection {
     /// How much more the connection may hold after this turn; `None` while nothing needs checking.
     pub fn room(&self, budget: &ByteBudget, loops: usize) -> Option<usize> {
         let room = budget.room(self.account());
-        if ByteBudget::is_ample(room, loops) {
+        if budget.is_ample(room, loops) {
             return None;
         }
         let pending = self.stream.queued_records() > 0 || self.pool_calls() > 0;

@@ -195,7 +195,7 @@ impl Mailboxes {
         // that connects and disconnects without end must not keep the loops busy with it.
         let is_duplicate = |queued: &Message| {
             matches!((queued, &message), (Message::CheckAcknowledgements, Message::CheckAcknowledgements))
-                || matches!((queued, &message), (Message::MakeRoom(..), Message::MakeRoom(..)))
+                || matches!((queued, &message), (Message::MakeRoom(a, _), Message::MakeRoom(b, _)) if Arc::ptr_eq(a, b))
                 || matches!((queued, &message), (Message::Repace(a), Message::Repace(b)) if a == b)
         };
         if !queue.gone && !queue.messages.iter().rev().take(DUPLICATES_SEARCHED).any(is_duplicate) {

@@ -1,8 +1,9 @@
 //! Tests files and directories, and the replies about them on the wire.
 
-use crate::peer::{Peer, decoded, pattern, start, write_args};
+use crate::peer::{Peer, decoded, encoded, pattern, start, write_args};
 use nfs3::proc::{self, create::How};
 use nfs3::{DirOpArgs, FileType, Outcome, Procedure, Sattr3, Status, WccData};
+use rpc::reply::{Accept, Body};
 
 #[test]
 fn data_of_every_size_are_read_back_as_written() {
@@ -25,6 +26,71 @@ fn data_of_every_size_are_read_back_as_written() {
         assert!(read == data, "{len} bytes");
         assert!(eof);
     }
+}
+
+// RFC 1813 s3.3.7 and s3.3.19 (wtmax)
+#[test]
+fn a_write_above_the_largest_size_is_answered_short() {
+    const LARGEST: usize = 1 << 20;
+    let (_server, address) = start();
+    let mut peer = Peer::new(address);
+    let root = peer.mnt(b"/export").unwrap();
+    for (name, len) in [("a", LARGEST + 1), ("b", LARGEST + (64 << 10)), ("c", 2 << 20), ("d", 4 << 20)] {
+        let file = peer.create(root, name.as_bytes()).object.unwrap();
+        let data = pattern(len, 3);
+        let written = peer.write(file, 7, &data).into_result().unwrap();
+        assert_eq!((written.count as usize, len > LARGEST), (LARGEST, true), "{name}");
+        assert_eq!(written.file.after.unwrap().size, LARGEST as u64 + 7);
+        let (read, eof) = peer.read(file, 7, 1 << 20).unwrap();
+        assert!(eof && read == data[..LARGEST], "{name}");
+    }
+}
+
+// RFC 1813 s2.6 (NFS3ERR_NAMETOOLONG), s5.1.5 (MNT3ERR_NAMETOOLONG)
+#[test]
+fn names_and_targets_of_any_length_are_too_long_and_no_garbage() {
+    let (_server, address) = start();
+    let mut peer = Peer::new(address);
+    let root = peer.mnt(b"/export").unwrap();
+    let file = peer.create(root, b"file").object.unwrap();
+    for len in [256, 4096, 4097, 60_000] {
+        let name = vec![b'n'; len];
+        let long = DirOpArgs { directory: root, name: &name };
+        let short = DirOpArgs { directory: root, name: b"short" };
+        let sattr = Sattr3::default();
+        let calls = [
+            (Procedure::Lookup, encoded(&proc::lookup::Args { what: long })),
+            (Procedure::Create, encoded(&proc::create::Args { location: long, how: How::Unchecked(sattr) })),
+            (Procedure::MkDir, encoded(&proc::mkdir::Args { location: long, attributes: sattr })),
+            (
+                Procedure::SymLink,
+                encoded(&proc::symlink::Args { location: long, attributes: sattr, target: b"t" }),
+            ),
+            (Procedure::Remove, encoded(&proc::remove::Args { object: long })),
+            (Procedure::RmDir, encoded(&proc::rmdir::Args { object: long })),
+            (Procedure::Rename, encoded(&proc::rename::Args { from: long, to: short })),
+            (
+                Procedure::Rename,
+                encoded(&proc::rename::Args { from: DirOpArgs { directory: root, name: b"file" }, to: long }),
+            ),
+            (Procedure::Link, encoded(&proc::link::Args { file, link: long })),
+        ];
+        for (procedure, args) in calls {
+            let (body, results) = peer.call_any(nfs3::PROGRAM, 3, procedure as u32, &args);
+            assert_eq!(body, Body::Accepted(Accept::Success), "{procedure:?} {len}");
+            assert_eq!(results[..4], (Status::NAMETOOLONG.0).to_be_bytes(), "{procedure:?} {len}");
+        }
+    }
+    for len in [4096, 60_000] {
+        let target = vec![b't'; len];
+        let location = DirOpArgs { directory: root, name: b"link" };
+        let args = encoded(&proc::symlink::Args { location, attributes: Sattr3::default(), target: &target });
+        let (body, results) = peer.call_any(nfs3::PROGRAM, 3, Procedure::SymLink as u32, &args);
+        assert_eq!(body, Body::Accepted(Accept::Success), "{len}");
+        assert_eq!(results[..4], (Status::NAMETOOLONG.0).to_be_bytes(), "{len}");
+    }
+    let path = [b"/export/".as_slice(), &[b'p'; 2000]].concat();
+    assert_eq!(peer.mnt(&path), Err(Status::NAMETOOLONG));
 }
 
 #[test]

@@ -1,11 +1,11 @@
 //! Tests many connections, and clients that do not read.
 
-use crate::peer::{Peer, config, encoded, eventually, pattern, start};
+use crate::peer::{PATIENCE, Peer, config, credential, encoded, eventually, pattern, start};
 use nfs3::{Procedure, proc};
 use server::Server;
 use server::statistics::ConnectionStatistics;
 use std::io::Write;
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::time::Instant;
 
 #[test]
@@ -322,6 +322,70 @@ fn at_the_limit_the_longest_idle_connection_is_closed_for_a_new_one() {
     assert!(Peer::new(address).mnt(b"/export").is_ok());
     assert!(oldest.is_closed());
     others.iter_mut().for_each(|peer| assert!(peer.mnt(b"/export").is_ok()));
+}
+
+/// A connection from another address of this host.
+fn connect_from(source: [u8; 4], to: SocketAddr) -> Peer {
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    socket.bind(&SocketAddr::from((source, 0)).into()).unwrap();
+    socket.connect(&to.into()).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    Peer { stream: socket.into(), credential: credential(1, b"test", 0, 0), next_xid: 1 }
+}
+
+fn null(peer: &mut Peer) -> bool {
+    let call = peer.record(77, nfs3::PROGRAM, 3, 0, &[]);
+    std::io::Write::write_all(&mut peer.stream, &call).is_ok() && peer.try_receive().is_ok()
+}
+
+#[test]
+fn strangers_shut_out_no_client_and_end_no_connection_of_one() {
+    const CONNECTIONS: usize = 16;
+    let mut config = config();
+    (config.loops, config.limits.connections_max) = (Some(1), CONNECTIONS);
+    config.exports[0].allow = vec!["127.0.0.1".parse().unwrap()];
+    let server = Server::start(config).unwrap();
+    let address = server.addresses()[0];
+    let mut client = Peer::new(address);
+    let root = client.mnt(b"/export").unwrap();
+    // All strangers work all the time, so that none is idle.
+    let mut strangers: Vec<Peer> = Vec::new();
+    for _ in 0..4 * CONNECTIONS {
+        strangers.push(connect_from([127, 0, 0, 2], address));
+        strangers.iter_mut().rev().take(4).for_each(|stranger| {
+            let _ = null(stranger);
+        });
+        assert!(client.getattr(root).into_result().is_ok());
+    }
+    let mut others: Vec<Peer> = Vec::new();
+    for _ in 1..CONNECTIONS {
+        let mut other = Peer::new(address);
+        assert_eq!(other.mnt(b"/export"), Ok(root));
+        others.push(other);
+    }
+    assert!(others.iter_mut().all(null) && null(&mut client), "all clients are still connected");
+}
+
+#[test]
+fn an_address_with_more_than_half_of_the_connections_gives_way_to_others() {
+    const CONNECTIONS: usize = 16;
+    let mut config = config();
+    (config.loops, config.limits.connections_max) = (Some(1), CONNECTIONS);
+    config.exports[0].allow = vec!["127.0.0.0/8".parse().unwrap()];
+    let server = Server::start(config).unwrap();
+    let address = server.addresses()[0];
+    let mut greedy: Vec<Peer> = (0..CONNECTIONS).map(|_| connect_from([127, 0, 0, 2], address)).collect();
+    assert!(greedy.iter_mut().all(null));
+    let mut others: Vec<Peer> = (0..CONNECTIONS / 2 - 1)
+        .map(|_| {
+            // None of them is idle for the second after which a connection may give way.
+            let mut other = connect_from([127, 0, 0, 3], address);
+            assert!(null(&mut other));
+            other
+        })
+        .collect();
+    assert!(others.iter_mut().all(null));
+    assert_eq!(greedy.iter_mut().filter_map(|peer| null(peer).then_some(())).count(), CONNECTIONS / 2 + 1);
 }
 
 #[test]

@@ -133,6 +133,38 @@ fn an_export_that_admits_no_client_refuses_datagrams_too() {
     assert_eq!(mount[24..28], words(&[nfs3::Status::ACCES.0]));
 }
 
+/// The sender of a datagram may be forged: what is sent to it must not be more than it sent.
+#[test]
+fn an_address_that_no_export_admits_gets_no_datagram_longer_than_its_own() {
+    const DUMP: u32 = 4;
+    let mut config = config();
+    let port = free_port();
+    config.rpcbind = Some(port);
+    config.exports[0].allow.clear();
+    let server = Server::start(config).unwrap();
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut reply = [0; 10_000];
+    let exports = call(nfs3::mount::PROGRAM, 3, 5, &[]);
+    for (at, longer) in
+        [(local(port), call(portmap::PROGRAM, 2, DUMP, &[])), (server.addresses()[0], exports)]
+    {
+        socket.send_to(&longer, at).unwrap();
+        let mut null = call(portmap::PROGRAM, 2, 0, &[]);
+        null[..4].copy_from_slice(&words(&[6]));
+        socket.send_to(&null, local(port)).unwrap();
+        let (len, from) = socket.recv_from(&mut reply).unwrap();
+        if len > longer.len() {
+            panic!("{len} bytes from {from} for {}", longer.len());
+        }
+        // Datagrams are served in their order, so the first reply says what became of the list: a
+        // short one may be answered, as that of no export is.
+        if from == local(port) {
+            assert_eq!(reply[..4], words(&[6]), "the list was not answered");
+        }
+    }
+}
+
 #[test]
 fn without_rpcbind_the_port_mapper_program_is_not_served() {
     let server = Server::start(config()).unwrap();

@@ -9,12 +9,17 @@ use crate::byte_budget::Account;
 use crate::runtime::connection::CloseReason;
 use crate::runtime::held_memory::ROOM_BYTES_MIN;
 use crate::runtime::mailbox::Message;
+use smallvec::SmallVec;
+use std::cmp::Reverse;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// How often a loop looks for room while connections wait: often enough for a bulk transfer, and
 /// rarely enough that looking at all connections costs little.
 pub(super) const ROOM_CHECK_INTERVAL: Duration = Duration::from_millis(5);
+/// In one round memory is sought for at most so many addresses in vain: each looks at all
+/// connections.
+const REFUSED_MAX: usize = 8;
 /// How often the log mentions that memory is used up.
 const WARN_INTERVAL: Duration = Duration::from_secs(60);
 
@@ -43,43 +48,48 @@ impl EventLoop {
         self.room_check.is_needed = !waiting.is_empty();
         waiting.sort_unstable();
         let mut promised = 0;
-        let mut may_end_others = true;
+        // Addresses for which no memory could be freed in this round.
+        let mut refused: SmallVec<[Arc<Account>; REFUSED_MAX]> = SmallVec::new();
         for (_, key, bytes) in waiting {
             let Some(account) = self.connections.get(key).map(|connection| Arc::clone(connection.account()))
             else {
                 continue;
             };
-            let wanted = promised + bytes;
-            if self.group.budget.room(&account) < wanted {
+            if !self.group.budget.has_room(&account, bytes, promised) {
                 // A connection that wants less waits for its own client to take its replies.
-                if !may_end_others || bytes <= ROOM_BYTES_MIN {
+                let is_refused = refused.iter().any(|other| Arc::ptr_eq(other, &account));
+                if is_refused || refused.len() >= REFUSED_MAX || bytes <= ROOM_BYTES_MIN {
                     continue;
                 }
                 self.warn_of_used_up_memory();
-                if !self.make_room(&account, wanted) {
-                    may_end_others = false;
-                    self.mailboxes
-                        .send_others(self.index, || Message::MakeRoom(Arc::clone(&account), wanted));
+                if !self.make_room(&account, bytes, promised) {
+                    refused.push(Arc::clone(&account));
+                    self.mailboxes.send_others(self.index, || Message::MakeRoom(Arc::clone(&account), bytes));
                     continue;
                 }
             }
-            promised = wanted;
+            promised += bytes;
             self.schedule(key);
         }
     }
 
-    /// Ends overdue connections until an address has this much room. Returns false if that does not
-    /// suffice.
-    pub(super) fn make_room(&mut self, account: &Arc<Account>, bytes: usize) -> bool {
-        while self.group.budget.room(account) < bytes {
-            let debtor = self.group.budget.debtor(account, bytes);
-            let overdue = self.connections.iter().filter(|(_, connection)| {
-                Arc::ptr_eq(connection.account(), &debtor) && connection.waits_for_room().is_none()
+    /// Ends overdue connections until an address has room for `bytes` besides what others were
+    /// promised: those of the address itself if it may not hold that much, or else of the address
+    /// that holds most, the oldest first. Returns false if that does not suffice.
+    pub(super) fn make_room(&mut self, account: &Arc<Account>, bytes: usize, promised: usize) -> bool {
+        while !self.group.budget.has_room(account, bytes, promised) {
+            let only_own = self.group.budget.is_above_share(account, bytes);
+            let others = self.connections.iter().filter(|(_, connection)| {
+                connection.waits_for_room().is_none()
+                    && (!only_own || Arc::ptr_eq(connection.account(), account))
             });
-            let oldest = overdue
-                .filter_map(|(key, connection)| Some((connection.overdue_since(self.alive)?, key)))
+            let oldest = others
+                .filter_map(|(key, connection)| {
+                    let since = connection.overdue_since(self.alive)?;
+                    Some((Reverse(connection.account().held_bytes()), since, key))
+                })
                 .min();
-            let Some((_, key)) = oldest else { return false };
+            let Some((_, _, key)) = oldest else { return false };
             // Its bytes may have come while this loop was busy with others.
             if self
                 .connections

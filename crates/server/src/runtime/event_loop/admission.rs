@@ -1,0 +1,82 @@
+//! Which connection gives way when a loop has as many as it may have.
+//!
+//! Clients that no export admits (strangers) can do nothing but learn that. They share a small part
+//! of the connections, and give way first. Then the address that holds more than half gives way to
+//! others, so that no single one can shut out the rest. A client that is connected and works keeps
+//! its connection: among the others, only an idle one gives way.
+
+use super::{EVICTABLE_IDLE, EventLoop};
+use crate::address::network_of;
+use crate::runtime::connection::{CloseReason, Connection};
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+
+/// Strangers hold one connection in this many, but a few in any case.
+const STRANGERS_SHARE: usize = 8;
+const STRANGERS_MIN: usize = 2;
+
+impl EventLoop {
+    /// Closes a connection if a new one from this address needs its place. Returns false if the new
+    /// one must be refused.
+    pub(super) fn make_place(&mut self, peer: SocketAddr, bound: usize) -> bool {
+        let is_full = self.connections.len() >= bound;
+        if self.group.exports().admitted(peer).is_empty() {
+            let strangers = self.connections.iter().filter(|(_, other)| is_stranger(other)).count();
+            let most = (bound / STRANGERS_SHARE).max(STRANGERS_MIN.min(bound / 2));
+            return (!is_full && strangers < most) || self.evict_stranger();
+        }
+        !is_full
+            || self.evict_stranger()
+            || self.evict_of_largest_holder(peer.ip(), bound)
+            || self.evict_idle()
+    }
+
+    /// Closes the stranger that has been silent longest.
+    fn evict_stranger(&mut self) -> bool {
+        let strangers = self.connections.iter().filter(|(_, connection)| is_stranger(connection));
+        let longest = strangers.min_by_key(|(_, connection)| connection.active).map(|(key, _)| key);
+        self.evict(longest)
+    }
+
+    /// If one other address holds more than half of all connections, closes the one of its
+    /// connections that has been silent longest.
+    fn evict_of_largest_holder(&mut self, newcomer: IpAddr, bound: usize) -> bool {
+        let mut held: HashMap<IpAddr, usize> = HashMap::new();
+        for (_, connection) in &self.connections {
+            *held.entry(network_of(connection.client.peer.ip())).or_default() += 1;
+        }
+        let largest = held.into_iter().max_by_key(|(_, count)| *count);
+        let Some((holder, _)) =
+            largest.filter(|(holder, count)| *count > bound / 2 && *holder != network_of(newcomer))
+        else {
+            return false;
+        };
+        let its = self.connections.iter().filter(|(_, connection)| {
+            network_of(connection.client.peer.ip()) == holder && connection.pool_calls() == 0
+        });
+        let longest = its.min_by_key(|(_, connection)| connection.active).map(|(key, _)| key);
+        self.evict(longest)
+    }
+
+    /// Closes the connection that has been idle longest. Returns false if none is idle.
+    fn evict_idle(&mut self) -> bool {
+        let idle = self.connections.iter().filter(|(_, connection)| connection.pool_calls() == 0);
+        // A connection that waits for memory is not idle by its own choice.
+        let longest =
+            idle.min_by_key(|(_, connection)| (connection.waits_for_room().is_some(), connection.active));
+        let longest = longest.filter(|(_, connection)| connection.active + EVICTABLE_IDLE <= self.alive);
+        let longest = longest.map(|(key, _)| key);
+        self.evict(longest)
+    }
+
+    fn evict(&mut self, key: Option<usize>) -> bool {
+        if let Some(key) = key {
+            self.close(key, CloseReason::Evicted);
+        }
+        key.is_some()
+    }
+}
+
+fn is_stranger(connection: &Connection) -> bool {
+    connection.client.admitted.is_empty()
+}
