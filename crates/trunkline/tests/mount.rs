@@ -78,6 +78,8 @@ fn every_promise_has_its_test() {
         include_str!("mount/status.rs"),
         include_str!("mount/umount.rs"),
         include_str!("../../client/src/path_losses.rs"),
+        include_str!("../../client/tests/bad_answers.rs"),
+        include_str!("../../client/tests/stable_writes.rs"),
     ];
     let document = include_str!("../../../docs/SEMANTICS.md");
     let mut named = 0;
