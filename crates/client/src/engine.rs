@@ -344,10 +344,10 @@ impl Engine {
 
     /// Fails calls of a soft mount that have exceeded their time limit.
     fn expire_soft_calls(&mut self) {
-        let Some(patience) = self.setup.route.soft_patience else { return };
+        let Some(timeout) = self.setup.route.soft_timeout else { return };
         let now = self.core.now;
         let late = |call: &Call| {
-            !matches!(call.owner, Owner::Engine) && now.saturating_sub(call.submitted_at) > patience
+            !matches!(call.owner, Owner::Engine) && now.saturating_sub(call.submitted_at) > timeout
         };
         let mut expired: Vec<CallKey> =
             self.core.calls.0.iter().filter(|(_, call)| late(call)).map(|(key, _)| key).collect();
@@ -382,7 +382,7 @@ impl Engine {
         self.core.queues.retain(stays);
         for &key in &expired {
             if let Some(call) = self.core.calls.0.get(key) {
-                let error = Error::TimedOut { operation: call.operation(), waited: patience };
+                let error = Error::TimedOut { operation: call.operation(), waited: timeout };
                 self.core.finish(key, Err(error));
             }
         }

@@ -32,13 +32,13 @@ use crate::statistics::{PathCounters, PathStatistics, Replays, Statistics};
 const SIZE_TOLD_MIN: u32 = 1024;
 
 /// A mount waits this long for all of its paths; later paths are used once they come up.
-const PATHS_PATIENCE: Duration = Duration::from_millis(1500);
+const PATHS_TIMEOUT: Duration = Duration::from_millis(1500);
 /// A mount waits longer for its first path: its server has answered already, and a busy server
 /// takes time.
-const FIRST_PATH_PATIENCE: Duration = Duration::from_secs(20);
+const FIRST_PATH_TIMEOUT: Duration = Duration::from_secs(20);
 /// RDMA connections take longer to establish: address and route resolution, and queue pairs on both
 /// sides.
-const RDMA_PATHS_PATIENCE: Duration = Duration::from_secs(10);
+const RDMA_PATHS_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long connecting one RDMA connection may take.
 const RDMA_CONNECT_TIMEOUT: Duration = Duration::from_secs(4);
 
@@ -154,7 +154,7 @@ impl Mount {
             mixed: settings.mixes(),
             congestion: settings.congestion.clone(),
             reserved_port: settings.reserved_port,
-            soft_patience: settings.soft_patience(),
+            soft_timeout: settings.soft_timeout(),
             validations: PathValidations::new(paths.len()),
             path_failures: PathFailures::new(paths.len()),
             path_losses: PathLosses::default(),
@@ -209,8 +209,8 @@ impl Mount {
     /// path does not. Paths without a connection of their own, which serve only failover, are not
     /// waited for.
     fn await_paths(&self, used: &[PathId]) -> std::result::Result<(), MountError> {
-        let patience = if self.inner.settings.uses_rdma() { RDMA_PATHS_PATIENCE } else { PATHS_PATIENCE };
-        let validations = self.inner.route.validations.wait(used, patience, FIRST_PATH_PATIENCE);
+        let timeout = if self.inner.settings.uses_rdma() { RDMA_PATHS_TIMEOUT } else { PATHS_TIMEOUT };
+        let validations = self.inner.route.validations.wait(used, timeout, FIRST_PATH_TIMEOUT);
         for ((index, validation), end) in (0_u16..).zip(&validations).zip(&self.inner.route.paths) {
             match validation {
                 PathValidation::Refused(reason) => {
@@ -225,7 +225,7 @@ impl Mount {
         if validations.iter().any(|validation| matches!(validation, PathValidation::Good)) {
             Ok(())
         } else {
-            Err(MountError::NoPath(FIRST_PATH_PATIENCE.max(patience)))
+            Err(MountError::NoPath(FIRST_PATH_TIMEOUT.max(timeout)))
         }
     }
 
@@ -524,7 +524,7 @@ fn bootstrap_any(
             other => return other,
         }
     }
-    Err(first_error.unwrap_or(MountError::NoPath(PATHS_PATIENCE)))
+    Err(first_error.unwrap_or(MountError::NoPath(PATHS_TIMEOUT)))
 }
 
 /// The remotes, starting with those at the address that the user named; that address comes first

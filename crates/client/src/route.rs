@@ -41,7 +41,7 @@ pub(crate) struct Route {
     pub congestion: Option<String>,
     pub reserved_port: Option<bool>,
     /// How long a soft mount tries a call; a hard mount tries for ever.
-    pub soft_patience: Option<Duration>,
+    pub soft_timeout: Option<Duration>,
     pub validations: PathValidations,
     pub path_failures: PathFailures,
     pub path_losses: PathLosses,
@@ -104,12 +104,12 @@ impl PathValidations {
         self.changed.notify_all();
     }
 
-    /// Waits until each of these paths is validated or refused, or `patience` has passed; while
+    /// Waits until each of these paths is validated or refused, or `timeout` has passed; while
     /// none is, waits up to `for_the_first`.
     pub(crate) fn wait(
         &self,
         used: &[PathId],
-        patience: Duration,
+        timeout: Duration,
         for_the_first: Duration,
     ) -> Vec<PathValidation> {
         let begun = Instant::now();
@@ -118,8 +118,8 @@ impl PathValidations {
             let unknown =
                 |path: &&PathId| matches!(state.get(usize::from(path.0)), Some(PathValidation::Unknown));
             let late = used.iter().filter(unknown).count();
-            let patience = if late == used.len() { for_the_first.max(patience) } else { patience };
-            let left = patience.saturating_sub(begun.elapsed());
+            let timeout = if late == used.len() { for_the_first.max(timeout) } else { timeout };
+            let left = timeout.saturating_sub(begun.elapsed());
             if late == 0 || left.is_zero() {
                 return state.clone();
             }

@@ -137,7 +137,7 @@ impl Settings {
     /// Time after which a soft mount gives up a call: `timeo` for the call and for each
     /// retransmission.
     #[must_use]
-    pub fn soft_patience(&self) -> Option<Duration> {
+    pub fn soft_timeout(&self) -> Option<Duration> {
         self.soft.then(|| self.timeo.saturating_mul(self.retrans + 1).max(Duration::from_millis(100)))
     }
 
@@ -417,7 +417,7 @@ mod tests {
             (settings.remotes.len(), settings.locals.as_slice()),
             (4, &["127.0.0.1".parse().unwrap()][..])
         );
-        assert_eq!(settings.soft_patience(), Some(Duration::from_secs(3)));
+        assert_eq!(settings.soft_timeout(), Some(Duration::from_secs(3)));
         assert_eq!(settings.congestion.as_deref(), Some("reno"));
     }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use client::{Answer, Error, Mount, Op, Pending};
 use fake::{
-    Fake, PATIENCE, Request, attributes, block_write, encoded, file, read_results, read_results_with,
+    Fake, Request, TIMEOUT, attributes, block_write, encoded, file, read_results, read_results_with,
     reply_record,
 };
 use nfs3::proc::create;
@@ -232,7 +232,7 @@ fn a_reply_to_a_call_that_was_not_sent_yet_ends_the_connection() {
     // forged reply. The test waits for that connection and not for a reset: the system drops a
     // reset that it receives outside of its window, and the window is closed until the socket is
     // read.
-    let mut next = Some(Deadline::wait_until("the client to abandon the connection", PATIENCE, || {
+    let mut next = Some(Deadline::wait_until("the client to abandon the connection", TIMEOUT, || {
         first.raw(&forged);
         fake.next_within(Duration::from_millis(20))
     }));

@@ -90,7 +90,7 @@ fn probes(mount: &Mount) -> u64 {
 /// The number of operations that are counted.
 const COUNTED: u64 = 2_000;
 /// A machine may be so busy that the path seems silent during each count.
-const PATIENCE: Duration = Duration::from_secs(300);
+const TIMEOUT: Duration = Duration::from_secs(300);
 
 #[test]
 fn warm_operations_make_few_or_no_heap_allocations() {
@@ -114,7 +114,7 @@ fn warm_operations_make_few_or_no_heap_allocations() {
             let server_bound = if work == Work::Read(1 << 20) && depth > 1 { COUNTED } else { client_bound };
             // On a busy machine the path may seem silent and be probed, which allocates. Such a
             // count says nothing about the operations.
-            let (client, server) = Deadline::wait_until("a count without a probe", PATIENCE, || {
+            let (client, server) = Deadline::wait_until("a count without a probe", TIMEOUT, || {
                 let before = probes(&bench.mount);
                 bench.run(work, depth, 500, COUNTED, (begin, end));
                 (probes(&bench.mount) == before).then(|| (taken(Side::Client), taken(Side::Server)))

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::mpsc::{Sender, channel};
 
 use client::{Answer, Buffer, Done, FileRef, Io, Op, Task};
-use fake::{Fake, PATIENCE, file, read_results, reply_record};
+use fake::{Fake, TIMEOUT, file, read_results, reply_record};
 
 const READS: u64 = 12;
 
@@ -76,7 +76,7 @@ fn replies_that_arrive_together_each_go_into_the_buffer_of_their_read() {
         for round in 0..2 {
             answer_together(&fake);
             for number in READS * round..READS * (round + 1) {
-                let (token, buffer) = all_ended.recv_timeout(PATIENCE).unwrap();
+                let (token, buffer) = all_ended.recv_timeout(TIMEOUT).unwrap();
                 assert_eq!(token, number);
                 assert!(buffer == vec![u8::try_from(number).unwrap(); len], "READ {number} of {len} bytes");
             }

@@ -14,7 +14,7 @@ use std::thread::ThreadId;
 use std::time::Instant;
 
 use client::{Done, Error, ExternalDriver, FileRef, Io, Mount, Op, Settings, Task};
-use fake::{Fake, PATIENCE, file};
+use fake::{Fake, TIMEOUT, file};
 use nfs3::Procedure;
 use nfs3::proc::write::Stable;
 
@@ -91,7 +91,7 @@ fn attend_a_read(
         panic!("the waker was called, so the READ has ended");
     };
     assert_read(&done);
-    who.recv_timeout(PATIENCE).unwrap()
+    who.recv_timeout(TIMEOUT).unwrap()
 }
 
 #[test]
@@ -111,7 +111,7 @@ fn an_external_driver_delivers_the_replies_while_it_drives_the_loop() {
         if who == std::thread::current().id() {
             break;
         }
-        assert!(began.elapsed() < PATIENCE, "the loop's own thread delivers all replies");
+        assert!(began.elapsed() < TIMEOUT, "the loop's own thread delivers all replies");
     }
 }
 

@@ -28,11 +28,11 @@ fn mount(group: &Proxied) -> Mount {
 }
 
 /// Long, because the machine may be slow and loaded.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Repeats `act` until it succeeds.
 fn eventually<T>(what: &str, mut act: impl FnMut() -> client::Result<T>) -> T {
-    testkit::Deadline::wait_until(what, PATIENCE, || act().ok())
+    testkit::Deadline::wait_until(what, TIMEOUT, || act().ok())
 }
 
 /// Runs a load while one path has a fault. Prints the longest gap, and returns the number of calls
@@ -43,7 +43,7 @@ fn fault(name: &str, mode: Mode) -> u64 {
     let moved =
         || -> u64 { mount.statistics().paths[1].status.iter().map(|status| status.moved_calls).sum() };
     let gap = Load::run(&mount, |load| {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         // A short fault may occur when no call is in flight on that path.
         while moved() == 0 && Instant::now() < deadline {
             group.set(1, mode);
@@ -98,13 +98,13 @@ fn new_files_are_not_placed_on_a_node_that_is_down() {
     };
     assert_eq!(on_the_third(), 2);
     group.server.stop_node(NodeId(2)).unwrap();
-    testkit::Deadline::wait_until("the node to be known as down", PATIENCE, || {
+    testkit::Deadline::wait_until("the node to be known as down", TIMEOUT, || {
         let status = &mount.statistics().paths[2].status;
         status.iter().any(|status| status.deaths > 0).then_some(())
     });
     assert_eq!(on_the_third(), 0);
     group.server.start_node(NodeId(2)).unwrap();
-    testkit::Deadline::wait_until("files to be placed there again", PATIENCE, || {
+    testkit::Deadline::wait_until("files to be placed there again", TIMEOUT, || {
         (on_the_third() == 2).then_some(())
     });
 }
@@ -120,7 +120,7 @@ fn a_slow_path_is_used_less_and_does_not_go_down() {
     };
     Load::run(&mount, |load| {
         group.set(1, Mode::Slow(Duration::from_millis(20)));
-        testkit::Deadline::wait_until("the slow path to be used half as much as others", PATIENCE, || {
+        testkit::Deadline::wait_until("the slow path to be used half as much as others", TIMEOUT, || {
             let before = calls();
             load.advance(200);
             let share: Vec<u64> = calls().iter().zip(before).map(|(now, before)| now - before).collect();
@@ -131,7 +131,7 @@ fn a_slow_path_is_used_less_and_does_not_go_down() {
         // On a busy machine any path may go down for a moment; tests with a virtual clock show that
         // a slow path does not.
         let before = calls()[1];
-        testkit::Deadline::wait_until("another call on the slow path while it is up", PATIENCE, || {
+        testkit::Deadline::wait_until("another call on the slow path while it is up", TIMEOUT, || {
             load.advance(20);
             let is_up = mount.statistics().paths[1].status.iter().all(|status| status.state == State::Up);
             (is_up && calls()[1] > before).then_some(())
@@ -146,7 +146,7 @@ fn calls_wait_while_no_path_answers_and_continue_when_one_does() {
         let mount = mount(&group);
         let gap = Load::run(&mount, |load| {
             group.set_all(mode);
-            testkit::Deadline::wait_until("a loop to have no path that is up", PATIENCE, || {
+            testkit::Deadline::wait_until("a loop to have no path that is up", TIMEOUT, || {
                 let paths = mount.statistics().paths;
                 let none_is_up = |of: usize| paths.iter().all(|path| path.status[of].state != State::Up);
                 (0..paths[0].status.len()).any(none_is_up).then_some(())
@@ -192,7 +192,7 @@ fn a_soft_mount_times_out_and_works_again_afterwards() {
         assert_eq!(done.buffer.len(), len, "the buffer comes back");
     }
     let waited = started.elapsed();
-    println!("soft: gave up after {} ms, patience {} ms", waited.as_millis(), 2 * timeo.as_millis());
+    println!("soft: gave up after {} ms, timeout {} ms", waited.as_millis(), 2 * timeo.as_millis());
     assert!(waited >= 2 * timeo);
     group.set_all(Mode::Pass);
     // A call may be sent before the paths are usable again, and times out too.

@@ -118,7 +118,7 @@ fn thousands_of_unstable_writes_do_not_exhaust_the_window() {
     let blocks = 4 * u64::from(drc::AHEAD_DONE_MAX);
     let mut pending: Vec<Pending> =
         (0..blocks).map(|block| mount.submit(block_write(file, block, BYTES))).collect();
-    Deadline::wait_until("all data to be stable", fake::PATIENCE, || {
+    Deadline::wait_until("all data to be stable", fake::TIMEOUT, || {
         while let Some(call) = fake.next_within(Duration::from_millis(1)) {
             match call.procedure {
                 Procedure::Commit => call.committed(1),
@@ -401,13 +401,13 @@ fn given_up_after(timeo: Duration) -> bool {
         }
         pending.wait().result.ok()
     };
-    Deadline::wait_until("a write", fake::PATIENCE, written);
+    Deadline::wait_until("a write", fake::TIMEOUT, written);
     true
 }
 
 #[test]
 fn the_commit_of_a_write_that_timed_out_does_not_count_for_later_writes() {
     // A busier machine needs a longer limit.
-    let mut patience = [100, 1000, 10_000, 100_000].map(Duration::from_millis).into_iter();
-    assert!(patience.any(given_up_after));
+    let mut timeout = [100, 1000, 10_000, 100_000].map(Duration::from_millis).into_iter();
+    assert!(timeout.any(given_up_after));
 }

@@ -259,7 +259,8 @@ fn is_gone(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(libc::ESRCH)
 }
 
-/// Whether a process is gone or, once the patience is over, each of its threads is about to end.
+/// Whether a process is gone or, once the grace period is over, each of its threads is about to
+/// end.
 /// The first thread may end long before the others; its entry in /proc stays until they have ended.
 fn has_ended(process: u32, grace_is_over: bool) -> bool {
     let threads = match std::fs::read_dir(format!("/proc/{process}/task")) {

@@ -31,7 +31,7 @@ impl SilenceEstimator {
     }
 
     /// How long to wait for a sign of life: twice the longest silence, clamped to these bounds.
-    pub(crate) fn patience(&self, now: Duration, least: Duration, most: Duration) -> Duration {
+    pub(crate) fn timeout(&self, now: Duration, least: Duration, most: Duration) -> Duration {
         (2 * self.longest(now)).clamp(least, most.max(least))
     }
 }
@@ -47,13 +47,13 @@ mod tests {
     #[test]
     fn the_longest_silence_is_kept_and_fades() {
         let mut silence = SilenceEstimator::default();
-        assert_eq!(silence.patience(ms(0), ms(300), ms(3000)), ms(300));
+        assert_eq!(silence.timeout(ms(0), ms(300), ms(3000)), ms(300));
         silence.note(ms(1000), ms(700));
         silence.note(ms(1000), ms(200));
-        assert_eq!(silence.patience(ms(1000), ms(300), ms(3000)), ms(1400));
-        assert_eq!(silence.patience(ms(6000), ms(300), ms(3000)), ms(700));
-        assert_eq!(silence.patience(ms(600_000), ms(300), ms(3000)), ms(300));
+        assert_eq!(silence.timeout(ms(1000), ms(300), ms(3000)), ms(1400));
+        assert_eq!(silence.timeout(ms(6000), ms(300), ms(3000)), ms(700));
+        assert_eq!(silence.timeout(ms(600_000), ms(300), ms(3000)), ms(300));
         silence.note(ms(6000), ms(60_000));
-        assert_eq!(silence.patience(ms(6000), ms(300), ms(3000)), ms(3000));
+        assert_eq!(silence.timeout(ms(6000), ms(300), ms(3000)), ms(3000));
     }
 }

@@ -2,7 +2,7 @@
 //! call.
 //!
 //! `pick` chooses connections. `events` handles what the driver reports of connections, `probes`
-//! what it reports of probes, `attempts` makes and spaces attempts to connect, and `patience` says
+//! what it reports of probes, `attempts` makes and spaces attempts to connect, and `timeouts` says
 //! how long each of them may take. `failover` moves connections to foreign paths and back to their
 //! preferred path, and `leave` moves files off a slow preferred path. `path` and `conn` have the
 //! states.
@@ -13,12 +13,12 @@ mod foreign_paths;
 mod health;
 mod leave;
 mod path;
-mod patience;
 mod pick;
 mod probes;
 mod set;
 #[cfg(test)]
 mod tests;
+mod timeouts;
 
 use crate::status::{PathStatus, SIZES};
 use crate::{Config, ConnId, Output, PathId, State, Timing};

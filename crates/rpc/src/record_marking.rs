@@ -104,7 +104,7 @@ impl Assembler {
     /// [`RecordError`] when the record would be too long or has too many fragments: checked before
     /// its bytes are looked at.
     pub fn admit(&mut self, mark: Mark) -> Result<(), RecordError> {
-        self.start_anew_after_a_record();
+        self.restart_after_a_record();
         let bytes = self.record.len() as u64 + u64::from(mark.len);
         if bytes > self.record_bytes_max as u64 {
             return Err(RecordError::TooLong { bytes, max: self.record_bytes_max });
@@ -151,7 +151,7 @@ impl Assembler {
     /// # Errors
     /// [`RecordError`]; the stream cannot be read any further.
     pub fn feed(&mut self, stream: &mut &[u8]) -> Result<Option<&[u8]>, RecordError> {
-        self.start_anew_after_a_record();
+        self.restart_after_a_record();
         while let Some((&first, rest)) = stream.split_first() {
             if self.fragment_left == 0 {
                 if let Some(place) = self.mark.get_mut(self.mark_bytes) {
@@ -201,7 +201,7 @@ impl Assembler {
         }
     }
 
-    fn start_anew_after_a_record(&mut self) {
+    fn restart_after_a_record(&mut self) {
         if self.complete {
             self.record.clear();
             self.fragments = 0;

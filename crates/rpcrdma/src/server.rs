@@ -42,7 +42,7 @@ pub enum Message {
     /// In the receive buffer just handled, at this range.
     Received(Range<usize>),
     /// Here: its receive buffer was reposted while chunks were read.
-    Kept(Vec<u8>),
+    Buffered(Vec<u8>),
     /// In the memory filled by [`ReadInto::Message`], with this many bytes.
     Read(u32),
 }
@@ -263,7 +263,7 @@ impl Server {
         let (generation, request) = self.slots.get(usize::try_from(id.slot).ok()?)?;
         let request = request.as_ref().filter(|_| *generation == id.generation)?;
         match &request.message {
-            Message::Kept(bytes) => Some((bytes, request.payload?)),
+            Message::Buffered(bytes) => Some((bytes, request.payload?)),
             Message::Received(_) | Message::Read(_) => None,
         }
     }
@@ -353,7 +353,7 @@ impl Server {
         };
         let kept = match &whole {
             Some(_) => Message::Read(u32::try_from(message_bytes).unwrap_or(u32::MAX)),
-            None if payload.is_some() => Message::Kept(inline.to_vec()),
+            None if payload.is_some() => Message::Buffered(inline.to_vec()),
             None => Message::Received(message),
         };
         let payload_chunk = payload.map(|payload| read_chunk(&chunks, payload.position));

@@ -360,7 +360,7 @@ impl Network {
                 let [long, chunked] = self.read.remove(&request).unwrap_or_default();
                 let bytes = match message {
                     Message::Received(range) => received[range].to_vec(),
-                    Message::Kept(bytes) => bytes,
+                    Message::Buffered(bytes) => bytes,
                     Message::Read(length) => long[..length as usize].to_vec(),
                 };
                 let wish = Wish::of_call(&bytes);

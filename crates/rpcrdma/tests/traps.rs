@@ -207,7 +207,7 @@ fn a_payload_of_odd_length_in_several_segments_may_include_its_padding() {
         assert_eq!(server.awaiting(*request), Some((message.as_slice(), payload)), "known before it is read");
         server.handle_read_done(*request);
         let (_, kept, payload) = handed_out(&drain_server(&mut server));
-        assert_eq!(kept, Message::Kept(message), "the receive buffer has been returned");
+        assert_eq!(kept, Message::Buffered(message), "the receive buffer has been returned");
         assert_eq!(server.awaiting(*request), None);
         assert_eq!(payload, Some(Payload { position: 200, bytes }));
         assert!(rpcrdma::holds(bytes, 1501));

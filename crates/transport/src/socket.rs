@@ -109,10 +109,10 @@ pub fn connect_start(local: Option<SocketAddr>, remote: SocketAddr) -> io::Resul
 pub fn connect_within(
     local: Option<SocketAddr>,
     remote: SocketAddr,
-    patience: Duration,
+    timeout: Duration,
 ) -> io::Result<TcpStream> {
     let socket = outgoing(local, remote)?;
-    of_port(local, socket.connect_timeout(&SockAddr::from(remote), patience))?;
+    of_port(local, socket.connect_timeout(&SockAddr::from(remote), timeout))?;
     Ok(socket.into())
 }
 
@@ -449,17 +449,17 @@ mod tests {
     fn a_local_port_serves_several_remotes_with_one_connection_each() {
         let listeners = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
         let [one, other] = listeners.each_ref().map(|listener| listener.local_addr().unwrap());
-        let patience = Duration::from_secs(120);
+        let timeout = Duration::from_secs(120);
         // A port chosen by the system may be taken by another program before it is used again.
         let (first, local) = (0..100)
             .find_map(|_| {
                 let local = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-                Some((connect_within(Some(local), one, patience).ok()?, local))
+                Some((connect_within(Some(local), one, timeout).ok()?, local))
             })
             .unwrap();
-        let second = connect_within(Some(local), other, patience).unwrap();
+        let second = connect_within(Some(local), other, timeout).unwrap();
         assert_eq!((first.local_addr().unwrap(), second.local_addr().unwrap()), (local, local));
-        let again = connect_within(Some(local), one, patience);
+        let again = connect_within(Some(local), one, timeout);
         assert_eq!(again.unwrap_err().kind(), io::ErrorKind::AddrInUse);
         let again = connect_start(Some(local), one);
         assert_eq!(again.unwrap_err().kind(), io::ErrorKind::AddrInUse);
@@ -467,11 +467,11 @@ mod tests {
         // port for another remote.
         drop(second);
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        connect_within(Some(local), listener.local_addr().unwrap(), patience).unwrap();
+        connect_within(Some(local), listener.local_addr().unwrap(), timeout).unwrap();
         // The port of a listener is in use.
-        let error = connect_within(Some(other), one, patience).unwrap_err();
+        let error = connect_within(Some(other), one, timeout).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
-        let foreign = connect_within(Some("192.0.2.1:0".parse().unwrap()), one, patience);
+        let foreign = connect_within(Some("192.0.2.1:0".parse().unwrap()), one, timeout);
         assert_eq!(foreign.unwrap_err().kind(), io::ErrorKind::AddrNotAvailable);
     }
 

@@ -20,7 +20,7 @@ use crate::path_losses::PathLosses;
 use crate::route::{LoopsWithoutPath, PathEnd, PathValidations};
 
 /// No wait in this file takes this long.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 const PREFERRED: PathId = PathId(0);
 const FALLBACK: PathId = PathId(1);
 
@@ -56,7 +56,7 @@ impl TestServers {
             paths: nodes().zip(protos).zip(&listeners).map(end).collect(),
             congestion: None,
             reserved_port: Some(false),
-            soft_patience: None,
+            soft_timeout: None,
             validations: PathValidations::new(2),
             path_failures: PathFailures::new(2),
             path_losses: PathLosses::default(),
@@ -105,17 +105,17 @@ impl TestServers {
 
     /// Processes events without settling their effects.
     fn handle_events(&mut self) {
-        self.poller.wait(&mut self.events, Some(PATIENCE)).unwrap();
-        assert!(!self.events.is_empty(), "waited {PATIENCE:?} in vain");
+        self.poller.wait(&mut self.events, Some(TIMEOUT)).unwrap();
+        assert!(!self.events.is_empty(), "waited {TIMEOUT:?} in vain");
         for event in self.events.iter() {
             self.engine.ready(event);
         }
     }
 
     fn work_until(&mut self, what: &str, done: impl Fn(&Engine) -> bool) {
-        let deadline = Deadline::after(PATIENCE);
+        let deadline = Deadline::after(TIMEOUT);
         while !done(&self.engine) {
-            assert!(deadline.left().is_some(), "waited {PATIENCE:?} in vain for {what}");
+            assert!(deadline.left().is_some(), "waited {TIMEOUT:?} in vain for {what}");
             self.handle_events();
             self.work();
         }
@@ -124,7 +124,7 @@ impl TestServers {
     /// The server's end of a connection that was just started on this path.
     fn accept(&self, path: PathId) -> TcpStream {
         let (stream, _) = self.listeners[usize::from(path.0)].accept().unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         stream
     }
 

@@ -52,9 +52,9 @@ impl LoopDriver {
     /// Waits until no external driver is present or about to be.
     fn await_absence(&self) {
         let mut seen = self.steps.load(Ordering::SeqCst);
-        let mut patience = ABSENCE_MAX;
+        let mut timeout = ABSENCE_MAX;
         while self.wanted.load(Ordering::SeqCst) {
-            std::thread::park_timeout(patience);
+            std::thread::park_timeout(timeout);
             let now = self.steps.load(Ordering::SeqCst);
             let is_there = now % 2 == 1;
             if now == seen && !is_there {
@@ -66,7 +66,7 @@ impl LoopDriver {
                 }
                 self.wanted.store(true, Ordering::SeqCst);
             }
-            patience = if now == seen { PRESENCE_CHECK_INTERVAL } else { ABSENCE_MAX };
+            timeout = if now == seen { PRESENCE_CHECK_INTERVAL } else { ABSENCE_MAX };
             seen = now;
         }
     }

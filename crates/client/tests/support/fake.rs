@@ -17,7 +17,7 @@ use rpc::Xid;
 use xdr::{Reader, Writer};
 
 /// No wait in these tests takes this long.
-pub const PATIENCE: Duration = Duration::from_secs(120);
+pub const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Attributes of the root, or of a file.
 pub fn attributes(file_type: FileType) -> Fattr3 {
@@ -209,7 +209,7 @@ impl Fake {
 
     /// The next call that the test has to answer.
     pub fn next(&self) -> Request {
-        self.requests.recv_timeout(PATIENCE).expect("the client makes another call")
+        self.requests.recv_timeout(TIMEOUT).expect("the client makes another call")
     }
 
     /// The next call, if one arrives within this time.

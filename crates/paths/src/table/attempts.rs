@@ -32,7 +32,7 @@ impl Table {
     pub fn reached(&mut self, now: Duration, conn: ConnId) {
         let Conn { link, path, .. } = *self.conn_ref(conn);
         let Link::Connecting(Attempt { since, is_failback, .. }) = link else { return };
-        let until = now + self.connect_patience(conn, is_failback, now);
+        let until = now + self.connect_timeout(conn, is_failback, now);
         let attempt = Attempt { since: now, until, accepted: true, is_failback };
         self.conn_mut(conn).link = Link::Connecting(attempt);
         self.path_mut(path).responses.note_connect_time(now.saturating_sub(since));
@@ -51,9 +51,9 @@ impl Table {
         let is_failback = self.conn_ref(conn).live().is_some();
         let of_path = self.path_ref(path);
         let until = if !of_path.is_own && of_path.recovery.attempts == 0 {
-            now + self.first_connect_patience()
+            now + self.first_connect_timeout()
         } else {
-            now + self.connect_patience(conn, is_failback, now)
+            now + self.connect_timeout(conn, is_failback, now)
         };
         let attempt = Attempt { since: now, until, accepted: false, is_failback };
         self.conn_mut(conn).link = Link::Connecting(attempt);

@@ -71,20 +71,20 @@ impl Table {
     /// Judges the silence of a connection whose oldest call was sent at `sent_at`.
     fn check_silence(&mut self, conn: ConnId, sent_at: Duration, now: Duration) {
         let path = self.conn_ref(conn).path;
-        let (patience, silent_max) = (self.patience(path), self.timing.silent_max);
+        let (timeout, silent_max) = (self.timeout(path), self.timing.silent_max);
         let Some(live) = self.conn_mut(conn).live_mut() else { return };
         let silent_since = sent_at.max(live.last_alive);
         let silence = live.silence(now, silent_since);
         if silence > silent_max {
             self.give_up(now, conn);
-        } else if silence > patience {
+        } else if silence > timeout {
             live.silent = true;
             self.refresh(conn);
             // Another connection of the path may have shown a sign of life: then only this
             // connection is stuck.
             let of_path = self.path_ref(path);
             let path_silence = silence.min(now.saturating_sub(of_path.responses.last_alive));
-            if of_path.state() == State::Up && path_silence > self.patience_with_path(path) {
+            if of_path.state() == State::Up && path_silence > self.timeout_with_path(path) {
                 self.suspect(path, now, silent_since);
                 self.rearm();
             }

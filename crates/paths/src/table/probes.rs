@@ -13,7 +13,7 @@ impl Table {
         of_path.responses.probe_accepted_at = Some(now);
         if let Some(Probe { sent, .. }) = of_path.probe() {
             of_path.responses.note_connect_time(now.saturating_sub(sent));
-            let until = now + of_path.responses.silence.patience(now, probe_answer, probe_max);
+            let until = now + of_path.responses.silence.timeout(now, probe_answer, probe_max);
             if let Some(probe) = of_path.probe_mut() {
                 probe.until = until;
             }
@@ -96,7 +96,7 @@ impl Table {
 
     /// A probe that is sent now. The caller stores the probe and then puts out [`Output::Probe`].
     fn new_probe(&mut self, path: PathId, now: Duration, was_down: bool) -> Probe {
-        let until = now + self.probe_patience(path, now, was_down);
+        let until = now + self.probe_timeout(path, now, was_down);
         let of_path = self.path_mut(path);
         of_path.responses.probe_accepted_at = None;
         of_path.counters.probes += 1;

@@ -11,7 +11,7 @@ use verbs::{Access, Domain, Error, Region};
 const CLASSES: [usize; 4] = [8 << 10, 64 << 10, 256 << 10, (1 << 20) + (64 << 10)];
 
 #[derive(Debug, Default)]
-struct Kept {
+struct FreeBuffers {
     free: Vec<(Access, Arc<Region>)>,
     /// Bytes of all regions, free and in use.
     bytes: usize,
@@ -21,11 +21,11 @@ struct Kept {
 struct Shared {
     domain: Arc<Domain>,
     bytes_max: usize,
-    kept: Mutex<Kept>,
+    kept: Mutex<FreeBuffers>,
 }
 
 impl Shared {
-    fn kept(&self) -> MutexGuard<'_, Kept> {
+    fn kept(&self) -> MutexGuard<'_, FreeBuffers> {
         // The list of regions is consistent between any two operations.
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }

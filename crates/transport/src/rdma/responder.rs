@@ -238,7 +238,7 @@ impl<P, L: ReceiveBuffer> Responder<P, L> {
                     let fetched = self.fetched.remove(&request).unwrap_or_default();
                     let head = match (message, &fetched.message) {
                         (Message::Received(range), _) => self.inbox.get(range).unwrap_or_default().to_vec(),
-                        (Message::Kept(bytes), _) => bytes,
+                        (Message::Buffered(bytes), _) => bytes,
                         (Message::Read(bytes), Some(buffer)) => {
                             let mut head = vec![0; to_usize(bytes)];
                             buffer.read(0, &mut head)?;

@@ -356,9 +356,9 @@ fn an_injected_fault_cuts_before_or_after_the_record_is_sent() {
 }
 
 /// A source whose payloads have the length in the cell.
-struct Told(std::cell::Cell<usize>);
+struct Announced(std::cell::Cell<usize>);
 
-impl Source<()> for Told {
+impl Source<()> for Announced {
     fn slices<'a>(&'a self, (): &'a (), out: &mut Slices<'a>) {
         static ZEROS: [u8; 100_000] = [0; 100_000];
         out.push(IoSlice::new(&ZEROS[..self.0.get()]));
@@ -377,19 +377,19 @@ fn a_payload_that_changes_its_length_in_the_queue_ends_the_connection_before_it_
         let (theirs, mut sender) = sender();
         sender.push((), 20_000, NOTHING, |head| head.extend_from_slice(b"head"));
         sender.push((), 0, NOTHING, |head| head.extend_from_slice(b"next"));
-        assert!(sender.flush(&Told(len.into()), usize::MAX).is_err(), "{len}");
+        assert!(sender.flush(&Announced(len.into()), usize::MAX).is_err(), "{len}");
         drop(sender);
         assert_eq!(std::io::Read::read(&mut &theirs, &mut [0]).unwrap(), 0, "no part of the record was sent");
     }
     // A record that shrinks after it has begun is an error too, not a panic.
     let (_theirs, mut sender) = sender();
-    let told = Told(100_000.into());
+    let announced = Announced(100_000.into());
     for _ in 0..20 {
         sender.push((), 100_000, NOTHING, |head| head.extend_from_slice(b"head"));
     }
-    assert_ne!(sender.flush(&told, usize::MAX).unwrap(), Flushed::All);
-    told.0.set(1);
-    assert!(sender.flush(&told, usize::MAX).is_err());
+    assert_ne!(sender.flush(&announced, usize::MAX).unwrap(), Flushed::All);
+    announced.0.set(1);
+    assert!(sender.flush(&announced, usize::MAX).is_err());
 }
 
 #[test]
@@ -398,14 +398,14 @@ fn one_flush_sends_a_bounded_amount_and_the_next_continues() {
     theirs.set_nonblocking(true).unwrap();
     let mut receiver: Receiver = Stream::new(theirs.into(), LIMITS);
     let (mut sink, mut scratch) = (Collect::default(), Scratch::new());
-    let told = Told(10_000.into());
+    let announced = Announced(10_000.into());
     for _ in 0..5 {
         sender.push((), 10_000, NOTHING, |head| head.extend_from_slice(b"head"));
     }
     let mut queued = sender.queued_bytes();
     let mut flushes = 0;
     loop {
-        let flushed = sender.flush(&told, 12_000).unwrap();
+        let flushed = sender.flush(&announced, 12_000).unwrap();
         let sent = queued - sender.queued_bytes();
         queued = sender.queued_bytes();
         flushes += 1;
@@ -421,20 +421,20 @@ fn one_flush_sends_a_bounded_amount_and_the_next_continues() {
     assert_eq!((flushes, queued), (3, 0));
     assert_eq!(sink.records.iter().map(Vec::len).collect::<Vec<_>>(), [10_004; 5]);
     // A budget of 0 sends nothing, and an empty queue needs no budget.
-    assert_eq!(sender.flush(&told, 0).unwrap(), Flushed::All);
+    assert_eq!(sender.flush(&announced, 0).unwrap(), Flushed::All);
     sender.push((), 0, NOTHING, |head| head.extend_from_slice(b"head"));
-    assert_eq!(sender.flush(&told, 0).unwrap(), Flushed::OutOfBudget);
+    assert_eq!(sender.flush(&announced, 0).unwrap(), Flushed::OutOfBudget);
 }
 
 #[test]
 fn short_records_behind_a_long_one_that_has_begun_are_pushed_at_a_constant_cost() {
     let (_theirs, mut sender) = sender();
-    let told = Told(100_000.into());
+    let announced = Announced(100_000.into());
     // The peer does not read, so the last long record stays half sent, and no later record can be
     // sent.
     for _ in 0..9 {
         sender.push((), 100_000, NOTHING, |head| head.extend_from_slice(b"long"));
-        sender.flush(&told, usize::MAX).unwrap();
+        sender.flush(&announced, usize::MAX).unwrap();
     }
     // At a cost that grows with the queue this loop would take hours.
     for _ in 0..1_000_000 {
@@ -446,7 +446,7 @@ fn short_records_behind_a_long_one_that_has_begun_are_pushed_at_a_constant_cost(
 #[test]
 fn long_records_are_sent_among_any_number_of_short_ones() {
     let (theirs, mut sender) = sender();
-    let told = Told(100_000.into());
+    let announced = Announced(100_000.into());
     theirs.set_nonblocking(true).unwrap();
     let mut receiver: Receiver = Stream::new(theirs.into(), LIMITS);
     let (mut sink, mut scratch) = (Collect::default(), Scratch::new());
@@ -459,7 +459,7 @@ fn long_records_are_sent_among_any_number_of_short_ones() {
             sender.push((), 0, NOTHING, |head| head.extend_from_slice(b"short"));
             short += 1;
         }
-        sender.flush(&told, usize::MAX).unwrap();
+        sender.flush(&announced, usize::MAX).unwrap();
         receiver.receive(&mut scratch, &mut sink, 50_000).unwrap();
         assert!(short < 10_000, "the long records starve");
     }

@@ -139,11 +139,11 @@ impl Cuts {
     }
 
     /// Delivers the held call, and waits until the server has processed it.
-    pub fn deliver_late(&self, patience: Duration) {
+    pub fn deliver_late(&self, timeout: Duration) {
         let Some(mut held) = lock(&self.shared.state).held.take() else { panic!("no call was kept back") };
         // A server that has closed the connection ignores the call.
         if held.server.write_all(&held.record).is_ok() {
-            let over = held.over.recv_timeout(patience);
+            let over = held.over.recv_timeout(timeout);
             assert_ne!(
                 over,
                 Err(std::sync::mpsc::RecvTimeoutError::Timeout),

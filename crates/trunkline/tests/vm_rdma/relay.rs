@@ -221,7 +221,7 @@ impl Connection {
         };
         let mut call = match message {
             Message::Received(range) => self.inbox[range].to_vec(),
-            Message::Kept(bytes) => bytes,
+            Message::Buffered(bytes) => bytes,
             Message::Read(bytes) => take(ReadInto::Message, bytes as usize),
         };
         if let Some(payload) = payload {
