@@ -13,7 +13,7 @@ use super::event_loop::balance::Load;
 use super::held_memory::{HeldMemory, ROOM_BYTES_MIN, receive_bytes_max};
 use super::mailbox::{Accepted, Link, Mailboxes};
 use super::worker_pool::{Completion, InFlight, TaskEnd, WorkerPool};
-use crate::byte_budget::Charge;
+use crate::byte_budget::{BUDGET_BYTES_MIN, Charge};
 use crate::client::Client;
 use crate::dispatch::{self, Executor};
 use crate::export::Exports;
@@ -30,9 +30,12 @@ use store::ReceiveBatch;
 use transport::poll::{Interest, Poller};
 use transport::{AnyTransport, Expect, Flushed, Scratch, Stream, Transport, socket};
 
-/// A record is at most four WRITEs of the largest size, with a head: a WRITE of more than FSINFO's
+/// A record is at most two WRITEs of the largest size, with a head: a WRITE of more than FSINFO's
 /// wtmax is answered short, and one of more than this ends its connection. RFC 1813 s3.3.7
-pub(super) const RECORD_BYTES_MAX: usize = 4 * IO_BYTES_MAX as usize + (64 << 10);
+pub(super) const RECORD_BYTES_MAX: usize = 2 * IO_BYTES_MAX as usize + (64 << 10);
+// An address gets half of the budget, and the longest record with its reply must fit there, or its
+// connection would wait for ever.
+const _: () = assert!(RECORD_BYTES_MAX + IO_BYTES_MAX as usize <= BUDGET_BYTES_MIN / 2);
 /// The longest record of a client without any export, which may not ask for anything longer: a call
 /// with the largest credential and a path of the largest length. RFC 5531 s8.2, RFC 1813 s5.1.3
 pub(super) const STRANGER_RECORD_BYTES_MAX: usize = 4 << 10;

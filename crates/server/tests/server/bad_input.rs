@@ -115,7 +115,7 @@ fn bytes_that_are_no_call_end_their_connection_and_no_other() {
     let short = [0x80, 0, 0, 8, 0, 0, 0, 1, 0, 0, 0, 0].to_vec();
     let a_reply = [&[0x80, 0, 0, 24, 0, 0, 0, 1, 0, 0, 0, 1][..], &[0; 16]].concat();
     let oversized = vec![0xff; 4096];
-    let too_long_in_sum = [&[0, 0x40, 0, 0][..], &vec![0; 4 << 20], &[0x80, 0x10, 0, 0]].concat();
+    let too_long_in_sum = [&[0, 0x20, 0, 0][..], &vec![0; 2 << 20], &[0x80, 0x10, 0, 0]].concat();
     let endless_fragments = [0, 0, 0, 0].repeat(5000);
     let tiny_fragments = [0, 0, 0, 1, 7].repeat(5000);
     let web = b"GET / HTTP/1.1\r\nHost: storage\r\n\r\n".to_vec();
