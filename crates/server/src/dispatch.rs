@@ -330,6 +330,32 @@ mod tests {
         fn check_acknowledgements(&self) {}
     }
 
+    /// A client at a privileged port of this host.
+    fn client(group: &Group) -> Client {
+        let address = "127.0.0.1:700".parse().unwrap();
+        Client::new(1, 0, address, address, group.exports())
+    }
+
+    fn executor<'a>(
+        group: &'a Group,
+        client: &'a mut Client,
+        replies: &'a mut Replies,
+        text: &'a mut Vec<u8>,
+    ) -> Executor<'a> {
+        let now = clock::now();
+        Executor {
+            group,
+            waiters: &NoWaiters,
+            token: Token(1),
+            protocol: Protocol::Tcp,
+            client,
+            replies,
+            text,
+            times: Times { now, received: now },
+            payload_bytes_max: u32::MAX,
+        }
+    }
+
     /// A call of NFS by root.
     fn nfs3_call<'a>(procedure: Procedure, args: &impl Wire<'a>) -> Vec<u8> {
         nfs3_call_from(b"test", procedure, args)
@@ -353,19 +379,8 @@ mod tests {
         let group = Group::new(&config, |_| None).unwrap();
         let exports = group.exports();
         let (_, export) = exports.iter().next().unwrap();
-        let address = "127.0.0.1:700".parse().unwrap();
-        let now = clock::now();
-        let mut executor = Executor {
-            group: &group,
-            waiters: &NoWaiters,
-            token: Token(1),
-            protocol: Protocol::Tcp,
-            client: &mut Client::new(1, 0, address, address, group.exports()),
-            replies: &mut Replies::default(),
-            text: &mut Vec::new(),
-            times: Times { now, received: now },
-            payload_bytes_max: u32::MAX,
-        };
+        let (mut client, mut replies, mut text) = (client(&group), Replies::default(), Vec::new());
+        let mut executor = executor(&group, &mut client, &mut replies, &mut text);
         let location = DirOpArgs { directory: export.handle(export.store.root()), name: b"file" };
         let how = proc::create::How::Unchecked(Sattr3::default());
         let record = nfs3_call(Procedure::Create, &proc::create::Args { location, how });
@@ -405,25 +420,14 @@ mod tests {
             let group = Group::new(&config, |_| None).unwrap();
             let exports = group.exports();
             let (_, export) = exports.iter().next().unwrap();
-            let address = "127.0.0.1:700".parse().unwrap();
-            let now = clock::now();
             let own = drc::machine_name(7);
             for machine in [b"test".as_slice(), own.as_ref()] {
                 let location = DirOpArgs { directory: export.handle(export.store.root()), name: b"d" };
                 let args = proc::mkdir::Args { location, attributes: Sattr3::default() };
                 let record = nfs3_call_from(machine, Procedure::MkDir, &args);
                 let head = CallHead::decode(&record).unwrap();
-                let mut executor = Executor {
-                    group: &group,
-                    waiters: &NoWaiters,
-                    token: Token(1),
-                    protocol: Protocol::Tcp,
-                    client: &mut Client::new(1, 0, address, address, group.exports()),
-                    replies: &mut Replies::default(),
-                    text: &mut Vec::new(),
-                    times: Times { now, received: now },
-                    payload_bytes_max: u32::MAX,
-                };
+                let (mut client, mut replies, mut text) = (client(&group), Replies::default(), Vec::new());
+                let mut executor = executor(&group, &mut client, &mut replies, &mut text);
                 let answered = executor.serve(&head, &record, None, record.len(), Mode::Loop(None));
                 assert!(matches!(answered, Dispatched::Answered(_)));
             }

@@ -110,29 +110,23 @@ impl<'r> Call<'_, 'r> {
         )
     }
 
+    /// Acquires the caller's window in the reply cache, if it has one. The error is the answer to
+    /// the call: without a window, a copy of the call could run again later.
+    fn acquire_window(&mut self) -> Result<(), Status> {
+        if self.client.admitted.is_empty() {
+            // Strangers take no place in the cache.
+            return Err(Status::ACCES);
+        }
+        let client_id = self.client.identities.current().and_then(|identity| identity.client_id);
+        let reply_cache = &self.group.reply_cache;
+        let acquired = self.client.cache_client.acquire_window(client_id, reply_cache, self.times.now);
+        acquired.map_err(|TooManyClients| Status::JUKEBOX)
+    }
+
     /// Runs `run` unless the call ran before. `replayed` builds the reply to a call of which only
     /// the completion is known. `is_partial` says whether a success did less than requested.
     pub fn exactly_once<S, F>(
-        self,
-        args_hash: impl FnOnce() -> u64,
-        run: impl FnOnce(&Request<'_>, &CacheEntry<'_>, Start) -> HandlerResult<S, F>,
-        replayed: impl FnOnce(&Request<'_>) -> HandlerResult<S, F>,
-        is_partial: impl FnOnce(&S) -> bool,
-    ) -> Result<Answered, Answered>
-    where
-        S: Wire<'r>,
-        F: Wire<'r> + Default,
-    {
-        if self.client.admitted.is_empty() {
-            // Refused before the reply cache, in which strangers must take no place.
-            write::<S, F>(self.out, self.header.xid, &Outcome::Fail(Status::ACCES, F::default()));
-            return Ok(Answered::reply(true));
-        }
-        self.admitted_exactly_once(args_hash, run, replayed, is_partial)
-    }
-
-    fn admitted_exactly_once<S, F>(
-        self,
+        mut self,
         args_hash: impl FnOnce() -> u64,
         run: impl FnOnce(&Request<'_>, &CacheEntry<'_>, Start) -> HandlerResult<S, F>,
         replayed: impl FnOnce(&Request<'_>) -> HandlerResult<S, F>,
@@ -143,13 +137,11 @@ impl<'r> Call<'_, 'r> {
         F: Wire<'r> + Default,
     {
         let (xid, from, reply_cache) = (self.header.xid, self.out.len(), &self.group.reply_cache);
-        let client_id = self.client.identities.current().and_then(|identity| identity.client_id);
-        let acquired = self.client.cache_client.acquire_window(client_id, reply_cache, self.times.now);
+        let acquired = self.acquire_window();
         let client = &*self.client;
         let request = request(client, self.mode)?;
-        if acquired == Err(TooManyClients) {
-            // If the call were executed anyway, a copy of it could run again later.
-            write::<S, F>(self.out, xid, &Outcome::Fail(Status::JUKEBOX, F::default()));
+        if let Err(status) = acquired {
+            write::<S, F>(self.out, xid, &Outcome::Fail(status, F::default()));
             return Ok(Answered::reply(true));
         }
         let entry = CacheEntry::new(
