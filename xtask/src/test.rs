@@ -38,8 +38,8 @@ pub(crate) struct Options {
     /// Only list what would run and what it needs.
     #[arg(long)]
     list: bool,
-    /// Directory of external suites that you have built: an installed LTP, a built xfstests, or a
-    /// directory with both.
+    /// Directory of an external suite that you have built (pjdfstest, cthon04, ltp or xfstests), or
+    /// a directory with several of them under these names.
     #[arg(long, value_name = "DIR")]
     suite_dir: Option<PathBuf>,
     /// Run only these suites.

@@ -24,9 +24,14 @@ pub struct Server {
 
 impl Server {
     pub fn start(nodes: u8) -> Self {
+        Self::start_on(nodes, MEM)
+    }
+
+    /// A server whose export is on this store.
+    pub fn start_on(nodes: u8, store: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("group.toml");
-        let arguments = |port| write_configuration(&file, &configuration(nodes, port, &[("/export", MEM)]));
+        let arguments = |port| write_configuration(&file, &configuration(nodes, port, &[("/export", store)]));
         Self::of(nodes, ServerProcess::start_on_free_port(program, arguments), directory)
     }
 
