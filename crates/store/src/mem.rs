@@ -3,16 +3,23 @@
 //! - `layout`, `free_map`, `arena`, `pool`: memory within a hard bound, cut into arenas, extents
 //!   and pages.
 //! - `segment`, `receive_buffer`: payload in transit, out and in, without a copy.
-//! - `content`: one file's pages. `inode`, `directory`, `table`: the objects and their locks.
+//! - `content`: one file's pages. `inode`, `directory` with `names`, `table`: the objects and their
+//!   locks. `cost`: what they take of the heap.
 //! - the operations: `data`, `setattr`, `lookup`, `create`, `remove`, `rename`.
 //!
 //! A READ pins the extents that it found under the file's lock; a WRITE overwrites a page in place
 //! only while its extent has no pins, and otherwise replaces it by a new page. So a READ sees all
 //! of a WRITE or none of it, and no memory is reused while a reply still refers to it. No operation
 //! waits for a device.
+//!
+//! The bound counts all that a client can make the store hold: pages, objects, names with the
+//! tables of their directories, targets of links, tables of files. What a change takes is charged
+//! before the change; what it frees is given back after. Not counted: the slots of removed objects,
+//! which wait for new ones (`table`), and 3 KiB for each arena.
 
 mod arena;
 mod content;
+mod cost;
 mod create;
 mod data;
 mod directory;
@@ -20,6 +27,7 @@ mod free_map;
 mod inode;
 mod layout;
 mod lookup;
+mod names;
 mod pool;
 mod receive_buffer;
 mod remove;
@@ -41,8 +49,9 @@ use crate::interface::{
     ReadEnd, Result, Rights, SetAttributes, Space, Stability, Status, Store, Time, Wait, Written,
 };
 use crate::payload::{Backing, ReceiveBuffer, Segment};
-use directory::{Directory, NAME_BYTES_MAX};
+use directory::{DIRECTORY_BYTES, Directory, NAME_BYTES_MAX};
 use inode::{Body, Inode};
+use names::Names;
 use pool::Pool;
 use table::{OBJECT_BYTES, ROOT, Table};
 
@@ -52,13 +61,15 @@ const FILE_BYTES_MAX: u64 = i64::MAX as u64;
 /// familiar value.
 const LINKS_MAX: u32 = 65_000;
 /// The most objects, whatever the bound: bounds the table of their chunks.
-const OBJECTS_MAX: u64 = 1 << 32;
+const OBJECTS_MAX: u64 = u32::MAX as u64 - 1;
+/// What a file without data costs about, with a name of 16 bytes: to tell how many may follow.
+const FILE_BYTES: u64 = OBJECT_BYTES + Names::name_bytes(16) + Names::bytes_of(1024) / 1024;
 const ROOT_MODE: u32 = 0o755;
 
 /// Memory statistics of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Statistics {
-    /// Bytes in use, of the bound: pages, tables, names and objects.
+    /// Bytes in use, of the bound: pages, objects, names, and all tables of them.
     pub bytes_used: u64,
     /// Arenas of 16 MiB that are mapped.
     pub arenas: usize,
@@ -85,11 +96,12 @@ impl MemStore {
     pub fn new(bytes: u64, owner_uid: u32, owner_gid: u32) -> MemStore {
         let pool = Pool::new(bytes);
         // The root exists even if the bound is too low for it.
-        let _ = pool.charge(OBJECT_BYTES);
-        let table = Table::new((bytes / OBJECT_BYTES).clamp(1, OBJECTS_MAX), random() >> 1);
-        let made = table.add(|object| {
-            let names = Box::new(Directory::new(object));
-            Inode::new(object, Body::Directory(names), ROOT_MODE, owner_uid, owner_gid)
+        let _ = pool.charge(OBJECT_BYTES + DIRECTORY_BYTES);
+        let objects_max = (bytes / OBJECT_BYTES).clamp(1, OBJECTS_MAX) as u32;
+        let table = Table::new(objects_max, random() >> 1);
+        let made = table.add(|number| {
+            let names = Box::new(Directory::new(number));
+            Inode::new(number, Body::Directory(names), ROOT_MODE, owner_uid, owner_gid)
         });
         debug_assert_eq!(made, Ok(ROOT));
         MemStore { pool, table, renames: Mutex::new(()), verifier: random() }
@@ -130,7 +142,7 @@ impl Drop for MemStore {
 
 impl Store for MemStore {
     fn root(&self) -> ObjectId {
-        ROOT
+        ROOT.object()
     }
 
     fn capabilities(&self) -> Capabilities {
@@ -140,7 +152,7 @@ impl Store for MemStore {
     fn space(&self) -> Space {
         let (objects, objects_max) = self.table.objects();
         let free_bytes = self.pool.free_bytes();
-        let free_files = (objects_max - objects).min(free_bytes / (OBJECT_BYTES + Directory::charge(b"")));
+        let free_files = (objects_max - objects).min(free_bytes / FILE_BYTES);
         Space {
             total_bytes: self.pool.bound(),
             free_bytes,

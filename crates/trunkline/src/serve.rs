@@ -40,7 +40,7 @@ pub struct ServeArgs {
     /// Configuration file (TOML).
     #[arg(short, long, value_name = "FILE.toml", conflicts_with_all = ["mem", "dir", "state", "export", "listen", "allow", "no_root_squash"])]
     config: Option<PathBuf>,
-    /// Quick: keep files in memory, at most this much (2GiB, 512MiB).
+    /// Quick: keep files in memory; data, names and all else take at most this much (2GiB, 512MiB).
     #[arg(long, value_name = "SIZE", value_parser = size::parse_bytes)]
     mem: Option<u64>,
     /// Quick: serve this directory. If root starts the server, callers act as themselves and a

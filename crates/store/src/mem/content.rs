@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 
 use smallvec::SmallVec;
 
+use super::cost::heap_bytes;
 use super::layout::{EXTENT_PAGES, PAGE_BYTES, index_in_extent};
 use super::pool::{FreedPages, FreshPage, FreshPages, Page, PageRequest, Pool};
 use super::segment::pin_segments;
@@ -20,7 +21,10 @@ use crate::payload::Segment;
 const LEAF_PAGES: u64 = 1024;
 /// Slots in the smallest leaf; each next size is four times as large.
 const LEAF_PAGES_MIN: usize = 16;
-/// What a leaf costs besides its slots: its node in the tree.
+/// What the first leaf costs besides its slots: a node of the tree, which has places for eleven.
+const FIRST_LEAF_BYTES: u64 = heap_bytes(11 * size_of::<(u64, Leaf)>() + 2 * size_of::<usize>());
+/// What each further leaf costs besides its slots: its share of a node that is about half full, as
+/// nodes are that are filled in order, and of the nodes above.
 const LEAF_BYTES: u64 = 64;
 /// Bytes in a page, as file offsets are counted.
 const PAGE: u64 = PAGE_BYTES as u64;
@@ -38,8 +42,9 @@ struct Leaf {
 }
 
 impl Leaf {
+    /// What so many slots cost.
     fn charge(slots: usize) -> u64 {
-        if slots == 0 { 0 } else { LEAF_BYTES + (slots * size_of::<Option<Page>>()) as u64 }
+        heap_bytes(slots * size_of::<Option<Page>>())
     }
 }
 
@@ -93,6 +98,11 @@ impl Range {
     fn leaves(self) -> std::ops::RangeInclusive<u64> {
         self.first() / LEAF_PAGES..=self.last() / LEAF_PAGES
     }
+}
+
+/// What the tree of so many leaves costs.
+fn tree_bytes(leaves: usize) -> u64 {
+    leaves.checked_sub(1).map_or(0, |more| FIRST_LEAF_BYTES + more as u64 * LEAF_BYTES)
 }
 
 impl Content {
@@ -226,6 +236,8 @@ impl Content {
             }
         }
         let cut = size.div_ceil(PAGE);
+        let leaves = self.leaves.len();
+        let mut slots_bytes = 0;
         let mut behind = self.leaves.split_off(&(cut / LEAF_PAGES));
         if let Some(mut border) = behind.remove(&(cut / LEAF_PAGES)) {
             let index = (cut % LEAF_PAGES) as usize;
@@ -233,18 +245,20 @@ impl Content {
             if border.slots.iter().any(Option::is_some) {
                 self.leaves.insert(cut / LEAF_PAGES, border);
             } else {
-                pool.uncharge(Leaf::charge(border.slots.len()));
+                slots_bytes += Leaf::charge(border.slots.len());
             }
         }
         for mut leaf in behind.into_values() {
             self.pages -= clear_slots(&mut leaf.slots, freed);
-            pool.uncharge(Leaf::charge(leaf.slots.len()));
+            slots_bytes += Leaf::charge(leaf.slots.len());
         }
+        pool.uncharge(slots_bytes + tree_bytes(leaves) - tree_bytes(self.leaves.len()));
         Ok(())
     }
 
     /// Frees all pages; for a file that is gone.
     pub fn clear(self, pool: &Pool) {
+        let tree = tree_bytes(self.leaves.len());
         for mut leaf in self.leaves.into_values() {
             // Leaf by leaf, so that the pool's lock is not held for the whole of a large file.
             let mut freed = FreedPages::default();
@@ -252,6 +266,7 @@ impl Content {
             pool.free(freed);
             pool.uncharge(Leaf::charge(leaf.slots.len()));
         }
+        pool.uncharge(tree);
     }
 
     /// Makes sure that every page of the range has a slot.
@@ -266,7 +281,9 @@ impl Content {
             while size < needed {
                 size *= 4;
             }
-            if !pool.charge(Leaf::charge(size) - Leaf::charge(have)) {
+            let leaves = self.leaves.len();
+            let tree = if have == 0 { tree_bytes(leaves + 1) - tree_bytes(leaves) } else { 0 };
+            if !pool.charge(tree + Leaf::charge(size) - Leaf::charge(have)) {
                 self.prune(pool, range);
                 return Err(Status::NoSpace);
             }
@@ -282,10 +299,12 @@ impl Content {
     /// Removes leaves without pages that a failed write left.
     fn prune(&mut self, pool: &Pool, range: Range) {
         for index in range.leaves() {
+            let leaves = self.leaves.len();
             if self.leaves.get(&index).is_some_and(|leaf| leaf.slots.iter().all(Option::is_none))
                 && let Some(leaf) = self.leaves.remove(&index)
             {
-                pool.uncharge(Leaf::charge(leaf.slots.len()));
+                let tree = tree_bytes(leaves) - tree_bytes(leaves - 1);
+                pool.uncharge(tree + Leaf::charge(leaf.slots.len()));
             }
         }
     }

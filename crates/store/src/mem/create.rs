@@ -1,9 +1,10 @@
 //! CREATE, MKDIR, SYMLINK, MKNOD and LINK: operations that add a name.
 
-use super::directory::{Directory, check_name, is_dots};
+use super::cost::heap_bytes;
+use super::directory::{DIRECTORY_BYTES, Directory, Purpose, check_name, is_dots};
 use super::inode::{Body, EXECUTE, Inode, MODE_BITS, SET_GID, WRITE, in_group};
 use super::setattr::set_times;
-use super::table::OBJECT_BYTES;
+use super::table::{Number, OBJECT_BYTES};
 use super::{FILE_BYTES_MAX, LINKS_MAX, MemStore};
 use crate::interface::{
     Attributes, Caller, CreateMode, Effect, FileKind, Found, NewObject, ObjectId, Result, SetAttributes,
@@ -70,19 +71,26 @@ impl MemStore {
     ) -> Result<Found> {
         parent.require(caller, WRITE | EXECUTE)?;
         check_new(caller, parent, &new)?;
-        let target = if let NewObject::Symlink(_, target) = new { target.len() as u64 } else { 0 };
-        let bytes = OBJECT_BYTES + target + Directory::charge(name);
+        let bytes = object_bytes(&new);
         if !self.pool.charge(bytes) {
             return Err(Status::NoSpace);
         }
-        let added = self.table.add(|object| inode_of(caller, parent, object, &new));
-        let object = added.inspect_err(|_| self.pool.uncharge(bytes))?;
-        parent.directory_mut()?.put(name, object);
+        parent
+            .directory_mut()?
+            .make_room(&self.pool, name, Purpose::Addition)
+            .inspect_err(|_| self.pool.uncharge(bytes))?;
+        let added = self.table.add(|number| inode_of(caller, parent, number, &new));
+        let names = parent.directory_mut()?;
+        let number = added.inspect_err(|_| {
+            names.leave_room(&self.pool, name);
+            self.pool.uncharge(bytes);
+        })?;
+        names.add(name, number);
         if matches!(new, NewObject::Directory(_)) {
             parent.links += 1;
         }
         parent.touch_modified();
-        self.found(object)
+        self.found(number.object())
     }
 
     pub(super) fn make_link(
@@ -111,10 +119,9 @@ impl MemStore {
             if inode.links >= LINKS_MAX {
                 return Err(Status::TooManyLinks);
             }
-            if !self.pool.charge(Directory::charge(name)) {
-                return Err(Status::NoSpace);
-            }
-            parent.directory_mut()?.put(name, object);
+            let names = parent.directory_mut()?;
+            names.make_room(&self.pool, name, Purpose::Addition)?;
+            names.add(name, inode.number);
             parent.touch_modified();
             inode.links += 1;
             inode.touch_changed();
@@ -129,6 +136,21 @@ impl MemStore {
             }
         }
     }
+}
+
+/// What the target of a symbolic link costs.
+pub(super) const fn target_bytes(target: &[u8]) -> u64 {
+    heap_bytes(target.len())
+}
+
+/// What a new object costs, without its name.
+fn object_bytes(new: &NewObject<'_>) -> u64 {
+    OBJECT_BYTES
+        + match new {
+            NewObject::Directory(_) => DIRECTORY_BYTES,
+            NewObject::Symlink(_, target) => target_bytes(target),
+            NewObject::File(_) | NewObject::Special(..) => 0,
+        }
 }
 
 /// Checks that a name may be added to the directory. Returns the object that already has the name,
@@ -177,7 +199,7 @@ fn check_new(caller: Caller<'_>, parent: &Inode, new: &NewObject<'_>) -> Result<
 
 /// The new object. An exclusive create's has no rights until the SETATTR that follows; its owner
 /// can use it.
-fn inode_of(caller: Caller<'_>, parent: &Inode, object: ObjectId, new: &NewObject<'_>) -> Inode {
+fn inode_of(caller: Caller<'_>, parent: &Inode, number: Number, new: &NewObject<'_>) -> Inode {
     let (set, body) = match *new {
         NewObject::File(CreateMode::Unchecked(set) | CreateMode::Guarded(set)) => {
             (set, Body::File(Default::default()))
@@ -185,7 +207,7 @@ fn inode_of(caller: Caller<'_>, parent: &Inode, object: ObjectId, new: &NewObjec
         NewObject::File(CreateMode::Exclusive(_)) => {
             (SetAttributes::default(), Body::File(Default::default()))
         }
-        NewObject::Directory(set) => (set, Body::Directory(Box::new(Directory::new(parent.object)))),
+        NewObject::Directory(set) => (set, Body::Directory(Box::new(Directory::new(parent.number)))),
         NewObject::Symlink(set, target) => (set, Body::Symlink(target.into())),
         NewObject::Special(set, special) => (set, Body::Special(special)),
     };
@@ -205,7 +227,7 @@ fn inode_of(caller: Caller<'_>, parent: &Inode, object: ObjectId, new: &NewObjec
         _ => {}
     }
     let file = matches!(body, Body::File(_));
-    let mut inode = Inode::new(object, body, mode, uid, gid);
+    let mut inode = Inode::new(number, body, mode, uid, gid);
     if file {
         inode.size = set.size.unwrap_or(0);
     }

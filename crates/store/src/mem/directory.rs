@@ -5,43 +5,51 @@
 //! from the newest name to the oldest, so it never reaches a name that was created after it began:
 //! otherwise it would never end for a program that renames every listed name. RFC 1813 s3.3.16
 
-use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use super::cost::heap_bytes;
+use super::names::Names;
+use super::pool::Pool;
+use super::table::Number;
 use crate::interface::{ObjectId, Result, Status};
 
 /// The longest name, in bytes.
 pub(super) const NAME_BYTES_MAX: usize = 255;
-/// What a name costs besides twice its bytes: its places in the two tables, estimated.
-const NAME_BYTES: u64 = 160;
 /// The cookie of `.`, which is told first; that of `..` is the next, then those of the names
 /// follow.
 pub(super) const COOKIE_SELF: u64 = 1;
 /// The cookie of `..`.
 pub(super) const COOKIE_PARENT: u64 = 2;
+/// What a directory costs besides its object and its names.
+pub(super) const DIRECTORY_BYTES: u64 = heap_bytes(size_of::<Directory>());
 
 /// See the module.
 pub(super) struct Directory {
-    pub parent: ObjectId,
-    names: HashMap<Arc<[u8]>, Link>,
-    order: BTreeMap<u64, (Arc<[u8]>, ObjectId)>,
+    parent: Number,
+    names: Names,
     last_cookie: u64,
 }
 
-#[derive(Clone, Copy)]
-struct Link {
-    object: ObjectId,
-    cookie: u64,
+/// What a change that needs memory may use of the bound.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// Something new.
+    Addition,
+    /// Something that replaces what is given back right after: part of the reserve too.
+    Move,
 }
 
 impl Directory {
-    pub fn new(parent: ObjectId) -> Directory {
-        Directory { parent, names: HashMap::new(), order: BTreeMap::new(), last_cookie: COOKIE_PARENT }
+    pub fn new(parent: Number) -> Directory {
+        Directory { parent, names: Names::default(), last_cookie: COOKIE_PARENT }
     }
 
-    /// What a name costs of the bound.
-    pub fn charge(name: &[u8]) -> u64 {
-        NAME_BYTES + name.len() as u64
+    pub fn parent(&self) -> ObjectId {
+        self.parent.object()
+    }
+
+    pub fn set_parent(&mut self, parent: Number) {
+        self.parent = parent;
     }
 
     pub fn is_empty(&self) -> bool {
@@ -49,28 +57,61 @@ impl Directory {
     }
 
     pub fn find(&self, name: &[u8]) -> Option<ObjectId> {
-        self.names.get(name).map(|link| link.object)
+        self.names.find(name).map(Number::object)
     }
 
-    /// Adds a name, or lets an existing name refer to another object, with its old cookie.
-    pub fn put(&mut self, name: &[u8], object: ObjectId) {
-        if let Some(link) = self.names.get_mut(name) {
-            link.object = object;
-            if let Some(entry) = self.order.get_mut(&link.cookie) {
-                entry.1 = object;
-            }
-            return;
+    /// Charges for a name, which must not be there yet, and makes room for it.
+    pub fn make_room(&mut self, pool: &Pool, name: &[u8], purpose: Purpose) -> Result<()> {
+        let charge = |bytes| match purpose {
+            Purpose::Addition => pool.charge(bytes),
+            Purpose::Move => pool.charge_move(bytes),
+        };
+        if !charge(Names::name_bytes(name.len())) {
+            return Err(Status::NoSpace);
         }
+        self.names.make_room(charge).inspect_err(|_| pool.uncharge(Names::name_bytes(name.len())))
+    }
+
+    /// Gives back what [`Directory::make_room`] charged for a name that was not added after all.
+    pub fn leave_room(&mut self, pool: &Pool, name: &[u8]) {
+        pool.uncharge(Names::name_bytes(name.len()));
+        self.trim(pool);
+    }
+
+    /// Adds a name, for which room was made.
+    pub fn add(&mut self, name: &[u8], object: Number) {
         self.last_cookie += 1;
-        let name: Arc<[u8]> = name.into();
-        self.order.insert(self.last_cookie, (Arc::clone(&name), object));
-        self.names.insert(name, Link { object, cookie: self.last_cookie });
+        self.names.add(name, self.last_cookie, object);
     }
 
-    pub fn take(&mut self, name: &[u8]) {
-        if let Some(link) = self.names.remove(name) {
-            self.order.remove(&link.cookie);
+    /// Lets an existing name refer to another object, with its old cookie.
+    pub fn replace(&mut self, name: &[u8], object: Number) {
+        let replaced = self.names.replace(name, object);
+        debug_assert!(replaced, "the name exists");
+    }
+
+    /// Takes an existing name out, and gives back what it cost.
+    pub fn take(&mut self, pool: &Pool, name: &[u8]) {
+        self.names.take(name);
+        pool.uncharge(Names::name_bytes(name.len()));
+        self.trim(pool);
+    }
+
+    /// Gives an existing name another text, and a new cookie. Its memory becomes that of the new
+    /// name: the number of names is the same.
+    pub fn rename(&mut self, pool: &Pool, (from, to): (&[u8], &[u8]), object: Number) -> Result<()> {
+        let (old, new) = (Names::name_bytes(from.len()), Names::name_bytes(to.len()));
+        if new > old && !pool.charge_move(new - old) {
+            return Err(Status::NoSpace);
         }
+        let room = self.names.make_room(|bytes| pool.charge_move(bytes));
+        self.names.take(from);
+        if room.is_err() {
+            self.names.pack();
+        }
+        pool.uncharge(old.saturating_sub(new));
+        self.add(to, object);
+        Ok(())
     }
 
     /// Whether the cookie may have been returned by a listing.
@@ -82,7 +123,13 @@ impl Directory {
     /// the two dots.
     pub fn after(&self, cookie: u64) -> impl Iterator<Item = (u64, &Arc<[u8]>, ObjectId)> {
         let end = if cookie <= COOKIE_PARENT { self.last_cookie + 1 } else { cookie };
-        self.order.range(..end).rev().map(|(&cookie, (name, object))| (cookie, name, *object))
+        self.names.before(end).map(|(cookie, name, number)| (cookie, name, number.object()))
+    }
+
+    fn trim(&mut self, pool: &Pool) {
+        let before = self.names.bytes();
+        self.names.trim();
+        pool.uncharge(before - self.names.bytes());
     }
 }
 

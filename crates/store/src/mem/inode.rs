@@ -9,9 +9,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::content::Content;
 use super::directory::Directory;
+use super::table::Number;
 use crate::interface::{
-    Attributes, Caller, Device, Effect, FileKind, Found, ObjectId, Result, SetTime, Special, Status, Time,
-    Version,
+    Attributes, Caller, Device, Effect, FileKind, Found, Result, SetTime, Special, Status, Time, Version,
 };
 
 /// Set-user-id.
@@ -44,7 +44,7 @@ pub(super) enum Body {
 
 /// See the module's documentation.
 pub(super) struct Inode {
-    pub object: ObjectId,
+    pub number: Number,
     pub body: Body,
     pub mode: u32,
     pub links: u32,
@@ -68,7 +68,7 @@ impl Inode {
         u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
     }
 
-    pub fn new(object: ObjectId, body: Body, mode: u32, uid: u32, gid: u32) -> Inode {
+    pub fn new(number: Number, body: Body, mode: u32, uid: u32, gid: u32) -> Inode {
         let now = Inode::now();
         let (links, size) = match &body {
             Body::Directory(_) => (2, DIRECTORY_BYTES),
@@ -77,7 +77,7 @@ impl Inode {
         };
         let accessed = AtomicU64::new(now);
         let (modified, changed, verifier) = (now, now, None);
-        Inode { object, body, mode, links, uid, gid, size, accessed, modified, changed, verifier }
+        Inode { number, body, mode, links, uid, gid, size, accessed, modified, changed, verifier }
     }
 
     pub fn kind(&self) -> FileKind {
@@ -105,7 +105,7 @@ impl Inode {
                 Body::Special(Special::BlockDevice(device) | Special::CharacterDevice(device)) => device,
                 _ => Device::default(),
             },
-            fileid: self.object.fileid,
+            fileid: self.number.fileid.into(),
             atime: to_time(self.accessed.load(Ordering::Relaxed)),
             mtime: to_time(self.modified),
             ctime: to_time(self.changed),
@@ -114,7 +114,7 @@ impl Inode {
     }
 
     pub fn found(&self) -> Found {
-        Found { object: self.object, attributes: self.attributes() }
+        Found { object: self.number.object(), attributes: self.attributes() }
     }
 
     pub fn version(&self) -> Version {

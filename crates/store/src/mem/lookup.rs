@@ -86,7 +86,7 @@ impl MemStore {
                 inode.touch_accessed();
                 let after = names.after(cookie).take(BATCH);
                 batch.extend(after.map(|(cookie, name, object)| (cookie, Arc::clone(name), object)));
-                (inode.attributes(), names.parent)
+                (inode.attributes(), names.parent())
             };
             let more = DirectoryEnd { eof: false, attributes };
             let itself = Found { object: directory, attributes };
@@ -129,8 +129,8 @@ fn find_in(inode: &Inode, caller: Caller<'_>, name: &[u8]) -> Result<ObjectId> {
     check_name(name)?;
     inode.require(caller, EXECUTE)?;
     match name {
-        b"." => Ok(inode.object),
-        b".." => Ok(names.parent),
+        b"." => Ok(inode.number.object()),
+        b".." => Ok(names.parent()),
         name => names.find(name).ok_or(Status::NotFound),
     }
 }

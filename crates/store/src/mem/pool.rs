@@ -6,8 +6,9 @@
 //! destructor: they are four bytes in a table, and their owner must return them.
 //!
 //! The bound holds for all that is charged: pages in use or in limbo, and the tables and names of
-//! the tree. A small part of it is reserved for changes that free as much as they take once readers
-//! let go: copies on write, and the last page of a truncated file.
+//! the tree. A small part of it is reserved for changes that free as much as they take, right after
+//! or once readers let go: names that move (half of the reserve at most), copies on write, and the
+//! last page of a truncated file.
 
 #![allow(unsafe_code)]
 
@@ -204,9 +205,17 @@ impl Pool {
         self.charge_within(bytes, self.bound - self.reserve)
     }
 
+    /// As [`Pool::charge`], for a name that takes the place of another: so that names can be moved,
+    /// and open files removed by the clients that rename them for that, in a full store.
+    #[must_use]
+    pub fn charge_move(&self, bytes: u64) -> bool {
+        self.charge_within(bytes, self.bound - self.reserve / 2)
+    }
+
     /// Returns charged bytes.
     pub fn uncharge(&self, bytes: u64) {
-        self.used.fetch_sub(bytes, Ordering::Relaxed);
+        let before = self.used.fetch_sub(bytes, Ordering::Relaxed);
+        debug_assert!(before >= bytes, "{bytes} bytes of {before} are given back");
     }
 
     fn charge_within(&self, bytes: u64, limit: u64) -> bool {

@@ -1,7 +1,8 @@
 //! REMOVE and RMDIR: operations that remove a name, and the disposal of objects without a name.
 
 use super::MemStore;
-use super::directory::{Directory, check_name};
+use super::create::target_bytes;
+use super::directory::{DIRECTORY_BYTES, check_name};
 use super::inode::{Body, EXECUTE, Inode, STICKY, WRITE};
 use super::table::{OBJECT_BYTES, WriteGuard};
 use crate::interface::{Caller, Effect, ObjectId, Result, Status};
@@ -53,8 +54,7 @@ impl MemStore {
             _ if rmdir => return Err(Status::NotDirectory),
             _ => {}
         }
-        parent.directory_mut()?.take(name);
-        self.pool.uncharge(Directory::charge(name));
+        parent.directory_mut()?.take(&self.pool, name);
         parent.touch_modified();
         Ok(self.drop_link(inode))
     }
@@ -72,12 +72,17 @@ impl MemStore {
 
     /// Frees what an object had; no lock is held, because a large file takes time.
     pub(super) fn dispose(&self, inode: Inode) {
-        self.pool.uncharge(OBJECT_BYTES);
         match inode.body {
             Body::File(content) => content.clear(&self.pool),
-            Body::Symlink(target) => self.pool.uncharge(target.len() as u64),
-            Body::Directory(_) | Body::Special(_) => {}
+            Body::Symlink(target) => {
+                let bytes = target_bytes(&target);
+                drop(target);
+                self.pool.uncharge(bytes);
+            }
+            Body::Directory(_) => self.pool.uncharge(DIRECTORY_BYTES),
+            Body::Special(_) => {}
         }
+        self.pool.uncharge(OBJECT_BYTES);
     }
 }
 

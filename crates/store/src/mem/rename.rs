@@ -7,10 +7,10 @@ use std::sync::PoisonError;
 
 use smallvec::SmallVec;
 
-use super::directory::{Directory, check_name, is_dots};
+use super::directory::{Purpose, check_name, is_dots};
 use super::inode::{Body, EXECUTE, Inode, WRITE};
 use super::remove::may_take;
-use super::table::WriteGuard;
+use super::table::{Number, WriteGuard};
 use super::{LINKS_MAX, MemStore};
 use crate::interface::{Caller, Effect, ObjectId, Result, Status};
 
@@ -68,7 +68,7 @@ impl MemStore {
         let mut next = directory;
         loop {
             above.push(next);
-            let parent = self.table.read(next)?.directory()?.parent;
+            let parent = self.table.read(next)?.directory()?.parent();
             if parent == next {
                 return Ok(above);
             }
@@ -124,14 +124,12 @@ impl MemStore {
         }
         let (mut inode, over) = self.lock_both(object, target)?;
         check_move(caller, parents, &inode, over.as_deref())?;
-        self.charge_names(from, to, over.is_some())?;
-        parents.from.directory_mut()?.take(from);
-        parents.to_mut().directory_mut()?.put(to, object);
+        self.move_text(parents, (from, to), inode.number, over.is_some())?;
         if over.as_ref().is_some_and(|over| over.is_directory()) {
             parents.to_mut().links -= 1;
         }
         if let (Some(parent), Body::Directory(names)) = (&mut parents.to, &mut inode.body) {
-            names.parent = parent.object;
+            names.set_parent(parent.number);
             parent.links += 1;
             parents.from.links -= 1;
         }
@@ -163,13 +161,26 @@ impl MemStore {
         }
     }
 
-    /// The new name costs, the old one is given back; over an existing name nothing new is needed.
-    fn charge_names(&self, from: &[u8], to: &[u8], over: bool) -> Result<()> {
-        let (old, new) = (Directory::charge(from), if over { 0 } else { Directory::charge(to) });
-        if new > old && !self.pool.charge(new - old) {
-            return Err(Status::NoSpace);
+    /// Moves the name. The new one costs, the old one is given back; over an existing name nothing
+    /// new is needed.
+    fn move_text(
+        &self,
+        parents: &mut LockedParents<'_>,
+        (from, to): (&[u8], &[u8]),
+        number: Number,
+        over: bool,
+    ) -> Result<()> {
+        if parents.to.is_none() && !over {
+            return parents.from.directory_mut()?.rename(&self.pool, (from, to), number);
         }
-        self.pool.uncharge(old.saturating_sub(new));
+        let names = parents.to_mut().directory_mut()?;
+        if over {
+            names.replace(to, number);
+        } else {
+            names.make_room(&self.pool, to, Purpose::Move)?;
+            names.add(to, number);
+        }
+        parents.from.directory_mut()?.take(&self.pool, from);
         Ok(())
     }
 }
