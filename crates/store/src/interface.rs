@@ -213,8 +213,8 @@ pub trait Store: Send + Sync + 'static {
     ) -> Attempt<Result<ReadEnd>>;
 
     /// Memory into which `count` bytes for `offset` of a file can be received before they are
-    /// written; `None` when the store has none to spare (then the bytes come as a slice). Never
-    /// waits.
+    /// written; `None` when the store has none to spare (then the bytes come as a slice). It takes
+    /// nothing of the store's space: the caller bounds what is being received. Never waits.
     fn receive_buffer(&self, offset: u64, count: u32) -> Option<ReceiveBuffer>;
 
     /// WRITE of bytes that were received elsewhere.

@@ -69,7 +69,8 @@ const ROOT_MODE: u32 = 0o755;
 /// Memory statistics of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Statistics {
-    /// Bytes in use, of the bound: pages, objects, names, and all tables of them.
+    /// Bytes in use, of the bound: pages, objects, names, and all tables of them. What is being
+    /// received does not count.
     pub bytes_used: u64,
     /// Arenas of 16 MiB that are mapped.
     pub arenas: usize,

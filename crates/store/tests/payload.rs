@@ -233,7 +233,7 @@ fn a_receive_buffer_dropped_midway_changes_nothing_and_frees_its_memory() {
     receive_buffer.unfilled(0, &mut slices);
     slices[0].fill(0xee);
     drop(slices);
-    assert!(store.statistics().bytes_used > before.bytes_used);
+    assert_eq!(store.statistics().bytes_used, before.bytes_used, "what is incomplete takes no space");
     drop(receive_buffer);
     assert_eq!(store.statistics(), before);
     assert_eq!(read(&store, object, 0, 2 * MIB), data);
@@ -311,9 +311,17 @@ fn a_full_store_reports_no_space_can_be_overwritten_and_recovers() {
     }
     assert!(offset > 7 * MIB && offset < 8 * MIB, "{offset} bytes fit");
     assert_eq!(write(&store, object, 1 << 40, b"x"), Err(Status::NoSpace));
-    assert!(store.receive_buffer(0, MIB as u32).is_none());
     assert!(store.statistics().bytes_used <= 8 * MIB);
     assert!(store.space().free_bytes < PAGE * 2);
+    // Data that were received are refused if they do not fit, and overwrite in place if they do.
+    for (at, written) in [(1 << 40, Err(Status::NoSpace)), (0, Ok(MIB as u32))] {
+        let mut buffer = store.receive_buffer(at, MIB as u32).unwrap();
+        receive(&mut buffer, &pattern(MIB, 4));
+        let (_, result) =
+            store.write_received(ANN, object, &mut Some(buffer), Stability::Unstable, Wait::Allowed).unwrap();
+        assert_eq!(result.map(|written| written.count), written);
+    }
+    assert_eq!(read(&store, object, 0, MIB), pattern(MIB, 4));
     // Existing data can be overwritten: in place, and by copying while the data are being read.
     write(&store, object, 0, &pattern(MIB, 5)).unwrap();
     let held = segments(&store, object, 0, 64 * 1024);

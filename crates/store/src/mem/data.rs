@@ -58,7 +58,7 @@ impl MemStore {
         &self,
         caller: Caller<'_>,
         object: ObjectId,
-        receive_buffer: Pages,
+        mut receive_buffer: Pages,
         stability: Stability,
     ) -> (Effect, Result<Written>) {
         let (offset, len) = (receive_buffer.offset(), receive_buffer.len());
@@ -68,8 +68,10 @@ impl MemStore {
             }
             let content = inode.content_mut()?;
             content.prepare_swap(&self.pool, offset, len)?;
-            if let Some(pages) = receive_buffer.take() {
-                content.swap_in(&self.pool, offset, len, pages, freed);
+            match receive_buffer.take() {
+                Some(pages) => content.swap_in(&self.pool, offset, len, pages, freed),
+                // A full store is overwritten in place.
+                None => content.write(&self.pool, offset, &receive_buffer.copy(), freed)?,
             }
             Ok(())
         })

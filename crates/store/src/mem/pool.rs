@@ -6,9 +6,11 @@
 //! destructor: they are four bytes in a table, and their owner must return them.
 //!
 //! The bound holds for all that is charged: pages in use or in limbo, and the tables and names of
-//! the tree. A small part of it is reserved for changes that free as much as they take, right after
-//! or once readers let go: names that move (half of the reserve at most), copies on write, and the
-//! last page of a truncated file.
+//! the tree. Pages that a WRITE is being received into are not charged until the WRITE is complete
+//! ([`Incoming`]): who receives it bounds them, and a WRITE that never ends takes no space from
+//! others. A small part of the bound is reserved for changes that free as much as they take, right
+//! after or once readers let go: names that move (half of the reserve at most), copies on write, and
+//! the last page of a truncated file.
 
 #![allow(unsafe_code)]
 
@@ -59,6 +61,21 @@ impl FreshPage {
     }
 }
 
+/// Bytes of pages that are being received into, and that have memory here for certain; a larger
+/// store has memory for as much as its bound. A WRITE beyond that is copied when it is complete.
+const INCOMING_BYTES_MIN: u64 = 1 << 30;
+
+/// Fresh pages that are not charged yet, because what they are for may never be complete.
+#[must_use]
+pub(super) struct Incoming(FreshPages);
+
+impl Incoming {
+    /// The pages, to fill them.
+    pub fn pages(&mut self) -> &mut FreshPages {
+        &mut self.0
+    }
+}
+
 /// Fresh pages, in order.
 #[must_use]
 pub(super) struct FreshPages {
@@ -80,6 +97,12 @@ impl FreshPages {
             self.at += 1;
         }
         None
+    }
+
+    /// Bytes of the pages that are left.
+    fn bytes(&self) -> u64 {
+        let pages: u64 = self.spans.iter().map(|span| u64::from(span.pages)).sum();
+        pages * PAGE_BYTES as u64
     }
 
     /// Visits `len` bytes from `skip` on, as slices in order.
@@ -156,6 +179,9 @@ pub(super) struct Pool {
     bound: u64,
     reserve: u64,
     used: AtomicU64,
+    /// Bytes of pages that are being received into.
+    incoming: AtomicU64,
+    incoming_max: u64,
     /// Made when first mapped, kept for good; number 0 stays empty.
     arenas: Box<[OnceLock<Box<Arena>>]>,
     map: Mutex<FreeMap>,
@@ -163,11 +189,16 @@ pub(super) struct Pool {
 
 impl Pool {
     pub fn new(bound: u64) -> Arc<Pool> {
-        let arenas_max = bound.div_ceil(ARENA_BYTES as u64).clamp(1, ARENAS_MAX) as usize;
+        let arenas_of_bound = bound.div_ceil(ARENA_BYTES as u64).clamp(1, ARENAS_MAX);
+        let incoming_arenas = arenas_of_bound.max(INCOMING_BYTES_MIN / ARENA_BYTES as u64);
+        let incoming_arenas = incoming_arenas.min(ARENAS_MAX - arenas_of_bound);
+        let arenas_max = (arenas_of_bound + incoming_arenas) as usize;
         Arc::new(Pool {
             bound,
             reserve: (bound / RESERVE_SHARE).min(RESERVE_BYTES_MAX),
             used: AtomicU64::new(0),
+            incoming: AtomicU64::new(0),
+            incoming_max: incoming_arenas * ARENA_BYTES as u64,
             arenas: (0..=arenas_max).map(|_| OnceLock::new()).collect(),
             map: Mutex::new(FreeMap::new(arenas_max)),
         })
@@ -219,8 +250,7 @@ impl Pool {
     }
 
     fn charge_within(&self, bytes: u64, limit: u64) -> bool {
-        let add = |used: u64| used.checked_add(bytes).filter(|&sum| sum <= limit);
-        self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).is_ok()
+        add_within(&self.used, bytes, limit)
     }
 
     /// One page, its bytes undefined; `replacing` when another page will be freed for it.
@@ -246,9 +276,9 @@ impl Pool {
 
     /// `count` pages for a file's pages from one that has `index` in its 64 KiB: whole extents
     /// where the file has whole 64 KiB, so that a later write of those frees whole extents again.
-    pub fn pages(&self, index: usize, count: usize) -> Option<FreshPages> {
+    pub fn incoming(&self, index: usize, count: usize) -> Option<Incoming> {
         let bytes = (count * PAGE_BYTES) as u64;
-        if !self.charge(bytes) {
+        if !add_within(&self.incoming, bytes, self.incoming_max) {
             return None;
         }
         let head = ((EXTENT_PAGES - index % EXTENT_PAGES) % EXTENT_PAGES).min(count);
@@ -263,10 +293,27 @@ impl Pool {
             let mut empty = EmptyArenas::new();
             map.release_spans(&spans, &mut empty);
             self.unmap(map, &empty);
-            self.uncharge(bytes);
+            self.incoming.fetch_sub(bytes, Ordering::Relaxed);
             return None;
         }
-        Some(FreshPages { spans, at: 0 })
+        Some(Incoming(FreshPages { spans, at: 0 }))
+    }
+
+    /// Charges pages that have been received into, and takes them; leaves them if the bound has no
+    /// room for them.
+    pub fn accept(&self, incoming: &mut Option<Incoming>) -> Option<FreshPages> {
+        let bytes = incoming.as_ref()?.0.bytes();
+        if !self.charge(bytes) {
+            return None;
+        }
+        self.incoming.fetch_sub(bytes, Ordering::Relaxed);
+        incoming.take().map(|incoming| incoming.0)
+    }
+
+    /// Frees pages that were not received into to the end.
+    pub fn give_up(&self, incoming: Incoming) {
+        self.incoming.fetch_sub(incoming.0.bytes(), Ordering::Relaxed);
+        self.release_fresh(&incoming.0);
     }
 
     /// The bytes of a page.
@@ -314,18 +361,21 @@ impl Pool {
         self.uncharge(bytes);
     }
 
-    /// Frees pages that no reader ever saw.
+    /// Frees charged pages that no reader ever saw.
     pub fn free_fresh(&self, fresh: FreshPages) {
+        self.release_fresh(&fresh);
+        self.uncharge(fresh.bytes());
+    }
+
+    fn release_fresh(&self, fresh: &FreshPages) {
         let spans: Spans = fresh.spans.iter().copied().filter(|span| span.pages > 0).collect();
         if spans.is_empty() {
             return;
         }
-        let pages: u64 = spans.iter().map(|span| u64::from(span.pages)).sum();
         let mut empty = EmptyArenas::new();
         let mut map = self.lock();
         map.release_spans(&spans, &mut empty);
         self.unmap(map, &empty);
-        self.uncharge(pages * PAGE_BYTES as u64);
     }
 
     /// Frees pages of one extent that nobody can see: the last unpin took them out of limbo.
@@ -406,6 +456,12 @@ impl Pool {
         }
         mapped
     }
+}
+
+/// Adds to a sum unless it would exceed `limit`.
+fn add_within(sum: &AtomicU64, bytes: u64, limit: u64) -> bool {
+    let add = |sum: u64| sum.checked_add(bytes).filter(|&sum| sum <= limit);
+    sum.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).is_ok()
 }
 
 impl Drop for Pool {

@@ -7,22 +7,23 @@ use memory::{Registrar, Scatter};
 use smallvec::SmallVec;
 
 use super::layout::{EXTENT_PAGES, PAGE_BYTES};
-use super::pool::{FreshPages, Pool};
+use super::pool::{FreshPages, Incoming, Pool};
 
-/// Memory for one WRITE that is still being received: fresh pages that no file has yet.
+/// Memory for one WRITE that is still being received: fresh pages that no file has yet, and that
+/// take nothing of the store's space.
 ///
 /// The first byte has the same offset within its page as it will have in the file, so that whole
 /// pages can be swapped in. Dropping it returns its pages and changes nothing.
 pub(crate) struct Pages {
     pool: Arc<Pool>,
     /// Present until written.
-    pages: Option<FreshPages>,
+    pages: Option<Incoming>,
     offset: u64,
     len: usize,
 }
 
 impl Pages {
-    /// Takes pages for `len` bytes at `offset`; `None` without space, or when there is nothing to
+    /// Takes pages for `len` bytes at `offset`; `None` without memory, or when there is nothing to
     /// receive.
     pub(super) fn new(pool: &Arc<Pool>, offset: u64, len: usize) -> Option<Pages> {
         let head = (offset % PAGE_BYTES as u64) as usize;
@@ -32,7 +33,7 @@ impl Pages {
             return None;
         }
         let index = (offset / PAGE_BYTES as u64 % EXTENT_PAGES as u64) as usize;
-        let pages = pool.pages(index, count)?;
+        let pages = pool.incoming(index, count)?;
         Some(Pages { pool: Arc::clone(pool), pages: Some(pages), offset, len })
     }
 
@@ -52,7 +53,9 @@ impl Pages {
         let head = (self.offset % PAGE_BYTES as u64) as usize;
         let from = from.min(self.len);
         if let Some(pages) = &mut self.pages {
-            pages.slices(&self.pool, head + from, self.len - from, |slice| out.push(IoSliceMut::new(slice)));
+            pages
+                .pages()
+                .slices(&self.pool, head + from, self.len - from, |slice| out.push(IoSliceMut::new(slice)));
         }
     }
 
@@ -60,7 +63,7 @@ impl Pages {
     pub fn registered(&mut self, with: &Registrar, out: &mut Scatter) -> bool {
         let head = (self.offset % PAGE_BYTES as u64) as usize;
         let Some(pages) = &mut self.pages else { return false };
-        pages.registered(&self.pool, head, self.len, with, out)
+        pages.pages().registered(&self.pool, head, self.len, with, out)
     }
 
     /// Copies bytes in, for a write whose bytes are in one piece.
@@ -79,16 +82,23 @@ impl Pages {
         Arc::ptr_eq(&self.pool, pool)
     }
 
-    /// Takes the pages out, to put them into a file.
-    pub(super) fn take(mut self) -> Option<FreshPages> {
-        self.pages.take()
+    /// Takes the pages out, to put them into a file, if the store has space for them.
+    pub(super) fn take(&mut self) -> Option<FreshPages> {
+        self.pool.accept(&mut self.pages)
+    }
+
+    /// A copy of the bytes.
+    pub(super) fn copy(&mut self) -> Vec<u8> {
+        let mut slices = SmallVec::new();
+        self.unfilled(0, &mut slices);
+        slices.iter().flat_map(|slice| slice.iter().copied()).collect()
     }
 }
 
 impl Drop for Pages {
     fn drop(&mut self) {
-        if let Some(pages) = self.pages.take() {
-            self.pool.free_fresh(pages);
+        if let Some(incoming) = self.pages.take() {
+            self.pool.give_up(incoming);
         }
     }
 }
