@@ -147,8 +147,9 @@ pub struct Limits {
     pub held_bytes_max: usize,
     /// How long a connection may stay silent in the middle of a record, in milliseconds.
     pub partial_record_ms_max: u64,
-    /// How long a loop may sleep before it closes its connections without executing the calls they
-    /// hold: their clients have sent those calls elsewhere by then. In milliseconds.
+    /// How long a loop may sleep before it resets the connections whose calls have waited that
+    /// long, without executing those calls: their clients have sent them elsewhere by then. In
+    /// milliseconds.
     pub stall_ms_max: u64,
 }
 

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::BorrowedFd;
+use std::time::Duration;
 
 use crate::framing::{Framing, RecordMarking};
 use crate::poll::{Interest, Poller};
@@ -106,6 +107,14 @@ where
 
     fn within_record(&self) -> bool {
         either!(self, transport => transport.within_record())
+    }
+
+    fn may_hold_records(&self) -> bool {
+        either!(self, transport => transport.may_hold_records())
+    }
+
+    fn since_data(&self) -> Option<Duration> {
+        either!(self, transport => transport.since_data())
     }
 
     fn incomplete_bytes(&self) -> usize {

@@ -10,6 +10,7 @@
 use std::any::Any;
 use std::io;
 use std::os::fd::BorrowedFd;
+use std::time::Duration;
 
 use memory::{Registered, Registrar, Scatter};
 
@@ -264,6 +265,18 @@ pub trait Transport<P, L: ReceiveBuffer>: Sized {
     /// whole or not at all.
     fn within_record(&self) -> bool {
         false
+    }
+
+    /// Whether whole records may have been received that the sink has not taken, here or in the
+    /// system. Over RDMA that is not known.
+    fn may_hold_records(&self) -> bool {
+        true
+    }
+
+    /// How long ago the peer's data last arrived at this host, received or not; `None` where that
+    /// is not known, as over RDMA.
+    fn since_data(&self) -> Option<Duration> {
+        None
     }
 
     /// Bytes received of an incomplete record.

@@ -165,6 +165,11 @@ impl<L: ReceiveBuffer, F: Framing> Inbound<L, F> {
         }
     }
 
+    /// Whether bytes were received that the sink did not want yet.
+    pub(crate) const fn holds_unparsed(&self) -> bool {
+        !self.unparsed.is_empty()
+    }
+
     /// Whether part of a record has been received.
     pub(crate) fn within_record(&self) -> bool {
         !matches!(self.state, State::Head) || !self.partial.is_empty() || !self.unparsed.is_empty()

@@ -290,6 +290,8 @@ pub struct TcpInfo {
     pub received_bytes: u64,
     /// Segments retransmitted over the connection's life.
     pub retransmitted_segments: u32,
+    /// Time since data last arrived from the peer, or since the connection was made.
+    pub since_data: Duration,
     /// Smoothed round-trip time.
     pub rtt: Duration,
 }
@@ -327,6 +329,7 @@ pub fn tcp_info(fd: BorrowedFd<'_>) -> io::Result<TcpInfo> {
         acknowledged_bytes: u64_at(120),
         received_bytes: u64_at(128),
         retransmitted_segments: u32_at(100),
+        since_data: Duration::from_millis(u64::from(u32_at(52))),
         rtt: Duration::from_micros(u64::from(u32_at(68))),
     })
 }
@@ -379,6 +382,12 @@ mod tests {
         // The SYN counts as one byte.
         assert!((1000..=1001).contains(&info.acknowledged_bytes), "{info:?}");
         assert_eq!(info.received_bytes, 500);
+        let since_data = || tcp_info(ours.as_fd()).unwrap().since_data;
+        let later = std::time::Instant::now() + Duration::from_secs(120);
+        while since_data() < Duration::from_millis(20) {
+            assert!(std::time::Instant::now() < later, "the time since the last data grows");
+            std::thread::yield_now();
+        }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
 
 use crate::framing::{Framing, RecordMarking};
 use crate::inbound::{Inbound, Received, Scratch};
@@ -104,6 +105,14 @@ impl<P, L: ReceiveBuffer, F: Framing> Transport<P, L> for Stream<P, L, F> {
 
     fn within_record(&self) -> bool {
         self.inbound.within_record()
+    }
+
+    fn may_hold_records(&self) -> bool {
+        self.inbound.holds_unparsed() || rustix::io::ioctl_fionread(&self.socket).is_ok_and(|bytes| bytes > 0)
+    }
+
+    fn since_data(&self) -> Option<Duration> {
+        socket::tcp_info(self.socket.as_fd()).ok().map(|info| info.since_data)
     }
 
     fn incomplete_bytes(&self) -> usize {

@@ -60,6 +60,8 @@ pub(crate) struct CallSink<'a> {
     pub handed_over_bytes: usize,
     /// Set when a long record begins for which there is no room: its length.
     pub record_without_room: Option<usize>,
+    /// The longest reply that there was no room for, and that was shortened.
+    pub shortened_bytes: &'a mut usize,
     pub calls_left: u32,
     /// Bytes of replies that the turn may produce.
     pub reply_bytes_max: usize,
@@ -88,9 +90,14 @@ impl CallSink<'_> {
     /// While room is scarce, a reply gets no more payload than there is room for. So a client that
     /// reads its replies always goes on.
     #[inline]
-    fn fit_reply(&mut self) {
+    fn fit_reply(&mut self, head: &CallHead, record: &[u8]) {
         if self.room < usize::MAX {
-            let bytes = self.room_left().saturating_sub(SMALL_REPLY_BYTES);
+            self.executor.payload_bytes_max = u32::MAX;
+            let (asked, left) = (self.executor.reply_bytes_max(head, record), self.room_left());
+            if asked > left {
+                *self.shortened_bytes = asked.max(*self.shortened_bytes);
+            }
+            let bytes = left.saturating_sub(SMALL_REPLY_BYTES);
             // Whole pages, as readers like them.
             let bytes = (bytes & !(PAYLOAD_BYTES_MIN - 1)).max(PAYLOAD_BYTES_MIN);
             self.executor.payload_bytes_max = u32::try_from(bytes).unwrap_or(u32::MAX);
@@ -99,7 +106,7 @@ impl CallSink<'_> {
 
     fn take(&mut self, head: &CallHead, record: &[u8], placed: Option<PlacedWrite>, record_len: usize) {
         self.calls_left = self.calls_left.saturating_sub(1);
-        self.fit_reply();
+        self.fit_reply(head, record);
         match self.executor.serve(head, record, placed, record_len, Mode::Loop(self.batch)) {
             Dispatched::WouldBlock(handover) => self.hand_over(head, record, handover, record_len),
             dispatched => self.count(dispatched),

@@ -10,7 +10,7 @@ use super::acknowledgement::AcknowledgementCheck;
 use super::call_sink::{CallSink, Incoming, Responder};
 use super::connection_address::{ConnectionAddress, token_of};
 use super::event_loop::balance::Load;
-use super::held_memory::{HeldMemory, ROOM_BYTES_MIN, receive_bytes_max};
+use super::held_memory::{HeldMemory, ROOM_BYTES_MIN, ReplyPace, receive_bytes_max};
 use super::mailbox::{Accepted, Link, Mailboxes};
 use super::worker_pool::{Completion, InFlight, TaskEnd, WorkerPool};
 use crate::byte_budget::{BUDGET_BYTES_MIN, Charge};
@@ -216,7 +216,7 @@ pub(super) struct Connection {
     keepalive_sent: Duration,
     pub load: Load,
     /// The socket has a pacing rate.
-    is_paced: bool,
+    pub(super) is_paced: bool,
     /// The connection is in the loop's list for its next turn.
     pub is_queued: bool,
     /// Set by a drain: this turn is the last that receives calls.
@@ -234,6 +234,7 @@ pub(super) struct Connection {
     in_flight: InFlight,
     /// Replies wait until the peer can receive more.
     pub(super) unsent: bool,
+    pub(super) reply_pace: ReplyPace,
     /// Bytes of replies that the system has taken.
     pub(super) sent_bytes: u64,
     /// A check whether the client has its replies, if somebody asked for one.
@@ -241,7 +242,7 @@ pub(super) struct Connection {
     /// When the client closed the connection, if it is kept open for that check.
     pub(super) closed_by_peer_at: Option<Duration>,
     /// Replies wait for the next turn, because this turn has used up its byte budget.
-    out_of_budget: bool,
+    pub(super) out_of_budget: bool,
 }
 
 fn record_bytes_max(client: &Client) -> usize {
@@ -279,6 +280,7 @@ impl Connection {
             paused: false,
             in_flight: InFlight::default(),
             unsent: false,
+            reply_pace: ReplyPace::default(),
             sent_bytes: 0,
             acknowledgement_check: None,
             closed_by_peer_at: None,
@@ -434,6 +436,9 @@ impl Connection {
         });
         let flushed = flushed?;
         self.unsent = flushed != Flushed::All;
+        if !self.unsent {
+            self.reply_pace = ReplyPace::default();
+        }
         self.out_of_budget = flushed == Flushed::OutOfBudget;
         let sent = queued.saturating_sub(self.stream.queued_bytes());
         self.load.moved(sent);
@@ -486,6 +491,7 @@ impl Connection {
             room,
             handed_over_bytes: 0,
             record_without_room: None,
+            shortened_bytes: &mut self.memory.shortened_bytes,
             calls_left: calls_max,
             reply_bytes_max: budget,
             garbage: None,
@@ -493,8 +499,7 @@ impl Connection {
         let receive_max = if self.draining { DRAIN_BYTES } else { TURN_BYTES.min(budget) };
         let receive_max = receive_max.min(receive_bytes_max(room, admitted));
         let received = self.stream.receive(&mut work.scratch, &mut service, receive_max);
-        let record = service.record_without_room;
-        let calls_left = service.calls_left;
+        let (record, calls_left) = (service.record_without_room, service.calls_left);
         let mut result = BatchResult {
             garbage: service.garbage,
             more_may_wait: service.is_full() || calls_left == 0 || service.has_spent_its_budget(),

@@ -4,13 +4,13 @@
 //! Sockets are polled level-triggered, so that the next round reports a connection again which used
 //! up its budget in this round. The wait for events is the only call that blocks.
 //!
-//! A loop that did not run for longer than [`Limits::stall_ms_max`](crate::config::Limits) resets
-//! its connections without executing the calls they hold: their clients have sent those calls
-//! elsewhere meanwhile, and a late original must not undo a newer write.
+//! After a loop did not run for a while, calls that waited in its connections too long are not
+//! executed ([`stall`]).
 
 mod admission;
 pub(super) mod balance;
 mod room;
+mod stall;
 #[cfg(test)]
 mod tests;
 
@@ -66,6 +66,8 @@ pub(crate) struct EventLoop {
     room_check: RoomCheck,
     /// When this loop last read the clock.
     alive: Duration,
+    /// Since then the loop has read the clock often enough to know that it ran.
+    runs_since: Duration,
     next_sweep: Duration,
     /// When the loop next checks whether clients have their replies, and whether somebody waits for
     /// that.
@@ -107,6 +109,7 @@ impl EventLoop {
             statistics: LoopStatistics::default(),
             room_check: RoomCheck::default(),
             alive: now,
+            runs_since: now,
             next_sweep: now + SWEEP,
             next_acknowledgement_check: now + TICK,
             checks_acknowledgements: false,
@@ -134,6 +137,7 @@ impl EventLoop {
         while !self.is_finished() {
             let watched = !self.connections.is_empty();
             let timeout = self.timeout();
+            self.mailboxes.end_round(self.index);
             if let Err(error) = self.busy.wait(&self.poller, &mut events, timeout) {
                 tracing::error!(%error, index = self.index, "the loop cannot wait for its sockets and ends");
                 break;
@@ -145,8 +149,9 @@ impl EventLoop {
             if watched && had_work {
                 self.notice_stall();
             } else {
-                self.alive = clock::now();
+                self.read_clock();
             }
+            self.mailboxes.begin_round(self.index, self.alive);
             self.worker_pool.heartbeat(self.alive);
             // A connection that is given a turn in this round takes it in the next: one turn per
             // connection and round.
@@ -188,33 +193,6 @@ impl EventLoop {
         }
     }
 
-    /// Reads the clock; after too long a sleep all connections are reset. Returns whether they
-    /// were.
-    fn notice_stall(&mut self) -> bool {
-        let now = clock::now();
-        let slept = now.saturating_sub(self.alive);
-        self.alive = now;
-        if slept <= self.stall_max() {
-            return false;
-        }
-        self.statistics.stalls += 1;
-        tracing::warn!(
-            index = self.index,
-            ?slept,
-            "the loop did not run; its connections are reset unexecuted"
-        );
-        for key in self.keys(|_| true) {
-            self.close(key, CloseReason::Stalled);
-        }
-        true
-    }
-
-    /// After this long without running, a loop no longer knows which calls its clients have sent
-    /// elsewhere.
-    fn stall_max(&self) -> Duration {
-        Duration::from_millis(self.group.limits.stall_ms_max)
-    }
-
     /// How many connections this loop may have.
     fn connections_max(&self) -> usize {
         self.group.limits.of_loop(self.mailboxes.len())
@@ -249,9 +227,7 @@ impl EventLoop {
 
     /// Runs one turn of one connection.
     fn serve(&mut self, key: usize) {
-        if !self.connections.contains(key) || self.notice_stall() {
-            return;
-        }
+        self.notice_stall();
         let Some(connection) = self.connections.get_mut(key) else { return };
         let room = connection.room(&self.group.budget, self.mailboxes.len());
         let work = &mut self.work;
@@ -278,13 +254,16 @@ impl EventLoop {
         if let Some(of_node) = self.of_nodes.get_mut(connection.client.node) {
             connection.counters.end_batch(ended.saturating_sub(now), &mut of_node.procedures);
         }
-        self.alive = ended;
         if connection.load.end_turn(ended.saturating_sub(now), ended) {
             self.light = (key, ended + LIGHT_INTERVAL);
         }
         connection.settle();
         let waits = connection.waits_for_room().is_some();
         self.room_check.is_needed |= waits;
+        let shortened_bytes = std::mem::take(&mut connection.memory.shortened_bytes);
+        if shortened_bytes > 0 {
+            self.room_check.seek_for_reply(connection.account(), shortened_bytes);
+        }
         // The replies that this turn has sent may have made the room.
         let resumes = waits && connection.has_room(&self.group.budget, self.mailboxes.len());
         match step {
@@ -433,6 +412,7 @@ impl EventLoop {
         }
         self.next_sweep = now + SWEEP;
         self.end_lingering();
+        self.connections.iter_mut().for_each(|(_, connection)| connection.note_reply_pace(now));
         let silence_max = Duration::from_millis(self.group.limits.partial_record_ms_max);
         for key in self.keys(|connection| connection.is_stuck(now, silence_max)) {
             self.close(key, CloseReason::Stuck);
@@ -476,6 +456,8 @@ impl EventLoop {
         let mailboxes = Arc::clone(&self.mailboxes);
         for message in mailboxes.take(self.index) {
             self.take_message(message);
+            // Each message may take long, and there may be many.
+            self.notice_stall();
         }
     }
 

@@ -30,8 +30,36 @@ const SCARCE_RECEIVE_BYTES: usize = 8 << 10;
 const SILENT_AFTER: Duration = Duration::from_millis(500);
 /// The same for a record that still arrives, but slowly.
 const SLOW_AFTER: Duration = Duration::from_secs(5);
-/// The same for a client that takes none of its replies.
+/// The same for a client that takes its replies too slowly.
 const UNREAD_AFTER: Duration = Duration::from_secs(15);
+/// The minimum rate at which a client takes replies that wait for it, about 500 kbit/s: the longest
+/// queue is taken in two minutes. A client whose connection is paced must take something.
+const REPLY_BYTES_PER_S_MIN: u64 = 64 << 10;
+
+/// How fast a client takes the replies that wait for it.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct ReplyPace {
+    /// When the present interval began, and what had been sent by then; `None` while no reply
+    /// waits.
+    interval: Option<(Duration, u64)>,
+    /// Since when the client has been too slow in every interval.
+    slow_since: Option<Duration>,
+}
+
+impl ReplyPace {
+    /// Called now and then while replies wait for the client. Intervals of [`UNREAD_AFTER`] follow
+    /// each other, in each of which the client takes replies at the minimum rate, or is slow.
+    fn note(&mut self, sent_bytes: u64, bytes_per_s_min: u64, now: Duration) {
+        let (since, sent_before) = *self.interval.get_or_insert((now, sent_bytes));
+        let passed = now.saturating_sub(since);
+        if passed < UNREAD_AFTER {
+            return;
+        }
+        let is_slow = sent_bytes - sent_before < bytes_per_s_min.saturating_mul(passed.as_secs()).max(1);
+        self.slow_since = if is_slow { self.slow_since.or(Some(since)) } else { None };
+        self.interval = Some((now, sent_bytes));
+    }
+}
 
 /// The memory of one connection.
 pub(super) struct HeldMemory {
@@ -39,11 +67,13 @@ pub(super) struct HeldMemory {
     /// The room that the connection waits for; 0 if it does not wait.
     wanted_bytes: usize,
     waits_since: Duration,
+    /// The longest reply of the last turn that was shortened because there was no room for it.
+    pub shortened_bytes: usize,
 }
 
 impl HeldMemory {
     pub const fn new(charge: Charge) -> Self {
-        Self { charge, wanted_bytes: 0, waits_since: Duration::ZERO }
+        Self { charge, wanted_bytes: 0, waits_since: Duration::ZERO, shortened_bytes: 0 }
     }
 
     pub const fn is_waiting(&self) -> bool {
@@ -140,16 +170,28 @@ impl Connection {
         self.memory.is_waiting().then_some((self.memory.waits_since, self.memory.wanted_bytes))
     }
 
-    /// Since when the peer has kept memory occupied by not sending the rest of a record, or by not
-    /// taking its replies, if that is long enough to be ended for others. Records come first, the
-    /// oldest before younger ones. A connection that was paused here is never to blame.
+    /// Notes how fast the client takes its replies. Called about once a second.
+    pub fn note_reply_pace(&mut self, now: Duration) {
+        if !self.unsent || self.out_of_budget || self.is_queued {
+            // Nothing waits for the client.
+            self.reply_pace = ReplyPace::default();
+            return;
+        }
+        let bytes_per_s_min = if self.is_paced { 0 } else { REPLY_BYTES_PER_S_MIN };
+        self.reply_pace.note(self.sent_bytes, bytes_per_s_min, now);
+    }
+
+    /// Since when the peer has kept memory occupied by not sending the rest of a record, or by
+    /// taking its replies slowly or not at all, if that is long enough to be ended for others.
+    /// Records come first, the oldest before younger ones. A connection that was paused here is
+    /// never to blame.
     pub fn overdue_since(&self, now: Duration) -> Option<(bool, Duration)> {
         if self.memory.charge.bytes() == 0 || self.is_queued || matches!(self.phase, Phase::Lingering { .. })
         {
             return None;
         }
-        if self.unsent && self.active + UNREAD_AFTER <= now {
-            return Some((true, self.active));
+        if let Some(since) = self.reply_pace.slow_since.filter(|_| self.unsent) {
+            return Some((true, since));
         }
         let since = self.record_since.filter(|_| !self.paused && self.stream.long_record().is_some())?;
         let overdue = self.active + SILENT_AFTER <= now || since + SLOW_AFTER <= now;

@@ -7,6 +7,7 @@ use super::listeners::BoundListener;
 use super::rdma_acceptor::{PendingConnection, RdmaAcceptor};
 use super::worker_pool::Completion;
 use crate::byte_budget::Account;
+use crate::clock;
 use crate::export::Exports;
 use crate::group::Group;
 use crate::reply_cache::Waiters;
@@ -15,7 +16,7 @@ use drc::Token;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -113,6 +114,9 @@ pub(crate) enum Message {
 /// A connection moves if the other loop has at least this much less to do than its own loop has
 /// without the connection, in thousandths of a loop's time.
 const WORTH_A_MOVE_PERMILLE: usize = 50;
+/// A loop whose round takes longer than this gets no connections from others: its own wait long
+/// enough.
+const LONG_ROUND: Duration = Duration::from_millis(50);
 /// Queued messages, counted from the last, that a new message is compared with.
 const DUPLICATES_SEARCHED: usize = 16;
 
@@ -134,6 +138,9 @@ struct Inbox {
     /// How much the connections load the loop, in thousandths of its time. The loop adds and
     /// subtracts, as does another loop that hands a connection over.
     load: AtomicUsize,
+    /// When the loop began the round in which it is, in milliseconds of [`clock`]; 0 while it waits
+    /// for events.
+    round_since_ms: AtomicU64,
     /// The processor on which the loop ran when it last counted its load, or [`UNKNOWN_CPU`]. A
     /// loop without load does not count.
     cpu: AtomicU32,
@@ -153,6 +160,12 @@ impl Inbox {
     /// Whether the loop has work and runs on this processor.
     fn runs_on_cpu(&self, cpu: u32) -> bool {
         self.load() > 0 && self.cpu.load(Ordering::Relaxed) == cpu
+    }
+
+    /// Whether the loop has been in one round for long.
+    fn is_late(&self, now_ms: u64) -> bool {
+        let since_ms = self.round_since_ms.load(Ordering::Relaxed);
+        since_ms > 0 && Duration::from_millis(now_ms.saturating_sub(since_ms)) > LONG_ROUND
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue> {
@@ -178,6 +191,7 @@ impl Mailboxes {
             waker,
             connections: none(),
             load: none(),
+            round_since_ms: AtomicU64::new(0),
             cpu: AtomicU32::new(UNKNOWN_CPU),
         };
         Self { inboxes: wakers.into_iter().map(inbox).collect(), rdma_acceptor: Mutex::new(None) }
@@ -327,8 +341,8 @@ impl Mailboxes {
     /// processor is preferred. A connection that is not counted here yet goes there even from a
     /// loop with as little to do.
     ///
-    /// The other loop has less than `connections_max` connections; if several loops choose it at
-    /// once, it gets one more from each.
+    /// The other loop has less than `connections_max` connections, and is not late; if several
+    /// loops choose it at once, it gets one more from each.
     pub fn reserve_on_other_loop(
         &self,
         index: usize,
@@ -339,9 +353,10 @@ impl Mailboxes {
     ) -> Option<usize> {
         let own = self.inboxes.get(index)?;
         let without = own.load().saturating_sub(counted);
+        let now_ms = milliseconds(clock::now());
         let others = || {
             let others = self.inboxes.iter().enumerate().filter(|(other, _)| *other != index);
-            others.filter(|(_, inbox)| inbox.connections() < connections_max)
+            others.filter(|(_, inbox)| inbox.connections() < connections_max && !inbox.is_late(now_ms))
         };
         let (least, least_load) =
             others().map(|(other, inbox)| (other, inbox.load())).min_by_key(|(_, load)| *load)?;
@@ -361,6 +376,20 @@ impl Mailboxes {
         self.enter(target);
         self.leave(index);
         Some(target)
+    }
+
+    /// Notes that a loop begins a round of work.
+    pub fn begin_round(&self, index: usize, now: Duration) {
+        if let Some(inbox) = self.inboxes.get(index) {
+            inbox.round_since_ms.store(milliseconds(now), Ordering::Relaxed);
+        }
+    }
+
+    /// Notes that a loop is done with its work, and waits for more.
+    pub fn end_round(&self, index: usize) {
+        if let Some(inbox) = self.inboxes.get(index) {
+            inbox.round_since_ms.store(0, Ordering::Relaxed);
+        }
     }
 
     /// Notes the processor on which a loop runs.
@@ -404,6 +433,10 @@ impl Mailboxes {
         queue.gone = true;
         queue.messages.clear();
     }
+}
+
+fn milliseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 impl Waiters for Mailboxes {

@@ -6,6 +6,8 @@ use socket2::{Domain, SockAddr, Socket, Type};
 use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 
+const MIB: u64 = 1 << 20;
+
 /// A connection from another address of loopback.
 fn peer_from(host: u8, address: SocketAddr) -> Peer {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
@@ -45,4 +47,33 @@ fn unfinished_large_writes_of_others_neither_stop_nor_reset_a_client() {
         drop((hostile, peer));
         eventually("the connections end", || connections() == 0);
     }
+}
+
+#[test]
+fn writes_that_others_never_finish_take_no_space_of_a_small_store() {
+    const HOSTILE: usize = 16;
+    let mut config = config();
+    config.exports[0].store =
+        server::StoreConfig::Mem { bytes: HOSTILE as u64 / 2 * MIB, owner_uid: 0, owner_gid: 0 };
+    // Nobody is ended for being silent, and there is memory for all of the records.
+    config.limits.partial_record_ms_max = 3_600_000;
+    let server = Server::start(config).unwrap();
+    let address = server.addresses()[0];
+    let mut peer = peer_from(1, address);
+    let root = peer.mnt(b"/export").unwrap();
+    let file = peer.create(root, b"f").object.unwrap();
+    let data = pattern(MIB as usize, 3);
+    let record = peer.record(9, nfs3::PROGRAM, 3, 7, &write_args(file, 0, &data));
+    let hostile: Vec<Peer> = (0..HOSTILE).map(|_| peer_from(2, address)).collect();
+    for client in &hostile {
+        (&client.stream).write_all(&record[..record.len() - 100]).unwrap();
+    }
+    // Two thirds of the store are filled and overwritten.
+    for round in 0..3 {
+        for at in 0..HOSTILE as u64 / 3 {
+            let written = peer.write(file, at * MIB, &data).into_result();
+            assert!(written.is_ok(), "{written:?} in round {round}");
+        }
+    }
+    assert_eq!(server.statistics().nodes[0].connections.len(), HOSTILE + 1, "nobody was ended");
 }

@@ -152,18 +152,3 @@ fn a_paced_node_sends_no_faster_over_several_connections() {
     // certain.
     assert!(started.elapsed() > Duration::from_millis(400), "{:?}", started.elapsed());
 }
-
-#[test]
-fn a_loop_that_stalled_resets_its_connections() {
-    // A limit of zero makes every pause a stall. Clients of a stalled node have failed over to
-    // other nodes.
-    let mut config = config();
-    config.limits.stall_ms_max = 0;
-    let server = Server::start(config).unwrap();
-    let mut peer = Peer::new(server.addresses()[0]);
-    crate::peer::eventually("the connection is reset", || {
-        let record = peer.record(1, nfs3::PROGRAM, 3, 0, &[]);
-        std::io::Write::write_all(&mut peer.stream, &record).is_err() || peer.try_receive().is_err()
-    });
-    assert!(server.statistics().loops.iter().any(|one| one.stalls > 0));
-}

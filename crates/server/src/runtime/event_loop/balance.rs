@@ -12,7 +12,6 @@
 //! interrupts one processor.
 
 use super::EventLoop;
-use crate::clock;
 use crate::group::Node;
 use crate::runtime::connection::{CloseReason, Connection};
 use crate::runtime::mailbox::{Message, MovingConnection};
@@ -245,14 +244,16 @@ impl EventLoop {
         connection.interest = Interest::READ;
         let registered = connection.register(&self.poller, key as u64);
         entry.insert(connection);
-        let waited = clock::now().saturating_sub(since);
+        self.read_clock();
+        let is_stale =
+            self.connections.get(key).is_some_and(|connection| self.slept_while_moving(connection, since));
         if let Err(error) = registered {
             self.close(key, CloseReason::System(error));
         } else if self.group.nodes.get(node).is_some_and(Node::is_stopped) {
             self.close(key, CloseReason::NodeStopped);
-        } else if waited > self.stall_max() {
-            // The client has sent the call elsewhere meanwhile.
+        } else if is_stale {
             self.statistics.stalls += 1;
+            let waited = self.alive.saturating_sub(since);
             tracing::warn!(index = self.index, ?waited, "a connection from another loop is reset unexecuted");
             self.close(key, CloseReason::Stalled);
         } else {

@@ -28,8 +28,18 @@ const WARN_INTERVAL: Duration = Duration::from_secs(60);
 pub(super) struct RoomCheck {
     /// Some connection waits.
     pub is_needed: bool,
+    /// A reply was shortened: room for as long a one is sought, so that the next is not.
+    for_reply: Option<(Arc<Account>, usize)>,
     next: Duration,
     next_warning: Duration,
+}
+
+impl RoomCheck {
+    /// Seeks room for replies of this length on behalf of an address.
+    pub fn seek_for_reply(&mut self, account: &Arc<Account>, bytes: usize) {
+        self.is_needed = true;
+        self.for_reply.get_or_insert_with(|| (Arc::clone(account), bytes));
+    }
 }
 
 impl EventLoop {
@@ -40,6 +50,9 @@ impl EventLoop {
             return;
         }
         self.room_check.next = now + ROOM_CHECK_INTERVAL;
+        if let Some((account, bytes)) = self.room_check.for_reply.take() {
+            self.find_room(&account, bytes, 0);
+        }
         let waiting = self.connections.iter().filter(|(_, connection)| !connection.is_queued);
         let mut waiting: Vec<_> = waiting
             .filter_map(|(key, connection)| Some((connection.waits_for_room()?, key)))
@@ -61,16 +74,27 @@ impl EventLoop {
                 if is_refused || refused.len() >= REFUSED_MAX || bytes <= ROOM_BYTES_MIN {
                     continue;
                 }
-                self.warn_of_used_up_memory();
-                if !self.make_room(&account, bytes, promised) {
-                    refused.push(Arc::clone(&account));
-                    self.mailboxes.send_others(self.index, || Message::MakeRoom(Arc::clone(&account), bytes));
+                if !self.find_room(&account, bytes, promised) {
+                    refused.push(account);
                     continue;
                 }
             }
             promised += bytes;
             self.schedule(key);
         }
+    }
+
+    /// Makes room here, or asks the other loops to. Returns whether there is room now.
+    fn find_room(&mut self, account: &Arc<Account>, bytes: usize, promised: usize) -> bool {
+        if self.group.budget.has_room(account, bytes, promised) {
+            return true;
+        }
+        self.warn_of_used_up_memory();
+        let found = self.make_room(account, bytes, promised);
+        if !found {
+            self.mailboxes.send_others(self.index, || Message::MakeRoom(Arc::clone(account), bytes));
+        }
+        found
     }
 
     /// Ends overdue connections until an address has room for `bytes` besides what others were
@@ -99,6 +123,8 @@ impl EventLoop {
                 continue;
             }
             self.close(key, CloseReason::Overdue);
+            // There may be many, and the loop runs all the time.
+            self.notice_stall();
         }
         true
     }

@@ -1,5 +1,8 @@
 //! The work of one turn of a connection, which is not visible from outside.
 
+mod held;
+mod stalls;
+
 use super::balance::BUSY_PERMILLE;
 use super::*;
 use crate::config::Config;
@@ -48,10 +51,14 @@ fn nfs<'a>(procedure: Procedure, args: &impl Wire<'a>) -> Vec<u8> {
 }
 
 fn group() -> Arc<Group> {
+    // Disables the stall check, however long a test is kept from running.
+    group_with_stall(Duration::from_secs(3600))
+}
+
+fn group_with_stall(stall_max: Duration) -> Arc<Group> {
     let mut config = Config::quick(64 << 20, "/export", &["127.0.0.1:0".parse().unwrap()]);
     config.exports[0].root_squash = false;
-    // Disables the stall check, however long a test is kept from running.
-    config.limits.stall_ms_max = 3_600_000;
+    config.limits.stall_ms_max = u64::try_from(stall_max.as_millis()).unwrap();
     Arc::new(Group::new(&config, |_| None).unwrap())
 }
 
@@ -197,78 +204,6 @@ fn a_turn_beside_light_ones_is_short_and_goes_on_in_the_next() {
     assert_eq!(single.reads(), 8);
 }
 
-#[test]
-fn a_record_that_waits_for_memory_is_never_silent_and_is_received_in_the_end() {
-    let mut single = Single::new();
-    let file = single.file();
-    let stable = proc::write::Stable::FileSync;
-    let args = proc::write::Args { file, offset: 0, count: BLOCK, stable, data_len: BLOCK };
-    let data = vec![9; BLOCK as usize];
-    let write = record(nfs3::PROGRAM, Procedure::Write.number(), &[&encoded(&args)[..], &data].concat());
-    let (begin, rest) = write.split_at(40 << 10);
-    single.send(begin);
-    let (room, silence_max) = (Some(64 << 10), Duration::from_secs(60));
-    assert!(matches!(single.turn_with(room, false), Step::Wait));
-    let wanted = single.connection.waits_for_room().expect("it waits").1;
-    assert!(wanted >= BLOCK as usize, "{wanted}");
-    assert!(!single.connection.wanted().read);
-    assert!(
-        single.connection.held_bytes() < 128 << 10,
-        "nothing more is received: {}",
-        single.connection.held_bytes()
-    );
-    let later = clock::now() + Duration::from_secs(3600);
-    assert!(!single.connection.is_stuck(later, silence_max));
-    assert!(single.connection.overdue_since(later).is_none());
-
-    single.turn(false);
-    assert!(single.connection.waits_for_room().is_none());
-    assert!(!single.connection.is_stuck(clock::now(), silence_max), "its silence begins now");
-    single.connection.settle();
-    assert!(single.connection.held_bytes() >= BLOCK as usize, "all of its memory is charged");
-    let later = clock::now() + Duration::from_secs(3600);
-    assert!(
-        single.connection.is_stuck(later, silence_max) && single.connection.overdue_since(later).is_some()
-    );
-    let (sender, rest) = (single.client.try_clone().unwrap(), rest.to_vec());
-    let sending = std::thread::spawn(move || (&sender).write_all(&rest).unwrap());
-    // With no room at all: the record was given its room before.
-    while single.connection.stream.within_record() {
-        assert!(matches!(single.turn_with(Some(0), false), Step::Wait | Step::Yield));
-    }
-    sending.join().unwrap();
-    single.connection.settle();
-    assert_eq!(single.group.budget.room(single.connection.account()), single.group.limits.held_bytes_max / 2);
-}
-
-#[test]
-fn replies_fit_the_memory_that_is_left() {
-    let mut single = Single::new();
-    let file = single.file();
-    let read = |count| nfs(Procedure::Read, &proc::read::Args { file, offset: 0, count });
-    let replied = |single: &mut Single, room| {
-        single.send(&read(BLOCK));
-        single.turn_with(room, false);
-        let mut mark = [0; 4];
-        (&single.client).read_exact(&mut mark).unwrap();
-        let mut reply = vec![0; Mark::decode(mark).len as usize];
-        (&single.client).read_exact(&mut reply).unwrap();
-        let mut reader = Reader::new(&reply);
-        rpc::reply::decode(&mut reader).unwrap();
-        let head = proc::read::Reply::decode(&mut reader).unwrap().into_result().unwrap();
-        (head.count, head.eof)
-    };
-    assert_eq!(replied(&mut single, Some(100 << 10)), (96 << 10, false));
-    assert_eq!(replied(&mut single, Some(4 << 10)), (4 << 10, false), "some is always returned");
-    assert_eq!(replied(&mut single, None), (BLOCK, true));
-    // Several calls share the room.
-    let before = single.connection.sent_bytes as usize;
-    single.send(&read(BLOCK).repeat(4));
-    single.turn_with(Some(64 << 10), false);
-    let replied = single.connection.sent_bytes as usize + single.connection.stream.queued_bytes() - before;
-    assert!((32 << 10..=66 << 10).contains(&replied), "{replied}");
-}
-
 fn mailboxes(loops: usize) -> (Vec<Poller>, Mailboxes) {
     let pollers: Vec<_> = (0..loops).map(|_| Poller::new().unwrap()).collect();
     let wakers = pollers.iter().map(|poller| Waker::new(poller, WAKER).unwrap()).collect();
@@ -293,6 +228,10 @@ fn a_connection_goes_where_less_is_to_do_and_there_is_room() {
     mailboxes.take_load(1, 250);
     assert_eq!(mailboxes.reserve_on_other_loop(0, 10, 0, 10, || None), None);
     mailboxes.take_load(1, 1);
+    // A loop that has been in one round for long is given nothing until it is done.
+    mailboxes.begin_round(1, clock::now().saturating_sub(Duration::from_secs(1)));
+    assert_eq!(mailboxes.reserve_on_other_loop(0, 10, 0, 10, || None), None);
+    mailboxes.end_round(1);
     assert_eq!(mailboxes.reserve_on_other_loop(0, 10, 0, 10, || None), Some(1));
 }
 
@@ -357,7 +296,10 @@ fn of_loops_with_as_little_to_do_a_connection_goes_where_its_packets_come_in() {
 
 /// Two loops, the first with `connections` busy connections.
 fn two_loops(connections: u64) -> (Arc<Mailboxes>, [EventLoop; 2], Vec<TcpStream>) {
-    let group = group();
+    two_loops_of(group(), connections)
+}
+
+fn two_loops_of(group: Arc<Group>, connections: u64) -> (Arc<Mailboxes>, [EventLoop; 2], Vec<TcpStream>) {
     let (pollers, mailboxes) = mailboxes(2);
     let mailboxes = Arc::new(mailboxes);
     let worker_pool = Arc::new(WorkerPool::new(Arc::clone(&group), Arc::clone(&mailboxes)));
