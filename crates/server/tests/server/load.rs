@@ -389,6 +389,46 @@ fn an_address_with_more_than_half_of_the_connections_gives_way_to_others() {
 }
 
 #[test]
+fn several_addresses_with_all_connections_do_not_shut_out_another() {
+    const CONNECTIONS: usize = 16;
+    let mut config = config();
+    (config.loops, config.limits.connections_max) = (Some(1), CONNECTIONS);
+    let server = Server::start(config).unwrap();
+    let address = server.addresses()[0];
+    let mut greedy: Vec<Peer> =
+        (0..CONNECTIONS).map(|at| connect_from([127, 0, 0, 2 + (at % 2) as u8], address)).collect();
+    // Each holds half, and none is idle for the second after which a connection may give way.
+    assert!(greedy.iter_mut().all(null));
+    let mut others: Vec<Peer> = (0..3).map(|_| connect_from([127, 0, 0, 9], address)).collect();
+    assert!(others.iter_mut().all(null));
+    let kept = greedy.iter_mut().filter_map(|peer| null(peer).then_some(())).count();
+    assert_eq!(kept, CONNECTIONS - 3, "each newcomer took one place");
+}
+
+#[test]
+fn an_address_with_many_connections_takes_no_idle_one_of_another() {
+    const CONNECTIONS: usize = 8;
+    let mut config = config();
+    (config.loops, config.limits.connections_max) = (Some(1), CONNECTIONS);
+    let server = Server::start(config).unwrap();
+    let address = server.addresses()[0];
+    let mut client = connect_from([127, 0, 0, 9], address);
+    assert!(null(&mut client));
+    let mut greedy: Vec<Peer> =
+        (1..CONNECTIONS).map(|at| connect_from([127, 0, 0, 2 + (at % 2) as u8], address)).collect();
+    eventually("the client is idle, and the others are not", || {
+        assert!(greedy.iter_mut().all(null));
+        connection_of(&server, &client).idle > std::time::Duration::from_millis(1100)
+    });
+    for _ in 0..CONNECTIONS {
+        let mut refused = connect_from([127, 0, 0, 2], address);
+        // The last of the others may be idle on a busy machine, and gives way then.
+        let _ = null(&mut refused);
+    }
+    assert!(null(&mut client), "the client is still connected");
+}
+
+#[test]
 fn a_flood_of_short_calls_whose_replies_are_not_read_queues_a_bounded_number() {
     let mut config = config();
     config.loops = Some(1);

@@ -1,13 +1,14 @@
 //! Which connection gives way when a loop has as many as it may have.
 //!
 //! Clients that no export admits (strangers) can do nothing but learn that. They share a small part
-//! of the connections, and give way first. Then the address that holds more than half gives way to
-//! others, so that no single one can shut out the rest. A client that is connected and works keeps
-//! its connection: among the others, only an idle one gives way.
+//! of the connections, and give way first. Then the address that holds most gives way to one that
+//! holds much less, so that neither one address nor several can shut out the rest. A client that is
+//! connected and works keeps its connection: among the others, only an idle one gives way.
 
 use super::{EVICTABLE_IDLE, EventLoop};
 use crate::address::network_of;
 use crate::runtime::connection::{CloseReason, Connection};
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 
@@ -28,7 +29,7 @@ impl EventLoop {
         !is_full
             || self.evict_stranger()
             || self.evict_of_largest_holder(peer.ip(), bound)
-            || self.evict_idle()
+            || self.evict_idle(peer.ip())
     }
 
     /// Closes the stranger that has been silent longest.
@@ -38,33 +39,51 @@ impl EventLoop {
         self.evict(longest)
     }
 
-    /// If one other address holds more than half of all connections, closes the one of its
-    /// connections that has been silent longest.
-    fn evict_of_largest_holder(&mut self, newcomer: IpAddr, bound: usize) -> bool {
+    /// How many connections each address holds.
+    fn holders(&self) -> HashMap<IpAddr, usize> {
         let mut held: HashMap<IpAddr, usize> = HashMap::new();
         for (_, connection) in &self.connections {
-            *held.entry(network_of(connection.client.peer.ip())).or_default() += 1;
+            *held.entry(holder_of(connection)).or_default() += 1;
         }
+        held
+    }
+
+    /// If one other address holds more than half of all connections, or more than twice as many as
+    /// the newcomer's would, closes the one of its connections that has been silent longest.
+    fn evict_of_largest_holder(&mut self, newcomer: IpAddr, bound: usize) -> bool {
+        let held = self.holders();
+        let newcomer = network_of(newcomer);
+        let of_newcomer = held.get(&newcomer).copied().unwrap_or_default();
+        let most = (2 * (of_newcomer + 1)).min(bound / 2);
         let largest = held.into_iter().max_by_key(|(_, count)| *count);
-        let Some((holder, _)) =
-            largest.filter(|(holder, count)| *count > bound / 2 && *holder != network_of(newcomer))
-        else {
+        let Some((holder, _)) = largest.filter(|(holder, count)| *count > most && *holder != newcomer) else {
             return false;
         };
-        let its = self.connections.iter().filter(|(_, connection)| {
-            network_of(connection.client.peer.ip()) == holder && connection.pool_calls() == 0
-        });
+        let its = self
+            .connections
+            .iter()
+            .filter(|(_, connection)| holder_of(connection) == holder && connection.pool_calls() == 0);
         let longest = its.min_by_key(|(_, connection)| connection.active).map(|(key, _)| key);
         self.evict(longest)
     }
 
-    /// Closes the connection that has been idle longest. Returns false if none is idle.
-    fn evict_idle(&mut self) -> bool {
-        let idle = self.connections.iter().filter(|(_, connection)| connection.pool_calls() == 0);
-        // A connection that waits for memory is not idle by its own choice.
-        let longest =
-            idle.min_by_key(|(_, connection)| (connection.waits_for_room().is_some(), connection.active));
-        let longest = longest.filter(|(_, connection)| connection.active + EVICTABLE_IDLE <= self.alive);
+    /// Closes an idle connection of the newcomer's own address or of one that holds more: of those
+    /// of the address that holds most, the one that has been idle longest. So nobody takes the
+    /// places of those who hold less. Returns false if no such connection is idle.
+    fn evict_idle(&mut self, newcomer: IpAddr) -> bool {
+        let held = self.holders();
+        let newcomer = network_of(newcomer);
+        let of_newcomer = held.get(&newcomer).copied().unwrap_or_default();
+        let gives_way = |holder| holder == newcomer || held.get(&holder).is_some_and(|of| *of > of_newcomer);
+        let idle = self.connections.iter().filter(|(_, connection)| {
+            let is_idle = connection.pool_calls() == 0 && connection.active + EVICTABLE_IDLE <= self.alive;
+            is_idle && gives_way(holder_of(connection))
+        });
+        let longest = idle.min_by_key(|(_, connection)| {
+            let count = held.get(&holder_of(connection)).copied();
+            // A connection that waits for memory is not idle by its own choice.
+            (connection.waits_for_room().is_some(), Reverse(count), connection.active)
+        });
         let longest = longest.map(|(key, _)| key);
         self.evict(longest)
     }
@@ -79,4 +98,8 @@ impl EventLoop {
 
 fn is_stranger(connection: &Connection) -> bool {
     connection.client.admitted.is_empty()
+}
+
+fn holder_of(connection: &Connection) -> IpAddr {
+    network_of(connection.client.peer.ip())
 }
