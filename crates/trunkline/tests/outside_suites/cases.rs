@@ -16,6 +16,9 @@ pub fn suite() -> PathBuf {
     named.expect("TRUNKLINE_SUITE_DIR names the suite's directory; cargo xtask test --suite-dir DIR").into()
 }
 
+/// The memory of a server: LTP writes a file of 1 GiB and copies it.
+const MEM: &str = "mem = \"3GiB\"";
+
 /// What the server stores files in. The stores number and list names differently.
 #[derive(Debug, Clone, Copy)]
 pub enum Store {
@@ -35,7 +38,7 @@ impl Place {
     pub fn on(store: Store) -> Self {
         let served = temp_dir("served");
         let server = match store {
-            Store::Mem => Server::start(2),
+            Store::Mem => Server::start_on(2, MEM),
             Store::Dir => Server::start_on(2, &format!("dir = {:?}", served.path().display().to_string())),
         };
         let mount = server.mount("mnt", "nolock,auto_unmount");
