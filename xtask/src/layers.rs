@@ -61,18 +61,24 @@ pub(crate) const RULES: &[Rule] = &[
     pure("rpcrdma", &["xdr"], &["thiserror", "smallvec"]),
     pure("paths", &[], &["thiserror", "smallvec"]),
     pure("record", &[], &["thiserror", "serde", "serde_json", "hdrhistogram"]),
+    pure("metrics", &[], &["thiserror", "serde", "serde_json", "hdrhistogram", "prometheus"]),
     pure("plan", &[], &["thiserror", "serde", "serde_json", "toml", "askama"]),
     rule("testkit", Layer::Tool, &[], &[]),
     rule("memory", Layer::Io, &[], &[]),
     rule("verbs", Layer::Io, &[], &[]),
     rule("transport", Layer::Io, &["xdr", "rpc", "rpcrdma", "memory", "verbs"], &[]),
     rule("store", Layer::Runtime, &["fs", "memory"], &[]),
-    rule("server", Layer::Runtime, &["xdr", "rpc", "drc", "fs", "nfs3", "memory", "transport", "store"], &[]),
+    rule(
+        "server",
+        Layer::Runtime,
+        &["xdr", "rpc", "drc", "fs", "nfs3", "metrics", "memory", "transport", "store"],
+        &[],
+    ),
     // The client's tests run against our own server. The client itself does not depend on it.
     rule(
         "client",
         Layer::Runtime,
-        &["xdr", "rpc", "drc", "fs", "nfs3", "paths", "memory", "verbs", "transport"],
+        &["xdr", "rpc", "drc", "fs", "nfs3", "paths", "metrics", "memory", "verbs", "transport"],
         &["server", "store"],
     ),
     rule("mount", Layer::Runtime, &["fs", "client"], &[]),
@@ -91,7 +97,10 @@ pub(crate) const RULES: &[Rule] = &[
     rule(
         "trunkline",
         Layer::Binary,
-        &["fs", "record", "plan", "store", "server", "client", "mount", "copy", "lab", "bench", "report"],
+        &[
+            "fs", "record", "metrics", "plan", "store", "server", "client", "mount", "copy", "lab", "bench",
+            "report",
+        ],
         &["xdr", "rpc", "drc", "nfs3", "rpcrdma", "paths", "memory", "verbs", "transport", "acceptance"],
     ),
 ];

@@ -1,0 +1,213 @@
+//! Operations and what they moved, by [`Key`].
+
+use crate::key::{Dimension, Key};
+use crate::latency::Latency;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// What the operations of one key did.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Tally {
+    /// Operations answered.
+    pub count: u64,
+    /// Of these, with another status than OK.
+    #[serde(default)]
+    pub errors: u64,
+    /// Of these, answered from the reply cache.
+    #[serde(default)]
+    pub replayed: u64,
+    /// Bytes that this process received: calls at a server, payload at a client.
+    #[serde(default)]
+    pub received_bytes: u64,
+    /// Bytes that this process sent.
+    #[serde(default)]
+    pub sent_bytes: u64,
+    /// The latencies that were measured, in nanoseconds.
+    #[serde(default)]
+    pub latency: Latency,
+}
+
+impl Tally {
+    /// Adds another's counts.
+    pub fn add(&mut self, other: &Self) {
+        self.count += other.count;
+        self.errors += other.errors;
+        self.replayed += other.replayed;
+        self.received_bytes += other.received_bytes;
+        self.sent_bytes += other.sent_bytes;
+        self.latency.add(&other.latency);
+    }
+
+    /// The counts since `earlier`. A count that has become smaller, as after a restart, counts from
+    /// zero.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        if self.count < earlier.count {
+            return self.clone();
+        }
+        Self {
+            count: self.count - earlier.count,
+            errors: self.errors.saturating_sub(earlier.errors),
+            replayed: self.replayed.saturating_sub(earlier.replayed),
+            received_bytes: self.received_bytes.saturating_sub(earlier.received_bytes),
+            sent_bytes: self.sent_bytes.saturating_sub(earlier.sent_bytes),
+            latency: self.latency.since(&earlier.latency),
+        }
+    }
+
+    /// Bytes received and sent.
+    #[must_use]
+    pub const fn bytes(&self) -> u64 {
+        self.received_bytes.saturating_add(self.sent_bytes)
+    }
+}
+
+/// Operations by key. Each key is there once.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Operations(BTreeMap<Key, Tally>);
+
+impl Operations {
+    /// Adds operations of a key.
+    pub fn add(&mut self, key: Key, tally: &Tally) {
+        self.0.entry(key).or_default().add(tally);
+    }
+
+    /// The keys in order, each with its operations.
+    pub fn iter(&self) -> impl Iterator<Item = (&Key, &Tally)> {
+        self.0.iter()
+    }
+
+    /// The operations of one key.
+    #[must_use]
+    pub fn of(&self, key: &Key) -> Option<&Tally> {
+        self.0.get(key)
+    }
+
+    /// The number of keys.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there is no operation.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The operations that match every condition, told apart by these dimensions only.
+    #[must_use]
+    pub fn by(&self, by: &[Dimension], conditions: &[(Dimension, String)]) -> Self {
+        let mut grouped = Self::default();
+        for (key, tally) in self.0.iter().filter(|(key, _)| key.matches(conditions)) {
+            grouped.add(key.only(by), tally);
+        }
+        grouped
+    }
+
+    /// All operations together.
+    #[must_use]
+    pub fn total(&self) -> Tally {
+        let mut total = Tally::default();
+        self.0.values().for_each(|tally| total.add(tally));
+        total
+    }
+
+    /// The operations since `earlier`; keys without any are left out.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        let differences = self.0.iter().map(|(key, tally)| {
+            let difference = earlier.0.get(key).map_or_else(|| tally.clone(), |before| tally.since(before));
+            (key.clone(), difference)
+        });
+        Self(differences.filter(|(_, tally)| tally.count > 0 || !tally.latency.is_empty()).collect())
+    }
+}
+
+/// One entry of the list that a snapshot's JSON has.
+#[derive(Serialize, Deserialize)]
+struct Row {
+    #[serde(flatten)]
+    key: Key,
+    #[serde(flatten)]
+    tally: Tally,
+}
+
+impl Serialize for Operations {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer
+            .collect_seq(self.0.iter().map(|(key, tally)| Row { key: key.clone(), tally: tally.clone() }))
+    }
+}
+
+impl<'de> Deserialize<'de> for Operations {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut operations = Self::default();
+        for row in Vec::<Row>::deserialize(deserializer)? {
+            if !row.tally.latency.is_sound() {
+                return Err(serde::de::Error::custom("the bins of a latency are not in order"));
+            }
+            operations.add(row.key, &row.tally);
+        }
+        Ok(operations)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(node: &str, operation: &str) -> Key {
+        Key { node: Some(node.into()), operation: Some(operation.into()), ..Key::default() }
+    }
+
+    fn tally(count: u64) -> Tally {
+        let mut histogram = crate::latency::histogram();
+        histogram.record_n(1000, count).unwrap();
+        Tally { count, sent_bytes: count * 100, latency: Latency::of(&histogram), ..Tally::default() }
+    }
+
+    fn example() -> Operations {
+        let mut operations = Operations::default();
+        operations.add(key("a", "READ"), &tally(5));
+        operations.add(key("a", "WRITE"), &tally(2));
+        operations.add(key("b", "READ"), &tally(1));
+        operations
+    }
+
+    #[test]
+    fn groups_are_sums_of_their_keys() {
+        let by_operation = example().by(&[Dimension::Operation], &[]);
+        let read = Key { operation: Some("READ".into()), ..Key::default() };
+        assert_eq!(by_operation.of(&read), Some(&tally(6)));
+        assert_eq!(by_operation.len(), 2);
+        let on_a = example().by(&[], &[(Dimension::Node, "a".into())]);
+        assert_eq!(on_a.of(&Key::default()), Some(&tally(7)));
+        assert_eq!(example().total(), tally(8));
+    }
+
+    #[test]
+    fn a_difference_leaves_out_what_did_nothing() {
+        let before = example();
+        let mut after = before.clone();
+        after.add(key("b", "READ"), &tally(3));
+        after.add(key("c", "READ"), &tally(1));
+        let since = after.since(&before);
+        assert_eq!(since.of(&key("b", "READ")), Some(&tally(3)));
+        assert_eq!(since.of(&key("c", "READ")), Some(&tally(1)));
+        assert_eq!(since.len(), 2);
+    }
+
+    #[test]
+    fn a_counter_that_began_again_counts_from_zero() {
+        assert_eq!(tally(3).since(&tally(10)), tally(3));
+    }
+
+    #[test]
+    fn rows_survive_json_and_disordered_bins_are_refused() {
+        let text = serde_json::to_string(&example()).unwrap();
+        assert_eq!(serde_json::from_str::<Operations>(&text).unwrap(), example());
+        let bad = r#"[{"operation":"READ","count":2,"latency":[[20,1],[10,1]]}]"#;
+        assert!(serde_json::from_str::<Operations>(bad).unwrap_err().to_string().contains("not in order"));
+    }
+}
