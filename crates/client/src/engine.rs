@@ -429,6 +429,7 @@ impl Engine {
         let count = u16::try_from(self.core.counts.paths().len()).unwrap_or(u16::MAX);
         let thread = transport::threads::own();
         ShardStatistics {
+            now: self.core.now,
             counters: self.core.counts.paths().to_vec(),
             status: (0..count).map(|path| self.core.table.path(PathId(path))).collect(),
             replays: self.core.counts.replays,

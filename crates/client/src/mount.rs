@@ -407,8 +407,9 @@ impl Mount {
             .map(|(index, end)| PathStatistics {
                 name: self.inner.route.path_name(PathId(index)),
                 node: end.node.0,
-                counters: PathCounters::new(),
+                counters: PathCounters::default(),
                 status: Vec::new(),
+                ages: Vec::new(),
             })
             .collect();
         let (mut cpu, mut threads) = (Duration::ZERO, Vec::new());
@@ -420,6 +421,7 @@ impl Mount {
             rdma.add(&shard.rdma);
             for ((path, counters), status) in paths.iter_mut().zip(&shard.counters).zip(shard.status) {
                 path.counters.add(counters);
+                path.ages.extend(status.map(|status| shard.now.saturating_sub(status.since)));
                 path.status.extend(status);
             }
         }

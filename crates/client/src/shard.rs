@@ -84,6 +84,8 @@ impl Io<'_> {
 /// The statistics of one loop.
 #[derive(Debug, Clone)]
 pub(crate) struct ShardStatistics {
+    /// The loop's clock, for the times in `status`.
+    pub now: Duration,
     pub counters: Vec<PathCounters>,
     pub status: Vec<Option<PathStatus>>,
     pub replays: Replays,

@@ -1,12 +1,10 @@
-//! The counters of a mount: per path and per kind of call.
+//! The counters of a mount: per path, and on a path per kind of call and per operation.
 
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
+use metrics::{Latency, SizeClass};
 use paths::{Class, PathStatus};
-
-/// The longest latency that is recorded exactly, one hour, in nanoseconds.
-const LATENCY_NS_MAX: u64 = 3_600_000_000_000;
 
 /// Counters of one kind of call.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -17,8 +15,27 @@ pub struct Counter {
     pub bytes: u64,
 }
 
-/// Counters of one path in one loop.
+/// Counters of one operation on one path in one loop.
 #[derive(Debug, Clone)]
+pub struct OperationCounters {
+    /// The name in the RFC: `READ`.
+    pub operation: &'static str,
+    /// The size of payload.
+    pub size: SizeClass,
+    /// Whether the payload goes to the server.
+    pub sends_payload: bool,
+    /// Calls answered.
+    pub calls: u64,
+    /// Of these, with another status than OK.
+    pub errors: u64,
+    /// Bytes of payload.
+    pub payload_bytes: u64,
+    /// Time from the sending of a call to its reply, in nanoseconds.
+    pub latency_ns: Histogram<u64>,
+}
+
+/// Counters of one path in one loop.
+#[derive(Debug, Clone, Default)]
 pub struct PathCounters {
     /// READ.
     pub read: Counter,
@@ -28,21 +45,20 @@ pub struct PathCounters {
     pub metadata: Counter,
     /// Calls sent again on the path on which they had been sent before.
     pub retransmissions: u64,
-    /// Time from the sending of a call to its reply, in nanoseconds.
-    pub latency_ns: Histogram<u64>,
+    /// The same calls by operation and size. An operation that was never called takes no memory.
+    pub operations: Vec<OperationCounters>,
 }
 
 impl PathCounters {
-    /// # Panics
-    /// Never: the bounds are constants that the histogram accepts.
-    pub(crate) fn new() -> Self {
-        let latency_ns = Histogram::new_with_bounds(1, LATENCY_NS_MAX, 2).expect("constant bounds");
-        let counter = Counter::default;
-        Self { read: counter(), write: counter(), metadata: counter(), retransmissions: 0, latency_ns }
-    }
-
     #[inline]
-    pub(crate) fn record(&mut self, class: Class, bytes: u64, latency: Duration) {
+    pub(crate) fn record(
+        &mut self,
+        class: Class,
+        operation: &'static str,
+        bytes: u64,
+        failed: bool,
+        latency: Duration,
+    ) {
         let counter = match class {
             Class::Read => &mut self.read,
             Class::Write => &mut self.write,
@@ -50,7 +66,36 @@ impl PathCounters {
         };
         counter.calls += 1;
         counter.bytes += bytes;
-        self.latency_ns.saturating_record(u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX));
+        let ns = metrics::latency::clamped(u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX));
+        let of = self.operation(operation, SizeClass::of(bytes), class == Class::Write);
+        of.calls += 1;
+        of.errors += u64::from(failed);
+        of.payload_bytes += bytes;
+        of.latency_ns.saturating_record(ns);
+    }
+
+    /// The counters of an operation. There are few, so that a search is fast.
+    #[inline]
+    fn operation(
+        &mut self,
+        operation: &'static str,
+        size: SizeClass,
+        sends_payload: bool,
+    ) -> &mut OperationCounters {
+        let known = |one: &OperationCounters| one.operation == operation && one.size == size;
+        let at = self.operations.iter().position(known).unwrap_or_else(|| {
+            self.operations.push(OperationCounters {
+                operation,
+                size,
+                sends_payload,
+                calls: 0,
+                errors: 0,
+                payload_bytes: 0,
+                latency_ns: metrics::latency::histogram(),
+            });
+            self.operations.len() - 1
+        });
+        &mut self.operations[at]
     }
 
     /// Adds another loop's counters of the same path.
@@ -64,14 +109,28 @@ impl PathCounters {
             ours.bytes += theirs.bytes;
         }
         self.retransmissions += other.retransmissions;
-        // Both histograms have the same bounds.
-        let _ = self.latency_ns.add(&other.latency_ns);
+        for theirs in &other.operations {
+            let ours = self.operation(theirs.operation, theirs.size, theirs.sends_payload);
+            ours.calls += theirs.calls;
+            ours.errors += theirs.errors;
+            ours.payload_bytes += theirs.payload_bytes;
+            // Both histograms have the same bounds.
+            let _ = ours.latency_ns.add(&theirs.latency_ns);
+        }
     }
 
     /// Bytes read and written.
     #[must_use]
     pub const fn payload_bytes(&self) -> u64 {
         self.read.bytes + self.write.bytes
+    }
+
+    /// The latencies of all operations.
+    #[must_use]
+    pub fn latency(&self) -> Latency {
+        let mut all = Latency::default();
+        self.operations.iter().for_each(|one| all.add(&Latency::of(&one.latency_ns)));
+        all
     }
 }
 
@@ -86,6 +145,8 @@ pub struct PathStatistics {
     pub counters: PathCounters,
     /// The state of the path in each loop that has a connection on it.
     pub status: Vec<PathStatus>,
+    /// How long each of `status` has been in its state.
+    pub ages: Vec<Duration>,
 }
 
 /// Replies to calls that had to be sent again, where the server may not have known that it had

@@ -123,6 +123,11 @@ impl ByteBudget {
         account
     }
 
+    /// The bytes held by all addresses, and their bound.
+    pub fn held(&self) -> (usize, usize) {
+        (self.total.load(Ordering::Relaxed), self.bytes_max)
+    }
+
     /// How much more an address may hold.
     pub fn room(&self, account: &Account) -> usize {
         let left = self.bytes_max.saturating_sub(self.total.load(Ordering::Relaxed));

@@ -3,8 +3,18 @@
 use crate::export::{Admitted, Exports};
 use crate::identity::IdentityCache;
 use crate::reply_cache::CacheClient;
+use std::cell::Cell;
 use std::net::SocketAddr;
 use std::sync::Arc;
+
+/// What is known about the call under way, for the statistics.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct CallSubject {
+    /// The fsid of the export of the handle that was opened last.
+    pub export: Option<u32>,
+    /// The data of a WRITE.
+    pub payload_bytes: u32,
+}
 
 /// A client as seen by one connection.
 #[derive(Debug)]
@@ -22,6 +32,8 @@ pub(crate) struct Client {
     pub identities: IdentityCache,
     /// The client as the reply cache knows it.
     pub cache_client: CacheClient,
+    /// What the call under way is about; reset before each call.
+    pub subject: Cell<CallSubject>,
 }
 
 impl Client {
@@ -36,6 +48,7 @@ impl Client {
             admitted,
             identities: IdentityCache::default(),
             cache_client: CacheClient::new(peer, local),
+            subject: Cell::default(),
         }
     }
 
@@ -56,6 +69,7 @@ impl Client {
             admitted: self.admitted,
             identities: IdentityCache::default(),
             cache_client: self.cache_client.clone(),
+            subject: Cell::default(),
         }
     }
 }

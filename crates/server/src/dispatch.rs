@@ -4,7 +4,7 @@
 //! message that is not a call, or ends within its header, cannot be answered and ends the
 //! connection. NULL is always answered. All programs are served alike on every port.
 
-use crate::client::Client;
+use crate::client::{CallSubject, Client};
 use crate::group::Group;
 use crate::program::{
     Answered, Call, CallHead, Handover, IO_BYTES_MAX, Mode, PartialCall, PlacedWrite, Program,
@@ -129,10 +129,21 @@ impl Executor<'_> {
             return self.refuse(header.xid, Accept::ProcUnavail);
         }
         let start = self.replies.heads().len();
+        self.client.subject.take();
         let dispatched = match self.answer(program, &header, head.args(record), placed, mode) {
             Answered::Reply { error, replayed, payload, payload_len } => {
                 let sent_bytes = self.replies.push(payload, payload_len);
-                let end = |slot| CallEnd { slot, error, replayed, received_bytes, sent_bytes };
+                let CallSubject { export, payload_bytes } = self.client.subject.get();
+                let payload_bytes = (payload_len as u64).max(payload_bytes.into());
+                let end = |slot| CallEnd {
+                    slot,
+                    error,
+                    replayed,
+                    received_bytes,
+                    sent_bytes,
+                    payload_bytes,
+                    export,
+                };
                 return slot.map_or(Dispatched::Uncounted, |slot| Dispatched::Answered(end(slot)));
             }
             Answered::Accept(accept) => {

@@ -37,6 +37,7 @@ use self::call::{request, write};
 use self::request::Request;
 use self::write as write_data;
 use self::write::Data;
+use crate::client::CallSubject;
 use crate::program::{Answered, Call, PartialCall, PlacedWrite, Placement, Program};
 use crate::replies::Payload;
 use crate::reply_cache::is_ours;
@@ -188,6 +189,7 @@ fn serve_write(mut call: Call<'_, '_>, placed: Option<PlacedWrite>) -> Result<An
             (write_data::head(&args), head_bytes, Data::Slice(slice))
         }
     };
+    call.client.subject.set(CallSubject { payload_bytes: head.count, ..CallSubject::default() });
     // Only calls of foreign clients are told apart by a hash; it is computed before `run` consumes
     // the data.
     let ours = call

@@ -196,7 +196,14 @@ impl Server {
         // The channel ends when each loop has answered, or has ended and dropped the question.
         let mut reports: Vec<_> = receiver.iter().collect();
         reports.sort_by_key(|report| report.index);
-        Statistics::new(self.names.iter().cloned(), reports)
+        let exports: Vec<_> =
+            self.group.exports().configs().into_iter().map(|one| (one.fsid, one.path)).collect();
+        let (held_bytes, held_bytes_max) = self.group.budget.held();
+        Statistics {
+            held_bytes,
+            held_bytes_max,
+            ..Statistics::new(self.names.iter().cloned(), &exports, reports)
+        }
     }
 
     /// Stops a node as if its host had died: nothing is accepted, connections are reset, and the

@@ -1,24 +1,24 @@
 //! The counters of the server: per node, connection and procedure.
 //!
-//! Each loop owns the counters of its connections, and no other thread touches them; a reader sends
-//! a message, and every loop answers with a copy. Counts are kept for each connection; latencies
-//! are kept for each node, on each loop. The latency of a call is the time from the receive that
-//! brought it to the end of the send that took its reply (or found the peer's window full): calls
-//! received together share it.
+//! Each loop owns the counters of its connections and clients, and no other thread touches them; a
+//! reader sends a message, and every loop answers with a copy. Counts are kept for each connection,
+//! counts and latencies for each client ([`clients`]). The latency of a call is the time from the
+//! receive that brought it to the end of the send that took its reply (or found the peer's window
+//! full): calls received together share it.
 
+mod clients;
+mod operations;
 mod tables;
 
+use clients::CallKind;
+pub(crate) use clients::{ClientKey, ClientReport, ClientTable};
 use hdrhistogram::Histogram;
+pub use operations::CallStatistics;
+use smallvec::SmallVec;
 use std::net::SocketAddr;
 use std::time::Duration;
 use tables::Tables;
 pub(crate) use tables::{Names, Slot};
-
-// Latencies are kept from 64 ns to a minute, within 6 %: 3 KiB for each procedure that a node's
-// clients used.
-const LATENCY_NS_MIN: u64 = 64;
-const LATENCY_NS_MAX: u64 = 60_000_000_000;
-const LATENCY_DIGITS: u8 = 1;
 
 /// How often one procedure was called, and what that moved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -72,8 +72,7 @@ pub struct ProcedureStatistics {
 
 impl ProcedureStatistics {
     fn new() -> Self {
-        let latency_ns = Histogram::new_with_bounds(LATENCY_NS_MIN, LATENCY_NS_MAX, LATENCY_DIGITS)
-            .expect("the bounds are constants that the crate allows");
+        let latency_ns = metrics::latency::histogram();
         Self { count: 0, errors: 0, replayed: 0, received_bytes: 0, sent_bytes: 0, latency_ns }
     }
 
@@ -119,43 +118,10 @@ impl Procedures {
         self.iter().map(|(_, statistics)| statistics.count).sum()
     }
 
-    /// Adds another's counts.
-    pub fn add(&mut self, other: &Self) {
-        for (slot, other) in other.0.slots() {
-            if let Some(other) = other
-                && let Some(slot) = self.slot(slot)
-            {
-                slot.add(other);
-            }
-        }
-    }
-
-    /// Adds what a connection has counted.
-    pub(crate) fn add_counts(&mut self, of: &ConnectionProcedures) {
-        for (slot, counts) in of.0.slots() {
-            if counts.count > 0
-                && let Some(slot) = self.slot(slot)
-            {
-                slot.add_counts(counts);
-            }
-        }
-    }
-
-    /// Counts a call whose connection is gone.
-    pub(crate) fn count(&mut self, end: &CallEnd) {
-        if let Some(slot) = self.slot(end.slot) {
-            let mut counts = Counts::default();
-            counts.count(end);
-            slot.add_counts(&counts);
-        }
-    }
-
-    /// Records the latency of some calls.
-    pub(crate) fn record(&mut self, slot: Slot, latency: Duration, calls: u16) {
-        let latency_ns =
-            u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX).clamp(LATENCY_NS_MIN, LATENCY_NS_MAX);
+    /// Adds calls of a procedure.
+    fn add(&mut self, slot: Slot, calls: &ProcedureStatistics) {
         if let Some(slot) = self.slot(slot) {
-            slot.latency_ns.saturating_record_n(latency_ns, u64::from(calls));
+            slot.add(calls);
         }
     }
 
@@ -172,6 +138,10 @@ pub(crate) struct CallEnd {
     pub replayed: bool,
     pub received_bytes: usize,
     pub sent_bytes: usize,
+    /// The data that it read or wrote.
+    pub payload_bytes: u64,
+    /// The fsid of the export that it was about.
+    pub export: Option<u32>,
 }
 
 /// Counters of one connection by procedure: some hundred bytes once it has called anything.
@@ -198,16 +168,21 @@ impl ConnectionProcedures {
 pub(crate) struct Counters {
     procedures: ConnectionProcedures,
     refused: u64,
-    /// Procedures called in this batch, which are few, and how often.
-    batch: Vec<(Slot, u16)>,
+    /// The kinds of calls in this batch, which are few, and what they did.
+    batch: SmallVec<[(CallKind, Counts); 2]>,
 }
 
 impl Counters {
     #[inline]
     pub fn count(&mut self, end: &CallEnd) {
-        match self.batch.iter_mut().find(|(slot, _)| *slot == end.slot) {
-            Some((_, calls)) => *calls = calls.saturating_add(1),
-            None => self.batch.push((end.slot, 1)),
+        let kind = CallKind::of(end);
+        match self.batch.iter_mut().find(|(other, _)| *other == kind) {
+            Some((_, counts)) => counts.count(end),
+            None => {
+                let mut counts = Counts::default();
+                counts.count(end);
+                self.batch.push((kind, counts));
+            }
         }
         self.count_single(end);
     }
@@ -224,10 +199,10 @@ impl Counters {
         self.refused += 1;
     }
 
-    /// Ends the batch: its calls took this long. The latency is kept with the node.
-    pub fn end_batch(&mut self, latency: Duration, of_node: &mut Procedures) {
-        for (slot, calls) in self.batch.drain(..) {
-            of_node.record(slot, latency, calls);
+    /// Ends the batch: its calls took this long.
+    pub fn end_batch(&mut self, latency: Duration, client: ClientKey, clients: &mut ClientTable) {
+        for (kind, counts) in self.batch.drain(..) {
+            clients.count(client, kind, &counts, latency);
         }
     }
 
@@ -307,6 +282,12 @@ pub struct Statistics {
     pub nodes: Vec<NodeStatistics>,
     /// The loops.
     pub loops: Vec<LoopStatistics>,
+    /// The calls of all nodes, told apart as finely as they are counted.
+    pub calls: Vec<CallStatistics>,
+    /// Memory held for clients: unfinished records, and replies that wait to be received.
+    pub held_bytes: usize,
+    /// The bound of `held_bytes`.
+    pub held_bytes_max: usize,
 }
 
 /// The report of one loop.
@@ -315,22 +296,35 @@ pub(crate) struct LoopReport {
     pub index: usize,
     pub statistics: LoopStatistics,
     pub nodes: Vec<NodeStatistics>,
+    pub clients: Vec<ClientReport>,
 }
 
 impl Statistics {
-    pub(crate) fn new(names: impl Iterator<Item = String>, reports: Vec<LoopReport>) -> Self {
+    /// `exports` has the path of each export with its fsid.
+    pub(crate) fn new(
+        names: impl Iterator<Item = String>,
+        exports: &[(u32, String)],
+        reports: Vec<LoopReport>,
+    ) -> Self {
         let nodes = names.map(|name| NodeStatistics { name, ..NodeStatistics::default() }).collect();
-        let mut whole = Self { nodes, loops: Vec::with_capacity(reports.len()) };
+        let mut whole = Self { nodes, loops: Vec::with_capacity(reports.len()), ..Self::default() };
+        let mut calls = operations::Merge::new(exports);
         for report in reports {
             whole.loops.push(report.statistics);
             for (node, part) in whole.nodes.iter_mut().zip(report.nodes) {
                 node.accepted += part.accepted;
                 node.refused_calls += part.refused_calls;
-                node.procedures.add(&part.procedures);
                 node.rdma.add(&part.rdma);
                 node.connections.extend(part.connections);
             }
+            for client in report.clients {
+                if let Some(node) = whole.nodes.get_mut(client.node) {
+                    node.procedures.add(client.kind.slot, &client.statistics);
+                    calls.add(&node.name, client);
+                }
+            }
         }
+        whole.calls = calls.finish();
         whole
     }
 
@@ -350,24 +344,43 @@ mod tests {
     }
 
     fn end(slot: Slot) -> CallEnd {
-        CallEnd { slot, error: false, replayed: false, received_bytes: 100, sent_bytes: 200 }
+        CallEnd {
+            slot,
+            error: false,
+            replayed: false,
+            received_bytes: 100,
+            sent_bytes: 4296,
+            payload_bytes: 4096,
+            export: Some(7),
+        }
+    }
+
+    /// What one loop reports of node 0, whose calls these are.
+    fn report(index: usize, clients: &ClientTable) -> LoopReport {
+        let node = NodeStatistics { accepted: 1, ..Default::default() };
+        LoopReport { index, nodes: vec![node], clients: clients.report(), ..Default::default() }
+    }
+
+    fn whole(reports: Vec<LoopReport>) -> Statistics {
+        Statistics::new(["a".to_owned()].into_iter(), &[(7, "/export".to_owned())], reports)
     }
 
     #[test]
     fn calls_of_a_batch_share_its_latency() {
-        let (mut counters, mut procedures) = (Counters::default(), Procedures::default());
+        let (mut counters, mut clients) = (Counters::default(), ClientTable::new(1));
         let (read, write) = (slot(1), slot(2));
         counters.count(&end(read));
         counters.count(&CallEnd { error: true, ..end(read) });
         counters.count(&end(write));
-        counters.end_batch(Duration::from_micros(10), &mut procedures);
+        counters.end_batch(Duration::from_micros(10), ClientKey::Others(0), &mut clients);
         counters.count(&end(read));
-        counters.end_batch(Duration::from_millis(1), &mut procedures);
-        procedures.add_counts(counters.procedures());
+        counters.end_batch(Duration::from_millis(1), ClientKey::Others(0), &mut clients);
+        let statistics = whole(vec![report(0, &clients)]);
+        let procedures = &statistics.nodes[0].procedures;
         let of_read = procedures.of("READ").unwrap();
         assert_eq!(
             (of_read.count, of_read.errors, of_read.received_bytes, of_read.sent_bytes),
-            (3, 1, 300, 600)
+            (3, 1, 300, 12888)
         );
         assert_eq!(of_read.latency_ns.len(), 3);
         assert!(of_read.latency_ns.equivalent(of_read.latency_ns.value_at_quantile(0.5), 10_000));
@@ -377,18 +390,20 @@ mod tests {
     }
 
     #[test]
-    fn the_whole_is_the_sum_of_its_loops() {
-        let mut counters = Counters::default();
-        counters.count(&end(slot(0)));
-        let node = || {
-            let mut node = NodeStatistics { accepted: 1, ..Default::default() };
-            node.procedures.add_counts(counters.procedures());
-            node
-        };
-        let report = |index| LoopReport { index, nodes: vec![node()], ..Default::default() };
-        let whole = Statistics::new(["a".to_owned()].into_iter(), vec![report(0), report(1)]);
+    fn the_whole_is_the_sum_of_its_loops_and_told_apart_by_client_export_and_size() {
+        let mut clients = ClientTable::new(1);
+        clients.count_single(ClientKey::Others(0), &end(slot(1)), Duration::from_micros(10));
+        let large = CallEnd { payload_bytes: 1 << 20, export: None, ..end(slot(1)) };
+        clients.count_single(ClientKey::Others(0), &large, Duration::from_micros(10));
+        let whole = whole(vec![report(0, &clients), report(1, &clients)]);
         assert_eq!(whole.nodes[0].name, "a");
         assert_eq!(whole.nodes[0].accepted, 2);
-        assert_eq!(whole.nodes[0].procedures.calls(), 2);
+        assert_eq!(whole.nodes[0].procedures.calls(), 4);
+        let operations = whole.operations();
+        let found = operations.iter().map(|(key, tally)| (key.export.as_deref(), key.size, tally.count));
+        let expected =
+            [(None, Some(metrics::SizeClass::To1M), 2), (Some("/export"), Some(metrics::SizeClass::To4K), 2)];
+        assert!(found.eq(expected), "{operations:?}");
+        assert!(operations.iter().all(|(key, _)| key.client.as_deref() == Some("others")));
     }
 }

@@ -56,8 +56,9 @@ impl Answers<'_> {
         Some(key)
     }
 
-    /// Marks a call as no longer outstanding on this connection.
-    fn answered(&mut self, key: CallKey) {
+    /// Marks a call as no longer outstanding on this connection. `failed`: by another status than
+    /// OK.
+    fn answered(&mut self, key: CallKey, failed: bool) {
         let now = self.core.now;
         if let Some(call) = self.core.calls.0.get_mut(key) {
             call.connection = None;
@@ -73,7 +74,7 @@ impl Answers<'_> {
             if let Some(path) = path
                 && let Some(counters) = self.core.counts.path(path)
             {
-                counters.record(call.class(), u64::from(bytes), latency);
+                counters.record(call.class(), call.operation(), u64::from(bytes), failed, latency);
             }
         }
     }
@@ -81,7 +82,7 @@ impl Answers<'_> {
     fn results(&mut self, key: CallKey, reader: Reader<'_>) {
         // As above: the unstable data are on the node that they were sent to.
         let node = self.core.node_of(self.conn);
-        self.answered(key);
+        self.answered(key, protocol::status_of(reader.rest()).is_some());
         let Some(call) = self.core.calls.0.get(key) else { return };
         let outcome = match &call.body {
             Body::Read { .. } => self.core.read_answered(key, reader),
@@ -133,7 +134,7 @@ impl Answers<'_> {
 
     /// The server refused a call: the path is fine, the call is not.
     fn call_refused(&mut self, key: CallKey, reason: String) {
-        self.answered(key);
+        self.answered(key, true);
         let Some(call) = self.core.calls.0.get(key) else { return };
         if matches!(call.body, Body::Validate) {
             self.validated = Some(Err(reason));
@@ -206,7 +207,7 @@ impl Sink for Answers<'_> {
         if let Body::Read { target, .. } = &mut call.body {
             *target = receive_buffer.target;
         }
-        self.answered(key);
+        self.answered(key, false);
         // The head was decoded when the buffer was chosen; only the end-of-file flag is decoded
         // again.
         let mut reader = Reader::new(head);

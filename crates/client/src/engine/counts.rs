@@ -16,7 +16,7 @@ pub(super) struct Counts {
 
 impl Counts {
     pub(super) fn new(paths: usize) -> Self {
-        let by_path = (0..paths).map(|_| PathCounters::new()).collect();
+        let by_path = (0..paths).map(|_| PathCounters::default()).collect();
         Self { by_path, replays: Replays::default(), rdma_closed: Counters::default() }
     }
 

@@ -7,7 +7,7 @@
 //! available without waiting, and is stopped where that is not enough.
 
 use super::status;
-use crate::client::Client;
+use crate::client::{CallSubject, Client};
 use crate::export::{Export, OpenError};
 use crate::identity::{Identity, SquashedCaller};
 use crate::replies::Payload;
@@ -93,6 +93,8 @@ impl<'a> Request<'a> {
                 OpenError::NotAdmitted => Status::ACCES,
             })
         })?;
+        let subject = &self.client.subject;
+        subject.set(CallSubject { export: Some(export.config.fsid), ..subject.get() });
         let squashed =
             self.identity.squashed_for(&export.config).ok_or(TargetError::Auth(AuthStat::TOOWEAK))?;
         let wait = if export.may_block { self.wait } else { Wait::Allowed };

@@ -21,7 +21,7 @@ use crate::group::Group;
 use crate::program::IO_BYTES_MAX;
 use crate::replies::{Payload, Pinned, Replies};
 use crate::reply_cache::Times;
-use crate::statistics::{ConnectionStatistics, Counters};
+use crate::statistics::{ClientKey, ConnectionStatistics, Counters};
 use rpc::portmap::Protocol;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -207,6 +207,8 @@ pub(super) fn refuse(accepted: Accepted, poller: &Poller, mailboxes: &Mailboxes)
 pub(super) struct Connection {
     pub(super) stream: ClientTransport,
     pub client: Client,
+    /// Where the loop counts its calls.
+    pub client_key: ClientKey,
     pub counters: Counters,
     pub interest: Interest,
     opened: Duration,
@@ -263,6 +265,7 @@ impl Connection {
         }
         let mut connection = Self {
             stream,
+            client_key: ClientKey::Others(client.node),
             client,
             counters: Counters::default(),
             interest: Interest::READ,

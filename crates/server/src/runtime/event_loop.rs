@@ -22,7 +22,7 @@ use super::worker_pool::{Completion, TaskEnd, WorkerPool};
 use crate::clock;
 use crate::group::{Group, Node};
 use crate::replies::Replies;
-use crate::statistics::{LoopReport, LoopStatistics, NodeStatistics};
+use crate::statistics::{ClientKey, ClientTable, LoopReport, LoopStatistics, NodeStatistics};
 use balance::{Balance, LIGHT_INTERVAL};
 use room::{ROOM_CHECK_INTERVAL, RoomCheck};
 use slab::Slab;
@@ -60,8 +60,10 @@ pub(crate) struct EventLoop {
     /// Connections that hold received calls and wait for their turn.
     run_queue: Vec<usize>,
     work: Workspace,
-    /// By node: the counters of closed connections, and the latencies of all calls.
+    /// By node: the counters of closed connections.
     of_nodes: Vec<NodeStatistics>,
+    /// The calls of all clients.
+    clients: ClientTable,
     statistics: LoopStatistics,
     room_check: RoomCheck,
     /// When this loop last read the clock.
@@ -106,6 +108,7 @@ impl EventLoop {
             run_queue: Vec::new(),
             work: Workspace { scratch: Scratch::new(), replies: Replies::default(), text: Vec::new() },
             of_nodes: vec![NodeStatistics::default(); nodes],
+            clients: ClientTable::new(nodes),
             statistics: LoopStatistics::default(),
             room_check: RoomCheck::default(),
             alive: now,
@@ -251,9 +254,7 @@ impl EventLoop {
         });
         let Some(connection) = self.connections.get_mut(key) else { return };
         let ended = clock::now();
-        if let Some(of_node) = self.of_nodes.get_mut(connection.client.node) {
-            connection.counters.end_batch(ended.saturating_sub(now), &mut of_node.procedures);
-        }
+        connection.counters.end_batch(ended.saturating_sub(now), connection.client_key, &mut self.clients);
         if connection.load.end_turn(ended.saturating_sub(now), ended) {
             self.light = (key, ended + LIGHT_INTERVAL);
         }
@@ -327,7 +328,8 @@ impl EventLoop {
         }
         self.count_accepted(node);
         self.restart_count();
-        let connection = Connection::new(accepted, &self.group, self.alive);
+        let mut connection = Connection::new(accepted, &self.group, self.alive);
+        connection.client_key = self.clients.enter(&connection.client);
         let entry = self.connections.vacant_entry();
         let key = entry.key();
         match connection.register(&self.poller, key as u64) {
@@ -337,6 +339,7 @@ impl EventLoop {
             }
             Err(error) => {
                 tracing::warn!(%error, "connection refused: it cannot be waited for");
+                self.clients.leave(connection.client_key, self.alive);
                 connection.end(&CloseReason::System(error), &self.poller, &self.mailboxes);
                 self.count_closed(node);
             }
@@ -371,10 +374,10 @@ impl EventLoop {
             self.worker_pool.discard(connection.client.id);
         }
         if let Some(node) = self.of_nodes.get_mut(node) {
-            node.procedures.add_counts(connection.counters.procedures());
             node.rdma.add(&connection.rdma());
             node.refused_calls += connection.counters.refused();
         }
+        self.clients.leave(connection.client_key, self.alive);
         connection.end(&why, &self.poller, &self.mailboxes);
         self.count_closed(node);
     }
@@ -536,17 +539,13 @@ impl EventLoop {
     /// together with others.
     fn complete(&mut self, completion: Completion) {
         let address = completion.address;
-        let of_node = self.of_nodes.get_mut(completion.node);
-        if let (TaskEnd::Reply { counted: Some(end), .. }, Some(of_node)) = (&completion.end, of_node) {
-            of_node.procedures.record(end.slot, self.alive.saturating_sub(completion.received), 1);
+        let client = self.find(address, completion.connection).map(|connection| connection.client_key);
+        if let TaskEnd::Reply { counted: Some(end), .. } = &completion.end {
+            let client = client.unwrap_or(ClientKey::Others(completion.node));
+            self.clients.count_single(client, end, self.alive.saturating_sub(completion.received));
         }
         let Some(connection) = self.find(address, completion.connection) else {
             // Nobody waits for the reply any more; the reply cache has what must be remembered.
-            if let (TaskEnd::Reply { counted: Some(end), .. }, Some(node)) =
-                (&completion.end, self.of_nodes.get_mut(completion.node))
-            {
-                node.procedures.count(end);
-            }
             return;
         };
         let why = match completion.end {
@@ -573,7 +572,6 @@ impl EventLoop {
         for (_, connection) in &self.connections {
             if let Some(node) = nodes.get_mut(connection.client.node) {
                 node.refused_calls += connection.counters.refused();
-                node.procedures.add_counts(connection.counters.procedures());
                 node.rdma.add(&connection.rdma());
                 node.connections.push(connection.statistics(self.index, self.alive));
             }
@@ -584,6 +582,7 @@ impl EventLoop {
             index: self.index,
             statistics: LoopStatistics { cpu_ns, ..self.statistics.clone() },
             nodes,
+            clients: self.clients.report(),
         }
     }
 }

@@ -20,6 +20,8 @@ impl PartialEq for Slot {
     }
 }
 
+impl Eq for Slot {}
+
 impl Slot {
     /// The slot of a procedure by number, in the program with this position and these procedure
     /// names.
@@ -29,7 +31,6 @@ impl Slot {
     }
 
     /// The name in the RFC; names of MOUNT procedures have a prefix.
-    #[cfg(test)]
     pub fn name(self) -> &'static str {
         self.names.get(usize::from(self.procedure)).copied().unwrap_or("?")
     }

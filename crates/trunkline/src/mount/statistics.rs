@@ -47,7 +47,8 @@ pub fn table(statistics: &Statistics, gauges: &Gauges) -> String {
 fn row(path: &PathStatistics) -> [String; 12] {
     let counters = &path.counters;
     let ms = |time: Option<Duration>| time.unwrap_or_default().as_millis().to_string();
-    let us = |quantile| format!("{:.1}", counters.latency_ns.value_at_quantile(quantile) as f64 / 1e3);
+    let latency = counters.latency();
+    let us = |quantile| format!("{:.1}", latency.quantile_ns(quantile).unwrap_or_default() as f64 / 1e3);
     let calls = counters.read.calls + counters.write.calls + counters.metadata.calls;
     let moved: u64 = path.status.iter().map(|status| status.moved_calls).sum();
     [

@@ -72,7 +72,7 @@ mod tests {
     #[test]
     fn a_server_without_calls_says_so() {
         let nodes = vec![NodeStatistics { name: "node1".to_owned(), ..NodeStatistics::default() }];
-        let text = table(&Statistics { nodes, loops: Vec::new() });
+        let text = table(&Statistics { nodes, ..Statistics::default() });
         assert!(text.starts_with("no calls yet\nnode1: 0 connections open"), "{text}");
     }
 }

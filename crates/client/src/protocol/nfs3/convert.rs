@@ -230,6 +230,6 @@ mod tests {
     fn a_handle_too_long_for_version_3_is_sent_as_an_empty_one() {
         let sent = |bytes: &[u8]| to_handle(FileHandle::new(bytes).unwrap()).as_slice().to_vec();
         assert_eq!(sent(&[7; 64]), [7; 64]);
-        assert_eq!(sent(&[7; 65]), []);
+        assert!(sent(&[7; 65]).is_empty());
     }
 }

@@ -227,6 +227,7 @@ impl EventLoop {
             let _ = self.poller.remove(socket);
         }
         self.statistics.moved += 1;
+        self.clients.leave(connection.client_key, self.alive);
         let moving = MovingConnection { connection: Box::new(connection), since: self.alive };
         self.mailboxes.send(target, Message::Moved(moving));
     }
@@ -238,6 +239,7 @@ impl EventLoop {
         let mut connection = *connection;
         let node = connection.client.node;
         connection.arrive(&self.group, self.alive);
+        connection.client_key = self.clients.enter(&connection.client);
         connection.draining = self.deadline.is_some();
         let entry = self.connections.vacant_entry();
         let key = entry.key();
