@@ -14,6 +14,8 @@ mod error;
 mod generate;
 mod human;
 mod lab;
+mod live;
+mod local_sockets;
 mod logging;
 mod ls;
 mod mkdir;
@@ -29,6 +31,7 @@ mod signals;
 mod stat;
 mod status;
 mod table;
+mod top;
 mod tree;
 mod umount;
 
@@ -58,6 +61,7 @@ enum Command {
     Mount(mount::MountArgs),
     Umount(umount::UmountArgs),
     Status(status::StatusArgs),
+    Top(top::TopArgs),
     Report(report::ReportArgs),
     Ls(ls::LsArgs),
     Cat(cat::CatArgs),
@@ -104,6 +108,7 @@ fn run(command: Command) -> Result<ExitCode, Error> {
         Command::Mount(args) => mount::run(&args),
         Command::Umount(args) => umount::run(&args),
         Command::Status(args) => status::run(&args),
+        Command::Top(args) => top::run(&args),
         Command::Report(args) => report::run(&args),
         Command::Ls(args) => ls::run(&args),
         Command::Cat(args) => cat::run(&args),

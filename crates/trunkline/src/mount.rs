@@ -13,6 +13,8 @@ mod statistics;
 mod watcher;
 
 use crate::error::Error;
+use crate::live::{self, Identity};
+use crate::local_sockets::Socket;
 use crate::output;
 use clap::Args;
 use client::options::{MountOptions, Target, document};
@@ -176,6 +178,7 @@ fn serve(args: &MountArgs, role: Role) -> Result<ExitCode, Error> {
     };
     watcher.watch(mounted.id());
     registration.mounted(mounted.unmounter());
+    let _found_by_top = publish(args, &directory, mounted.unmounter());
     warn_of_refused_locks(policy.local_locks);
     if let Err(error) = output::print(&format!("{MOUNTED}{} on {}\n", args.target, directory.display())) {
         // The caller is gone and will never learn of this mount.
@@ -187,6 +190,13 @@ fn serve(args: &MountArgs, role: Role) -> Result<ExitCode, Error> {
         detach_from_terminal(args.log_file.as_deref(), Some(mounted.id()));
     }
     serve_until_unmounted(mounted, events, watcher)
+}
+
+/// Lets `trunkline top` find the mount.
+fn publish(args: &MountArgs, directory: &Path, mounted: Unmounter) -> Option<Socket> {
+    let name = format!("{} on {}", args.target, directory.display());
+    let identity = Identity::new(metrics::Kind::Mount, &name);
+    live::publish(move || live::mount::snapshot(&identity, &mounted.statistics(), Some(&mounted.gauges())))
 }
 
 fn serve_until_unmounted(

@@ -5,6 +5,8 @@ mod statistics;
 mod systemd;
 
 use crate::error::Error;
+use crate::live::{self, Identity};
+use crate::local_sockets::Socket;
 use crate::output;
 use clap::Args;
 use server::config::network::{self, Network, NetworkError};
@@ -173,6 +175,8 @@ pub fn run(args: ServeArgs) -> Result<ExitCode, Error> {
     let sockets = systemd::sockets();
     let passed: Vec<SocketAddr> = sockets.iter().filter_map(|socket| socket.local_addr().ok()).collect();
     let config = args.config(&passed)?;
+    let exports: Vec<&str> = config.exports.iter().map(|export| export.path.as_str()).collect();
+    let exports = exports.join(" ");
     let names: Vec<String> = config.nodes.iter().map(|node| node.name.clone()).collect();
     // Before any thread starts, because each has its own capabilities.
     if let Err(error) = privileges::drop_unneeded(config.congestion.is_some()) {
@@ -200,7 +204,18 @@ pub fn run(args: ServeArgs) -> Result<ExitCode, Error> {
     systemd::ready("serving");
     let server = Arc::new(Mutex::new(Some(server)));
     systemd::watch(&server);
+    let _found_by_top = publish(&server, &exports);
     Ok(handle_signals(&server, signals, &args))
+}
+
+/// Lets `trunkline top` find the server until it drains.
+fn publish(server: &systemd::Shared, exports: &str) -> Option<Socket> {
+    let (identity, server) = (Identity::new(metrics::Kind::Serve, exports), Arc::clone(server));
+    live::publish(move || {
+        let server = server.lock().unwrap_or_else(PoisonError::into_inner);
+        let statistics = server.as_ref().map(Server::statistics).unwrap_or_default();
+        live::serve::snapshot(&identity, &statistics)
+    })
 }
 
 /// Reads the configuration file again.

@@ -1,31 +1,25 @@
-//! The mounts of this host, as their serving processes report them: each has a socket in a
-//! directory of its user, and a client that connects is sent the mount's state as a JSON document.
+//! The mounts of this host, as their serving processes report them ([`crate::local_sockets`]): a
+//! client that connects is sent the mount's state as a JSON document.
 //!
-//! A mount that still waits for its server is in no table of the kernel; here it can be found. A
-//! process that was killed leaves its socket behind: nothing accepts connections there, and the
-//! next reader removes it.
+//! A mount that still waits for its server is in no table of the kernel; here it can be found.
 
 use super::statistics;
+use crate::local_sockets::{Directory, Socket};
 use client::{PathStatistics, Statistics};
 use mount::Unmounter;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde::{Deserialize, Serialize};
-use std::io::{self, Read, Write};
-use std::net::Shutdown;
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
-/// A process that accepts the connection, but tells nothing for this long, is left out.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+/// The sockets of mounts.
+const SOCKETS: Directory = Directory("trunkline-mounts");
 /// How long a process that waits for a server may take to end.
 const END_TIMEOUT_S: i64 = 10;
-/// The longest state document that is read: a mount has at most a few thousand paths.
-const STATE_BYTES_MAX: u64 = 16 << 20;
 
 /// The state of a mount.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -99,7 +93,7 @@ impl PathState {
 #[derive(Debug)]
 pub struct Registration {
     report: Arc<Report>,
-    socket: Option<PathBuf>,
+    _socket: Option<Socket>,
 }
 
 /// What is sent to a reader.
@@ -126,22 +120,14 @@ impl Registration {
             details: String::new(),
         };
         let report = Arc::new(Report { state: Mutex::new(state), mounted: Mutex::new(None) });
-        let socket = match listen() {
-            Ok((socket, listener)) => {
-                let report = Arc::clone(&report);
-                let answering = std::thread::Builder::new().name("tl-status".into());
-                let started = answering.spawn(move || report.answer(&listener));
-                if let Err(error) = started {
-                    tracing::warn!(%error, "`trunkline status` will not list this mount");
-                }
-                Some(socket)
-            }
-            Err(error) => {
-                tracing::debug!(%error, "`trunkline status` will not list this mount");
-                None
-            }
+        let answer = {
+            let report = Arc::clone(&report);
+            move || serde_json::to_vec(&report.now()).unwrap_or_default()
         };
-        Self { report, socket }
+        let socket = SOCKETS.answer("tl-status", answer).inspect_err(|error| {
+            tracing::debug!(%error, "`trunkline status` will not list this mount");
+        });
+        Self { report, _socket: socket.ok() }
     }
 
     /// Notes why a try failed.
@@ -157,32 +143,7 @@ impl Registration {
     }
 }
 
-impl Drop for Registration {
-    fn drop(&mut self) {
-        if let Some(socket) = &self.socket {
-            // Who connects from now on learns that it is gone.
-            let _ = std::fs::remove_file(socket);
-        }
-    }
-}
-
 impl Report {
-    /// Tells each reader the state, one after another, until the process ends.
-    fn answer(&self, listener: &UnixListener) {
-        for stream in listener.incoming() {
-            let Ok(mut stream) = stream else {
-                // Descriptors may be short for a moment.
-                std::thread::sleep(Duration::from_millis(100));
-                continue;
-            };
-            let text = serde_json::to_vec(&self.now()).unwrap_or_default();
-            // A reader that does not read gets no state.
-            let _ = stream.set_write_timeout(Some(ANSWER_TIMEOUT));
-            let _ = stream.write_all(&text);
-            let _ = stream.shutdown(Shutdown::Both);
-        }
-    }
-
     fn now(&self) -> MountState {
         let mut state = lock(&self.state).clone();
         let mounted = lock(&self.mounted).clone();
@@ -204,61 +165,12 @@ fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
-/// The directory of this user's sockets: root's in /run, others' in their own runtime directory.
-fn runtime_directory() -> io::Result<PathBuf> {
-    let uid = rustix::process::geteuid();
-    let base = match std::env::var_os("XDG_RUNTIME_DIR") {
-        _ if uid.is_root() => PathBuf::from("/run"),
-        Some(directory) if !directory.is_empty() => PathBuf::from(directory),
-        _ => PathBuf::from(format!("/run/user/{}", uid.as_raw())),
-    };
-    if !base.is_dir() {
-        let cause = format!("there is no {}", base.display());
-        return Err(io::Error::new(io::ErrorKind::NotFound, cause));
-    }
-    Ok(base.join("trunkline-mounts"))
-}
-
-/// Whether a directory belongs to this user, who alone can enter it. A symbolic link is not
-/// followed: what is removed in the directory is removed nowhere else.
-fn is_private(directory: &Path) -> bool {
-    let owner = rustix::process::geteuid().as_raw();
-    std::fs::symlink_metadata(directory)
-        .is_ok_and(|found| found.is_dir() && found.uid() == owner && found.mode() & 0o077 == 0)
-}
-
-fn listen() -> io::Result<(PathBuf, UnixListener)> {
-    let directory = runtime_directory()?;
-    match std::fs::DirBuilder::new().mode(0o700).create(&directory) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-        _ => {}
-    }
-    if !is_private(&directory) {
-        let cause = format!("{} is not a directory of this user alone", directory.display());
-        return Err(io::Error::new(io::ErrorKind::PermissionDenied, cause));
-    }
-    let socket = directory.join(format!("{}.sock", std::process::id()));
-    remove_stale(&socket);
-    let listener = UnixListener::bind(&socket)?;
-    Ok((socket, listener))
-}
-
-/// Removes the socket of a process that was killed.
-fn remove_stale(socket: &Path) {
-    if std::fs::symlink_metadata(socket).is_ok_and(|found| found.file_type().is_socket()) {
-        // Another reader may have removed it.
-        let _ = std::fs::remove_file(socket);
-    }
-}
-
 /// The mounts of this user whose serving processes report their state. Other users' directories
 /// are not read, by root neither: what lies there is theirs to choose.
 #[must_use]
 pub fn query_all() -> Vec<MountState> {
-    let Some(directory) = runtime_directory().ok().filter(|directory| is_private(directory)) else {
-        return Vec::new();
-    };
-    let mut states = query_all_in(&directory);
+    let reports = SOCKETS.read_all().into_iter();
+    let mut states: Vec<_> = reports.filter_map(|(pid, text)| parse(pid, &text)).collect();
     states.sort_by(|a, b| (&a.directory, a.pid).cmp(&(&b.directory, b.pid)));
     states
 }
@@ -291,77 +203,30 @@ pub fn end_waiting(directory: &Path) -> io::Result<bool> {
     Ok(ended)
 }
 
-fn query_all_in(directory: &Path) -> Vec<MountState> {
-    let sockets = std::fs::read_dir(directory).into_iter().flatten().flatten();
-    sockets.filter_map(|socket| query(&socket.path())).collect()
-}
-
-/// Asks the process behind a socket.
-fn query(socket: &Path) -> Option<MountState> {
-    let stream = match UnixStream::connect(socket) {
-        Ok(stream) => stream,
-        Err(error) => {
-            if error.kind() == io::ErrorKind::ConnectionRefused {
-                remove_stale(socket);
-            }
-            return None;
-        }
-    };
-    stream.set_read_timeout(Some(ANSWER_TIMEOUT)).ok()?;
-    // The system knows which process listens there; what the process says is not trusted with that.
-    let pid = rustix::net::sockopt::socket_peercred(&stream).ok()?.pid;
-    let mut text = Vec::new();
-    stream.take(STATE_BYTES_MAX).read_to_end(&mut text).ok()?;
-    let mut state: MountState = serde_json::from_slice(&text).ok()?;
-    state.pid = u32::try_from(pid.as_raw_nonzero().get()).ok();
+/// The state that a process reports. The system knows which process that is; what the process says
+/// is not trusted with that.
+fn parse(pid: u32, text: &[u8]) -> Option<MountState> {
+    let mut state: MountState = serde_json::from_slice(text).ok()?;
+    state.pid = Some(pid);
     Some(state)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::{PermissionsExt, symlink};
-
-    #[test]
-    fn only_a_directory_of_this_user_alone_is_read_and_cleaned() {
-        let place = tempfile::tempdir().unwrap();
-        let directory = place.path().join("mounts");
-        std::fs::DirBuilder::new().mode(0o700).create(&directory).unwrap();
-        assert!(is_private(&directory));
-        let link = place.path().join("link");
-        symlink(&directory, &link).unwrap();
-        assert!(!is_private(&link), "a link may lead anywhere");
-        std::fs::set_permissions(&directory, std::fs::Permissions::from_mode(0o770)).unwrap();
-        assert!(!is_private(&directory), "others may put things there");
-        assert!(!is_private(&place.path().join("absent")));
-    }
-
-    #[test]
-    fn the_socket_of_a_killed_process_is_removed_and_no_other_file() {
-        let place = tempfile::tempdir().unwrap();
-        let (socket, file) = (place.path().join("1.sock"), place.path().join("passwd"));
-        drop(UnixListener::bind(&socket).unwrap());
-        std::fs::write(&file, "kept").unwrap();
-        symlink(&file, place.path().join("link")).unwrap();
-        assert_eq!(query_all_in(place.path()), []);
-        assert!(!socket.exists(), "nothing accepts connections there");
-        assert_eq!(std::fs::read_to_string(&file).unwrap(), "kept");
-        assert!(place.path().join("link").is_symlink());
-    }
 
     #[test]
     fn a_mount_that_is_tried_reports_why_and_is_gone_when_it_is_given_up() {
         let state = |entry: &Registration| entry.report.now();
+        let own = || query_all().into_iter().find(|state| state.pid == Some(std::process::id()));
         let entry = Registration::register("nas:/data", Path::new("/absent/of/course"), "bg");
         entry.failed("no answer");
         assert_eq!((state(&entry).state, state(&entry).error.as_deref()), (Phase::Trying, Some("no answer")));
-        let socket = entry.socket.clone();
-        if let Some(socket) = &socket {
-            let state = query(socket).unwrap();
-            assert_eq!(state.pid, Some(std::process::id()));
-            assert_eq!((state.source.as_str(), state.options.as_str()), ("nas:/data", "bg"));
-        }
+        // Without a directory for sockets, as for some users, the mount is in no list.
+        let is_listed = entry._socket.is_some();
+        let listed = own().map(|state| (state.source, state.options));
+        assert_eq!(listed, is_listed.then(|| ("nas:/data".to_owned(), "bg".to_owned())));
         drop(entry);
-        assert!(socket.is_none_or(|socket| !socket.exists()));
+        assert_eq!(own(), None);
     }
 }

@@ -1,0 +1,145 @@
+//! `trunkline top`: what the Trunkline processes of this host are doing, live.
+
+mod csv;
+mod format;
+mod source;
+mod view;
+
+use crate::error::Error;
+use crate::output;
+use clap::Args;
+use metrics::{Dimension, Interval, Snapshot};
+use source::Target;
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+use view::{Order, View};
+
+/// Watch servers, mounts and benches: operations, bytes, latencies and paths, once a second.
+///
+/// Without a target it shows every Trunkline process of this user on this host. Each process has a
+/// line of totals, a table of its operations, and, if it is a client, a table of its paths.
+/// "share" is a line's part of the bytes, or of the operations where no bytes move. Latencies are
+/// those of the interval: at a server from the receipt of a call to the end of its reply, at a
+/// client from the sending of a call to its reply.
+#[derive(Debug, Clone, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct TopArgs {
+    /// The number of a process; without it, every process of this user.
+    #[arg(value_name = "PID")]
+    target: Option<Target>,
+    /// Tell operations apart by these: node, client, export, path, operation, size [default:
+    /// node,operation at a server, path,operation at a client].
+    #[arg(long, value_name = "DIMENSION,...", value_delimiter = ',')]
+    by: Vec<Dimension>,
+    /// Show only operations with this value, for example client=10.0.0.7; may be repeated.
+    #[arg(long = "where", value_name = "DIMENSION=VALUE", value_parser = condition)]
+    conditions: Vec<(Dimension, String)>,
+    /// The order of the lines: the highest first, or by name.
+    #[arg(long, value_enum, default_value_t = Order::Ops)]
+    sort: Order,
+    /// Show at most this many lines of each table.
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    lines: usize,
+    /// Seconds between two snapshots.
+    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = interval)]
+    interval: Duration,
+    /// Print this many snapshots, each over one interval, and end. 0 prints the counts since the
+    /// start of each process, and ends at once.
+    #[arg(long, value_name = "N")]
+    batch: Option<u32>,
+    /// With --batch: print each snapshot as a line of JSON, with all counts since the start.
+    #[arg(long, requires = "batch", conflicts_with = "csv")]
+    json: bool,
+    /// With --batch: print lines of comma-separated values.
+    #[arg(long, requires = "batch")]
+    csv: bool,
+}
+
+const EXAMPLES: &str = "Examples:\n  \
+    trunkline top\n  \
+    trunkline top 4711 --by client,operation --sort bytes\n  \
+    trunkline top --by client --where operation=READ --where node=node2\n  \
+    trunkline top --batch 10 --csv > load.csv\n  \
+    trunkline top --batch 0 --json";
+
+/// The shortest interval: below it, a snapshot is a load of its own.
+const INTERVAL_MIN: Duration = Duration::from_millis(100);
+const INTERVAL_MAX: Duration = Duration::from_secs(3600);
+
+fn interval(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse::<f64>().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    let within = seconds.filter(|interval| (INTERVAL_MIN..=INTERVAL_MAX).contains(interval));
+    within.ok_or_else(|| "a number of seconds from 0.1 to 3600".to_owned())
+}
+
+fn condition(text: &str) -> Result<(Dimension, String), String> {
+    let (dimension, value) = text.split_once('=').ok_or("a dimension and its value: client=10.0.0.7")?;
+    let dimension = dimension.parse::<Dimension>().map_err(|error| error.to_string())?;
+    Ok((dimension, value.to_owned()))
+}
+
+/// Watches until the user ends it, or prints the snapshots that were asked for.
+pub fn run(args: &TopArgs) -> Result<ExitCode, Error> {
+    if args.csv {
+        output::print(&csv::head())?;
+    }
+    let mut previous = Previous::new();
+    match args.batch {
+        Some(0) => print(args, &args.snapshots()?, &mut previous)?,
+        times => {
+            remember(&args.snapshots()?, &mut previous);
+            let mut next = Instant::now();
+            for _ in 0..times.unwrap_or(u32::MAX) {
+                next += args.interval;
+                std::thread::sleep(next.saturating_duration_since(Instant::now()));
+                print(args, &args.snapshots()?, &mut previous)?;
+            }
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The last snapshot of each process.
+type Previous = BTreeMap<(u32, u64), Snapshot>;
+
+fn identity(snapshot: &Snapshot) -> (u32, u64) {
+    (snapshot.process.pid, snapshot.process.started_unix_ms)
+}
+
+fn remember(snapshots: &[Snapshot], previous: &mut Previous) {
+    *previous = snapshots.iter().map(|one| (identity(one), one.clone())).collect();
+}
+
+impl TopArgs {
+    /// A snapshot of each process that is watched.
+    fn snapshots(&self) -> Result<Vec<Snapshot>, Error> {
+        let found = self.target.unwrap_or(Target::All).snapshots()?;
+        if found.is_empty() {
+            return Err(Error::Usage {
+                sentence: "there is no process to watch".to_owned(),
+                cause: "no trunkline serve, mount or bench of this user runs on this host".to_owned(),
+                advice: "start one, or run this as the user who did (root for mounts from fstab)".to_owned(),
+            });
+        }
+        Ok(found)
+    }
+}
+
+fn print(args: &TopArgs, snapshots: &[Snapshot], previous: &mut Previous) -> Result<(), Error> {
+    let mut text = String::new();
+    for snapshot in snapshots {
+        if args.json {
+            text.push_str(&String::from_utf8_lossy(&snapshot.to_json()));
+            text.push('\n');
+            continue;
+        }
+        let before = previous.get(&identity(snapshot));
+        let interval = before.and_then(|before| Interval::between(before, snapshot).ok());
+        let interval = interval.unwrap_or_else(|| Interval::since_start(snapshot));
+        let view = View::new(snapshot, &interval, &args.by, &args.conditions, args.sort);
+        text.push_str(&if args.csv { csv::lines(&view) } else { format::text(&view, args.lines) });
+    }
+    remember(snapshots, previous);
+    output::print(&text)
+}
