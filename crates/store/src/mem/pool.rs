@@ -8,8 +8,8 @@
 //! The bound holds for all that is charged: pages in use or in limbo, and the tables and names of
 //! the tree. Pages that a WRITE is being received into are not charged until the WRITE is complete
 //! ([`Incoming`]): who receives it bounds them, and a WRITE that never ends takes no space from
-//! others. A small part of the bound is reserved for changes that free as much as they take, right
-//! after or once readers let go: names that move (half of the reserve at most), copies on write, and
+//! others. A small part of the bound is reserved for changes that free as much as they take, at
+//! once or when readers let go: names that move (half of the reserve at most), copies on write, and
 //! the last page of a truncated file.
 
 #![allow(unsafe_code)]
