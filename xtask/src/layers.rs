@@ -63,6 +63,7 @@ pub(crate) const RULES: &[Rule] = &[
     pure("record", &[], &["thiserror", "serde", "serde_json", "hdrhistogram"]),
     pure("metrics", &[], &["thiserror", "serde", "serde_json", "hdrhistogram", "prometheus"]),
     pure("plan", &[], &["thiserror", "serde", "serde_json", "toml", "askama"]),
+    pure("fio", &[], &["thiserror"]),
     rule("testkit", Layer::Tool, &[], &[]),
     rule("memory", Layer::Io, &[], &[]),
     rule("verbs", Layer::Io, &[], &[]),
@@ -87,7 +88,7 @@ pub(crate) const RULES: &[Rule] = &[
     rule(
         "bench",
         Layer::Tool,
-        &["record", "plan", "fs", "verbs", "transport", "store", "server", "client"],
+        &["record", "plan", "fio", "fs", "verbs", "transport", "store", "server", "client"],
         &[],
     ),
     rule("acceptance", Layer::Tool, &["record", "fs", "transport", "client", "bench"], &[]),

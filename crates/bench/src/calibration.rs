@@ -1,21 +1,26 @@
 //! The limits of an experiment, measured before it and again between its workloads.
 
 use std::net::{IpAddr, Ipv4Addr};
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, RangeInclusive};
 
 use crate::cells::connections;
 use crate::error::{Error, Result};
-use crate::experiment::{Experiment, WorkloadSpec};
+use crate::experiment::Experiment;
 use crate::limit::{self, Direction, Mode, Shape, Try, calibrate, measure_once, verbs};
 use crate::progress::Progress;
 use crate::routes::{self, ReadyRoute};
+use crate::workload::PlannedWorkload;
+
+/// The sizes of blocks whose limit is measured.
+const BLOCK_BYTES: RangeInclusive<u64> = 4096..=1 << 20;
 
 /// The limits by workload.
 #[derive(Debug, Default)]
 pub struct Limits {
-    by_workload: Vec<Limit>,
+    /// `None` for a workload whose traffic has no shape that can be measured by itself.
+    by_workload: Vec<Option<Limit>>,
     /// The limits over RDMA by workload; empty if no route uses RDMA.
-    over_rdma: Vec<RdmaLimit>,
+    over_rdma: Vec<Option<RdmaLimit>>,
     per_try: std::time::Duration,
     /// The congestion control with the highest throughput; both ends of the embedded group use it.
     pub congestion: Option<String>,
@@ -69,8 +74,8 @@ impl Limits {
     pub fn of_route(&self, workload: usize, route: &ReadyRoute) -> Option<f64> {
         match (route.is_rdma(), route.mixes()) {
             (_, true) => None,
-            (false, _) => Some(self.by_workload.get(workload)?.best()?.gbytes_per_s),
-            (true, _) => Some(self.over_rdma.get(workload)?.best()?.gbytes_per_s),
+            (false, _) => Some(self.by_workload.get(workload)?.as_ref()?.best()?.gbytes_per_s),
+            (true, _) => Some(self.over_rdma.get(workload)?.as_ref()?.best()?.gbytes_per_s),
         }
     }
 
@@ -81,7 +86,7 @@ impl Limits {
     /// [`Error::Calibrate`].
     pub fn measure_again(&mut self, workload: usize, progress: &Progress) -> Result<()> {
         let per_try = self.per_try;
-        let Some(limit) = self.by_workload.get_mut(workload) else { return Ok(()) };
+        let Some(Some(limit)) = self.by_workload.get_mut(workload) else { return Ok(()) };
         let Some(best) = limit.best().cloned() else { return Ok(()) };
         progress.stage(&format!("limit of {}", limit.name), 1);
         let tried = measure_once(&limit.shape, best.mode, &best.congestion, per_try);
@@ -93,7 +98,7 @@ impl Limits {
             }
             Err(error) => return Err(Error::Calibrate(error.into())),
         }
-        if let Some(limit) = self.over_rdma.get_mut(workload)
+        if let Some(Some(limit)) = self.over_rdma.get_mut(workload)
             && let Some(mode) = limit.best().map(|best| best.mode)
         {
             let tried = verbs::measure_once(&limit.shape, mode, per_try);
@@ -123,9 +128,10 @@ impl Limits {
         };
         let mut all = Vec::new();
         for (index, limit) in self.by_workload.iter().enumerate() {
+            let Some(limit) = limit else { continue };
             let tries = limit.tries.iter().map(tried).collect();
             all.push(record::Calibration::of(limit.describe(), None, tries));
-            if let Some(of_rdma) = self.over_rdma.get(index) {
+            if let Some(Some(of_rdma)) = self.over_rdma.get(index) {
                 let tries = of_rdma.tries.iter().map(over_rdma).collect();
                 let shape = format!("{}, over RDMA", limit.describe());
                 all.push(record::Calibration::of(shape, Some("rdma".into()), tries));
@@ -135,20 +141,23 @@ impl Limits {
     }
 }
 
-/// The shape of a workload's traffic in the embedded group.
-fn shape(workload: &WorkloadSpec, connections: u32, nodes: u8) -> Shape {
-    let in_flight = (workload.readers + workload.writers) * workload.depth;
-    Shape {
-        block_bytes: usize::try_from(workload.block).unwrap_or(usize::MAX),
+/// The shape of a workload's traffic in the embedded group; `None` if its blocks have several sizes
+/// or one that the wire does not carry in one piece.
+fn shape(workload: &PlannedWorkload, connections: u32, nodes: u8) -> Option<Shape> {
+    let block_bytes = workload.block_bytes().filter(|bytes| BLOCK_BYTES.contains(bytes))?;
+    let in_flight: u32 = workload.jobs.iter().map(|job| job.depth).sum();
+    let (reads, writes) = (workload.has(record::Direction::Read), workload.has(record::Direction::Write));
+    Some(Shape {
+        block_bytes: usize::try_from(block_bytes).unwrap_or(usize::MAX),
         depth: in_flight.div_ceil(connections.max(1)) as usize,
         connections: connections as usize,
-        direction: match (workload.readers, workload.writers) {
-            (_, 0) => Direction::Read,
-            (0, _) => Direction::Write,
+        direction: match (reads, writes) {
+            (_, false) => Direction::Read,
+            (false, _) => Direction::Write,
             _ => Direction::Mixed,
         },
         remotes: (1..=nodes).map(|node| IpAddr::V4(Ipv4Addr::new(127, 0, 0, node))).collect(),
-    }
+    })
 }
 
 /// Measures the limit of each workload.
@@ -161,11 +170,16 @@ pub fn calibrate_all(experiment: &Experiment, nodes: u8, progress: &Progress) ->
     let over_rdma = experiment.routes.iter().any(|route| routes::is_rdma(&route.options));
     let rdma = if over_rdma { crate::rdma::addresses().unwrap_or_default() } else { Vec::new() };
     let of_rdma = if rdma.is_empty() { 0 } else { verbs::Mode::ALL.len() };
-    let steps = experiment.workloads.len() * (offered * Mode::ALL.len() + of_rdma);
+    let planned = experiment.planned();
+    let steps = planned.len() * (offered * Mode::ALL.len() + of_rdma);
     progress.stage("measuring the limit", steps as u64);
     let mut limits = Limits { per_try: experiment.calibrate, ..Limits::default() };
-    for workload in &experiment.workloads {
-        let shape = shape(workload, connections, nodes);
+    for workload in &planned {
+        let Some(shape) = shape(workload, connections, nodes) else {
+            limits.by_workload.push(None);
+            limits.over_rdma.extend((!rdma.is_empty()).then_some(None));
+            continue;
+        };
         let tries = calibrate(&shape, experiment.calibrate, || {
             progress.advance(1);
             if progress.stop().is_requested() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
@@ -173,9 +187,9 @@ pub fn calibrate_all(experiment: &Experiment, nodes: u8, progress: &Progress) ->
         progress.go_on()?;
         let tries = tries.map_err(|error| Error::Calibrate(error.into()))?;
         if !rdma.is_empty() {
-            limits.over_rdma.push(calibrate_rdma(&shape, &rdma, experiment.calibrate, progress));
+            limits.over_rdma.push(Some(calibrate_rdma(&shape, &rdma, experiment.calibrate, progress)));
         }
-        limits.by_workload.push(Limit { name: workload.name.clone(), shape, tries });
+        limits.by_workload.push(Some(Limit { name: workload.name().to_owned(), shape, tries }));
     }
     limits.congestion = best_congestion(&limits.by_workload);
     Ok(limits)
@@ -206,7 +220,8 @@ fn calibrate_rdma(
 }
 
 /// The congestion control with the highest sum of its shares of each limit.
-fn best_congestion(limits: &[Limit]) -> Option<String> {
+fn best_congestion(limits: &[Option<Limit>]) -> Option<String> {
+    limits.iter().flatten().next()?;
     let offered = transport::socket::congestion_controls();
     let score = |name: &String| -> f64 {
         let share = |limit: &Limit| {
@@ -214,7 +229,7 @@ fn best_congestion(limits: &[Limit]) -> Option<String> {
             let best = limit.best().map_or(1.0, |best| best.gbytes_per_s);
             of_name.map(|tried| tried.gbytes_per_s).fold(0.0, f64::max) / best.max(1e-9)
         };
-        limits.iter().map(share).sum()
+        limits.iter().flatten().map(share).sum()
     };
     offered.into_iter().max_by(|one, other| score(one).total_cmp(&score(other)))
 }

@@ -4,18 +4,19 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use record::{
-    Cell, Latency, Pace, PortCounters, Repeat, RepeatThroughput, Shape, Throughput, Workload, stats,
+    Cell, Direction, Latency, Pace, PortCounters, Repeat, RepeatThroughput, Throughput, Workload, stats,
 };
 
 use crate::binding::{BindingContext, binding};
-use crate::experiment::{Experiment, Target, WorkloadSpec};
+use crate::experiment::Experiment;
 use crate::measure::{Flow, Sample};
+use crate::workload::PlannedWorkload;
 
 /// The properties of a cell other than its samples.
 #[derive(Debug)]
 pub struct CellContext<'a> {
     /// The workload.
-    pub workload: &'a WorkloadSpec,
+    pub workload: &'a PlannedWorkload,
     /// The pace of each node.
     pub pace: Option<Pace>,
     /// The node to which each path leads.
@@ -39,18 +40,21 @@ pub struct CellContext<'a> {
 /// The experiment in the form of the record.
 #[must_use]
 pub fn describe(experiment: &Experiment) -> record::Experiment {
-    let target = match &experiment.target {
-        Target::Embedded { nodes, .. } => format!("embedded group of {nodes} nodes, memory store, loopback"),
-        Target::Server(server) => server.clone(),
-    };
+    let mut targets: Vec<String> = Vec::new();
+    for target in experiment.routes.iter().map(|route| route.target(experiment)) {
+        let described = target.to_string();
+        if !targets.contains(&described) {
+            targets.push(described);
+        }
+    }
     let connections = experiment.routes.iter().map(|route| connections(&route.options)).max().unwrap_or(1);
     record::Experiment {
         name: experiment.name.clone(),
         procedure: experiment.procedure,
-        target,
+        target: targets.join(", "),
         repeats: experiment.repeats,
         connections,
-        workloads: experiment.workloads.iter().map(shape).collect(),
+        workloads: experiment.planned().into_iter().map(|workload| workload.shape).collect(),
     }
 }
 
@@ -58,20 +62,6 @@ pub fn describe(experiment: &Experiment) -> record::Experiment {
 #[must_use]
 pub fn connections(options: &str) -> u32 {
     options.split(',').find_map(|option| option.strip_prefix("nconnect=")?.parse().ok()).unwrap_or(1)
-}
-
-fn shape(workload: &WorkloadSpec) -> Shape {
-    Shape {
-        name: workload.name.clone(),
-        pattern: workload.pattern,
-        block_bytes: workload.block,
-        depth: workload.depth,
-        readers: workload.readers,
-        writers: workload.writers,
-        file_bytes: Some(workload.file),
-        rate_ops_per_s: workload.rate,
-        note: None,
-    }
 }
 
 /// The choices of the experiment, as text.
@@ -122,7 +112,7 @@ pub fn build(context: &CellContext<'_>, samples: &[Sample]) -> Workload {
         (!flows.is_empty()).then(|| cell_of(context, samples, &flows, direction, share))
     };
     Workload {
-        name: context.workload.name.clone(),
+        name: context.workload.name().to_owned(),
         pace: context.pace,
         read: cell(|sample| sample.read.as_ref(), 0),
         write: cell(|sample| sample.write.as_ref(), 1),
@@ -185,23 +175,20 @@ fn cell_of(
     if let (Some(machine), None) = (machine, context.pace) {
         cell.set_machine_limit(machine);
     }
-    set_cpu(&mut cell, context.workload, samples);
+    set_cpu(&mut cell, samples);
     if context.thorough {
         cell.steady = stats::steadiness(&cell.speeds()).map(|found| found.is_steady());
     }
-    let workload = context.workload;
-    let jobs = if direction == 0 { workload.readers } else { workload.writers };
-    let rate =
-        workload.rate.map(|rate| rate * f64::from(jobs) / f64::from(workload.readers + workload.writers));
+    let of = if direction == 0 { Direction::Read } else { Direction::Write };
     let binding_context = BindingContext {
         pace_share: pace_limit.map(|limit| cell.gbytes_per_s / limit),
         pace_gbit_per_s: context.pace.map_or(0.0, |pace| pace.gbit_per_s_per_node),
         nodes: context.nodes,
         links_gbytes_per_s: context.links_gbytes_per_s,
         gbytes_per_s: cell.gbytes_per_s,
-        rate,
+        rate: context.workload.rate(of),
         loops: context.loops,
-        in_flight: u64::from(workload.depth) * u64::from(jobs),
+        in_flight: context.workload.in_flight(of),
         mean_us: cell.latency_us.mean.unwrap_or_default(),
         iops: cell.iops,
     };
@@ -211,16 +198,20 @@ fn cell_of(
 
 /// Sets the processor time per operation and byte. The time of reads cannot be told from that of
 /// writes, so their total is divided by the operations of both.
-fn set_cpu(cell: &mut Cell, workload: &WorkloadSpec, samples: &[Sample]) {
-    let finished = |flow: &Option<Flow>| flow.as_ref().map_or(0, |flow| flow.finished);
-    let ops = samples.iter().map(|sample| finished(&sample.read) + finished(&sample.write)).sum::<u64>();
+fn set_cpu(cell: &mut Cell, samples: &[Sample]) {
+    let flows = || samples.iter().flat_map(|sample| sample.read.iter().chain(&sample.write));
+    let ops = flows().map(|flow| flow.finished).sum();
+    let bytes = flows().map(|flow| flow.finished_bytes).sum();
     let client = samples.iter().map(|sample| sample.client_cpu).sum();
     let server = samples.iter().map(|sample| sample.server_cpu).sum::<Option<Duration>>();
-    cell.set_cpu(client, server, ops, ops * workload.block);
+    cell.set_cpu(client, server, ops, bytes);
 }
 
 /// The bytes of each repeat over time.
 fn throughput(context: &CellContext<'_>, samples: &[Sample], flows: &[&Flow]) -> Option<Throughput> {
+    if flows.iter().all(|flow| flow.series.is_empty()) {
+        return None;
+    }
     let repeats = samples.iter().zip(flows).map(|(sample, flow)| {
         let began = sample.began.saturating_duration_since(context.began) + sample.counted.warm;
         RepeatThroughput { began_s: began.as_secs_f64(), bytes: flow.series.clone() }

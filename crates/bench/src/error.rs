@@ -12,6 +12,38 @@ pub enum Error {
         #[source]
         cause: ExperimentError,
     },
+    /// A fio job file cannot be run.
+    #[error("cannot use {file}")]
+    JobFile {
+        /// The file.
+        file: String,
+        /// The position, the reason and what to do.
+        #[source]
+        cause: fio::Error,
+    },
+    /// What the command line asks for cannot be done.
+    #[error("{sentence}")]
+    Refused {
+        /// The error.
+        sentence: String,
+        /// The cause.
+        #[source]
+        cause: Box<ExperimentError>,
+        /// What to do.
+        advice: String,
+    },
+    /// The files need more room than a server has.
+    #[error(
+        "{route}: the server has no room for the files: they need {needed_bytes} bytes, {free_bytes} are free"
+    )]
+    NoRoom {
+        /// The route's name.
+        route: String,
+        /// The bytes of all files.
+        needed_bytes: u64,
+        /// The bytes that are free for the user.
+        free_bytes: u64,
+    },
     /// The embedded group cannot be started.
     #[error("cannot start the embedded group of {nodes} nodes")]
     Embedded {
@@ -87,6 +119,15 @@ pub enum ExperimentError {
 }
 
 impl Error {
+    pub(crate) fn refused(
+        sentence: impl Into<String>,
+        cause: impl Into<String>,
+        advice: impl Into<String>,
+    ) -> Self {
+        let cause = Box::new(ExperimentError::Value(cause.into()));
+        Self::Refused { sentence: sentence.into(), cause, advice: advice.into() }
+    }
+
     pub(crate) fn prepare(cause: client::Error) -> Self {
         Self::Prepare(Box::new(cause))
     }

@@ -3,6 +3,7 @@
 
 mod file;
 
+use std::fmt;
 use std::time::Duration;
 
 use plan::link::Transport;
@@ -10,6 +11,7 @@ use record::{Pattern, Procedure};
 use serde::Deserialize;
 
 use crate::error::ExperimentError;
+use crate::workload::PlannedWorkload;
 
 /// Blocks are whole pages, because each page carries a stamp.
 const BLOCK_BYTES_MULTIPLE: u64 = crate::stamps::PAGE_BYTES as u64;
@@ -32,6 +34,21 @@ pub struct RouteSpec {
     /// Mount options, as for `mount -o`.
     #[serde(default)]
     pub options: String,
+    /// The server of this route, if routes of the experiment have servers of their own. Such a
+    /// route has its own files.
+    #[serde(skip)]
+    pub target: Option<Target>,
+    /// The workloads of this route, as indices; `None` if it has all.
+    #[serde(skip)]
+    pub workloads: Option<Vec<usize>>,
+}
+
+impl RouteSpec {
+    /// The server of this route.
+    #[must_use]
+    pub fn target<'a>(&'a self, experiment: &'a Experiment) -> &'a Target {
+        self.target.as_ref().unwrap_or(&experiment.target)
+    }
 }
 
 /// A workload.
@@ -119,6 +136,17 @@ pub enum Target {
     Server(String),
 }
 
+impl fmt::Display for Target {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Embedded { nodes, .. } => {
+                write!(out, "embedded group of {nodes} nodes, memory store, loopback")
+            }
+            Self::Server(server) => out.write_str(server),
+        }
+    }
+}
+
 /// An experiment.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Experiment {
@@ -132,6 +160,8 @@ pub struct Experiment {
     pub routes: Vec<RouteSpec>,
     /// The workloads.
     pub workloads: Vec<WorkloadSpec>,
+    /// The workloads of fio job files, which replace [`Experiment::workloads`].
+    pub job_files: Vec<PlannedWorkload>,
     /// The number of repeats of each cell.
     pub repeats: u32,
     /// The measured time of one repeat.
@@ -198,7 +228,12 @@ impl Experiment {
             Procedure::Standard => (8, 350, 400),
             Procedure::Thorough => (10, 2000, 2000),
         };
-        let route = |name: &str, options: &str| RouteSpec { name: name.into(), options: options.into() };
+        let route = |name: &str, options: &str| RouteSpec {
+            name: name.into(),
+            options: options.into(),
+            target: None,
+            workloads: None,
+        };
         Self {
             name: "four routes".into(),
             procedure,
@@ -210,6 +245,7 @@ impl Experiment {
                 route("rdma-mp", "proto=rdma,nconnect=8,remoteports=127.0.0.1-127.0.0.4"),
             ],
             workloads,
+            job_files: Vec::new(),
             repeats,
             window: Duration::from_millis(window),
             warm: Duration::from_millis(60),
@@ -218,6 +254,26 @@ impl Experiment {
             links: Links::default(),
             calibrate: Duration::from_millis(if procedure == Procedure::Thorough { 1000 } else { 200 }),
         }
+    }
+
+    /// The workloads as they are run.
+    #[must_use]
+    pub fn planned(&self) -> Vec<PlannedWorkload> {
+        if self.job_files.is_empty() {
+            self.workloads.iter().map(PlannedWorkload::from).collect()
+        } else {
+            self.job_files.clone()
+        }
+    }
+
+    /// The number of nodes of the embedded group and the size of its memory store, if a route uses
+    /// one.
+    #[must_use]
+    pub fn embedded(&self) -> Option<(u8, u64)> {
+        self.routes.iter().find_map(|route| match route.target(self) {
+            Target::Embedded { nodes, mem_bytes } => Some((*nodes, *mem_bytes)),
+            Target::Server(_) => None,
+        })
     }
 
     fn check(&self) -> std::result::Result<(), ExperimentError> {

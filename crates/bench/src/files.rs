@@ -10,6 +10,7 @@ use crate::error::{Error, Result};
 use crate::experiment::WorkloadSpec;
 use crate::stamps;
 use crate::stop::Stop;
+use crate::workload::{PlannedFile, PlannedWorkload};
 
 /// Operations in flight while files are created and compared.
 const IN_FLIGHT: usize = 16;
@@ -31,27 +32,48 @@ pub struct Files {
     directory: FileHandle,
     name: Vec<u8>,
     names: Vec<Vec<u8>>,
+    /// All files, in the order of `names`.
+    prepared: Vec<PreparedFile>,
     /// The files of each workload.
     pub by_workload: Vec<Vec<PreparedFile>>,
 }
 
 impl Files {
-    /// Creates a directory with the files of all workloads, filled with stamped blocks. `step` gets
-    /// the bytes of each block that was written; if it fails, nothing more is created. After an
-    /// error, everything that was created is removed.
+    /// Creates a directory with the files of these workloads, filled with stamped blocks. `step`
+    /// gets the bytes of each block that was written; if it fails, nothing more is created. After
+    /// an error, everything that was created is removed.
     ///
     /// # Errors
     /// [`Error::Prepare`], or the error of `step`.
     pub fn prepare(
         mount: &Mount,
         workloads: &[WorkloadSpec],
+        step: impl FnMut(u64) -> Result<()>,
+    ) -> Result<Self> {
+        let planned: Vec<PlannedWorkload> = workloads.iter().map(PlannedWorkload::from).collect();
+        Self::prepare_planned(mount, 0, &planned, &|_| true, step)
+    }
+
+    /// Creates a directory with the files of all workloads, filled with stamped blocks. `number`
+    /// tells apart several directories in one experiment; a workload that is not `wanted` has no
+    /// files. Otherwise as [`Files::prepare`].
+    ///
+    /// # Errors
+    /// [`Error::Prepare`], or the error of `step`.
+    pub(crate) fn prepare_planned(
+        mount: &Mount,
+        number: usize,
+        workloads: &[PlannedWorkload],
+        wanted: &dyn Fn(usize) -> bool,
         mut step: impl FnMut(u64) -> Result<()>,
     ) -> Result<Self> {
-        let name = format!("trunkline-bench-{}", std::process::id()).into_bytes();
+        let suffix = if number == 0 { String::new() } else { format!("-{number}") };
+        let name = format!("trunkline-bench-{}{suffix}", std::process::id()).into_bytes();
         let attributes = SetAttributes::mode(0o755);
         let (directory, _) = mount.make_directory(mount.root(), &name, attributes).map_err(Error::prepare)?;
-        let mut files = Self { directory, name, names: Vec::new(), by_workload: Vec::new() };
-        match files.create_all(mount, workloads, &mut step) {
+        let mut files =
+            Self { directory, name, names: Vec::new(), prepared: Vec::new(), by_workload: Vec::new() };
+        match files.create_all(mount, workloads, wanted, &mut step) {
             Ok(()) => Ok(files),
             Err(error) => {
                 let removed = files.remove(mount);
@@ -63,26 +85,40 @@ impl Files {
     fn create_all(
         &mut self,
         mount: &Mount,
-        workloads: &[WorkloadSpec],
+        workloads: &[PlannedWorkload],
+        wanted: &dyn Fn(usize) -> bool,
         step: &mut dyn FnMut(u64) -> Result<()>,
     ) -> Result<()> {
-        let mut number = 0;
-        for workload in workloads {
+        for (index, workload) in workloads.iter().enumerate() {
             let mut prepared = Vec::new();
-            for index in 0..workload.readers + workload.writers {
-                let name = format!("{}.{index}", workload.name.replace('/', "_")).into_bytes();
-                let mode = CreateMode::Unchecked(SetAttributes::mode(0o644));
-                let (handle, _) = mount.create(self.directory, &name, mode).map_err(Error::prepare)?;
-                self.names.push(name);
-                let bytes = workload.file / workload.block * workload.block;
-                let file = PreparedFile { handle, number, bytes };
-                fill(mount, &file, step)?;
-                prepared.push(file);
-                number += 1;
+            for file in workload.files.iter().filter(|_| wanted(index)) {
+                prepared.push(self.find_or_create(mount, file, step)?);
             }
             self.by_workload.push(prepared);
         }
         Ok(())
+    }
+
+    fn find_or_create(
+        &mut self,
+        mount: &Mount,
+        file: &PlannedFile,
+        step: &mut dyn FnMut(u64) -> Result<()>,
+    ) -> Result<PreparedFile> {
+        let name = file.name.as_bytes();
+        if let Some(at) = self.names.iter().position(|known| known == name)
+            && let Some(known) = self.prepared.get(at)
+        {
+            return Ok(*known);
+        }
+        let mode = CreateMode::Unchecked(SetAttributes::mode(0o644));
+        let (handle, _) = mount.create(self.directory, name, mode).map_err(Error::prepare)?;
+        let number = u32::try_from(self.names.len()).unwrap_or(u32::MAX);
+        let prepared = PreparedFile { handle, number, bytes: file.bytes };
+        self.names.push(name.to_vec());
+        self.prepared.push(prepared);
+        fill(mount, &prepared, step)?;
+        Ok(prepared)
     }
 
     /// Reads the files of a workload and compares every byte. Returns the number of bytes compared,
@@ -166,7 +202,11 @@ fn fill_ref(
         if buffer.len() != len {
             buffer = stamps::noise_in(mount.buffer(len));
         }
-        stamps::write_stamps(&mut buffer, file.number, offset);
+        if len.is_multiple_of(stamps::PAGE_BYTES) {
+            stamps::write_stamps(&mut buffer, file.number, offset);
+        } else {
+            stamps::write_any(&mut buffer, file.number, offset);
+        }
         pending.push_back(mount.submit(Op::Write { file: reference, offset, buffer }));
         step(len as u64)?;
     }
@@ -192,7 +232,7 @@ fn compare(mount: &Mount, file: &PreparedFile, stop: &Stop) -> Result<Option<Str
                 file.number,
                 offset + count as u64
             ));
-        } else if let Err(found) = stamps::check(&done.buffer, file.number, offset, true) {
+        } else if let Err(found) = stamps::check_parts(&done.buffer, file.number, offset, true) {
             wrong.get_or_insert(found.to_string());
         }
         Ok(())

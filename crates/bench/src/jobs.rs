@@ -5,15 +5,19 @@
 //! all buffers are in use, the operation starts late, and its latency counts from its scheduled
 //! start.
 
+mod cursor;
+mod running;
 mod tally;
 
 use std::num::NonZeroU64;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
-use client::{Answer, Buffer, Done, FileRef, Io, Op, Task};
-use record::{Direction, Pattern};
+use client::{Answer, Done, FileRef, Io, Op, Task};
+use record::Direction;
 
+pub use self::cursor::{BlockSizes, Order};
+use self::running::Running;
 pub use self::tally::{CompletionTimes, Tally};
 use crate::stamps;
 
@@ -30,30 +34,43 @@ const INTERVAL_MIN: Duration = Duration::from_millis(50);
 /// The timer slack of a loop with a rate. The default of 50 us would show in the latencies.
 const TIMER_SLACK_NS: NonZeroU64 = NonZeroU64::MIN;
 
-/// The load on one file.
-#[derive(Debug, Clone)]
-pub struct Job {
+/// A file of a job.
+#[derive(Debug, Clone, Copy)]
+pub struct JobFile {
     /// The file.
     pub file: FileRef,
     /// The number of the file within the experiment, which is part of its stamps.
     pub number: u32,
-    /// Whether the file is read or written.
-    pub direction: Direction,
+}
+
+/// One loop's part of a job.
+#[derive(Debug, Clone)]
+pub struct Job {
+    /// The files, which take turns.
+    pub files: Vec<JobFile>,
+    /// The bytes that the job accesses in each of its files.
+    pub file_bytes: u64,
+    /// The share of reads among the operations, in percent.
+    pub read_percent: u8,
     /// The order of the blocks.
-    pub pattern: Pattern,
-    /// The size of one operation in bytes.
-    pub block_bytes: usize,
-    /// The number of blocks of the file.
-    pub blocks: u64,
+    pub order: Order,
+    /// The sizes of the blocks: of reads and of writes.
+    pub blocks: [BlockSizes; 2],
+    /// The maximum size of one READ and of one WRITE. A larger block is split.
+    pub piece_bytes: [usize; 2],
     /// The number of operations in flight.
     pub depth: u32,
-    /// This loop's part of a file that several loops work on: every `of`-th block, beginning with
+    /// This loop's part of files that several loops work on: every `of`-th block, beginning with
     /// block `part`.
     pub part: u64,
-    /// The number of loops that work on the file.
+    /// The number of loops that work on the files.
     pub of: u64,
     /// The schedule of an open load; absent for a closed one.
     pub schedule: Option<Schedule>,
+    /// The bytes after which the whole job ends, over all loops; `None` if time ends it.
+    pub io_bytes: Option<u64>,
+    /// The result in which the operations of the job are counted besides the total, if any.
+    pub result: Option<usize>,
 }
 
 /// The scheduled starts of a job's operations, in seconds since the load's start.
@@ -104,6 +121,8 @@ pub struct Outcome {
     pub read: Tally,
     /// The results of writes.
     pub write: Tally,
+    /// The results of reads and writes by [`Job::result`].
+    pub results: Vec<[Tally; 2]>,
     /// The times at which operations finished.
     pub completion_times: CompletionTimes,
     /// The number of stamps checked.
@@ -113,66 +132,57 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    fn tally_mut(&mut self, direction: Direction) -> &mut Tally {
-        match direction {
-            Direction::Read => &mut self.read,
-            Direction::Write => &mut self.write,
+    fn new(window: Window, whole: bool, results: usize) -> Self {
+        let tally = || Tally::new(window, whole);
+        Self {
+            read: tally(),
+            write: tally(),
+            results: (0..results).map(|_| [tally(), tally()]).collect(),
+            completion_times: CompletionTimes::new(window),
+            stamps: 0,
+            error: None,
         }
     }
-}
 
-#[derive(Debug)]
-struct Running {
-    job: Job,
-    next: u64,
-    seed: u64,
-    /// The number of scheduled operations that were started.
-    started: u64,
-    /// Unused tokens with their buffers; they wait for the schedule.
-    idle: Vec<(u64, Buffer)>,
-}
-
-impl Running {
-    fn new(job: Job) -> Self {
-        // Jobs start at different offsets, so that they do not run in lockstep.
-        let seed = (u64::from(job.number) * job.of + job.part + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        Self { next: job.part, seed, started: 0, idle: Vec::with_capacity(job.depth as usize), job }
-    }
-
-    fn next_offset(&mut self) -> u64 {
-        let block = match self.job.pattern {
-            Pattern::Sequential => {
-                let block = self.next;
-                self.next += self.job.of;
-                if self.next >= self.job.blocks {
-                    self.next = self.job.part;
-                }
-                block
-            }
-            Pattern::Random => {
-                self.seed =
-                    self.seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                (self.seed >> 20) % self.job.blocks.max(1)
-            }
+    /// The tallies in which an operation counts: that of the direction, and that of the result.
+    fn tallies(&mut self, direction: Direction, result: Option<usize>) -> impl Iterator<Item = &mut Tally> {
+        let of_result = result.and_then(|result| self.results.get_mut(result));
+        let (total, of_result) = match direction {
+            Direction::Read => (&mut self.read, of_result.map(|[read, _]| read)),
+            Direction::Write => (&mut self.write, of_result.map(|[_, write]| write)),
         };
-        block * self.job.block_bytes as u64
-    }
-
-    /// The scheduled start of the next operation, since the load's start. `None` without a
-    /// schedule, or after its end.
-    fn due(&self, end: Duration) -> Option<Duration> {
-        let schedule = self.job.schedule?;
-        let seconds = schedule.first_s + self.started as f64 * schedule.interval_s;
-        Duration::try_from_secs_f64(seconds).ok().filter(|due| *due < end)
+        std::iter::once(total).chain(of_result)
     }
 }
 
 /// An operation in flight.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 struct InFlight {
+    direction: Direction,
+    /// The file, within the job.
+    file: usize,
     offset: u64,
+    bytes: u64,
     /// The scheduled start, if there is a schedule; since the load's start.
     scheduled: Option<Duration>,
+    /// When the operation was started.
+    began: Duration,
+    /// The number of READs or WRITEs that are still to be answered.
+    pieces: u32,
+}
+
+impl Default for InFlight {
+    fn default() -> Self {
+        Self {
+            direction: Direction::Read,
+            file: 0,
+            offset: 0,
+            bytes: 0,
+            scheduled: None,
+            began: Duration::ZERO,
+            pieces: 0,
+        }
+    }
 }
 
 /// The load of one loop: all of its jobs.
@@ -183,73 +193,95 @@ pub struct Load {
     started_at: Duration,
     outcome: Option<Outcome>,
     report: Option<Sender<Outcome>>,
-    /// The operations in flight, by token.
+    /// The operations in flight, by slot.
     operations: Vec<InFlight>,
     depth_max: usize,
+    /// The tokens of a slot: one for each READ or WRITE of its operation.
+    pieces_max: u64,
     in_flight: u32,
+    /// Whether the jobs end by their sizes.
+    ends: bool,
     /// The number of reads and of writes that closed jobs keep in flight.
     in_flight_wanted: [u64; 2],
 }
 
 impl Load {
-    /// A load for one loop. It sends its outcome when the last operation has finished.
+    /// A load for one loop, with `results` results besides the total. It sends its outcome when the
+    /// last operation has finished.
     #[must_use]
-    pub fn new(jobs: Vec<Job>, window: Window, report: Sender<Outcome>) -> Self {
+    pub fn new(jobs: Vec<Job>, window: Window, results: usize, report: Sender<Outcome>) -> Self {
         let depth_max = jobs.iter().map(|job| job.depth as usize).max().unwrap_or(1);
+        let ends = jobs.iter().any(|job| job.io_bytes.is_some());
         let in_flight_wanted = [Direction::Read, Direction::Write].map(|direction| {
-            let closed = jobs.iter().filter(|job| job.schedule.is_none() && job.direction == direction);
+            let closed = jobs.iter().filter(|job| job.schedule.is_none() && job.has_only(direction));
             closed.map(|job| u64::from(job.depth)).sum()
         });
-        let (read, write, completion_times) =
-            (Tally::new(window), Tally::new(window), CompletionTimes::new(window));
         Self {
             operations: vec![InFlight::default(); jobs.len() * depth_max],
+            pieces_max: jobs.iter().map(Job::pieces_max).max().unwrap_or(1),
             jobs: jobs.into_iter().map(Running::new).collect(),
             window,
             started_at: Duration::ZERO,
-            outcome: Some(Outcome { read, write, completion_times, stamps: 0, error: None }),
+            outcome: Some(Outcome::new(window, ends, results)),
             report: Some(report),
             depth_max,
             in_flight: 0,
+            ends,
             in_flight_wanted,
         }
     }
 
-    fn submit(&mut self, io: &mut Io<'_>, token: u64, mut buffer: Buffer, scheduled: Option<Duration>) {
-        let slot = token as usize;
-        let Some(running) = self.jobs.get_mut(slot / self.depth_max) else { return };
-        let offset = running.next_offset();
+    /// Starts the next operation of a job in a slot. Returns false if the job has no more.
+    fn submit(&mut self, io: &mut Io<'_>, slot: usize, scheduled: Option<Duration>) -> bool {
+        let Some(running) = self.jobs.get_mut(slot / self.depth_max) else { return false };
+        let Some((direction, index, offset, bytes)) = running.next_operation() else { return false };
+        let piece = running.job.piece_bytes_of(direction) as u64;
+        let pieces = bytes.div_ceil(piece);
+        let Some(JobFile { file, number }) = running.job.files.get(index).copied() else { return false };
         if let Some(operation) = self.operations.get_mut(slot) {
-            *operation = InFlight { offset, scheduled };
+            *operation = InFlight {
+                direction,
+                file: index,
+                offset,
+                bytes,
+                scheduled,
+                began: io.now(),
+                pieces: u32::try_from(pieces).unwrap_or(u32::MAX),
+            };
         }
-        let file = running.job.file;
-        let op = match running.job.direction {
-            Direction::Read => Op::Read { file, offset, buffer },
-            Direction::Write => {
-                stamps::write_stamps(&mut buffer, running.job.number, offset);
-                Op::Write { file, offset, buffer }
-            }
-        };
+        for at in 0..pieces {
+            let offset = offset + at * piece;
+            let len = usize::try_from(piece.min(bytes - at * piece)).unwrap_or(0);
+            let mut buffer = running.buffer(io, len);
+            let op = match direction {
+                Direction::Read => Op::Read { file, offset, buffer },
+                Direction::Write => {
+                    running.stamp(&mut buffer, number, offset);
+                    Op::Write { file, offset, buffer }
+                }
+            };
+            io.submit(op, slot as u64 * self.pieces_max + at);
+        }
         self.in_flight += 1;
-        io.submit(op, token);
+        true
     }
 
-    /// Starts the operations of a job that are due, as long as buffers are free.
+    /// Starts the operations of a job that are due, as long as slots are free.
     fn start_due(&mut self, io: &mut Io<'_>, job: usize) {
         let since_start = io.now().saturating_sub(self.started_at);
         if self.failed() {
             return;
         }
-        if since_start > self.window.end * LATE_WINDOWS_MAX {
+        if !self.ends && since_start > self.window.end * LATE_WINDOWS_MAX {
             self.drop_overdue(job, since_start);
         }
         while let Some(running) = self.jobs.get_mut(job)
             && let Some(due) = running.due(self.window.end)
             && due <= since_start
-            && let Some((token, buffer)) = running.idle.pop()
+            && let Some(slot) = running.idle.pop()
         {
             running.started += 1;
-            self.submit(io, token, buffer, Some(due));
+            self.submit(io, slot, Some(due));
         }
     }
 
@@ -261,7 +293,8 @@ impl Load {
             running.started += 1;
             if due >= self.window.warm {
                 let late = since_start.saturating_sub(due);
-                outcome.tally_mut(running.job.direction).time(late);
+                let direction = running.next_direction();
+                outcome.tallies(direction, running.job.result).for_each(|tally| tally.time(late));
             }
         }
     }
@@ -273,51 +306,62 @@ impl Load {
             let outcome = self.outcome.as_ref();
             outcome.is_some_and(|outcome| outcome.read.ops < reads || outcome.write.ops < writes)
         };
-        since_start <= self.window.end || since_start <= self.window.latest() && too_little()
+        since_start <= self.window.end || !self.ends && since_start <= self.window.latest() && too_little()
     }
 
     fn failed(&self) -> bool {
         self.outcome.as_ref().is_none_or(|outcome| outcome.error.is_some())
     }
 
-    /// Counts a finished operation, and checks the data read.
-    fn account(&mut self, now: Duration, slot: usize, done: &Done) -> Result<(), String> {
-        let since_start = now.saturating_sub(self.started_at);
-        let counts = since_start >= self.window.warm && self.is_open(since_start);
-        let Some(outcome) = &mut self.outcome else { return Ok(()) };
-        let Some(running) = self.jobs.get_mut(slot / self.depth_max) else { return Ok(()) };
-        let InFlight { offset, scheduled } = self.operations.get(slot).copied().unwrap_or_default();
+    /// Checks the answer to one READ or WRITE, and the data read.
+    fn check(&mut self, slot: usize, piece: u64, done: &Done) -> Result<(), String> {
+        let (Some(outcome), Some(running)) = (&mut self.outcome, self.jobs.get(slot / self.depth_max)) else {
+            return Ok(());
+        };
+        let operation = self.operations.get(slot).copied().unwrap_or_default();
+        let offset = operation.offset + piece * running.job.piece_bytes_of(operation.direction) as u64;
+        let number = running.job.files.get(operation.file).map_or(0, |file| file.number);
         let bytes = done.buffer.len() as u64;
         match &done.result {
-            Err(error) => return Err(format!("file {} at byte {offset}: {error}", running.job.number)),
-            Ok(Answer::Read { count, .. }) => {
-                if u64::from(*count) != bytes {
-                    return Err(format!(
-                        "file {} at byte {offset}: {count} bytes read of {bytes}",
-                        running.job.number
-                    ));
-                }
-                stamps::check(&done.buffer, running.job.number, offset, false)
-                    .map_err(|wrong| wrong.to_string())?;
-                outcome.stamps += bytes / stamps::PAGE_BYTES as u64;
+            Err(error) => Err(format!("file {number} at byte {offset}: {error}")),
+            Ok(Answer::Read { count, .. }) if u64::from(*count) != bytes => {
+                Err(format!("file {number} at byte {offset}: {count} bytes read of {bytes}"))
+            }
+            Ok(Answer::Read { .. }) => {
+                let checked = stamps::check_any(&done.buffer, number, offset);
+                outcome.stamps += checked.map_err(|wrong| wrong.to_string())?;
+                Ok(())
             }
             // The load asks for no pipes.
-            Ok(Answer::Piped { .. } | Answer::Written | Answer::Results(_)) => {}
+            Ok(Answer::Piped { .. } | Answer::Written | Answer::Results(_)) => Ok(()),
         }
-        let tally = outcome.tally_mut(running.job.direction);
-        // An operation scheduled within the window counts, however late it finished.
-        match scheduled {
-            Some(scheduled) if scheduled >= self.window.warm => {
-                tally.time(since_start.saturating_sub(scheduled))
+    }
+
+    /// Counts a finished operation.
+    fn account(&mut self, now: Duration, slot: usize, latency: Duration) {
+        let since_start = now.saturating_sub(self.started_at);
+        let counts = since_start >= self.window.warm && self.is_open(since_start);
+        let (Some(outcome), Some(running)) = (&mut self.outcome, self.jobs.get(slot / self.depth_max)) else {
+            return;
+        };
+        let operation = self.operations.get(slot).copied().unwrap_or_default();
+        let in_time = since_start <= self.window.end;
+        for tally in outcome.tallies(operation.direction, running.job.result) {
+            // An operation scheduled within the window counts, however late it finished.
+            match operation.scheduled {
+                Some(scheduled) if scheduled >= self.window.warm => {
+                    tally.time(since_start.saturating_sub(scheduled));
+                }
+                None if counts => tally.time(latency),
+                _ => {}
             }
-            None if counts => tally.time(done.latency),
-            _ => {}
+            if counts {
+                tally.count(since_start, operation.bytes, in_time);
+            }
         }
         if counts {
-            tally.count(since_start, bytes, since_start <= self.window.end);
             outcome.completion_times.record(since_start);
         }
-        Ok(())
     }
 
     /// Sends the outcome once nothing is in flight and nothing will be started.
@@ -339,19 +383,17 @@ impl Task for Load {
         self.started_at = io.now();
         for job in 0..self.jobs.len() {
             let Some(running) = self.jobs.get_mut(job) else { continue };
-            let (depth, len) = (running.job.depth as usize, running.job.block_bytes);
             let first = job * self.depth_max;
-            let tokens = (first..first + depth.min(self.depth_max)).map(|slot| slot as u64);
+            let slots = first..first + (running.job.depth as usize).min(self.depth_max);
             if running.job.schedule.is_some() {
-                running.idle.extend(tokens.map(|token| (token, stamps::noise_in(io.buffer(len)))));
+                running.idle.extend(slots);
                 // If this fails, latencies include the default slack.
                 let _ = rustix::thread::set_current_timer_slack(Some(TIMER_SLACK_NS));
                 self.start_due(io, job);
             } else {
-                tokens.for_each(|token| {
-                    let buffer = stamps::noise_in(io.buffer(len));
-                    self.submit(io, token, buffer, None);
-                });
+                for slot in slots {
+                    self.submit(io, slot, None);
+                }
             }
         }
         self.end_if_done();
@@ -359,21 +401,33 @@ impl Task for Load {
 
     fn finished(&mut self, io: &mut Io<'_>, token: u64, done: Done) {
         let now = io.now();
-        self.in_flight -= 1;
-        let slot = token as usize;
-        if let Err(error) = self.account(now, slot, &done)
+        let slot = usize::try_from(token / self.pieces_max).unwrap_or(usize::MAX);
+        if let Err(error) = self.check(slot, token % self.pieces_max, &done)
             && let Some(outcome) = &mut self.outcome
         {
             outcome.error.get_or_insert(error);
         }
         let job = slot / self.depth_max;
+        let Some(running) = self.jobs.get_mut(job) else { return };
+        running.keep(done.buffer);
+        let Some(operation) = self.operations.get_mut(slot) else { return };
+        operation.pieces = operation.pieces.saturating_sub(1);
+        if operation.pieces > 0 {
+            return;
+        }
+        let split = operation.bytes > running.job.piece_bytes_of(operation.direction) as u64;
+        let latency = if split { now.saturating_sub(operation.began) } else { done.latency };
+        self.in_flight -= 1;
+        if !self.failed() {
+            self.account(now, slot, latency);
+        }
         if let Some(running) = self.jobs.get_mut(job)
             && running.job.schedule.is_some()
         {
-            running.idle.push((token, done.buffer));
+            running.idle.push(slot);
             self.start_due(io, job);
         } else if self.is_open(now.saturating_sub(self.started_at)) && !self.failed() {
-            self.submit(io, token, done.buffer, None);
+            self.submit(io, slot, None);
         }
         self.end_if_done();
     }

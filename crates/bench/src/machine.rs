@@ -4,8 +4,6 @@ use std::time::{Duration, Instant};
 
 use record::Environment;
 
-use crate::experiment::Target;
-
 fn read(path: &str) -> String {
     std::fs::read_to_string(path).unwrap_or_default()
 }
@@ -38,13 +36,22 @@ pub fn environment() -> Environment {
     }
 }
 
+/// The memory that this machine could give to a process, if the system says.
+#[must_use]
+pub fn free_memory_bytes() -> Option<u64> {
+    let meminfo = read("/proc/meminfo");
+    let rest = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let kib: u64 = rest.trim().trim_end_matches(" kB").parse().ok()?;
+    Some(kib * 1024)
+}
+
 /// An environment variable that is set for commands within `trunkline lab net`.
 const LAB_VARIABLE: &str = "TRUNKLINE_LAB";
 
 /// The parts of an experiment that are not real hardware; each cell states them.
 #[must_use]
-pub fn simulated(target: &Target, environment: &Environment, over_rdma: bool) -> Option<String> {
-    let in_lab = matches!(target, Target::Server(_)) && std::env::var_os(LAB_VARIABLE).is_some();
+pub fn simulated(is_embedded: bool, environment: &Environment, over_rdma: bool) -> Option<String> {
+    let in_lab = !is_embedded && std::env::var_os(LAB_VARIABLE).is_some();
     let lab = in_lab.then(|| "the links of a lab on one machine".to_owned());
     let processor = environment.emulated.as_ref().map(|by| format!("a processor emulated by {by}"));
     let software = over_rdma.then(software_rdma).flatten();

@@ -7,16 +7,19 @@ use client::{FileRef, Mount, Statistics};
 use record::{Direction, Latency};
 
 use crate::experiment::WorkloadSpec;
-use crate::jobs::{CompletionTimes, Job, Load, Outcome, Schedule, Tally, Window};
+use crate::jobs::{CompletionTimes, Job, JobFile, Load, Outcome, Schedule, Tally, Window};
 use crate::machine::{CpuMeter, CpuShares};
 use crate::rdma::Ports;
 use crate::stop::Stop;
+use crate::workload::{PlannedJob, PlannedWorkload};
 
 /// How long an operation in flight may take after the end of its window. A paced queue drains
 /// faster.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(60);
 /// How often the wait for the last operations looks for a stop.
 const STOP_POLL_INTERVAL: Duration = Duration::from_millis(100);
+/// A larger block is split into READs or WRITEs of at most this size, as the kernel's client does.
+const PIECE_BYTES_MAX: u32 = 1 << 20;
 
 /// The results of one direction of a repeat.
 #[derive(Debug, Clone)]
@@ -32,6 +35,8 @@ pub struct Flow {
     /// The number of all operations that finished before the planned end of the window: those for
     /// which the processor time was used.
     pub finished: u64,
+    /// The bytes of these operations.
+    pub finished_bytes: u64,
     /// When the first and the last operation finished, since the start.
     pub span: Option<(Duration, Duration)>,
     /// Latencies.
@@ -49,6 +54,8 @@ pub struct Sample {
     pub read: Option<Flow>,
     /// The results of writes.
     pub write: Option<Flow>,
+    /// The results of reads and writes of parts of the workload ([`PlannedJob::result`]).
+    pub results: Vec<[Option<Flow>; 2]>,
     /// The bytes read and written on each path, over the whole run including the warm-up.
     pub bytes_by_path: [Vec<u64>; 2],
     /// The number of loops of the mount.
@@ -84,29 +91,31 @@ pub fn run(
     files: &[(FileRef, u32)],
     window: Window,
 ) -> Result<Sample, String> {
-    let sample = run_until_stop(mount, server_cpu, workload, files, window, &Stop::default())?;
+    let workload = PlannedWorkload::from(workload);
+    let sample = run_until_stop(mount, server_cpu, &workload, files, window, &Stop::default())?;
     sample.ok_or_else(|| "nobody asked for a stop".to_owned())
 }
 
-/// The same as [`run`]; returns `None` at once after a stop. The mount is then to be dropped, which
-/// ends the operations in flight.
+/// Runs a planned workload once; returns `None` at once after a stop. The mount is then to be
+/// dropped, which ends the operations in flight.
 ///
 /// # Errors
 /// The first error.
-pub fn run_until_stop(
+pub(crate) fn run_until_stop(
     mount: &Mount,
     server_cpu: &dyn Fn() -> Option<Duration>,
-    workload: &WorkloadSpec,
+    workload: &PlannedWorkload,
     files: &[(FileRef, u32)],
     window: Window,
     stop: &Stop,
 ) -> Result<Option<Sample>, String> {
     let loops = mount.loops().max(1);
     let (sender, receiver) = mpsc::channel();
+    let pieces = piece_bytes(mount);
     let (began, before, ports) = (Instant::now(), mount.statistics(), Ports::now());
-    for (index, jobs) in distribute(workload, files, loops).into_iter().enumerate() {
+    for (index, jobs) in distribute(workload, files, loops, pieces).into_iter().enumerate() {
         if !jobs.is_empty() {
-            mount.spawn(index, Box::new(Load::new(jobs, window, sender.clone())));
+            mount.spawn(index, Box::new(Load::new(jobs, window, workload.results, sender.clone())));
         }
     }
     drop(sender);
@@ -118,19 +127,34 @@ pub fn run_until_stop(
     let busy = CpuMeter::start();
     let client_cpu = || cpu(&before.threads);
     let (from, client_before, server_before) = (Instant::now(), client_cpu(), server_cpu());
-    if stop.wait_until(began + window.end) {
+    let timeout = window.latest() + DRAIN_TIMEOUT;
+    // Jobs that end by their sizes are measured to their end.
+    let mut outcomes = None;
+    if workload.ends() {
+        let Some(ended) = collect(&receiver, timeout, stop)? else { return Ok(None) };
+        outcomes = Some(ended);
+    } else if stop.wait_until(began + window.end) {
         return Ok(None);
     }
     let (client_after, server_after, took) = (client_cpu(), server_cpu(), from.elapsed());
     let busy = busy.share();
-    let Some(outcomes) = collect(&receiver, window.latest() + DRAIN_TIMEOUT, stop)? else { return Ok(None) };
+    let outcomes = match outcomes {
+        Some(outcomes) => outcomes,
+        None => match collect(&receiver, timeout, stop)? {
+            Some(outcomes) => outcomes,
+            None => return Ok(None),
+        },
+    };
+    let reads = outcomes.iter().map(|outcome| &outcome.read);
+    let writes = outcomes.iter().map(|outcome| &outcome.write);
     Ok(Some(Sample {
         began,
-        read: flow(outcomes.iter().map(|outcome| &outcome.read), workload.readers),
-        write: flow(outcomes.iter().map(|outcome| &outcome.write), workload.writers),
+        read: workload.has(Direction::Read).then(|| flow(reads)),
+        write: workload.has(Direction::Write).then(|| flow(writes)),
+        results: results(workload, &outcomes),
         bytes_by_path: bytes_by_path(&before, &mount.statistics()),
         loops,
-        longest_gap: longest_gap(&outcomes),
+        longest_gap: longest_gap(&outcomes, workload.ends()),
         counted: window,
         stamps: outcomes.iter().map(|outcome: &Outcome| outcome.stamps).sum(),
         client_cpu: client_after.saturating_sub(client_before),
@@ -139,6 +163,27 @@ pub fn run_until_stop(
         busy,
         ports: Ports::now().since(&ports),
     }))
+}
+
+/// The maximum size of one READ and of one WRITE, in whole pages if there is room for one.
+fn piece_bytes(mount: &Mount) -> [usize; 2] {
+    let (read, write) = mount.transfer_sizes();
+    [read, write].map(|most| {
+        let most = most.min(PIECE_BYTES_MAX) as usize;
+        let page = crate::stamps::PAGE_BYTES;
+        if most >= page { most / page * page } else { most.max(1) }
+    })
+}
+
+/// The flows of the workload's parts, over all loops.
+fn results(workload: &PlannedWorkload, outcomes: &[Outcome]) -> Vec<[Option<Flow>; 2]> {
+    let of = |result: usize, direction: Direction| {
+        let has = workload.jobs.iter().any(|job| job.result == Some(result) && job.has(direction));
+        let tallies = outcomes.iter().filter_map(|outcome| outcome.results.get(result));
+        let tallies = tallies.map(|[read, write]| if direction == Direction::Read { read } else { write });
+        has.then(|| flow(tallies))
+    };
+    (0..workload.results).map(|result| [Direction::Read, Direction::Write].map(|it| of(result, it))).collect()
 }
 
 /// The processor time of threads. It is read from the system: a loop under load would answer a
@@ -150,29 +195,35 @@ pub(crate) fn cpu(threads: &[u32]) -> Duration {
 /// Distributes the work over the loops. Every loop works on every file, because every connection of
 /// a route may carry every file. With a rate, the operations of all jobs are scheduled one after
 /// the other at equal intervals.
-fn distribute(workload: &WorkloadSpec, files: &[(FileRef, u32)], loops: usize) -> Vec<Vec<Job>> {
+fn distribute(
+    workload: &PlannedWorkload,
+    files: &[(FileRef, u32)],
+    loops: usize,
+    piece_bytes: [usize; 2],
+) -> Vec<Vec<Job>> {
     let mut jobs: Vec<Vec<Job>> = vec![Vec::new(); loops];
-    let blocks = workload.file / workload.block.max(1);
-    let of = u64::from(workload.depth).min(loops as u64).min(blocks).max(1);
-    let parts = files.len() as u64 * of;
-    for (index, (file, number)) in files.iter().enumerate() {
-        let reads = index < workload.readers as usize;
+    let count = workload.jobs.len() as f64;
+    for (index, planned) in workload.jobs.iter().enumerate() {
+        let of = u64::from(planned.depth).min(loops as u64).min(fewest_blocks(planned)).max(1);
         for part in 0..of {
             let schedule = |rate: f64| Schedule {
-                first_s: (index as u64 * of + part) as f64 / rate,
-                interval_s: parts as f64 / rate,
+                first_s: (index as u64 * of + part) as f64 / (rate * count),
+                interval_s: of as f64 / rate,
             };
+            let used = planned.files.iter().filter_map(|file| files.get(*file));
             let job = Job {
-                file: *file,
-                number: *number,
-                direction: if reads { Direction::Read } else { Direction::Write },
-                pattern: workload.pattern,
-                block_bytes: usize::try_from(workload.block).unwrap_or(usize::MAX),
-                blocks,
-                depth: u32::try_from((u64::from(workload.depth) + part) / of).unwrap_or(u32::MAX),
+                files: used.map(|(file, number)| JobFile { file: *file, number: *number }).collect(),
+                file_bytes: planned.file_bytes,
+                read_percent: planned.read_percent,
+                order: planned.order,
+                blocks: planned.blocks,
+                piece_bytes,
+                depth: u32::try_from((u64::from(planned.depth) + part) / of).unwrap_or(u32::MAX),
                 part,
                 of,
-                schedule: workload.rate.map(schedule),
+                schedule: planned.rate.map(schedule),
+                io_bytes: planned.io_bytes,
+                result: planned.result,
             };
             if let Some(of_loop) = jobs.get_mut((index + usize::try_from(part).unwrap_or(0)) % loops) {
                 of_loop.push(job);
@@ -180,6 +231,11 @@ fn distribute(workload: &WorkloadSpec, files: &[(FileRef, u32)], loops: usize) -
         }
     }
     jobs
+}
+
+/// The number of the largest blocks in a file, in the direction that has fewer of them.
+fn fewest_blocks(job: &PlannedJob) -> u64 {
+    job.blocks.iter().map(|sizes| job.file_bytes / sizes.max.max(1)).min().unwrap_or(1)
 }
 
 /// The outcomes of the loops' loads, once all have ended; `None` after a stop.
@@ -209,38 +265,42 @@ fn collect(
     }
 }
 
-fn longest_gap(outcomes: &[Outcome]) -> Duration {
+/// The longest time in which nothing finished; if jobs `ends` by their sizes, up to the last
+/// operation.
+fn longest_gap(outcomes: &[Outcome], ends: bool) -> Duration {
     let all = outcomes.iter().map(|outcome| outcome.completion_times.clone()).reduce(
         |mut all, completion_times| {
             all.merge(&completion_times);
             all
         },
     );
-    all.as_ref().map_or(Duration::ZERO, CompletionTimes::longest_gap)
+    let gap = if ends { CompletionTimes::longest_gap_until_last } else { CompletionTimes::longest_gap };
+    all.as_ref().map_or(Duration::ZERO, gap)
 }
 
 /// The sum of the loops' results in one direction.
-fn flow<'a>(tallies: impl Iterator<Item = &'a Tally>, jobs: u32) -> Option<Flow> {
-    if jobs == 0 {
-        return None;
-    }
+fn flow<'a>(tallies: impl Iterator<Item = &'a Tally>) -> Flow {
     let mut sum = Flow {
         bytes_per_s: 0.0,
         iops: 0.0,
         ops: 0,
         bytes: 0,
         finished: 0,
+        finished_bytes: 0,
         span: None,
         latency: Latency::new(),
         series: Vec::new(),
     };
+    let mut whole = false;
     for tally in tallies {
         let (bytes_per_s, iops) = tally.rates();
+        whole |= tally.is_whole();
         sum.bytes_per_s += bytes_per_s;
         sum.iops += iops;
         sum.ops += tally.ops;
         sum.bytes += tally.bytes;
         sum.finished += tally.finished;
+        sum.finished_bytes += tally.finished_bytes;
         sum.latency.merge(&tally.latency);
         sum.series.resize(sum.series.len().max(tally.series.len()), 0);
         sum.series.iter_mut().zip(&tally.series).for_each(|(sum, bytes)| *sum += bytes);
@@ -251,7 +311,12 @@ fn flow<'a>(tallies: impl Iterator<Item = &'a Tally>, jobs: u32) -> Option<Flow>
             (one, other) => one.or(other),
         };
     }
-    Some(sum)
+    if whole && let Some((first, last)) = sum.span {
+        // The loops end at different times; the load ends with the last of them.
+        let seconds = (last - first).as_secs_f64().max(1e-9);
+        (sum.bytes_per_s, sum.iops) = (sum.bytes as f64 / seconds, sum.ops as f64 / seconds);
+    }
+    sum
 }
 
 fn bytes_by_path(before: &Statistics, after: &Statistics) -> [Vec<u64>; 2] {

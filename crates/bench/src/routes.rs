@@ -23,9 +23,20 @@ pub struct ReadyRoute {
     pub node_names: Vec<String>,
     /// The node to which each path of the route leads, among all nodes of the target.
     pub node_of_path: Vec<usize>,
+    /// Whether the route leads to the embedded group.
+    pub is_embedded: bool,
+    /// Whether the route has a server, and thus files, of its own.
+    pub has_own_files: bool,
+    workloads: Option<Vec<usize>>,
 }
 
 impl ReadyRoute {
+    /// Whether the route has this workload.
+    #[must_use]
+    pub fn has_workload(&self, index: usize) -> bool {
+        self.workloads.as_ref().is_none_or(|workloads| workloads.contains(&index))
+    }
+
     /// Whether the route uses RDMA.
     #[must_use]
     pub fn is_rdma(&self) -> bool {
@@ -114,7 +125,8 @@ fn skipped(options: &str, target: &Target) -> Option<String> {
 
 /// The route in the form of the record, before it is measured.
 #[must_use]
-pub fn describe(spec: &RouteSpec, target: &Target) -> Route {
+pub fn describe(spec: &RouteSpec, experiment: &Experiment) -> Route {
+    let target = spec.target(experiment);
     if let Some(reason) = skipped(&spec.options, target) {
         return Route { options: spec.options.clone(), ..Route::skipped(&spec.name, reason) };
     }
@@ -135,10 +147,12 @@ pub fn ready(
     specs
         .iter()
         .map(|spec| {
+            let is_embedded = matches!(spec.target(experiment), Target::Embedded { .. });
+            let group = group.filter(|_| is_embedded);
             let wrap = |cause| Error::Route { route: spec.name.clone(), cause: Box::new(cause) };
             let mut settings = settings(spec, experiment, group).map_err(wrap)?;
             settings.pace_bytes_per_s = pace_bytes_per_s;
-            if let Some(congestion) = congestion {
+            if let Some(congestion) = congestion.filter(|_| is_embedded) {
                 settings.congestion = Some(congestion.to_owned());
             }
             let of_remotes: Vec<usize> = match group {
@@ -158,14 +172,23 @@ pub fn ready(
             let used = of_remotes.iter().collect::<std::collections::BTreeSet<_>>().len();
             let nodes = used.min(usize::from(settings.nconnect)).max(1);
             let node_names = all.iter().map(ToString::to_string).collect();
-            Ok(ReadyRoute { name: spec.name.clone(), settings, nodes, node_names, node_of_path })
+            Ok(ReadyRoute {
+                name: spec.name.clone(),
+                settings,
+                nodes,
+                node_names,
+                node_of_path,
+                is_embedded,
+                has_own_files: spec.target.is_some(),
+                workloads: spec.workloads.clone(),
+            })
         })
         .collect()
 }
 
 /// The settings of a route: its mount options and the target.
 fn settings(spec: &RouteSpec, experiment: &Experiment, group: Option<&Group>) -> client::Result<Settings> {
-    let target = match (&experiment.target, group) {
+    let target = match (spec.target(experiment), group) {
         (Target::Server(server), _) => server.clone(),
         (Target::Embedded { .. }, Some(group)) => {
             let first = group.addresses.first().map_or_else(|| "127.0.0.1".into(), ToString::to_string);

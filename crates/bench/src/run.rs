@@ -9,8 +9,9 @@ use record::{Counters, Pace, PathCounters, Procedure, Record, Verified, Workload
 use crate::calibration::{Limits, calibrate_all};
 use crate::cells;
 use crate::error::{Error, Result};
-use crate::experiment::{Experiment, RouteSpec, Target, WorkloadSpec};
-use crate::files::Files;
+use crate::experiment::{Experiment, RouteSpec};
+use crate::file_sets::FileSets;
+use crate::files::PreparedFile;
 use crate::group::{Group, GroupPlan};
 use crate::jobs::Window;
 use crate::machine;
@@ -19,6 +20,7 @@ use crate::progress::Progress;
 use crate::rdma;
 use crate::routes::{self, ReadyRoute};
 use crate::stop::Stop;
+use crate::workload::PlannedWorkload;
 use transport::rdma::Counters as Done;
 
 /// The maximum size of files of the paced half, because creating and comparing them is paced too.
@@ -33,6 +35,8 @@ const PACED_WARM: Duration = Duration::from_millis(250);
 pub struct RunOptions {
     /// An experiment file; without one, the built-in experiment runs.
     pub experiment: Option<PathBuf>,
+    /// An experiment that is planned already ([`crate::job_files`]).
+    pub planned: Option<Experiment>,
     /// Quick, standard or thorough.
     pub procedure: Procedure,
     /// Whether to show progress on the terminal.
@@ -57,9 +61,10 @@ pub fn write_record(record: &Record, file: Option<&Path>) -> Result<PathBuf> {
 /// # Errors
 /// An error that ended the experiment, or [`Error::Stopped`].
 pub fn run_for_record(options: &RunOptions) -> Result<Record> {
-    let experiment = match &options.experiment {
-        Some(file) => Experiment::from_file(file, options.procedure)?,
-        None => Experiment::built_in(options.procedure),
+    let experiment = match (&options.planned, &options.experiment) {
+        (Some(planned), _) => planned.clone(),
+        (None, Some(file)) => Experiment::from_file(file, options.procedure)?,
+        (None, None) => Experiment::built_in(options.procedure),
     };
     let progress = Progress::new(options.progress, options.stop.clone());
     let record = measure_all(&experiment, &progress);
@@ -103,11 +108,11 @@ fn measure_all(experiment: &Experiment, progress: &Progress) -> Result<Record> {
         ..Record::default()
     };
     let mut limits = Limits::default();
-    if let Target::Embedded { nodes, .. } = experiment.target {
+    if let Some((nodes, _)) = experiment.embedded() {
         limits = calibrate_all(experiment, nodes, progress)?;
     }
     record.options = cells::options(experiment, limits.congestion.as_deref());
-    record.routes = experiment.routes.iter().map(|spec| routes::describe(spec, &experiment.target)).collect();
+    record.routes = experiment.routes.iter().map(|spec| routes::describe(spec, experiment)).collect();
     for pace in [None].into_iter().chain(experiment.pace_bits_per_s.map(Some)) {
         half(experiment, began, pace, &mut limits, &mut record, progress)?;
     }
@@ -140,57 +145,50 @@ fn half(
     record: &mut Record,
     progress: &Progress,
 ) -> Result<()> {
-    let workloads: Vec<WorkloadSpec> = experiment
-        .workloads
-        .iter()
+    let workloads: Vec<PlannedWorkload> = experiment
+        .planned()
+        .into_iter()
         .map(|workload| match pace_bits_per_s {
-            None => workload.clone(),
-            Some(_) => WorkloadSpec { file: workload.file.min(PACED_FILE_BYTES_MAX), ..workload.clone() },
+            None => workload,
+            Some(_) => workload.with_files_up_to(PACED_FILE_BYTES_MAX),
         })
         .collect();
     let pace_bytes = pace_bits_per_s.map(|bits| bits / 8);
     let specs = runnable(experiment, pace_bits_per_s, &workloads, record);
     let over_rdma = specs.iter().any(|spec| routes::is_rdma(&spec.options));
     let rdma = if over_rdma { rdma::addresses().unwrap_or_default() } else { Vec::new() };
-    let group = match experiment.target {
-        Target::Embedded { nodes, mem_bytes } => Some(Group::start(&GroupPlan {
+    let group = match experiment.embedded() {
+        Some((nodes, mem_bytes)) => Some(Group::start(&GroupPlan {
             nodes,
             mem_bytes,
             pace_bytes_per_s: pace_bytes,
             congestion: limits.congestion.as_deref(),
             rdma: &rdma,
         })?),
-        Target::Server(_) => None,
+        None => None,
     };
     let mut ready =
         routes::ready(&specs, experiment, group.as_ref(), pace_bytes, limits.congestion.as_deref())?;
     if group.is_some() {
         ready.retain(|route| reaches(route, record));
     }
-    let Some(widest) = ready.iter().max_by_key(|route| route.nodes) else { return Ok(()) };
-    let total: u64 = workloads.iter().map(|w| u64::from(w.readers + w.writers) * w.file).sum();
+    if ready.is_empty() {
+        return Ok(());
+    }
     let name = if pace_bits_per_s.is_some() { "paced" } else { "raw" };
-    progress.stage(&format!("{name}: making files"), total);
-    let files = Files::prepare(&widest.mount()?, &workloads, |bytes| {
-        progress.advance(bytes);
-        progress.go_on()
-    })?;
+    let files = FileSets::prepare(&ready, &workloads, name, progress)?;
     let group = group.as_ref();
     let context = HalfContext { experiment, began, pace_bits_per_s, group, ready: &ready, progress };
-    let measured = context.workloads(&workloads, &files, widest, limits, record);
+    let measured = context.workloads(&workloads, &files, limits, record);
     // Whatever ended the experiment, its files do not stay on the server.
-    let removed = widest.mount().and_then(|mount| files.remove(&mount));
-    match measured {
-        Ok(()) => removed,
-        Err(error) => Err(files.after_removal(error, removed)),
-    }
+    files.remove_after(measured)
 }
 
 /// The routes of a half. Routes over RDMA cannot be paced; their paced workloads state that.
 fn runnable<'a>(
     experiment: &'a Experiment,
     pace_bits_per_s: Option<u64>,
-    workloads: &[WorkloadSpec],
+    workloads: &[PlannedWorkload],
     record: &mut Record,
 ) -> Vec<&'a RouteSpec> {
     let mut specs = Vec::new();
@@ -199,7 +197,7 @@ fn runnable<'a>(
             _ if route.skipped.is_some() => {}
             Some(bits) if routes::is_rdma(&spec.options) => {
                 route.workloads.extend(workloads.iter().map(|workload| Workload {
-                    name: workload.name.clone(),
+                    name: workload.name().to_owned(),
                     pace: Some(Pace { gbit_per_s_per_node: bits as f64 / 1e9 }),
                     skipped: Some(routes::NOT_PACED.into()),
                     ..Workload::default()
@@ -253,9 +251,8 @@ impl HalfContext<'_> {
     /// Runs all workloads, and adds their cells to the record.
     fn workloads(
         &self,
-        workloads: &[WorkloadSpec],
-        files: &Files,
-        widest: &ReadyRoute,
+        workloads: &[PlannedWorkload],
+        files: &FileSets<'_>,
         limits: &mut Limits,
         record: &mut Record,
     ) -> Result<()> {
@@ -263,14 +260,18 @@ impl HalfContext<'_> {
         for (index, workload) in workloads.iter().enumerate() {
             let samples = self.workload(workload, files, index)?;
             limits.measure_again(index, self.progress)?;
-            let (compared, wrong) = files.compare(&widest.mount()?, index, self.progress.stop())?;
-            if let Some(wrong) = &wrong {
-                record.fail(format!("{} ({name}): {wrong}", workload.name));
+            let compared = files.compare(index, self.progress.stop())?;
+            for wrong in compared.iter().filter_map(|(_, wrong)| wrong.as_ref()) {
+                record.fail(format!("{} ({name}): {wrong}", workload.name()));
             }
-            for (route, (samples, paths, counters)) in self.ready.iter().zip(samples) {
+            for (at, (route, (samples, paths, counters))) in self.ready.iter().zip(samples).enumerate() {
+                if !route.has_workload(index) {
+                    continue;
+                }
+                let (bytes, wrong) = compared.get(files.set_of(at)).cloned().unwrap_or_default();
                 let verified = Some(Verified {
                     stamps: samples.iter().map(|sample| sample.stamps).sum(),
-                    bytes: compared,
+                    bytes,
                     wrong: u64::from(wrong.is_some()),
                 });
                 let cell = self.cell(route, workload, index, &samples, limits);
@@ -279,8 +280,7 @@ impl HalfContext<'_> {
                     directory.nodes.clone_from(&route.node_names);
                     directory.paths = paths.iter().map(|path| path.path.clone()).collect();
                     let over_rdma = route.is_rdma();
-                    let simulated =
-                        machine::simulated(&self.experiment.target, &record.environment, over_rdma);
+                    let simulated = machine::simulated(route.is_embedded, &record.environment, over_rdma);
                     directory.workloads.push(Workload { verified, paths, counters, simulated, ..cell });
                 }
             }
@@ -290,61 +290,78 @@ impl HalfContext<'_> {
 
     /// Runs a workload on all routes, interleaved: A B C, C B A, and so on, so that a drift of the
     /// machine affects all routes alike. Returns the samples by route.
-    fn workload(&self, workload: &WorkloadSpec, files: &Files, index: usize) -> Result<Vec<RouteSamples>> {
-        let prepared = files.by_workload.get(index).map(Vec::as_slice).unwrap_or_default();
+    fn workload(
+        &self,
+        workload: &PlannedWorkload,
+        files: &FileSets<'_>,
+        index: usize,
+    ) -> Result<Vec<RouteSamples>> {
         let mut done: Vec<RouteSamples> = vec![Default::default(); self.ready.len()];
         let name = if self.pace_bits_per_s.is_some() { "paced" } else { "raw" };
         let repeats = self.experiment.repeats;
         // The thorough procedure continues until every route is steady; the others have a fixed
         // number of repeats.
         let most = if self.experiment.procedure == Procedure::Thorough { repeats * 3 } else { repeats };
-        self.progress.stage(&format!("{name}: {}", workload.name), u64::from(most) * self.ready.len() as u64);
+        let all: Vec<usize> = (0..self.ready.len())
+            .filter(|at| self.ready.get(*at).is_some_and(|it| it.has_workload(index)))
+            .collect();
+        self.progress.stage(&format!("{name}: {}", workload.name()), u64::from(most) * all.len() as u64);
         for repeat in 0..most {
-            if repeat >= repeats && done.iter().all(|(samples, ..)| is_steady(samples)) {
+            let of_routes = || all.iter().filter_map(|at| done.get(*at));
+            if repeat >= repeats && of_routes().all(|(samples, ..)| is_steady(samples)) {
                 break;
             }
-            let mut order: Vec<usize> = (0..self.ready.len()).collect();
+            let mut order = all.clone();
             if repeat % 2 == 1 {
                 order.reverse();
             }
             for at in order {
-                let (Some(route), Some((samples, paths, counters))) = (self.ready.get(at), done.get_mut(at))
-                else {
-                    continue;
-                };
-                let server_before = self.group.map(rdma::served_counters);
-                let mount = route.mount()?;
-                let placed: Vec<(FileRef, u32)> =
-                    prepared.iter().map(|file| (mount.file_ref(file.handle), file.number)).collect();
-                let serving = self.group.map(|group| group.server.statistics().loops);
-                let serving =
-                    serving.map(|loops| loops.iter().map(|cell_of| cell_of.thread).collect::<Vec<_>>());
-                let server_cpu = || serving.as_deref().map(measure::cpu);
-                let sample = measure::run_until_stop(
-                    &mount,
-                    &server_cpu,
-                    workload,
-                    &placed,
-                    self.window(workload.block),
-                    self.progress.stop(),
-                );
-                let sample = sample.map_err(|reason| Error::Run {
-                    route: route.name.clone(),
-                    workload: workload.name.clone(),
-                    reason,
-                })?;
-                samples.push(sample.ok_or(Error::Stopped)?);
-                routes::add_counters(paths, &mount, self.group);
-                if route.is_rdma() {
-                    rdma::add_work(&mut counters.client, &Done::default(), &mount.statistics().rdma);
-                    if let (Some(group), Some(before)) = (self.group, server_before) {
-                        rdma::add_work(&mut counters.server, &before, &rdma::served_counters(group));
-                    }
+                if let (Some(route), Some(done)) = (self.ready.get(at), done.get_mut(at)) {
+                    self.repeat(route, workload, files.prepared(at, index), done)?;
                 }
-                self.progress.advance(1);
             }
         }
         Ok(done)
+    }
+
+    /// Runs a workload once on a route.
+    fn repeat(
+        &self,
+        route: &ReadyRoute,
+        workload: &PlannedWorkload,
+        prepared: &[PreparedFile],
+        (samples, paths, counters): &mut RouteSamples,
+    ) -> Result<()> {
+        let group = self.group.filter(|_| route.is_embedded);
+        let server_before = group.map(rdma::served_counters);
+        let mount = route.mount()?;
+        // A file that a workload names twice is one file of the mount.
+        let mut placed: Vec<(FileRef, u32)> = Vec::with_capacity(prepared.len());
+        for file in prepared {
+            let known = placed.iter().find(|(_, number)| *number == file.number).copied();
+            placed.push(known.unwrap_or_else(|| (mount.file_ref(file.handle), file.number)));
+        }
+        let serving = group.map(|group| group.server.statistics().loops);
+        let serving = serving.map(|loops| loops.iter().map(|cell_of| cell_of.thread).collect::<Vec<_>>());
+        let server_cpu = || serving.as_deref().map(measure::cpu);
+        let window = workload.window.unwrap_or_else(|| self.window(workload.shape.block_bytes));
+        let stop = self.progress.stop();
+        let sample = measure::run_until_stop(&mount, &server_cpu, workload, &placed, window, stop);
+        let sample = sample.map_err(|reason| Error::Run {
+            route: route.name.clone(),
+            workload: workload.name().to_owned(),
+            reason,
+        })?;
+        samples.push(sample.ok_or(Error::Stopped)?);
+        routes::add_counters(paths, &mount, group);
+        if route.is_rdma() {
+            rdma::add_work(&mut counters.client, &Done::default(), &mount.statistics().rdma);
+            if let (Some(group), Some(before)) = (group, server_before) {
+                rdma::add_work(&mut counters.server, &before, &rdma::served_counters(group));
+            }
+        }
+        self.progress.advance(1);
+        Ok(())
     }
 
     /// The window of a repeat. A paced repeat of large blocks warms up and is measured for longer,
@@ -363,7 +380,7 @@ impl HalfContext<'_> {
     fn cell(
         &self,
         route: &ReadyRoute,
-        workload: &WorkloadSpec,
+        workload: &PlannedWorkload,
         index: usize,
         samples: &[Sample],
         limits: &Limits,

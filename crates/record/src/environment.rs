@@ -93,6 +93,12 @@ pub struct Shape {
     pub readers: u32,
     /// The number of writers that run at once, each with its own file.
     pub writers: u32,
+    /// The number of jobs that both read and write.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub mixed: u32,
+    /// The share of reads among the operations of those jobs, in percent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub read_percent: Option<u8>,
     /// Bytes of each file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file_bytes: Option<u64>,
@@ -103,6 +109,12 @@ pub struct Shape {
     /// Anything else that a reader of the report should know: `fio job files/mix.fio`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
+}
+
+// serde gives the field by reference.
+#[allow(clippy::trivially_copy_pass_by_ref)]
+fn is_zero(count: &u32) -> bool {
+    *count == 0
 }
 
 /// The order in which a workload accesses its files.

@@ -7,7 +7,7 @@
 use record::{Cell, Direction, Pattern, Record, Route, Shape, Workload};
 
 /// The columns that describe a cell's record, workload and route.
-const COLUMNS_BEFORE: [&str; 18] = [
+const COLUMNS_BEFORE: [&str; 19] = [
     "record",
     "made_at",
     "trunkline_version",
@@ -20,6 +20,7 @@ const COLUMNS_BEFORE: [&str; 18] = [
     "depth",
     "readers",
     "writers",
+    "mixed",
     "rate_ops_per_s",
     "half",
     "pace_gbit_per_s_per_node",
@@ -88,7 +89,7 @@ pub fn csv(records: &[Record]) -> String {
     out
 }
 
-fn before(index: usize, record: &Record, route: &Route, workload: Option<&Workload>) -> [String; 18] {
+fn before(index: usize, record: &Record, route: &Route, workload: Option<&Workload>) -> [String; 19] {
     let name = workload.map_or("", |workload| workload.name.as_str());
     let shape = record.experiment.workloads.iter().find(|shape| shape.name == name);
     let of_shape = |of: fn(&Shape) -> String| shape.map_or_else(String::new, of);
@@ -108,6 +109,7 @@ fn before(index: usize, record: &Record, route: &Route, workload: Option<&Worklo
         of_shape(|shape| shape.depth.to_string()),
         of_shape(|shape| shape.readers.to_string()),
         of_shape(|shape| shape.writers.to_string()),
+        of_shape(|shape| shape.mixed.to_string()),
         of_shape(|shape| optional(shape.rate_ops_per_s)),
         workload.map_or_else(String::new, |workload| workload.half().to_string()),
         optional(workload.and_then(|workload| Some(workload.pace?.gbit_per_s_per_node))),

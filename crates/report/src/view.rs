@@ -65,13 +65,17 @@ pub(crate) fn blocks(record: &Record) -> Vec<Block<'_>> {
 /// ...`.
 pub(crate) fn title(shape: &Shape, connections: u32) -> String {
     let several = |count: u32, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
-    let who = match (shape.readers, shape.writers) {
-        (readers, 0) => several(readers, "reader"),
-        (0, writers) => several(writers, "writer"),
-        (readers, writers) => {
-            format!("{} and {} at once", several(readers, "reader"), several(writers, "writer"))
-        }
-    };
+    let mut who: Vec<String> = [(shape.readers, "reader"), (shape.writers, "writer")]
+        .into_iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, what)| several(count, what))
+        .collect();
+    if shape.mixed > 0 {
+        let reads = shape.read_percent.map_or_else(String::new, |percent| format!(" ({percent} % reads)"));
+        who.push(format!("{} for both{reads}", several(shape.mixed, "job")));
+    }
+    let at_once = if who.len() > 1 { " at once" } else { "" };
+    let who = format!("{}{at_once}", who.join(" and "));
     let order = match shape.pattern {
         record::Pattern::Sequential => "",
         record::Pattern::Random => "random ",

@@ -1,5 +1,8 @@
 //! `trunkline bench`: compares routes side by side, with the limit of the wire.
 
+mod job_files;
+
+use self::job_files::JobFileArgs;
 use crate::error::Error;
 use crate::signals::SignalWatch;
 use crate::{output, report};
@@ -16,13 +19,16 @@ use std::process::ExitCode;
 /// with four, raw (unpaced) and paced, within two minutes. It writes a record and an HTML report to
 /// ./trunkline-results/.
 ///
+/// fio job files run as they are: each is a route to the server that --map names for the directory
+/// of its files. The phases that several job files have in common are compared.
+///
 /// The exit status is 1 if the record fails: a block is wrong, or a result is above its limit.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct BenchArgs {
-    /// The server, routes and workloads to measure (docs/EXPERIMENTS.md).
-    #[arg(value_name = "EXPERIMENT.toml")]
-    experiment: Option<PathBuf>,
+    /// The server, routes and workloads to measure, or fio job files (docs/EXPERIMENTS.md).
+    #[arg(value_name = "EXPERIMENT.toml|JOB.fio")]
+    experiment: Vec<PathBuf>,
     /// Run fewer workloads and shorter repeats: 45 seconds.
     #[arg(long, conflicts_with = "thorough")]
     quick: bool,
@@ -39,11 +45,15 @@ pub struct BenchArgs {
     /// Write no HTML report.
     #[arg(long)]
     no_report: bool,
+    #[command(flatten)]
+    jobs: JobFileArgs,
 }
 
 const EXAMPLES: &str = "Examples:\n  \
     trunkline bench --quick\n  \
     trunkline bench --record before.json my-nas.toml\n  \
+    trunkline bench --map /mnt/tcp=nfs://10.0.0.1/data?nconnect=8 --shrink 2GiB tcp.fio\n  \
+    trunkline bench --map /mnt=group:?nconnect=8 --shrink 1GiB --runtime 5s any.fio\n  \
     trunkline report --explain        what the columns of the table say";
 
 /// Runs the experiment, prints its table, and says where the record and the report are.
@@ -60,8 +70,10 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode, Error> {
         }
         output::check_writable(record)?;
     }
+    let planned = job_files::plan(&args.experiment, &args.jobs, procedure)?;
     let options = RunOptions {
-        experiment: args.experiment.clone(),
+        experiment: args.experiment.first().cloned(),
+        planned,
         procedure,
         progress: io::stderr().is_terminal(),
         stop: Stop::default(),

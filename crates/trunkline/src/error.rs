@@ -435,6 +435,9 @@ fn bench_advice(error: &bench::Error) -> Option<String> {
             ExperimentError::Read(cause) => return Some(file_advice(file, cause)),
             ExperimentError::Toml(_) | ExperimentError::Value(_) => "correct that line of the file",
         },
+        Error::JobFile { cause, .. } => return Some(cause.advice.clone()),
+        Error::Refused { advice, .. } => return Some(advice.clone()),
+        Error::NoRoom { .. } => "--shrink SIZE        for files that fit together into that",
         Error::Route { cause, .. } | Error::Prepare(cause) => return client_advice(cause),
         Error::Run { .. } => "the same again with -v, to see what the server and the paths do",
         Error::Calibrate(cause) => match **cause {

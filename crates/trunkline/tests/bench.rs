@@ -2,6 +2,9 @@
 //! on an existing server, and invalid files. Speeds are not checked; correct data and a complete
 //! record are.
 
+#[path = "bench/job_files.rs"]
+mod job_files;
+
 use std::path::Path;
 use std::process::{Command, Output};
 

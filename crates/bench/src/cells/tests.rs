@@ -3,6 +3,7 @@
 use record::{Pattern, Stage};
 
 use super::*;
+use crate::experiment::WorkloadSpec;
 use crate::machine::CpuShares;
 
 const BLOCK: u64 = 4096;
@@ -18,6 +19,7 @@ fn flow(ops: u64) -> Flow {
         ops: ops - 1,
         bytes: (ops - 1) * BLOCK,
         finished: ops,
+        finished_bytes: ops * BLOCK,
         span: Some((Duration::ZERO, Duration::from_secs(1))),
         latency,
         series: vec![BLOCK; 4],
@@ -31,6 +33,7 @@ fn sample(busy: f64) -> Sample {
         began: Instant::now(),
         read: Some(flow(OPS / 4 * 3)),
         write: Some(flow(OPS / 4)),
+        results: Vec::new(),
         bytes_by_path: [vec![3, 1], vec![0, 0]],
         loops: 2,
         counted: crate::jobs::Window { warm: Duration::ZERO, end: Duration::from_secs(1) },
@@ -44,8 +47,8 @@ fn sample(busy: f64) -> Sample {
     }
 }
 
-fn workload(rate: Option<f64>) -> WorkloadSpec {
-    WorkloadSpec {
+fn workload(rate: Option<f64>) -> PlannedWorkload {
+    PlannedWorkload::from(&WorkloadSpec {
         name: "mix".into(),
         pattern: Pattern::Random,
         block: BLOCK,
@@ -54,10 +57,10 @@ fn workload(rate: Option<f64>) -> WorkloadSpec {
         writers: 1,
         file: 1 << 20,
         rate,
-    }
+    })
 }
 
-fn context(workload: &WorkloadSpec) -> CellContext<'_> {
+fn context(workload: &PlannedWorkload) -> CellContext<'_> {
     CellContext {
         workload,
         pace: None,

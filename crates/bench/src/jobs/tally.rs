@@ -11,12 +11,14 @@ use super::Window;
 #[derive(Debug, Clone)]
 pub struct Tally {
     /// The number of operations that finished in the window, except the first, which starts the
-    /// measurement.
+    /// measurement. If jobs end by their sizes, the number of all operations.
     pub ops: u64,
     /// The bytes of these operations.
     pub bytes: u64,
     /// The number of all operations that finished before the planned end of the window.
     pub finished: u64,
+    /// The bytes of these operations.
+    pub finished_bytes: u64,
     /// When the first and the last of them finished, since the loop's start.
     pub span: Option<(Duration, Duration)>,
     /// The regression line through the points (time, bytes so far).
@@ -24,22 +26,32 @@ pub struct Tally {
     /// The bytes of all operations that finished, by interval of the window ([`Window::interval`]).
     pub series: Vec<u64>,
     window: Window,
+    /// Whether jobs end by their sizes, so that the whole load is measured.
+    whole: bool,
     /// Latencies, from the intended start of an operation to its reply.
     pub latency: Latency,
 }
 
 impl Tally {
-    pub(super) fn new(window: Window) -> Self {
+    pub(super) fn new(window: Window, whole: bool) -> Self {
         Self {
             ops: 0,
             bytes: 0,
             finished: 0,
+            finished_bytes: 0,
             span: None,
             line: Line::default(),
-            series: vec![0; window.intervals()],
+            series: if whole { Vec::new() } else { vec![0; window.intervals()] },
             window,
+            whole,
             latency: Latency::new(),
         }
+    }
+
+    /// Whether the whole load is measured, because its jobs end by their sizes.
+    #[must_use]
+    pub const fn is_whole(&self) -> bool {
+        self.whole
     }
 
     /// Records a latency.
@@ -49,7 +61,10 @@ impl Tally {
 
     /// Counts a finished operation. The first one starts the span, and its bytes do not count.
     pub(super) fn count(&mut self, at: Duration, bytes: u64, in_time: bool) {
-        self.finished += u64::from(in_time);
+        if in_time {
+            self.finished += 1;
+            self.finished_bytes += bytes;
+        }
         self.line.add(at.as_secs_f64(), bytes as f64);
         let since = at.saturating_sub(self.window.warm).as_nanos();
         let interval = usize::try_from(since / self.window.interval().as_nanos().max(1)).ok();
@@ -57,7 +72,12 @@ impl Tally {
             *sum += bytes;
         }
         match &mut self.span {
-            None => self.span = Some((at, at)),
+            None if !self.whole => self.span = Some((at, at)),
+            None => {
+                self.span = Some((self.window.warm, at));
+                self.ops += 1;
+                self.bytes += bytes;
+            }
             Some((_, last)) => {
                 *last = at;
                 self.ops += 1;
@@ -69,9 +89,15 @@ impl Tally {
     /// Bytes and operations per second: the slope of the regression line through the points (time,
     /// bytes so far) at each operation's end. Dividing the bytes by the length of the window would
     /// be wrong by the operations in flight at its ends, and a paced window contains only a few
-    /// blocks of each connection.
+    /// blocks of each connection. If jobs end by their sizes, no operation is in flight at the end,
+    /// and the bytes are divided by the time.
     #[must_use]
     pub fn rates(&self) -> (f64, f64) {
+        if self.whole {
+            let (first, last) = self.span.unwrap_or_default();
+            let seconds = (last - first).as_secs_f64().max(1e-9);
+            return (self.bytes as f64 / seconds, self.ops as f64 / seconds);
+        }
         let bytes_per_s = self.line.slope();
         let per_op = if self.bytes > 0 { self.ops as f64 / self.bytes as f64 } else { 0.0 };
         (bytes_per_s, bytes_per_s * per_op)
@@ -143,6 +169,21 @@ impl CompletionTimes {
     #[must_use]
     pub fn longest_gap(&self) -> Duration {
         let milliseconds = self.window.end.saturating_sub(self.window.warm).as_millis();
+        self.longest_gap_within(milliseconds)
+    }
+
+    /// The longest time in which nothing finished, up to the last operation.
+    #[must_use]
+    pub fn longest_gap_until_last(&self) -> Duration {
+        let last = self.bits.iter().rposition(|word| *word != 0);
+        let milliseconds = last.map_or(0, |word| {
+            let bits = self.bits.get(word).map_or(0, |bits| u64::BITS - bits.leading_zeros());
+            word as u128 * 64 + u128::from(bits)
+        });
+        self.longest_gap_within(milliseconds)
+    }
+
+    fn longest_gap_within(&self, milliseconds: u128) -> Duration {
         let (mut longest, mut current) = (0_u64, 0_u64);
         for millisecond in 0..milliseconds {
             let word = usize::try_from(millisecond / 64).ok().and_then(|word| self.bits.get(word));
@@ -163,7 +204,7 @@ mod tests {
     #[test]
     fn bursts_at_a_pace_give_the_pace_itself() {
         // Eight connections each finish a block at the same times, ten times a second.
-        let mut tally = Tally::new(WINDOW);
+        let mut tally = Tally::new(WINDOW, false);
         for burst in 0..6 {
             for _ in 0..8 {
                 tally.count(Duration::from_millis(100 * burst), 1000, true);
@@ -178,8 +219,17 @@ mod tests {
     }
 
     #[test]
+    fn jobs_that_end_by_their_sizes_count_every_operation_and_their_time() {
+        let mut tally = Tally::new(WINDOW, true);
+        (1..=4).for_each(|op| tally.count(Duration::from_millis(50 * op), 1000, true));
+        let (bytes_per_s, iops) = tally.rates();
+        assert!((bytes_per_s - 20_000.0).abs() < 1e-6 && (iops - 20.0).abs() < 1e-6);
+        assert_eq!((tally.ops, tally.bytes, tally.finished_bytes), (4, 4000, 4000));
+    }
+
+    #[test]
     fn nothing_done_is_no_speed() {
-        assert_eq!(Tally::new(WINDOW).rates(), (0.0, 0.0));
+        assert_eq!(Tally::new(WINDOW, false).rates(), (0.0, 0.0));
     }
 
     #[test]
@@ -193,5 +243,8 @@ mod tests {
         (90..150).for_each(|at| other.record(Duration::from_millis(at)));
         one.merge(&other);
         assert_eq!(one.longest_gap(), Duration::from_millis(30));
+        let mut short = CompletionTimes::new(window);
+        [60, 70, 150].iter().for_each(|at| short.record(Duration::from_millis(*at)));
+        assert_eq!(short.longest_gap_until_last(), Duration::from_millis(79));
     }
 }
