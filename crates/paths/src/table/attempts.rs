@@ -1,8 +1,9 @@
 //! Makes attempts to connect, and spaces them.
 //!
-//! There are two kinds of retry. A broken connection of a live path connects again with a back-off
-//! of its own. A path without connections is tried by probes (`probes`). Only after a reset, which
-//! shows that the peer is alive, do its connections connect at once.
+//! There are two kinds of retry. A broken connection of a live path connects again at once if it
+//! has lasted, and otherwise with a back-off of its own. A path without connections is tried by
+//! probes (`probes`). Only after a reset, which shows that the peer is alive, do its connections
+//! connect at once.
 
 use super::{Attempt, Conn, ConnId, Duration, Health, Link, Live, Output, PathId, State, Table};
 

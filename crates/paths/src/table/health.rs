@@ -24,13 +24,23 @@ impl Table {
         }
     }
 
-    /// The driver resets this connection because of what a reply on it contains. The path works, so
-    /// this is no failure of the path: the calls of the connection move, and it connects again at
-    /// once.
+    /// The driver resets this connection because of what a reply on it contains, and sends the call
+    /// of that reply with a back-off. The path works, so this is no failure of the path: the other
+    /// calls of the connection move, and it connects again at once.
     pub fn reset(&mut self, now: Duration, conn: ConnId) {
-        if self.conn_ref(conn).live().is_none() {
+        self.reset_path_works(now, conn, true);
+    }
+
+    /// As [`Table::reset`], where no call is sent with a back-off that would space the resets: the
+    /// connection has one, from its second reset within [`crate::timing::RETRY_MAX`] on.
+    pub fn reset_with_back_off(&mut self, now: Duration, conn: ConnId) {
+        self.reset_path_works(now, conn, false);
+    }
+
+    fn reset_path_works(&mut self, now: Duration, conn: ConnId, at_once: bool) {
+        let Some(&live) = self.conn_ref(conn).live() else {
             return self.disconnected(now, conn);
-        }
+        };
         let path = self.conn_ref(conn).path;
         self.move_calls(conn, now, now);
         self.idle(conn);
@@ -38,8 +48,26 @@ impl Table {
             self.set_health(path, Health::Reachable, now);
             self.refresh_path(path);
         }
-        self.connect(conn, path, now);
+        if at_once {
+            self.connect(conn, path, now);
+        } else {
+            self.connect_or_wait(conn, live, now);
+        }
         self.rearm();
+    }
+
+    /// Connects a broken connection of a path that works again: at once, or after a back-off if it
+    /// has just been established.
+    fn connect_or_wait(&mut self, conn: ConnId, was: Live, now: Duration) {
+        let stayed = now.saturating_sub(was.since) >= self.timing.retry_max;
+        let of_conn = self.conn_mut(conn);
+        let path = of_conn.path;
+        if stayed || of_conn.attempts == 0 {
+            of_conn.attempts = 1;
+            self.connect(conn, path, now);
+        } else {
+            self.wait(conn, now);
+        }
     }
 
     /// Reports the progress of a connection: when its oldest unanswered call was sent on it, if
@@ -94,16 +122,10 @@ impl Table {
     /// Handles the loss of a live connection: its calls move now, and it connects again.
     fn broken(&mut self, conn: ConnId, was: Live, now: Duration, silent_since: Duration) {
         let path = self.conn_ref(conn).path;
-        if now.saturating_sub(was.since) >= self.timing.retry_max {
-            self.conn_mut(conn).attempts = 0;
-        }
         self.move_calls(conn, now, silent_since);
         self.idle(conn);
         if self.has_live(path) {
-            match self.conn_ref(conn).attempts {
-                0 => self.connect(conn, path, now),
-                _ => self.wait(conn, now),
-            }
+            self.connect_or_wait(conn, was, now);
             // The same fault may have broken all of the path's connections without a visible error.
             if self.path_ref(path).state() == State::Up {
                 self.suspect(path, now, now);

@@ -100,6 +100,59 @@ fn a_connection_that_is_reset_for_its_replies_connects_at_once_however_often_and
     assert_eq!(state(&table, 0), State::Down, "the path does not connect again");
 }
 
+/// Breaks connection 0 again and again as soon as it is validated; the times from each break to the
+/// next connect.
+fn gaps(table: &mut Table, breaks: impl Fn(&mut Table, Duration)) -> Vec<Duration> {
+    let mut now = ms(10);
+    let connects = |table: &mut Table, now: Duration| {
+        let outputs = outputs(table);
+        for output in &outputs {
+            if let Output::Probe(path) = output {
+                table.probe_answered(now, *path);
+            }
+        }
+        outputs.contains(&Output::Connect(ConnId(0)))
+    };
+    let gaps = (0..8).map(|_| {
+        breaks(table, now);
+        let broken_at = now;
+        let mut connected = connects(table, now);
+        for _ in 0..1000 {
+            if connected {
+                break;
+            }
+            now = table.next_wake().expect("it connects again");
+            table.advance(now);
+            connected = connects(table, now);
+        }
+        table.reached(now, ConnId(0));
+        table.connected(now, ConnId(0));
+        now - broken_at
+    });
+    gaps.collect()
+}
+
+#[test]
+fn a_connection_that_breaks_again_and_again_waits_longer_each_time_up_to_a_bound() {
+    let reset: fn(&mut Table, Duration) = |table, now| table.reset_with_back_off(now, ConnId(0));
+    let broken: fn(&mut Table, Duration) = |table, now| table.disconnected(now, ConnId(0));
+    for (connections, breaks) in [(1, reset), (2, reset), (2, broken)] {
+        let mut table = connected(config(1, connections));
+        let seen = gaps(&mut table, breaks);
+        assert_eq!(seen[0], ms(0), "once is no pattern");
+        for (gap, wanted) in seen[1..].iter().zip([200, 400, 800, 1600, 1600, 1600, 1600]) {
+            assert!((ms(wanted * 3 / 4)..=ms(wanted * 5 / 4)).contains(gap), "{wanted}: {seen:?}");
+        }
+        // Once it has lasted, it is as good as new.
+        let now = ms(60_000);
+        breaks(&mut table, now);
+        assert!(outputs(&mut table).contains(&Output::Connect(ConnId(0))));
+    }
+    // Alone on its path, it takes the path down: the path is held down as one that flaps.
+    let seen = gaps(&mut connected(config(1, 1)), broken);
+    assert!(seen[0] == ms(0) && seen[1] >= ms(75) && seen[4] > seen[1], "{seen:?}");
+}
+
 #[test]
 fn the_least_loaded_connection_takes_the_call_and_ties_go_round() {
     let mut table = connected(config(1, 4));
