@@ -7,9 +7,13 @@
 //! may not reach by LOOKUP is also requested here ([`directory`]), so that whatever can be mounted
 //! can be walked to.
 
+mod addresses;
+
 use std::net::SocketAddr;
 
 use fs::{Attributes, FileHandle, FileSystemInfo, Status};
+
+pub(crate) use addresses::{bootstrap_at_any_address, first_asked};
 
 use crate::caller::{self, Caller};
 use crate::error::{Error, MountError};
@@ -44,7 +48,7 @@ pub(crate) enum PathKind {
 }
 
 /// Asks the MOUNT program for the export's root, and NFS for its attributes and limits.
-pub(crate) fn bootstrap(
+fn bootstrap(
     settings: &Settings,
     remote: &Remote,
     kind: PathKind,

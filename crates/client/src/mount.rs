@@ -11,7 +11,7 @@ use memory::Buffers;
 use paths::{ConnSpec, NodeId, PathId, PathSpec, Placement, Timing};
 use transport::Address;
 
-use crate::bootstrap::{PathKind, Root, bootstrap, directory, find_port};
+use crate::bootstrap::{PathKind, Root, bootstrap_at_any_address, directory, find_port, first_asked};
 use crate::buffer::Buffer;
 use crate::call::{Caller, FileRef, Op};
 use crate::connector::RdmaConnector;
@@ -23,7 +23,7 @@ use crate::path_failures::PathFailures;
 use crate::path_losses::PathLosses;
 use crate::protocol::Protocol;
 use crate::route::{LoopsWithoutPath, PathEnd, PathValidation, PathValidations, Route};
-use crate::settings::{OtherAddress, Settings};
+use crate::settings::Settings;
 use crate::shard::{ExternalDriver, Shard, Task};
 use crate::slot::Pending;
 use crate::statistics::{PathCounters, PathStatistics, Replays, Statistics};
@@ -139,7 +139,8 @@ impl Mount {
 
     fn try_mount(settings: Settings, kind: PathKind) -> std::result::Result<Self, MountError> {
         check(&settings)?;
-        let (mut settings, root) = bootstrap_at_any_address(settings, kind)?;
+        let asking = credential(&settings, crate::random_u64());
+        let (mut settings, root) = bootstrap_at_any_address(settings, kind, &asking)?;
         if kind == PathKind::Export {
             check_is_directory(&root)?;
         }
@@ -469,30 +470,6 @@ fn credential(settings: &Settings, identity: u64) -> Vec<u8> {
     encoded
 }
 
-/// Mounts from the first address of the server's name that answers, and returns the settings for
-/// it. If none answers, the error is that of the first address.
-fn bootstrap_at_any_address(
-    mut settings: Settings,
-    kind: PathKind,
-) -> std::result::Result<(Settings, Root), MountError> {
-    let credential = credential(&settings, crate::random_u64());
-    let others = std::mem::take(&mut settings.other_addresses);
-    let first_error = match bootstrap_any(&settings, kind, &credential) {
-        Err(error) if error.is_of_address() => error,
-        other => return Ok((settings, other?)),
-    };
-    for OtherAddress { address, locals, congestion } in others {
-        tracing::info!(from = %settings.server, to = %address, error = %first_error, "another address is tried");
-        let remotes = vec![address.into()];
-        let settings = Settings { server: address, remotes, locals, congestion, ..settings.clone() };
-        match bootstrap_any(&settings, kind, &credential) {
-            Err(error) if error.is_of_address() => {}
-            other => return Ok((settings, other?)),
-        }
-    }
-    Err(first_error)
-}
-
 /// Notes the port of NFS at an address, as its rpcbind knows it. Other remotes where nothing
 /// listens at the usual port are looked for in the same way: each host has an rpcbind of its own.
 fn note_ports(settings: &mut Settings, found: SocketAddr) {
@@ -508,38 +485,6 @@ fn note_ports(settings: &mut Settings, found: SocketAddr) {
     for (remote, port) in settings.remotes.iter_mut().zip(ports) {
         remote.port = port;
     }
-}
-
-/// Mounts from the first remote that answers. Returns the error of the first one, which the user
-/// named.
-fn bootstrap_any(
-    settings: &Settings,
-    kind: PathKind,
-    credential: &[u8],
-) -> std::result::Result<Root, MountError> {
-    let mut first_error = None;
-    for remote in first_asked(settings) {
-        match bootstrap(settings, &remote, kind, credential) {
-            Err(error) if error.is_of_address() => {
-                first_error.get_or_insert(error);
-            }
-            other => return other,
-        }
-    }
-    Err(first_error.unwrap_or(MountError::NoPath(PATHS_TIMEOUT)))
-}
-
-/// The remotes, starting with those at the address that the user named; that address comes first
-/// even if it is none of them.
-fn first_asked(settings: &Settings) -> Vec<Remote> {
-    let is_named = |remote: &Remote| remote.address == settings.server;
-    let (mut first, others): (Vec<Remote>, Vec<Remote>) =
-        settings.remotes.iter().partition(|it| is_named(it));
-    if first.is_empty() {
-        first.push(settings.server.into());
-    }
-    first.extend(others);
-    first
 }
 
 /// The remote of connection 0: a hash of the local address, so that clients spread over the

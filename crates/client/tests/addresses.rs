@@ -172,6 +172,35 @@ fn an_address_of_a_name_that_does_not_answer_is_followed_by_the_next() {
 }
 
 #[test]
+fn silent_addresses_are_not_waited_for_one_after_the_other() {
+    let (_server, port) = serve(V4);
+    // Each accepts one connection and never answers.
+    let silent: Vec<TcpListener> =
+        (1..=3).map(|last| TcpListener::bind((Ipv4Addr::new(127, 0, 3, last), port)).unwrap()).collect();
+    let at = |text: &str| text.parse::<client::Address>().unwrap();
+    let others = ["127.0.3.2", "127.0.3.3", "127.0.0.1"].map(|other| OtherAddress {
+        address: at(other),
+        locals: Vec::new(),
+        congestion: None,
+    });
+    let settings =
+        Settings { other_addresses: others.to_vec(), ..Settings::new(at("127.0.3.1"), port, "/export/data") };
+    std::thread::scope(|scope| {
+        let mounting = scope.spawn(|| Mount::with_settings(settings).unwrap());
+        let mut accepted: Vec<TcpStream> =
+            silent.iter().map(|listener| listener.accept().unwrap().0).collect();
+        // The client gives up on none of them before it has asked the next: it has not closed the
+        // first when it asks the last.
+        let first = &mut accepted[0];
+        first.set_nonblocking(true).unwrap();
+        let mut call = [0; 4096];
+        let end = std::iter::repeat_with(|| first.read(&mut call)).find(|read| !matches!(read, Ok(1..)));
+        assert!(end.unwrap().is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock));
+        assert_eq!(mounting.join().unwrap().addresses(), [at("127.0.0.1")]);
+    });
+}
+
+#[test]
 fn an_error_says_that_the_mount_program_was_not_found_and_what_rpcbind_answered() {
     let (_server, port) = serve(V4);
     let (mount_port, _) = service(V4, unavailable, 0);
