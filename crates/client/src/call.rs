@@ -13,6 +13,7 @@ use slab::Slab;
 use transport::{Expect, Pipe, ReceiveBuffer, Slices, SlicesMut, Source};
 
 use crate::buffer::Buffer;
+use crate::engine::Closes;
 use crate::error::{Error, Result};
 use crate::protocol::{self, Procedure, Request};
 use crate::slot::Promise;
@@ -249,6 +250,8 @@ pub(crate) struct Call {
     pub sent_again: bool,
     /// How often a reply to the call could not be read.
     pub bad_replies: u32,
+    /// The connections that the server ended instead of an answer.
+    pub closes: Option<Box<Closes>>,
     /// How often the data of a WRITE had to be written again because of what the server answered.
     pub rewrites: u32,
     pub submitted_at: Duration,

@@ -10,6 +10,7 @@
 
 mod answers;
 mod bad_replies;
+mod closes;
 mod connecting;
 mod connections;
 mod counts;
@@ -42,6 +43,8 @@ use crate::protocol;
 use crate::route::Route;
 use crate::shard::ShardStatistics;
 
+pub(crate) use closes::Closes;
+use closes::Outages;
 pub(crate) use connections::FIRST_CONNECTION_TOKEN;
 use connections::{ReceiveScratch, Slots};
 use counts::Counts;
@@ -92,6 +95,7 @@ pub(crate) struct Core {
     nodes: Vec<NodeId>,
     root_attributes: Attributes,
     counts: Counts,
+    outages: Outages,
     /// The server's name, for the log.
     server: String,
     finished: Vec<(Owner, Done)>,
@@ -133,6 +137,7 @@ impl Engine {
             nodes: setup.table.paths.iter().map(|path| path.node).collect(),
             root_attributes: setup.root_attributes,
             counts: Counts::new(setup.table.paths.len()),
+            outages: Outages::new(setup.table.paths.len()),
             server: setup.route.server.clone(),
             finished: Vec::new(),
             now,
@@ -338,7 +343,7 @@ impl Engine {
         self.expire_soft_calls();
         self.core.queues.end_delays(now);
         let calls_wait = self.core.queues.waiting_for_connection() > 0;
-        self.health.log_losses();
+        self.health.log_losses(&self.core.table);
         self.outage.look(&self.setup.route, self.core.table.usable(), calls_wait, now);
     }
 
@@ -392,7 +397,10 @@ impl Engine {
     fn carry_out(&mut self, output: Output) {
         match output {
             Output::Connect(conn) | Output::FailOver { conn, .. } => self.connect(conn),
-            Output::Abort(conn) => self.abort(conn),
+            Output::Abort(conn) => {
+                self.core.outages.note(self.core.table.path_of(conn), self.core.now);
+                self.abort(conn);
+            }
             Output::Move(conn) => self.move_calls(conn),
             Output::Probe(path) => self.probe(path),
             Output::StateChanged { path, from, to } => {
@@ -463,6 +471,7 @@ impl Core {
             sent_on: None,
             sent_again: false,
             bad_replies: 0,
+            closes: None,
             rewrites: 0,
             submitted_at: self.now,
             sent_at: self.now,

@@ -22,8 +22,8 @@ struct Loss {
 #[derive(Debug, Default)]
 struct Known {
     losses: BTreeMap<PathId, Loss>,
-    /// Why the last attempt on each path failed.
-    reasons: BTreeMap<PathId, String>,
+    /// Why the last attempt of each loop on each path failed, and when.
+    reasons: BTreeMap<(PathId, u64), (Instant, String)>,
 }
 
 /// See the module's documentation.
@@ -35,9 +35,16 @@ impl PathLosses {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes why a connection or a probe on a path failed.
-    pub(crate) fn failed(&self, path: PathId, reason: &dyn std::fmt::Display) {
-        self.lock().reasons.insert(path, reason.to_string());
+    /// Notes why a connection or a probe of a loop on a path failed. If the path is not lost by
+    /// that, [`PathLosses::withstood`] must follow.
+    pub(crate) fn failed(&self, path: PathId, identity: u64, reason: &dyn std::fmt::Display, now: Instant) {
+        self.lock().reasons.insert((path, identity), (now, reason.to_string()));
+    }
+
+    /// The path works in the loop in spite of the last failure, which is not the reason of any
+    /// later loss.
+    pub(crate) fn withstood(&self, path: PathId, identity: u64) {
+        self.lock().reasons.remove(&(path, identity));
     }
 
     /// A path has come to this state in a loop. Returns how long the path was lost if this ends a
@@ -51,13 +58,13 @@ impl PathLosses {
                 None
             }
             State::Up => {
+                known.reasons.remove(&(path, identity));
                 if let Some(loss) = known.losses.get_mut(&path) {
                     loss.loops.remove(&identity);
                     if !loss.loops.is_empty() {
                         return None;
                     }
                 }
-                known.reasons.remove(&path);
                 let loss = known.losses.remove(&path)?;
                 loss.is_logged.then(|| now.saturating_duration_since(loss.since))
             }
@@ -74,7 +81,10 @@ impl PathLosses {
         for (path, loss) in losses.iter_mut() {
             if !loss.is_logged && now.saturating_duration_since(loss.since) >= LOG_AFTER {
                 loss.is_logged = true;
-                due.push((*path, reasons.get(path).cloned()));
+                // The latest of the loops that have lost the path.
+                let of_loops = loss.loops.iter().filter_map(|identity| reasons.get(&(*path, *identity)));
+                let reason = of_loops.max_by_key(|(at, _)| *at).map(|(_, reason)| reason.clone());
+                due.push((*path, reason));
             }
         }
         (due, losses.len())
@@ -91,7 +101,7 @@ mod tests {
         let at = |seconds| start + Duration::from_secs(seconds);
         assert_eq!(losses.note(path, 1, State::Down, at(0)), None);
         assert_eq!(losses.due(at(0)), (vec![], 1), "too short to tell");
-        losses.failed(path, &"refused");
+        losses.failed(path, 1, &"refused", at(0));
         assert_eq!(losses.due(at(1)), (vec![(path, Some("refused".to_owned()))], 1));
         assert_eq!(losses.note(path, 2, State::Down, at(2)), None);
         assert_eq!(losses.note(path, 1, State::Probing, at(3)), None);
@@ -106,10 +116,31 @@ mod tests {
         let (losses, path, now) = (PathLosses::default(), PathId(0), Instant::now());
         assert_eq!(losses.note(path, 1, State::Up, now), None, "it was not lost");
         losses.note(path, 1, State::Down, now);
-        losses.failed(path, &"a reason of long ago");
+        losses.failed(path, 1, &"a reason of long ago", now);
         assert_eq!(losses.note(path, 1, State::Up, now), None);
         assert_eq!(losses.due(now + Duration::from_secs(60)), (vec![], 0));
         losses.note(path, 1, State::Down, now);
         assert_eq!(losses.due(now + Duration::from_secs(60)), (vec![(path, None)], 1));
+    }
+
+    #[test]
+    fn the_reason_is_that_of_this_loss_and_of_a_loop_that_lost_the_path() {
+        let (losses, path, now) = (PathLosses::default(), PathId(0), Instant::now());
+        let at = |seconds| now + Duration::from_secs(seconds);
+        // One of several connections failed, and the path worked on.
+        losses.failed(path, 1, &"reset long ago", at(0));
+        losses.withstood(path, 1);
+        losses.note(path, 1, State::Down, at(10));
+        // Another loop, to which the path is not lost.
+        losses.failed(path, 2, &"another's", at(11));
+        assert_eq!(losses.due(at(12)), (vec![(path, None)], 1), "it fell silent");
+        losses.note(path, 1, State::Up, at(13));
+        for (identity, reason) in [(1, "reset"), (2, "refused"), (1, "unreachable")] {
+            losses.failed(path, identity, &reason, at(20));
+            losses.note(path, identity, State::Down, at(20));
+        }
+        losses.failed(path, 2, &"refused again", at(21));
+        let reason = Some("refused again".to_owned());
+        assert_eq!(losses.due(at(22)), (vec![(path, reason)], 1), "the latest");
     }
 }

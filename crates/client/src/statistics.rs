@@ -98,6 +98,11 @@ impl PathCounters {
         &mut self.operations[at]
     }
 
+    /// Calls answered.
+    pub(crate) const fn calls(&self) -> u64 {
+        self.read.calls + self.write.calls + self.metadata.calls
+    }
+
     /// Adds another loop's counters of the same path.
     pub fn add(&mut self, other: &Self) {
         for (ours, theirs) in [

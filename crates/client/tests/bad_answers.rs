@@ -156,6 +156,74 @@ fn a_call_whose_reply_can_never_be_read_fails_after_five_tries_and_no_other_call
     fails("a record that ends too soon", "ends early", &short);
 }
 
+/// A directory is listed, and the server ends the connection at that call each time. With `beside`,
+/// a READ in between must succeed each time. Returns the error of the listing and the number of its
+/// calls.
+fn listing_that_ends_connections(beside: bool) -> (Error, u32) {
+    let fake = Fake::start(1);
+    let mount = fake.mount();
+    let directory = fs::FileHandle::new(b"directory").unwrap();
+    std::thread::scope(|scope| {
+        let listing = scope.spawn(|| mount.read_directory(directory));
+        let (mut tries, mut reads) = (0, Vec::new());
+        while !listing.is_finished() {
+            match fake.next_within(Duration::from_millis(20)) {
+                Some(call) if call.procedure == Procedure::ReadDirPlus => {
+                    tries += 1;
+                    assert!(tries <= 40, "the call is sent again without end");
+                    if beside {
+                        reads.push(read(&mount, 4096));
+                    }
+                    call.cut();
+                }
+                Some(call) => call.data_read(&[3; 4096]),
+                None => {}
+            }
+        }
+        let answers = scope.spawn(|| reads.into_iter().map(Pending::wait).collect::<Vec<_>>());
+        while !answers.is_finished() {
+            if let Some(call) = fake.next_within(Duration::from_millis(20)) {
+                call.data_read(&[3; 4096]);
+            }
+        }
+        for done in answers.join().unwrap() {
+            assert!(done.result.is_ok() && done.buffer == [3; 4096], "{:?}", done.result);
+        }
+        (listing.join().unwrap().expect_err("it is never answered"), tries)
+    })
+}
+
+#[test]
+fn a_call_at_which_the_server_ends_each_connection_fails_after_seven_tries_and_no_other_call_does() {
+    for beside in [true, false] {
+        let (error, tries) = listing_that_ends_connections(beside);
+        assert!(matches!(error, Error::PeerMisbehaved { .. }), "{beside}: {error}");
+        assert!(error.to_string().contains("ended the connection 7 times"), "{beside}: {error}");
+        assert!(tries >= 7, "{beside}: {tries}");
+    }
+}
+
+#[test]
+fn a_server_that_goes_away_in_between_is_waited_for_however_often_it_ends_connections() {
+    let fake = Fake::start(1);
+    let mount = fake.mount();
+    let pending = read(&mount, 4096);
+    for _ in 0..3 {
+        for _ in 0..4 {
+            fake.next().cut();
+        }
+        fake.stop_node(0);
+        let accepted = fake.accepted();
+        Deadline::wait_until("an attempt to connect in vain", TIMEOUT, || {
+            (fake.accepted() > accepted + 1).then_some(())
+        });
+        fake.start_node(0);
+    }
+    fake.next().data_read(&[5; 4096]);
+    let done = pending.wait();
+    assert!(matches!(done.result, Ok(Answer::Read { .. })), "{:?}", done.result);
+}
+
 #[test]
 fn a_connection_that_breaks_within_a_long_read_gives_the_buffer_back_to_its_call() {
     let len = 1 << 20;

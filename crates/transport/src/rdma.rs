@@ -189,6 +189,9 @@ pub enum Error {
     /// Work failed: the peer is gone, or did not permit this access to its memory.
     #[error("the connection broke: {0}")]
     Broken(String),
+    /// The peer no longer acknowledged what was sent.
+    #[error("the peer fell silent: {0}")]
+    Unacknowledged(String),
     /// The device was removed.
     #[error("the RDMA device was removed")]
     DeviceGone,

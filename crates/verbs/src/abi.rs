@@ -311,6 +311,8 @@ pub(crate) const WC_WITH_INV: c_uint = 8;
 /// The number of the same flag in the kernel, which Soft-RoCE passes on as it is.
 pub(crate) const WC_WITH_INV_OF_KERNEL: c_uint = 4;
 pub(crate) const WC_RECV: c_uint = 128;
+pub(crate) const WC_RETRY_EXCEEDED: c_uint = 12;
+pub(crate) const WC_RECEIVER_RETRY_EXCEEDED: c_uint = 13;
 pub(crate) const PS_TCP: c_uint = 0x0106;
 pub(crate) const PORT_ACTIVE: c_uint = 4;
 pub(crate) const LINK_LAYER_ETHERNET: u8 = 2;

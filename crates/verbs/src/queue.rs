@@ -1,6 +1,9 @@
 //! Completions: polled without a system call, waited for on a file descriptor.
 
-use crate::abi::{CompChannel, Cq, WC_RECV, WC_WITH_IMM, WC_WITH_INV, WC_WITH_INV_OF_KERNEL, Wc};
+use crate::abi::{
+    CompChannel, Cq, WC_RECEIVER_RETRY_EXCEEDED, WC_RECV, WC_RETRY_EXCEEDED, WC_WITH_IMM, WC_WITH_INV,
+    WC_WITH_INV_OF_KERNEL, Wc,
+};
 use crate::count::{Counted, Kind};
 use crate::event::set_nonblocking;
 use crate::identifier::Handle;
@@ -27,6 +30,8 @@ pub struct Completion {
     pub invalidated: Option<u32>,
     /// Why it failed, in the library's words; after a failure the queue pair carries nothing more.
     pub failure: Option<String>,
+    /// Whether it failed because the peer did not acknowledge it in time.
+    pub unacknowledged: bool,
 }
 
 /// A completion queue with a channel of its own.
@@ -90,6 +95,7 @@ impl Queue {
             received: wc.opcode & WC_RECV != 0,
             bytes: wc.byte_len,
             invalidated: invalidated(wc),
+            unacknowledged: matches!(wc.status, WC_RETRY_EXCEEDED | WC_RECEIVER_RETRY_EXCEEDED),
             failure: (wc.status != 0).then(|| {
                 // SAFETY: the library has a text for every number, in memory of its own.
                 unsafe { CStr::from_ptr((library.ibv_wc_status_str)(wc.status)) }

@@ -65,6 +65,7 @@ impl Answers<'_> {
             if matches!(call.body, Body::Validate) {
                 return;
             }
+            call.closes = None;
             let latency = now.saturating_sub(call.sent_at);
             let bytes = call.bytes();
             // Read the path before reporting to the table: the last reply on a draining connection

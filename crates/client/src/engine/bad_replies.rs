@@ -3,7 +3,8 @@
 //! A server may answer a call each time with something after which the connection cannot be used,
 //! such as a record that is longer than any reply may be. Such a call is sent again with back-off,
 //! so that the other calls of the mount get on meanwhile, and fails after a bounded number of
-//! tries. The path is not at fault: its connection is established again at once.
+//! tries. The path is not at fault: its connection is established again at once. A call whose
+//! results make no sense fails at once; then the connection is established with back-off.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -37,11 +38,16 @@ impl Engine {
         match reply {
             BadReply::NoReply(reason) => {
                 tracing::warn!(?address, %reason, "the server's answer makes no sense; connection reset");
+                let path = self.slots.get(conn).and_then(|connection| connection.path);
+                self.health.failed(path, &format_args!("the server's answer makes no sense: {reason}"));
                 self.connection_broke(conn);
             }
             BadReply::Nonsense(reason) => {
                 tracing::warn!(?address, %reason, "the server's answer makes no sense; connection reset");
-                self.reset(conn);
+                self.close(conn);
+                if !self.is_left(conn) {
+                    self.core.table.reset_with_back_off(self.core.now, conn);
+                }
             }
             BadReply::Unreadable { key, reason } => {
                 // Reset here, before the call is sent again on another connection.
@@ -52,8 +58,8 @@ impl Engine {
         }
     }
 
-    /// Resets a connection because of a reply on it; its path is fine.
-    fn reset(&mut self, conn: ConnId) {
+    /// Resets a connection because of a call on it, which is sent with back-off; its path is fine.
+    pub(super) fn reset(&mut self, conn: ConnId) {
         self.close(conn);
         if !self.is_left(conn) {
             self.core.table.reset(self.core.now, conn);

@@ -62,7 +62,7 @@ pub(crate) struct Connection {
     state: State,
     /// The path that the socket uses. The table may already have assigned the slot to another path:
     /// see [`Engine::is_left`].
-    path: Option<PathId>,
+    pub(super) path: Option<PathId>,
     pub node: NodeId,
     pub(super) remote: Option<SocketAddr>,
     waits_to_send: bool,
@@ -88,7 +88,7 @@ impl Connection {
     }
 
     /// Whether the connection carries calls.
-    const fn is_ready(&self) -> bool {
+    pub(super) const fn is_ready(&self) -> bool {
         matches!(self.state, State::Ready(_))
     }
 
@@ -96,6 +96,15 @@ impl Connection {
     #[cfg(test)]
     pub(super) const fn is_open(&self) -> bool {
         self.state.wire().is_some()
+    }
+
+    /// The calls that have not been sent completely.
+    pub(super) fn unsent(&self) -> Vec<CallKey> {
+        let mut unsent = Vec::new();
+        if let Some(wire) = self.state.wire() {
+            wire.unsent(|key| unsent.push(*key));
+        }
+        unsent
     }
 
     /// Queues a call.
@@ -213,6 +222,7 @@ impl Engine {
             Err(error) => {
                 tracing::debug!(address = %end.remote, %error, "connect failed");
                 self.health.failed(Some(path), &error);
+                self.core.outages.note(Some(path), self.core.now);
                 self.core.table.disconnected(self.core.now, conn);
             }
         }
@@ -303,6 +313,7 @@ impl Engine {
                 connection.state = State::Closed;
                 tracing::debug!(address = ?connection.remote, %error, "connect failed");
                 self.health.failed(connection.path, &error);
+                self.core.outages.note(connection.path, self.core.now);
                 self.core.table.disconnected(self.core.now, conn);
             }
         }
@@ -343,13 +354,13 @@ impl Engine {
                 self.learn(conn, bad_reply, validated);
             }
             Err(error) => {
-                if let (Error::Record(_), Some(bad_reply)) = (&error, bad_reply) {
+                if let (Error::Record(_) | Error::Rdma(_), Some(bad_reply)) = (&error, bad_reply) {
                     self.bad_reply(conn, bad_reply);
                     return;
                 }
                 log_end(connection.remote, &error);
                 self.health.failed(connection.path, &error);
-                self.connection_broke(conn);
+                self.connection_ended(conn, &error);
             }
         }
     }
@@ -371,6 +382,7 @@ impl Engine {
                 self.core.table.connected(self.core.now, conn);
             }
             Some(Err(reason)) => {
+                self.core.outages.note(connection.path, self.core.now);
                 self.setup.route.path_refused(self.core.table.path_of(conn), &reason);
                 self.connection_broke(conn);
             }
@@ -462,7 +474,7 @@ impl Engine {
                 Err(error) => {
                     log_end(connection.remote, &error);
                     self.health.failed(connection.path, &error);
-                    self.connection_broke(conn);
+                    self.connection_ended(conn, &error);
                 }
             }
         }

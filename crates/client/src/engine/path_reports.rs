@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use paths::{PathId, State};
+use paths::{PathId, State, Table};
 
 use crate::node_health::Reporter;
 use crate::path_failures::SeenFailures;
@@ -17,13 +17,15 @@ pub(super) struct Health {
     seen: SeenFailures,
     /// Tells which nodes are down.
     reporter: Reporter,
+    /// Paths on which something failed since the last tick.
+    failed: Vec<PathId>,
 }
 
 impl Health {
     /// For a loop with this identity whose connections prefer these paths.
     pub(super) fn new(route: &Arc<Route>, identity: u64, own: impl Iterator<Item = PathId>) -> Self {
         let seen = route.path_failures.listener();
-        Self { route: Arc::clone(route), seen, reporter: Reporter::new(identity, own) }
+        Self { route: Arc::clone(route), seen, reporter: Reporter::new(identity, own), failed: Vec::new() }
     }
 
     /// Tells the other loops that a validated connection on this path broke.
@@ -46,8 +48,15 @@ impl Health {
         }
     }
 
-    /// Logs the paths that are lost and not logged yet.
-    pub(super) fn log_losses(&self) {
+    /// Logs the paths that are lost and not logged yet; called at each tick. A failure on a path
+    /// that is up by then did not lose it.
+    pub(super) fn log_losses(&mut self, table: &Table) {
+        for path in self.failed.drain(..) {
+            let is_up = table.path(path).is_some_and(|status| status.state == State::Up);
+            if let Some(identity) = self.reporter.of(path).filter(|_| is_up) {
+                self.route.path_losses.withstood(path, identity);
+            }
+        }
         let (due, lost) = self.route.path_losses.due(Instant::now());
         let all = self.route.paths.len();
         for (path, reason) in due {
@@ -59,9 +68,10 @@ impl Health {
     }
 
     /// Notes why a connection or a probe on a path failed.
-    pub(super) fn failed(&self, path: Option<PathId>, reason: &dyn std::fmt::Display) {
-        if let Some(path) = path {
-            self.route.path_losses.failed(path, reason);
+    pub(super) fn failed(&mut self, path: Option<PathId>, reason: &dyn std::fmt::Display) {
+        if let Some((path, identity)) = path.and_then(|path| Some((path, self.reporter.of(path)?))) {
+            self.route.path_losses.failed(path, identity, reason, Instant::now());
+            self.failed.push(path);
         }
     }
 }

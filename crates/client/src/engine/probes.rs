@@ -143,6 +143,7 @@ impl Engine {
         let address = self.setup.route.paths.get(usize::from(path.0)).map(|end| end.remote);
         tracing::debug!(?address, %error, "probe failed");
         self.health.failed(Some(path), error);
+        self.core.outages.note(Some(path), self.core.now);
         self.core.table.probe_failed(self.core.now, path);
     }
 

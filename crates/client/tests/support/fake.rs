@@ -247,6 +247,16 @@ impl Fake {
             }
         }
     }
+
+    /// Starts a node that was stopped.
+    pub fn start_node(&self, node: usize) {
+        self.shared.down.lock().unwrap()[node] = false;
+    }
+
+    /// How many connections were accepted.
+    pub fn accepted(&self) -> usize {
+        self.shared.connections.lock().unwrap().len()
+    }
 }
 
 impl Drop for Fake {

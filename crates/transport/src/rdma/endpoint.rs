@@ -609,7 +609,10 @@ impl<T> Endpoint<T> {
             if self.posted.iter().any(|posted| posted.number == completion.id && posted.binds_window) {
                 lending::note_failure(failure);
             }
-            return Err(self.why_broken(failure));
+            return Err(match self.why_broken(failure) {
+                Error::Broken(failure) if completion.unacknowledged => Error::Unacknowledged(failure),
+                other => other,
+            });
         }
         if completion.id & RECEIVE == 0 {
             return self.complete_work(completion.id).map(|()| None);

@@ -26,6 +26,7 @@ use super::endpoint::Lent;
 use super::{
     Buffer, Counters, Endpoint, Error, Event, Offer, Options, SIGNALLED_EACH, forget, inline, is_call,
 };
+use crate::framing::FramingError;
 use crate::poll::{Interest, Poller};
 use crate::{
     Address, Ended, Expect, Flushed, PayloadPlace, ReceiveBuffer, Received, Remains, Scratch, Sink, Slices,
@@ -339,10 +340,7 @@ impl<K> Requester<K> {
                 if let Some(buffer) = &offered.reply {
                     buffer.read(0, &mut long)?;
                 }
-                // As with inline replies, a reply with another xid matches no call. RFC 8166 s4.2.1
-                if long.first_chunk().copied().map(u32::from_be_bytes) != Some(xid) {
-                    return Err(CloseReason::Protocol.into());
-                }
+                check_long(xid, &long, sink)?;
                 &long
             }
         };
@@ -533,6 +531,19 @@ fn offer<K>(
     Ok(Some(offered))
 }
 
+/// Checks that a reply in the memory of a call is to that call. As with inline replies, one with
+/// another xid matches no call; but here the call is known whose memory it took, and which would
+/// get the like again on every connection. So the call is named to the sink. RFC 8166 s4.2.1
+fn check_long<S: Sink>(xid: u32, message: &[u8], sink: &mut S) -> Result<(), Error> {
+    let found = message.first_chunk().copied().map(u32::from_be_bytes);
+    if found == Some(xid) {
+        return Ok(());
+    }
+    let reason = "a reply to another call in the memory of this one".to_owned();
+    sink.bad_record(&xid.to_be_bytes(), &FramingError::Malformed(reason));
+    Err(CloseReason::Protocol.into())
+}
+
 /// Sends a message, followed by the payload and its padding if that is inline.
 fn send(
     endpoint: &mut Endpoint<Tag>,
@@ -651,4 +662,47 @@ fn to_u32(count: usize) -> u32 {
 
 fn to_usize(bytes: u32) -> usize {
     usize::try_from(bytes).unwrap_or(usize::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Notes the calls whose replies cannot be read.
+    #[derive(Default)]
+    struct BadRecords(Vec<Vec<u8>>);
+
+    struct NoBuffer;
+
+    impl ReceiveBuffer for NoBuffer {
+        fn unfilled<'a>(&'a mut self, _from: usize, _out: &mut SlicesMut<'a>) {}
+    }
+
+    impl Sink for BadRecords {
+        type ReceiveBuffer = NoBuffer;
+        fn choose_receive_buffer(
+            &mut self,
+            _head: &[u8],
+            _record_len: usize,
+        ) -> Option<PayloadPlace<NoBuffer>> {
+            None
+        }
+        fn record(&mut self, _record: &[u8]) {}
+        fn received(&mut self, _head: &[u8], _receive_buffer: NoBuffer, _tail: &[u8]) {}
+        fn bad_record(&mut self, beginning: &[u8], _error: &FramingError) {
+            self.0.push(beginning.to_vec());
+        }
+    }
+
+    // RFC 8166 s4.2.1
+    #[test]
+    fn a_reply_to_another_call_in_the_memory_of_a_call_is_charged_to_the_call_whose_memory_it_took() {
+        let mut sink = BadRecords::default();
+        assert!(check_long(7, &[0, 0, 0, 7, 0, 0, 0, 1], &mut sink).is_ok());
+        assert_eq!(sink.0, [[0; 4]; 0]);
+        for message in [&[0, 0, 0, 8, 0, 0, 0, 1][..], &[0, 0]] {
+            assert!(matches!(check_long(7, message, &mut sink), Err(Error::Protocol(_))));
+        }
+        assert_eq!(sink.0, [[0, 0, 0, 7]; 2]);
+    }
 }
