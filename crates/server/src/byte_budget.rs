@@ -7,7 +7,9 @@
 //! served even when no memory is left.
 //!
 //! Nothing is refused here: connections ask for room before they take more, and wait without it.
-//! An address gets at most half of the budget, so that one host never takes the memory of all.
+//! An address may hold no more than what is left for all others: half of the budget if it is alone,
+//! and with it a third if two do that, and so on. So neither one host nor several take the memory of
+//! all, and who holds little finds room.
 
 use crate::address::network_of;
 use std::collections::HashMap;
@@ -19,6 +21,9 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 pub(crate) const FREE_BYTES: usize = 16 << 10;
 /// The smallest budget: half of it has room for the longest record and its reply.
 pub(crate) const BUDGET_BYTES_MIN: usize = 8 << 20;
+/// What an address that holds nothing may take at least, as far as it is left: the longest record
+/// and its reply.
+const FIRST_BYTES: usize = BUDGET_BYTES_MIN / 2;
 /// With this much room for each loop, turns need not check what their calls take: no turn takes
 /// more.
 const AMPLE_BYTES: usize = 16 << 20;
@@ -130,19 +135,30 @@ impl ByteBudget {
 
     /// How much more an address may hold.
     pub fn room(&self, account: &Account) -> usize {
-        let left = self.bytes_max.saturating_sub(self.total.load(Ordering::Relaxed));
-        left.min((self.bytes_max / 2).saturating_sub(account.held_bytes()))
+        self.room_beside(account, 0)
+    }
+
+    /// How much more an address may hold, after others got what they were promised.
+    fn room_beside(&self, account: &Account, promised: usize) -> usize {
+        let left = self.bytes_max.saturating_sub(self.total.load(Ordering::Relaxed) + promised);
+        let held = account.held_bytes();
+        // Without this, a long record would have to wait until most of the memory is free.
+        let first = if held == 0 { left.min(FIRST_BYTES) } else { 0 };
+        // With that much more, the address holds as much as is left.
+        first.max(left.saturating_sub(held) / 2)
     }
 
     /// Whether an address may hold `bytes` more, after others got what they were promised.
     pub fn has_room(&self, account: &Account, bytes: usize, promised: usize) -> bool {
-        let left = self.bytes_max.saturating_sub(self.total.load(Ordering::Relaxed));
-        left >= bytes.saturating_add(promised) && !self.is_above_share(account, bytes)
+        bytes <= self.room_beside(account, promised)
     }
 
-    /// Whether an address would hold more than its share with `bytes` more.
-    pub fn is_above_share(&self, account: &Account, bytes: usize) -> bool {
-        account.held_bytes().saturating_add(bytes) > self.bytes_max / 2
+    /// Called when an address has no room for `bytes`: whether others hold too little to be to
+    /// blame, because memory is left for that or the address would hold more than half of it.
+    pub fn lacks_share(&self, account: &Account, bytes: usize, promised: usize) -> bool {
+        let left = self.bytes_max.saturating_sub(self.total.load(Ordering::Relaxed));
+        left >= bytes.saturating_add(promised)
+            || account.held_bytes().saturating_add(bytes) > self.bytes_max / 2
     }
 
     /// Whether a turn need not check what it takes, when there are this many loops. With very many
@@ -163,29 +179,51 @@ mod tests {
     }
 
     #[test]
-    fn an_address_gets_half_and_all_together_get_the_budget() {
+    fn an_address_gets_half_and_several_leave_something_for_others() {
         let budget = ByteBudget::new(64 * MIB);
-        let [one, two, three] = [1, 2, 3].map(|last| budget.account(address(last)));
-        let mut charge = Charge::none(Arc::clone(&one));
+        let accounts = [1, 2, 3, 4].map(|last| budget.account(address(last)));
+        let [one, two, three, four] = &accounts;
+        let mut charge = Charge::none(Arc::clone(one));
         charge.set(30 * MIB);
-        assert_eq!((budget.room(&one), budget.room(&two)), (2 * MIB, 32 * MIB));
-        let other = Charge::none(Arc::clone(&two)).beside(32 * MIB);
-        assert_eq!([&one, &two, &three].map(|account| budget.room(account)), [2 * MIB, 0, 2 * MIB]);
+        assert_eq!((budget.room(one), budget.room(two)), (2 * MIB, 17 * MIB));
+        let all = [two, three].map(|account| {
+            let bytes = budget.room(account);
+            Charge::none(Arc::clone(account)).beside(bytes)
+        });
+        // 17 MiB were left, of which the third address got half, and the fourth gets half.
+        assert_eq!(all.each_ref().map(Charge::bytes), [17 * MIB, 17 * MIB / 2]);
+        assert_eq!(accounts.each_ref().map(|account| budget.room(account)), [0, 0, 0, 17 * MIB / 4]);
+        assert!(budget.has_room(four, FIRST_BYTES, 4 * MIB) && !budget.has_room(three, 1, 0));
+        assert!(budget.lacks_share(three, MIB, 0), "others leave enough");
+        let rest = Charge::none(Arc::clone(two)).beside(17 * MIB / 2);
+        assert!(!budget.lacks_share(four, MIB, 0) && budget.lacks_share(one, 3 * MIB, 0));
+        drop(rest);
+        drop(all);
         charge.set(MIB);
-        assert_eq!((budget.room(&one), budget.room(&three)), (31 * MIB, 31 * MIB));
-        drop((charge, other));
-        assert_eq!((budget.room(&two), budget.total.load(Ordering::Relaxed)), (32 * MIB, 0));
+        assert_eq!((budget.room(one), budget.room(three)), (31 * MIB, 63 * MIB / 2));
+        drop(charge);
+        assert_eq!((budget.room(two), budget.total.load(Ordering::Relaxed)), (32 * MIB, 0));
     }
 
     #[test]
-    fn promises_to_others_count_in_the_sum_and_not_in_the_share_of_an_address() {
+    fn an_address_that_holds_nothing_gets_room_for_the_longest_record_as_far_as_it_is_left() {
+        let budget = ByteBudget::new(BUDGET_BYTES_MIN);
+        let [one, two] = [1, 2].map(|last| budget.account(address(last)));
+        let _held = Charge::none(Arc::clone(&one)).beside(BUDGET_BYTES_MIN / 2);
+        assert_eq!((budget.room(&one), budget.room(&two)), (0, FIRST_BYTES));
+        let _other = Charge::none(Arc::clone(&one)).beside(MIB);
+        assert_eq!(budget.room(&two), FIRST_BYTES - MIB);
+    }
+
+    #[test]
+    fn promises_to_others_count() {
         let budget = ByteBudget::new(64 * MIB);
         let [one, two] = [1, 2].map(|last| budget.account(address(last)));
         assert!(budget.has_room(&one, MIB, 63 * MIB) && !budget.has_room(&one, MIB, 64 * MIB));
         let held = Charge::none(Arc::clone(&one)).beside(31 * MIB);
-        assert!(budget.has_room(&one, MIB, 20 * MIB) && !budget.is_above_share(&one, MIB));
-        assert!(!budget.has_room(&one, 2 * MIB, 0) && budget.is_above_share(&one, 2 * MIB));
-        assert!(budget.has_room(&two, 32 * MIB, 0) && !budget.has_room(&two, 32 * MIB, 2 * MIB));
+        assert!(budget.has_room(&one, MIB, 0));
+        assert!(!budget.has_room(&one, 2 * MIB, 0) && budget.lacks_share(&one, 2 * MIB, 0));
+        assert!(budget.has_room(&two, 16 * MIB, MIB) && !budget.has_room(&two, 16 * MIB, 2 * MIB));
         drop(held);
     }
 

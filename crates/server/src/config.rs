@@ -142,8 +142,8 @@ pub struct Limits {
     /// The most bytes of replies queued on a connection before no more calls are received from it.
     pub queued_bytes_max: usize,
     /// The most bytes that clients make the server hold, in incomplete records, calls being
-    /// executed and queued replies; one address gets at most half. Each connection has a little of
-    /// its own.
+    /// executed and queued replies; an address may hold no more than what is left for all others.
+    /// Each connection has a little of its own.
     pub held_bytes_max: usize,
     /// How long a connection may stay silent in the middle of a record, in milliseconds.
     pub partial_record_ms_max: u64,

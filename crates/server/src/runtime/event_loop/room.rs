@@ -102,7 +102,7 @@ impl EventLoop {
     /// that holds most, the oldest first. Returns false if that does not suffice.
     pub(super) fn make_room(&mut self, account: &Arc<Account>, bytes: usize, promised: usize) -> bool {
         while !self.group.budget.has_room(account, bytes, promised) {
-            let only_own = self.group.budget.is_above_share(account, bytes);
+            let only_own = self.group.budget.lacks_share(account, bytes, promised);
             let others = self.connections.iter().filter(|(_, connection)| {
                 connection.waits_for_room().is_none()
                     && (!only_own || Arc::ptr_eq(connection.account(), account))
