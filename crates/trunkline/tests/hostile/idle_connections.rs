@@ -1,0 +1,25 @@
+//! Idle connections: all clients together want twice as many as the server may have.
+
+use crate::Hostile;
+use crate::target::Target;
+
+pub struct IdleConnections;
+
+impl Hostile for IdleConnections {
+    fn name(&self) -> &'static str {
+        "idle connections"
+    }
+
+    fn attack(&self, target: &Target, number: usize) {
+        let wanted = 2 * target.connections_max / target.at_work.len() + 1;
+        let mut open = Vec::new();
+        while !target.is_over() {
+            while open.len() < wanted && !target.is_over() {
+                open.extend(target.connect(number));
+            }
+            target.at_work(number);
+            std::thread::park_timeout(crate::target::PATIENCE);
+            open.retain(|peer| !target.has_ended(peer));
+        }
+    }
+}

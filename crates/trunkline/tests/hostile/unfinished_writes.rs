@@ -1,0 +1,28 @@
+//! WRITEs of the largest size that are never finished.
+
+use crate::Hostile;
+use crate::good_client::write_args;
+use crate::target::{BLOCK, Target};
+use nfs3::Procedure;
+
+/// The bytes of each WRITE that are never sent.
+const MISSING_BYTES: usize = 100;
+
+pub struct UnfinishedWrites;
+
+impl Hostile for UnfinishedWrites {
+    fn name(&self) -> &'static str {
+        "unfinished WRITEs"
+    }
+
+    fn attack(&self, target: &Target, number: usize) {
+        let (file, _) = target.export(number);
+        let args = write_args(file, 0, &vec![0xee; BLOCK as usize]);
+        target.reconnecting(number, |peer| {
+            let record = peer.record(1, nfs3::PROGRAM, Procedure::Write.number(), &args);
+            target.send(&peer.stream, &record[..record.len() - MISSING_BYTES]);
+            target.at_work(number);
+            target.hold(peer);
+        });
+    }
+}
