@@ -8,8 +8,8 @@
 //!
 //! Nothing is refused here: connections ask for room before they take more, and wait without it.
 //! An address may hold no more than what is left for all others: half of the budget if it is alone,
-//! and with it a third if two do that, and so on. So neither one host nor several take the memory of
-//! all, and who holds little finds room.
+//! a third if two do that, and so on. So neither one host nor several take the memory of all, and
+//! who holds little finds room.
 
 use crate::address::network_of;
 use std::collections::HashMap;
