@@ -2,7 +2,7 @@
 //!
 //! Each loop owns the counters of its connections and clients, and no other thread touches them; a
 //! reader sends a message, and every loop answers with a copy. Counts are kept for each connection,
-//! counts and latencies for each client ([`clients`]). The latency of a call is the time from the
+//! counts and latencies for each client (`clients`). The latency of a call is the time from the
 //! receive that brought it to the end of the send that took its reply (or found the peer's window
 //! full): calls received together share it.
 
