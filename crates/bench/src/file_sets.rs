@@ -69,7 +69,7 @@ impl<'a> FileSets<'a> {
             };
             match Files::prepare_planned(mount, number, workloads, &wanted, step) {
                 Ok(files) => all.sets.push(FileSet { files, route }),
-                Err(error) => return all.remove_after(Err(error)).map(|()| all),
+                Err(error) => return all.remove_after(Err(error)),
             }
         }
         Ok(all)
@@ -102,11 +102,11 @@ impl<'a> FileSets<'a> {
     ///
     /// # Errors
     /// That of the experiment, or of the first removal that failed.
-    pub fn remove_after(&self, outcome: Result<()>) -> Result<()> {
+    pub fn remove_after<T>(&self, outcome: Result<T>) -> Result<T> {
         self.sets.iter().fold(outcome, |outcome, set| {
             let removed = set.remove();
             match outcome {
-                Ok(()) => removed,
+                Ok(outcome) => removed.map(|()| outcome),
                 Err(error) => Err(set.files.after_removal(error, removed)),
             }
         })

@@ -5,6 +5,7 @@
 
 mod convert;
 mod maps;
+mod results;
 mod sizes;
 
 use std::path::{Path, PathBuf};
@@ -14,6 +15,7 @@ use fio::{Context, JobFile};
 use record::Procedure;
 
 use self::maps::Map;
+use self::results::ReportedRoute;
 use self::sizes::Sizes;
 use crate::error::{Error, ExperimentError, Result};
 use crate::experiment::{Experiment, RouteSpec, Target};
@@ -41,6 +43,8 @@ pub struct JobFiles {
     pub repeats: Option<u32>,
     /// Quick, standard or thorough.
     pub procedure: Procedure,
+    /// Whether each job has results of its own, for [`Plan::fio_json`].
+    pub details: bool,
 }
 
 /// An experiment of job files.
@@ -50,6 +54,7 @@ pub struct Plan {
     pub experiment: Experiment,
     /// What the job files ask for that changes nothing here, one remark a line.
     pub notes: Vec<String>,
+    reported: Vec<ReportedRoute>,
 }
 
 /// A job file that was read.
@@ -80,13 +85,20 @@ impl JobFiles {
         let sizes =
             Sizes::plan(read.iter().map(|read| (read.path.as_path(), &read.jobs)), self.shrink_bytes)?;
         let names = names(&read);
-        let (mut workloads, mut routes) = (Vec::<PlannedWorkload>::new(), Vec::new());
+        let (mut workloads, mut routes, mut reported) =
+            (Vec::<PlannedWorkload>::new(), Vec::new(), Vec::new());
         for (index, (read, name)) in read.iter().zip(names).enumerate() {
             let phases = convert::phases(&read.path, &read.jobs, sizes.of_file(index), self.runtime)?;
             let mut indices = Vec::new();
-            for phase in phases {
+            let mut of_route = ReportedRoute::new(&name, &read.jobs);
+            for (mut phase, jobs) in phases.into_iter().zip(&read.jobs.phases) {
+                if self.details {
+                    of_route.add(jobs, &mut phase);
+                }
                 indices.push(add(&mut workloads, phase, &name, &indices));
             }
+            of_route.workloads.clone_from(&indices);
+            reported.push(of_route);
             routes.push(RouteSpec {
                 name,
                 options: read.map.options.clone(),
@@ -95,7 +107,7 @@ impl JobFiles {
             });
         }
         size_group(&mut routes, &sizes)?;
-        Ok(Plan { notes: notes(&read), experiment: self.experiment(routes, workloads) })
+        Ok(Plan { notes: notes(&read), experiment: self.experiment(routes, workloads), reported })
     }
 
     fn experiment(&self, routes: Vec<RouteSpec>, workloads: Vec<PlannedWorkload>) -> Experiment {

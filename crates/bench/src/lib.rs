@@ -33,6 +33,6 @@ pub use error::{Error, ExperimentError, Result};
 pub use experiment::{Experiment, RouteSpec, Target, WorkloadSpec};
 pub use job_files::{JobFiles, Plan};
 pub use jobs::{BlockSizes, Order, Window};
-pub use run::{RunOptions, run_for_record, write, write_record};
+pub use run::{Measured, MeasuredJobs, RunOptions, run_for_record, run_for_results, write, write_record};
 pub use stop::Stop;
 pub use workload::{PlannedFile, PlannedJob, PlannedWorkload};

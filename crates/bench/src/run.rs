@@ -61,6 +61,34 @@ pub fn write_record(record: &Record, file: Option<&Path>) -> Result<PathBuf> {
 /// # Errors
 /// An error that ended the experiment, or [`Error::Stopped`].
 pub fn run_for_record(options: &RunOptions) -> Result<Record> {
+    run_for_results(options).map(|measured| measured.record)
+}
+
+/// What an experiment measured.
+#[derive(Debug, Default)]
+pub struct Measured {
+    /// The record.
+    pub record: Record,
+    /// The results of single jobs, if the experiment asks for them.
+    pub jobs: Vec<MeasuredJobs>,
+}
+
+/// The results of the jobs of a workload on a route.
+#[derive(Debug)]
+pub struct MeasuredJobs {
+    /// The name of the route.
+    pub route: String,
+    /// The workload's index.
+    pub workload: usize,
+    /// For each repeat, the reads and the writes of each result.
+    pub repeats: Vec<Vec<[Option<Flow>; 2]>>,
+}
+
+/// The same as [`run_for_record`], with the results of single jobs.
+///
+/// # Errors
+/// As [`run_for_record`].
+pub fn run_for_results(options: &RunOptions) -> Result<Measured> {
     let experiment = match (&options.planned, &options.experiment) {
         (Some(planned), _) => planned.clone(),
         (None, Some(file)) => Experiment::from_file(file, options.procedure)?,
@@ -84,7 +112,7 @@ pub fn write(file: &Path, text: &str) -> Result<()> {
     std::fs::write(file, text).map_err(wrap)
 }
 
-fn now() -> u64 {
+pub(crate) fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
@@ -96,8 +124,8 @@ fn default_file() -> PathBuf {
     names.find(|suffix| !named(suffix.clone()).exists()).map(named).unwrap_or_else(|| named(String::new()))
 }
 
-fn measure_all(experiment: &Experiment, progress: &Progress) -> Result<Record> {
-    let began = Instant::now();
+fn measure_all(experiment: &Experiment, progress: &Progress) -> Result<Measured> {
+    let (began, mut jobs) = (Instant::now(), Vec::new());
     // The calibration has both ends of each connection in this process.
     transport::descriptors::raise_limit();
     let mut record = Record {
@@ -114,7 +142,7 @@ fn measure_all(experiment: &Experiment, progress: &Progress) -> Result<Record> {
     record.options = cells::options(experiment, limits.congestion.as_deref());
     record.routes = experiment.routes.iter().map(|spec| routes::describe(spec, experiment)).collect();
     for pace in [None].into_iter().chain(experiment.pace_bits_per_s.map(Some)) {
-        half(experiment, began, pace, &mut limits, &mut record, progress)?;
+        jobs.extend(half(experiment, began, pace, &mut limits, &mut record, progress)?);
     }
     record.limits = limits.into_record();
     let names: Vec<String> = record
@@ -128,7 +156,7 @@ fn measure_all(experiment: &Experiment, progress: &Progress) -> Result<Record> {
     }
     record.check_limits();
     record.made_at = record::rfc3339(now());
-    Ok(record)
+    Ok(Measured { record, jobs })
 }
 
 /// The commit of which this program was built, if it was built in a checkout.
@@ -136,7 +164,7 @@ fn commit() -> Option<String> {
     option_env!("TRUNKLINE_COMMIT").filter(|commit| !commit.is_empty()).map(str::to_owned)
 }
 
-/// One half of the experiment: raw or paced.
+/// One half of the experiment: raw or paced. Returns the results of single jobs.
 fn half(
     experiment: &Experiment,
     began: Instant,
@@ -144,7 +172,7 @@ fn half(
     limits: &mut Limits,
     record: &mut Record,
     progress: &Progress,
-) -> Result<()> {
+) -> Result<Vec<MeasuredJobs>> {
     let workloads: Vec<PlannedWorkload> = experiment
         .planned()
         .into_iter()
@@ -173,7 +201,7 @@ fn half(
         ready.retain(|route| reaches(route, record));
     }
     if ready.is_empty() {
-        return Ok(());
+        return Ok(Vec::new());
     }
     let name = if pace_bits_per_s.is_some() { "paced" } else { "raw" };
     let files = FileSets::prepare(&ready, &workloads, name, progress)?;
@@ -255,7 +283,8 @@ impl HalfContext<'_> {
         files: &FileSets<'_>,
         limits: &mut Limits,
         record: &mut Record,
-    ) -> Result<()> {
+    ) -> Result<Vec<MeasuredJobs>> {
+        let mut jobs = Vec::new();
         let name = if self.pace_bits_per_s.is_some() { "paced" } else { "raw" };
         for (index, workload) in workloads.iter().enumerate() {
             let samples = self.workload(workload, files, index)?;
@@ -275,6 +304,10 @@ impl HalfContext<'_> {
                     wrong: u64::from(wrong.is_some()),
                 });
                 let cell = self.cell(route, workload, index, &samples, limits);
+                if workload.results > 0 {
+                    let repeats = samples.into_iter().map(|sample| sample.results).collect();
+                    jobs.push(MeasuredJobs { route: route.name.clone(), workload: index, repeats });
+                }
                 let directory = record.routes.iter_mut().find(|described| described.name == route.name);
                 if let Some(directory) = directory {
                     directory.nodes.clone_from(&route.node_names);
@@ -285,7 +318,7 @@ impl HalfContext<'_> {
                 }
             }
         }
-        Ok(())
+        Ok(jobs)
     }
 
     /// Runs a workload on all routes, interleaved: A B C, C B A, and so on, so that a drift of the

@@ -39,6 +39,37 @@ impl Latency {
         self.histogram.saturating_record(latency_ns);
     }
 
+    /// Records the same latency several times.
+    pub fn record_many_ns(&mut self, latency_ns: u64, count: u64) {
+        self.histogram.saturating_record_n(latency_ns, count);
+    }
+
+    /// The latencies in ascending order, each with its number; to three significant digits.
+    pub fn counts(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        let lowest = |ns| self.histogram.lowest_equivalent(ns);
+        self.histogram.iter_recorded().map(move |it| (lowest(it.value_iterated_to()), it.count_at_value()))
+    }
+
+    /// The smallest latency; 0 if there are none.
+    pub fn min_ns(&self) -> u64 {
+        self.histogram.min()
+    }
+
+    /// The largest latency.
+    pub fn max_ns(&self) -> u64 {
+        self.histogram.max()
+    }
+
+    /// The mean latency; 0 if there are none.
+    pub fn mean_ns(&self) -> f64 {
+        self.histogram.mean()
+    }
+
+    /// The standard deviation of the latencies; 0 if there are none.
+    pub fn stdev_ns(&self) -> f64 {
+        self.histogram.stdev()
+    }
+
     /// Adds the latencies of another histogram.
     pub fn merge(&mut self, other: &Latency) {
         self.histogram.add(&other.histogram).expect("all have the same bounds");
@@ -141,6 +172,17 @@ mod tests {
         assert_eq!(latency.count(), 2);
         let hour_us = 3.6e9;
         assert!((latency.summary().max - hour_us).abs() < hour_us / 500.0);
+    }
+
+    #[test]
+    fn counts_are_those_that_were_recorded() {
+        let mut latency = Latency::new();
+        latency.record_many_ns(100, 3);
+        latency.record_many_ns(900, 1);
+        assert_eq!(latency.counts().collect::<Vec<_>>(), [(100, 3), (900, 1)]);
+        assert_eq!((latency.min_ns(), latency.max_ns(), latency.count()), (100, 900, 4));
+        assert!((latency.mean_ns() - 300.0).abs() < 1.0 && latency.stdev_ns() > 300.0);
+        assert_eq!(Latency::new().mean_ns(), 0.0);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use self::job_files::JobFileArgs;
 use crate::error::Error;
 use crate::signals::SignalWatch;
 use crate::{output, report};
-use ::bench::{RunOptions, Stop};
+use ::bench::{Plan, RunOptions, Stop};
 use clap::Args;
 use record::{Procedure, Record};
 use std::io::{self, IsTerminal};
@@ -70,18 +70,21 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode, Error> {
         }
         output::check_writable(record)?;
     }
-    let planned = job_files::plan(&args.experiment, &args.jobs, procedure)?;
+    let plan = job_files::plan(&args.experiment, &args.jobs, procedure)?;
+    if let Some(plan) = &plan {
+        job_files::check_results(plan, &args.jobs, args.force)?;
+    }
     let options = RunOptions {
         experiment: args.experiment.first().cloned(),
-        planned,
+        planned: plan.as_ref().map(|plan| plan.experiment.clone()),
         procedure,
         progress: io::stderr().is_terminal(),
         stop: Stop::default(),
     };
     if let Some(record) = args.record.as_deref().filter(|record| output::stream(record).is_some()) {
-        return run_into(record, &options);
+        return run_into(record, &options, plan.as_ref(), &args.jobs);
     }
-    let record = measure(&options)?;
+    let record = measure(&options, plan.as_ref(), &args.jobs)?;
     let file = ::bench::write_record(&record, args.record.as_deref())?;
     let mut text = format!("{}\nrecord {}", report::table(&record), file.display());
     if !args.no_report {
@@ -95,12 +98,12 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode, Error> {
 }
 
 /// Runs the experiment. A signal stops it, and removes its files on the server.
-fn measure(options: &RunOptions) -> Result<Record, Error> {
+fn measure(options: &RunOptions, plan: Option<&Plan>, args: &JobFileArgs) -> Result<Record, Error> {
     let stop = options.stop.clone();
     let watch = SignalWatch::start(move || stop.request())?;
-    let record = ::bench::run_for_record(options);
+    let measured = ::bench::run_for_results(options);
     let signal = u8::try_from(watch.end()).unwrap_or_default();
-    record.map_err(|error| match error {
+    let measured = measured.map_err(|error| match error {
         ::bench::Error::Stopped => Error::BenchInterrupted {
             remains: "the files on the server are removed, and no record is written".to_owned(),
             advice: "the same again".to_owned(),
@@ -112,12 +115,21 @@ fn measure(options: &RunOptions) -> Result<Record, Error> {
             signal,
         },
         error => error.into(),
-    })
+    })?;
+    if let Some(plan) = plan {
+        job_files::write_results(plan, args, &measured)?;
+    }
+    Ok(measured.record)
 }
 
 /// Runs the experiment and writes the record to a pipe or a device, without a page.
-fn run_into(file: &Path, options: &RunOptions) -> Result<ExitCode, Error> {
-    let record = measure(options)?;
+fn run_into(
+    file: &Path,
+    options: &RunOptions,
+    plan: Option<&Plan>,
+    args: &JobFileArgs,
+) -> Result<ExitCode, Error> {
+    let record = measure(options, plan, args)?;
     output::write(file, &record.write())?;
     if !output::is_stdout(file) {
         output::print(&format!("{}\n", report::table(&record)))?;

@@ -161,6 +161,15 @@ pub enum Error {
         #[source]
         cause: record::Error,
     },
+    /// A file of fio's results cannot be read.
+    #[error("cannot use {file} as results of fio")]
+    FioResults {
+        /// The file.
+        file: String,
+        /// The cause.
+        #[source]
+        cause: fio::results::ReadError,
+    },
     /// A file that should be a record is not text.
     #[error("cannot use {file} as a record\n  cause: {cause}\n  try:   {RECORD_ADVICE}")]
     NoText {
@@ -266,6 +275,9 @@ impl Error {
             Self::Lab(error) => return lab_advice(error),
             Self::Vm(error) => return vm_advice(error),
             Self::Record { cause, .. } => record_advice(cause),
+            Self::FioResults { .. } => {
+                "fio --output-format=json+ --output=FILE JOB.fio        and let it end by itself"
+            }
             Self::Read { file, cause } => return Some(file_advice(file, cause)),
             Self::Write { file, cause } => return Some(file_advice(file, cause)),
             Self::Print(_) => "another place for the output",

@@ -16,11 +16,12 @@ const RECORD_BYTES_MAX: u64 = 256 << 20;
 
 /// Show records as a table, and write them as an HTML page, Markdown or CSV.
 ///
-/// The HTML page and the Markdown compare several records side by side.
+/// The HTML page and the Markdown compare several records side by side. JSON results of fio are
+/// shown as records.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct ReportArgs {
-    /// Records written by `trunkline bench`.
+    /// Records written by `trunkline bench`, or JSON results of fio.
     #[arg(value_name = "RECORD", required_unless_present = "explain")]
     records: Vec<PathBuf>,
     /// Write the HTML page to this file; - is standard output [default: beside the first record if
@@ -128,7 +129,24 @@ fn read(path: &Path) -> Result<Record, Error> {
     }
     let text = String::from_utf8(bytes)
         .map_err(|_| Error::NoText { file: file(), cause: "it is not text".to_owned() })?;
+    if let Some(record) = of_fio(path, &text)? {
+        return Ok(record);
+    }
     Record::read(&text).map_err(|cause| Error::Record { file: file(), cause })
+}
+
+/// The record of fio's JSON results; `None` if the text is not from fio.
+fn of_fio(path: &Path, text: &str) -> Result<Option<Record>, Error> {
+    if !fio::results::is_of_fio(text) {
+        return Ok(None);
+    }
+    let file = path.display().to_string();
+    let imported =
+        fio::results::read(text).map_err(|cause| Error::FioResults { file: file.clone(), cause })?;
+    for note in imported.notes {
+        output::print_to_stderr(&format!("note: {file}: {note}\n"));
+    }
+    Ok(Some(imported.record))
 }
 
 /// Refuses to overwrite one of the records that are read.

@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::output;
-use ::bench::{Experiment, JobFiles};
+use ::bench::{JobFiles, Measured, Plan};
 use clap::Args;
 use record::Procedure;
 use std::path::{Path, PathBuf};
@@ -25,6 +25,10 @@ pub struct JobFileArgs {
     /// Repeats of each phase on each route [default: 1 for one job file, 8 for several].
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=1000))]
     repeats: Option<u32>,
+    /// Write the results also as fio's JSON (json+) to this file; with several job files, to one
+    /// file for each, with the route's name before the extension.
+    #[arg(long, value_name = "FILE")]
+    fio_json: Option<PathBuf>,
 }
 
 impl JobFileArgs {
@@ -35,6 +39,7 @@ impl JobFileArgs {
             ("--shrink", self.shrink.is_some()),
             ("--runtime", self.runtime.is_some()),
             ("--repeats", self.repeats.is_some()),
+            ("--fio-json", self.fio_json.is_some()),
         ];
         options.into_iter().find(|(_, given)| *given).map(|(name, _)| name)
     }
@@ -67,13 +72,8 @@ fn is_job_file(file: &Path) -> bool {
     extension.is_some_and(|extension| ["fio", "job", "ini"].contains(&extension))
 }
 
-/// The experiment of the job files, if the files are job files. Prints what in them changes
-/// nothing.
-pub fn plan(
-    files: &[PathBuf],
-    args: &JobFileArgs,
-    procedure: Procedure,
-) -> Result<Option<Experiment>, Error> {
+/// The plan of the job files, if the files are job files. Prints what in them changes nothing.
+pub fn plan(files: &[PathBuf], args: &JobFileArgs, procedure: Procedure) -> Result<Option<Plan>, Error> {
     if !files.iter().any(|file| is_job_file(file)) {
         return match (files, args.given()) {
             ([] | [_], None) => Ok(None),
@@ -103,12 +103,50 @@ pub fn plan(
         runtime: args.runtime,
         repeats: args.repeats,
         procedure,
+        details: args.fio_json.is_some(),
     };
     let plan = job_files.plan()?;
     for note in &plan.notes {
         output::print_to_stderr(&format!("note: {note}\n"));
     }
-    Ok(Some(plan.experiment))
+    Ok(Some(plan))
+}
+
+/// Checks that the files of `--fio-json` can be written, before the work begins.
+pub fn check_results(plan: &Plan, args: &JobFileArgs, force: bool) -> Result<(), Error> {
+    for (_, file) in result_files(plan, args) {
+        output::spare(&file, force)?;
+        output::check_writable(&file)?;
+    }
+    Ok(())
+}
+
+/// Writes the results as fio's JSON, if asked.
+pub fn write_results(plan: &Plan, args: &JobFileArgs, measured: &Measured) -> Result<(), Error> {
+    let texts = plan.fio_json(measured);
+    let find = |route: &str| texts.iter().find(|(name, _)| name == route);
+    for (route, file) in result_files(plan, args) {
+        if let Some((_, text)) = find(&route) {
+            output::write(&file, text)?;
+        }
+    }
+    Ok(())
+}
+
+/// The routes and their files of results.
+fn result_files(plan: &Plan, args: &JobFileArgs) -> Vec<(String, PathBuf)> {
+    let Some(file) = &args.fio_json else { return Vec::new() };
+    let routes = &plan.experiment.routes;
+    let name = |route: &str| match routes.len() {
+        1 => file.clone(),
+        _ => {
+            let stem = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+            let extension =
+                file.extension().map_or_else(String::new, |it| format!(".{}", it.to_string_lossy()));
+            file.with_file_name(format!("{stem}-{route}{extension}"))
+        }
+    };
+    routes.iter().map(|route| (route.name.clone(), name(&route.name))).collect()
 }
 
 fn usage(sentence: String, cause: &str, advice: &str) -> Error {

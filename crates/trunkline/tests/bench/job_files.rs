@@ -142,6 +142,78 @@ fn phases_of_every_kind_run_on_a_server_and_leave_nothing_behind() {
     assert_eq!(mount.read_directory(mount.root()).unwrap(), []);
 }
 
+/// Validates results with the program that comes with fio; says so if it is missing.
+fn validate(directory: &Path, file: &str) {
+    // The first run makes the tables, the second compares them with the JSON.
+    for arguments in [&[file, "latencies.csv"][..], &["--validate", file, "latencies.csv"]] {
+        let mut tool = std::process::Command::new("fio_jsonplus_clat2csv");
+        match tool.args(arguments).current_dir(directory).output() {
+            Ok(output) => {
+                assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
+            }
+            Err(error) => eprintln!("skipped: fio_jsonplus_clat2csv: {error}"),
+        }
+    }
+}
+
+#[test]
+fn results_are_written_and_read_in_the_form_of_fio() {
+    let directory = tempfile::tempdir().unwrap();
+    let job = "[global]\nsize=1m\nbs=64k\nioengine=libaio\niodepth=4\nfilename_format=$jobname\n\
+        [w1]\nrw=write\n[w2]\nrw=write\n[r]\nstonewall\nrw=randrw\nnumjobs=2\ngroup_reporting\n";
+    for file in ["one.fio", "two.fio"] {
+        std::fs::write(directory.path().join(file), job).unwrap();
+    }
+    let arguments = ["--map", ".=group:1", "--record", "a.json", "--no-report", "--fio-json", "out.json"];
+    let output = bench(directory.path(), &[&["one.fio"], &arguments[..]].concat());
+    assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
+    validate(directory.path(), "out.json");
+    let json = std::fs::read_to_string(directory.path().join("out.json")).unwrap();
+    let value: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let jobs: Vec<(&str, u64, u64, u64)> = value["jobs"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|job| {
+            let ops = |direction: &str| job[direction]["total_ios"].as_u64().unwrap();
+            (job["jobname"].as_str().unwrap(), job["groupid"].as_u64().unwrap(), ops("read"), ops("write"))
+        })
+        .collect();
+    assert_eq!(jobs[..2], [("w1", 0, 0, 16), ("w2", 0, 0, 16)]);
+    assert_eq!((jobs.len(), jobs[2].0, jobs[2].1, jobs[2].2 + jobs[2].3), (3, "r", 1, 32));
+    let report = |file: &str| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_trunkline"));
+        command.args(["report", file, "--csv", "-"]).current_dir(directory.path()).output().unwrap()
+    };
+    let output = report("out.json");
+    let csv = text(&output.stdout);
+    assert!(output.status.success() && csv.contains("w1 and others") && csv.contains(",r,"), "{csv}");
+    std::fs::write(directory.path().join("text.json"), format!("fio: a warning\n{json}")).unwrap();
+    let output = report("text.json");
+    assert!(
+        text(&output.stderr).contains("note: text.json: 1 lines before the JSON"),
+        "{}",
+        text(&output.stderr)
+    );
+    std::fs::write(directory.path().join("cut.json"), &json[..json.len() / 2]).unwrap();
+    let output = report("cut.json");
+    let said = text(&output.stderr);
+    assert!(
+        output.status.code() == Some(1) && said.contains("cannot use cut.json as results of fio"),
+        "{said}"
+    );
+    assert!(said.contains("EOF") && said.contains("try:   fio --output-format=json+"), "{said}");
+    // Two job files: a file of results for each.
+    let output = bench(
+        directory.path(),
+        &[&["one.fio", "two.fio", "--repeats", "1", "--force"], &arguments[..]].concat(),
+    );
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    for file in ["out-one.json", "out-two.json"] {
+        validate(directory.path(), file);
+    }
+}
+
 #[test]
 fn a_job_file_that_cannot_run_is_an_error_with_line_cause_and_advice() {
     let directory = tempfile::tempdir().unwrap();

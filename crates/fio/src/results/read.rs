@@ -1,0 +1,315 @@
+//! Reads fio's JSON into a record: each host is a route, each reporting group a workload.
+
+use std::collections::BTreeMap;
+
+use record::{Binding, Cell, Latency, LatencyUs, Pattern, Record, Repeat, Route, Shape, Stage, Workload};
+use serde::Deserialize;
+
+use crate::units::{self, Base};
+
+/// Where a program that sorts the keys of an object writes the first of fio's.
+const HEAD_CHARACTERS: usize = 200;
+
+/// Why a text is not a result of fio.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// There is no JSON in the text.
+    #[error("there is no JSON object in it")]
+    NoJson,
+    /// The JSON is broken or ends early.
+    #[error("its JSON cannot be read: {0}")]
+    Json(#[from] serde_json::Error),
+    /// The JSON has no results of jobs.
+    #[error("it has results of no job: neither `jobs` nor `client_stats` lists one")]
+    NoJobs,
+}
+
+/// A record of fio's results.
+#[derive(Debug)]
+pub struct Imported {
+    /// The record.
+    pub record: Record,
+    /// What a reader should know about the text.
+    pub notes: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct File {
+    #[serde(rename = "fio version")]
+    version: String,
+    #[serde(default)]
+    timestamp: u64,
+    #[serde(default, rename = "global options")]
+    globals: BTreeMap<String, String>,
+    #[serde(default)]
+    jobs: Vec<Job>,
+    #[serde(default)]
+    client_stats: Vec<Job>,
+}
+
+#[derive(Deserialize)]
+struct Job {
+    jobname: String,
+    #[serde(default)]
+    groupid: u64,
+    #[serde(default)]
+    error: i64,
+    #[serde(default)]
+    hostname: Option<String>,
+    #[serde(default, rename = "job options")]
+    options: BTreeMap<String, String>,
+    #[serde(default)]
+    read: Option<Direction>,
+    #[serde(default)]
+    write: Option<Direction>,
+    #[serde(default)]
+    usr_cpu: f64,
+    #[serde(default)]
+    sys_cpu: f64,
+    #[serde(default)]
+    job_runtime: u64,
+}
+
+#[derive(Deserialize)]
+struct Direction {
+    io_bytes: u64,
+    /// KiB per second; older versions have nothing finer.
+    #[serde(default)]
+    bw: f64,
+    #[serde(default)]
+    bw_bytes: Option<f64>,
+    iops: f64,
+    runtime: u64,
+    total_ios: u64,
+    #[serde(default)]
+    clat_ns: Times,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Times {
+    max: f64,
+    mean: f64,
+    percentile: BTreeMap<String, f64>,
+    bins: BTreeMap<String, u64>,
+}
+
+/// Whether a text has results of fio, perhaps broken ones: its first object begins with fio's
+/// version.
+#[must_use]
+pub fn is_of_fio(text: &str) -> bool {
+    let object = first_object(text).and_then(|at| text.get(at..)).unwrap_or_default();
+    let inside = object.trim_start().strip_prefix('{').unwrap_or_default();
+    let is_sorted_differently = || {
+        let head: String = inside.chars().take(HEAD_CHARACTERS).collect();
+        head.contains("\"disk_util\"") || head.contains("\"fio version\"")
+    };
+    inside.trim_start().starts_with("\"fio version\"") || is_sorted_differently()
+}
+
+/// Reads the results of fio. Text before the JSON is skipped.
+///
+/// # Errors
+/// What is wrong with the text.
+pub fn read(text: &str) -> Result<Imported, ReadError> {
+    let start = first_object(text).ok_or(ReadError::NoJson)?;
+    let mut notes = Vec::new();
+    let (before, json) = text.split_at(start);
+    if !before.trim().is_empty() {
+        let lines = before.lines().filter(|line| !line.trim().is_empty()).count();
+        notes.push(format!("{lines} lines before the JSON are skipped"));
+    }
+    // What follows the first object, as with --status-interval, is not of the final result.
+    let mut objects = serde_json::Deserializer::from_str(json).into_iter::<File>();
+    let mut file = objects.next().ok_or(ReadError::NoJson)??;
+    let mut more = 0;
+    while let Some(Ok(later)) = objects.next() {
+        (file, more) = (later, more + 1);
+    }
+    if more > 0 {
+        notes.push(format!("{} results in one file: the last one is shown", more + 1));
+    }
+    if file.jobs.is_empty() && file.client_stats.is_empty() {
+        return Err(ReadError::NoJobs);
+    }
+    Ok(Imported { record: record(&file, &mut notes), notes })
+}
+
+/// Where the first line begins that is the start of an object.
+fn first_object(text: &str) -> Option<usize> {
+    let mut at = 0;
+    for line in text.split_inclusive('\n') {
+        if line.trim_start().starts_with('{') {
+            return Some(at);
+        }
+        at += line.len();
+    }
+    None
+}
+
+fn record(file: &File, notes: &mut Vec<String>) -> Record {
+    let mut record = Record {
+        made_at: record::rfc3339(file.timestamp),
+        trunkline_version: file.version.clone(),
+        ..Record::default()
+    };
+    record.experiment.name = file.version.clone();
+    record.experiment.target = "results of fio".into();
+    record.experiment.repeats = 1;
+    record.options = file.globals.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
+    let mut hosts: Vec<(String, Vec<&Job>)> = Vec::new();
+    for job in file.jobs.iter().chain(&file.client_stats) {
+        let host = match (&job.hostname, job.jobname.as_str()) {
+            (_, "All clients") => "all clients".to_owned(),
+            (Some(host), _) => host.clone(),
+            (None, _) => "fio".to_owned(),
+        };
+        match hosts.iter_mut().find(|(known, _)| *known == host) {
+            Some((_, jobs)) => jobs.push(job),
+            None => hosts.push((host, vec![job])),
+        }
+        if job.error != 0 {
+            record.fail(format!("{}: fio reports error {}", job.jobname, job.error));
+        }
+    }
+    let mut without_bins = false;
+    for (host, jobs) in hosts {
+        let mut route = Route { name: host, ..Route::default() };
+        for (name, group) in groups(&jobs) {
+            let workload = workload(&name, &group, &mut without_bins);
+            if !record.experiment.workloads.iter().any(|shape| shape.name == name) {
+                record.experiment.workloads.push(shape(&name, &group, &file.globals));
+            }
+            route.workloads.push(workload);
+        }
+        record.routes.push(route);
+    }
+    if without_bins {
+        notes.push("there are no bins: percentiles are those that fio printed (json+ has bins)".into());
+    }
+    record
+}
+
+/// The jobs of each reporting group, with a name that no other has.
+fn groups<'a>(jobs: &[&'a Job]) -> Vec<(String, Vec<&'a Job>)> {
+    let mut groups: Vec<(u64, Vec<&Job>)> = Vec::new();
+    for job in jobs {
+        match groups.iter_mut().find(|(known, _)| *known == job.groupid) {
+            Some((_, jobs)) => jobs.push(job),
+            None => groups.push((job.groupid, vec![job])),
+        }
+    }
+    let mut named: Vec<(String, Vec<&Job>)> = Vec::new();
+    for (number, jobs) in groups {
+        let first = jobs.first().map_or("", |job| job.jobname.as_str());
+        let is_one = jobs.iter().all(|job| job.jobname == first);
+        let mut name = if is_one { first.to_owned() } else { format!("{first} and others") };
+        if named.iter().any(|(known, _)| *known == name) {
+            name = format!("{name}, group {number}");
+        }
+        named.push((name, jobs));
+    }
+    named
+}
+
+fn workload(name: &str, jobs: &[&Job], without_bins: &mut bool) -> Workload {
+    let all = |of: fn(&Job) -> Option<&Direction>| -> Vec<&Direction> {
+        jobs.iter().filter_map(|job| of(job)).filter(|direction| direction.total_ios > 0).collect()
+    };
+    let (reads, writes) = (all(|job| job.read.as_ref()), all(|job| job.write.as_ref()));
+    let ops: u64 = reads.iter().chain(&writes).map(|direction| direction.total_ios).sum();
+    let cpu_s: f64 =
+        jobs.iter().map(|job| (job.usr_cpu + job.sys_cpu) / 100.0 * job.job_runtime as f64 / 1e3).sum();
+    let mut cell = |directions: &[&Direction]| {
+        (!directions.is_empty()).then(|| cell(directions, cpu_s * 1e6 / ops.max(1) as f64, without_bins))
+    };
+    Workload { name: name.to_owned(), read: cell(&reads), write: cell(&writes), ..Workload::default() }
+}
+
+/// The jobs of a group run at the same time, so their speeds add up.
+fn cell(directions: &[&Direction], cpu_us_per_op: f64, without_bins: &mut bool) -> Cell {
+    let mut latency = Latency::new();
+    for direction in directions {
+        for (ns, count) in &direction.clat_ns.bins {
+            if let Ok(ns) = ns.parse() {
+                latency.record_many_ns(ns, *count);
+            }
+        }
+    }
+    let bytes_per_s: f64 =
+        directions.iter().map(|it| it.bw_bytes.filter(|bytes| *bytes > 0.0).unwrap_or(it.bw * 1024.0)).sum();
+    let bytes = directions.iter().map(|it| it.io_bytes).sum();
+    let repeat = Repeat {
+        gbytes_per_s: bytes_per_s / 1e9,
+        iops: directions.iter().map(|it| it.iops).sum(),
+        seconds: directions.iter().map(|it| it.runtime).max().unwrap_or_default() as f64 / 1e3,
+        bytes,
+        ops: directions.iter().map(|it| it.total_ios).sum(),
+        ..Repeat::default()
+    };
+    let mut cell = Cell::of(vec![repeat], &latency, 1);
+    if latency.is_empty() {
+        *without_bins = true;
+        cell.latency_us = printed(directions);
+    }
+    cell.cpu_us_per_op.client = cpu_us_per_op;
+    cell.binding = Binding::new(Stage::Unknown, "results of fio");
+    cell
+}
+
+/// The percentiles that fio printed. Those of several jobs cannot be merged: the highest are shown.
+fn printed(directions: &[&Direction]) -> LatencyUs {
+    let highest = |of: &dyn Fn(&Times) -> Option<f64>| {
+        directions.iter().filter_map(|it| of(&it.clat_ns)).reduce(f64::max).map(|ns| ns / 1e3)
+    };
+    let percentile = |name: &str| highest(&|times| times.percentile.get(name).copied());
+    let ops: u64 = directions.iter().map(|it| it.total_ios).sum();
+    let sum: f64 = directions.iter().map(|it| it.clat_ns.mean * it.total_ios as f64).sum();
+    LatencyUs {
+        p50: percentile("50.000000").unwrap_or_default(),
+        p90: percentile("90.000000").unwrap_or_default(),
+        p99: percentile("99.000000").unwrap_or_default(),
+        p99_9: percentile("99.900000").unwrap_or_default(),
+        p99_99: percentile("99.990000"),
+        max: highest(&|times| Some(times.max)).unwrap_or_default(),
+        mean: (ops > 0).then(|| sum / ops as f64 / 1e3),
+    }
+}
+
+fn shape(name: &str, jobs: &[&Job], globals: &BTreeMap<String, String>) -> Shape {
+    let first = jobs.first();
+    let option = |job: &Job, names: &[&str]| {
+        let own = names.iter().find_map(|name| job.options.get(*name));
+        own.or_else(|| names.iter().find_map(|name| globals.get(*name))).cloned()
+    };
+    let text = |names: &[&str]| first.and_then(|job| option(job, names));
+    let block =
+        text(&["bs", "blocksize"]).and_then(|bs| units::size(bs.split(',').next()?, Base::Binary).ok());
+    let clones = |job: &Job| {
+        let number = option(job, &["numjobs"]).and_then(|number| number.parse().ok());
+        // Without a group report, each clone has an entry of its own.
+        if option(job, &["group_reporting"]).is_some() { number.unwrap_or(1) } else { 1_u32 }
+    };
+    let (mut readers, mut writers, mut mixed) = (0_u32, 0_u32, 0_u32);
+    for job in jobs {
+        let has = |direction: &Option<Direction>| direction.as_ref().is_some_and(|it| it.total_ios > 0);
+        let count = match (has(&job.read), has(&job.write)) {
+            (true, true) => &mut mixed,
+            (false, true) => &mut writers,
+            _ => &mut readers,
+        };
+        *count = count.saturating_add(clones(job));
+    }
+    let random = text(&["rw", "readwrite"]).is_some_and(|rw| rw.starts_with("rand"));
+    Shape {
+        name: name.to_owned(),
+        pattern: if random { Pattern::Random } else { Pattern::Sequential },
+        block_bytes: block.unwrap_or(4096),
+        depth: text(&["iodepth"]).and_then(|depth| depth.parse().ok()).unwrap_or(1),
+        readers,
+        writers,
+        mixed,
+        note: Some("completion latencies, as measured by fio".into()),
+        ..Shape::default()
+    }
+}
