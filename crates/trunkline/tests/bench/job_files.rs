@@ -202,7 +202,10 @@ fn results_are_written_and_read_in_the_form_of_fio() {
         output.status.code() == Some(1) && said.contains("cannot use cut.json as results of fio"),
         "{said}"
     );
-    assert!(said.contains("EOF") && said.contains("try:   fio --output-format=json+"), "{said}");
+    assert!(
+        said.contains("its JSON cannot be read") && said.contains("try:   fio --output-format=json+"),
+        "{said}"
+    );
     // Two job files: a file of results for each.
     let output = bench(
         directory.path(),
