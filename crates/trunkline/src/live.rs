@@ -3,11 +3,20 @@
 //! A server, a mount and a bench each make a [`Snapshot`] of their own counters when somebody asks.
 //! Nothing is counted for this alone, and without a reader nothing is done.
 
+mod http;
 pub mod mount;
 pub mod serve;
 
+use crate::error::Error;
 use crate::local_sockets::{Directory, Socket};
-use metrics::{FORMAT, Kind, Operations, Process, Snapshot};
+use clap::Args;
+use metrics::{FORMAT, Kind, Operations, Process, Snapshot, prometheus};
+use std::ffi::OsString;
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// The sockets of processes that count.
@@ -53,8 +62,134 @@ fn unix_ms() -> u64 {
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Lets this user's `trunkline top` find this process, until the value is dropped.
-pub fn publish(snapshot: impl Fn() -> Snapshot + Send + 'static) -> Option<Socket> {
-    let answered = SOCKETS.answer("tl-live", move || snapshot().to_json());
-    answered.inspect_err(|error| tracing::debug!(%error, "`trunkline top` will not find this process")).ok()
+/// How a process is watched by other than `trunkline top` of its user.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Monitoring")]
+pub struct MetricsArgs {
+    /// Answer HTTP requests on this address: /metrics for Prometheus, /snapshot, /health, /ready.
+    /// Peers on this host need no permission; others may read /health and /ready only.
+    #[arg(long, value_name = "ADDR:PORT")]
+    metrics: Option<SocketAddr>,
+    /// Let peers on other hosts read all of --metrics if they show the token in this file: as
+    /// `Authorization: Bearer TOKEN`, or as ?token=TOKEN.
+    #[arg(long, value_name = "FILE", requires = "metrics", value_parser = absolute)]
+    metrics_token: Option<PathBuf>,
+    /// At the end, write the metrics for Prometheus to this file.
+    #[arg(long, value_name = "FILE", value_parser = absolute)]
+    metrics_file: Option<PathBuf>,
 }
+
+/// A process in the background leaves its directory.
+fn absolute(text: &str) -> io::Result<PathBuf> {
+    std::path::absolute(text)
+}
+
+/// What is watched: the counters of this process, and whether it is ready.
+#[derive(Clone)]
+pub struct Watched {
+    /// What has been counted so far.
+    pub snapshot: Arc<dyn Fn() -> Snapshot + Send + Sync>,
+    /// Whether it serves those for whom it is there.
+    pub is_ready: Arc<dyn Fn() -> bool + Send + Sync>,
+}
+
+impl fmt::Debug for Watched {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("Watched")
+    }
+}
+
+/// A process that is watched, until the value is dropped.
+#[derive(Debug)]
+pub struct Publication {
+    watched: Watched,
+    _socket: Option<Socket>,
+    /// The metrics address, if there is one.
+    pub address: Option<SocketAddr>,
+    file: Option<PathBuf>,
+}
+
+impl Publication {
+    /// Lets this user's `trunkline top` find this process, and answers on the metrics address.
+    ///
+    /// # Errors
+    /// The metrics address cannot be used, or the token cannot be read.
+    pub fn new(args: &MetricsArgs, watched: Watched) -> Result<Self, Error> {
+        let snapshot = Arc::clone(&watched.snapshot);
+        let socket = SOCKETS.answer("tl-live", move || snapshot().to_json());
+        let socket = socket.inspect_err(|error| {
+            tracing::debug!(%error, "`trunkline top` will not find this process");
+        });
+        let address = args.metrics.map(|address| args.listen(address, watched.clone())).transpose()?;
+        Ok(Self { watched, _socket: socket.ok(), address, file: args.metrics_file.clone() })
+    }
+}
+
+impl Drop for Publication {
+    fn drop(&mut self) {
+        let Some(file) = &self.file else { return };
+        let text = prometheus::text(&(self.watched.snapshot)());
+        if let Err(error) = std::fs::write(file, text) {
+            tracing::error!(file = %file.display(), %error, "the last metrics are not written");
+        }
+    }
+}
+
+impl MetricsArgs {
+    /// The arguments that say the same to another process.
+    pub fn arguments(&self) -> Vec<OsString> {
+        let mut arguments: Vec<OsString> = Vec::new();
+        if let Some(address) = self.metrics {
+            arguments.extend(["--metrics".into(), address.to_string().into()]);
+        }
+        for (name, file) in [("--metrics-token", &self.metrics_token), ("--metrics-file", &self.metrics_file)]
+        {
+            if let Some(file) = file {
+                arguments.extend([name.into(), file.into()]);
+            }
+        }
+        arguments
+    }
+
+    fn listen(&self, address: SocketAddr, watched: Watched) -> Result<SocketAddr, Error> {
+        let token = self.metrics_token.as_deref().map(read_token).transpose()?;
+        if token.is_none() && !address.ip().is_loopback() {
+            tracing::warn!(
+                %address,
+                "peers on other hosts may read /health and /ready only; --metrics-token FILE admits them"
+            );
+        }
+        http::start(address, http::Access { token }, watched).map_err(|error| Error::Usage {
+            sentence: format!("cannot answer on the metrics address {address}"),
+            cause: error.to_string(),
+            advice: match error.kind() {
+                io::ErrorKind::AddrInUse => "another port, or port 0 for any that is free".to_owned(),
+                _ => "an address of this host, such as 127.0.0.1:9100".to_owned(),
+            },
+        })
+    }
+}
+
+/// The token in a file, which others must not be able to read.
+pub fn read_token(file: &Path) -> Result<String, Error> {
+    let refused = |cause: String| Error::Usage {
+        sentence: format!("cannot use the token in {}", file.display()),
+        cause,
+        advice: "a file with one line that only its owner can read: \
+                 `openssl rand -hex 32 > FILE; chmod 600 FILE`"
+            .to_owned(),
+    };
+    let text = std::fs::read_to_string(file).map_err(|error| refused(error.to_string()))?;
+    let token = text.trim();
+    let mode = std::fs::metadata(file).map_err(|error| refused(error.to_string()))?;
+    if std::os::unix::fs::MetadataExt::mode(&mode) & 0o077 != 0 {
+        return Err(refused("others than its owner may read or write it".to_owned()));
+    }
+    if token.len() < TOKEN_BYTES_MIN || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err(refused(format!("a token has {TOKEN_BYTES_MIN} or more printable characters")));
+    }
+    Ok(token.to_owned())
+}
+
+/// A shorter token could be guessed.
+const TOKEN_BYTES_MIN: usize = 16;

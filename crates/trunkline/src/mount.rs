@@ -13,8 +13,7 @@ mod statistics;
 mod watcher;
 
 use crate::error::Error;
-use crate::live::{self, Identity};
-use crate::local_sockets::Socket;
+use crate::live::{self, Identity, MetricsArgs, Publication, Watched};
 use crate::output;
 use clap::Args;
 use client::options::{MountOptions, Target, document};
@@ -67,6 +66,8 @@ pub struct MountArgs {
     /// logger(1)].
     #[arg(long, value_name = "FILE", conflicts_with = "foreground")]
     log_file: Option<PathBuf>,
+    #[command(flatten)]
+    metrics: MetricsArgs,
 }
 
 const EXAMPLES: &str = "Examples:\n  \
@@ -178,7 +179,7 @@ fn serve(args: &MountArgs, role: Role) -> Result<ExitCode, Error> {
     };
     watcher.watch(mounted.id());
     registration.mounted(mounted.unmounter());
-    let _found_by_top = publish(args, &directory, mounted.unmounter());
+    let _published = publish(args, &directory, mounted.unmounter())?;
     warn_of_refused_locks(policy.local_locks);
     if let Err(error) = output::print(&format!("{MOUNTED}{} on {}\n", args.target, directory.display())) {
         // The caller is gone and will never learn of this mount.
@@ -192,11 +193,18 @@ fn serve(args: &MountArgs, role: Role) -> Result<ExitCode, Error> {
     serve_until_unmounted(mounted, events, watcher)
 }
 
-/// Lets `trunkline top` find the mount.
-fn publish(args: &MountArgs, directory: &Path, mounted: Unmounter) -> Option<Socket> {
+/// Lets others watch the mount, which is ready while a path answers. If that fails, the mount ends.
+fn publish(args: &MountArgs, directory: &Path, mounted: Unmounter) -> Result<Publication, Error> {
     let name = format!("{} on {}", args.target, directory.display());
     let identity = Identity::new(metrics::Kind::Mount, &name);
-    live::publish(move || live::mount::snapshot(&identity, &mounted.statistics(), Some(&mounted.gauges())))
+    let (counted, failed) = (mounted.clone(), mounted.clone());
+    let snapshot = move || live::mount::snapshot(&identity, &counted.statistics(), Some(&counted.gauges()));
+    let is_ready = move || live::mount::has_path(&mounted.statistics());
+    let watched = Watched { snapshot: Arc::new(snapshot), is_ready: Arc::new(is_ready) };
+    Publication::new(&args.metrics, watched).inspect_err(|_| {
+        // The error that is reported says why there is no mount.
+        let _ = failed.unmount();
+    })
 }
 
 fn serve_until_unmounted(

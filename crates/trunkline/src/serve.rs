@@ -5,13 +5,12 @@ mod statistics;
 mod systemd;
 
 use crate::error::Error;
-use crate::live::{self, Identity};
-use crate::local_sockets::Socket;
+use crate::live::{self, Identity, MetricsArgs, Publication, Watched};
 use crate::output;
 use clap::Args;
 use server::config::network::{self, Network, NetworkError};
 use server::config::size;
-use server::{Config, ListenAddress, NodeId, Server};
+use server::{Config, ListenAddress, NodeId, Server, Statistics};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 use std::net::SocketAddr;
@@ -86,6 +85,8 @@ pub struct ServeArgs {
     /// Number of event loops, each a thread [default: one for each CPU].
     #[arg(long, value_name = "N")]
     loops: Option<usize>,
+    #[command(flatten)]
+    metrics: MetricsArgs,
 }
 
 const EXAMPLES: &str = "Examples:\n  \
@@ -199,23 +200,36 @@ pub fn run(args: ServeArgs) -> Result<ExitCode, Error> {
             "another process of the group is found by program number; this one will be when that ends\n",
         );
     }
+    let server = Arc::new(Mutex::new(Some(server)));
+    // Before it says that it is ready, so that an address that is in use ends it.
+    let _published = publish(&args, &server, &exports)?;
     text.push_str("ready\n");
     output::print(&text)?;
     systemd::ready("serving");
-    let server = Arc::new(Mutex::new(Some(server)));
     systemd::watch(&server);
-    let _found_by_top = publish(&server, &exports);
     Ok(handle_signals(&server, signals, &args))
 }
 
-/// Lets `trunkline top` find the server until it drains.
-fn publish(server: &systemd::Shared, exports: &str) -> Option<Socket> {
-    let (identity, server) = (Identity::new(metrics::Kind::Serve, exports), Arc::clone(server));
-    live::publish(move || {
-        let server = server.lock().unwrap_or_else(PoisonError::into_inner);
-        let statistics = server.as_ref().map(Server::statistics).unwrap_or_default();
-        live::serve::snapshot(&identity, &statistics)
-    })
+/// Lets others watch the server. It is ready until it drains.
+fn publish(args: &ServeArgs, server: &systemd::Shared, exports: &str) -> Result<Publication, Error> {
+    let identity = Identity::new(metrics::Kind::Serve, exports);
+    let (counted, ready) = (Arc::clone(server), Arc::clone(server));
+    // The last counts stay when the server drains.
+    let last = Mutex::new(Statistics::default());
+    let snapshot = move || {
+        let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(server) = &*counted.lock().unwrap_or_else(PoisonError::into_inner) {
+            *last = server.statistics();
+        }
+        live::serve::snapshot(&identity, &last)
+    };
+    let is_ready = move || ready.lock().unwrap_or_else(PoisonError::into_inner).is_some();
+    let watched = Watched { snapshot: Arc::new(snapshot), is_ready: Arc::new(is_ready) };
+    let published = Publication::new(&args.metrics, watched)?;
+    if let Some(address) = published.address {
+        output::print(&format!("metrics on http://{address}/metrics\n"))?;
+    }
+    Ok(published)
 }
 
 /// Reads the configuration file again.

@@ -6,11 +6,13 @@ mod source;
 mod view;
 
 use crate::error::Error;
+use crate::live;
 use crate::output;
 use clap::Args;
 use metrics::{Dimension, Interval, Snapshot};
 use source::Target;
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use view::{Order, View};
@@ -25,9 +27,13 @@ use view::{Order, View};
 #[derive(Debug, Clone, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct TopArgs {
-    /// The number of a process; without it, every process of this user.
-    #[arg(value_name = "PID")]
+    /// The number of a process, or the metrics address of one (10.0.0.1:9100); without it, every
+    /// process of this user.
+    #[arg(value_name = "PID|ADDR:PORT")]
     target: Option<Target>,
+    /// Show the token in this file to the metrics address.
+    #[arg(long, value_name = "FILE", requires = "target")]
+    token: Option<PathBuf>,
     /// Tell operations apart by these: node, client, export, path, operation, size [default:
     /// node,operation at a server, path,operation at a client].
     #[arg(long, value_name = "DIMENSION,...", value_delimiter = ',')]
@@ -59,6 +65,7 @@ pub struct TopArgs {
 const EXAMPLES: &str = "Examples:\n  \
     trunkline top\n  \
     trunkline top 4711 --by client,operation --sort bytes\n  \
+    trunkline top 10.0.0.1:9100 --token /etc/trunkline/token\n  \
     trunkline top --by client --where operation=READ --where node=node2\n  \
     trunkline top --batch 10 --csv > load.csv\n  \
     trunkline top --batch 0 --json";
@@ -114,7 +121,8 @@ fn remember(snapshots: &[Snapshot], previous: &mut Previous) {
 impl TopArgs {
     /// A snapshot of each process that is watched.
     fn snapshots(&self) -> Result<Vec<Snapshot>, Error> {
-        let found = self.target.unwrap_or(Target::All).snapshots()?;
+        let token = self.token.as_deref().map(live::read_token).transpose()?;
+        let found = self.target.as_ref().unwrap_or(&Target::All).snapshots(token.as_deref())?;
         if found.is_empty() {
             return Err(Error::Usage {
                 sentence: "there is no process to watch".to_owned(),

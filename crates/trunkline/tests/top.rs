@@ -2,6 +2,9 @@
 
 use client::Mount;
 use metrics::{Dimension, Key, SizeClass, Snapshot};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
 use std::time::Duration;
@@ -22,7 +25,7 @@ fn run(runtime: &Path, arguments: &[&str]) -> Output {
     trunkline(runtime, arguments).output().unwrap()
 }
 
-fn text(bytes: &[u8]) -> &str {
+fn text_of(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).unwrap()
 }
 
@@ -50,7 +53,7 @@ fn load(mount: &Mount) {
 
 fn snapshot_of(runtime: &Path, pid: &str) -> Snapshot {
     let output = run(runtime, &["top", pid, "--batch", "0", "--json"]);
-    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(output.status.success(), "{}", text_of(&output.stderr));
     Snapshot::from_json(&output.stdout).unwrap()
 }
 
@@ -90,14 +93,102 @@ fn batches_are_printed_as_text_and_as_csv() {
     let pid = server.id().to_string();
     let by_client =
         run(runtime.path(), &["top", &pid, "--batch", "0", "--by", "client", "--where", "operation=READ"]);
-    let shown = text(&by_client.stdout);
+    let shown = text_of(&by_client.stdout);
     assert!(shown.starts_with(&format!("serve {pid}  /export  up ")), "{shown}");
     let line = shown.lines().find(|line| line.trim_start().starts_with("127.0.0.1")).unwrap();
     assert!(line.contains("100 %"), "{shown}");
     let csv = run(runtime.path(), &["top", &pid, "--batch", "1", "--interval", "0.1", "--csv"]);
-    let lines: Vec<_> = text(&csv.stdout).lines().collect();
+    let lines: Vec<_> = text_of(&csv.stdout).lines().collect();
     assert!(lines[0].starts_with("time,pid,kind,name,seconds,table,node,client,"), "{lines:?}");
     assert_eq!(lines.len(), 1, "nothing happened in the interval: {lines:?}");
+}
+
+/// The status and the body of an answer to `GET path`.
+fn get(address: &str, path: &str, host: &str) -> (u16, String) {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
+}
+
+#[test]
+fn the_metrics_address_answers_prometheus_and_top() {
+    let runtime = temp_dir("top");
+    let last = runtime.path().join("last.prom");
+    let mut server = Process::spawn(trunkline(
+        runtime.path(),
+        &[
+            "serve",
+            "--mem",
+            "64MiB",
+            "--listen",
+            "127.0.0.1:0",
+            "--metrics",
+            "127.0.0.1:0",
+            "--metrics-file",
+            last.to_str().unwrap(),
+        ],
+    ));
+    server.wait_for_line("ready", TIMEOUT);
+    let out = server.output(Stream::Out);
+    let of = |prefix: &str| out.lines().find_map(|line| line.strip_prefix(prefix)).unwrap().to_owned();
+    let address = of("metrics on http://").trim_end_matches("/metrics").to_owned();
+    let listen = of("listening on ");
+    load(&Mount::connect(&format!("nfs://{}/export", listen.split(' ').next().unwrap()), "nolock").unwrap());
+    let reads = "trunkline_operations_total{node=\"node1\",export=\"/export\",operation=\"READ\"} 5";
+    let (status, text) = get(&address, "/metrics", &address);
+    assert!(status == 200 && text.contains(reads), "{status} {text}");
+    for (path, host, expected) in [
+        ("/health", "localhost", 200),
+        ("/ready", "127.0.0.1", 200),
+        ("/snapshot?by=node", "localhost", 200),
+        ("/snapshot?by=file", "localhost", 400),
+        ("/absent", "localhost", 404),
+        ("/metrics", "evil.example", 421),
+    ] {
+        assert_eq!(get(&address, path, host).0, expected, "{path} {host}");
+    }
+    let (_, by_node) = get(&address, "/snapshot?by=node", "localhost");
+    assert_eq!(Snapshot::from_json(by_node.as_bytes()).unwrap().operations.len(), 1);
+    let top = run(runtime.path(), &["top", &address, "--batch", "0"]);
+    assert!(text_of(&top.stdout).contains("READ"), "{top:?}");
+    // Another process cannot have the same address, and says so before it serves anybody.
+    let second =
+        run(runtime.path(), &["serve", "--mem", "1MiB", "--listen", "127.0.0.1:0", "--metrics", &address]);
+    let said = text_of(&second.stderr);
+    assert!(said.contains("cannot answer on the metrics address") && said.contains("try:"), "{said}");
+    assert!(server.terminate(TIMEOUT).success());
+    assert!(std::fs::read_to_string(last).unwrap().contains(reads));
+}
+
+#[test]
+fn a_token_that_others_can_read_or_guess_is_refused() {
+    let runtime = temp_dir("top");
+    let token = runtime.path().join("token");
+    for (content, mode, cause) in
+        [("0123456789abcdef", 0o644, "others than its owner"), ("short", 0o600, "16 or more")]
+    {
+        std::fs::write(&token, content).unwrap();
+        std::fs::set_permissions(&token, std::fs::Permissions::from_mode(mode)).unwrap();
+        let output = run(
+            runtime.path(),
+            &[
+                "serve",
+                "--mem",
+                "1MiB",
+                "--listen",
+                "127.0.0.1:0",
+                "--metrics",
+                "127.0.0.1:0",
+                "--metrics-token",
+                token.to_str().unwrap(),
+            ],
+        );
+        assert!(!output.status.success() && text_of(&output.stderr).contains(cause), "{output:?}");
+    }
 }
 
 #[test]
@@ -105,7 +196,8 @@ fn what_cannot_be_watched_is_an_error_that_says_why() {
     let runtime = temp_dir("top");
     for (arguments, cause) in [
         (&["top", "1", "--batch", "1"][..], "it is no trunkline serve, mount or bench of this user"),
-        (&["top", "nonsense"], "the number of a process"),
+        (&["top", "nonsense"], "the number of a process, or the metrics address"),
+        (&["top", "127.0.0.1:1", "--batch", "0"], "Connection refused"),
         (&["top", "--by", "file"], "`file` is no dimension"),
         (&["top", "--where", "client"], "a dimension and its value"),
         (&["top", "--interval", "0"], "from 0.1 to 3600"),
@@ -113,7 +205,7 @@ fn what_cannot_be_watched_is_an_error_that_says_why() {
     ] {
         let output = run(runtime.path(), arguments);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
-        let said = text(&output.stderr);
+        let said = text_of(&output.stderr);
         assert!(said.contains(cause), "{arguments:?}: {said}");
     }
 }

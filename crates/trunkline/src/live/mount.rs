@@ -23,6 +23,13 @@ pub fn snapshot(identity: &Identity, statistics: &Statistics, gauges: Option<&Ga
     snapshot
 }
 
+/// Whether a path answers.
+pub fn has_path(statistics: &Statistics) -> bool {
+    let is_up =
+        |path: &PathStatistics| path.status.iter().any(|status| status.state == client::PathState::Up);
+    statistics.paths.iter().any(is_up)
+}
+
 /// The remote address of a path, which stands for its node.
 fn node(path: &PathStatistics) -> &str {
     path.name.rsplit(" to ").next().unwrap_or(&path.name)

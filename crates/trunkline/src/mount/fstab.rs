@@ -166,6 +166,7 @@ pub fn own_arguments(args: &MountArgs, given: Vec<OsString>) -> Vec<OsString> {
         own.push("--log-file".into());
         own.push(std::path::absolute(file).unwrap_or_else(|_| file.clone()).into());
     }
+    own.extend(args.metrics.arguments());
     own.extend(["-o".into(), args.options().into()]);
     own
 }
@@ -185,6 +186,7 @@ fn is_of_logging(arg: &OsStr) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::live::MetricsArgs;
 
     fn call(args: &str) -> Call {
         arguments(args.split(' ').map(OsString::from).collect())
@@ -207,9 +209,36 @@ mod tests {
             options: vec!["ro".to_owned(), "nolock".to_owned()],
             foreground: false,
             log_file: Some("/var/log/mnt".into()),
+            metrics: MetricsArgs::default(),
         };
         let own = own_arguments(&args, given.split(' ').map(OsString::from).collect());
         own.iter().map(|arg| arg.to_string_lossy()).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn the_process_in_the_background_answers_on_the_same_metrics_address() {
+        use clap::Parser;
+        #[derive(Parser)]
+        struct Program {
+            #[command(flatten)]
+            args: MountArgs,
+        }
+        let given = [
+            "x",
+            "a:/b",
+            "/c",
+            "--metrics",
+            "127.0.0.1:9100",
+            "--metrics-token",
+            "/t",
+            "--metrics-file",
+            "/f",
+        ];
+        let Program { args } = Program::parse_from(given);
+        let own = own_arguments(&args, Vec::new());
+        let again = Program::parse_from([OsString::from("x")].into_iter().chain(own.into_iter().skip(1)));
+        assert_eq!(again.args.metrics.arguments(), args.metrics.arguments());
+        assert_eq!(args.metrics.arguments().len(), 6);
     }
 
     #[test]
