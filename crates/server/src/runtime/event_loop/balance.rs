@@ -246,7 +246,8 @@ impl EventLoop {
         connection.interest = Interest::READ;
         let registered = connection.register(&self.poller, key as u64);
         entry.insert(connection);
-        self.read_clock();
+        // The first piece of work after a sleep may be this one.
+        self.notice_stall();
         let is_stale =
             self.connections.get(key).is_some_and(|connection| self.slept_while_moving(connection, since));
         if let Err(error) = registered {

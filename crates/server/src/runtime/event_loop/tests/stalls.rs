@@ -1,6 +1,7 @@
 //! Tests which connections are reset after a loop did not run.
 
 use super::*;
+use crate::runtime::mailbox::MovingConnection;
 
 const STALL_MAX: Duration = Duration::from_millis(20);
 
@@ -68,4 +69,17 @@ fn a_connection_may_wait_for_a_loop_with_much_to_do_but_not_for_one_that_sleeps(
     assert_eq!(stale(since), [false, false], "the loop ran meanwhile");
     assert_eq!(stale(now), [true, false], "the second connection has received nothing");
     assert!(!second.slept_while_moving(&first.connections[0], now), "it has only just left");
+}
+
+#[test]
+fn a_sleep_that_ends_with_a_connection_from_another_loop_is_noticed_for_all_others() {
+    let (_mailboxes, mut loops, clients) = two_loops_of(group_with_stall(STALL_MAX), 2);
+    let [first, _] = &mut loops;
+    send_and_age(&first.connections[0], &clients[0], &getattr());
+    let connection = Box::new(first.connections.remove(1));
+    first.poller.remove(connection.socket().unwrap()).unwrap();
+    let since = clock::now();
+    first.alive = since.saturating_sub(Duration::from_secs(1));
+    first.adopt_moved(MovingConnection { connection, since });
+    assert_eq!(ids(first), [1], "a call waited on the first connection");
 }
