@@ -138,7 +138,6 @@ impl EventLoop {
         self.statistics.thread = threads::own();
         let mut events = Events::new();
         while !self.is_finished() {
-            let watched = !self.connections.is_empty();
             let timeout = self.timeout();
             self.mailboxes.end_round(self.index);
             if let Err(error) = self.busy.wait(&self.poller, &mut events, timeout) {
@@ -146,14 +145,7 @@ impl EventLoop {
                 break;
             }
             self.statistics.wakeups += 1;
-            // A wait without events may have lasted long, but the loop held nothing that could have
-            // become stale.
-            let had_work = !self.run_queue.is_empty() || events.iter().next().is_some();
-            if watched && had_work {
-                self.notice_stall();
-            } else {
-                self.read_clock();
-            }
+            self.notice_stall_after_wait(events.iter().next().is_some());
             self.mailboxes.begin_round(self.index, self.alive);
             self.worker_pool.heartbeat(self.alive);
             // A connection that is given a turn in this round takes it in the next: one turn per

@@ -24,10 +24,27 @@ impl EventLoop {
     /// waited too long.
     pub(super) fn notice_stall(&mut self) {
         let slept = self.read_clock();
-        let stall_max = self.stall_max();
-        if slept <= stall_max {
+        if slept > self.stall_max() {
+            self.reset_stale(slept);
+        }
+    }
+
+    /// As [`notice_stall`](Self::notice_stall), after a wait for events, which may have lasted long
+    /// without a sleep of the machine: without events a loop only has work if its connections hold
+    /// calls.
+    pub(super) fn notice_stall_after_wait(&mut self, has_events: bool) {
+        let slept = self.read_clock();
+        if slept <= self.stall_max() || self.connections.is_empty() {
             return;
         }
+        let has_work = has_events || !self.run_queue.is_empty();
+        if has_work || self.connections.iter().any(|(_, connection)| connection.holds_waiting_calls()) {
+            self.reset_stale(slept);
+        }
+    }
+
+    fn reset_stale(&mut self, slept: Duration) {
+        let stall_max = self.stall_max();
         self.statistics.stalls += 1;
         let stale = self.keys(|connection| connection.may_hold_stale_call(stall_max));
         tracing::warn!(
@@ -70,6 +87,12 @@ impl EventLoop {
 }
 
 impl Connection {
+    /// Whether calls may have been received that no event of the connection would announce: they
+    /// wait for a worker, or the connection is paused.
+    fn holds_waiting_calls(&self) -> bool {
+        self.pool_calls() > 0 || self.paused && self.stream.may_hold_records()
+    }
+
     /// Whether calls may have been received and not executed, of which the newest data arrived
     /// longer ago than this.
     pub(super) fn may_hold_stale_call(&self, stale_after: Duration) -> bool {

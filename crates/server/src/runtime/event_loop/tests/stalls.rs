@@ -83,3 +83,18 @@ fn a_sleep_that_ends_with_a_connection_from_another_loop_is_noticed_for_all_othe
     first.adopt_moved(MovingConnection { connection, since });
     assert_eq!(ids(first), [1], "a call waited on the first connection");
 }
+
+#[test]
+fn a_sleep_without_events_counts_if_a_paused_connection_holds_a_call() {
+    let (_mailboxes, mut loops, clients) = two_loops_of(group_with_stall(STALL_MAX), 2);
+    let [first, _] = &mut loops;
+    send_and_age(&first.connections[0], &clients[0], &getattr());
+    let sleep = |of: &mut EventLoop| {
+        of.alive = clock::now().saturating_sub(Duration::from_secs(1));
+        of.notice_stall_after_wait(false);
+        ids(of)
+    };
+    assert_eq!(sleep(first), [0, 1], "an event will announce the call");
+    first.connections[0].paused = true;
+    assert_eq!(sleep(first), [1], "the connection waited, for example for memory");
+}
