@@ -11,6 +11,7 @@ use crate::runtime::connection::{CloseReason, Connection};
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
+use transport::Transport;
 
 /// Strangers hold one connection in this many, but a few in any case.
 const STRANGERS_SHARE: usize = 8;
@@ -49,7 +50,8 @@ impl EventLoop {
     }
 
     /// If one other address holds more than half of all connections, or more than twice as many as
-    /// the newcomer's would, closes the one of its connections that has been silent longest.
+    /// the newcomer's would, closes the one of its connections that has been silent longest, those
+    /// last that wait for memory or are within a record.
     fn evict_of_largest_holder(&mut self, newcomer: IpAddr, bound: usize) -> bool {
         let held = self.holders();
         let newcomer = network_of(newcomer);
@@ -63,7 +65,13 @@ impl EventLoop {
             .connections
             .iter()
             .filter(|(_, connection)| holder_of(connection) == holder && connection.pool_calls() == 0);
-        let longest = its.min_by_key(|(_, connection)| connection.active).map(|(key, _)| key);
+        let longest = its.min_by_key(|(_, connection)| {
+            // Who waits for memory is silent because of this server, and who is within a record is
+            // at work. They give way last: an address must not keep its places by half records.
+            let waits = connection.waits_for_room().is_some();
+            (waits, connection.stream.within_record(), connection.active)
+        });
+        let longest = longest.map(|(key, _)| key);
         self.evict(longest)
     }
 

@@ -1,5 +1,6 @@
 //! The work of one turn of a connection, which is not visible from outside.
 
+mod admission;
 mod held;
 mod stalls;
 
