@@ -255,6 +255,34 @@ fn a_stopped_node_executes_no_more_calls_and_they_run_on_the_node_that_gets_them
 }
 
 #[test]
+fn calls_of_a_connection_that_its_client_reset_are_not_begun_and_the_reply_cache_forgets_them() {
+    let latch = Latch::closed();
+    let server = serve(config(2, 1), &latch);
+    let address = server.addresses()[0];
+    let mut peer = Peer::of_ours(address, 7);
+    let directory = peer.mount(SLOW);
+    let calls = [(0x8000_0001, b"a"), (0x8000_0002, b"b"), (0x8000_0003, b"c")];
+    for (xid, name) in calls {
+        peer.call(xid, Procedure::Create, &create_args(directory, name));
+    }
+    wait_until("its calls to be in the pool", || pool_calls(&server) == 3 && latch.waiting() == 1);
+    peer.reset();
+    wait_until("the end of the connection to be noticed", || {
+        server.statistics().nodes[0].connections.is_empty()
+    });
+    let mut again = Peer::of_ours(address, 7);
+    for (xid, name) in calls {
+        again.call(xid, Procedure::Create, &create_args(directory, name));
+    }
+    wait_until("the first to be attached, and the others to begin anew", || pool_calls(&server) == 2);
+    latch.open();
+    for _ in calls {
+        assert_eq!(again.receive().1[..4], [0; 4]);
+    }
+    assert_eq!(latch.done(), 3, "each call runs once");
+}
+
+#[test]
 fn a_drain_waits_for_calls_in_the_worker_pool() {
     let latch = Latch::closed();
     let server = serve(config(2, 1), &latch);

@@ -164,9 +164,11 @@ impl CloseReason {
         matches!(self, Self::Stalled | Self::NodeStopped | Self::Stopped | Self::Bug | Self::Abandoned)
     }
 
-    /// Whether calls of the connection that wait for a worker must not be executed any more.
+    /// Whether calls of the connection that wait for a worker must not be executed any more. After
+    /// a reset the client sends them again, perhaps to a host without our reply cache, and a late
+    /// original would undo newer work there.
     pub const fn discards_calls(&self) -> bool {
-        matches!(self, Self::Stalled | Self::NodeStopped)
+        !matches!(self, Self::Peer | Self::Drained)
     }
 }
 

@@ -11,9 +11,10 @@
 //! until a call of its own has ended. So no connection waits for the calls of another, and the
 //! memory is bounded.
 //!
-//! Workers take the calls of the connections in turn ([`queues`]). Calls that a connection had in
-//! the pool when its loop or its host slept, or its node was stopped, are not executed: see
-//! [`WorkerPool::discard`], and [`worker`] for the case that a worker wakes up before the loops.
+//! Workers take the calls of the connections in turn ([`queues`]). Calls that no worker has begun
+//! when their connection is reset by either side are not executed, because the client sends them
+//! again: see [`WorkerPool::discard`]. A reset also follows a sleep of the host or a stop of the
+//! node; for the case that a worker wakes up before the loops see [`worker`].
 
 mod queues;
 mod retry;
