@@ -78,6 +78,8 @@ pub(crate) struct Setup {
     pub identity: u64,
     /// Refuse changes before they are sent.
     pub read_only: bool,
+    /// See [`Settings::closes_time_min`](crate::Settings::closes_time_min).
+    pub closes_time_min: Duration,
     pub first_xid: u32,
     pub root: FileHandle,
     pub root_attributes: Attributes,
@@ -96,6 +98,8 @@ pub(crate) struct Core {
     root_attributes: Attributes,
     counts: Counts,
     outages: Outages,
+    /// [`Setup::closes_time_min`].
+    closes_time_min: Duration,
     /// The server's name, for the log.
     server: String,
     finished: Vec<(Owner, Done)>,
@@ -138,6 +142,7 @@ impl Engine {
             root_attributes: setup.root_attributes,
             counts: Counts::new(setup.table.paths.len()),
             outages: Outages::new(setup.table.paths.len()),
+            closes_time_min: setup.closes_time_min,
             server: setup.route.server.clone(),
             finished: Vec::new(),
             now,
@@ -398,7 +403,10 @@ impl Engine {
         match output {
             Output::Connect(conn) | Output::FailOver { conn, .. } => self.connect(conn),
             Output::Abort(conn) => {
-                self.core.outages.note(self.core.table.path_of(conn), self.core.now);
+                // The table may have given the connection to another path already.
+                let path = self.slots.get(conn).and_then(|connection| connection.path);
+                let path = path.or_else(|| self.core.table.path_of(conn));
+                self.core.outages.note(path, self.core.now);
                 self.abort(conn);
             }
             Output::Move(conn) => self.move_calls(conn),

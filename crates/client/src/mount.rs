@@ -185,6 +185,7 @@ impl Mount {
                 credential: credential(&settings, identity),
                 identity,
                 read_only: settings.read_only,
+                closes_time_min: settings.closes_time_min,
                 first_xid: crate::random_u64() as u32,
                 root: root.handle,
                 root_attributes: root.attributes,

@@ -66,6 +66,9 @@ pub struct Settings {
     pub timeo: Duration,
     /// Retransmissions before a soft mount gives up.
     pub retrans: u32,
+    /// How long a server must have ended each connection at one call before that call fails, however
+    /// often it was tried.
+    pub closes_time_min: Duration,
     /// How long a loop polls for replies before it sleeps, while that pays; zero disables polling.
     pub busy_poll: Duration,
     /// Whether changes are refused by the client, before they are sent.
@@ -86,6 +89,10 @@ pub struct Settings {
     /// The supplementary groups of the user.
     pub gids: Vec<u32>,
 }
+
+/// A server that restarts again and again, or that is short of memory, may end each connection for
+/// a while: as long as a soft mount waits by default.
+const CLOSES_TIME_MIN: Duration = Duration::from_secs(180);
 
 impl Settings {
     /// The defaults of the mount options, for one address.
@@ -113,6 +120,7 @@ impl Settings {
             soft: false,
             timeo: Duration::from_secs(60),
             retrans: 2,
+            closes_time_min: CLOSES_TIME_MIN,
             busy_poll: BUSY_POLL_DEFAULT,
             read_only: false,
             reserved_port: None,

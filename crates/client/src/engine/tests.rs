@@ -85,6 +85,7 @@ impl TestServers {
             credential,
             identity: 1,
             read_only: false,
+            closes_time_min: Duration::ZERO,
             first_xid: 1,
             root: FileHandle::new(b"root").unwrap(),
             root_attributes: root(),
