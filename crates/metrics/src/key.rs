@@ -62,6 +62,10 @@ impl FromStr for Dimension {
     }
 }
 
+/// The client of operations whose client is not told apart. A server counts with it the clients
+/// that no export admits, and what clients of long ago did.
+pub const OTHER_CLIENTS: &str = "others";
+
 /// A value for some of the dimensions. Operations of the same key are counted together.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize)]
 pub struct Key {

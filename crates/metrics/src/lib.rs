@@ -15,7 +15,7 @@ pub mod prometheus;
 pub mod snapshot;
 
 pub use interval::{Interval, IntervalError, PathActivity, Rates};
-pub use key::{Dimension, Key, SizeClass};
+pub use key::{Dimension, Key, OTHER_CLIENTS, SizeClass};
 pub use latency::Latency;
 pub use operations::{Operations, Tally};
 pub use snapshot::{FORMAT, Gauge, Kind, LoopTime, PathState, Process, Snapshot, SnapshotError};

@@ -1,6 +1,6 @@
 //! Operations and what they moved, by [`Key`].
 
-use crate::key::{Dimension, Key};
+use crate::key::{Dimension, Key, OTHER_CLIENTS};
 use crate::latency::Latency;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -116,11 +116,27 @@ impl Operations {
     /// The operations since `earlier`; keys without any are left out.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
+        let before = earlier.with_folded_as_in(self);
         let differences = self.0.iter().map(|(key, tally)| {
-            let difference = earlier.0.get(key).map_or_else(|| tally.clone(), |before| tally.since(before));
+            let difference = before.0.get(key).map_or_else(|| tally.clone(), |before| tally.since(before));
             (key.clone(), difference)
         });
         Self(differences.filter(|(_, tally)| tally.count > 0 || !tally.latency.is_empty()).collect())
+    }
+}
+
+impl Operations {
+    /// The same with clients that are gone in `later` counted with the others, as the process does.
+    fn with_folded_as_in(&self, later: &Self) -> Self {
+        let mut folded = Self::default();
+        for (key, tally) in &self.0 {
+            let mut key = key.clone();
+            if key.client.is_some() && !later.0.contains_key(&key) {
+                key.client = Some(OTHER_CLIENTS.into());
+            }
+            folded.add(key, tally);
+        }
+        folded
     }
 }
 
@@ -196,6 +212,18 @@ mod tests {
         assert_eq!(since.of(&key("b", "READ")), Some(&tally(3)));
         assert_eq!(since.of(&key("c", "READ")), Some(&tally(1)));
         assert_eq!(since.len(), 2);
+    }
+
+    #[test]
+    fn what_a_client_did_before_it_was_counted_with_the_others_is_not_counted_twice() {
+        let of = |client: &str| Key { client: Some(client.into()), ..Key::default() };
+        let (mut before, mut after) = (Operations::default(), Operations::default());
+        before.add(of("10.0.0.7"), &tally(900));
+        before.add(of("others"), &tally(5));
+        after.add(of("others"), &tally(907));
+        let since = after.since(&before);
+        assert_eq!(since.of(&of("others")), Some(&tally(2)));
+        assert_eq!(since.total().count, 2);
     }
 
     #[test]

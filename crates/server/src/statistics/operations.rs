@@ -1,7 +1,7 @@
 //! The calls of all loops, told apart by node, client, export, procedure and size of payload.
 
 use super::{ClientReport, ProcedureStatistics};
-use metrics::{Key, Latency, Operations, SizeClass, Tally};
+use metrics::{Key, Latency, OTHER_CLIENTS, Operations, SizeClass, Tally};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -23,9 +23,6 @@ pub struct CallStatistics {
     /// What they did.
     pub statistics: ProcedureStatistics,
 }
-
-/// The client of calls whose client is not told apart.
-pub const OTHER_CLIENTS: &str = "others";
 
 impl super::Statistics {
     /// The calls in the form in which all Trunkline processes report them.
