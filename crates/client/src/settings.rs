@@ -66,8 +66,8 @@ pub struct Settings {
     pub timeo: Duration,
     /// Retransmissions before a soft mount gives up.
     pub retrans: u32,
-    /// How long a server must have ended each connection at one call before that call fails, however
-    /// often it was tried.
+    /// How long a server must have ended each connection at one call before that call fails,
+    /// however often it was tried.
     pub closes_time_min: Duration,
     /// How long a loop polls for replies before it sleeps, while that pays; zero disables polling.
     pub busy_poll: Duration,
