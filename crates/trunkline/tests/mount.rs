@@ -51,6 +51,8 @@ mod silent;
 mod status;
 #[path = "mount/umount.rs"]
 mod umount;
+#[path = "mount/watched.rs"]
+mod watched;
 
 /// Checks that each promise of the document names a test, and that the test exists.
 #[test]
