@@ -1,12 +1,18 @@
-//! Calls by client: for each node and client address, by export, procedure and size of payload.
+//! Calls by client: for each node and client, by export, procedure and size of payload. A client is
+//! an IPv4 address, or an IPv6 network of 64 bits, of which one host may use any address.
 //!
 //! Each loop has a table of its own. An entry stays when the client's connections end, until the
 //! table is full and a new client needs its place. Then what it counted goes to the others of its
 //! node, so that no sum ever falls. Addresses that no export admits are always among the others: a
 //! stranger takes no place.
+//!
+//! The memory is bounded: a client makes a cell for each kind of call that it sends, and when all
+//! clients together have [`CELLS_MAX`], calls of further kinds are counted with the others. How
+//! many cells the others have depends on the configuration only.
 
 use super::tables::Tables;
 use super::{CallEnd, Counts, ProcedureStatistics, Slot};
+use crate::address::network_of;
 use crate::client::Client;
 use metrics::SizeClass;
 use slab::Slab;
@@ -15,9 +21,11 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// The number of clients that a loop tells apart: of clients that use ten procedures each, they
-/// take 20 MiB.
+/// The number of clients that a loop tells apart.
 const CLIENTS_MAX: usize = 512;
+/// Cells of all these clients on a loop, of 4 KiB each: 32 MiB, or 16 kinds of calls for each of
+/// the clients.
+const CELLS_MAX: usize = 8192;
 
 /// Where a connection's calls are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,6 +59,14 @@ type Cells = Tables<SmallVec<[(SizeClass, Box<ProcedureStatistics>); 1]>>;
 struct Calls(SmallVec<[(Option<u32>, Cells); 1]>);
 
 impl Calls {
+    /// The cell of calls of this kind, if there have been any.
+    fn existing(&mut self, kind: CallKind) -> Option<&mut ProcedureStatistics> {
+        let (_, cells) = self.0.iter_mut().find(|(export, _)| *export == kind.export)?;
+        let (_, cell) = cells.existing(kind.slot)?.iter_mut().find(|(size, _)| *size == kind.size)?;
+        Some(cell)
+    }
+
+    /// The same, made if necessary.
     fn cell(&mut self, kind: CallKind) -> Option<&mut ProcedureStatistics> {
         let at = self.0.iter().position(|(export, _)| *export == kind.export).unwrap_or_else(|| {
             self.0.push((kind.export, Cells::default()));
@@ -85,7 +101,7 @@ impl Calls {
 #[derive(Debug)]
 struct Entry {
     node: usize,
-    address: IpAddr,
+    network: IpAddr,
     /// The number of open connections on this loop.
     connections: usize,
     /// When the last connection ended.
@@ -97,7 +113,9 @@ struct Entry {
 #[derive(Debug)]
 pub(crate) struct ClientTable {
     entries: Slab<Entry>,
-    by_address: HashMap<(usize, IpAddr), usize>,
+    by_network: HashMap<(usize, IpAddr), usize>,
+    /// Cells of all entries.
+    cells: usize,
     /// By node.
     others: Vec<Calls>,
 }
@@ -106,8 +124,8 @@ pub(crate) struct ClientTable {
 #[derive(Debug)]
 pub(crate) struct ClientReport {
     pub node: usize,
-    /// `None` for the others.
-    pub address: Option<IpAddr>,
+    /// The client's address, or the first address of its network; `None` for the others.
+    pub network: Option<IpAddr>,
     pub kind: CallKind,
     pub statistics: ProcedureStatistics,
 }
@@ -115,21 +133,21 @@ pub(crate) struct ClientReport {
 impl ClientTable {
     pub fn new(nodes: usize) -> Self {
         let others = (0..nodes).map(|_| Calls::default()).collect();
-        Self { entries: Slab::new(), by_address: HashMap::new(), others }
+        Self { entries: Slab::new(), by_network: HashMap::new(), cells: 0, others }
     }
 
     /// Enters a connection; leave with the key.
     pub fn enter(&mut self, client: &Client) -> ClientKey {
-        let (node, address) = (client.node, client.peer.ip().to_canonical());
-        let known = self.by_address.get(&(node, address)).copied();
+        let (node, network) = (client.node, network_of(client.peer.ip()));
+        let known = self.by_network.get(&(node, network)).copied();
         if known.is_none() && (client.admitted.is_empty() || !self.make_place()) {
             return ClientKey::Others(node);
         }
         let key = known.unwrap_or_else(|| {
             let calls = Calls::default();
-            self.entries.insert(Entry { node, address, connections: 0, left: Duration::ZERO, calls })
+            self.entries.insert(Entry { node, network, connections: 0, left: Duration::ZERO, calls })
         });
-        self.by_address.insert((node, address), key);
+        self.by_network.insert((node, network), key);
         if let Some(entry) = self.entries.get_mut(key) {
             entry.connections += 1;
         }
@@ -146,28 +164,47 @@ impl ClientTable {
         }
     }
 
-    /// Makes a place for a client, if there is none, by folding the one that has been gone longest.
+    /// Makes a place for a client, and room for cells, if there is none, by folding the client that
+    /// has been gone longest. Returns false if there is no place.
     fn make_place(&mut self) -> bool {
-        if self.entries.len() < CLIENTS_MAX {
-            return true;
+        if self.entries.len() >= CLIENTS_MAX || self.cells >= CELLS_MAX {
+            self.fold_gone();
         }
+        self.entries.len() < CLIENTS_MAX
+    }
+
+    fn fold_gone(&mut self) {
         let gone = self.entries.iter().filter(|(_, entry)| entry.connections == 0);
-        let Some((key, _)) = gone.min_by_key(|(_, entry)| entry.left) else { return false };
+        let Some((key, _)) = gone.min_by_key(|(_, entry)| entry.left) else { return };
         let entry = self.entries.remove(key);
-        self.by_address.remove(&(entry.node, entry.address));
+        self.by_network.remove(&(entry.node, entry.network));
+        self.cells = self.cells.saturating_sub(entry.calls.iter().count());
         if let Some(others) = self.others.get_mut(entry.node) {
             others.add(&entry.calls);
         }
-        true
+    }
+
+    /// The cell of a client's calls of this kind; once there are too many cells, that of the others
+    /// of its node.
+    fn cell(&mut self, key: ClientKey, kind: CallKind) -> Option<&mut ProcedureStatistics> {
+        let node = match key {
+            ClientKey::Others(node) => node,
+            ClientKey::Client(key) => {
+                let entry = self.entries.get_mut(key)?;
+                let is_new = entry.calls.existing(kind).is_none();
+                if !is_new || self.cells < CELLS_MAX {
+                    self.cells += usize::from(is_new);
+                    return entry.calls.cell(kind);
+                }
+                entry.node
+            }
+        };
+        self.others.get_mut(node)?.cell(kind)
     }
 
     /// Counts calls of one kind that ended together, `latency` after they were received.
     pub fn count(&mut self, key: ClientKey, kind: CallKind, counts: &Counts, latency: Duration) {
-        let calls = match key {
-            ClientKey::Client(key) => self.entries.get_mut(key).map(|entry| &mut entry.calls),
-            ClientKey::Others(node) => self.others.get_mut(node),
-        };
-        if let Some(cell) = calls.and_then(|calls| calls.cell(kind)) {
+        if let Some(cell) = self.cell(key, kind) {
             cell.add_counts(counts);
             let ns = u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX);
             cell.latency_ns.saturating_record_n(metrics::latency::clamped(ns), counts.count);
@@ -183,12 +220,12 @@ impl ClientTable {
 
     /// A copy of everything.
     pub fn report(&self) -> Vec<ClientReport> {
-        let clients = self.entries.iter().map(|(_, entry)| (entry.node, Some(entry.address), &entry.calls));
+        let clients = self.entries.iter().map(|(_, entry)| (entry.node, Some(entry.network), &entry.calls));
         let others = self.others.iter().enumerate().map(|(node, calls)| (node, None, calls));
-        let reports = clients.chain(others).flat_map(|(node, address, calls)| {
+        let reports = clients.chain(others).flat_map(|(node, network, calls)| {
             let report = move |(kind, cell): (CallKind, &ProcedureStatistics)| ClientReport {
                 node,
-                address,
+                network,
                 kind,
                 statistics: cell.clone(),
             };
@@ -210,7 +247,10 @@ mod tests {
     }
 
     fn client(number: u32, is_admitted: bool) -> Client {
-        let address = IpAddr::from(Ipv4Addr::from_bits(0x0a00_0000 + number));
+        client_at(Ipv4Addr::from_bits(0x0a00_0000 + number).into(), is_admitted)
+    }
+
+    fn client_at(address: IpAddr, is_admitted: bool) -> Client {
         let config = crate::Config::quick(1 << 20, "/export", &[(address, 2049).into()]);
         let exports = Arc::new(Exports::new(&config, |_| None).unwrap());
         let from = if is_admitted { address } else { IpAddr::from(Ipv4Addr::new(192, 0, 2, 1)) };
@@ -222,8 +262,8 @@ mod tests {
         table.count(key, read(), &counts, Duration::from_micros(100));
     }
 
-    fn of(table: &ClientTable, address: Option<IpAddr>) -> u64 {
-        let of_client = table.report().into_iter().filter(|report| report.address == address);
+    fn of(table: &ClientTable, network: Option<IpAddr>) -> u64 {
+        let of_client = table.report().into_iter().filter(|report| report.network == network);
         of_client.map(|report| report.statistics.count).sum()
     }
 
@@ -259,5 +299,44 @@ mod tests {
         assert_eq!((of(&table, None), of(&table, Some(late.peer.ip()))), (3, 1));
         let all: u64 = table.report().iter().map(|report| report.statistics.count).sum();
         assert_eq!(all, CLIENTS_MAX as u64 + 3);
+    }
+
+    #[test]
+    fn the_addresses_of_an_ipv6_network_are_one_client() {
+        let mut table = ClientTable::new(1);
+        let mut enter = |address: &str| table.enter(&client_at(address.parse().unwrap(), true));
+        let key = enter("fd00::1");
+        assert_eq!(enter("fd00::2:3"), key);
+        assert_ne!(enter("fd00:0:0:1::1"), key);
+        count(&mut table, key, 3);
+        assert_eq!(of(&table, Some("fd00::".parse().unwrap())), 3);
+    }
+
+    #[test]
+    fn cells_of_clients_are_bounded_and_further_calls_are_counted_with_the_others() {
+        const KINDS: u32 = (CELLS_MAX / CLIENTS_MAX) as u32 + 1;
+        let mut table = ClientTable::new(1);
+        let clients = CLIENTS_MAX as u32;
+        let keys: Vec<_> = (0..clients).map(|number| table.enter(&client(number, true))).collect();
+        let mut count = |key, export, calls| {
+            let counts = Counts { count: calls, ..Counts::default() };
+            table.count(key, CallKind { export: Some(export), ..read() }, &counts, Duration::ZERO);
+        };
+        for export in 0..KINDS {
+            keys.iter().for_each(|key| count(*key, export, 1));
+        }
+        count(keys[0], 0, 5);
+        let others = of(&table, None);
+        assert_eq!(others, u64::from(clients), "the last kind of all clients");
+        assert_eq!(of(&table, Some(client(0, true).peer.ip())), u64::from(KINDS) - 1 + 5);
+        assert_eq!(table.report().len(), CELLS_MAX + 1);
+        // A client that has gone makes room for a new one.
+        table.leave(keys[1], Duration::from_secs(1));
+        let late = client(70_000, true);
+        let key = table.enter(&late);
+        table.count(key, read(), &Counts { count: 1, ..Counts::default() }, Duration::ZERO);
+        assert_eq!(of(&table, Some(late.peer.ip())), 1);
+        let all: u64 = table.report().iter().map(|report| report.statistics.count).sum();
+        assert_eq!(all, u64::from(clients * KINDS) + 6);
     }
 }

@@ -11,8 +11,9 @@ use std::sync::Arc;
 pub struct CallStatistics {
     /// The name of the node.
     pub node: Arc<str>,
-    /// The client's address. `None` stands for all clients that are not told apart: those that no
-    /// export admits, and those of long ago.
+    /// The client's IPv4 address, or the first address of its IPv6 network of 64 bits. `None`
+    /// stands for all clients that are not told apart: those that no export admits, those of long
+    /// ago, and those beyond the bounds.
     pub client: Option<IpAddr>,
     /// The path of the export that the calls were about; calls such as NULL are about none.
     pub export: Option<Arc<str>>,
@@ -24,6 +25,14 @@ pub struct CallStatistics {
     pub statistics: ProcedureStatistics,
 }
 
+/// How a client is shown.
+fn client_name(network: IpAddr) -> String {
+    match network {
+        IpAddr::V4(address) => address.to_string(),
+        IpAddr::V6(network) => format!("{network}/64"),
+    }
+}
+
 impl super::Statistics {
     /// The calls in the form in which all Trunkline processes report them.
     #[must_use]
@@ -31,7 +40,7 @@ impl super::Statistics {
         let mut operations = Operations::default();
         let mut names = BTreeMap::<IpAddr, Arc<str>>::new();
         let mut name =
-            |address: IpAddr| names.entry(address).or_insert_with(|| address.to_string().into()).clone();
+            |network: IpAddr| names.entry(network).or_insert_with(|| client_name(network).into()).clone();
         for calls in &self.calls {
             let key = Key {
                 node: Some(Arc::clone(&calls.node)),
@@ -64,8 +73,8 @@ impl<'a> Merge<'a> {
     }
 
     pub(super) fn add(&mut self, node: &str, report: ClientReport) {
-        let ClientReport { address, kind, statistics, .. } = report;
-        let key = (node.into(), address, kind.export, kind.slot.name(), kind.size);
+        let ClientReport { network, kind, statistics, .. } = report;
+        let key = (node.into(), network, kind.export, kind.slot.name(), kind.size);
         match self.calls.get_mut(&key) {
             Some(calls) => calls.add(&statistics),
             None => _ = self.calls.insert(key, statistics),
@@ -81,5 +90,16 @@ impl<'a> Merge<'a> {
             CallStatistics { node, client, export: export.and_then(named), procedure, size, statistics }
         });
         calls.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_is_shown_as_an_address_or_as_a_network() {
+        assert_eq!(client_name("10.0.0.1".parse().unwrap()), "10.0.0.1");
+        assert_eq!(client_name("fd00:1::".parse().unwrap()), "fd00:1::/64");
     }
 }

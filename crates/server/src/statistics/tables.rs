@@ -63,6 +63,11 @@ impl<T: Default> Tables<T> {
         self.0.get_mut(program)?.entries.get_mut(usize::from(slot.procedure))
     }
 
+    /// The entry of a procedure of a program that was called.
+    pub fn existing(&mut self, slot: Slot) -> Option<&mut T> {
+        self.0.get_mut(usize::from(slot.program))?.entries.get_mut(usize::from(slot.procedure))
+    }
+
     #[cold]
     fn make(&mut self, program: usize, names: Names) {
         while self.0.len() <= program {
