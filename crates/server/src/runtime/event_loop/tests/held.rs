@@ -1,6 +1,7 @@
 //! Tests the memory that one connection holds, and when it is ended for others.
 
 use super::*;
+use socket2::SockRef;
 
 #[test]
 fn a_record_that_waits_for_memory_is_never_silent_and_is_received_in_the_end() {
@@ -103,10 +104,17 @@ fn take(single: &mut Single, bytes: u64) {
     single.turn(false);
 }
 
+/// What the sockets of both ends hold.
+const SOCKET_BYTES: usize = 256 << 10;
+
 #[test]
 fn a_client_that_takes_its_replies_too_slowly_may_be_ended_and_one_that_takes_enough_may_not() {
     let mut single = Single::new();
     let file = single.file();
+    // Else the system may take everything for a moment.
+    SockRef::from(&single.client).set_recv_buffer_size(SOCKET_BYTES).unwrap();
+    let server = single.connection.socket().unwrap();
+    SockRef::from(&server).set_send_buffer_size(SOCKET_BYTES).unwrap();
     let read = nfs(Procedure::Read, &proc::read::Args { file, offset: 0, count: BLOCK });
     single.send(&read.repeat(40));
     single.turn(false);
