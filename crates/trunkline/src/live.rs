@@ -125,6 +125,15 @@ impl Publication {
     }
 }
 
+impl Publication {
+    /// Reads the counters for the file that is written at the end, while they can be read.
+    pub fn count(&self) {
+        if self.file.is_some() {
+            (self.watched.snapshot)();
+        }
+    }
+}
+
 impl Drop for Publication {
     fn drop(&mut self) {
         let Some(file) = &self.file else { return };

@@ -16,6 +16,7 @@ use signal_hook::iterator::Signals;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -202,18 +203,27 @@ pub fn run(args: ServeArgs) -> Result<ExitCode, Error> {
     }
     let server = Arc::new(Mutex::new(Some(server)));
     // Before it says that it is ready, so that an address that is in use ends it.
-    let _published = publish(&args, &server, &exports)?;
+    let ready = Arc::new(AtomicBool::new(true));
+    let published = publish(&args, &server, &ready, &exports)?;
     text.push_str("ready\n");
     output::print(&text)?;
     systemd::ready("serving");
     systemd::watch(&server);
-    Ok(handle_signals(&server, signals, &args))
+    Ok(handle_signals(&server, signals, &args, || {
+        ready.store(false, Ordering::Release);
+        published.count();
+    }))
 }
 
 /// Lets others watch the server. It is ready until it drains.
-fn publish(args: &ServeArgs, server: &systemd::Shared, exports: &str) -> Result<Publication, Error> {
+fn publish(
+    args: &ServeArgs,
+    server: &systemd::Shared,
+    ready: &Arc<AtomicBool>,
+    exports: &str,
+) -> Result<Publication, Error> {
     let identity = Identity::new(metrics::Kind::Serve, exports);
-    let (counted, ready) = (Arc::clone(server), Arc::clone(server));
+    let counted = Arc::clone(server);
     // The last counts stay when the server drains.
     let last = Mutex::new(Statistics::default());
     let snapshot = move || {
@@ -223,7 +233,9 @@ fn publish(args: &ServeArgs, server: &systemd::Shared, exports: &str) -> Result<
         }
         live::serve::snapshot(&identity, &last)
     };
-    let is_ready = move || ready.lock().unwrap_or_else(PoisonError::into_inner).is_some();
+    let ready = Arc::clone(ready);
+    // Without the lock, which a reader of the counters may have for long.
+    let is_ready = move || ready.load(Ordering::Acquire);
     let watched = Watched { snapshot: Arc::new(snapshot), is_ready: Arc::new(is_ready) };
     let published = Publication::new(&args.metrics, watched)?;
     if let Some(address) = published.address {
@@ -262,8 +274,13 @@ fn reload(server: &Server, args: &ServeArgs) {
     systemd::ready("serving");
 }
 
-/// Handles signals until the server has ended.
-fn handle_signals(server: &systemd::Shared, mut signals: Signals, args: &ServeArgs) -> ExitCode {
+/// Handles signals until the server has ended. `before_drain` is called before each attempt to end.
+fn handle_signals(
+    server: &systemd::Shared,
+    mut signals: Signals,
+    args: &ServeArgs,
+    before_drain: impl Fn(),
+) -> ExitCode {
     let handle = signals.handle();
     let lock = || server.lock().unwrap_or_else(PoisonError::into_inner);
     for signal in signals.forever() {
@@ -275,6 +292,7 @@ fn handle_signals(server: &systemd::Shared, mut signals: Signals, args: &ServeAr
             }
             continue;
         }
+        before_drain();
         let server = lock().take();
         let Some(server) = server else {
             // The second signal. The status is that of a shell for a signal.

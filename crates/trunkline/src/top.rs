@@ -17,7 +17,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use view::{Order, View};
 
-/// Watch servers, mounts and benches: operations, bytes, latencies and paths, once a second.
+/// Watch servers and mounts: operations, bytes, latencies and paths, once a second.
 ///
 /// Without a target it shows every Trunkline process of this user on this host. Each process has a
 /// line of totals, a table of its operations, and, if it is a client, a table of its paths.
@@ -98,7 +98,8 @@ pub fn run(args: &TopArgs) -> Result<ExitCode, Error> {
             remember(&args.snapshots()?, &mut previous);
             let mut next = Instant::now();
             for _ in 0..times.unwrap_or(u32::MAX) {
-                next += args.interval;
+                // After a stop the intervals that are over are left out.
+                next = (next + args.interval).max(Instant::now());
                 std::thread::sleep(next.saturating_duration_since(Instant::now()));
                 print(args, &args.snapshots()?, &mut previous)?;
             }
@@ -126,7 +127,7 @@ impl TopArgs {
         if found.is_empty() {
             return Err(Error::Usage {
                 sentence: "there is no process to watch".to_owned(),
-                cause: "no trunkline serve, mount or bench of this user runs on this host".to_owned(),
+                cause: "no trunkline serve or mount of this user answers on this host".to_owned(),
                 advice: "start one, or run this as the user who did (root for mounts from fstab)".to_owned(),
             });
         }

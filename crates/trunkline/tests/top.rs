@@ -165,6 +165,25 @@ fn the_metrics_address_answers_prometheus_and_top() {
 }
 
 #[test]
+fn the_last_metrics_are_written_though_nobody_asked_for_any() {
+    let runtime = temp_dir("top");
+    let last = runtime.path().join("last.prom");
+    let arguments = ["serve", "--mem", "64MiB", "--listen", "127.0.0.1:0", "--metrics-file"];
+    let mut server = Process::spawn({
+        let mut command = trunkline(runtime.path(), &arguments);
+        command.arg(&last);
+        command
+    });
+    server.wait_for_line("ready", TIMEOUT);
+    let out = server.output(Stream::Out);
+    let listen = out.lines().find_map(|line| line.strip_prefix("listening on ")).unwrap();
+    load(&Mount::connect(&format!("nfs://{}/export", listen.split(' ').next().unwrap()), "nolock").unwrap());
+    assert!(server.terminate(TIMEOUT).success());
+    let text = std::fs::read_to_string(last).unwrap();
+    assert!(text.contains("operation=\"READ\"} 5"), "{text}");
+}
+
+#[test]
 fn a_token_that_others_can_read_or_guess_is_refused() {
     let runtime = temp_dir("top");
     let token = runtime.path().join("token");
@@ -195,7 +214,7 @@ fn a_token_that_others_can_read_or_guess_is_refused() {
 fn what_cannot_be_watched_is_an_error_that_says_why() {
     let runtime = temp_dir("top");
     for (arguments, cause) in [
-        (&["top", "1", "--batch", "1"][..], "it is no trunkline serve, mount or bench of this user"),
+        (&["top", "1", "--batch", "1"][..], "it is no trunkline serve or mount of this user"),
         (&["top", "nonsense"], "the number of a process, or the metrics address"),
         (&["top", "127.0.0.1:1", "--batch", "0"], "Connection refused"),
         (&["top", "--by", "file"], "`file` is no dimension"),

@@ -96,7 +96,10 @@ async fn serve(listener: TcpListener, shared: Arc<Shared>) -> io::Result<()> {
                 continue;
             }
         };
-        let router = router.clone().layer(Extension(peer));
+        // From loopback, or from this very address.
+        let is_here = peer.ip().to_canonical().is_loopback()
+            || stream.local_addr().is_ok_and(|own| own.ip() == peer.ip());
+        let router = router.clone().layer(Extension(Origin { is_here }));
         tokio::spawn(async move {
             let connection = http1::Builder::new()
                 .timer(TokioTimer::new())
@@ -109,17 +112,24 @@ async fn serve(listener: TcpListener, shared: Arc<Shared>) -> io::Result<()> {
     }
 }
 
+/// Where a request comes from.
+#[derive(Debug, Clone, Copy)]
+struct Origin {
+    /// From this host.
+    is_here: bool,
+}
+
 type Parameters = HashMap<String, String>;
 
 /// Refuses who may not read.
 async fn admit(
     State(shared): State<Arc<Shared>>,
-    Extension(peer): Extension<SocketAddr>,
+    Extension(origin): Extension<Origin>,
     Query(parameters): Query<Parameters>,
     request: Request,
     next: Next,
 ) -> Response {
-    match refusal(&shared.access, request.uri().path(), peer.ip(), request.headers(), &parameters) {
+    match refusal(&shared.access, request.uri().path(), origin, request.headers(), &parameters) {
         None => next.run(request).await,
         Some((status, why)) if status == StatusCode::UNAUTHORIZED => {
             (status, [(header::WWW_AUTHENTICATE, "Bearer")], why).into_response()
@@ -132,7 +142,7 @@ async fn admit(
 fn refusal(
     access: &Access,
     path: &str,
-    peer: IpAddr,
+    origin: Origin,
     headers: &HeaderMap,
     parameters: &Parameters,
 ) -> Option<(StatusCode, &'static str)> {
@@ -140,7 +150,7 @@ fn refusal(
         return Some((StatusCode::MISDIRECTED_REQUEST, "name an address or localhost as the host\n"));
     }
     let is_open = matches!(path, "/health" | "/ready");
-    if is_open || peer.to_canonical().is_loopback() || has_token(access, headers, parameters) {
+    if is_open || origin.is_here || has_token(access, headers, parameters) {
         return None;
     }
     let why = match access.token {
@@ -243,11 +253,11 @@ mod tests {
 
     #[test]
     fn other_hosts_read_health_and_readiness_only_unless_they_show_the_token() {
-        let (here, there) = (IpAddr::from([127, 0, 0, 1]), IpAddr::from([10, 0, 0, 7]));
+        let [here, there] = [true, false].map(|is_here| Origin { is_here });
         let access = Access { token: Some("secret".into()) };
         let none = Parameters::new();
-        let status = |access: &Access, path, peer, headers: &HeaderMap| {
-            refusal(access, path, peer, headers, &none).map(|(status, _)| status.as_u16())
+        let status = |access: &Access, path, origin, headers: &HeaderMap| {
+            refusal(access, path, origin, headers, &none).map(|(status, _)| status.as_u16())
         };
         let bare = HeaderMap::new();
         for path in ["/metrics", "/snapshot", "/"] {

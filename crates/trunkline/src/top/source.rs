@@ -115,7 +115,7 @@ fn ask(address: &str, token: Option<&str>) -> Result<Vec<u8>, Error> {
 fn silent(pid: u32, error: &io::Error) -> Error {
     let cause = match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
-            "it is no trunkline serve, mount or bench of this user".to_owned()
+            "it is no trunkline serve or mount of this user".to_owned()
         }
         _ => error.to_string(),
     };

@@ -84,8 +84,12 @@ impl View {
         lines.sort_by(|a, b| order.compare(a, b).then_with(|| a.names.cmp(&b.names)));
         let paths = interval.paths.iter().filter(|path| path.now.state != "unused").map(|path| {
             let of_path = shown.by(&[], &[(Dimension::Path, path.now.name.clone())]).total();
+            let mut activity = path.clone();
+            for name in [&mut activity.now.name, &mut activity.now.node, &mut activity.now.state] {
+                *name = names::escaped(name.as_bytes());
+            }
             PathLine {
-                activity: path.clone(),
+                activity,
                 rates: Rates::of(&of_path, interval.seconds),
                 share: share(&of_path, &total),
             }
@@ -226,8 +230,9 @@ pub(super) mod tests {
             gap_last_ms: 0,
         };
         let mut snapshot = example();
-        snapshot.paths = vec![path("a", "up"), path("b", "unused"), path("c", "down")];
+        snapshot.paths = vec![path("a", "up"), path("b", "unused"), path("c\u{1b}]52;", "down")];
         let view = View::new(&snapshot, &Interval::since_start(&snapshot), &[], &[], Order::Ops);
+        assert!(view.paths.iter().all(|path| path.activity.now.name.chars().all(|c| !c.is_control())));
         let states: Vec<_> = view.paths.iter().map(|path| path.activity.now.state.as_str()).collect();
         assert_eq!(states, ["up", "down"]);
     }
