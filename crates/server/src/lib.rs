@@ -38,6 +38,6 @@ pub use config::{
 pub use error::Error;
 pub use export::Reloaded;
 pub use rpc::portmap::PORT as RPCBIND_PORT;
-pub use server::{NodeId, Server};
+pub use server::{NodeId, Server, StatisticsReader};
 pub use shared_reply_cache::GroupError;
 pub use statistics::Statistics;

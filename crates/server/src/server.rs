@@ -12,7 +12,7 @@ use crate::runtime::{BoundListener, EventLoop, Mailboxes, Message, bind, bind_rd
 use crate::statistics::Statistics;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::net::{SocketAddr, TcpListener};
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, PoisonError, Weak, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use store::Store;
@@ -32,6 +32,34 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 /// A node by its index in the configuration, from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NodeId(pub usize);
+
+/// Reads the counters of a server, as long as there is one.
+#[derive(Debug, Clone)]
+pub struct StatisticsReader {
+    names: Vec<String>,
+    group: Weak<Group>,
+    mailboxes: Weak<Mailboxes>,
+}
+
+impl StatisticsReader {
+    /// The counters since the start; `None` once the server has ended. A connection that moves from
+    /// one loop to another meanwhile may be missing, or counted twice. Each loop answers between
+    /// two pieces of work; loops that have ended are missing.
+    #[must_use]
+    pub fn read(&self) -> Option<Statistics> {
+        let (group, mailboxes) = (self.group.upgrade()?, self.mailboxes.upgrade()?);
+        let (sender, receiver) = mpsc::channel();
+        mailboxes.send_all(|| Message::Report(sender.clone()));
+        drop(sender);
+        // The channel ends when each loop has answered, or has ended and dropped the question.
+        let mut reports: Vec<_> = receiver.iter().collect();
+        reports.sort_by_key(|report| report.index);
+        let exports: Vec<_> = group.exports().configs().into_iter().map(|one| (one.fsid, one.path)).collect();
+        let (held_bytes, held_bytes_max) = group.budget.held();
+        let statistics = Statistics::new(self.names.iter().cloned(), &exports, reports);
+        Some(Statistics { held_bytes, held_bytes_max, ..statistics })
+    }
+}
 
 /// A running group of nodes. Dropping it ends it at once; [`drain`](Self::drain) ends it
 /// gracefully.
@@ -186,23 +214,19 @@ impl Server {
         self.addresses.len()
     }
 
-    /// The counters since the start. A connection that moves from one loop to another meanwhile may
-    /// be missing, or counted twice.
+    /// The counters since the start; see [`StatisticsReader::read`].
     #[must_use]
     pub fn statistics(&self) -> Statistics {
-        let (sender, receiver) = mpsc::channel();
-        self.mailboxes.send_all(|| Message::Report(sender.clone()));
-        drop(sender);
-        // The channel ends when each loop has answered, or has ended and dropped the question.
-        let mut reports: Vec<_> = receiver.iter().collect();
-        reports.sort_by_key(|report| report.index);
-        let exports: Vec<_> =
-            self.group.exports().configs().into_iter().map(|one| (one.fsid, one.path)).collect();
-        let (held_bytes, held_bytes_max) = self.group.budget.held();
-        Statistics {
-            held_bytes,
-            held_bytes_max,
-            ..Statistics::new(self.names.iter().cloned(), &exports, reports)
+        self.statistics_reader().read().unwrap_or_default()
+    }
+
+    /// Reads the counters without this value, as others do while it is being ended.
+    #[must_use]
+    pub fn statistics_reader(&self) -> StatisticsReader {
+        StatisticsReader {
+            names: self.names.clone(),
+            group: Arc::downgrade(&self.group),
+            mailboxes: Arc::downgrade(&self.mailboxes),
         }
     }
 

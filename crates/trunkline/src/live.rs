@@ -15,9 +15,10 @@ use std::ffi::OsString;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// The sockets of processes that count.
 pub const SOCKETS: Directory = Directory("trunkline-live");
@@ -61,6 +62,9 @@ fn unix_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
+
+/// How long a process that ends waits for its own counters.
+const LAST_COUNTS_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How a process is watched by other than `trunkline top` of its user.
 #[derive(Debug, Clone, Default, Args)]
@@ -123,22 +127,36 @@ impl Publication {
         let address = args.metrics.map(|address| args.listen(address, watched.clone())).transpose()?;
         Ok(Self { watched, _socket: socket.ok(), address, file: args.metrics_file.clone() })
     }
-}
 
-impl Publication {
     /// Reads the counters for the file that is written at the end, while they can be read.
     pub fn count(&self) {
         if self.file.is_some() {
-            (self.watched.snapshot)();
+            self.read();
         }
+    }
+
+    /// The counters, unless an event loop hangs: that must not keep the process from ending.
+    fn read(&self) -> Option<Snapshot> {
+        let (sender, receiver) = mpsc::channel();
+        let snapshot = Arc::clone(&self.watched.snapshot);
+        let reader = std::thread::Builder::new().name("tl-last-counts".into());
+        // The receiver may have given up.
+        reader.spawn(move || _ = sender.send(snapshot())).ok()?;
+        receiver.recv_timeout(LAST_COUNTS_TIMEOUT).ok()
+    }
+
+    /// Writes the metrics to the file.
+    fn write(&self, file: &Path) -> io::Result<()> {
+        let snapshot = self.read().ok_or(io::ErrorKind::TimedOut)?;
+        std::fs::write(file, prometheus::text(&snapshot))
     }
 }
 
 impl Drop for Publication {
     fn drop(&mut self) {
-        let Some(file) = &self.file else { return };
-        let text = prometheus::text(&(self.watched.snapshot)());
-        if let Err(error) = std::fs::write(file, text) {
+        if let Some(file) = &self.file
+            && let Err(error) = self.write(file)
+        {
             tracing::error!(file = %file.display(), %error, "the last metrics are not written");
         }
     }
@@ -190,8 +208,8 @@ pub fn read_token(file: &Path) -> Result<String, Error> {
     };
     let text = std::fs::read_to_string(file).map_err(|error| refused(error.to_string()))?;
     let token = text.trim();
-    let mode = std::fs::metadata(file).map_err(|error| refused(error.to_string()))?;
-    if std::os::unix::fs::MetadataExt::mode(&mode) & 0o077 != 0 {
+    let metadata = std::fs::metadata(file).map_err(|error| refused(error.to_string()))?;
+    if metadata.mode() & 0o077 != 0 {
         return Err(refused("others than its owner may read or write it".to_owned()));
     }
     if token.len() < TOKEN_BYTES_MIN || !token.bytes().all(|byte| byte.is_ascii_graphic()) {

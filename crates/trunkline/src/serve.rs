@@ -10,7 +10,7 @@ use crate::output;
 use clap::Args;
 use server::config::network::{self, Network, NetworkError};
 use server::config::size;
-use server::{Config, ListenAddress, NodeId, Server, Statistics};
+use server::{Config, ListenAddress, NodeId, Server, Statistics, StatisticsReader};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 use std::net::SocketAddr;
@@ -201,41 +201,39 @@ pub fn run(args: ServeArgs) -> Result<ExitCode, Error> {
             "another process of the group is found by program number; this one will be when that ends\n",
         );
     }
-    let server = Arc::new(Mutex::new(Some(server)));
     // Before it says that it is ready, so that an address that is in use ends it.
-    let ready = Arc::new(AtomicBool::new(true));
-    let published = publish(&args, &server, &ready, &exports)?;
+    let is_ready = Arc::new(AtomicBool::new(true));
+    let published = publish(&args, server.statistics_reader(), Arc::clone(&is_ready), &exports)?;
     text.push_str("ready\n");
     output::print(&text)?;
     systemd::ready("serving");
+    let server = Arc::new(Mutex::new(Some(server)));
     systemd::watch(&server);
     Ok(handle_signals(&server, signals, &args, || {
-        ready.store(false, Ordering::Release);
+        is_ready.store(false, Ordering::Release);
         published.count();
     }))
 }
 
-/// Lets others watch the server. It is ready until it drains.
+/// Lets others watch the server.
 fn publish(
     args: &ServeArgs,
-    server: &systemd::Shared,
-    ready: &Arc<AtomicBool>,
+    counters: StatisticsReader,
+    is_ready: Arc<AtomicBool>,
     exports: &str,
 ) -> Result<Publication, Error> {
     let identity = Identity::new(metrics::Kind::Serve, exports);
-    let counted = Arc::clone(server);
-    // The last counts stay when the server drains.
+    // The last counts of all loops stay when the loops end, one after another.
     let last = Mutex::new(Statistics::default());
     let snapshot = move || {
+        let now = counters.read();
         let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(server) = &*counted.lock().unwrap_or_else(PoisonError::into_inner) {
-            *last = server.statistics();
+        if let Some(now) = now.filter(|now| now.loops.len() >= last.loops.len()) {
+            *last = now;
         }
         live::serve::snapshot(&identity, &last)
     };
-    let ready = Arc::clone(ready);
-    // Without the lock, which a reader of the counters may have for long.
-    let is_ready = move || ready.load(Ordering::Acquire);
+    let is_ready = move || is_ready.load(Ordering::Acquire);
     let watched = Watched { snapshot: Arc::new(snapshot), is_ready: Arc::new(is_ready) };
     let published = Publication::new(&args.metrics, watched)?;
     if let Some(address) = published.address {
