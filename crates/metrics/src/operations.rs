@@ -126,15 +126,20 @@ impl Operations {
 }
 
 impl Operations {
-    /// The same with clients that are gone in `later` counted with the others, as the process does.
+    /// The same with what clients lost until `later` counted with the others, as the process does.
+    /// A client may lose only a part of its counts: each event loop decides for itself.
     fn with_folded_as_in(&self, later: &Self) -> Self {
         let mut folded = Self::default();
         for (key, tally) in &self.0 {
-            let mut key = key.clone();
-            if key.client.is_some() && !later.0.contains_key(&key) {
-                key.client = Some(OTHER_CLIENTS.into());
+            let left = later.0.get(key).cloned().unwrap_or_default();
+            let is_folded = key.client.as_deref().is_some_and(|client| client != OTHER_CLIENTS);
+            if !is_folded || left.count >= tally.count {
+                folded.add(key.clone(), tally);
+                continue;
             }
-            folded.add(key, tally);
+            let others = Key { client: Some(OTHER_CLIENTS.into()), ..key.clone() };
+            folded.add(others, &tally.since(&left));
+            folded.add(key.clone(), &left);
         }
         folded
     }
@@ -224,6 +229,11 @@ mod tests {
         let since = after.since(&before);
         assert_eq!(since.of(&of("others")), Some(&tally(2)));
         assert_eq!(since.total().count, 2);
+        // One of two loops forgets the client, which had 400 calls there.
+        let mut partly = Operations::default();
+        partly.add(of("10.0.0.7"), &tally(500));
+        partly.add(of("others"), &tally(407));
+        assert_eq!(partly.since(&before).total(), tally(2));
     }
 
     #[test]
