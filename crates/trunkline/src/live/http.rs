@@ -9,8 +9,8 @@
 //!
 //! Peers on this host need nothing. Others need the token, as a bearer token or in the query, but
 //! for `/health` and `/ready`, which tell nothing else. A request must name an address or
-//! `localhost` as its host: so a web site whose name leads to this address cannot read it through
-//! the user's browser.
+//! `localhost` as its host, or show the token: so a web site whose name leads to this address
+//! cannot read it through the user's browser.
 
 use super::Watched;
 use axum::extract::{Query, Request, State};
@@ -46,6 +46,12 @@ const SNAPSHOT_TIMEOUT: Duration = Duration::from_secs(5);
 pub struct Access {
     /// What peers on other hosts must show; without one, they may read nothing.
     pub token: Option<String>,
+}
+
+impl Access {
+    fn is_token(&self, shown: &str) -> bool {
+        self.token.as_deref().is_some_and(|token| is_same(shown, token))
+    }
 }
 
 struct Shared {
@@ -146,7 +152,8 @@ fn refusal(
     headers: &HeaderMap,
     parameters: &Parameters,
 ) -> Option<(StatusCode, &'static str)> {
-    if !names_an_address(headers) {
+    // A browser that is misled by a name has no token to show.
+    if !names_an_address(headers) && !has_bearer(access, headers) {
         return Some((StatusCode::MISDIRECTED_REQUEST, "name an address or localhost as the host\n"));
     }
     let is_open = matches!(path, "/health" | "/ready");
@@ -170,10 +177,13 @@ fn names_an_address(headers: &HeaderMap) -> bool {
 }
 
 fn has_token(access: &Access, headers: &HeaderMap, parameters: &Parameters) -> bool {
-    let Some(token) = &access.token else { return false };
-    let bearer = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
-    let shown = bearer.and_then(|value| value.strip_prefix("Bearer ")).map(str::trim);
-    shown.or(parameters.get("token").map(String::as_str)).is_some_and(|shown| is_same(shown, token))
+    has_bearer(access, headers) || parameters.get("token").is_some_and(|shown| access.is_token(shown))
+}
+
+fn has_bearer(access: &Access, headers: &HeaderMap) -> bool {
+    let value = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+    let shown = value.and_then(|value| value.strip_prefix("Bearer ")).map(str::trim);
+    shown.is_some_and(|shown| access.is_token(shown))
 }
 
 /// Compares without telling by its duration where the texts differ.
@@ -270,6 +280,19 @@ mod tests {
         }
         assert_eq!(status(&access, "/health", there, &bare), None);
         assert_eq!(status(&access, "/ready", there, &bare), None);
+    }
+
+    #[test]
+    fn a_name_is_a_host_for_those_who_show_the_token() {
+        let access = Access { token: Some("secret".into()) };
+        let mut named = headers(header::HOST, "nas1:9100");
+        let status = |named: &HeaderMap| {
+            let refusal = refusal(&access, "/metrics", Origin { is_here: true }, named, &Parameters::new());
+            refusal.map(|(status, _)| status.as_u16())
+        };
+        assert_eq!(status(&named), Some(421));
+        named.insert(header::AUTHORIZATION, HeaderValue::from_static("Bearer secret"));
+        assert_eq!(status(&named), None);
     }
 
     #[test]
