@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod cell;
+pub mod clients;
 mod environment;
 mod json;
 mod latency;
@@ -17,16 +18,19 @@ mod limits;
 mod model;
 mod rng;
 pub mod stats;
+pub mod steps;
 mod time;
 mod verdict;
 
 pub use cell::{Binding, Cell, CpuPerByte, CpuPerOp, LatencyUs, Repeat, RepeatThroughput, Stage, Throughput};
+pub use clients::ClientResult;
 pub use environment::{Environment, Experiment, Pattern, Procedure, Shape};
 pub use json::Error;
 pub use latency::Latency;
 pub use limits::{Calibration, LIMIT_TOLERANCE, Try};
 pub use model::{
-    Counters, Direction, Half, Pace, PathCounters, PortCounters, Record, Route, VERSION, Verified, Workload,
+    Counters, Direction, Half, Pace, PathCounters, PortCounters, Record, Route, Step, VERSION, Verified,
+    Workload,
 };
 pub use rng::SplitMix64;
 pub use time::rfc3339;

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     cell::{Cell, LatencyUs},
+    clients::ClientResult,
     environment::{Environment, Experiment},
     limits::Calibration,
     verdict::Comparison,
@@ -117,6 +118,9 @@ impl Route {
 pub struct Workload {
     /// The name of a [`crate::Shape`] of the experiment.
     pub name: String,
+    /// The step, if the workload is part of a step test; absent otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step: Option<Step>,
     /// The pace; absent in the raw half.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pace: Option<Pace>,
@@ -141,6 +145,9 @@ pub struct Workload {
     /// path failed over meanwhile, this is what the failover cost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub longest_gap_ms: Option<f64>,
+    /// Each client's part; empty if this machine was the only client.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub clients: Vec<ClientResult>,
     /// The counters of each path.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub paths: Vec<PathCounters>,
@@ -171,6 +178,17 @@ impl Workload {
     pub fn cells(&self) -> impl Iterator<Item = (Direction, &Cell)> {
         [Direction::Read, Direction::Write].into_iter().filter_map(|it| Some((it, self.cell(it)?)))
     }
+}
+
+/// A step of a step test. Each step is a workload of its own.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Step {
+    /// The name of the workload without the step, which all steps of a test share.
+    pub series: String,
+    /// The number of clients; 1 if this machine is the only one.
+    pub clients: u32,
+    /// The number of operations in flight for each reader and writer.
+    pub depth: u32,
 }
 
 /// Reading or writing.

@@ -6,8 +6,9 @@ use record::Record;
 use serde_json::Value;
 
 const DOCUMENT: &str = include_str!("../../../docs/RECORD.md");
-const TYPES: [&str; 5] = [
+const TYPES: [&str; 6] = [
     include_str!("../src/cell.rs"),
+    include_str!("../src/clients.rs"),
     include_str!("../src/environment.rs"),
     include_str!("../src/limits.rs"),
     include_str!("../src/model.rs"),
