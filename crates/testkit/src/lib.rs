@@ -1,11 +1,12 @@
 //! What the test suites share: processes that end with their test, deadlines, free ports, servers,
-//! RPC records.
+//! RPC records, a browser.
 //!
 //! A test that starts something ends it in any case: [`Process`] and [`TempDir`] clean up when
 //! dropped, and a child also ends when the test program itself is killed. Nothing here sleeps for a
 //! fixed time: a test waits for an event, and names an event that never happened.
 #![forbid(unsafe_code)]
 
+mod browser;
 mod counters;
 mod cpu;
 mod deadline;
@@ -17,6 +18,7 @@ mod program;
 pub mod records;
 pub mod server_process;
 
+pub use browser::Browser;
 pub use counters::{open_fds, open_fds_of, resident_bytes_of, threads_of};
 pub use cpu::stay_on_one_cpu;
 pub use deadline::Deadline;

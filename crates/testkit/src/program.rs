@@ -10,6 +10,7 @@ const ROOT_PLACES: [&str; 2] = ["/usr/sbin", "/sbin"];
 const PACKAGES: &[(&str, &str)] = &[
     ("busybox", "busybox-static"),
     ("cc", "gcc"),
+    ("chromium", "chromium"),
     ("debootstrap", "debootstrap"),
     ("depmod", "kmod"),
     ("exportfs", "nfs-kernel-server"),

@@ -8,7 +8,7 @@ pub(super) const PATIENCE: u32 = 3;
 
 /// The maximum duration of the tier for everyone, including the build.
 #[cfg(test)]
-pub(super) const EVERYONE_MINUTES_MAX: u32 = 38;
+pub(super) const EVERYONE_MINUTES_MAX: u32 = 40;
 
 /// Who runs a suite, and when. The tiers run in this order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -201,6 +201,15 @@ pub(crate) const SUITES: &[Suite] = &[
         minutes: 3,
         command: &["test", "--package", "trunkline", "--test", "bench"],
         packages: &[],
+        needs: &[],
+    },
+    Suite {
+        name: "browser",
+        about: "the pages that people see, clicked through in a headless Chromium",
+        tier: Tier::Ci,
+        minutes: 2,
+        command: &["test", "--package", "trunkline", "--test", "browser"],
+        packages: &["chromium", "util-linux"],
         needs: &[],
     },
     Suite {
