@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fs::{FileHandle, FileKind, FileSystemInfo};
 use memory::Buffers;
@@ -31,6 +31,8 @@ use crate::statistics::{PathCounters, PathStatistics, Replays, Statistics};
 /// A server's limit below this many bytes per call is ignored; Linux uses 512.
 const SIZE_TOLD_MIN: u32 = 1024;
 
+/// How long all loops together may take to tell their statistics.
+const STATISTICS_TIMEOUT: Duration = Duration::from_secs(1);
 /// A mount waits this long for all of its paths; later paths are used once they come up.
 const PATHS_TIMEOUT: Duration = Duration::from_millis(1500);
 /// A mount waits longer for its first path: its server has answered already, and a busy server
@@ -401,7 +403,8 @@ impl Mount {
         }
     }
 
-    /// The statistics of the mount so far.
+    /// The statistics of the mount so far. Of a loop that does not answer within a second, those
+    /// that it gave before.
     #[must_use]
     pub fn statistics(&self) -> Statistics {
         let mut paths: Vec<PathStatistics> = (0_u16..)
@@ -416,7 +419,13 @@ impl Mount {
             .collect();
         let (mut cpu, mut threads) = (Duration::ZERO, Vec::new());
         let (mut replays, mut rdma) = (Replays::default(), transport::rdma::Counters::default());
-        for shard in self.inner.shards.iter().filter_map(Shard::statistics) {
+        let deadline = Instant::now() + STATISTICS_TIMEOUT;
+        // All loops are asked before the first answer is waited for.
+        let asked: Vec<_> = self.inner.shards.iter().map(|shard| (shard, shard.ask())).collect();
+        let answers = asked.iter().filter_map(|(shard, asked)| {
+            shard.answer(asked, deadline.saturating_duration_since(Instant::now()))
+        });
+        for shard in answers {
             cpu += shard.cpu;
             threads.push(shard.thread);
             replays.add(&shard.replays);

@@ -156,6 +156,8 @@ pub(crate) struct Shard {
     inbox: Arc<Inbox>,
     loop_driver: Arc<LoopDriver>,
     thread: Option<JoinHandle<()>>,
+    /// What the loop answered last.
+    last_statistics: Mutex<Option<ShardStatistics>>,
 }
 
 impl std::fmt::Debug for Shard {
@@ -190,7 +192,7 @@ impl Shard {
         let thread = std::thread::Builder::new()
             .name(format!("tl-mount-{index}"))
             .spawn(move || loop_driver::keep(&ours))?;
-        Ok(Self { inbox, loop_driver, thread: Some(thread) })
+        Ok(Self { inbox, loop_driver, thread: Some(thread), last_statistics: Mutex::default() })
     }
 
     /// Lets a thread drive the loop while the thread waits for a descriptor to become readable; one
@@ -210,10 +212,30 @@ impl Shard {
         self.inbox.send(Message::Task(task));
     }
 
-    pub(crate) fn statistics(&self) -> Option<ShardStatistics> {
+    /// Asks the loop for its statistics; [`Shard::answer`] waits for them.
+    pub(crate) fn ask(&self) -> mpsc::Receiver<ShardStatistics> {
         let (sender, receiver) = mpsc::channel();
         self.inbox.send(Message::Statistics(sender));
-        receiver.recv_timeout(Duration::from_secs(1)).ok()
+        receiver
+    }
+
+    /// The statistics of the loop. From a loop that does not answer within this time, the last that
+    /// it gave, so that counts never fall; a loop that has ended has no paths any more.
+    pub(crate) fn answer(
+        &self,
+        asked: &mpsc::Receiver<ShardStatistics>,
+        timeout: Duration,
+    ) -> Option<ShardStatistics> {
+        let answer = asked.recv_timeout(timeout);
+        let mut last = self.last_statistics.lock().unwrap_or_else(PoisonError::into_inner);
+        match answer {
+            Ok(answer) => *last = Some(answer),
+            Err(mpsc::RecvTimeoutError::Timeout) => {}
+            Err(mpsc::RecvTimeoutError::Disconnected) => {
+                last.iter_mut().for_each(|last| last.status.fill(None));
+            }
+        }
+        last.clone()
     }
 }
 

@@ -52,6 +52,12 @@ impl Latency {
         Self { bins }
     }
 
+    /// Latencies of these bins, which are in order and not empty.
+    #[must_use]
+    pub(crate) fn of_bins(bins: impl Iterator<Item = (u64, u64)>) -> Self {
+        Self { bins: bins.collect() }
+    }
+
     /// The bins that are not empty, the shortest latency first: the highest latency of the bin in
     /// nanoseconds, and the number of latencies in it.
     #[must_use]

@@ -2,11 +2,13 @@
 //! ([`Operations`]), paths and gauges, together a [`Snapshot`].
 //!
 //! A server, a mount and a bench fill the same types. `trunkline top` and the metrics page compute
-//! the difference of two snapshots ([`Interval`]); Prometheus gets one as text ([`prometheus`]).
+//! the difference of two snapshots ([`Interval`]), and [`History`] keeps that of each second;
+//! Prometheus gets one as text ([`prometheus`]).
 //!
 //! Pure: no clock, no I/O. It does not know how anything was counted.
 #![forbid(unsafe_code)]
 
+pub mod history;
 pub mod interval;
 pub mod key;
 pub mod latency;
@@ -14,6 +16,7 @@ pub mod operations;
 pub mod prometheus;
 pub mod snapshot;
 
+pub use history::History;
 pub use interval::{Interval, IntervalError, PathActivity, Rates};
 pub use key::{Dimension, Key, OTHER_CLIENTS, SizeClass};
 pub use latency::Latency;

@@ -77,6 +77,12 @@ impl Operations {
         self.0.iter()
     }
 
+    /// The keys in order, each with its operations.
+    #[must_use]
+    pub fn into_rows(self) -> Vec<(Key, Tally)> {
+        self.0.into_iter().collect()
+    }
+
     /// The operations of one key.
     #[must_use]
     pub fn of(&self, key: &Key) -> Option<&Tally> {
