@@ -1,10 +1,13 @@
 //! What this process counts, for whoever watches it: `trunkline top` and the metrics address.
 //!
 //! A server, a mount and a bench each make a [`Snapshot`] of their own counters when somebody asks.
-//! Nothing is counted for this alone, and without a reader nothing is done.
+//! Nothing is counted for this alone, and without a reader nothing is done. With a metrics address,
+//! the counters are also read once a second for the history that its page shows.
 
+mod collector;
 mod http;
 pub mod mount;
+mod page;
 pub mod serve;
 
 use crate::error::Error;
@@ -70,7 +73,8 @@ const LAST_COUNTS_TIMEOUT: Duration = Duration::from_secs(2);
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Monitoring")]
 pub struct MetricsArgs {
-    /// Answer HTTP requests on this address: /metrics for Prometheus, /snapshot, /health, /ready.
+    /// Answer HTTP requests on this address: a page of live analytics for a browser, /metrics for
+    /// Prometheus, /snapshot, /health, /ready. Keeps a history of an hour in at most 64 MiB.
     /// Peers on this host need no permission; others may read /health and /ready only.
     #[arg(long, value_name = "ADDR:PORT")]
     metrics: Option<SocketAddr>,
@@ -186,7 +190,7 @@ impl MetricsArgs {
                 "peers on other hosts may read /health and /ready only; --metrics-token FILE admits them"
             );
         }
-        http::start(address, http::Access { token }, watched).map_err(|error| Error::Usage {
+        http::start(address, token, watched).map_err(|error| Error::Usage {
             sentence: format!("cannot answer on the metrics address {address}"),
             cause: error.to_string(),
             advice: match error.kind() {

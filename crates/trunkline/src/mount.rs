@@ -197,9 +197,16 @@ fn serve(args: &MountArgs, role: Role) -> Result<ExitCode, Error> {
 fn publish(args: &MountArgs, directory: &Path, mounted: Unmounter) -> Result<Publication, Error> {
     let name = format!("{} on {}", args.target, directory.display());
     let identity = Identity::new(metrics::Kind::Mount, &name);
-    let (counted, failed) = (mounted.clone(), mounted.clone());
-    let snapshot = move || live::mount::snapshot(&identity, &counted.statistics(), Some(&counted.gauges()));
-    let is_ready = move || live::mount::has_path(&mounted.statistics());
+    let failed = mounted.clone();
+    // As of the last snapshot, so that whoever asks makes no event loop work. A mount begins ready.
+    let has_path = Arc::new(AtomicBool::new(true));
+    let found = Arc::clone(&has_path);
+    let snapshot = move || {
+        let statistics = mounted.statistics();
+        found.store(live::mount::has_path(&statistics), Ordering::Release);
+        live::mount::snapshot(&identity, &statistics, Some(&mounted.gauges()))
+    };
+    let is_ready = move || has_path.load(Ordering::Acquire);
     let watched = Watched { snapshot: Arc::new(snapshot), is_ready: Arc::new(is_ready) };
     Publication::new(&args.metrics, watched).inspect_err(|_| {
         // The error that is reported says why there is no mount.

@@ -209,8 +209,8 @@ pub(crate) const SUITES: &[Suite] = &[
         tier: Tier::Ci,
         minutes: 2,
         command: &["test", "--package", "trunkline", "--test", "browser"],
-        packages: &["chromium", "util-linux"],
-        needs: &[],
+        packages: &["chromium", "fuse3", "iproute2", "util-linux"],
+        needs: &[Need::Root, Need::NetNamespaces, Need::Fuse],
     },
     Suite {
         name: "mount",

@@ -2,76 +2,88 @@
 //!
 //! | path | content |
 //! |---|---|
+//! | `/` | the page, see `page.rs`; `/panels` and `/picture` are its parts that change |
+//! | `/history` | what the page shows, as JSON |
+//! | `/worksheet` | the same as a file: `?format=html`, `csv` or `json` |
 //! | `/metrics` | text for Prometheus |
 //! | `/snapshot` | the snapshot as JSON; `?by=node,operation` tells operations apart by these only |
-//! | `/health` | 200 if the process answers, else 503 |
+//! | `/health` | 200 if the counters can be read, else 503 |
 //! | `/ready` | 200 if it serves, else 503 |
+//! | `/login` | the form that asks for the token |
 //!
-//! Peers on this host need nothing. Others need the token, as a bearer token or in the query, but
-//! for `/health` and `/ready`, which tell nothing else. A request must name an address or
-//! `localhost` as its host, or show the token: so a web site whose name leads to this address
-//! cannot read it through the user's browser.
+//! `access.rs` says who may read what, `places.rs` how many at once. The counters are read by
+//! `collector.rs`, once for all, so that an event loop that hangs holds no request.
+
+mod access;
+mod places;
 
 use super::Watched;
-use axum::extract::{Query, Request, State};
-use axum::http::{HeaderMap, StatusCode, header};
+use super::collector::{Collected, Collector};
+use super::page::request::Request as PageRequest;
+use super::page::worksheet::{self, Format};
+use super::page::{self, Sheet};
+pub use access::Access;
+use access::{Origin, Parameters, Refusal};
+use axum::extract::{DefaultBodyLimit, Form, Query, Request, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header};
 use axum::middleware::{self, Next};
-use axum::response::{IntoResponse, Response};
+use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::get;
 use axum::{Extension, Router};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use metrics::{Dimension, Snapshot, prometheus};
-use std::collections::HashMap;
+use metrics::{Dimension, prometheus};
+use places::{Place, Places};
 use std::io;
-use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::Semaphore;
 
-/// The most connections at once; more wait.
-const CONNECTIONS_MAX: usize = 64;
 /// How long a peer may take for the head of a request.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a connection may last: readers connect again.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(300);
-/// The most readers of the counters at once: they wait for the event loops.
-const READERS_MAX: usize = 4;
-/// A process whose counters cannot be read within this time is not healthy.
-const SNAPSHOT_TIMEOUT: Duration = Duration::from_secs(5);
+/// The most threads that make pages: making one of a whole hour takes a moment.
+const WORKERS_MAX: usize = 2;
+/// The longest content of a request: a token.
+const BODY_BYTES_MAX: usize = 4096;
+/// An answer with counters older than this says how old they are.
+const AGE_TOLD_MIN: Duration = Duration::from_secs(1);
 
-/// Who may read what.
-#[derive(Debug, Clone)]
-pub struct Access {
-    /// What peers on other hosts must show; without one, they may read nothing.
-    pub token: Option<String>,
-}
-
-impl Access {
-    fn is_token(&self, shown: &str) -> bool {
-        self.token.as_deref().is_some_and(|token| is_same(shown, token))
-    }
-}
+/// What browsers may do with an answer: only what is from here, and no script within the page.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
+    connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
+/// The headers of every answer.
+const HEADERS: [(HeaderName, &str); 5] = [
+    (header::CONTENT_SECURITY_POLICY, POLICY),
+    (header::REFERRER_POLICY, "no-referrer"),
+    (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (header::CACHE_CONTROL, "no-store"),
+    (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+];
 
 struct Shared {
     access: Access,
     watched: Watched,
+    collector: Arc<Collector>,
 }
 
-/// Answers on this address until the process ends. Returns the address, with its port.
+/// Answers on this address until the process ends. Returns the address, with its port. `token` is
+/// what peers on other hosts must show; without one, they may read nothing.
 ///
 /// # Errors
 /// The address cannot be listened on, or no thread can be started.
-pub fn start(address: SocketAddr, access: Access, watched: Watched) -> io::Result<SocketAddr> {
+pub fn start(address: SocketAddr, token: Option<String>, watched: Watched) -> io::Result<SocketAddr> {
     let listener = TcpListener::bind(address)?;
     listener.set_nonblocking(true)?;
     let address = listener.local_addr()?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
-        .max_blocking_threads(READERS_MAX)
+        .max_blocking_threads(WORKERS_MAX)
         .build()?;
-    let shared = Arc::new(Shared { access, watched });
+    let collector = Collector::start(Arc::clone(&watched.snapshot))?;
+    let shared = Arc::new(Shared { access: Access::new(token, address.port()), watched, collector });
     let thread = std::thread::Builder::new().name("tl-http".into());
     thread.spawn(move || {
         if let Err(error) = runtime.block_on(serve(listener, shared)) {
@@ -81,19 +93,33 @@ pub fn start(address: SocketAddr, access: Access, watched: Watched) -> io::Resul
     Ok(address)
 }
 
-async fn serve(listener: TcpListener, shared: Arc<Shared>) -> io::Result<()> {
-    let listener = tokio::net::TcpListener::from_std(listener)?;
-    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-    let router = Router::new()
+fn router(shared: Arc<Shared>) -> Router {
+    let of = |content_type, text| {
+        get(move || async move { ([(header::CONTENT_TYPE, content_type)], text).into_response() })
+    };
+    Router::new()
+        .route("/", get(whole_page))
+        .route("/panels", get(panels))
+        .route("/picture", get(picture))
+        .route("/history", get(history))
+        .route("/worksheet", get(worksheet_file))
+        .route("/style.css", of("text/css; charset=utf-8", page::STYLE))
+        .route("/script.js", of("text/javascript; charset=utf-8", page::SCRIPT))
+        .route("/icon.svg", of("image/svg+xml", page::ICON))
+        .route("/login", get(login_form).post(login))
         .route("/metrics", get(metrics_text))
         .route("/snapshot", get(snapshot))
         .route("/health", get(health))
         .route("/ready", get(ready))
+        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .layer(middleware::from_fn_with_state(Arc::clone(&shared), admit))
-        .with_state(shared);
+        .with_state(shared)
+}
+
+async fn serve(listener: TcpListener, shared: Arc<Shared>) -> io::Result<()> {
+    let listener = tokio::net::TcpListener::from_std(listener)?;
+    let (places, router) = (Places::default(), router(shared));
     loop {
-        // The semaphore is never closed.
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return Ok(()) };
         let (stream, peer) = match listener.accept().await {
             Ok(accepted) => accepted,
             Err(error) => {
@@ -105,29 +131,26 @@ async fn serve(listener: TcpListener, shared: Arc<Shared>) -> io::Result<()> {
         // From loopback, or from this very address.
         let is_here = peer.ip().to_canonical().is_loopback()
             || stream.local_addr().is_ok_and(|own| own.ip() == peer.ip());
-        let router = router.clone().layer(Extension(Origin { is_here }));
-        tokio::spawn(async move {
-            let connection = http1::Builder::new()
-                .timer(TokioTimer::new())
-                .header_read_timeout(HEAD_TIMEOUT)
-                .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
-            // A peer that leaves or sends nonsense ends its connection and nothing else.
-            let _ = tokio::time::timeout(CONNECTION_TIMEOUT, connection).await;
-            drop(place);
-        });
+        match places.take(peer.ip(), is_here) {
+            Some(place) => {
+                tokio::spawn(serve_one(stream, router.clone().layer(Extension(Origin { is_here })), place));
+            }
+            None => tracing::debug!(%peer, "too many connections to the metrics address: one is closed"),
+        }
     }
 }
 
-/// Where a request comes from.
-#[derive(Debug, Clone, Copy)]
-struct Origin {
-    /// From this host.
-    is_here: bool,
+async fn serve_one(stream: tokio::net::TcpStream, router: Router, place: Place) {
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIMEOUT)
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+    // A peer that leaves or sends nonsense ends its connection and nothing else.
+    let _ = tokio::time::timeout(CONNECTION_TIMEOUT, connection).await;
+    drop(place);
 }
 
-type Parameters = HashMap<String, String>;
-
-/// Refuses who may not read.
+/// Refuses who may not read, and tells browsers what they may do.
 async fn admit(
     State(shared): State<Arc<Shared>>,
     Extension(origin): Extension<Origin>,
@@ -135,80 +158,161 @@ async fn admit(
     request: Request,
     next: Next,
 ) -> Response {
-    match refusal(&shared.access, request.uri().path(), origin, request.headers(), &parameters) {
+    let (path, headers) = (request.uri().path(), request.headers());
+    let mut response = match shared.access.refusal(path, origin, headers, &parameters) {
+        None if path == "/" && parameters.contains_key("token") => {
+            begin_session(&shared.access, &parameters, &without_token(request.uri()))
+        }
         None => next.run(request).await,
-        Some((status, why)) if status == StatusCode::UNAUTHORIZED => {
-            (status, [(header::WWW_AUTHENTICATE, "Bearer")], why).into_response()
-        }
-        Some(refusal) => refusal.into_response(),
-    }
-}
-
-/// Why a request is refused, if it is.
-fn refusal(
-    access: &Access,
-    path: &str,
-    origin: Origin,
-    headers: &HeaderMap,
-    parameters: &Parameters,
-) -> Option<(StatusCode, &'static str)> {
-    // A browser that is misled by a name has no token to show.
-    if !names_an_address(headers) && !has_bearer(access, headers) {
-        return Some((StatusCode::MISDIRECTED_REQUEST, "name an address or localhost as the host\n"));
-    }
-    let is_open = matches!(path, "/health" | "/ready");
-    if is_open || origin.is_here || has_token(access, headers, parameters) {
-        return None;
-    }
-    let why = match access.token {
-        Some(_) => "show the token: `Authorization: Bearer TOKEN`, or ?token=TOKEN\n",
-        None => "only peers on this host may read this; --metrics-token FILE admits others\n",
+        Some(refusal) => refused(refusal, headers),
     };
-    Some((StatusCode::UNAUTHORIZED, why))
-}
-
-fn names_an_address(headers: &HeaderMap) -> bool {
-    let Some(host) = headers.get(header::HOST).and_then(|host| host.to_str().ok()) else { return true };
-    let name = host.rsplit_once(':').map_or(host, |(name, port)| {
-        if port.bytes().all(|byte| byte.is_ascii_digit()) { name } else { host }
-    });
-    let name = name.trim_start_matches('[').trim_end_matches(']');
-    name == "localhost" || name.parse::<IpAddr>().is_ok()
-}
-
-fn has_token(access: &Access, headers: &HeaderMap, parameters: &Parameters) -> bool {
-    has_bearer(access, headers) || parameters.get("token").is_some_and(|shown| access.is_token(shown))
-}
-
-fn has_bearer(access: &Access, headers: &HeaderMap) -> bool {
-    let value = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
-    let shown = value.and_then(|value| value.strip_prefix("Bearer ")).map(str::trim);
-    shown.is_some_and(|shown| access.is_token(shown))
-}
-
-/// Compares without telling by its duration where the texts differ.
-fn is_same(a: &str, b: &str) -> bool {
-    a.len() == b.len() && a.bytes().zip(b.bytes()).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0
-}
-
-/// The counters, read on a thread that may wait for the event loops.
-async fn read(shared: Arc<Shared>) -> Result<Snapshot, Response> {
-    let read = tokio::task::spawn_blocking(move || (shared.watched.snapshot)());
-    match tokio::time::timeout(SNAPSHOT_TIMEOUT, read).await {
-        Ok(Ok(snapshot)) => Ok(snapshot),
-        Ok(Err(_)) | Err(_) => {
-            let why = "the counters cannot be read: an event loop does not answer\n";
-            Err((StatusCode::SERVICE_UNAVAILABLE, why).into_response())
-        }
+    for (name, value) in HEADERS {
+        response.headers_mut().insert(name, HeaderValue::from_static(value));
     }
+    response
+}
+
+fn refused(refusal: Refusal, headers: &HeaderMap) -> Response {
+    let accepted = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
+    let is_person = accepted.is_some_and(|accepted| accepted.contains("text/html"));
+    match refusal {
+        Refusal::Token { exists: true } if is_person => {
+            (refusal.status(), html(page::login(false))).into_response()
+        }
+        Refusal::Token { .. } => {
+            (refusal.status(), [(header::WWW_AUTHENTICATE, "Bearer")], refusal.text()).into_response()
+        }
+        Refusal::Host | Refusal::OtherSite => (refusal.status(), refusal.text()).into_response(),
+    }
+}
+
+/// The same address without the token, which would otherwise stay in the browser's history.
+fn without_token(uri: &Uri) -> String {
+    let pairs = uri.query().unwrap_or_default().split('&');
+    let pairs: Vec<_> = pairs.filter(|pair| !pair.is_empty() && !pair.starts_with("token=")).collect();
+    if pairs.is_empty() { "/".to_owned() } else { format!("/?{}", pairs.join("&")) }
+}
+
+/// Answers the token with a session, if it is the token.
+fn begin_session(access: &Access, parameters: &Parameters, then: &str) -> Response {
+    let is_token = parameters.get("token").is_some_and(|shown| access.is_token(shown.trim()));
+    match access.begin_session().filter(|_| is_token) {
+        Some(cookie) => ([(header::SET_COOKIE, cookie)], Redirect::to(then)).into_response(),
+        None if is_token => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+        // On this host no token is needed, so a wrong one does no harm.
+        None => Redirect::to(then).into_response(),
+    }
+}
+
+fn html(text: String) -> impl IntoResponse {
+    ([(header::CONTENT_TYPE, "text/html; charset=utf-8")], text)
+}
+
+async fn login_form() -> Response {
+    html(page::login(false)).into_response()
+}
+
+async fn login(State(shared): State<Arc<Shared>>, Form(form): Form<Parameters>) -> Response {
+    if form.get("token").is_some_and(|shown| shared.access.is_token(shown.trim())) {
+        return begin_session(&shared.access, &form, "/");
+    }
+    (StatusCode::UNAUTHORIZED, html(page::login(true))).into_response()
+}
+
+/// Makes something of a sheet, on a thread that may take a moment.
+async fn of_sheet<T: IntoResponse + Send + 'static>(
+    shared: Arc<Shared>,
+    parameters: &Parameters,
+    others: &[&str],
+    make: impl FnOnce(&Sheet) -> T + Send + 'static,
+) -> Response {
+    let request = match PageRequest::parse(parameters, others) {
+        Ok(request) => request,
+        Err(error) => return (StatusCode::BAD_REQUEST, format!("{error}\n")).into_response(),
+    };
+    // The history has whole seconds, so that watching it makes no event loop work.
+    let Some(now) = shared.collector.latest().await else { return unread() };
+    let made = tokio::task::spawn_blocking(move || {
+        let sheet = Sheet::new(&shared.collector.history(), request, Some(&now.snapshot));
+        sheet.map(|sheet| make(&sheet))
+    });
+    match made.await {
+        Ok(Some(made)) => made.into_response(),
+        Ok(None) | Err(_) => unread(),
+    }
+}
+
+async fn whole_page(State(shared): State<Arc<Shared>>, Query(parameters): Query<Parameters>) -> Response {
+    of_sheet(shared, &parameters, &[], |sheet| html(page::page(sheet))).await
+}
+
+async fn panels(State(shared): State<Arc<Shared>>, Query(parameters): Query<Parameters>) -> Response {
+    of_sheet(shared, &parameters, &[], |sheet| html(page::panels(sheet))).await
+}
+
+async fn history(State(shared): State<Arc<Shared>>, Query(parameters): Query<Parameters>) -> Response {
+    let json = |sheet: &Sheet| {
+        ([(header::CONTENT_TYPE, "application/json")], worksheet::content(sheet, Format::Json))
+    };
+    of_sheet(shared, &parameters, &[], json).await
+}
+
+/// The picture alone: twice a second, so it takes no more than it needs.
+async fn picture(State(shared): State<Arc<Shared>>, Query(parameters): Query<Parameters>) -> Response {
+    let request = match PageRequest::parse(&parameters, &[]) {
+        Ok(request) => request,
+        Err(error) => return (StatusCode::BAD_REQUEST, format!("{error}\n")).into_response(),
+    };
+    let Some(now) = shared.collector.fresh().await else { return unread() };
+    let made = tokio::task::spawn_blocking(move || {
+        let picture = Sheet::picture(&shared.collector.history(), &request, &now.snapshot);
+        picture.map(|picture| page::picture(&picture))
+    });
+    match made.await {
+        Ok(Some(made)) => html(made).into_response(),
+        Ok(None) | Err(_) => unread(),
+    }
+}
+
+async fn worksheet_file(State(shared): State<Arc<Shared>>, Query(parameters): Query<Parameters>) -> Response {
+    let format = match Format::of(parameters.get("format").map(String::as_str)) {
+        Ok(format) => format,
+        Err(error) => return (StatusCode::BAD_REQUEST, format!("{error}\n")).into_response(),
+    };
+    let file = move |sheet: &Sheet| {
+        let name = worksheet::file_name(sheet, format);
+        let disposition = format!("attachment; filename=\"{name}\"");
+        let headers = [
+            (header::CONTENT_TYPE, format.content_type().to_owned()),
+            (header::CONTENT_DISPOSITION, disposition),
+        ];
+        (headers, worksheet::content(sheet, format))
+    };
+    of_sheet(shared, &parameters, &["format"], file).await
+}
+
+/// There are no counters yet, because an event loop has not answered since the start.
+fn unread() -> Response {
+    let why = "the counters cannot be read: an event loop does not answer\n";
+    (StatusCode::SERVICE_UNAVAILABLE, why).into_response()
+}
+
+/// An answer with the age of what it was made of.
+fn aged(collected: &Collected, content_type: &'static str, body: impl IntoResponse) -> Response {
+    let mut response = ([(header::CONTENT_TYPE, content_type)], body).into_response();
+    let age = collected.age();
+    if age >= AGE_TOLD_MIN {
+        response.headers_mut().insert(header::AGE, age.as_secs().into());
+    }
+    response
 }
 
 async fn metrics_text(State(shared): State<Arc<Shared>>) -> Response {
-    match read(shared).await {
-        Ok(snapshot) => {
-            ([(header::CONTENT_TYPE, prometheus::CONTENT_TYPE)], prometheus::text(&snapshot)).into_response()
+    match shared.collector.fresh().await {
+        Some(collected) => {
+            aged(&collected, prometheus::CONTENT_TYPE, prometheus::text(&collected.with_age()))
         }
-        Err(refused) => refused,
+        None => unread(),
     }
 }
 
@@ -219,20 +323,19 @@ async fn snapshot(State(shared): State<Arc<Shared>>, Query(parameters): Query<Pa
         Ok(by) => by,
         Err(error) => return (StatusCode::BAD_REQUEST, format!("by: {error}\n")).into_response(),
     };
-    match read(shared).await {
-        Ok(snapshot) => {
-            let snapshot = by.map_or(snapshot.clone(), |by| snapshot.by(&by));
-            ([(header::CONTENT_TYPE, "application/json")], snapshot.to_json()).into_response()
+    match shared.collector.fresh().await {
+        Some(collected) => {
+            let snapshot = collected.with_age();
+            let json = by.map_or_else(|| snapshot.to_json(), |by| snapshot.clone().by(&by).to_json());
+            aged(&collected, "application/json", json)
         }
-        Err(refused) => refused,
+        None => unread(),
     }
 }
 
+/// Reads no counters: strangers may ask as often as they like.
 async fn health(State(shared): State<Arc<Shared>>) -> Response {
-    match read(shared).await {
-        Ok(_) => "healthy\n".into_response(),
-        Err(refused) => refused,
-    }
+    if shared.collector.is_healthy() { "healthy\n".into_response() } else { unread() }
 }
 
 async fn ready(State(shared): State<Arc<Shared>>) -> Response {
@@ -245,66 +348,13 @@ async fn ready(State(shared): State<Arc<Shared>>) -> Response {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use axum::http::HeaderValue;
-
-    fn headers(name: header::HeaderName, value: &'static str) -> HeaderMap {
-        HeaderMap::from_iter([(name, HeaderValue::from_static(value))])
-    }
 
     #[test]
-    fn only_addresses_and_localhost_are_hosts() {
-        for host in ["127.0.0.1:9100", "10.0.0.1", "[::1]:9100", "[fd00::1]", "localhost", "localhost:80"] {
-            assert!(names_an_address(&headers(header::HOST, host)), "{host}");
+    fn the_token_does_not_stay_in_the_address() {
+        for (address, without) in
+            [("/?token=secret", "/"), ("/?by=node&token=secret&node=a", "/?by=node&node=a"), ("/", "/")]
+        {
+            assert_eq!(without_token(&Uri::from_static(address)), without);
         }
-        for host in ["example.org", "example.org:9100", "127.0.0.1.example.org", ""] {
-            assert!(!names_an_address(&headers(header::HOST, host)), "{host}");
-        }
-    }
-
-    #[test]
-    fn other_hosts_read_health_and_readiness_only_unless_they_show_the_token() {
-        let [here, there] = [true, false].map(|is_here| Origin { is_here });
-        let access = Access { token: Some("secret".into()) };
-        let none = Parameters::new();
-        let status = |access: &Access, path, origin, headers: &HeaderMap| {
-            refusal(access, path, origin, headers, &none).map(|(status, _)| status.as_u16())
-        };
-        let bare = HeaderMap::new();
-        for path in ["/metrics", "/snapshot", "/"] {
-            assert_eq!(status(&access, path, here, &bare), None);
-            assert_eq!(status(&access, path, there, &bare), Some(401));
-            assert_eq!(status(&Access { token: None }, path, there, &bare), Some(401));
-            let token = headers(header::AUTHORIZATION, "Bearer secret");
-            assert_eq!(status(&access, path, there, &token), None);
-            assert_eq!(status(&access, path, here, &headers(header::HOST, "evil.example")), Some(421));
-        }
-        assert_eq!(status(&access, "/health", there, &bare), None);
-        assert_eq!(status(&access, "/ready", there, &bare), None);
-    }
-
-    #[test]
-    fn a_name_is_a_host_for_those_who_show_the_token() {
-        let access = Access { token: Some("secret".into()) };
-        let mut named = headers(header::HOST, "nas1:9100");
-        let status = |named: &HeaderMap| {
-            let refusal = refusal(&access, "/metrics", Origin { is_here: true }, named, &Parameters::new());
-            refusal.map(|(status, _)| status.as_u16())
-        };
-        assert_eq!(status(&named), Some(421));
-        named.insert(header::AUTHORIZATION, HeaderValue::from_static("Bearer secret"));
-        assert_eq!(status(&named), None);
-    }
-
-    #[test]
-    fn a_token_is_shown_as_bearer_or_in_the_query() {
-        let access = Access { token: Some("secret".into()) };
-        let none = (HeaderMap::new(), Parameters::new());
-        assert!(has_token(&access, &headers(header::AUTHORIZATION, "Bearer secret"), &none.1));
-        assert!(has_token(&access, &none.0, &[("token".to_owned(), "secret".to_owned())].into()));
-        for wrong in ["Bearer secre", "Bearer secret2", "Basic secret", "secret"] {
-            assert!(!has_token(&access, &headers(header::AUTHORIZATION, wrong), &none.1), "{wrong}");
-        }
-        assert!(!has_token(&access, &none.0, &none.1));
-        assert!(!has_token(&Access { token: None }, &headers(header::AUTHORIZATION, "Bearer "), &none.1));
     }
 }
