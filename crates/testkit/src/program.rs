@@ -25,6 +25,7 @@ const PACKAGES: &[(&str, &str)] = &[
     ("nft", "nftables"),
     ("nsenter", "util-linux"),
     ("ping", "iputils-ping"),
+    ("promtool", "prometheus"),
     ("qemu-system-x86_64", "qemu-system-x86"),
     ("rpc.nfsd", "nfs-kernel-server"),
     ("rpcbind", "rpcbind"),

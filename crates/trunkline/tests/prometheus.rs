@@ -1,0 +1,141 @@
+//! Tests the examples for Prometheus and Grafana in docs/examples on a real Prometheus that scrapes
+//! a running group and a mount. Needs root and FUSE; `cargo xtask test` runs these tests, plain
+//! `cargo test` does not.
+
+#[path = "support/watched_mount.rs"]
+mod watched_mount;
+
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use testkit::{Deadline, Process, require_program, temp_dir};
+use watched_mount::WatchedMount;
+
+const TIMEOUT: Duration = Duration::from_secs(120);
+
+fn example(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/examples").join(name)
+}
+
+/// Runs `promtool` with these arguments, which must succeed.
+fn promtool(arguments: &[&str]) -> String {
+    let output = Command::new(require_program("promtool")).args(arguments).output().unwrap();
+    let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+    assert!(output.status.success(), "{said}");
+    said
+}
+
+#[test]
+fn the_rules_are_rules() {
+    let said = promtool(&["check", "rules", example("alerts.yml").to_str().unwrap()]);
+    assert!(said.contains("rules found"), "{said}");
+}
+
+/// A Prometheus that scrapes these addresses every second.
+struct Prometheus {
+    _process: Process,
+    address: String,
+    _directory: testkit::TempDir,
+}
+
+impl Prometheus {
+    fn start(targets: &[&str]) -> Self {
+        let directory = temp_dir("prometheus");
+        let configuration = format!(
+            "global: {{scrape_interval: 1s, evaluation_interval: 1s}}\nrule_files: [{:?}]\n\
+             scrape_configs: [{{job_name: trunkline, static_configs: [{{targets: {targets:?}}}]}}]\n",
+            example("alerts.yml").canonicalize().unwrap()
+        );
+        let file = directory.path().join("prometheus.yml");
+        std::fs::write(&file, configuration).unwrap();
+        let address = format!("127.0.0.1:{}", testkit::free_port());
+        let mut command = Command::new(require_program("prometheus"));
+        command.arg(format!("--config.file={}", file.display()));
+        command.arg(format!("--storage.tsdb.path={}", directory.path().join("data").display()));
+        command.arg(format!("--web.listen-address={address}"));
+        let process = Process::spawn(command);
+        process.wait_for_line("ready to receive web requests", TIMEOUT);
+        Self { _process: process, address, _directory: directory }
+    }
+
+    /// The data of an answer of the API.
+    fn get(&self, path: &str, query: &[(&str, &str)]) -> Result<Value, String> {
+        let mut request = ureq::get(format!("http://{}/api/v1/{path}", self.address));
+        for (name, value) in query {
+            request = request.query(name, value);
+        }
+        let text = request.call().and_then(|mut answer| answer.body_mut().read_to_string());
+        let text = text.map_err(|error| error.to_string())?;
+        let answer: Value = serde_json::from_str(&text).map_err(|error| error.to_string())?;
+        if answer["status"] == "success" { Ok(answer["data"].clone()) } else { Err(text) }
+    }
+
+    /// The number of series that a query has.
+    fn series(&self, query: &str) -> Result<usize, String> {
+        let data = self.get("query", &[("query", query)])?;
+        Ok(data["result"].as_array().map_or(0, Vec::len))
+    }
+}
+
+/// The queries of the board, with a value for each variable.
+fn queries() -> Vec<(String, String)> {
+    let text = std::fs::read_to_string(example("grafana-trunkline.json")).unwrap();
+    let board: Value = serde_json::from_str(&text).unwrap();
+    let panels = board["panels"].as_array().unwrap();
+    let of = |panel: &Value| {
+        let title = panel["title"].as_str().unwrap().to_owned();
+        let targets = panel["targets"].as_array().unwrap().clone();
+        targets.into_iter().map(move |target| {
+            let query = target["expr"].as_str().unwrap();
+            (title.clone(), query.replace("$__rate_interval", "20s").replace("$instance", ".*"))
+        })
+    };
+    panels.iter().flat_map(of).collect()
+}
+
+#[test]
+fn every_query_of_the_board_has_series_and_a_dead_path_is_an_alert() {
+    let mut mounted = WatchedMount::start();
+    let stop = Arc::new(AtomicBool::new(false));
+    let (ends, directory) = (Arc::clone(&stop), mounted.directory.clone());
+    let load = std::thread::spawn(move || {
+        for number in 0_u64.. {
+            if ends.load(Ordering::Acquire) {
+                return;
+            }
+            let file = directory.join(format!("f{}", number % 8));
+            std::fs::write(&file, vec![1; 1 << 18]).unwrap();
+            assert_eq!(std::fs::read(&file).unwrap().len(), 1 << 18);
+        }
+    });
+    let targets =
+        [mounted.metrics.clone(), mounted.nodes[0].metrics.clone(), mounted.nodes[1].metrics.clone()];
+    let prometheus = Prometheus::start(&targets.each_ref().map(String::as_str));
+    let queries = queries();
+    assert!(queries.len() >= 10, "{queries:?}");
+    for (title, query) in &queries {
+        Deadline::wait_until(&format!("series of {title}: {query}"), TIMEOUT, || {
+            prometheus.series(query).unwrap_or_else(|error| panic!("{title}: {error}")).gt(&0).then_some(())
+        });
+    }
+    let rules = prometheus.get("rules", &[]).unwrap();
+    let rules = rules["groups"][0]["rules"].as_array().unwrap().clone();
+    assert!(rules.iter().all(|rule| rule["lastError"].as_str().unwrap_or_default().is_empty()), "{rules:?}");
+    let is_alert = |name: &str, alerts: &Value| {
+        alerts["alerts"].as_array().unwrap().iter().any(|alert| alert["labels"]["alertname"] == name)
+    };
+    let before = prometheus.get("alerts", &[]).unwrap();
+    assert!(!is_alert("TrunklinePathDead", &before) && !is_alert("TrunklineDown", &before), "{before}");
+    mounted.kill_node();
+    for name in ["TrunklinePathDead", "TrunklineDown"] {
+        Deadline::wait_until(name, TIMEOUT, || {
+            is_alert(name, &prometheus.get("alerts", &[]).ok()?).then_some(())
+        });
+    }
+    stop.store(true, Ordering::Release);
+    load.join().unwrap();
+    mounted.restart_node();
+}
