@@ -47,7 +47,7 @@ fn spec(block: u64, depth: u32, direction: Direction, scale: &Scale) -> Workload
         readers: u32::from(reads),
         writers: u32::from(!reads),
         file: scale.file_bytes,
-        rate: None,
+        ..WorkloadSpec::default()
     }
 }
 

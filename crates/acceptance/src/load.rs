@@ -41,7 +41,7 @@ fn workload(row: &Row, scale: &Scale) -> Option<WorkloadSpec> {
         readers,
         writers,
         file: scale.file_bytes,
-        rate: None,
+        ..WorkloadSpec::default()
     })
 }
 
@@ -61,7 +61,7 @@ pub fn prepare(server: &Running, rows: &[Row], scale: &Scale) -> Result<Prepared
         readers: readers.unwrap_or(0),
         writers: 0,
         file: scale.file_bytes,
-        rate: None,
+        ..WorkloadSpec::default()
     };
     let files = Files::prepare(&mount, &[spec], |_| Ok(())).map_err(|error| super::error_chain(&error))?;
     let directory = |name: &[u8]| {

@@ -190,7 +190,7 @@ fn spec(depth: u32, scale: &Scale) -> WorkloadSpec {
         readers: 1,
         writers: 0,
         file: scale.file_bytes,
-        rate: None,
+        ..WorkloadSpec::default()
     }
 }
 

@@ -12,6 +12,8 @@ const AT_LIMIT: f64 = 0.9;
 /// The share of busy time from which on a processor counts as full.
 const CPU_FULL: f64 = 0.88;
 
+/// The evidence names this many clients.
+const NAMES_MAX: usize = 4;
 /// The evidence mentions processor time of other programs from this many cores on. Less is usual,
 /// because part of the system's work for this benchmark is counted there too.
 const OTHERS_SHOWN: f64 = 0.2;
@@ -75,8 +77,41 @@ fn set_by_experiment(context: &BindingContext) -> Option<Binding> {
     Some(Binding::new(Stage::Rate, evidence))
 }
 
+/// Full processors of clients on other machines, or of the machine of an embedded group.
+fn processors_of_clients(samples: &[Sample]) -> Option<Binding> {
+    let clients = samples.first().map(|sample| sample.clients.as_slice()).unwrap_or_default();
+    let busy = |index: usize| {
+        mean(samples, |sample| {
+            sample.clients.get(index).map_or(0.0, |client| client.busy.busy + client.busy.stolen)
+        })
+    };
+    let of_clients = || clients.iter().enumerate().map(|(index, client)| (client.name.as_str(), busy(index)));
+    let full: Vec<(&str, f64)> = of_clients().filter(|(_, busy)| *busy >= CPU_FULL).collect();
+    // The others would have to make up for one full client, and cannot for half of them.
+    if !full.is_empty() && 2 * full.len() >= clients.len() {
+        let names: Vec<&str> = full.iter().map(|(name, _)| *name).take(NAMES_MAX).collect();
+        let more = if full.len() > NAMES_MAX { ", ..." } else { "" };
+        let least = full.iter().map(|(_, busy)| *busy).fold(1.0, f64::min) * 100.0;
+        let evidence = format!(
+            "{} of {} clients use at least {least:.0} % of their processors ({}{more})",
+            full.len(),
+            clients.len(),
+            names.join(", ")
+        );
+        return Some(Binding::new(Stage::ClientCpu, evidence));
+    }
+    let is_embedded = samples.iter().all(|sample| sample.server_cpu.is_some());
+    let used = mean(samples, |sample| sample.busy.busy + sample.busy.stolen);
+    let evidence = || format!("the machine of the nodes uses {:.0} % of its processors", used * 100.0);
+    (is_embedded && used >= CPU_FULL).then(|| Binding::new(Stage::NodeCpu, evidence()))
+}
+
 /// Full processors: all of the machine's, or those that the client's loops can use.
 fn processors(samples: &[Sample], context: &BindingContext) -> Option<Binding> {
+    let elsewhere = |sample: &Sample| sample.clients.iter().any(|client| !client.is_here);
+    if samples.iter().any(elsewhere) {
+        return processors_of_clients(samples);
+    }
     let cpus = crate::machine::cpus();
     let used = mean(samples, |sample| sample.busy.busy + sample.busy.stolen);
     let cores = |cpu: Duration, sample: &Sample| cpu.as_secs_f64() / sample.window.as_secs_f64().max(1e-9);

@@ -1,11 +1,11 @@
 //! The limits of an experiment, measured before it and again between its workloads.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 use std::ops::{ControlFlow, RangeInclusive};
 
 use crate::cells::connections;
 use crate::error::{Error, Result};
-use crate::experiment::Experiment;
+use crate::experiment::{Embedded, Experiment};
 use crate::limit::{self, Direction, Mode, Shape, Try, calibrate, measure_once, verbs};
 use crate::progress::Progress;
 use crate::routes::{self, ReadyRoute};
@@ -143,7 +143,7 @@ impl Limits {
 
 /// The shape of a workload's traffic in the embedded group; `None` if its blocks have several sizes
 /// or one that the wire does not carry in one piece.
-fn shape(workload: &PlannedWorkload, connections: u32, nodes: u8) -> Option<Shape> {
+fn shape(workload: &PlannedWorkload, connections: u32, remotes: &[IpAddr]) -> Option<Shape> {
     let block_bytes = workload.block_bytes().filter(|bytes| BLOCK_BYTES.contains(bytes))?;
     let in_flight: u32 = workload.jobs.iter().map(|job| job.depth).sum();
     let (reads, writes) = (workload.has(record::Direction::Read), workload.has(record::Direction::Write));
@@ -156,7 +156,7 @@ fn shape(workload: &PlannedWorkload, connections: u32, nodes: u8) -> Option<Shap
             (false, _) => Direction::Write,
             _ => Direction::Mixed,
         },
-        remotes: (1..=nodes).map(|node| IpAddr::V4(Ipv4Addr::new(127, 0, 0, node))).collect(),
+        remotes: remotes.to_vec(),
     })
 }
 
@@ -164,7 +164,8 @@ fn shape(workload: &PlannedWorkload, connections: u32, nodes: u8) -> Option<Shap
 ///
 /// # Errors
 /// [`Error::Calibrate`].
-pub fn calibrate_all(experiment: &Experiment, nodes: u8, progress: &Progress) -> Result<Limits> {
+pub fn calibrate_all(experiment: &Experiment, group: Embedded<'_>, progress: &Progress) -> Result<Limits> {
+    let remotes = crate::group::addresses(group.nodes, group.addresses);
     let connections = experiment.routes.iter().map(|route| connections(&route.options)).max().unwrap_or(1);
     let offered = transport::socket::congestion_controls().len();
     let over_rdma = experiment.routes.iter().any(|route| routes::is_rdma(&route.options));
@@ -175,7 +176,7 @@ pub fn calibrate_all(experiment: &Experiment, nodes: u8, progress: &Progress) ->
     progress.stage("measuring the limit", steps as u64);
     let mut limits = Limits { per_try: experiment.calibrate, ..Limits::default() };
     for workload in &planned {
-        let Some(shape) = shape(workload, connections, nodes) else {
+        let Some(shape) = shape(workload, connections, &remotes) else {
             limits.by_workload.push(None);
             limits.over_rdma.extend((!rdma.is_empty()).then_some(None));
             continue;

@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use record::{
-    Cell, Direction, Latency, Pace, PortCounters, Repeat, RepeatThroughput, Throughput, Workload, stats,
+    Cell, ClientResult, Direction, Latency, Pace, PortCounters, Repeat, RepeatThroughput, Throughput,
+    Workload, stats,
 };
 
 use crate::binding::{BindingContext, binding};
 use crate::experiment::Experiment;
-use crate::measure::{Flow, Sample};
+use crate::measure::{ClientPart, Flow, Sample};
 use crate::workload::PlannedWorkload;
 
 /// The properties of a cell other than its samples.
@@ -113,7 +114,9 @@ pub fn build(context: &CellContext<'_>, samples: &[Sample]) -> Workload {
     };
     Workload {
         name: context.workload.name().to_owned(),
+        step: context.workload.step.clone(),
         pace: context.pace,
+        clients: clients(samples),
         read: cell(|sample| sample.read.as_ref(), 0),
         write: cell(|sample| sample.write.as_ref(), 1),
         longest_gap_ms: samples
@@ -124,6 +127,52 @@ pub fn build(context: &CellContext<'_>, samples: &[Sample]) -> Workload {
         ports: ports(samples),
         ..Workload::default()
     }
+}
+
+/// Names the clients that are lost, each with the reason. Without a complete repeat the workload
+/// was not measured.
+pub fn mark_lost(workload: &mut Workload, lost: &[(String, String)]) {
+    for (name, reason) in lost {
+        let known = workload.clients.iter_mut().find(|client| client.name == *name);
+        match known {
+            Some(client) => client.lost = Some(reason.clone()),
+            None => workload.clients.push(ClientResult {
+                name: name.clone(),
+                lost: Some(reason.clone()),
+                ..ClientResult::default()
+            }),
+        }
+    }
+    if let (None, None, Some((name, reason))) = (&workload.read, &workload.write, lost.first()) {
+        workload.skipped = Some(format!("client {name} is lost: {reason}"));
+    }
+}
+
+/// Each client's part of all repeats.
+fn clients(samples: &[Sample]) -> Vec<ClientResult> {
+    let first = samples.first().map(|sample| sample.clients.as_slice()).unwrap_or_default();
+    let of_client = |(index, client): (usize, &ClientPart)| {
+        let parts = || samples.iter().filter_map(|sample| sample.clients.get(index));
+        let longest = |of: fn(&ClientPart) -> Duration| parts().map(of).max().unwrap_or_default();
+        let median = |of: fn((Duration, Duration)) -> Duration| {
+            let ends: Vec<f64> = parts().filter_map(|part| Some(of(part.done?).as_secs_f64())).collect();
+            stats::median(&ends)
+        };
+        ClientResult {
+            name: client.name.clone(),
+            version: client.version.clone(),
+            ops: parts().map(|part| part.ops).sum(),
+            bytes: parts().map(|part| part.bytes).sum(),
+            start_offset_ms: longest(|part| part.start_offset).as_secs_f64() * 1e3,
+            clock_error_ms: longest(|part| part.clock_error).as_secs_f64() * 1e3,
+            first_done_s: median(|(first, _)| first),
+            last_done_s: median(|(_, last)| last),
+            ..ClientResult::default()
+        }
+    };
+    let mut clients: Vec<ClientResult> = first.iter().enumerate().map(of_client).collect();
+    record::clients::compare(&mut clients);
+    clients
 }
 
 /// The sum of what each port counted in all repeats.
@@ -167,6 +216,13 @@ fn cell_of(
     let mut cell = Cell::of(repeats.collect(), &latency, 1);
     set_shares(&mut cell, context, samples, direction);
     cell.throughput = throughput(context, samples, flows);
+    if context.workload.ends() {
+        let ends = |of: fn((Duration, Duration)) -> Duration| {
+            let all: Vec<f64> = samples.iter().filter_map(|it| Some(of(it.done?).as_secs_f64())).collect();
+            stats::median(&all)
+        };
+        (cell.first_done_s, cell.last_done_s) = (ends(|(first, _)| first), ends(|(_, last)| last));
+    }
     let pace_limit = context.pace.map(|pace| pace.gbytes_per_s(context.nodes));
     let machine = context.calibrated.map(|limit| limit * share);
     if let Some(limit) = pace_limit.or(context.links_gbytes_per_s).or(machine) {

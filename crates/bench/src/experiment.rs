@@ -1,32 +1,23 @@
 //! The definition of an experiment: routes, workloads, repeats. It is either built in, or read from
 //! a TOML file.
 
+mod check;
 mod file;
 
 use std::fmt;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use plan::link::Transport;
 use record::{Pattern, Procedure};
 use serde::Deserialize;
 
+use crate::clients::ClientSpec;
 use crate::error::ExperimentError;
-use crate::workload::PlannedWorkload;
-
-/// Blocks are whole pages, because each page carries a stamp.
-const BLOCK_BYTES_MULTIPLE: u64 = crate::stamps::PAGE_BYTES as u64;
-/// The largest block, which is one READ or WRITE.
-const BLOCK_BYTES_MAX: u64 = 1 << 20;
-/// The maximum size of all blocks in flight together: each has a buffer.
-const IN_FLIGHT_BYTES_MAX: u64 = 4 << 30;
-
-/// The highest rate of a workload in operations per second. No loop could submit more.
-const RATE_MAX: f64 = 1e8;
-/// The longest measured time of a repeat, in milliseconds: one hour.
-const WINDOW_MS_MAX: u128 = 3_600_000;
+use crate::workload::{self, PlannedWorkload};
 
 /// A route: a name and mount options.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RouteSpec {
     /// The name in the table.
@@ -34,6 +25,9 @@ pub struct RouteSpec {
     /// Mount options, as for `mount -o`.
     #[serde(default)]
     pub options: String,
+    /// The group of clients that run this route; all clients if absent.
+    #[serde(default)]
+    pub clients: Option<String>,
     /// The server of this route, if routes of the experiment have servers of their own. Such a
     /// route has its own files.
     #[serde(skip)]
@@ -51,8 +45,28 @@ impl RouteSpec {
     }
 }
 
+/// A named group of clients.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClientGroup {
+    /// The name by which routes refer to the group.
+    pub name: String,
+    /// The names of its clients, in the order in which a step test adds them.
+    pub clients: Vec<String>,
+}
+
+/// The steps of a step test: what is added from one to the next.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Steps {
+    /// Numbers of clients.
+    pub clients: Vec<u32>,
+    /// Numbers of operations in flight for each reader and writer.
+    pub depth: Vec<u32>,
+}
+
 /// A workload.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WorkloadSpec {
     /// The name in the table.
@@ -79,6 +93,16 @@ pub struct WorkloadSpec {
     /// finished.
     #[serde(default)]
     pub rate: Option<f64>,
+    /// The bytes that each reader and writer moves in a repeat, which ends then; if absent, time
+    /// ends it.
+    #[serde(default, deserialize_with = "optional_size")]
+    pub io: Option<u64>,
+    /// Whether all clients read the same files.
+    #[serde(default)]
+    pub shared: bool,
+    /// The steps, if the workload is a step test.
+    #[serde(default)]
+    pub steps: Option<Steps>,
 }
 
 /// The speeds of an external network, from which limits are computed.
@@ -86,7 +110,7 @@ pub struct WorkloadSpec {
 pub struct Links {
     /// The speed of each node's link, in bits per second in each direction.
     pub node_bits_per_s: Option<u64>,
-    /// The speed of the client's link.
+    /// The speed of each client's link.
     pub client_bits_per_s: Option<u64>,
     /// The MTU of the links, which are Ethernet. With an MTU, a limit is what the headers leave for
     /// payload; without one, the full line rate.
@@ -94,13 +118,13 @@ pub struct Links {
 }
 
 impl Links {
-    /// The maximum throughput of a route over this many nodes in each direction, in 10^9 bytes per
-    /// second.
+    /// The maximum throughput of a route between this many nodes and clients in each direction, in
+    /// 10^9 bytes per second.
     #[must_use]
-    pub fn gbytes_per_s(&self, nodes: usize, transport: Transport) -> Option<f64> {
+    pub fn gbytes_per_s(&self, nodes: usize, clients: usize, transport: Transport) -> Option<f64> {
         let of_nodes = self.node_bits_per_s.map(|bits| bits as f64 * nodes as f64);
-        let of_client = self.client_bits_per_s.map(|bits| bits as f64);
-        let least = of_nodes.into_iter().chain(of_client).reduce(f64::min)?;
+        let of_clients = self.client_bits_per_s.map(|bits| bits as f64 * clients as f64);
+        let least = of_nodes.into_iter().chain(of_clients).reduce(f64::min)?;
         // The MTU was checked when the file was read.
         let payload = self.mtu.and_then(|mtu| plan::link::payload_bits_per_s(least, transport, mtu).ok());
         Some(payload.unwrap_or(least) / 8e9)
@@ -131,6 +155,8 @@ pub enum Target {
         nodes: u8,
         /// The maximum size of the memory store.
         mem_bytes: u64,
+        /// The address of each node; empty for loopback.
+        addresses: Vec<IpAddr>,
     },
     /// An external server: `HOST:/EXPORT`.
     Server(String),
@@ -139,12 +165,27 @@ pub enum Target {
 impl fmt::Display for Target {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Embedded { nodes, .. } => {
+            Self::Embedded { nodes, addresses, .. } if addresses.is_empty() => {
                 write!(out, "embedded group of {nodes} nodes, memory store, loopback")
+            }
+            Self::Embedded { nodes, addresses, .. } => {
+                let addresses: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+                write!(out, "embedded group of {nodes} nodes, memory store, on {}", addresses.join(", "))
             }
             Self::Server(server) => out.write_str(server),
         }
     }
+}
+
+/// The embedded group of an experiment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Embedded<'a> {
+    /// The number of nodes.
+    pub nodes: u8,
+    /// The maximum size of the memory store.
+    pub mem_bytes: u64,
+    /// The address of each node; empty for loopback.
+    pub addresses: &'a [IpAddr],
 }
 
 /// An experiment.
@@ -156,6 +197,10 @@ pub struct Experiment {
     pub procedure: Procedure,
     /// The server under test.
     pub target: Target,
+    /// The clients ([`crate::clients::ClientSpec`]); empty if this process is the client.
+    pub clients: Vec<ClientSpec>,
+    /// Named groups of clients.
+    pub groups: Vec<ClientGroup>,
     /// The routes, in the order of the table.
     pub routes: Vec<RouteSpec>,
     /// The workloads.
@@ -185,7 +230,14 @@ fn size<'de, D: serde::Deserializer<'de>>(deserializer: D) -> std::result::Resul
     server::config::size::parse_bytes(&text).map_err(serde::de::Error::custom)
 }
 
-fn workload(
+fn optional_size<'de, D>(deserializer: D) -> std::result::Result<Option<u64>, D::Error>
+where
+    D: serde::Deserializer<'de>,
+{
+    size(deserializer).map(Some)
+}
+
+fn built_in_workload(
     name: &str,
     pattern: Pattern,
     block: u64,
@@ -201,7 +253,7 @@ fn workload(
         readers: jobs.0,
         writers: jobs.1,
         file,
-        rate: None,
+        ..WorkloadSpec::default()
     }
 }
 
@@ -210,17 +262,17 @@ impl Experiment {
     #[must_use]
     pub fn built_in(procedure: Procedure) -> Self {
         const MIB: u64 = 1 << 20;
-        let mix = workload("mix-1m", Pattern::Sequential, MIB, 2, (10, 10), 32 * MIB);
-        let random_read = workload("randread-4k", Pattern::Random, 4096, 32, (4, 0), 64 * MIB);
+        let mix = built_in_workload("mix-1m", Pattern::Sequential, MIB, 2, (10, 10), 32 * MIB);
+        let random_read = built_in_workload("randread-4k", Pattern::Random, 4096, 32, (4, 0), 64 * MIB);
         let workloads = if procedure == Procedure::Quick {
             vec![mix, random_read]
         } else {
             vec![
                 mix,
-                workload("read-64k", Pattern::Sequential, 64 << 10, 16, (4, 0), 64 * MIB),
-                workload("write-64k", Pattern::Sequential, 64 << 10, 16, (0, 4), 64 * MIB),
+                built_in_workload("read-64k", Pattern::Sequential, 64 << 10, 16, (4, 0), 64 * MIB),
+                built_in_workload("write-64k", Pattern::Sequential, 64 << 10, 16, (0, 4), 64 * MIB),
                 random_read,
-                workload("randwrite-4k", Pattern::Random, 4096, 32, (0, 4), 64 * MIB),
+                built_in_workload("randwrite-4k", Pattern::Random, 4096, 32, (0, 4), 64 * MIB),
             ]
         };
         let (repeats, window, paced_window) = match procedure {
@@ -231,13 +283,14 @@ impl Experiment {
         let route = |name: &str, options: &str| RouteSpec {
             name: name.into(),
             options: options.into(),
-            target: None,
-            workloads: None,
+            ..RouteSpec::default()
         };
         Self {
             name: "four routes".into(),
             procedure,
-            target: Target::Embedded { nodes: 4, mem_bytes: 2 << 30 },
+            target: Target::Embedded { nodes: 4, mem_bytes: 2 << 30, addresses: Vec::new() },
+            clients: Vec::new(),
+            groups: Vec::new(),
             routes: vec![
                 route("tcp", "nconnect=8"),
                 route("tcp-mp", "nconnect=8,remoteports=127.0.0.1-127.0.0.4"),
@@ -256,90 +309,72 @@ impl Experiment {
         }
     }
 
-    /// The workloads as they are run.
+    /// Has the nodes of the embedded group listen on these addresses.
+    ///
+    /// # Errors
+    /// [`ExperimentError::Value`] if there is no embedded group, or not one address for each node.
+    pub(crate) fn listen_on(&mut self, given: &[IpAddr]) -> std::result::Result<(), ExperimentError> {
+        match &mut self.target {
+            Target::Embedded { nodes, addresses, .. } if given.len() == usize::from(*nodes) => {
+                *addresses = given.to_vec();
+                Ok(())
+            }
+            Target::Embedded { nodes, .. } => {
+                let reason =
+                    format!("--nodes-on: {} addresses for {nodes} nodes; give one for each", given.len());
+                Err(ExperimentError::Value(reason))
+            }
+            Target::Server(server) => {
+                let reason = format!("--nodes-on: {server} is not an embedded group");
+                Err(ExperimentError::Value(reason))
+            }
+        }
+    }
+
+    /// The workloads as they are run, a workload for each step of a step test.
     #[must_use]
     pub fn planned(&self) -> Vec<PlannedWorkload> {
         if self.job_files.is_empty() {
-            self.workloads.iter().map(PlannedWorkload::from).collect()
+            let clients = self.routes.iter().map(|route| self.clients_of(route).len()).max().unwrap_or(0);
+            self.workloads.iter().flat_map(|spec| workload::planned(spec, clients)).collect()
         } else {
             self.job_files.clone()
         }
     }
 
-    /// The number of nodes of the embedded group and the size of its memory store, if a route uses
-    /// one.
+    /// The clients of a route, as indices into [`Experiment::clients`]; empty if this process is
+    /// the client.
     #[must_use]
-    pub fn embedded(&self) -> Option<(u8, u64)> {
+    pub fn clients_of(&self, route: &RouteSpec) -> Vec<usize> {
+        let Some(group) = &route.clients else { return (0..self.clients.len()).collect() };
+        let group = self.groups.iter().find(|known| known.name == *group);
+        let names = group.map(|group| group.clients.as_slice()).unwrap_or_default();
+        let index = |name: &String| self.clients.iter().position(|client| client.name == *name);
+        names.iter().filter_map(index).collect()
+    }
+
+    /// The workloads of a route, as indices; `None` if it has all. A route with fewer clients does
+    /// not have the steps that need more.
+    #[must_use]
+    pub fn workloads_of(&self, route: &RouteSpec) -> Option<Vec<usize>> {
+        if self.clients.is_empty() {
+            return route.workloads.clone();
+        }
+        let clients = self.clients_of(route).len();
+        let fits = |workload: &PlannedWorkload| workload.step.is_none() || workload.clients <= clients;
+        let planned = self.planned();
+        Some(planned.iter().enumerate().filter(|(_, it)| fits(it)).map(|(index, _)| index).collect())
+    }
+
+    /// The embedded group, if a route uses one.
+    #[must_use]
+    pub fn embedded(&self) -> Option<Embedded<'_>> {
         self.routes.iter().find_map(|route| match route.target(self) {
-            Target::Embedded { nodes, mem_bytes } => Some((*nodes, *mem_bytes)),
+            Target::Embedded { nodes, mem_bytes, addresses } => {
+                Some(Embedded { nodes: *nodes, mem_bytes: *mem_bytes, addresses })
+            }
             Target::Server(_) => None,
         })
-    }
-
-    fn check(&self) -> std::result::Result<(), ExperimentError> {
-        let value = |reason: String| Err(ExperimentError::Value(reason));
-        if self.routes.is_empty() {
-            return value("no [[route]]: give at least one, with a name and mount options".into());
-        }
-        if let Target::Embedded { nodes, .. } = self.target
-            && !(1..=16).contains(&nodes)
-        {
-            return value(format!("target.nodes = {nodes}: 1 to 16 fit here"));
-        }
-        if matches!(self.target, Target::Server(_)) && self.pace_bits_per_s.is_some() {
-            return value("pace: only an embedded group can be paced; its nodes pace what they send".into());
-        }
-        if matches!(self.target, Target::Embedded { .. }) && self.links != Links::default() {
-            return value("limits: an embedded group has no links; what loopback carries is measured".into());
-        }
-        if let Some(fault) = self.links.fault() {
-            return value(fault);
-        }
-        if !(1..=WINDOW_MS_MAX).contains(&self.window.as_millis()) {
-            return value(format!("window_ms = {}: 1 to {WINDOW_MS_MAX}", self.window.as_millis()));
-        }
-        if !(1..=1000).contains(&self.repeats) {
-            return value(format!("repeats = {}: 1 to 1000", self.repeats));
-        }
-        for (index, route) in self.routes.iter().enumerate() {
-            if self.routes.iter().take(index).any(|other| other.name == route.name) {
-                return value(format!("two routes are called {}", route.name));
-            }
-        }
-        for (index, workload) in self.workloads.iter().enumerate() {
-            if self.workloads.iter().take(index).any(|other| other.name == workload.name) {
-                return value(format!("two workloads are called {}", workload.name));
-            }
-        }
-        self.workloads.iter().try_for_each(WorkloadSpec::check)
-    }
-}
-
-impl WorkloadSpec {
-    fn check(&self) -> std::result::Result<(), ExperimentError> {
-        let reason = if self.block == 0
-            || !self.block.is_multiple_of(BLOCK_BYTES_MULTIPLE)
-            || self.block > BLOCK_BYTES_MAX
-        {
-            format!("block = {} bytes: a multiple of 4 KiB, at most 1 MiB", self.block)
-        } else if self.file < self.block {
-            format!("file = {} bytes: at least one block", self.file)
-        } else if !(1..=1024).contains(&self.depth) {
-            format!("depth = {}: 1 to 1024", self.depth)
-        } else if !(1..=1024).contains(&self.readers.saturating_add(self.writers)) {
-            format!("{} readers and {} writers: 1 to 1024 together", self.readers, self.writers)
-        } else if u64::from(self.readers + self.writers) * u64::from(self.depth) * self.block
-            > IN_FLIGHT_BYTES_MAX
-        {
-            "more than 4 GiB in flight: lower depth, readers or writers".into()
-        } else if let Some(rate) =
-            self.rate.filter(|rate| !(rate.is_finite() && *rate > 0.0 && *rate <= RATE_MAX))
-        {
-            format!("rate = {rate}: operations per second, above 0 and at most {RATE_MAX:e}")
-        } else {
-            return Ok(());
-        };
-        Err(ExperimentError::Value(format!("workload {}: {reason}", self.name)))
     }
 }
 

@@ -51,7 +51,9 @@ impl<'a> FileSets<'a> {
             of_route.push(makers.len() - 1);
         }
         if let ([shared], false) = (makers.as_mut_slice(), ready.iter().any(|route| route.has_own_files)) {
-            *shared = ready.iter().max_by_key(|route| route.nodes).unwrap_or(shared);
+            // This machine may lack the RDMA devices of the clients.
+            let over_tcp = |route: &ReadyRoute| route.clients.is_empty() || !route.is_rdma();
+            *shared = ready.iter().max_by_key(|route| (over_tcp(route), route.nodes)).unwrap_or(shared);
         }
         // Nothing is created before all servers are known to have room.
         let mounts = makers.iter().map(|route| route.mount()).collect::<Result<Vec<Mount>>>()?;

@@ -104,6 +104,7 @@ impl JobFiles {
                 options: read.map.options.clone(),
                 target: Some(read.map.target.clone()),
                 workloads: Some(indices),
+                clients: None,
             });
         }
         size_group(&mut routes, &sizes)?;

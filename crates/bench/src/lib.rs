@@ -11,10 +11,12 @@
 mod binding;
 mod calibration;
 mod cells;
+pub mod clients;
 mod error;
 mod experiment;
 mod file_sets;
 pub mod files;
+pub mod fio_servers;
 mod group;
 pub mod job_files;
 mod jobs;
@@ -30,7 +32,7 @@ mod stop;
 mod workload;
 
 pub use error::{Error, ExperimentError, Result};
-pub use experiment::{Experiment, RouteSpec, Target, WorkloadSpec};
+pub use experiment::{ClientGroup, Experiment, RouteSpec, Steps, Target, WorkloadSpec};
 pub use job_files::{JobFiles, Plan};
 pub use jobs::{BlockSizes, Order, Window};
 pub use run::{Measured, MeasuredJobs, RunOptions, run_for_record, run_for_results, write, write_record};

@@ -5,8 +5,10 @@ use std::time::{Duration, Instant};
 
 use client::{FileRef, Mount, Statistics};
 use record::{Direction, Latency};
+use serde::{Deserialize, Serialize};
 
 use crate::experiment::WorkloadSpec;
+use crate::files::PreparedFile;
 use crate::jobs::{CompletionTimes, Job, JobFile, Load, Outcome, Schedule, Tally, Window};
 use crate::machine::{CpuMeter, CpuShares};
 use crate::rdma::Ports;
@@ -22,7 +24,7 @@ const STOP_POLL_INTERVAL: Duration = Duration::from_millis(100);
 const PIECE_BYTES_MAX: u32 = 1 << 20;
 
 /// The results of one direction of a repeat.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Flow {
     /// Bytes per second.
     pub bytes_per_s: f64,
@@ -40,6 +42,7 @@ pub struct Flow {
     /// When the first and the last operation finished, since the start.
     pub span: Option<(Duration, Duration)>,
     /// Latencies.
+    #[serde(with = "latency_text")]
     pub latency: Latency,
     /// The bytes by interval of the window ([`Window::interval`]).
     pub series: Vec<u64>,
@@ -77,6 +80,59 @@ pub struct Sample {
     pub busy: CpuShares,
     /// What the ports of RDMA devices counted, over the whole run including the warm-up.
     pub ports: Vec<record::PortCounters>,
+    /// When the first and the last loop finished its last operation, since the start.
+    pub done: Option<(Duration, Duration)>,
+    /// Each client's part; empty if this process was the client.
+    pub clients: Vec<ClientPart>,
+}
+
+/// What one client of several did in a repeat.
+#[derive(Debug, Clone, Default)]
+pub struct ClientPart {
+    /// The client's name.
+    pub name: String,
+    /// Its version of Trunkline.
+    pub version: String,
+    /// Whether it runs on the machine of this process.
+    pub is_here: bool,
+    /// The number of operations counted.
+    pub ops: u64,
+    /// The bytes of these operations.
+    pub bytes: u64,
+    /// How much later than the first client it started.
+    pub start_offset: Duration,
+    /// The error of that.
+    pub clock_error: Duration,
+    /// When its first and last loop finished their last operations, since its start.
+    pub done: Option<(Duration, Duration)>,
+    /// How busy its machine was.
+    pub busy: CpuShares,
+}
+
+/// A histogram as text, for messages.
+mod latency_text {
+    use record::Latency;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(latency: &Latency, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(&latency.to_text())
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Latency, D::Error> {
+        Latency::from_text(&String::deserialize(from)?).map_err(serde::de::Error::custom)
+    }
+}
+
+/// The files as a mount knows them, each with its number. A file that is named twice is one file of
+/// the mount.
+#[must_use]
+pub(crate) fn place(mount: &Mount, prepared: &[PreparedFile]) -> Vec<(FileRef, u32)> {
+    let mut placed: Vec<(FileRef, u32)> = Vec::with_capacity(prepared.len());
+    for file in prepared {
+        let known = placed.iter().find(|(_, number)| *number == file.number).copied();
+        placed.push(known.unwrap_or_else(|| (mount.file_ref(file.handle), file.number)));
+    }
+    placed
 }
 
 /// Runs a workload once. `server_cpu` returns the processor time of the server's threads so far, if
@@ -162,7 +218,18 @@ pub(crate) fn run_until_stop(
         window: took,
         busy,
         ports: Ports::now().since(&ports),
+        done: done(&outcomes),
+        clients: Vec::new(),
     }))
+}
+
+/// When the first and the last loop finished its last operation.
+fn done(outcomes: &[Outcome]) -> Option<(Duration, Duration)> {
+    let last = |outcome: &Outcome| {
+        [&outcome.read, &outcome.write].into_iter().filter_map(|tally| Some(tally.span?.1)).max()
+    };
+    let ends = || outcomes.iter().filter_map(last);
+    ends().min().zip(ends().max())
 }
 
 /// The maximum size of one READ and of one WRITE, in whole pages if there is room for one.
@@ -280,43 +347,72 @@ fn longest_gap(outcomes: &[Outcome], ends: bool) -> Duration {
 
 /// The sum of the loops' results in one direction.
 fn flow<'a>(tallies: impl Iterator<Item = &'a Tally>) -> Flow {
-    let mut sum = Flow {
-        bytes_per_s: 0.0,
-        iops: 0.0,
-        ops: 0,
-        bytes: 0,
-        finished: 0,
-        finished_bytes: 0,
-        span: None,
-        latency: Latency::new(),
-        series: Vec::new(),
-    };
-    let mut whole = false;
+    let (mut sum, mut whole) = (Flow::empty(), false);
     for tally in tallies {
         let (bytes_per_s, iops) = tally.rates();
         whole |= tally.is_whole();
-        sum.bytes_per_s += bytes_per_s;
-        sum.iops += iops;
-        sum.ops += tally.ops;
-        sum.bytes += tally.bytes;
-        sum.finished += tally.finished;
-        sum.finished_bytes += tally.finished_bytes;
-        sum.latency.merge(&tally.latency);
-        sum.series.resize(sum.series.len().max(tally.series.len()), 0);
-        sum.series.iter_mut().zip(&tally.series).for_each(|(sum, bytes)| *sum += bytes);
-        sum.span = match (sum.span, tally.span) {
+        sum.add(&Flow {
+            bytes_per_s,
+            iops,
+            ops: tally.ops,
+            bytes: tally.bytes,
+            finished: tally.finished,
+            finished_bytes: tally.finished_bytes,
+            span: tally.span,
+            latency: tally.latency.clone(),
+            series: tally.series.clone(),
+        });
+    }
+    if whole {
+        sum.divide_by_span();
+    }
+    sum
+}
+
+impl Flow {
+    /// Nothing moved.
+    #[must_use]
+    pub fn empty() -> Self {
+        Self {
+            bytes_per_s: 0.0,
+            iops: 0.0,
+            ops: 0,
+            bytes: 0,
+            finished: 0,
+            finished_bytes: 0,
+            span: None,
+            latency: Latency::new(),
+            series: Vec::new(),
+        }
+    }
+
+    /// Adds what another loop or client has moved at the same time.
+    pub fn add(&mut self, other: &Self) {
+        self.bytes_per_s += other.bytes_per_s;
+        self.iops += other.iops;
+        self.ops += other.ops;
+        self.bytes += other.bytes;
+        self.finished += other.finished;
+        self.finished_bytes += other.finished_bytes;
+        self.latency.merge(&other.latency);
+        self.series.resize(self.series.len().max(other.series.len()), 0);
+        self.series.iter_mut().zip(&other.series).for_each(|(sum, bytes)| *sum += bytes);
+        self.span = match (self.span, other.span) {
             (Some((first, last)), Some((other_first, other_last))) => {
                 Some((first.min(other_first), last.max(other_last)))
             }
             (one, other) => one.or(other),
         };
     }
-    if whole && let Some((first, last)) = sum.span {
-        // The loops end at different times; the load ends with the last of them.
-        let seconds = (last - first).as_secs_f64().max(1e-9);
-        (sum.bytes_per_s, sum.iops) = (sum.bytes as f64 / seconds, sum.ops as f64 / seconds);
+
+    /// Sets the speeds of a load that ends by its size. The loops and clients end at different
+    /// times; the load ends with the last of them.
+    pub fn divide_by_span(&mut self) {
+        if let Some((first, last)) = self.span {
+            let seconds = (last - first).as_secs_f64().max(1e-9);
+            (self.bytes_per_s, self.iops) = (self.bytes as f64 / seconds, self.ops as f64 / seconds);
+        }
     }
-    sum
 }
 
 fn bytes_by_path(before: &Statistics, after: &Statistics) -> [Vec<u64>; 2] {

@@ -3,10 +3,11 @@
 use client::{Address, Mount, Settings};
 use plan::link::Transport;
 use record::{PathCounters, Route};
+use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 use crate::experiment::{Experiment, RouteSpec, Target};
-use crate::group::Group;
+use crate::group::{Group, GroupAddresses};
 
 /// A route that can be mounted.
 ///
@@ -16,6 +17,11 @@ use crate::group::Group;
 pub struct ReadyRoute {
     /// The name of the route.
     pub name: String,
+    /// How a client mounts the route.
+    pub plan: MountPlan,
+    /// The clients of the route, as indices into those of the experiment; empty if this process is
+    /// the client.
+    pub clients: Vec<usize>,
     settings: Settings,
     /// The number of nodes that the route uses.
     pub nodes: usize,
@@ -28,6 +34,39 @@ pub struct ReadyRoute {
     /// Whether the route has a server, and thus files, of its own.
     pub has_own_files: bool,
     workloads: Option<Vec<usize>>,
+}
+
+/// How a client mounts a route. It says all that a client on another machine needs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MountPlan {
+    target: String,
+    options: String,
+    /// The addresses of the embedded group, if the route leads there.
+    pub group: Option<GroupAddresses>,
+    pace_bytes_per_s: Option<u64>,
+    congestion: Option<String>,
+}
+
+impl MountPlan {
+    /// The settings of the mount.
+    ///
+    /// # Errors
+    /// Those of the options.
+    pub fn settings(&self) -> client::Result<Settings> {
+        let options = match &self.group {
+            Some(group) => format!("noresvport,port={0},mountport={0},{1}", group.port, self.options),
+            None => self.options.clone(),
+        };
+        let mut settings = Settings::from_options(&self.target, options.trim_end_matches(','))?;
+        if let Some(group) = &self.group {
+            group.redirect(&mut settings);
+        }
+        settings.pace_bytes_per_s = self.pace_bytes_per_s;
+        if let Some(congestion) = &self.congestion {
+            settings.congestion = Some(congestion.clone());
+        }
+        Ok(settings)
+    }
 }
 
 impl ReadyRoute {
@@ -72,7 +111,7 @@ impl ReadyRoute {
 
 /// Adds the counters of a mount's paths. The port of an embedded group is left out of their names,
 /// because it differs between the halves.
-pub fn add_counters(sum: &mut Vec<PathCounters>, mount: &Mount, group: Option<&Group>) {
+pub fn add_counters(sum: &mut Vec<PathCounters>, mount: &Mount, group: Option<&GroupAddresses>) {
     let port = group.map(|group| format!(":{}", group.port)).unwrap_or_default();
     let paths = mount.statistics().paths;
     sum.resize_with(paths.len().max(sum.len()), PathCounters::default);
@@ -127,7 +166,9 @@ fn skipped(options: &str, target: &Target) -> Option<String> {
 #[must_use]
 pub fn describe(spec: &RouteSpec, experiment: &Experiment) -> Route {
     let target = spec.target(experiment);
-    if let Some(reason) = skipped(&spec.options, target) {
+    // Whether other machines have RDMA devices shows when they are asked.
+    let here = experiment.clients.is_empty() || matches!(target, Target::Embedded { .. });
+    if let Some(reason) = here.then(|| skipped(&spec.options, target)).flatten() {
         return Route { options: spec.options.clone(), ..Route::skipped(&spec.name, reason) };
     }
     Route { name: spec.name.clone(), options: spec.options.clone(), ..Route::default() }
@@ -150,11 +191,18 @@ pub fn ready(
             let is_embedded = matches!(spec.target(experiment), Target::Embedded { .. });
             let group = group.filter(|_| is_embedded);
             let wrap = |cause| Error::Route { route: spec.name.clone(), cause: Box::new(cause) };
-            let mut settings = settings(spec, experiment, group).map_err(wrap)?;
-            settings.pace_bytes_per_s = pace_bytes_per_s;
-            if let Some(congestion) = congestion.filter(|_| is_embedded) {
-                settings.congestion = Some(congestion.to_owned());
-            }
+            let group = group.map(|group| &group.at);
+            let plan = MountPlan {
+                target: match spec.target(experiment) {
+                    Target::Server(server) => server.clone(),
+                    Target::Embedded { .. } => "127.0.0.1:/bench".into(),
+                },
+                options: spec.options.clone(),
+                group: group.cloned(),
+                pace_bytes_per_s,
+                congestion: congestion.filter(|_| is_embedded).map(str::to_owned),
+            };
+            let settings = plan.settings().map_err(wrap)?;
             let of_remotes: Vec<usize> = match group {
                 Some(group) => {
                     settings.remotes.iter().map(|remote| group.node_of(&settings, remote)).collect()
@@ -163,7 +211,7 @@ pub fn ready(
             };
             let all = group.map_or_else(
                 || nodes_named(&settings),
-                |group| group.addresses.iter().map(|address| (*address).into()).collect(),
+                |group| group.nodes.iter().map(|address| (*address).into()).collect(),
             );
             // The paths of a mount: each local address with each remote one.
             let node_of_path = of_remotes.repeat(settings.locals.len().max(1));
@@ -174,37 +222,18 @@ pub fn ready(
             let node_names = all.iter().map(ToString::to_string).collect();
             Ok(ReadyRoute {
                 name: spec.name.clone(),
+                plan,
+                clients: experiment.clients_of(spec),
                 settings,
                 nodes,
                 node_names,
                 node_of_path,
                 is_embedded,
                 has_own_files: spec.target.is_some(),
-                workloads: spec.workloads.clone(),
+                workloads: experiment.workloads_of(spec),
             })
         })
         .collect()
-}
-
-/// The settings of a route: its mount options and the target.
-fn settings(spec: &RouteSpec, experiment: &Experiment, group: Option<&Group>) -> client::Result<Settings> {
-    let target = match (spec.target(experiment), group) {
-        (Target::Server(server), _) => server.clone(),
-        (Target::Embedded { .. }, Some(group)) => {
-            let first = group.addresses.first().map_or_else(|| "127.0.0.1".into(), ToString::to_string);
-            format!("{first}:/bench")
-        }
-        (Target::Embedded { .. }, None) => "127.0.0.1:/bench".into(),
-    };
-    let options = match group {
-        Some(group) => format!("noresvport,port={0},mountport={0},{1}", group.port, spec.options),
-        None => spec.options.clone(),
-    };
-    let mut settings = Settings::from_options(&target, options.trim_end_matches(','))?;
-    if let Some(group) = group {
-        group.redirect(&mut settings);
-    }
-    Ok(settings)
 }
 
 /// The address of each node, which is the node's name in the record.

@@ -1,13 +1,15 @@
 //! Runs an experiment from its calibration to its record.
 
+use std::cell::RefCell;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use client::FileRef;
 use record::{Counters, Pace, PathCounters, Procedure, Record, Verified, Workload};
 
 use crate::calibration::{Limits, calibrate_all};
 use crate::cells;
+use crate::clients::{self, Access, ClientSpec, Fleet};
 use crate::error::{Error, Result};
 use crate::experiment::{Experiment, RouteSpec};
 use crate::file_sets::FileSets;
@@ -43,6 +45,13 @@ pub struct RunOptions {
     pub progress: bool,
     /// Stops the experiment early.
     pub stop: Stop,
+    /// The clients; if empty, those of the experiment file.
+    pub clients: Vec<ClientSpec>,
+    /// How clients are reached.
+    pub access: Access,
+    /// The addresses of the nodes of an embedded group; if empty, those of the experiment file, or
+    /// loopback.
+    pub nodes_on: Vec<IpAddr>,
 }
 
 /// Writes a record to a file, or to a new one under `./trunkline-results/`, and returns its name.
@@ -89,15 +98,47 @@ pub struct MeasuredJobs {
 /// # Errors
 /// As [`run_for_record`].
 pub fn run_for_results(options: &RunOptions) -> Result<Measured> {
-    let experiment = match (&options.planned, &options.experiment) {
+    let experiment = experiment(options)?;
+    // Each client is a connection; the calibration has both ends of each in this process.
+    transport::descriptors::raise_limit();
+    let fleet = match experiment.clients.as_slice() {
+        [] => None,
+        clients => Some(RefCell::new(Fleet::connect(clients, &options.access)?)),
+    };
+    let progress = Progress::new(options.progress, options.stop.clone());
+    let record = measure_all(&experiment, fleet.as_ref(), &progress);
+    progress.finish();
+    record
+}
+
+/// The experiment with what the options say beyond its file.
+fn experiment(options: &RunOptions) -> Result<Experiment> {
+    let mut experiment = match (&options.planned, &options.experiment) {
         (Some(planned), _) => planned.clone(),
         (None, Some(file)) => Experiment::from_file(file, options.procedure)?,
         (None, None) => Experiment::built_in(options.procedure),
     };
-    let progress = Progress::new(options.progress, options.stop.clone());
-    let record = measure_all(&experiment, &progress);
-    progress.finish();
-    record
+    if !options.clients.is_empty() {
+        experiment.clients.clone_from(&options.clients);
+    }
+    let built_in = options.planned.is_none() && options.experiment.is_none();
+    if built_in && !experiment.clients.is_empty() {
+        // A pace would apply to each client by itself.
+        experiment.pace_bits_per_s = None;
+    }
+    let wrap = |cause| match &options.experiment {
+        Some(file) => Error::Experiment { file: file.display().to_string(), cause },
+        None => Error::Refused {
+            sentence: "cannot run this experiment".into(),
+            cause: Box::new(cause),
+            advice: "trunkline bench --help        or docs/EXPERIMENTS.md".into(),
+        },
+    };
+    if !options.nodes_on.is_empty() {
+        experiment.listen_on(&options.nodes_on).map_err(wrap)?;
+    }
+    experiment.check_clients().map_err(wrap)?;
+    Ok(experiment)
 }
 
 /// Writes a file, and creates its directory if necessary.
@@ -124,10 +165,12 @@ fn default_file() -> PathBuf {
     names.find(|suffix| !named(suffix.clone()).exists()).map(named).unwrap_or_else(|| named(String::new()))
 }
 
-fn measure_all(experiment: &Experiment, progress: &Progress) -> Result<Measured> {
+fn measure_all(
+    experiment: &Experiment,
+    fleet: Option<&RefCell<Fleet>>,
+    progress: &Progress,
+) -> Result<Measured> {
     let (began, mut jobs) = (Instant::now(), Vec::new());
-    // The calibration has both ends of each connection in this process.
-    transport::descriptors::raise_limit();
     let mut record = Record {
         trunkline_version: env!("CARGO_PKG_VERSION").into(),
         commit: commit(),
@@ -136,13 +179,18 @@ fn measure_all(experiment: &Experiment, progress: &Progress) -> Result<Measured>
         ..Record::default()
     };
     let mut limits = Limits::default();
-    if let Some((nodes, _)) = experiment.embedded() {
-        limits = calibrate_all(experiment, nodes, progress)?;
+    // What this machine carries over loopback is no limit of other clients.
+    if let (Some(group), None) = (experiment.embedded(), fleet) {
+        limits = calibrate_all(experiment, group, progress)?;
     }
     record.options = cells::options(experiment, limits.congestion.as_deref());
     record.routes = experiment.routes.iter().map(|spec| routes::describe(spec, experiment)).collect();
+    if let Some(fleet) = fleet {
+        record.options.extend(fleet.borrow().notes());
+        skip_without_rdma(experiment, &fleet.borrow(), &mut record);
+    }
     for pace in [None].into_iter().chain(experiment.pace_bits_per_s.map(Some)) {
-        jobs.extend(half(experiment, began, pace, &mut limits, &mut record, progress)?);
+        jobs.extend(half(experiment, fleet, began, pace, &mut limits, &mut record, progress)?);
     }
     record.limits = limits.into_record();
     let names: Vec<String> = record
@@ -159,6 +207,15 @@ fn measure_all(experiment: &Experiment, progress: &Progress) -> Result<Measured>
     Ok(Measured { record, jobs })
 }
 
+/// Skips routes over RDMA whose clients have none.
+fn skip_without_rdma(experiment: &Experiment, fleet: &Fleet, record: &mut Record) {
+    for (spec, route) in experiment.routes.iter().zip(&mut record.routes) {
+        if routes::is_rdma(&spec.options) && route.skipped.is_none() {
+            route.skipped = fleet.no_rdma(&experiment.clients_of(spec));
+        }
+    }
+}
+
 /// The commit of which this program was built, if it was built in a checkout.
 fn commit() -> Option<String> {
     option_env!("TRUNKLINE_COMMIT").filter(|commit| !commit.is_empty()).map(str::to_owned)
@@ -167,6 +224,7 @@ fn commit() -> Option<String> {
 /// One half of the experiment: raw or paced. Returns the results of single jobs.
 fn half(
     experiment: &Experiment,
+    fleet: Option<&RefCell<Fleet>>,
     began: Instant,
     pace_bits_per_s: Option<u64>,
     limits: &mut Limits,
@@ -185,10 +243,13 @@ fn half(
     let specs = runnable(experiment, pace_bits_per_s, &workloads, record);
     let over_rdma = specs.iter().any(|spec| routes::is_rdma(&spec.options));
     let rdma = if over_rdma { rdma::addresses().unwrap_or_default() } else { Vec::new() };
+    let admitted = fleet.map(|fleet| fleet.borrow().addresses()).unwrap_or_default();
     let group = match experiment.embedded() {
-        Some((nodes, mem_bytes)) => Some(Group::start(&GroupPlan {
-            nodes,
-            mem_bytes,
+        Some(embedded) => Some(Group::start(&GroupPlan {
+            nodes: embedded.nodes,
+            addresses: embedded.addresses,
+            clients: &admitted,
+            mem_bytes: embedded.mem_bytes,
             pace_bytes_per_s: pace_bytes,
             congestion: limits.congestion.as_deref(),
             rdma: &rdma,
@@ -197,7 +258,7 @@ fn half(
     };
     let mut ready =
         routes::ready(&specs, experiment, group.as_ref(), pace_bytes, limits.congestion.as_deref())?;
-    if group.is_some() {
+    if group.is_some() && fleet.is_none() {
         ready.retain(|route| reaches(route, record));
     }
     if ready.is_empty() {
@@ -206,7 +267,7 @@ fn half(
     let name = if pace_bits_per_s.is_some() { "paced" } else { "raw" };
     let files = FileSets::prepare(&ready, &workloads, name, progress)?;
     let group = group.as_ref();
-    let context = HalfContext { experiment, began, pace_bits_per_s, group, ready: &ready, progress };
+    let context = HalfContext { experiment, fleet, began, pace_bits_per_s, group, ready: &ready, progress };
     let measured = context.workloads(&workloads, &files, limits, record);
     // Whatever ended the experiment, its files do not stay on the server.
     files.remove_after(measured)
@@ -262,12 +323,23 @@ fn is_steady(samples: &[Sample]) -> bool {
     })
 }
 
-/// The samples of a route, the counters of its paths, and the RDMA work of both ends.
-type RouteSamples = (Vec<Sample>, Vec<PathCounters>, Counters);
+/// What a workload measured on a route.
+#[derive(Clone, Default)]
+struct RouteSamples {
+    samples: Vec<Sample>,
+    /// The counters of its paths.
+    paths: Vec<PathCounters>,
+    /// The RDMA work of both ends.
+    counters: Counters,
+    /// The clients that are lost: name and reason. Nothing more is measured then.
+    lost: Vec<(String, String)>,
+}
 
 /// What stays the same throughout a half.
 struct HalfContext<'a> {
     experiment: &'a Experiment,
+    /// The clients on other machines; without them this process is the client.
+    fleet: Option<&'a RefCell<Fleet>>,
     began: Instant,
     pace_bits_per_s: Option<u64>,
     group: Option<&'a Group>,
@@ -293,23 +365,26 @@ impl HalfContext<'_> {
             for wrong in compared.iter().filter_map(|(_, wrong)| wrong.as_ref()) {
                 record.fail(format!("{} ({name}): {wrong}", workload.name()));
             }
-            for (at, (route, (samples, paths, counters))) in self.ready.iter().zip(samples).enumerate() {
+            for (at, (route, measured)) in self.ready.iter().zip(samples).enumerate() {
                 if !route.has_workload(index) {
                     continue;
                 }
                 let (bytes, wrong) = compared.get(files.set_of(at)).cloned().unwrap_or_default();
                 let verified = Some(Verified {
-                    stamps: samples.iter().map(|sample| sample.stamps).sum(),
+                    stamps: measured.samples.iter().map(|sample| sample.stamps).sum(),
                     bytes,
                     wrong: u64::from(wrong.is_some()),
                 });
-                let cell = self.cell(route, workload, index, &samples, limits);
+                let workload = workload.on_clients(route.clients.len().max(1));
+                let cell = self.cell(route, &workload, index, &measured, limits);
+                report_clients(record, route, &cell, &measured);
                 if workload.results > 0 {
-                    let repeats = samples.into_iter().map(|sample| sample.results).collect();
+                    let repeats = measured.samples.into_iter().map(|sample| sample.results).collect();
                     jobs.push(MeasuredJobs { route: route.name.clone(), workload: index, repeats });
                 }
                 let directory = record.routes.iter_mut().find(|described| described.name == route.name);
                 if let Some(directory) = directory {
+                    let RouteSamples { paths, counters, .. } = measured;
                     directory.nodes.clone_from(&route.node_names);
                     directory.paths = paths.iter().map(|path| path.path.clone()).collect();
                     let over_rdma = route.is_rdma();
@@ -341,7 +416,7 @@ impl HalfContext<'_> {
         self.progress.stage(&format!("{name}: {}", workload.name()), u64::from(most) * all.len() as u64);
         for repeat in 0..most {
             let of_routes = || all.iter().filter_map(|at| done.get(*at));
-            if repeat >= repeats && of_routes().all(|(samples, ..)| is_steady(samples)) {
+            if repeat >= repeats && of_routes().all(|done| is_steady(&done.samples)) {
                 break;
             }
             let mut order = all.clone();
@@ -349,7 +424,9 @@ impl HalfContext<'_> {
                 order.reverse();
             }
             for at in order {
-                if let (Some(route), Some(done)) = (self.ready.get(at), done.get_mut(at)) {
+                if let (Some(route), Some(done)) = (self.ready.get(at), done.get_mut(at))
+                    && done.lost.is_empty()
+                {
                     self.repeat(route, workload, files.prepared(at, index), done)?;
                 }
             }
@@ -363,38 +440,92 @@ impl HalfContext<'_> {
         route: &ReadyRoute,
         workload: &PlannedWorkload,
         prepared: &[PreparedFile],
-        (samples, paths, counters): &mut RouteSamples,
+        done: &mut RouteSamples,
     ) -> Result<()> {
         let group = self.group.filter(|_| route.is_embedded);
         let server_before = group.map(rdma::served_counters);
-        let mount = route.mount()?;
-        // A file that a workload names twice is one file of the mount.
-        let mut placed: Vec<(FileRef, u32)> = Vec::with_capacity(prepared.len());
-        for file in prepared {
-            let known = placed.iter().find(|(_, number)| *number == file.number).copied();
-            placed.push(known.unwrap_or_else(|| (mount.file_ref(file.handle), file.number)));
-        }
         let serving = group.map(|group| group.server.statistics().loops);
         let serving = serving.map(|loops| loops.iter().map(|cell_of| cell_of.thread).collect::<Vec<_>>());
         let server_cpu = || serving.as_deref().map(measure::cpu);
         let window = workload.window.unwrap_or_else(|| self.window(workload.shape.block_bytes));
-        let stop = self.progress.stop();
-        let sample = measure::run_until_stop(&mount, &server_cpu, workload, &placed, window, stop);
-        let sample = sample.map_err(|reason| Error::Run {
-            route: route.name.clone(),
-            workload: workload.name().to_owned(),
-            reason,
-        })?;
-        samples.push(sample.ok_or(Error::Stopped)?);
-        routes::add_counters(paths, &mount, group);
-        if route.is_rdma() {
-            rdma::add_work(&mut counters.client, &Done::default(), &mount.statistics().rdma);
-            if let (Some(group), Some(before)) = (group, server_before) {
-                rdma::add_work(&mut counters.server, &before, &rdma::served_counters(group));
+        match self.fleet {
+            Some(fleet) => {
+                let workload = workload.on_clients(route.clients.len());
+                let members = route.clients.get(..workload.clients).unwrap_or(&route.clients);
+                let run = clients::Run {
+                    route: &route.plan,
+                    members,
+                    workload: &workload,
+                    files: prepared,
+                    window,
+                    server_cpu: &server_cpu,
+                    stop: self.progress.stop(),
+                };
+                self.on_clients(&mut fleet.borrow_mut(), &run, route, done)?;
             }
+            None => self.here(route, workload, prepared, window, &server_cpu, done)?,
+        }
+        if let (true, Some(group), Some(before)) = (route.is_rdma(), group, server_before) {
+            rdma::add_work(&mut done.counters.server, &before, &rdma::served_counters(group));
         }
         self.progress.advance(1);
         Ok(())
+    }
+
+    /// Runs a workload once with this process as the client.
+    fn here(
+        &self,
+        route: &ReadyRoute,
+        workload: &PlannedWorkload,
+        prepared: &[PreparedFile],
+        window: Window,
+        server_cpu: &dyn Fn() -> Option<Duration>,
+        done: &mut RouteSamples,
+    ) -> Result<()> {
+        let mount = route.mount()?;
+        let placed = measure::place(&mount, prepared);
+        let stop = self.progress.stop();
+        let sample = measure::run_until_stop(&mount, server_cpu, workload, &placed, window, stop);
+        let sample = sample.map_err(|reason| Self::failed(route, workload, reason))?;
+        done.samples.push(sample.ok_or(Error::Stopped)?);
+        let group = self.group.filter(|_| route.is_embedded);
+        routes::add_counters(&mut done.paths, &mount, group.map(|group| &group.at));
+        if route.is_rdma() {
+            rdma::add_work(&mut done.counters.client, &Done::default(), &mount.statistics().rdma);
+        }
+        Ok(())
+    }
+
+    /// Runs a workload once on other machines.
+    fn on_clients(
+        &self,
+        fleet: &mut Fleet,
+        run: &clients::Run<'_>,
+        route: &ReadyRoute,
+        done: &mut RouteSamples,
+    ) -> Result<()> {
+        let repeated = match fleet.run(run) {
+            Ok(repeated) => repeated,
+            Err(clients::Failure::Stopped) => return Err(Error::Stopped),
+            Err(clients::Failure::Failed(reason)) => return Err(Self::failed(route, run.workload, reason)),
+            Err(clients::Failure::Lost(gone)) => {
+                let reason = |client: usize| fleet.lost(client).unwrap_or_default().to_owned();
+                done.lost = gone.into_iter().map(|it| (fleet.name(it).to_owned(), reason(it))).collect();
+                return Ok(());
+            }
+        };
+        done.samples.push(repeated.sample);
+        for paths in &repeated.paths {
+            clients::add_paths(&mut done.paths, paths);
+        }
+        for (name, count) in repeated.counters.iter().flatten() {
+            *done.counters.client.entry(name.clone()).or_default() += count;
+        }
+        Ok(())
+    }
+
+    fn failed(route: &ReadyRoute, workload: &PlannedWorkload, reason: String) -> Error {
+        Error::Run { route: route.name.clone(), workload: workload.name().to_owned(), reason }
     }
 
     /// The window of a repeat. A paced repeat of large blocks warms up and is measured for longer,
@@ -415,9 +546,10 @@ impl HalfContext<'_> {
         route: &ReadyRoute,
         workload: &PlannedWorkload,
         index: usize,
-        samples: &[Sample],
+        measured: &RouteSamples,
         limits: &Limits,
     ) -> Workload {
+        let samples = &measured.samples;
         let pace = self.pace_bits_per_s.map(|bits| Pace { gbit_per_s_per_node: bits as f64 / 1e9 });
         let context = cells::CellContext {
             workload,
@@ -427,10 +559,44 @@ impl HalfContext<'_> {
             all_nodes: route.node_names.len(),
             loops: samples.first().map_or(1, |sample| sample.loops),
             calibrated: limits.of_route(index, route),
-            links_gbytes_per_s: self.experiment.links.gbytes_per_s(route.nodes, route.transport()),
+            links_gbytes_per_s: self.experiment.links.gbytes_per_s(
+                route.nodes,
+                workload.clients.max(1),
+                route.transport(),
+            ),
             began: self.began,
             thorough: self.experiment.procedure == Procedure::Thorough,
         };
-        cells::build(&context, samples)
+        let mut workload = cells::build(&context, samples);
+        cells::mark_lost(&mut workload, &measured.lost);
+        workload
+    }
+}
+
+/// Adds to the record what is wrong with the clients of a workload on a route: those that are lost,
+/// and starts too far apart.
+fn report_clients(record: &mut Record, route: &ReadyRoute, cell: &Workload, measured: &RouteSamples) {
+    let place = format!("{} on {}", cell.name, route.name);
+    for (name, reason) in &measured.lost {
+        let lost = format!("client {name} is lost");
+        if record.failed.iter().any(|reason| reason.contains(&lost)) {
+            continue;
+        }
+        record.fail(format!(
+            "{place}: {lost} ({reason}) after {} complete repeats, which remain; what needs that client is \
+             not measured any more",
+            measured.samples.len()
+        ));
+    }
+    let warm = measured.samples.first().map(|sample| sample.counted.warm).unwrap_or_default();
+    let latest =
+        cell.clients.iter().max_by(|one, other| one.start_offset_ms.total_cmp(&other.start_offset_ms));
+    if let Some(client) = latest.filter(|client| client.start_offset_ms > warm.as_secs_f64() * 1e3) {
+        record.fail(format!(
+            "{place}: client {} started {:.0} ms after the first, more than the warm-up of {} ms",
+            client.name,
+            client.start_offset_ms,
+            warm.as_millis()
+        ));
     }
 }

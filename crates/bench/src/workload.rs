@@ -1,7 +1,8 @@
 //! A workload as it is run: its files, its jobs and its times, whether an experiment file or a fio
 //! job file defines it.
 
-use record::{Direction, Pattern, Shape};
+use record::{Direction, Pattern, Shape, Step};
+use serde::{Deserialize, Serialize};
 
 use crate::experiment::WorkloadSpec;
 use crate::jobs::{BlockSizes, Order, Window};
@@ -16,7 +17,7 @@ pub struct PlannedFile {
 }
 
 /// A job: what one reader or writer does.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PlannedJob {
     /// The files, as indices into those of the workload. They take turns.
     pub files: Vec<usize>,
@@ -36,6 +37,9 @@ pub struct PlannedJob {
     pub rate: Option<f64>,
     /// The result in which the job counts besides the total ([`PlannedWorkload::results`]).
     pub result: Option<usize>,
+    /// The client that runs the job, among those of the workload.
+    #[serde(skip)]
+    pub client: usize,
 }
 
 impl PlannedJob {
@@ -69,9 +73,27 @@ pub struct PlannedWorkload {
     pub results: usize,
     /// The times of a repeat; `None` if they are the experiment's.
     pub window: Option<Window>,
+    /// The step, if the workload is part of a step test.
+    pub step: Option<Step>,
+    /// The number of clients; 0 if this process is the client.
+    pub clients: usize,
 }
 
 impl PlannedWorkload {
+    /// A workload without jobs.
+    #[must_use]
+    pub(crate) fn empty() -> Self {
+        Self {
+            shape: Shape::default(),
+            files: Vec::new(),
+            jobs: Vec::new(),
+            results: 0,
+            window: None,
+            step: None,
+            clients: 0,
+        }
+    }
+
     /// The name of the workload.
     #[must_use]
     pub fn name(&self) -> &str {
@@ -124,6 +146,33 @@ impl PlannedWorkload {
         (first.min == first.max && sizes.all(|other| other == first)).then_some(first.max)
     }
 
+    /// The same workload on no more than this many clients.
+    #[must_use]
+    pub fn on_clients(&self, most: usize) -> Self {
+        let mut workload = self.clone();
+        workload.clients = workload.clients.min(most);
+        workload.jobs.retain(|job| job.client < most);
+        workload
+    }
+
+    /// The jobs of one client, and the files that they use: indices into those of the whole
+    /// workload.
+    #[must_use]
+    pub fn of_client(&self, client: usize) -> (Self, Vec<usize>) {
+        let mut used: Vec<usize> = Vec::new();
+        let mut jobs: Vec<PlannedJob> = self.jobs.iter().filter(|it| it.client == client).cloned().collect();
+        for file in jobs.iter_mut().flat_map(|job| &mut job.files) {
+            let known = used.iter().position(|known| known == file);
+            let index = known.unwrap_or_else(|| {
+                used.push(*file);
+                used.len() - 1
+            });
+            *file = index;
+        }
+        let files = used.iter().filter_map(|file| self.files.get(*file)).cloned().collect();
+        (Self { files, jobs, ..self.clone() }, used)
+    }
+
     /// The same workload with files that are not larger than this.
     #[must_use]
     pub fn with_files_up_to(mut self, bytes: u64) -> Self {
@@ -136,41 +185,136 @@ impl PlannedWorkload {
 
 impl From<&WorkloadSpec> for PlannedWorkload {
     fn from(spec: &WorkloadSpec) -> Self {
-        let shape = Shape {
-            name: spec.name.clone(),
-            pattern: spec.pattern,
-            block_bytes: spec.block,
-            depth: spec.depth,
-            readers: spec.readers,
-            writers: spec.writers,
-            file_bytes: Some(spec.file),
-            rate_ops_per_s: spec.rate,
-            ..Shape::default()
-        };
-        let count = spec.readers + spec.writers;
-        let bytes = spec.file / spec.block.max(1) * spec.block;
-        let file =
-            |index: u32| PlannedFile { name: format!("{}.{index}", spec.name.replace('/', "_")), bytes };
-        let job = |index: u32| PlannedJob {
-            files: vec![index as usize],
-            file_bytes: bytes,
-            read_percent: if index < spec.readers { 100 } else { 0 },
-            order: match spec.pattern {
-                Pattern::Sequential => Order::Sequential,
-                Pattern::Random => Order::Random,
-            },
-            blocks: [BlockSizes::same(spec.block); 2],
-            depth: spec.depth,
-            io_bytes: None,
-            rate: spec.rate.map(|rate| rate / f64::from(count.max(1))),
-            result: None,
-        };
-        Self {
-            shape,
-            files: (0..count).map(file).collect(),
-            jobs: (0..count).map(job).collect(),
-            results: 0,
-            window: None,
+        plan(spec, spec.name.clone(), 0, None)
+    }
+}
+
+/// The workloads of an experiment file's workload: one, or one for each step. `clients` is the
+/// number of clients, 0 if this process is the client.
+#[must_use]
+pub fn planned(spec: &WorkloadSpec, clients: usize) -> Vec<PlannedWorkload> {
+    let Some(steps) = &spec.steps else { return vec![plan(spec, spec.name.clone(), clients, None)] };
+    let step = |clients: usize, depth| {
+        let clients = u32::try_from(clients.max(1)).unwrap_or(u32::MAX);
+        Some(Step { series: spec.name.clone(), clients, depth })
+    };
+    let of_depth = steps.depth.iter().map(|depth| {
+        let spec = WorkloadSpec { depth: *depth, ..spec.clone() };
+        plan(&spec, format!("{} depth {depth}", spec.name), clients, step(clients, *depth))
+    });
+    let of_clients = steps.clients.iter().map(|number| {
+        let clients = *number as usize;
+        let plural = if *number == 1 { "" } else { "s" };
+        let name = format!("{} x{number} client{plural}", spec.name);
+        plan(spec, name, clients, step(clients, spec.depth))
+    });
+    of_depth.chain(of_clients).collect()
+}
+
+/// A workload under a name of its own. Steps of one workload share its files.
+fn plan(spec: &WorkloadSpec, name: String, clients: usize, step: Option<Step>) -> PlannedWorkload {
+    let shape = Shape {
+        name,
+        pattern: spec.pattern,
+        block_bytes: spec.block,
+        depth: spec.depth,
+        readers: spec.readers,
+        writers: spec.writers,
+        file_bytes: Some(spec.file),
+        rate_ops_per_s: spec.rate,
+        note: (clients > 1).then(|| format!("on each of {clients} clients")),
+        ..Shape::default()
+    };
+    let count = spec.readers + spec.writers;
+    let bytes = spec.file / spec.block.max(1) * spec.block;
+    let stem = spec.name.replace('/', "_");
+    let file = |client: Option<usize>, index: u32| {
+        let of_client = client.map(|client| format!("client{client}.")).unwrap_or_default();
+        PlannedFile { name: format!("{stem}.{of_client}{index}"), bytes }
+    };
+    let own_files = clients > 0 && !spec.shared;
+    let job = |client: usize, index: u32| PlannedJob {
+        files: vec![if own_files { client * count as usize } else { 0 } + index as usize],
+        file_bytes: bytes,
+        read_percent: if index < spec.readers { 100 } else { 0 },
+        order: match spec.pattern {
+            Pattern::Sequential => Order::Sequential,
+            Pattern::Random => Order::Random,
+        },
+        blocks: [BlockSizes::same(spec.block); 2],
+        depth: spec.depth,
+        io_bytes: spec.io,
+        rate: spec.rate.map(|rate| rate / f64::from(count.max(1))),
+        result: None,
+        client,
+    };
+    let each = |client: usize| (0..count).map(move |index| (client, index));
+    let files = match own_files {
+        true => (0..clients).flat_map(each).map(|(client, index)| file(Some(client), index)).collect(),
+        false => (0..count).map(|index| file(None, index)).collect(),
+    };
+    let jobs = (0..clients.max(1)).flat_map(each).map(|(client, index)| job(client, index)).collect();
+    PlannedWorkload { shape, files, jobs, results: 0, window: None, step, clients }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::Steps;
+
+    fn spec(steps: Option<Steps>) -> WorkloadSpec {
+        let name = "mix/a".into();
+        WorkloadSpec {
+            name,
+            block: 4096,
+            depth: 2,
+            readers: 2,
+            writers: 1,
+            file: 8192,
+            steps,
+            ..<_>::default()
         }
+    }
+
+    #[test]
+    fn each_client_has_files_of_its_own_which_the_steps_share() {
+        let steps = Steps { clients: vec![1, 3], depth: Vec::new() };
+        let [one, three] = planned(&spec(Some(steps)), 3).try_into().unwrap();
+        assert_eq!((one.name(), three.name()), ("mix/a x1 client", "mix/a x3 clients"));
+        assert_eq!(three.step, Some(Step { series: "mix/a".into(), clients: 3, depth: 2 }));
+        assert_eq!((one.files.len(), three.files.len(), three.jobs.len()), (3, 9, 9));
+        assert_eq!(one.files, three.files[..3], "the same files");
+        assert_eq!(three.files[8].name, "mix_a.client2.2");
+        assert_eq!(three.in_flight(Direction::Read), 12);
+        let (third, files) = three.of_client(2);
+        assert_eq!((third.jobs.len(), files), (3, vec![6, 7, 8]));
+        assert_eq!(third.jobs[2].files, [2], "within the client's own files");
+    }
+
+    #[test]
+    fn a_route_with_fewer_clients_runs_their_jobs_only() {
+        let [workload] = planned(&spec(None), 4).try_into().unwrap();
+        assert_eq!(workload.shape.note.as_deref(), Some("on each of 4 clients"));
+        let two = workload.on_clients(2);
+        assert_eq!((two.clients, two.jobs.len(), two.files.len()), (2, 6, 12));
+        assert_eq!(workload.on_clients(9), workload);
+    }
+
+    #[test]
+    fn shared_files_are_the_same_for_all_clients() {
+        let shared = WorkloadSpec { writers: 0, shared: true, ..spec(None) };
+        let [workload] = planned(&shared, 4).try_into().unwrap();
+        assert_eq!((workload.files.len(), workload.jobs.len()), (2, 8));
+        assert_eq!(workload.of_client(3).1, [0, 1]);
+    }
+
+    #[test]
+    fn steps_of_depth_need_no_clients() {
+        let steps = Steps { clients: Vec::new(), depth: vec![1, 8] };
+        let found = planned(&spec(Some(steps)), 0);
+        assert_eq!(found[1].name(), "mix/a depth 8");
+        assert_eq!((found[1].shape.depth, found[1].jobs[0].depth), (8, 8));
+        assert_eq!(found[1].step, Some(Step { series: "mix/a".into(), clients: 1, depth: 8 }));
+        assert_eq!(found[0].files, found[1].files);
     }
 }

@@ -5,6 +5,7 @@
 //! sentences, so nothing is lost. Plain ASCII, with colour only if the caller asks for it.
 
 mod canvas;
+mod clients;
 
 use record::{Direction, Record, Route};
 
@@ -60,9 +61,11 @@ fn draw(record: &Record, mut canvas: Canvas) -> String {
             if !table.evidence_beside {
                 evidence_below(&mut canvas, group);
             }
+            clients::below(&mut canvas, group);
             verdicts(&mut canvas, group);
         }
     }
+    clients::steps(&mut canvas, record);
     if !told_why_skipped {
         // Nothing was measured, so no block has given the reason.
         canvas.end_line();

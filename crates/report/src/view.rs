@@ -14,7 +14,7 @@ use record::{
 use crate::number;
 
 /// For blocks up to this size operations per second matter; for larger ones, bytes per second.
-const SMALL_BLOCK_BYTES_MAX: u64 = 16 << 10;
+pub(crate) const SMALL_BLOCK_BYTES_MAX: u64 = 16 << 10;
 
 /// The results of one workload.
 pub(crate) struct Block<'a> {

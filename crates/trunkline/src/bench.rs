@@ -1,7 +1,9 @@
 //! `trunkline bench`: compares routes side by side, with the limit of the wire.
 
+mod clients;
 mod job_files;
 
+use self::clients::ClientArgs;
 use self::job_files::JobFileArgs;
 use crate::error::Error;
 use crate::signals::SignalWatch;
@@ -46,12 +48,15 @@ pub struct BenchArgs {
     #[arg(long)]
     no_report: bool,
     #[command(flatten)]
+    clients: ClientArgs,
+    #[command(flatten)]
     jobs: JobFileArgs,
 }
 
 const EXAMPLES: &str = "Examples:\n  \
     trunkline bench --quick\n  \
     trunkline bench --record before.json my-nas.toml\n  \
+    trunkline bench --client host1,host2 --client-key bench.key my-nas.toml\n  \
     trunkline bench --map /mnt/tcp=nfs://10.0.0.1/data?nconnect=8 --shrink 2GiB tcp.fio\n  \
     trunkline bench --map /mnt=group:?nconnect=8 --shrink 1GiB --runtime 5s any.fio\n  \
     trunkline report --explain        what the columns of the table say";
@@ -70,7 +75,11 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode, Error> {
         }
         output::check_writable(record)?;
     }
-    let plan = job_files::plan(&args.experiment, &args.jobs, procedure)?;
+    let of_fio = args.clients.job_of_fio(&args.experiment)?;
+    let plan = match of_fio {
+        Some(_) => args.jobs.refuse_with_fio().map(|()| None)?,
+        None => job_files::plan(&args.experiment, &args.jobs, procedure)?,
+    };
     if let Some(plan) = &plan {
         job_files::check_results(plan, &args.jobs, args.force)?;
     }
@@ -80,11 +89,15 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode, Error> {
         procedure,
         progress: io::stderr().is_terminal(),
         stop: Stop::default(),
+        clients: args.clients.clients(),
+        access: args.clients.access(),
+        nodes_on: args.clients.nodes_on(),
     };
+    let work = Work { options, plan, job_of_fio: of_fio.map(Path::to_owned) };
     if let Some(record) = args.record.as_deref().filter(|record| output::stream(record).is_some()) {
-        return run_into(record, &options, plan.as_ref(), &args.jobs);
+        return run_into(record, &work, &args.jobs);
     }
-    let record = measure(&options, plan.as_ref(), &args.jobs)?;
+    let record = measure(&work, &args.jobs)?;
     let file = ::bench::write_record(&record, args.record.as_deref())?;
     let mut text = format!("{}\nrecord {}", report::table(&record), file.display());
     if !args.no_report {
@@ -97,11 +110,25 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode, Error> {
     Ok(status(&record))
 }
 
+/// What is to be run.
+struct Work {
+    options: RunOptions,
+    /// The plan of job files.
+    plan: Option<Plan>,
+    /// The job file that fio is to run.
+    job_of_fio: Option<PathBuf>,
+}
+
 /// Runs the experiment. A signal stops it, and removes its files on the server.
-fn measure(options: &RunOptions, plan: Option<&Plan>, args: &JobFileArgs) -> Result<Record, Error> {
+fn measure(work: &Work, args: &JobFileArgs) -> Result<Record, Error> {
+    let Work { options, plan, job_of_fio } = work;
     let stop = options.stop.clone();
     let watch = SignalWatch::start(move || stop.request())?;
-    let measured = ::bench::run_for_results(options);
+    let measured = match job_of_fio {
+        Some(job) => ::bench::fio_servers::run(&options.clients, job, &options.stop)
+            .map(|record| ::bench::Measured { record, jobs: Vec::new() }),
+        None => ::bench::run_for_results(options),
+    };
     let signal = u8::try_from(watch.end()).unwrap_or_default();
     let measured = measured.map_err(|error| match error {
         ::bench::Error::Stopped => Error::BenchInterrupted {
@@ -123,13 +150,8 @@ fn measure(options: &RunOptions, plan: Option<&Plan>, args: &JobFileArgs) -> Res
 }
 
 /// Runs the experiment and writes the record to a pipe or a device, without a page.
-fn run_into(
-    file: &Path,
-    options: &RunOptions,
-    plan: Option<&Plan>,
-    args: &JobFileArgs,
-) -> Result<ExitCode, Error> {
-    let record = measure(options, plan, args)?;
+fn run_into(file: &Path, work: &Work, args: &JobFileArgs) -> Result<ExitCode, Error> {
+    let record = measure(work, args)?;
     output::write(file, &record.write())?;
     if !output::is_stdout(file) {
         output::print(&format!("{}\n", report::table(&record)))?;
@@ -166,7 +188,7 @@ mod tests {
         let server = Experiment::from_toml(&example(false), Procedure::Standard).unwrap();
         assert_eq!(server.target, Target::Server("10.0.0.1:/data".to_owned()));
         let embedded = Experiment::from_toml(&example(true), Procedure::Standard).unwrap();
-        assert_eq!(embedded.target, Target::Embedded { nodes: 4, mem_bytes: 2 << 30 });
+        assert_eq!(embedded.target, Target::Embedded { nodes: 4, mem_bytes: 2 << 30, addresses: Vec::new() });
         assert_eq!(embedded.pace_bits_per_s, Some(1_000_000_000));
     }
 }

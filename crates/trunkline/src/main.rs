@@ -4,6 +4,7 @@
 //! failure, 2 for bad usage; called by mount(8), it is as mount(8) defines it. Results go to
 //! standard output, everything else (errors, logs, progress) to standard error.
 
+mod agent;
 mod attributes;
 mod bench;
 mod cat;
@@ -57,6 +58,7 @@ const AFTER_HELP: &str = "Environment:\n  \
 #[derive(Debug, Subcommand)]
 enum Command {
     Bench(bench::BenchArgs),
+    Agent(agent::AgentArgs),
     Serve(serve::ServeArgs),
     Mount(mount::MountArgs),
     Umount(umount::UmountArgs),
@@ -104,6 +106,7 @@ fn main() -> ExitCode {
 fn run(command: Command) -> Result<ExitCode, Error> {
     match command {
         Command::Bench(args) => bench::run(&args),
+        Command::Agent(args) => agent::run(&args),
         Command::Serve(args) => serve::run(args),
         Command::Mount(args) => mount::run(&args),
         Command::Umount(args) => umount::run(&args),

@@ -43,6 +43,8 @@ fn sample(busy: f64) -> Sample {
         server_cpu: Some(Duration::from_millis(200)),
         window: Duration::from_secs(1),
         ports: Vec::new(),
+        done: None,
+        clients: Vec::new(),
         busy: CpuShares { busy, stolen: 0.0 },
     }
 }
@@ -57,6 +59,7 @@ fn workload(rate: Option<f64>) -> PlannedWorkload {
         writers: 1,
         file: 1 << 20,
         rate,
+        ..WorkloadSpec::default()
     })
 }
 
@@ -155,4 +158,51 @@ fn routes_with_unlike_numbers_of_connections_are_told_in_the_options() {
     assert!(!alike.contains_key("connections"));
     let unlike = options(&experiment(routes(["", "nconnect=8"])), None);
     assert_eq!(unlike["connections"], "r: 1, rnconnect=8: 8");
+}
+
+/// A sample of clients that moved so many operations each.
+fn sample_of_clients(ops: &[u64], busy: &[f64]) -> Sample {
+    let client = |(index, (ops, busy)): (usize, (&u64, &f64))| ClientPart {
+        name: format!("vm{index}"),
+        ops: *ops,
+        bytes: ops * BLOCK,
+        start_offset: Duration::from_micros(100 * index as u64),
+        done: Some((Duration::from_millis(900), Duration::from_secs(1))),
+        busy: CpuShares { busy: *busy, stolen: 0.0 },
+        ..ClientPart::default()
+    };
+    let clients = ops.iter().zip(busy).enumerate().map(client).collect();
+    Sample { clients, server_cpu: None, ..sample(0.5) }
+}
+
+#[test]
+fn each_clients_part_is_of_all_repeats_and_stragglers_are_marked() {
+    let workload = workload(None);
+    let samples =
+        [sample_of_clients(&[100, 90, 30], &[0.5; 3]), sample_of_clients(&[100, 110, 30], &[0.5; 3])];
+    let mut built = build(&context(&workload), &samples);
+    let shown: Vec<(&str, u64, bool)> =
+        built.clients.iter().map(|client| (client.name.as_str(), client.ops, client.straggler)).collect();
+    assert_eq!(shown, [("vm0", 200, false), ("vm1", 200, false), ("vm2", 60, true)]);
+    assert!((built.clients[2].start_offset_ms - 0.2).abs() < 1e-9);
+    assert_eq!(built.clients[0].last_done_s, Some(1.0));
+    mark_lost(&mut built, &[("vm1".into(), "gone".into())]);
+    assert_eq!((built.clients[1].lost.as_deref(), built.skipped.as_deref()), (Some("gone"), None));
+    let mut nothing = build(&context(&workload), &[]);
+    mark_lost(&mut nothing, &[("vm1".into(), "gone".into())]);
+    assert_eq!(nothing.skipped.as_deref(), Some("client vm1 is lost: gone"));
+    assert_eq!(nothing.clients[0].name, "vm1");
+}
+
+#[test]
+fn full_clients_bind_if_they_are_half_of_all() {
+    let workload = workload(None);
+    let bound = |busy: [f64; 4]| {
+        let built = build(&context(&workload), &[sample_of_clients(&[100; 4], &busy)]);
+        built.read.unwrap().binding
+    };
+    let found = bound([0.97, 0.95, 0.2, 0.2]);
+    assert_eq!(found.stage, Stage::ClientCpu);
+    assert_eq!(found.evidence, "2 of 4 clients use at least 95 % of their processors (vm0, vm1)");
+    assert_eq!(bound([0.97, 0.2, 0.2, 0.2]).stage, Stage::Slots);
 }

@@ -7,7 +7,8 @@ use std::time::Duration;
 use record::Procedure;
 use serde::Deserialize;
 
-use super::{Experiment, Links, RouteSpec, Target, WorkloadSpec};
+use super::{ClientGroup, Experiment, Links, RouteSpec, Target, WorkloadSpec};
+use crate::clients::ClientSpec;
 use crate::error::{Error, ExperimentError, Result};
 
 impl Experiment {
@@ -37,16 +38,23 @@ impl Experiment {
                 other => Ok(other.map(|bytes_per_s| bytes_per_s.saturating_mul(8))),
             }
         };
+        let addresses = file.target.addresses;
         let target = match (file.target.server, file.target.nodes) {
             (Some(_), None) if file.target.mem.is_some() => {
                 return Err(value("target.mem: only an embedded group has a memory store to size".into()));
+            }
+            (Some(_), None) if !addresses.is_empty() => {
+                return Err(value(
+                    "target.addresses: only the nodes of an embedded group listen on them".into(),
+                ));
             }
             (Some(server), None) => Target::Server(server),
             (None, nodes) => {
                 let mem = file.target.mem.unwrap_or_else(|| "2GiB".into());
                 let mem_bytes =
                     server::config::size::parse_bytes(&mem).map_err(|error| value(error.to_string()))?;
-                Target::Embedded { nodes: nodes.unwrap_or(4), mem_bytes }
+                let of_addresses = u8::try_from(addresses.len()).ok().filter(|count| *count > 0);
+                Target::Embedded { nodes: nodes.or(of_addresses).unwrap_or(4), mem_bytes, addresses }
             }
             (Some(_), Some(_)) => {
                 return Err(value("target: give either `server` or `nodes`, not both".into()));
@@ -55,6 +63,13 @@ impl Experiment {
         let experiment = Self {
             name: file.name.unwrap_or_else(|| "experiment".into()),
             target,
+            clients: file
+                .clients
+                .iter()
+                .map(|text| text.parse::<ClientSpec>())
+                .collect::<std::result::Result<_, _>>()
+                .map_err(value)?,
+            groups: file.client_group,
             routes: file.route,
             workloads: if file.workload.is_empty() { base.workloads.clone() } else { file.workload },
             repeats: file.repeats.unwrap_or(base.repeats),
@@ -80,6 +95,10 @@ struct File {
     #[serde(default)]
     target: TargetTable,
     #[serde(default)]
+    clients: Vec<String>,
+    #[serde(default)]
+    client_group: Vec<ClientGroup>,
+    #[serde(default)]
     route: Vec<RouteSpec>,
     #[serde(default)]
     workload: Vec<WorkloadSpec>,
@@ -96,6 +115,8 @@ struct TargetTable {
     server: Option<String>,
     nodes: Option<u8>,
     mem: Option<String>,
+    #[serde(default)]
+    addresses: Vec<std::net::IpAddr>,
 }
 
 #[derive(Deserialize, Default)]

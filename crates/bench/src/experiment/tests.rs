@@ -101,13 +101,147 @@ fn the_limit_of_a_route_is_what_its_nodes_links_and_the_clients_carry() {
         client_bits_per_s: client.map(|it| it * gbit),
         mtu: None,
     };
-    assert_eq!(links(None, None).gbytes_per_s(4, Transport::Tcp), None);
-    assert_eq!(links(Some(1), None).gbytes_per_s(1, Transport::Tcp), Some(0.125));
-    assert_eq!(links(Some(1), None).gbytes_per_s(4, Transport::Tcp), Some(0.5));
-    assert_eq!(links(Some(10), Some(25)).gbytes_per_s(4, Transport::Tcp), Some(3.125));
-    assert_eq!(links(None, Some(25)).gbytes_per_s(4, Transport::Tcp), Some(3.125));
+    assert_eq!(links(None, None).gbytes_per_s(4, 1, Transport::Tcp), None);
+    assert_eq!(links(Some(1), None).gbytes_per_s(1, 1, Transport::Tcp), Some(0.125));
+    assert_eq!(links(Some(1), None).gbytes_per_s(4, 1, Transport::Tcp), Some(0.5));
+    assert_eq!(links(Some(10), Some(25)).gbytes_per_s(4, 1, Transport::Tcp), Some(3.125));
+    assert_eq!(links(None, Some(25)).gbytes_per_s(4, 1, Transport::Tcp), Some(3.125));
+    assert_eq!(links(Some(10), Some(1)).gbytes_per_s(4, 6, Transport::Tcp), Some(0.75));
     // RFC 9293 s3.1, RFC 7323 s3: 8948 of 9038 bytes are payload; for RDMA 4096 of 4178.
-    let framed = |transport| Links { mtu: Some(9000), ..links(Some(25), None) }.gbytes_per_s(1, transport);
+    let framed = |transport| Links { mtu: Some(9000), ..links(Some(25), None) }.gbytes_per_s(1, 1, transport);
     assert_eq!(framed(Transport::Tcp), Some(25e9 * (8948.0 / 9038.0) / 8e9));
     assert_eq!(framed(Transport::RoceV2), Some(25e9 * (4096.0 / 4178.0) / 8e9));
+}
+
+/// An experiment with three clients in two groups, and these lines at its end.
+fn with_clients(more: &str) -> Experiment {
+    let text = format!(
+        r#"
+        clients = ["host1", "vm1=10.0.0.21", "vm2=10.0.0.22"]
+        target.server = "a:/b"
+        [[client_group]]
+        name = "vms"
+        clients = ["vm1", "vm2"]
+        [[route]]
+        name = "host"
+        clients = "one"
+        [[route]]
+        name = "vms"
+        clients = "vms"
+        [[client_group]]
+        name = "one"
+        clients = ["host1"]
+        [[workload]]
+        name = "w"
+        block = "4KiB"
+        depth = 1
+        readers = 1
+        file = "1MiB"
+        {more}
+        "#
+    );
+    Experiment::from_toml(&text, Procedure::Standard).unwrap()
+}
+
+#[test]
+fn a_group_has_the_steps_that_its_clients_suffice_for() {
+    let experiment = with_clients("steps = { clients = [1, 2] }");
+    experiment.check_clients().unwrap();
+    let [host, vms] = experiment.routes.as_slice() else { panic!() };
+    assert_eq!((experiment.clients_of(host), experiment.clients_of(vms)), (vec![0], vec![1, 2]));
+    assert_eq!(experiment.workloads_of(host), Some(vec![0]));
+    assert_eq!(experiment.workloads_of(vms), Some(vec![0, 1]));
+    let whole = with_clients("");
+    assert_eq!(whole.workloads_of(&whole.routes[0]), Some(vec![0]), "without steps, each group runs all");
+    assert_eq!(whole.planned()[0].clients, 2);
+}
+
+#[test]
+fn clients_that_do_not_suffice_or_contradict_are_refused_by_name() {
+    let fault = |change: &dyn Fn(&mut Experiment)| {
+        let mut experiment = with_clients("steps = { clients = [1, 2] }");
+        change(&mut experiment);
+        experiment.check_clients().unwrap_err().to_string()
+    };
+    let embedded = |addresses: &[&str]| Target::Embedded {
+        nodes: 1,
+        mem_bytes: 1 << 20,
+        addresses: addresses.iter().map(|it| it.parse().unwrap()).collect(),
+    };
+    type Change<'a> = &'a dyn Fn(&mut Experiment);
+    let cases: [(Change<'_>, &str); 7] = [
+        (
+            &|it| it.workloads[0].steps = Some(Steps { clients: vec![3], depth: vec![] }),
+            "needs 3 clients, there are 2",
+        ),
+        (&|it| it.clients.clear(), "no client is called vm1"),
+        (&|it| it.clients[1].name = "host1".into(), "two clients are called host1"),
+        (&|it| it.routes[0].clients = Some("x".into()), "no [[client_group]] is called x"),
+        (&|it| it.groups[0].clients.clear(), "it has no clients"),
+        (&|it| it.pace_bits_per_s = Some(1), "pace"),
+        (&|it| it.target = embedded(&[]), "--nodes-on"),
+    ];
+    for (change, needle) in cases {
+        let error = fault(change);
+        assert!(error.contains(needle), "{error}");
+    }
+    let mut reached = with_clients("");
+    reached.target = embedded(&["10.0.0.1"]);
+    reached.check_clients().unwrap();
+}
+
+#[test]
+fn steps_that_are_none_are_refused() {
+    let workload =
+        "[[route]]\nname='r'\n[[workload]]\nname='w'\nblock='4KiB'\ndepth=1\nfile='1MiB'\nreaders=1\n";
+    for (more, needle) in [
+        ("steps = {}", "`clients` or `depth`"),
+        ("steps = { depth = [1], clients = [1] }", "either"),
+        ("steps = { depth = [2, 1] }", "each greater"),
+        ("steps = { depth = [0, 1] }", "from 1 up"),
+        ("steps = { depth = [1, 2000] }", "depth = 2000"),
+        ("steps = { jobs = [1] }", "jobs"),
+        ("shared = true\nwriters = 1", "shared"),
+        ("io = \"1KiB\"", "io"),
+    ] {
+        let text = format!("{workload}{more}");
+        let error = Experiment::from_toml(&text, Procedure::Standard).unwrap_err().to_string();
+        assert!(error.contains(needle), "{more}: {error}");
+    }
+    let text = format!("clients = [\"a b\"]\n{workload}");
+    assert!(Experiment::from_toml(&text, Procedure::Standard).unwrap_err().to_string().contains("`a b`"));
+    let text = format!("target.addresses = [\"10.0.0.1\"]\ntarget.nodes = 2\n{workload}");
+    assert!(
+        Experiment::from_toml(&text, Procedure::Standard)
+            .unwrap_err()
+            .to_string()
+            .contains("target.addresses")
+    );
+}
+
+#[test]
+fn the_example_files_are_experiments() {
+    let read = |text: &str| Experiment::from_toml(text, Procedure::Standard).unwrap();
+    let rdma = read(include_str!("../../../../docs/examples/tcp-against-rdma.toml"));
+    rdma.check_clients().unwrap();
+    assert_eq!((rdma.clients.len(), rdma.routes.len(), rdma.planned().len()), (7, 4, 16));
+    let mut step = read(include_str!("../../../../docs/examples/step-test.toml"));
+    assert!(step.check_clients().unwrap_err().to_string().contains("needs 9 clients"));
+    step.clients = (1..=9).map(|number| format!("host{number}").parse().unwrap()).collect();
+    step.check_clients().unwrap();
+    assert_eq!(step.planned().last().unwrap().jobs.len(), 90);
+}
+
+#[test]
+fn an_embedded_group_listens_on_as_many_addresses_as_it_has_nodes() {
+    let addresses = |count: u8| (1..=count).map(|node| IpAddr::from([10, 0, 0, node])).collect::<Vec<_>>();
+    let mut experiment = Experiment::built_in(Procedure::Quick);
+    let error = experiment.listen_on(&addresses(2)).unwrap_err().to_string();
+    assert!(error.contains("2 addresses for 4 nodes"), "{error}");
+    experiment.listen_on(&addresses(4)).unwrap();
+    assert_eq!(experiment.embedded().unwrap().addresses, addresses(4));
+    assert!(experiment.target.to_string().ends_with("on 10.0.0.1, 10.0.0.2, 10.0.0.3, 10.0.0.4"));
+    experiment.target = Target::Server("a:/b".into());
+    let error = experiment.listen_on(&addresses(1)).unwrap_err().to_string();
+    assert!(error.contains("a:/b is not an embedded group"), "{error}");
 }

@@ -67,6 +67,8 @@ fn workload(path: &Path, phase: &Phase, sizes: &FileSizes, runtime: Option<Durat
         jobs: Vec::new(),
         results: 0,
         window: Some(window(phase, runtime)),
+        step: None,
+        clients: 0,
     };
     for job in &phase.jobs {
         for instance in &job.instances {
@@ -133,6 +135,7 @@ fn planned_job(
         io_bytes: job.io_bytes.map(shrunk),
         rate: rate(job, read_percent),
         result: None,
+        client: 0,
     }
 }
 

@@ -38,7 +38,7 @@ impl Map {
                 nodes => nodes.parse().ok().filter(|nodes| (1..=GROUP_NODES_MAX).contains(nodes)),
             };
             let nodes = nodes.ok_or_else(|| refuse("a group has 1 to 16 nodes, as in group:4?nconnect=8"))?;
-            let target = Target::Embedded { nodes, mem_bytes: 0 };
+            let target = Target::Embedded { nodes, mem_bytes: 0, addresses: Vec::new() };
             return Ok(Self { directory, target, options: options.replace('&', ",") });
         }
         let parsed = client::options::Target::parse(target).map_err(|error| refuse(&error.to_string()))?;

@@ -35,7 +35,7 @@ fn two_files_that_differ_in_their_directory_share_their_workloads() {
     assert_eq!(experiment.routes[0].target, Some(Target::Server("nfs://h/one".into())));
     assert_eq!(experiment.routes[0].options, "nconnect=2,port=7");
     assert!(
-        matches!(experiment.routes[1].target, Some(Target::Embedded { nodes: 2, mem_bytes }) if mem_bytes > 256 << 20)
+        matches!(experiment.routes[1].target, Some(Target::Embedded { nodes: 2, mem_bytes, .. }) if mem_bytes > 256 << 20)
     );
     let [mix] = experiment.job_files.as_slice() else { panic!("{:?}", experiment.job_files) };
     assert_eq!((mix.name(), mix.shape.readers, mix.shape.writers, mix.shape.depth), ("mix-1m", 1, 1, 16));

@@ -1,7 +1,9 @@
 //! The order in which a job accesses the blocks of one file, in one direction.
 
+use serde::{Deserialize, Serialize};
+
 /// The order of the blocks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Order {
     /// One block after the other.
     Sequential,
@@ -12,7 +14,7 @@ pub enum Order {
 }
 
 /// The sizes of a job's blocks in one direction.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct BlockSizes {
     /// The smallest, in bytes; all others are multiples of it.
     pub min: u64,

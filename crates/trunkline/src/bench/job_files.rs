@@ -45,6 +45,20 @@ impl JobFileArgs {
     }
 }
 
+impl JobFileArgs {
+    /// Refuses options that fio does not have, if fio runs the job file.
+    pub fn refuse_with_fio(&self) -> Result<(), Error> {
+        match self.given() {
+            None => Ok(()),
+            Some(option) => Err(usage(
+                format!("{option} does not go with fio:HOST"),
+                "fio runs the job file as it is, in the directories that it names",
+                "the job file itself, or trunkline agent on these hosts",
+            )),
+        }
+    }
+}
+
 fn size(text: &str) -> Result<u64, String> {
     server::config::size::parse_bytes(text).map_err(|error| error.to_string())
 }

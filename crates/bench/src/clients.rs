@@ -1,0 +1,31 @@
+//! Experiments with many clients: agents on other machines run the load, and this process
+//! coordinates them.
+//!
+//! [`agent`] is the agent's side, [`fleet`] the coordinator's; [`link`] is the connection between
+//! the two, [`message`] what they say. An agent makes load on the server under test and does
+//! nothing else: no message makes it run a command, read a file or write one.
+
+pub mod agent;
+mod fleet;
+mod key;
+mod link;
+mod merge;
+mod message;
+mod spec;
+
+pub(crate) use self::fleet::{Failure, Fleet, Run};
+pub use self::key::Key;
+pub(crate) use self::merge::add_paths;
+pub use self::spec::{AGENT_PORT, ClientSpec, Place};
+
+/// How clients are reached.
+#[derive(Debug, Clone, Default)]
+pub struct Access {
+    /// The file with the key that agents on TCP ports share with this process.
+    pub key: Option<std::path::PathBuf>,
+    /// The command that starts an agent at `ssh:HOST`; `ssh` if empty. The host and the agent's
+    /// command line follow it.
+    pub ssh: Vec<String>,
+    /// The program on those hosts; `trunkline` if empty.
+    pub program: String,
+}

@@ -1,0 +1,306 @@
+//! An agent: makes load on a server, as a coordinator asks for it.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::TcpListener;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use client::{FileRef, Mount};
+
+use super::key::Key;
+use super::link::{Closer, Link, LinkError};
+use super::message::{Answer, Assignment, ClientSample, Machine, Request};
+use crate::jobs::Window;
+use crate::measure::{self, Sample};
+use crate::stop::Stop;
+use crate::workload::PlannedWorkload;
+use crate::{rdma, routes};
+
+/// More connections that have not proved the key than this are closed at once. A coordinator needs
+/// one, for some milliseconds.
+const HANDSHAKES_MAX: usize = 16;
+/// How often the agent looks whether the coordinator wants it to stop, or is gone.
+const ATTEND_INTERVAL: Duration = Duration::from_millis(20);
+/// How often the wait for connections looks for a stop.
+const ACCEPT_INTERVAL: Duration = Duration::from_millis(200);
+/// The file that tells systems apart, and their starts.
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+const FAR: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// What an agent reports while it runs.
+pub type Report<'a> = &'a (dyn Fn(&str) + Sync);
+
+/// Takes part in experiments: in all that a coordinator with the key asks for, one at a time, or
+/// only in one. Returns after that one, or at a stop.
+///
+/// # Errors
+/// If connections cannot be accepted any more.
+pub fn listen(
+    listener: &TcpListener,
+    key: &Key,
+    once: bool,
+    stop: &Stop,
+    report: Report<'_>,
+) -> io::Result<()> {
+    listener.set_nonblocking(true)?;
+    let (handshakes, taken) = (AtomicUsize::new(0), AtomicBool::new(false));
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        while !stop.is_requested() && !done.load(Ordering::SeqCst) {
+            let (socket, peer) = match listener.accept() {
+                Ok(accepted) => accepted,
+                Err(error) if is_passing(&error) => {
+                    wait_for_connection(listener);
+                    continue;
+                }
+                Err(error) => {
+                    stop.request();
+                    return Err(error);
+                }
+            };
+            if handshakes.fetch_add(1, Ordering::SeqCst) >= HANDSHAKES_MAX {
+                handshakes.fetch_sub(1, Ordering::SeqCst);
+                continue;
+            }
+            let (handshakes, taken, done) = (&handshakes, &taken, &done);
+            scope.spawn(move || {
+                let link = socket.set_nonblocking(false).and_then(|()| Link::tcp(socket));
+                let admitted = link.map_err(LinkError::from).and_then(|mut link| {
+                    link.admit(key, || Session::take(taken)).map(|session| (link, session))
+                });
+                handshakes.fetch_sub(1, Ordering::SeqCst);
+                match admitted {
+                    Ok((mut link, session)) => {
+                        report(&format!("an experiment of {peer} begins"));
+                        let ended = serve(&mut link, stop);
+                        report(&format!("the experiment of {peer} has ended: {}", ended_how(&ended)));
+                        drop(session);
+                        done.fetch_or(once, Ordering::SeqCst);
+                    }
+                    Err(error) => tracing::info!(%peer, %error, "not admitted"),
+                }
+            });
+        }
+        Ok(())
+    })
+}
+
+/// Takes part in one experiment, whose coordinator is at the other end of standard input and
+/// output: it has started this process by ssh.
+///
+/// # Errors
+/// Why the coordinator cannot be talked to.
+pub fn on_standard_streams(stop: &Stop) -> io::Result<()> {
+    let mut link = Link::new(io::stdin(), Box::new(io::stdout()), Closer::Standard)?;
+    let wrong = |error: LinkError| io::Error::other(error.to_string());
+    link.admit(&Key::of_pipe(), || Ok(())).map_err(wrong)?;
+    match serve(&mut link, stop) {
+        Ok(()) | Err(LinkError::Closed) => Ok(()),
+        Err(error) => Err(wrong(error)),
+    }
+}
+
+fn ended_how(ended: &Result<(), LinkError>) -> String {
+    match ended {
+        Ok(()) | Err(LinkError::Closed) => "the coordinator has closed the connection".to_owned(),
+        Err(error) => error.to_string(),
+    }
+}
+
+/// Whether accepting failed for one connection only, or there is none.
+fn is_passing(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, Interrupted, WouldBlock};
+    matches!(error.kind(), WouldBlock | Interrupted | ConnectionAborted)
+}
+
+fn wait_for_connection(listener: &TcpListener) {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let within = Timespec::try_from(ACCEPT_INTERVAL).ok();
+    // If waiting fails, the next attempt to accept reports the error.
+    let _ = poll(&mut [PollFd::new(listener, PollFlags::IN)], within.as_ref());
+}
+
+/// The one experiment in which the agent takes part.
+struct Session<'a>(&'a AtomicBool);
+
+impl<'a> Session<'a> {
+    fn take(taken: &'a AtomicBool) -> Result<Self, String> {
+        match taken.swap(true, Ordering::SeqCst) {
+            true => Err("it takes part in another experiment now".to_owned()),
+            false => Ok(Self(taken)),
+        }
+    }
+}
+
+impl Drop for Session<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::SeqCst);
+    }
+}
+
+/// A mounted route and its load.
+struct Prepared {
+    mount: Mount,
+    workload: PlannedWorkload,
+    files: Vec<(FileRef, u32)>,
+    window: Window,
+    route: routes::MountPlan,
+}
+
+/// Answers the coordinator's requests until it closes the connection.
+fn serve(link: &mut Link, stop: &Stop) -> Result<(), LinkError> {
+    let (clock, mut prepared) = (Instant::now(), None);
+    loop {
+        if stop.is_requested() {
+            return Ok(());
+        }
+        let Some(request) = link.poll(ACCEPT_INTERVAL)? else { continue };
+        let answer = match request {
+            Request::Describe => Answer::Machine(machine()),
+            Request::Clock => time(clock),
+            Request::Prepare(assignment) => {
+                // The route that was mounted before must have no connections left.
+                prepared = None;
+                let work = |_: &Stop| prepare(&assignment).map(Some);
+                match attended(link, stop, clock, work)? {
+                    Outcome::Done(ready) => {
+                        prepared = Some(ready);
+                        tracing::info!("ready for a load");
+                        Answer::Ready
+                    }
+                    Outcome::Answer(answer) => answer,
+                }
+            }
+            Request::Start { at_ns } => match prepared.take() {
+                None => Answer::Failed("nothing is prepared".to_owned()),
+                Some(ready) => {
+                    let at = clock + Duration::from_nanos(at_ns);
+                    match attended(link, stop, clock, |stop: &Stop| run(&ready, at, clock, stop))? {
+                        Outcome::Done(sample) => Answer::Done(Box::new(sample)),
+                        Outcome::Answer(answer) => answer,
+                    }
+                }
+            },
+            // What was to be stopped has just ended by itself.
+            Request::Stop => continue,
+        };
+        link.send(&answer)?;
+    }
+}
+
+enum Outcome<T> {
+    Done(T),
+    Answer(Answer),
+}
+
+/// Does work, and attends to the coordinator meanwhile. The work returns `None` after a stop.
+fn attended<T: Send>(
+    link: &mut Link,
+    stop: &Stop,
+    clock: Instant,
+    work: impl FnOnce(&Stop) -> Result<Option<T>, String> + Send,
+) -> Result<Outcome<T>, LinkError> {
+    let own = Stop::default();
+    std::thread::scope(|scope| {
+        let working = scope.spawn(|| work(&own));
+        let mut gone = None;
+        while !working.is_finished() {
+            match link.poll(ATTEND_INTERVAL) {
+                Ok(None) => {}
+                Ok(Some(Request::Clock)) => {
+                    gone = link.send(&time(clock)).err();
+                }
+                Ok(Some(Request::Stop)) => own.request(),
+                Ok(Some(_)) => {
+                    gone = Some(LinkError::Malformed("a request before the last was answered".to_owned()));
+                }
+                Err(error) => gone = Some(error),
+            }
+            if gone.is_some() || stop.is_requested() {
+                own.request();
+                break;
+            }
+        }
+        let outcome = working.join().unwrap_or_else(|_| Err("the agent's thread has panicked".to_owned()));
+        match gone {
+            Some(error) => Err(error),
+            None => Ok(match outcome {
+                Ok(Some(done)) => Outcome::Done(done),
+                Ok(None) => Outcome::Answer(Answer::Stopped),
+                Err(reason) => Outcome::Answer(Answer::Failed(reason)),
+            }),
+        }
+    })
+}
+
+fn time(clock: Instant) -> Answer {
+    let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Answer::Clock {
+        now_ns: u64::try_from(clock.elapsed().as_nanos()).unwrap_or(u64::MAX),
+        wall_us: u64::try_from(wall.as_micros()).unwrap_or(u64::MAX),
+    }
+}
+
+pub(super) fn machine() -> Machine {
+    let boot = std::fs::read_to_string(BOOT_ID).unwrap_or_default().trim().to_owned();
+    let no_rdma = match verbs::devices() {
+        Ok(devices) if !devices.is_empty() => None,
+        _ => Some("no RDMA device".to_owned()),
+    };
+    Machine { boot, no_rdma }
+}
+
+fn prepare(assignment: &Assignment) -> Result<Prepared, String> {
+    if let Some(fault) = assignment.fault() {
+        return Err(fault);
+    }
+    let chain = |error: client::Error| {
+        let causes = std::iter::successors(Some(&error as &dyn std::error::Error), |error| error.source());
+        causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+    };
+    let settings = assignment.route.settings().map_err(chain)?;
+    let mount = Mount::with_settings(settings).map_err(chain)?;
+    let files: Option<Vec<_>> = assignment.files.iter().map(|file| file.prepared()).collect();
+    let files = files.ok_or("a file handle that is none")?;
+    let files = measure::place(&mount, &files);
+    let workload = PlannedWorkload { jobs: assignment.jobs.clone(), ..PlannedWorkload::empty() };
+    let window = assignment.window();
+    Ok(Prepared { mount, workload, files, window, route: assignment.route.clone() })
+}
+
+/// Runs the load from a point in time on.
+fn run(ready: &Prepared, at: Instant, clock: Instant, stop: &Stop) -> Result<Option<ClientSample>, String> {
+    if at > Instant::now() + FAR || stop.wait_until(at) {
+        return Ok(None);
+    }
+    tracing::info!("load starts");
+    let Prepared { mount, workload, files, window, route } = ready;
+    let sample = measure::run_until_stop(mount, &|| None, workload, files, *window, stop)?;
+    let Some(sample) = sample else { return Ok(None) };
+    let (mut paths, mut counters) = (Vec::new(), BTreeMap::new());
+    routes::add_counters(&mut paths, mount, route.group.as_ref());
+    if mount.statistics().rdma.work() > 0 {
+        rdma::add_work(&mut counters, &transport::rdma::Counters::default(), &mount.statistics().rdma);
+    }
+    let began = sample.began.saturating_duration_since(clock).as_nanos();
+    let Sample { read, write, bytes_by_path, loops, longest_gap, stamps, client_cpu, window, busy, .. } =
+        sample;
+    Ok(Some(ClientSample {
+        began_ns: u64::try_from(began).unwrap_or(u64::MAX),
+        read,
+        write,
+        bytes_by_path,
+        loops,
+        longest_gap,
+        stamps,
+        client_cpu,
+        window,
+        busy: busy.busy,
+        stolen: busy.stolen,
+        ports: sample.ports,
+        paths,
+        counters,
+        done: sample.done,
+    }))
+}

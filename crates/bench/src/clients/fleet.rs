@@ -1,0 +1,482 @@
+//! The coordinator's side: connects to the agents, has them start together, and collects what they
+//! measured.
+
+mod connect;
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use record::PathCounters;
+
+use super::link::{Link, LinkError};
+use super::merge::{self, Coordinator, Measured};
+use super::message::{Answer, Assignment, ClientSample, Machine, Request, SharedFile};
+use super::spec::ClientSpec;
+use crate::files::PreparedFile;
+use crate::jobs::Window;
+use crate::machine::CpuMeter;
+use crate::measure::Sample;
+use crate::routes::MountPlan;
+use crate::stop::Stop;
+use crate::workload::PlannedWorkload;
+
+/// The clocks are compared this many times before each repeat; the shortest round trip counts.
+const CLOCK_ROUNDS: u32 = 4;
+/// How long an agent may take to answer what needs no work.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long an agent may take to mount a route: longer than a mount tries.
+const PREPARE_TIMEOUT: Duration = Duration::from_secs(150);
+/// How long an agent may take to end what runs.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(90);
+/// The time between the last message before a start and the start, besides the round trips.
+const START_LEAD: Duration = Duration::from_millis(20);
+/// How often the connections are looked at while a load runs.
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
+/// A difference of the clocks of the day that a reader of logs should know.
+const WALL_DIFFERENCE_MIN: Duration = Duration::from_secs(1);
+
+/// A connected agent.
+#[derive(Debug)]
+struct Client {
+    spec: ClientSpec,
+    version: String,
+    machine: Machine,
+    /// The address at which the agent listens.
+    address: Option<IpAddr>,
+    /// `None` once the client is lost.
+    link: Option<Link>,
+    lost: String,
+    /// When the agent's clock was zero, by this process's clock.
+    zero: Instant,
+    clock_error: Duration,
+    /// How far the agent's time of day is ahead of this machine's, in microseconds.
+    wall_ahead_us: i128,
+}
+
+/// All clients of an experiment.
+#[derive(Debug)]
+pub(crate) struct Fleet {
+    clients: Vec<Client>,
+    /// The machine of this process.
+    here: Machine,
+}
+
+/// One repeat of a workload on a route.
+pub(crate) struct Run<'a> {
+    pub(crate) route: &'a MountPlan,
+    /// The clients, as indices. The workload's client `i` is the i-th of them.
+    pub(crate) members: &'a [usize],
+    pub(crate) workload: &'a PlannedWorkload,
+    pub(crate) files: &'a [PreparedFile],
+    pub(crate) window: Window,
+    /// The processor time of the embedded group so far, if there is one.
+    pub(crate) server_cpu: &'a dyn Fn() -> Option<Duration>,
+    pub(crate) stop: &'a Stop,
+}
+
+/// What a repeat measured.
+#[derive(Debug)]
+pub(crate) struct Repeated {
+    pub(crate) sample: Sample,
+    pub(crate) paths: Vec<Vec<PathCounters>>,
+    pub(crate) counters: Vec<BTreeMap<String, u64>>,
+}
+
+/// Why a repeat does not count.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The experiment is to stop.
+    Stopped,
+    /// Clients are gone: their indices. [`Fleet::lost`] says why.
+    Lost(Vec<usize>),
+    /// A client could not do what was asked: its name and why.
+    Failed(String),
+}
+
+impl Fleet {
+    /// The names of all clients.
+    pub(crate) fn name(&self, client: usize) -> &str {
+        self.clients.get(client).map_or("", |client| &client.spec.name)
+    }
+
+    /// Why a client is lost, if it is.
+    pub(crate) fn lost(&self, client: usize) -> Option<&str> {
+        let client = self.clients.get(client)?;
+        client.link.is_none().then_some(client.lost.as_str())
+    }
+
+    /// The addresses from which the agents are connected.
+    pub(crate) fn addresses(&self) -> Vec<IpAddr> {
+        self.clients.iter().filter_map(|client| client.address).collect()
+    }
+
+    /// The reason why these clients cannot use RDMA, if one cannot.
+    pub(crate) fn no_rdma(&self, members: &[usize]) -> Option<String> {
+        let clients = members.iter().filter_map(|member| self.clients.get(*member));
+        let mut without = clients.filter_map(|client| Some((client, client.machine.no_rdma.as_ref()?)));
+        without.next().map(|(client, why)| format!("client {}: {why}", client.spec.name))
+    }
+
+    /// What a reader of the record should know about the clients, by name.
+    pub(crate) fn notes(&self) -> BTreeMap<String, String> {
+        let names: Vec<&str> = self.clients.iter().map(|client| client.spec.name.as_str()).collect();
+        let mut notes = BTreeMap::from([("clients".to_owned(), names.join(", "))]);
+        let apart = self.clients.iter().filter_map(|client| {
+            let seconds = client.wall_ahead_us as f64 / 1e6;
+            let ahead = if seconds > 0.0 { "ahead" } else { "behind" };
+            (seconds.abs() >= WALL_DIFFERENCE_MIN.as_secs_f64())
+                .then(|| format!("{} is {:.1} s {ahead}", client.spec.name, seconds.abs()))
+        });
+        let apart: Vec<String> = apart.collect();
+        if !apart.is_empty() {
+            tracing::warn!(
+                clocks = apart.join(", "),
+                "clocks of the day differ; starts do not depend on them, but logs do: chronyc makestep"
+            );
+            notes.insert("clocks".to_owned(), apart.join(", "));
+        }
+        let here = env!("CARGO_PKG_VERSION");
+        let others = self.clients.iter().filter(|client| client.version != here);
+        let others: Vec<String> = others.map(|it| format!("{}: {}", it.spec.name, it.version)).collect();
+        if !others.is_empty() {
+            notes.insert("client_versions".to_owned(), others.join(", "));
+        }
+        notes
+    }
+
+    /// Runs a workload once: all clients mount the route; when all are ready, they start at the
+    /// same time.
+    pub(crate) fn run(&mut self, run: &Run<'_>) -> Result<Repeated, Failure> {
+        let missing: Vec<usize> =
+            run.members.iter().copied().filter(|member| self.lost(*member).is_some()).collect();
+        if !missing.is_empty() {
+            return Err(Failure::Lost(missing));
+        }
+        let prepare = |index: usize| Request::Prepare(Box::new(assignment(run, index)));
+        self.ask(run.members, prepare)?;
+        let mut ready = Collected::new(run.members);
+        self.collect(run, &mut ready, None, Instant::now() + PREPARE_TIMEOUT)?;
+        for member in run.members {
+            if self.attempt(*member, Client::compare_clocks).is_none() {
+                return Err(self.halt(run.members, vec![*member]));
+            }
+        }
+        let (samples, coordinator) = self.start(run)?;
+        Ok(self.merged(run, samples, coordinator))
+    }
+
+    /// Starts the load on all clients, and waits for its end.
+    fn start(&mut self, run: &Run<'_>) -> Result<(Vec<ClientSample>, Coordinator), Failure> {
+        let errors = run.members.iter().filter_map(|member| self.clients.get(*member));
+        let slowest = errors.map(|client| client.clock_error).max().unwrap_or_default();
+        let each = Duration::from_micros(200) * u32::try_from(run.members.len()).unwrap_or(u32::MAX);
+        let at = Instant::now() + START_LEAD + 4 * slowest + each;
+        let zeros: Vec<Instant> =
+            run.members.iter().filter_map(|it| Some(self.clients.get(*it)?.zero)).collect();
+        self.ask(run.members, |index| {
+            let zero = zeros.get(index).copied().unwrap_or(at);
+            let at_ns = at.saturating_duration_since(zero).as_nanos();
+            Request::Start { at_ns: u64::try_from(at_ns).unwrap_or(u64::MAX) }
+        })?;
+        let mut done = Collected::new(run.members);
+        let deadline = at + run.window.latest() + DRAIN_TIMEOUT;
+        self.collect(run, &mut done, Some(at + run.window.warm), deadline)?;
+        let (busy, from, server) = (CpuMeter::start(), Instant::now(), (run.server_cpu)());
+        let end = (!run.workload.ends()).then(|| at + run.window.end);
+        self.collect(run, &mut done, end, deadline)?;
+        let window = from.elapsed();
+        let server_cpu = server.zip((run.server_cpu)()).map(|(before, after)| after.saturating_sub(before));
+        let coordinator = Coordinator { busy: busy.share(), server_cpu, window };
+        self.collect(run, &mut done, None, deadline)?;
+        let mut samples = Vec::new();
+        for (member, answer) in run.members.iter().zip(done.answers) {
+            match answer {
+                Some(Answer::Done(sample)) => samples.push(*sample),
+                other => {
+                    let reason = format!("it answered something else: {}", kind(other.as_ref()));
+                    return Err(self.lose(*member, reason));
+                }
+            }
+        }
+        Ok((samples, coordinator))
+    }
+
+    fn merged(&self, run: &Run<'_>, samples: Vec<ClientSample>, coordinator: Coordinator) -> Repeated {
+        let paths = samples.iter().map(|sample| sample.paths.clone()).collect();
+        let counters = samples.iter().map(|sample| sample.counters.clone()).collect();
+        let clients = run.members.iter().filter_map(|member| self.clients.get(*member));
+        let measured: Vec<Measured> = clients
+            .zip(samples)
+            .map(|(client, sample)| Measured {
+                name: client.spec.name.clone(),
+                version: client.version.clone(),
+                is_here: client.machine.boot == self.here.boot && !self.here.boot.is_empty(),
+                began: client.zero + Duration::from_nanos(sample.began_ns),
+                clock_error: client.clock_error,
+                sample,
+            })
+            .collect();
+        let sample = merge::merge(&measured, coordinator, run.window, run.workload.ends());
+        Repeated { sample, paths, counters }
+    }
+
+    /// Sends a request to each member; if one cannot be reached, ends what the others do.
+    fn ask(&mut self, members: &[usize], request: impl Fn(usize) -> Request) -> Result<(), Failure> {
+        for (index, member) in members.iter().enumerate() {
+            let request = request(index);
+            if self.attempt(*member, |client| client.send(&request)).is_none() {
+                let asked = members.get(..index).unwrap_or_default().to_vec();
+                return Err(self.halt(&asked, vec![*member]));
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for the answers that are missing: for all, or until a point in time. An answer that is
+    /// a failure, a lost client or a stop ends what the others do.
+    fn collect(
+        &mut self,
+        run: &Run<'_>,
+        collected: &mut Collected,
+        until: Option<Instant>,
+        deadline: Instant,
+    ) -> Result<(), Failure> {
+        loop {
+            let mut failed = None;
+            for (member, answer) in run.members.iter().zip(&mut collected.answers) {
+                if answer.is_some() {
+                    continue;
+                }
+                let Some(client) = self.clients.get_mut(*member) else { continue };
+                match client.poll() {
+                    Ok(Some(Answer::Failed(reason))) => {
+                        *answer = Some(Answer::Stopped);
+                        failed.get_or_insert(format!("client {}: {reason}", client.spec.name));
+                    }
+                    Ok(found) => *answer = found,
+                    Err(error) => client.lose(error.to_string()),
+                }
+            }
+            let pending = collected.pending(run.members);
+            let gone: Vec<usize> = pending.iter().copied().filter(|it| self.lost(*it).is_some()).collect();
+            if let Some(reason) = failed {
+                self.halt(&pending, Vec::new());
+                return Err(Failure::Failed(reason));
+            }
+            if !gone.is_empty() {
+                return Err(self.halt(&pending, gone));
+            }
+            if run.stop.is_requested() {
+                self.halt(&pending, Vec::new());
+                return Err(Failure::Stopped);
+            }
+            let now = Instant::now();
+            if pending.is_empty() && until.is_none_or(|until| run.workload.ends() || now >= until)
+                || until.is_some_and(|until| now >= until)
+            {
+                return Ok(());
+            }
+            if now >= deadline {
+                for member in &pending {
+                    self.lose(*member, "it has not answered in time".to_owned());
+                }
+                return Err(Failure::Lost(pending));
+            }
+            let next = until.unwrap_or(deadline).saturating_duration_since(now);
+            std::thread::sleep(next.min(POLL_INTERVAL));
+        }
+    }
+
+    /// Ends what the members do, and waits until they have. Those that do not answer are lost too.
+    fn halt(&mut self, members: &[usize], mut gone: Vec<usize>) -> Failure {
+        let pending: Vec<usize> = members.iter().copied().filter(|it| self.lost(*it).is_none()).collect();
+        let asked: Vec<usize> = pending
+            .into_iter()
+            .filter(|member| self.attempt(*member, |client| client.send(&Request::Stop)).is_some())
+            .collect();
+        let until = Instant::now() + DRAIN_TIMEOUT;
+        for member in asked {
+            if self.attempt(member, |client| client.receive(until)).is_none() {
+                gone.push(member);
+            }
+        }
+        gone.sort_unstable();
+        gone.dedup();
+        Failure::Lost(gone)
+    }
+
+    /// Does something with a client, which is lost if that fails.
+    fn attempt<T>(
+        &mut self,
+        member: usize,
+        what: impl FnOnce(&mut Client) -> Result<T, LinkError>,
+    ) -> Option<T> {
+        let client = self.clients.get_mut(member)?;
+        match what(client) {
+            Ok(done) => Some(done),
+            Err(error) => {
+                client.lose(error.to_string());
+                None
+            }
+        }
+    }
+
+    fn lose(&mut self, member: usize, reason: String) -> Failure {
+        if let Some(client) = self.clients.get_mut(member) {
+            client.lose(reason);
+        }
+        Failure::Lost(vec![member])
+    }
+}
+
+/// The answers of the members of a run, as far as they have come.
+struct Collected {
+    answers: Vec<Option<Answer>>,
+}
+
+impl Collected {
+    fn new(members: &[usize]) -> Self {
+        Self { answers: members.iter().map(|_| None).collect() }
+    }
+
+    fn pending(&self, members: &[usize]) -> Vec<usize> {
+        let missing = members.iter().zip(&self.answers).filter(|(_, answer)| answer.is_none());
+        missing.map(|(member, _)| *member).collect()
+    }
+}
+
+fn assignment(run: &Run<'_>, client: usize) -> Assignment {
+    let (workload, used) = run.workload.of_client(client);
+    let files = used.iter().filter_map(|file| run.files.get(*file)).map(SharedFile::from).collect();
+    let (warm, end) = (run.window.warm, run.window.end);
+    Assignment { route: run.route.clone(), jobs: workload.jobs, files, warm, end }
+}
+
+fn kind(answer: Option<&Answer>) -> &'static str {
+    match answer {
+        None => "nothing",
+        Some(Answer::Machine(_)) => "its machine",
+        Some(Answer::Clock { .. }) => "its time",
+        Some(Answer::Ready) => "that it is ready",
+        Some(Answer::Done(_)) => "its results",
+        Some(Answer::Stopped) => "that it stopped",
+        Some(Answer::Failed(_)) => "that it failed",
+    }
+}
+
+impl Client {
+    fn link(&mut self) -> Result<&mut Link, LinkError> {
+        self.link.as_mut().ok_or(LinkError::Closed)
+    }
+
+    fn send(&mut self, request: &Request) -> Result<(), LinkError> {
+        self.link()?.send(request)
+    }
+
+    fn receive(&mut self, until: Instant) -> Result<Answer, LinkError> {
+        self.link()?.receive(until)
+    }
+
+    fn poll(&mut self) -> Result<Option<Answer>, LinkError> {
+        self.link()?.poll(Duration::ZERO)
+    }
+
+    fn lose(&mut self, reason: String) {
+        if self.link.take().is_some() {
+            tracing::warn!(client = self.spec.name, reason, "a client is lost");
+            self.lost = reason;
+        }
+    }
+
+    /// Asks for the machine that the agent runs on.
+    fn describe(&mut self) -> Result<(), LinkError> {
+        self.send(&Request::Describe)?;
+        match self.receive(Instant::now() + ANSWER_TIMEOUT)? {
+            Answer::Machine(machine) => self.machine = machine,
+            other => return Err(LinkError::Malformed(kind(Some(&other)).to_owned())),
+        }
+        Ok(())
+    }
+
+    /// Finds out when the agent's clock was zero.
+    fn compare_clocks(&mut self) -> Result<(), LinkError> {
+        let mut shortest = None;
+        for _ in 0..CLOCK_ROUNDS {
+            let asked = Instant::now();
+            self.send(&Request::Clock)?;
+            let answer = self.receive(asked + ANSWER_TIMEOUT)?;
+            let round = asked.elapsed();
+            let Answer::Clock { now_ns, wall_us } = answer else {
+                return Err(LinkError::Malformed(kind(Some(&answer)).to_owned()));
+            };
+            if shortest.is_some_and(|shortest| round >= shortest) {
+                continue;
+            }
+            shortest = Some(round);
+            let middle = asked + round / 2;
+            self.zero = middle.checked_sub(Duration::from_nanos(now_ns)).unwrap_or(middle);
+            self.clock_error = round / 2;
+            let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            self.wall_ahead_us = i128::from(wall_us) - i128::try_from(wall.as_micros()).unwrap_or(0);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn client(name: &str, version: &str, wall_ahead_us: i128, no_rdma: Option<&str>) -> Client {
+        Client {
+            spec: name.parse().unwrap(),
+            version: version.into(),
+            machine: Machine { boot: "b".into(), no_rdma: no_rdma.map(str::to_owned) },
+            address: None,
+            link: None,
+            lost: "the connection ended".into(),
+            zero: Instant::now(),
+            clock_error: Duration::ZERO,
+            wall_ahead_us,
+        }
+    }
+
+    #[test]
+    fn clocks_apart_and_other_versions_are_noted() {
+        let here = env!("CARGO_PKG_VERSION");
+        let clients = vec![
+            client("a", here, 37_200_000, None),
+            client("b", "9.9.9", -2_000_000, None),
+            client("c", here, 900_000, None),
+        ];
+        let notes = Fleet { clients, here: Machine::default() }.notes();
+        assert_eq!(notes["clients"], "a, b, c");
+        assert_eq!(notes["clocks"], "a is 37.2 s ahead, b is 2.0 s behind");
+        assert_eq!(notes["client_versions"], "b: 9.9.9");
+        let alike = Fleet { clients: vec![client("c", here, 900_000, None)], here: Machine::default() };
+        assert_eq!(alike.notes().len(), 1, "nothing else is worth a note");
+    }
+
+    #[test]
+    fn a_client_without_rdma_and_one_that_is_lost_are_named() {
+        let clients = vec![client("a", "1", 0, None), client("b", "1", 0, Some("no RDMA device"))];
+        let mut fleet = Fleet { clients, here: Machine::default() };
+        assert_eq!(fleet.no_rdma(&[0, 1]).as_deref(), Some("client b: no RDMA device"));
+        assert_eq!(fleet.no_rdma(&[0]), None);
+        assert_eq!((fleet.lost(1), fleet.lost(7)), (Some("the connection ended"), None));
+        let run = Run {
+            route: &serde_json::from_str(
+                r#"{"target": "a:/b", "options": "", "group": null, "pace_bytes_per_s": null, "congestion": null}"#,
+            )
+            .unwrap(),
+            members: &[0, 1],
+            workload: &PlannedWorkload::empty(),
+            files: &[],
+            window: Window { warm: Duration::ZERO, end: Duration::ZERO },
+            server_cpu: &|| None,
+            stop: &Stop::default(),
+        };
+        assert!(matches!(fleet.run(&run), Err(Failure::Lost(gone)) if gone == [0, 1]));
+    }
+}

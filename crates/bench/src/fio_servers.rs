@@ -1,0 +1,123 @@
+//! A job file on many hosts by stock `fio --server`: fio's client sends it to all of them, and its
+//! results become a record.
+
+use std::fs::OpenOptions;
+use std::io::{Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use record::Record;
+
+use crate::clients::{ClientSpec, Place};
+use crate::error::{Error, Result};
+use crate::machine;
+use crate::stop::Stop;
+
+/// How often fio is looked at.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
+
+/// The list of hosts, which fio reads from a file; removed when it is dropped.
+struct HostList(PathBuf);
+
+impl HostList {
+    fn write(hosts: &[String]) -> std::io::Result<Self> {
+        let path = std::env::temp_dir().join(format!("trunkline-fio-hosts-{}", std::process::id()));
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
+        let list = Self(path);
+        file.write_all(hosts.join("\n").as_bytes())?;
+        file.write_all(b"\n")?;
+        Ok(list)
+    }
+}
+
+impl Drop for HostList {
+    fn drop(&mut self) {
+        // It is only a list of names.
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// Runs a job file on all hosts at once, and returns the record of fio's results.
+///
+/// # Errors
+/// [`Error::Refused`] if fio cannot be run or a host does not answer; [`Error::Stopped`].
+pub fn run(clients: &[ClientSpec], job: &Path, stop: &Stop) -> Result<Record> {
+    let hosts: Vec<String> = clients
+        .iter()
+        .filter_map(|client| match &client.place {
+            Place::Fio(host) => Some(host.clone()),
+            Place::Tcp(..) | Place::Ssh(_) => None,
+        })
+        .collect();
+    let refuse =
+        |cause: String, advice: &str| Error::refused("cannot run the job file by fio", cause, advice);
+    let list = HostList::write(&hosts)
+        .map_err(|error| refuse(error.to_string(), "a directory for temporary files: TMPDIR"))?;
+    let mut command = Command::new("fio");
+    command.arg("--output-format=json+").arg(format!("--client={}", list.0.display())).arg(job);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child =
+        command.spawn().map_err(|error| refuse(error.to_string(), "apt install fio        here too"))?;
+    let (output, messages, success) = wait(child, stop)?;
+    let hosts_advice =
+        "fio --server        on each host; fio:HOST,PORT for another port; the same version here";
+    let imported = fio::results::read(&output)
+        .map_err(|error| refuse(first_line(&messages).unwrap_or_else(|| error.to_string()), hosts_advice))?;
+    let missing: Vec<&str> = hosts
+        .iter()
+        .filter(|host| {
+            !imported.record.routes.iter().any(|route| host.split(',').next() == Some(&route.name))
+        })
+        .map(String::as_str)
+        .collect();
+    let mut record = imported.record;
+    if !missing.is_empty() || !success {
+        let cause = first_line(&messages).unwrap_or_else(|| "fio has failed".to_owned());
+        record.fail(format!("fio has no results of {}: {cause}", missing.join(", ")));
+    }
+    record.environment = machine::environment();
+    record.options.insert("clients".into(), hosts.join(", "));
+    Ok(record)
+}
+
+/// Waits for fio, and reads what it prints. A stop ends it, and with it the jobs on the hosts.
+fn wait(mut child: Child, stop: &Stop) -> Result<(String, String, bool)> {
+    let failed = |error: std::io::Error| {
+        Error::refused("cannot run the job file by fio", error.to_string(), "the same again")
+    };
+    let (out, err) = (child.stdout.take(), child.stderr.take());
+    let read = |stream: Option<Box<dyn Read + Send>>| {
+        std::thread::spawn(move || {
+            let mut text = Vec::new();
+            // What was read until an error is shown.
+            let _ = stream.map(|mut stream| stream.read_to_end(&mut text));
+            String::from_utf8_lossy(&text).into_owned()
+        })
+    };
+    let out = read(out.map(|it| Box::new(it) as Box<dyn Read + Send>));
+    let err = read(err.map(|it| Box::new(it) as Box<dyn Read + Send>));
+    let success = loop {
+        if stop.is_requested() {
+            // fio ends the jobs on its hosts at this signal.
+            rustix::process::kill_process(
+                rustix::process::Pid::from_child(&child),
+                rustix::process::Signal::INT,
+            )
+            .map_err(|error| failed(error.into()))?;
+            child.wait().map_err(failed)?;
+            return Err(Error::Stopped);
+        }
+        match child.try_wait().map_err(failed)? {
+            Some(status) => break status.success(),
+            None => std::thread::sleep(POLL_INTERVAL),
+        }
+    };
+    let text = |thread: std::thread::JoinHandle<String>| thread.join().unwrap_or_default();
+    Ok((text(out), text(err), success))
+}
+
+fn first_line(text: &str) -> Option<String> {
+    text.lines().map(str::trim).find(|line| !line.is_empty()).map(str::to_owned)
+}

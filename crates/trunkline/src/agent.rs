@@ -1,0 +1,114 @@
+//! `trunkline agent`: takes part in experiments that `trunkline bench` on another machine runs.
+
+use crate::error::Error;
+use crate::output;
+use crate::signals::SignalWatch;
+use ::bench::Stop;
+use ::bench::clients::{AGENT_PORT, Key, agent};
+use clap::Args;
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Take part in an experiment with many clients, as one of them.
+///
+/// `trunkline bench --client HOST,...` on another machine asks the agents to make load on the
+/// server under test, all at the same time. An agent does nothing else: it runs no commands, and
+/// writes no files here. Nothing listens unless --listen says so, and only who has the key of --key
+/// can ask.
+///
+/// The load and its results are not secret: they are sent as they are.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct AgentArgs {
+    /// Listen at this address, on port 7411 if none is given.
+    #[arg(long, value_name = "ADDR[:PORT]", value_parser = address, conflicts_with = "stdio")]
+    #[arg(required_unless_present = "stdio", requires = "key")]
+    listen: Option<SocketAddr>,
+    /// The file with the key that bench must have: at least 16 bytes, closed to other users.
+    #[arg(long, value_name = "FILE", conflicts_with = "stdio")]
+    key: Option<PathBuf>,
+    /// End after one experiment.
+    #[arg(long, conflicts_with = "stdio")]
+    once: bool,
+    /// Talk to bench through standard input and output, for `bench --client ssh:HOST`.
+    #[arg(long)]
+    stdio: bool,
+}
+
+const EXAMPLES: &str = "Examples:\n  \
+    (umask 077; head -c 32 /dev/urandom | base64 > bench.key)    # the same file on all machines\n  \
+    trunkline agent --listen 10.0.0.11 --key bench.key\n  \
+    trunkline bench --client 10.0.0.11,10.0.0.12 --client-key bench.key many.toml\n  \
+    trunkline bench --client ssh:host1,ssh:host2 many.toml       # starts the agents itself";
+
+fn address(text: &str) -> Result<SocketAddr, String> {
+    let with_port = text.parse::<SocketAddr>().ok();
+    let bare = || text.trim_matches(['[', ']']).parse::<IpAddr>().ok();
+    with_port
+        .or_else(|| Some(SocketAddr::new(bare()?, AGENT_PORT)))
+        .ok_or_else(|| "an address of this machine, as in 10.0.0.11, 0.0.0.0:7411 or [::]:7411".to_owned())
+}
+
+/// Takes part in experiments until a signal, or in one.
+pub fn run(args: &AgentArgs) -> Result<ExitCode, Error> {
+    let stop = Stop::default();
+    let asked = stop.clone();
+    if args.stdio {
+        let _watch = SignalWatch::start(move || asked.request())?;
+        agent::on_standard_streams(&stop).map_err(|error| refused("cannot talk to bench", &error))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    // clap has checked that both are given.
+    let (Some(address), Some(file)) = (args.listen, &args.key) else { return Ok(ExitCode::from(2)) };
+    let key = Key::from_file(file).map_err(|(cause, advice)| Error::Refused {
+        sentence: format!("cannot use the key {}", file.display()),
+        cause,
+        advice,
+    })?;
+    let listener = TcpListener::bind(address)
+        .map_err(|error| refused(&format!("cannot listen on {address}"), &error))?;
+    let address = listener.local_addr().unwrap_or(address);
+    let watch = SignalWatch::start(move || asked.request())?;
+    output::print(&format!("ready on {address}\n"))?;
+    let report = |line: &str| {
+        // Who does not read what happens is not told.
+        let _ = output::print(&format!("{line}\n"));
+    };
+    let ended = agent::listen(&listener, &key, args.once, &stop, &report);
+    watch.end();
+    ended.map_err(|error| refused("cannot accept connections any more", &error))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn refused(sentence: &str, error: &io::Error) -> Error {
+    let advice = match error.kind() {
+        io::ErrorKind::AddrInUse => "another port, or `ss -ltnp` to see which program has that one",
+        io::ErrorKind::AddrNotAvailable => "an address of this machine, as `ip addr` shows them",
+        io::ErrorKind::PermissionDenied => "a port above 1023",
+        _ => "the same again with -v",
+    };
+    Error::Refused { sentence: sentence.to_owned(), cause: error.to_string(), advice: advice.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_may_lack_its_port() {
+        for (text, shown) in [
+            ("10.0.0.11", "10.0.0.11:7411"),
+            ("10.0.0.11:99", "10.0.0.11:99"),
+            ("::1", "[::1]:7411"),
+            ("[::]", "[::]:7411"),
+            ("[::1]:99", "[::1]:99"),
+        ] {
+            assert_eq!(address(text).unwrap().to_string(), shown);
+        }
+        for text in ["", "host1", ":7411", "10.0.0.11:99999"] {
+            assert!(address(text).is_err(), "{text}");
+        }
+    }
+}
