@@ -16,6 +16,8 @@ mod history;
 #[path = "faults/load.rs"]
 #[allow(dead_code, reason = "the campaign uses the rest")]
 mod load;
+#[path = "vm_rdma/many_clients.rs"]
+mod many_clients;
 #[path = "vm_rdma/mount_driver.rs"]
 mod mount_driver;
 #[path = "vm_rdma/pair.rs"]
