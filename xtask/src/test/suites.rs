@@ -8,7 +8,7 @@ pub(super) const PATIENCE: u32 = 3;
 
 /// The maximum duration of the tier for everyone, including the build.
 #[cfg(test)]
-pub(super) const EVERYONE_MINUTES_MAX: u32 = 41;
+pub(super) const EVERYONE_MINUTES_MAX: u32 = 42;
 
 /// Who runs a suite, and when. The tiers run in this order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
