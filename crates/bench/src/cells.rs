@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use record::{
-    Cell, ClientResult, Direction, Latency, Pace, PortCounters, Repeat, RepeatThroughput, Throughput,
-    Workload, stats,
+    Cell, ClientResult, Direction, Latency, LatencyCounts, LatencyOverTime, Pace, PortCounters, Repeat,
+    RepeatThroughput, Throughput, Workload, stats,
 };
 
 use crate::binding::{BindingContext, binding};
@@ -211,11 +211,13 @@ fn cell_of(
         bytes: flow.bytes,
         ops: flow.ops,
         began_s: Some(sample.began.saturating_duration_since(context.began).as_secs_f64()),
+        p50_us: Some(flow.latency.percentile_us(0.5)),
         p99_us: Some(flow.latency.percentile_us(0.99)),
     });
     let mut cell = Cell::of(repeats.collect(), &latency, 1);
     set_shares(&mut cell, context, samples, direction);
     cell.throughput = throughput(context, samples, flows);
+    cell.latency_over_time = latency_over_time(context, samples, flows);
     if context.workload.ends() {
         let ends = |of: fn((Duration, Duration)) -> Duration| {
             let all: Vec<f64> = samples.iter().filter_map(|it| Some(of(it.done?).as_secs_f64())).collect();
@@ -268,12 +270,33 @@ fn throughput(context: &CellContext<'_>, samples: &[Sample], flows: &[&Flow]) ->
     if flows.iter().all(|flow| flow.series.is_empty()) {
         return None;
     }
-    let repeats = samples.iter().zip(flows).map(|(sample, flow)| {
-        let began = sample.began.saturating_duration_since(context.began) + sample.counted.warm;
-        RepeatThroughput { began_s: began.as_secs_f64(), bytes: flow.series.clone() }
+    let repeats = samples.iter().zip(flows).map(|(sample, flow)| RepeatThroughput {
+        began_s: counted_from_s(context, sample),
+        bytes: flow.series.clone(),
     });
-    let interval_ms = samples.first()?.counted.interval().as_secs_f64() * 1e3;
-    Some(Throughput { interval_ms, repeats: repeats.collect() })
+    Some(Throughput { interval_ms: interval_ms(samples.first()?), repeats: repeats.collect() })
+}
+
+/// The latencies of each repeat over time.
+fn latency_over_time(
+    context: &CellContext<'_>,
+    samples: &[Sample],
+    flows: &[&Flow],
+) -> Option<LatencyOverTime> {
+    let repeats = samples.iter().zip(flows);
+    let repeats: Vec<(f64, &LatencyCounts)> =
+        repeats.map(|(sample, flow)| (counted_from_s(context, sample), &flow.latencies)).collect();
+    LatencyOverTime::of(interval_ms(samples.first()?), &repeats)
+}
+
+/// When counting began, in seconds since the experiment's start.
+fn counted_from_s(context: &CellContext<'_>, sample: &Sample) -> f64 {
+    let began = sample.began.saturating_duration_since(context.began) + sample.counted.warm;
+    began.as_secs_f64()
+}
+
+fn interval_ms(sample: &Sample) -> f64 {
+    sample.counted.interval().as_secs_f64() * 1e3
 }
 
 fn set_shares(cell: &mut Cell, context: &CellContext<'_>, samples: &[Sample], direction: usize) {

@@ -294,7 +294,8 @@ impl Load {
             if due >= self.window.warm {
                 let late = since_start.saturating_sub(due);
                 let direction = running.next_direction();
-                outcome.tallies(direction, running.job.result).for_each(|tally| tally.time(late));
+                let tallies = outcome.tallies(direction, running.job.result);
+                tallies.for_each(|tally| tally.time(since_start, late));
             }
         }
     }
@@ -350,9 +351,9 @@ impl Load {
             // An operation scheduled within the window counts, however late it finished.
             match operation.scheduled {
                 Some(scheduled) if scheduled >= self.window.warm => {
-                    tally.time(since_start.saturating_sub(scheduled));
+                    tally.time(since_start, since_start.saturating_sub(scheduled));
                 }
-                None if counts => tally.time(latency),
+                None if counts => tally.time(since_start, latency),
                 _ => {}
             }
             if counts {

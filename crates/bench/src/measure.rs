@@ -4,7 +4,7 @@ use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 
 use client::{FileRef, Mount, Statistics};
-use record::{Direction, Latency};
+use record::{Direction, Latency, LatencyCounts};
 use serde::{Deserialize, Serialize};
 
 use crate::experiment::WorkloadSpec;
@@ -46,6 +46,8 @@ pub struct Flow {
     pub latency: Latency,
     /// The bytes by interval of the window ([`Window::interval`]).
     pub series: Vec<u64>,
+    /// The latencies by interval of the window.
+    pub latencies: LatencyCounts,
 }
 
 /// The results of a repeat.
@@ -361,6 +363,7 @@ fn flow<'a>(tallies: impl Iterator<Item = &'a Tally>) -> Flow {
             span: tally.span,
             latency: tally.latency.clone(),
             series: tally.series.clone(),
+            latencies: tally.latencies.clone(),
         });
     }
     if whole {
@@ -383,6 +386,7 @@ impl Flow {
             span: None,
             latency: Latency::new(),
             series: Vec::new(),
+            latencies: LatencyCounts::default(),
         }
     }
 
@@ -395,6 +399,7 @@ impl Flow {
         self.finished += other.finished;
         self.finished_bytes += other.finished_bytes;
         self.latency.merge(&other.latency);
+        self.latencies.merge(&other.latencies);
         self.series.resize(self.series.len().max(other.series.len()), 0);
         self.series.iter_mut().zip(&other.series).for_each(|(sum, bytes)| *sum += bytes);
         self.span = match (self.span, other.span) {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Latency, stats};
+use crate::{Latency, LatencyOverTime, stats};
 
 /// The results of one route in one direction of one workload. All values are of the measured time
 /// only.
@@ -67,6 +67,10 @@ pub struct Cell {
     /// The bytes of each repeat over time; absent in records of older builds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub throughput: Option<Throughput>,
+    /// The latencies of each repeat over time; absent in records of older builds, and if jobs end
+    /// by their sizes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latency_over_time: Option<LatencyOverTime>,
     /// All latencies, as written by [`Latency::to_text`].
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub latency_histogram_ns: String,
@@ -173,6 +177,9 @@ pub struct Repeat {
     /// were interleaved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub began_s: Option<f64>,
+    /// The median latency in microseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p50_us: Option<f64>,
     /// The 99th latency percentile in microseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p99_us: Option<f64>,

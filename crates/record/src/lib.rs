@@ -14,6 +14,7 @@ pub mod clients;
 mod environment;
 mod json;
 mod latency;
+mod latency_over_time;
 mod limits;
 mod model;
 mod rng;
@@ -27,6 +28,7 @@ pub use clients::ClientResult;
 pub use environment::{Environment, Experiment, Pattern, Procedure, Shape};
 pub use json::Error;
 pub use latency::Latency;
+pub use latency_over_time::{LatencyCounts, LatencyOverTime, RepeatLatency, bin_start_us};
 pub use limits::{Calibration, LIMIT_TOLERANCE, Try};
 pub use model::{
     Counters, Direction, Half, Pace, PathCounters, PortCounters, Record, Route, Step, VERSION, Verified,

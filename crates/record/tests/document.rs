@@ -6,10 +6,11 @@ use record::Record;
 use serde_json::Value;
 
 const DOCUMENT: &str = include_str!("../../../docs/RECORD.md");
-const TYPES: [&str; 6] = [
+const TYPES: [&str; 7] = [
     include_str!("../src/cell.rs"),
     include_str!("../src/clients.rs"),
     include_str!("../src/environment.rs"),
+    include_str!("../src/latency_over_time.rs"),
     include_str!("../src/limits.rs"),
     include_str!("../src/model.rs"),
     include_str!("../src/verdict.rs"),

@@ -13,6 +13,8 @@ const OPS: u64 = 10_000;
 fn flow(ops: u64) -> Flow {
     let mut latency = Latency::new();
     (0..ops).for_each(|_| latency.record_ns(500_000));
+    let mut latencies = LatencyCounts::new(20);
+    (0..20).for_each(|interval| latencies.record(interval, 500_000));
     Flow {
         bytes_per_s: (ops * BLOCK) as f64,
         iops: ops as f64,
@@ -23,6 +25,7 @@ fn flow(ops: u64) -> Flow {
         span: Some((Duration::ZERO, Duration::from_secs(1))),
         latency,
         series: vec![BLOCK; 4],
+        latencies,
     }
 }
 
@@ -91,6 +94,16 @@ fn processor_time_of_a_mix_is_that_of_both_over_the_operations_of_both() {
     assert_eq!((read.cpu_us_per_op.client, read.cpu_us_per_op.server), (40.0, Some(20.0)));
     assert_eq!(read.cpu_ns_per_byte.client, 40_000.0 / BLOCK as f64);
     assert_eq!((read.cpu_us_per_op, read.cpu_ns_per_byte), (write.cpu_us_per_op, write.cpu_ns_per_byte));
+}
+
+#[test]
+fn a_cell_has_the_latencies_of_each_repeat_over_time() {
+    let workload = workload(None);
+    let (read, _) = cells(&context(&workload), 0.5);
+    let latencies = read.latency_over_time.expect("latencies");
+    assert_eq!((latencies.interval_ms, latencies.repeats.len()), (50.0, 2));
+    assert_eq!(latencies.repeats[1].calls, ["75:1"; 20]);
+    assert_eq!(read.repeats[0].p50_us, Some(read.latency_us.p50));
 }
 
 #[test]

@@ -136,6 +136,7 @@ mod tests {
             span: Some((Duration::from_millis(10), Duration::from_millis(end_ms))),
             latency,
             series: vec![ops; 2],
+            latencies: record::LatencyCounts::new(2),
         }
     }
 

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use record::Latency;
+use record::{Latency, LatencyCounts};
 
 use super::Window;
 
@@ -26,14 +26,19 @@ pub struct Tally {
     /// The bytes of all operations that finished, by interval of the window ([`Window::interval`]).
     pub series: Vec<u64>,
     window: Window,
+    /// The length of an interval, computed once because a division for each operation costs time.
+    interval_ns: u64,
     /// Whether jobs end by their sizes, so that the whole load is measured.
     whole: bool,
     /// Latencies, from the intended start of an operation to its reply.
     pub latency: Latency,
+    /// The latencies of the operations that finished, by interval of the window.
+    pub latencies: LatencyCounts,
 }
 
 impl Tally {
     pub(super) fn new(window: Window, whole: bool) -> Self {
+        let intervals = if whole { 0 } else { window.intervals() };
         Self {
             ops: 0,
             bytes: 0,
@@ -41,10 +46,12 @@ impl Tally {
             finished_bytes: 0,
             span: None,
             line: Line::default(),
-            series: if whole { Vec::new() } else { vec![0; window.intervals()] },
+            series: vec![0; intervals],
             window,
+            interval_ns: u64::try_from(window.interval().as_nanos()).unwrap_or(u64::MAX).max(1),
             whole,
             latency: Latency::new(),
+            latencies: LatencyCounts::new(intervals),
         }
     }
 
@@ -54,9 +61,19 @@ impl Tally {
         self.whole
     }
 
-    /// Records a latency.
-    pub(super) fn time(&mut self, latency: Duration) {
-        self.latency.record_ns(u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX));
+    /// Records the latency of an operation that finished at a time, or was given up then.
+    pub(super) fn time(&mut self, at: Duration, latency: Duration) {
+        let latency_ns = u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX);
+        self.latency.record_ns(latency_ns);
+        if let Some(interval) = self.interval(at) {
+            self.latencies.record(interval, latency_ns);
+        }
+    }
+
+    /// The interval of the window in which a time lies.
+    fn interval(&self, at: Duration) -> Option<usize> {
+        let since_ns = u64::try_from(at.saturating_sub(self.window.warm).as_nanos()).ok()?;
+        usize::try_from(since_ns / self.interval_ns).ok()
     }
 
     /// Counts a finished operation. The first one starts the span, and its bytes do not count.
@@ -66,9 +83,7 @@ impl Tally {
             self.finished_bytes += bytes;
         }
         self.line.add(at.as_secs_f64(), bytes as f64);
-        let since = at.saturating_sub(self.window.warm).as_nanos();
-        let interval = usize::try_from(since / self.window.interval().as_nanos().max(1)).ok();
-        if let Some(sum) = interval.and_then(|interval| self.series.get_mut(interval)) {
+        if let Some(sum) = self.interval(at).and_then(|interval| self.series.get_mut(interval)) {
             *sum += bytes;
         }
         match &mut self.span {
@@ -216,6 +231,19 @@ mod tests {
         assert_eq!((tally.finished, tally.ops), (48, 47));
         assert_eq!(tally.series.len(), 10, "intervals of 50 ms");
         assert_eq!(tally.series[..4], [8000, 0, 8000, 0], "the first block counts, and the last is beyond");
+    }
+
+    #[test]
+    fn latencies_are_counted_in_the_interval_in_which_the_operation_finished() {
+        let mut tally = Tally::new(WINDOW, false);
+        tally.time(Duration::from_millis(10), Duration::from_millis(1));
+        tally.time(Duration::from_millis(499), Duration::from_millis(1));
+        tally.time(Duration::from_millis(500), Duration::from_millis(1));
+        assert_eq!(tally.latency.count(), 3);
+        let found = record::LatencyOverTime::of(50.0, &[(0.0, &tally.latencies)]).expect("calls");
+        let calls = &found.repeats[0].calls;
+        assert_eq!((calls.len(), calls[0].as_str(), calls[9].as_str()), (10, "79:1", "79:1"));
+        assert!(calls[1..9].iter().all(String::is_empty), "{calls:?}");
     }
 
     #[test]
