@@ -47,6 +47,7 @@ pub struct Flow {
     /// The bytes by interval of the window ([`Window::interval`]).
     pub series: Vec<u64>,
     /// The latencies by interval of the window.
+    #[serde(default)]
     pub latencies: LatencyCounts,
 }
 

@@ -3,9 +3,9 @@
 //! A chart is numbers and labels that the template places; it needs no script, font or image. Each
 //! route has a colour; the line of a write is dashed.
 
-use record::{Cell, Direction, Latency};
+use record::{Cell, Direction, Latency, Route, steps::Curve};
 
-use crate::{number, view::Group};
+use crate::{number, steps, view::Group};
 
 const WIDTH: f64 = 460.0;
 const HEIGHT: f64 = 230.0;
@@ -15,6 +15,8 @@ const TOP: f64 = 22.0;
 const BOTTOM: f64 = 34.0;
 /// The approximate number of ticks of a linear axis.
 const TICKS: f64 = 5.0;
+/// At most so many steps of a step test are labelled.
+const UNIT_TICKS_MAX: f64 = 14.0;
 /// The number of colours in the style sheet.
 const COLOURS: usize = 8;
 /// The points of a latency curve.
@@ -51,6 +53,15 @@ pub(crate) struct ChartLine {
     pub(crate) is_dashed: bool,
     /// The points of each piece, as SVG's `points`.
     pub(crate) pieces: Vec<String>,
+    /// The steps of a step test.
+    pub(crate) dots: Vec<Dot>,
+}
+
+/// A step on a line.
+pub(crate) struct Dot {
+    pub(crate) x: String,
+    pub(crate) y: String,
+    pub(crate) is_knee: bool,
 }
 
 /// A line before it is placed.
@@ -209,7 +220,68 @@ fn placed(line: Raw, x: impl Fn(f64) -> f64, y: impl Fn(f64) -> f64) -> ChartLin
         colour: line.colour,
         is_dashed: line.is_dashed,
         pieces: line.pieces.iter().map(points).collect(),
+        dots: Vec::new(),
     }
+}
+
+/// The speed of each route by the number of clients or of operations in flight; `None` if nothing
+/// was measured. Operations per second are shown of small blocks.
+pub(crate) fn steps(x_name: &'static str, is_small: bool, curves: &[&(&Route, Curve<'_>)]) -> Option<Chart> {
+    let line = |(index, (route, curve)): (usize, &&(&Route, Curve<'_>))| {
+        let points =
+            curve.points.iter().map(|point| (f64::from(point.units), steps::height(point, is_small)));
+        let pieces = vec![points.filter(|(_, speed)| speed.is_finite()).collect()];
+        Raw { name: route.name.clone(), colour: index % COLOURS, is_dashed: false, pieces }
+    };
+    let raw: Vec<Raw> = curves.iter().enumerate().map(line).collect();
+    let last = range(&raw, |(units, _)| units)?.1;
+    let greatest = range(&raw, |(_, speed)| speed)?.1;
+    let y_step = step(greatest);
+    let top = (greatest / y_step).ceil().max(1.0) * y_step;
+    let x = |units: f64| place_x(units, last);
+    let y = |speed: f64| place_y(speed, top);
+    let mut units: Vec<u32> =
+        curves.iter().flat_map(|(_, curve)| &curve.points).map(|point| point.units).collect();
+    units.sort_unstable();
+    units.dedup();
+    let knees = curves.iter().map(|(_, curve)| curve.knee);
+    let lines = raw.into_iter().zip(knees).map(|(raw, knee)| {
+        let dots = raw.pieces.iter().flatten().enumerate();
+        let dots = dots
+            .map(|(at, (units, speed))| Dot {
+                x: place(x(*units)),
+                y: place(y(*speed)),
+                is_knee: knee == Some(at),
+            })
+            .collect();
+        ChartLine { dots, ..placed(raw, x, y) }
+    });
+    Some(Chart {
+        heading: "Speed by step",
+        words: format!("speed by number of {x_name}, the knee in a ring; the table has the same numbers"),
+        x_name,
+        y_name: if is_small { "kIOPS" } else { "GB/s" }.to_owned(),
+        x_ticks: unit_ticks(&units, last)
+            .into_iter()
+            .map(|at| Tick { at: place(x(f64::from(at))), label: at.to_string() })
+            .collect(),
+        y_ticks: ticks(0.0, top, y_step)
+            .map(|speed| Tick { at: place(y(speed)), label: trimmed(speed, y_step) })
+            .collect(),
+        lines: lines.collect(),
+    })
+}
+
+/// The steps that are labelled, without those too near to the one before.
+fn unit_ticks(units: &[u32], last: f64) -> Vec<u32> {
+    let mut labelled: Vec<u32> = Vec::new();
+    for at in units {
+        let far = |before: &u32| f64::from(at - before) >= last / UNIT_TICKS_MAX;
+        if labelled.last().is_none_or(far) {
+            labelled.push(*at);
+        }
+    }
+    labelled
 }
 
 fn words(what: &str, lines: &[Raw]) -> String {
@@ -239,7 +311,7 @@ fn trimmed(value: f64, step: f64) -> String {
 
 /// The values 1, 2 and 5 times each power of ten between two logarithms; only the powers if there
 /// would be too many.
-fn decades(low: f64, high: f64) -> Vec<f64> {
+pub(crate) fn decades(low: f64, high: f64) -> Vec<f64> {
     let steps: &[f64] = if high - low > 2.0 { &[1.0] } else { &[1.0, 2.0, 5.0] };
     let powers = (low.floor() as i32)..=(high.ceil() as i32);
     let values = powers.flat_map(|power| steps.iter().map(move |step| step * 10_f64.powi(power)));

@@ -3,7 +3,7 @@
 //! Only equal shapes under equal conditions are compared. Separate runs differ by more than routes
 //! do, so the comparison is about the records, and the page warns against reading more into it.
 
-use record::{Cell, Direction, Record, stats};
+use record::{Cell, Direction, Record, Verdict, stats};
 
 use crate::{
     number,
@@ -31,8 +31,56 @@ pub(crate) struct SideRow {
 /// One route in one record.
 pub(crate) struct SideCell {
     pub(crate) speed: String,
-    /// The ratio to the first record's speed; absent in the first record.
-    pub(crate) times: Option<String>,
+    /// How it compares with the first record that has the cell; absent in that record.
+    pub(crate) times: Option<Times>,
+}
+
+/// A speed compared with that of the first record.
+pub(crate) struct Times {
+    pub(crate) verdict: Verdict,
+    /// `0.85 times (95 %: 0.83 to 0.87)`
+    pub(crate) ratio: String,
+}
+
+impl Times {
+    /// The verdict in words.
+    pub(crate) fn word(&self) -> &'static str {
+        match self.verdict {
+            Verdict::Faster => "faster",
+            Verdict::Slower => "slower",
+            Verdict::NoDifference => "no difference shown",
+        }
+    }
+
+    /// The verdict as a class of the style sheet.
+    pub(crate) fn class(&self) -> &'static str {
+        match self.verdict {
+            Verdict::Faster => "faster",
+            Verdict::Slower => "slower",
+            Verdict::NoDifference => "same",
+        }
+    }
+}
+
+/// How many speeds of each later record are faster and slower: `after.json: 1 faster, 2 slower, 5
+/// without a difference shown`.
+pub(crate) fn totals(tables: &[SideBySide], names: &[String]) -> Vec<String> {
+    let total = |(at, name): (usize, &String)| {
+        let rows = tables.iter().flat_map(|table| &table.rows);
+        let times = rows.filter_map(|row| row.cells.get(at)?.as_ref()?.times.as_ref());
+        let mut counts = [0; 3];
+        for found in times {
+            match found.verdict {
+                Verdict::Faster => counts[0] += 1,
+                Verdict::Slower => counts[1] += 1,
+                Verdict::NoDifference => counts[2] += 1,
+            }
+        }
+        let [faster, slower, same] = counts;
+        (faster + slower + same > 0)
+            .then(|| format!("{name}: {faster} faster, {slower} slower, {same} without a difference shown"))
+    };
+    names.iter().enumerate().filter_map(total).collect()
 }
 
 /// The tables of everything that at least two records measured under equal conditions.
@@ -94,10 +142,11 @@ fn compare(cells: &[Option<&Cell>]) -> Vec<Option<SideCell>> {
     cells.iter().enumerate().map(|(at, cell)| cell.map(|cell| side(at, cell))).collect()
 }
 
-fn times(cell: &Cell, base: &Cell) -> Option<String> {
+fn times(cell: &Cell, base: &Cell) -> Option<Times> {
     let ratio = stats::ratio_of_sittings(&cell.speeds(), &base.speeds(), SEED)?;
     let [low, high] = number::interval_of_ratio(ratio.interval_95);
-    Some(format!("{} times (95 %: {low} to {high})", number::ratio(ratio.ratio)))
+    let (verdict, times) = (Verdict::of(&ratio), number::ratio(ratio.ratio));
+    Some(Times { verdict, ratio: format!("{times} times (95 %: {low} to {high})") })
 }
 
 /// A property in which the records differ, with its value in each record.
@@ -164,12 +213,32 @@ mod tests {
         let cells: Vec<&SideCell> = tables[0].rows[0].cells.iter().flatten().collect();
         assert!(cells[0].times.is_none());
         assert!(
-            cells[1].times.as_ref().is_some_and(|it| it.starts_with("2.00 times (95 %: 1.9")),
+            cells[1].times.as_ref().is_some_and(|it| it.ratio.starts_with("2.00 times (95 %: 1.9")),
             "{:?}",
-            cells[1].times
+            cells[1].times.as_ref().map(|it| &it.ratio)
         );
+        assert_eq!(cells[1].times.as_ref().map(Times::word), Some("faster"));
+        let names = ["before.json".to_owned(), "after.json".to_owned()];
+        let said = totals(&tables, &names);
+        assert_eq!(said, ["after.json: 10 faster, 0 slower, 0 without a difference shown"]);
         let differing: Vec<&str> = differences(&records).iter().map(|difference| difference.name).collect();
         assert_eq!(differing, ["commit"]);
+    }
+
+    #[test]
+    fn of_few_repeats_no_difference_is_shown() {
+        let (first, mut later) = (sample::record(), sample::record());
+        for workload in later.routes.iter_mut().flat_map(|route| &mut route.workloads) {
+            for cell in [&mut workload.read, &mut workload.write].into_iter().flatten() {
+                cell.repeats.truncate(4);
+                cell.repeats.iter_mut().for_each(|repeat| repeat.gbytes_per_s /= 2.0);
+            }
+        }
+        let tables = side_by_side(&[first, later]);
+        let times: Vec<&Times> = (tables.iter().flat_map(|table| &table.rows))
+            .filter_map(|row| row.cells[1].as_ref()?.times.as_ref())
+            .collect();
+        assert!(times.len() == 10 && times.iter().all(|it| it.word() == "no difference shown"));
     }
 
     #[test]

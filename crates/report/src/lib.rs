@@ -8,18 +8,28 @@
 
 mod chart;
 mod comparison;
+mod condition;
 mod csv;
 mod explain;
+mod heat;
+mod junit;
 mod markdown;
 mod number;
 mod page;
 mod plot;
+mod published;
 #[cfg(test)]
 mod sample;
+mod steps;
 pub mod terminal;
 mod view;
 
+pub use condition::{
+    Basis, Checked, Condition, JudgeError, Judgement, Outcome, ParseError, RecordChecks, check,
+};
 pub use csv::csv;
 pub use explain::explain;
-pub use markdown::markdown;
-pub use page::{PAGE_MARK, html};
+pub use junit::junit;
+pub use markdown::{markdown, markdown_with};
+pub use page::{Additions, PAGE_MARK, html, html_with};
+pub use published::{Published, published, published_list};

@@ -3,20 +3,70 @@
 use record::{Direction, Record};
 
 use crate::{
-    comparison, number,
+    Additions, Published, comparison,
+    condition::{Outcome, RecordChecks},
+    number, published, steps,
     view::{self, Block, Group},
 };
 
 /// The records as Markdown; several are first compared side by side, by their `names`.
 pub fn markdown(records: &[Record], names: &[String]) -> String {
+    markdown_with(records, names, &Additions::default())
+}
+
+/// The same as [`markdown`], with additions.
+pub fn markdown_with(records: &[Record], names: &[String], additions: &Additions<'_>) -> String {
     let mut out = String::new();
+    if !additions.checks.is_empty() {
+        checks(&mut out, additions.checks);
+    }
     if records.len() > 1 {
         side_by_side(&mut out, records, names);
     }
     for (index, record) in records.iter().enumerate() {
         one(&mut out, record, names.get(index).filter(|_| records.len() > 1));
+        additions.published.iter().for_each(|result| beside(&mut out, result, record));
     }
     out
+}
+
+/// The outcomes of conditions.
+fn checks(out: &mut String, checks: &[RecordChecks]) {
+    out.push_str("# Conditions\n\n");
+    for record in checks {
+        for why in &record.failed {
+            out.push_str(&format!("- **failed**: {} itself: {}\n", escape(&record.name), escape(why)));
+        }
+        for judgement in &record.judgements {
+            let word = match judgement.outcome {
+                Outcome::Holds => "**failed**",
+                Outcome::NotShown => "not shown",
+                Outcome::DoesNotHold => "passed",
+            };
+            let place = format!("{}: {} {}", record.name, judgement.route, judgement.place);
+            let (condition, finding) = (escape(&judgement.condition), escape(&judgement.finding));
+            out.push_str(&format!("- {word}: {condition}; {}: {finding}\n", escape(&place)));
+        }
+    }
+    out.push('\n');
+}
+
+/// A published result beside a record.
+fn beside(out: &mut String, result: &Published, record: &Record) {
+    out.push_str(&format!("## Published: {}\n\n", escape(&result.title)));
+    let (machine, load) = (escape(&result.machine), escape(&result.load));
+    out.push_str(&format!("On another machine: {machine}. {load}.\n\n"));
+    let here = escape(&published::this_machine(record));
+    row(out, &["route", "what", "published", &here]);
+    rule(out, "llll");
+    for figure in result.beside(record) {
+        let here = if figure.here.is_empty() { "nothing alike".to_owned() } else { figure.here.join("; ") };
+        let texts = [&figure.route, &figure.what, &figure.published, &here].map(|text| escape(text));
+        row(out, &texts.each_ref().map(String::as_str));
+    }
+    out.push_str("\nWhat does not add up:\n\n");
+    result.doubts.iter().for_each(|doubt| out.push_str(&format!("- {}\n", escape(doubt))));
+    out.push('\n');
 }
 
 fn one(out: &mut String, record: &Record, name: Option<&String>) {
@@ -41,8 +91,30 @@ fn one(out: &mut String, record: &Record, name: Option<&String>) {
         block.groups.iter().for_each(|group| speeds(out, &block, group));
         latencies(out, &block);
     }
+    step_tests(out, record);
     skipped(out, record);
     limits(out, record);
+}
+
+fn step_tests(out: &mut String, record: &Record) {
+    for test in steps::step_tests(record) {
+        out.push_str(&format!("## Step test: {}\n\n", escape(&test.title)));
+        row(
+            out,
+            &["route", test.added, "GB/s", "kIOPS", "gain of each added, GB/s", "of the first's", "p99", ""],
+        );
+        rule(out, "lrrrrrrl");
+        let labels: String = test.labels.iter().map(|label| format!(" ({label})")).collect();
+        for step in &test.rows {
+            let (route, units) = (escape(step.route), step.units.to_string());
+            let speed = format!("{}{labels}", step.speed);
+            let knee = if step.is_knee { "knee" } else { "" };
+            row(out, &[&route, &units, &speed, &step.kiops, &step.gain, &step.of_first, &step.p99, knee]);
+        }
+        out.push('\n');
+        test.knees.iter().for_each(|knee| out.push_str(&format!("- {}\n", escape(knee))));
+        out.push('\n');
+    }
 }
 
 fn speeds(out: &mut String, block: &Block<'_>, group: &Group<'_>) {
@@ -84,13 +156,18 @@ fn speeds(out: &mut String, block: &Block<'_>, group: &Group<'_>) {
     for (route, why) in &group.skipped {
         out.push_str(&format!("- {} was skipped: {}\n", escape(&route.name), escape(why)));
     }
-    let (work, ports) = (group.rdma_work(), group.ports());
-    for (name, text) in [("RDMA for a call", &work), ("RDMA ports", &ports)] {
+    let more = [
+        ("Failovers", group.failovers()),
+        ("Clients", group.clients()),
+        ("RDMA for a call", group.rdma_work()),
+        ("RDMA ports", group.ports()),
+    ];
+    for (name, text) in &more {
         if let Some(text) = text {
             out.push_str(&format!("- {name}: {}\n", escape(text)));
         }
     }
-    let has_lines = gaps.is_some() || work.is_some() || ports.is_some();
+    let has_lines = gaps.is_some() || more.iter().any(|(_, text)| text.is_some());
     if !group.verdicts.is_empty() || !group.skipped.is_empty() || has_lines {
         out.push('\n');
     }
@@ -163,10 +240,10 @@ fn limits(out: &mut String, record: &Record) {
     out.push('\n');
 }
 
-fn side_by_side(out: &mut String, records: &[Record], names: &[String]) {
+fn side_by_side(out: &mut String, records: &[Record], raw_names: &[String]) {
     out.push_str("# Records side by side\n\n");
     out.push_str("Different sittings: the same machine may drift by a third between two.\n\n");
-    let names: Vec<String> = names.iter().map(|name| escape(name)).collect();
+    let names: Vec<String> = raw_names.iter().map(|name| escape(name)).collect();
     let header = |first: &str| -> Vec<String> {
         [first.to_owned()].into_iter().chain(names.iter().cloned()).collect()
     };
@@ -187,7 +264,12 @@ fn side_by_side(out: &mut String, records: &[Record], names: &[String]) {
         lines.push([difference.name.to_owned()].into_iter().chain(values).collect());
     }
     table(out, lines);
-    for side in comparison::side_by_side(records) {
+    let sides = comparison::side_by_side(records);
+    for total in comparison::totals(&sides, raw_names) {
+        out.push_str(&format!("- {}\n", escape(&total)));
+    }
+    out.push('\n');
+    for side in sides {
         out.push_str(&format!("{}, GB/s:\n\n", escape(&side.title)));
         let labels: String = side.labels.iter().map(|label| format!(" ({label})")).collect();
         let mut lines = vec![header("route")];
@@ -196,7 +278,9 @@ fn side_by_side(out: &mut String, records: &[Record], names: &[String]) {
                 None => "-".to_owned(),
                 Some(cell) => match &cell.times {
                     None => format!("{}{labels}", cell.speed),
-                    Some(times) => format!("{}{labels}: {times}", cell.speed),
+                    Some(times) => {
+                        format!("{}{labels}: {}, {}", cell.speed, times.word(), times.ratio)
+                    }
                 },
             });
             lines.push([escape(&line.route)].into_iter().chain(cells).collect());
@@ -248,7 +332,12 @@ mod tests {
         let text =
             markdown(&[sample::record(), sample::record()], &["before.json".into(), "after|.json".into()]);
         assert!(text.starts_with("# Records side by side"));
-        assert!(text.contains("| tcp-mp | 0.977 (paced) | 0.977 (paced): 1.00 times (95 %: "), "{text}");
+        assert!(
+            text.contains(
+                "| tcp-mp | 0.977 (paced) | 0.977 (paced): no difference shown, 1.00 times (95 %: "
+            ),
+            "{text}"
+        );
         assert!(text.contains("\n# after\\|.json: four-routes"));
     }
 

@@ -4,14 +4,18 @@
 //! everything except the page's own style.
 
 use askama::Template;
-use record::{Cell, Direction, Record, Route, Verdict};
+use record::{Cell, ClientResult, Direction, PathCounters, Record, Route, Verdict};
 
 use crate::{
     chart::{self, Chart},
     comparison::{self, Difference, SideBySide},
+    condition::{Judgement, Outcome, RecordChecks},
     explain::{TERMS, Term},
+    heat::{self, Heat},
     number,
     plot::{self, Bar, Column},
+    published::{self, Published},
+    steps::{self, StepTest},
     view::{self, Block, Group},
 };
 
@@ -21,16 +25,36 @@ pub const PAGE_MARK: &str = r#"<meta name="generator" content="trunkline report"
 /// The records as one self-contained HTML page; several are compared side by side, by their
 /// `names`.
 pub fn html(records: &[Record], names: &[String]) -> String {
+    html_with(records, names, &Additions::default())
+}
+
+/// What a report shows beside the records on request.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Additions<'a> {
+    /// The outcomes of conditions.
+    pub checks: &'a [RecordChecks],
+    /// Results that others have published.
+    pub published: &'a [Published],
+}
+
+/// The same as [`html`], with additions.
+pub fn html_with(records: &[Record], names: &[String], additions: &Additions<'_>) -> String {
+    let names: Vec<String> = (0..records.len())
+        .map(|index| names.get(index).cloned().unwrap_or_else(|| format!("record {}", index + 1)))
+        .collect();
+    let sides = comparison::side_by_side(records);
     let page = Page {
         mark: PAGE_MARK,
         title: records.first().map_or("no record", |record| &record.experiment.name),
-        records: (records.iter().enumerate())
-            .map(|(index, record)| {
-                sheet(record, names.get(index).cloned().unwrap_or_else(|| format!("record {}", index + 1)))
-            })
+        records: records
+            .iter()
+            .zip(&names)
+            .map(|(record, name)| sheet(record, name.clone(), additions))
             .collect(),
         differences: comparison::differences(records),
-        sides: comparison::side_by_side(records),
+        totals: comparison::totals(&sides, &names),
+        sides,
+        checks: additions.checks.iter().map(check_list).collect(),
         terms: TERMS,
     };
     page.render().expect("the template writes to memory and calls nothing that fails")
@@ -43,7 +67,10 @@ struct Page<'a> {
     title: &'a str,
     records: Vec<Sheet<'a>>,
     differences: Vec<Difference>,
+    /// How many speeds of each later record are faster and slower.
+    totals: Vec<String>,
     sides: Vec<SideBySide>,
+    checks: Vec<CheckList<'a>>,
     terms: &'static [Term],
 }
 
@@ -54,12 +81,35 @@ struct Sheet<'a> {
     record: &'a Record,
     machine: String,
     findings: Vec<Finding>,
-    sections: Vec<Section>,
+    steps: Vec<StepTest<'a>>,
+    sections: Vec<Section<'a>>,
     limits: Vec<Limit<'a>>,
     facts: Vec<(&'static str, String)>,
     verified: Option<String>,
     /// Whether any result was checked against a limit.
     has_limits: bool,
+    published: Vec<Beside<'a>>,
+}
+
+/// The outcomes of the conditions on one record.
+struct CheckList<'a> {
+    name: &'a str,
+    failed: &'a [String],
+    lines: Vec<CheckLine<'a>>,
+}
+
+/// The outcome of a condition in one place.
+struct CheckLine<'a> {
+    judgement: &'a Judgement,
+    class: &'static str,
+    word: &'static str,
+}
+
+/// A published result beside a record.
+struct Beside<'a> {
+    result: &'a Published,
+    machine: String,
+    rows: Vec<published::Beside>,
 }
 
 /// A verdict in the summary.
@@ -72,24 +122,39 @@ struct Finding {
 }
 
 /// One workload.
-struct Section {
+struct Section<'a> {
     title: String,
     shows_iops: bool,
-    panels: Vec<Panel>,
+    panels: Vec<Panel<'a>>,
 }
 
 /// One half of a workload.
-struct Panel {
+struct Panel<'a> {
     heading: String,
     labels: Vec<&'static str>,
     directions: Vec<Lines>,
     findings: Vec<Finding>,
     has_done_times: bool,
     gaps: Option<String>,
+    failovers: Option<String>,
+    /// The paths of each route, if something was moved off one or sent again.
+    failing_paths: Vec<(&'a str, &'a PathCounters)>,
+    clients: Option<String>,
+    client_lines: Vec<(&'a str, ClientLine<'a>)>,
     skipped: Vec<(String, String)>,
     charts: Vec<Chart>,
+    heat_maps: Vec<Heat>,
     rdma_work: Option<String>,
     ports: Option<String>,
+}
+
+/// One client of a route.
+struct ClientLine<'a> {
+    client: &'a ClientResult,
+    share: String,
+    gbytes: String,
+    later: String,
+    done: String,
 }
 
 /// All routes in one direction.
@@ -140,7 +205,7 @@ struct Tried<'a> {
     kiops: String,
 }
 
-fn sheet(record: &Record, name: String) -> Sheet<'_> {
+fn sheet<'a>(record: &'a Record, name: String, additions: &Additions<'a>) -> Sheet<'a> {
     let blocks = view::blocks(record);
     let mut cells =
         record.routes.iter().flat_map(|route| &route.workloads).flat_map(|workload| workload.cells());
@@ -152,12 +217,35 @@ fn sheet(record: &Record, name: String) -> Sheet<'_> {
         record,
         machine: view::machine(record),
         findings,
+        steps: steps::step_tests(record),
         sections: blocks.iter().map(section).collect(),
         limits: record.limits.iter().map(limit).collect(),
         facts: facts(record),
         verified: verified(record),
         has_limits: cells.any(|(_, cell)| cell.limit_gbytes_per_s.is_some()),
+        published: additions.published.iter().map(|result| beside(result, record)).collect(),
     }
+}
+
+fn beside<'a>(result: &'a Published, record: &Record) -> Beside<'a> {
+    Beside { result, machine: published::this_machine(record), rows: result.beside(record) }
+}
+
+fn check_list(checks: &RecordChecks) -> CheckList<'_> {
+    CheckList {
+        name: &checks.name,
+        failed: &checks.failed,
+        lines: checks.judgements.iter().map(check_line).collect(),
+    }
+}
+
+fn check_line(judgement: &Judgement) -> CheckLine<'_> {
+    let (class, word) = match judgement.outcome {
+        Outcome::Holds => ("slower", "failed"),
+        Outcome::NotShown => ("same", "not shown"),
+        Outcome::DoesNotHold => ("faster", "passed"),
+    };
+    CheckLine { judgement, class, word }
 }
 
 fn finding(group: &Group<'_>, verdict: &record::Comparison) -> Finding {
@@ -176,7 +264,7 @@ fn finding(group: &Group<'_>, verdict: &record::Comparison) -> Finding {
     }
 }
 
-fn section(block: &Block<'_>) -> Section {
+fn section<'a>(block: &Block<'a>) -> Section<'a> {
     Section {
         title: block.title.clone(),
         shows_iops: block.shows_iops,
@@ -184,7 +272,7 @@ fn section(block: &Block<'_>) -> Section {
     }
 }
 
-fn panel(group: &Group<'_>) -> Panel {
+fn panel<'a>(group: &Group<'a>) -> Panel<'a> {
     let cells = || group.rows.iter().flat_map(|row| row.workload.cells().map(|(_, cell)| cell));
     let scale = cells().map(Bar::reach).fold(0.0, f64::max);
     let lines = |direction| {
@@ -201,11 +289,41 @@ fn panel(group: &Group<'_>) -> Panel {
         findings: group.verdicts.iter().map(|verdict| finding(group, verdict)).collect(),
         has_done_times: cells().any(|cell| cell.last_done_s.is_some()),
         gaps: group.longest_gaps(),
+        failovers: group.failovers(),
+        failing_paths: failing_paths(group),
+        clients: group.clients(),
+        client_lines: client_lines(group),
         skipped: group.skipped.iter().map(|(route, why)| (route.name.clone(), (*why).to_owned())).collect(),
         charts: [chart::throughput(group), chart::latency(group)].into_iter().flatten().collect(),
+        heat_maps: heat::heat_maps(group),
         rdma_work: group.rdma_work(),
         ports: group.ports(),
     }
+}
+
+/// All paths of the routes that moved calls off a path, sent some again, or lost a path.
+fn failing_paths<'a>(group: &Group<'a>) -> Vec<(&'a str, &'a PathCounters)> {
+    let is_good = |path: &PathCounters| {
+        path.failovers == 0 && path.retransmissions == 0 && matches!(path.state.as_str(), "up" | "")
+    };
+    let failing = group.rows.iter().filter(|row| !row.workload.paths.iter().all(is_good));
+    failing.flat_map(|row| row.workload.paths.iter().map(|path| (row.route.name.as_str(), path))).collect()
+}
+
+fn client_lines<'a>(group: &Group<'a>) -> Vec<(&'a str, ClientLine<'a>)> {
+    let line = |client: &'a ClientResult| ClientLine {
+        client,
+        share: format!("{} %", number::percent(client.share)),
+        gbytes: number::plain(client.bytes as f64 / 1e9),
+        later: format!("{} ms", number::plain(client.start_offset_ms)),
+        done: match (client.first_done_s, client.last_done_s) {
+            (Some(first), Some(last)) => format!("{} to {}", number::fine(first), number::fine(last)),
+            _ => "-".to_owned(),
+        },
+    };
+    let rows = group.rows.iter();
+    rows.flat_map(|row| row.workload.clients.iter().map(move |it| (row.route.name.as_str(), line(it))))
+        .collect()
 }
 
 fn line(route: &Route, cell: &Cell, scale: f64) -> Line {
@@ -317,6 +435,11 @@ fn verified(record: &Record) -> Option<String> {
     ))
 }
 
+/// The shades of the heat maps by number, with what they mean.
+fn shades() -> impl Iterator<Item = (usize, &'static str)> {
+    heat::LEGEND.into_iter().enumerate()
+}
+
 /// Text for the page, as HTML: escaped, with text in backticks as code, and without line breaks
 /// within the interval in brackets.
 fn rich(text: &str) -> String {
@@ -398,7 +521,7 @@ mod tests {
             assert_eq!(page.matches(&format!("id=\"{anchor}\"")).count(), 1, "{anchor}");
         }
         assert!(page.contains("<nav"));
-        assert_eq!(page.matches("class=\"chart\"").count(), 6, "two for each half of each workload");
+        assert_eq!(page.matches("class=\"chart\"").count(), 6 + 10, "charts, and heat maps of each cell");
         for text in ["latency, us", "NaN", "inf,"] {
             assert!(!page.contains(text), "{text}");
         }
@@ -430,6 +553,51 @@ mod tests {
         let page =
             html(&[sample::hostile(), sample::record()], &["<script>".to_owned(), "after.json".to_owned()]);
         assert!(!page.contains("<script"), "all markup of the record is escaped");
+    }
+
+    #[test]
+    fn step_tests_have_their_knee_and_clients_their_remarks() {
+        let page = page(&[sample::steps()]);
+        assert!(page.contains("tcp: the knee is at 4 clients (3.10 GB/s)"));
+        assert_eq!(page.matches("<title>the knee of ").count(), 1, "one route has a knee");
+        assert!(page.contains("<b>straggler</b>") && page.contains("<b>lost</b>: the connection ended"));
+        assert!(page.contains("vm7 is a straggler with 12 %, vm8 was lost: the connection ended"));
+    }
+
+    #[test]
+    fn failovers_are_told_by_path_and_only_where_there_are_any() {
+        assert!(!page(&[sample::record()]).contains("Failovers"));
+        let mut record = sample::record();
+        let workload = &mut record.routes[1].workloads[0];
+        (workload.paths[1].failovers, workload.paths[1].state) = (1400, "down".into());
+        workload.longest_gap_ms = Some(812.0);
+        let page = page(&[record]);
+        assert!(
+            page.contains("tcp-mp 1,400 calls moved to another path, tcp 127.0.0.1 -&#62; 127.0.0.2:2049")
+        );
+        assert!(page.contains("is down at the end") && page.contains("<b>down</b>"));
+        assert_eq!(page.matches("Failovers by path</caption>").count(), 1);
+    }
+
+    #[test]
+    fn conditions_and_published_results_have_their_places() {
+        let record = sample::record();
+        let checked = crate::Checked { record: &record, name: "<one>.json" };
+        let conditions = ["tcp.mix-1m.raw.read < 9 GB/s", "tcp.mix-1m.raw.read < 3.09"];
+        let conditions = conditions.map(|text| text.parse().expect("a condition"));
+        let checks = crate::check(&conditions, &[checked], None, crate::Basis::Intervals).expect("judged");
+        let results = crate::published();
+        let additions = Additions { checks: &checks, published: &results };
+        let page = html_with(std::slice::from_ref(&record), &["<one>.json".to_owned()], &additions);
+        assert!(page.contains("tcp.mix-1m.raw.read &#60; 9 GB/s") && !page.contains("<one>"));
+        for word in ["failed", "not shown"] {
+            assert!(page.contains(&format!("<span class=\"verdict\">{word}</span>")), "{word}");
+        }
+        assert_eq!(page.matches("What does not add up").count(), results.len());
+        for link in page.split("href=\"#").skip(1) {
+            let anchor = link.split('"').next().expect("the anchor");
+            assert_eq!(page.matches(&format!("id=\"{anchor}\"")).count(), 1, "{anchor}");
+        }
     }
 
     #[test]

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use record::{
-    Binding, Calibration, Cell, Comparison, Environment, Experiment, Latency, Pace, PathCounters, Pattern,
-    Procedure, Record, Repeat, RepeatThroughput, Route, Shape, Stage, Throughput, Try, Verified, Workload,
+    Binding, Calibration, Cell, ClientResult, Comparison, Environment, Experiment, Latency, LatencyCounts,
+    LatencyOverTime, Pace, PathCounters, Pattern, Procedure, Record, Repeat, RepeatThroughput, Route, Shape,
+    Stage, Step, Throughput, Try, Verified, Workload,
 };
 
 const REPEATS: usize = 8;
@@ -156,7 +157,8 @@ fn cell(nodes: usize, speed: f64, limit: f64, block: u64, slower: u64, binding: 
         let factor = if steady { 1.0 + (drift(index, nodes) - 1.0) / 8.0 } else { drift(index, nodes) };
         let bytes = (speed * factor * 1e9) as u64;
         let began_s = Some(4.0 + 2.0 * index as f64);
-        Repeat { began_s, p99_us: Some(9000.0), ..Repeat::of(bytes, bytes / block, Duration::from_secs(1)) }
+        let (p50_us, p99_us) = (Some(3000.0), Some(9000.0));
+        Repeat { began_s, p50_us, p99_us, ..Repeat::of(bytes, bytes / block, Duration::from_secs(1)) }
     };
     let mut latency = Latency::new();
     let tail = if block > 65_536 { 40 } else { 4000 };
@@ -173,7 +175,67 @@ fn cell(nodes: usize, speed: f64, limit: f64, block: u64, slower: u64, binding: 
     };
     let repeats = cell.repeats.iter().map(over_time).collect();
     cell.throughput = Some(Throughput { interval_ms: 200.0, repeats });
+    let mut counts = LatencyCounts::new(10);
+    for interval in 0..10 {
+        let call = |call: u64| counts.record(interval, slower * (block * 2 + call * call / tail));
+        (1..=20_000).step_by(97).for_each(call);
+    }
+    let repeats: Vec<(f64, &LatencyCounts)> =
+        cell.repeats.iter().map(|repeat| (repeat.began_s.unwrap_or_default(), &counts)).collect();
+    cell.latency_over_time = LatencyOverTime::of(100.0, &repeats);
     cell
+}
+
+/// A step test of clients on two routes: one with a knee, one that keeps rising.
+pub(crate) fn steps() -> Record {
+    let mut record = record();
+    record.routes.retain(|route| route.skipped.is_none());
+    let steps = |speeds: [f64; 4]| -> Vec<Workload> {
+        let step = |(clients, speed): (u32, f64)| Workload {
+            name: format!("read-1m x{clients}"),
+            step: Some(Step { series: "read-1m".into(), clients, depth: 16 }),
+            read: Some(with_speed(speed)),
+            clients: (0..clients).map(|number| client(number, clients)).collect(),
+            ..Workload::default()
+        };
+        [1, 2, 4, 8].into_iter().zip(speeds).map(step).collect()
+    };
+    record.routes[0].workloads = steps([1.0, 1.9, 3.1, 3.3]);
+    record.routes[1].workloads = steps([1.0, 2.0, 4.0, 8.0]);
+    record.experiment.workloads = [1, 2, 4, 8]
+        .map(|clients| Shape {
+            name: format!("read-1m x{clients}"),
+            block_bytes: 1 << 20,
+            readers: 4,
+            depth: 16,
+            ..Shape::default()
+        })
+        .into();
+    record.verdicts.clear();
+    record
+}
+
+/// A cell whose repeats all have one speed.
+fn with_speed(gbytes_per_s: f64) -> Cell {
+    let bytes = (gbytes_per_s * 1e9).round() as u64;
+    let repeats = vec![Repeat::of(bytes, bytes >> 20, Duration::from_secs(1)); REPEATS];
+    Cell::of(repeats, &Latency::new(), 1)
+}
+
+/// One of several clients. The last of eight is lost, the one before a straggler.
+fn client(number: u32, of: u32) -> ClientResult {
+    let straggler = of == 8 && number == 6;
+    ClientResult {
+        name: format!("vm{}", number + 1),
+        bytes: 1 << 30,
+        share: 1.0 / f64::from(of),
+        start_offset_ms: 0.4,
+        first_done_s: Some(1.9),
+        last_done_s: Some(if straggler { 3.4 } else { 2.0 }),
+        straggler,
+        lost: (of == 8 && number == 7).then(|| "the connection ended".to_owned()),
+        ..ClientResult::default()
+    }
 }
 
 /// A failed record in which every text tries to inject markup or commands.

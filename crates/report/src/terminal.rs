@@ -5,9 +5,14 @@
 //! sentences, so nothing is lost. Plain ASCII, with colour only if the caller asks for it.
 
 mod canvas;
+mod checks;
 mod clients;
+mod published;
+mod side_by_side;
 
 use record::{Direction, Record, Route};
+
+pub use self::{checks::checks, published::published, side_by_side::side_by_side};
 
 use self::canvas::{Canvas, Style, width};
 use crate::{
@@ -54,6 +59,13 @@ fn draw(record: &Record, mut canvas: Canvas) -> String {
             table.skipped(&mut canvas, group.skipped.iter().copied(), false);
             if let Some(work) = group.rdma_work() {
                 canvas.paragraph(Style::Plain, INDENT, "RDMA for a call: ", &work);
+            }
+            if let Some(failovers) = group.failovers() {
+                let gaps = group
+                    .longest_gaps()
+                    .map(|gaps| format!("; longest time without a completed call: {gaps}"));
+                let text = format!("{failovers}{}", gaps.unwrap_or_default());
+                canvas.paragraph(Style::Plain, INDENT, "failovers: ", &text);
             }
             if let Some(ports) = group.ports() {
                 canvas.paragraph(Style::Plain, INDENT, "RDMA ports: ", &ports);

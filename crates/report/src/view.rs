@@ -7,8 +7,8 @@
 use std::collections::BTreeMap;
 
 use record::{
-    Binding, Comparison, Direction, Half, Measure, Pace, PortCounters, Record, Route, Shape, Stage, Verdict,
-    Workload, stats,
+    Binding, Comparison, Direction, Half, Measure, Pace, PathCounters, PortCounters, Record, Route, Shape,
+    Stage, Verdict, Workload, stats,
 };
 
 use crate::number;
@@ -185,6 +185,20 @@ impl Group<'_> {
         (!parts.is_empty()).then(|| parts.join(", "))
     }
 
+    /// What each route moved off paths or sent again: `tcp-mp 14 calls moved to another path, 2
+    /// sent again`; `None` if nothing was, and all paths are up.
+    pub(crate) fn failovers(&self) -> Option<String> {
+        let parts: Vec<String> = self.rows.iter().filter_map(failovers).collect();
+        (!parts.is_empty()).then(|| parts.join("; "))
+    }
+
+    /// The clients of each route: `tcp 8 clients, 12 to 13 % each; vm7 is a straggler`; `None` if
+    /// this machine was the only one.
+    pub(crate) fn clients(&self) -> Option<String> {
+        let parts: Vec<String> = self.rows.iter().filter_map(clients).collect();
+        (!parts.is_empty()).then(|| parts.join("; "))
+    }
+
     /// The RDMA port counters of each route: `rdma rxe1/1 9,412 packets out, 9,412 in; tcp
     /// nothing`.
     pub(crate) fn ports(&self) -> Option<String> {
@@ -209,6 +223,43 @@ impl Group<'_> {
         let cells = self.rows.iter().flat_map(|row| row.workload.cells());
         cells.map(|(_, cell)| cell.gbytes_per_s).fold(0.0, f64::max)
     }
+}
+
+/// What one route moved off paths or sent again, and its paths that are not up.
+fn failovers(row: &Row<'_>) -> Option<String> {
+    let sum = |of: fn(&PathCounters) -> u64| {
+        row.workload.paths.iter().fold(0_u64, |sum, path| sum.saturating_add(of(path)))
+    };
+    let mut parts = Vec::new();
+    let (moved, again) = (sum(|path| path.failovers), sum(|path| path.retransmissions));
+    if moved > 0 {
+        parts.push(format!("{} calls moved to another path", number::thousands(moved)));
+    }
+    if again > 0 {
+        parts.push(format!("{} sent again", number::thousands(again)));
+    }
+    let not_up = row.workload.paths.iter().filter(|path| !matches!(path.state.as_str(), "up" | ""));
+    parts.extend(not_up.map(|path| format!("{} is {} at the end", path.path, path.state)));
+    (!parts.is_empty()).then(|| format!("{} {}", row.route.name, parts.join(", ")))
+}
+
+/// The clients of one route in one sentence.
+fn clients(row: &Row<'_>) -> Option<String> {
+    let clients = &row.workload.clients;
+    let shares: Vec<f64> = clients.iter().map(|client| client.share).collect();
+    let least = number::percent(stats::percentile(&shares, 0.0)?);
+    let greatest = number::percent(stats::percentile(&shares, 1.0)?);
+    let range = if least == greatest { least } else { format!("{least} to {greatest}") };
+    let count = if clients.len() == 1 { "1 client".to_owned() } else { format!("{} clients", clients.len()) };
+    let mut parts = vec![format!("{} {count}, {range} % each", row.route.name)];
+    for client in clients {
+        if let Some(why) = &client.lost {
+            parts.push(format!("{} was lost: {why}", client.name));
+        } else if client.straggler {
+            parts.push(format!("{} is a straggler with {} %", client.name, number::percent(client.share)));
+        }
+    }
+    Some(parts.join(", "))
 }
 
 /// The RDMA work of one route; `None` for a route that does not use RDMA.

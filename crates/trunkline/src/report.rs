@@ -2,6 +2,7 @@
 
 use crate::error::Error;
 use crate::output;
+use ::report::{Additions, Basis, Checked, Condition, Published, RecordChecks};
 use clap::Args;
 use record::Record;
 use std::fs::File;
@@ -14,18 +15,22 @@ use std::process::ExitCode;
 /// memory.
 const RECORD_BYTES_MAX: u64 = 256 << 20;
 
+/// The name that lists all published results.
+const LIST: &str = "list";
+
 /// Show records as a table, and write them as an HTML page, Markdown or CSV.
 ///
-/// The HTML page and the Markdown compare several records side by side. JSON results of fio are
-/// shown as records.
+/// The table, the HTML page and the Markdown compare several records with the first. JSON results
+/// of fio are shown as records. With --fail-if or --junit the command fails (status 1) if a
+/// condition holds, or if a record itself failed.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct ReportArgs {
     /// Records written by `trunkline bench`, or JSON results of fio.
-    #[arg(value_name = "RECORD", required_unless_present = "explain")]
+    #[arg(value_name = "RECORD", required_unless_present_any = ["explain", "published"])]
     records: Vec<PathBuf>,
     /// Write the HTML page to this file; - is standard output [default: beside the first record if
-    /// that is a file, unless --markdown or --csv is given].
+    /// that is a file, unless --markdown, --csv or --junit is given].
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
     /// Write Markdown to this file; - is standard output.
@@ -34,6 +39,25 @@ pub struct ReportArgs {
     /// Write comma-separated values to this file, a line for each cell; - is standard output.
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
+    /// Fail if this holds: `tcp-mp.read < 0.9 * baseline`, `tcp.mix-1m.write.p99 > 20 ms`. A value
+    /// is ROUTE[.WORKLOAD][.raw|.paced].read|write[.gbytes_per_s|.iops|.p50|.p99]; baseline is the
+    /// same value of the baseline record. May be given several times.
+    #[arg(long, value_name = "CONDITION")]
+    fail_if: Vec<String>,
+    /// The record with which the others are compared [default: the first of several].
+    #[arg(long, value_name = "RECORD")]
+    baseline: Option<PathBuf>,
+    /// Compare medians alone in conditions, however few the repeats are. Without it, a condition
+    /// holds only if the whole 95 % interval fulfils it.
+    #[arg(long, requires = "fail_if")]
+    medians: bool,
+    /// Write the outcome of the conditions to this file as JUnit XML; - is standard output.
+    #[arg(long, value_name = "FILE")]
+    junit: Option<PathBuf>,
+    /// Show results that others have published beside the records, with their machine and what does
+    /// not add up; `list` prints the names. May be given several times.
+    #[arg(long, value_name = "NAME")]
+    published: Vec<String>,
     /// Overwrite files that exist.
     #[arg(long)]
     force: bool,
@@ -46,6 +70,7 @@ const EXAMPLES: &str = "Examples:\n  \
     trunkline report trunkline-results/20261121T040550Z.json\n  \
     trunkline report --markdown - before.json after.json\n  \
     trunkline report --csv results.csv trunkline-results/*.json\n  \
+    trunkline report --fail-if 'tcp-mp.read < 0.9 * baseline' before.json after.json\n  \
     trunkline report --explain";
 
 impl ReportArgs {
@@ -54,7 +79,7 @@ impl ReportArgs {
         // There is no place for a page beside a pipe.
         let is_file = |record: &&PathBuf| output::stream(record).is_none();
         let beside = || self.records.first().filter(is_file).map(|first| page_beside(first));
-        let other = self.markdown.is_some() || self.csv.is_some();
+        let other = [&self.markdown, &self.csv, &self.junit].into_iter().any(Option::is_some);
         self.html.clone().or_else(|| if other { None } else { beside() })
     }
 }
@@ -66,34 +91,150 @@ pub fn page_beside(record: &Path) -> PathBuf {
     if page == record { record.with_extension("report.html") } else { page }
 }
 
-/// Reads all records before anything is shown or written.
+/// The records, their names, and the outcome of the conditions.
+struct Results {
+    records: Vec<Record>,
+    names: Vec<String>,
+    /// Absent if no condition was given, and no document of them is wanted.
+    checks: Option<Vec<RecordChecks>>,
+    published: Vec<Published>,
+}
+
+impl Results {
+    fn additions(&self) -> Additions<'_> {
+        Additions { checks: self.checks.as_deref().unwrap_or_default(), published: &self.published }
+    }
+}
+
+/// Writes one form of the results.
+type Form = fn(&Results) -> String;
+
+/// Reads all records, and judges all conditions, before anything is shown or written.
 pub fn run(args: &ReportArgs) -> Result<ExitCode, Error> {
-    let records = args.records.iter().map(|file| read(file)).collect::<Result<Vec<_>, _>>()?;
-    let names = names(&args.records);
-    type Form = fn(&[Record], &[String]) -> String;
-    let forms: [(Option<PathBuf>, Form); 3] = [
-        (args.page(), ::report::html),
-        (args.markdown.clone(), ::report::markdown),
-        (args.csv.clone(), |records, _| ::report::csv(records)),
-    ];
-    let wanted: Vec<(PathBuf, Form)> =
-        forms.into_iter().filter_map(|(file, form)| Some((file?, form))).collect();
+    if args.published.iter().any(|name| name == LIST) {
+        output::print(&::report::published_list())?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let conditions = args.fail_if.iter().map(|text| condition(text)).collect::<Result<Vec<_>, _>>()?;
+    let published = args.published.iter().map(|name| published(name)).collect::<Result<Vec<_>, _>>()?;
+    if args.records.is_empty() && !args.explain {
+        return Err(no_record());
+    }
+    let files = record_files(args);
+    let records = files.iter().map(|file| read(file)).collect::<Result<Vec<_>, _>>()?;
+    let names = names(&files);
+    let checks = match conditions.is_empty() && args.junit.is_none() {
+        true => None,
+        false => Some(judged(args, &conditions, &records, &names)?),
+    };
+    let results = Results { records, names, checks, published };
+    let wanted = wanted(args);
     for (file, _) in &wanted {
-        spare_records(file, &args.records)?;
-        let is_named = [&args.html, &args.markdown, &args.csv].contains(&&Some(file.clone()));
+        spare_records(file, &files)?;
+        let is_named = [&args.html, &args.markdown, &args.csv, &args.junit].contains(&&Some(file.clone()));
         if is_named { output::spare(file, args.force)? } else { output::spare_page(file, args.force)? }
     }
-    // A result on standard output is the only output there, so that it can be piped.
-    if !records.is_empty() && !wanted.iter().any(|(file, _)| output::is_stdout(file)) {
-        records.iter().try_for_each(|record| output::print(&format!("{}\n", table(record))))?;
-    }
-    if !records.is_empty() {
-        wanted.iter().try_for_each(|(file, form)| output::write(file, &form(&records, &names)))?;
+    show(&results, wanted.iter().any(|(file, _)| output::is_stdout(file)))?;
+    if !results.records.is_empty() {
+        wanted.iter().try_for_each(|(file, form)| output::write(file, &form(&results)))?;
     }
     if args.explain {
         output::print(&::report::explain())?;
     }
-    Ok(ExitCode::SUCCESS)
+    let failed = results.checks.iter().flatten().any(RecordChecks::has_failed);
+    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// The forms to write, with their files.
+fn wanted(args: &ReportArgs) -> Vec<(PathBuf, Form)> {
+    let forms: [(Option<PathBuf>, Form); 4] = [
+        (args.page(), |it| ::report::html_with(&it.records, &it.names, &it.additions())),
+        (args.markdown.clone(), |it| ::report::markdown_with(&it.records, &it.names, &it.additions())),
+        (args.csv.clone(), |it| ::report::csv(&it.records)),
+        (args.junit.clone(), |it| ::report::junit(it.checks.as_deref().unwrap_or_default())),
+    ];
+    forms.into_iter().filter_map(|(file, form)| Some((file?, form))).collect()
+}
+
+/// Prints the tables and the outcome of the conditions. A result on standard output is the only
+/// output there, so that it can be piped; the outcome goes to standard error then.
+fn show(results: &Results, stdout_is_taken: bool) -> Result<(), Error> {
+    let columns = output::stdout_columns();
+    if !stdout_is_taken {
+        results.records.iter().try_for_each(|record| output::print(&format!("{}\n", table(record))))?;
+        let (records, names) = (&results.records, &results.names);
+        let colour = output::stdout_has_colour();
+        output::print(&::report::terminal::side_by_side(records, names, columns, colour))?;
+        for (record, result) in records.iter().flat_map(|it| results.published.iter().map(move |p| (it, p))) {
+            output::print(&::report::terminal::published(result, record, columns, colour))?;
+        }
+    }
+    let Some(checks) = &results.checks else { return Ok(()) };
+    if stdout_is_taken {
+        let text = ::report::terminal::checks(checks, columns, output::stderr_has_colour());
+        output::print_to_stderr(&text);
+        return Ok(());
+    }
+    output::print(&::report::terminal::checks(checks, columns, output::stdout_has_colour()))
+}
+
+/// All records to show: the baseline first, then the others.
+fn record_files(args: &ReportArgs) -> Vec<PathBuf> {
+    let Some(baseline) = &args.baseline else { return args.records.clone() };
+    let others = args.records.iter().filter(|file| !is_same_file(file, baseline)).cloned();
+    std::iter::once(baseline.clone()).chain(others).collect()
+}
+
+/// The published result with this name.
+fn published(name: &str) -> Result<Published, Error> {
+    let mut all = ::report::published();
+    let names: Vec<String> = all.iter().map(|it| it.name.clone()).collect();
+    let at = names.iter().position(|it| it == name).ok_or_else(|| Error::Usage {
+        sentence: format!("cannot show the published result {name}"),
+        cause: format!("there is none of this name; there are {}", names.join(", ")),
+        advice: "trunkline report --published list".to_owned(),
+    })?;
+    Ok(all.swap_remove(at))
+}
+
+fn no_record() -> Error {
+    Error::Usage {
+        sentence: "cannot show published results alone".to_owned(),
+        cause: "no RECORD was given beside which they stand".to_owned(),
+        advice: "--published NAME RECORD, or --published list".to_owned(),
+    }
+}
+
+fn condition(text: &str) -> Result<Condition, Error> {
+    text.parse::<Condition>().map_err(|cause| Error::Usage {
+        sentence: format!("cannot use the condition {text}"),
+        cause: cause.to_string(),
+        advice: "ROUTE.read < 0.9 * baseline, or ROUTE.WORKLOAD.write.p99 > 20 ms; \
+                 trunkline report --help        for more"
+            .to_owned(),
+    })
+}
+
+/// Judges the conditions on the records that were given; a baseline beside them is only compared
+/// with.
+fn judged(
+    args: &ReportArgs,
+    conditions: &[Condition],
+    records: &[Record],
+    names: &[String],
+) -> Result<Vec<RecordChecks>, Error> {
+    let all: Vec<Checked<'_>> =
+        records.iter().zip(names).map(|(record, name)| Checked { record, name }).collect();
+    let baseline = all.first().copied().filter(|_| args.baseline.is_some() || all.len() > 1);
+    let beside =
+        args.baseline.as_ref().filter(|baseline| !args.records.iter().any(|it| is_same_file(it, baseline)));
+    let checked = all.get(usize::from(beside.is_some())..).unwrap_or_default();
+    let basis = if args.medians { Basis::Medians } else { Basis::Intervals };
+    ::report::check(conditions, checked, baseline, basis).map_err(|(condition, cause)| Error::Usage {
+        sentence: format!("cannot judge the condition {}", condition.text()),
+        cause: cause.to_string(),
+        advice: cause.advice.to_owned(),
+    })
 }
 
 /// The names of records in a comparison: their file names, or their paths where two files of
@@ -151,10 +292,7 @@ fn of_fio(path: &Path, text: &str) -> Result<Option<Record>, Error> {
 
 /// Refuses to overwrite one of the records that are read.
 fn spare_records(file: &Path, records: &[PathBuf]) -> Result<(), Error> {
-    // Compares inode numbers, because a file may have several names.
-    let number = |path: &Path| path.metadata().ok().map(|found| (found.dev(), found.ino()));
-    let same = |record: &&PathBuf| number(record).is_some_and(|record| Some(record) == number(file));
-    match records.iter().find(same) {
+    match records.iter().find(|record| is_same_file(record, file)) {
         None => Ok(()),
         Some(record) => Err(Error::Usage {
             sentence: format!("cannot write the report to {}", file.display()),
@@ -162,4 +300,11 @@ fn spare_records(file: &Path, records: &[PathBuf]) -> Result<(), Error> {
             advice: "--html FILE with another name".to_owned(),
         }),
     }
+}
+
+/// Whether two names are of the same file. Compares inode numbers, because a file may have several
+/// names.
+fn is_same_file(one: &Path, other: &Path) -> bool {
+    let number = |path: &Path| path.metadata().ok().map(|found| (found.dev(), found.ino()));
+    number(one).is_some_and(|one| Some(one) == number(other))
 }

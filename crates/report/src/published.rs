@@ -1,0 +1,259 @@
+//! Results that others have published, beside a record on request: each figure with its machine,
+//! and what does not add up. They are no limits of the reader's machine and take part in no
+//! verdict.
+
+use record::{Measure, Pattern, Record, Route, Workload, stats};
+use serde::Deserialize;
+
+use crate::{number, view};
+
+/// A published document with its figures.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Published {
+    /// The name for `--published`.
+    pub name: String,
+    /// The document.
+    pub title: String,
+    /// Where it was measured.
+    pub machine: String,
+    /// What was measured.
+    pub load: String,
+    /// What does not add up.
+    pub doubts: Vec<String>,
+    figures: Vec<Figure>,
+}
+
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Figure {
+    route: String,
+    /// The route that a ratio is over.
+    over: Option<String>,
+    direction: Measure,
+    pattern: Pattern,
+    block_bytes: Option<u64>,
+    gbytes_per_s: Option<f64>,
+    iops: Option<f64>,
+    ratio: Option<f64>,
+    /// What was published, if the figure is computed from it.
+    derived: Option<String>,
+    note: Option<String>,
+}
+
+/// All published results that this build knows.
+pub fn published() -> Vec<Published> {
+    #[derive(Deserialize)]
+    struct File {
+        result: Vec<Published>,
+    }
+    let file: File =
+        toml::from_str(include_str!("../data/published.toml")).expect("a test reads the same text");
+    file.result
+}
+
+/// The names of all published results, with their documents and machines.
+pub fn published_list() -> String {
+    let all = published();
+    let width = all.iter().map(|it| it.name.len()).max().unwrap_or_default();
+    let line = |it: &Published| format!("{:width$}  {}\n{:width$}  {}\n", it.name, it.title, "", it.machine);
+    all.iter().map(line).collect()
+}
+
+/// A figure beside what a record has alike.
+pub(crate) struct Beside {
+    pub(crate) route: String,
+    /// `reads, sequential, 1 MiB blocks`
+    pub(crate) what: String,
+    pub(crate) published: String,
+    /// The comparable values of the record, each with its workload.
+    pub(crate) here: Vec<String>,
+}
+
+impl Published {
+    /// Each figure beside the comparable values of a record.
+    pub(crate) fn beside(&self, record: &Record) -> Vec<Beside> {
+        self.figures.iter().map(|figure| figure.beside(record)).collect()
+    }
+}
+
+impl Figure {
+    fn beside(&self, record: &Record) -> Beside {
+        let direction = match self.direction {
+            Measure::Both => "reads and writes together",
+            Measure::Read => "reads",
+            Measure::Write => "writes",
+        };
+        let pattern = match self.pattern {
+            Pattern::Sequential => "sequential",
+            Pattern::Random => "random",
+        };
+        let blocks = self.block_bytes.map(|bytes| format!(", {} blocks", number::bytes(bytes)));
+        let over = self.over.as_ref().map_or_else(String::new, |over| format!(" over {over}"));
+        Beside {
+            route: format!("{}{over}", self.route),
+            what: format!("{direction}, {pattern}{}", blocks.unwrap_or_default()),
+            published: self.value(),
+            here: self.here(record),
+        }
+    }
+
+    fn value(&self) -> String {
+        let value = match (self.gbytes_per_s, self.iops, self.ratio) {
+            (Some(speed), ..) => format!("{} GB/s", number::fine(speed)),
+            (_, Some(iops), _) => format!("{} kIOPS", number::kiops(iops)),
+            (_, _, Some(ratio)) => format!("{} times", number::ratio(ratio)),
+            _ => "-".to_owned(),
+        };
+        let more: Vec<&str> = self.derived.iter().chain(&self.note).map(String::as_str).collect();
+        if more.is_empty() { value } else { format!("{value} ({})", more.join("; ")) }
+    }
+
+    fn here(&self, record: &Record) -> Vec<String> {
+        let Some(route) = record.route(&self.route) else { return Vec::new() };
+        let mut found = Vec::new();
+        for workload in &route.workloads {
+            if let Some(value) = self.is_alike(record, workload).then(|| self.found(record, route, workload))
+            {
+                found.extend(value.map(|value| format!("{value} ({})", name_of(workload))));
+            }
+        }
+        found
+    }
+
+    fn is_alike(&self, record: &Record, workload: &Workload) -> bool {
+        let shape = record.experiment.workloads.iter().find(|shape| shape.name == workload.name);
+        shape.is_some_and(|shape| {
+            shape.pattern == self.pattern && self.block_bytes.is_none_or(|bytes| bytes == shape.block_bytes)
+        })
+    }
+
+    /// The record's value of the same kind.
+    fn found(&self, record: &Record, route: &Route, workload: &Workload) -> Option<String> {
+        if self.direction == Measure::Both && (workload.read.is_none() || workload.write.is_none()) {
+            return None;
+        }
+        let speeds = workload.speeds(self.direction);
+        let speed = stats::median(&speeds)?;
+        if let Some(over) = &self.over {
+            let other = record.route(over)?.workload(&workload.name, workload.half())?;
+            let ratio = stats::ratio_of_pairs(&speeds, &other.speeds(self.direction), 1)?;
+            let [low, high] = number::interval_of_ratio(ratio.interval_95);
+            return Some(format!("{} times (95 %: {low} to {high})", number::ratio(ratio.ratio)));
+        }
+        if self.iops.is_some() {
+            let cells = workload.cells().filter(|(direction, _)| match self.direction {
+                Measure::Both => true,
+                Measure::Read => *direction == record::Direction::Read,
+                Measure::Write => *direction == record::Direction::Write,
+            });
+            return Some(format!("{} kIOPS", number::kiops(cells.map(|(_, cell)| cell.iops).sum())));
+        }
+        let limit = route.workload(&workload.name, workload.half()).and_then(|found| match self.direction {
+            Measure::Read => found.read.as_ref()?.limit_share,
+            Measure::Write => found.write.as_ref()?.limit_share,
+            Measure::Both => None,
+        });
+        let limit = limit.map(|share| format!(", {} % of its limit", number::percent(share)));
+        Some(format!("{} GB/s{}", number::fine(speed), limit.unwrap_or_default()))
+    }
+}
+
+/// The workload with what applies to its numbers: `mix-1m, paced at 2 Gbit/s a node`.
+fn name_of(workload: &Workload) -> String {
+    let pace = workload.pace.map(|pace| format!("paced at {}", number::pace(pace)));
+    let simulated = workload.simulated.as_ref().map(|what| format!("simulated: {what}"));
+    let parts: Vec<String> = std::iter::once(workload.name.clone()).chain(pace).chain(simulated).collect();
+    parts.join(", ")
+}
+
+/// The machine of the record, for the heading of its column.
+pub(crate) fn this_machine(record: &Record) -> String {
+    format!("this record ({})", view::machine(record))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample;
+
+    fn of(name: &str) -> Published {
+        published().into_iter().find(|it| it.name == name).expect("a published result")
+    }
+
+    #[test]
+    fn each_result_has_its_machine_its_doubts_and_one_value_for_each_figure() {
+        let all = published();
+        assert!(all.len() >= 6);
+        for result in &all {
+            assert!(!result.machine.is_empty() && !result.load.is_empty() && !result.doubts.is_empty());
+            for figure in &result.figures {
+                let values = [figure.gbytes_per_s, figure.iops, figure.ratio];
+                assert_eq!(values.iter().flatten().count(), 1, "{}: {figure:?}", result.name);
+                assert_eq!(figure.ratio.is_some(), figure.over.is_some(), "{}: {figure:?}", result.name);
+                assert!(values.iter().flatten().all(|value| *value > 0.0));
+            }
+        }
+        let list = published_list();
+        assert!(all.iter().all(|it| list.contains(&it.name) && list.contains(&it.machine)), "{list}");
+    }
+
+    #[test]
+    fn figures_computed_from_published_ones_are_right() {
+        // Gbit/s and binary units in decimal GB/s, and the sums that the doubts mention.
+        let near = |one: f64, other: f64| (one - other).abs() < 0.006;
+        let speed = |name: &str, derived: &str| {
+            let figures = of(name).figures;
+            let figure = figures.iter().find(|it| it.derived.as_deref() == Some(derived)).expect("derived");
+            figure.gbytes_per_s.expect("a speed")
+        };
+        assert!(near(speed("powerscale-f210", "65.81 Gbit/s"), 65.81 / 8.0));
+        assert!(near(speed("powerscale-f210", "17.38 Gbit/s"), 17.38 / 8.0));
+        assert!(near(speed("powerscale-f210", "93.38 Gbit/s"), 93.38 / 8.0));
+        assert!(near(speed("powerscale-f210", "20.50 Gbit/s"), 20.50 / 8.0));
+        assert!(near(speed("powerscale-f200", "1451 MiB/s"), 1451.0 * 1.048576e-3));
+        assert!(near(speed("powerscale-f200", "1446 MiB/s"), 1446.0 * 1.048576e-3));
+        for (derived, gib) in [("41 GiB/s", 41.0), ("11.6 GiB/s", 11.6), ("22.4 GiB/s", 22.4)] {
+            assert!(near(speed("ef600", derived), gib * 1.073741824), "{derived}");
+        }
+        let steps: Vec<u32> = (1..=20).map(|clients: u32| clients * 21_000).collect();
+        assert_eq!(4 * 42_000 + 20_000, 188_000);
+        assert_eq!(188_000 + steps[4], 293_000);
+        assert_eq!(188_000 + steps[9], 398_000, "with ten more, nineteen");
+        let doubts = of("sun-7410").doubts.join(" ");
+        for number in ["188,000", "293,000", "398,000"] {
+            assert!(doubts.contains(number), "{number}");
+        }
+    }
+
+    #[test]
+    fn a_figure_stands_beside_what_is_alike_and_nothing_else() {
+        let record = sample::record();
+        let beside = of("powerscale-f210").beside(&record);
+        let row = |route: &str, what: &str| {
+            beside.iter().find(|row| row.route == route && row.what.starts_with(what)).expect("a figure")
+        };
+        let both = row("tcp-mp", "reads and writes together");
+        assert_eq!(both.published, "8.20 GB/s (nodes 0.72, 3.0, 3.7 and 0.89 GB/s)");
+        assert_eq!(both.here.len(), 2, "{:?}", both.here);
+        assert!(both.here[1].ends_with("GB/s (mix-1m, paced at 2 Gbit/s a node)"), "{:?}", both.here);
+        let read = row("tcp-mp", "reads, ");
+        assert!(read.here[0].contains("% of its limit (mix-1m)"), "{:?}", read.here);
+        assert!(row("rdma", "reads and writes together").here.is_empty(), "skipped");
+        let sun = of("sun-7410").beside(&record);
+        assert!(sun.iter().any(|row| row.here.iter().any(|it| it.ends_with("kIOPS (random-4k)"))));
+        let ratios = of("linux-ramdisk").beside(&record);
+        assert!(ratios.iter().all(|row| row.here.is_empty()), "no such blocks, no RDMA");
+    }
+
+    #[test]
+    fn a_ratio_is_that_of_the_same_routes() {
+        let mut record = sample::record();
+        record.routes.retain(|route| route.skipped.is_none());
+        record.routes[1].name = "rdma".into();
+        let ratios = of("linux-ramdisk").beside(&record);
+        let random = ratios.iter().find(|row| row.what.starts_with("reads, random")).expect("a figure");
+        assert_eq!((random.route.as_str(), random.published.as_str()), ("rdma over tcp", "1.84 times"));
+        assert!(random.here[0].ends_with("(random-4k)") && random.here[0].contains(" times (95 %: "));
+    }
+}
