@@ -1,8 +1,8 @@
 //! Experiments with many clients: agents on other machines run the load, and this process
 //! coordinates them.
 //!
-//! [`agent`] is the agent's side, [`fleet`] the coordinator's; [`link`] is the connection between
-//! the two, [`message`] what they say. An agent makes load on the server under test and does
+//! [`agent`] is the agent's side, `fleet` the coordinator's; `link` is the connection between the
+//! two, `message` what they say. An agent makes load on the server under test and does
 //! nothing else: no message makes it run a command, read a file or write one.
 
 pub mod agent;

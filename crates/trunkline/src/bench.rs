@@ -24,7 +24,10 @@ use std::process::ExitCode;
 /// fio job files run as they are: each is a route to the server that --map names for the directory
 /// of its files. The phases that several job files have in common are compared.
 ///
-/// The exit status is 1 if the record fails: a block is wrong, or a result is above its limit.
+/// With --client, other machines make the load, all at the same time (docs/EXPERIMENTS.md).
+///
+/// The exit status is 1 if the record fails: a block is wrong, a result is above its limit, or a
+/// client was lost.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct BenchArgs {
