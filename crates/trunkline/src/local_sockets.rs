@@ -63,6 +63,18 @@ impl Directory {
         read(&socket_of(&directory, pid)).map(|(_, document)| document)
     }
 
+    /// The processes of this user that have a socket, in the order of their numbers. Those that
+    /// were killed are among them until somebody reads.
+    pub fn processes(self) -> Vec<u32> {
+        let directory = self.path().ok().filter(|directory| is_private(directory));
+        let sockets = directory.and_then(|directory| std::fs::read_dir(directory).ok());
+        let names = sockets.into_iter().flatten().flatten().map(|socket| socket.file_name());
+        let mut processes: Vec<u32> =
+            names.filter_map(|name| name.to_str()?.strip_suffix(".sock")?.parse().ok()).collect();
+        processes.sort_unstable();
+        processes
+    }
+
     /// Root's directory is in /run, others' in their own runtime directory.
     fn path(self) -> io::Result<PathBuf> {
         let uid = rustix::process::geteuid();

@@ -2,6 +2,7 @@
 
 mod csv;
 mod format;
+mod screen;
 mod source;
 mod view;
 
@@ -10,16 +11,18 @@ use crate::live;
 use crate::output;
 use clap::Args;
 use metrics::{Dimension, Interval, Snapshot};
-use source::Target;
+use screen::Shown;
+use source::{Answers, Source, Target};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use view::{Order, View};
 
-/// Watch servers and mounts: operations, bytes, latencies and paths, once a second.
+/// Watch servers, mounts and benches: operations, bytes, latencies and paths, once a second.
 ///
-/// Without a target it shows every Trunkline process of this user on this host. Each process has a
+/// In a terminal it takes the whole screen; `?` explains the keys. Elsewhere, and with --batch, it
+/// prints text. Without a target it shows every Trunkline process of this user on this host. Each process has a
 /// line of totals, a table of its operations, and, if it is a client, a table of its paths.
 /// "share" is a line's part of the bytes, or of the operations where no bytes move. Latencies are
 /// those of the interval: at a server from the receipt of a call to the end of its reply, at a
@@ -88,6 +91,10 @@ fn condition(text: &str) -> Result<(Dimension, String), String> {
 
 /// Watches until the user ends it, or prints the snapshots that were asked for.
 pub fn run(args: &TopArgs) -> Result<ExitCode, Error> {
+    if args.batch.is_none() && screen::is_possible() {
+        screen::run(args)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     if args.csv {
         output::print(&csv::head())?;
     }
@@ -120,18 +127,48 @@ fn remember(snapshots: &[Snapshot], previous: &mut Previous) {
 }
 
 impl TopArgs {
-    /// A snapshot of each process that is watched.
-    fn snapshots(&self) -> Result<Vec<Snapshot>, Error> {
+    fn target(&self) -> &Target {
+        self.target.as_ref().unwrap_or(&Target::All)
+    }
+
+    /// What each process that is watched tells.
+    fn ask(&self) -> Result<Answers, Error> {
         let token = self.token.as_deref().map(live::read_token).transpose()?;
-        let found = self.target.as_ref().unwrap_or(&Target::All).snapshots(token.as_deref())?;
-        if found.is_empty() {
+        let found = self.target().ask(token.as_deref())?;
+        if found.snapshots.is_empty() {
+            let silent: Vec<_> =
+                found.silent.iter().map(|one| format!("{}: {}", one.who, one.cause)).collect();
             return Err(Error::Usage {
                 sentence: "there is no process to watch".to_owned(),
-                cause: "no trunkline serve or mount of this user answers on this host".to_owned(),
+                cause: match silent.is_empty() {
+                    true => "no trunkline serve, mount or bench of this user runs on this host".to_owned(),
+                    false => silent.join("; "),
+                },
                 advice: "start one, or run this as the user who did (root for mounts from fstab)".to_owned(),
             });
         }
         Ok(found)
+    }
+
+    /// The snapshots, with a warning for each process that tells nothing.
+    fn snapshots(&self) -> Result<Vec<Snapshot>, Error> {
+        let Answers { snapshots, silent } = self.ask()?;
+        for one in silent {
+            output::print_to_stderr(&format!("{} is left out: {}\n", one.who, one.cause));
+        }
+        Ok(snapshots)
+    }
+
+    /// Whom this snapshot came from.
+    fn source_of(&self, snapshot: &Snapshot) -> Source {
+        match self.target() {
+            Target::Address(address) => Source::Address(address.clone()),
+            Target::All | Target::Process(_) => Source::Process(snapshot.process.pid),
+        }
+    }
+
+    fn view(&self) -> Shown {
+        Shown { by: self.by.clone(), conditions: self.conditions.clone(), order: self.sort }
     }
 }
 

@@ -6,9 +6,10 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{ChildStdout, Command, Output, Stdio};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use testkit::{Process, Stream, temp_dir};
+use testkit::{Deadline, Process, Stream, temp_dir};
 
 const TIMEOUT: Duration = Duration::from_secs(60);
 /// Bytes of one READ and one WRITE.
@@ -211,10 +212,94 @@ fn a_token_that_others_can_read_or_guess_is_refused() {
 }
 
 #[test]
+fn a_bench_is_watched_by_route_while_it_runs_and_writes_its_metrics_at_the_end() {
+    let runtime = temp_dir("top");
+    let (_server, url) = serve(runtime.path());
+    let path = |name: &str| runtime.path().join(name).display().to_string();
+    let experiment = format!(
+        "repeats = 2\nwindow_ms = 1500\n[target]\nserver = {url:?}\n\
+         [[route]]\nname = \"one\"\n[[route]]\nname = \"two\"\noptions = \"nconnect=2\"\n\
+         [[workload]]\nname = \"reads\"\nblock = \"64KiB\"\ndepth = 2\nreaders = 1\nfile = \"1MiB\"\n"
+    );
+    std::fs::write(path("reads.toml"), experiment).unwrap();
+    let (file, record, prometheus) = (path("reads.toml"), path("record.json"), path("metrics"));
+    let arguments = ["bench", &file, "--record", &record, "--no-report", "--metrics-file", &prometheus];
+    let mut bench = Process::spawn(trunkline(runtime.path(), &arguments));
+    let pid = bench.id().to_string();
+    let reads = |snapshot: &Snapshot, route: &str| {
+        let of_route = |key: &Key| {
+            key.path.as_deref().is_some_and(|path| path.starts_with(route))
+                && key.operation.as_deref() == Some("READ")
+        };
+        let tallies = snapshot.operations.iter().filter(|(key, _)| of_route(key));
+        tallies.map(|(_, tally)| tally.count).sum::<u64>()
+    };
+    Deadline::wait_until("both routes to be counted", TIMEOUT, || {
+        let output = run(runtime.path(), &["top", &pid, "--batch", "0", "--json"]);
+        let snapshot = Snapshot::from_json(&output.stdout).ok()?;
+        ["one ", "two "].iter().all(|route| reads(&snapshot, route) > 0).then_some(())
+    });
+    assert!(bench.wait(TIMEOUT).success(), "{}", bench.all_output());
+    let text = std::fs::read_to_string(prometheus).unwrap();
+    for route in ["one", "two"] {
+        let line = text.lines().find(|line| {
+            line.starts_with("trunkline_operations_total")
+                && line.contains("operation=\"READ\"")
+                && line.contains(&format!("path=\"{route} "))
+        });
+        assert!(line.is_some(), "{text}");
+    }
+}
+
+#[test]
+fn in_a_terminal_it_takes_the_screen_until_q_is_pressed() {
+    let runtime = temp_dir("top");
+    let (server, url) = serve(runtime.path());
+    load(&Mount::connect(&url, "nolock").unwrap());
+    let pid = server.id().to_string();
+    let mut script = Command::new("script");
+    let top = format!("stty rows 30 cols 120; {} top {pid}", env!("CARGO_BIN_EXE_trunkline"));
+    script.args(["--quiet", "--return", "--command", &top, "/dev/null"]);
+    script.env("XDG_RUNTIME_DIR", runtime.path()).env("TERM", "xterm").env_remove("TRUNKLINE_LOG");
+    let mut script = script.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let (mut keys, screen) = (script.stdin.take().unwrap(), Screen::of(script.stdout.take().unwrap()));
+    screen.wait_for("sorted by ops");
+    keys.write_all(b"s?").unwrap();
+    // Spaces that were there before are not drawn again.
+    screen.wait_for("Ctrl-C");
+    keys.write_all(b"q").unwrap();
+    assert!(script.wait().unwrap().success());
+    screen.wait_for("\u{1b}[?1049l");
+}
+
+/// What a program draws on its terminal.
+struct Screen(Arc<Mutex<Vec<u8>>>);
+
+impl Screen {
+    fn of(mut output: ChildStdout) -> Self {
+        let drawn = Arc::new(Mutex::new(Vec::new()));
+        let screen = Self(Arc::clone(&drawn));
+        std::thread::spawn(move || {
+            let mut buffer = [0; 4096];
+            while let Ok(count @ 1..) = output.read(&mut buffer) {
+                drawn.lock().unwrap().extend_from_slice(&buffer[..count]);
+            }
+        });
+        screen
+    }
+
+    fn wait_for(&self, text: &str) {
+        Deadline::wait_until(text, TIMEOUT, || {
+            String::from_utf8_lossy(&self.0.lock().unwrap()).contains(text).then_some(())
+        });
+    }
+}
+
+#[test]
 fn what_cannot_be_watched_is_an_error_that_says_why() {
     let runtime = temp_dir("top");
     for (arguments, cause) in [
-        (&["top", "1", "--batch", "1"][..], "it is no trunkline serve or mount of this user"),
+        (&["top", "1", "--batch", "1"][..], "it is no trunkline serve, mount or bench of this user"),
         (&["top", "nonsense"], "the number of a process, or the metrics address"),
         (&["top", "127.0.0.1:1", "--batch", "0"], "Connection refused"),
         (&["top", "--by", "file"], "`file` is no dimension"),

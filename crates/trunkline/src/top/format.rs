@@ -5,6 +5,37 @@ use crate::table;
 use metrics::Rates;
 use std::fmt::Write;
 
+/// The columns of [`process`].
+pub const PROCESS_COLUMNS: [&str; 10] =
+    ["kind", "pid", "ops/s", "in/s", "out/s", "p50", "p99", "CPUs", "up", "what"];
+
+/// A line of the list of processes.
+pub fn process(view: &View) -> Vec<String> {
+    let process = &view.snapshot.process;
+    vec![
+        process.kind.name().to_owned(),
+        process.pid.to_string(),
+        number(view.total.ops_per_s),
+        amount(view.total.received_bytes_per_s),
+        amount(view.total.sent_bytes_per_s),
+        latency(view.total.p50_ns),
+        latency(view.total.p99_ns),
+        format!("{:.2}", view.cpu),
+        duration(view.snapshot.uptime_ms / 1000),
+        process.name.clone(),
+    ]
+}
+
+/// The columns of [`path`].
+pub const PATH_COLUMNS: [&str; 11] =
+    ["path", "state", "for", "ops/s", "in/s", "out/s", "share", "p50", "p99", "failovers", "worst gap"];
+
+/// The columns of [`operation`].
+pub fn operation_columns(view: &View) -> Vec<String> {
+    let columns = ["ops/s", "in/s", "out/s", "share", "p50", "p99", "max", "errors"];
+    view.by.iter().map(|by| by.name().to_owned()).chain(columns.map(str::to_owned)).collect()
+}
+
 /// One process: a line of totals, its operations, and its paths.
 pub fn text(view: &View, lines_max: usize) -> String {
     let mut text = head(view);
@@ -12,28 +43,13 @@ pub fn text(view: &View, lines_max: usize) -> String {
     if view.lines.is_empty() {
         text.push_str("no operations\n");
     } else {
-        let columns = ["ops/s", "in/s", "out/s", "share", "p50", "p99", "max", "errors"];
-        let head = view.by.iter().map(|by| by.name().to_owned()).chain(columns.map(str::to_owned));
-        let mut rows: Vec<Vec<String>> = vec![head.collect()];
+        let mut rows = vec![operation_columns(view)];
         rows.extend(view.lines.iter().take(lines_max).map(operation));
         lay_out(&mut text, &rows, view.by.len());
         left_out(&mut text, view.lines.len(), lines_max);
     }
     if !view.paths.is_empty() {
-        let columns = [
-            "path",
-            "state",
-            "for",
-            "ops/s",
-            "in/s",
-            "out/s",
-            "share",
-            "p50",
-            "p99",
-            "failovers",
-            "worst gap",
-        ];
-        let mut rows = vec![columns.map(str::to_owned).to_vec()];
+        let mut rows = vec![PATH_COLUMNS.map(str::to_owned).to_vec()];
         rows.extend(view.paths.iter().take(lines_max).map(path));
         lay_out(&mut text, &rows, 2);
         left_out(&mut text, view.paths.len(), lines_max);
@@ -68,7 +84,8 @@ fn left_out(text: &mut String, lines: usize, lines_max: usize) {
     }
 }
 
-fn operation(line: &Line) -> Vec<String> {
+/// A line of the table of operations.
+pub fn operation(line: &Line) -> Vec<String> {
     let mut cells = line.names.clone();
     cells.extend(rates(&line.rates, line.share));
     cells.push(latency(line.rates.max_ns));
@@ -76,7 +93,8 @@ fn operation(line: &Line) -> Vec<String> {
     cells
 }
 
-fn path(line: &PathLine) -> Vec<String> {
+/// A line of the table of paths.
+pub fn path(line: &PathLine) -> Vec<String> {
     let now = &line.activity.now;
     let mut cells = vec![now.name.clone(), now.state.clone(), duration(now.since_ms / 1000)];
     cells.extend(rates(&line.rates, line.share));
@@ -101,12 +119,14 @@ pub fn number(value: f64) -> String {
     if value >= 100.0 || value == 0.0 { format!("{value:.0}") } else { format!("{value:.1}") }
 }
 
-fn amount(bytes: f64) -> String {
+/// Bytes per second, without the "/s".
+pub fn amount(bytes: f64) -> String {
     table::bytes(bytes as u64)
 }
 
 fn percent(part: f64) -> String {
-    format!("{:.0} %", part * 100.0)
+    // What is there must not look like nothing.
+    if part > 0.0 && part < 0.01 { "<1 %".to_owned() } else { format!("{:.0} %", part * 100.0) }
 }
 
 /// A latency in the unit that fits: `85 us`, `1.2 ms`, `3.4 s`.
@@ -121,7 +141,7 @@ pub fn latency(ns: Option<u64>) -> String {
 }
 
 /// A duration in its largest unit: `59 s`, `12 min`, `3 h`, `4 d`.
-fn duration(seconds: u64) -> String {
+pub fn duration(seconds: u64) -> String {
     match seconds {
         0..120 => format!("{seconds} s"),
         120..7_200 => format!("{} min", seconds / 60),

@@ -39,54 +39,118 @@ impl FromStr for Target {
     }
 }
 
+/// A process that can be asked for its counters.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Source {
+    /// A process of this user on this host.
+    Process(u32),
+    /// The process behind a metrics address.
+    Address(String),
+}
+
+/// Why a process tells nothing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Silent {
+    /// `process 4711`.
+    pub who: String,
+    /// The cause.
+    pub cause: String,
+    /// What to do.
+    advice: String,
+    /// Whether there is no such process, or not any more.
+    pub has_ended: bool,
+}
+
+#[cfg(test)]
+impl Silent {
+    /// A process that tells nothing for this reason.
+    pub fn for_test(cause: &str, has_ended: bool) -> Self {
+        Self { who: "process 7".into(), cause: cause.into(), advice: "wait".into(), has_ended }
+    }
+}
+
+impl From<Silent> for Error {
+    fn from(silent: Silent) -> Self {
+        let sentence = format!("{} cannot be watched", silent.who);
+        Self::Usage { sentence, cause: silent.cause, advice: silent.advice }
+    }
+}
+
+/// What the processes that are watched have told.
+#[derive(Debug, Default)]
+pub struct Answers {
+    /// A snapshot of each process: servers first, then in the order of their numbers.
+    pub snapshots: Vec<Snapshot>,
+    /// The processes that run, but tell nothing.
+    pub silent: Vec<Silent>,
+}
+
 impl Target {
-    /// A snapshot of each process, servers first, then in the order of their numbers. A process
-    /// that ends meanwhile, or runs another version, is left out of [`Target::All`]. `token` is
-    /// shown to an address.
+    /// The processes to ask.
+    pub fn sources(&self) -> Vec<Source> {
+        match self {
+            Self::All => SOCKETS.processes().into_iter().map(Source::Process).collect(),
+            Self::Process(pid) => vec![Source::Process(*pid)],
+            Self::Address(address) => vec![Source::Address(address.clone())],
+        }
+    }
+
+    /// Asks all processes at once, so that a slow one does not delay the others. `token` is shown
+    /// to an address.
     ///
     /// # Errors
     /// A process that was asked for tells nothing.
-    pub fn snapshots(&self, token: Option<&str>) -> Result<Vec<Snapshot>, Error> {
-        match self {
-            Self::All => {
-                let mut found: Vec<_> = SOCKETS
-                    .read_all()
-                    .into_iter()
-                    .filter_map(|(pid, text)| of_process(pid, &text).ok())
-                    .collect();
-                found.sort_by_key(|snapshot| (snapshot.process.kind, snapshot.process.pid));
-                Ok(found)
+    pub fn ask(&self, token: Option<&str>) -> Result<Answers, Error> {
+        let sources = self.sources();
+        let answers = std::thread::scope(|scope| {
+            let asked = sources.iter().map(|source| scope.spawn(|| source.ask(token)));
+            let asked: Vec<_> = asked.collect();
+            asked.into_iter().filter_map(|thread| thread.join().ok()).collect::<Vec<_>>()
+        });
+        let mut found = Answers::default();
+        for answer in answers {
+            match answer {
+                Ok(snapshot) => found.snapshots.push(snapshot),
+                Err(silent) if *self != Self::All => return Err(silent.into()),
+                Err(silent) if silent.has_ended => {}
+                Err(silent) => found.silent.push(silent),
             }
+        }
+        found.snapshots.sort_by_key(|snapshot| (snapshot.process.kind, snapshot.process.pid));
+        Ok(found)
+    }
+}
+
+impl Source {
+    /// Asks the process for its snapshot. The system knows which process that is; what the process
+    /// says is not trusted with that.
+    ///
+    /// # Errors
+    /// The process tells nothing, or nothing that this version can read.
+    pub fn ask(&self, token: Option<&str>) -> Result<Snapshot, Silent> {
+        match self {
             Self::Process(pid) => {
                 let text = SOCKETS.read(*pid).map_err(|error| silent(*pid, &error))?;
-                Ok(vec![of_process(*pid, &text)?])
+                let mut snapshot = parse(&format!("process {pid}"), &text)?;
+                snapshot.process.pid = *pid;
+                Ok(snapshot)
             }
-            Self::Address(address) => {
-                let text = ask(address, token)?;
-                Ok(vec![parse(&format!("the process at {address}"), &text)?])
-            }
+            Self::Address(address) => parse(&format!("the process at {address}"), &ask(address, token)?),
         }
     }
 }
 
-/// The snapshot that a process sent. The system knows which process that is; what the process says
-/// is not trusted with that.
-fn of_process(pid: u32, text: &[u8]) -> Result<Snapshot, Error> {
-    let mut snapshot = parse(&format!("process {pid}"), text)?;
-    snapshot.process.pid = pid;
-    Ok(snapshot)
-}
-
-fn parse(who: &str, text: &[u8]) -> Result<Snapshot, Error> {
-    Snapshot::from_json(text).map_err(|error| Error::Usage {
-        sentence: format!("{who} cannot be watched"),
+fn parse(who: &str, text: &[u8]) -> Result<Snapshot, Silent> {
+    Snapshot::from_json(text).map_err(|error| Silent {
+        who: who.to_owned(),
         cause: error.to_string(),
         advice: "run the process and `trunkline top` of one version".to_owned(),
+        has_ended: false,
     })
 }
 
 /// Asks a metrics address for a snapshot.
-fn ask(address: &str, token: Option<&str>) -> Result<Vec<u8>, Error> {
+fn ask(address: &str, token: Option<&str>) -> Result<Vec<u8>, Silent> {
     let agent = ureq::Agent::config_builder()
         .timeout_global(Some(ANSWER_TIMEOUT))
         .max_redirects(0)
@@ -101,9 +165,10 @@ fn ask(address: &str, token: Option<&str>) -> Result<Vec<u8>, Error> {
     let answer = request
         .call()
         .and_then(|mut answer| answer.body_mut().with_config().limit(ANSWER_BYTES_MAX).read_to_vec());
-    answer.map_err(|error| Error::Usage {
-        sentence: format!("the process at {address} cannot be watched"),
+    answer.map_err(|error| Silent {
+        who: format!("the process at {address}"),
         cause: error.to_string(),
+        has_ended: false,
         advice: match error {
             ureq::Error::StatusCode(401) => "--token FILE with the token of its --metrics-token".to_owned(),
             ureq::Error::StatusCode(_) => "the address that a process was given by --metrics".to_owned(),
@@ -113,18 +178,18 @@ fn ask(address: &str, token: Option<&str>) -> Result<Vec<u8>, Error> {
     })
 }
 
-fn silent(pid: u32, error: &io::Error) -> Error {
+fn silent(pid: u32, error: &io::Error) -> Silent {
+    let has_ended = matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused);
     let cause = match error.kind() {
-        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
-            "it is no trunkline serve or mount of this user".to_owned()
-        }
+        _ if has_ended => "it is no trunkline serve, mount or bench of this user".to_owned(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => "it does not answer".to_owned(),
         _ => error.to_string(),
     };
-    Error::Usage {
-        sentence: format!("process {pid} cannot be watched"),
-        cause,
-        advice: "`trunkline top` without a number shows those that can".to_owned(),
-    }
+    let advice = match has_ended {
+        true => "`trunkline top` without a number shows those that can",
+        false => "look what the process waits for: its log, and `ps -o stat,wchan PID`",
+    };
+    Silent { who: format!("process {pid}"), cause, advice: advice.to_owned(), has_ended }
 }
 
 #[cfg(test)]

@@ -24,6 +24,8 @@ pub enum Order {
 pub struct Line {
     /// A value for each dimension of the view; `-` where the process does not tell it apart.
     pub names: Vec<String>,
+    /// The same values as they were counted; absent where the process does not tell them apart.
+    pub values: Vec<Option<String>>,
     /// The rates.
     pub rates: Rates,
     /// The part of all bytes, or of all operations where no bytes move; 0 to 1.
@@ -61,7 +63,7 @@ pub struct View {
 }
 
 /// By what operations are told apart if the user does not say.
-fn default_by(kind: Kind) -> Vec<Dimension> {
+pub fn default_by(kind: Kind) -> Vec<Dimension> {
     match kind {
         Kind::Serve => vec![Dimension::Node, Dimension::Operation],
         Kind::Mount | Kind::Bench => vec![Dimension::Path, Dimension::Operation],
@@ -109,6 +111,28 @@ impl View {
 }
 
 impl Order {
+    /// The order after this one, round.
+    pub fn next(self) -> Self {
+        match self {
+            Self::Ops => Self::Bytes,
+            Self::Bytes => Self::P99,
+            Self::P99 => Self::Errors,
+            Self::Errors => Self::Name,
+            Self::Name => Self::Ops,
+        }
+    }
+
+    /// The name in options.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ops => "ops",
+            Self::Bytes => "bytes",
+            Self::P99 => "p99",
+            Self::Errors => "errors",
+            Self::Name => "name",
+        }
+    }
+
     /// The highest first; names in their own order.
     fn compare(self, a: &Line, b: &Line) -> Ordering {
         let by = |of: fn(&Line) -> f64| of(b).total_cmp(&of(a));
@@ -128,6 +152,7 @@ fn lines(operations: &Operations, by: &[Dimension], total: &Tally, seconds: f64)
             .iter()
             .map(|dimension| key.of(*dimension).map_or("-".into(), |name| names::escaped(name.as_bytes())))
             .collect(),
+        values: by.iter().map(|dimension| key.of(*dimension).map(str::to_owned)).collect(),
         rates: Rates::of(tally, seconds),
         share: share(tally, total),
     });
