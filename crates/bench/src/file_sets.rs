@@ -8,6 +8,7 @@ use crate::files::{Files, PreparedFile};
 use crate::progress::Progress;
 use crate::routes::ReadyRoute;
 use crate::stop::Stop;
+use crate::watch::RouteMount;
 use crate::workload::PlannedWorkload;
 
 /// The files of all routes.
@@ -56,7 +57,7 @@ impl<'a> FileSets<'a> {
             *shared = ready.iter().max_by_key(|route| (over_tcp(route), route.nodes)).unwrap_or(shared);
         }
         // Nothing is created before all servers are known to have room.
-        let mounts = makers.iter().map(|route| route.mount()).collect::<Result<Vec<Mount>>>()?;
+        let mounts = makers.iter().map(|route| route.mount()).collect::<Result<Vec<RouteMount>>>()?;
         let needed: Vec<u64> = makers.iter().map(|route| bytes_of(route, workloads)).collect();
         for ((route, mount), bytes) in makers.iter().zip(&mounts).zip(&needed) {
             has_room(route, mount, *bytes)?;
@@ -96,7 +97,10 @@ impl<'a> FileSets<'a> {
     /// # Errors
     /// As [`Files::compare`].
     pub fn compare(&self, workload: usize, stop: &Stop) -> Result<Vec<(u64, Option<String>)>> {
-        let compare = |set: &FileSet<'_>| set.files.compare(&set.route.mount()?, workload, stop);
+        let compare = |set: &FileSet<'_>| {
+            let mount = set.route.mount()?;
+            set.files.compare(&mount, workload, stop)
+        };
         self.sets.iter().map(compare).collect()
     }
 

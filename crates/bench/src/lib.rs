@@ -29,6 +29,7 @@ mod routes;
 mod run;
 mod stamps;
 mod stop;
+mod watch;
 mod workload;
 
 pub use error::{Error, ExperimentError, Result};
@@ -37,4 +38,5 @@ pub use job_files::{JobFiles, Plan};
 pub use jobs::{BlockSizes, Order, Window};
 pub use run::{Measured, MeasuredJobs, RunOptions, run_for_record, run_for_results, write, write_record};
 pub use stop::Stop;
+pub use watch::{RouteMount, Watch, Watcher};
 pub use workload::{PlannedFile, PlannedJob, PlannedWorkload};

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, Result};
 use crate::experiment::{Experiment, RouteSpec, Target};
 use crate::group::{Group, GroupAddresses};
+use crate::watch::{RouteMount, Watch};
 
 /// A route that can be mounted.
 ///
@@ -34,6 +35,7 @@ pub struct ReadyRoute {
     /// Whether the route has a server, and thus files, of its own.
     pub has_own_files: bool,
     workloads: Option<Vec<usize>>,
+    watch: Watch,
 }
 
 /// How a client mounts a route. It says all that a client on another machine needs.
@@ -103,9 +105,10 @@ impl ReadyRoute {
     ///
     /// # Errors
     /// [`Error::Route`].
-    pub fn mount(&self) -> Result<Mount> {
+    pub fn mount(&self) -> Result<RouteMount> {
         let wrap = |cause| Error::Route { route: self.name.clone(), cause: Box::new(cause) };
-        Mount::with_settings(self.settings.clone()).map_err(wrap)
+        let mount = Mount::with_settings(self.settings.clone()).map_err(wrap)?;
+        Ok(RouteMount::new(mount, &self.name, &self.watch))
     }
 }
 
@@ -184,6 +187,7 @@ pub fn ready(
     group: Option<&Group>,
     pace_bytes_per_s: Option<u64>,
     congestion: Option<&str>,
+    watch: &Watch,
 ) -> Result<Vec<ReadyRoute>> {
     specs
         .iter()
@@ -231,6 +235,7 @@ pub fn ready(
                 is_embedded,
                 has_own_files: spec.target.is_some(),
                 workloads: experiment.workloads_of(spec),
+                watch: watch.clone(),
             })
         })
         .collect()

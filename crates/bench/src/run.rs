@@ -22,6 +22,7 @@ use crate::progress::Progress;
 use crate::rdma;
 use crate::routes::{self, ReadyRoute};
 use crate::stop::Stop;
+use crate::watch::Watch;
 use crate::workload::PlannedWorkload;
 use transport::rdma::Counters as Done;
 
@@ -52,6 +53,8 @@ pub struct RunOptions {
     /// The addresses of the nodes of an embedded group; if empty, those of the experiment file, or
     /// loopback.
     pub nodes_on: Vec<IpAddr>,
+    /// Who watches the experiment.
+    pub watch: Watch,
 }
 
 /// Writes a record to a file, or to a new one under `./trunkline-results/`, and returns its name.
@@ -105,7 +108,7 @@ pub fn run_for_results(options: &RunOptions) -> Result<Measured> {
         [] => None,
         clients => Some(RefCell::new(Fleet::connect(clients, &options.access)?)),
     };
-    let progress = Progress::new(options.progress, options.stop.clone());
+    let progress = Progress::new(options.progress, options.stop.clone(), options.watch.clone());
     let record = measure_all(&experiment, fleet.as_ref(), &progress);
     progress.finish();
     record
@@ -256,8 +259,8 @@ fn half(
         })?),
         None => None,
     };
-    let mut ready =
-        routes::ready(&specs, experiment, group.as_ref(), pace_bytes, limits.congestion.as_deref())?;
+    let (congestion, watch) = (limits.congestion.as_deref(), progress.watch());
+    let mut ready = routes::ready(&specs, experiment, group.as_ref(), pace_bytes, congestion, watch)?;
     if group.is_some() && fleet.is_none() {
         ready.retain(|route| reaches(route, record));
     }

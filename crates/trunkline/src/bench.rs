@@ -6,14 +6,16 @@ mod job_files;
 use self::clients::ClientArgs;
 use self::job_files::JobFileArgs;
 use crate::error::Error;
+use crate::live::{self, Identity, MetricsArgs, Publication, Watched};
 use crate::signals::SignalWatch;
 use crate::{output, report};
-use ::bench::{Plan, RunOptions, Stop};
+use ::bench::{Plan, RunOptions, Stop, Watch, Watcher};
 use clap::Args;
 use record::{Procedure, Record};
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 /// Measure which route is faster, how close each is to its limit, and which resource binds it.
 ///
@@ -54,6 +56,8 @@ pub struct BenchArgs {
     clients: ClientArgs,
     #[command(flatten)]
     jobs: JobFileArgs,
+    #[command(flatten)]
+    metrics: MetricsArgs,
 }
 
 const EXAMPLES: &str = "Examples:\n  \
@@ -86,6 +90,7 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode, Error> {
     if let Some(plan) = &plan {
         job_files::check_results(plan, &args.jobs, args.force)?;
     }
+    let counts = Arc::new(live::bench::Counts::new(identity(&args.experiment)));
     let options = RunOptions {
         experiment: args.experiment.first().cloned(),
         planned: plan.as_ref().map(|plan| plan.experiment.clone()),
@@ -95,8 +100,10 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode, Error> {
         clients: args.clients.clients(),
         access: args.clients.access(),
         nodes_on: args.clients.nodes_on(),
+        watch: Watch::by(Arc::clone(&counts) as Arc<dyn Watcher>),
     };
     let work = Work { options, plan, job_of_fio: of_fio.map(Path::to_owned) };
+    let _published = publish(&args.metrics, counts)?;
     if let Some(record) = args.record.as_deref().filter(|record| output::stream(record).is_some()) {
         return run_into(record, &work, &args.jobs);
     }
@@ -120,6 +127,25 @@ struct Work {
     plan: Option<Plan>,
     /// The job file that fio is to run.
     job_of_fio: Option<PathBuf>,
+}
+
+/// This bench, by the files that it runs.
+fn identity(files: &[PathBuf]) -> Identity {
+    let names: Vec<_> = files.iter().map(|file| file.display().to_string()).collect();
+    let name = if names.is_empty() { "built-in experiment".to_owned() } else { names.join(" ") };
+    Identity::new(metrics::Kind::Bench, &name)
+}
+
+/// Lets others watch the experiment, which is ready as long as it runs.
+fn publish(args: &MetricsArgs, counts: Arc<live::bench::Counts>) -> Result<Publication, Error> {
+    let snapshot = move || counts.snapshot();
+    let watched = Watched { snapshot: Arc::new(snapshot), is_ready: Arc::new(|| true) };
+    let published = Publication::new(args, watched)?;
+    if let Some(address) = published.address {
+        // The record may go to standard output.
+        output::print_to_stderr(&format!("metrics on http://{address}/metrics\n"));
+    }
+    Ok(published)
 }
 
 /// Runs the experiment. A signal stops it, and removes its files on the server.

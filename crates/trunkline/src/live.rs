@@ -4,6 +4,7 @@
 //! Nothing is counted for this alone, and without a reader nothing is done. With a metrics address,
 //! the counters are also read once a second for the history that its page shows.
 
+pub mod bench;
 mod collector;
 mod http;
 pub mod mount;

@@ -21,8 +21,10 @@ use view::{Order, View};
 
 /// Watch servers, mounts and benches: operations, bytes, latencies and paths, once a second.
 ///
-/// In a terminal it takes the whole screen; `?` explains the keys. Elsewhere, and with --batch, it
-/// prints text. Without a target it shows every Trunkline process of this user on this host. Each process has a
+/// In a terminal it takes the whole screen; `?` explains the keys. Elsewhere, and with --batch,
+/// it prints text.
+///
+/// Without a target it shows every Trunkline process of this user on this host. Each process has a
 /// line of totals, a table of its operations, and, if it is a client, a table of its paths.
 /// "share" is a line's part of the bytes, or of the operations where no bytes move. Latencies are
 /// those of the interval: at a server from the receipt of a call to the end of its reply, at a

@@ -1,4 +1,4 @@
-//! The snapshot of a client: of a mount, or of a route of a bench.
+//! The snapshot of a mount.
 
 use super::Identity;
 use client::{PathStatistics, Statistics};
@@ -35,7 +35,8 @@ fn node(path: &PathStatistics) -> &str {
     path.name.rsplit(" to ").next().unwrap_or(&path.name)
 }
 
-fn operations(path: &PathStatistics) -> impl Iterator<Item = (Key, Tally)> {
+/// What was called on a path.
+pub(super) fn operations(path: &PathStatistics) -> impl Iterator<Item = (Key, Tally)> {
     let (name, node) = (Arc::<str>::from(path.name.as_str()), Arc::<str>::from(node(path)));
     path.counters.operations.iter().map(move |one| {
         let key = Key {
@@ -60,7 +61,7 @@ fn operations(path: &PathStatistics) -> impl Iterator<Item = (Key, Tally)> {
 }
 
 /// The state of a path over all loops: the worst of them, and since when one of them sees it so.
-fn state(path: &PathStatistics) -> PathState {
+pub(super) fn state(path: &PathStatistics) -> PathState {
     let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
     let worst = path.status.iter().map(|status| status.state).max_by_key(|state| badness(*state));
     let ages = path.status.iter().zip(&path.ages).filter(|(status, _)| Some(status.state) == worst);
