@@ -41,7 +41,12 @@ fn fails(arguments: &[&str]) -> String {
 
 /// A running server and the addresses that it printed.
 fn serve(more: &[&str]) -> (Process, Vec<SocketAddr>) {
-    let process = Process::spawn(trunkline(&[&["serve", "--mem", "16MiB"], more].concat()));
+    started(&[&["serve", "--mem", "16MiB"], more].concat())
+}
+
+/// The same with these arguments.
+fn started(arguments: &[&str]) -> (Process, Vec<SocketAddr>) {
+    let process = Process::spawn(trunkline(arguments));
     process.wait_for_line("ready", TIMEOUT);
     let out = process.output(Stream::Out);
     let said = out.lines().filter_map(|line| line.strip_prefix("listening on ")?.split(' ').next());
@@ -184,7 +189,12 @@ fn queued_replies(process: &Process, turn: usize) -> String {
 
 #[test]
 fn a_second_signal_ends_a_drain_that_a_client_blocks() {
-    let (mut process, addresses) = serve(&["--listen", "127.0.0.1:0", "-v"]);
+    let dir = temp_dir("serve");
+    // A server that a busy machine keeps from running for seconds would close the connection.
+    let text = "[[node]]\nlisten = [\"127.0.0.1:0\"]\n[limits]\nstall_ms = 600_000\n\
+        [[export]]\npath = \"/data\"\nmem = \"1MiB\"\nallow = [\"127.0.0.0/8\"]\n";
+    let file = write(&dir.path().join("group.toml"), text);
+    let (mut process, addresses) = started(&["serve", "-c", &file, "-v"]);
     let mut stream = TcpStream::connect_timeout(&addresses[0], TIMEOUT).expect("the server accepts");
     stream.set_write_timeout(Some(Duration::from_millis(500))).expect("a timeout");
     let calls = NULL_CALL.map(u32::to_be_bytes).concat().repeat(1000);
