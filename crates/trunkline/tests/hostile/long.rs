@@ -1,6 +1,10 @@
 //! Long rounds of each sort and of all together: how long the calls of the good client take beside
 //! hostile ones, and without them. Nothing is asserted about time.
 //!
+//! Hostile clients have the lowest priority, because only the server's work for them is of
+//! interest: on other hosts they would not take its processors. `TRUNKLINE_HOSTILE_ELSEWHERE=0`
+//! lets them compete.
+//!
 //! `TRUNKLINE_HOSTILE_SECONDS` and `TRUNKLINE_HOSTILE_CLIENTS` change the size, and
 //! `TRUNKLINE_HOSTILE_RECORD` names a file for the table.
 
@@ -53,6 +57,7 @@ pub fn run() {
     let size = Size {
         bounds: Bounds { mem_mib: 256, held_mib: 128, connections: 400 },
         clients,
+        elsewhere: variable("TRUNKLINE_HOSTILE_ELSEWHERE", 1) != 0,
         goes_on: |_, began| began.elapsed() < duration(),
     };
     let mut table = format!(

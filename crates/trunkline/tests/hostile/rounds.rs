@@ -3,7 +3,7 @@
 use crate::good_client::GoodClient;
 use crate::target::Target;
 use crate::{Hostile, good_client::Latencies};
-use rustix::process::Signal;
+use rustix::process::{Signal, setpriority_process};
 use std::net::SocketAddr;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -16,6 +16,8 @@ const MIB: u64 = 1 << 20;
 const PATIENCE: Duration = Duration::from_secs(120);
 /// How often the memory of the server is looked at.
 const LOOK: Duration = Duration::from_millis(5);
+/// The lowest priority.
+const NICE_MAX: i32 = 19;
 /// The exports: in memory, and on a disk.
 pub const EXPORTS: [&str; 2] = ["/mem", "/dir"];
 /// Blocks of the file on each export that hostile clients use.
@@ -45,6 +47,9 @@ pub struct Size {
     pub bounds: Bounds,
     /// Hostile clients of all sorts together.
     pub clients: usize,
+    /// Whether hostile clients leave the processors to the server and the good client, as if they
+    /// were on other hosts.
+    pub elsewhere: bool,
     /// Whether the good client goes on.
     pub goes_on: fn(rounds: usize, began: std::time::Instant) -> bool,
 }
@@ -52,6 +57,7 @@ pub struct Size {
 const SMALL: Size = Size {
     bounds: Bounds { mem_mib: 48, held_mib: 32, connections: 128 },
     clients: 13,
+    elsewhere: false,
     goes_on: |rounds, _| rounds < 6,
 };
 
@@ -191,7 +197,13 @@ pub fn round(sorts: &[&dyn Hostile], size: Size) -> Seen {
             }
         });
         for number in 0..size.clients {
-            scope.spawn(move || sorts[number % sorts.len()].attack(target, number));
+            scope.spawn(move || {
+                if size.elsewhere {
+                    // The priority of this thread.
+                    setpriority_process(None, NICE_MAX).expect("a thread may give way");
+                }
+                sorts[number % sorts.len()].attack(target, number);
+            });
         }
         Deadline::wait_until("all hostile clients to be at work", PATIENCE, || {
             target.is_under_attack().then_some(())
