@@ -14,6 +14,7 @@
 mod fold;
 mod keys;
 mod second;
+mod sum;
 mod view;
 
 use crate::interval::Interval;
@@ -171,8 +172,8 @@ impl History {
         Some(Range { from_ms: first.end_ms.saturating_sub(first.ms.into()), until_ms: last.end_ms })
     }
 
-    /// The operations of a time that match every condition, told apart by these dimensions, and the
-    /// length of the time in milliseconds.
+    /// The operations of a time that match every condition, told apart by these dimensions, without
+    /// their latencies; and the length of the time in milliseconds.
     #[must_use]
     pub fn totals(&self, range: Range, by: &[Dimension], conditions: &[Condition]) -> (Operations, u64) {
         let (mut totals, mut ms) = (Operations::default(), 0);
@@ -183,7 +184,7 @@ impl History {
                 if matches.get(id).copied().unwrap_or(false)
                     && let Some(key) = self.keys.get(id)
                 {
-                    totals.add(key.only(by), &tally.tally());
+                    totals.add(key.only(by), &tally.counts());
                 }
             });
         }

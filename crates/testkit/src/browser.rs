@@ -112,10 +112,26 @@ impl Browser {
     }
 
     /// Puts downloads into this directory, under the names that the server gives.
+    /// [`Browser::wait_for_download`] waits for each.
     #[track_caller]
     pub fn save_downloads(&mut self, directory: &Path) {
-        let parameters = json!({"behavior": "allow", "downloadPath": directory});
+        let parameters = json!({"behavior": "allow", "downloadPath": directory, "eventsEnabled": true});
         self.call("Browser.setDownloadBehavior", parameters);
+    }
+
+    /// Waits until a download is complete that no other call has waited for.
+    ///
+    /// # Panics
+    /// If that takes longer than two minutes.
+    #[track_caller]
+    pub fn wait_for_download(&mut self) {
+        crate::Deadline::wait_until("a complete download", TIMEOUT, || {
+            // Reads the events so far.
+            self.evaluate("0");
+            let left = self.connection.downloads.checked_sub(1)?;
+            self.connection.downloads = left;
+            Some(())
+        });
     }
 
     /// Opens a URL, and waits until it is loaded with all that it contains.

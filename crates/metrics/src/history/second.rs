@@ -1,8 +1,8 @@
 //! One second, encoded.
 //!
 //! All numbers are LEB128: seven bits in a byte, the lowest first. An entry is the number of its
-//! key, five counts, the number of bins, and for each bin its distance to the bin before and its
-//! count.
+//! key, five counts, the length of its bins in bytes, and for each bin its distance to the bin
+//! before and its count. A reader that needs no latencies skips the bins.
 
 use crate::latency::Latency;
 use crate::operations::Tally;
@@ -86,13 +86,10 @@ impl Entries {
 
 fn next<'a>(rest: &mut &'a [u8]) -> Option<(usize, Entry<'a>)> {
     let key = usize::try_from(read(rest)?).ok()?;
-    let [count, errors, replayed, received_bytes, sent_bytes, bins] =
+    let [count, errors, replayed, received_bytes, sent_bytes, length] =
         [read(rest)?, read(rest)?, read(rest)?, read(rest)?, read(rest)?, read(rest)?];
-    let start = *rest;
-    for _ in 0..bins.saturating_mul(2) {
-        read(rest)?;
-    }
-    let bins = start.get(..start.len() - rest.len())?;
+    let (bins, after) = rest.split_at_checked(usize::try_from(length).ok()?)?;
+    *rest = after;
     Some((key, Entry { count, errors, replayed, received_bytes, sent_bytes, bins }))
 }
 
@@ -108,25 +105,30 @@ pub(super) struct Entry<'a> {
 }
 
 impl Entry<'_> {
-    /// The latencies.
-    pub fn latency(&self) -> Latency {
+    /// The bins: the highest latency in each, and the number of latencies.
+    pub fn bins(&self) -> impl Iterator<Item = (u64, u64)> {
         let (mut rest, mut end) = (self.bins, 0);
-        Latency::of_bins(std::iter::from_fn(|| {
+        std::iter::from_fn(move || {
             end += read(&mut rest)?;
             Some((end, read(&mut rest)?))
-        }))
+        })
     }
 
-    /// All of it.
-    pub fn tally(&self) -> Tally {
+    /// The same without the latencies.
+    pub fn counts(&self) -> Tally {
         Tally {
             count: self.count,
             errors: self.errors,
             replayed: self.replayed,
             received_bytes: self.received_bytes,
             sent_bytes: self.sent_bytes,
-            latency: self.latency(),
+            latency: Latency::default(),
         }
+    }
+
+    /// All of it.
+    pub fn tally(&self) -> Tally {
+        Tally { latency: Latency::of_bins(self.bins()), ..self.counts() }
     }
 }
 
@@ -136,13 +138,14 @@ pub(super) fn write_tally(to: &mut Vec<u8>, tally: &Tally) {
     for number in [count, errors, replayed, received_bytes, sent_bytes] {
         write(to, *number);
     }
-    write(to, latency.bins().len() as u64);
-    let mut last = 0;
+    let (mut bins, mut last) = (Vec::with_capacity(latency.bins().len() * 4), 0);
     for (end, count) in latency.bins() {
-        write(to, end - last);
-        write(to, *count);
+        write(&mut bins, end - last);
+        write(&mut bins, *count);
         last = *end;
     }
+    write(to, bins.len() as u64);
+    to.extend(bins);
 }
 
 /// Encodes a number.

@@ -1,6 +1,7 @@
 //! A part of a history as panels show it: points in time, groups of operations, and paths.
 
-use super::second::badness;
+use super::second::{Entry, badness};
+use super::sum::Sum;
 use super::{History, Second};
 use crate::key::{Dimension, Key};
 use crate::operations::Tally;
@@ -131,7 +132,8 @@ impl History {
         let mut view = View { step_ms, ..View::default() };
         let place_of = self.busiest(query);
         let is_rest = |place: usize| place == query.groups_max;
-        let mut groups: BTreeMap<usize, Group> = BTreeMap::new();
+        let mut groups: BTreeMap<usize, (Group, Sum)> = BTreeMap::new();
+        let mut points: Vec<Sum> = Vec::new();
         let mut rest = BTreeSet::new();
         let mut bucket = None;
         for second in self.within(query.range) {
@@ -139,27 +141,30 @@ impl History {
             let this = if step_ms <= 1000 { second.end_ms } else { second.end_ms.div_ceil(step_ms) };
             if bucket.replace(this) != Some(this) {
                 view.points.push(Point::default());
+                points.push(Sum::default());
             }
             let number = view.points.len() - 1;
             view.add_second(second, &self.paths);
             second.entries.for_each(|id, entry| {
                 let Some((place, value)) = place_of.get(id).and_then(Option::as_ref) else { return };
-                let tally = entry.tally();
-                let group = groups.entry(*place).or_default();
+                let (group, sum) = groups.entry(*place).or_default();
                 if is_rest(*place) {
-                    rest.insert(value.clone());
-                } else {
+                    rest.insert(value);
+                } else if group.points.is_empty() {
                     group.value.clone_from(value);
                 }
-                group.add(number, &tally);
-                if let Some(point) = view.points.last_mut() {
-                    point.total.add(&tally);
+                group.add(number, entry);
+                sum.add(entry);
+                if let Some(point) = points.last_mut() {
+                    point.add(entry);
                 }
             });
         }
+        view.points.iter_mut().zip(points).for_each(|(point, sum)| point.total = sum.into_tally());
         view.points.iter().for_each(|point| view.total.add(&point.total));
         let count = view.points.len();
-        view.groups = groups.into_values().collect();
+        let groups = groups.into_values().map(|(group, sum)| Group { total: sum.into_tally(), ..group });
+        view.groups = groups.collect();
         view.groups.iter_mut().for_each(|group| group.points.resize(count, Moved::default()));
         view.paths.iter_mut().for_each(|path| path.states.resize(count, None));
         if let Some(last) = view.groups.last_mut().filter(|_| !rest.is_empty()) {
@@ -249,14 +254,13 @@ impl PathHistory {
 }
 
 impl Group {
-    fn add(&mut self, number: usize, tally: &Tally) {
-        self.total.add(tally);
+    fn add(&mut self, number: usize, entry: &Entry<'_>) {
         self.points.resize(number + 1, Moved::default());
         if let Some(moved) = self.points.last_mut() {
-            moved.count = moved.count.saturating_add(tally.count);
-            moved.errors = moved.errors.saturating_add(tally.errors);
-            moved.received_bytes = moved.received_bytes.saturating_add(tally.received_bytes);
-            moved.sent_bytes = moved.sent_bytes.saturating_add(tally.sent_bytes);
+            moved.count = moved.count.saturating_add(entry.count);
+            moved.errors = moved.errors.saturating_add(entry.errors);
+            moved.received_bytes = moved.received_bytes.saturating_add(entry.received_bytes);
+            moved.sent_bytes = moved.sent_bytes.saturating_add(entry.sent_bytes);
         }
     }
 }

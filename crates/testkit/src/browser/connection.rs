@@ -20,6 +20,8 @@ pub(super) struct Connection {
     last_id: u64,
     pub(super) problems: Vec<String>,
     pub(super) requests: Vec<String>,
+    /// The downloads that are complete.
+    pub(super) downloads: usize,
 }
 
 impl Connection {
@@ -39,7 +41,7 @@ impl Connection {
         let (socket, _) = tungstenite::client(url, stream).unwrap_or_else(|error| panic!("{url}: {error}"));
         let timeout = socket.get_ref().set_read_timeout(Some(READ_TIMEOUT));
         timeout.unwrap_or_else(|error| panic!("{url}: {error}"));
-        Self { socket, session: None, last_id: 0, problems: Vec::new(), requests: Vec::new() }
+        Self { socket, session: None, last_id: 0, problems: Vec::new(), requests: Vec::new(), downloads: 0 }
     }
 
     /// Makes a tab, and sends all later commands to it.
@@ -116,6 +118,7 @@ impl Connection {
                 let entry = &parameters["entry"];
                 self.problems.push(format!("{}: {}", entry["url"], entry["text"]));
             }
+            "Browser.downloadProgress" if parameters["state"] == "completed" => self.downloads += 1,
             "Network.requestWillBeSent" => {
                 let url = parameters["request"]["url"].as_str().unwrap_or_default();
                 self.requests.push(url.to_owned());

@@ -5,7 +5,8 @@ use client::Mount;
 use lab::net::{Net, Spec};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use serde_json::Value;
-use std::net::SocketAddr;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -123,10 +124,9 @@ fn ends_after(ms: &Value) -> String {
 /// A file that a click on a link of the page saves.
 fn export(browser: &mut Browser, directory: &Path, format: &str) -> String {
     browser.click(&format!("a[download][href*='format={format}']"));
-    let file = Deadline::wait_until(&format!("the {format} file"), TIMEOUT, || {
-        let files = std::fs::read_dir(directory).unwrap().flatten().map(|entry| entry.path());
-        files.into_iter().find(|file| file.extension().is_some_and(|ending| ending == format))
-    });
+    browser.wait_for_download();
+    let mut files = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    let file = files.find(|file| file.extension().is_some_and(|ending| ending == format)).unwrap();
     let name = file.file_name().unwrap().to_string_lossy().into_owned();
     assert!(name.starts_with("trunkline-serve-"), "{name}");
     std::fs::read_to_string(file).unwrap()
@@ -294,6 +294,22 @@ fn other_hosts_need_the_token_and_a_form_takes_it() {
     }
     assert_eq!(browser.evaluate("document.cookie"), "", "scripts do not see the cookie");
     browser.evaluate("fetch('/history').then(answer => answer.json())");
+    // One host that opens many connections leaves room for others.
+    let address: SocketAddr = metrics.parse().unwrap();
+    let mut held: Vec<_> = (0..40).map(|_| TcpStream::connect(address).unwrap()).collect();
+    let is_closed = |stream: &mut TcpStream| {
+        stream.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+        matches!(stream.read(&mut [0]), Ok(0)) || stream.write_all(b"x").is_err()
+    };
+    Deadline::wait_until("most to be closed", TIMEOUT, || {
+        held.retain_mut(|stream| !is_closed(stream));
+        // All of them would be closed after ten seconds, because they ask for nothing.
+        (1..=16).contains(&held.len()).then_some(())
+    });
+    let mut top = net.exec_in("nodes", &program()).unwrap();
+    let top = top.args(["top", &metrics, "--batch", "0"]).output().unwrap();
+    assert!(top.status.success(), "{top:?}");
+    drop(held);
     // A link with the token leaves no token behind.
     browser.call("Network.clearBrowserCookies", serde_json::json!({}));
     browser.open(&format!("{page}?by=client&token={TOKEN}"));
