@@ -205,6 +205,17 @@ impl History {
         states.collect()
     }
 
+    /// How long a path had not been up by this time, in milliseconds. If it has not been up in the
+    /// whole history, or is up, `None`.
+    #[must_use]
+    pub fn not_up_for_ms(&self, name: &str, until_ms: u64) -> Option<u64> {
+        let number = *self.path_numbers.get(name)?;
+        let end = self.seconds.partition_point(|second| second.end_ms <= until_ms);
+        let is_up = |second: &Second| second.path_states().any(|path| path == (number, "up"));
+        let last_up = self.seconds.range(..end).rev().find(|second| is_up(second))?;
+        Some(until_ms.saturating_sub(last_up.end_ms)).filter(|ms| *ms > 0)
+    }
+
     /// The seconds that end within a time.
     fn within(&self, range: Range) -> impl Iterator<Item = &Second> {
         let first = self.seconds.partition_point(|second| second.end_ms <= range.from_ms);

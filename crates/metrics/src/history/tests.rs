@@ -137,6 +137,10 @@ fn paths_have_their_worst_state_of_each_point() {
     let one = Query { range, by: Dimension::Path, conditions: &[], points_max: 1, groups_max: 1 };
     let paths = source.history.view(&one).paths;
     assert_eq!((paths[0].states.last(), paths[0].last), (Some(&Some("down")), "up"));
+    let not_up = |second: u64| {
+        source.history.not_up_for_ms(&source.snapshot.paths[0].name, range.from_ms + second * MS)
+    };
+    assert_eq!([1, 2, 3, 4].map(not_up), [None, Some(MS), Some(2 * MS), None]);
 }
 
 #[test]

@@ -47,6 +47,8 @@ pub struct Shape {
 /// What a point in time says.
 #[derive(Debug)]
 pub struct Column {
+    /// The end of its last second, in milliseconds since 1970.
+    pub end_ms: u64,
     /// Where it begins.
     pub x: f64,
     /// How wide it is.
@@ -59,6 +61,7 @@ pub struct Column {
 struct Axis {
     /// The begin and the end of each point.
     columns: Vec<(f64, f64)>,
+    ends_ms: Vec<u64>,
 }
 
 impl Axis {
@@ -77,12 +80,19 @@ impl Axis {
             last = x(point.end_ms);
             (begin, last)
         });
-        Self { columns: columns.collect() }
+        let ends_ms = points.iter().map(|point| point.end_ms).collect();
+        Self { columns: columns.collect(), ends_ms }
     }
 
     fn columns(&self, texts: impl Iterator<Item = String>) -> Vec<Column> {
-        let columns = self.columns.iter().zip(texts);
-        columns.map(|((x, end), text)| Column { x: *x, width: end - x, text }).collect()
+        let columns = self.columns.iter().zip(&self.ends_ms).zip(texts);
+        let column = |(((x, end), end_ms), text): ((&(f64, f64), &u64), String)| Column {
+            end_ms: *end_ms,
+            x: *x,
+            width: end - x,
+            text,
+        };
+        columns.map(column).collect()
     }
 }
 

@@ -118,13 +118,19 @@ fn of_paths(history: &History, recent: Range, now: Option<&Snapshot>, snapshot: 
         let share = share(&tally, &total);
         let edge = Edge {
             text: format!("{state}, {}, {}", text::percent(share), rate(&tally, ms)),
-            since: current.map(|path| text::duration(path.since_ms / 1000)).unwrap_or_default(),
+            since: since(history, recent, &path.name, &state, current.map(|path| path.since_ms)),
             moved_calls: current.map(|path| path.moved_calls),
             ..edge(path.name.clone(), state)
         };
         Row { left: snapshot.process.kind.name().to_owned(), right: path.node.clone(), edge, share }
     });
     lay_out("Paths", rows.collect())
+}
+
+/// How long a path has been in its state, or has not been up: a dead one is tried again and again.
+fn since(history: &History, recent: Range, name: &str, state: &str, since_ms: Option<u64>) -> String {
+    let known = if state == "up" { None } else { history.not_up_for_ms(name, recent.until_ms) };
+    known.or(since_ms).map(|ms| text::duration(ms / 1000)).unwrap_or_default()
 }
 
 fn of_clients(history: &History, recent: Range) -> Picture {

@@ -5,8 +5,8 @@
   const main = document.getElementById("main");
   const status = document.getElementById("status");
   const REFRESH_MS = 1000, REFRESH_MS_MAX = 5000, PICTURE_MS = 500;
-  // The column that is read, counted from the end so that it stays while time goes on.
-  let column = null;
+  // The second that is read, by its end. It stays the same while time goes on.
+  let second = null;
   // While a button of the mouse is down, a new part would swallow the click.
   let isDown = false;
   let timer = 0;
@@ -16,6 +16,7 @@
   const local = (ms) => new Date(Number(ms)).toLocaleTimeString([], { hour12: false });
   const plots = () => [...main.querySelectorAll(".plot")];
   const columns = (plot) => [...plot.querySelectorAll(".column")];
+  const place = (plot) => columns(plot).findIndex((column) => column.dataset.ms === second);
 
   async function get(path) {
     const answer = await fetch(path, { cache: "no-store", credentials: "same-origin" });
@@ -46,7 +47,7 @@
     localise();
     main.querySelectorAll(".wide").forEach((wide, n) => { wide.scrollLeft = scrolled[n] ?? 0; });
     if (focused) main.querySelector(focused)?.focus({ preventScroll: true });
-    if (column !== null) read(column);
+    if (second !== null) read();
   }
 
   const isHeld = () => {
@@ -97,19 +98,16 @@
     refresh(true);
   }
 
-  // Shows a second in all panels, and says what it was in one of them.
-  function read(fromEnd, plot = null) {
-    column = fromEnd;
-    let said = null;
-    for (const one of plots()) {
-      one.querySelector(".column.at")?.classList.remove("at");
-      const rect = columns(one).at(-1 - fromEnd);
-      rect?.classList.add("at");
-      const isAsked = plot ? one === plot : one === document.activeElement;
-      if (rect && isAsked) said = rect.querySelector("title").textContent;
+  // Shows the second in all panels, and says what it was in one of them.
+  function read(asked = document.activeElement) {
+    for (const plot of plots()) {
+      plot.querySelector(".column.at")?.classList.remove("at");
+      const column = columns(plot)[place(plot)];
+      column?.classList.add("at");
+      const readout = document.getElementById("readout");
+      if (!column || !readout || plot !== asked) continue;
+      readout.textContent = column.textContent.replace(/^\S+ UTC/, local(second));
     }
-    const readout = document.getElementById("readout");
-    if (said && readout) readout.textContent = said;
   }
 
   main.addEventListener("click", (event) => {
@@ -122,18 +120,20 @@
   main.addEventListener("pointermove", (event) => {
     const rect = event.target.closest?.(".column");
     if (!rect) return;
-    const all = columns(rect.parentElement);
-    read(all.length - 1 - all.indexOf(rect), rect.parentElement);
+    second = rect.dataset.ms;
+    read(rect.parentElement);
   });
 
   main.addEventListener("keydown", (event) => {
     const plot = event.target.closest?.(".plot");
     if (!plot) return;
-    const last = columns(plot).length - 1, now = column ?? -1;
-    const to = { ArrowLeft: now + 1, ArrowRight: now - 1, Home: last, End: 0 }[event.key];
+    const all = columns(plot), now = place(plot), last = all.length - 1;
+    const left = now < 0 ? last : now - 1;
+    const to = { ArrowLeft: left, ArrowRight: now + 1, Home: 0, End: last }[event.key];
     if (to === undefined || last < 0) return;
     event.preventDefault();
-    read(Math.min(Math.max(to, 0), last), plot);
+    second = all[Math.min(Math.max(to, 0), last)].dataset.ms;
+    read(plot);
   });
 
   document.addEventListener("keydown", (event) => {
