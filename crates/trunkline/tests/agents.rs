@@ -165,6 +165,28 @@ fn groups_of_clients_are_routes_to_an_embedded_group_on_given_addresses() {
     assert!(cell.cpu_us_per_op.server.is_some(), "the nodes are in the coordinator's process");
 }
 
+/// Only in the full tier, because a silent peer is given half a minute.
+#[test]
+fn silent_networks_are_noticed_and_their_clients_named() {
+    let bed = Testbed::start(3);
+    let agents = bed.agents(3);
+    let text = format!(
+        "repeats = 1\nwindow_ms = 100000\ntarget.server = \"10.77.1.1:/data\"\n\
+         [[route]]\nname = \"tcp\"\noptions = \"nconnect=1\"\n{WORKLOAD}"
+    );
+    let bench = bed.start_bench(&text, &["--client", &bed.clients(3)]);
+    for agent in &agents {
+        agent.wait_for_line("load starts", TIMEOUT);
+    }
+    bed.silence(3);
+    let (status, record) = bed.finish_bench(bench);
+    assert_eq!(status, Some(1), "the record fails");
+    assert!(failures(&record)[0].contains("client c3 is lost (Connection timed out"), "{:?}", record.failed);
+    let workload = &record.routes[0].workloads[0];
+    assert!(workload.skipped.as_ref().is_some_and(|why| why.contains("c3")), "no repeat was complete");
+    bed.assert_empty();
+}
+
 /// Prints the spread of the starts. Only in the full tier: fifty processes on this machine.
 #[test]
 fn fifty_agents_are_all_ready_before_any_starts() {

@@ -65,6 +65,11 @@ impl Testbed {
         self.net.state().full_name(&format!("node{client}"))
     }
 
+    /// Has the network of a client drop every packet.
+    pub fn silence(&self, client: u8) {
+        self.net.drop_silently(&format!("n{client}")).expect("the link is there");
+    }
+
     fn file(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
