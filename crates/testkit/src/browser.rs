@@ -215,8 +215,8 @@ impl Browser {
         }
     }
 
-    /// Clicks in the middle of the element of this selector, with the mouse. The element must be
-    /// the one that a person would hit there.
+    /// Clicks in the middle of the element of this selector, with the mouse, once the page is
+    /// loaded. The element must be the one that a person would hit there.
     ///
     /// # Panics
     /// If there is no such element within two minutes, or another element covers it.
@@ -224,7 +224,8 @@ impl Browser {
     pub fn click(&mut self, selector: &str) {
         let quoted = Value::from(selector);
         let find = format!(
-            "(() => {{ const one = document.querySelector({quoted}); if (!one) return null; \
+            "(() => {{ const one = document.querySelector({quoted}); \
+             if (!one || document.readyState !== 'complete') return null; \
              one.scrollIntoView({{block: 'center', behavior: 'instant'}}); \
              const box = one.getClientRects()[0]; if (!box) return null; \
              const x = box.x + box.width / 2, y = box.y + box.height / 2; \

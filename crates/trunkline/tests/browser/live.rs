@@ -289,8 +289,13 @@ fn other_hosts_need_the_token_and_a_form_takes_it() {
     assert_eq!(browser.evaluate("fetch('/history').then(answer => answer.status)"), 401);
     assert_eq!(browser.evaluate("fetch('/health').then(answer => answer.status)"), 200);
     for (shown, then) in [("wrong-wrong-wrong-1", "[role=alert]"), (TOKEN, "#groups")] {
-        browser.click("#token");
-        browser.type_text(shown);
+        // A page that has just come may lose what is typed.
+        Deadline::wait_until("the field to have the text", TIMEOUT, || {
+            browser.evaluate("document.getElementById('token').value = ''");
+            browser.click("#token");
+            browser.type_text(shown);
+            (browser.text("document.getElementById('token').value") == shown).then_some(())
+        });
         browser.press("Enter");
         browser.wait_for(then, &format!("document.querySelector({}) !== null", Value::from(then)));
     }
