@@ -217,7 +217,9 @@ fn time_is_paused_scrolled_and_live_again_also_by_keys() {
     let earlier = format!("Number(document.querySelector('.end time').dataset.ms) < {paused}");
     browser.wait_for("an earlier time", &earlier);
     assert_eq!(browser.text("document.activeElement.id"), "scroll");
-    // A panel is read second by second.
+    // A panel is read second by second. The mouse must not point at one meanwhile.
+    let away = serde_json::json!({"type": "mouseMoved", "x": 0, "y": 0});
+    browser.call("Input.dispatchMouseEvent", away);
     browser.evaluate("document.querySelector('#operations .plot').focus()");
     browser.press("ArrowLeft");
     let said = browser.text("document.getElementById('readout').textContent");

@@ -119,7 +119,8 @@
 
   main.addEventListener("pointermove", (event) => {
     const rect = event.target.closest?.(".column");
-    if (!rect) return;
+    // When a panel moves below a mouse that rests, nobody has pointed at anything.
+    if (!rect || (event.movementX === 0 && event.movementY === 0)) return;
     second = rect.dataset.ms;
     read(rect.parentElement);
   });
