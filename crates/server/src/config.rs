@@ -69,6 +69,18 @@ pub struct Config {
     pub busy_poll: Duration,
     /// Bounds that keep one client's trouble its own.
     pub limits: Limits,
+    /// Where the program that starts the server answers those who watch it. The server itself does
+    /// nothing with it.
+    pub metrics: Option<MetricsConfig>,
+}
+
+/// The metrics address.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MetricsConfig {
+    /// The address.
+    pub listen: SocketAddr,
+    /// The file with the token that peers on other hosts must show.
+    pub token: Option<PathBuf>,
 }
 
 /// One server identity with its addresses.
@@ -250,6 +262,7 @@ impl Config {
             congestion: None,
             busy_poll: BUSY_POLL_DEFAULT,
             limits: Limits::default(),
+            metrics: None,
         }
     }
 
@@ -394,6 +407,7 @@ impl Config {
         keep("`loops`", self.loops == new.loops);
         keep("`workers`", self.workers == new.workers);
         keep("`congestion`", self.congestion == new.congestion);
+        keep("[metrics]", self.metrics == new.metrics);
         keep("`busy_poll_us`", self.busy_poll == new.busy_poll);
         keep("`group`", self.group == new.group);
         keep("`rpcbind`", self.rpcbind == new.rpcbind);
@@ -402,6 +416,7 @@ impl Config {
             new.nodes.clone_from(&self.nodes);
         }
         new.congestion.clone_from(&self.congestion);
+        new.metrics.clone_from(&self.metrics);
         new.group.clone_from(&self.group);
         (new.loops, new.workers, new.rpcbind) = (self.loops, self.workers, self.rpcbind);
         new.busy_poll = self.busy_poll;

@@ -183,6 +183,23 @@ impl MetricsArgs {
         arguments
     }
 
+    /// These arguments; where they are absent, what a configuration file or mount options say.
+    ///
+    /// # Errors
+    /// A token without an address.
+    pub fn or(&self, address: Option<SocketAddr>, token: Option<&Path>) -> Result<Self, Error> {
+        let metrics = self.metrics.or(address);
+        let token = self.metrics_token.clone().or_else(|| token.map(Path::to_owned));
+        if let (None, Some(token)) = (metrics, &token) {
+            return Err(Error::Usage {
+                sentence: format!("cannot use the token in {}", token.display()),
+                cause: "there is no metrics address to show it to".to_owned(),
+                advice: "a metrics address too, such as 127.0.0.1:9100; or no token".to_owned(),
+            });
+        }
+        Ok(Self { metrics, metrics_token: token, metrics_file: self.metrics_file.clone() })
+    }
+
     fn listen(&self, address: SocketAddr, watched: Watched) -> Result<SocketAddr, Error> {
         let token = self.metrics_token.as_deref().map(read_token).transpose()?;
         if token.is_none() && !address.ip().is_loopback() {

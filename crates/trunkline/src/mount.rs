@@ -129,7 +129,7 @@ fn serve(args: &MountArgs, role: Role) -> Result<ExitCode, Error> {
     let target = Target::parse(&args.target).map_err(client::Error::from)?;
     let parsed = target.mount_options(&options).map_err(client::Error::from)?;
     warn_of_ignored_options(&parsed);
-    let retry_policy = RetryPolicy::new(&parsed, is_for_mount_8());
+    let (retry_policy, metrics) = (RetryPolicy::new(&parsed, is_for_mount_8()), metrics_of(args, &parsed)?);
     let directory = resolve_directory(&args.directory, retry_policy.is_background())?;
     if role == Role::Background {
         // Leaves the caller's session and directory. This fails harmlessly if the process already
@@ -179,7 +179,7 @@ fn serve(args: &MountArgs, role: Role) -> Result<ExitCode, Error> {
     };
     watcher.watch(mounted.id());
     registration.mounted(mounted.unmounter());
-    let _published = publish(args, &directory, mounted.unmounter())?;
+    let _published = publish(args, &metrics, &directory, mounted.unmounter())?;
     warn_of_refused_locks(policy.local_locks);
     if let Err(error) = output::print(&format!("{MOUNTED}{} on {}\n", args.target, directory.display())) {
         // The caller is gone and will never learn of this mount.
@@ -193,8 +193,33 @@ fn serve(args: &MountArgs, role: Role) -> Result<ExitCode, Error> {
     serve_until_unmounted(mounted, events, watcher)
 }
 
+/// How the mount is watched, by the command line or its mount options. A file is found from the
+/// directory of the caller.
+fn metrics_of(args: &MountArgs, options: &MountOptions) -> Result<MetricsArgs, Error> {
+    let option = |name: &str| options.noted.get(name).and_then(Option::as_deref);
+    let address = option("metrics").map(|text| {
+        text.parse().map_err(|_| Error::Usage {
+            sentence: format!("invalid mount option metrics={text}"),
+            cause: "it is no address with a port".to_owned(),
+            advice: "metrics=127.0.0.1:9101, or metrics=[::1]:9101".to_owned(),
+        })
+    });
+    let token = option("metricstoken").map(std::path::absolute).transpose();
+    let token = token.map_err(|error| Error::Usage {
+        sentence: "invalid mount option metricstoken=".to_owned(),
+        cause: error.to_string(),
+        advice: "metricstoken=FILE with the name of a file".to_owned(),
+    })?;
+    args.metrics.or(address.transpose()?, token.as_deref())
+}
+
 /// Lets others watch the mount, which is ready while a path answers. If that fails, the mount ends.
-fn publish(args: &MountArgs, directory: &Path, mounted: Unmounter) -> Result<Publication, Error> {
+fn publish(
+    args: &MountArgs,
+    metrics: &MetricsArgs,
+    directory: &Path,
+    mounted: Unmounter,
+) -> Result<Publication, Error> {
     let name = format!("{} on {}", args.target, directory.display());
     let identity = Identity::new(metrics::Kind::Mount, &name);
     let failed = mounted.clone();
@@ -208,7 +233,7 @@ fn publish(args: &MountArgs, directory: &Path, mounted: Unmounter) -> Result<Pub
     };
     let is_ready = move || has_path.load(Ordering::Acquire);
     let watched = Watched { snapshot: Arc::new(snapshot), is_ready: Arc::new(is_ready) };
-    Publication::new(&args.metrics, watched).inspect_err(|_| {
+    Publication::new(metrics, watched).inspect_err(|_| {
         // The error that is reported says why there is no mount.
         let _ = failed.unmount();
     })

@@ -181,6 +181,8 @@ pub fn run(args: ServeArgs) -> Result<ExitCode, Error> {
     let exports = exports.join(" ");
     let names: Vec<String> = config.nodes.iter().map(|node| node.name.clone()).collect();
     // Before any thread starts, because each has its own capabilities.
+    let (listen, token) = config.metrics.clone().map_or((None, None), |it| (Some(it.listen), it.token));
+    let metrics = args.metrics.or(listen, token.as_deref())?;
     if let Err(error) = privileges::drop_unneeded(config.congestion.is_some()) {
         tracing::warn!(%error, "the server keeps capabilities that it does not need");
     }
@@ -203,7 +205,7 @@ pub fn run(args: ServeArgs) -> Result<ExitCode, Error> {
     }
     // Before it says that it is ready, so that an address that is in use ends it.
     let is_ready = Arc::new(AtomicBool::new(true));
-    let published = publish(&args, server.statistics_reader(), Arc::clone(&is_ready), &exports)?;
+    let published = publish(&metrics, server.statistics_reader(), Arc::clone(&is_ready), &exports)?;
     text.push_str("ready\n");
     output::print(&text)?;
     systemd::ready("serving");
@@ -217,7 +219,7 @@ pub fn run(args: ServeArgs) -> Result<ExitCode, Error> {
 
 /// Lets others watch the server.
 fn publish(
-    args: &ServeArgs,
+    args: &MetricsArgs,
     counters: StatisticsReader,
     is_ready: Arc<AtomicBool>,
     exports: &str,
@@ -235,7 +237,7 @@ fn publish(
     };
     let is_ready = move || is_ready.load(Ordering::Acquire);
     let watched = Watched { snapshot: Arc::new(snapshot), is_ready: Arc::new(is_ready) };
-    let published = Publication::new(&args.metrics, watched)?;
+    let published = Publication::new(args, watched)?;
     if let Some(address) = published.address {
         output::print(&format!("metrics on http://{address}/metrics\n"))?;
     }

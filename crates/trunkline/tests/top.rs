@@ -252,6 +252,27 @@ fn a_bench_is_watched_by_route_while_it_runs_and_writes_its_metrics_at_the_end()
 }
 
 #[test]
+fn the_configuration_file_may_name_the_metrics_address_and_the_command_line_wins() {
+    let runtime = temp_dir("top");
+    let file = runtime.path().join("serve.toml");
+    let text = "[[node]]\nlisten = [\"127.0.0.1:0\"]\n[metrics]\nlisten = \"127.0.0.1:0\"\n\
+        [[export]]\npath = \"/data\"\nmem = \"1MiB\"\nallow = [\"127.0.0.0/8\"]\n";
+    std::fs::write(&file, text).unwrap();
+    let config = file.to_str().unwrap();
+    let port = testkit::free_port();
+    let address = format!("127.0.0.1:{port}");
+    for (more, said) in [(&[][..], "127.0.0.1:"), (&["--metrics", &address], &format!("{address}/"))] {
+        let arguments = [&["serve", "-c", config], more].concat();
+        let server = Process::spawn(trunkline(runtime.path(), &arguments));
+        let line = server.wait_for_line("metrics on", TIMEOUT);
+        assert!(line.starts_with(&format!("metrics on http://{said}")), "{line}");
+    }
+    let token = ["serve", "--mem", "1MiB", "--listen", "127.0.0.1:0", "--metrics-token", config];
+    let output = run(runtime.path(), &token);
+    assert!(text_of(&output.stderr).contains("--metrics"), "{output:?}");
+}
+
+#[test]
 fn in_a_terminal_it_takes_the_screen_until_q_is_pressed() {
     let runtime = temp_dir("top");
     let (server, url) = serve(runtime.path());

@@ -58,6 +58,12 @@ const fn kept(group: Group, name: &'static str, default: &'static str, doc: &'st
     OptionSpec { default, doc, group, effect: Effect::Works, ..noted(name, Kind::Flag, "") }
 }
 
+/// A value that is kept as given, for the process that serves the mounted directory.
+const fn kept_value(name: &'static str, what: &'static str, doc: &'static str) -> OptionSpec {
+    let (group, effect) = (Group::Directory, Effect::Works);
+    OptionSpec { default: "none", doc, group, effect, ..noted(name, Kind::Text(what), "") }
+}
+
 /// Accepted, kept as given; nothing is to be done for it.
 const fn holds(name: &'static str, kind: Kind, why: &'static str) -> OptionSpec {
     noted(name, kind, why).but(Effect::Holds(why))
@@ -700,6 +706,18 @@ pub static OPTIONS: &[OptionSpec] = &[
         "noatime",
         "no",
         "Shown in /proc/mounts, where programs look for it; access times are still kept by the server.",
+    ),
+    kept_value(
+        "metrics",
+        "an address and a port",
+        "Answer HTTP requests on this address, `127.0.0.1:9101`: live analytics for a browser, and metrics for \
+         Prometheus. The same as `--metrics` of `trunkline mount`, for /etc/fstab.",
+    ),
+    kept_value(
+        "metricstoken",
+        "the name of a file",
+        "Peers on other hosts may read all of `metrics` if they show the token in this file. The same as \
+         `--metrics-token`.",
     ),
     noted("fsc", Kind::Flag, "nothing is cached on local disks"),
     holds("nofsc", Kind::Flag, "nothing is cached on local disks"),

@@ -2,11 +2,13 @@
 
 use super::ListenAddress;
 use super::{
-    ANONYMOUS_ID, Config, ExportConfig, Limits, Network, NodeConfig, StoreConfig, WORKERS, network, size,
+    ANONYMOUS_ID, Config, ExportConfig, Limits, MetricsConfig, Network, NodeConfig, StoreConfig, WORKERS,
+    network, size,
 };
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
 use std::fmt;
+use std::net::SocketAddr;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -133,6 +135,14 @@ struct File {
     busy_poll_us: Option<u64>,
     #[serde(default)]
     limits: LimitsSection,
+    metrics: Option<MetricsSection>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct MetricsSection {
+    listen: SocketAddr,
+    token: Option<PathBuf>,
 }
 
 #[derive(Deserialize)]
@@ -296,6 +306,7 @@ pub(super) fn parse(text: &str, file: &str) -> Result<Config, ConfigError> {
         congestion: read.congestion,
         busy_poll: read.busy_poll_us.map_or(BUSY_POLL_DEFAULT, Duration::from_micros),
         limits: read.limits.resolve(),
+        metrics: read.metrics.map(|MetricsSection { listen, token }| MetricsConfig { listen, token }),
     };
     let in_file = |error: ConfigError, line| ConfigError { file: Some(file.to_owned()), line, ..error };
     config.check_nodes().map_err(|error| in_file(error, None))?;

@@ -77,7 +77,10 @@ fn the_example_is_right_and_its_comments_are_the_defaults() {
         .collect();
     let spelled_out = Config::from_toml(&uncommented, "example.toml").unwrap();
     assert_eq!((spelled_out.loops, spelled_out.congestion.as_deref()), (Some(2), Some("cubic")));
-    let defaults = Config { loops: None, congestion: None, ..spelled_out };
+    let metrics = spelled_out.metrics.clone().unwrap();
+    assert_eq!(metrics.listen.to_string(), "127.0.0.1:9100");
+    assert_eq!(metrics.token.unwrap().to_str(), Some("/etc/trunkline/token"));
+    let defaults = Config { loops: None, congestion: None, metrics: None, ..spelled_out };
     assert_eq!(defaults, config);
 }
 
@@ -104,6 +107,8 @@ fn what_is_wrong_is_named_with_file_line_and_remedy() {
         ("loops = 2", "loops = \"two\"", 2, "invalid type"),
         ("loops = 2", "busy_poll_us = -1", 2, "invalid value"),
         ("loops = 2", "busy_poll_us = 1001", 10, "above 1000"),
+        ("loops = 2", "metrics = { listen = \"9100\" }", 2, "invalid socket address"),
+        ("loops = 2", "metrics = { token = \"/a\" }", 2, "missing field `listen`"),
     ] {
         let text = GOOD.replacen(from, to, 1);
         let error = Config::from_toml(&text, "serve.toml").unwrap_err();

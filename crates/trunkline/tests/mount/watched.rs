@@ -21,8 +21,9 @@ fn a_mount_in_the_background_is_watched_by_top_and_answers_on_its_metrics_addres
     let directory = server.mount_point("mnt");
     let name = directory.to_str().unwrap();
     let address = format!("127.0.0.1:{}", testkit::free_port());
-    let options = server.options("nolock,nconnect=2,wsize=65536");
-    let mounted = trunkline(&["mount", "--metrics", &address, "-o", &options, "127.0.0.1:/export", name]);
+    // As in /etc/fstab.
+    let options = server.options(&format!("nolock,nconnect=2,wsize=65536,metrics={address}"));
+    let mounted = trunkline(&["mount", "-o", &options, "127.0.0.1:/export", name]);
     assert!(mounted.status.success(), "{mounted:?}");
     std::fs::write(directory.join("f"), vec![1; 1 << 20]).unwrap();
     let asked = trunkline(&["top", &address, "--batch", "0", "--json"]);
@@ -54,4 +55,14 @@ fn a_metrics_address_in_use_is_an_error_and_nothing_stays_mounted() {
     let said = text(&refused.stderr);
     assert!(!refused.status.success() && said.contains("cannot answer on the metrics address"), "{said}");
     assert!(trunkline(&["status", name]).status.code() != Some(0), "it is not mounted");
+    for (option, cause) in [
+        ("metrics=9101", "it is no address with a port"),
+        ("metricstoken=/etc/hostname", "there is no metrics address to show it to"),
+    ] {
+        let options = server.options(&format!("nolock,{option}"));
+        let refused = trunkline(&["mount", "-o", &options, "127.0.0.1:/export", name]);
+        let said = text(&refused.stderr);
+        assert!(!refused.status.success() && said.contains(cause), "{said}");
+        assert!(trunkline(&["status", name]).status.code() != Some(0), "it is not mounted");
+    }
 }
