@@ -211,8 +211,8 @@ fn cell_of(
         bytes: flow.bytes,
         ops: flow.ops,
         began_s: Some(sample.began.saturating_duration_since(context.began).as_secs_f64()),
-        p50_us: Some(flow.latency.percentile_us(0.5)),
-        p99_us: Some(flow.latency.percentile_us(0.99)),
+        p50_us: percentile_us(flow, 0.5),
+        p99_us: percentile_us(flow, 0.99),
     });
     let mut cell = Cell::of(repeats.collect(), &latency, 1);
     set_shares(&mut cell, context, samples, direction);
@@ -252,6 +252,11 @@ fn cell_of(
     };
     cell.binding = binding(samples, &binding_context);
     cell
+}
+
+/// A latency percentile of one repeat; absent if no call was made, which is no latency of 0.
+fn percentile_us(flow: &Flow, fraction: f64) -> Option<f64> {
+    (flow.latency.count() > 0).then(|| flow.latency.percentile_us(fraction))
 }
 
 /// Sets the processor time per operation and byte. The time of reads cannot be told from that of

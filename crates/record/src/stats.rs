@@ -54,9 +54,10 @@ pub fn interval_95(values: &[f64], seed: u64) -> Option<[f64; 2]> {
     bootstrap(|| median_of_resample(values, &mut rng))
 }
 
-/// Draws [`RESAMPLES`] statistics and returns the range of the middle 95 % of them.
+/// Draws [`RESAMPLES`] statistics and returns the range of the middle 95 % of them; `None` if any
+/// of them does not exist, because fewer would be another interval.
 fn bootstrap(mut draw: impl FnMut() -> Option<f64>) -> Option<[f64; 2]> {
-    let mut drawn: Vec<f64> = (0..RESAMPLES).map_while(|_| draw()).collect();
+    let mut drawn = (0..RESAMPLES).map(|_| draw()).collect::<Option<Vec<f64>>>()?;
     drawn.sort_by(f64::total_cmp);
     Some([percentile_of_sorted(&drawn, 0.025)?, percentile_of_sorted(&drawn, 0.975)?])
 }
@@ -97,6 +98,7 @@ pub fn ratio_of_pairs(a: &[f64], b: &[f64], seed: u64) -> Option<Ratio> {
 
 /// The ratio `a` over `b` of series measured in different runs: the ratio of the medians, each
 /// resampled separately. It cannot tell a difference between routes from a difference between runs.
+/// `None` if `b` has so many zeros that the median of a resample may be 0.
 pub fn ratio_of_sittings(a: &[f64], b: &[f64], seed: u64) -> Option<Ratio> {
     let over = |a: f64, b: f64| (b > 0.0).then_some(a / b);
     let ratio = over(median(a)?, median(b)?)?;

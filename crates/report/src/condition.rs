@@ -12,8 +12,9 @@
 //! the baseline record. A value that names no workload or no half means all that its route has.
 //!
 //! A condition holds only if it is shown: by the whole 95 % interval of the value or of the ratio,
-//! from at least [`record::stats::PAIRS_FOR_VERDICT_MIN`] repeats. A name that no record has, fewer
-//! repeats, and a baseline that was measured under other conditions are errors, never a pass.
+//! from at least [`record::stats::PAIRS_FOR_VERDICT_MIN`] repeats. A name that a record lacks, what
+//! was skipped, fewer repeats, and a baseline with another shape of traffic, pace or simulation are
+//! errors, never a pass.
 
 mod check;
 mod judge;

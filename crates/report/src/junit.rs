@@ -1,5 +1,6 @@
 //! The outcomes of conditions as JUnit XML, as CI systems read it: a suite for each record, and a
-//! test case for each place of each condition. A case fails if its condition holds.
+//! test case for each place of each condition. A case fails if its condition holds, and is skipped
+//! if that is not shown.
 
 use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 
@@ -31,7 +32,12 @@ fn case(judgement: &Judgement) -> TestCase {
     let found = format!("{} {}: {}", judgement.route, judgement.place, judgement.finding);
     let status = match judgement.outcome {
         Outcome::Holds => failure(&judgement.finding, &format!("{}\n{found}", judgement.condition)),
-        Outcome::NotShown | Outcome::DoesNotHold => TestCaseStatus::success(),
+        Outcome::NotShown => {
+            let mut status = TestCaseStatus::skipped();
+            status.set_message(format!("not shown: {found}"));
+            status
+        }
+        Outcome::DoesNotHold => TestCaseStatus::success(),
     };
     let name = format!("{}: {} {}", judgement.condition, judgement.route, judgement.place);
     let mut case = TestCase::new(name, status);
@@ -70,6 +76,13 @@ mod tests {
         let (_, failed) = xml.split_once(name).expect("the case of the paced half");
         assert!(failed.contains(r#"<failure message="0.24"#), "{xml}");
         assert!(xml.contains("the record can be trusted"), "{xml}");
+    }
+
+    #[test]
+    fn a_condition_that_noise_may_have_fulfilled_is_a_skipped_case() {
+        let xml = document("tcp.mix-1m.raw.read < 3.07 GB/s", &sample::record());
+        assert!(xml.contains(r#"<skipped message="not shown: tcp read of mix-1m, raw: 3.0"#), "{xml}");
+        assert!(xml.contains(r#"disabled="1""#) && !xml.contains("<failure"), "{xml}");
     }
 
     #[test]

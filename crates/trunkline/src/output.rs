@@ -109,6 +109,25 @@ pub fn write(file: &Path, text: &str) -> Result<(), Error> {
     Ok(())
 }
 
+/// The same as [`write`], but a file appears only once it is complete.
+pub fn write_whole(file: &Path, text: &str) -> Result<(), Error> {
+    if stream(file).is_some() {
+        return write(file, text);
+    }
+    let wrap = |cause| Error::Write { file: file.display().to_string(), cause };
+    let mut name = file.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".{}.part", std::process::id()));
+    let part = file.with_file_name(name);
+    let written = fs::write(&part, text).and_then(|()| fs::rename(&part, file));
+    if let Err(cause) = written {
+        // What remains is named as a part, and the cause is reported in any case.
+        let _ = fs::remove_file(&part);
+        return Err(wrap(cause));
+    }
+    print_to_stderr(&format!("wrote {}\n", file.display()));
+    Ok(())
+}
+
 fn io_error(error: ::copy::Error) -> io::Error {
     match error {
         ::copy::Error::Local { source, .. } => source,

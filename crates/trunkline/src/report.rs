@@ -6,7 +6,7 @@ use ::report::{Additions, Basis, Checked, Condition, Published, RecordChecks};
 use clap::Args;
 use record::Record;
 use std::fs::File;
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -109,18 +109,20 @@ impl Results {
 /// Writes one form of the results.
 type Form = fn(&Results) -> String;
 
-/// Reads all records, and judges all conditions, before anything is shown or written.
+/// Reads all records, and judges all conditions, before anything is shown or written. The status
+/// depends on them alone, whether or not somebody reads the output.
 pub fn run(args: &ReportArgs) -> Result<ExitCode, Error> {
     if args.published.iter().any(|name| name == LIST) {
         output::print(&::report::published_list())?;
         return Ok(ExitCode::SUCCESS);
     }
+    let (files, wanted) = (record_files(args), wanted(args));
+    check_files(args, &wanted, &files)?;
     let conditions = args.fail_if.iter().map(|text| condition(text)).collect::<Result<Vec<_>, _>>()?;
     let published = args.published.iter().map(|name| published(name)).collect::<Result<Vec<_>, _>>()?;
     if args.records.is_empty() && !args.explain {
         return Err(no_record());
     }
-    let files = record_files(args);
     let records = files.iter().map(|file| read(file)).collect::<Result<Vec<_>, _>>()?;
     let names = names(&files);
     let checks = match conditions.is_empty() && args.junit.is_none() {
@@ -128,30 +130,75 @@ pub fn run(args: &ReportArgs) -> Result<ExitCode, Error> {
         false => Some(judged(args, &conditions, &records, &names)?),
     };
     let results = Results { records, names, checks, published };
-    let wanted = wanted(args);
-    for (file, _) in &wanted {
-        spare_records(file, &files)?;
+    let failed = results.checks.iter().flatten().any(RecordChecks::has_failed);
+    match write_and_show(args, &wanted, &results) {
+        // A reader that closed standard output early has still asked for the status.
+        Err(Error::Print(cause)) if failed && cause.kind() == ErrorKind::BrokenPipe => {}
+        other => other?,
+    }
+    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// Writes the files first, so that they are complete even if nobody reads standard output.
+fn write_and_show(args: &ReportArgs, wanted: &[(PathBuf, Form)], results: &Results) -> Result<(), Error> {
+    let (to_stdout, to_files): (Vec<_>, Vec<_>) =
+        wanted.iter().partition(|(file, _)| output::is_stdout(file));
+    let write = |(file, form): &(PathBuf, Form)| match args.junit.as_ref() == Some(file) {
+        true => output::write_whole(file, &form(results)),
+        false => output::write(file, &form(results)),
+    };
+    let has_records = !results.records.is_empty();
+    to_files.into_iter().filter(|_| has_records).try_for_each(write)?;
+    show(results, !to_stdout.is_empty())?;
+    to_stdout.into_iter().filter(|_| has_records).try_for_each(write)?;
+    if args.explain { output::print(&::report::explain()) } else { Ok(()) }
+}
+
+/// Checks the files to write before anything is read: no record, none of them twice, and none that
+/// exists without --force. With it, an earlier JUnit document is removed, so that none remains if
+/// this report ends with an error.
+fn check_files(args: &ReportArgs, wanted: &[(PathBuf, Form)], records: &[PathBuf]) -> Result<(), Error> {
+    for (index, (file, _)) in wanted.iter().enumerate() {
+        spare_records(file, records)?;
+        if wanted.iter().take(index).any(|(other, _)| is_same_output(file, other)) {
+            return Err(Error::Usage {
+                sentence: format!("cannot write two results to {}", file.display()),
+                cause: "one would overwrite the other".to_owned(),
+                advice: "a FILE of its own for each of --html, --markdown, --csv and --junit".to_owned(),
+            });
+        }
         let is_named = [&args.html, &args.markdown, &args.csv, &args.junit].contains(&&Some(file.clone()));
         if is_named { output::spare(file, args.force)? } else { output::spare_page(file, args.force)? }
     }
-    show(&results, wanted.iter().any(|(file, _)| output::is_stdout(file)))?;
-    if !results.records.is_empty() {
-        wanted.iter().try_for_each(|(file, form)| output::write(file, &form(&results)))?;
+    let earlier = args.junit.as_ref().filter(|file| args.force && output::stream(file).is_none());
+    match earlier.map(std::fs::remove_file) {
+        Some(Err(cause)) if cause.kind() != ErrorKind::NotFound => {
+            let file = args.junit.clone().unwrap_or_default().display().to_string();
+            Err(Error::Write { file, cause })
+        }
+        _ => Ok(()),
     }
-    if args.explain {
-        output::print(&::report::explain())?;
-    }
-    let failed = results.checks.iter().flatten().any(RecordChecks::has_failed);
-    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// Whether two results would be written to the same file or stream.
+fn is_same_output(one: &Path, other: &Path) -> bool {
+    let place = |file: &Path| {
+        let directory = file.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        Some((directory.canonicalize().ok()?, file.file_name()?.to_owned()))
+    };
+    let is_discarded = |file: &Path| file == Path::new("/dev/null");
+    let both_stdout = output::is_stdout(one) && output::is_stdout(other);
+    let same_place = one == other || place(one).is_some_and(|it| Some(it) == place(other));
+    !is_discarded(one) && (both_stdout || same_place || is_same_file(one, other))
 }
 
 /// The forms to write, with their files.
 fn wanted(args: &ReportArgs) -> Vec<(PathBuf, Form)> {
     let forms: [(Option<PathBuf>, Form); 4] = [
+        (args.junit.clone(), |it| ::report::junit(it.checks.as_deref().unwrap_or_default())),
         (args.page(), |it| ::report::html_with(&it.records, &it.names, &it.additions())),
         (args.markdown.clone(), |it| ::report::markdown_with(&it.records, &it.names, &it.additions())),
         (args.csv.clone(), |it| ::report::csv(&it.records)),
-        (args.junit.clone(), |it| ::report::junit(it.checks.as_deref().unwrap_or_default())),
     ];
     forms.into_iter().filter_map(|(file, form)| Some((file?, form))).collect()
 }

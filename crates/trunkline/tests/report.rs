@@ -121,6 +121,50 @@ fn a_condition_that_cannot_be_judged_is_status_2_and_writes_nothing() {
 }
 
 #[test]
+fn a_closed_standard_output_changes_neither_the_status_nor_the_files() {
+    let dir = temp_dir("report");
+    let one = write(dir.path(), "one.json", &record(2.0));
+    let xml = dir.path().join("one.xml");
+    for (condition, status) in [("tcp-mp.read < 4", 1), ("tcp-mp.read < 1", 0)] {
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_trunkline"));
+        command.args(["report", "--force", "--fail-if", condition, "--junit"]).arg(&xml).arg(&one);
+        let output = command.stdout(writer).output().expect("a run");
+        let err = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(status), "{condition}: {err}");
+        let xml = std::fs::read_to_string(&xml).expect("the document is written");
+        assert!(xml.contains(&format!(r#"failures="{status}""#)), "{condition}: {xml}");
+    }
+}
+
+#[test]
+fn no_result_overwrites_another_and_no_earlier_outcome_remains() {
+    let dir = temp_dir("report");
+    let one = write(dir.path(), "one.json", &record(2.0));
+    let file = |name: &str| dir.path().join(name).to_str().expect("UTF-8").to_owned();
+    let (xml, same) = (file("out.xml"), file("./out.xml"));
+    for outputs in [
+        ["--html", &xml, "--markdown", &xml],
+        ["--markdown", &xml, "--junit", &same],
+        ["--csv", "-", "--junit", "/dev/stdout"],
+    ] {
+        let (code, out, err) = report(&[&outputs[..], &[&one]].concat());
+        assert_eq!((code, out.as_str()), (Some(2), ""), "{outputs:?}: {err}");
+        assert!(err.contains("cannot write two results to"), "{outputs:?}: {err}");
+        assert!(!Path::new(&xml).exists());
+    }
+    let good = report(&["--junit", &xml, "--fail-if", "tcp-mp.read < 1", &one]);
+    assert_eq!((good.0, Path::new(&xml).exists()), (Some(0), true), "{}", good.2);
+    let bad = report(&["--junit", &xml, "--force", "--fail-if", "tcp.read < 1", &one]);
+    assert_eq!((bad.0, Path::new(&xml).exists()), (Some(2), false), "{}", bad.2);
+    let left = std::fs::read_dir(dir.path()).expect("a directory").count();
+    assert_eq!(left, 1, "the record alone");
+    let (code, _, err) = report(&["--junit", &one, "--force", &one]);
+    assert_eq!((code, Path::new(&one).exists()), (Some(2), true), "a record is never removed: {err}");
+}
+
+#[test]
 fn records_are_compared_in_the_terminal() {
     let dir = temp_dir("report");
     let (before, after) =

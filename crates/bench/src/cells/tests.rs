@@ -107,6 +107,16 @@ fn a_cell_has_the_latencies_of_each_repeat_over_time() {
 }
 
 #[test]
+fn a_repeat_without_a_call_has_no_latency() {
+    let workload = workload(None);
+    let mut silent = sample(0.5);
+    silent.read.iter_mut().for_each(|flow| flow.latency = Latency::new());
+    let read = build(&context(&workload), &[silent, sample(0.5)]).read.expect("reads");
+    assert_eq!((read.repeats[0].p50_us, read.repeats[0].p99_us), (None, None));
+    assert!(read.repeats[1].p99_us.is_some());
+}
+
+#[test]
 fn processor_time_of_somebodys_server_is_absent_when_any_repeat_lacks_it() {
     let workload = workload(None);
     let elsewhere = Sample { server_cpu: None, ..sample(0.5) };

@@ -60,6 +60,14 @@ fn pairs_without_a_partner_or_with_a_zero_are_left_out() {
 }
 
 #[test]
+fn sittings_whose_resamples_may_have_a_median_of_zero_have_no_ratio() {
+    let some_zeros = [0.0, 0.0, 0.5, 1.0, 1.5];
+    assert_eq!(ratio_of_sittings(&some_zeros, &some_zeros, 1), None);
+    let ratio = ratio_of_sittings(&some_zeros, &[1.0; 5], 1).expect("a zero above the line");
+    assert_eq!(ratio.interval_95[0], 0.0);
+}
+
+#[test]
 fn equal_series_show_no_difference() {
     let ratio = ratio_of_pairs(&EIGHT, &[3.12, 3.08, 3.18, 3.10, 3.05, 3.20, 3.15, 3.00], 1).expect("pairs");
     assert!(!ratio.shows_a_difference(), "{ratio:?}");

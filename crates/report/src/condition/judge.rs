@@ -1,6 +1,6 @@
 //! Judges a condition on a record, by intervals or by medians.
 
-use record::{Cell, Record, Route, Workload, stats};
+use record::{Cell, Direction, Record, Route, Workload, stats};
 
 use super::{Condition, Operator, Quantity, Selector, Side};
 use crate::{number, view};
@@ -75,6 +75,9 @@ impl JudgeError {
 }
 
 const NAMES_ADVICE: &str = "trunkline report RECORD        to see its routes and workloads";
+const SKIPPED_ADVICE: &str =
+    "measure again, or name the WORKLOAD and .raw or .paced, so that others are left out";
+const NO_CALL_ADVICE: &str = "trunkline bench        with a longer window; see why nothing completed";
 const REPEATS_ADVICE: &str =
     "trunkline bench        with more repeats, or --medians        to compare without intervals";
 
@@ -123,7 +126,25 @@ pub fn judge(
             finding,
         })
     };
-    places(checked, &selector)?.into_iter().map(judgement).collect()
+    let found = places(checked, &selector)?;
+    let judged = found.iter().copied().map(judgement).collect::<Result<_, _>>()?;
+    if let (Side::Baseline { .. }, Some(baseline)) = (other, baseline) {
+        has_all(checked, &found, &places(baseline, &selector)?)?;
+    }
+    Ok(judged)
+}
+
+/// Checks that a record has each place of the baseline: what it has lost must not pass.
+fn has_all(checked: Checked<'_>, found: &[Place<'_>], baseline: &[Place<'_>]) -> Result<(), JudgeError> {
+    let is_found = |base: &&Place<'_>| {
+        found
+            .iter()
+            .any(|place| place.workload.name == base.workload.name && place.conditions() == base.conditions())
+    };
+    let Some(lost) = baseline.iter().find(|base| !is_found(base)) else { return Ok(()) };
+    let (name, other, route) = (checked.name, lost.within.name, &lost.route.name);
+    let cause = format!("{name} has no {} of `{route}`, which {other} has", lost.describe());
+    Err(fault(lost.selector.column, cause, SKIPPED_ADVICE))
 }
 
 fn fault(column: usize, cause: String, advice: &'static str) -> JudgeError {
@@ -158,21 +179,34 @@ impl Place<'_> {
         (title, self.workload.pace, self.workload.simulated.as_deref())
     }
 
-    /// The value of each repeat.
-    fn series(&self) -> Result<Vec<f64>, JudgeError> {
+    fn is_latency(&self) -> bool {
+        matches!(self.selector.quantity, Quantity::P50 | Quantity::P99)
+    }
+
+    /// The value of each repeat, however few they are.
+    fn values(&self) -> Result<Vec<f64>, JudgeError> {
         let value = |repeat: &record::Repeat| match self.selector.quantity {
             Quantity::GbytesPerS => Some(repeat.gbytes_per_s),
             Quantity::Iops => Some(repeat.iops),
             Quantity::P50 => repeat.p50_us,
             Quantity::P99 => repeat.p99_us,
         };
+        let (name, quantity) = (self.within.name, self.selector.quantity.name());
+        if self.is_latency() && self.cell.repeats.iter().any(|repeat| repeat.ops == 0) {
+            let (route, place) = (&self.route.name, self.describe());
+            let cause = format!("{name} completed no call in a repeat of {route} {place}");
+            return Err(fault(self.selector.column, cause, NO_CALL_ADVICE));
+        }
         let values: Option<Vec<f64>> = self.cell.repeats.iter().map(value).collect();
-        let lacks = || {
-            let (name, quantity) = (self.within.name, self.selector.quantity.name());
+        values.ok_or_else(|| {
             let cause = format!("{name} has no {quantity} of each repeat, as records of older builds");
             fault(self.selector.column, cause, REPEATS_ADVICE)
-        };
-        let values = values.ok_or_else(lacks)?;
+        })
+    }
+
+    /// The value of each repeat; an error if they are too few for an interval.
+    fn series(&self) -> Result<Vec<f64>, JudgeError> {
+        let values = self.values()?;
         if values.len() < stats::PAIRS_FOR_VERDICT_MIN {
             let (name, route, place) = (self.within.name, &self.route.name, self.describe());
             let (few, least) = (values.len(), stats::PAIRS_FOR_VERDICT_MIN);
@@ -183,19 +217,42 @@ impl Place<'_> {
         Ok(values)
     }
 
-    /// The value that the report shows.
-    fn median(&self) -> f64 {
+    /// The median of the repeats. Records of older builds, and those of one run of fio, have the
+    /// latency of all repeats together only.
+    fn median(&self) -> Result<f64, JudgeError> {
+        let pooled = self.cell.repeats.iter().all(|it| it.p50_us.is_none() && it.p99_us.is_none());
+        let latency = &self.cell.latency_us;
         match self.selector.quantity {
-            Quantity::GbytesPerS => self.cell.gbytes_per_s,
-            Quantity::Iops => self.cell.iops,
-            Quantity::P50 => self.cell.latency_us.p50,
-            Quantity::P99 => self.cell.latency_us.p99,
+            Quantity::GbytesPerS => Ok(self.cell.gbytes_per_s),
+            Quantity::Iops => Ok(self.cell.iops),
+            Quantity::P50 if pooled && self.cell.ops > 0 => Ok(latency.p50),
+            Quantity::P99 if pooled && self.cell.ops > 0 => Ok(latency.p99),
+            _ => stats::median(&self.values()?).ok_or_else(|| self.cannot_compare()),
         }
     }
 
     fn cannot_compare(&self) -> JudgeError {
-        let cause = format!("{} {} of {} is 0", self.route.name, self.describe(), self.within.name);
+        let (route, place, name) = (&self.route.name, self.describe(), self.within.name);
+        let cause = format!("{route} {place} of {name} is 0, or is 0 in too many repeats");
         fault(self.selector.column, cause, NAMES_ADVICE)
+    }
+
+    /// A value with its unit. The report's tables have the latency of all repeats together.
+    fn show(&self, value: f64) -> String {
+        let shown = self.selector.quantity.show(value);
+        match self.is_latency() {
+            true => format!("{shown}, the median of the repeats' {}", self.selector.quantity.name()),
+            false => shown,
+        }
+    }
+
+    /// Whether the experiment asked for this; an unknown workload is taken to be wanted.
+    fn is_planned(within: Checked<'_>, workload: &Workload, direction: Direction) -> bool {
+        let shapes = &within.record.experiment.workloads;
+        shapes.iter().find(|shape| shape.name == workload.name).is_none_or(|shape| match direction {
+            Direction::Read => shape.readers + shape.mixed > 0 || shape.writers == 0,
+            Direction::Write => shape.writers + shape.mixed > 0 || shape.readers == 0,
+        })
     }
 }
 
@@ -228,17 +285,21 @@ fn places<'a>(within: Checked<'a>, selector: &'a Selector) -> Result<Vec<Place<'
         };
         return Err(error(format!("{of_route} {wanted} on `{}`; it has {}", route.name, has.join(", "))));
     }
+    let mut planned = named.iter().filter(|it| Place::is_planned(within, it, selector.direction));
+    if let Some((lost, why)) = planned.find_map(|it| Some((it, it.skipped.as_ref()?))) {
+        let (direction, half) = (selector.direction, lost.half());
+        let cause = format!("{of_route} {direction} of {}, {half}, on `{}`", lost.name, route.name);
+        let cause = format!("{cause}, which was skipped: {why}");
+        return Err(fault(selector.column, cause, SKIPPED_ADVICE));
+    }
     let found: Vec<Place<'_>> = (named.iter())
-        .filter(|workload| workload.skipped.is_none())
         .filter_map(|workload| {
             let cell = workload.cell(selector.direction)?;
             Some(Place { within, route, workload, cell, selector })
         })
         .collect();
     if found.is_empty() {
-        let skipped = named.iter().find_map(|workload| workload.skipped.as_ref());
-        let why = skipped.map_or_else(String::new, |why| format!(": it was skipped: {why}"));
-        return Err(error(format!("{of_route} {} of that on `{}`{why}", selector.direction, route.name)));
+        return Err(error(format!("{of_route} {} of that on `{}`", selector.direction, route.name)));
     }
     Ok(found)
 }
@@ -293,14 +354,14 @@ fn against_number(
 ) -> Result<(Outcome, String), JudgeError> {
     let show = |value| place.selector.quantity.show(value);
     if basis == Basis::Medians {
-        let median = place.median();
-        return Ok((by_median(operator, median, bound), show(median)));
+        let median = place.median()?;
+        return Ok((by_median(operator, median, bound), place.show(median)));
     }
     let values = place.series()?;
     let found = stats::median(&values).zip(stats::interval_95(&values, SEED));
     let (median, [low, high]) = found.ok_or_else(|| place.cannot_compare())?;
     let outcome = outcome(operator, median, [low, high], bound);
-    Ok((outcome, format!("{} (95 %: {} to {})", show(median), show(low), show(high))))
+    Ok((outcome, format!("{} (95 %: {} to {})", place.show(median), show(low), show(high))))
 }
 
 fn against_place(
@@ -316,7 +377,7 @@ fn against_place(
         false => base.within.name.to_owned(),
     };
     if basis == Basis::Medians {
-        let (one, other) = (place.median(), base.median());
+        let (one, other) = (place.median()?, base.median()?);
         if other <= 0.0 {
             return Err(base.cannot_compare());
         }
@@ -329,7 +390,9 @@ fn against_place(
         && place.workload.name == base.workload.name
         && place.workload.half() == base.workload.half();
     let compare = if interleaved { stats::ratio_of_pairs } else { stats::ratio_of_sittings };
-    let found = compare(&values, &others, SEED).ok_or_else(|| base.cannot_compare())?;
+    // Pairs whose other value is 0 are left out, and too few of the rest prove nothing.
+    let is_enough = |found: &stats::Ratio| found.pairs >= stats::PAIRS_FOR_VERDICT_MIN;
+    let found = compare(&values, &others, SEED).filter(is_enough).ok_or_else(|| base.cannot_compare())?;
     let [low, high] = number::interval_of_ratio(found.interval_95);
     let finding = format!("{} times {of} (95 %: {low} to {high})", number::ratio(found.ratio));
     Ok((outcome(operator, found.ratio, found.interval_95, bound), finding))

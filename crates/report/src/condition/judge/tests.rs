@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::sample;
+use record::Repeat;
 
 /// A sample record whose speeds are multiplied, as of a later build.
 fn record_times(factor: f64) -> Record {
@@ -72,11 +73,23 @@ fn what_a_record_lacks_is_an_error_and_never_a_pass() {
     }
     let mut old = sample::record();
     let cells = old.routes[0].workloads.iter_mut().filter_map(|workload| workload.read.as_mut());
-    cells.flat_map(|cell| &mut cell.repeats).for_each(|repeat| repeat.p50_us = None);
+    cells.flat_map(|cell| &mut cell.repeats).for_each(|it| (it.p50_us, it.p99_us) = (None, None));
     let mut deeper = sample::record();
     deeper.experiment.workloads[0].depth = 64;
     let mut renamed = sample::record();
     renamed.routes[0].workloads[0].name = "other".into();
+    let (mut lost, mut halved, mut skipped) = (sample::record(), sample::record(), sample::record());
+    lost.routes[1].workloads.pop();
+    halved.routes[1].workloads[0].read = None;
+    let random = &mut skipped.routes[1].workloads[2];
+    (random.read, random.skipped) = (None, Some("why".into()));
+    let (mut silent, mut zeros) = (sample::record(), sample::record());
+    let read = |record: &mut Record, times: usize, value: Repeat| {
+        let cell = record.routes[0].workloads[0].read.as_mut().expect("reads");
+        cell.repeats.iter_mut().take(times).for_each(|repeat| *repeat = value);
+    };
+    read(&mut silent, 1, Repeat { p50_us: Some(0.0), p99_us: Some(0.0), ..Repeat::default() });
+    read(&mut zeros, 4, Repeat::default());
     for (text, record, cause) in [
         ("tcp-m.read < 1", &few, "column 1: after.json has no route `tcp-m`; it has tcp, tcp-mp, rdma"),
         ("rdma.read < 1", &few, "which was skipped: no RDMA device here"),
@@ -89,6 +102,24 @@ fn what_a_record_lacks_is_an_error_and_never_a_pass() {
         ("tcp.random-4k.write < 1", &few, "has no write of that on `tcp`"),
         ("tcp.read < 1", &few, "has 3 repeats of tcp read of mix-1m, raw; 5 are needed"),
         ("tcp.read.p50 < 1 ms", &old, "has no p50 of each repeat"),
+        (
+            "tcp-mp.read < 0.9 * baseline",
+            &lost,
+            "after.json has no read of random-4k, raw of `tcp-mp`, which",
+        ),
+        ("tcp-mp.read < 0.9 * baseline", &halved, "after.json has no read of mix-1m, raw of `tcp-mp`, which"),
+        (
+            "tcp-mp.read < 0.9 * baseline",
+            &skipped,
+            "no read of random-4k, raw, on `tcp-mp`, which was skipped: why",
+        ),
+        ("tcp-mp.read < 1", &skipped, "which was skipped: why"),
+        (
+            "tcp.read.p99 > 20 ms",
+            &silent,
+            "after.json completed no call in a repeat of tcp read p99 of mix-1m",
+        ),
+        ("tcp-mp.read < 0.9 * tcp.read", &zeros, "is 0 in too many repeats"),
         ("tcp.mix-1m.read < baseline", &deeper, "measured something else: mix-1m: 10 readers and 10 writers"),
         ("tcp.other.read < baseline", &renamed, "before.json has no workload `other` on `tcp`"),
         ("tcp-mp.mix-1m.raw.read < 2 * tcp.read", &renamed, "column 30: after.json has no mix-1m (raw) read"),
@@ -98,9 +129,38 @@ fn what_a_record_lacks_is_an_error_and_never_a_pass() {
     }
     assert_eq!(judge_by("tcp.read < 1", &few, Basis::Medians).unwrap().len(), 3);
     assert_eq!(judge_by("tcp.read.p50 < 1 ns", &old, Basis::Medians).unwrap().len(), 3);
+    assert!(judge_by("tcp.read.p99 > 20 ms", &silent, Basis::Medians).is_err());
+    assert_eq!(judge_by("tcp-mp.write < 1", &skipped, Basis::Intervals).unwrap().len(), 2);
     let condition: Condition = "tcp.read < baseline".parse().unwrap();
     let error = judge(&condition, Checked { record: &old, name: "one.json" }, None, Basis::Intervals);
     assert!(error.unwrap_err().cause.contains("a baseline is needed"));
+}
+
+#[test]
+fn zeros_that_are_the_same_on_both_sides_fail_nothing() {
+    let mut zeros = sample::record();
+    let cell = zeros.routes[0].workloads[0].read.as_mut().expect("reads");
+    for (repeat, speed) in cell.repeats.iter_mut().zip([0.0, 0.0, 0.5, 1.0, 1.5, 0.0, 0.0, 1.0]) {
+        repeat.gbytes_per_s = speed;
+    }
+    let checked = |name| Checked { record: &zeros, name };
+    let other = zeros.clone();
+    let before = Checked { record: &other, name: "before.json" };
+    let condition: Condition = "tcp.mix-1m.raw.read < 0.9 * baseline".parse().unwrap();
+    let error = judge(&condition, checked("after.json"), Some(before), Basis::Intervals);
+    assert!(error.unwrap_err().cause.contains("before.json is 0, or is 0 in too many repeats"));
+}
+
+#[test]
+fn a_latency_is_the_median_of_the_repeats_with_and_without_intervals() {
+    let mut record = sample::record();
+    let cell = record.routes[0].workloads[0].read.as_mut().expect("reads");
+    cell.latency_us.p99 = 77_000.0;
+    for basis in [Basis::Intervals, Basis::Medians] {
+        let judged = judge_by("tcp.mix-1m.raw.read.p99 > 8 ms", &record, basis).unwrap();
+        let finding = &judged[0].finding;
+        assert!(finding.starts_with("9.00 ms, the median of the repeats' p99"), "{finding}");
+    }
 }
 
 #[test]
