@@ -5,10 +5,13 @@
 
 #[path = "package/root.rs"]
 mod root;
+#[path = "package/service.rs"]
+mod service;
 
 use root::Root;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 use std::time::Duration;
 use testkit::{Process, find_program};
 
@@ -20,8 +23,13 @@ fn project() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The package to test.
+/// The package to test, built once.
 fn package() -> PathBuf {
+    static PACKAGE: OnceLock<PathBuf> = OnceLock::new();
+    PACKAGE.get_or_init(build).clone()
+}
+
+fn build() -> PathBuf {
     if let Some(file) = std::env::var_os("TRUNKLINE_DEB") {
         return std::path::absolute(file).unwrap();
     }

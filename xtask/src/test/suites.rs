@@ -327,11 +327,19 @@ pub(crate) const SUITES: &[Suite] = &[
     },
     Suite {
         name: "package",
-        about: "the Debian package on a bare Debian: installed, mounted by fstab, removed without a trace",
+        about: "the Debian package on a bare Debian: installed, mounted by fstab, run by systemd, removed without a trace",
         tier: Tier::Full,
-        minutes: 10,
+        minutes: 12,
         command: &["test", "--package", "trunkline", "--test", "package"],
-        packages: &["binutils", "debootstrap", "dpkg-dev", "iproute2", "util-linux", "xz-utils"],
+        packages: &[
+            "binutils",
+            "debootstrap",
+            "dpkg-dev",
+            "iproute2",
+            "systemd-container",
+            "util-linux",
+            "xz-utils",
+        ],
         needs: &[Need::Root, Need::NetNamespaces, Need::Fuse, Need::DebianMirror],
     },
     Suite {

@@ -53,7 +53,7 @@ impl Root {
         let place = temp_dir("package");
         let mut command = Command::new(require_program("unshare"));
         command.args(["--mount", "--net", "--pid", "--fork", "--kill-child", "sh", "-euc", PREPARE]);
-        command.env("BASE", base()).env("PLACE", place.path());
+        command.env("BASE", base("base", &[])).env("PLACE", place.path());
         let holder = Process::spawn(command);
         holder.wait_for_line("prepared", TIMEOUT);
         let first = first_child(holder.id());
@@ -110,17 +110,22 @@ fn first_child(process: u32) -> u32 {
     children.split_whitespace().next().and_then(|id| id.parse().ok()).expect("unshare has a child")
 }
 
-/// The directory with a bare Debian of this machine's release, created by the first call.
-fn base() -> PathBuf {
+/// The directory with a bare Debian of this machine's release and some more packages, created by
+/// the first call with this name.
+pub fn base(name: &str, more: &[&str]) -> PathBuf {
     let release = release();
     let target = crate::project().join("target");
-    let base = target.join(format!("debian-base-{release}"));
+    let base = target.join(format!("debian-{name}-{release}"));
     if !base.is_dir() {
-        let part = target.join(format!("debian-base-{release}.part"));
+        let part = target.join(format!("debian-{name}-{release}.part"));
         // The remains of a call that was interrupted.
         let _ = std::fs::remove_dir_all(&part);
         let mut command = Command::new(require_program("debootstrap"));
-        command.args(["--variant=minbase", &release]).arg(&part).arg(mirror(&release));
+        command.arg("--variant=minbase");
+        if !more.is_empty() {
+            command.arg(format!("--include={}", more.join(",")));
+        }
+        command.arg(&release).arg(&part).arg(mirror(&release));
         let said = ProgramOutput::from(command.output().unwrap());
         assert!(said.succeeded, "debootstrap failed:\n{}{}", said.out, said.err);
         std::fs::rename(&part, &base).unwrap();
