@@ -11,6 +11,7 @@ mod key;
 mod link;
 mod merge;
 mod message;
+mod sample_bounds;
 mod spec;
 
 pub(crate) use self::fleet::{Failure, Fleet, Run};

@@ -12,6 +12,9 @@ use plan::link::Transport;
 use record::{Pattern, Procedure};
 use serde::Deserialize;
 
+pub(crate) use self::check::{
+    BLOCK_BYTES_MAX, BLOCK_BYTES_MULTIPLE, DEPTH_MAX, IN_FLIGHT_BYTES_MAX, JOBS_MAX, RATE_MAX,
+};
 use crate::clients::ClientSpec;
 use crate::error::ExperimentError;
 use crate::workload::{self, PlannedWorkload};

@@ -28,11 +28,14 @@ const EXTENDED_WINDOWS_MAX: u32 = 50;
 /// A rate that cannot be kept is given up when this many windows have passed since the start.
 const LATE_WINDOWS_MAX: u32 = 2;
 /// More points of a repeat's throughput would make the record large and the chart no clearer.
-const INTERVALS_MAX: u32 = 100;
+pub(crate) const INTERVALS_MAX: u32 = 100;
 /// In a shorter interval, the number of blocks completed is mostly chance.
 const INTERVAL_MIN: Duration = Duration::from_millis(50);
 /// The timer slack of a loop with a rate. The default of 50 us would show in the latencies.
 const TIMER_SLACK_NS: NonZeroU64 = NonZeroU64::MIN;
+
+/// A load without a time ends by its sizes; this bounds it all the same.
+pub(crate) const UNTIMED: Duration = Duration::from_secs(24 * 3600);
 
 /// A file of a job.
 #[derive(Debug, Clone, Copy)]
@@ -96,7 +99,13 @@ impl Window {
     /// The latest time at which an operation is started.
     #[must_use]
     pub fn latest(&self) -> Duration {
-        self.end * EXTENDED_WINDOWS_MAX
+        (self.end * EXTENDED_WINDOWS_MAX).min(UNTIMED).max(self.end)
+    }
+
+    /// The window of a load that ends by its size: all of it is measured.
+    #[must_use]
+    pub(crate) const fn untimed() -> Self {
+        Self { warm: Duration::ZERO, end: UNTIMED }
     }
 
     /// The interval in which bytes are counted over time.

@@ -336,6 +336,16 @@ struct RouteSamples {
     counters: Counters,
     /// The clients that are lost: name and reason. Nothing more is measured then.
     lost: Vec<(String, String)>,
+    /// The client that could not run this, and why. Nothing more is measured then either, but other
+    /// routes and workloads may need the client.
+    failed: Option<(String, String)>,
+}
+
+impl RouteSamples {
+    /// Whether all repeats so far are complete.
+    fn is_complete(&self) -> bool {
+        self.lost.is_empty() && self.failed.is_none()
+    }
 }
 
 /// What stays the same throughout a half.
@@ -419,7 +429,7 @@ impl HalfContext<'_> {
         self.progress.stage(&format!("{name}: {}", workload.name()), u64::from(most) * all.len() as u64);
         for repeat in 0..most {
             let of_routes = || all.iter().filter_map(|at| done.get(*at));
-            if repeat >= repeats && of_routes().all(|done| is_steady(&done.samples)) {
+            if repeat >= repeats && of_routes().all(|done| !done.is_complete() || is_steady(&done.samples)) {
                 break;
             }
             let mut order = all.clone();
@@ -428,7 +438,7 @@ impl HalfContext<'_> {
             }
             for at in order {
                 if let (Some(route), Some(done)) = (self.ready.get(at), done.get_mut(at))
-                    && done.lost.is_empty()
+                    && done.is_complete()
                 {
                     self.repeat(route, workload, files.prepared(at, index), done)?;
                 }
@@ -464,7 +474,7 @@ impl HalfContext<'_> {
                     server_cpu: &server_cpu,
                     stop: self.progress.stop(),
                 };
-                self.on_clients(&mut fleet.borrow_mut(), &run, route, done)?;
+                self.on_clients(&mut fleet.borrow_mut(), &run, done)?;
             }
             None => self.here(route, workload, prepared, window, &server_cpu, done)?,
         }
@@ -500,17 +510,14 @@ impl HalfContext<'_> {
     }
 
     /// Runs a workload once on other machines.
-    fn on_clients(
-        &self,
-        fleet: &mut Fleet,
-        run: &clients::Run<'_>,
-        route: &ReadyRoute,
-        done: &mut RouteSamples,
-    ) -> Result<()> {
+    fn on_clients(&self, fleet: &mut Fleet, run: &clients::Run<'_>, done: &mut RouteSamples) -> Result<()> {
         let repeated = match fleet.run(run) {
             Ok(repeated) => repeated,
             Err(clients::Failure::Stopped) => return Err(Error::Stopped),
-            Err(clients::Failure::Failed(reason)) => return Err(Self::failed(route, run.workload, reason)),
+            Err(clients::Failure::Failed(member, reason)) => {
+                done.failed = Some((fleet.name(member).to_owned(), reason));
+                return Ok(());
+            }
             Err(clients::Failure::Lost(gone)) => {
                 let reason = |client: usize| fleet.lost(client).unwrap_or_default().to_owned();
                 done.lost = gone.into_iter().map(|it| (fleet.name(it).to_owned(), reason(it))).collect();
@@ -572,6 +579,9 @@ impl HalfContext<'_> {
         };
         let mut workload = cells::build(&context, samples);
         cells::mark_lost(&mut workload, &measured.lost);
+        if let (None, None, Some((name, reason))) = (&workload.read, &workload.write, &measured.failed) {
+            workload.skipped = Some(format!("client {name}: {reason}"));
+        }
         workload
     }
 }
@@ -591,10 +601,18 @@ fn report_clients(record: &mut Record, route: &ReadyRoute, cell: &Workload, meas
             measured.samples.len()
         ));
     }
+    if let Some((name, reason)) = &measured.failed {
+        record.fail(format!(
+            "{place}: client {name}: {reason}; the {} complete repeats before remain",
+            measured.samples.len()
+        ));
+    }
     let warm = measured.samples.first().map(|sample| sample.counted.warm).unwrap_or_default();
+    // A load that ends by its size has no warm-up: it is measured from the first start to the end.
+    let timed = measured.samples.iter().all(|sample| sample.counted != Window::untimed());
     let latest =
         cell.clients.iter().max_by(|one, other| one.start_offset_ms.total_cmp(&other.start_offset_ms));
-    if let Some(client) = latest.filter(|client| client.start_offset_ms > warm.as_secs_f64() * 1e3) {
+    if let Some(client) = latest.filter(|client| timed && client.start_offset_ms > warm.as_secs_f64() * 1e3) {
         record.fail(format!(
             "{place}: client {} started {:.0} ms after the first, more than the warm-up of {} ms",
             client.name,

@@ -254,7 +254,8 @@ fn plan(spec: &WorkloadSpec, name: String, clients: usize, step: Option<Step>) -
         false => (0..count).map(|index| file(None, index)).collect(),
     };
     let jobs = (0..clients.max(1)).flat_map(each).map(|(client, index)| job(client, index)).collect();
-    PlannedWorkload { shape, files, jobs, results: 0, window: None, step, clients }
+    let window = spec.io.map(|_| Window::untimed());
+    PlannedWorkload { shape, files, jobs, results: 0, window, step, clients }
 }
 
 #[cfg(test)]
@@ -298,6 +299,14 @@ mod tests {
         let two = workload.on_clients(2);
         assert_eq!((two.clients, two.jobs.len(), two.files.len()), (2, 6, 12));
         assert_eq!(workload.on_clients(9), workload);
+    }
+
+    #[test]
+    fn a_size_ends_a_load_that_is_measured_from_its_start() {
+        assert_eq!(planned(&spec(None), 2)[0].window, None);
+        let [sized] = planned(&WorkloadSpec { io: Some(1 << 30), ..spec(None) }, 2).try_into().unwrap();
+        let window = sized.window.unwrap();
+        assert!(sized.ends() && window.warm.is_zero() && window.latest() == window.end);
     }
 
     #[test]

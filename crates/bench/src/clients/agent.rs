@@ -44,14 +44,22 @@ pub fn listen(
     report: Report<'_>,
 ) -> io::Result<()> {
     listener.set_nonblocking(true)?;
+    transport::descriptors::raise_limit();
     let (handshakes, taken) = (AtomicUsize::new(0), AtomicBool::new(false));
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         while !stop.is_requested() && !done.load(Ordering::SeqCst) {
             let (socket, peer) = match listener.accept() {
                 Ok(accepted) => accepted,
-                Err(error) if is_passing(&error) => {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     wait_for_connection(listener);
+                    continue;
+                }
+                Err(error) if is_passing(&error) => {
+                    tracing::debug!(%error, "a connection was not accepted");
+                    if stop.wait_until(Instant::now() + ACCEPT_INTERVAL) {
+                        break;
+                    }
                     continue;
                 }
                 Err(error) => {
@@ -92,6 +100,7 @@ pub fn listen(
 /// # Errors
 /// Why the coordinator cannot be talked to.
 pub fn on_standard_streams(stop: &Stop) -> io::Result<()> {
+    transport::descriptors::raise_limit();
     let mut link = Link::new(io::stdin(), Box::new(io::stdout()), Closer::Standard)?;
     let wrong = |error: LinkError| io::Error::other(error.to_string());
     link.admit(&Key::of_pipe(), || Ok(())).map_err(wrong)?;
@@ -108,10 +117,12 @@ fn ended_how(ended: &Result<(), LinkError>) -> String {
     }
 }
 
-/// Whether accepting failed for one connection only, or there is none.
+/// Whether accepting may succeed later: the connection is gone, or there were no descriptors or no
+/// memory for it. Only a listener that is none never accepts again.
 fn is_passing(error: &io::Error) -> bool {
-    use io::ErrorKind::{ConnectionAborted, Interrupted, WouldBlock};
-    matches!(error.kind(), WouldBlock | Interrupted | ConnectionAborted)
+    use rustix::io::Errno;
+    let never = [Errno::BADF, Errno::INVAL, Errno::NOTSOCK, Errno::OPNOTSUPP];
+    Errno::from_io_error(error).is_some_and(|errno| !never.contains(&errno))
 }
 
 fn wait_for_connection(listener: &TcpListener) {
@@ -303,4 +314,23 @@ fn run(ready: &Prepared, at: Instant, clock: Instant, stop: &Stop) -> Result<Opt
         counters,
         done: sample.done,
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::io::Errno;
+
+    use super::*;
+
+    #[test]
+    fn an_agent_without_descriptors_waits_for_some() {
+        for errno in
+            [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM, Errno::PERM, Errno::CONNABORTED]
+        {
+            assert!(is_passing(&errno.into()), "{errno}");
+        }
+        for errno in [Errno::BADF, Errno::NOTSOCK, Errno::INVAL] {
+            assert!(!is_passing(&errno.into()), "{errno}");
+        }
+    }
 }

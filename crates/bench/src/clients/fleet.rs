@@ -90,8 +90,8 @@ pub(crate) enum Failure {
     Stopped,
     /// Clients are gone: their indices. [`Fleet::lost`] says why.
     Lost(Vec<usize>),
-    /// A client could not do what was asked: its name and why.
-    Failed(String),
+    /// A client could not do what was asked: its index and why. It still answers.
+    Failed(usize, String),
 }
 
 impl Fleet {
@@ -157,9 +157,15 @@ impl Fleet {
         self.ask(run.members, prepare)?;
         let mut ready = Collected::new(run.members);
         self.collect(run, &mut ready, None, Instant::now() + PREPARE_TIMEOUT)?;
+        for (member, answer) in run.members.iter().zip(&ready.answers) {
+            if !matches!(answer, Some(Answer::Ready)) {
+                return Err(self.lose(*member, unexpected(answer.as_ref())));
+            }
+        }
         for member in run.members {
+            // The others wait for a start: they would not answer a stop.
             if self.attempt(*member, Client::compare_clocks).is_none() {
-                return Err(self.halt(run.members, vec![*member]));
+                return Err(Failure::Lost(vec![*member]));
             }
         }
         let (samples, coordinator) = self.start(run)?;
@@ -192,11 +198,14 @@ impl Fleet {
         let mut samples = Vec::new();
         for (member, answer) in run.members.iter().zip(done.answers) {
             match answer {
-                Some(Answer::Done(sample)) => samples.push(*sample),
-                other => {
-                    let reason = format!("it answered something else: {}", kind(other.as_ref()));
-                    return Err(self.lose(*member, reason));
-                }
+                Some(Answer::Done(sample)) => match sample.fault() {
+                    None => samples.push(*sample),
+                    Some(fault) => {
+                        let reason = format!("it sent results that cannot be: {fault}");
+                        return Err(self.lose(*member, reason));
+                    }
+                },
+                other => return Err(self.lose(*member, unexpected(other.as_ref()))),
             }
         }
         Ok((samples, coordinator))
@@ -252,7 +261,7 @@ impl Fleet {
                 match client.poll() {
                     Ok(Some(Answer::Failed(reason))) => {
                         *answer = Some(Answer::Stopped);
-                        failed.get_or_insert(format!("client {}: {reason}", client.spec.name));
+                        failed.get_or_insert((*member, reason));
                     }
                     Ok(found) => *answer = found,
                     Err(error) => client.lose(error.to_string()),
@@ -260,9 +269,9 @@ impl Fleet {
             }
             let pending = collected.pending(run.members);
             let gone: Vec<usize> = pending.iter().copied().filter(|it| self.lost(*it).is_some()).collect();
-            if let Some(reason) = failed {
+            if let Some((member, reason)) = failed {
                 self.halt(&pending, Vec::new());
-                return Err(Failure::Failed(reason));
+                return Err(Failure::Failed(member, reason));
             }
             if !gone.is_empty() {
                 return Err(self.halt(&pending, gone));
@@ -353,6 +362,10 @@ fn assignment(run: &Run<'_>, client: usize) -> Assignment {
     Assignment { route: run.route.clone(), jobs: workload.jobs, files, warm, end }
 }
 
+fn unexpected(answer: Option<&Answer>) -> String {
+    format!("it answered something else: {}", kind(answer))
+}
+
 fn kind(answer: Option<&Answer>) -> &'static str {
     match answer {
         None => "nothing",
@@ -427,6 +440,9 @@ impl Client {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clients::key::Key;
+    use crate::clients::link::HANDSHAKE_TIMEOUT;
+    use crate::clients::sample_bounds;
 
     fn client(name: &str, version: &str, wall_ahead_us: i128, no_rdma: Option<&str>) -> Client {
         Client {
@@ -465,18 +481,100 @@ mod tests {
         assert_eq!(fleet.no_rdma(&[0, 1]).as_deref(), Some("client b: no RDMA device"));
         assert_eq!(fleet.no_rdma(&[0]), None);
         assert_eq!((fleet.lost(1), fleet.lost(7)), (Some("the connection ended"), None));
-        let run = Run {
-            route: &serde_json::from_str(
-                r#"{"target": "a:/b", "options": "", "group": null, "pace_bytes_per_s": null, "congestion": null}"#,
-            )
-            .unwrap(),
-            members: &[0, 1],
+        assert!(matches!(run_on(&mut fleet), Err(Failure::Lost(gone)) if gone == [0, 1]));
+    }
+    fn run_on(fleet: &mut Fleet) -> Result<Repeated, Failure> {
+        let members: Vec<usize> = (0..fleet.clients.len()).collect();
+        let route = r#"{"target": "a:/b", "options": "", "group": null, "pace_bytes_per_s": null,
+            "congestion": null}"#;
+        fleet.run(&Run {
+            route: &serde_json::from_str(route).unwrap(),
+            members: &members,
             workload: &PlannedWorkload::empty(),
             files: &[],
             window: Window { warm: Duration::ZERO, end: Duration::ZERO },
             server_cpu: &|| None,
             stop: &Stop::default(),
+        })
+    }
+
+    /// A client whose agent answers as told, and ends the connection where it has no answer.
+    fn scripted(name: &str, answer: impl Fn(&Request) -> Option<Answer> + Send + 'static) -> Client {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let socket = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let there = listener.accept().unwrap().0;
+        std::thread::spawn(move || {
+            let mut link = Link::tcp(there).unwrap();
+            link.admit(&Key::of_pipe(), || Ok(())).unwrap();
+            while let Ok(request) = link.receive(Instant::now() + Duration::from_secs(60)) {
+                match (&request, answer(&request)) {
+                    (Request::Stop, None) => {}
+                    (_, Some(answer)) => link.send(&answer).unwrap(),
+                    (_, None) => return,
+                }
+            }
+        });
+        let mut link = Link::tcp(socket).unwrap();
+        link.greet(&Key::of_pipe(), HANDSHAKE_TIMEOUT).unwrap();
+        Client { link: Some(link), ..client(name, "1", 0, None) }
+    }
+
+    /// The answers of an agent that has measured `sample`.
+    fn good(request: &Request, sample: &ClientSample) -> Option<Answer> {
+        match request {
+            Request::Clock => Some(Answer::Clock { now_ns: 1, wall_us: 1 }),
+            Request::Prepare(_) => Some(Answer::Ready),
+            Request::Start { .. } => Some(Answer::Done(Box::new(sample.clone()))),
+            Request::Describe | Request::Stop => None,
+        }
+    }
+
+    /// Two clients: the first does all right, the second answers some requests in another way.
+    fn pair(
+        other: impl Fn(&Request) -> Option<Option<Answer>> + Send + 'static,
+        sample: ClientSample,
+    ) -> Fleet {
+        let first = scripted("a", |request| good(request, &sample_bounds::tests::sample()));
+        let second = scripted("b", move |request| other(request).unwrap_or_else(|| good(request, &sample)));
+        Fleet { clients: vec![first, second], here: Machine::default() }
+    }
+
+    #[test]
+    fn a_client_that_is_lost_when_all_are_ready_takes_no_other_with_it() {
+        let gone = |request: &Request| matches!(request, Request::Clock).then_some(None);
+        let mut fleet = pair(gone, sample_bounds::tests::sample());
+        assert!(matches!(run_on(&mut fleet), Err(Failure::Lost(gone)) if gone == [1]));
+        assert_eq!((fleet.lost(0), fleet.lost(1).is_some()), (None, true));
+    }
+
+    #[test]
+    fn a_client_that_stopped_instead_of_getting_ready_is_lost() {
+        let stops =
+            |request: &Request| matches!(request, Request::Prepare(_)).then_some(Some(Answer::Stopped));
+        let mut fleet = pair(stops, sample_bounds::tests::sample());
+        assert!(matches!(run_on(&mut fleet), Err(Failure::Lost(gone)) if gone == [1]));
+        assert!(fleet.lost(1).unwrap().contains("that it stopped"), "{:?}", fleet.lost(1));
+    }
+
+    #[test]
+    fn a_client_that_failed_is_named_and_stays() {
+        let fails = |request: &Request| {
+            matches!(request, Request::Prepare(_)).then(|| Some(Answer::Failed("no route".into())))
         };
-        assert!(matches!(fleet.run(&run), Err(Failure::Lost(gone)) if gone == [0, 1]));
+        let mut fleet = pair(fails, sample_bounds::tests::sample());
+        let failure = run_on(&mut fleet);
+        assert!(matches!(&failure, Err(Failure::Failed(1, why)) if why == "no route"), "{failure:?}");
+        assert_eq!((fleet.lost(0), fleet.lost(1)), (None, None));
+    }
+
+    #[test]
+    fn a_client_whose_results_cannot_be_is_lost() {
+        let mut wrong = sample_bounds::tests::sample();
+        wrong.done = Some((Duration::from_secs(5), Duration::from_secs(1)));
+        let mut fleet = pair(|_| None, wrong);
+        assert!(matches!(run_on(&mut fleet), Err(Failure::Lost(gone)) if gone == [1]));
+        assert!(fleet.lost(1).unwrap().contains("results that cannot be"), "{:?}", fleet.lost(1));
+        let mut fleet = pair(|_| None, sample_bounds::tests::sample());
+        assert_eq!(run_on(&mut fleet).unwrap().sample.clients.len(), 2);
     }
 }

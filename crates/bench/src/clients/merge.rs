@@ -33,20 +33,30 @@ pub(crate) struct Coordinator {
 
 /// The sample of all clients together: sums, merged latencies, the longest gap of any client.
 /// `ends` says that jobs end by their sizes.
+///
+/// Slopes over different times must not be added: if a client's window was extended, what all have
+/// moved is divided by the time from the first operation to the last.
 pub(crate) fn merge(clients: &[Measured], coordinator: Coordinator, window: Window, ends: bool) -> Sample {
     let began = clients.iter().map(|client| client.began).min().unwrap_or_else(Instant::now);
     let samples = || clients.iter().map(|client| &client.sample);
+    let later = |client: &Measured, span: Option<(Duration, Duration)>| {
+        let offset = client.began.saturating_duration_since(began);
+        span.map(|(first, last)| (first + offset, last + offset))
+    };
     let flow = |of: fn(&ClientSample) -> Option<&Flow>| {
-        let mut flows = samples().filter_map(of).peekable();
-        flows.peek()?;
+        let flows = || clients.iter().filter_map(|client| Some((client, of(&client.sample)?)));
+        let is_late = |flow: &Flow| flow.span.is_some_and(|(_, last)| last > window.end);
+        flows().next()?;
         let mut sum = Flow::empty();
-        flows.for_each(|flow| sum.add(flow));
-        if ends {
+        for (client, flow) in flows() {
+            sum.add(&Flow { span: later(client, flow.span), ..flow.clone() });
+        }
+        if ends || flows().count() > 1 && flows().any(|(_, flow)| is_late(flow)) {
             sum.divide_by_span();
         }
         Some(sum)
     };
-    let ends_of = || samples().filter_map(|sample| sample.done);
+    let ends_of = || clients.iter().filter_map(|client| later(client, client.sample.done));
     Sample {
         began,
         read: flow(|sample| sample.read.as_ref()),
@@ -173,6 +183,10 @@ mod tests {
     }
 
     fn merged(ends: bool) -> Sample {
+        merged_within(ends, 1000)
+    }
+
+    fn merged_within(ends: bool, window_ms: u64) -> Sample {
         let began = Instant::now();
         let clients = [
             client("a", 900, 100, began + Duration::from_millis(2), 1000),
@@ -180,7 +194,7 @@ mod tests {
         ];
         let coordinator =
             Coordinator { busy: CpuShares::default(), server_cpu: None, window: Duration::from_secs(1) };
-        let window = Window { warm: Duration::ZERO, end: Duration::from_secs(1) };
+        let window = Window { warm: Duration::ZERO, end: Duration::from_millis(window_ms) };
         merge(&clients, coordinator, window, ends)
     }
 
@@ -196,7 +210,7 @@ mod tests {
         assert_eq!((sample.loops, sample.stamps, sample.bytes_by_path[0].clone()), (4, 1000, vec![1000, 2]));
         assert_eq!(sample.longest_gap, Duration::from_millis(10));
         assert_eq!(sample.ports[0].sent_packets, Some(1000));
-        assert_eq!(sample.done, Some((Duration::from_millis(250), Duration::from_secs(1))));
+        assert_eq!(sample.done, Some((Duration::from_millis(250), Duration::from_millis(1002))));
     }
 
     #[test]
@@ -208,7 +222,14 @@ mod tests {
     #[test]
     fn a_load_that_ends_by_its_size_ends_with_its_last_client() {
         let read = merged(true).read.unwrap();
-        assert!((read.iops - 1000.0 / 0.99).abs() < 0.1, "{}", read.iops);
+        assert!((read.iops - 1000.0 / 0.992).abs() < 0.1, "{}: 2 ms later", read.iops);
+    }
+
+    #[test]
+    fn speeds_over_different_times_are_not_added() {
+        let read = merged_within(false, 700).read.unwrap();
+        assert!((read.iops - 1000.0 / 0.992).abs() < 0.1, "{}", read.iops);
+        assert!((read.bytes_per_s - 4_096_000.0 / 0.992).abs() < 500.0, "{}", read.bytes_per_s);
     }
 
     #[test]

@@ -11,18 +11,24 @@ use record::{PathCounters, PortCounters};
 use serde::{Deserialize, Serialize};
 
 use super::key::{hex, unhex};
+use crate::experiment::{
+    BLOCK_BYTES_MAX, BLOCK_BYTES_MULTIPLE, DEPTH_MAX, IN_FLIGHT_BYTES_MAX, JOBS_MAX, RATE_MAX,
+};
 use crate::files::PreparedFile;
-use crate::jobs::Window;
+use crate::jobs::{BlockSizes, UNTIMED, Window};
 use crate::measure::Flow;
 use crate::routes::MountPlan;
 use crate::workload::PlannedJob;
 
-/// The maximum number of jobs of one client.
-const JOBS_MAX: usize = 1024;
-/// The maximum size of all blocks in flight together: each has a buffer.
-const IN_FLIGHT_BYTES_MAX: u64 = 4 << 30;
-/// The longest measured time.
-const WINDOW_MAX: Duration = Duration::from_secs(3600);
+/// The maximum number of files of one client, and of files that its jobs name.
+const FILES_MAX: usize = 4096;
+/// The largest file.
+const FILE_BYTES_MAX: u64 = 1 << 50;
+/// The maximum number of operations that are scheduled: those of an hour at three million a second.
+/// All that a server does not keep up with are counted one by one.
+const SCHEDULED_MAX: f64 = 1e10;
+/// The longest warm-up and measured time. A load that ends by its size may take a day.
+const WINDOW_MAX: Duration = Duration::from_secs(2 * 3600);
 
 /// What the coordinator asks of an agent.
 #[derive(Debug, Serialize, Deserialize)]
@@ -116,26 +122,47 @@ impl Assignment {
 
     /// The reason why this is more than an agent does, if it is.
     pub(super) fn fault(&self) -> Option<String> {
+        let named = self.jobs.iter().fold(0, |sum: usize, job| sum.saturating_add(job.files.len()));
         let in_flight = self.jobs.iter().map(|job| {
             let block = job.blocks.iter().map(|sizes| sizes.max).max().unwrap_or(0);
             block.saturating_mul(u64::from(job.depth))
         });
-        let sizes = self.jobs.iter().flat_map(|job| job.blocks);
-        if self.jobs.is_empty() || self.jobs.len() > JOBS_MAX {
+        let rates: f64 = self.jobs.iter().filter(|it| it.io_bytes.is_none()).filter_map(|it| it.rate).sum();
+        let longest = if self.jobs.iter().all(|job| job.io_bytes.is_some()) { UNTIMED } else { WINDOW_MAX };
+        if self.jobs.is_empty() || self.jobs.len() > JOBS_MAX as usize {
             Some(format!("{} jobs: 1 to {JOBS_MAX}", self.jobs.len()))
+        } else if self.files.len().max(named) > FILES_MAX {
+            Some(format!("more than {FILES_MAX} files"))
         } else if in_flight.fold(0, u64::saturating_add) > IN_FLIGHT_BYTES_MAX {
             Some("more than 4 GiB in flight".to_owned())
-        } else if self.end > WINDOW_MAX || self.warm > self.end {
-            Some("it measures for more than an hour, or never".to_owned())
-        } else if sizes.into_iter().any(|sizes| sizes.min == 0 || sizes.min > sizes.max) {
-            Some("blocks without a size".to_owned())
-        } else if self.jobs.iter().any(|job| job.depth == 0 || job.read_percent > 100) {
-            Some("a job without operations".to_owned())
+        } else if self.end > longest || self.warm > self.end {
+            Some("it measures for more than two hours, or never".to_owned())
+        } else if rates * self.end.as_secs_f64() > SCHEDULED_MAX {
+            Some(format!("more than {SCHEDULED_MAX:e} scheduled operations"))
         } else {
-            let known = |file: &usize| *file < self.files.len();
-            let all = self.jobs.iter().all(|job| !job.files.is_empty() && job.files.iter().all(known));
-            (!all).then(|| "a job whose file is missing".to_owned())
+            self.jobs.iter().find_map(|job| job_fault(job, self.files.len())).map(str::to_owned)
         }
+    }
+}
+
+/// The reason why an agent does not do a job that has this number of files to choose from.
+fn job_fault(job: &PlannedJob, files: usize) -> Option<&'static str> {
+    let wrong_size = |sizes: &BlockSizes| {
+        sizes.min == 0 || !sizes.min.is_multiple_of(BLOCK_BYTES_MULTIPLE) || sizes.min > sizes.max
+    };
+    let largest = job.blocks.iter().map(|sizes| sizes.max).max().unwrap_or(0);
+    if job.blocks.iter().any(wrong_size) || largest > BLOCK_BYTES_MAX {
+        Some("blocks without a size, not of whole pages, or of more than 1 MiB")
+    } else if !(1..=DEPTH_MAX).contains(&job.depth) || job.read_percent > 100 {
+        Some("a job without operations, or with more than 1024 in flight")
+    } else if !job.rate.is_none_or(|rate| rate > 0.0 && rate <= RATE_MAX) {
+        Some("a rate that is none, or that no loop could submit")
+    } else if !(largest..=FILE_BYTES_MAX).contains(&job.file_bytes) {
+        Some("a file without a block, or of more than 1 PiB")
+    } else if job.files.is_empty() || job.files.iter().any(|file| *file >= files) {
+        Some("a job whose file is missing")
+    } else {
+        None
     }
 }
 
@@ -199,10 +226,22 @@ mod tests {
         assert_eq!(read.files[1].prepared().unwrap().handle.as_slice(), [1, 2]);
         read.jobs[0].depth = u32::MAX;
         assert!(read.fault().unwrap().contains("in flight"));
+        read.jobs[0].depth = 4;
+        read.jobs.iter_mut().for_each(|job| job.io_bytes = Some(1 << 40));
+        read.end = UNTIMED;
+        assert_eq!(read.fault(), None, "its size ends it");
         type Change<'a> = &'a dyn Fn(&mut Assignment);
-        let wrong: [(Change<'_>, &str); 6] = [
+        let wrong: [(Change<'_>, &str); 14] = [
             (&|it| it.jobs.clear(), "0 jobs"),
-            (&|it| it.end = Duration::from_secs(3601), "an hour"),
+            (&|it| it.end = Duration::from_secs(7201), "two hours"),
+            (&|it| it.jobs[0].rate = Some(1e300), "scheduled"),
+            (&|it| it.jobs[0].rate = Some(2e8), "rate"),
+            (&|it| it.jobs[0].rate = Some(f64::NAN), "rate"),
+            (&|it| it.jobs[0].blocks = [BlockSizes::same(1); 2], "whole pages"),
+            (&|it| it.jobs[0].depth = 1025, "1024 in flight"),
+            (&|it| it.jobs[0].file_bytes = u64::MAX, "1 PiB"),
+            (&|it| it.jobs[0].file_bytes = 0, "without a block"),
+            (&|it| it.jobs[0].files = vec![0; 5000], "4096 files"),
             (&|it| it.jobs[1].blocks[0].min = 0, "without a size"),
             (&|it| it.jobs[1].depth = 0, "without operations"),
             (&|it| it.jobs[1].files[0] = 2, "missing"),

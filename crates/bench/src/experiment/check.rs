@@ -5,14 +5,18 @@ use crate::error::ExperimentError;
 use super::{Experiment, Links, RouteSpec, Steps, Target, WorkloadSpec};
 
 /// Blocks are whole pages, because each page carries a stamp.
-const BLOCK_BYTES_MULTIPLE: u64 = crate::stamps::PAGE_BYTES as u64;
+pub(crate) const BLOCK_BYTES_MULTIPLE: u64 = crate::stamps::PAGE_BYTES as u64;
 /// The largest block, which is one READ or WRITE.
-const BLOCK_BYTES_MAX: u64 = 1 << 20;
+pub(crate) const BLOCK_BYTES_MAX: u64 = 1 << 20;
 /// The maximum size of all blocks in flight together: each has a buffer.
-const IN_FLIGHT_BYTES_MAX: u64 = 4 << 30;
+pub(crate) const IN_FLIGHT_BYTES_MAX: u64 = 4 << 30;
 
+/// The maximum number of operations that a job keeps in flight.
+pub(crate) const DEPTH_MAX: u32 = 1024;
+/// The maximum number of jobs of a client: its readers and writers.
+pub(crate) const JOBS_MAX: u32 = 1024;
 /// The highest rate of a workload in operations per second. No loop could submit more.
-const RATE_MAX: f64 = 1e8;
+pub(crate) const RATE_MAX: f64 = 1e8;
 /// The longest measured time of a repeat, in milliseconds: one hour.
 const WINDOW_MS_MAX: u128 = 3_600_000;
 
@@ -163,9 +167,9 @@ impl WorkloadSpec {
             format!("block = {} bytes: a multiple of 4 KiB, at most 1 MiB", self.block)
         } else if self.file < self.block {
             format!("file = {} bytes: at least one block", self.file)
-        } else if !(1..=1024).contains(&depth) || self.depth == 0 {
+        } else if !(1..=DEPTH_MAX).contains(&depth) || self.depth == 0 {
             format!("depth = {depth}: 1 to 1024")
-        } else if !(1..=1024).contains(&self.readers.saturating_add(self.writers)) {
+        } else if !(1..=JOBS_MAX).contains(&self.readers.saturating_add(self.writers)) {
             format!("{} readers and {} writers: 1 to 1024 together", self.readers, self.writers)
         } else if u64::from(self.readers + self.writers) * u64::from(depth) * self.block > IN_FLIGHT_BYTES_MAX
         {

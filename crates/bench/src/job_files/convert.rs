@@ -8,11 +8,9 @@ use record::{Pattern, Shape};
 
 use super::sizes::FileSizes;
 use crate::error::{Error, Result};
-use crate::jobs::{BlockSizes, Order, Window};
+use crate::jobs::{BlockSizes, Order, UNTIMED, Window};
 use crate::workload::{PlannedFile, PlannedJob, PlannedWorkload};
 
-/// A load without a time ends by its sizes; this bounds it all the same.
-const UNTIMED: Duration = Duration::from_secs(24 * 3600);
 /// All blocks in flight together; each has a buffer.
 const IN_FLIGHT_BYTES_MAX: u64 = 4 << 30;
 /// The clones of all jobs of a phase.
