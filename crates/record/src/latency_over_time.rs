@@ -33,7 +33,8 @@ pub struct LatencyOverTime {
 pub struct RepeatLatency {
     /// When the measured time began, in seconds since the experiment's start.
     pub began_s: f64,
-    /// The calls that were completed in each interval, by latency: `STEP:COUNT` for each bin that
+    /// The calls that were completed in each interval, and in the last one also those that ended
+    /// after the measured time, by latency: `STEP:COUNT` for each bin that
     /// has calls, in ascending order and separated by spaces. STEP is the difference of the bin's
     /// number to the previous one (to 0 for the first).
     pub calls: Vec<String>,

@@ -31,7 +31,7 @@ pub(crate) struct SideRow {
 /// One route in one record.
 pub(crate) struct SideCell {
     pub(crate) speed: String,
-    /// How it compares with the first record that has the cell; absent in that record.
+    /// How it compares with the first record; absent in that one, and if it lacks the cell.
     pub(crate) times: Option<Times>,
 }
 
@@ -133,10 +133,9 @@ fn table_title(title: &str, group: &Group<'_>, direction: Direction) -> String {
 }
 
 fn compare(cells: &[Option<&Cell>]) -> Vec<Option<SideCell>> {
-    let first = cells.iter().position(Option::is_some);
-    let base = first.and_then(|at| cells.get(at).copied().flatten());
+    let base = cells.first().copied().flatten();
     let side = |at: usize, cell: &Cell| {
-        let times = base.filter(|_| Some(at) != first).and_then(|base| times(cell, base));
+        let times = base.filter(|_| at > 0).and_then(|base| times(cell, base));
         SideCell { speed: number::fine(cell.gbytes_per_s), times }
     };
     cells.iter().enumerate().map(|(at, cell)| cell.map(|cell| side(at, cell))).collect()
@@ -155,6 +154,12 @@ pub(crate) struct Difference {
     pub(crate) values: Vec<String>,
 }
 
+/// The choices of the experiment: `window_ms=1000, repeats=8`.
+fn options(record: &Record) -> String {
+    let each = record.options.iter().map(|(name, value)| format!("{name}={value}"));
+    each.collect::<Vec<_>>().join(", ")
+}
+
 /// How the records' origins differ, so that a reader does not attribute the machine's effect to the
 /// code.
 pub(crate) fn differences(records: &[Record]) -> Vec<Difference> {
@@ -165,6 +170,7 @@ pub(crate) fn differences(records: &[Record]) -> Vec<Difference> {
             ("commit", record.commit.clone().unwrap_or_default()),
             ("target", record.experiment.target.clone()),
             ("procedure", record.experiment.procedure.to_string()),
+            ("options", options(record)),
             ("kernel", environment.kernel.clone()),
             ("CPU", environment.cpu_model.clone()),
             ("CPUs", environment.cpus.to_string()),
@@ -239,6 +245,21 @@ mod tests {
             .filter_map(|row| row.cells[1].as_ref()?.times.as_ref())
             .collect();
         assert!(times.len() == 10 && times.iter().all(|it| it.word() == "no difference shown"));
+    }
+
+    #[test]
+    fn what_the_first_record_lacks_is_compared_with_nothing() {
+        let (mut first, mut later) = (sample::record(), sample::record());
+        first.routes.remove(1);
+        later.options.insert("mtu".into(), "9000".into());
+        let records = [first, later, sample::record()];
+        let tables = side_by_side(&records);
+        let row = tables[0].rows.iter().find(|row| row.route == "tcp-mp").expect("in two records");
+        assert!(row.cells[0].is_none());
+        assert!(row.cells.iter().flatten().all(|cell| cell.times.is_none()), "none is the first");
+        assert!(tables[0].rows[0].cells[2].as_ref().is_some_and(|cell| cell.times.is_some()));
+        let differing: Vec<&str> = differences(&records).iter().map(|difference| difference.name).collect();
+        assert_eq!(differing, ["options"]);
     }
 
     #[test]

@@ -143,16 +143,16 @@ fn draw(map: &Map, rows: Rows) -> Heat {
     let is_dense = map.repeats.windows(2).any(|pair| matches!(pair, [one, next] if next.0 - one.0 < 2.0));
     let mut x = LEFT;
     for (index, (began_s, columns)) in map.repeats.iter().enumerate() {
-        if index % labelled == 0 {
-            let label = format!("{began_s:.*}", usize::from(is_dense));
-            x_ticks.push(Tick { at: format!("{x:.1}"), label });
-        }
+        // Each repeat has its mark, so that the gap before it does not look like a stall.
+        let is_labelled = index % labelled == 0;
+        let label = if is_labelled { format!("{began_s:.*}", usize::from(is_dense)) } else { String::new() };
+        x_ticks.push(Tick { at: format!("{x:.1}"), label });
         lines(&mut paths, columns, x, width, rows);
         x += (columns.len() + 1) as f64 * width;
     }
     let shades = paths.into_iter().enumerate().filter(|(_, path)| !path.is_empty());
     let repeats: Vec<RepeatLine> =
-        map.repeats.iter().filter_map(|(began_s, columns)| repeat_line(*began_s, columns)).collect();
+        map.repeats.iter().map(|(began_s, columns)| repeat_line(*began_s, columns)).collect();
     Heat {
         heading: map.heading.clone(),
         words: words(map, rows, columns),
@@ -198,10 +198,11 @@ fn words(map: &Map, rows: Rows, columns: usize) -> String {
     )
 }
 
-fn repeat_line(began_s: f64, columns: &[Column]) -> Option<RepeatLine> {
+fn repeat_line(began_s: f64, columns: &[Column]) -> RepeatLine {
     let calls = columns.iter().flatten().fold(0_u64, |sum, (_, calls)| sum.saturating_add(*calls));
-    let (began, at_most) = (number::plain(began_s), at_most(columns)?);
-    Some(RepeatLine { began, calls: number::thousands(calls), at_most })
+    // A repeat in which nothing completed is a line, too.
+    let at_most = at_most(columns).unwrap_or_else(|| ["-"; 3].map(str::to_owned));
+    RepeatLine { began: number::plain(began_s), calls: number::thousands(calls), at_most }
 }
 
 /// The ends of the bins in which the median, the 99th percentile and the slowest call lie.
@@ -249,6 +250,20 @@ mod tests {
         assert!(paths[4].contains("h20.0") && paths[4].contains("h10.0"), "{}", paths[4]);
         assert_eq!(paths[1].matches('M').count(), 1, "one percent");
         assert!(paths[0].is_empty() && paths[2].is_empty() && paths[3].is_empty());
+    }
+
+    #[test]
+    fn each_repeat_has_a_mark_and_a_line_even_if_nothing_completed() {
+        let mut record = sample::record();
+        let cell = record.routes[0].workloads[0].read.as_mut().expect("reads");
+        let latencies = cell.latency_over_time.as_mut().expect("latencies");
+        let first = latencies.repeats[0].clone();
+        latencies.repeats.extend([first.clone(), first]);
+        latencies.repeats[1].calls.iter_mut().for_each(String::clear);
+        let map = &heat_maps(&view::blocks(&record)[0].groups[0])[0];
+        assert_eq!((map.x_ticks.len(), map.repeats.len()), (10, 10));
+        assert_eq!(map.x_ticks.iter().filter(|tick| !tick.label.is_empty()).count(), 5);
+        assert_eq!((map.repeats[1].calls.as_str(), map.repeats[1].at_most[2].as_str()), ("0", "-"));
     }
 
     #[test]

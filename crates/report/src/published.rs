@@ -31,6 +31,8 @@ struct Figure {
     /// The route that a ratio is over.
     over: Option<String>,
     direction: Measure,
+    /// Whether reads and writes ran at once.
+    mixed: bool,
     pattern: Pattern,
     block_bytes: Option<u64>,
     gbytes_per_s: Option<f64>,
@@ -88,11 +90,12 @@ impl Figure {
             Pattern::Sequential => "sequential",
             Pattern::Random => "random",
         };
+        let alone = if self.direction != Measure::Both && self.mixed { ", both at once" } else { "" };
         let blocks = self.block_bytes.map(|bytes| format!(", {} blocks", number::bytes(bytes)));
         let over = self.over.as_ref().map_or_else(String::new, |over| format!(" over {over}"));
         Beside {
             route: format!("{}{over}", self.route),
-            what: format!("{direction}, {pattern}{}", blocks.unwrap_or_default()),
+            what: format!("{direction}{alone}, {pattern}{}", blocks.unwrap_or_default()),
             published: self.value(),
             here: self.here(record),
         }
@@ -124,7 +127,10 @@ impl Figure {
     fn is_alike(&self, record: &Record, workload: &Workload) -> bool {
         let shape = record.experiment.workloads.iter().find(|shape| shape.name == workload.name);
         shape.is_some_and(|shape| {
-            shape.pattern == self.pattern && self.block_bytes.is_none_or(|bytes| bytes == shape.block_bytes)
+            let is_mixed = workload.read.is_some() && workload.write.is_some();
+            is_mixed == self.mixed
+                && shape.pattern == self.pattern
+                && self.block_bytes.is_none_or(|bytes| bytes == shape.block_bytes)
         })
     }
 
@@ -241,7 +247,16 @@ mod tests {
         assert!(read.here[0].contains("% of its limit (mix-1m)"), "{:?}", read.here);
         assert!(row("rdma", "reads and writes together").here.is_empty(), "skipped");
         let sun = of("sun-7410").beside(&record);
-        assert!(sun.iter().any(|row| row.here.iter().any(|it| it.ends_with("kIOPS (random-4k)"))));
+        assert!(sun.iter().all(|row| row.here.is_empty()), "streams of reads alone are not half a mix");
+        let mut alone = sample::record();
+        alone.routes[0].workloads[0].write = None;
+        let sun = of("sun-7410").beside(&alone);
+        assert!(sun.iter().any(|row| row.here.iter().any(|it| it.ends_with("(mix-1m)"))));
+        let mut several = sample::record();
+        several.routes[1].name = "rdma-mp".into();
+        several.routes.truncate(2);
+        let aff = of("aff-a400").beside(&several);
+        assert!(aff.iter().any(|row| row.here.iter().any(|it| it.ends_with("kIOPS (random-4k)"))));
         let ratios = of("linux-ramdisk").beside(&record);
         assert!(ratios.iter().all(|row| row.here.is_empty()), "no such blocks, no RDMA");
     }

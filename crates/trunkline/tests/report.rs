@@ -185,6 +185,13 @@ fn published_results_are_listed_and_shown_beside_a_record() {
     let one = write(dir.path(), "one.json", &record(2.0));
     let (code, out, err) = report(&["--published", "powerscale-f210", &one]);
     assert_eq!(code, Some(0), "{err}");
+    assert!(!out.contains("(mix-1m)"), "reads alone are not the reads of a mix: {out}");
+    let mut mixed = record(2.0);
+    let workload = &mut mixed.routes[0].workloads[0];
+    workload.write.clone_from(&workload.read);
+    let one = write(dir.path(), "one.json", &mixed);
+    let (code, out, err) = report(&["--published", "powerscale-f210", &one]);
+    assert_eq!(code, Some(0), "{err}");
     assert!(out.contains("here: 2.00 GB/s (mix-1m)"), "{out}");
     let page = std::fs::read_to_string(dir.path().join("one.html")).expect("a page");
     assert!(page.contains("What does not add up") && page.contains("four PowerScale F210"));

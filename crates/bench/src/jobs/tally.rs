@@ -32,7 +32,8 @@ pub struct Tally {
     whole: bool,
     /// Latencies, from the intended start of an operation to its reply.
     pub latency: Latency,
-    /// The latencies of the operations that finished, by interval of the window.
+    /// The latencies of the operations that finished, by interval of the window; those that
+    /// finished after its end are in the last one, so that a long tail is not lost.
     pub latencies: LatencyCounts,
 }
 
@@ -66,7 +67,7 @@ impl Tally {
         let latency_ns = u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX);
         self.latency.record_ns(latency_ns);
         if let Some(interval) = self.interval(at) {
-            self.latencies.record(interval, latency_ns);
+            self.latencies.record(interval.min(self.series.len().saturating_sub(1)), latency_ns);
         }
     }
 
@@ -239,10 +240,11 @@ mod tests {
         tally.time(Duration::from_millis(10), Duration::from_millis(1));
         tally.time(Duration::from_millis(499), Duration::from_millis(1));
         tally.time(Duration::from_millis(500), Duration::from_millis(1));
-        assert_eq!(tally.latency.count(), 3);
+        tally.time(Duration::from_millis(5000), Duration::from_millis(1));
+        assert_eq!(tally.latency.count(), 4);
         let found = record::LatencyOverTime::of(50.0, &[(0.0, &tally.latencies)]).expect("calls");
         let calls = &found.repeats[0].calls;
-        assert_eq!((calls.len(), calls[0].as_str(), calls[9].as_str()), (10, "79:1", "79:1"));
+        assert_eq!((calls.len(), calls[0].as_str(), calls[9].as_str()), (10, "79:1", "79:3"));
         assert!(calls[1..9].iter().all(String::is_empty), "{calls:?}");
     }
 
