@@ -19,13 +19,17 @@ pub use self::key::Key;
 pub(crate) use self::merge::add_paths;
 pub use self::spec::{AGENT_PORT, ClientSpec, Place};
 
+/// The command that starts agents at `ssh:HOST`. It asks nothing, and ends 20 s after the machine
+/// has stopped answering.
+pub const SSH_COMMAND: &str = "ssh -T -o BatchMode=yes -o ServerAliveInterval=5 -o ServerAliveCountMax=4";
+
 /// How clients are reached.
 #[derive(Debug, Clone, Default)]
 pub struct Access {
     /// The file with the key that agents on TCP ports share with this process.
     pub key: Option<std::path::PathBuf>,
-    /// The command that starts an agent at `ssh:HOST`; `ssh` if empty. The host and the agent's
-    /// command line follow it.
+    /// The command that starts an agent at `ssh:HOST`; [`SSH_COMMAND`] if empty. The host and the
+    /// agent's command line follow it.
     pub ssh: Vec<String>,
     /// The program on those hosts; `trunkline` if empty.
     pub program: String,

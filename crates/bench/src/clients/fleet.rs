@@ -106,7 +106,7 @@ impl Fleet {
         client.link.is_none().then_some(client.lost.as_str())
     }
 
-    /// The addresses from which the agents are connected.
+    /// The addresses at which agents listen. That of an agent at `ssh:HOST` is not known.
     pub(crate) fn addresses(&self) -> Vec<IpAddr> {
         self.clients.iter().filter_map(|client| client.address).collect()
     }

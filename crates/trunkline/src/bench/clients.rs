@@ -19,7 +19,7 @@ pub struct ClientArgs {
     #[arg(long, value_name = "FILE")]
     client_key: Option<PathBuf>,
     /// The command that runs the agent of ssh:HOST there.
-    #[arg(long, value_name = "COMMAND", default_value = "ssh -T")]
+    #[arg(long, value_name = "COMMAND", default_value = ::bench::clients::SSH_COMMAND)]
     ssh: String,
     /// The program to run there.
     #[arg(long, value_name = "PROGRAM", default_value = "trunkline")]

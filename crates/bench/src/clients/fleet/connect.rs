@@ -6,12 +6,12 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::{Client, Fleet};
-use crate::clients::Access;
 use crate::clients::agent;
 use crate::clients::key::Key;
 use crate::clients::link::{Closer, HANDSHAKE_TIMEOUT, Link, LinkError};
 use crate::clients::message::Machine;
 use crate::clients::spec::{ClientSpec, Place};
+use crate::clients::{Access, SSH_COMMAND};
 use crate::error::{Error, Result};
 
 /// An agent that is being started is waited for this long.
@@ -176,8 +176,8 @@ fn advise(error: LinkError, host: &str, port: u16) -> Refusal {
 
 fn over_ssh(host: &str, access: &Access) -> std::result::Result<(Link, String), Refusal> {
     let program = if access.program.is_empty() { "trunkline" } else { &access.program };
-    let default = ["ssh".to_owned(), "-T".to_owned()];
-    let words = if access.ssh.is_empty() { default.as_slice() } else { access.ssh.as_slice() };
+    let default: Vec<String> = SSH_COMMAND.split(' ').map(str::to_owned).collect();
+    let words = if access.ssh.is_empty() { &default } else { &access.ssh };
     let line = format!("{} {host} {program} agent --stdio", words.join(" "));
     let refuse = |cause: String| (cause, format!("by hand: {line} < /dev/null        it answers a line"));
     let mut words = words.iter();
