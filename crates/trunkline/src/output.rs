@@ -109,7 +109,7 @@ pub fn write(file: &Path, text: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// The same as [`write`], but a file appears only once it is complete.
+/// The same as [`write()`], but a file appears only once it is complete.
 pub fn write_whole(file: &Path, text: &str) -> Result<(), Error> {
     if stream(file).is_some() {
         return write(file, text);

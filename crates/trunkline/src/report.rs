@@ -40,8 +40,9 @@ pub struct ReportArgs {
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
     /// Fail if this holds: `tcp-mp.read < 0.9 * baseline`, `tcp.mix-1m.write.p99 > 20 ms`. A value
-    /// is ROUTE[.WORKLOAD][.raw|.paced].read|write[.gbytes_per_s|.iops|.p50|.p99]; baseline is the
-    /// same value of the baseline record. May be given several times.
+    /// is ROUTE, then WORKLOAD, then raw or paced, then read or write, then gbytes_per_s, iops,
+    /// p50 or p99, with dots between them; only ROUTE and the direction are needed. baseline is
+    /// the same value of the baseline record. May be given several times.
     #[arg(long, value_name = "CONDITION")]
     fail_if: Vec<String>,
     /// The record with which the others are compared [default: the first of several].

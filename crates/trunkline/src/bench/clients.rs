@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 #[command(next_help_heading = "Clients")]
 pub struct ClientArgs {
     /// Make the load on these machines instead of this one, by their agents (`trunkline agent`):
-    /// HOST[:PORT], NAME=HOST[:PORT] or ssh:HOST. fio:HOST[:PORT] runs a job file by the
-    /// `fio --server` there.
+    /// HOST or HOST:PORT, NAME=HOST to give it a name, or ssh:HOST. fio:HOST or fio:HOST:PORT runs
+    /// a job file by the `fio --server` there.
     #[arg(long = "client", value_name = "CLIENT,...", value_delimiter = ',', value_parser = client)]
     clients: Vec<ClientSpec>,
     /// The file with the key of the agents.
