@@ -142,17 +142,13 @@ fn phases_of_every_kind_run_on_a_server_and_leave_nothing_behind() {
     assert_eq!(mount.read_directory(mount.root()).unwrap(), []);
 }
 
-/// Validates results with the program that comes with fio; says so if it is missing.
+/// Validates results with the program that comes with fio.
 fn validate(directory: &Path, file: &str) {
     // The first run makes the tables, the second compares them with the JSON.
     for arguments in [&[file, "latencies.csv"][..], &["--validate", file, "latencies.csv"]] {
-        let mut tool = std::process::Command::new("fio_jsonplus_clat2csv");
-        match tool.args(arguments).current_dir(directory).output() {
-            Ok(output) => {
-                assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
-            }
-            Err(error) => eprintln!("skipped: fio_jsonplus_clat2csv: {error}"),
-        }
+        let mut tool = std::process::Command::new(testkit::require_program("fio_jsonplus_clat2csv"));
+        let output = tool.args(arguments).current_dir(directory).output().unwrap();
+        assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
     }
 }
 

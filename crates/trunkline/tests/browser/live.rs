@@ -221,7 +221,8 @@ fn time_is_paused_scrolled_and_live_again_also_by_keys() {
     let away = serde_json::json!({"type": "mouseMoved", "x": 0, "y": 0});
     browser.call("Input.dispatchMouseEvent", away);
     browser.evaluate("document.querySelector('#operations .plot').focus()");
-    browser.press("ArrowLeft");
+    // A mouse on its way may have pointed at the first second, before which there is none.
+    browser.press("End");
     let said = browser.text("document.getElementById('readout').textContent");
     assert!(said.contains("node2"), "{said}");
     let at = |panel: &str| format!("Number(document.querySelector('#{panel} .column.at').dataset.ms)");
