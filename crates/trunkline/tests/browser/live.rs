@@ -204,6 +204,8 @@ fn time_is_paused_scrolled_and_live_again_also_by_keys() {
     let first = end(&mut browser);
     let moved = |at| format!("Number(document.querySelector('.end time').dataset.ms) > {at}");
     browser.wait_for("the next seconds", &moved(first + 3_000));
+    // The first page may be older than the first second that is kept.
+    browser.wait_for("some seconds", "document.querySelectorAll('#operations .column').length > 3");
     browser.click("#pause");
     browser.wait_for("the pause", "document.getElementById('status').textContent === 'Paused'");
     let paused = end(&mut browser);
@@ -221,7 +223,6 @@ fn time_is_paused_scrolled_and_live_again_also_by_keys() {
     let away = serde_json::json!({"type": "mouseMoved", "x": 0, "y": 0});
     browser.call("Input.dispatchMouseEvent", away);
     browser.evaluate("document.querySelector('#operations .plot').focus()");
-    // A mouse on its way may have pointed at the first second, before which there is none.
     browser.press("End");
     let said = browser.text("document.getElementById('readout').textContent");
     assert!(said.contains("node2"), "{said}");
