@@ -3,11 +3,13 @@
 use super::connection_address::ConnectionAddress;
 use super::worker_pool::{InFlight, Task, WorkerPool};
 use crate::byte_budget::Charge;
+use crate::clock;
 use crate::dispatch::{Dispatched, Executor, SMALL_REPLY_BYTES};
 use crate::program::{CallHead, Handover, Mode, PlacedWrite};
 use crate::replies::Payload;
 use crate::statistics::Counters;
 use memory::{Registrar, Scatter};
+use std::time::Duration;
 use store::ReceiveBatch;
 use transport::{PayloadPlace, Sink, SlicesMut};
 
@@ -40,6 +42,9 @@ impl transport::ReceiveBuffer for Incoming {
 /// However little room there is, a reply may have this much payload.
 const PAYLOAD_BYTES_MIN: usize = 4 << 10;
 
+/// A turn that has an end looks at the clock each time that it has executed this many calls.
+const CALLS_PER_LOOK: u32 = 4;
+
 /// One turn of a connection on its loop.
 pub(crate) struct CallSink<'a> {
     pub executor: Executor<'a>,
@@ -63,6 +68,8 @@ pub(crate) struct CallSink<'a> {
     /// The longest reply that there was no room for, and that was shortened.
     pub shortened_bytes: &'a mut usize,
     pub calls_left: u32,
+    /// When the turn ends, whatever is left.
+    pub ends: Option<Duration>,
     /// Bytes of replies that the turn may produce.
     pub reply_bytes_max: usize,
     /// Set when the peer does not speak RPC.
@@ -104,8 +111,19 @@ impl CallSink<'_> {
         }
     }
 
-    fn take(&mut self, head: &CallHead, record: &[u8], placed: Option<PlacedWrite>, record_len: usize) {
+    /// Counts a call against what the turn may execute.
+    fn spend_call(&mut self) {
         self.calls_left = self.calls_left.saturating_sub(1);
+        if let Some(ends) = self.ends
+            && self.calls_left.is_multiple_of(CALLS_PER_LOOK)
+            && clock::now() >= ends
+        {
+            self.calls_left = 0;
+        }
+    }
+
+    fn take(&mut self, head: &CallHead, record: &[u8], placed: Option<PlacedWrite>, record_len: usize) {
+        self.spend_call();
         self.fit_reply(head, record);
         match self.executor.serve(head, record, placed, record_len, Mode::Loop(self.batch)) {
             Dispatched::WouldBlock(handover) => self.hand_over(head, record, handover, record_len),
@@ -182,7 +200,7 @@ impl Sink for CallSink<'_> {
         match CallHead::decode(record) {
             Ok(head) => self.take(&head, record, None, record.len()),
             Err(error) => {
-                self.calls_left = self.calls_left.saturating_sub(1);
+                self.spend_call();
                 let dispatched = self.executor.refuse_record(&error);
                 self.count(dispatched);
             }

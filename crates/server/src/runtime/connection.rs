@@ -78,6 +78,8 @@ pub(super) struct TurnContext<'a> {
     pub room: Option<usize>,
     /// The turn is short, because the loop also serves a connection with light turns.
     pub short: bool,
+    /// When the turn ends because other addresses have connections on the loop.
+    pub ends: Option<Duration>,
     pub address: ConnectionAddress,
     pub now: Duration,
 }
@@ -211,6 +213,8 @@ pub(super) struct Connection {
     pub client: Client,
     /// Where the loop counts its calls.
     pub client_key: ClientKey,
+    /// The share of its address in the rounds of the loop.
+    pub share: usize,
     pub counters: Counters,
     pub interest: Interest,
     opened: Duration,
@@ -268,6 +272,7 @@ impl Connection {
         let mut connection = Self {
             stream,
             client_key: ClientKey::Others(client.node),
+            share: usize::MAX,
             client,
             counters: Counters::default(),
             interest: Interest::READ,
@@ -459,7 +464,7 @@ impl Connection {
         context: TurnContext<'_>,
         budget: usize,
     ) -> Option<Step> {
-        let TurnContext { group, mailboxes, worker_pool, room, address, now, short: _ } = context;
+        let TurnContext { group, mailboxes, worker_pool, room, address, now, ends, short: _ } = context;
         if !self.claim_room(room, now) {
             self.paused = true;
             return None;
@@ -498,6 +503,7 @@ impl Connection {
             record_without_room: None,
             shortened_bytes: &mut self.memory.shortened_bytes,
             calls_left: calls_max,
+            ends,
             reply_bytes_max: budget,
             garbage: None,
         };

@@ -28,6 +28,8 @@ const CALL_BYTES_MAX: usize = 4 << 10;
 const REPLY_BYTES_MAX: usize = 8 << 10;
 /// Datagrams served from one socket before the other sockets are served.
 const DATAGRAMS_PER_TURN: usize = 64;
+/// Whoever floods us with datagrams must not take the processors of the loops.
+const NICE: i32 = 10;
 const WAKER: u64 = u64::MAX;
 
 /// Binds an address for datagrams. An IPv6 socket excludes IPv4, as its listener does.
@@ -69,6 +71,8 @@ impl Datagrams {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
         let serve = move || {
+            // A refusal changes nothing but who runs first.
+            let _ = rustix::process::setpriority_process(None, NICE);
             let mut events = Events::new();
             while !stopped.load(Ordering::Acquire) && poller.wait(&mut events, None).is_ok() {
                 for event in events.iter() {

@@ -9,6 +9,7 @@
 
 mod admission;
 pub(super) mod balance;
+mod fairness;
 mod room;
 mod stall;
 #[cfg(test)]
@@ -24,6 +25,7 @@ use crate::group::{Group, Node};
 use crate::replies::Replies;
 use crate::statistics::{ClientKey, ClientTable, LoopReport, LoopStatistics, NodeStatistics};
 use balance::{Balance, LIGHT_INTERVAL};
+use fairness::Shares;
 use room::{ROOM_CHECK_INTERVAL, RoomCheck};
 use slab::Slab;
 use std::io;
@@ -59,6 +61,7 @@ pub(crate) struct EventLoop {
     connections: Slab<Connection>,
     /// Connections that hold received calls and wait for their turn.
     run_queue: Vec<usize>,
+    shares: Shares,
     work: Workspace,
     /// By node: the counters of closed connections.
     of_nodes: Vec<NodeStatistics>,
@@ -106,6 +109,7 @@ impl EventLoop {
             listeners: Listeners::default(),
             connections: Slab::new(),
             run_queue: Vec::new(),
+            shares: Shares::default(),
             work: Workspace { scratch: Scratch::new(), replies: Replies::default(), text: Vec::new() },
             of_nodes: vec![NodeStatistics::default(); nodes],
             clients: ClientTable::new(nodes),
@@ -148,6 +152,7 @@ impl EventLoop {
             self.notice_stall_after_wait(events.iter().next().is_some());
             self.mailboxes.begin_round(self.index, self.alive);
             self.worker_pool.heartbeat(self.alive);
+            self.shares.begin_round(self.alive);
             // A connection that is given a turn in this round takes it in the next: one turn per
             // connection and round.
             let due = std::mem::take(&mut self.run_queue);
@@ -202,22 +207,33 @@ impl EventLoop {
     /// each round.
     fn serve_ready(&mut self, key: usize) {
         let Some(connection) = self.connections.get(key) else { return };
-        if !connection.is_queued && (connection.load.is_busy() || !self.activate(key)) {
+        if connection.is_queued {
+            return;
+        }
+        if !self.shares.may_take_turn(connection.share, false) {
+            self.schedule(key);
+        } else if connection.load.is_busy() || !self.activate(key) {
             self.serve(key);
         }
     }
 
     /// Runs one turn of each connection that waits for its next; the rest of their work is left to
-    /// the next round.
-    fn serve_queued(&mut self, due: Vec<usize>) {
-        for key in due {
+    /// the next round, and so are those whose address has used up its share of this round.
+    fn serve_queued(&mut self, mut due: Vec<usize>) {
+        due.retain(|&key| {
             // The key may belong to another connection by now, which waits for nothing.
-            if let Some(connection) = self.connections.get_mut(key)
-                && std::mem::take(&mut connection.is_queued)
-            {
+            let Some(connection) = self.connections.get_mut(key).filter(|of| of.is_queued) else {
+                return false;
+            };
+            let may = self.shares.may_take_turn(connection.share, true);
+            if may {
+                connection.is_queued = false;
                 self.serve(key);
             }
-        }
+            !may
+        });
+        due.append(&mut self.run_queue);
+        self.run_queue = due;
     }
 
     /// Runs one turn of one connection.
@@ -233,6 +249,7 @@ impl EventLoop {
             worker_pool: &self.worker_pool,
             room,
             short: self.light.0 != key && self.alive < self.light.1,
+            ends: self.shares.turn_ends(connection.share, now),
             address: ConnectionAddress { on_loop: self.index, key },
             now,
         };
@@ -246,6 +263,7 @@ impl EventLoop {
         });
         let Some(connection) = self.connections.get_mut(key) else { return };
         let ended = clock::now();
+        self.shares.end_turn(connection.share, ended.saturating_sub(now));
         connection.counters.end_batch(ended.saturating_sub(now), connection.client_key, &mut self.clients);
         if connection.load.end_turn(ended.saturating_sub(now), ended) {
             self.light = (key, ended + LIGHT_INTERVAL);
@@ -326,6 +344,7 @@ impl EventLoop {
         let key = entry.key();
         match connection.register(&self.poller, key as u64) {
             Ok(()) => {
+                connection.share = self.shares.enter(connection.client.peer.ip());
                 entry.insert(connection);
                 self.mailboxes.repace(&self.group, node);
             }
@@ -353,6 +372,7 @@ impl EventLoop {
 
     fn close(&mut self, key: usize, why: CloseReason) {
         let Some(connection) = self.connections.try_remove(key) else { return };
+        self.shares.leave(connection.share);
         if connection.load.is_busy() {
             self.mailboxes.take_load(self.index, connection.load.permille());
         }

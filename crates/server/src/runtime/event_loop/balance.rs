@@ -223,6 +223,7 @@ impl EventLoop {
     /// Moves a connection to the loop where a slot was reserved for it.
     fn move_to(&mut self, target: usize, key: usize) {
         let connection = self.connections.remove(key);
+        self.shares.leave(connection.share);
         if let Some(socket) = connection.socket() {
             let _ = self.poller.remove(socket);
         }
@@ -240,6 +241,7 @@ impl EventLoop {
         let node = connection.client.node;
         connection.arrive(&self.group, self.alive);
         connection.client_key = self.clients.enter(&connection.client);
+        connection.share = self.shares.enter(connection.client.peer.ip());
         connection.draining = self.deadline.is_some();
         let entry = self.connections.vacant_entry();
         let key = entry.key();

@@ -103,12 +103,17 @@ impl Single {
     }
 
     fn turn_with(&mut self, room: Option<usize>, short: bool) -> Step {
+        self.turn_until(None, room, short)
+    }
+
+    fn turn_until(&mut self, ends: Option<Duration>, room: Option<usize>, short: bool) -> Step {
         let context = TurnContext {
             group: &self.group,
             mailboxes: &self.mailboxes,
             worker_pool: &self.worker_pool,
             room,
             short,
+            ends,
             address: ConnectionAddress { on_loop: 0, key: 0 },
             now: clock::now(),
         };
@@ -203,6 +208,22 @@ fn a_turn_beside_light_ones_is_short_and_goes_on_in_the_next() {
     // receives it.
     assert!(matches!(single.turn(false), Step::Wait));
     assert_eq!(single.reads(), 8);
+}
+
+#[test]
+fn a_turn_whose_time_is_over_executes_a_few_calls_and_goes_on_in_the_next() {
+    let mut single = Single::new();
+    let file = single.file();
+    single.send(&nfs(Procedure::Read, &proc::read::Args { file, offset: 0, count: 1 }).repeat(30));
+    let past = Some(clock::now());
+    for turn in 1..=6 {
+        assert!(matches!(single.turn_until(past, None, false), Step::Yield), "turn {turn}");
+        assert!((turn..=4 * turn).contains(&single.reads()), "{} in {turn} turns", single.reads());
+    }
+    // There is time enough for the rest.
+    let later = Some(clock::now() + Duration::from_secs(3600));
+    assert!(matches!(single.turn_until(later, None, false), Step::Wait));
+    assert_eq!(single.reads(), 30);
 }
 
 fn mailboxes(loops: usize) -> (Vec<Poller>, Mailboxes) {
