@@ -415,15 +415,18 @@ impl Mount {
                 counters: PathCounters::default(),
                 status: Vec::new(),
                 ages: Vec::new(),
+                lost_for: self.inner.route.path_losses.lost_for(PathId(index), Instant::now()),
             })
             .collect();
-        let (mut cpu, mut threads) = (Duration::ZERO, Vec::new());
+        let (mut cpu, mut threads, mut silent_for) = (Duration::ZERO, Vec::new(), Duration::ZERO);
         let (mut replays, mut rdma) = (Replays::default(), transport::rdma::Counters::default());
         let deadline = Instant::now() + STATISTICS_TIMEOUT;
         // All loops are asked before the first answer is waited for.
         let asked: Vec<_> = self.inner.shards.iter().map(|shard| (shard, shard.ask())).collect();
         let answers = asked.iter().filter_map(|(shard, asked)| {
-            shard.answer(asked, deadline.saturating_duration_since(Instant::now()))
+            let answer = shard.answer(asked, deadline.saturating_duration_since(Instant::now()));
+            silent_for = silent_for.max(answer.silent_for);
+            answer.statistics
         });
         for shard in answers {
             cpu += shard.cpu;
@@ -436,7 +439,7 @@ impl Mount {
                 path.status.extend(status);
             }
         }
-        Statistics { paths, replays, rdma, cpu, threads }
+        Statistics { paths, replays, rdma, cpu, threads, silent_for }
     }
 }
 

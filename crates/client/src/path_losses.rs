@@ -72,6 +72,12 @@ impl PathLosses {
         }
     }
 
+    /// For how long a path has been lost.
+    pub(crate) fn lost_for(&self, path: PathId, now: Instant) -> Option<Duration> {
+        let known = self.lock();
+        known.losses.get(&path).map(|loss| now.saturating_duration_since(loss.since))
+    }
+
     /// The losses that are to be logged now, each with its reason, and the number of paths that are
     /// lost.
     pub(crate) fn due(&self, now: Instant) -> (Vec<(PathId, Option<String>)>, usize) {
@@ -106,9 +112,11 @@ mod tests {
         assert_eq!(losses.note(path, 2, State::Down, at(2)), None);
         assert_eq!(losses.note(path, 1, State::Probing, at(3)), None);
         assert_eq!(losses.due(at(9)), (vec![], 1), "it is logged already");
+        assert_eq!(losses.lost_for(path, at(9)), Some(Duration::from_secs(9)), "probes change nothing");
         assert_eq!(losses.note(path, 1, State::Up, at(10)), None, "the other loop has not got it");
         assert_eq!(losses.note(path, 2, State::Up, at(30)), Some(Duration::from_secs(30)));
         assert_eq!(losses.due(at(40)), (vec![], 0));
+        assert_eq!(losses.lost_for(path, at(40)), None);
     }
 
     #[test]

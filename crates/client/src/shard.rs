@@ -6,10 +6,10 @@
 mod loop_driver;
 
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use paths::PathStatus;
 use slab::Slab;
@@ -119,6 +119,8 @@ struct Inbox {
     asleep: AtomicBool,
     /// There are messages; read by a loop that is busy polling instead of sleeping.
     filled: AtomicBool,
+    /// When the loop last began a round, in milliseconds of its clock.
+    heartbeat_ms: AtomicU64,
 }
 
 #[derive(Default)]
@@ -156,8 +158,19 @@ pub(crate) struct Shard {
     inbox: Arc<Inbox>,
     loop_driver: Arc<LoopDriver>,
     thread: Option<JoinHandle<()>>,
+    /// The zero of the loop's clock, but for an instant.
+    started: Instant,
     /// What the loop answered last.
     last_statistics: Mutex<Option<ShardStatistics>>,
+}
+
+/// What a loop tells, or told last.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    /// `None` from a loop that has never answered.
+    pub statistics: Option<ShardStatistics>,
+    /// For how long the loop has done nothing although it was asked; zero if it answered.
+    pub silent_for: Duration,
 }
 
 impl std::fmt::Debug for Shard {
@@ -174,7 +187,9 @@ impl Shard {
             waker: Waker::new(&poller, WAKER_TOKEN)?,
             asleep: AtomicBool::new(false),
             filled: AtomicBool::new(false),
+            heartbeat_ms: AtomicU64::new(0),
         });
+        let started = Instant::now();
         let driver = Driver {
             engine: Engine::new(setup, Arc::clone(&poller))?,
             inbox: Arc::clone(&inbox),
@@ -192,7 +207,8 @@ impl Shard {
         let thread = std::thread::Builder::new()
             .name(format!("tl-mount-{index}"))
             .spawn(move || loop_driver::keep(&ours))?;
-        Ok(Self { inbox, loop_driver, thread: Some(thread), last_statistics: Mutex::default() })
+        let thread = Some(thread);
+        Ok(Self { inbox, loop_driver, thread, started, last_statistics: Mutex::default() })
     }
 
     /// Lets a thread drive the loop while the thread waits for a descriptor to become readable; one
@@ -221,21 +237,25 @@ impl Shard {
 
     /// The statistics of the loop. From a loop that does not answer within this time, the last that
     /// it gave, so that counts never fall; a loop that has ended has no paths any more.
-    pub(crate) fn answer(
-        &self,
-        asked: &mpsc::Receiver<ShardStatistics>,
-        timeout: Duration,
-    ) -> Option<ShardStatistics> {
+    pub(crate) fn answer(&self, asked: &mpsc::Receiver<ShardStatistics>, timeout: Duration) -> Answer {
         let answer = asked.recv_timeout(timeout);
         let mut last = self.last_statistics.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut silent_for = Duration::ZERO;
         match answer {
             Ok(answer) => *last = Some(answer),
-            Err(mpsc::RecvTimeoutError::Timeout) => {}
+            Err(mpsc::RecvTimeoutError::Timeout) => silent_for = self.heartbeat_age(),
             Err(mpsc::RecvTimeoutError::Disconnected) => {
                 last.iter_mut().for_each(|last| last.status.fill(None));
             }
         }
-        last.clone()
+        Answer { statistics: last.clone(), silent_for }
+    }
+
+    /// How long ago the loop last began a round. A loop that has nothing to do sleeps, so this says
+    /// something only of a loop that does not answer.
+    fn heartbeat_age(&self) -> Duration {
+        let heartbeat = Duration::from_millis(self.inbox.heartbeat_ms.load(Ordering::Relaxed));
+        self.started.elapsed().saturating_sub(heartbeat)
     }
 }
 
@@ -307,6 +327,8 @@ impl Driver {
     /// Does all work that needs no waiting. Returns false once the mount is closed.
     fn round(&mut self) -> bool {
         self.engine.refresh_clock();
+        let now_ms = u64::try_from(self.engine.now().as_millis()).unwrap_or(u64::MAX);
+        self.inbox.heartbeat_ms.store(now_ms, Ordering::Relaxed);
         self.read_inbox();
         self.wake_tasks();
         self.work();

@@ -152,6 +152,8 @@ pub struct PathStatistics {
     pub status: Vec<PathStatus>,
     /// How long each of `status` has been in its state.
     pub ages: Vec<Duration>,
+    /// For how long the path has been down in any loop, whatever was tried meanwhile.
+    pub lost_for: Option<Duration>,
 }
 
 /// Replies to calls that had to be sent again, where the server may not have known that it had
@@ -193,4 +195,7 @@ pub struct Statistics {
     /// The thread ids of the loops: the CPU time of each can be read without asking the loops,
     /// which answer only when they get to it (`transport::threads`).
     pub threads: Vec<u32>,
+    /// For how long the loop that has been silent longest has not answered; zero if all loops did.
+    /// What is said of that loop is as old.
+    pub silent_for: Duration,
 }

@@ -5,6 +5,8 @@ mod fake;
 
 use client::{Done, Error, Io, Mount, MountError, Op, Pending, Settings, Task};
 use fake::{Fake, block_write, file};
+use std::sync::mpsc;
+use std::time::Duration;
 
 struct Panics;
 
@@ -46,6 +48,35 @@ fn a_loop_that_panics_ends_the_calls_that_wait() {
     assert!(matches!(after.result, Err(Error::Closed)));
     assert_eq!(after.buffer.len(), 4096);
     assert_eq!(mount.statistics().paths.len(), 1);
+}
+
+/// Holds its loop until the sender is dropped.
+struct Hangs(mpsc::Receiver<()>);
+
+impl Task for Hangs {
+    fn start(&mut self, _io: &mut Io<'_>) {
+        let _ = self.0.recv();
+    }
+    fn finished(&mut self, _io: &mut Io<'_>, _token: u64, _done: Done) {}
+    fn ended(&self) -> bool {
+        true
+    }
+}
+
+#[test]
+fn a_loop_that_hangs_is_told_with_the_age_of_its_last_round() {
+    let fake = Fake::start(1);
+    let mount = fake.mount();
+    assert_eq!(mount.statistics().silent_for, Duration::ZERO);
+    let (release, gate) = mpsc::channel();
+    mount.spawn(0, Box::new(Hangs(gate)));
+    let first = mount.statistics().silent_for;
+    let second = mount.statistics().silent_for;
+    assert!(first > Duration::ZERO && second > first, "{first:?} {second:?}");
+    drop(release);
+    testkit::Deadline::wait_until("the loop to answer", Duration::from_secs(60), || {
+        mount.statistics().silent_for.is_zero().then_some(())
+    });
 }
 
 #[test]

@@ -65,6 +65,19 @@ const _: () = assert!(
 /// The paths that a history tells apart; a client has fewer. More are left out.
 const PATHS_MAX: usize = 128;
 
+/// How far two seconds may overlap: the clock of their ends and that of their lengths differ a
+/// little.
+const OVERLAP_MS_MAX: u64 = 100;
+
+/// For how long a path has not been up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NotUp {
+    /// For this many milliseconds.
+    For(u64),
+    /// For this many milliseconds or longer: the history does not reach back to when it was up.
+    AtLeast(u64),
+}
+
 /// See the module's documentation.
 #[derive(Debug)]
 pub struct History {
@@ -126,9 +139,11 @@ impl History {
         };
         let entries = interval.operations.into_rows();
         let (rows, is_folded) = fit(entries, self.limits.second_bytes);
+        let ms = (interval.seconds * 1e3).round() as u32;
+        self.make_way_for(snapshot.taken_unix_ms.saturating_sub(ms.into()));
         let mut second = Second {
-            end_ms: snapshot.process.started_unix_ms.saturating_add(snapshot.uptime_ms),
-            ms: (interval.seconds * 1e3).round() as u32,
+            end_ms: snapshot.taken_unix_ms,
+            ms,
             cpu: interval.cpu.iter().sum::<f64>() as f32,
             is_folded,
             paths: self.encode_paths(&snapshot),
@@ -139,6 +154,19 @@ impl History {
         self.seconds.push_back(second);
         self.last = Some(snapshot);
         self.keep_within_limits();
+    }
+
+    /// Where the clock has been set back, moves the seconds that there are back as far, so that they
+    /// end before this time and keep their order and distance. A clock that was set forward, and a
+    /// host that slept, leave a gap.
+    fn make_way_for(&mut self, begin_ms: u64) {
+        let last_ms = self.seconds.back().map_or(0, |second| second.end_ms);
+        let back_ms = last_ms.saturating_sub(begin_ms);
+        if back_ms > OVERLAP_MS_MAX {
+            for second in &mut self.seconds {
+                second.end_ms = second.end_ms.saturating_sub(back_ms);
+            }
+        }
     }
 
     /// The last snapshot.
@@ -205,15 +233,18 @@ impl History {
         states.collect()
     }
 
-    /// How long a path had not been up by this time, in milliseconds. If it has not been up in the
-    /// whole history, or is up, `None`.
+    /// For how long a path had not been up by this time; `None` if it was up, or is not known.
     #[must_use]
-    pub fn not_up_for_ms(&self, name: &str, until_ms: u64) -> Option<u64> {
+    pub fn not_up(&self, name: &str, until_ms: u64) -> Option<NotUp> {
         let number = *self.path_numbers.get(name)?;
         let end = self.seconds.partition_point(|second| second.end_ms <= until_ms);
         let is_up = |second: &Second| second.path_states().any(|path| path == (number, "up"));
-        let last_up = self.seconds.range(..end).rev().find(|second| is_up(second))?;
-        Some(until_ms.saturating_sub(last_up.end_ms)).filter(|ms| *ms > 0)
+        let since = |ms: u64| until_ms.saturating_sub(ms);
+        let not_up = match self.seconds.range(..end).rev().find(|second| is_up(second)) {
+            Some(last_up) => NotUp::For(since(last_up.end_ms)),
+            None => NotUp::AtLeast(since(self.range()?.from_ms)),
+        };
+        Some(not_up).filter(|not_up| *not_up != NotUp::For(0))
     }
 
     /// The seconds that end within a time.

@@ -28,6 +28,19 @@ impl Dimension {
     pub const ALL: [Self; 6] =
         [Self::Node, Self::Client, Self::Export, Self::Path, Self::Operation, Self::Size];
 
+    /// All dimensions, in the order in which one looks from the whole into its parts.
+    pub const DRILL: [Self; 6] =
+        [Self::Node, Self::Client, Self::Path, Self::Operation, Self::Size, Self::Export];
+
+    /// The first of these dimensions, in the order of [`Dimension::DRILL`], that still tells
+    /// operations apart where the values of others are known.
+    #[must_use]
+    pub fn next(there_are: &[Self], is_known: impl Fn(Self) -> bool) -> Option<Self> {
+        // A path leads to one node.
+        let is_left = |one| !is_known(one) && !(one == Self::Node && is_known(Self::Path));
+        Self::DRILL.into_iter().find(|one| there_are.contains(one) && is_left(*one))
+    }
+
     /// The name in options, columns and labels.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -149,10 +162,13 @@ pub enum SizeClass {
     /// More than 1 MiB.
     #[serde(rename = ">1M")]
     Above1M,
+    /// Any, where a history does not tell classes apart any more.
+    #[serde(rename = "others")]
+    Others,
 }
 
 impl SizeClass {
-    /// All classes, the smallest first.
+    /// All classes of operations, the smallest first.
     pub const ALL: [Self; 7] =
         [Self::None, Self::To4K, Self::To16K, Self::To64K, Self::To256K, Self::To1M, Self::Above1M];
 
@@ -181,6 +197,7 @@ impl SizeClass {
             Self::To256K => "<=256K",
             Self::To1M => "<=1M",
             Self::Above1M => ">1M",
+            Self::Others => OTHER_CLIENTS,
         }
     }
 }
@@ -196,6 +213,21 @@ mod tests {
         }
         let error = "file".parse::<Dimension>().unwrap_err().to_string();
         assert!(error.contains("`file`") && error.contains("operation"), "{error}");
+    }
+
+    #[test]
+    fn one_looks_from_the_whole_into_its_parts() {
+        use Dimension::{Client, Node, Operation, Path, Size};
+        let mut all = Dimension::DRILL;
+        all.sort_unstable();
+        assert_eq!(all, Dimension::ALL);
+        let next = |there_are: &[Dimension], known: &[Dimension]| {
+            Dimension::next(there_are, |dimension| known.contains(&dimension))
+        };
+        let (server, client) = ([Node, Client, Operation, Size], [Node, Path, Operation, Size]);
+        assert_eq!(next(&server, &[Node, Operation]), Some(Client));
+        assert_eq!(next(&client, &[Path, Operation]), Some(Size), "the node of a path is known");
+        assert_eq!(next(&client, &client), None);
     }
 
     #[test]
@@ -221,7 +253,7 @@ mod tests {
             ["0", "<=4K", "<=4K", "<=16K", "<=16K", "<=64K", "<=64K", "<=256K", "<=256K", "<=1M", "<=1M"];
         assert_eq!(names, expected);
         assert_eq!(SizeClass::of((1 << 20) + 1), SizeClass::Above1M);
-        for class in SizeClass::ALL {
+        for class in SizeClass::ALL.into_iter().chain([SizeClass::Others]) {
             assert_eq!(serde_json::to_value(class).unwrap(), class.name());
         }
     }

@@ -55,6 +55,14 @@ impl Tally {
         }
     }
 
+    /// The part of a total, 0 to 1: of the bytes, or of the operations where no bytes move.
+    #[must_use]
+    pub const fn share_of(&self, total: &Self) -> f64 {
+        let (part, whole) =
+            if total.bytes() > 0 { (self.bytes(), total.bytes()) } else { (self.count, total.count) };
+        if whole > 0 { part as f64 / whole as f64 } else { 0.0 }
+    }
+
     /// Bytes received and sent.
     #[must_use]
     pub const fn bytes(&self) -> u64 {
@@ -109,6 +117,13 @@ impl Operations {
             grouped.add(key.only(by), tally);
         }
         grouped
+    }
+
+    /// The dimensions of which any key has a value.
+    #[must_use]
+    pub fn dimensions(&self) -> Vec<Dimension> {
+        let has = |dimension: &Dimension| self.0.keys().any(|key| key.of(*dimension).is_some());
+        Dimension::ALL.into_iter().filter(has).collect()
     }
 
     /// All operations together.
@@ -240,6 +255,14 @@ mod tests {
         partly.add(of("10.0.0.7"), &tally(500));
         partly.add(of("others"), &tally(407));
         assert_eq!(partly.since(&before).total(), tally(2));
+    }
+
+    #[test]
+    fn a_share_is_of_the_bytes_or_of_the_operations_where_no_bytes_move() {
+        let of = |count, sent_bytes| Tally { count, sent_bytes, ..Tally::default() };
+        assert!((of(1, 30).share_of(&of(2, 40)) - 0.75).abs() < 1e-9);
+        assert!((of(1, 0).share_of(&of(2, 0)) - 0.5).abs() < 1e-9);
+        assert!(of(0, 0).share_of(&of(0, 0)) == 0.0);
     }
 
     #[test]

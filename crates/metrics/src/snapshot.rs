@@ -139,6 +139,10 @@ pub struct Snapshot {
     /// Other numbers.
     #[serde(default)]
     pub gauges: Vec<Gauge>,
+    /// For how long an event loop has not answered, in milliseconds; 0 if all did. What that loop
+    /// counted is as old.
+    #[serde(default)]
+    pub silent_ms: u64,
 }
 
 /// Why a text is no snapshot.

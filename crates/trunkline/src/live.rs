@@ -58,6 +58,7 @@ impl Identity {
             paths: Vec::new(),
             loops: Vec::new(),
             gauges: Vec::new(),
+            silent_ms: 0,
         }
     }
 }

@@ -12,6 +12,7 @@ mod cp;
 mod df;
 mod du;
 mod error;
+mod figures;
 mod generate;
 mod human;
 mod lab;

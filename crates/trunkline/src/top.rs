@@ -12,7 +12,7 @@ use crate::output;
 use clap::Args;
 use metrics::{Dimension, Interval, Snapshot};
 use screen::Shown;
-use source::{Answers, Source, Target};
+use source::{Answers, Silent, Source, Target};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -102,15 +102,15 @@ pub fn run(args: &TopArgs) -> Result<ExitCode, Error> {
     }
     let mut previous = Previous::new();
     match args.batch {
-        Some(0) => print(args, &args.snapshots()?, &mut previous)?,
+        Some(0) => print(args, &args.answers(&previous)?, &mut previous)?,
         times => {
-            remember(&args.snapshots()?, &mut previous);
+            remember(&args.answers(&previous)?, &mut previous);
             let mut next = Instant::now();
             for _ in 0..times.unwrap_or(u32::MAX) {
                 // After a stop the intervals that are over are left out.
                 next = (next + args.interval).max(Instant::now());
                 std::thread::sleep(next.saturating_duration_since(Instant::now()));
-                print(args, &args.snapshots()?, &mut previous)?;
+                print(args, &args.answers(&previous)?, &mut previous)?;
             }
         }
     }
@@ -124,8 +124,11 @@ fn identity(snapshot: &Snapshot) -> (u32, u64) {
     (snapshot.process.pid, snapshot.process.started_unix_ms)
 }
 
-fn remember(snapshots: &[Snapshot], previous: &mut Previous) {
-    *previous = snapshots.iter().map(|one| (identity(one), one.clone())).collect();
+/// Keeps these for the next interval, and the last ones of processes that are silent now: the next
+/// answer covers the time since.
+fn remember(answers: &Answers, previous: &mut Previous) {
+    previous.retain(|(pid, _), _| answers.silent.iter().any(|silent| silent.may_be(*pid)));
+    previous.extend(answers.snapshots.iter().map(|one| (identity(one), one.clone())));
 }
 
 impl TopArgs {
@@ -133,11 +136,18 @@ impl TopArgs {
         self.target.as_ref().unwrap_or(&Target::All)
     }
 
-    /// What each process that is watched tells.
-    fn ask(&self) -> Result<Answers, Error> {
+    /// What each process that is watched tells. Of those that told something before, one must still
+    /// run.
+    fn ask(&self, previous: &Previous) -> Result<Answers, Error> {
         let token = self.token.as_deref().map(live::read_token).transpose()?;
         let found = self.target().ask(token.as_deref())?;
-        if found.snapshots.is_empty() {
+        let is_watched = |silent: &Silent| previous.keys().any(|(pid, _)| silent.may_be(*pid));
+        if found.snapshots.is_empty() && !found.silent.iter().any(is_watched) {
+            if *self.target() != Target::All
+                && let Some(silent) = found.silent.into_iter().next()
+            {
+                return Err(silent.into());
+            }
             let silent: Vec<_> =
                 found.silent.iter().map(|one| format!("{}: {}", one.who, one.cause)).collect();
             return Err(Error::Usage {
@@ -152,13 +162,13 @@ impl TopArgs {
         Ok(found)
     }
 
-    /// The snapshots, with a warning for each process that tells nothing.
-    fn snapshots(&self) -> Result<Vec<Snapshot>, Error> {
-        let Answers { snapshots, silent } = self.ask()?;
-        for one in silent {
+    /// The answers, with a warning for each process that tells nothing.
+    fn answers(&self, previous: &Previous) -> Result<Answers, Error> {
+        let answers = self.ask(previous)?;
+        for one in &answers.silent {
             output::print_to_stderr(&format!("{} is left out: {}\n", one.who, one.cause));
         }
-        Ok(snapshots)
+        Ok(answers)
     }
 
     /// Whom this snapshot came from.
@@ -174,9 +184,9 @@ impl TopArgs {
     }
 }
 
-fn print(args: &TopArgs, snapshots: &[Snapshot], previous: &mut Previous) -> Result<(), Error> {
+fn print(args: &TopArgs, answers: &Answers, previous: &mut Previous) -> Result<(), Error> {
     let mut text = String::new();
-    for snapshot in snapshots {
+    for snapshot in &answers.snapshots {
         if args.json {
             text.push_str(&String::from_utf8_lossy(&snapshot.to_json()));
             text.push('\n');
@@ -188,6 +198,23 @@ fn print(args: &TopArgs, snapshots: &[Snapshot], previous: &mut Previous) -> Res
         let view = View::new(snapshot, &interval, &args.by, &args.conditions, args.sort);
         text.push_str(&if args.csv { csv::lines(&view) } else { format::text(&view, args.lines) });
     }
-    remember(snapshots, previous);
+    remember(answers, previous);
     output::print(&text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::view::tests::example;
+    use super::*;
+
+    #[test]
+    fn an_answer_that_is_missed_lengthens_the_interval_and_an_end_forgets_the_process() {
+        let (mut previous, first) = (Previous::new(), example());
+        let answers = |snapshots, silent| Answers { snapshots, silent };
+        remember(&answers(vec![first.clone()], vec![]), &mut previous);
+        remember(&answers(vec![], vec![Silent::for_test("it does not answer", false)]), &mut previous);
+        assert_eq!(previous.get(&identity(&first)), Some(&first));
+        remember(&answers(vec![], vec![]), &mut previous);
+        assert!(previous.is_empty());
+    }
 }

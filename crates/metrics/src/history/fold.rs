@@ -1,7 +1,7 @@
 //! Makes the operations of a second fit: the rarest keys are counted with the others.
 
 use super::second::write_tally;
-use crate::key::{Key, OTHER_CLIENTS};
+use crate::key::{Key, OTHER_CLIENTS, SizeClass};
 use crate::operations::{Operations, Tally};
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ pub(super) const FOLDS: [fn(&Key) -> Key; 3] = [
         client: others(&key.client),
         path: others(&key.path),
         export: others(&key.export),
-        size: None,
+        size: key.size.map(|_| SizeClass::Others),
     },
     |key| Key {
         node: others(&key.node),
@@ -29,7 +29,7 @@ pub(super) const FOLDS: [fn(&Key) -> Key; 3] = [
         client: others(&key.client),
         path: others(&key.path),
         export: others(&key.export),
-        size: None,
+        size: key.size.map(|_| SizeClass::Others),
     },
 ];
 

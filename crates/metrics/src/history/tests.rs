@@ -41,6 +41,7 @@ impl Source {
 
     fn second(&mut self, rows: &[(Key, Tally)]) {
         self.snapshot.uptime_ms += MS;
+        self.snapshot.taken_unix_ms += MS;
         rows.iter().for_each(|(key, tally)| self.snapshot.operations.add(key.clone(), tally));
         self.history.push(Arc::new(self.snapshot.clone()));
     }
@@ -137,10 +138,54 @@ fn paths_have_their_worst_state_of_each_point() {
     let one = Query { range, by: Dimension::Path, conditions: &[], points_max: 1, groups_max: 1 };
     let paths = source.history.view(&one).paths;
     assert_eq!((paths[0].states.last(), paths[0].last), (Some(&Some("down")), "up"));
-    let not_up = |second: u64| {
-        source.history.not_up_for_ms(&source.snapshot.paths[0].name, range.from_ms + second * MS)
+    let not_up =
+        |second: u64| source.history.not_up(&source.snapshot.paths[0].name, range.from_ms + second * MS);
+    let expected = [None, Some(NotUp::For(MS)), Some(NotUp::For(2 * MS)), None];
+    assert_eq!([1, 2, 3, 4].map(not_up), expected);
+}
+
+#[test]
+fn a_path_that_was_never_up_has_not_been_up_for_the_whole_history_at_least() {
+    let mut source = Source::new(Limits::default());
+    for second in 0..9 {
+        source.snapshot.paths[0].state = if second % 2 == 0 { "down" } else { "probing" }.into();
+        source.second(&[]);
+    }
+    let not_up = source.history.not_up(&source.snapshot.paths[0].name, source.all().until_ms);
+    assert_eq!(not_up, Some(NotUp::AtLeast(9 * MS)));
+}
+
+#[test]
+fn seconds_are_at_the_times_of_the_clock_also_after_a_sleep_and_after_the_clock_was_set() {
+    let read = || [(key("a", "c", "READ"), tally(1, 9_000))];
+    let mut source = Source::new(Limits::default());
+    let ends = |source: &Source| -> Vec<u64> {
+        source.view(Dimension::Node, &[]).points.iter().map(|point| point.end_ms).collect()
     };
-    assert_eq!([1, 2, 3, 4].map(not_up), [None, Some(MS), Some(2 * MS), None]);
+    source.second(&read());
+    let first = source.snapshot.taken_unix_ms;
+    // The host sleeps for an hour: the clock of the process stands still, that of the world does not.
+    source.snapshot.taken_unix_ms += 3_600 * MS;
+    source.second(&read());
+    assert_eq!(ends(&source), [first, first + 3_601 * MS]);
+    // The clock is set back by two hours, which moves what there is.
+    source.snapshot.taken_unix_ms -= 7_200 * MS;
+    source.second(&read());
+    let last = source.snapshot.taken_unix_ms;
+    assert_eq!(ends(&source), [last - 3_602 * MS, last - MS, last]);
+    let total = source.view(Dimension::Node, &[]).total.count;
+    assert_eq!(total, 3);
+}
+
+#[test]
+fn sizes_that_are_not_told_apart_any_more_are_others_and_not_none() {
+    let mut source = Source::new(Limits { second_bytes: 8 << 10, ..Limits::default() });
+    let rows: Vec<_> = (0..2_000).map(|n| (key("a", &format!("c{n}"), &format!("OP{n}")), tally(1, n + 200))).collect();
+    source.second(&rows);
+    let view = source.view(Dimension::Size, &[]);
+    let values: Vec<_> = view.groups.iter().map(|group| group.value.as_deref()).collect();
+    assert!(view.is_folded && values.contains(&Some("others")), "{values:?}");
+    assert!(values.iter().all(Option::is_some), "{values:?}");
 }
 
 #[test]

@@ -30,6 +30,8 @@ struct Totals {
     operations: Operations,
     paths: BTreeMap<String, PathState>,
     cpu: Duration,
+    /// See [`Statistics::silent_for`].
+    silent_for: Duration,
 }
 
 impl Counts {
@@ -57,6 +59,7 @@ impl Counts {
             operations: totals.operations,
             paths: totals.paths.into_values().collect(),
             loops: vec![LoopTime { index: 0, cpu_ns }],
+            silent_ms: u64::try_from(totals.silent_for.as_millis()).unwrap_or(u64::MAX),
             ..self.identity.snapshot()
         }
     }
@@ -71,6 +74,7 @@ impl Watcher for Counts {
         let mut mounts = self.lock();
         mounts.current.retain(|(_, other)| other.as_ptr() != Arc::as_ptr(mount));
         mounts.ended.add(route, statistics);
+        mounts.ended.silent_for = Duration::ZERO;
         for path in mounts.ended.paths.values_mut() {
             "unused".clone_into(&mut path.state);
         }
@@ -80,6 +84,7 @@ impl Watcher for Counts {
 impl Totals {
     fn add(&mut self, route: &str, statistics: &Statistics) {
         self.cpu += statistics.cpu;
+        self.silent_for = self.silent_for.max(statistics.silent_for);
         for path in &statistics.paths {
             let name: Arc<str> = format!("{route} {}", path.name).into();
             for (key, tally) in operations(path) {

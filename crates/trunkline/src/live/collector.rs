@@ -4,7 +4,7 @@
 //! what was read last, with its age.
 
 use metrics::{Gauge, History, Snapshot};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 use std::{io, thread};
 use tokio::sync::watch;
@@ -16,7 +16,7 @@ const FRESH_TIMEOUT: Duration = Duration::from_secs(2);
 /// The shortest time between two readings: an event loop answers between two pieces of work.
 const INTERVAL_MIN: Duration = Duration::from_millis(50);
 /// A process whose counters have not been read for this long is not healthy.
-const HEALTHY_AGE_MAX: Duration = Duration::from_secs(5);
+pub const HEALTHY_AGE_MAX: Duration = Duration::from_secs(5);
 
 /// What the counters were at one time.
 #[derive(Debug, Clone)]
@@ -28,9 +28,9 @@ pub struct Collected {
 }
 
 impl Collected {
-    /// How long ago that was.
+    /// How old the oldest of it is: a mount answers for a loop that does not.
     pub fn age(&self) -> Duration {
-        self.at.elapsed()
+        self.at.elapsed() + Duration::from_millis(self.snapshot.silent_ms)
     }
 
     /// The counters, with a gauge that tells their age.
@@ -52,6 +52,8 @@ pub struct Collector {
     asked: Condvar,
     latest: watch::Sender<Option<Collected>>,
     history: Mutex<History>,
+    /// Seconds that the history does not have yet, because somebody looks into it.
+    pending: Mutex<Vec<Arc<Snapshot>>>,
     started: Instant,
 }
 
@@ -74,6 +76,7 @@ impl Collector {
             asked: Condvar::new(),
             latest: watch::Sender::new(None),
             history: Mutex::default(),
+            pending: Mutex::default(),
             started: Instant::now(),
         });
         let ours = Arc::clone(&collector);
@@ -89,12 +92,19 @@ impl Collector {
             let snapshot = Arc::new(read());
             let at = Instant::now();
             if begun >= tick {
-                self.history().push(Arc::clone(&snapshot));
+                lock(&self.pending).push(Arc::clone(&snapshot));
                 while tick <= at {
                     tick += TICK;
                 }
             }
             self.latest.send_replace(Some(Collected { number, snapshot, at }));
+            // Whoever looks into the history, which may take long, takes no longer than that: the
+            // next one to look puts in what waits.
+            match self.history.try_lock() {
+                Ok(history) => drop(self.put_in_pending(history)),
+                Err(TryLockError::Poisoned(error)) => drop(self.put_in_pending(error.into_inner())),
+                Err(TryLockError::WouldBlock) => {}
+            }
             thread::sleep(INTERVAL_MIN);
         }
     }
@@ -145,9 +155,15 @@ impl Collector {
         age.unwrap_or_else(|| self.started.elapsed()) < HEALTHY_AGE_MAX
     }
 
-    /// The history. Hold it shortly: the next second waits.
+    /// The history. Whoever holds it delays others who look into it, and nothing else.
     pub fn history(&self) -> MutexGuard<'_, History> {
-        lock(&self.history)
+        self.put_in_pending(lock(&self.history))
+    }
+
+    fn put_in_pending<'a>(&self, mut history: MutexGuard<'a, History>) -> MutexGuard<'a, History> {
+        let pending = std::mem::take(&mut *lock(&self.pending));
+        pending.into_iter().for_each(|snapshot| history.push(snapshot));
+        history
     }
 }
 
@@ -197,5 +213,41 @@ mod tests {
         let found = block_on(collector.fresh()).unwrap();
         assert!((value(&found) - 100.0).abs() < 0.1);
         assert!(collector.is_healthy());
+    }
+
+    #[test]
+    fn a_mount_that_answers_for_a_hung_loop_is_not_healthy_and_says_how_old_its_counters_are() {
+        let identity = Identity::new(metrics::Kind::Mount, "/x");
+        let silent_ms = Arc::new(AtomicU64::new(60_000));
+        let told = Arc::clone(&silent_ms);
+        let collector = Collector::start(Arc::new(move || Snapshot {
+            silent_ms: told.load(Ordering::Acquire),
+            ..identity.snapshot()
+        }))
+        .unwrap();
+        let found = block_on(collector.fresh()).unwrap();
+        assert!(found.age() >= Duration::from_secs(60) && !collector.is_healthy());
+        silent_ms.store(0, Ordering::Release);
+        testkit::Deadline::wait_until("counters of now", Duration::from_secs(60), || {
+            block_on(collector.fresh());
+            collector.is_healthy().then_some(())
+        });
+    }
+
+    #[test]
+    fn who_looks_into_the_history_delays_no_counters_and_no_second_is_lost() {
+        let identity = Identity::new(metrics::Kind::Serve, "/x");
+        let read = Arc::new(move || identity.snapshot());
+        let collector = Collector::start(read).unwrap();
+        let held = collector.history();
+        let first = held.last().map_or(0, |last| last.uptime_ms);
+        testkit::Deadline::wait_until("three seconds to wait", Duration::from_secs(60), || {
+            block_on(collector.fresh());
+            (lock(&collector.pending).len() >= 3).then_some(())
+        });
+        drop(held);
+        let history = collector.history();
+        assert!(lock(&collector.pending).len() <= 1);
+        assert!(history.len() >= 2 && history.last().unwrap().uptime_ms > first + 1_000);
     }
 }

@@ -18,10 +18,10 @@ mod access;
 mod places;
 
 use super::Watched;
-use super::collector::{Collected, Collector};
+use super::collector::Collector;
 use super::page::request::Request as PageRequest;
 use super::page::worksheet::{self, Format};
-use super::page::{self, Sheet};
+use super::page::{self, Now, Sheet};
 pub use access::Access;
 use access::{Origin, Parameters, Refusal};
 use axum::extract::{DefaultBodyLimit, Form, Query, Request, State};
@@ -33,7 +33,7 @@ use axum::{Extension, Router};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use metrics::{Dimension, prometheus};
+use metrics::{Dimension, Snapshot, prometheus};
 use places::{Place, Places};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -44,8 +44,8 @@ use std::time::Duration;
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a connection may last: readers connect again.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(300);
-/// The most threads that make pages: making one of a whole hour takes a moment.
-const WORKERS_MAX: usize = 2;
+/// The most threads that make pages and texts: making one of a whole hour takes a moment.
+const WORKERS_MAX: usize = 4;
 /// The longest content of a request: a token.
 const BODY_BYTES_MAX: usize = 4096;
 /// An answer with counters older than this says how old they are.
@@ -164,7 +164,7 @@ async fn admit(
             begin_session(&shared.access, &parameters, &without_token(request.uri()))
         }
         None => next.run(request).await,
-        Some(refusal) => refused(refusal, headers),
+        Some(refusal) => refused(refusal, request.uri(), headers),
     };
     for (name, value) in HEADERS {
         response.headers_mut().insert(name, HeaderValue::from_static(value));
@@ -172,17 +172,19 @@ async fn admit(
     response
 }
 
-fn refused(refusal: Refusal, headers: &HeaderMap) -> Response {
+fn refused(refusal: Refusal, uri: &Uri, headers: &HeaderMap) -> Response {
     let accepted = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
     let is_person = accepted.is_some_and(|accepted| accepted.contains("text/html"));
     match refusal {
-        Refusal::Token { exists: true } if is_person => {
-            (refusal.status(), html(page::login(false))).into_response()
+        Refusal::Token { exists: true } | Refusal::Host { token_exists: true } if is_person => {
+            (refusal.status(), html(page::login(false, &without_token(uri)))).into_response()
         }
-        Refusal::Token { .. } => {
+        Refusal::Token { .. } | Refusal::Host { token_exists: true } => {
             (refusal.status(), [(header::WWW_AUTHENTICATE, "Bearer")], refusal.text()).into_response()
         }
-        Refusal::Host | Refusal::OtherSite => (refusal.status(), refusal.text()).into_response(),
+        Refusal::Host { token_exists: false } | Refusal::OtherSite => {
+            (refusal.status(), refusal.text()).into_response()
+        }
     }
 }
 
@@ -190,17 +192,30 @@ fn refused(refusal: Refusal, headers: &HeaderMap) -> Response {
 fn without_token(uri: &Uri) -> String {
     let pairs = uri.query().unwrap_or_default().split('&');
     let pairs: Vec<_> = pairs.filter(|pair| !pair.is_empty() && !pair.starts_with("token=")).collect();
-    if pairs.is_empty() { "/".to_owned() } else { format!("/?{}", pairs.join("&")) }
+    let path = uri.path();
+    if pairs.is_empty() { path.to_owned() } else { format!("{path}?{}", pairs.join("&")) }
+}
+
+/// Where the form leads: to an address of this host only.
+fn next_of(form: &Parameters) -> &str {
+    let is_here = |next: &&str| {
+        let second = next.as_bytes().get(1);
+        next.starts_with('/')
+            && !matches!(second, Some(b'/' | b'\\'))
+            && next.bytes().all(|byte| byte.is_ascii_graphic())
+    };
+    form.get("next").map(String::as_str).filter(is_here).unwrap_or("/")
 }
 
 /// Answers the token with a session, if it is the token.
 fn begin_session(access: &Access, parameters: &Parameters, then: &str) -> Response {
-    let is_token = parameters.get("token").is_some_and(|shown| access.is_token(shown.trim()));
-    match access.begin_session().filter(|_| is_token) {
-        Some(cookie) => ([(header::SET_COOKIE, cookie)], Redirect::to(then)).into_response(),
-        None if is_token => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+    if !parameters.get("token").is_some_and(|shown| access.is_token(shown.trim())) {
         // On this host no token is needed, so a wrong one does no harm.
-        None => Redirect::to(then).into_response(),
+        return Redirect::to(then).into_response();
+    }
+    match access.begin_session() {
+        Some(cookie) => ([(header::SET_COOKIE, cookie)], Redirect::to(then)).into_response(),
+        None => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
     }
 }
 
@@ -209,14 +224,14 @@ fn html(text: String) -> impl IntoResponse {
 }
 
 async fn login_form() -> Response {
-    html(page::login(false)).into_response()
+    html(page::login(false, "/")).into_response()
 }
 
 async fn login(State(shared): State<Arc<Shared>>, Form(form): Form<Parameters>) -> Response {
     if form.get("token").is_some_and(|shown| shared.access.is_token(shown.trim())) {
-        return begin_session(&shared.access, &form, "/");
+        return begin_session(&shared.access, &form, next_of(&form));
     }
-    (StatusCode::UNAUTHORIZED, html(page::login(true))).into_response()
+    (StatusCode::UNAUTHORIZED, html(page::login(true, next_of(&form)))).into_response()
 }
 
 /// Makes something of a sheet, on a thread that may take a moment.
@@ -232,12 +247,14 @@ async fn of_sheet<T: IntoResponse + Send + 'static>(
     };
     // The history has whole seconds, so that watching it makes no event loop work.
     let Some(now) = shared.collector.latest().await else { return unread() };
+    let age = now.age();
     let made = tokio::task::spawn_blocking(move || {
-        let sheet = Sheet::new(&shared.collector.history(), request, Some(&now.snapshot));
+        let now = Now { snapshot: &now.snapshot, age };
+        let sheet = Sheet::new(&shared.collector.history(), request, Some(now));
         sheet.map(|sheet| make(&sheet))
     });
     match made.await {
-        Ok(Some(made)) => made.into_response(),
+        Ok(Some(made)) => with_age(made.into_response(), age, page::OLD_AFTER),
         Ok(None) | Err(_) => unread(),
     }
 }
@@ -264,12 +281,13 @@ async fn picture(State(shared): State<Arc<Shared>>, Query(parameters): Query<Par
         Err(error) => return (StatusCode::BAD_REQUEST, format!("{error}\n")).into_response(),
     };
     let Some(now) = shared.collector.fresh().await else { return unread() };
+    let age = now.age();
     let made = tokio::task::spawn_blocking(move || {
         let picture = Sheet::picture(&shared.collector.history(), &request, &now.snapshot);
         picture.map(|picture| page::picture(&picture))
     });
     match made.await {
-        Ok(Some(made)) => html(made).into_response(),
+        Ok(Some(made)) => with_age(html(made).into_response(), age, page::OLD_AFTER),
         Ok(None) | Err(_) => unread(),
     }
 }
@@ -297,23 +315,33 @@ fn unread() -> Response {
     (StatusCode::SERVICE_UNAVAILABLE, why).into_response()
 }
 
-/// An answer with the age of what it was made of.
-fn aged(collected: &Collected, content_type: &'static str, body: impl IntoResponse) -> Response {
-    let mut response = ([(header::CONTENT_TYPE, content_type)], body).into_response();
-    let age = collected.age();
-    if age >= AGE_TOLD_MIN {
+/// Tells the age of what an answer was made of.
+fn with_age(mut response: Response, age: Duration, told_from: Duration) -> Response {
+    if age >= told_from {
         response.headers_mut().insert(header::AGE, age.as_secs().into());
     }
     response
 }
 
-async fn metrics_text(State(shared): State<Arc<Shared>>) -> Response {
-    match shared.collector.fresh().await {
-        Some(collected) => {
-            aged(&collected, prometheus::CONTENT_TYPE, prometheus::text(&collected.with_age()))
+/// Makes an answer of counters of now, on a thread that may take a moment.
+async fn of_counters<T: IntoResponse + Send + 'static>(
+    shared: &Shared,
+    content_type: &'static str,
+    make: impl FnOnce(Snapshot) -> T + Send + 'static,
+) -> Response {
+    let Some(collected) = shared.collector.fresh().await else { return unread() };
+    let age = collected.age();
+    match tokio::task::spawn_blocking(move || make(collected.with_age())).await {
+        Ok(body) => {
+            let response = ([(header::CONTENT_TYPE, content_type)], body).into_response();
+            with_age(response, age, AGE_TOLD_MIN)
         }
-        None => unread(),
+        Err(_) => unread(),
     }
+}
+
+async fn metrics_text(State(shared): State<Arc<Shared>>) -> Response {
+    of_counters(&shared, prometheus::CONTENT_TYPE, |snapshot| prometheus::text(&snapshot)).await
 }
 
 async fn snapshot(State(shared): State<Arc<Shared>>, Query(parameters): Query<Parameters>) -> Response {
@@ -323,14 +351,11 @@ async fn snapshot(State(shared): State<Arc<Shared>>, Query(parameters): Query<Pa
         Ok(by) => by,
         Err(error) => return (StatusCode::BAD_REQUEST, format!("by: {error}\n")).into_response(),
     };
-    match shared.collector.fresh().await {
-        Some(collected) => {
-            let snapshot = collected.with_age();
-            let json = by.map_or_else(|| snapshot.to_json(), |by| snapshot.clone().by(&by).to_json());
-            aged(&collected, "application/json", json)
-        }
-        None => unread(),
-    }
+    let json = move |snapshot: Snapshot| match by {
+        Some(by) => snapshot.by(&by).to_json(),
+        None => snapshot.to_json(),
+    };
+    of_counters(&shared, "application/json", json).await
 }
 
 /// Reads no counters: strangers may ask as often as they like.
@@ -356,5 +381,36 @@ mod tests {
         {
             assert_eq!(without_token(&Uri::from_static(address)), without);
         }
+    }
+
+    #[test]
+    fn a_wrong_token_begins_no_session() {
+        let access = Access::new(Some("0123456789abcdef".into()), 9100);
+        let shown = |token: &str| Parameters::from([("token".to_owned(), token.to_owned())]);
+        let answer = begin_session(&access, &shown("0123456789abcdef"), "/?by=node");
+        assert!(answer.headers().contains_key(header::SET_COOKIE));
+        for _ in 0..100 {
+            let answer = begin_session(&access, &shown("wrong"), "/");
+            assert!(!answer.headers().contains_key(header::SET_COOKIE));
+        }
+        assert_eq!(access.sessions(), 1);
+    }
+
+    #[test]
+    fn the_form_leads_back_and_to_this_host_only() {
+        let next = |next: &str| next_of(&[("next".to_owned(), next.to_owned())].into()).to_owned();
+        for here in ["/?by=size&node=a%20b&until=17", "/worksheet?format=csv", "/"] {
+            assert_eq!(next(here), here);
+        }
+        for away in ["//evil.example/", "/\\evil.example", "https://evil.example", "", "/a\r\nb", "/é"] {
+            assert_eq!(next(away), "/");
+        }
+        let uri = Uri::from_static("/?by=size&token=x");
+        let asks: HeaderMap = [(header::ACCEPT, HeaderValue::from_static("text/html"))].into_iter().collect();
+        for refusal in [Refusal::Host { token_exists: true }, Refusal::Token { exists: true }] {
+            assert_eq!(refused(refusal, &uri, &asks).status(), StatusCode::UNAUTHORIZED);
+        }
+        let form = page::login(false, "/?by=size&node=a");
+        assert!(form.contains("name=\"next\" value=\"/?by=size&#38;node=a\""), "{form}");
     }
 }

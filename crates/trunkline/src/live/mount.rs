@@ -1,6 +1,7 @@
 //! The snapshot of a mount.
 
 use super::Identity;
+use super::collector::HEALTHY_AGE_MAX;
 use client::{PathStatistics, Statistics};
 use metrics::{Gauge, Key, Latency, LoopTime, PathState, Snapshot, Tally};
 use mount::Gauges;
@@ -18,16 +19,21 @@ pub fn snapshot(identity: &Identity, statistics: &Statistics, gauges: Option<&Ga
     snapshot.paths = statistics.paths.iter().map(state).collect();
     let cpu_ns = u64::try_from(statistics.cpu.as_nanos()).unwrap_or(u64::MAX);
     snapshot.loops = vec![LoopTime { index: 0, cpu_ns }];
+    snapshot.silent_ms = ms(statistics.silent_for);
     snapshot.gauges = of_replays(statistics);
     snapshot.gauges.extend(gauges.into_iter().flat_map(held));
     snapshot
 }
 
-/// Whether a path answers.
+/// Whether a path answers. What a loop said of its paths before it hung says nothing of now.
 pub fn has_path(statistics: &Statistics) -> bool {
     let is_up =
         |path: &PathStatistics| path.status.iter().any(|status| status.state == client::PathState::Up);
-    statistics.paths.iter().any(is_up)
+    statistics.silent_for < HEALTHY_AGE_MAX && statistics.paths.iter().any(is_up)
+}
+
+fn ms(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// The remote address of a path, which stands for its node.
@@ -60,12 +66,14 @@ pub(super) fn operations(path: &PathStatistics) -> impl Iterator<Item = (Key, Ta
     })
 }
 
-/// The state of a path over all loops: the worst of them, and since when one of them sees it so.
+/// The state of a path over all loops: the worst of them, and since when one of them sees it so. A
+/// path that is lost is tried again and again: it counts since it was lost.
 pub(super) fn state(path: &PathStatistics) -> PathState {
-    let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
     let worst = path.status.iter().map(|status| status.state).max_by_key(|state| badness(*state));
     let ages = path.status.iter().zip(&path.ages).filter(|(status, _)| Some(status.state) == worst);
     let age = ages.map(|(_, age)| *age).max().unwrap_or_default();
+    let is_lost = matches!(worst, Some(client::PathState::Down | client::PathState::Probing));
+    let age = path.lost_for.filter(|_| is_lost).unwrap_or(age);
     let sum = |of: fn(&client::PathStatus) -> u64| path.status.iter().map(of).sum();
     let longest =
         |of: fn(&client::PathStatus) -> Duration| ms(path.status.iter().map(of).max().unwrap_or_default());

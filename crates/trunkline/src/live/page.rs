@@ -10,15 +10,16 @@
 pub mod chart;
 pub mod picture;
 pub mod request;
-mod text;
 pub mod worksheet;
 
+use crate::figures;
 use askama::Template;
 use chart::Panel;
 use metrics::history::{Query, Range, View};
 use metrics::{Dimension, History, Rates, Snapshot};
 use picture::Picture;
 use request::{Request, WINDOWS};
+use std::time::Duration;
 
 /// The most columns of a panel.
 const POINTS_MAX: usize = 120;
@@ -31,6 +32,19 @@ pub const STYLE: &str = include_str!("page/style.css");
 pub const SCRIPT: &str = include_str!("page/script.js");
 /// The picture that browsers show beside the title.
 pub const ICON: &str = include_str!("page/icon.svg");
+
+/// Counters that are older than this are told to be old. The page is made of those of the last
+/// second, and a reading may take another one.
+pub const OLD_AFTER: Duration = Duration::from_secs(3);
+
+/// The counters that were read last.
+#[derive(Debug, Clone, Copy)]
+pub struct Now<'a> {
+    /// The counters.
+    pub snapshot: &'a Snapshot,
+    /// How old they are.
+    pub age: Duration,
+}
 
 /// Everything that the page shows for one request.
 #[derive(Debug)]
@@ -53,6 +67,8 @@ pub struct Sheet {
     pub process: ProcessLine,
     /// How much of the history there is.
     kept: String,
+    /// How old the newest figures are, if that is longer than it should be.
+    old: String,
 }
 
 /// Who the process is.
@@ -69,9 +85,9 @@ pub struct ProcessLine {
 impl Sheet {
     /// What a request asks for. `now` has the states of paths at this moment, if they are known.
     /// `None` if nothing has been counted yet.
-    pub fn new(history: &History, request: Request, now: Option<&Snapshot>) -> Option<Self> {
+    pub fn new(history: &History, request: Request, now: Option<Now<'_>>) -> Option<Self> {
         let last = history.last()?;
-        let begun = last.process.started_unix_ms.saturating_add(last.uptime_ms);
+        let begun = last.taken_unix_ms;
         let all = history.range().unwrap_or(Range { from_ms: begun, until_ms: begun });
         let dimensions = history.dimensions();
         let by = request.by.or_else(|| request.first_left(&dimensions)).unwrap_or(Dimension::Operation);
@@ -79,9 +95,11 @@ impl Sheet {
         let conditions = &request.conditions;
         let query = Query { range, by, conditions, points_max: POINTS_MAX, groups_max: GROUPS_MAX };
         let now = now.filter(|_| request.until_ms.is_none());
+        let old = now.map(|now| now.age).filter(|age| *age >= OLD_AFTER);
         Some(Self {
+            old: old.map(|age| figures::duration(age.as_secs())).unwrap_or_default(),
             view: history.view(&query),
-            picture: picture::picture(history, range, now, last),
+            picture: picture::picture(history, range, now.map(|now| now.snapshot), last),
             process: ProcessLine::new(last),
             kept: kept(history),
             request,
@@ -155,21 +173,15 @@ pub const COLUMNS: [&str; 8] = ["ops/s", "in/s", "out/s", "share", "p50", "p99",
 impl Line {
     fn new(name: String, class: String, href: Option<String>, tally: &metrics::Tally, sheet: &Sheet) -> Self {
         let rates = Rates::of(tally, sheet.view.ms as f64 / 1e3);
-        let total = &sheet.view.total;
-        let part = |own: u64, all: u64| if all > 0 { own as f64 / all as f64 } else { 0.0 };
-        let share = match total.bytes() {
-            0 => part(tally.count, total.count),
-            bytes => part(tally.bytes(), bytes),
-        };
         let cells = [
-            text::number(rates.ops_per_s),
-            text::bytes_per_s(rates.received_bytes_per_s),
-            text::bytes_per_s(rates.sent_bytes_per_s),
-            text::percent(share),
-            text::latency(rates.p50_ns),
-            text::latency(rates.p99_ns),
-            text::latency(rates.max_ns),
-            text::percent(rates.errors),
+            figures::number(rates.ops_per_s),
+            figures::bytes_per_s(rates.received_bytes_per_s),
+            figures::bytes_per_s(rates.sent_bytes_per_s),
+            figures::percent(tally.share_of(&sheet.view.total)),
+            figures::latency(rates.p50_ns),
+            figures::latency(rates.p99_ns),
+            figures::latency(rates.max_ns),
+            figures::percent(rates.errors),
         ];
         Self { name, class, href: href.unwrap_or_default(), cells }
     }
@@ -178,7 +190,7 @@ impl Line {
 impl ProcessLine {
     fn new(snapshot: &Snapshot) -> Self {
         let process = &snapshot.process;
-        let up = text::duration(snapshot.uptime_ms / 1000);
+        let up = figures::duration(snapshot.uptime_ms / 1000);
         Self {
             title: format!("{} {}", process.kind.name(), process.pid),
             name: process.name.clone(),
@@ -202,7 +214,7 @@ pub struct Time {
 
 impl Time {
     fn of(ms: u64) -> Self {
-        Self { ms, iso: text::date_time(ms), text: text::time_of_day(ms) }
+        Self { ms, iso: figures::date_time(ms), text: figures::time_of_day(ms) }
     }
 }
 
@@ -265,8 +277,9 @@ struct PageTemplate<'a> {
 /// The page that asks for the token.
 #[derive(Template)]
 #[template(path = "live/login.html")]
-struct LoginTemplate {
+struct LoginTemplate<'a> {
     was_wrong: bool,
+    next: &'a str,
 }
 
 /// The templates write to memory and call nothing that fails.
@@ -274,9 +287,9 @@ fn render(template: &impl Template) -> String {
     template.render().unwrap_or_default()
 }
 
-/// The form that asks for the token.
-pub fn login(was_wrong: bool) -> String {
-    render(&LoginTemplate { was_wrong })
+/// The form that asks for the token, and leads to `next`.
+pub fn login(was_wrong: bool, next: &str) -> String {
+    render(&LoginTemplate { was_wrong, next })
 }
 
 /// The whole page.

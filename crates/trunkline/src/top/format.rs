@@ -1,7 +1,7 @@
 //! A view as plain text.
 
 use super::view::{Line, PathLine, View};
-use crate::table;
+use crate::figures::{bytes, duration, latency, number, percent};
 use metrics::Rates;
 use std::fmt::Write;
 
@@ -16,8 +16,8 @@ pub fn process(view: &View) -> Vec<String> {
         process.kind.name().to_owned(),
         process.pid.to_string(),
         number(view.total.ops_per_s),
-        amount(view.total.received_bytes_per_s),
-        amount(view.total.sent_bytes_per_s),
+        bytes(view.total.received_bytes_per_s),
+        bytes(view.total.sent_bytes_per_s),
         latency(view.total.p50_ns),
         latency(view.total.p99_ns),
         format!("{:.2}", view.cpu),
@@ -39,6 +39,9 @@ pub fn operation_columns(view: &View) -> Vec<String> {
 /// One process: a line of totals, its operations, and its paths.
 pub fn text(view: &View, lines_max: usize) -> String {
     let mut text = head(view);
+    if view.snapshot.silent_ms > 0 {
+        let _ = write!(text, "; a loop has not answered for {}", duration(view.snapshot.silent_ms / 1000));
+    }
     text.push('\n');
     if view.lines.is_empty() {
         text.push_str("no operations\n");
@@ -69,8 +72,8 @@ pub fn head(view: &View) -> String {
         process.name,
         duration(view.snapshot.uptime_ms / 1000),
         number(ops_per_s),
-        amount(received_bytes_per_s),
-        amount(sent_bytes_per_s),
+        bytes(received_bytes_per_s),
+        bytes(sent_bytes_per_s),
         latency(view.total.p50_ns),
         latency(view.total.p99_ns),
         view.cpu,
@@ -106,48 +109,12 @@ pub fn path(line: &PathLine) -> Vec<String> {
 fn rates(rates: &Rates, share: f64) -> [String; 6] {
     [
         number(rates.ops_per_s),
-        amount(rates.received_bytes_per_s),
-        amount(rates.sent_bytes_per_s),
+        bytes(rates.received_bytes_per_s),
+        bytes(rates.sent_bytes_per_s),
         percent(share),
         latency(rates.p50_ns),
         latency(rates.p99_ns),
     ]
-}
-
-/// Operations per second: whole numbers from 100 on.
-pub fn number(value: f64) -> String {
-    if value >= 100.0 || value == 0.0 { format!("{value:.0}") } else { format!("{value:.1}") }
-}
-
-/// Bytes per second, without the "/s".
-pub fn amount(bytes: f64) -> String {
-    table::bytes(bytes as u64)
-}
-
-fn percent(part: f64) -> String {
-    // What is there must not look like nothing.
-    if part > 0.0 && part < 0.01 { "<1 %".to_owned() } else { format!("{:.0} %", part * 100.0) }
-}
-
-/// A latency in the unit that fits: `85 us`, `1.2 ms`, `3.4 s`.
-pub fn latency(ns: Option<u64>) -> String {
-    let Some(ns) = ns else { return "-".to_owned() };
-    let (value, unit) = match ns {
-        0..1_000_000 => (ns as f64 / 1e3, "us"),
-        1_000_000..1_000_000_000 => (ns as f64 / 1e6, "ms"),
-        _ => (ns as f64 / 1e9, "s"),
-    };
-    if value >= 100.0 { format!("{value:.0} {unit}") } else { format!("{value:.1} {unit}") }
-}
-
-/// A duration in its largest unit: `59 s`, `12 min`, `3 h`, `4 d`.
-pub fn duration(seconds: u64) -> String {
-    match seconds {
-        0..120 => format!("{seconds} s"),
-        120..7_200 => format!("{} min", seconds / 60),
-        7_200..172_800 => format!("{} h", seconds / 3600),
-        _ => format!("{} d", seconds / 86_400),
-    }
 }
 
 /// Columns of equal width; the first `words` are aligned to the left.
@@ -178,20 +145,10 @@ mod tests {
         let text = text(&view, 1);
         let lines: Vec<_> = text.lines().collect();
         assert!(
-            lines[0].starts_with("serve 7  /a") && lines[0].contains("470 ops/s, 0 B/s in, 20.97 MB/s out")
+            lines[0].starts_with("serve 7  /a") && lines[0].contains("470 ops/s, 0 B/s in, 21.0 MB/s out")
         );
         assert_eq!(lines[1], "  node   operation  ops/s  in/s  out/s  share  p50  p99  max  errors");
         assert_eq!(lines[2], "  node2  GETATTR      450   0 B    0 B    0 %    -    -    -     0 %");
         assert_eq!(lines[3], "and 1 more; --lines 2 shows them");
-    }
-
-    #[test]
-    fn latencies_and_durations_have_the_unit_that_fits() {
-        assert_eq!(latency(Some(85_400)), "85.4 us");
-        assert_eq!(latency(Some(652_739_000)), "653 ms");
-        assert_eq!(latency(Some(3_400_000_000)), "3.4 s");
-        assert_eq!(latency(None), "-");
-        let durations = [59, 720, 10_800, 345_600].map(duration);
-        assert_eq!(durations, ["59 s", "12 min", "3 h", "4 d"]);
     }
 }

@@ -35,7 +35,7 @@ pub fn is_possible() -> bool {
 /// There is nothing to watch, or the terminal cannot be used.
 pub fn run(args: &TopArgs) -> Result<(), Error> {
     // What cannot be watched at all is an error on the ordinary screen.
-    let first = args.ask()?;
+    let first = args.ask(&super::Previous::new())?;
     let mut state = State::new(args.view(), output::stdout_has_colour());
     let now = Instant::now();
     for snapshot in first.snapshots {

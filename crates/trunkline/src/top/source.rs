@@ -51,6 +51,8 @@ pub enum Source {
 /// Why a process tells nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Silent {
+    /// The process, unless it is behind an address.
+    pid: Option<u32>,
     /// `process 4711`.
     pub who: String,
     /// The cause.
@@ -61,11 +63,17 @@ pub struct Silent {
     pub has_ended: bool,
 }
 
-#[cfg(test)]
 impl Silent {
-    /// A process that tells nothing for this reason.
+    /// Whether this may be the process of this number.
+    pub fn may_be(&self, pid: u32) -> bool {
+        self.pid.is_none_or(|own| own == pid)
+    }
+
+    /// Process 7, which tells nothing for this reason.
+    #[cfg(test)]
     pub fn for_test(cause: &str, has_ended: bool) -> Self {
-        Self { who: "process 7".into(), cause: cause.into(), advice: "wait".into(), has_ended }
+        let (who, cause, advice) = ("process 7".into(), cause.into(), "wait".into());
+        Self { pid: Some(7), who, cause, advice, has_ended }
     }
 }
 
@@ -99,7 +107,7 @@ impl Target {
     /// to an address.
     ///
     /// # Errors
-    /// A process that was asked for tells nothing.
+    /// The process that was asked for is not there.
     pub fn ask(&self, token: Option<&str>) -> Result<Answers, Error> {
         let sources = self.sources();
         let answers = std::thread::scope(|scope| {
@@ -111,7 +119,7 @@ impl Target {
         for answer in answers {
             match answer {
                 Ok(snapshot) => found.snapshots.push(snapshot),
-                Err(silent) if *self != Self::All => return Err(silent.into()),
+                Err(silent) if silent.has_ended && *self != Self::All => return Err(silent.into()),
                 Err(silent) if silent.has_ended => {}
                 Err(silent) => found.silent.push(silent),
             }
@@ -131,17 +139,20 @@ impl Source {
         match self {
             Self::Process(pid) => {
                 let text = SOCKETS.read(*pid).map_err(|error| silent(*pid, &error))?;
-                let mut snapshot = parse(&format!("process {pid}"), &text)?;
+                let mut snapshot = parse(Some(*pid), &format!("process {pid}"), &text)?;
                 snapshot.process.pid = *pid;
                 Ok(snapshot)
             }
-            Self::Address(address) => parse(&format!("the process at {address}"), &ask(address, token)?),
+            Self::Address(address) => {
+                parse(None, &format!("the process at {address}"), &ask(address, token)?)
+            },
         }
     }
 }
 
-fn parse(who: &str, text: &[u8]) -> Result<Snapshot, Silent> {
+fn parse(pid: Option<u32>, who: &str, text: &[u8]) -> Result<Snapshot, Silent> {
     Snapshot::from_json(text).map_err(|error| Silent {
+        pid,
         who: who.to_owned(),
         cause: error.to_string(),
         advice: "run the process and `trunkline top` of one version".to_owned(),
@@ -166,6 +177,7 @@ fn ask(address: &str, token: Option<&str>) -> Result<Vec<u8>, Silent> {
         .call()
         .and_then(|mut answer| answer.body_mut().with_config().limit(ANSWER_BYTES_MAX).read_to_vec());
     answer.map_err(|error| Silent {
+        pid: None,
         who: format!("the process at {address}"),
         cause: error.to_string(),
         has_ended: false,
@@ -189,7 +201,7 @@ fn silent(pid: u32, error: &io::Error) -> Silent {
         true => "`trunkline top` without a number shows those that can",
         false => "look what the process waits for: its log, and `ps -o stat,wchan PID`",
     };
-    Silent { who: format!("process {pid}"), cause, advice: advice.to_owned(), has_ended }
+    Silent { pid: Some(pid), who: format!("process {pid}"), cause, advice: advice.to_owned(), has_ended }
 }
 
 #[cfg(test)]

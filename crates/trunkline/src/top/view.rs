@@ -93,7 +93,7 @@ impl View {
             PathLine {
                 activity,
                 rates: Rates::of(&of_path, interval.seconds),
-                share: share(&of_path, &total),
+                share: of_path.share_of(&total),
             }
         });
         let mut snapshot = snapshot.clone();
@@ -154,15 +154,9 @@ fn lines(operations: &Operations, by: &[Dimension], total: &Tally, seconds: f64)
             .collect(),
         values: by.iter().map(|dimension| key.of(*dimension).map(str::to_owned)).collect(),
         rates: Rates::of(tally, seconds),
-        share: share(tally, total),
+        share: tally.share_of(total),
     });
     lines.collect()
-}
-
-fn share(tally: &Tally, total: &Tally) -> f64 {
-    let (part, whole) =
-        if total.bytes() > 0 { (tally.bytes(), total.bytes()) } else { (tally.count, total.count) };
-    if whole > 0 { part as f64 / whole as f64 } else { 0.0 }
 }
 
 #[cfg(test)]
@@ -197,6 +191,7 @@ pub(super) mod tests {
             paths: Vec::new(),
             loops: Vec::new(),
             gauges: Vec::new(),
+            silent_ms: 0,
         }
     }
 

@@ -45,7 +45,10 @@ pub struct Access {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Refusal {
     /// Its host is a name.
-    Host,
+    Host {
+        /// Whether there is a token, which admits under any name.
+        token_exists: bool,
+    },
     /// A web page of another site asks.
     OtherSite,
     /// It shows no token.
@@ -58,15 +61,15 @@ pub(super) enum Refusal {
 impl Refusal {
     pub(super) const fn status(self) -> StatusCode {
         match self {
-            Self::Host => StatusCode::MISDIRECTED_REQUEST,
+            Self::Host { token_exists: false } => StatusCode::MISDIRECTED_REQUEST,
             Self::OtherSite => StatusCode::FORBIDDEN,
-            Self::Token { .. } => StatusCode::UNAUTHORIZED,
+            Self::Host { token_exists: true } | Self::Token { .. } => StatusCode::UNAUTHORIZED,
         }
     }
 
     pub(super) const fn text(self) -> &'static str {
         match self {
-            Self::Host => "name an address or localhost as the host, or show the token\n",
+            Self::Host { .. } => "name an address or localhost as the host, or show the token\n",
             Self::OtherSite => "pages of other web sites may not read this\n",
             Self::Token { exists: true } => {
                 "show the token: `Authorization: Bearer TOKEN`, or ?token=TOKEN\n"
@@ -103,7 +106,7 @@ impl Access {
         // The form is needed under any name, and tells nothing.
         let is_form = is_open && self.has_token() && !matches!(path, "/health" | "/ready");
         if !is_admitted && !is_form && !names_an_address(headers) {
-            return Some(Refusal::Host);
+            return Some(Refusal::Host { token_exists: self.has_token() });
         }
         if is_of_other_site(headers) {
             return Some(Refusal::OtherSite);
@@ -134,6 +137,12 @@ impl Access {
         pairs.any(|shown| {
             sessions.iter().any(|(name, begun)| begun.elapsed() < SESSION_TIME && is_same(shown, name))
         })
+    }
+
+    /// The number of sessions.
+    #[cfg(test)]
+    pub(super) fn sessions(&self) -> usize {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
     /// Begins a session; `None` if the system has no random numbers. The value is for `Set-Cookie`.
@@ -215,18 +224,19 @@ mod tests {
             let token = headers(&[("authorization", "Bearer secret")]);
             assert_eq!(status(&with_token(), path, THERE, &token), None);
             let named = headers(&[("host", "evil.example")]);
-            assert_eq!(status(&with_token(), path, HERE, &named), Some(421));
+            assert_eq!(status(&with_token(), path, HERE, &named), Some(401));
+            assert_eq!(status(&Access::new(None, 1), path, HERE, &named), Some(421));
         }
         for path in ["/health", "/ready"] {
             assert_eq!(status(&with_token(), path, THERE, &bare), None);
-            assert_eq!(status(&with_token(), path, THERE, &headers(&[("host", "evil.example")])), Some(421));
+            assert_eq!(status(&with_token(), path, THERE, &headers(&[("host", "evil.example")])), Some(401));
         }
     }
 
     #[test]
     fn a_name_is_a_host_for_those_who_show_the_token() {
         let access = with_token();
-        assert_eq!(status(&access, "/metrics", HERE, &headers(&[("host", "nas1:9100")])), Some(421));
+        assert_eq!(status(&access, "/metrics", HERE, &headers(&[("host", "nas1:9100")])), Some(401));
         let shown = headers(&[("host", "nas1:9100"), ("authorization", "Bearer secret")]);
         assert_eq!(status(&access, "/metrics", THERE, &shown), None);
         // Under a name the form can be filled in, where there is a token.
@@ -267,7 +277,7 @@ mod tests {
         for _ in 0..SESSIONS_MAX {
             assert_eq!(status(&access, "/", THERE, &cookie(&access.begin_session().unwrap())), None);
         }
-        assert_eq!(status(&access, "/", THERE, &first), Some(421));
+        assert_eq!(status(&access, "/", THERE, &first), Some(401), "which brings the form");
     }
 
     #[test]

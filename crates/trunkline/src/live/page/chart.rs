@@ -1,7 +1,7 @@
 //! The panels over time: shapes for SVG. All panels have the same axis of time, and each second (or
 //! several together) is a column.
 
-use super::text;
+use crate::figures;
 use metrics::history::{Group, Moved, Point, Range, View};
 use std::fmt::Write as _;
 
@@ -117,14 +117,14 @@ fn per_s(count: u64, point: &Point) -> f64 {
 /// Operations per second, the groups on top of each other.
 pub fn operations(view: &View, range: Range) -> Panel {
     let panel = Panel { id: "operations", title: "Operations per second", ..Panel::default() };
-    stacked(panel, view, range, |moved| moved.count, text::number)
+    stacked(panel, view, range, |moved| moved.count, figures::number)
 }
 
 /// Bytes per second in both directions, the groups on top of each other.
 pub fn throughput(view: &View, range: Range) -> Panel {
     let panel = Panel { id: "throughput", title: "Bytes per second, both directions", ..Panel::default() };
     let bytes = |moved: &Moved| moved.received_bytes.saturating_add(moved.sent_bytes);
-    stacked(panel, view, range, bytes, text::bytes_per_s)
+    stacked(panel, view, range, bytes, figures::bytes_per_s)
 }
 
 fn stacked(
@@ -143,7 +143,7 @@ fn stacked(
     let sums: Vec<f64> =
         (0..view.points.len()).map(|n| view.groups.iter().map(|group| value(group, n)).sum()).collect();
     let highest = sums.iter().copied().fold(0.0, f64::max);
-    let end = text::axis_end(highest);
+    let end = figures::axis_end(highest);
     panel.labels = [end, end / 2.0, 0.0].map(show).into();
     let mut below = vec![0.0; sums.len()];
     for (number, group) in view.groups.iter().enumerate() {
@@ -160,7 +160,7 @@ fn stacked(
     let now = sums.last().copied().unwrap_or(0.0);
     panel.summary = format!("{}: {} at the end, at most {}", panel.title, show(now), show(highest));
     panel.columns = axis.columns(view.points.iter().enumerate().map(|(n, point)| {
-        let mut said = format!("{} UTC: {}", text::time_of_day(point.end_ms), show(sums[n]));
+        let mut said = format!("{} UTC: {}", figures::time_of_day(point.end_ms), show(sums[n]));
         for group in view.groups.iter().filter(|group| value(group, n) > 0.0) {
             _ = write!(said, "; {} {}", name(group), show(value(group, n)));
         }
@@ -217,19 +217,19 @@ pub fn latency(view: &View, range: Range) -> Panel {
     let edges = [1.0, 2.0 / 3.0, 1.0 / 3.0, 0.0];
     let edge = |part: f64| band_begin(first as f64 + part * count as f64);
     let total = &view.total.latency;
-    let quantile = |part| text::latency(total.quantile_ns(part));
+    let quantile = |part| figures::latency(total.quantile_ns(part));
     Panel {
         id: "latency",
         title: "Latency: the stronger the colour, the more operations",
         summary: format!("Latency: median {}, 99th percentile {}", quantile(0.5), quantile(0.99)),
-        labels: edges.map(|part| text::latency(Some(edge(part) as u64))).into(),
+        labels: edges.map(|part| figures::latency(Some(edge(part) as u64))).into(),
         has_rows: false,
         shapes: shades,
         columns: axis.columns(view.points.iter().map(|point| {
             let latency = &point.total.latency;
-            let of = |part| text::latency(latency.quantile_ns(part));
-            let time = text::time_of_day(point.end_ms);
-            let longest = text::latency(latency.max_ns());
+            let of = |part| figures::latency(latency.quantile_ns(part));
+            let time = figures::time_of_day(point.end_ms);
+            let longest = figures::latency(latency.max_ns());
             format!("{time} UTC: median {}, 99th percentile {}, longest {longest}", of(0.5), of(0.99))
         })),
     }
@@ -271,7 +271,7 @@ pub fn path_states(view: &View, range: Range) -> Panel {
             view.points
                 .iter()
                 .enumerate()
-                .map(|(n, point)| format!("{} UTC: {}", text::time_of_day(point.end_ms), said(n))),
+                .map(|(n, point)| format!("{} UTC: {}", figures::time_of_day(point.end_ms), said(n))),
         ),
     }
 }
@@ -280,7 +280,7 @@ pub fn path_states(view: &View, range: Range) -> Panel {
 pub fn processors(view: &View, range: Range) -> Panel {
     let axis = Axis::new(range, &view.points);
     let highest = view.points.iter().map(|point| point.cpu).fold(0.0, f64::max);
-    let end = text::axis_end(highest);
+    let end = figures::axis_end(highest);
     let mut d = String::new();
     for (column, point) in axis.columns.iter().zip(&view.points) {
         let height = point.cpu / end * HEIGHT;
@@ -289,14 +289,14 @@ pub fn processors(view: &View, range: Range) -> Panel {
     Panel {
         id: "processors",
         title: "Processors used by the event loops",
-        summary: format!("Processors used: at most {}", text::number(highest)),
-        labels: [end, end / 2.0, 0.0].map(text::number).into(),
+        summary: format!("Processors used: at most {}", figures::number(highest)),
+        labels: [end, end / 2.0, 0.0].map(figures::number).into(),
         has_rows: false,
         shapes: vec![Shape { class: "c0".to_owned(), d }],
         columns: axis.columns(
             view.points
                 .iter()
-                .map(|point| format!("{} UTC: {}", text::time_of_day(point.end_ms), text::number(point.cpu))),
+                .map(|point| format!("{} UTC: {}", figures::time_of_day(point.end_ms), figures::number(point.cpu))),
         ),
     }
 }

@@ -1,7 +1,7 @@
 //! The picture of the paths: who is joined to whom, by what share, in which state.
 
-use super::text;
-use metrics::history::Range;
+use crate::figures;
+use metrics::history::{NotUp, Range};
 use metrics::{Dimension, History, Kind, Snapshot, Tally};
 
 /// The time before the end over which shares are taken, in milliseconds.
@@ -115,9 +115,9 @@ fn of_paths(history: &History, recent: Range, now: Option<&Snapshot>, snapshot: 
                 past.iter().find(|(name, _)| **name == *path.name).map_or("unused", |one| one.1).to_owned()
             }
         };
-        let share = share(&tally, &total);
+        let share = tally.share_of(&total);
         let edge = Edge {
-            text: format!("{state}, {}, {}", text::percent(share), rate(&tally, ms)),
+            text: format!("{state}, {}, {}", figures::percent(share), rate(&tally, ms)),
             since: since(history, recent, &path.name, &state, current.map(|path| path.since_ms)),
             moved_calls: current.map(|path| path.moved_calls),
             ..edge(path.name.clone(), state)
@@ -128,9 +128,18 @@ fn of_paths(history: &History, recent: Range, now: Option<&Snapshot>, snapshot: 
 }
 
 /// How long a path has been in its state, or has not been up: a dead one is tried again and again.
+/// The mount knows it now; of a time in the past the history may know the least only.
 fn since(history: &History, recent: Range, name: &str, state: &str, since_ms: Option<u64>) -> String {
-    let known = if state == "up" { None } else { history.not_up_for_ms(name, recent.until_ms) };
-    known.or(since_ms).map(|ms| text::duration(ms / 1000)).unwrap_or_default()
+    let duration = |ms: u64| figures::duration(ms / 1000);
+    match since_ms {
+        Some(ms) => duration(ms),
+        None if state == "up" => String::new(),
+        None => match history.not_up(name, recent.until_ms) {
+            Some(NotUp::For(ms)) => duration(ms),
+            Some(NotUp::AtLeast(ms)) => format!("more than {}", duration(ms)),
+            None => String::new(),
+        },
+    }
 }
 
 fn of_clients(history: &History, recent: Range) -> Picture {
@@ -140,9 +149,9 @@ fn of_clients(history: &History, recent: Range) -> Picture {
         .iter()
         .map(|(key, tally)| {
             let (client, node) = (key.client.as_deref().unwrap_or("-"), key.node.as_deref().unwrap_or("-"));
-            let share = share(tally, &total);
+            let share = tally.share_of(&total);
             let edge = Edge {
-                text: format!("{}, {}", text::percent(share), rate(tally, ms)),
+                text: format!("{}, {}", figures::percent(share), rate(tally, ms)),
                 ..edge(format!("{client} to {node}"), "up".to_owned())
             };
             Row { left: client.to_owned(), right: node.to_owned(), edge, share }
@@ -168,16 +177,10 @@ fn edge(name: String, state: String) -> Edge {
     }
 }
 
-/// The part of the bytes, or of the operations where no bytes move.
-fn share(tally: &Tally, total: &Tally) -> f64 {
-    let part = |own: u64, all: u64| if all > 0 { own as f64 / all as f64 } else { 0.0 };
-    if total.bytes() > 0 { part(tally.bytes(), total.bytes()) } else { part(tally.count, total.count) }
-}
-
 fn rate(tally: &Tally, ms: u64) -> String {
     let seconds = ms.max(1) as f64 / 1e3;
     let (operations, bytes) = (tally.count as f64 / seconds, tally.bytes() as f64 / seconds);
-    format!("{} ops/s, {}", text::number(operations), text::bytes_per_s(bytes))
+    format!("{} ops/s, {}", figures::number(operations), figures::bytes_per_s(bytes))
 }
 
 fn lay_out(title: &'static str, rows: Vec<Row>) -> Picture {

@@ -10,16 +10,6 @@ pub const WINDOWS: [(u64, &str); 3] = [(120, "2 minutes"), (600, "10 minutes"), 
 /// The shortest and the longest time.
 const WINDOW_BOUNDS: std::ops::RangeInclusive<u64> = 10..=3600;
 
-/// The order in which one goes from the whole to the part.
-const DRILL: [Dimension; 6] = [
-    Dimension::Node,
-    Dimension::Client,
-    Dimension::Operation,
-    Dimension::Export,
-    Dimension::Size,
-    Dimension::Path,
-];
-
 /// See the module's documentation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
@@ -66,7 +56,7 @@ impl Request {
             }
         }
         // The parameters come in no order: the one of the drill-down reads best.
-        let place = |dimension| DRILL.iter().position(|one| *one == dimension);
+        let place = |dimension| Dimension::DRILL.iter().position(|one| *one == dimension);
         request.conditions.sort_by_key(|(dimension, _)| place(*dimension));
         Ok(request)
     }
@@ -125,7 +115,7 @@ impl Request {
 
     /// The first dimension that no condition fixes.
     pub fn first_left(&self, dimensions: &[Dimension]) -> Option<Dimension> {
-        DRILL.into_iter().find(|dimension| dimensions.contains(dimension) && !self.fixes(*dimension))
+        Dimension::next(dimensions, |dimension| self.fixes(dimension))
     }
 
     /// Whether a condition fixes this dimension.

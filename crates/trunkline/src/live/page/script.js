@@ -20,6 +20,7 @@
 
   async function get(path) {
     const answer = await fetch(path, { cache: "no-store", credentials: "same-origin" });
+    // The session is over: the whole page brings the form, which leads back here.
     if (answer.status === 401) location.reload();
     const text = await answer.text();
     if (!answer.ok) throw new Error(text.trim() || answer.statusText);
@@ -62,12 +63,17 @@
       const html = await get("/panels" + search);
       if (search !== location.search) return;
       if (isWanted || !isHeld()) put(html);
-      say(isLive() ? "" : "Paused");
+      tell();
     } catch (error) {
       if (search !== location.search) return;
       say("No answer: " + error.message, true);
     }
     schedule();
+  }
+
+  function tell() {
+    const isOld = document.getElementById("old") !== null;
+    say(isOld ? "Old figures" : isLive() ? "" : "Paused", isOld);
   }
 
   function say(text, isWrong = false) {
@@ -168,6 +174,6 @@
 
   document.documentElement.classList.add("script");
   localise();
-  if (!isLive()) say("Paused");
+  tell();
   schedule();
 })();

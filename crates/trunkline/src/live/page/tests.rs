@@ -17,13 +17,19 @@ fn snapshot(kind: Kind, seconds: u64) -> Snapshot {
             name: HOSTILE.into(),
             started_unix_ms: 1_700_000_000_000,
         },
-        taken_unix_ms: 0,
+        taken_unix_ms: 1_700_000_000_000 + seconds * 1000,
         uptime_ms: seconds * 1000,
         operations: Operations::default(),
         paths: Vec::new(),
         loops: Vec::new(),
         gauges: Vec::new(),
+        silent_ms: 0,
     }
+}
+
+fn set_time(snapshot: &mut Snapshot, second: u64) {
+    snapshot.uptime_ms = second * 1000;
+    snapshot.taken_unix_ms = snapshot.process.started_unix_ms + second * 1000;
 }
 
 fn tally(count: u64) -> Tally {
@@ -38,7 +44,7 @@ fn served() -> History {
     let mut counted = snapshot(Kind::Serve, 10);
     history.push(Arc::new(counted.clone()));
     for second in 11..14 {
-        counted.uptime_ms = second * 1000;
+        set_time(&mut counted, second);
         for (node, client, count) in [("node1", HOSTILE, 300), ("node2", "10.0.0.7", 100)] {
             let key = Key {
                 node: Some(node.into()),
@@ -132,6 +138,22 @@ fn a_time_in_the_past_is_paused_and_can_be_left() {
 }
 
 #[test]
+fn figures_of_a_process_that_hangs_are_told_to_be_old() {
+    let history = served();
+    let last = Arc::clone(history.last().unwrap());
+    let shown = |age, until: &[(&str, &str)]| {
+        let now = Now { snapshot: &last, age: Duration::from_secs(age) };
+        panels(&Sheet::new(&history, request(until), Some(now)).unwrap())
+    };
+    let fresh = shown(1, &[]);
+    assert!(fresh.contains("Live, until") && !fresh.contains("does not answer"), "{fresh}");
+    let old = shown(75, &[]);
+    assert!(old.contains("Old, until") && old.contains("These figures are 75 s old"), "{old}");
+    // What was stays what it was.
+    assert!(shown(75, &[("until", "1700000012000")]).contains("Paused, until"));
+}
+
+#[test]
 fn paths_of_a_mount_show_their_state_now_and_then() {
     let state = |name: &str, state: &str| PathState {
         name: name.into(),
@@ -149,14 +171,15 @@ fn paths_of_a_mount_show_their_state_now_and_then() {
     let mut mounted = snapshot(Kind::Mount, 1);
     mounted.paths = vec![state("a", "up"), state(HOSTILE, "up")];
     for second in 1..4 {
-        mounted.uptime_ms = second * 1000;
+        set_time(&mut mounted, second);
         let key = Key { path: Some("a".into()), operation: Some("READ".into()), ..Key::default() };
         mounted.operations.add(key, &tally(10));
         history.push(Arc::new(mounted.clone()));
     }
     let mut now = mounted.clone();
     now.paths[0].state = "down".into();
-    let live = Sheet::new(&history, Request::default(), Some(&now)).unwrap();
+    let fresh = |snapshot| Some(Now { snapshot, age: Duration::from_secs(1) });
+    let live = Sheet::new(&history, Request::default(), fresh(&now)).unwrap();
     let states: Vec<_> = live.picture.edges.iter().map(|edge| edge.state.as_str()).collect();
     assert_eq!(states, ["down", "up"]);
     let text = page(&live);
@@ -164,6 +187,6 @@ fn paths_of_a_mount_show_their_state_now_and_then() {
     assert!(text.contains("100 %, 10 ops/s") && text.contains("<td>3 s</td><td>4</td>"), "{text}");
     assert!(!text.contains("<script>alert"), "{text}");
     let past = request(&[("until", "1700000003000")]);
-    let past = Sheet::new(&history, past, Some(&now)).unwrap();
+    let past = Sheet::new(&history, past, fresh(&now)).unwrap();
     assert!(past.picture.edges.iter().all(|edge| edge.state == "up"));
 }

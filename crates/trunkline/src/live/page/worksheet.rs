@@ -2,7 +2,8 @@
 //! JSON.
 
 use super::chart::{self, Panel};
-use super::{COLUMNS, Line, Sheet, Time, render, text};
+use super::{COLUMNS, Line, Sheet, Time, render};
+use crate::figures;
 use askama::Template;
 use metrics::history::{Moved, Point};
 use serde_json::{Value, json};
@@ -54,7 +55,7 @@ impl Format {
 
 /// The name of the file: `trunkline-serve-4711-20261126T041842Z.csv`.
 pub fn file_name(sheet: &Sheet, format: Format) -> String {
-    let time = text::date_time(sheet.range.until_ms).replace(['-', ':'], "");
+    let time = figures::date_time(sheet.range.until_ms).replace(['-', ':'], "");
     format!("trunkline-{}-{time}.{}", sheet.process.title.replace(' ', "-"), format.ending())
 }
 
@@ -146,7 +147,7 @@ fn csv(sheet: &Sheet) -> String {
 fn line(csv: &mut String, row: &Row<'_>) {
     let Row { point, moved, .. } = row;
     let seconds = point.ms as f64 / 1e3;
-    let (end, name) = (text::date_time(point.end_ms), field(row.group));
+    let (end, name) = (figures::date_time(point.end_ms), field(row.group));
     _ = write!(csv, "{end},{},{seconds:.3},{name}", point.end_ms);
     for count in [moved.count, moved.errors, moved.received_bytes, moved.sent_bytes] {
         _ = write!(csv, ",{:.3}", if point.ms > 0 { count as f64 / seconds } else { 0.0 });

@@ -82,6 +82,8 @@ fn draw_processes(
     let rows = processes.iter().map(|(_, watched)| {
         let mut row = format::process(&state.whole(watched));
         let age = now.saturating_duration_since(watched.answered_at);
+        // A mount answers for a loop that does not.
+        let age = age + Duration::from_millis(watched.snapshot.silent_ms);
         let is_silent = !state.is_paused() && (watched.silent.is_some() || age >= SILENT_AFTER);
         if let (true, Some(name)) = (is_silent, row.last_mut()) {
             let cause = watched.silent.as_deref().unwrap_or("it does not answer");
@@ -227,13 +229,13 @@ mod tests {
         state.key(KeyEvent::from(KeyCode::Down));
         let shown = text(&screen(&state, 120, 24, Instant::now()));
         for part in [
-            "kind   pid  ops/s  in/s     out/s  p50",
-            "> serve    7    470   0 B  20.97 MB",
+            "kind   pid  ops/s  in/s    out/s  p50",
+            "> serve    7    470   0 B  21.0 MB",
             "/a",
             "by node, operation, sorted by ops",
             "node   operation  ops/s",
             "> node2  GETATTR      450",
-            "node1  READ        20.0",
+            "node1  READ           20",
             "q end",
         ] {
             assert!(shown.contains(part), "{part} is not in\n{shown}");
@@ -273,6 +275,15 @@ mod tests {
     fn a_process_that_does_not_answer_says_so() {
         let state = state();
         let shown = text(&screen(&state, 120, 24, Instant::now() + Duration::from_secs(9)));
+        assert!(shown.contains("it does not answer for 9 s"), "{shown}");
+    }
+
+    #[test]
+    fn a_mount_of_which_a_loop_does_not_answer_says_so() {
+        let mut state = state();
+        let hung = metrics::Snapshot { silent_ms: 9_000, uptime_ms: 3_000, ..example() };
+        state.answered(Source::Process(7), Ok(hung), Instant::now());
+        let shown = text(&screen(&state, 120, 24, Instant::now()));
         assert!(shown.contains("it does not answer for 9 s"), "{shown}");
     }
 

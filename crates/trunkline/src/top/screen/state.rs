@@ -2,7 +2,7 @@
 
 use crate::top::source::{Silent, Source};
 use crate::top::view::{Order, View, default_by};
-use metrics::{Dimension, Interval, Kind, Snapshot};
+use metrics::{Dimension, Interval, Snapshot};
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Instant;
@@ -214,10 +214,10 @@ impl State {
             next.conditions.retain(|(other, _)| other != dimension);
             next.conditions.extend(value.clone().map(|value| (*dimension, value)));
         }
-        let known = |dimension: &Dimension| next.conditions.iter().any(|(other, _)| other == dimension);
-        let order = dimensions(view.snapshot.process.kind);
-        let Some(by) = order.iter().find(|dimension| !known(dimension)) else { return };
-        next.by = vec![*by];
+        let known = |dimension: Dimension| next.conditions.iter().any(|(other, _)| *other == dimension);
+        let there_are = view.snapshot.operations.dimensions();
+        let Some(by) = Dimension::next(&there_are, known) else { return };
+        next.by = vec![by];
         self.before.push(std::mem::replace(&mut self.shown, next));
         self.line = None;
     }
@@ -252,20 +252,6 @@ impl State {
         }
         by.sort_unstable();
         self.line = None;
-    }
-}
-
-/// The dimensions that a process tells apart, in the order in which one looks into them.
-fn dimensions(kind: Kind) -> &'static [Dimension] {
-    match kind {
-        Kind::Serve => {
-            use Dimension::{Client, Export, Node, Operation, Size};
-            &[Node, Client, Operation, Size, Export]
-        }
-        Kind::Mount | Kind::Bench => {
-            use Dimension::{Node, Operation, Path, Size};
-            &[Path, Operation, Size, Node]
-        }
     }
 }
 

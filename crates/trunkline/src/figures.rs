@@ -1,4 +1,4 @@
-//! Numbers and times as the page shows them.
+//! Numbers and times of live figures, as `trunkline top` and the page show them.
 
 /// Units of amounts, each a thousand times the one before.
 const UNITS: [&str; 5] = ["", "k", "M", "G", "T"];
@@ -8,10 +8,15 @@ pub fn number(value: f64) -> String {
     scaled(value, "")
 }
 
+/// Bytes: `1.61 GB`.
+pub fn bytes(value: f64) -> String {
+    let text = scaled(value, "B");
+    if text.contains(' ') { text } else { format!("{text} B") }
+}
+
 /// Bytes per second: `1.61 GB/s`.
 pub fn bytes_per_s(value: f64) -> String {
-    let text = scaled(value, "B/s");
-    if text.contains(' ') { text } else { format!("{text} B/s") }
+    format!("{}/s", bytes(value))
 }
 
 fn scaled(value: f64, name: &str) -> String {
@@ -122,6 +127,7 @@ mod tests {
         }
         assert_eq!(bytes_per_s(1.61e9), "1.61 GB/s");
         assert_eq!(bytes_per_s(12.0), "12 B/s");
+        assert_eq!((bytes(0.0), bytes(1_048_576.0)), ("0 B".to_owned(), "1.05 MB".to_owned()));
     }
 
     #[test]
