@@ -7,6 +7,7 @@
 
 pub mod agent;
 mod fleet;
+mod handshakes;
 mod key;
 mod link;
 mod merge;

@@ -62,7 +62,7 @@ pub fn run(clients: &[ClientSpec], job: &Path, stop: &Stop) -> Result<Record> {
         command.spawn().map_err(|error| refuse(error.to_string(), "apt install fio        here too"))?;
     let (output, messages, success) = wait(child, stop)?;
     let hosts_advice =
-        "fio --server        on each host; fio:HOST,PORT for another port; the same version here";
+        "fio --server        on each host; fio:HOST:PORT for another port; the same version here";
     let imported = fio::results::read(&output)
         .map_err(|error| refuse(first_line(&messages).unwrap_or_else(|| error.to_string()), hosts_advice))?;
     let missing: Vec<&str> = hosts
@@ -73,13 +73,22 @@ pub fn run(clients: &[ClientSpec], job: &Path, stop: &Stop) -> Result<Record> {
         .map(String::as_str)
         .collect();
     let mut record = imported.record;
-    if !missing.is_empty() || !success {
-        let cause = first_line(&messages).unwrap_or_else(|| "fio has failed".to_owned());
-        record.fail(format!("fio has no results of {}: {cause}", missing.join(", ")));
+    if let Some(failure) = failure(&missing, success, first_line(&messages)) {
+        record.fail(failure);
     }
     record.environment = machine::environment();
     record.options.insert("clients".into(), hosts.join(", "));
     Ok(record)
+}
+
+/// Why fio's results are not to be trusted, if so.
+fn failure(missing: &[&str], success: bool, said: Option<String>) -> Option<String> {
+    let what = match missing {
+        [] if success => return None,
+        [] => "fio has failed".to_owned(),
+        missing => format!("fio has no results of {}", missing.join(", ")),
+    };
+    Some(said.map_or_else(|| what.clone(), |said| format!("{what}: {said}")))
 }
 
 /// Waits for fio, and reads what it prints. A stop ends it, and with it the jobs on the hosts.
@@ -120,4 +129,19 @@ fn wait(mut child: Child, stop: &Stop) -> Result<(String, String, bool)> {
 
 fn first_line(text: &str) -> Option<String> {
     text.lines().map(str::trim).find(|line| !line.is_empty()).map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_names_the_hosts_without_results_and_what_fio_said() {
+        let said = || Some("fio: connection refused".to_owned());
+        assert_eq!(failure(&[], true, said()), None);
+        assert_eq!(failure(&[], false, None).unwrap(), "fio has failed");
+        assert_eq!(failure(&[], false, said()).unwrap(), "fio has failed: fio: connection refused");
+        let of_two = failure(&["h1", "h2,8766"], true, said()).unwrap();
+        assert_eq!(of_two, "fio has no results of h1, h2,8766: fio: connection refused");
+    }
 }

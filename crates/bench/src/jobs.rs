@@ -10,6 +10,8 @@ mod running;
 mod tally;
 
 use std::num::NonZeroU64;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
@@ -194,6 +196,39 @@ impl Default for InFlight {
     }
 }
 
+/// One loop's part in the extension of a window. The window is extended for all loops of a client
+/// as long as one of them has finished too little: speeds over different times must not be added.
+#[derive(Debug)]
+struct Extension {
+    /// The number of loops that have finished too little.
+    lacking: Arc<AtomicUsize>,
+    is_lacking: bool,
+}
+
+impl Extension {
+    fn new(lacking: &Arc<AtomicUsize>) -> Self {
+        lacking.fetch_add(1, Ordering::SeqCst);
+        Self { lacking: Arc::clone(lacking), is_lacking: true }
+    }
+
+    /// This loop has finished enough, or does nothing more.
+    fn has_enough(&mut self) {
+        if std::mem::take(&mut self.is_lacking) {
+            self.lacking.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+
+    fn is_wanted(&self) -> bool {
+        self.lacking.load(Ordering::SeqCst) > 0
+    }
+}
+
+impl Drop for Extension {
+    fn drop(&mut self) {
+        self.has_enough();
+    }
+}
+
 /// The load of one loop: all of its jobs.
 #[derive(Debug)]
 pub struct Load {
@@ -212,13 +247,21 @@ pub struct Load {
     ends: bool,
     /// The number of reads and of writes that closed jobs keep in flight.
     in_flight_wanted: [u64; 2],
+    /// This loop's part in the extension of the window.
+    extension: Extension,
 }
 
 impl Load {
     /// A load for one loop, with `results` results besides the total. It sends its outcome when the
     /// last operation has finished.
     #[must_use]
-    pub fn new(jobs: Vec<Job>, window: Window, results: usize, report: Sender<Outcome>) -> Self {
+    pub fn new(
+        jobs: Vec<Job>,
+        window: Window,
+        results: usize,
+        report: Sender<Outcome>,
+        lacking: &Arc<AtomicUsize>,
+    ) -> Self {
         let depth_max = jobs.iter().map(|job| job.depth as usize).max().unwrap_or(1);
         let ends = jobs.iter().any(|job| job.io_bytes.is_some());
         let in_flight_wanted = [Direction::Read, Direction::Write].map(|direction| {
@@ -237,6 +280,7 @@ impl Load {
             in_flight: 0,
             ends,
             in_flight_wanted,
+            extension: Extension::new(lacking),
         }
     }
 
@@ -311,12 +355,17 @@ impl Load {
 
     /// Whether the window is open: its time is not over, or too few operations have finished.
     fn is_open(&self, since_start: Duration) -> bool {
-        let too_little = || {
-            let [reads, writes] = self.in_flight_wanted;
-            let outcome = self.outcome.as_ref();
-            outcome.is_some_and(|outcome| outcome.read.ops < reads || outcome.write.ops < writes)
-        };
-        since_start <= self.window.end || !self.ends && since_start <= self.window.latest() && too_little()
+        since_start <= self.window.end
+            || !self.ends && since_start <= self.window.latest() && self.extension.is_wanted()
+    }
+
+    /// Notes whether this loop has finished enough operations.
+    fn note_progress(&mut self) {
+        let [reads, writes] = self.in_flight_wanted;
+        let is_enough = self.outcome.as_ref().is_none_or(|it| it.read.ops >= reads && it.write.ops >= writes);
+        if is_enough || self.failed() {
+            self.extension.has_enough();
+        }
     }
 
     fn failed(&self) -> bool {
@@ -431,6 +480,7 @@ impl Task for Load {
         if !self.failed() {
             self.account(now, slot, latency);
         }
+        self.note_progress();
         if let Some(running) = self.jobs.get_mut(job)
             && running.job.schedule.is_some()
         {
@@ -458,5 +508,23 @@ impl Task for Load {
 
     fn ended(&self) -> bool {
         self.outcome.is_none()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_is_extended_for_all_loops_until_each_has_finished_enough() {
+        let lacking = Arc::default();
+        let mut loops: Vec<_> = (0..3).map(|_| Extension::new(&lacking)).collect();
+        loops[0].has_enough();
+        loops[0].has_enough();
+        assert!(loops.iter().all(Extension::is_wanted), "two others have too little");
+        loops[1].has_enough();
+        // A loop that ends by an error does nothing more.
+        drop(loops.pop());
+        assert!(!loops.iter().any(Extension::is_wanted));
     }
 }

@@ -1,5 +1,6 @@
 //! One repeat: runs a workload on a mounted route for a window, with everything counted meanwhile.
 
+use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 
@@ -172,9 +173,11 @@ pub(crate) fn run_until_stop(
     let (sender, receiver) = mpsc::channel();
     let pieces = piece_bytes(mount);
     let (began, before, ports) = (Instant::now(), mount.statistics(), Ports::now());
+    let lacking = Arc::default();
     for (index, jobs) in distribute(workload, files, loops, pieces).into_iter().enumerate() {
         if !jobs.is_empty() {
-            mount.spawn(index, Box::new(Load::new(jobs, window, workload.results, sender.clone())));
+            let load = Load::new(jobs, window, workload.results, sender.clone(), &lacking);
+            mount.spawn(index, Box::new(load));
         }
     }
     drop(sender);

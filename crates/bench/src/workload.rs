@@ -1,6 +1,7 @@
 //! A workload as it is run: its files, its jobs and its times, whether an experiment file or a fio
 //! job file defines it.
 
+use record::steps::Unit;
 use record::{Direction, Pattern, Shape, Step};
 use serde::{Deserialize, Serialize};
 
@@ -194,19 +195,19 @@ impl From<&WorkloadSpec> for PlannedWorkload {
 #[must_use]
 pub fn planned(spec: &WorkloadSpec, clients: usize) -> Vec<PlannedWorkload> {
     let Some(steps) = &spec.steps else { return vec![plan(spec, spec.name.clone(), clients, None)] };
-    let step = |clients: usize, depth| {
+    let step = |clients: usize, depth, added| {
         let clients = u32::try_from(clients.max(1)).unwrap_or(u32::MAX);
-        Some(Step { series: spec.name.clone(), clients, depth })
+        Some(Step { series: spec.name.clone(), clients, depth, added: Some(added) })
     };
     let of_depth = steps.depth.iter().map(|depth| {
         let spec = WorkloadSpec { depth: *depth, ..spec.clone() };
-        plan(&spec, format!("{} depth {depth}", spec.name), clients, step(clients, *depth))
+        plan(&spec, format!("{} depth {depth}", spec.name), clients, step(clients, *depth, Unit::Depth))
     });
     let of_clients = steps.clients.iter().map(|number| {
         let clients = *number as usize;
         let plural = if *number == 1 { "" } else { "s" };
         let name = format!("{} x{number} client{plural}", spec.name);
-        plan(spec, name, clients, step(clients, spec.depth))
+        plan(spec, name, clients, step(clients, spec.depth, Unit::Clients))
     });
     of_depth.chain(of_clients).collect()
 }
@@ -282,7 +283,10 @@ mod tests {
         let steps = Steps { clients: vec![1, 3], depth: Vec::new() };
         let [one, three] = planned(&spec(Some(steps)), 3).try_into().unwrap();
         assert_eq!((one.name(), three.name()), ("mix/a x1 client", "mix/a x3 clients"));
-        assert_eq!(three.step, Some(Step { series: "mix/a".into(), clients: 3, depth: 2 }));
+        assert_eq!(
+            three.step,
+            Some(Step { series: "mix/a".into(), clients: 3, depth: 2, added: Some(Unit::Clients) })
+        );
         assert_eq!((one.files.len(), three.files.len(), three.jobs.len()), (3, 9, 9));
         assert_eq!(one.files, three.files[..3], "the same files");
         assert_eq!(three.files[8].name, "mix_a.client2.2");
@@ -323,7 +327,10 @@ mod tests {
         let found = planned(&spec(Some(steps)), 0);
         assert_eq!(found[1].name(), "mix/a depth 8");
         assert_eq!((found[1].shape.depth, found[1].jobs[0].depth), (8, 8));
-        assert_eq!(found[1].step, Some(Step { series: "mix/a".into(), clients: 1, depth: 8 }));
+        assert_eq!(
+            found[1].step,
+            Some(Step { series: "mix/a".into(), clients: 1, depth: 8, added: Some(Unit::Depth) })
+        );
         assert_eq!(found[0].files, found[1].files);
     }
 }

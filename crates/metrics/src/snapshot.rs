@@ -227,6 +227,7 @@ pub(crate) fn example() -> Snapshot {
             gap_last_ms: 640,
         }],
         loops: vec![LoopTime { index: 0, cpu_ns: 30_000_000_000 }],
+        silent_ms: 0,
         gauges: vec![
             Gauge::new("held_bytes", "Memory held for clients.", 4096.0),
             Gauge::new("connections", "Open connections.", 8.0).with("node", "node1"),

@@ -9,6 +9,7 @@ use crate::{
     clients::ClientResult,
     environment::{Environment, Experiment},
     limits::Calibration,
+    steps::Unit,
     verdict::Comparison,
 };
 
@@ -189,6 +190,9 @@ pub struct Step {
     pub clients: u32,
     /// The number of operations in flight for each reader and writer.
     pub depth: u32,
+    /// What the test adds from step to step; absent in records of older builds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub added: Option<Unit>,
 }
 
 /// Reading or writing.

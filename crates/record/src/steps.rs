@@ -1,6 +1,8 @@
 //! Step tests: the same workload with more and more clients or operations in flight, and the step
 //! up to which adding more pays (the knee).
 
+use serde::{Deserialize, Serialize};
+
 use crate::model::{Half, Route, Step, Workload};
 use crate::stats;
 use crate::verdict::Measure;
@@ -10,7 +12,8 @@ use crate::verdict::Measure;
 pub const GAIN_SHARE_MIN: f64 = 0.5;
 
 /// What a step test adds from step to step.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Unit {
     /// Clients.
     Clients,
@@ -78,9 +81,13 @@ impl Route {
 }
 
 fn curve<'a>(series: &'a str, steps: &[(&'a Workload, &'a Step)]) -> Curve<'a> {
-    let first = steps.first().map(|(_, step)| step.clients);
-    let same_clients = steps.iter().all(|(_, step)| Some(step.clients) == first);
-    let unit = if same_clients { Unit::Depth } else { Unit::Clients };
+    // Records of older builds do not say it.
+    let guess = || {
+        let first = steps.first().map(|(_, step)| step.clients);
+        let same_clients = steps.iter().all(|(_, step)| Some(step.clients) == first);
+        if same_clients { Unit::Depth } else { Unit::Clients }
+    };
+    let unit = steps.iter().find_map(|(_, step)| step.added).unwrap_or_else(guess);
     let mut points: Vec<Point<'a>> =
         steps.iter().map(|(workload, step)| point(workload, unit.of(step))).collect();
     points.sort_by_key(|point| point.units);
@@ -116,7 +123,7 @@ mod tests {
         let repeats = vec![Repeat { gbytes_per_s: speed, ..Repeat::default() }];
         Workload {
             name: format!("read x{clients} depth {depth}"),
-            step: Some(Step { series: "read".into(), clients, depth }),
+            step: Some(Step { series: "read".into(), clients, depth, added: None }),
             read: Some(Cell { repeats, iops: speed * 1000.0, ..Cell::default() }),
             ..Workload::default()
         }
@@ -146,6 +153,17 @@ mod tests {
         assert_eq!(curve.points.iter().map(|point| point.units).collect::<Vec<_>>(), [1, 4, 16]);
         assert_eq!(curve.knee, Some(0), "three more gain a sixth each of what the first gained");
         assert!(route.curves(Half::Paced).is_empty());
+    }
+
+    #[test]
+    fn a_step_says_what_is_added_however_few_steps_were_measured() {
+        let mut one = step(1, 16, 1.1);
+        if let Some(step) = &mut one.step {
+            step.added = Some(Unit::Clients);
+        }
+        let route = route(vec![one]);
+        let curve = &route.curves(Half::Raw)[0];
+        assert_eq!((curve.unit, curve.points[0].units), (Unit::Clients, 1));
     }
 
     #[test]

@@ -3,11 +3,11 @@
 //! Only equal shapes under equal conditions are compared. Separate runs differ by more than routes
 //! do, so the comparison is about the records, and the page warns against reading more into it.
 
-use record::{Cell, Direction, Record, Verdict, stats};
+use record::{Cell, Direction, Record, Route, Verdict, stats};
 
 use crate::{
     number,
-    view::{self, Group},
+    view::{self, Block, Group},
 };
 
 /// A fixed seed, so that the same records always give the same report.
@@ -24,6 +24,8 @@ pub(crate) struct SideBySide {
 /// One route in all records.
 pub(crate) struct SideRow {
     pub(crate) route: String,
+    /// Its options, paths and nodes, which are the same in all records.
+    conditions: String,
     /// A cell for each record, in the order of the records.
     pub(crate) cells: Vec<Option<SideCell>>,
 }
@@ -87,14 +89,17 @@ pub(crate) fn totals(tables: &[SideBySide], names: &[String]) -> Vec<String> {
 pub(crate) fn side_by_side(records: &[Record]) -> Vec<SideBySide> {
     let mut tables: Vec<(SideBySide, Vec<Vec<Option<&Cell>>>)> = Vec::new();
     for (at, record) in records.iter().enumerate() {
-        for (title, labels, route, cell) in cells(record) {
+        for Found { title, labels, route, cell } in cells(record) {
+            // A route of the same name may be another one.
+            let conditions = view::route_conditions(route);
             let index = tables.iter().position(|(table, _)| table.title == title).unwrap_or_else(|| {
                 tables.push((SideBySide { title, labels, rows: Vec::new() }, Vec::new()));
                 tables.len() - 1
             });
             let Some((table, found)) = tables.get_mut(index) else { continue };
-            let row = table.rows.iter().position(|row| row.route == route).unwrap_or_else(|| {
-                table.rows.push(SideRow { route: route.to_owned(), cells: Vec::new() });
+            let is_same = |row: &SideRow| row.route == route.name && row.conditions == conditions;
+            let row = table.rows.iter().position(is_same).unwrap_or_else(|| {
+                table.rows.push(SideRow { route: route.name.clone(), conditions, cells: Vec::new() });
                 found.push(vec![None; records.len()]);
                 found.len() - 1
             });
@@ -110,16 +115,24 @@ pub(crate) fn side_by_side(records: &[Record]) -> Vec<SideBySide> {
     tables.into_iter().map(|(table, _)| table).filter(|table| !table.rows.is_empty()).collect()
 }
 
-/// Every cell of a record, with its route, and the title and labels of its table.
-fn cells(record: &Record) -> Vec<(String, Vec<&'static str>, &str, &Cell)> {
+/// A cell of a record, with its route, and the title and labels of its table.
+struct Found<'a> {
+    title: String,
+    labels: Vec<&'static str>,
+    route: &'a Route,
+    cell: &'a Cell,
+}
+
+/// Every cell of a record.
+fn cells(record: &Record) -> Vec<Found<'_>> {
     let mut found = Vec::new();
     for block in view::blocks(record) {
         for group in &block.groups {
             for direction in [Direction::Read, Direction::Write] {
                 for row in &group.rows {
                     let Some(cell) = row.workload.cell(direction) else { continue };
-                    let title = table_title(&block.title, group, direction);
-                    found.push((title, group.labels(), row.route.name.as_str(), cell));
+                    let title = table_title(&block, group, direction);
+                    found.push(Found { title, labels: group.labels(), route: row.route, cell });
                 }
             }
         }
@@ -127,9 +140,10 @@ fn cells(record: &Record) -> Vec<(String, Vec<&'static str>, &str, &Cell)> {
     found
 }
 
-fn table_title(title: &str, group: &Group<'_>, direction: Direction) -> String {
+fn table_title(block: &Block<'_>, group: &Group<'_>, direction: Direction) -> String {
     let condition = group.condition().unwrap_or_else(|| "raw".to_owned());
-    format!("{title}; {condition}; {direction}")
+    let files = block.file_bytes.map(|bytes| format!(", files of {}", number::bytes(bytes)));
+    format!("{}{}; {condition}; {direction}", block.title, files.unwrap_or_default())
 }
 
 fn compare(cells: &[Option<&Cell>]) -> Vec<Option<SideCell>> {
@@ -160,6 +174,12 @@ fn options(record: &Record) -> String {
     each.collect::<Vec<_>>().join(", ")
 }
 
+/// The routes with their options and nodes: `tcp: nconnect=8, 1 path to 1 node`.
+fn routes(record: &Record) -> String {
+    let each = record.routes.iter().map(|it| format!("{}: {}", it.name, view::route_conditions(it)));
+    each.collect::<Vec<_>>().join("; ")
+}
+
 /// How the records' origins differ, so that a reader does not attribute the machine's effect to the
 /// code.
 pub(crate) fn differences(records: &[Record]) -> Vec<Difference> {
@@ -171,6 +191,7 @@ pub(crate) fn differences(records: &[Record]) -> Vec<Difference> {
             ("target", record.experiment.target.clone()),
             ("procedure", record.experiment.procedure.to_string()),
             ("options", options(record)),
+            ("routes", routes(record)),
             ("kernel", environment.kernel.clone()),
             ("CPU", environment.cpu_model.clone()),
             ("CPUs", environment.cpus.to_string()),
@@ -259,7 +280,32 @@ mod tests {
         assert!(row.cells.iter().flatten().all(|cell| cell.times.is_none()), "none is the first");
         assert!(tables[0].rows[0].cells[2].as_ref().is_some_and(|cell| cell.times.is_some()));
         let differing: Vec<&str> = differences(&records).iter().map(|difference| difference.name).collect();
-        assert_eq!(differing, ["options"]);
+        assert_eq!(differing, ["options", "routes"]);
+    }
+
+    #[test]
+    fn the_same_name_with_other_options_other_nodes_or_other_files_is_not_the_same() {
+        let of = |change: fn(&mut Record)| {
+            let mut other = sample::record();
+            change(&mut other);
+            let compared = side_by_side(&[sample::record(), other]);
+            compared.iter().flat_map(|table| &table.rows).filter(|row| row.route == "tcp-mp").count()
+        };
+        let all = of(|_| {});
+        assert!(all > 0);
+        assert_eq!(of(|other| other.routes[1].options.push_str(",nconnect=16")), 0);
+        assert_eq!(of(|other| other.routes[1].paths.truncate(2)), 0);
+        // Another address of the server is the same route.
+        let renamed = of(|other| {
+            let route = &mut other.routes[1];
+            route.options = route.options.replace("127.0.0.", "10.0.0.");
+            route.paths.iter_mut().for_each(|path| *path = path.replace("127.0.0.", "10.0.0."));
+        });
+        assert_eq!(renamed, all);
+        let files = of(|other| {
+            other.experiment.workloads.iter_mut().for_each(|shape| shape.file_bytes = Some(12_345));
+        });
+        assert_eq!(files, 0);
     }
 
     #[test]

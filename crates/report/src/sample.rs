@@ -193,7 +193,7 @@ pub(crate) fn steps() -> Record {
     let steps = |speeds: [f64; 4]| -> Vec<Workload> {
         let step = |(clients, speed): (u32, f64)| Workload {
             name: format!("read-1m x{clients}"),
-            step: Some(Step { series: "read-1m".into(), clients, depth: 16 }),
+            step: Some(Step { series: "read-1m".into(), clients, depth: 16, added: None }),
             read: Some(with_speed(speed)),
             clients: (0..clients).map(|number| client(number, clients)).collect(),
             ..Workload::default()

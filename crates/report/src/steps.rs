@@ -70,7 +70,8 @@ fn step_test<'a>(
     series: &str,
     curves: &[&(&'a Route, Curve<'a>)],
 ) -> Option<StepTest<'a>> {
-    let unit = curves.first()?.1.unit;
+    // In a record that does not say it, a route with one step says the least.
+    let unit = curves.iter().max_by_key(|(_, curve)| curve.points.len())?.1.unit;
     let points = || curves.iter().flat_map(|(_, curve)| &curve.points);
     let shape = |point: &Point<'_>| {
         record.experiment.workloads.iter().find(|shape| shape.name == point.workload.name)

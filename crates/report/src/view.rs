@@ -4,7 +4,7 @@
 //! All renderers share this arrangement and its sentences, so that they cannot contradict each
 //! other.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use record::{
     Binding, Comparison, Direction, Half, Measure, Pace, PathCounters, PortCounters, Record, Route, Shape,
@@ -19,6 +19,8 @@ pub(crate) const SMALL_BLOCK_BYTES_MAX: u64 = 16 << 10;
 /// The results of one workload.
 pub(crate) struct Block<'a> {
     pub(crate) title: String,
+    /// The size of each file.
+    pub(crate) file_bytes: Option<u64>,
     /// Whether operations per second are shown beside the speed.
     pub(crate) shows_iops: bool,
     pub(crate) groups: Vec<Group<'a>>,
@@ -54,6 +56,7 @@ pub(crate) fn blocks(record: &Record) -> Vec<Block<'_>> {
         let shape = record.experiment.workloads.iter().find(|shape| shape.name == name);
         Block {
             title: shape.map_or_else(|| name.to_owned(), |shape| title(shape, record.experiment.connections)),
+            file_bytes: shape.and_then(|shape| shape.file_bytes),
             shows_iops: shape.is_some_and(|shape| shape.block_bytes <= SMALL_BLOCK_BYTES_MAX),
             groups: groups(record, name),
         }
@@ -97,6 +100,35 @@ pub(crate) fn title(shape: &Shape, connections: u32) -> String {
         title.push_str(&format!(", {note}"));
     }
     title
+}
+
+/// Mount options that name addresses, which differ between machines though the route is the same.
+/// How many there are is counted by the paths.
+const ADDRESS_OPTIONS: [&str; 7] =
+    ["addr", "clientaddr", "localports", "mountaddr", "mountport", "port", "remoteports"];
+
+/// What must be the same of a route that is compared between records: its options and the number of
+/// its paths and nodes.
+pub(crate) fn route_conditions(route: &Route) -> String {
+    let name = |option: &&str| !ADDRESS_OPTIONS.contains(&option.split('=').next().unwrap_or_default());
+    let mut options: Vec<&str> = route.options.split(',').filter(|it| !it.is_empty()).filter(name).collect();
+    options.sort_unstable();
+    let nodes: BTreeSet<&str> = route.paths.iter().filter_map(|path| remote_host(path)).collect();
+    let mut conditions = vec![options.join(",")];
+    if !route.paths.is_empty() {
+        let several =
+            |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
+        let (paths, nodes) = (several(route.paths.len(), "path"), several(nodes.len(), "node"));
+        conditions.push(format!("{paths} to {nodes}"));
+    }
+    conditions.retain(|part| !part.is_empty());
+    conditions.join(", ")
+}
+
+/// The host at the remote end of a path: `tcp 10.0.0.9 -> 10.0.0.1:2049`.
+fn remote_host(path: &str) -> Option<&str> {
+    let remote = path.split_whitespace().next_back()?;
+    Some(remote.rsplit_once(':').map_or(remote, |(host, _)| host))
 }
 
 fn groups<'a>(record: &'a Record, name: &str) -> Vec<Group<'a>> {

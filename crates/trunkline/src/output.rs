@@ -97,35 +97,40 @@ pub fn spare_page(page: &Path, force: bool) -> Result<(), Error> {
     spare(page, force || is_ours)
 }
 
-/// Writes text to a file or to standard output; reports the path of a file.
+/// Writes text to a file or to standard output; reports the path of a file. A file appears, or
+/// replaces an older one, only once it is complete.
 pub fn write(file: &Path, text: &str) -> Result<(), Error> {
     let wrap = |cause| Error::Write { file: file.display().to_string(), cause };
     match stream(file) {
         Some(stream) if stream.is_standard_output() => return print(text),
         Some(stream) => stream.write_all(text.as_bytes()).map_err(|error| wrap(io_error(error)))?,
-        None => fs::write(file, text).map_err(wrap)?,
+        None => replace(file, text).map_err(wrap)?,
     }
     print_to_stderr(&format!("wrote {}\n", file.display()));
     Ok(())
 }
 
-/// The same as [`write()`], but a file appears only once it is complete.
-pub fn write_whole(file: &Path, text: &str) -> Result<(), Error> {
-    if stream(file).is_some() {
-        return write(file, text);
-    }
-    let wrap = |cause| Error::Write { file: file.display().to_string(), cause };
+/// Replaces the content of a file at once. What a symbolic link leads to is replaced, not the link.
+fn replace(file: &Path, text: &str) -> io::Result<()> {
+    let file = fs::canonicalize(file).unwrap_or_else(|_| file.to_owned());
     let mut name = file.file_name().unwrap_or_default().to_owned();
     name.push(format!(".{}.part", std::process::id()));
     let part = file.with_file_name(name);
-    let written = fs::write(&part, text).and_then(|()| fs::rename(&part, file));
-    if let Err(cause) = written {
+    let written = write_part(&part, &file, text).and_then(|()| fs::rename(&part, &file));
+    if written.is_err() {
         // What remains is named as a part, and the cause is reported in any case.
         let _ = fs::remove_file(&part);
-        return Err(wrap(cause));
     }
-    print_to_stderr(&format!("wrote {}\n", file.display()));
-    Ok(())
+    written
+}
+
+/// Writes the part with the permissions of the file that it replaces.
+fn write_part(part: &Path, file: &Path, text: &str) -> io::Result<()> {
+    let mut written = OpenOptions::new().write(true).create(true).truncate(true).open(part)?;
+    if let Ok(before) = fs::metadata(file) {
+        written.set_permissions(before.permissions())?;
+    }
+    written.write_all(text.as_bytes())
 }
 
 fn io_error(error: ::copy::Error) -> io::Error {
@@ -166,4 +171,28 @@ pub fn stderr_has_colour() -> bool {
 fn colour_is_wanted() -> bool {
     let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     !is_set("NO_COLOR") && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn a_file_is_replaced_at_once_behind_its_link_and_with_its_permissions() {
+        let directory = testkit::temp_dir("output");
+        let (file, link) = (directory.path().join("file"), directory.path().join("link"));
+        fs::write(&file, "before").unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        let mut reader = fs::File::open(&file).unwrap();
+        write(&link, "after").unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), "after");
+        assert!(link.symlink_metadata().unwrap().is_symlink());
+        assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o640);
+        let mut read = String::new();
+        reader.read_to_string(&mut read).unwrap();
+        assert_eq!(read, "before", "who has opened it reads a whole file");
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 2, "no part is left");
+    }
 }

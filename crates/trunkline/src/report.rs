@@ -144,10 +144,7 @@ pub fn run(args: &ReportArgs) -> Result<ExitCode, Error> {
 fn write_and_show(args: &ReportArgs, wanted: &[(PathBuf, Form)], results: &Results) -> Result<(), Error> {
     let (to_stdout, to_files): (Vec<_>, Vec<_>) =
         wanted.iter().partition(|(file, _)| output::is_stdout(file));
-    let write = |(file, form): &(PathBuf, Form)| match args.junit.as_ref() == Some(file) {
-        true => output::write_whole(file, &form(results)),
-        false => output::write(file, &form(results)),
-    };
+    let write = |(file, form): &(PathBuf, Form)| output::write(file, &form(results));
     let has_records = !results.records.is_empty();
     to_files.into_iter().filter(|_| has_records).try_for_each(write)?;
     show(results, !to_stdout.is_empty())?;

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::net::TcpListener;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use client::{FileRef, Mount};
 
+use super::handshakes::Handshakes;
 use super::key::Key;
 use super::link::{Closer, Link, LinkError};
 use super::message::{Answer, Assignment, ClientSample, Machine, Request};
@@ -17,9 +18,6 @@ use crate::stop::Stop;
 use crate::workload::PlannedWorkload;
 use crate::{rdma, routes};
 
-/// More connections that have not proved the key than this are closed at once. A coordinator needs
-/// one, for some milliseconds.
-const HANDSHAKES_MAX: usize = 16;
 /// How often the agent looks whether the coordinator wants it to stop, or is gone.
 const ATTEND_INTERVAL: Duration = Duration::from_millis(20);
 /// How often the wait for connections looks for a stop.
@@ -45,7 +43,7 @@ pub fn listen(
 ) -> io::Result<()> {
     listener.set_nonblocking(true)?;
     transport::descriptors::raise_limit();
-    let (handshakes, taken) = (AtomicUsize::new(0), AtomicBool::new(false));
+    let (handshakes, taken) = (Handshakes::default(), AtomicBool::new(false));
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         while !stop.is_requested() && !done.load(Ordering::SeqCst) {
@@ -67,24 +65,23 @@ pub fn listen(
                     return Err(error);
                 }
             };
-            if handshakes.fetch_add(1, Ordering::SeqCst) >= HANDSHAKES_MAX {
-                handshakes.fetch_sub(1, Ordering::SeqCst);
-                continue;
-            }
-            let (handshakes, taken, done) = (&handshakes, &taken, &done);
+            let Ok(Some(place)) = handshakes.enter(&socket, peer.ip()) else { continue };
+            let (taken, done) = (&taken, &done);
             scope.spawn(move || {
                 let link = socket.set_nonblocking(false).and_then(|()| Link::tcp(socket));
                 let admitted = link.map_err(LinkError::from).and_then(|mut link| {
                     link.admit(key, || Session::take(taken)).map(|session| (link, session))
                 });
-                handshakes.fetch_sub(1, Ordering::SeqCst);
+                drop(place);
                 match admitted {
                     Ok((mut link, session)) => {
                         report(&format!("an experiment of {peer} begins"));
-                        let ended = serve(&mut link, stop);
+                        let (ended, took_part) = serve(&mut link, stop);
                         report(&format!("the experiment of {peer} has ended: {}", ended_how(&ended)));
                         drop(session);
-                        done.fetch_or(once, Ordering::SeqCst);
+                        // A coordinator that was refused by another agent leaves before it asks for
+                        // anything, and comes back.
+                        done.fetch_or(once && took_part, Ordering::SeqCst);
                     }
                     Err(error) => tracing::info!(%peer, %error, "not admitted"),
                 }
@@ -104,7 +101,7 @@ pub fn on_standard_streams(stop: &Stop) -> io::Result<()> {
     let mut link = Link::new(io::stdin(), Box::new(io::stdout()), Closer::Standard)?;
     let wrong = |error: LinkError| io::Error::other(error.to_string());
     link.admit(&Key::of_pipe(), || Ok(())).map_err(wrong)?;
-    match serve(&mut link, stop) {
+    match serve(&mut link, stop).0 {
         Ok(()) | Err(LinkError::Closed) => Ok(()),
         Err(error) => Err(wrong(error)),
     }
@@ -159,8 +156,14 @@ struct Prepared {
     route: routes::MountPlan,
 }
 
-/// Answers the coordinator's requests until it closes the connection.
-fn serve(link: &mut Link, stop: &Stop) -> Result<(), LinkError> {
+/// Answers the coordinator's requests until it closes the connection. Returns how that ended, and
+/// whether the agent has taken part in the experiment: was asked to get ready.
+fn serve(link: &mut Link, stop: &Stop) -> (Result<(), LinkError>, bool) {
+    let mut took_part = false;
+    (answer(link, stop, &mut took_part), took_part)
+}
+
+fn answer(link: &mut Link, stop: &Stop, took_part: &mut bool) -> Result<(), LinkError> {
     let (clock, mut prepared) = (Instant::now(), None);
     loop {
         if stop.is_requested() {
@@ -171,6 +174,7 @@ fn serve(link: &mut Link, stop: &Stop) -> Result<(), LinkError> {
             Request::Describe => Answer::Machine(machine()),
             Request::Clock => time(clock),
             Request::Prepare(assignment) => {
+                *took_part = true;
                 // The route that was mounted before must have no connections left.
                 prepared = None;
                 let work = |_: &Stop| prepare(&assignment).map(Some);

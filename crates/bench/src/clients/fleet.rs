@@ -221,6 +221,7 @@ impl Fleet {
                 name: client.spec.name.clone(),
                 version: client.version.clone(),
                 is_here: client.machine.boot == self.here.boot && !self.here.boot.is_empty(),
+                boot: client.machine.boot.clone(),
                 began: client.zero + Duration::from_nanos(sample.began_ns),
                 clock_error: client.clock_error,
                 sample,

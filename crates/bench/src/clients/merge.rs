@@ -16,6 +16,8 @@ pub(crate) struct Measured {
     pub(crate) version: String,
     /// Whether the client runs on the coordinator's machine.
     pub(crate) is_here: bool,
+    /// What tells the client's machine apart from others; empty if that is not known.
+    pub(crate) boot: String,
     pub(crate) sample: ClientSample,
     /// When the client started, by the coordinator's clock.
     pub(crate) began: Instant,
@@ -78,7 +80,7 @@ pub(crate) fn merge(clients: &[Measured], coordinator: Coordinator, window: Wind
         server_cpu: coordinator.server_cpu,
         window: coordinator.window,
         busy: coordinator.busy,
-        ports: ports(samples()),
+        ports: ports(clients),
         done: ends_of().map(|(first, _)| first).min().zip(ends_of().map(|(_, last)| last).max()),
         clients: clients.iter().map(|client| part(client, began)).collect(),
     }
@@ -99,15 +101,36 @@ fn part(client: &Measured, first: Instant) -> ClientPart {
     }
 }
 
-fn ports<'a>(samples: impl Iterator<Item = &'a ClientSample>) -> Vec<PortCounters> {
+/// The sums of the ports of all machines. Clients on one machine all count the same ports there; the
+/// one that saw most has measured longest.
+fn ports(clients: &[Measured]) -> Vec<PortCounters> {
+    let mut of_machines: Vec<(&str, &PortCounters)> = Vec::new();
+    for client in clients {
+        for port in &client.sample.ports {
+            let is_same = |(boot, other): &(&str, &PortCounters)| {
+                !boot.is_empty() && *boot == client.boot && other.port == port.port
+            };
+            match of_machines.iter_mut().find(|seen| is_same(seen)) {
+                Some((_, seen)) if traffic(port) > traffic(seen) => *seen = port,
+                Some(_) => {}
+                None => of_machines.push((&client.boot, port)),
+            }
+        }
+    }
     let mut sums: Vec<PortCounters> = Vec::new();
-    for port in samples.flat_map(|sample| &sample.ports) {
+    for (_, port) in of_machines {
         match sums.iter_mut().find(|sum| sum.port == port.port) {
             Some(sum) => sum.add(port),
             None => sums.push(port.clone()),
         }
     }
     sums
+}
+
+/// What a port has moved, in packets or bytes.
+fn traffic(port: &PortCounters) -> u64 {
+    let counts = [port.sent_packets, port.received_packets, port.sent_bytes, port.received_bytes];
+    counts.into_iter().flatten().fold(0, u64::saturating_add)
 }
 
 /// Adds the counters of a client's paths. The local addresses in their names differ between the
@@ -177,6 +200,7 @@ mod tests {
                 counters: std::collections::BTreeMap::new(),
                 done: Some((end / 2, end)),
             },
+            boot: name.into(),
             began,
             clock_error: Duration::from_micros(40),
         }
@@ -211,6 +235,17 @@ mod tests {
         assert_eq!(sample.longest_gap, Duration::from_millis(10));
         assert_eq!(sample.ports[0].sent_packets, Some(1000));
         assert_eq!(sample.done, Some((Duration::from_millis(250), Duration::from_millis(1002))));
+    }
+
+    #[test]
+    fn ports_of_one_machine_are_counted_once_for_all_its_clients() {
+        let on = |boot: &str, name: &str, packets: u64| Measured {
+            boot: boot.into(),
+            ..client(name, packets, 100, Instant::now(), 1000)
+        };
+        let sum = |clients: &[Measured]| ports(clients)[0].sent_packets;
+        assert_eq!(sum(&[on("m", "a", 900), on("m", "b", 910), on("n", "c", 50)]), Some(960));
+        assert_eq!(sum(&[on("", "a", 900), on("", "b", 910)]), Some(1810), "the machines are not known");
     }
 
     #[test]

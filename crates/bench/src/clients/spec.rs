@@ -64,6 +64,7 @@ impl FromStr for ClientSpec {
             None => {
                 let (host, port) =
                     host_and_port(place).ok_or_else(|| wrong("it is not HOST or HOST:PORT"))?;
+                let port = port.unwrap_or(AGENT_PORT);
                 let place = Place::Tcp(host.to_owned(), port);
                 let short = if port == AGENT_PORT { host.to_owned() } else { place.to_string() };
                 (place, short)
@@ -77,23 +78,25 @@ impl FromStr for ClientSpec {
 fn fio_host(text: &str) -> Option<String> {
     let (host, port) = host_and_port(text)?;
     let fits = !host.starts_with('-') && !host.contains('/');
-    let port = if port == AGENT_PORT { String::new() } else { format!(",{port}") };
+    let port = port.map_or_else(String::new, |port| format!(",{port}"));
     fits.then(|| format!("{host}{port}"))
 }
 
-fn host_and_port(text: &str) -> Option<(&str, u16)> {
+/// A host and its port, if one is named.
+fn host_and_port(text: &str) -> Option<(&str, Option<u16>)> {
+    let number = |port: &str| port.parse().ok().filter(|port| *port > 0);
     if let Some(rest) = text.strip_prefix('[') {
         let (host, port) = rest.split_once(']')?;
         return match port.strip_prefix(':') {
-            Some(port) => Some((host, port.parse().ok()?)),
-            None => port.is_empty().then_some((host, AGENT_PORT)),
+            Some(port) => Some((host, Some(number(port)?))),
+            None => port.is_empty().then_some((host, None)),
         };
     }
     let (host, port) = match text.split_once(':') {
         // An IPv6 address without brackets.
-        Some((_, rest)) if rest.contains(':') => (text, AGENT_PORT),
-        Some((host, port)) => (host, port.parse().ok().filter(|port| *port > 0)?),
-        None => (text, AGENT_PORT),
+        Some((_, rest)) if rest.contains(':') => (text, None),
+        Some((host, port)) => (host, Some(number(port)?)),
+        None => (text, None),
     };
     let good = |it: char| !it.is_whitespace() && !it.is_control() && it != ',';
     (!host.is_empty() && host.chars().all(good)).then_some((host, port))
@@ -120,6 +123,8 @@ mod tests {
             ("b=ssh:vm2", "b", "ssh:vm2"),
             ("fio:vm3", "vm3", "fio:vm3"),
             ("fio:vm3:8766", "vm3,8766", "fio:vm3,8766"),
+            ("fio:vm3:7411", "vm3,7411", "fio:vm3,7411"),
+            ("host1:7411", "host1", "host1:7411"),
         ] {
             assert_eq!(client(text), (name.to_owned(), place.to_owned()), "{text}");
         }

@@ -159,9 +159,8 @@ fn a_path_that_was_never_up_has_not_been_up_for_the_whole_history_at_least() {
 fn seconds_are_at_the_times_of_the_clock_also_after_a_sleep_and_after_the_clock_was_set() {
     let read = || [(key("a", "c", "READ"), tally(1, 9_000))];
     let mut source = Source::new(Limits::default());
-    let ends = |source: &Source| -> Vec<u64> {
-        source.view(Dimension::Node, &[]).points.iter().map(|point| point.end_ms).collect()
-    };
+    let ends =
+        |source: &Source| -> Vec<u64> { source.history.seconds.iter().map(|second| second.end_ms).collect() };
     source.second(&read());
     let first = source.snapshot.taken_unix_ms;
     // The host sleeps for an hour: the clock of the process stands still, that of the world does not.
@@ -180,7 +179,8 @@ fn seconds_are_at_the_times_of_the_clock_also_after_a_sleep_and_after_the_clock_
 #[test]
 fn sizes_that_are_not_told_apart_any_more_are_others_and_not_none() {
     let mut source = Source::new(Limits { second_bytes: 8 << 10, ..Limits::default() });
-    let rows: Vec<_> = (0..2_000).map(|n| (key("a", &format!("c{n}"), &format!("OP{n}")), tally(1, n + 200))).collect();
+    let rows: Vec<_> =
+        (0..2_000).map(|n| (key("a", &format!("c{n}"), &format!("OP{n}")), tally(1, n + 200))).collect();
     source.second(&rows);
     let view = source.view(Dimension::Size, &[]);
     let values: Vec<_> = view.groups.iter().map(|group| group.value.as_deref()).collect();

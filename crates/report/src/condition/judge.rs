@@ -171,12 +171,18 @@ impl Place<'_> {
         format!("{}{quantity} of {}, {half}", self.selector.direction, self.workload.name)
     }
 
-    /// What was measured here under the same name: the shape of the traffic and its condition.
-    fn conditions(&self) -> (Option<String>, Option<record::Pace>, Option<&str>) {
+    /// What was measured here under the same name: the shape of the traffic, its files, the route, and
+    /// the condition.
+    fn conditions(&self) -> Vec<String> {
         let experiment = &self.within.record.experiment;
         let shape = experiment.workloads.iter().find(|shape| shape.name == self.workload.name);
         let title = shape.map(|shape| view::title(shape, experiment.connections));
-        (title, self.workload.pace, self.workload.simulated.as_deref())
+        let files = shape.and_then(|shape| shape.file_bytes);
+        let files = files.map(|bytes| format!("files of {}", number::bytes(bytes)));
+        let route = Some(view::route_conditions(self.route)).filter(|route| !route.is_empty());
+        let pace = self.workload.pace.map(|pace| format!("paced at {}", number::pace(pace)));
+        let simulated = self.workload.simulated.as_deref().map(|what| format!("simulated: {what}"));
+        [title, files, route, pace, simulated].into_iter().flatten().collect()
     }
 
     fn is_latency(&self) -> bool {
@@ -316,13 +322,7 @@ fn same_place<'a>(place: &Place<'a>, other: Checked<'a>) -> Result<Place<'a>, Ju
     };
     let alike = found.iter().filter(is_same).find(|base| base.conditions() == place.conditions());
     alike.copied().ok_or_else(|| {
-        let shown = |place: &Place<'_>| {
-            let (title, pace, simulated) = place.conditions();
-            let pace = pace.map(|pace| format!("paced at {}", number::pace(pace)));
-            let simulated = simulated.map(|what| format!("simulated: {what}"));
-            let parts: Vec<String> = title.into_iter().chain(pace).chain(simulated).collect();
-            parts.join("; ")
-        };
+        let shown = |place: &Place<'_>| place.conditions().join("; ");
         let (here, there) = (shown(place), shown(base));
         let (name, other) = (place.within.name, other.name);
         let cause = format!("{name} and {other} measured something else: {here} and {there}");

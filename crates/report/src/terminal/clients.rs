@@ -162,7 +162,7 @@ mod tests {
         };
         Workload {
             name: format!("read x{clients}"),
-            step: Some(Step { series: "read".into(), clients, depth: 1 }),
+            step: Some(Step { series: "read".into(), clients, depth: 1, added: None }),
             read: Some(Cell { repeats, iops, ..Cell::default() }),
             clients: (0..clients).map(client).collect(),
             ..Workload::default()

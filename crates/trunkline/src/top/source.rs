@@ -145,7 +145,7 @@ impl Source {
             }
             Self::Address(address) => {
                 parse(None, &format!("the process at {address}"), &ask(address, token)?)
-            },
+            }
         }
     }
 }

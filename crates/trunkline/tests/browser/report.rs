@@ -39,7 +39,7 @@ fn rich() -> Record {
 /// A step whose speed hardly grows with the clients.
 fn step(plain: &Workload, clients: u32, example: &Record) -> Workload {
     let mut workload = plain.clone();
-    workload.step = Some(Step { series: "mix-1m".into(), clients, depth: 16 });
+    workload.step = Some(Step { series: "mix-1m".into(), clients, depth: 16, added: None });
     workload.name = format!("mix-1m x{clients}");
     workload.write = None;
     workload.clients = example.routes[0].workloads[0].clients.clone();

@@ -293,11 +293,9 @@ pub fn processors(view: &View, range: Range) -> Panel {
         labels: [end, end / 2.0, 0.0].map(figures::number).into(),
         has_rows: false,
         shapes: vec![Shape { class: "c0".to_owned(), d }],
-        columns: axis.columns(
-            view.points
-                .iter()
-                .map(|point| format!("{} UTC: {}", figures::time_of_day(point.end_ms), figures::number(point.cpu))),
-        ),
+        columns: axis.columns(view.points.iter().map(|point| {
+            format!("{} UTC: {}", figures::time_of_day(point.end_ms), figures::number(point.cpu))
+        })),
     }
 }
 
