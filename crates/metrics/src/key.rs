@@ -37,7 +37,7 @@ impl Dimension {
     #[must_use]
     pub fn next(there_are: &[Self], is_known: impl Fn(Self) -> bool) -> Option<Self> {
         // A path leads to one node.
-        let is_left = |one| !is_known(one) && !(one == Self::Node && is_known(Self::Path));
+        let is_left = |one| !(is_known(one) || one == Self::Node && is_known(Self::Path));
         Self::DRILL.into_iter().find(|one| there_are.contains(one) && is_left(*one))
     }
 

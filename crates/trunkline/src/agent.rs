@@ -15,8 +15,9 @@ use std::process::ExitCode;
 ///
 /// `trunkline bench --client HOST,...` on another machine asks the agents to make load on the
 /// server under test, all at the same time. An agent does nothing else: it runs no commands, and
-/// writes no files here. Nothing listens unless --listen says so, and only who has the key of --key
-/// can ask.
+/// writes no files here. But it mounts the server, export and options that bench names, from here and
+/// with the rights of this process. Nothing listens unless --listen says so, and only who has the key
+/// of --key can ask.
 ///
 /// The load and its results are not secret: they are sent as they are.
 #[derive(Debug, Args)]
@@ -29,7 +30,7 @@ pub struct AgentArgs {
     /// The file with the key that bench must have: at least 16 bytes, closed to other users.
     #[arg(long, value_name = "FILE", conflicts_with = "stdio")]
     key: Option<PathBuf>,
-    /// End after one experiment.
+    /// End after one experiment in which the agent took part.
     #[arg(long, conflicts_with = "stdio")]
     once: bool,
     /// Talk to bench through standard input and output, for `bench --client ssh:HOST`.

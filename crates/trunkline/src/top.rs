@@ -144,7 +144,7 @@ impl TopArgs {
         let is_watched = |silent: &Silent| previous.keys().any(|(pid, _)| silent.may_be(*pid));
         if found.snapshots.is_empty() && !found.silent.iter().any(is_watched) {
             if *self.target() != Target::All
-                && let Some(silent) = found.silent.into_iter().next()
+                && let Some(silent) = found.silent.first().cloned()
             {
                 return Err(silent.into());
             }

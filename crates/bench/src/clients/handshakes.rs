@@ -104,7 +104,7 @@ mod tests {
     fn strangers_lose_their_places_to_others_the_oldest_of_the_busiest_address_first() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let handshakes = Handshakes::default();
-        let mut connect = |peer: &str| {
+        let connect = |peer: &str| {
             let mut stranger = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
             stranger.set_nonblocking(true).unwrap();
             let (socket, _) = listener.accept().unwrap();

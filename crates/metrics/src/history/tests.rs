@@ -161,6 +161,7 @@ fn seconds_are_at_the_times_of_the_clock_also_after_a_sleep_and_after_the_clock_
     let mut source = Source::new(Limits::default());
     let ends =
         |source: &Source| -> Vec<u64> { source.history.seconds.iter().map(|second| second.end_ms).collect() };
+    source.snapshot.taken_unix_ms = 1_700_000_000_000;
     source.second(&read());
     let first = source.snapshot.taken_unix_ms;
     // The host sleeps for an hour: the clock of the process stands still, that of the world does not.

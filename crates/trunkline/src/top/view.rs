@@ -172,6 +172,7 @@ pub(super) mod tests {
                 node: Some((*node).into()),
                 client: Some((*client).into()),
                 operation: Some((*operation).into()),
+                size: Some(metrics::SizeClass::None),
                 ..Key::default()
             };
             operations.add(key, &Tally { count: *count, sent_bytes: count * bytes, ..Tally::default() });

@@ -76,6 +76,30 @@ fn an_agent_with_another_key_and_one_that_is_not_there_are_named_together() {
 }
 
 #[test]
+fn an_agent_for_one_experiment_waits_on_when_another_agent_was_refused() {
+    let place = Place::start();
+    let mut command = trunkline();
+    command.args(["agent", "--listen", "127.0.0.1:0", "--key", "key", "--once"]).current_dir(place.path());
+    let mut once = Process::spawn(command);
+    let line = once.wait_for_line("ready on", TIMEOUT);
+    let address = line.trim_start_matches("ready on ").trim().to_owned();
+    let clients = format!("{address},gone=127.0.0.1:{}", testkit::free_port());
+    let message = place.refused(&["--client-key", "key", "--client", &clients]);
+    assert_says(&message, &["cannot use client gone"]);
+    once.wait_for_line("has ended", TIMEOUT);
+    assert!(once.is_running(), "{}", once.all_output());
+    let server = format!("nfs://127.0.0.1:{}/export", place.server.port());
+    let text = format!(
+        "repeats = 2\nwindow_ms = 50\ntarget.server = \"{server}\"\n[[route]]\nname = \"tcp\"\n{WORKLOAD}"
+    );
+    fs::write(place.path().join("good.toml"), text).unwrap();
+    let mut command = trunkline();
+    command.args(["bench", "good.toml", "--no-report", "--client-key", "key", "--client", &address]);
+    command.current_dir(place.path()).output().unwrap();
+    assert!(once.wait(TIMEOUT).success(), "{}", once.all_output());
+}
+
+#[test]
 fn a_key_is_needed_and_must_be_closed_to_others() {
     let place = Place::start();
     let message = place.refused(&["--client", "127.0.0.1"]);
@@ -121,7 +145,6 @@ fn an_agent_serves_others_while_strangers_hold_connections() {
         let _ = stranger.write_all(&[b'x'; 100]);
     }
     assert!(agent.is_running());
-    drop(strangers);
     let key = place.path().join("key");
     let server = format!("nfs://127.0.0.1:{}/export", place.server.port());
     let text = format!(
@@ -132,6 +155,7 @@ fn an_agent_serves_others_while_strangers_hold_connections() {
     command.args(["bench", "good.toml", "--no-report", "--client", &address, "--client-key"]).arg(key);
     let output = command.current_dir(place.path()).output().unwrap();
     assert!(String::from_utf8_lossy(&output.stdout).contains("tcp clients: "), "{output:?}");
+    drop(strangers);
 }
 
 #[test]

@@ -235,7 +235,7 @@ mod tests {
             "by node, operation, sorted by ops",
             "node   operation  ops/s",
             "> node2  GETATTR      450",
-            "node1  READ           20",
+            "node1  READ          20",
             "q end",
         ] {
             assert!(shown.contains(part), "{part} is not in\n{shown}");
