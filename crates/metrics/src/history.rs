@@ -156,9 +156,9 @@ impl History {
         self.keep_within_limits();
     }
 
-    /// Where the clock has been set back, moves the seconds that there are back as far, so that they
-    /// end before this time and keep their order and distance. A clock that was set forward, and a
-    /// host that slept, leave a gap.
+    /// Where the clock has been set back, moves the seconds that there are back as far, so that
+    /// they end before this time and keep their order and distance. A clock that was set forward,
+    /// and a host that slept, leave a gap.
     fn make_way_for(&mut self, begin_ms: u64) {
         let last_ms = self.seconds.back().map_or(0, |second| second.end_ms);
         let back_ms = last_ms.saturating_sub(begin_ms);

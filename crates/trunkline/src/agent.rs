@@ -15,9 +15,9 @@ use std::process::ExitCode;
 ///
 /// `trunkline bench --client HOST,...` on another machine asks the agents to make load on the
 /// server under test, all at the same time. An agent does nothing else: it runs no commands, and
-/// writes no files here. But it mounts the server, export and options that bench names, from here and
-/// with the rights of this process. Nothing listens unless --listen says so, and only who has the key
-/// of --key can ask.
+/// writes no files here. But it mounts the server, export and options that bench names, from here
+/// and with the rights of this process. Nothing listens unless --listen says so, and only who has
+/// the key of --key can ask.
 ///
 /// The load and its results are not secret: they are sent as they are.
 #[derive(Debug, Args)]

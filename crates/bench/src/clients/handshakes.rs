@@ -1,5 +1,5 @@
-//! The connections to an agent that have not proved the key yet: a bounded number, so that strangers
-//! hold neither threads nor descriptors, and so that they keep no coordinator out.
+//! The connections to an agent that have not proved the key yet: a bounded number, so that
+//! strangers hold neither threads nor descriptors, and so that they keep no coordinator out.
 //!
 //! If there are too many, one of the address that has most is ended, the oldest first. A
 //! coordinator proves the key within milliseconds, so it is not the oldest of a crowd.

@@ -101,8 +101,8 @@ fn part(client: &Measured, first: Instant) -> ClientPart {
     }
 }
 
-/// The sums of the ports of all machines. Clients on one machine all count the same ports there; the
-/// one that saw most has measured longest.
+/// The sums of the ports of all machines. Clients on one machine all count the same ports there;
+/// the one that saw most has measured longest.
 fn ports(clients: &[Measured]) -> Vec<PortCounters> {
     let mut of_machines: Vec<(&str, &PortCounters)> = Vec::new();
     for client in clients {

@@ -164,7 +164,7 @@ fn seconds_are_at_the_times_of_the_clock_also_after_a_sleep_and_after_the_clock_
     source.snapshot.taken_unix_ms = 1_700_000_000_000;
     source.second(&read());
     let first = source.snapshot.taken_unix_ms;
-    // The host sleeps for an hour: the clock of the process stands still, that of the world does not.
+    // The host sleeps for an hour: only the clock of the process stands still.
     source.snapshot.taken_unix_ms += 3_600 * MS;
     source.second(&read());
     assert_eq!(ends(&source), [first, first + 3_601 * MS]);

@@ -171,8 +171,8 @@ impl Place<'_> {
         format!("{}{quantity} of {}, {half}", self.selector.direction, self.workload.name)
     }
 
-    /// What was measured here under the same name: the shape of the traffic, its files, the route, and
-    /// the condition.
+    /// What was measured here under the same name: the shape of the traffic, its files, the route,
+    /// and the condition.
     fn conditions(&self) -> Vec<String> {
         let experiment = &self.within.record.experiment;
         let shape = experiment.workloads.iter().find(|shape| shape.name == self.workload.name);
