@@ -154,6 +154,13 @@ impl Layout {
     pub fn script(&self) -> Result<String> {
         script::script(self)
     }
+
+    /// The last part of [`Layout::script`]: how existing volumes are checked and cached. For
+    /// volumes that were created by other means.
+    #[must_use]
+    pub fn settings_script(&self) -> String {
+        script::settings(self)
+    }
 }
 
 fn check(request: &Request) -> Result<()> {

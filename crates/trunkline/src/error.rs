@@ -149,6 +149,15 @@ pub enum Error {
         /// The cause.
         cause: String,
     },
+    /// A site file is invalid.
+    #[error("cannot use {file}")]
+    Site {
+        /// The file.
+        file: String,
+        /// The cause.
+        #[source]
+        cause: runbook::Error,
+    },
     /// A lab of virtual machines failed.
     #[error(transparent)]
     Vm(#[from] lab::vm::Error),
@@ -267,6 +276,7 @@ impl Error {
             Self::Usage { .. } | Self::NoText { .. } | Self::Config(_) => return None,
             Self::Server(_) | Self::Serve(_) => return None,
             Self::Plan(_) | Self::PlanFile { .. } | Self::NoPlanText { .. } => return None,
+            Self::Site { .. } => return None,
             Self::Client(error) => return client_advice(error),
             Self::Remote { cause, .. } => return client_advice(cause),
             Self::Mount(error) => return fuse::advice(error),

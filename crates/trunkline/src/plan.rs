@@ -1,9 +1,10 @@
-//! `trunkline plan`: capacity, layout, limits and IO500 scores. The crate `plan` computes; this
-//! module converts the command line.
+//! `trunkline plan`: capacity, layout, limits, IO500 scores and runbooks. The crates `plan` and
+//! `runbook` compute; this module converts the command line.
 
 mod io500;
 mod layout;
 mod limits;
+mod runbook;
 mod size;
 
 use crate::error::Error;
@@ -18,7 +19,7 @@ use std::process::ExitCode;
 const FILE_BYTES_MAX: u64 = 4 << 20;
 
 /// Plan an array and a network: capacity, layout of drives and volumes, throughput of each stage,
-/// and the stage that binds.
+/// the stage that binds, and the commands for every machine.
 #[derive(Debug, Args)]
 pub struct PlanArgs {
     #[command(subcommand)]
@@ -31,6 +32,7 @@ enum PlanCommand {
     Layout(layout::LayoutArgs),
     Limits(Box<limits::LimitsArgs>),
     Io500(io500::Io500Args),
+    Runbook(runbook::RunbookArgs),
 }
 
 /// Runs a subcommand of `trunkline plan`.
@@ -40,6 +42,7 @@ pub fn run(args: &PlanArgs) -> Result<ExitCode, Error> {
         PlanCommand::Layout(args) => layout::run(args),
         PlanCommand::Limits(args) => limits::run(args),
         PlanCommand::Io500(args) => io500::run(args),
+        PlanCommand::Runbook(args) => runbook::run(args),
     }?;
     Ok(ExitCode::SUCCESS)
 }

@@ -195,6 +195,15 @@ pub(crate) const SUITES: &[Suite] = &[
         needs: &[Need::Root, Need::NetNamespaces],
     },
     Suite {
+        name: "runbooks",
+        about: "runbooks read by the tools that will run them: shellcheck, ansible, systemd, nvme, multipath",
+        tier: Tier::Full,
+        minutes: 1,
+        command: &["test", "--package", "runbook", "--test", "tools"],
+        packages: &["ansible", "multipath-tools", "nvme-cli", "shellcheck", "systemd"],
+        needs: &[Need::Root],
+    },
+    Suite {
         name: "bench",
         about: "the quick experiment whole, and one of one's own on one's own server",
         tier: Tier::Ci,

@@ -41,12 +41,18 @@ pub(super) fn script(layout: &Layout) -> Result<String> {
     for group in &layout.groups {
         text.push_str(&create_volumes(group, layout.stripe.segment_kib));
     }
-    text.push_str("\nshow \"Setting redundancy checks...\";\n");
+    text.push_str(&settings(layout));
+    Ok(text)
+}
+
+/// The commands that set how existing volumes are checked and cached.
+pub(super) fn settings(layout: &Layout) -> String {
+    let mut text = String::from("\nshow \"Setting redundancy checks...\";\n");
     for volume in layout.groups.iter().flat_map(|group| &group.volumes) {
         let _ = writeln!(text, "set volume [\"{}\"] redundancyCheckEnabled=true;", volume.name);
     }
     text.push_str(SETTINGS);
-    Ok(text)
+    text
 }
 
 /// The settings of all volumes.

@@ -1,0 +1,87 @@
+//! The rules: from a site file to a model, or to the first broken rule with its line.
+
+mod addresses;
+mod arrays;
+mod hosts;
+mod names;
+
+use crate::error::{Findings, Result};
+use crate::model::{Model, Portal};
+use crate::site::Site;
+use addresses::Addresses;
+use names::Names;
+
+/// The title of the EF600's guide, for the sources of rules.
+const GUIDE: &str = plan::ef600::TITLE;
+
+/// A part of the EF600's guide as the source of a rule.
+fn guide(place: &str) -> String {
+    format!("{GUIDE}, {place}")
+}
+
+/// Checks a site.
+///
+/// # Errors
+/// The broken rule that comes first in the file.
+pub(crate) fn check(site: &Site, text: &str) -> Result<Model> {
+    let mut findings = Findings::default();
+    let mut addresses = Addresses::default();
+    let mut names = Names::default();
+    names.check_host_name(&site.name, "site", &mut findings);
+    has_anything(site, &mut findings);
+    let arrays = arrays::check(site, &mut addresses, &mut names, &mut findings);
+    let portals = targets(site, &mut addresses, &mut names, &mut findings);
+    let (hosts, connect) = hosts::check(site, &arrays, &portals, &mut addresses, &mut names, &mut findings);
+    findings.into_result(text)?;
+    Ok(Model { name: site.name.get_ref().clone(), hosts, connect, arrays })
+}
+
+/// A site has at least one machine.
+fn has_anything(site: &Site, findings: &mut Findings) {
+    if site.array.is_empty() && site.host.is_empty() {
+        findings.add(
+            site.name.span(),
+            "the site has no machine",
+            "a site has at least one of [[array]] and [[host]]",
+            "docs/RUNBOOKS.md",
+            "trunkline plan runbook --init ef600        for a site file to start from",
+        );
+    }
+}
+
+/// The paths to targets that are set up by other means.
+fn targets(
+    site: &Site,
+    addresses: &mut Addresses,
+    names: &mut Names,
+    findings: &mut Findings,
+) -> Vec<Portal> {
+    let mut portals = Vec::new();
+    for target in &site.target {
+        let name = target.get_ref().name.get_ref();
+        names.check_host_name(&target.get_ref().name, "target", findings);
+        names.check_unique(&target.get_ref().name, findings);
+        if target.get_ref().addresses.get_ref().is_empty() {
+            findings.add(
+                target.get_ref().addresses.span(),
+                format!("the target {name} has no address"),
+                "a target answers at one address or more, each a path",
+                "docs/RUNBOOKS.md",
+                "addresses = [\"10.0.0.1\", \"10.0.1.1\"]",
+            );
+        }
+        let portal = |address| Portal {
+            target: name.clone(),
+            transport: target.get_ref().transport,
+            address,
+            port: target.get_ref().port,
+        };
+        let all = target.get_ref().addresses.get_ref().iter();
+        let used = all.filter_map(|address| addresses.take(address, &format!("target {name}"), findings));
+        portals.extend(used.map(portal));
+    }
+    portals
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,88 @@
+//! Names: what they may consist of, and that no two things share one.
+
+use crate::error::Findings;
+use crate::nqn::is_label;
+use crate::site::At;
+use std::collections::HashSet;
+
+/// The longest label that SANtricity takes.
+pub(super) const SANTRICITY_LABEL_MAX: usize = 30;
+/// The longest name of a network interface (IFNAMSIZ less the final NUL).
+const INTERFACE_MAX: usize = 15;
+
+/// The names that have been used.
+#[derive(Debug, Default)]
+pub(super) struct Names(HashSet<String>);
+
+impl Names {
+    /// A name that is part of file names, host names and labels.
+    pub(super) fn check_host_name(&self, name: &At<String>, what: &str, findings: &mut Findings) {
+        let text = name.get_ref();
+        if is_label(text) {
+            return;
+        }
+        let near: String = text.to_lowercase().chars().map(|c| if is_plain(c) { c } else { '-' }).collect();
+        let near = near.trim_matches('-');
+        findings.add(
+            name.span(),
+            format!("{text:?} is not a name for a {what}"),
+            "a name has 1 to 63 lower-case letters, digits and hyphens, and begins and ends with a letter or digit",
+            "RFC 1123, section 2.1",
+            format!("name = {:?}", if is_label(near) { near } else { what }),
+        );
+    }
+
+    /// No two things share a name.
+    pub(super) fn check_unique(&mut self, name: &At<String>, findings: &mut Findings) {
+        self.take(name, name.get_ref(), findings);
+    }
+
+    /// The same for one of the names that a range of hosts stands for.
+    pub(super) fn take(&mut self, place: &At<String>, name: &str, findings: &mut Findings) {
+        if !self.0.insert(name.to_owned()) {
+            findings.add(
+                place.span(),
+                format!("the name {name} is used twice"),
+                "every host, array and target has a name of its own, which names its files",
+                "docs/RUNBOOKS.md",
+                format!("name = \"{name}-2\", or leave one of them out"),
+            );
+        }
+    }
+}
+
+/// Whether a name of a network interface is possible and needs no quotes.
+pub(super) fn check_interface(interface: &At<String>, findings: &mut Findings) {
+    let text = interface.get_ref();
+    let valid = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+    if (1..=INTERFACE_MAX).contains(&text.len()) && text.chars().all(valid) && !text.starts_with(['.', '-']) {
+        return;
+    }
+    findings.add(
+        interface.span(),
+        format!("{text:?} is not the name of a network interface"),
+        format!("an interface's name has 1 to {INTERFACE_MAX} letters, digits and ._-"),
+        "Linux, IFNAMSIZ",
+        "interface = \"ib0\"; `ip -brief link` on the host shows its interfaces",
+    );
+}
+
+/// A label of SANtricity.
+pub(super) fn check_label(label: &At<String>, findings: &mut Findings) {
+    let text = label.get_ref();
+    let valid = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    if (1..=SANTRICITY_LABEL_MAX).contains(&text.len()) && text.chars().all(valid) {
+        return;
+    }
+    findings.add(
+        label.span(),
+        format!("{text:?} is not a label"),
+        format!("a label has 1 to {SANTRICITY_LABEL_MAX} letters, digits, - and _"),
+        "SANtricity commands, naming conventions",
+        "label = \"de0704-ef600\"",
+    );
+}
+
+fn is_plain(c: char) -> bool {
+    c.is_ascii_lowercase() || c.is_ascii_digit()
+}

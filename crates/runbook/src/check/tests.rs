@@ -1,0 +1,207 @@
+//! Each rule with a site file that breaks it: the line, the rule and its source.
+
+use crate::{Error, Refusal, System, runbook};
+use proptest::prelude::*;
+
+/// The refusal of a site file, and the line's text.
+fn refused(site: &str) -> (Refusal, String) {
+    match runbook(site) {
+        Err(Error::Refused(refusal)) => {
+            let line = site.lines().nth(refusal.line - 1).unwrap_or_default().to_owned();
+            (refusal, line)
+        }
+        other => panic!("not refused but {:?}", other.map(|files| files.len())),
+    }
+}
+
+fn ef600() -> String {
+    System::Ef600.site_file().to_owned()
+}
+
+#[test]
+fn the_site_files_to_start_from_are_valid_and_give_a_runbook() {
+    for system in System::ALL {
+        let files = runbook(system.site_file()).unwrap_or_else(|error| panic!("{system}: {error}"));
+        assert_eq!(files[0].path, crate::INDEX);
+        assert!(files[0].text.starts_with(crate::MARK));
+        let mut paths: Vec<_> = files.iter().map(|file| file.path.clone()).collect();
+        paths.sort_unstable();
+        let count = paths.len();
+        paths.dedup();
+        assert_eq!(paths.len(), count, "{system}: a path is used twice");
+        for file in &files {
+            assert_eq!(file.mode == 0o755, file.text.starts_with("#!"), "{}", file.path);
+        }
+    }
+}
+
+/// What is replaced in the EF600's example, by what, what its line then contains, and parts of the
+/// sentence, the rule and its source.
+const BROKEN: &[(&str, &str, &str, [&str; 3])] = &[
+    ("name = \"hpc\"", "name = \"HPC site\"", "HPC", ["not a name", "lower-case", "RFC 1123"]),
+    ("name = \"mgt01\"", "name = \"cmp07\"", "cmp07", ["used twice", "a name of its own", "RUNBOOKS"]),
+    ("name = \"mgt01\"", "name = \"m g\"", "m g", ["not a name", "lower-case", "RFC 1123"]),
+    ("name = \"mgt01\"", "name = \"m$(reboot)\"", "reboot", ["not a name", "lower-case", "RFC 1123"]),
+    ("172.30.60.101", "172.30.57.110", "172.30.57.110", ["used twice: port 2b", "one interface", "RFC 1122"]),
+    (
+        "172.30.60.101",
+        "172.30.60.54",
+        "172.30.60.54",
+        ["used twice: host cmp54", "one interface", "RFC 1122"],
+    ),
+    ("10.0.25.108", "10.0.25.107", "management", ["used twice", "one interface", "RFC 1122"]),
+    ("172.30.60.101", "172.30.60.101/24", "/24", ["not the address", "without a prefix", "figure 19"]),
+    ("172.30.57.114", "fd00::1", "fd00::1", ["IPv6", "IPv4", "figure 9"]),
+    ("nqn.2020-12.", "nqn.2020-13.", "2020-13", ["not the NQN", "year and a month", "NVM Express Base"]),
+    (
+        "com.example.hpc:nvme:",
+        "com.example.hpc-nvme-",
+        "hpc-nvme",
+        ["not the NQN", "colon", "NVM Express Base"],
+    ),
+    (
+        "#interface = \"ib1\"",
+        "os = \"rhel7\"",
+        "rhel7",
+        ["mixed", "do not share", "NVMe Configuration on the Linux"],
+    ),
+    ("#segment_kib = 128", "segment_kib = 512", "512", ["above 2048", "full stripe", "RAID Volume Groups"]),
+    (
+        "#segment_kib = 128",
+        "segment_kib = 256",
+        "256",
+        ["hosts send at most", "full stripe", "RAID Volume Groups"],
+    ),
+    ("#segment_kib = 128", "segment_kib = 100", "100", ["segments of 100", "32, 64", "RAID Volume Groups"]),
+    (
+        "request_kib = 1024",
+        "request_kib = 128",
+        "request_kib",
+        ["hosts send at most", "full stripe", "RAID Volume"],
+    ),
+    ("drives = 20", "drives = 21", "21", ["21", "10", "Lenovo Press"]),
+    ("volume = \"4992GiB\"", "volume = \"9992GiB\"", "9992", ["cannot fit", "usable", "Capacity Sizing"]),
+    ("volume = \"4992GiB\"", "volume = \"4992\"", "4992", ["4992", "unit", "table 4"]),
+    ("scheme = \"raid6\"", "scheme = \"raid5\"", "raid5", ["raid5", "", ""]),
+    (
+        "port = \"2b\", address = \"172.30.57.110\"",
+        "port = \"2a\", address = \"172.30.57.110\"",
+        "57.110",
+        ["no further host port", "each once", "figure 9"],
+    ),
+    (
+        "\"10.0.25.107\", \"10.0.25.108\"",
+        "\"10.0.25.107\"",
+        "management",
+        ["1 management", "one management port", "EF600 Overview"],
+    ),
+    (
+        "interface = \"ib0\"",
+        "interface = \"ib0;reboot\"",
+        "reboot",
+        ["not the name of a network", "15 letters", "IFNAMSIZ"],
+    ),
+    (
+        "label = \"de0704-ef600\"",
+        "label = \"de 0704\"",
+        "de 0704",
+        ["not a label", "30 letters", "SANtricity"],
+    ),
+    ("fabric = \"infiniband\"", "fabric = \"roce\"", "ports", ["need subnet_mask", "netmask", "1.4.0"]),
+    (
+        "fabric = \"infiniband\"",
+        "mtu = 9000",
+        "mtu",
+        ["neither subnet_mask nor mtu", "address only", "figure 9"],
+    ),
+    (
+        "firmware = \"11.70.1\"",
+        "firmware = \"11.50\"",
+        "11.50",
+        ["no SANtricity version", "11.60", "EF600 Overview"],
+    ),
+    (
+        "domain = \"hpc.example.com\"",
+        "domain = \"hpc example\"",
+        "hpc example",
+        ["not a domain", "dots", "RFC 1123"],
+    ),
+    ("#queue_size = 1024", "queue_size = 4096", "4096", ["queue of 4096", "16 to 1024", "fabrics.h"]),
+    ("cmp[01-54]", "cmp[54-01]", "54-01", ["does not stand for hosts", "upwards", "RUNBOOKS"]),
+];
+
+#[test]
+fn a_broken_rule_is_refused_with_its_line_the_rule_and_its_source() {
+    for (old, new, in_line, [sentence, rule, origin]) in BROKEN {
+        let site = ef600().replacen(old, new, 1);
+        assert_ne!(site, ef600(), "{old} is not in the example");
+        let (refusal, line) = refused(&site);
+        assert!(line.contains(in_line), "{new}: line {} is {line}\n{refusal}", refusal.line);
+        assert!(refusal.sentence.contains(sentence), "{new}: {refusal}");
+        assert!(refusal.rule.contains(rule), "{new}: {refusal}");
+        assert!(refusal.origin.contains(origin), "{new}: {refusal}");
+        assert!(!refusal.advice.is_empty(), "{new}: {refusal}");
+    }
+}
+
+// Deploying NetApp EF600, section EF600 and InfiniBand Fabric Topologies.
+#[test]
+fn more_hosts_than_ports_are_refused_where_cables_are_direct() {
+    let site = ef600().replace("#topology = \"fabric\"", "topology = \"direct\"");
+    let (refusal, _) = refused(&site);
+    assert!(refusal.sentence.contains("55 hosts are more than the 4 ports"), "{refusal}");
+    let site = site.replace("cmp[01-54]", "cmp[1-4]");
+    let (refusal, line) = refused(&site);
+    assert!(refusal.sentence.contains("5 hosts are more than the 4 ports"), "{refusal}");
+    assert!(line.contains("[[host]]") || line.contains("ports"), "{line}");
+    assert!(refusal.origin.contains("Topologies"), "{refusal}");
+}
+
+#[test]
+fn a_host_without_an_nqn_is_refused_and_two_may_not_share_one() {
+    let without: String = ef600()
+        .lines()
+        .filter(|line| !line.starts_with("nqn_prefix"))
+        .map(|line| format!("{line}\n"))
+        .collect();
+    let (refusal, line) = refused(&without);
+    assert!(refusal.sentence.contains("no NQN") && line.contains("[hosts]"), "{refusal}");
+    let shared = ef600().replace(
+        "#nqn = \"nqn.2020-12.com.example.hpc:nvme:mgt01\"",
+        "nqn = \"nqn.2020-12.com.example.hpc:nvme:cmp05-ib0\"",
+    );
+    let (refusal, line) = refused(&shared);
+    assert!(
+        refusal.sentence.contains("mgt01 has the NQN of cmp05") && line.contains("cmp05-ib0"),
+        "{refusal}"
+    );
+}
+
+#[test]
+fn keys_that_nothing_reads_and_files_that_are_no_toml_are_refused_with_the_line() {
+    for (old, new, part) in [
+        ("interface = \"ib0\"", "interfaces = \"ib0\"", "unknown field `interfaces`"),
+        ("os = \"rhel8\"", "os = \"rhel6\"", "unknown variant `rhel6`"),
+        ("drives = 20", "drives = \"many\"", "invalid type"),
+        ("name = \"hpc\"", "name = hpc", ""),
+        ("name = \"hpc\"", "", "missing field `name`"),
+    ] {
+        let Err(Error::Form { cause }) = runbook(&ef600().replacen(old, new, 1)) else {
+            panic!("{new} is accepted")
+        };
+        assert!(cause.contains(part) && cause.starts_with("line "), "{new}: {cause}");
+    }
+    let error = runbook("name = \"empty\"").expect_err("no machine");
+    assert!(error.to_string().contains("no machine"), "{error}");
+}
+
+proptest! {
+    /// No text makes it panic, whatever is inserted wherever.
+    #[test]
+    fn no_text_panics(place in 0_usize..2500, text in "[\\PC\n]{0,12}") {
+        let mut site = ef600();
+        let place = (0..=place.min(site.len())).rev().find(|place| site.is_char_boundary(*place)).unwrap_or(0);
+        site.insert_str(place, &text);
+        let _ = runbook(&site);
+    }
+}

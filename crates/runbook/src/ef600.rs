@@ -1,0 +1,260 @@
+//! The EF600: SMcli scripts, the same as an Ansible playbook and as a list of REST requests, and
+//! lines for /etc/hosts.
+//!
+//! After figures 5, 9, 11, 13, 16 and 17 of "Deploying NetApp EF600" (Lenovo Press, 2021).
+
+mod rest;
+
+use crate::Artifact;
+use crate::model::{Array, Host, Model};
+use crate::section::{Section, Step, program, render, text};
+use askama::Template;
+use plan::Scheme;
+use plan::layout::Volume;
+use std::net::IpAddr;
+
+/// The modules of the Ansible collection that the playbook uses.
+const MODULES: [&str; 7] =
+    ["global", "nvme_interface", "storagepool", "volume", "host", "hostgroup", "lun_mapping"];
+
+/// One section for each array.
+pub(crate) fn sections(model: &Model) -> Vec<Section> {
+    model.arrays.iter().map(|array| section(array, &model.hosts)).collect()
+}
+
+fn section(array: &Array, hosts: &[Host]) -> Section {
+    let folder = format!("array-{}", array.name);
+    let place = |mut file: Artifact| {
+        file.path = format!("{folder}/{}", file.path);
+        file
+    };
+    Section {
+        title: format!("Array {}", array.label),
+        notes: notes(array),
+        steps: steps(array, &folder),
+        files: files(array, hosts).into_iter().map(place).collect(),
+    }
+}
+
+fn notes(array: &Array) -> Vec<String> {
+    let mut notes = vec![
+        format!(
+            "Files: the folder array-{}, on a machine that reaches the management ports {} and {} and has SMcli. The password \
+             of `admin` is read from EF600_PASSWORD, or from the file that EF600_PASSWORD_FILE names.",
+            array.name, array.management[0], array.management[1]
+        ),
+        "Before the first step, set the password and the management addresses with System Manager (the ports come with \
+         169.254.128.101 and 169.254.128.102)."
+            .to_owned(),
+        "Instead of steps 2 to 6: `ansible-playbook playbook.yml` and `./run.sh 25-volume-settings.smcli`, undone by \
+         `ansible-playbook undo-playbook.yml`; or the requests of rest-requests.json."
+            .to_owned(),
+        "`autoLoadBalancingEnable=false` is essential: a parallel file system loads all volumes alike, and balancing would move \
+         their ownership back and forth between the controllers."
+            .to_owned(),
+        "Two clusters must never reach the same volumes: the host group has the hosts of this site and no others.".to_owned(),
+    ];
+    if let Some(firmware) = &array.firmware {
+        notes.push(format!("SANtricity {firmware}: the guide recommends 11.70.1 or later."));
+    }
+    notes.push(array.layout.stripe.why.clone());
+    notes.extend(array.layout.warnings.iter().cloned());
+    notes
+}
+
+fn steps(array: &Array, folder: &str) -> Vec<Step> {
+    let machine = format!("a management host, in {folder}");
+    let script = |title: &str, file: &str, verify: &str, undo: &str| {
+        let run = format!("./run.sh {file}");
+        Step::new(title, &machine, &run, verify, undo)
+    };
+    let shown = "./run.sh verify.smcli";
+    let mut steps = vec![
+        script("Save what the array has", "05-save.smcli", "ls -l before.smcli", "rm before.smcli"),
+        script(
+            "Configure the array and its host ports",
+            "10-basic.smcli",
+            shown,
+            "the lines of before.smcli that differ, by ./run.sh",
+        ),
+        script(
+            "Create pools or groups, and volumes",
+            "20-volumes.smcli",
+            shown,
+            "./run.sh undo-20-volumes.smcli",
+        ),
+        script(
+            "Create host group, hosts and initiators",
+            "40-hosts.smcli",
+            shown,
+            "./run.sh undo-40-hosts.smcli",
+        ),
+    ];
+    steps.push(Step::new(
+        "Wait until all volumes are formatted offline",
+        &machine,
+        "./30-wait-formatted.sh",
+        "./30-wait-formatted.sh",
+        "nothing: waiting changes nothing",
+    ));
+    steps.push(script("Map the volumes", "50-map.smcli", shown, "./run.sh undo-50-map.smcli"));
+    steps.push(Step::new(
+        &format!("Name the ports of {} on every host", array.name),
+        "every host",
+        "cat hosts.txt >> /etc/hosts",
+        &format!("getent hosts {}", array.ports.first().map_or("", |port| port.name.as_str())),
+        "remove the lines of hosts.txt from /etc/hosts",
+    ));
+    steps
+}
+
+fn files(array: &Array, hosts: &[Host]) -> Vec<Artifact> {
+    let group = array.host_group();
+    let volumes: Vec<_> = array.volumes().collect();
+    let is_pool = array.layout.scheme == Scheme::Ddp;
+    let [a, b] = array.management;
+    let modules = MODULES;
+    vec![
+        program("run.sh", render(&Run { array, a, b })),
+        text("05-save.smcli", render(&Save { array })),
+        text("10-basic.smcli", render(&Basic { array })),
+        text("20-volumes.smcli", volumes_script(array)),
+        text("25-volume-settings.smcli", render(&Settings { array })),
+        program("30-wait-formatted.sh", render(&Wait { volumes: &volumes })),
+        text("40-hosts.smcli", render(&Hosts { array, hosts, group: &group })),
+        text("50-map.smcli", render(&Map { array, volumes: &volumes, group: &group })),
+        text("verify.smcli", render(&Verify)),
+        text("undo-50-map.smcli", render(&Unmap { array, volumes: &volumes, group: &group })),
+        text("undo-40-hosts.smcli", render(&RemoveHosts { array, hosts, group: &group })),
+        text("undo-20-volumes.smcli", render(&RemoveVolumes { array, volumes: &volumes, is_pool })),
+        text("hosts.txt", render(&HostsFile { array, management: [('a', a), ('b', b)] })),
+        text(
+            "playbook.yml",
+            render(&Playbook { array, hosts, group: &group, volumes: &volumes, is_pool, a, modules }),
+        ),
+        text(
+            "undo-playbook.yml",
+            render(&UndoPlaybook { array, hosts, group: &group, volumes: &volumes, a, modules }),
+        ),
+        text("rest-requests.json", rest::requests(array, hosts)),
+    ]
+}
+
+/// The planner's script, whose head speaks of a password on the command line, with a head of ours.
+fn volumes_script(array: &Array) -> String {
+    let commands = array.script.split_once("on error stop;").map_or(array.script.as_str(), |(_, rest)| rest);
+    format!(
+        "// Pools or groups, and volumes, of {}. GB are GiB here: SMcli counts in powers of two.\n// The array then formats the \
+         volumes: see 30-wait-formatted.sh.\n\non error stop;{commands}",
+        array.label
+    )
+}
+
+#[derive(Template)]
+#[template(path = "ef600/run.sh", escape = "none")]
+struct Run<'a> {
+    array: &'a Array,
+    a: IpAddr,
+    b: IpAddr,
+}
+
+#[derive(Template)]
+#[template(path = "ef600/05-save.smcli", escape = "none")]
+struct Save<'a> {
+    array: &'a Array,
+}
+
+#[derive(Template)]
+#[template(path = "ef600/10-basic.smcli", escape = "none")]
+struct Basic<'a> {
+    array: &'a Array,
+}
+
+#[derive(Template)]
+#[template(path = "ef600/25-volume-settings.smcli", escape = "none")]
+struct Settings<'a> {
+    array: &'a Array,
+}
+
+#[derive(Template)]
+#[template(path = "ef600/30-wait-formatted.sh", escape = "none")]
+struct Wait<'a> {
+    volumes: &'a [(usize, &'a Volume)],
+}
+
+#[derive(Template)]
+#[template(path = "ef600/40-hosts.smcli", escape = "none")]
+struct Hosts<'a> {
+    array: &'a Array,
+    hosts: &'a [Host],
+    group: &'a str,
+}
+
+#[derive(Template)]
+#[template(path = "ef600/50-map.smcli", escape = "none")]
+struct Map<'a> {
+    array: &'a Array,
+    volumes: &'a [(usize, &'a Volume)],
+    group: &'a str,
+}
+
+#[derive(Template)]
+#[template(path = "ef600/verify.smcli", escape = "none")]
+struct Verify;
+
+#[derive(Template)]
+#[template(path = "ef600/undo-50-map.smcli", escape = "none")]
+struct Unmap<'a> {
+    array: &'a Array,
+    volumes: &'a [(usize, &'a Volume)],
+    group: &'a str,
+}
+
+#[derive(Template)]
+#[template(path = "ef600/undo-40-hosts.smcli", escape = "none")]
+struct RemoveHosts<'a> {
+    array: &'a Array,
+    hosts: &'a [Host],
+    group: &'a str,
+}
+
+#[derive(Template)]
+#[template(path = "ef600/undo-20-volumes.smcli", escape = "none")]
+struct RemoveVolumes<'a> {
+    array: &'a Array,
+    volumes: &'a [(usize, &'a Volume)],
+    is_pool: bool,
+}
+
+#[derive(Template)]
+#[template(path = "ef600/hosts.txt", escape = "none")]
+struct HostsFile<'a> {
+    array: &'a Array,
+    management: [(char, IpAddr); 2],
+}
+
+#[derive(Template)]
+#[template(path = "ef600/playbook.yml", escape = "none")]
+struct Playbook<'a> {
+    array: &'a Array,
+    hosts: &'a [Host],
+    group: &'a str,
+    volumes: &'a [(usize, &'a Volume)],
+    is_pool: bool,
+    a: IpAddr,
+    modules: [&'a str; 7],
+}
+
+#[derive(Template)]
+#[template(path = "ef600/undo-playbook.yml", escape = "none")]
+struct UndoPlaybook<'a> {
+    array: &'a Array,
+    hosts: &'a [Host],
+    group: &'a str,
+    volumes: &'a [(usize, &'a Volume)],
+    a: IpAddr,
+    modules: [&'a str; 7],
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,100 @@
+//! The site after all checks: names expanded, defaults filled in, volumes laid out. Everything that
+//! makes files reads this and nothing else.
+
+use crate::site::{Topology, Transport};
+use plan::layout::{Layout, Volume};
+use std::net::{IpAddr, Ipv4Addr};
+
+/// A site.
+#[derive(Debug)]
+pub(crate) struct Model {
+    pub(crate) name: String,
+    pub(crate) hosts: Vec<Host>,
+    /// What all hosts have in common, if there are hosts.
+    pub(crate) connect: Option<Connect>,
+    pub(crate) arrays: Vec<Array>,
+}
+
+/// How hosts connect to NVMe-oF targets.
+#[derive(Debug)]
+pub(crate) struct Connect {
+    pub(crate) has_native_multipath: bool,
+    pub(crate) delay_s: u32,
+    pub(crate) wait_s: u32,
+    pub(crate) queue_size: u32,
+    pub(crate) ctrl_loss_s: u32,
+    /// `max_sectors_kb`, if it is to be set.
+    pub(crate) request_kib: Option<u32>,
+    pub(crate) iopolicy: &'static str,
+}
+
+/// A Linux host.
+#[derive(Debug)]
+pub(crate) struct Host {
+    pub(crate) name: String,
+    pub(crate) address: IpAddr,
+    pub(crate) interface: String,
+    /// Present on a host that has NVMe-oF targets.
+    pub(crate) nqn: String,
+    /// The paths of the host.
+    pub(crate) portals: Vec<Portal>,
+}
+
+impl Host {
+    /// The label of the host's initiator in an array.
+    pub(crate) fn initiator(&self) -> String {
+        format!("{}-{}", self.name, self.interface)
+    }
+}
+
+/// An address at which a target answers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Portal {
+    pub(crate) target: String,
+    pub(crate) transport: Transport,
+    pub(crate) address: IpAddr,
+    pub(crate) port: u16,
+}
+
+/// An EF600.
+#[derive(Debug)]
+pub(crate) struct Array {
+    pub(crate) name: String,
+    pub(crate) label: String,
+    pub(crate) topology: Topology,
+    pub(crate) management: [IpAddr; 2],
+    pub(crate) domain: Option<String>,
+    pub(crate) firmware: Option<String>,
+    pub(crate) subnet_mask: Option<Ipv4Addr>,
+    pub(crate) mtu: Option<u32>,
+    pub(crate) ports: Vec<Port>,
+    pub(crate) layout: Layout,
+    pub(crate) script: String,
+    pub(crate) settings: String,
+}
+
+impl Array {
+    /// The name of the group of all hosts.
+    pub(crate) fn host_group(&self) -> String {
+        format!("{}_hg1", self.name)
+    }
+
+    /// The volumes in the order of their LUNs, which count from 1.
+    pub(crate) fn volumes(&self) -> impl Iterator<Item = (usize, &Volume)> {
+        (1..).zip(self.layout.groups.iter().flat_map(|group| &group.volumes))
+    }
+}
+
+/// A host port of an array.
+#[derive(Debug)]
+pub(crate) struct Port {
+    /// `a` or `b`.
+    pub(crate) controller: char,
+    /// `1a`, `1b`, `2a` or `2b`.
+    pub(crate) label: String,
+    /// The number of the port on its controller, from 1.
+    pub(crate) channel: usize,
+    pub(crate) address: Ipv4Addr,
+    /// The name in /etc/hosts.
+    pub(crate) name: String,
+}

@@ -1,0 +1,50 @@
+//! The site file as it is written: TOML tables, each value with its place in the file.
+//!
+//! What the keys mean stands in docs/RUNBOOKS.md. Rules that need more than one value are in
+//! `check`.
+
+mod array;
+mod hosts;
+mod target;
+
+pub(crate) use array::{Array, Fabric, Topology};
+pub(crate) use hosts::{Host, Hosts};
+pub(crate) use target::{Target, Transport, nvme_port};
+
+use crate::error::{Error, Result};
+use serde::Deserialize;
+use toml::Spanned;
+
+/// A value with its place in the file.
+pub(crate) type At<T> = Spanned<T>;
+
+/// A site.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Site {
+    /// The name of the site.
+    pub(crate) name: At<String>,
+    /// What all hosts have in common.
+    #[serde(default)]
+    pub(crate) hosts: Option<At<Hosts>>,
+    /// The Linux hosts.
+    #[serde(default)]
+    pub(crate) host: Vec<At<Host>>,
+    /// The EF600 arrays.
+    #[serde(default)]
+    pub(crate) array: Vec<At<Array>>,
+    /// Other NVMe-oF targets.
+    #[serde(default)]
+    pub(crate) target: Vec<At<Target>>,
+}
+
+/// Reads a site file.
+pub(crate) fn parse(text: &str) -> Result<Site> {
+    toml::from_str(text).map_err(|error| {
+        let line = error.span().map_or(1, |span| {
+            text.as_bytes().iter().take(span.start).filter(|byte| **byte == b'\n').count() + 1
+        });
+        let sentence = error.message().split_whitespace().collect::<Vec<_>>().join(" ");
+        Error::Form { cause: format!("line {line}: {sentence}") }
+    })
+}

@@ -1,0 +1,22 @@
+#!/bin/bash
+# Runs a file of SMcli commands on {{ array.label }}: ./run.sh 10-basic.smcli
+#
+# The password of the user admin is read from the file that EF600_PASSWORD_FILE names, or from
+# EF600_PASSWORD. It is handed over in a file that only this user may read, and on no command line.
+# EF600_OPTIONS replaces -k, which accepts a certificate that nobody signed.
+set -euo pipefail
+
+[ $# = 1 ] || { echo "usage: $0 FILE.smcli" >&2; exit 2; }
+
+if [ -n "${EF600_PASSWORD_FILE-}" ]; then
+    password=$EF600_PASSWORD_FILE
+else
+    [ -n "${EF600_PASSWORD-}" ] || { echo "$0: set EF600_PASSWORD_FILE or EF600_PASSWORD" >&2; exit 2; }
+    password=$(mktemp)
+    trap 'rm -f "$password"' EXIT
+    printf '%s\n' "$EF600_PASSWORD" >"$password"
+fi
+
+# Word splitting is wanted: EF600_OPTIONS may be several options, or none.
+# shellcheck disable=SC2086
+SMcli {{ a }} {{ b }} ${EF600_OPTIONS--k} -u admin -P "$password" -f "$1"

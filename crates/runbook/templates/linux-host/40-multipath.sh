@@ -1,0 +1,69 @@
+#!/bin/bash
+{%- if has_native_multipath %}
+# Paths to a volume are joined by the NVMe driver (native multipath). DM-Multipath only reports them.
+{%- else %}
+# Paths to a volume are joined by DM-Multipath: RHEL 7 has no native NVMe multipath.
+{%- endif %}
+set -euo pipefail
+cd "$(dirname "$0")"
+# shellcheck source=placing.sh
+. ./placing.sh
+{%- if has_multipath_conf %}
+
+# A configuration that is there already stays; ours is read in addition.
+multipath_conf=/etc/multipath.conf
+if [ -e /etc/multipath.conf ] && [ ! -e "$state/placed/etc/multipath.conf" ]; then
+    multipath_conf=/etc/multipath/conf.d/trunkline.conf
+fi
+{%- endif %}
+
+case ${1-} in
+    do)
+        need_root
+{%- if has_udev_rules %}
+        place files/71-trunkline-nvme.rules /etc/udev/rules.d/71-trunkline-nvme.rules 644
+        ! command -v udevadm >/dev/null || udevadm control --reload || :
+{%- endif %}
+{%- if has_multipath_conf %}
+        place files/multipath.conf "$multipath_conf" 644
+        if has_systemd; then
+            systemctl enable multipathd
+            systemctl restart multipathd
+        fi
+{%- endif %}
+        ;;
+    verify)
+{%- if has_native_multipath %}
+        [ "$(cat /sys/module/nvme_core/parameters/multipath)" = Y ] ||
+            fail "native multipath is off: add nvme_core.multipath=Y to the kernel's command line and restart"
+{%- endif %}
+{%- if has_udev_rules %}
+        is_placed files/71-trunkline-nvme.rules /etc/udev/rules.d/71-trunkline-nvme.rules
+{%- endif %}
+{%- if has_multipath_conf %}
+        is_placed files/multipath.conf "$multipath_conf"
+        multipath -t | grep -q 'NetApp E-Series'
+{%- endif %}
+        ;;
+    undo)
+        need_root
+{%- if has_multipath_conf %}
+        take_back "$multipath_conf"
+        if has_systemd; then
+            if [ -e /etc/multipath.conf ]; then
+                systemctl restart multipathd
+            else
+                systemctl disable --now multipathd
+            fi
+        fi
+{%- endif %}
+{%- if has_udev_rules %}
+        take_back /etc/udev/rules.d/71-trunkline-nvme.rules
+        ! command -v udevadm >/dev/null || udevadm control --reload || :
+{%- endif %}
+        ;;
+    *)
+        echo "usage: $0 do|verify|undo" >&2
+        exit 2
+        ;;
+esac

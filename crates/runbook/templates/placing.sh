@@ -1,0 +1,137 @@
+# shellcheck shell=bash
+# Sourced by the steps of this folder: puts files in place so that they can be taken back whole.
+#
+# What was there before is kept below $state, and is put back by take_back. When the last file has
+# been taken back, $state is gone too.
+
+state=${RUNBOOK_STATE:-/var/lib/trunkline-runbook}
+
+fail() {
+    echo "${0##*/}: $*" >&2
+    exit 1
+}
+
+need_root() {
+    [ "$(id -u)" = 0 ] || fail "run this as root"
+}
+
+has_systemd() {
+    [ -d /run/systemd/system ]
+}
+
+# place FILE DESTINATION MODE
+place() {
+    local directory
+    directory=$(dirname "$2")
+    if [ ! -e "$state/placed$2" ]; then
+        mkdir -p "$state/placed$directory"
+        if [ -e "$2" ]; then
+            mkdir -p "$state/kept$directory"
+            cp -a "$2" "$state/kept$2"
+        fi
+        if [ ! -d "$directory" ]; then
+            mkdir -p "$directory"
+            echo "$directory" >>"$state/made"
+        fi
+        : >"$state/placed$2"
+    fi
+    # The file appears whole: it is renamed.
+    install -m "$3" "$1" "$2.new"
+    mv -f "$2.new" "$2"
+}
+
+# take_back DESTINATION
+take_back() {
+    [ -e "$state/placed$1" ] || return 0
+    if [ -e "$state/kept$1" ]; then
+        mv -f "$state/kept$1" "$1"
+    else
+        rm -f "$1"
+    fi
+    rm -f "$state/placed$1"
+    tidy_up
+}
+
+# Removes directories that place has made, once they are empty, and what is empty below $state.
+tidy_up() {
+    local directory left=()
+    if [ -e "$state/made" ]; then
+        while read -r directory; do
+            rmdir "$directory" 2>/dev/null || left+=("$directory")
+        done <"$state/made"
+        rm -f "$state/made"
+        if [ ${left[0]+set} ]; then printf '%s\n' "${left[@]}" >"$state/made"; fi
+    fi
+    [ ! -d "$state" ] || find "$state" -depth -type d -empty -delete
+}
+
+# is_placed FILE DESTINATION
+is_placed() {
+    cmp -s "$1" "$2" || fail "$2 is not ${1##*/} of this folder"
+}
+
+# remember LIST WORD: notes what this runbook has changed; recalled takes the list back.
+remember() {
+    mkdir -p "$state"
+    grep -qxF "$2" "$state/$1" 2>/dev/null || echo "$2" >>"$state/$1"
+}
+
+recalled() {
+    [ -e "$state/$1" ] || return 0
+    tac "$state/$1"
+    rm -f "$state/$1"
+    tidy_up
+}
+
+# load_modules MODULE...: loads what is not loaded, and remembers it.
+load_modules() {
+    local module
+    for module in "$@"; do
+        [ -d "/sys/module/${module//-/_}" ] && continue
+        modprobe "$module"
+        remember modules "$module"
+    done
+}
+
+# unload_modules: unloads what load_modules has loaded and nobody uses.
+unload_modules() {
+    local module
+    for module in $(recalled modules); do
+        modprobe -r "$module" 2>/dev/null || echo "$module stays loaded: it is in use" >&2
+    done
+}
+
+# install_packages PACKAGE...: installs what is missing, and remembers it.
+install_packages() {
+    local package missing=()
+    for package in "$@"; do
+        if command -v dpkg-query >/dev/null; then
+            # shellcheck disable=SC2016 # dpkg-query reads ${...}.
+            dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'ok installed' && continue
+        else
+            rpm -q "$package" >/dev/null 2>&1 && continue
+        fi
+        missing+=("$package")
+    done
+    [ ${missing[0]+set} ] || return 0
+    package_tool install -y "${missing[@]}"
+    for package in "${missing[@]}"; do remember packages "$package"; done
+}
+
+# remove_packages: removes what install_packages has installed.
+remove_packages() {
+    local packages
+    mapfile -t packages < <(recalled packages)
+    [ ${packages[0]+set} ] || return 0
+    package_tool remove -y "${packages[@]}"
+}
+
+package_tool() {
+    if command -v apt-get >/dev/null; then
+        DEBIAN_FRONTEND=noninteractive apt-get "$@"
+    elif command -v dnf >/dev/null; then
+        dnf "$@"
+    else
+        yum "$@"
+    fi
+}

@@ -1,0 +1,140 @@
+//! Tests `trunkline plan runbook` from outside: the folder that it writes, and what it refuses.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+use testkit::temp_dir;
+
+/// The systems of `--init`.
+const SYSTEMS: [&str; 2] = ["ef600", "linux-host"];
+
+fn run(arguments: &[&str], directory: &Path) -> (Option<i32>, String, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_trunkline"));
+    command.args(["plan", "runbook"]).args(arguments).current_dir(directory).env_remove("TRUNKLINE_LOG");
+    let output = command.output().expect("the program runs");
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
+    (output.status.code(), text(output.stdout), text(output.stderr))
+}
+
+#[test]
+fn every_site_file_to_start_from_becomes_a_folder() {
+    let directory = temp_dir("runbook");
+    for system in SYSTEMS {
+        let (code, site, err) = run(&["--init", system], directory.path());
+        assert_eq!((code, err.as_str()), (Some(0), ""), "{system}");
+        fs::write(directory.path().join("site.toml"), site).expect("written");
+        let (code, out, err) = run(&["site.toml", "--out", system], directory.path());
+        assert_eq!((code, out.as_str()), (Some(0), ""), "{system}: {err}");
+        assert!(err.contains(&format!("begin with {system}/README.md")), "{err}");
+        let index = fs::read_to_string(directory.path().join(system).join("README.md")).expect("an index");
+        // Every file that the index names is there.
+        for path in
+            index.lines().filter_map(|line| line.strip_prefix("| [")?.split_once(']').map(|found| found.0))
+        {
+            assert!(directory.path().join(system).join(path).is_file(), "{system}: {path}");
+        }
+        for (verb, count) in ["# run", "# verify", "# undo"].map(|verb| (verb, index.matches(verb).count())) {
+            assert_eq!(count, index.matches("\n### ").count(), "{system}: {verb}");
+        }
+    }
+    let left = fs::read_dir(directory.path()).expect("a directory").count();
+    assert_eq!(left, SYSTEMS.len() + 1, "nothing is left beside the folders");
+}
+
+#[test]
+fn programs_can_be_run_and_texts_cannot() {
+    let directory = temp_dir("runbook-modes");
+    let (_, site, _) = run(&["--init", "ef600"], directory.path());
+    fs::write(directory.path().join("site.toml"), site).expect("written");
+    assert_eq!(run(&["site.toml", "--out", "a/b"], directory.path()).0, Some(0));
+    let mode = |path: &str| {
+        let found = fs::metadata(directory.path().join("a/b").join(path)).expect("a file");
+        found.permissions().mode() & 0o111
+    };
+    assert_ne!(mode("hosts/50-connect.sh"), 0);
+    assert_ne!(mode("hosts/files/trunkline-nvme"), 0);
+    assert_eq!(mode("array-de0704/10-basic.smcli"), 0);
+}
+
+#[test]
+fn a_directory_that_is_not_empty_is_left_alone() {
+    let directory = temp_dir("runbook-force");
+    let at = |path: &str| directory.path().join(path);
+    let (_, site, _) = run(&["--init", "linux-host"], directory.path());
+    fs::write(at("site.toml"), &site).expect("written");
+    fs::create_dir(at("mine")).expect("made");
+    fs::write(at("mine/letter.txt"), "dear").expect("written");
+    for force in [&["site.toml", "--out", "mine"][..], &["site.toml", "--out", "mine", "--force"]] {
+        let (code, _, err) = run(force, directory.path());
+        assert_eq!(code, Some(1));
+        assert!(err.contains("cannot write the runbook to mine"), "{err}");
+    }
+    assert_eq!(fs::read_to_string(at("mine/letter.txt")).expect("still there"), "dear");
+    assert_eq!(fs::read_dir(at("mine")).expect("a directory").count(), 1);
+
+    // An empty directory and an earlier runbook are replaced.
+    fs::create_dir(at("ours")).expect("made");
+    assert_eq!(run(&["site.toml", "--out", "ours"], directory.path()).0, Some(0));
+    assert!(at("ours/hosts/by-name/node3").exists());
+    fs::write(at("site.toml"), site.replace("node[1-3]", "node[1-2]")).expect("written");
+    assert_eq!(run(&["site.toml", "--out", "ours"], directory.path()).0, Some(1));
+    assert_eq!(run(&["site.toml", "--out", "ours", "--force"], directory.path()).0, Some(0));
+    assert!(at("ours/hosts/by-name/node2").exists() && !at("ours/hosts/by-name/node3").exists());
+    let (code, _, err) = run(&["site.toml", "--out", "site.toml"], directory.path());
+    assert!(code == Some(1) && err.contains("not a directory"), "{err}");
+    assert_eq!(fs::read_dir(directory.path()).expect("a directory").count(), 3, "nothing is left");
+}
+
+#[test]
+fn a_broken_site_file_is_refused_with_its_line_the_rule_and_its_source() {
+    let directory = temp_dir("runbook-refused");
+    let (_, site, _) = run(&["--init", "ef600"], directory.path());
+    for (old, new, parts) in [
+        (
+            "172.30.60.101",
+            "172.30.57.110",
+            [
+                "error: cannot use site.toml",
+                "cause: line ",
+                "used twice",
+                "RFC 1122",
+                "try:   another address",
+            ],
+        ),
+        (
+            "drives = 20",
+            "drive = 20",
+            [
+                "error: cannot use site.toml",
+                "cause: line ",
+                "unknown field",
+                "expected",
+                "try:   trunkline plan runbook --init",
+            ],
+        ),
+    ] {
+        fs::write(directory.path().join("site.toml"), site.replace(old, new)).expect("written");
+        let (code, out, err) = run(&["site.toml", "--out", "out"], directory.path());
+        assert_eq!((code, out.as_str()), (Some(1), ""), "{err}");
+        for part in parts {
+            assert!(err.contains(part), "{part} is not in\n{err}");
+        }
+        assert!(!directory.path().join("out").exists());
+    }
+}
+
+#[test]
+fn a_wrong_command_line_is_refused() {
+    let directory = temp_dir("runbook-usage");
+    for (arguments, part) in [
+        (&["--init", "nas"][..], "ef600, linux-host"),
+        (&["site.toml"], "--out"),
+        (&["--out", "x"], "SITE.toml"),
+        (&["--init", "ef600", "--out", "x"], "cannot be used with"),
+    ] {
+        let (code, _, err) = run(arguments, directory.path());
+        assert_eq!(code, Some(2), "{arguments:?}: {err}");
+        assert!(err.contains(part), "{arguments:?}: {err}");
+    }
+}
