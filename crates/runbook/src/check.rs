@@ -4,6 +4,7 @@ mod addresses;
 mod arrays;
 mod hosts;
 mod names;
+mod servers;
 
 use crate::error::{Findings, Result};
 use crate::model::{Model, Portal};
@@ -30,19 +31,22 @@ pub(crate) fn check(site: &Site, text: &str) -> Result<Model> {
     names.check_host_name(&site.name, "site", &mut findings);
     has_anything(site, &mut findings);
     let arrays = arrays::check(site, &mut addresses, &mut names, &mut findings);
-    let portals = targets(site, &mut addresses, &mut names, &mut findings);
+    let servers = servers::check(site, &mut addresses, &mut names, &mut findings);
+    let mut portals = targets(site, &mut addresses, &mut names, &mut findings);
+    let of_servers = servers.iter().filter_map(|server| server.nvmet.as_ref());
+    portals.extend(of_servers.flat_map(|nvmet| nvmet.ports.iter().map(|port| port.portal.clone())));
     let (hosts, connect) = hosts::check(site, &arrays, &portals, &mut addresses, &mut names, &mut findings);
     findings.into_result(text)?;
-    Ok(Model { name: site.name.get_ref().clone(), hosts, connect, arrays })
+    Ok(Model { name: site.name.get_ref().clone(), hosts, connect, arrays, servers })
 }
 
 /// A site has at least one machine.
 fn has_anything(site: &Site, findings: &mut Findings) {
-    if site.array.is_empty() && site.host.is_empty() {
+    if site.array.is_empty() && site.host.is_empty() && site.server.is_empty() {
         findings.add(
             site.name.span(),
             "the site has no machine",
-            "a site has at least one of [[array]] and [[host]]",
+            "a site has at least one of [[array]], [[host]] and [[server]]",
             "docs/RUNBOOKS.md",
             "trunkline plan runbook --init ef600        for a site file to start from",
         );
@@ -76,9 +80,21 @@ fn targets(
             address,
             port: target.get_ref().port,
         };
-        let all = target.get_ref().addresses.get_ref().iter();
-        let used = all.filter_map(|address| addresses.take(address, &format!("target {name}"), findings));
-        portals.extend(used.map(portal));
+        for address in target.get_ref().addresses.get_ref() {
+            // A target may answer over RDMA and over TCP at one address.
+            let Some(ip) = addresses.take(address, "an NVMe-oF target", findings) else { continue };
+            let portal = portal(ip);
+            if portals.contains(&portal) {
+                findings.add(
+                    address.span(),
+                    format!("the address {ip} of the target {name} is used twice"),
+                    "each address of a target is a path of its own",
+                    "docs/RUNBOOKS.md",
+                    "leave one of them out",
+                );
+            }
+            portals.push(portal);
+        }
     }
     portals
 }

@@ -10,11 +10,13 @@ pub enum System {
     Ef600,
     /// Linux hosts of an NVMe-oF target that exists.
     LinuxHost,
+    /// Linux servers of files and volumes.
+    LinuxServer,
 }
 
 impl System {
     /// Every system.
-    pub const ALL: [Self; 2] = [Self::Ef600, Self::LinuxHost];
+    pub const ALL: [Self; 3] = [Self::Ef600, Self::LinuxHost, Self::LinuxServer];
 
     /// The name of the system on the command line.
     #[must_use]
@@ -22,6 +24,7 @@ impl System {
         match self {
             Self::Ef600 => "ef600",
             Self::LinuxHost => "linux-host",
+            Self::LinuxServer => "linux-server",
         }
     }
 
@@ -31,6 +34,7 @@ impl System {
         match self {
             Self::Ef600 => include_str!("../../../docs/examples/site-ef600.toml"),
             Self::LinuxHost => include_str!("../../../docs/examples/site-linux-host.toml"),
+            Self::LinuxServer => include_str!("../../../docs/examples/site-linux-server.toml"),
         }
     }
 }

@@ -16,6 +16,7 @@ mod error;
 mod index;
 mod init;
 mod linux_host;
+mod linux_server;
 mod model;
 mod nqn;
 mod section;
@@ -50,7 +51,8 @@ pub const INDEX: &str = "README.md";
 pub fn runbook(text: &str) -> Result<Vec<Artifact>> {
     let site = site::parse(text)?;
     let model = check::check(&site, text)?;
-    let sections: Vec<Section> = [ef600::sections(&model), linux_host::sections(&model)].concat();
+    let sections: Vec<Section> =
+        [ef600::sections(&model), linux_server::sections(&model), linux_host::sections(&model)].concat();
     let index = index::index(&model, &sections);
     let files = sections.into_iter().flat_map(|section| section.files);
     Ok(std::iter::once(index).chain(files).collect())

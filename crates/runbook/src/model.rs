@@ -3,7 +3,7 @@
 
 use crate::site::{Topology, Transport};
 use plan::layout::{Layout, Volume};
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 /// A site.
 #[derive(Debug)]
@@ -13,6 +13,7 @@ pub(crate) struct Model {
     /// What all hosts have in common, if there are hosts.
     pub(crate) connect: Option<Connect>,
     pub(crate) arrays: Vec<Array>,
+    pub(crate) servers: Vec<Server>,
 }
 
 /// How hosts connect to NVMe-oF targets.
@@ -97,4 +98,81 @@ pub(crate) struct Port {
     pub(crate) address: Ipv4Addr,
     /// The name in /etc/hosts.
     pub(crate) name: String,
+}
+
+/// A Linux machine that serves files or volumes.
+#[derive(Debug)]
+pub(crate) struct Server {
+    pub(crate) name: String,
+    pub(crate) nfs: Option<Nfs>,
+    pub(crate) nvmet: Option<Nvmet>,
+    pub(crate) trunkline: Option<Trunkline>,
+}
+
+/// The kernel's NFS server.
+#[derive(Debug)]
+pub(crate) struct Nfs {
+    pub(crate) is_over_rdma: bool,
+    pub(crate) threads: u32,
+    pub(crate) exports: Vec<Export>,
+}
+
+/// Trunkline's NFS server.
+#[derive(Debug)]
+pub(crate) struct Trunkline {
+    pub(crate) addresses: Vec<IpAddr>,
+    pub(crate) port: u16,
+    pub(crate) rdma_port: Option<u16>,
+    pub(crate) exports: Vec<Export>,
+}
+
+impl Trunkline {
+    /// Where it listens over TCP at an address.
+    pub(crate) fn tcp(&self, address: &IpAddr) -> SocketAddr {
+        SocketAddr::new(*address, self.port)
+    }
+
+    /// Where it listens over RDMA at an address.
+    pub(crate) fn rdma(&self, address: &IpAddr) -> Option<SocketAddr> {
+        Some(SocketAddr::new(*address, self.rdma_port?))
+    }
+}
+
+/// What a server exports.
+#[derive(Debug)]
+pub(crate) struct Export {
+    /// The path that clients mount.
+    pub(crate) path: String,
+    /// The directory; none for a store in memory.
+    pub(crate) dir: Option<String>,
+    pub(crate) mem: Option<String>,
+    pub(crate) clients: Vec<String>,
+    pub(crate) is_writable: bool,
+    pub(crate) keeps_root: bool,
+    pub(crate) fsid: Option<u32>,
+}
+
+/// The kernel's NVMe-oF target.
+#[derive(Debug)]
+pub(crate) struct Nvmet {
+    pub(crate) nqn: String,
+    pub(crate) allows_any_host: bool,
+    pub(crate) namespaces: Vec<Namespace>,
+    pub(crate) ports: Vec<NvmetPort>,
+    /// All groups, in order.
+    pub(crate) groups: Vec<u32>,
+}
+
+/// A volume of a target.
+#[derive(Debug)]
+pub(crate) struct Namespace {
+    pub(crate) device: String,
+    pub(crate) group: u32,
+}
+
+/// An address of a target.
+#[derive(Debug)]
+pub(crate) struct NvmetPort {
+    pub(crate) portal: Portal,
+    pub(crate) optimized: Vec<u32>,
 }

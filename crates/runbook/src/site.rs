@@ -5,10 +5,12 @@
 
 mod array;
 mod hosts;
+mod server;
 mod target;
 
 pub(crate) use array::{Array, Fabric, Topology};
 pub(crate) use hosts::{Host, Hosts};
+pub(crate) use server::{Namespace, Nfs, Nvmet, NvmetPort, Server, Trunkline};
 pub(crate) use target::{Target, Transport, nvme_port};
 
 use crate::error::{Error, Result};
@@ -36,6 +38,9 @@ pub(crate) struct Site {
     /// Other NVMe-oF targets.
     #[serde(default)]
     pub(crate) target: Vec<At<Target>>,
+    /// The Linux servers.
+    #[serde(default)]
+    pub(crate) server: Vec<At<Server>>,
 }
 
 /// Reads a site file.

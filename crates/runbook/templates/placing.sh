@@ -5,6 +5,8 @@
 # been taken back, $state is gone too.
 
 state=${RUNBOOK_STATE:-/var/lib/trunkline-runbook}
+# Each step has lists of its own, also where two folders are used on one machine.
+step=${PWD##*/}-${0##*/}
 
 fail() {
     echo "${0##*/}: $*" >&2
@@ -70,16 +72,16 @@ is_placed() {
     cmp -s "$1" "$2" || fail "$2 is not ${1##*/} of this folder"
 }
 
-# remember LIST WORD: notes what this runbook has changed; recalled takes the list back.
+# remember LIST WORD: notes what this step has changed; recalled takes the list back.
 remember() {
     mkdir -p "$state"
-    grep -qxF "$2" "$state/$1" 2>/dev/null || echo "$2" >>"$state/$1"
+    grep -qxF "$2" "$state/$step.$1" 2>/dev/null || echo "$2" >>"$state/$step.$1"
 }
 
 recalled() {
-    [ -e "$state/$1" ] || return 0
-    tac "$state/$1"
-    rm -f "$state/$1"
+    [ -e "$state/$step.$1" ] || return 0
+    tac "$state/$step.$1"
+    rm -f "$state/$step.$1"
     tidy_up
 }
 

@@ -156,7 +156,7 @@ pub enum Error {
         file: String,
         /// The cause.
         #[source]
-        cause: runbook::Error,
+        cause: Box<runbook::Error>,
     },
     /// A lab of virtual machines failed.
     #[error(transparent)]

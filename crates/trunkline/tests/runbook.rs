@@ -7,7 +7,7 @@ use std::process::Command;
 use testkit::temp_dir;
 
 /// The systems of `--init`.
-const SYSTEMS: [&str; 2] = ["ef600", "linux-host"];
+const SYSTEMS: [&str; 3] = ["ef600", "linux-host", "linux-server"];
 
 fn run(arguments: &[&str], directory: &Path) -> (Option<i32>, String, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_trunkline"));
@@ -128,7 +128,7 @@ fn a_broken_site_file_is_refused_with_its_line_the_rule_and_its_source() {
 fn a_wrong_command_line_is_refused() {
     let directory = temp_dir("runbook-usage");
     for (arguments, part) in [
-        (&["--init", "nas"][..], "ef600, linux-host"),
+        (&["--init", "nas"][..], "ef600, linux-host, linux-server"),
         (&["site.toml"], "--out"),
         (&["--out", "x"], "SITE.toml"),
         (&["--init", "ef600", "--out", "x"], "cannot be used with"),
@@ -137,4 +137,16 @@ fn a_wrong_command_line_is_refused() {
         assert_eq!(code, Some(2), "{arguments:?}: {err}");
         assert!(err.contains(part), "{arguments:?}: {err}");
     }
+}
+
+/// The server itself accepts the configuration that it is given.
+#[test]
+fn trunkline_serve_accepts_the_configuration_of_a_server() {
+    let directory = temp_dir("runbook-serve");
+    let (_, site, _) = run(&["--init", "linux-server"], directory.path());
+    fs::write(directory.path().join("site.toml"), site).expect("written");
+    assert_eq!(run(&["site.toml", "--out", "out"], directory.path()).0, Some(0));
+    let file = directory.path().join("out/server-stor1/files/serve.toml");
+    let config = server::Config::from_file(&file).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!((config.nodes.len(), config.exports.len()), (2, 2));
 }

@@ -38,7 +38,8 @@ impl Addresses {
 
     /// Notes the user of an address.
     pub(super) fn note(&mut self, place: &At<String>, ip: IpAddr, user: &str, findings: &mut Findings) {
-        if let Some(other) = self.0.insert(ip, user.to_owned()) {
+        // A server may serve several things at one address.
+        if let Some(other) = self.0.insert(ip, user.to_owned()).filter(|other| other != user) {
             findings.add(
                 place.span(),
                 format!("the address {ip} of {user} is used twice: {other} has it too"),

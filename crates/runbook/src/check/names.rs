@@ -86,3 +86,21 @@ pub(super) fn check_label(label: &At<String>, findings: &mut Findings) {
 fn is_plain(c: char) -> bool {
     c.is_ascii_lowercase() || c.is_ascii_digit()
 }
+
+/// A path of a directory or a device that needs no quotes anywhere.
+pub(super) fn check_path(path: &At<String>, what: &str, findings: &mut Findings) {
+    let text = path.get_ref();
+    let valid = |c: char| c.is_ascii_alphanumeric() || "/._-+:".contains(c);
+    let parts_are = |part: &str| !part.is_empty() && part != "." && part != "..";
+    let is_path = text.strip_prefix('/').is_some_and(|rest| rest.split('/').all(parts_are));
+    if is_path && text.chars().all(valid) {
+        return;
+    }
+    findings.add(
+        path.span(),
+        format!("{text:?} is not the path of a {what}"),
+        "a path begins with /, does not end with one, and has letters, digits and ._-+: only, without . and ..",
+        "exports(5), fstab(5): other characters need escapes that differ between files",
+        "a path such as \"/srv/data\"",
+    );
+}

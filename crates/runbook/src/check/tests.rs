@@ -130,11 +130,77 @@ const BROKEN: &[(&str, &str, &str, [&str; 3])] = &[
     ("cmp[01-54]", "cmp[54-01]", "54-01", ["does not stand for hosts", "upwards", "RUNBOOKS"]),
 ];
 
+/// The same for the Linux server's example.
+const BROKEN_SERVER: &[(&str, &str, &str, [&str; 3])] = &[
+    ("port = 12049 ", "#port = 1 ", "addresses", ["kernel's NFS server listens", "2049 of all", "rpc.nfsd"]),
+    ("rdma_port = 12050", "rdma_port = 20049", "20049", ["kernel's NFS server listens", "20049", "rpc.nfsd"]),
+    ("path = \"/srv/nfs\"", "path = \"srv/nfs\"", "srv/nfs", ["not the path", "begins with /", "exports(5)"]),
+    ("path = \"/srv/nfs\"", "path = \"/srv/$(reboot)\"", "reboot", ["not the path", "letters", "exports(5)"]),
+    ("path = \"/srv/nfs\"", "path = \"/srv/../etc\"", "etc", ["not the path", "..", "exports(5)"]),
+    (
+        "clients = [\"10.0.0.0/16\"], rw = true, fsid",
+        "clients = [\"*\"], rw = true, fsid",
+        "*",
+        ["neither an address", "prefix", "exports(5)"],
+    ),
+    (
+        "clients = [\"10.0.0.0/16\"], rw = true, fsid",
+        "clients = [\"10.0.0.0/33\"], rw = true, fsid",
+        "/33",
+        ["neither an address", "prefix", "exports(5)"],
+    ),
+    (
+        "clients = [\"10.0.0.0/16\"], rw = true, fsid",
+        "clients = [], rw = true, fsid",
+        "clients",
+        ["clients is empty", "nothing is open", "RUNBOOKS"],
+    ),
+    ("mem = \"2GiB\"", "mem = \"2GiB\", dir = \"/srv/x\"", "scratch", ["dir or mem", "in memory", "SERVE"]),
+    ("mem = \"2GiB\"", "mem = \"two\"", "two", ["not a size", "unit", "SERVE"]),
+    (
+        "\"/dev/vdc\", ana_group = 2",
+        "\"/dev/vdb\", ana_group = 2",
+        "vdb",
+        ["used twice", "one directory or device", "RUNBOOKS"],
+    ),
+    (
+        "\"/dev/vdc\", ana_group = 2",
+        "\"/dev/vdc\", ana_group = 200",
+        "200",
+        ["no ANA group 200", "1 to 128", "nvmet.h"],
+    ),
+    (
+        "\"/dev/vdc\", ana_group = 2",
+        "\"/dev/vdc\"",
+        "optimized = [2]",
+        ["no namespace is in ANA group 2", "groups that have", "RUNBOOKS"],
+    ),
+    (
+        "nqn = \"nqn.2024-01.org.example:stor1\"",
+        "nqn = \"stor1\"",
+        "stor1",
+        ["not the NQN of a subsystem", "nqn.", "NVM Express"],
+    ),
+    ("name = \"stor1\"", "name = \"node1\"", "node[1-2]", ["node1 is used twice", "of its own", "RUNBOOKS"]),
+    (
+        "address = \"10.0.0.11\"",
+        "address = \"10.0.0.1\"",
+        "10.0.0.1",
+        ["used twice: server stor1", "one interface", "RFC 1122"],
+    ),
+    ("#threads = 64", "threads = 0", "threads", ["0 threads", "1 to 1024", "rpc.nfsd"]),
+];
+
 #[test]
 fn a_broken_rule_is_refused_with_its_line_the_rule_and_its_source() {
-    for (old, new, in_line, [sentence, rule, origin]) in BROKEN {
-        let site = ef600().replacen(old, new, 1);
-        assert_ne!(site, ef600(), "{old} is not in the example");
+    let server = System::LinuxServer.site_file().to_owned();
+    let all = BROKEN
+        .iter()
+        .map(|case| (ef600(), case))
+        .chain(BROKEN_SERVER.iter().map(|case| (server.clone(), case)));
+    for (example, (old, new, in_line, [sentence, rule, origin])) in all {
+        let site = example.replacen(old, new, 1);
+        assert_ne!(site, example, "{old} is not in the example");
         let (refusal, line) = refused(&site);
         assert!(line.contains(in_line), "{new}: line {} is {line}\n{refusal}", refusal.line);
         assert!(refusal.sentence.contains(sentence), "{new}: {refusal}");
@@ -175,6 +241,21 @@ fn a_host_without_an_nqn_is_refused_and_two_may_not_share_one() {
         refusal.sentence.contains("mgt01 has the NQN of cmp05") && line.contains("cmp05-ib0"),
         "{refusal}"
     );
+}
+
+#[test]
+fn a_volume_without_an_optimized_path_and_a_target_without_hosts_are_refused() {
+    let server = System::LinuxServer.site_file();
+    let (refusal, line) = refused(&server.replace("optimized = [2]", "optimized = [1]"));
+    assert!(
+        refusal.sentence.contains("no path to /dev/vdc is optimized") && line.contains("vdc"),
+        "{refusal}"
+    );
+    let without = server.split("[hosts]").next().unwrap_or_default();
+    let (refusal, line) = refused(without);
+    assert!(refusal.sentence.contains("no host may connect") && line.contains("[server.nvmet]"), "{refusal}");
+    let open = without.replace("#allow_any_host = false", "allow_any_host = true");
+    assert!(runbook(&open).is_ok());
 }
 
 #[test]

@@ -31,7 +31,7 @@ pub struct RunbookArgs {
     /// Replace the runbook that is in the directory.
     #[arg(long, conflicts_with = "init")]
     force: bool,
-    /// Print a commented site file to start from: ef600 or linux-host.
+    /// Print a commented site file to start from: ef600, linux-host or linux-server.
     #[arg(long, value_name = "SYSTEM")]
     init: Option<System>,
 }
@@ -49,7 +49,7 @@ pub fn run(args: &RunbookArgs) -> Result<(), Error> {
     // clap requires both where there is no --init.
     let (Some(site), Some(out)) = (&args.site, &args.out) else { return Ok(()) };
     let text = super::read(site)?;
-    let wrap = |cause| Error::Site { file: site.display().to_string(), cause };
+    let wrap = |cause| Error::Site { file: site.display().to_string(), cause: Box::new(cause) };
     let files = ::runbook::runbook(&text).map_err(wrap)?;
     write(out, &files, args.force)?;
     let (count, index) = (files.len(), out.join(INDEX));

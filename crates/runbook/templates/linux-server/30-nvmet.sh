@@ -1,0 +1,40 @@
+#!/bin/bash
+# Sets up the kernel's NVMe-oF target, now and at every start.
+set -euo pipefail
+cd "$(dirname "$0")"
+# shellcheck source=placing.sh
+. ./placing.sh
+
+case ${1-} in
+    do)
+        need_root
+        place files/nvmet-modules.conf /etc/modules-load.d/trunkline-nvmet.conf 644
+        load_modules {{ modules }}
+        place files/trunkline-nvmet /usr/local/sbin/trunkline-nvmet 755
+        place files/trunkline-nvmet.service /etc/systemd/system/trunkline-nvmet.service 644
+        if has_systemd; then
+            systemctl daemon-reload
+            systemctl enable trunkline-nvmet.service
+            systemctl start trunkline-nvmet.service
+        else
+            /usr/local/sbin/trunkline-nvmet configure
+        fi
+        ;;
+    verify)
+        /usr/local/sbin/trunkline-nvmet verify
+        ;;
+    undo)
+        need_root
+        if has_systemd; then systemctl disable --now trunkline-nvmet.service; fi
+        if [ -x /usr/local/sbin/trunkline-nvmet ]; then /usr/local/sbin/trunkline-nvmet remove; fi
+        take_back /etc/systemd/system/trunkline-nvmet.service
+        take_back /usr/local/sbin/trunkline-nvmet
+        if has_systemd; then systemctl daemon-reload; fi
+        take_back /etc/modules-load.d/trunkline-nvmet.conf
+        unload_modules
+        ;;
+    *)
+        echo "usage: $0 do|verify|undo" >&2
+        exit 2
+        ;;
+esac
