@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 
-/// Maximum number of events returned by one wait.
-const EVENTS_MAX: usize = 128;
+/// Maximum number of events returned by one wait. Sockets that stay ready are returned again and
+/// again, so a client with more ready connections than this would hide the events of others.
+const EVENTS_MAX: usize = 1024;
 
 /// What to wait for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

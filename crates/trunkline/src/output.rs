@@ -57,6 +57,17 @@ pub fn stdout_is_terminal() -> bool {
     io::stdout().is_terminal()
 }
 
+/// Whether the terminal of standard output was closed. A program that is not of its session is not
+/// told by a signal.
+pub fn terminal_is_gone() -> bool {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let stdout = rustix::stdio::stdout();
+    let mut fds = [PollFd::new(&stdout, PollFlags::empty())];
+    let polled = poll(&mut fds, Some(&Timespec::default()));
+    let gone = PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL;
+    polled.is_ok() && fds.iter().any(|fd| fd.revents().intersects(gone))
+}
+
 /// Checks that a file can be written, before the work for it begins, and creates its directory. A
 /// pipe is not opened, because its reader would see an end of file.
 pub fn check_writable(file: &Path) -> Result<(), Error> {

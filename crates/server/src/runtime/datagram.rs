@@ -71,8 +71,10 @@ impl Datagrams {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
         let serve = move || {
-            // A refusal changes nothing but who runs first.
-            let _ = rustix::process::setpriority_process(None, NICE);
+            // The priority of this thread. A refusal changes nothing but who runs first.
+            if let Err(error) = rustix::process::setpriority_process(None, NICE) {
+                tracing::info!(%error, "datagrams are served at the priority of the loops");
+            }
             let mut events = Events::new();
             while !stopped.load(Ordering::Acquire) && poller.wait(&mut events, None).is_ok() {
                 for event in events.iter() {

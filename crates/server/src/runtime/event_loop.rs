@@ -206,13 +206,27 @@ impl EventLoop {
     /// this round anyway. Otherwise a client that sends without end would gain one more turn with
     /// each round.
     fn serve_ready(&mut self, key: usize) {
-        let Some(connection) = self.connections.get(key) else { return };
-        if connection.is_queued {
-            return;
+        if self.connections.get(key).is_some_and(|connection| !connection.is_queued) {
+            self.serve_or_defer(key);
         }
-        if !self.shares.may_take_turn(connection.share, false) {
+    }
+
+    /// Runs one turn of a connection, now or in the next round if its address has used up its share
+    /// of this one.
+    fn serve_or_defer(&mut self, key: usize) {
+        let Some(connection) = self.connections.get(key) else { return };
+        if self.shares.may_take_turn(connection.share, false) {
+            self.serve_active(key);
+        } else {
             self.schedule(key);
-        } else if connection.load.is_busy() || !self.activate(key) {
+        }
+    }
+
+    /// Runs one turn of a connection, which may first move to another loop because it begins to call
+    /// for files.
+    fn serve_active(&mut self, key: usize) {
+        let is_busy = self.connections.get(key).is_some_and(|connection| connection.load.is_busy());
+        if is_busy || !self.activate(key) {
             self.serve(key);
         }
     }
@@ -228,7 +242,7 @@ impl EventLoop {
             let may = self.shares.may_take_turn(connection.share, true);
             if may {
                 connection.is_queued = false;
-                self.serve(key);
+                self.serve_active(key);
             }
             !may
         });
@@ -249,7 +263,8 @@ impl EventLoop {
             worker_pool: &self.worker_pool,
             room,
             short: self.light.0 != key && self.alive < self.light.1,
-            ends: self.shares.turn_ends(connection.share, now),
+            // A drain takes all calls that were received.
+            ends: self.shares.turn_ends(connection.share, now).filter(|_| !connection.draining),
             address: ConnectionAddress { on_loop: self.index, key },
             now,
         };
@@ -536,7 +551,7 @@ impl EventLoop {
     fn send_routed_reply(&mut self, reply: RoutedReply) {
         if let Some(connection) = self.find(reply.address, u64::from(reply.connection)) {
             connection.push_reply(&reply.reply);
-            self.serve(reply.address.key);
+            self.serve_or_defer(reply.address.key);
         }
     }
 

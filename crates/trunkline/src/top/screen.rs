@@ -74,7 +74,7 @@ fn watch(
     let mut asker = Asker::new(token);
     let mut next = Instant::now() + args.interval;
     let mut is_changed = true;
-    while !ended.load(Ordering::Relaxed) {
+    while !ended.load(Ordering::Relaxed) && !output::terminal_is_gone() {
         if Instant::now() >= next {
             // After a stop, the rounds that are over are left out.
             next = (next + args.interval).max(Instant::now());

@@ -262,7 +262,7 @@ impl EventLoop {
             tracing::warn!(index = self.index, ?waited, "a connection from another loop is reset unexecuted");
             self.close(key, CloseReason::Stalled);
         } else {
-            self.serve(key);
+            self.serve_or_defer(key);
         }
     }
 }

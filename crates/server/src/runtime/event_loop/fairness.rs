@@ -3,8 +3,9 @@
 //! A client with many connections that have calls waiting must not make the calls of others wait
 //! for all of them. So once connections of several addresses are on a loop, each address gets a
 //! share of each round: when its connections have used it up, the others of them wait for the next
-//! round. They then come before those that had their turn. A loop that serves one address divides
-//! nothing.
+//! round. They then come before those that had their turn. A turn that takes longer than the share
+//! is paid for in the rounds that follow. A loop with connections of one address divides nothing; an
+//! idle connection of another address is enough to divide, so that its next call need not wait.
 
 use crate::address::network_of;
 use slab::Slab;
@@ -12,12 +13,13 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// How long a round lasts that several addresses share, if none has a single call that lasts
-/// longer.
+/// How long a round lasts that several addresses share, if none has a few calls that take longer.
 const ROUND: Duration = Duration::from_millis(1);
 /// However many addresses there are, each may use this much of a round: the work of a turn must
 /// outweigh its system calls.
 const SHARE_MIN: Duration = Duration::from_micros(100);
+/// An address pays for long turns in at most this many rounds.
+const DEBT_SHARES: u32 = 16;
 /// An address counts as active if it had a turn in this time or in the same time before.
 const WINDOW: Duration = Duration::from_millis(100);
 
@@ -36,8 +38,10 @@ struct Holder {
 }
 
 impl Holder {
-    fn spent_in(&self, round: u64) -> Duration {
-        if self.round == round { self.spent } else { Duration::ZERO }
+    /// What of its share the address has used of this round, before and in it.
+    fn spent_in(&self, round: u64, share: Duration) -> Duration {
+        let rounds = u32::try_from(round - self.round).unwrap_or(u32::MAX);
+        self.spent.saturating_sub(share.saturating_mul(rounds))
     }
 }
 
@@ -96,7 +100,8 @@ impl Shares {
 
     /// The time that an address may use in each round; `None` on a loop with one address.
     fn share(&self) -> Option<Duration> {
-        let active = self.active.max(self.active_before).max(2);
+        // An address that connects anew counts again.
+        let active = self.active.max(self.active_before).min(self.holders.len()).max(2);
         let share = ROUND / u32::try_from(active).unwrap_or(u32::MAX);
         (self.holders.len() > 1).then(|| share.max(SHARE_MIN))
     }
@@ -108,23 +113,25 @@ impl Shares {
         let (Some(share), Some(holder)) = (share, self.holders.get_mut(key)) else { return true };
         // Connections that have waited come first.
         let others_wait = holder.deferred.is_some_and(|deferred| deferred + 1 >= round);
-        let may = holder.spent_in(round) < share && (is_queued || !others_wait);
-        if !may {
+        let has_share = holder.spent_in(round, share) < share;
+        if !has_share {
             holder.deferred = Some(round);
         }
-        may
+        has_share && (is_queued || !others_wait)
     }
 
     /// When the turn of a connection that begins now has to end; `None` on a loop with one address.
     pub fn turn_ends(&self, key: usize, now: Duration) -> Option<Duration> {
         let holder = self.holders.get(key)?;
-        self.share().map(|share| now + share.saturating_sub(holder.spent_in(self.round)))
+        self.share().map(|share| now + share.saturating_sub(holder.spent_in(self.round, share)))
     }
 
     /// Counts the time of a turn.
     pub fn end_turn(&mut self, key: usize, took: Duration) {
+        // With nobody to divide with, nothing is owed.
+        let share = self.share().unwrap_or_default();
         let Some(holder) = self.holders.get_mut(key) else { return };
-        holder.spent = holder.spent_in(self.round) + took;
+        holder.spent = (holder.spent_in(self.round, share) + took).min(share * DEBT_SHARES);
         holder.round = self.round;
         if holder.window != self.window {
             holder.window = self.window;
@@ -157,18 +164,35 @@ mod tests {
         let mut shares = Shares::default();
         let [greedy, good] = [A, B].map(|address| shares.enter(address));
         shares.begin_round(SHORT);
-        let ends = shares.turn_ends(greedy, LONG).unwrap();
-        assert!(ends > LONG && ends <= LONG + ROUND / 2, "{ends:?}");
-        shares.end_turn(greedy, LONG);
+        assert_eq!(shares.turn_ends(greedy, LONG), Some(LONG + ROUND / 2));
+        shares.end_turn(greedy, ROUND / 2);
         assert!(!shares.may_take_turn(greedy, false));
         assert!(shares.may_take_turn(good, false));
         shares.begin_round(2 * SHORT);
         assert!(!shares.may_take_turn(greedy, false), "those that waited come first");
         assert!(shares.may_take_turn(greedy, true));
-        // Nobody waited in the round before this one.
+        // One that waits because others come first makes nobody wait in the next round.
         shares.begin_round(3 * SHORT);
-        shares.begin_round(4 * SHORT);
         assert!(shares.may_take_turn(greedy, false));
+    }
+
+    #[test]
+    fn a_turn_that_is_too_long_is_paid_for_in_the_next_rounds() {
+        let mut shares = Shares::default();
+        let [greedy, _] = [A, B].map(|address| shares.enter(address));
+        let rounds = |shares: &mut Shares| {
+            (0..100)
+                .take_while(|_| {
+                    shares.begin_round(SHORT);
+                    !shares.may_take_turn(greedy, true)
+                })
+                .count()
+        };
+        shares.begin_round(SHORT);
+        shares.end_turn(greedy, ROUND * 2);
+        assert_eq!(rounds(&mut shares), 3, "the turn took four shares");
+        shares.end_turn(greedy, LONG * 100);
+        assert_eq!(rounds(&mut shares), DEBT_SHARES as usize - 1, "no more than this is owed");
     }
 
     #[test]

@@ -4,7 +4,7 @@ mod admission;
 mod held;
 mod stalls;
 
-use super::balance::BUSY_PERMILLE;
+use super::balance::{BUSY_PERMILLE, Load};
 use super::*;
 use crate::config::Config;
 use crate::runtime::mailbox::Link;
@@ -469,4 +469,32 @@ fn a_connection_between_the_same_ends_is_the_same_clients_and_another_ones_is_a_
     (single.connection, single.client) = (connection, client);
     single.connection.client.cache_client.connection = Arc::new(cached.reopened());
     assert_eq!(single.call(&create), made);
+}
+
+#[test]
+fn a_connection_whose_address_has_used_its_share_waits_and_is_then_served_as_a_busy_one() {
+    let (mailboxes, [mut first, _second], clients) = two_loops(1);
+    mailboxes.take_load(0, BUSY_PERMILLE);
+    let [own, _other] = ["10.0.0.1", "10.0.0.2"].map(|address| first.shares.enter(address.parse().unwrap()));
+    let connection = &mut first.connections[0];
+    (connection.load, connection.share) = (Load::default(), own);
+    (&clients[0]).write_all(&record(nfs3::PROGRAM, 0, &[])).unwrap();
+    let deadline = clock::now() + Duration::from_secs(120);
+    while !first.connections[0].calls_for_files() {
+        assert!(clock::now() < deadline, "the system delivers nothing");
+        std::thread::yield_now();
+    }
+    first.shares.begin_round(clock::now());
+    first.shares.end_turn(own, Duration::from_millis(1));
+    first.serve_ready(0);
+    assert!(first.connections[0].is_queued && !first.connections[0].load.is_busy());
+    let rounds = (0..100).take_while(|_| {
+        first.shares.begin_round(clock::now());
+        let due = std::mem::take(&mut first.run_queue);
+        first.serve_queued(due);
+        first.connections[0].is_queued
+    });
+    assert_eq!(rounds.count(), 1, "it owed one share more than its own");
+    assert!(first.connections[0].load.is_busy());
+    assert_eq!(first.connections[0].counters.procedures().iter().map(|(_, of)| of.count).sum::<u64>(), 1);
 }
