@@ -4,6 +4,8 @@ mod addresses;
 mod arrays;
 mod hosts;
 mod names;
+mod powerscale;
+mod scale;
 mod servers;
 
 use crate::error::{Findings, Result};
@@ -36,13 +38,16 @@ pub(crate) fn check(site: &Site, text: &str) -> Result<Model> {
     let of_servers = servers.iter().filter_map(|server| server.nvmet.as_ref());
     portals.extend(of_servers.flat_map(|nvmet| nvmet.ports.iter().map(|port| port.portal.clone())));
     let (hosts, connect) = hosts::check(site, &arrays, &portals, &mut addresses, &mut names, &mut findings);
+    let powerscale = powerscale::check(site, &mut addresses, &mut names, &mut findings);
+    let scale = scale::check(site, &arrays, &hosts, &names, &mut findings);
     findings.into_result(text)?;
-    Ok(Model { name: site.name.get_ref().clone(), hosts, connect, arrays, servers })
+    Ok(Model { name: site.name.get_ref().clone(), hosts, connect, arrays, servers, powerscale, scale })
 }
 
 /// A site has at least one machine.
 fn has_anything(site: &Site, findings: &mut Findings) {
-    if site.array.is_empty() && site.host.is_empty() && site.server.is_empty() {
+    let is_empty = site.array.is_empty() && site.host.is_empty() && site.server.is_empty();
+    if is_empty && site.powerscale.is_none() && site.scale.is_none() {
         findings.add(
             site.name.span(),
             "the site has no machine",

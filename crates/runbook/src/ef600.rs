@@ -57,55 +57,59 @@ fn notes(array: &Array) -> Vec<String> {
     if let Some(firmware) = &array.firmware {
         notes.push(format!("SANtricity {firmware}: the guide recommends 11.70.1 or later."));
     }
-    notes.push(array.layout.stripe.why.clone());
-    notes.extend(array.layout.warnings.iter().cloned());
+    notes.push(format!("Stripes: {}.", array.layout.stripe.why));
+    notes.extend(array.layout.warnings.iter().map(|warning| format!("Warning: {warning}.")));
     notes
 }
 
 fn steps(array: &Array, folder: &str) -> Vec<Step> {
     let machine = format!("a management host, in {folder}");
     let script = |title: &str, file: &str, verify: &str, undo: &str| {
-        let run = format!("./run.sh {file}");
-        Step::new(title, &machine, &run, verify, undo)
+        Step::new(title, &machine, &format!("`./run.sh {file}`"), verify, undo)
     };
-    let shown = "./run.sh verify.smcli";
-    let mut steps = vec![
-        script("Save what the array has", "05-save.smcli", "ls -l before.smcli", "rm before.smcli"),
+    let shown = "`./run.sh verify.smcli`";
+    let port = array.ports.first().map_or("", |port| port.name.as_str());
+    vec![
+        script("Save what the array has", "05-save.smcli", "`ls -l before.smcli`", "`rm before.smcli`"),
         script(
             "Configure the array and its host ports",
             "10-basic.smcli",
             shown,
-            "the lines of before.smcli that differ, by ./run.sh",
+            "put back the lines of before.smcli that differ, in a file of their own, by `./run.sh FILE`",
         ),
         script(
             "Create pools or groups, and volumes",
             "20-volumes.smcli",
             shown,
-            "./run.sh undo-20-volumes.smcli",
+            "`./run.sh undo-20-volumes.smcli`, which deletes the volumes with their data",
         ),
         script(
             "Create host group, hosts and initiators",
             "40-hosts.smcli",
             shown,
-            "./run.sh undo-40-hosts.smcli",
+            "`./run.sh undo-40-hosts.smcli`",
         ),
-    ];
-    steps.push(Step::new(
-        "Wait until all volumes are formatted offline",
-        &machine,
-        "./30-wait-formatted.sh",
-        "./30-wait-formatted.sh",
-        "nothing: waiting changes nothing",
-    ));
-    steps.push(script("Map the volumes", "50-map.smcli", shown, "./run.sh undo-50-map.smcli"));
-    steps.push(Step::new(
-        &format!("Name the ports of {} on every host", array.name),
-        "every host",
-        "cat hosts.txt >> /etc/hosts",
-        &format!("getent hosts {}", array.ports.first().map_or("", |port| port.name.as_str())),
-        "remove the lines of hosts.txt from /etc/hosts",
-    ));
-    steps
+        Step::new(
+            "Wait until all volumes are formatted offline",
+            &machine,
+            "`./30-wait-formatted.sh`",
+            "it ends with `all volumes are formatted`",
+            "nothing: waiting changes nothing",
+        ),
+        script(
+            "Map the volumes",
+            "50-map.smcli",
+            shown,
+            "`./run.sh undo-50-map.smcli`, after every host has disconnected",
+        ),
+        Step::new(
+            &format!("Name the ports of {} on every host", array.name),
+            "every host",
+            "add the lines of hosts.txt to /etc/hosts, or to your DNS",
+            &format!("`getent hosts {port}`"),
+            "remove these lines",
+        ),
+    ]
 }
 
 fn files(array: &Array, hosts: &[Host]) -> Vec<Artifact> {

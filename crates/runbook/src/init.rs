@@ -12,11 +12,16 @@ pub enum System {
     LinuxHost,
     /// Linux servers of files and volumes.
     LinuxServer,
+    /// A PowerScale cluster and its clients.
+    PowerScale,
+    /// A Spectrum Scale cluster in SAN mode on an EF600.
+    Scale,
 }
 
 impl System {
     /// Every system.
-    pub const ALL: [Self; 3] = [Self::Ef600, Self::LinuxHost, Self::LinuxServer];
+    pub const ALL: [Self; 5] =
+        [Self::Ef600, Self::LinuxHost, Self::Scale, Self::PowerScale, Self::LinuxServer];
 
     /// The name of the system on the command line.
     #[must_use]
@@ -25,6 +30,8 @@ impl System {
             Self::Ef600 => "ef600",
             Self::LinuxHost => "linux-host",
             Self::LinuxServer => "linux-server",
+            Self::PowerScale => "powerscale",
+            Self::Scale => "scale",
         }
     }
 
@@ -35,6 +42,8 @@ impl System {
             Self::Ef600 => include_str!("../../../docs/examples/site-ef600.toml"),
             Self::LinuxHost => include_str!("../../../docs/examples/site-linux-host.toml"),
             Self::LinuxServer => include_str!("../../../docs/examples/site-linux-server.toml"),
+            Self::PowerScale => include_str!("../../../docs/examples/site-powerscale.toml"),
+            Self::Scale => include_str!("../../../docs/examples/site-scale.toml"),
         }
     }
 }

@@ -19,6 +19,8 @@ mod linux_host;
 mod linux_server;
 mod model;
 mod nqn;
+mod powerscale;
+mod scale;
 mod section;
 mod site;
 
@@ -51,8 +53,15 @@ pub const INDEX: &str = "README.md";
 pub fn runbook(text: &str) -> Result<Vec<Artifact>> {
     let site = site::parse(text)?;
     let model = check::check(&site, text)?;
-    let sections: Vec<Section> =
-        [ef600::sections(&model), linux_server::sections(&model), linux_host::sections(&model)].concat();
+    // In this order: what serves, then what uses it, then what uses that.
+    let sections: Vec<Section> = [
+        ef600::sections(&model),
+        linux_server::sections(&model),
+        powerscale::sections(&model),
+        linux_host::sections(&model),
+        scale::sections(&model),
+    ]
+    .concat();
     let index = index::index(&model, &sections);
     let files = sections.into_iter().flat_map(|section| section.files);
     Ok(std::iter::once(index).chain(files).collect())

@@ -14,6 +14,8 @@ pub(crate) struct Model {
     pub(crate) connect: Option<Connect>,
     pub(crate) arrays: Vec<Array>,
     pub(crate) servers: Vec<Server>,
+    pub(crate) powerscale: Option<PowerScale>,
+    pub(crate) scale: Option<Scale>,
 }
 
 /// How hosts connect to NVMe-oF targets.
@@ -175,4 +177,83 @@ pub(crate) struct Namespace {
 pub(crate) struct NvmetPort {
     pub(crate) portal: Portal,
     pub(crate) optimized: Vec<u32>,
+}
+
+/// A PowerScale cluster.
+#[derive(Debug)]
+pub(crate) struct PowerScale {
+    pub(crate) name: String,
+    pub(crate) administrator: String,
+    /// With the groupnet: `groupnet0.rdmasubnet`.
+    pub(crate) subnet: String,
+    /// With groupnet and subnet.
+    pub(crate) pool: String,
+    pub(crate) zone: String,
+    pub(crate) prefix_length: u8,
+    pub(crate) mtu: u32,
+    pub(crate) nodes: Vec<NasNode>,
+    pub(crate) export: String,
+    pub(crate) user: String,
+    pub(crate) uid: u32,
+    pub(crate) access_pattern: &'static str,
+    pub(crate) is_for_benchmark: bool,
+    pub(crate) has_nfsv4: bool,
+    pub(crate) nconnect: u32,
+    pub(crate) localports: Option<String>,
+}
+
+impl PowerScale {
+    /// The address that a mount names.
+    pub(crate) fn first(&self) -> Ipv4Addr {
+        self.nodes.first().map_or(Ipv4Addr::UNSPECIFIED, |node| node.address)
+    }
+
+    /// The addresses as ranges A-B, joined by a separator: neighbours in one range.
+    pub(crate) fn ranges(&self, separator: &str, is_single_short: bool) -> String {
+        let mut all: Vec<u32> = self.nodes.iter().map(|node| node.address.into()).collect();
+        all.sort_unstable();
+        let mut ranges: Vec<(u32, u32)> = Vec::new();
+        for address in all {
+            match ranges.last_mut() {
+                Some((_, last)) if *last + 1 == address => *last = address,
+                _ => ranges.push((address, address)),
+            }
+        }
+        let show = |(first, last): (u32, u32)| {
+            let (first, last) = (Ipv4Addr::from(first), Ipv4Addr::from(last));
+            if first == last && is_single_short { first.to_string() } else { format!("{first}-{last}") }
+        };
+        ranges.into_iter().map(show).collect::<Vec<_>>().join(separator)
+    }
+
+    /// The interfaces of the pool, as `--ifaces` takes them.
+    pub(crate) fn interfaces(&self) -> String {
+        let all: Vec<_> = self.nodes.iter().map(|node| format!("{}:{}", node.lnn, node.interface)).collect();
+        all.join(",")
+    }
+}
+
+/// A node of a PowerScale cluster.
+#[derive(Debug)]
+pub(crate) struct NasNode {
+    pub(crate) lnn: u32,
+    pub(crate) interface: String,
+    pub(crate) address: Ipv4Addr,
+}
+
+/// A Spectrum Scale cluster.
+#[derive(Debug)]
+pub(crate) struct Scale {
+    pub(crate) cluster: String,
+    pub(crate) file_system: String,
+    pub(crate) mount_point: String,
+    pub(crate) block_kib: u32,
+    pub(crate) managers: Vec<String>,
+    pub(crate) failure_group: u16,
+    pub(crate) nodes: u32,
+    pub(crate) pagepool_gib: u32,
+    pub(crate) verbs_ports: Option<String>,
+    /// The largest and the preallocated number.
+    pub(crate) inodes: Option<[u64; 2]>,
+    pub(crate) has_reclaim: bool,
 }

@@ -22,11 +22,11 @@ pub(crate) struct Step {
     pub(crate) title: String,
     /// The machine on which it runs.
     pub(crate) machine: String,
-    /// The command.
+    /// How it is run: a command between backticks, or a sentence.
     pub(crate) run: String,
-    /// The command that shows whether it has succeeded.
+    /// What shows whether it has succeeded.
     pub(crate) verify: String,
-    /// The command that takes it back.
+    /// What takes it back.
     pub(crate) undo: String,
 }
 
@@ -38,7 +38,7 @@ impl Step {
 
     /// A step whose script has the three verbs `do`, `verify` and `undo`.
     pub(crate) fn script(title: &str, machine: &str, script: &str) -> Self {
-        let with = |verb: &str| format!("{script} {verb}");
+        let with = |verb: &str| format!("`{script} {verb}`");
         Self::new(title, machine, &with("do"), &with("verify"), &with("undo"))
     }
 }

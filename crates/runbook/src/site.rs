@@ -5,11 +5,15 @@
 
 mod array;
 mod hosts;
+mod powerscale;
+mod scale;
 mod server;
 mod target;
 
 pub(crate) use array::{Array, Fabric, Topology};
 pub(crate) use hosts::{Host, Hosts};
+pub(crate) use powerscale::PowerScale;
+pub(crate) use scale::Scale;
 pub(crate) use server::{Namespace, Nfs, Nvmet, NvmetPort, Server, Trunkline};
 pub(crate) use target::{Target, Transport, nvme_port};
 
@@ -41,6 +45,12 @@ pub(crate) struct Site {
     /// The Linux servers.
     #[serde(default)]
     pub(crate) server: Vec<At<Server>>,
+    /// A PowerScale cluster.
+    #[serde(default)]
+    pub(crate) powerscale: Option<At<PowerScale>>,
+    /// A Spectrum Scale cluster.
+    #[serde(default)]
+    pub(crate) scale: Option<At<Scale>>,
 }
 
 /// Reads a site file.

@@ -3,6 +3,8 @@
 #
 # What was there before is kept below $state, and is put back by take_back. When the last file has
 # been taken back, $state is gone too.
+#
+# With pipefail, a command before `grep -q` fails if grep ends first: so grep reads to the end.
 
 state=${RUNBOOK_STATE:-/var/lib/trunkline-runbook}
 # Each step has lists of its own, also where two folders are used on one machine.
@@ -109,7 +111,7 @@ install_packages() {
     for package in "$@"; do
         if command -v dpkg-query >/dev/null; then
             # shellcheck disable=SC2016 # dpkg-query reads ${...}.
-            dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'ok installed' && continue
+            dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep 'ok installed' >/dev/null && continue
         else
             rpm -q "$package" >/dev/null 2>&1 && continue
         fi

@@ -7,7 +7,7 @@ use std::process::Command;
 use testkit::temp_dir;
 
 /// The systems of `--init`.
-const SYSTEMS: [&str; 3] = ["ef600", "linux-host", "linux-server"];
+const SYSTEMS: [&str; 5] = ["ef600", "linux-host", "scale", "powerscale", "linux-server"];
 
 fn run(arguments: &[&str], directory: &Path) -> (Option<i32>, String, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_trunkline"));
@@ -34,7 +34,9 @@ fn every_site_file_to_start_from_becomes_a_folder() {
         {
             assert!(directory.path().join(system).join(path).is_file(), "{system}: {path}");
         }
-        for (verb, count) in ["# run", "# verify", "# undo"].map(|verb| (verb, index.matches(verb).count())) {
+        for (verb, count) in
+            ["\n- run: ", "\n- verify: ", "\n- undo: "].map(|verb| (verb, index.matches(verb).count()))
+        {
             assert_eq!(count, index.matches("\n### ").count(), "{system}: {verb}");
         }
     }
@@ -128,7 +130,7 @@ fn a_broken_site_file_is_refused_with_its_line_the_rule_and_its_source() {
 fn a_wrong_command_line_is_refused() {
     let directory = temp_dir("runbook-usage");
     for (arguments, part) in [
-        (&["--init", "nas"][..], "ef600, linux-host, linux-server"),
+        (&["--init", "nas"][..], "ef600, linux-host, scale, powerscale, linux-server"),
         (&["site.toml"], "--out"),
         (&["--out", "x"], "SITE.toml"),
         (&["--init", "ef600", "--out", "x"], "cannot be used with"),

@@ -191,16 +191,104 @@ const BROKEN_SERVER: &[(&str, &str, &str, [&str; 3])] = &[
     ("#threads = 64", "threads = 0", "threads", ["0 threads", "1 to 1024", "rpc.nfsd"]),
 ];
 
+/// The same for the example of a PowerScale cluster.
+const BROKEN_NAS: &[(&str, &str, &str, [&str; 3])] = &[
+    (
+        "onefs = \"9.5\"",
+        "onefs = \"9.1\"",
+        "9.1",
+        ["has no NFS over RDMA", "9.2 or later", "PowerScale Requirements"],
+    ),
+    (
+        "#nfsv4 = false",
+        "nfsv4 = true",
+        "nfsv4",
+        ["has no NFSv4 over RDMA", "9.8 or later", "Swapping to NFSv4"],
+    ),
+    (
+        "\"192.168.1.203\"",
+        "\"192.168.2.203\"",
+        "192.168.2.203",
+        ["not in the subnet", "in its subnet", "PowerScale Side"],
+    ),
+    (
+        "\"192.168.1.203\"",
+        "\"192.168.1.202\"",
+        "192.168.1.202",
+        ["used twice: node 2", "one interface", "RFC 1122"],
+    ),
+    (
+        "lnn = 3,",
+        "lnn = 2,",
+        "lnn = 2",
+        ["interface 100gige-1 of node 2 is used twice", "has one address", "PowerScale Side"],
+    ),
+    (
+        "\"/ifs/data/bench\"",
+        "\"/data/bench\"",
+        "/data/bench",
+        ["not on the cluster", "below /ifs", "Configure the Fileshare"],
+    ),
+    ("\"alice\"", "\"alice; reboot\"", "reboot", ["not a name of OneFS", "32 letters", "OneFS CLI"]),
+    ("uid = 2010", "uid = 0", "uid = 0", ["uid = 0", "1000 to 60000", "login.defs"]),
+    ("#mtu = 9000", "mtu = 9500", "9500", ["mtu = 9500", "1500 to 9000", "OneFS"]),
+    ("#nconnect = 32", "nconnect = 65", "65", ["nconnect = 65", "1 to 64", "mount parameters"]),
+    ("prefix_length = 24", "prefix_length = 31", "31", ["prefix_length = 31", "8 to 30", "RFC 4632"]),
+    (
+        "#localports = \"192.168.1.21-192.168.1.22\"",
+        "localports = \"eth0,eth1\"",
+        "eth0",
+        ["no list of local", "joined by ~", "MOUNT-OPTIONS"],
+    ),
+];
+
+/// The same for the example of a Spectrum Scale cluster.
+const BROKEN_SCALE: &[(&str, &str, &str, [&str; 3])] = &[
+    (
+        "block_kib = 1024",
+        "block_kib = 512",
+        "512",
+        ["not whole stripes", "full stripes", "EF600 Storage Volumes"],
+    ),
+    ("block_kib = 1024", "block_kib = 3072", "3072", ["not possible", "power of two", "mmcrfs"]),
+    (
+        "managers = [\"mgt01\"]",
+        "managers = [\"mgt02\"]",
+        "mgt02",
+        ["not a host", "reach all volumes", "Creating the Spectrum"],
+    ),
+    (
+        "managers = [\"mgt01\"]",
+        "managers = []",
+        "managers",
+        ["managers is empty", "keeps its state", "Basic Spectrum Scale"],
+    ),
+    (
+        "#reclaim = false",
+        "reclaim = true",
+        "reclaim",
+        ["gives no space back", "up to 11.70.1", "TRIM Support"],
+    ),
+    (
+        "\"ef600_mlx\"",
+        "\"ef600-mlx\"",
+        "ef600-mlx",
+        ["not the name of a file system", "31 letters", "mmcrfs"],
+    ),
+    ("\"/gpfs/ef600_mlx\"", "\"gpfs\"", "gpfs", ["not the path", "begins with /", "fstab"]),
+    ("\"mlx5_0/1\"", "\"mlx5_0;reboot\"", "reboot", ["no RDMA ports", "DEVICE/PORT", "figure 29"]),
+];
+
 #[test]
 fn a_broken_rule_is_refused_with_its_line_the_rule_and_its_source() {
     let server = System::LinuxServer.site_file().to_owned();
-    let all = BROKEN
-        .iter()
-        .map(|case| (ef600(), case))
-        .chain(BROKEN_SERVER.iter().map(|case| (server.clone(), case)));
+    let nas = System::PowerScale.site_file().to_owned();
+    let scale = System::Scale.site_file().to_owned();
+    let tables = [(ef600(), BROKEN), (server, BROKEN_SERVER), (nas, BROKEN_NAS), (scale, BROKEN_SCALE)];
+    let all = tables.iter().flat_map(|(example, cases)| cases.iter().map(move |case| (example, case)));
     for (example, (old, new, in_line, [sentence, rule, origin])) in all {
         let site = example.replacen(old, new, 1);
-        assert_ne!(site, example, "{old} is not in the example");
+        assert_ne!(&site, example, "{old} is not in the example");
         let (refusal, line) = refused(&site);
         assert!(line.contains(in_line), "{new}: line {} is {line}\n{refusal}", refusal.line);
         assert!(refusal.sentence.contains(sentence), "{new}: {refusal}");
@@ -256,6 +344,20 @@ fn a_volume_without_an_optimized_path_and_a_target_without_hosts_are_refused() {
     assert!(refusal.sentence.contains("no host may connect") && line.contains("[server.nvmet]"), "{refusal}");
     let open = without.replace("#allow_any_host = false", "allow_any_host = true");
     assert!(runbook(&open).is_ok());
+}
+
+#[test]
+fn a_cluster_without_arrays_and_a_nas_without_clients_are_refused() {
+    let scale =
+        "name = \"x\"\n[scale]\ncluster = \"c\"\nfile_system = \"f\"\nmount_point = \"/f\"\nmanagers = []\n";
+    let (refusal, line) = refused(scale);
+    assert!(refusal.sentence.contains("no array") && line == "[scale]", "{refusal}");
+    let nas = System::PowerScale.site_file().split("[hosts]").next().unwrap_or_default();
+    let (refusal, line) = refused(nas);
+    assert!(refusal.sentence.contains("no client") && line == "[powerscale]", "{refusal}");
+    // A stripe of 512 KiB fits twice into a block of 1024.
+    let narrow = System::Scale.site_file().replace("#segment_kib = 128", "segment_kib = 64");
+    assert!(runbook(&narrow).is_ok());
 }
 
 #[test]

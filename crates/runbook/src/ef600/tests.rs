@@ -81,7 +81,7 @@ fn text<'a>(files: &'a [Artifact], path: &str) -> &'a str {
     &found.unwrap_or_else(|| panic!("no {path}")).text
 }
 
-// Deploying NetApp EF600, figure 9.
+// Deploying NetApp EF600, figure 9, and `on error stop` as in figures 11, 13 and 16.
 #[test]
 fn the_basic_configuration_is_that_of_figure_9() {
     let mut figure = vec![
@@ -141,7 +141,7 @@ fn the_host_topology_is_that_of_figure_16() {
     assert_eq!(commands(text(&files, "array-de0704/40-hosts.smcli")), commands(&figure.join(";\n")));
 }
 
-// Deploying NetApp EF600, figure 17, and `on error stop` as in the other figures.
+// Deploying NetApp EF600, figure 17, and `on error stop` as in figures 11, 13 and 16.
 #[test]
 fn the_mappings_are_those_of_figure_17() {
     let figure = "on error stop;

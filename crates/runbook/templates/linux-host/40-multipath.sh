@@ -42,7 +42,7 @@ case ${1-} in
 {%- endif %}
 {%- if has_multipath_conf %}
         is_placed files/multipath.conf "$multipath_conf"
-        multipath -t | grep -q 'NetApp E-Series'
+        multipath -t | grep 'NetApp E-Series' >/dev/null
 {%- endif %}
         ;;
     undo)

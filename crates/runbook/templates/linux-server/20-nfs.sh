@@ -14,8 +14,14 @@ start() {
         systemctl restart nfs-server
         return
     fi
-    mountpoint -q /proc/fs/nfsd || mount -t nfsd nfsd /proc/fs/nfsd
-    rpcinfo -p >/dev/null 2>&1 || rpcbind -w
+    if ! mountpoint -q /proc/fs/nfsd; then
+        mount -t nfsd nfsd /proc/fs/nfsd
+        remember started nfsd
+    fi
+    if ! rpcinfo -p >/dev/null 2>&1; then
+        rpcbind -w
+        remember started rpcbind
+    fi
     exportfs -r
     rpc.nfsd {{ nfs.threads }}{% if nfs.is_over_rdma %}
     # rpc.nfsd of old releases does not read rdma from the file.
@@ -49,7 +55,7 @@ case ${1-} in
         is_placed files/nfs.conf /etc/nfs.conf.d/trunkline.conf
         is_placed files/exports /etc/exports.d/trunkline.exports
         for directory in "${directories[@]}"; do
-            exportfs -s | grep -q "^$directory " || fail "$directory is not exported"
+            exportfs -s | grep "^$directory " >/dev/null || fail "$directory is not exported"
         done
         [ "$(cat /proc/fs/nfsd/threads)" -gt 0 ] || fail "the server has no threads"
 {%- if nfs.is_over_rdma %}
@@ -66,6 +72,9 @@ case ${1-} in
                 rpc.nfsd 0
                 exportfs -ua
                 pkill -x rpc.mountd || :
+                for one in $(recalled started); do
+                    if [ "$one" = rpcbind ]; then pkill -x rpcbind || :; else umount /proc/fs/nfsd; fi
+                done
                 ;;
             *) if has_systemd; then systemctl restart nfs-server; else exportfs -r; fi ;;
         esac

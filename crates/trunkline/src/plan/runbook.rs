@@ -31,7 +31,8 @@ pub struct RunbookArgs {
     /// Replace the runbook that is in the directory.
     #[arg(long, conflicts_with = "init")]
     force: bool,
-    /// Print a commented site file to start from: ef600, linux-host or linux-server.
+    /// Print a commented site file to start from: ef600, linux-host, scale, powerscale or
+    /// linux-server.
     #[arg(long, value_name = "SYSTEM")]
     init: Option<System>,
 }

@@ -1,0 +1,27 @@
+#!/bin/sh
+# Enables NFS over RDMA.
+set -eu
+cd "$(dirname "$0")"
+# shellcheck source=knows.sh
+. ./knows.sh
+
+# OneFS 9.8 has one switch for NFSv3 and NFSv4; before there was one for NFSv3. A guide prints a third.
+option=$(knows nfs-rdma-enabled nfsv3-rdma-enabled enable-rdma -- isi nfs settings global modify)
+
+case ${1-} in
+    do)
+        isi network interfaces list -v | grep -i SUPPORTS_RDMA_RROCE >/dev/null ||
+            fail "no interface has the flag SUPPORTS_RDMA_RRoCE: isi network interfaces list -v"
+        isi nfs settings global modify "--$option" true
+        ;;
+    verify)
+        isi nfs settings global view | grep -i 'RDMA Enabled: *Yes' >/dev/null || fail "RDMA is not enabled"
+        ;;
+    undo)
+        isi nfs settings global modify "--$option" false
+        ;;
+    *)
+        echo "usage: $0 do|verify|undo" >&2
+        exit 2
+        ;;
+esac

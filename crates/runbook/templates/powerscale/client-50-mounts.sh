@@ -1,0 +1,67 @@
+#!/bin/bash
+# Makes the mount points, and adds the lines of a driver to /etc/fstab: DRIVER=trunkline (no kernel
+# module), kernel (one address for each mount) or vendor (with the multipath driver). A mount is made
+# on demand: mount /mnt/{{ nas.name }}/rdma-mp
+set -euo pipefail
+cd "$(dirname "$0")"
+# shellcheck source=placing.sh
+. ./placing.sh
+
+driver=${DRIVER:-trunkline}
+lines=files/fstab.$driver
+[ -e "$lines" ] || fail "DRIVER is trunkline, kernel or vendor"
+
+# The mount points of the lines.
+points() {
+    awk '$1 !~ /^#/ { print $2 }' "$lines"
+}
+
+case ${1-} in
+    do)
+        need_root
+        if [ "$driver" = trunkline ]; then
+            command -v mount.trunkline >/dev/null || fail "install trunkline first: mount.trunkline is its mount helper"
+        fi
+        while read -r point; do
+            [ -d "$point" ] || { mkdir -p "$point"; remember points "$point"; }
+        done < <(points)
+        # Everything but our own lines, then our lines.
+        whole=$(mktemp)
+        grep -v ' /mnt/{{ nas.name }}/' /etc/fstab >"$whole" || :
+        cat "$lines" >>"$whole"
+        place "$whole" /etc/fstab 644
+        rm -f "$whole"
+        if has_systemd; then systemctl daemon-reload; fi
+        ;;
+    verify)
+        # An account of the cluster writes on every route.
+        while read -r point; do
+            mountpoint -q "$point" || mount "$point"
+            runuser -u {{ nas.user }} -- sh -c "echo works >$point/runbook-$$ && rm $point/runbook-$$" ||
+                fail "{{ nas.user }} cannot write below $point: compare the UIDs"
+            echo "$point works"
+        done < <(points)
+        ;;
+    undo)
+        need_root
+        while read -r point; do
+            if mountpoint -q "$point"; then umount "$point"; fi
+        done < <(points)
+        # Lines that others have added since stay.
+        if [ -e "$state/placed/etc/fstab" ]; then
+            whole=$(mktemp)
+            grep -v -e ' /mnt/{{ nas.name }}/' -e '^# Routes to {{ nas.name }}' /etc/fstab >"$whole" || :
+            install -m 644 "$whole" /etc/fstab.new
+            mv -f /etc/fstab.new /etc/fstab
+            rm -f "$whole" "$state/placed/etc/fstab" "$state/kept/etc/fstab"
+        fi
+        for point in $(recalled points); do rmdir "$point" 2>/dev/null || :; done
+        rmdir /mnt/{{ nas.name }} 2>/dev/null || :
+        if has_systemd; then systemctl daemon-reload; fi
+        tidy_up
+        ;;
+    *)
+        echo "usage: $0 do|verify|undo" >&2
+        exit 2
+        ;;
+esac

@@ -1,0 +1,298 @@
+//! Scripts of runbooks, run where they can do no harm: on captured output, with stand-ins for the
+//! vendors' commands, and in mount namespaces of their own.
+
+use runbook::{System, runbook};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use tempfile::TempDir;
+
+/// A runbook in a directory.
+fn folder(site: &str) -> TempDir {
+    let directory = tempfile::tempdir().expect("a directory");
+    for file in runbook(site).unwrap_or_else(|error| panic!("{error}")) {
+        write(&directory.path().join(&file.path), &file.text, file.mode);
+    }
+    directory
+}
+
+fn write(path: &Path, text: &str, mode: u32) {
+    fs::create_dir_all(path.parent().expect("a parent")).expect("made");
+    fs::write(path, text).expect("written");
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("set");
+}
+
+/// Whether a command succeeds, and what it printed on both outputs.
+fn run(command: &mut Command) -> (bool, String) {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let both = [output.stdout, output.stderr].concat();
+    (output.status.success(), String::from_utf8_lossy(&both).into_owned())
+}
+
+/// Two volumes in native form, as RHEL 8 prints them. The second is nvme0n10, which a search for
+/// nvme0n1 would find too; the third belongs to somebody else.
+const SMDEVICES_RHEL8: &str = "\
+/dev/nvme0n10, Array Name de0704-ef600, Volume Name de0704a01v2, NSID 10, Volume ID 00004ee15c0b4a07d039ea00003ef510, Controller B, Access State unknown, 5.36TB
+/dev/nvme0n1, Array Name de0704-ef600, Volume Name de0704a01v1, NSID 1, Volume ID 00004edf5c0b4a01d039ea00003ef510, Controller A, Access State unknown, 5.36TB
+/dev/nvme0n2, Array Name de0704-ef600, Volume Name de0704a02v1, NSID 2, Volume ID 00004de15c0b5539d039ea00003ef1fd, Controller A, Access State unknown, 5.36TB
+/dev/nvme0n3, Array Name de0704-ef600, Volume Name de0704a02v2, NSID 3, Volume ID 00004de35c0b553bd039ea00003ef1fd, Controller B, Access State unknown, 5.36TB
+/dev/nvme0n4, Array Name other, Volume Name other, NSID 4, Volume ID 00004de45c0b553bd039ea00003ef1fd, Controller B, Access State unknown, 5.36TB
+";
+const MULTIPATH_RHEL8: &str = "\
+eui.00004ee15c0b4a07d039ea00003ef510 [nvme]:nvme0n10 NVMe,NetApp E-Series,98711200
+size=10468982784 features='n/a' hwhandler='ANA' wp=rw
+|-+- policy='n/a' prio=50 status=optimized
+| `- 0:0:10 nvme0c0n10 0:0 n/a optimized live
+eui.00004edf5c0b4a01d039ea00003ef510 [nvme]:nvme0n1 NVMe,NetApp E-Series,98711200
+size=10468982784 features='n/a' hwhandler='ANA' wp=rw
+|-+- policy='n/a' prio=50 status=optimized
+| `- 0:0:1 nvme0c0n1 0:0 n/a optimized live
+eui.00004de15c0b5539d039ea00003ef1fd [nvme]: nvme0n2 NVMe, NetApp E-Series, 98711200
+eui.00004de35c0b553bd039ea00003ef1fd [nvme]: nvme0n3 NVMe, NetApp E-Series, 98711200
+";
+
+/// The same volumes as RHEL 7 prints them: a device for each path, joined by DM-Multipath, with and
+/// without a name that the user chose; long lines are wrapped.
+const SMDEVICES_RHEL7: &str = "\
+/dev/nvme0n1, Array Name de0704-ef600, Volume Name de0704a01v1, NSID 1,
+Volume ID 00004edf5c0b4a01d039ea00003ef510, Controller A, Access State unknown, 5.36TB
+/dev/nvme1n1, Array Name de0704-ef600, Volume Name de0704a01v1, NSID 1,
+Volume ID 00004edf5c0b4a01d039ea00003ef510, Controller A, Access State unknown, 5.36TB
+/dev/nvme0n2, Array Name de0704-ef600, Volume Name de0704a01v2, NSID 2, Volume ID 00004ee15c0b4a07d039ea00003ef510, Controller B, Access State unknown, 5.36TB
+/dev/nvme0n3, Array Name de0704-ef600, Volume Name de0704a02v1, NSID 3, Volume ID 00004de15c0b5539d039ea00003ef1fd, Controller A, Access State unknown, 5.36TB
+/dev/nvme0n4, Array Name de0704-ef600, Volume Name de0704a02v2, NSID 4, Volume ID 00004de35c0b553bd039ea00003ef1fd, Controller B, Access State unknown, 5.36TB
+";
+const MULTIPATH_RHEL7: &str = "\
+mpatha (eui.00004edf5c0b4a01d039ea00003ef510) dm-3 NVME,NetApp E-Series
+size=2.4T features='1 queue_if_no_path' hwhandler='0' wp=rw
+|-+- policy='service-time 0' prio=50 status=active
+| |- 4:0:4:0 nvme4n4 259:70 active ready running
+eui.00004ee15c0b4a07d039ea00003ef510 dm-30 NVME, NetApp E-Series
+eui.00004de15c0b5539d039ea00003ef1fd dm-5 NVME, NetApp E-Series
+eui.00004de35c0b553bd039ea00003ef1fd dm-6 NVME, NetApp E-Series
+";
+
+/// Runs the stanza script on captured output.
+fn stanza(site: &str, smdevices: &str, multipath: &str) -> (bool, String) {
+    let directory = folder(site);
+    let at = |name: &str| directory.path().join(name);
+    write(&at("smdevices"), smdevices, 0o644);
+    write(&at("multipath"), multipath, 0o644);
+    let mut command = Command::new(at("scale/nsd-stanza.sh"));
+    run(command.arg("--smdevices").arg(at("smdevices")).arg("--multipath").arg(at("multipath")))
+}
+
+/// A stanza, as Deploying NetApp EF600, figure 33 prints it, with the whole path of the device.
+fn line(device: &str, volume: &str) -> String {
+    format!(
+        "%nsd: device=/dev/{device} nsd={volume} usage=dataAndMetadata failureGroup=704 pool=system thinDiskType=no\n"
+    )
+}
+
+#[test]
+fn stanzas_are_made_of_either_form_of_output() {
+    let rhel8 = System::Scale.site_file();
+    let rhel7 = rhel8.replace("\"rhel8\"", "\"rhel7\"");
+    for (site, smdevices, multipath, devices) in [
+        (rhel8, SMDEVICES_RHEL8, MULTIPATH_RHEL8, ["nvme0n1", "nvme0n10", "nvme0n2", "nvme0n3"]),
+        (&rhel7, SMDEVICES_RHEL7, MULTIPATH_RHEL7, ["dm-3", "dm-30", "dm-5", "dm-6"]),
+    ] {
+        let volumes = ["de0704a01v1", "de0704a01v2", "de0704a02v1", "de0704a02v2"];
+        let wanted: String =
+            devices.iter().zip(volumes).map(|(device, volume)| line(device, volume)).collect();
+        assert_eq!(stanza(site, smdevices, multipath), (true, wanted));
+    }
+}
+
+#[test]
+fn no_stanza_is_made_of_a_volume_that_is_missing_or_without_multipath() {
+    let site = System::Scale.site_file();
+    let (worked, said) = stanza(site, &SMDEVICES_RHEL8.replace("de0704a02v2", "renamed"), MULTIPATH_RHEL8);
+    assert!(!worked && said.contains("the volume de0704a02v2 is not visible here"), "{said}");
+    let (worked, said) = stanza(site, SMDEVICES_RHEL8, &MULTIPATH_RHEL8.replace("00004de35c", "00004de36c"));
+    assert!(!worked && said.contains("no multipath device has the volume de0704a02v2"), "{said}");
+    let (worked, said) = stanza(site, "", MULTIPATH_RHEL8);
+    assert!(!worked && said.contains("connect first"), "{said}");
+    let twice = SMDEVICES_RHEL8.replace("Name other, NSID", "Name de0704a01v1, NSID");
+    let (worked, said) = stanza(site, &twice, MULTIPATH_RHEL8);
+    assert!(!worked && said.contains("several volumes de0704a01v1"), "{said}");
+}
+
+/// A stand-in for OneFS's `isi`, which knows one spelling and keeps what it was told.
+fn isi(directory: &Path, option: &str) {
+    let program = format!(
+        "#!/bin/sh\ncase \"$*\" in\n\
+         'nfs settings global modify --help') echo '    --nfsv4-enabled <boolean>'; echo '    [--{option} <boolean>]' ;;\n\
+         'nfs settings global modify --{option} true') echo Yes >{at}/rdma ;;\n\
+         'nfs settings global modify --{option} false') echo No >{at}/rdma ;;\n\
+         'nfs settings global view') echo \"  NFS RDMA Enabled: $(cat {at}/rdma)\" ;;\n\
+         'network interfaces list -v') echo ' Flags: ACCEPT_ROUTER_ADVERT, SUPPORTS_RDMA_RRoCE' ;;\n\
+         *) echo \"isi: no $*\" >&2; exit 1 ;;\nesac\n",
+        at = directory.display()
+    );
+    write(&directory.join("isi"), &program, 0o755);
+}
+
+/// The sources print two spellings, and newer releases have a third.
+#[test]
+fn rdma_is_enabled_by_the_spelling_that_the_cluster_knows() {
+    let directory = folder(System::PowerScale.site_file());
+    let path = format!("{}:{}", directory.path().display(), std::env::var("PATH").expect("a path"));
+    let step = |verb: &str| {
+        let program = directory.path().join("nas-f210/20-rdma.sh");
+        run(Command::new(program).arg(verb).env("PATH", &path))
+    };
+    for option in ["enable-rdma", "nfsv3-rdma-enabled", "nfs-rdma-enabled"] {
+        isi(directory.path(), option);
+        write(&directory.path().join("rdma"), "No\n", 0o644);
+        assert_eq!(step("do"), (true, String::new()), "{option}");
+        assert_eq!(step("verify"), (true, String::new()), "{option}");
+        assert_eq!(step("undo"), (true, String::new()), "{option}");
+        let (worked, said) = step("verify");
+        assert!(!worked && said.contains("RDMA is not enabled"), "{option}: {said}");
+    }
+    isi(directory.path(), "rdma");
+    let (worked, said) = step("do");
+    assert!(
+        !worked && said.contains("has none of: nfs-rdma-enabled nfsv3-rdma-enabled enable-rdma"),
+        "{said}"
+    );
+}
+
+/// What is placed is taken back: a file that was there has its old content, a file and directories
+/// that were not are gone, and nothing is left of the notes.
+#[test]
+fn what_is_placed_is_taken_back_without_a_trace() {
+    let directory = folder(System::LinuxHost.site_file());
+    let at = |path: &str| directory.path().join(path);
+    write(&at("root/there"), "old", 0o600);
+    write(&at("one"), "new", 0o644);
+    let script = format!(
+        "set -euo pipefail; cd {0}/hosts; . ./placing.sh; \
+         place {0}/one {0}/root/there 644; place {0}/one {0}/root/there 644; place {0}/one {0}/root/deep/er/new 755; \
+         remember words first; remember words second; remember words first; \
+         is_placed {0}/one {0}/root/there; cat {0}/root/deep/er/new; \
+         [ \"$(recalled words | xargs)\" = 'second first' ]; \
+         take_back {0}/root/there; take_back {0}/root/deep/er/new; take_back {0}/root/never",
+        directory.path().display()
+    );
+    let state = at("state");
+    let mut command = Command::new("bash");
+    let (worked, said) = run(command.args(["-c", &script]).env("RUNBOOK_STATE", &state));
+    assert!(worked && said == "new", "{said}");
+    assert_eq!(fs::read_to_string(at("root/there")).expect("a file"), "old");
+    let mode = fs::metadata(at("root/there")).expect("a file").permissions().mode() & 0o777;
+    assert_eq!(mode, 0o600);
+    assert!(!at("root/deep/er").exists() && !state.exists());
+}
+
+/// Runs `trunkline-nvme` on a machine that seems to have these controllers: transport, address and
+/// state of each.
+fn nvme(verb: &str, controllers: &[(&str, &str, &str)]) -> (bool, String) {
+    let directory = folder(System::LinuxHost.site_file());
+    let path = |path: &str| -> PathBuf { directory.path().join(path) };
+    for (number, (transport, address, state)) in controllers.iter().enumerate() {
+        let at = format!("sys/class/nvme/nvme{number}");
+        write(&path(&format!("{at}/transport")), transport, 0o644);
+        write(
+            &path(&format!("{at}/address")),
+            &format!("traddr={address},trsvcid=4420,src_addr=10.0.0.11\n"),
+            0o644,
+        );
+        write(&path(&format!("{at}/state")), state, 0o644);
+        write(&path(&format!("{at}/subsysnqn")), "nqn.2024-01.org.example:stor1\n", 0o644);
+    }
+    let script = format!(
+        "mkdir -p /etc/nvme && mount -t tmpfs none /etc/nvme && cp {0}/hosts/by-name/node1/discovery.conf /etc/nvme && \
+         mount -t tmpfs none /sys && cp -r {0}/sys/. /sys && {0}/hosts/files/trunkline-nvme {verb}",
+        directory.path().display()
+    );
+    run(Command::new("unshare").args(["--mount", "sh", "-c", &script]))
+}
+
+#[test]
+fn the_host_counts_the_paths_that_are_live() {
+    let all = [
+        ("rdma", "10.0.0.1", "live"),
+        ("rdma", "10.0.1.1", "live"),
+        ("tcp", "10.0.2.1", "live"),
+        ("tcp", "10.0.3.1", "live"),
+    ];
+    // A drive of the machine itself is no path.
+    let with_local: Vec<_> = all.iter().copied().chain([("pcie", "0000:01:00.0", "live")]).collect();
+    let (worked, said) = nvme("verify", &with_local);
+    assert!(worked && said.contains("all 4 paths are live"), "{said}");
+    let (worked, said) = nvme("connect --now", &all);
+    assert!(worked && said.contains("all 4 paths are live"), "{said}");
+    let mut lost = all;
+    lost[1].2 = "connecting";
+    let (worked, said) = nvme("verify", &lost);
+    assert!(!worked && said.contains("rdma 10.0.1.1") && !said.contains("10.0.0.1"), "{said}");
+    // An address of another transport, or one that begins alike, is another path.
+    let mut other = all;
+    other[2] = ("rdma", "10.0.2.1", "live");
+    other[3] = ("tcp", "10.0.3.11", "live");
+    let (worked, said) = nvme("verify", &other);
+    assert!(!worked && said.contains("tcp 10.0.2.1") && said.contains("tcp 10.0.3.1\n"), "{said}");
+}
+
+/// The target's script writes what was planned, checks it, and finds a change.
+#[test]
+fn the_target_is_configured_as_planned() {
+    let site =
+        System::LinuxServer.site_file().replace("/dev/vdb", "/dev/null").replace("/dev/vdc", "/dev/zero");
+    let directory = folder(&site);
+    let root = directory.path().join("nvmet");
+    let nqn = "nqn.2024-01.org.example:stor1";
+    // The kernel makes these directories itself.
+    fs::create_dir_all(root.join("subsystems").join(nqn).join("allowed_hosts")).expect("made");
+    for id in 101..=104 {
+        fs::create_dir_all(root.join(format!("ports/{id}/subsystems"))).expect("made");
+    }
+    let program = directory.path().join("server-stor1/files/trunkline-nvmet");
+    let target = |verb: &str| run(Command::new(&program).arg(verb).env("TARGET_ROOT", &root));
+    assert_eq!(target("configure"), (true, String::new()));
+    assert_eq!(target("configure"), (true, String::new()), "a second time changes nothing");
+    let (worked, said) = target("verify");
+    assert!(worked && said.contains("2 volumes on 4 addresses"), "{said}");
+    let read = |path: &str| fs::read_to_string(root.join(path)).expect("a file");
+    assert_eq!(read("ports/102/addr_traddr"), "10.0.1.1");
+    assert_eq!(read("ports/102/addr_trtype"), "rdma");
+    assert_eq!(read("ports/102/ana_groups/1/ana_state"), "non-optimized");
+    assert_eq!(read("ports/102/ana_groups/2/ana_state"), "optimized");
+    let volume = format!("subsystems/{nqn}/namespaces/2");
+    assert_eq!(
+        (read(&format!("{volume}/ana_grpid")), read(&format!("{volume}/enable"))),
+        ("2".to_owned(), "1".to_owned())
+    );
+    assert!(root.join(format!("subsystems/{nqn}/allowed_hosts/nqn.2024-01.org.example:node2-eth1")).exists());
+    write(&root.join("ports/102/ana_groups/1/ana_state"), "inaccessible", 0o644);
+    let (worked, said) = target("verify");
+    assert!(!worked && said.contains("ports/102/ana_groups/1/ana_state is not non-optimized"), "{said}");
+}
+
+/// A stand-in for SMcli tells which volumes are being formatted; the wait ends when none of ours
+/// is.
+#[test]
+fn mapping_waits_until_the_volumes_are_formatted() {
+    let directory = folder(System::Ef600.site_file());
+    let smcli = format!(
+        "#!/bin/sh\nwhile [ $# -gt 0 ]; do [ \"$1\" = -P ] && cat \"$2\" >{0}/password; shift; done\n\
+         echo 'other-volume  Volume Initialize  10%'\ncat {0}/running\necho 'SMcli completed successfully.'\n",
+        directory.path().display()
+    );
+    write(&directory.path().join("SMcli"), &smcli, 0o755);
+    let path = format!("{}:{}", directory.path().display(), std::env::var("PATH").expect("a path"));
+    let wait = || {
+        let program = directory.path().join("array-de0704/30-wait-formatted.sh");
+        run(Command::new(program).env("PATH", &path).env("EF600_PASSWORD", "s3cret").env("WAIT_S", "0"))
+    };
+    write(&directory.path().join("running"), "de0704a01v1  Volume Initialize  42%\n", 0o644);
+    let (worked, said) = wait();
+    assert!(!worked && said.contains("still being formatted: de0704a01v1"), "{said}");
+    write(&directory.path().join("running"), "de0704a01v11  Volume Initialize  42%\n", 0o644);
+    let (worked, said) = wait();
+    assert!(worked && said.contains("all volumes are formatted"), "{said}");
+    assert_eq!(fs::read_to_string(directory.path().join("password")).expect("handed over"), "s3cret\n");
+}
