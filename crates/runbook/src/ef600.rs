@@ -30,6 +30,7 @@ fn section(array: &Array, hosts: &[Host]) -> Section {
     };
     Section {
         title: format!("Array {}", array.label),
+        machine: "a management host".to_owned(),
         notes: notes(array),
         steps: steps(array, &folder),
         files: files(array, hosts).into_iter().map(place).collect(),

@@ -37,6 +37,7 @@ pub(crate) fn sections(model: &Model) -> Vec<Section> {
     let names = text("hosts.txt", render(&HostsFile { hosts: &model.hosts }));
     vec![Section {
         title: "Hosts over NVMe-oF".to_owned(),
+        machine: "every host".to_owned(),
         notes: notes(&shared, &hosts),
         steps: steps(),
         files: files.chain([names]).map(place).collect(),
@@ -53,6 +54,7 @@ fn notes(shared: &Shared<'_>, hosts: &[&Host]) -> Vec<String> {
              HOST_NAME.",
             hosts.len()
         ),
+        "hosts.txt has lines for /etc/hosts: the hosts' addresses on the storage network.".to_owned(),
         format!("Each host connects {count}{} paths.", most.unwrap_or_default()),
         if shared.has_native_multipath {
             "Paths are joined by native NVMe multipath. Never add a host of RHEL 7 to this cluster."

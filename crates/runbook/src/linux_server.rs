@@ -24,6 +24,7 @@ fn section(server: &Server, hosts: &[Host]) -> Section {
     };
     Section {
         title: format!("Server {}", server.name),
+        machine: server.name.clone(),
         notes: notes(server, &folder),
         steps: steps(server, &folder),
         files: files(server, hosts).into_iter().map(place).collect(),

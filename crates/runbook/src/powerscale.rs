@@ -53,6 +53,7 @@ fn cluster(nas: &PowerScale, hosts: &[Host]) -> Section {
     }
     Section {
         title: format!("PowerScale {}", nas.name),
+        machine: format!("a node of {}", nas.name),
         notes: vec![
             format!(
                 "Files: the folder {folder}, on a node of the cluster. They ask for no password: log in as {}.",
@@ -97,6 +98,7 @@ fn clients(nas: &PowerScale, hosts: &[Host]) -> Section {
     ];
     Section {
         title: format!("Clients of {}", nas.name),
+        machine: "every client".to_owned(),
         notes: vec![
             format!("Files: the folder {CLIENTS}, on each client, as root. A client finds its line of hosts.list by its short host name, or by HOST_NAME."),
             "Routes: `tcp` and `rdma` to one node, `tcp-mp` and `rdma-mp` to all nodes.".to_owned(),

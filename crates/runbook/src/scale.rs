@@ -50,6 +50,7 @@ pub(crate) fn sections(model: &Model) -> Vec<Section> {
     files.iter_mut().for_each(|file| file.path = format!("{FOLDER}/{}", file.path));
     vec![Section {
         title: format!("Spectrum Scale cluster {}", scale.cluster),
+        machine: scale.managers.join(", "),
         notes: notes(scale),
         steps: steps(scale, has_native_multipath),
         files,

@@ -7,6 +7,8 @@ use crate::Artifact;
 pub(crate) struct Section {
     /// The heading in the index.
     pub(crate) title: String,
+    /// The machine that has the files.
+    pub(crate) machine: String,
     /// What to know before the first step; each a sentence or two.
     pub(crate) notes: Vec<String>,
     /// The steps in their order.
