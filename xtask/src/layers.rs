@@ -89,7 +89,7 @@ pub(crate) const RULES: &[Rule] = &[
     rule(
         "bench",
         Layer::Tool,
-        &["record", "plan", "fio", "fs", "verbs", "transport", "store", "server", "client"],
+        &["record", "plan", "fio", "fs", "memory", "verbs", "transport", "store", "server", "client"],
         &[],
     ),
     rule("acceptance", Layer::Tool, &["record", "fs", "transport", "client", "bench"], &[]),

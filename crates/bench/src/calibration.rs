@@ -72,6 +72,10 @@ impl Limits {
     /// over TCP does not apply to RDMA, and a route that mixes both has no known limit.
     #[must_use]
     pub fn of_route(&self, workload: usize, route: &ReadyRoute) -> Option<f64> {
+        // What loopback carries is no limit of another server or of a directory.
+        if !route.is_embedded {
+            return None;
+        }
         match (route.is_rdma(), route.mixes()) {
             (_, true) => None,
             (false, _) => Some(self.by_workload.get(workload)?.as_ref()?.best()?.gbytes_per_s),

@@ -9,7 +9,7 @@ use record::{
 };
 
 use crate::binding::{BindingContext, binding};
-use crate::experiment::Experiment;
+use crate::experiment::{Experiment, Target};
 use crate::measure::{ClientPart, Flow, Sample};
 use crate::workload::PlannedWorkload;
 
@@ -48,7 +48,13 @@ pub fn describe(experiment: &Experiment) -> record::Experiment {
             targets.push(described);
         }
     }
-    let connections = experiment.routes.iter().map(|route| connections(&route.options)).max().unwrap_or(1);
+    // A directory has none that are known here.
+    let mounted = experiment
+        .routes
+        .iter()
+        .filter(|route| !matches!(route.target(experiment), Target::Directory(_) | Target::Kernel(_)))
+        .map(|route| connections(&route.options));
+    let connections = mounted.max().unwrap_or(0);
     record::Experiment {
         name: experiment.name.clone(),
         procedure: experiment.procedure,
@@ -121,7 +127,7 @@ pub fn build(context: &CellContext<'_>, samples: &[Sample]) -> Workload {
         write: cell(|sample| sample.write.as_ref(), 1),
         longest_gap_ms: samples
             .iter()
-            .map(|sample| sample.longest_gap)
+            .filter_map(|sample| sample.longest_gap)
             .max()
             .map(|gap| gap.as_secs_f64() * 1e3),
         ports: ports(samples),

@@ -33,9 +33,7 @@ pub enum Error {
         advice: String,
     },
     /// The files need more room than a server has.
-    #[error(
-        "{route}: the server has no room for the files: they need {needed_bytes} bytes, {free_bytes} are free"
-    )]
+    #[error("{route}: there is no room for the files: they need {needed_bytes} bytes, {free_bytes} are free")]
     NoRoom {
         /// The route's name.
         route: String,
@@ -62,6 +60,19 @@ pub enum Error {
         #[source]
         cause: Box<client::Error>,
     },
+    /// A directory that is measured, or a file in it, cannot be used.
+    #[error("{route}: cannot {doing} {path}")]
+    Directory {
+        /// The route's name.
+        route: String,
+        /// The directory or file.
+        path: String,
+        /// What cannot be done: `write`.
+        doing: &'static str,
+        /// The cause.
+        #[source]
+        cause: std::io::Error,
+    },
     /// A file of the experiment cannot be created.
     #[error("cannot prepare the files of the experiment")]
     Prepare(#[source] Box<client::Error>),
@@ -81,13 +92,13 @@ pub enum Error {
     /// The limit of RDMA cannot be measured again, although it could be before.
     #[error("cannot calibrate the limit of RDMA")]
     CalibrateRdma(#[source] Box<crate::limit::verbs::Error>),
-    /// The experiment was stopped ([`crate::Stop`]), and its files on the server are removed.
-    #[error("stopped; the files on the server are removed")]
+    /// The experiment was stopped ([`crate::Stop`]), and its files are removed.
+    #[error("stopped; the files of the experiment are removed")]
     Stopped,
-    /// The experiment was stopped, but its files on the server cannot be removed.
-    #[error("stopped; the directory {directory} remains on the server")]
+    /// The experiment was stopped, but its files cannot be removed.
+    #[error("stopped; the directory {directory} remains")]
     StoppedWithFiles {
-        /// The name of the directory in the export.
+        /// The name of the directory in the export, or the whole path of a directory here.
         directory: String,
         /// The cause.
         #[source]
@@ -126,6 +137,15 @@ impl Error {
     ) -> Self {
         let cause = Box::new(ExperimentError::Value(cause.into()));
         Self::Refused { sentence: sentence.into(), cause, advice: advice.into() }
+    }
+
+    pub(crate) fn directory(
+        route: &str,
+        path: &std::path::Path,
+        doing: &'static str,
+        cause: std::io::Error,
+    ) -> Self {
+        Self::Directory { route: route.to_owned(), path: path.display().to_string(), doing, cause }
     }
 
     pub(crate) fn prepare(cause: client::Error) -> Self {

@@ -6,6 +6,7 @@ mod file;
 
 use std::fmt;
 use std::net::IpAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use plan::link::Transport;
@@ -17,34 +18,68 @@ pub(crate) use self::check::{
 };
 use crate::clients::ClientSpec;
 use crate::error::ExperimentError;
+use crate::targets;
 use crate::workload::{self, PlannedWorkload};
 
 /// A route: a name and mount options.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RouteSpec {
     /// The name in the table.
     pub name: String,
     /// Mount options, as for `mount -o`.
-    #[serde(default)]
     pub options: String,
     /// The group of clients that run this route; all clients if absent.
-    #[serde(default)]
     pub clients: Option<String>,
     /// The server of this route, if routes of the experiment have servers of their own. Such a
     /// route has its own files.
-    #[serde(skip)]
     pub target: Option<Target>,
     /// The workloads of this route, as indices; `None` if it has all.
-    #[serde(skip)]
     pub workloads: Option<Vec<usize>>,
+    /// How a directory is measured, where that differs from the experiment's
+    /// ([`Experiment::directories`]).
+    pub engine: Option<Engine>,
+    /// Whether a directory's files are read and written past the page cache.
+    pub direct: Option<bool>,
 }
 
 impl RouteSpec {
+    /// How the directory of this route is measured.
+    #[must_use]
+    pub fn load(&self, experiment: &Experiment) -> DirectoryLoad {
+        let DirectoryLoad { engine, direct } = experiment.directories;
+        DirectoryLoad { engine: self.engine.unwrap_or(engine), direct: self.direct.unwrap_or(direct) }
+    }
+
     /// The server of this route.
     #[must_use]
     pub fn target<'a>(&'a self, experiment: &'a Experiment) -> &'a Target {
         self.target.as_ref().unwrap_or(&experiment.target)
+    }
+}
+
+/// What makes the load on a directory.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Engine {
+    /// Threads of this process, one for each operation in flight.
+    #[default]
+    Ours,
+    /// The installed program `fio`.
+    Fio,
+}
+
+/// How a directory is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct DirectoryLoad {
+    /// What makes the load.
+    pub engine: Engine,
+    /// Whether files are read and written past the page cache (O_DIRECT).
+    pub direct: bool,
+}
+
+impl Default for DirectoryLoad {
+    fn default() -> Self {
+        Self { engine: Engine::Ours, direct: true }
     }
 }
 
@@ -163,6 +198,10 @@ pub enum Target {
     },
     /// An external server: `HOST:/EXPORT`.
     Server(String),
+    /// A directory of this machine.
+    Directory(PathBuf),
+    /// An external server, mounted by the kernel's client.
+    Kernel(String),
 }
 
 impl fmt::Display for Target {
@@ -176,6 +215,8 @@ impl fmt::Display for Target {
                 write!(out, "embedded group of {nodes} nodes, memory store, on {}", addresses.join(", "))
             }
             Self::Server(server) => out.write_str(server),
+            Self::Directory(path) => write!(out, "directory {}", path.display()),
+            Self::Kernel(server) => write!(out, "{server} by the kernel's client"),
         }
     }
 }
@@ -224,6 +265,8 @@ pub struct Experiment {
     pub paced_window: Duration,
     /// The links to an external server.
     pub links: Links,
+    /// How directories are measured, unless a route says otherwise.
+    pub directories: DirectoryLoad,
     /// The time of each try of the calibration.
     pub calibrate: Duration,
 }
@@ -308,8 +351,30 @@ impl Experiment {
             pace_bits_per_s: Some(1_000_000_000),
             paced_window: Duration::from_millis(paced_window),
             links: Links::default(),
+            directories: DirectoryLoad::default(),
             calibrate: Duration::from_millis(if procedure == Procedure::Thorough { 1000 } else { 200 }),
         }
+    }
+
+    /// The built-in workloads on these targets, each of which is a route.
+    ///
+    /// # Errors
+    /// [`Error::Refused`](crate::Error::Refused) with the first text that is no target.
+    pub fn on_targets(targets: &[String], procedure: Procedure) -> crate::Result<Self> {
+        let base = Self::built_in(procedure);
+        let routes = targets::routes(targets).map_err(|(text, cause)| {
+            let form =
+                "a directory, nfs://HOST/EXPORT?OPTIONS, kernel:nfs://HOST/EXPORT?OPTIONS, or group:?OPTIONS";
+            crate::Error::refused(format!("cannot measure {text}"), cause, form)
+        })?;
+        let target = routes.first().and_then(|route| route.target.clone());
+        Ok(Self {
+            name: "targets".into(),
+            target: target.unwrap_or_else(|| base.target.clone()),
+            routes,
+            pace_bits_per_s: None,
+            ..base
+        })
     }
 
     /// Has the nodes of the embedded group listen on these addresses.
@@ -327,8 +392,8 @@ impl Experiment {
                     format!("--nodes-on: {} addresses for {nodes} nodes; give one for each", given.len());
                 Err(ExperimentError::Value(reason))
             }
-            Target::Server(server) => {
-                let reason = format!("--nodes-on: {server} is not an embedded group");
+            other => {
+                let reason = format!("--nodes-on: {other} is not an embedded group");
                 Err(ExperimentError::Value(reason))
             }
         }
@@ -376,7 +441,7 @@ impl Experiment {
             Target::Embedded { nodes, mem_bytes, addresses } => {
                 Some(Embedded { nodes: *nodes, mem_bytes: *mem_bytes, addresses })
             }
-            Target::Server(_) => None,
+            Target::Server(_) | Target::Directory(_) | Target::Kernel(_) => None,
         })
     }
 }

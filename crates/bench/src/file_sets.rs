@@ -1,15 +1,18 @@
 //! The sets of files of an experiment: one for all routes to the same server, or one for each route
-//! that has a server of its own.
+//! that has a server or a directory of its own.
 
-use client::Mount;
-
+use crate::directory::DirectoryRoute;
+use crate::directory::files::{LocalFile, LocalFiles};
 use crate::error::{Error, Result};
 use crate::files::{Files, PreparedFile};
 use crate::progress::Progress;
-use crate::routes::ReadyRoute;
+use crate::routes::{Access, ReadyRoute};
 use crate::stop::Stop;
 use crate::watch::RouteMount;
 use crate::workload::PlannedWorkload;
+
+/// The number of bytes that were compared, and a description of the first wrong block.
+pub(crate) type Compared = (u64, Option<String>);
 
 /// The files of all routes.
 #[derive(Debug)]
@@ -20,15 +23,56 @@ pub struct FileSets<'a> {
 }
 
 #[derive(Debug)]
-struct FileSet<'a> {
-    files: Files,
-    /// The route over which the files are created, compared and removed.
-    route: &'a ReadyRoute,
+enum FileSet<'a> {
+    /// On a server, with the route over which the files are created, compared and removed.
+    Mounted(Files, &'a ReadyRoute),
+    /// In a directory.
+    Local(LocalFiles),
 }
 
 impl FileSet<'_> {
     fn remove(&self) -> Result<()> {
-        self.route.mount().and_then(|mount| self.files.remove(&mount))
+        match self {
+            Self::Mounted(files, route) => route.mount().and_then(|mount| files.remove(&mount)),
+            Self::Local(files) => files.remove(),
+        }
+    }
+
+    fn after_removal(&self, error: Error, removed: Result<()>) -> Error {
+        match self {
+            Self::Mounted(files, _) => files.after_removal(error, removed),
+            Self::Local(files) => files.after_removal(error, removed),
+        }
+    }
+}
+
+/// Where the files of a set are made.
+enum Place<'a> {
+    Server(RouteMount),
+    Directory(&'a DirectoryRoute),
+}
+
+impl<'a> Place<'a> {
+    fn of(route: &'a ReadyRoute) -> Result<Self> {
+        match &route.access {
+            Access::Mount(_) => route.mount().map(Self::Server),
+            Access::Directory(directory) => Ok(Self::Directory(directory)),
+        }
+    }
+
+    /// Refuses a place that has less room than the files need.
+    fn has_room(&self, route: &ReadyRoute, needed_bytes: u64) -> Result<()> {
+        // A server that does not say what is free may still have room.
+        let free_bytes = match self {
+            Self::Server(mount) => mount.space().ok().map(|space| space.available_bytes),
+            Self::Directory(directory) => directory.free_bytes(),
+        };
+        match free_bytes {
+            Some(free_bytes) if free_bytes < needed_bytes => {
+                Err(Error::NoRoom { route: route.name.clone(), needed_bytes, free_bytes })
+            }
+            _ => Ok(()),
+        }
     }
 }
 
@@ -36,42 +80,38 @@ impl<'a> FileSets<'a> {
     /// Creates the files of all workloads. After an error, everything that was created is removed.
     ///
     /// # Errors
-    /// [`Error::Route`], [`Error::NoRoom`], [`Error::Prepare`] or [`Error::Stopped`].
+    /// [`Error::Route`], [`Error::NoRoom`], [`Error::Prepare`], [`Error::Directory`] or
+    /// [`Error::Stopped`].
     pub fn prepare(
         ready: &'a [ReadyRoute],
         workloads: &[PlannedWorkload],
         half: &str,
         progress: &Progress,
     ) -> Result<Self> {
-        let mut makers: Vec<&ReadyRoute> = Vec::new();
-        let mut of_route = Vec::new();
-        for route in ready {
-            if route.has_own_files || makers.is_empty() {
-                makers.push(route);
-            }
-            of_route.push(makers.len() - 1);
-        }
-        if let ([shared], false) = (makers.as_mut_slice(), ready.iter().any(|route| route.has_own_files)) {
-            // This machine may lack the RDMA devices of the clients.
-            let over_tcp = |route: &ReadyRoute| route.clients.is_empty() || !route.is_rdma();
-            *shared = ready.iter().max_by_key(|route| (over_tcp(route), route.nodes)).unwrap_or(shared);
-        }
+        let (makers, of_route) = makers(ready);
         // Nothing is created before all servers are known to have room.
-        let mounts = makers.iter().map(|route| route.mount()).collect::<Result<Vec<RouteMount>>>()?;
+        let places = makers.iter().map(|route| Place::of(route)).collect::<Result<Vec<Place<'_>>>>()?;
         let needed: Vec<u64> = makers.iter().map(|route| bytes_of(route, workloads)).collect();
-        for ((route, mount), bytes) in makers.iter().zip(&mounts).zip(&needed) {
-            has_room(route, mount, *bytes)?;
+        for ((route, place), bytes) in makers.iter().zip(&places).zip(&needed) {
+            place.has_room(route, *bytes)?;
         }
         progress.stage(&format!("{half}: making files"), needed.iter().sum());
         let mut all = Self { sets: Vec::new(), of_route };
-        for (number, (route, mount)) in makers.into_iter().zip(&mounts).enumerate() {
+        for (number, (route, place)) in makers.into_iter().zip(&places).enumerate() {
             let wanted = |index: usize| route.has_workload(index);
             let step = |bytes| {
                 progress.advance(bytes);
                 progress.go_on()
             };
-            match Files::prepare_planned(mount, number, workloads, &wanted, step) {
-                Ok(files) => all.sets.push(FileSet { files, route }),
+            let made = match place {
+                Place::Server(mount) => Files::prepare_planned(mount, number, workloads, &wanted, step)
+                    .map(|files| FileSet::Mounted(files, route)),
+                Place::Directory(directory) => {
+                    LocalFiles::prepare(directory, workloads, &wanted, step).map(FileSet::Local)
+                }
+            };
+            match made {
+                Ok(set) => all.sets.push(set),
                 Err(error) => return all.remove_after(Err(error)),
             }
         }
@@ -84,22 +124,39 @@ impl<'a> FileSets<'a> {
         self.of_route.get(route).copied().unwrap_or_default()
     }
 
-    /// The files of a workload on a route.
+    /// The files of a workload on a route to a server.
     #[must_use]
     pub fn prepared(&self, route: usize, workload: usize) -> &[PreparedFile] {
-        let set = self.sets.get(self.set_of(route));
-        set.and_then(|set| set.files.by_workload.get(workload)).map(Vec::as_slice).unwrap_or_default()
+        match self.sets.get(self.set_of(route)) {
+            Some(FileSet::Mounted(files, _)) => {
+                files.by_workload.get(workload).map(Vec::as_slice).unwrap_or_default()
+            }
+            _ => &[],
+        }
+    }
+
+    /// The files of a workload on a route to a directory.
+    #[must_use]
+    pub fn local(&self, route: usize, workload: usize) -> &[LocalFile] {
+        match self.sets.get(self.set_of(route)) {
+            Some(FileSet::Local(files)) => files.of_workload(workload),
+            _ => &[],
+        }
     }
 
     /// Compares the files of a workload in each set, byte for byte: the number of bytes, and the
-    /// first wrong block.
+    /// first wrong block. `None` for a set that has nothing to compare, because fio has written all
+    /// of it.
     ///
     /// # Errors
-    /// As [`Files::compare`].
-    pub fn compare(&self, workload: usize, stop: &Stop) -> Result<Vec<(u64, Option<String>)>> {
-        let compare = |set: &FileSet<'_>| {
-            let mount = set.route.mount()?;
-            set.files.compare(&mount, workload, stop)
+    /// As [`Files::compare`] and [`LocalFiles::compare`].
+    pub fn compare(&self, workload: usize, stop: &Stop) -> Result<Vec<Option<Compared>>> {
+        let compare = |set: &FileSet<'_>| match set {
+            FileSet::Mounted(files, route) => {
+                let mount = route.mount()?;
+                files.compare(&mount, workload, stop).map(Some)
+            }
+            FileSet::Local(files) => files.compare(workload, stop),
         };
         self.sets.iter().map(compare).collect()
     }
@@ -113,7 +170,7 @@ impl<'a> FileSets<'a> {
             let removed = set.remove();
             match outcome {
                 Ok(outcome) => removed.map(|()| outcome),
-                Err(error) => Err(set.files.after_removal(error, removed)),
+                Err(error) => Err(set.after_removal(error, removed)),
             }
         })
     }
@@ -128,12 +185,26 @@ fn bytes_of(route: &ReadyRoute, workloads: &[PlannedWorkload]) -> u64 {
     files.iter().map(|file| file.bytes).sum()
 }
 
-/// Refuses a server that has less room than the files need.
-fn has_room(route: &ReadyRoute, mount: &Mount, needed_bytes: u64) -> Result<()> {
-    // A server that does not say what is free may still have room.
-    let Ok(space) = mount.space() else { return Ok(()) };
-    if space.available_bytes >= needed_bytes {
-        return Ok(());
+/// The route over which each set of files is made, and the set of each route. Routes without a
+/// server of their own share a set.
+fn makers(ready: &[ReadyRoute]) -> (Vec<&ReadyRoute>, Vec<usize>) {
+    let (mut makers, mut of_route, mut shared) = (Vec::new(), Vec::new(), None);
+    for route in ready {
+        if route.has_own_files {
+            of_route.push(makers.len());
+            makers.push(route);
+            continue;
+        }
+        of_route.push(*shared.get_or_insert(makers.len()));
+        if shared == Some(makers.len()) {
+            makers.push(route);
+        }
     }
-    Err(Error::NoRoom { route: route.name.clone(), needed_bytes, free_bytes: space.available_bytes })
+    if let Some(maker) = shared.and_then(|index| makers.get_mut(index)) {
+        // This machine may lack the RDMA devices of the clients.
+        let over_tcp = |route: &ReadyRoute| route.clients.is_empty() || !route.is_rdma();
+        let sharing = ready.iter().filter(|route| !route.has_own_files);
+        *maker = sharing.max_by_key(|route| (over_tcp(route), route.nodes)).unwrap_or(maker);
+    }
+    (makers, of_route)
 }

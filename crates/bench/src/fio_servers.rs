@@ -2,21 +2,18 @@
 //! results become a record.
 
 use std::fs::OpenOptions;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::process::Command;
 
 use record::Record;
 
 use crate::clients::{ClientSpec, Place};
 use crate::error::{Error, Result};
+use crate::fio_program::{self, Finished, first_line};
 use crate::machine;
 use crate::stop::Stop;
-
-/// How often fio is looked at.
-const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The list of hosts, which fio reads from a file; removed when it is dropped.
 struct HostList(PathBuf);
@@ -57,10 +54,7 @@ pub fn run(clients: &[ClientSpec], job: &Path, stop: &Stop) -> Result<Record> {
         .map_err(|error| refuse(error.to_string(), "a directory for temporary files: TMPDIR"))?;
     let mut command = Command::new("fio");
     command.arg("--output-format=json+").arg(format!("--client={}", list.0.display())).arg(job);
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let child =
-        command.spawn().map_err(|error| refuse(error.to_string(), "apt install fio        here too"))?;
-    let (output, messages, success) = wait(child, stop)?;
+    let Finished { output, messages, success } = fio_program::run(command, stop)?;
     let hosts_advice =
         "fio --server        on each host; fio:HOST:PORT for another port; the same version here";
     let imported = fio::results::read(&output)
@@ -89,46 +83,6 @@ fn failure(missing: &[&str], success: bool, said: Option<String>) -> Option<Stri
         missing => format!("fio has no results of {}", missing.join(", ")),
     };
     Some(said.map_or_else(|| what.clone(), |said| format!("{what}: {said}")))
-}
-
-/// Waits for fio, and reads what it prints. A stop ends it, and with it the jobs on the hosts.
-fn wait(mut child: Child, stop: &Stop) -> Result<(String, String, bool)> {
-    let failed = |error: std::io::Error| {
-        Error::refused("cannot run the job file by fio", error.to_string(), "the same again")
-    };
-    let (out, err) = (child.stdout.take(), child.stderr.take());
-    let read = |stream: Option<Box<dyn Read + Send>>| {
-        std::thread::spawn(move || {
-            let mut text = Vec::new();
-            // What was read until an error is shown.
-            let _ = stream.map(|mut stream| stream.read_to_end(&mut text));
-            String::from_utf8_lossy(&text).into_owned()
-        })
-    };
-    let out = read(out.map(|it| Box::new(it) as Box<dyn Read + Send>));
-    let err = read(err.map(|it| Box::new(it) as Box<dyn Read + Send>));
-    let success = loop {
-        if stop.is_requested() {
-            // fio ends the jobs on its hosts at this signal.
-            rustix::process::kill_process(
-                rustix::process::Pid::from_child(&child),
-                rustix::process::Signal::INT,
-            )
-            .map_err(|error| failed(error.into()))?;
-            child.wait().map_err(failed)?;
-            return Err(Error::Stopped);
-        }
-        match child.try_wait().map_err(failed)? {
-            Some(status) => break status.success(),
-            None => std::thread::sleep(POLL_INTERVAL),
-        }
-    };
-    let text = |thread: std::thread::JoinHandle<String>| thread.join().unwrap_or_default();
-    Ok((text(out), text(err), success))
-}
-
-fn first_line(text: &str) -> Option<String> {
-    text.lines().map(str::trim).find(|line| !line.is_empty()).map(str::to_owned)
 }
 
 #[cfg(test)]

@@ -24,6 +24,9 @@ use crate::workload::PlannedWorkload;
 /// The memory of an embedded group beyond its files: a write needs new pages before the old ones
 /// are free.
 const GROUP_SPARE_BYTES: u64 = 256 << 20;
+/// What stands in a note about an option of a job file that is mapped to a directory.
+const DIRECT_IN_DIRECTORIES: &str = "directories are measured with O_DIRECT, unless --buffered is given";
+const ENGINE_IN_DIRECTORIES: &str = "--engine says what makes the load on directories";
 /// A larger job file is a mistake.
 const JOB_FILE_BYTES_MAX: u64 = 4 << 20;
 
@@ -104,7 +107,7 @@ impl JobFiles {
                 options: read.map.options.clone(),
                 target: Some(read.map.target.clone()),
                 workloads: Some(indices),
-                clients: None,
+                ..RouteSpec::default()
             });
         }
         size_group(&mut routes, &sizes)?;
@@ -223,8 +226,15 @@ fn size_group(routes: &mut [RouteSpec], sizes: &Sizes) -> Result<()> {
 fn notes(read: &[Read]) -> Vec<String> {
     let of_file = |read: &Read| {
         let file = read.path.display().to_string();
-        let line =
-            move |note: &fio::Note| format!("{file}, line {}: {}: {}", note.line, note.option, note.text);
+        let is_directory = matches!(read.map.target, Target::Directory(_) | Target::Kernel(_));
+        let line = move |note: &fio::Note| {
+            let text = match note.option.as_str() {
+                "direct" if is_directory => DIRECT_IN_DIRECTORIES,
+                "ioengine" if is_directory => ENGINE_IN_DIRECTORIES,
+                _ => &note.text,
+            };
+            format!("{file}, line {}: {}: {text}", note.line, note.option)
+        };
         read.jobs.notes.iter().map(line).collect::<Vec<_>>()
     };
     read.iter().flat_map(of_file).collect()

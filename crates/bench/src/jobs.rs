@@ -1,4 +1,7 @@
-//! The load: readers and writers as tasks on the loops of a mount.
+//! The load: readers and writers as tasks on the loops of a mount, or as threads on a directory.
+//!
+//! What is next, and what counts, is here. [`on_loop`] has the operations made by a mount's loop,
+//! [`on_threads`] by threads, one for each operation in flight.
 //!
 //! A closed load starts an operation when another has finished, so a fixed number is always in
 //! flight. An open load starts operations at a rate, whether or not earlier ones have finished. If
@@ -6,6 +9,8 @@
 //! start.
 
 mod cursor;
+mod on_loop;
+pub(crate) mod on_threads;
 mod running;
 mod tally;
 
@@ -15,13 +20,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
-use client::{Answer, Done, FileRef, Io, Op, Task};
+use client::FileRef;
 use record::Direction;
 
 pub use self::cursor::{BlockSizes, Order};
 use self::running::Running;
 pub use self::tally::{CompletionTimes, Tally};
-use crate::stamps;
 
 /// A window in which a direction has finished fewer operations than it has in flight yields no
 /// speed: on an emulated or overloaded machine, some tenths of a second may contain none. Such a
@@ -34,25 +38,25 @@ pub(crate) const INTERVALS_MAX: u32 = 100;
 /// In a shorter interval, the number of blocks completed is mostly chance.
 const INTERVAL_MIN: Duration = Duration::from_millis(50);
 /// The timer slack of a loop with a rate. The default of 50 us would show in the latencies.
-const TIMER_SLACK_NS: NonZeroU64 = NonZeroU64::MIN;
+pub(crate) const TIMER_SLACK_NS: NonZeroU64 = NonZeroU64::MIN;
 
 /// A load without a time ends by its sizes; this bounds it all the same.
 pub(crate) const UNTIMED: Duration = Duration::from_secs(24 * 3600);
 
-/// A file of a job.
+/// A file of a job, as whoever makes the operations knows it.
 #[derive(Debug, Clone, Copy)]
-pub struct JobFile {
+pub struct JobFile<F = FileRef> {
     /// The file.
-    pub file: FileRef,
+    pub file: F,
     /// The number of the file within the experiment, which is part of its stamps.
     pub number: u32,
 }
 
 /// One loop's part of a job.
 #[derive(Debug, Clone)]
-pub struct Job {
+pub struct Job<F = FileRef> {
     /// The files, which take turns.
-    pub files: Vec<JobFile>,
+    pub files: Vec<JobFile<F>>,
     /// The bytes that the job accesses in each of its files.
     pub file_bytes: u64,
     /// The share of reads among the operations, in percent.
@@ -231,8 +235,8 @@ impl Drop for Extension {
 
 /// The load of one loop: all of its jobs.
 #[derive(Debug)]
-pub struct Load {
-    jobs: Vec<Running>,
+pub struct Load<F = FileRef> {
+    jobs: Vec<Running<F>>,
     window: Window,
     started_at: Duration,
     outcome: Option<Outcome>,
@@ -251,12 +255,12 @@ pub struct Load {
     extension: Extension,
 }
 
-impl Load {
+impl<F: Copy> Load<F> {
     /// A load for one loop, with `results` results besides the total. It sends its outcome when the
     /// last operation has finished.
     #[must_use]
     pub fn new(
-        jobs: Vec<Job>,
+        jobs: Vec<Job<F>>,
         window: Window,
         results: usize,
         report: Sender<Outcome>,
@@ -284,58 +288,16 @@ impl Load {
         }
     }
 
-    /// Starts the next operation of a job in a slot. Returns false if the job has no more.
-    fn submit(&mut self, io: &mut Io<'_>, slot: usize, scheduled: Option<Duration>) -> bool {
-        let Some(running) = self.jobs.get_mut(slot / self.depth_max) else { return false };
-        let Some((direction, index, offset, bytes)) = running.next_operation() else { return false };
-        let piece = running.job.piece_bytes_of(direction) as u64;
-        let pieces = bytes.div_ceil(piece);
-        let Some(JobFile { file, number }) = running.job.files.get(index).copied() else { return false };
-        if let Some(operation) = self.operations.get_mut(slot) {
-            *operation = InFlight {
-                direction,
-                file: index,
-                offset,
-                bytes,
-                scheduled,
-                began: io.now(),
-                pieces: u32::try_from(pieces).unwrap_or(u32::MAX),
-            };
-        }
-        for at in 0..pieces {
-            let offset = offset + at * piece;
-            let len = usize::try_from(piece.min(bytes - at * piece)).unwrap_or(0);
-            let mut buffer = running.buffer(io, len);
-            let op = match direction {
-                Direction::Read => Op::Read { file, offset, buffer },
-                Direction::Write => {
-                    running.stamp(&mut buffer, number, offset);
-                    Op::Write { file, offset, buffer }
-                }
-            };
-            io.submit(op, slot as u64 * self.pieces_max + at);
-        }
+    /// Takes the next operation of a job into a slot; `None` if the job has no more.
+    fn begin(&mut self, now: Duration, slot: usize, scheduled: Option<Duration>) -> Option<InFlight> {
+        let running = self.jobs.get_mut(slot / self.depth_max)?;
+        let (direction, file, offset, bytes) = running.next_operation()?;
+        let pieces = bytes.div_ceil(running.job.piece_bytes_of(direction) as u64);
+        let pieces = u32::try_from(pieces).unwrap_or(u32::MAX);
+        let operation = InFlight { direction, file, offset, bytes, scheduled, began: now, pieces };
+        *self.operations.get_mut(slot)? = operation;
         self.in_flight += 1;
-        true
-    }
-
-    /// Starts the operations of a job that are due, as long as slots are free.
-    fn start_due(&mut self, io: &mut Io<'_>, job: usize) {
-        let since_start = io.now().saturating_sub(self.started_at);
-        if self.failed() {
-            return;
-        }
-        if !self.ends && since_start > self.window.end * LATE_WINDOWS_MAX {
-            self.drop_overdue(job, since_start);
-        }
-        while let Some(running) = self.jobs.get_mut(job)
-            && let Some(due) = running.due(self.window.end)
-            && due <= since_start
-            && let Some(slot) = running.idle.pop()
-        {
-            running.started += 1;
-            self.submit(io, slot, Some(due));
-        }
+        Some(operation)
     }
 
     /// Gives up the operations that should have been started: each counts with the latency it has
@@ -372,30 +334,6 @@ impl Load {
         self.outcome.as_ref().is_none_or(|outcome| outcome.error.is_some())
     }
 
-    /// Checks the answer to one READ or WRITE, and the data read.
-    fn check(&mut self, slot: usize, piece: u64, done: &Done) -> Result<(), String> {
-        let (Some(outcome), Some(running)) = (&mut self.outcome, self.jobs.get(slot / self.depth_max)) else {
-            return Ok(());
-        };
-        let operation = self.operations.get(slot).copied().unwrap_or_default();
-        let offset = operation.offset + piece * running.job.piece_bytes_of(operation.direction) as u64;
-        let number = running.job.files.get(operation.file).map_or(0, |file| file.number);
-        let bytes = done.buffer.len() as u64;
-        match &done.result {
-            Err(error) => Err(format!("file {number} at byte {offset}: {error}")),
-            Ok(Answer::Read { count, .. }) if u64::from(*count) != bytes => {
-                Err(format!("file {number} at byte {offset}: {count} bytes read of {bytes}"))
-            }
-            Ok(Answer::Read { .. }) => {
-                let checked = stamps::check_any(&done.buffer, number, offset);
-                outcome.stamps += checked.map_err(|wrong| wrong.to_string())?;
-                Ok(())
-            }
-            // The load asks for no pipes.
-            Ok(Answer::Piped { .. } | Answer::Written | Answer::Results(_)) => Ok(()),
-        }
-    }
-
     /// Counts a finished operation.
     fn account(&mut self, now: Duration, slot: usize, latency: Duration) {
         let since_start = now.saturating_sub(self.started_at);
@@ -425,7 +363,7 @@ impl Load {
 
     /// Sends the outcome once nothing is in flight and nothing will be started.
     fn end_if_done(&mut self) {
-        let due = |running: &Running| running.due(self.window.end).is_some();
+        let due = |running: &Running<F>| running.due(self.window.end).is_some();
         let more = self.in_flight > 0 || (!self.failed() && self.jobs.iter().any(due));
         if more {
             return;
@@ -434,80 +372,6 @@ impl Load {
             // The receiver may have given up.
             let _ = report.send(outcome);
         }
-    }
-}
-
-impl Task for Load {
-    fn start(&mut self, io: &mut Io<'_>) {
-        self.started_at = io.now();
-        for job in 0..self.jobs.len() {
-            let Some(running) = self.jobs.get_mut(job) else { continue };
-            let first = job * self.depth_max;
-            let slots = first..first + (running.job.depth as usize).min(self.depth_max);
-            if running.job.schedule.is_some() {
-                running.idle.extend(slots);
-                // If this fails, latencies include the default slack.
-                let _ = rustix::thread::set_current_timer_slack(Some(TIMER_SLACK_NS));
-                self.start_due(io, job);
-            } else {
-                for slot in slots {
-                    self.submit(io, slot, None);
-                }
-            }
-        }
-        self.end_if_done();
-    }
-
-    fn finished(&mut self, io: &mut Io<'_>, token: u64, done: Done) {
-        let now = io.now();
-        let slot = usize::try_from(token / self.pieces_max).unwrap_or(usize::MAX);
-        if let Err(error) = self.check(slot, token % self.pieces_max, &done)
-            && let Some(outcome) = &mut self.outcome
-        {
-            outcome.error.get_or_insert(error);
-        }
-        let job = slot / self.depth_max;
-        let Some(running) = self.jobs.get_mut(job) else { return };
-        running.keep(done.buffer);
-        let Some(operation) = self.operations.get_mut(slot) else { return };
-        operation.pieces = operation.pieces.saturating_sub(1);
-        if operation.pieces > 0 {
-            return;
-        }
-        let split = operation.bytes > running.job.piece_bytes_of(operation.direction) as u64;
-        let latency = if split { now.saturating_sub(operation.began) } else { done.latency };
-        self.in_flight -= 1;
-        if !self.failed() {
-            self.account(now, slot, latency);
-        }
-        self.note_progress();
-        if let Some(running) = self.jobs.get_mut(job)
-            && running.job.schedule.is_some()
-        {
-            running.idle.push(slot);
-            self.start_due(io, job);
-        } else if self.is_open(now.saturating_sub(self.started_at)) && !self.failed() {
-            self.submit(io, slot, None);
-        }
-        self.end_if_done();
-    }
-
-    fn wakes_at(&self) -> Option<Duration> {
-        if self.failed() {
-            return None;
-        }
-        let waiting = self.jobs.iter().filter(|running| !running.idle.is_empty());
-        let due = waiting.filter_map(|running| running.due(self.window.end)).min()?;
-        Some(self.started_at + due)
-    }
-
-    fn woken(&mut self, io: &mut Io<'_>) {
-        (0..self.jobs.len()).for_each(|job| self.start_due(io, job));
-        self.end_if_done();
-    }
-
-    fn ended(&self) -> bool {
-        self.outcome.is_none()
     }
 }
 

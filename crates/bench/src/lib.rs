@@ -12,10 +12,12 @@ mod binding;
 mod calibration;
 mod cells;
 pub mod clients;
+mod directory;
 mod error;
 mod experiment;
 mod file_sets;
 pub mod files;
+mod fio_program;
 pub mod fio_servers;
 mod group;
 pub mod job_files;
@@ -29,14 +31,18 @@ mod routes;
 mod run;
 mod stamps;
 mod stop;
+mod targets;
 mod watch;
 mod workload;
 
 pub use error::{Error, ExperimentError, Result};
-pub use experiment::{ClientGroup, Experiment, RouteSpec, Steps, Target, WorkloadSpec};
+pub use experiment::{
+    ClientGroup, DirectoryLoad, Engine, Experiment, RouteSpec, Steps, Target, WorkloadSpec,
+};
 pub use job_files::{JobFiles, Plan};
 pub use jobs::{BlockSizes, Order, Window};
 pub use run::{Measured, MeasuredJobs, RunOptions, run_for_record, run_for_results, write, write_record};
 pub use stop::Stop;
+pub use targets::is_target;
 pub use watch::{RouteMount, Watch, Watcher};
 pub use workload::{PlannedFile, PlannedJob, PlannedWorkload};

@@ -67,8 +67,8 @@ pub struct Sample {
     pub bytes_by_path: [Vec<u64>; 2],
     /// The number of loops of the mount.
     pub loops: usize,
-    /// The longest time in the window in which no operation finished.
-    pub longest_gap: Duration,
+    /// The longest time in the window in which no operation finished; `None` if it is not known.
+    pub longest_gap: Option<Duration>,
     /// When counting began and ended, since the start.
     pub counted: Window,
     /// The number of stamps checked.
@@ -181,28 +181,60 @@ pub(crate) fn run_until_stop(
         }
     }
     drop(sender);
+    let meters = Meters {
+        client_cpu: &|| cpu(&before.threads),
+        server_cpu,
+        bytes_by_path: &|| bytes_by_path(&before, &mount.statistics()),
+        loops,
+        ports,
+    };
+    observe(began, &receiver, workload, window, stop, meters)
+}
+
+/// What is counted beside a load.
+pub(crate) struct Meters<'a> {
+    /// The processor time of the client so far.
+    pub(crate) client_cpu: &'a dyn Fn() -> Duration,
+    /// The processor time of the server so far, if it is known.
+    pub(crate) server_cpu: &'a dyn Fn() -> Option<Duration>,
+    /// The bytes read and written on each path since the start.
+    pub(crate) bytes_by_path: &'a dyn Fn() -> [Vec<u64>; 2],
+    /// The number of loops or threads that make the load.
+    pub(crate) loops: usize,
+    /// The ports at the start.
+    pub(crate) ports: Ports,
+}
+
+/// Measures a load that was started, and sends its outcomes; returns `None` at once after a stop.
+pub(crate) fn observe(
+    began: Instant,
+    receiver: &Receiver<Outcome>,
+    workload: &PlannedWorkload,
+    window: Window,
+    stop: &Stop,
+    meters: Meters<'_>,
+) -> Result<Option<Sample>, String> {
     // Sleeps until a point in time rather than for a duration: if a busy machine lets this thread
     // sleep too long once, the later points must not move.
     if stop.wait_until(began + window.warm) {
         return Ok(None);
     }
     let busy = CpuMeter::start();
-    let client_cpu = || cpu(&before.threads);
-    let (from, client_before, server_before) = (Instant::now(), client_cpu(), server_cpu());
+    let (from, client_before, server_before) = (Instant::now(), (meters.client_cpu)(), (meters.server_cpu)());
     let timeout = window.latest() + DRAIN_TIMEOUT;
     // Jobs that end by their sizes are measured to their end.
     let mut outcomes = None;
     if workload.ends() {
-        let Some(ended) = collect(&receiver, timeout, stop)? else { return Ok(None) };
+        let Some(ended) = collect(receiver, timeout, stop)? else { return Ok(None) };
         outcomes = Some(ended);
     } else if stop.wait_until(began + window.end) {
         return Ok(None);
     }
-    let (client_after, server_after, took) = (client_cpu(), server_cpu(), from.elapsed());
+    let (client_after, server_after, took) = ((meters.client_cpu)(), (meters.server_cpu)(), from.elapsed());
     let busy = busy.share();
     let outcomes = match outcomes {
         Some(outcomes) => outcomes,
-        None => match collect(&receiver, timeout, stop)? {
+        None => match collect(receiver, timeout, stop)? {
             Some(outcomes) => outcomes,
             None => return Ok(None),
         },
@@ -214,16 +246,16 @@ pub(crate) fn run_until_stop(
         read: workload.has(Direction::Read).then(|| flow(reads)),
         write: workload.has(Direction::Write).then(|| flow(writes)),
         results: results(workload, &outcomes),
-        bytes_by_path: bytes_by_path(&before, &mount.statistics()),
-        loops,
-        longest_gap: longest_gap(&outcomes, workload.ends()),
+        bytes_by_path: (meters.bytes_by_path)(),
+        loops: meters.loops,
+        longest_gap: Some(longest_gap(&outcomes, workload.ends())),
         counted: window,
         stamps: outcomes.iter().map(|outcome: &Outcome| outcome.stamps).sum(),
         client_cpu: client_after.saturating_sub(client_before),
         server_cpu: server_before.zip(server_after).map(|(before, after)| after.saturating_sub(before)),
         window: took,
         busy,
-        ports: Ports::now().since(&ports),
+        ports: Ports::now().since(&meters.ports),
         done: done(&outcomes),
         clients: Vec::new(),
     }))
@@ -275,35 +307,48 @@ fn distribute(
     piece_bytes: [usize; 2],
 ) -> Vec<Vec<Job>> {
     let mut jobs: Vec<Vec<Job>> = vec![Vec::new(); loops];
-    let count = workload.jobs.len() as f64;
     for (index, planned) in workload.jobs.iter().enumerate() {
         let of = u64::from(planned.depth).min(loops as u64).min(fewest_blocks(planned)).max(1);
         for part in 0..of {
-            let schedule = |rate: f64| Schedule {
-                first_s: (index as u64 * of + part) as f64 / (rate * count),
-                interval_s: of as f64 / rate,
-            };
-            let used = planned.files.iter().filter_map(|file| files.get(*file));
-            let job = Job {
-                files: used.map(|(file, number)| JobFile { file: *file, number: *number }).collect(),
-                file_bytes: planned.file_bytes,
-                read_percent: planned.read_percent,
-                order: planned.order,
-                blocks: planned.blocks,
-                piece_bytes,
-                depth: u32::try_from((u64::from(planned.depth) + part) / of).unwrap_or(u32::MAX),
-                part,
-                of,
-                schedule: planned.rate.map(schedule),
-                io_bytes: planned.io_bytes,
-                result: planned.result,
-            };
+            let job = job(workload, index, planned, files, piece_bytes, part, of);
             if let Some(of_loop) = jobs.get_mut((index + usize::try_from(part).unwrap_or(0)) % loops) {
                 of_loop.push(job);
             }
         }
     }
     jobs
+}
+
+/// A loop's part of a job.
+pub(crate) fn job<F: Copy>(
+    workload: &PlannedWorkload,
+    index: usize,
+    planned: &PlannedJob,
+    files: &[(F, u32)],
+    piece_bytes: [usize; 2],
+    part: u64,
+    of: u64,
+) -> Job<F> {
+    let count = workload.jobs.len() as f64;
+    let schedule = |rate: f64| Schedule {
+        first_s: (index as u64 * of + part) as f64 / (rate * count),
+        interval_s: of as f64 / rate,
+    };
+    let used = planned.files.iter().filter_map(|file| files.get(*file));
+    Job {
+        files: used.map(|(file, number)| JobFile { file: *file, number: *number }).collect(),
+        file_bytes: planned.file_bytes,
+        read_percent: planned.read_percent,
+        order: planned.order,
+        blocks: planned.blocks,
+        piece_bytes,
+        depth: u32::try_from((u64::from(planned.depth) + part) / of).unwrap_or(u32::MAX),
+        part,
+        of,
+        schedule: planned.rate.map(schedule),
+        io_bytes: planned.io_bytes,
+        result: planned.result,
+    }
 }
 
 /// The number of the largest blocks in a file, in the direction that has fewer of them.

@@ -2,13 +2,17 @@
 
 use client::{Address, Mount, Settings};
 use plan::link::Transport;
-use record::{PathCounters, Route};
+use record::{PathCounters, Record, Route};
 use serde::{Deserialize, Serialize};
 
+use crate::directory::DirectoryRoute;
+use crate::directory::kernel_mount::Failure;
 use crate::error::{Error, Result};
 use crate::experiment::{Experiment, RouteSpec, Target};
 use crate::group::{Group, GroupAddresses};
+use crate::progress::Progress;
 use crate::watch::{RouteMount, Watch};
+use crate::workload::PlannedWorkload;
 
 /// A route that can be mounted.
 ///
@@ -18,12 +22,11 @@ use crate::watch::{RouteMount, Watch};
 pub struct ReadyRoute {
     /// The name of the route.
     pub name: String,
-    /// How a client mounts the route.
-    pub plan: MountPlan,
+    /// How the route is reached.
+    pub access: Access,
     /// The clients of the route, as indices into those of the experiment; empty if this process is
     /// the client.
     pub clients: Vec<usize>,
-    settings: Settings,
     /// The number of nodes that the route uses.
     pub nodes: usize,
     /// The addresses of all nodes of the target.
@@ -36,6 +39,23 @@ pub struct ReadyRoute {
     pub has_own_files: bool,
     workloads: Option<Vec<usize>>,
     watch: Watch,
+}
+
+/// How a route is reached.
+#[derive(Debug)]
+pub enum Access {
+    /// A server or an embedded group, by a mount of the client library.
+    Mount(Box<MountAccess>),
+    /// A directory.
+    Directory(DirectoryRoute),
+}
+
+/// A route that the client library mounts.
+#[derive(Debug)]
+pub struct MountAccess {
+    /// How a client mounts the route.
+    pub plan: MountPlan,
+    settings: Settings,
 }
 
 /// How a client mounts a route. It says all that a client on another machine needs.
@@ -78,36 +98,71 @@ impl ReadyRoute {
         self.workloads.as_ref().is_none_or(|workloads| workloads.contains(&index))
     }
 
+    fn settings(&self) -> Option<&Settings> {
+        match &self.access {
+            Access::Mount(mounted) => Some(&mounted.settings),
+            Access::Directory(_) => None,
+        }
+    }
+
     /// Whether the route uses RDMA.
     #[must_use]
     pub fn is_rdma(&self) -> bool {
-        self.settings.uses_rdma()
+        match &self.access {
+            Access::Mount(mounted) => mounted.settings.uses_rdma(),
+            Access::Directory(directory) => directory.is_rdma,
+        }
     }
 
     /// Whether the route uses both transports.
     #[must_use]
     pub fn mixes(&self) -> bool {
-        self.settings.mixes()
+        self.settings().is_some_and(Settings::mixes)
     }
 
     /// The transport of the payload, which determines how much of a link the headers use.
     #[must_use]
     pub fn transport(&self) -> Transport {
         // If the route uses both, the headers of TCP take more of a link.
-        if self.is_rdma() && !self.settings.mixes() {
+        if self.is_rdma() && !self.mixes() {
             return if speaks_ethernet() { Transport::RoceV2 } else { Transport::InfiniBand };
         }
-        let is_ipv6 = self.settings.remotes.iter().all(|remote| remote.address.is_ipv6());
+        let is_ipv6 = self
+            .settings()
+            .is_some_and(|settings| settings.remotes.iter().all(|remote| remote.address.is_ipv6()));
         if is_ipv6 { Transport::TcpIpv6 } else { Transport::Tcp }
+    }
+
+    /// How a directory is accessed, in the form of the record; `None` for a mount of the client
+    /// library.
+    #[must_use]
+    pub fn access_text(&self) -> Option<String> {
+        match &self.access {
+            Access::Mount(_) => None,
+            Access::Directory(directory) => Some(directory.describe()),
+        }
+    }
+
+    /// What a reader must know about the results of a workload.
+    #[must_use]
+    pub fn note(&self, workload: &PlannedWorkload) -> Option<String> {
+        match &self.access {
+            Access::Mount(_) => None,
+            Access::Directory(directory) => directory.note(workload),
+        }
     }
 
     /// Mounts the route.
     ///
     /// # Errors
-    /// [`Error::Route`].
+    /// [`Error::Route`]; for a route to a directory, [`Error::Refused`].
     pub fn mount(&self) -> Result<RouteMount> {
         let wrap = |cause| Error::Route { route: self.name.clone(), cause: Box::new(cause) };
-        let mount = Mount::with_settings(self.settings.clone()).map_err(wrap)?;
+        let Some(settings) = self.settings() else {
+            let cause = "the client library mounts servers, not directories";
+            return Err(Error::refused(format!("cannot mount {}", self.name), cause, "nfs://HOST/EXPORT"));
+        };
+        let mount = Mount::with_settings(settings.clone()).map_err(wrap)?;
         Ok(RouteMount::new(mount, &self.name, &self.watch))
     }
 }
@@ -161,8 +216,16 @@ fn skipped(options: &str, target: &Target) -> Option<String> {
     match target {
         // Which local addresses reach an external server shows when the route is mounted.
         Target::Server(_) if verbs::devices().is_ok_and(|devices| !devices.is_empty()) => None,
+        Target::Directory(_) => None,
+        // The kernel needs no library.
+        Target::Kernel(_) if has_rdma_device() => None,
+        Target::Kernel(_) => Some("this machine has no RDMA device".to_owned()),
         _ => found.err(),
     }
+}
+
+fn has_rdma_device() -> bool {
+    std::fs::read_dir("/sys/class/infiniband").is_ok_and(|mut devices| devices.next().is_some())
 }
 
 /// The route in the form of the record, before it is measured.
@@ -177,68 +240,123 @@ pub fn describe(spec: &RouteSpec, experiment: &Experiment) -> Route {
     Route { name: spec.name.clone(), options: spec.options.clone(), ..Route::default() }
 }
 
-/// The routes that can run here.
+/// The routes that can run here; the record has the reasons of others, and how directories are
+/// accessed.
 ///
 /// # Errors
-/// [`Error::Route`] with the first route whose options are invalid.
+/// [`Error::Route`] with the first route whose options are invalid; [`Error::Directory`] or
+/// [`Error::Refused`] with the first directory or mount of the kernel that cannot be used.
 pub fn ready(
     specs: &[&RouteSpec],
     experiment: &Experiment,
     group: Option<&Group>,
     pace_bytes_per_s: Option<u64>,
     congestion: Option<&str>,
-    watch: &Watch,
+    progress: &Progress,
+    record: &mut Record,
 ) -> Result<Vec<ReadyRoute>> {
-    specs
-        .iter()
-        .map(|spec| {
-            let is_embedded = matches!(spec.target(experiment), Target::Embedded { .. });
-            let group = group.filter(|_| is_embedded);
-            let wrap = |cause| Error::Route { route: spec.name.clone(), cause: Box::new(cause) };
-            let group = group.map(|group| &group.at);
-            let plan = MountPlan {
-                target: match spec.target(experiment) {
-                    Target::Server(server) => server.clone(),
-                    Target::Embedded { .. } => "127.0.0.1:/bench".into(),
-                },
-                options: spec.options.clone(),
-                group: group.cloned(),
-                pace_bytes_per_s,
-                congestion: congestion.filter(|_| is_embedded).map(str::to_owned),
+    let mut ready = Vec::new();
+    for spec in specs {
+        match one(spec, experiment, group, pace_bytes_per_s, congestion, progress)? {
+            Ok(route) => ready.push(route),
+            Err(reason) => {
+                let described = record.routes.iter_mut().find(|described| described.name == spec.name);
+                described.into_iter().for_each(|described| described.skipped = Some(reason.clone()));
+            }
+        }
+    }
+    for route in &mut record.routes {
+        let ready = ready.iter().find(|ready: &&ReadyRoute| ready.name == route.name);
+        route.access = ready.and_then(ReadyRoute::access_text).or(route.access.take());
+    }
+    Ok(ready)
+}
+
+/// A route; or why it has no result, where that is no error.
+fn one(
+    spec: &RouteSpec,
+    experiment: &Experiment,
+    group: Option<&Group>,
+    pace_bytes_per_s: Option<u64>,
+    congestion: Option<&str>,
+    progress: &Progress,
+) -> Result<std::result::Result<ReadyRoute, String>> {
+    let target = match spec.target(experiment) {
+        Target::Server(server) => server.clone(),
+        Target::Embedded { .. } => "127.0.0.1:/bench".into(),
+        Target::Directory(path) => {
+            let directory = DirectoryRoute::open(&spec.name, path, spec.load(experiment))?;
+            return Ok(Ok(of_directory(spec, directory, experiment, progress.watch())));
+        }
+        Target::Kernel(server) => {
+            let load = spec.load(experiment);
+            let mounted = DirectoryRoute::mount(&spec.name, server, &spec.options, load, progress.stop());
+            return match mounted {
+                Ok(directory) => Ok(Ok(of_directory(spec, directory, experiment, progress.watch()))),
+                Err(Failure::NoMultipath(reason)) => Ok(Err(reason)),
+                Err(Failure::Other(error)) => Err(error),
             };
-            let settings = plan.settings().map_err(wrap)?;
-            let of_remotes: Vec<usize> = match group {
-                Some(group) => {
-                    settings.remotes.iter().map(|remote| group.node_of(&settings, remote)).collect()
-                }
-                None => settings.nodes_of_remotes().into_iter().map(usize::from).collect(),
-            };
-            let all = group.map_or_else(
-                || nodes_named(&settings),
-                |group| group.nodes.iter().map(|address| (*address).into()).collect(),
-            );
-            // The paths of a mount: each local address with each remote one.
-            let node_of_path = of_remotes.repeat(settings.locals.len().max(1));
-            // Connection i goes to remote address i mod R, so with fewer connections than addresses
-            // some are unused.
-            let used = of_remotes.iter().collect::<std::collections::BTreeSet<_>>().len();
-            let nodes = used.min(usize::from(settings.nconnect)).max(1);
-            let node_names = all.iter().map(ToString::to_string).collect();
-            Ok(ReadyRoute {
-                name: spec.name.clone(),
-                plan,
-                clients: experiment.clients_of(spec),
-                settings,
-                nodes,
-                node_names,
-                node_of_path,
-                is_embedded,
-                has_own_files: spec.target.is_some(),
-                workloads: experiment.workloads_of(spec),
-                watch: watch.clone(),
-            })
-        })
-        .collect()
+        }
+    };
+    let is_embedded = matches!(spec.target(experiment), Target::Embedded { .. });
+    let group = group.filter(|_| is_embedded).map(|group| &group.at);
+    let wrap = |cause| Error::Route { route: spec.name.clone(), cause: Box::new(cause) };
+    let plan = MountPlan {
+        target,
+        options: spec.options.clone(),
+        group: group.cloned(),
+        pace_bytes_per_s,
+        congestion: congestion.filter(|_| is_embedded).map(str::to_owned),
+    };
+    let settings = plan.settings().map_err(wrap)?;
+    let of_remotes: Vec<usize> = match group {
+        Some(group) => settings.remotes.iter().map(|remote| group.node_of(&settings, remote)).collect(),
+        None => settings.nodes_of_remotes().into_iter().map(usize::from).collect(),
+    };
+    let all = group.map_or_else(
+        || nodes_named(&settings),
+        |group| group.nodes.iter().map(|address| (*address).into()).collect(),
+    );
+    // The paths of a mount: each local address with each remote one.
+    let node_of_path = of_remotes.repeat(settings.locals.len().max(1));
+    // Connection i goes to remote address i mod R, so with fewer connections than addresses some
+    // are unused.
+    let used = of_remotes.iter().collect::<std::collections::BTreeSet<_>>().len();
+    let nodes = used.min(usize::from(settings.nconnect)).max(1);
+    let node_names = all.iter().map(ToString::to_string).collect();
+    Ok(Ok(ReadyRoute {
+        name: spec.name.clone(),
+        access: Access::Mount(Box::new(MountAccess { plan, settings })),
+        clients: experiment.clients_of(spec),
+        nodes,
+        node_names,
+        node_of_path,
+        is_embedded,
+        has_own_files: spec.target.is_some(),
+        workloads: experiment.workloads_of(spec),
+        watch: progress.watch().clone(),
+    }))
+}
+
+/// A route to a directory, whose nodes are not known.
+fn of_directory(
+    spec: &RouteSpec,
+    directory: DirectoryRoute,
+    experiment: &Experiment,
+    watch: &Watch,
+) -> ReadyRoute {
+    ReadyRoute {
+        name: spec.name.clone(),
+        access: Access::Directory(directory),
+        clients: Vec::new(),
+        nodes: 1,
+        node_names: Vec::new(),
+        node_of_path: Vec::new(),
+        is_embedded: false,
+        has_own_files: true,
+        workloads: experiment.workloads_of(spec),
+        watch: watch.clone(),
+    }
 }
 
 /// The address of each node, which is the node's name in the record.

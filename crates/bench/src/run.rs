@@ -9,9 +9,11 @@ use record::{Counters, Pace, PathCounters, Procedure, Record, Verified, Workload
 
 use crate::calibration::{Limits, calibrate_all};
 use crate::cells;
-use crate::clients::{self, Access, ClientSpec, Fleet};
+use crate::clients::{self, ClientSpec, Fleet};
+use crate::directory::DirectoryRoute;
+use crate::directory::files::LocalFile;
 use crate::error::{Error, Result};
-use crate::experiment::{Experiment, RouteSpec};
+use crate::experiment::{DirectoryLoad, Engine, Experiment, RouteSpec};
 use crate::file_sets::FileSets;
 use crate::files::PreparedFile;
 use crate::group::{Group, GroupPlan};
@@ -20,7 +22,7 @@ use crate::machine;
 use crate::measure::{self, Flow, Sample};
 use crate::progress::Progress;
 use crate::rdma;
-use crate::routes::{self, ReadyRoute};
+use crate::routes::{self, Access, MountPlan, ReadyRoute};
 use crate::stop::Stop;
 use crate::watch::Watch;
 use crate::workload::PlannedWorkload;
@@ -49,12 +51,16 @@ pub struct RunOptions {
     /// The clients; if empty, those of the experiment file.
     pub clients: Vec<ClientSpec>,
     /// How clients are reached.
-    pub access: Access,
+    pub access: clients::Access,
     /// The addresses of the nodes of an embedded group; if empty, those of the experiment file, or
     /// loopback.
     pub nodes_on: Vec<IpAddr>,
     /// Who watches the experiment.
     pub watch: Watch,
+    /// What makes the load on directories, instead of what the experiment says.
+    pub engine: Option<Engine>,
+    /// Whether directories are measured with O_DIRECT, instead of what the experiment says.
+    pub direct: Option<bool>,
 }
 
 /// Writes a record to a file, or to a new one under `./trunkline-results/`, and returns its name.
@@ -124,6 +130,9 @@ fn experiment(options: &RunOptions) -> Result<Experiment> {
     if !options.clients.is_empty() {
         experiment.clients.clone_from(&options.clients);
     }
+    let DirectoryLoad { engine, direct } = &mut experiment.directories;
+    *engine = options.engine.unwrap_or(*engine);
+    *direct = options.direct.unwrap_or(*direct);
     let built_in = options.planned.is_none() && options.experiment.is_none();
     if built_in && !experiment.clients.is_empty() {
         // A pace would apply to each client by itself.
@@ -161,8 +170,13 @@ pub(crate) fn now() -> u64 {
 }
 
 fn default_file() -> PathBuf {
+    new_name(".json")
+}
+
+/// A new name under `./trunkline-results/`.
+pub(crate) fn new_name(extension: &str) -> PathBuf {
     let stamp = record::rfc3339(now()).replace([':', '-'], "");
-    let named = |suffix: String| Path::new("trunkline-results").join(format!("{stamp}{suffix}.json"));
+    let named = |suffix: String| Path::new("trunkline-results").join(format!("{stamp}{suffix}{extension}"));
     // Two runs may end within one second.
     let mut names = std::iter::once(String::new()).chain((2..1000).map(|number| format!("-{number}")));
     names.find(|suffix| !named(suffix.clone()).exists()).map(named).unwrap_or_else(|| named(String::new()))
@@ -259,8 +273,9 @@ fn half(
         })?),
         None => None,
     };
-    let (congestion, watch) = (limits.congestion.as_deref(), progress.watch());
-    let mut ready = routes::ready(&specs, experiment, group.as_ref(), pace_bytes, congestion, watch)?;
+    let congestion = limits.congestion.as_deref();
+    let mut ready =
+        routes::ready(&specs, experiment, group.as_ref(), pace_bytes, congestion, progress, record)?;
     if group.is_some() && fleet.is_none() {
         ready.retain(|route| reaches(route, record));
     }
@@ -304,7 +319,7 @@ fn runnable<'a>(
 /// Whether the embedded group can be mounted over this route: a local RDMA device cannot always
 /// reach itself. The reason is put into the record.
 fn reaches(route: &ReadyRoute, record: &mut Record) -> bool {
-    if !route.is_rdma() {
+    if !route.is_rdma() || !route.is_embedded {
         return true;
     }
     let Err(error) = route.mount() else { return true };
@@ -375,15 +390,15 @@ impl HalfContext<'_> {
             let samples = self.workload(workload, files, index)?;
             limits.measure_again(index, self.progress)?;
             let compared = files.compare(index, self.progress.stop())?;
-            for wrong in compared.iter().filter_map(|(_, wrong)| wrong.as_ref()) {
+            for wrong in compared.iter().flatten().filter_map(|(_, wrong)| wrong.as_ref()) {
                 record.fail(format!("{} ({name}): {wrong}", workload.name()));
             }
             for (at, (route, measured)) in self.ready.iter().zip(samples).enumerate() {
                 if !route.has_workload(index) {
                     continue;
                 }
-                let (bytes, wrong) = compared.get(files.set_of(at)).cloned().unwrap_or_default();
-                let verified = Some(Verified {
+                let verified = compared.get(files.set_of(at)).cloned().flatten();
+                let verified = verified.map(|(bytes, wrong)| Verified {
                     stamps: measured.samples.iter().map(|sample| sample.stamps).sum(),
                     bytes,
                     wrong: u64::from(wrong.is_some()),
@@ -402,7 +417,8 @@ impl HalfContext<'_> {
                     directory.paths = paths.iter().map(|path| path.path.clone()).collect();
                     let over_rdma = route.is_rdma();
                     let simulated = machine::simulated(route.is_embedded, &record.environment, over_rdma);
-                    directory.workloads.push(Workload { verified, paths, counters, simulated, ..cell });
+                    let note = route.note(&workload);
+                    directory.workloads.push(Workload { verified, paths, counters, simulated, note, ..cell });
                 }
             }
         }
@@ -440,17 +456,43 @@ impl HalfContext<'_> {
                 if let (Some(route), Some(done)) = (self.ready.get(at), done.get_mut(at))
                     && done.is_complete()
                 {
-                    self.repeat(route, workload, files.prepared(at, index), done)?;
+                    match &route.access {
+                        Access::Mount(mounted) => {
+                            let prepared = files.prepared(at, index);
+                            self.repeat(route, &mounted.plan, workload, prepared, done)?;
+                        }
+                        Access::Directory(directory) => {
+                            self.in_directory(route, directory, workload, files.local(at, index), done)?;
+                        }
+                    }
+                    self.progress.advance(1);
                 }
             }
         }
         Ok(done)
     }
 
-    /// Runs a workload once on a route.
+    /// Runs a workload once in a directory.
+    fn in_directory(
+        &self,
+        route: &ReadyRoute,
+        directory: &DirectoryRoute,
+        workload: &PlannedWorkload,
+        files: &[LocalFile],
+        done: &mut RouteSamples,
+    ) -> Result<()> {
+        let window = workload.window.unwrap_or_else(|| self.window(workload.shape.block_bytes));
+        let sample = directory.run(workload, files, window, self.progress.stop());
+        let sample = sample.map_err(|reason| Self::failed(route, workload, reason))?;
+        done.samples.push(sample.ok_or(Error::Stopped)?);
+        Ok(())
+    }
+
+    /// Runs a workload once on a route to a server.
     fn repeat(
         &self,
         route: &ReadyRoute,
+        plan: &MountPlan,
         workload: &PlannedWorkload,
         prepared: &[PreparedFile],
         done: &mut RouteSamples,
@@ -466,7 +508,7 @@ impl HalfContext<'_> {
                 let workload = workload.on_clients(route.clients.len());
                 let members = route.clients.get(..workload.clients).unwrap_or(&route.clients);
                 let run = clients::Run {
-                    route: &route.plan,
+                    route: plan,
                     members,
                     workload: &workload,
                     files: prepared,
@@ -481,7 +523,6 @@ impl HalfContext<'_> {
         if let (true, Some(group), Some(before)) = (route.is_rdma(), group, server_before) {
             rdma::add_work(&mut done.counters.server, &before, &rdma::served_counters(group));
         }
-        self.progress.advance(1);
         Ok(())
     }
 

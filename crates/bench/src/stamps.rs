@@ -36,11 +36,16 @@ fn stamp(file: u32, page: u64) -> [u8; STAMP_BYTES] {
 /// A buffer filled with noise, which a writer stamps repeatedly.
 #[must_use]
 pub fn noise_in(mut buffer: client::Buffer) -> client::Buffer {
+    fill_noise(&mut buffer);
+    buffer
+}
+
+/// Fills memory with noise.
+pub fn fill_noise(memory: &mut [u8]) {
     let noise = noise();
-    for part in buffer.chunks_mut(noise.len().max(1)) {
+    for part in memory.chunks_mut(noise.len().max(1)) {
         part.copy_from_slice(noise.get(..part.len()).unwrap_or_default());
     }
-    buffer
 }
 
 /// Stamps the pages of a block at this offset of a file. Offset and length are multiples of 4 KiB.

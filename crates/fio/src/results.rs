@@ -5,9 +5,11 @@
 //! direction. Fields that were not measured are zero, as fio writes them.
 
 mod bins;
+mod moved;
 mod read;
 mod write;
 
+pub use moved::{JobMoved, Moved, jobs};
 pub use read::{Imported, ReadError, is_of_fio, read};
 pub use write::{JobResult, Results, write};
 

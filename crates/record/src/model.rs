@@ -91,6 +91,10 @@ pub struct Route {
     /// The mount options, as after `-o`.
     #[serde(default)]
     pub options: String,
+    /// How the files of a directory are accessed (`O_DIRECT on nfs, by our threads`); absent if
+    /// the client library accesses a server.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub access: Option<String>,
     /// The nodes of the group, in the order of `share_by_node`.
     #[serde(default)]
     pub nodes: Vec<String>,
@@ -133,6 +137,10 @@ pub struct Workload {
     /// absent if nothing is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub simulated: Option<String>,
+    /// What a reader must know about these results: that buffered reads measure the page cache;
+    /// absent if there is nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
     /// The results of the readers; absent if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read: Option<Cell>,

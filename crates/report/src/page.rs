@@ -136,6 +136,7 @@ struct Panel<'a> {
     findings: Vec<Finding>,
     has_done_times: bool,
     gaps: Option<String>,
+    access: Option<String>,
     failovers: Option<String>,
     /// The paths of each route, if something was moved off one or sent again.
     failing_paths: Vec<(&'a str, &'a PathCounters)>,
@@ -291,6 +292,7 @@ fn panel<'a>(group: &Group<'a>) -> Panel<'a> {
         gaps: group.longest_gaps(),
         failovers: group.failovers(),
         failing_paths: failing_paths(group),
+        access: group.access(),
         clients: group.clients(),
         client_lines: client_lines(group),
         skipped: group.skipped.iter().map(|(route, why)| (route.name.clone(), (*why).to_owned())).collect(),

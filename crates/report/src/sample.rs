@@ -107,6 +107,7 @@ fn route(name: &str, nodes: usize) -> Route {
         nodes: (1..=4).map(|node| format!("127.0.0.{node}")).collect(),
         paths: (1..=nodes).map(|node| format!("tcp 127.0.0.1 -> 127.0.0.{node}:2049")).collect(),
         skipped: None,
+        access: None,
         workloads: vec![
             mix(nodes, None, [3.08 * skew, 2.61], 5.68, Binding::new(Stage::Cpu, "both cores at 99 %")),
             mix(nodes, paced, [speed, speed * 0.995], 0.25 * nodes as f64, pace_binds(nodes)),

@@ -57,6 +57,9 @@ fn draw(record: &Record, mut canvas: Canvas) -> String {
                 told_why_skipped = true;
             }
             table.skipped(&mut canvas, group.skipped.iter().copied(), false);
+            if let Some(access) = group.access() {
+                canvas.paragraph(Style::Plain, INDENT, "directories: ", &access);
+            }
             if let Some(work) = group.rdma_work() {
                 canvas.paragraph(Style::Plain, INDENT, "RDMA for a call: ", &work);
             }

@@ -231,6 +231,24 @@ impl Group<'_> {
         (!parts.is_empty()).then(|| parts.join("; "))
     }
 
+    /// How each directory was accessed, and what a reader must know about the results: `a O_DIRECT
+    /// on ext4, by our threads`; `None` without directories.
+    pub(crate) fn access(&self) -> Option<String> {
+        let of_row = |row: &Row<'_>| Some(format!("{} {}", row.route.name, row.route.access.as_ref()?));
+        let mut parts: Vec<String> = self.rows.iter().filter_map(of_row).collect();
+        let mut notes: Vec<(&str, Vec<&str>)> = Vec::new();
+        for (name, note) in
+            self.rows.iter().filter_map(|row| Some((&row.route.name, row.workload.note.as_ref()?)))
+        {
+            match notes.iter_mut().find(|(known, _)| known == note) {
+                Some((_, names)) => names.push(name),
+                None => notes.push((note, vec![name])),
+            }
+        }
+        parts.extend(notes.iter().map(|(note, names)| format!("{}: {note}", names.join(", "))));
+        (!parts.is_empty()).then(|| parts.join("; "))
+    }
+
     /// The RDMA port counters of each route: `rdma rxe1/1 9,412 packets out, 9,412 in; tcp
     /// nothing`.
     pub(crate) fn ports(&self) -> Option<String> {

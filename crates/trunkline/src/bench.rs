@@ -1,9 +1,11 @@
 //! `trunkline bench`: compares routes side by side, with the limit of the wire.
 
 mod clients;
+mod directories;
 mod job_files;
 
 use self::clients::ClientArgs;
+use self::directories::DirectoryArgs;
 use self::job_files::JobFileArgs;
 use crate::error::Error;
 use crate::live::{self, Identity, MetricsArgs, Publication, Watched};
@@ -33,8 +35,10 @@ use std::sync::Arc;
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct BenchArgs {
-    /// The server, routes and workloads to measure, or fio job files (docs/EXPERIMENTS.md).
-    #[arg(value_name = "EXPERIMENT.toml|JOB.fio")]
+    /// The server, routes and workloads to measure, or fio job files (docs/EXPERIMENTS.md); or
+    /// targets, each of which is a route: a directory, nfs://HOST/EXPORT?OPTIONS, or
+    /// group:?OPTIONS for an embedded group.
+    #[arg(value_name = "EXPERIMENT.toml|JOB.fio|TARGET")]
     experiment: Vec<PathBuf>,
     /// Run fewer workloads and shorter repeats: 45 seconds.
     #[arg(long, conflicts_with = "thorough")]
@@ -57,12 +61,15 @@ pub struct BenchArgs {
     #[command(flatten)]
     jobs: JobFileArgs,
     #[command(flatten)]
+    directories: DirectoryArgs,
+    #[command(flatten)]
     metrics: MetricsArgs,
 }
 
 const EXAMPLES: &str = "Examples:\n  \
     trunkline bench --quick\n  \
     trunkline bench --record before.json my-nas.toml\n  \
+    trunkline bench --quick /mnt/tcp /mnt/tcp-mp        two directories, whatever mounted them\n  \
     trunkline bench --client host1,host2 --client-key bench.key my-nas.toml\n  \
     trunkline bench --map /mnt/tcp=nfs://10.0.0.1/data?nconnect=8 --shrink 2GiB tcp.fio\n  \
     trunkline bench --map /mnt=group:?nconnect=8 --shrink 1GiB --runtime 5s any.fio\n  \
@@ -83,9 +90,11 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode, Error> {
         output::check_writable(record)?;
     }
     let of_fio = args.clients.job_of_fio(&args.experiment)?;
-    let plan = match of_fio {
-        Some(_) => args.jobs.refuse_with_fio().map(|()| None)?,
-        None => job_files::plan(&args.experiment, &args.jobs, procedure)?,
+    let of_targets = directories::experiment(&args.experiment, procedure)?;
+    let plan = match (of_fio, &of_targets) {
+        (Some(_), _) => args.jobs.refuse_with_fio().map(|()| None)?,
+        (None, Some(_)) => args.jobs.refuse_with_targets().map(|()| None)?,
+        (None, None) => job_files::plan(&args.experiment, &args.jobs, procedure)?,
     };
     if let Some(plan) = &plan {
         job_files::check_results(plan, &args.jobs, args.force)?;
@@ -93,7 +102,7 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode, Error> {
     let counts = Arc::new(live::bench::Counts::new(identity(&args.experiment)));
     let options = RunOptions {
         experiment: args.experiment.first().cloned(),
-        planned: plan.as_ref().map(|plan| plan.experiment.clone()),
+        planned: plan.as_ref().map(|plan| plan.experiment.clone()).or(of_targets),
         procedure,
         progress: io::stderr().is_terminal(),
         stop: Stop::default(),
@@ -101,6 +110,8 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode, Error> {
         access: args.clients.access(),
         nodes_on: args.clients.nodes_on(),
         watch: Watch::by(Arc::clone(&counts) as Arc<dyn Watcher>),
+        engine: args.directories.engine(),
+        direct: args.directories.direct(),
     };
     let work = Work { options, plan, job_of_fio: of_fio.map(Path::to_owned) };
     let _published = publish(&args.metrics, counts)?;
@@ -159,23 +170,37 @@ fn measure(work: &Work, args: &JobFileArgs) -> Result<Record, Error> {
         None => ::bench::run_for_results(options),
     };
     let signal = u8::try_from(watch.end()).unwrap_or_default();
-    let measured = measured.map_err(|error| match error {
-        ::bench::Error::Stopped => Error::BenchInterrupted {
-            remains: "the files on the server are removed, and no record is written".to_owned(),
-            advice: "the same again".to_owned(),
-            signal,
-        },
-        ::bench::Error::StoppedWithFiles { directory, cause } => Error::BenchInterrupted {
-            remains: format!("{directory} remains on the server, and no record is written\n  cause: {cause}"),
-            advice: format!("trunkline rm -r        with {directory} in the export"),
-            signal,
-        },
-        error => error.into(),
-    })?;
+    let measured = measured.map_err(|error| interrupted(error, signal))?;
     if let Some(plan) = plan {
         job_files::write_results(plan, args, &measured)?;
     }
     Ok(measured.record)
+}
+
+/// An error that ended a measurement, perhaps because of a signal.
+fn interrupted(error: ::bench::Error, signal: u8) -> Error {
+    match error {
+        ::bench::Error::Stopped => Error::BenchInterrupted {
+            remains: "the files are removed, and no record is written".to_owned(),
+            advice: "the same again".to_owned(),
+            signal,
+        },
+        ::bench::Error::StoppedWithFiles { directory, cause } => Error::BenchInterrupted {
+            remains: format!("{directory} remains, and no record is written\n  cause: {}", causes(&cause)),
+            advice: match directory.starts_with('/') {
+                true => format!("rm -r {directory}"),
+                false => format!("trunkline rm -r        with {directory} in the export"),
+            },
+            signal,
+        },
+        error => error.into(),
+    }
+}
+
+/// An error with its causes, in one line.
+fn causes(error: &dyn std::error::Error) -> String {
+    let all = std::iter::successors(Some(error), |error| error.source());
+    all.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
 /// Runs the experiment and writes the record to a pipe or a device, without a page.

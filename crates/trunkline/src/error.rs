@@ -459,7 +459,10 @@ fn bench_advice(error: &bench::Error) -> Option<String> {
         },
         Error::JobFile { cause, .. } => return Some(cause.advice.clone()),
         Error::Refused { advice, .. } => return Some(advice.clone()),
-        Error::NoRoom { .. } => "--shrink SIZE        for files that fit together into that",
+        Error::NoRoom { .. } => {
+            "--shrink SIZE        for files of job files that fit into that; or a smaller `file` of each workload"
+        }
+        Error::Directory { path, cause, .. } => return Some(directory_advice(path, cause)),
         Error::Route { cause, .. } | Error::Prepare(cause) => return client_advice(cause),
         Error::Run { .. } => "the same again with -v, to see what the server and the paths do",
         Error::Calibrate(cause) => match **cause {
@@ -474,6 +477,26 @@ fn bench_advice(error: &bench::Error) -> Option<String> {
         Error::Write { file, cause } => return Some(file_advice(file, cause)),
     };
     Some(advice.to_owned())
+}
+
+/// What to do about a directory that cannot be measured.
+fn directory_advice(path: &str, cause: &io::Error) -> String {
+    match cause.kind() {
+        io::ErrorKind::ReadOnlyFilesystem => {
+            format!("mount        to see how {path} is mounted; it needs `rw`")
+        }
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            format!("df {path}        or quota; or smaller files")
+        }
+        io::ErrorKind::NotADirectory => "a directory, or EXPERIMENT.toml, or JOB.fio".to_owned(),
+        io::ErrorKind::StaleNetworkFileHandle => {
+            format!("ls {path}        to see whether the server still has it")
+        }
+        io::ErrorKind::PermissionDenied => {
+            format!("ls -ld {path}        to see who may make files there; of an NFS export, its squash too")
+        }
+        _ => file_advice(path, cause),
+    }
 }
 
 fn lab_advice(error: &lab::net::Error) -> Option<String> {

@@ -2,6 +2,8 @@
 //! on an existing server, and invalid files. Speeds are not checked; correct data and a complete
 //! record are.
 
+#[path = "bench/directories.rs"]
+mod directories;
 #[path = "bench/job_files.rs"]
 mod job_files;
 
@@ -182,8 +184,7 @@ fn a_signal_ends_the_run_and_removes_its_files_on_the_server() {
         let ended = bench.wait(Duration::from_secs(60));
         let said = bench.all_output();
         assert_eq!(ended.code(), Some(status), "{said}");
-        let sentence =
-            "error: ended by a signal; the files on the server are removed, and no record is written";
+        let sentence = "error: ended by a signal; the files are removed, and no record is written";
         assert!(said.contains(&format!("{sentence}\n  try:   the same again\n")), "{said}");
         assert_eq!(entries(&mount.root()), [], "{said}");
         assert!(!directory.path().join("never.json").exists());

@@ -16,6 +16,8 @@ mod kernel_client;
 mod kernel_on_dir;
 #[path = "vm/kernel_over_rdma.rs"]
 mod kernel_over_rdma;
+#[path = "vm/kernel_routes.rs"]
+mod kernel_routes;
 #[path = "vm/kernel_server.rs"]
 mod kernel_server;
 #[path = "vm/late_writes.rs"]

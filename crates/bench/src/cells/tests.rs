@@ -40,7 +40,7 @@ fn sample(busy: f64) -> Sample {
         bytes_by_path: [vec![3, 1], vec![0, 0]],
         loops: 2,
         counted: crate::jobs::Window { warm: Duration::ZERO, end: Duration::from_secs(1) },
-        longest_gap: Duration::from_millis(7),
+        longest_gap: Some(Duration::from_millis(7)),
         stamps: 0,
         client_cpu: Duration::from_millis(400),
         server_cpu: Some(Duration::from_millis(200)),

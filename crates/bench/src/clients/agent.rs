@@ -307,7 +307,7 @@ fn run(ready: &Prepared, at: Instant, clock: Instant, stop: &Stop) -> Result<Opt
         write,
         bytes_by_path,
         loops,
-        longest_gap,
+        longest_gap: longest_gap.unwrap_or_default(),
         stamps,
         client_cpu,
         window,

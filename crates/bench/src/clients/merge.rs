@@ -73,7 +73,7 @@ pub(crate) fn merge(clients: &[Measured], coordinator: Coordinator, window: Wind
             sums
         }),
         loops: samples().map(|sample| sample.loops).sum(),
-        longest_gap: samples().map(|sample| sample.longest_gap).max().unwrap_or_default(),
+        longest_gap: samples().map(|sample| sample.longest_gap).max(),
         counted: window,
         stamps: samples().map(|sample| sample.stamps).sum(),
         client_cpu: samples().map(|sample| sample.client_cpu).sum(),
@@ -232,7 +232,7 @@ mod tests {
         assert_eq!(read.series, [1000, 1000]);
         assert!(sample.write.is_none());
         assert_eq!((sample.loops, sample.stamps, sample.bytes_by_path[0].clone()), (4, 1000, vec![1000, 2]));
-        assert_eq!(sample.longest_gap, Duration::from_millis(10));
+        assert_eq!(sample.longest_gap, Some(Duration::from_millis(10)));
         assert_eq!(sample.ports[0].sent_packets, Some(1000));
         assert_eq!(sample.done, Some((Duration::from_millis(250), Duration::from_millis(1002))));
     }

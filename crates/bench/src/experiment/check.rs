@@ -2,7 +2,7 @@
 
 use crate::error::ExperimentError;
 
-use super::{Experiment, Links, RouteSpec, Steps, Target, WorkloadSpec};
+use super::{Engine, Experiment, Links, RouteSpec, Steps, Target, WorkloadSpec};
 
 /// Blocks are whole pages, because each page carries a stamp.
 pub(crate) const BLOCK_BYTES_MULTIPLE: u64 = crate::stamps::PAGE_BYTES as u64;
@@ -22,6 +22,8 @@ const WINDOW_MS_MAX: u128 = 3_600_000;
 
 /// The maximum number of clients.
 const CLIENTS_MAX: usize = 1000;
+/// The maximum number of threads that make the load on a directory.
+const THREADS_MAX: u64 = 4096;
 /// More steps than this are more than a curve needs.
 const STEPS_MAX: usize = 64;
 
@@ -45,10 +47,11 @@ impl Experiment {
                 return refuse(format!("{reason}; give one for each, or leave out target.nodes"));
             }
         }
-        if matches!(self.target, Target::Server(_)) && self.pace_bits_per_s.is_some() {
+        let embedded = |route: &RouteSpec| matches!(route.target(self), Target::Embedded { .. });
+        if !self.routes.iter().all(embedded) && self.pace_bits_per_s.is_some() {
             return refuse("pace: only an embedded group can be paced; its nodes pace what they send");
         }
-        let on_loopback = matches!(&self.target, Target::Embedded { addresses, .. } if addresses.is_empty());
+        let on_loopback = self.embedded().is_some_and(|group| group.addresses.is_empty());
         if on_loopback && self.links != Links::default() {
             return refuse("limits: an embedded group has no links; what loopback carries is measured");
         }
@@ -71,7 +74,65 @@ impl Experiment {
                 return refuse(format!("two workloads are called {}", workload.name));
             }
         }
-        self.workloads.iter().try_for_each(WorkloadSpec::check)
+        self.workloads.iter().try_for_each(WorkloadSpec::check)?;
+        self.check_groups_agree()?;
+        self.routes.iter().try_for_each(|route| self.check_directory(route))
+    }
+
+    /// All routes to an embedded group use the same one.
+    fn check_groups_agree(&self) -> Checked {
+        let mut nodes = self.routes.iter().filter_map(|route| match route.target(self) {
+            Target::Embedded { nodes, .. } => Some(nodes),
+            Target::Server(_) | Target::Directory(_) | Target::Kernel(_) => None,
+        });
+        match nodes.next().and_then(|first| Some((first, nodes.find(|other| *other != first)?))) {
+            Some((one, other)) => refuse(format!(
+                "groups of {one} and of {other} nodes: all routes to an embedded group use the same group"
+            )),
+            None => Ok(()),
+        }
+    }
+
+    /// What a route to a directory must be, and what only such a route has.
+    pub(crate) fn check_directory(&self, route: &RouteSpec) -> Checked {
+        let name = &route.name;
+        match (route.target(self), route.engine, route.direct) {
+            (Target::Directory(_) | Target::Kernel(_), ..) => {}
+            (_, None, None) => return Ok(()),
+            _ => return refuse(format!("route {name}: engine and direct are for directories")),
+        }
+        if let Target::Directory(path) = route.target(self) {
+            if !route.options.is_empty() {
+                return refuse(format!("route {name}: a directory is mounted already, so it has no options"));
+            }
+            if !path.is_absolute() {
+                return refuse(format!("route {name}: {}: the directory's path from / on", path.display()));
+            }
+        }
+        for (index, workload) in self.planned().iter().enumerate() {
+            if route.workloads.as_ref().is_some_and(|own| !own.contains(&index)) {
+                continue;
+            }
+            let threads: u64 = workload.jobs.iter().map(|job| u64::from(job.depth)).sum();
+            match route.load(self).engine {
+                Engine::Ours if threads > THREADS_MAX => {
+                    return refuse(format!(
+                        "route {name}, workload {}: {threads} operations in flight need as many threads, \
+                         at most {THREADS_MAX}; lower depth, readers or writers, or engine = \"fio\"",
+                        workload.name()
+                    ));
+                }
+                Engine::Fio if workload.jobs.iter().any(|job| job.rate.is_some()) => {
+                    return refuse(format!(
+                        "route {name}, workload {}: fio counts the latency of a late operation from its \
+                         start, not from when it was due; engine = \"ours\"",
+                        workload.name()
+                    ));
+                }
+                Engine::Ours | Engine::Fio => {}
+            }
+        }
+        Ok(())
     }
 
     /// Checks the clients, and what needs them. They may be known later than the rest.
@@ -97,12 +158,21 @@ impl Experiment {
             }
         }
         self.routes.iter().try_for_each(|route| self.check_group(route))?;
+        self.routes.iter().try_for_each(|route| self.check_directory(route))?;
         self.workloads.iter().try_for_each(|workload| self.check_steps(workload))?;
         if self.clients.is_empty() {
             return Ok(());
         }
         if self.pace_bits_per_s.is_some() {
             return refuse("pace: each client would be paced by itself; use shaped links, or no clients");
+        }
+        let of_directory =
+            |route: &&RouteSpec| matches!(route.target(self), Target::Directory(_) | Target::Kernel(_));
+        if let Some(route) = self.routes.iter().find(of_directory) {
+            return refuse(format!(
+                "route {}: agents mount servers and measure no directories; a job file on fio:HOST does",
+                route.name
+            ));
         }
         if !self.job_files.is_empty() {
             return refuse("fio job files run on this machine only; their clients are `fio --server`");

@@ -7,9 +7,10 @@ use std::time::Duration;
 use record::Procedure;
 use serde::Deserialize;
 
-use super::{ClientGroup, Experiment, Links, RouteSpec, Target, WorkloadSpec};
+use super::{ClientGroup, DirectoryLoad, Engine, Experiment, Links, RouteSpec, Target, WorkloadSpec};
 use crate::clients::ClientSpec;
 use crate::error::{Error, ExperimentError, Result};
+use crate::targets;
 
 impl Experiment {
     /// Reads an experiment file, see docs/EXPERIMENTS.md.
@@ -70,7 +71,12 @@ impl Experiment {
                 .collect::<std::result::Result<_, _>>()
                 .map_err(value)?,
             groups: file.client_group,
-            routes: file.route,
+            routes: file
+                .route
+                .into_iter()
+                .map(RouteTable::into_spec)
+                .collect::<std::result::Result<_, _>>()
+                .map_err(value)?,
             workloads: if file.workload.is_empty() { base.workloads.clone() } else { file.workload },
             repeats: file.repeats.unwrap_or(base.repeats),
             window: file.window_ms.map_or(base.window, Duration::from_millis),
@@ -81,6 +87,7 @@ impl Experiment {
                 client_bits_per_s: rate("limits.client_link", file.limits.client_link)?,
                 mtu: file.limits.mtu,
             },
+            directories: DirectoryLoad { engine: file.engine, direct: file.direct.unwrap_or(true) },
             ..base
         };
         experiment.check()?;
@@ -99,7 +106,7 @@ struct File {
     #[serde(default)]
     client_group: Vec<ClientGroup>,
     #[serde(default)]
-    route: Vec<RouteSpec>,
+    route: Vec<RouteTable>,
     #[serde(default)]
     workload: Vec<WorkloadSpec>,
     repeats: Option<u32>,
@@ -107,6 +114,34 @@ struct File {
     pace: Option<String>,
     #[serde(default)]
     limits: LimitsTable,
+    #[serde(default)]
+    engine: Engine,
+    direct: Option<bool>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RouteTable {
+    name: String,
+    #[serde(default)]
+    options: String,
+    clients: Option<String>,
+    target: Option<String>,
+    engine: Option<Engine>,
+    direct: Option<bool>,
+}
+
+impl RouteTable {
+    fn into_spec(self) -> std::result::Result<RouteSpec, String> {
+        let Self { name, mut options, clients, target, engine, direct } = self;
+        let parsed = target.as_deref().map(targets::parse).transpose();
+        let parsed = parsed.map_err(|cause| format!("route {name}: target: {cause}"))?;
+        if let Some(own) = parsed.as_ref().map(|it| it.options.as_str()).filter(|own| !own.is_empty()) {
+            options = format!("{own},{options}").trim_end_matches(',').to_owned();
+        }
+        let target = parsed.map(|parsed| parsed.target);
+        Ok(RouteSpec { name, options, clients, target, engine, direct, workloads: None })
+    }
 }
 
 #[derive(Deserialize, Default)]

@@ -222,6 +222,9 @@ fn steps_that_are_none_are_refused() {
 #[test]
 fn the_example_files_are_experiments() {
     let read = |text: &str| Experiment::from_toml(text, Procedure::Standard).unwrap();
+    let kernel = read(include_str!("../../../../docs/examples/kernel-four-routes.toml"));
+    assert_eq!(kernel.routes.len(), 8);
+    assert_eq!(kernel.routes[4].target, Some(Target::Kernel("nfs://192.168.1.201/ifs/depot".into())));
     let rdma = read(include_str!("../../../../docs/examples/tcp-against-rdma.toml"));
     rdma.check_clients().unwrap();
     assert_eq!((rdma.clients.len(), rdma.routes.len(), rdma.planned().len()), (7, 4, 16));

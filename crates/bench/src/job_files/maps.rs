@@ -6,11 +6,10 @@ use fio::JobFile;
 
 use crate::error::{Error, Result};
 use crate::experiment::Target;
+use crate::targets;
 
-/// The nodes of an embedded group unless the map says otherwise.
-const GROUP_NODES: u8 = 4;
-const GROUP_NODES_MAX: u8 = 16;
-const FORM: &str = "--map /mnt/tcp=nfs://HOST/EXPORT?OPTIONS, or --map /mnt/tcp=group:?OPTIONS";
+const FORM: &str = "--map /mnt/tcp=nfs://HOST/EXPORT?OPTIONS, --map /mnt/tcp=group:?OPTIONS, or \
+                    --map /mnt/tcp=/DIRECTORY";
 
 /// A directory and what stands for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,19 +30,12 @@ impl Map {
             text.split_once('=').ok_or_else(|| refuse("there is no `=` between directory and target"))?;
         let directory =
             normal(directory).ok_or_else(|| refuse("the directory is empty or has `..` in it"))?;
-        if let Some(group) = target.strip_prefix("group:") {
-            let (nodes, options) = group.split_once('?').unwrap_or((group, ""));
-            let nodes = match nodes {
-                "" => Some(GROUP_NODES),
-                nodes => nodes.parse().ok().filter(|nodes| (1..=GROUP_NODES_MAX).contains(nodes)),
-            };
-            let nodes = nodes.ok_or_else(|| refuse("a group has 1 to 16 nodes, as in group:4?nconnect=8"))?;
-            let target = Target::Embedded { nodes, mem_bytes: 0, addresses: Vec::new() };
-            return Ok(Self { directory, target, options: options.replace('&', ",") });
+        let mut parsed = targets::parse(target).map_err(|cause| refuse(&cause))?;
+        if let Target::Embedded { mem_bytes, .. } = &mut parsed.target {
+            // The files of the job files decide.
+            *mem_bytes = 0;
         }
-        let parsed = client::options::Target::parse(target).map_err(|error| refuse(&error.to_string()))?;
-        let place = target.split('?').next().unwrap_or(target).to_owned();
-        Ok(Self { directory, target: Target::Server(place), options: parsed.options })
+        Ok(Self { directory, target: parsed.target, options: parsed.options })
     }
 
     /// Whether a file, whose name is normalised, is below the directory.
@@ -60,7 +52,7 @@ impl Map {
 pub(super) fn check(maps: &[Map]) -> Result<()> {
     let mut nodes = maps.iter().filter_map(|map| match map.target {
         Target::Embedded { nodes, .. } => Some(nodes),
-        Target::Server(_) => None,
+        Target::Server(_) | Target::Directory(_) | Target::Kernel(_) => None,
     });
     if let Some(first) = nodes.next()
         && let Some(other) = nodes.find(|other| *other != first)

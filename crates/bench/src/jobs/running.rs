@@ -9,7 +9,7 @@ use super::Job;
 use super::cursor::{Cursor, Region, random};
 use crate::stamps;
 
-impl Job {
+impl<F> Job<F> {
     /// Whether all operations have this direction.
     pub(super) fn has_only(&self, direction: Direction) -> bool {
         self.read_percent == if direction == Direction::Read { 100 } else { 0 }
@@ -51,8 +51,8 @@ impl Job {
 
 /// A job while it runs.
 #[derive(Debug)]
-pub(super) struct Running {
-    pub(super) job: Job,
+pub(super) struct Running<F> {
+    pub(super) job: Job<F>,
     /// The position in each file: of reads and of writes.
     cursors: Vec<[Cursor; 2]>,
     /// The file of the next operation.
@@ -67,11 +67,11 @@ pub(super) struct Running {
     /// Unused buffers.
     spare: Vec<Buffer>,
     spare_max: usize,
-    whole_pages: bool,
+    pub(super) whole_pages: bool,
 }
 
-impl Running {
-    pub(super) fn new(job: Job) -> Self {
+impl<F> Running<F> {
+    pub(super) fn new(job: Job<F>) -> Self {
         let number = job.files.first().map_or(0, |file| file.number);
         // Jobs start at different offsets, so that they do not run in lockstep.
         let seed = (u64::from(number) * job.of + job.part + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -159,7 +159,7 @@ impl Running {
     }
 
     /// Gives a block its content.
-    pub(super) fn stamp(&self, buffer: &mut Buffer, number: u32, offset: u64) {
+    pub(super) fn stamp(&self, buffer: &mut [u8], number: u32, offset: u64) {
         if self.whole_pages {
             stamps::write_stamps(buffer, number, offset);
         } else {

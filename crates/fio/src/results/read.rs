@@ -34,7 +34,7 @@ pub struct Imported {
 }
 
 #[derive(Deserialize)]
-struct File {
+pub(super) struct File {
     #[serde(rename = "fio version")]
     version: String,
     #[serde(default)]
@@ -42,56 +42,78 @@ struct File {
     #[serde(default, rename = "global options")]
     globals: BTreeMap<String, String>,
     #[serde(default)]
-    jobs: Vec<Job>,
+    pub(super) jobs: Vec<Job>,
     #[serde(default)]
     client_stats: Vec<Job>,
 }
 
 #[derive(Deserialize)]
-struct Job {
-    jobname: String,
+pub(super) struct Job {
+    pub(super) jobname: String,
     #[serde(default)]
     groupid: u64,
     #[serde(default)]
-    error: i64,
+    pub(super) error: i64,
     #[serde(default)]
     hostname: Option<String>,
     #[serde(default, rename = "job options")]
     options: BTreeMap<String, String>,
     #[serde(default)]
-    read: Option<Direction>,
+    pub(super) read: Option<Direction>,
     #[serde(default)]
-    write: Option<Direction>,
+    pub(super) write: Option<Direction>,
     #[serde(default)]
-    usr_cpu: f64,
+    pub(super) usr_cpu: f64,
     #[serde(default)]
-    sys_cpu: f64,
+    pub(super) sys_cpu: f64,
     #[serde(default)]
-    job_runtime: u64,
+    pub(super) job_runtime: u64,
 }
 
 #[derive(Deserialize)]
-struct Direction {
-    io_bytes: u64,
+pub(super) struct Direction {
+    pub(super) io_bytes: u64,
     /// KiB per second; older versions have nothing finer.
     #[serde(default)]
     bw: f64,
     #[serde(default)]
     bw_bytes: Option<f64>,
-    iops: f64,
-    runtime: u64,
-    total_ios: u64,
+    pub(super) iops: f64,
+    pub(super) runtime: u64,
+    pub(super) total_ios: u64,
     #[serde(default)]
-    clat_ns: Times,
+    pub(super) clat_ns: Times,
+    /// With bins only if fio was asked for percentiles of it.
+    #[serde(default)]
+    pub(super) lat_ns: Times,
+}
+
+impl Direction {
+    pub(super) fn bytes_per_s(&self) -> f64 {
+        self.bw_bytes.filter(|bytes| *bytes > 0.0).unwrap_or(self.bw * 1024.0)
+    }
 }
 
 #[derive(Deserialize, Default)]
 #[serde(default)]
-struct Times {
+pub(super) struct Times {
     max: f64,
     mean: f64,
     percentile: BTreeMap<String, f64>,
-    bins: BTreeMap<String, u64>,
+    pub(super) bins: BTreeMap<String, u64>,
+}
+
+impl Times {
+    /// The histogram that the bins are.
+    pub(super) fn latency(&self) -> Latency {
+        let mut latency = Latency::new();
+        for (ns, count) in &self.bins {
+            if let Ok(ns) = ns.parse() {
+                latency.record_many_ns(ns, *count);
+            }
+        }
+        latency
+    }
 }
 
 /// Whether a text has results of fio, perhaps broken ones: its first object begins with fio's
@@ -112,20 +134,13 @@ pub fn is_of_fio(text: &str) -> bool {
 /// # Errors
 /// What is wrong with the text.
 pub fn read(text: &str) -> Result<Imported, ReadError> {
-    let start = first_object(text).ok_or(ReadError::NoJson)?;
     let mut notes = Vec::new();
-    let (before, json) = text.split_at(start);
+    let before = text.split_at(first_object(text).ok_or(ReadError::NoJson)?).0;
     if !before.trim().is_empty() {
         let lines = before.lines().filter(|line| !line.trim().is_empty()).count();
         notes.push(format!("{lines} lines before the JSON are skipped"));
     }
-    // What follows the first object, as with --status-interval, is not of the final result.
-    let mut objects = serde_json::Deserializer::from_str(json).into_iter::<File>();
-    let mut file = objects.next().ok_or(ReadError::NoJson)??;
-    let mut more = 0;
-    while let Some(Ok(later)) = objects.next() {
-        (file, more) = (later, more + 1);
-    }
+    let (file, more) = last_object(text)?;
     if more > 0 {
         notes.push(format!("{} results in one file: the last one is shown", more + 1));
     }
@@ -133,6 +148,20 @@ pub fn read(text: &str) -> Result<Imported, ReadError> {
         return Err(ReadError::NoJobs);
     }
     Ok(Imported { record: record(&file, &mut notes), notes })
+}
+
+/// The last results in a text, and the number of those before: with --status-interval, only the
+/// last are final.
+pub(super) fn last_object(text: &str) -> Result<(File, usize), ReadError> {
+    let start = first_object(text).ok_or(ReadError::NoJson)?;
+    let json = text.get(start..).unwrap_or_default();
+    let mut objects = serde_json::Deserializer::from_str(json).into_iter::<File>();
+    let mut file = objects.next().ok_or(ReadError::NoJson)??;
+    let mut more = 0;
+    while let Some(Ok(later)) = objects.next() {
+        (file, more) = (later, more + 1);
+    }
+    Ok((file, more))
 }
 
 /// Where the first line begins that is the start of an object.
@@ -230,14 +259,9 @@ fn workload(name: &str, jobs: &[&Job], without_bins: &mut bool) -> Workload {
 fn cell(directions: &[&Direction], cpu_us_per_op: f64, without_bins: &mut bool) -> Cell {
     let mut latency = Latency::new();
     for direction in directions {
-        for (ns, count) in &direction.clat_ns.bins {
-            if let Ok(ns) = ns.parse() {
-                latency.record_many_ns(ns, *count);
-            }
-        }
+        latency.merge(&direction.clat_ns.latency());
     }
-    let bytes_per_s: f64 =
-        directions.iter().map(|it| it.bw_bytes.filter(|bytes| *bytes > 0.0).unwrap_or(it.bw * 1024.0)).sum();
+    let bytes_per_s: f64 = directions.iter().map(|it| it.bytes_per_s()).sum();
     let bytes = directions.iter().map(|it| it.io_bytes).sum();
     let repeat = Repeat {
         gbytes_per_s: bytes_per_s / 1e9,

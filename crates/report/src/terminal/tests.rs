@@ -93,6 +93,18 @@ fn a_record_without_results_says_why() {
 }
 
 #[test]
+fn how_directories_are_accessed_stands_below_the_table_and_each_note_once() {
+    let mut record = sample::record();
+    for route in &mut record.routes {
+        route.access = Some("buffered on ext4, by our threads".into());
+        route.workloads.iter_mut().for_each(|workload| workload.note = Some("reads are of memory".into()));
+    }
+    let text = render(&record, 300);
+    assert!(text.contains("directories: tcp buffered on ext4, by our threads; tcp-mp buffered on"), "{text}");
+    assert!(text.contains("by our threads; tcp, tcp-mp: reads are of memory"), "{text}");
+}
+
+#[test]
 fn each_paced_or_simulated_number_is_labelled() {
     let mut record = sample::record();
     // The column of the latency leaves room for words from 100 columns.

@@ -12,8 +12,9 @@ use std::time::Duration;
 #[derive(Debug, Args)]
 #[command(next_help_heading = "fio job files")]
 pub struct JobFileArgs {
-    /// Which server stands for a directory of the job files: /mnt/tcp=nfs://HOST/EXPORT?OPTIONS, or
-    /// group:?OPTIONS for an embedded group of four nodes. `.` is the directory of relative names.
+    /// Which server stands for a directory of the job files: /mnt/tcp=nfs://HOST/EXPORT?OPTIONS,
+    /// group:?OPTIONS for an embedded group of four nodes, or /mnt/tcp=/mnt/tcp for that directory
+    /// itself. `.` is the directory of relative names.
     #[arg(long, value_name = "DIRECTORY=TARGET")]
     map: Vec<String>,
     /// Scale the sizes of all files down so that they fit together into this room: 2GiB.
@@ -54,6 +55,20 @@ impl JobFileArgs {
                 format!("{option} does not go with fio:HOST"),
                 "fio runs the job file as it is, in the directories that it names",
                 "the job file itself, or trunkline agent on these hosts",
+            )),
+        }
+    }
+}
+
+impl JobFileArgs {
+    /// Refuses options of job files beside targets.
+    pub fn refuse_with_targets(&self) -> Result<(), Error> {
+        match self.given() {
+            None => Ok(()),
+            Some(option) => Err(usage(
+                format!("{option} is for fio job files"),
+                "the targets are measured with the built-in workloads",
+                "trunkline bench --map DIRECTORY=TARGET JOB.fio",
             )),
         }
     }

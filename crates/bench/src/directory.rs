@@ -1,0 +1,185 @@
+//! Routes to directories of this machine, whatever mounted them: a local file system, our mount, or
+//! the kernel's NFS client.
+//!
+//! The load is made by threads of this process ([`engine`]) or by the installed program fio
+//! ([`by_fio`]). Files are made, compared and removed by this process in both cases ([`files`]).
+
+mod by_fio;
+mod engine;
+pub(crate) mod files;
+pub(crate) mod kernel_mount;
+
+use std::io;
+use std::os::linux::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use self::files::LocalFile;
+use self::kernel_mount::{Failure, KernelMount};
+use crate::error::{Error, Result};
+use crate::experiment::{DirectoryLoad, Engine};
+use crate::fio_program;
+use crate::jobs::Window;
+use crate::measure::Sample;
+use crate::stop::Stop;
+use crate::workload::PlannedWorkload;
+
+/// A directory that is measured.
+#[derive(Debug)]
+pub struct DirectoryRoute {
+    /// The name of the route.
+    pub route: String,
+    /// The directory.
+    pub path: PathBuf,
+    /// How it is measured.
+    pub load: DirectoryLoad,
+    /// The type of its file system, if the system says.
+    file_system: Option<String>,
+    /// The mount that was made for the route.
+    mount: Option<KernelMount>,
+    /// Whether it is mounted over RDMA, as far as is known.
+    pub is_rdma: bool,
+}
+
+impl DirectoryRoute {
+    /// Looks at the directory, and at fio if it makes the load.
+    ///
+    /// # Errors
+    /// [`Error::Directory`], or [`Error::Refused`] without a usable fio.
+    pub(crate) fn open(route: &str, path: &Path, load: DirectoryLoad) -> Result<Self> {
+        let wrap = |cause| Error::directory(route, path, "use", cause);
+        let found = std::fs::metadata(path).map_err(wrap)?;
+        if !found.is_dir() {
+            return Err(wrap(io::ErrorKind::NotADirectory.into()));
+        }
+        if load.engine == Engine::Fio {
+            fio_program::check_version()?;
+        }
+        let file_system = file_system(found.st_dev());
+        let path = path.to_owned();
+        Ok(Self { route: route.to_owned(), path, load, file_system, mount: None, is_rdma: false })
+    }
+
+    /// Mounts a server with the kernel's client, and looks at the mount.
+    ///
+    /// # Errors
+    /// [`Failure`].
+    pub(crate) fn mount(
+        route: &str,
+        server: &str,
+        options: &str,
+        load: DirectoryLoad,
+        stop: &Stop,
+    ) -> std::result::Result<Self, Failure> {
+        let mount = KernelMount::new(server, options, stop)?;
+        let opened = Self::open(route, &mount.path(), load).map_err(Failure::Other)?;
+        Ok(Self { mount: Some(mount), is_rdma: crate::routes::is_rdma(options), ..opened })
+    }
+
+    /// The bytes that are free for this user, if the file system says.
+    pub(crate) fn free_bytes(&self) -> Option<u64> {
+        let space = rustix::fs::statvfs(&self.path).ok()?;
+        space.f_bavail.checked_mul(space.f_frsize)
+    }
+
+    /// How the directory is accessed, for the record: `O_DIRECT on ext4, by our threads`.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        let io = if self.load.direct { "O_DIRECT" } else { "buffered" };
+        let by = match self.load.engine {
+            Engine::Ours => "our threads",
+            Engine::Fio => "fio",
+        };
+        let on = match &self.mount {
+            Some(_) => "the kernel's NFS client",
+            None => self.file_system.as_deref().unwrap_or("an unknown file system"),
+        };
+        format!("{io} on {on}, by {by}")
+    }
+
+    /// What a reader must know about the results of a workload: whether its reads may never have
+    /// left this machine's memory.
+    #[must_use]
+    pub fn note(&self, workload: &PlannedWorkload) -> Option<String> {
+        let reads = workload.has(record::Direction::Read);
+        let fits = crate::machine::free_memory_bytes().is_none_or(|free| workload.bytes() < free);
+        (reads && fits && !self.load.direct).then(|| {
+            "the files fit into memory, so buffered reads measure the page cache; O_DIRECT measures what is \
+             below it"
+                .to_owned()
+        })
+    }
+
+    /// Runs a workload once; `None` after a stop.
+    ///
+    /// # Errors
+    /// The first error.
+    pub(crate) fn run(
+        &self,
+        workload: &PlannedWorkload,
+        files: &[LocalFile],
+        window: Window,
+        stop: &Stop,
+    ) -> std::result::Result<Option<Sample>, String> {
+        let sample = match self.load.engine {
+            Engine::Ours => engine::run_until_stop(self.load.direct, workload, files, window, stop),
+            Engine::Fio => by_fio::run_until_stop(self.load.direct, workload, files, window, stop),
+        };
+        if let (Ok(Some(_)), false) = (&sample, self.load.direct) {
+            // What is still in memory would be written during the repeat of the next route.
+            for file in files.iter().filter(|_| workload.has(record::Direction::Write)) {
+                files::flush(file).map_err(|error| format!("{}: {error}", file.path.display()))?;
+            }
+        }
+        sample
+    }
+}
+
+/// The type of the file system with this device number, as the kernel lists its mounts.
+fn file_system(device: u64) -> Option<String> {
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
+    let number = format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
+    // Later mounts hide earlier ones of the same device; the type is the same.
+    let line = mounts.lines().find(|line| line.split(' ').nth(2) == Some(&number))?;
+    let (_, after) = line.split_once(" - ")?;
+    after.split(' ').next().map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::WorkloadSpec;
+
+    fn workload(readers: u32) -> PlannedWorkload {
+        let spec = WorkloadSpec {
+            name: "w".into(),
+            block: 4096,
+            depth: 1,
+            readers,
+            writers: 1 - readers,
+            file: 1 << 20,
+            ..WorkloadSpec::default()
+        };
+        PlannedWorkload::from(&spec)
+    }
+
+    #[test]
+    fn only_buffered_reads_of_files_that_fit_into_memory_are_doubted() {
+        let directory = tempfile::tempdir().unwrap();
+        let open = |direct| {
+            DirectoryRoute::open("r", directory.path(), DirectoryLoad { engine: Engine::Ours, direct })
+        };
+        let (buffered, direct) = (open(false).unwrap(), open(true).unwrap());
+        assert!(buffered.note(&workload(1)).unwrap().contains("page cache"));
+        assert_eq!((buffered.note(&workload(0)), direct.note(&workload(1))), (None, None));
+        assert!(direct.describe().starts_with("O_DIRECT on "), "{}", direct.describe());
+        assert!(buffered.describe().ends_with(", by our threads"), "{}", buffered.describe());
+    }
+
+    #[test]
+    fn a_file_is_no_directory() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let error = DirectoryRoute::open("r", file.path(), DirectoryLoad::default()).unwrap_err();
+        let Error::Directory { cause, .. } = error else { panic!("{error}") };
+        assert_eq!(cause.kind(), io::ErrorKind::NotADirectory);
+    }
+}

@@ -1,0 +1,276 @@
+//! A mount of the kernel's NFS client, made for a route and unmounted at its end.
+//!
+//! `mount.nfs` makes the mount: it finds the port, talks to MOUNT, and has the words for what goes
+//! wrong. The mount is at a temporary directory that nobody else uses.
+
+use std::fmt::Write as _;
+use std::io::Read;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::mount::{UnmountFlags, unmount};
+
+use crate::error::{Error, Result};
+use crate::stop::Stop;
+
+/// How often `mount.nfs` is looked at.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
+/// `mount.nfs` may ask several ports, each with time-outs of its own.
+const MOUNT_TIMEOUT: Duration = Duration::from_secs(120);
+/// How long the kernel may take to let go of a mount whose files were just closed.
+const UNMOUNT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Where `mount.nfs` is; `/sbin` is not on every PATH.
+const HELPERS: [&str; 4] = ["/sbin/mount.nfs", "/usr/sbin/mount.nfs", "/bin/mount.nfs", "/usr/bin/mount.nfs"];
+const WITHOUT: &str = "nfs:// without kernel:        measures with our client library, as any user";
+
+/// A mount that ends when this is dropped.
+#[derive(Debug)]
+pub(crate) struct KernelMount {
+    /// The temporary directory, which is removed with it.
+    directory: Option<tempfile::TempDir>,
+}
+
+/// Why a route of the kernel's client cannot be measured.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The kernel's client has no such paths, which is a result and no error.
+    NoMultipath(String),
+    /// Anything else.
+    Other(Error),
+}
+
+impl KernelMount {
+    /// Mounts a server with these options.
+    ///
+    /// # Errors
+    /// [`Failure`]; [`Error::Stopped`] in it after a stop.
+    pub(crate) fn new(server: &str, options: &str, stop: &Stop) -> std::result::Result<Self, Failure> {
+        let refuse = |cause: String, advice: &str| {
+            Failure::Other(Error::refused(
+                format!("cannot mount {server} with the kernel's client"),
+                cause,
+                advice,
+            ))
+        };
+        let (source, options) = command_line(server, options)
+            .map_err(|cause| refuse(cause, "kernel:nfs://HOST/EXPORT?OPTIONS, with options of nfs(5)"))?;
+        if !rustix::process::geteuid().is_root() {
+            return Err(refuse("only root may mount".into(), &format!("sudo, or {WITHOUT}")));
+        }
+        let helper = HELPERS.iter().find(|helper| Path::new(helper).exists());
+        let helper = helper.ok_or_else(|| {
+            refuse("the program mount.nfs is not installed".into(), "apt install nfs-common")
+        })?;
+        if let Some(cause) = no_nfs() {
+            return Err(refuse(
+                cause,
+                &format!("a kernel with NFS (`trunkline lab vm` has one), or {WITHOUT}"),
+            ));
+        }
+        let directory = tempfile::Builder::new().prefix("trunkline-bench-kernel-").tempdir();
+        let directory = directory
+            .map_err(|error| refuse(error.to_string(), "a directory for temporary files: TMPDIR"))?;
+        let mut command = Command::new(helper);
+        command.arg(&source).arg(directory.path()).arg("-o").arg(&options);
+        let said = run(command, stop).map_err(Failure::Other)?;
+        match said {
+            None => Ok(Self { directory: Some(directory) }),
+            Some(said) if lacks_multipath(&said, &options) => Err(Failure::NoMultipath(format!(
+                "this kernel's NFS client has no {}: {said}",
+                multipath_option(&options).unwrap_or_default()
+            ))),
+            Some(said) => {
+                Err(refuse(said, &format!("{} {source} DIRECTORY -o {options}        by hand", helper)))
+            }
+        }
+    }
+
+    /// Where it is mounted.
+    pub(crate) fn path(&self) -> PathBuf {
+        self.directory.as_ref().map(|directory| directory.path().to_owned()).unwrap_or_default()
+    }
+}
+
+impl Drop for KernelMount {
+    fn drop(&mut self) {
+        let Some(directory) = self.directory.take() else { return };
+        let deadline = Instant::now() + UNMOUNT_TIMEOUT;
+        let mut unmounted = unmount(directory.path(), UnmountFlags::empty());
+        while unmounted == Err(rustix::io::Errno::BUSY) && Instant::now() < deadline {
+            std::thread::sleep(POLL_INTERVAL);
+            unmounted = unmount(directory.path(), UnmountFlags::empty());
+        }
+        let path = directory.path().display();
+        if let Err(error) = unmounted {
+            tracing::warn!(%path, %error, "unmounting from the tree only, because something still uses it");
+            if let Err(error) = unmount(directory.path(), UnmountFlags::DETACH) {
+                tracing::error!(%path, %error, "it stays mounted");
+                // Removing the directory would remove the files on the server.
+                let _ = directory.keep();
+            }
+        }
+    }
+}
+
+/// The source and the options as `mount.nfs` takes them: `HOST:/EXPORT`, and version 3 unless they
+/// say otherwise, so that both clients speak the same.
+fn command_line(server: &str, options: &str) -> std::result::Result<(String, String), String> {
+    let target = client::options::Target::parse(server).map_err(|error| error.to_string())?;
+    let path = String::from_utf8(target.path).map_err(|_| "the export's name is not text".to_owned())?;
+    let host = target.host.to_string();
+    // An IPv6 address has colons of its own.
+    let host = if host.contains(':') && !host.starts_with('[') { format!("[{host}]") } else { host };
+    let has = |names: &[&str]| {
+        options.split(',').any(|option| names.contains(&option.split('=').next().unwrap_or_default()))
+    };
+    let mut all = String::new();
+    let names_version = has(&["vers", "nfsvers", "v3", "v4", "v4.0", "v4.1", "v4.2"]);
+    let is_v3 = !names_version || options.split(',').any(|it| ["vers=3", "nfsvers=3", "v3"].contains(&it));
+    // Writing to a string cannot fail.
+    if !names_version {
+        let _ = write!(all, "vers=3,");
+    }
+    if !has(&["proto", "tcp", "udp", "rdma"]) {
+        // Without it, mount.nfs asks the port mapper which there are, and not every server has one.
+        let _ = write!(all, "proto=tcp,");
+    }
+    // mount.nfs would ask by UDP first, which many servers no longer have.
+    if is_v3 && !has(&["mountproto", "udp"]) && !options.contains("proto=udp") {
+        let _ = write!(all, "mountproto=tcp,");
+    }
+    if !has(&["lock", "nolock", "local_lock"]) {
+        // The files have no other user.
+        let _ = write!(all, "nolock,");
+    }
+    if !has(&["retry"]) {
+        let _ = write!(all, "retry=0,");
+    }
+    if let Some(port) = target.port {
+        let _ = write!(all, "port={port},");
+        // As our client does: a server on a port of its own rarely has a port mapper.
+        if is_v3 && !has(&["mountport"]) {
+            let _ = write!(all, "mountport={port},");
+        }
+    }
+    all.push_str(options);
+    Ok((format!("{host}:{path}"), all.trim_end_matches(',').to_owned()))
+}
+
+/// Why the kernel cannot mount NFS, if it cannot.
+fn no_nfs() -> Option<String> {
+    let has = || {
+        let types = std::fs::read_to_string("/proc/filesystems").unwrap_or_default();
+        types.lines().any(|line| line.split_whitespace().last() == Some("nfs"))
+    };
+    if has() {
+        return None;
+    }
+    let loaded = Command::new("modprobe").arg("nfs").stdin(Stdio::null()).output();
+    if has() {
+        return None;
+    }
+    let why = match loaded {
+        Ok(output) => String::from_utf8_lossy(&output.stderr).trim().to_owned(),
+        Err(error) => format!("modprobe: {error}"),
+    };
+    Some(format!("this kernel has no NFS client ({why})"))
+}
+
+/// The first option that asks for several paths, which only some kernels have.
+fn multipath_option(options: &str) -> Option<&str> {
+    options
+        .split(',')
+        .map(|option| option.split('=').next().unwrap_or_default())
+        .find(|name| ["remoteports", "localports"].contains(name))
+}
+
+/// Whether the kernel refused the options, and they have one that only some kernels have.
+fn lacks_multipath(said: &str, options: &str) -> bool {
+    multipath_option(options).is_some() && said.contains("incorrect mount option")
+}
+
+/// Runs `mount.nfs`; returns what it says if it fails.
+fn run(mut command: Command, stop: &Stop) -> Result<Option<String>> {
+    let failed = |error: std::io::Error| {
+        Error::refused("cannot run mount.nfs", error.to_string(), "apt install nfs-common")
+    };
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = command.spawn().map_err(failed)?;
+    let deadline = Instant::now() + MOUNT_TIMEOUT;
+    let status = loop {
+        if let Some(status) = child.try_wait().map_err(failed)? {
+            break status;
+        }
+        if stop.is_requested() || Instant::now() > deadline {
+            child.kill().map_err(failed)?;
+            child.wait().map_err(failed)?;
+            return match stop.is_requested() {
+                true => Err(Error::Stopped),
+                false => Ok(Some(format!("no answer within {} seconds", MOUNT_TIMEOUT.as_secs()))),
+            };
+        }
+        std::thread::sleep(POLL_INTERVAL);
+    };
+    if status.success() {
+        return Ok(None);
+    }
+    let mut said = Vec::new();
+    if let Some(mut stderr) = child.stderr.take() {
+        stderr.read_to_end(&mut said).map_err(failed)?;
+    }
+    let said = String::from_utf8_lossy(&said);
+    let lines: Vec<&str> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    Ok(Some(match (lines.as_slice(), status.signal()) {
+        ([], Some(signal)) => format!("mount.nfs was ended by signal {signal}"),
+        ([], None) => format!("mount.nfs ended with {status}"),
+        (lines, _) => lines.join("; "),
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mount_nfs_gets_the_words_of_nfs_5() {
+        let line = |server: &str, options: &str| command_line(server, options).unwrap();
+        let (source, options) = line("nfs://10.0.0.1:3049/data", "nconnect=4,mountport=3049");
+        assert_eq!(source, "10.0.0.1:/data");
+        assert_eq!(
+            options,
+            "vers=3,proto=tcp,mountproto=tcp,nolock,retry=0,port=3049,nconnect=4,mountport=3049"
+        );
+        let rdma = line("nfs://nas:3049/data", "proto=rdma,vers=3").1;
+        assert_eq!(rdma, "mountproto=tcp,nolock,retry=0,port=3049,mountport=3049,proto=rdma,vers=3");
+        assert_eq!(line("nas:/data", "v4.1,retry=1,lock").1, "proto=tcp,v4.1,retry=1,lock");
+        assert_eq!(line("nfs://[fd00::1]/data", "").0, "[fd00::1]:/data");
+        assert!(command_line("data", "").is_err());
+    }
+
+    #[test]
+    fn only_refused_options_for_several_paths_make_a_route_without_result() {
+        let refused = "mount.nfs: an incorrect mount option was specified for /tmp/x";
+        assert!(lacks_multipath(refused, "nconnect=4,remoteports=10.0.0.1-10.0.0.4"));
+        assert!(!lacks_multipath(refused, "nconect=4"));
+        assert!(!lacks_multipath("mount.nfs: Connection refused", "remoteports=10.0.0.1"));
+    }
+
+    #[test]
+    fn what_the_helper_says_is_the_cause_and_a_stop_ends_it() {
+        let shell = |script: &str| {
+            let mut command = Command::new("sh");
+            command.args(["-c", script]);
+            command
+        };
+        let stop = Stop::default();
+        assert_eq!(run(shell("exit 0"), &stop).unwrap(), None);
+        let said = run(shell("echo mount.nfs: access denied >&2; echo >&2; exit 32"), &stop).unwrap();
+        assert_eq!(said.as_deref(), Some("mount.nfs: access denied"));
+        assert!(run(shell("exit 3"), &stop).unwrap().unwrap().contains('3'));
+        assert!(run(shell("kill -9 $$"), &stop).unwrap().unwrap().contains("signal 9"));
+        stop.request();
+        assert!(matches!(run(shell("exec sleep 100"), &stop), Err(Error::Stopped)));
+    }
+}

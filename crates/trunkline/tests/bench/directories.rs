@@ -1,0 +1,236 @@
+//! Routes to directories: by our engine and by fio, what is left afterwards, and directories that
+//! cannot be measured.
+
+use super::{bench, failures, text};
+use record::{Cell, Half, Latency, Record};
+use rustix::process::Signal;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+use testkit::{Process, require_program};
+
+fn entries(directory: &Path) -> Vec<PathBuf> {
+    std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect()
+}
+
+fn cell(record: &Record, route: &str, workload: &str) -> Cell {
+    let workload = record.route(route).unwrap().workload(workload, Half::Raw).unwrap();
+    workload.cells().next().unwrap().1.clone()
+}
+
+#[test]
+fn both_engines_do_the_same_workloads_in_the_same_directory() {
+    let _ = require_program("fio");
+    let (directory, measured) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let target = measured.path().display();
+    let experiment = format!(
+        "repeats = 2\ndirect = false\n\
+         [[route]]\nname = 'ours'\ntarget = '{target}'\n\
+         [[route]]\nname = 'fio'\ntarget = '{target}'\nengine = 'fio'\n\
+         [[workload]]\nname = 'seq'\nblock = '64KiB'\ndepth = 4\nreaders = 2\nfile = '8MiB'\nio = '4MiB'\n\
+         [[workload]]\nname = 'rand'\npattern = 'random'\nblock = '4KiB'\ndepth = 3\nwriters = 2\nfile = '1MiB'\nio = '1MiB'\n\
+         [[workload]]\nname = 'timed'\nblock = '4KiB'\ndepth = 1\nreaders = 1\nwriters = 1\nfile = '1MiB'\n"
+    );
+    std::fs::write(directory.path().join("two.toml"), experiment).unwrap();
+    let output = bench(directory.path(), &["two.toml", "--record", "two.json"]);
+    let said = format!("{}\n{}", text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success(), "{said}");
+    let read = |name: &str| std::fs::read_to_string(directory.path().join(name)).unwrap();
+    let record = Record::read(&read("two.json")).unwrap();
+    assert!(failures(&record).is_empty(), "{:?}", record.failed);
+    for (route, by) in [("ours", ", by our threads"), ("fio", ", by fio")] {
+        let access = record.route(route).unwrap().access.clone().unwrap();
+        assert!(access.starts_with("buffered on ") && access.ends_with(by), "{access}");
+        for (workload, block, bytes) in [("seq", 64 << 10, 4 << 20), ("rand", 4096, 1 << 20)] {
+            let cell = cell(&record, route, workload);
+            // Two jobs in each of two repeats, every operation of which has a latency.
+            assert_eq!((cell.bytes, cell.ops), (4 * bytes, 4 * bytes / block), "{route} {workload}");
+            let latencies = Latency::from_text(&cell.latency_histogram_ns).unwrap();
+            assert_eq!(latencies.count(), cell.ops, "{route} {workload}");
+            assert!(cell.gbytes_per_s > 0.0 && cell.repeats.len() == 2, "{route} {workload}");
+        }
+        let timed = record.route(route).unwrap().workload("timed", Half::Raw).unwrap();
+        assert!(timed.cells().count() == 2 && timed.cells().all(|(_, cell)| cell.ops > 0), "{route}");
+        assert!(timed.note.as_ref().unwrap().contains("page cache"), "{:?}", timed.note);
+    }
+    let verified = |route: &str, workload: &str| {
+        record.route(route).unwrap().workload(workload, Half::Raw).unwrap().verified
+    };
+    let seq = verified("ours", "seq").unwrap();
+    assert_eq!((seq.stamps, seq.bytes, seq.wrong), (4 * 1024, 16 << 20, 0), "each block has its stamps");
+    assert_eq!(verified("ours", "rand").unwrap().bytes, 2 << 20);
+    let by_fio = verified("fio", "seq").unwrap();
+    assert_eq!((by_fio.stamps, by_fio.bytes), (0, 16 << 20));
+    assert_eq!(verified("fio", "rand"), None, "fio writes its own data");
+    assert_eq!(record.verdicts.len(), 3, "{:?}", record.verdicts);
+    assert!(said.contains("directories: ours buffered on "), "{said}");
+    assert!(read("two.html").contains("Directories: ours buffered on "), "the page says so too");
+    assert_eq!(entries(measured.path()), [] as [PathBuf; 0], "nothing is left");
+}
+
+#[test]
+fn targets_on_the_command_line_are_routes_named_by_their_directories() {
+    let (directory, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    for name in ["tcp", "tcp-mp"] {
+        std::fs::create_dir(other.path().join(name)).unwrap();
+    }
+    let target = |name: &str| other.path().join(name).display().to_string();
+    let (one, two) = (target("tcp"), target("tcp-mp"));
+    let arguments = ["--quick", "--buffered", "--no-report", "--record", "d.json", &one, &two];
+    let output = bench(directory.path(), &arguments);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let record = Record::read(&std::fs::read_to_string(directory.path().join("d.json")).unwrap()).unwrap();
+    let names: Vec<&str> = record.routes.iter().map(|route| route.name.as_str()).collect();
+    assert_eq!(names, ["tcp", "tcp-mp"]);
+    assert!(record.experiment.target.starts_with("directory /"), "{}", record.experiment.target);
+    let mix = record.route("tcp-mp").unwrap().workload("mix-1m", Half::Raw).unwrap();
+    assert!(mix.verified.unwrap().wrong == 0 && mix.longest_gap_ms.is_some() && mix.read.is_some());
+    assert!(entries(&other.path().join("tcp")).is_empty());
+}
+
+#[test]
+fn a_job_file_runs_in_the_directory_itself() {
+    let (directory, measured) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let job = "[global]\ndirectory=/mnt/x\nsize=1m\nbs=512\niodepth=2\nioengine=libaio\n[w]\nrw=randwrite\n\
+               [r]\nstonewall\nrw=randrw\nbs=1000,3k\n";
+    std::fs::write(directory.path().join("own.fio"), job).unwrap();
+    let map = format!("/mnt/x={}", measured.path().display());
+    let arguments = ["own.fio", "--map", &map, "--buffered", "--no-report", "--record", "own.json"];
+    let output = bench(directory.path(), &arguments);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let record = Record::read(&std::fs::read_to_string(directory.path().join("own.json")).unwrap()).unwrap();
+    let write = record.routes[0].workload("w", Half::Raw).unwrap();
+    assert_eq!(write.write.as_ref().unwrap().bytes, 1 << 20, "each block once");
+    assert_eq!(write.verified.unwrap().wrong, 0);
+    assert!(entries(measured.path()).is_empty());
+}
+
+/// An experiment that would take many hours, in a directory.
+fn endless(directory: &Path, measured: &Path, engine: &str) -> Process {
+    let experiment = format!(
+        "repeats = 100\nwindow_ms = 600000\nengine = '{engine}'\ndirect = false\n\
+         [[route]]\nname = 'one'\ntarget = '{}'\n\
+         [[workload]]\nname = 'mixed'\nblock = '4KiB'\ndepth = 4\nreaders = 2\nwriters = 2\nfile = '1MiB'\n",
+        measured.display()
+    );
+    std::fs::write(directory.join("endless.toml"), experiment).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_trunkline"));
+    command.args(["bench", "endless.toml", "--record", "never.json"]).current_dir(directory);
+    let mut bench = Process::spawn(command);
+    // All four files are made before the load starts.
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while entries(measured).first().is_none_or(|made| entries(made).len() < 4) {
+        assert!(Instant::now() < deadline && bench.is_running(), "{}", bench.all_output());
+        std::thread::yield_now();
+    }
+    bench
+}
+
+#[test]
+fn a_signal_ends_either_engine_and_removes_the_files() {
+    let _ = require_program("fio");
+    for (engine, signal, status) in [("ours", Signal::INT, 130), ("fio", Signal::TERM, 143)] {
+        let (directory, measured) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let mut bench = endless(directory.path(), measured.path(), engine);
+        bench.signal(signal);
+        let ended = bench.wait(Duration::from_secs(60));
+        let said = bench.all_output();
+        assert_eq!(ended.code(), Some(status), "{engine}: {said}");
+        assert!(said.contains("the files are removed, and no record is written"), "{engine}: {said}");
+        assert!(entries(measured.path()).is_empty(), "{engine}: {said}");
+        assert!(!directory.path().join("never.json").exists());
+    }
+}
+
+#[test]
+fn a_directory_that_disappears_is_named_and_no_record_is_written() {
+    let (directory, measured) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let mut bench = endless(directory.path(), measured.path(), "ours");
+    // The files are open once the threads of the load run.
+    let names = || entries(Path::new(&format!("/proc/{}/task", bench.id())));
+    let is_load =
+        |task: &PathBuf| std::fs::read_to_string(task.join("comm")).is_ok_and(|name| name == "load\n");
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !names().iter().any(is_load) {
+        assert!(Instant::now() < deadline, "no load");
+        std::thread::yield_now();
+    }
+    let made = entries(measured.path()).remove(0);
+    std::fs::remove_dir_all(&made).unwrap();
+    bench.signal(Signal::INT);
+    let ended = bench.wait(Duration::from_secs(60));
+    let said = bench.all_output();
+    assert_eq!(ended.code(), Some(130), "{said}");
+    assert!(said.contains(&format!("{} remains", made.display())), "{said}");
+    assert!(said.contains("No such file") && !directory.path().join("never.json").exists(), "{said}");
+}
+
+#[test]
+fn directories_that_cannot_be_measured_are_refused_with_cause_and_advice() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path();
+    let file = path.join("file");
+    std::fs::write(&file, "").unwrap();
+    let here = path.display();
+    let workload = "[[workload]]\nname = 'w'\nblock = '4KiB'\nfile = '1MiB'";
+    let refused = [
+        (format!("[[route]]\nname = 'r'\ntarget = '{here}/missing'"), "No such file"),
+        (format!("[[route]]\nname = 'r'\ntarget = '{}'", file.display()), "not a directory"),
+        ("[[route]]\nname = 'r'\ntarget = '/proc/self'".to_owned(), "0 are free"),
+        (format!("[[route]]\nname = 'r'\ntarget = '{here}'\noptions = 'nconnect=2'"), "no options"),
+        ("[[route]]\nname = 'r'\ntarget = 'here'".to_owned(), "route r: target"),
+        ("[[route]]\nname = 'r'\nengine = 'fio'".to_owned(), "engine and direct are for directories"),
+        (
+            format!(
+                "[[route]]\nname = 'r'\ntarget = '{here}'\n[[workload]]\nname = 'w'\nblock = '4KiB'\nfile = '900TiB'\ndepth = 1\nreaders = 100"
+            ),
+            "there is no room for the files: they need 98956046499840000 bytes",
+        ),
+        (
+            format!("[[route]]\nname = 'r'\ntarget = '{here}'\n{workload}\ndepth = 1024\nreaders = 5"),
+            "5120 operations in flight need as many threads",
+        ),
+        (
+            format!(
+                "[[route]]\nname = 'r'\ntarget = '{here}'\nengine = 'fio'\n{workload}\ndepth = 1\nreaders = 1\nrate = 10"
+            ),
+            "when it was due",
+        ),
+        (format!("pace = '1Gbit/s'\n[[route]]\nname = 'r'\ntarget = '{here}'"), "only an embedded group"),
+    ];
+    for (experiment, needle) in refused {
+        std::fs::write(path.join("bad.toml"), &experiment).unwrap();
+        let output = bench(path, &["bad.toml", "--record", "never.json"]);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{experiment}: {said}");
+        assert!(said.to_lowercase().contains(&needle.to_lowercase()), "{experiment}: {said}");
+        assert!(said.starts_with("error: ") && said.contains("  try:   "), "{said}");
+        assert!(!path.join("never.json").exists());
+    }
+    let output = bench(path, &["bad.toml", &here.to_string()]);
+    assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
+    let output = bench(path, &["--repeats", "3", &here.to_string()]);
+    assert!(text(&output.stderr).contains("--repeats is for fio job files"), "{}", text(&output.stderr));
+    assert_eq!(entries(path).iter().filter(|it| it.is_dir()).count(), 0, "nothing is left");
+}
+
+#[test]
+fn a_missing_and_an_old_fio_are_said_with_the_way_out() {
+    use std::os::unix::fs::PermissionsExt;
+    let directory = tempfile::tempdir().unwrap();
+    let (bin, measured) = (directory.path().join("bin"), directory.path().join("measured"));
+    std::fs::create_dir(&bin).unwrap();
+    std::fs::create_dir(&measured).unwrap();
+    let run = || {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_trunkline"));
+        command.args(["bench", "--quick", "--engine", "fio"]).arg(&measured).env("PATH", &bin);
+        text(&command.current_dir(directory.path()).output().unwrap().stderr)
+    };
+    let said = run();
+    assert!(said.contains("the program fio is not installed") && said.contains("apt install fio"), "{said}");
+    std::fs::write(bin.join("fio"), "#!/bin/sh\necho fio-2.2.10\n").unwrap();
+    std::fs::set_permissions(bin.join("fio"), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let said = run();
+    assert!(said.contains("fio-2.2.10") && said.contains("--engine ours"), "{said}");
+    assert!(entries(&measured).is_empty());
+}
