@@ -20,6 +20,7 @@ pub mod files;
 mod fio_program;
 pub mod fio_servers;
 mod group;
+pub mod io500;
 pub mod job_files;
 mod jobs;
 pub mod limit;

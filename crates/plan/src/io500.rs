@@ -9,7 +9,7 @@
 mod comparison;
 mod read;
 
-pub use comparison::{Comparison, Row, TopologyLimits, compare};
+pub use comparison::{Comparison, Row, TopologyLimits, compare, compare_each};
 pub use read::read;
 
 use crate::error::Result;
@@ -178,6 +178,23 @@ pub fn agrees(run: &Run) -> Option<bool> {
             && near(stated.iops_kiops, again.iops_kiops, slack.iops_kiops)
             && near(stated.total, again.total, slack.total),
     )
+}
+
+/// The two runs of an EF600 that its maker has published, each with the name of the topology
+/// ([`crate::limits::preset`]) on which it ran.
+///
+/// # Errors
+/// None: the texts are part of this program, and a test reads them.
+pub fn published() -> Result<Vec<(Run, &'static str)>> {
+    const PUBLISHED: [(&str, &str, &str); 2] = [
+        ("published: EF600, DDP of 24 drives", include_str!("../data/io500-ddp24.txt"), "ef600-ddp24"),
+        (
+            "published: EF600, RAID 6 of 20 drives",
+            include_str!("../data/io500-raid6-20.txt"),
+            "ef600-raid6-20",
+        ),
+    ];
+    PUBLISHED.iter().map(|(name, text, preset)| Ok((read(name, text)?, *preset))).collect()
 }
 
 /// Reads several runs with their names.

@@ -2,10 +2,12 @@
 
 mod clients;
 mod directories;
+mod io500;
 mod job_files;
 
 use self::clients::ClientArgs;
 use self::directories::DirectoryArgs;
+use self::io500::Io500Args;
 use self::job_files::JobFileArgs;
 use crate::error::Error;
 use crate::live::{self, Identity, MetricsArgs, Publication, Watched};
@@ -63,6 +65,8 @@ pub struct BenchArgs {
     #[command(flatten)]
     directories: DirectoryArgs,
     #[command(flatten)]
+    io500: Io500Args,
+    #[command(flatten)]
     metrics: MetricsArgs,
 }
 
@@ -70,6 +74,7 @@ const EXAMPLES: &str = "Examples:\n  \
     trunkline bench --quick\n  \
     trunkline bench --record before.json my-nas.toml\n  \
     trunkline bench --quick /mnt/tcp /mnt/tcp-mp        two directories, whatever mounted them\n  \
+    trunkline bench --io500 --suite-dir io500 --mpirun \"mpirun -np 4\" /mnt/tcp nfs://10.0.0.1/data\n  \
     trunkline bench --client host1,host2 --client-key bench.key my-nas.toml\n  \
     trunkline bench --map /mnt/tcp=nfs://10.0.0.1/data?nconnect=8 --shrink 2GiB tcp.fio\n  \
     trunkline bench --map /mnt=group:?nconnect=8 --shrink 1GiB --runtime 5s any.fio\n  \
@@ -82,6 +87,11 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode, Error> {
         (_, true) => Procedure::Thorough,
         _ => Procedure::Standard,
     };
+    if args.io500.is_given() {
+        refuse_with_io500(args)?;
+        let targets = directories::experiment(&args.experiment, procedure)?;
+        return args.io500.run(&args.experiment, targets);
+    }
     if let Some(record) = &args.record {
         output::spare(record, args.force)?;
         if !args.no_report && output::stream(record).is_none() {
@@ -129,6 +139,25 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode, Error> {
     }
     output::print(&format!("{text}\n"))?;
     Ok(status(&record))
+}
+
+/// Refuses options that IO500 does not have.
+fn refuse_with_io500(args: &BenchArgs) -> Result<(), Error> {
+    let options = [
+        ("--quick", args.quick),
+        ("--thorough", args.thorough),
+        ("--record", args.record.is_some()),
+        ("--client", !args.clients.clients().is_empty()),
+        ("--engine or --buffered", args.directories.is_given()),
+    ];
+    match options.into_iter().find(|(_, given)| *given) {
+        None => args.jobs.refuse_with_io500(),
+        Some((option, _)) => Err(Error::Usage {
+            sentence: format!("{option} does not go with --io500"),
+            cause: "io500 makes its own load, and writes its own results".to_owned(),
+            advice: "--io500-seconds, --io500-ini or --io500-results".to_owned(),
+        }),
+    }
 }
 
 /// What is to be run.

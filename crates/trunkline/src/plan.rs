@@ -48,7 +48,7 @@ pub fn run(args: &PlanArgs) -> Result<ExitCode, Error> {
 }
 
 /// Reads a text file.
-fn read(path: &Path) -> Result<String, Error> {
+pub fn read(path: &Path) -> Result<String, Error> {
     let file = || path.display().to_string();
     let mut bytes = Vec::new();
     File::open(path)
@@ -62,7 +62,10 @@ fn read(path: &Path) -> Result<String, Error> {
 }
 
 /// A topology from a file or a preset.
-fn topology(file: Option<&Path>, preset: Option<&str>) -> Result<Option<::plan::limits::Topology>, Error> {
+pub fn topology(
+    file: Option<&Path>,
+    preset: Option<&str>,
+) -> Result<Option<::plan::limits::Topology>, Error> {
     if let Some(name) = preset {
         return Ok(Some(::plan::limits::preset(name)?));
     }

@@ -4,6 +4,8 @@
 
 #[path = "bench/directories.rs"]
 mod directories;
+#[path = "bench/io500.rs"]
+mod io500;
 #[path = "bench/job_files.rs"]
 mod job_files;
 

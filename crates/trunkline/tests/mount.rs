@@ -19,6 +19,8 @@ mod fstab;
 mod group;
 #[path = "mount/hostile.rs"]
 mod hostile;
+#[path = "mount/io500.rs"]
+mod io500;
 #[path = "mount/killed.rs"]
 mod killed;
 #[path = "mount/life.rs"]

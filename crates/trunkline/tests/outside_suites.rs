@@ -1,5 +1,5 @@
 //! Runs published test suites, built by the tester, on mounts of our server. `cargo xtask test
-//! pjdfstest cthon04 ltp ltp-fs ltp-syscalls xfstests --suite-dir DIR` runs them and sets
+//! pjdfstest cthon04 io500 ltp ltp-fs ltp-syscalls xfstests --suite-dir DIR` runs them and sets
 //! `TRUNKLINE_SUITE_DIR` to their directory. docs/TESTING.md describes them. Needs root and FUSE.
 
 #[path = "outside_suites/cases.rs"]
@@ -9,6 +9,8 @@ mod cthon04;
 #[path = "mount/fixture.rs"]
 #[allow(dead_code)]
 mod fixture;
+#[path = "outside_suites/io500.rs"]
+mod io500;
 #[path = "outside_suites/ltp.rs"]
 mod ltp;
 #[path = "mount/mounts.rs"]

@@ -48,10 +48,18 @@ pub struct Row {
 /// Compares runs with each other and with limits: one for all runs, or one for each.
 #[must_use]
 pub fn compare(runs: Vec<Run>, limits: &[Limits]) -> Comparison {
-    let limit_of = |index: usize| if limits.len() == 1 { limits.first() } else { limits.get(index) };
+    let of = |index: usize| if limits.len() == 1 { limits.first() } else { limits.get(index) };
+    let each: Vec<Option<Limits>> = (0..runs.len()).map(|index| of(index).cloned()).collect();
+    compare_each(runs, &each)
+}
+
+/// Compares runs with each other, and each with its limits, if it has any.
+#[must_use]
+pub fn compare_each(runs: Vec<Run>, limits: &[Option<Limits>]) -> Comparison {
+    let limit_of = |index: usize| limits.get(index).and_then(Option::as_ref);
     let rows = PHASES.iter().map(|(phase, unit)| row(phase, *unit, &runs, &limit_of)).collect();
     let mut notes = Vec::new();
-    if !limits.is_empty() {
+    if limits.iter().any(Option::is_some) {
         notes.push(
             "limits are those of large sequential requests on the block layer; ior-hard moves 47,008 bytes at a time into one \
              file, and metadata phases are not modelled"

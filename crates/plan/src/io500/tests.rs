@@ -5,9 +5,9 @@ use crate::limits::{limits, preset};
 use proptest::prelude::*;
 
 /// Deploying NetApp EF600, Lenovo Press 2021, figure 40.
-const DDP24: &str = include_str!("../../tests/data/io500-ddp24.txt");
+const DDP24: &str = include_str!("../../data/io500-ddp24.txt");
 /// The same guide, figure 41.
-const RAID6: &str = include_str!("../../tests/data/io500-raid6-20.txt");
+const RAID6: &str = include_str!("../../data/io500-raid6-20.txt");
 
 fn run(text: &str) -> Run {
     read("dir/result.txt", text).expect("a run")

@@ -35,6 +35,11 @@ impl DirectoryArgs {
         })
     }
 
+    /// Whether an option is given.
+    pub fn is_given(&self) -> bool {
+        self.engine.is_some() || self.buffered
+    }
+
     pub fn direct(&self) -> Option<bool> {
         self.buffered.then_some(false)
     }

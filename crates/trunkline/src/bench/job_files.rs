@@ -61,6 +61,18 @@ impl JobFileArgs {
 }
 
 impl JobFileArgs {
+    /// Refuses options of job files beside IO500.
+    pub fn refuse_with_io500(&self) -> Result<(), Error> {
+        match self.given() {
+            None => Ok(()),
+            Some(option) => Err(usage(
+                format!("{option} does not go with --io500"),
+                "io500 makes its own load",
+                "trunkline bench --io500 TARGET",
+            )),
+        }
+    }
+
     /// Refuses options of job files beside targets.
     pub fn refuse_with_targets(&self) -> Result<(), Error> {
         match self.given() {

@@ -1,0 +1,156 @@
+//! The directory in which IO500 runs on a route, and the mount that was made for it.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use tempfile::TempDir;
+
+use crate::directory::kernel_mount::{Failure, KernelMount};
+use crate::error::{Error, Result};
+use crate::experiment::{Experiment, RouteSpec, Target};
+use crate::group::{Group, GroupPlan};
+use crate::routes;
+use crate::stop::Stop;
+
+/// Where the data of a run are.
+pub(super) enum Place {
+    /// A directory that was there already.
+    Directory(PathBuf),
+    /// A mount of the kernel's client.
+    Kernel(KernelMount),
+    /// A mount of ours.
+    Ours(Box<OwnMount>),
+}
+
+/// A mount by `trunkline mount`, which another process serves.
+pub(super) struct OwnMount {
+    program: PathBuf,
+    /// The mount point; `None` once it is unmounted.
+    directory: Option<TempDir>,
+    /// The group that is mounted, if it is embedded. It ends after the mount.
+    _group: Option<Group>,
+}
+
+impl Place {
+    /// Makes the mount of a route, if it needs one.
+    pub(super) fn open(
+        route: &RouteSpec,
+        experiment: &Experiment,
+        program: &Path,
+        stop: &Stop,
+    ) -> Result<Self> {
+        match route.target(experiment) {
+            Target::Directory(path) => Ok(Self::Directory(path.clone())),
+            Target::Kernel(server) => KernelMount::new(server, &route.options, stop)
+                .map(Self::Kernel)
+                .map_err(|failure| match failure {
+                    Failure::NoMultipath(reason) => {
+                        Error::refused(format!("cannot mount {server}"), reason, "one path, or our own mount")
+                    }
+                    Failure::Other(error) => error,
+                }),
+            Target::Server(server) => OwnMount::new(program, server, &route.options, None).map(Self::ours),
+            Target::Embedded { nodes, mem_bytes, addresses } => {
+                if routes::is_rdma(&route.options) {
+                    return Err(Error::refused(
+                        "cannot mount an embedded group over RDMA",
+                        "IO500 mounts it by its TCP addresses",
+                        "trunkline serve, and nfs://HOST/EXPORT?proto=rdma",
+                    ));
+                }
+                let group = Group::start(&GroupPlan {
+                    nodes: *nodes,
+                    addresses,
+                    clients: &[],
+                    mem_bytes: *mem_bytes,
+                    pace_bytes_per_s: None,
+                    congestion: None,
+                    rdma: &[],
+                })?;
+                let first = group.at.nodes.first().map(ToString::to_string).unwrap_or_default();
+                let port = group.at.port;
+                let options = format!("noresvport,port={port},mountport={port},{}", route.options);
+                let options = options.trim_end_matches(',').to_owned();
+                OwnMount::new(program, &format!("{first}:/bench"), &options, Some(group)).map(Self::ours)
+            }
+        }
+    }
+
+    fn ours(mount: OwnMount) -> Self {
+        Self::Ours(Box::new(mount))
+    }
+
+    pub(super) fn path(&self) -> PathBuf {
+        match self {
+            Self::Directory(path) => path.clone(),
+            Self::Kernel(mount) => mount.path(),
+            Self::Ours(mount) => mount.directory.as_ref().map(|it| it.path().to_owned()).unwrap_or_default(),
+        }
+    }
+
+    /// Ends the mount that was made.
+    pub(super) fn close(self) -> io::Result<()> {
+        match self {
+            Self::Directory(_) | Self::Kernel(_) => Ok(()),
+            Self::Ours(mut mount) => mount.unmount(),
+        }
+    }
+}
+
+impl OwnMount {
+    fn new(program: &Path, target: &str, options: &str, group: Option<Group>) -> Result<Self> {
+        let refuse = |cause: String, advice: &str| {
+            Error::refused(format!("cannot mount {target} for IO500"), cause, advice)
+        };
+        let directory = tempfile::Builder::new().prefix("trunkline-bench-mount-").tempdir();
+        let directory = directory
+            .map_err(|error| refuse(error.to_string(), "a directory for temporary files: TMPDIR"))?;
+        let mut command = Command::new(program);
+        command.arg("mount").arg(target).arg(directory.path());
+        if !options.is_empty() {
+            command.arg("-o").arg(options);
+        }
+        // The serving process must not keep a pipe of ours open, so that errors go to a file.
+        let (mut said, errors) = tempfile::tempfile()
+            .and_then(|file| Ok((file.try_clone()?, file)))
+            .map_err(|error| refuse(error.to_string(), "a directory for temporary files: TMPDIR"))?;
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(errors);
+        let status = command.status().map_err(|error| refuse(error.to_string(), "the same again"))?;
+        if !status.success() {
+            let mut text = String::new();
+            let read =
+                io::Seek::rewind(&mut said).and_then(|()| io::Read::read_to_string(&mut said, &mut text));
+            let text = read.map_or_else(|error| error.to_string(), |_| text);
+            let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+            return Err(refuse(lines.join("; "), "trunkline mount        by hand, to see what it says"));
+        }
+        Ok(Self { program: program.to_owned(), directory: Some(directory), _group: group })
+    }
+
+    fn unmount(&mut self) -> io::Result<()> {
+        let Some(directory) = self.directory.take() else { return Ok(()) };
+        let mut ended = Ok(());
+        for lazy in [false, true] {
+            let mut command = Command::new(&self.program);
+            command.arg("umount").arg(directory.path()).args(lazy.then_some("--lazy"));
+            let output = command.stdin(Stdio::null()).output()?;
+            if output.status.success() {
+                return Ok(());
+            }
+            let said = String::from_utf8_lossy(&output.stderr).trim().replace('\n', ";");
+            ended = Err(io::Error::other(format!("{}: {said}", directory.path().display())));
+        }
+        // Removing the directory would remove what is mounted there.
+        let _ = directory.keep();
+        ended
+    }
+}
+
+impl Drop for OwnMount {
+    fn drop(&mut self) {
+        if let Err(error) = self.unmount() {
+            tracing::error!(%error, "a mount remains");
+        }
+    }
+}
