@@ -59,7 +59,8 @@ fn not_started(error: std::io::Error) -> Error {
     Error::refused(SENTENCE, cause, "apt install fio        or --engine ours")
 }
 
-/// Runs fio to its end, and reads what it prints. A stop ends it, and with it the jobs on the hosts.
+/// Runs fio to its end, and reads what it prints. A stop ends it, and with it the jobs on the
+/// hosts.
 ///
 /// # Errors
 /// [`Error::Refused`] if it cannot be run, [`Error::Stopped`].

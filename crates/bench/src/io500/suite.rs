@@ -71,7 +71,7 @@ impl Suite {
         let first = words.next().unwrap_or_default();
         let mut command = Command::new(&first);
         command.args(words).arg(settings).current_dir(results);
-        // A group of its own: a signal to it reaches all of its processes, and Ctrl-C only this one.
+        // A group of its own: a signal to it reaches all of its processes, Ctrl-C only this one.
         command.stdin(Stdio::null()).stdout(output).stderr(errors).process_group(0);
         let child = command.spawn().map_err(|error| {
             let advice = "--mpirun \"mpirun -np 4\"        with a command that is installed";
@@ -94,7 +94,7 @@ impl Suite {
             Err(error) => Err(error),
         };
         match text {
-            // A run that has its score has done all phases; io500 also fails where they are too short.
+            // A run with a score has done all phases; io500 also fails where they are too short.
             Ok(text) if text.lines().any(|line| line.starts_with("[SCORE")) => Ok(text),
             Ok(_) => Err(failed(format!("it ended with {status} before its score"))),
             Err(_) if !status.success() => Err(failed(format!("it ended with {status}"))),

@@ -1,5 +1,5 @@
-//! `trunkline bench --io500` mounts servers and embedded groups for its run. A small script stands for
-//! io500: it writes to the mount, and a result of one phase.
+//! `trunkline bench --io500` mounts servers and embedded groups for its run. A small script stands
+//! for io500: it writes to the mount, and a result of one phase.
 
 use crate::fixture::{Server, text};
 use std::os::unix::fs::PermissionsExt;

@@ -1,4 +1,5 @@
-//! The real io500, with its ior, mdtest and pfind, in a directory and on a mount of an embedded group.
+//! The real io500, with its ior, mdtest and pfind, in a directory and on a mount of an embedded
+//! group.
 
 use crate::cases::{run, suite};
 use std::process::Command;

@@ -1,5 +1,5 @@
-//! Tests `trunkline bench` on mounts that it makes by the kernel's client: the four routes of TCP and
-//! RDMA, with one path and with two, by the kernel and by ours.
+//! Tests `trunkline bench` on mounts that it makes by the kernel's client: the four routes of TCP
+//! and RDMA, with one path and with two, by the kernel and by ours.
 
 use crate::kernel_client::started;
 use crate::{alone, sh, trunkline};
