@@ -57,15 +57,19 @@ pub fn stdout_is_terminal() -> bool {
     io::stdout().is_terminal()
 }
 
-/// Whether the terminal of standard output was closed. A program that is not of its session is not
-/// told by a signal.
-pub fn terminal_is_gone() -> bool {
-    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+/// Waits until the terminal of standard output is closed. A program that is not of the terminal's
+/// session is not told by a signal.
+pub fn wait_for_hangup() {
+    use rustix::event::{PollFd, PollFlags, poll};
     let stdout = rustix::stdio::stdout();
-    let mut fds = [PollFd::new(&stdout, PollFlags::empty())];
-    let polled = poll(&mut fds, Some(&Timespec::default()));
-    let gone = PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL;
-    polled.is_ok() && fds.iter().any(|fd| fd.revents().intersects(gone))
+    loop {
+        // Without a wish, only a hangup or an error ends the wait.
+        let mut fds = [PollFd::new(&stdout, PollFlags::empty())];
+        match poll(&mut fds, None) {
+            Ok(0) | Err(rustix::io::Errno::INTR) => {}
+            Ok(_) | Err(_) => return,
+        }
+    }
 }
 
 /// Checks that a file can be written, before the work for it begins, and creates its directory. A

@@ -334,3 +334,34 @@ fn what_cannot_be_watched_is_an_error_that_says_why() {
         assert!(said.contains(cause), "{arguments:?}: {said}");
     }
 }
+
+/// A program that is not of the terminal's session gets no signal when the terminal is closed.
+#[test]
+fn the_full_screen_ends_with_its_terminal() {
+    use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+    let runtime = temp_dir("top");
+    let (server, _) = serve(runtime.path());
+    let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
+    grantpt(&ours).unwrap();
+    unlockpt(&ours).unwrap();
+    let name = ptsname(&ours, Vec::new()).unwrap();
+    let theirs = std::fs::File::options().read(true).write(true).open(name.to_str().unwrap()).unwrap();
+    let mut command = trunkline(runtime.path(), &["top", &server.id().to_string()]);
+    command.env("TERM", "xterm");
+    let ends = [0; 3].map(|_| Stdio::from(theirs.try_clone().unwrap()));
+    let [stdin, stdout, stderr] = ends;
+    command.stdin(stdin).stdout(stdout).stderr(stderr);
+    let mut top = command.spawn().unwrap();
+    drop((command, theirs));
+    let mut ours = std::fs::File::from(ours);
+    // The program has switched to the screen of its own, and will wait for keys.
+    let mut drawn = Vec::new();
+    while !String::from_utf8_lossy(&drawn).contains("\x1b[?1049h") {
+        let mut some = [0; 4096];
+        let len = ours.read(&mut some).unwrap();
+        drawn.extend_from_slice(&some[..len]);
+    }
+    drop(ours);
+    let status = Deadline::wait_until("top to end", TIMEOUT, || top.try_wait().unwrap());
+    assert_eq!(status.code(), Some(1));
+}

@@ -456,6 +456,12 @@ impl Connection {
         Ok(sent)
     }
 
+    /// How many calls a turn may execute.
+    fn turn_calls_max(&self) -> u32 {
+        let records_left = QUEUED_RECORDS_MAX.saturating_sub(self.stream.queued_records());
+        u32::try_from(records_left).unwrap_or(TURN_CALLS_MAX).min(TURN_CALLS_MAX)
+    }
+
     /// Receives and executes calls, up to about `budget` bytes. Returns a step if the turn ends
     /// here.
     fn receive_calls(
@@ -473,8 +479,7 @@ impl Connection {
         let queued = self.stream.queued_bytes();
         let queue_room = group.limits.queued_bytes_max.saturating_sub(queued);
         let room = room.unwrap_or(usize::MAX);
-        let records_left = QUEUED_RECORDS_MAX.saturating_sub(self.stream.queued_records());
-        let calls_max = u32::try_from(records_left).unwrap_or(TURN_CALLS_MAX).min(TURN_CALLS_MAX);
+        let calls_max = self.turn_calls_max();
         let executor = Executor {
             group,
             waiters: mailboxes,

@@ -222,8 +222,8 @@ impl EventLoop {
         }
     }
 
-    /// Runs one turn of a connection, which may first move to another loop because it begins to call
-    /// for files.
+    /// Runs one turn of a connection, which may first move to another loop because it begins to
+    /// call for files.
     fn serve_active(&mut self, key: usize) {
         let is_busy = self.connections.get(key).is_some_and(|connection| connection.load.is_busy());
         if is_busy || !self.activate(key) {

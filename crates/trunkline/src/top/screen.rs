@@ -49,11 +49,25 @@ pub fn run(args: &TopArgs) -> Result<(), Error> {
     for signal in [SIGTERM, SIGHUP] {
         signal_hook::flag::register(signal, Arc::clone(&ended)).map_err(Error::Signals)?;
     }
+    end_with_terminal();
     let mut terminal = ratatui::try_init().map_err(no_terminal)?;
     let watched = watch(&mut terminal, args, &mut state, &ended);
     let restored = ratatui::try_restore();
     watched?;
     restored.map_err(no_terminal)
+}
+
+/// Ends the process once its terminal is closed. The library that reads keys then reads the end of
+/// its input again and again, and never returns.
+fn end_with_terminal() {
+    let thread = std::thread::Builder::new().name("tl-terminal".into());
+    let spawned = thread.spawn(|| {
+        output::wait_for_hangup();
+        std::process::exit(1);
+    });
+    if let Err(error) = spawned {
+        tracing::debug!(%error, "a closed terminal will not be noticed");
+    }
 }
 
 fn no_terminal(error: io::Error) -> Error {
@@ -74,7 +88,7 @@ fn watch(
     let mut asker = Asker::new(token);
     let mut next = Instant::now() + args.interval;
     let mut is_changed = true;
-    while !ended.load(Ordering::Relaxed) && !output::terminal_is_gone() {
+    while !ended.load(Ordering::Relaxed) {
         if Instant::now() >= next {
             // After a stop, the rounds that are over are left out.
             next = (next + args.interval).max(Instant::now());

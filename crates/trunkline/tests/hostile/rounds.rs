@@ -30,8 +30,8 @@ const CONNECTION_BYTES: u64 = 16 << 10;
 /// The memory of the server apart from what is configured: the program, its threads, the reply
 /// cache, buffers of the store on a disk, and what the allocator keeps.
 const OWN_BYTES: u64 = 64 * MIB;
-/// What of that may have grown by the end of a round, besides a quarter of what clients may make the
-/// server hold: the allocator keeps some of what was held.
+/// What of that may have grown by the end of a round, besides a quarter of what clients may make
+/// the server hold: the allocator keeps some of what was held.
 const KEPT_BYTES: u64 = 40 * MIB;
 
 /// The configured bounds of a server.

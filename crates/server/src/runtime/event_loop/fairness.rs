@@ -4,8 +4,10 @@
 //! for all of them. So once connections of several addresses are on a loop, each address gets a
 //! share of each round: when its connections have used it up, the others of them wait for the next
 //! round. They then come before those that had their turn. A turn that takes longer than the share
-//! is paid for in the rounds that follow. A loop with connections of one address divides nothing; an
-//! idle connection of another address is enough to divide, so that its next call need not wait.
+//! is paid for in the rounds that follow.
+//!
+//! A loop with connections of one address divides nothing. An idle connection of another address is
+//! enough to divide, so that its next call need not wait.
 
 use crate::address::network_of;
 use slab::Slab;
