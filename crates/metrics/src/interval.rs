@@ -1,7 +1,7 @@
 //! What happened between two snapshots of a process.
 
 use crate::operations::{Operations, Tally};
-use crate::snapshot::{PathState, Snapshot};
+use crate::snapshot::{Files, PathState, Snapshot};
 
 /// Why two snapshots have no interval between them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -21,10 +21,39 @@ pub struct Interval {
     pub seconds: f64,
     /// The operations between them.
     pub operations: Operations,
+    /// The operations by file, if both snapshots have them.
+    pub files: Option<FileActivity>,
     /// The paths as they are now, and what they did between the snapshots.
     pub paths: Vec<PathActivity>,
     /// The processors that each entry of `loops` used: 1 is one whole processor.
     pub cpu: Vec<f64>,
+}
+
+/// Operations by file.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FileActivity {
+    /// The time in which they happened, in seconds.
+    pub seconds: f64,
+    /// The operations.
+    pub operations: Operations,
+}
+
+/// How far apart two clocks may be that count the same time.
+const CLOCKS_MS: u64 = 1_000;
+
+/// What happened to files between two snapshots that are so far apart. If counting began in
+/// between, what happened since then.
+fn files_between(earlier: &Snapshot, later: &Snapshot, ms: u64) -> Option<FileActivity> {
+    let now = later.files.as_ref()?;
+    let goes_on = |before: &&Files| now.counted_ms + CLOCKS_MS >= before.counted_ms + ms;
+    let (counted_ms, operations) = match earlier.files.as_ref().filter(goes_on) {
+        Some(before) => (
+            now.counted_ms.saturating_sub(before.counted_ms),
+            now.operations.since(&before.operations),
+        ),
+        None => (now.counted_ms, now.operations.clone()),
+    };
+    (counted_ms > 0).then(|| FileActivity { seconds: counted_ms as f64 / 1e3, operations })
 }
 
 /// A path, and what it did between two snapshots.
@@ -93,7 +122,8 @@ impl Interval {
             return Err(IntervalError::OtherProcess);
         }
         let ms = later.uptime_ms.checked_sub(earlier.uptime_ms).filter(|ms| *ms > 0);
-        let seconds = ms.ok_or(IntervalError::NotLater)? as f64 / 1e3;
+        let ms = ms.ok_or(IntervalError::NotLater)?;
+        let seconds = ms as f64 / 1e3;
         let paths = later.paths.iter().map(|now| {
             let before = earlier.paths.iter().find(|path| path.name == now.name);
             let since = |count: fn(&PathState) -> u64| count(now).saturating_sub(before.map_or(0, count));
@@ -112,6 +142,7 @@ impl Interval {
         Ok(Self {
             seconds,
             operations: later.operations.since(&earlier.operations),
+            files: files_between(earlier, later, ms),
             paths: paths.collect(),
             cpu: cpu.collect(),
         })
@@ -124,12 +155,14 @@ impl Interval {
         (start.uptime_ms, start.operations) = (0, Operations::default());
         start.paths.clear();
         start.loops.clear();
+        start.files = None;
         let mut later = snapshot.clone();
         later.uptime_ms = later.uptime_ms.max(1);
         // The same process, and later.
         Self::between(&start, &later).unwrap_or_else(|_| Self {
             seconds: 0.001,
             operations: Operations::default(),
+            files: None,
             paths: Vec::new(),
             cpu: Vec::new(),
         })
@@ -164,6 +197,26 @@ mod tests {
         let rates = Rates::of(&total, interval.seconds);
         assert!((rates.ops_per_s - 1.5).abs() < 1e-9);
         assert!(rates.p50_ns.is_some_and(|ns| (150_000..165_000).contains(&ns)), "{rates:?}");
+    }
+
+    #[test]
+    fn files_are_counted_from_the_first_question_on() {
+        let with = |uptime_ms, counted_ms, count| {
+            let mut operations = Operations::default();
+            let key = crate::Key { file: Some("/a".into()), ..Default::default() };
+            operations.add(key, &Tally { count, ..Tally::default() });
+            Snapshot { uptime_ms, files: Some(Files { counted_ms, operations }), ..example() }
+        };
+        let between = |earlier: &Snapshot, later: &Snapshot| {
+            let files = Interval::between(earlier, later).unwrap().files?;
+            Some((files.seconds, files.operations.total().count))
+        };
+        let first = with(100_000, 0, 0);
+        assert_eq!(between(&example(), &first), None, "nothing is counted yet");
+        assert_eq!(between(&first, &with(102_000, 2_000, 10)), Some((2.0, 10)));
+        assert_eq!(between(&with(102_000, 2_000, 10), &with(103_000, 3_000, 15)), Some((1.0, 5)));
+        // Nobody asked meanwhile, and counting began again.
+        assert_eq!(between(&with(103_000, 3_000, 15), &with(200_000, 4_000, 20)), Some((4.0, 20)));
     }
 
     #[test]

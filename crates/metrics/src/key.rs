@@ -21,16 +21,19 @@ pub enum Dimension {
     Operation,
     /// How much payload the operation moved, see [`SizeClass`].
     Size,
+    /// The file or directory. Servers tell files apart only while somebody asks for that, see
+    /// [`Files`](crate::Files).
+    File,
 }
 
 impl Dimension {
     /// All dimensions, in the order of the columns.
-    pub const ALL: [Self; 6] =
-        [Self::Node, Self::Client, Self::Export, Self::Path, Self::Operation, Self::Size];
+    pub const ALL: [Self; 7] =
+        [Self::Node, Self::Client, Self::Export, Self::Path, Self::Operation, Self::Size, Self::File];
 
     /// All dimensions, in the order in which one looks from the whole into its parts.
-    pub const DRILL: [Self; 6] =
-        [Self::Node, Self::Client, Self::Path, Self::Operation, Self::Size, Self::Export];
+    pub const DRILL: [Self; 7] =
+        [Self::Node, Self::Client, Self::Path, Self::Operation, Self::Size, Self::Export, Self::File];
 
     /// The first of these dimensions, in the order of [`Dimension::DRILL`], that still tells
     /// operations apart where the values of others are known.
@@ -51,6 +54,7 @@ impl Dimension {
             Self::Path => "path",
             Self::Operation => "operation",
             Self::Size => "size",
+            Self::File => "file",
         }
     }
 }
@@ -63,7 +67,7 @@ impl fmt::Display for Dimension {
 
 /// There is no dimension of this name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no dimension; there are node, client, export, path, operation and size")]
+#[error("`{0}` is no dimension; there are node, client, export, path, operation, size and file")]
 pub struct UnknownDimension(pub String);
 
 impl FromStr for Dimension {
@@ -100,6 +104,9 @@ pub struct Key {
     /// See [`Dimension::Size`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size: Option<SizeClass>,
+    /// See [`Dimension::File`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<Arc<str>>,
 }
 
 impl Key {
@@ -113,6 +120,7 @@ impl Key {
             Dimension::Path => self.path.as_deref(),
             Dimension::Operation => self.operation.as_deref(),
             Dimension::Size => self.size.map(SizeClass::name),
+            Dimension::File => self.file.as_deref(),
         }
     }
 
@@ -127,6 +135,7 @@ impl Key {
             path: keep(Dimension::Path, &self.path),
             operation: keep(Dimension::Operation, &self.operation),
             size: self.size.filter(|_| by.contains(&Dimension::Size)),
+            file: keep(Dimension::File, &self.file),
         }
     }
 
@@ -211,8 +220,8 @@ mod tests {
         for dimension in Dimension::ALL {
             assert_eq!(dimension.name().parse::<Dimension>(), Ok(dimension));
         }
-        let error = "file".parse::<Dimension>().unwrap_err().to_string();
-        assert!(error.contains("`file`") && error.contains("operation"), "{error}");
+        let error = "user".parse::<Dimension>().unwrap_err().to_string();
+        assert!(error.contains("`user`") && error.contains("operation"), "{error}");
     }
 
     #[test]

@@ -21,4 +21,4 @@ pub use interval::{Interval, IntervalError, PathActivity, Rates};
 pub use key::{Dimension, Key, OTHER_CLIENTS, SizeClass};
 pub use latency::Latency;
 pub use operations::{Operations, Tally};
-pub use snapshot::{FORMAT, Gauge, Kind, LoopTime, PathState, Process, Snapshot, SnapshotError};
+pub use snapshot::{FORMAT, Files, Gauge, Kind, LoopTime, PathState, Process, Snapshot, SnapshotError};

@@ -4,6 +4,7 @@ use crate::key::{Dimension, Key, OTHER_CLIENTS};
 use crate::latency::Latency;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// What the operations of one key did.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -147,18 +148,23 @@ impl Operations {
 }
 
 impl Operations {
-    /// The same with what clients lost until `later` counted with the others, as the process does.
-    /// A client may lose only a part of its counts: each event loop decides for itself.
+    /// The same with what clients and files lost until `later` counted with the others, as the process
+    /// does. A client may lose only a part of its counts: each event loop decides for itself.
     fn with_folded_as_in(&self, later: &Self) -> Self {
         let mut folded = Self::default();
         for (key, tally) in &self.0 {
             let left = later.0.get(key).cloned().unwrap_or_default();
-            let is_folded = key.client.as_deref().is_some_and(|client| client != OTHER_CLIENTS);
+            let is_other = |value: &Option<Arc<str>>| value.as_deref() == Some(OTHER_CLIENTS);
+            let is_folded = match &key.file {
+                Some(_) => !is_other(&key.file),
+                None => key.client.is_some() && !is_other(&key.client),
+            };
             if !is_folded || left.count >= tally.count {
                 folded.add(key.clone(), tally);
                 continue;
             }
-            let others = Key { client: Some(OTHER_CLIENTS.into()), ..key.clone() };
+            let others = |value: &Option<Arc<str>>| value.as_ref().map(|_| OTHER_CLIENTS.into());
+            let others = Key { client: others(&key.client), file: others(&key.file), ..key.clone() };
             folded.add(others, &tally.since(&left));
             folded.add(key.clone(), &left);
         }
@@ -255,6 +261,19 @@ mod tests {
         partly.add(of("10.0.0.7"), &tally(500));
         partly.add(of("others"), &tally(407));
         assert_eq!(partly.since(&before).total(), tally(2));
+    }
+
+    #[test]
+    fn what_happened_to_a_file_before_it_was_counted_with_the_others_is_not_counted_twice() {
+        let of = |client: &str, file: &str| Key {
+            client: Some(client.into()),
+            file: Some(file.into()),
+            ..Key::default()
+        };
+        let (mut before, mut after) = (Operations::default(), Operations::default());
+        before.add(of("10.0.0.7", "/a"), &tally(900));
+        after.add(of("others", "others"), &tally(903));
+        assert_eq!(after.since(&before).total(), tally(3));
     }
 
     #[test]

@@ -143,6 +143,18 @@ pub struct Snapshot {
     /// counted is as old.
     #[serde(default)]
     pub silent_ms: u64,
+    /// The operations of a server by file, if they were asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub files: Option<Files>,
+}
+
+/// Operations by file: counted since somebody asked for them first, and without latencies.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Files {
+    /// For how long they have been counted, in milliseconds.
+    pub counted_ms: u64,
+    /// The operations. Each has a file; rare files are `others`.
+    pub operations: Operations,
 }
 
 /// Why a text is no snapshot.
@@ -228,6 +240,7 @@ pub(crate) fn example() -> Snapshot {
         }],
         loops: vec![LoopTime { index: 0, cpu_ns: 30_000_000_000 }],
         silent_ms: 0,
+        files: None,
         gauges: vec![
             Gauge::new("held_bytes", "Memory held for clients.", 4096.0),
             Gauge::new("connections", "Open connections.", 8.0).with("node", "node1"),

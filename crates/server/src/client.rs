@@ -3,6 +3,7 @@
 use crate::export::{Admitted, Exports};
 use crate::identity::IdentityCache;
 use crate::reply_cache::CacheClient;
+use crate::statistics::FileId;
 use std::cell::Cell;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -10,8 +11,8 @@ use std::sync::Arc;
 /// What is known about the call under way, for the statistics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct CallSubject {
-    /// The fsid of the export of the handle that was opened last.
-    pub export: Option<u32>,
+    /// The object of the handle that was opened last, and its export.
+    pub file: Option<FileId>,
     /// The data of a WRITE.
     pub payload_bytes: u32,
 }

@@ -133,7 +133,7 @@ impl Executor<'_> {
         let dispatched = match self.answer(program, &header, head.args(record), placed, mode) {
             Answered::Reply { error, replayed, payload, payload_len } => {
                 let sent_bytes = self.replies.push(payload, payload_len);
-                let CallSubject { export, payload_bytes } = self.client.subject.get();
+                let CallSubject { file, payload_bytes } = self.client.subject.get();
                 let payload_bytes = (payload_len as u64).max(payload_bytes.into());
                 let end = |slot| CallEnd {
                     slot,
@@ -142,7 +142,7 @@ impl Executor<'_> {
                     received_bytes,
                     sent_bytes,
                     payload_bytes,
-                    export,
+                    file,
                 };
                 return slot.map_or(Dispatched::Uncounted, |slot| Dispatched::Answered(end(slot)));
             }

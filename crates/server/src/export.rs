@@ -292,6 +292,12 @@ impl Exports {
         admitted
     }
 
+    /// The path of an object within its export, if the store knows it.
+    pub fn path_of(&self, fsid: u32, object: ObjectId) -> Option<String> {
+        let (_, export) = self.iter().find(|(_, export)| export.key.fsid() == fsid)?;
+        export.store.path_of(object).map(|path| String::from_utf8_lossy(&path).into_owned())
+    }
+
     /// The export and object of a handle. Clients without any export learn nothing: they get the
     /// same error for every handle.
     #[inline]

@@ -9,7 +9,7 @@ use crate::rpcbind::{Advertisement, Rpcbind};
 use crate::runtime::Datagrams;
 use crate::runtime::WorkerPool;
 use crate::runtime::{BoundListener, EventLoop, Mailboxes, Message, bind, bind_rdma};
-use crate::statistics::Statistics;
+use crate::statistics::{FileId, Statistics};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex, PoisonError, Weak, mpsc};
@@ -47,16 +47,25 @@ impl StatisticsReader {
     /// two pieces of work; loops that have ended are missing.
     #[must_use]
     pub fn read(&self) -> Option<Statistics> {
+        self.read_by_file(None)
+    }
+
+    /// The same, with the calls by file if a time is given. The loops count by file from the first
+    /// question on, and until nobody has asked for that time.
+    #[must_use]
+    pub fn read_by_file(&self, by_file: Option<Duration>) -> Option<Statistics> {
         let (group, mailboxes) = (self.group.upgrade()?, self.mailboxes.upgrade()?);
         let (sender, receiver) = mpsc::channel();
-        mailboxes.send_all(|| Message::Report(sender.clone()));
+        mailboxes.send_all(|| Message::Report(by_file, sender.clone()));
         drop(sender);
         // The channel ends when each loop has answered, or has ended and dropped the question.
         let mut reports: Vec<_> = receiver.iter().collect();
         reports.sort_by_key(|report| report.index);
-        let exports: Vec<_> = group.exports().configs().into_iter().map(|one| (one.fsid, one.path)).collect();
+        let served = group.exports();
+        let exports: Vec<_> = served.configs().into_iter().map(|one| (one.fsid, one.path)).collect();
+        let path_of = |file: FileId| served.path_of(file.export, file.object);
         let (held_bytes, held_bytes_max) = group.budget.held();
-        let statistics = Statistics::new(self.names.iter().cloned(), &exports, reports);
+        let statistics = Statistics::new(self.names.iter().cloned(), &exports, &path_of, reports);
         Some(Statistics { held_bytes, held_bytes_max, ..statistics })
     }
 }

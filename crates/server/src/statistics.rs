@@ -7,16 +7,19 @@
 //! full): calls received together share it.
 
 mod clients;
+mod files;
 mod operations;
 mod tables;
 
 use clients::CallKind;
 pub(crate) use clients::{ClientKey, ClientReport, ClientTable};
 use hdrhistogram::Histogram;
-pub use operations::CallStatistics;
+pub(crate) use files::FileReport;
+pub use operations::{CallStatistics, FileStatistics};
 use smallvec::SmallVec;
 use std::net::SocketAddr;
 use std::time::Duration;
+use store::ObjectId;
 use tables::Tables;
 pub(crate) use tables::{Names, Slot};
 
@@ -140,8 +143,15 @@ pub(crate) struct CallEnd {
     pub sent_bytes: usize,
     /// The data that it read or wrote.
     pub payload_bytes: u64,
-    /// The fsid of the export that it was about.
-    pub export: Option<u32>,
+    /// The object that it was about.
+    pub file: Option<FileId>,
+}
+
+/// An object and the fsid of its export.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct FileId {
+    pub export: u32,
+    pub object: ObjectId,
 }
 
 /// Counters of one connection by procedure: some hundred bytes once it has called anything.
@@ -168,20 +178,24 @@ impl ConnectionProcedures {
 pub(crate) struct Counters {
     procedures: ConnectionProcedures,
     refused: u64,
-    /// The kinds of calls in this batch, which are few, and what they did.
-    batch: SmallVec<[(CallKind, Counts); 2]>,
+    /// The kinds of calls in this batch, which are few, and what they did. While calls are counted by
+    /// file, those of each file are apart.
+    batch: SmallVec<[(CallKind, Option<FileId>, Counts); 2]>,
+    /// Whether calls are counted by file.
+    pub counts_files: bool,
 }
 
 impl Counters {
     #[inline]
     pub fn count(&mut self, end: &CallEnd) {
         let kind = CallKind::of(end);
-        match self.batch.iter_mut().find(|(other, _)| *other == kind) {
-            Some((_, counts)) => counts.count(end),
+        let file = end.file.filter(|_| self.counts_files);
+        match self.batch.iter_mut().find(|(other, of, _)| *other == kind && *of == file) {
+            Some((_, _, counts)) => counts.count(end),
             None => {
                 let mut counts = Counts::default();
                 counts.count(end);
-                self.batch.push((kind, counts));
+                self.batch.push((kind, file, counts));
             }
         }
         self.count_single(end);
@@ -201,8 +215,11 @@ impl Counters {
 
     /// Ends the batch: its calls took this long.
     pub fn end_batch(&mut self, latency: Duration, client: ClientKey, clients: &mut ClientTable) {
-        for (kind, counts) in self.batch.drain(..) {
+        for (kind, file, counts) in self.batch.drain(..) {
             clients.count(client, kind, &counts, latency);
+            if let Some(file) = file {
+                clients.count_file(client, kind, file, &counts);
+            }
         }
     }
 
@@ -288,6 +305,8 @@ pub struct Statistics {
     pub held_bytes: usize,
     /// The bound of `held_bytes`.
     pub held_bytes_max: usize,
+    /// The calls by file, if they were asked for.
+    pub files: Option<FileStatistics>,
 }
 
 /// The report of one loop.
@@ -297,18 +316,25 @@ pub(crate) struct LoopReport {
     pub statistics: LoopStatistics,
     pub nodes: Vec<NodeStatistics>,
     pub clients: Vec<ClientReport>,
+    /// For how long calls have been counted by file, and these calls.
+    pub files: Option<(Duration, Vec<FileReport>)>,
 }
+
+/// Finds the path of a file within its export.
+pub(crate) type PathOf<'a> = &'a dyn Fn(FileId) -> Option<String>;
 
 impl Statistics {
     /// `exports` has the path of each export with its fsid.
     pub(crate) fn new(
         names: impl Iterator<Item = String>,
         exports: &[(u32, String)],
+        path_of: PathOf<'_>,
         reports: Vec<LoopReport>,
     ) -> Self {
         let nodes = names.map(|name| NodeStatistics { name, ..NodeStatistics::default() }).collect();
         let mut whole = Self { nodes, loops: Vec::with_capacity(reports.len()), ..Self::default() };
         let mut calls = operations::Merge::new(exports);
+        let mut files = operations::MergeFiles::new(exports, path_of);
         for report in reports {
             whole.loops.push(report.statistics);
             for (node, part) in whole.nodes.iter_mut().zip(report.nodes) {
@@ -316,6 +342,9 @@ impl Statistics {
                 node.refused_calls += part.refused_calls;
                 node.rdma.add(&part.rdma);
                 node.connections.extend(part.connections);
+            }
+            if let Some((age, rows)) = report.files {
+                files.add(age, rows, &whole.nodes);
             }
             for client in report.clients {
                 if let Some(node) = whole.nodes.get_mut(client.node) {
@@ -325,6 +354,7 @@ impl Statistics {
             }
         }
         whole.calls = calls.finish();
+        whole.files = files.finish();
         whole
     }
 
@@ -351,7 +381,7 @@ mod tests {
             received_bytes: 100,
             sent_bytes: 4296,
             payload_bytes: 4096,
-            export: Some(7),
+            file: Some(FileId { export: 7, object: ObjectId::new(1, 1) }),
         }
     }
 
@@ -362,7 +392,8 @@ mod tests {
     }
 
     fn whole(reports: Vec<LoopReport>) -> Statistics {
-        Statistics::new(["a".to_owned()].into_iter(), &[(7, "/export".to_owned())], reports)
+        let path_of = |file: FileId| (file.object.fileid == 1).then(|| "/dir/file".to_owned());
+        Statistics::new(["a".to_owned()].into_iter(), &[(7, "/export".to_owned())], &path_of, reports)
     }
 
     #[test]
@@ -393,7 +424,7 @@ mod tests {
     fn the_whole_is_the_sum_of_its_loops_and_told_apart_by_client_export_and_size() {
         let mut clients = ClientTable::new(1);
         clients.count_single(ClientKey::Others(0), &end(slot(1)), Duration::from_micros(10));
-        let large = CallEnd { payload_bytes: 1 << 20, export: None, ..end(slot(1)) };
+        let large = CallEnd { payload_bytes: 1 << 20, file: None, ..end(slot(1)) };
         clients.count_single(ClientKey::Others(0), &large, Duration::from_micros(10));
         let whole = whole(vec![report(0, &clients), report(1, &clients)]);
         assert_eq!(whole.nodes[0].name, "a");
@@ -405,5 +436,34 @@ mod tests {
             [(None, Some(metrics::SizeClass::To1M), 2), (Some("/export"), Some(metrics::SizeClass::To4K), 2)];
         assert!(found.eq(expected), "{operations:?}");
         assert!(operations.iter().all(|(key, _)| key.client.as_deref() == Some("others")));
+    }
+
+    #[test]
+    fn calls_are_told_apart_by_file_while_somebody_asks() {
+        let mut counters = Counters::default();
+        let mut clients = ClientTable::new(1);
+        let mut batch = |clients: &mut ClientTable| {
+            counters.counts_files = clients.counts_files();
+            counters.count(&end(slot(1)));
+            let other = FileId { export: 7, object: ObjectId::new(2, 1) };
+            counters.count(&CallEnd { file: Some(other), ..end(slot(1)) });
+            counters.end_batch(Duration::from_micros(10), ClientKey::Others(0), clients);
+        };
+        batch(&mut clients);
+        clients.watch_files(Duration::from_secs(1), Duration::from_secs(10));
+        batch(&mut clients);
+        batch(&mut clients);
+        let report = |clients: &mut ClientTable, now| {
+            let files = clients.report_files(Duration::from_secs(now));
+            whole(vec![LoopReport { files, ..report(0, clients) }])
+        };
+        let statistics = report(&mut clients, 3);
+        assert_eq!(statistics.nodes[0].procedures.calls(), 6);
+        let files = statistics.files.unwrap();
+        assert_eq!(files.age, Duration::from_secs(2));
+        let rows = files.operations.iter().map(|(key, tally)| (key.file.as_deref().unwrap(), tally.count));
+        assert_eq!(rows.collect::<Vec<_>>(), [("/export/dir/file", 2), ("/export, fileid 2", 2)]);
+        clients.end_watch(Duration::from_secs(12));
+        assert!(report(&mut clients, 12).files.is_none() && !clients.counts_files());
     }
 }

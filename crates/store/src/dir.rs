@@ -342,6 +342,10 @@ impl Store for DirStore {
         self.shared.root_object
     }
 
+    fn path_of(&self, object: ObjectId) -> Option<Vec<u8>> {
+        self.shared.path_of(&object)
+    }
+
     fn may_block(&self) -> bool {
         true
     }

@@ -162,6 +162,12 @@ pub trait Store: Send + Sync + 'static {
     /// Space and objects, total and free.
     fn space(&self) -> Space;
 
+    /// The path of an object from the root, which is `/`, if the store knows it without a search.
+    /// For people: the object may have been moved meanwhile.
+    fn path_of(&self, _object: ObjectId) -> Option<Vec<u8>> {
+        None
+    }
+
     /// The current write verifier: changes exactly when unstable data could have been lost. Never
     /// waits.
     fn verifier(&self) -> u64;

@@ -179,7 +179,7 @@ fn identity(files: &[PathBuf]) -> Identity {
 /// Lets others watch the experiment, which is ready as long as it runs.
 fn publish(args: &MetricsArgs, counts: Arc<live::bench::Counts>) -> Result<Publication, Error> {
     let snapshot = move || counts.snapshot();
-    let watched = Watched { snapshot: Arc::new(snapshot), is_ready: Arc::new(|| true) };
+    let watched = Watched { snapshot: Arc::new(snapshot), is_ready: Arc::new(|| true), by_file: None };
     let published = Publication::new(args, watched)?;
     if let Some(address) = published.address {
         // The record may go to standard output.

@@ -26,6 +26,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// The sockets of processes that count.
 pub const SOCKETS: Directory = Directory("trunkline-live");
+/// The sockets of servers that count by file while somebody asks. The question is for how many
+/// seconds they should go on.
+pub const FILE_SOCKETS: Directory = Directory("trunkline-live-files");
 
 /// Who counts, and since when.
 #[derive(Debug, Clone)]
@@ -59,6 +62,7 @@ impl Identity {
             loops: Vec::new(),
             gauges: Vec::new(),
             silent_ms: 0,
+            files: None,
         }
     }
 }
@@ -101,7 +105,12 @@ pub struct Watched {
     pub snapshot: Arc<dyn Fn() -> Snapshot + Send + Sync>,
     /// Whether it serves those for whom it is there.
     pub is_ready: Arc<dyn Fn() -> bool + Send + Sync>,
+    /// The same with [`Snapshot::files`], of a server: it counts by file for the time given.
+    pub by_file: Option<ByFile>,
 }
+
+/// See [`Watched::by_file`].
+pub type ByFile = Arc<dyn Fn(Duration) -> Snapshot + Send + Sync>;
 
 impl fmt::Debug for Watched {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -113,7 +122,7 @@ impl fmt::Debug for Watched {
 #[derive(Debug)]
 pub struct Publication {
     watched: Watched,
-    _socket: Option<Socket>,
+    _sockets: [Option<Socket>; 2],
     /// The metrics address, if there is one.
     pub address: Option<SocketAddr>,
     file: Option<PathBuf>,
@@ -130,8 +139,15 @@ impl Publication {
         let socket = socket.inspect_err(|error| {
             tracing::debug!(%error, "`trunkline top` will not find this process");
         });
+        let by_file = watched.by_file.clone().map(|by_file| {
+            FILE_SOCKETS.answer_questions("tl-live-files", move |question| {
+                let seconds = question.parse().ok()?;
+                Some(by_file(Duration::from_secs(seconds)).to_json())
+            })
+        });
         let address = args.metrics.map(|address| args.listen(address, watched.clone())).transpose()?;
-        Ok(Self { watched, _socket: socket.ok(), address, file: args.metrics_file.clone() })
+        let sockets = [socket.ok(), by_file.and_then(Result::ok)];
+        Ok(Self { watched, _sockets: sockets, address, file: args.metrics_file.clone() })
     }
 
     /// Reads the counters for the file that is written at the end, while they can be read.

@@ -5,7 +5,7 @@
 //! next reader removes it. Other users' directories are not read, by root neither: what lies there
 //! is theirs to choose.
 
-use std::io::{self, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::Shutdown;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -16,6 +16,10 @@ use std::time::Duration;
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// The longest document that is read: the counters of some thousand clients.
 const DOCUMENT_BYTES_MAX: u64 = 64 << 20;
+
+/// A reader that has a question sends it at once.
+const QUESTION_TIMEOUT: Duration = Duration::from_secs(1);
+const QUESTION_BYTES_MAX: u64 = 256;
 
 /// A directory of sockets by its name, which stands for one kind of document.
 #[derive(Debug, Clone, Copy)]
@@ -45,6 +49,40 @@ impl Directory {
         Ok(socket)
     }
 
+    /// The same for readers that ask for something in a line first. A question that is none gets no
+    /// answer.
+    ///
+    /// # Errors
+    /// As of [`Directory::answer`].
+    pub fn answer_questions(
+        self,
+        thread: &str,
+        document: impl Fn(&str) -> Option<Vec<u8>> + Send + 'static,
+    ) -> io::Result<Socket> {
+        let (socket, listener) = listen(&self.path()?)?;
+        let socket = Socket(socket);
+        let answering = std::thread::Builder::new().name(thread.to_owned());
+        answering.spawn(move || {
+            answer_each(&listener, |stream| {
+                let question = question(stream)?;
+                document(&question)
+            });
+        })?;
+        Ok(socket)
+    }
+
+    /// The document with which a process of this user answers a question.
+    ///
+    /// # Errors
+    /// As of [`Directory::read`].
+    pub fn ask(self, pid: u32, question: &str) -> io::Result<Vec<u8>> {
+        let directory = self.path()?;
+        if !is_private(&directory) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        read(&socket_of(&directory, pid), question).map(|(_, document)| document)
+    }
+
     /// The documents of this user's processes, each with the number of its process.
     pub fn read_all(self) -> Vec<(u32, Vec<u8>)> {
         let directory = self.path().ok().filter(|directory| is_private(directory));
@@ -60,7 +98,7 @@ impl Directory {
         if !is_private(&directory) {
             return Err(io::ErrorKind::NotFound.into());
         }
-        read(&socket_of(&directory, pid)).map(|(_, document)| document)
+        read(&socket_of(&directory, pid), "").map(|(_, document)| document)
     }
 
     /// The processes of this user that have a socket, in the order of their numbers. Those that
@@ -92,6 +130,18 @@ impl Directory {
 }
 
 fn answer(listener: &UnixListener, document: impl Fn() -> Vec<u8>) {
+    answer_each(listener, |_| Some(document()));
+}
+
+/// A line of a reader, who sends it at once.
+fn question(stream: &UnixStream) -> Option<String> {
+    stream.set_read_timeout(Some(QUESTION_TIMEOUT)).ok()?;
+    let mut line = String::new();
+    BufReader::new(stream.take(QUESTION_BYTES_MAX)).read_line(&mut line).ok()?;
+    line.strip_suffix('\n').map(str::to_owned)
+}
+
+fn answer_each(listener: &UnixListener, document: impl Fn(&UnixStream) -> Option<Vec<u8>>) {
     for stream in listener.incoming() {
         let Ok(mut stream) = stream else {
             // Descriptors may be short for a moment.
@@ -100,7 +150,9 @@ fn answer(listener: &UnixListener, document: impl Fn() -> Vec<u8>) {
         };
         // A reader that does not read gets no document.
         let _ = stream.set_write_timeout(Some(ANSWER_TIMEOUT));
-        let _ = stream.write_all(&document());
+        if let Some(document) = document(&stream) {
+            let _ = stream.write_all(&document);
+        }
         let _ = stream.shutdown(Shutdown::Both);
     }
 }
@@ -142,18 +194,22 @@ fn remove_stale(socket: &Path) {
 
 fn read_all_in(directory: &Path) -> Vec<(u32, Vec<u8>)> {
     let sockets = std::fs::read_dir(directory).into_iter().flatten().flatten();
-    sockets.filter_map(|socket| read(&socket.path()).ok()).collect()
+    sockets.filter_map(|socket| read(&socket.path(), "").ok()).collect()
 }
 
-/// Asks the process behind a socket. Returns its number, as the system knows it, and its document.
-fn read(socket: &Path) -> io::Result<(u32, Vec<u8>)> {
-    let stream = UnixStream::connect(socket).inspect_err(|error| {
+/// Asks the process behind a socket, with a question if it wants one. Returns its number, as the
+/// system knows it, and its document.
+fn read(socket: &Path, question: &str) -> io::Result<(u32, Vec<u8>)> {
+    let mut stream = UnixStream::connect(socket).inspect_err(|error| {
         if error.kind() == io::ErrorKind::ConnectionRefused {
             remove_stale(socket);
         }
     })?;
     stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
     let pid = rustix::net::sockopt::socket_peercred(&stream)?.pid.as_raw_nonzero().get();
+    if !question.is_empty() {
+        writeln!(stream, "{question}")?;
+    }
     let mut document = Vec::new();
     stream.take(DOCUMENT_BYTES_MAX).read_to_end(&mut document)?;
     Ok((u32::try_from(pid).unwrap_or_default(), document))

@@ -232,7 +232,7 @@ fn publish(
         live::mount::snapshot(&identity, &statistics, Some(&mounted.gauges()))
     };
     let is_ready = move || has_path.load(Ordering::Acquire);
-    let watched = Watched { snapshot: Arc::new(snapshot), is_ready: Arc::new(is_ready) };
+    let watched = Watched { snapshot: Arc::new(snapshot), is_ready: Arc::new(is_ready), by_file: None };
     Publication::new(metrics, watched).inspect_err(|_| {
         // The error that is reported says why there is no mount.
         let _ = failed.unmount();

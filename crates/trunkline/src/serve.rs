@@ -227,16 +227,20 @@ fn publish(
     let identity = Identity::new(metrics::Kind::Serve, exports);
     // The last counts of all loops stay when the loops end, one after another.
     let last = Mutex::new(Statistics::default());
-    let snapshot = move || {
-        let now = counters.read();
+    let read = Arc::new(move |by_file| {
+        let now = counters.read_by_file(by_file);
         let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(now) = now.filter(|now| now.loops.len() >= last.loops.len()) {
             *last = now;
         }
         live::serve::snapshot(&identity, &last)
+    });
+    let by_file = Arc::clone(&read);
+    let watched = Watched {
+        snapshot: Arc::new(move || read(None)),
+        is_ready: Arc::new(move || is_ready.load(Ordering::Acquire)),
+        by_file: Some(Arc::new(move |time| by_file(Some(time)))),
     };
-    let is_ready = move || is_ready.load(Ordering::Acquire);
-    let watched = Watched { snapshot: Arc::new(snapshot), is_ready: Arc::new(is_ready) };
     let published = Publication::new(args, watched)?;
     if let Some(address) = published.address {
         output::print(&format!("metrics on http://{address}/metrics\n"))?;

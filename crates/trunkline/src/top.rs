@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
-use view::{Order, View};
+use view::{Order, View, needs_files};
 
 /// Watch servers, mounts and benches: operations, bytes, latencies and paths, once a second.
 ///
@@ -39,8 +39,9 @@ pub struct TopArgs {
     /// Show the token in this file to the metrics address.
     #[arg(long, value_name = "FILE", requires = "target")]
     token: Option<PathBuf>,
-    /// Tell operations apart by these: node, client, export, path, operation, size [default:
-    /// node,operation at a server, path,operation at a client].
+    /// Tell operations apart by these: node, client, export, path, operation, size, file [default:
+    /// node,operation at a server, path,operation at a client]. A server counts by file only while
+    /// somebody asks for that.
     #[arg(long, value_name = "DIMENSION,...", value_delimiter = ',')]
     by: Vec<Dimension>,
     /// Show only operations with this value, for example client=10.0.0.7; may be repeated.
@@ -72,12 +73,15 @@ const EXAMPLES: &str = "Examples:\n  \
     trunkline top 4711 --by client,operation --sort bytes\n  \
     trunkline top 10.0.0.1:9100 --token /etc/trunkline/token\n  \
     trunkline top --by client --where operation=READ --where node=node2\n  \
+    trunkline top --by file --sort bytes\n  \
     trunkline top --batch 10 --csv > load.csv\n  \
     trunkline top --batch 0 --json";
 
 /// The shortest interval: below it, a snapshot is a load of its own.
 const INTERVAL_MIN: Duration = Duration::from_millis(100);
 const INTERVAL_MAX: Duration = Duration::from_secs(3600);
+/// A busy host may ask a little later.
+const FILES_TIME_MIN: Duration = Duration::from_secs(10);
 
 fn interval(text: &str) -> Result<Duration, String> {
     let seconds = text.parse::<f64>().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
@@ -140,7 +144,8 @@ impl TopArgs {
     /// run.
     fn ask(&self, previous: &Previous) -> Result<Answers, Error> {
         let token = self.token.as_deref().map(live::read_token).transpose()?;
-        let found = self.target().ask(token.as_deref())?;
+        let by_file = needs_files(&self.by, &self.conditions).then(|| self.files_time());
+        let found = self.target().ask(token.as_deref(), by_file)?;
         let is_watched = |silent: &Silent| previous.keys().any(|(pid, _)| silent.may_be(*pid));
         if found.snapshots.is_empty() && !found.silent.iter().any(is_watched) {
             if *self.target() != Target::All
@@ -160,6 +165,11 @@ impl TopArgs {
             });
         }
         Ok(found)
+    }
+
+    /// For how long a server should count by file after a question: the next one comes before that.
+    fn files_time(&self) -> Duration {
+        self.interval * 2 + FILES_TIME_MIN
     }
 
     /// The answers, with a warning for each process that tells nothing.

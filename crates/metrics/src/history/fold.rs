@@ -22,6 +22,7 @@ pub(super) const FOLDS: [fn(&Key) -> Key; 3] = [
         path: others(&key.path),
         export: others(&key.export),
         size: key.size.map(|_| SizeClass::Others),
+        file: others(&key.file),
     },
     |key| Key {
         node: others(&key.node),
@@ -30,6 +31,7 @@ pub(super) const FOLDS: [fn(&Key) -> Key; 3] = [
         path: others(&key.path),
         export: others(&key.export),
         size: key.size.map(|_| SizeClass::Others),
+        file: others(&key.file),
     },
 ];
 

@@ -89,7 +89,7 @@ impl Keys {
 }
 
 fn cost(key: &Key) -> usize {
-    let texts = [&key.node, &key.client, &key.export, &key.path, &key.operation];
+    let texts = [&key.node, &key.client, &key.export, &key.path, &key.operation, &key.file];
     KEY_BYTES + texts.into_iter().flatten().map(|text| text.len() + 16).sum::<usize>()
 }
 

@@ -178,7 +178,7 @@ impl History {
     fn busiest(&self, query: &Query<'_>) -> Vec<Option<(usize, Option<Arc<str>>)>> {
         let value_of = |key: &Key| {
             let value = key.only(&[query.by]);
-            let text = [value.node, value.client, value.export, value.path, value.operation];
+            let text = [value.node, value.client, value.export, value.path, value.operation, value.file];
             let size = value.size.map(|size| Arc::from(size.name()));
             matches(key, query.conditions).then(|| text.into_iter().flatten().next().or(size))
         };

@@ -8,6 +8,7 @@
 
 use super::status;
 use crate::client::{CallSubject, Client};
+use crate::statistics::FileId;
 use crate::export::{Export, OpenError};
 use crate::identity::{Identity, SquashedCaller};
 use crate::replies::Payload;
@@ -94,7 +95,8 @@ impl<'a> Request<'a> {
             })
         })?;
         let subject = &self.client.subject;
-        subject.set(CallSubject { export: Some(export.config.fsid), ..subject.get() });
+        let file = FileId { export: export.config.fsid, object };
+        subject.set(CallSubject { file: Some(file), ..subject.get() });
         let squashed =
             self.identity.squashed_for(&export.config).ok_or(TargetError::Auth(AuthStat::TOOWEAK))?;
         let wait = if export.may_block { self.wait } else { Wait::Allowed };

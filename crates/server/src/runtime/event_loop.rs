@@ -257,6 +257,7 @@ impl EventLoop {
         let room = connection.room(&self.group.budget, self.mailboxes.len());
         let work = &mut self.work;
         let now = self.alive;
+        connection.counters.counts_files = self.clients.counts_files();
         let context = TurnContext {
             group: &self.group,
             mailboxes: &self.mailboxes,
@@ -441,6 +442,7 @@ impl EventLoop {
             return;
         }
         self.next_sweep = now + SWEEP;
+        self.clients.end_watch(now);
         self.end_lingering();
         self.connections.iter_mut().for_each(|(_, connection)| connection.note_reply_pace(now));
         let silence_max = Duration::from_millis(self.group.limits.partial_record_ms_max);
@@ -510,9 +512,9 @@ impl EventLoop {
                 self.make_room(&account, bytes, 0);
             }
             Message::CheckAcknowledgements => self.check_acknowledgements(),
-            Message::Report(sender) => {
+            Message::Report(by_file, sender) => {
                 // If nobody waits any more, nobody misses the report.
-                let _ = sender.send(self.report());
+                let _ = sender.send(self.report(by_file));
             }
             Message::Repace(node) => {
                 let pace = self.group.nodes.get(node).and_then(crate::group::Node::pace_share);
@@ -594,7 +596,13 @@ impl EventLoop {
         self.listeners.accept(&self.poller, token, self.alive, &self.group, &self.mailboxes);
     }
 
-    fn report(&self) -> LoopReport {
+    /// The counters. If calls are to be told apart by file, they are counted so for this time at
+    /// least.
+    fn report(&mut self, by_file: Option<Duration>) -> LoopReport {
+        let files = by_file.and_then(|time| {
+            self.clients.watch_files(self.alive, time);
+            self.clients.report_files(self.alive)
+        });
         let mut nodes = self.of_nodes.clone();
         for (_, connection) in &self.connections {
             if let Some(node) = nodes.get_mut(connection.client.node) {
@@ -610,6 +618,7 @@ impl EventLoop {
             statistics: LoopStatistics { cpu_ns, ..self.statistics.clone() },
             nodes,
             clients: self.clients.report(),
+            files,
         }
     }
 }

@@ -95,8 +95,8 @@ pub(crate) enum Message {
     /// A connection of another loop waits for this much memory, on behalf of an address: end
     /// connections that keep the server waiting.
     MakeRoom(Arc<Account>, usize),
-    /// Report the counters.
-    Report(Sender<LoopReport>),
+    /// Report the counters; also by file, and go on counting by file for this time.
+    Report(Option<Duration>, Sender<LoopReport>),
     /// The number of connections of a node has changed: divide its pacing rate again.
     Repace(usize),
     /// Accept on these listeners too.

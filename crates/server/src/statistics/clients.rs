@@ -11,7 +11,8 @@
 //! many cells the others have depends on the configuration only.
 
 use super::tables::Tables;
-use super::{CallEnd, Counts, ProcedureStatistics, Slot};
+use super::files::{FileCall, FileReport, FileTable};
+use super::{CallEnd, Counts, FileId, ProcedureStatistics, Slot};
 use crate::address::network_of;
 use crate::client::Client;
 use metrics::SizeClass;
@@ -47,7 +48,7 @@ pub(crate) struct CallKind {
 
 impl CallKind {
     pub fn of(end: &CallEnd) -> Self {
-        Self { slot: end.slot, export: end.export, size: SizeClass::of(end.payload_bytes) }
+        Self { slot: end.slot, export: end.file.map(|file| file.export), size: SizeClass::of(end.payload_bytes) }
     }
 }
 
@@ -118,6 +119,8 @@ pub(crate) struct ClientTable {
     cells: usize,
     /// By node.
     others: Vec<Calls>,
+    /// The calls by file, while somebody asks for them.
+    files: Option<Box<FileTable>>,
 }
 
 /// What calls of one kind did, by one client on one loop.
@@ -133,7 +136,7 @@ pub(crate) struct ClientReport {
 impl ClientTable {
     pub fn new(nodes: usize) -> Self {
         let others = (0..nodes).map(|_| Calls::default()).collect();
-        Self { entries: Slab::new(), by_network: HashMap::new(), cells: 0, others }
+        Self { entries: Slab::new(), by_network: HashMap::new(), cells: 0, others, files: None }
     }
 
     /// Enters a connection; leave with the key.
@@ -216,6 +219,44 @@ impl ClientTable {
         let mut counts = Counts::default();
         counts.count(end);
         self.count(key, CallKind::of(end), &counts, latency);
+        if let Some(file) = end.file.filter(|_| self.counts_files()) {
+            self.count_file(key, CallKind::of(end), file, &counts);
+        }
+    }
+
+    /// Whether calls are counted by file.
+    #[inline]
+    pub const fn counts_files(&self) -> bool {
+        self.files.is_some()
+    }
+
+    /// Counts calls of one kind of a file.
+    pub fn count_file(&mut self, key: ClientKey, kind: CallKind, file: FileId, counts: &Counts) {
+        let (node, network) = match key {
+            ClientKey::Others(node) => (node, None),
+            ClientKey::Client(key) => match self.entries.get(key) {
+                Some(entry) => (entry.node, Some(entry.network)),
+                None => return,
+            },
+        };
+        if let Some(files) = &mut self.files {
+            files.count(file, FileCall { node, network, kind }, counts);
+        }
+    }
+
+    /// Counts calls by file for this time at least.
+    pub fn watch_files(&mut self, now: Duration, time: Duration) {
+        self.files.get_or_insert_with(|| Box::new(FileTable::new(now))).watch(now, time);
+    }
+
+    /// Ends counting by file if nobody asks for that any more.
+    pub fn end_watch(&mut self, now: Duration) {
+        self.files.take_if(|files| files.is_over(now));
+    }
+
+    /// For how long calls have been counted by file, and a copy of these calls.
+    pub fn report_files(&mut self, now: Duration) -> Option<(Duration, Vec<FileReport>)> {
+        self.files.as_mut().map(|files| (files.age(now), files.report(now)))
     }
 
     /// A copy of everything.

@@ -1,10 +1,12 @@
 //! The calls of all loops, told apart by node, client, export, procedure and size of payload.
 
-use super::{ClientReport, ProcedureStatistics};
+use super::files::{FileCall, FileReport};
+use super::{ClientReport, FileId, NodeStatistics, PathOf, ProcedureStatistics};
 use metrics::{Key, Latency, OTHER_CLIENTS, Operations, SizeClass, Tally};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The calls of one kind that one client made at one node.
 #[derive(Debug, Clone)]
@@ -47,6 +49,7 @@ impl super::Statistics {
                 client: Some(calls.client.map_or_else(|| OTHER_CLIENTS.into(), &mut name)),
                 export: calls.export.clone(),
                 path: None,
+                file: None,
                 operation: Some(calls.procedure.into()),
                 size: Some(calls.size),
             };
@@ -90,6 +93,76 @@ impl<'a> Merge<'a> {
             CallStatistics { node, client, export: export.and_then(named), procedure, size, statistics }
         });
         calls.collect()
+    }
+}
+
+/// The calls by file.
+#[derive(Debug, Clone, Default)]
+pub struct FileStatistics {
+    /// For how long they have been counted.
+    pub age: Duration,
+    /// The calls, without latencies. A file is named by its export and its path within that, or by
+    /// its number if the store does not know the path.
+    pub operations: Operations,
+}
+
+/// Adds up the calls by file of the loops.
+pub(super) struct MergeFiles<'a> {
+    exports: &'a [(u32, String)],
+    path_of: PathOf<'a>,
+    names: BTreeMap<(u32, u64), Arc<str>>,
+    found: Option<FileStatistics>,
+}
+
+impl<'a> MergeFiles<'a> {
+    pub(super) const fn new(exports: &'a [(u32, String)], path_of: PathOf<'a>) -> Self {
+        Self { exports, path_of, names: BTreeMap::new(), found: None }
+    }
+
+    pub(super) fn add(&mut self, age: Duration, rows: Vec<FileReport>, nodes: &[NodeStatistics]) {
+        let mut found = self.found.take().unwrap_or_default();
+        found.age = found.age.max(age);
+        for FileReport { file, call, counts } in rows {
+            let FileCall { node, network, kind } = call;
+            let client = network.map_or_else(|| OTHER_CLIENTS.to_owned(), client_name);
+            let key = Key {
+                node: nodes.get(node).map(|node| node.name.as_str().into()),
+                client: Some(client.into()),
+                export: kind.export.and_then(|fsid| self.export(fsid)).map(Arc::from),
+                path: None,
+                file: Some(file.map_or_else(|| OTHER_CLIENTS.into(), |file| self.name(file))),
+                operation: Some(kind.slot.name().into()),
+                size: Some(kind.size),
+            };
+            let super::Counts { count, errors, replayed, received_bytes, sent_bytes } = counts;
+            let latency = Latency::default();
+            let tally = Tally { count, errors, replayed, received_bytes, sent_bytes, latency };
+            found.operations.add(key, &tally);
+        }
+        self.found = Some(found);
+    }
+
+    fn export(&self, fsid: u32) -> Option<&'a str> {
+        self.exports.iter().find(|(other, _)| *other == fsid).map(|(_, path)| path.as_str())
+    }
+
+    fn name(&mut self, file: FileId) -> Arc<str> {
+        let known = (file.export, file.object.fileid);
+        if let Some(name) = self.names.get(&known) {
+            return Arc::clone(name);
+        }
+        let export = self.export(file.export).unwrap_or("?");
+        let name: Arc<str> = match (self.path_of)(file).as_deref() {
+            Some("/") => export.into(),
+            Some(path) => format!("{}{path}", export.trim_end_matches('/')).into(),
+            None => format!("{export}, fileid {}", file.object.fileid).into(),
+        };
+        self.names.insert(known, Arc::clone(&name));
+        name
+    }
+
+    pub(super) fn finish(self) -> Option<FileStatistics> {
+        self.found
     }
 }
 

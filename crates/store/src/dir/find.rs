@@ -206,6 +206,19 @@ impl Shared {
         Ok(())
     }
 
+    /// The path of an object that is open, as the kernel knows it.
+    pub fn path_of(&self, object: &ObjectId) -> Option<Vec<u8>> {
+        let node = self.cache.find(object)?;
+        let root = rustix::fs::readlink(own_path(self.root.as_fd()), Vec::new()).ok()?.into_bytes();
+        let path = rustix::fs::readlink(node.own_path(), Vec::new()).ok()?.into_bytes();
+        let below = if root == b"/" { &path[..] } else { path.strip_prefix(&root[..])? };
+        match below {
+            b"" => Some(b"/".to_vec()),
+            [b'/', ..] if !below.ends_with(b" (deleted)") => Some(below.to_vec()),
+            _ => None,
+        }
+    }
+
     /// Whether the parents of a directory, followed one by one, lead to the root.
     fn climbs_to_root(&self, node: &Node) -> Result<bool> {
         let root = rustix::fs::fstat(&self.root).or_status()?;

@@ -3,7 +3,9 @@
 //! One thread reads, because an event loop that hangs lets its reader wait. Whoever asks then gets
 //! what was read last, with its age.
 
-use metrics::{Gauge, History, Snapshot};
+use super::ByFile;
+use metrics::{FileActivity, Gauge, History, Interval, Snapshot};
+use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 use std::{io, thread};
@@ -54,7 +56,49 @@ pub struct Collector {
     history: Mutex<History>,
     /// Seconds that the history does not have yet, because somebody looks into it.
     pending: Mutex<Vec<Arc<Snapshot>>>,
+    /// Until when calls are counted by file, and what was counted in the last seconds.
+    files: Mutex<WatchedFiles>,
     started: Instant,
+}
+
+/// Calls are counted by file for this long after a page has asked, so that one that comes every
+/// second finds them.
+const FILES_TIME: Duration = Duration::from_secs(10);
+const FILES_TIME_MAX: Duration = Duration::from_secs(7200);
+/// Calls by file are told over this many seconds.
+const FILES_SECONDS: usize = 5;
+
+#[derive(Debug, Default)]
+struct WatchedFiles {
+    until: Option<Instant>,
+    /// The oldest first.
+    seconds: VecDeque<Arc<Snapshot>>,
+}
+
+impl WatchedFiles {
+    fn count(&mut self, time: Duration) {
+        self.until = self.until.max(Some(Instant::now() + time.min(FILES_TIME_MAX)));
+    }
+
+    fn time_left(&self) -> Duration {
+        self.until.map_or(Duration::ZERO, |until| until.saturating_duration_since(Instant::now()))
+    }
+
+    fn add(&mut self, snapshot: &Arc<Snapshot>) {
+        if snapshot.files.is_none() {
+            self.seconds.clear();
+            return;
+        }
+        self.seconds.push_back(Arc::clone(snapshot));
+        while self.seconds.len() > FILES_SECONDS + 1 {
+            self.seconds.pop_front();
+        }
+    }
+
+    fn of_last_seconds(&self) -> Option<FileActivity> {
+        let (first, last) = (self.seconds.front()?, self.seconds.back()?);
+        Interval::between(first, last).ok()?.files
+    }
 }
 
 #[derive(Debug, Default)]
@@ -70,28 +114,35 @@ impl Collector {
     ///
     /// # Errors
     /// The thread cannot be started.
-    pub fn start(read: Arc<dyn Fn() -> Snapshot + Send + Sync>) -> io::Result<Arc<Self>> {
+    pub fn start(
+        read: Arc<dyn Fn() -> Snapshot + Send + Sync>,
+        by_file: Option<ByFile>,
+    ) -> io::Result<Arc<Self>> {
         let collector = Arc::new(Self {
             state: Mutex::default(),
             asked: Condvar::new(),
             latest: watch::Sender::new(None),
             history: Mutex::default(),
             pending: Mutex::default(),
+            files: Mutex::default(),
             started: Instant::now(),
         });
         let ours = Arc::clone(&collector);
-        thread::Builder::new().name("tl-history".into()).spawn(move || ours.run(&*read))?;
+        thread::Builder::new().name("tl-history".into()).spawn(move || ours.run(&*read, by_file.as_ref()))?;
         Ok(collector)
     }
 
-    fn run(&self, read: &dyn Fn() -> Snapshot) {
+    fn run(&self, read: &dyn Fn() -> Snapshot, by_file: Option<&ByFile>) {
         let mut tick = Instant::now();
         loop {
             let number = self.next_reading(tick);
             let begun = Instant::now();
-            let snapshot = Arc::new(read());
+            let time = lock(&self.files).time_left();
+            let by_file = by_file.filter(|_| !time.is_zero());
+            let snapshot = Arc::new(by_file.map_or_else(read, |by_file| by_file(time)));
             let at = Instant::now();
             if begun >= tick {
+                lock(&self.files).add(&snapshot);
                 lock(&self.pending).push(Arc::clone(&snapshot));
                 while tick <= at {
                     tick += TICK;
@@ -149,6 +200,18 @@ impl Collector {
         }
     }
 
+    /// Counts calls by file for this time, at most two hours.
+    pub fn count_files(&self, time: Duration) {
+        lock(&self.files).count(time);
+    }
+
+    /// Calls by file over the last seconds, which are counted from now on as long as somebody asks.
+    pub fn files(&self) -> Option<FileActivity> {
+        let mut files = lock(&self.files);
+        files.count(FILES_TIME);
+        files.of_last_seconds()
+    }
+
     /// Whether the counters can be read. This reads none.
     pub fn is_healthy(&self) -> bool {
         let age = self.latest.borrow().as_ref().map(Collected::age);
@@ -191,7 +254,7 @@ mod tests {
             let mut snapshot = identity.snapshot();
             snapshot.gauges.push(Gauge::new("n", "", counted.load(Ordering::Acquire) as f64));
             snapshot
-        }))
+        }), None)
         .unwrap();
         let value = |collected: &Collected| collected.snapshot.gauges[0].value;
         for n in 1..20_u64 {
@@ -223,7 +286,7 @@ mod tests {
         let collector = Collector::start(Arc::new(move || Snapshot {
             silent_ms: told.load(Ordering::Acquire),
             ..identity.snapshot()
-        }))
+        }), None)
         .unwrap();
         let found = block_on(collector.fresh()).unwrap();
         assert!(found.age() >= Duration::from_secs(60) && !collector.is_healthy());
@@ -238,7 +301,7 @@ mod tests {
     fn who_looks_into_the_history_delays_no_counters_and_no_second_is_lost() {
         let identity = Identity::new(metrics::Kind::Serve, "/x");
         let read = Arc::new(move || identity.snapshot());
-        let collector = Collector::start(read).unwrap();
+        let collector = Collector::start(read, None).unwrap();
         let held = collector.history();
         let first = held.last().map_or(0, |last| last.uptime_ms);
         testkit::Deadline::wait_until("three seconds to wait", Duration::from_secs(60), || {
@@ -249,5 +312,30 @@ mod tests {
         let history = collector.history();
         assert!(lock(&collector.pending).len() <= 1);
         assert!(history.len() >= 2 && history.last().unwrap().uptime_ms > first + 1_000);
+    }
+
+    #[test]
+    fn calls_are_counted_by_file_only_while_somebody_asks() {
+        let identity = Identity::new(metrics::Kind::Serve, "/x");
+        let (counted, begun) = (Arc::new(AtomicU64::new(0)), Instant::now());
+        let count = Arc::clone(&counted);
+        let (plain, by_file) = (identity.clone(), identity);
+        let by_file: ByFile = Arc::new(move |_| {
+            count.fetch_add(1, Ordering::AcqRel);
+            let mut operations = metrics::Operations::default();
+            let ms = u64::try_from(begun.elapsed().as_millis()).unwrap();
+            let key = metrics::Key { file: Some("/x/a".into()), ..Default::default() };
+            operations.add(key, &metrics::Tally { count: ms, ..Default::default() });
+            Snapshot { files: Some(metrics::Files { counted_ms: ms, operations }), ..by_file.snapshot() }
+        });
+        let collector = Collector::start(Arc::new(move || plain.snapshot()), Some(by_file)).unwrap();
+        block_on(collector.fresh());
+        assert_eq!(counted.load(Ordering::Acquire), 0, "nobody has asked");
+        let found = testkit::Deadline::wait_until("calls by file", Duration::from_secs(60), || {
+            collector.files().filter(|found| found.operations.total().count > 0)
+        });
+        // A thousand a second.
+        let rate = found.operations.total().count as f64 / found.seconds;
+        assert!((990.0..1010.0).contains(&rate), "{rate}");
     }
 }

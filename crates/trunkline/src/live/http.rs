@@ -51,6 +51,8 @@ const BODY_BYTES_MAX: usize = 4096;
 /// An answer with counters older than this says how old they are.
 const AGE_TOLD_MIN: Duration = Duration::from_secs(1);
 
+const JSON: &str = "application/json";
+
 /// What browsers may do with an answer: only what is from here, and no script within the page.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
     connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
@@ -82,7 +84,7 @@ pub fn start(address: SocketAddr, token: Option<String>, watched: Watched) -> io
         .enable_all()
         .max_blocking_threads(WORKERS_MAX)
         .build()?;
-    let collector = Collector::start(Arc::clone(&watched.snapshot))?;
+    let collector = Collector::start(Arc::clone(&watched.snapshot), watched.by_file.clone())?;
     let shared = Arc::new(Shared { access: Access::new(token, address.port()), watched, collector });
     let thread = std::thread::Builder::new().name("tl-http".into());
     thread.spawn(move || {
@@ -248,8 +250,9 @@ async fn of_sheet<T: IntoResponse + Send + 'static>(
     // The history has whole seconds, so that watching it makes no event loop work.
     let Some(now) = shared.collector.latest().await else { return unread() };
     let age = now.age();
+    let files = if request.wants_files() { shared.collector.files() } else { None };
     let made = tokio::task::spawn_blocking(move || {
-        let now = Now { snapshot: &now.snapshot, age };
+        let now = Now { snapshot: &now.snapshot, age, files: files.as_ref() };
         let sheet = Sheet::new(&shared.collector.history(), request, Some(now));
         sheet.map(|sheet| make(&sheet))
     });
@@ -345,6 +348,14 @@ async fn metrics_text(State(shared): State<Arc<Shared>>) -> Response {
 }
 
 async fn snapshot(State(shared): State<Arc<Shared>>, Query(parameters): Query<Parameters>) -> Response {
+    match parameters.get("files").map(|seconds| seconds.parse()) {
+        None => {}
+        Some(Ok(seconds)) => shared.collector.count_files(Duration::from_secs(seconds)),
+        Some(Err(_)) => {
+            let wanted = "files: for how many seconds to count by file, 1 to 7200\n";
+            return (StatusCode::BAD_REQUEST, wanted).into_response();
+        }
+    }
     let by: Result<Option<Vec<Dimension>>, _> =
         parameters.get("by").map(|by| by.split(',').map(str::parse).collect()).transpose();
     let by = match by {
@@ -355,7 +366,7 @@ async fn snapshot(State(shared): State<Arc<Shared>>, Query(parameters): Query<Pa
         Some(by) => snapshot.by(&by).to_json(),
         None => snapshot.to_json(),
     };
-    of_counters(&shared, "application/json", json).await
+    of_counters(&shared, JSON, json).await
 }
 
 /// Reads no counters: strangers may ask as often as they like.

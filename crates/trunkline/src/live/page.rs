@@ -8,6 +8,7 @@
 //! Names of clients, exports and paths are foreign text: the templates escape them.
 
 pub mod chart;
+mod file_table;
 pub mod picture;
 pub mod request;
 pub mod worksheet;
@@ -16,7 +17,8 @@ use crate::figures;
 use askama::Template;
 use chart::Panel;
 use metrics::history::{Query, Range, View};
-use metrics::{Dimension, History, Rates, Snapshot};
+use file_table::FileTable;
+use metrics::{Dimension, FileActivity, History, Kind, Rates, Snapshot, Tally};
 use picture::Picture;
 use request::{Request, WINDOWS};
 use std::time::Duration;
@@ -44,6 +46,8 @@ pub struct Now<'a> {
     pub snapshot: &'a Snapshot,
     /// How old they are.
     pub age: Duration,
+    /// The calls by file, if they are asked for and counted already.
+    pub files: Option<&'a FileActivity>,
 }
 
 /// Everything that the page shows for one request.
@@ -69,6 +73,8 @@ pub struct Sheet {
     kept: String,
     /// How old the newest figures are, if that is longer than it should be.
     old: String,
+    /// The table by file, if it is asked for.
+    files: Option<FileTable>,
 }
 
 /// Who the process is.
@@ -80,6 +86,8 @@ pub struct ProcessLine {
     pub name: String,
     /// The rest.
     pub about: String,
+    /// Whether it can count by file.
+    has_files: bool,
 }
 
 impl Sheet {
@@ -90,13 +98,16 @@ impl Sheet {
         let begun = last.taken_unix_ms;
         let all = history.range().unwrap_or(Range { from_ms: begun, until_ms: begun });
         let dimensions = history.dimensions();
-        let by = request.by.or_else(|| request.first_left(&dimensions)).unwrap_or(Dimension::Operation);
+        // The history has no files: beside their table, panels are broken down as if nobody had asked.
+        let asked = request.by.filter(|by| *by != Dimension::File);
+        let by = asked.or_else(|| request.first_left(&dimensions)).unwrap_or(Dimension::Operation);
         let range = request.range(all);
         let conditions = &request.conditions;
         let query = Query { range, by, conditions, points_max: POINTS_MAX, groups_max: GROUPS_MAX };
         let now = now.filter(|_| request.until_ms.is_none());
         let old = now.map(|now| now.age).filter(|age| *age >= OLD_AFTER);
         Some(Self {
+            files: request.wants_files().then(|| FileTable::new(now.and_then(|now| now.files), conditions)),
             old: old.map(|age| figures::duration(age.as_secs())).unwrap_or_default(),
             view: history.view(&query),
             picture: picture::picture(history, range, now.map(|now| now.snapshot), last),
@@ -141,16 +152,33 @@ impl Sheet {
 
     /// The lines of the table, the busiest first, and that of all together.
     pub fn lines(&self) -> (Vec<Line>, Line) {
-        let total = &self.view.total;
+        if let Some(files) = &self.files {
+            return files.lines();
+        }
+        let (total, seconds) = (&self.view.total, self.view.ms as f64 / 1e3);
         let lines = self.view.groups.iter().enumerate().map(|(number, group)| {
             let href = (group.rest_of == 0).then(|| {
                 let value = group.value.as_deref();
                 self.request.only(self.by, value, &self.dimensions).href("/")
             });
-            Line::new(chart::name(group), chart::colour(number, group), href, &group.total, self)
+            let line = Line::new(chart::name(group), &group.total, total, seconds);
+            Line { class: chart::colour(number, group), href: href.unwrap_or_default(), ..line }
         });
-        let all = Line::new("all".to_owned(), String::new(), None, total, self);
+        let all = Line::new("all".to_owned(), total, total, seconds);
         (lines.collect(), all)
+    }
+
+    /// What the lines of the table are.
+    fn table_by(&self) -> Dimension {
+        if self.files.is_some() { Dimension::File } else { self.by }
+    }
+
+    /// The time over which the table is, and what else must be said about it.
+    fn table_note(&self) -> String {
+        match &self.files {
+            None => "over the time shown; a click leads into a part".to_owned(),
+            Some(files) => files.note(),
+        }
     }
 }
 
@@ -171,19 +199,19 @@ pub struct Line {
 pub const COLUMNS: [&str; 8] = ["ops/s", "in/s", "out/s", "share", "p50", "p99", "max", "errors"];
 
 impl Line {
-    fn new(name: String, class: String, href: Option<String>, tally: &metrics::Tally, sheet: &Sheet) -> Self {
-        let rates = Rates::of(tally, sheet.view.ms as f64 / 1e3);
+    fn new(name: String, tally: &Tally, total: &Tally, seconds: f64) -> Self {
+        let rates = Rates::of(tally, seconds);
         let cells = [
             figures::number(rates.ops_per_s),
             figures::bytes_per_s(rates.received_bytes_per_s),
             figures::bytes_per_s(rates.sent_bytes_per_s),
-            figures::percent(tally.share_of(&sheet.view.total)),
+            figures::percent(tally.share_of(total)),
             figures::latency(rates.p50_ns),
             figures::latency(rates.p99_ns),
             figures::latency(rates.max_ns),
             figures::percent(rates.errors),
         ];
-        Self { name, class, href: href.unwrap_or_default(), cells }
+        Self { name, class: String::new(), href: String::new(), cells }
     }
 }
 
@@ -195,6 +223,7 @@ impl ProcessLine {
             title: format!("{} {}", process.kind.name(), process.pid),
             name: process.name.clone(),
             about: format!("Trunkline {}, up {up}", process.version),
+            has_files: process.kind == Kind::Serve,
         }
     }
 }
@@ -358,11 +387,13 @@ fn crumbs(sheet: &Sheet) -> Vec<Crumb> {
 }
 
 fn dimensions(sheet: &Sheet) -> Vec<Link> {
-    let left = sheet.dimensions.iter().filter(|one| !sheet.request.fixes(**one) || **one == sheet.by);
-    let links = left.map(|dimension| Link {
+    let current = sheet.table_by();
+    let left = sheet.dimensions.iter().filter(|one| !sheet.request.fixes(**one) || **one == current);
+    let files = sheet.process.has_files.then_some(&Dimension::File);
+    let links = left.chain(files).map(|dimension| Link {
         text: dimension.name().to_owned(),
         href: sheet.request.broken_down_by(Some(*dimension)).href("/"),
-        is_current: *dimension == sheet.by,
+        is_current: *dimension == current,
     });
     links.collect()
 }

@@ -1,7 +1,7 @@
 //! The snapshot of a server.
 
 use super::Identity;
-use metrics::{Gauge, LoopTime, Snapshot};
+use metrics::{Files, Gauge, LoopTime, Snapshot};
 use server::Statistics;
 use server::statistics::{LoopStatistics, NodeStatistics};
 
@@ -12,6 +12,10 @@ pub fn snapshot(identity: &Identity, statistics: &Statistics) -> Snapshot {
         operations: statistics.operations(),
         loops: loops.map(|(index, one)| LoopTime { index, cpu_ns: one.cpu_ns }).collect(),
         gauges: gauges(statistics),
+        files: statistics.files.as_ref().map(|files| Files {
+            counted_ms: u64::try_from(files.age.as_millis()).unwrap_or(u64::MAX),
+            operations: files.operations.clone(),
+        }),
         ..identity.snapshot()
     }
 }

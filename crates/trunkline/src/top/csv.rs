@@ -105,7 +105,7 @@ mod tests {
         let view = View::new(&snapshot, &Interval::since_start(&snapshot), &[], &[], Order::Ops);
         let text = lines(&view);
         let expected =
-            "2.000,7,serve,/a\\u{1b}[2J,2,operations,\"node,1\",,,,READ,,15,0,15728640,1,0,,,,,,\n";
+            "2.000,7,serve,/a\\u{1b}[2J,2,operations,\"node,1\",,,,READ,,,15,0,15728640,1,0,,,,,,\n";
         assert_eq!(text, expected);
         let columns = head().matches(',').count();
         assert_eq!(text.replace("node,1", "").matches(',').count(), columns);

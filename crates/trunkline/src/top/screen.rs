@@ -94,7 +94,7 @@ fn watch(
             next = (next + args.interval).max(Instant::now());
             let sources = args.target().sources();
             state.keep(|source| sources.contains(source) || asker.waits_for(source));
-            asker.ask(sources);
+            asker.ask(sources, state.needs_files().then(|| args.files_time()));
             is_changed = true;
         }
         while let Some((source, answer)) = asker.answer() {
@@ -135,7 +135,7 @@ impl Asker {
         Self { token: token.map(Arc::from), asked: BTreeSet::new(), sender, answers }
     }
 
-    fn ask(&mut self, sources: Vec<Source>) {
+    fn ask(&mut self, sources: Vec<Source>, by_file: Option<Duration>) {
         for source in sources {
             if self.asked.contains(&source) {
                 continue;
@@ -143,7 +143,7 @@ impl Asker {
             let (sender, token, whom) = (self.sender.clone(), self.token.clone(), source.clone());
             let thread = std::thread::Builder::new().name("tl-ask".into());
             let spawned = thread.spawn(move || {
-                let answer = whom.ask(token.as_deref());
+                let answer = whom.ask(token.as_deref(), by_file);
                 // The screen may have ended.
                 let _ = sender.send((whom, answer));
             });

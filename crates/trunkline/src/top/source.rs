@@ -1,7 +1,7 @@
 //! Where snapshots come from.
 
 use crate::error::Error;
-use crate::live::SOCKETS;
+use crate::live::{FILE_SOCKETS, SOCKETS};
 use metrics::Snapshot;
 use std::io;
 use std::str::FromStr;
@@ -104,14 +104,14 @@ impl Target {
     }
 
     /// Asks all processes at once, so that a slow one does not delay the others. `token` is shown
-    /// to an address.
+    /// to an address. Servers count by file for the time `by_file`.
     ///
     /// # Errors
     /// The process that was asked for is not there.
-    pub fn ask(&self, token: Option<&str>) -> Result<Answers, Error> {
+    pub fn ask(&self, token: Option<&str>, by_file: Option<Duration>) -> Result<Answers, Error> {
         let sources = self.sources();
         let answers = std::thread::scope(|scope| {
-            let asked = sources.iter().map(|source| scope.spawn(|| source.ask(token)));
+            let asked = sources.iter().map(|source| scope.spawn(|| source.ask(token, by_file)));
             let asked: Vec<_> = asked.collect();
             asked.into_iter().filter_map(|thread| thread.join().ok()).collect::<Vec<_>>()
         });
@@ -135,16 +135,16 @@ impl Source {
     ///
     /// # Errors
     /// The process tells nothing, or nothing that this version can read.
-    pub fn ask(&self, token: Option<&str>) -> Result<Snapshot, Silent> {
+    pub fn ask(&self, token: Option<&str>, by_file: Option<Duration>) -> Result<Snapshot, Silent> {
         match self {
             Self::Process(pid) => {
-                let text = SOCKETS.read(*pid).map_err(|error| silent(*pid, &error))?;
+                let text = read(*pid, by_file).map_err(|error| silent(*pid, &error))?;
                 let mut snapshot = parse(Some(*pid), &format!("process {pid}"), &text)?;
                 snapshot.process.pid = *pid;
                 Ok(snapshot)
             }
             Self::Address(address) => {
-                parse(None, &format!("the process at {address}"), &ask(address, token)?)
+                parse(None, &format!("the process at {address}"), &ask(address, token, by_file)?)
             }
         }
     }
@@ -160,8 +160,18 @@ fn parse(pid: Option<u32>, who: &str, text: &[u8]) -> Result<Snapshot, Silent> {
     })
 }
 
+/// Reads the snapshot of a process. Only servers count by file.
+fn read(pid: u32, by_file: Option<Duration>) -> io::Result<Vec<u8>> {
+    match by_file {
+        Some(time) if FILE_SOCKETS.processes().contains(&pid) => {
+            FILE_SOCKETS.ask(pid, &time.as_secs().to_string())
+        }
+        _ => SOCKETS.read(pid),
+    }
+}
+
 /// Asks a metrics address for a snapshot.
-fn ask(address: &str, token: Option<&str>) -> Result<Vec<u8>, Silent> {
+fn ask(address: &str, token: Option<&str>, by_file: Option<Duration>) -> Result<Vec<u8>, Silent> {
     let agent = ureq::Agent::config_builder()
         .timeout_global(Some(ANSWER_TIMEOUT))
         .max_redirects(0)
@@ -169,7 +179,8 @@ fn ask(address: &str, token: Option<&str>) -> Result<Vec<u8>, Silent> {
         .build()
         .new_agent();
     // The address checks the host against web sites that mislead browsers; this is none.
-    let mut request = agent.get(format!("http://{address}/snapshot")).header("Host", "localhost");
+    let by_file = by_file.map(|time| format!("?files={}", time.as_secs())).unwrap_or_default();
+    let mut request = agent.get(format!("http://{address}/snapshot{by_file}")).header("Host", "localhost");
     if let Some(token) = token {
         request = request.header("Authorization", &format!("Bearer {token}"));
     }

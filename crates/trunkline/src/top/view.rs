@@ -70,6 +70,11 @@ pub fn default_by(kind: Kind) -> Vec<Dimension> {
     }
 }
 
+/// Whether a view needs the operations by file.
+pub fn needs_files(by: &[Dimension], conditions: &[(Dimension, String)]) -> bool {
+    by.contains(&Dimension::File) || conditions.iter().any(|(dimension, _)| *dimension == Dimension::File)
+}
+
 impl View {
     /// The view of an interval that ends with `snapshot`.
     pub fn new(
@@ -80,9 +85,16 @@ impl View {
         order: Order,
     ) -> Self {
         let by = if by.is_empty() { default_by(snapshot.process.kind) } else { by.to_vec() };
-        let shown = interval.operations.by(&Dimension::ALL, conditions);
+        // Files are told apart in operations of their own, which have no latencies.
+        let nothing = Operations::default();
+        let (operations, seconds) = match &interval.files {
+            _ if !needs_files(&by, conditions) => (&interval.operations, interval.seconds),
+            Some(files) => (&files.operations, files.seconds),
+            None => (&nothing, interval.seconds),
+        };
+        let shown = operations.by(&Dimension::ALL, conditions);
         let total = shown.total();
-        let mut lines = lines(&shown.by(&by, &[]), &by, &total, interval.seconds);
+        let mut lines = lines(&shown.by(&by, &[]), &by, &total, seconds);
         lines.sort_by(|a, b| order.compare(a, b).then_with(|| a.names.cmp(&b.names)));
         let paths = interval.paths.iter().filter(|path| path.now.state != "unused").map(|path| {
             let of_path = shown.by(&[], &[(Dimension::Path, path.now.name.clone())]).total();
@@ -92,15 +104,15 @@ impl View {
             }
             PathLine {
                 activity,
-                rates: Rates::of(&of_path, interval.seconds),
+                rates: Rates::of(&of_path, seconds),
                 share: of_path.share_of(&total),
             }
         });
         let mut snapshot = snapshot.clone();
         snapshot.process.name = names::escaped(snapshot.process.name.as_bytes());
         Self {
-            seconds: interval.seconds,
-            total: Rates::of(&total, interval.seconds),
+            seconds,
+            total: Rates::of(&total, seconds),
             cpu: interval.cpu.iter().fold(0.0, |sum, one| sum + one),
             lines,
             paths: paths.collect(),
@@ -193,6 +205,7 @@ pub(super) mod tests {
             loops: Vec::new(),
             gauges: Vec::new(),
             silent_ms: 0,
+            files: None,
         }
     }
 
@@ -227,6 +240,22 @@ pub(super) mod tests {
         assert!((shown.total.ops_per_s - 20.0).abs() < 1e-9);
         let metadata = view(&[Dimension::Node], &[(Dimension::Operation, "GETATTR".into())], Order::Ops);
         assert!((metadata.lines[0].share - 1.0).abs() < 1e-9, "of operations, where no bytes move");
+    }
+
+    #[test]
+    fn files_have_operations_of_their_own() {
+        let mut snapshot = example();
+        let by_file = [Dimension::File];
+        let view = |snapshot: &Snapshot| {
+            View::new(snapshot, &Interval::since_start(snapshot), &by_file, &[], Order::Ops)
+        };
+        assert!(view(&snapshot).lines.is_empty(), "nothing is counted by file yet");
+        let mut operations = Operations::default();
+        let key = Key { file: Some("/data/a".into()), node: Some("node1".into()), ..Key::default() };
+        operations.add(key, &Tally { count: 30, ..Tally::default() });
+        snapshot.files = Some(metrics::Files { counted_ms: 3_000, operations });
+        let shown = view(&snapshot);
+        assert_eq!((names(&shown), shown.lines[0].rates.ops_per_s), (vec!["/data/a".to_owned()], 10.0));
     }
 
     #[test]

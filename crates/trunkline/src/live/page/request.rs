@@ -51,6 +51,9 @@ impl Request {
                 other if others.contains(&other) => {}
                 other => {
                     let dimension = other.parse::<Dimension>().map_err(|_| unknown(other, others))?;
+                    if dimension == Dimension::File {
+                        return Err("file: the history has no files; by=file shows those of now".to_owned());
+                    }
                     request.conditions.push((dimension, Some(value.clone()).filter(|one| !one.is_empty())));
                 }
             }
@@ -118,6 +121,11 @@ impl Request {
         Dimension::next(dimensions, |dimension| self.fixes(dimension))
     }
 
+    /// Whether the calls by file are asked for.
+    pub fn wants_files(&self) -> bool {
+        self.by == Some(Dimension::File)
+    }
+
     /// Whether a condition fixes this dimension.
     pub fn fixes(&self, dimension: Dimension) -> bool {
         self.conditions.iter().any(|(fixed, _)| *fixed == dimension)
@@ -131,7 +139,8 @@ impl Request {
 }
 
 fn unknown(name: &str, others: &[&str]) -> String {
-    let dimensions = Dimension::ALL.map(Dimension::name).join(", ");
+    let names = Dimension::ALL.into_iter().filter(|one| *one != Dimension::File).map(Dimension::name);
+    let dimensions = names.collect::<Vec<_>>().join(", ");
     let others: String = others.iter().map(|other| format!(", {other}")).collect();
     format!("`{name}` is no parameter; there are window, until, by{others}, and {dimensions}")
 }
@@ -184,8 +193,9 @@ mod tests {
             ("window", "5", "10 to 3600"),
             ("window", "x", "10 to 3600"),
             ("until", "now", "milliseconds"),
-            ("by", "file", "`file` is no dimension"),
-            ("file", "x", "`file` is no parameter; there are window, until, by, format, and node"),
+            ("file", "/a", "by=file shows those of now"),
+            ("by", "user", "`user` is no dimension"),
+            ("user", "x", "`user` is no parameter; there are window, until, by, format, and node"),
         ] {
             let error = parse(&[(name, value)]).unwrap_err();
             assert!(error.contains(part), "{error}");

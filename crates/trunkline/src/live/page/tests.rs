@@ -24,6 +24,7 @@ fn snapshot(kind: Kind, seconds: u64) -> Snapshot {
         loops: Vec::new(),
         gauges: Vec::new(),
         silent_ms: 0,
+        files: None,
     }
 }
 
@@ -142,7 +143,7 @@ fn figures_of_a_process_that_hangs_are_told_to_be_old() {
     let history = served();
     let last = Arc::clone(history.last().unwrap());
     let shown = |age, until: &[(&str, &str)]| {
-        let now = Now { snapshot: &last, age: Duration::from_secs(age) };
+        let now = Now { snapshot: &last, age: Duration::from_secs(age), files: None };
         panels(&Sheet::new(&history, request(until), Some(now)).unwrap())
     };
     let fresh = shown(1, &[]);
@@ -151,6 +152,26 @@ fn figures_of_a_process_that_hangs_are_told_to_be_old() {
     assert!(old.contains("Old, until") && old.contains("These figures are 75 s old"), "{old}");
     // What was stays what it was.
     assert!(shown(75, &[("until", "1700000012000")]).contains("Paused, until"));
+}
+
+#[test]
+fn files_are_a_table_of_now_beside_the_panels() {
+    let history = served();
+    let last = Arc::clone(history.last().unwrap());
+    let mut operations = Operations::default();
+    let key = Key { file: Some(format!("/x/{HOSTILE}").into()), ..Key::default() };
+    operations.add(key, &tally(20));
+    let files = metrics::FileActivity { seconds: 5.0, operations };
+    let now = Now { snapshot: &last, age: Duration::from_secs(1), files: Some(&files) };
+    let shown = panels(&Sheet::new(&history, request(&[("by", "file")]), Some(now)).unwrap());
+    for part in ["By file, over the last 5 s", "<td>4</td>", "aria-current=\"true\">file</a>"] {
+        assert!(shown.contains(part), "{part}\n{shown}");
+    }
+    assert!(!shown.contains("<script>alert"), "{shown}");
+    // Panels are by node.
+    assert!(shown.contains("node1 300"), "{shown}");
+    let past = panels(&sheet(&history, &[("by", "file"), ("until", "1700000012000")]));
+    assert!(past.contains("only while this page shows them live"), "{past}");
 }
 
 #[test]
@@ -178,7 +199,7 @@ fn paths_of_a_mount_show_their_state_now_and_then() {
     }
     let mut now = mounted.clone();
     now.paths[0].state = "down".into();
-    let fresh = |snapshot| Some(Now { snapshot, age: Duration::from_secs(1) });
+    let fresh = |snapshot| Some(Now { snapshot, age: Duration::from_secs(1), files: None });
     let live = Sheet::new(&history, Request::default(), fresh(&now)).unwrap();
     let states: Vec<_> = live.picture.edges.iter().map(|edge| edge.state.as_str()).collect();
     assert_eq!(states, ["down", "up"]);

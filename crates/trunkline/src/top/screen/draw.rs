@@ -22,14 +22,14 @@ const HEIGHT_WITH_LOAD: u16 = 20;
 const SILENT_AFTER: Duration = Duration::from_secs(3);
 
 const KEYS: &str = " q end  Tab next process  Up/Down line  Enter look into  Backspace back  \
-    1-6 columns  s sort  p pause  ? help";
+    1-7 columns  s sort  p pause  ? help";
 
 const HELP: &str = "
  Tab, Shift-Tab    the next process, the one before
  Up, Down          the line
  Enter             only the operations of this line, told apart by what is not known of them yet
  Backspace         back
- 1 to 6            tell operations apart by node, client, export, path, operation, size
+ 1 to 7            tell operations apart by node, client, export, path, operation, size, file
  s                 sort by ops, bytes, p99, errors, name
  p                 pause, and go on
  q, Ctrl-C         end

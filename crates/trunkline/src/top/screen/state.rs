@@ -1,8 +1,8 @@
 //! What the screen shows, and what each key changes.
 
 use crate::top::source::{Silent, Source};
-use crate::top::view::{Order, View, default_by};
-use metrics::{Dimension, Interval, Snapshot};
+use crate::top::view::{Order, View, default_by, needs_files};
+use metrics::{Dimension, Interval, Kind, Snapshot};
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Instant;
@@ -110,6 +110,11 @@ impl State {
         self.processes.insert(source, watched);
     }
 
+    /// Whether the operations by file are shown.
+    pub fn needs_files(&self) -> bool {
+        needs_files(&self.shown.by, &self.shown.conditions)
+    }
+
     /// Forgets the processes that are gone.
     pub fn keep(&mut self, is_there: impl Fn(&Source) -> bool) {
         self.processes.retain(|source, _| is_there(source));
@@ -215,7 +220,10 @@ impl State {
             next.conditions.extend(value.clone().map(|value| (*dimension, value)));
         }
         let known = |dimension: Dimension| next.conditions.iter().any(|(other, _)| *other == dimension);
-        let there_are = view.snapshot.operations.dimensions();
+        let mut there_are = view.snapshot.operations.dimensions();
+        if view.snapshot.process.kind == Kind::Serve {
+            there_are.push(Dimension::File);
+        }
         let Some(by) = Dimension::next(&there_are, known) else { return };
         next.by = vec![by];
         self.before.push(std::mem::replace(&mut self.shown, next));
@@ -236,7 +244,7 @@ impl State {
         };
     }
 
-    /// `1` to `6`: tells operations apart by that dimension, or no longer. One always remains.
+    /// `1` to `7`: tells operations apart by that dimension, or no longer. One always remains.
     fn toggle(&mut self, digit: char) {
         let number = digit.to_digit(10).and_then(|digit| usize::try_from(digit).ok()?.checked_sub(1));
         let Some(dimension) = number.and_then(|number| Dimension::ALL.get(number)) else { return };
