@@ -1,12 +1,13 @@
 //! The project's own commands: `cargo xtask check`, `cargo xtask test`, `cargo xtask bench`,
 //! `cargo xtask faults`, `cargo xtask soak`, `cargo xtask history`, `cargo xtask package`, `cargo
-//! xtask spec`.
+//! xtask pictures`, `cargo xtask spec`.
 //!
 //! `check` says whether the sources may be committed. `test` runs every suite that this machine can
 //! run, and names those that it cannot. `bench` runs the acceptance benchmark. `faults` measures
 //! the cost of failing links and servers. `soak` makes them fail at random for any length of time.
-//! `history` checks what reads return beside writes. `package` makes a Debian package. `spec` lists
-//! which sections of the standards are cited, and which of them no test proves.
+//! `history` checks what reads return beside writes. `package` makes a Debian package. `pictures`
+//! makes the pictures of the README. `spec` lists which sections of the standards are cited, and
+//! which of them no test proves.
 #![forbid(unsafe_code)]
 
 mod bench;
@@ -16,6 +17,7 @@ mod faults;
 mod history;
 mod layers;
 mod package;
+mod pictures;
 mod soak;
 mod source;
 mod spec;
@@ -57,6 +59,8 @@ enum Command {
     History(history::Options),
     /// Makes a Debian package of the program: docs/INSTALL.md.
     Package(package::Options),
+    /// Makes the pictures of the README: docs/pictures.
+    Pictures,
     /// Lists the cited sections of the standards, and those that no test cites.
     Spec,
 }
@@ -70,6 +74,7 @@ fn main() -> ExitCode {
         Command::Soak(options) => soak::run(&options),
         Command::History(options) => history::run(&options),
         Command::Package(options) => package::run(&options),
+        Command::Pictures => pictures::run(),
         Command::Spec => spec::run(),
     };
     match outcome {

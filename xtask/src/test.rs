@@ -80,7 +80,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         println!("\n=== suite {}: {}", suite.name, suite.about);
         let outcome = match obstacle(suite, suite_dir) {
             Some(reason) => Outcome::NotRun(reason),
-            None => run_suite(suite, suite_dir)?,
+            None => run_suite(suite, suite_dir, &[])?,
         };
         let said = match &outcome {
             Outcome::Passed => "passed".to_owned(),
@@ -165,10 +165,27 @@ fn conclude(outcomes: &[(&Suite, Outcome)], ci: bool) -> bool {
     failed.is_empty() && (not_run.is_empty() || !ci)
 }
 
+/// Runs one suite for another command, with a variable for it. Returns whether it ran and passed;
+/// if it cannot run, says why: which packages are missing.
+pub(crate) fn run_with(name: &str, variable: (&str, &Path)) -> Result<bool> {
+    let Some(suite) = SUITES.iter().find(|suite| suite.name == name) else { return Ok(false) };
+    if let Some(reason) = obstacle(suite, None) {
+        eprintln!("error: {reason}");
+        return Ok(false);
+    }
+    match run_suite(suite, None, &[variable])? {
+        Outcome::Passed => Ok(true),
+        Outcome::Failed(how) | Outcome::NotRun(how) => {
+            eprintln!("error: {how}");
+            Ok(false)
+        }
+    }
+}
+
 /// Runs a suite's command, passes its output through, and ends it when its time is over.
-fn run_suite(suite: &Suite, suite_dir: Option<&Path>) -> Result<Outcome> {
+fn run_suite(suite: &Suite, suite_dir: Option<&Path>, variables: &[(&str, &Path)]) -> Result<Outcome> {
     let mut command: Command = cargo();
-    command.args(suite.command);
+    command.args(suite.command).envs(variables.iter().copied());
     if let Some(directory) = machine::outside_suite(suite.needs, suite_dir) {
         // The command is started in another directory.
         command.env(SUITE_DIR, std::path::absolute(&directory).unwrap_or(directory));

@@ -47,10 +47,9 @@ fn files_between(earlier: &Snapshot, later: &Snapshot, ms: u64) -> Option<FileAc
     let now = later.files.as_ref()?;
     let goes_on = |before: &&Files| now.counted_ms + CLOCKS_MS >= before.counted_ms + ms;
     let (counted_ms, operations) = match earlier.files.as_ref().filter(goes_on) {
-        Some(before) => (
-            now.counted_ms.saturating_sub(before.counted_ms),
-            now.operations.since(&before.operations),
-        ),
+        Some(before) => {
+            (now.counted_ms.saturating_sub(before.counted_ms), now.operations.since(&before.operations))
+        }
         None => (now.counted_ms, now.operations.clone()),
     };
     (counted_ms > 0).then(|| FileActivity { seconds: counted_ms as f64 / 1e3, operations })

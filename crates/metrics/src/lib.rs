@@ -17,7 +17,7 @@ pub mod prometheus;
 pub mod snapshot;
 
 pub use history::History;
-pub use interval::{Interval, IntervalError, PathActivity, Rates};
+pub use interval::{FileActivity, Interval, IntervalError, PathActivity, Rates};
 pub use key::{Dimension, Key, OTHER_CLIENTS, SizeClass};
 pub use latency::Latency;
 pub use operations::{Operations, Tally};

@@ -135,15 +135,8 @@ impl Executor<'_> {
                 let sent_bytes = self.replies.push(payload, payload_len);
                 let CallSubject { file, payload_bytes } = self.client.subject.get();
                 let payload_bytes = (payload_len as u64).max(payload_bytes.into());
-                let end = |slot| CallEnd {
-                    slot,
-                    error,
-                    replayed,
-                    received_bytes,
-                    sent_bytes,
-                    payload_bytes,
-                    file,
-                };
+                let end =
+                    |slot| CallEnd { slot, error, replayed, received_bytes, sent_bytes, payload_bytes, file };
                 return slot.map_or(Dispatched::Uncounted, |slot| Dispatched::Answered(end(slot)));
             }
             Answered::Accept(accept) => {

@@ -13,8 +13,8 @@ mod tables;
 
 use clients::CallKind;
 pub(crate) use clients::{ClientKey, ClientReport, ClientTable};
-use hdrhistogram::Histogram;
 pub(crate) use files::FileReport;
+use hdrhistogram::Histogram;
 pub use operations::{CallStatistics, FileStatistics};
 use smallvec::SmallVec;
 use std::net::SocketAddr;
@@ -462,7 +462,7 @@ mod tests {
         let files = statistics.files.unwrap();
         assert_eq!(files.age, Duration::from_secs(2));
         let rows = files.operations.iter().map(|(key, tally)| (key.file.as_deref().unwrap(), tally.count));
-        assert_eq!(rows.collect::<Vec<_>>(), [("/export/dir/file", 2), ("/export, fileid 2", 2)]);
+        assert_eq!(rows.collect::<Vec<_>>(), [("/export, fileid 2", 2), ("/export/dir/file", 2)]);
         clients.end_watch(Duration::from_secs(12));
         assert!(report(&mut clients, 12).files.is_none() && !clients.counts_files());
     }

@@ -296,7 +296,20 @@ impl Browser {
     /// If the file cannot be written.
     #[track_caller]
     pub fn screenshot(&mut self, file: &Path) {
-        let parameters = json!({"format": "png", "captureBeyondViewport": true});
+        self.capture(file, json!({"format": "png", "captureBeyondViewport": true}));
+    }
+
+    /// Writes a picture of what the window shows as PNG.
+    ///
+    /// # Panics
+    /// If the file cannot be written.
+    #[track_caller]
+    pub fn screenshot_of_window(&mut self, file: &Path) {
+        self.capture(file, json!({"format": "png", "captureBeyondViewport": false}));
+    }
+
+    #[track_caller]
+    fn capture(&mut self, file: &Path, parameters: Value) {
         let answer = self.call("Page.captureScreenshot", parameters);
         let bytes = connection::from_base64(answer["data"].as_str().unwrap_or_default());
         if let Err(error) = std::fs::write(file, bytes) {

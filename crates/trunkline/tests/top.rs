@@ -7,6 +7,7 @@ use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{ChildStdout, Command, Output, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use testkit::{Deadline, Process, Stream, temp_dir};
@@ -104,6 +105,51 @@ fn batches_are_printed_as_text_and_as_csv() {
     assert_eq!(lines.len(), 1, "nothing happened in the interval: {lines:?}");
 }
 
+#[test]
+fn a_server_counts_by_file_while_somebody_asks_and_names_files_by_their_paths() {
+    let runtime = temp_dir("top");
+    let export = runtime.path().join("data");
+    std::fs::create_dir_all(export.join("sub")).unwrap();
+    let arguments = ["serve", "--dir", export.to_str().unwrap(), "--listen", "127.0.0.1:0"];
+    let server = Process::spawn({
+        let mut command = trunkline(runtime.path(), &arguments);
+        command.args(["--state", runtime.path().to_str().unwrap(), "--export", "/export"]);
+        command.args(["--allow", "127.0.0.0/8", "--no-root-squash"]);
+        command
+    });
+    server.wait_for_line("ready", TIMEOUT);
+    let out = server.output(Stream::Out);
+    let listen = out.lines().find_map(|line| line.strip_prefix("listening on ")).unwrap();
+    let url = format!("nfs://{}/export", listen.split(' ').next().unwrap());
+    let mount = Mount::connect(&url, "nolock").unwrap();
+    let file = mount.create_file(b"/sub/one", 0o644).unwrap();
+    let pid = server.id().to_string();
+    let by_file = || {
+        let arguments = ["top", &pid, "--batch", "1", "--interval", "0.3", "--by", "file,operation", "--csv"];
+        let output = run(runtime.path(), &arguments);
+        text_of(&output.stdout).to_owned()
+    };
+    // What happened before anybody asked is not told.
+    file.write_at(vec![7; BLOCK], 0).wait().result.unwrap();
+    assert!(!by_file().contains("/export/sub/one"));
+    let stop = Arc::new(AtomicBool::new(false));
+    let ends = Arc::clone(&stop);
+    let load = std::thread::spawn(move || {
+        while !ends.load(Ordering::Acquire) {
+            file.read_at(vec![0; BLOCK], 0).wait().result.unwrap();
+        }
+    });
+    let csv = Deadline::wait_until("reads of the file", TIMEOUT, || {
+        Some(by_file()).filter(|csv| csv.contains("READ,,/export/sub/one"))
+    });
+    stop.store(true, Ordering::Release);
+    load.join().unwrap();
+    let line = csv.lines().nth(1).unwrap();
+    assert!(line.contains("READ,,/export/sub/one") && line.contains(",1,0,"), "all of it: {csv}");
+    // A client does not count by file, and the snapshot of a server has files only if asked.
+    assert!(snapshot_of(runtime.path(), &pid).files.is_none());
+}
+
 /// The status and the body of an answer to `GET path`.
 fn get(address: &str, path: &str, host: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(address).unwrap();
@@ -146,7 +192,7 @@ fn the_metrics_address_answers_prometheus_and_top() {
         ("/health", "localhost", 200),
         ("/ready", "127.0.0.1", 200),
         ("/snapshot?by=node", "localhost", 200),
-        ("/snapshot?by=file", "localhost", 400),
+        ("/snapshot?by=user", "localhost", 400),
         ("/absent", "localhost", 404),
         ("/metrics", "evil.example", 421),
     ] {
@@ -323,7 +369,7 @@ fn what_cannot_be_watched_is_an_error_that_says_why() {
         (&["top", "1", "--batch", "1"][..], "it is no trunkline serve, mount or bench of this user"),
         (&["top", "nonsense"], "the number of a process, or the metrics address"),
         (&["top", "127.0.0.1:1", "--batch", "0"], "Connection refused"),
-        (&["top", "--by", "file"], "`file` is no dimension"),
+        (&["top", "--by", "user"], "`user` is no dimension"),
         (&["top", "--where", "client"], "a dimension and its value"),
         (&["top", "--interval", "0"], "from 0.1 to 3600"),
         (&["top", "--json"], "--batch"),

@@ -233,6 +233,15 @@ pub(crate) const SUITES: &[Suite] = &[
         needs: &[Need::Root, Need::NetNamespaces, Need::Fuse],
     },
     Suite {
+        name: "pictures",
+        about: "the pictures of the README, made of an embedded group under load",
+        tier: Tier::Full,
+        minutes: 6,
+        command: &["test", "--package", "trunkline", "--test", "pictures", "--", "--test-threads", "1"],
+        packages: &["chromium", "util-linux"],
+        needs: &[],
+    },
+    Suite {
         name: "prometheus",
         about: "the board and the alert rules of docs/examples on a Prometheus that scrapes a group",
         tier: Tier::Ci,

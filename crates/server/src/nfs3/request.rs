@@ -8,10 +8,10 @@
 
 use super::status;
 use crate::client::{CallSubject, Client};
-use crate::statistics::FileId;
 use crate::export::{Export, OpenError};
 use crate::identity::{Identity, SquashedCaller};
 use crate::replies::Payload;
+use crate::statistics::FileId;
 use fs::{Attributes, Effect, Handle, Rights, Stability};
 use nfs3::{Outcome, PostOpAttr, Status};
 use rpc::auth::AuthStat;

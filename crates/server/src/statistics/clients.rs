@@ -10,8 +10,8 @@
 //! clients together have [`CELLS_MAX`], calls of further kinds are counted with the others. How
 //! many cells the others have depends on the configuration only.
 
-use super::tables::Tables;
 use super::files::{FileCall, FileReport, FileTable};
+use super::tables::Tables;
 use super::{CallEnd, Counts, FileId, ProcedureStatistics, Slot};
 use crate::address::network_of;
 use crate::client::Client;
@@ -48,7 +48,11 @@ pub(crate) struct CallKind {
 
 impl CallKind {
     pub fn of(end: &CallEnd) -> Self {
-        Self { slot: end.slot, export: end.file.map(|file| file.export), size: SizeClass::of(end.payload_bytes) }
+        Self {
+            slot: end.slot,
+            export: end.file.map(|file| file.export),
+            size: SizeClass::of(end.payload_bytes),
+        }
     }
 }
 

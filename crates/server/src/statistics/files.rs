@@ -41,10 +41,11 @@ struct Cells(Vec<(FileCall, Counts)>);
 
 impl Cells {
     fn add(&mut self, call: FileCall, counts: &Counts) {
+        let is_full = self.0.len() >= KINDS_MAX && !self.0.iter().any(|(other, _)| *other == call);
+        let call = if is_full { FileCall { network: None, ..call } } else { call };
         match self.0.iter_mut().find(|(other, _)| *other == call) {
             Some((_, cell)) => cell.add(counts),
-            None if self.0.len() < KINDS_MAX || call.network.is_none() => self.0.push((call, *counts)),
-            None => self.add(FileCall { network: None, ..call }, counts),
+            None => self.0.push((call, *counts)),
         }
     }
 }
@@ -130,11 +131,8 @@ impl FileTable {
         let files = self.files.iter().map(|(id, file)| (Some(*id), &file.cells));
         let all = files.chain([(None, &self.others)]);
         let rows = all.flat_map(|(file, cells)| {
-            let row = move |(call, counts): &(FileCall, Counts)| FileReport {
-                file,
-                call: *call,
-                counts: *counts,
-            };
+            let row =
+                move |(call, counts): &(FileCall, Counts)| FileReport { file, call: *call, counts: *counts };
             cells.0.iter().map(row)
         });
         rows.collect()

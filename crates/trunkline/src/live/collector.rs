@@ -249,12 +249,15 @@ mod tests {
         let identity = Identity::new(metrics::Kind::Serve, "/x");
         let (count, gate) = (Arc::new(AtomicU64::new(0)), Arc::new(Mutex::new(())));
         let (counted, waited) = (Arc::clone(&count), Arc::clone(&gate));
-        let collector = Collector::start(Arc::new(move || {
-            drop(waited.lock());
-            let mut snapshot = identity.snapshot();
-            snapshot.gauges.push(Gauge::new("n", "", counted.load(Ordering::Acquire) as f64));
-            snapshot
-        }), None)
+        let collector = Collector::start(
+            Arc::new(move || {
+                drop(waited.lock());
+                let mut snapshot = identity.snapshot();
+                snapshot.gauges.push(Gauge::new("n", "", counted.load(Ordering::Acquire) as f64));
+                snapshot
+            }),
+            None,
+        )
         .unwrap();
         let value = |collected: &Collected| collected.snapshot.gauges[0].value;
         for n in 1..20_u64 {
@@ -283,10 +286,10 @@ mod tests {
         let identity = Identity::new(metrics::Kind::Mount, "/x");
         let silent_ms = Arc::new(AtomicU64::new(60_000));
         let told = Arc::clone(&silent_ms);
-        let collector = Collector::start(Arc::new(move || Snapshot {
-            silent_ms: told.load(Ordering::Acquire),
-            ..identity.snapshot()
-        }), None)
+        let collector = Collector::start(
+            Arc::new(move || Snapshot { silent_ms: told.load(Ordering::Acquire), ..identity.snapshot() }),
+            None,
+        )
         .unwrap();
         let found = block_on(collector.fresh()).unwrap();
         assert!(found.age() >= Duration::from_secs(60) && !collector.is_healthy());

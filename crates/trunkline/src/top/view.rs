@@ -102,11 +102,7 @@ impl View {
             for name in [&mut activity.now.name, &mut activity.now.node, &mut activity.now.state] {
                 *name = names::escaped(name.as_bytes());
             }
-            PathLine {
-                activity,
-                rates: Rates::of(&of_path, seconds),
-                share: of_path.share_of(&total),
-            }
+            PathLine { activity, rates: Rates::of(&of_path, seconds), share: of_path.share_of(&total) }
         });
         let mut snapshot = snapshot.clone();
         snapshot.process.name = names::escaped(snapshot.process.name.as_bytes());

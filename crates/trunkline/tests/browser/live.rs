@@ -238,6 +238,25 @@ fn time_is_paused_scrolled_and_live_again_also_by_keys() {
 }
 
 #[test]
+fn files_are_counted_while_the_page_shows_them() {
+    let served = Served::start();
+    let _load = Load::start(served.url(NODE, "/export"), "nolock".to_owned(), true);
+    let mut browser = Browser::start(1000, 800);
+    browser.open(&served.page);
+    browser.click(".choice a[href='/?by=file']");
+    let first =
+        "document.querySelector('#groups tbody th')?.textContent.trim().startsWith('/export, fileid ')";
+    browser.wait_for("the file", first);
+    browser.wait_for("its reads", "document.querySelector('#groups tbody td').textContent !== '0'");
+    let caption = browser.text("document.querySelector('#groups caption').textContent");
+    assert!(caption.starts_with("By file, over the last "), "{caption}");
+    browser.click("#pause");
+    browser
+        .wait_for("the past, which has none", "document.querySelectorAll('#groups tbody tr').length === 0");
+    no_problems(&browser);
+}
+
+#[test]
 fn hostile_names_are_text_and_the_page_works_without_scripts_and_network() {
     let served = Served::start();
     let mut load = Load::start(served.url(NODE, HOSTILE), "nolock".to_owned(), true);
@@ -288,7 +307,7 @@ fn other_hosts_need_the_token_and_a_form_takes_it() {
     move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network)).unwrap();
     let mut browser = Browser::start_by(|command| net.exec_in("client", &command).unwrap(), 800, 600);
     let page = format!("http://{metrics}/");
-    browser.open(&page);
+    browser.open(&format!("{page}?by=operation&node=a%26b"));
     assert_eq!(browser.evaluate("document.getElementById('groups') === null"), true);
     assert_eq!(browser.evaluate("fetch('/history').then(answer => answer.status)"), 401);
     assert_eq!(browser.evaluate("fetch('/health').then(answer => answer.status)"), 200);
@@ -304,6 +323,7 @@ fn other_hosts_need_the_token_and_a_form_takes_it() {
         browser.wait_for(then, &format!("document.querySelector({}) !== null", Value::from(then)));
     }
     assert_eq!(browser.evaluate("document.cookie"), "", "scripts do not see the cookie");
+    assert_eq!(browser.text("location.search"), "?by=operation&node=a%26b", "what was asked for");
     browser.evaluate("fetch('/history').then(answer => answer.json())");
     // One host that opens many connections leaves room for others.
     let address: SocketAddr = metrics.parse().unwrap();
@@ -321,8 +341,10 @@ fn other_hosts_need_the_token_and_a_form_takes_it() {
     let top = top.args(["top", &metrics, "--batch", "0"]).output().unwrap();
     assert!(top.status.success(), "{top:?}");
     drop(held);
-    // A link with the token leaves no token behind.
+    // When the session is over, the page that is open brings the form.
     browser.call("Network.clearBrowserCookies", serde_json::json!({}));
+    browser.wait_for("the form", "document.getElementById('token') !== null");
+    // A link with the token leaves no token behind.
     browser.open(&format!("{page}?by=client&token={TOKEN}"));
     assert_eq!(browser.text("location.href"), format!("{page}?by=client"));
     // The browser says which answers were 401, as it should; nothing else is wrong.
