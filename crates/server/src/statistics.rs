@@ -178,8 +178,8 @@ impl ConnectionProcedures {
 pub(crate) struct Counters {
     procedures: ConnectionProcedures,
     refused: u64,
-    /// The kinds of calls in this batch, which are few, and what they did. While calls are counted by
-    /// file, those of each file are apart.
+    /// The kinds of calls in this batch, which are few, and what they did. While calls are counted
+    /// by file, those of each file are apart.
     batch: SmallVec<[(CallKind, Option<FileId>, Counts); 2]>,
     /// Whether calls are counted by file.
     pub counts_files: bool,

@@ -5,8 +5,8 @@
 //!
 //! The memory is bounded: when there are [`FILES_MAX`] files, the [`FILES_KEPT`] with most calls of
 //! late stay, and what the rest did is counted with the others. Calls of late count more than older
-//! ones, because each file's weight is halved again and again. Clients of one file are told apart up
-//! to [`KINDS_MAX`] kinds of calls.
+//! ones, because each file's weight is halved again and again. Clients of one file are told apart
+//! up to [`KINDS_MAX`] kinds of calls.
 
 use super::clients::CallKind;
 use super::{Counts, FileId};
@@ -18,8 +18,8 @@ use std::time::Duration;
 const FILES_MAX: usize = 1024;
 /// The files that stay then, and that are reported.
 const FILES_KEPT: usize = 256;
-/// The kinds of calls of one file that have cells of their own; those of further clients are counted
-/// with the others.
+/// The kinds of calls of one file that have cells of their own; those of further clients are
+/// counted with the others.
 const KINDS_MAX: usize = 64;
 /// How often weights are halved.
 const HALVING_INTERVAL: Duration = Duration::from_secs(2);

@@ -98,7 +98,7 @@ impl Sheet {
         let begun = last.taken_unix_ms;
         let all = history.range().unwrap_or(Range { from_ms: begun, until_ms: begun });
         let dimensions = history.dimensions();
-        // The history has no files: beside their table, panels are broken down as if nobody had asked.
+        // The history has no files: panels are broken down as if nobody had asked for them.
         let asked = request.by.filter(|by| *by != Dimension::File);
         let by = asked.or_else(|| request.first_left(&dimensions)).unwrap_or(Dimension::Operation);
         let range = request.range(all);
