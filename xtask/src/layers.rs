@@ -63,6 +63,7 @@ pub(crate) const RULES: &[Rule] = &[
     pure("record", &[], &["thiserror", "serde", "serde_json", "hdrhistogram"]),
     pure("metrics", &[], &["thiserror", "serde", "serde_json", "hdrhistogram", "prometheus"]),
     pure("plan", &[], &["thiserror", "serde", "serde_json", "toml", "askama"]),
+    pure("check", &[], &["serde"]),
     pure("runbook", &["plan"], &["thiserror", "serde", "serde_json", "toml", "askama"]),
     pure("fio", &["record"], &["thiserror", "serde", "serde_json"]),
     rule("testkit", Layer::Tool, &[], &[]),
@@ -100,8 +101,8 @@ pub(crate) const RULES: &[Rule] = &[
         "trunkline",
         Layer::Binary,
         &[
-            "fs", "record", "metrics", "plan", "fio", "store", "server", "client", "mount", "copy", "lab",
-            "bench", "report", "runbook",
+            "fs", "record", "metrics", "plan", "check", "fio", "store", "server", "client", "mount", "copy",
+            "lab", "bench", "report", "runbook",
         ],
         &["xdr", "rpc", "drc", "nfs3", "rpcrdma", "paths", "memory", "verbs", "transport", "acceptance"],
     ),

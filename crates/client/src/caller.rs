@@ -137,6 +137,19 @@ impl Caller {
         procedure: u32,
         args: impl FnOnce(&mut Writer<'_>),
     ) -> Result<Vec<u8>, MountError> {
+        match self.reply(program, procedure, args)? {
+            (Body::Accepted(Accept::Success), results) => Ok(results),
+            (other, _) => Err(self.protocol(format!("{other:?}"))),
+        }
+    }
+
+    /// Makes a call and returns how it was taken, and the bytes of its results.
+    pub(crate) fn reply(
+        &mut self,
+        program: Program,
+        procedure: u32,
+        args: impl FnOnce(&mut Writer<'_>),
+    ) -> Result<(Body, Vec<u8>), MountError> {
         let xid = Xid(self.next_xid);
         self.next_xid = self.next_xid.wrapping_add(1);
         let credential = &self.credential;
@@ -149,11 +162,10 @@ impl Caller {
         let reply = reply.map_err(|reason| self.protocol(reason))?;
         let mut reader = Reader::new(&reply);
         let head = rpc::reply::decode(&mut reader).map_err(|error| self.protocol(error.to_string()))?;
-        match head.body {
-            Body::Accepted(Accept::Success) if head.xid == xid => Ok(reader.rest().to_vec()),
-            Body::Accepted(Accept::Success) => Err(self.protocol("an answer to no call of ours".into())),
-            other => Err(self.protocol(format!("{other:?}"))),
+        if head.xid != xid {
+            return Err(self.protocol("an answer to no call of ours".into()));
         }
+        Ok((head.body, reader.rest().to_vec()))
     }
 
     pub(crate) fn protocol(&self, reason: String) -> MountError {

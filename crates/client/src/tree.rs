@@ -1,7 +1,7 @@
 //! The operations on the tree of a mount for a thread that blocks: [`crate::Operations`] on behalf
 //! of the mount's own user.
 
-use fs::{Attributes, CreateMode, FileHandle, Limits, SetAttributes, Space, Special, Time};
+use fs::{Attributes, CreateMode, FileHandle, Limits, Rights, SetAttributes, Space, Special, Time};
 
 use crate::error::Result;
 use crate::mount::Mount;
@@ -22,6 +22,14 @@ impl Mount {
     /// The server's, or the mount's.
     pub fn set_attributes(&self, object: FileHandle, new: SetAttributes, guard: Option<Time>) -> Result<()> {
         wait(self.operations(None).setattr(object, new, guard)).map(drop)
+    }
+
+    /// Returns which of these rights the mount's user has.
+    ///
+    /// # Errors
+    /// The server's, or the mount's.
+    pub fn access(&self, object: FileHandle, wished: Rights) -> Result<Rights> {
+        wait(self.operations(None).access(object, wished))
     }
 
     /// Looks a name up in a directory.

@@ -8,6 +8,7 @@ mod agent;
 mod attributes;
 mod bench;
 mod cat;
+mod check;
 mod cp;
 mod df;
 mod du;
@@ -75,6 +76,7 @@ enum Command {
     Du(du::DuArgs),
     Df(df::DfArgs),
     Plan(plan::PlanArgs),
+    Check(check::CheckArgs),
     Lab(lab::LabArgs),
     Generate(generate::GenerateArgs),
 }
@@ -123,6 +125,7 @@ fn run(command: Command) -> Result<ExitCode, Error> {
         Command::Du(args) => du::run(&args),
         Command::Df(args) => df::run(&args),
         Command::Plan(args) => plan::run(&args),
+        Command::Check(args) => check::run(&args),
         Command::Lab(args) => lab::run(args),
         Command::Generate(args) => generate::run(&args, Cli::command()),
     }

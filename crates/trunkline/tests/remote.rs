@@ -3,6 +3,7 @@
 
 mod remote {
     mod changing;
+    mod checking;
     mod copying;
     mod damage;
     mod fixtures;

@@ -1,0 +1,136 @@
+//! The output of commands of a PowerScale cluster.
+
+/// A network interface of a node.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Interface {
+    pub node: String,
+    pub name: String,
+    pub addresses: String,
+    /// The pools that it belongs to; empty or `-` for none.
+    pub owners: String,
+    pub status: String,
+    pub mtu: Option<u32>,
+    pub flags: String,
+    pub speed: String,
+}
+
+impl Interface {
+    /// Whether it carries addresses of a pool.
+    pub fn is_used(&self) -> bool {
+        !matches!(self.owners.trim(), "" | "-")
+    }
+}
+
+/// The interfaces of `isi network interfaces list -v`: blocks of `Key: value`, each of which begins
+/// with its addresses.
+pub(crate) fn interfaces(text: &str) -> Vec<Interface> {
+    let mut interfaces = Vec::<Interface>::new();
+    for line in text.lines() {
+        // An address of IPv6 has colons too, but no key before it.
+        let Some((key, value)) = line.split_once(": ").or_else(|| line.trim_end().split_once(':')) else {
+            continue;
+        };
+        let value = value.trim().to_owned();
+        match (key.trim(), interfaces.last_mut()) {
+            ("IP Addresses", _) => {
+                interfaces.push(Interface { addresses: value, ..Interface::default() });
+            }
+            ("LNN", Some(interface)) => interface.node = value,
+            ("Name", Some(interface)) => interface.name = value,
+            ("Owners", Some(interface)) => interface.owners = value,
+            ("Status", Some(interface)) => interface.status = value,
+            ("MTU", Some(interface)) => interface.mtu = value.parse().ok(),
+            ("Flags", Some(interface)) => interface.flags = value,
+            ("Negotiated Speed", Some(interface)) => interface.speed = value,
+            _ => {}
+        }
+    }
+    interfaces
+}
+
+/// The lines `Key: Yes` or `Key: No` of `isi nfs settings global view`.
+pub(crate) fn settings(text: &str) -> Vec<(String, bool)> {
+    let line = |line: &str| {
+        let (key, value) = line.rsplit_once(':')?;
+        let is_on = match value.trim() {
+            "Yes" | "True" => true,
+            "No" | "False" => false,
+            _ => return None,
+        };
+        Some((key.trim().to_owned(), is_on))
+    };
+    text.lines().filter_map(line).collect()
+}
+
+/// Operations per second by node, from `isi statistics protocol list` with the columns Ops and Node
+/// among others, in any order. Of several tables (`--repeat`) the last that has rows counts.
+pub(crate) fn protocol_operations(text: &str) -> Vec<(String, f64)> {
+    let (mut last, mut current) = (Vec::<(String, f64)>::new(), Vec::<(String, f64)>::new());
+    let mut columns = None;
+    for line in text.lines() {
+        let words: Vec<_> = line.split_whitespace().collect();
+        let column = |name: &str| words.iter().position(|word| word.eq_ignore_ascii_case(name));
+        if let (Some(operations), Some(node)) = (column("Ops"), column("Node")) {
+            columns = Some((operations, node));
+        } else if words.first() == Some(&"Total:") {
+            if !current.is_empty() {
+                last = std::mem::take(&mut current);
+            }
+        } else if let Some((operations, node)) = columns {
+            let rate = words.get(operations).and_then(|word| rate_of(word));
+            let node = words.get(node).filter(|node| node.parse::<u32>().is_ok());
+            let (Some(rate), Some(node)) = (rate, node) else { continue };
+            match current.iter_mut().find(|(of, _)| of == node) {
+                Some((_, all)) => *all += rate,
+                None => current.push(((*node).to_owned(), rate)),
+            }
+        }
+    }
+    if current.is_empty() { last } else { current }
+}
+
+/// `5.5k`, `12`, `1.2M`.
+fn rate_of(text: &str) -> Option<f64> {
+    let units = [("k", 1e3), ("K", 1e3), ("M", 1e6)];
+    let unit = units.iter().find_map(|(name, unit)| Some((text.strip_suffix(name)?, *unit)));
+    let (number, unit) = unit.unwrap_or((text, 1.0));
+    number.parse::<f64>().ok().filter(|rate| rate.is_finite()).map(|rate| rate * unit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn interfaces_are_read() {
+        let text = "        IP Addresses: 10.99.99.98\n                 LNN: 1\n                Name: 25gige-2\n\
+            \x20           NIC Name: mce1\n              Owners: groupnet0.a.b\n              Status: Up\n\
+            Default IPv6 Gateway: -\n                 MTU: 9000\n\
+            \x20              Flags: ACCEPT_ROUTER_ADVERT, SUPPORTS_RDMA_RRoCE\n    Negotiated Speed: 25Gbps\n\n\
+            \x20       IP Addresses: -\n                 LNN: 2\n              Owners: -\n              Status: Down\n";
+        let found = interfaces(text);
+        assert_eq!(found.len(), 2);
+        assert_eq!((&*found[0].name, found[0].mtu, found[0].is_used()), ("25gige-2", Some(9000), true));
+        assert!(found[0].flags.contains("SUPPORTS_RDMA_RRoCE"));
+        assert_eq!((&*found[1].status, found[1].mtu, found[1].is_used()), ("Down", None, false));
+    }
+
+    #[test]
+    fn settings_are_read() {
+        let text = "NFS Service Enabled: Yes\n      NFSv3 Enabled: Yes\n        NFSv3 RDMA Enabled: No\n\
+            \x20 v4.1 Enabled: Yes\n\nRquota Enabled: No\nNo words here\n";
+        let found = settings(text);
+        assert_eq!(found.len(), 5);
+        assert!(found.contains(&("NFSv3 RDMA Enabled".to_owned(), false)));
+    }
+
+    #[test]
+    fn the_last_table_with_rows_counts() {
+        let text = "Ops Node Proto Class\n------\nTotal: 0\n5.5k     1 nfsrdma   read\n1.4k     1 nfsrdma  write\n\
+            ----\nTotal: 2\n11.7k     1 nfsrdma   read\n900     2 nfsrdma  write\n----\nTotal: 2\n----\nTotal: 0\n";
+        assert_eq!(protocol_operations(text), [("1".to_owned(), 11_700.0), ("2".to_owned(), 900.0)]);
+        let other = "Node Ops\n----\n3 2k\n4 1\nTotal: 2\n";
+        assert_eq!(protocol_operations(other), [("3".to_owned(), 2000.0), ("4".to_owned(), 1.0)]);
+        assert!(protocol_operations("").is_empty());
+    }
+}

@@ -1,0 +1,37 @@
+//! The rules, by area. Each says what it saw, where, why it matters and how to mend it.
+
+mod block;
+mod clock;
+mod limits;
+mod multipath;
+mod network;
+mod nfs;
+mod nvme;
+mod powerscale;
+mod rdma;
+mod routing;
+#[cfg(test)]
+mod tests;
+
+use crate::{Evidence, Expected, Finding};
+
+/// What all rules find, area by area.
+pub(crate) fn all(evidence: &Evidence, expected: &Expected) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    rdma::check(evidence, expected, &mut findings);
+    network::check(evidence, expected, &mut findings);
+    routing::check(evidence, &mut findings);
+    limits::check(evidence, &mut findings);
+    nfs::check(evidence, &mut findings);
+    nvme::check(evidence, expected, &mut findings);
+    multipath::check(evidence, expected, &mut findings);
+    block::check(evidence, expected, &mut findings);
+    clock::check(evidence, &mut findings);
+    powerscale::check(evidence, expected, &mut findings);
+    findings
+}
+
+/// Several names as one text.
+fn list<T: AsRef<str>>(names: &[T]) -> String {
+    names.iter().map(AsRef::as_ref).collect::<Vec<_>>().join(", ")
+}

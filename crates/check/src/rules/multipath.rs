@@ -1,0 +1,71 @@
+//! `multipath -ll`: paths of each device, of device mapper or of the kernel's own NVMe multipath.
+
+use super::list;
+use crate::parse::{MultipathDevice, multipath_devices};
+use crate::{Evidence, Expected, Finding};
+
+const NAME: &str = "multipath.txt";
+
+pub(super) fn check(evidence: &Evidence, expected: &Expected, out: &mut Vec<Finding>) {
+    let devices = evidence.text(NAME).map(multipath_devices).unwrap_or_default();
+    let source = evidence.source(NAME);
+    // Without a plan, the device with most paths shows how many there should be.
+    let most = devices.iter().map(|device| device.paths.len()).max().unwrap_or_default();
+    for device in &devices {
+        out.push(paths(device, expected.paths, most, source));
+    }
+    mixed(evidence, &devices, source, out);
+}
+
+fn paths(device: &MultipathDevice, expected: Option<usize>, most: usize, source: &str) -> Finding {
+    let MultipathDevice { name, id, paths, is_native } = device;
+    let broken: Vec<_> = paths.iter().filter(|path| path.is_usable() == Some(false)).collect();
+    let names: Vec<_> = broken.iter().map(|path| format!("{} ({})", path.name, path.state)).collect();
+    let kind = if *is_native { "native" } else { "DM-Multipath" };
+    let wanted = expected.unwrap_or(most);
+    let mut seen = format!("{name} ({id}, {kind}): {} paths of {wanted}", paths.len());
+    if !names.is_empty() {
+        seen.push_str(&format!(", not usable: {}", list(&names)));
+    }
+    let finding = Finding::ok("multipath.paths", source, seen);
+    if broken.len() == paths.len() {
+        finding.fail(
+            "no path can be used: I/O waits or fails",
+            "nvme list-subsys or multipathd show paths; then cables, switch, array",
+        )
+    } else if !broken.is_empty() || expected.is_some_and(|expected| paths.len() < expected) {
+        finding.fail(
+            "with fewer paths than planned the next failure may cut the volume off",
+            "nvme list-subsys or multipathd show paths: which addresses are missing?",
+        )
+    } else if paths.len() < most {
+        finding.warn(
+            "other devices have more paths",
+            "nvme list-subsys or multipathd show paths: which addresses are missing?",
+        )
+    } else {
+        finding
+    }
+}
+
+/// NVMe devices must be left to one of the two.
+fn mixed(evidence: &Evidence, devices: &[MultipathDevice], source: &str, out: &mut Vec<Finding>) {
+    let is_native = evidence.value("sys-nvme.txt", "/sys/module/nvme_core/parameters/multipath");
+    let of_dm = devices
+        .iter()
+        .any(|device| !device.is_native && device.paths.iter().any(|path| path.name.starts_with("nvme")));
+    if !of_dm {
+        return;
+    }
+    let Some(native) = is_native else { return };
+    let seen = format!("DM-Multipath has NVMe devices, and nvme_core.multipath is {native}");
+    let finding = Finding::ok("multipath.mixed", source, seen);
+    out.push(if native == "Y" {
+        finding.fail(
+            "the kernel has one device for all paths already: DM-Multipath over it hides failures and owners",
+            "blacklist NVMe in /etc/multipath.conf (RHEL 8 and later), or boot with nvme_core.multipath=N (RHEL 7)",
+        )
+    } else {
+        finding
+    });
+}

@@ -1,0 +1,201 @@
+//! NVMe over Fabrics: controllers, paths and their ANA states, policy, host NQN, volumes.
+
+use super::list;
+use crate::parse::volumes;
+use crate::{Evidence, Expected, Finding};
+use std::collections::{BTreeMap, BTreeSet};
+
+const TREE: &str = "sys-nvme.txt";
+const HOST_NQN: &str = "nvme-hostnqn.txt";
+const VOLUMES: &str = "nvme-netapp-smdevices.txt";
+
+pub(super) fn check(evidence: &Evidence, expected: &Expected, out: &mut Vec<Finding>) {
+    let fabrics = controllers(evidence, out);
+    if !fabrics.is_empty() {
+        host_nqn(evidence, out);
+        paths(evidence, expected, &fabrics, out);
+        policies(evidence, &fabrics, out);
+    }
+    ownership(evidence, out);
+}
+
+/// A controller over fabrics.
+#[derive(Debug)]
+struct Controller<'a> {
+    name: &'a str,
+    is_live: bool,
+}
+
+/// Checks the controllers over fabrics.
+fn controllers<'a>(evidence: &'a Evidence, out: &mut Vec<Finding>) -> Vec<Controller<'a>> {
+    let mut fabrics = Vec::new();
+    for (stars, transport) in evidence.tree(TREE, "/sys/class/nvme/*/transport") {
+        let [name] = stars[..] else { continue };
+        if transport == "pcie" {
+            continue;
+        }
+        let value =
+            |file: &str| evidence.value(TREE, &format!("/sys/class/nvme/{name}/{file}")).unwrap_or("?");
+        let (state, address, subsystem) = (value("state"), value("address"), value("subsysnqn"));
+        fabrics.push(Controller { name, is_live: state == "live" });
+        let seen = format!("{name}: {state}, {transport} {address}, {subsystem}");
+        let finding = Finding::ok("nvme.controller", format!("/sys/class/nvme/{name}/state"), seen);
+        out.push(if state == "live" {
+            finding
+        } else {
+            finding.fail(
+                "the path of a controller that is not live carries nothing",
+                "is the address reachable? the kernel tries again until ctrl_loss_tmo; then: nvme connect-all",
+            )
+        });
+    }
+    fabrics
+}
+
+fn host_nqn(evidence: &Evidence, out: &mut Vec<Finding>) {
+    let used: BTreeSet<_> =
+        evidence.tree(TREE, "/sys/class/nvme/*/hostnqn").into_iter().map(|(_, nqn)| nqn).collect();
+    let kept = evidence.text(HOST_NQN).map(str::trim);
+    let used: Vec<_> = used.into_iter().collect();
+    if used.is_empty() {
+        // The attribute came with Linux 5.17.
+        return;
+    }
+    let seen =
+        format!("host NQN in use: {}; in {}: {}", list(&used), "/etc/nvme/hostnqn", kept.unwrap_or("none"));
+    let finding = Finding::ok("nvme.host-nqn", "/sys/class/nvme/*/hostnqn", seen);
+    out.push(match (&used[..], kept) {
+        ([_], None) => finding.warn(
+            "without the file the host may have another name after a restart, and its volumes are mapped to this \
+             one",
+            format!("echo '{}' > /etc/nvme/hostnqn", list(&used)),
+        ),
+        ([one], Some(kept)) if *one != kept => finding.warn(
+            "the array maps volumes to the NQN in use; the next connect without -q uses the other",
+            "give the same NQN in /etc/nvme/hostnqn and in /etc/nvme/discovery.conf",
+        ),
+        _ => finding,
+    });
+}
+
+/// The paths of one namespace: its name, and for each path the ANA state, if the subsystem has such
+/// states, and whether the controller is live.
+#[derive(Debug, Default)]
+struct Namespace<'a> {
+    paths: Vec<(Option<&'a str>, bool)>,
+}
+
+impl Namespace<'_> {
+    /// Live paths in this state.
+    fn count(&self, wanted: Option<&str>) -> usize {
+        self.paths.iter().filter(|(state, is_live)| *is_live && *state == wanted).count()
+    }
+
+    fn optimized(&self) -> usize {
+        // A subsystem without ANA prefers none of its paths.
+        self.count(Some("optimized")) + self.count(None)
+    }
+}
+
+/// The namespaces over fabrics. With native multipath the path `nvme0c1n2` belongs to `nvme0n2`;
+/// without it `nvme1n2` is a path of namespace 2 of the subsystem.
+fn namespaces<'a>(evidence: &'a Evidence, fabrics: &[Controller<'_>]) -> BTreeMap<String, Namespace<'a>> {
+    let mut namespaces = BTreeMap::<String, Namespace<'_>>::new();
+    for (stars, nsid) in evidence.tree(TREE, "/sys/class/nvme/*/nvme*/nsid") {
+        let [controller, path] = stars[..] else { continue };
+        let Some(of) = fabrics.iter().find(|of| of.name == controller) else { continue };
+        let at = format!("/sys/class/nvme/{controller}");
+        let state = evidence.value(TREE, &format!("{at}/{path}/ana_state"));
+        let subsystem = evidence.value(TREE, &format!("{at}/subsysnqn")).unwrap_or_default();
+        let native = path
+            .split_once('c')
+            .and_then(|(before, after)| Some(format!("{before}n{}", after.split_once('n')?.1)));
+        let name = native.unwrap_or_else(|| format!("namespace {nsid} of {subsystem}"));
+        namespaces.entry(name).or_default().paths.push((state, of.is_live));
+    }
+    namespaces
+}
+
+fn paths(evidence: &Evidence, expected: &Expected, fabrics: &[Controller<'_>], out: &mut Vec<Finding>) {
+    for (name, namespace) in namespaces(evidence, fabrics) {
+        let (optimized, others) = (namespace.optimized(), namespace.count(Some("non-optimized")));
+        let live = namespace.paths.iter().filter(|(_, is_live)| *is_live).count();
+        let wanted = expected.paths.map(|wanted| format!(" of {wanted}")).unwrap_or_default();
+        let seen =
+            format!("{name}: {live} live paths{wanted}, {optimized} optimized, {others} non-optimized");
+        let finding = Finding::ok("nvme.paths", "/sys/class/nvme/*/nvme*/ana_state", seen);
+        let short = expected.paths.is_some_and(|wanted| live < wanted);
+        out.push(if optimized + others == 0 {
+            finding.fail(
+                "no path can be used: I/O waits or fails",
+                "nvme list-subsys    # then the array: does a controller own the volume?",
+            )
+        } else if short {
+            finding.fail(
+                "with fewer paths than planned the next failure may cut the volume off",
+                "nvme connect-all    # then: nvme list-subsys; which address is missing?",
+            )
+        } else if optimized == 0 {
+            finding.warn(
+                "all I/O goes to the controller that does not own the volume and is forwarded there",
+                "bring up the paths to its controller, or move the volume to the other",
+            )
+        } else {
+            finding
+        });
+    }
+}
+
+/// The policy matters where a namespace has several optimized paths.
+fn policies(evidence: &Evidence, fabrics: &[Controller<'_>], out: &mut Vec<Finding>) {
+    let namespaces = namespaces(evidence, fabrics);
+    for (stars, policy) in evidence.tree(TREE, "/sys/class/nvme-subsystem/*/iopolicy") {
+        let [subsystem] = stars[..] else { continue };
+        let prefix = format!("nvme{}n", subsystem.trim_start_matches("nvme-subsys"));
+        let of = namespaces.iter().filter(|(name, _)| name.starts_with(&prefix));
+        if of.map(|(_, namespace)| namespace.optimized()).max().unwrap_or_default() < 2 {
+            continue;
+        }
+        let path = format!("/sys/class/nvme-subsystem/{subsystem}/iopolicy");
+        let finding = Finding::ok("nvme.policy", path.clone(), format!("{subsystem}: I/O policy {policy}"));
+        out.push(if policy == "numa" {
+            finding.warn(
+                "the policy numa uses one path of those that are optimized; the others wait for its failure",
+                format!(
+                    "echo round-robin > {path}    # queue-depth from Linux 6.11 on; lasting: a udev rule"
+                ),
+            )
+        } else {
+            finding
+        });
+    }
+}
+
+/// Whether the volumes of an array are shared among its controllers. Where each path is a device of
+/// its own (DM-Multipath), the command names the controller of the path, and nothing is known about
+/// owners.
+fn ownership(evidence: &Evidence, out: &mut Vec<Finding>) {
+    let volumes = evidence.text(VOLUMES).map(volumes).unwrap_or_default();
+    let mut arrays = BTreeMap::<&str, BTreeMap<&str, BTreeSet<&str>>>::new();
+    for volume in &volumes {
+        let array = arrays.entry(&volume.array).or_default();
+        array.entry(&volume.volume).or_default().insert(&volume.controller);
+    }
+    for (array, of) in arrays {
+        if of.values().any(|controllers| controllers.len() > 1) {
+            continue;
+        }
+        let count = |controller: &str| of.values().filter(|owners| owners.contains(controller)).count();
+        let (a, b) = (count("A"), count("B"));
+        let seen = format!("{array}: {} volumes, {a} owned by controller A, {b} by B", of.len());
+        let finding = Finding::ok("nvme.ownership", evidence.source(VOLUMES), seen);
+        out.push(if a.abs_diff(b) > 1 {
+            finding.warn(
+                "one controller does more of the work than the other",
+                "set the preferred owners so that each controller has half of the volumes",
+            )
+        } else {
+            finding
+        });
+    }
+}

@@ -1,0 +1,273 @@
+//! RDMA devices: state, link layer, firmware, MTU, GIDs, NUMA node, modules.
+
+use super::list;
+use crate::parse::{RdmaPort, rdma_ports};
+use crate::{Evidence, Expected, Finding};
+
+const TREE: &str = "sys-infiniband.txt";
+const DEVINFO: &str = "ibv_devinfo.txt";
+const LINKS: &str = "rdma-link.txt";
+/// What the kernel leaves for headers when it derives the RDMA MTU from that of an interface.
+const HEADER_BYTES: u32 = 96;
+const ACTIVE: &str = "PORT_ACTIVE";
+/// What programs in user space need for connections over RDMA.
+const USER_MODULES: [&str; 2] = ["rdma_ucm", "ib_uverbs"];
+
+pub(super) fn check(evidence: &Evidence, expected: &Expected, out: &mut Vec<Finding>) {
+    let (ports, source) = ports(evidence);
+    if ports.is_empty() {
+        if evidence.text(LINKS).is_some() || evidence.0.contains_key(TREE) || evidence.0.contains_key(DEVINFO)
+        {
+            let seen = "no RDMA device: only TCP can be used";
+            out.push(Finding::ok("rdma.devices", "/sys/class/infiniband, ibv_devinfo", seen));
+        }
+        return;
+    }
+    let any_is_active = ports.iter().any(|port| port.state == ACTIVE);
+    for port in &ports {
+        out.push(state(evidence, port, source, any_is_active));
+        out.extend(link_layer(port, source));
+        if port.state == ACTIVE && is_used(evidence, port) {
+            out.extend(mtu(evidence, expected, port));
+            out.extend(gids(evidence, port));
+        }
+    }
+    numa(evidence, &ports, out);
+    modules(evidence, out);
+}
+
+/// The ports, from what is captured.
+fn ports(evidence: &Evidence) -> (Vec<RdmaPort>, &str) {
+    let from_devinfo = evidence.text(DEVINFO).map(rdma_ports).unwrap_or_default();
+    if !from_devinfo.is_empty() {
+        return (from_devinfo, evidence.source(DEVINFO));
+    }
+    let form = "/sys/class/infiniband/*/ports/*/state";
+    let port = |(stars, state): (Vec<&str>, &str)| {
+        let [device, port] = stars[..] else { return None };
+        let at = format!("/sys/class/infiniband/{device}");
+        let value = |path: &str| evidence.value(TREE, &format!("{at}/{path}")).unwrap_or_default().to_owned();
+        Some(RdmaPort {
+            device: device.to_owned(),
+            port: port.to_owned(),
+            firmware: value("fw_ver"),
+            // `4: ACTIVE`
+            state: format!("PORT_{}", state.rsplit(' ').next().unwrap_or_default()),
+            link_layer: value(&format!("ports/{port}/link_layer")),
+            ..RdmaPort::default()
+        })
+    };
+    (evidence.tree(TREE, form).into_iter().filter_map(port).collect(), "/sys/class/infiniband")
+}
+
+/// The network interface of a port.
+fn interface<'a>(evidence: &'a Evidence, port: &RdmaPort) -> Option<&'a str> {
+    let form = format!("/sys/class/infiniband/{}/ports/{}/gid_attrs/ndevs/*", port.device, port.port);
+    let from_tree = evidence.tree(TREE, &form).into_iter().next().map(|(_, name)| name);
+    from_tree.or_else(|| {
+        // `link mlx5_0/1 state ACTIVE physical_state LINK_UP netdev ens6f0`
+        let name = format!("link {}/{} ", port.device, port.port);
+        let line = evidence.text(LINKS)?.lines().find(|line| line.starts_with(&name))?;
+        let (_, rest) = line.split_once(" netdev ")?;
+        rest.split_whitespace().next()
+    })
+}
+
+/// Whether the interface of a port has an address. Without knowledge of addresses, every port counts
+/// as used.
+fn is_used(evidence: &Evidence, port: &RdmaPort) -> bool {
+    let addresses = super::routing::addresses(evidence);
+    let has_address = |name| addresses.iter().any(|local| local.interface == name);
+    addresses.is_empty() || interface(evidence, port).is_some_and(has_address)
+}
+
+/// The interfaces of used ports.
+pub(super) fn used_interfaces(evidence: &Evidence) -> Vec<&str> {
+    let (ports, _) = ports(evidence);
+    let used = ports.iter().filter(|port| is_used(evidence, port));
+    let mut names: Vec<_> = used.filter_map(|port| interface(evidence, port)).collect();
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
+fn state(evidence: &Evidence, port: &RdmaPort, source: &str, any_is_active: bool) -> Finding {
+    let RdmaPort { device, port: number, state, firmware, .. } = port;
+    let firmware = if firmware.is_empty() { "unknown" } else { firmware };
+    let seen = format!("{device} port {number}: {state}, firmware {firmware}");
+    let finding = Finding::ok("rdma.port-state", source, seen);
+    if state == ACTIVE {
+        return finding;
+    }
+    if any_is_active && !is_used(evidence, port) {
+        return Finding {
+            seen: format!("{}; not in use: its interface has no address", finding.seen),
+            ..finding
+        };
+    }
+    let interface = interface(evidence, port);
+    let mend = match interface {
+        Some(name) => format!("ip link set dev {name} up; ethtool {name}    # is a cable detected?"),
+        None if port.link_layer == "InfiniBand" => "ibstat; sminfo    # cable and subnet manager".to_owned(),
+        None => format!("rdma link show {device}/{number}    # then its interface, cable and switch port"),
+    };
+    finding.fail("nothing passes over RDMA through a port that is not active", mend)
+}
+
+fn link_layer(port: &RdmaPort, source: &str) -> Option<Finding> {
+    if port.link_layer.is_empty() {
+        return None;
+    }
+    let seen = format!("{} port {}: link layer {}", port.device, port.port, port.link_layer);
+    Some(Finding::ok("rdma.link-layer", source, seen))
+}
+
+/// The largest RDMA MTU that an interface with this MTU carries.
+fn carried_mtu(interface: u32) -> u32 {
+    let room = interface.saturating_sub(HEADER_BYTES);
+    [4096, 2048, 1024, 512].into_iter().find(|mtu| *mtu <= room).unwrap_or(256)
+}
+
+fn mtu(evidence: &Evidence, expected: &Expected, port: &RdmaPort) -> Option<Finding> {
+    let RdmaPort { device, port: number, active_mtu, max_mtu, .. } = port;
+    if port.link_layer != "Ethernet" {
+        return None;
+    }
+    let name = interface(evidence, port);
+    let path = format!("/sys/class/net/{}/mtu", name.unwrap_or_default());
+    let of_interface = evidence.value("sys-net.txt", &path).and_then(|mtu| mtu.parse().ok());
+    let of_interface = of_interface.or(expected.mtu);
+    let Some(active) = *active_mtu else {
+        let seen = format!("{device} port {number}: the active RDMA MTU is not known");
+        let mend = "install ibverbs-utils (Debian) or libibverbs-utils (RHEL) for ibv_devinfo";
+        return Some(Finding::unknown("rdma.mtu", DEVINFO, seen, mend));
+    };
+    let interface_text = match (name, of_interface) {
+        (Some(name), Some(mtu)) => format!("{name} has an MTU of {mtu}"),
+        (_, Some(mtu)) => format!("{mtu} is expected of its interface"),
+        (_, None) => "the MTU of its interface is not known".to_owned(),
+    };
+    let seen = format!("{device} port {number}: active RDMA MTU {active}; {interface_text}");
+    let finding = Finding::ok("rdma.mtu", evidence.source(DEVINFO), seen);
+    let Some(of_interface) = of_interface else { return Some(finding) };
+    let best = carried_mtu(of_interface).min(max_mtu.unwrap_or(u32::MAX));
+    if active >= best {
+        return Some(finding);
+    }
+    let why = format!("the interface carries RDMA packets of {best} bytes; smaller ones cost more of them");
+    let name = name.unwrap_or("INTERFACE");
+    let mend = format!(
+        "ip link set dev {name} mtu {of_interface}    # if the device keeps its MTU, unmount, and set the \
+         interface down and up from a console; the switch ports must carry the MTU too"
+    );
+    Some(finding.warn(why, mend))
+}
+
+/// RoCE v2 needs a GID that is made from an address of the interface.
+fn gids(evidence: &Evidence, port: &RdmaPort) -> Option<Finding> {
+    let RdmaPort { device, port: number, .. } = port;
+    let at = format!("/sys/class/infiniband/{device}/ports/{number}");
+    let types = evidence.tree(TREE, &format!("{at}/gid_attrs/types/*"));
+    let node_type = evidence.value(TREE, &format!("/sys/class/infiniband/{device}/node_type"));
+    // iWARP runs over TCP and has no such GIDs.
+    let is_iwarp = node_type.is_some_and(|kind| kind.contains("RNIC"));
+    if port.link_layer != "Ethernet" || evidence.text(TREE).is_none() || is_iwarp {
+        return None;
+    }
+    // Cards before ConnectX-4 have only version 1, which is not routed but works in one network.
+    let v2: Vec<_> = types.iter().filter(|(_, kind)| kind.contains("RoCE")).collect();
+    let gid_of = |index: &str| evidence.value(TREE, &format!("{at}/gids/{index}")).unwrap_or_default();
+    // A link-local GID is there without an address, but peers connect to addresses.
+    let routed = v2.iter().filter(|(stars, _)| stars.iter().all(|index| !gid_of(index).starts_with("fe80:")));
+    let seen = format!(
+        "{device} port {number}: {} GIDs of RoCE, {} of them of IP addresses",
+        v2.len(),
+        routed.clone().count()
+    );
+    let finding = Finding::ok("rdma.gids", &*at, seen);
+    if routed.count() > 0 {
+        return Some(finding);
+    }
+    let name = interface(evidence, port).unwrap_or("INTERFACE");
+    let why = "connections over RoCE use the GID of an IP address; without one nobody can connect";
+    Some(finding.fail(why, format!("ip addr add ADDRESS/PREFIX dev {name}")))
+}
+
+/// On a host with several NUMA nodes, a card should be used from the processors beside it.
+fn numa(evidence: &Evidence, ports: &[RdmaPort], out: &mut Vec<Finding>) {
+    let nodes = evidence.tree("numa.txt", "/sys/devices/system/node/node*/cpulist");
+    if nodes.len() < 2 {
+        return;
+    }
+    let status = evidence.text("status.txt").unwrap_or_default();
+    let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).map(str::trim);
+    let mut devices: Vec<&str> = ports.iter().map(|port| &*port.device).collect();
+    devices.dedup();
+    for device in devices {
+        let path = format!("/sys/class/infiniband/{device}/device/numa_node");
+        let Some(node) = evidence.value(TREE, &path).filter(|node| *node != "-1") else { continue };
+        let cpus = nodes.iter().find(|(stars, _)| stars[..] == [&*format!("node{node}")]);
+        let (Some((_, cpus)), Some(allowed)) = (cpus, allowed) else { continue };
+        let seen =
+            format!("{device} is at NUMA node {node} (processors {cpus}); this process may use {allowed}");
+        let finding = Finding::ok("rdma.numa", path, seen);
+        let shares = overlap(allowed, cpus);
+        out.push(if shares {
+            finding
+        } else {
+            finding.warn(
+                "every transfer crosses the link between the sockets",
+                format!("numactl --cpunodebind={node} --membind={node} COMMAND"),
+            )
+        });
+    }
+}
+
+/// Whether two lists such as `0-3,8` have a processor in common.
+fn overlap(one: &str, other: &str) -> bool {
+    let ranges = |list: &str| -> Vec<(u32, u32)> {
+        let range = |part: &str| {
+            let (first, last) = part.split_once('-').unwrap_or((part, part));
+            Some((first.trim().parse().ok()?, last.trim().parse().ok()?))
+        };
+        list.split(',').filter_map(range).collect()
+    };
+    let mut other = ranges(other);
+    other.sort_unstable();
+    ranges(one).into_iter().any(|(first, last)| other.iter().any(|(from, to)| first <= *to && *from <= last))
+}
+
+fn modules(evidence: &Evidence, out: &mut Vec<Finding>) {
+    const NAME: &str = "sys-module.txt";
+    let Some(text) = evidence.text(NAME) else { return };
+    let loaded: Vec<_> = text.lines().map(str::trim).collect();
+    let missing: Vec<_> = USER_MODULES.into_iter().filter(|module| !loaded.contains(module)).collect();
+    let finding =
+        Finding::ok("rdma.modules", evidence.source(NAME), format!("{} are loaded", list(&USER_MODULES)));
+    out.push(if missing.is_empty() {
+        finding
+    } else {
+        let missing = list(&missing);
+        let mend = format!("modprobe -a {}", missing.replace(',', ""));
+        Finding { seen: format!("not loaded: {missing}"), ..finding }
+            .fail("Trunkline and other programs in user space cannot connect over RDMA", mend)
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interface_carries_the_next_smaller_rdma_mtu() {
+        for (interface, rdma) in [(9000, 4096), (4200, 4096), (1500, 1024), (1000, 512), (68, 256)] {
+            assert_eq!(carried_mtu(interface), rdma, "{interface}");
+        }
+    }
+
+    #[test]
+    fn lists_of_processors_overlap() {
+        assert!(overlap("0-2,8", "8") && overlap("3", "0-7"));
+        assert!(!overlap("0-2,8", "3-7,9") && !overlap("x", "0"));
+    }
+}

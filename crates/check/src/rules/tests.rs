@@ -1,0 +1,513 @@
+//! Each rule with what a sound host shows, and with each fault.
+
+use super::*;
+use crate::{CAPTURES, Captured, Status, worst};
+
+/// The captures of a sound host.
+const SOUND: &[(&str, &str)] = &[
+    ("kernel-release.txt", "6.8.0-48-generic\n"),
+    (
+        "sys-infiniband.txt",
+        "/sys/class/infiniband/mlx5_0/fw_ver:16.35.4030\n\
+         /sys/class/infiniband/mlx5_0/device/numa_node:1\n\
+         /sys/class/infiniband/mlx5_0/ports/1/state:4: ACTIVE\n\
+         /sys/class/infiniband/mlx5_0/node_type:1: CA\n\
+         /sys/class/infiniband/mlx5_0/ports/1/link_layer:Ethernet\n\
+         /sys/class/infiniband/mlx5_0/ports/1/gids/0:fe80:0000:0000:0000:0ac0:ebff:fe00:0001\n\
+         /sys/class/infiniband/mlx5_0/ports/1/gids/1:0000:0000:0000:0000:0000:ffff:0a00:0001\n\
+         /sys/class/infiniband/mlx5_0/ports/1/gid_attrs/types/0:RoCE v2\n\
+         /sys/class/infiniband/mlx5_0/ports/1/gid_attrs/types/1:RoCE v2\n\
+         /sys/class/infiniband/mlx5_0/ports/1/gid_attrs/ndevs/0:ens6f0\n",
+    ),
+    (
+        "ibv_devinfo.txt",
+        "hca_id:\tmlx5_0\n\tfw_ver:\t16.35.4030\n\t\tport:\t1\n\t\t\tstate:\tPORT_ACTIVE (4)\n\
+         \t\t\tmax_mtu:\t4096 (5)\n\t\t\tactive_mtu:\t4096 (5)\n\t\t\tlink_layer:\tEthernet\n",
+    ),
+    ("rdma-link.txt", "link mlx5_0/1 state ACTIVE physical_state LINK_UP netdev ens6f0\n"),
+    (
+        "sys-net.txt",
+        "/sys/class/net/lo/mtu:65536\n/sys/class/net/ens6f0/mtu:9000\n/sys/class/net/ens6f1/mtu:9000\n\
+         /sys/class/net/ens6f0/speed:25000\n",
+    ),
+    (
+        "ip-addr.txt",
+        "1: lo    inet 127.0.0.1/8 scope host lo\\       valid_lft forever preferred_lft forever\n\
+         2: ens6f0    inet 10.0.0.1/24 brd 10.0.0.255 scope global ens6f0\\       valid_lft forever\n\
+         2: ens6f0    inet6 fe80::1/64 scope link \\       valid_lft forever\n\
+         3: ens6f1@if9    inet 10.0.0.2/24 scope global ens6f1\\       valid_lft forever\n",
+    ),
+    (
+        "ip-rule.txt",
+        "0:\tfrom all lookup local\n9:\tfrom 10.0.0.2 lookup 101\n32766:\tfrom all lookup main\n",
+    ),
+    (
+        "sysctl.txt",
+        "/proc/sys/net/ipv4/conf/all/rp_filter:0\n/proc/sys/net/ipv4/conf/ens6f0/rp_filter:2\n\
+         /proc/sys/net/ipv4/conf/ens6f1/rp_filter:2\n/proc/sys/net/ipv4/conf/ens6f0/arp_ignore:1\n\
+         /proc/sys/net/ipv4/conf/ens6f1/arp_ignore:1\n/proc/sys/net/ipv4/conf/ens6f0/arp_announce:2\n\
+         /proc/sys/net/ipv4/conf/ens6f1/arp_announce:2\n/proc/sys/net/ipv4/tcp_congestion_control:cubic\n\
+         /proc/sys/net/ipv4/tcp_rmem:4096\t131072\t6291456\n/proc/sys/net/ipv4/tcp_wmem:4096 16384 4194304\n",
+    ),
+    ("sys-module.txt", "ib_uverbs\nrdma_ucm\n"),
+    (
+        "limits.txt",
+        "Limit  Soft Limit  Hard Limit  Units\nMax locked memory  unlimited unlimited bytes\nMax open files  65536  65536  files\n",
+    ),
+    ("status.txt", "Name:\tx\nCapEff:\t0000000000000000\nCpus_allowed_list:\t0-15\n"),
+    ("numa.txt", "/sys/devices/system/node/node0/cpulist:0-7\n/sys/devices/system/node/node1/cpulist:8-15\n"),
+    (
+        "mountstats.txt",
+        "device 10.0.0.9:/a mounted on /mnt/a with fstype nfs statvers=1.1\n\
+         \topts:\trw,vers=3,rsize=1048576,wsize=1048576,proto=tcp,nconnect=2\n\
+         \txprt:\ttcp 876 1 1 0 0 1000 1000 0 1 0 2 0 0\n\txprt:\ttcp 877 1 1 0 0 900 900 0 1 0 2 0 0\n",
+    ),
+    (
+        "sys-nvme.txt",
+        "/sys/module/nvme_core/parameters/multipath:Y\n\
+         /sys/class/nvme-subsystem/nvme-subsys0/subsysnqn:nqn.1992-08.com.netapp:6000\n\
+         /sys/class/nvme-subsystem/nvme-subsys0/iopolicy:round-robin\n\
+         /sys/class/nvme/nvme0/transport:rdma\n/sys/class/nvme/nvme0/state:live\n\
+         /sys/class/nvme/nvme0/address:traddr=10.0.0.7,trsvcid=4420\n\
+         /sys/class/nvme/nvme0/subsysnqn:nqn.1992-08.com.netapp:6000\n/sys/class/nvme/nvme0/hostnqn:nqn.2020-12.org:h\n\
+         /sys/class/nvme/nvme1/transport:rdma\n/sys/class/nvme/nvme1/state:live\n\
+         /sys/class/nvme/nvme1/hostnqn:nqn.2020-12.org:h\n/sys/class/nvme/nvme9/transport:pcie\n\
+         /sys/class/nvme/nvme0/nvme0c0n1/ana_state:optimized\n\
+         /sys/class/nvme/nvme1/nvme0c1n1/ana_state:non-optimized\n\
+         /sys/class/nvme/nvme0/nvme0c0n1/nsid:1\n/sys/class/nvme/nvme1/nvme0c1n1/nsid:1\n",
+    ),
+    ("nvme-hostnqn.txt", "nqn.2020-12.org:h\n"),
+    (
+        "nvme-netapp-smdevices.txt",
+        "/dev/nvme0n1, Array Name e, Volume Name v1, NSID 1, Volume ID 1, Controller A, Access State unknown, 1TB\n\
+         /dev/nvme0n2, Array Name e, Volume Name v2, NSID 2, Volume ID 2, Controller B, Access State unknown, 1TB\n",
+    ),
+    (
+        "multipath.txt",
+        "eui.1 [nvme]:nvme0n1 NVMe,NetApp E-Series,98711200\nsize=1 features='n/a' hwhandler='ANA' wp=rw\n\
+         |-+- policy='n/a' prio=50 status=optimized\n| `- 0:0:1 nvme0c0n1 0:0 n/a optimized live\n\
+         `-+- policy='n/a' prio=10 status=non-optimized\n  `- 0:1:1 nvme0c1n1 0:0 n/a non-optimized live\n",
+    ),
+    (
+        "sys-block.txt",
+        "/sys/block/nvme0n1/queue/max_sectors_kb:1024\n/sys/block/nvme0n1/queue/max_hw_sectors_kb:2048\n\
+         /sys/block/nvme0n1/queue/optimal_io_size:1048576\n/sys/block/loop0/queue/max_sectors_kb:1\n\
+         /sys/block/loop0/queue/optimal_io_size:4096\n/sys/block/sda/queue/max_sectors_kb:124\n",
+    ),
+    ("timedatectl.txt", "       Time zone: UTC (UTC, +0000)\nSystem clock synchronized: yes\n"),
+    (
+        "isi-network-interfaces.txt",
+        "        IP Addresses: 10.0.0.98\n                 LNN: 1\n                Name: 25gige-2\n\
+         \x20             Owners: groupnet0.a.b\n              Status: Up\n                 MTU: 9000\n\
+         \x20              Flags: ACCEPT_ROUTER_ADVERT, SUPPORTS_RDMA_RRoCE\n    Negotiated Speed: 25Gbps\n",
+    ),
+    (
+        "isi-nfs-settings.txt",
+        "NFS Service Enabled: Yes\n NFSv3 Enabled: Yes\n NFSv3 RDMA Enabled: Yes\n NFSv4 Enabled: Yes\n v4.1 Enabled: Yes\n",
+    ),
+    (
+        "isi-statistics-protocol.txt",
+        "Ops Node Proto Class\n10k 1 nfsrdma read\n9k 2 nfsrdma read\nTotal: 2\n",
+    ),
+];
+
+const EXPECTED: Expected =
+    Expected { paths: Some(2), mtu: Some(9000), interfaces: Vec::new(), stripe_bytes: None };
+
+fn evidence(captures: &[(&str, &str)]) -> Evidence {
+    let of = |(name, text): &(&str, &str)| {
+        let capture =
+            CAPTURES.iter().find(|capture| capture.name == *name).unwrap_or_else(|| panic!("{name}"));
+        (capture.name, Captured { source: (*name).to_owned(), text: Ok((*text).to_owned()) })
+    };
+    Evidence(captures.iter().map(of).collect())
+}
+
+/// What is found on the sound host after this text of a capture was replaced.
+fn with(name: &str, from: &str, to: &str) -> Vec<Finding> {
+    let mut evidence = evidence(SOUND);
+    let captured = evidence.0.get_mut(name).unwrap();
+    let text = captured.text.clone().unwrap();
+    assert!(text.contains(from), "{name} has no {from}");
+    captured.text = Ok(text.replace(from, to));
+    all(&evidence, &EXPECTED)
+}
+
+/// Asserts that this fault, and nothing else, is found, with a mend.
+#[track_caller]
+fn found(findings: &[Finding], rule: &str, status: Status, mend: &str) {
+    found_all(findings, &[(rule, status, mend)]);
+}
+
+/// Asserts that these faults, and nothing else, are found in this order, each with a mend.
+#[track_caller]
+fn found_all(findings: &[Finding], expected: &[(&str, Status, &str)]) {
+    let bad: Vec<_> = findings.iter().filter(|finding| finding.status != Status::Ok).collect();
+    let mut rules: Vec<_> = bad.iter().map(|finding| (finding.rule, finding.status)).collect();
+    rules.dedup();
+    let wanted: Vec<_> = expected.iter().map(|(rule, status, _)| (*rule, *status)).collect();
+    assert_eq!(rules, wanted, "{bad:#?}");
+    for (rule, _, mend) in expected {
+        let mut of = bad.iter().filter(|finding| finding.rule == *rule);
+        assert!(of.any(|finding| finding.mend.contains(mend)), "{rule} without {mend}: {bad:#?}");
+    }
+    assert!(bad.iter().all(|of| !of.why.is_empty() && !of.source.is_empty() && !of.seen.is_empty()));
+}
+
+#[test]
+fn nothing_is_wrong_with_a_sound_host_and_every_rule_has_looked() {
+    let findings = all(&evidence(SOUND), &EXPECTED);
+    let bad: Vec<_> = findings.iter().filter(|finding| finding.status != Status::Ok).collect();
+    assert!(bad.is_empty(), "{bad:#?}");
+    let rules: std::collections::BTreeSet<_> = findings.iter().map(|finding| finding.rule).collect();
+    for rule in [
+        "rdma.port-state",
+        "rdma.link-layer",
+        "rdma.mtu",
+        "rdma.gids",
+        "rdma.numa",
+        "rdma.modules",
+        "net.mtu",
+        "tcp.congestion-control",
+        "tcp.buffers",
+        "net.source-routing",
+        "net.rp-filter",
+        "net.arp",
+        "limits.memlock",
+        "limits.open-files",
+        "nfs.connections",
+        "nfs.balance",
+        "nfs.transfer-size",
+        "nvme.controller",
+        "nvme.host-nqn",
+        "nvme.paths",
+        "nvme.ownership",
+        "multipath.paths",
+        "block.request-size",
+        "clock.synchronized",
+        "powerscale.interface",
+        "powerscale.rdma",
+        "powerscale.mtu",
+        "powerscale.nfs",
+        "powerscale.nfs-rdma",
+        "powerscale.nfs3",
+        "powerscale.nfs4",
+        "powerscale.balance",
+    ] {
+        assert!(rules.contains(rule), "{rule} has not looked");
+    }
+}
+
+#[test]
+fn without_captures_nothing_is_said() {
+    assert!(all(&Evidence::default(), &EXPECTED).is_empty());
+    assert_eq!(worst(&[]), Status::Ok);
+}
+
+#[test]
+fn faults_of_rdma_devices_are_found() {
+    let devinfo = |from, to| with("ibv_devinfo.txt", from, to);
+    let down = devinfo("PORT_ACTIVE (4)", "PORT_DOWN (1)");
+    found(&down, "rdma.port-state", Status::Fail, "ip link set dev ens6f0 up");
+    found(&devinfo("active_mtu:\t4096 (5)", "active_mtu:\t1024 (3)"), "rdma.mtu", Status::Warn, "mtu 9000");
+    let gid = "0000:0000:0000:0000:0000:ffff:0a00:0001";
+    let to = "fe80:0000:0000:0000:0000:0000:0000:0002";
+    found(&with("sys-infiniband.txt", gid, to), "rdma.gids", Status::Fail, "ip addr add");
+    let status = with("status.txt", "0-15", "0-7");
+    found(&status, "rdma.numa", Status::Warn, "--cpunodebind=1");
+    found(&with("sys-module.txt", "rdma_ucm\n", ""), "rdma.modules", Status::Fail, "modprobe -a rdma_ucm");
+    found(
+        &with("limits.txt", "memory  unlimited", "memory  65536"),
+        "limits.memlock",
+        Status::Warn,
+        "ulimit -l",
+    );
+}
+
+/// A second port without a cable and without an address is normal; iWARP has no GIDs of RoCE.
+#[test]
+fn ports_that_nobody_uses_and_other_kinds_of_rdma_are_sound() {
+    let more = "hca_id:\tmlx5_1\n\tfw_ver:\t1\n\t\tport:\t1\n\t\t\tstate:\tPORT_DOWN (1)\n\
+        \t\t\tmax_mtu:\t4096 (5)\n\t\t\tactive_mtu:\t1024 (3)\n\t\t\tlink_layer:\tEthernet\n";
+    let findings =
+        with("ibv_devinfo.txt", "link_layer:\tEthernet\n", &format!("link_layer:\tEthernet\n{more}"));
+    found_all(&findings, &[]);
+    assert!(findings.iter().any(|of| of.seen.contains("not in use")), "{findings:#?}");
+    let mut evidence = evidence(SOUND);
+    let captured = evidence.0.get_mut("sys-infiniband.txt").unwrap();
+    let text = captured.text.clone().unwrap();
+    captured.text = Ok(text.replace("1: CA", "4: RNIC").replace("RoCE v2", "IB"));
+    found_all(&all(&evidence, &EXPECTED), &[]);
+}
+
+#[test]
+fn root_may_lock_memory_whatever_the_limit() {
+    let mut evidence = evidence(SOUND);
+    for (name, from, to) in [
+        ("limits.txt", "memory  unlimited", "memory  65536"),
+        ("status.txt", "0000000000000000", "000001ffffffffff"),
+    ] {
+        let captured = evidence.0.get_mut(name).unwrap();
+        captured.text = Ok(captured.text.clone().unwrap().replace(from, to));
+    }
+    found_all(&all(&evidence, &EXPECTED), &[]);
+}
+
+#[test]
+fn without_ibv_devinfo_ports_are_read_from_sysfs_and_the_mtu_is_unknown() {
+    let mut evidence = evidence(SOUND);
+    evidence.0.remove("ibv_devinfo.txt");
+    let findings = all(&evidence, &EXPECTED);
+    let unknown: Vec<_> = findings.iter().filter(|finding| finding.status != Status::Ok).collect();
+    let [unknown] = &unknown[..] else { panic!("{unknown:?}") };
+    assert_eq!((unknown.rule, unknown.status), ("rdma.mtu", Status::Unknown));
+    let state = findings.iter().find(|finding| finding.rule == "rdma.port-state").unwrap();
+    assert_eq!(state.seen, "mlx5_0 port 1: PORT_ACTIVE, firmware 16.35.4030");
+}
+
+#[test]
+fn faults_of_the_network_are_found() {
+    let mtu = with("sys-net.txt", "ens6f0/mtu:9000", "ens6f0/mtu:4300");
+    found(&mtu, "net.mtu", Status::Fail, "dev ens6f0 mtu 9000");
+    found_all(&with("sys-net.txt", "ens6f1/mtu:9000", "ens6f1/mtu:1500"), &[]);
+    let sysctl = |from, to| with("sysctl.txt", from, to);
+    let arp = sysctl("ens6f1/arp_ignore:1", "ens6f1/arp_ignore:0");
+    found(&arp, "net.arp", Status::Warn, "ens6f1/arp_ignore=1");
+    found(&sysctl("cubic", "vegas"), "tcp.congestion-control", Status::Warn, "cubic");
+    found(&sysctl("6291456", "212992"), "tcp.buffers", Status::Warn, "tcp_rmem='4096 131072 4194304'");
+    let rule = with("ip-rule.txt", "10.0.0.2", "10.9.9.9");
+    found(&rule, "net.source-routing", Status::Warn, "from 10.0.0.2 table 101");
+    let files = with("limits.txt", "65536  65536  files", "256 256 files");
+    found(&files, "limits.open-files", Status::Warn, "LimitNOFILE");
+    found(&with("timedatectl.txt", ": yes", ": no"), "clock.synchronized", Status::Warn, "timedatectl");
+}
+
+#[test]
+fn strict_filtering_harms_only_without_routes_by_source() {
+    let from = "all/rp_filter:0\n/proc/sys/net/ipv4/conf/ens6f0/rp_filter:2";
+    found_all(&with("sysctl.txt", from, "ens6f0/rp_filter:1"), &[]);
+    let mut evidence = evidence(SOUND);
+    for (name, from, to) in
+        [("sysctl.txt", from, "ens6f0/rp_filter:1"), ("ip-rule.txt", "10.0.0.2", "10.9.9.9")]
+    {
+        let captured = evidence.0.get_mut(name).unwrap();
+        captured.text = Ok(captured.text.clone().unwrap().replace(from, to));
+    }
+    found_all(
+        &all(&evidence, &EXPECTED),
+        &[
+            ("net.source-routing", Status::Warn, "table 101"),
+            ("net.rp-filter", Status::Fail, "ens6f0/rp_filter=2"),
+        ],
+    );
+}
+
+#[test]
+fn the_interfaces_that_carry_storage_may_be_named() {
+    let interfaces = |name: &str| Expected { interfaces: vec![name.to_owned()], ..EXPECTED };
+    let mut evidence = evidence(SOUND);
+    evidence.0.get_mut("sys-net.txt").unwrap().text = Ok("/sys/class/net/ens6f1/mtu:1500\n".to_owned());
+    found(&all(&evidence, &interfaces("ens6f1")), "net.mtu", Status::Fail, "dev ens6f1");
+    found(&all(&evidence, &interfaces("ens9")), "net.mtu", Status::Fail, "ip link");
+    evidence.0.retain(|name, _| *name == "sys-net.txt");
+    let [unknown] = &all(&evidence, &EXPECTED)[..] else { panic!() };
+    assert_eq!((unknown.rule, unknown.status), ("net.mtu", Status::Unknown));
+}
+
+#[test]
+fn faults_of_kernel_mounts_are_found() {
+    let stats = |from, to| with("mountstats.txt", from, to);
+    found(&stats("nconnect=2", "nconnect=8"), "nfs.connections", Status::Warn, "nosharetransport");
+    let old = stats(
+        "vers=3,rsize=1048576,wsize=1048576,proto=tcp,nconnect=2",
+        "vers=4.2,rsize=1048576,wsize=1048576,proto=rdma",
+    );
+    found_all(&old, &[]);
+    let one = "\txprt:\ttcp 877 1 1 0 0 900 900 0 1 0 2 0 0\n";
+    let mut evidence = evidence(SOUND);
+    let captured = evidence.0.get_mut("mountstats.txt").unwrap();
+    let text = captured.text.clone().unwrap();
+    captured.text =
+        Ok(text.replace("vers=3", "vers=4.1").replace("proto=tcp,nconnect=2", "proto=rdma").replace(one, ""));
+    found(&all(&evidence, &EXPECTED), "nfs.connections", Status::Warn, "6.9");
+    evidence.0.get_mut("kernel-release.txt").unwrap().text = Ok("6.12.1\n".to_owned());
+    found_all(&all(&evidence, &EXPECTED), &[]);
+    found(&stats("0 0 900 900", "0 0 9 9"), "nfs.balance", Status::Warn, "trunkline bench");
+    found(&stats("wsize=1048576", "wsize=65536"), "nfs.transfer-size", Status::Warn, "max_block_size");
+}
+
+#[test]
+fn faults_of_nvme_are_found() {
+    let nvme = |from, to| with("sys-nvme.txt", from, to);
+    // A path of a controller that is not live does not count, whatever its last state was.
+    found_all(
+        &nvme("nvme1/state:live", "nvme1/state:connecting"),
+        &[("nvme.controller", Status::Fail, "connect-all"), ("nvme.paths", Status::Fail, "connect-all")],
+    );
+    let inaccessible = nvme("n1/ana_state:optimized", "n1/ana_state:inaccessible");
+    found(&inaccessible, "nvme.paths", Status::Warn, "its controller");
+    found(&nvme("optimized", "inaccessible"), "nvme.paths", Status::Fail, "list-subsys");
+    let fewer = nvme("/sys/class/nvme/nvme1/nvme0c1n1/nsid:1\n", "");
+    found(&fewer, "nvme.paths", Status::Fail, "connect-all");
+    found(&with("nvme-hostnqn.txt", "org:h", "org:other"), "nvme.host-nqn", Status::Warn, "discovery.conf");
+    let owners = with("nvme-netapp-smdevices.txt", "Controller B", "Controller A");
+    found(&owners, "nvme.ownership", Status::Warn, "half");
+}
+
+#[test]
+fn the_policy_numa_harms_only_with_several_optimized_paths() {
+    let numa = "iopolicy:numa";
+    found_all(&with("sys-nvme.txt", "iopolicy:round-robin", numa), &[]);
+    let mut evidence = evidence(SOUND);
+    let captured = evidence.0.get_mut("sys-nvme.txt").unwrap();
+    let text = captured.text.clone().unwrap();
+    captured.text = Ok(text.replace("iopolicy:round-robin", numa).replace("non-optimized", "optimized"));
+    found(&all(&evidence, &EXPECTED), "nvme.policy", Status::Warn, "round-robin");
+}
+
+/// Without native multipath each path is a device, and a command that prints one line per path names
+/// the controller of the path (RHEL 7).
+#[test]
+fn paths_are_counted_without_native_multipath_too_and_owners_are_not_guessed() {
+    let mut evidence = evidence(SOUND);
+    let captured = evidence.0.get_mut("sys-nvme.txt").unwrap();
+    let text = captured.text.clone().unwrap().replace("nvme0c0n1", "nvme0n1").replace("nvme0c1n1", "nvme1n1");
+    let subsystem = "/sys/class/nvme/nvme1/subsysnqn:nqn.1992-08.com.netapp:6000\n";
+    captured.text = Ok(format!("{text}{subsystem}"));
+    let line = |device: &str, controller: &str| {
+        format!(
+            "/dev/{device}, Array Name e, Volume Name v1, NSID 1, Volume ID 1, Controller {controller}, x, 1TB\n"
+        )
+    };
+    let both = line("nvme0n1", "A") + &line("nvme1n1", "B");
+    evidence.0.get_mut("nvme-netapp-smdevices.txt").unwrap().text = Ok(both);
+    let findings = all(&evidence, &EXPECTED);
+    found_all(&findings, &[]);
+    let paths = findings.iter().find(|of| of.rule == "nvme.paths").unwrap();
+    assert!(
+        paths.seen.starts_with("namespace 1 of nqn.1992-08.com.netapp:6000: 2 live paths of 2"),
+        "{paths:?}"
+    );
+    assert!(!findings.iter().any(|of| of.rule == "nvme.ownership"));
+}
+
+#[test]
+fn faults_of_multipath_are_found() {
+    let multipath = |from, to| with("multipath.txt", from, to);
+    found(
+        &multipath("non-optimized live", "non-optimized connecting"),
+        "multipath.paths",
+        Status::Fail,
+        "nvme list-subsys",
+    );
+    found(&multipath(" live", " deleting"), "multipath.paths", Status::Fail, "cables");
+    let dm = "eui.1 dm-0 NVME, NetApp E-Series\nsize=1 features='0' hwhandler='0' wp=rw\n\
+        `-+- policy='service-time 0' prio=50 status=active\n  |- 0:0:1:0 nvme0n1 259:0 active ready running\n\
+        \x20 `- 1:0:1:0 nvme1n1 259:1 active ready running\n";
+    let text = SOUND.iter().find(|(name, _)| *name == "multipath.txt").unwrap().1;
+    found(&multipath(text, dm), "multipath.mixed", Status::Fail, "nvme_core.multipath=N");
+}
+
+#[test]
+fn a_device_with_fewer_paths_than_others_is_found_without_a_plan() {
+    let mut evidence = evidence(SOUND);
+    let captured = evidence.0.get_mut("multipath.txt").unwrap();
+    let fewer = "eui.2 [nvme]:nvme0n2 NVMe,E,1\nsize=1\n  `- 0:0:1 nvme0c0n2 0:0 n/a optimized live\n";
+    captured.text = captured.text.clone().map(|text| text + fewer);
+    let findings = all(&evidence, &Expected { paths: None, ..EXPECTED });
+    found(&findings, "multipath.paths", Status::Warn, "missing");
+}
+
+#[test]
+fn faults_of_block_devices_are_found() {
+    let block = |from, to| with("sys-block.txt", from, to);
+    found(
+        &block("max_sectors_kb:1024", "max_sectors_kb:512"),
+        "block.request-size",
+        Status::Warn,
+        "echo 1024 >",
+    );
+    found(
+        &block("optimal_io_size:1048576", "optimal_io_size:4194304"),
+        "block.request-size",
+        Status::Warn,
+        "2048 KiB at most",
+    );
+    let expected = Expected { stripe_bytes: Some(2 << 20), ..EXPECTED };
+    let mut only = SOUND.to_vec();
+    only.retain(|(name, _)| *name == "sys-block.txt");
+    found(&all(&evidence(&only), &expected), "block.request-size", Status::Warn, "echo 2048 >");
+}
+
+#[test]
+fn faults_of_a_powerscale_cluster_are_found() {
+    let interfaces = |from, to| with("isi-network-interfaces.txt", from, to);
+    found(&interfaces("Status: Up", "Status: Down"), "powerscale.interface", Status::Fail, "cable");
+    found(&interfaces(", SUPPORTS_RDMA_RRoCE", ""), "powerscale.rdma", Status::Warn, "--add-ifaces");
+    found(&interfaces("MTU: 9000", "MTU: 1500"), "powerscale.mtu", Status::Fail, "--mtu 9000");
+    let settings = |from, to| with("isi-nfs-settings.txt", from, to);
+    found(
+        &settings("Service Enabled: Yes", "Service Enabled: No"),
+        "powerscale.nfs",
+        Status::Fail,
+        "isi services",
+    );
+    found(
+        &settings("NFSv3 RDMA Enabled: Yes", "NFSv3 RDMA Enabled: No"),
+        "powerscale.nfs-rdma",
+        Status::Fail,
+        "grep -i rdma",
+    );
+    found(
+        &settings("NFSv3 RDMA Enabled: Yes", "NFS RDMA Enabled: No"),
+        "powerscale.nfs-rdma",
+        Status::Fail,
+        "--enable-rdma",
+    );
+    found(
+        &settings("NFSv3 Enabled: Yes", "NFSv3 Enabled: No"),
+        "powerscale.nfs3",
+        Status::Fail,
+        "--nfsv3-enabled",
+    );
+    let operations = |from, to| with("isi-statistics-protocol.txt", from, to);
+    found(&operations("9k 2 nfsrdma read\n", ""), "powerscale.balance", Status::Warn, "remoteports");
+    found(&operations("9k 2", "1k 2"), "powerscale.balance", Status::Warn, "remoteports");
+}
+
+#[test]
+fn rubbish_in_captures_breaks_no_rule() {
+    for capture in CAPTURES {
+        for text in [
+            "",
+            "\0\u{1}",
+            "{",
+            "[{}]",
+            "/sys/class/nvme/",
+            "a:b:c\n:\n,,,=\n",
+            "device  mounted on ",
+            HOSTILE,
+        ] {
+            all(&evidence(&[(capture.name, text)]), &EXPECTED);
+        }
+    }
+}
+
+/// Values that no host shows.
+const HOSTILE: &str = "/sys/class/net/a/speed:9223372036854775807\n/sys/class/net/b/speed:4294967295\n\
+    /proc/sys/net/ipv4/tcp_rmem:1 2 3\nCpus_allowed_list:\t0-4294967295,0-4294967295\n\
+    /sys/devices/system/node/node0/cpulist:0-4294967295\n1: a    inet 1.2.3.4/99 x\nMax open files  -1  x\n\
+    /sys/block/dm-0/queue/max_sectors_kb:99999999999999999999\n/sys/block/dm-1/queue/max_sectors_kb:1\n\
+    /sys/block/dm-1/queue/optimal_io_size:18446744073709551615\n\
+    /sys/class/nvme/n/transport:tcp\n/sys/class/nvme/n/nvmec/nsid:1\n/sys/class/nvme/n/nvmecnc/nsid:1\n\
+    \txprt:\ttcp 1 1 1 1 1 18446744073709551615 1\n\txprt:\ttcp 1 1 1 1 1 18446744073709551615 1\n";
+
+#[test]
+fn values_that_no_host_shows_break_no_rule_together() {
+    let mut captures: Vec<_> = CAPTURES.iter().map(|capture| (capture.name, HOSTILE)).collect();
+    all(&evidence(&captures), &EXPECTED);
+    let mounted = format!("device a:/b mounted on /c with fstype nfs\n{HOSTILE}");
+    captures.retain(|(name, _)| *name != "mountstats.txt");
+    captures.push(("mountstats.txt", &mounted));
+    all(&evidence(&captures), &EXPECTED);
+}

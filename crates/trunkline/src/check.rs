@@ -1,0 +1,106 @@
+//! `trunkline check`: whether this host, or one whose output was captured, is ready for network
+//! storage. The crate `check` has the rules; this module captures, asks the server, and shows.
+
+mod capture;
+mod program;
+mod server;
+mod show;
+
+use crate::error::Error;
+use crate::output;
+use ::check::{Expected, Status, worst};
+use clap::Args;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Check whether a host is ready for network storage, and say what would mend it.
+///
+/// Looks at RDMA devices, interfaces, routing, limits, kernel mounts, NVMe paths, multipath, block
+/// devices and the clock. With a server: which versions of NFS it offers over TCP and RDMA, whether
+/// frames of the full size reach it, whether the export admits this host, and what this user may do
+/// there. Nothing is changed, unless --write is given.
+///
+/// The exit status is 1 if something fails, else 0.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct CheckArgs {
+    /// An export to check too: HOST:/EXPORT or nfs://HOST/EXPORT?OPTIONS.
+    #[arg(value_name = "SERVER:/EXPORT", conflicts_with = "from")]
+    target: Option<String>,
+    /// Mount options for the server, as for mount(8).
+    #[arg(short = 'o', long, value_name = "OPTIONS", requires = "target")]
+    options: Option<String>,
+    /// Also make a file in the export, and remove it.
+    #[arg(long, requires = "target")]
+    write: bool,
+    /// Read captured output from this directory instead of looking at this host: a file per
+    /// command, with the names that --captures lists. Files that are not there are not checked.
+    #[arg(long, value_name = "DIR")]
+    from: Option<PathBuf>,
+    /// Also keep what was captured in this new directory, for --from on another host.
+    #[arg(long, value_name = "DIR", conflicts_with = "from")]
+    save: Option<PathBuf>,
+    /// List the captures: their file names, and the commands that make them. Nothing is checked.
+    #[arg(long, exclusive = true)]
+    captures: bool,
+    /// Expect this many paths of each NVMe namespace and multipath device.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    paths: Option<u16>,
+    /// Judge the MTU of this interface; may be repeated [default: interfaces of RDMA ports that have
+    /// an address].
+    #[arg(long, value_name = "NAME", requires = "mtu")]
+    interface: Vec<String>,
+    /// Expect this MTU of interfaces that carry storage, and on the way to the server.
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(576..=65_535))]
+    mtu: Option<u32>,
+    /// Expect requests of block devices to carry a full stripe of this many KiB [default: what each
+    /// device calls its optimal size].
+    #[arg(long, value_name = "KIB", value_parser = clap::value_parser!(u32).range(1..))]
+    stripe_kib: Option<u32>,
+    /// Show only what is not ok.
+    #[arg(short, long, conflicts_with = "json")]
+    quiet: bool,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+const EXAMPLES: &str = "Examples:\n  \
+    trunkline check\n  \
+    trunkline check nas:/data -o proto=rdma --mtu 9000 --write\n  \
+    trunkline check --paths 8 --stripe-kib 2048 --quiet\n  \
+    trunkline check --save host7    # then, elsewhere: trunkline check --from host7\n  \
+    trunkline check --captures";
+
+/// Checks, and shows what was found.
+pub fn run(args: &CheckArgs) -> Result<ExitCode, Error> {
+    if args.captures {
+        output::print(&show::captures())?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let expected = Expected {
+        paths: args.paths.map(usize::from),
+        interfaces: args.interface.clone(),
+        mtu: args.mtu,
+        stripe_bytes: args.stripe_kib.map(|kib| u64::from(kib) << 10),
+    };
+    let evidence = match &args.from {
+        Some(directory) => capture::read(directory)?,
+        None => capture::of_this_host(),
+    };
+    if let Some(directory) = &args.save {
+        capture::save(&evidence, directory)?;
+    }
+    let mut findings = ::check::check(&evidence, &expected);
+    if let Some(target) = &args.target {
+        let options = args.options.as_deref().unwrap_or_default();
+        findings.extend(server::check(target, options, &expected, args.write)?);
+    }
+    let text = if args.json {
+        show::json(&findings, &evidence)
+    } else {
+        show::table(&findings, &evidence, args.quiet, args.from.is_none())
+    };
+    output::print(&text)?;
+    Ok(if worst(&findings) == Status::Fail { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}

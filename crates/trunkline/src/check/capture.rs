@@ -1,0 +1,154 @@
+//! Makes the captures of this host, reads them from a directory, and saves them.
+
+use super::program;
+use crate::error::Error;
+use ::check::{CAPTURES, Capture, Captured, Evidence, How, tree_line};
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+/// No capture is larger; this keeps a wrong file out of memory.
+const FILE_BYTES_MAX: u64 = 4 << 20;
+
+/// The name of a capture's command or files for people.
+pub(super) fn source(capture: &Capture) -> String {
+    match capture.how {
+        How::Command(words) => words.join(" "),
+        How::File(path) => path.to_owned(),
+        How::Tree(forms) => format!("grep -r . {}", forms.join(" ")),
+        How::OnArray(command) => command.to_owned(),
+    }
+}
+
+/// Captures what this host shows.
+pub(super) fn of_this_host() -> Evidence {
+    let mut evidence = Evidence::default();
+    for capture in CAPTURES {
+        let text = match capture.how {
+            How::Command(words) => program::run(words).and_then(|output| match output.succeeded {
+                true => Ok(output.stdout),
+                false => Err(first_line(&output.stderr, words)),
+            }),
+            How::File(path) => read_file(Path::new(path)),
+            How::Tree(forms) => tree(forms),
+            How::OnArray(_) => continue,
+        };
+        // What shows a value of many small files is the file, which each finding names.
+        let source = match capture.how {
+            How::Tree(forms) => forms.first().copied().unwrap_or_default().to_owned(),
+            _ => source(capture),
+        };
+        evidence.0.insert(capture.name, Captured { source, text });
+    }
+    evidence
+}
+
+fn first_line(stderr: &str, words: &[&str]) -> String {
+    let line = stderr.lines().find(|line| !line.trim().is_empty());
+    line.map_or_else(|| format!("{} fails", words.join(" ")), str::to_owned)
+}
+
+fn read_file(path: &Path) -> Result<String, String> {
+    let mut bytes = Vec::new();
+    let opened = fs::File::open(path).and_then(|file| file.take(FILE_BYTES_MAX).read_to_end(&mut bytes));
+    opened.map_err(|error| format!("{}: {error}", path.display()))?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// The values of all files of these forms.
+fn tree(forms: &[&str]) -> Result<String, String> {
+    let mut text = String::new();
+    for form in forms {
+        for path in expand(form) {
+            // A file may be gone by now, or refuse to be read while its device is down.
+            if let Ok(value) = read_file(&path) {
+                let value = value.replace('\n', " ");
+                text.push_str(&tree_line(&path.to_string_lossy(), &value));
+            }
+        }
+    }
+    if text.is_empty() { Err(format!("there is no {}", forms.join(", "))) } else { Ok(text) }
+}
+
+/// The paths of a form, in order. A `*` stands for the rest of one name.
+fn expand(form: &str) -> Vec<PathBuf> {
+    let mut paths = vec![PathBuf::from("/")];
+    for name in form.split('/').filter(|name| !name.is_empty()) {
+        paths = match name.split_once('*') {
+            None => paths.into_iter().map(|path| path.join(name)).collect(),
+            Some((before, after)) => paths.iter().flat_map(|path| matching(path, before, after)).collect(),
+        };
+    }
+    paths.retain(|path| path.exists());
+    paths
+}
+
+fn matching(directory: &Path, before: &str, after: &str) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(directory) else { return Vec::new() };
+    let fits = |name: &str| name.starts_with(before) && name.ends_with(after);
+    let named = entries.flatten().filter(|entry| entry.file_name().to_str().is_some_and(fits));
+    let mut found: Vec<_> = named.map(|entry| entry.path()).collect();
+    found.sort_unstable();
+    found
+}
+
+/// Reads captures from a directory.
+pub(super) fn read(directory: &Path) -> Result<Evidence, Error> {
+    let mut evidence = Evidence::default();
+    let entries = fs::read_dir(directory);
+    let entries = entries.map_err(|cause| Error::Read { file: directory.display().to_string(), cause })?;
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let capture = CAPTURES.iter().find(|capture| name.to_str() == Some(capture.name));
+        let Some(capture) = capture else { continue };
+        let path = entry.path();
+        let text = read_file(&path).map_err(|cause| Error::Refused {
+            sentence: "a capture cannot be read".to_owned(),
+            cause,
+            advice: format!("another directory than {}", directory.display()),
+        })?;
+        evidence.0.insert(capture.name, Captured { source: path.display().to_string(), text: Ok(text) });
+    }
+    if evidence.0.is_empty() {
+        return Err(Error::Refused {
+            sentence: format!("{} has no captures", directory.display()),
+            cause: "none of its files has the name of a capture".to_owned(),
+            advice: "trunkline check --captures    lists the names".to_owned(),
+        });
+    }
+    Ok(evidence)
+}
+
+/// Saves captures in a new directory.
+pub(super) fn save(evidence: &Evidence, directory: &Path) -> Result<(), Error> {
+    let wrap = |path: &Path| {
+        let file = path.display().to_string();
+        move |cause| Error::Write { file, cause }
+    };
+    fs::create_dir(directory).map_err(wrap(directory))?;
+    for (name, captured) in &evidence.0 {
+        let path = directory.join(name);
+        // What shows nothing is kept too: that there is no device is a fact.
+        fs::write(&path, captured.text.as_deref().unwrap_or_default()).map_err(wrap(&path))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn forms_stand_for_all_paths_that_exist() {
+        let directory = tempfile::tempdir().unwrap();
+        for path in ["a1/x", "a2/x", "b1/x", "a3"] {
+            let path = directory.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(&path, "one\ntwo\n").unwrap();
+        }
+        let at = |name: &str| format!("{}/{name}", directory.path().display());
+        let (form, missing) = (at("a*/x"), at("*/y"));
+        assert_eq!(tree(&[&form]).unwrap(), format!("{}:one two\n{}:one two\n", at("a1/x"), at("a2/x")));
+        assert!(tree(&[&missing]).unwrap_err().starts_with("there is no /"));
+    }
+}

@@ -1,0 +1,89 @@
+//! Shows findings: as a table for people, or as JSON.
+
+use super::capture::source;
+use crate::output;
+use ::check::{CAPTURES, Evidence, Finding, How, Status};
+use serde_json::json;
+
+/// The widths of the first two columns.
+const STATUS_WIDTH: usize = 8;
+const RULE_WIDTH: usize = 24;
+
+/// A line per finding; below what is not ok: where it shows, why it matters, and what mends it.
+pub(super) fn table(findings: &[Finding], evidence: &Evidence, quiet: bool, is_live: bool) -> String {
+    let mut text = String::new();
+    for finding in findings.iter().filter(|finding| !quiet || finding.status != Status::Ok) {
+        let Finding { status, rule, seen, source, why, mend } = finding;
+        let name = format!("{:<STATUS_WIDTH$}", status.name());
+        text.push_str(&format!("{}{rule:<RULE_WIDTH$} {seen}\n", coloured(*status, &name)));
+        if *status == Status::Ok {
+            continue;
+        }
+        for (label, value) in [("where", source), ("why", why), ("mend", mend)] {
+            if !value.is_empty() {
+                text.push_str(&format!("{:STATUS_WIDTH$}{label:<6} {value}\n", ""));
+            }
+        }
+    }
+    let absent = absent(evidence);
+    if is_live && !absent.is_empty() && !quiet {
+        text.push_str("\nnot seen on this host:\n");
+        for (source, why) in absent {
+            text.push_str(&format!("  {source}: {why}\n"));
+        }
+    }
+    if !text.is_empty() {
+        text.push('\n');
+    }
+    let count = |status| findings.iter().filter(|finding| finding.status == status).count();
+    text.push_str(&format!(
+        "{} ok, {} warn, {} fail, {} unknown\n",
+        count(Status::Ok),
+        count(Status::Warn),
+        count(Status::Fail),
+        count(Status::Unknown)
+    ));
+    text
+}
+
+/// The captures that could not be made, and why.
+fn absent(evidence: &Evidence) -> Vec<(&str, &str)> {
+    let all = evidence.0.values();
+    all.filter_map(|captured| Some((&*captured.source, captured.text.as_ref().err()?.as_str()))).collect()
+}
+
+fn coloured(status: Status, text: &str) -> String {
+    let colour = match status {
+        Status::Ok => 32,
+        Status::Unknown => 36,
+        Status::Warn => 33,
+        Status::Fail => 31,
+    };
+    if output::stdout_has_colour() { format!("\u{1b}[{colour}m{text}\u{1b}[0m") } else { text.to_owned() }
+}
+
+/// One object with all findings and the captures that could not be made.
+pub(super) fn json(findings: &[Finding], evidence: &Evidence) -> String {
+    let absent: Vec<_> =
+        absent(evidence).into_iter().map(|(source, why)| json!({ "source": source, "why": why })).collect();
+    let value = json!({
+        "status": ::check::worst(findings),
+        "findings": findings,
+        "not_seen": absent,
+    });
+    format!("{value:#}\n")
+}
+
+/// The names of the captures and how each is made.
+pub(super) fn captures() -> String {
+    let width = CAPTURES.iter().map(|capture| capture.name.len()).max().unwrap_or_default();
+    let line = |capture: &::check::Capture| {
+        let on = if matches!(capture.how, How::OnArray(_)) { "    # on the array" } else { "" };
+        let command = match capture.how {
+            How::File(path) => format!("cat {path}"),
+            _ => source(capture),
+        };
+        format!("{:<width$}  {command}{on}\n", capture.name)
+    };
+    CAPTURES.iter().map(line).collect()
+}

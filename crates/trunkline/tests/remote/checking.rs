@@ -1,0 +1,205 @@
+//! `trunkline check`: of captures that hosts and arrays printed, and of a server that runs.
+
+use super::fixtures::{TestServer, fails, prints, run};
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+use tempfile::{TempDir, tempdir};
+
+/// Captures of a host whose interface has an MTU of 9000, but whose RDMA device was brought up
+/// before that; of a multipath device without one of its paths; of a cluster without NFSv3.
+const CAPTURES: &[(&str, &str)] = &[
+    (
+        "ibv_devinfo.txt",
+        "hca_id: irdma0\n\ttransport:\t\tInfiniBand (0)\n\tfw_ver:\t\t1.72\n\t\tport:\t1\n\
+         \t\t\tstate:\t\tPORT_ACTIVE (4)\n\t\t\tmax_mtu:\t4096 (5)\n\t\t\tactive_mtu:\t1024 (3)\n\
+         \t\t\tlink_layer:\tEthernet\n",
+    ),
+    ("rdma-link.txt", "link irdma0/1 state ACTIVE physical_state LINK_UP netdev ens6f0\n"),
+    ("sys-net.txt", "/sys/class/net/ens6f0/mtu:9000\n"),
+    (
+        "multipath.txt",
+        "eui.00000eb55bacd37f dm-3 NVME, NetApp E-Series\n\
+         size=2.4T features='1 queue_if_no_path' hwhandler='0' wp=rw\n\
+         |-+- policy='service-time 0' prio=50 status=active\n\
+         | `- 4:0:4:0 nvme4n4 259:70  active ready running\n\
+         `-+- policy='service-time 0' prio=10 status=enabled\n\
+         \x20 `- 0:0:4:0 nvme0n4 259:6   failed faulty running\n",
+    ),
+    (
+        "isi-nfs-settings.txt",
+        "NFS Service Enabled: Yes\n      NFSv3 Enabled: No\n        NFSv3 RDMA Enabled: Yes\n\
+         \x20     NFSv4 Enabled: Yes\n     Rquota Enabled: No\n",
+    ),
+];
+
+fn captures() -> TempDir {
+    let directory = tempdir().expect("a directory");
+    for (name, text) in CAPTURES {
+        fs::write(directory.path().join(name), text).expect("a capture");
+    }
+    directory
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("UTF-8")
+}
+
+#[test]
+fn captured_output_is_checked_with_what_would_mend_it() {
+    let directory = captures();
+    let (code, out, err) = run(&["check", "--from", text(directory.path())]);
+    assert_eq!((code, err.as_str()), (Some(1), ""), "{out}");
+    for expected in [
+        "ok      rdma.port-state          irdma0 port 1: PORT_ACTIVE, firmware 1.72\n",
+        "warn    rdma.mtu                 irdma0 port 1: active RDMA MTU 1024; ens6f0 has an MTU of 9000\n",
+        "        mend   ip link set dev ens6f0 mtu 9000    # if the device keeps its MTU",
+        "fail    multipath.paths          dm-3 (eui.00000eb55bacd37f, DM-Multipath): 2 paths of 2, not usable: \
+         nvme0n4 (failed faulty running)\n",
+        "fail    powerscale.nfs3          NFSv3 Enabled: false\n",
+    ] {
+        assert!(out.contains(expected.trim_end_matches(' ')), "{expected}\n---\n{out}");
+    }
+    assert!(out.ends_with(" ok, 1 warn, 2 fail, 0 unknown\n"), "{out}");
+    let (_, quiet, _) = run(&["check", "--quiet", "--from", text(directory.path())]);
+    assert!(!quiet.contains("\nok ") && quiet.contains("multipath.paths"), "{quiet}");
+    // A plan for more paths is another fault of the same device.
+    fs::write(directory.path().join("multipath.txt"), CAPTURES[3].1.replace("failed faulty", "active ready"))
+        .expect("a capture");
+    fs::remove_file(directory.path().join("isi-nfs-settings.txt")).expect("removed");
+    let (code, out, _) = run(&["check", "--from", text(directory.path())]);
+    assert_eq!(code, Some(0), "warnings are no failure: {out}");
+    let (code, out, _) = run(&["check", "--from", text(directory.path()), "--paths", "4"]);
+    assert!(code == Some(1) && out.contains("2 paths of 4"), "{out}");
+}
+
+#[test]
+fn json_has_every_finding_with_its_evidence() {
+    let directory = captures();
+    let (code, out, _) = run(&["check", "--json", "--from", text(directory.path())]);
+    assert_eq!(code, Some(1));
+    let value: Value = serde_json::from_str(&out).expect("JSON");
+    assert_eq!(value["status"], "fail");
+    let findings = value["findings"].as_array().expect("an array");
+    let find = |rule: &str| findings.iter().find(|finding| finding["rule"] == rule).expect("the rule");
+    let paths = find("multipath.paths");
+    assert_eq!(paths["status"], "fail");
+    assert_eq!(paths["source"], text(&directory.path().join("multipath.txt")));
+    assert!(
+        ["seen", "why", "mend"].iter().all(|key| paths[key].as_str().is_some_and(|text| !text.is_empty()))
+    );
+    assert_eq!(find("rdma.link-layer")["status"], "ok");
+}
+
+#[test]
+fn captures_are_listed_saved_and_read_back() {
+    let listed = prints(&["check", "--captures"]);
+    assert!(listed.contains("rdma-link.txt") && listed.contains("rdma link show"), "{listed}");
+    assert!(listed.contains("isi nfs settings global view    # on the array"), "{listed}");
+    let directory = tempdir().expect("a directory");
+    let saved = directory.path().join("saved");
+    let (_, live, err) = run(&["check", "--json", "--save", text(&saved)]);
+    assert_eq!(err, "");
+    let (_, again, _) = run(&["check", "--json", "--from", text(&saved)]);
+    let rules = |text: &str| {
+        let value: Value = serde_json::from_str(text).expect("JSON");
+        let findings = value["findings"].as_array().expect("an array").clone();
+        findings
+            .iter()
+            .map(|of| (of["rule"].clone(), of["status"].clone(), of["seen"].clone()))
+            .collect::<Vec<_>>()
+    };
+    assert!(rules(&live).iter().any(|(rule, ..)| rule == "limits.open-files"), "{live}");
+    assert_eq!(rules(&live), rules(&again));
+    let error = fails(&["check", "--save", text(&saved)]);
+    assert!(error.contains("exists"), "{error}");
+    let empty = tempdir().expect("a directory");
+    let error = fails(&["check", "--from", text(empty.path())]);
+    assert!(error.contains("trunkline check --captures"), "{error}");
+    assert!(fails(&["check", "--from", text(&empty.path().join("none"))]).contains("No such file"));
+}
+
+/// The finding of a rule in the output of a check of a server.
+#[track_caller]
+fn found(out: &str, rule: &str) -> (String, String) {
+    let value: Value = serde_json::from_str(out).expect("JSON");
+    let findings = value["findings"].as_array().expect("an array");
+    let finding = findings.iter().find(|finding| finding["rule"] == rule);
+    let finding = finding.unwrap_or_else(|| panic!("no {rule} in {out}"));
+    let text = |key: &str| finding[key].as_str().expect("text").to_owned();
+    (text("status"), text("seen"))
+}
+
+#[test]
+fn a_sound_server_passes_and_keeps_nothing() {
+    let server = TestServer::start();
+    let (_, out, err) = run(&["check", "--json", "--write", &server.url("")]);
+    assert_eq!(err, "");
+    let (status, seen) = found(&out, "server.version");
+    assert_eq!(status, "ok", "{seen}");
+    assert!(
+        seen.starts_with("NFS version 3 over TCP at 127.0.0.1:") && seen.ends_with(": offered"),
+        "{seen}"
+    );
+    assert!(
+        out.contains("NFS version 4 over TCP") && out.contains("not offered; versions 3 to 3 are"),
+        "{out}"
+    );
+    for rule in ["server.export", "server.rights", "server.write"] {
+        let (status, seen) = found(&out, rule);
+        assert_eq!(status, "ok", "{rule}: {seen}");
+    }
+    let value: Value = serde_json::from_str(&out).expect("JSON");
+    let findings = value["findings"].as_array().expect("an array").iter();
+    let mut of_server =
+        findings.filter(|of| of["rule"].as_str().is_some_and(|rule| rule.starts_with("server.")));
+    assert!(of_server.all(|finding| finding["status"] != "fail"), "{out}");
+    assert_eq!(prints(&["ls", "-a", &server.url("")]), "");
+}
+
+#[test]
+fn an_export_that_this_user_cannot_write_to_is_told() {
+    let directory = tempdir().expect("a directory");
+    let configuration = directory.path().join("serve.toml");
+    let lines = "[[node]]\nlisten = [\"127.0.0.1:0\"]\n[[export]]\npath = \"/export\"\nmem = \"16MiB\"\n\
+        allow = [\"127.0.0.0/8\"]\n";
+    fs::write(&configuration, lines).expect("a configuration");
+    let server = TestServer::with(&["-c", text(&configuration)]);
+    let (code, out, _) = run(&["check", "--json", "--write", &server.url("")]);
+    assert_eq!(code, Some(1), "{out}");
+    assert_eq!(found(&out, "server.export").0, "ok");
+    assert_eq!(found(&out, "server.write").0, "fail");
+    let (status, seen) = found(&out, "server.rights");
+    assert_eq!(status, "warn", "{seen}");
+    assert!(seen.contains("may list, enter;"), "{seen}");
+}
+
+#[test]
+fn a_server_that_is_not_there_and_an_export_that_is_not_are_told_apart() {
+    let server = TestServer::start();
+    let address = server.addresses()[0];
+    let (code, out, _) = run(&["check", "--json", &format!("nfs://{address}/other")]);
+    assert_eq!(code, Some(1));
+    assert_eq!(found(&out, "server.version").0, "ok");
+    let (status, seen) = found(&out, "server.export");
+    assert!(status == "fail" && seen.contains("/other"), "{seen}");
+    drop(server);
+    let (code, out, _) = run(&["check", "--json", &format!("nfs://{address}/export?retry=0")]);
+    assert_eq!(code, Some(1));
+    assert_eq!(found(&out, "server.version").0, "fail");
+    assert_eq!(found(&out, "server.export").0, "fail");
+}
+
+#[test]
+fn options_that_make_no_sense_are_refused() {
+    for arguments in [
+        &["check", "--write"][..],
+        &["check", "--from", "/x", "--save", "/y"],
+        &["check", "--captures", "--json"],
+        &["check", "--mtu", "1"],
+        &["check", "--paths", "0"],
+    ] {
+        let (code, _, err) = run(arguments);
+        assert_eq!(code, Some(2), "{arguments:?}: {err}");
+    }
+}
