@@ -2,8 +2,10 @@
 //!
 //! A *capture* is the output of a command or the text of files, with a fixed name ([`CAPTURES`]).
 //! The program makes the captures of its own host, or reads those of another from a directory. The
-//! rules ([`check()`]) know nothing but captures. So each rule is tested with the output that a host
-//! or an array printed, and a host without Trunkline can be checked too.
+//! rules ([`check()`]) know nothing but captures. So each rule is tested with the output that a
+//! host or an array printed, and a host without Trunkline can be checked too.
+
+#![forbid(unsafe_code)]
 
 mod capture;
 mod finding;

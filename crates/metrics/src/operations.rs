@@ -148,8 +148,9 @@ impl Operations {
 }
 
 impl Operations {
-    /// The same with what clients and files lost until `later` counted with the others, as the process
-    /// does. A client may lose only a part of its counts: each event loop decides for itself.
+    /// The same with what clients and files lost until `later` counted with the others, as the
+    /// process does. A client may lose only a part of its counts: each event loop decides for
+    /// itself.
     fn with_folded_as_in(&self, later: &Self) -> Self {
         let mut folded = Self::default();
         for (key, tally) in &self.0 {

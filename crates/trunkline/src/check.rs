@@ -46,8 +46,8 @@ pub struct CheckArgs {
     /// Expect this many paths of each NVMe namespace and multipath device.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     paths: Option<u16>,
-    /// Judge the MTU of this interface; may be repeated [default: interfaces of RDMA ports that have
-    /// an address].
+    /// Judge the MTU of this interface; may be repeated [default: interfaces of RDMA ports that
+    /// have an address].
     #[arg(long, value_name = "NAME", requires = "mtu")]
     interface: Vec<String>,
     /// Expect this MTU of interfaces that carry storage, and on the way to the server.

@@ -61,7 +61,8 @@ mod tests {
             controller: "A".into(),
         };
         for between in [" ", "\n", "\n  "] {
-            assert_eq!(volumes(&format!("{first}{between}{second}\n\n")), [expected.clone()]);
+            let found = volumes(&format!("{first}{between}{second}\n\n"));
+            assert_eq!(found, std::slice::from_ref(&expected));
         }
         assert!(volumes("No NetApp SMdevices detected.\n").is_empty());
     }

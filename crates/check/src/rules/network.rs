@@ -15,8 +15,8 @@ pub(super) fn check(evidence: &Evidence, expected: &Expected, out: &mut Vec<Find
     buffers(evidence, out);
 }
 
-/// Only interfaces that carry storage are judged: others, such as the one of management, have an MTU
-/// of their own.
+/// Only interfaces that carry storage are judged: others, such as the one of management, have an
+/// MTU of their own.
 fn mtu(evidence: &Evidence, expected: &Expected, out: &mut Vec<Finding>) {
     const RULE: &str = "net.mtu";
     let Some(wanted) = expected.mtu else { return };
@@ -67,8 +67,8 @@ fn congestion_control(evidence: &Evidence, out: &mut Vec<Finding>) {
     });
 }
 
-/// The largest buffers of a TCP connection should hold what the fastest interface carries in a round
-/// trip.
+/// The largest buffers of a TCP connection should hold what the fastest interface carries in a
+/// round trip.
 fn buffers(evidence: &Evidence, out: &mut Vec<Finding>) {
     let speeds = evidence.tree(NET, "/sys/class/net/*/speed");
     // Virtual interfaces show -1, or that as a number without sign.

@@ -73,8 +73,8 @@ fn interface<'a>(evidence: &'a Evidence, port: &RdmaPort) -> Option<&'a str> {
     })
 }
 
-/// Whether the interface of a port has an address. Without knowledge of addresses, every port counts
-/// as used.
+/// Whether the interface of a port has an address. Without knowledge of addresses, every port
+/// counts as used.
 fn is_used(evidence: &Evidence, port: &RdmaPort) -> bool {
     let addresses = super::routing::addresses(evidence);
     let has_address = |name| addresses.iter().any(|local| local.interface == name);

@@ -114,8 +114,8 @@ fn setting(evidence: &Evidence, interface: &str, name: &str) -> Option<u32> {
     Some(of(interface)?.max(of("all").unwrap_or_default()))
 }
 
-/// Strict filtering looks up the way back with the address that was called, so it does no harm where
-/// each address has its own route.
+/// Strict filtering looks up the way back with the address that was called, so it does no harm
+/// where each address has its own route.
 fn reverse_path(evidence: &Evidence, interface: &str, is_routed: bool) -> Option<Finding> {
     let value = setting(evidence, interface, "rp_filter")?;
     let path = format!("/proc/sys/net/ipv4/conf/{{{interface},all}}/rp_filter");

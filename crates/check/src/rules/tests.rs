@@ -365,8 +365,8 @@ fn the_policy_numa_harms_only_with_several_optimized_paths() {
     found(&all(&evidence, &EXPECTED), "nvme.policy", Status::Warn, "round-robin");
 }
 
-/// Without native multipath each path is a device, and a command that prints one line per path names
-/// the controller of the path (RHEL 7).
+/// Without native multipath each path is a device, and a command that prints one line per path
+/// names the controller of the path (RHEL 7).
 #[test]
 fn paths_are_counted_without_native_multipath_too_and_owners_are_not_guessed() {
     let mut evidence = evidence(SOUND);
