@@ -8,6 +8,7 @@ mod by_fio;
 mod engine;
 pub(crate) mod files;
 pub(crate) mod kernel_mount;
+pub(crate) mod mount_point;
 
 use std::io;
 use std::os::linux::fs::MetadataExt;
@@ -96,17 +97,23 @@ impl DirectoryRoute {
         format!("{io} on {on}, by {by}")
     }
 
-    /// What a reader must know about the results of a workload: whether its reads may never have
-    /// left this machine's memory.
+    /// What a reader must know about the results of a workload: whether its data may never have
+    /// left this machine's memory while it was timed.
     #[must_use]
     pub fn note(&self, workload: &PlannedWorkload) -> Option<String> {
         let reads = workload.has(record::Direction::Read);
+        let writes = workload.has(record::Direction::Write);
         let fits = crate::machine::free_memory_bytes().is_none_or(|free| workload.bytes() < free);
-        (reads && fits && !self.load.direct).then(|| {
-            "the files fit into memory, so buffered reads measure the page cache; O_DIRECT measures what is \
-             below it"
-                .to_owned()
-        })
+        let what = match (reads && fits, writes) {
+            (true, false) => "the files fit into memory, so buffered reads measure the page cache",
+            (false, true) => "buffered writes count when they are in the page cache, before they are stable",
+            (true, true) => {
+                "the files fit into memory, so buffered reads measure the page cache; buffered writes count when \
+                 they are there, before they are stable"
+            }
+            (false, false) => return None,
+        };
+        (!self.load.direct).then(|| format!("{what}; O_DIRECT measures what is below it"))
     }
 
     /// Runs a workload once; `None` after a stop.
@@ -163,14 +170,15 @@ mod tests {
     }
 
     #[test]
-    fn only_buffered_reads_of_files_that_fit_into_memory_are_doubted() {
+    fn buffered_reads_of_files_that_fit_into_memory_and_buffered_writes_are_doubted() {
         let directory = tempfile::tempdir().unwrap();
         let open = |direct| {
             DirectoryRoute::open("r", directory.path(), DirectoryLoad { engine: Engine::Ours, direct })
         };
         let (buffered, direct) = (open(false).unwrap(), open(true).unwrap());
         assert!(buffered.note(&workload(1)).unwrap().contains("page cache"));
-        assert_eq!((buffered.note(&workload(0)), direct.note(&workload(1))), (None, None));
+        assert!(buffered.note(&workload(0)).unwrap().contains("before they are stable"));
+        assert_eq!((direct.note(&workload(0)), direct.note(&workload(1))), (None, None));
         assert!(direct.describe().starts_with("O_DIRECT on "), "{}", direct.describe());
         assert!(buffered.describe().ends_with(", by our threads"), "{}", buffered.describe());
     }

@@ -62,6 +62,20 @@ pub struct RouteRun {
     pub results: PathBuf,
 }
 
+/// Makes a directory for the data of a run. Other hosts may run with the same process number in the
+/// same place: their directories are theirs.
+fn make_data_directory(place: &Path) -> std::io::Result<PathBuf> {
+    const NAMES_MAX: u32 = 1000;
+    for number in 0..NAMES_MAX {
+        let path = place.join(format!("trunkline-io500-{}-{number}", std::process::id()));
+        match std::fs::create_dir(&path) {
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+            made => return made.map(|()| path),
+        }
+    }
+    Err(std::io::ErrorKind::AlreadyExists.into())
+}
+
 impl Io500 {
     /// Runs IO500 on each route.
     ///
@@ -95,12 +109,15 @@ impl Io500 {
             Err(Error::Stopped) => return Err(Error::Stopped),
             Err(error) => return Ok(made(Err(error_chain(&error)))),
         };
-        let data = place.path().join(format!("trunkline-io500-{}", std::process::id()));
-        let measured = self.measure(route, &data, &results);
-        let removed = match data.exists() {
-            true => std::fs::remove_dir_all(&data),
-            false => Ok(()),
+        let data = match make_data_directory(&place.path()) {
+            Ok(data) => data,
+            Err(cause) => {
+                let error = Error::directory(&route.name, &place.path(), "make a directory in", cause);
+                return Ok(made(Err(error_chain(&error))));
+            }
         };
+        let measured = self.measure(route, &data, &results);
+        let removed = std::fs::remove_dir_all(&data);
         let unmounted = place.close();
         progress.advance(1);
         match (measured, removed.and(unmounted)) {
@@ -122,7 +139,6 @@ impl Io500 {
     }
 
     fn measure(&self, route: &RouteSpec, data: &Path, results: &Path) -> Result<Run> {
-        std::fs::create_dir(data).map_err(|cause| Error::directory(&route.name, data, "make", cause))?;
         let text = ini::write(&self.settings, data, results, self.seconds).map_err(|cause| {
             Error::refused("cannot write the settings of IO500", cause, "another directory")
         })?;

@@ -30,6 +30,9 @@ pub(super) fn run_until_stop(
     window: Window,
     stop: &Stop,
 ) -> Result<Option<Sample>, String> {
+    if let Some(file) = files.iter().find(|file| !is_plain(&file.path)) {
+        return Err(format!("{:?} has bytes that mean something in a job file of fio", file.path));
+    }
     let text = job_file(direct, workload, files, window);
     let mut file = tempfile::Builder::new().prefix("trunkline-").suffix(".fio").tempfile();
     let written = file.as_mut().map(|file| file.write_all(text.as_bytes()));
@@ -87,6 +90,12 @@ fn job_file(direct: bool, workload: &PlannedWorkload, files: &[LocalFile], windo
         }
     }
     text
+}
+
+/// Whether a path stands for itself in a job file: a new line would begin another option, and fio
+/// puts variables and keywords in place of what begins with a dollar sign.
+fn is_plain(path: &std::path::Path) -> bool {
+    path.to_str().is_some_and(|path| !path.chars().any(|char| char.is_control() || "$\\,".contains(char)))
 }
 
 /// The options of one job.
@@ -154,6 +163,15 @@ const fn engine(direct: bool, depth: u32) -> &'static str {
     }
 }
 
+/// A load that ends by its size has moved all of it by the end of the slowest job, as our engine
+/// counts it too.
+fn over_span(mut sum: Flow, workload: &PlannedWorkload) -> Flow {
+    if workload.ends() {
+        sum.divide_by_span();
+    }
+    sum
+}
+
 fn sample(
     workload: &PlannedWorkload,
     moved: &[fio::results::JobMoved],
@@ -166,7 +184,7 @@ fn sample(
         workload.has(direction).then(|| {
             let mut sum = Flow::empty();
             moved.iter().filter_map(|job| of(job, direction)).for_each(|moved| sum.add(&flow(moved)));
-            sum
+            over_span(sum, workload)
         })
     };
     let result = |result: usize, direction: Direction| {
@@ -178,7 +196,7 @@ fn sample(
         own.peek().is_some().then(|| {
             let mut sum = Flow::empty();
             own.for_each(|moved| sum.add(&flow(moved)));
-            sum
+            over_span(sum, workload)
         })
     };
     let took = moved.iter().map(|job| job.runtime).max().unwrap_or_default();
@@ -226,5 +244,15 @@ fn flow(moved: &Moved) -> Flow {
         latency: moved.latency.clone(),
         series: Vec::new(),
         latencies: LatencyCounts::default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn paths_that_mean_something_to_fio_are_refused() {
+        let is_plain = |path: &str| super::is_plain(std::path::Path::new(path));
+        assert!(is_plain("/mnt/a b/ü:1"));
+        assert!(["/a\nexec_prerun=x", "/a$jobname", "/a\\b", "/a,b"].into_iter().all(|path| !is_plain(path)));
     }
 }

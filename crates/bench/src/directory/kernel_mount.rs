@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use rustix::mount::{UnmountFlags, unmount};
 
+use crate::directory::mount_point::MountPoint;
 use crate::error::{Error, Result};
 use crate::stop::Stop;
 
@@ -28,8 +29,7 @@ const WITHOUT: &str = "nfs:// without kernel:        measures with our client li
 /// A mount that ends when this is dropped.
 #[derive(Debug)]
 pub(crate) struct KernelMount {
-    /// The temporary directory, which is removed with it.
-    directory: Option<tempfile::TempDir>,
+    point: MountPoint,
 }
 
 /// Why a route of the kernel's client cannot be measured.
@@ -69,16 +69,25 @@ impl KernelMount {
                 &format!("a kernel with NFS (`trunkline lab vm` has one), or {WITHOUT}"),
             ));
         }
-        let directory = tempfile::Builder::new().prefix("trunkline-bench-kernel-").tempdir();
-        let directory = directory
+        let point = MountPoint::new("trunkline-bench-kernel-")
             .map_err(|error| refuse(error.to_string(), "a directory for temporary files: TMPDIR"))?;
+        // From here on, whatever is mounted is unmounted: a helper that is ended may have mounted.
+        let mount = Self { point };
         let mut command = Command::new(helper);
-        command.arg(&source).arg(directory.path()).arg("-o").arg(&options);
+        // Programs and devices of the server mean nothing here.
+        let guarded = format!("nosuid,nodev,{options}");
+        command.arg(&source).arg(mount.point.path()).arg("-o").arg(&guarded);
         let said = run(command, stop).map_err(Failure::Other)?;
         match said {
-            None => Ok(Self { directory: Some(directory) }),
+            None => match mount.point.mounted_type().as_deref() {
+                Some("nfs" | "nfs4") => Ok(mount),
+                other => Err(refuse(
+                    format!("mount.nfs succeeded, but {} is mounted", other.unwrap_or("nothing")),
+                    "without bg, here and in /etc/nfsmount.conf",
+                )),
+            },
             Some(said) if lacks_multipath(&said, &options) => Err(Failure::NoMultipath(format!(
-                "this kernel's NFS client has no {}: {said}",
+                "this kernel's NFS client refuses these options, of which few kernels know {}: {said}",
                 multipath_option(&options).unwrap_or_default()
             ))),
             Some(said) => {
@@ -89,26 +98,27 @@ impl KernelMount {
 
     /// Where it is mounted.
     pub(crate) fn path(&self) -> PathBuf {
-        self.directory.as_ref().map(|directory| directory.path().to_owned()).unwrap_or_default()
+        self.point.path().to_owned()
     }
 }
 
 impl Drop for KernelMount {
     fn drop(&mut self) {
-        let Some(directory) = self.directory.take() else { return };
+        if self.point.mounted_type().is_none() {
+            return;
+        }
+        let directory = self.point.path();
         let deadline = Instant::now() + UNMOUNT_TIMEOUT;
-        let mut unmounted = unmount(directory.path(), UnmountFlags::empty());
+        let mut unmounted = unmount(directory, UnmountFlags::empty());
         while unmounted == Err(rustix::io::Errno::BUSY) && Instant::now() < deadline {
             std::thread::sleep(POLL_INTERVAL);
-            unmounted = unmount(directory.path(), UnmountFlags::empty());
+            unmounted = unmount(directory, UnmountFlags::empty());
         }
-        let path = directory.path().display();
+        let path = directory.display();
         if let Err(error) = unmounted {
             tracing::warn!(%path, %error, "unmounting from the tree only, because something still uses it");
-            if let Err(error) = unmount(directory.path(), UnmountFlags::DETACH) {
+            if let Err(error) = unmount(directory, UnmountFlags::DETACH) {
                 tracing::error!(%path, %error, "it stays mounted");
-                // Removing the directory would remove the files on the server.
-                let _ = directory.keep();
             }
         }
     }
@@ -125,6 +135,10 @@ fn command_line(server: &str, options: &str) -> std::result::Result<(String, Str
     let has = |names: &[&str]| {
         options.split(',').any(|option| names.contains(&option.split('=').next().unwrap_or_default()))
     };
+    if has(&["bg"]) {
+        return Err("with bg nobody knows when it is mounted".to_owned());
+    }
+    let tcp = if host.starts_with('[') { "tcp6" } else { "tcp" };
     let mut all = String::new();
     let names_version = has(&["vers", "nfsvers", "v3", "v4", "v4.0", "v4.1", "v4.2"]);
     let is_v3 = !names_version || options.split(',').any(|it| ["vers=3", "nfsvers=3", "v3"].contains(&it));
@@ -134,11 +148,11 @@ fn command_line(server: &str, options: &str) -> std::result::Result<(String, Str
     }
     if !has(&["proto", "tcp", "udp", "rdma"]) {
         // Without it, mount.nfs asks the port mapper which there are, and not every server has one.
-        let _ = write!(all, "proto=tcp,");
+        let _ = write!(all, "proto={tcp},");
     }
     // mount.nfs would ask by UDP first, which many servers no longer have.
     if is_v3 && !has(&["mountproto", "udp"]) && !options.contains("proto=udp") {
-        let _ = write!(all, "mountproto=tcp,");
+        let _ = write!(all, "mountproto={tcp},");
     }
     if !has(&["lock", "nolock", "local_lock"]) {
         // The files have no other user.
@@ -245,7 +259,10 @@ mod tests {
         let rdma = line("nfs://nas:3049/data", "proto=rdma,vers=3").1;
         assert_eq!(rdma, "mountproto=tcp,nolock,retry=0,port=3049,mountport=3049,proto=rdma,vers=3");
         assert_eq!(line("nas:/data", "v4.1,retry=1,lock").1, "proto=tcp,v4.1,retry=1,lock");
-        assert_eq!(line("nfs://[fd00::1]/data", "").0, "[fd00::1]:/data");
+        let (source, options) = line("nfs://[fd00::1]/data", "");
+        assert_eq!(source, "[fd00::1]:/data");
+        assert_eq!(options, "vers=3,proto=tcp6,mountproto=tcp6,nolock,retry=0");
+        assert!(command_line("nas:/data", "nconnect=2,bg").unwrap_err().contains("bg"));
         assert!(command_line("data", "").is_err());
     }
 

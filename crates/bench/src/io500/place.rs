@@ -4,9 +4,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use tempfile::TempDir;
-
 use crate::directory::kernel_mount::{Failure, KernelMount};
+use crate::directory::mount_point::MountPoint;
 use crate::error::{Error, Result};
 use crate::experiment::{Experiment, RouteSpec, Target};
 use crate::group::{Group, GroupPlan};
@@ -26,8 +25,7 @@ pub(super) enum Place {
 /// A mount by `trunkline mount`, which another process serves.
 pub(super) struct OwnMount {
     program: PathBuf,
-    /// The mount point; `None` once it is unmounted.
-    directory: Option<TempDir>,
+    point: MountPoint,
     /// The group that is mounted, if it is embedded. It ends after the mount.
     _group: Option<Group>,
 }
@@ -85,7 +83,7 @@ impl Place {
         match self {
             Self::Directory(path) => path.clone(),
             Self::Kernel(mount) => mount.path(),
-            Self::Ours(mount) => mount.directory.as_ref().map(|it| it.path().to_owned()).unwrap_or_default(),
+            Self::Ours(mount) => mount.point.path().to_owned(),
         }
     }
 
@@ -93,7 +91,7 @@ impl Place {
     pub(super) fn close(self) -> io::Result<()> {
         match self {
             Self::Directory(_) | Self::Kernel(_) => Ok(()),
-            Self::Ours(mut mount) => mount.unmount(),
+            Self::Ours(mount) => mount.unmount(),
         }
     }
 }
@@ -103,11 +101,12 @@ impl OwnMount {
         let refuse = |cause: String, advice: &str| {
             Error::refused(format!("cannot mount {target} for IO500"), cause, advice)
         };
-        let directory = tempfile::Builder::new().prefix("trunkline-bench-mount-").tempdir();
-        let directory = directory
+        let point = MountPoint::new("trunkline-bench-mount-")
             .map_err(|error| refuse(error.to_string(), "a directory for temporary files: TMPDIR"))?;
+        // From here on, whatever is mounted is unmounted: a mount that fails may come later.
+        let mount = Self { program: program.to_owned(), point, _group: group };
         let mut command = Command::new(program);
-        command.arg("mount").arg(target).arg(directory.path());
+        command.arg("mount").arg(target).arg(mount.point.path());
         if !options.is_empty() {
             command.arg("-o").arg(options);
         }
@@ -125,24 +124,30 @@ impl OwnMount {
             let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
             return Err(refuse(lines.join("; "), "trunkline mount        by hand, to see what it says"));
         }
-        Ok(Self { program: program.to_owned(), directory: Some(directory), _group: group })
+        if mount.point.mounted_type().is_none_or(|kind| !kind.starts_with("fuse")) {
+            let cause = "it is not mounted yet, because of the option bg".to_owned();
+            return Err(refuse(cause, "without bg"));
+        }
+        Ok(mount)
     }
 
-    fn unmount(&mut self) -> io::Result<()> {
-        let Some(directory) = self.directory.take() else { return Ok(()) };
+    /// Ends the mount, or the attempt to make it.
+    fn unmount(&self) -> io::Result<()> {
+        let directory = self.point.path();
         let mut ended = Ok(());
         for lazy in [false, true] {
             let mut command = Command::new(&self.program);
-            command.arg("umount").arg(directory.path()).args(lazy.then_some("--lazy"));
+            command.arg("umount").arg(directory).args(lazy.then_some("--lazy"));
             let output = command.stdin(Stdio::null()).output()?;
             if output.status.success() {
                 return Ok(());
             }
             let said = String::from_utf8_lossy(&output.stderr).trim().replace('\n', ";");
-            ended = Err(io::Error::other(format!("{}: {said}", directory.path().display())));
+            if self.point.mounted_type().is_none() {
+                return Ok(());
+            }
+            ended = Err(io::Error::other(format!("{}: {said}", directory.display())));
         }
-        // Removing the directory would remove what is mounted there.
-        let _ = directory.keep();
         ended
     }
 }

@@ -1,0 +1,87 @@
+//! A directory of ours that a file system is mounted on for the time of a measurement.
+//!
+//! What is mounted there are somebody's files. So the directory is never removed with what is in it,
+//! and only after nothing is mounted there any more.
+
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+/// An empty directory within one that only this user may enter: whatever the mode of the mounted
+/// root is, other users do not reach it.
+#[derive(Debug)]
+pub(crate) struct MountPoint {
+    parent: PathBuf,
+    path: PathBuf,
+}
+
+impl MountPoint {
+    /// Makes the directories among the temporary files.
+    pub(crate) fn new(prefix: &str) -> io::Result<Self> {
+        // Kept: a temporary directory that removes itself would remove what is mounted in it.
+        let private = std::fs::Permissions::from_mode(0o700);
+        let parent = tempfile::Builder::new().prefix(prefix).permissions(private).tempdir()?.keep();
+        let parent = std::fs::canonicalize(&parent)?;
+        let path = parent.join("mnt");
+        std::fs::create_dir(&path)?;
+        Ok(Self { parent, path })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The type of what is mounted there, if anything is. Does not ask the file system, which may
+    /// hang.
+    pub(crate) fn mounted_type(&self) -> Option<String> {
+        let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+        mounted_type(&mounts, &self.path)
+    }
+}
+
+/// The type of the last mount at a path. proc_pid_mountinfo(5)
+fn mounted_type(mounts: &str, path: &Path) -> Option<String> {
+    let path = path.to_string_lossy();
+    let escaped = path.replace('\\', "\\134").replace(' ', "\\040").replace('\t', "\\011");
+    let line = mounts.lines().rfind(|line| line.split(' ').nth(4) == Some(&escaped))?;
+    let (_, after) = line.split_once(" - ")?;
+    after.split(' ').next().map(str::to_owned)
+}
+
+impl Drop for MountPoint {
+    fn drop(&mut self) {
+        // Fails where something is still mounted, and removes no files of anybody.
+        let removed = std::fs::remove_dir(&self.path).and_then(|()| std::fs::remove_dir(&self.parent));
+        if let Err(error) = removed {
+            tracing::warn!(path = %self.path.display(), %error, "the mount point remains");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_mount_at_a_path_counts() {
+        let mounts = "1 0 0:1 / /a rw - ext4 /dev/a rw\n2 1 0:2 / /a\\040b rw shared:1 - nfs s:/x rw\n\
+            3 2 0:3 / /a\\040b rw - fuse.trunkline s:/x rw\n";
+        assert_eq!(mounted_type(mounts, Path::new("/a b")).as_deref(), Some("fuse.trunkline"));
+        assert_eq!(mounted_type(mounts, Path::new("/a")).as_deref(), Some("ext4"));
+        assert_eq!(mounted_type(mounts, Path::new("/")), None);
+    }
+
+    #[test]
+    fn a_mount_point_is_private_and_never_removes_files() {
+        let point = MountPoint::new("trunkline-test-").unwrap();
+        let (path, parent) = (point.path().to_owned(), point.parent.clone());
+        assert_eq!(parent.metadata().unwrap().permissions().mode() & 0o777, 0o700);
+        assert_eq!(point.mounted_type(), None);
+        std::fs::write(path.join("somebody's"), "data").unwrap();
+        drop(point);
+        assert_eq!(std::fs::read(path.join("somebody's")).unwrap(), b"data");
+        std::fs::remove_file(path.join("somebody's")).unwrap();
+        drop(MountPoint { parent: parent.clone(), path });
+        assert!(!parent.exists());
+    }
+}
