@@ -29,11 +29,14 @@ pub(super) fn check(
     check_interface(&shared.get_ref().interface, findings);
     queue_size(&shared.get_ref().queue_size, findings);
     one_multipath(site, shared.get_ref(), findings);
+    if let Some(prefix) = &shared.get_ref().nqn_prefix {
+        check_nqn(prefix.span(), &format!("{}host", prefix.get_ref()), findings);
+    }
     let mut nqns = HashMap::new();
     let mut hosts = Vec::new();
     for host in &site.host {
         for (name, address) in expand(host, addresses, names, findings) {
-            let mut found = one(shared, host, name, address, hosts.len(), findings);
+            let mut found = one(shared, host, name, address, findings);
             found.portals = portals(hosts.len(), arrays, others);
             unique_nqn(host, &found, &mut nqns, findings);
             hosts.push(found);
@@ -179,7 +182,6 @@ fn one(
     host: &At<Host>,
     name: String,
     address: IpAddr,
-    place: usize,
     findings: &mut Findings,
 ) -> model::Host {
     let keys = host.get_ref();
@@ -198,26 +200,28 @@ fn one(
             "a shorter name",
         );
     }
-    let prefix = shared.get_ref().nqn_prefix.as_ref();
-    let (place_of_nqn, text) = match (&keys.nqn, prefix) {
-        (Some(nqn), _) => (nqn.span(), nqn.get_ref().clone()),
-        (None, Some(prefix)) => (prefix.span(), format!("{}{label}", prefix.get_ref())),
-        (None, None) => (host.span(), String::new()),
+    let text = match (&keys.nqn, &shared.get_ref().nqn_prefix) {
+        (Some(nqn), _) => {
+            check_nqn(nqn.span(), nqn.get_ref(), findings);
+            nqn.get_ref().clone()
+        }
+        // The prefix is checked apart from the names, which have rules of their own.
+        (None, Some(prefix)) => format!("{}{label}", prefix.get_ref()),
+        (None, None) => String::new(),
     };
-    // A prefix is checked once, with the first host.
-    if !text.is_empty()
-        && (keys.nqn.is_some() || place == 0)
-        && let Err(rule) = nqn::check(&text)
-    {
+    model::Host { name, address, interface, nqn: text, portals: Vec::new() }
+}
+
+fn check_nqn(span: std::ops::Range<usize>, text: &str, findings: &mut Findings) {
+    if let Err(rule) = nqn::check(text) {
         findings.add(
-            place_of_nqn,
+            span,
             format!("{text:?} is not the NQN of a host"),
             rule,
             nqn::ORIGIN,
             "nqn_prefix = \"nqn.2020-12.com.example.hpc:nvme:\" with the date from which you own the domain",
         );
     }
-    model::Host { name, address, interface, nqn: text, portals: Vec::new() }
 }
 
 fn unique_nqn(

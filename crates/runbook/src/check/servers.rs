@@ -24,7 +24,26 @@ pub(super) fn check(
     names: &mut Names,
     findings: &mut Findings,
 ) -> Vec<model::Server> {
+    unique_targets(site, findings);
     site.server.iter().map(|server| one(site, server, addresses, names, findings)).collect()
+}
+
+/// Hosts tell volumes by the NQN of the subsystem and the volume's number. Two targets of one name
+/// would look like two paths to one disk.
+fn unique_targets(site: &Site, findings: &mut Findings) {
+    let mut nqns = HashSet::new();
+    for nvmet in site.server.iter().filter_map(|server| server.get_ref().nvmet.as_ref()) {
+        let nqn = &nvmet.get_ref().nqn;
+        if !nqns.insert(nqn.get_ref().as_str()) {
+            findings.add(
+                nqn.span(),
+                format!("{} names two subsystems", nqn.get_ref()),
+                "an NQN names one subsystem: hosts take its volumes for paths to the same disks",
+                nqn::ORIGIN,
+                "an NQN of its own for each server",
+            );
+        }
+    }
 }
 
 fn one(

@@ -388,3 +388,34 @@ proptest! {
         let _ = runbook(&site);
     }
 }
+
+/// What follows a line break in a prefix would be a command in a script that root runs.
+#[test]
+fn a_prefix_is_checked_also_where_the_first_host_has_an_nqn_of_its_own() {
+    let site = System::LinuxServer.site_file();
+    let first =
+        "[[host]]\nname = \"first1\"\naddress = \"10.0.0.99\"\nnqn = \"nqn.2020-12.com.example:one\"\n\n";
+    let site = site.replacen("[[host]]", &format!("{first}[[host]]"), 1);
+    let broken =
+        site.replace("\"nqn.2024-01.org.example:\"", "\"nqn.2024-01.org.example:x\\nLIST\\n}\\nreboot\\n\"");
+    assert!(runbook(&site).is_ok() && broken != site);
+    let (refusal, line) = refused(&broken);
+    assert!(refusal.to_string().contains("is not the NQN of a host"), "{refusal}");
+    assert!(line.starts_with("nqn_prefix"), "{line}");
+}
+
+#[test]
+fn two_targets_of_one_name_are_refused() {
+    let site = System::LinuxServer.site_file();
+    let start = site.find("[[server]]").unwrap();
+    let end = start + site[start..].find("[[host]]").unwrap_or(site.len() - start);
+    let server = &site[start..end];
+    let nvmet = server.find("[server.nvmet]").unwrap();
+    let rest = &server[nvmet + 1..];
+    let only = &server[nvmet..nvmet + 1 + rest.find("\n[server").map_or(rest.len(), |at| at + 1)];
+    let second = format!("[[server]]\nname = \"second1\"\n{only}");
+    let both = format!("{}{second}\n{}", &site[..end], &site[end..]);
+    let (refusal, line) = refused(&both);
+    assert!(refusal.to_string().contains("names two subsystems"), "{refusal}");
+    assert!(line.starts_with("nqn = "), "{line}");
+}

@@ -8,7 +8,10 @@ cd "$(dirname "$0")"
 
 case ${1-} in
     do)
-        isi auth roles modify SystemAdmin --add-user {{ nas.administrator }}
+        if ! isi auth roles view SystemAdmin | grep -w '{{ nas.administrator }}' >/dev/null; then
+            isi auth roles modify SystemAdmin --add-user {{ nas.administrator }}
+            note administrator
+        fi
         # Identities are mapped by hand with this privilege only.
         isi auth roles view TrunklineIdMapping >/dev/null 2>&1 ||
             isi auth roles create TrunklineIdMapping --description "Maps identities by hand"
@@ -20,8 +23,14 @@ case ${1-} in
         isi auth roles view TrunklineIdMapping | grep ISI_PRIV_AUTH >/dev/null || fail "TrunklineIdMapping lacks ISI_PRIV_AUTH"
         ;;
     undo)
-        isi auth roles delete TrunklineIdMapping --force
-        isi auth roles modify SystemAdmin --remove-user {{ nas.administrator }}
+        if isi auth roles view TrunklineIdMapping >/dev/null 2>&1; then
+            isi auth roles delete TrunklineIdMapping --force
+        fi
+        # Who was an administrator before stays one.
+        if noted administrator; then
+            isi auth roles modify SystemAdmin --remove-user {{ nas.administrator }}
+            forget administrator
+        fi
         ;;
     *)
         echo "usage: $0 do|verify|undo" >&2

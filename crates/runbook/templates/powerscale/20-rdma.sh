@@ -12,13 +12,20 @@ case ${1-} in
     do)
         isi network interfaces list -v | grep -i SUPPORTS_RDMA_RROCE >/dev/null ||
             fail "no interface has the flag SUPPORTS_RDMA_RRoCE: isi network interfaces list -v"
-        isi nfs settings global modify "--$option" true
+        if ! isi nfs settings global view | grep -i 'RDMA Enabled: *Yes' >/dev/null; then
+            isi nfs settings global modify "--$option" true
+            note rdma
+        fi
         ;;
     verify)
         isi nfs settings global view | grep -i 'RDMA Enabled: *Yes' >/dev/null || fail "RDMA is not enabled"
         ;;
     undo)
-        isi nfs settings global modify "--$option" false
+        # It stays on if it was on before.
+        if noted rdma; then
+            isi nfs settings global modify "--$option" false
+            forget rdma
+        fi
         ;;
     *)
         echo "usage: $0 do|verify|undo" >&2

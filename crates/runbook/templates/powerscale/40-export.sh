@@ -7,24 +7,32 @@ cd "$(dirname "$0")"
 
 clients={{ clients }}
 
-# The number of the export, which OneFS chose.
+# The number of the export of exactly this directory, which OneFS chose.
 number() {
     isi nfs exports list --zone {{ nas.zone }} --format csv --no-header --no-footer |
-        grep '{{ nas.export }}' | cut -d, -f1
+        awk -F, -v path='{{ nas.export }}' '{ for (field = 2; field <= NF; field++) if ($field == path) { print $1; next } }'
 }
 
 case ${1-} in
     do)
-        mkdir -p {{ nas.export }}
-        chown {{ nas.uid }} {{ nas.export }}
-        chmod 755 {{ nas.export }}
-        [ -n "$(number)" ] || isi nfs exports create {{ nas.export }} \
-            --description "Runbook of {{ nas.name }}" \
-            --clients "$clients" \
-            --read-write-clients "$clients" \
-            --root-clients "$clients" \
-            --all-dirs yes \
-            --zone {{ nas.zone }}
+        # The owner and the mode of a directory that is there already are somebody's choice.
+        if [ ! -d {{ nas.export }} ]; then
+            mkdir -p {{ nas.export }}
+            chown {{ nas.uid }} {{ nas.export }}
+            chmod 755 {{ nas.export }}
+        fi
+        if [ -z "$(number)" ]; then
+            isi nfs exports create {{ nas.export }} \
+                --description "Runbook of {{ nas.name }}" \
+                --clients "$clients" \
+                --read-write-clients "$clients" \
+                --root-clients "$clients" \
+                --all-dirs yes \
+                --zone {{ nas.zone }}
+            note export
+        elif ! noted export; then
+            fail "{{ nas.export }} is exported already: isi nfs exports list"
+        fi
         ;;
     verify)
         [ -n "$(number)" ] || fail "{{ nas.export }} is not exported"
@@ -32,8 +40,11 @@ case ${1-} in
         isi nfs exports check
         ;;
     undo)
-        # The directory stays: it may have data.
-        for one in $(number); do isi nfs exports delete "$one" --zone {{ nas.zone }} --force; done
+        # The directory stays: it may have data. So does an export that was there before.
+        if noted export; then
+            for one in $(number); do isi nfs exports delete "$one" --zone {{ nas.zone }} --force; done
+            forget export
+        fi
         ;;
     *)
         echo "usage: $0 do|verify|undo" >&2

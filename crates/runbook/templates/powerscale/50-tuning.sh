@@ -15,7 +15,10 @@ case ${1-} in
         isi set -R -a {{ nas.access_pattern }} {{ nas.export }}
 {%- if nas.is_for_benchmark %}
         # Duplicate blocks of a benchmark would be found and not be written.
-        [ -e "$kept" ] || isi dedupe inline settings view | sed -n 's/^ *Mode: *//p' >"$kept"
+        if [ ! -s "$kept" ]; then
+            isi dedupe inline settings view | sed -n 's/^ *Mode: *//p' >"$kept"
+            [ -s "$kept" ] || fail "isi dedupe inline settings view shows no mode"
+        fi
         isi dedupe inline settings modify --mode disabled
 {%- endif %}
         ;;

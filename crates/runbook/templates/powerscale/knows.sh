@@ -26,3 +26,24 @@ knows() {
     done
     fail "$* has none of:$options; see its --help"
 }
+
+# What the steps have changed, so that undo takes back that and nothing else. It is kept in the
+# cluster's file system: the next step may run on another node.
+state=${RUNBOOK_STATE:-/ifs/.trunkline-runbook}
+
+# noted NAME: whether a step has noted that.
+noted() {
+    [ -e "$state/$1" ]
+}
+
+# note NAME: notes that a step has changed something.
+note() {
+    mkdir -p "$state"
+    : >"$state/$1"
+}
+
+# forget NAME: it is taken back.
+forget() {
+    rm -f "$state/$1"
+    rmdir "$state" 2>/dev/null || :
+}

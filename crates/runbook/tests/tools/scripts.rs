@@ -141,7 +141,8 @@ fn rdma_is_enabled_by_the_spelling_that_the_cluster_knows() {
     let path = format!("{}:{}", directory.path().display(), std::env::var("PATH").expect("a path"));
     let step = |verb: &str| {
         let program = directory.path().join("nas-f210/20-rdma.sh");
-        run(Command::new(program).arg(verb).env("PATH", &path))
+        let state = directory.path().join("state");
+        run(Command::new(program).arg(verb).env("PATH", &path).env("RUNBOOK_STATE", state))
     };
     for option in ["enable-rdma", "nfsv3-rdma-enabled", "nfs-rdma-enabled"] {
         isi(directory.path(), option);
@@ -151,6 +152,9 @@ fn rdma_is_enabled_by_the_spelling_that_the_cluster_knows() {
         assert_eq!(step("undo"), (true, String::new()), "{option}");
         let (worked, said) = step("verify");
         assert!(!worked && said.contains("RDMA is not enabled"), "{option}: {said}");
+        // What was on before stays on.
+        write(&directory.path().join("rdma"), "Yes\n", 0o644);
+        assert_eq!([step("do"), step("undo"), step("verify")], [0; 3].map(|_| (true, String::new())));
     }
     isi(directory.path(), "rdma");
     let (worked, said) = step("do");
