@@ -1,7 +1,7 @@
 //! A directory of ours that a file system is mounted on for the time of a measurement.
 //!
-//! What is mounted there are somebody's files. So the directory is never removed with what is in it,
-//! and only after nothing is mounted there any more.
+//! What is mounted there are somebody's files. So the directory is never removed with what is in
+//! it, and only after nothing is mounted there any more.
 
 use std::io;
 use std::os::unix::fs::PermissionsExt;
