@@ -47,7 +47,7 @@ fn connections(evidence: &Evidence, mount: &NfsMount, source: &str) -> Finding {
         finding.warn(
             "a mount of a server that is mounted already shares its connections, and nconnect of the first \
              mount counts",
-            "unmount all mounts of this server and mount again with nconnect, or nosharetransport",
+            "unmount all mounts of this server, and mount again with nconnect",
         )
     } else {
         finding

@@ -317,7 +317,7 @@ fn the_interfaces_that_carry_storage_may_be_named() {
 #[test]
 fn faults_of_kernel_mounts_are_found() {
     let stats = |from, to| with("mountstats.txt", from, to);
-    found(&stats("nconnect=2", "nconnect=8"), "nfs.connections", Status::Warn, "nosharetransport");
+    found(&stats("nconnect=2", "nconnect=8"), "nfs.connections", Status::Warn, "unmount all mounts");
     let old = stats(
         "vers=3,rsize=1048576,wsize=1048576,proto=tcp,nconnect=2",
         "vers=4.2,rsize=1048576,wsize=1048576,proto=rdma",
