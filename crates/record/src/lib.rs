@@ -29,7 +29,7 @@ pub use environment::{Environment, Experiment, Pattern, Procedure, Shape};
 pub use json::Error;
 pub use latency::Latency;
 pub use latency_over_time::{LatencyCounts, LatencyOverTime, RepeatLatency, bin_start_us};
-pub use limits::{Calibration, LIMIT_TOLERANCE, Try};
+pub use limits::{Calibration, LIMIT_SECONDS_MIN, LIMIT_TOLERANCE, Try};
 pub use model::{
     Counters, Direction, Half, Pace, PathCounters, PortCounters, Record, Route, Step, VERSION, Verified,
     Workload,

@@ -204,7 +204,7 @@ fn results_are_written_and_read_in_the_form_of_fio() {
         directory.path(),
         &[&["one.fio", "two.fio", "--repeats", "1", "--force"], &arguments[..]].concat(),
     );
-    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(output.status.success(), "{}\n{}", text(&output.stdout), text(&output.stderr));
     for file in ["out-one.json", "out-two.json"] {
         validate(directory.path(), file);
     }
