@@ -45,7 +45,7 @@ const GOLDENS: [(&str, &str); 11] = [
     ("limits.svg", "limits --preset ef600-raid6-20 --curve clients --svg -"),
     (
         "io500.txt",
-        "io500 ../plan/tests/data/io500-ddp24.txt ../plan/tests/data/io500-raid6-20.txt --preset ef600-ddp24 --preset \
+        "io500 ../plan/data/io500-ddp24.txt ../plan/data/io500-raid6-20.txt --preset ef600-ddp24 --preset \
          ef600-raid6-20",
     ),
 ];
