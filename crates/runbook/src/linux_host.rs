@@ -10,6 +10,9 @@ use crate::section::{Section, Step, program, render, text};
 use crate::site::Transport;
 use askama::Template;
 
+/// What keeps DM-Multipath from local disks.
+const FIND_MULTIPATHS: &str = include_str!("../templates/linux-host/find-multipaths.conf");
+
 /// The folder of the files.
 const FOLDER: &str = "hosts";
 /// What connecting may take beside the random delay and the wait for paths.
@@ -132,6 +135,7 @@ impl<'a> Shared<'a> {
         ];
         if has_multipath_conf {
             files.push(text("files/multipath.conf", render(&MultipathConf { has_native_multipath })));
+            files.push(text("files/find-multipaths.conf", FIND_MULTIPATHS.to_owned()));
         }
         if has_udev_rules {
             let rules =

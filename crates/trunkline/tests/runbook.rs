@@ -81,7 +81,10 @@ fn a_directory_that_is_not_empty_is_left_alone() {
     assert!(at("ours/hosts/by-name/node3").exists());
     fs::write(at("site.toml"), site.replace("node[1-3]", "node[1-2]")).expect("written");
     assert_eq!(run(&["site.toml", "--out", "ours"], directory.path()).0, Some(1));
+    // What steps have written there stays: undo may need it.
+    fs::write(at("ours/hosts/before.conf"), "kept").expect("written");
     assert_eq!(run(&["site.toml", "--out", "ours", "--force"], directory.path()).0, Some(0));
+    assert_eq!(fs::read_to_string(at("ours/hosts/before.conf")).expect("carried over"), "kept");
     assert!(at("ours/hosts/by-name/node2").exists() && !at("ours/hosts/by-name/node3").exists());
     let (code, _, err) = run(&["site.toml", "--out", "site.toml"], directory.path());
     assert!(code == Some(1) && err.contains("not a directory"), "{err}");

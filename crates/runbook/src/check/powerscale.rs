@@ -168,7 +168,7 @@ fn nodes(keys: &PowerScale, addresses: &mut Addresses, findings: &mut Findings) 
                 "another interface, or another lnn",
             );
         }
-        let user = format!("node {} of the cluster", node.lnn.get_ref());
+        let user = format!("node {} of the cluster at {}", node.lnn.get_ref(), node.interface.get_ref());
         let Some(ip) = addresses.take(&node.address, &user, findings) else { continue };
         let Some(address) = v4(&node.address, ip, findings) else { continue };
         nodes.push(NasNode {

@@ -8,6 +8,8 @@ use crate::model;
 use crate::site::{At, Scale, Site};
 use plan::Scheme;
 
+/// The largest number of a failure group.
+const FAILURE_GROUP_MAX: usize = 4000;
 /// The last SANtricity release that is known not to support it.
 const NO_TRIM_UP_TO: [u32; 3] = [11, 70, 1];
 
@@ -35,6 +37,7 @@ pub(super) fn check(
     }
     keys.verbs_ports.iter().for_each(|ports| check_verbs_ports(ports, findings));
     whole_stripes(keys, arrays, findings);
+    failure_groups(scale, arrays, findings);
     let managers = managers(keys, hosts, findings);
     let has_reclaim = reclaim(keys, arrays, findings);
     let count = u32::try_from(hosts.len()).unwrap_or(u32::MAX);
@@ -51,6 +54,21 @@ pub(super) fn check(
         inodes: keys.inodes.as_ref().map(|inodes| *inodes.get_ref()),
         has_reclaim,
     })
+}
+
+/// Each array is a failure group of its own, from the first on.
+fn failure_groups(scale: &At<Scale>, arrays: &[model::Array], findings: &mut Findings) {
+    let first = scale.get_ref().failure_group;
+    let last = usize::from(first) + arrays.len().saturating_sub(1);
+    if first == 0 || last > FAILURE_GROUP_MAX {
+        findings.add(
+            scale.span(),
+            format!("the failure groups would be {first} to {last}"),
+            format!("a failure group is a number from 1 to {FAILURE_GROUP_MAX}, and each array is one"),
+            "mmcrnsd command, failureGroup",
+            "failure_group = 1",
+        );
+    }
 }
 
 fn check_file_system(name: &At<String>, findings: &mut Findings) {

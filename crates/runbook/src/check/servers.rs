@@ -141,6 +141,18 @@ fn trunkline(
         .filter_map(|address| addresses.take(address, user, findings))
         .collect();
     something(&keys.addresses, "addresses", keys.addresses.get_ref().len(), findings);
+    let mut listed = HashSet::new();
+    for address in keys.addresses.get_ref() {
+        if !listed.insert(address.get_ref().as_str()) {
+            findings.add(
+                address.span(),
+                format!("the address {} is listed twice", address.get_ref()),
+                "each address is one node of the group",
+                "docs/SERVE.md",
+                "the address of another interface, or one line less",
+            );
+        }
+    }
     let mut exports = Vec::new();
     let mut paths = HashSet::new();
     for export in keys.exports.get_ref() {

@@ -419,3 +419,36 @@ fn two_targets_of_one_name_are_refused() {
     assert!(refusal.to_string().contains("names two subsystems"), "{refusal}");
     assert!(line.starts_with("nqn = "), "{line}");
 }
+
+#[test]
+fn failure_groups_are_numbers_that_spectrum_scale_has() {
+    let site = System::Scale.site_file();
+    let at = site.find("failure_group").unwrap();
+    let line = site[at..].lines().next().unwrap();
+    for wrong in ["0", "4001", "65535"] {
+        let start = site[..at].rfind('\n').unwrap() + 1;
+        let whole = &site[start..at + line.len()];
+        let broken = site.replace(whole, &format!("failure_group = {wrong}"));
+        let (refusal, _) = refused(&broken);
+        assert!(refusal.to_string().contains("failure groups would be"), "{wrong}: {refusal}");
+    }
+}
+
+#[test]
+fn an_address_listed_twice_by_one_server_or_two_interfaces_of_one_node_is_refused() {
+    let site = System::LinuxServer.site_file();
+    let at = site.find("[server.trunkline]").unwrap();
+    let list = site[at..].find("addresses = [").unwrap() + at + "addresses = [".len();
+    let first = site[list..].split('"').nth(1).unwrap();
+    let broken = format!("{}\"{first}\", {}", &site[..list], &site[list..]);
+    let (refusal, _) = refused(&broken);
+    assert!(refusal.to_string().contains("is listed twice"), "{refusal}");
+    let site = System::PowerScale.site_file();
+    let node = "{ lnn = 1, interface = \"100gige-1\", address = \"192.168.1.201\" },";
+    let other = node.replace("100gige-1", "100gige-2");
+    let (refusal, _) = refused(&site.replace(node, &format!("{node}\n    {other}")));
+    assert!(
+        refusal.to_string().contains("192.168.1.201") && refusal.to_string().contains("used twice"),
+        "{refusal}"
+    );
+}

@@ -8,6 +8,12 @@ set -euo pipefail
 
 [ $# = 1 ] || { echo "usage: $0 FILE.smcli" >&2; exit 2; }
 
+# What was there before the first step must not be replaced by what is there now.
+if [ "${1##*/}" = 05-save.smcli ] && [ -e before.smcli ]; then
+    echo "$0: before.smcli is there already: move it away to save again" >&2
+    exit 1
+fi
+
 if [ -n "${EF600_PASSWORD_FILE-}" ]; then
     password=$EF600_PASSWORD_FILE
 else

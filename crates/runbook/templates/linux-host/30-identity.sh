@@ -2,6 +2,7 @@
 # Gives this host its persistent NVMe name (NQN) and the addresses of its targets.
 #
 # HOST_NAME chooses the host's folder below by-name; it is the short host name unless it is set.
+# REPLACE_IDENTITY=yes replaces a name or targets that the host uses for other storage.
 set -euo pipefail
 cd "$(dirname "$0")"
 # shellcheck source=placing.sh
@@ -10,9 +11,26 @@ cd "$(dirname "$0")"
 own=by-name/${HOST_NAME:-$(hostname -s)}
 [ -d "$own" ] || fail "there is no $own: set HOST_NAME to one of $(ls by-name)"
 
+# Fails if the host has targets or a name of its own, which other storage may know it by.
+is_free() {
+    [ "${REPLACE_IDENTITY-}" = yes ] && return
+    local transport lines
+    if [ ! -e "$state/placed/etc/nvme/discovery.conf" ]; then
+        lines=$(grep -v '^[[:space:]]*\(#\|$\)' /etc/nvme/discovery.conf 2>/dev/null || :)
+        [ -z "$lines" ] || fail "/etc/nvme/discovery.conf has other targets; REPLACE_IDENTITY=yes replaces them"
+    fi
+    if [ ! -e "$state/placed/etc/nvme/hostnqn" ]; then
+        for transport in /sys/class/nvme/nvme*/transport; do
+            [ "$(cat "$transport" 2>/dev/null || echo pcie)" = pcie ] ||
+                fail "this host is connected to other targets by its present name; REPLACE_IDENTITY=yes changes it"
+        done
+    fi
+}
+
 case ${1-} in
     do)
         need_root
+        is_free
         place "$own/hostnqn" /etc/nvme/hostnqn 644
         place "$own/discovery.conf" /etc/nvme/discovery.conf 644
         # Kernels refuse a host ID that another NQN uses, so it must differ between clones of one

@@ -26,7 +26,12 @@ case ${1-} in
 {%- endif %}
 {%- if has_multipath_conf %}
         place files/multipath.conf "$multipath_conf" 644
+        # Without it, local disks of a host that had no configuration would become multipath devices.
+        if [ "$multipath_conf" = /etc/multipath.conf ]; then
+            place files/find-multipaths.conf /etc/multipath/conf.d/trunkline.conf 644
+        fi
         if has_systemd; then
+            systemctl is-enabled --quiet multipathd || remember multipathd enabled
             systemctl enable multipathd
             systemctl restart multipathd
         fi
@@ -48,12 +53,14 @@ case ${1-} in
     undo)
         need_root
 {%- if has_multipath_conf %}
+        take_back /etc/multipath/conf.d/trunkline.conf
         take_back "$multipath_conf"
+        # A service that was on before stays on: it may serve other disks.
         if has_systemd; then
-            if [ -e /etc/multipath.conf ]; then
-                systemctl restart multipathd
-            else
+            if [ -n "$(recalled multipathd)" ]; then
                 systemctl disable --now multipathd
+            else
+                systemctl restart multipathd
             fi
         fi
 {%- endif %}

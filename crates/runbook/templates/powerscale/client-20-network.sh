@@ -23,9 +23,19 @@ case ${1-} in
         need_root
         command -v nmcli >/dev/null ||
             fail "there is no NetworkManager here: give $interface the address $address and the MTU $mtu by other means"
+        # An interface with the way to everything else, or with this session, is not one for storage.
+        [ -z "$(ip route show default dev "$interface")" ] ||
+            fail "$interface has the default route: hosts.list names another interface for storage"
+        session=$(echo "${SSH_CONNECTION-}" | awk '{ print $3 }')
+        [ -z "$session" ] || ! ip -o address show dev "$interface" | grep -wF "$session" >/dev/null ||
+            fail "this session comes through $interface: use the console, or another interface"
+        [ -n "$(connection)" ] || fail "NetworkManager has no connection for $interface: nmcli device"
         mkdir -p "$state"
         before=$state/network-$interface
-        [ -e "$before" ] || nmcli -g "$fields" connection show "$(connection)" >"$before"
+        if [ ! -s "$before" ]; then
+            nmcli -g "$fields" connection show "$(connection)" >"$before.new"
+            mv -f "$before.new" "$before"
+        fi
         # No gateway and no DNS: only the storage is reached through this interface.
         nmcli connection modify "$(connection)" ipv4.addresses "$address" ipv4.method manual \
             ipv4.gateway "" ipv4.dns "" 802-3-ethernet.mtu "$mtu"

@@ -11,9 +11,17 @@ driver=${DRIVER:-trunkline}
 lines=files/fstab.$driver
 [ -e "$lines" ] || fail "DRIVER is trunkline, kernel or vendor"
 
+begin="# BEGIN of the lines of the runbook of {{ nas.name }}"
+end="# END of the lines of the runbook of {{ nas.name }}"
+
 # The mount points of the lines.
 points() {
     awk '$1 !~ /^#/ { print $2 }' "$lines"
+}
+
+# /etc/fstab without the lines that a step has put there.
+others() {
+    awk -v begin="$begin" -v end="$end" '$0 == begin { ours = 1 } !ours; $0 == end { ours = 0 }' /etc/fstab
 }
 
 case ${1-} in
@@ -25,10 +33,16 @@ case ${1-} in
         while read -r point; do
             [ -d "$point" ] || { mkdir -p "$point"; remember points "$point"; }
         done < <(points)
-        # Everything but our own lines, then our lines.
+        while read -r point; do
+            [ -z "$(others | awk -v point="$point" '$2 == point')" ] || fail "/etc/fstab has a line for $point already"
+        done < <(points)
         whole=$(mktemp)
-        grep -v ' /mnt/{{ nas.name }}/' /etc/fstab >"$whole" || :
-        cat "$lines" >>"$whole"
+        {
+            others
+            echo "$begin"
+            cat "$lines"
+            echo "$end"
+        } >"$whole"
         place "$whole" /etc/fstab 644
         rm -f "$whole"
         if has_systemd; then systemctl daemon-reload; fi
@@ -50,7 +64,7 @@ case ${1-} in
         # Lines that others have added since stay.
         if [ -e "$state/placed/etc/fstab" ]; then
             whole=$(mktemp)
-            grep -v -e ' /mnt/{{ nas.name }}/' -e '^# Routes to {{ nas.name }}' /etc/fstab >"$whole" || :
+            others >"$whole"
             install -m 644 "$whole" /etc/fstab.new
             mv -f /etc/fstab.new /etc/fstab
             rm -f "$whole" "$state/placed/etc/fstab" "$state/kept/etc/fstab"

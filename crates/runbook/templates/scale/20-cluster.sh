@@ -32,6 +32,9 @@ case ${1-} in
         ;;
     undo)
         need_root
+        # Nodes of a cluster that has disks are the only way to their data.
+        disks=$(mmlsnsd -Y 2>/dev/null | grep -v HEADER || :)
+        [ -z "$disks" ] || fail "the cluster has NSDs: undo the steps after this one first"
         mmshutdown -a
         mmdelnode -a
         ;;

@@ -21,6 +21,7 @@ case ${1-} in
     verify)
         mmlsfs {{ scale.file_system }}
         mmlsmount {{ scale.file_system }} -L
+        mountpoint -q {{ scale.mount_point }} || fail "{{ scale.file_system }} is not mounted at {{ scale.mount_point }}"
         df {{ scale.mount_point }}
         ;;
     undo)

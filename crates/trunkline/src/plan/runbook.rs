@@ -1,7 +1,8 @@
 //! `trunkline plan runbook`: a folder with the commands for every machine of a site.
 //!
 //! The folder appears whole: it is written beside its place and renamed. With --force it takes the
-//! place of an earlier runbook, and of nothing else.
+//! place of an earlier runbook, and of nothing else: what steps have written there, such as the
+//! settings that undo needs, is carried over.
 
 use crate::error::Error;
 use crate::output;
@@ -65,6 +66,7 @@ fn write(out: &Path, files: &[Artifact], force: bool) -> Result<(), Error> {
     let part = beside(out).map_err(wrap)?;
     let written = fill(&part, files).and_then(|()| {
         if is_there {
+            carry_over(out, &part)?;
             // The earlier runbook is at `part` then.
             renameat_with(CWD, &part, CWD, out, RenameFlags::EXCHANGE)?;
             fs::remove_dir_all(&part)
@@ -120,6 +122,33 @@ fn beside(out: &Path) -> io::Result<PathBuf> {
     let part = parent.join(part);
     fs::create_dir(&part)?;
     Ok(part)
+}
+
+/// Copies to a new runbook what is in an earlier one and not of it: its index names all files that
+/// it had.
+fn carry_over(earlier: &Path, new: &Path) -> io::Result<()> {
+    let index = fs::read_to_string(earlier.join(INDEX))?;
+    let mut directories = vec![PathBuf::new()];
+    while let Some(directory) = directories.pop() {
+        for entry in fs::read_dir(earlier.join(&directory))? {
+            let entry = entry?;
+            let path = directory.join(entry.file_name());
+            if entry.file_type()?.is_dir() {
+                directories.push(path);
+                continue;
+            }
+            let is_of_it = index.contains(&format!("[{}]", path.display()));
+            let target = new.join(&path);
+            if path == Path::new(INDEX) || is_of_it || target.exists() {
+                continue;
+            }
+            if let Some(parent) = target.parent() {
+                fs::create_dir_all(parent)?;
+            }
+            fs::copy(entry.path(), &target)?;
+        }
+    }
+    Ok(())
 }
 
 /// Writes all files below a directory.
