@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use rustix::mount::{UnmountFlags, unmount};
 
-use crate::directory::mount_point::MountPoint;
+use crate::directory::mount_point::{MountPoint, Mounted};
 use crate::error::{Error, Result};
 use crate::stop::Stop;
 
@@ -79,12 +79,9 @@ impl KernelMount {
         command.arg(&source).arg(mount.point.path()).arg("-o").arg(&guarded);
         let said = run(command, stop).map_err(Failure::Other)?;
         match said {
-            None => match mount.point.mounted_type().as_deref() {
-                Some("nfs" | "nfs4") => Ok(mount),
-                other => Err(refuse(
-                    format!("mount.nfs succeeded, but {} is mounted", other.unwrap_or("nothing")),
-                    "without bg, here and in /etc/nfsmount.conf",
-                )),
+            None => match unlike(mount.point.mounted().as_ref(), &options) {
+                None => Ok(mount),
+                Some((cause, advice)) => Err(refuse(cause, advice)),
             },
             Some(said) if lacks_multipath(&said, &options) => Err(Failure::NoMultipath(format!(
                 "this kernel's NFS client refuses these options, of which few kernels know {}: {said}",
@@ -104,7 +101,7 @@ impl KernelMount {
 
 impl Drop for KernelMount {
     fn drop(&mut self) {
-        if self.point.mounted_type().is_none() {
+        if self.point.mounted().is_none() {
             return;
         }
         let directory = self.point.path();
@@ -170,6 +167,25 @@ fn command_line(server: &str, options: &str) -> std::result::Result<(String, Str
     }
     all.push_str(options);
     Ok((format!("{host}:{path}"), all.trim_end_matches(',').to_owned()))
+}
+
+/// How a mount differs from what was asked for, and what to do, if it does.
+fn unlike(mounted: Option<&Mounted>, options: &str) -> Option<(String, &'static str)> {
+    let Some(mounted) = mounted.filter(|it| matches!(&*it.kind, "nfs" | "nfs4")) else {
+        let kind = mounted.map_or("nothing", |it| &it.kind);
+        let cause = format!("mount.nfs succeeded, but {kind} is mounted");
+        return Some((cause, "without bg, here and in /etc/nfsmount.conf"));
+    };
+    // One connection is not shown.
+    let used = mounted.option("nconnect").unwrap_or("1");
+    let asked = options.rsplit(',').find_map(|option| option.strip_prefix("nconnect=")).unwrap_or("1");
+    (used != asked).then(|| {
+        let cause = format!(
+            "nconnect={asked} was asked for, and nconnect={used} is in use: the kernel shares the connections of \
+             all mounts of one server, and before Linux 6.9 ignores nconnect for version 4 over RDMA"
+        );
+        (cause, "the same nconnect for each route of the kernel to this server, and for other mounts of it")
+    })
 }
 
 /// Why the kernel cannot mount NFS, if it cannot.
@@ -264,6 +280,20 @@ mod tests {
         assert_eq!(options, "vers=3,proto=tcp6,mountproto=tcp6,nolock,retry=0");
         assert!(command_line("nas:/data", "nconnect=2,bg").unwrap_err().contains("bg"));
         assert!(command_line("data", "").is_err());
+    }
+
+    #[test]
+    fn a_mount_that_shares_the_connections_of_another_is_found() {
+        let mounted = |kind: &str, options: &str| Mounted { kind: kind.into(), options: options.into() };
+        let nfs = |options: &str| mounted("nfs", options);
+        assert_eq!(unlike(Some(&nfs("rw,vers=3,nconnect=4")), "vers=3,nconnect=4"), None);
+        assert_eq!(unlike(Some(&nfs("rw,vers=3")), "vers=3"), None);
+        assert_eq!(unlike(Some(&nfs("rw,vers=3")), "nconnect=1"), None);
+        let shared = |used, asked| unlike(Some(&nfs(used)), asked).unwrap().0;
+        assert!(shared("rw,nconnect=8", "vers=3").starts_with("nconnect=1 was asked for, and nconnect=8"));
+        assert!(shared("rw", "nconnect=2,nconnect=16").starts_with("nconnect=16 was"));
+        assert!(unlike(None, "").unwrap().0.contains("nothing is mounted"));
+        assert!(unlike(Some(&mounted("ext4", "rw")), "").unwrap().0.contains("ext4 is mounted"));
     }
 
     #[test]

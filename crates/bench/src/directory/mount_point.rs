@@ -31,21 +31,39 @@ impl MountPoint {
         &self.path
     }
 
-    /// The type of what is mounted there, if anything is. Does not ask the file system, which may
-    /// hang.
-    pub(crate) fn mounted_type(&self) -> Option<String> {
+    /// What is mounted there, if anything is. Does not ask the file system, which may hang.
+    pub(crate) fn mounted(&self) -> Option<Mounted> {
         let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-        mounted_type(&mounts, &self.path)
+        mounted(&mounts, &self.path)
     }
 }
 
-/// The type of the last mount at a path. proc_pid_mountinfo(5)
-fn mounted_type(mounts: &str, path: &Path) -> Option<String> {
+/// What is mounted somewhere.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Mounted {
+    /// The type of the file system.
+    pub kind: String,
+    /// The options of the file system that are in effect.
+    pub options: String,
+}
+
+impl Mounted {
+    /// The value of an option that is in effect.
+    pub(crate) fn option(&self, name: &str) -> Option<&str> {
+        self.options.split(',').find_map(|option| option.strip_prefix(name)?.strip_prefix('='))
+    }
+}
+
+/// The last mount at a path. proc_pid_mountinfo(5)
+fn mounted(mounts: &str, path: &Path) -> Option<Mounted> {
     let path = path.to_string_lossy();
     let escaped = path.replace('\\', "\\134").replace(' ', "\\040").replace('\t', "\\011");
     let line = mounts.lines().rfind(|line| line.split(' ').nth(4) == Some(&escaped))?;
     let (_, after) = line.split_once(" - ")?;
-    after.split(' ').next().map(str::to_owned)
+    // The type, the source, and the options.
+    let mut fields = after.split(' ');
+    let (kind, options) = (fields.next()?, fields.nth(1)?);
+    Some(Mounted { kind: kind.to_owned(), options: options.to_owned() })
 }
 
 impl Drop for MountPoint {
@@ -64,11 +82,12 @@ mod tests {
 
     #[test]
     fn the_last_mount_at_a_path_counts() {
-        let mounts = "1 0 0:1 / /a rw - ext4 /dev/a rw\n2 1 0:2 / /a\\040b rw shared:1 - nfs s:/x rw\n\
-            3 2 0:3 / /a\\040b rw - fuse.trunkline s:/x rw\n";
-        assert_eq!(mounted_type(mounts, Path::new("/a b")).as_deref(), Some("fuse.trunkline"));
-        assert_eq!(mounted_type(mounts, Path::new("/a")).as_deref(), Some("ext4"));
-        assert_eq!(mounted_type(mounts, Path::new("/")), None);
+        let mounts = "1 0 0:1 / /a rw - ext4 /dev/a rw\n2 1 0:2 / /a\\040b rw shared:1 - ext4 s:/x rw\n\
+            3 2 0:3 / /a\\040b rw - nfs s:/x rw,vers=3,nconnect=4,port=2049\n";
+        let found = mounted(mounts, Path::new("/a b")).unwrap();
+        assert_eq!((&*found.kind, found.option("nconnect"), found.option("rw")), ("nfs", Some("4"), None));
+        assert_eq!(mounted(mounts, Path::new("/a")).unwrap().kind, "ext4");
+        assert_eq!(mounted(mounts, Path::new("/")), None);
     }
 
     #[test]
@@ -76,7 +95,7 @@ mod tests {
         let point = MountPoint::new("trunkline-test-").unwrap();
         let (path, parent) = (point.path().to_owned(), point.parent.clone());
         assert_eq!(parent.metadata().unwrap().permissions().mode() & 0o777, 0o700);
-        assert_eq!(point.mounted_type(), None);
+        assert_eq!(point.mounted(), None);
         std::fs::write(path.join("somebody's"), "data").unwrap();
         drop(point);
         assert_eq!(std::fs::read(path.join("somebody's")).unwrap(), b"data");

@@ -124,7 +124,7 @@ impl OwnMount {
             let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
             return Err(refuse(lines.join("; "), "trunkline mount        by hand, to see what it says"));
         }
-        if mount.point.mounted_type().is_none_or(|kind| !kind.starts_with("fuse")) {
+        if mount.point.mounted().is_none_or(|it| !it.kind.starts_with("fuse")) {
             let cause = "it is not mounted yet, because of the option bg".to_owned();
             return Err(refuse(cause, "without bg"));
         }
@@ -143,7 +143,7 @@ impl OwnMount {
                 return Ok(());
             }
             let said = String::from_utf8_lossy(&output.stderr).trim().replace('\n', ";");
-            if self.point.mounted_type().is_none() {
+            if self.point.mounted().is_none() {
                 return Ok(());
             }
             ended = Err(io::Error::other(format!("{}: {said}", directory.display())));
