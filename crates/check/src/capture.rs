@@ -87,7 +87,6 @@ const SYSCTL: &[&str] = &[
 ];
 
 const SYS_NVME: &[&str] = &[
-    "/sys/module/nvme_core/parameters/multipath",
     "/sys/class/nvme-subsystem/*/subsysnqn",
     "/sys/class/nvme-subsystem/*/iopolicy",
     "/sys/class/nvme/*/transport",
@@ -97,6 +96,7 @@ const SYS_NVME: &[&str] = &[
     "/sys/class/nvme/*/hostnqn",
     "/sys/class/nvme/*/nvme*/ana_state",
     "/sys/class/nvme/*/nvme*/nsid",
+    "/sys/module/nvme_core/parameters/multipath",
 ];
 
 const SYS_BLOCK: &[&str] = &[

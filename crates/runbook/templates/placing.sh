@@ -74,6 +74,27 @@ is_placed() {
     cmp -s "$1" "$2" || fail "$2 is not ${1##*/} of this folder"
 }
 
+# place_service NAME VERB: puts the program NAME and its unit in place, and starts the unit now and
+# at every start. Without systemd the program is run with the verb.
+place_service() {
+    place "files/$1" "/usr/local/sbin/$1" 755
+    place "files/$1.service" "/etc/systemd/system/$1.service" 644
+    if has_systemd; then
+        systemctl daemon-reload
+        systemctl enable "$1.service"
+        systemctl start "$1.service"
+    else
+        "/usr/local/sbin/$1" "$2"
+    fi
+}
+
+# take_back_service NAME: takes back what place_service has put in place, once it is stopped.
+take_back_service() {
+    take_back "/etc/systemd/system/$1.service"
+    take_back "/usr/local/sbin/$1"
+    if has_systemd; then systemctl daemon-reload; fi
+}
+
 # remember LIST WORD: notes what this step has changed; recalled takes the list back.
 remember() {
     mkdir -p "$state"

@@ -131,7 +131,12 @@ fn replace(file: &Path, text: &str) -> io::Result<()> {
     let mut name = file.file_name().unwrap_or_default().to_owned();
     name.push(format!(".{}.part", std::process::id()));
     let part = file.with_file_name(name);
-    let written = write_part(&part, &file, text).and_then(|()| fs::rename(&part, &file));
+    let written = match write_part(&part, &file, text) {
+        Ok(()) => fs::rename(&part, &file),
+        // The file may be written, but nothing may be made beside it.
+        Err(_) if !part.exists() && file.exists() => return fs::write(&file, text),
+        failed => failed,
+    };
     if written.is_err() {
         // What remains is named as a part, and the cause is reported in any case.
         let _ = fs::remove_file(&part);
@@ -192,6 +197,14 @@ fn colour_is_wanted() -> bool {
 mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;
+
+    /// Where nothing can be made, not even by root.
+    #[test]
+    fn a_file_in_a_directory_that_takes_no_others_is_written_where_it_is() {
+        let name = Path::new("/proc/thread-self/comm");
+        write(name, "tl-written").unwrap();
+        assert_eq!(fs::read_to_string(name).unwrap(), "tl-written\n");
+    }
 
     #[test]
     fn a_file_is_replaced_at_once_behind_its_link_and_with_its_permissions() {

@@ -10,15 +10,7 @@ case ${1-} in
         need_root
         place files/nvmet-modules.conf /etc/modules-load.d/trunkline-nvmet.conf 644
         load_modules {{ modules }}
-        place files/trunkline-nvmet /usr/local/sbin/trunkline-nvmet 755
-        place files/trunkline-nvmet.service /etc/systemd/system/trunkline-nvmet.service 644
-        if has_systemd; then
-            systemctl daemon-reload
-            systemctl enable trunkline-nvmet.service
-            systemctl start trunkline-nvmet.service
-        else
-            /usr/local/sbin/trunkline-nvmet configure
-        fi
+        place_service trunkline-nvmet configure
         ;;
     verify)
         /usr/local/sbin/trunkline-nvmet verify
@@ -27,9 +19,7 @@ case ${1-} in
         need_root
         if has_systemd; then systemctl disable --now trunkline-nvmet.service; fi
         if [ -x /usr/local/sbin/trunkline-nvmet ]; then /usr/local/sbin/trunkline-nvmet remove; fi
-        take_back /etc/systemd/system/trunkline-nvmet.service
-        take_back /usr/local/sbin/trunkline-nvmet
-        if has_systemd; then systemctl daemon-reload; fi
+        take_back_service trunkline-nvmet
         take_back /etc/modules-load.d/trunkline-nvmet.conf
         unload_modules
         ;;

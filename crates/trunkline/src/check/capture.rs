@@ -35,7 +35,7 @@ pub(super) fn of_this_host() -> Evidence {
         };
         // What shows a value of many small files is the file, which each finding names.
         let source = match capture.how {
-            How::Tree(forms) => forms.first().copied().unwrap_or_default().to_owned(),
+            How::Tree(forms) => directory_of(forms).to_owned(),
             _ => source(capture),
         };
         evidence.0.insert(capture.name, Captured { source, text });
@@ -67,7 +67,14 @@ fn tree(forms: &[&str]) -> Result<String, String> {
             }
         }
     }
-    if text.is_empty() { Err(format!("there is no {}", forms.join(", "))) } else { Ok(text) }
+    if text.is_empty() { Err("nothing there".to_owned()) } else { Ok(text) }
+}
+
+/// What stands before the first name of forms that may be any.
+fn directory_of<'a>(forms: &[&'a str]) -> &'a str {
+    let form = forms.first().copied().unwrap_or_default();
+    let before = form.split_once('*').map_or(form, |(before, _)| before);
+    before.rsplit_once('/').map_or(before, |(directory, _)| directory)
 }
 
 /// The paths of a form, in order. A `*` stands for the rest of one name.
@@ -149,6 +156,7 @@ mod tests {
         let at = |name: &str| format!("{}/{name}", directory.path().display());
         let (form, missing) = (at("a*/x"), at("*/y"));
         assert_eq!(tree(&[&form]).unwrap(), format!("{}:one two\n{}:one two\n", at("a1/x"), at("a2/x")));
-        assert!(tree(&[&missing]).unwrap_err().starts_with("there is no /"));
+        assert_eq!(tree(&[&missing]), Err("nothing there".to_owned()));
+        assert_eq!(directory_of(&["/sys/devices/node*/x", "/sys/y"]), "/sys/devices");
     }
 }

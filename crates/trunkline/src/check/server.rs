@@ -37,7 +37,7 @@ pub(super) fn check(
                 findings.push(written(&mount, target));
             }
         }
-        Err(error) => findings.push(not_mounted(&error, target)),
+        Err(error) => findings.push(not_mounted(&error, target, offers.first())),
     }
     Ok(findings)
 }
@@ -201,9 +201,11 @@ fn mounted(mount: &Mount, settings: &Settings, target: &str) -> Finding {
     )
 }
 
-fn not_mounted(error: &client::Error, target: &str) -> Finding {
+fn not_mounted(error: &client::Error, target: &str, offer: Option<&Offer>) -> Finding {
     let seen = chain(error);
-    let mend = "showmount -e SERVER    # is the export there, and does it admit this host's address?";
+    let server = offer.map_or_else(|| "SERVER".to_owned(), |offer| offer.address.ip().to_string());
+    let mend =
+        format!("showmount -e {server}    # is the export there, and does it admit this host's address?");
     Finding::ok("server.export", target, seen).fail("the export cannot be used from this host", mend)
 }
 

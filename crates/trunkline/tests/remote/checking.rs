@@ -95,6 +95,11 @@ fn json_has_every_finding_with_its_evidence() {
 fn captures_are_listed_saved_and_read_back() {
     let listed = prints(&["check", "--captures"]);
     assert!(listed.contains("rdma-link.txt") && listed.contains("rdma link show"), "{listed}");
+    let document = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/CLI.md");
+    let document = fs::read_to_string(document).expect("the document");
+    for name in listed.lines().filter_map(|line| line.split_whitespace().next()) {
+        assert!(document.contains(&format!("`{name}`")), "docs/CLI.md does not name {name}");
+    }
     assert!(listed.contains("isi nfs settings global view    # on the array"), "{listed}");
     let directory = tempdir().expect("a directory");
     let saved = directory.path().join("saved");
