@@ -11,7 +11,7 @@ use crate::section::{Section, Step, program, render, text};
 use askama::Template;
 use plan::Scheme;
 use plan::layout::Volume;
-use std::net::IpAddr;
+use std::net::Ipv4Addr;
 
 /// The modules of the Ansible collection that the playbook uses.
 const MODULES: [&str; 7] =
@@ -159,8 +159,8 @@ fn volumes_script(array: &Array) -> String {
 #[template(path = "ef600/run.sh", escape = "none")]
 struct Run<'a> {
     array: &'a Array,
-    a: IpAddr,
-    b: IpAddr,
+    a: Ipv4Addr,
+    b: Ipv4Addr,
 }
 
 #[derive(Template)]
@@ -235,7 +235,7 @@ struct RemoveVolumes<'a> {
 #[template(path = "ef600/hosts.txt", escape = "none")]
 struct HostsFile<'a> {
     array: &'a Array,
-    management: [(char, IpAddr); 2],
+    management: [(char, Ipv4Addr); 2],
 }
 
 #[derive(Template)]
@@ -246,7 +246,7 @@ struct Playbook<'a> {
     group: &'a str,
     volumes: &'a [(usize, &'a Volume)],
     is_pool: bool,
-    a: IpAddr,
+    a: Ipv4Addr,
     modules: [&'a str; 7],
 }
 
@@ -257,7 +257,7 @@ struct UndoPlaybook<'a> {
     hosts: &'a [Host],
     group: &'a str,
     volumes: &'a [(usize, &'a Volume)],
-    a: IpAddr,
+    a: Ipv4Addr,
     modules: [&'a str; 7],
 }
 

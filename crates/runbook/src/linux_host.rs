@@ -13,6 +13,10 @@ use askama::Template;
 /// What keeps DM-Multipath from local disks.
 const FIND_MULTIPATHS: &str = include_str!("../templates/linux-host/find-multipaths.conf");
 
+/// What modprobe reads before it loads the NVMe driver.
+const NATIVE_MULTIPATH: &str =
+    "# Native NVMe multipath: off by default on RHEL 8.\noptions nvme_core multipath=Y\n";
+
 /// The folder of the files.
 const FOLDER: &str = "hosts";
 /// What connecting may take beside the random delay and the wait for paths.
@@ -42,7 +46,7 @@ pub(crate) fn sections(model: &Model) -> Vec<Section> {
         title: "Hosts over NVMe-oF".to_owned(),
         machine: "every host".to_owned(),
         notes: notes(&shared, &hosts),
-        steps: steps(),
+        steps: steps(shared.has_native_multipath),
         files: files.chain([names]).map(place).collect(),
     }]
 }
@@ -69,15 +73,20 @@ fn notes(shared: &Shared<'_>, hosts: &[&Host]) -> Vec<String> {
     ]
 }
 
-fn steps() -> Vec<Step> {
+fn steps(has_native_multipath: bool) -> Vec<Step> {
     let every = format!("every host, in {FOLDER}");
-    vec![
-        Step::script("Install packages", &every, "./10-packages.sh"),
+    let mut steps = vec![Step::script("Install packages", &every, "./10-packages.sh")];
+    if has_native_multipath {
+        let title = "Turn native multipath on; on RHEL 8 it may ask for a restart";
+        steps.push(Step::script(title, &every, "./15-native-multipath.sh"));
+    }
+    steps.extend([
         Step::script("Load modules", &every, "./20-modules.sh"),
         Step::script("Name the host and its targets", &every, "./30-identity.sh"),
         Step::script("Set up multipathing", &every, "./40-multipath.sh"),
         Step::script("Connect, now and at every start", &every, "./50-connect.sh"),
-    ]
+    ]);
+    steps
 }
 
 /// What all hosts have in common, as the templates name it.
@@ -133,6 +142,10 @@ impl<'a> Shared<'a> {
             ),
             text("files/trunkline-nvme.service", render(&Unit { has_multipath_conf, start_s })),
         ];
+        if has_native_multipath {
+            files.push(program("15-native-multipath.sh", render(&NativeMultipath)));
+            files.push(text("files/modprobe.conf", NATIVE_MULTIPATH.to_owned()));
+        }
         if has_multipath_conf {
             files.push(text("files/multipath.conf", render(&MultipathConf { has_native_multipath })));
             files.push(text("files/find-multipaths.conf", FIND_MULTIPATHS.to_owned()));
@@ -168,6 +181,10 @@ struct Packages {
     has_rdma: bool,
     has_multipath_conf: bool,
 }
+
+#[derive(Template)]
+#[template(path = "linux-host/15-native-multipath.sh", escape = "none")]
+struct NativeMultipath;
 
 #[derive(Template)]
 #[template(path = "linux-host/20-modules.sh", escape = "none")]

@@ -65,7 +65,7 @@ pub(crate) struct Array {
     pub(crate) name: String,
     pub(crate) label: String,
     pub(crate) topology: Topology,
-    pub(crate) management: [IpAddr; 2],
+    pub(crate) management: [Ipv4Addr; 2],
     pub(crate) domain: Option<String>,
     pub(crate) firmware: Option<String>,
     pub(crate) subnet_mask: Option<Ipv4Addr>,

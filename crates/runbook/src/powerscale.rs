@@ -100,11 +100,20 @@ fn clients(nas: &PowerScale, hosts: &[Host]) -> Section {
         title: format!("Clients of {}", nas.name),
         machine: "every client".to_owned(),
         notes: vec![
-            format!("Files: the folder {CLIENTS}, on each client, as root. A client finds its line of hosts.list by its short host name, or by HOST_NAME."),
+            format!(
+                "Files: the folder {CLIENTS}, on each client, as root. A client finds its line of hosts.list by its short host name, or by HOST_NAME."
+            ),
             "Routes: `tcp` and `rdma` to one node, `tcp-mp` and `rdma-mp` to all nodes.".to_owned(),
-            "DRIVER chooses who mounts: `trunkline` (default, no kernel module), `kernel` (no multipath) or `vendor` \
-             (vendor-driver.md says what that takes)."
-                .to_owned(),
+            format!(
+                "DRIVER chooses who mounts: `trunkline` (default, no kernel module{}), `kernel` (no multipath) or `vendor` \
+                 (vendor-driver.md says what that takes).{}",
+                if nas.has_nfsv4 { ", NFSv3" } else { "" },
+                if nas.has_nfsv4 {
+                    " The last two have NFSv4.1 too, at the routes that end with `-v4`."
+                } else {
+                    ""
+                }
+            ),
         ],
         steps: vec![
             step("Install packages", "./10-packages.sh"),

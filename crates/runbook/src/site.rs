@@ -11,7 +11,7 @@ mod server;
 mod target;
 
 pub(crate) use array::{Array, Fabric, Topology};
-pub(crate) use hosts::{Host, Hosts};
+pub(crate) use hosts::{Host, Hosts, IoPolicy, Os};
 pub(crate) use powerscale::PowerScale;
 pub(crate) use scale::Scale;
 pub(crate) use server::{Namespace, Nfs, Nvmet, NvmetPort, Server, Trunkline};

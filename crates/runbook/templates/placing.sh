@@ -108,27 +108,52 @@ recalled() {
     tidy_up
 }
 
-# load_modules MODULE...: loads what is not loaded, and remembers it.
-load_modules() {
-    local module
-    for module in "$@"; do
-        [ -d "/sys/module/${module//-/_}" ] && continue
-        modprobe "$module"
-        remember modules "$module"
-    done
+# The loaded modules, the oldest first. RUNBOOK_MODULES is for tests.
+loaded() {
+    [ ! -e "${RUNBOOK_MODULES:-/proc/modules}" ] || cut -d " " -f 1 "${RUNBOOK_MODULES:-/proc/modules}" | tac
 }
 
-# unload_modules: unloads what load_modules has loaded and nobody uses.
+# load_modules MODULE...: loads what is not loaded, and remembers that and what came with it.
+load_modules() {
+    local module before
+    before=$(loaded)
+    for module in "$@"; do
+        [ -d "/sys/module/${module//-/_}" ] || modprobe "$module"
+    done
+    while read -r module; do
+        grep -qxF "$module" <<<"$before" || remember modules "$module"
+    done < <(loaded)
+}
+
+# has_loaded MODULE: whether load_modules has loaded it in this step.
+has_loaded() {
+    grep -qxF "${1//-/_}" "$state/$step.modules" 2>/dev/null
+}
+
+# unload_modules: unloads what load_modules has loaded and nobody uses, the newest first. Modules that
+# were loaded before stay, also where nobody uses them.
 unload_modules() {
     local module
     for module in $(recalled modules); do
-        modprobe -r "$module" 2>/dev/null || echo "$module stays loaded: it is in use" >&2
+        [ -d "/sys/module/$module" ] || continue
+        rmmod "$module" 2>/dev/null || echo "$module stays loaded: it is in use" >&2
     done
 }
 
-# install_packages PACKAGE...: installs what is missing, and remembers it.
+# The names of all installed packages.
+installed() {
+    if command -v dpkg-query >/dev/null; then
+        # shellcheck disable=SC2016 # dpkg-query reads ${...}.
+        dpkg-query -W -f '${db:Status-Abbrev} ${binary:Package}\n' | sed -n 's/^.i. //p'
+    else
+        rpm -qa --qf '%{NAME}.%{ARCH}\n'
+    fi | sort -u
+}
+
+# install_packages PACKAGE...: installs what is missing, and remembers that and what came with it.
+# Packages that are installed already, and those that are updated, are not remembered.
 install_packages() {
-    local package missing=()
+    local package before missing=()
     for package in "$@"; do
         if command -v dpkg-query >/dev/null; then
             # shellcheck disable=SC2016 # dpkg-query reads ${...}.
@@ -139,16 +164,34 @@ install_packages() {
         missing+=("$package")
     done
     [ ${missing[0]+set} ] || return 0
+    before=$(installed)
     package_tool install -y "${missing[@]}"
-    for package in "${missing[@]}"; do remember packages "$package"; done
+    for package in $(comm -13 <(echo "$before") <(installed)); do remember packages "$package"; done
 }
 
-# remove_packages: removes what install_packages has installed.
+# remove_packages: removes what install_packages has installed, unless another package needs it now.
+# dpkg and rpm refuse such a package, where apt-get and dnf would remove the other one too. What only
+# a later one of the list needs is removed in the next round.
 remove_packages() {
-    local packages
-    mapfile -t packages < <(recalled packages)
-    [ ${packages[0]+set} ] || return 0
-    package_tool remove -y "${packages[@]}"
+    local package left kept is_over=''
+    left=$(recalled packages)
+    while [ -n "$left" ] && [ -z "$is_over" ]; do
+        kept='' is_over=yes
+        for package in $left; do
+            if remove_one "$package"; then is_over=''; else kept="$kept $package"; fi
+        done
+        left=$kept
+    done
+    [ -z "$left" ] || echo "these packages stay, as others need them now:$left" >&2
+}
+
+# remove_one PACKAGE: removes it with its configuration. Succeeds if it is gone.
+remove_one() {
+    if command -v dpkg-query >/dev/null; then
+        DEBIAN_FRONTEND=noninteractive dpkg --purge "$1" >/dev/null 2>&1
+    else
+        rpm -e "$1" >/dev/null 2>&1 || ! rpm -q "$1" >/dev/null 2>&1
+    fi
 }
 
 package_tool() {

@@ -2,6 +2,8 @@
 //! netapp_eseries.santricity, which Debian's package has), multipath-tools, nvme-cli, shellcheck
 //! and systemd.
 
+#[path = "tools/host_steps.rs"]
+mod host_steps;
 #[path = "tools/scripts.rs"]
 mod scripts;
 

@@ -51,16 +51,21 @@ impl Addresses {
     }
 }
 
-/// An address of IPv4; others are refused.
-pub(super) fn v4(place: &At<String>, ip: IpAddr, findings: &mut Findings) -> Option<Ipv4Addr> {
+/// An address of IPv4; others are refused, with the rule and its source.
+pub(super) fn v4(
+    place: &At<String>,
+    ip: IpAddr,
+    (rule, origin): (&str, String),
+    findings: &mut Findings,
+) -> Option<Ipv4Addr> {
     if let IpAddr::V4(v4) = ip {
         return Some(v4);
     }
     findings.add(
         place.span(),
         format!("{ip} is an address of IPv6"),
-        "the guide, the Ansible collection and these runbooks set IPv4 addresses on the array's ports",
-        super::guide("figure 9"),
+        rule,
+        origin,
         "an IPv4 address such as \"172.30.57.107\"",
     );
     None

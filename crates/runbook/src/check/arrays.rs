@@ -10,7 +10,7 @@ use crate::site::{Array, At, Fabric, Site};
 use plan::layout::{Layout, Order, Request};
 use plan::{Refusal, Scheme};
 use std::collections::HashSet;
-use std::net::IpAddr;
+use std::net::Ipv4Addr;
 use std::ops::Range;
 
 /// The labels of host ports: two cards of two ports on each controller.
@@ -93,7 +93,7 @@ fn management(
     name: &str,
     addresses: &mut Addresses,
     findings: &mut Findings,
-) -> Option<[IpAddr; 2]> {
+) -> Option<[Ipv4Addr; 2]> {
     let given = keys.management.get_ref();
     if given.len() != 2 {
         findings.add(
@@ -106,8 +106,12 @@ fn management(
         return None;
     }
     let user = |letter: char| format!("{name}'s management port {letter}");
-    let a = addresses.take(&given[0], &user('A'), findings);
-    let b = addresses.take(&given[1], &user('B'), findings);
+    let mut take = |place, letter| {
+        let ip = addresses.take(place, &user(letter), findings)?;
+        let rule = "SMcli and the URLs of this runbook name the controllers by IPv4 addresses";
+        v4(place, ip, (rule, guide("section Basic EF600 Storage Subsystem Configuration")), findings)
+    };
+    let (a, b) = (take(&given[0], 'A'), take(&given[1], 'B'));
     Some([a?, b?])
 }
 
@@ -144,7 +148,9 @@ fn ports(
         let user = format!("port {label} of {name}'s controller {letter}");
         let address = &port.get_ref().address;
         let Some(ip) = addresses.take(address, &user, findings) else { continue };
-        let Some(ip) = v4(address, ip, findings) else { continue };
+        let rule =
+            "the guide, the Ansible collection and these runbooks set IPv4 addresses on the array's ports";
+        let Some(ip) = v4(address, ip, (rule, guide("figure 9")), findings) else { continue };
         let name = given.map_or_else(|| format!("{name}{letter}-ib{index}"), |given| given.get_ref().clone());
         let channel = PORT_LABELS.iter().position(|known| known == label).unwrap_or_default() + 1;
         ports.push(model::Port { controller: letter, label: label.clone(), channel, address: ip, name });
@@ -162,7 +168,7 @@ fn ports(
 }
 
 /// The keys that only ports of RoCE have.
-fn roce(keys: &Array, findings: &mut Findings) -> Option<std::net::Ipv4Addr> {
+fn roce(keys: &Array, findings: &mut Findings) -> Option<Ipv4Addr> {
     let is_roce = keys.fabric == Fabric::Roce;
     let spare = keys.subnet_mask.as_ref().map(At::span).or_else(|| keys.mtu.as_ref().map(At::span));
     match (is_roce, spare) {

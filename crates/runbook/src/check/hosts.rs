@@ -6,7 +6,7 @@ use super::names::{Names, SANTRICITY_LABEL_MAX, check_interface};
 use crate::error::Findings;
 use crate::model::{self, Connect, Portal};
 use crate::nqn;
-use crate::site::{Array, At, Host, Hosts, Site, Topology, Transport};
+use crate::site::{Array, At, Host, Hosts, IoPolicy, Os, Site, Topology, Transport};
 use std::collections::HashMap;
 use std::net::IpAddr;
 
@@ -29,6 +29,7 @@ pub(super) fn check(
     check_interface(&shared.get_ref().interface, findings);
     queue_size(&shared.get_ref().queue_size, findings);
     one_multipath(site, shared.get_ref(), findings);
+    has_policy(site, shared.get_ref(), findings);
     if let Some(prefix) = &shared.get_ref().nqn_prefix {
         check_nqn(prefix.span(), &format!("{}host", prefix.get_ref()), findings);
     }
@@ -44,6 +45,7 @@ pub(super) fn check(
     }
     enough_ports(site, hosts.len(), findings);
     has_targets(site, &hosts, findings);
+    request_fits(site, shared.get_ref(), &hosts, findings);
     (hosts, Some(connect(site, shared.get_ref())))
 }
 
@@ -82,7 +84,7 @@ fn queue_size(size: &At<u32>, findings: &mut Findings) {
 
 /// RHEL 7 joins paths by DM-Multipath, later systems by the NVMe driver: never both in one cluster.
 fn one_multipath(site: &Site, shared: &Hosts, findings: &mut Findings) {
-    let os = |host: &At<Host>| host.get_ref().os.as_ref().map_or(*shared.os.get_ref(), |os| *os.get_ref());
+    let os = |host: &At<Host>| os(host, shared);
     let Some(first) = site.host.first().map(os) else { return };
     let differs = |host: &&At<Host>| os(host).has_native_multipath() != first.has_native_multipath();
     let Some(other) = site.host.iter().find(differs) else { return };
@@ -93,6 +95,56 @@ fn one_multipath(site: &Site, shared: &Hosts, findings: &mut Findings) {
         "RHEL 7 (DM-Multipath) and later systems (native NVMe multipath) do not share volumes: they multipath in different layers",
         guide("section NVMe Configuration on the Linux Hosts"),
         "a site file for each system, with volumes of its own",
+    );
+}
+
+/// The operating system of a host.
+fn os(host: &At<Host>, shared: &Hosts) -> Os {
+    host.get_ref().os.as_ref().map_or(*shared.os.get_ref(), |os| *os.get_ref())
+}
+
+// Linux 6.11, drivers/nvme/host/multipath.c: NVME_IOPOLICY_QD.
+fn has_policy(site: &Site, shared: &Hosts, findings: &mut Findings) {
+    if *shared.iopolicy.get_ref() != IoPolicy::QueueDepth {
+        return;
+    }
+    let oldest = site.host.iter().map(|host| os(host, shared)).find(|os| !os.has_queue_depth());
+    if let Some(os) = oldest {
+        findings.add(
+            shared.iopolicy.span(),
+            format!("the kernel of {} has no iopolicy queue-depth", os.name()),
+            "queue-depth came with Linux 6.11: rhel10 and debian13 have it",
+            "Linux, Documentation/admin-guide/nvme-multipath.rst",
+            "iopolicy = \"round-robin\"",
+        );
+    }
+}
+
+/// The largest request of nvme-rdma: 256 segments of 4 KiB.
+// Linux, drivers/nvme/host/rdma.c: NVME_RDMA_MAX_SEGMENTS.
+const RDMA_REQUEST_KIB_MAX: u32 = 1024;
+
+/// The kernel refuses a larger `max_sectors_kb` than the driver can send.
+fn request_fits(site: &Site, shared: &Hosts, hosts: &[model::Host], findings: &mut Findings) {
+    let Some(request) = shared.request_kib.as_ref() else { return };
+    let over_rdma = hosts
+        .iter()
+        .flat_map(|host| &host.portals)
+        .any(|portal| portal.transport == Transport::Rdma)
+        .then_some("over RDMA");
+    // Deploying NetApp EF600, section Configuring Volumes on RAID Volume Groups, of RHEL 8.2.
+    let of_rhel8 = site.host.iter().any(|host| os(host, shared) == Os::Rhel8).then_some("of rhel8");
+    let Some(limited) = of_rhel8.or(over_rdma).filter(|_| *request.get_ref() > RDMA_REQUEST_KIB_MAX) else {
+        return;
+    };
+    findings.add(
+        request.span(),
+        format!("hosts {limited} send no requests of {} KiB", request.get_ref()),
+        format!(
+            "a request has at most {RDMA_REQUEST_KIB_MAX} KiB over RDMA (256 segments of 4 KiB), and on RHEL 8 at all"
+        ),
+        guide("section Configuring Volumes on RAID Volume Groups"),
+        format!("request_kib = {RDMA_REQUEST_KIB_MAX}"),
     );
 }
 
@@ -127,6 +179,20 @@ fn expand(
     let Some(address) = addresses.take(&keys.address, &format!("host {first}"), findings) else {
         return Vec::new();
     };
+    let room = room(address);
+    if count - 1 > room {
+        findings.add(
+            keys.address.span(),
+            format!(
+                "{count} hosts do not fit behind {address}: {} of them would be beyond its last number",
+                count - 1 - room
+            ),
+            "the addresses of a range differ in their last number only, up to 254 (IPv6: up to ffff)",
+            "docs/RUNBOOKS.md",
+            "two [[host]] tables, each with a part of the range and its own first address",
+        );
+        return Vec::new();
+    }
     let mut expanded = Vec::new();
     for (offset, number) in (range.first..=range.last).enumerate() {
         let (name, address) = (range.name(number), step(address, offset));
@@ -137,6 +203,15 @@ fn expand(
         expanded.push((name, address));
     }
     expanded
+}
+
+/// How many addresses follow this one before its last number is used up. What comes then is in
+/// another subnet, or is the broadcast address of this one.
+fn room(address: IpAddr) -> u64 {
+    match address {
+        IpAddr::V4(ip) => 254_u64.saturating_sub(ip.octets()[3].into()),
+        IpAddr::V6(ip) => 0xffff_u64.saturating_sub(ip.segments()[7].into()),
+    }
 }
 
 /// The address that is this many after another.
@@ -317,6 +392,6 @@ fn connect(site: &Site, shared: &Hosts) -> Connect {
         queue_size: *shared.queue_size.get_ref(),
         ctrl_loss_s: shared.ctrl_loss_s,
         request_kib: shared.request_kib.as_ref().map(|kib| *kib.get_ref()),
-        iopolicy: shared.iopolicy.name(),
+        iopolicy: shared.iopolicy.get_ref().name(),
     }
 }

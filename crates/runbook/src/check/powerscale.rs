@@ -170,7 +170,9 @@ fn nodes(keys: &PowerScale, addresses: &mut Addresses, findings: &mut Findings) 
         }
         let user = format!("node {} of the cluster at {}", node.lnn.get_ref(), node.interface.get_ref());
         let Some(ip) = addresses.take(&node.address, &user, findings) else { continue };
-        let Some(address) = v4(&node.address, ip, findings) else { continue };
+        let origin = format!("{ROCE}, section On the PowerScale Side");
+        let rule = "the subnet and the pool of this runbook have IPv4 addresses";
+        let Some(address) = v4(&node.address, ip, (rule, origin), findings) else { continue };
         nodes.push(NasNode {
             lnn: *node.lnn.get_ref(),
             interface: node.interface.get_ref().clone(),

@@ -108,11 +108,12 @@ fn kernel_nfs(nfs: &Nfs, findings: &mut Findings) -> model::Nfs {
         );
     }
     let mut exports = Vec::new();
-    let mut paths = HashSet::new();
+    let (mut paths, mut fsids) = (HashSet::new(), HashSet::new());
     for export in nfs.exports.get_ref() {
         let keys = export.get_ref();
         check_path(&keys.path, "directory", findings);
         unique(&keys.path, &mut paths, findings);
+        keys.fsid.iter().for_each(|fsid| unique_fsid(fsid, &mut fsids, findings));
         exports.push(Export {
             path: keys.path.get_ref().clone(),
             dir: Some(keys.path.get_ref().clone()),
@@ -120,11 +121,25 @@ fn kernel_nfs(nfs: &Nfs, findings: &mut Findings) -> model::Nfs {
             clients: clients(&keys.clients, findings),
             is_writable: keys.rw,
             keeps_root: keys.no_root_squash,
-            fsid: keys.fsid,
+            fsid: keys.fsid.as_ref().map(|fsid| *fsid.get_ref()),
         });
     }
     something(&nfs.exports, "exports", exports.len(), findings);
     model::Nfs { is_over_rdma: nfs.rdma, threads: *nfs.threads.get_ref(), exports }
+}
+
+/// Clients that hold a handle of one export would reach the files of the other.
+fn unique_fsid(fsid: &At<u32>, fsids: &mut HashSet<u32>, findings: &mut Findings) {
+    let number = *fsid.get_ref();
+    if !fsids.insert(number) {
+        findings.add(
+            fsid.span(),
+            format!("fsid = {number} is used twice"),
+            "fsid names one exported file system of a server: it is part of its file handles",
+            "exports(5), fsid=num",
+            "another number, or leave fsid out for a file system that has a UUID",
+        );
+    }
 }
 
 fn trunkline(
@@ -308,6 +323,7 @@ fn namespace(
 ) -> model::Namespace {
     let keys = namespace.get_ref();
     check_path(&keys.device, "device", findings);
+    lasting_name(&keys.device, findings);
     unique(&keys.device, devices, findings);
     if !(1..=ANA_GROUPS_MAX).contains(keys.ana_group.get_ref()) {
         findings.add(
@@ -319,6 +335,23 @@ fn namespace(
         );
     }
     model::Namespace { device: keys.device.get_ref().clone(), group: *keys.ana_group.get_ref() }
+}
+
+/// What the kernel numbers in the order in which it finds disks.
+const NUMBERED: [&str; 7] = ["sd", "vd", "xvd", "hd", "nvme", "dm-", "loop"];
+
+/// The target would offer another disk after a restart, and hosts would write to that.
+fn lasting_name(device: &At<String>, findings: &mut Findings) {
+    let name = device.get_ref().strip_prefix("/dev/").unwrap_or_default();
+    if NUMBERED.iter().any(|start| name.starts_with(start)) {
+        findings.add(
+            device.span(),
+            format!("{} may be another disk after a restart", device.get_ref()),
+            "the kernel gives this name in the order in which it finds disks",
+            "udev(7); Linux, Documentation/admin-guide/devices.txt",
+            "a name below /dev/disk/by-id, /dev/disk/by-path or /dev/mapper, or a file; `ls -l /dev/disk/by-id` shows them",
+        );
+    }
 }
 
 fn target_port(

@@ -126,6 +126,26 @@ const BROKEN: &[(&str, &str, &str, [&str; 3])] = &[
         "hpc example",
         ["not a domain", "dots", "RFC 1123"],
     ),
+    ("\"10.0.25.108\"", "\"fd00::108\"", "fd00::108", ["an address of IPv6", "by IPv4", "Basic EF600"]),
+    (
+        "172.30.60.1\"",
+        "172.30.60.250\"",
+        "60.250",
+        ["49 of them would be beyond", "last number only", "RUNBOOKS"],
+    ),
+    ("172.30.60.1\"", "fd00::ffcb\"", "ffcb", ["1 of them would be beyond", "up to ffff", "RUNBOOKS"]),
+    (
+        "#iopolicy = \"round-robin\"",
+        "iopolicy = \"queue-depth\"",
+        "queue-depth",
+        ["rhel8 has no iopolicy", "Linux 6.11", "nvme-multipath"],
+    ),
+    (
+        "request_kib = 1024",
+        "request_kib = 2048",
+        "2048",
+        ["of rhel8 send no requests of 2048", "256 segments", "RAID Volume Groups"],
+    ),
     ("#queue_size = 1024", "queue_size = 4096", "4096", ["queue of 4096", "16 to 1024", "fabrics.h"]),
     ("cmp[01-54]", "cmp[54-01]", "54-01", ["does not stand for hosts", "upwards", "RUNBOOKS"]),
 ];
@@ -155,23 +175,35 @@ const BROKEN_SERVER: &[(&str, &str, &str, [&str; 3])] = &[
         "clients",
         ["clients is empty", "nothing is open", "RUNBOOKS"],
     ),
+    (
+        "fsid = 1 },",
+        "fsid = 7 }, { path = \"/srv/two\", clients = [\"10.0.0.1\"], fsid = 7 },",
+        "fsid = 7",
+        ["fsid = 7 is used twice", "file handles", "exports(5)"],
+    ),
+    (
+        "/dev/disk/by-id/nvme-eui.0025385b21404322",
+        "/dev/vdb",
+        "vdb",
+        ["may be another disk", "in which it finds disks", "udev"],
+    ),
     ("mem = \"2GiB\"", "mem = \"2GiB\", dir = \"/srv/x\"", "scratch", ["dir or mem", "in memory", "SERVE"]),
     ("mem = \"2GiB\"", "mem = \"two\"", "two", ["not a size", "unit", "SERVE"]),
     (
-        "\"/dev/vdc\", ana_group = 2",
-        "\"/dev/vdb\", ana_group = 2",
-        "vdb",
+        "404322\", ana_group = 2",
+        "404321\", ana_group = 2",
+        "404321",
         ["used twice", "one directory or device", "RUNBOOKS"],
     ),
     (
-        "\"/dev/vdc\", ana_group = 2",
-        "\"/dev/vdc\", ana_group = 200",
+        "404322\", ana_group = 2",
+        "404322\", ana_group = 200",
         "200",
         ["no ANA group 200", "1 to 128", "nvmet.h"],
     ),
     (
-        "\"/dev/vdc\", ana_group = 2",
-        "\"/dev/vdc\"",
+        "404322\", ana_group = 2",
+        "404322\"",
         "optimized = [2]",
         ["no namespace is in ANA group 2", "groups that have", "RUNBOOKS"],
     ),
@@ -311,6 +343,28 @@ fn more_hosts_than_ports_are_refused_where_cables_are_direct() {
     assert!(refusal.origin.contains("Topologies"), "{refusal}");
 }
 
+/// What other systems can do is not refused for them.
+#[test]
+fn limits_of_a_release_or_of_a_transport_hold_for_these_only() {
+    let depth = ef600().replace("#iopolicy = \"round-robin\"", "iopolicy = \"queue-depth\"");
+    assert!(runbook(&depth.replace("\"rhel8\"", "\"rhel10\"")).is_ok());
+    let (refusal, line) =
+        refused(&depth.replace("\"rhel8\"", "\"rhel10\"").replace("#interface = \"ib1\"", "os = \"rhel9\""));
+    assert!(refusal.sentence.contains("rhel9 has no") && line.starts_with("iopolicy"), "{refusal}");
+    let large = |system: &str| {
+        let site = System::LinuxHost.site_file().replace("#queue_size = 1024", "request_kib = 2048");
+        site.replace("\"debian12\"", system).replace("transport = \"rdma\"", "transport = \"tcp\"")
+    };
+    assert!(runbook(&large("\"debian12\"")).is_ok());
+    assert!(refused(&large("\"rhel8\"")).0.sentence.contains("of rhel8"));
+    let over_rdma = large("\"debian12\"").replacen("\"tcp\"", "\"rdma\"", 1);
+    assert!(refused(&over_rdma).0.sentence.contains("over RDMA"));
+    // The last number of an address has room up to 254, and for one host it is not looked at.
+    let last = ef600().replace("172.30.60.1\"", "172.30.60.201\"").replace("172.30.60.101", "172.30.61.255");
+    assert!(runbook(&last).is_ok());
+    assert!(refused(&last.replace("60.201", "60.202")).0.sentence.contains("1 of them"));
+}
+
 #[test]
 fn a_host_without_an_nqn_is_refused_and_two_may_not_share_one() {
     let without: String = ef600()
@@ -335,10 +389,7 @@ fn a_host_without_an_nqn_is_refused_and_two_may_not_share_one() {
 fn a_volume_without_an_optimized_path_and_a_target_without_hosts_are_refused() {
     let server = System::LinuxServer.site_file();
     let (refusal, line) = refused(&server.replace("optimized = [2]", "optimized = [1]"));
-    assert!(
-        refusal.sentence.contains("no path to /dev/vdc is optimized") && line.contains("vdc"),
-        "{refusal}"
-    );
+    assert!(refusal.sentence.contains("404322 is optimized") && line.contains("404322"), "{refusal}");
     let without = server.split("[hosts]").next().unwrap_or_default();
     let (refusal, line) = refused(without);
     assert!(refusal.sentence.contains("no host may connect") && line.contains("[server.nvmet]"), "{refusal}");

@@ -40,8 +40,8 @@ fn a_path_is_optimized_for_its_groups_and_not_for_others() {
         "102 rdma ipv4 10.0.1.1 4420 2",
         "103 tcp ipv4 10.0.0.1 4420 1",
         "104 tcp ipv4 10.0.1.1 4420 2",
-        "1 /dev/vdb 1",
-        "2 /dev/vdc 2",
+        "1 /dev/disk/by-id/nvme-eui.0025385b21404321 1",
+        "2 /dev/disk/by-id/nvme-eui.0025385b21404322 2",
         "nqn.2024-01.org.example:node1-eth1",
     ] {
         assert!(program.lines().any(|found| found == line), "{line} is not in\n{program}");

@@ -129,6 +129,35 @@ fn addresses_that_are_no_neighbours_become_several_ranges() {
     );
 }
 
+/// "NetApp NFS RDMA Performance Test": nconnect is not supported by NFSv4 over RDMA, and the
+/// vendor's driver has one connection for each of the addresses there (`max_connect`).
+#[test]
+fn nfsv4_has_lines_of_its_own_where_the_site_asks_for_it() {
+    let site = System::PowerScale.site_file();
+    let with = site.replace("#nfsv4 = false", "nfsv4 = true").replace("\"9.5\"", "\"9.8\"");
+    let (without, with) = (files(site), files(&with));
+    for (driver, wanted) in [
+        ("trunkline", &[][..]),
+        ("kernel", &["tcp-v4", "rdma-v4"]),
+        ("vendor", &["tcp-v4", "tcp-mp-v4", "rdma-v4", "rdma-mp-v4"]),
+    ] {
+        let path = format!("nas-clients/files/fstab.{driver}");
+        let is_new = |line: &Line| !mounts(text(&without, &path)).contains(line);
+        let new: Vec<_> = mounts(text(&with, &path)).into_iter().filter(is_new).collect();
+        let names: Vec<_> = new.iter().map(|line| line.1.trim_start_matches("/mnt/f210/")).collect();
+        assert_eq!(names, wanted, "{driver}");
+        for (_, point, kind, options) in &new {
+            assert!(kind == "nfs" && options.contains("vers=4.1"), "{point}: {options:?}");
+            let is_rdma = options.contains("proto=rdma") && options.contains("port=20049");
+            assert_eq!(is_rdma, point.contains("rdma"), "{point}");
+            let has = |start: &str| options.iter().any(|option| option.starts_with(start));
+            assert_eq!(has("nconnect="), !is_rdma, "{point}");
+            assert_eq!(options.contains("max_connect=4"), is_rdma && point.contains("-mp"), "{point}");
+            assert_eq!(has("remoteports="), point.contains("-mp"), "{point}");
+        }
+    }
+}
+
 #[test]
 fn nfsv4_is_a_step_only_where_the_site_asks_for_it() {
     let site = System::PowerScale.site_file();

@@ -31,7 +31,7 @@ pub(crate) struct Hosts {
     pub(crate) request_kib: Option<At<u32>>,
     /// How native multipath chooses among optimized paths.
     #[serde(default = "iopolicy")]
-    pub(crate) iopolicy: IoPolicy,
+    pub(crate) iopolicy: At<IoPolicy>,
 }
 
 // Deploying NetApp EF600, Lenovo Press 2021, section Discovering and Connecting to the EF600, asks
@@ -53,8 +53,8 @@ const fn ctrl_loss_s() -> u32 {
     3600
 }
 
-const fn iopolicy() -> IoPolicy {
-    IoPolicy::RoundRobin
+fn iopolicy() -> At<IoPolicy> {
+    At::new(0..0, IoPolicy::RoundRobin)
 }
 
 /// A host, or several with numbers in their names.
@@ -94,6 +94,25 @@ impl Os {
     /// Whether paths are joined by the NVMe driver. RHEL 7 joins them by DM-Multipath.
     pub(crate) const fn has_native_multipath(self) -> bool {
         !matches!(self, Self::Rhel7)
+    }
+
+    /// Whether the kernel has the policy `queue-depth`, which came with Linux 6.11.
+    pub(crate) const fn has_queue_depth(self) -> bool {
+        matches!(self, Self::Rhel10 | Self::Debian13)
+    }
+
+    /// The name in a site file.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Rhel7 => "rhel7",
+            Self::Rhel8 => "rhel8",
+            Self::Rhel9 => "rhel9",
+            Self::Rhel10 => "rhel10",
+            Self::Debian12 => "debian12",
+            Self::Debian13 => "debian13",
+            Self::Ubuntu2204 => "ubuntu2204",
+            Self::Ubuntu2404 => "ubuntu2404",
+        }
     }
 }
 

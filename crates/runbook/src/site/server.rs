@@ -55,7 +55,7 @@ pub(crate) struct NfsExport {
     pub(crate) no_root_squash: bool,
     /// The number of the file system, where it has no UUID.
     #[serde(default)]
-    pub(crate) fsid: Option<u32>,
+    pub(crate) fsid: Option<At<u32>>,
 }
 
 /// The kernel's NVMe-oF target.

@@ -39,8 +39,7 @@ case ${1-} in
         ;;
     verify)
 {%- if has_native_multipath %}
-        [ "$(cat /sys/module/nvme_core/parameters/multipath)" = Y ] ||
-            fail "native multipath is off: add nvme_core.multipath=Y to the kernel's command line and restart"
+        ./15-native-multipath.sh verify
 {%- endif %}
 {%- if has_udev_rules %}
         is_placed files/71-trunkline-nvme.rules /etc/udev/rules.d/71-trunkline-nvme.rules

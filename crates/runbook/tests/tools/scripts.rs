@@ -9,7 +9,7 @@ use std::process::Command;
 use tempfile::TempDir;
 
 /// A runbook in a directory.
-fn folder(site: &str) -> TempDir {
+pub fn folder(site: &str) -> TempDir {
     let directory = tempfile::tempdir().expect("a directory");
     for file in runbook(site).unwrap_or_else(|error| panic!("{error}")) {
         write(&directory.path().join(&file.path), &file.text, file.mode);
@@ -17,14 +17,14 @@ fn folder(site: &str) -> TempDir {
     directory
 }
 
-fn write(path: &Path, text: &str, mode: u32) {
+pub fn write(path: &Path, text: &str, mode: u32) {
     fs::create_dir_all(path.parent().expect("a parent")).expect("made");
     fs::write(path, text).expect("written");
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("set");
 }
 
 /// Whether a command succeeds, and what it printed on both outputs.
-fn run(command: &mut Command) -> (bool, String) {
+pub fn run(command: &mut Command) -> (bool, String) {
     let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
     let both = [output.stdout, output.stderr].concat();
     (output.status.success(), String::from_utf8_lossy(&both).into_owned())
@@ -241,11 +241,15 @@ fn the_host_counts_the_paths_that_are_live() {
     assert!(!worked && said.contains("tcp 10.0.2.1") && said.contains("tcp 10.0.3.1\n"), "{said}");
 }
 
+/// The devices of the Linux server's example.
+const DEVICES: [&str; 2] =
+    ["/dev/disk/by-id/nvme-eui.0025385b21404321", "/dev/disk/by-id/nvme-eui.0025385b21404322"];
+
 /// The target's script writes what was planned, checks it, and finds a change.
 #[test]
 fn the_target_is_configured_as_planned() {
     let site =
-        System::LinuxServer.site_file().replace("/dev/vdb", "/dev/null").replace("/dev/vdc", "/dev/zero");
+        System::LinuxServer.site_file().replace(DEVICES[0], "/dev/null").replace(DEVICES[1], "/dev/zero");
     let directory = folder(&site);
     let root = directory.path().join("nvmet");
     let nqn = "nqn.2024-01.org.example:stor1";

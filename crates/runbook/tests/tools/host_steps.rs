@@ -1,0 +1,173 @@
+//! Steps of a Linux host, with stand-ins for the kernel and for the packages of the system.
+
+use crate::scripts::{folder, run, write};
+use runbook::System;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use tempfile::TempDir;
+
+/// Stand-ins for the kernel's modules: /sys/module and /proc/modules are theirs, and the driver has
+/// native multipath off unless an option turns it on, as on RHEL 8.
+const KERNEL: &str = r#"
+load() {
+    mkdir -p /sys/module/nvme_core/parameters
+    value=N
+    if grep -qs '^options nvme_core multipath=Y' /etc/modprobe.d/*.conf; then value=Y; fi
+    echo $value >/sys/module/nvme_core/parameters/multipath
+    echo "nvme_core 1 0 - Live 0x0" >$AT/modules
+}
+unload() {
+    [ ! -e $AT/busy ] || exit 1
+    rm -rf /sys/module/nvme_core
+    : >$AT/modules
+}
+case "${0##*/} $*" in
+    'modprobe nvme_core') load ;;
+    'modprobe -r nvme_core' | 'rmmod nvme_core') unload ;;
+    'modinfo -n nvme_core') echo /lib/modules/nvme-core.ko ;;
+    'dracut --force --regenerate-all') echo dracut >>$AT/made ;;
+    *) echo "${0##*/}: no $*" >&2; exit 1 ;;
+esac
+"#;
+
+/// Runs a script of a host on a machine that seems to have a kernel of RHEL 8.
+fn on_rhel8(script: &str) -> (bool, String) {
+    let directory = folder(&System::LinuxHost.site_file().replace("debian12", "rhel8"));
+    let at = directory.path();
+    for name in ["modprobe", "rmmod", "modinfo", "dracut"] {
+        write(&at.join("bin").join(name), &format!("#!/bin/sh\nAT={}\n{KERNEL}", at.display()), 0o755);
+    }
+    write(&at.join("modules"), "", 0o644);
+    let whole = format!(
+        "exec 2>&1; set -eu; export AT={0} PATH={0}/bin:$PATH RUNBOOK_STATE={0}/state RUNBOOK_MODULES={0}/modules; \
+         mount -t tmpfs none /sys; mkdir -p /etc/modprobe.d; mount -t tmpfs none /etc/modprobe.d; \
+         step={0}/hosts/15-native-multipath.sh; {script}",
+        at.display()
+    );
+    run(Command::new("unshare").args(["--mount", "sh", "-c", &whole]))
+}
+
+#[test]
+fn native_multipath_is_turned_on_at_once_where_the_driver_is_not_in_use() {
+    let (worked, said) = on_rhel8(
+        "$step do; $step verify; cat /etc/modprobe.d/trunkline-nvme.conf; cat $AT/made; \
+         $step undo; ls /etc/modprobe.d; ls /sys/module; [ ! -e $AT/state ]",
+    );
+    assert!(worked && said.contains("options nvme_core multipath=Y\ndracut\n"), "{said}");
+    assert!(!said.contains("RESTART"), "{said}");
+    assert!(said.ends_with("stays on until this machine is restarted\n"), "nothing is left: {said}");
+}
+
+#[test]
+fn native_multipath_asks_for_a_restart_where_a_disk_uses_the_driver() {
+    let (worked, said) = on_rhel8(
+        "modprobe nvme_core; touch $AT/busy; $step do; ! $step verify; \
+         echo Y >/sys/module/nvme_core/parameters/multipath; $step verify; $step do; $step undo; cat $AT/modules",
+    );
+    assert!(worked && said.contains("RESTART THIS MACHINE NOW"), "{said}");
+    assert!(said.contains("native multipath is off until this machine is restarted"), "{said}");
+    assert!(said.ends_with("nvme_core 1 0 - Live 0x0\n"), "a module of others stays: {said}");
+}
+
+#[test]
+fn native_multipath_that_something_else_turns_off_or_on_is_left_alone() {
+    let (worked, said) = on_rhel8(
+        "echo 'options nvme-core multipath=N' >/etc/modprobe.d/mine.conf; ! $step do; \
+         ls /etc/modprobe.d; [ ! -e $AT/made ]; rm /etc/modprobe.d/mine.conf; $step undo; \
+         echo 'options nvme_core multipath=Y' >/etc/modprobe.d/mine.conf; $step do; $step verify; ls /etc/modprobe.d; \
+         $step undo; [ ! -e $AT/made ]",
+    );
+    assert!(worked && said.contains("/etc/modprobe.d/mine.conf turns it off"), "{said}");
+    assert!(said.ends_with("native multipath is on\nmine.conf\n"), "{said}");
+}
+
+/// The programs that steps use beside those for packages.
+const PROGRAMS: [&str; 19] = [
+    "awk", "basename", "bash", "cat", "comm", "cp", "cut", "dirname", "find", "grep", "id", "ls", "mkdir",
+    "rm", "rmdir", "sed", "sort", "tac", "tr",
+];
+
+/// Stand-ins for the packages of a system: an installed package is a file with the names that it
+/// needs, and the repository has a folder of such files.
+const PACKAGES: &str = r#"
+here=$AT/installed
+install() {
+    for name in "$@"; do
+        [ ! -e $here/$name ] || continue
+        cp $AT/repository/$name $here/$name
+        install $(cat $here/$name)
+    done
+}
+remove() {
+    [ -e $here/$1 ] || return 0
+    ! grep -rqxF "$1" $here || { echo "$1 is needed" >&2; exit 1; }
+    rm $here/$1
+}
+case "${0##*/} $1" in
+    'dpkg-query -W' | 'rpm -q')
+        [ "${3-}" = "" ] || case $3 in *Abbrev*) ls $here | sed 's/^/ii  /'; exit ;; esac
+        for name; do :; done
+        [ -e $here/$name ] || exit 1
+        echo 'install ok installed' ;;
+    'rpm -qa') ls $here ;;
+    'apt-get install' | 'dnf install') shift 2; install "$@" ;;
+    'dpkg --purge' | 'rpm -e') remove "$2" ;;
+    *) echo "${0##*/}: no $*" >&2; exit 1 ;;
+esac
+"#;
+
+/// A machine with these stand-ins and nothing else in its path: a folder of runbooks and `bin`.
+fn machine(stand_ins: &[&str]) -> TempDir {
+    let directory = folder(System::LinuxHost.site_file());
+    let at = directory.path();
+    for name in stand_ins {
+        write(&at.join("bin").join(name), &format!("#!/bin/bash\nAT={}\n{PACKAGES}", at.display()), 0o755);
+    }
+    for name in PROGRAMS {
+        let found = ["/usr/bin", "/bin"].map(|folder| Path::new(folder).join(name));
+        let found = found.into_iter().find(|path| path.exists()).unwrap_or_else(|| panic!("no {name}"));
+        std::os::unix::fs::symlink(found, at.join("bin").join(name)).expect("made");
+    }
+    for (name, needs) in [("nvme-cli", "libnvme\n"), ("libnvme", ""), ("rdma-core", "kmod\n"), ("kmod", "")] {
+        write(&at.join("repository").join(name), needs, 0o644);
+    }
+    fs::create_dir_all(at.join("installed")).expect("made");
+    directory
+}
+
+/// What is removed is what was installed for the runbook, without what other packages need now.
+#[test]
+fn packages_that_were_there_or_that_others_need_are_not_removed() {
+    for stand_ins in [["apt-get", "dpkg", "dpkg-query"], ["dnf", "rpm", "yum"]] {
+        let machine = machine(&stand_ins);
+        let at = |path: &str| machine.path().join(path);
+        let step = |verb: &str| {
+            let mut command = Command::new(at("hosts/10-packages.sh"));
+            let (worked, said) =
+                run(command.arg(verb).env("PATH", at("bin")).env("RUNBOOK_STATE", at("state")));
+            assert!(worked, "{stand_ins:?} {verb}: {said}");
+            said
+        };
+        let installed = || {
+            let all = fs::read_dir(at("installed")).expect("a directory");
+            let mut names: Vec<_> =
+                all.map(|entry| entry.expect("an entry").file_name().into_string().expect("text")).collect();
+            names.sort_unstable();
+            names.join(" ")
+        };
+        write(&at("installed/kmod"), "", 0o644);
+        step("do");
+        step("do");
+        assert_eq!(installed(), "kmod libnvme nvme-cli rdma-core", "{stand_ins:?}");
+        assert_eq!(step("undo"), "", "{stand_ins:?}");
+        assert_eq!(installed(), "kmod", "{stand_ins:?}: what was there stays, and nothing else");
+        // Something that needs a part of it came later.
+        step("do");
+        write(&at("installed/later"), "libnvme\n", 0o644);
+        let said = step("undo");
+        assert!(said.contains("these packages stay, as others need them now: libnvme"), "{said}");
+        assert_eq!(installed(), "kmod later libnvme", "{stand_ins:?}");
+        assert!(!at("state").exists(), "{stand_ins:?}");
+    }
+}
