@@ -1,0 +1,477 @@
+//! Where everything is in an arena: a head, an undo log, hash tables, and a slab for each kind of
+//! record. All of it follows from the bounds, which the head repeats.
+
+use crate::error::OpenError;
+use crate::id::INDEX_BITS;
+use crate::record::{BACK_SLOTS_MAX, CHUNK_SLOTS, Kind, Record, SESSION_CHUNKS_MAX};
+use crate::words::Words;
+use std::time::Duration;
+
+const MAGIC: u64 = u64::from_be_bytes(*b"TRKSTATE");
+/// Increased with every change of the layout or of the meaning of a word.
+const VERSION: u64 = 1;
+
+/// Words of the head.
+pub(crate) mod head {
+    pub const MAGIC: usize = 0;
+    pub const VERSION: usize = 1;
+    pub const WORD_COUNT: usize = 2;
+    pub const EPOCH: usize = 3;
+    pub const SEED: usize = 4;
+    /// The process that changes the arena; 0 if none does.
+    pub const LOCK: usize = 5;
+    /// Entries of the undo log that count.
+    pub const UNDO_COUNT: usize = 6;
+    /// Odd while words are being changed under the lock.
+    pub const CHANGES: usize = 7;
+    pub const CLIENT_COUNTER: usize = 8;
+    /// No lease ends before this time, in milliseconds; a search before it is in vain.
+    pub const EXPIRY: usize = 9;
+    /// When the grace period ends, in milliseconds; 0 if there is none.
+    pub const GRACE_END: usize = 10;
+    /// Clients that may reclaim and have not said that they are done.
+    pub const RECLAIMING: usize = 11;
+    /// Lists with work to do.
+    pub const DYING_CLIENTS: usize = 12;
+    pub const DYING_SESSIONS: usize = 13;
+    pub const PERSIST: usize = 14;
+    pub const RECALLS: usize = 15;
+    pub const NOTIFY: usize = 16;
+    /// Opens that deny anything, and delegations: without them I/O by special stateids and by other
+    /// protocols is never refused.
+    pub const DENIALS: usize = 17;
+    /// Where the search for clients whose lease has ended continues.
+    pub const SWEEP: usize = 18;
+    /// The bounds and times that the arena was created with.
+    pub const CONFIG: usize = 24;
+    pub const CONFIG_WORDS: usize = 28;
+    /// For each kind: the first free record, how many were ever used, and how many are in use.
+    pub const SLABS: usize = CONFIG + CONFIG_WORDS;
+    pub const SLAB_WORDS: usize = 3;
+    pub const WORDS: usize = 128;
+    const _: () = assert!(SLABS + SLAB_WORDS * crate::record::Kind::ALL.len() <= WORDS);
+}
+
+/// Entries of the undo log. The largest change drops the [`RANGES_PER_LOCK_MAX`] ranges of one
+/// owner, each with about 20 words.
+///
+/// [`RANGES_PER_LOCK_MAX`]: crate::RANGES_PER_LOCK_MAX
+pub(crate) const UNDO_ENTRIES: usize = 32_768;
+
+/// How many records of each kind there may be, in all and for one client.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Bounds {
+    /// Clients, and hosts that lock by NLM.
+    pub clients: u32,
+    /// Sessions.
+    pub sessions: u32,
+    /// Sessions of one client.
+    pub sessions_per_client: u32,
+    /// Slots of all sessions, each with memory for one reply.
+    pub slots: u32,
+    /// Slots of one session, 512 at most.
+    pub slots_per_session: u32,
+    /// Bytes of a kept reply: `ca_maxresponsesize_cached` is granted up to this.
+    pub reply_bytes: u32,
+    /// Open owners and lock owners.
+    pub owners: u32,
+    /// Owners of one client.
+    pub owners_per_client: u32,
+    /// Files with any state.
+    pub files: u32,
+    /// Opens.
+    pub opens: u32,
+    /// Opens of one client.
+    pub opens_per_client: u32,
+    /// Pairs of a lock owner and a file.
+    pub locks: u32,
+    /// Such pairs of one client.
+    pub locks_per_client: u32,
+    /// Locked ranges.
+    pub ranges: u32,
+    /// Locked ranges of one client.
+    pub ranges_per_client: u32,
+    /// Delegations.
+    pub delegations: u32,
+    /// Delegations of one client.
+    pub delegations_per_client: u32,
+    /// Lock requests that wait.
+    pub waiters: u32,
+    /// Waiting requests of one client.
+    pub waiters_per_client: u32,
+    /// Clients of an earlier start that may reclaim.
+    pub recoveries: u32,
+    /// Blocks of 48 bytes for the names of clients and owners.
+    pub blobs: u32,
+}
+
+impl Default for Bounds {
+    /// For 16,384 clients and a million opens: about 1.9 GiB of addresses, of which only what is
+    /// used takes memory.
+    fn default() -> Self {
+        Self {
+            clients: 16_384,
+            sessions: 32_768,
+            sessions_per_client: 16,
+            slots: 1 << 19,
+            slots_per_session: 128,
+            reply_bytes: 2048,
+            owners: 1 << 20,
+            owners_per_client: 1 << 18,
+            files: 1 << 20,
+            opens: 1 << 20,
+            opens_per_client: 1 << 18,
+            locks: 1 << 18,
+            locks_per_client: 1 << 16,
+            ranges: 1 << 19,
+            ranges_per_client: 1 << 17,
+            delegations: 1 << 18,
+            delegations_per_client: 1 << 15,
+            waiters: 1 << 16,
+            waiters_per_client: 1 << 12,
+            recoveries: 16_384,
+            blobs: 1 << 21,
+        }
+    }
+}
+
+impl Bounds {
+    /// Bounds for tests and small servers: a few hundred of everything.
+    #[must_use]
+    pub fn small() -> Self {
+        Self {
+            clients: 64,
+            sessions: 64,
+            sessions_per_client: 4,
+            slots: 256,
+            slots_per_session: 16,
+            reply_bytes: 256,
+            owners: 256,
+            owners_per_client: 64,
+            files: 256,
+            opens: 256,
+            opens_per_client: 64,
+            locks: 256,
+            locks_per_client: 64,
+            ranges: 512,
+            ranges_per_client: 128,
+            delegations: 64,
+            delegations_per_client: 16,
+            waiters: 64,
+            waiters_per_client: 16,
+            recoveries: 64,
+            blobs: 512,
+        }
+    }
+
+    fn to_words(&self) -> [u32; 21] {
+        [
+            self.clients,
+            self.sessions,
+            self.sessions_per_client,
+            self.slots,
+            self.slots_per_session,
+            self.reply_bytes,
+            self.owners,
+            self.owners_per_client,
+            self.files,
+            self.opens,
+            self.opens_per_client,
+            self.locks,
+            self.locks_per_client,
+            self.ranges,
+            self.ranges_per_client,
+            self.delegations,
+            self.delegations_per_client,
+            self.waiters,
+            self.waiters_per_client,
+            self.recoveries,
+            self.blobs,
+        ]
+    }
+
+    fn of_words(words: [u32; 21]) -> Self {
+        let [
+            clients,
+            sessions,
+            sessions_per_client,
+            slots,
+            slots_per_session,
+            reply_bytes,
+            owners,
+            owners_per_client,
+            files,
+            opens,
+            opens_per_client,
+            locks,
+            locks_per_client,
+            ranges,
+            ranges_per_client,
+            delegations,
+            delegations_per_client,
+            waiters,
+            waiters_per_client,
+            recoveries,
+            blobs,
+        ] = words;
+        Self {
+            clients,
+            sessions,
+            sessions_per_client,
+            slots,
+            slots_per_session,
+            reply_bytes,
+            owners,
+            owners_per_client,
+            files,
+            opens,
+            opens_per_client,
+            locks,
+            locks_per_client,
+            ranges,
+            ranges_per_client,
+            delegations,
+            delegations_per_client,
+            waiters,
+            waiters_per_client,
+            recoveries,
+            blobs,
+        }
+    }
+
+    fn count(&self, kind: Kind) -> u32 {
+        match kind {
+            Kind::Client => self.clients,
+            Kind::Session => self.sessions,
+            Kind::Chunk => self.slots.div_ceil(CHUNK_SLOTS as u32),
+            Kind::Owner => self.owners,
+            Kind::File => self.files,
+            Kind::Open => self.opens,
+            Kind::Lock => self.locks,
+            Kind::Range => self.ranges,
+            Kind::Delegation => self.delegations,
+            Kind::Waiter => self.waiters,
+            Kind::Recovery => self.recoveries,
+            Kind::Blob => self.blobs,
+        }
+    }
+
+    /// Records of a kind that one client may have.
+    pub(crate) fn per_client(&self, kind: Kind) -> u32 {
+        match kind {
+            Kind::Session => self.sessions_per_client,
+            Kind::Owner => self.owners_per_client,
+            Kind::Open => self.opens_per_client,
+            Kind::Lock => self.locks_per_client,
+            Kind::Range => self.ranges_per_client,
+            Kind::Delegation => self.delegations_per_client,
+            Kind::Waiter => self.waiters_per_client,
+            Kind::Client | Kind::Chunk | Kind::File | Kind::Recovery | Kind::Blob => u32::MAX,
+        }
+    }
+
+    fn are_usable(&self) -> bool {
+        let indices = Kind::ALL.iter().all(|kind| (1..1 << INDEX_BITS).contains(&self.count(*kind)));
+        let slots = CHUNK_SLOTS as u32 * SESSION_CHUNKS_MAX as u32;
+        indices && (1..=slots).contains(&self.slots_per_session) && (64..=65_536).contains(&self.reply_bytes)
+    }
+}
+
+/// Bounds and times of an arena. All processes that share it must agree on them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Config {
+    /// How many records there may be.
+    pub bounds: Bounds,
+    /// How long a client's state is safe after its last sign of life. RFC 8881 s8.3
+    pub lease: Duration,
+    /// How long the state of a silent client is kept at most if nobody needs it.
+    pub courtesy: Duration,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        let courtesy = Duration::from_secs(24 * 60 * 60);
+        Self { bounds: Bounds::default(), lease: Duration::from_secs(90), courtesy }
+    }
+}
+
+/// Where a slab is.
+#[derive(Debug, Clone, Copy, Default)]
+struct Slab {
+    base: usize,
+    words: usize,
+    count: u32,
+}
+
+/// A hash table: each bucket is a list of records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Table {
+    ClientByOwner,
+    ClientById,
+    Owner,
+    File,
+    Open,
+    Lock,
+    Delegation,
+    Recovery,
+}
+
+impl Table {
+    const ALL: [Self; 8] = [
+        Self::ClientByOwner,
+        Self::ClientById,
+        Self::Owner,
+        Self::File,
+        Self::Open,
+        Self::Lock,
+        Self::Delegation,
+        Self::Recovery,
+    ];
+
+    pub(crate) const fn kind(self) -> Kind {
+        match self {
+            Self::ClientByOwner | Self::ClientById => Kind::Client,
+            Self::Owner => Kind::Owner,
+            Self::File => Kind::File,
+            Self::Open => Kind::Open,
+            Self::Lock => Kind::Lock,
+            Self::Delegation => Kind::Delegation,
+            Self::Recovery => Kind::Recovery,
+        }
+    }
+}
+
+/// Where everything is, computed from the configuration.
+#[derive(Debug, Clone)]
+pub(crate) struct Layout {
+    pub config: Config,
+    pub undo: usize,
+    slabs: [Slab; Kind::ALL.len()],
+    tables: [(usize, usize); Table::ALL.len()],
+    pub word_count: usize,
+}
+
+impl Layout {
+    pub fn new(config: &Config) -> Option<Self> {
+        let bounds = &config.bounds;
+        if !bounds.are_usable() {
+            return None;
+        }
+        let mut at = head::WORDS + 2 * UNDO_ENTRIES;
+        let mut tables = [(0, 0); Table::ALL.len()];
+        for table in Table::ALL {
+            let buckets = bounds.count(table.kind()).next_power_of_two() as usize;
+            tables[table as usize] = (at, buckets);
+            at = at.checked_add(buckets)?;
+        }
+        let reply_words = (bounds.reply_bytes as usize).div_ceil(8);
+        let mut slabs = [Slab::default(); Kind::ALL.len()];
+        for kind in Kind::ALL {
+            let (words, count) = (kind.words(reply_words), bounds.count(kind));
+            slabs[kind as usize] = Slab { base: at, words, count };
+            at = at.checked_add(words.checked_mul(count as usize)?)?;
+        }
+        Some(Self { config: config.clone(), undo: head::WORDS, slabs, tables, word_count: at })
+    }
+
+    /// The word `field` of a record; `None` if there is no such record or word.
+    pub fn address(&self, record: Record, field: usize) -> Option<usize> {
+        let slab = &self.slabs[record.kind as usize];
+        let number = record.index.checked_sub(1)?;
+        (number < slab.count && field < slab.words).then(|| slab.base + number as usize * slab.words + field)
+    }
+
+    pub fn count(&self, kind: Kind) -> u32 {
+        self.slabs[kind as usize].count
+    }
+
+    pub const fn slab(kind: Kind) -> usize {
+        head::SLABS + head::SLAB_WORDS * kind as usize
+    }
+
+    pub fn bucket(&self, table: Table, hash: u64) -> usize {
+        let (base, buckets) = self.tables[table as usize];
+        base + (hash as usize & (buckets - 1))
+    }
+
+    /// The first bucket of a table, and how many it has.
+    #[cfg(test)]
+    pub fn table(&self, table: Table) -> (usize, usize) {
+        self.tables[table as usize]
+    }
+
+    /// Whether transactions change this word, so that an undo log may name it.
+    pub fn is_undoable(&self, at: usize) -> bool {
+        let counters = head::CLIENT_COUNTER..head::CONFIG;
+        let records = head::WORDS + 2 * UNDO_ENTRIES..self.word_count;
+        counters.contains(&at) || (head::SLABS..head::WORDS).contains(&at) || records.contains(&at)
+    }
+
+    /// Writes a head into memory that is all zeros; the magic number last.
+    pub fn create(&self, words: &impl Words, epoch: u32, seed: u64) -> Result<(), OpenError> {
+        if words.word_count() < self.word_count {
+            return Err(OpenError::TooShort { found: words.word_count(), needed: self.word_count });
+        }
+        words.store(head::MAGIC, 0);
+        words.store(head::VERSION, VERSION);
+        words.store(head::WORD_COUNT, self.word_count as u64);
+        words.store(head::EPOCH, u64::from(epoch));
+        words.store(head::SEED, seed);
+        for (at, value) in config_words(&self.config).into_iter().enumerate() {
+            words.store(head::CONFIG + at, value);
+        }
+        words.store(head::MAGIC, MAGIC);
+        Ok(())
+    }
+
+    /// The layout that a head describes.
+    pub fn of(words: &impl Words) -> Result<Self, OpenError> {
+        if words.load(head::MAGIC) != MAGIC {
+            return Err(OpenError::NotCreated);
+        }
+        let found = words.load(head::VERSION);
+        if found != VERSION {
+            return Err(OpenError::Version { found, ours: VERSION });
+        }
+        let mut bounds = [0; 21];
+        for (at, bound) in bounds.iter_mut().enumerate() {
+            let word = words.load(head::CONFIG + 2 + at);
+            *bound = u32::try_from(word).map_err(|_| OpenError::Damaged("a bound is not a number"))?;
+        }
+        let time = |at| Duration::from_millis(words.load(head::CONFIG + at));
+        let config = Config { bounds: Bounds::of_words(bounds), lease: time(0), courtesy: time(1) };
+        let layout = Self::new(&config).ok_or(OpenError::Damaged("its bounds are not usable"))?;
+        let sum = words.load(head::CONFIG + head::CONFIG_WORDS - 1);
+        if config_words(&config)[head::CONFIG_WORDS - 1] != sum {
+            return Err(OpenError::Damaged("the checksum of its bounds is wrong"));
+        }
+        let length = layout.word_count as u64;
+        if words.load(head::WORD_COUNT) != length {
+            return Err(OpenError::Damaged("its length is not that of its bounds"));
+        }
+        if words.word_count() < layout.word_count {
+            return Err(OpenError::TooShort { found: words.word_count(), needed: layout.word_count });
+        }
+        Ok(layout)
+    }
+}
+
+fn config_words(config: &Config) -> [u64; head::CONFIG_WORDS] {
+    let mut words = [0; head::CONFIG_WORDS];
+    words[0] = milliseconds(config.lease);
+    words[1] = milliseconds(config.courtesy);
+    for (word, bound) in words[2..].iter_mut().zip(config.bounds.to_words()) {
+        *word = u64::from(bound);
+    }
+    let bytes = words.map(u64::to_le_bytes).concat();
+    words[head::CONFIG_WORDS - 1] = xxhash_rust::xxh3::xxh3_64(&bytes);
+    words
+}
+
+/// Times in the arena are whole milliseconds.
+pub(crate) fn milliseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+// The back channel's slots fit the session's record.
+const _: () = assert!(BACK_SLOTS_MAX <= 16);

@@ -1,0 +1,198 @@
+//! Leases. A client whose lease has ended keeps its state as a courtesy, until somebody needs what
+//! it holds, memory is short, or a day has passed (RFC 8881 s8.4.2.1); then all of it is dropped at
+//! once.
+//!
+//! Dropping is in two steps. The client dies in one small change: it answers no more, and its state
+//! does not count. Its records are then freed bit by bit, so that a client with a million opens
+//! never holds the lock for long.
+
+use crate::State;
+use crate::arena::{Arena, List};
+use crate::error::Error;
+use crate::host::Host;
+use crate::layout::{head, milliseconds};
+use crate::record::{Kind, Record, client};
+use crate::transaction::Transaction;
+use crate::words::Words;
+use std::time::Duration;
+
+/// How much longer than the lease a client's state is safe, because renewals are stored coarsely.
+pub const EXPIRY_MARGIN: Duration = Duration::from_millis(250);
+/// Records that are freed under one hold of the lock.
+const REAP_RECORDS: usize = 64;
+/// Such holds in one call.
+const REAP_ROUNDS: usize = 64;
+/// Clients that are looked at under one hold of the lock.
+const SWEEP_CLIENTS: u32 = 2048;
+/// Clients that are dropped to make room for one record.
+const EVICTIONS: usize = 8;
+
+/// What is left to do after [`State::tick`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tick {
+    /// Call again about a second later.
+    Idle,
+    /// There is more to free: call again soon.
+    More,
+}
+
+impl<W: Words> Arena<W> {
+    fn lease_end(&self, of: Record) -> Result<u64, Error> {
+        let period = milliseconds(self.layout.config.lease.saturating_add(EXPIRY_MARGIN));
+        Ok(self.read(of, client::LEASE)?.saturating_add(period))
+    }
+
+    /// Whether the client's lease has ended. Hosts that lock by NLM have none.
+    pub fn is_expired(&self, of: Record, now: Duration) -> Result<bool, Error> {
+        Ok(!self.has_flag(of, client::NLM)? && milliseconds(now) > self.lease_end(of)?)
+    }
+
+    /// Whether the state of a client no longer protects it from others.
+    pub fn may_be_dropped(&self, of: Record, now: Duration) -> Result<bool, Error> {
+        Ok(self.has_flag(of, client::DYING)? || self.is_expired(of, now)?)
+    }
+
+    /// Whether the client's end would make room for a record of this kind.
+    fn holds(&self, of: Record, kind: Kind) -> Result<bool, Error> {
+        let count = match kind {
+            Kind::Client | Kind::Blob | Kind::Recovery => return Ok(true),
+            Kind::Session | Kind::Chunk => client::SESSION_COUNT,
+            Kind::Owner => client::OWNER_COUNT,
+            Kind::File => return Ok(self.has_state(of)? || self.read(of, client::WAITER_COUNT)? != 0),
+            Kind::Open => client::OPEN_COUNT,
+            Kind::Lock => client::LOCK_COUNT,
+            Kind::Range => client::RANGE_COUNT,
+            Kind::Delegation => client::DELEGATION_COUNT,
+            Kind::Waiter => client::WAITER_COUNT,
+        };
+        Ok(self.read(of, count)? != 0)
+    }
+
+    fn clients(&self) -> impl Iterator<Item = Record> + use<W> {
+        let ever = self.words.load(crate::layout::Layout::slab(Kind::Client) + 1) as u32;
+        (1..=ever.min(self.layout.count(Kind::Client))).map(|index| Record { kind: Kind::Client, index })
+    }
+}
+
+const fn dying_clients() -> List {
+    List { head: head::DYING_CLIENTS, kind: Kind::Client, link: client::QUEUE }
+}
+
+impl<W: Words> Transaction<'_, W> {
+    /// Drops the client that has been silent for longest and holds records of this kind, if its
+    /// lease has ended.
+    fn evict(&mut self, now: Duration, kind: Kind) -> Result<bool, Error> {
+        if milliseconds(now) <= self.words.load(head::EXPIRY) {
+            return Ok(false);
+        }
+        let (mut oldest, mut earliest) = (None, u64::MAX);
+        for record in self.clients() {
+            let flags = self.client_flags(record)?;
+            if !self.in_use(record)? || flags & (client::DYING | client::NLM) != 0 {
+                continue;
+            }
+            let end = self.lease_end(record)?;
+            earliest = earliest.min(end);
+            let is_older = oldest.is_none_or(|(_, other)| end < other);
+            if milliseconds(now) > end && is_older && self.holds(record, kind)? {
+                oldest = Some((record, end));
+            }
+        }
+        // The words of slots and leases change without the lock, so this is a lower bound: leases
+        // only get longer, and those of new clients end later than now.
+        let bound = earliest.min(milliseconds(now.saturating_add(self.layout.config.lease)));
+        self.set(head::EXPIRY, bound)?;
+        match oldest {
+            Some((record, _)) => self.kill_client(record)?,
+            None => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// Frees records of clients and sessions that have ended. Returns how many.
+    fn reap(&mut self, host: &impl Host) -> Result<usize, Error> {
+        let mut freed = self.reap_sessions(host, REAP_RECORDS)?;
+        let mut walk = self.walk(dying_clients());
+        while let Some(record) = walk.next(self)? {
+            freed += self.drop_state(record, REAP_RECORDS.saturating_sub(freed))?;
+            if freed >= REAP_RECORDS {
+                break;
+            }
+            self.unlink(dying_clients(), record)?;
+            let owner = self.named(record, client::OWNER, Kind::Blob)?;
+            self.free_bytes(owner)?;
+            self.free(record)?;
+            freed += 1;
+            self.checkpoint();
+        }
+        Ok(freed)
+    }
+
+    /// Frees up to `most` records of a client. Returns how many; fewer than `most` if none are
+    /// left.
+    fn drop_state(&mut self, _of: Record, _most: usize) -> Result<usize, Error> {
+        Ok(0)
+    }
+
+    /// Drops some of the clients that nobody needs: those that were never confirmed or have nothing
+    /// to lose, after their lease; others after the time of courtesy.
+    fn sweep(&mut self, now: Duration) -> Result<(), Error> {
+        let from = self.words.load(head::SWEEP) as u32;
+        let clients = self.clients().skip_while(|record| record.index <= from);
+        let mut last = 0;
+        for (number, record) in (0..SWEEP_CLIENTS).zip(clients) {
+            last = if number + 1 == SWEEP_CLIENTS { record.index } else { 0 };
+            let flags = self.client_flags(record)?;
+            if !self.in_use(record)? || flags & client::DYING != 0 || !self.is_expired(record, now)? {
+                continue;
+            }
+            let courtesy = milliseconds(self.layout.config.courtesy);
+            let is_over = milliseconds(now) > self.lease_end(record)?.saturating_add(courtesy);
+            if is_over || flags & client::CONFIRMED == 0 || !self.has_state(record)? {
+                self.kill_client(record)?;
+                self.checkpoint();
+            }
+        }
+        self.set(head::SWEEP, u64::from(last))
+    }
+}
+
+impl<W: Words> State<W> {
+    /// Frees something, so that there may be room for a record of this kind. Returns false if there
+    /// was nothing to free.
+    pub(crate) fn make_room(&self, host: &impl Host, now: Duration, kind: Kind) -> Result<bool, Error> {
+        let mut transaction = self.arena.begin(host)?;
+        for _ in 0..EVICTIONS {
+            if transaction.reap(host)? > 0 {
+                transaction.commit();
+                return Ok(true);
+            }
+            if !transaction.evict(now, kind)? {
+                break;
+            }
+            transaction.checkpoint();
+        }
+        transaction.commit();
+        Ok(false)
+    }
+
+    /// Regular work, about once a second in each process: drops clients that nobody needs, and
+    /// frees the records of those that were dropped.
+    ///
+    /// # Errors
+    /// [`Error::Busy`], [`Error::Damaged`].
+    pub fn tick(&self, host: &impl Host, now: Duration) -> Result<Tick, Error> {
+        let mut transaction = self.arena.begin(host)?;
+        transaction.sweep(now)?;
+        transaction.commit();
+        for _ in 0..REAP_ROUNDS {
+            let mut transaction = self.arena.begin(host)?;
+            let freed = transaction.reap(host)?;
+            transaction.commit();
+            if freed == 0 {
+                return Ok(Tick::Idle);
+            }
+        }
+        Ok(Tick::More)
+    }
+}

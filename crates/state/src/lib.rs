@@ -1,0 +1,136 @@
+//! The state that a server keeps of NFSv4.1 and 4.2 clients (RFC 8881, 7862): clients, sessions and
+//! their slots.
+//!
+//! All of it is in an *arena*: words of 64 bits ([`Words`]), on the heap of one process or in
+//! memory that several processes share. [`State`] is what a process sees of it. Time is an
+//! argument, counted from any start that all processes of an arena share; which processes live is
+//! asked of a [`Host`].
+//!
+//! Invariants: a process that ends at any instruction leaves each change done or not done, and
+//! blocks nobody; a request of a session is executed once, whichever process receives it; a value
+//! read from the arena is never trusted to be more than a number, so damage leads to an error and
+//! never out of bounds; the size of an arena follows from its [`Bounds`], and a client at its
+//! bounds costs itself only.
+//!
+//! `docs/decisions/0014-state.md` has the reasons. Left out: wire formats, files, connections.
+#![forbid(unsafe_code)]
+#![allow(dead_code, reason = "the layout is complete; opens, locks and delegations follow")]
+
+mod arena;
+mod client;
+mod error;
+mod host;
+mod id;
+mod layout;
+mod lease;
+mod record;
+mod session;
+mod slot;
+mod transaction;
+mod words;
+
+pub use client::{ClientRef, ExchangeId, ExchangeIdArgs};
+pub use error::{Error, OpenError};
+pub use host::{Host, OWNER_BITS, Owner, SingleProcess};
+pub use id::{ClientId, SessionId, StateId};
+pub use layout::{Bounds, Config};
+pub use lease::{EXPIRY_MARGIN, Tick};
+pub use record::{BACK_SLOTS_MAX, BLOB_BYTES, CHUNK_SLOTS, FILE_BYTES_MAX, Kind};
+pub use session::{
+    ChannelAttributes, CreateSession, CreateSessionArgs, Sequence, SequenceArgs, SessionChannels, Status,
+    Ticket,
+};
+pub use slot::{NOTE_WORDS, NextOperation, Progress, STEP_OPERATIONS_MAX, STEP_RESULT_BYTES};
+pub use words::{HeapWords, Words};
+
+use arena::Arena;
+use layout::Layout;
+use std::time::Duration;
+use transaction::Transaction;
+
+/// Bytes of the owner string of a client, or of an owner: NFS4_OPAQUE_LIMIT. RFC 8881 s3.1
+pub const OWNER_BYTES_MAX: usize = 1024;
+
+/// The state in an arena.
+#[derive(Debug, Clone)]
+pub struct State<W> {
+    arena: Arena<W>,
+}
+
+impl<W: Words> State<W> {
+    /// Words that an arena with this configuration has; `None` if its bounds are not usable: a
+    /// bound is 0 or above 2^28 - 1, or there are more than 512 slots in a session.
+    #[must_use]
+    pub fn word_count(config: &Config) -> Option<usize> {
+        Layout::new(config).map(|layout| layout.word_count)
+    }
+
+    /// Creates an arena in memory that is all zeros and that no other process uses yet. `epoch`
+    /// must differ from those of all earlier arenas of this server, and be neither 0 nor
+    /// `u32::MAX`;
+    /// `seed` is random.
+    ///
+    /// # Errors
+    /// [`OpenError::Damaged`] for bounds that are not usable, [`OpenError::TooShort`].
+    pub fn create(words: W, config: &Config, epoch: u32, seed: u64) -> Result<Self, OpenError> {
+        let layout = Layout::new(config).ok_or(OpenError::Damaged("the bounds are not usable"))?;
+        if epoch == 0 || epoch == u32::MAX {
+            return Err(OpenError::Damaged("the epoch is reserved"));
+        }
+        layout.create(&words, epoch, seed)?;
+        Ok(Self { arena: Arena::of(words, layout) })
+    }
+
+    /// Opens an arena that exists.
+    ///
+    /// # Errors
+    /// Says what is wrong with the memory.
+    pub fn open(words: W) -> Result<Self, OpenError> {
+        let layout = Layout::of(&words)?;
+        Ok(Self { arena: Arena::of(words, layout) })
+    }
+
+    /// The configuration of the arena, which its creator chose.
+    pub const fn config(&self) -> &Config {
+        &self.arena.layout.config
+    }
+
+    /// Records of a kind that are in use.
+    pub fn used(&self, kind: Kind) -> u64 {
+        self.arena.used(kind)
+    }
+
+    /// The most records of a kind that there may be.
+    pub fn bound(&self, kind: Kind) -> u32 {
+        self.arena.layout.count(kind)
+    }
+
+    /// Changes the state. If there is no space for a record, drops the state of clients whose lease
+    /// has ended, and tries again.
+    fn change<T>(
+        &self,
+        host: &impl Host,
+        now: Duration,
+        mut act: impl FnMut(&mut Transaction<'_, W>) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        loop {
+            let mut transaction = self.arena.begin(host)?;
+            match act(&mut transaction) {
+                Ok(done) => {
+                    transaction.commit();
+                    return Ok(done);
+                }
+                Err(Error::Full(kind)) => {
+                    drop(transaction);
+                    if !self.make_room(host, now, kind)? {
+                        return Err(Error::Full(kind));
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

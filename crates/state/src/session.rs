@@ -1,0 +1,488 @@
+//! Sessions: CREATE_SESSION (RFC 8881 s18.36), DESTROY_SESSION (s18.37), SEQUENCE (s18.46), and the
+//! part of BIND_CONN_TO_SESSION (s18.34) that all processes share: who can call back.
+
+mod channels;
+
+pub use channels::{ChannelAttributes, SessionChannels};
+
+use crate::arena::{Arena, IN_USE, List, lower, pair, upper};
+use crate::client::ClientRef;
+use crate::error::Error;
+use crate::host::Host;
+use crate::id::{ClientId, SessionId};
+use crate::layout::{head, milliseconds};
+use crate::record::{CHANNELS_WORDS, CHUNK_SLOTS, Kind, Record, SESSION_CHUNKS_MAX, client, session, slot};
+use crate::slot::{Begun, NOTE_WORDS, Progress, SlotAt, SlotWord};
+use crate::transaction::{Transaction, words_of};
+use crate::words::Words;
+use crate::{OWNER_BYTES_MAX, State};
+use std::time::Duration;
+
+/// Bytes of what a server keeps to call a client back.
+pub const CALLBACK_SECURITY_BYTES_MAX: usize = session::CALLBACK_SECURITY_WORDS * 8;
+/// How much a lease may be renewed too late: SEQUENCE stores the time at most once in so long.
+const RENEWAL_STEP_MS: u64 = 250;
+
+/// CREATE_SESSION.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CreateSessionArgs<'a> {
+    /// `csa_clientid`.
+    pub client: ClientId,
+    /// `csa_sequence`.
+    pub sequence: u32,
+    /// The digest of the credential, as in EXCHANGE_ID.
+    pub principal: u64,
+    /// What the client asks for.
+    pub asked: SessionChannels,
+    /// The most that the server grants.
+    pub limits: SessionChannels,
+    /// `csa_cb_program`.
+    pub callback_program: u32,
+    /// What the server keeps to call back, 64 bytes at most.
+    pub callback_security: &'a [u8],
+}
+
+/// The new session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CreateSession {
+    /// `csr_sessionid`.
+    pub session: SessionId,
+    /// `csr_sequence`.
+    pub sequence: u32,
+    /// The attributes that were granted.
+    pub granted: SessionChannels,
+}
+
+/// SEQUENCE.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SequenceArgs {
+    /// `sa_sessionid`.
+    pub session: SessionId,
+    /// `sa_slotid`.
+    pub slot: u32,
+    /// `sa_sequenceid`.
+    pub sequence: u32,
+    /// A digest of the whole request without `sa_highest_slotid` and `sa_cachethis`, and of its
+    /// credential. RFC 8881 s2.10.6.1.3.1
+    pub digest: u64,
+}
+
+/// A request that this process executes. It must be given to [`State::finish`] in every case.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ticket {
+    client: ClientRef,
+    session: Record,
+    at: SlotAt,
+    sequence: u32,
+}
+
+impl Ticket {
+    /// The client that sent the request.
+    #[must_use]
+    pub const fn client(&self) -> ClientRef {
+        self.client
+    }
+}
+
+/// What to do with a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Sequence {
+    /// Execute it, then [`finish`](State::finish) it.
+    Run(Ticket),
+    /// A process that has ended began it. Go on after the operations that are done, then
+    /// [`finish`](State::finish) it.
+    Continue(Ticket, Progress),
+    /// It was executed: send this reply. The slot ids and flags of its SEQUENCE must be replaced by
+    /// the current ones.
+    Replay(Vec<u8>),
+    /// It was executed, and its reply was not kept. RETRY_UNCACHED_REP
+    ReplayUncached,
+}
+
+/// What the reply to SEQUENCE says of the session, now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Status {
+    /// `sr_highest_slotid` and `sr_target_highest_slotid`.
+    pub highest_slot: u32,
+    /// `sr_status_flags`: the bits SEQ4_STATUS_* of RFC 8881 s18.46.1.
+    pub flags: u32,
+}
+
+impl Status {
+    /// SEQ4_STATUS_RECALLABLE_STATE_REVOKED
+    pub const RECALLABLE_STATE_REVOKED: u32 = 0x40;
+    /// SEQ4_STATUS_CB_PATH_DOWN_SESSION
+    pub const CB_PATH_DOWN_SESSION: u32 = 0x200;
+}
+
+impl<W: Words> Arena<W> {
+    fn session_id(&self, record: Record) -> Result<SessionId, Error> {
+        Ok(self.session_id_of(record.index, self.generation(record)?))
+    }
+
+    fn session_id_of(&self, index: u32, generation: u32) -> SessionId {
+        let place = pair(index, generation).to_be_bytes();
+        // Nobody else can guess a session's id.
+        let check = self.hash(&place, u64::from(self.epoch)) as u32;
+        let mut bytes = [0; 16];
+        bytes[..4].copy_from_slice(&self.epoch.to_be_bytes());
+        bytes[4..12].copy_from_slice(&place);
+        bytes[12..].copy_from_slice(&check.to_be_bytes());
+        SessionId(bytes)
+    }
+
+    /// The record of a session that is still served, and its client.
+    fn live_session(&self, id: SessionId) -> Result<(Record, Record), Error> {
+        let number = |at: usize| id.0[at..at + 4].iter().fold(0, |sum, byte| sum << 8 | u32::from(*byte));
+        let (index, generation) = (number(4), number(8));
+        let record = Record { kind: Kind::Session, index };
+        if id != self.session_id_of(index, generation) || self.layout.address(record, 0).is_none() {
+            return Err(Error::BadSession);
+        }
+        let is_current = self.is_current(record, generation)?;
+        if !is_current || self.read(record, session::FLAGS)? & session::DYING != 0 {
+            return Err(Error::BadSession);
+        }
+        let of = self.named(record, session::CLIENT, Kind::Client)?.ok_or(Error::BadSession)?;
+        Ok((record, of))
+    }
+
+    pub fn slot_at(&self, of: Record, slot: u32) -> Result<SlotAt, Error> {
+        let slot = slot as usize;
+        let count = self.read(of, session::SLOT_COUNT)? as usize;
+        if slot >= count.min(CHUNK_SLOTS * SESSION_CHUNKS_MAX) {
+            return Err(Error::BadSlot);
+        }
+        let chunk = self.owning(of, session::CHUNKS + slot / CHUNK_SLOTS, Kind::Chunk)?;
+        let reply_words = (self.layout.config.bounds.reply_bytes as usize).div_ceil(8);
+        let field = 1 + slot % CHUNK_SLOTS * (slot::REPLY + reply_words);
+        // The chunk ends behind its last slot's reply.
+        self.address(chunk, field + slot::REPLY + reply_words - 1)?;
+        Ok(SlotAt { address: self.address(chunk, field)?, reply_bytes: reply_words * 8 })
+    }
+
+    /// What the last CREATE_SESSION of a client made; `None` if it was refused.
+    fn created(&self, of: Record, outcome: u32) -> Result<Option<(SessionId, SessionChannels)>, Error> {
+        if outcome != Created::Session as u32 {
+            return Ok(None);
+        }
+        let made = self.read(of, client::CREATED)?;
+        let mut words = [0; CHANNELS_WORDS];
+        for (at, word) in words.iter_mut().enumerate() {
+            *word = self.read(of, client::CREATED_CHANNELS + at)?;
+        }
+        let session = self.session_id_of(upper(made), lower(made));
+        Ok(Some((session, SessionChannels::of_words(words))))
+    }
+
+    /// Whether the memory of a session may be used again.
+    fn session_is_idle(&self, host: &impl Host, of: Record) -> Result<bool, Error> {
+        let count = self.read(of, session::SLOT_COUNT)? as u32;
+        for number in 0..count.min((CHUNK_SLOTS * SESSION_CHUNKS_MAX) as u32) {
+            if !self.slot_is_idle(host, self.slot_at(of, number)?) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
+impl<W: Words> Transaction<'_, W> {
+    fn new_session(&mut self, of: Record, args: &CreateSessionArgs<'_>) -> Result<Record, Error> {
+        let bounds = &self.layout.config.bounds;
+        if self.read(of, client::SESSION_COUNT)? >= u64::from(bounds.sessions_per_client) {
+            return Err(Error::ClientLimit(Kind::Session));
+        }
+        let (per_session, reply_bytes) = (bounds.slots_per_session, bounds.reply_bytes);
+        let record = self.allocate(Kind::Session)?;
+        let mut granted = args.asked.within(&args.limits);
+        granted.fore.cached_bytes = granted.fore.cached_bytes.min(reply_bytes);
+        let wanted = granted.fore.requests.min(per_session).div_ceil(CHUNK_SLOTS as u32).max(1);
+        let mut chunks = 0;
+        // The first block of slots must be there. More of them only while half are free, so that
+        // many clients get few slots rather than few clients many.
+        while chunks < wanted && (chunks == 0 || self.has_spare_chunks()) {
+            let chunk = self.allocate(Kind::Chunk)?;
+            self.write(record, session::CHUNKS + chunks as usize, u64::from(chunk.index))?;
+            chunks += 1;
+        }
+        granted.fore.requests =
+            granted.fore.requests.min(per_session).min(chunks * CHUNK_SLOTS as u32).max(1);
+        self.write(record, session::SLOT_COUNT, u64::from(granted.fore.requests))?;
+        let free = SlotWord::free(self.generation(record)?);
+        for number in 0..granted.fore.requests {
+            let at = self.slot_at(record, number)?;
+            self.set(at.address + slot::WORD, free)?;
+            self.set(at.address + slot::PROGRESS, 0)?;
+        }
+        for (at, word) in granted.to_words().into_iter().enumerate() {
+            self.write(record, session::CHANNELS + at, word)?;
+        }
+        let back = if granted.back_channel { session::HAS_BACK } else { 0 };
+        self.write(record, session::FLAGS, back)?;
+        self.write(record, session::CLIENT, u64::from(of.index))?;
+        self.set_callback(record, args.callback_program, args.callback_security)?;
+        let sessions = self.list(of, client::SESSIONS, Kind::Session, session::LINK)?;
+        self.push(sessions, record)?;
+        self.count(of, client::SESSION_COUNT, 1)?;
+        Ok(record)
+    }
+
+    fn has_spare_chunks(&self) -> bool {
+        self.used(Kind::Chunk) * 2 < u64::from(self.layout.count(Kind::Chunk))
+    }
+
+    fn set_callback(&mut self, record: Record, program: u32, security: &[u8]) -> Result<(), Error> {
+        self.write(record, session::CALLBACK_PROGRAM, u64::from(program))?;
+        self.write(record, session::CALLBACK_SECURITY, security.len() as u64)?;
+        let words = words_of::<{ session::CALLBACK_SECURITY_WORDS }>(security);
+        for (at, word) in words.into_iter().enumerate() {
+            self.write(record, session::CALLBACK_SECURITY + 1 + at, word)?;
+        }
+        Ok(())
+    }
+
+    /// Ends a session: it answers no more. Its memory is freed once none of its requests is
+    /// running.
+    pub fn kill_session(&mut self, of: Record, record: Record) -> Result<(), Error> {
+        let sessions = self.list(of, client::SESSIONS, Kind::Session, session::LINK)?;
+        self.unlink(sessions, record)?;
+        self.count(of, client::SESSION_COUNT, -1)?;
+        self.push(dying_sessions(), record)?;
+        let flags = self.address(record, session::FLAGS)?;
+        // Ordered before the slots are looked at: see `State::sequence`.
+        self.set_fenced(flags, self.words.load(flags) | session::DYING)
+    }
+
+    /// Frees sessions that have ended, except those with running requests. Returns how many.
+    pub fn reap_sessions(&mut self, host: &impl Host, most: usize) -> Result<usize, Error> {
+        let (mut walk, mut freed) = (self.walk(dying_sessions()), 0);
+        while let Some(record) = walk.next(self)? {
+            if freed == most {
+                break;
+            }
+            if !self.session_is_idle(host, record)? {
+                continue;
+            }
+            for at in 0..SESSION_CHUNKS_MAX {
+                if let Some(chunk) = self.named(record, session::CHUNKS + at, Kind::Chunk)? {
+                    self.free(chunk)?;
+                }
+            }
+            self.unlink(dying_sessions(), record)?;
+            self.free(record)?;
+            freed += 1;
+            self.checkpoint();
+        }
+        Ok(freed)
+    }
+
+    /// Notes in the request's slot, as part of the change, that its next operation is done. `note`
+    /// is its result, for a process that goes on after this one's death.
+    pub fn commit_step(&mut self, ticket: &Ticket, note: [u64; NOTE_WORDS]) -> Result<(), Error> {
+        self.slot_commit(ticket.at, ticket.sequence, note)
+    }
+}
+
+const fn dying_sessions() -> List {
+    List { head: head::DYING_SESSIONS, kind: Kind::Session, link: session::LINK }
+}
+
+/// How the last CREATE_SESSION of a client ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Created {
+    Nothing = 0,
+    Session = 1,
+    TooSmall = 2,
+}
+
+impl<W: Words> State<W> {
+    /// CREATE_SESSION. Confirms the client, ends an older incarnation of it, and renews its lease.
+    ///
+    /// # Errors
+    /// [`Error::StaleClientId`], [`Error::SeqMisordered`], [`Error::ClientIdInUse`],
+    /// [`Error::TooSmall`] (kept as the reply, as a session is), [`Error::ClientLimit`],
+    /// [`Error::Full`].
+    pub fn create_session(
+        &self,
+        host: &impl Host,
+        now: Duration,
+        args: &CreateSessionArgs<'_>,
+    ) -> Result<CreateSession, Error> {
+        if args.callback_security.len() > CALLBACK_SECURITY_BYTES_MAX {
+            return Err(Error::TooLong("the call-back security", CALLBACK_SECURITY_BYTES_MAX));
+        }
+        let created = self.change(host, now, |transaction| {
+            let of = transaction.client_by_id(args.client)?.ok_or(Error::StaleClientId)?;
+            let last = transaction.read(of, client::CREATE_SESSION)?;
+            if args.sequence == upper(last) && lower(last) != Created::Nothing as u32 {
+                return transaction.created(of, lower(last));
+            }
+            if args.sequence != upper(last).wrapping_add(1) {
+                return Err(Error::SeqMisordered);
+            }
+            if transaction.read(of, client::PRINCIPAL)? != args.principal {
+                return Err(Error::ClientIdInUse);
+            }
+            let outcome = create_session(transaction, now, of, args)?;
+            transaction.write(of, client::CREATE_SESSION, pair(args.sequence, outcome as u32))?;
+            transaction.created(of, outcome as u32)
+        });
+        let (session, granted) = created?.ok_or(Error::TooSmall)?;
+        Ok(CreateSession { session, sequence: args.sequence, granted })
+    }
+
+    /// DESTROY_SESSION. Requests that are running on the session end as they would have.
+    ///
+    /// # Errors
+    /// [`Error::BadSession`].
+    pub fn destroy_session(&self, host: &impl Host, now: Duration, id: SessionId) -> Result<(), Error> {
+        self.change(host, now, |transaction| {
+            let (record, of) = transaction.live_session(id)?;
+            transaction.kill_session(of, record)
+        })
+    }
+
+    /// BACKCHANNEL_CTL: how to call back from now on.
+    ///
+    /// # Errors
+    /// [`Error::BadSession`], [`Error::TooLong`].
+    pub fn set_callback(
+        &self,
+        host: &impl Host,
+        now: Duration,
+        id: SessionId,
+        program: u32,
+        security: &[u8],
+    ) -> Result<(), Error> {
+        if security.len() > CALLBACK_SECURITY_BYTES_MAX {
+            return Err(Error::TooLong("the call-back security", CALLBACK_SECURITY_BYTES_MAX));
+        }
+        self.change(host, now, |transaction| {
+            let (record, _) = transaction.live_session(id)?;
+            transaction.set_callback(record, program, security)
+        })
+    }
+
+    /// SEQUENCE: decides about a request, takes its slot, and renews the lease. Takes no lock.
+    ///
+    /// # Errors
+    /// [`Error::BadSession`], [`Error::BadSlot`], [`Error::SeqMisordered`],
+    /// [`Error::SeqFalseRetry`], [`Error::InProgress`]. None of them advances the slot.
+    pub fn sequence(&self, host: &impl Host, now: Duration, args: &SequenceArgs) -> Result<Sequence, Error> {
+        let (record, of) = self.arena.live_session(args.session)?;
+        let at = self.arena.slot_at(record, args.slot)?;
+        let (begun, before) = self.arena.slot_begin(host, at, args.sequence, args.digest)?;
+        // The session may have ended since it was found. Its end is ordered before the look at its
+        // slots, and the slot was taken before this look at the session: one sees the other.
+        if self.arena.live_session(args.session).is_err() {
+            if matches!(begun, Begun::Run | Begun::Continue(_)) {
+                self.arena.slot_forget(host, at, args.sequence, before);
+            }
+            return Err(Error::BadSession);
+        }
+        self.renew(of, now)?;
+        let client = self.arena.client_ref(of)?;
+        let ticket = Ticket { client, session: record, at, sequence: args.sequence };
+        Ok(match begun {
+            Begun::Run => {
+                self.arena.slot_describe(at, args.sequence, args.digest);
+                Sequence::Run(ticket)
+            }
+            Begun::Continue(progress) => Sequence::Continue(ticket, progress),
+            Begun::Replay(reply) => Sequence::Replay(reply),
+            Begun::ReplayUncached => Sequence::ReplayUncached,
+        })
+    }
+
+    fn renew(&self, of: Record, now: Duration) -> Result<(), Error> {
+        let (at, now) = (self.arena.address(of, client::LEASE)?, milliseconds(now));
+        if now >= self.arena.words.load(at).saturating_add(RENEWAL_STEP_MS) {
+            self.arena.words.store(at, now);
+        }
+        Ok(())
+    }
+
+    /// What the reply to SEQUENCE says of a session.
+    ///
+    /// # Errors
+    /// [`Error::BadSession`].
+    pub fn status(&self, id: SessionId) -> Result<Status, Error> {
+        let (record, of) = self.arena.live_session(id)?;
+        let count = self.arena.read(record, session::SLOT_COUNT)? as u32;
+        let mut flags = 0;
+        if self.arena.read(of, client::REVOKED_COUNT)? != 0 {
+            flags |= Status::RECALLABLE_STATE_REVOKED;
+        }
+        if self.arena.read(record, session::FLAGS)? & session::HAS_BACK != 0
+            && self.arena.read(record, session::BACK_COUNT)? == 0
+        {
+            flags |= Status::CB_PATH_DOWN_SESSION;
+        }
+        Ok(Status { highest_slot: count.saturating_sub(1), flags })
+    }
+
+    /// Notes that the next operation of a request begins, whose effect is outside of the arena,
+    /// with what a survivor needs to find out whether it was done. Returns false if the request is
+    /// no longer this process's: then it must not be executed.
+    pub fn start_operation(&self, host: &impl Host, ticket: &Ticket, note: [u64; NOTE_WORDS]) -> bool {
+        self.arena.slot_start_operation(host, ticket.at, ticket.sequence, note)
+    }
+
+    /// Notes that the next operation of a request is done, with its encoded result. Returns false
+    /// if the results do not fit [`STEP_RESULT_BYTES`](crate::STEP_RESULT_BYTES): then no further
+    /// operation of the request may change anything.
+    pub fn end_operation(&self, host: &impl Host, ticket: &Ticket, result: &[u8]) -> bool {
+        self.arena.slot_end_operation(host, ticket.at, ticket.sequence, result)
+    }
+
+    /// Ends a request, before its reply is sent. `reply` is what a retry is answered with; `None`
+    /// if the client did not ask to keep it and repeating the request would be refused. Returns
+    /// false if the request is no longer this process's: then the reply must not be sent.
+    pub fn finish(&self, host: &impl Host, ticket: &Ticket, reply: Option<&[u8]>) -> bool {
+        self.arena.slot_finish(host, ticket.at, ticket.sequence, reply)
+    }
+
+    /// The session of a request.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`].
+    pub fn session_of(&self, ticket: &Ticket) -> Result<SessionId, Error> {
+        self.arena.session_id(ticket.session)
+    }
+}
+
+fn create_session<W: Words>(
+    transaction: &mut Transaction<'_, W>,
+    now: Duration,
+    of: Record,
+    args: &CreateSessionArgs<'_>,
+) -> Result<Created, Error> {
+    if !args.asked.are_usable() {
+        return Ok(Created::TooSmall);
+    }
+    let flags = transaction.client_flags(of)?;
+    if flags & client::CONFIRMED == 0 {
+        let owner = transaction.client_owner(of)?;
+        if owner.len() > OWNER_BYTES_MAX {
+            return Err(Error::Damaged("a string is too long"));
+        }
+        let hash = transaction.owner_hash(&owner);
+        if let Some(old) = transaction.client_by_owner(&owner, client::CONFIRMED, hash)? {
+            transaction.kill_client(old)?;
+        }
+        transaction.write(of, client::FLAGS, flags | client::CONFIRMED)?;
+    }
+    transaction.write(of, client::LEASE, milliseconds(now))?;
+    let record = transaction.new_session(of, args)?;
+    let generation = transaction.generation(record)?;
+    transaction.write(of, client::CREATED, pair(record.index, generation))?;
+    for at in 0..CHANNELS_WORDS {
+        let word = transaction.read(record, session::CHANNELS + at)?;
+        transaction.write(of, client::CREATED_CHANNELS + at, word)?;
+    }
+    Ok(Created::Session)
+}
+
+// A header says "in use" with its lowest bit.
+const _: () = assert!(IN_USE == 1);

@@ -1,0 +1,188 @@
+//! Processes that share an arena, each of which may end before any of its stores.
+
+mod clients;
+mod consistency;
+mod kills;
+mod memory;
+mod slots;
+
+use super::*;
+use std::cell::{Cell, RefCell};
+use std::collections::HashSet;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+/// The panic payload that ends a process in the middle.
+struct Killed;
+
+/// The memory as one process sees it. A process that has ended changes nothing any more.
+#[derive(Debug)]
+pub(super) struct Process<'m> {
+    memory: &'m HeapWords,
+    steps: Cell<u64>,
+    left: Cell<Option<u64>>,
+    dead: Cell<bool>,
+}
+
+impl<'m> Process<'m> {
+    pub fn new(memory: &'m HeapWords) -> Self {
+        Self { memory, steps: Cell::new(0), left: Cell::new(None), dead: Cell::new(false) }
+    }
+
+    /// Returns false if the process has ended.
+    fn step(&self) -> bool {
+        if self.dead.get() {
+            return false;
+        }
+        if self.left.get() == Some(0) {
+            self.dead.set(true);
+            resume_unwind(Box::new(Killed));
+        }
+        self.left.set(self.left.get().map(|left| left - 1));
+        self.steps.set(self.steps.get() + 1);
+        true
+    }
+
+    /// Acts until the process ends before its store number `steps`; returns `None` if it ended.
+    pub fn killed_before<T>(&self, steps: u64, act: impl FnOnce() -> T) -> Option<T> {
+        self.left.set(Some(steps));
+        let end = catch_unwind(AssertUnwindSafe(act));
+        self.left.set(None);
+        match end {
+            Ok(done) => Some(done),
+            Err(cause) if cause.is::<Killed>() => None,
+            Err(cause) => resume_unwind(cause),
+        }
+    }
+}
+
+impl Words for Process<'_> {
+    fn word_count(&self) -> usize {
+        self.memory.word_count()
+    }
+
+    fn load(&self, at: usize) -> u64 {
+        self.memory.load(at)
+    }
+
+    fn store(&self, at: usize, value: u64) {
+        if self.step() {
+            self.memory.store(at, value);
+        }
+    }
+
+    fn compare_exchange(&self, at: usize, from: u64, to: u64) -> Result<(), u64> {
+        if self.step() { self.memory.compare_exchange(at, from, to) } else { Err(0) }
+    }
+}
+
+/// Which processes have ended.
+#[derive(Debug, Default)]
+pub(super) struct Machine {
+    dead: RefCell<HashSet<u32>>,
+}
+
+/// A process of a machine, by its number.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct TestHost<'a> {
+    machine: &'a Machine,
+    number: u32,
+}
+
+impl Machine {
+    pub fn host(&self, number: u32) -> TestHost<'_> {
+        TestHost { machine: self, number }
+    }
+
+    pub fn kill(&self, number: u32) {
+        self.dead.borrow_mut().insert(number);
+    }
+}
+
+impl Host for TestHost<'_> {
+    fn me(&self) -> Owner {
+        Owner::new(self.number).expect("a number")
+    }
+
+    fn is_alive(&self, owner: Owner) -> bool {
+        !self.machine.dead.borrow().contains(&owner.number())
+    }
+
+    fn pause(&self, round: u32) -> bool {
+        round < 3
+    }
+}
+
+pub(super) fn small_config() -> Config {
+    Config { bounds: Bounds::small(), lease: seconds(90), courtesy: seconds(86_400) }
+}
+
+pub(super) fn memory(config: &Config) -> HeapWords {
+    HeapWords::new(State::<HeapWords>::word_count(config).expect("usable bounds"))
+}
+
+/// A new arena, and this process's view of it.
+pub(super) fn create<'m>(memory: &'m HeapWords, config: &Config) -> State<&'m HeapWords> {
+    State::create(memory, config, 7, 0x5eed).expect("a new arena")
+}
+
+pub(super) fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+pub(super) const PRINCIPAL: u64 = 11;
+
+pub(super) fn exchange(owner: &str, verifier: u64) -> ExchangeIdArgs<'_> {
+    ExchangeIdArgs { owner: owner.as_bytes(), verifier, principal: PRINCIPAL, update: false }
+}
+
+pub(super) fn channels(requests: u32) -> SessionChannels {
+    let channel = ChannelAttributes {
+        request_bytes: 1 << 20,
+        response_bytes: 1 << 20,
+        cached_bytes: 4096,
+        operations: 8,
+        requests,
+    };
+    SessionChannels { fore: channel, back: channel, back_channel: true }
+}
+
+pub(super) fn session_args(client: ClientId, sequence: u32) -> CreateSessionArgs<'static> {
+    CreateSessionArgs {
+        client,
+        sequence,
+        principal: PRINCIPAL,
+        asked: channels(8),
+        limits: channels(1024),
+        callback_program: 0x4000_0000,
+        callback_security: b"sys",
+    }
+}
+
+/// A confirmed client with a session.
+pub(super) fn join<W: Words>(
+    state: &State<W>,
+    host: &impl Host,
+    now: Duration,
+    owner: &str,
+) -> (ClientId, SessionId) {
+    let known = state.exchange_id(host, now, exchange(owner, 1)).expect("a client");
+    let args = session_args(known.client, known.sequence);
+    (known.client, state.create_session(host, now, &args).expect("a session").session)
+}
+
+pub(super) fn request(session: SessionId, slot: u32, sequence: u32) -> SequenceArgs {
+    SequenceArgs { session, slot, sequence, digest: u64::from(slot) << 32 | u64::from(sequence) }
+}
+
+/// Begins a request that must run.
+pub(super) fn run<W: Words>(
+    state: &State<W>,
+    host: &impl Host,
+    now: Duration,
+    args: &SequenceArgs,
+) -> Ticket {
+    match state.sequence(host, now, args) {
+        Ok(Sequence::Run(ticket)) => ticket,
+        other => panic!("{other:?} instead of a new request"),
+    }
+}

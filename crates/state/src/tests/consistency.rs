@@ -1,0 +1,197 @@
+//! Whether an arena is consistent: every record that is in use is found where it must be, as often
+//! as it must, and none is lost.
+
+use super::*;
+use crate::arena::List;
+use crate::layout::{Layout, Table, head};
+use crate::record::{
+    NEXT_FREE, Record, SESSION_CHUNKS_MAX, client, delegation, file, lock, open, owner, range, recovery,
+    session, waiter,
+};
+
+/// Panics unless the arena is consistent. Nobody may hold the lock.
+pub(crate) fn check<W: Words>(state: &State<W>) {
+    let arena = &state.arena;
+    assert_eq!(arena.words.load(head::UNDO_COUNT), 0, "an undo log is left");
+    assert_eq!(arena.words.load(head::CHANGES) % 2, 0, "a change is under way");
+    let check = Check { arena };
+    for kind in Kind::ALL {
+        check.slab(kind);
+    }
+    check.clients();
+    check.sessions();
+    check.states();
+    check.tables();
+    check.strings();
+}
+
+struct Check<'a, W> {
+    arena: &'a Arena<W>,
+}
+
+impl<W: Words> Check<'_, W> {
+    fn ever(&self, kind: Kind) -> impl Iterator<Item = Record> + use<'_, W> {
+        let ever = self.arena.words.load(Layout::slab(kind) + 1) as u32;
+        (1..=ever).map(move |index| Record { kind, index })
+    }
+
+    fn used(&self, kind: Kind) -> Vec<Record> {
+        self.ever(kind).filter(|record| self.arena.in_use(*record).expect("in bounds")).collect()
+    }
+
+    fn read(&self, record: Record, field: usize) -> u64 {
+        self.arena.read(record, field).expect("in bounds")
+    }
+
+    fn listed(&self, list: List) -> Vec<Record> {
+        let (mut walk, mut records) = (self.arena.walk(list), Vec::new());
+        while let Some(record) = walk.next(self.arena).expect("a list with an end") {
+            assert!(self.arena.in_use(record).expect("in bounds"), "{record:?} is listed and free");
+            records.push(record);
+        }
+        records
+    }
+
+    /// The records in the lists of all records of `of`.
+    fn listed_by(&self, of: Kind, head: usize, kind: Kind, link: usize) -> Vec<Record> {
+        let lists = self.used(of).into_iter().map(|record| {
+            let list = self.arena.list(record, head, kind, link).expect("in bounds");
+            self.listed(list)
+        });
+        lists.flatten().collect()
+    }
+
+    fn slab(&self, kind: Kind) {
+        let used = self.used(kind).len() as u64;
+        assert_eq!(used, self.arena.used(kind), "used {kind:?}");
+        let (mut free, mut next) = (0, self.arena.words.load(Layout::slab(kind)));
+        while next != 0 {
+            let record = Record { kind, index: next as u32 };
+            assert!(!self.arena.in_use(record).expect("in bounds"), "{record:?} is free and in use");
+            free += 1;
+            next = self.read(record, NEXT_FREE);
+        }
+        assert_eq!(used + free, self.ever(kind).count() as u64, "{kind:?} records are lost");
+    }
+
+    /// All records of `kind` are listed, each once.
+    fn covers(&self, kind: Kind, listed: Vec<Record>, what: &str) {
+        let mut indices: Vec<_> = listed.iter().map(|record| record.index).collect();
+        indices.sort_unstable();
+        let used: Vec<_> = self.used(kind).iter().map(|record| record.index).collect();
+        assert_eq!(indices, used, "{what}");
+    }
+
+    fn clients(&self) {
+        let dying = self.listed(List { head: head::DYING_CLIENTS, kind: Kind::Client, link: client::QUEUE });
+        let due = self.listed(List { head: head::PERSIST, kind: Kind::Client, link: client::QUEUE });
+        for record in self.used(Kind::Client) {
+            let flags = self.read(record, client::FLAGS);
+            assert_eq!(flags & client::DYING != 0, dying.contains(&record), "{record:?} dying");
+            assert_eq!(flags & client::PERSIST_DUE != 0, due.contains(&record), "{record:?} persist");
+            for (list, link, kind, count) in [
+                (client::SESSIONS, session::LINK, Kind::Session, client::SESSION_COUNT),
+                (client::OPENS, open::BY_CLIENT, Kind::Open, client::OPEN_COUNT),
+                (client::OWNERS, owner::LINK, Kind::Owner, client::OWNER_COUNT),
+                (client::LOCKS, lock::BY_CLIENT, Kind::Lock, client::LOCK_COUNT),
+                (client::DELEGATIONS, delegation::BY_CLIENT, Kind::Delegation, client::DELEGATION_COUNT),
+                (client::WAITERS, waiter::BY_CLIENT, Kind::Waiter, client::WAITER_COUNT),
+            ] {
+                let list = self.arena.list(record, list, kind, link).expect("in bounds");
+                assert_eq!(self.listed(list).len() as u64, self.read(record, count), "{kind:?} counted");
+            }
+        }
+        assert_eq!(dying.len() + self.bucketed(Table::ClientById, client::BY_ID).len(), {
+            self.used(Kind::Client).len()
+        });
+    }
+
+    fn sessions(&self) {
+        let mut listed = self.listed_by(Kind::Client, client::SESSIONS, Kind::Session, session::LINK);
+        listed.extend(self.listed(List {
+            head: head::DYING_SESSIONS,
+            kind: Kind::Session,
+            link: session::LINK,
+        }));
+        self.covers(Kind::Session, listed, "sessions");
+        let chunks = self.used(Kind::Session).into_iter().flat_map(|record| {
+            let named = |at| self.arena.named(record, session::CHUNKS + at, Kind::Chunk).expect("in bounds");
+            (0..SESSION_CHUNKS_MAX).filter_map(named).collect::<Vec<_>>()
+        });
+        self.covers(Kind::Chunk, chunks.collect(), "blocks of slots");
+    }
+
+    fn states(&self) {
+        for (of, head, kind, link) in [
+            (Kind::Client, client::OPENS, Kind::Open, open::BY_CLIENT),
+            (Kind::File, file::OPENS, Kind::Open, open::BY_FILE),
+            (Kind::Client, client::LOCKS, Kind::Lock, lock::BY_CLIENT),
+            (Kind::File, file::RANGES, Kind::Range, range::BY_FILE),
+            (Kind::Lock, lock::RANGES, Kind::Range, range::BY_LOCK),
+            (Kind::Client, client::OWNERS, Kind::Owner, owner::LINK),
+            (Kind::Client, client::DELEGATIONS, Kind::Delegation, delegation::BY_CLIENT),
+            (Kind::File, file::DELEGATIONS, Kind::Delegation, delegation::BY_FILE),
+            (Kind::Client, client::WAITERS, Kind::Waiter, waiter::BY_CLIENT),
+            (Kind::File, file::WAITERS, Kind::Waiter, waiter::BY_FILE),
+        ] {
+            self.covers(kind, self.listed_by(of, head, kind, link), kind.name());
+        }
+        let uses = |kind: Kind, field: usize, named: Record| {
+            self.used(kind)
+                .into_iter()
+                .filter(|record| self.read(*record, field) == u64::from(named.index))
+                .count() as u64
+        };
+        for record in self.used(Kind::Owner) {
+            let states = uses(Kind::Open, open::OWNER, record)
+                + uses(Kind::Lock, lock::OWNER, record)
+                + uses(Kind::Waiter, waiter::OWNER, record);
+            assert_eq!(states, self.read(record, owner::USES), "uses of {record:?}");
+            assert!(states > 0, "{record:?} is kept for nothing");
+        }
+        for record in self.used(Kind::File) {
+            let states = uses(Kind::Open, open::FILE, record)
+                + uses(Kind::Lock, lock::FILE, record)
+                + uses(Kind::Delegation, delegation::FILE, record)
+                + uses(Kind::Waiter, waiter::FILE, record);
+            assert_eq!(states, self.read(record, file::USES), "uses of {record:?}");
+            assert!(states > 0, "{record:?} is kept for nothing");
+        }
+    }
+
+    fn bucketed(&self, table: Table, link: usize) -> Vec<Record> {
+        let (base, buckets) = self.arena.layout.table(table);
+        let lists = (base..base + buckets).map(|head| List { head, kind: table.kind(), link });
+        lists.flat_map(|list| self.listed(list)).collect()
+    }
+
+    fn tables(&self) {
+        for (table, link) in [
+            (Table::Owner, owner::BY_KEY),
+            (Table::File, file::BY_KEY),
+            (Table::Open, open::BY_KEY),
+            (Table::Lock, lock::BY_KEY),
+            (Table::Delegation, delegation::BY_KEY),
+            (Table::Recovery, recovery::BY_OWNER),
+        ] {
+            self.covers(table.kind(), self.bucketed(table, link), table.kind().name());
+        }
+    }
+
+    fn strings(&self) {
+        let mut blobs = Vec::new();
+        for (kind, field) in
+            [(Kind::Client, client::OWNER), (Kind::Owner, owner::NAME), (Kind::Recovery, recovery::OWNER)]
+        {
+            for record in self.used(kind) {
+                let mut next = self.arena.named(record, field, Kind::Blob).expect("in bounds");
+                while let Some(blob) = next {
+                    blobs.push(blob);
+                    let index = self.read(blob, 1) as u32;
+                    next = (index != 0).then_some(Record { kind: Kind::Blob, index });
+                }
+            }
+        }
+        self.covers(Kind::Blob, blobs, "strings");
+    }
+}
