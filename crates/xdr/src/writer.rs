@@ -39,6 +39,21 @@ impl<'a> Writer<'a> {
         self.out.extend_from_slice(&value.to_be_bytes());
     }
 
+    /// Overwrites the unsigned integer at `at` in the buffer, such as a length or a count that is
+    /// known only now. Does nothing if the buffer ends before it.
+    #[inline]
+    pub fn set_u32(&mut self, at: usize, value: u32) {
+        if let Some(word) = self.out.get_mut(at..).and_then(<[u8]>::first_chunk_mut) {
+            *word = value.to_be_bytes();
+        }
+    }
+
+    /// Removes everything after the first `len` bytes of the buffer.
+    #[inline]
+    pub fn truncate(&mut self, len: usize) {
+        self.out.truncate(len);
+    }
+
     /// A boolean. RFC 4506 s4.4
     #[inline]
     pub fn bool(&mut self, value: bool) {
@@ -96,6 +111,17 @@ mod tests {
         let mut out = Vec::new();
         Writer::new(&mut out).opaque(b"abcde");
         assert_eq!(out, [0, 0, 0, 5, b'a', b'b', b'c', b'd', b'e', 0, 0, 0]);
+    }
+
+    #[test]
+    fn a_word_is_overwritten_where_it_is() {
+        let mut out = vec![9];
+        let mut writer = Writer::new(&mut out);
+        writer.u64(u64::MAX);
+        writer.set_u32(1, 7);
+        writer.set_u32(6, 8);
+        writer.truncate(8);
+        assert_eq!(out, [9, 0, 0, 0, 7, 255, 255, 255]);
     }
 
     proptest! {
