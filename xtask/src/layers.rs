@@ -58,6 +58,7 @@ pub(crate) const RULES: &[Rule] = &[
     pure("drc", &["xdr", "rpc"], &["thiserror", "smallvec", "xxhash-rust"]),
     // The golden bytes of the tests are whole calls and replies, so the tests parse RPC first.
     Rule { ours_in_tests: &["rpc"], ..pure("nfs3", &["xdr", "fs", "drc"], &["thiserror", "smallvec"]) },
+    pure("nfs4", &["xdr", "rpc", "fs"], &["thiserror"]),
     pure("state", &[], &["thiserror", "xxhash-rust"]),
     pure("rpcrdma", &["xdr"], &["thiserror", "smallvec"]),
     pure("paths", &[], &["thiserror", "smallvec"]),
