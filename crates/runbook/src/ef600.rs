@@ -3,6 +3,7 @@
 //!
 //! After figures 5, 9, 11, 13, 16 and 17 of "Deploying NetApp EF600" (Lenovo Press, 2021).
 
+mod expected;
 mod rest;
 
 use crate::Artifact;
@@ -16,6 +17,9 @@ use std::net::Ipv4Addr;
 /// The modules of the Ansible collection that the playbook uses.
 const MODULES: [&str; 7] =
     ["global", "nvme_interface", "storagepool", "volume", "host", "hostgroup", "lun_mapping"];
+
+/// What compares an array with plan.json.
+const VERIFY: &str = include_str!("../templates/ef600/verify.py");
 
 /// One section for each array.
 pub(crate) fn sections(model: &Model) -> Vec<Section> {
@@ -50,6 +54,9 @@ fn notes(array: &Array) -> Vec<String> {
         "Instead of steps 2 to 6: `ansible-playbook playbook.yml` and `./run.sh 25-volume-settings.smcli`, undone by \
          `ansible-playbook undo-playbook.yml`; or the requests of rest-requests.json."
             .to_owned(),
+        "`./verify.py` compares the array with plan.json over the REST interface of the controllers, port 8443, and needs \
+         python3 3.6 or later. `./run.sh show.smcli` shows what SMcli says."
+            .to_owned(),
         "`autoLoadBalancingEnable=false` is essential: a parallel file system loads all volumes alike, and balancing would move \
          their ownership back and forth between the controllers."
             .to_owned(),
@@ -68,26 +75,25 @@ fn steps(array: &Array, folder: &str) -> Vec<Step> {
     let script = |title: &str, file: &str, verify: &str, undo: &str| {
         Step::new(title, &machine, &format!("`./run.sh {file}`"), verify, undo)
     };
-    let shown = "`./run.sh verify.smcli`";
     let port = array.ports.first().map_or("", |port| port.name.as_str());
     vec![
         script("Save what the array has", "05-save.smcli", "`ls -l before.smcli`", "`rm before.smcli`"),
         script(
             "Configure the array and its host ports",
             "10-basic.smcli",
-            shown,
+            "`./verify.py settings`",
             "put back the lines of before.smcli that differ, in a file of their own, by `./run.sh FILE`",
         ),
         script(
             "Create pools or groups, and volumes",
             "20-volumes.smcli",
-            shown,
+            "`./verify.py volumes`",
             "`./run.sh undo-20-volumes.smcli`, which deletes the volumes with their data",
         ),
         script(
             "Create host group, hosts and initiators",
             "40-hosts.smcli",
-            shown,
+            "`./verify.py hosts`",
             "`./run.sh undo-40-hosts.smcli`",
         ),
         Step::new(
@@ -100,7 +106,7 @@ fn steps(array: &Array, folder: &str) -> Vec<Step> {
         script(
             "Map the volumes",
             "50-map.smcli",
-            shown,
+            "`./verify.py`, which compares all",
             "`./run.sh undo-50-map.smcli`, after every host has disconnected",
         ),
         Step::new(
@@ -128,7 +134,9 @@ fn files(array: &Array, hosts: &[Host]) -> Vec<Artifact> {
         program("30-wait-formatted.sh", render(&Wait { volumes: &volumes })),
         text("40-hosts.smcli", render(&Hosts { array, hosts, group: &group })),
         text("50-map.smcli", render(&Map { array, volumes: &volumes, group: &group })),
-        text("verify.smcli", render(&Verify)),
+        text("show.smcli", render(&Show)),
+        program("verify.py", VERIFY.to_owned()),
+        text("plan.json", expected::expected(array, hosts)),
         text("undo-50-map.smcli", render(&Unmap { array, volumes: &volumes, group: &group })),
         text("undo-40-hosts.smcli", render(&RemoveHosts { array, hosts, group: &group })),
         text("undo-20-volumes.smcli", render(&RemoveVolumes { array, volumes: &volumes, is_pool })),
@@ -204,8 +212,8 @@ struct Map<'a> {
 }
 
 #[derive(Template)]
-#[template(path = "ef600/verify.smcli", escape = "none")]
-struct Verify;
+#[template(path = "ef600/show.smcli", escape = "none")]
+struct Show;
 
 #[derive(Template)]
 #[template(path = "ef600/undo-50-map.smcli", escape = "none")]

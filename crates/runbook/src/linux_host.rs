@@ -5,7 +5,7 @@
 //! single commands; here they are steps that can be verified and undone.
 
 use crate::Artifact;
-use crate::model::{Connect, Host, Model, Portal};
+use crate::model::{Connect, Host, Model, Namespace, NvmetPort, Portal};
 use crate::section::{Section, Step, program, render, text};
 use crate::site::Transport;
 use askama::Template;
@@ -46,7 +46,7 @@ pub(crate) fn sections(model: &Model) -> Vec<Section> {
         title: "Hosts over NVMe-oF".to_owned(),
         machine: "every host".to_owned(),
         notes: notes(&shared, &hosts),
-        steps: steps(shared.has_native_multipath),
+        steps: steps(&shared),
         files: files.chain([names]).map(place).collect(),
     }]
 }
@@ -73,19 +73,20 @@ fn notes(shared: &Shared<'_>, hosts: &[&Host]) -> Vec<String> {
     ]
 }
 
-fn steps(has_native_multipath: bool) -> Vec<Step> {
+fn steps(shared: &Shared<'_>) -> Vec<Step> {
     let every = format!("every host, in {FOLDER}");
     let mut steps = vec![Step::script("Install packages", &every, "./10-packages.sh")];
-    if has_native_multipath {
+    if shared.has_native_multipath {
         let title = "Turn native multipath on; on RHEL 8 it may ask for a restart";
         steps.push(Step::script(title, &every, "./15-native-multipath.sh"));
     }
-    steps.extend([
-        Step::script("Load modules", &every, "./20-modules.sh"),
-        Step::script("Name the host and its targets", &every, "./30-identity.sh"),
-        Step::script("Set up multipathing", &every, "./40-multipath.sh"),
-        Step::script("Connect, now and at every start", &every, "./50-connect.sh"),
-    ]);
+    steps.push(Step::script("Load modules", &every, "./20-modules.sh"));
+    steps.push(Step::script("Name the host and its targets", &every, "./30-identity.sh"));
+    if shared.has_multipath_conf {
+        steps.push(Step::script("Set up DM-Multipath", &every, "./40-multipath.sh"));
+    }
+    let title = "Connect and apply the settings, now and at every start";
+    steps.push(Step::script(title, &every, "./50-connect.sh"));
     steps
 }
 
@@ -96,11 +97,30 @@ struct Shared<'a> {
     has_rdma: bool,
     has_tcp: bool,
     has_multipath_conf: bool,
-    has_udev_rules: bool,
+    states: Vec<State<'a>>,
+}
+
+/// The state of a volume on a path to a target of this plan.
+struct State<'a> {
+    portal: &'a Portal,
+    nsid: u32,
+    is_optimized: bool,
+}
+
+/// The states of all volumes on all paths.
+fn states(model: &Model) -> Vec<State<'_>> {
+    let targets = model.servers.iter().filter_map(|server| server.nvmet.as_ref());
+    let ports = targets.flat_map(|nvmet| nvmet.ports.iter().map(move |port| (nvmet, port)));
+    ports.flat_map(|(nvmet, port)| nvmet.namespaces.iter().map(move |volume| state(port, volume))).collect()
+}
+
+fn state<'a>(port: &'a NvmetPort, volume: &Namespace) -> State<'a> {
+    let is_optimized = port.optimized.contains(&volume.group);
+    State { portal: &port.portal, nsid: volume.nsid, is_optimized }
 }
 
 impl<'a> Shared<'a> {
-    fn new(model: &Model, connect: &'a Connect, hosts: &[&Host]) -> Self {
+    fn new(model: &'a Model, connect: &'a Connect, hosts: &[&Host]) -> Self {
         let uses = |transport| {
             hosts.iter().flat_map(|host| &host.portals).any(|portal| portal.transport == transport)
         };
@@ -112,7 +132,7 @@ impl<'a> Shared<'a> {
             has_tcp: uses(Transport::Tcp),
             // The device section is the EF600's.
             has_multipath_conf: !model.arrays.is_empty() || !has_native_multipath,
-            has_udev_rules: has_native_multipath || connect.request_kib.is_some(),
+            states: states(model),
         }
     }
 
@@ -122,7 +142,7 @@ impl<'a> Shared<'a> {
     }
 
     fn files(&self) -> Vec<Artifact> {
-        let Self { has_native_multipath, has_rdma, has_multipath_conf, has_udev_rules, connect, .. } = *self;
+        let Self { has_native_multipath, has_rdma, has_multipath_conf, connect, .. } = *self;
         let modules = self.modules();
         let start_s = connect.delay_s.saturating_add(connect.wait_s).saturating_add(START_RESERVE_S);
         let mut files = vec![
@@ -130,30 +150,30 @@ impl<'a> Shared<'a> {
             program("10-packages.sh", render(&Packages { has_rdma, has_multipath_conf })),
             program("20-modules.sh", render(&Modules { has_rdma, modules: &modules.join(" ") })),
             program("30-identity.sh", render(&Identity)),
-            program(
-                "40-multipath.sh",
-                render(&Multipath { has_native_multipath, has_multipath_conf, has_udev_rules }),
-            ),
             program("50-connect.sh", render(&Connecting)),
             text("files/modules.conf", modules.join("\n")),
             program(
                 "files/trunkline-nvme",
-                render(&Program { delay_s: connect.delay_s, wait_s: connect.wait_s }),
+                render(&Program {
+                    delay_s: connect.delay_s,
+                    wait_s: connect.wait_s,
+                    has_native_multipath,
+                    iopolicy: connect.iopolicy,
+                    request_kib: connect.request_kib,
+                    states: &self.states,
+                }),
             ),
             text("files/trunkline-nvme.service", render(&Unit { has_multipath_conf, start_s })),
+            text("files/71-trunkline-nvme.rules", render(&Rules { has_native_multipath })),
         ];
         if has_native_multipath {
             files.push(program("15-native-multipath.sh", render(&NativeMultipath)));
             files.push(text("files/modprobe.conf", NATIVE_MULTIPATH.to_owned()));
         }
         if has_multipath_conf {
+            files.push(program("40-multipath.sh", render(&Multipath { has_native_multipath })));
             files.push(text("files/multipath.conf", render(&MultipathConf { has_native_multipath })));
             files.push(text("files/find-multipaths.conf", FIND_MULTIPATHS.to_owned()));
-        }
-        if has_udev_rules {
-            let rules =
-                Rules { has_native_multipath, iopolicy: connect.iopolicy, request_kib: connect.request_kib };
-            files.push(text("files/71-trunkline-nvme.rules", render(&rules)));
         }
         files
     }
@@ -201,8 +221,6 @@ struct Identity;
 #[template(path = "linux-host/40-multipath.sh", escape = "none")]
 struct Multipath {
     has_native_multipath: bool,
-    has_multipath_conf: bool,
-    has_udev_rules: bool,
 }
 
 #[derive(Template)]
@@ -211,9 +229,13 @@ struct Connecting;
 
 #[derive(Template)]
 #[template(path = "linux-host/trunkline-nvme", escape = "none")]
-struct Program {
+struct Program<'a> {
     delay_s: u32,
     wait_s: u32,
+    has_native_multipath: bool,
+    iopolicy: &'static str,
+    request_kib: Option<u32>,
+    states: &'a [State<'a>],
 }
 
 #[derive(Template)]
@@ -233,8 +255,6 @@ struct MultipathConf {
 #[template(path = "linux-host/71-trunkline-nvme.rules", escape = "none")]
 struct Rules {
     has_native_multipath: bool,
-    iopolicy: &'static str,
-    request_kib: Option<u32>,
 }
 
 #[derive(Template)]

@@ -91,7 +91,10 @@ fn files(server: &Server, hosts: &[Host]) -> Vec<Artifact> {
     }
     if let Some(nvmet) = &server.nvmet {
         let modules = nvmet_modules(nvmet);
-        files.push(program("30-nvmet.sh", render(&NvmetStep { modules: &modules.join(" ") })));
+        files.push(program(
+            "30-nvmet.sh",
+            render(&NvmetStep { nqn: &nvmet.nqn, modules: &modules.join(" ") }),
+        ));
         files.push(program("files/trunkline-nvmet", render(&NvmetProgram { nvmet, hosts })));
         files.push(text("files/trunkline-nvmet.service", render(&NvmetUnit)));
         files.push(text("files/nvmet-modules.conf", modules.join("\n")));
@@ -134,6 +137,7 @@ struct NfsConf<'a> {
 #[derive(Template)]
 #[template(path = "linux-server/30-nvmet.sh", escape = "none")]
 struct NvmetStep<'a> {
+    nqn: &'a str,
     modules: &'a str,
 }
 

@@ -168,6 +168,8 @@ pub(crate) struct Nvmet {
 /// A volume of a target.
 #[derive(Debug)]
 pub(crate) struct Namespace {
+    /// The number by which hosts know the volume.
+    pub(crate) nsid: u32,
     pub(crate) device: String,
     pub(crate) group: u32,
 }

@@ -75,16 +75,19 @@ is_placed() {
 }
 
 # place_service NAME VERB: puts the program NAME and its unit in place, and starts the unit now and
-# at every start. Without systemd the program is run with the verb.
+# at every start. A unit that runs takes the new plan without being stopped. Without systemd the program
+# is run with the verb.
 place_service() {
     place "files/$1" "/usr/local/sbin/$1" 755
     place "files/$1.service" "/etc/systemd/system/$1.service" 644
     if has_systemd; then
         systemctl daemon-reload
         systemctl enable "$1.service"
-        systemctl start "$1.service"
+        systemctl reload-or-restart "$1.service"
     else
-        "/usr/local/sbin/$1" "$2"
+        # Word splitting is wanted: a verb and its option.
+        # shellcheck disable=SC2086
+        "/usr/local/sbin/$1" $2
     fi
 }
 

@@ -2,10 +2,16 @@
 //! netapp_eseries.santricity, which Debian's package has), multipath-tools, nvme-cli, shellcheck
 //! and systemd.
 
+#[path = "tools/ef600_verify.rs"]
+mod ef600_verify;
+#[path = "tools/host_paths.rs"]
+mod host_paths;
 #[path = "tools/host_steps.rs"]
 mod host_steps;
 #[path = "tools/scripts.rs"]
 mod scripts;
+#[path = "tools/target.rs"]
+mod target;
 
 use runbook::{Artifact, System, runbook};
 use std::collections::{BTreeMap, BTreeSet};

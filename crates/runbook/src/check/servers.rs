@@ -16,6 +16,8 @@ const NFS_RDMA_PORT: u16 = 20049;
 const NFS_PORT: u16 = 2049;
 /// Linux, drivers/nvme/target/nvmet.h: NVMET_MAX_ANAGRPS.
 const ANA_GROUPS_MAX: u32 = 128;
+/// Linux, drivers/nvme/target/nvmet.h: NVMET_MAX_NAMESPACES.
+const NSID_MAX: u32 = 1024;
 
 /// Checks all servers.
 pub(super) fn check(
@@ -283,9 +285,11 @@ fn target(
             "a [[host]] for each host, or allow_any_host = true",
         );
     }
-    let mut devices = HashSet::new();
-    let namespaces: Vec<_> =
-        keys.namespaces.get_ref().iter().map(|one| namespace(one, &mut devices, findings)).collect();
+    let (mut devices, mut nsids) = (HashSet::new(), HashSet::new());
+    let namespaces: Vec<_> = (1..)
+        .zip(keys.namespaces.get_ref())
+        .map(|(place, one)| namespace(place, one, &mut devices, &mut nsids, findings))
+        .collect();
     something(&keys.namespaces, "namespaces", namespaces.len(), findings);
     let groups: BTreeSet<u32> = namespaces.iter().map(|namespace| namespace.group).collect();
     let mut portals = HashSet::new();
@@ -317,11 +321,23 @@ fn target(
 }
 
 fn namespace(
+    place: u32,
     namespace: &At<Namespace>,
     devices: &mut HashSet<String>,
+    nsids: &mut HashSet<u32>,
     findings: &mut Findings,
 ) -> model::Namespace {
     let keys = namespace.get_ref();
+    let nsid = keys.nsid.as_ref().map_or(place, |nsid| *nsid.get_ref());
+    if !(1..=NSID_MAX).contains(&nsid) || !nsids.insert(nsid) {
+        findings.add(
+            keys.nsid.as_ref().map_or_else(|| namespace.span(), At::span),
+            format!("the volume {} cannot have the number {nsid}", keys.device.get_ref()),
+            format!("volumes of a target have numbers of their own, 1 to {NSID_MAX}; without nsid it is the place in the list"),
+            "NVM Express Base Specification 2.0, section 3.2.1 (namespace IDs); Linux, drivers/nvme/target/nvmet.h",
+            "nsid = N on each of the volumes",
+        );
+    }
     check_path(&keys.device, "device", findings);
     lasting_name(&keys.device, findings);
     unique(&keys.device, devices, findings);
@@ -334,7 +350,7 @@ fn namespace(
             "ana_group = 1",
         );
     }
-    model::Namespace { device: keys.device.get_ref().clone(), group: *keys.ana_group.get_ref() }
+    model::Namespace { nsid, device: keys.device.get_ref().clone(), group: *keys.ana_group.get_ref() }
 }
 
 /// What the kernel numbers in the order in which it finds disks.

@@ -182,6 +182,18 @@ const BROKEN_SERVER: &[(&str, &str, &str, [&str; 3])] = &[
         ["fsid = 7 is used twice", "file handles", "exports(5)"],
     ),
     (
+        "404322\", ana_group = 2",
+        "404322\", nsid = 1, ana_group = 2",
+        "nsid = 1",
+        ["cannot have the number 1", "numbers of their own", "nvmet.h"],
+    ),
+    (
+        "404322\", ana_group = 2",
+        "404322\", nsid = 0, ana_group = 2",
+        "nsid = 0",
+        ["cannot have the number 0", "1 to 1024", "NVM Express"],
+    ),
+    (
         "/dev/disk/by-id/nvme-eui.0025385b21404322",
         "/dev/vdb",
         "vdb",

@@ -77,8 +77,10 @@ fn multipath_conf_has_the_device_of_figure_18() {
         assert_eq!(device(conf), figure);
         assert_eq!(conf.contains("enable_foreign"), is_native);
         let rules = text(&files, "hosts/files/71-trunkline-nvme.rules");
-        assert_eq!(rules.contains("iopolicy"), is_native);
-        assert!(rules.contains("max_sectors_kb"));
+        assert_eq!(rules.contains("mpath-"), !is_native);
+        let program = text(&files, "hosts/files/trunkline-nvme");
+        assert_eq!(program.contains("\niopolicy=round-robin\n"), is_native);
+        assert!(program.contains("\nrequest_kib=1024\n"));
     }
 }
 

@@ -36,16 +36,34 @@ fn a_path_is_optimized_for_its_groups_and_not_for_others() {
     let files = runbook(System::LinuxServer.site_file()).expect("a valid site");
     let program = text(&files, "server-stor1/files/trunkline-nvmet");
     for line in [
-        "101 rdma ipv4 10.0.0.1 4420 1",
-        "102 rdma ipv4 10.0.1.1 4420 2",
-        "103 tcp ipv4 10.0.0.1 4420 1",
-        "104 tcp ipv4 10.0.1.1 4420 2",
+        "rdma 10.0.0.1 4420 ipv4 1",
+        "rdma 10.0.1.1 4420 ipv4 2",
+        "tcp 10.0.0.1 4420 ipv4 1",
+        "tcp 10.0.1.1 4420 ipv4 2",
         "1 /dev/disk/by-id/nvme-eui.0025385b21404321 1",
         "2 /dev/disk/by-id/nvme-eui.0025385b21404322 2",
         "nqn.2024-01.org.example:node1-eth1",
     ] {
         assert!(program.lines().any(|found| found == line), "{line} is not in\n{program}");
     }
+}
+
+/// What the target says of its volumes is what hosts look for, also of volumes with other numbers
+/// than their places.
+#[test]
+fn hosts_know_the_state_of_each_volume_on_each_path() {
+    let site = System::LinuxServer.site_file().replace("404321\", ana", "404321\", nsid = 7, ana");
+    let files = runbook(&site).expect("a valid site");
+    let program = text(&files, "hosts/files/trunkline-nvme");
+    for line in [
+        "rdma 10.0.0.1 4420 7 optimized",
+        "rdma 10.0.0.1 4420 2 non-optimized",
+        "rdma 10.0.1.1 4420 7 non-optimized",
+        "tcp 10.0.1.1 4420 2 optimized",
+    ] {
+        assert!(program.lines().any(|found| found == line), "{line} is not in\n{program}");
+    }
+    assert!(text(&files, "server-stor1/files/trunkline-nvmet").contains("\n7 /dev/disk/by-id/"));
 }
 
 #[test]

@@ -67,7 +67,7 @@ pub(crate) struct Nvmet {
     /// Whether hosts that are not in the site file may connect.
     #[serde(default)]
     pub(crate) allow_any_host: bool,
-    /// The volumes; the first has namespace ID 1.
+    /// The volumes; numbered by their place unless they say otherwise.
     pub(crate) namespaces: At<Vec<At<Namespace>>>,
     /// The addresses.
     pub(crate) ports: At<Vec<At<NvmetPort>>>,
@@ -79,6 +79,9 @@ pub(crate) struct Nvmet {
 pub(crate) struct Namespace {
     /// A block device, or a file.
     pub(crate) device: At<String>,
+    /// The number by which hosts know the volume; its place in the list, if absent.
+    #[serde(default)]
+    pub(crate) nsid: Option<At<u32>>,
     /// The group of namespaces whose path states change together.
     #[serde(default = "first_group")]
     pub(crate) ana_group: At<u32>,

@@ -1,16 +1,28 @@
 #!/bin/bash
-# Connects this host to its targets now, and at every start.
+# Connects this host to its targets and applies the settings, now and at every start.
 set -euo pipefail
 cd "$(dirname "$0")"
 # shellcheck source=placing.sh
 . ./placing.sh
 
+# udev reads its rules again, where it runs.
+read_rules() {
+    if command -v udevadm >/dev/null; then udevadm control --reload 2>/dev/null || :; fi
+}
+
 case ${1-} in
     do)
         need_root
-        place_service trunkline-nvme connect
+        # The rules run the program, which is there first.
+        place files/trunkline-nvme /usr/local/sbin/trunkline-nvme 755
+        place files/71-trunkline-nvme.rules /etc/udev/rules.d/71-trunkline-nvme.rules 644
+        read_rules
+        place_service trunkline-nvme "connect --now"
         ;;
     verify)
+        is_placed files/trunkline-nvme /usr/local/sbin/trunkline-nvme
+        is_placed files/trunkline-nvme.service /etc/systemd/system/trunkline-nvme.service
+        is_placed files/71-trunkline-nvme.rules /etc/udev/rules.d/71-trunkline-nvme.rules
         /usr/local/sbin/trunkline-nvme verify
         ;;
     undo)
@@ -18,6 +30,8 @@ case ${1-} in
         # First the paths, then what would connect them again.
         if [ -x /usr/local/sbin/trunkline-nvme ]; then /usr/local/sbin/trunkline-nvme disconnect; fi
         if has_systemd; then systemctl disable --now trunkline-nvme.service; fi
+        take_back /etc/udev/rules.d/71-trunkline-nvme.rules
+        read_rules
         take_back_service trunkline-nvme
         ;;
     *)

@@ -40,8 +40,8 @@ case ${1-} in
         done
 {%- if nfs.is_over_rdma %}
         place files/nfs-modules.conf /etc/modules-load.d/trunkline-nfs.conf 644
-        load_modules rpcrdma
 {%- endif %}
+        load_modules nfsd{% if nfs.is_over_rdma %} rpcrdma{% endif %}
         if has_systemd; then
             systemctl is-enabled -q nfs-server 2>/dev/null || remember enabled nfs-server
         elif [ "$(cat /proc/fs/nfsd/threads 2>/dev/null || echo 0)" = 0 ]; then
@@ -80,8 +80,8 @@ case ${1-} in
         esac
 {%- if nfs.is_over_rdma %}
         take_back /etc/modules-load.d/trunkline-nfs.conf
-        unload_modules
 {%- endif %}
+        unload_modules
         # Only what is still empty: nothing that clients have written is removed.
         for directory in $(recalled directories); do
             rmdir "$directory" 2>/dev/null || echo "$directory stays: it is not empty" >&2

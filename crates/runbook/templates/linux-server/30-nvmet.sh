@@ -8,11 +8,17 @@ cd "$(dirname "$0")"
 case ${1-} in
     do)
         need_root
+        # The program of an earlier plan knows what to remove.
+        before=$(sed -n 's/^nqn=//p' /usr/local/sbin/trunkline-nvmet 2>/dev/null || :)
+        [ -z "$before" ] || [ "$before" = {{ nqn }} ] ||
+            fail "an earlier plan made the target $before: disconnect its hosts, run $0 undo, then this again"
         place files/nvmet-modules.conf /etc/modules-load.d/trunkline-nvmet.conf 644
         load_modules {{ modules }}
         place_service trunkline-nvmet configure
         ;;
     verify)
+        is_placed files/trunkline-nvmet /usr/local/sbin/trunkline-nvmet
+        is_placed files/trunkline-nvmet.service /etc/systemd/system/trunkline-nvmet.service
         /usr/local/sbin/trunkline-nvmet verify
         ;;
     undo)

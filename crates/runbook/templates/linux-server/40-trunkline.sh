@@ -8,6 +8,32 @@ cd "$(dirname "$0")"
 
 directories=({% for export in own.exports %}{% if let Some(dir) = export.dir %} {{ dir }}{% endif %}{% endfor %} )
 
+# Where no service manager runs, the server is a process in the background, with its number here.
+process=/run/trunkline-runbook.pid
+
+# Ends that process, and waits until its ports are free.
+end_process() {
+    local number
+    number=$(cat "$process" 2>/dev/null || :)
+    rm -f "$process"
+    [ "$(cat "/proc/${number:-none}/comm" 2>/dev/null)" = trunkline ] || return 0
+    kill "$number" 2>/dev/null || :
+    for _ in $(seq 300); do
+        [ -e "/proc/$number" ] || return 0
+        sleep 0.1
+    done
+    fail "the server (process $number) does not end"
+}
+
+# Whether the server answers at its first address, for each export.
+answers() {
+{%- if let Some(address) = own.addresses.first() %}
+{%- for export in own.exports %}
+    trunkline stat --fs 'nfs://{{ own.tcp(address) }}{{ export.path }}?mountport={{ own.port }}'{% if !loop.last %} &&{% endif %}
+{%- endfor %}
+{%- endif %}
+}
+
 case ${1-} in
     do)
         need_root
@@ -28,27 +54,25 @@ case ${1-} in
             systemctl enable trunkline.service
             systemctl restart trunkline.service
         else
-            # Where no service manager runs, the server is a process in the background.
+            end_process
             trunkline serve -c /etc/trunkline/serve.toml </dev/null >/dev/null 2>&1 &
-            echo $! >/run/trunkline-runbook.pid
+            echo $! >"$process"
             remember trunkline process
         fi
+        for _ in $(seq 30); do
+            if answers >/dev/null 2>&1; then exit 0; fi
+            sleep 1
+        done
+        answers
         ;;
     verify)
         is_placed files/serve.toml /etc/trunkline/serve.toml
-{%- if let Some(address) = own.addresses.first() %}
-{%- for export in own.exports %}
-        trunkline stat --fs 'nfs://{{ own.tcp(address) }}{{ export.path }}?mountport={{ own.port }}'
-{%- endfor %}
-{%- endif %}
+        answers
         ;;
     undo)
         need_root
         case $(recalled trunkline) in
-            process)
-                kill "$(cat /run/trunkline-runbook.pid)" 2>/dev/null || :
-                rm -f /run/trunkline-runbook.pid
-                ;;
+            process) end_process ;;
             trunkline.service) systemctl disable --now trunkline.service ;;
         esac
         take_back /etc/trunkline/serve.toml

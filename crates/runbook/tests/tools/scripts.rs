@@ -4,7 +4,7 @@
 use runbook::{System, runbook};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use tempfile::TempDir;
 
@@ -189,95 +189,6 @@ fn what_is_placed_is_taken_back_without_a_trace() {
     let mode = fs::metadata(at("root/there")).expect("a file").permissions().mode() & 0o777;
     assert_eq!(mode, 0o600);
     assert!(!at("root/deep/er").exists() && !state.exists());
-}
-
-/// Runs `trunkline-nvme` on a machine that seems to have these controllers: transport, address and
-/// state of each.
-fn nvme(verb: &str, controllers: &[(&str, &str, &str)]) -> (bool, String) {
-    let directory = folder(System::LinuxHost.site_file());
-    let path = |path: &str| -> PathBuf { directory.path().join(path) };
-    for (number, (transport, address, state)) in controllers.iter().enumerate() {
-        let at = format!("sys/class/nvme/nvme{number}");
-        write(&path(&format!("{at}/transport")), transport, 0o644);
-        write(
-            &path(&format!("{at}/address")),
-            &format!("traddr={address},trsvcid=4420,src_addr=10.0.0.11\n"),
-            0o644,
-        );
-        write(&path(&format!("{at}/state")), state, 0o644);
-        write(&path(&format!("{at}/subsysnqn")), "nqn.2024-01.org.example:stor1\n", 0o644);
-    }
-    let script = format!(
-        "mkdir -p /etc/nvme && mount -t tmpfs none /etc/nvme && cp {0}/hosts/by-name/node1/discovery.conf /etc/nvme && \
-         mount -t tmpfs none /sys && cp -r {0}/sys/. /sys && {0}/hosts/files/trunkline-nvme {verb}",
-        directory.path().display()
-    );
-    run(Command::new("unshare").args(["--mount", "sh", "-c", &script]))
-}
-
-#[test]
-fn the_host_counts_the_paths_that_are_live() {
-    let all = [
-        ("rdma", "10.0.0.1", "live"),
-        ("rdma", "10.0.1.1", "live"),
-        ("tcp", "10.0.2.1", "live"),
-        ("tcp", "10.0.3.1", "live"),
-    ];
-    // A drive of the machine itself is no path.
-    let with_local: Vec<_> = all.iter().copied().chain([("pcie", "0000:01:00.0", "live")]).collect();
-    let (worked, said) = nvme("verify", &with_local);
-    assert!(worked && said.contains("all 4 paths are live"), "{said}");
-    let (worked, said) = nvme("connect --now", &all);
-    assert!(worked && said.contains("all 4 paths are live"), "{said}");
-    let mut lost = all;
-    lost[1].2 = "connecting";
-    let (worked, said) = nvme("verify", &lost);
-    assert!(!worked && said.contains("rdma 10.0.1.1") && !said.contains("10.0.0.1"), "{said}");
-    // An address of another transport, or one that begins alike, is another path.
-    let mut other = all;
-    other[2] = ("rdma", "10.0.2.1", "live");
-    other[3] = ("tcp", "10.0.3.11", "live");
-    let (worked, said) = nvme("verify", &other);
-    assert!(!worked && said.contains("tcp 10.0.2.1") && said.contains("tcp 10.0.3.1\n"), "{said}");
-}
-
-/// The devices of the Linux server's example.
-const DEVICES: [&str; 2] =
-    ["/dev/disk/by-id/nvme-eui.0025385b21404321", "/dev/disk/by-id/nvme-eui.0025385b21404322"];
-
-/// The target's script writes what was planned, checks it, and finds a change.
-#[test]
-fn the_target_is_configured_as_planned() {
-    let site =
-        System::LinuxServer.site_file().replace(DEVICES[0], "/dev/null").replace(DEVICES[1], "/dev/zero");
-    let directory = folder(&site);
-    let root = directory.path().join("nvmet");
-    let nqn = "nqn.2024-01.org.example:stor1";
-    // The kernel makes these directories itself.
-    fs::create_dir_all(root.join("subsystems").join(nqn).join("allowed_hosts")).expect("made");
-    for id in 101..=104 {
-        fs::create_dir_all(root.join(format!("ports/{id}/subsystems"))).expect("made");
-    }
-    let program = directory.path().join("server-stor1/files/trunkline-nvmet");
-    let target = |verb: &str| run(Command::new(&program).arg(verb).env("TARGET_ROOT", &root));
-    assert_eq!(target("configure"), (true, String::new()));
-    assert_eq!(target("configure"), (true, String::new()), "a second time changes nothing");
-    let (worked, said) = target("verify");
-    assert!(worked && said.contains("2 volumes on 4 addresses"), "{said}");
-    let read = |path: &str| fs::read_to_string(root.join(path)).expect("a file");
-    assert_eq!(read("ports/102/addr_traddr"), "10.0.1.1");
-    assert_eq!(read("ports/102/addr_trtype"), "rdma");
-    assert_eq!(read("ports/102/ana_groups/1/ana_state"), "non-optimized");
-    assert_eq!(read("ports/102/ana_groups/2/ana_state"), "optimized");
-    let volume = format!("subsystems/{nqn}/namespaces/2");
-    assert_eq!(
-        (read(&format!("{volume}/ana_grpid")), read(&format!("{volume}/enable"))),
-        ("2".to_owned(), "1".to_owned())
-    );
-    assert!(root.join(format!("subsystems/{nqn}/allowed_hosts/nqn.2024-01.org.example:node2-eth1")).exists());
-    write(&root.join("ports/102/ana_groups/1/ana_state"), "inaccessible", 0o644);
-    let (worked, said) = target("verify");
-    assert!(!worked && said.contains("ports/102/ana_groups/1/ana_state is not non-optimized"), "{said}");
 }
 
 /// A stand-in for SMcli tells which volumes are being formatted; the wait ends when none of ours

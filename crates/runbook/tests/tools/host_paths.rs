@@ -1,0 +1,193 @@
+//! Which paths a host counts, and which settings it applies to them, on a stand-in for /sys.
+
+use crate::scripts::{folder, run, write};
+use runbook::System;
+use std::path::PathBuf;
+use std::process::Command;
+use tempfile::TempDir;
+
+/// A controller: transport, address, port, state, and the states of its volumes from the first on.
+type Controller<'a> = (&'a str, &'a str, u16, &'a str, &'a [&'a str]);
+
+/// The paths of the example of hosts.
+const ALL: [Controller<'_>; 4] = [
+    ("rdma", "10.0.0.1", 4420, "live", &["optimized"]),
+    ("rdma", "10.0.1.1", 4420, "live", &["non-optimized"]),
+    ("tcp", "10.0.2.1", 4420, "live", &["optimized"]),
+    ("tcp", "10.0.3.1", 4420, "live", &["non-optimized"]),
+];
+
+/// A machine that seems to have these controllers, all of one subsystem.
+struct Machine(TempDir);
+
+impl Machine {
+    fn new(site: &str, controllers: &[Controller<'_>]) -> Self {
+        let machine = Self(folder(site));
+        let put = |path: &str, value: &str| write(&machine.at(&format!("sys/{path}")), value, 0o644);
+        let subsystem = "class/nvme-subsystem/nvme-subsys0";
+        for (number, (transport, address, port, state, volumes)) in controllers.iter().enumerate() {
+            let at = format!("class/nvme/nvme{number}");
+            put(&format!("{at}/transport"), transport);
+            let from = if *transport == "tcp" { ",src_addr=10.0.0.11" } else { "" };
+            put(&format!("{at}/address"), &format!("traddr={address},trsvcid={port}{from}\n"));
+            put(&format!("{at}/state"), state);
+            put(&format!("{at}/subsysnqn"), "nqn.2024-01.org.example:stor1\n");
+            for (nsid, state) in (1..).zip(*volumes) {
+                let path = format!("{at}/nvme0c{number}n{nsid}");
+                put(&format!("{path}/nsid"), &nsid.to_string());
+                put(&format!("{path}/ana_state"), state);
+                put(&format!("{path}/queue/max_sectors_kb"), "1280");
+                put(&format!("{subsystem}/nvme0n{nsid}/nsid"), &nsid.to_string());
+                put(&format!("block/nvme0n{nsid}/queue/max_sectors_kb"), "1280");
+            }
+        }
+        put(&format!("{subsystem}/subsysnqn"), "nqn.2024-01.org.example:stor1\n");
+        put(&format!("{subsystem}/iopolicy"), "round-robin");
+        // The machine's own drive, which is nobody's path.
+        put("class/nvme/nvme9/transport", "pcie");
+        put("class/nvme-subsystem/nvme-subsys9/subsysnqn", "nqn.2014-08.org.example:drive");
+        put("class/nvme-subsystem/nvme-subsys9/iopolicy", "numa");
+        machine
+    }
+
+    fn at(&self, path: &str) -> PathBuf {
+        self.0.path().join(path)
+    }
+
+    /// Runs a script there; `$nvme` is the program of the runbook.
+    fn run(&self, script: &str) -> (bool, String) {
+        let whole = format!(
+            "exec 2>&1; set -e; mkdir -p /etc/nvme; mount -t tmpfs none /etc/nvme; \
+             cp {0}/hosts/by-name/node1/discovery.conf /etc/nvme; \
+             mount -t tmpfs none /sys; cp -r {0}/sys/. /sys; \
+             for n in 1 2; do mknod /dev/nvme0n$n b 259 $n 2>/dev/null || :; done; \
+             nvme={0}/hosts/files/trunkline-nvme; PATH={0}/bin:$PATH; {script}",
+            self.0.path().display()
+        );
+        let dev = "mount -t tmpfs none /dev && ";
+        let nodes = "mknod /dev/null c 1 3; mknod /dev/urandom c 1 9; ln -s /proc/self/fd /dev/fd; ";
+        let (worked, said) =
+            run(Command::new("unshare").args(["--mount", "sh", "-c", &format!("{dev}{nodes}{whole}")]));
+        (worked, said)
+    }
+}
+
+fn on(controllers: &[Controller<'_>], script: &str) -> (bool, String) {
+    Machine::new(System::LinuxHost.site_file(), controllers).run(script)
+}
+
+#[test]
+fn the_host_counts_the_paths_that_are_live() {
+    let (worked, said) = on(&ALL, "$nvme verify; $nvme connect --now");
+    assert!(worked && said.matches("all 4 paths are live").count() == 2, "{said}");
+    let mut lost = ALL;
+    lost[1].3 = "connecting";
+    let (worked, said) = on(&lost, "$nvme verify");
+    assert!(!worked && said.contains("rdma 10.0.1.1 4420 is not live"), "{said}");
+    assert!(!said.contains("10.0.0.1"), "{said}");
+    // Another transport, an address that begins alike, and another port are other paths.
+    for (place, other, missing) in [
+        (2, ("rdma", "10.0.2.1", 4420, "live", ALL[2].4), "tcp 10.0.2.1 4420 is not live"),
+        (3, ("tcp", "10.0.3.11", 4420, "live", ALL[3].4), "tcp 10.0.3.1 4420 is not live"),
+        (0, ("rdma", "10.0.0.1", 4421, "live", ALL[0].4), "rdma 10.0.0.1 4420 is not live"),
+        (0, ("rdma", "10.0.0.1", 442, "live", ALL[0].4), "rdma 10.0.0.1 4420 is not live"),
+    ] {
+        let mut changed = ALL;
+        changed[place] = other;
+        let (worked, said) = on(&changed, "$nvme verify");
+        assert!(!worked && said.contains(missing), "{said}");
+        let surplus = format!("{} {} {} is connected, and not planned", other.0, other.1, other.2);
+        assert!(said.contains(&surplus), "{said}");
+    }
+}
+
+/// A controller may be live and lead to nothing.
+#[test]
+fn a_live_controller_is_no_path_to_volumes_that_are_inaccessible_there() {
+    for (states, complaint) in [
+        (&["inaccessible"][..], "rdma 10.0.1.1 4420: volume 1 is inaccessible"),
+        (&["change"], "rdma 10.0.1.1 4420: volume 1 is change"),
+        (&["persistent-loss"], "rdma 10.0.1.1 4420: volume 1 is persistent-loss"),
+        (&[], "rdma 10.0.1.1 4420 has no volume"),
+    ] {
+        let mut changed = ALL;
+        changed[1].4 = states;
+        let (worked, said) = on(&changed, "$nvme verify");
+        assert!(!worked && said.contains(complaint), "{said}");
+    }
+}
+
+/// The states of a target of the same plan are known.
+#[test]
+fn states_are_compared_with_those_of_the_planned_target() {
+    let two = [["optimized", "non-optimized"], ["non-optimized", "optimized"]];
+    let planned: [Controller<'_>; 4] = [
+        ("rdma", "10.0.0.1", 4420, "live", &two[0]),
+        ("rdma", "10.0.1.1", 4420, "live", &two[1]),
+        ("tcp", "10.0.0.1", 4420, "live", &two[0]),
+        ("tcp", "10.0.1.1", 4420, "live", &two[1]),
+    ];
+    let site = System::LinuxServer.site_file();
+    let verify = |controllers: &[Controller<'_>]| Machine::new(site, controllers).run("$nvme verify");
+    let (worked, said) = verify(&planned);
+    assert!(worked && said.contains("all 4 paths are live"), "{said}");
+    for (states, complaint) in [
+        (
+            &["optimized", "optimized"][..],
+            "tcp 10.0.0.1 4420: volume 2 is optimized, and non-optimized is planned",
+        ),
+        (&["optimized"], "tcp 10.0.0.1 4420: volume 2 is missing, and non-optimized is planned"),
+        (
+            &["optimized", "non-optimized", "optimized"],
+            "tcp 10.0.0.1 4420 has volume 3, which is not planned",
+        ),
+    ] {
+        let mut changed = planned;
+        changed[2].4 = states;
+        let (worked, said) = verify(&changed);
+        assert!(!worked && said.contains(complaint), "{said}");
+    }
+}
+
+/// The policy is the subsystem's; the limit is set on hidden paths and on the volume above them;
+/// nothing of the machine's own drives is touched.
+#[test]
+fn settings_are_applied_to_the_planned_targets_only() {
+    let site = System::LinuxHost
+        .site_file()
+        .replace("#iopolicy = \"round-robin\"", "iopolicy = \"numa\"\nrequest_kib = 512");
+    let machine = Machine::new(&site, &ALL);
+    let (worked, said) = machine.run(
+        "! $nvme verify; $nvme tune; $nvme verify; cd /sys; \
+         for file in class/nvme/*/*/queue/max_sectors_kb block/*/queue/max_sectors_kb class/nvme-subsystem/*/iopolicy; do \
+             echo $file $(cat $file); done",
+    );
+    assert!(worked, "{said}");
+    for complaint in [
+        "/sys/class/nvme-subsystem/nvme-subsys0/iopolicy is round-robin, and numa is planned: trunkline-nvme tune",
+        "/sys/class/nvme/nvme3/nvme0c3n1/queue/max_sectors_kb is 1280, and 512 is planned",
+        "/sys/block/nvme0n1/queue/max_sectors_kb is 1280, and 512 is planned",
+    ] {
+        assert!(said.contains(complaint), "{complaint} is not in\n{said}");
+    }
+    assert_eq!(said.matches("max_sectors_kb 512\n").count(), 5, "{said}");
+    assert!(
+        said.contains("nvme-subsys0/iopolicy numa\n") && !said.contains("nvme-subsys9/iopolicy is"),
+        "{said}"
+    );
+}
+
+/// A path of an earlier plan is disconnected once all planned ones are live.
+#[test]
+fn a_path_that_is_not_planned_any_more_is_disconnected() {
+    let more: Vec<_> = ALL.into_iter().chain([("tcp", "10.0.7.1", 4420, "live", ALL[0].4)]).collect();
+    let machine = Machine::new(System::LinuxHost.site_file(), &more);
+    write(
+        &machine.at("bin/nvme"),
+        "#!/bin/sh\necho \"nvme $*\"; [ \"$1 $2\" = 'disconnect -d' ] && rm -r /sys/class/nvme/$3\n",
+        0o755,
+    );
+    let (worked, said) = machine.run("! $nvme verify; $nvme connect --now; $nvme verify");
+    assert!(worked && said.contains("nvme disconnect -d nvme4\n"), "{said}");
+    assert_eq!(said.matches("nvme disconnect").count(), 1, "{said}");
+}
