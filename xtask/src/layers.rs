@@ -65,7 +65,7 @@ pub(crate) const RULES: &[Rule] = &[
     pure("record", &[], &["thiserror", "serde", "serde_json", "hdrhistogram"]),
     pure("metrics", &[], &["thiserror", "serde", "serde_json", "hdrhistogram", "prometheus"]),
     pure("plan", &[], &["thiserror", "serde", "serde_json", "toml", "askama"]),
-    pure("check", &[], &["serde"]),
+    pure("check", &[], &["serde", "serde_json"]),
     pure("runbook", &["plan"], &["thiserror", "serde", "serde_json", "toml", "askama"]),
     pure("fio", &["record"], &["thiserror", "serde", "serde_json"]),
     rule("testkit", Layer::Tool, &[], &[]),

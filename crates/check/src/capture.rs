@@ -39,6 +39,7 @@ pub const CAPTURES: &[Capture] = &[
     // As text: the ip of RHEL 7 prints no JSON.
     capture("ip-addr.txt", How::Command(&["ip", "-o", "addr", "show"])),
     capture("ip-rule.txt", How::Command(&["ip", "rule", "show"])),
+    capture("ip-rule6.txt", How::Command(&["ip", "-6", "rule", "show"])),
     capture("sysctl.txt", How::Tree(SYSCTL)),
     // Modules that are built into the kernel are there too, unlike in lsmod.
     capture("sys-module.txt", How::Command(&["ls", "/sys/module"])),
@@ -48,6 +49,9 @@ pub const CAPTURES: &[Capture] = &[
     capture("mountstats.txt", How::File("/proc/self/mountstats")),
     capture("sys-nvme.txt", How::Tree(SYS_NVME)),
     capture("nvme-hostnqn.txt", How::File("/etc/nvme/hostnqn")),
+    // Of each, the JSON of `-o json` is read too.
+    capture("nvme-list.txt", How::Command(&["nvme", "list"])),
+    capture("nvme-list-subsys.txt", How::Command(&["nvme", "list-subsys"])),
     capture("nvme-netapp-smdevices.txt", How::Command(&["nvme", "netapp", "smdevices"])),
     capture("multipath.txt", How::Command(&["multipath", "-ll"])),
     capture("sys-block.txt", How::Tree(SYS_BLOCK)),

@@ -12,20 +12,44 @@ mod finding;
 mod parse;
 mod rules;
 
+use std::net::IpAddr;
+
 pub use capture::{CAPTURES, Capture, Captured, Evidence, How, tree_line};
 pub use finding::{Finding, Status, worst};
+pub use rules::server_clock;
 
 /// What the user expects of the host.
 #[derive(Debug, Clone, Default)]
 pub struct Expected {
-    /// Paths of each NVMe namespace and of each multipath device.
+    /// Paths of each NVMe namespace, subsystem and multipath device.
     pub paths: Option<usize>,
+    /// The addresses of NVMe targets to which the host should be connected.
+    pub portals: Vec<Portal>,
+    /// The addresses that the host should have.
+    pub addresses: Vec<IpAddr>,
+    /// The NQN by which targets know the host.
+    pub host_nqn: Option<String>,
+    /// Whether the NVMe driver joins the paths; if not, DM-Multipath does.
+    pub native_multipath: Option<bool>,
     /// The interfaces that carry storage; if there are none, those of RDMA ports with addresses.
     pub interfaces: Vec<String>,
     /// The MTU of these interfaces, in bytes.
     pub mtu: Option<u32>,
     /// The full stripe of volumes, in bytes.
     pub stripe_bytes: Option<u64>,
+}
+
+/// An address of an NVMe target.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Portal {
+    /// The name of the target, for people.
+    pub target: String,
+    /// `rdma` or `tcp`, as `nvme connect -t` takes it.
+    pub transport: &'static str,
+    /// The address.
+    pub address: IpAddr,
+    /// The port.
+    pub port: u16,
 }
 
 /// What all rules find, in the order of the areas.

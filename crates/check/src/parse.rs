@@ -2,12 +2,17 @@
 
 mod ibv_devinfo;
 mod isi;
+mod json;
+mod list_subsys;
 mod mountstats;
 mod multipath;
+mod nvme_list;
 mod smdevices;
 
 pub(crate) use ibv_devinfo::{RdmaPort, rdma_ports};
 pub(crate) use isi::{Interface, interfaces, protocol_operations, settings};
+pub(crate) use list_subsys::{Subsystem, SubsystemPath, subsystems};
 pub(crate) use mountstats::{NfsMount, nfs_mounts};
 pub(crate) use multipath::{MultipathDevice, multipath_devices};
+pub(crate) use nvme_list::{NvmeDevice, nvme_devices};
 pub(crate) use smdevices::volumes;

@@ -3,15 +3,19 @@
 mod block;
 mod clock;
 mod limits;
+mod modules;
 mod multipath;
 mod network;
 mod nfs;
 mod nvme;
+mod nvme_cli;
 mod powerscale;
 mod rdma;
 mod routing;
 #[cfg(test)]
 mod tests;
+
+pub use clock::server_clock;
 
 use crate::{Evidence, Expected, Finding};
 
@@ -20,10 +24,12 @@ pub(crate) fn all(evidence: &Evidence, expected: &Expected) -> Vec<Finding> {
     let mut findings = Vec::new();
     rdma::check(evidence, expected, &mut findings);
     network::check(evidence, expected, &mut findings);
-    routing::check(evidence, &mut findings);
+    routing::check(evidence, expected, &mut findings);
     limits::check(evidence, &mut findings);
     nfs::check(evidence, &mut findings);
+    modules::check(evidence, expected, &mut findings);
     nvme::check(evidence, expected, &mut findings);
+    nvme_cli::check(evidence, expected, &mut findings);
     multipath::check(evidence, expected, &mut findings);
     block::check(evidence, expected, &mut findings);
     clock::check(evidence, &mut findings);

@@ -146,7 +146,7 @@ struct Found {
 
 /// Finds the MOUNT program and calls it. Trunkline's server answers MOUNT at the port of NFS; for
 /// other servers rpcbind knows the port. RFC 1813 s5.1
-fn at_mount<T>(
+pub(crate) fn at_mount<T>(
     settings: &Settings,
     remote: &Remote,
     credential: &[u8],

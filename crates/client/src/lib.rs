@@ -46,7 +46,7 @@ pub use error::{Error, MountError, Result, status_words};
 pub use file::File;
 pub use listing::{DIRECTORY_ENTRIES_MAX, Pages};
 pub use mount::Mount;
-pub use offer::{Offer, Offered, offers};
+pub use offer::{Minor, Offer, Offered, mount_service, offers};
 pub use operations::Operations;
 pub use paths::{PathStatus, State as PathState};
 pub use protocol::{Found, Operation, Protocol, Request};

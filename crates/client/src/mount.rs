@@ -476,7 +476,7 @@ fn unreachable_pending() -> Pending {
 }
 
 /// The credential of all calls of one loop that name no caller.
-fn credential(settings: &Settings, identity: u64) -> Vec<u8> {
+pub(crate) fn credential(settings: &Settings, identity: u64) -> Vec<u8> {
     let mut encoded = Vec::new();
     let caller = Caller { uid: settings.uid, gid: settings.gid, gids: settings.gids.clone() };
     crate::engine::encode_credential(&mut encoded, identity, &caller);

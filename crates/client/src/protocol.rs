@@ -6,9 +6,11 @@
 //! reply may be.
 //!
 //! There is one protocol, NFS version 3. Another protocol would become a module beside [`nfs3`],
-//! and [`Protocol`] a choice between the two.
+//! and [`Protocol`] a choice between the two. Of NFS version 4 there is the question for its minor
+//! versions only.
 
 mod nfs3;
+pub(crate) mod nfs4;
 
 use fs::{Attributes, Change, FileHandle, Stability, Status, Verifier};
 

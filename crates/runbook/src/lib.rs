@@ -13,6 +13,7 @@
 mod check;
 mod ef600;
 mod error;
+mod host_plan;
 mod index;
 mod init;
 mod linux_host;
@@ -25,6 +26,7 @@ mod section;
 mod site;
 
 pub use error::{Error, Refusal, Result};
+pub use host_plan::{HostPlan, PlannedPortal, host_plans};
 pub use init::System;
 
 use section::Section;

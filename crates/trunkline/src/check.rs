@@ -2,6 +2,7 @@
 //! storage. The crate `check` has the rules; this module captures, asks the server, and shows.
 
 mod capture;
+mod plan;
 mod program;
 mod server;
 mod show;
@@ -22,7 +23,7 @@ use std::process::ExitCode;
 ///
 /// The exit status is 1 if something fails, else 0.
 #[derive(Debug, Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES, group = clap::ArgGroup::new("mtu_expected").multiple(true))]
 pub struct CheckArgs {
     /// An export to check too: HOST:/EXPORT or nfs://HOST/EXPORT?OPTIONS.
     #[arg(value_name = "SERVER:/EXPORT", conflicts_with = "from")]
@@ -30,7 +31,7 @@ pub struct CheckArgs {
     /// Mount options for the server, as for mount(8).
     #[arg(short = 'o', long, value_name = "OPTIONS", requires = "target")]
     options: Option<String>,
-    /// Also make a file in the export, and remove it.
+    /// Also make a file in the export, compare its time with this host's clock, and remove it.
     #[arg(long, requires = "target")]
     write: bool,
     /// Read captured output from this directory instead of looking at this host: a file per
@@ -43,15 +44,23 @@ pub struct CheckArgs {
     /// List the captures: their file names, and the commands that make them. Nothing is checked.
     #[arg(long, exclusive = true)]
     captures: bool,
-    /// Expect this many paths of each NVMe namespace and multipath device.
+    /// Expect what this site file plans for a host: the paths to its NVMe targets and the layer
+    /// that joins them, its NQN, its address and interface, the MTU, the size of requests. --paths,
+    /// --mtu, --interface and --stripe-kib take precedence. docs/RUNBOOKS.md describes site files.
+    #[arg(long, value_name = "SITE.toml", group = "mtu_expected")]
+    plan: Option<PathBuf>,
+    /// The host of the site file [default: the one with this host's name, or the only one].
+    #[arg(long, value_name = "NAME", requires = "plan")]
+    host: Option<String>,
+    /// Expect this many paths of each NVMe namespace, subsystem and multipath device.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     paths: Option<u16>,
     /// Judge the MTU of this interface; may be repeated [default: interfaces of RDMA ports that
     /// have an address].
-    #[arg(long, value_name = "NAME", requires = "mtu")]
+    #[arg(long, value_name = "NAME", requires = "mtu_expected")]
     interface: Vec<String>,
     /// Expect this MTU of interfaces that carry storage, and on the way to the server.
-    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(576..=65_535))]
+    #[arg(long, value_name = "BYTES", group = "mtu_expected", value_parser = clap::value_parser!(u32).range(576..=65_535))]
     mtu: Option<u32>,
     /// Expect requests of block devices to carry a full stripe of this many KiB [default: what each
     /// device calls its optimal size].
@@ -69,6 +78,7 @@ const EXAMPLES: &str = "Examples:\n  \
     trunkline check\n  \
     trunkline check nas:/data -o proto=rdma --mtu 9000 --write\n  \
     trunkline check --paths 8 --stripe-kib 2048 --quiet\n  \
+    trunkline check --plan site.toml --host cmp01\n  \
     trunkline check --save host7    # then, elsewhere: trunkline check --from host7\n  \
     trunkline check --captures";
 
@@ -78,12 +88,7 @@ pub fn run(args: &CheckArgs) -> Result<ExitCode, Error> {
         output::print(&show::captures())?;
         return Ok(ExitCode::SUCCESS);
     }
-    let expected = Expected {
-        paths: args.paths.map(usize::from),
-        interfaces: args.interface.clone(),
-        mtu: args.mtu,
-        stripe_bytes: args.stripe_kib.map(|kib| u64::from(kib) << 10),
-    };
+    let expected = expected(args)?;
     let evidence = match &args.from {
         Some(directory) => capture::read(directory)?,
         None => capture::of_this_host(),
@@ -103,4 +108,20 @@ pub fn run(args: &CheckArgs) -> Result<ExitCode, Error> {
     };
     output::print(&text)?;
     Ok(if worst(&findings) == Status::Fail { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// What is expected of the host: the plan, and over it the options.
+fn expected(args: &CheckArgs) -> Result<Expected, Error> {
+    let plan = match &args.plan {
+        Some(site) => plan::expected(site, args.host.as_deref(), args.from.is_none())?,
+        None => Expected::default(),
+    };
+    let stripe_bytes = args.stripe_kib.map(|kib| u64::from(kib) << 10);
+    Ok(Expected {
+        paths: args.paths.map(usize::from).or(plan.paths),
+        mtu: args.mtu.or(plan.mtu),
+        stripe_bytes: stripe_bytes.or(plan.stripe_bytes),
+        interfaces: if args.interface.is_empty() { plan.interfaces } else { args.interface.clone() },
+        ..plan
+    })
 }

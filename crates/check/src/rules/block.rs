@@ -3,6 +3,8 @@
 use crate::{Evidence, Expected, Finding};
 
 const NAME: &str = "sys-block.txt";
+/// Devices without a stripe call the size of their blocks optimal.
+const OPTIMAL_BYTES_MIN: u64 = 8192;
 
 pub(super) fn check(evidence: &Evidence, expected: &Expected, out: &mut Vec<Finding>) {
     for (stars, max) in evidence.tree(NAME, "/sys/block/*/queue/max_sectors_kb") {
@@ -16,7 +18,7 @@ pub(super) fn check(evidence: &Evidence, expected: &Expected, out: &mut Vec<Find
             let path = format!("/sys/block/{device}/queue/{file}");
             evidence.value(NAME, &path)?.parse::<u64>().ok()
         };
-        let optimal = value("optimal_io_size").filter(|bytes| *bytes > 0);
+        let optimal = value("optimal_io_size").filter(|bytes| *bytes >= OPTIMAL_BYTES_MIN);
         let Some((stripe, of)) = stripe(expected, optimal) else { continue };
         let (Ok(max), hardware) = (max.parse::<u64>(), value("max_hw_sectors_kb")) else { continue };
         let seen = format!("{device}: requests of at most {max} KiB; {of} is {} KiB", stripe >> 10);

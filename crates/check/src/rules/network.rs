@@ -19,10 +19,10 @@ pub(super) fn check(evidence: &Evidence, expected: &Expected, out: &mut Vec<Find
 /// MTU of their own.
 fn mtu(evidence: &Evidence, expected: &Expected, out: &mut Vec<Finding>) {
     const RULE: &str = "net.mtu";
-    let Some(wanted) = expected.mtu else { return };
+    let (Some(wanted), Some(_)) = (expected.mtu, evidence.text(NET)) else { return };
     let given: Vec<&str> = expected.interfaces.iter().map(String::as_str).collect();
     let names = if given.is_empty() { super::rdma::used_interfaces(evidence) } else { given };
-    if names.is_empty() && evidence.text(NET).is_some() {
+    if names.is_empty() {
         let seen = "which interfaces carry storage is not known";
         out.push(Finding::unknown(RULE, "/sys/class/net", seen, "--interface NAME"));
     }

@@ -1,18 +1,38 @@
-//! NVMe over Fabrics: controllers, paths and their ANA states, policy, host NQN, volumes.
+//! NVMe over Fabrics: controllers, paths and their ANA states, policy, host NQN, volumes, and the
+//! addresses of a plan.
 
 use super::list;
 use crate::parse::volumes;
-use crate::{Evidence, Expected, Finding};
+use crate::{Evidence, Expected, Finding, Portal};
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 
 const TREE: &str = "sys-nvme.txt";
 const HOST_NQN: &str = "nvme-hostnqn.txt";
 const VOLUMES: &str = "nvme-netapp-smdevices.txt";
+/// The subsystem of discovery controllers, which have no namespaces. NVMe over Fabrics 1.1 s1.5.1.1
+pub(super) const DISCOVERY_NQN: &str = "nqn.2014-08.org.nvmexpress.discovery";
+/// Why paths are counted, and how missing ones are found.
+pub(super) const PATHS_SHORT: &str = "with fewer paths than planned the next failure may cut the volume off";
+pub(super) const PORTALS_MEND: &str =
+    "nvme connect-all    # then: nvme list-subsys; which address is missing?";
+/// Why a controller that is not live counts, and what helps.
+pub(super) const CONTROLLER_LOST: (&str, &str) = (
+    "the path of a controller that is not live carries nothing",
+    "is the address reachable? the kernel tries again until ctrl_loss_tmo; then: nvme connect-all",
+);
 
 pub(super) fn check(evidence: &Evidence, expected: &Expected, out: &mut Vec<Finding>) {
     let fabrics = controllers(evidence, out);
+    native(evidence, expected, out);
+    // Where sysfs was not captured, there is nothing to compare.
+    if evidence.0.contains_key(TREE) {
+        let paths = fabrics.iter().map(|controller| &controller.path);
+        planned(expected, paths, "/sys/class/nvme/*/address", out);
+    }
     if !fabrics.is_empty() {
-        host_nqn(evidence, out);
+        host_nqn(evidence, expected, out);
+        volumes_of(evidence, &fabrics, out);
         paths(evidence, expected, &fabrics, out);
         policies(evidence, &fabrics, out);
     }
@@ -24,6 +44,36 @@ pub(super) fn check(evidence: &Evidence, expected: &Expected, out: &mut Vec<Find
 struct Controller<'a> {
     name: &'a str,
     is_live: bool,
+    subsystem: &'a str,
+    path: Path<'a>,
+}
+
+/// A path to a subsystem, as sysfs or nvme-cli shows it.
+#[derive(Debug)]
+pub(super) struct Path<'a> {
+    pub name: &'a str,
+    pub is_live: bool,
+    pub transport: &'a str,
+    /// `traddr=10.0.0.7,trsvcid=4420`, and more.
+    pub address: &'a str,
+}
+
+impl Path<'_> {
+    fn leads_to(&self, portal: &Portal) -> bool {
+        let field = |name: &str| {
+            let fields = self.address.split(',').map(str::trim);
+            fields.filter_map(|field| field.split_once('=')).find(|(key, _)| *key == name)
+        };
+        let address = field("traddr").and_then(|(_, address)| address.parse::<IpAddr>().ok());
+        self.transport == portal.transport
+            && address == Some(portal.address)
+            && field("trsvcid").is_none_or(|(_, port)| port.parse() == Ok(portal.port))
+    }
+}
+
+/// Whether sysfs shows controllers over fabrics.
+pub(super) fn shows_fabrics(evidence: &Evidence) -> bool {
+    evidence.tree(TREE, "/sys/class/nvme/*/transport").iter().any(|(_, transport)| *transport != "pcie")
 }
 
 /// Checks the controllers over fabrics.
@@ -37,22 +87,99 @@ fn controllers<'a>(evidence: &'a Evidence, out: &mut Vec<Finding>) -> Vec<Contro
         let value =
             |file: &str| evidence.value(TREE, &format!("/sys/class/nvme/{name}/{file}")).unwrap_or("?");
         let (state, address, subsystem) = (value("state"), value("address"), value("subsysnqn"));
-        fabrics.push(Controller { name, is_live: state == "live" });
+        let is_live = state == "live";
+        fabrics.push(Controller {
+            name,
+            is_live,
+            subsystem,
+            path: Path { name, is_live, transport, address },
+        });
         let seen = format!("{name}: {state}, {transport} {address}, {subsystem}");
         let finding = Finding::ok("nvme.controller", format!("/sys/class/nvme/{name}/state"), seen);
-        out.push(if state == "live" {
-            finding
-        } else {
-            finding.fail(
-                "the path of a controller that is not live carries nothing",
-                "is the address reachable? the kernel tries again until ctrl_loss_tmo; then: nvme connect-all",
-            )
-        });
+        out.push(if state == "live" { finding } else { finding.fail(CONTROLLER_LOST.0, CONTROLLER_LOST.1) });
     }
     fabrics
 }
 
-fn host_nqn(evidence: &Evidence, out: &mut Vec<Finding>) {
+/// Whether there is a live path for each address of the plan.
+pub(super) fn planned<'a>(
+    expected: &Expected,
+    paths: impl Iterator<Item = &'a Path<'a>> + Clone,
+    source: &str,
+    out: &mut Vec<Finding>,
+) {
+    for portal in &expected.portals {
+        let Portal { target, transport, address, port } = portal;
+        let mut found = paths.clone().filter(|path| path.leads_to(portal));
+        let names: Vec<_> = found.clone().map(|path| path.name).collect();
+        let seen = match &names[..] {
+            [] => {
+                format!("{target}: no controller for {transport} {address} port {port}, which the plan names")
+            }
+            names => format!("{target}: {transport} {address} port {port} is {}", list(names)),
+        };
+        let finding = Finding::ok("nvme.plan", source, seen);
+        out.push(if found.any(|path| path.is_live) {
+            finding
+        } else {
+            finding.fail(
+                "a path of the plan is missing",
+                format!(
+                    "ping {address}; nvme discover -t {transport} -a {address} -s {port}; nvme connect-all"
+                ),
+            )
+        });
+    }
+}
+
+/// Whether each subsystem shows volumes.
+fn volumes_of(evidence: &Evidence, fabrics: &[Controller<'_>], out: &mut Vec<Finding>) {
+    let with: BTreeSet<&str> = evidence
+        .tree(TREE, "/sys/class/nvme/*/nvme*/nsid")
+        .into_iter()
+        .filter_map(|(stars, _)| stars.first().copied())
+        .collect();
+    let mut subsystems = BTreeMap::<&str, Vec<&Controller<'_>>>::new();
+    // Before Linux 4.16 the name of the subsystem is not told.
+    let told = fabrics.iter().filter(|controller| !matches!(controller.subsystem, "?" | DISCOVERY_NQN));
+    for controller in told.filter(|controller| controller.is_live) {
+        subsystems.entry(controller.subsystem).or_default().push(controller);
+    }
+    for (nqn, controllers) in subsystems {
+        let names: Vec<_> = controllers.iter().map(|controller| controller.name).collect();
+        let finding = |seen| Finding::ok("nvme.namespaces", "/sys/class/nvme/*/nvme*/nsid", seen);
+        out.push(if names.iter().any(|name| with.contains(name)) {
+            finding(format!("{nqn}: {} live controllers show volumes", names.len()))
+        } else {
+            finding(format!("{nqn}: {} are live and show no volume", list(&names))).warn(
+                "the array has no volume for this host, or knows it by another NQN",
+                "cat /sys/class/nvme/*/hostnqn    # is it the NQN to which the array maps volumes?",
+            )
+        });
+    }
+}
+
+/// Whether the layer that joins the paths is the planned one.
+fn native(evidence: &Evidence, expected: &Expected, out: &mut Vec<Finding>) {
+    let path = "/sys/module/nvme_core/parameters/multipath";
+    let (Some(planned), Some(value)) = (expected.native_multipath, evidence.value(TREE, path)) else {
+        return;
+    };
+    let (name, wanted) = if planned { ("the NVMe driver", "Y") } else { ("DM-Multipath", "N") };
+    let seen = format!("nvme_core.multipath is {value}; {name} is planned to join the paths");
+    let finding = Finding::ok("nvme.native", path, seen);
+    out.push(if value == wanted {
+        finding
+    } else {
+        finding.fail(
+            "hosts that join paths in different layers must not share volumes, and tools look for devices of \
+             the planned form",
+            format!("boot with nvme_core.multipath={wanted}"),
+        )
+    });
+}
+
+fn host_nqn(evidence: &Evidence, expected: &Expected, out: &mut Vec<Finding>) {
     let used: BTreeSet<_> =
         evidence.tree(TREE, "/sys/class/nvme/*/hostnqn").into_iter().map(|(_, nqn)| nqn).collect();
     let kept = evidence.text(HOST_NQN).map(str::trim);
@@ -64,6 +191,14 @@ fn host_nqn(evidence: &Evidence, out: &mut Vec<Finding>) {
     let seen =
         format!("host NQN in use: {}; in {}: {}", list(&used), "/etc/nvme/hostnqn", kept.unwrap_or("none"));
     let finding = Finding::ok("nvme.host-nqn", "/sys/class/nvme/*/hostnqn", seen);
+    if let Some(planned) = expected.host_nqn.as_deref().filter(|planned| used != [*planned]) {
+        let seen = format!("{}; planned: {planned}", finding.seen);
+        out.push(Finding { seen, ..finding }.fail(
+            "targets map volumes to the NQN of the plan",
+            format!("echo '{planned}' > /etc/nvme/hostnqn    # then disconnect, and nvme connect-all"),
+        ));
+        return;
+    }
     out.push(match (&used[..], kept) {
         ([_], None) => finding.warn(
             "without the file the host may have another name after a restart, and its volumes are mapped to this \
@@ -131,10 +266,7 @@ fn paths(evidence: &Evidence, expected: &Expected, fabrics: &[Controller<'_>], o
                 "nvme list-subsys    # then the array: does a controller own the volume?",
             )
         } else if short {
-            finding.fail(
-                "with fewer paths than planned the next failure may cut the volume off",
-                "nvme connect-all    # then: nvme list-subsys; which address is missing?",
-            )
+            finding.fail(PATHS_SHORT, PORTALS_MEND)
         } else if optimized == 0 {
             finding.warn(
                 "all I/O goes to the controller that does not own the volume and is forwarded there",

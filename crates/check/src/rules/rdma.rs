@@ -135,17 +135,17 @@ fn mtu(evidence: &Evidence, expected: &Expected, port: &RdmaPort) -> Option<Find
     }
     let name = interface(evidence, port);
     let path = format!("/sys/class/net/{}/mtu", name.unwrap_or_default());
-    let of_interface = evidence.value("sys-net.txt", &path).and_then(|mtu| mtu.parse().ok());
-    let of_interface = of_interface.or(expected.mtu);
+    let shown = evidence.value("sys-net.txt", &path).and_then(|mtu| mtu.parse().ok());
+    let of_interface = shown.or(expected.mtu);
     let Some(active) = *active_mtu else {
         let seen = format!("{device} port {number}: the active RDMA MTU is not known");
         let mend = "install ibverbs-utils (Debian) or libibverbs-utils (RHEL) for ibv_devinfo";
         return Some(Finding::unknown("rdma.mtu", DEVINFO, seen, mend));
     };
-    let interface_text = match (name, of_interface) {
-        (Some(name), Some(mtu)) => format!("{name} has an MTU of {mtu}"),
-        (_, Some(mtu)) => format!("{mtu} is expected of its interface"),
-        (_, None) => "the MTU of its interface is not known".to_owned(),
+    let interface_text = match (name, shown, expected.mtu) {
+        (Some(name), Some(mtu), _) => format!("{name} has an MTU of {mtu}"),
+        (_, None, Some(mtu)) => format!("{mtu} is expected of its interface"),
+        _ => "the MTU of its interface is not known".to_owned(),
     };
     let seen = format!("{device} port {number}: active RDMA MTU {active}; {interface_text}");
     let finding = Finding::ok("rdma.mtu", evidence.source(DEVINFO), seen);

@@ -2,54 +2,72 @@
 //! beside the first idle and replies are dropped.
 
 use super::list;
-use crate::{Evidence, Finding, Status};
+use crate::{Evidence, Expected, Finding, Status};
 use std::collections::BTreeMap;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 const ADDRESSES: &str = "ip-addr.txt";
 const RULES: &str = "ip-rule.txt";
+const RULES_V6: &str = "ip-rule6.txt";
 const SYSCTL: &str = "sysctl.txt";
 /// Routing tables above this number are proposed.
 const FIRST_TABLE: u32 = 100;
 
-/// An IPv4 address of an interface.
+/// An address of an interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Local<'a> {
     pub interface: &'a str,
-    pub address: Ipv4Addr,
-    pub prefix: u32,
+    pub address: IpAddr,
+    pub prefix: u8,
+    /// Another host has the same address, found by IPv6 itself. RFC 4862 s5.4
+    is_duplicate: bool,
 }
 
 impl Local<'_> {
     /// The network as `10.0.0.0/24`.
     fn network(&self) -> String {
-        let mask = u32::MAX.checked_shl(32_u32.saturating_sub(self.prefix)).unwrap_or(0);
-        format!("{}/{}", Ipv4Addr::from_bits(self.address.to_bits() & mask), self.prefix)
+        let network: IpAddr = match self.address {
+            IpAddr::V4(address) => {
+                let mask = u32::MAX.checked_shl(32 - u32::from(self.prefix)).unwrap_or(0);
+                Ipv4Addr::from_bits(address.to_bits() & mask).into()
+            }
+            IpAddr::V6(address) => {
+                let mask = u128::MAX.checked_shl(128 - u32::from(self.prefix)).unwrap_or(0);
+                Ipv6Addr::from_bits(address.to_bits() & mask).into()
+            }
+        };
+        format!("{network}/{}", self.prefix)
     }
 }
 
-/// The IPv4 addresses of all interfaces but loopback: lines such as
+/// The addresses of all interfaces but loopback, without link-local ones: lines such as
 /// `2: ens6f0    inet 10.0.0.1/24 brd 10.0.0.255 scope global ens6f0`.
 pub(super) fn addresses(evidence: &Evidence) -> Vec<Local<'_>> {
-    let local = |line: &'_ str| {
-        let mut words = line.split_whitespace();
-        // The name of a VLAN or of one end of a pair is followed by the other interface.
-        let interface = words.nth(1)?.split('@').next()?;
-        let (address, prefix) = words.skip_while(|word| *word != "inet").nth(1)?.split_once('/')?;
-        Some((interface.len(), address.parse().ok()?, prefix.parse().ok().filter(|prefix| *prefix <= 32)?))
-    };
-    let mut found = Vec::new();
-    for line in evidence.text(ADDRESSES).unwrap_or_default().lines() {
-        let Some((len, address, prefix)) = local(line) else { continue };
-        let name = line.split_whitespace().nth(1).and_then(|name| name.get(..len));
-        found.extend(name.filter(|name| *name != "lo").map(|interface| Local { interface, address, prefix }));
-    }
-    found
+    evidence.text(ADDRESSES).unwrap_or_default().lines().filter_map(local).collect()
 }
 
-pub(super) fn check(evidence: &Evidence, out: &mut Vec<Finding>) {
+fn local(line: &str) -> Option<Local<'_>> {
+    let mut words = line.split_whitespace();
+    // The name of a VLAN or of one end of a pair is followed by the other interface.
+    let interface = words.nth(1)?.split('@').next()?;
+    let mut rest = words.skip_while(|word| !matches!(*word, "inet" | "inet6"));
+    let (address, prefix) = rest.nth(1)?.split_once('/')?;
+    let (address, prefix): (IpAddr, u8) = (address.parse().ok()?, prefix.parse().ok()?);
+    let (longest, is_link_local) = match address {
+        IpAddr::V4(_) => (32, false),
+        IpAddr::V6(address) => (128, address.is_unicast_link_local()),
+    };
+    let is_kept = prefix <= longest && !is_link_local && interface != "lo";
+    let is_duplicate = rest.any(|word| word == "dadfailed");
+    is_kept.then_some(Local { interface, address, prefix, is_duplicate })
+}
+
+pub(super) fn check(evidence: &Evidence, expected: &Expected, out: &mut Vec<Finding>) {
+    let locals = addresses(evidence);
+    planned(evidence, expected, &locals, out);
+    duplicates(evidence, &locals, out);
     let mut networks = BTreeMap::<String, Vec<Local<'_>>>::new();
-    for local in addresses(evidence) {
+    for local in locals {
         networks.entry(local.network()).or_default().push(local);
     }
     let mut table = FIRST_TABLE;
@@ -63,8 +81,48 @@ pub(super) fn check(evidence: &Evidence, out: &mut Vec<Finding>) {
         let sources = sources(evidence, &network, &locals, &mut table);
         let is_routed = sources.status == Status::Ok;
         out.push(sources);
+        if locals.iter().any(|local| local.address.is_ipv6()) {
+            // Neither of the two is there for IPv6.
+            continue;
+        }
         out.extend(interfaces.iter().filter_map(|name| reverse_path(evidence, name, is_routed)));
         out.extend(interfaces.iter().filter_map(|name| address_resolution(evidence, name)));
+    }
+}
+
+/// Whether the host has the addresses of the plan.
+fn planned(evidence: &Evidence, expected: &Expected, locals: &[Local<'_>], out: &mut Vec<Finding>) {
+    if evidence.text(ADDRESSES).is_none() {
+        return;
+    }
+    for address in &expected.addresses {
+        let source = evidence.source(ADDRESSES);
+        let has = locals.iter().find(|local| local.address == *address);
+        out.push(match has {
+            Some(local) => {
+                Finding::ok("net.address", source, format!("{} has {address}, as planned", local.interface))
+            }
+            None => Finding::ok(
+                "net.address",
+                source,
+                format!("no interface has {address}, which the plan names"),
+            )
+            .fail(
+                "what is to come from that address goes another way, or not at all",
+                format!("ip addr add {address}/PREFIX dev INTERFACE    # or correct the plan"),
+            ),
+        });
+    }
+}
+
+/// An address that another host has too carries nothing.
+fn duplicates(evidence: &Evidence, locals: &[Local<'_>], out: &mut Vec<Finding>) {
+    for Local { interface, address, .. } in locals.iter().filter(|local| local.is_duplicate) {
+        let seen = format!("{interface}: another host has {address} too (dadfailed)");
+        out.push(Finding::ok("net.duplicate", evidence.source(ADDRESSES), seen).fail(
+            "the kernel does not use an address that it saw at another host",
+            format!("give one of the two another address: ip -6 addr del {address} dev {interface}; ip -6 addr add ..."),
+        ));
     }
 }
 
@@ -74,19 +132,23 @@ fn sources(evidence: &Evidence, network: &str, locals: &[Local<'_>], table: &mut
     let mut interfaces: Vec<&str> = locals.iter().map(|local| local.interface).collect();
     interfaces.dedup();
     let seen = format!("{} share the network {network}", list(&interfaces));
-    let Some(text) = evidence.text(RULES) else {
-        let mend = "ip rule show    # is there a rule for each address?";
-        return Finding::unknown("net.source-routing", RULES, seen, mend);
+    let (rules, ip, longest) = match locals.first() {
+        Some(Local { address: IpAddr::V6(_), .. }) => (RULES_V6, "ip -6", "/128"),
+        _ => (RULES, "ip", "/32"),
+    };
+    let Some(text) = evidence.text(rules) else {
+        let mend = format!("{ip} rule show    # is there a rule for each address?");
+        return Finding::unknown("net.source-routing", rules, seen, mend);
     };
     // `32765:	from 10.0.0.2 lookup 101`
     let sources: Vec<&str> =
         text.lines().filter_map(|line| line.split_once("from ")?.1.split_whitespace().next()).collect();
     let has_rule = |local: &&Local<'_>| {
-        let address = local.address.to_string();
-        sources.iter().any(|source| *source == address || source.strip_suffix("/32") == Some(&address))
+        let is_it = |source: &str| source.parse() == Ok(local.address);
+        sources.iter().any(|source| is_it(source.strip_suffix(longest).unwrap_or(source)))
     };
     let without: Vec<_> = locals.iter().filter(|local| !has_rule(local)).collect();
-    let finding = Finding::ok("net.source-routing", evidence.source(RULES), seen);
+    let finding = Finding::ok("net.source-routing", evidence.source(rules), seen);
     let main = without.first().map(|local| local.interface);
     let lacking: Vec<_> = without.into_iter().filter(|local| Some(local.interface) != main).collect();
     if lacking.is_empty() {
@@ -96,8 +158,8 @@ fn sources(evidence: &Evidence, network: &str, locals: &[Local<'_>], table: &mut
         let Local { interface, address, .. } = local;
         *table += 1;
         format!(
-            "ip route add {network} dev {interface} src {address} table {table}; \
-             ip rule add from {address} table {table}"
+            "{ip} route add {network} dev {interface} src {address} table {table}; \
+             {ip} rule add from {address} table {table}"
         )
     };
     let why = "everything sent to that network leaves through one interface, whatever address it comes from";

@@ -35,11 +35,17 @@ const SOUND: &[(&str, &str)] = &[
         "1: lo    inet 127.0.0.1/8 scope host lo\\       valid_lft forever preferred_lft forever\n\
          2: ens6f0    inet 10.0.0.1/24 brd 10.0.0.255 scope global ens6f0\\       valid_lft forever\n\
          2: ens6f0    inet6 fe80::1/64 scope link \\       valid_lft forever\n\
-         3: ens6f1@if9    inet 10.0.0.2/24 scope global ens6f1\\       valid_lft forever\n",
+         3: ens6f1@if9    inet 10.0.0.2/24 scope global ens6f1\\       valid_lft forever\n\
+         2: ens6f0    inet6 fd00::1/64 scope global \\       valid_lft forever\n\
+         3: ens6f1    inet6 fd00::2/64 scope global \\       valid_lft forever\n",
     ),
     (
         "ip-rule.txt",
         "0:\tfrom all lookup local\n9:\tfrom 10.0.0.2 lookup 101\n32766:\tfrom all lookup main\n",
+    ),
+    (
+        "ip-rule6.txt",
+        "0:\tfrom all lookup local\n9:\tfrom fd00:0:0::2/128 lookup 101\n32766:\tfrom all lookup main\n",
     ),
     (
         "sysctl.txt",
@@ -49,7 +55,7 @@ const SOUND: &[(&str, &str)] = &[
          /proc/sys/net/ipv4/conf/ens6f1/arp_announce:2\n/proc/sys/net/ipv4/tcp_congestion_control:cubic\n\
          /proc/sys/net/ipv4/tcp_rmem:4096\t131072\t6291456\n/proc/sys/net/ipv4/tcp_wmem:4096 16384 4194304\n",
     ),
-    ("sys-module.txt", "ib_uverbs\nrdma_ucm\n"),
+    ("sys-module.txt", "ib_uverbs\nrdma_ucm\nnvme_core\nnvme_fabrics\nnvme_rdma\ndm_mod\n"),
     (
         "limits.txt",
         "Limit  Soft Limit  Hard Limit  Units\nMax locked memory  unlimited unlimited bytes\nMax open files  65536  65536  files\n",
@@ -77,6 +83,17 @@ const SOUND: &[(&str, &str)] = &[
          /sys/class/nvme/nvme0/nvme0c0n1/nsid:1\n/sys/class/nvme/nvme1/nvme0c1n1/nsid:1\n",
     ),
     ("nvme-hostnqn.txt", "nqn.2020-12.org:h\n"),
+    (
+        "nvme-list.txt",
+        "Node\tSN\tModel\tNamespace\tUsage\tFormat\tFW Rev\n\
+         /dev/nvme0n1\t0219\tNetApp E-Series\t1\t1 TB / 1 TB\t4 KiB + 0 B\t98711200\n\
+         /dev/nvme0n2\t0219\tNetApp E-Series\t2\t1 TB / 1 TB\t4 KiB + 0 B\t98711200\n",
+    ),
+    (
+        "nvme-list-subsys.txt",
+        "nvme-subsys0 - NQN=nqn.1992-08.com.netapp:6000\n\\\n +- nvme0 rdma traddr=10.0.0.7 trsvcid=4420 live\n \
+         +- nvme1 rdma traddr=10.0.0.8 trsvcid=4420 live\n",
+    ),
     (
         "nvme-netapp-smdevices.txt",
         "/dev/nvme0n1, Array Name e, Volume Name v1, NSID 1, Volume ID 1, Controller A, Access State unknown, 1TB\n\
@@ -111,8 +128,16 @@ const SOUND: &[(&str, &str)] = &[
     ),
 ];
 
-const EXPECTED: Expected =
-    Expected { paths: Some(2), mtu: Some(9000), interfaces: Vec::new(), stripe_bytes: None };
+const EXPECTED: Expected = Expected {
+    paths: Some(2),
+    portals: Vec::new(),
+    addresses: Vec::new(),
+    host_nqn: None,
+    native_multipath: None,
+    mtu: Some(9000),
+    interfaces: Vec::new(),
+    stripe_bytes: None,
+};
 
 fn evidence(captures: &[(&str, &str)]) -> Evidence {
     let of = |(name, text): &(&str, &str)| {
@@ -182,6 +207,10 @@ fn nothing_is_wrong_with_a_sound_host_and_every_rule_has_looked() {
         "nvme.host-nqn",
         "nvme.paths",
         "nvme.ownership",
+        "nvme.namespaces",
+        "nvme.firmware",
+        "nvme.modules",
+        "multipath.modules",
         "multipath.paths",
         "block.request-size",
         "clock.synchronized",
@@ -389,6 +418,137 @@ fn paths_are_counted_without_native_multipath_too_and_owners_are_not_guessed() {
         "{paths:?}"
     );
     assert!(!findings.iter().any(|of| of.rule == "nvme.ownership"));
+}
+
+/// What is found with this plan on the sound host, after a capture was replaced.
+fn planned(expected: Expected, name: &str, from: &str, to: &str) -> Vec<Finding> {
+    let mut evidence = evidence(SOUND);
+    let captured = evidence.0.get_mut(name).unwrap();
+    captured.text = Ok(captured.text.clone().unwrap().replace(from, to));
+    all(&evidence, &expected)
+}
+
+fn portal(address: &str) -> crate::Portal {
+    crate::Portal {
+        target: "ef600".to_owned(),
+        transport: "rdma",
+        address: address.parse().unwrap(),
+        port: 4420,
+    }
+}
+
+#[test]
+fn paths_and_modules_are_compared_with_the_plan() {
+    let plan = |addresses: &[&str]| Expected {
+        portals: addresses.iter().map(|address| portal(address)).collect(),
+        ..EXPECTED
+    };
+    found_all(&planned(plan(&["10.0.0.7"]), "sys-nvme.txt", "x", "x"), &[]);
+    let missing = planned(plan(&["10.0.0.7", "10.0.0.8"]), "sys-nvme.txt", "x", "x");
+    found(&missing, "nvme.plan", Status::Fail, "nvme discover -t rdma -a 10.0.0.8 -s 4420");
+    let other_port = planned(plan(&["10.0.0.7"]), "sys-nvme.txt", "trsvcid=4420", "trsvcid=4421");
+    found(&other_port, "nvme.plan", Status::Fail, "10.0.0.7");
+    let module = planned(plan(&["10.0.0.7"]), "sys-module.txt", "nvme_rdma\n", "");
+    found(&module, "nvme.modules", Status::Fail, "modprobe -a nvme_rdma");
+    let dm = Expected { native_multipath: Some(false), ..plan(&["10.0.0.7"]) };
+    let dm = |from, to| {
+        let mut evidence = evidence(SOUND);
+        for (name, from, to) in [("sys-module.txt", from, to), ("sys-nvme.txt", "multipath:Y", "multipath:N")]
+        {
+            let captured = evidence.0.get_mut(name).unwrap();
+            captured.text = Ok(captured.text.clone().unwrap().replace(from, to));
+        }
+        all(&evidence, &dm)
+    };
+    found(&dm("x", "x"), "multipath.modules", Status::Fail, "dm_multipath");
+    found_all(&dm("dm_mod", "dm_multipath"), &[]);
+    let nqn = |nqn: &str| Expected { host_nqn: Some(nqn.to_owned()), ..EXPECTED };
+    found_all(&planned(nqn("nqn.2020-12.org:h"), "sys-nvme.txt", "x", "x"), &[]);
+    found(
+        &planned(nqn("nqn.2020-12.org:i"), "sys-nvme.txt", "x", "x"),
+        "nvme.host-nqn",
+        Status::Fail,
+        "org:i",
+    );
+    let native = |is_native| Expected { native_multipath: Some(is_native), ..EXPECTED };
+    found(&planned(native(false), "sys-nvme.txt", "x", "x"), "nvme.native", Status::Fail, "multipath=N");
+    found(
+        &planned(native(true), "sys-nvme.txt", "multipath:Y", "multipath:N"),
+        "nvme.native",
+        Status::Fail,
+        "multipath=Y",
+    );
+    found_all(&planned(native(true), "sys-nvme.txt", "x", "x"), &[]);
+    let empty = planned(EXPECTED, "sys-nvme.txt", "/nsid:1", "/other:1");
+    found(&empty, "nvme.namespaces", Status::Warn, "hostnqn");
+}
+
+#[test]
+fn addresses_are_compared_with_the_plan_and_duplicates_are_found() {
+    let plan = |address: &str| Expected { addresses: vec![address.parse().unwrap()], ..EXPECTED };
+    found_all(&planned(plan("10.0.0.2"), "ip-addr.txt", "x", "x"), &[]);
+    found(
+        &planned(plan("10.0.0.3"), "ip-addr.txt", "x", "x"),
+        "net.address",
+        Status::Fail,
+        "ip addr add 10.0.0.3",
+    );
+    let duplicate =
+        with("ip-addr.txt", "fd00::2/64 scope global", "fd00::2/64 scope global dadfailed tentative");
+    found(&duplicate, "net.duplicate", Status::Fail, "fd00::2");
+}
+
+#[test]
+fn several_addresses_of_ipv6_need_rules_too() {
+    let rule = with("ip-rule6.txt", "fd00:0:0::2/128", "fd00::9");
+    found(&rule, "net.source-routing", Status::Warn, "ip -6 rule add from fd00::2 table 101");
+    found_all(&with("ip-rule6.txt", "fd00:0:0::2/128", "fd00::2"), &[]);
+    let both = with("ip-addr.txt", "fd00::2/64", "fd00:0:0:1::2/64");
+    found_all(&both, &[]);
+    // What is there for IPv4 is not there for IPv6.
+    assert_eq!(both.iter().filter(|of| of.rule == "net.rp-filter").count(), 2);
+}
+
+/// The findings of nvme-cli's lists alone, as they are read from another host.
+fn listed(name: &str, text: &str, expected: &Expected) -> Vec<Finding> {
+    all(&evidence(&[(name, text)]), expected)
+}
+
+#[test]
+fn faults_in_lists_of_nvme_cli_are_found() {
+    let of = |name: &str| SOUND.iter().find(|(of, _)| *of == name).unwrap().1;
+    let list = of("nvme-list.txt");
+    let other = list.replacen("98711200", "98710700", 1);
+    found(&listed("nvme-list.txt", &other, &EXPECTED), "nvme.firmware", Status::Warn, "update");
+    // A device for each path: the second namespace lacks one.
+    let lacking = format!("{list}{}", list.lines().nth(1).unwrap().replace("nvme0n1", "nvme1n1"));
+    found(&listed("nvme-list.txt", &lacking, &EXPECTED), "nvme.devices", Status::Fail, "list-subsys");
+    let unplanned = Expected { paths: None, ..EXPECTED };
+    found(&listed("nvme-list.txt", &lacking, &unplanned), "nvme.devices", Status::Warn, "list-subsys");
+    let subsystems = of("nvme-list-subsys.txt");
+    let check = |text: &str| listed("nvme-list-subsys.txt", text, &EXPECTED);
+    found_all(&check(subsystems), &[]);
+    found_all(
+        &check(&subsystems.replacen("live", "connecting", 1)),
+        &[("nvme.controller", Status::Fail, "connect-all"), ("nvme.subsystem", Status::Fail, "connect-all")],
+    );
+    let states = |state: &str| check(&subsystems.replace("live", &format!("live {state}")));
+    found_all(&states("optimized"), &[]);
+    found(&states("non-optimized"), "nvme.subsystem", Status::Warn, "its controller");
+    found(&states("inaccessible"), "nvme.subsystem", Status::Fail, "list-subsys");
+    let plan = Expected { portals: vec![portal("10.0.0.8"), portal("10.0.0.9")], ..EXPECTED };
+    let missing = listed("nvme-list-subsys.txt", subsystems, &plan);
+    found(&missing, "nvme.plan", Status::Fail, "discover -t rdma -a 10.0.0.9");
+    assert_eq!(missing.iter().filter(|of| of.rule == "nvme.plan").count(), 2);
+    assert!(check(&subsystems.replace("rdma", "pcie")).is_empty());
+    assert!(check(&subsystems.replace("nqn.1992-08.com.netapp:6000", nvme::DISCOVERY_NQN)).is_empty());
+}
+
+#[test]
+fn what_sysfs_shows_is_not_told_again_from_lists() {
+    let broken = with("nvme-list-subsys.txt", "live", "connecting");
+    found_all(&broken, &[]);
+    assert!(!broken.iter().any(|of| of.rule == "nvme.subsystem" || of.rule == "nvme.devices"));
 }
 
 #[test]

@@ -20,27 +20,45 @@ pub(super) fn source(capture: &Capture) -> String {
     }
 }
 
-/// Captures what this host shows.
+/// Captures what this host shows. All at once: a program may have to wait for a device that hangs.
 pub(super) fn of_this_host() -> Evidence {
-    let mut evidence = Evidence::default();
-    for capture in CAPTURES {
-        let text = match capture.how {
-            How::Command(words) => program::run(words).and_then(|output| match output.succeeded {
-                true => Ok(output.stdout),
-                false => Err(first_line(&output.stderr, words)),
-            }),
-            How::File(path) => read_file(Path::new(path)),
-            How::Tree(forms) => tree(forms),
-            How::OnArray(_) => continue,
-        };
-        // What shows a value of many small files is the file, which each finding names.
-        let source = match capture.how {
-            How::Tree(forms) => directory_of(forms).to_owned(),
-            _ => source(capture),
-        };
-        evidence.0.insert(capture.name, Captured { source, text });
+    let captured = std::thread::scope(|scope| {
+        let threads: Vec<_> = CAPTURES
+            .iter()
+            .map(|capture| (capture.name, scope.spawn(|| one_of_this_host(capture))))
+            .collect();
+        // A capture without a result is one of another host, or of a thread that panicked.
+        let found = threads.into_iter().filter_map(|(name, thread)| Some((name, thread.join().ok()??)));
+        found.collect()
+    });
+    Evidence(captured)
+}
+
+fn one_of_this_host(capture: &Capture) -> Option<Captured> {
+    let text = match capture.how {
+        How::Command(words) => command(words),
+        How::File(path) => read_file(Path::new(path)),
+        How::Tree(forms) => tree(forms),
+        How::OnArray(_) => return None,
+    };
+    // What shows a value of many small files is the file, which each finding names.
+    let source = match capture.how {
+        How::Tree(forms) => directory_of(forms).to_owned(),
+        _ => source(capture),
+    };
+    Some(Captured { source, text })
+}
+
+/// The output of a command. `multipath` would load device mapper, so it runs only where that is in
+/// use; without it there is nothing that it could show.
+fn command(words: &[&str]) -> Result<String, String> {
+    if words.first() == Some(&"multipath") && !Path::new("/sys/module/dm_multipath").exists() {
+        return Err("the module dm_multipath is not loaded".to_owned());
     }
-    evidence
+    program::run(words).and_then(|output| match output.succeeded {
+        true => Ok(output.stdout),
+        false => Err(first_line(&output.stderr, words)),
+    })
 }
 
 fn first_line(stderr: &str, words: &[&str]) -> String {

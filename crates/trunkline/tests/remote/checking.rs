@@ -150,7 +150,7 @@ fn a_sound_server_passes_and_keeps_nothing() {
         out.contains("NFS version 4 over TCP") && out.contains("not offered; versions 3 to 3 are"),
         "{out}"
     );
-    for rule in ["server.export", "server.rights", "server.write"] {
+    for rule in ["server.mount", "server.export", "server.rights", "server.write", "server.clock"] {
         let (status, seen) = found(&out, rule);
         assert_eq!(status, "ok", "{rule}: {seen}");
     }
@@ -160,6 +160,68 @@ fn a_sound_server_passes_and_keeps_nothing() {
         findings.filter(|of| of["rule"].as_str().is_some_and(|rule| rule.starts_with("server.")));
     assert!(of_server.all(|finding| finding["status"] != "fail"), "{out}");
     assert_eq!(prints(&["ls", "-a", &server.url("")]), "");
+    // Without --write it is told what was not looked at.
+    let (_, out, _) = run(&["check", "--json", &server.url("")]);
+    let (status, seen) = found(&out, "server.write");
+    assert!(status == "unknown" && seen.contains("clock"), "{seen}");
+    assert!(!out.contains("server.clock"), "{out}");
+}
+
+#[test]
+fn frames_are_sent_from_each_local_address_that_is_named() {
+    let server = TestServer::start();
+    let options = "localports=127.0.0.2~127.0.0.3";
+    let (_, out, err) = run(&["check", "--json", "-o", options, &server.url("")]);
+    assert_eq!(err, "");
+    let value: Value = serde_json::from_str(&out).expect("JSON");
+    let findings = value["findings"].as_array().expect("an array").iter();
+    let of_mtu = findings.filter(|of| of["rule"] == "server.mtu");
+    let sources: Vec<_> = of_mtu.filter_map(|of| of["source"].as_str()).collect();
+    assert_eq!(sources.len(), 2, "{out}");
+    for (source, local) in sources.iter().zip(["127.0.0.2", "127.0.0.3"]) {
+        assert!(source.contains(&format!(" -I {local} 127.0.0.1")), "{source}");
+    }
+}
+
+/// Captures of a host of the site in docs/examples that has seven of its eight paths.
+#[test]
+fn a_host_is_compared_with_its_plan() {
+    let directory = tempdir().expect("a directory");
+    let at = |name: &str| directory.path().join(name);
+    let mut listed = "nvme-subsys0 - NQN=nqn.1992-08.com.netapp:6000\n\\\n".to_owned();
+    for path in 0..7 {
+        let address = 107 + path;
+        listed.push_str(&format!(" +- nvme{path} rdma traddr=172.30.57.{address},trsvcid=4420 live\n"));
+    }
+    fs::write(at("nvme-list-subsys.txt"), listed).expect("a capture");
+    fs::write(at("sys-module.txt"), "nvme_core\nnvme_fabrics\n").expect("a capture");
+    fs::write(at("ip-addr.txt"), "2: ib0    inet 172.30.60.2/16 scope global ib0\n").expect("a capture");
+    let site = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/examples/site-ef600.toml");
+    let check = |more: &[&str]| {
+        let all = [&["check", "--from", text(directory.path()), "--plan", text(&site)], more].concat();
+        run(&all)
+    };
+    let (code, out, err) = check(&["--host", "cmp02"]);
+    assert_eq!((code, err.as_str()), (Some(1), ""), "{out}");
+    for expected in [
+        "ok      net.address              ib0 has 172.30.60.2, as planned\n",
+        "fail    nvme.modules             NVMe: loaded are nvme_core, nvme_fabrics; not loaded: nvme_rdma\n",
+        "ok      nvme.plan                de0704: rdma 172.30.57.113 port 4420 is nvme6\n",
+        "fail    nvme.plan                de0704: no controller for rdma 172.30.57.114 port 4420, which the plan names\n",
+        "fail    nvme.subsystem           nvme-subsys0 (nqn.1992-08.com.netapp:6000): 7 live paths of 8\n",
+    ] {
+        assert!(out.contains(expected), "{expected}\n---\n{out}");
+    }
+    assert!(out.ends_with(", 0 warn, 3 fail, 0 unknown\n"), "{out}");
+    let (_, out, _) = check(&["--host", "cmp02", "--paths", "7"]);
+    assert!(out.contains("7 live paths of 7"), "{out}");
+    let (code, _, err) = check(&["--host", "cmp99"]);
+    assert!(
+        code == Some(1) && err.contains("no host cmp99") && err.contains("--host NAME, one of cmp01"),
+        "{err}"
+    );
+    let (code, _, err) = check(&[]);
+    assert!(code == Some(1) && err.contains("has several hosts"), "{err}");
 }
 
 #[test]
@@ -192,6 +254,7 @@ fn a_server_that_is_not_there_and_an_export_that_is_not_are_told_apart() {
     let (code, out, _) = run(&["check", "--json", &format!("nfs://{address}/export?retry=0")]);
     assert_eq!(code, Some(1));
     assert_eq!(found(&out, "server.version").0, "fail");
+    assert_eq!(found(&out, "server.mount").0, "fail");
     assert_eq!(found(&out, "server.export").0, "fail");
 }
 
@@ -203,6 +266,8 @@ fn options_that_make_no_sense_are_refused() {
         &["check", "--captures", "--json"],
         &["check", "--mtu", "1"],
         &["check", "--paths", "0"],
+        &["check", "--host", "a"],
+        &["check", "--interface", "a"],
     ] {
         let (code, _, err) = run(arguments);
         assert_eq!(code, Some(2), "{arguments:?}: {err}");
