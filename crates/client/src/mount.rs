@@ -1,6 +1,6 @@
 //! A mount: the root of an export, reached over every path of its route.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -505,10 +505,26 @@ fn note_ports(settings: &mut Settings, found: SocketAddr) {
 fn first_remote(settings: &Settings) -> u16 {
     let count = settings.remotes.len().max(1);
     let offset = settings.remotes_offset.unwrap_or_else(|| {
-        let local = settings.locals.first().map_or_else(|| settings.server.to_string(), Address::to_string);
-        local.bytes().fold(0_u32, |hash, byte| hash.wrapping_mul(31).wrapping_add(u32::from(byte)))
+        let local = settings.locals.first().map(Address::to_string);
+        let local = local.or_else(|| local_address_to(settings).map(|local| local.to_string()));
+        hash(&local.unwrap_or_else(|| settings.server.to_string()))
     });
     u16::try_from(offset as usize % count).unwrap_or(0)
+}
+
+/// A hash whose values for consecutive addresses differ modulo any small number.
+fn hash(address: &str) -> u32 {
+    address.bytes().fold(0_u32, |hash, byte| hash.wrapping_mul(31).wrapping_add(u32::from(byte)))
+}
+
+/// The local address from which packets to the first remote leave. Nothing is sent to learn it.
+fn local_address_to(settings: &Settings) -> Option<IpAddr> {
+    let remote = settings.address_of(settings.remotes.first()?);
+    let any: IpAddr =
+        if remote.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    let socket = UdpSocket::bind((any, 0)).ok()?;
+    socket.connect(remote).ok()?;
+    Some(socket.local_addr().ok()?.ip())
 }
 
 /// All paths: each local address to each remote address.
@@ -582,6 +598,19 @@ mod tests {
         assert_eq!(transfer_size(1 << 20, SIZE_TOLD_MIN), SIZE_TOLD_MIN);
         for told in [0, 1, SIZE_TOLD_MIN - 1] {
             assert_eq!(transfer_size(1 << 20, told), 1 << 20);
+        }
+    }
+
+    #[test]
+    fn clients_with_consecutive_addresses_start_at_different_remotes() {
+        for count in 2..=8_u32 {
+            let starts = |address: &dyn Fn(u32) -> String| {
+                let all = (1..=count).map(|client| hash(&address(client)) % count);
+                all.collect::<std::collections::BTreeSet<_>>().len()
+            };
+            assert_eq!(starts(&|client| format!("10.0.0.{client}")), count as usize);
+            assert!(starts(&|client| format!("10.0.{client}.2")) > 1, "{count} remotes");
+            assert!(starts(&|client| format!("fd00::{client}:7")) > 1, "{count} remotes");
         }
     }
 }

@@ -6,6 +6,8 @@
 //!     n2  10.77.2.1  fd77:2::1  ======== 1 Gbit/s ========  n2  10.77.2.2  fd77:2::2
 //! ```
 //!
+//! The client forwards nothing.
+//!
 //! Each link is a pair of virtual Ethernet devices, shaped at both ends by a token bucket, so that
 //! the rate applies in both directions. A link has a name, `n1` and so on, and can be
 //!
@@ -64,6 +66,9 @@ impl Net {
         for link in net.state.links() {
             link.build(&net.state)?;
         }
+        // A new namespace has the host's setting.
+        let off = "echo 0 > /proc/sys/net/ipv4/ip_forward";
+        system::ip(&["netns", "exec", &net.state.full_name("client"), "sh", "-c", off])?;
         Ok(net)
     }
 

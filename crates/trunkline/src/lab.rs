@@ -50,7 +50,8 @@ struct NetArgs {
     /// Delay of a packet in each direction (5ms, 200us) [default: none].
     #[arg(long, value_name = "TIME", value_parser = delay)]
     delay: Option<Duration>,
-    /// Create a namespace for each node (node1, node2, ...) instead of one for all (nodes).
+    /// Create a namespace for each node (node1, node2, ...) instead of one for all (nodes); each
+    /// node reaches all addresses of the client.
     #[arg(long)]
     apart: bool,
     /// Run this shell command line in the nodes' namespace first, and wait until it prints `ready`;

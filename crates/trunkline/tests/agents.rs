@@ -63,6 +63,21 @@ fn steps_add_clients_that_start_together_and_share_the_load() {
 }
 
 #[test]
+fn files_of_several_clients_are_spread_over_the_nodes() {
+    let bed = Testbed::start(4);
+    let _agents = bed.agents(4);
+    let text = "repeats = 1\nwindow_ms = 150\ntarget.server = \"10.77.1.1:/data\"\n\
+         [[route]]\nname = \"tcp-mp\"\noptions = \"nconnect=2,remoteports=10.77.1.1~10.77.2.1\"\n\
+         [[workload]]\nname = \"one-file\"\nblock = \"4KiB\"\ndepth = 2\nreaders = 1\nfile = \"256KiB\"\n";
+    let (_, record) = bed.bench(text, &["--client", &bed.clients(4)]);
+    assert!(failures(&record).is_empty(), "{:?}", record.failed);
+    let workload = record.route("tcp-mp").unwrap().workload("one-file", Half::Raw).unwrap();
+    // Each client has one file, and so uses one node.
+    let shares = &workload.read.as_ref().unwrap().share_by_node;
+    assert!(shares.len() == 2 && shares.iter().all(|share| *share > 0.0), "{shares:?}");
+}
+
+#[test]
 fn a_killed_agent_is_named_and_the_record_says_what_remains() {
     let bed = Testbed::start(3);
     let mut agents = bed.agents(3);

@@ -136,6 +136,14 @@ fn separate_nodes_have_a_namespace_each() {
     assert!(output_in(&net, "node2", "ip -o addr").contains("10.77.2.2"));
     assert!(!output_in(&net, "node2", "ip -o addr").contains("10.77.1.2"));
     assert!(!answers(&net, "node1", "10.77.2.2"), "the nodes cannot reach each other");
+    for address in ["10.77.1.1", "10.77.2.1", "fd77:1::1"] {
+        assert!(answers(&net, "node2", address), "all of the client: {address}");
+    }
+    net.cut("n2").expect("cut");
+    assert!(!answers(&net, "node2", "10.77.1.1"), "over its own link only");
+    net.restore("n2").expect("restored");
+    wait_for_answer(&net, "10.77.2.2");
+    assert!(answers(&net, "node2", "10.77.1.1"), "as before");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! A link: created, shaped, cut, silenced and restored.
 
-use super::{Error, Rate, State, system};
+use super::{Error, Layout, Rate, State, system};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
@@ -112,6 +112,20 @@ impl Link {
         for end in [&client, &node] {
             self.address(end)?;
         }
+        self.route(lab)
+    }
+
+    /// Lets a node in a namespace of its own reach all addresses of the client over this link. The
+    /// client forwards nothing, so nodes do not reach each other.
+    fn route(&self, lab: &State) -> Result<(), Error> {
+        if lab.layout() != Layout::Apart {
+            return Ok(());
+        }
+        let namespace = lab.full_name(&self.node_namespace);
+        let (client, client_v6) = (self.client.to_string(), self.client_v6.to_string());
+        for (family, network, via) in [("-4", "10.77.0.0/16", &client), ("-6", "fd77::/16", &client_v6)] {
+            system::ip(&["-n", &namespace, family, "route", "replace", network, "via", via])?;
+        }
         Ok(())
     }
 
@@ -175,10 +189,10 @@ impl Link {
             let (namespace, name) = (end.namespace.as_str(), self.name.as_str());
             system::ip(&["-n", namespace, "link", "set", name, "up"])?;
             system::ip(&["-n", namespace, "neigh", "flush", "dev", name, "nud", "permanent"])?;
-            // A device that goes down loses its IPv6 addresses.
+            // A device that goes down loses its IPv6 addresses and its routes.
             self.address(&end)?;
         }
-        Ok(())
+        self.route(lab)
     }
 }
 

@@ -88,8 +88,8 @@ pub enum Layout {
     /// them.
     #[default]
     Together,
-    /// Each node has its own namespace, `node1` and so on, for its own process. Nodes cannot reach
-    /// each other.
+    /// Each node has its own namespace, `node1` and so on, for its own process. A node reaches all
+    /// addresses of the client over its link, and no other node.
     Apart,
 }
 

@@ -70,6 +70,11 @@ impl State {
         &self.links
     }
 
+    /// Whether nodes share a namespace.
+    pub(super) fn layout(&self) -> Layout {
+        self.layout
+    }
+
     /// The rate of each link in each direction; unlimited if absent.
     #[must_use]
     pub fn rate(&self) -> Option<Rate> {

@@ -7,7 +7,7 @@ use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::process::{Command, Output};
-use testkit::{Process, ServerProcess, TempDir, require_program, temp_dir};
+use testkit::{Process, ServerProcess, TempDir, temp_dir};
 
 use super::TIMEOUT;
 
@@ -33,12 +33,6 @@ impl Testbed {
     pub fn start(clients: u8) -> Self {
         let spec = Spec { layout: Layout::Apart, rate: None, ..Spec::new(clients, "1gbit".parse().unwrap()) };
         let net = Net::start(&spec).unwrap_or_else(|error| panic!("cannot start a lab: {error}"));
-        for client in 1..=clients {
-            let mut command = Command::new(require_program("ip"));
-            command.args(["route", "add", "default", "via", &format!("10.77.{client}.1")]);
-            let output = net.exec_in(&format!("node{client}"), &command).unwrap().output().unwrap();
-            assert!(output.status.success(), "{output:?}");
-        }
         let inside = net.exec_in("client", &trunkline()).unwrap();
         let server = ServerProcess::start(
             inside,
