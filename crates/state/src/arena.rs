@@ -85,6 +85,11 @@ impl<W: Words> Arena<W> {
         self.words.load(Layout::slab(kind) + 2)
     }
 
+    /// Records of a kind that were ever in use: the first so many.
+    pub fn ever_used(&self, kind: Kind) -> u32 {
+        (self.words.load(Layout::slab(kind) + 1) as u32).min(self.layout.count(kind))
+    }
+
     pub fn hash(&self, bytes: &[u8], salt: u64) -> u64 {
         xxh3_64_with_seed(bytes, self.seed ^ salt.rotate_left(17))
     }

@@ -219,11 +219,10 @@ impl<W: Words> State<W> {
     pub fn reclaim_complete(&self, host: &impl Host, now: Duration, ticket: &Ticket) -> Result<(), Error> {
         self.change(host, now, |transaction| {
             let record = transaction.live_client(ticket.client())?;
-            let flags = transaction.client_flags(record)?;
-            if flags & client::RECLAIM_DONE != 0 {
+            if transaction.has_flag(record, client::RECLAIM_DONE)? {
                 return Err(Error::CompleteAlready);
             }
-            transaction.end_reclaim(record, flags)?;
+            transaction.end_reclaim(record)?;
             transaction.commit_step(ticket, [0; crate::NOTE_WORDS])
         })
     }
@@ -237,16 +236,6 @@ impl<W: Words> State<W> {
             let record = transaction.client_by_id(id)?.ok_or(Error::StaleClientId)?;
             transaction.client_ref(record)
         })
-    }
-}
-
-impl<W: Words> Transaction<'_, W> {
-    /// The client has reclaimed what it wanted: from now on it may open, once its recovery record
-    /// is written.
-    fn end_reclaim(&mut self, record: Record, flags: u64) -> Result<(), Error> {
-        self.write(record, client::FLAGS, flags | client::RECLAIM_DONE | client::PERSIST_DUE)?;
-        let persist = List { head: head::PERSIST, kind: Kind::Client, link: client::QUEUE };
-        self.push(persist, record)
     }
 }
 

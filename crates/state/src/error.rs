@@ -92,7 +92,7 @@ pub enum Error {
     OpenMode,
     /// Another owner's lock conflicts. DENIED
     #[error("another owner holds a conflicting lock")]
-    Denied,
+    Denied(Box<crate::Holder>),
     /// The state still has locks. LOCKS_HELD
     #[error("locks are held")]
     LocksHeld,

@@ -29,7 +29,8 @@ pub(crate) mod head {
     pub const EXPIRY: usize = 9;
     /// When the grace period ends, in milliseconds; 0 if there is none.
     pub const GRACE_END: usize = 10;
-    /// Clients that may reclaim and have not said that they are done.
+    /// Clients that may reclaim and have not said that they are done, while there is a grace
+    /// period.
     pub const RECLAIMING: usize = 11;
     /// Lists with work to do.
     pub const DYING_CLIENTS: usize = 12;
@@ -42,6 +43,12 @@ pub(crate) mod head {
     pub const DENIALS: usize = 17;
     /// Where the search for clients whose lease has ended continues.
     pub const SWEEP: usize = 18;
+    /// Recalls that were handed out.
+    pub const RECALLS_SENT: usize = 19;
+    /// Clients that have ended and whose recovery record is to be removed.
+    pub const FORGET: usize = 20;
+    /// The end of the grace period is to be reported.
+    pub const GRACE_OVER: usize = 21;
     /// The bounds and times that the arena was created with.
     pub const CONFIG: usize = 24;
     pub const CONFIG_WORDS: usize = 28;

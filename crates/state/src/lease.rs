@@ -11,7 +11,7 @@ use crate::arena::{Arena, List};
 use crate::error::Error;
 use crate::host::Host;
 use crate::layout::{head, milliseconds};
-use crate::record::{Kind, Record, client};
+use crate::record::{Kind, Record, client, delegation, file, lock, open, waiter};
 use crate::transaction::Transaction;
 use crate::words::Words;
 use std::time::Duration;
@@ -69,8 +69,7 @@ impl<W: Words> Arena<W> {
     }
 
     fn clients(&self) -> impl Iterator<Item = Record> + use<W> {
-        let ever = self.words.load(crate::layout::Layout::slab(Kind::Client) + 1) as u32;
-        (1..=ever.min(self.layout.count(Kind::Client))).map(|index| Record { kind: Kind::Client, index })
+        (1..=self.ever_used(Kind::Client)).map(|index| Record { kind: Kind::Client, index })
     }
 }
 
@@ -110,18 +109,16 @@ impl<W: Words> Transaction<'_, W> {
     }
 
     /// Frees records of clients and sessions that have ended. Returns how many.
-    fn reap(&mut self, host: &impl Host) -> Result<usize, Error> {
+    fn reap(&mut self, host: &impl Host, now: Duration) -> Result<usize, Error> {
         let mut freed = self.reap_sessions(host, REAP_RECORDS)?;
         let mut walk = self.walk(dying_clients());
         while let Some(record) = walk.next(self)? {
-            freed += self.drop_state(record, REAP_RECORDS.saturating_sub(freed))?;
+            freed += self.drop_state(record, REAP_RECORDS.saturating_sub(freed), now)?;
             if freed >= REAP_RECORDS {
                 break;
             }
             self.unlink(dying_clients(), record)?;
-            let owner = self.named(record, client::OWNER, Kind::Blob)?;
-            self.free_bytes(owner)?;
-            self.free(record)?;
+            self.free_client(record)?;
             freed += 1;
             self.checkpoint();
         }
@@ -130,25 +127,64 @@ impl<W: Words> Transaction<'_, W> {
 
     /// Frees up to `most` records of a client. Returns how many; fewer than `most` if none are
     /// left.
-    fn drop_state(&mut self, _of: Record, _most: usize) -> Result<usize, Error> {
-        Ok(0)
+    fn drop_state(&mut self, of: Record, most: usize, now: Duration) -> Result<usize, Error> {
+        for freed in 0..most {
+            let waiters = self.list(of, client::WAITERS, Kind::Waiter, waiter::BY_CLIENT)?;
+            let opens = self.list(of, client::OPENS, Kind::Open, open::BY_CLIENT)?;
+            let locks = self.list(of, client::LOCKS, Kind::Lock, lock::BY_CLIENT)?;
+            let delegations = self.list(of, client::DELEGATIONS, Kind::Delegation, delegation::BY_CLIENT)?;
+            if let Some(record) = self.first(waiters) {
+                self.drop_waiter(record)?;
+            } else if let Some(record) = self.first(locks) {
+                self.drop_lock(record, now)?;
+            } else if let Some(record) = self.first(opens) {
+                self.drop_open(record, now)?;
+            } else if let Some(record) = self.first(delegations) {
+                self.drop_delegation(record)?;
+            } else {
+                return Ok(freed);
+            }
+            self.checkpoint();
+        }
+        Ok(most)
+    }
+
+    /// Whether somebody waits for what a silent client has locked.
+    fn is_waited_for(&self, of: Record) -> Result<bool, Error> {
+        if self.used(Kind::Waiter) == 0 {
+            return Ok(false);
+        }
+        let locks = self.list(of, client::LOCKS, Kind::Lock, lock::BY_CLIENT)?;
+        let waits = self.find(locks, |record| {
+            let of_file = self.owning(record, lock::FILE, Kind::File)?;
+            Ok(self.read(of_file, file::WAITERS)? != 0)
+        });
+        Ok(waits?.is_some())
     }
 
     /// Drops some of the clients that nobody needs: those that were never confirmed or have nothing
     /// to lose, after their lease; others after the time of courtesy.
-    fn sweep(&mut self, now: Duration) -> Result<(), Error> {
+    fn sweep(&mut self, host: &impl Host, now: Duration) -> Result<(), Error> {
         let from = self.words.load(head::SWEEP) as u32;
         let clients = self.clients().skip_while(|record| record.index <= from);
         let mut last = 0;
         for (number, record) in (0..SWEEP_CLIENTS).zip(clients) {
             last = if number + 1 == SWEEP_CLIENTS { record.index } else { 0 };
             let flags = self.client_flags(record)?;
-            if !self.in_use(record)? || flags & client::DYING != 0 || !self.is_expired(record, now)? {
+            if !self.in_use(record)? || flags & client::DYING != 0 {
+                continue;
+            }
+            self.persist_again(host, record)?;
+            self.drop_old_waiters(record, now)?;
+            self.release_nlm_host(record)?;
+            self.checkpoint();
+            if !self.is_expired(record, now)? {
                 continue;
             }
             let courtesy = milliseconds(self.layout.config.courtesy);
             let is_over = milliseconds(now) > self.lease_end(record)?.saturating_add(courtesy);
-            if is_over || flags & client::CONFIRMED == 0 || !self.has_state(record)? {
+            let is_useless = flags & client::CONFIRMED == 0 || !self.has_state(record)?;
+            if is_over || is_useless || self.is_waited_for(record)? {
                 self.kill_client(record)?;
                 self.checkpoint();
             }
@@ -163,7 +199,7 @@ impl<W: Words> State<W> {
     pub(crate) fn make_room(&self, host: &impl Host, now: Duration, kind: Kind) -> Result<bool, Error> {
         let mut transaction = self.arena.begin(host)?;
         for _ in 0..EVICTIONS {
-            if transaction.reap(host)? > 0 {
+            if transaction.reap(host, now)? > 0 {
                 transaction.commit();
                 return Ok(true);
             }
@@ -183,16 +219,27 @@ impl<W: Words> State<W> {
     /// [`Error::Busy`], [`Error::Damaged`].
     pub fn tick(&self, host: &impl Host, now: Duration) -> Result<Tick, Error> {
         let mut transaction = self.arena.begin(host)?;
-        transaction.sweep(now)?;
+        transaction.sweep(host, now)?;
+        transaction.revoke_late(now)?;
+        transaction.sweep_grace(now)?;
         transaction.commit();
+        self.reap_rounds(host, now)
+    }
+
+    fn reap_rounds(&self, host: &impl Host, now: Duration) -> Result<Tick, Error> {
         for _ in 0..REAP_ROUNDS {
             let mut transaction = self.arena.begin(host)?;
-            let freed = transaction.reap(host)?;
+            let freed = transaction.reap(host, now)?;
             transaction.commit();
             if freed == 0 {
                 return Ok(Tick::Idle);
             }
         }
         Ok(Tick::More)
+    }
+
+    /// Frees what has ended, as far as one call does; the rest is left to [`tick`](Self::tick).
+    pub(crate) fn reap_all(&self, host: &impl Host, now: Duration) -> Result<(), Error> {
+        self.reap_rounds(host, now).map(drop)
     }
 }

@@ -1,10 +1,12 @@
 //! The state that a server keeps of NFSv4.1 and 4.2 clients (RFC 8881, 7862): clients, sessions and
-//! their slots.
+//! their slots, opens, byte-range locks, delegations, leases, and the grace period. The locks of
+//! NFSv3 clients (NLM) are in the same tables.
 //!
 //! All of it is in an *arena*: words of 64 bits ([`Words`]), on the heap of one process or in
 //! memory that several processes share. [`State`] is what a process sees of it. Time is an
 //! argument, counted from any start that all processes of an arena share; which processes live is
-//! asked of a [`Host`].
+//! asked of a [`Host`]. What the server is to do because of the state comes out of
+//! [`State::poll_output`].
 //!
 //! Invariants: a process that ends at any instruction leaves each change done or not done, and
 //! blocks nobody; a request of a session is executed once, whichever process receives it; a value
@@ -14,33 +16,51 @@
 //!
 //! `docs/decisions/0014-state.md` has the reasons. Left out: wire formats, files, connections.
 #![forbid(unsafe_code)]
-#![allow(dead_code, reason = "the layout is complete; opens, locks and delegations follow")]
 
 mod arena;
+mod back_channel;
 mod client;
+mod delegation;
 mod error;
+mod file;
+mod grace;
 mod host;
 mod id;
 mod layout;
 mod lease;
+mod lock;
+mod nlm;
+mod open;
+mod output;
+mod range;
 mod record;
 mod session;
 mod slot;
+mod stateid;
 mod transaction;
+mod waiter;
 mod words;
 
+pub use back_channel::{CallBackSlot, CallBackTarget};
 pub use client::{ClientRef, ExchangeId, ExchangeIdArgs};
+pub use delegation::{RECALL_RETRY, Recall};
 pub use error::{Error, OpenError};
+pub use grace::RecoveryRecord;
 pub use host::{Host, OWNER_BITS, Owner, SingleProcess};
 pub use id::{ClientId, SessionId, StateId};
 pub use layout::{Bounds, Config};
 pub use lease::{EXPIRY_MARGIN, Tick};
+pub use lock::{Holder, LockArgs, LockQuery, Locker, RANGES_PER_FILE_MAX, RANGES_PER_LOCK_MAX};
+pub use nlm::NlmLock;
+pub use open::{OpenArgs, READ, WRITE};
+pub use output::Output;
 pub use record::{BACK_SLOTS_MAX, BLOB_BYTES, CHUNK_SLOTS, FILE_BYTES_MAX, Kind};
 pub use session::{
     ChannelAttributes, CreateSession, CreateSessionArgs, Sequence, SequenceArgs, SessionChannels, Status,
     Ticket,
 };
 pub use slot::{NOTE_WORDS, NextOperation, Progress, STEP_OPERATIONS_MAX, STEP_RESULT_BYTES};
+pub use waiter::{Available, RESERVATION};
 pub use words::{HeapWords, Words};
 
 use arena::Arena;

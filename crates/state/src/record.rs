@@ -150,8 +150,10 @@ pub(crate) mod client {
     /// Link in the list of clients that are being dropped, or whose record is to be written.
     pub const QUEUE: usize = 25;
     pub const REVOKED_COUNT: usize = 26;
+    /// The process that writes its recovery record.
+    pub const WRITER: usize = 27;
     /// Attributes of the session that the last CREATE_SESSION made.
-    pub const CREATED_CHANNELS: usize = 27;
+    pub const CREATED_CHANNELS: usize = 28;
     pub const WORDS: usize = CREATED_CHANNELS + super::CHANNELS_WORDS;
 
     pub const CONFIRMED: u64 = 1;
@@ -159,8 +161,10 @@ pub(crate) mod client {
     pub const RECLAIM_DONE: u64 = 1 << 2;
     /// Its recovery record is in stable storage.
     pub const PERSISTED: u64 = 1 << 3;
-    /// Its recovery record is to be written.
+    /// Its recovery record is to be written: it is in the list of those.
     pub const PERSIST_DUE: u64 = 1 << 4;
+    /// A process has been asked to write it.
+    pub const PERSIST_ASKED: u64 = 1 << 7;
     pub const MAY_RECLAIM: u64 = 1 << 5;
     /// A host that locks by NLM: no lease, no sessions.
     pub const NLM: u64 = 1 << 6;
@@ -230,7 +234,9 @@ pub(crate) mod file {
     pub const RANGE_COUNT: usize = RANGES + 1;
     pub const DELEGATIONS: usize = RANGE_COUNT + 1;
     pub const WAITERS: usize = DELEGATIONS + 1;
-    pub const WORDS: usize = WAITERS + 1;
+    /// No delegation is granted before this time, because one was recalled.
+    pub const SHARED_UNTIL: usize = WAITERS + 1;
+    pub const WORDS: usize = SHARED_UNTIL + 1;
 }
 
 pub(crate) mod open {
@@ -280,14 +286,13 @@ pub(crate) mod delegation {
     pub const STATE: usize = 3;
     /// When the recall began, in milliseconds.
     pub const RECALLED: usize = 4;
-    /// When the call-back was last handed out, and the process that has it.
+    /// When the call-back was last handed out; 0 if it was not yet.
     pub const SENT: usize = 5;
-    pub const SENDER: usize = 6;
-    pub const BY_KEY: usize = 7;
-    pub const BY_FILE: usize = 8;
-    pub const BY_CLIENT: usize = 9;
-    pub const QUEUE: usize = 10;
-    pub const WORDS: usize = 11;
+    pub const BY_KEY: usize = 6;
+    pub const BY_FILE: usize = 7;
+    pub const BY_CLIENT: usize = 8;
+    pub const QUEUE: usize = 9;
+    pub const WORDS: usize = 10;
 }
 
 pub(crate) mod waiter {

@@ -82,6 +82,10 @@ impl Ticket {
     pub const fn client(&self) -> ClientRef {
         self.client
     }
+
+    pub(crate) const fn session(&self) -> Record {
+        self.session
+    }
 }
 
 /// What to do with a request.
@@ -116,7 +120,7 @@ impl Status {
 }
 
 impl<W: Words> Arena<W> {
-    fn session_id(&self, record: Record) -> Result<SessionId, Error> {
+    pub fn session_id(&self, record: Record) -> Result<SessionId, Error> {
         Ok(self.session_id_of(record.index, self.generation(record)?))
     }
 
@@ -132,7 +136,7 @@ impl<W: Words> Arena<W> {
     }
 
     /// The record of a session that is still served, and its client.
-    fn live_session(&self, id: SessionId) -> Result<(Record, Record), Error> {
+    pub fn live_session(&self, id: SessionId) -> Result<(Record, Record), Error> {
         let number = |at: usize| id.0[at..at + 4].iter().fold(0, |sum, byte| sum << 8 | u32::from(*byte));
         let (index, generation) = (number(4), number(8));
         let record = Record { kind: Kind::Session, index };
@@ -281,6 +285,11 @@ impl<W: Words> Transaction<'_, W> {
     /// is its result, for a process that goes on after this one's death.
     pub fn commit_step(&mut self, ticket: &Ticket, note: [u64; NOTE_WORDS]) -> Result<(), Error> {
         self.slot_commit(ticket.at, ticket.sequence, note)
+    }
+
+    /// Adds a word to the note of the operation that was committed last.
+    pub fn add_to_note(&mut self, ticket: &Ticket, place: usize, word: u64) -> Result<(), Error> {
+        self.set(ticket.at.address + slot::NOTE + place, word)
     }
 }
 
@@ -471,7 +480,8 @@ fn create_session<W: Words>(
         if let Some(old) = transaction.client_by_owner(&owner, client::CONFIRMED, hash)? {
             transaction.kill_client(old)?;
         }
-        transaction.write(of, client::FLAGS, flags | client::CONFIRMED)?;
+        let reclaim = transaction.reclaim_flags(of, &owner)?;
+        transaction.write(of, client::FLAGS, flags | client::CONFIRMED | reclaim)?;
     }
     transaction.write(of, client::LEASE, milliseconds(now))?;
     let record = transaction.new_session(of, args)?;

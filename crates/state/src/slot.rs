@@ -189,6 +189,9 @@ impl<W: Words> Arena<W> {
                 Phase::Running(owner) if is_next && !has_ended(owner) => return Err(Error::SeqMisordered),
                 Phase::Running(owner) if !is_next && !has_ended(owner) => return Err(Error::InProgress),
                 Phase::Running(_) if !is_next => {
+                    // The process may have ended in a transaction that noted progress: taking the
+                    // lock takes that back.
+                    drop(self.begin(host).map_err(|_| Error::InProgress)?);
                     let progress = self.slot_progress(at, seqid);
                     let is_same = progress.is_none() || self.words.load(at.address + slot::DIGEST) == digest;
                     let ended = SlotWord { seqid, phase: Phase::Ended }.word();

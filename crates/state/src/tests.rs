@@ -2,8 +2,13 @@
 
 mod clients;
 mod consistency;
+mod grace;
 mod kills;
+mod locks;
 mod memory;
+mod opens;
+mod oracle;
+mod recalls;
 mod slots;
 
 use super::*;
@@ -185,4 +190,97 @@ pub(super) fn run<W: Words>(
         Ok(Sequence::Run(ticket)) => ticket,
         other => panic!("{other:?} instead of a new request"),
     }
+}
+
+/// A client that has ended its reclaim, with a session; its next sequence id on slot 0.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Member {
+    pub client: ClientId,
+    pub session: SessionId,
+    pub sequence: u32,
+}
+
+impl Member {
+    /// A client that may open.
+    pub fn join<W: Words>(state: &State<W>, host: &impl Host, now: Duration, owner: &str) -> Self {
+        let (client, session) = join(state, host, now, owner);
+        let mut member = Self { client, session, sequence: 0 };
+        member.act(state, host, now, |ticket| state.reclaim_complete(host, now, ticket)).expect("done");
+        state.persisted(host, now, client).expect("written");
+        member
+    }
+
+    /// Executes one operation in a request of its own.
+    pub fn act<W: Words, T>(
+        &mut self,
+        state: &State<W>,
+        host: &impl Host,
+        now: Duration,
+        act: impl FnOnce(&Ticket) -> T,
+    ) -> T {
+        self.sequence += 1;
+        let ticket = run(state, host, now, &request(self.session, 0, self.sequence));
+        let done = act(&ticket);
+        assert!(state.finish(host, &ticket, None));
+        done
+    }
+
+    pub fn open<W: Words>(
+        &mut self,
+        state: &State<W>,
+        now: Duration,
+        file: &str,
+        access: u8,
+        deny: u8,
+    ) -> Result<StateId, Error> {
+        self.open_as(state, now, "owner", file, access, deny)
+    }
+
+    pub fn open_as<W: Words>(
+        &mut self,
+        state: &State<W>,
+        now: Duration,
+        owner: &str,
+        file: &str,
+        access: u8,
+        deny: u8,
+    ) -> Result<StateId, Error> {
+        let (owner, file) = (owner.as_bytes(), file.as_bytes());
+        let args = OpenArgs { owner, file, access, deny, reclaim: false };
+        self.act(state, &SingleProcess, now, |ticket| state.open_file(&SingleProcess, now, ticket, &args))
+    }
+
+    pub fn close<W: Words>(&mut self, state: &State<W>, now: Duration, id: StateId) -> Result<(), Error> {
+        self.act(state, &SingleProcess, now, |ticket| state.close(&SingleProcess, now, ticket, id))
+    }
+
+    pub fn lock<W: Words>(
+        &mut self,
+        state: &State<W>,
+        now: Duration,
+        locker: Locker<'_>,
+        (offset, length): (u64, u64),
+        exclusive: bool,
+    ) -> Result<StateId, Error> {
+        let args = LockArgs { locker, offset, length, exclusive, wait: true, reclaim: false };
+        self.act(state, &SingleProcess, now, |ticket| state.lock(&SingleProcess, now, ticket, &args))
+    }
+
+    pub fn unlock<W: Words>(
+        &mut self,
+        state: &State<W>,
+        now: Duration,
+        id: StateId,
+        range: (u64, u64),
+    ) -> Result<StateId, Error> {
+        self.act(state, &SingleProcess, now, |ticket| state.unlock(&SingleProcess, now, ticket, id, range))
+    }
+}
+
+pub(super) fn with_state(test: impl FnOnce(&State<&HeapWords>)) {
+    let config = small_config();
+    let memory = memory(&config);
+    let state = create(&memory, &config);
+    test(&state);
+    consistency::check(&state);
 }

@@ -83,6 +83,13 @@ impl<W: Words> Transaction<'_, W> {
         }
     }
 
+    /// As [`checkpoint`](Self::checkpoint), if the log is half full.
+    pub fn checkpoint_if_large(&mut self) {
+        if self.logged > UNDO_ENTRIES / 2 {
+            self.checkpoint();
+        }
+    }
+
     fn roll_back(&mut self) {
         if self.logged == 0 {
             return;

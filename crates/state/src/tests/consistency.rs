@@ -84,6 +84,8 @@ impl<W: Words> Check<'_, W> {
 
     fn clients(&self) {
         let dying = self.listed(List { head: head::DYING_CLIENTS, kind: Kind::Client, link: client::QUEUE });
+        let ended = self.listed(List { head: head::FORGET, kind: Kind::Client, link: client::QUEUE });
+        let dying = [dying, ended].concat();
         let due = self.listed(List { head: head::PERSIST, kind: Kind::Client, link: client::QUEUE });
         for record in self.used(Kind::Client) {
             let flags = self.read(record, client::FLAGS);

@@ -1,0 +1,91 @@
+//! What the server is to do because of the state: call clients back, and write their recovery
+//! records. All of it is in the arena until it is done or handed out, so any process may ask.
+
+use crate::State;
+use crate::arena::List;
+use crate::delegation::Recall;
+use crate::error::Error;
+use crate::grace::RecoveryRecord;
+use crate::host::Host;
+use crate::id::ClientId;
+use crate::layout::head;
+use crate::record::{Kind, client};
+use crate::transaction::Transaction;
+use crate::waiter::Available;
+use crate::words::Words;
+use std::time::Duration;
+
+/// Something to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Output {
+    /// Write this record to stable storage, then call [`State::persisted`]. Asked again of another
+    /// process if this one ends.
+    Persist(RecoveryRecord),
+    /// Remove the record of a client that has ended. Asked once: a record that stays makes the next
+    /// grace period longer, and nothing else.
+    Forget(ClientId),
+    /// The grace period is over: records of clients that have not reclaimed are void. Asked once.
+    GraceEnded,
+    /// Recall a delegation. Asked again, of any process, until it is returned or revoked.
+    Recall(Recall),
+    /// Tell a client that its lock is free now: CB_NOTIFY_LOCK. By NLM, lock for it and call back
+    /// GRANTED. Asked once: a client that is not told asks again by itself.
+    LockAvailable(Available),
+}
+
+const fn forget() -> List {
+    List { head: head::FORGET, kind: Kind::Client, link: client::QUEUE }
+}
+
+impl<W: Words> Transaction<'_, W> {
+    /// Frees the last record of a client that has ended. One whose recovery record is in stable
+    /// storage stays until that is to be removed.
+    pub fn free_client(&mut self, record: crate::record::Record) -> Result<(), Error> {
+        let owner = self.named(record, client::OWNER, Kind::Blob)?;
+        self.free_bytes(owner)?;
+        self.write(record, client::OWNER, 0)?;
+        let kept = client::PERSISTED | client::PERSIST_ASKED;
+        if self.client_flags(record)? & kept != 0 { self.push(forget(), record) } else { self.free(record) }
+    }
+
+    fn next_to_forget(&mut self) -> Result<Option<ClientId>, Error> {
+        let Some(record) = self.first(forget()) else { return Ok(None) };
+        let id = self.client_id(record)?;
+        self.unlink(forget(), record)?;
+        self.free(record)?;
+        Ok(Some(id))
+    }
+
+    fn next_output(&mut self, host: &impl Host, now: Duration) -> Result<Option<Output>, Error> {
+        if let Some(record) = self.next_to_persist(host)? {
+            return Ok(Some(Output::Persist(record)));
+        }
+        if let Some(id) = self.next_to_forget()? {
+            return Ok(Some(Output::Forget(id)));
+        }
+        if self.words.load(head::GRACE_OVER) != 0 {
+            self.set(head::GRACE_OVER, 0)?;
+            return Ok(Some(Output::GraceEnded));
+        }
+        if let Some(recall) = self.next_recall(host, now)? {
+            return Ok(Some(Output::Recall(recall)));
+        }
+        Ok(self.next_notification()?.map(Output::LockAvailable))
+    }
+}
+
+impl<W: Words> State<W> {
+    /// The next thing to do for this process, if any: ask after each change, and after each
+    /// [`tick`](Self::tick). Takes no lock if there is nothing.
+    ///
+    /// # Errors
+    /// [`Error::Busy`], [`Error::Damaged`].
+    pub fn poll_output(&self, host: &impl Host, now: Duration) -> Result<Option<Output>, Error> {
+        let words =
+            [head::PERSIST, head::FORGET, head::GRACE_OVER, head::RECALLS, head::RECALLS_SENT, head::NOTIFY];
+        if words.iter().all(|word| self.arena.words.load(*word) == 0) {
+            return Ok(None);
+        }
+        self.change(host, now, |transaction| transaction.next_output(host, now))
+    }
+}

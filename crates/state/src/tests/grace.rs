@@ -1,0 +1,153 @@
+//! The grace period, recovery records, and RECLAIM_COMPLETE.
+
+use super::*;
+
+const NOW: Duration = Duration::from_secs(1000);
+const HOST: SingleProcess = SingleProcess;
+
+fn record(client: u64, owner: &str) -> RecoveryRecord {
+    RecoveryRecord { client: ClientId(client), owner: owner.into(), principal: PRINCIPAL }
+}
+
+fn reclaim(file: &str) -> OpenArgs<'_> {
+    OpenArgs { owner: b"o", file: file.as_bytes(), access: READ, deny: 0, reclaim: true }
+}
+
+fn outputs(state: &State<&HeapWords>) -> Vec<Output> {
+    std::iter::from_fn(|| state.poll_output(&HOST, NOW).expect("not damaged")).collect()
+}
+
+struct Returning(Member);
+
+impl Returning {
+    fn new(state: &State<&HeapWords>, owner: &str) -> Self {
+        let (client, session) = join(state, &HOST, NOW, owner);
+        Self(Member { client, session, sequence: 0 })
+    }
+
+    fn open(&mut self, state: &State<&HeapWords>, args: &OpenArgs<'_>) -> Result<StateId, Error> {
+        self.0.act(state, &HOST, NOW, |ticket| state.open_file(&HOST, NOW, ticket, args))
+    }
+
+    fn complete(&mut self, state: &State<&HeapWords>) -> Result<(), Error> {
+        self.0.act(state, &HOST, NOW, |ticket| state.reclaim_complete(&HOST, NOW, ticket))
+    }
+}
+
+/// RFC 8881 s8.4.2.1, s18.51
+#[test]
+fn only_known_clients_reclaim_and_the_period_ends_when_all_are_done() {
+    with_state(|state| {
+        let records = [record(1, "a"), record(2, "b"), record(3, "b")];
+        state.begin_grace(&HOST, NOW + seconds(90), &records).expect("room");
+        assert!(state.is_in_grace(NOW));
+        let (mut a, mut b) = (Returning::new(state, "a"), Returning::new(state, "b"));
+        let mut stranger = Returning::new(state, "stranger");
+        assert_eq!(stranger.open(state, &reclaim("f")), Err(Error::ReclaimBad));
+        let new = OpenArgs { reclaim: false, ..reclaim("f") };
+        assert_eq!(stranger.open(state, &new), Err(Error::Grace));
+        let open = a.open(state, &reclaim("f")).expect("it had it");
+        assert_eq!(a.open(state, &new), Err(Error::Grace));
+        let locker = Locker::New { open, owner: b"x" };
+        let lock =
+            |reclaim| LockArgs { locker, offset: 0, length: 1, exclusive: false, wait: false, reclaim };
+        let locked = a.0.act(state, &HOST, NOW, |ticket| state.lock(&HOST, NOW, ticket, &lock(false)));
+        assert_eq!(locked, Err(Error::Grace));
+        a.0.act(state, &HOST, NOW, |ticket| state.lock(&HOST, NOW, ticket, &lock(true))).expect("its own");
+        let nlm = NlmLock { host: b"h", owner: b"o", file: b"g", offset: 0, length: 1, exclusive: true };
+        assert_eq!(state.nlm_lock(&HOST, NOW, &nlm, None, false), Err(Error::Grace));
+        state.nlm_lock(&HOST, NOW, &nlm, None, true).expect("a reclaim");
+        a.complete(state).expect("once");
+        assert_eq!(a.complete(state), Err(Error::CompleteAlready));
+        assert_eq!(a.open(state, &reclaim("g")), Err(Error::NoGrace), "it said that it was done");
+        stranger.complete(state).expect("nothing to reclaim");
+        assert!(state.is_in_grace(NOW), "one is missing");
+        b.complete(state).expect("once");
+        assert!(!state.is_in_grace(NOW));
+        assert!(outputs(state).contains(&Output::GraceEnded));
+        assert_eq!(state.nlm_lock(&HOST, NOW, &nlm, None, true), Err(Error::NoGrace));
+        for client in [a.0.client, b.0.client] {
+            state.persisted(&HOST, NOW, client).expect("written");
+        }
+        assert_eq!(b.open(state, &reclaim("f")), Err(Error::NoGrace));
+        b.open(state, &new).expect("normal service");
+        state.tick(&HOST, NOW).expect("freed");
+        assert_eq!(state.used(Kind::Recovery), 0);
+    });
+}
+
+#[test]
+fn the_period_ends_with_its_time_and_latecomers_cannot_reclaim() {
+    with_state(|state| {
+        state.begin_grace(&HOST, NOW + seconds(90), &[record(1, "a")]).expect("room");
+        let late = NOW + seconds(90);
+        assert!(!state.is_in_grace(late));
+        assert_eq!(outputs(state), []);
+        state.tick(&HOST, late).expect("a tick");
+        assert_eq!(outputs(state), [Output::GraceEnded]);
+        state.tick(&HOST, late).expect("a tick");
+        assert_eq!(state.used(Kind::Recovery), 0);
+        let mut a = Returning::new(state, "a");
+        assert_eq!(a.open(state, &reclaim("f")), Err(Error::NoGrace));
+        a.complete(state).expect("it begins anew");
+    });
+}
+
+#[test]
+fn without_records_there_is_no_period() {
+    with_state(|state| {
+        state.begin_grace(&HOST, NOW + seconds(90), &[]).expect("nothing");
+        assert!(!state.is_in_grace(NOW));
+    });
+}
+
+#[test]
+fn another_principal_does_not_reclaim() {
+    with_state(|state| {
+        let theirs = RecoveryRecord { principal: 99, ..record(1, "a") };
+        state.begin_grace(&HOST, NOW + seconds(90), &[theirs]).expect("room");
+        let mut a = Returning::new(state, "a");
+        assert_eq!(a.open(state, &reclaim("f")), Err(Error::ReclaimBad));
+    });
+}
+
+#[test]
+fn a_client_opens_only_after_its_record_is_written() {
+    with_state(|state| {
+        let mut a = Returning::new(state, "a");
+        let new = OpenArgs { reclaim: false, ..reclaim("f") };
+        assert_eq!(a.open(state, &new), Err(Error::Grace), "it has not said that it is done");
+        a.complete(state).expect("once");
+        assert_eq!(a.open(state, &new), Err(Error::NotRecorded));
+        let persist = Output::Persist(record(a.0.client.0, "a"));
+        assert_eq!(outputs(state), [persist]);
+        assert_eq!(outputs(state), [], "asked once");
+        state.persisted(&HOST, NOW, a.0.client).expect("written");
+        let open = a.open(state, &new).expect("recorded");
+        a.0.close(state, NOW, open).expect("open");
+        state.destroy_session(&HOST, NOW, a.0.session).expect("a session");
+        state.destroy_client_id(&HOST, NOW, a.0.client).expect("nothing left");
+        state.tick(&HOST, NOW).expect("freed");
+        assert_eq!(outputs(state), [Output::Forget(a.0.client)]);
+        assert_eq!(state.used(Kind::Client), 0);
+    });
+}
+
+#[test]
+fn a_record_whose_writer_ended_is_written_by_another_process() {
+    let config = small_config();
+    let memory = memory(&config);
+    let state = create(&memory, &config);
+    let machine = Machine::default();
+    let (first, second) = (machine.host(1), machine.host(2));
+    let mut a = Returning::new(&state, "a");
+    a.complete(&state).expect("once");
+    let asked = state.poll_output(&first, NOW).expect("not damaged");
+    assert!(matches!(asked, Some(Output::Persist(_))), "{asked:?}");
+    state.tick(&second, NOW).expect("a tick");
+    assert_eq!(state.poll_output(&second, NOW), Ok(None), "the first is at it");
+    machine.kill(1);
+    state.tick(&second, NOW).expect("a tick");
+    assert_eq!(state.poll_output(&second, NOW), Ok(asked));
+    consistency::check(&state);
+}

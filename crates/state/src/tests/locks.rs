@@ -1,0 +1,252 @@
+//! Byte-range locks, those who wait for them, and NLM.
+
+use super::*;
+
+const NOW: Duration = Duration::from_secs(1000);
+const BOTH: u8 = READ | WRITE;
+const HOST: SingleProcess = SingleProcess;
+const ALL: (u64, u64) = (0, u64::MAX);
+
+fn denied(result: Result<StateId, Error>) -> (Vec<u8>, u64, u64, bool) {
+    match result {
+        Err(Error::Denied(holder)) => (holder.owner, holder.offset, holder.length, holder.exclusive),
+        other => panic!("{other:?} instead of a denial"),
+    }
+}
+
+/// A client with the file open, and the lock owner's first locker.
+fn opened(state: &State<&HeapWords>, name: &str) -> (Member, StateId) {
+    let mut member = Member::join(state, &HOST, NOW, name);
+    let id = member.open(state, NOW, "f", BOTH, 0).expect("open");
+    (member, id)
+}
+
+fn new(open: StateId, owner: &str) -> Locker<'_> {
+    Locker::New { open, owner: owner.as_bytes() }
+}
+
+#[test]
+fn locks_of_others_are_denied_with_their_holder() {
+    with_state(|state| {
+        let (mut one, open) = opened(state, "a");
+        let (mut two, other) = opened(state, "b");
+        let id = one.lock(state, NOW, new(open, "x"), (10, 10), true).expect("free");
+        assert_eq!(id.seqid, 1);
+        let held = denied(two.lock(state, NOW, new(other, "x"), (19, u64::MAX), false));
+        assert_eq!(held, (b"x".to_vec(), 10, 10, true), "the same owner string of another client");
+        two.lock(state, NOW, new(other, "x"), (20, u64::MAX), true).expect("behind it");
+        two.lock(state, NOW, new(other, "x"), (0, 10), true).expect("before it");
+        let held = denied(one.lock(state, NOW, Locker::Known(id), ALL, true));
+        assert_eq!((held.1, held.2), (20, u64::MAX));
+        let query = |owner, offset, length| LockQuery { owner, file: b"f", offset, length, exclusive: true };
+        let of = state.client(&HOST, NOW, one.client).expect("a client");
+        assert_eq!(state.test_lock(&HOST, NOW, of, &query(b"x", 10, 10)), Ok(()), "its own");
+        assert!(matches!(state.test_lock(&HOST, NOW, of, &query(b"y", 10, 1)), Err(Error::Denied(_))));
+        let owners = state.used(Kind::Owner);
+        assert_eq!(owners, 4, "a test makes no owner");
+    });
+}
+
+/// RFC 8881 s18.10.3, s18.12.3
+#[test]
+fn ranges_split_and_grow_together() {
+    with_state(|state| {
+        let (mut one, open) = opened(state, "a");
+        let id = one.lock(state, NOW, new(open, "x"), (0, 10), true).expect("free");
+        let id = one.lock(state, NOW, Locker::Known(id), (10, 10), true).expect("its neighbour");
+        assert_eq!(state.used(Kind::Range), 1, "one range of 20");
+        let id = one.lock(state, NOW, Locker::Known(id), (5, 5), false).expect("a downgrade within");
+        assert_eq!(state.used(Kind::Range), 3);
+        let (mut two, other) = opened(state, "b");
+        let shared = two.lock(state, NOW, new(other, "y"), (5, 5), false).expect("shared by both");
+        denied(two.lock(state, NOW, Locker::Known(shared), (4, 1), false));
+        let id = one.unlock(state, NOW, id, (2, 1)).expect("a hole");
+        assert_eq!(id.seqid, 4);
+        assert_eq!(state.used(Kind::Range), 5);
+        denied(one.lock(state, NOW, Locker::Known(id), (0, 20), true));
+        let unlocked = two.unlock(state, NOW, shared, ALL).expect("all of it");
+        two.unlock(state, NOW, unlocked, (100, 5)).expect("nothing is locked there, which is no error");
+        let id = one.lock(state, NOW, Locker::Known(id), (0, 20), true).expect("upgraded");
+        assert_eq!(state.used(Kind::Range), 1);
+        for bad in [(5, 0), (5, u64::MAX - 1)] {
+            assert!(matches!(one.unlock(state, NOW, id, bad), Err(Error::Invalid(_))), "{bad:?}");
+        }
+        one.unlock(state, NOW, id, ALL).expect("all of it");
+        assert_eq!(state.used(Kind::Range), 0);
+    });
+}
+
+#[test]
+fn a_lock_needs_an_open_that_allows_it_and_ends_with_it() {
+    with_state(|state| {
+        let mut one = Member::join(state, &HOST, NOW, "a");
+        let open = one.open(state, NOW, "f", READ, 0).expect("open");
+        assert_eq!(one.lock(state, NOW, new(open, "x"), ALL, true), Err(Error::OpenMode));
+        let id = one.lock(state, NOW, new(open, "x"), ALL, false).expect("free");
+        let free = |one: &mut Member, id| {
+            one.act(state, &HOST, NOW, |ticket| state.free_state(&HOST, NOW, ticket, id))
+        };
+        assert_eq!(free(&mut one, id), Err(Error::LocksHeld));
+        assert_eq!(free(&mut one, open), Err(Error::LocksHeld), "an open is closed, not freed");
+        let of = state.client(&HOST, NOW, one.client).expect("a client");
+        assert_eq!(state.check_state_io(&HOST, NOW, of, id, b"f", READ), Ok(()));
+        assert_eq!(state.check_state_io(&HOST, NOW, of, id, b"f", WRITE), Err(Error::OpenMode));
+        let id = one.unlock(state, NOW, id, ALL).expect("all of it");
+        free(&mut one, id).expect("no locks");
+        assert_eq!(free(&mut one, id), Err(Error::BadStateId));
+        let id = one.lock(state, NOW, new(open, "x"), ALL, false).expect("free");
+        one.close(state, NOW, open).expect("open");
+        assert_eq!(one.unlock(state, NOW, id, ALL), Err(Error::BadStateId), "closed with its open");
+        assert_eq!((state.used(Kind::Range), state.used(Kind::Lock)), (0, 0));
+    });
+}
+
+#[test]
+fn the_ranges_of_an_owner_are_bounded() {
+    let bounds = Bounds { ranges: 3000, ranges_per_client: 2000, ..Bounds::small() };
+    let config = Config { bounds, ..small_config() };
+    let memory = memory(&config);
+    let state = create(&memory, &config);
+    let (mut one, open) = opened(&state, "a");
+    let mut locker = new(open, "x");
+    for at in 0..RANGES_PER_LOCK_MAX {
+        let id = one.lock(&state, NOW, locker, (at * 2, 1), true).expect("within the bound");
+        locker = Locker::Known(id);
+    }
+    let more = one.lock(&state, NOW, locker, (1 << 40, 1), true);
+    assert_eq!(more, Err(Error::ClientLimit(Kind::Range)));
+    let Locker::Known(id) = locker else { panic!() };
+    let id = one.lock(&state, NOW, Locker::Known(id), ALL, true).expect("all grow together");
+    assert_eq!(state.used(Kind::Range), 1);
+    one.unlock(&state, NOW, id, (7, 1)).expect("a hole");
+    consistency::check(&state);
+    one.close(&state, NOW, open).expect("open");
+    consistency::check(&state);
+}
+
+#[test]
+fn a_silent_clients_locks_give_way_to_others() {
+    with_state(|state| {
+        let (mut silent, open) = opened(state, "a");
+        silent.lock(state, NOW, new(open, "x"), (0, 100), true).expect("free");
+        let late = NOW + seconds(200);
+        let mut two = Member::join(state, &HOST, late, "b");
+        let other = two.open(state, late, "f", BOTH, 0).expect("no conflict with the open");
+        let of = state.client(&HOST, late, two.client).expect("a client");
+        two.lock(state, late, new(other, "y"), (200, 1), true).expect("elsewhere");
+        state.client(&HOST, late, silent.client).expect("still there");
+        let query = LockQuery { owner: b"z", file: b"f", offset: 5, length: 1, exclusive: false };
+        assert_eq!(state.test_lock(&HOST, late, of, &query), Ok(()));
+        assert!(state.client(&HOST, late, silent.client).is_err(), "gone");
+        two.lock(state, late, new(other, "y"), ALL, true).expect("nobody else");
+        state.tick(&HOST, late).expect("freed");
+        assert_eq!(state.used(Kind::Lock), 1);
+    });
+}
+
+fn next_available(state: &State<&HeapWords>, now: Duration) -> Option<Available> {
+    loop {
+        match state.poll_output(&HOST, now).expect("not damaged")? {
+            Output::LockAvailable(available) => return Some(available),
+            Output::Persist(_) | Output::Forget(_) | Output::GraceEnded => {}
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn those_who_wait_get_their_locks_in_order() {
+    with_state(|state| {
+        let (mut one, open_one) = opened(state, "a");
+        let (mut two, open_two) = opened(state, "b");
+        let (mut three, open_three) = opened(state, "c");
+        let held = one.lock(state, NOW, new(open_one, "x"), (0, 10), true).expect("free");
+        denied(two.lock(state, NOW, new(open_two, "y"), (0, 10), true));
+        denied(two.lock(state, NOW, new(open_two, "y"), (0, 10), true));
+        denied(three.lock(state, NOW, new(open_three, "z"), (5, 10), true));
+        assert_eq!(state.used(Kind::Waiter), 2, "asking again is not another request");
+        assert_eq!(next_available(state, NOW), None);
+        one.unlock(state, NOW, held, ALL).expect("its own");
+        let available = next_available(state, NOW).expect("the first who waits");
+        assert_eq!((available.client, available.owner.as_slice()), (two.client, b"y".as_slice()));
+        assert_eq!((available.offset, available.length, available.exclusive), (0, 10, true));
+        assert_eq!(next_available(state, NOW), None, "the other conflicts with the first");
+        let reserved = denied(one.lock(state, NOW, new(open_one, "x"), (9, 1), false));
+        assert_eq!(reserved.0, b"y", "reserved, though nobody holds it");
+        let got = two.lock(state, NOW, new(open_two, "y"), (0, 10), true).expect("reserved for it");
+        two.unlock(state, NOW, got, ALL).expect("its own");
+        let available = next_available(state, NOW).expect("the second");
+        assert_eq!(available.client, three.client);
+        let later = NOW + RESERVATION;
+        one.lock(state, later, new(open_one, "x"), (9, 1), false).expect("the reservation is over");
+        state.tick(&HOST, later).expect("a tick");
+        assert_eq!(state.used(Kind::Waiter), 0, "neither waits any longer: {later:?}");
+    });
+}
+
+#[test]
+fn those_who_wait_for_a_silent_client_do_not_wait_for_ever() {
+    with_state(|state| {
+        let (mut silent, open) = opened(state, "a");
+        silent.lock(state, NOW, new(open, "x"), ALL, true).expect("free");
+        let lock = NlmLock { host: b"h", owner: b"o", file: b"f", offset: 3, length: 4, exclusive: true };
+        let waits = state.nlm_lock(&HOST, NOW, &lock, Some(77), false);
+        assert!(matches!(waits, Err(Error::Denied(_))), "{waits:?}");
+        state.tick(&HOST, NOW + seconds(80)).expect("a tick");
+        assert_eq!(next_available(state, NOW + seconds(80)), None);
+        state.tick(&HOST, NOW + seconds(100)).expect("a tick");
+        let available = next_available(state, NOW + seconds(100)).expect("the silent client is gone");
+        assert_eq!((available.cookie, available.is_nlm), (77, true));
+        state.nlm_lock(&HOST, NOW + seconds(100), &lock, Some(77), false).expect("granted");
+        assert_eq!(state.used(Kind::Waiter), 0);
+    });
+}
+
+#[test]
+fn nlm_and_nfs4_share_one_table() {
+    with_state(|state| {
+        let (mut one, open) = opened(state, "a");
+        let lock = NlmLock { host: b"h", owner: b"o", file: b"f", offset: 0, length: 10, exclusive: true };
+        state.nlm_lock(&HOST, NOW, &lock, None, false).expect("free");
+        let again = NlmLock { offset: 20, ..lock };
+        state.nlm_lock(&HOST, NOW, &again, None, false).expect("free");
+        let held = denied(one.lock(state, NOW, new(open, "x"), (5, 1), false));
+        assert_eq!(held.0, b"o");
+        let id = one.lock(state, NOW, new(open, "x"), (10, 10), true).expect("between");
+        let across = NlmLock { offset: 0, length: u64::MAX, ..lock };
+        assert!(matches!(state.nlm_test(&HOST, NOW, &across), Err(Error::Denied(_))));
+        let other = NlmLock { host: b"other", ..across };
+        assert!(matches!(state.nlm_test(&HOST, NOW, &other), Err(Error::Denied(_))));
+        // NLM hosts have no lease.
+        let late = NOW + seconds(80);
+        one.unlock(state, late, id, ALL).expect("its own");
+        state.tick(&HOST, NOW + seconds(1_000_000)).expect("a tick");
+        assert_eq!(state.used(Kind::Range), 2);
+        state.nlm_unlock(&HOST, NOW, &NlmLock { offset: 2, length: 3, ..lock }).expect("a hole");
+        assert_eq!(state.used(Kind::Range), 3);
+        state.nlm_unlock(&HOST, NOW, &NlmLock { owner: b"nobody", ..across }).expect("no error");
+        state.nlm_unlock(&HOST, NOW, &across).expect("all");
+        assert!(state.nlm_client(&HOST, NOW, b"h").is_err(), "a host without locks is forgotten");
+        state.nlm_lock(&HOST, NOW, &lock, None, false).expect("free");
+        state.nlm_forget(&HOST, NOW, b"h").expect("the host has restarted");
+        state.nlm_forget(&HOST, NOW, b"h").expect("twice");
+        assert_eq!((state.used(Kind::Range), state.used(Kind::Owner), state.used(Kind::File)), (0, 0, 0));
+    });
+}
+
+#[test]
+fn a_wait_that_is_cancelled_is_over() {
+    with_state(|state| {
+        let lock = NlmLock { host: b"h", owner: b"o", file: b"f", offset: 0, length: 10, exclusive: true };
+        let other = NlmLock { host: b"g", ..lock };
+        state.nlm_lock(&HOST, NOW, &lock, None, false).expect("free");
+        assert!(state.nlm_lock(&HOST, NOW, &other, Some(5), false).is_err());
+        let of = state.nlm_client(&HOST, NOW, b"g").expect("it waits");
+        let query = LockQuery { owner: b"o", file: b"f", offset: 0, length: 10, exclusive: true };
+        state.cancel_wait(&HOST, NOW, of, &query).expect("a host");
+        assert_eq!(state.used(Kind::Waiter), 0);
+        state.nlm_unlock(&HOST, NOW, &lock).expect("its own");
+        assert_eq!(next_available(state, NOW), None);
+        state.nlm_forget(&HOST, NOW, b"g").expect("freed");
+    });
+}

@@ -1,0 +1,199 @@
+//! Read delegations, their recall, and the back channels that carry it.
+
+use super::*;
+
+const NOW: Duration = Duration::from_secs(1000);
+const HOST: SingleProcess = SingleProcess;
+
+fn delegated(state: &State<&HeapWords>, name: &str, file: &str) -> (Member, StateId, Option<StateId>) {
+    let mut member = Member::join(state, &HOST, NOW, name);
+    state.bind_back(&HOST, NOW, member.session).expect("a session");
+    let (id, granted) = open_delegated(state, &mut member, NOW, file);
+    (member, id, granted)
+}
+
+fn open_delegated(
+    state: &State<&HeapWords>,
+    member: &mut Member,
+    now: Duration,
+    file: &str,
+) -> (StateId, Option<StateId>) {
+    member.act(state, &HOST, now, |ticket| {
+        let file = file.as_bytes();
+        let args = OpenArgs { owner: b"o", file, access: READ, deny: 0, reclaim: false };
+        let id = state.open_file(&HOST, now, ticket, &args).expect("open");
+        (id, state.delegate(&HOST, now, ticket, file).expect("no error"))
+    })
+}
+
+fn recalls(state: &State<&HeapWords>, host: &impl Host, now: Duration) -> Vec<Recall> {
+    let all = std::iter::from_fn(|| state.poll_output(host, now).expect("not damaged"));
+    all.filter_map(|output| if let Output::Recall(recall) = output { Some(recall) } else { None }).collect()
+}
+
+#[test]
+fn a_writer_waits_until_the_delegations_of_others_are_returned() {
+    with_state(|state| {
+        let (mut one, open, granted) = delegated(state, "a", "f");
+        let granted = granted.expect("nobody writes");
+        let (mut two, _, other) = delegated(state, "b", "f");
+        let other = other.expect("several may read");
+        let of = state.client(&HOST, NOW, one.client).expect("a client");
+        assert_eq!(state.check_state_io(&HOST, NOW, of, granted, b"f", READ), Ok(()));
+        assert_eq!(state.check_state_io(&HOST, NOW, of, granted, b"f", WRITE), Err(Error::OpenMode));
+        assert_eq!(two.open(state, NOW, "f", WRITE, 0), Err(Error::Delay));
+        let asked = recalls(state, &HOST, NOW);
+        assert_eq!(asked.len(), 1, "its own is not recalled");
+        assert_eq!((asked[0].client, asked[0].session, asked[0].state), (one.client, one.session, granted));
+        assert_eq!(recalls(state, &HOST, NOW), [], "asked once");
+        assert_eq!(recalls(state, &HOST, NOW + RECALL_RETRY).len(), 1, "and again after a while");
+        assert_eq!(two.open(state, NOW, "f", WRITE, 0), Err(Error::Delay));
+        one.act(state, &HOST, NOW, |ticket| state.return_delegation(&HOST, NOW, ticket, granted))
+            .expect("its own");
+        two.open(state, NOW, "f", WRITE, 0).expect("returned");
+        let again = open_delegated(state, &mut one, NOW, "f").1;
+        assert_eq!(again, None, "somebody writes");
+        one.close(state, NOW, open).expect_err("a newer version");
+        assert_eq!(state.test_state(&HOST, NOW, of, other), Err(Error::BadStateId), "another client's");
+    });
+}
+
+#[test]
+fn changes_by_other_protocols_recall_too() {
+    with_state(|state| {
+        let (_, _, granted) = delegated(state, "a", "f");
+        assert!(granted.is_some());
+        assert_eq!(state.recall_for_change(&HOST, NOW, None, b"g"), Ok(()));
+        assert_eq!(state.check_io(&HOST, NOW, None, b"f", READ), Ok(()));
+        assert_eq!(state.check_io(&HOST, NOW, None, b"f", WRITE), Err(Error::Delay));
+        assert_eq!(state.recall_for_change(&HOST, NOW, None, b"f"), Err(Error::Delay));
+        assert_eq!(recalls(state, &HOST, NOW).len(), 1);
+    });
+}
+
+#[test]
+fn a_delegation_that_is_not_returned_is_revoked_after_a_lease() {
+    with_state(|state| {
+        let (mut one, _, granted) = delegated(state, "a", "f");
+        let granted = granted.expect("nobody writes");
+        assert_eq!(state.recall_for_change(&HOST, NOW, None, b"f"), Err(Error::Delay));
+        let late = NOW + seconds(89);
+        one.open(state, late, "g", READ, 0).expect("it lives");
+        state.tick(&HOST, late).expect("a tick");
+        assert_eq!(state.recall_for_change(&HOST, late, None, b"f"), Err(Error::Delay));
+        let late = NOW + seconds(90);
+        state.tick(&HOST, late).expect("a tick");
+        assert_eq!(state.recall_for_change(&HOST, late, None, b"f"), Ok(()));
+        let flags = state.status(one.session).expect("a session").flags;
+        assert_eq!(flags, Status::RECALLABLE_STATE_REVOKED);
+        let of = state.client(&HOST, late, one.client).expect("a client");
+        assert_eq!(state.test_state(&HOST, late, of, granted), Err(Error::DelegationRevoked));
+        let read = state.check_state_io(&HOST, late, of, granted, b"f", READ);
+        assert_eq!(read, Err(Error::DelegationRevoked));
+        let returned =
+            one.act(state, &HOST, late, |ticket| state.return_delegation(&HOST, late, ticket, granted));
+        assert_eq!(returned, Err(Error::DelegationRevoked));
+        let shared = open_delegated(state, &mut one, late, "f").1;
+        assert_eq!(shared, None, "it still has the revoked one");
+        one.act(state, &HOST, late, |ticket| state.free_state(&HOST, late, ticket, granted))
+            .expect("revoked");
+        assert_eq!(state.status(one.session).expect("a session").flags, 0);
+        assert_eq!(recalls(state, &HOST, late), []);
+    });
+}
+
+#[test]
+fn a_file_that_was_just_recalled_is_not_delegated_at_once() {
+    with_state(|state| {
+        let (mut one, _, granted) = delegated(state, "a", "f");
+        assert_eq!(state.recall_for_change(&HOST, NOW, None, b"f"), Err(Error::Delay));
+        let granted = granted.expect("nobody writes");
+        one.act(state, &HOST, NOW, |ticket| state.return_delegation(&HOST, NOW, ticket, granted))
+            .expect("its own");
+        assert_eq!(open_delegated(state, &mut one, NOW + seconds(80), "f").1, None);
+        assert!(open_delegated(state, &mut one, NOW + seconds(90), "f").1.is_some());
+    });
+}
+
+#[test]
+fn a_silent_clients_delegation_is_dropped_without_a_recall() {
+    with_state(|state| {
+        let (one, _, granted) = delegated(state, "a", "f");
+        assert!(granted.is_some());
+        let late = NOW + seconds(91);
+        assert_eq!(state.recall_for_change(&HOST, late, None, b"f"), Ok(()));
+        assert!(state.client(&HOST, late, one.client).is_err());
+        assert_eq!(recalls(state, &HOST, late), []);
+        state.tick(&HOST, late).expect("freed");
+        assert_eq!(state.used(Kind::Delegation), 0);
+    });
+}
+
+#[test]
+fn without_a_back_channel_nothing_is_delegated() {
+    with_state(|state| {
+        let (mut one, _, granted) = delegated(state, "a", "f");
+        assert!(granted.is_some());
+        state.bind_back(&HOST, NOW, one.session).expect("a second connection");
+        state.unbind_back(&HOST, NOW, one.session).expect("one has ended");
+        assert_eq!(state.status(one.session).expect("a session").flags, 0);
+        state.unbind_back(&HOST, NOW, one.session).expect("both have ended");
+        let flags = state.status(one.session).expect("a session").flags;
+        assert_eq!(flags, Status::CB_PATH_DOWN_SESSION);
+        assert_eq!(open_delegated(state, &mut one, NOW, "g").1, None);
+    });
+}
+
+#[test]
+fn a_recall_goes_out_by_a_process_that_has_the_back_channel() {
+    let config = small_config();
+    let memory = memory(&config);
+    let state = create(&memory, &config);
+    let machine = Machine::default();
+    let (first, second) = (machine.host(1), machine.host(2));
+    let (mut one, _, granted) = delegated(&state, "a", "f");
+    assert!(granted.is_some());
+    state.unbind_back(&HOST, NOW, one.session).expect("a session");
+    let one_process = state.bind_back(&second, NOW, one.session);
+    one_process.expect("a session");
+    assert_eq!(state.recall_for_change(&first, NOW, None, b"f"), Err(Error::Delay));
+    assert_eq!(recalls(&state, &first, NOW), [], "it has no connection");
+    assert_eq!(recalls(&state, &second, NOW).len(), 1);
+    machine.kill(2);
+    state.forget_process(&first, NOW, second.me()).expect("not damaged");
+    let flags = state.status(one.session).expect("a session").flags;
+    assert_eq!(flags, Status::CB_PATH_DOWN_SESSION);
+    assert_eq!(open_delegated(&state, &mut one, NOW, "g").1, None);
+    state.bind_back(&first, NOW, one.session).expect("a session");
+    assert_eq!(recalls(&state, &first, NOW + RECALL_RETRY).len(), 1, "nobody knows whether it was sent");
+    consistency::check(&state);
+}
+
+/// RFC 8881 s2.10.6, s20.9
+#[test]
+fn a_call_back_slot_advances_only_when_the_client_has_executed() {
+    let config = small_config();
+    let memory = memory(&config);
+    let state = create(&memory, &config);
+    let machine = Machine::default();
+    let (first, second) = (machine.host(1), machine.host(2));
+    let known = state.exchange_id(&HOST, NOW, exchange("a", 1)).expect("a client");
+    let mut args = session_args(known.client, known.sequence);
+    args.asked.back.requests = 2;
+    let session = state.create_session(&HOST, NOW, &args).expect("a session").session;
+    let target = state.call_back_target(&first, NOW, session).expect("a session");
+    assert_eq!(target, CallBackTarget { program: 0x4000_0000, security: b"sys".to_vec() });
+    let begin = |host: &TestHost<'_>| state.begin_call_back(host, NOW, session).expect("a session");
+    let one = begin(&first).expect("free");
+    let two = begin(&second).expect("free");
+    assert_eq!((one.slot, one.sequence, two.slot, two.sequence), (0, 1, 1, 1));
+    assert_eq!(begin(&first), None);
+    state.end_call_back(&first, NOW, session, one, false).expect("not executed");
+    assert_eq!(begin(&first), Some(one), "the same sequence id again");
+    state.end_call_back(&first, NOW, session, one, true).expect("executed");
+    assert_eq!(begin(&first).map(|slot| slot.sequence), Some(2));
+    machine.kill(2);
+    let doubtful = begin(&first).expect("its user has ended");
+    assert_eq!(doubtful, CallBackSlot { slot: 1, sequence: 1, in_doubt: true });
+    consistency::check(&state);
+}

@@ -1,0 +1,316 @@
+//! Lock requests that wait. The first in a file's queue that nothing is in the way of any more is
+//! notified (CB_NOTIFY_LOCK, RFC 8881 s20.11, or NLM's GRANTED), and for some seconds nobody else
+//! gets what it waits for.
+
+use crate::State;
+use crate::arena::{Arena, List};
+use crate::client::ClientRef;
+use crate::error::Error;
+use crate::file::OwnerClass;
+use crate::host::Host;
+use crate::id::ClientId;
+use crate::layout::{head, milliseconds};
+use crate::lock::{Holder, LockQuery, Wanted};
+use crate::range::Bytes;
+use crate::record::{Kind, Record, client, file, range, waiter};
+use crate::transaction::Transaction;
+use crate::words::Words;
+use std::time::Duration;
+
+/// How long a lock is reserved for a waiter that was told of it.
+pub const RESERVATION: Duration = Duration::from_secs(5);
+/// Waiters of a file that are looked at when a lock is released.
+const WAITERS_LOOKED_AT: usize = 64;
+
+/// A waiter's state.
+const WAITING: u64 = 0;
+const NOTIFIED: u64 = 1;
+
+/// A lock that a waiter can have now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Available {
+    /// The client, or NLM host, that waits.
+    pub client: ClientId,
+    /// Whether it waits by NLM: then lock for it, and call back GRANTED.
+    pub is_nlm: bool,
+    /// Its lock owner.
+    pub owner: Vec<u8>,
+    /// The file.
+    pub file: Vec<u8>,
+    /// The first byte.
+    pub offset: u64,
+    /// How many bytes; `u64::MAX` to the end of the file.
+    pub length: u64,
+    /// Whether it waits for an exclusive lock.
+    pub exclusive: bool,
+    /// The number that the caller gave the request.
+    pub cookie: u64,
+}
+
+const fn notify() -> List {
+    List { head: head::NOTIFY, kind: Kind::Waiter, link: waiter::QUEUE }
+}
+
+impl<W: Words> Arena<W> {
+    fn waiters(&self, of: Record) -> Result<List, Error> {
+        self.list(of, file::WAITERS, Kind::Waiter, waiter::BY_FILE)
+    }
+
+    fn wanted(&self, record: Record) -> Result<Wanted, Error> {
+        let bytes = Bytes { first: self.read(record, waiter::START)?, last: self.read(record, waiter::END)? };
+        Ok(Wanted { bytes, exclusive: self.read(record, waiter::EXCLUSIVE)? != 0 })
+    }
+
+    fn is_reserved(&self, record: Record, now: Duration) -> Result<bool, Error> {
+        let until = self.read(record, waiter::SINCE)?.saturating_add(milliseconds(RESERVATION));
+        Ok(self.read(record, waiter::STATE)? == NOTIFIED && milliseconds(now) < until)
+    }
+
+    /// Whether anything but an owner's own ranges is in the way, as far as it can be seen without
+    /// dropping anything.
+    fn is_blocked(&self, of: Record, owner: Record, wanted: Wanted) -> Result<bool, Error> {
+        let mut walk = self.walk(self.ranges_of_file(of)?);
+        while let Some(record) = walk.next(self)? {
+            if self.is_in_the_way(record, wanted, Some(owner))? {
+                let of_lock = self.owning(record, range::LOCK, Kind::Lock)?;
+                let of_client = self.owning(of_lock, crate::record::lock::CLIENT, Kind::Client)?;
+                if !self.has_flag(of_client, client::DYING)? {
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
+    }
+
+    /// The waiter for which what an owner wants is reserved.
+    fn reserved_for(
+        &self,
+        now: Duration,
+        of: Record,
+        owner: Option<Record>,
+        wanted: Wanted,
+    ) -> Result<Option<Record>, Error> {
+        self.find(self.waiters(of)?, |record| {
+            let its = self.wanted(record)?;
+            let conflicts = its.bytes.overlaps(wanted.bytes) && (its.exclusive || wanted.exclusive);
+            let is_other = self.named(record, waiter::OWNER, Kind::Owner)? != owner;
+            Ok(conflicts && is_other && self.is_reserved(record, now)?)
+        })
+    }
+
+    fn available(&self, record: Record) -> Result<Available, Error> {
+        let of_client = self.owning(record, waiter::CLIENT, Kind::Client)?;
+        let owner = self.owning(record, waiter::OWNER, Kind::Owner)?;
+        let of = self.owning(record, waiter::FILE, Kind::File)?;
+        let wanted = self.wanted(record)?;
+        Ok(Available {
+            client: self.client_id(of_client)?,
+            is_nlm: self.has_flag(of_client, client::NLM)?,
+            owner: self.owner_name(owner)?,
+            file: self.file_name(of)?,
+            offset: wanted.bytes.first,
+            length: wanted.bytes.length(),
+            exclusive: wanted.exclusive,
+            cookie: self.read(record, waiter::COOKIE)?,
+        })
+    }
+}
+
+impl<W: Words> Transaction<'_, W> {
+    /// Makes sure that nothing is in the way of an owner, neither a lock nor a reservation.
+    pub fn clear_way(
+        &mut self,
+        now: Duration,
+        of: Record,
+        owner: Option<Record>,
+        wanted: Wanted,
+    ) -> Result<(), Error> {
+        self.clear_ranges(now, of, owner, wanted)?;
+        let Some(first) = self.reserved_for(now, of, owner, wanted)? else { return Ok(()) };
+        let its = self.available(first)?;
+        let (offset, length) = (its.offset, its.length);
+        let (client, owner, exclusive) = (its.client, its.owner, its.exclusive);
+        Err(Error::Denied(Box::new(Holder { client, owner, offset, length, exclusive })))
+    }
+
+    /// Notes that an owner waits, in a change of its own: the request is denied after that.
+    pub fn keep_waiting(
+        &mut self,
+        now: Duration,
+        of_client: Record,
+        of: Record,
+        name: &[u8],
+        wanted: Wanted,
+        cookie: u64,
+    ) -> Result<(), Error> {
+        match self.wait_for(now, of_client, of, name, wanted, cookie) {
+            Ok(()) => self.checkpoint(),
+            // Waiting is a favour: without room for it the client asks again.
+            Err(Error::ClientLimit(_)) => {}
+            Err(other) => return Err(other),
+        }
+        Ok(())
+    }
+
+    fn wait_for(
+        &mut self,
+        now: Duration,
+        of_client: Record,
+        of: Record,
+        name: &[u8],
+        wanted: Wanted,
+        cookie: u64,
+    ) -> Result<(), Error> {
+        if let Some(owner) = self.find_owner(of_client, OwnerClass::Lock, name)? {
+            let same = self.find(self.waiters(of)?, |record| {
+                Ok(self.named(record, waiter::OWNER, Kind::Owner)? == Some(owner)
+                    && self.wanted(record)? == wanted)
+            })?;
+            if let Some(record) = same {
+                self.write(record, waiter::COOKIE, cookie)?;
+                if self.read(record, waiter::STATE)? == WAITING {
+                    self.write(record, waiter::SINCE, milliseconds(now))?;
+                }
+                return Ok(());
+            }
+        }
+        let bound = self.layout.config.bounds.per_client(Kind::Waiter);
+        let owners = self.layout.config.bounds.per_client(Kind::Owner);
+        if self.read(of_client, client::WAITER_COUNT)? >= u64::from(bound)
+            || self.read(of_client, client::OWNER_COUNT)? >= u64::from(owners)
+        {
+            return Err(Error::ClientLimit(Kind::Waiter));
+        }
+        let record = self.allocate(Kind::Waiter)?;
+        let owner = self.use_owner(of_client, OwnerClass::Lock, name)?;
+        self.count(of_client, client::WAITER_COUNT, 1)?;
+        self.count(of, file::USES, 1)?;
+        self.write(record, waiter::CLIENT, u64::from(of_client.index))?;
+        self.write(record, waiter::OWNER, u64::from(owner.index))?;
+        self.write(record, waiter::FILE, u64::from(of.index))?;
+        self.write(record, waiter::START, wanted.bytes.first)?;
+        self.write(record, waiter::END, wanted.bytes.last)?;
+        self.write(record, waiter::EXCLUSIVE, u64::from(wanted.exclusive))?;
+        self.write(record, waiter::SINCE, milliseconds(now))?;
+        self.write(record, waiter::COOKIE, cookie)?;
+        self.push(self.waiters(of)?, record)?;
+        let by_client = self.list(of_client, client::WAITERS, Kind::Waiter, waiter::BY_CLIENT)?;
+        self.push(by_client, record)
+    }
+
+    /// Ends a request that waits.
+    pub fn drop_waiter(&mut self, record: Record) -> Result<(), Error> {
+        let of_client = self.owning(record, waiter::CLIENT, Kind::Client)?;
+        let owner = self.owning(record, waiter::OWNER, Kind::Owner)?;
+        let of = self.owning(record, waiter::FILE, Kind::File)?;
+        self.leave_notify(record)?;
+        self.unlink(self.waiters(of)?, record)?;
+        let by_client = self.list(of_client, client::WAITERS, Kind::Waiter, waiter::BY_CLIENT)?;
+        self.unlink(by_client, record)?;
+        self.count(of_client, client::WAITER_COUNT, -1)?;
+        self.free(record)?;
+        self.release_owner(owner)?;
+        self.release_file(of)
+    }
+
+    /// Takes a waiter off the list of those to be told, if it is there.
+    fn leave_notify(&mut self, record: Record) -> Result<(), Error> {
+        let is_listed = self.read(record, waiter::QUEUE)? != 0 || self.first(notify()) == Some(record);
+        if is_listed { self.unlink(notify(), record) } else { Ok(()) }
+    }
+
+    /// An owner has got what it wanted: it waits for that no longer.
+    pub fn end_waiting(&mut self, of: Record, owner: Record, wanted: Wanted) -> Result<(), Error> {
+        let same = self.find(self.waiters(of)?, |record| {
+            Ok(self.named(record, waiter::OWNER, Kind::Owner)? == Some(owner)
+                && self.wanted(record)? == wanted)
+        })?;
+        same.map_or(Ok(()), |record| self.drop_waiter(record))
+    }
+
+    /// Lets waiters know whose locks are free now, in the order in which they came: a waiter that
+    /// conflicts with one before it waits for that one.
+    pub fn wake_waiters(&mut self, of: Record, now: Duration) -> Result<(), Error> {
+        let (mut walk, mut before) = (self.walk(self.waiters(of)?), Vec::new());
+        while let Some(record) = walk.next(self)? {
+            if before.len() == WAITERS_LOOKED_AT {
+                break;
+            }
+            let (wanted, state) = (self.wanted(record)?, self.read(record, waiter::STATE)?);
+            let is_behind = before.iter().any(|other: &Wanted| {
+                other.bytes.overlaps(wanted.bytes) && (other.exclusive || wanted.exclusive)
+            });
+            let owner = self.owning(record, waiter::OWNER, Kind::Owner)?;
+            if state == WAITING && !is_behind && !self.is_blocked(of, owner, wanted)? {
+                self.write(record, waiter::STATE, NOTIFIED)?;
+                self.write(record, waiter::SINCE, milliseconds(now))?;
+                self.push(notify(), record)?;
+            }
+            before.push(wanted);
+        }
+        Ok(())
+    }
+
+    /// The next waiter to be told.
+    pub fn next_notification(&mut self) -> Result<Option<Available>, Error> {
+        while let Some(record) = self.first(notify()) {
+            self.unlink(notify(), record)?;
+            let of_client = self.owning(record, waiter::CLIENT, Kind::Client)?;
+            if !self.has_flag(of_client, client::DYING)? {
+                return self.available(record).map(Some);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Drops requests of a client that wait for longer than a lease without having asked again, or
+    /// that did not use what was reserved for them. NLM requests wait until they are cancelled.
+    pub fn drop_old_waiters(&mut self, of_client: Record, now: Duration) -> Result<(), Error> {
+        let is_nlm = self.has_flag(of_client, client::NLM)?;
+        let lease = milliseconds(self.layout.config.lease);
+        let list = self.list(of_client, client::WAITERS, Kind::Waiter, waiter::BY_CLIENT)?;
+        let mut walk = self.walk(list);
+        while let Some(record) = walk.next(self)? {
+            let since = self.read(record, waiter::SINCE)?;
+            let is_notified = self.read(record, waiter::STATE)? == NOTIFIED;
+            let patience = if is_notified { milliseconds(RESERVATION) } else { lease };
+            if milliseconds(now) < since.saturating_add(patience) || is_nlm && !is_notified {
+                continue;
+            }
+            let of = self.owning(record, waiter::FILE, Kind::File)?;
+            self.count(of, file::USES, 1)?;
+            self.drop_waiter(record)?;
+            self.wake_waiters(of, now)?;
+            self.release_file(of)?;
+            self.checkpoint_if_large();
+        }
+        Ok(())
+    }
+}
+
+impl<W: Words> State<W> {
+    /// Ends requests of an owner that wait for these bytes: NLM_CANCEL.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for the range, [`Error::Expired`].
+    pub fn cancel_wait(
+        &self,
+        host: &impl Host,
+        now: Duration,
+        of: ClientRef,
+        query: &LockQuery<'_>,
+    ) -> Result<(), Error> {
+        let wanted = query.wanted()?;
+        self.change(host, now, |transaction| {
+            let of_client = transaction.live_client(of)?;
+            let owner = transaction.find_owner(of_client, OwnerClass::Lock, query.owner)?;
+            let of = transaction.find_file(query.file)?;
+            let (Some(owner), Some(of)) = (owner, of) else { return Ok(()) };
+            transaction.count(of, file::USES, 1)?;
+            transaction.end_waiting(of, owner, wanted)?;
+            transaction.wake_waiters(of, now)?;
+            transaction.release_file(of)?;
+            transaction.release_nlm_host(of_client)
+        })
+    }
+}
