@@ -40,6 +40,8 @@ pub const CAPTURES: &[Capture] = &[
     capture("ip-addr.txt", How::Command(&["ip", "-o", "addr", "show"])),
     capture("ip-rule.txt", How::Command(&["ip", "rule", "show"])),
     capture("ip-rule6.txt", How::Command(&["ip", "-6", "rule", "show"])),
+    capture("ip-route.txt", How::Command(&["ip", "route", "show"])),
+    capture("ip-route6.txt", How::Command(&["ip", "-6", "route", "show"])),
     capture("sysctl.txt", How::Tree(SYSCTL)),
     // Modules that are built into the kernel are there too, unlike in lsmod.
     capture("sys-module.txt", How::Command(&["ls", "/sys/module"])),

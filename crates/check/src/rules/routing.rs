@@ -9,6 +9,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 const ADDRESSES: &str = "ip-addr.txt";
 const RULES: &str = "ip-rule.txt";
 const RULES_V6: &str = "ip-rule6.txt";
+const ROUTES: &str = "ip-route.txt";
+const ROUTES_V6: &str = "ip-route6.txt";
 const SYSCTL: &str = "sysctl.txt";
 /// Routing tables above this number are proposed.
 const FIRST_TABLE: u32 = 100;
@@ -126,16 +128,30 @@ fn duplicates(evidence: &Evidence, locals: &[Local<'_>], out: &mut Vec<Finding>)
     }
 }
 
-/// Whether a rule sends what comes from each address through the address's own interface. One
-/// interface may use the main table.
+/// The interface through which the main table leads to a network: of several routes the one with
+/// the lowest metric, or the first.
+fn main_interface<'a>(evidence: &'a Evidence, network: &str, is_v6: bool) -> Option<&'a str> {
+    // `10.0.0.0/24 dev ens6f0 proto kernel scope link src 10.0.0.1 metric 100`
+    let route = |line: &'a str| {
+        let mut words = line.split_whitespace();
+        words.next().filter(|to| *to == network)?;
+        let rest: Vec<&str> = words.collect();
+        let after = |name: &str| rest.iter().skip_while(|word| **word != name).nth(1).copied();
+        let metric = after("metric").and_then(|metric| metric.parse::<u32>().ok()).unwrap_or(0);
+        Some((metric, after("dev")?))
+    };
+    let text = evidence.text(if is_v6 { ROUTES_V6 } else { ROUTES })?;
+    text.lines().filter_map(route).min_by_key(|(metric, _)| *metric).map(|(_, interface)| interface)
+}
+
+/// Whether a rule sends what comes from each address through the address's own interface. That of
+/// the main table's route needs none.
 fn sources(evidence: &Evidence, network: &str, locals: &[Local<'_>], table: &mut u32) -> Finding {
     let mut interfaces: Vec<&str> = locals.iter().map(|local| local.interface).collect();
     interfaces.dedup();
     let seen = format!("{} share the network {network}", list(&interfaces));
-    let (rules, ip, longest) = match locals.first() {
-        Some(Local { address: IpAddr::V6(_), .. }) => (RULES_V6, "ip -6", "/128"),
-        _ => (RULES, "ip", "/32"),
-    };
+    let is_v6 = locals.iter().any(|local| local.address.is_ipv6());
+    let (rules, ip, longest) = if is_v6 { (RULES_V6, "ip -6", "/128") } else { (RULES, "ip", "/32") };
     let Some(text) = evidence.text(rules) else {
         let mend = format!("{ip} rule show    # is there a rule for each address?");
         return Finding::unknown("net.source-routing", rules, seen, mend);
@@ -149,7 +165,7 @@ fn sources(evidence: &Evidence, network: &str, locals: &[Local<'_>], table: &mut
     };
     let without: Vec<_> = locals.iter().filter(|local| !has_rule(local)).collect();
     let finding = Finding::ok("net.source-routing", evidence.source(rules), seen);
-    let main = without.first().map(|local| local.interface);
+    let main = main_interface(evidence, network, is_v6).or(without.first().map(|local| local.interface));
     let lacking: Vec<_> = without.into_iter().filter(|local| Some(local.interface) != main).collect();
     if lacking.is_empty() {
         return finding;

@@ -44,6 +44,15 @@ const SOUND: &[(&str, &str)] = &[
         "0:\tfrom all lookup local\n9:\tfrom 10.0.0.2 lookup 101\n32766:\tfrom all lookup main\n",
     ),
     (
+        "ip-route.txt",
+        "default via 10.1.0.1 dev eth0\n10.0.0.0/24 dev ens6f1 proto kernel scope link src 10.0.0.2 metric 101\n\
+         10.0.0.0/24 dev ens6f0 proto kernel scope link src 10.0.0.1 metric 100\n",
+    ),
+    (
+        "ip-route6.txt",
+        "fd00::/64 dev ens6f0 proto kernel metric 256\nfd00::/64 dev ens6f1 proto kernel metric 256\n",
+    ),
+    (
         "ip-rule6.txt",
         "0:\tfrom all lookup local\n9:\tfrom fd00:0:0::2/128 lookup 101\n32766:\tfrom all lookup main\n",
     ),
@@ -496,6 +505,19 @@ fn addresses_are_compared_with_the_plan_and_duplicates_are_found() {
     let duplicate =
         with("ip-addr.txt", "fd00::2/64 scope global", "fd00::2/64 scope global dadfailed tentative");
     found(&duplicate, "net.duplicate", Status::Fail, "fd00::2");
+}
+
+/// One address has a rule, but the main table leads through the interface of the other one.
+#[test]
+fn the_route_of_the_main_table_must_be_that_of_the_address_without_a_rule() {
+    let metric = with("ip-route.txt", "metric 100", "metric 102");
+    found(&metric, "net.source-routing", Status::Warn, "from 10.0.0.1 table 101");
+    let first = with("ip-route6.txt", "fd00::/64 dev ens6f0 proto kernel metric 256\n", "");
+    found(&first, "net.source-routing", Status::Warn, "ip -6 rule add from fd00::1 table 101");
+    // Nobody knows without the routes.
+    let mut evidence = evidence(SOUND);
+    evidence.0.retain(|name, _| !name.starts_with("ip-route"));
+    found_all(&all(&evidence, &EXPECTED), &[]);
 }
 
 #[test]
