@@ -6,6 +6,10 @@
 mod bad_links;
 #[path = "vm/both_ends.rs"]
 mod both_ends;
+#[path = "vm/checking.rs"]
+mod checking;
+#[path = "support/findings.rs"]
+mod findings;
 #[path = "vm/full_size.rs"]
 mod full_size;
 #[path = "support/guest.rs"]
@@ -50,10 +54,13 @@ fn lab() -> &'static Vm {
         for program in [
             "busybox",
             "fio",
+            "ibv_devinfo",
             "mkfs.btrfs",
             "mkfs.ext4",
             "mkfs.xfs",
             "mount.nfs",
+            "nvme",
+            "ping",
             "qemu-system-x86_64",
             "rpc.nfsd",
             "rpcbind",

@@ -9,6 +9,10 @@
 mod bad_clients;
 #[path = "vm_rdma/bad_servers.rs"]
 mod bad_servers;
+#[path = "vm_rdma/checking.rs"]
+mod checking;
+#[path = "support/findings.rs"]
+mod findings;
 #[path = "support/guest.rs"]
 mod guest;
 #[path = "faults/history.rs"]

@@ -14,7 +14,7 @@ pub const TIMEOUT: Duration = Duration::from_secs(600);
 pub fn pair() -> &'static Vm {
     static PAIR: OnceLock<Vm> = OnceLock::new();
     PAIR.get_or_init(|| {
-        for program in ["busybox", "nft", "qemu-system-x86_64", "rdma", "setpriv"] {
+        for program in ["busybox", "ibv_devinfo", "nft", "ping", "qemu-system-x86_64", "rdma", "setpriv"] {
             let _ = require_program(program);
         }
         // Emulated everywhere, so that the suite behaves the same on each machine.
