@@ -170,7 +170,9 @@ impl<W: Words> Transaction<'_, W> {
         self.push(queue(head::DYING_CLIENTS), record)?;
         self.write(record, client::FLAGS, (flags | client::DYING) & !client::PERSIST_DUE)?;
         let sessions = self.list(record, client::SESSIONS, Kind::Session, session::LINK)?;
+        let mut taken = 0;
         while let Some(first) = self.first(sessions) {
+            self.taken(sessions, &mut taken)?;
             self.kill_session(record, first)?;
         }
         Ok(())

@@ -170,7 +170,9 @@ impl<W: Words> Transaction<'_, W> {
     /// The next recall that this process can send.
     pub fn next_recall(&mut self, host: &impl Host, now: Duration) -> Result<Option<Recall>, Error> {
         // Those that were sent without effect can be sent again, by any process.
+        let mut taken = 0;
         while let Some(record) = self.first(sent()) {
+            self.taken(sent(), &mut taken)?;
             let at = self.read(record, delegation::SENT)?;
             if milliseconds(now) < at.saturating_add(milliseconds(RECALL_RETRY)) {
                 break;

@@ -113,7 +113,7 @@ pub struct Bounds {
 }
 
 impl Default for Bounds {
-    /// For 16,384 clients and a million opens: about 1.9 GiB of addresses, of which only what is
+    /// For 16,384 clients and a million opens: about 1.8 GiB of addresses, of which only what is
     /// used takes memory.
     fn default() -> Self {
         Self {

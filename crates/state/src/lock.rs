@@ -229,7 +229,9 @@ impl<W: Words> Transaction<'_, W> {
     /// Ends the locks of an owner on a file.
     pub fn drop_lock(&mut self, record: Record, now: Duration) -> Result<(), Error> {
         let ranges = self.ranges_of_lock(record)?;
+        let mut taken = 0;
         while let Some(first) = self.first(ranges) {
+            self.taken(ranges, &mut taken)?;
             self.drop_range(record, first)?;
         }
         let of = self.owning(record, lock::FILE, Kind::File)?;

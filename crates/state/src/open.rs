@@ -162,7 +162,9 @@ impl<W: Words> Transaction<'_, W> {
     /// Ends an open, with its locks. Many locks are dropped in several steps.
     pub fn drop_open(&mut self, record: Record, now: Duration) -> Result<(), Error> {
         let locks = self.list(record, open::LOCKS, Kind::Lock, lock::BY_OPEN)?;
+        let mut taken = 0;
         while let Some(first) = self.first(locks) {
+            self.taken(locks, &mut taken)?;
             self.drop_lock(first, now)?;
             self.checkpoint_if_large();
         }

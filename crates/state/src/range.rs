@@ -24,7 +24,7 @@ impl Bytes {
 
     /// The length that [`new`](Self::new) makes these bytes of.
     pub fn length(self) -> u64 {
-        if self.last == u64::MAX { u64::MAX } else { self.last - self.first + 1 }
+        if self.last == u64::MAX { u64::MAX } else { self.last.saturating_sub(self.first) + 1 }
     }
 
     pub const fn overlaps(self, other: Self) -> bool {

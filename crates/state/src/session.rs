@@ -380,8 +380,12 @@ impl<W: Words> State<W> {
     /// [`Error::SeqFalseRetry`], [`Error::InProgress`]. None of them advances the slot.
     pub fn sequence(&self, host: &impl Host, now: Duration, args: &SequenceArgs) -> Result<Sequence, Error> {
         let (record, of) = self.arena.live_session(args.session)?;
-        let at = self.arena.slot_at(record, args.slot)?;
-        let (begun, before) = self.arena.slot_begin(host, at, args.sequence, args.digest)?;
+        // If the session ends meanwhile, its memory may be another's: then errors mean nothing.
+        let or_ended = |error| self.arena.live_session(args.session).map_or_else(|ended| ended, |_| error);
+        let client = self.arena.client_ref(of)?;
+        let at = self.arena.slot_at(record, args.slot).map_err(or_ended)?;
+        let begun = self.arena.slot_begin(host, at, args.sequence, args.digest);
+        let (begun, before) = begun.map_err(or_ended)?;
         // The session may have ended since it was found. Its end is ordered before the look at its
         // slots, and the slot was taken before this look at the session: one sees the other.
         if self.arena.live_session(args.session).is_err() {
@@ -391,7 +395,6 @@ impl<W: Words> State<W> {
             return Err(Error::BadSession);
         }
         self.renew(of, now)?;
-        let client = self.arena.client_ref(of)?;
         let ticket = Ticket { client, session: record, at, sequence: args.sequence };
         Ok(match begun {
             Begun::Run => {

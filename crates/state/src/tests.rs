@@ -10,6 +10,7 @@ mod opens;
 mod oracle;
 mod recalls;
 mod slots;
+mod threads;
 
 use super::*;
 use std::cell::{Cell, RefCell};

@@ -243,6 +243,14 @@ impl<W: Words> Transaction<'_, W> {
         self.set(list.head, pair(first, last))
     }
 
+    /// Counts one more of the records of a list that are taken off it. A damaged list may never get
+    /// empty.
+    pub fn taken(&self, list: List, count: &mut u32) -> Result<(), Error> {
+        *count += 1;
+        let has_end = *count <= self.layout.count(list.kind);
+        if has_end { Ok(()) } else { Err(Error::Damaged("a list does not get shorter")) }
+    }
+
     /// Stores a string; `None` if it is empty.
     pub fn put_bytes(&mut self, bytes: &[u8]) -> Result<Option<Record>, Error> {
         let mut next = None;

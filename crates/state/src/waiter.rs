@@ -253,7 +253,9 @@ impl<W: Words> Transaction<'_, W> {
 
     /// The next waiter to be told.
     pub fn next_notification(&mut self) -> Result<Option<Available>, Error> {
+        let mut taken = 0;
         while let Some(record) = self.first(notify()) {
+            self.taken(notify(), &mut taken)?;
             self.unlink(notify(), record)?;
             let of_client = self.owning(record, waiter::CLIENT, Kind::Client)?;
             if !self.has_flag(of_client, client::DYING)? {

@@ -55,6 +55,25 @@ fn the_default_bounds_take_memory_only_as_they_are_used() {
     assert_eq!(state.used(Kind::Chunk), 1);
 }
 
+/// All operations of a request, in damaged memory.
+fn operate(state: &State<&HeapWords>, ticket: &Ticket, (open, held, granted): (StateId, StateId, StateId)) {
+    let (host, now) = (SingleProcess, seconds(2));
+    let args = OpenArgs { owner: b"owner", file: b"f", access: 3, deny: 0, reclaim: false };
+    let _ = state.open_file(&host, now, ticket, &args);
+    let _ = state.open_file(&host, seconds(200), ticket, &OpenArgs { file: b"new", ..args });
+    let _ = state.downgrade(&host, now, ticket, open, READ, WRITE);
+    for locker in [Locker::Known(held), Locker::New { open, owner: b"z" }] {
+        let args = LockArgs { locker, offset: 5, length: 100, exclusive: false, wait: true, reclaim: false };
+        let _ = state.lock(&host, now, ticket, &args);
+    }
+    let _ = state.unlock(&host, now, ticket, StateId { seqid: 0, ..held }, (3, 2));
+    let _ = state.return_delegation(&host, now, ticket, granted);
+    let _ = state.close(&host, now, ticket, StateId { seqid: 0, ..open });
+    let _ = state.free_state(&host, now, ticket, StateId { seqid: 0, ..held });
+    let _ = state.end_operation(&host, ticket, b"result");
+    let _ = state.finish(&host, ticket, Some(b"reply"));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
@@ -67,8 +86,23 @@ proptest! {
         let memory = memory(&config);
         let state = create(&memory, &config);
         let host = SingleProcess;
-        let (client, session) = join(&state, &host, seconds(1), "a");
-        let _ = join(&state, &host, seconds(1), "b");
+        let mut one = Member::join(&state, &host, seconds(1), "a");
+        let mut two = Member::join(&state, &host, seconds(1), "b");
+        let (client, session) = (one.client, one.session);
+        state.bind_back(&host, seconds(1), session).expect("a session");
+        let open = one.open(&state, seconds(1), "f", READ, WRITE).expect("open");
+        let other = two.open(&state, seconds(1), "f", READ, 0).expect("open");
+        let first = Locker::New { open, owner: b"x" };
+        let held = one.lock(&state, seconds(1), first, (0, 10), false).expect("free");
+        let second = Locker::New { open: other, owner: b"y" };
+        two.lock(&state, seconds(1), second, (0, 10), false).expect("shared");
+        let granted = one.act(&state, &host, seconds(1), |ticket| {
+            state.delegate(&host, seconds(1), ticket, b"f").expect("no error").expect("nobody writes")
+        });
+        let nlm = NlmLock { host: b"h", owner: b"o", file: b"f", offset: 20, length: 9, exclusive: true };
+        state.nlm_lock(&host, seconds(1), &nlm, None, false).expect("free");
+        let across = NlmLock { offset: 0, ..nlm };
+        state.nlm_lock(&host, seconds(1), &across, Some(1), false).expect_err("held");
         let records = head::WORDS + 2 * crate::layout::UNDO_ENTRIES;
         for (at, value, kind) in damage {
             let at = match kind {
@@ -80,7 +114,24 @@ proptest! {
             // Small values are more often valid somewhere else.
             memory.store(at, if value % 3 == 0 { value } else { value % 300 });
         }
-        let _ = state.sequence(&host, seconds(2), &request(session, 0, 1));
+        let next = request(session, 0, one.sequence + 1);
+        if let Ok(Sequence::Run(ticket)) = state.sequence(&host, seconds(2), &next) {
+            operate(&state, &ticket, (open, held, granted));
+        }
+        let of = state.client(&host, seconds(2), client);
+        if let Ok(of) = of {
+            let _ = state.check_state_io(&host, seconds(2), of, held, b"f", READ);
+            let _ = state.check_state_io(&host, seconds(2), of, StateId::ANONYMOUS, b"f", WRITE);
+            let query = LockQuery { owner: b"z", file: b"f", offset: 0, length: 99, exclusive: true };
+            let _ = state.test_lock(&host, seconds(200), of, &query);
+        }
+        let _ = state.nlm_unlock(&host, seconds(2), &nlm);
+        let _ = state.nlm_lock(&host, seconds(2), &across, None, false);
+        let _ = state.nlm_forget(&host, seconds(2), b"h");
+        let _ = state.recall_for_change(&host, seconds(2), None, b"f");
+        for _ in 0..20 {
+            let _ = state.poll_output(&host, seconds(200));
+        }
         let _ = state.exchange_id(&host, seconds(2), exchange("a", 2));
         let _ = state.exchange_id(&host, seconds(2), exchange("c", 2));
         let _ = state.create_session(&host, seconds(2), &session_args(client, 2));

@@ -1,0 +1,130 @@
+//! Threads of several processes that use one arena at once.
+
+use super::consistency::check;
+use super::*;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+const NOW: Duration = Duration::from_secs(1000);
+const THREADS: u32 = 4;
+const ROUNDS: u64 = 400;
+
+/// A process that waits for others as long as they need.
+#[derive(Clone, Copy)]
+struct Patient(u32);
+
+impl Host for Patient {
+    fn me(&self) -> Owner {
+        Owner::new(self.0).expect("a number")
+    }
+
+    fn is_alive(&self, _owner: Owner) -> bool {
+        true
+    }
+
+    fn pause(&self, _round: u32) -> bool {
+        std::thread::yield_now();
+        true
+    }
+}
+
+/// One thread's work: opens, locks and closes, each round in a request of its own. `guarded` is a
+/// word that only the holder of the exclusive lock changes.
+fn work(state: &State<&HeapWords>, host: Patient, mut member: Member, guarded: &AtomicU64) -> u64 {
+    let of = state.client(&host, NOW, member.client).expect("a client");
+    let mut held = 0;
+    for round in 0..ROUNDS {
+        let own = format!("file of {}", member.client.0);
+        let file = if round % 2 == 0 { "shared" } else { own.as_str() };
+        let args = OpenArgs { owner: b"o", file: file.as_bytes(), access: 3, deny: 0, reclaim: false };
+        let open = member.act(state, &host, NOW, |ticket| state.open_file(&host, NOW, ticket, &args));
+        let open = open.expect("nobody denies");
+        assert_eq!(state.check_state_io(&host, NOW, of, open, file.as_bytes(), WRITE), Ok(()));
+        let locker = Locker::New { open, owner: b"x" };
+        let args = LockArgs { locker, offset: 0, length: 1, exclusive: true, wait: false, reclaim: false };
+        match member.act(state, &host, NOW, |ticket| state.lock(&host, NOW, ticket, &args)) {
+            Ok(_) if file == "shared" => {
+                let before = guarded.load(Ordering::SeqCst);
+                std::thread::yield_now();
+                guarded.store(before + 1, Ordering::SeqCst);
+                held += 1;
+            }
+            Ok(_) => {}
+            Err(Error::Denied(_)) => assert_eq!(file, "shared"),
+            Err(other) => panic!("{other}"),
+        }
+        member.act(state, &host, NOW, |ticket| state.close(&host, NOW, ticket, open)).expect("open");
+        assert_eq!(state.check_state_io(&host, NOW, of, open, file.as_bytes(), READ), Err(Error::BadStateId));
+    }
+    held
+}
+
+#[test]
+fn threads_of_several_processes_exclude_each_other() {
+    let config = small_config();
+    let memory = memory(&config);
+    let state = create(&memory, &config);
+    let guarded = AtomicU64::new(0);
+    let held: u64 = std::thread::scope(|scope| {
+        let workers: Vec<_> = (1..=THREADS)
+            .map(|number| {
+                let host = Patient(number);
+                let member = Member::join(&state, &host, NOW, &format!("client {number}"));
+                let (state, guarded) = (&state, &guarded);
+                scope.spawn(move || work(state, host, member, guarded))
+            })
+            .collect();
+        workers.into_iter().map(|worker| worker.join().expect("no panic")).sum()
+    });
+    assert_eq!(guarded.load(Ordering::SeqCst), held, "two held the lock at once");
+    assert!(held > 0);
+    assert_eq!((state.used(Kind::Open), state.used(Kind::Lock), state.used(Kind::File)), (0, 0, 0));
+    check(&state);
+}
+
+#[test]
+fn sessions_that_end_while_they_are_used_leave_nothing_behind() {
+    let config = small_config();
+    let memory = memory(&config);
+    let state = create(&memory, &config);
+    let is_over = AtomicBool::new(false);
+    let current = AtomicU64::new(0);
+    let (client, first) = join(&state, &SingleProcess, NOW, "a");
+    let sessions = std::sync::Mutex::new(first);
+    std::thread::scope(|scope| {
+        for number in 1..=2 {
+            let (state, is_over, current, sessions) = (&state, &is_over, &current, &sessions);
+            scope.spawn(move || {
+                let host = Patient(number);
+                while !is_over.load(Ordering::SeqCst) {
+                    let session = *sessions.lock().expect("no panic");
+                    // A retry of what the other sends is answered or told to wait.
+                    let sequence = current.load(Ordering::SeqCst) as u32 % 7 + 1;
+                    match state.sequence(&host, NOW, &request(session, 0, sequence)) {
+                        Ok(Sequence::Run(ticket)) => {
+                            assert!(state.finish(&host, &ticket, Some(b"reply")), "it is its own");
+                            current.fetch_add(1, Ordering::SeqCst);
+                        }
+                        Ok(Sequence::Replay(reply)) => assert_eq!(reply, b"reply"),
+                        Ok(other) => panic!("{other:?}"),
+                        Err(Error::BadSession | Error::SeqMisordered | Error::InProgress) => {
+                            current.fetch_add(1, Ordering::SeqCst);
+                        }
+                        Err(other) => panic!("{other}"),
+                    }
+                }
+            });
+        }
+        let host = Patient(9);
+        for sequence in 2..200 {
+            let made = state.create_session(&host, NOW, &session_args(client, sequence)).expect("room");
+            let old = std::mem::replace(&mut *sessions.lock().expect("no panic"), made.session);
+            std::thread::yield_now();
+            state.destroy_session(&host, NOW, old).expect("a session");
+            state.tick(&host, NOW).expect("not damaged");
+        }
+        is_over.store(true, Ordering::SeqCst);
+    });
+    state.tick(&SingleProcess, NOW).expect("freed");
+    assert_eq!((state.used(Kind::Session), state.used(Kind::Chunk)), (1, 1));
+    check(&state);
+}
