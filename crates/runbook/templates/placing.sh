@@ -134,11 +134,16 @@ has_loaded() {
 }
 
 # unload_modules: unloads what load_modules has loaded and nobody uses, the newest first. Modules that
-# were loaded before stay, also where nobody uses them.
+# were loaded before stay, also where nobody uses them. Controllers do not count as users of their
+# transport's module: without it they are gone, with what is mounted from them.
 unload_modules() {
     local module
     for module in $(recalled modules); do
         [ -d "/sys/module/$module" ] || continue
+        if [[ $module = nvme_* ]] && cat /sys/class/nvme/*/transport 2>/dev/null | grep -xF "${module#nvme_}" >/dev/null; then
+            echo "$module stays loaded: NVMe controllers use it" >&2
+            continue
+        fi
         rmmod "$module" 2>/dev/null || echo "$module stays loaded: it is in use" >&2
     done
 }

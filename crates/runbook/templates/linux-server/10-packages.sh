@@ -6,9 +6,9 @@ cd "$(dirname "$0")"
 . ./placing.sh
 
 if command -v apt-get >/dev/null; then
-    packages=(kmod{% if has_nfs %} nfs-kernel-server{% endif %}{% if has_rdma %} rdma-core{% endif %}{% if has_nvmet %} uuid-runtime{% endif %})
+    packages=(kmod{% if has_nfs %} nfs-kernel-server{% endif %}{% if has_rdma %} rdma-core{% endif %}{% if has_nvmet %} iproute2 uuid-runtime{% endif %})
 else
-    packages=(kmod{% if has_nfs %} nfs-utils{% endif %}{% if has_rdma %} rdma-core{% endif %}{% if has_nvmet %} util-linux{% endif %})
+    packages=(kmod{% if has_nfs %} nfs-utils{% endif %}{% if has_rdma %} rdma-core{% endif %}{% if has_nvmet %} iproute util-linux{% endif %})
 fi
 
 case ${1-} in

@@ -12,6 +12,8 @@ case ${1-} in
         before=$(sed -n 's/^nqn=//p' /usr/local/sbin/trunkline-nvmet 2>/dev/null || :)
         [ -z "$before" ] || [ "$before" = {{ nqn }} ] ||
             fail "an earlier plan made the target $before: disconnect its hosts, run $0 undo, then this again"
+        # A plan that is refused is not put in place: the next start would follow it.
+        files/trunkline-nvmet check
         place files/nvmet-modules.conf /etc/modules-load.d/trunkline-nvmet.conf 644
         load_modules {{ modules }}
         place_service trunkline-nvmet configure

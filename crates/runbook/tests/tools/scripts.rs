@@ -191,6 +191,23 @@ fn what_is_placed_is_taken_back_without_a_trace() {
     assert!(!at("root/deep/er").exists() && !state.exists());
 }
 
+/// Without its transport's module a controller is gone, and the module does not count controllers.
+#[test]
+fn modules_of_transports_that_controllers_use_stay_loaded() {
+    let directory = folder(System::LinuxHost.site_file());
+    let at = directory.path().display();
+    let script = format!(
+        "exec 2>&1; set -euo pipefail; mount -t tmpfs none /sys; export RUNBOOK_STATE={at}/state; \
+         mkdir -p /sys/module/nvme_rdma /sys/module/nvme_tcp /sys/class/nvme/nvme0 /sys/class/nvme/nvme1; \
+         echo pcie >/sys/class/nvme/nvme0/transport; echo tcp >/sys/class/nvme/nvme1/transport; \
+         cd {at}/hosts; . ./placing.sh; rmmod() {{ echo rmmod $*; }}; \
+         remember modules nvme_rdma; remember modules nvme_tcp; unload_modules; [ ! -e {at}/state ]"
+    );
+    let (worked, said) = run(Command::new("unshare").args(["--mount", "bash", "-c", &script]));
+    assert!(worked, "{said}");
+    assert_eq!(said, "nvme_tcp stays loaded: NVMe controllers use it\nrmmod nvme_rdma\n");
+}
+
 /// A stand-in for SMcli tells which volumes are being formatted; the wait ends when none of ours
 /// is.
 #[test]

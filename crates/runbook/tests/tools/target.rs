@@ -49,7 +49,38 @@ impl Machine {
             write(&directory.path().join("bin").join(name), &format!("#!/bin/bash\n{CONFIGFS}"), 0o755);
         }
         fs::create_dir_all(directory.path().join("nvmet")).expect("made");
-        Self(directory)
+        let machine = Self(directory);
+        machine.has(&["10.0.0.1", "10.0.1.1"]);
+        machine.mounts("");
+        machine
+    }
+
+    /// These are the machine's addresses.
+    fn has(&self, addresses: &[&str]) {
+        let line = |address: &&str| format!("2: eth1    inet {address}/24 scope global eth1\\ forever\n");
+        let text: String = addresses.iter().map(line).collect();
+        let program = format!("#!/bin/sh\n[ \"$*\" = '-o addr show' ] && cat <<'END'\n{text}END\n");
+        write(&self.at("bin/ip"), &program, 0o755);
+    }
+
+    /// These file systems are mounted.
+    fn mounts(&self, lines: &str) {
+        let text = format!("22 1 0:20 / /proc rw,nosuid - proc proc rw\n{lines}");
+        write(&self.at("proc/self/mountinfo"), &text, 0o644);
+    }
+
+    /// Makes a block device; partitions are numbers below its own directory of /sys.
+    fn block(&self, name: &str, minor: u32, partitions: &[u32]) -> String {
+        let path = self.at("dev").join(name);
+        fs::create_dir_all(path.parent().expect("a parent")).expect("made");
+        let (worked, said) = run(Command::new("mknod").arg(&path).arg("b").arg("253").arg(minor.to_string()));
+        assert!(worked, "{said}");
+        for partition in partitions {
+            let at = self.at(&format!("sys/dev/block/253:{minor}/part{partition}"));
+            write(&at.join("partition"), "1\n", 0o644);
+            write(&at.join("dev"), &format!("253:{partition}\n"), 0o644);
+        }
+        path.display().to_string()
     }
 
     fn at(&self, path: &str) -> PathBuf {
@@ -62,7 +93,10 @@ impl Machine {
         let path = format!("{}:{}", self.at("bin").display(), std::env::var("PATH").expect("a path"));
         let mut command = Command::new(runbook.path().join("server-stor1/files/trunkline-nvmet"));
         command.arg(verb).env("PATH", path);
-        run(command.env("TARGET_ROOT", self.at("nvmet")).env("TARGET_MADE", self.at("made")))
+        for (name, path) in [("ROOT", "nvmet"), ("MADE", "made"), ("PROC", "proc"), ("SYS", "sys")] {
+            command.env(format!("TARGET_{name}"), self.at(path));
+        }
+        run(&mut command)
     }
 
     /// The same, and it must succeed.
@@ -230,10 +264,142 @@ fn a_plan_that_cannot_be_reached_changes_nothing_and_says_what_to_do() {
     assert!(!worked && said.contains("which this has not made"), "{said}");
     let other = site.replace(NQN, "nqn.2024-01.org.example:other");
     let (worked, said) = machine.run(&other, "configure");
+    assert!(!worked && said.contains(&format!("same device as /dev/null of the target {NQN}")), "{said}");
+    let other = other.replace("\"/dev/null\"", "\"/dev/full\"").replace("/dev/zero", "/dev/random");
+    let (worked, said) = machine.run(&other, "configure");
     assert!(!worked && said.contains("another target has rdma 10.0.0.1 4420"), "{said}");
     assert_eq!(machine.whole(), before);
-    machine.succeed(&site, "remove");
-    assert_eq!(machine.names("subsystems"), [NQN], "what others have made stays");
+    let said = machine.succeed(&site, "remove");
+    assert!(said.contains("which this has not made: it stays as it is"), "{said}");
+    assert_eq!(machine.whole(), before, "what others have made stays, with the addresses of it");
+}
+
+/// A device that something else uses would be written to by two. Its name there is not the planned
+/// one.
+#[test]
+fn a_device_in_use_is_refused_by_whatever_name_it_is_used() {
+    let machine = Machine::new();
+    let device = machine.block("mapper/vg0-data", 3, &[4]);
+    let site = site().replace("\"/dev/zero\"", &format!("{device:?}"));
+    let refused = |complaint: &str| {
+        let (worked, said) = machine.run(&site, "check");
+        assert!(!worked && said.contains(complaint), "{said}");
+        let (worked, _) = machine.run(&site, "configure");
+        assert!(!worked && machine.whole().lines().count() == 1, "{}", machine.whole());
+    };
+    // By the number of the file system, of a partition, and of the device that btrfs names.
+    for (mount, complaint) in [
+        ("29 1 253:3 / /srv rw - ext4 /dev/dm-3 rw", "253:3 is mounted at /srv"),
+        ("29 1 253:4 / /srv rw shared:1 master:2 - xfs /dev/other rw", "253:4 is mounted at /srv"),
+        (&format!("29 1 0:40 /sub /srv rw - btrfs {device} rw"), "253:3 is mounted at /srv"),
+    ] {
+        machine.mounts(&format!("{mount}\n"));
+        refused(complaint);
+    }
+    machine.mounts("29 1 253:33 / /srv rw - ext4 /dev/dm-33 rw\n");
+    let swaps = machine.at("proc/swaps");
+    write(&swaps, &format!("Filename Type Size Used Priority\n{device} partition 1 0 -2\n"), 0o644);
+    refused("253:3 is swapped to");
+    fs::remove_file(swaps).expect("removed");
+    let holder = machine.at("sys/dev/block/253:3/holders/dm-9");
+    fs::create_dir_all(&holder).expect("made");
+    refused("253:3 is held by dm-9");
+    fs::remove_dir(&holder).expect("removed");
+    let part = machine.at("sys/fs/btrfs/f5a7/devices/253:3");
+    fs::create_dir_all(&part).expect("made");
+    refused("253:3 is held by 253:3");
+    fs::remove_dir(&part).expect("removed");
+    assert_eq!(machine.succeed(&site, "check"), "");
+    assert_eq!(machine.whole().lines().count(), 1, "a check changes nothing");
+    machine.succeed(&site, "configure");
+}
+
+/// One disk has several names, and a partition is a part of its disk.
+#[test]
+fn one_device_is_exported_once() {
+    let machine = Machine::new();
+    let first = machine.block("by-id/first", 3, &[4]);
+    let second = machine.block("by-id/second", 3, &[]);
+    let partition = machine.block("by-id/first-part1", 4, &[]);
+    let other = machine.block("by-id/other", 5, &[]);
+    let of = |one: &str, two: &str| {
+        site().replace("\"/dev/null\"", &format!("{one:?}")).replace("\"/dev/zero\"", &format!("{two:?}"))
+    };
+    for (one, two) in [(&first, &second), (&first, &partition), (&partition, &first)] {
+        let (worked, said) = machine.run(&of(one, two), "check");
+        let complaint = format!("volume 2 ({two}) is the same device as volume 1 ({one})");
+        assert!(!worked && said.contains(&complaint), "{said}");
+    }
+    machine.succeed(&of(&first, &other), "check");
+    write(
+        &machine.at("nvmet/subsystems/nqn.2024-01.org.example:theirs/namespaces/7/device_path"),
+        &format!("{second}\n"),
+        0o644,
+    );
+    let (worked, said) = machine.run(&of(&other, &partition), "check");
+    let complaint = format!("is the same device as {second} of the target nqn.2024-01.org.example:theirs");
+    assert!(!worked && said.contains(&complaint), "{said}");
+    machine.succeed(&of(&other, "/dev/null"), "configure");
+    assert_eq!(machine.succeed(&of(&other, "/dev/null"), "check"), "", "our own volumes are no obstacle");
+}
+
+/// A mistyped address leaves the addresses that hosts use.
+#[test]
+fn old_addresses_stay_until_the_new_ones_listen() {
+    let (machine, old) = (Machine::new(), site());
+    machine.succeed(&old, "configure");
+    let new = old.replace("\"10.0.0.1\"", "\"10.0.7.1\"");
+    assert_ne!(new, old);
+    let (worked, said) = machine.run(&new, "check");
+    assert!(!worked && said.contains("this machine does not have the address 10.0.7.1"), "{said}");
+    let (worked, said) = machine.run(&new, "configure");
+    assert!(!worked && said.contains("nothing listens on rdma 10.0.7.1 4420"), "{said}");
+    assert_eq!(machine.names("ports"), ["101", "102", "103", "104"]);
+    assert_eq!(machine.read(&format!("ports/101/subsystems/{NQN}/attr_allow_any_host")), "0");
+    machine.has(&["10.0.0.1", "10.0.1.1", "10.0.7.1"]);
+    machine.succeed(&new, "check");
+    machine.succeed(&new, "configure");
+    machine.succeed(&new, "verify");
+    assert_eq!(machine.names("ports"), ["102", "104", "105", "106"], "new ones came first");
+    // An address that stands for all keeps others from listening: it goes first. Its number is the
+    // first free one then.
+    for id in ["101", "103"] {
+        fs::create_dir_all(machine.at("nvmet/ports").join(id).join("subsystems")).expect("made");
+    }
+    for (name, value) in [("addr_traddr", "0.0.0.0"), ("addr_trsvcid", "4420")] {
+        fs::write(machine.at("nvmet/ports/105").join(name), value).expect("written");
+    }
+    machine.succeed(&new, "configure");
+    machine.succeed(&new, "verify");
+    assert_eq!(machine.names("ports"), ["101", "102", "103", "104", "105", "106"]);
+}
+
+/// A machine whose second interface is down serves by the first one.
+#[test]
+fn a_start_without_an_interface_serves_by_the_others_and_fails() {
+    let (machine, site) = (Machine::new(), site());
+    machine.has(&["10.0.0.1"]);
+    let (worked, said) = machine.run(&site, "configure");
+    assert!(!worked && said.contains("nothing listens on rdma 10.0.1.1 4420"), "{said}");
+    assert_eq!(machine.names("ports"), ["101", "102"]);
+    assert_eq!(machine.read(&format!("subsystems/{NQN}/namespaces/2/enable")), "1");
+    machine.has(&["10.0.0.1", "10.0.1.1"]);
+    machine.succeed(&site, "configure");
+    machine.succeed(&site, "verify");
+}
+
+/// A refused plan is not put in place, so that the next start does not follow it.
+#[test]
+fn a_refused_plan_is_not_installed() {
+    let runbook = folder(&site().replace("/dev/zero", "/no/such/device"));
+    let script = format!(
+        "mkdir {0}/sbin; mount --bind {0}/sbin /usr/local/sbin; mount -t tmpfs none /etc; \
+         RUNBOOK_STATE={0}/state {0}/server-stor1/30-nvmet.sh do && exit 9; ls -A /etc /usr/local/sbin; [ ! -e {0}/state ]",
+        runbook.path().display()
+    );
+    let (worked, said) = run(Command::new("unshare").args(["--mount", "sh", "-c", &script]));
+    assert!(worked && said.contains("there is no /no/such/device"), "{said}");
+    assert!(said.starts_with("/etc:\n\n/usr/local/sbin:\n"), "{said}");
 }
 
 /// An interrupted run is finished by the next one.
