@@ -39,6 +39,8 @@ pub struct PlannedPortal {
     pub address: IpAddr,
     /// The port.
     pub port: u16,
+    /// The NQN of the subsystem there, where the site file says it.
+    pub nqn: Option<String>,
 }
 
 /// What a site file plans for each host, in the order of the file.
@@ -56,6 +58,7 @@ fn plan(model: &Model, host: &Host) -> HostPlan {
         transport: portal.transport.name(),
         address: portal.address,
         port: portal.port,
+        nqn: subsystem(model, &portal.target),
     };
     let of_arrays = model.arrays.iter().find_map(|array| array.mtu);
     let request_kib = model.connect.as_ref().and_then(|connect| connect.request_kib);
@@ -70,6 +73,12 @@ fn plan(model: &Model, host: &Host) -> HostPlan {
         mtu: of_arrays.or(model.powerscale.as_ref().map(|powerscale| powerscale.mtu)),
         request_bytes: request_kib.map(|kib| u64::from(kib) << 10),
     }
+}
+
+/// The NQN of a target that is set up by the same site file.
+fn subsystem(model: &Model, target: &str) -> Option<String> {
+    let server = model.servers.iter().find(|server| server.name == target)?;
+    server.nvmet.as_ref().map(|nvmet| nvmet.nqn.clone())
 }
 
 /// An array is one subsystem, and each of its addresses a path. Of other targets nobody knows
@@ -108,6 +117,13 @@ mod tests {
         let plans = host_plans(System::LinuxHost.site_file()).unwrap();
         assert_eq!((plans[0].portals.len(), plans[0].paths), (4, None));
         assert_eq!(plans[0].portals[2].transport, "tcp");
+    }
+
+    #[test]
+    fn the_subsystem_of_a_server_of_the_site_is_known() {
+        let of = |system: System| host_plans(system.site_file()).unwrap()[0].portals[0].nqn.clone();
+        assert_eq!(of(System::LinuxServer).as_deref(), Some("nqn.2024-01.org.example:stor1"));
+        assert_eq!((of(System::LinuxHost), of(System::Ef600)), (None, None));
     }
 
     #[test]

@@ -1,5 +1,7 @@
 #!/bin/bash
 # Connects this host to its targets and applies the settings, now and at every start.
+#
+# HOST_NAME chooses the host's folder below by-name; it is the short host name unless it is set.
 set -euo pipefail
 cd "$(dirname "$0")"
 # shellcheck source=placing.sh
@@ -20,6 +22,10 @@ case ${1-} in
         place_service trunkline-nvme "connect --now"
         ;;
     verify)
+        # The paths are compared with this file, so it must be the plan's.
+        own=by-name/${HOST_NAME:-$(hostname -s)}
+        [ -d "$own" ] || fail "there is no $own: set HOST_NAME to one of $(ls by-name)"
+        is_placed "$own/discovery.conf" /etc/nvme/discovery.conf
         is_placed files/trunkline-nvme /usr/local/sbin/trunkline-nvme
         is_placed files/trunkline-nvme.service /etc/systemd/system/trunkline-nvme.service
         is_placed files/71-trunkline-nvme.rules /etc/udev/rules.d/71-trunkline-nvme.rules

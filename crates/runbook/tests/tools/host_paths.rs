@@ -2,6 +2,7 @@
 
 use crate::scripts::{folder, run, write};
 use runbook::System;
+use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 use tempfile::TempDir;
@@ -190,4 +191,55 @@ fn a_path_that_is_not_planned_any_more_is_disconnected() {
     let (worked, said) = machine.run("! $nvme verify; $nvme connect --now; $nvme verify");
     assert!(worked && said.contains("nvme disconnect -d nvme4\n"), "{said}");
     assert_eq!(said.matches("nvme disconnect").count(), 1, "{said}");
+}
+
+/// While the new paths cannot carry the data, the old ones are all that a volume has.
+#[test]
+fn old_paths_stay_until_the_volumes_are_usable_on_the_new_ones() {
+    let mut all: Vec<_> = ALL.into_iter().chain([("tcp", "10.0.7.1", 4420, "live", ALL[0].4)]).collect();
+    all[1].4 = &["inaccessible"];
+    let site = System::LinuxHost.site_file().replace("nqn_prefix", "connect_wait_s = 1\nnqn_prefix");
+    let machine = Machine::new(&site, &all);
+    write(
+        &machine.at("bin/nvme"),
+        "#!/bin/sh\necho \"nvme $*\"; [ \"$1 $2\" = 'disconnect -d' ] && rm -r /sys/class/nvme/$3\n",
+        0o755,
+    );
+    let (worked, said) = machine.run("$nvme connect --now");
+    assert!(!worked && said.contains("rdma 10.0.1.1 4420: volume 1 is inaccessible"), "{said}");
+    assert!(said.contains("paths of an earlier plan stay") && !said.contains("disconnect"), "{said}");
+    // The volume comes while the program waits.
+    let patient = Machine::new(&site.replace("wait_s = 1", "wait_s = 600"), &all);
+    let state = "/sys/class/nvme/nvme1/nvme0c1n1/ana_state";
+    write(&patient.at("bin/sleep"), &format!("#!/bin/sh\necho optimized >{state}\n"), 0o755);
+    fs::copy(machine.at("bin/nvme"), patient.at("bin/nvme")).expect("copied");
+    let (worked, said) = patient.run("$nvme connect --now");
+    assert!(worked && said.contains("nvme disconnect -d nvme4\n"), "{said}");
+}
+
+/// Without a plan nothing is missing, which is not what was planned.
+#[test]
+fn a_host_without_planned_paths_is_not_in_order() {
+    for (change, complaint) in [
+        ("rm /etc/nvme/discovery.conf", "there is no /etc/nvme/discovery.conf"),
+        (": >/etc/nvme/discovery.conf", "/etc/nvme/discovery.conf names no path"),
+        ("echo '# -t tcp -a 10.0.0.1' >/etc/nvme/discovery.conf", "/etc/nvme/discovery.conf names no path"),
+    ] {
+        for verb in ["verify", "connect --now"] {
+            let (worked, said) = on(&ALL, &format!("{change}; $nvme {verb}"));
+            assert!(!worked && said.contains(complaint), "{verb}: {said}");
+        }
+    }
+    // A shorter list than the plan's is a smaller plan, which the step finds.
+    let step = "mount -t tmpfs none /usr/local/sbin; mount -t tmpfs none /etc/systemd; mount -t tmpfs none /etc/udev; \
+         cd $(dirname $nvme); mkdir /etc/systemd/system /etc/udev/rules.d; cp trunkline-nvme /usr/local/sbin; \
+         cp trunkline-nvme.service /etc/systemd/system; cp 71-trunkline-nvme.rules /etc/udev/rules.d; \
+         sed -i CHANGE /etc/nvme/discovery.conf; HOST_NAME=node1 ../50-connect.sh verify";
+    let (worked, said) = on(&ALL, &step.replace("CHANGE", "''"));
+    assert!(worked && said.contains("all 4 paths are live"), "{said}");
+    let (worked, said) = on(&ALL, &step.replace("CHANGE", "'$d'"));
+    assert!(
+        !worked && said.contains("/etc/nvme/discovery.conf is not discovery.conf of this folder"),
+        "{said}"
+    );
 }

@@ -26,7 +26,9 @@ case "${0##*/} $*" in
     'modprobe nvme_core') load ;;
     'modprobe -r nvme_core' | 'rmmod nvme_core') unload ;;
     'modinfo -n nvme_core') echo /lib/modules/nvme-core.ko ;;
-    'dracut --force --regenerate-all') echo dracut >>$AT/made ;;
+    'dracut --force --kver '*) echo dracut $3 >>$AT/made ;;
+    'grubby --default-kernel') echo /boot/vmlinuz-4.18.0-default ;;
+    'uname -r') echo 4.18.0-running ;;
     *) echo "${0##*/}: no $*" >&2; exit 1 ;;
 esac
 "#;
@@ -35,13 +37,15 @@ esac
 fn on_rhel8(script: &str) -> (bool, String) {
     let directory = folder(&System::LinuxHost.site_file().replace("debian12", "rhel8"));
     let at = directory.path();
-    for name in ["modprobe", "rmmod", "modinfo", "dracut"] {
+    for name in ["modprobe", "rmmod", "modinfo", "dracut", "grubby", "uname"] {
         write(&at.join("bin").join(name), &format!("#!/bin/sh\nAT={}\n{KERNEL}", at.display()), 0o755);
     }
     write(&at.join("modules"), "", 0o644);
     let whole = format!(
         "exec 2>&1; set -eu; export AT={0} PATH={0}/bin:$PATH RUNBOOK_STATE={0}/state RUNBOOK_MODULES={0}/modules; \
          mount -t tmpfs none /sys; mkdir -p /etc/modprobe.d; mount -t tmpfs none /etc/modprobe.d; \
+         mkdir -p /lib/modules; mount -t tmpfs none /lib/modules; \
+         mkdir /lib/modules/4.18.0-running /lib/modules/4.18.0-default /lib/modules/4.18.0-fallback; \
          step={0}/hosts/15-native-multipath.sh; {script}",
         at.display()
     );
@@ -54,7 +58,10 @@ fn native_multipath_is_turned_on_at_once_where_the_driver_is_not_in_use() {
         "$step do; $step verify; cat /etc/modprobe.d/trunkline-nvme.conf; cat $AT/made; \
          $step undo; ls /etc/modprobe.d; ls /sys/module; [ ! -e $AT/state ]",
     );
-    assert!(worked && said.contains("options nvme_core multipath=Y\ndracut\n"), "{said}");
+    assert!(worked && said.contains("options nvme_core multipath=Y\n"), "{said}");
+    // The fallback's stays as it is.
+    assert!(said.contains("Y\ndracut 4.18.0-default\ndracut 4.18.0-running\n"), "{said}");
+    assert_eq!(said.matches("dracut").count(), 2, "{said}");
     assert!(!said.contains("RESTART"), "{said}");
     assert!(said.ends_with("stays on until this machine is restarted\n"), "nothing is left: {said}");
 }
@@ -68,6 +75,33 @@ fn native_multipath_asks_for_a_restart_where_a_disk_uses_the_driver() {
     assert!(worked && said.contains("RESTART THIS MACHINE NOW"), "{said}");
     assert!(said.contains("native multipath is off until this machine is restarted"), "{said}");
     assert!(said.ends_with("nvme_core 1 0 - Live 0x0\n"), "a module of others stays: {said}");
+}
+
+/// Its devices have other names afterwards.
+#[test]
+fn native_multipath_is_not_turned_on_below_a_device_of_dm_multipath() {
+    let script = "modprobe nvme_core; touch $AT/busy; \
+         mkdir -p /sys/block/dm-0/dm /sys/block/dm-0/slaves/sdb /sys/block/dm-3/dm /sys/block/dm-3/slaves/nvme4n1; \
+         echo UUID >/sys/block/dm-3/dm/uuid; echo mpathc >/sys/block/dm-3/dm/name; \
+         echo mpath-3600 >/sys/block/dm-0/dm/uuid; WITH $step do; ls /etc/modprobe.d; cat $AT/made";
+    let of = |uuid: &str, with: &str| on_rhel8(&script.replace("UUID", uuid).replace("WITH", with));
+    let (worked, said) = of("mpath-eui.1", "!");
+    assert!(!worked && said.contains("joins paths of nvme4n1 in mpathc"), "{said}");
+    assert!(!said.contains("trunkline-nvme.conf") && said.contains("/made: No such file"), "{said}");
+    for (uuid, with) in [("mpath-eui.1", "REPLACE_MULTIPATH=yes"), ("LVM-1", "")] {
+        let (worked, said) = of(uuid, with);
+        assert!(worked && said.contains("trunkline-nvme.conf") && said.contains("RESTART"), "{said}");
+    }
+}
+
+/// The kernel that was running then is made to start as before, also where another one runs now.
+#[test]
+fn undo_makes_the_initial_file_systems_again_that_do_has_made() {
+    let (worked, said) = on_rhel8(
+        "$step do; rm $AT/made; sed -i s/-running/-later/ $AT/bin/uname; mkdir /lib/modules/4.18.0-later; \
+         rmdir /lib/modules/4.18.0-default; $step undo; cat $AT/made",
+    );
+    assert!(worked && said.ends_with("dracut 4.18.0-later\ndracut 4.18.0-running\n"), "{said}");
 }
 
 #[test]
