@@ -9,6 +9,7 @@ use crate::file::ReadWrite;
 use crate::host::Host;
 use crate::id::{ClientId, Name, SessionId, StateId};
 use crate::layout::{Table, head, milliseconds};
+use crate::open::DROPS_MAX;
 use crate::record::{Kind, Record, client, delegation, file, session, slot};
 use crate::session::Ticket;
 use crate::slot::NOTE_WORDS;
@@ -85,23 +86,32 @@ impl<W: Words> Arena<W> {
 
 impl<W: Words> Transaction<'_, W> {
     /// Makes sure that no other client has a delegation of a file that is about to change. Recalls
-    /// are begun, and delegations of clients that ended, or whose lease has, are dropped.
+    /// are begun, and delegations of clients that ended, or whose lease has, are dropped: up to
+    /// [`DROPS_MAX`] of them, and then the caller tries again.
     pub fn recall_for(&mut self, now: Duration, name: &[u8], except: Option<Record>) -> Result<(), Error> {
         let Some(of) = self.find_file(name)? else { return Ok(()) };
-        self.count(of, file::USES, 1)?;
         let list = self.list(of, file::DELEGATIONS, Kind::Delegation, delegation::BY_FILE)?;
-        let (mut walk, mut must_wait) = (self.walk(list), false);
-        let mut begun = false;
+        let (mut walk, mut begun, mut must_wait, mut dropped) = (self.walk(list), false, false, 0);
         while let Some(record) = walk.next(self)? {
             let of_client = self.owning(record, delegation::CLIENT, Kind::Client)?;
             let state = self.read(record, delegation::STATE)?;
             if Some(of_client) == except || state == REVOKED {
                 continue;
             }
-            begun = true;
+            if !begun {
+                // First, because the file ends with its last delegation if nothing else names it.
+                let until = now.saturating_add(self.layout.config.lease);
+                self.write(of, file::SHARED_UNTIL, milliseconds(until))?;
+                begun = true;
+            }
             if self.may_be_dropped(of_client, now)? {
                 self.kill_client(of_client)?;
                 self.drop_delegation(record)?;
+                self.checkpoint();
+                dropped += 1;
+                if dropped == DROPS_MAX {
+                    return Err(Error::Delay);
+                }
                 continue;
             }
             must_wait = true;
@@ -109,13 +119,9 @@ impl<W: Words> Transaction<'_, W> {
                 self.write(record, delegation::STATE, RECALLED)?;
                 self.write(record, delegation::RECALLED, milliseconds(now))?;
                 self.push(unsent(), record)?;
+                self.checkpoint_if_large();
             }
         }
-        if begun {
-            let until = now.saturating_add(self.layout.config.lease);
-            self.write(of, file::SHARED_UNTIL, milliseconds(until))?;
-        }
-        self.release_file(of)?;
         if must_wait {
             self.checkpoint();
             return Err(Error::Delay);

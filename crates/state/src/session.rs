@@ -435,8 +435,9 @@ impl<W: Words> State<W> {
     }
 
     /// Notes that the next operation of a request begins, whose effect is outside of the arena,
-    /// with what a survivor needs to find out whether it was done. Returns false if the request is
-    /// no longer this process's: then it must not be executed.
+    /// with what a survivor needs to find out whether it was done. A survivor calls this only after
+    /// it has found that the operation was not done. Returns false if the request is no longer this
+    /// process's: then it must not be executed.
     pub fn start_operation(&self, host: &impl Host, ticket: &Ticket, note: [u64; NOTE_WORDS]) -> bool {
         self.arena.slot_start_operation(host, ticket.at, ticket.sequence, note)
     }

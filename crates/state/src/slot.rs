@@ -189,9 +189,7 @@ impl<W: Words> Arena<W> {
                 Phase::Running(owner) if is_next && !has_ended(owner) => return Err(Error::SeqMisordered),
                 Phase::Running(owner) if !is_next && !has_ended(owner) => return Err(Error::InProgress),
                 Phase::Running(_) if !is_next => {
-                    // The process may have ended in a transaction that noted progress: taking the
-                    // lock takes that back.
-                    drop(self.begin(host).map_err(|_| Error::InProgress)?);
+                    self.undo_of_ended(host)?;
                     let progress = self.slot_progress(at, seqid);
                     let is_same = progress.is_none() || self.words.load(at.address + slot::DIGEST) == digest;
                     let ended = SlotWord { seqid, phase: Phase::Ended }.word();
@@ -211,12 +209,21 @@ impl<W: Words> Arena<W> {
                     return replay.map(|replay| (replay, word));
                 }
                 Phase::Free(_) | Phase::Running(_) | Phase::Replied(_) | Phase::Ended => {
+                    if matches!(current.phase, Phase::Running(_)) {
+                        self.undo_of_ended(host)?;
+                    }
                     if self.words.compare_exchange(at.address, word, running).is_ok() {
                         return Ok((Begun::Run, word));
                     }
                 }
             }
         }
+    }
+
+    /// A process that has ended may have been in a transaction that noted progress: taking the lock
+    /// takes that back. Later it would be restored over the progress of the slot's next user.
+    fn undo_of_ended(&self, host: &impl Host) -> Result<(), Error> {
+        self.begin(host).map(drop).map_err(|_| Error::InProgress)
     }
 
     /// Takes back [`slot_begin`](Self::slot_begin): nothing was done.
@@ -282,6 +289,12 @@ impl<W: Words> Arena<W> {
         self.slot_word(at) == mine
     }
 
+    /// The progress record of a request that this process has.
+    fn slot_own_progress(&self, host: &impl Host, at: SlotAt, seqid: u32) -> Option<ProgressWord> {
+        let progress = ProgressWord::of(self.words.load(at.address + slot::PROGRESS));
+        (self.slot_is_mine(host, at, seqid) && progress.seqid == seqid).then_some(progress)
+    }
+
     /// Notes that an operation begins whose effect is outside of the arena.
     pub fn slot_start_operation(
         &self,
@@ -290,10 +303,12 @@ impl<W: Words> Arena<W> {
         seqid: u32,
         note: [u64; NOTE_WORDS],
     ) -> bool {
-        if !self.slot_is_mine(host, at, seqid) {
-            return false;
+        let Some(progress) = self.slot_own_progress(host, at, seqid) else { return false };
+        if progress.flags != 0 {
+            // A process that ended had started it, in vain. Its note is not valid while it changes.
+            let not_begun = ProgressWord { flags: 0, ..progress };
+            self.words.store(at.address + slot::PROGRESS, not_begun.word());
         }
-        let progress = ProgressWord::of(self.words.load(at.address + slot::PROGRESS));
         for (offset, word) in note.into_iter().enumerate() {
             self.words.store(at.address + slot::NOTE + offset, word);
         }
@@ -305,10 +320,9 @@ impl<W: Words> Arena<W> {
     /// Notes that an operation is done, with its encoded result. Returns false if the result does
     /// not fit, or the request is no longer this process's: then nothing is noted.
     pub fn slot_end_operation(&self, host: &impl Host, at: SlotAt, seqid: u32, result: &[u8]) -> bool {
-        let progress = ProgressWord::of(self.words.load(at.address + slot::PROGRESS));
+        let Some(progress) = self.slot_own_progress(host, at, seqid) else { return false };
         let length = progress.length as usize;
-        let fits = length + result.len() <= STEP_RESULT_BYTES && progress.done < STEP_OPERATIONS_MAX;
-        if !fits || !self.slot_is_mine(host, at, seqid) {
+        if length + result.len() > STEP_RESULT_BYTES || progress.done >= STEP_OPERATIONS_MAX {
             return false;
         }
         // The last word may hold the end of the results before.

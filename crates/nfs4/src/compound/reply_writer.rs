@@ -103,14 +103,15 @@ impl<'w, F: Family> ReplyWriter<'w, F> {
     }
 
     /// Replaces the last result by a failure, because the reply has become too long. Its payload is
-    /// gone too. RFC 8881 s2.10.6.4
+    /// gone too; that of an earlier result stays. RFC 8881 s2.10.6.4
     pub fn replace_last(&mut self, operation: F::Operation, status: Status) -> Status {
         if let Some((at, number)) = self.last {
             debug_assert!(number == Some(F::number(operation)), "the last result is of that operation");
             self.out.truncate(at);
             self.count -= 1;
             self.status = Status::OK;
-            self.payload = self.payload.filter(|payload| payload.at < at);
+            // An earlier payload without padding has the place where the last result begins.
+            self.payload = self.payload.filter(|payload| payload.at <= at);
         }
         self.fail(operation, status)
     }

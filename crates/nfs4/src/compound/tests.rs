@@ -254,6 +254,27 @@ fn a_result_that_is_too_long_is_replaced_with_its_payload() {
 }
 
 #[test]
+fn the_payload_of_an_earlier_result_stays_when_the_last_one_is_replaced() {
+    for count in [4096, 4095] {
+        let mut out = Vec::new();
+        let mut writer = ReplyWriter::<Fore>::new(&mut out, b"");
+        writer.push(&Reply::Read(Ok(op::read::ReplyHead { eof: false, count })));
+        let before = writer.len();
+        writer.push(&Reply::PutFh(Ok(())));
+        writer.replace_last(Operation::PutFh, Status::REP_TOO_BIG);
+        assert!(writer.has_payload(), "{count} bytes");
+        assert_eq!(writer.len(), before + 8, "{count} bytes");
+        let at = writer.finish().payload_at.expect("the data of the READ");
+        let (data, mut whole) = (vec![7; count as usize], out.split_off(at));
+        whole.splice(..0, [out, data.clone()].concat());
+        let mut reader = ReplyReader::<Fore>::new(&whole).unwrap();
+        let (_, payload) = reader.next_result(1).unwrap().unwrap();
+        assert_eq!(payload, Payload::Here(data.as_slice()), "{count} bytes");
+        assert_eq!(reader.expect::<kind::PutFh>(), Ok(Err(Status::REP_TOO_BIG)));
+    }
+}
+
+#[test]
 fn a_second_read_has_its_data_in_the_message() {
     let mut out = Vec::new();
     let mut writer = ReplyWriter::<Fore>::new(&mut out, b"");

@@ -129,6 +129,59 @@ fn a_silent_clients_delegation_is_dropped_without_a_recall() {
     });
 }
 
+/// Bounds for one file with more delegations than one change may log.
+fn many(clients: u32) -> Config {
+    let bounds = Bounds {
+        clients: clients + 1,
+        sessions: clients + 1,
+        slots: (clients + 1) * 16,
+        owners: clients + 1,
+        opens: clients + 1,
+        delegations: clients,
+        blobs: 3 * clients,
+        ..Bounds::small()
+    };
+    Config { bounds, ..small_config() }
+}
+
+#[test]
+fn any_number_of_silent_clients_delegations_is_dropped_in_steps() {
+    let clients = 1500;
+    let config = many(clients);
+    let memory = memory(&config);
+    let state = create(&memory, &config);
+    for number in 0..clients {
+        delegated(&state, &number.to_string(), "f").2.expect("nobody writes");
+    }
+    assert_eq!(state.used(Kind::Delegation), u64::from(clients));
+    let late = NOW + seconds(200);
+    let mut writer = Member::join(&state, &HOST, late, "writer");
+    let mut delays = 0;
+    loop {
+        match writer.open(&state, late, "f", WRITE, 0) {
+            Ok(_) => break,
+            Err(Error::Delay) => delays += 1,
+            Err(other) => panic!("{other} after {delays}"),
+        }
+        assert!(delays <= clients, "no end");
+    }
+    assert!(delays >= 2, "some at a time, so that nobody waits for the lock for long");
+    consistency::check(&state);
+}
+
+#[test]
+fn any_number_of_delegations_is_recalled_for_one_change() {
+    let clients = 7000;
+    let config = many(clients);
+    let memory = memory(&config);
+    let state = create(&memory, &config);
+    for number in 0..clients {
+        delegated(&state, &number.to_string(), "f").2.expect("nobody writes");
+    }
+    assert_eq!(state.recall_for_change(&HOST, NOW, None, b"f"), Err(Error::Delay));
+    assert_eq!(recalls(&state, &HOST, NOW).len(), clients as usize);
+}
+
 #[test]
 fn without_a_back_channel_nothing_is_delegated() {
     with_state(|state| {

@@ -162,6 +162,83 @@ fn a_process_that_ends_before_any_step_leaves_a_slot_that_others_go_on_from() {
     }
 }
 
+#[test]
+fn what_an_ended_request_left_half_changed_never_returns_over_the_next_one() {
+    let config = small_config();
+    let origin = memory(&config);
+    let machine = Machine::default();
+    let (_, session) = join(&create(&origin, &config), &machine.host(9), NOW, "a");
+    for step in 0.. {
+        let memory = super::kills::copy(&origin);
+        let (process, machine) = (Process::new(&memory), Machine::default());
+        let (state, mortal) = (State::open(&process).expect("an arena"), machine.host(1));
+        let end = process.killed_before(step, || {
+            let ticket = run(&state, &mortal, NOW, &request(session, 0, 1));
+            state.reclaim_complete(&mortal, NOW, &ticket).expect("once");
+        });
+        machine.kill(1);
+        let (state, second) = (State::open(&memory).expect("an arena"), machine.host(2));
+        let next = request(session, 0, 2);
+        let ticket = match state.sequence(&second, NOW, &next) {
+            Ok(Sequence::Run(ticket)) => ticket,
+            Err(Error::SeqMisordered) if step == 0 => continue,
+            other => panic!("at {step}: {other:?}"),
+        };
+        assert!(state.start_operation(&second, &ticket, [7; NOTE_WORDS]), "at {step}");
+        // A use of the lock restores what was left.
+        let unknown = state.destroy_client_id(&second, NOW, ClientId(0));
+        assert_eq!(unknown, Err(Error::StaleClientId), "at {step}");
+        machine.kill(2);
+        match state.sequence(&machine.host(3), NOW, &next) {
+            Ok(Sequence::Continue(_, progress)) => {
+                let found = (progress.done, progress.next, progress.note);
+                assert_eq!(found, (0, NextOperation::InDoubt, [7; NOTE_WORDS]), "at {step}");
+            }
+            other => panic!("at {step}: {other:?}, and the operation runs twice"),
+        }
+        if end.is_some() {
+            assert!(step > 10, "only {step} steps");
+            return;
+        }
+    }
+}
+
+#[test]
+fn the_notes_of_two_processes_that_end_are_never_mixed() {
+    let config = small_config();
+    let origin = memory(&config);
+    let machine = Machine::default();
+    let state = create(&origin, &config);
+    let (_, session) = join(&state, &machine.host(9), NOW, "a");
+    let args = request(session, 0, 1);
+    let ticket = run(&state, &machine.host(1), NOW, &args);
+    assert!(state.start_operation(&machine.host(1), &ticket, [1; NOTE_WORDS]));
+    for step in 0.. {
+        let memory = super::kills::copy(&origin);
+        let (process, machine) = (Process::new(&memory), Machine::default());
+        machine.kill(1);
+        let (state, second) = (State::open(&process).expect("an arena"), machine.host(2));
+        let end = process.killed_before(step, || {
+            let begun = state.sequence(&second, NOW, &args);
+            let Ok(Sequence::Continue(ticket, _)) = begun else { panic!("{begun:?}") };
+            assert!(state.start_operation(&second, &ticket, [2; NOTE_WORDS]));
+        });
+        machine.kill(2);
+        let state = State::open(&memory).expect("an arena");
+        let begun = state.sequence(&machine.host(3), NOW, &args);
+        let Ok(Sequence::Continue(_, progress)) = begun else { panic!("at {step}: {begun:?}") };
+        let is_whole = match progress.next {
+            NextOperation::NotBegun => progress.note == [0; NOTE_WORDS],
+            _ => [[1; NOTE_WORDS], [2; NOTE_WORDS]].contains(&progress.note),
+        };
+        assert!(is_whole, "at {step}: {progress:?}");
+        if end.is_some() {
+            assert!(step >= 5, "only {step} steps");
+            return;
+        }
+    }
+}
+
 /// Lets two threads take turns at the words of slots, in a given order.
 #[derive(Debug, Default)]
 struct Turns {
