@@ -3,6 +3,10 @@
 use crate::Context;
 use crate::error::{Fault, Result};
 
+/// The values of all lines after their variables are replaced. A variable that stands in each line
+/// of a file can make much of little.
+const EXPANDED_BYTES_MAX: usize = 16 << 20;
+
 /// A section: `[name]` and the lines below it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Section {
@@ -24,6 +28,7 @@ pub(crate) struct Entry {
 /// Splits a job file into its sections. A comment begins with `#` or `;`, anywhere in a line.
 pub(crate) fn sections(text: &str, context: &Context) -> Result<Vec<Section>> {
     let mut sections: Vec<Section> = Vec::new();
+    let mut room = EXPANDED_BYTES_MAX;
     for (index, raw) in text.lines().enumerate() {
         let line = index + 1;
         let content = raw.split(['#', ';']).next().unwrap_or_default();
@@ -38,7 +43,7 @@ pub(crate) fn sections(text: &str, context: &Context) -> Result<Vec<Section>> {
             sections.push(Section { name, line, entries: Vec::new() });
             continue;
         }
-        let entry = entry(trimmed, context, line, column)?;
+        let entry = entry(trimmed, context, &mut room, line, column)?;
         match sections.last_mut() {
             Some(section) => section.entries.push(entry),
             None => {
@@ -61,7 +66,7 @@ fn section_name(rest: &str) -> std::result::Result<String, Fault> {
     }
 }
 
-fn entry(text: &str, context: &Context, line: usize, column: usize) -> Result<Entry> {
+fn entry(text: &str, context: &Context, room: &mut usize, line: usize, column: usize) -> Result<Entry> {
     let (name, value) = match text.split_once('=') {
         Some((name, value)) => (name.trim_end(), Some(value.trim_start())),
         None => (text, None),
@@ -71,13 +76,21 @@ fn entry(text: &str, context: &Context, line: usize, column: usize) -> Result<En
             Fault::new("`include` of another file is not supported", "the lines of that file instead");
         return Err(fault.at(line, column));
     }
-    let value = value.map(|value| expand(value, context).map_err(|fault| fault.at(line, column)));
+    let value = value.map(|value| expand(value, context, room).map_err(|fault| fault.at(line, column)));
     Ok(Entry { name: name.to_owned(), value: value.transpose()?, line, column })
 }
 
-/// Replaces each `${NAME}` by the value of the environment variable.
-fn expand(value: &str, context: &Context) -> std::result::Result<String, Fault> {
+/// Replaces each `${NAME}` by the value of the environment variable. `room` is the number of bytes
+/// that this and the lines below may still have.
+fn expand(value: &str, context: &Context, room: &mut usize) -> std::result::Result<String, Fault> {
     let (mut expanded, mut rest) = (String::new(), value);
+    let mut take = |bytes: usize| {
+        *room = room.checked_sub(bytes).ok_or_else(|| {
+            let cause = format!("the values of all lines have more than {} MiB", EXPANDED_BYTES_MAX >> 20);
+            Fault::new(cause, "shorter values of the environment variables, or fewer lines with them")
+        })?;
+        Ok(())
+    };
     while let Some((before, after)) = rest.split_once("${") {
         let Some((name, behind)) = after.split_once('}') else {
             return Err(Fault::new(format!("`${{{after}` has no end"), "`}` after the variable's name"));
@@ -86,10 +99,12 @@ fn expand(value: &str, context: &Context) -> std::result::Result<String, Fault> 
             let cause = format!("the environment variable {name} is not set");
             return Err(Fault::new(cause, format!("{name}=VALUE before the command")));
         };
+        take(before.len() + found.len())?;
         expanded.push_str(before);
         expanded.push_str(found);
         rest = behind;
     }
+    take(rest.len())?;
     expanded.push_str(rest);
     Ok(expanded)
 }
@@ -117,6 +132,18 @@ mod tests {
         assert_eq!(shown, [("bs", Some("1M")), ("time_based", None), ("size", Some("4kx4k"))]);
         assert_eq!((found[0].entries[0].line, found[0].entries[0].column), (3, 3));
         assert_eq!((found[1].name.as_str(), found[1].line), ("a", 6));
+    }
+
+    #[test]
+    fn variables_cannot_make_a_file_endless() {
+        let environment = [("LONG".to_owned(), "x".repeat(1 << 17))].into();
+        let context = Context { environment };
+        let lines = |number: usize| format!("[a]\n{}", "directory=${LONG}\n".repeat(number));
+        assert_eq!(sections(&lines(128), &context).unwrap()[0].entries.len(), 128);
+        let error = sections(&lines(129), &context).unwrap_err();
+        assert_eq!((error.line, error.cause.contains("16 MiB")), (130, true), "{error}");
+        let error = sections(&format!("[a]\nname={}", "${LONG}".repeat(200)), &context).unwrap_err();
+        assert_eq!(error.line, 2);
     }
 
     #[test]

@@ -6,14 +6,18 @@ use crate::Context;
 use crate::error::{Error, Fault, Result};
 use crate::ini::{self, Section};
 use crate::options::ASYNCHRONOUS;
-use crate::settings::Settings;
+use crate::settings::{Settings, name_of_file};
 
 /// fio's default block size.
 const BLOCK_BYTES: u64 = 4096;
+/// What stands for the name of the job in the name of a file.
+const JOB_KEYWORD: &str = "$jobname";
 /// fio's default name of a file.
 const FILENAME_FORMAT: &str = "$jobname.$jobnum.$filenum";
 /// More files than this in one job file is a slip of the pen.
 const FILES_MAX: u64 = 1 << 14;
+/// The longest name of a file with its directory: `PATH_MAX` with the zero at its end.
+pub(crate) const NAME_BYTES_MAX: usize = 4095;
 
 /// A job file.
 #[derive(Debug, Clone, PartialEq)]
@@ -84,7 +88,7 @@ impl Blocks {
 pub struct FileUse {
     /// The name, with its directory, as the file says it.
     pub path: String,
-    /// The number of bytes that the job accesses.
+    /// The size of the file, anywhere in which the job accesses it.
     pub bytes: u64,
 }
 
@@ -175,7 +179,10 @@ impl JobFile {
                 section.entries.iter().try_for_each(|entry| globals.apply(entry, &mut notes))?;
                 continue;
             }
-            let mut settings = Settings { written: Vec::new(), ..globals.clone() };
+            // Without what is written there, which may be long, and is kept once.
+            let written = std::mem::take(&mut globals.written);
+            let mut settings = globals.clone();
+            globals.written = written;
             section.entries.iter().try_for_each(|entry| settings.apply(entry, &mut notes))?;
             let is_first = phases.is_empty();
             if !is_first && (settings.stonewall || settings.new_group) {
@@ -186,7 +193,8 @@ impl JobFile {
             if files > FILES_MAX {
                 return Err(fault(Fault::new(format!("more than {FILES_MAX} files"), "fewer jobs or files")));
             }
-            let job = resolve(&section, &settings, group, &mut notes).map_err(fault)?;
+            name_of_file(&section.name).map_err(fault)?;
+            let job = resolve(&section, &settings, group, &mut notes)?;
             match phases.last_mut() {
                 Some(phase) if !settings.stonewall => phase.jobs.push(job),
                 _ => phases.push(Phase { jobs: vec![job] }),
@@ -223,12 +231,8 @@ impl Phase {
     }
 }
 
-fn resolve(
-    section: &Section,
-    settings: &Settings,
-    group: usize,
-    notes: &mut Vec<Note>,
-) -> std::result::Result<Job, Fault> {
+fn resolve(section: &Section, settings: &Settings, group: usize, notes: &mut Vec<Note>) -> Result<Job> {
+    let fault = |fault: Fault| fault.at(section.line, 1);
     let name = settings.name.clone().unwrap_or_else(|| section.name.clone());
     let default = Blocks { min: BLOCK_BYTES, max: BLOCK_BYTES };
     let [read, write] = settings.blocks.map(|blocks| blocks.unwrap_or(default));
@@ -253,17 +257,24 @@ fn resolve(
         options: settings.written.clone(),
         name,
     };
-    job.rate_iops = rates(settings, &job)?;
+    job.rate_iops = rates(settings, &job).map_err(fault)?;
     if settings.time_based && settings.runtime_us.is_none() {
-        return Err(Fault::new(format!("the job {} has time_based and no runtime", job.name), "runtime=60"));
+        let cause = format!("the job {} has time_based and no runtime", job.name);
+        return Err(fault(Fault::new(cause, "runtime=60")));
     }
-    let clones = settings.clones.unwrap_or(1);
-    job.instances = (0..clones)
-        .map(|clone| Ok(Instance { files: files(settings, &job, clone)? }))
-        .collect::<std::result::Result<_, Fault>>()?;
-    let of_files = job.instances.first().map_or(0, |one| one.files.iter().map(|file| file.bytes).sum());
+    let (line, column) = settings.named_at.unwrap_or((section.line, 1));
+    let names = Names::of(settings, &job.name).map_err(|fault| fault.at(line, column))?;
+    let bytes = file_bytes(settings, &job, names.len()).map_err(fault)?;
+    let instance = |clone: u32| {
+        let paths = names.of_clone(clone).map_err(|fault| fault.at(line, column))?;
+        Ok(Instance { files: paths.into_iter().map(|path| FileUse { path, bytes }).collect() })
+    };
+    job.instances = (0..settings.clones.unwrap_or(1)).map(instance).collect::<Result<_>>()?;
+    let of_files = bytes.saturating_mul(names.len());
     if !settings.time_based {
-        let once = settings.io_size.unwrap_or(of_files);
+        // A size below that of the files is what the job moves, anywhere in them.
+        let whole = settings.size.map_or(of_files, |size| size.min(of_files));
+        let once = settings.io_size.unwrap_or(whole);
         job.io_bytes = Some(once.saturating_mul(settings.loops.unwrap_or(1)));
     }
     Ok(job)
@@ -309,47 +320,92 @@ fn rates(settings: &Settings, job: &Job) -> std::result::Result<[Option<f64>; 2]
     Ok(rates)
 }
 
-/// The files of one clone.
-fn files(settings: &Settings, job: &Job, clone: u32) -> std::result::Result<Vec<FileUse>, Fault> {
-    let names = names(settings, &job.name, clone)?;
-    let number = names.len() as u64;
-    let bytes = match (settings.filesize, settings.size) {
-        (Some(each), Some(all)) => each.min(all / number),
-        (Some(each), None) => each,
-        (None, Some(all)) => all / number,
+/// The size of each of a job's files.
+fn file_bytes(settings: &Settings, job: &Job, number: u64) -> std::result::Result<u64, Fault> {
+    let (bytes, moved) = match (settings.filesize, settings.size) {
+        // The files have their size, and the job moves as much as it says.
+        (Some(each), all) => (each, all.unwrap_or(each)),
+        (None, Some(all)) => (all / number, all / number),
         (None, None) => {
             let cause = format!("the job {} has no size", job.name);
             return Err(Fault::new(cause, "size=1G, or another size of its files"));
         }
     };
-    if bytes < job.smallest_block() {
+    if bytes.min(moved) < job.smallest_block() {
+        let bytes = bytes.min(moved);
         let cause = format!("files of {bytes} bytes have no room for a block of {}", job.smallest_block());
         return Err(Fault::new(cause, "a larger size, or a smaller bs"));
     }
-    Ok(names.into_iter().map(|path| FileUse { path, bytes }).collect())
+    Ok(bytes)
 }
 
-fn names(settings: &Settings, job: &str, clone: u32) -> std::result::Result<Vec<String>, Fault> {
-    let directories = split_list(settings.directory.as_deref().unwrap_or_default());
-    let directory = directories.get(clone as usize % directories.len().max(1));
-    let below = |name: String| match directory.map(|directory| directory.trim_end_matches('/')) {
-        None => name,
-        Some("") => format!("/{name}"),
-        Some(directory) => format!("{directory}/{name}"),
-    };
-    if let Some(list) = &settings.filename {
-        let names = split_list(list);
-        if names.is_empty() {
-            return Err(Fault::new("filename without a name", "filename=NAME"));
+/// How the files of a job are named.
+enum Names {
+    /// The same files for all clones.
+    List { directories: Vec<String>, names: Vec<String> },
+    /// A name for each, in which keywords are replaced.
+    Format { directories: Vec<String>, format: String, number: u32 },
+}
+
+impl Names {
+    fn of(settings: &Settings, job: &str) -> std::result::Result<Self, Fault> {
+        let directories = split_list(settings.directory.as_deref().unwrap_or_default());
+        if let Some(list) = &settings.filename {
+            let names = split_list(list);
+            if names.is_empty() {
+                return Err(Fault::new("filename without a name", "filename=NAME"));
+            }
+            return Ok(Self::List { directories, names });
         }
-        return Ok(names.into_iter().map(below).collect());
+        let format = settings.filename_format.as_deref().unwrap_or(FILENAME_FORMAT);
+        // Its length is known before it is made: a short format may name a long job many times.
+        let times = format.matches(JOB_KEYWORD).count();
+        let bytes = format.len().saturating_add(times.saturating_mul(job.len()));
+        let bytes = bytes.saturating_sub(times * JOB_KEYWORD.len());
+        too_long(bytes)?;
+        let format = format.replace(JOB_KEYWORD, job).replace("$clientuid", "localhost");
+        Ok(Self::Format { directories, format, number: settings.nrfiles.unwrap_or(1) })
     }
-    let format = settings.filename_format.as_deref().unwrap_or(FILENAME_FORMAT);
-    let name = |file: u32| {
-        let name = format.replace("$jobname", job).replace("$jobnum", &clone.to_string());
-        name.replace("$filenum", &file.to_string()).replace("$clientuid", "localhost")
-    };
-    Ok((0..settings.nrfiles.unwrap_or(1)).map(|file| below(name(file))).collect())
+
+    /// The number of files of a clone.
+    fn len(&self) -> u64 {
+        match self {
+            Self::List { names, .. } => names.len() as u64,
+            Self::Format { number, .. } => u64::from(*number),
+        }
+    }
+
+    /// The names for one clone, each with its directory.
+    fn of_clone(&self, clone: u32) -> std::result::Result<Vec<String>, Fault> {
+        let (Self::List { directories, .. } | Self::Format { directories, .. }) = self;
+        let directory = directories.get(clone as usize % directories.len().max(1));
+        let below = |name: String| {
+            let path = match directory.map(|directory| directory.trim_end_matches('/')) {
+                None => name,
+                Some("") => format!("/{name}"),
+                Some(directory) => format!("{directory}/{name}"),
+            };
+            too_long(path.len()).map(|()| path)
+        };
+        match self {
+            Self::List { names, .. } => names.iter().cloned().map(below).collect(),
+            Self::Format { format, number, .. } => {
+                let of_clone = format.replace("$jobnum", &clone.to_string());
+                (0..*number).map(|file| below(of_clone.replace("$filenum", &file.to_string()))).collect()
+            }
+        }
+    }
+}
+
+/// Refuses a name of so many bytes that no system takes it.
+fn too_long(bytes: usize) -> std::result::Result<(), Fault> {
+    if bytes <= NAME_BYTES_MAX {
+        return Ok(());
+    }
+    let cause = format!(
+        "with directory and keywords a file's name has {bytes} bytes; no system takes more than {NAME_BYTES_MAX}"
+    );
+    Err(Fault::new(cause, "a shorter name, or fewer keywords in it"))
 }
 
 /// The names of a list with colons between. A colon within a name is written `\:`.

@@ -2,7 +2,7 @@
 
 use crate::error::{Fault, Result};
 use crate::ini::Entry;
-use crate::job::{Access, Blocks, Note, split_list};
+use crate::job::{Access, Blocks, NAME_BYTES_MAX, Note, split_list};
 use crate::options::{self, Kind};
 use crate::units::{self, Base};
 
@@ -23,6 +23,8 @@ pub(crate) struct Settings {
     pub(crate) filename: Option<String>,
     pub(crate) filename_format: Option<String>,
     pub(crate) directory: Option<String>,
+    /// The line and the column of the last option that names files.
+    pub(crate) named_at: Option<(usize, usize)>,
     pub(crate) size: Option<u64>,
     pub(crate) filesize: Option<u64>,
     pub(crate) nrfiles: Option<u32>,
@@ -48,6 +50,9 @@ impl Settings {
     /// Applies one line of a section.
     pub(crate) fn apply(&mut self, entry: &Entry, notes: &mut Vec<Note>) -> Result<()> {
         let done = self.apply_named(entry, notes);
+        if ["filename", "filename_format", "directory"].contains(&entry.name.as_str()) {
+            self.named_at = Some((entry.line, entry.column));
+        }
         done.map_err(|fault| fault.at(entry.line, entry.column))
     }
 
@@ -127,12 +132,11 @@ impl Settings {
 
     fn set_value(&mut self, name: &str, value: &str) -> std::result::Result<(), Fault> {
         let base = self.base;
-        let text = || Some(unquoted(value).to_owned());
         match name {
-            "name" => self.name = text(),
-            "filename" => self.filename = text(),
-            "filename_format" => self.filename_format = text(),
-            "directory" => self.directory = text(),
+            "name" => self.name = Some(name_of_file(unquoted(value))?.to_owned()),
+            "filename_format" => self.filename_format = Some(name_of_file(unquoted(value))?.to_owned()),
+            "filename" => self.filename = Some(names_of_files(unquoted(value))?.to_owned()),
+            "directory" => self.directory = Some(names_of_files(unquoted(value))?.to_owned()),
             "rw" => (self.access, self.random) = access(value)?,
             "bs" => self.blocks = pair(value, |one| Blocks::same(units::size(one, base)?))?,
             "bsrange" => self.blocks = pair(value, |one| range(one, base))?,
@@ -162,6 +166,21 @@ impl Settings {
         }
         Ok(())
     }
+}
+
+/// Refuses a name that no system takes.
+pub(crate) fn name_of_file(name: &str) -> std::result::Result<&str, Fault> {
+    if name.len() <= NAME_BYTES_MAX {
+        return Ok(name);
+    }
+    let cause = format!("a name of {} bytes; no system takes more than {NAME_BYTES_MAX}", name.len());
+    Err(Fault::new(cause, "a shorter name"))
+}
+
+/// Refuses a list with such a name.
+fn names_of_files(list: &str) -> std::result::Result<&str, Fault> {
+    split_list(list).iter().try_for_each(|name| name_of_file(name).map(drop))?;
+    Ok(list)
 }
 
 fn nonzero(value: Option<u64>) -> Option<u64> {

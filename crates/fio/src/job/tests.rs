@@ -75,6 +75,51 @@ fn files_are_named_as_fio_names_them() {
 }
 
 #[test]
+fn a_file_may_be_larger_than_what_the_job_moves_as_in_fio() {
+    // fio 3.33 makes files of 4 MiB, and moves 1 MiB anywhere in them.
+    let sizes = |text: &str| {
+        let job = one(text);
+        (job.instances[0].files.iter().map(|file| file.bytes >> 20).collect::<Vec<_>>(), job.io_bytes)
+    };
+    assert_eq!(sizes("[a]\nfilesize=4m\nsize=1m\n"), (vec![4], Some(1 << 20)));
+    assert_eq!(sizes("[a]\nfilesize=4m\nsize=2m\nnrfiles=2\n"), (vec![4, 4], Some(2 << 20)));
+    assert_eq!(sizes("[a]\nfilesize=4m\nsize=1m\nloops=2\n"), (vec![4], Some(2 << 20)));
+    assert_eq!(sizes("[a]\nfilesize=4m\nsize=1m\nio_size=2m\n"), (vec![4], Some(2 << 20)));
+    assert_eq!(sizes("[a]\nfilesize=4m\nio_size=1m\n"), (vec![4], Some(1 << 20)));
+    assert_eq!(sizes("[a]\nfilesize=1m\nsize=8m\nnrfiles=2\n"), (vec![1, 1], Some(2 << 20)));
+    assert_eq!(sizes("[a]\nfilesize=4m\nsize=1m\ntime_based\nruntime=1\n"), (vec![4], None));
+    let error = parse("[a]\nfilesize=4m\nsize=1k\n").unwrap_err();
+    assert!(error.cause.contains("files of 1024 bytes have no room"), "{error}");
+}
+
+#[test]
+fn names_that_no_system_takes_are_refused_with_their_line() {
+    let long = "x".repeat(4095);
+    assert_eq!(paths(&one(&format!("[a]\nsize=8k\nfilename={long}\n"))), [long.as_str()]);
+    let keyword = "$jobname".repeat(500);
+    let name = "n".repeat(200);
+    for (text, line) in [
+        (format!("[a]\nsize=8k\nfilename={long}x\n"), 3),
+        (format!("[a]\nfilename=a:{long}x:b\nsize=8k\n"), 2),
+        (format!("[a]\nsize=8k\ndirectory=/d\nfilename={long}\n"), 4),
+        (format!("[global]\nsize=8k\ndirectory={long}\n[a]\n"), 3),
+        (format!("[a]\nsize=8k\ndirectory={long}x\n"), 3),
+        (format!("[a]\nsize=8k\nname={long}x\n"), 3),
+        (format!("[a]\nsize=8k\n[{long}x]\nsize=8k\n"), 3),
+        (format!("[a]\nsize=8k\nname={long}\n"), 1),
+        (format!("[global]\nsize=8k\nfilename_format={keyword}\n[{name}]\n"), 3),
+    ] {
+        let error = parse(&text).unwrap_err();
+        assert_eq!(error.line, line, "{}", error.cause);
+        assert!(error.cause.contains("no system takes more than 4095"), "{}", error.cause);
+        assert!(error.advice.contains("shorter"), "{}", error.advice);
+    }
+    // It would have 2,000,000,000 bytes.
+    let huge = format!("[{}]\nsize=8k\nfilename_format={}\n", "n".repeat(4000), "$jobname".repeat(500_000));
+    assert_eq!(parse(&huge).unwrap_err().line, 3);
+}
+
+#[test]
 fn depth_mix_and_rates_are_those_of_fio() {
     assert_eq!(one("[a]\nsize=1m\niodepth=32\n").depth, 1, "psync is the default");
     assert_eq!(one("[a]\nsize=1m\niodepth=32\nioengine=io_uring\n").depth, 32);
@@ -123,7 +168,7 @@ fn what_cannot_be_carried_out_is_refused_with_line_cause_and_advice() {
         ("[a]\nsize=1m\nrate=1m\nrate_iops=5\n", 1, "together", "one of them"),
         ("[a]\nsize=1m\nrw=rw\nrate_iops=5,\n", 1, "one direction", "100,100"),
         ("[a]\nsize=1m\nkb_base=7\n", 3, "no base", "1024"),
-        ("[a]\nsize=1m\nfilename=:\n", 1, "without a name", "filename=NAME"),
+        ("[a]\nsize=1m\nfilename=:\n", 3, "without a name", "filename=NAME"),
         ("[a]\nsize=1m\nruntime=1\n[b]\nsize=1m\nruntime=2\n", 4, "at the same time", "stonewall"),
         ("[a]\nsize=1m\nnrfiles=9000\nbs=1\n[b]\nsize=1m\nnrfiles=9000\nbs=1\n", 5, "more than", "fewer"),
     ] {

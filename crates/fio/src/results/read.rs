@@ -1,12 +1,16 @@
 //! Reads fio's JSON into a record: each host is a route, each reporting group a workload.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use record::{Binding, Cell, Latency, LatencyUs, Pattern, Record, Repeat, Route, Shape, Stage, Workload};
 use serde::Deserialize;
 
 use crate::units::{self, Base};
 
+/// The names of jobs that the name of a workload has at most.
+const NAMES_SHOWN: usize = 3;
+/// The names of jobs that its note has at most.
+const NAMES_LISTED: usize = 32;
 /// Where a program that sorts the keys of an object writes the first of fio's.
 const HEAD_CHARACTERS: usize = 200;
 
@@ -230,15 +234,44 @@ fn groups<'a>(jobs: &[&'a Job]) -> Vec<(String, Vec<&'a Job>)> {
     }
     let mut named: Vec<(String, Vec<&Job>)> = Vec::new();
     for (number, jobs) in groups {
-        let first = jobs.first().map_or("", |job| job.jobname.as_str());
-        let is_one = jobs.iter().all(|job| job.jobname == first);
-        let mut name = if is_one { first.to_owned() } else { format!("{first} and others") };
+        let mut name = name(&names(&jobs));
         if named.iter().any(|(known, _)| *known == name) {
             name = format!("{name}, group {number}");
         }
         named.push((name, jobs));
     }
     named
+}
+
+/// The names of jobs, each once, in their order.
+fn names<'a>(jobs: &[&'a Job]) -> Vec<&'a str> {
+    let mut seen = BTreeSet::new();
+    jobs.iter().map(|job| job.jobname.as_str()).filter(|name| seen.insert(*name)).collect()
+}
+
+/// The name of a workload of these jobs: all names, or the first ones and how many there are
+/// beyond.
+fn name(names: &[&str]) -> String {
+    let (shown, more) = match names.len() {
+        0..=NAMES_SHOWN => (names, 0),
+        number => (names.get(..NAMES_SHOWN - 1).unwrap_or_default(), number - (NAMES_SHOWN - 1)),
+    };
+    let more = (more > 0).then(|| format!("{more} more jobs"));
+    shown.iter().copied().map(str::to_owned).chain(more).collect::<Vec<_>>().join(" + ")
+}
+
+/// What the shape cannot say: what was measured, and all jobs where the name has not all of them.
+fn note(jobs: &[&Job]) -> String {
+    let names = names(jobs);
+    let measured = "completion latencies, as measured by fio";
+    if names.len() <= NAMES_SHOWN {
+        return measured.to_owned();
+    }
+    let listed = names.get(..NAMES_LISTED.min(names.len())).unwrap_or_default().join(", ");
+    match names.len().saturating_sub(NAMES_LISTED) {
+        0 => format!("{} jobs: {listed}; {measured}", names.len()),
+        more => format!("{} jobs: {listed} and {more} more; {measured}", names.len()),
+    }
 }
 
 fn workload(name: &str, jobs: &[&Job], without_bins: &mut bool) -> Workload {
@@ -333,7 +366,7 @@ fn shape(name: &str, jobs: &[&Job], globals: &BTreeMap<String, String>) -> Shape
         readers,
         writers,
         mixed,
-        note: Some("completion latencies, as measured by fio".into()),
+        note: Some(note(jobs)),
         ..Shape::default()
     }
 }

@@ -180,7 +180,7 @@ fn results_are_written_and_read_in_the_form_of_fio() {
     };
     let output = report("out.json");
     let csv = text(&output.stdout);
-    assert!(output.status.success() && csv.contains("w1 and others") && csv.contains(",r,"), "{csv}");
+    assert!(output.status.success() && csv.contains("w1 + w2") && csv.contains(",r,"), "{csv}");
     std::fs::write(directory.path().join("text.json"), format!("fio: a warning\n{json}")).unwrap();
     let output = report("text.json");
     assert!(
