@@ -41,7 +41,7 @@ pub struct TopArgs {
     token: Option<PathBuf>,
     /// Tell operations apart by these: node, client, export, path, operation, size, file [default:
     /// node,operation at a server, path,operation at a client]. A server counts by file only while
-    /// somebody asks for that.
+    /// somebody asks for that, and without latencies.
     #[arg(long, value_name = "DIMENSION,...", value_delimiter = ',')]
     by: Vec<Dimension>,
     /// Show only operations with this value, for example client=10.0.0.7; may be repeated.
@@ -97,6 +97,13 @@ fn condition(text: &str) -> Result<(Dimension, String), String> {
 
 /// Watches until the user ends it, or prints the snapshots that were asked for.
 pub fn run(args: &TopArgs) -> Result<ExitCode, Error> {
+    if args.sort == Order::P99 && needs_files(&args.by, &args.conditions) {
+        return Err(Error::Usage {
+            sentence: "cannot sort files by p99".to_owned(),
+            cause: "a server counts calls, bytes and errors of files, and no latencies".to_owned(),
+            advice: "--sort ops or bytes; or --by export,operation --sort p99".to_owned(),
+        });
+    }
     if args.batch.is_none() && screen::is_possible() {
         screen::run(args)?;
         return Ok(ExitCode::SUCCESS);

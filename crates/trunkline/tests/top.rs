@@ -372,6 +372,8 @@ fn what_cannot_be_watched_is_an_error_that_says_why() {
         (&["top", "--by", "user"], "`user` is no dimension"),
         (&["top", "--where", "client"], "a dimension and its value"),
         (&["top", "--interval", "0"], "from 0.1 to 3600"),
+        (&["top", "--by", "file", "--sort", "p99"], "no latencies"),
+        (&["top", "--where", "file=/data/a", "--sort", "p99", "--batch", "1"], "no latencies"),
         (&["top", "--json"], "--batch"),
     ] {
         let output = run(runtime.path(), arguments);
