@@ -7,6 +7,7 @@
 mod by_fio;
 mod engine;
 pub(crate) mod files;
+mod held;
 pub(crate) mod kernel_mount;
 pub(crate) mod mount_point;
 
@@ -21,6 +22,7 @@ use crate::experiment::{DirectoryLoad, Engine};
 use crate::fio_program;
 use crate::jobs::Window;
 use crate::measure::Sample;
+use crate::room::FileSystem;
 use crate::stop::Stop;
 use crate::workload::PlannedWorkload;
 
@@ -33,8 +35,10 @@ pub struct DirectoryRoute {
     pub path: PathBuf,
     /// How it is measured.
     pub load: DirectoryLoad,
-    /// The type of its file system, if the system says.
-    file_system: Option<String>,
+    /// The device of its file system.
+    device: u64,
+    /// The type and the source of its file system, if the system says.
+    mounted: Option<(String, String)>,
     /// The mount that was made for the route.
     mount: Option<KernelMount>,
     /// Whether it is mounted over RDMA, as far as is known.
@@ -55,9 +59,9 @@ impl DirectoryRoute {
         if load.engine == Engine::Fio {
             fio_program::check_version()?;
         }
-        let file_system = file_system(found.st_dev());
-        let path = path.to_owned();
-        Ok(Self { route: route.to_owned(), path, load, file_system, mount: None, is_rdma: false })
+        let device = found.st_dev();
+        let (route, path, mounted) = (route.to_owned(), path.to_owned(), mounted(device));
+        Ok(Self { route, path, load, device, mounted, mount: None, is_rdma: false })
     }
 
     /// Mounts a server with the kernel's client, and looks at the mount.
@@ -82,6 +86,17 @@ impl DirectoryRoute {
         space.f_bavail.checked_mul(space.f_frsize)
     }
 
+    /// Its file system.
+    pub(crate) fn file_system(&self) -> FileSystem {
+        let network =
+            self.mounted.as_ref().filter(|(_, source)| source.contains(":/") || source.starts_with("//"));
+        FileSystem::Mounted {
+            machine: String::new(),
+            device: self.device,
+            source: network.map(|(kind, source)| format!("{kind} {source}")),
+        }
+    }
+
     /// How the directory is accessed, for the record: `O_DIRECT on ext4, by our threads`.
     #[must_use]
     pub fn describe(&self) -> String {
@@ -92,7 +107,7 @@ impl DirectoryRoute {
         };
         let on = match &self.mount {
             Some(_) => "the kernel's NFS client",
-            None => self.file_system.as_deref().unwrap_or("an unknown file system"),
+            None => self.mounted.as_ref().map_or("an unknown file system", |(kind, _)| kind),
         };
         format!("{io} on {on}, by {by}")
     }
@@ -141,14 +156,16 @@ impl DirectoryRoute {
     }
 }
 
-/// The type of the file system with this device number, as the kernel lists its mounts.
-fn file_system(device: u64) -> Option<String> {
+/// The type and the source of the file system with this device number, as the kernel lists its
+/// mounts.
+fn mounted(device: u64) -> Option<(String, String)> {
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
     let number = format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
     // Later mounts hide earlier ones of the same device; the type is the same.
     let line = mounts.lines().find(|line| line.split(' ').nth(2) == Some(&number))?;
     let (_, after) = line.split_once(" - ")?;
-    after.split(' ').next().map(str::to_owned)
+    let mut fields = after.split(' ').map(str::to_owned);
+    fields.next().zip(fields.next())
 }
 
 #[cfg(test)]
@@ -181,6 +198,20 @@ mod tests {
         assert_eq!((direct.note(&workload(0)), direct.note(&workload(1))), (None, None));
         assert!(direct.describe().starts_with("O_DIRECT on "), "{}", direct.describe());
         assert!(buffered.describe().ends_with(", by our threads"), "{}", buffered.describe());
+    }
+
+    #[test]
+    fn two_directories_of_one_device_are_in_one_file_system() {
+        let parent = tempfile::tempdir().unwrap();
+        let paths = ["a", "b"].map(|name| parent.path().join(name));
+        let routes = paths.each_ref().map(|path| {
+            std::fs::create_dir(path).unwrap();
+            DirectoryRoute::open("r", path, DirectoryLoad::default()).unwrap()
+        });
+        assert_eq!(routes[0].file_system(), routes[1].file_system());
+        let proc = DirectoryRoute::open("r", Path::new("/proc"), DirectoryLoad::default()).unwrap();
+        assert_ne!(proc.file_system(), routes[0].file_system());
+        assert_eq!(proc.mounted, Some(("proc".to_owned(), "proc".to_owned())));
     }
 
     #[test]

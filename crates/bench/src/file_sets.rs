@@ -6,6 +6,8 @@ use crate::directory::files::{LocalFile, LocalFiles};
 use crate::error::{Error, Result};
 use crate::files::{Files, PreparedFile};
 use crate::progress::Progress;
+use crate::remains::{Entry, Made};
+use crate::room::{self, FileSystem, Room};
 use crate::routes::{Access, ReadyRoute};
 use crate::stop::Stop;
 use crate::watch::RouteMount;
@@ -25,7 +27,7 @@ pub struct FileSets<'a> {
 #[derive(Debug)]
 enum FileSet<'a> {
     /// On a server, with the route over which the files are created, compared and removed.
-    Mounted(Files, &'a ReadyRoute),
+    Mounted { files: Files, route: &'a ReadyRoute, _entry: Option<Entry> },
     /// In a directory.
     Local(LocalFiles),
 }
@@ -33,14 +35,14 @@ enum FileSet<'a> {
 impl FileSet<'_> {
     fn remove(&self) -> Result<()> {
         match self {
-            Self::Mounted(files, route) => route.mount().and_then(|mount| files.remove(&mount)),
+            Self::Mounted { files, route, .. } => route.mount().and_then(|mount| files.remove(&mount)),
             Self::Local(files) => files.remove(),
         }
     }
 
     fn after_removal(&self, error: Error, removed: Result<()>) -> Error {
         match self {
-            Self::Mounted(files, _) => files.after_removal(error, removed),
+            Self::Mounted { files, .. } => files.after_removal(error, removed),
             Self::Local(files) => files.after_removal(error, removed),
         }
     }
@@ -60,19 +62,27 @@ impl<'a> Place<'a> {
         }
     }
 
-    /// Refuses a place that has less room than the files need.
-    fn has_room(&self, route: &ReadyRoute, needed_bytes: u64) -> Result<()> {
-        // A server that does not say what is free may still have room.
-        let free_bytes = match self {
-            Self::Server(mount) => mount.space().ok().map(|space| space.available_bytes),
-            Self::Directory(directory) => directory.free_bytes(),
-        };
-        match free_bytes {
-            Some(free_bytes) if free_bytes < needed_bytes => {
-                Err(Error::NoRoom { route: route.name.clone(), needed_bytes, free_bytes })
+    /// The room that the files of a route need here.
+    fn room(&self, route: &ReadyRoute, needed_bytes: u64) -> Room {
+        let (free_bytes, file_system) = match self {
+            // A server that does not say what is free may still have room.
+            Self::Server(mount) => {
+                let space = mount.space().ok();
+                let attributes = mount.attributes(mount.root()).ok();
+                let export = || {
+                    Some(FileSystem::Export {
+                        host: route.host().to_owned(),
+                        fsid: attributes?.fsid,
+                        root: mount.root(),
+                        total_bytes: space.as_ref()?.total_bytes,
+                    })
+                };
+                let file_system = if route.is_embedded { Some(FileSystem::Group) } else { export() };
+                (space.as_ref().map(|space| space.available_bytes), file_system)
             }
-            _ => Ok(()),
-        }
+            Self::Directory(directory) => (directory.free_bytes(), Some(directory.file_system())),
+        };
+        Room { route: route.name.clone(), needed_bytes, free_bytes, file_system }
     }
 }
 
@@ -92,11 +102,12 @@ impl<'a> FileSets<'a> {
         // Nothing is created before all servers are known to have room.
         let places = makers.iter().map(|route| Place::of(route)).collect::<Result<Vec<Place<'_>>>>()?;
         let needed: Vec<u64> = makers.iter().map(|route| bytes_of(route, workloads)).collect();
-        for ((route, place), bytes) in makers.iter().zip(&places).zip(&needed) {
-            place.has_room(route, *bytes)?;
-        }
+        let of_sets = makers.iter().zip(&places).zip(&needed);
+        let rooms: Vec<Room> = of_sets.map(|((route, place), bytes)| place.room(route, *bytes)).collect();
+        room::check(&rooms)?;
         progress.stage(&format!("{half}: making files"), needed.iter().sum());
         let mut all = Self { sets: Vec::new(), of_route };
+        let remains = progress.stop().remains();
         for (number, (route, place)) in makers.into_iter().zip(&places).enumerate() {
             let wanted = |index: usize| route.has_workload(index);
             let step = |bytes| {
@@ -104,10 +115,16 @@ impl<'a> FileSets<'a> {
                 progress.go_on()
             };
             let made = match place {
-                Place::Server(mount) => Files::prepare_planned(mount, number, workloads, &wanted, step)
-                    .map(|files| FileSet::Mounted(files, route)),
+                Place::Server(mount) => {
+                    // The store of an embedded group ends with this process.
+                    let outside = route.location().filter(|_| !route.is_embedded);
+                    let name = Files::directory_name(number);
+                    let entry = outside.map(|place| remains.add(Made::OnServer(format!("{place}/{name}"))));
+                    Files::prepare_planned(mount, number, workloads, &wanted, step)
+                        .map(|files| FileSet::Mounted { files, route, _entry: entry })
+                }
                 Place::Directory(directory) => {
-                    LocalFiles::prepare(directory, workloads, &wanted, step).map(FileSet::Local)
+                    LocalFiles::prepare(directory, workloads, &wanted, remains, step).map(FileSet::Local)
                 }
             };
             match made {
@@ -128,7 +145,7 @@ impl<'a> FileSets<'a> {
     #[must_use]
     pub fn prepared(&self, route: usize, workload: usize) -> &[PreparedFile] {
         match self.sets.get(self.set_of(route)) {
-            Some(FileSet::Mounted(files, _)) => {
+            Some(FileSet::Mounted { files, .. }) => {
                 files.by_workload.get(workload).map(Vec::as_slice).unwrap_or_default()
             }
             _ => &[],
@@ -152,7 +169,7 @@ impl<'a> FileSets<'a> {
     /// As [`Files::compare`] and [`LocalFiles::compare`].
     pub fn compare(&self, workload: usize, stop: &Stop) -> Result<Vec<Option<Compared>>> {
         let compare = |set: &FileSet<'_>| match set {
-            FileSet::Mounted(files, route) => {
+            FileSet::Mounted { files, route, .. } => {
                 let mount = route.mount()?;
                 files.compare(&mount, workload, stop).map(Some)
             }

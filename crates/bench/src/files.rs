@@ -67,8 +67,7 @@ impl Files {
         wanted: &dyn Fn(usize) -> bool,
         mut step: impl FnMut(u64) -> Result<()>,
     ) -> Result<Self> {
-        let suffix = if number == 0 { String::new() } else { format!("-{number}") };
-        let name = format!("trunkline-bench-{}{suffix}", std::process::id()).into_bytes();
+        let name = Self::directory_name(number).into_bytes();
         let attributes = SetAttributes::mode(0o755);
         let (directory, _) = mount.make_directory(mount.root(), &name, attributes).map_err(Error::prepare)?;
         let mut files =
@@ -80,6 +79,12 @@ impl Files {
                 Err(files.after_removal(error, removed))
             }
         }
+    }
+
+    /// The name of the directory of this number.
+    pub(crate) fn directory_name(number: usize) -> String {
+        let suffix = if number == 0 { String::new() } else { format!("-{number}") };
+        format!("trunkline-bench-{}{suffix}", std::process::id())
     }
 
     fn create_all(

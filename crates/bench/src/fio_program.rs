@@ -2,13 +2,13 @@
 
 use std::io::{ErrorKind, Read};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 
+use rustix::process::Signal;
+
+use crate::child::{self, Ended};
 use crate::error::{Error, Result};
 use crate::stop::Stop;
 
-/// How often fio is looked at.
-const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// Older versions lack the engine io_uring, which keeps buffered operations in flight.
 const VERSION_MIN: (u32, u32) = (3, 13);
 const SENTENCE: &str = "cannot make the load by fio";
@@ -82,21 +82,10 @@ fn wait(mut child: Child, stop: &Stop) -> Result<Finished> {
     };
     let out = read(out.map(|it| Box::new(it) as Box<dyn Read + Send>));
     let err = read(err.map(|it| Box::new(it) as Box<dyn Read + Send>));
-    let success = loop {
-        if stop.is_requested() {
-            // fio ends the jobs on its hosts at this signal.
-            rustix::process::kill_process(
-                rustix::process::Pid::from_child(&child),
-                rustix::process::Signal::INT,
-            )
-            .map_err(|error| failed(error.into()))?;
-            child.wait().map_err(failed)?;
-            return Err(Error::Stopped);
-        }
-        match child.try_wait().map_err(failed)? {
-            Some(status) => break status.success(),
-            None => std::thread::sleep(POLL_INTERVAL),
-        }
+    // fio ends the jobs on its hosts at this signal.
+    let success = match child::wait(&mut child, stop, None, Signal::INT).map_err(failed)? {
+        Ended::Itself(status) => status.success(),
+        Ended::Stopped | Ended::TimedOut => return Err(Error::Stopped),
     };
     let text = |thread: std::thread::JoinHandle<String>| thread.join().unwrap_or_default();
     Ok(Finished { output: text(out), messages: text(err), success })

@@ -9,6 +9,7 @@ mod ini;
 mod place;
 mod suite;
 
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use plan::io500::Run;
@@ -18,6 +19,7 @@ pub use self::suite::Suite;
 use crate::error::{Error, Result};
 use crate::experiment::{Experiment, RouteSpec};
 use crate::progress::Progress;
+use crate::remains::Made;
 use crate::stop::Stop;
 use crate::watch::Watch;
 
@@ -62,13 +64,45 @@ pub struct RouteRun {
     pub results: PathBuf,
 }
 
-/// Makes a directory for the data of a run. Other hosts may run with the same process number in the
-/// same place: their directories are theirs.
+/// What all routes yielded.
+#[derive(Debug)]
+pub struct Runs {
+    /// The routes, in their order.
+    pub routes: Vec<RouteRun>,
+    /// Why the last ones have no run, if a stop came before their end.
+    pub ended_early: Option<EndedEarly>,
+}
+
+/// A stop after some routes, whose runs are kept.
+#[derive(Debug)]
+pub struct EndedEarly {
+    /// The route that was running.
+    pub during: String,
+    /// The routes that had not begun.
+    pub not_run: Vec<String>,
+    /// [`Error::Stopped`], or [`Error::StoppedWithFiles`] if its files are not removed.
+    pub cause: Error,
+}
+
+impl EndedEarly {
+    /// The same as a sentence for the comparison.
+    #[must_use]
+    pub fn note(&self) -> String {
+        let not_run = match self.not_run.as_slice() {
+            [] => String::new(),
+            names => format!("; not run: {}", names.join(", ")),
+        };
+        format!("ended early by a signal, while {} ran, which has no result{not_run}", self.during)
+    }
+}
+
+/// Makes a directory for the data of a run, closed to other users. Other hosts may run with the
+/// same process number in the same place: their directories are theirs.
 fn make_data_directory(place: &Path) -> std::io::Result<PathBuf> {
     const NAMES_MAX: u32 = 1000;
     for number in 0..NAMES_MAX {
         let path = place.join(format!("trunkline-io500-{}-{number}", std::process::id()));
-        match std::fs::create_dir(&path) {
+        match std::fs::DirBuilder::new().mode(0o700).create(&path) {
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
             made => return made.map(|()| path),
         }
@@ -77,12 +111,12 @@ fn make_data_directory(place: &Path) -> std::io::Result<PathBuf> {
 }
 
 impl Io500 {
-    /// Runs IO500 on each route.
+    /// Runs IO500 on each route. A stop ends it; what was measured until then is kept.
     ///
     /// # Errors
-    /// [`Error::Refused`] if it cannot run at all, [`Error::Stopped`] after a stop. A route that
-    /// fails is no error: the others are still measured.
-    pub fn run(&self) -> Result<Vec<RouteRun>> {
+    /// [`Error::Refused`] if it cannot run at all, [`Error::Stopped`] after a stop before the first
+    /// result. A route that fails is no error: the others are still measured.
+    pub fn run(&self) -> Result<Runs> {
         // Wrong settings are found before anything is mounted.
         ini::write(&self.settings, Path::new(""), Path::new(""), self.seconds).map_err(|cause| {
             Error::refused(
@@ -92,9 +126,30 @@ impl Io500 {
             )
         })?;
         let progress = Progress::new(self.progress, self.stop.clone(), Watch::default());
-        let runs = self.experiment.routes.iter().map(|route| self.route(route, &progress)).collect();
+        let runs = self.routes(|route| self.route(route, &progress));
         progress.finish();
         runs
+    }
+
+    /// The runs of all routes, or those before a stop.
+    fn routes(&self, mut run: impl FnMut(&RouteSpec) -> Result<RouteRun>) -> Result<Runs> {
+        let mut runs = Runs { routes: Vec::new(), ended_early: None };
+        let mut routes = self.experiment.routes.iter();
+        while let Some(route) = routes.next() {
+            match run(route) {
+                Ok(run) => runs.routes.push(run),
+                Err(cause @ (Error::Stopped | Error::StoppedWithFiles { .. }))
+                    if runs.routes.iter().any(|it| it.run.is_ok()) =>
+                {
+                    let not_run = routes.map(|route| route.name.clone()).collect();
+                    let during = route.name.clone();
+                    runs.ended_early = Some(EndedEarly { during, not_run, cause });
+                    return Ok(runs);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(runs)
     }
 
     fn route(&self, route: &RouteSpec, progress: &Progress) -> Result<RouteRun> {
@@ -116,6 +171,7 @@ impl Io500 {
                 return Ok(made(Err(error_chain(&error))));
             }
         };
+        let _entry = self.stop.remains().add(Made::Directory(data.clone()));
         let measured = self.measure(route, &data, &results);
         let removed = std::fs::remove_dir_all(&data);
         let unmounted = place.close();
@@ -161,4 +217,59 @@ fn directory_name(route: &str) -> String {
 fn error_chain(error: &Error) -> String {
     let causes = std::iter::successors(Some(error as &dyn std::error::Error), |error| error.source());
     causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn on(names: &[&str]) -> Io500 {
+        let directory = tempfile::tempdir().unwrap();
+        let program = directory.path().join("io500");
+        std::fs::write(&program, "").unwrap();
+        let executable = <std::fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o755);
+        std::fs::set_permissions(&program, executable).unwrap();
+        let mut experiment = Experiment::built_in(record::Procedure::Quick);
+        experiment.routes =
+            names.iter().map(|name| RouteSpec { name: (*name).into(), ..RouteSpec::default() }).collect();
+        Io500 {
+            experiment,
+            suite: Suite::find(Some(directory.path()), &[]).unwrap(),
+            seconds: SECONDS_VALID,
+            settings: String::new(),
+            results: PathBuf::new(),
+            program: PathBuf::new(),
+            progress: false,
+            stop: Stop::default(),
+        }
+    }
+
+    /// A route with a run, without one, or during which a stop came.
+    fn outcome(route: &RouteSpec) -> Result<RouteRun> {
+        let made = |run| Ok(RouteRun { route: route.name.clone(), run, results: PathBuf::new() });
+        let summary = "[RESULT] find 1.0 kIOPS : time 1.0 seconds\n[SCORE ] Bandwidth 1 GiB/s : IOPS 1 kiops : TOTAL 1\n";
+        match route.name.as_str() {
+            "good" => made(Ok(plan::io500::read("good", summary).unwrap())),
+            "bad" => made(Err("no".into())),
+            _ => Err(Error::Stopped),
+        }
+    }
+
+    #[test]
+    fn runs_before_a_stop_are_kept_and_the_others_are_named() {
+        let runs = on(&["bad", "good", "stopped", "x", "y"]).routes(outcome).unwrap();
+        let names: Vec<_> = runs.routes.iter().map(|run| (run.route.as_str(), run.run.is_ok())).collect();
+        assert_eq!(names, [("bad", false), ("good", true)]);
+        let early = runs.ended_early.unwrap();
+        let note = "ended early by a signal, while stopped ran, which has no result; not run: x, y";
+        assert_eq!(early.note(), note);
+        let all = on(&["good", "bad"]).routes(outcome).unwrap();
+        assert!(all.ended_early.is_none() && all.routes.len() == 2);
+    }
+
+    #[test]
+    fn a_stop_before_the_first_result_keeps_nothing() {
+        assert!(matches!(on(&["stopped", "good"]).routes(outcome), Err(Error::Stopped)));
+        assert!(matches!(on(&["bad", "stopped"]).routes(outcome), Err(Error::Stopped)));
+    }
 }

@@ -11,6 +11,7 @@
 mod binding;
 mod calibration;
 mod cells;
+mod child;
 pub mod clients;
 mod directory;
 mod error;
@@ -28,6 +29,8 @@ pub mod machine;
 pub mod measure;
 mod progress;
 mod rdma;
+mod remains;
+mod room;
 mod routes;
 mod run;
 mod stamps;
@@ -42,6 +45,7 @@ pub use experiment::{
 };
 pub use job_files::{JobFiles, Plan};
 pub use jobs::{BlockSizes, Order, Window};
+pub use remains::{Remains, Remnant};
 pub use run::{Measured, MeasuredJobs, RunOptions, run_for_record, run_for_results, write, write_record};
 pub use stop::Stop;
 pub use targets::is_target;

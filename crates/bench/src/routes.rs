@@ -152,6 +152,22 @@ impl ReadyRoute {
         }
     }
 
+    /// The export that the route leads to, as in `nfs://HOST/EXPORT`; `None` for a directory.
+    #[must_use]
+    pub fn location(&self) -> Option<&str> {
+        match &self.access {
+            Access::Mount(mounted) => Some(mounted.plan.target.trim_end_matches('/')),
+            Access::Directory(_) => None,
+        }
+    }
+
+    /// The host of the server, as the route names it.
+    pub(crate) fn host(&self) -> &str {
+        let place = self.location().unwrap_or_default();
+        let place = place.strip_prefix("nfs://").unwrap_or(place);
+        place.split('/').next().unwrap_or(place).trim_end_matches(':')
+    }
+
     /// Mounts the route.
     ///
     /// # Errors

@@ -61,6 +61,8 @@ pub struct RunOptions {
     pub engine: Option<Engine>,
     /// Whether directories are measured with O_DIRECT, instead of what the experiment says.
     pub direct: Option<bool>,
+    /// The repeats of each workload on each route, instead of what the experiment says.
+    pub repeats: Option<u32>,
 }
 
 /// Writes a record to a file, or to a new one under `./trunkline-results/`, and returns its name.
@@ -133,6 +135,7 @@ fn experiment(options: &RunOptions) -> Result<Experiment> {
     let DirectoryLoad { engine, direct } = &mut experiment.directories;
     *engine = options.engine.unwrap_or(*engine);
     *direct = options.direct.unwrap_or(*direct);
+    experiment.repeats = options.repeats.unwrap_or(experiment.repeats);
     let built_in = options.planned.is_none() && options.experiment.is_none();
     if built_in && !experiment.clients.is_empty() {
         // A pace would apply to each client by itself.

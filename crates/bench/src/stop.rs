@@ -3,10 +3,13 @@
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Instant;
 
+use crate::remains::Remains;
+
 /// A request to stop. Its clones share it.
 #[derive(Debug, Clone, Default)]
 pub struct Stop {
     shared: Arc<(Mutex<bool>, Condvar)>,
+    remains: Remains,
 }
 
 impl Stop {
@@ -21,6 +24,12 @@ impl Stop {
     #[must_use]
     pub fn is_requested(&self) -> bool {
         *self.shared.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What the experiment has made and not removed yet, for who cannot wait for that.
+    #[must_use]
+    pub const fn remains(&self) -> &Remains {
+        &self.remains
     }
 
     /// Sleeps until a point in time, or until the stop. Returns whether the experiment is to stop.

@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::live::{self, Identity, MetricsArgs, Publication, Watched};
 use crate::signals::SignalWatch;
 use crate::{output, report};
-use ::bench::{Plan, RunOptions, Stop, Watch, Watcher};
+use ::bench::{Plan, Remnant, RunOptions, Stop, Watch, Watcher};
 use clap::Args;
 use record::{Procedure, Record};
 use std::io::{self, IsTerminal};
@@ -48,6 +48,10 @@ pub struct BenchArgs {
     /// Run at least ten repeats of two seconds each, until the results are steady: several minutes.
     #[arg(long)]
     thorough: bool,
+    /// Repeat each workload on each route so many times, instead of what the experiment file says
+    /// [default: 8; 1 for one job file; 10 or more with --thorough]. A verdict needs 5.
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    repeats: Option<u32>,
     /// Write the record to this file, and the HTML report beside it; - is standard output, without
     /// report and table [default: a new file under ./trunkline-results/].
     #[arg(long, value_name = "FILE")]
@@ -102,9 +106,9 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode, Error> {
     let of_fio = args.clients.job_of_fio(&args.experiment)?;
     let of_targets = directories::experiment(&args.experiment, procedure)?;
     let plan = match (of_fio, &of_targets) {
-        (Some(_), _) => args.jobs.refuse_with_fio().map(|()| None)?,
+        (Some(_), _) => refuse_with_fio(args).map(|()| None)?,
         (None, Some(_)) => args.jobs.refuse_with_targets().map(|()| None)?,
-        (None, None) => job_files::plan(&args.experiment, &args.jobs, procedure)?,
+        (None, None) => job_files::plan(&args.experiment, &args.jobs, args.repeats, procedure)?,
     };
     if let Some(plan) = &plan {
         job_files::check_results(plan, &args.jobs, args.force)?;
@@ -122,6 +126,7 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode, Error> {
         watch: Watch::by(Arc::clone(&counts) as Arc<dyn Watcher>),
         engine: args.directories.engine(),
         direct: args.directories.direct(),
+        repeats: args.repeats,
     };
     let work = Work { options, plan, job_of_fio: of_fio.map(Path::to_owned) };
     let _published = publish(&args.metrics, counts)?;
@@ -146,6 +151,7 @@ fn refuse_with_io500(args: &BenchArgs) -> Result<(), Error> {
     let options = [
         ("--quick", args.quick),
         ("--thorough", args.thorough),
+        ("--repeats", args.repeats.is_some()),
         ("--record", args.record.is_some()),
         ("--client", !args.clients.clients().is_empty()),
         ("--engine or --buffered", args.directories.is_given()),
@@ -156,6 +162,18 @@ fn refuse_with_io500(args: &BenchArgs) -> Result<(), Error> {
             sentence: format!("{option} does not go with --io500"),
             cause: "io500 makes its own load, and writes its own results".to_owned(),
             advice: "--io500-seconds, --io500-ini or --io500-results".to_owned(),
+        }),
+    }
+}
+
+/// Refuses options that fio does not have, if fio runs the job file.
+fn refuse_with_fio(args: &BenchArgs) -> Result<(), Error> {
+    match args.repeats {
+        None => args.jobs.refuse_with_fio(),
+        Some(_) => Err(Error::Usage {
+            sentence: "--repeats does not go with fio:HOST".to_owned(),
+            cause: "fio runs the job file once".to_owned(),
+            advice: "loops=NUMBER in the job file, or trunkline agent on these hosts".to_owned(),
         }),
     }
 }
@@ -191,13 +209,13 @@ fn publish(args: &MetricsArgs, counts: Arc<live::bench::Counts>) -> Result<Publi
 /// Runs the experiment. A signal stops it, and removes its files on the server.
 fn measure(work: &Work, args: &JobFileArgs) -> Result<Record, Error> {
     let Work { options, plan, job_of_fio } = work;
-    let stop = options.stop.clone();
-    let watch = SignalWatch::start(move || stop.request())?;
-    let measured = match job_of_fio {
+    let stop = &options.stop;
+    let watch = watch_signals(stop)?;
+    let measured = beside_the_main_thread(|| match job_of_fio {
         Some(job) => ::bench::fio_servers::run(&options.clients, job, &options.stop)
             .map(|record| ::bench::Measured { record, jobs: Vec::new() }),
         None => ::bench::run_for_results(options),
-    };
+    });
     let signal = u8::try_from(watch.end()).unwrap_or_default();
     let measured = measured.map_err(|error| interrupted(error, signal))?;
     if let Some(plan) = plan {
@@ -206,16 +224,49 @@ fn measure(work: &Work, args: &JobFileArgs) -> Result<Record, Error> {
     Ok(measured.record)
 }
 
+/// Has the first signal stop the run. The second ends it at once, and says what remains.
+fn watch_signals(stop: &Stop) -> Result<SignalWatch, Error> {
+    let (first, remains) = (stop.clone(), stop.remains().clone());
+    SignalWatch::with_hangup(move || first.request(), move |_| ended_at_once(&remains.list()))
+}
+
+/// Does work on another thread. The kernel gives a signal to the main thread unless that blocks it,
+/// even while the thread waits for a file system that does not answer; no handler would run then.
+fn beside_the_main_thread<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    std::thread::scope(|scope| match scope.spawn(work).join() {
+        Ok(done) => done,
+        Err(panic) => std::panic::resume_unwind(panic),
+    })
+}
+
+/// What a run that ends at once leaves, and how to remove it.
+fn ended_at_once(remnants: &[Remnant]) -> String {
+    let mut text = "error: ended at once by a second signal; no record is written\n".to_owned();
+    for remnant in remnants {
+        text.push_str(&format!("  cause: {}\n", remnant.what));
+    }
+    for remnant in remnants {
+        text.push_str(&format!("  try:   {}\n", remnant.advice));
+    }
+    if remnants.is_empty() {
+        text.push_str("  try:   the same again; nothing remains\n");
+    }
+    text
+}
+
+/// What a run without a result says after what it has left.
+const NO_RECORD: &str = ", and no record is written";
+
 /// An error that ended a measurement, perhaps because of a signal.
 fn interrupted(error: ::bench::Error, signal: u8) -> Error {
     match error {
         ::bench::Error::Stopped => Error::BenchInterrupted {
-            remains: "the files are removed, and no record is written".to_owned(),
+            remains: format!("the files are removed{NO_RECORD}"),
             advice: "the same again".to_owned(),
             signal,
         },
         ::bench::Error::StoppedWithFiles { directory, cause } => Error::BenchInterrupted {
-            remains: format!("{directory} remains, and no record is written\n  cause: {}", causes(&cause)),
+            remains: format!("{directory} remains{NO_RECORD}\n  cause: {}", causes(&cause)),
             advice: match directory.starts_with('/') {
                 true => format!("rm -r {directory}"),
                 false => format!("trunkline rm -r        with {directory} in the export"),
@@ -264,6 +315,20 @@ mod tests {
             other.filter(|_| embedded).unwrap_or(line)
         });
         chosen.collect::<Vec<_>>().join("\n")
+    }
+
+    #[test]
+    fn the_last_words_name_what_remains_and_how_to_remove_it() {
+        let remnant = |what: &str, advice: &str| Remnant { what: what.to_owned(), advice: advice.to_owned() };
+        assert_eq!(
+            ended_at_once(&[
+                remnant("/m is still mounted (nfs)", "umount /m"),
+                remnant("/d is not removed", "rm -r /d")
+            ]),
+            "error: ended at once by a second signal; no record is written\n  cause: /m is still mounted (nfs)\n  \
+             cause: /d is not removed\n  try:   umount /m\n  try:   rm -r /d\n"
+        );
+        assert!(ended_at_once(&[]).ends_with("nothing remains\n"));
     }
 
     #[test]

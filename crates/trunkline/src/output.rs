@@ -166,6 +166,13 @@ pub fn print_to_stderr(text: &str) {
     let _ = io::stderr().lock().write_all(text.as_bytes());
 }
 
+/// Writes text to standard error without the lock that a thread may hold whose terminal takes
+/// nothing.
+pub fn print_to_stderr_unlocked(text: &str) {
+    // If it cannot be written, there is no other way to report it.
+    let _ = rustix::io::write(rustix::stdio::stderr(), text.as_bytes());
+}
+
 /// The number of columns of standard output.
 pub fn stdout_columns() -> usize {
     let of_terminal = || {

@@ -8,6 +8,8 @@ mod directories;
 mod io500;
 #[path = "bench/job_files.rs"]
 mod job_files;
+#[path = "bench/signals.rs"]
+mod signals;
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -173,10 +175,8 @@ fn a_signal_ends_the_run_and_removes_its_files_on_the_server() {
     let (_server, export) = endless_experiment(directory.path());
     let mount = client::Mount::connect(&export, "").unwrap();
     let entries = |directory: &_| mount.read_directory(*directory).unwrap();
-    for (signal, status) in [(Signal::TERM, 143), (Signal::INT, 130)] {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_trunkline"));
-        command.args(["bench", "endless.toml", "--record", "never.json"]).current_dir(directory.path());
-        let mut bench = Process::spawn(command);
+    for (signal, status) in [(Signal::TERM, 143), (Signal::INT, 130), (Signal::HUP, 129)] {
+        let mut bench = Process::spawn(signals::bench(directory.path()));
         let deadline = Instant::now() + Duration::from_secs(60);
         while entries(&mount.root()).is_empty() {
             assert!(Instant::now() < deadline && bench.is_running(), "{}", bench.all_output());

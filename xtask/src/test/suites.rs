@@ -223,8 +223,8 @@ pub(crate) const SUITES: &[Suite] = &[
         minutes: 3,
         command: &["test", "--package", "trunkline", "--test", "bench"],
         // python3-six is missing beside the script that fio's package has.
-        packages: &["fio", "python3-six"],
-        needs: &[],
+        packages: &["fio", "fuse3", "python3-six"],
+        needs: &[Need::Fuse],
     },
     Suite {
         name: "browser",

@@ -5,9 +5,9 @@
 //! system and in every container, and depth means the same with and without O_DIRECT. Each job has
 //! its own lock, which its threads take between their calls.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -131,13 +131,9 @@ fn load(
 
 /// Opens the files; buffered reads begin without anything in the page cache, as with fio.
 fn open(direct: bool, files: &[LocalFile]) -> Result<Vec<File>, String> {
-    let mut options = OpenOptions::new();
-    options.read(true).write(true);
-    if direct {
-        options.custom_flags(OFlags::DIRECT.bits().cast_signed());
-    }
+    let flags = if direct { OFlags::RDWR | OFlags::DIRECT } else { OFlags::RDWR };
     let open = |file: &LocalFile| {
-        let opened = options.open(&file.path).map_err(|error| match error.raw_os_error() {
+        let opened = file.open(flags).map_err(|error| match error.raw_os_error() {
             Some(number) if direct && number == rustix::io::Errno::INVAL.raw_os_error() => format!(
                 "{}: this file system has no O_DIRECT; --buffered (direct = false) measures with the page \
                  cache",

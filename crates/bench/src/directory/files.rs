@@ -1,17 +1,20 @@
 //! The files of an experiment in a directory of this machine: made before it, compared as a whole
 //! afterwards, and removed at the end.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::sync::Arc;
 
-use rustix::fs::{Advice, fadvise};
+use rustix::fs::{Advice, OFlags, fadvise};
 
 use super::DirectoryRoute;
+use super::held::{HeldDirectory, HeldFile};
 use crate::error::{Error, Result};
 use crate::experiment::Engine;
 use crate::file_sets::Compared;
+use crate::remains::{Entry, Made, Remains};
 use crate::stamps;
 use crate::stop::Stop;
 use crate::workload::PlannedWorkload;
@@ -19,17 +22,39 @@ use crate::workload::PlannedWorkload;
 /// The bytes that are written and compared at a time.
 const PIECE_BYTES: usize = 1 << 20;
 const _: () = assert!(PIECE_BYTES.is_multiple_of(stamps::PAGE_BYTES));
-/// Processes of several machines may have the same number, and the same directory.
-const NAMES_MAX: u32 = 1000;
 
 /// A file of a workload.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(crate) struct LocalFile {
+    /// Where it is, for messages.
     pub(crate) path: PathBuf,
     /// The number of the file within the experiment, which is part of its stamps.
     pub(crate) number: u32,
     pub(crate) bytes: u64,
+    held: HeldFile,
     /// Whether fio writes the file at some time, with other data than the stamps.
+    is_overwritten: bool,
+}
+
+impl LocalFile {
+    /// Opens the file with these flags.
+    ///
+    /// # Errors
+    /// If it cannot be opened, or something else is in its place.
+    pub(super) fn open(&self, flags: OFlags) -> io::Result<File> {
+        self.held.open(flags)
+    }
+
+    /// A name under which fio opens the file.
+    pub(super) fn name_for_fio(&self) -> String {
+        self.held.name_for_others()
+    }
+}
+
+/// A file that will be made.
+struct PlannedLocal {
+    name: String,
+    bytes: u64,
     is_overwritten: bool,
 }
 
@@ -37,11 +62,13 @@ pub(crate) struct LocalFile {
 #[derive(Debug)]
 pub(crate) struct LocalFiles {
     route: String,
-    directory: PathBuf,
-    /// All files.
+    directory: Arc<HeldDirectory>,
+    /// The files that are made, in the order of their numbers.
     files: Vec<LocalFile>,
-    /// The files of each workload.
+    /// The files of each workload, by their numbers.
     by_workload: Vec<Vec<LocalFile>>,
+    /// Says that they are there until they are removed.
+    _entry: Entry,
 }
 
 impl LocalFiles {
@@ -55,18 +82,30 @@ impl LocalFiles {
         route: &DirectoryRoute,
         workloads: &[PlannedWorkload],
         wanted: &dyn Fn(usize) -> bool,
+        remains: &Remains,
         mut step: impl FnMut(u64) -> Result<()>,
     ) -> Result<Self> {
-        let directory = make_directory(&route.path)
+        let name = format!("trunkline-bench-{}", std::process::id());
+        let directory = HeldDirectory::make(&route.path, &name)
             .map_err(|cause| Error::directory(&route.route, &route.path, "make files in", cause))?;
-        let (files, by_workload) = plan(route, &directory, workloads, wanted);
-        let made = Self { route: route.route.clone(), directory, files, by_workload };
-        for file in &made.files {
-            if let Err(error) = made.fill(file, &mut step) {
+        let entry = remains.add(Made::Directory(directory.path().to_owned()));
+        let (planned, indices) = plan(route, workloads, wanted);
+        let mut made = Self {
+            route: route.route.clone(),
+            directory: Arc::new(directory),
+            files: Vec::new(),
+            by_workload: Vec::new(),
+            _entry: entry,
+        };
+        for file in &planned {
+            if let Err(error) = made.create(file, &mut step) {
                 let removed = made.remove();
                 return Err(made.after_removal(error, removed));
             }
         }
+        let of_workload =
+            |indices: &Vec<usize>| indices.iter().filter_map(|it| made.files.get(*it)).cloned().collect();
+        made.by_workload = indices.iter().map(of_workload).collect();
         Ok(made)
     }
 
@@ -75,23 +114,21 @@ impl LocalFiles {
         self.by_workload.get(workload).map(Vec::as_slice).unwrap_or_default()
     }
 
-    fn fill(&self, file: &LocalFile, step: &mut dyn FnMut(u64) -> Result<()>) -> Result<()> {
-        let wrap = |cause| Error::directory(&self.route, &file.path, "write", cause);
-        let made = OpenOptions::new().write(true).create_new(true).open(&file.path).map_err(wrap)?;
-        let mut block = stamps::noise_in(vec![0; PIECE_BYTES].into());
-        for offset in (0..file.bytes).step_by(PIECE_BYTES) {
-            let len = usize::try_from(file.bytes - offset).unwrap_or(PIECE_BYTES).min(PIECE_BYTES);
-            let part = block.get_mut(..len).unwrap_or_default();
-            if len.is_multiple_of(stamps::PAGE_BYTES) {
-                stamps::write_stamps(part, file.number, offset);
-            } else {
-                stamps::write_any(part, file.number, offset);
-            }
-            made.write_all_at(part, offset).map_err(wrap)?;
-            step(len as u64)?;
-        }
-        made.sync_all().map_err(wrap)?;
-        forget(&made).map_err(wrap)
+    fn create(&mut self, file: &PlannedLocal, step: &mut dyn FnMut(u64) -> Result<()>) -> Result<()> {
+        let path = self.directory.path().join(&file.name);
+        let wrap = |cause| Error::directory(&self.route, &path, "write", cause);
+        let (made, held) = self.directory.create(&file.name).map_err(wrap)?;
+        let number = u32::try_from(self.files.len()).unwrap_or(u32::MAX);
+        let local = LocalFile {
+            path: path.clone(),
+            number,
+            bytes: file.bytes,
+            held,
+            is_overwritten: file.is_overwritten,
+        };
+        // Whatever fails from here on, there is a file to remove.
+        self.files.push(local);
+        fill(&made, number, file.bytes, &wrap, step)
     }
 
     /// Reads the files of a workload and compares every byte. Returns the number of bytes compared,
@@ -114,7 +151,7 @@ impl LocalFiles {
     fn compare_one(&self, file: &LocalFile, stop: &Stop) -> Result<Option<String>> {
         let wrap = |cause| Error::directory(&self.route, &file.path, "compare", cause);
         flush(file).map_err(wrap)?;
-        let opened = File::open(&file.path).map_err(wrap)?;
+        let opened = file.open(OFlags::RDONLY).map_err(wrap)?;
         let mut block = vec![0; PIECE_BYTES];
         for offset in (0..file.bytes).step_by(PIECE_BYTES) {
             if stop.is_requested() {
@@ -142,22 +179,24 @@ impl LocalFiles {
     /// [`Error::Directory`].
     pub(crate) fn remove(&self) -> Result<()> {
         for file in &self.files {
-            match std::fs::remove_file(&file.path) {
-                // It was not created, because an earlier one failed.
-                Err(error) if error.kind() == io::ErrorKind::NotFound && self.directory.is_dir() => {}
+            let name = file.path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            match self.directory.remove_file(name) {
+                // Somebody has removed it; whether the directory is there shows next.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 removed => {
                     removed.map_err(|cause| Error::directory(&self.route, &file.path, "remove", cause))?;
                 }
             }
         }
-        std::fs::remove_dir(&self.directory)
-            .map_err(|cause| Error::directory(&self.route, &self.directory, "remove", cause))
+        self.directory
+            .remove()
+            .map_err(|cause| Error::directory(&self.route, self.directory.path(), "remove", cause))
     }
 
     /// The error that ended the experiment, given how the removal of its files ended.
     pub(crate) fn after_removal(&self, error: Error, removed: Result<()>) -> Error {
         let Err(cause) = removed else { return error };
-        let directory = self.directory.display().to_string();
+        let directory = self.directory.path().display().to_string();
         match error {
             Error::Stopped => Error::StoppedWithFiles { directory, cause: Box::new(cause) },
             error => {
@@ -168,23 +207,46 @@ impl LocalFiles {
     }
 }
 
-/// The files of all workloads, and those of each. Workloads that name the same file share it.
+/// Writes stamped blocks to a new file, and has the page cache forget it.
+fn fill(
+    made: &File,
+    number: u32,
+    bytes: u64,
+    wrap: &dyn Fn(io::Error) -> Error,
+    step: &mut dyn FnMut(u64) -> Result<()>,
+) -> Result<()> {
+    let mut block = stamps::noise_in(vec![0; PIECE_BYTES].into());
+    for offset in (0..bytes).step_by(PIECE_BYTES) {
+        let len = usize::try_from(bytes - offset).unwrap_or(PIECE_BYTES).min(PIECE_BYTES);
+        let part = block.get_mut(..len).unwrap_or_default();
+        if len.is_multiple_of(stamps::PAGE_BYTES) {
+            stamps::write_stamps(part, number, offset);
+        } else {
+            stamps::write_any(part, number, offset);
+        }
+        made.write_all_at(part, offset).map_err(wrap)?;
+        step(len as u64)?;
+    }
+    made.sync_all().map_err(wrap)?;
+    forget(made).map_err(wrap)
+}
+
+/// The files of all workloads, and those of each, as indices. Workloads that name the same file
+/// share it.
 fn plan(
     route: &DirectoryRoute,
-    directory: &Path,
     workloads: &[PlannedWorkload],
     wanted: &dyn Fn(usize) -> bool,
-) -> (Vec<LocalFile>, Vec<Vec<LocalFile>>) {
-    let mut files: Vec<LocalFile> = Vec::new();
-    let mut indices: Vec<Vec<usize>> = Vec::new();
+) -> (Vec<PlannedLocal>, Vec<Vec<usize>>) {
+    let mut files: Vec<PlannedLocal> = Vec::new();
+    let mut indices = Vec::new();
     for (index, workload) in workloads.iter().enumerate() {
         let mut of_workload = Vec::new();
         for planned in workload.files.iter().filter(|_| wanted(index)) {
-            let path = directory.join(&planned.name);
-            let known = files.iter().position(|file| file.path == path);
+            let known = files.iter().position(|file| file.name == planned.name);
             of_workload.push(known.unwrap_or_else(|| {
-                let number = u32::try_from(files.len()).unwrap_or(u32::MAX);
-                files.push(LocalFile { path, number, bytes: planned.bytes, is_overwritten: false });
+                let name = planned.name.clone();
+                files.push(PlannedLocal { name, bytes: planned.bytes, is_overwritten: false });
                 files.len() - 1
             }));
         }
@@ -198,30 +260,12 @@ fn plan(
         }
         indices.push(of_workload);
     }
-    let of_workload =
-        |indices: &Vec<usize>| indices.iter().filter_map(|it| files.get(*it)).cloned().collect();
-    let by_workload = indices.iter().map(of_workload).collect();
-    (files, by_workload)
-}
-
-fn make_directory(parent: &Path) -> io::Result<PathBuf> {
-    let name = format!("trunkline-bench-{}", std::process::id());
-    let numbered = (2..NAMES_MAX).map(|number| format!("{name}-{number}"));
-    let mut last = io::ErrorKind::AlreadyExists.into();
-    for name in std::iter::once(name.clone()).chain(numbered) {
-        let path = parent.join(name);
-        match std::fs::create_dir(&path) {
-            Ok(()) => return Ok(path),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => last = error,
-            Err(error) => return Err(error),
-        }
-    }
-    Err(last)
+    (files, indices)
 }
 
 /// Has what was written reach the file system's device or server, and the page cache forget it.
 pub(super) fn flush(file: &LocalFile) -> io::Result<()> {
-    let opened = OpenOptions::new().write(true).open(&file.path)?;
+    let opened = file.open(OFlags::WRONLY)?;
     opened.sync_all()?;
     forget(&opened)
 }
@@ -233,6 +277,8 @@ pub(super) fn forget(file: &File) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
     use crate::experiment::{DirectoryLoad, WorkloadSpec};
 
@@ -252,7 +298,7 @@ mod tests {
     fn prepare(path: &Path, engine: Engine) -> Result<LocalFiles> {
         let load = DirectoryLoad { engine, direct: false };
         let route = DirectoryRoute::open("r", path, load)?;
-        LocalFiles::prepare(&route, &workloads(), &|_| true, |_| Ok(()))
+        LocalFiles::prepare(&route, &workloads(), &|_| true, &Remains::default(), |_| Ok(()))
     }
 
     #[test]
@@ -260,12 +306,12 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let files = prepare(directory.path(), Engine::Ours).unwrap();
         let other = prepare(directory.path(), Engine::Ours).unwrap();
-        assert_ne!(files.directory, other.directory, "two experiments of one process");
+        assert_ne!(files.directory.path(), other.directory.path(), "two experiments of one process");
         other.remove().unwrap();
         let stop = Stop::default();
         assert_eq!(files.compare(0, &stop).unwrap(), Some((6 << 20, None)));
         let read = &files.of_workload(0)[1];
-        let opened = OpenOptions::new().write(true).open(&read.path).unwrap();
+        let opened = std::fs::OpenOptions::new().write(true).open(&read.path).unwrap();
         opened.write_all_at(b"x", (2 << 20) + 100).unwrap();
         let (bytes, wrong) = files.compare(0, &stop).unwrap().unwrap();
         assert_eq!(bytes, 3 << 20);
@@ -298,13 +344,14 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let load = DirectoryLoad::default();
         let route = DirectoryRoute::open("r", directory.path(), load).unwrap();
-        let mut steps = 0;
+        let (mut steps, remains) = (0, Remains::default());
         let step = |_| {
             steps += 1;
+            assert_eq!(remains.list().len(), 1);
             if steps > 4 { Err(Error::Stopped) } else { Ok(()) }
         };
-        let made = LocalFiles::prepare(&route, &workloads(), &|_| true, step);
-        assert!(matches!(made, Err(Error::Stopped)));
+        let made = LocalFiles::prepare(&route, &workloads(), &|_| true, &remains, step);
+        assert!(matches!(made, Err(Error::Stopped)) && remains.list().is_empty());
         assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
     }
 
@@ -312,7 +359,7 @@ mod tests {
     fn a_directory_that_is_gone_is_named() {
         let directory = tempfile::tempdir().unwrap();
         let files = prepare(directory.path(), Engine::Ours).unwrap();
-        std::fs::remove_dir_all(&files.directory).unwrap();
+        std::fs::remove_dir_all(files.directory.path()).unwrap();
         let error = files.remove().unwrap_err().to_string();
         assert!(error.contains("trunkline-bench-"), "{error}");
         let stopped = files.after_removal(Error::Stopped, files.remove());

@@ -11,12 +11,14 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::mount::{UnmountFlags, unmount};
+use rustix::process::Signal;
 
+use crate::child::{self, Ended};
 use crate::directory::mount_point::{MountPoint, Mounted};
 use crate::error::{Error, Result};
 use crate::stop::Stop;
 
-/// How often `mount.nfs` is looked at.
+/// How often unmounting is tried again.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// `mount.nfs` may ask several ports, each with time-outs of its own.
 const MOUNT_TIMEOUT: Duration = Duration::from_secs(120);
@@ -69,7 +71,7 @@ impl KernelMount {
                 &format!("a kernel with NFS (`trunkline lab vm` has one), or {WITHOUT}"),
             ));
         }
-        let point = MountPoint::new("trunkline-bench-kernel-")
+        let point = MountPoint::new("trunkline-bench-kernel-", stop.remains())
             .map_err(|error| refuse(error.to_string(), "a directory for temporary files: TMPDIR"))?;
         // From here on, whatever is mounted is unmounted: a helper that is ended may have mounted.
         let mount = Self { point };
@@ -229,19 +231,10 @@ fn run(mut command: Command, stop: &Stop) -> Result<Option<String>> {
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(failed)?;
     let deadline = Instant::now() + MOUNT_TIMEOUT;
-    let status = loop {
-        if let Some(status) = child.try_wait().map_err(failed)? {
-            break status;
-        }
-        if stop.is_requested() || Instant::now() > deadline {
-            child.kill().map_err(failed)?;
-            child.wait().map_err(failed)?;
-            return match stop.is_requested() {
-                true => Err(Error::Stopped),
-                false => Ok(Some(format!("no answer within {} seconds", MOUNT_TIMEOUT.as_secs()))),
-            };
-        }
-        std::thread::sleep(POLL_INTERVAL);
+    let status = match child::wait(&mut child, stop, Some(deadline), Signal::KILL).map_err(failed)? {
+        Ended::Itself(status) => status,
+        Ended::Stopped => return Err(Error::Stopped),
+        Ended::TimedOut => return Ok(Some(format!("no answer within {} seconds", MOUNT_TIMEOUT.as_secs()))),
     };
     if status.success() {
         return Ok(None);

@@ -7,24 +7,29 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use crate::remains::{Entry, Made, Remains};
+
 /// An empty directory within one that only this user may enter: whatever the mode of the mounted
 /// root is, other users do not reach it.
 #[derive(Debug)]
 pub(crate) struct MountPoint {
     parent: PathBuf,
     path: PathBuf,
+    /// Says that it is there until it is removed.
+    _entry: Entry,
 }
 
 impl MountPoint {
     /// Makes the directories among the temporary files.
-    pub(crate) fn new(prefix: &str) -> io::Result<Self> {
+    pub(crate) fn new(prefix: &str, remains: &Remains) -> io::Result<Self> {
         // Kept: a temporary directory that removes itself would remove what is mounted in it.
         let private = std::fs::Permissions::from_mode(0o700);
         let parent = tempfile::Builder::new().prefix(prefix).permissions(private).tempdir()?.keep();
         let parent = std::fs::canonicalize(&parent)?;
         let path = parent.join("mnt");
         std::fs::create_dir(&path)?;
-        Ok(Self { parent, path })
+        let entry = remains.add(Made::MountPoint(path.clone()));
+        Ok(Self { parent, path, _entry: entry })
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -33,9 +38,14 @@ impl MountPoint {
 
     /// What is mounted there, if anything is. Does not ask the file system, which may hang.
     pub(crate) fn mounted(&self) -> Option<Mounted> {
-        let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-        mounted(&mounts, &self.path)
+        mounted_at(&self.path)
     }
+}
+
+/// What is mounted at a path, if anything is. Does not ask the file system, which may hang.
+pub(crate) fn mounted_at(path: &Path) -> Option<Mounted> {
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    mounted(&mounts, path)
 }
 
 /// What is mounted somewhere.
@@ -92,7 +102,9 @@ mod tests {
 
     #[test]
     fn a_mount_point_is_private_and_never_removes_files() {
-        let point = MountPoint::new("trunkline-test-").unwrap();
+        let remains = Remains::default();
+        let point = MountPoint::new("trunkline-test-", &remains).unwrap();
+        assert!(remains.list()[0].what.starts_with("nothing is mounted at "));
         let (path, parent) = (point.path().to_owned(), point.parent.clone());
         assert_eq!(parent.metadata().unwrap().permissions().mode() & 0o777, 0o700);
         assert_eq!(point.mounted(), None);
@@ -100,7 +112,8 @@ mod tests {
         drop(point);
         assert_eq!(std::fs::read(path.join("somebody's")).unwrap(), b"data");
         std::fs::remove_file(path.join("somebody's")).unwrap();
-        drop(MountPoint { parent: parent.clone(), path });
-        assert!(!parent.exists());
+        let _entry = remains.add(Made::MountPoint(path.clone()));
+        drop(MountPoint { parent: parent.clone(), path, _entry });
+        assert!(!parent.exists() && remains.list().is_empty());
     }
 }

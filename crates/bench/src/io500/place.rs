@@ -4,6 +4,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use rustix::process::Signal;
+
+use crate::child::{self, Ended};
 use crate::directory::kernel_mount::{Failure, KernelMount};
 use crate::directory::mount_point::MountPoint;
 use crate::error::{Error, Result};
@@ -48,7 +51,9 @@ impl Place {
                     }
                     Failure::Other(error) => error,
                 }),
-            Target::Server(server) => OwnMount::new(program, server, &route.options, None).map(Self::ours),
+            Target::Server(server) => {
+                OwnMount::new(program, server, &route.options, None, stop).map(Self::ours)
+            }
             Target::Embedded { nodes, mem_bytes, addresses } => {
                 if routes::is_rdma(&route.options) {
                     return Err(Error::refused(
@@ -70,7 +75,8 @@ impl Place {
                 let port = group.at.port;
                 let options = format!("noresvport,port={port},mountport={port},{}", route.options);
                 let options = options.trim_end_matches(',').to_owned();
-                OwnMount::new(program, &format!("{first}:/bench"), &options, Some(group)).map(Self::ours)
+                OwnMount::new(program, &format!("{first}:/bench"), &options, Some(group), stop)
+                    .map(Self::ours)
             }
         }
     }
@@ -97,11 +103,11 @@ impl Place {
 }
 
 impl OwnMount {
-    fn new(program: &Path, target: &str, options: &str, group: Option<Group>) -> Result<Self> {
+    fn new(program: &Path, target: &str, options: &str, group: Option<Group>, stop: &Stop) -> Result<Self> {
         let refuse = |cause: String, advice: &str| {
             Error::refused(format!("cannot mount {target} for IO500"), cause, advice)
         };
-        let point = MountPoint::new("trunkline-bench-mount-")
+        let point = MountPoint::new("trunkline-bench-mount-", stop.remains())
             .map_err(|error| refuse(error.to_string(), "a directory for temporary files: TMPDIR"))?;
         // From here on, whatever is mounted is unmounted: a mount that fails may come later.
         let mount = Self { program: program.to_owned(), point, _group: group };
@@ -115,7 +121,13 @@ impl OwnMount {
             .and_then(|file| Ok((file.try_clone()?, file)))
             .map_err(|error| refuse(error.to_string(), "a directory for temporary files: TMPDIR"))?;
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(errors);
-        let status = command.status().map_err(|error| refuse(error.to_string(), "the same again"))?;
+        let failed = |error: io::Error| refuse(error.to_string(), "the same again");
+        let mut child = command.spawn().map_err(failed)?;
+        // A mount waits for a server that does not answer.
+        let status = match child::wait(&mut child, stop, None, Signal::TERM).map_err(failed)? {
+            Ended::Itself(status) => status,
+            Ended::Stopped | Ended::TimedOut => return Err(Error::Stopped),
+        };
         if !status.success() {
             let mut text = String::new();
             let read =

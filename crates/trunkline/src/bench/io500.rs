@@ -1,9 +1,8 @@
 //! `trunkline bench --io500`: runs IO500 on each route, and shows the runs beside each other.
 
 use crate::error::Error;
-use crate::signals::SignalWatch;
 use crate::{output, plan as plan_command};
-use ::bench::io500::{Io500, RouteRun, SECONDS_VALID, Suite};
+use ::bench::io500::{EndedEarly, Io500, RouteRun, Runs, SECONDS_VALID, Suite};
 use ::bench::{Experiment, Stop};
 use ::plan::limits::{self, Limits};
 use ::plan::{io500, show};
@@ -86,10 +85,15 @@ impl Io500Args {
             progress: io::stderr().is_terminal(),
             stop: stop.clone(),
         };
-        let watch = SignalWatch::start(move || stop.request())?;
-        let runs = run.run();
+        let watch = super::watch_signals(&stop)?;
+        let runs = super::beside_the_main_thread(|| run.run());
         let signal = u8::try_from(watch.end()).unwrap_or_default();
-        self.show(runs.map_err(|error| super::interrupted(error, signal))?, own_limits, &results)
+        let runs = runs.map_err(|error| super::interrupted(error, signal))?;
+        let status = self.show(&runs, own_limits, &results)?;
+        match runs.ended_early {
+            None => Ok(status),
+            Some(early) => Err(ended_early(early, &results, signal)),
+        }
     }
 
     /// The new directory for results.
@@ -106,12 +110,12 @@ impl Io500Args {
     }
 
     /// Prints the runs beside each other, and writes them as JSON.
-    fn show(&self, runs: Vec<RouteRun>, own: Option<Limits>, results: &Path) -> Result<ExitCode, Error> {
+    fn show(&self, runs: &Runs, own: Option<Limits>, results: &Path) -> Result<ExitCode, Error> {
         let (mut shown, mut limits, mut failed) = (Vec::new(), Vec::new(), Vec::new());
-        for RouteRun { route, run, .. } in runs {
+        for RouteRun { route, run, .. } in &runs.routes {
             match run {
                 Ok(run) => {
-                    shown.push(run);
+                    shown.push(run.clone());
                     limits.push(own.clone());
                 }
                 Err(reason) => failed.push(format!("{route}: {reason}")),
@@ -125,7 +129,8 @@ impl Io500Args {
         }
         let mut text = String::new();
         if !shown.is_empty() {
-            let comparison = io500::compare_each(shown, &limits);
+            let mut comparison = io500::compare_each(shown, &limits);
+            comparison.notes.extend(runs.ended_early.as_ref().map(EndedEarly::note));
             let file = results.join("comparison.json");
             ::bench::write(&file, &show::json(&comparison))?;
             text = format!("{}\n", show::runs(&comparison, output::stdout_columns()));
@@ -136,5 +141,21 @@ impl Io500Args {
         text.push_str(&format!("results {}\n", results.display()));
         output::print(&text)?;
         Ok(if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+}
+
+/// The error of a signal after some routes have finished.
+fn ended_early(early: EndedEarly, results: &Path, signal: u8) -> Error {
+    let kept = format!("the finished runs are in {}", results.join("comparison.json").display());
+    match super::interrupted(early.cause, signal) {
+        Error::BenchInterrupted { remains, advice, signal } => {
+            let (remains, advice) = match remains.strip_suffix(super::NO_RECORD) {
+                // Nothing is left to do but to measure the others.
+                Some(remains) => (remains.to_owned(), "the same with the other routes".to_owned()),
+                None => (remains.replace(super::NO_RECORD, ""), advice),
+            };
+            Error::BenchInterrupted { remains: format!("{kept}; {remains}"), advice, signal }
+        }
+        error => error,
     }
 }

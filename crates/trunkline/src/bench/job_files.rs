@@ -23,9 +23,6 @@ pub struct JobFileArgs {
     /// Run each phase for this time instead of the job file's `runtime`: 5s, 500ms.
     #[arg(long, value_name = "TIME", value_parser = duration)]
     runtime: Option<Duration>,
-    /// Repeats of each phase on each route [default: 1 for one job file, 8 for several].
-    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=1000))]
-    repeats: Option<u32>,
     /// Write the results also as fio's JSON (json+) to this file; with several job files, to one
     /// file for each, with the route's name before the extension.
     #[arg(long, value_name = "FILE")]
@@ -39,7 +36,6 @@ impl JobFileArgs {
             ("--map", !self.map.is_empty()),
             ("--shrink", self.shrink.is_some()),
             ("--runtime", self.runtime.is_some()),
-            ("--repeats", self.repeats.is_some()),
             ("--fio-json", self.fio_json.is_some()),
         ];
         options.into_iter().find(|(_, given)| *given).map(|(name, _)| name)
@@ -114,7 +110,12 @@ fn is_job_file(file: &Path) -> bool {
 }
 
 /// The plan of the job files, if the files are job files. Prints what in them changes nothing.
-pub fn plan(files: &[PathBuf], args: &JobFileArgs, procedure: Procedure) -> Result<Option<Plan>, Error> {
+pub fn plan(
+    files: &[PathBuf],
+    args: &JobFileArgs,
+    repeats: Option<u32>,
+    procedure: Procedure,
+) -> Result<Option<Plan>, Error> {
     if !files.iter().any(|file| is_job_file(file)) {
         return match (files, args.given()) {
             ([] | [_], None) => Ok(None),
@@ -142,7 +143,7 @@ pub fn plan(files: &[PathBuf], args: &JobFileArgs, procedure: Procedure) -> Resu
         maps: args.map.clone(),
         shrink_bytes: args.shrink,
         runtime: args.runtime,
-        repeats: args.repeats,
+        repeats,
         procedure,
         details: args.fio_json.is_some(),
     };

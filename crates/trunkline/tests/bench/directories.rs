@@ -89,6 +89,88 @@ fn targets_on_the_command_line_are_routes_named_by_their_directories() {
 }
 
 #[test]
+fn repeats_of_the_command_line_replace_those_of_the_file() {
+    let (directory, measured) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let experiment = format!(
+        "repeats = 9\nwindow_ms = 20\ndirect = false\n[[route]]\nname = 'r'\ntarget = '{}'\n\
+         [[workload]]\nname = 'w'\nblock = '4KiB'\ndepth = 1\nreaders = 1\nfile = '1MiB'\n",
+        measured.path().display()
+    );
+    std::fs::write(directory.path().join("r.toml"), experiment).unwrap();
+    let run = |repeats| bench(directory.path(), &["r.toml", "--repeats", repeats, "--record", "-"]);
+    let output = run("2");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let record = Record::read(&text(&output.stdout)).unwrap();
+    assert_eq!((record.experiment.repeats, cell(&record, "r", "w").repeats.len()), (2, 2));
+    for wrong in ["0", "1001", "x"] {
+        assert_eq!(run(wrong).status.code(), Some(2), "{wrong}");
+    }
+}
+
+#[test]
+fn directories_of_one_file_system_need_room_together() {
+    let parent = tempfile::tempdir().unwrap();
+    let path = parent.path();
+    let routes = ["one", "two"].map(|name| {
+        std::fs::create_dir(path.join(name)).unwrap();
+        format!("[[route]]\nname = '{name}'\ntarget = '{}'\n", path.join(name).display())
+    });
+    let space = rustix::fs::statvfs(path).unwrap();
+    // Each has room alone.
+    let each = space.f_bavail * space.f_frsize / (1 << 20) * 2 / 3;
+    let workload =
+        format!("[[workload]]\nname = 'w'\nblock = '1MiB'\ndepth = 1\nreaders = 1\nfile = '{each}MiB'\n");
+    std::fs::write(path.join("both.toml"), format!("{}{workload}", routes.concat())).unwrap();
+    let output = bench(path, &["both.toml", "--record", "never.json"]);
+    let said = text(&output.stderr);
+    let needed = (each << 20) * 2;
+    let sentence = format!("error: one, two: there is no room for the files: they need {needed} bytes");
+    assert!(output.status.code() == Some(1) && said.starts_with(&sentence), "{said}");
+    assert!(entries(&path.join("one")).is_empty() && entries(&path.join("two")).is_empty());
+}
+
+#[test]
+fn a_link_in_the_place_of_a_file_ends_the_run_and_is_not_followed() {
+    let (directory, measured) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let victim = directory.path().join("victim");
+    std::fs::write(&victim, vec![7; 1 << 20]).unwrap();
+    for engine in ["ours", "fio"] {
+        let _ = require_program("fio");
+        // Each repeat opens the files again, and there are many.
+        let experiment = format!(
+            "repeats = 1000\nwindow_ms = 20\nengine = '{engine}'\ndirect = false\n\
+             [[route]]\nname = 'r'\ntarget = '{}'\n\
+             [[workload]]\nname = 'w'\nblock = '4KiB'\ndepth = 1\nwriters = 1\nfile = '1MiB'\n",
+            measured.path().display()
+        );
+        std::fs::write(directory.path().join("link.toml"), experiment).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_trunkline"));
+        command.args(["bench", "link.toml", "--record", "never.json"]).current_dir(directory.path());
+        let mut bench = Process::spawn(command);
+        let deadline = Instant::now() + Duration::from_secs(60);
+        let file = loop {
+            let made = entries(measured.path()).first().map(|made| made.join("w.0"));
+            if let Some(file) = made.filter(|file| file.exists()) {
+                break file;
+            }
+            assert!(Instant::now() < deadline && bench.is_running(), "{}", bench.all_output());
+            std::thread::yield_now();
+        };
+        std::fs::remove_file(&file).unwrap();
+        std::os::unix::fs::symlink(&victim, &file).unwrap();
+        let ended = bench.wait(Duration::from_secs(120));
+        let said = bench.all_output();
+        assert_eq!(ended.code(), Some(1), "{engine}: {said}");
+        assert!(
+            said.contains(" is in its place; a directory that only you may write to is safe"),
+            "{engine}: {said}"
+        );
+        assert_eq!(std::fs::read(&victim).unwrap(), vec![7; 1 << 20], "{engine}");
+        assert!(entries(measured.path()).is_empty(), "{engine}: the link is removed: {said}");
+    }
+}
+
+#[test]
 fn a_job_file_runs_in_the_directory_itself() {
     let (directory, measured) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let job = "[global]\ndirectory=/mnt/x\nsize=1m\nbs=512\niodepth=2\nioengine=libaio\n[w]\nrw=randwrite\n\
@@ -209,8 +291,8 @@ fn directories_that_cannot_be_measured_are_refused_with_cause_and_advice() {
     }
     let output = bench(path, &["bad.toml", &here.to_string()]);
     assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
-    let output = bench(path, &["--repeats", "3", &here.to_string()]);
-    assert!(text(&output.stderr).contains("--repeats is for fio job files"), "{}", text(&output.stderr));
+    let output = bench(path, &["--shrink", "1GiB", &here.to_string()]);
+    assert!(text(&output.stderr).contains("--shrink is for fio job files"), "{}", text(&output.stderr));
     assert_eq!(entries(path).iter().filter(|it| it.is_dir()).count(), 0, "nothing is left");
 }
 

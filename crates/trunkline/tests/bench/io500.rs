@@ -21,6 +21,7 @@ echo data > "$data/ior-easy/file" || exit 1
 case $(get verbosity "$1") in
   9) echo "IOR: No space left on device" >&2; exit 28;;
   8) sleep 1000;;
+  7) case $data in */tcp-mp/*) sleep 1000;; esac;;
 esac
 {
   echo "IO500 version 02091cf (standard)"
@@ -163,6 +164,34 @@ fn a_signal_ends_io500_and_removes_its_data() {
     bench.signal(Signal::INT);
     let ended = bench.wait(Duration::from_secs(60));
     assert_eq!(ended.code(), Some(130), "{}", bench.all_output());
+    assert!(fixture.is_clean());
+}
+
+#[test]
+fn a_signal_during_the_second_route_keeps_the_run_of_the_first() {
+    let fixture = Fixture::new();
+    fixture.ini("[global]\nverbosity = 7\n");
+    let mut bench = Process::spawn(fixture.command(&["--io500-ini", "my.ini"]));
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while std::fs::read_dir(&fixture.targets[1]).unwrap().next().is_none() {
+        assert!(Instant::now() < deadline && bench.is_running(), "{}", bench.all_output());
+        std::thread::yield_now();
+    }
+    bench.signal(Signal::INT);
+    let ended = bench.wait(Duration::from_secs(60));
+    let said = bench.all_output();
+    assert_eq!(ended.code(), Some(130), "{said}");
+    let note = "ended early by a signal, while tcp-mp ran, which has no result";
+    assert!(said.contains("A  tcp, 02091cf") && said.contains(note), "{said}");
+    let sentence =
+        "error: ended by a signal; the finished runs are in results/comparison.json; the files are removed\n";
+    assert!(said.contains(sentence) && said.contains("the other routes"), "{said}");
+    let comparison = std::fs::read_to_string(fixture.path().join("results/comparison.json")).unwrap();
+    let comparison: serde_json::Value = serde_json::from_str(&comparison).unwrap();
+    assert_eq!(comparison["runs"].as_array().unwrap().len(), 1);
+    assert_eq!(comparison["runs"][0]["name"], "tcp");
+    let notes = comparison["notes"].as_array().unwrap();
+    assert!(notes.iter().any(|it| it == note), "{notes:?}");
     assert!(fixture.is_clean());
 }
 
