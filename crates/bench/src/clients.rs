@@ -3,21 +3,27 @@
 //!
 //! [`agent`] is the agent's side, `fleet` the coordinator's; `link` is the connection between the
 //! two, `message` what they say. An agent makes load on the server under test and does
-//! nothing else: no message makes it run a command, read a file or write one.
+//! nothing else: no message makes it run a command, and it reads and writes files only in
+//! directories that its owner allows, of its own making (`directories`).
 
 pub mod agent;
+mod directories;
 mod fleet;
 mod handshakes;
 mod key;
 mod link;
 mod merge;
 mod message;
+mod remote_files;
 mod sample_bounds;
 mod spec;
 
-pub(crate) use self::fleet::{Failure, Fleet, Run};
+pub use self::directories::AllowedDirectories;
+pub(crate) use self::fleet::{Failure, Fleet, Load, Run};
 pub use self::key::Key;
 pub(crate) use self::merge::add_paths;
+pub use self::remote_files::RemoteDirectory;
+pub(crate) use self::remote_files::RemoteFiles;
 pub use self::spec::{AGENT_PORT, ClientSpec, Place};
 
 /// The command that starts agents at `ssh:HOST`. It asks nothing, and ends 20 s after the machine
@@ -34,4 +40,6 @@ pub struct Access {
     pub ssh: Vec<String>,
     /// The program on those hosts; `trunkline` if empty.
     pub program: String,
+    /// The directories there that are measured: an agent that this process starts allows them.
+    pub directories: Vec<std::path::PathBuf>,
 }

@@ -12,7 +12,7 @@ pub(crate) mod kernel_mount;
 pub(crate) mod mount_point;
 
 use std::io;
-use std::os::linux::fs::MetadataExt;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use self::files::LocalFile;
@@ -39,6 +39,8 @@ pub struct DirectoryRoute {
     device: u64,
     /// The type and the source of its file system, if the system says.
     mounted: Option<(String, String)>,
+    /// The directory, held open. It is closed before the mount ends.
+    held: OwnedFd,
     /// The mount that was made for the route.
     mount: Option<KernelMount>,
     /// Whether it is mounted over RDMA, as far as is known.
@@ -52,16 +54,14 @@ impl DirectoryRoute {
     /// [`Error::Directory`], or [`Error::Refused`] without a usable fio.
     pub(crate) fn open(route: &str, path: &Path, load: DirectoryLoad) -> Result<Self> {
         let wrap = |cause| Error::directory(route, path, "use", cause);
-        let found = std::fs::metadata(path).map_err(wrap)?;
-        if !found.is_dir() {
-            return Err(wrap(io::ErrorKind::NotADirectory.into()));
-        }
+        let held = held::open(path).map_err(wrap)?;
+        let found = rustix::fs::fstat(&held).map_err(|error| wrap(error.into()))?;
         if load.engine == Engine::Fio {
             fio_program::check_version()?;
         }
-        let device = found.st_dev();
+        let device = found.st_dev;
         let (route, path, mounted) = (route.to_owned(), path.to_owned(), mounted(device));
-        Ok(Self { route, path, load, device, mounted, mount: None, is_rdma: false })
+        Ok(Self { route, path, load, device, mounted, held, mount: None, is_rdma: false })
     }
 
     /// Mounts a server with the kernel's client, and looks at the mount.
@@ -76,13 +76,23 @@ impl DirectoryRoute {
         stop: &Stop,
     ) -> std::result::Result<Self, Failure> {
         let mount = KernelMount::new(server, options, stop)?;
-        let opened = Self::open(route, &mount.path(), load).map_err(Failure::Other)?;
-        Ok(Self { mount: Some(mount), is_rdma: crate::routes::is_rdma(options), ..opened })
+        let mut opened = Self::open(route, &mount.path(), load).map_err(Failure::Other)?;
+        (opened.mount, opened.is_rdma) = (Some(mount), crate::routes::is_rdma(options));
+        Ok(opened)
+    }
+
+    /// Where the directory that is held open is, without links: what `path` led to when it was
+    /// opened.
+    ///
+    /// # Errors
+    /// If the system does not say.
+    pub(crate) fn real_path(&self) -> io::Result<PathBuf> {
+        std::fs::read_link(format!("/proc/self/fd/{}", self.held.as_raw_fd()))
     }
 
     /// The bytes that are free for this user, if the file system says.
     pub(crate) fn free_bytes(&self) -> Option<u64> {
-        let space = rustix::fs::statvfs(&self.path).ok()?;
+        let space = rustix::fs::fstatvfs(&self.held).ok()?;
         space.f_bavail.checked_mul(space.f_frsize)
     }
 
@@ -142,8 +152,25 @@ impl DirectoryRoute {
         window: Window,
         stop: &Stop,
     ) -> std::result::Result<Option<Sample>, String> {
+        self.run_when(&|| true, workload, files, window, stop)
+    }
+
+    /// Runs a workload once, from the moment on at which `when` returns true: our engine opens the
+    /// files before. Otherwise as [`DirectoryRoute::run`].
+    ///
+    /// # Errors
+    /// The first error.
+    pub(crate) fn run_when(
+        &self,
+        when: &dyn Fn() -> bool,
+        workload: &PlannedWorkload,
+        files: &[LocalFile],
+        window: Window,
+        stop: &Stop,
+    ) -> std::result::Result<Option<Sample>, String> {
         let sample = match self.load.engine {
-            Engine::Ours => engine::run_until_stop(self.load.direct, workload, files, window, stop),
+            Engine::Ours => engine::run_until_stop(self.load.direct, when, workload, files, window, stop),
+            Engine::Fio if !when() => Ok(None),
             Engine::Fio => by_fio::run_until_stop(self.load.direct, workload, files, window, stop),
         };
         if let (Ok(Some(_)), false) = (&sample, self.load.direct) {

@@ -13,9 +13,7 @@ use plan::link::Transport;
 use record::{Pattern, Procedure};
 use serde::Deserialize;
 
-pub(crate) use self::check::{
-    BLOCK_BYTES_MAX, BLOCK_BYTES_MULTIPLE, DEPTH_MAX, IN_FLIGHT_BYTES_MAX, JOBS_MAX, RATE_MAX,
-};
+pub(crate) use self::check::{IN_FLIGHT_BYTES_MAX, RATE_MAX, THREADS_MAX};
 use crate::clients::ClientSpec;
 use crate::error::ExperimentError;
 use crate::targets;
@@ -430,8 +428,10 @@ impl Experiment {
         }
         let clients = self.clients_of(route).len();
         let fits = |workload: &PlannedWorkload| workload.step.is_none() || workload.clients <= clients;
+        let is_own = |index: &usize| route.workloads.as_ref().is_none_or(|own| own.contains(index));
         let planned = self.planned();
-        Some(planned.iter().enumerate().filter(|(_, it)| fits(it)).map(|(index, _)| index).collect())
+        let fitting = planned.iter().enumerate().filter(|(_, it)| fits(it)).map(|(index, _)| index);
+        Some(fitting.filter(is_own).collect())
     }
 
     /// The embedded group, if a route uses one.

@@ -1,6 +1,9 @@
 //! The sets of files of an experiment: one for all routes to the same server, or one for each route
 //! that has a server or a directory of its own.
 
+use std::cell::RefCell;
+
+use crate::clients::{Fleet, RemoteDirectory, RemoteFiles};
 use crate::directory::DirectoryRoute;
 use crate::directory::files::{LocalFile, LocalFiles};
 use crate::error::{Error, Result};
@@ -30,6 +33,8 @@ enum FileSet<'a> {
     Mounted { files: Files, route: &'a ReadyRoute, _entry: Option<Entry> },
     /// In a directory.
     Local(LocalFiles),
+    /// In a directory of each client.
+    Remote(RemoteFiles, &'a RefCell<Fleet>),
 }
 
 impl FileSet<'_> {
@@ -37,6 +42,7 @@ impl FileSet<'_> {
         match self {
             Self::Mounted { files, route, .. } => route.mount().and_then(|mount| files.remove(&mount)),
             Self::Local(files) => files.remove(),
+            Self::Remote(files, fleet) => fleet.borrow_mut().remove(files),
         }
     }
 
@@ -44,6 +50,14 @@ impl FileSet<'_> {
         match self {
             Self::Mounted { files, .. } => files.after_removal(error, removed),
             Self::Local(files) => files.after_removal(error, removed),
+            Self::Remote(..) => match (error, removed) {
+                (Error::Stopped, Err(cause)) => cause,
+                (error, Err(cause)) => {
+                    tracing::warn!(%cause, "the files of the experiment remain");
+                    error
+                }
+                (error, Ok(())) => error,
+            },
         }
     }
 }
@@ -52,13 +66,36 @@ impl FileSet<'_> {
 enum Place<'a> {
     Server(RouteMount),
     Directory(&'a DirectoryRoute),
+    Clients { directory: &'a RemoteDirectory, files: RemoteFiles, fleet: &'a RefCell<Fleet> },
 }
 
 impl<'a> Place<'a> {
-    fn of(route: &'a ReadyRoute) -> Result<Self> {
-        match &route.access {
-            Access::Mount(_) => route.mount().map(Self::Server),
-            Access::Directory(directory) => Ok(Self::Directory(directory)),
+    fn of(
+        route: &'a ReadyRoute,
+        set: usize,
+        workloads: &[PlannedWorkload],
+        fleet: Option<&'a RefCell<Fleet>>,
+    ) -> Result<Self> {
+        match (&route.access, fleet) {
+            (Access::Mount(_), _) => route.mount().map(Self::Server),
+            (Access::Directory(directory), _) => Ok(Self::Directory(directory)),
+            (Access::Remote(directory), Some(fleet)) => {
+                let wanted = |index: usize| route.has_workload(index);
+                let files = RemoteFiles::plan(&route.name, set, &route.clients, workloads, &wanted);
+                Ok(Self::Clients { directory, files, fleet })
+            }
+            (Access::Remote(_), None) => {
+                let sentence = format!("{}: a directory of clients", route.name);
+                Err(Error::refused(sentence, "there are no clients", "--client HOST"))
+            }
+        }
+    }
+
+    /// The rooms that the files of a route need here.
+    fn rooms(&self, route: &ReadyRoute, needed_bytes: u64) -> Vec<Room> {
+        match self {
+            Self::Clients { directory, files, fleet } => fleet.borrow().rooms(directory, files),
+            here => vec![here.room(route, needed_bytes)],
         }
     }
 
@@ -81,6 +118,7 @@ impl<'a> Place<'a> {
                 (space.as_ref().map(|space| space.available_bytes), file_system)
             }
             Self::Directory(directory) => (directory.free_bytes(), Some(directory.file_system())),
+            Self::Clients { .. } => (None, None),
         };
         Room { route: route.name.clone(), needed_bytes, free_bytes, file_system }
     }
@@ -96,26 +134,33 @@ impl<'a> FileSets<'a> {
         ready: &'a [ReadyRoute],
         workloads: &[PlannedWorkload],
         half: &str,
+        fleet: Option<&'a RefCell<Fleet>>,
         progress: &Progress,
     ) -> Result<Self> {
         let (makers, of_route) = makers(ready);
         // Nothing is created before all servers are known to have room.
-        let places = makers.iter().map(|route| Place::of(route)).collect::<Result<Vec<Place<'_>>>>()?;
-        let needed: Vec<u64> = makers.iter().map(|route| bytes_of(route, workloads)).collect();
+        let places = makers.iter().enumerate().map(|(set, route)| Place::of(route, set, workloads, fleet));
+        let places = places.collect::<Result<Vec<Place<'_>>>>()?;
+        let bytes = |(route, place): (&&ReadyRoute, &Place<'_>)| match place {
+            Place::Clients { files, .. } => files.bytes(),
+            _ => bytes_of(route, workloads),
+        };
+        let needed: Vec<u64> = makers.iter().zip(&places).map(bytes).collect();
         let of_sets = makers.iter().zip(&places).zip(&needed);
-        let rooms: Vec<Room> = of_sets.map(|((route, place), bytes)| place.room(route, *bytes)).collect();
+        let rooms: Vec<Room> =
+            of_sets.flat_map(|((route, place), bytes)| place.rooms(route, *bytes)).collect();
         room::check(&rooms)?;
         progress.stage(&format!("{half}: making files"), needed.iter().sum());
         let mut all = Self { sets: Vec::new(), of_route };
         let remains = progress.stop().remains();
-        for (number, (route, place)) in makers.into_iter().zip(&places).enumerate() {
+        for (number, (route, place)) in makers.into_iter().zip(places).enumerate() {
             let wanted = |index: usize| route.has_workload(index);
             let step = |bytes| {
                 progress.advance(bytes);
                 progress.go_on()
             };
             let made = match place {
-                Place::Server(mount) => {
+                Place::Server(ref mount) => {
                     // The store of an embedded group ends with this process.
                     let outside = route.location().filter(|_| !route.is_embedded);
                     let name = Files::directory_name(number);
@@ -125,6 +170,12 @@ impl<'a> FileSets<'a> {
                 }
                 Place::Directory(directory) => {
                     LocalFiles::prepare(directory, workloads, &wanted, remains, step).map(FileSet::Local)
+                }
+                Place::Clients { directory, files, fleet } => {
+                    let made =
+                        fleet.borrow_mut().make(&directory.path, directory.direct, &files, progress.stop());
+                    progress.advance(files.bytes());
+                    made.map(|()| FileSet::Remote(files, fleet))
                 }
             };
             match made {
@@ -161,6 +212,14 @@ impl<'a> FileSets<'a> {
         }
     }
 
+    /// The files of a route in the directories of its clients.
+    pub(crate) fn remote(&self, route: usize) -> Option<&RemoteFiles> {
+        match self.sets.get(self.set_of(route)) {
+            Some(FileSet::Remote(files, _)) => Some(files),
+            _ => None,
+        }
+    }
+
     /// Compares the files of a workload in each set, byte for byte: the number of bytes, and the
     /// first wrong block. `None` for a set that has nothing to compare, because fio has written all
     /// of it.
@@ -174,6 +233,7 @@ impl<'a> FileSets<'a> {
                 files.compare(&mount, workload, stop).map(Some)
             }
             FileSet::Local(files) => files.compare(workload, stop),
+            FileSet::Remote(files, fleet) => fleet.borrow_mut().compare(files, workload, stop),
         };
         self.sets.iter().map(compare).collect()
     }

@@ -48,6 +48,6 @@ pub use jobs::{BlockSizes, Order, Window};
 pub use remains::{Remains, Remnant};
 pub use run::{Measured, MeasuredJobs, RunOptions, run_for_record, run_for_results, write, write_record};
 pub use stop::Stop;
-pub use targets::is_target;
+pub use targets::{is_target, is_target_of_clients};
 pub use watch::{RouteMount, Watch, Watcher};
 pub use workload::{PlannedFile, PlannedJob, PlannedWorkload};

@@ -33,8 +33,9 @@ pub(crate) enum FileSystem {
 }
 
 impl FileSystem {
-    /// Whether both have the same room. Servers choose their numbers by themselves, so that two with
-    /// the same number are one only if they have the size, and the host or the root, in common.
+    /// Whether both have the same room. Servers choose their numbers by themselves, so that two
+    /// with the same number are one only if they have the size, and the host or the root, in
+    /// common.
     fn is_same(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Group, Self::Group) => true,

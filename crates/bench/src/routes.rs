@@ -5,6 +5,7 @@ use plan::link::Transport;
 use record::{PathCounters, Record, Route};
 use serde::{Deserialize, Serialize};
 
+use crate::clients::RemoteDirectory;
 use crate::directory::DirectoryRoute;
 use crate::directory::kernel_mount::Failure;
 use crate::error::{Error, Result};
@@ -48,6 +49,8 @@ pub enum Access {
     Mount(Box<MountAccess>),
     /// A directory.
     Directory(DirectoryRoute),
+    /// A directory of each client.
+    Remote(RemoteDirectory),
 }
 
 /// A route that the client library mounts.
@@ -101,7 +104,7 @@ impl ReadyRoute {
     fn settings(&self) -> Option<&Settings> {
         match &self.access {
             Access::Mount(mounted) => Some(&mounted.settings),
-            Access::Directory(_) => None,
+            Access::Directory(_) | Access::Remote(_) => None,
         }
     }
 
@@ -111,6 +114,7 @@ impl ReadyRoute {
         match &self.access {
             Access::Mount(mounted) => mounted.settings.uses_rdma(),
             Access::Directory(directory) => directory.is_rdma,
+            Access::Remote(_) => false,
         }
     }
 
@@ -140,6 +144,8 @@ impl ReadyRoute {
         match &self.access {
             Access::Mount(_) => None,
             Access::Directory(directory) => Some(directory.describe()),
+            // The clients are asked later.
+            Access::Remote(_) => None,
         }
     }
 
@@ -149,6 +155,7 @@ impl ReadyRoute {
         match &self.access {
             Access::Mount(_) => None,
             Access::Directory(directory) => directory.note(workload),
+            Access::Remote(directory) => directory.note(workload),
         }
     }
 
@@ -157,7 +164,7 @@ impl ReadyRoute {
     pub fn location(&self) -> Option<&str> {
         match &self.access {
             Access::Mount(mounted) => Some(mounted.plan.target.trim_end_matches('/')),
-            Access::Directory(_) => None,
+            Access::Directory(_) | Access::Remote(_) => None,
         }
     }
 
@@ -300,15 +307,21 @@ fn one(
     let target = match spec.target(experiment) {
         Target::Server(server) => server.clone(),
         Target::Embedded { .. } => "127.0.0.1:/bench".into(),
+        Target::Directory(path) if !experiment.clients.is_empty() => {
+            let directory = RemoteDirectory::new(path.clone(), spec.load(experiment).direct);
+            return Ok(Ok(of_directory(spec, Access::Remote(directory), experiment, progress.watch())));
+        }
         Target::Directory(path) => {
             let directory = DirectoryRoute::open(&spec.name, path, spec.load(experiment))?;
-            return Ok(Ok(of_directory(spec, directory, experiment, progress.watch())));
+            return Ok(Ok(of_directory(spec, Access::Directory(directory), experiment, progress.watch())));
         }
         Target::Kernel(server) => {
             let load = spec.load(experiment);
             let mounted = DirectoryRoute::mount(&spec.name, server, &spec.options, load, progress.stop());
             return match mounted {
-                Ok(directory) => Ok(Ok(of_directory(spec, directory, experiment, progress.watch()))),
+                Ok(directory) => {
+                    Ok(Ok(of_directory(spec, Access::Directory(directory), experiment, progress.watch())))
+                }
                 Err(Failure::NoMultipath(reason)) => Ok(Err(reason)),
                 Err(Failure::Other(error)) => Err(error),
             };
@@ -354,17 +367,13 @@ fn one(
     }))
 }
 
-/// A route to a directory, whose nodes are not known.
-fn of_directory(
-    spec: &RouteSpec,
-    directory: DirectoryRoute,
-    experiment: &Experiment,
-    watch: &Watch,
-) -> ReadyRoute {
+/// A route to a directory, here or on clients, whose nodes are not known.
+fn of_directory(spec: &RouteSpec, access: Access, experiment: &Experiment, watch: &Watch) -> ReadyRoute {
+    let remote = matches!(access, Access::Remote(_));
     ReadyRoute {
         name: spec.name.clone(),
-        access: Access::Directory(directory),
-        clients: Vec::new(),
+        access,
+        clients: if remote { experiment.clients_of(spec) } else { Vec::new() },
         nodes: 1,
         node_names: Vec::new(),
         node_of_path: Vec::new(),

@@ -13,7 +13,7 @@ use crate::clients::{self, ClientSpec, Fleet};
 use crate::directory::DirectoryRoute;
 use crate::directory::files::LocalFile;
 use crate::error::{Error, Result};
-use crate::experiment::{DirectoryLoad, Engine, Experiment, RouteSpec};
+use crate::experiment::{DirectoryLoad, Engine, Experiment, RouteSpec, Target};
 use crate::file_sets::FileSets;
 use crate::files::PreparedFile;
 use crate::group::{Group, GroupPlan};
@@ -114,12 +114,28 @@ pub fn run_for_results(options: &RunOptions) -> Result<Measured> {
     transport::descriptors::raise_limit();
     let fleet = match experiment.clients.as_slice() {
         [] => None,
-        clients => Some(RefCell::new(Fleet::connect(clients, &options.access)?)),
+        clients => {
+            let directories = directories(&experiment);
+            let access = clients::Access { directories, ..options.access.clone() };
+            Some(RefCell::new(Fleet::connect(clients, &access)?))
+        }
     };
     let progress = Progress::new(options.progress, options.stop.clone(), options.watch.clone());
     let record = measure_all(&experiment, fleet.as_ref(), &progress);
     progress.finish();
     record
+}
+
+/// The directories that clients measure.
+fn directories(experiment: &Experiment) -> Vec<PathBuf> {
+    let of_route = |route: &RouteSpec| match route.target(experiment) {
+        Target::Directory(path) => Some(path.clone()),
+        Target::Server(_) | Target::Kernel(_) | Target::Embedded { .. } => None,
+    };
+    let mut all: Vec<PathBuf> = experiment.routes.iter().filter_map(of_route).collect();
+    all.sort();
+    all.dedup();
+    all
 }
 
 /// The experiment with what the options say beyond its file.
@@ -153,6 +169,12 @@ fn experiment(options: &RunOptions) -> Result<Experiment> {
         experiment.listen_on(&options.nodes_on).map_err(wrap)?;
     }
     experiment.check_clients().map_err(wrap)?;
+    if !experiment.clients.is_empty() {
+        let clients = experiment.clients.len();
+        for workload in &mut experiment.job_files {
+            *workload = workload.on_each_client(clients);
+        }
+    }
     Ok(experiment)
 }
 
@@ -285,8 +307,11 @@ fn half(
     if ready.is_empty() {
         return Ok(Vec::new());
     }
+    if let Some(fleet) = fleet {
+        inspect(&mut ready, &mut fleet.borrow_mut(), record, progress)?;
+    }
     let name = if pace_bits_per_s.is_some() { "paced" } else { "raw" };
-    let files = FileSets::prepare(&ready, &workloads, name, progress)?;
+    let files = FileSets::prepare(&ready, &workloads, name, fleet, progress)?;
     let group = group.as_ref();
     let context = HalfContext { experiment, fleet, began, pace_bits_per_s, group, ready: &ready, progress };
     let measured = context.workloads(&workloads, &files, limits, record);
@@ -317,6 +342,25 @@ fn runnable<'a>(
         }
     }
     specs
+}
+
+/// Asks the clients for their directories; the record has how they are accessed.
+fn inspect(
+    ready: &mut [ReadyRoute],
+    fleet: &mut Fleet,
+    record: &mut Record,
+    progress: &Progress,
+) -> Result<()> {
+    for route in ready {
+        let Access::Remote(directory) = &mut route.access else { continue };
+        fleet.inspect(&route.name, directory, &route.clients, progress.stop())?;
+        let names: Vec<&str> = route.clients.iter().map(|client| fleet.name(*client)).collect();
+        let described = record.routes.iter_mut().find(|described| described.name == route.name);
+        if let Some(described) = described {
+            described.access = Some(directory.describe(&names));
+        }
+    }
+    Ok(())
 }
 
 /// Whether the embedded group can be mounted over this route: a local RDMA device cannot always
@@ -467,6 +511,12 @@ impl HalfContext<'_> {
                         Access::Directory(directory) => {
                             self.in_directory(route, directory, workload, files.local(at, index), done)?;
                         }
+                        Access::Remote(_) => {
+                            if let Some(files) = files.remote(at) {
+                                let load = clients::Load::Directory { files, workload: index };
+                                self.on_fleet(route, load, workload, &|| None, done)?;
+                            }
+                        }
                     }
                     self.progress.advance(1);
                 }
@@ -507,19 +557,9 @@ impl HalfContext<'_> {
         let server_cpu = || serving.as_deref().map(measure::cpu);
         let window = workload.window.unwrap_or_else(|| self.window(workload.shape.block_bytes));
         match self.fleet {
-            Some(fleet) => {
-                let workload = workload.on_clients(route.clients.len());
-                let members = route.clients.get(..workload.clients).unwrap_or(&route.clients);
-                let run = clients::Run {
-                    route: plan,
-                    members,
-                    workload: &workload,
-                    files: prepared,
-                    window,
-                    server_cpu: &server_cpu,
-                    stop: self.progress.stop(),
-                };
-                self.on_clients(&mut fleet.borrow_mut(), &run, done)?;
+            Some(_) => {
+                let load = clients::Load::Mount { route: plan, files: prepared };
+                self.on_fleet(route, load, workload, &server_cpu, done)?;
             }
             None => self.here(route, workload, prepared, window, &server_cpu, done)?,
         }
@@ -527,6 +567,24 @@ impl HalfContext<'_> {
             rdma::add_work(&mut done.counters.server, &before, &rdma::served_counters(group));
         }
         Ok(())
+    }
+
+    /// Runs a workload once on the clients of a route.
+    fn on_fleet(
+        &self,
+        route: &ReadyRoute,
+        load: clients::Load<'_>,
+        workload: &PlannedWorkload,
+        server_cpu: &dyn Fn() -> Option<Duration>,
+        done: &mut RouteSamples,
+    ) -> Result<()> {
+        let Some(fleet) = self.fleet else { return Ok(()) };
+        let window = workload.window.unwrap_or_else(|| self.window(workload.shape.block_bytes));
+        let workload = workload.on_clients(route.clients.len());
+        let members = route.clients.get(..workload.clients).unwrap_or(&route.clients);
+        let stop = self.progress.stop();
+        let run = clients::Run { load, members, workload: &workload, window, server_cpu, stop };
+        self.on_clients(&mut fleet.borrow_mut(), &run, done)
     }
 
     /// Runs a workload once with this process as the client.
@@ -653,7 +711,7 @@ fn report_clients(record: &mut Record, route: &ReadyRoute, cell: &Workload, meas
     }
     let warm = measured.samples.first().map(|sample| sample.counted.warm).unwrap_or_default();
     // A load that ends by its size has no warm-up: it is measured from the first start to the end.
-    let timed = measured.samples.iter().all(|sample| sample.counted != Window::untimed());
+    let timed = measured.samples.iter().all(|sample| !sample.counted.warm.is_zero());
     let latest =
         cell.clients.iter().max_by(|one, other| one.start_offset_ms.total_cmp(&other.start_offset_ms));
     if let Some(client) = latest.filter(|client| timed && client.start_offset_ms > warm.as_secs_f64() * 1e3) {

@@ -59,6 +59,13 @@ pub fn is_target(text: &str) -> bool {
     path.is_dir() || (is_named && !path.is_file())
 }
 
+/// Whether an argument is a target where clients make the load: a directory need not be there on
+/// this machine.
+#[must_use]
+pub fn is_target_of_clients(text: &str) -> bool {
+    is_target(text) || (text.starts_with('/') && !Path::new(text).is_file())
+}
+
 /// The routes of these targets, each named by what tells it apart.
 ///
 /// # Errors
@@ -144,5 +151,7 @@ mod tests {
         std::fs::write(&file, "").unwrap();
         assert!(is_target(&directory.path().to_string_lossy()) && is_target("nfs://h/e"));
         assert!(!is_target("my-nas.toml") && !is_target(&file.to_string_lossy()));
+        assert!(is_target_of_clients("/not/there") && !is_target("/not/there"));
+        assert!(!is_target_of_clients("not/there") && !is_target_of_clients(&file.to_string_lossy()));
     }
 }

@@ -1,12 +1,17 @@
 //! A workload as it is run: its files, its jobs and its times, whether an experiment file or a fio
 //! job file defines it.
 
+use std::time::Duration;
+
 use record::steps::Unit;
 use record::{Direction, Pattern, Shape, Step};
 use serde::{Deserialize, Serialize};
 
 use crate::experiment::WorkloadSpec;
 use crate::jobs::{BlockSizes, Order, Window};
+
+/// The shortest warm-up of a job file on several clients.
+const CLIENTS_WARM_MIN: Duration = Duration::from_millis(250);
 
 /// A file of a workload.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -174,6 +179,41 @@ impl PlannedWorkload {
         (Self { files, jobs, ..self.clone() }, used)
     }
 
+    /// The workload of a job file on each of so many clients, which have files of their own.
+    /// Clients do not start at the same instant, so that a load that time ends warms up for a
+    /// while.
+    #[must_use]
+    pub fn on_each_client(&self, clients: usize) -> Self {
+        let each = || (0..clients).map(|client| (client, client * self.files.len()));
+        let file = |(client, _): (usize, usize)| {
+            let named =
+                |file: &PlannedFile| PlannedFile { name: format!("client{client}.{}", file.name), ..*file };
+            self.files.iter().map(named).collect::<Vec<_>>()
+        };
+        let jobs = |(client, first): (usize, usize)| {
+            let moved = move |job: &PlannedJob| {
+                let files = job.files.iter().map(|file| first + file).collect();
+                PlannedJob { files, client, ..job.clone() }
+            };
+            self.jobs.iter().map(moved).collect::<Vec<_>>()
+        };
+        let mut workload = Self { clients, ..self.clone() };
+        workload.files = each().flat_map(file).collect();
+        workload.jobs = each().flat_map(jobs).collect();
+        if clients > 1 {
+            let note = format!("on each of {clients} clients");
+            let before = workload.shape.note.take().map(|before| format!("{before}, ")).unwrap_or_default();
+            workload.shape.note = Some(before + &note);
+        }
+        if !workload.ends()
+            && let Some(window) = &mut workload.window
+        {
+            let longer = CLIENTS_WARM_MIN.saturating_sub(window.warm);
+            (window.warm, window.end) = (window.warm + longer, window.end + longer);
+        }
+        workload
+    }
+
     /// The same workload with files that are not larger than this.
     #[must_use]
     pub fn with_files_up_to(mut self, bytes: u64) -> Self {
@@ -294,6 +334,34 @@ mod tests {
         let (third, files) = three.of_client(2);
         assert_eq!((third.jobs.len(), files), (3, vec![6, 7, 8]));
         assert_eq!(third.jobs[2].files, [2], "within the client's own files");
+    }
+
+    #[test]
+    fn a_job_file_on_each_client_has_files_and_a_warm_up_of_its_own() {
+        let one = PlannedWorkload {
+            window: Some(Window { warm: Duration::ZERO, end: Duration::from_secs(5) }),
+            ..PlannedWorkload::from(&spec(None))
+        };
+        let three = one.on_each_client(3);
+        assert_eq!((three.clients, three.files.len(), three.jobs.len()), (3, 9, 9));
+        assert_eq!((three.files[3].name.as_str(), &three.jobs[5].files), ("client1.mix_a.0", &vec![5]));
+        assert_eq!(
+            (three.of_client(2).1, three.of_client(2).0.jobs[0].files.clone()),
+            (vec![6, 7, 8], vec![0])
+        );
+        let window = three.window.unwrap();
+        assert_eq!((window.warm.as_millis(), window.end.as_millis()), (250, 5250));
+        assert_eq!(three.shape.note.as_deref(), Some("on each of 3 clients"));
+        let sized = PlannedWorkload {
+            window: one.window,
+            ..PlannedWorkload::from(&WorkloadSpec { io: Some(1 << 20), ..spec(None) })
+        };
+        assert_eq!(sized.on_each_client(2).window, one.window, "it is measured from its start");
+        let warm = PlannedWorkload {
+            window: Some(Window { warm: CLIENTS_WARM_MIN * 4, ..one.window.unwrap() }),
+            ..one
+        };
+        assert_eq!(warm.on_each_client(2).window, warm.window);
     }
 
     #[test]

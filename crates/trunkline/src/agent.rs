@@ -1,10 +1,11 @@
 //! `trunkline agent`: takes part in experiments that `trunkline bench` on another machine runs.
 
+use crate::bench::remains_after;
 use crate::error::Error;
 use crate::output;
 use crate::signals::SignalWatch;
 use ::bench::Stop;
-use ::bench::clients::{AGENT_PORT, Key, agent};
+use ::bench::clients::{AGENT_PORT, AllowedDirectories, Key, agent};
 use clap::Args;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
@@ -15,9 +16,9 @@ use std::process::ExitCode;
 ///
 /// `trunkline bench --client HOST,...` on another machine asks the agents to make load on the
 /// server under test, all at the same time. An agent does nothing else: it runs no commands, and
-/// writes no files here. But it mounts the server, export and options that bench names, from here
-/// and with the rights of this process. Nothing listens unless --listen says so, and only who has
-/// the key of --key can ask.
+/// opens and writes no files here, except in directories that --allow-dir names. But it mounts the
+/// server, export and options that bench names, from here and with the rights of this process.
+/// Nothing listens unless --listen says so, and only who has the key of --key can ask.
 ///
 /// The load and its results are not secret: they are sent as they are.
 #[derive(Debug, Args)]
@@ -30,6 +31,11 @@ pub struct AgentArgs {
     /// The file with the key that bench must have: at least 16 bytes, closed to other users.
     #[arg(long, value_name = "FILE", conflicts_with = "stdio")]
     key: Option<PathBuf>,
+    /// Let bench measure this directory and those below it, with the rights of this process:
+    /// files are made in a new directory there, and removed at the end. May be given several
+    /// times; without it, none.
+    #[arg(long, value_name = "DIR")]
+    allow_dir: Vec<PathBuf>,
     /// End after one experiment in which the agent took part.
     #[arg(long, conflicts_with = "stdio")]
     once: bool,
@@ -42,7 +48,9 @@ const EXAMPLES: &str = "Examples:\n  \
     (umask 077; head -c 32 /dev/urandom | base64 > bench.key)    # the same file on all machines\n  \
     trunkline agent --listen 10.0.0.11 --key bench.key\n  \
     trunkline bench --client 10.0.0.11,10.0.0.12 --client-key bench.key many.toml\n  \
-    trunkline bench --client ssh:host1,ssh:host2 many.toml       # starts the agents itself";
+    trunkline bench --client ssh:host1,ssh:host2 many.toml       # starts the agents itself\n  \
+    trunkline agent --listen 10.0.0.11 --key bench.key --allow-dir /mnt/tcp\n  \
+    trunkline bench --client 10.0.0.11,10.0.0.12 --client-key bench.key /mnt/tcp";
 
 fn address(text: &str) -> Result<SocketAddr, String> {
     let with_port = text.parse::<SocketAddr>().ok();
@@ -54,11 +62,16 @@ fn address(text: &str) -> Result<SocketAddr, String> {
 
 /// Takes part in experiments until a signal, or in one.
 pub fn run(args: &AgentArgs) -> Result<ExitCode, Error> {
+    let allowed = AllowedDirectories::new(&args.allow_dir).map_err(|(path, error)| Error::Refused {
+        sentence: format!("cannot allow {}", path.display()),
+        cause: error.to_string(),
+        advice: "--allow-dir with a directory of this machine".to_owned(),
+    })?;
     let stop = Stop::default();
-    let asked = stop.clone();
     if args.stdio {
-        let _watch = SignalWatch::start(move || asked.request())?;
-        agent::on_standard_streams(&stop).map_err(|error| refused("cannot talk to bench", &error))?;
+        let _watch = watch_signals(&stop)?;
+        agent::on_standard_streams(&allowed, &stop)
+            .map_err(|error| refused("cannot talk to bench", &error))?;
         return Ok(ExitCode::SUCCESS);
     }
     // clap has checked that both are given.
@@ -71,16 +84,23 @@ pub fn run(args: &AgentArgs) -> Result<ExitCode, Error> {
     let listener = TcpListener::bind(address)
         .map_err(|error| refused(&format!("cannot listen on {address}"), &error))?;
     let address = listener.local_addr().unwrap_or(address);
-    let watch = SignalWatch::start(move || asked.request())?;
+    let watch = watch_signals(&stop)?;
     output::print(&format!("ready on {address}\n"))?;
     let report = |line: &str| {
         // Who does not read what happens is not told.
         let _ = output::print(&format!("{line}\n"));
     };
-    let ended = agent::listen(&listener, &key, args.once, &stop, &report);
+    let ended = agent::listen(&listener, &key, &allowed, args.once, &stop, &report);
     watch.end();
     ended.map_err(|error| refused("cannot accept connections any more", &error))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Has the first signal end the agent, and with it the experiment. The second ends it at once.
+fn watch_signals(stop: &Stop) -> Result<SignalWatch, Error> {
+    let (first, remains) = (stop.clone(), stop.remains().clone());
+    let sentence = "error: the agent is ended at once by a second signal\n";
+    SignalWatch::with_hangup(move || first.request(), move |_| remains_after(sentence, &remains.list()))
 }
 
 fn refused(sentence: &str, error: &io::Error) -> Error {

@@ -80,6 +80,7 @@ const EXAMPLES: &str = "Examples:\n  \
     trunkline bench --quick /mnt/tcp /mnt/tcp-mp        two directories, whatever mounted them\n  \
     trunkline bench --io500 --suite-dir io500 --mpirun \"mpirun -np 4\" /mnt/tcp nfs://10.0.0.1/data\n  \
     trunkline bench --client host1,host2 --client-key bench.key my-nas.toml\n  \
+    trunkline bench --client ssh:host1,ssh:host2 /mnt/tcp        that directory on each client\n  \
     trunkline bench --map /mnt/tcp=nfs://10.0.0.1/data?nconnect=8 --shrink 2GiB tcp.fio\n  \
     trunkline bench --map /mnt=group:?nconnect=8 --shrink 1GiB --runtime 5s any.fio\n  \
     trunkline report --explain        what the columns of the table say";
@@ -93,7 +94,7 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode, Error> {
     };
     if args.io500.is_given() {
         refuse_with_io500(args)?;
-        let targets = directories::experiment(&args.experiment, procedure)?;
+        let targets = directories::experiment(&args.experiment, false, procedure)?;
         return args.io500.run(&args.experiment, targets);
     }
     if let Some(record) = &args.record {
@@ -104,7 +105,8 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode, Error> {
         output::check_writable(record)?;
     }
     let of_fio = args.clients.job_of_fio(&args.experiment)?;
-    let of_targets = directories::experiment(&args.experiment, procedure)?;
+    let on_clients = of_fio.is_none() && !args.clients.clients().is_empty();
+    let of_targets = directories::experiment(&args.experiment, on_clients, procedure)?;
     let plan = match (of_fio, &of_targets) {
         (Some(_), _) => refuse_with_fio(args).map(|()| None)?,
         (None, Some(_)) => args.jobs.refuse_with_targets().map(|()| None)?,
@@ -241,7 +243,12 @@ fn beside_the_main_thread<T: Send>(work: impl FnOnce() -> T + Send) -> T {
 
 /// What a run that ends at once leaves, and how to remove it.
 fn ended_at_once(remnants: &[Remnant]) -> String {
-    let mut text = "error: ended at once by a second signal; no record is written\n".to_owned();
+    remains_after("error: ended at once by a second signal; no record is written\n", remnants)
+}
+
+/// A sentence with what remains.
+pub fn remains_after(sentence: &str, remnants: &[Remnant]) -> String {
+    let mut text = sentence.to_owned();
     for remnant in remnants {
         text.push_str(&format!("  cause: {}\n", remnant.what));
     }

@@ -1,6 +1,8 @@
 //! Experiments with many clients: agents in network namespaces of their own, against a server in
 //! another one. Speeds are not checked; who took part, what each did and what remains are.
 
+#[path = "agents/directories.rs"]
+mod directories;
 #[path = "agents/fio_servers.rs"]
 mod fio_servers;
 #[path = "agents/fixture.rs"]

@@ -1,4 +1,5 @@
-//! An agent: makes load on a server, as a coordinator asks for it.
+//! An agent: makes load on a server, or in a directory that its owner allows, as a coordinator asks
+//! for it.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -8,10 +9,13 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use client::{FileRef, Mount};
 
+use super::directories::{AllowedDirectories, Refusal, Sets};
 use super::handshakes::Handshakes;
 use super::key::Key;
 use super::link::{Closer, Link, LinkError};
-use super::message::{Answer, Assignment, ClientSample, Machine, Request};
+use super::message::{Answer, Assignment, ClientSample, Machine, Place, Request};
+use crate::directory::DirectoryRoute;
+use crate::directory::files::LocalFile;
 use crate::jobs::Window;
 use crate::measure::{self, Sample};
 use crate::stop::Stop;
@@ -37,6 +41,7 @@ pub type Report<'a> = &'a (dyn Fn(&str) + Sync);
 pub fn listen(
     listener: &TcpListener,
     key: &Key,
+    allowed: &AllowedDirectories,
     once: bool,
     stop: &Stop,
     report: Report<'_>,
@@ -76,7 +81,7 @@ pub fn listen(
                 match admitted {
                     Ok((mut link, session)) => {
                         report(&format!("an experiment of {peer} begins"));
-                        let (ended, took_part) = serve(&mut link, stop);
+                        let (ended, took_part) = serve(&mut link, allowed, stop);
                         report(&format!("the experiment of {peer} has ended: {}", ended_how(&ended)));
                         drop(session);
                         // A coordinator that was refused by another agent leaves before it asks for
@@ -96,12 +101,12 @@ pub fn listen(
 ///
 /// # Errors
 /// Why the coordinator cannot be talked to.
-pub fn on_standard_streams(stop: &Stop) -> io::Result<()> {
+pub fn on_standard_streams(allowed: &AllowedDirectories, stop: &Stop) -> io::Result<()> {
     transport::descriptors::raise_limit();
     let mut link = Link::new(io::stdin(), Box::new(io::stdout()), Closer::Standard)?;
     let wrong = |error: LinkError| io::Error::other(error.to_string());
     link.admit(&Key::of_pipe(), || Ok(())).map_err(wrong)?;
-    match serve(&mut link, stop).0 {
+    match serve(&mut link, allowed, stop).0 {
         Ok(()) | Err(LinkError::Closed) => Ok(()),
         Err(error) => Err(wrong(error)),
     }
@@ -147,23 +152,35 @@ impl Drop for Session<'_> {
     }
 }
 
-/// A mounted route and its load.
+/// A load that is ready to start.
 struct Prepared {
-    mount: Mount,
+    place: PreparedPlace,
     workload: PlannedWorkload,
-    files: Vec<(FileRef, u32)>,
     window: Window,
-    route: routes::MountPlan,
 }
 
-/// Answers the coordinator's requests until it closes the connection. Returns how that ended, and
-/// whether the agent has taken part in the experiment: was asked to get ready.
-fn serve(link: &mut Link, stop: &Stop) -> (Result<(), LinkError>, bool) {
+/// Where it will be made.
+enum PreparedPlace {
+    /// On a mounted route.
+    Mount { mount: Box<Mount>, files: Vec<(FileRef, u32)>, route: routes::MountPlan },
+    /// In the directory of a set of files.
+    Directory { set: u32, numbers: Vec<u32> },
+}
+
+/// Answers the coordinator's requests until it closes the connection, and removes what was made for
+/// it. Returns how that ended, and whether the agent has taken part in the experiment: was asked to
+/// get ready.
+fn serve(link: &mut Link, allowed: &AllowedDirectories, stop: &Stop) -> (Result<(), LinkError>, bool) {
     let mut took_part = false;
-    (answer(link, stop, &mut took_part), took_part)
+    let mut sets = Sets::new(allowed, stop.remains());
+    let ended = answer(link, &mut sets, stop, &mut took_part);
+    if let Err(error) = sets.remove_all() {
+        tracing::error!(%error, "files of the experiment remain");
+    }
+    (ended, took_part)
 }
 
-fn answer(link: &mut Link, stop: &Stop, took_part: &mut bool) -> Result<(), LinkError> {
+fn answer(link: &mut Link, sets: &mut Sets<'_>, stop: &Stop, took_part: &mut bool) -> Result<(), LinkError> {
     let (clock, mut prepared) = (Instant::now(), None);
     loop {
         if stop.is_requested() {
@@ -177,7 +194,7 @@ fn answer(link: &mut Link, stop: &Stop, took_part: &mut bool) -> Result<(), Link
                 *took_part = true;
                 // The route that was mounted before must have no connections left.
                 prepared = None;
-                let work = |_: &Stop| prepare(&assignment).map(Some);
+                let work = |_: &Stop| prepare(&assignment, sets).map(Some);
                 match attended(link, stop, clock, work)? {
                     Outcome::Done(ready) => {
                         prepared = Some(ready);
@@ -191,7 +208,7 @@ fn answer(link: &mut Link, stop: &Stop, took_part: &mut bool) -> Result<(), Link
                 None => Answer::Failed("nothing is prepared".to_owned()),
                 Some(ready) => {
                     let at = clock + Duration::from_nanos(at_ns);
-                    match attended(link, stop, clock, |stop: &Stop| run(&ready, at, clock, stop))? {
+                    match attended(link, stop, clock, |stop: &Stop| run(&ready, sets, at, clock, stop))? {
                         Outcome::Done(sample) => Answer::Done(Box::new(sample)),
                         Outcome::Answer(answer) => answer,
                     }
@@ -199,8 +216,36 @@ fn answer(link: &mut Link, stop: &Stop, took_part: &mut bool) -> Result<(), Link
             },
             // What was to be stopped has just ended by itself.
             Request::Stop => continue,
+            about_files => {
+                *took_part |= matches!(about_files, Request::Make(_));
+                match attended(link, stop, clock, |own: &Stop| with_files(sets, about_files, own))? {
+                    Outcome::Done(answer) | Outcome::Answer(answer) => answer,
+                }
+            }
         };
         link.send(&answer)?;
+    }
+}
+
+/// Does what a request asks for in a directory; `None` after a stop.
+fn with_files(sets: &mut Sets<'_>, request: Request, stop: &Stop) -> Result<Option<Answer>, String> {
+    let ready = |()| Answer::Ready;
+    let done = match request {
+        Request::Inspect { directory, direct } => sets.inspect(&directory, direct).map(Answer::Directory),
+        Request::Make(files) => sets.make(&files, stop).map(ready),
+        Request::Compare { set, files } => {
+            sets.compare(set, &files, stop).map(|(bytes, wrong)| Answer::Compared { bytes, wrong })
+        }
+        Request::Remove { set } => sets.remove(set).map(ready),
+        Request::Describe | Request::Clock | Request::Prepare(_) | Request::Start { .. } | Request::Stop => {
+            Err(Refusal::Failed("it is about no files".to_owned()))
+        }
+    };
+    match done {
+        Ok(answer) => Ok(Some(answer)),
+        Err(Refusal::NotAllowed) => Ok(Some(Answer::NotAllowed)),
+        Err(Refusal::Failed(reason)) => Err(reason),
+        Err(Refusal::Stopped) => Ok(None),
     }
 }
 
@@ -266,7 +311,7 @@ pub(super) fn machine() -> Machine {
     Machine { boot, no_rdma }
 }
 
-fn prepare(assignment: &Assignment) -> Result<Prepared, String> {
+fn prepare(assignment: &Assignment, sets: &Sets<'_>) -> Result<Prepared, String> {
     if let Some(fault) = assignment.fault() {
         return Err(fault);
     }
@@ -274,34 +319,87 @@ fn prepare(assignment: &Assignment) -> Result<Prepared, String> {
         let causes = std::iter::successors(Some(&error as &dyn std::error::Error), |error| error.source());
         causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
     };
-    let settings = assignment.route.settings().map_err(chain)?;
-    let mount = Mount::with_settings(settings).map_err(chain)?;
-    let files: Option<Vec<_>> = assignment.files.iter().map(|file| file.prepared()).collect();
-    let files = files.ok_or("a file handle that is none")?;
-    let files = measure::place(&mount, &files);
+    let place = match &assignment.place {
+        Place::Mount { route, files } => {
+            let mount = Mount::with_settings(route.settings().map_err(chain)?).map_err(chain)?;
+            let files: Option<Vec<_>> = files.iter().map(|file| file.prepared()).collect();
+            let files = measure::place(&mount, &files.ok_or("a file handle that is none")?);
+            PreparedPlace::Mount { mount: Box::new(mount), files, route: route.clone() }
+        }
+        Place::Directory { set, files } => {
+            sets.files(*set, files)?;
+            PreparedPlace::Directory { set: *set, numbers: files.clone() }
+        }
+    };
     let workload = PlannedWorkload { jobs: assignment.jobs.clone(), ..PlannedWorkload::empty() };
-    let window = assignment.window();
-    Ok(Prepared { mount, workload, files, window, route: assignment.route.clone() })
+    Ok(Prepared { place, workload, window: assignment.window() })
 }
 
 /// Runs the load from a point in time on.
-fn run(ready: &Prepared, at: Instant, clock: Instant, stop: &Stop) -> Result<Option<ClientSample>, String> {
-    if at > Instant::now() + FAR || stop.wait_until(at) {
+fn run(
+    ready: &Prepared,
+    sets: &Sets<'_>,
+    at: Instant,
+    clock: Instant,
+    stop: &Stop,
+) -> Result<Option<ClientSample>, String> {
+    if at > Instant::now() + FAR {
         return Ok(None);
     }
-    tracing::info!("load starts");
-    let Prepared { mount, workload, files, window, route } = ready;
-    let sample = measure::run_until_stop(mount, &|| None, workload, files, *window, stop)?;
-    let Some(sample) = sample else { return Ok(None) };
-    let (mut paths, mut counters) = (Vec::new(), BTreeMap::new());
-    routes::add_counters(&mut paths, mount, route.group.as_ref());
-    if mount.statistics().rdma.work() > 0 {
-        rdma::add_work(&mut counters, &transport::rdma::Counters::default(), &mount.statistics().rdma);
+    let Prepared { place, workload, window, .. } = ready;
+    match place {
+        PreparedPlace::Mount { mount, files, route } => {
+            if stop.wait_until(at) {
+                return Ok(None);
+            }
+            tracing::info!("load starts");
+            let sample = measure::run_until_stop(mount, &|| None, workload, files, *window, stop)?;
+            Ok(sample.map(|sample| on_mount(mount, route, sample, clock)))
+        }
+        PreparedPlace::Directory { set, numbers } => {
+            let (directory, files) = sets.files(*set, numbers)?;
+            in_directory(directory, &files, workload, *window, at, clock, stop)
+        }
     }
+}
+
+/// Runs the load in a directory, whose files are opened before.
+fn in_directory(
+    directory: &DirectoryRoute,
+    files: &[LocalFile],
+    workload: &PlannedWorkload,
+    window: Window,
+    at: Instant,
+    clock: Instant,
+    stop: &Stop,
+) -> Result<Option<ClientSample>, String> {
+    let wait = || {
+        let stopped = stop.wait_until(at);
+        if !stopped {
+            tracing::info!("load starts");
+        }
+        !stopped
+    };
+    let sample = directory.run_when(&wait, workload, files, window, stop)?;
+    Ok(sample.map(|sample| client_sample(sample, clock)))
+}
+
+/// What a client measured on a mount, with what the mount counted.
+fn on_mount(mount: &Mount, route: &routes::MountPlan, sample: Sample, clock: Instant) -> ClientSample {
+    let mut measured = client_sample(sample, clock);
+    routes::add_counters(&mut measured.paths, mount, route.group.as_ref());
+    if mount.statistics().rdma.work() > 0 {
+        let none = transport::rdma::Counters::default();
+        rdma::add_work(&mut measured.counters, &none, &mount.statistics().rdma);
+    }
+    measured
+}
+
+fn client_sample(sample: Sample, clock: Instant) -> ClientSample {
     let began = sample.began.saturating_duration_since(clock).as_nanos();
     let Sample { read, write, bytes_by_path, loops, longest_gap, stamps, client_cpu, window, busy, .. } =
         sample;
-    Ok(Some(ClientSample {
+    ClientSample {
         began_ns: u64::try_from(began).unwrap_or(u64::MAX),
         read,
         write,
@@ -314,10 +412,10 @@ fn run(ready: &Prepared, at: Instant, clock: Instant, stop: &Stop) -> Result<Opt
         busy: busy.busy,
         stolen: busy.stolen,
         ports: sample.ports,
-        paths,
-        counters,
+        paths: Vec::new(),
+        counters: BTreeMap::new(),
         done: sample.done,
-    }))
+    }
 }
 
 #[cfg(test)]

@@ -11,7 +11,8 @@ use record::PathCounters;
 
 use super::link::{Link, LinkError};
 use super::merge::{self, Coordinator, Measured};
-use super::message::{Answer, Assignment, ClientSample, Machine, Request, SharedFile};
+use super::message::{Answer, Assignment, ClientSample, Machine, Place, Request, SharedFile};
+use super::remote_files::RemoteFiles;
 use super::spec::ClientSpec;
 use crate::files::PreparedFile;
 use crate::jobs::Window;
@@ -64,15 +65,32 @@ pub(crate) struct Fleet {
 
 /// One repeat of a workload on a route.
 pub(crate) struct Run<'a> {
-    pub(crate) route: &'a MountPlan,
+    pub(crate) load: Load<'a>,
     /// The clients, as indices. The workload's client `i` is the i-th of them.
     pub(crate) members: &'a [usize],
     pub(crate) workload: &'a PlannedWorkload,
-    pub(crate) files: &'a [PreparedFile],
     pub(crate) window: Window,
     /// The processor time of the embedded group so far, if there is one.
     pub(crate) server_cpu: &'a dyn Fn() -> Option<Duration>,
     pub(crate) stop: &'a Stop,
+}
+
+/// Where the load of a repeat is made.
+#[derive(Clone, Copy)]
+pub(crate) enum Load<'a> {
+    /// On a route that each client mounts, with files that this process has made.
+    Mount { route: &'a MountPlan, files: &'a [PreparedFile] },
+    /// In a directory of each client, with files that it has made: those of the workload of this
+    /// index.
+    Directory { files: &'a RemoteFiles, workload: usize },
+}
+
+/// Who is waited for.
+struct Wait<'a> {
+    members: &'a [usize],
+    stop: &'a Stop,
+    /// Whether the work ends by itself rather than by time.
+    ends: bool,
 }
 
 /// What a repeat measured.
@@ -156,7 +174,7 @@ impl Fleet {
         let prepare = |index: usize| Request::Prepare(Box::new(assignment(run, index)));
         self.ask(run.members, prepare)?;
         let mut ready = Collected::new(run.members);
-        self.collect(run, &mut ready, None, Instant::now() + PREPARE_TIMEOUT)?;
+        self.collect(&run.wait(), &mut ready, None, Instant::now() + PREPARE_TIMEOUT)?;
         for (member, answer) in run.members.iter().zip(&ready.answers) {
             if !matches!(answer, Some(Answer::Ready)) {
                 return Err(self.lose(*member, unexpected(answer.as_ref())));
@@ -187,14 +205,14 @@ impl Fleet {
         })?;
         let mut done = Collected::new(run.members);
         let deadline = at + run.window.latest() + DRAIN_TIMEOUT;
-        self.collect(run, &mut done, Some(at + run.window.warm), deadline)?;
+        self.collect(&run.wait(), &mut done, Some(at + run.window.warm), deadline)?;
         let (busy, from, server) = (CpuMeter::start(), Instant::now(), (run.server_cpu)());
         let end = (!run.workload.ends()).then(|| at + run.window.end);
-        self.collect(run, &mut done, end, deadline)?;
+        self.collect(&run.wait(), &mut done, end, deadline)?;
         let window = from.elapsed();
         let server_cpu = server.zip((run.server_cpu)()).map(|(before, after)| after.saturating_sub(before));
         let coordinator = Coordinator { busy: busy.share(), server_cpu, window };
-        self.collect(run, &mut done, None, deadline)?;
+        self.collect(&run.wait(), &mut done, None, deadline)?;
         let mut samples = Vec::new();
         for (member, answer) in run.members.iter().zip(done.answers) {
             match answer {
@@ -231,6 +249,28 @@ impl Fleet {
         Repeated { sample, paths, counters }
     }
 
+    /// Sends a request to each member, and returns their answers when all have come.
+    pub(super) fn exchange(
+        &mut self,
+        members: &[usize],
+        request: impl Fn(usize) -> Request,
+        stop: &Stop,
+        deadline: Instant,
+    ) -> Result<Vec<Answer>, Failure> {
+        self.ask(members, request)?;
+        let mut collected = Collected::new(members);
+        self.collect(&Wait { members, stop, ends: true }, &mut collected, None, deadline)?;
+        Ok(collected.answers.into_iter().flatten().collect())
+    }
+
+    /// Tells the machine of a client from those of others.
+    pub(super) fn machine(&self, client: usize) -> String {
+        match self.clients.get(client) {
+            Some(client) if !client.machine.boot.is_empty() => client.machine.boot.clone(),
+            _ => format!("client {client}"),
+        }
+    }
+
     /// Sends a request to each member; if one cannot be reached, ends what the others do.
     fn ask(&mut self, members: &[usize], request: impl Fn(usize) -> Request) -> Result<(), Failure> {
         for (index, member) in members.iter().enumerate() {
@@ -247,14 +287,14 @@ impl Fleet {
     /// a failure, a lost client or a stop ends what the others do.
     fn collect(
         &mut self,
-        run: &Run<'_>,
+        wait: &Wait<'_>,
         collected: &mut Collected,
         until: Option<Instant>,
         deadline: Instant,
     ) -> Result<(), Failure> {
         loop {
             let mut failed = None;
-            for (member, answer) in run.members.iter().zip(&mut collected.answers) {
+            for (member, answer) in wait.members.iter().zip(&mut collected.answers) {
                 if answer.is_some() {
                     continue;
                 }
@@ -268,7 +308,7 @@ impl Fleet {
                     Err(error) => client.lose(error.to_string()),
                 }
             }
-            let pending = collected.pending(run.members);
+            let pending = collected.pending(wait.members);
             let gone: Vec<usize> = pending.iter().copied().filter(|it| self.lost(*it).is_some()).collect();
             if let Some((member, reason)) = failed {
                 self.halt(&pending, Vec::new());
@@ -277,12 +317,12 @@ impl Fleet {
             if !gone.is_empty() {
                 return Err(self.halt(&pending, gone));
             }
-            if run.stop.is_requested() {
+            if wait.stop.is_requested() {
                 self.halt(&pending, Vec::new());
                 return Err(Failure::Stopped);
             }
             let now = Instant::now();
-            if pending.is_empty() && until.is_none_or(|until| run.workload.ends() || now >= until)
+            if pending.is_empty() && until.is_none_or(|until| wait.ends || now >= until)
                 || until.is_some_and(|until| now >= until)
             {
                 return Ok(());
@@ -356,11 +396,25 @@ impl Collected {
     }
 }
 
+impl Run<'_> {
+    fn wait(&self) -> Wait<'_> {
+        Wait { members: self.members, stop: self.stop, ends: self.workload.ends() }
+    }
+}
+
 fn assignment(run: &Run<'_>, client: usize) -> Assignment {
     let (workload, used) = run.workload.of_client(client);
-    let files = used.iter().filter_map(|file| run.files.get(*file)).map(SharedFile::from).collect();
+    let place = match run.load {
+        Load::Mount { route, files } => {
+            let files = used.iter().filter_map(|file| files.get(*file)).map(SharedFile::from).collect();
+            Place::Mount { route: route.clone(), files }
+        }
+        Load::Directory { files, workload } => {
+            Place::Directory { set: files.set(), files: files.numbers(workload, client).to_vec() }
+        }
+    };
     let (warm, end) = (run.window.warm, run.window.end);
-    Assignment { route: run.route.clone(), jobs: workload.jobs, files, warm, end }
+    Assignment { place, jobs: workload.jobs, warm, end }
 }
 
 fn unexpected(answer: Option<&Answer>) -> String {
@@ -373,6 +427,9 @@ fn kind(answer: Option<&Answer>) -> &'static str {
         Some(Answer::Machine(_)) => "its machine",
         Some(Answer::Clock { .. }) => "its time",
         Some(Answer::Ready) => "that it is ready",
+        Some(Answer::Directory(_)) => "its directory",
+        Some(Answer::NotAllowed) => "that it may not",
+        Some(Answer::Compared { .. }) => "a comparison of files",
         Some(Answer::Done(_)) => "its results",
         Some(Answer::Stopped) => "that it stopped",
         Some(Answer::Failed(_)) => "that it failed",
@@ -489,10 +546,9 @@ mod tests {
         let route = r#"{"target": "a:/b", "options": "", "group": null, "pace_bytes_per_s": null,
             "congestion": null}"#;
         fleet.run(&Run {
-            route: &serde_json::from_str(route).unwrap(),
+            load: Load::Mount { route: &serde_json::from_str(route).unwrap(), files: &[] },
             members: &members,
             workload: &PlannedWorkload::empty(),
-            files: &[],
             window: Window { warm: Duration::ZERO, end: Duration::ZERO },
             server_cpu: &|| None,
             stop: &Stop::default(),
@@ -526,7 +582,7 @@ mod tests {
             Request::Clock => Some(Answer::Clock { now_ns: 1, wall_us: 1 }),
             Request::Prepare(_) => Some(Answer::Ready),
             Request::Start { .. } => Some(Answer::Done(Box::new(sample.clone()))),
-            Request::Describe | Request::Stop => None,
+            _ => None,
         }
     }
 
@@ -566,6 +622,46 @@ mod tests {
         let failure = run_on(&mut fleet);
         assert!(matches!(&failure, Err(Failure::Failed(1, why)) if why == "no route"), "{failure:?}");
         assert_eq!((fleet.lost(0), fleet.lost(1)), (None, None));
+    }
+
+    #[test]
+    fn a_directory_that_one_client_does_not_allow_is_refused_with_the_option() {
+        let inspected = || {
+            let text = r#"{"free_bytes": 5, "device": 1, "source": null, "access": "O_DIRECT on xfs"}"#;
+            Answer::Directory(serde_json::from_str(text).unwrap())
+        };
+        let answering = move |allows: bool| {
+            move |request: &Request| match (request, allows) {
+                (Request::Inspect { .. }, true) => Some(inspected()),
+                (Request::Inspect { .. }, false) => Some(Answer::NotAllowed),
+                (Request::Make(_), true) => Some(Answer::Ready),
+                (Request::Make(_), false) => Some(Answer::Failed("no space".into())),
+                (Request::Remove { .. }, _) => Some(Answer::Ready),
+                _ => None,
+            }
+        };
+        let fleet = |second: bool| {
+            let clients = vec![scripted("a", answering(true)), scripted("b", answering(second))];
+            Fleet { clients, here: Machine::default() }
+        };
+        let mut directory = super::super::RemoteDirectory::new("/mnt/x".into(), true);
+        let stop = Stop::default();
+        let error = fleet(false).inspect("r", &mut directory, &[0, 1], &stop).unwrap_err();
+        let crate::Error::Refused { sentence, advice, .. } = error else { panic!("{error}") };
+        assert_eq!(sentence, "r: cannot measure /mnt/x on client b");
+        assert!(advice.starts_with("trunkline agent --allow-dir /mnt/x "), "{advice}");
+        let mut both = fleet(true);
+        both.inspect("r", &mut directory, &[0, 1], &stop).unwrap();
+        let files = RemoteFiles::plan("r", 0, &[0, 1], &[], &|_| true);
+        let rooms = both.rooms(&directory, &files);
+        assert_eq!((rooms.len(), rooms[1].free_bytes, rooms[1].route.as_str()), (2, Some(5), "r on b"));
+        both.make(&directory.path, true, &files, &stop).unwrap();
+        let mut other = fleet(false);
+        let error = other.make(&directory.path, true, &files, &stop).unwrap_err();
+        assert!(error.to_string().contains("cannot make files in /mnt/x on client b"), "{error}");
+        assert_eq!((other.lost(0), other.lost(1)), (None, None), "all are asked to remove theirs");
+        stop.request();
+        assert!(matches!(both.compare(&files, 0, &stop), Ok(None)), "there is nothing to compare");
     }
 
     #[test]

@@ -52,19 +52,24 @@ struct Running {
     threads: u32,
 }
 
-/// Runs a workload once; `None` after a stop. No thread is left, unless the file system does not
-/// answer.
+/// Runs a workload once, from the moment on at which `when` returns true, which is called when
+/// the files are open; `None` after a stop, or if it returns false. No thread is left, unless the
+/// file system does not answer.
 ///
 /// # Errors
 /// The first error.
 pub(super) fn run_until_stop(
     direct: bool,
+    when: &dyn Fn() -> bool,
     workload: &PlannedWorkload,
     files: &[LocalFile],
     window: Window,
     stop: &Stop,
 ) -> Result<Option<Sample>, String> {
     let opened = Arc::new(open(direct, files)?);
+    if !when() {
+        return Ok(None);
+    }
     let numbered: Vec<(usize, u32)> = files.iter().map(|file| file.number).enumerate().collect();
     let ends = Arc::new(AtomicBool::new(false));
     let (outcomes, receiver) = mpsc::channel();

@@ -86,7 +86,7 @@ impl LocalFiles {
         mut step: impl FnMut(u64) -> Result<()>,
     ) -> Result<Self> {
         let name = format!("trunkline-bench-{}", std::process::id());
-        let directory = HeldDirectory::make(&route.path, &name)
+        let directory = HeldDirectory::make(&route.held, &route.path, &name)
             .map_err(|cause| Error::directory(&route.route, &route.path, "make files in", cause))?;
         let entry = remains.add(Made::Directory(directory.path().to_owned()));
         let (planned, indices) = plan(route, workloads, wanted);
@@ -107,6 +107,11 @@ impl LocalFiles {
             |indices: &Vec<usize>| indices.iter().filter_map(|it| made.files.get(*it)).cloned().collect();
         made.by_workload = indices.iter().map(of_workload).collect();
         Ok(made)
+    }
+
+    /// The file of a number.
+    pub(crate) fn get(&self, number: u32) -> Option<&LocalFile> {
+        self.files.get(number as usize)
     }
 
     /// The files of a workload.
@@ -137,8 +142,17 @@ impl LocalFiles {
     /// # Errors
     /// [`Error::Directory`] if a file cannot be read, [`Error::Stopped`] after a stop.
     pub(crate) fn compare(&self, workload: usize, stop: &Stop) -> Result<Option<Compared>> {
+        self.compare_files(self.of_workload(workload).iter(), stop)
+    }
+
+    /// Compares some of the files. Otherwise as [`LocalFiles::compare`].
+    pub(crate) fn compare_files<'a>(
+        &self,
+        files: impl Iterator<Item = &'a LocalFile>,
+        stop: &Stop,
+    ) -> Result<Option<Compared>> {
         let mut compared = None;
-        for file in self.of_workload(workload).iter().filter(|file| !file.is_overwritten) {
+        for file in files.filter(|file| !file.is_overwritten) {
             let bytes = compared.get_or_insert(0);
             match self.compare_one(file, stop)? {
                 None => *bytes += file.bytes,

@@ -1,11 +1,11 @@
 //! A directory of ours whose files are never found by their whole path.
 //!
-//! The directory that is measured may be open to other users (`/tmp`, an export with the mode 1777),
-//! and the run may be root's. Whoever may write there can put a symbolic link, or another directory,
-//! in the place of ours between two accesses. So the directory is held open, each file is created in
-//! it as a new one (`O_EXCL`), and whatever is opened later must be that file: no link, and of the same
-//! device and number. A descriptor of each file is held too, because some file systems (FUSE) give
-//! a file another number once nobody uses it.
+//! The directory that is measured may be open to other users (`/tmp`, an export with the mode
+//! 1777), and the run may be root's. Whoever may write there can put a symbolic link, or another
+//! directory, in the place of ours between two accesses. So the directory is held open, each file
+//! is created in it as a new one (`O_EXCL`), and whatever is opened later must be that file: no
+//! link, and of the same device and number. A descriptor of each file is held too, because some
+//! file systems (FUSE) give a file another number once nobody uses it.
 
 use std::fs::File;
 use std::io;
@@ -38,13 +38,22 @@ pub(super) struct HeldFile {
     descriptor: Arc<OwnedFd>,
 }
 
+/// Opens a directory, to make others in it.
+///
+/// # Errors
+/// If it cannot be opened, or is none.
+pub(super) fn open(path: &Path) -> io::Result<OwnedFd> {
+    Ok(openat(CWD, path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?)
+}
+
 impl HeldDirectory {
-    /// Makes a directory whose name begins with this, for this user only.
+    /// Makes a directory whose name begins with this, for this user only. `path` is where `parent`
+    /// is, for messages.
     ///
     /// # Errors
     /// If it cannot be made, or is another one when it is opened.
-    pub(super) fn make(parent: &Path, name: &str) -> io::Result<Self> {
-        let held = openat(CWD, parent, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    pub(super) fn make(parent: &OwnedFd, path: &Path, name: &str) -> io::Result<Self> {
+        let held = parent.try_clone()?;
         let numbered = (2..NAMES_MAX).map(|number| format!("{name}-{number}"));
         for name in std::iter::once(name.to_owned()).chain(numbered) {
             match mkdirat(&held, name.as_str(), Mode::RWXU) {
@@ -55,8 +64,8 @@ impl HeldDirectory {
                         OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC,
                         Mode::empty(),
                     );
-                    let own = own.map_err(|error| replaced(&parent.join(&name), error))?;
-                    return Ok(Self { path: parent.join(&name), parent: held, name, own });
+                    let own = own.map_err(|error| replaced(&path.join(&name), error))?;
+                    return Ok(Self { path: path.join(&name), parent: held, name, own });
                 }
                 Err(Errno::EXIST) => {}
                 Err(error) => return Err(error.into()),
@@ -79,7 +88,8 @@ impl HeldDirectory {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let made = openat(&self.own, name, flags, Mode::RUSR | Mode::WUSR);
         let made = made.map_err(|error| replaced(&self.path.join(name), error))?;
-        // A server may give both to another user than this process's (root squash), but to the same.
+        // A server may give both to another user than this process's (root squash), but to the
+        // same.
         let (file, directory) = (fstat(&made)?, fstat(&self.own)?);
         if file.st_uid != directory.st_uid {
             let _ = unlinkat(&self.own, name, AtFlags::empty());
@@ -174,7 +184,7 @@ mod tests {
     use super::*;
 
     fn held(parent: &Path) -> Arc<HeldDirectory> {
-        Arc::new(HeldDirectory::make(parent, "own").unwrap())
+        Arc::new(HeldDirectory::make(&open(parent).unwrap(), parent, "own").unwrap())
     }
 
     #[test]

@@ -5,16 +5,16 @@ use crate::error::ExperimentError;
 use super::{Engine, Experiment, Links, RouteSpec, Steps, Target, WorkloadSpec};
 
 /// Blocks are whole pages, because each page carries a stamp.
-pub(crate) const BLOCK_BYTES_MULTIPLE: u64 = crate::stamps::PAGE_BYTES as u64;
+const BLOCK_BYTES_MULTIPLE: u64 = crate::stamps::PAGE_BYTES as u64;
 /// The largest block, which is one READ or WRITE.
-pub(crate) const BLOCK_BYTES_MAX: u64 = 1 << 20;
+const BLOCK_BYTES_MAX: u64 = 1 << 20;
 /// The maximum size of all blocks in flight together: each has a buffer.
 pub(crate) const IN_FLIGHT_BYTES_MAX: u64 = 4 << 30;
 
 /// The maximum number of operations that a job keeps in flight.
-pub(crate) const DEPTH_MAX: u32 = 1024;
+const DEPTH_MAX: u32 = 1024;
 /// The maximum number of jobs of a client: its readers and writers.
-pub(crate) const JOBS_MAX: u32 = 1024;
+const JOBS_MAX: u32 = 1024;
 /// The highest rate of a workload in operations per second. No loop could submit more.
 pub(crate) const RATE_MAX: f64 = 1e8;
 /// The longest measured time of a repeat, in milliseconds: one hour.
@@ -23,7 +23,7 @@ const WINDOW_MS_MAX: u128 = 3_600_000;
 /// The maximum number of clients.
 const CLIENTS_MAX: usize = 1000;
 /// The maximum number of threads that make the load on a directory.
-const THREADS_MAX: u64 = 4096;
+pub(crate) const THREADS_MAX: u64 = 4096;
 /// More steps than this are more than a curve needs.
 const STEPS_MAX: usize = 64;
 
@@ -113,7 +113,12 @@ impl Experiment {
             if route.workloads.as_ref().is_some_and(|own| !own.contains(&index)) {
                 continue;
             }
-            let threads: u64 = workload.jobs.iter().map(|job| u64::from(job.depth)).sum();
+            // Each client has threads of its own.
+            let of_client = |client: usize| {
+                let own = workload.jobs.iter().filter(|job| job.client == client);
+                own.map(|job| u64::from(job.depth)).sum::<u64>()
+            };
+            let threads = (0..workload.clients.max(1)).map(of_client).max().unwrap_or(0);
             match route.load(self).engine {
                 Engine::Ours if threads > THREADS_MAX => {
                     return refuse(format!(
@@ -166,23 +171,41 @@ impl Experiment {
         if self.pace_bits_per_s.is_some() {
             return refuse("pace: each client would be paced by itself; use shaped links, or no clients");
         }
-        let of_directory =
-            |route: &&RouteSpec| matches!(route.target(self), Target::Directory(_) | Target::Kernel(_));
-        if let Some(route) = self.routes.iter().find(of_directory) {
-            return refuse(format!(
-                "route {}: agents mount servers and measure no directories; a job file on fio:HOST does",
-                route.name
-            ));
+        self.routes.iter().try_for_each(|route| self.check_remote(route))?;
+        if self.job_files.iter().any(|workload| workload.results > 0) {
+            return refuse(
+                "--fio-json: the results of single jobs stay with the clients; without --fio-json",
+            );
         }
-        if !self.job_files.is_empty() {
-            return refuse("fio job files run on this machine only; their clients are `fio --server`");
-        }
-        match &self.target {
-            Target::Embedded { addresses, .. } if addresses.is_empty() => refuse(
+        match self.embedded() {
+            Some(group) if group.addresses.is_empty() => refuse(
                 "clients cannot reach an embedded group on loopback: `target.addresses` (--nodes-on) has \
                  addresses that they reach",
             ),
             _ => Ok(()),
+        }
+    }
+
+    /// What agents do not do for a route.
+    fn check_remote(&self, route: &RouteSpec) -> Checked {
+        let name = &route.name;
+        match route.target(self) {
+            Target::Kernel(_) => refuse(format!(
+                "route {name}: an agent mounts nothing by the kernel's client; mount it on each client, name \
+                 the directory, and have the agents allow it (--allow-dir)"
+            )),
+            Target::Directory(_) if route.load(self).engine == Engine::Fio => refuse(format!(
+                "route {name}: an agent runs no programs; engine = \"ours\", or a job file on fio:HOST"
+            )),
+            Target::Directory(_) => match self.workloads.iter().find(|workload| workload.shared) {
+                Some(workload) => refuse(format!(
+                    "route {name}, workload {}: each client has files of its own in a directory; without \
+                     shared = true",
+                    workload.name
+                )),
+                None => Ok(()),
+            },
+            Target::Server(_) | Target::Embedded { .. } => Ok(()),
         }
     }
 

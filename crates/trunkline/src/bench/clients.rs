@@ -63,6 +63,7 @@ impl ClientArgs {
             key: self.client_key.clone(),
             ssh: self.ssh.split_whitespace().map(str::to_owned).collect(),
             program: self.client_program.clone(),
+            directories: Vec::new(),
         }
     }
 

@@ -1,7 +1,7 @@
 //! The options of `trunkline bench` for directories, and targets on the command line.
 
 use crate::error::Error;
-use ::bench::{Engine, Experiment, is_target};
+use ::bench::{Engine, Experiment, is_target, is_target_of_clients};
 use clap::{Args, ValueEnum};
 use record::Procedure;
 use std::path::PathBuf;
@@ -45,8 +45,13 @@ impl DirectoryArgs {
     }
 }
 
-/// The experiment of targets, if the arguments are targets.
-pub fn experiment(arguments: &[PathBuf], procedure: Procedure) -> Result<Option<Experiment>, Error> {
+/// The experiment of targets, if the arguments are targets: with `on_clients`, of clients.
+pub fn experiment(
+    arguments: &[PathBuf],
+    on_clients: bool,
+    procedure: Procedure,
+) -> Result<Option<Experiment>, Error> {
+    let is_target = if on_clients { is_target_of_clients } else { is_target };
     let texts: Vec<String> = arguments.iter().map(|it| it.to_string_lossy().into_owned()).collect();
     let (targets, others): (Vec<String>, Vec<String>) = texts.into_iter().partition(|text| is_target(text));
     match (targets.as_slice(), others.first()) {

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::{IpAddr, TcpStream, ToSocketAddrs};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -174,15 +175,33 @@ fn advise(error: LinkError, host: &str, port: u16) -> Refusal {
     (error.to_string(), advice)
 }
 
+/// The options by which an agent at `ssh:HOST` allows the directories of the experiment: who starts
+/// it there may do with them what its user may. A shell there reads them again.
+fn allowed(directories: &[PathBuf]) -> std::result::Result<Vec<String>, Refusal> {
+    let mut options = Vec::new();
+    for directory in directories {
+        let is_plain = |it: char| it.is_ascii_alphanumeric() || "/._-+:@%,".contains(it);
+        let text = directory.to_str().filter(|text| text.chars().all(is_plain));
+        let text = text.ok_or_else(|| {
+            let cause = format!("{} has characters that mean something to a shell", directory.display());
+            (cause, "another name, or an agent that listens instead of ssh:HOST".to_owned())
+        })?;
+        options.extend(["--allow-dir".to_owned(), text.to_owned()]);
+    }
+    Ok(options)
+}
+
 fn over_ssh(host: &str, access: &Access) -> std::result::Result<(Link, String), Refusal> {
     let program = if access.program.is_empty() { "trunkline" } else { &access.program };
     let default: Vec<String> = SSH_COMMAND.split(' ').map(str::to_owned).collect();
     let words = if access.ssh.is_empty() { &default } else { &access.ssh };
-    let line = format!("{} {host} {program} agent --stdio", words.join(" "));
+    let allowed = allowed(&access.directories)?;
+    let line = format!("{} {host} {program} agent --stdio {}", words.join(" "), allowed.join(" "));
+    let line = line.trim_end();
     let refuse = |cause: String| (cause, format!("by hand: {line} < /dev/null        it answers a line"));
     let mut words = words.iter();
     let mut command = Command::new(words.next().map_or("ssh", String::as_str));
-    command.args(words).arg(host).arg(program).args(["agent", "--stdio"]);
+    command.args(words).arg(host).arg(program).args(["agent", "--stdio"]).args(&allowed);
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut child = command.spawn().map_err(|error| refuse(error.to_string()))?;
     let streams = child.stdout.take().zip(child.stdin.take());
@@ -193,5 +212,20 @@ fn over_ssh(host: &str, access: &Access) -> std::result::Result<(Link, String), 
         Ok(version) => Ok((link, version)),
         Err(error @ LinkError::OtherProtocol { .. }) => Err(advise(error, host, 0)),
         Err(error) => Err(refuse(error.to_string())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn directories_go_to_a_shell_only_as_plain_words() {
+        let options = |names: &[&str]| allowed(&names.iter().map(PathBuf::from).collect::<Vec<_>>());
+        assert_eq!(options(&[]).unwrap(), [] as [String; 0]);
+        assert_eq!(options(&["/mnt/a", "/b"]).unwrap(), ["--allow-dir", "/mnt/a", "--allow-dir", "/b"]);
+        for bad in ["/a b", "/a;reboot", "/$HOME", "/a'", "/ü"] {
+            assert!(options(&[bad]).unwrap_err().0.contains("mean something to a shell"), "{bad}");
+        }
     }
 }

@@ -100,7 +100,8 @@ fn another_version_of_the_protocol_is_named() {
     line.push(b'\n');
     there.write_all(&line).unwrap();
     let error = Link::tcp(here).unwrap().greet(&key("k"), HANDSHAKE_TIMEOUT).unwrap_err();
-    assert!(error.to_string().contains("version 2 of the protocol (Trunkline 9.9.9)"), "{error}");
+    let versions = format!("version {} of the protocol (Trunkline 9.9.9)", PROTOCOL + 1);
+    assert!(error.to_string().contains(&versions), "{error}");
 }
 
 /// What an agent answers to a line that a stranger sends, and what it makes of it.
