@@ -21,12 +21,13 @@ pub use rules::server_clock;
 /// What the user expects of the host.
 #[derive(Debug, Clone, Default)]
 pub struct Expected {
-    /// Paths of each NVMe namespace, subsystem and multipath device.
+    /// Paths of each NVMe namespace, subsystem and multipath device; with `portals` only of those
+    /// that are reached through one of them.
     pub paths: Option<usize>,
     /// The addresses of NVMe targets to which the host should be connected.
     pub portals: Vec<Portal>,
-    /// The addresses that the host should have.
-    pub addresses: Vec<IpAddr>,
+    /// The addresses that the host should have, each with its interface.
+    pub addresses: Vec<(String, IpAddr)>,
     /// The NQN by which targets know the host.
     pub host_nqn: Option<String>,
     /// Whether the NVMe driver joins the paths; if not, DM-Multipath does.
@@ -50,6 +51,8 @@ pub struct Portal {
     pub address: IpAddr,
     /// The port.
     pub port: u16,
+    /// The NQN of the subsystem there, if the plan has it.
+    pub nqn: Option<String>,
 }
 
 /// What all rules find, in the order of the areas.

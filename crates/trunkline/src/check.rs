@@ -52,7 +52,8 @@ pub struct CheckArgs {
     /// The host of the site file [default: the one with this host's name, or the only one].
     #[arg(long, value_name = "NAME", requires = "plan")]
     host: Option<String>,
-    /// Expect this many paths of each NVMe namespace, subsystem and multipath device.
+    /// Expect this many paths of each NVMe namespace, subsystem and multipath device; with --plan
+    /// only of those behind its NVMe targets.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     paths: Option<u16>,
     /// Judge the MTU of this interface; may be repeated [default: interfaces of RDMA ports that

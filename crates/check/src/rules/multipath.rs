@@ -1,6 +1,7 @@
 //! `multipath -ll`: paths of each device, of device mapper or of the kernel's own NVMe multipath.
 
-use super::list;
+use super::nvme::{Scope, controller_of};
+use super::{list, nvme_cli};
 use crate::parse::{MultipathDevice, multipath_devices};
 use crate::{Evidence, Expected, Finding};
 
@@ -9,10 +10,17 @@ const NAME: &str = "multipath.txt";
 pub(super) fn check(evidence: &Evidence, expected: &Expected, out: &mut Vec<Finding>) {
     let devices = evidence.text(NAME).map(multipath_devices).unwrap_or_default();
     let source = evidence.source(NAME);
-    // Without a plan, the device with most paths shows how many there should be.
-    let most = devices.iter().map(|device| device.paths.len()).max().unwrap_or_default();
-    for device in &devices {
-        out.push(paths(device, expected.paths, most, source));
+    let listed = nvme_cli::listed(evidence);
+    let scope = Scope::of_host(expected, evidence, &listed);
+    let is_planned = |device: &MultipathDevice| {
+        let controllers: Vec<_> = device.paths.iter().filter_map(|path| controller_of(&path.name)).collect();
+        scope.has(controllers.iter().map(String::as_str))
+    };
+    let (planned, others): (Vec<_>, Vec<_>) = devices.iter().partition(|device| is_planned(device));
+    for (devices, wanted) in [(planned, expected.paths), (others, None)] {
+        // Without a plan, the device with most paths shows how many there should be.
+        let most = devices.iter().map(|device| device.paths.len()).max().unwrap_or_default();
+        out.extend(devices.into_iter().map(|device| paths(device, wanted, most, source)));
     }
     mixed(evidence, &devices, source, out);
 }

@@ -2,7 +2,7 @@
 //! addresses of a plan.
 
 use super::list;
-use crate::parse::volumes;
+use crate::parse::{Subsystem, volumes};
 use crate::{Evidence, Expected, Finding, Portal};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -27,35 +27,28 @@ pub(super) fn check(evidence: &Evidence, expected: &Expected, out: &mut Vec<Find
     native(evidence, expected, out);
     // Where sysfs was not captured, there is nothing to compare.
     if evidence.0.contains_key(TREE) {
-        let paths = fabrics.iter().map(|controller| &controller.path);
+        let paths = fabrics.iter();
         planned(expected, paths, "/sys/class/nvme/*/address", out);
     }
     if !fabrics.is_empty() {
         host_nqn(evidence, expected, out);
         volumes_of(evidence, &fabrics, out);
-        paths(evidence, expected, &fabrics, out);
+        paths(evidence, expected, &Scope::of(expected, &fabrics), &fabrics, out);
         policies(evidence, &fabrics, out);
     }
     ownership(evidence, out);
 }
 
-/// A controller over fabrics.
-#[derive(Debug)]
-struct Controller<'a> {
-    name: &'a str,
-    is_live: bool,
-    subsystem: &'a str,
-    path: Path<'a>,
-}
-
-/// A path to a subsystem, as sysfs or nvme-cli shows it.
-#[derive(Debug)]
+/// A controller over fabrics, which is a path to a subsystem, as sysfs or nvme-cli shows it.
+#[derive(Debug, Clone, Copy)]
 pub(super) struct Path<'a> {
     pub name: &'a str,
     pub is_live: bool,
     pub transport: &'a str,
     /// `traddr=10.0.0.7,trsvcid=4420`, and more.
     pub address: &'a str,
+    /// The NQN of the subsystem; `?` where the kernel does not tell.
+    pub subsystem: &'a str,
 }
 
 impl Path<'_> {
@@ -65,10 +58,56 @@ impl Path<'_> {
             fields.filter_map(|field| field.split_once('=')).find(|(key, _)| *key == name)
         };
         let address = field("traddr").and_then(|(_, address)| address.parse::<IpAddr>().ok());
-        self.transport == portal.transport
+        // A target may have its discovery controller at the address of its volumes.
+        let is_other = self.subsystem == DISCOVERY_NQN
+            || portal.nqn.as_deref().is_some_and(|nqn| ![nqn, "?", ""].contains(&self.subsystem));
+        !is_other
+            && self.transport == portal.transport
             && address == Some(portal.address)
             && field("trsvcid").is_none_or(|(_, port)| port.parse() == Ok(portal.port))
     }
+}
+
+/// To which controllers the expected number of paths applies: without planned addresses to all,
+/// else to all of each subsystem that one of these leads to. Other storage of the host has a number
+/// of its own.
+pub(super) struct Scope<'a>(Option<BTreeSet<&'a str>>);
+
+impl<'a> Scope<'a> {
+    pub fn of(expected: &Expected, paths: &[Path<'a>]) -> Self {
+        if expected.portals.is_empty() {
+            return Self(None);
+        }
+        let leads = |path: &&Path<'_>| expected.portals.iter().any(|portal| path.leads_to(portal));
+        let planned: Vec<_> = paths.iter().filter(leads).collect();
+        let is_of = |path: &&Path<'_>| {
+            planned.iter().any(|of| {
+                of.name == path.name || (of.subsystem == path.subsystem && !["?", ""].contains(&of.subsystem))
+            })
+        };
+        Self(Some(paths.iter().filter(is_of).map(|path| path.name).collect()))
+    }
+
+    /// The controllers of the host: sysfs knows them all, else nvme-cli does.
+    pub fn of_host(expected: &Expected, evidence: &'a Evidence, listed: &'a [Subsystem]) -> Self {
+        let paths = match evidence.0.contains_key(TREE) {
+            true => fabrics(evidence),
+            false => listed.iter().flat_map(super::nvme_cli::paths_of).collect(),
+        };
+        Self::of(expected, &paths)
+    }
+
+    /// Whether one of these controllers is planned.
+    pub fn has<'b>(&self, mut controllers: impl Iterator<Item = &'b str>) -> bool {
+        self.0.as_ref().is_none_or(|planned| controllers.any(|name| planned.contains(name)))
+    }
+}
+
+/// The controller of a device that is a path: `nvme3` of `nvme0c3n1`, and of `nvme3n1`.
+pub(super) fn controller_of(device: &str) -> Option<String> {
+    let rest = device.strip_prefix("nvme")?;
+    let (before, _) = rest.split_once('n')?;
+    Some(format!("nvme{}", before.split_once('c').map_or(before, |(_, controller)| controller)))
 }
 
 /// Whether sysfs shows controllers over fabrics.
@@ -76,8 +115,8 @@ pub(super) fn shows_fabrics(evidence: &Evidence) -> bool {
     evidence.tree(TREE, "/sys/class/nvme/*/transport").iter().any(|(_, transport)| *transport != "pcie")
 }
 
-/// Checks the controllers over fabrics.
-fn controllers<'a>(evidence: &'a Evidence, out: &mut Vec<Finding>) -> Vec<Controller<'a>> {
+/// The controllers over fabrics, as sysfs shows them.
+fn fabrics(evidence: &Evidence) -> Vec<Path<'_>> {
     let mut fabrics = Vec::new();
     for (stars, transport) in evidence.tree(TREE, "/sys/class/nvme/*/transport") {
         let [name] = stars[..] else { continue };
@@ -86,17 +125,21 @@ fn controllers<'a>(evidence: &'a Evidence, out: &mut Vec<Finding>) -> Vec<Contro
         }
         let value =
             |file: &str| evidence.value(TREE, &format!("/sys/class/nvme/{name}/{file}")).unwrap_or("?");
-        let (state, address, subsystem) = (value("state"), value("address"), value("subsysnqn"));
-        let is_live = state == "live";
-        fabrics.push(Controller {
-            name,
-            is_live,
-            subsystem,
-            path: Path { name, is_live, transport, address },
-        });
+        let (is_live, address, subsystem) = (value("state") == "live", value("address"), value("subsysnqn"));
+        fabrics.push(Path { name, is_live, transport, address, subsystem });
+    }
+    fabrics
+}
+
+/// Checks the controllers over fabrics.
+fn controllers<'a>(evidence: &'a Evidence, out: &mut Vec<Finding>) -> Vec<Path<'a>> {
+    let fabrics = fabrics(evidence);
+    for Path { name, is_live, transport, address, subsystem } in &fabrics {
+        let source = format!("/sys/class/nvme/{name}/state");
+        let state = evidence.value(TREE, &source).unwrap_or("?");
         let seen = format!("{name}: {state}, {transport} {address}, {subsystem}");
-        let finding = Finding::ok("nvme.controller", format!("/sys/class/nvme/{name}/state"), seen);
-        out.push(if state == "live" { finding } else { finding.fail(CONTROLLER_LOST.0, CONTROLLER_LOST.1) });
+        let finding = Finding::ok("nvme.controller", source, seen);
+        out.push(if *is_live { finding } else { finding.fail(CONTROLLER_LOST.0, CONTROLLER_LOST.1) });
     }
     fabrics
 }
@@ -109,12 +152,15 @@ pub(super) fn planned<'a>(
     out: &mut Vec<Finding>,
 ) {
     for portal in &expected.portals {
-        let Portal { target, transport, address, port } = portal;
+        let Portal { target, transport, address, port, nqn } = portal;
+        let of = nqn.as_ref().map(|nqn| format!(" of {nqn}")).unwrap_or_default();
         let mut found = paths.clone().filter(|path| path.leads_to(portal));
         let names: Vec<_> = found.clone().map(|path| path.name).collect();
         let seen = match &names[..] {
             [] => {
-                format!("{target}: no controller for {transport} {address} port {port}, which the plan names")
+                format!(
+                    "{target}: no controller{of} for {transport} {address} port {port}, which the plan names"
+                )
             }
             names => format!("{target}: {transport} {address} port {port} is {}", list(names)),
         };
@@ -133,13 +179,13 @@ pub(super) fn planned<'a>(
 }
 
 /// Whether each subsystem shows volumes.
-fn volumes_of(evidence: &Evidence, fabrics: &[Controller<'_>], out: &mut Vec<Finding>) {
+fn volumes_of(evidence: &Evidence, fabrics: &[Path<'_>], out: &mut Vec<Finding>) {
     let with: BTreeSet<&str> = evidence
         .tree(TREE, "/sys/class/nvme/*/nvme*/nsid")
         .into_iter()
         .filter_map(|(stars, _)| stars.first().copied())
         .collect();
-    let mut subsystems = BTreeMap::<&str, Vec<&Controller<'_>>>::new();
+    let mut subsystems = BTreeMap::<&str, Vec<&Path<'_>>>::new();
     // Before Linux 4.16 the name of the subsystem is not told.
     let told = fabrics.iter().filter(|controller| !matches!(controller.subsystem, "?" | DISCOVERY_NQN));
     for controller in told.filter(|controller| controller.is_live) {
@@ -213,11 +259,12 @@ fn host_nqn(evidence: &Evidence, expected: &Expected, out: &mut Vec<Finding>) {
     });
 }
 
-/// The paths of one namespace: its name, and for each path the ANA state, if the subsystem has such
-/// states, and whether the controller is live.
+/// The paths of one namespace: for each the ANA state, if the subsystem has such states, and
+/// whether the controller is live; and the controllers.
 #[derive(Debug, Default)]
 struct Namespace<'a> {
     paths: Vec<(Option<&'a str>, bool)>,
+    controllers: Vec<&'a str>,
 }
 
 impl Namespace<'_> {
@@ -234,7 +281,7 @@ impl Namespace<'_> {
 
 /// The namespaces over fabrics. With native multipath the path `nvme0c1n2` belongs to `nvme0n2`;
 /// without it `nvme1n2` is a path of namespace 2 of the subsystem.
-fn namespaces<'a>(evidence: &'a Evidence, fabrics: &[Controller<'_>]) -> BTreeMap<String, Namespace<'a>> {
+fn namespaces<'a>(evidence: &'a Evidence, fabrics: &[Path<'_>]) -> BTreeMap<String, Namespace<'a>> {
     let mut namespaces = BTreeMap::<String, Namespace<'_>>::new();
     for (stars, nsid) in evidence.tree(TREE, "/sys/class/nvme/*/nvme*/nsid") {
         let [controller, path] = stars[..] else { continue };
@@ -246,20 +293,29 @@ fn namespaces<'a>(evidence: &'a Evidence, fabrics: &[Controller<'_>]) -> BTreeMa
             .split_once('c')
             .and_then(|(before, after)| Some(format!("{before}n{}", after.split_once('n')?.1)));
         let name = native.unwrap_or_else(|| format!("namespace {nsid} of {subsystem}"));
-        namespaces.entry(name).or_default().paths.push((state, of.is_live));
+        let namespace = namespaces.entry(name).or_default();
+        namespace.paths.push((state, of.is_live));
+        namespace.controllers.push(controller);
     }
     namespaces
 }
 
-fn paths(evidence: &Evidence, expected: &Expected, fabrics: &[Controller<'_>], out: &mut Vec<Finding>) {
+fn paths(
+    evidence: &Evidence,
+    expected: &Expected,
+    scope: &Scope<'_>,
+    fabrics: &[Path<'_>],
+    out: &mut Vec<Finding>,
+) {
     for (name, namespace) in namespaces(evidence, fabrics) {
         let (optimized, others) = (namespace.optimized(), namespace.count(Some("non-optimized")));
         let live = namespace.paths.iter().filter(|(_, is_live)| *is_live).count();
-        let wanted = expected.paths.map(|wanted| format!(" of {wanted}")).unwrap_or_default();
+        let planned = expected.paths.filter(|_| scope.has(namespace.controllers.iter().copied()));
+        let wanted = planned.map(|wanted| format!(" of {wanted}")).unwrap_or_default();
         let seen =
             format!("{name}: {live} live paths{wanted}, {optimized} optimized, {others} non-optimized");
         let finding = Finding::ok("nvme.paths", "/sys/class/nvme/*/nvme*/ana_state", seen);
-        let short = expected.paths.is_some_and(|wanted| live < wanted);
+        let short = planned.is_some_and(|wanted| live < wanted);
         out.push(if optimized + others == 0 {
             finding.fail(
                 "no path can be used: I/O waits or fails",
@@ -279,7 +335,7 @@ fn paths(evidence: &Evidence, expected: &Expected, fabrics: &[Controller<'_>], o
 }
 
 /// The policy matters where a namespace has several optimized paths.
-fn policies(evidence: &Evidence, fabrics: &[Controller<'_>], out: &mut Vec<Finding>) {
+fn policies(evidence: &Evidence, fabrics: &[Path<'_>], out: &mut Vec<Finding>) {
     let namespaces = namespaces(evidence, fabrics);
     for (stars, policy) in evidence.tree(TREE, "/sys/class/nvme-subsystem/*/iopolicy") {
         let [subsystem] = stars[..] else { continue };

@@ -2,7 +2,10 @@
 //! captured, controllers and paths.
 
 use super::list;
-use super::nvme::{CONTROLLER_LOST, DISCOVERY_NQN, PATHS_SHORT, PORTALS_MEND, Path, planned, shows_fabrics};
+use super::nvme::{
+    CONTROLLER_LOST, DISCOVERY_NQN, PATHS_SHORT, PORTALS_MEND, Path, Scope, controller_of, planned,
+    shows_fabrics,
+};
 use crate::parse::{NvmeDevice, Subsystem, SubsystemPath, nvme_devices, subsystems};
 use crate::{Evidence, Expected, Finding};
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,29 +21,45 @@ pub(super) fn check(evidence: &Evidence, expected: &Expected, out: &mut Vec<Find
     for device in &devices {
         arrays.entry((&*device.model, &*device.serial)).or_default().push(device);
     }
+    let all = listed(evidence);
+    let scope = Scope::of_host(expected, evidence, &all);
     for ((model, serial), devices) in arrays {
         let name = format!("{model} {serial}");
         out.push(firmware(&name, &devices, evidence.source(LIST)));
         if !is_known {
-            out.extend(self::devices(&name, &devices, expected, evidence.source(LIST)));
+            let controllers: Vec<_> = devices
+                .iter()
+                .filter_map(|device| controller_of(device.node.trim_start_matches("/dev/")))
+                .collect();
+            let wanted = expected.paths.filter(|_| scope.has(controllers.iter().map(String::as_str)));
+            out.extend(self::devices(&name, &devices, wanted, evidence.source(LIST)));
         }
     }
     if !is_known {
-        let all = evidence.text(SUBSYSTEMS).map(subsystems).unwrap_or_default();
         let source = evidence.source(SUBSYSTEMS);
         if !evidence.0.contains_key("sys-nvme.txt") && evidence.0.contains_key(SUBSYSTEMS) {
-            let paths: Vec<_> = all.iter().flat_map(|of| &of.controllers).map(path_of).collect();
+            let paths: Vec<_> = all.iter().flat_map(paths_of).collect();
             planned(expected, paths.iter(), source, out);
         }
         for subsystem in &all {
-            self::subsystem(subsystem, expected, source, out);
+            let names = subsystem.controllers.iter().map(|controller| &*controller.name);
+            let wanted = expected.paths.filter(|_| scope.has(names));
+            self::subsystem(subsystem, wanted, source, out);
         }
     }
 }
 
-fn path_of(controller: &SubsystemPath) -> Path<'_> {
-    let SubsystemPath { name, transport, address, state, .. } = controller;
-    Path { name, is_live: state == "live", transport, address }
+/// The subsystems that nvme-cli lists.
+pub(super) fn listed(evidence: &Evidence) -> Vec<Subsystem> {
+    evidence.text(SUBSYSTEMS).map(subsystems).unwrap_or_default()
+}
+
+/// The paths to a subsystem.
+pub(super) fn paths_of(subsystem: &Subsystem) -> impl Iterator<Item = Path<'_>> {
+    subsystem.controllers.iter().map(|controller| {
+        let SubsystemPath { name, transport, address, state, .. } = controller;
+        Path { name, is_live: state == "live", transport, address, subsystem: &subsystem.nqn }
+    })
 }
 
 fn firmware(name: &str, devices: &[&NvmeDevice], source: &str) -> Finding {
@@ -65,13 +84,13 @@ fn firmware(name: &str, devices: &[&NvmeDevice], source: &str) -> Finding {
 
 /// Without native multipath each path of a namespace is a device of its own. With it a namespace is
 /// one device, and the list says nothing about paths.
-fn devices(name: &str, devices: &[&NvmeDevice], expected: &Expected, source: &str) -> Option<Finding> {
+fn devices(name: &str, devices: &[&NvmeDevice], expected: Option<usize>, source: &str) -> Option<Finding> {
     let mut counts = BTreeMap::<u32, usize>::new();
     for namespace in devices.iter().filter_map(|device| device.namespace) {
         *counts.entry(namespace).or_default() += 1;
     }
     let most = counts.values().copied().max().filter(|most| *most > 1)?;
-    let wanted = expected.paths.unwrap_or(most);
+    let wanted = expected.unwrap_or(most);
     let short: Vec<_> = counts
         .iter()
         .filter(|(_, count)| **count < wanted)
@@ -82,14 +101,14 @@ fn devices(name: &str, devices: &[&NvmeDevice], expected: &Expected, source: &st
         short => format!("{name}: of {wanted} devices, one for each path, {}", list(short)),
     };
     let finding = Finding::ok("nvme.devices", source, seen);
-    Some(match (short.is_empty(), expected.paths) {
+    Some(match (short.is_empty(), expected) {
         (true, _) => finding,
         (false, Some(_)) => finding.fail(PATHS_SHORT, PORTALS_MEND),
         (false, None) => finding.warn("other namespaces have more paths", PORTALS_MEND),
     })
 }
 
-fn subsystem(subsystem: &Subsystem, expected: &Expected, source: &str, out: &mut Vec<Finding>) {
+fn subsystem(subsystem: &Subsystem, expected: Option<usize>, source: &str, out: &mut Vec<Finding>) {
     let Subsystem { name, nqn, controllers } = subsystem;
     if nqn == DISCOVERY_NQN || controllers.iter().all(|controller| controller.transport == "pcie") {
         return;
@@ -101,7 +120,7 @@ fn subsystem(subsystem: &Subsystem, expected: &Expected, source: &str, out: &mut
         out.push(Finding::ok("nvme.controller", source, seen).fail(why, mend));
     }
     let live: Vec<_> = controllers.iter().filter(|controller| controller.state == "live").collect();
-    let wanted = expected.paths.map(|wanted| format!(" of {wanted}")).unwrap_or_default();
+    let wanted = expected.map(|wanted| format!(" of {wanted}")).unwrap_or_default();
     let mut seen = format!("{name} ({nqn}): {} live paths{wanted}", live.len());
     let states: BTreeSet<_> = live.iter().filter_map(|controller| controller.ana.as_deref()).collect();
     for state in states {
@@ -116,7 +135,7 @@ fn subsystem(subsystem: &Subsystem, expected: &Expected, source: &str, out: &mut
     out.push(if usable == 0 {
         finding
             .fail("no path can be used: I/O waits or fails", "nvme connect-all    # then: nvme list-subsys")
-    } else if expected.paths.is_some_and(|wanted| live.len() < wanted) {
+    } else if expected.is_some_and(|wanted| live.len() < wanted) {
         finding.fail(PATHS_SHORT, PORTALS_MEND)
     } else if !any_is_optimized {
         finding.warn(

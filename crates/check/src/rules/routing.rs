@@ -23,6 +23,9 @@ pub(super) struct Local<'a> {
     pub prefix: u8,
     /// Another host has the same address, found by IPv6 itself. RFC 4862 s5.4
     is_duplicate: bool,
+    /// An address that the host gave itself for a time, or that nothing new is sent from: nobody
+    /// plans routes for it. RFC 8981, RFC 4862 s5.5.4
+    is_passing: bool,
 }
 
 impl Local<'_> {
@@ -42,9 +45,16 @@ impl Local<'_> {
     }
 }
 
-/// The addresses of all interfaces but loopback, without link-local ones: lines such as
-/// `2: ens6f0    inet 10.0.0.1/24 brd 10.0.0.255 scope global ens6f0`.
+/// The addresses of all interfaces but loopback, without link-local ones.
 pub(super) fn addresses(evidence: &Evidence) -> Vec<Local<'_>> {
+    let mut locals = all(evidence);
+    locals.retain(|local| local.interface != "lo");
+    locals
+}
+
+/// The same with those of loopback: lines such as
+/// `2: ens6f0    inet 10.0.0.1/24 brd 10.0.0.255 scope global ens6f0`.
+fn all(evidence: &Evidence) -> Vec<Local<'_>> {
     evidence.text(ADDRESSES).unwrap_or_default().lines().filter_map(local).collect()
 }
 
@@ -59,17 +69,21 @@ fn local(line: &str) -> Option<Local<'_>> {
         IpAddr::V4(_) => (32, false),
         IpAddr::V6(address) => (128, address.is_unicast_link_local()),
     };
-    let is_kept = prefix <= longest && !is_link_local && interface != "lo";
-    let is_duplicate = rest.any(|word| word == "dadfailed");
-    is_kept.then_some(Local { interface, address, prefix, is_duplicate })
+    let is_kept = prefix <= longest && !is_link_local;
+    let flags: Vec<&str> = rest.take_while(|word| !word.starts_with('\\')).collect();
+    let is_duplicate = flags.contains(&"dadfailed");
+    // An address of IPv4 is dynamic where DHCP gives always the same.
+    let is_passing =
+        address.is_ipv6() && flags.iter().any(|flag| matches!(*flag, "temporary" | "deprecated" | "dynamic"));
+    is_kept.then_some(Local { interface, address, prefix, is_duplicate, is_passing })
 }
 
 pub(super) fn check(evidence: &Evidence, expected: &Expected, out: &mut Vec<Finding>) {
     let locals = addresses(evidence);
-    planned(evidence, expected, &locals, out);
+    planned(evidence, expected, &all(evidence), out);
     duplicates(evidence, &locals, out);
     let mut networks = BTreeMap::<String, Vec<Local<'_>>>::new();
-    for local in locals {
+    for local in locals.into_iter().filter(|local| !local.is_passing) {
         networks.entry(local.network()).or_default().push(local);
     }
     let mut table = FIRST_TABLE;
@@ -97,21 +111,21 @@ fn planned(evidence: &Evidence, expected: &Expected, locals: &[Local<'_>], out: 
     if evidence.text(ADDRESSES).is_none() {
         return;
     }
-    for address in &expected.addresses {
-        let source = evidence.source(ADDRESSES);
-        let has = locals.iter().find(|local| local.address == *address);
-        out.push(match has {
-            Some(local) => {
-                Finding::ok("net.address", source, format!("{} has {address}, as planned", local.interface))
-            }
-            None => Finding::ok(
-                "net.address",
-                source,
-                format!("no interface has {address}, which the plan names"),
-            )
-            .fail(
-                "what is to come from that address goes another way, or not at all",
-                format!("ip addr add {address}/PREFIX dev INTERFACE    # or correct the plan"),
+    for (interface, address) in &expected.addresses {
+        let at: Vec<&str> =
+            locals.iter().filter(|local| local.address == *address).map(|local| local.interface).collect();
+        let finding = |seen| Finding::ok("net.address", evidence.source(ADDRESSES), seen);
+        let why = "what is to come from that address goes another way, or not at all";
+        out.push(match &at[..] {
+            at if at.contains(&&**interface) => finding(format!("{interface} has {address}, as planned")),
+            [] => finding(format!("no interface has {address}, which the plan names"))
+                .fail(why, format!("ip addr add {address}/PREFIX dev {interface}    # or correct the plan")),
+            at => finding(format!("{} has {address}, which the plan has at {interface}", list(at))).fail(
+                why,
+                format!(
+                    "ip addr del {address}/PREFIX dev {}; ip addr add {address}/PREFIX dev {interface}    # or correct the plan",
+                    list(at)
+                ),
             ),
         });
     }

@@ -443,6 +443,7 @@ fn portal(address: &str) -> crate::Portal {
         transport: "rdma",
         address: address.parse().unwrap(),
         port: 4420,
+        nqn: None,
     }
 }
 
@@ -494,8 +495,21 @@ fn paths_and_modules_are_compared_with_the_plan() {
 
 #[test]
 fn addresses_are_compared_with_the_plan_and_duplicates_are_found() {
-    let plan = |address: &str| Expected { addresses: vec![address.parse().unwrap()], ..EXPECTED };
+    let at = |interface: &str, address: &str| Expected {
+        addresses: vec![(interface.to_owned(), address.parse().unwrap())],
+        ..EXPECTED
+    };
+    let plan = |address: &str| at("ens6f1", address);
     found_all(&planned(plan("10.0.0.2"), "ip-addr.txt", "x", "x"), &[]);
+    found_all(&planned(at("lo", "127.0.0.1"), "ip-addr.txt", "x", "x"), &[]);
+    for (expected, seen) in [
+        (at("ens6f0", "10.0.0.2"), "ens6f1 has 10.0.0.2, which the plan has at ens6f0"),
+        (at("ens6f0", "127.0.0.1"), "lo has 127.0.0.1, which the plan has at ens6f0"),
+    ] {
+        let findings = planned(expected, "ip-addr.txt", "x", "x");
+        found(&findings, "net.address", Status::Fail, "dev ens6f0");
+        assert!(findings.iter().any(|of| of.seen == seen), "{findings:#?}");
+    }
     found(
         &planned(plan("10.0.0.3"), "ip-addr.txt", "x", "x"),
         "net.address",
@@ -527,6 +541,16 @@ fn several_addresses_of_ipv6_need_rules_too() {
     found_all(&with("ip-rule6.txt", "fd00:0:0::2/128", "fd00::2"), &[]);
     let both = with("ip-addr.txt", "fd00::2/64", "fd00:0:0:1::2/64");
     found_all(&both, &[]);
+    // Nobody makes rules for addresses that pass.
+    for flags in ["temporary dynamic", "deprecated", "dynamic mngtmpaddr"] {
+        let scope = format!("3: ens6f1    inet6 fd00::3/64 scope global {flags} \\ valid_lft 9sec\n1: lo ");
+        found_all(&with("ip-addr.txt", "1: lo ", &scope), &[]);
+    }
+    let lasting = with("ip-addr.txt", "1: lo ", "3: ens6f1    inet6 fd00::3/64 scope global \\ x\n1: lo ");
+    found(&lasting, "net.source-routing", Status::Warn, "from fd00::3");
+    // DHCP gives IPv4 addresses that stay.
+    let dynamic = with("ip-addr.txt", "scope global ens6f1", "scope global dynamic ens6f1");
+    assert!(dynamic.iter().any(|of| of.seen.contains("share the network 10.0.0.0/24")), "{dynamic:#?}");
     // What is there for IPv4 is not there for IPv6.
     assert_eq!(both.iter().filter(|of| of.rule == "net.rp-filter").count(), 2);
 }
@@ -692,4 +716,80 @@ fn values_that_no_host_shows_break_no_rule_together() {
     captures.retain(|(name, _)| *name != "mountstats.txt");
     captures.push(("mountstats.txt", &mounted));
     all(&evidence(&captures), &EXPECTED);
+}
+
+/// The controllers of an array that the plan names, and of other storage with fewer paths.
+const TWO_TARGETS: &str = "/sys/class/nvme/nvme0/transport:rdma\n/sys/class/nvme/nvme0/state:live\n\
+    /sys/class/nvme/nvme0/address:traddr=10.0.0.7,trsvcid=4420\n/sys/class/nvme/nvme0/subsysnqn:nqn.planned\n\
+    /sys/class/nvme/nvme1/transport:rdma\n/sys/class/nvme/nvme1/state:live\n\
+    /sys/class/nvme/nvme1/address:traddr=10.0.9.9,trsvcid=4420\n/sys/class/nvme/nvme1/subsysnqn:nqn.planned\n\
+    /sys/class/nvme/nvme2/transport:tcp\n/sys/class/nvme/nvme2/state:live\n\
+    /sys/class/nvme/nvme2/address:traddr=10.0.5.5,trsvcid=4420\n/sys/class/nvme/nvme2/subsysnqn:nqn.other\n\
+    /sys/class/nvme/nvme0/nvme0n1/nsid:1\n/sys/class/nvme/nvme1/nvme1n1/nsid:1\n\
+    /sys/class/nvme/nvme2/nvme2n1/nsid:1\n";
+
+const TWO_TARGETS_LISTED: &str = "nvme-subsys0 - NQN=nqn.planned\n\\\n \
+    +- nvme0 rdma traddr=10.0.0.7,trsvcid=4420 live\n +- nvme1 rdma traddr=10.0.9.9,trsvcid=4420 live\n\
+    nvme-subsys2 - NQN=nqn.other\n\\\n +- nvme2 tcp traddr=10.0.5.5,trsvcid=4420 live\n";
+
+/// The number of paths is the plan's for its own targets; other storage has its own.
+#[test]
+fn the_planned_number_of_paths_is_not_expected_of_other_storage() {
+    let paths = |name: &str, id: &str, of: &[&str]| {
+        let path = |path: &&str| format!("  `- 0:0:1:0 {path} 259:0 active ready running\n");
+        format!("{id} {name} V\nsize=1\n{}", of.iter().map(path).collect::<String>())
+    };
+    let dm = paths("dm-0", "eui.1", &["nvme0n1", "nvme1n1"])
+        + &paths("dm-1", "eui.2", &["nvme2n1"])
+        + &paths("dm-2", "36001", &["sda"]);
+    let list = "Node\tSN\tModel\tNamespace\tUsage\tFormat\tFW Rev\n\
+        /dev/nvme0n1\t1\tA\t1\t1 TB / 1 TB\t4 KiB + 0 B\t9\n/dev/nvme1n1\t1\tA\t1\t1 TB / 1 TB\t4 KiB + 0 B\t9\n\
+        /dev/nvme2n1\t2\tB\t1\t1 TB / 1 TB\t4 KiB + 0 B\t8\n/dev/nvme3n1\t2\tB\t1\t1 TB / 1 TB\t4 KiB + 0 B\t8\n";
+    let captured = [
+        ("sys-nvme.txt", TWO_TARGETS),
+        ("multipath.txt", &dm),
+        ("nvme-list-subsys.txt", TWO_TARGETS_LISTED),
+        ("nvme-list.txt", list),
+    ];
+    let plan = |wanted| Expected { paths: Some(wanted), portals: vec![portal("10.0.0.7")], ..EXPECTED };
+    // With sysfs, and with what nvme-cli lists alone.
+    for (captures, rules) in [
+        (&captured[..], &["nvme.paths", "multipath.paths"][..]),
+        (&captured[1..], &["nvme.devices", "nvme.subsystem", "multipath.paths"]),
+    ] {
+        found_all(&all(&evidence(captures), &plan(2)), &[]);
+        let short = all(&evidence(captures), &plan(3));
+        let wanted: Vec<_> = rules.iter().map(|rule| (*rule, Status::Fail, "list-subsys")).collect();
+        found_all(&short, &wanted);
+        let bad = short.iter().filter(|of| of.status == Status::Fail);
+        assert_eq!(bad.count(), rules.len(), "only the planned target: {short:#?}");
+        // Without planned addresses the number is everybody's.
+        let all = all(&evidence(captures), &Expected { portals: Vec::new(), ..plan(2) });
+        assert!(all.iter().any(|of| of.status == Status::Fail && of.seen.contains("dm-2")), "{all:#?}");
+    }
+}
+
+/// A discovery controller at a planned address is no path, nor is another target's controller.
+#[test]
+fn a_planned_path_leads_to_the_planned_subsystem() {
+    let at = |nqn: Option<&str>| Expected {
+        portals: vec![crate::Portal { nqn: nqn.map(str::to_owned), ..portal("10.0.0.7") }],
+        paths: None,
+        ..EXPECTED
+    };
+    let found_with = |subsystem: &str, expected: &Expected| -> Vec<bool> {
+        let tree = TWO_TARGETS.replace("nqn.planned", subsystem);
+        let listed = TWO_TARGETS_LISTED.replace("nqn.planned", subsystem);
+        [("sys-nvme.txt", &tree), ("nvme-list-subsys.txt", &listed)]
+            .map(|(name, text)| {
+                let findings = all(&evidence(&[(name, text)]), expected);
+                let of = findings.iter().find(|of| of.rule == "nvme.plan").expect("a finding");
+                of.status == Status::Ok
+            })
+            .to_vec()
+    };
+    assert_eq!(found_with("nqn.planned", &at(None)), [true; 2]);
+    assert_eq!(found_with("nqn.planned", &at(Some("nqn.planned"))), [true; 2]);
+    assert_eq!(found_with("nqn.stranger", &at(Some("nqn.planned"))), [false; 2]);
+    assert_eq!(found_with(nvme::DISCOVERY_NQN, &at(None)), [false; 2]);
 }

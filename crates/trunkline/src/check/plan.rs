@@ -48,11 +48,12 @@ fn expect(plan: &HostPlan) -> Expected {
         transport: portal.transport,
         address: portal.address,
         port: portal.port,
+        nqn: portal.nqn.clone(),
     };
     Expected {
         paths: plan.paths,
         portals: plan.portals.iter().map(portal).collect(),
-        addresses: vec![plan.address],
+        addresses: vec![(plan.interface.clone(), plan.address)],
         host_nqn: plan.nqn.clone(),
         // Without targets the layer that would join their paths is of no account.
         native_multipath: Some(plan.native_multipath).filter(|_| !plan.portals.is_empty()),

@@ -9,19 +9,29 @@ use serde_json::json;
 const STATUS_WIDTH: usize = 8;
 const RULE_WIDTH: usize = 24;
 
+/// Text for a terminal. Names, models and serial numbers come from devices and other machines, and
+/// captured lines from anywhere: what would move the cursor, colour or clear, or turn the direction
+/// of reading, is shown and not done.
+fn printable(text: &str) -> String {
+    let turns =
+        |c: char| matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let show = |c: char| if c.is_control() || turns(c) { c.escape_default().to_string() } else { c.into() };
+    text.chars().map(show).collect()
+}
+
 /// A line per finding; below what is not ok: where it shows, why it matters, and what mends it.
 pub(super) fn table(findings: &[Finding], evidence: &Evidence, quiet: bool, is_live: bool) -> String {
     let mut text = String::new();
     for finding in findings.iter().filter(|finding| !quiet || finding.status != Status::Ok) {
         let Finding { status, rule, seen, source, why, mend } = finding;
         let name = format!("{:<STATUS_WIDTH$}", status.name());
-        text.push_str(&format!("{}{rule:<RULE_WIDTH$} {seen}\n", coloured(*status, &name)));
+        text.push_str(&format!("{}{rule:<RULE_WIDTH$} {}\n", coloured(*status, &name), printable(seen)));
         if *status == Status::Ok {
             continue;
         }
         for (label, value) in [("where", source), ("why", why), ("mend", mend)] {
             if !value.is_empty() {
-                text.push_str(&format!("{:STATUS_WIDTH$}{label:<6} {value}\n", ""));
+                text.push_str(&format!("{:STATUS_WIDTH$}{label:<6} {}\n", "", printable(value)));
             }
         }
     }
@@ -29,7 +39,7 @@ pub(super) fn table(findings: &[Finding], evidence: &Evidence, quiet: bool, is_l
     if is_live && !absent.is_empty() && !quiet {
         text.push_str("\nnot seen on this host:\n");
         for (source, why) in absent {
-            text.push_str(&format!("  {source}: {why}\n"));
+            text.push_str(&format!("  {}: {}\n", printable(source), printable(why)));
         }
     }
     if !text.is_empty() {
@@ -86,4 +96,26 @@ pub(super) fn captures() -> String {
         format!("{:<width$}  {command}{on}\n", capture.name)
     };
     CAPTURES.iter().map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ::check::Captured;
+
+    /// What a device or a capture says does nothing to the terminal.
+    #[test]
+    fn control_characters_from_outside_are_shown_and_not_done() {
+        let hostile = "model\u{1b}]0;title\u{7}\r\n\u{9b}2J\u{202e}é";
+        let shown = "model\\u{1b}]0;title\\u{7}\\r\\n\\u{9b}2J\\u{202e}é";
+        let finding = Finding::ok("nvme.firmware", hostile, hostile.to_owned()).warn("why", hostile);
+        let mut evidence = Evidence::default();
+        let absent = Captured { source: "nvme list".to_owned(), text: Err(hostile.to_owned()) };
+        evidence.0.insert("nvme-list.txt", absent);
+        let text = table(&[finding], &evidence, false, true);
+        assert_eq!(text.matches(shown).count(), 4, "{text:?}");
+        let own = text.replace("\u{1b}[33m", "").replace("\u{1b}[0m", "");
+        assert!(!own.chars().any(|c| c.is_control() && c != '\n'), "{text:?}");
+        assert_eq!(text.lines().filter(|line| line.contains("model")).count(), 4, "{text:?}");
+    }
 }

@@ -16,7 +16,7 @@ const HEADER_BYTES_V6: u32 = 48;
 /// of a plan.
 pub(super) fn locals(settings: &Settings, expected: &Expected) -> Vec<IpAddr> {
     let mut locals: Vec<IpAddr> = settings.locals.iter().map(|local| local.ip()).collect();
-    locals.extend(&expected.addresses);
+    locals.extend(expected.addresses.iter().map(|(_, address)| *address));
     let mut seen = HashSet::new();
     locals.retain(|local| seen.insert(*local));
     locals
