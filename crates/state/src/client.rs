@@ -5,6 +5,7 @@ use crate::error::Error;
 use crate::host::Host;
 use crate::id::ClientId;
 use crate::layout::{Table, head, milliseconds};
+use crate::lease::unconfirmed;
 use crate::record::{Kind, Record, client, session};
 use crate::session::Ticket;
 use crate::transaction::Transaction;
@@ -122,6 +123,23 @@ impl<W: Words> Arena<W> {
 }
 
 impl<W: Words> Transaction<'_, W> {
+    /// Makes sure that one more client without a lease of its own, or whose id is not confirmed, is
+    /// within its bound.
+    fn admit_client(&mut self, flags: u64) -> Result<(), Error> {
+        let bounds = &self.layout.config.bounds;
+        if flags & client::NLM != 0 {
+            let is_full = self.words.load(head::NLM_COUNT) >= u64::from(bounds.nlm_hosts());
+            return if is_full { Err(Error::HostLimit) } else { self.add(head::NLM_COUNT, 1) };
+        }
+        if flags & client::CONFIRMED == 0 {
+            let is_full = self.words.load(head::UNCONFIRMED_COUNT) >= u64::from(bounds.unconfirmed());
+            if let Some(oldest) = self.first(unconfirmed()).filter(|_| is_full) {
+                self.kill_client(oldest)?;
+            }
+        }
+        Ok(())
+    }
+
     /// A client's record, in both tables.
     pub fn new_client(
         &mut self,
@@ -130,6 +148,7 @@ impl<W: Words> Transaction<'_, W> {
         now: Duration,
         flags: u64,
     ) -> Result<Record, Error> {
+        self.admit_client(flags)?;
         let record = self.allocate(Kind::Client)?;
         let blob = self.put_bytes(owner)?;
         // Skips ids that are in use after four thousand million clients.
@@ -149,7 +168,17 @@ impl<W: Words> Transaction<'_, W> {
         let (by_owner, by_id) = (self.clients_by_owner(hash), self.clients_by_id(id));
         self.push(by_owner, record)?;
         self.push(by_id, record)?;
+        if flags & client::CONFIRMED == 0 {
+            self.push(unconfirmed(), record)?;
+            self.add(head::UNCONFIRMED_COUNT, 1)?;
+        }
         Ok(record)
+    }
+
+    /// Takes a client that is confirmed, or ends, off the list of those that are not confirmed.
+    pub fn leave_unconfirmed(&mut self, record: Record) -> Result<(), Error> {
+        self.unlink(unconfirmed(), record)?;
+        self.add(head::UNCONFIRMED_COUNT, -1)
     }
 
     /// Ends a client: its names are free at once, its sessions answer no more, and its state no
@@ -166,6 +195,11 @@ impl<W: Words> Transaction<'_, W> {
         let queue = |head| List { head, kind: Kind::Client, link: client::QUEUE };
         if flags & client::PERSIST_DUE != 0 {
             self.unlink(queue(head::PERSIST), record)?;
+        }
+        if flags & client::CONFIRMED == 0 {
+            self.leave_unconfirmed(record)?;
+        } else if flags & client::NLM != 0 {
+            self.add(head::NLM_COUNT, -1)?;
         }
         self.push(queue(head::DYING_CLIENTS), record)?;
         self.write(record, client::FLAGS, (flags | client::DYING) & !client::PERSIST_DUE)?;
@@ -255,7 +289,7 @@ fn exchange_id<W: Words>(
         match (args.update, same_verifier, same_principal) {
             // 2: the same incarnation asks again, and 6: an update.
             (_, true, true) => {
-                transaction.write(known, client::LEASE, milliseconds(now))?;
+                transaction.renew(known, now)?;
                 return transaction.exchange_result(known);
             }
             (true, false, _) => return Err(Error::NotSame), // 8

@@ -173,6 +173,18 @@ impl<W: Words> Transaction<'_, W> {
         Ok(Some(record))
     }
 
+    fn delegate(&mut self, now: Duration, ticket: &Ticket, file: &[u8]) -> Result<Option<StateId>, Error> {
+        let of_client = self.live_client(ticket.client())?;
+        if self.reachable_by_any(ticket.session())?.is_none() {
+            return Ok(None);
+        }
+        let Some(record) = self.grant(of_client, file, now)? else { return Ok(None) };
+        let place = Name::of_state(0, record, 0).place;
+        let name = pair(place, self.generation(record)?);
+        self.add_to_note(ticket, DELEGATION_NOTE, name)?;
+        self.state_id(record).map(Some)
+    }
+
     /// The next recall that this process can send.
     pub fn next_recall(&mut self, host: &impl Host, now: Duration) -> Result<Option<Recall>, Error> {
         // Those that were sent without effect can be sent again, by any process.
@@ -240,20 +252,15 @@ impl<W: Words> State<W> {
         ticket: &Ticket,
         file: &[u8],
     ) -> Result<Option<StateId>, Error> {
-        let granted = self.change(host, now, |transaction| {
-            let of_client = transaction.live_client(ticket.client())?;
-            if transaction.reachable_by_any(ticket.session())?.is_none() {
-                return Ok(None);
+        // A delegation is a favour, for which no client's state is dropped: this makes no room.
+        let mut transaction = self.arena.begin(host)?;
+        match transaction.delegate(now, ticket, file) {
+            Ok(granted) => {
+                transaction.commit();
+                Ok(granted)
             }
-            let Some(record) = transaction.grant(of_client, file, now)? else { return Ok(None) };
-            let place = Name::of_state(0, record, 0).place;
-            let name = pair(place, transaction.generation(record)?);
-            transaction.add_to_note(ticket, DELEGATION_NOTE, name)?;
-            transaction.state_id(record).map(Some)
-        });
-        match granted {
             Err(Error::Full(_)) => Ok(None),
-            granted => granted,
+            Err(error) => Err(error),
         }
     }
 

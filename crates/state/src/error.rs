@@ -20,6 +20,9 @@ pub enum Error {
     /// One client may not have more records of this kind. DQUOT, or as for `Full`.
     #[error("this client has as many {}s as one client may have", .0.name())]
     ClientLimit(Kind),
+    /// As many hosts lock by NLM as may. LCK_DENIED_NOLOCKS
+    #[error("as many hosts lock by NLM as may; their number is half of the bound of clients")]
+    HostLimit,
     /// Bytes that are longer than they may be. INVAL
     #[error("{0} is longer than {1} bytes")]
     TooLong(&'static str, usize),

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 const MAGIC: u64 = u64::from_be_bytes(*b"TRKSTATE");
 /// Increased with every change of the layout or of the meaning of a word.
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;
 
 /// Words of the head.
 pub(crate) mod head {
@@ -25,8 +25,6 @@ pub(crate) mod head {
     /// Odd while words are being changed under the lock.
     pub const CHANGES: usize = 7;
     pub const CLIENT_COUNTER: usize = 8;
-    /// No lease ends before this time, in milliseconds; a search before it is in vain.
-    pub const EXPIRY: usize = 9;
     /// When the grace period ends, in milliseconds; 0 if there is none.
     pub const GRACE_END: usize = 10;
     /// Clients that may reclaim and have not said that they are done, while there is a grace
@@ -49,14 +47,22 @@ pub(crate) mod head {
     pub const FORGET: usize = 20;
     /// The end of the grace period is to be reported.
     pub const GRACE_OVER: usize = 21;
+    /// Clients that are not confirmed, in the order in which they came, and how many they are.
+    pub const UNCONFIRMED: usize = 9;
+    pub const UNCONFIRMED_COUNT: usize = 22;
+    /// Hosts that lock by NLM.
+    pub const NLM_COUNT: usize = 23;
     /// The bounds and times that the arena was created with.
     pub const CONFIG: usize = 24;
     pub const CONFIG_WORDS: usize = 28;
     /// For each kind: the first free record, how many were ever used, and how many are in use.
     pub const SLABS: usize = CONFIG + CONFIG_WORDS;
     pub const SLAB_WORDS: usize = 3;
+    /// For each kind: a time in milliseconds before which no lease ends of a client that has such
+    /// records, so that a search for one is in vain.
+    pub const EXPIRY: usize = SLABS + SLAB_WORDS * crate::record::Kind::ALL.len();
     pub const WORDS: usize = 128;
-    const _: () = assert!(SLABS + SLAB_WORDS * crate::record::Kind::ALL.len() <= WORDS);
+    const _: () = assert!(EXPIRY + crate::record::Kind::ALL.len() <= WORDS);
 }
 
 /// Entries of the undo log. The largest change drops the [`RANGES_PER_LOCK_MAX`] ranges of one
@@ -68,7 +74,8 @@ pub(crate) const UNDO_ENTRIES: usize = 32_768;
 /// How many records of each kind there may be, in all and for one client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bounds {
-    /// Clients, and hosts that lock by NLM.
+    /// Clients, and hosts that lock by NLM. The hosts are a half at most; clients that have asked
+    /// for an id and not yet confirmed it are a quarter at most.
     pub clients: u32,
     /// Sessions.
     pub sessions: u32,
@@ -275,6 +282,17 @@ impl Bounds {
             Kind::Waiter => self.waiters_per_client,
             Kind::Client | Kind::Chunk | Kind::File | Kind::Recovery | Kind::Blob => u32::MAX,
         }
+    }
+
+    /// Clients that have not confirmed their id: a quarter, so that whoever only asks for ids keeps
+    /// no others out. A newer one takes the place of the oldest.
+    pub(crate) const fn unconfirmed(&self) -> u32 {
+        self.clients.div_ceil(4)
+    }
+
+    /// Hosts that lock by NLM, whose names anybody may invent: a half.
+    pub(crate) const fn nlm_hosts(&self) -> u32 {
+        self.clients.div_ceil(2)
     }
 
     fn are_usable(&self) -> bool {

@@ -18,6 +18,9 @@ use std::time::Duration;
 
 /// How much longer than the lease a client's state is safe, because renewals are stored coarsely.
 pub const EXPIRY_MARGIN: Duration = Duration::from_millis(250);
+/// How much a lease may be renewed too late: the time is stored at most once in so long.
+const RENEWAL_STEP_MS: u64 = 250;
+const _: () = assert!(RENEWAL_STEP_MS as u128 <= EXPIRY_MARGIN.as_millis());
 /// Records that are freed under one hold of the lock.
 const REAP_RECORDS: usize = 64;
 /// Such holds in one call.
@@ -40,6 +43,20 @@ impl<W: Words> Arena<W> {
     fn lease_end(&self, of: Record) -> Result<u64, Error> {
         let period = milliseconds(self.layout.config.lease.saturating_add(EXPIRY_MARGIN));
         Ok(self.read(of, client::LEASE)?.saturating_add(period))
+    }
+
+    /// Renews a client's lease. Leases only get longer: the time is changed by compare-exchange,
+    /// and never by a transaction, because to undo that would take back what SEQUENCE has stored.
+    pub fn renew(&self, of: Record, now: Duration) -> Result<(), Error> {
+        let (at, now) = (self.address(of, client::LEASE)?, milliseconds(now));
+        let mut found = self.words.load(at);
+        while now >= found.saturating_add(RENEWAL_STEP_MS) {
+            match self.words.compare_exchange(at, found, now) {
+                Ok(()) => break,
+                Err(other) => found = other,
+            }
+        }
+        Ok(())
     }
 
     /// Whether the client's lease has ended. Hosts that lock by NLM have none.
@@ -77,35 +94,50 @@ const fn dying_clients() -> List {
     List { head: head::DYING_CLIENTS, kind: Kind::Client, link: client::QUEUE }
 }
 
+/// Clients that are not confirmed.
+pub(crate) const fn unconfirmed() -> List {
+    List { head: head::UNCONFIRMED, kind: Kind::Client, link: client::QUEUE }
+}
+
 impl<W: Words> Transaction<'_, W> {
     /// Drops the client that has been silent for longest and holds records of this kind, if its
-    /// lease has ended.
+    /// lease has ended; for the record of a client, otherwise the oldest that is not confirmed.
     fn evict(&mut self, now: Duration, kind: Kind) -> Result<bool, Error> {
-        if milliseconds(now) <= self.words.load(head::EXPIRY) {
-            return Ok(false);
+        let found = match self.longest_silent(now, kind)? {
+            None if kind == Kind::Client => self.first(unconfirmed()),
+            found => found,
+        };
+        found.map_or(Ok(()), |record| self.kill_client(record))?;
+        Ok(found.is_some())
+    }
+
+    /// Looks at all clients, but not again before one that has such records may have expired.
+    fn longest_silent(&mut self, now: Duration, kind: Kind) -> Result<Option<Record>, Error> {
+        let expiry = head::EXPIRY + kind as usize;
+        if milliseconds(now) <= self.words.load(expiry) {
+            return Ok(None);
         }
-        let (mut oldest, mut earliest) = (None, u64::MAX);
+        let (mut oldest, mut candidates) = (None, 0);
+        // Leases only get longer, and a client without a lease gets no records before it has one
+        // again: what is found is a lower bound, also for new clients.
+        let mut earliest = milliseconds(now.saturating_add(self.layout.config.lease));
         for record in self.clients() {
             let flags = self.client_flags(record)?;
             if !self.in_use(record)? || flags & (client::DYING | client::NLM) != 0 {
                 continue;
             }
             let end = self.lease_end(record)?;
-            earliest = earliest.min(end);
-            let is_older = oldest.is_none_or(|(_, other)| end < other);
-            if milliseconds(now) > end && is_older && self.holds(record, kind)? {
-                oldest = Some((record, end));
+            if milliseconds(now) <= end {
+                earliest = earliest.min(end);
+            } else if self.holds(record, kind)? {
+                candidates += 1;
+                if oldest.is_none_or(|(_, other)| end < other) {
+                    oldest = Some((record, end));
+                }
             }
         }
-        // The words of slots and leases change without the lock, so this is a lower bound: leases
-        // only get longer, and those of new clients end later than now.
-        let bound = earliest.min(milliseconds(now.saturating_add(self.layout.config.lease)));
-        self.set(head::EXPIRY, bound)?;
-        match oldest {
-            Some((record, _)) => self.kill_client(record)?,
-            None => return Ok(false),
-        }
-        Ok(true)
+        self.set(expiry, if candidates > 1 { 0 } else { earliest })?;
+        Ok(oldest.map(|(record, _)| record))
     }
 
     /// Frees records of clients and sessions that have ended. Returns how many.

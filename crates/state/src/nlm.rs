@@ -57,7 +57,7 @@ impl<W: Words> State<W> {
     /// # Errors
     /// [`Error::Denied`], [`Error::Grace`] unless `reclaim`, [`Error::NoGrace`] if `reclaim`;
     /// [`Error::Invalid`], [`Error::TooLong`], [`Error::Full`], [`Error::ClientLimit`],
-    /// [`Error::Delay`].
+    /// [`Error::HostLimit`], [`Error::Delay`].
     pub fn nlm_lock(
         &self,
         host: &impl Host,

@@ -152,8 +152,10 @@ pub(crate) mod client {
     pub const REVOKED_COUNT: usize = 26;
     /// The process that writes its recovery record.
     pub const WRITER: usize = 27;
+    /// Sessions that have ended and whose memory is still in use by a request.
+    pub const DYING_SESSION_COUNT: usize = 28;
     /// Attributes of the session that the last CREATE_SESSION made.
-    pub const CREATED_CHANNELS: usize = 28;
+    pub const CREATED_CHANNELS: usize = 29;
     pub const WORDS: usize = CREATED_CHANNELS + super::CHANNELS_WORDS;
 
     pub const CONFIRMED: u64 = 1;
@@ -174,6 +176,8 @@ pub(crate) mod client {
 pub(crate) const CHANNELS_WORDS: usize = 7;
 
 pub(crate) mod session {
+    /// The client: its generation in the upper half, because it may end before the session's memory
+    /// is free, and its index.
     pub const CLIENT: usize = 1;
     pub const LINK: usize = 2;
     pub const SLOT_COUNT: usize = 3;

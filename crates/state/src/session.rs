@@ -10,7 +10,7 @@ use crate::client::ClientRef;
 use crate::error::Error;
 use crate::host::Host;
 use crate::id::{ClientId, SessionId};
-use crate::layout::{head, milliseconds};
+use crate::layout::head;
 use crate::record::{CHANNELS_WORDS, CHUNK_SLOTS, Kind, Record, SESSION_CHUNKS_MAX, client, session, slot};
 use crate::slot::{Begun, NOTE_WORDS, Progress, SlotAt, SlotWord};
 use crate::transaction::{Transaction, words_of};
@@ -20,8 +20,6 @@ use std::time::Duration;
 
 /// Bytes of what a server keeps to call a client back.
 pub const CALLBACK_SECURITY_BYTES_MAX: usize = session::CALLBACK_SECURITY_WORDS * 8;
-/// How much a lease may be renewed too late: SEQUENCE stores the time at most once in so long.
-const RENEWAL_STEP_MS: u64 = 250;
 
 /// CREATE_SESSION.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -143,12 +141,17 @@ impl<W: Words> Arena<W> {
         if id != self.session_id_of(index, generation) || self.layout.address(record, 0).is_none() {
             return Err(Error::BadSession);
         }
-        let is_current = self.is_current(record, generation)?;
-        if !is_current || self.read(record, session::FLAGS)? & session::DYING != 0 {
-            return Err(Error::BadSession);
-        }
-        let of = self.named(record, session::CLIENT, Kind::Client)?.ok_or(Error::BadSession)?;
-        Ok((record, of))
+        let of = self.named(record, session::CLIENT, Kind::Client)?;
+        // The header comes last: it shows that the client was that of the session.
+        self.check_session(record, generation)?;
+        Ok((record, of.ok_or(Error::BadSession)?))
+    }
+
+    /// Whether a session that was found is still served.
+    fn check_session(&self, record: Record, generation: u32) -> Result<(), Error> {
+        let is_dying = self.read(record, session::FLAGS)? & session::DYING != 0;
+        let is_served = !is_dying && self.is_current(record, generation)?;
+        if is_served { Ok(()) } else { Err(Error::BadSession) }
     }
 
     pub fn slot_at(&self, of: Record, slot: u32) -> Result<SlotAt, Error> {
@@ -194,7 +197,9 @@ impl<W: Words> Arena<W> {
 impl<W: Words> Transaction<'_, W> {
     fn new_session(&mut self, of: Record, args: &CreateSessionArgs<'_>) -> Result<Record, Error> {
         let bounds = &self.layout.config.bounds;
-        if self.read(of, client::SESSION_COUNT)? >= u64::from(bounds.sessions_per_client) {
+        let ended = self.read(of, client::DYING_SESSION_COUNT)?;
+        let count = self.read(of, client::SESSION_COUNT)?.saturating_add(ended);
+        if count >= u64::from(bounds.sessions_per_client) {
             return Err(Error::ClientLimit(Kind::Session));
         }
         let (per_session, reply_bytes) = (bounds.slots_per_session, bounds.reply_bytes);
@@ -224,7 +229,7 @@ impl<W: Words> Transaction<'_, W> {
         }
         let back = if granted.back_channel { session::HAS_BACK } else { 0 };
         self.write(record, session::FLAGS, back)?;
-        self.write(record, session::CLIENT, u64::from(of.index))?;
+        self.write(record, session::CLIENT, pair(self.generation(of)?, of.index))?;
         self.set_callback(record, args.callback_program, args.callback_security)?;
         let sessions = self.list(of, client::SESSIONS, Kind::Session, session::LINK)?;
         self.push(sessions, record)?;
@@ -252,33 +257,49 @@ impl<W: Words> Transaction<'_, W> {
         let sessions = self.list(of, client::SESSIONS, Kind::Session, session::LINK)?;
         self.unlink(sessions, record)?;
         self.count(of, client::SESSION_COUNT, -1)?;
+        self.count(of, client::DYING_SESSION_COUNT, 1)?;
         self.push(dying_sessions(), record)?;
         let flags = self.address(record, session::FLAGS)?;
         // Ordered before the slots are looked at: see `State::sequence`.
         self.set_fenced(flags, self.words.load(flags) | session::DYING)
     }
 
-    /// Frees sessions that have ended, except those with running requests. Returns how many.
+    /// Frees sessions that have ended, except those with running requests, which go to the end of
+    /// the queue. Looks at no more than `most`; returns how many were freed.
     pub fn reap_sessions(&mut self, host: &impl Host, most: usize) -> Result<usize, Error> {
-        let (mut walk, mut freed) = (self.walk(dying_sessions()), 0);
+        let (mut walk, mut looked_at) = (self.walk(dying_sessions()), Vec::new());
         while let Some(record) = walk.next(self)? {
-            if freed == most {
+            looked_at.push(record);
+            if looked_at.len() >= most {
                 break;
             }
-            if !self.session_is_idle(host, record)? {
-                continue;
-            }
-            for at in 0..SESSION_CHUNKS_MAX {
-                if let Some(chunk) = self.named(record, session::CHUNKS + at, Kind::Chunk)? {
-                    self.free(chunk)?;
-                }
-            }
+        }
+        let mut freed = 0;
+        for record in looked_at {
             self.unlink(dying_sessions(), record)?;
-            self.free(record)?;
-            freed += 1;
+            if self.session_is_idle(host, record)? {
+                self.free_session(record)?;
+                freed += 1;
+            } else {
+                self.push(dying_sessions(), record)?;
+            }
             self.checkpoint();
         }
         Ok(freed)
+    }
+
+    fn free_session(&mut self, record: Record) -> Result<(), Error> {
+        for at in 0..SESSION_CHUNKS_MAX {
+            if let Some(chunk) = self.named(record, session::CHUNKS + at, Kind::Chunk)? {
+                self.free(chunk)?;
+            }
+        }
+        let name = self.read(record, session::CLIENT)?;
+        let of = Record { kind: Kind::Client, index: lower(name) };
+        if self.is_current(of, upper(name))? {
+            self.count(of, client::DYING_SESSION_COUNT, -1)?;
+        }
+        self.free(record)
     }
 
     /// Notes in the request's slot, as part of the change, that its next operation is done. `note`
@@ -382,9 +403,10 @@ impl<W: Words> State<W> {
         let (record, of) = self.arena.live_session(args.session)?;
         // If the session ends meanwhile, its memory may be another's: then errors mean nothing.
         let or_ended = |error| self.arena.live_session(args.session).map_or_else(|ended| ended, |_| error);
-        let client = self.arena.client_ref(of)?;
+        let client = self.arena.client_ref(of).map_err(or_ended)?;
         let at = self.arena.slot_at(record, args.slot).map_err(or_ended)?;
-        let begun = self.arena.slot_begin(host, at, args.sequence, args.digest);
+        let check = || self.arena.live_session(args.session).map(drop);
+        let begun = self.arena.slot_begin(host, at, args.sequence, args.digest, check);
         let (begun, before) = begun.map_err(or_ended)?;
         // The session may have ended since it was found. Its end is ordered before the look at its
         // slots, and the slot was taken before this look at the session: one sees the other.
@@ -394,7 +416,7 @@ impl<W: Words> State<W> {
             }
             return Err(Error::BadSession);
         }
-        self.renew(of, now)?;
+        self.arena.renew(of, now)?;
         let ticket = Ticket { client, session: record, at, sequence: args.sequence };
         Ok(match begun {
             Begun::Run => {
@@ -405,14 +427,6 @@ impl<W: Words> State<W> {
             Begun::Replay(reply) => Sequence::Replay(reply),
             Begun::ReplayUncached => Sequence::ReplayUncached,
         })
-    }
-
-    fn renew(&self, of: Record, now: Duration) -> Result<(), Error> {
-        let (at, now) = (self.arena.address(of, client::LEASE)?, milliseconds(now));
-        if now >= self.arena.words.load(at).saturating_add(RENEWAL_STEP_MS) {
-            self.arena.words.store(at, now);
-        }
-        Ok(())
     }
 
     /// What the reply to SEQUENCE says of a session.
@@ -484,10 +498,10 @@ fn create_session<W: Words>(
         if let Some(old) = transaction.client_by_owner(&owner, client::CONFIRMED, hash)? {
             transaction.kill_client(old)?;
         }
+        transaction.leave_unconfirmed(of)?;
         let reclaim = transaction.reclaim_flags(of, &owner)?;
         transaction.write(of, client::FLAGS, flags | client::CONFIRMED | reclaim)?;
     }
-    transaction.write(of, client::LEASE, milliseconds(now))?;
     let record = transaction.new_session(of, args)?;
     let generation = transaction.generation(record)?;
     transaction.write(of, client::CREATED, pair(record.index, generation))?;
@@ -495,6 +509,7 @@ fn create_session<W: Words>(
         let word = transaction.read(record, session::CHANNELS + at)?;
         transaction.write(of, client::CREATED_CHANNELS + at, word)?;
     }
+    transaction.renew(of, now)?;
     Ok(Created::Session)
 }
 

@@ -167,16 +167,20 @@ impl<W: Words> Arena<W> {
     }
 
     /// Decides about a request with this sequence id and digest. Errors change nothing, except that
-    /// a false retry of a request whose process ended gives that request up.
+    /// a false retry of a request whose process ended gives that request up. `check` says whether
+    /// the slot still belongs to the session: asked after each look at the slot's word, which is
+    /// never the same for two sessions, it shows that another session's slot is not changed.
     pub fn slot_begin(
         &self,
         host: &impl Host,
         at: SlotAt,
         seqid: u32,
         digest: u64,
+        check: impl Fn() -> Result<(), Error>,
     ) -> Result<(Begun, u64), Error> {
         loop {
             let word = self.words.load(at.address);
+            check()?;
             let current = SlotWord::of(word);
             let running = SlotWord { seqid, phase: Phase::Running(Some(host.me())) }.word();
             let is_next = seqid == current.seqid.wrapping_add(1);

@@ -76,6 +76,12 @@ impl<W: Words> Arena<W> {
             _ => Ok((READ, self.owning(record, delegation::FILE, Kind::File)?)),
         }
     }
+
+    /// What the state allows, whether it is revoked, and whether it is that of a file.
+    fn io_facts(&self, record: Record, file: &[u8]) -> Result<(u8, bool, bool), Error> {
+        let (allowed, of_file) = self.io_mode(record)?;
+        Ok((allowed, self.is_revoked(record)?, self.file_is(of_file, file)?))
+    }
 }
 
 impl<W: Words> State<W> {
@@ -102,11 +108,11 @@ impl<W: Words> State<W> {
         let record = self.arena.live_client(of)?;
         let kinds = [Kind::Open, Kind::Lock, Kind::Delegation];
         let state = self.arena.state_record(record, id, &kinds)?;
-        let (allowed, of_file) = self.arena.io_mode(state)?;
-        let is_revoked = self.arena.is_revoked(state)?;
-        let is_same_file = self.arena.file_is(of_file, file)?;
-        // The state may have ended meanwhile, and its records may be others'.
+        let found = self.arena.io_facts(state, file);
+        // The state may have ended meanwhile, and its records may be others': then neither what was
+        // found nor an error means anything.
         self.arena.state_record(record, id, &kinds)?;
+        let (allowed, is_revoked, is_same_file) = found?;
         if !is_same_file {
             return Err(Error::BadStateId);
         }

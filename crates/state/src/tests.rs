@@ -8,6 +8,7 @@ mod locks;
 mod memory;
 mod opens;
 mod oracle;
+mod races;
 mod recalls;
 mod slots;
 mod threads;

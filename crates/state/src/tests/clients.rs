@@ -142,6 +142,70 @@ fn a_session_with_a_running_request_is_freed_when_the_request_has_ended() {
 }
 
 #[test]
+fn sessions_that_end_with_running_requests_count_until_they_are_freed() {
+    with_state(|state, host| {
+        let known = state.exchange_id(host, NOW, exchange("a", 1)).expect("a client");
+        let mut running = Vec::new();
+        for sequence in 1..=4 {
+            let made = state.create_session(host, NOW, &session_args(known.client, sequence));
+            let session = made.expect("within the bound").session;
+            running.push(run(state, host, NOW, &request(session, 0, 1)));
+            state.destroy_session(host, NOW, session).expect("a session");
+        }
+        state.tick(host, NOW).expect("nothing to free");
+        let more = state.create_session(host, NOW, &session_args(known.client, 5));
+        assert_eq!(more, Err(Error::ClientLimit(Kind::Session)));
+        let (_, other) = join(state, host, NOW, "b");
+        let last = running.pop().expect("four");
+        assert!(state.finish(host, &last, None));
+        state.tick(host, NOW).expect("one is freed");
+        state.create_session(host, NOW, &session_args(known.client, 5)).expect("in its place");
+        // The client may end before its sessions, and another one gets its record.
+        let again = state.exchange_id(host, NOW, exchange("a", 2)).expect("a restart");
+        state.create_session(host, NOW, &session_args(again.client, 1)).expect("confirmed");
+        state.tick(host, NOW).expect("the old client is freed");
+        let reused = state.exchange_id(host, NOW, exchange("c", 1)).expect("a client");
+        state.create_session(host, NOW, &session_args(reused.client, 1)).expect("a session");
+        for ticket in running {
+            assert!(state.finish(host, &ticket, None));
+        }
+        state.tick(host, NOW).expect("freed");
+        assert_eq!(state.used(Kind::Session), 3);
+        run(state, host, NOW, &request(other, 0, 1));
+    });
+}
+
+#[test]
+fn many_ended_sessions_that_are_in_use_do_not_hide_one_that_is_free() {
+    let bounds = Bounds { clients: 512, sessions: 512, slots: 512 * 16, ..Bounds::small() };
+    let config = Config { bounds, ..small_config() };
+    let memory = memory(&config);
+    let (state, host) = (create(&memory, &config), &SingleProcess);
+    let end = |number: u32, is_running: bool| {
+        let (_, session) = join(&state, host, NOW, &number.to_string());
+        let ticket = is_running.then(|| run(&state, host, NOW, &request(session, 0, 1)));
+        state.destroy_session(host, NOW, session).expect("a session");
+        ticket
+    };
+    let running: Vec<Ticket> = (0..300).filter_map(|number| end(number, true)).collect();
+    end(300, false);
+    let mut ticks = 0;
+    while state.used(Kind::Session) == 301 {
+        state.tick(host, NOW).expect("a tick");
+        ticks += 1;
+        assert!(ticks < 20, "it is never looked at");
+    }
+    assert!(ticks > 1, "a bounded number is looked at each time");
+    for ticket in running {
+        assert!(state.finish(host, &ticket, None));
+    }
+    while state.used(Kind::Session) > 0 {
+        state.tick(host, NOW).expect("a tick");
+    }
+    check(&state);
+}
+
+#[test]
 fn an_id_of_an_earlier_arena_or_a_guess_is_no_session() {
     with_state(|state, host| {
         let (_, session) = join(state, host, NOW, "a");
@@ -172,7 +236,7 @@ fn clients_that_never_renew_make_room_for_others_and_hurt_nobody() {
     with_state(|state, host| {
         let (_, session) = join(state, host, NOW, "busy");
         let bound = u64::from(state.bound(Kind::Client));
-        let mut refused = 0;
+        let mut most = 0;
         for number in 0..1000 {
             let now = NOW + Duration::from_millis(500 * number);
             state
@@ -182,16 +246,107 @@ fn clients_that_never_renew_make_room_for_others_and_hurt_nobody() {
                     assert!(state.finish(host, &ticket, None));
                 })
                 .expect("the busy client is served");
-            match state.exchange_id(host, now, exchange(&format!("silent {number}"), 1)) {
-                Ok(_) => {}
-                Err(Error::Full(Kind::Client)) => refused += 1,
-                Err(other) => panic!("{other}"),
-            }
-            assert!(state.used(Kind::Client) <= bound);
+            state.exchange_id(host, now, exchange(&format!("silent {number}"), 1)).expect("a client id");
+            state.tick(host, now).expect("a tick");
+            most = most.max(state.used(Kind::Client));
         }
-        // 63 places, each for a lease of 90 seconds: two calls a second are too many.
-        assert!((500..700).contains(&refused), "{refused} refused");
+        assert_eq!(most, bound / 4 + 1, "those that are not confirmed have a quarter of the places");
     });
+}
+
+/// Bounds with as many sessions as clients.
+fn roomy() -> Config {
+    Config { bounds: Bounds { slots: 1024, ..Bounds::small() }, ..small_config() }
+}
+
+#[test]
+fn whoever_only_asks_for_client_ids_keeps_nobody_out() {
+    let config = roomy();
+    let memory = memory(&config);
+    let (state, host) = (&create(&memory, &config), &SingleProcess);
+    for number in 0..1000 {
+        state.exchange_id(host, NOW, exchange(&format!("flood {number}"), 1)).expect("a client id");
+    }
+    for number in 0..40 {
+        join(state, host, NOW, &number.to_string());
+    }
+    let (client, last) = join(state, host, NOW, "last");
+    run(state, host, NOW, &request(last, 0, 1));
+    assert!(state.client(host, NOW, client).is_ok());
+    check(state);
+}
+
+#[test]
+fn a_full_table_of_clients_gives_the_place_of_one_that_is_not_confirmed() {
+    let bounds = Bounds { clients: 8, ..roomy().bounds };
+    let config = Config { bounds, ..small_config() };
+    let memory = memory(&config);
+    let (state, host) = (create(&memory, &config), &SingleProcess);
+    for number in 0..6 {
+        join(&state, host, NOW, &number.to_string());
+    }
+    for number in 0..20 {
+        state.exchange_id(host, NOW, exchange(&format!("flood {number}"), 1)).expect("a client id");
+    }
+    join(&state, host, NOW, "seventh");
+    join(&state, host, NOW, "eighth");
+    let full = state.exchange_id(host, NOW, exchange("ninth", 1));
+    assert_eq!(full, Err(Error::Full(Kind::Client)), "all are confirmed, and their leases run");
+    check(&state);
+}
+
+#[test]
+fn hosts_of_nlm_are_half_of_the_clients_at_most() {
+    let config = roomy();
+    let memory = memory(&config);
+    let (state, host) = (&create(&memory, &config), &SingleProcess);
+    let name = |number: u32| number.to_string().into_bytes();
+    let lock = |host_name: &[u8], offset| {
+        let lock = NlmLock { host: host_name, owner: b"o", file: b"f", offset, length: 1, exclusive: true };
+        state.nlm_lock(host, NOW, &lock, None, false)
+    };
+    for number in 0..32 {
+        lock(&name(number), u64::from(number)).expect("within the bound");
+    }
+    assert_eq!(lock(b"more", 99), Err(Error::HostLimit));
+    for number in 0..30 {
+        join(state, host, NOW, &format!("client {number}"));
+    }
+    state.nlm_forget(host, NOW, &name(0)).expect("it has restarted");
+    lock(b"more", 99).expect("in its place");
+    check(state);
+}
+
+#[test]
+fn a_search_for_room_in_vain_is_not_repeated_and_a_favour_drops_no_client() {
+    let bounds = Bounds { opens: 2, delegations: 1, ..roomy().bounds };
+    let config = Config { bounds, ..small_config() };
+    let memory = memory(&config);
+    let (state, host) = (create(&memory, &config), &SingleProcess);
+    let mut silent = Member::join(&state, host, NOW, "silent");
+    state.bind_back(host, NOW, silent.session).expect("a session");
+    silent.open(&state, NOW, "f", READ, 0).expect("open");
+    let delegate = |member: &mut Member, now, file: &[u8]| {
+        member.act(&state, host, now, |ticket| state.delegate(host, now, ticket, file)).expect("no error")
+    };
+    assert!(delegate(&mut silent, NOW, b"f").is_some());
+    let late = NOW + seconds(100);
+    let mut idle = Vec::new();
+    for number in 0..20 {
+        idle.push(Member::join(&state, host, NOW, &format!("idle {number}")));
+    }
+    let mut two = Member::join(&state, host, late, "two");
+    state.bind_back(host, late, two.session).expect("a session");
+    two.open(&state, late, "g", READ, 0).expect("open");
+    assert_eq!(delegate(&mut two, late, b"g"), None, "the table is full");
+    assert!(state.client(host, late, silent.client).is_ok(), "and stays so: nobody is dropped for it");
+    two.open(&state, late, "h", READ, 0).expect("in place of the silent client's open");
+    assert!(state.client(host, late, silent.client).is_err());
+    assert_eq!(two.open(&state, late, "i", READ, 0), Err(Error::Full(Kind::Open)));
+    let next = state.arena.words.load(crate::layout::head::EXPIRY + Kind::Open as usize);
+    assert!(next > late.as_millis() as u64, "no search before a lease may have ended");
+    drop(idle);
+    check(&state);
 }
 
 #[test]

@@ -86,10 +86,19 @@ impl<W: Words> Check<'_, W> {
         let dying = self.listed(List { head: head::DYING_CLIENTS, kind: Kind::Client, link: client::QUEUE });
         let ended = self.listed(List { head: head::FORGET, kind: Kind::Client, link: client::QUEUE });
         let dying = [dying, ended].concat();
+        let fresh = self.listed(crate::lease::unconfirmed());
+        assert_eq!(fresh.len() as u64, self.arena.words.load(head::UNCONFIRMED_COUNT));
+        let is_host = |record: &Record| {
+            self.read(*record, client::FLAGS) & (client::NLM | client::DYING) == client::NLM
+        };
+        let hosts = self.used(Kind::Client).into_iter().filter(is_host).count() as u64;
+        assert_eq!(hosts, self.arena.words.load(head::NLM_COUNT));
         let due = self.listed(List { head: head::PERSIST, kind: Kind::Client, link: client::QUEUE });
         for record in self.used(Kind::Client) {
             let flags = self.read(record, client::FLAGS);
             assert_eq!(flags & client::DYING != 0, dying.contains(&record), "{record:?} dying");
+            let is_fresh = flags & (client::CONFIRMED | client::DYING) == 0;
+            assert_eq!(is_fresh, fresh.contains(&record), "{record:?} unconfirmed");
             assert_eq!(flags & client::PERSIST_DUE != 0, due.contains(&record), "{record:?} persist");
             for (list, link, kind, count) in [
                 (client::SESSIONS, session::LINK, Kind::Session, client::SESSION_COUNT),
@@ -116,6 +125,15 @@ impl<W: Words> Check<'_, W> {
             link: session::LINK,
         }));
         self.covers(Kind::Session, listed, "sessions");
+        for record in self.used(Kind::Client) {
+            let name = u64::from(self.arena.generation(record).expect("in bounds")) << 32;
+            let name = name | u64::from(record.index);
+            let sessions = self.used(Kind::Session).into_iter();
+            let ended = sessions
+                .filter(|of| self.read(*of, session::CLIENT) == name)
+                .filter(|of| self.read(*of, session::FLAGS) & session::DYING != 0);
+            assert_eq!(ended.count() as u64, self.read(record, client::DYING_SESSION_COUNT), "{record:?}");
+        }
         let chunks = self.used(Kind::Session).into_iter().flat_map(|record| {
             let named = |at| self.arena.named(record, session::CHUNKS + at, Kind::Chunk).expect("in bounds");
             (0..SESSION_CHUNKS_MAX).filter_map(named).collect::<Vec<_>>()

@@ -15,7 +15,14 @@ pub(super) fn words(memory: &HeapWords) -> Vec<u64> {
         layout.address(record, 0).expect("in bounds")
     };
     let chunks = chunk(1)..chunk(2) + (chunk(2) - chunk(1)) * (layout.count(Kind::Chunk) as usize - 1);
-    let means = |at: &usize| !log.contains(at) && !counts.contains(at) && !chunks.contains(at);
+    let lease = |index| {
+        let record = crate::record::Record { kind: Kind::Client, index };
+        layout.address(record, crate::record::client::LEASE).expect("in bounds")
+    };
+    let leases: HashSet<usize> = (1..=layout.count(Kind::Client)).map(lease).collect();
+    let means = |at: &usize| {
+        !log.contains(at) && !counts.contains(at) && !chunks.contains(at) && !leases.contains(at)
+    };
     (0..memory.word_count()).filter(means).map(|at| memory.load(at)).collect()
 }
 
