@@ -10,8 +10,8 @@ pub enum Error {
     /// A value in the arena that is never written there. SERVERFAULT
     #[error("the shared state is damaged ({0}); stop all servers of the group and remove its files")]
     Damaged(&'static str),
-    /// A process that holds the lock is stopped. DELAY
-    #[error("another process of the group holds the lock and is stopped")]
+    /// A process that holds the lock is stopped, or the recovery records are not loaded yet. DELAY
+    #[error("another process of the group holds the lock and is stopped, or has not begun to serve")]
     Busy,
     /// No space for another record of this kind, and no client whose state could be dropped. DELAY
     /// for a session's or a client's record; NOSPC or DQUOT otherwise.

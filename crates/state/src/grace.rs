@@ -30,9 +30,14 @@ pub struct RecoveryRecord {
 }
 
 impl<W: Words> Arena<W> {
-    /// Whether only reclaims are served.
+    /// Whether the recovery records are in the arena.
+    pub fn is_loaded(&self) -> bool {
+        self.words.load(head::LOADED) != 0
+    }
+
+    /// Whether only reclaims are served, or nothing yet.
     pub fn in_grace(&self, now: Duration) -> bool {
-        milliseconds(now) < self.words.load(head::GRACE_END)
+        milliseconds(now) < self.words.load(head::GRACE_END) || !self.is_loaded()
     }
 
     fn recoveries(&self, hash: u64) -> List {
@@ -110,6 +115,22 @@ impl<W: Words> Transaction<'_, W> {
         Ok(())
     }
 
+    /// Adds a record of stable storage, unless a process that ended has done so.
+    fn load_record(&mut self, known: &RecoveryRecord) -> Result<(), Error> {
+        if self.find_recovery(&known.owner, known.principal)?.is_some() {
+            return Ok(());
+        }
+        let record = self.allocate(Kind::Recovery)?;
+        let blob = self.put_bytes(&known.owner)?;
+        let hash = self.owner_hash(&known.owner);
+        self.write(record, recovery::OWNER, blob.map_or(0, |blob| u64::from(blob.index)))?;
+        self.write(record, recovery::HASH, hash)?;
+        self.write(record, recovery::PRINCIPAL, known.principal)?;
+        let list = self.recoveries(hash);
+        self.push(list, record)?;
+        self.add(head::RECLAIMING, 1)
+    }
+
     fn end_grace(&mut self) -> Result<(), Error> {
         self.set(head::GRACE_END, 0)?;
         self.set(head::RECLAIMING, 0)?;
@@ -171,44 +192,42 @@ impl<W: Words> Transaction<'_, W> {
 }
 
 impl<W: Words> State<W> {
-    /// Begins a grace period, right after [`create`](Self::create): `records` are those of stable
-    /// storage, and it ends at `until`, or when all of them have reclaimed. Without records there
-    /// is none.
+    /// Begins to serve, with a grace period if there are records: `records` are those of stable
+    /// storage, and it ends at `until`, or when all of them have reclaimed. Called right after
+    /// [`create`](Self::create), and by every process that finds an arena which is not
+    /// [loaded](Self::is_loaded), because its creator has ended; in one that is, it does nothing.
     ///
     /// # Errors
-    /// [`Error::Full`] if there are more records than the bounds allow.
+    /// [`Error::Full`] if there are more records than the bounds allow; [`Error::Busy`].
     pub fn begin_grace(
         &self,
         host: &impl Host,
         until: Duration,
         records: &[RecoveryRecord],
     ) -> Result<(), Error> {
-        if records.is_empty() {
+        let mut transaction = self.arena.begin_any(host)?;
+        if transaction.is_loaded() {
             return Ok(());
         }
-        let mut transaction = self.arena.begin(host)?;
-        // Nobody is served between: the period lasts from the first record on.
-        transaction.set(head::GRACE_END, milliseconds(until).max(1))?;
+        if !records.is_empty() {
+            transaction.set(head::GRACE_END, milliseconds(until).max(1))?;
+        }
         for known in records {
-            if transaction.find_recovery(&known.owner, known.principal)?.is_some() {
-                continue;
-            }
-            let record = transaction.allocate(Kind::Recovery)?;
-            let blob = transaction.put_bytes(&known.owner)?;
-            let hash = transaction.owner_hash(&known.owner);
-            transaction.write(record, recovery::OWNER, blob.map_or(0, |blob| u64::from(blob.index)))?;
-            transaction.write(record, recovery::HASH, hash)?;
-            transaction.write(record, recovery::PRINCIPAL, known.principal)?;
-            let list = transaction.recoveries(hash);
-            transaction.push(list, record)?;
-            transaction.add(head::RECLAIMING, 1)?;
+            transaction.load_record(known)?;
             transaction.checkpoint();
         }
+        transaction.set(head::LOADED, 1)?;
         transaction.commit();
         Ok(())
     }
 
-    /// Whether only reclaims are served.
+    /// Whether the arena is served: [`begin_grace`](Self::begin_grace) has ended. Until then all
+    /// operations fail with [`Error::Busy`], or find no session.
+    pub fn is_loaded(&self) -> bool {
+        self.arena.is_loaded()
+    }
+
+    /// Whether only reclaims are served, or nothing yet.
     pub fn is_in_grace(&self, now: Duration) -> bool {
         self.arena.in_grace(now)
     }

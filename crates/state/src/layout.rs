@@ -61,8 +61,10 @@ pub(crate) mod head {
     /// For each kind: a time in milliseconds before which no lease ends of a client that has such
     /// records, so that a search for one is in vain.
     pub const EXPIRY: usize = SLABS + SLAB_WORDS * crate::record::Kind::ALL.len();
+    /// 1 once the recovery records are in the arena. Until then nothing is served.
+    pub const LOADED: usize = EXPIRY + crate::record::Kind::ALL.len();
     pub const WORDS: usize = 128;
-    const _: () = assert!(EXPIRY + crate::record::Kind::ALL.len() <= WORDS);
+    const _: () = assert!(LOADED < WORDS);
 }
 
 /// Entries of the undo log. The largest change drops the [`RANGES_PER_LOCK_MAX`] ranges of one

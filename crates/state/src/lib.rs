@@ -85,8 +85,8 @@ impl<W: Words> State<W> {
         Layout::new(config).map(|layout| layout.word_count)
     }
 
-    /// Creates an arena in memory that is all zeros and that no other process uses yet. `epoch`
-    /// must differ from those of all earlier arenas of this server, and be neither 0 nor
+    /// Creates an arena in memory that is all zeros and that no other process uses yet. It serves
+    /// nobody before [`begin_grace`](Self::begin_grace), without records too. `epoch` must differ from those of all earlier arenas of this server, and be neither 0 nor
     /// `u32::MAX`;
     /// `seed` is random.
     ///

@@ -127,9 +127,11 @@ pub(super) fn memory(config: &Config) -> HeapWords {
     HeapWords::new(State::<HeapWords>::word_count(config).expect("usable bounds"))
 }
 
-/// A new arena, and this process's view of it.
+/// A new arena without recovery records, and this process's view of it.
 pub(super) fn create<'m>(memory: &'m HeapWords, config: &Config) -> State<&'m HeapWords> {
-    State::create(memory, config, 7, 0x5eed).expect("a new arena")
+    let state = State::create(memory, config, 7, 0x5eed).expect("a new arena");
+    state.begin_grace(&SingleProcess, seconds(0), &[]).expect("nothing to load");
+    state
 }
 
 pub(super) fn seconds(seconds: u64) -> Duration {

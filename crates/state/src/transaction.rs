@@ -37,8 +37,14 @@ impl<W: Words> Deref for Transaction<'_, W> {
 }
 
 impl<W: Words> Arena<W> {
-    /// Takes the lock, and restores what a process that ended left half changed.
+    /// Takes the lock, and restores what a process that ended left half changed. Fails while the
+    /// recovery records are not loaded.
     pub fn begin(&self, host: &impl Host) -> Result<Transaction<'_, W>, Error> {
+        if self.is_loaded() { self.begin_any(host) } else { Err(Error::Busy) }
+    }
+
+    /// As [`begin`](Self::begin), also before the recovery records are loaded.
+    pub fn begin_any(&self, host: &impl Host) -> Result<Transaction<'_, W>, Error> {
         let me = u64::from(host.me().number());
         let mut round = 0;
         loop {

@@ -17,6 +17,16 @@ fn outputs(state: &State<&HeapWords>) -> Vec<Output> {
     std::iter::from_fn(|| state.poll_output(&HOST, NOW).expect("not damaged")).collect()
 }
 
+/// An arena that has just begun to serve, in a grace period for these clients.
+fn with_records(records: &[RecoveryRecord], test: impl FnOnce(&State<&HeapWords>)) {
+    let config = small_config();
+    let memory = memory(&config);
+    let state = State::create(&memory, &config, 7, 0x5eed).expect("a new arena");
+    state.begin_grace(&HOST, NOW + seconds(90), records).expect("room");
+    test(&state);
+    consistency::check(&state);
+}
+
 struct Returning(Member);
 
 impl Returning {
@@ -37,9 +47,7 @@ impl Returning {
 /// RFC 8881 s8.4.2.1, s18.51
 #[test]
 fn only_known_clients_reclaim_and_the_period_ends_when_all_are_done() {
-    with_state(|state| {
-        let records = [record(1, "a"), record(2, "b"), record(3, "b")];
-        state.begin_grace(&HOST, NOW + seconds(90), &records).expect("room");
+    with_records(&[record(1, "a"), record(2, "b"), record(3, "b")], |state| {
         assert!(state.is_in_grace(NOW));
         let (mut a, mut b) = (Returning::new(state, "a"), Returning::new(state, "b"));
         let mut stranger = Returning::new(state, "stranger");
@@ -78,8 +86,7 @@ fn only_known_clients_reclaim_and_the_period_ends_when_all_are_done() {
 
 #[test]
 fn the_period_ends_with_its_time_and_latecomers_cannot_reclaim() {
-    with_state(|state| {
-        state.begin_grace(&HOST, NOW + seconds(90), &[record(1, "a")]).expect("room");
+    with_records(&[record(1, "a")], |state| {
         let late = NOW + seconds(90);
         assert!(!state.is_in_grace(late));
         assert_eq!(outputs(state), []);
@@ -95,17 +102,16 @@ fn the_period_ends_with_its_time_and_latecomers_cannot_reclaim() {
 
 #[test]
 fn without_records_there_is_no_period() {
-    with_state(|state| {
-        state.begin_grace(&HOST, NOW + seconds(90), &[]).expect("nothing");
+    with_records(&[], |state| {
         assert!(!state.is_in_grace(NOW));
+        assert!(state.is_loaded());
     });
 }
 
 #[test]
 fn another_principal_does_not_reclaim() {
-    with_state(|state| {
-        let theirs = RecoveryRecord { principal: 99, ..record(1, "a") };
-        state.begin_grace(&HOST, NOW + seconds(90), &[theirs]).expect("room");
+    let theirs = RecoveryRecord { principal: 99, ..record(1, "a") };
+    with_records(&[theirs], |state| {
         let mut a = Returning::new(state, "a");
         assert_eq!(a.open(state, &reclaim("f")), Err(Error::ReclaimBad));
     });
@@ -150,4 +156,47 @@ fn a_record_whose_writer_ended_is_written_by_another_process() {
     state.tick(&second, NOW).expect("a tick");
     assert_eq!(state.poll_output(&second, NOW), Ok(asked));
     consistency::check(&state);
+}
+
+#[test]
+fn nobody_is_served_before_the_records_are_loaded_wherever_their_loader_ends() {
+    let config = small_config();
+    let records = [record(1, "a"), record(2, "a client with a name of more than one block of bytes")];
+    let until = NOW + seconds(90);
+    for step in 0.. {
+        let memory = memory(&config);
+        let (process, machine) = (Process::new(&memory), Machine::default());
+        let end = process.killed_before(step, || {
+            let state = State::create(&process, &config, 7, 0x5eed).expect("a new arena");
+            state.begin_grace(&machine.host(1), until, &records).expect("room");
+        });
+        machine.kill(1);
+        let (state, survivor) = (State::open(&memory), machine.host(2));
+        let Ok(state) = state else {
+            assert_eq!(state.err(), Some(OpenError::NotCreated), "at {step}");
+            continue;
+        };
+        if !state.is_loaded() {
+            assert!(state.is_in_grace(until + seconds(1)), "at {step}");
+            assert_eq!(state.exchange_id(&survivor, NOW, exchange("b", 1)), Err(Error::Busy), "at {step}");
+            let nlm = NlmLock { host: b"h", owner: b"o", file: b"g", offset: 0, length: 1, exclusive: true };
+            assert_eq!(state.nlm_lock(&survivor, NOW, &nlm, None, true), Err(Error::Busy), "at {step}");
+        }
+        state.begin_grace(&survivor, until, &records).expect("room");
+        assert_eq!(state.used(Kind::Recovery), 2, "at {step}");
+        for owner in records.each_ref().map(|record| std::str::from_utf8(&record.owner).expect("text")) {
+            assert!(state.is_in_grace(NOW), "at {step}");
+            let mut returning = Returning::new(&state, owner);
+            returning.open(&state, &reclaim("f")).expect("it had it");
+            returning.complete(&state).expect("once");
+        }
+        assert!(!state.is_in_grace(NOW), "at {step}: all have reclaimed");
+        state.begin_grace(&survivor, until, &records).expect("nothing to do");
+        assert!(!state.is_in_grace(NOW), "at {step}: not once more");
+        consistency::check(&state);
+        if end.is_some() {
+            assert!(step > 60, "only {step} steps");
+            return;
+        }
+    }
 }
