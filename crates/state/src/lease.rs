@@ -27,6 +27,8 @@ const REAP_RECORDS: usize = 64;
 const REAP_ROUNDS: usize = 64;
 /// Clients that are looked at under one hold of the lock.
 const SWEEP_CLIENTS: u32 = 2048;
+/// Lock requests that have waited for too long and are dropped under one hold of the lock.
+const SWEEP_WAITERS: usize = 64;
 /// Clients that are dropped to make room for one record.
 const EVICTIONS: usize = 8;
 
@@ -168,7 +170,11 @@ impl<W: Words> Transaction<'_, W> {
             if let Some(record) = self.first(waiters) {
                 self.drop_waiter(record)?;
             } else if let Some(record) = self.first(locks) {
-                self.drop_lock(record, now)?;
+                // Ranges of a client that has ended are in nobody's way: they go one by one.
+                match self.first(self.ranges_of_lock(record)?) {
+                    Some(range) => self.drop_range(record, range)?,
+                    None => self.drop_lock(record, now)?,
+                }
             } else if let Some(record) = self.first(opens) {
                 self.drop_open(record, now)?;
             } else if let Some(record) = self.first(delegations) {
@@ -195,11 +201,12 @@ impl<W: Words> Transaction<'_, W> {
     }
 
     /// Drops some of the clients that nobody needs: those that were never confirmed or have nothing
-    /// to lose, after their lease; others after the time of courtesy.
-    fn sweep(&mut self, host: &impl Host, now: Duration) -> Result<(), Error> {
+    /// to lose, after their lease; others after the time of courtesy. Returns false if there is
+    /// more to do now.
+    fn sweep(&mut self, host: &impl Host, now: Duration) -> Result<bool, Error> {
         let from = self.words.load(head::SWEEP) as u32;
         let clients = self.clients().skip_while(|record| record.index <= from);
-        let mut last = 0;
+        let (mut last, mut waiters) = (0, SWEEP_WAITERS);
         for (number, record) in (0..SWEEP_CLIENTS).zip(clients) {
             last = if number + 1 == SWEEP_CLIENTS { record.index } else { 0 };
             let flags = self.client_flags(record)?;
@@ -207,21 +214,32 @@ impl<W: Words> Transaction<'_, W> {
                 continue;
             }
             self.persist_again(host, record)?;
-            self.drop_old_waiters(record, now)?;
+            waiters -= self.drop_old_waiters(record, now, waiters)?.min(waiters);
+            if waiters == 0 {
+                // The same client again, after others had the lock.
+                self.set(head::SWEEP, u64::from(record.index - 1))?;
+                return Ok(false);
+            }
             self.release_nlm_host(record)?;
             self.checkpoint();
-            if !self.is_expired(record, now)? {
-                continue;
-            }
-            let courtesy = milliseconds(self.layout.config.courtesy);
-            let is_over = milliseconds(now) > self.lease_end(record)?.saturating_add(courtesy);
-            let is_useless = flags & client::CONFIRMED == 0 || !self.has_state(record)?;
-            if is_over || is_useless || self.is_waited_for(record)? {
-                self.kill_client(record)?;
-                self.checkpoint();
-            }
+            self.drop_if_useless(record, flags, now)?;
         }
-        self.set(head::SWEEP, u64::from(last))
+        self.set(head::SWEEP, u64::from(last))?;
+        Ok(true)
+    }
+
+    fn drop_if_useless(&mut self, record: Record, flags: u64, now: Duration) -> Result<(), Error> {
+        if !self.is_expired(record, now)? {
+            return Ok(());
+        }
+        let courtesy = milliseconds(self.layout.config.courtesy);
+        let is_over = milliseconds(now) > self.lease_end(record)?.saturating_add(courtesy);
+        let is_useless = flags & client::CONFIRMED == 0 || !self.has_state(record)?;
+        if is_over || is_useless || self.is_waited_for(record)? {
+            self.kill_client(record)?;
+            self.checkpoint();
+        }
+        Ok(())
     }
 }
 
@@ -251,11 +269,12 @@ impl<W: Words> State<W> {
     /// [`Error::Busy`], [`Error::Damaged`].
     pub fn tick(&self, host: &impl Host, now: Duration) -> Result<Tick, Error> {
         let mut transaction = self.arena.begin(host)?;
-        transaction.sweep(host, now)?;
+        let is_swept = transaction.sweep(host, now)?;
         transaction.revoke_late(now)?;
         transaction.sweep_grace(now)?;
         transaction.commit();
-        self.reap_rounds(host, now)
+        let reaped = self.reap_rounds(host, now)?;
+        Ok(if is_swept { reaped } else { Tick::More })
     }
 
     fn reap_rounds(&self, host: &impl Host, now: Duration) -> Result<Tick, Error> {

@@ -60,7 +60,7 @@ pub use session::{
     Ticket,
 };
 pub use slot::{NOTE_WORDS, NextOperation, Progress, STEP_OPERATIONS_MAX, STEP_RESULT_BYTES};
-pub use waiter::{Available, RESERVATION};
+pub use waiter::{Available, RESERVATION, WAITERS_PER_FILE_MAX};
 pub use words::{HeapWords, Words};
 
 use arena::Arena;
@@ -86,9 +86,9 @@ impl<W: Words> State<W> {
     }
 
     /// Creates an arena in memory that is all zeros and that no other process uses yet. It serves
-    /// nobody before [`begin_grace`](Self::begin_grace), without records too. `epoch` must differ from those of all earlier arenas of this server, and be neither 0 nor
-    /// `u32::MAX`;
-    /// `seed` is random.
+    /// nobody before [`begin_grace`](Self::begin_grace), without records too. `epoch` must differ
+    /// from those of all earlier arenas of this server, and be neither 0 nor `u32::MAX`; `seed` is
+    /// random.
     ///
     /// # Errors
     /// [`OpenError::Damaged`] for bounds that are not usable, [`OpenError::TooShort`].

@@ -100,6 +100,13 @@ pub(crate) struct Wanted {
     pub exclusive: bool,
 }
 
+impl Wanted {
+    /// Whether not both can be locked, by two owners.
+    pub const fn conflicts(self, other: Self) -> bool {
+        self.bytes.overlaps(other.bytes) && (self.exclusive || other.exclusive)
+    }
+}
+
 /// The open that a lock belongs to; `None` for NLM.
 pub(crate) fn lock_open<W: Words>(arena: &Arena<W>, record: Record) -> Result<Option<Record>, Error> {
     arena.named(record, lock::OPEN, Kind::Open)
@@ -121,7 +128,7 @@ impl<W: Words> Arena<W> {
         self.list(of, file::RANGES, Kind::Range, range::BY_FILE)
     }
 
-    fn ranges_of_lock(&self, of: Record) -> Result<List, Error> {
+    pub fn ranges_of_lock(&self, of: Record) -> Result<List, Error> {
         self.list(of, lock::RANGES, Kind::Range, range::BY_LOCK)
     }
 
@@ -129,7 +136,7 @@ impl<W: Words> Arena<W> {
         Ok(Bytes { first: self.read(record, range::START)?, last: self.read(record, range::END)? })
     }
 
-    fn is_exclusive(&self, record: Record) -> Result<bool, Error> {
+    pub fn is_exclusive(&self, record: Record) -> Result<bool, Error> {
         Ok(self.read(record, range::EXCLUSIVE)? != 0)
     }
 
@@ -251,7 +258,7 @@ impl<W: Words> Transaction<'_, W> {
         self.release_file(of)
     }
 
-    fn drop_range(&mut self, of: Record, record: Record) -> Result<(), Error> {
+    pub fn drop_range(&mut self, of: Record, record: Record) -> Result<(), Error> {
         let of_file = self.owning(of, lock::FILE, Kind::File)?;
         let of_client = self.owning(of, lock::CLIENT, Kind::Client)?;
         self.unlink(self.ranges_of_lock(of)?, record)?;
@@ -433,7 +440,8 @@ fn lock<W: Words>(
     let owner = transaction.find_owner(of_client, OwnerClass::Lock, &name)?;
     let way = transaction.clear_way(now, of, owner, wanted);
     if args.wait && matches!(way, Err(Error::Denied(_))) {
-        transaction.keep_waiting(now, of_client, of, &name, wanted, 0)?;
+        // Without room for it the client asks again by itself.
+        transaction.as_favour(|transaction| transaction.wait_for(now, of_client, of, &name, wanted, 0))?;
     }
     way?;
     if let Some(record) = known {

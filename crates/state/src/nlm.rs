@@ -85,8 +85,10 @@ impl<W: Words> State<W> {
                 };
                 let way = transaction.clear_way(now, of, owner, wanted);
                 if let (Err(Error::Denied(_)), Some(cookie)) = (&way, wait) {
-                    let of_client = transaction.use_nlm_host(now, args.host, known)?;
-                    transaction.keep_waiting(now, of_client, of, args.owner, wanted, cookie)?;
+                    transaction.as_favour(|transaction| {
+                        let of_client = transaction.use_nlm_host(now, args.host, known)?;
+                        transaction.wait_for(now, of_client, of, args.owner, wanted, cookie)
+                    })?;
                 }
                 way?;
             }

@@ -238,8 +238,9 @@ pub(crate) mod file {
     pub const RANGE_COUNT: usize = RANGES + 1;
     pub const DELEGATIONS: usize = RANGE_COUNT + 1;
     pub const WAITERS: usize = DELEGATIONS + 1;
+    pub const WAITER_COUNT: usize = WAITERS + 1;
     /// No delegation is granted before this time, because one was recalled.
-    pub const SHARED_UNTIL: usize = WAITERS + 1;
+    pub const SHARED_UNTIL: usize = WAITER_COUNT + 1;
     pub const WORDS: usize = SHARED_UNTIL + 1;
 }
 

@@ -12,6 +12,7 @@ mod races;
 mod recalls;
 mod slots;
 mod threads;
+mod waits;
 
 use super::*;
 use std::cell::{Cell, RefCell};

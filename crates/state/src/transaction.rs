@@ -96,6 +96,18 @@ impl<W: Words> Transaction<'_, W> {
         }
     }
 
+    /// Does something that is not necessary, in a change of its own: if there is no room for it, it
+    /// is left out. The changes so far are kept.
+    pub fn as_favour(&mut self, act: impl FnOnce(&mut Self) -> Result<(), Error>) -> Result<(), Error> {
+        self.checkpoint();
+        match act(self) {
+            Ok(()) => self.checkpoint(),
+            Err(Error::ClientLimit(_) | Error::Full(_) | Error::HostLimit) => self.roll_back(),
+            Err(other) => return Err(other),
+        }
+        Ok(())
+    }
+
     fn roll_back(&mut self) {
         if self.logged == 0 {
             return;

@@ -12,13 +12,15 @@ use crate::id::ClientId;
 use crate::layout::{head, milliseconds};
 use crate::lock::{Holder, LockQuery, Wanted};
 use crate::range::Bytes;
-use crate::record::{Kind, Record, client, file, range, waiter};
+use crate::record::{Kind, Record, client, file, lock, range, waiter};
 use crate::transaction::Transaction;
 use crate::words::Words;
 use std::time::Duration;
 
 /// How long a lock is reserved for a waiter that was told of it.
 pub const RESERVATION: Duration = Duration::from_secs(5);
+/// Waiters of one file. Others that are denied ask again by themselves.
+pub const WAITERS_PER_FILE_MAX: u64 = 256;
 /// Waiters of a file that are looked at when a lock is released.
 const WAITERS_LOOKED_AT: usize = 64;
 
@@ -47,6 +49,14 @@ pub struct Available {
     pub cookie: u64,
 }
 
+/// A waiter that may be told.
+#[derive(Debug, Clone, Copy)]
+struct Candidate {
+    record: Record,
+    owner: Record,
+    wanted: Wanted,
+}
+
 const fn notify() -> List {
     List { head: head::NOTIFY, kind: Kind::Waiter, link: waiter::QUEUE }
 }
@@ -66,20 +76,43 @@ impl<W: Words> Arena<W> {
         Ok(self.read(record, waiter::STATE)? == NOTIFIED && milliseconds(now) < until)
     }
 
-    /// Whether anything but an owner's own ranges is in the way, as far as it can be seen without
-    /// dropping anything.
-    fn is_blocked(&self, of: Record, owner: Record, wanted: Wanted) -> Result<bool, Error> {
+    /// Those that nothing but their own ranges is in the way of, as far as it can be seen without
+    /// dropping anything. Looks at each range once.
+    fn unblocked(&self, of: Record, mut candidates: Vec<Candidate>) -> Result<Vec<Candidate>, Error> {
         let mut walk = self.walk(self.ranges_of_file(of)?);
-        while let Some(record) = walk.next(self)? {
-            if self.is_in_the_way(record, wanted, Some(owner))? {
-                let of_lock = self.owning(record, range::LOCK, Kind::Lock)?;
-                let of_client = self.owning(of_lock, crate::record::lock::CLIENT, Kind::Client)?;
-                if !self.has_flag(of_client, client::DYING)? {
-                    return Ok(true);
-                }
+        while !candidates.is_empty() {
+            let Some(record) = walk.next(self)? else { break };
+            let (bytes, exclusive) = (self.range_bytes(record)?, self.is_exclusive(record)?);
+            let range = Wanted { bytes, exclusive };
+            if !candidates.iter().any(|candidate| candidate.wanted.conflicts(range)) {
+                continue;
             }
+            let of_lock = self.owning(record, range::LOCK, Kind::Lock)?;
+            let of_client = self.owning(of_lock, lock::CLIENT, Kind::Client)?;
+            if self.has_flag(of_client, client::DYING)? {
+                continue;
+            }
+            let owner = self.owning(of_lock, lock::OWNER, Kind::Owner)?;
+            candidates.retain(|candidate| candidate.owner == owner || !candidate.wanted.conflicts(range));
         }
-        Ok(false)
+        Ok(candidates)
+    }
+
+    /// The first waiters of a file that wait for nobody who waits before them.
+    fn candidates(&self, of: Record) -> Result<Vec<Candidate>, Error> {
+        let (mut walk, mut before) = (self.walk(self.waiters(of)?), Vec::new());
+        let mut candidates = Vec::new();
+        while before.len() < WAITERS_LOOKED_AT {
+            let Some(record) = walk.next(self)? else { break };
+            let (wanted, state) = (self.wanted(record)?, self.read(record, waiter::STATE)?);
+            let is_behind = before.iter().any(|other: &Wanted| other.conflicts(wanted));
+            if state == WAITING && !is_behind {
+                let owner = self.owning(record, waiter::OWNER, Kind::Owner)?;
+                candidates.push(Candidate { record, owner, wanted });
+            }
+            before.push(wanted);
+        }
+        Ok(candidates)
     }
 
     /// The waiter for which what an owner wants is reserved.
@@ -91,8 +124,7 @@ impl<W: Words> Arena<W> {
         wanted: Wanted,
     ) -> Result<Option<Record>, Error> {
         self.find(self.waiters(of)?, |record| {
-            let its = self.wanted(record)?;
-            let conflicts = its.bytes.overlaps(wanted.bytes) && (its.exclusive || wanted.exclusive);
+            let conflicts = self.wanted(record)?.conflicts(wanted);
             let is_other = self.named(record, waiter::OWNER, Kind::Owner)? != owner;
             Ok(conflicts && is_other && self.is_reserved(record, now)?)
         })
@@ -133,26 +165,8 @@ impl<W: Words> Transaction<'_, W> {
         Err(Error::Denied(Box::new(Holder { client, owner, offset, length, exclusive })))
     }
 
-    /// Notes that an owner waits, in a change of its own: the request is denied after that.
-    pub fn keep_waiting(
-        &mut self,
-        now: Duration,
-        of_client: Record,
-        of: Record,
-        name: &[u8],
-        wanted: Wanted,
-        cookie: u64,
-    ) -> Result<(), Error> {
-        match self.wait_for(now, of_client, of, name, wanted, cookie) {
-            Ok(()) => self.checkpoint(),
-            // Waiting is a favour: without room for it the client asks again.
-            Err(Error::ClientLimit(_)) => {}
-            Err(other) => return Err(other),
-        }
-        Ok(())
-    }
-
-    fn wait_for(
+    /// Notes that an owner waits.
+    pub fn wait_for(
         &mut self,
         now: Duration,
         of_client: Record,
@@ -177,6 +191,7 @@ impl<W: Words> Transaction<'_, W> {
         let bound = self.layout.config.bounds.per_client(Kind::Waiter);
         let owners = self.layout.config.bounds.per_client(Kind::Owner);
         if self.read(of_client, client::WAITER_COUNT)? >= u64::from(bound)
+            || self.read(of, file::WAITER_COUNT)? >= WAITERS_PER_FILE_MAX
             || self.read(of_client, client::OWNER_COUNT)? >= u64::from(owners)
         {
             return Err(Error::ClientLimit(Kind::Waiter));
@@ -184,6 +199,7 @@ impl<W: Words> Transaction<'_, W> {
         let record = self.allocate(Kind::Waiter)?;
         let owner = self.use_owner(of_client, OwnerClass::Lock, name)?;
         self.count(of_client, client::WAITER_COUNT, 1)?;
+        self.count(of, file::WAITER_COUNT, 1)?;
         self.count(of, file::USES, 1)?;
         self.write(record, waiter::CLIENT, u64::from(of_client.index))?;
         self.write(record, waiter::OWNER, u64::from(owner.index))?;
@@ -208,6 +224,7 @@ impl<W: Words> Transaction<'_, W> {
         let by_client = self.list(of_client, client::WAITERS, Kind::Waiter, waiter::BY_CLIENT)?;
         self.unlink(by_client, record)?;
         self.count(of_client, client::WAITER_COUNT, -1)?;
+        self.count(of, file::WAITER_COUNT, -1)?;
         self.free(record)?;
         self.release_owner(owner)?;
         self.release_file(of)
@@ -231,22 +248,10 @@ impl<W: Words> Transaction<'_, W> {
     /// Lets waiters know whose locks are free now, in the order in which they came: a waiter that
     /// conflicts with one before it waits for that one.
     pub fn wake_waiters(&mut self, of: Record, now: Duration) -> Result<(), Error> {
-        let (mut walk, mut before) = (self.walk(self.waiters(of)?), Vec::new());
-        while let Some(record) = walk.next(self)? {
-            if before.len() == WAITERS_LOOKED_AT {
-                break;
-            }
-            let (wanted, state) = (self.wanted(record)?, self.read(record, waiter::STATE)?);
-            let is_behind = before.iter().any(|other: &Wanted| {
-                other.bytes.overlaps(wanted.bytes) && (other.exclusive || wanted.exclusive)
-            });
-            let owner = self.owning(record, waiter::OWNER, Kind::Owner)?;
-            if state == WAITING && !is_behind && !self.is_blocked(of, owner, wanted)? {
-                self.write(record, waiter::STATE, NOTIFIED)?;
-                self.write(record, waiter::SINCE, milliseconds(now))?;
-                self.push(notify(), record)?;
-            }
-            before.push(wanted);
+        for Candidate { record, .. } in self.unblocked(of, self.candidates(of)?)? {
+            self.write(record, waiter::STATE, NOTIFIED)?;
+            self.write(record, waiter::SINCE, milliseconds(now))?;
+            self.push(notify(), record)?;
         }
         Ok(())
     }
@@ -265,28 +270,48 @@ impl<W: Words> Transaction<'_, W> {
         Ok(None)
     }
 
-    /// Drops requests of a client that wait for longer than a lease without having asked again, or
-    /// that did not use what was reserved for them. NLM requests wait until they are cancelled.
-    pub fn drop_old_waiters(&mut self, of_client: Record, now: Duration) -> Result<(), Error> {
-        let is_nlm = self.has_flag(of_client, client::NLM)?;
-        let lease = milliseconds(self.layout.config.lease);
+    /// Drops up to `most` requests of a client that wait for longer than a lease without having
+    /// asked again, or that did not use what was reserved for them. NLM requests wait until they
+    /// are cancelled. Returns how many.
+    pub fn drop_old_waiters(
+        &mut self,
+        of_client: Record,
+        now: Duration,
+        most: usize,
+    ) -> Result<usize, Error> {
         let list = self.list(of_client, client::WAITERS, Kind::Waiter, waiter::BY_CLIENT)?;
-        let mut walk = self.walk(list);
-        while let Some(record) = walk.next(self)? {
-            let since = self.read(record, waiter::SINCE)?;
-            let is_notified = self.read(record, waiter::STATE)? == NOTIFIED;
-            let patience = if is_notified { milliseconds(RESERVATION) } else { lease };
-            if milliseconds(now) < since.saturating_add(patience) || is_nlm && !is_notified {
+        let (mut walk, mut files, mut count) = (self.walk(list), Vec::<(Record, Vec<Record>)>::new(), 0);
+        while count < most {
+            let Some(record) = walk.next(self)? else { break };
+            if !self.is_old(of_client, record, now)? {
                 continue;
             }
             let of = self.owning(record, waiter::FILE, Kind::File)?;
+            match files.iter_mut().find(|(file, _)| *file == of) {
+                Some((_, waiters)) => waiters.push(record),
+                None => files.push((of, vec![record])),
+            }
+            count += 1;
+        }
+        for (of, waiters) in files {
             self.count(of, file::USES, 1)?;
-            self.drop_waiter(record)?;
+            for record in waiters {
+                self.drop_waiter(record)?;
+            }
             self.wake_waiters(of, now)?;
             self.release_file(of)?;
-            self.checkpoint_if_large();
+            self.checkpoint();
         }
-        Ok(())
+        Ok(count)
+    }
+
+    fn is_old(&self, of_client: Record, record: Record, now: Duration) -> Result<bool, Error> {
+        let is_notified = self.read(record, waiter::STATE)? == NOTIFIED;
+        if !is_notified && self.has_flag(of_client, client::NLM)? {
+            return Ok(false);
+        }
+        let patience = if is_notified { RESERVATION } else { self.layout.config.lease };
+        Ok(milliseconds(now) >= self.read(record, waiter::SINCE)?.saturating_add(milliseconds(patience)))
     }
 }
 

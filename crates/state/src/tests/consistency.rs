@@ -175,6 +175,8 @@ impl<W: Words> Check<'_, W> {
                 + uses(Kind::Delegation, delegation::FILE, record)
                 + uses(Kind::Waiter, waiter::FILE, record);
             assert_eq!(states, self.read(record, file::USES), "uses of {record:?}");
+            let waiters = uses(Kind::Waiter, waiter::FILE, record);
+            assert_eq!(waiters, self.read(record, file::WAITER_COUNT), "waiters of {record:?}");
             assert!(states > 0, "{record:?} is kept for nothing");
         }
     }

@@ -164,11 +164,29 @@ fn io_by_a_state_that_ends_meanwhile_has_a_bad_stateid_and_nothing_is_damaged() 
     let held = one.lock(&state, NOW, locker, (0, 1), false).expect("free");
     let of = state.client(&HOST, NOW, one.client).expect("a client");
     let opening = loads_to_open(&origin);
+    let of_all = |id| (0..60).step_by(4).flat_map(move |step| (1..60).map(move |loads| (id, step, loads)));
     let mut ends = 0;
-    for (id, loads) in [open, held].into_iter().flat_map(|id| (1..200).map(move |loads| (id, loads))) {
+    for (id, step, loads) in [open, held].into_iter().flat_map(of_all) {
         let memory = super::kills::copy(&origin);
         let (state, closer) = (State::open(&memory).expect("an arena"), RefCell::new(one));
-        let act = || closer.borrow_mut().close(&state, NOW, open).expect("open");
+        let (process, machine) = (Process::new(&memory), Machine::default());
+        // The records are free, or a process that is stopped takes them into use again.
+        let act = || {
+            let mut member = closer.borrow_mut();
+            member.close(&state, NOW, open).expect("open");
+            let stopped = State::open(&process).expect("an arena");
+            process.killed_before(step, || {
+                let nlm =
+                    NlmLock { host: b"h", owner: b"o", file: b"g", offset: 0, length: 1, exclusive: true };
+                let args = OpenArgs { owner: b"o", file: b"f", access: READ, deny: 0, reclaim: false };
+                let ticket = run(&state, &HOST, NOW, &request(member.session, 1, 1));
+                if id == open {
+                    let _ = stopped.open_file(&machine.host(2), NOW, &ticket, &args);
+                } else {
+                    let _ = stopped.nlm_lock(&machine.host(2), NOW, &nlm, None, false);
+                }
+            });
+        };
         let meddled = Meddled::new(&memory, opening + loads, &act);
         let reader = State::open(&meddled).expect("an arena");
         let checked = reader.check_state_io(&HOST, NOW, of, id, b"f", READ);
@@ -177,7 +195,7 @@ fn io_by_a_state_that_ends_meanwhile_has_a_bad_stateid_and_nothing_is_damaged() 
             continue;
         }
         let is_right = matches!(checked, Ok(()) | Err(Error::BadStateId));
-        assert!(is_right, "after {loads} loads: {checked:?}");
+        assert!(is_right, "after {loads} loads and {step} stores: {checked:?}");
     }
     assert!(ends > 100, "all loads were tried");
 }
