@@ -6,10 +6,17 @@ use crate::error::Error;
 use crate::layout::{Layout, Table, head};
 use crate::record::{BLOB_WORDS, Kind, Record};
 use crate::words::Words;
+use siphasher::sip::SipHasher24;
+use std::fmt;
+use std::hash::Hasher;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// The lower half of a header word: the record is in use.
 pub(crate) const IN_USE: u64 = 1;
+
+/// Purposes of codes.
+const TABLES: u8 = 0;
+pub(crate) const SESSIONS: u8 = 1;
 
 /// An arena and its layout.
 #[derive(Debug, Clone)]
@@ -17,7 +24,29 @@ pub(crate) struct Arena<W> {
     pub words: W,
     pub layout: Layout,
     pub epoch: u32,
+    /// Keeps the buckets of names from being guessed. It says nothing about the secret.
     pub seed: u64,
+    pub secret: Secret,
+}
+
+/// A key of an arena, from its random seed.
+#[derive(Clone, Copy)]
+pub(crate) struct Secret(SipHasher24);
+
+impl Secret {
+    /// A number that nobody can guess who does not have the key.
+    pub fn code(&self, purpose: u8, bytes: &[u8]) -> u64 {
+        let mut hasher = self.0;
+        hasher.write(&[purpose]);
+        hasher.write(bytes);
+        hasher.finish()
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("Secret")
+    }
 }
 
 /// The head of a list: a word with the index of the first record in the upper half and of the last
@@ -44,8 +73,10 @@ pub(crate) const fn lower(word: u64) -> u32 {
 
 impl<W: Words> Arena<W> {
     pub fn of(words: W, layout: Layout) -> Self {
-        let (epoch, seed) = (lower(words.load(head::EPOCH)), words.load(head::SEED));
-        Self { words, layout, epoch, seed }
+        let epoch = lower(words.load(head::EPOCH));
+        let key = u128::from(words.load(head::SEED)) | u128::from(words.load(head::SEED + 1)) << 64;
+        let secret = Secret(SipHasher24::new_with_key(&key.to_le_bytes()));
+        Self { words, layout, epoch, seed: secret.code(TABLES, &[]), secret }
     }
 
     pub fn address(&self, record: Record, field: usize) -> Result<usize, Error> {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 const MAGIC: u64 = u64::from_be_bytes(*b"TRKSTATE");
 /// Increased with every change of the layout or of the meaning of a word.
-const VERSION: u64 = 2;
+const VERSION: u64 = 3;
 
 /// Words of the head.
 pub(crate) mod head {
@@ -17,9 +17,8 @@ pub(crate) mod head {
     pub const VERSION: usize = 1;
     pub const WORD_COUNT: usize = 2;
     pub const EPOCH: usize = 3;
+    /// 128 random bits, in two words.
     pub const SEED: usize = 4;
-    /// The process that changes the arena; 0 if none does.
-    pub const LOCK: usize = 5;
     /// Entries of the undo log that count.
     pub const UNDO_COUNT: usize = 6;
     /// Odd while words are being changed under the lock.
@@ -63,8 +62,11 @@ pub(crate) mod head {
     pub const EXPIRY: usize = SLABS + SLAB_WORDS * crate::record::Kind::ALL.len();
     /// 1 once the recovery records are in the arena. Until then nothing is served.
     pub const LOADED: usize = EXPIRY + crate::record::Kind::ALL.len();
+    /// The process that changes the arena; 0 if none does. Those that wait for it look at it all
+    /// the time: eight words before and after it, a cache line, have nothing else.
+    pub const LOCK: usize = 112;
     pub const WORDS: usize = 128;
-    const _: () = assert!(LOADED < WORDS);
+    const _: () = assert!(LOADED + 8 < LOCK && LOCK + 8 < WORDS);
 }
 
 /// Entries of the undo log. The largest change drops the [`RANGES_PER_LOCK_MAX`] ranges of one
@@ -431,11 +433,11 @@ impl Layout {
     pub fn is_undoable(&self, at: usize) -> bool {
         let counters = head::CLIENT_COUNTER..head::CONFIG;
         let records = head::WORDS + 2 * UNDO_ENTRIES..self.word_count;
-        counters.contains(&at) || (head::SLABS..head::WORDS).contains(&at) || records.contains(&at)
+        counters.contains(&at) || (head::SLABS..=head::LOADED).contains(&at) || records.contains(&at)
     }
 
     /// Writes a head into memory that is all zeros; the magic number last.
-    pub fn create(&self, words: &impl Words, epoch: u32, seed: u64) -> Result<(), OpenError> {
+    pub fn create(&self, words: &impl Words, epoch: u32, seed: u128) -> Result<(), OpenError> {
         if words.word_count() < self.word_count {
             return Err(OpenError::TooShort { found: words.word_count(), needed: self.word_count });
         }
@@ -443,7 +445,8 @@ impl Layout {
         words.store(head::VERSION, VERSION);
         words.store(head::WORD_COUNT, self.word_count as u64);
         words.store(head::EPOCH, u64::from(epoch));
-        words.store(head::SEED, seed);
+        words.store(head::SEED, seed as u64);
+        words.store(head::SEED + 1, (seed >> 64) as u64);
         for (at, value) in config_words(&self.config).into_iter().enumerate() {
             words.store(head::CONFIG + at, value);
         }

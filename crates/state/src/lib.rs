@@ -88,11 +88,11 @@ impl<W: Words> State<W> {
     /// Creates an arena in memory that is all zeros and that no other process uses yet. It serves
     /// nobody before [`begin_grace`](Self::begin_grace), without records too. `epoch` must differ
     /// from those of all earlier arenas of this server, and be neither 0 nor `u32::MAX`; `seed` is
-    /// random.
+    /// random for each arena, and nobody else may know it.
     ///
     /// # Errors
     /// [`OpenError::Damaged`] for bounds that are not usable, [`OpenError::TooShort`].
-    pub fn create(words: W, config: &Config, epoch: u32, seed: u64) -> Result<Self, OpenError> {
+    pub fn create(words: W, config: &Config, epoch: u32, seed: u128) -> Result<Self, OpenError> {
         let layout = Layout::new(config).ok_or(OpenError::Damaged("the bounds are not usable"))?;
         if epoch == 0 || epoch == u32::MAX {
             return Err(OpenError::Damaged("the epoch is reserved"));

@@ -154,8 +154,10 @@ pub(crate) mod client {
     pub const WRITER: usize = 27;
     /// Sessions that have ended and whose memory is still in use by a request.
     pub const DYING_SESSION_COUNT: usize = 28;
+    /// The principal of the last CREATE_SESSION.
+    pub const CREATED_PRINCIPAL: usize = 29;
     /// Attributes of the session that the last CREATE_SESSION made.
-    pub const CREATED_CHANNELS: usize = 29;
+    pub const CREATED_CHANNELS: usize = 30;
     pub const WORDS: usize = CREATED_CHANNELS + super::CHANNELS_WORDS;
 
     pub const CONFIRMED: u64 = 1;

@@ -5,7 +5,7 @@ mod channels;
 
 pub use channels::{ChannelAttributes, SessionChannels};
 
-use crate::arena::{Arena, IN_USE, List, lower, pair, upper};
+use crate::arena::{Arena, IN_USE, List, SESSIONS, lower, pair, upper};
 use crate::client::ClientRef;
 use crate::error::Error;
 use crate::host::Host;
@@ -124,19 +124,19 @@ impl<W: Words> Arena<W> {
 
     fn session_id_of(&self, index: u32, generation: u32) -> SessionId {
         let place = pair(index, generation).to_be_bytes();
-        // Nobody else can guess a session's id.
-        let check = self.hash(&place, u64::from(self.epoch)) as u32;
+        // Nobody can guess another client's session, from however many of its own; and none of an
+        // earlier arena, whose key was another.
+        let code = self.secret.code(SESSIONS, &place).to_be_bytes();
         let mut bytes = [0; 16];
-        bytes[..4].copy_from_slice(&self.epoch.to_be_bytes());
-        bytes[4..12].copy_from_slice(&place);
-        bytes[12..].copy_from_slice(&check.to_be_bytes());
+        bytes[..8].copy_from_slice(&place);
+        bytes[8..].copy_from_slice(&code);
         SessionId(bytes)
     }
 
     /// The record of a session that is still served, and its client.
     pub fn live_session(&self, id: SessionId) -> Result<(Record, Record), Error> {
         let number = |at: usize| id.0[at..at + 4].iter().fold(0, |sum, byte| sum << 8 | u32::from(*byte));
-        let (index, generation) = (number(4), number(8));
+        let (index, generation) = (number(0), number(4));
         let record = Record { kind: Kind::Session, index };
         if id != self.session_id_of(index, generation) || self.layout.address(record, 0).is_none() {
             return Err(Error::BadSession);
@@ -327,7 +327,8 @@ enum Created {
 }
 
 impl<W: Words> State<W> {
-    /// CREATE_SESSION. Confirms the client, ends an older incarnation of it, and renews its lease.
+    /// CREATE_SESSION. Confirms the client, which only the principal of its EXCHANGE_ID may; ends
+    /// an older incarnation of it; and renews its lease. RFC 8881 s18.36.4
     ///
     /// # Errors
     /// [`Error::StaleClientId`], [`Error::SeqMisordered`], [`Error::ClientIdInUse`],
@@ -346,15 +347,24 @@ impl<W: Words> State<W> {
             let of = transaction.client_by_id(args.client)?.ok_or(Error::StaleClientId)?;
             let last = transaction.read(of, client::CREATE_SESSION)?;
             if args.sequence == upper(last) && lower(last) != Created::Nothing as u32 {
-                return transaction.created(of, lower(last));
+                // A retry has the same credential.
+                let is_same = transaction.read(of, client::CREATED_PRINCIPAL)? == args.principal;
+                return if is_same {
+                    transaction.created(of, lower(last))
+                } else {
+                    Err(Error::ClientIdInUse)
+                };
             }
             if args.sequence != upper(last).wrapping_add(1) {
                 return Err(Error::SeqMisordered);
             }
-            if transaction.read(of, client::PRINCIPAL)? != args.principal {
+            // Further sessions of a confirmed client may be another principal's.
+            let is_its = transaction.read(of, client::PRINCIPAL)? == args.principal;
+            if !is_its && !transaction.has_flag(of, client::CONFIRMED)? {
                 return Err(Error::ClientIdInUse);
             }
             let outcome = create_session(transaction, now, of, args)?;
+            transaction.write(of, client::CREATED_PRINCIPAL, args.principal)?;
             transaction.write(of, client::CREATE_SESSION, pair(args.sequence, outcome as u32))?;
             transaction.created(of, outcome as u32)
         });

@@ -19,6 +19,9 @@ use std::ops::Deref;
 
 /// Rounds in which the lock is only looked at again, before the host is asked to pause.
 const SPIN_ROUNDS: u32 = 200;
+/// Whether the holder of the lock lives is asked before the first pause and then before every
+/// eighth, because the host may need a system call to know.
+const PAUSES_PER_LOOK: u32 = 8;
 
 /// Holds the lock. Dropped without [`commit`](Self::commit), it restores what it changed.
 #[derive(Debug)]
@@ -45,27 +48,35 @@ impl<W: Words> Arena<W> {
 
     /// As [`begin`](Self::begin), also before the recovery records are loaded.
     pub fn begin_any(&self, host: &impl Host) -> Result<Transaction<'_, W>, Error> {
-        let me = u64::from(host.me().number());
-        let mut round = 0;
-        loop {
-            match self.words.compare_exchange(head::LOCK, 0, me) {
-                Ok(()) => break,
-                Err(holder) if !may_hold(host, holder) => {
-                    if self.words.compare_exchange(head::LOCK, holder, me).is_ok() {
-                        break;
-                    }
-                }
-                Err(_) if round < SPIN_ROUNDS => std::hint::spin_loop(),
-                Err(_) if !host.pause(round - SPIN_ROUNDS) => return Err(Error::Busy),
-                Err(_) => {}
-            }
-            round = round.saturating_add(1).min(u32::MAX - 1);
-        }
+        self.lock(host)?;
         let logged = self.words.load(head::UNDO_COUNT) as usize;
         let has_changed = self.words.load(head::CHANGES) % 2 == 1;
         let mut transaction = Transaction { arena: self, logged, has_changed };
         transaction.roll_back();
         Ok(transaction)
+    }
+}
+
+impl<W: Words> Arena<W> {
+    /// Takes the lock, or that of a process that has ended. Only a lock that looks free, or
+    /// abandoned, is tried to be changed.
+    fn lock(&self, host: &impl Host) -> Result<(), Error> {
+        let me = u64::from(host.me().number());
+        for round in 0..u32::MAX {
+            let holder = self.words.load(head::LOCK);
+            let pauses = round.checked_sub(SPIN_ROUNDS);
+            let is_due = pauses.is_some_and(|pauses| pauses % PAUSES_PER_LOOK == 0);
+            let is_free = holder == 0 || is_due && !may_hold(host, holder);
+            if is_free && self.words.compare_exchange(head::LOCK, holder, me).is_ok() {
+                return Ok(());
+            }
+            match pauses {
+                None => std::hint::spin_loop(),
+                Some(pauses) if !host.pause(pauses) => break,
+                Some(_) => {}
+            }
+        }
+        Err(Error::Busy)
     }
 }
 

@@ -43,7 +43,8 @@ pub struct RequestReader<'a, F> {
     pub minor: u32,
     /// Of a callback: `callback_ident`, which has no meaning in a session.
     pub callback_ident: u32,
-    /// The number of operations, as far as the sender says.
+    /// The number of operations, as far as the sender says. More of them than a session allows are
+    /// refused as the result of SEQUENCE, before any is run. RFC 8881 s18.36.3
     pub operations: u32,
     next: u32,
     ended: bool,
@@ -101,11 +102,11 @@ impl<'a, F: Family> RequestReader<'a, F> {
 
     fn decode(&mut self) -> Decoded<'a, F> {
         let refused = |operation, status| Refused { operation, status };
-        if self.next >= OPERATIONS_MAX {
-            return Err(refused(None, Status::TOO_MANY_OPS));
-        }
         let number = self.parts.reader.u32().map_err(|_| refused(None, Status::BADXDR))?;
         let operation = F::lookup(number, self.minor).ok_or_else(|| refused(None, Status::OP_ILLEGAL))?;
+        if self.next >= OPERATIONS_MAX {
+            return Err(refused(Some(operation), Status::TOO_MANY_OPS));
+        }
         let bad = |_: xdr::Error| refused(Some(operation), Status::BADXDR);
         let args = F::decode_args(operation, &mut self.parts.reader).map_err(bad)?;
         let args = args.ok_or_else(|| refused(Some(operation), Status::NOTSUPP))?;

@@ -130,7 +130,8 @@ fn no_more_operations_are_read_than_there_may_be() {
     let message = raw(1, u32::MAX, &[10; 200]);
     let (requests, _) = all(RequestReader::new(&message).unwrap());
     assert_eq!(requests.len(), 129);
-    assert_eq!(requests[128], Err(Refused { operation: None, status: Status::TOO_MANY_OPS }));
+    let refused = Refused { operation: Some(Operation::GetFh), status: Status::TOO_MANY_OPS };
+    assert_eq!(requests[128], Err(refused), "the result has the operation's own number");
     assert_eq!(find_write(&message), None);
 }
 

@@ -78,6 +78,8 @@ fn create_session_is_done_once_for_each_sequence_id() {
         let intruder = CreateSessionArgs { principal: 99, ..args };
         assert_eq!(state.create_session(host, NOW, &intruder), Err(Error::ClientIdInUse));
         let made = state.create_session(host, NOW, &args).expect("a session");
+        let replayed = state.create_session(host, NOW, &intruder);
+        assert_eq!(replayed, Err(Error::ClientIdInUse), "a retry has the same credential");
         assert_eq!(state.create_session(host, NOW, &args), Ok(made), "a retry");
         assert_eq!(state.used(Kind::Session), 1);
         let mut small = session_args(known.client, 2);
@@ -87,6 +89,12 @@ fn create_session_is_done_once_for_each_sequence_id() {
         assert_eq!(state.create_session(host, NOW, &again), Err(Error::TooSmall), "failures are kept too");
         state.create_session(host, NOW, &session_args(known.client, 3)).expect("another session");
         assert_eq!(state.create_session(host, NOW, &args), Err(Error::SeqMisordered));
+        // The principal is compared when the client is confirmed, and not for further sessions.
+        let user = CreateSessionArgs { principal: 99, ..session_args(known.client, 4) };
+        let made = state.create_session(host, NOW, &user).expect("a session");
+        assert_eq!(state.create_session(host, NOW, &user), Ok(made), "a retry");
+        let other = state.create_session(host, NOW, &session_args(known.client, 4));
+        assert_eq!(other, Err(Error::ClientIdInUse), "not a retry");
     });
 }
 
@@ -217,6 +225,25 @@ fn an_id_of_an_earlier_arena_or_a_guess_is_no_session() {
         }
         assert_eq!(state.sequence(host, NOW, &request(session, 8, 1)), Err(Error::BadSlot));
     });
+}
+
+#[test]
+fn the_whole_seed_decides_about_the_ids_of_sessions_and_half_of_an_id_is_secret() {
+    let config = small_config();
+    let session_of = |seed: u128| {
+        let memory = memory(&config);
+        let state = State::create(&memory, &config, 7, seed).expect("a new arena");
+        state.begin_grace(&SingleProcess, NOW, &[]).expect("nothing to load");
+        join(&state, &SingleProcess, NOW, "a").1.0
+    };
+    let first = session_of(5);
+    assert_eq!(session_of(5), first, "all processes of an arena make the same");
+    for seed in [4, 5 | 1 << 64, 5 | 1 << 127] {
+        let other = session_of(seed);
+        assert_eq!(other[..8], first[..8], "the place");
+        let differ: u32 = other[8..].iter().zip(&first[8..]).map(|(one, two)| (one ^ two).count_ones()).sum();
+        assert!((10..54).contains(&differ), "{differ} of 64 bits");
+    }
 }
 
 #[test]

@@ -164,7 +164,7 @@ fn io_by_a_state_that_ends_meanwhile_has_a_bad_stateid_and_nothing_is_damaged() 
     let held = one.lock(&state, NOW, locker, (0, 1), false).expect("free");
     let of = state.client(&HOST, NOW, one.client).expect("a client");
     let opening = loads_to_open(&origin);
-    let of_all = |id| (0..60).step_by(4).flat_map(move |step| (1..60).map(move |loads| (id, step, loads)));
+    let of_all = |id| (0..400).step_by(9).flat_map(move |step| (1..50).map(move |loads| (id, step, loads)));
     let mut ends = 0;
     for (id, step, loads) in [open, held].into_iter().flat_map(of_all) {
         let memory = super::kills::copy(&origin);

@@ -128,3 +128,40 @@ fn sessions_that_end_while_they_are_used_leave_nothing_behind() {
     assert_eq!((state.used(Kind::Session), state.used(Kind::Chunk)), (1, 1));
     check(&state);
 }
+
+/// A process that counts how often it asks whether another lives.
+struct Asking {
+    asked: Cell<u32>,
+}
+
+impl Host for Asking {
+    fn me(&self) -> Owner {
+        Owner::new(2).expect("a number")
+    }
+
+    fn is_alive(&self, _owner: Owner) -> bool {
+        self.asked.set(self.asked.get() + 1);
+        true
+    }
+
+    fn pause(&self, round: u32) -> bool {
+        round < 79
+    }
+}
+
+#[test]
+fn who_waits_for_the_lock_reads_it_and_seldom_asks_whether_its_holder_lives() {
+    let config = small_config();
+    let memory = memory(&config);
+    let state = create(&memory, &config);
+    memory.store(crate::layout::head::LOCK, 1);
+    let process = Process::new(&memory);
+    let waiting = State::open(&process).expect("an arena");
+    let host = Asking { asked: Cell::new(0) };
+    assert_eq!(waiting.exchange_id(&host, NOW, exchange("a", 1)), Err(Error::Busy));
+    assert_eq!(process.steps.get(), 0, "a lock that is held is only read");
+    assert_eq!(host.asked.get(), 10, "once in eight pauses");
+    memory.store(crate::layout::head::LOCK, 0);
+    state.exchange_id(&host, NOW, exchange("a", 1)).expect("the lock is free");
+    check(&state);
+}
