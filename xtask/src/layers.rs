@@ -59,7 +59,7 @@ pub(crate) const RULES: &[Rule] = &[
     // The golden bytes of the tests are whole calls and replies, so the tests parse RPC first.
     Rule { ours_in_tests: &["rpc"], ..pure("nfs3", &["xdr", "fs", "drc"], &["thiserror", "smallvec"]) },
     pure("nfs4", &["xdr", "rpc", "fs"], &["thiserror"]),
-    pure("state", &[], &["thiserror", "xxhash-rust"]),
+    pure("state", &[], &["siphasher", "thiserror", "xxhash-rust"]),
     pure("rpcrdma", &["xdr"], &["thiserror", "smallvec"]),
     pure("paths", &[], &["thiserror", "smallvec"]),
     pure("record", &[], &["thiserror", "serde", "serde_json", "hdrhistogram"]),
