@@ -117,6 +117,12 @@ impl Status {
     pub const CB_PATH_DOWN_SESSION: u32 = 0x200;
 }
 
+/// The index and generation in a session's id.
+fn place_of(id: SessionId) -> (u32, u32) {
+    let number = |at: usize| id.0[at..at + 4].iter().fold(0, |sum, byte| sum << 8 | u32::from(*byte));
+    (number(0), number(4))
+}
+
 impl<W: Words> Arena<W> {
     pub fn session_id(&self, record: Record) -> Result<SessionId, Error> {
         Ok(self.session_id_of(record.index, self.generation(record)?))
@@ -135,8 +141,7 @@ impl<W: Words> Arena<W> {
 
     /// The record of a session that is still served, and its client.
     pub fn live_session(&self, id: SessionId) -> Result<(Record, Record), Error> {
-        let number = |at: usize| id.0[at..at + 4].iter().fold(0, |sum, byte| sum << 8 | u32::from(*byte));
-        let (index, generation) = (number(0), number(4));
+        let (index, generation) = place_of(id);
         let record = Record { kind: Kind::Session, index };
         if id != self.session_id_of(index, generation) || self.layout.address(record, 0).is_none() {
             return Err(Error::BadSession);
@@ -412,15 +417,15 @@ impl<W: Words> State<W> {
     pub fn sequence(&self, host: &impl Host, now: Duration, args: &SequenceArgs) -> Result<Sequence, Error> {
         let (record, of) = self.arena.live_session(args.session)?;
         // If the session ends meanwhile, its memory may be another's: then errors mean nothing.
-        let or_ended = |error| self.arena.live_session(args.session).map_or_else(|ended| ended, |_| error);
+        let check = || self.arena.check_session(record, place_of(args.session).1);
+        let or_ended = |error| check().err().unwrap_or(error);
         let client = self.arena.client_ref(of).map_err(or_ended)?;
         let at = self.arena.slot_at(record, args.slot).map_err(or_ended)?;
-        let check = || self.arena.live_session(args.session).map(drop);
         let begun = self.arena.slot_begin(host, at, args.sequence, args.digest, check);
         let (begun, before) = begun.map_err(or_ended)?;
         // The session may have ended since it was found. Its end is ordered before the look at its
         // slots, and the slot was taken before this look at the session: one sees the other.
-        if self.arena.live_session(args.session).is_err() {
+        if check().is_err() {
             if matches!(begun, Begun::Run | Begun::Continue(_)) {
                 self.arena.slot_forget(host, at, args.sequence, before);
             }
