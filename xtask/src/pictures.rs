@@ -1,5 +1,5 @@
-//! `cargo xtask pictures`: makes the pictures of the README in docs/pictures: a report, `trunkline
-//! top` and the web page of an embedded group under load.
+//! `cargo xtask pictures`: makes the pictures of the documents in docs/pictures: a report,
+//! `trunkline top` and the web page of an embedded group under load, and the steps of kept records.
 //!
 //! The suite `pictures` makes them, here and in a directory that is removed when it runs as a test.
 

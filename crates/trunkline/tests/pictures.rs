@@ -1,6 +1,6 @@
-//! Makes the pictures of the README: a report, `trunkline top` and the web page, of an embedded
-//! group under load. `cargo xtask pictures` puts them into docs/pictures; without a directory they
-//! are made and thrown away.
+//! Makes the pictures of the documents: a report, `trunkline top` and the web page, of an embedded
+//! group under load, and the steps of kept records. `cargo xtask pictures` puts them into
+//! docs/pictures; without a directory they are made and thrown away.
 
 #[path = "pictures/terminal.rs"]
 mod terminal;
@@ -165,4 +165,28 @@ fn the_report_shows_routes_side_by_side() {
     browser.evaluate("document.querySelector('details').open = false; scrollTo(0, 0)");
     browser.screenshot_of_window(&place.file("report.png"));
     place.check("report.png", b"\x89PNG");
+}
+
+/// The records of docs/results whose steps EXPERIMENTS.md shows, and the names of their pictures.
+const STEPS: [(&str, &str); 2] =
+    [("2026-11-26-lab-clients.json", "clients.png"), ("2026-11-26-lab-step-test.json", "step-test.png")];
+
+#[test]
+fn kept_records_show_their_steps() {
+    let (place, files) = (Place::new(), temp_dir("pictures"));
+    let results = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/results");
+    for (record, name) in STEPS {
+        let page = files.path().join(record).with_extension("html");
+        let mut report = program();
+        report.arg("report").arg(results.join(record)).arg("--html").arg(&page);
+        let output = report.output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        let mut browser = Browser::start(1280, 640);
+        browser.open_file(&page);
+        let last = "[...document.querySelectorAll('h2[id*=steps]')].at(-1)";
+        browser.wait_for("steps", &format!("{last} != null"));
+        browser.evaluate(&format!("{last}.scrollIntoView()"));
+        browser.screenshot_of_window(&place.file(name));
+        place.check(name, b"\x89PNG");
+    }
 }

@@ -237,7 +237,7 @@ pub(crate) const SUITES: &[Suite] = &[
     },
     Suite {
         name: "pictures",
-        about: "the pictures of the README, made of an embedded group under load",
+        about: "the pictures of the documents, made of a group under load and of kept records",
         tier: Tier::Full,
         minutes: 6,
         command: &["test", "--package", "trunkline", "--test", "pictures", "--", "--test-threads", "1"],
