@@ -75,9 +75,31 @@ pub(crate) mod head {
 /// [`RANGES_PER_LOCK_MAX`]: crate::RANGES_PER_LOCK_MAX
 pub(crate) const UNDO_ENTRIES: usize = 32_768;
 
-/// How many records of each kind there may be, in all and for one client.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Bounds {
+/// Defines [`Bounds`], and the words that keep them in an arena in the order of the fields.
+macro_rules! bounds {
+    ($($(#[$about:meta])* pub $field:ident: u32,)+) => {
+        /// How many records of each kind there may be, in all and for one client.
+        #[derive(Debug, Clone, PartialEq, Eq)]
+        pub struct Bounds {
+            $($(#[$about])* pub $field: u32,)+
+        }
+
+        impl Bounds {
+            fn to_words(&self) -> [u32; BOUNDS] {
+                [$(self.$field),+]
+            }
+
+            fn of_words(words: [u32; BOUNDS]) -> Self {
+                let [$($field),+] = words;
+                Self { $($field),+ }
+            }
+        }
+
+        const BOUNDS: usize = [$(stringify!($field)),+].len();
+    };
+}
+
+bounds! {
     /// Clients, and hosts that lock by NLM. The hosts are a half at most; clients that have asked
     /// for an id and not yet confirmed it are a quarter at most.
     pub clients: u32,
@@ -179,81 +201,6 @@ impl Bounds {
             waiters_per_client: 16,
             recoveries: 64,
             blobs: 512,
-        }
-    }
-
-    fn to_words(&self) -> [u32; 21] {
-        [
-            self.clients,
-            self.sessions,
-            self.sessions_per_client,
-            self.slots,
-            self.slots_per_session,
-            self.reply_bytes,
-            self.owners,
-            self.owners_per_client,
-            self.files,
-            self.opens,
-            self.opens_per_client,
-            self.locks,
-            self.locks_per_client,
-            self.ranges,
-            self.ranges_per_client,
-            self.delegations,
-            self.delegations_per_client,
-            self.waiters,
-            self.waiters_per_client,
-            self.recoveries,
-            self.blobs,
-        ]
-    }
-
-    fn of_words(words: [u32; 21]) -> Self {
-        let [
-            clients,
-            sessions,
-            sessions_per_client,
-            slots,
-            slots_per_session,
-            reply_bytes,
-            owners,
-            owners_per_client,
-            files,
-            opens,
-            opens_per_client,
-            locks,
-            locks_per_client,
-            ranges,
-            ranges_per_client,
-            delegations,
-            delegations_per_client,
-            waiters,
-            waiters_per_client,
-            recoveries,
-            blobs,
-        ] = words;
-        Self {
-            clients,
-            sessions,
-            sessions_per_client,
-            slots,
-            slots_per_session,
-            reply_bytes,
-            owners,
-            owners_per_client,
-            files,
-            opens,
-            opens_per_client,
-            locks,
-            locks_per_client,
-            ranges,
-            ranges_per_client,
-            delegations,
-            delegations_per_client,
-            waiters,
-            waiters_per_client,
-            recoveries,
-            blobs,
         }
     }
 
@@ -463,7 +410,7 @@ impl Layout {
         if found != VERSION {
             return Err(OpenError::Version { found, ours: VERSION });
         }
-        let mut bounds = [0; 21];
+        let mut bounds = [0; BOUNDS];
         for (at, bound) in bounds.iter_mut().enumerate() {
             let word = words.load(head::CONFIG + 2 + at);
             *bound = u32::try_from(word).map_err(|_| OpenError::Damaged("a bound is not a number"))?;
