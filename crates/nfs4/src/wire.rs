@@ -5,76 +5,7 @@ use crate::Status;
 use fs::{Device, FileHandle, HANDLE_BYTES_MAX, Rights, Stability, Time};
 use xdr::{Error, Reader, Result, Writer};
 
-/// The encoding of a message or of a part of one. `'a` is the lifetime of the bytes that the value
-/// borrows.
-pub trait Wire<'a>: Sized {
-    /// Decodes a value and leaves `reader` after its last byte.
-    ///
-    /// # Errors
-    /// Missing bytes, a length above its bound, or a value outside its enumeration.
-    fn decode(reader: &mut Reader<'a>) -> Result<Self>;
-
-    /// Appends the encoded value.
-    fn encode(&self, writer: &mut Writer<'_>);
-}
-
-/// Void. RFC 4506 s4.16
-impl<'a> Wire<'a> for () {
-    fn decode(_: &mut Reader<'a>) -> Result<Self> {
-        Ok(())
-    }
-
-    fn encode(&self, _: &mut Writer<'_>) {}
-}
-
-impl<'a> Wire<'a> for u32 {
-    #[inline]
-    fn decode(reader: &mut Reader<'a>) -> Result<Self> {
-        reader.u32()
-    }
-
-    #[inline]
-    fn encode(&self, writer: &mut Writer<'_>) {
-        writer.u32(*self);
-    }
-}
-
-impl<'a> Wire<'a> for u64 {
-    #[inline]
-    fn decode(reader: &mut Reader<'a>) -> Result<Self> {
-        reader.u64()
-    }
-
-    #[inline]
-    fn encode(&self, writer: &mut Writer<'_>) {
-        writer.u64(*self);
-    }
-}
-
-impl<'a> Wire<'a> for bool {
-    #[inline]
-    fn decode(reader: &mut Reader<'a>) -> Result<Self> {
-        reader.bool()
-    }
-
-    #[inline]
-    fn encode(&self, writer: &mut Writer<'_>) {
-        writer.bool(*self);
-    }
-}
-
-/// Fixed-length opaque data, such as verifiers.
-impl<'a, const N: usize> Wire<'a> for [u8; N] {
-    #[inline]
-    fn decode(reader: &mut Reader<'a>) -> Result<Self> {
-        reader.opaque_fixed()
-    }
-
-    #[inline]
-    fn encode(&self, writer: &mut Writer<'_>) {
-        writer.opaque_fixed(self);
-    }
-}
+xdr::wire_trait!();
 
 /// Names, link texts and other strings for which the standard sets no bound. The record bounds
 /// them; whether a name is too long is for the file system to say. RFC 8881 s3.2 (component4)
@@ -210,59 +141,7 @@ impl<'a> Wire<'a> for Stability {
     }
 }
 
-/// Implements [`Wire`] for a struct that is encoded as its fields, in the order given here.
-macro_rules! wire_fields {
-    ($name:ident $(<$life:lifetime>)? { $($field:ident),* $(,)? }) => {
-        impl<'a> $crate::Wire<'a> for $name $(<$life>)? {
-            #[inline]
-            #[allow(unused_variables)]
-            fn decode(reader: &mut xdr::Reader<'a>) -> xdr::Result<Self> {
-                // A struct expression evaluates its fields in the order in which they are written.
-                Ok(Self { $($field: $crate::Wire::decode(reader)?),* })
-            }
-
-            #[inline]
-            #[allow(unused_variables)]
-            fn encode(&self, writer: &mut xdr::Writer<'_>) {
-                let Self { $($field),* } = self;
-                $($crate::Wire::encode($field, writer);)*
-            }
-        }
-    };
-}
-
-/// Implements [`Wire`] for an enumeration of unit variants. Other values are refused.
-macro_rules! wire_enum {
-    ($name:ident { $($variant:ident = $value:literal),+ $(,)? }) => {
-        impl $name {
-            /// The number on the wire.
-            #[must_use]
-            #[inline]
-            pub const fn number(self) -> u32 {
-                match self {
-                    $(Self::$variant => $value),+
-                }
-            }
-        }
-
-        impl<'a> $crate::Wire<'a> for $name {
-            #[inline]
-            fn decode(reader: &mut xdr::Reader<'a>) -> xdr::Result<Self> {
-                match reader.u32()? {
-                    $($value => Ok(Self::$variant),)+
-                    value => Err(xdr::Error::BadDiscriminant { name: stringify!($name), value }),
-                }
-            }
-
-            #[inline]
-            fn encode(&self, writer: &mut xdr::Writer<'_>) {
-                writer.u32(self.number());
-            }
-        }
-    };
-}
-
-pub(crate) use {wire_enum, wire_fields};
+pub(crate) use xdr::{wire_enum, wire_fields};
 
 #[cfg(test)]
 mod tests {

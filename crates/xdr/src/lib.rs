@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 mod reader;
+mod wire;
 mod writer;
 
 pub use reader::{Error, Reader, Result};
