@@ -81,8 +81,18 @@ fn files_of_several_clients_are_spread_over_the_nodes() {
 
 #[test]
 fn a_killed_agent_is_named_and_the_record_says_what_remains() {
+    an_agent_that_ends_is_named(Signal::KILL);
+}
+
+#[test]
+fn an_agent_that_its_owner_ends_is_named_too() {
+    an_agent_that_ends_is_named(Signal::TERM);
+}
+
+#[track_caller]
+fn an_agent_that_ends_is_named(signal: Signal) {
     let bed = Testbed::start(3);
-    let mut agents = bed.agents(3);
+    let agents = bed.agents(3);
     let text = format!(
         "repeats = 4\nwindow_ms = 1000\ntarget.server = \"10.77.1.1:/data\"\n\
          [[route]]\nname = \"tcp\"\noptions = \"nconnect=1\"\n\
@@ -92,7 +102,7 @@ fn a_killed_agent_is_named_and_the_record_says_what_remains() {
     );
     let bench = bed.start_bench(&text, &["--client", &bed.clients(3)]);
     agents[2].wait_for_line("load starts", TIMEOUT);
-    agents[2].kill();
+    agents[2].signal(signal);
     let (status, record) = bed.finish_bench(bench);
     assert_eq!(status, Some(1), "the record fails");
     assert_eq!(failures(&record).len(), 1, "told once: {:?}", record.failed);

@@ -304,6 +304,8 @@ impl Fleet {
                         *answer = Some(Answer::Stopped);
                         failed.get_or_insert((*member, reason));
                     }
+                    // Nobody has been asked to stop yet, so its agent is being ended.
+                    Ok(Some(Answer::Stopped)) => client.lose("it said that it stopped".to_owned()),
                     Ok(found) => *answer = found,
                     Err(error) => client.lose(error.to_string()),
                 }
