@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 
-/// The proxy changes the first byte of this mark wherever the mark passes.
+/// The proxy changes the last byte of this mark wherever the mark passes.
 pub(crate) const MARK: &[u8; 32] = b"this is the place of the damage!";
 
 /// Forwards connections until the test program ends; returns the port.
@@ -21,27 +21,23 @@ pub(crate) fn flipping_proxy(to: SocketAddr) -> u16 {
     port
 }
 
-/// The mark may span two reads, so a possible beginning of the mark is checked again with the data
-/// that follow.
+/// Nothing is held back, or a call that ends with the first byte of the mark would wait for more: the
+/// mark is recognized across reads, and its last byte is the one that changes.
 fn forward(mut from: TcpStream, mut to: TcpStream, flips: bool) {
-    let mut buffer = vec![0; 1 << 16];
-    let mut kept = 0_usize;
-    while let Ok(got) = from.read(&mut buffer[kept..]) {
+    let before = MARK.len() - 1;
+    let mut buffer = vec![0; before + (1 << 16)];
+    while let Ok(got) = from.read(&mut buffer[before..]) {
         if got == 0 {
             break;
         }
-        let len = kept + got;
-        let data = &mut buffer[..len];
-        if flips && let Some(at) = data.windows(MARK.len()).position(|window| window == MARK) {
-            data[at] ^= 1;
+        let passed = &mut buffer[..before + got];
+        if flips && let Some(at) = passed.windows(MARK.len()).position(|window| window == MARK) {
+            passed[at + before] ^= 1;
         }
-        // Only bytes that match the beginning of the mark are held back.
-        kept =
-            (1..MARK.len().min(len)).rev().find(|tail| flips && data.ends_with(&MARK[..*tail])).unwrap_or(0);
-        if to.write_all(&data[..len - kept]).is_err() {
+        if to.write_all(&passed[before..]).is_err() {
             break;
         }
-        buffer.copy_within(len - kept..len, 0);
+        buffer.copy_within(got..before + got, 0);
     }
     let _ = to.shutdown(Shutdown::Both);
 }
