@@ -89,13 +89,16 @@ fn targets(
             // A target may answer over RDMA and over TCP at one address.
             let Some(ip) = addresses.take(address, "an NVMe-oF target", findings) else { continue };
             let portal = portal(ip);
-            if portals.contains(&portal) {
+            if let Some(other) = portals.iter().find(|other| portal.is_at(other)) {
                 findings.add(
                     address.span(),
-                    format!("the address {ip} of the target {name} is used twice"),
+                    format!(
+                        "the address {ip} of the target {name} is used twice: {} has it too",
+                        other.target
+                    ),
                     "each address of a target is a path of its own",
                     "docs/RUNBOOKS.md",
-                    "leave one of them out",
+                    "leave one of them out, or give one another transport or port",
                 );
             }
             portals.push(portal);

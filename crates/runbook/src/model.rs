@@ -44,9 +44,10 @@ pub(crate) struct Host {
 }
 
 impl Host {
-    /// The label of the host's initiator in an array.
+    /// The label of the host's initiator in an array, and the name of its interface in /etc/hosts.
+    /// Neither may have the dot of an interface of a partition or VLAN (`ib0.8001`).
     pub(crate) fn initiator(&self) -> String {
-        format!("{}-{}", self.name, self.interface)
+        format!("{}-{}", self.name, self.interface).replace('.', "-")
     }
 }
 
@@ -57,6 +58,13 @@ pub(crate) struct Portal {
     pub(crate) transport: Transport,
     pub(crate) address: IpAddr,
     pub(crate) port: u16,
+}
+
+impl Portal {
+    /// Whether a host that connects to one of the two reaches the other.
+    pub(crate) fn is_at(&self, other: &Self) -> bool {
+        (self.transport, self.address, self.port) == (other.transport, other.address, other.port)
+    }
 }
 
 /// An EF600.

@@ -6,7 +6,7 @@
 /// The source of the rules.
 pub(crate) const ORIGIN: &str = "NVM Express Base Specification 2.0, section 4.5; 1.4b, section 7.9";
 /// The most bytes of a name.
-const BYTES_MAX: usize = 223;
+pub(crate) const BYTES_MAX: usize = 223;
 /// What the form with a UUID begins with.
 const UUID_PREFIX: &str = "nqn.2014-08.org.nvmexpress:uuid:";
 

@@ -2,7 +2,7 @@
 
 use super::addresses::Addresses;
 use super::guide;
-use super::names::{Names, SANTRICITY_LABEL_MAX, check_interface};
+use super::names::{Names, SANTRICITY_LABEL_MAX, check_interface, is_santricity_label};
 use crate::error::Findings;
 use crate::model::{self, Connect, Portal};
 use crate::nqn;
@@ -40,6 +40,9 @@ pub(super) fn check(
             let mut found = one(shared, host, name, address, findings);
             found.portals = portals(hosts.len(), arrays, others);
             unique_nqn(host, &found, &mut nqns, findings);
+            if !site.array.is_empty() {
+                check_initiator(host, &found, findings);
+            }
             hosts.push(found);
         }
     }
@@ -265,26 +268,40 @@ fn one(
         check_interface(interface, findings);
     }
     let interface = interface.get_ref().clone();
-    let label = format!("{name}-{interface}");
-    if label.len() > SANTRICITY_LABEL_MAX {
-        findings.add(
-            keys.name.span(),
-            format!("the label {label} of the host's initiator is too long"),
-            format!("a label has at most {SANTRICITY_LABEL_MAX} characters: name, - and interface together"),
-            "SANtricity commands, naming conventions",
-            "a shorter name",
-        );
-    }
     let text = match (&keys.nqn, &shared.get_ref().nqn_prefix) {
         (Some(nqn), _) => {
             check_nqn(nqn.span(), nqn.get_ref(), findings);
             nqn.get_ref().clone()
         }
-        // The prefix is checked apart from the names, which have rules of their own.
-        (None, Some(prefix)) => format!("{}{label}", prefix.get_ref()),
+        // The prefix is checked apart from the names, which have rules of their own. Together they
+        // may be too long.
+        (None, Some(prefix)) => {
+            let whole = format!("{}{name}-{interface}", prefix.get_ref());
+            if whole.len() > nqn::BYTES_MAX {
+                check_nqn(prefix.span(), &whole, findings);
+            }
+            whole
+        }
         (None, None) => String::new(),
     };
     model::Host { name, address, interface, nqn: text, portals: Vec::new() }
+}
+
+/// An array knows each host's initiator by a label.
+fn check_initiator(host: &At<Host>, found: &model::Host, findings: &mut Findings) {
+    let label = found.initiator();
+    if is_santricity_label(&label) {
+        return;
+    }
+    findings.add(
+        host.get_ref().name.span(),
+        format!("{label:?} is no label for the host's initiator"),
+        format!(
+            "a label has at most {SANTRICITY_LABEL_MAX} letters, digits, - and _: name, - and interface together"
+        ),
+        "SANtricity commands, naming conventions",
+        "a shorter name",
+    );
 }
 
 fn check_nqn(span: std::ops::Range<usize>, text: &str, findings: &mut Findings) {

@@ -67,11 +67,16 @@ pub(super) fn check_interface(interface: &At<String>, findings: &mut Findings) {
     );
 }
 
+/// Whether this is a label of SANtricity.
+pub(super) fn is_santricity_label(text: &str) -> bool {
+    let valid = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    (1..=SANTRICITY_LABEL_MAX).contains(&text.len()) && text.chars().all(valid)
+}
+
 /// A label of SANtricity.
 pub(super) fn check_label(label: &At<String>, findings: &mut Findings) {
     let text = label.get_ref();
-    let valid = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
-    if (1..=SANTRICITY_LABEL_MAX).contains(&text.len()) && text.chars().all(valid) {
+    if is_santricity_label(text) {
         return;
     }
     findings.add(

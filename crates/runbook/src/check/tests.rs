@@ -515,3 +515,63 @@ fn an_address_listed_twice_by_one_server_or_two_interfaces_of_one_node_is_refuse
         "{refusal}"
     );
 }
+
+/// Two targets of one address would be one path, whatever their names.
+#[test]
+fn an_address_of_two_targets_is_refused_unless_transport_or_port_differ() {
+    let with = |target: &str| {
+        let target = format!("[[target]]\nname = \"again\"\n{target}\n\n[[host]]");
+        System::LinuxHost.site_file().replacen("[[host]]", &target, 1)
+    };
+    let (refusal, line) = refused(&with("transport = \"rdma\"\naddresses = [\"10.0.9.1\", \"10.0.1.1\"]"));
+    assert!(
+        refusal.sentence.contains("10.0.1.1 of the target again is used twice: stor1-rdma has it too"),
+        "{refusal}"
+    );
+    assert!(line.starts_with("addresses") && refusal.rule.contains("path of its own"), "{line}: {refusal}");
+    let (refusal, _) = refused(&with("transport = \"tcp\"\naddresses = [\"10.0.9.1\", \"10.0.9.1\"]"));
+    assert!(refusal.sentence.contains("used twice: again has it too"), "{refusal}");
+    for differs in ["transport = \"tcp\"", "transport = \"rdma\"\nport = 4421"] {
+        assert!(runbook(&with(&format!("{differs}\naddresses = [\"10.0.1.1\"]"))).is_ok(), "{differs}");
+    }
+}
+
+// NVM Express Base Specification 2.0, section 4.5: 223 bytes.
+#[test]
+fn a_whole_nqn_is_not_longer_than_its_format_allows() {
+    let with = |bytes: usize| {
+        let start = "nqn.2020-12.com.example.hpc:";
+        let prefix = format!("{start}{}:", "x".repeat(bytes - start.len() - 1));
+        ef600().replace("nqn.2020-12.com.example.hpc:nvme:\"", &format!("{prefix}\""))
+    };
+    // `cmp01-ib0` follows.
+    assert!(runbook(&with(223 - 9)).is_ok());
+    let (refusal, line) = refused(&with(223 - 8));
+    assert!(
+        refusal.sentence.contains("-ib0\" is not the NQN") && line.starts_with("nqn_prefix"),
+        "{refusal}"
+    );
+    assert!(refusal.rule.contains("at most 223 bytes, and this has 224"), "{refusal}");
+}
+
+/// A label of an initiator is an array's: sites without one have no such rule.
+#[test]
+fn labels_of_initiators_are_those_of_santricity_where_there_is_an_array() {
+    let partition = ef600().replace("interface = \"ib0\"", "interface = \"ib0.8001\"");
+    let files = runbook(&partition).unwrap();
+    let scripts = files.iter().filter(|file| file.path.starts_with("array-de0704/"));
+    let with_label: Vec<_> = scripts
+        .filter(|file| file.text.contains("\"cmp07-ib0-8001\""))
+        .map(|file| file.path.rsplit('/').next().unwrap())
+        .collect();
+    for name in ["40-hosts.smcli", "undo-40-hosts.smcli", "playbook.yml", "rest-requests.json", "plan.json"] {
+        assert!(with_label.contains(&name), "{name}: {with_label:?}");
+    }
+    assert!(files.iter().any(|file| file.text.contains("nqn.2020-12.com.example.hpc:nvme:cmp07-ib0.8001")));
+    let long = "a23456789012345678901234567";
+    let (refusal, line) = refused(&ef600().replace("\"mgt01\"", &format!("\"{long}\"")));
+    assert!(refusal.sentence.contains("a23456789012345678901234567-ib0") && line.contains(long), "{refusal}");
+    assert!(refusal.rule.contains("30 letters") && refusal.origin.contains("SANtricity"), "{refusal}");
+    let without = System::LinuxHost.site_file().replacen("interface = \"", "interface = \"a2345.7890", 1);
+    assert!(runbook(&without.replace("node[", "a-node-of-a-long-name-[")).is_ok());
+}
