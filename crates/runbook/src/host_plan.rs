@@ -24,7 +24,8 @@ pub struct HostPlan {
     pub native_multipath: bool,
     /// The MTU of the network, in bytes, if the site file says it.
     pub mtu: Option<u32>,
-    /// The largest request of a block device, in bytes, if it is to be set.
+    /// What a request of a block device should carry, in bytes: `request_kib`, or else the widest
+    /// full stripe of the arrays; none if the site file has neither.
     pub request_bytes: Option<u64>,
 }
 
@@ -61,7 +62,8 @@ fn plan(model: &Model, host: &Host) -> HostPlan {
         nqn: subsystem(model, &portal.target),
     };
     let of_arrays = model.arrays.iter().find_map(|array| array.mtu);
-    let request_kib = model.connect.as_ref().and_then(|connect| connect.request_kib);
+    let stripe_kib = model.arrays.iter().filter_map(|array| array.layout.stripe.stripe_kib).max();
+    let request_kib = model.connect.as_ref().and_then(|connect| connect.request_kib).or(stripe_kib);
     HostPlan {
         name: host.name.clone(),
         interface: host.interface.clone(),
@@ -110,6 +112,19 @@ mod tests {
         assert_eq!((host.native_multipath, host.mtu, host.request_bytes), (true, None, Some(1 << 20)));
         let rhel7 = System::Ef600.site_file().replace("\"rhel8\"", "\"rhel7\"");
         assert!(!host_plans(&rhel7).unwrap()[0].native_multipath);
+    }
+
+    // Deploying NetApp EF600, section Configuring Volumes on RAID Volume Groups.
+    #[test]
+    fn requests_should_carry_a_full_stripe_where_the_site_does_not_set_them() {
+        let without = System::Ef600.site_file().replacen("\nrequest_kib", "\n#request_kib", 1);
+        let request = |site: &str| host_plans(site).unwrap()[0].request_bytes;
+        assert_eq!(request(&without), Some(1 << 20));
+        let narrow = without.replace("#segment_kib = 128", "segment_kib = 64");
+        assert_eq!(request(&narrow), Some(512 << 10));
+        let pool = without.replace("\"raid6\"", "\"ddp\"").replace("drives = 20", "drives = 24");
+        assert_eq!(request(&pool.replace("4992GiB", "4096GiB")), None);
+        assert_eq!(request(System::LinuxHost.site_file()), None);
     }
 
     #[test]
