@@ -6,13 +6,17 @@ use std::time::Duration;
 const NAME: &str = "timedatectl.txt";
 
 pub(super) fn check(evidence: &Evidence, out: &mut Vec<Finding>) {
-    let Some(text) = evidence.text(NAME) else { return };
-    // `System clock synchronized: yes`; before systemd 235 `NTP synchronized: yes`.
-    let lines = text.lines().filter_map(|line| line.split_once(':'));
-    let mut values =
-        lines.filter(|(key, _)| key.trim_end().ends_with("synchronized")).map(|(_, value)| value);
-    let Some(value) = values.next().map(str::trim) else { return };
-    let finding = Finding::ok("clock.synchronized", evidence.source(NAME), format!("synchronized: {value}"));
+    const RULE: &str = "clock.synchronized";
+    if !evidence.0.contains_key(NAME) {
+        return;
+    }
+    let Some(value) = evidence.text(NAME).and_then(synchronized) else {
+        let seen = "timedatectl does not say whether the clock is synchronized";
+        let mend = "chronyc tracking, or ntpq -p    # where something else than systemd keeps the clock";
+        out.push(Finding::unknown(RULE, "timedatectl", seen, mend));
+        return;
+    };
+    let finding = Finding::ok(RULE, evidence.source(NAME), format!("synchronized: {value}"));
     out.push(if value == "yes" {
         finding
     } else {
@@ -21,6 +25,12 @@ pub(super) fn check(evidence: &Evidence, out: &mut Vec<Finding>) {
             "timedatectl set-ntp true    # or start chronyd",
         )
     });
+}
+
+/// `System clock synchronized: yes`; before systemd 235 `NTP synchronized: yes`.
+fn synchronized(text: &str) -> Option<&str> {
+    let mut lines = text.lines().filter_map(|line| line.split_once(':'));
+    lines.find(|(key, _)| key.trim_end().ends_with("synchronized")).map(|(_, value)| value.trim())
 }
 
 /// Clocks that differ by more than this make files look newer or older than they are.

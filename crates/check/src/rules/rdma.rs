@@ -18,8 +18,7 @@ pub(super) fn check(evidence: &Evidence, expected: &Expected, out: &mut Vec<Find
     if ports.is_empty() {
         if evidence.text(LINKS).is_some() || evidence.0.contains_key(TREE) || evidence.0.contains_key(DEVINFO)
         {
-            let seen = "no RDMA device: only TCP can be used";
-            out.push(Finding::ok("rdma.devices", "/sys/class/infiniband, ibv_devinfo", seen));
+            out.push(no_device(expected));
         }
         return;
     }
@@ -28,12 +27,34 @@ pub(super) fn check(evidence: &Evidence, expected: &Expected, out: &mut Vec<Find
         out.push(state(evidence, port, source, any_is_active));
         out.extend(link_layer(port, source));
         if port.state == ACTIVE && is_used(evidence, port) {
-            out.extend(mtu(evidence, expected, port));
+            out.extend(match &*port.link_layer {
+                "Ethernet" => Some(mtu(evidence, expected, port)),
+                "InfiniBand" => Some(fabric_mtu(evidence, port)),
+                _ => None,
+            });
             out.extend(gids(evidence, port));
         }
     }
     numa(evidence, &ports, out);
     modules(evidence, out);
+}
+
+/// A host without RDMA devices, which may be as planned.
+fn no_device(expected: &Expected) -> Finding {
+    let planned = expected.portals.iter().filter(|portal| portal.transport == "rdma").count();
+    let seen = match planned {
+        0 => "no RDMA device: only TCP can be used".to_owned(),
+        _ => format!("no RDMA device, and {planned} paths over RDMA are planned"),
+    };
+    let finding = Finding::ok("rdma.devices", "/sys/class/infiniband, ibv_devinfo", seen);
+    if planned == 0 {
+        return finding;
+    }
+    finding.fail(
+        "no path over RDMA can be connected",
+        "lspci | grep -i -e network -e infiniband -e ethernet    # is the card there? then its driver's RDMA module, \
+         such as modprobe mlx5_ib; dmesg | tail",
+    )
 }
 
 /// The ports, from what is captured.
@@ -128,20 +149,14 @@ fn carried_mtu(interface: u32) -> u32 {
     [4096, 2048, 1024, 512].into_iter().find(|mtu| *mtu <= room).unwrap_or(256)
 }
 
-fn mtu(evidence: &Evidence, expected: &Expected, port: &RdmaPort) -> Option<Finding> {
+/// The MTU of a port of RoCE or iWARP follows that of its interface.
+fn mtu(evidence: &Evidence, expected: &Expected, port: &RdmaPort) -> Finding {
     let RdmaPort { device, port: number, active_mtu, max_mtu, .. } = port;
-    if port.link_layer != "Ethernet" {
-        return None;
-    }
     let name = interface(evidence, port);
     let path = format!("/sys/class/net/{}/mtu", name.unwrap_or_default());
     let shown = evidence.value("sys-net.txt", &path).and_then(|mtu| mtu.parse().ok());
     let of_interface = shown.or(expected.mtu);
-    let Some(active) = *active_mtu else {
-        let seen = format!("{device} port {number}: the active RDMA MTU is not known");
-        let mend = "install ibverbs-utils (Debian) or libibverbs-utils (RHEL) for ibv_devinfo";
-        return Some(Finding::unknown("rdma.mtu", DEVINFO, seen, mend));
-    };
+    let Some(active) = *active_mtu else { return unknown_mtu(port) };
     let interface_text = match (name, shown, expected.mtu) {
         (Some(name), Some(mtu), _) => format!("{name} has an MTU of {mtu}"),
         (_, None, Some(mtu)) => format!("{mtu} is expected of its interface"),
@@ -149,10 +164,10 @@ fn mtu(evidence: &Evidence, expected: &Expected, port: &RdmaPort) -> Option<Find
     };
     let seen = format!("{device} port {number}: active RDMA MTU {active}; {interface_text}");
     let finding = Finding::ok("rdma.mtu", evidence.source(DEVINFO), seen);
-    let Some(of_interface) = of_interface else { return Some(finding) };
+    let Some(of_interface) = of_interface else { return finding };
     let best = carried_mtu(of_interface).min(max_mtu.unwrap_or(u32::MAX));
     if active >= best {
-        return Some(finding);
+        return finding;
     }
     let why = format!("the interface carries RDMA packets of {best} bytes; smaller ones cost more of them");
     let name = name.unwrap_or("INTERFACE");
@@ -160,7 +175,33 @@ fn mtu(evidence: &Evidence, expected: &Expected, port: &RdmaPort) -> Option<Find
         "ip link set dev {name} mtu {of_interface}    # if the device keeps its MTU, unmount, and set the \
          interface down and up from a console; the switch ports must carry the MTU too"
     );
-    Some(finding.warn(why, mend))
+    finding.warn(why, mend)
+}
+
+fn unknown_mtu(port: &RdmaPort) -> Finding {
+    let seen = format!("{} port {}: the active RDMA MTU is not known", port.device, port.port);
+    let mend = "install ibverbs-utils (Debian) or libibverbs-utils (RHEL) for ibv_devinfo";
+    Finding::unknown("rdma.mtu", DEVINFO, seen, mend)
+}
+
+/// The MTU of a port of InfiniBand is that of its link: the subnet manager sets the smaller one of
+/// what the port and the port at the other end can do. The MTU of IPoIB does not matter to it.
+// InfiniBand Architecture Specification, volume 1, section 14.2.5.6: PortInfo, NeighborMTU, MTUCap
+fn fabric_mtu(evidence: &Evidence, port: &RdmaPort) -> Finding {
+    let RdmaPort { device, port: number, active_mtu, max_mtu, .. } = port;
+    let Some((active, most)) = active_mtu.zip(*max_mtu) else { return unknown_mtu(port) };
+    let seen = format!("{device} port {number}: active RDMA MTU {active}; the port can do {most}");
+    let finding = Finding::ok("rdma.mtu", evidence.source(DEVINFO), seen);
+    if active >= most {
+        return finding;
+    }
+    finding.warn(
+        format!("the port carries RDMA packets of {most} bytes; smaller ones cost more of them"),
+        format!(
+            "iblinkinfo; smpquery -C {device} -P {number} portinfo LID PORT    # MtuCap of the switch port at the \
+             other end of the cable: raise it there, and set the link down and up"
+        ),
+    )
 }
 
 /// RoCE v2 needs a GID that is made from an address of the interface.

@@ -282,6 +282,49 @@ fn ports_that_nobody_uses_and_other_kinds_of_rdma_are_sound() {
 fn root_may_lock_memory_whatever_the_limit() {
     let mut evidence = evidence(SOUND);
     for (name, from, to) in [
+/// The MTU of a link of InfiniBand has nothing to do with that of an interface.
+#[test]
+fn an_mtu_of_infiniband_is_compared_with_what_the_port_can_do() {
+    let mut evidence = evidence(SOUND);
+    let mut replace = |name: &str, from: &str, to: &str| {
+        let captured = evidence.0.get_mut(name).unwrap();
+        captured.text = Ok(captured.text.clone().unwrap().replace(from, to));
+        all(&evidence, &EXPECTED)
+    };
+    replace("sys-infiniband.txt", "Ethernet", "InfiniBand");
+    let sound = replace("ibv_devinfo.txt", "Ethernet", "InfiniBand");
+    found_all(&sound, &[]);
+    let seen = |findings: &[Finding]| findings.iter().find(|of| of.rule == "rdma.mtu").unwrap().seen.clone();
+    assert_eq!(seen(&sound), "mlx5_0 port 1: active RDMA MTU 4096; the port can do 4096");
+    let small = replace("ibv_devinfo.txt", "active_mtu:\t4096 (5)", "active_mtu:\t2048 (4)");
+    found(&small, "rdma.mtu", Status::Warn, "smpquery -C mlx5_0 -P 1");
+    assert_eq!(seen(&small), "mlx5_0 port 1: active RDMA MTU 2048; the port can do 4096");
+    // Without ibv_devinfo nobody knows.
+    evidence.0.remove("ibv_devinfo.txt");
+    let findings = all(&evidence, &EXPECTED);
+    let bad: Vec<_> = findings.iter().filter(|of| of.status != Status::Ok).collect();
+    assert!(matches!(bad[..], [of] if (of.rule, of.status) == ("rdma.mtu", Status::Unknown)), "{bad:#?}");
+}
+
+#[test]
+fn a_host_without_rdma_is_sound_unless_the_plan_needs_it() {
+    let mut evidence = evidence(SOUND);
+    evidence.0.retain(|name, _| ["sys-infiniband.txt", "ibv_devinfo.txt", "rdma-link.txt"].contains(name));
+    evidence.0.values_mut().for_each(|captured| captured.text = Ok(String::new()));
+    let plan = |transports: &[&'static str]| {
+        let portals = transports.iter().map(|transport| crate::Portal { transport, ..portal("10.0.0.7") });
+        all(&evidence, &Expected { portals: portals.collect(), paths: None, mtu: None, ..EXPECTED })
+    };
+    for transports in [&[][..], &["tcp"]] {
+        let findings = plan(transports);
+        found_all(&findings, &[]);
+        assert_eq!(findings[0].seen, "no RDMA device: only TCP can be used");
+    }
+    let findings = plan(&["rdma", "tcp", "rdma"]);
+    found(&findings, "rdma.devices", Status::Fail, "lspci");
+    assert_eq!(findings[0].seen, "no RDMA device, and 2 paths over RDMA are planned");
+}
+
         ("limits.txt", "memory  unlimited", "memory  65536"),
         ("status.txt", "0000000000000000", "000001ffffffffff"),
     ] {
@@ -324,6 +367,20 @@ fn faults_of_the_network_are_found() {
 fn strict_filtering_harms_only_without_routes_by_source() {
     let from = "all/rp_filter:0\n/proc/sys/net/ipv4/conf/ens6f0/rp_filter:2";
     found_all(&with("sysctl.txt", from, "ens6f0/rp_filter:1"), &[]);
+/// A host without timedatectl may have a clock that is kept, or not.
+#[test]
+fn a_clock_of_which_nothing_is_said_is_unknown() {
+    for text in [Err("timedatectl: no such program".to_owned()), Ok("Time zone: UTC\n".to_owned())] {
+        let mut evidence = evidence(SOUND);
+        evidence.0.get_mut("timedatectl.txt").unwrap().text = text;
+        let findings = all(&evidence, &EXPECTED);
+        let bad: Vec<_> = findings.iter().filter(|of| of.status != Status::Ok).collect();
+        let [clock] = &bad[..] else { panic!("{bad:#?}") };
+        assert_eq!((clock.rule, clock.status), ("clock.synchronized", Status::Unknown));
+        assert!(clock.mend.contains("chronyc tracking"), "{clock:?}");
+    }
+}
+
     let mut evidence = evidence(SOUND);
     for (name, from, to) in
         [("sysctl.txt", from, "ens6f0/rp_filter:1"), ("ip-rule.txt", "10.0.0.2", "10.9.9.9")]
@@ -368,8 +425,14 @@ fn faults_of_kernel_mounts_are_found() {
     captured.text =
         Ok(text.replace("vers=3", "vers=4.1").replace("proto=tcp,nconnect=2", "proto=rdma").replace(one, ""));
     found(&all(&evidence, &EXPECTED), "nfs.connections", Status::Warn, "6.9");
-    evidence.0.get_mut("kernel-release.txt").unwrap().text = Ok("6.12.1\n".to_owned());
-    found_all(&all(&evidence, &EXPECTED), &[]);
+    // Linux 6.9 is the first that opens several.
+    for (release, is_found) in
+        [("6.8.99\n", true), ("6.9.0-rc1\n", false), ("6.9\n", false), ("6.12.1\n", false)]
+    {
+        evidence.0.get_mut("kernel-release.txt").unwrap().text = Ok(release.to_owned());
+        let is_warned = all(&evidence, &EXPECTED).iter().any(|of| of.status != Status::Ok);
+        assert_eq!(is_warned, is_found, "{release}");
+    }
     found(&stats("0 0 900 900", "0 0 9 9"), "nfs.balance", Status::Warn, "trunkline bench");
     found(&stats("wsize=1048576", "wsize=65536"), "nfs.transfer-size", Status::Warn, "max_block_size");
 }
