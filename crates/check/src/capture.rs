@@ -67,6 +67,8 @@ pub const CAPTURES: &[Capture] = &[
              --sort=Ops --output=Node,Proto,Class,Ops",
         ),
     ),
+    // With `--format top` it has the same columns, and is written anew until somebody ends it.
+    capture("isi-statistics-system.txt", How::OnArray("isi statistics system -n=all")),
 ];
 
 const SYS_INFINIBAND: &[&str] = &[

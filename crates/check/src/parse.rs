@@ -10,7 +10,7 @@ mod nvme_list;
 mod smdevices;
 
 pub(crate) use ibv_devinfo::{RdmaPort, rdma_ports};
-pub(crate) use isi::{Interface, interfaces, protocol_operations, settings};
+pub(crate) use isi::{Interface, interfaces, nfs_traffic, protocol_operations, settings};
 pub(crate) use list_subsys::{Subsystem, SubsystemPath, subsystems};
 pub(crate) use mountstats::{NfsMount, nfs_mounts};
 pub(crate) use multipath::{MultipathDevice, multipath_devices};

@@ -235,3 +235,26 @@ fn the_powerscale_guide_prints_two_faults() {
         assert_eq!(with(fault), [(rule, status)], "{fault:?}");
     }
 }
+
+/// Test 1 to Test 4 of a test of four routes by Dell's users: with one address one node of four
+/// serves everything, which the test says is as expected of these routes, and which is slower.
+#[test]
+fn one_node_that_serves_everything_is_found_in_the_test_of_four_routes() {
+    let one = "node 1 6400 MB/s, node 2 0 MB/s, node 3 0 MB/s, node 4 0 MB/s";
+    let other = one.replace("6400", "7700");
+    for (route, faults, all) in [
+        ("tcp", &[one][..], one),
+        ("tcp-mp", &[], "node 1 725 MB/s, node 2 3000 MB/s, node 3 3700 MB/s, node 4 892 MB/s"),
+        ("rdma", &[&*other], &other),
+        ("rdma-mp", &[], "node 1 691 MB/s, node 2 4400 MB/s, node 3 5000 MB/s, node 4 4400 MB/s"),
+    ] {
+        let findings = check(&evidence(&format!("powerscale-f210-{route}"), None), &Expected::default());
+        let faults: Vec<_> = faults.iter().map(|seen| ("powerscale.balance", Status::Warn, *seen)).collect();
+        assert_eq!(bad(&findings), faults, "{route}");
+        assert_eq!(findings.iter().map(|of| &*of.seen).collect::<Vec<_>>(), [all], "{route}");
+        assert!(findings.iter().all(|of| of.status == Status::Ok || of.why.contains("the others idle")));
+    }
+    let few = ("isi-statistics-system.txt", "1 27.2% 0.0 0.0 0.0 690.8M", "1 27.2% 0.0 0.0 0.0 44.0G");
+    let findings = check(&evidence("powerscale-f210-rdma-mp", Some(few)), &Expected::default());
+    assert!(findings[0].why.contains("node 1 serves 76 % of all bytes"), "{findings:?}");
+}

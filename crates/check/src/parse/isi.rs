@@ -89,9 +89,33 @@ pub(crate) fn protocol_operations(text: &str) -> Vec<(String, f64)> {
     if current.is_empty() { last } else { current }
 }
 
-/// `5.5k`, `12`, `1.2M`.
+/// Bytes of NFS per second by node, from `isi statistics system` with the columns Node and NFS
+/// among others, in any order. The row of all nodes together is left out. Of several tables the
+/// last one that has rows counts.
+pub(crate) fn nfs_traffic(text: &str) -> Vec<(String, f64)> {
+    let (mut last, mut current) = (Vec::<(String, f64)>::new(), Vec::<(String, f64)>::new());
+    let mut columns = None;
+    for line in text.lines() {
+        let words: Vec<_> = line.split_whitespace().collect();
+        let column = |name: &str| words.iter().position(|word| word.eq_ignore_ascii_case(name));
+        if let (Some(node), Some(nfs)) = (column("Node"), column("NFS")) {
+            columns = Some((node, nfs));
+            if !current.is_empty() {
+                last = std::mem::take(&mut current);
+            }
+        } else if let Some((node, nfs)) = columns {
+            let node = words.get(node).filter(|node| node.parse::<u32>().is_ok());
+            let rate = words.get(nfs).and_then(|word| rate_of(word));
+            let (Some(node), Some(rate)) = (node, rate) else { continue };
+            current.push(((*node).to_owned(), rate));
+        }
+    }
+    if current.is_empty() { last } else { current }
+}
+
+/// `5.5k`, `12`, `1.2M`, `6.4G`.
 fn rate_of(text: &str) -> Option<f64> {
-    let units = [("k", 1e3), ("K", 1e3), ("M", 1e6)];
+    let units = [("k", 1e3), ("K", 1e3), ("M", 1e6), ("G", 1e9), ("T", 1e12)];
     let unit = units.iter().find_map(|(name, unit)| Some((text.strip_suffix(name)?, *unit)));
     let (number, unit) = unit.unwrap_or((text, 1.0));
     number.parse::<f64>().ok().filter(|rate| rate.is_finite()).map(|rate| rate * unit)
@@ -132,5 +156,16 @@ mod tests {
         let other = "Node Ops\n----\n3 2k\n4 1\nTotal: 2\n";
         assert_eq!(protocol_operations(other), [("3".to_owned(), 2000.0), ("4".to_owned(), 1.0)]);
         assert!(protocol_operations("").is_empty());
+    }
+
+    #[test]
+    fn traffic_of_nfs_is_read_by_node() {
+        let head = "Node   CPU  SMB  NFS  Total\n";
+        let first = format!("{head}------\n All 12.6%  0.0 6.4G   6.4G\n   1 28.7%  0.0 6.4G   6.4G\n");
+        let second = format!("{head}   1  1.0%  0.0  1.5M   1.5M\n   2  1.0%  0.0  300.5  300.5\n");
+        let one = ("1".to_owned(), 1.5e6);
+        assert_eq!(nfs_traffic(&format!("{first}{second}{head}")), [one, ("2".to_owned(), 300.5)]);
+        assert_eq!(nfs_traffic(&first), [("1".to_owned(), 6.4e9)]);
+        assert!(nfs_traffic("Node CPU\n1 2%\n").is_empty() && nfs_traffic("1 2 3").is_empty());
     }
 }

@@ -135,6 +135,10 @@ const SOUND: &[(&str, &str)] = &[
         "isi-statistics-protocol.txt",
         "Ops Node Proto Class\n10k 1 nfsrdma read\n9k 2 nfsrdma read\nTotal: 2\n",
     ),
+    (
+        "isi-statistics-system.txt",
+        "Node CPU NFS Total\nAll 9% 14.6G 14.6G\n1 9% 4.1G 4.1G\n2 9% 5.0G 5.0G\n3 9% 5.5G 5.5G\n",
+    ),
 ];
 
 const EXPECTED: Expected = Expected {
@@ -278,10 +282,6 @@ fn ports_that_nobody_uses_and_other_kinds_of_rdma_are_sound() {
     found_all(&all(&evidence, &EXPECTED), &[]);
 }
 
-#[test]
-fn root_may_lock_memory_whatever_the_limit() {
-    let mut evidence = evidence(SOUND);
-    for (name, from, to) in [
 /// The MTU of a link of InfiniBand has nothing to do with that of an interface.
 #[test]
 fn an_mtu_of_infiniband_is_compared_with_what_the_port_can_do() {
@@ -325,6 +325,10 @@ fn a_host_without_rdma_is_sound_unless_the_plan_needs_it() {
     assert_eq!(findings[0].seen, "no RDMA device, and 2 paths over RDMA are planned");
 }
 
+#[test]
+fn root_may_lock_memory_whatever_the_limit() {
+    let mut evidence = evidence(SOUND);
+    for (name, from, to) in [
         ("limits.txt", "memory  unlimited", "memory  65536"),
         ("status.txt", "0000000000000000", "000001ffffffffff"),
     ] {
@@ -363,10 +367,6 @@ fn faults_of_the_network_are_found() {
     found(&with("timedatectl.txt", ": yes", ": no"), "clock.synchronized", Status::Warn, "timedatectl");
 }
 
-#[test]
-fn strict_filtering_harms_only_without_routes_by_source() {
-    let from = "all/rp_filter:0\n/proc/sys/net/ipv4/conf/ens6f0/rp_filter:2";
-    found_all(&with("sysctl.txt", from, "ens6f0/rp_filter:1"), &[]);
 /// A host without timedatectl may have a clock that is kept, or not.
 #[test]
 fn a_clock_of_which_nothing_is_said_is_unknown() {
@@ -381,6 +381,10 @@ fn a_clock_of_which_nothing_is_said_is_unknown() {
     }
 }
 
+#[test]
+fn strict_filtering_harms_only_without_routes_by_source() {
+    let from = "all/rp_filter:0\n/proc/sys/net/ipv4/conf/ens6f0/rp_filter:2";
+    found_all(&with("sysctl.txt", from, "ens6f0/rp_filter:1"), &[]);
     let mut evidence = evidence(SOUND);
     for (name, from, to) in
         [("sysctl.txt", from, "ens6f0/rp_filter:1"), ("ip-rule.txt", "10.0.0.2", "10.9.9.9")]
@@ -731,7 +735,7 @@ fn faults_of_a_powerscale_cluster_are_found() {
         &settings("NFSv3 RDMA Enabled: Yes", "NFS RDMA Enabled: No"),
         "powerscale.nfs-rdma",
         Status::Fail,
-        "--enable-rdma",
+        "--nfs-rdma-enabled true, --nfsv3-rdma-enabled true or --enable-rdma true",
     );
     found(
         &settings("NFSv3 Enabled: Yes", "NFSv3 Enabled: No"),
@@ -742,6 +746,16 @@ fn faults_of_a_powerscale_cluster_are_found() {
     let operations = |from, to| with("isi-statistics-protocol.txt", from, to);
     found(&operations("9k 2 nfsrdma read\n", ""), "powerscale.balance", Status::Warn, "remoteports");
     found(&operations("9k 2", "1k 2"), "powerscale.balance", Status::Warn, "remoteports");
+    let traffic = |from, to| with("isi-statistics-system.txt", from, to);
+    found(
+        &traffic("5.0G 5.0G\n3 9% 5.5G 5.5G", "9.8k 9.8k\n3 9% 0.0 0.0"),
+        "powerscale.balance",
+        Status::Warn,
+        "several addresses",
+    );
+    found(&traffic("2 9% 5.0G", "2 9% 44.0G"), "powerscale.balance", Status::Warn, "over all nodes");
+    // A cluster of one node has nothing to balance.
+    found_all(&traffic("2 9% 5.0G 5.0G\n3 9% 5.5G 5.5G\n", ""), &[]);
 }
 
 #[test]
