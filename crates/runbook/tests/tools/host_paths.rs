@@ -243,3 +243,119 @@ fn a_host_without_planned_paths_is_not_in_order() {
         "{said}"
     );
 }
+
+/// An attempt that fails is repeated until every path is live.
+#[test]
+fn connect_repeats_attempts_until_all_paths_are_live() {
+    let mut waiting = ALL;
+    waiting[1].3 = "connecting";
+    let machine = Machine::new(System::LinuxHost.site_file(), &waiting);
+    // What is connected already is an error to nvme, at every attempt.
+    let nvme = "#!/bin/sh\necho \"nvme $*\" >>/etc/nvme/log\n\
+        [ \"$(grep -c connect-all /etc/nvme/log)\" -lt 2 ] || echo live >/sys/class/nvme/nvme1/state\nexit 1\n";
+    write(&machine.at("bin/nvme"), nvme, 0o755);
+    write(&machine.at("bin/sleep"), "#!/bin/sh\necho \"sleep $*\" >>/etc/nvme/log\n", 0o755);
+    let (worked, said) = machine.run("$nvme connect --now; cat /etc/nvme/log");
+    let log = format!("nvme connect-all\n{}nvme connect-all\n", "sleep 1\n".repeat(10));
+    assert!(worked && said == format!("all 4 paths are live\n{log}"), "{said}");
+}
+
+#[test]
+fn connect_tells_which_paths_did_not_come_in_time() {
+    let mut waiting = ALL;
+    waiting[1].3 = "connecting";
+    waiting[2].3 = "resetting";
+    let site = System::LinuxHost.site_file().replace("nqn_prefix", "connect_wait_s = 1\nnqn_prefix");
+    let machine = Machine::new(&site, &waiting);
+    write(&machine.at("bin/nvme"), "#!/bin/sh\nexit 1\n", 0o755);
+    let (worked, said) = machine.run("$nvme connect --now");
+    let missing = "not connected after 1 s:\nrdma 10.0.1.1 4420\ntcp 10.0.2.1 4420\n";
+    assert!(!worked && said == missing, "{said}");
+}
+
+/// Hosts that start together do not connect together.
+#[test]
+fn connect_waits_a_random_time_first() {
+    let site = System::LinuxHost.site_file().replace("nqn_prefix", "connect_delay_s = 3\nnqn_prefix");
+    let machine = Machine::new(&site, &ALL);
+    write(&machine.at("bin/sleep"), "#!/bin/sh\necho \"slept $*\"\n", 0o755);
+    let (worked, said) = machine.run("for n in $(seq 20); do $nvme connect; done");
+    let delays: Vec<&str> = said.lines().filter_map(|line| line.strip_prefix("slept ")).collect();
+    assert!(worked && delays.len() == 20, "{said}");
+    assert!(delays.iter().all(|delay| ["0", "1", "2", "3"].contains(delay)), "{said}");
+    assert!(delays.iter().any(|delay| *delay != delays[0]), "twenty times the same: {said}");
+    let (worked, said) = machine.run("$nvme connect --now");
+    assert!(worked && said == "all 4 paths are live\n", "{said}");
+}
+
+/// A machine with two volumes, each joined by DM-Multipath, and stand-ins that log what they do.
+/// /proc has only what the program reads.
+fn with_two_volumes() -> Machine {
+    let mut two = ALL;
+    two.iter_mut().for_each(|controller| controller.4 = &["optimized", "optimized"]);
+    let machine = Machine::new(System::LinuxHost.site_file(), &two);
+    for (volume, name) in [(1, "mpatha"), (2, "mpathb")] {
+        for at in [format!("nvme0n{volume}/holders/dm-{volume}"), format!("dm-{volume}")] {
+            let at = format!("sys/block/{at}/dm");
+            write(&machine.at(&format!("{at}/uuid")), &format!("mpath-eui.{volume}"), 0o644);
+            write(&machine.at(&format!("{at}/name")), name, 0o644);
+        }
+    }
+    let log = "#!/bin/sh\necho \"${0##*/} $*\" >>/etc/nvme/log\n";
+    write(&machine.at("bin/multipath"), &format!("{log}[ ! -e /etc/nvme/busy ]\n"), 0o755);
+    let nvme = format!("{log}[ \"$1 $2\" != 'disconnect -n' ] || rm -r /sys/class/nvme/nvme[0-3]\n");
+    write(&machine.at("bin/nvme"), &nvme, 0o755);
+    write(&machine.at("bin/pgrep"), "#!/bin/sh\n[ -e \"/etc/nvme/runs-$2\" ]\n", 0o755);
+    machine
+}
+
+/// Runs it after this change; whether it worked, what it said, and what the stand-ins did.
+fn disconnected_after(machine: &Machine, change: &str) -> (bool, String, String) {
+    let (worked, said) = machine.run(&format!(
+        "mount -t tmpfs none /proc; : >/proc/mounts; : >/proc/swaps; : >/etc/nvme/log; {change}; \
+         rc=0; $nvme disconnect || rc=$?; echo LOG; cat /etc/nvme/log; exit $rc"
+    ));
+    let (said, log) = said.split_once("LOG\n").unwrap_or_else(|| panic!("{said}"));
+    (worked, said.to_owned(), log.to_owned())
+}
+
+// Deploying NetApp EF600, figure 28: unmount, `multipath -f`, then disconnect.
+#[test]
+fn disconnect_takes_the_multipath_devices_before_the_paths() {
+    let machine = with_two_volumes();
+    let flushed = "multipath -f mpatha\nmultipath -f mpathb\n";
+    let all = format!("{flushed}nvme disconnect -n nqn.2024-01.org.example:stor1\n");
+    assert_eq!(disconnected_after(&machine, ":"), (true, String::new(), all.clone()));
+    // Without DM-Multipath there is nothing between volumes and paths.
+    let native = "rm -r /sys/block/nvme0n*/holders /sys/block/dm-*";
+    let paths = all.trim_start_matches(flushed).to_owned();
+    assert_eq!(disconnected_after(&machine, native), (true, String::new(), paths));
+    // A device that something holds keeps its paths.
+    let (worked, _, log) = disconnected_after(&machine, "touch /etc/nvme/busy");
+    assert!(!worked && log == "multipath -f mpatha\n", "{log}");
+}
+
+#[test]
+fn disconnect_refuses_while_a_volume_is_in_use() {
+    let machine = with_two_volumes();
+    let holder = |at: &str, uuid: &str| format!("mkdir -p {at}/dm; echo {uuid} >{at}/dm/uuid");
+    for (change, complaint) in [
+        ("echo '/dev/nvme0n2 /data xfs rw 0 0' >/proc/mounts", "/dev/nvme0n2 is in use: unmount it first"),
+        ("echo '/dev/nvme0n1p3 /data xfs rw 0 0' >/proc/mounts", "/dev/nvme0n1 is in use: unmount it first"),
+        ("echo '/dev/mapper/mpathb /data xfs rw 0 0' >/proc/mounts", "/dev/dm-2 is in use: unmount it first"),
+        ("echo '/dev/dm-1 partition 1 0 -2' >/proc/swaps", "/dev/dm-1 is in use: unmount it first"),
+        (&holder("/sys/block/nvme0n1/holders/dm-9", "LVM-1"), "/dev/nvme0n1 is in use by dm-9"),
+        (&holder("/sys/block/dm-2/holders/dm-9", "CRYPT-1"), "/dev/dm-2 is in use by dm-9"),
+        (&holder("/sys/block/nvme0n2/nvme0n2p1/holders/md0", "x"), "/dev/nvme0n2 is in use by md0"),
+        ("touch /etc/nvme/runs-mmfsd", "Spectrum Scale runs here and may have the volumes open"),
+        ("echo 'fs1 /gpfs/fs1 gpfs rw 0 0' >/proc/mounts", "a Spectrum Scale file system is mounted here"),
+    ] {
+        let (worked, said, log) = disconnected_after(&machine, change);
+        assert!(!worked && said.contains(complaint), "{change}: {said}");
+        assert_eq!(log, "", "{change}");
+    }
+    // Another disk's use is nobody's obstacle.
+    let other =
+        "echo '/dev/nvme0n11 /data xfs rw 0 0' >/proc/mounts; echo '/dev/sda1 / ext4 rw 0 0' >>/proc/mounts";
+    assert!(disconnected_after(&machine, other).0);
+}
