@@ -1,6 +1,6 @@
 //! Runbooks read by the tools that will run them. Needs ansible (with the collection
-//! netapp_eseries.santricity, which Debian's package has), multipath-tools, nvme-cli, shellcheck
-//! and systemd.
+//! netapp_eseries.santricity, which Debian's package has), multipath-tools, nfs-kernel-server,
+//! nvme-cli, shellcheck, systemd and util-linux.
 
 #[path = "tools/ef600_verify.rs"]
 mod ef600_verify;
@@ -8,6 +8,12 @@ mod ef600_verify;
 mod host_paths;
 #[path = "tools/host_steps.rs"]
 mod host_steps;
+#[path = "tools/nfs_tables.rs"]
+mod nfs_tables;
+#[path = "tools/powerscale.rs"]
+mod powerscale;
+#[path = "tools/powerscale_clients.rs"]
+mod powerscale_clients;
 #[path = "tools/scripts.rs"]
 mod scripts;
 #[path = "tools/target.rs"]

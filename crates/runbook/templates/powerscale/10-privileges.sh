@@ -13,18 +13,26 @@ case ${1-} in
             note administrator
         fi
         # Identities are mapped by hand with this privilege only.
-        isi auth roles view TrunklineIdMapping >/dev/null 2>&1 ||
+        if isi auth roles view TrunklineIdMapping >/dev/null 2>&1; then
+            noted mapping || fail "there is a role TrunklineIdMapping already, which this step has not made: rename it"
+        else
             isi auth roles create TrunklineIdMapping --description "Maps identities by hand"
-        isi auth roles modify TrunklineIdMapping --add-priv ISI_PRIV_AUTH
-        isi auth roles modify TrunklineIdMapping --add-user {{ nas.administrator }}
+            note mapping
+        fi
+        isi auth roles view TrunklineIdMapping | grep -w ISI_PRIV_AUTH >/dev/null ||
+            isi auth roles modify TrunklineIdMapping --add-priv ISI_PRIV_AUTH
+        isi auth roles view TrunklineIdMapping | grep -w '{{ nas.administrator }}' >/dev/null ||
+            isi auth roles modify TrunklineIdMapping --add-user {{ nas.administrator }}
         ;;
     verify)
-        isi auth roles view SystemAdmin | grep '{{ nas.administrator }}' >/dev/null || fail "{{ nas.administrator }} is not in SystemAdmin"
-        isi auth roles view TrunklineIdMapping | grep ISI_PRIV_AUTH >/dev/null || fail "TrunklineIdMapping lacks ISI_PRIV_AUTH"
+        isi auth roles view SystemAdmin | grep -w '{{ nas.administrator }}' >/dev/null || fail "{{ nas.administrator }} is not in SystemAdmin"
+        isi auth roles view TrunklineIdMapping | grep -w ISI_PRIV_AUTH >/dev/null || fail "TrunklineIdMapping lacks ISI_PRIV_AUTH"
+        isi auth roles view TrunklineIdMapping | grep -w '{{ nas.administrator }}' >/dev/null || fail "{{ nas.administrator }} is not in TrunklineIdMapping"
         ;;
     undo)
-        if isi auth roles view TrunklineIdMapping >/dev/null 2>&1; then
+        if noted mapping; then
             isi auth roles delete TrunklineIdMapping --force
+            forget mapping
         fi
         # Who was an administrator before stays one.
         if noted administrator; then

@@ -14,13 +14,17 @@ case ${1-} in
             isi network subnets create {{ nas.subnet }} ipv4 {{ nas.prefix_length }} --mtu {{ nas.mtu }}
             note subnet
         fi
-        isi network pools create {{ nas.pool }} \
-            --ranges {{ nas.ranges(",", false) }} \
-            --ifaces {{ nas.interfaces() }} \
-            "--$only" true \
-            --alloc-method static \
-            --description "NFS over RDMA"
-        note pool
+        if isi network pools view {{ nas.pool }} >/dev/null 2>&1; then
+            noted pool || fail "there is a pool {{ nas.pool }} already: choose another name"
+        else
+            isi network pools create {{ nas.pool }} \
+                --ranges {{ nas.ranges(",", false) }} \
+                --ifaces {{ nas.interfaces() }} \
+                "--$only" true \
+                --alloc-method static \
+                --description "NFS over RDMA"
+            note pool
+        fi
         ;;
     verify)
         isi network pools view {{ nas.pool }}

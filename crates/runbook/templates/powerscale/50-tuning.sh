@@ -5,34 +5,46 @@ cd "$(dirname "$0")"
 # shellcheck source=knows.sh
 . ./knows.sh
 
-{% if nas.is_for_benchmark -%}
-# What was set before, for undo.
-kept=/ifs/.trunkline-runbook-dedupe
+# The pattern that the directory has, as `isi set -a` takes it: `isi get` says concurrency for default.
+pattern() {
+    isi get -d {{ nas.export }} |
+        awk 'NR == 1 { for (i = 1; i <= NF; i++) if ($i == "PERFORMANCE") field = i } NR == 2 && field { print $field }' |
+        sed 's/^concurrency$/default/'
+}
 
-{% endif -%}
 case ${1-} in
     do)
+        if ! noted pattern; then note pattern "$(pattern)"; fi
         isi set -R -a {{ nas.access_pattern }} {{ nas.export }}
 {%- if nas.is_for_benchmark %}
         # Duplicate blocks of a benchmark would be found and not be written.
-        if [ ! -s "$kept" ]; then
-            isi dedupe inline settings view | sed -n 's/^ *Mode: *//p' >"$kept"
-            [ -s "$kept" ] || fail "isi dedupe inline settings view shows no mode"
+        if ! noted dedupe; then
+            mode=$(isi dedupe inline settings view | sed -n 's/^ *Mode: *//p')
+            [ -n "$mode" ] || fail "isi dedupe inline settings view shows no mode"
+            note dedupe "$mode"
         fi
         isi dedupe inline settings modify --mode disabled
 {%- endif %}
         ;;
     verify)
         isi get -d {{ nas.export }}
+        now=$(pattern)
+        [ "${now:-{{ nas.access_pattern }}}" = {{ nas.access_pattern }} ] || fail "the access pattern of {{ nas.export }} is $now: isi get -d"
 {%- if nas.is_for_benchmark %}
         isi dedupe inline settings view | grep -i 'Mode: *disabled' >/dev/null || fail "inline deduplication is on"
 {%- endif %}
         ;;
     undo)
-        isi set -R -a default {{ nas.export }}
+        if noted pattern; then
+            was=$(before pattern)
+            isi set -R -a "${was:-default}" {{ nas.export }}
+            forget pattern
+        fi
 {%- if nas.is_for_benchmark %}
-        if [ -s "$kept" ]; then isi dedupe inline settings modify --mode "$(cat "$kept")"; fi
-        rm -f "$kept"
+        if noted dedupe; then
+            isi dedupe inline settings modify --mode "$(before dedupe)"
+            forget dedupe
+        fi
 {%- endif %}
         ;;
     *)

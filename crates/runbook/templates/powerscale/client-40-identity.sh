@@ -22,7 +22,16 @@ case ${1-} in
         ;;
     undo)
         need_root
-        for one in $(recalled users); do userdel "$one"; done
+        for one in $(recalled users); do
+            home=$(getent passwd "$one" | cut -d : -f 6)
+            # The home directory goes as useradd has made it. One that has been used may have data.
+            if diff -r /etc/skel "$home" >/dev/null 2>&1; then
+                userdel --remove "$one"
+            else
+                userdel "$one"
+                [ ! -e "$home" ] || echo "$home stays: it has been used" >&2
+            fi
+        done
         ;;
     *)
         echo "usage: $0 do|verify|undo" >&2

@@ -19,6 +19,11 @@ points() {
     awk '$1 !~ /^#/ { print $2 }' "$lines"
 }
 
+# The mount points of the lines that a step has put into /etc/fstab, by whichever DRIVER.
+placed_points() {
+    awk -v begin="$begin" -v end="$end" '$0 == end { ours = 0 } ours && $1 !~ /^#/ { print $2 } $0 == begin { ours = 1 }' /etc/fstab
+}
+
 # /etc/fstab without the lines that a step has put there.
 others() {
     awk -v begin="$begin" -v end="$end" '$0 == begin { ours = 1 } !ours; $0 == end { ours = 0 }' /etc/fstab
@@ -31,8 +36,8 @@ case ${1-} in
             command -v mount.trunkline >/dev/null || fail "install trunkline first: mount.trunkline is its mount helper"
         fi
         while read -r point; do
-            [ -d "$point" ] || { mkdir -p "$point"; remember points "$point"; }
-        done < <(points)
+            [ -d "$point" ] || { mkdir "$point"; remember points "$point"; }
+        done < <(echo /mnt/{{ nas.name }}; points)
         while read -r point; do
             [ -z "$(others | awk -v point="$point" '$2 == point')" ] || fail "/etc/fstab has a line for $point already"
         done < <(points)
@@ -60,7 +65,7 @@ case ${1-} in
         need_root
         while read -r point; do
             if mountpoint -q "$point"; then umount "$point"; fi
-        done < <(points)
+        done < <(placed_points)
         # Lines that others have added since stay.
         if [ -e "$state/placed/etc/fstab" ]; then
             whole=$(mktemp)
@@ -70,7 +75,6 @@ case ${1-} in
             rm -f "$whole" "$state/placed/etc/fstab" "$state/kept/etc/fstab"
         fi
         for point in $(recalled points); do rmdir "$point" 2>/dev/null || :; done
-        rmdir /mnt/{{ nas.name }} 2>/dev/null || :
         if has_systemd; then systemctl daemon-reload; fi
         tidy_up
         ;;

@@ -36,10 +36,15 @@ noted() {
     [ -e "$state/$1" ]
 }
 
-# note NAME: notes that a step has changed something.
+# note NAME [TEXT]: notes that a step has changed something, and what was there before.
 note() {
     mkdir -p "$state"
-    : >"$state/$1"
+    echo "${2-}" >"$state/$1"
+}
+
+# before NAME: what was there before.
+before() {
+    cat "$state/$1"
 }
 
 # forget NAME: it is taken back.
