@@ -1,6 +1,8 @@
 //! The scripts against the figures of the guide, compared as parsed commands; docs/DEVIATIONS.md
 //! lists where a figure is corrected first.
 
+mod meaning;
+
 use crate::{Artifact, runbook};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -206,33 +208,70 @@ fn the_undo_scripts_name_everything_that_was_created() {
     assert_eq!(last.0[..2], ["delete", "hostGroup"], "a group is removed after its hosts");
 }
 
-/// SMcli, Ansible and REST say the same about volumes, hosts and addresses.
+/// Other arrays than the guide's: a pool, and ports of RoCE.
+fn sites() -> [String; 3] {
+    let pool = GUIDE_SITE.replace("raid6", "ddp").replace("drives = 20", "drives = 24");
+    let roce = "fabric = \"roce\"\nsubnet_mask = \"255.255.255.0\"\nmtu = 9000\nscheme =";
+    [GUIDE_SITE.to_owned(), pool.replace("4992GiB", "4096GiB"), GUIDE_SITE.replace("scheme =", roce)]
+}
+
+/// SMcli, REST, Ansible and what is verified afterwards say the same about settings, addresses,
+/// pools, volumes, hosts and mappings.
 #[test]
-fn the_requests_create_what_the_scripts_create() {
+fn all_forms_of_a_configuration_mean_the_same() {
+    for site in sites() {
+        let files = files(&site);
+        let scripts = meaning::of_scripts(&files);
+        // Settings, 8 ports, a pool or two groups, 4 volumes, 54 hosts in a group, 4 mappings.
+        assert!([126, 127].contains(&scripts.len()), "{scripts:#?}");
+        assert_eq!(meaning::of_requests(&files), scripts, "REST");
+        assert_eq!(meaning::of_playbook(&files), scripts, "Ansible");
+        assert_eq!(meaning::of_plan(&files), scripts, "plan.json");
+    }
+}
+
+/// A value that differs in one form only is found, so that the test above can fail.
+#[test]
+fn a_form_that_differs_in_one_value_means_something_else() {
+    for (path, from, to) in [
+        ("playbook.yml", "cache_flush_threshold: 50", "cache_flush_threshold: 80"),
+        ("playbook.yml", "address: 172.30.57.112", "address: 172.30.57.113"),
+        ("playbook.yml", "owning_controller: B", "owning_controller: A"),
+        ("playbook.yml", "lun: 3", "lun: 4"),
+        ("playbook.yml", "          - \"cmp2530\"\n", ""),
+        ("rest-requests.json", "\"lun\": 3", "\"lun\": 4"),
+        ("rest-requests.json", "\"readAheadEnable\": false", "\"readAheadEnable\": true"),
+        ("rest-requests.json", "cmp2530-ib0\"", "cmp2531-ib0\""),
+        ("plan.json", "\"owner\": \"B\"", "\"owner\": \"A\""),
+    ] {
+        let mut files = files(GUIDE_SITE);
+        let right = meaning::of_scripts(&files);
+        let file = files.iter_mut().find(|file| file.path == format!("array-de0704/{path}")).expect("a file");
+        assert!(file.text.contains(from), "{path} has no {from}");
+        file.text = file.text.replacen(from, to, 1);
+        let of = match path {
+            "playbook.yml" => meaning::of_playbook,
+            "plan.json" => meaning::of_plan,
+            _ => meaning::of_requests,
+        };
+        assert_ne!(of(&files), right, "{path}: {to}");
+    }
+}
+
+/// Volumes are mapped last, after the wait for formatting.
+#[test]
+fn volumes_are_mapped_when_they_are_formatted() {
     let files = files(GUIDE_SITE);
     let requests: serde_json::Value =
         serde_json::from_str(text(&files, "array-de0704/rest-requests.json")).expect("JSON");
     let list = requests["requests"].as_array().expect("a list");
-    let of = |path: &str| list.iter().filter(move |request| request["path"] == path).collect::<Vec<_>>();
-    let volumes = of("/volumes");
-    assert_eq!(volumes.len(), 4);
-    assert_eq!(volumes[0]["body"]["name"], "de0704a01v1");
-    assert_eq!(volumes[0]["body"]["size"], 4992_u64 << 30);
-    assert_eq!(volumes[0]["body"]["segSize"], 128);
-    assert_eq!(of("/hosts").len(), 54);
-    assert_eq!(
-        of("/hosts")[53]["body"]["ports"][0]["port"],
-        "nqn.2020-12.com.lenovo.eu.hpc:nvme:cmp2554-ib0"
-    );
-    assert_eq!(of("/volume-mappings")[3]["body"]["lun"], 4);
-    assert_eq!(of("/storage-pools")[0]["body"]["diskDriveIds"][0], "{drive 7}");
-    let interfaces =
-        list.iter().filter(|request| request["path"].as_str().is_some_and(|path| path.contains("nvmeof")));
-    assert_eq!(interfaces.count(), 8);
-    // Volumes are mapped last, after the wait for formatting.
     let place = |wanted: &str| list.iter().position(|request| request["path"] == wanted).expect("a request");
     assert!(place("/symbol/getLongLivedOpsProgress") < place("/volume-mappings"));
     assert!(place("/volumes") < place("/symbol/getLongLivedOpsProgress"));
+    let playbook = text(&files, "array-de0704/playbook.yml");
+    let place = |wanted: &str| playbook.find(wanted).expect("a task");
+    assert!(place("./30-wait-formatted.sh") < place("na_santricity_lun_mapping:\n        volume_name"));
+    assert!(place("na_santricity_volume:\n        name") < place("./30-wait-formatted.sh"));
 }
 
 #[test]
