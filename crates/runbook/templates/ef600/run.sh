@@ -2,7 +2,8 @@
 # Runs a file of SMcli commands on {{ array.label }}: ./run.sh 10-basic.smcli
 #
 # The password of the user admin is read from the file that EF600_PASSWORD_FILE names, or from
-# EF600_PASSWORD. It is handed over in a file that only this user may read, and on no command line.
+# EF600_PASSWORD. SMcli takes it from a file or from its command line, which every user sees: so
+# EF600_PASSWORD is handed over in a file in memory that only this user may read, and that is then removed.
 # EF600_OPTIONS replaces -k, which accepts a certificate that nobody signed.
 set -euo pipefail
 
@@ -18,7 +19,9 @@ if [ -n "${EF600_PASSWORD_FILE-}" ]; then
     password=$EF600_PASSWORD_FILE
 else
     [ -n "${EF600_PASSWORD-}" ] || { echo "$0: set EF600_PASSWORD_FILE or EF600_PASSWORD" >&2; exit 2; }
-    password=$(mktemp)
+    memory=/dev/shm
+    [ -w "$memory" ] || memory=${TMPDIR:-/tmp}
+    password=$(mktemp --tmpdir="$memory")
     trap 'rm -f "$password"' EXIT
     printf '%s\n' "$EF600_PASSWORD" >"$password"
 fi

@@ -214,7 +214,7 @@ fn modules_of_transports_that_controllers_use_stay_loaded() {
 fn mapping_waits_until_the_volumes_are_formatted() {
     let directory = folder(System::Ef600.site_file());
     let smcli = format!(
-        "#!/bin/sh\nwhile [ $# -gt 0 ]; do [ \"$1\" = -P ] && cat \"$2\" >{0}/password; shift; done\n\
+        "#!/bin/sh\nwhile [ $# -gt 0 ]; do [ \"$1\" = -P ] && cat \"$2\" >{0}/password && stat -c '%n %a' \"$2\" >{0}/handed; shift; done\n\
          echo 'other-volume  Volume Initialize  10%'\ncat {0}/running\necho 'SMcli completed successfully.'\n",
         directory.path().display()
     );
@@ -230,5 +230,10 @@ fn mapping_waits_until_the_volumes_are_formatted() {
     write(&directory.path().join("running"), "de0704a01v11  Volume Initialize  42%\n", 0o644);
     let (worked, said) = wait();
     assert!(worked && said.contains("all volumes are formatted"), "{said}");
-    assert_eq!(fs::read_to_string(directory.path().join("password")).expect("handed over"), "s3cret\n");
+    let read = |name: &str| fs::read_to_string(directory.path().join(name)).expect("handed over");
+    assert_eq!(read("password"), "s3cret\n");
+    // In memory, for this user only, and gone by now.
+    let handed = read("handed");
+    let (file, mode) = handed.trim_end().split_once(' ').expect("a file and its mode");
+    assert!(file.starts_with("/dev/shm/") && mode == "600" && !Path::new(file).exists(), "{handed}");
 }

@@ -433,3 +433,22 @@ fn a_target_of_another_name_is_undone_first() {
     );
     assert!(!at("state").exists());
 }
+
+/// What uses the loop device writes to the file beside the target.
+#[test]
+fn a_file_of_a_loop_device_is_refused() {
+    let machine = Machine::new();
+    for name in ["mine.img", "other.img"] {
+        write(&machine.at(name), "", 0o644);
+    }
+    let file = machine.at("mine.img").display().to_string();
+    let site = site().replace("\"/dev/zero\"", &format!("{file:?}"));
+    let backing = machine.at("sys/block/loop3/loop/backing_file");
+    write(&backing, &format!("{file}\n"), 0o644);
+    let (worked, said) = machine.run(&site, "check");
+    assert!(!worked && said.contains("is the file of /dev/loop3"), "{said}");
+    for other in [machine.at("other.img").display().to_string(), format!("{file} (deleted)")] {
+        write(&backing, &format!("{other}\n"), 0o644);
+        machine.succeed(&site, "check");
+    }
+}
