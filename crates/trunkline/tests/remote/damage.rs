@@ -21,8 +21,8 @@ pub(crate) fn flipping_proxy(to: SocketAddr) -> u16 {
     port
 }
 
-/// Nothing is held back, or a call that ends with the first byte of the mark would wait for more: the
-/// mark is recognized across reads, and its last byte is the one that changes.
+/// Nothing is held back, or a call that ends with the first byte of the mark would wait for more:
+/// the mark is recognized across reads, and its last byte is the one that changes.
 fn forward(mut from: TcpStream, mut to: TcpStream, flips: bool) {
     let before = MARK.len() - 1;
     let mut buffer = vec![0; before + (1 << 16)];
