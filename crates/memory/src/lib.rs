@@ -5,6 +5,8 @@
 //!   [`Registrar`], which stands for the protection domain of a device, and ends its registrations
 //!   before its memory is unmapped. A registrar ends the rest when it is dropped.
 //! - [`Buffers`] is a pool of page-aligned [`Buffer`]s, which lie in areas.
+//! - [`map_large_allocations`] keeps ordinary allocations of the process from holding memory that
+//!   nobody uses any more.
 //! - [`Piece`] is a part of a payload: its bytes and, where the area is registered, how a device
 //!   addresses them.
 //!
@@ -15,10 +17,12 @@
 //! This crate knows no device: what a device returns for a registration is opaque here.
 #![allow(unsafe_code)]
 
+mod allocator;
 mod area;
 mod buffer;
 mod piece;
 
+pub use allocator::{MAPPED_BYTES_MIN, map_large_allocations};
 pub use area::{Area, Device, Registrar, Registration};
 pub use buffer::{Buffer, Buffers};
 pub use piece::{Piece, Registered, Scatter};

@@ -37,6 +37,7 @@ pub use config::{
 };
 pub use error::Error;
 pub use export::Reloaded;
+pub use memory::map_large_allocations;
 pub use rpc::portmap::PORT as RPCBIND_PORT;
 pub use server::{NodeId, Server, StatisticsReader};
 pub use shared_reply_cache::GroupError;

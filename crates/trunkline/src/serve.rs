@@ -174,6 +174,7 @@ impl ServeArgs {
 
 /// Serves until a signal ends the server.
 pub fn run(args: ServeArgs) -> Result<ExitCode, Error> {
+    server::map_large_allocations();
     let sockets = systemd::sockets();
     let passed: Vec<SocketAddr> = sockets.iter().filter_map(|socket| socket.local_addr().ok()).collect();
     let config = args.config(&passed)?;

@@ -3,9 +3,6 @@
 use crate::Hostile;
 use crate::target::Target;
 
-/// Connections of each client.
-const CONNECTIONS: usize = 8;
-
 pub struct HalfOpen;
 
 impl Hostile for HalfOpen {
@@ -14,9 +11,9 @@ impl Hostile for HalfOpen {
     }
 
     fn attack(&self, target: &Target, number: usize) {
-        let mut open = Vec::new();
+        let (wanted, mut open) = (target.too_many_connections(), Vec::new());
         while !target.is_over() {
-            while open.len() < CONNECTIONS && !target.is_over() {
+            while open.len() < wanted && !target.is_over() {
                 let Some(peer) = target.connect(number) else { continue };
                 target.send(&peer.stream, &[0x80, 0][..open.len() % 3]);
                 open.push(peer);

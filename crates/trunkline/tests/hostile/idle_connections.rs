@@ -11,7 +11,7 @@ impl Hostile for IdleConnections {
     }
 
     fn attack(&self, target: &Target, number: usize) {
-        let wanted = 2 * target.connections_max / target.at_work.len() + 1;
+        let wanted = target.too_many_connections();
         let mut open = Vec::new();
         while !target.is_over() {
             while open.len() < wanted && !target.is_over() {

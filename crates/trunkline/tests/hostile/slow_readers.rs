@@ -7,6 +7,8 @@ use crate::target::{PATIENCE, Target, reads};
 const CALLS: u32 = 64;
 /// What is read at a time.
 const BYTES: usize = 512;
+/// Connections of each client: all together want more memory than the server may hold.
+const CONNECTIONS: usize = 8;
 
 pub struct SlowReaders;
 
@@ -17,7 +19,7 @@ impl Hostile for SlowReaders {
 
     fn attack(&self, target: &Target, number: usize) {
         let (file, _) = target.export(number);
-        target.reconnecting(number, |peer| {
+        target.reconnecting_each(number, CONNECTIONS, |peer| {
             target.send(&peer.stream, &reads(peer, file, CALLS));
             target.at_work(number);
             while !target.is_over() && target.receive(&peer.stream, BYTES).is_some() {

@@ -5,9 +5,6 @@ use crate::peer::{encoded, getattr_args};
 use crate::target::{Target, address_of};
 use nfs3::Procedure;
 
-/// Connections of each client.
-const CONNECTIONS: usize = 8;
-
 pub struct Strangers;
 
 impl Hostile for Strangers {
@@ -17,7 +14,7 @@ impl Hostile for Strangers {
 
     fn attack(&self, target: &Target, number: usize) {
         let (file, _) = target.export(number);
-        let mut open = Vec::new();
+        let (wanted, mut open) = (target.too_many_connections(), Vec::new());
         let mnt = encoded(&nfs3::mount::mnt::Args { path: b"/mem" });
         while !target.is_over() {
             open.extend(target.connect_from(address_of(number, false)));
@@ -30,7 +27,7 @@ impl Hostile for Strangers {
             }
             target.at_work(number);
             open.retain(|peer| target.receive(&peer.stream, 4096).is_some());
-            if open.len() > CONNECTIONS {
+            if open.len() > wanted {
                 open.remove(0);
             }
         }

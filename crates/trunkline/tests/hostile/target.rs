@@ -82,6 +82,21 @@ impl Target {
         }
     }
 
+    /// The same on several connections at once.
+    pub fn reconnecting_each(&self, number: usize, connections: usize, attack: impl Fn(&mut Peer) + Sync) {
+        std::thread::scope(|scope| {
+            for _ in 0..connections {
+                scope.spawn(|| self.reconnecting(number, &attack));
+            }
+        });
+    }
+
+    /// The connections of each client with which all clients together want twice as many as the
+    /// server may have.
+    pub fn too_many_connections(&self) -> usize {
+        2 * self.connections_max / self.at_work.len() + 1
+    }
+
     /// Sends all bytes, however long the server does not take them. Returns false if the connection
     /// or the round ends first.
     pub fn send(&self, mut stream: &TcpStream, mut bytes: &[u8]) -> bool {

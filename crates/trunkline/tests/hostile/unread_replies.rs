@@ -5,6 +5,8 @@ use crate::target::{Target, reads};
 
 /// More than the server may queue.
 const CALLS: u32 = 64;
+/// Connections of each client: all together want more memory than the server may hold.
+const CONNECTIONS: usize = 8;
 
 pub struct UnreadReplies;
 
@@ -15,7 +17,7 @@ impl Hostile for UnreadReplies {
 
     fn attack(&self, target: &Target, number: usize) {
         let (file, _) = target.export(number);
-        target.reconnecting(number, |peer| {
+        target.reconnecting_each(number, CONNECTIONS, |peer| {
             target.send(&peer.stream, &reads(peer, file, CALLS));
             target.at_work(number);
             // Replies arrive, and are left in the system's buffer: only the end is noticed.
