@@ -19,6 +19,9 @@ const SHORT_BYTES_MAX: usize = 64 << 10;
 /// A shorter read costs less through memory: a pipe takes four more system calls.
 const PIPED_BYTES_MIN: usize = 128 << 10;
 
+/// How many READs in a row may return no bytes within a file, without an end.
+const EMPTY_READS_MAX: u32 = 3;
+
 /// Whether a thread that must not be busy for long may copy and send this many bytes.
 pub(crate) const fn is_short(bytes: usize) -> bool {
     bytes <= SHORT_BYTES_MAX
@@ -153,7 +156,9 @@ impl Core {
         }
     }
 
-    /// Reads from the server through memory. Short only at the end of the file.
+    /// Reads from the server through memory. Short only at the end of the file: where the server
+    /// returns no bytes within it, that is an error after some attempts, because a program would
+    /// take a short read for the end.
     pub(crate) async fn read_to_memory(
         &self,
         file: &OpenFile,
@@ -161,11 +166,14 @@ impl Core {
         len: usize,
     ) -> Result<Buffer, Errno> {
         let mut all = self.buffers.own(Vec::new());
+        let mut empty = 0;
         loop {
             let at = offset + all.len() as u64;
             let wanted = (len - all.len()).min(self.sizes.0);
             let (bytes, eof) = self.call_read(&file.caller, file.file, at, wanted).await?;
-            let ended = eof || bytes.is_empty();
+            let nothing = bytes.is_empty() && !eof && wanted > 0;
+            empty = if nothing { empty + 1 } else { 0 };
+            let ended = eof || nothing && self.ends_at(file, at, empty).await?;
             if all.is_empty() {
                 all = bytes;
             } else {
@@ -175,6 +183,18 @@ impl Core {
                 return Ok(all);
             }
         }
+    }
+
+    /// Whether a file ends where the server has returned no bytes `attempts` times in a row without
+    /// saying so.
+    #[cold]
+    async fn ends_at(&self, file: &OpenFile, offset: u64, attempts: u32) -> Result<bool, Errno> {
+        let size = self.call_getattr(&file.caller, file.file.handle).await?.size;
+        if size > offset && attempts >= EMPTY_READS_MAX {
+            tracing::warn!(file = file.inode.ino, offset, size, "the server returns no bytes within a file");
+            return Err(Errno::EIO);
+        }
+        Ok(size <= offset)
     }
 
     /// Reads from the server through a pipe, with one READ. Returns `None` if that is not possible:

@@ -76,8 +76,10 @@ fn data_of_a_program_arrive_when_processes_of_the_group_are_killed() {
     let mut writer = Process::spawn(command);
     writer.wait_for_line("written 40", MOUNT_TIMEOUT);
     kill(first);
+    mounted.process.wait_for_line("a path is lost", MOUNT_TIMEOUT);
     writer.wait_for_line("written 120", MOUNT_TIMEOUT);
     let _first = node(1);
+    mounted.process.wait_for_line("a path is back", MOUNT_TIMEOUT);
     writer.wait_for_line("written 200", MOUNT_TIMEOUT);
     kill(second);
     writer.wait_for_line("all", MOUNT_TIMEOUT);

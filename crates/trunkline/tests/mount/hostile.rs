@@ -1,7 +1,7 @@
 //! Tests a server whose replies are well-formed but invalid: the program that asked gets an error,
 //! and other programs are not affected.
 
-use crate::fixture::{Mounted, Server};
+use crate::fixture::{MOUNT_TIMEOUT, Mounted, Server};
 use crate::refusals::{Refusals, answer};
 use crate::semantics::{flags, pattern};
 use nfs3::Procedure;
@@ -123,4 +123,48 @@ fn a_size_that_no_file_can_have_is_an_error_and_an_append_keeps_the_data() {
     assert!(proxy.stop_refusing() > 0);
     drop(open);
     assert!(fs::read(mount.path("a")).unwrap().starts_with(b"abc"));
+}
+
+#[test]
+fn a_read_of_nothing_within_a_file_is_an_error_and_no_end() {
+    let server = Server::start(1);
+    let (proxy, mount) = mounted(&server);
+    fs::write(mount.path("a"), pattern(300_000, 1)).unwrap();
+    proxy.replace(Procedure::Read, |mut record| {
+        // The status, the attributes (a word that says that they follow, and 21 words), the count,
+        // eof, and the length of the data. RFC 1813 s3.3.6
+        let count = RESULTS + 1 + 22;
+        [count, count + 1, count + 2].iter().for_each(|index| put(&mut record, *index, 0));
+        record.truncate(4 + 4 * (count + 3));
+        let len = u32::try_from(record.len() - 4).unwrap();
+        record[..4].copy_from_slice(&(1 << 31 | len).to_be_bytes());
+        record
+    });
+    for flags in [flags(OFlags::empty()), flags(OFlags::DIRECT)] {
+        let open = flags.open(mount.path("a")).unwrap();
+        let told = open.read_at(&mut vec![0; 8192], 0).map_err(|error| error.raw_os_error());
+        assert_eq!(told, Err(EIO));
+    }
+    assert!(proxy.stop_refusing() >= 6);
+    mount.process.wait_for_line("returns no bytes within a file", MOUNT_TIMEOUT);
+    assert!(fs::read(mount.path("a")).unwrap() == pattern(300_000, 1));
+}
+
+#[test]
+fn a_reply_that_is_too_long_is_an_error_of_its_call_alone() {
+    let server = Server::start(1);
+    let (proxy, mount) = mounted(&server);
+    fs::write(mount.path("a"), pattern(5000, 1)).unwrap();
+    proxy.replace(Procedure::ReadDirPlus, |mut record| {
+        // The head of a record of 512 MiB.
+        record[..4].copy_from_slice(&(1_u32 << 31 | 512 << 20).to_be_bytes());
+        record
+    });
+    let told = fs::read_dir(mount.path("")).unwrap().find_map(Result::err);
+    assert_eq!(told.map(|error| error.raw_os_error()), Some(EIO));
+    assert!(proxy.refused() > 0);
+    assert_eq!(fs::metadata(mount.path("a")).unwrap().len(), 5000, "other calls are served");
+    mount.process.wait_for_line("cannot be read", MOUNT_TIMEOUT);
+    proxy.stop_refusing();
+    assert_eq!(fs::read_dir(mount.path("")).unwrap().count(), 1);
 }

@@ -55,6 +55,28 @@ fn handles_of_files_are_refused_because_they_could_not_be_opened() {
     assert_eq!(printed.trim(), expected.to_string());
 }
 
+/// Where an FSSTAT reply has its six numbers of 64 bits, as [`LARGEST_AT`]. RFC 1813 s3.3.18
+const SPACE_AT: usize = 4 + 4 * (6 + 1 + 22);
+
+#[test]
+fn space_that_is_free_and_space_that_is_available_are_told_apart() {
+    const MIB: u64 = 1 << 20;
+    let server = Server::start(1);
+    let proxy = Refusals::start(&server);
+    proxy.replace(Procedure::FsStat, |mut record| {
+        let numbers = [1000 * MIB, 500 * MIB, 300 * MIB, 70_000, 60_000, 40_000];
+        record[SPACE_AT..SPACE_AT + 48].copy_from_slice(&numbers.map(u64::to_be_bytes).concat());
+        record
+    });
+    let options = format!("port={},nconnect=1,nolock", proxy.port);
+    let mount = Mounted::start("127.0.0.1:/export", server.mount_point("mnt"), &options);
+    let space = rustix::fs::statvfs(mount.path("")).unwrap();
+    let mib = |blocks: u64| blocks * space.f_frsize / MIB;
+    assert_eq!((mib(space.f_blocks), mib(space.f_bfree), mib(space.f_bavail)), (1000, 500, 300));
+    assert_eq!((space.f_files, space.f_ffree), (70_000, 60_000));
+    assert!(proxy.refused() > 0);
+}
+
 #[test]
 fn a_write_beyond_the_largest_file_fails_at_once() {
     for (options, of_file) in
