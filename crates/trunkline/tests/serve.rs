@@ -5,9 +5,10 @@
 mod mnt;
 
 use mnt::mnt;
+use rustix::net::{AddressFamily, SocketType, socket};
 use rustix::process::Signal;
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::process::Command;
@@ -48,6 +49,14 @@ fn connect(address: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(address).expect("the server accepts");
     stream.set_read_timeout(Some(TIMEOUT)).expect("a timeout");
     stream
+}
+
+/// A connection from this address of the host.
+fn connect_from(source: [u8; 4], address: SocketAddr) -> OwnedFd {
+    let socket = socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
+    rustix::net::bind(&socket, &SocketAddr::from((source, 0))).expect("an address of this host");
+    rustix::net::connect(&socket, &address).expect("the server accepts");
+    socket
 }
 
 #[test]
@@ -241,6 +250,35 @@ fn a_server_keeps_no_privileges_that_it_does_not_need() {
     }
     assert!(threads > 1, "a server has several threads");
     assert!(process.terminate(TIMEOUT).success());
+}
+
+#[test]
+fn few_descriptors_are_warned_of_and_are_enough_for_many_connections_and_files() {
+    const LIMIT: usize = 400;
+    let dir = temp_dir("descriptors");
+    let [served, state, copy] = ["served", "state", "copy"].map(|name| dir.path().join(name));
+    std::fs::create_dir(&served).expect("a directory");
+    for number in 0..300 {
+        write(&served.join(number.to_string()), &number.to_string());
+    }
+    let mut command = Command::new("sh");
+    let script =
+        format!("ulimit -n {LIMIT}; exec \"$0\" serve --dir \"$1\" --state \"$2\" --listen 127.0.0.1:0");
+    command.args(["-c", &script, env!("CARGO_BIN_EXE_trunkline")]).args([&served, &state]);
+    let process = Process::spawn(command);
+    let warning = process.wait_for_line("the limit of open files has room for", TIMEOUT);
+    assert!(warning.contains("72 connections") && warning.contains("LimitNOFILE="), "{warning}");
+
+    let address = address_of(&process);
+    // From another address than the program below: no address keeps all places.
+    let idle: Vec<OwnedFd> = (0..150).map(|_| connect_from([127, 0, 0, 2], address)).collect();
+    let url = format!("nfs://{address}/export");
+    let copied = trunkline(&["cp", "-r", &url]).arg(&copy).output().expect("it runs");
+    assert!(copied.status.success(), "{}", String::from_utf8_lossy(&copied.stderr));
+    assert_eq!(std::fs::read_dir(&copy).expect("the copy").count(), 300);
+    let open = std::fs::read_dir(format!("/proc/{}/fd", process.id())).expect("it runs").count();
+    assert!(open < LIMIT, "{open}");
+    drop(idle);
 }
 
 #[test]

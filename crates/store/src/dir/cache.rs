@@ -9,11 +9,14 @@
 use super::node::Node;
 use crate::interface::ObjectId;
 use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Shards, each with its own lock.
 const SHARDS: usize = 16;
+
+/// The caches of this process, which share its descriptors.
+static CACHES: AtomicUsize = AtomicUsize::new(0);
 
 #[derive(Default)]
 struct Shard {
@@ -23,17 +26,34 @@ struct Shard {
     order: VecDeque<ObjectId>,
 }
 
+/// The most objects in a shard of one of several caches.
+fn in_shard_max(objects_max: usize, caches: usize) -> usize {
+    (objects_max / caches.max(1) / SHARDS).max(1)
+}
+
 /// See the module's documentation.
 pub(super) struct Cache {
     shards: [Mutex<Shard>; SHARDS],
-    in_shard_max: usize,
+    objects_max: usize,
+}
+
+impl Drop for Cache {
+    fn drop(&mut self) {
+        CACHES.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Cache {
-    /// Creates a cache for about `objects_max` objects at most.
+    /// Creates a cache. All caches of the process together have about `objects_max` objects at
+    /// most, an equal part each.
     pub fn new(objects_max: usize) -> Self {
+        CACHES.fetch_add(1, Ordering::Relaxed);
         let shards = std::array::from_fn(|_| Mutex::new(Shard::default()));
-        Self { shards, in_shard_max: (objects_max / SHARDS).max(1) }
+        Self { shards, objects_max }
+    }
+
+    fn in_shard_max(&self) -> usize {
+        in_shard_max(self.objects_max, CACHES.load(Ordering::Relaxed))
     }
 
     fn shard(&self, object: &ObjectId) -> MutexGuard<'_, Shard> {
@@ -57,7 +77,7 @@ impl Cache {
             known.used.store(true, Ordering::Relaxed);
             return (Arc::clone(known), gone);
         }
-        while shard.nodes.len() >= self.in_shard_max {
+        while shard.nodes.len() >= self.in_shard_max() {
             let Some(oldest) = shard.order.pop_front() else { break };
             let Some(known) = shard.nodes.get(&oldest) else { continue };
             if known.used.swap(false, Ordering::Relaxed) {
@@ -112,5 +132,26 @@ impl Cache {
             gone.extend(shard.nodes.drain().map(|(_, node)| node));
         }
         gone
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_caches_together_have_the_objects_of_one() {
+        for caches in [1, 2, 5, 64] {
+            let together = in_shard_max(8192, caches) * SHARDS * caches;
+            assert!(together <= 8192 && together > 8192 / 2, "{caches}: {together}");
+        }
+        assert_eq!(in_shard_max(16, 100), 1);
+    }
+
+    #[test]
+    fn a_cache_counts_as_long_as_it_lives() {
+        // Other tests of the program open and close stores meanwhile, so only bounds are certain.
+        let caches: Vec<_> = (0..3).map(|_| Cache::new(100)).collect();
+        assert!(CACHES.load(Ordering::Relaxed) >= caches.len());
     }
 }
