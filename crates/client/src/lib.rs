@@ -57,7 +57,7 @@ pub use slot::Pending;
 pub use statistics::{Counter, OperationCounters, PathCounters, PathStatistics, Replays, Statistics};
 pub use transport::descriptors::raise_limit as raise_descriptor_limit;
 pub use transport::rdma::Error as RdmaError;
-pub use transport::{Address, AddressError, Pipe};
+pub use transport::{Address, AddressError, Pipe, parse_with_port};
 pub use verbs::Error as VerbsError;
 pub use walk::names_a_directory;
 

@@ -508,6 +508,8 @@ mod tests {
         assert_eq!(listed("tcp"), pair("10.0.0.1", "10.0.0.2 fd00::1"));
         assert_eq!(listed("proto=tcp"), pair("10.0.0.1", "10.0.0.2"));
         assert_eq!(listed("proto=tcp6"), pair("fd00::1", ""));
+        assert_eq!(listed("proto=rdma"), pair("10.0.0.1", "10.0.0.2"));
+        assert_eq!(listed("proto=rdma6"), pair("fd00::1", ""));
         assert_eq!(listed("localports=fd00::9"), pair("fd00::1", ""), "no other can be reached from there");
         let both = by_name("localports=10.0.0.9~fd00::9", several).unwrap();
         let ten: Address = "10.0.0.9".parse().unwrap();
@@ -522,7 +524,12 @@ mod tests {
 
     #[test]
     fn an_address_of_the_other_family_than_the_named_one_is_refused() {
-        for (target, options) in [("[::1]:/data", "proto=tcp"), ("127.0.0.1:/data", "proto=tcp6")] {
+        for (target, options) in [
+            ("[::1]:/data", "proto=tcp"),
+            ("127.0.0.1:/data", "proto=tcp6"),
+            ("[::1]:/data", "proto=rdma"),
+            ("127.0.0.1:/data", "proto=rdma6"),
+        ] {
             let Err(Error::Mount { cause, .. }) = Settings::from_options(target, options) else {
                 panic!("{target} is refused")
             };

@@ -7,8 +7,9 @@ use crate::signals::SignalWatch;
 use ::bench::Stop;
 use ::bench::clients::{AGENT_PORT, AllowedDirectories, Key, agent};
 use clap::Args;
+use client::{Address, AddressError};
 use std::io;
-use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -53,11 +54,15 @@ const EXAMPLES: &str = "Examples:\n  \
     trunkline bench --client 10.0.0.11,10.0.0.12 --client-key bench.key /mnt/tcp";
 
 fn address(text: &str) -> Result<SocketAddr, String> {
-    let with_port = text.parse::<SocketAddr>().ok();
-    let bare = || text.trim_matches(['[', ']']).parse::<IpAddr>().ok();
-    with_port
-        .or_else(|| Some(SocketAddr::new(bare()?, AGENT_PORT)))
-        .ok_or_else(|| "an address of this machine, as in 10.0.0.11, 0.0.0.0:7411 or [::]:7411".to_owned())
+    let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
+    match (bare.parse::<Address>(), client::parse_with_port(text)) {
+        (Ok(address), _) => Ok(address.with_port(AGENT_PORT)),
+        (_, Ok(address)) => Ok(address),
+        (Err(AddressError::NotAnAddress(_)), Err(AddressError::NotASocketAddress(_))) => {
+            Err("an address of this machine, as in 10.0.0.11, 0.0.0.0:7411 or [::]:7411".to_owned())
+        }
+        (Err(AddressError::NotAnAddress(_)), Err(error)) | (Err(error), _) => Err(error.to_string()),
+    }
 }
 
 /// Takes part in experiments until a signal, or in one.
@@ -125,11 +130,17 @@ mod tests {
             ("::1", "[::1]:7411"),
             ("[::]", "[::]:7411"),
             ("[::1]:99", "[::1]:99"),
+            ("fe80::1%lo", "[fe80::1%1]:7411"),
+            ("[fe80::1%1]", "[fe80::1%1]:7411"),
+            ("[fe80::1%lo]:99", "[fe80::1%1]:99"),
         ] {
             assert_eq!(address(text).unwrap().to_string(), shown);
         }
-        for text in ["", "host1", ":7411", "10.0.0.11:99999"] {
+        for text in ["", "host1", ":7411", "10.0.0.11:99999", "[10.0.0.11", "10.0.0.11%lo"] {
             assert!(address(text).is_err(), "{text}");
+        }
+        for text in ["fe80::1", "[fe80::1]", "[fe80::1]:99"] {
+            assert!(address(text).unwrap_err().contains("name its interface"), "{text}");
         }
     }
 }

@@ -82,7 +82,7 @@ pub struct MetricsArgs {
     /// Answer HTTP requests on this address: a page of live analytics for a browser, /metrics for
     /// Prometheus, /snapshot, /health, /ready. Keeps a history of an hour in at most 64 MiB.
     /// Peers on this host need no permission; others may read /health and /ready only.
-    #[arg(long, value_name = "ADDR:PORT")]
+    #[arg(long, value_name = "ADDR:PORT", value_parser = client::parse_with_port)]
     metrics: Option<SocketAddr>,
     /// Let peers on other hosts read all of --metrics if they show the token in this file: as
     /// `Authorization: Bearer TOKEN`, or as ?token=TOKEN.

@@ -198,9 +198,9 @@ fn serve(args: &MountArgs, role: Role) -> Result<ExitCode, Error> {
 fn metrics_of(args: &MountArgs, options: &MountOptions) -> Result<MetricsArgs, Error> {
     let option = |name: &str| options.noted.get(name).and_then(Option::as_deref);
     let address = option("metrics").map(|text| {
-        text.parse().map_err(|_| Error::Usage {
+        client::parse_with_port(text).map_err(|error| Error::Usage {
             sentence: format!("invalid mount option metrics={text}"),
-            cause: "it is no address with a port".to_owned(),
+            cause: error.to_string(),
             advice: "metrics=127.0.0.1:9101, or metrics=[::1]:9101".to_owned(),
         })
     });

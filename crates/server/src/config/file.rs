@@ -119,6 +119,11 @@ impl<'de> Deserialize<'de> for Listen {
     }
 }
 
+fn with_port<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SocketAddr, D::Error> {
+    let parse = |text: &str| transport::parse_with_port(text).map_err(|error| error.to_string());
+    text(deserializer, parse)
+}
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
@@ -141,6 +146,7 @@ struct File {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct MetricsSection {
+    #[serde(deserialize_with = "with_port")]
     listen: SocketAddr,
     token: Option<PathBuf>,
 }

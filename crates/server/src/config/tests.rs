@@ -107,7 +107,8 @@ fn what_is_wrong_is_named_with_file_line_and_remedy() {
         ("loops = 2", "loops = \"two\"", 2, "invalid type"),
         ("loops = 2", "busy_poll_us = -1", 2, "invalid value"),
         ("loops = 2", "busy_poll_us = 1001", 10, "above 1000"),
-        ("loops = 2", "metrics = { listen = \"9100\" }", 2, "invalid socket address"),
+        ("loops = 2", "metrics = { listen = \"9100\" }", 2, "is no address with a port"),
+        ("loops = 2", "metrics = { listen = \"[fe80::1]:9100\" }", 2, "name its interface"),
         ("loops = 2", "metrics = { token = \"/a\" }", 2, "missing field `listen`"),
     ] {
         let text = GOOD.replacen(from, to, 1);
