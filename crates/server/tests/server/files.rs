@@ -273,6 +273,7 @@ fn limits_and_space_are_reported_as_configured() {
     let info = decoded::<proc::fsinfo::Reply>(&results).into_result().unwrap();
     assert_eq!((info.read_max, info.write_max, info.directory_preferred), (1 << 20, 1 << 20, 64 << 10));
     assert_eq!(info.properties, 0x1b);
+    assert_eq!(info.file_bytes_max, i64::MAX as u64, "what the store says, not what the protocol can");
     let results = peer.nfs(Procedure::FsStat, &proc::fsstat::Args { root });
     let stat = decoded::<proc::fsstat::Reply>(&results).into_result().unwrap();
     assert_eq!(stat.total_bytes, 64 << 20);

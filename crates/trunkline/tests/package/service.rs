@@ -18,6 +18,9 @@ const SCRIPT: &str = r#"
 apt-get install --yes --no-install-recommends /test/trunkline.deb
 value() { systemctl show trunkline --property "$1" --value; }
 echo "verify: $(systemd-analyze verify trunkline.service trunkline.socket 2>&1)"
+systemd-analyze security --no-pager --threshold=30 trunkline.service > /dev/null
+echo "exposed: $?"
+echo "memory is bounded: $([ "$(value MemoryMax)" != infinity ]; echo $?)"
 echo "state: $(value ActiveState)"
 systemctl enable --now trunkline
 # Started is ready: nothing waits here.
@@ -63,6 +66,8 @@ fn systemd_starts_reloads_restarts_and_stops_the_server() {
     let log = fs::read_to_string(file("log")).unwrap_or_default();
     for line in [
         "verify: ",
+        "exposed: 0",
+        "memory is bounded: 0",
         "state: inactive",
         "listed: 0",
         "type: notify",

@@ -155,8 +155,11 @@ fn start_rpcbind() -> Option<Process> {
     }
     let mut command = Command::new(program);
     command.arg("-f");
-    let process = Process::spawn(command);
-    Deadline::wait_until("rpcbind to accept", TIMEOUT, || there().then_some(()));
+    let mut process = Process::spawn(command);
+    Deadline::wait_until("rpcbind to accept", TIMEOUT, || {
+        assert!(process.is_running(), "rpcbind has ended:\n{}", process.all_output());
+        there().then_some(())
+    });
     Some(process)
 }
 
