@@ -17,9 +17,10 @@ use std::path::{Path, PathBuf};
 /// Write the commands for every machine of a site, with how to verify and undo each step.
 ///
 /// One site file becomes a folder of files that are ready to run: SMcli scripts, an Ansible
-/// playbook and REST requests for an EF600, and steps for its Linux hosts. README.md in the folder
-/// says which step runs where and in which order. No file has a secret: what needs one reads it
-/// when it runs.
+/// playbook and REST requests for an EF600, and steps for Linux hosts of NVMe-oF targets, for a
+/// Spectrum Scale cluster, for a PowerScale cluster and its clients, and for Linux servers.
+/// README.md in the folder says which step runs where and in which order. No file has a secret:
+/// what needs one reads it when it runs.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct RunbookArgs {
