@@ -83,7 +83,7 @@ fn the_attributes_before_and_after_a_write_are_returned_also_for_unstable_and_sh
     let before_it = |seconds| WccAttr { size: 9, mtime: at(seconds), ctime: at(seconds) };
     let version = |seconds| {
         let time = fs::Time::from_seconds(seconds);
-        Version { size: 9, mtime: time, ctime: time }
+        Version { size: 9, mtime: time, ctime: time, change: 0 }
     };
     let told = |before, after| {
         let after =

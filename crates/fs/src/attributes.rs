@@ -59,6 +59,10 @@ pub struct Attributes {
     pub mtime: Time,
     /// Last change of the attributes.
     pub ctime: Time,
+    /// A number that differs between any two states of the object: of its data, its names (for a
+    /// directory) and its attributes, except the time of the last access. Zero if the protocol does
+    /// not carry it. RFC 8881 s5.8.1.4 (change)
+    pub change: u64,
 }
 
 impl Attributes {
@@ -81,13 +85,14 @@ impl Attributes {
             atime: ZERO,
             mtime: ZERO,
             ctime: ZERO,
+            change: 0,
         }
     }
 
     /// The version of the object's data, which changes whenever the data do.
     #[must_use]
     pub const fn version(&self) -> Version {
-        Version { size: self.size, mtime: self.mtime, ctime: self.ctime }
+        Version { size: self.size, mtime: self.mtime, ctime: self.ctime, change: self.change }
     }
 }
 

@@ -11,6 +11,8 @@ pub struct Version {
     pub mtime: Time,
     /// Last change of the attributes.
     pub ctime: Time,
+    /// See [`Attributes::change`].
+    pub change: u64,
 }
 
 /// The version of a file before and after a write, as far as the server reported both. Between the
@@ -45,6 +47,9 @@ pub struct Effect {
     pub before: Option<Version>,
     /// After, absent when the object was not reached.
     pub after: Option<Attributes>,
+    /// Whether nothing else can have changed the object in between. RFC 8881 s3.3.10
+    /// (change_info4)
+    pub atomic: bool,
 }
 
 #[cfg(test)]
@@ -53,7 +58,7 @@ mod tests {
 
     fn at(seconds: i64) -> Option<Version> {
         let time = Time::from_seconds(seconds);
-        Some(Version { size: 1, mtime: time, ctime: time })
+        Some(Version { size: 1, mtime: time, ctime: time, change: 0 })
     }
 
     #[test]

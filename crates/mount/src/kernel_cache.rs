@@ -66,7 +66,7 @@ mod tests {
 
     fn content(size: u64) -> Version {
         let time = Time { seconds: 1, nanoseconds: 2 };
-        Version { size, mtime: time, ctime: time }
+        Version { size, mtime: time, ctime: time, change: 0 }
     }
 
     #[test]

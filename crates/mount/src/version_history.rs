@@ -72,7 +72,7 @@ mod tests {
 
     fn at(seconds: i64) -> Version {
         let time = Time::from_seconds(seconds);
-        Version { size: 1, mtime: time, ctime: time }
+        Version { size: 1, mtime: time, ctime: time, change: 0 }
     }
 
     fn observe(history: &mut VersionHistory, seconds: i64) -> bool {

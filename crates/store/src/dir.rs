@@ -4,6 +4,7 @@
 //! - `name`, `map`, `state`: how objects are named so that handles outlive the process, and what is
 //!   kept for that.
 //! - `node`, `cache`: objects that are held open. `find`: finds them by name or handle.
+//! - `changes`: the change attribute, made from the time of the last change.
 //! - the operations: `data`, `setattr`, `create`, `remove`, `listing`.
 //!
 //! Nothing outside of the exported directory is ever reached: names are looked up one at a time,
@@ -15,6 +16,7 @@
 //! docs/decisions/0005-dir-store.md has the reasons.
 
 mod cache;
+mod changes;
 mod create;
 mod data;
 mod descriptors;
@@ -42,6 +44,7 @@ use crate::interface::{
 };
 use crate::payload::{Backing, ReceiveBuffer, Segment};
 use cache::Cache;
+use changes::Changes;
 use identity::Identity;
 pub use identity::keep_identity;
 use map::Map;
@@ -54,7 +57,7 @@ pub use receive_batch::ReceiveBatch;
 use rustix::fs::{Mode, OFlags};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use smallvec::SmallVec;
-use state::State;
+use state::{SharedNumber, State};
 use std::hash::RandomState;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -157,6 +160,7 @@ struct Shared {
     state: State,
     map: Map,
     cache: Cache,
+    changes: Arc<Changes>,
     buffers: Arc<Buffers>,
     /// Keys the hashes of callers.
     callers: RandomState,
@@ -174,9 +178,10 @@ impl DirStore {
         let path = std::fs::canonicalize(&options.path).map_err(root_error)?;
         let base = options.state.clone().or_else(state::default_base).ok_or(OpenError::NoStatePlace)?;
         let state = open_state(&base, &path)?;
-        let map = Map::open(&state.directory, &state.secret)
-            .map_err(|error| OpenError::State { path: state.directory.clone(), error })?;
-        let shared = Shared::open(&path, state, map).map_err(|error| root_error(error.into()))?;
+        let state_error = |error| OpenError::State { path: state.directory.clone(), error };
+        let map = Map::open(&state.directory, &state.secret).map_err(state_error)?;
+        let changes = SharedNumber::open(&state.directory.join("changes")).map_err(state_error)?;
+        let shared = Shared::open(&path, state, map, changes).map_err(|error| root_error(error.into()))?;
         let shared = Arc::new(shared);
         let (stop, stopped) = mpsc::channel();
         let watched = Arc::downgrade(&shared);
@@ -281,7 +286,7 @@ fn open_state(base: &Path, root: &Path) -> std::result::Result<State, OpenError>
 }
 
 impl Shared {
-    fn open(path: &Path, state: State, map: Map) -> rustix::io::Result<Self> {
+    fn open(path: &Path, state: State, map: Map, last_change: SharedNumber) -> rustix::io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = rustix::fs::open(path, flags, Mode::empty())?;
         let stat = rustix::fs::fstat(&root)?;
@@ -292,10 +297,12 @@ impl Shared {
         // trial, such as the end of its tie to a parent's death.
         let identity = std::thread::scope(|scope| scope.spawn(Identity::probe).join());
         let Ok(identity) = identity else { return Err(rustix::io::Errno::IO) };
+        let local = find::is_local(kind);
+        let fine = local && changes::is_fine(root.as_fd());
         let name_bytes_max = rustix::fs::fstatvfs(&root)?.f_namemax;
         Ok(Self {
             is_filesystem_root: find::is_filesystem_root(root.as_fd()),
-            local: find::is_local(kind),
+            local,
             memory: find::is_memory(kind),
             supports_nowait_reads: AtomicBool::new(true),
             supports_nowait_writes: AtomicBool::new(true),
@@ -309,6 +316,7 @@ impl Shared {
             state,
             map,
             cache: Cache::new(open_objects_max()),
+            changes: Arc::new(Changes::new(last_change, fine, local)),
             buffers: Arc::default(),
             callers: RandomState::new(),
             name_bytes_max: u32::try_from(name_bytes_max).unwrap_or(255),

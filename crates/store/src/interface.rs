@@ -111,6 +111,9 @@ pub struct Capabilities {
     pub file_bytes_max: u64,
     /// The resolution of times.
     pub time_delta: Duration,
+    /// Whether the change attribute of an object only ever grows. RFC 7862 s12.2.3
+    /// (change_attr_type)
+    pub change_grows: bool,
 }
 
 impl Capabilities {
@@ -126,7 +129,7 @@ impl Capabilities {
             case_insensitive: false,
             case_preserving: true,
         };
-        Self { limits, file_bytes_max: i64::MAX as u64, time_delta: Duration::from_nanos(1) }
+        Self { limits, file_bytes_max: i64::MAX as u64, time_delta: Duration::from_nanos(1), change_grows: false }
     }
 }
 

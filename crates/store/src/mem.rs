@@ -147,7 +147,7 @@ impl Store for MemStore {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities::of(LINKS_MAX, NAME_BYTES_MAX as u32)
+        Capabilities { change_grows: true, ..Capabilities::of(LINKS_MAX, NAME_BYTES_MAX as u32) }
     }
 
     fn space(&self) -> Space {

@@ -3,18 +3,23 @@
 use super::fault::status;
 use super::identity::{WriterImpersonation, is_identity_pinned, prepare_thread};
 use super::mapping::{self, Mapped};
-use super::node::{EXECUTE, Node, READ, WRITE, attributes, owns};
+use super::node::{EXECUTE, Node, READ, WRITE, attributes, now, owns};
 use super::receive_batch::{FileSnapshot, ReceiveBatch};
 use super::{FILE_BYTES_MAX, Shared};
 use crate::interface::{Caller, Effect, ObjectId, ReadEnd, Result, Stability, Status, Written};
 use crate::payload::Segment;
-use rustix::fs::Stat;
+use rustix::fs::{Stat, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT};
 use rustix::io::{Errno, ReadWriteFlags};
 use smallvec::SmallVec;
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// A write that takes longer gets its time once more when it ends: the kernel takes the time when it
+/// begins, and an object that was looked at meanwhile may count as settled (`changes`).
+const SLOW_WRITE: Duration = Duration::from_millis(20);
 
 impl Shared {
     pub fn read_data(
@@ -216,8 +221,13 @@ impl Shared {
             node.dirty.store(true, Ordering::Relaxed);
         }
         let done = {
+            let began = now();
             let _impersonation = self.impersonate_to_write(caller, stat)?;
-            write_all(fd.as_fd(), offset, data)
+            let done = write_all(fd.as_fd(), offset, data);
+            if now().saturating_sub(began) > SLOW_WRITE {
+                stamp(fd.as_fd());
+            }
+            done
         };
         if own.is_none() {
             // Once more: a sync that ran during the write has missed some of the data.
@@ -408,6 +418,14 @@ fn supported(done: rustix::io::Result<usize>, can: &AtomicBool) -> Option<usize>
 /// s3.3.6
 const fn reads(rights: u32) -> bool {
     rights & (READ | EXECUTE) != 0
+}
+
+/// Marks a change of a file's data now. Without effect where the file system refuses it: the file has
+/// a time from when the write began.
+fn stamp(fd: BorrowedFd<'_>) {
+    let keep = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
+    let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
+    let _ = rustix::fs::futimens(fd, &Timestamps { last_access: keep, last_modification: now });
 }
 
 /// Writes as much as possible; an error only if nothing was written.

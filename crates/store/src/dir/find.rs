@@ -1,12 +1,13 @@
 //! Finds an object by handle or name and holds it open; ACCESS and READLINK.
 
 use super::Shared;
+use super::changes::Looked;
 use super::fault::{OrStatus, status};
 use super::name::kernel_handle;
 use super::node::{EXECUTE, Node, READ, WRITE, attributes, found, now, own_path};
 use super::sys;
 use crate::interface::{Attributes, Caller, FileKind, Found, ObjectId, Result, Rights, Status};
-use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, Stat, StatxAttributes, StatxFlags};
+use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, StatxAttributes, StatxFlags};
 use rustix::io::Errno;
 use std::ffi::CString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -124,7 +125,7 @@ impl Shared {
             Ok(_) | Err(Status::Access) => return Err(Status::Stale),
             Err(error) => return Err(error),
         }
-        let node = Node::new(object, path_fd, &stat);
+        let node = Node::new(object, path_fd, &stat, &self.changes);
         self.check_beneath_root(&node)?;
         Ok(self.keep(node))
     }
@@ -248,13 +249,13 @@ impl Shared {
     }
 
     /// Names an object found in a directory, and adds it to the cache.
-    pub fn keep_child(&self, parent: &Node, name: &[u8], path_fd: OwnedFd) -> Result<(Arc<Node>, Stat)> {
-        let stat = rustix::fs::fstat(&path_fd).or_status()?;
+    pub fn keep_child(&self, parent: &Node, name: &[u8], path_fd: OwnedFd) -> Result<(Arc<Node>, Looked)> {
+        let stat = self.changes.look(|| rustix::fs::fstat(&path_fd)).or_status()?;
         let object = self.naming.name(path_fd.as_fd(), c"", &stat)?;
         self.note(&object, parent, name);
         let node = match self.cache.find(&object) {
             Some(known) => known,
-            None => self.keep(Node::new(object, path_fd, &stat)),
+            None => self.keep(Node::new(object, path_fd, &stat, &self.changes)),
         };
         let until = u64::try_from(now().as_millis()).unwrap_or_default() + BENEATH_CHECK_TTL_MS;
         node.beneath_root_until.store(until, Ordering::Relaxed);
@@ -281,7 +282,7 @@ impl Shared {
         (Some(attributes(directory, &stat)), self.find_in(caller, &parent, &stat, name))
     }
 
-    fn find_in(&self, caller: Caller<'_>, parent: &Node, stat: &Stat, name: &[u8]) -> Result<Found> {
+    fn find_in(&self, caller: Caller<'_>, parent: &Node, stat: &Looked, name: &[u8]) -> Result<Found> {
         parent.require_directory()?;
         check_name(name)?;
         if parent.rights(&self.callers, &self.identity, caller, stat)? & EXECUTE == 0 {
@@ -310,7 +311,7 @@ impl Shared {
         let object = self.naming.name(path_fd.as_fd(), c"", &stat)?;
         let above = match self.cache.find(&object) {
             Some(known) => known,
-            None => self.keep(Node::new(object, path_fd, &stat)),
+            None => self.keep(Node::new(object, path_fd, &stat, &self.changes)),
         };
         self.check_beneath_root(&above)?;
         Ok(above)

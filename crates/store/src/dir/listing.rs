@@ -101,7 +101,7 @@ impl Shared {
             return Some(*own);
         }
         let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
-        let stat = rustix::fs::statat(fd, name, flags).ok()?;
+        let stat = self.changes.look(|| rustix::fs::statat(fd, name, flags)).ok()?;
         let object = self.naming.name(fd.as_fd(), name, &stat).ok()?;
         if name != c".." {
             self.note(&object, parent, name.to_bytes());

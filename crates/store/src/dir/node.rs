@@ -5,6 +5,7 @@
 //! other mechanisms of the file system apply. They are cached for one second, or until mode or
 //! owner change.
 
+use super::changes::{Changes, Looked};
 use super::descriptors::{Descriptor, Descriptors};
 use super::fault::OrStatus;
 use super::identity::Identity;
@@ -52,6 +53,7 @@ pub(super) struct Node {
     pub object: ObjectId,
     pub kind: FileKind,
     pub path_fd: OwnedFd,
+    changes: Arc<Changes>,
     pub descriptors: Descriptors,
     /// For a directory: held while the directory is listed, because the position of its descriptor
     /// is shared.
@@ -70,11 +72,12 @@ pub(super) struct Node {
 }
 
 impl Node {
-    pub fn new(object: ObjectId, path_fd: OwnedFd, stat: &Stat) -> Self {
+    pub fn new(object: ObjectId, path_fd: OwnedFd, stat: &Stat, changes: &Arc<Changes>) -> Self {
         Self {
             object,
             kind: kind(stat),
             path_fd,
+            changes: Arc::clone(changes),
             descriptors: Descriptors::default(),
             cookies: Mutex::new(None),
             change: Mutex::new(()),
@@ -88,8 +91,8 @@ impl Node {
     }
 
     /// The current state; stale if the last name is gone, even though the object is open here.
-    pub fn stat(&self) -> Result<Stat> {
-        let stat = rustix::fs::fstat(&self.path_fd).or_status()?;
+    pub fn stat(&self) -> Result<Looked> {
+        let stat = self.changes.look(|| rustix::fs::fstat(&self.path_fd)).or_status()?;
         if stat.st_nlink == 0 { Err(Status::Stale) } else { Ok(stat) }
     }
 
@@ -125,9 +128,11 @@ impl Node {
     }
 
     /// The effect of an operation that found this object as `before`.
-    pub fn effect_since(&self, before: &Stat) -> Effect {
+    ///
+    /// It is not atomic: other processes may change the object at any time.
+    pub fn effect_since(&self, before: &Looked) -> Effect {
         let before = attributes(self.object, before).version();
-        Effect { before: Some(before), after: self.attributes().ok() }
+        Effect { before: Some(before), after: self.attributes().ok(), atomic: false }
     }
 
     pub fn is_directory(&self) -> bool {
@@ -301,7 +306,7 @@ fn time(seconds: i64, nanoseconds: u64) -> Time {
     Time { seconds, nanoseconds: u32::try_from(nanoseconds).unwrap_or_default() }
 }
 
-pub(super) fn attributes(object: ObjectId, stat: &Stat) -> Attributes {
+pub(super) fn attributes(object: ObjectId, stat: &Looked) -> Attributes {
     let kind = kind(stat);
     let is_device = matches!(kind, FileKind::BlockDevice | FileKind::CharacterDevice);
     let number = Device { major: rustix::fs::major(stat.st_rdev), minor: rustix::fs::minor(stat.st_rdev) };
@@ -318,10 +323,11 @@ pub(super) fn attributes(object: ObjectId, stat: &Stat) -> Attributes {
         atime: time(stat.st_atime, stat.st_atime_nsec),
         mtime: time(stat.st_mtime, stat.st_mtime_nsec),
         ctime: time(stat.st_ctime, stat.st_ctime_nsec),
+        change: stat.change,
         ..Attributes::of(kind)
     }
 }
 
-pub(super) fn found(object: ObjectId, stat: &Stat) -> Found {
+pub(super) fn found(object: ObjectId, stat: &Looked) -> Found {
     Found { object, attributes: attributes(object, stat) }
 }

@@ -35,7 +35,7 @@ impl Shared {
             return None;
         }
         let path_fd = self.child(&parent, name, ResolveFlags::CACHED).ok()?;
-        let found = rustix::fs::fstat(&path_fd).ok()?;
+        let found = self.changes.look(|| rustix::fs::fstat(&path_fd)).ok()?;
         let object = self.naming.name(path_fd.as_fd(), c"", &found).ok()?;
         // Only objects that are already open: opening another may require closing one, which may
         // wait.

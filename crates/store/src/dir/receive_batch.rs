@@ -102,14 +102,16 @@ impl fmt::Debug for ReceiveBatch {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dir::changes::Changes;
     use crate::dir::node::attributes;
     use rustix::fs::{Mode, OFlags, fstat};
 
     fn snapshot(path: &std::path::Path, uid: u32, gids: &[u32]) -> FileSnapshot {
         let path_fd = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).unwrap();
-        let stat = fstat(&path_fd).unwrap();
+        let changes = Changes::of_tests();
+        let stat = changes.look(|| fstat(&path_fd)).unwrap();
         let object = ObjectId::new(stat.st_ino, 1);
-        let node = Arc::new(Node::new(object, path_fd, &stat));
+        let node = Arc::new(Node::new(object, path_fd, &stat, &changes));
         FileSnapshot::new(1, node, attributes(object, &stat), Caller { uid, gid: 5, gids })
     }
 

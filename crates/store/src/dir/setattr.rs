@@ -1,6 +1,7 @@
 //! SETATTR: checks first which attributes the caller may set, then sets them under the caller's
 //! identity.
 
+use super::changes::Looked;
 use super::fault::OrStatus;
 use super::identity::prepare_thread;
 use super::node::{Node, WRITE, attributes, owns};
@@ -42,7 +43,7 @@ impl Shared {
         &self,
         caller: Caller<'_>,
         node: &Node,
-        stat: &Stat,
+        stat: &Looked,
         set: &SetAttributes,
         guard: Option<Time>,
     ) -> Result<()> {

@@ -6,6 +6,7 @@
 //! - `key`: 16 random bytes, made once; without it all handles that clients have are stale.
 //! - `losses`: a count of failed syncs, shared by all processes that serve the export through a
 //!   mapping.
+//! - `changes`: the last change attribute that was made from the clock (`changes`), shared likewise.
 //! - `map`: where objects lie, where the kernel's handles cannot be opened (`map`).
 //! - `path`: which directory this belongs to, for people.
 //!
@@ -39,17 +40,18 @@ pub(super) fn default_base() -> Option<PathBuf> {
 }
 
 /// A mapped number that all processes of the host share.
-struct LossCounter(NonNull<AtomicU64>);
+pub(super) struct SharedNumber(NonNull<AtomicU64>);
 
 // SAFETY: the mapping consists of an atomic, and stays mapped as long as `self` lives.
-unsafe impl Send for LossCounter {}
+unsafe impl Send for SharedNumber {}
 // SAFETY: as above.
-unsafe impl Sync for LossCounter {}
+unsafe impl Sync for SharedNumber {}
 
-impl LossCounter {
+impl SharedNumber {
     const BYTES: usize = size_of::<u64>();
 
-    fn open(path: &Path) -> io::Result<Self> {
+    /// Opens the number in a file, which is made with zero if it is not there.
+    pub fn open(path: &Path) -> io::Result<Self> {
         let mode = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let file = rustix::fs::open(path, mode, Mode::RUSR | Mode::WUSR)?;
         if rustix::fs::fstat(&file)?.st_size < Self::BYTES as i64 {
@@ -75,14 +77,14 @@ impl LossCounter {
         NonNull::new(start.cast()).map(Self).ok_or_else(|| io::ErrorKind::OutOfMemory.into())
     }
 
-    fn count(&self) -> &AtomicU64 {
+    pub fn number(&self) -> &AtomicU64 {
         // SAFETY: the mapping starts at a page, is as long as the number, and lives as long as
         // `self`.
         unsafe { self.0.as_ref() }
     }
 }
 
-impl Drop for LossCounter {
+impl Drop for SharedNumber {
     fn drop(&mut self) {
         // SAFETY: mapped by `open`, and no reference to the mapping can exist any more.
         let _ = unsafe { rustix::mm::munmap(self.0.as_ptr().cast(), Self::BYTES) };
@@ -93,7 +95,7 @@ impl Drop for LossCounter {
 pub(super) struct State {
     pub directory: PathBuf,
     pub secret: [u8; 16],
-    losses: LossCounter,
+    losses: SharedNumber,
     boot: SipHasher24,
 }
 
@@ -112,7 +114,7 @@ impl State {
         if !path.exists() {
             fs::write(path, root.as_os_str().as_bytes())?;
         }
-        let losses = LossCounter::open(&directory.join("losses"))?;
+        let losses = SharedNumber::open(&directory.join("losses"))?;
         let mut boot = SipHasher24::new_with_key(&secret);
         boot.write(&fs::read("/proc/sys/kernel/random/boot_id")?);
         Ok(Self { directory, secret, losses, boot })
@@ -121,13 +123,13 @@ impl State {
     /// The current write verifier.
     pub fn verifier(&self) -> u64 {
         let mut hasher = self.boot;
-        hasher.write_u64(self.losses.count().load(Ordering::Acquire));
+        hasher.write_u64(self.losses.number().load(Ordering::Acquire));
         hasher.finish()
     }
 
     /// Counts a possible loss of data: clients that have unstable data must write them again.
     pub fn lost(&self) {
-        self.losses.count().fetch_add(1, Ordering::AcqRel);
+        self.losses.number().fetch_add(1, Ordering::AcqRel);
     }
 }
 

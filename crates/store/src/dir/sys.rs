@@ -192,6 +192,7 @@ pub(super) fn groups_of(uid: u32) -> Option<Vec<u32>> {
 
 #[cfg(test)]
 mod tests {
+    use crate::dir::changes::Changes;
     use crate::dir::node::Node;
     use crate::interface::{ObjectId, Status};
     use rustix::fs::{Mode, OFlags, fstat};
@@ -214,7 +215,7 @@ mod tests {
         }
         let path_fd = rustix::fs::open(&path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).unwrap();
         let stat = fstat(&path_fd).unwrap();
-        let node = Node::new(ObjectId::new(stat.st_ino, 1), path_fd, &stat);
+        let node = Node::new(ObjectId::new(stat.st_ino, 1), path_fd, &stat, &Changes::of_tests());
         assert!(matches!(node.to_read(), Err(Status::Later)));
         assert!(matches!(node.to_write(), Err(Status::Later)));
         drop(file);

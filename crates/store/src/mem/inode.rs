@@ -1,7 +1,7 @@
 //! One object of the tree: its attributes, the rights of callers, and its content.
 //!
 //! Times: the changed time of one object never repeats and never goes back, so that weak cache
-//! consistency data tell every change apart. The access time is kept as Linux does by default
+//! consistency data tell every change apart, and that it serves as the change attribute. The access time is kept as Linux does by default
 //! (relatime), without the daily step: the first read after a change moves it, later ones do not.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -109,6 +109,7 @@ impl Inode {
             atime: to_time(self.accessed.load(Ordering::Relaxed)),
             mtime: to_time(self.modified),
             ctime: to_time(self.changed),
+            change: self.changed,
             ..Attributes::of(self.kind())
         }
     }
@@ -118,12 +119,14 @@ impl Inode {
     }
 
     pub fn version(&self) -> Version {
-        Version { size: self.size, mtime: to_time(self.modified), ctime: to_time(self.changed) }
+        let (mtime, ctime) = (to_time(self.modified), to_time(self.changed));
+        Version { size: self.size, mtime, ctime, change: self.changed }
     }
 
-    /// The effect of an operation that found this object as `before` and leaves it as it is now.
+    /// The effect of an operation that found this object as `before` and leaves it as it is now. It
+    /// is atomic: the object is locked throughout.
     pub fn effect_since(&self, before: Version) -> Effect {
-        Effect { before: Some(before), after: Some(self.attributes()) }
+        Effect { before: Some(before), after: Some(self.attributes()), atomic: true }
     }
 
     pub fn no_effect(&self) -> Effect {

@@ -67,6 +67,8 @@ pub(super) const fn attributes(of: &Fattr3) -> Attributes {
         atime: time(of.atime),
         mtime: time(of.mtime),
         ctime: time(of.ctime),
+        // NFS version 3 has none.
+        change: 0,
     }
 }
 
@@ -118,7 +120,8 @@ pub(super) const fn to_stable(stability: Stability) -> Stable {
 }
 
 pub(super) fn change(told: &WccData) -> Change {
-    let version = |at: WccAttr| Version { size: at.size, mtime: time(at.mtime), ctime: time(at.ctime) };
+    let version =
+        |at: WccAttr| Version { size: at.size, mtime: time(at.mtime), ctime: time(at.ctime), change: 0 };
     Change { before: told.before.map(version), after: told.after.map(|after| attributes(&after).version()) }
 }
 

@@ -122,7 +122,8 @@ fn a_failed_sync_of_a_files_attributes_counts_as_a_loss_of_its_data() {
     let served = Served::new();
     let open =
         || rustix::fs::open(served.home.path().join("export/file"), PATH_FLAGS, Mode::empty()).unwrap();
-    let node = Node::new(served.file, open(), &rustix::fs::fstat(open()).unwrap());
+    let stat = rustix::fs::fstat(open()).unwrap();
+    let node = Node::new(served.file, open(), &stat, &served.store.shared.changes);
     // A descriptor opened with `O_PATH` cannot be synced.
     node.adopt(open());
     let before = served.store.verifier();
