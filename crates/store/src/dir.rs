@@ -74,6 +74,8 @@ const FILE_BYTES_MAX: u64 = i64::MAX as u64;
 const LINKS_MAX: u32 = 65_000;
 /// The most objects held open; each has up to three descriptors.
 const OPEN_OBJECTS_MAX: usize = 8192;
+/// The most objects that are held for clients that have them open: a bound for their memory.
+const HELD_OBJECTS_MAX: usize = 1 << 16;
 /// Descriptors for each object held open, and for each with only a path descriptor; a share of the
 /// limit for others.
 const DESCRIPTORS_EACH: usize = 4;
@@ -315,7 +317,7 @@ impl Shared {
             identity,
             state,
             map,
-            cache: Cache::new(open_objects_max()),
+            cache: Cache::new(open_objects_max(), held_objects_max()),
             changes: Arc::new(Changes::new(last_change, fine, local)),
             buffers: Arc::default(),
             callers: RandomState::new(),
@@ -343,6 +345,14 @@ fn open_objects_max() -> usize {
     let now = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     let share = usize::try_from(now).unwrap_or(usize::MAX) / DESCRIPTORS_EACH / 2;
     share.clamp(16, OPEN_OBJECTS_MAX)
+}
+
+/// The number of objects that can be held: as many as may be open besides, or more where the
+/// descriptor limit is high. Both leave a quarter of the limit for others.
+fn held_objects_max() -> usize {
+    let now = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    let share = usize::try_from(now).unwrap_or(usize::MAX) / DESCRIPTORS_EACH / 4;
+    share.clamp(8, HELD_OBJECTS_MAX)
 }
 
 impl Store for DirStore {
@@ -541,6 +551,14 @@ impl Store for DirStore {
         name: &[u8],
     ) -> (Option<Attributes>, Effect, Result<()>) {
         self.with_groups(caller, |caller| self.shared.make_link(caller, object, directory, name))
+    }
+
+    fn hold(&self, object: ObjectId) -> Result<()> {
+        self.shared.hold_file(object)
+    }
+
+    fn release(&self, object: ObjectId) {
+        self.shared.release_file(&object);
     }
 
     fn read_directory(

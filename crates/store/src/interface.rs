@@ -129,7 +129,12 @@ impl Capabilities {
             case_insensitive: false,
             case_preserving: true,
         };
-        Self { limits, file_bytes_max: i64::MAX as u64, time_delta: Duration::from_nanos(1), change_grows: false }
+        Self {
+            limits,
+            file_bytes_max: i64::MAX as u64,
+            time_delta: Duration::from_nanos(1),
+            change_grows: false,
+        }
     }
 }
 
@@ -294,6 +299,23 @@ pub trait Store: Send + Sync + 'static {
         directory: ObjectId,
         name: &[u8],
     ) -> (Option<Attributes>, Effect, Result<()>);
+
+    /// Holds a regular file: it can be used after its last name is gone, with a link count of zero,
+    /// until it is [released](Self::release) as often as it was held, or the process ends. Without a
+    /// hold such a file is stale. RFC 8881 s18.16.3 (OPEN4_RESULT_PRESERVE_UNLINKED)
+    ///
+    /// A file whose last name is gone already can be held while another process holds it, if the
+    /// store can still open it there.
+    ///
+    /// # Errors
+    /// [`Status::Later`] where the store holds as many files as it can, [`Status::NotSupported`]
+    /// where it holds none.
+    fn hold(&self, _object: ObjectId) -> Result<()> {
+        Err(Status::NotSupported)
+    }
+
+    /// Ends a hold. A file without a name goes with its last hold.
+    fn release(&self, _object: ObjectId) {}
 
     /// READDIR and READDIRPLUS: visits entries after `cookie` (0: from the start), `.` and `..`
     /// included, until `visit` says false (that entry was not taken) or the directory ends.

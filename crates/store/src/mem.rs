@@ -301,6 +301,14 @@ impl Store for MemStore {
         self.make_link(caller, object, directory, name)
     }
 
+    fn hold(&self, object: ObjectId) -> Result<()> {
+        self.hold_file(object)
+    }
+
+    fn release(&self, object: ObjectId) {
+        self.release_file(object);
+    }
+
     fn read_directory(
         &self,
         caller: Caller<'_>,

@@ -31,6 +31,8 @@ enum Step {
     Rename { from: usize, from_name: u8, to: usize, to_name: u8 },
     Link { at: usize, to: usize, name: u8 },
     Release,
+    Hold { at: usize },
+    EndHold { at: usize },
     Restart,
 }
 
@@ -65,7 +67,9 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (at.clone(), name.clone()).prop_map(|(at, name)| Step::RemoveDirectory { at, name }),
         3 => (at.clone(), name.clone(), at.clone(), name.clone())
             .prop_map(|(from, from_name, to, to_name)| Step::Rename { from, from_name, to, to_name }),
-        2 => (at.clone(), at, name).prop_map(|(at, to, name)| Step::Link { at, to, name }),
+        2 => (at.clone(), at.clone(), name).prop_map(|(at, to, name)| Step::Link { at, to, name }),
+        2 => at.clone().prop_map(|at| Step::Hold { at }),
+        2 => at.prop_map(|at| Step::EndHold { at }),
         2 => Just(Step::Release),
         1 => Just(Step::Restart),
     ]
@@ -82,6 +86,7 @@ enum Body {
 struct Node {
     body: Body,
     links: u32,
+    holds: u32,
 }
 
 struct Model {
@@ -130,7 +135,7 @@ impl Model {
         let directory = matches!(body, Body::Directory(_));
         self.names(at).insert(name, object);
         self.node(at).links += u32::from(directory);
-        self.nodes.insert(object.fileid, (object, Node { body, links: 1 + u32::from(directory) }));
+        self.nodes.insert(object.fileid, (object, Node { body, links: 1 + u32::from(directory), holds: 0 }));
     }
 
     /// Whether `above` is `below` or one of its ancestors.
@@ -159,7 +164,13 @@ impl Model {
         let directory = self.is_directory(object);
         self.node(at).links -= u32::from(directory);
         self.node(object).links -= 1;
-        if directory || self.node(object).links == 0 {
+        self.forget_unless_held(object);
+    }
+
+    fn forget_unless_held(&mut self, object: ObjectId) {
+        let directory = self.is_directory(object);
+        let node = self.node(object);
+        if directory && node.links < 2 || node.links == 0 && node.holds == 0 {
             self.nodes.remove(&object.fileid);
         }
     }
@@ -262,7 +273,7 @@ fn content(len: u32, seed: u8) -> Vec<u8> {
 impl Pair {
     fn new(store: Subject) -> Pair {
         let root = store.root();
-        let node = Node { body: Body::Directory(BTreeMap::new()), links: 2 };
+        let node = Node { body: Body::Directory(BTreeMap::new()), links: 2, holds: 0 };
         Pair {
             store,
             model: Model { root, nodes: BTreeMap::from([(root.fileid, (root, node))]) },
@@ -297,12 +308,49 @@ impl Pair {
                 self.compare_directory(to);
             }
             Step::Link { at, to, name } => self.link(at, to, name),
-            Step::Restart => self.store.restart(),
+            Step::Hold { at } => self.hold(at),
+            Step::EndHold { at } => self.end_hold(at),
+            Step::Restart => self.restart(),
             Step::Release => self.held.truncate(self.held.len() / 2),
         }
         for held in &self.held {
             assert!(bytes_of(&held.segments) == held.bytes, "data that were read have changed");
         }
+    }
+
+    fn hold(&mut self, at: usize) {
+        let Some(object) = self.model.pick(at, |_| true) else { return };
+        let expected = match self.model.node(object).body {
+            Body::File(_) => Ok(()),
+            Body::Directory(_) => Err(Status::IsDirectory),
+            Body::Symlink(_) => Err(Status::Invalid),
+        };
+        assert_eq!(self.store.hold(object), expected);
+        self.model.node(object).holds += u32::from(expected.is_ok());
+    }
+
+    fn end_hold(&mut self, at: usize) {
+        let held: Vec<ObjectId> =
+            self.model.nodes.values().filter(|(_, node)| node.holds > 0).map(|(object, _)| *object).collect();
+        let Some(&object) = held.get(at % held.len().max(1)) else { return };
+        self.store.release(object);
+        self.model.node(object).holds -= 1;
+        self.model.forget_unless_held(object);
+        if !self.model.nodes.contains_key(&object.fileid) {
+            assert_eq!(self.store.attributes(object, Wait::Allowed).unwrap(), Err(Status::Stale));
+        }
+    }
+
+    /// A process that ends holds nothing any more.
+    fn restart(&mut self) {
+        if matches!(self.store, Subject::Mem(_)) {
+            return;
+        }
+        self.store.restart();
+        self.model.nodes.retain(|_, (_, node)| {
+            node.holds = 0;
+            node.links > 0
+        });
     }
 
     fn create_file(&mut self, at: usize, name: u8, guarded: bool, size: Option<u32>) {
@@ -415,6 +463,8 @@ impl Pair {
             Err(Status::IsDirectory)
         } else if self.model.names(directory).keys().any(|&taken| taken == name) {
             Err(Status::Exists)
+        } else if self.model.node(object).links == 0 {
+            Err(Status::NotFound)
         } else {
             self.model.names(directory).insert(name, object);
             self.model.node(object).links += 1;
@@ -485,6 +535,9 @@ impl Pair {
         }
         self.held.clear();
         self.clear(self.model.root);
+        while self.model.nodes.values().any(|(_, node)| node.holds > 0) {
+            self.end_hold(0);
+        }
         if let Subject::Mem(store) = &self.store {
             let end = store.statistics();
             let empty = MemStore::new(64 << 20, 0, 0).statistics();

@@ -5,9 +5,11 @@
 //! objects are closed after a while, and an object that is removed through this store is closed at
 //! once. A file with unsynced writes is synced before it is closed: a failed write-back is reported
 //! only on an open descriptor.
+//!
+//! An object that is held stays, whatever happens to its names, and takes no place of the others.
 
 use super::node::Node;
-use crate::interface::ObjectId;
+use crate::interface::{ObjectId, Result, Status};
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,6 +26,8 @@ struct Shard {
     /// In the order of insertion; an entry that was used since it was last reached is passed over
     /// once.
     order: VecDeque<ObjectId>,
+    /// How many of the nodes are held; those are not in `order`.
+    held: usize,
 }
 
 /// The most objects in a shard of one of several caches.
@@ -35,6 +39,9 @@ fn in_shard_max(objects_max: usize, caches: usize) -> usize {
 pub(super) struct Cache {
     shards: [Mutex<Shard>; SHARDS],
     objects_max: usize,
+    /// Objects held, in all shards.
+    held: AtomicUsize,
+    held_max: usize,
 }
 
 impl Drop for Cache {
@@ -45,11 +52,11 @@ impl Drop for Cache {
 
 impl Cache {
     /// Creates a cache. All caches of the process together have about `objects_max` objects at
-    /// most, an equal part each.
-    pub fn new(objects_max: usize) -> Self {
+    /// most, and `held_max` that are held, an equal part each.
+    pub fn new(objects_max: usize, held_max: usize) -> Self {
         CACHES.fetch_add(1, Ordering::Relaxed);
         let shards = std::array::from_fn(|_| Mutex::new(Shard::default()));
-        Self { shards, objects_max }
+        Self { shards, objects_max, held: AtomicUsize::new(0), held_max }
     }
 
     fn in_shard_max(&self) -> usize {
@@ -77,7 +84,7 @@ impl Cache {
             known.used.store(true, Ordering::Relaxed);
             return (Arc::clone(known), gone);
         }
-        while shard.nodes.len() >= self.in_shard_max() {
+        while shard.nodes.len() - shard.held >= self.in_shard_max() {
             let Some(oldest) = shard.order.pop_front() else { break };
             let Some(known) = shard.nodes.get(&oldest) else { continue };
             if known.used.swap(false, Ordering::Relaxed) {
@@ -92,9 +99,54 @@ impl Cache {
         (node, gone)
     }
 
-    /// Removes an object.
+    /// Holds an object: this node, or the one that the cache has.
+    ///
+    /// # Errors
+    /// [`Status::Later`] if as many are held as can be.
+    pub fn hold(&self, node: &Arc<Node>) -> Result<()> {
+        let mut shard = self.shard(&node.object);
+        let Shard { nodes, order, held } = &mut *shard;
+        let known = nodes.entry(node.object).or_insert_with(|| Arc::clone(node));
+        if !known.is_held() {
+            let most = (self.held_max / CACHES.load(Ordering::Relaxed).max(1)).max(1);
+            let more = |held: usize| (held < most).then_some(held + 1);
+            if self.held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_err() {
+                if !order.contains(&node.object) {
+                    nodes.remove(&node.object);
+                }
+                return Err(Status::Later);
+            }
+            *held += 1;
+            order.retain(|other| *other != node.object);
+        }
+        known.holds.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Ends a hold. Returns the object if it is not held any more and has no name: the cache has
+    /// given it up.
+    pub fn release(&self, object: &ObjectId) -> Option<Arc<Node>> {
+        let mut shard = self.shard(object);
+        let Shard { nodes, order, held } = &mut *shard;
+        let node = nodes.get(object).filter(|node| node.is_held())?;
+        if node.holds.fetch_sub(1, Ordering::Relaxed) > 1 {
+            return None;
+        }
+        *held -= 1;
+        self.held.fetch_sub(1, Ordering::Relaxed);
+        if node.stat().is_err() {
+            return nodes.remove(object);
+        }
+        order.push_back(*object);
+        None
+    }
+
+    /// Removes an object, unless it is held.
     pub fn forget(&self, object: &ObjectId) -> Option<Arc<Node>> {
         let mut shard = self.shard(object);
+        if shard.nodes.get(object)?.is_held() {
+            return None;
+        }
         let node = shard.nodes.remove(object)?;
         shard.order.retain(|known| known != object);
         Some(node)
@@ -105,8 +157,10 @@ impl Cache {
         let mut gone = Vec::new();
         for shard in &self.shards {
             let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
-            let idle = |node: &Node| !node.used.swap(false, Ordering::Relaxed) || node.stat().is_err();
-            let Shard { nodes, order } = &mut *shard;
+            let idle = |node: &Node| {
+                !node.is_held() && (!node.used.swap(false, Ordering::Relaxed) || node.stat().is_err())
+            };
+            let Shard { nodes, order, .. } = &mut *shard;
             gone.extend(nodes.extract_if(|_, node| idle(node)).map(|(_, node)| node));
             order.retain(|object| nodes.contains_key(object));
         }
@@ -129,6 +183,7 @@ impl Cache {
         for shard in &self.shards {
             let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
             shard.order.clear();
+            shard.held = 0;
             gone.extend(shard.nodes.drain().map(|(_, node)| node));
         }
         gone
@@ -151,7 +206,7 @@ mod tests {
     #[test]
     fn a_cache_counts_as_long_as_it_lives() {
         // Other tests of the program open and close stores meanwhile, so only bounds are certain.
-        let caches: Vec<_> = (0..3).map(|_| Cache::new(100)).collect();
+        let caches: Vec<_> = (0..3).map(|_| Cache::new(100, 10)).collect();
         assert!(CACHES.load(Ordering::Relaxed) >= caches.len());
     }
 }

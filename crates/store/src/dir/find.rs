@@ -96,12 +96,39 @@ pub(super) fn is_filesystem_root(root: BorrowedFd<'_>) -> bool {
 }
 
 impl Shared {
-    /// Opens an object and holds it open.
+    /// Opens an object and keeps it open.
     pub fn get(&self, object: ObjectId) -> Result<Arc<Node>> {
         if let Some(node) = self.cache.find(&object) {
             self.check_beneath_root(&node)?;
             return Ok(node);
         }
+        let (node, stat) = self.open_object(object)?;
+        if stat.st_nlink == 0 {
+            return Err(Status::Stale);
+        }
+        self.check_beneath_root(&node)?;
+        Ok(self.keep(node))
+    }
+
+    /// See [`Store::hold`](crate::Store::hold).
+    pub fn hold_file(&self, object: ObjectId) -> Result<()> {
+        let node = match self.cache.find(&object) {
+            Some(node) => node,
+            // Its last name may be gone: then another process has it open.
+            None => Arc::new(self.open_object(object)?.0),
+        };
+        node.require_file()?;
+        self.cache.hold(&node)?;
+        self.check_beneath_root(&node).inspect_err(|_| self.release_file(&object))
+    }
+
+    /// See [`Store::release`](crate::Store::release).
+    pub fn release_file(&self, object: &ObjectId) {
+        self.close(self.cache.release(object).into_iter().collect());
+    }
+
+    /// Opens an object that is not in the cache. It may have no name any more.
+    fn open_object(&self, object: ObjectId) -> Result<(Node, Looked)> {
         let path_fd = if object == self.root_object {
             rustix::fs::openat(&self.root, c".", PATH_FLAGS, Mode::empty()).or_status()?
         } else if self.naming.opens(&object) {
@@ -114,10 +141,7 @@ impl Shared {
         } else {
             self.open_by_map(&object)?
         };
-        let stat = rustix::fs::fstat(&path_fd).or_status()?;
-        if stat.st_nlink == 0 {
-            return Err(Status::Stale);
-        }
+        let stat = self.changes.look(|| rustix::fs::fstat(&path_fd)).or_status()?;
         // File systems do not check all bytes of a handle, an object has one name here, and the
         // map's entry may lead to a different object by now.
         match self.naming.name(path_fd.as_fd(), c"", &stat) {
@@ -125,9 +149,7 @@ impl Shared {
             Ok(_) | Err(Status::Access) => return Err(Status::Stale),
             Err(error) => return Err(error),
         }
-        let node = Node::new(object, path_fd, &stat, &self.changes);
-        self.check_beneath_root(&node)?;
-        Ok(self.keep(node))
+        Ok((Node::new(object, path_fd, &stat, &self.changes), stat))
     }
 
     /// Adds an object to the cache, and closes objects that are evicted for it.

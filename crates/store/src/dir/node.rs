@@ -16,7 +16,7 @@ use rustix::fs::{FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use std::hash::{BuildHasher, RandomState};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
@@ -67,6 +67,8 @@ pub(super) struct Node {
     pub dirty: AtomicBool,
     /// Used since the last check.
     pub used: AtomicBool,
+    /// How often it is held; changed under the lock of the cache's shard.
+    pub holds: AtomicU32,
     /// The time until which the node counts as lying beneath the root, in milliseconds.
     pub beneath_root_until: AtomicU64,
 }
@@ -86,14 +88,20 @@ impl Node {
             cached_rights: Mutex::new([None; CACHED_RIGHTS_MAX]),
             dirty: AtomicBool::new(false),
             used: AtomicBool::new(true),
+            holds: AtomicU32::new(0),
             beneath_root_until: AtomicU64::new(0),
         }
     }
 
-    /// The current state; stale if the last name is gone, even though the object is open here.
+    /// The current state; stale if the last name is gone, even though the object is open here, unless
+    /// it is held.
     pub fn stat(&self) -> Result<Looked> {
         let stat = self.changes.look(|| rustix::fs::fstat(&self.path_fd)).or_status()?;
-        if stat.st_nlink == 0 { Err(Status::Stale) } else { Ok(stat) }
+        if stat.st_nlink == 0 && !self.is_held() { Err(Status::Stale) } else { Ok(stat) }
+    }
+
+    pub fn is_held(&self) -> bool {
+        self.holds.load(Ordering::Relaxed) > 0
     }
 
     pub fn attributes(&self) -> Result<Attributes> {

@@ -116,6 +116,10 @@ impl MemStore {
             }
             parent.require(caller, WRITE | EXECUTE)?;
             let mut inode = self.table.write(object)?;
+            // It is only held: as on Linux, it does not come back.
+            if inode.links == 0 {
+                return Err(Status::NotFound);
+            }
             if inode.links >= LINKS_MAX {
                 return Err(Status::TooManyLinks);
             }

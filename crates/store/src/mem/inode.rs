@@ -48,6 +48,8 @@ pub(super) struct Inode {
     pub body: Body,
     pub mode: u32,
     pub links: u32,
+    /// How often it is held: then it stays when its last name goes.
+    pub holds: u32,
     pub uid: u32,
     pub gid: u32,
     pub size: u64,
@@ -76,8 +78,8 @@ impl Inode {
             Body::File(_) | Body::Special(_) => (1, 0),
         };
         let accessed = AtomicU64::new(now);
-        let (modified, changed, verifier) = (now, now, None);
-        Inode { number, body, mode, links, uid, gid, size, accessed, modified, changed, verifier }
+        let (modified, changed, verifier, holds) = (now, now, None, 0);
+        Inode { number, body, mode, links, holds, uid, gid, size, accessed, modified, changed, verifier }
     }
 
     pub fn kind(&self) -> FileKind {

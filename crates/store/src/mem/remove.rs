@@ -1,4 +1,5 @@
-//! REMOVE and RMDIR: operations that remove a name, and the disposal of objects without a name.
+//! REMOVE and RMDIR: operations that remove a name; what holds objects without a name, and the
+//! disposal of those.
 
 use super::MemStore;
 use super::create::target_bytes;
@@ -60,14 +61,30 @@ impl MemStore {
     }
 
     /// Removes one link of an object. Without any link left the object is removed and returned, to
-    /// be disposed of.
+    /// be disposed of, unless it is held.
     pub(super) fn drop_link(&self, mut inode: WriteGuard<'_>) -> Option<Inode> {
-        if inode.is_directory() || inode.links <= 1 {
+        if inode.is_directory() || (inode.links <= 1 && inode.holds == 0) {
             return Some(self.table.remove(inode));
         }
         inode.links -= 1;
         inode.touch_changed();
         None
+    }
+
+    pub(super) fn hold_file(&self, object: ObjectId) -> Result<()> {
+        let mut inode = self.table.write(object)?;
+        inode.content()?;
+        inode.holds = inode.holds.checked_add(1).ok_or(Status::Later)?;
+        Ok(())
+    }
+
+    pub(super) fn release_file(&self, object: ObjectId) {
+        let Ok(mut inode) = self.table.write(object) else { return };
+        inode.holds = inode.holds.saturating_sub(1);
+        if inode.holds == 0 && inode.links == 0 {
+            let gone = self.table.remove(inode);
+            self.dispose(gone);
+        }
     }
 
     /// Frees what an object had; no lock is held, because a large file takes time.
