@@ -336,6 +336,8 @@ pub const fn status_words(status: Status) -> &'static str {
         Status::TooSmall => "the answer is too long",
         Status::ServerFault => "a fault of the server",
         Status::BadType => "the server has no objects of that type",
+        Status::NoXattr => "no such extended attribute",
+        Status::XattrTooBig => "the value of the extended attribute is too long",
         Status::Later => "the server is busy, try later",
         Status::Other(_) => "the server refuses",
     }

@@ -19,6 +19,12 @@ impl Rights {
     pub const DELETE: Self = Self(0x10);
     /// Execute a file.
     pub const EXECUTE: Self = Self(0x20);
+    /// Read the extended attributes of an object. RFC 8276 s8.2
+    pub const READ_XATTRS: Self = Self(0x40);
+    /// Change the extended attributes of an object. RFC 8276 s8.2
+    pub const WRITE_XATTRS: Self = Self(0x80);
+    /// List the extended attributes of an object. RFC 8276 s8.2
+    pub const LIST_XATTRS: Self = Self(0x100);
     /// No right.
     pub const NONE: Self = Self(0);
 

@@ -84,6 +84,10 @@ statuses! {
     ServerFault = "SERVERFAULT";
     /// A kind of object that the server does not create.
     BadType = "BADTYPE";
+    /// No such extended attribute. RFC 8276 s8.5.2
+    NoXattr = "NOXATTR";
+    /// The value of an extended attribute is too long. RFC 8276 s8.5.2
+    XattrTooBig = "XATTR2BIG";
     /// The server has started the operation, which takes long: try again later.
     Later = "JUKEBOX";
 }
@@ -112,6 +116,6 @@ mod tests {
     fn a_status_shows_its_name_and_an_unknown_one_its_number() {
         assert_eq!(Status::NotFound.to_string(), "NOENT");
         assert_eq!(Status::Other(4711).to_string(), "status 4711");
-        assert_eq!(Status::ALL.len(), 28);
+        assert_eq!(Status::ALL.len(), 30);
     }
 }

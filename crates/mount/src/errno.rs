@@ -46,6 +46,8 @@ pub(crate) fn of_status(status: Status) -> Errno {
         Status::Stale | Status::BadHandle => Errno::from_i32(libc::ESTALE),
         Status::Remote => Errno::from_i32(libc::EREMOTE),
         Status::NotSupported | Status::BadType => Errno::from_i32(libc::EOPNOTSUPP),
+        Status::NoXattr => Errno::from_i32(libc::ENODATA),
+        Status::XattrTooBig => Errno::from_i32(libc::E2BIG),
         Status::Later => Errno::EAGAIN,
         Status::Io
         | Status::ServerFault

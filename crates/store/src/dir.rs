@@ -5,7 +5,7 @@
 //!   kept for that.
 //! - `node`, `cache`: objects that are held open. `find`: finds them by name or handle.
 //! - `changes`: the change attribute, made from the time of the last change.
-//! - the operations: `data`, `setattr`, `create`, `remove`, `listing`.
+//! - the operations: `data`, `setattr`, `create`, `remove`, `listing`, `xattr`.
 //!
 //! Nothing outside of the exported directory is ever reached: names are looked up one at a time,
 //! relative to a directory that is held open, without following links and without crossing mounts
@@ -37,10 +37,12 @@ mod space;
 mod state;
 mod sys;
 mod user_groups;
+mod xattr;
 
 use crate::interface::{
     Attempt, Attributes, Caller, Capabilities, DirectoryEnd, Effect, Entry, Found, NewObject, ObjectId,
-    ReadEnd, Result, Rights, SetAttributes, Space, Stability, Status, Store, Time, Wait, WouldBlock, Written,
+    ReadEnd, Result, Rights, SetAttributes, SetXattr, Space, Stability, Status, Store, Time, Wait,
+    WouldBlock, Written,
 };
 use crate::payload::{Backing, ReceiveBuffer, Segment};
 use cache::Cache;
@@ -168,6 +170,8 @@ struct Shared {
     callers: RandomState,
     name_bytes_max: u32,
     file_bytes_max: u64,
+    /// Whether the file system has extended attributes of users.
+    xattrs: bool,
 }
 
 impl DirStore {
@@ -311,6 +315,7 @@ impl Shared {
             maps: AtomicBool::new(true),
             number_names: listing::must_number(kind),
             file_bytes_max: file_size::largest(root.as_fd()),
+            xattrs: xattr::are_supported(root.as_fd()),
             root,
             root_object,
             naming,
@@ -373,8 +378,8 @@ impl Store for DirStore {
     }
 
     fn capabilities(&self) -> Capabilities {
-        let file_bytes_max = self.shared.file_bytes_max;
-        Capabilities { file_bytes_max, ..Capabilities::of(LINKS_MAX, self.shared.name_bytes_max) }
+        let Shared { file_bytes_max, xattrs, .. } = *self.shared;
+        Capabilities { file_bytes_max, xattrs, ..Capabilities::of(LINKS_MAX, self.shared.name_bytes_max) }
     }
 
     fn space(&self) -> Space {
@@ -559,6 +564,35 @@ impl Store for DirStore {
 
     fn release(&self, object: ObjectId) {
         self.shared.release_file(&object);
+    }
+
+    fn xattr(&self, caller: Caller<'_>, object: ObjectId, name: &[u8], out: &mut Vec<u8>) -> Result<()> {
+        self.with_groups(caller, |caller| self.shared.value_of_xattr(caller, object, name, out))
+    }
+
+    fn set_xattr(
+        &self,
+        caller: Caller<'_>,
+        object: ObjectId,
+        name: &[u8],
+        value: &[u8],
+        how: SetXattr,
+    ) -> (Effect, Result<()>) {
+        self.with_groups(caller, |caller| self.shared.change_xattr(caller, object, name, Some((value, how))))
+    }
+
+    fn remove_xattr(&self, caller: Caller<'_>, object: ObjectId, name: &[u8]) -> (Effect, Result<()>) {
+        self.with_groups(caller, |caller| self.shared.change_xattr(caller, object, name, None))
+    }
+
+    fn list_xattrs(
+        &self,
+        caller: Caller<'_>,
+        object: ObjectId,
+        cookie: u64,
+        visit: &mut dyn FnMut(&[u8], u64) -> bool,
+    ) -> Result<bool> {
+        self.with_groups(caller, |caller| self.shared.names_of_xattrs(caller, object, cookie, visit))
     }
 
     fn read_directory(

@@ -2,6 +2,7 @@
 
 mod object;
 mod wait;
+mod xattr;
 
 use crate::payload::{ReceiveBuffer, Segment};
 use std::time::Duration;
@@ -12,6 +13,8 @@ pub use fs::{
 };
 pub use object::{NAME_BYTES_MAX, ObjectId};
 pub use wait::{Attempt, Wait, WouldBlock};
+pub use xattr::{SetXattr, XATTR_NAME_BYTES_MAX, XATTR_VALUE_BYTES_MAX};
+pub(crate) use xattr::{user_name, xattr_cookie, xattr_name};
 
 /// The user on whose behalf an operation runs.
 #[derive(Debug, Clone, Copy)]
@@ -114,6 +117,8 @@ pub struct Capabilities {
     /// Whether the change attribute of an object only ever grows. RFC 7862 s12.2.3
     /// (change_attr_type)
     pub change_grows: bool,
+    /// Whether objects have extended attributes. RFC 8276 s8.3 (xattr_support)
+    pub xattrs: bool,
 }
 
 impl Capabilities {
@@ -134,6 +139,7 @@ impl Capabilities {
             file_bytes_max: i64::MAX as u64,
             time_delta: Duration::from_nanos(1),
             change_grows: false,
+            xattrs: false,
         }
     }
 }
@@ -316,6 +322,52 @@ pub trait Store: Send + Sync + 'static {
 
     /// Ends a hold. A file without a name goes with its last hold.
     fn release(&self, _object: ObjectId) {}
+
+    /// GETXATTR: appends the value of an extended attribute to `out`. RFC 8276 s8.4.1
+    ///
+    /// All extended attributes are the user's (`user.` on Linux), and named without that prefix.
+    /// Files and directories have them.
+    ///
+    /// # Errors
+    /// [`Status::NoXattr`] if there is none with this name.
+    fn xattr(&self, _caller: Caller<'_>, _object: ObjectId, _name: &[u8], _out: &mut Vec<u8>) -> Result<()> {
+        Err(Status::NotSupported)
+    }
+
+    /// SETXATTR. RFC 8276 s8.4.2
+    ///
+    /// # Errors
+    /// [`Status::Exists`] and [`Status::NoXattr`] as [`SetXattr`] says, [`Status::XattrTooBig`] if
+    /// the value is longer than [`XATTR_VALUE_BYTES_MAX`] or than the file system can keep, and
+    /// [`Status::NotPermitted`] if the object is neither a file nor a directory.
+    fn set_xattr(
+        &self,
+        _caller: Caller<'_>,
+        _object: ObjectId,
+        _name: &[u8],
+        _value: &[u8],
+        _how: SetXattr,
+    ) -> (Effect, Result<()>) {
+        (Effect::default(), Err(Status::NotSupported))
+    }
+
+    /// REMOVEXATTR. RFC 8276 s8.4.4
+    fn remove_xattr(&self, _caller: Caller<'_>, _object: ObjectId, _name: &[u8]) -> (Effect, Result<()>) {
+        (Effect::default(), Err(Status::NotSupported))
+    }
+
+    /// LISTXATTRS: visits the names of extended attributes after `cookie` (0: from the start), each
+    /// with its cookie, until `visit` says false (that name was not taken). Returns whether the
+    /// list ends there. Cookies stay valid while other names come and go. RFC 8276 s8.4.3
+    fn list_xattrs(
+        &self,
+        _caller: Caller<'_>,
+        _object: ObjectId,
+        _cookie: u64,
+        _visit: &mut dyn FnMut(&[u8], u64) -> bool,
+    ) -> Result<bool> {
+        Err(Status::NotSupported)
+    }
 
     /// READDIR and READDIRPLUS: visits entries after `cookie` (0: from the start), `.` and `..`
     /// included, until `visit` says false (that entry was not taken) or the directory ends.

@@ -17,7 +17,8 @@ pub use dir::{DirOptions, DirStore, OpenError, ReceiveBatch, distrust, keep_iden
 pub use interface::{
     Attempt, Attributes, Caller, Capabilities, CreateMode, Device, DirectoryEnd, Effect, Entry, FileKind,
     Found, Limits, NAME_BYTES_MAX, NewObject, ObjectId, ReadEnd, Result, Rights, SetAttributes, SetTime,
-    Space, Special, Stability, Status, Store, Time, Version, Wait, WouldBlock, Written,
+    SetXattr, Space, Special, Stability, Status, Store, Time, Version, Wait, WouldBlock, Written,
+    XATTR_NAME_BYTES_MAX, XATTR_VALUE_BYTES_MAX,
 };
 pub use mem::MemStore;
 pub use payload::{ReceiveBuffer, Segment};

@@ -5,7 +5,7 @@
 //! - `segment`, `receive_buffer`: payload in transit, out and in, without a copy.
 //! - `content`: one file's pages. `inode`, `directory` with `names`, `table`: the objects and their
 //!   locks. `cost`: what they take of the heap.
-//! - the operations: `data`, `setattr`, `lookup`, `create`, `remove`, `rename`.
+//! - the operations: `data`, `setattr`, `lookup`, `create`, `remove`, `rename`, `xattr`.
 //!
 //! A READ pins the extents that it found under the file's lock; a WRITE overwrites a page in place
 //! only while its extent has no pins, and otherwise replaces it by a new page. So a READ sees all
@@ -35,6 +35,7 @@ mod rename;
 mod segment;
 mod setattr;
 mod table;
+mod xattr;
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex};
@@ -46,7 +47,7 @@ pub(crate) use segment::PinnedBytes;
 
 use crate::interface::{
     Attempt, Attributes, Caller, Capabilities, DirectoryEnd, Effect, Entry, Found, NewObject, ObjectId,
-    ReadEnd, Result, Rights, SetAttributes, Space, Stability, Status, Store, Time, Wait, Written,
+    ReadEnd, Result, Rights, SetAttributes, SetXattr, Space, Stability, Status, Store, Time, Wait, Written,
 };
 use crate::payload::{Backing, ReceiveBuffer, Segment};
 use directory::{DIRECTORY_BYTES, Directory, NAME_BYTES_MAX};
@@ -147,7 +148,11 @@ impl Store for MemStore {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities { change_grows: true, ..Capabilities::of(LINKS_MAX, NAME_BYTES_MAX as u32) }
+        Capabilities {
+            change_grows: true,
+            xattrs: true,
+            ..Capabilities::of(LINKS_MAX, NAME_BYTES_MAX as u32)
+        }
     }
 
     fn space(&self) -> Space {
@@ -307,6 +312,35 @@ impl Store for MemStore {
 
     fn release(&self, object: ObjectId) {
         self.release_file(object);
+    }
+
+    fn xattr(&self, caller: Caller<'_>, object: ObjectId, name: &[u8], out: &mut Vec<u8>) -> Result<()> {
+        self.value_of_xattr(caller, object, name, out)
+    }
+
+    fn set_xattr(
+        &self,
+        caller: Caller<'_>,
+        object: ObjectId,
+        name: &[u8],
+        value: &[u8],
+        how: SetXattr,
+    ) -> (Effect, Result<()>) {
+        self.change_xattr(caller, object, name, Some((value, how)))
+    }
+
+    fn remove_xattr(&self, caller: Caller<'_>, object: ObjectId, name: &[u8]) -> (Effect, Result<()>) {
+        self.change_xattr(caller, object, name, None)
+    }
+
+    fn list_xattrs(
+        &self,
+        caller: Caller<'_>,
+        object: ObjectId,
+        cookie: u64,
+        visit: &mut dyn FnMut(&[u8], u64) -> bool,
+    ) -> Result<bool> {
+        self.names_of_xattrs(caller, object, cookie, visit)
     }
 
     fn read_directory(

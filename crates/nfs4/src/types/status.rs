@@ -299,6 +299,8 @@ impl Status {
             Self::TOOSMALL => Fs::TooSmall,
             Self::SERVERFAULT => Fs::ServerFault,
             Self::BADTYPE => Fs::BadType,
+            Self::NOXATTR => Fs::NoXattr,
+            Self::XATTR2BIG => Fs::XattrTooBig,
             Self::DELAY => Fs::Later,
             Self(number) => Fs::Other(number),
         }
@@ -336,6 +338,8 @@ impl Status {
             Fs::TooSmall => Self::TOOSMALL,
             Fs::ServerFault | Fs::Remote | Fs::NotSync => Self::SERVERFAULT,
             Fs::BadType => Self::BADTYPE,
+            Fs::NoXattr => Self::NOXATTR,
+            Fs::XattrTooBig => Self::XATTR2BIG,
             Fs::Later => Self::DELAY,
             Fs::Other(number) => match Self(number) {
                 Self::OK => Self::SERVERFAULT,

@@ -365,7 +365,13 @@ impl Shared {
 /// The rights to an object, from the permission bits that the caller has.
 pub(super) fn rights_of(node: &Node, bits: u32) -> Rights {
     let when = |needed: u32, rights| if bits & needed == needed { rights } else { Rights::NONE };
-    if node.is_directory() {
+    let xattrs = match node.kind {
+        FileKind::Regular | FileKind::Directory => {
+            when(READ, Rights::READ_XATTRS | Rights::LIST_XATTRS) | when(WRITE, Rights::WRITE_XATTRS)
+        }
+        _ => Rights::NONE,
+    };
+    let rights = if node.is_directory() {
         when(READ, Rights::READ)
             | when(EXECUTE, Rights::LOOKUP)
             | when(WRITE | EXECUTE, Rights::MODIFY | Rights::EXTEND | Rights::DELETE)
@@ -373,5 +379,6 @@ pub(super) fn rights_of(node: &Node, bits: u32) -> Rights {
         when(READ, Rights::READ)
             | when(WRITE, Rights::MODIFY | Rights::EXTEND)
             | when(EXECUTE, Rights::EXECUTE)
-    }
+    };
+    rights | xattrs
 }

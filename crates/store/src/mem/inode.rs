@@ -10,6 +10,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use super::content::Content;
 use super::directory::Directory;
 use super::table::Number;
+use super::xattr::Xattrs;
 use crate::interface::{
     Attributes, Caller, Device, Effect, FileKind, Found, Result, SetTime, Special, Status, Time, Version,
 };
@@ -61,6 +62,7 @@ pub(super) struct Inode {
     /// Of an exclusive create; kept for good, so that a create repeated late still finds its file.
     /// RFC 1813 s3.3.8
     pub verifier: Option<[u8; 8]>,
+    pub xattrs: Xattrs,
 }
 
 impl Inode {
@@ -79,7 +81,22 @@ impl Inode {
         };
         let accessed = AtomicU64::new(now);
         let (modified, changed, verifier, holds) = (now, now, None, 0);
-        Inode { number, body, mode, links, holds, uid, gid, size, accessed, modified, changed, verifier }
+        let xattrs = Xattrs::default();
+        Inode {
+            number,
+            body,
+            mode,
+            links,
+            holds,
+            uid,
+            gid,
+            size,
+            accessed,
+            modified,
+            changed,
+            verifier,
+            xattrs,
+        }
     }
 
     pub fn kind(&self) -> FileKind {

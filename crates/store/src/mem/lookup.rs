@@ -54,6 +54,10 @@ impl MemStore {
                 | when(WRITE, Rights::MODIFY | Rights::EXTEND)
                 | when(EXECUTE, Rights::EXECUTE)
         };
+        let has_xattrs = matches!(inode.body, Body::File(_) | Body::Directory(_));
+        let xattrs =
+            when(READ, Rights::READ_XATTRS | Rights::LIST_XATTRS) | when(WRITE, Rights::WRITE_XATTRS);
+        let rights = if has_xattrs { rights | xattrs } else { rights };
         Ok((rights & wanted, inode.attributes()))
     }
 

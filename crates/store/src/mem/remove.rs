@@ -89,6 +89,7 @@ impl MemStore {
 
     /// Frees what an object had; no lock is held, because a large file takes time.
     pub(super) fn dispose(&self, inode: Inode) {
+        inode.xattrs.clear(&self.pool);
         match inode.body {
             Body::File(content) => content.clear(&self.pool),
             Body::Symlink(target) => {
