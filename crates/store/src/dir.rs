@@ -5,7 +5,7 @@
 //!   kept for that.
 //! - `node`, `cache`: objects that are held open. `find`: finds them by name or handle.
 //! - `changes`: the change attribute, made from the time of the last change.
-//! - the operations: `data`, `setattr`, `create`, `remove`, `listing`, `xattr`.
+//! - the operations: `data`, `setattr`, `create`, `remove`, `listing`, `xattr`, `holes`.
 //!
 //! Nothing outside of the exported directory is ever reached: names are looked up one at a time,
 //! relative to a directory that is held open, without following links and without crossing mounts
@@ -23,6 +23,7 @@ mod descriptors;
 mod fault;
 mod file_size;
 mod find;
+mod holes;
 mod identity;
 mod listing;
 mod map;
@@ -41,8 +42,8 @@ mod xattr;
 
 use crate::interface::{
     Attempt, Attributes, Caller, Capabilities, DirectoryEnd, Effect, Entry, Found, NewObject, ObjectId,
-    ReadEnd, Result, Rights, SetAttributes, SetXattr, Space, Stability, Status, Store, Time, Wait,
-    WouldBlock, Written,
+    ReadEnd, Result, Rights, Seek, SetAttributes, SetXattr, Sought, Space, Stability, Status, Store, Time,
+    Wait, WouldBlock, Written,
 };
 use crate::payload::{Backing, ReceiveBuffer, Segment};
 use cache::Cache;
@@ -172,6 +173,8 @@ struct Shared {
     file_bytes_max: u64,
     /// Whether the file system has extended attributes of users.
     xattrs: bool,
+    /// In units of how many bytes its files can be cloned; 0 if they cannot.
+    clone_block_bytes: u32,
 }
 
 impl DirStore {
@@ -316,6 +319,7 @@ impl Shared {
             number_names: listing::must_number(kind),
             file_bytes_max: file_size::largest(root.as_fd()),
             xattrs: xattr::are_supported(root.as_fd()),
+            clone_block_bytes: holes::clone_block_bytes(root.as_fd()),
             root,
             root_object,
             naming,
@@ -378,8 +382,13 @@ impl Store for DirStore {
     }
 
     fn capabilities(&self) -> Capabilities {
-        let Shared { file_bytes_max, xattrs, .. } = *self.shared;
-        Capabilities { file_bytes_max, xattrs, ..Capabilities::of(LINKS_MAX, self.shared.name_bytes_max) }
+        let Shared { file_bytes_max, xattrs, clone_block_bytes, .. } = *self.shared;
+        Capabilities {
+            file_bytes_max,
+            xattrs,
+            clone_block_bytes,
+            ..Capabilities::of(LINKS_MAX, self.shared.name_bytes_max)
+        }
     }
 
     fn space(&self) -> Space {
@@ -556,6 +565,44 @@ impl Store for DirStore {
         name: &[u8],
     ) -> (Option<Attributes>, Effect, Result<()>) {
         self.with_groups(caller, |caller| self.shared.make_link(caller, object, directory, name))
+    }
+
+    fn seek(&self, caller: Caller<'_>, object: ObjectId, offset: u64, what: Seek) -> Result<Sought> {
+        self.with_groups(caller, |caller| self.shared.find_in_file(caller, object, offset, what))
+    }
+
+    fn allocate(&self, caller: Caller<'_>, object: ObjectId, offset: u64, len: u64) -> (Effect, Result<()>) {
+        self.with_groups(caller, |caller| self.shared.allocate_range(caller, object, offset, len))
+    }
+
+    fn deallocate(
+        &self,
+        caller: Caller<'_>,
+        object: ObjectId,
+        offset: u64,
+        len: u64,
+    ) -> (Effect, Result<()>) {
+        self.with_groups(caller, |caller| self.shared.deallocate_range(caller, object, offset, len))
+    }
+
+    fn copy(
+        &self,
+        caller: Caller<'_>,
+        from: (ObjectId, u64),
+        to: (ObjectId, u64),
+        count: u32,
+    ) -> (Effect, Result<Written>) {
+        self.with_groups(caller, |caller| self.shared.copy_data(caller, from, to, count))
+    }
+
+    fn clone_range(
+        &self,
+        caller: Caller<'_>,
+        from: (ObjectId, u64),
+        to: (ObjectId, u64),
+        count: u64,
+    ) -> (Effect, Result<()>) {
+        self.with_groups(caller, |caller| self.shared.clone_data(caller, from, to, count))
     }
 
     fn hold(&self, object: ObjectId) -> Result<()> {

@@ -96,6 +96,25 @@ pub struct Entry<'a> {
     pub found: &'a Found,
 }
 
+/// What to look for in a file. RFC 7862 s15.11
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Seek {
+    /// The next data.
+    Data,
+    /// The next hole; the end of the file counts as one.
+    Hole,
+}
+
+/// What was found in a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sought {
+    /// Where it begins, at or after the offset that was given; the size of the file if there is
+    /// none.
+    pub offset: u64,
+    /// Whether the file ends there.
+    pub eof: bool,
+}
+
 /// How a directory listing ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DirectoryEnd {
@@ -119,6 +138,9 @@ pub struct Capabilities {
     pub change_grows: bool,
     /// Whether objects have extended attributes. RFC 8276 s8.3 (xattr_support)
     pub xattrs: bool,
+    /// In units of how many bytes files can be cloned; 0 if they cannot. RFC 7862 s12.2.1
+    /// (clone_blksize)
+    pub clone_block_bytes: u32,
 }
 
 impl Capabilities {
@@ -140,6 +162,7 @@ impl Capabilities {
             time_delta: Duration::from_nanos(1),
             change_grows: false,
             xattrs: false,
+            clone_block_bytes: 0,
         }
     }
 }
@@ -306,9 +329,81 @@ pub trait Store: Send + Sync + 'static {
         name: &[u8],
     ) -> (Option<Attributes>, Effect, Result<()>);
 
+    /// SEEK: finds data or a hole at or after an offset. RFC 7862 s15.11
+    ///
+    /// # Errors
+    /// [`Status::NoAddress`] if the offset is not within the file.
+    fn seek(&self, _caller: Caller<'_>, _object: ObjectId, _offset: u64, _what: Seek) -> Result<Sought> {
+        Err(Status::NotSupported)
+    }
+
+    /// ALLOCATE: makes sure that later writes of a range have space, and makes the file longer if
+    /// it ends before the range does. The time it takes grows with the range. RFC 7862 s15.1
+    ///
+    /// # Errors
+    /// [`Status::Invalid`] for an empty range.
+    fn allocate(
+        &self,
+        _caller: Caller<'_>,
+        _object: ObjectId,
+        _offset: u64,
+        _len: u64,
+    ) -> (Effect, Result<()>) {
+        (Effect::default(), Err(Status::NotSupported))
+    }
+
+    /// DEALLOCATE: makes a range a hole, as far as its space can be given back, and zero
+    /// elsewhere. The size stays. RFC 7862 s15.4
+    ///
+    /// # Errors
+    /// [`Status::Invalid`] for an empty range, or one that ends beyond 2^64.
+    fn deallocate(
+        &self,
+        _caller: Caller<'_>,
+        _object: ObjectId,
+        _offset: u64,
+        _len: u64,
+    ) -> (Effect, Result<()>) {
+        (Effect::default(), Err(Status::NotSupported))
+    }
+
+    /// COPY within the store: at most `count` bytes, fewer where the source ends. The effect is the
+    /// target's. The data are unstable until they are committed. RFC 7862 s15.2
+    ///
+    /// The time it takes grows with `count`: a caller that wants a large copy divides it.
+    ///
+    /// # Errors
+    /// [`Status::Invalid`] if both ranges are of one file and overlap.
+    fn copy(
+        &self,
+        _caller: Caller<'_>,
+        _from: (ObjectId, u64),
+        _to: (ObjectId, u64),
+        _count: u32,
+    ) -> (Effect, Result<Written>) {
+        (Effect::default(), Err(Status::NotSupported))
+    }
+
+    /// CLONE within the store: lets the target share the bytes of the source, until either is
+    /// changed; a `count` of 0 means up to the end of the source. The effect is the target's. RFC
+    /// 7862 s15.13
+    ///
+    /// # Errors
+    /// [`Status::NotSupported`] where the file system cannot do this, [`Status::Invalid`] if the
+    /// offsets or the count are no multiples of its block, or the source ends before the range.
+    fn clone_range(
+        &self,
+        _caller: Caller<'_>,
+        _from: (ObjectId, u64),
+        _to: (ObjectId, u64),
+        _count: u64,
+    ) -> (Effect, Result<()>) {
+        (Effect::default(), Err(Status::NotSupported))
+    }
+
     /// Holds a regular file: it can be used after its last name is gone, with a link count of zero,
-    /// until it is [released](Self::release) as often as it was held, or the process ends. Without a
-    /// hold such a file is stale. RFC 8881 s18.16.3 (OPEN4_RESULT_PRESERVE_UNLINKED)
+    /// until it is [released](Self::release) as often as it was held, or the process ends. Without
+    /// a hold such a file is stale. RFC 8881 s18.16.3 (OPEN4_RESULT_PRESERVE_UNLINKED)
     ///
     /// A file whose last name is gone already can be held while another process holds it, if the
     /// store can still open it there.

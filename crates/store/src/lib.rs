@@ -16,9 +16,9 @@ mod payload;
 pub use dir::{DirOptions, DirStore, OpenError, ReceiveBatch, distrust, keep_identity};
 pub use interface::{
     Attempt, Attributes, Caller, Capabilities, CreateMode, Device, DirectoryEnd, Effect, Entry, FileKind,
-    Found, Limits, NAME_BYTES_MAX, NewObject, ObjectId, ReadEnd, Result, Rights, SetAttributes, SetTime,
-    SetXattr, Space, Special, Stability, Status, Store, Time, Version, Wait, WouldBlock, Written,
-    XATTR_NAME_BYTES_MAX, XATTR_VALUE_BYTES_MAX,
+    Found, Limits, NAME_BYTES_MAX, NewObject, ObjectId, ReadEnd, Result, Rights, Seek, SetAttributes,
+    SetTime, SetXattr, Sought, Space, Special, Stability, Status, Store, Time, Version, Wait, WouldBlock,
+    Written, XATTR_NAME_BYTES_MAX, XATTR_VALUE_BYTES_MAX,
 };
 pub use mem::MemStore;
 pub use payload::{ReceiveBuffer, Segment};

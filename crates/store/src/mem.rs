@@ -5,7 +5,7 @@
 //! - `segment`, `receive_buffer`: payload in transit, out and in, without a copy.
 //! - `content`: one file's pages. `inode`, `directory` with `names`, `table`: the objects and their
 //!   locks. `cost`: what they take of the heap.
-//! - the operations: `data`, `setattr`, `lookup`, `create`, `remove`, `rename`, `xattr`.
+//! - the operations: `data`, `setattr`, `lookup`, `create`, `remove`, `rename`, `xattr`, `holes`.
 //!
 //! A READ pins the extents that it found under the file's lock; a WRITE overwrites a page in place
 //! only while its extent has no pins, and otherwise replaces it by a new page. So a READ sees all
@@ -24,6 +24,7 @@ mod create;
 mod data;
 mod directory;
 mod free_map;
+mod holes;
 mod inode;
 mod layout;
 mod lookup;
@@ -47,7 +48,8 @@ pub(crate) use segment::PinnedBytes;
 
 use crate::interface::{
     Attempt, Attributes, Caller, Capabilities, DirectoryEnd, Effect, Entry, Found, NewObject, ObjectId,
-    ReadEnd, Result, Rights, SetAttributes, SetXattr, Space, Stability, Status, Store, Time, Wait, Written,
+    ReadEnd, Result, Rights, Seek, SetAttributes, SetXattr, Sought, Space, Stability, Status, Store, Time,
+    Wait, Written,
 };
 use crate::payload::{Backing, ReceiveBuffer, Segment};
 use directory::{DIRECTORY_BYTES, Directory, NAME_BYTES_MAX};
@@ -304,6 +306,34 @@ impl Store for MemStore {
         name: &[u8],
     ) -> (Option<Attributes>, Effect, Result<()>) {
         self.make_link(caller, object, directory, name)
+    }
+
+    fn seek(&self, caller: Caller<'_>, object: ObjectId, offset: u64, what: Seek) -> Result<Sought> {
+        self.find_in_file(caller, object, offset, what)
+    }
+
+    fn allocate(&self, caller: Caller<'_>, object: ObjectId, offset: u64, len: u64) -> (Effect, Result<()>) {
+        self.allocate_range(caller, object, offset, len)
+    }
+
+    fn deallocate(
+        &self,
+        caller: Caller<'_>,
+        object: ObjectId,
+        offset: u64,
+        len: u64,
+    ) -> (Effect, Result<()>) {
+        self.deallocate_range(caller, object, offset, len)
+    }
+
+    fn copy(
+        &self,
+        caller: Caller<'_>,
+        from: (ObjectId, u64),
+        to: (ObjectId, u64),
+        count: u32,
+    ) -> (Effect, Result<Written>) {
+        self.copy_data(caller, from, to, count)
     }
 
     fn hold(&self, object: ObjectId) -> Result<()> {

@@ -8,8 +8,9 @@
 //! that all processes of the host share. It is less than the settled value, and no other look gets
 //! it. So no two states have the same value, and values grow, as long as the clock does.
 //!
-//! Where the kernel stamps each change that follows a look with a finer clock (Linux 6.13 and later,
-//! on ext4, xfs, btrfs and tmpfs), the ctime alone tells states apart, and every value is settled.
+//! Where the kernel stamps each change that follows a look with a finer clock (Linux 6.13 and
+//! later, on ext4, xfs, btrfs and tmpfs), the ctime alone tells states apart, and every value is
+//! settled.
 //!
 //! docs/decisions/0005-dir-store.md has the limits.
 
@@ -30,8 +31,8 @@ pub(super) const SETTLED: Duration = Duration::from_millis(40);
 const SETTLED_SECONDS: Duration = Duration::from_millis(2_040);
 /// A number that is this far ahead of the clock shows that the clock was set back.
 const CLOCK_SET_BACK: Duration = Duration::from_secs(1);
-/// How many changes are made to find out how the kernel stamps them. Some happen to follow a tick, or
-/// a fine stamp of another program, and so differ even where the kernel's stamps are coarse.
+/// How many changes are made to find out how the kernel stamps them. Some happen to follow a tick,
+/// or a fine stamp of another program, and so differ even where the kernel's stamps are coarse.
 const PROBES: u32 = 64;
 
 /// The state of an object at one moment, with its change attribute.
@@ -126,8 +127,8 @@ impl Changes {
     }
 }
 
-/// Whether each change that follows a look has a ctime of its own in the file system of a directory.
-/// Only for file systems whose ctimes come from this machine's clock.
+/// Whether each change that follows a look has a ctime of its own in the file system of a
+/// directory. Only for file systems whose ctimes come from this machine's clock.
 ///
 /// It is tried: all changes must differ, and most of them must follow another one within one tick.
 pub(super) fn is_fine(directory: BorrowedFd<'_>) -> bool {

@@ -17,8 +17,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// A write that takes longer gets its time once more when it ends: the kernel takes the time when it
-/// begins, and an object that was looked at meanwhile may count as settled (`changes`).
+/// A write that takes longer gets its time once more when it ends: the kernel takes the time when
+/// it begins, and an object that was looked at meanwhile may count as settled (`changes`).
 const SLOW_WRITE: Duration = Duration::from_millis(20);
 
 impl Shared {
@@ -35,11 +35,7 @@ impl Shared {
         // Taken before the data are read: a change in between gives the client a time older than
         // its data, which it then fetches again, and not a time that hides the change.
         let stat = node.stat()?;
-        let caller = self.identity.effective(caller);
-        let rights = || node.rights(&self.callers, &self.identity, caller, &stat);
-        if !owns(caller, &stat) && !reads(rights()?) {
-            return Err(Status::Access);
-        }
+        self.may_read(caller, &node, &stat)?;
         let fd = node.to_read()?;
         let left = u64::try_from(stat.st_size).unwrap_or_default().saturating_sub(offset);
         let count = count.min(u32::try_from(left).unwrap_or(u32::MAX));
@@ -61,6 +57,13 @@ impl Shared {
         }
         let eof = done < count as usize || u64::from(count) >= left;
         Ok(ReadEnd { count: done as u32, eof, attributes: attributes(object, &stat) })
+    }
+
+    /// Whether the caller may read the data of a file.
+    pub fn may_read(&self, caller: Caller<'_>, node: &Node, stat: &Stat) -> Result<()> {
+        let caller = self.identity.effective(caller);
+        let rights = || node.rights(&self.callers, &self.identity, caller, stat);
+        if owns(caller, stat) || reads(rights()?) { Ok(()) } else { Err(Status::Access) }
     }
 
     /// Like [`read_data`](Self::read_data), but from memory or not at all.
@@ -209,8 +212,9 @@ impl Shared {
         data: &[u8],
         stability: Stability,
     ) -> Result<(u32, Option<OwnedFd>)> {
-        let count = self.may_write(caller, node, stat, offset, data.len())?;
-        if count == 0 {
+        self.may_write(caller, node, stat, offset, data.len() as u64)?;
+        u32::try_from(data.len()).map_err(|_| Status::Invalid)?;
+        if data.is_empty() {
             return Ok((0, None));
         }
         let fd = node.to_write()?;
@@ -239,7 +243,7 @@ impl Shared {
     /// Acts as the caller: quotas and reserved blocks are those of the caller, and writing clears
     /// privileges of the file. A file system in memory reserves nothing and charges the file's
     /// owner, so for a file without privileges the identity makes no difference.
-    fn impersonate_to_write(&self, caller: Caller<'_>, stat: &Stat) -> Result<WriterImpersonation<'_>> {
+    pub fn impersonate_to_write(&self, caller: Caller<'_>, stat: &Stat) -> Result<WriterImpersonation<'_>> {
         const SET_USER_OR_GROUP: u32 = 0o6000;
         if self.memory && stat.st_mode & SET_USER_OR_GROUP == 0 {
             return Ok(WriterImpersonation::none());
@@ -247,24 +251,23 @@ impl Shared {
         self.identity.impersonate_writer(caller, stat.st_mode)
     }
 
-    /// Whether the caller may write at the offset, and how much.
-    fn may_write(
+    /// Whether the caller may write a range.
+    pub fn may_write(
         &self,
         caller: Caller<'_>,
         node: &Node,
         stat: &Stat,
         offset: u64,
-        len: usize,
-    ) -> Result<u32> {
+        len: u64,
+    ) -> Result<()> {
         node.require_file()?;
         let caller = self.identity.effective(caller);
         let rights = || node.rights(&self.callers, &self.identity, caller, stat);
         if !owns(caller, stat) && rights()? & WRITE == 0 {
             return Err(Status::Access);
         }
-        let end = offset.checked_add(len as u64).filter(|&end| end <= FILE_BYTES_MAX);
-        end.ok_or(Status::FileTooBig)?;
-        u32::try_from(len).map_err(|_| Status::Invalid)
+        let end = offset.checked_add(len).filter(|&end| end <= FILE_BYTES_MAX);
+        end.map(drop).ok_or(Status::FileTooBig)
     }
 
     /// Like [`write_data`](Self::write_data), but into memory or not at all.
@@ -420,8 +423,8 @@ const fn reads(rights: u32) -> bool {
     rights & (READ | EXECUTE) != 0
 }
 
-/// Marks a change of a file's data now. Without effect where the file system refuses it: the file has
-/// a time from when the write began.
+/// Marks a change of a file's data now. Without effect where the file system refuses it: the file
+/// has a time from when the write began.
 fn stamp(fd: BorrowedFd<'_>) {
     let keep = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
     let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
@@ -429,7 +432,7 @@ fn stamp(fd: BorrowedFd<'_>) {
 }
 
 /// Writes as much as possible; an error only if nothing was written.
-fn write_all(fd: BorrowedFd<'_>, offset: u64, data: &[u8]) -> Result<usize> {
+pub(super) fn write_all(fd: BorrowedFd<'_>, offset: u64, data: &[u8]) -> Result<usize> {
     let mut done = 0;
     while let Some(rest) = data.get(done..).filter(|rest| !rest.is_empty()) {
         match rustix::io::pwrite(fd, rest, offset + done as u64) {

@@ -93,8 +93,8 @@ impl Node {
         }
     }
 
-    /// The current state; stale if the last name is gone, even though the object is open here, unless
-    /// it is held.
+    /// The current state; stale if the last name is gone, even though the object is open here,
+    /// unless it is held.
     pub fn stat(&self) -> Result<Looked> {
         let stat = self.changes.look(|| rustix::fs::fstat(&self.path_fd)).or_status()?;
         if stat.st_nlink == 0 && !self.is_held() { Err(Status::Stale) } else { Ok(stat) }

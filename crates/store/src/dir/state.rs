@@ -6,7 +6,8 @@
 //! - `key`: 16 random bytes, made once; without it all handles that clients have are stale.
 //! - `losses`: a count of failed syncs, shared by all processes that serve the export through a
 //!   mapping.
-//! - `changes`: the last change attribute that was made from the clock (`changes`), shared likewise.
+//! - `changes`: the last change attribute that was made from the clock (`changes`), shared
+//! likewise.
 //! - `map`: where objects lie, where the kernel's handles cannot be opened (`map`).
 //! - `path`: which directory this belongs to, for people.
 //!

@@ -153,6 +153,28 @@ pub(super) fn obey_quotas() -> Result<(), Errno> {
     checked(unsafe { libc::syscall(libc::SYS_capset, header.as_ptr(), sets.as_ptr()) }).map(drop)
 }
 
+/// Lets a range of one file share the blocks of another's, up to the end for a length of 0.
+pub(super) fn clone_range(
+    from: BorrowedFd<'_>,
+    from_offset: u64,
+    len: u64,
+    to: BorrowedFd<'_>,
+    to_offset: u64,
+) -> Result<(), Errno> {
+    /// `struct file_clone_range`.
+    #[repr(C)]
+    struct CloneRange {
+        from: i64,
+        from_offset: u64,
+        len: u64,
+        to_offset: u64,
+    }
+    let range = CloneRange { from: from.as_raw_fd().into(), from_offset, len, to_offset };
+    // SAFETY: the kernel reads the range, and only during the call.
+    let result = unsafe { libc::ioctl(to.as_raw_fd(), libc::FICLONERANGE, &raw const range) };
+    checked(result.into()).map(drop)
+}
+
 /// The groups of a user in the system's user database, the primary group first. May wait for a
 /// directory service.
 pub(super) fn groups_of(uid: u32) -> Option<Vec<u32>> {

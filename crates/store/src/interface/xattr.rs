@@ -1,7 +1,7 @@
 //! Extended attributes: names, bounds, and the cookies of their listings. RFC 8276
 //!
-//! All are attributes of the user (`user.` on Linux), which is the one kind that RFC 8276 has; names
-//! are without that prefix.
+//! All are attributes of the user (`user.` on Linux), which is the one kind that RFC 8276 has;
+//! names are without that prefix.
 
 use super::{Result, Status};
 use siphasher::sip::SipHasher24;
@@ -45,10 +45,10 @@ pub(crate) fn user_name(name: &[u8]) -> Option<&[u8]> {
     name.strip_prefix(PREFIX).filter(|name| !name.is_empty())
 }
 
-/// The place of a name in listings, which are in the order of these: it depends on nothing else, so it
-/// stays while other names come and go, over restarts, and in all processes of a group. Two names
-/// of one object with one place are as good as impossible: a listing that ends a page between them
-/// would leave the second out.
+/// The place of a name in listings, which are in the order of these: it depends on nothing else, so
+/// it stays while other names come and go, over restarts, and in all processes of a group. Two
+/// names of one object with one place are as good as impossible: a listing that ends a page between
+/// them would leave the second out.
 pub(crate) fn xattr_cookie(name: &[u8]) -> u64 {
     let mut hasher = SipHasher24::new();
     hasher.write(name);

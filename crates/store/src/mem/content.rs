@@ -256,6 +256,87 @@ impl Content {
         Ok(())
     }
 
+    /// Where data begin at or after an offset; `None` if there are none.
+    pub fn next_data(&self, offset: u64) -> Option<u64> {
+        let page = offset / PAGE;
+        self.leaves.range(page / LEAF_PAGES..).find_map(|(&index, leaf)| {
+            let start = index * LEAF_PAGES;
+            let skip = page.saturating_sub(start) as usize;
+            let more = leaf.slots.iter().skip(skip).position(Option::is_some)?;
+            Some(offset.max((start + (skip + more) as u64) * PAGE))
+        })
+    }
+
+    /// Where a hole begins at or after an offset; there is one at the end.
+    pub fn next_hole(&self, offset: u64) -> u64 {
+        let mut page = offset / PAGE;
+        loop {
+            let start = page / LEAF_PAGES * LEAF_PAGES;
+            let skip = (page - start) as usize;
+            let slots = self.leaves.get(&(page / LEAF_PAGES)).map_or(&[][..], |leaf| &leaf.slots);
+            // Slots that a leaf does not have are holes.
+            let filled = slots.iter().skip(skip).take_while(|slot| slot.is_some()).count() as u64;
+            page += filled;
+            if filled == 0 || page < start + LEAF_PAGES {
+                return offset.max(page * PAGE);
+            }
+        }
+    }
+
+    /// Puts zeros where the range has holes: in all of them, or in none for lack of space.
+    pub fn allocate(&mut self, pool: &Pool, offset: u64, len: u64, freed: &mut FreedPages) -> Result<()> {
+        const ZEROS: &[u8] = &[0; EXTENT_PAGES * PAGE_BYTES];
+        let end = offset + len;
+        let mut filled: SmallVec<[(u64, u64); 4]> = SmallVec::new();
+        let mut at = self.next_hole(offset);
+        while at < end {
+            let hole_end = self.next_data(at).map_or(end, |data| data.min(end));
+            // No piece crosses a border of extents, so that whole extents are taken.
+            let border = (at / ZEROS.len() as u64 + 1) * ZEROS.len() as u64;
+            let piece = (hole_end.min(border) - at) as usize;
+            if let Err(error) = self.write(pool, at, &ZEROS[..piece], freed) {
+                filled.into_iter().for_each(|(from, to)| self.free_pages(pool, from, to, freed));
+                return Err(error);
+            }
+            match filled.last_mut() {
+                Some((_, to)) if *to == at => *to += piece as u64,
+                _ => filled.push((at, at + piece as u64)),
+            }
+            at = self.next_hole(at + piece as u64);
+        }
+        Ok(())
+    }
+
+    /// Makes a range a hole: its whole pages are freed, the others zeroed where they are in the
+    /// range. `offset` is less than `end`, which is within the file or at its end.
+    pub fn deallocate(&mut self, pool: &Pool, offset: u64, end: u64, freed: &mut FreedPages) -> Result<()> {
+        const ZEROS: &[u8] = &[0; PAGE_BYTES];
+        let (first, last) = (offset.next_multiple_of(PAGE), end / PAGE * PAGE);
+        // The parts of pages, which may lie in one page.
+        let head = (offset, first.min(end));
+        let tail = (last.max(head.1), end);
+        for (from, to) in [head, tail] {
+            if from < to && self.next_hole(from) > from {
+                self.write(pool, from, &ZEROS[..(to - from) as usize], freed)?;
+            }
+        }
+        if first < last {
+            self.free_pages(pool, first, last, freed);
+        }
+        Ok(())
+    }
+
+    /// Frees the pages that a range, which is not empty, touches.
+    fn free_pages(&mut self, pool: &Pool, from: u64, to: u64, freed: &mut FreedPages) {
+        let range = Range { offset: from, end: to };
+        for (&index, leaf) in self.leaves.range_mut(range.leaves()) {
+            let slots = range.slots(index);
+            let slots = slots.start..slots.end.min(leaf.slots.len());
+            self.pages -= clear_slots(leaf.slots.get_mut(slots).unwrap_or(&mut []), freed);
+        }
+        self.prune(pool, range);
+    }
+
     /// Frees all pages; for a file that is gone.
     pub fn clear(self, pool: &Pool) {
         let tree = tree_bytes(self.leaves.len());
@@ -296,13 +377,14 @@ impl Content {
         Ok(())
     }
 
-    /// Removes leaves without pages that a failed write left.
+    /// Removes leaves without pages, which a failed write left, or a hole.
     fn prune(&mut self, pool: &Pool, range: Range) {
-        for index in range.leaves() {
+        let in_range = self.leaves.range(range.leaves());
+        let empty = in_range.filter(|(_, leaf)| leaf.slots.iter().all(Option::is_none));
+        let empty: SmallVec<[u64; 2]> = empty.map(|(&index, _)| index).collect();
+        for index in empty {
             let leaves = self.leaves.len();
-            if self.leaves.get(&index).is_some_and(|leaf| leaf.slots.iter().all(Option::is_none))
-                && let Some(leaf) = self.leaves.remove(&index)
-            {
+            if let Some(leaf) = self.leaves.remove(&index) {
                 let tree = tree_bytes(leaves) - tree_bytes(leaves - 1);
                 pool.uncharge(tree + Leaf::charge(leaf.slots.len()));
             }

@@ -94,7 +94,7 @@ impl MemStore {
             Err(error) => return (Effect::default(), Err(error)),
         };
         let before = inode.version();
-        let result = may_write(&inode, caller, offset, len).and_then(|end| {
+        let result = may_write(&inode, caller, offset, len as u64).and_then(|end| {
             if len > 0 {
                 write(&mut inode, &mut freed)?;
                 inode.size = inode.size.max(end);
@@ -124,11 +124,11 @@ impl MemStore {
 }
 
 /// Whether the caller may write there; where the write ends.
-fn may_write(inode: &Inode, caller: Caller<'_>, offset: u64, len: usize) -> Result<u64> {
+pub(super) fn may_write(inode: &Inode, caller: Caller<'_>, offset: u64, len: u64) -> Result<u64> {
     inode.content()?;
     if !inode.may_write_data(caller) {
         return Err(Status::Access);
     }
-    let end = offset.checked_add(len as u64).filter(|&end| end <= FILE_BYTES_MAX);
+    let end = offset.checked_add(len).filter(|&end| end <= FILE_BYTES_MAX);
     end.ok_or(Status::FileTooBig)
 }

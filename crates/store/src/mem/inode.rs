@@ -1,8 +1,9 @@
 //! One object of the tree: its attributes, the rights of callers, and its content.
 //!
 //! Times: the changed time of one object never repeats and never goes back, so that weak cache
-//! consistency data tell every change apart, and that it serves as the change attribute. The access time is kept as Linux does by default
-//! (relatime), without the daily step: the first read after a change moves it, later ones do not.
+//! consistency data tell every change apart, and that it serves as the change attribute. The access
+//! time is kept as Linux does by default (relatime), without the daily step: the first read after a
+//! change moves it, later ones do not.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};

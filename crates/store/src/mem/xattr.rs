@@ -165,8 +165,8 @@ fn has_xattrs(inode: &Inode) -> bool {
     matches!(inode.body, Body::File(_) | Body::Directory(_))
 }
 
-/// Whether the caller may change an attribute; in a sticky directory only the owner may change those
-/// of the directory, as on Linux.
+/// Whether the caller may change an attribute; in a sticky directory only the owner may change
+/// those of the directory, as on Linux.
 fn may_change(inode: &Inode, caller: Caller<'_>, name: &[u8]) -> Result<()> {
     xattr_name(name)?;
     let protected = inode.is_directory() && inode.mode & STICKY != 0 && !inode.owned_by(caller);
