@@ -5,6 +5,7 @@
 //! ([`by_fio`]). Files are made, compared and removed by this process in both cases ([`files`]).
 
 mod by_fio;
+pub(crate) mod counts;
 mod engine;
 pub(crate) mod files;
 mod held;
@@ -14,7 +15,11 @@ pub(crate) mod mount_point;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use record::Direction;
+
+use self::counts::DirectoryCounts;
 use self::files::LocalFile;
 use self::kernel_mount::{Failure, KernelMount};
 use crate::error::{Error, Result};
@@ -24,6 +29,7 @@ use crate::jobs::Window;
 use crate::measure::Sample;
 use crate::room::FileSystem;
 use crate::stop::Stop;
+use crate::watch::Watch;
 use crate::workload::PlannedWorkload;
 
 /// A directory that is measured.
@@ -45,6 +51,8 @@ pub struct DirectoryRoute {
     mount: Option<KernelMount>,
     /// Whether it is mounted over RDMA, as far as is known.
     pub is_rdma: bool,
+    /// Where operations are counted for whoever watches.
+    counts: Option<Arc<DirectoryCounts>>,
 }
 
 impl DirectoryRoute {
@@ -61,7 +69,7 @@ impl DirectoryRoute {
         }
         let device = found.st_dev;
         let (route, path, mounted) = (route.to_owned(), path.to_owned(), mounted(device));
-        Ok(Self { route, path, load, device, mounted, held, mount: None, is_rdma: false })
+        Ok(Self { route, path, load, device, mounted, held, mount: None, is_rdma: false, counts: None })
     }
 
     /// Mounts a server with the kernel's client, and looks at the mount.
@@ -79,6 +87,13 @@ impl DirectoryRoute {
         let mut opened = Self::open(route, &mount.path(), load).map_err(Failure::Other)?;
         (opened.mount, opened.is_rdma) = (Some(mount), crate::routes::is_rdma(options));
         Ok(opened)
+    }
+
+    /// Has the operations counted for whoever watches the experiment.
+    #[must_use]
+    pub(crate) fn watched(self, watch: &Watch) -> Self {
+        let counts = watch.directory(&self.route);
+        Self { counts, ..self }
     }
 
     /// Where the directory that is held open is, without links: what `path` led to when it was
@@ -126,8 +141,8 @@ impl DirectoryRoute {
     /// left this machine's memory while it was timed.
     #[must_use]
     pub fn note(&self, workload: &PlannedWorkload) -> Option<String> {
-        let reads = workload.has(record::Direction::Read);
-        let writes = workload.has(record::Direction::Write);
+        let reads = workload.has(Direction::Read);
+        let writes = workload.has(Direction::Write);
         let fits = crate::machine::free_memory_bytes().is_none_or(|free| workload.bytes() < free);
         let what = match (reads && fits, writes) {
             (true, false) => "the files fit into memory, so buffered reads measure the page cache",
@@ -169,13 +184,23 @@ impl DirectoryRoute {
         stop: &Stop,
     ) -> std::result::Result<Option<Sample>, String> {
         let sample = match self.load.engine {
-            Engine::Ours => engine::run_until_stop(self.load.direct, when, workload, files, window, stop),
+            Engine::Ours => {
+                let counts = self.counts.as_deref();
+                let direct = self.load.direct;
+                engine::run_until_stop(direct, counts, when, workload, files, window, stop)
+            }
             Engine::Fio if !when() => Ok(None),
             Engine::Fio => by_fio::run_until_stop(self.load.direct, workload, files, window, stop),
         };
+        if let (Engine::Fio, Some(counts), Ok(Some(sample))) = (self.load.engine, &self.counts, &sample) {
+            let job = counts.job(0);
+            for (direction, flow) in [(Direction::Read, &sample.read), (Direction::Write, &sample.write)] {
+                flow.iter().for_each(|flow| job.count_all(direction, flow.ops, flow.bytes, &flow.latency));
+            }
+        }
         if let (Ok(Some(_)), false) = (&sample, self.load.direct) {
             // What is still in memory would be written during the repeat of the next route.
-            for file in files.iter().filter(|_| workload.has(record::Direction::Write)) {
+            for file in files.iter().filter(|_| workload.has(Direction::Write)) {
                 files::flush(file).map_err(|error| format!("{}: {error}", file.path.display()))?;
             }
         }

@@ -39,6 +39,7 @@ mod targets;
 mod watch;
 mod workload;
 
+pub use directory::counts::DirectoryCounts;
 pub use error::{Error, ExperimentError, Result};
 pub use experiment::{
     ClientGroup, DirectoryLoad, Engine, Experiment, RouteSpec, Steps, Target, WorkloadSpec,

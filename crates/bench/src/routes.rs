@@ -73,6 +73,11 @@ pub struct MountPlan {
 }
 
 impl MountPlan {
+    /// The export that the route leads to, as in `nfs://HOST/EXPORT`.
+    pub(crate) fn location(&self) -> &str {
+        self.target.trim_end_matches('/')
+    }
+
     /// The settings of the mount.
     ///
     /// # Errors
@@ -163,7 +168,7 @@ impl ReadyRoute {
     #[must_use]
     pub fn location(&self) -> Option<&str> {
         match &self.access {
-            Access::Mount(mounted) => Some(mounted.plan.target.trim_end_matches('/')),
+            Access::Mount(mounted) => Some(mounted.plan.location()),
             Access::Directory(_) | Access::Remote(_) => None,
         }
     }
@@ -313,6 +318,7 @@ fn one(
         }
         Target::Directory(path) => {
             let directory = DirectoryRoute::open(&spec.name, path, spec.load(experiment))?;
+            let directory = directory.watched(progress.watch());
             return Ok(Ok(of_directory(spec, Access::Directory(directory), experiment, progress.watch())));
         }
         Target::Kernel(server) => {
@@ -320,6 +326,7 @@ fn one(
             let mounted = DirectoryRoute::mount(&spec.name, server, &spec.options, load, progress.stop());
             return match mounted {
                 Ok(directory) => {
+                    let directory = directory.watched(progress.watch());
                     Ok(Ok(of_directory(spec, Access::Directory(directory), experiment, progress.watch())))
                 }
                 Err(Failure::NoMultipath(reason)) => Ok(Err(reason)),

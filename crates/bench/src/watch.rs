@@ -1,4 +1,4 @@
-//! The mounts of an experiment, for whoever watches it while it runs.
+//! The mounts and directories of an experiment, for whoever watches it while it runs.
 
 use std::fmt::Debug;
 use std::ops::Deref;
@@ -6,13 +6,19 @@ use std::sync::Arc;
 
 use client::{Mount, Statistics};
 
-/// Learns of each mount of a running experiment.
+use crate::directory::counts::DirectoryCounts;
+
+/// Learns of each mount and each directory of a running experiment.
 pub trait Watcher: Debug + Send + Sync {
     /// A route was mounted. Whoever keeps the mount keeps its connections.
     fn mounted(&self, route: &str, mount: &Arc<Mount>);
 
     /// The mount ends, and has counted this.
     fn ended(&self, route: &str, mount: &Arc<Mount>, statistics: &Statistics);
+
+    /// Where the operations on the directory of a route are counted. A route that was there before
+    /// goes on with its counts.
+    fn directory(&self, route: &str) -> Arc<DirectoryCounts>;
 }
 
 /// The watcher of an experiment, if there is one.
@@ -24,6 +30,11 @@ impl Watch {
     #[must_use]
     pub fn by(watcher: Arc<dyn Watcher>) -> Self {
         Self(Some(watcher))
+    }
+
+    /// Where the operations on the directory of a route are counted, if anybody watches.
+    pub(crate) fn directory(&self, route: &str) -> Option<Arc<DirectoryCounts>> {
+        self.0.as_ref().map(|watcher| watcher.directory(route))
     }
 }
 

@@ -19,6 +19,8 @@ pub enum Kind {
     Mount,
     /// `trunkline bench`.
     Bench,
+    /// `trunkline agent`.
+    Agent,
 }
 
 impl Kind {
@@ -29,6 +31,7 @@ impl Kind {
             Self::Serve => "serve",
             Self::Mount => "mount",
             Self::Bench => "bench",
+            Self::Agent => "agent",
         }
     }
 }
@@ -42,7 +45,7 @@ pub struct Process {
     pub kind: Kind,
     /// Trunkline's version.
     pub version: String,
-    /// What it serves, mounts or measures, as its user wrote it.
+    /// What it serves, mounts or measures, as its user wrote it; the address of an agent.
     pub name: String,
     /// When it started, in milliseconds since 1970.
     pub started_unix_ms: u64,

@@ -1,17 +1,19 @@
 //! `trunkline agent`: takes part in experiments that `trunkline bench` on another machine runs.
 
-use crate::bench::remains_after;
+use crate::bench::{publish, remains_after};
 use crate::error::Error;
+use crate::live::{self, Identity, MetricsArgs};
 use crate::output;
 use crate::signals::SignalWatch;
-use ::bench::Stop;
 use ::bench::clients::{AGENT_PORT, AllowedDirectories, Key, agent};
+use ::bench::{Stop, Watch, Watcher};
 use clap::Args;
 use client::{Address, AddressError};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 /// Take part in an experiment with many clients, as one of them.
 ///
@@ -43,6 +45,8 @@ pub struct AgentArgs {
     /// Talk to bench through standard input and output, for `bench --client ssh:HOST`.
     #[arg(long)]
     stdio: bool,
+    #[command(flatten)]
+    metrics: MetricsArgs,
 }
 
 const EXAMPLES: &str = "Examples:\n  \
@@ -74,8 +78,10 @@ pub fn run(args: &AgentArgs) -> Result<ExitCode, Error> {
     })?;
     let stop = Stop::default();
     if args.stdio {
-        let _watch = watch_signals(&stop)?;
-        agent::on_standard_streams(&allowed, &stop)
+        let _signals = watch_signals(&stop)?;
+        let counts = counts("started by bench");
+        let _published = publish(&args.metrics, Arc::clone(&counts))?;
+        agent::on_standard_streams(&allowed, &stop, &Watch::by(counts as Arc<dyn Watcher>))
             .map_err(|error| refused("cannot talk to bench", &error))?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -89,16 +95,24 @@ pub fn run(args: &AgentArgs) -> Result<ExitCode, Error> {
     let listener = TcpListener::bind(address)
         .map_err(|error| refused(&format!("cannot listen on {address}"), &error))?;
     let address = listener.local_addr().unwrap_or(address);
-    let watch = watch_signals(&stop)?;
+    let counts = counts(&address.to_string());
+    let _published = publish(&args.metrics, Arc::clone(&counts))?;
+    let signals = watch_signals(&stop)?;
     output::print(&format!("ready on {address}\n"))?;
     let report = |line: &str| {
         // Who does not read what happens is not told.
         let _ = output::print(&format!("{line}\n"));
     };
-    let ended = agent::listen(&listener, &key, &allowed, args.once, &stop, &report);
-    watch.end();
+    let watch = Watch::by(counts as Arc<dyn Watcher>);
+    let ended = agent::listen(&listener, &key, &allowed, args.once, &stop, &watch, &report);
+    signals.end();
     ended.map_err(|error| refused("cannot accept connections any more", &error))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// What this agent counts. `name` is its address.
+fn counts(name: &str) -> Arc<live::bench::Counts> {
+    Arc::new(live::bench::Counts::new(Identity::new(metrics::Kind::Agent, name)))
 }
 
 /// Has the first signal end the agent, and with it the experiment. The second ends it at once.

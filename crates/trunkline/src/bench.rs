@@ -157,13 +157,21 @@ fn refuse_with_io500(args: &BenchArgs) -> Result<(), Error> {
         ("--record", args.record.is_some()),
         ("--client", !args.clients.clients().is_empty()),
         ("--engine or --buffered", args.directories.is_given()),
+        ("--no-report", args.no_report),
+        ("--metrics or --metrics-file", args.metrics.is_given()),
+        ("--nodes-on", !args.clients.nodes_on().is_empty()),
+        ("--force", args.force),
     ];
     match options.into_iter().find(|(_, given)| *given) {
         None => args.jobs.refuse_with_io500(),
         Some((option, _)) => Err(Error::Usage {
             sentence: format!("{option} does not go with --io500"),
             cause: "io500 makes its own load, and writes its own results".to_owned(),
-            advice: "--io500-seconds, --io500-ini or --io500-results".to_owned(),
+            advice: match option.starts_with("--metrics") {
+                true => "trunkline top        shows the mounts that io500 uses",
+                false => "--io500-seconds, --io500-ini or --io500-results",
+            }
+            .to_owned(),
         }),
     }
 }
@@ -196,8 +204,8 @@ fn identity(files: &[PathBuf]) -> Identity {
     Identity::new(metrics::Kind::Bench, &name)
 }
 
-/// Lets others watch the experiment, which is ready as long as it runs.
-fn publish(args: &MetricsArgs, counts: Arc<live::bench::Counts>) -> Result<Publication, Error> {
+/// Lets others watch the experiment, or an agent, which is ready as long as it runs.
+pub fn publish(args: &MetricsArgs, counts: Arc<live::bench::Counts>) -> Result<Publication, Error> {
     let snapshot = move || counts.snapshot();
     let watched = Watched { snapshot: Arc::new(snapshot), is_ready: Arc::new(|| true), by_file: None };
     let published = Publication::new(args, watched)?;

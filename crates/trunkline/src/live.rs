@@ -1,6 +1,6 @@
 //! What this process counts, for whoever watches it: `trunkline top` and the metrics address.
 //!
-//! A server, a mount and a bench each make a [`Snapshot`] of their own counters when somebody asks.
+//! A server, a mount, a bench and an agent each make a [`Snapshot`] of their own counters when somebody asks.
 //! Nothing is counted for this alone, and without a reader nothing is done. With a metrics address,
 //! the counters are also read once a second for the history that its page shows.
 
@@ -185,6 +185,11 @@ impl Drop for Publication {
 }
 
 impl MetricsArgs {
+    /// Whether there is any.
+    pub const fn is_given(&self) -> bool {
+        self.metrics.is_some() || self.metrics_file.is_some()
+    }
+
     /// The arguments that say the same to another process.
     pub fn arguments(&self) -> Vec<OsString> {
         let mut arguments: Vec<OsString> = Vec::new();

@@ -1,5 +1,8 @@
 //! Tests `trunkline top` and the snapshots of running processes.
 
+#[path = "top/benches.rs"]
+mod benches;
+
 use client::Mount;
 use metrics::{Dimension, Key, SizeClass, Snapshot};
 use std::io::{Read, Write};
@@ -258,46 +261,6 @@ fn a_token_that_others_can_read_or_guess_is_refused() {
 }
 
 #[test]
-fn a_bench_is_watched_by_route_while_it_runs_and_writes_its_metrics_at_the_end() {
-    let runtime = temp_dir("top");
-    let (_server, url) = serve(runtime.path());
-    let path = |name: &str| runtime.path().join(name).display().to_string();
-    let experiment = format!(
-        "repeats = 2\nwindow_ms = 1500\n[target]\nserver = {url:?}\n\
-         [[route]]\nname = \"one\"\n[[route]]\nname = \"two\"\noptions = \"nconnect=2\"\n\
-         [[workload]]\nname = \"reads\"\nblock = \"64KiB\"\ndepth = 2\nreaders = 1\nfile = \"1MiB\"\n"
-    );
-    std::fs::write(path("reads.toml"), experiment).unwrap();
-    let (file, record, prometheus) = (path("reads.toml"), path("record.json"), path("metrics"));
-    let arguments = ["bench", &file, "--record", &record, "--no-report", "--metrics-file", &prometheus];
-    let mut bench = Process::spawn(trunkline(runtime.path(), &arguments));
-    let pid = bench.id().to_string();
-    let reads = |snapshot: &Snapshot, route: &str| {
-        let of_route = |key: &Key| {
-            key.path.as_deref().is_some_and(|path| path.starts_with(route))
-                && key.operation.as_deref() == Some("READ")
-        };
-        let tallies = snapshot.operations.iter().filter(|(key, _)| of_route(key));
-        tallies.map(|(_, tally)| tally.count).sum::<u64>()
-    };
-    Deadline::wait_until("both routes to be counted", TIMEOUT, || {
-        let output = run(runtime.path(), &["top", &pid, "--batch", "0", "--json"]);
-        let snapshot = Snapshot::from_json(&output.stdout).ok()?;
-        ["one ", "two "].iter().all(|route| reads(&snapshot, route) > 0).then_some(())
-    });
-    assert!(bench.wait(TIMEOUT).success(), "{}", bench.all_output());
-    let text = std::fs::read_to_string(prometheus).unwrap();
-    for route in ["one", "two"] {
-        let line = text.lines().find(|line| {
-            line.starts_with("trunkline_operations_total")
-                && line.contains("operation=\"READ\"")
-                && line.contains(&format!("path=\"{route} "))
-        });
-        assert!(line.is_some(), "{text}");
-    }
-}
-
-#[test]
 fn the_configuration_file_may_name_the_metrics_address_and_the_command_line_wins() {
     let runtime = temp_dir("top");
     let file = runtime.path().join("serve.toml");
@@ -366,7 +329,7 @@ impl Screen {
 fn what_cannot_be_watched_is_an_error_that_says_why() {
     let runtime = temp_dir("top");
     for (arguments, cause) in [
-        (&["top", "1", "--batch", "1"][..], "it is no trunkline serve, mount or bench of this user"),
+        (&["top", "1", "--batch", "1"][..], "it is no trunkline serve, mount, bench or agent of this user"),
         (&["top", "nonsense"], "the number of a process, or the metrics address"),
         (&["top", "127.0.0.1:1", "--batch", "0"], "Connection refused"),
         (&["top", "--by", "user"], "`user` is no dimension"),

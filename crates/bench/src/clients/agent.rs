@@ -19,6 +19,7 @@ use crate::directory::files::LocalFile;
 use crate::jobs::Window;
 use crate::measure::{self, Sample};
 use crate::stop::Stop;
+use crate::watch::{RouteMount, Watch};
 use crate::workload::PlannedWorkload;
 use crate::{rdma, routes};
 
@@ -34,7 +35,7 @@ const FAR: Duration = Duration::from_secs(365 * 24 * 3600);
 pub type Report<'a> = &'a (dyn Fn(&str) + Sync);
 
 /// Takes part in experiments: in all that a coordinator with the key asks for, one at a time, or
-/// only in one. Returns after that one, or at a stop.
+/// only in one. Returns after that one, or at a stop. `watch` learns of what is mounted and loaded.
 ///
 /// # Errors
 /// If connections cannot be accepted any more.
@@ -44,6 +45,7 @@ pub fn listen(
     allowed: &AllowedDirectories,
     once: bool,
     stop: &Stop,
+    watch: &Watch,
     report: Report<'_>,
 ) -> io::Result<()> {
     listener.set_nonblocking(true)?;
@@ -81,7 +83,7 @@ pub fn listen(
                 match admitted {
                     Ok((mut link, session)) => {
                         report(&format!("an experiment of {peer} begins"));
-                        let (ended, took_part) = serve(&mut link, allowed, stop);
+                        let (ended, took_part) = serve(&mut link, allowed, stop, watch);
                         report(&format!("the experiment of {peer} has ended: {}", ended_how(&ended)));
                         drop(session);
                         // A coordinator that was refused by another agent leaves before it asks for
@@ -101,12 +103,12 @@ pub fn listen(
 ///
 /// # Errors
 /// Why the coordinator cannot be talked to.
-pub fn on_standard_streams(allowed: &AllowedDirectories, stop: &Stop) -> io::Result<()> {
+pub fn on_standard_streams(allowed: &AllowedDirectories, stop: &Stop, watch: &Watch) -> io::Result<()> {
     transport::descriptors::raise_limit();
     let mut link = Link::new(io::stdin(), Box::new(io::stdout()), Closer::Standard)?;
     let wrong = |error: LinkError| io::Error::other(error.to_string());
     link.admit(&Key::of_pipe(), || Ok(())).map_err(wrong)?;
-    match serve(&mut link, allowed, stop).0 {
+    match serve(&mut link, allowed, stop, watch).0 {
         Ok(()) | Err(LinkError::Closed) => Ok(()),
         Err(error) => Err(wrong(error)),
     }
@@ -162,7 +164,7 @@ struct Prepared {
 /// Where it will be made.
 enum PreparedPlace {
     /// On a mounted route.
-    Mount { mount: Box<Mount>, files: Vec<(FileRef, u32)>, route: routes::MountPlan },
+    Mount { mount: Box<RouteMount>, files: Vec<(FileRef, u32)>, route: routes::MountPlan },
     /// In the directory of a set of files.
     Directory { set: u32, numbers: Vec<u32> },
 }
@@ -170,17 +172,28 @@ enum PreparedPlace {
 /// Answers the coordinator's requests until it closes the connection, and removes what was made for
 /// it. Returns how that ended, and whether the agent has taken part in the experiment: was asked to
 /// get ready.
-fn serve(link: &mut Link, allowed: &AllowedDirectories, stop: &Stop) -> (Result<(), LinkError>, bool) {
+fn serve(
+    link: &mut Link,
+    allowed: &AllowedDirectories,
+    stop: &Stop,
+    watch: &Watch,
+) -> (Result<(), LinkError>, bool) {
     let mut took_part = false;
-    let mut sets = Sets::new(allowed, stop.remains());
-    let ended = answer(link, &mut sets, stop, &mut took_part);
+    let mut sets = Sets::new(allowed, stop.remains(), watch);
+    let ended = answer(link, &mut sets, stop, watch, &mut took_part);
     if let Err(error) = sets.remove_all() {
         tracing::error!(%error, "files of the experiment remain");
     }
     (ended, took_part)
 }
 
-fn answer(link: &mut Link, sets: &mut Sets<'_>, stop: &Stop, took_part: &mut bool) -> Result<(), LinkError> {
+fn answer(
+    link: &mut Link,
+    sets: &mut Sets<'_>,
+    stop: &Stop,
+    watch: &Watch,
+    took_part: &mut bool,
+) -> Result<(), LinkError> {
     let (clock, mut prepared) = (Instant::now(), None);
     loop {
         if stop.is_requested() {
@@ -194,7 +207,7 @@ fn answer(link: &mut Link, sets: &mut Sets<'_>, stop: &Stop, took_part: &mut boo
                 *took_part = true;
                 // The route that was mounted before must have no connections left.
                 prepared = None;
-                let work = |_: &Stop| prepare(&assignment, sets).map(Some);
+                let work = |_: &Stop| prepare(&assignment, sets, watch).map(Some);
                 match attended(link, stop, clock, work)? {
                     Outcome::Done(ready) => {
                         prepared = Some(ready);
@@ -311,7 +324,7 @@ pub(super) fn machine() -> Machine {
     Machine { boot, no_rdma }
 }
 
-fn prepare(assignment: &Assignment, sets: &Sets<'_>) -> Result<Prepared, String> {
+fn prepare(assignment: &Assignment, sets: &Sets<'_>, watch: &Watch) -> Result<Prepared, String> {
     if let Some(fault) = assignment.fault() {
         return Err(fault);
     }
@@ -322,6 +335,7 @@ fn prepare(assignment: &Assignment, sets: &Sets<'_>) -> Result<Prepared, String>
     let place = match &assignment.place {
         Place::Mount { route, files } => {
             let mount = Mount::with_settings(route.settings().map_err(chain)?).map_err(chain)?;
+            let mount = RouteMount::new(mount, route.location(), watch);
             let files: Option<Vec<_>> = files.iter().map(|file| file.prepared()).collect();
             let files = measure::place(&mount, &files.ok_or("a file handle that is none")?);
             PreparedPlace::Mount { mount: Box::new(mount), files, route: route.clone() }

@@ -18,6 +18,7 @@ use crate::file_sets::Compared;
 use crate::remains::Remains;
 use crate::room::FileSystem;
 use crate::stop::Stop;
+use crate::watch::Watch;
 use crate::workload::PlannedWorkload;
 
 /// The sets of files that an agent has at a time: one for each route to a directory.
@@ -96,12 +97,13 @@ struct Set {
 pub(super) struct Sets<'a> {
     allowed: &'a AllowedDirectories,
     remains: &'a Remains,
+    watch: &'a Watch,
     sets: BTreeMap<u32, Set>,
 }
 
 impl<'a> Sets<'a> {
-    pub(super) const fn new(allowed: &'a AllowedDirectories, remains: &'a Remains) -> Self {
-        Self { allowed, remains, sets: BTreeMap::new() }
+    pub(super) const fn new(allowed: &'a AllowedDirectories, remains: &'a Remains, watch: &'a Watch) -> Self {
+        Self { allowed, remains, watch, sets: BTreeMap::new() }
     }
 
     /// What a coordinator must know of a directory before files are made there.
@@ -121,7 +123,7 @@ impl<'a> Sets<'a> {
         if self.sets.len() >= SETS_MAX || self.sets.contains_key(&files.set) {
             return Err(Refusal::Failed(format!("more than {SETS_MAX} sets of files, or one made twice")));
         }
-        let route = self.allowed.open(&files.directory, files.direct)?;
+        let mut route = self.allowed.open(&files.directory, files.direct)?;
         let needed: u64 = files.files.iter().map(|file| file.bytes).sum();
         if let Some(free) = route.free_bytes().filter(|free| *free < needed) {
             return Err(Refusal::Failed(format!("the files need {needed} bytes, and {free} are free")));
@@ -133,6 +135,8 @@ impl<'a> Sets<'a> {
             Error::Stopped => Refusal::Stopped,
             error => Refusal::Failed(cause(&error)),
         })?;
+        route.route = files.directory.display().to_string();
+        let route = route.watched(self.watch);
         self.sets.insert(files.set, Set { route, files: files_made });
         Ok(())
     }
@@ -208,8 +212,9 @@ mod tests {
         symlink(&outside, inside.join("link")).unwrap();
         symlink(&inside, path.join("alias")).unwrap();
         let (none, remains) = (AllowedDirectories::default(), Remains::default());
+        let watch = Watch::default();
         let allowed = AllowedDirectories::new(&[path.join("alias")]).unwrap();
-        let inspect = |allowed, path: &Path| Sets::new(allowed, &remains).inspect(path, true);
+        let inspect = |allowed, path: &Path| Sets::new(allowed, &remains, &watch).inspect(path, true);
         assert!(matches!(inspect(&none, &inside), Err(Refusal::NotAllowed)), "closed by default");
         for good in [inside.clone(), inside.join("deeper"), path.join("alias"), inside.join("deeper/..")] {
             let found = inspect(&allowed, &good).unwrap();
@@ -237,8 +242,8 @@ mod tests {
     fn files_are_made_compared_and_removed_with_the_experiment() {
         let directory = tempfile::tempdir().unwrap();
         let allowed = AllowedDirectories::new(&[directory.path().to_owned()]).unwrap();
-        let (remains, stop) = (Remains::default(), Stop::default());
-        let mut sets = Sets::new(&allowed, &remains);
+        let (remains, stop, watch) = (Remains::default(), Stop::default(), Watch::default());
+        let mut sets = Sets::new(&allowed, &remains, &watch);
         sets.make(&files(directory.path(), 8192), &stop).unwrap();
         assert!(matches!(sets.make(&files(directory.path(), 8192), &stop), Err(Refusal::Failed(_))), "twice");
         assert_eq!((entries(directory.path()), remains.list().len()), (1, 1));
@@ -260,8 +265,8 @@ mod tests {
     fn what_is_more_than_fits_or_is_stopped_leaves_nothing() {
         let directory = tempfile::tempdir().unwrap();
         let allowed = AllowedDirectories::new(&[directory.path().to_owned()]).unwrap();
-        let (remains, stop) = (Remains::default(), Stop::default());
-        let mut sets = Sets::new(&allowed, &remains);
+        let (remains, stop, watch) = (Remains::default(), Stop::default(), Watch::default());
+        let mut sets = Sets::new(&allowed, &remains, &watch);
         let refused = sets.make(&files(directory.path(), 1 << 49), &stop);
         assert!(matches!(&refused, Err(Refusal::Failed(why)) if why.contains("are free")), "{refused:?}");
         let wrong =

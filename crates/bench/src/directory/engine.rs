@@ -17,6 +17,7 @@ use memory::{Buffer, Buffers};
 use record::Direction;
 use rustix::fs::OFlags;
 
+use super::counts::{DirectoryCounts, JobCounts};
 use super::files::{LocalFile, forget};
 use crate::jobs::on_threads::Operation;
 use crate::jobs::{Load, Outcome, TIMER_SLACK_NS, Window};
@@ -45,6 +46,8 @@ struct Shared {
     began: Instant,
     ends: Arc<AtomicBool>,
     direct: bool,
+    /// Where the job's operations are counted for whoever watches.
+    counts: Option<Arc<JobCounts>>,
 }
 
 struct Running {
@@ -60,6 +63,7 @@ struct Running {
 /// The first error.
 pub(super) fn run_until_stop(
     direct: bool,
+    counts: Option<&DirectoryCounts>,
     when: &dyn Fn() -> bool,
     workload: &PlannedWorkload,
     files: &[LocalFile],
@@ -89,6 +93,7 @@ pub(super) fn run_until_stop(
             began,
             ends: Arc::clone(&ends),
             direct,
+            counts: counts.map(|counts| counts.job(index)),
         });
         (0..planned.depth as usize).try_for_each(|slot| {
             let (shared, alive) = (Arc::clone(&shared), alive.clone());
@@ -175,6 +180,9 @@ fn run(shared: &Shared, slot: usize) {
         let latency = began.elapsed();
         // Stamping and checking are not part of the operation.
         let checked = made.and_then(|()| check(&operation, block));
+        if let Some(counts) = &shared.counts {
+            counts.count(operation.direction, operation.bytes as u64, latency, checked.is_err());
+        }
         shared.lock().load.done(shared.began.elapsed(), slot, latency, checked);
     }
     let mut running = shared.lock();

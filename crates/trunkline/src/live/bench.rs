@@ -1,15 +1,23 @@
-//! The snapshot of a bench: of all the mounts of its routes, those that have ended too.
+//! The snapshot of a bench or an agent: of all the mounts and directories of its routes, those that
+//! have ended too.
 
 use super::Identity;
 use super::mount::{operations, state};
-use ::bench::Watcher;
+use ::bench::{DirectoryCounts, Watcher};
 use client::{Mount, Statistics};
 use metrics::{Key, LoopTime, Operations, PathState, Snapshot};
-use std::collections::BTreeMap;
+use record::Direction;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-/// Counts over the mounts of an experiment, which mounts a route again for each repeat.
+/// The routes that are told apart; an agent may see new ones as long as it runs. The mounts of others
+/// are counted together, and so are their directories.
+const ROUTES_MAX: usize = 256;
+/// The name of these others.
+const OTHER_ROUTES: &str = "others";
+
+/// Counts over the mounts and directories of an experiment, which mounts a route again for each repeat.
 #[derive(Debug)]
 pub struct Counts {
     identity: Identity,
@@ -22,6 +30,10 @@ struct Mounts {
     current: Vec<(String, Weak<Mount>)>,
     /// What the others have counted.
     ended: Totals,
+    /// The directories that were loaded, each with its route.
+    directories: BTreeMap<String, Arc<DirectoryCounts>>,
+    /// The names of all routes.
+    routes: BTreeSet<String>,
 }
 
 /// The sum of some mounts.
@@ -53,7 +65,21 @@ impl Counts {
                 totals.add(route, &mount.statistics());
             }
         }
+        let directories = mounts.directories.clone();
         drop(mounts);
+        for (route, counts) in directories {
+            let route: Arc<str> = route.into();
+            for (direction, size, tally) in counts.operations() {
+                let operation = if direction == Direction::Read { "READ" } else { "WRITE" };
+                let key = Key {
+                    path: Some(Arc::clone(&route)),
+                    operation: Some(operation.into()),
+                    size: Some(size),
+                    ..Key::default()
+                };
+                totals.operations.add(key, &tally);
+            }
+        }
         let cpu_ns = u64::try_from(totals.cpu.as_nanos()).unwrap_or(u64::MAX);
         Snapshot {
             operations: totals.operations,
@@ -67,17 +93,37 @@ impl Counts {
 
 impl Watcher for Counts {
     fn mounted(&self, route: &str, mount: &Arc<Mount>) {
-        self.lock().current.push((route.to_owned(), Arc::downgrade(mount)));
+        let mut mounts = self.lock();
+        let route = mounts.named(route);
+        mounts.current.push((route, Arc::downgrade(mount)));
     }
 
     fn ended(&self, route: &str, mount: &Arc<Mount>, statistics: &Statistics) {
         let mut mounts = self.lock();
         mounts.current.retain(|(_, other)| other.as_ptr() != Arc::as_ptr(mount));
-        mounts.ended.add(route, statistics);
+        let route = mounts.named(route);
+        mounts.ended.add(&route, statistics);
         mounts.ended.silent_for = Duration::ZERO;
         for path in mounts.ended.paths.values_mut() {
             "unused".clone_into(&mut path.state);
         }
+    }
+
+    fn directory(&self, route: &str) -> Arc<DirectoryCounts> {
+        let mut mounts = self.lock();
+        let route = mounts.named(route);
+        Arc::clone(mounts.directories.entry(route).or_default())
+    }
+}
+
+impl Mounts {
+    /// The name under which a route is counted.
+    fn named(&mut self, route: &str) -> String {
+        if !self.routes.contains(route) && self.routes.len() >= ROUTES_MAX {
+            return OTHER_ROUTES.to_owned();
+        }
+        self.routes.insert(route.to_owned());
+        route.to_owned()
     }
 }
 
@@ -107,5 +153,22 @@ fn sum(before: &PathState, now: PathState) -> PathState {
         deaths: before.deaths + now.deaths,
         gap_worst_ms: before.gap_worst_ms.max(now.gap_worst_ms),
         ..now
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_agent_that_sees_ever_new_routes_keeps_a_bounded_number_of_names() {
+        let counts = Counts::new(Identity::new(metrics::Kind::Agent, "10.0.0.11:7411"));
+        for number in 0..2 * ROUTES_MAX {
+            counts.directory(&format!("/mnt/{number}"));
+        }
+        counts.directory("/mnt/0");
+        let mounts = counts.lock();
+        assert_eq!((mounts.routes.len(), mounts.directories.len()), (ROUTES_MAX, ROUTES_MAX + 1));
+        assert!(mounts.directories.contains_key(OTHER_ROUTES));
     }
 }

@@ -204,7 +204,7 @@ fn ask(address: &str, token: Option<&str>, by_file: Option<Duration>) -> Result<
 fn silent(pid: u32, error: &io::Error) -> Silent {
     let has_ended = matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused);
     let cause = match error.kind() {
-        _ if has_ended => "it is no trunkline serve, mount or bench of this user".to_owned(),
+        _ if has_ended => "it is no trunkline serve, mount, bench or agent of this user".to_owned(),
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => "it does not answer".to_owned(),
         _ => error.to_string(),
     };

@@ -66,7 +66,7 @@ pub struct View {
 pub fn default_by(kind: Kind) -> Vec<Dimension> {
     match kind {
         Kind::Serve => vec![Dimension::Node, Dimension::Operation],
-        Kind::Mount | Kind::Bench => vec![Dimension::Path, Dimension::Operation],
+        Kind::Mount | Kind::Bench | Kind::Agent => vec![Dimension::Path, Dimension::Operation],
     }
 }
 

@@ -210,6 +210,17 @@ fn what_cannot_run_is_said_before_anything_is_made() {
     assert!(said.contains("line 2: datadir is set by this program"), "{said}");
     assert!(refused(&["--quick"]).contains("--quick does not go with --io500"));
     assert!(refused(&["--repeats", "2"]).contains("--repeats does not go with --io500"));
+    for options in [
+        &["--metrics", "127.0.0.1:0"][..],
+        &["--metrics-file", "last.prom"],
+        &["--no-report"],
+        &["--force"],
+        &["--nodes-on", "127.0.1.1"],
+    ] {
+        let said = refused(options);
+        assert!(said.contains(options[0]) && said.contains("does not go with --io500"), "{said}");
+    }
+    assert!(!fixture.path().join("last.prom").exists());
     let said = refused(&["--mpirun", "no-such-mpirun -np 2"]);
     assert!(!said.contains("error") || said.contains("no-such-mpirun"), "{said}");
     std::fs::remove_file(fixture.path().join("suite/io500")).unwrap();

@@ -94,7 +94,7 @@ pub fn picture(history: &History, range: Range, now: Option<&Snapshot>, snapshot
     let recent = Range { from_ms: range.until_ms.saturating_sub(SHARE_MS), ..range };
     match snapshot.process.kind {
         Kind::Serve => of_clients(history, recent),
-        Kind::Mount | Kind::Bench => of_paths(history, recent, now, snapshot),
+        Kind::Mount | Kind::Bench | Kind::Agent => of_paths(history, recent, now, snapshot),
     }
 }
 
