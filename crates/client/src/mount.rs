@@ -286,6 +286,12 @@ impl Mount {
         self.inner.root.handle
     }
 
+    /// The settings of the mount, with all defaults.
+    #[must_use]
+    pub fn settings(&self) -> &Settings {
+        &self.inner.settings
+    }
+
     /// The maximum size of one READ and of one WRITE, in bytes.
     #[must_use]
     pub fn transfer_sizes(&self) -> (u32, u32) {

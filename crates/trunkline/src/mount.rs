@@ -7,6 +7,7 @@
 //! them apart. If the server does not answer yet, the serving process tries again, see [`retry`].
 
 pub mod fstab;
+mod in_effect;
 pub mod registry;
 mod retry;
 mod statistics;
@@ -149,6 +150,8 @@ fn serve(args: &MountArgs, role: Role) -> Result<ExitCode, Error> {
         let try_once = || {
             let settings = client::Settings::from_options(&request.source, &options)?;
             let mount = client::Mount::with_settings(mount::settings(settings))?;
+            let options = in_effect::options(mount.settings(), mount.transfer_sizes(), &request.options);
+            entry.in_effect(options, &request.options.without_effect());
             Ok(Mounted::start(mount, &request)?)
         };
         try_once().inspect_err(|error: &Error| entry.failed(&error.one_line()))

@@ -23,7 +23,7 @@ const DEAD_TIMEOUT: Duration = Duration::from_secs(2);
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct StatusArgs {
-    /// Only the mount on this directory, with its paths, calls and latencies.
+    /// Only the mount on this directory, with the options in effect, its paths, calls and latencies.
     #[arg(value_name = "DIR")]
     directory: Option<PathBuf>,
     /// Print JSON: an array with one object for each mount.
@@ -70,6 +70,9 @@ pub fn run(args: &StatusArgs) -> Result<ExitCode, Error> {
             let error = names::escaped(error.as_bytes());
             text.push_str(&format!("{directory}: waiting for {}: {error}\n", age(state.since)));
         }
+        if args.directory.is_some() {
+            text.push_str(&in_effect(state));
+        }
         if args.directory.is_some() && !state.details.is_empty() {
             text.push_str(&format!("\n{}", state.details));
         }
@@ -104,6 +107,8 @@ fn unreported(listed: ListedMount) -> MountState {
         source,
         directory,
         options: String::new(),
+        in_effect: String::new(),
+        without_effect: Vec::new(),
         pid: None,
         since: 0,
         state: if is_dead { Phase::Dead } else { Phase::Unknown },
@@ -129,6 +134,14 @@ fn row(state: &MountState) -> [String; 6] {
         or_dash(state.pid.map(|pid| pid.to_string()).unwrap_or_default()),
         or_dash(names::escaped(state.options.as_bytes())),
     ]
+}
+
+/// The options in effect, and those without effect, as lines.
+fn in_effect(state: &MountState) -> String {
+    let ignored = state.without_effect.join(",");
+    let lines = [("in effect:", &state.in_effect), ("without effect:", &ignored)];
+    let told = lines.iter().filter(|(_, options)| !options.is_empty());
+    told.map(|(what, options)| format!("{what} {}\n", names::escaped(options.as_bytes()))).collect()
 }
 
 const fn words(phase: Phase) -> &'static str {
@@ -159,6 +172,8 @@ mod tests {
             source: "nas:/\u{1b}[2J".to_owned(),
             directory: "/mnt/a\nb".into(),
             options: "\r".to_owned(),
+            in_effect: "\r".to_owned(),
+            without_effect: vec!["\n".to_owned()],
             pid: Some(7),
             since: 0,
             state: Phase::Unknown,
@@ -168,5 +183,8 @@ mod tests {
         };
         let row = row(&state);
         assert!(row.iter().flat_map(|cell| cell.chars()).all(|c| !c.is_control()), "{row:?}");
+        let lines = in_effect(&state);
+        assert_eq!(lines.matches('\n').count(), 2, "{lines:?}");
+        assert!(lines.lines().all(|line| line.chars().all(|c| !c.is_control())), "{lines:?}");
     }
 }

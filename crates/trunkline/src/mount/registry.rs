@@ -30,6 +30,13 @@ pub struct MountState {
     pub directory: PathBuf,
     /// The options as given.
     pub options: String,
+    /// The options in effect, once it is mounted: with all defaults, and with what the server made
+    /// of them ([`super::in_effect`]).
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub in_effect: String,
+    /// The given options that have no effect.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub without_effect: Vec<String>,
     /// The serving process.
     pub pid: Option<u32>,
     /// Seconds since 1970 at which this state began.
@@ -112,6 +119,8 @@ impl Registration {
             source: source.to_owned(),
             directory: directory.to_owned(),
             options: options.to_owned(),
+            in_effect: String::new(),
+            without_effect: Vec::new(),
             pid: Some(std::process::id()),
             since: now(),
             state: Phase::Trying,
@@ -128,6 +137,13 @@ impl Registration {
             tracing::debug!(%error, "`trunkline status` will not list this mount");
         });
         Self { report, _socket: socket.ok() }
+    }
+
+    /// Notes the options in effect, and the given ones without effect.
+    pub fn in_effect(&self, options: String, without_effect: &[&str]) {
+        let mut state = lock(&self.report.state);
+        state.in_effect = options;
+        state.without_effect = without_effect.iter().map(|option| (*option).to_owned()).collect();
     }
 
     /// Notes why a try failed.

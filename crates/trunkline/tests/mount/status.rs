@@ -22,7 +22,7 @@ fn line_of(directory: &Path) -> Option<String> {
 fn a_mount_is_listed_with_its_paths_until_its_process_is_killed() {
     let server = Server::start(1);
     let directory = server.mount_point("mnt");
-    let options = server.options("nolock,nconnect=2");
+    let options = server.options("nolock,nconnect=2,wsize=8388608,intr");
     let mut mounted = Mounted::start("127.0.0.1:/export", directory.clone(), &options);
     let pid = mounted.process.id();
     std::fs::write(directory.join("f"), vec![1; 3 << 20]).unwrap();
@@ -33,7 +33,16 @@ fn a_mount_is_listed_with_its_paths_until_its_process_is_killed() {
     let name = directory.to_str().unwrap();
     let detailed = text(&trunkline(&["status", name]).stdout);
     assert!(detailed.contains("worst gap ms") && detailed.contains("3.15 MB"), "{detailed}");
+    let in_effect = format!(
+        "rw,proto=tcp,port={},rsize=1048576,wsize=1048576,nconnect=2,mdconnect=0,hard,timeo=600,retrans=2,\
+         acregmin=3,acregmax=60,acdirmin=30,acdirmax=60,lookupcache=all,cto,async,local_lock=all",
+        server.port
+    );
+    assert!(detailed.contains(&format!("in effect: {in_effect}\nwithout effect: intr\n")), "{detailed}");
     let json = text(&trunkline(&["status", "--json", name]).stdout);
+    assert!(json.contains(&format!("\"in_effect\": \"{in_effect}\"")), "{json}");
+    let json: String = json.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(json.contains("\"without_effect\": [ \"intr\" ]"), "{json}");
     for member in ["\"state\": \"mounted\"", "\"written_bytes\": 3145728", &format!("\"pid\": {pid}")] {
         assert!(json.contains(member), "{member}: {json}");
     }
