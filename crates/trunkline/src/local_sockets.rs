@@ -2,8 +2,10 @@
 //! socket in a directory of its user, and who connects is sent a document.
 //!
 //! A process that was killed leaves its socket behind: nothing accepts connections there, and the
-//! next reader removes it. Other users' directories are not read, by root neither: what lies there
-//! is theirs to choose.
+//! next reader removes it. Another user's directory is read by root only, and only when root asks for
+//! the processes of all users ([`others`]).
+
+mod others;
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::Shutdown;
@@ -83,6 +85,25 @@ impl Directory {
         read(&socket_of(&directory, pid), question).map(|(_, document)| document)
     }
 
+    /// The processes of other users that have a socket, if this user is root, who may ask them.
+    pub fn processes_of_others(self) -> Vec<u32> {
+        let others = others::users().into_iter();
+        let mut processes: Vec<u32> = others.flat_map(|user| user.processes(self.0)).collect();
+        processes.sort_unstable();
+        processes
+    }
+
+    /// The document of another user's process, with a question if it wants one.
+    ///
+    /// # Errors
+    /// There is no such process, this user is not root, or the process tells nothing.
+    pub fn read_of_others(self, pid: u32, question: &str) -> io::Result<Vec<u8>> {
+        let read = others::users().into_iter().map(|user| user.read(self.0, pid, question));
+        let absent =
+            |read: &io::Result<_>| matches!(read, Err(error) if error.kind() == io::ErrorKind::NotFound);
+        read.into_iter().find(|read| !absent(read)).unwrap_or(Err(io::ErrorKind::NotFound.into()))
+    }
+
     /// The documents of this user's processes, each with the number of its process.
     pub fn read_all(self) -> Vec<(u32, Vec<u8>)> {
         let directory = self.path().ok().filter(|directory| is_private(directory));
@@ -105,10 +126,7 @@ impl Directory {
     /// were killed are among them until somebody reads.
     pub fn processes(self) -> Vec<u32> {
         let directory = self.path().ok().filter(|directory| is_private(directory));
-        let sockets = directory.and_then(|directory| std::fs::read_dir(directory).ok());
-        let names = sockets.into_iter().flatten().flatten().map(|socket| socket.file_name());
-        let mut processes: Vec<u32> =
-            names.filter_map(|name| name.to_str()?.strip_suffix(".sock")?.parse().ok()).collect();
+        let mut processes: Vec<u32> = directory.map(|directory| named_in(&directory)).unwrap_or_default();
         processes.sort_unstable();
         processes
     }
@@ -127,6 +145,13 @@ impl Directory {
         }
         Ok(base.join(self.0))
     }
+}
+
+/// The processes that have a socket in a directory, by the names of the sockets.
+fn named_in(directory: &Path) -> Vec<u32> {
+    let sockets = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    let names = sockets.map(|socket| socket.file_name());
+    names.filter_map(|name| name.to_str()?.strip_suffix(".sock")?.parse().ok()).collect()
 }
 
 fn answer(listener: &UnixListener, document: impl Fn() -> Vec<u8>) {

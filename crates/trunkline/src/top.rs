@@ -24,7 +24,8 @@ use view::{Order, View, needs_files};
 /// In a terminal it takes the whole screen; `?` explains the keys. Elsewhere, and with --batch,
 /// it prints text.
 ///
-/// Without a target it shows every Trunkline process of this user on this host. Each process has a
+/// Without a target it shows every Trunkline process of this user on this host, and root sees those
+/// of all users. Each process has a
 /// line of totals, a table of its operations, and, if it is a client, a table of its paths.
 /// "share" is a line's part of the bytes, or of the operations where no bytes move. Latencies are
 /// those of the interval: at a server from the receipt of a call to the end of its reply, at a
@@ -33,7 +34,7 @@ use view::{Order, View, needs_files};
 #[command(after_help = EXAMPLES)]
 pub struct TopArgs {
     /// The number of a process, or the metrics address of one (10.0.0.1:9100); without it, every
-    /// process of this user.
+    /// process of this user, or for root of all users.
     #[arg(value_name = "PID|ADDR:PORT")]
     target: Option<Target>,
     /// Show the token in this file to the metrics address.

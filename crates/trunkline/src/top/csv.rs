@@ -7,7 +7,7 @@ use metrics::{Dimension, Rates};
 /// The columns before those of the dimensions.
 const BEFORE: [&str; 6] = ["time", "pid", "kind", "name", "seconds", "table"];
 /// The columns after those of the dimensions.
-const AFTER: [&str; 11] = [
+const AFTER: [&str; 13] = [
     "ops_per_s",
     "received_bytes_per_s",
     "sent_bytes_per_s",
@@ -19,6 +19,8 @@ const AFTER: [&str; 11] = [
     "state",
     "failovers",
     "moved_calls",
+    "state_for_s",
+    "gap_worst_s",
 ];
 
 /// The names of the columns.
@@ -45,7 +47,7 @@ pub fn lines(view: &View) -> String {
             let at = view.by.iter().position(|by| *by == dimension);
             at.and_then(|at| one.names.get(at)).filter(|name| *name != "-").cloned().unwrap_or_default()
         };
-        let after = rates(&one.rates, one.share).into_iter().chain([(); 3].map(|()| String::new()));
+        let after = rates(&one.rates, one.share).into_iter().chain([(); 5].map(|()| String::new()));
         line(before("operations").into_iter().chain(Dimension::ALL.map(named)).chain(after))
     });
     let paths = view.paths.iter().map(|one| {
@@ -59,6 +61,8 @@ pub fn lines(view: &View) -> String {
             now.state.clone(),
             one.activity.failovers.to_string(),
             one.activity.moved_calls.to_string(),
+            (now.since_ms as f64 / 1e3).to_string(),
+            (now.gap_worst_ms as f64 / 1e3).to_string(),
         ]);
         line(before("paths").into_iter().chain(Dimension::ALL.map(named)).chain(after))
     });
@@ -105,9 +109,27 @@ mod tests {
         let view = View::new(&snapshot, &Interval::since_start(&snapshot), &[], &[], Order::Ops);
         let text = lines(&view);
         let expected =
-            "2.000,7,serve,/a\\u{1b}[2J,2,operations,\"node,1\",,,,READ,,,15,0,15728640,1,0,,,,,,\n";
+            "2.000,7,serve,/a\\u{1b}[2J,2,operations,\"node,1\",,,,READ,,,15,0,15728640,1,0,,,,,,,,\n";
         assert_eq!(text, expected);
+        let mut snapshot = snapshot;
+        snapshot.paths.push(metrics::PathState {
+            name: "10.0.0.1:2049".into(),
+            node: "10.0.0.1".into(),
+            state: "probing".into(),
+            since_ms: 12_500,
+            failovers: 1,
+            moved_calls: 9,
+            retransmissions: 0,
+            deaths: 1,
+            gap_worst_ms: 410,
+            gap_last_ms: 20,
+        });
+        let view = View::new(&snapshot, &Interval::since_start(&snapshot), &[], &[], Order::Ops);
+        let path = lines(&view).lines().last().unwrap().to_owned();
+        assert!(path.ends_with(",probing,1,9,12.5,0.41"), "{path}");
+        assert!(head().ends_with(",state,failovers,moved_calls,state_for_s,gap_worst_s\n"));
         let columns = head().matches(',').count();
+        assert_eq!(path.matches(',').count(), columns);
         assert_eq!(text.replace("node,1", "").matches(',').count(), columns);
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::error::Error;
 use crate::live::{FILE_SOCKETS, SOCKETS};
+use crate::names;
 use metrics::Snapshot;
 use std::io;
 use std::str::FromStr;
@@ -15,7 +16,7 @@ const ANSWER_BYTES_MAX: u64 = 64 << 20;
 /// What is watched.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Target {
-    /// Every process of this user on this host.
+    /// Every process of this user on this host; of every user, if this user is root.
     All,
     /// One process.
     Process(u32),
@@ -42,7 +43,7 @@ impl FromStr for Target {
 /// A process that can be asked for its counters.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Source {
-    /// A process of this user on this host.
+    /// A process of this user on this host, or of any user, if this user is root.
     Process(u32),
     /// The process behind a metrics address.
     Address(String),
@@ -97,7 +98,10 @@ impl Target {
     /// The processes to ask.
     pub fn sources(&self) -> Vec<Source> {
         match self {
-            Self::All => SOCKETS.processes().into_iter().map(Source::Process).collect(),
+            Self::All => {
+                let processes = SOCKETS.processes().into_iter().chain(SOCKETS.processes_of_others());
+                processes.map(Source::Process).collect()
+            }
             Self::Process(pid) => vec![Source::Process(*pid)],
             Self::Address(address) => vec![Source::Address(address.clone())],
         }
@@ -154,7 +158,8 @@ fn parse(pid: Option<u32>, who: &str, text: &[u8]) -> Result<Snapshot, Silent> {
     Snapshot::from_json(text).map_err(|error| Silent {
         pid,
         who: who.to_owned(),
-        cause: error.to_string(),
+        // It may quote what another user's process has told.
+        cause: names::escaped(error.to_string().as_bytes()),
         advice: "run the process and `trunkline top` of one version".to_owned(),
         has_ended: false,
     })
@@ -166,7 +171,13 @@ fn read(pid: u32, by_file: Option<Duration>) -> io::Result<Vec<u8>> {
         Some(time) if FILE_SOCKETS.processes().contains(&pid) => {
             FILE_SOCKETS.ask(pid, &time.as_secs().to_string())
         }
-        _ => SOCKETS.read(pid),
+        Some(time) if FILE_SOCKETS.processes_of_others().contains(&pid) => {
+            FILE_SOCKETS.read_of_others(pid, &time.as_secs().to_string())
+        }
+        _ => match SOCKETS.read(pid) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => SOCKETS.read_of_others(pid, ""),
+            read => read,
+        },
     }
 }
 
