@@ -27,6 +27,11 @@ const GROUP_SPARE_BYTES: u64 = 256 << 20;
 /// What stands in a note about an option of a job file that is mapped to a directory.
 const DIRECT_IN_DIRECTORIES: &str = "directories are measured with O_DIRECT, unless --buffered is given";
 const ENGINE_IN_DIRECTORIES: &str = "--engine says what makes the load on directories";
+const SYNC_IN_DIRECTORIES: &str = "nothing is synchronous or followed by fsync(2) in a directory: with O_DIRECT a \
+    write ends when the file system says so, with --buffered when its data are in the page cache";
+const CACHE_IN_DIRECTORIES: &str = "what the page cache has of the files is dropped before each repeat";
+const THREADS_IN_DIRECTORIES: &str =
+    "a thread makes each operation in flight, with memory of its own; with --engine fio, fio does";
 /// A larger job file is a mistake.
 const JOB_FILE_BYTES_MAX: u64 = 4 << 20;
 
@@ -223,16 +228,27 @@ fn size_group(routes: &mut [RouteSpec], sizes: &Sizes) -> Result<()> {
     Ok(())
 }
 
+/// What is said of an option in a directory instead of what holds for the client library.
+fn in_directories(option: &str) -> Option<&'static str> {
+    match option {
+        "direct" | "buffered" => Some(DIRECT_IN_DIRECTORIES),
+        "ioengine" => Some(ENGINE_IN_DIRECTORIES),
+        "sync" | "fsync" | "fdatasync" | "end_fsync" | "fsync_on_close" | "create_fsync" => {
+            Some(SYNC_IN_DIRECTORIES)
+        }
+        "invalidate" | "fadvise_hint" | "pre_read" => Some(CACHE_IN_DIRECTORIES),
+        "thread" | "mem" | "mem_align" | "lockmem" | "hugepage-size" => Some(THREADS_IN_DIRECTORIES),
+        _ => None,
+    }
+}
+
 fn notes(read: &[Read]) -> Vec<String> {
     let of_file = |read: &Read| {
         let file = read.path.display().to_string();
         let is_directory = matches!(read.map.target, Target::Directory(_) | Target::Kernel(_));
         let line = move |note: &fio::Note| {
-            let text = match note.option.as_str() {
-                "direct" if is_directory => DIRECT_IN_DIRECTORIES,
-                "ioengine" if is_directory => ENGINE_IN_DIRECTORIES,
-                _ => &note.text,
-            };
+            let own = in_directories(&note.option).filter(|_| is_directory);
+            let text = own.unwrap_or(&note.text);
             format!("{file}, line {}: {}: {text}", note.line, note.option)
         };
         read.jobs.notes.iter().map(line).collect::<Vec<_>>()

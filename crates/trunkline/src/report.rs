@@ -30,7 +30,7 @@ pub struct ReportArgs {
     #[arg(value_name = "RECORD", required_unless_present_any = ["explain", "published"])]
     records: Vec<PathBuf>,
     /// Write the HTML page to this file; - is standard output [default: beside the first record if
-    /// that is a file, unless --markdown, --csv or --junit is given].
+    /// that is a file, unless --markdown, --csv, --record or --junit is given].
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
     /// Write Markdown to this file; - is standard output.
@@ -39,6 +39,10 @@ pub struct ReportArgs {
     /// Write comma-separated values to this file, a line for each cell; - is standard output.
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
+    /// Write the one RECORD to this file as a record of this version: of JSON results of fio, what
+    /// was imported; - is standard output.
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
     /// Fail if this holds: `tcp-mp.read < 0.9 * baseline`, `tcp.mix-1m.write.p99 > 20 ms`. A value
     /// is ROUTE, then WORKLOAD, then raw or paced, then read or write, then gbytes_per_s, iops,
     /// p50 or p99, with dots between them; only ROUTE and the direction are needed. baseline is
@@ -71,6 +75,7 @@ const EXAMPLES: &str = "Examples:\n  \
     trunkline report trunkline-results/20261121T040550Z.json\n  \
     trunkline report --markdown - before.json after.json\n  \
     trunkline report --csv results.csv trunkline-results/*.json\n  \
+    trunkline report --record fio-record.json fio-results.json\n  \
     trunkline report --fail-if 'tcp-mp.read < 0.9 * baseline' before.json after.json\n  \
     trunkline report --explain";
 
@@ -80,7 +85,7 @@ impl ReportArgs {
         // There is no place for a page beside a pipe.
         let is_file = |record: &&PathBuf| output::stream(record).is_none();
         let beside = || self.records.first().filter(is_file).map(|first| page_beside(first));
-        let other = [&self.markdown, &self.csv, &self.junit].into_iter().any(Option::is_some);
+        let other = [&self.markdown, &self.csv, &self.record, &self.junit].into_iter().any(Option::is_some);
         self.html.clone().or_else(|| if other { None } else { beside() })
     }
 }
@@ -118,6 +123,13 @@ pub fn run(args: &ReportArgs) -> Result<ExitCode, Error> {
         return Ok(ExitCode::SUCCESS);
     }
     let (files, wanted) = (record_files(args), wanted(args));
+    if let (Some(file), 2..) = (&args.record, files.len()) {
+        return Err(Error::Usage {
+            sentence: format!("cannot write one record to {}", file.display()),
+            cause: format!("there are {} records", files.len()),
+            advice: "--record FILE with one RECORD".to_owned(),
+        });
+    }
     check_files(args, &wanted, &files)?;
     let conditions = args.fail_if.iter().map(|text| condition(text)).collect::<Result<Vec<_>, _>>()?;
     let published = args.published.iter().map(|name| published(name)).collect::<Result<Vec<_>, _>>()?;
@@ -162,10 +174,12 @@ fn check_files(args: &ReportArgs, wanted: &[(PathBuf, Form)], records: &[PathBuf
             return Err(Error::Usage {
                 sentence: format!("cannot write two results to {}", file.display()),
                 cause: "one would overwrite the other".to_owned(),
-                advice: "a FILE of its own for each of --html, --markdown, --csv and --junit".to_owned(),
+                advice: "a FILE of its own for each of --html, --markdown, --csv, --record and --junit"
+                    .to_owned(),
             });
         }
-        let is_named = [&args.html, &args.markdown, &args.csv, &args.junit].contains(&&Some(file.clone()));
+        let named = [&args.html, &args.markdown, &args.csv, &args.record, &args.junit];
+        let is_named = named.contains(&&Some(file.clone()));
         if is_named { output::spare(file, args.force)? } else { output::spare_page(file, args.force)? }
     }
     let earlier = args.junit.as_ref().filter(|file| args.force && output::stream(file).is_none());
@@ -192,11 +206,12 @@ fn is_same_output(one: &Path, other: &Path) -> bool {
 
 /// The forms to write, with their files.
 fn wanted(args: &ReportArgs) -> Vec<(PathBuf, Form)> {
-    let forms: [(Option<PathBuf>, Form); 4] = [
+    let forms: [(Option<PathBuf>, Form); 5] = [
         (args.junit.clone(), |it| ::report::junit(it.checks.as_deref().unwrap_or_default())),
         (args.page(), |it| ::report::html_with(&it.records, &it.names, &it.additions())),
         (args.markdown.clone(), |it| ::report::markdown_with(&it.records, &it.names, &it.additions())),
         (args.csv.clone(), |it| ::report::csv(&it.records)),
+        (args.record.clone(), |it| it.records.first().map(Record::write).unwrap_or_default()),
     ];
     forms.into_iter().filter_map(|(file, form)| Some((file?, form))).collect()
 }

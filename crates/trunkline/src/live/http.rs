@@ -384,6 +384,54 @@ async fn ready(State(shared): State<Arc<Shared>>) -> Response {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::live::Identity;
+    use std::io::{Read, Write};
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use testkit::Deadline;
+
+    /// The status of an answer.
+    fn status(address: SocketAddr, path: &str) -> u16 {
+        let mut stream = std::net::TcpStream::connect(address).unwrap();
+        let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer.split(' ').nth(1).unwrap().parse().unwrap()
+    }
+
+    #[test]
+    fn a_process_that_hangs_is_not_healthy_and_one_that_does_not_serve_is_not_ready() {
+        let identity = Identity::new(::metrics::Kind::Mount, "/x");
+        let (hangs, serves) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(true)));
+        let (told, is_ready) = (Arc::clone(&hangs), Arc::clone(&serves));
+        let watched = Watched {
+            snapshot: Arc::new(move || Snapshot {
+                silent_ms: if told.load(Ordering::Acquire) { 60_000 } else { 0 },
+                ..identity.snapshot()
+            }),
+            is_ready: Arc::new(move || is_ready.load(Ordering::Acquire)),
+            by_file: None,
+        };
+        let address = start("127.0.0.1:0".parse().unwrap(), None, watched).unwrap();
+        let wait_for = |path: &str, expected: u16| {
+            let what = format!("{expected} of {path}");
+            Deadline::wait_until(&what, Duration::from_secs(60), || {
+                (status(address, path) == expected).then_some(())
+            });
+        };
+        wait_for("/health", 200);
+        assert_eq!(status(address, "/ready"), 200);
+        hangs.store(true, Ordering::Release);
+        wait_for("/health", 503);
+        assert_eq!(status(address, "/ready"), 200, "these are two questions");
+        serves.store(false, Ordering::Release);
+        assert_eq!(status(address, "/ready"), 503);
+        hangs.store(false, Ordering::Release);
+        wait_for("/health", 200);
+        assert_eq!(status(address, "/ready"), 503);
+        serves.store(true, Ordering::Release);
+        assert_eq!(status(address, "/ready"), 200);
+    }
 
     #[test]
     fn the_token_does_not_stay_in_the_address() {

@@ -173,13 +173,26 @@ fn a_link_in_the_place_of_a_file_ends_the_run_and_is_not_followed() {
 #[test]
 fn a_job_file_runs_in_the_directory_itself() {
     let (directory, measured) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let job = "[global]\ndirectory=/mnt/x\nsize=1m\nbs=512\niodepth=2\nioengine=libaio\n[w]\nrw=randwrite\n\
+    let job = "[global]\ndirectory=/mnt/x\nsize=1m\nbs=512\niodepth=2\nioengine=libaio\ndirect=1\nbuffered=0\n\
+               end_fsync=1\ninvalidate=1\nthread\nmem_align=4096\n[w]\nrw=randwrite\n\
                [r]\nstonewall\nrw=randrw\nbs=1000,3k\n";
     std::fs::write(directory.path().join("own.fio"), job).unwrap();
     let map = format!("/mnt/x={}", measured.path().display());
     let arguments = ["own.fio", "--map", &map, "--buffered", "--no-report", "--record", "own.json"];
     let output = bench(directory.path(), &arguments);
-    assert!(output.status.success(), "{}", text(&output.stderr));
+    let said = text(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    for note in [
+        "line 7: direct: directories are measured with O_DIRECT, unless --buffered",
+        "line 8: buffered: directories are measured with O_DIRECT, unless --buffered",
+        "line 9: end_fsync: nothing is synchronous or followed by fsync(2) in a directory",
+        "line 10: invalidate: what the page cache has of the files is dropped before each repeat",
+        "line 11: thread: a thread makes each operation in flight",
+        "line 12: mem_align: a thread makes each operation in flight",
+    ] {
+        assert!(said.contains(note), "{note}: {said}");
+    }
+    assert!(!said.contains("client library"), "it has no part in this: {said}");
     let record = Record::read(&std::fs::read_to_string(directory.path().join("own.json")).unwrap()).unwrap();
     let write = record.routes[0].workload("w", Half::Raw).unwrap();
     assert_eq!(write.write.as_ref().unwrap().bytes, 1 << 20, "each block once");

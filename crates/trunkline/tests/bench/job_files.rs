@@ -149,6 +149,32 @@ fn validate(directory: &Path, file: &str) {
     }
 }
 
+/// Only in the full tier: 2,560 operations of 1 MiB in flight on each route.
+#[test]
+fn the_published_job_files_run_as_they_are() {
+    let directory = tempfile::tempdir().unwrap();
+    let [one, two] = ["fio-sequential-test-TCP.fio", "fio-sequential-test-TCP-multipath.fio"].map(example);
+    let arguments = [
+        &[one.as_str(), &two, "--map", "/mnt/tcp=group:2?nconnect=2"][..],
+        &["--map", "/mnt/tcp-multipath=group:2?nconnect=2&remoteports=127.0.0.1-127.0.0.2"],
+        &["--shrink", "320MiB", "--runtime", "100ms", "--repeats", "1", "--no-report"],
+        &["--record", "whole.json"],
+    ];
+    let output = bench(directory.path(), &arguments.concat());
+    let (table, said) = (text(&output.stdout), text(&output.stderr));
+    assert!(
+        table.contains("mix-1m: 10 readers and 10 writers at once, 1 MiB blocks, depth 128,"),
+        "{table}\n{said}"
+    );
+    let record = read(directory.path(), "whole.json");
+    assert!(failures(&record).is_empty(), "{:?}", record.failed);
+    for route in ["tcp", "tcp-multipath"] {
+        let mix = record.route(route).unwrap().workload("mix-1m", Half::Raw).unwrap();
+        let verified = mix.verified.unwrap();
+        assert!(verified.bytes > 0 && verified.wrong == 0 && mix.cells().count() == 2, "{route}");
+    }
+}
+
 #[test]
 fn results_are_written_and_read_in_the_form_of_fio() {
     let directory = tempfile::tempdir().unwrap();
@@ -181,6 +207,26 @@ fn results_are_written_and_read_in_the_form_of_fio() {
     let output = report("out.json");
     let csv = text(&output.stdout);
     assert!(output.status.success() && csv.contains("w1 + w2") && csv.contains(",r,"), "{csv}");
+    // What is imported can be kept as a record, which says the same.
+    let keep = |arguments: &[&str]| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_trunkline"));
+        command.arg("report").args(arguments).current_dir(directory.path()).output().unwrap()
+    };
+    let output = keep(&["--record", "kept.json", "out.json"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let kept = read(directory.path(), "kept.json");
+    assert!(kept.routes[0].workload("r", Half::Raw).is_some(), "{:?}", kept.routes);
+    assert_eq!(text(&report("kept.json").stdout), csv);
+    assert!(!directory.path().join("kept.html").exists() && !directory.path().join("out.html").exists());
+    for (arguments, cause) in [
+        (&["--record", "kept.json", "out.json"][..], "kept.json"),
+        (&["--record", "new.json", "out.json", "kept.json"], "there are 2 records"),
+        (&["--record", "out.json", "--force", "out.json"], "that is the record out.json"),
+    ] {
+        let output = keep(arguments);
+        let said = text(&output.stderr);
+        assert!(!output.status.success() && said.contains(cause), "{said}");
+    }
     std::fs::write(directory.path().join("text.json"), format!("fio: a warning\n{json}")).unwrap();
     let output = report("text.json");
     assert!(
