@@ -17,6 +17,7 @@ use crate::names;
 use crate::output;
 use client::{Address, MountError, RdmaError, VerbsError};
 use std::io;
+use std::path::Path;
 
 /// The exit status of a command that failed.
 const FAILED: u8 = 1;
@@ -486,7 +487,9 @@ fn directory_advice(path: &str, cause: &io::Error) -> String {
             format!("mount        to see how {path} is mounted; it needs `rw`")
         }
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-            format!("df {path}        or quota; or smaller files")
+            // The file is removed by now.
+            let left = Path::new(path).ancestors().find(|place| place.exists()).unwrap_or(Path::new("/"));
+            format!("df {}        or quota; or smaller files", left.display())
         }
         io::ErrorKind::NotADirectory => "a directory, or EXPERIMENT.toml, or JOB.fio".to_owned(),
         io::ErrorKind::StaleNetworkFileHandle => {

@@ -7,6 +7,8 @@ mod directories;
 mod fio_servers;
 #[path = "agents/fixture.rs"]
 mod fixture;
+#[path = "agents/full.rs"]
+mod full;
 #[path = "agents/refusals.rs"]
 mod refusals;
 
@@ -192,6 +194,32 @@ fn groups_of_clients_are_routes_to_an_embedded_group_on_given_addresses() {
     assert!(cell.cpu_us_per_op.server.is_some(), "the nodes are in the coordinator's process");
 }
 
+/// The options of the routes name nodes by loopback addresses, as always; none of them is used.
+#[test]
+fn a_group_and_its_limit_are_measured_on_addresses_of_the_command_line() {
+    let bed = Testbed::start(2);
+    let text = format!(
+        "repeats = 5\nwindow_ms = 100\ntarget.nodes = 2\ntarget.mem = \"256MiB\"\n\
+         [[route]]\nname = \"one\"\noptions = \"nconnect=2\"\n\
+         [[route]]\nname = \"two\"\noptions = \"nconnect=2,remoteports=127.0.0.1-127.0.0.2\"\n{WORKLOAD}"
+    );
+    let refused = bed.refused(&text, &["--nodes-on", "10.77.1.1"]);
+    assert!(refused.contains("1 addresses for 2 nodes"), "{refused}");
+    let (output, record) = bed.bench(&text, &["--nodes-on", "10.77.1.1,10.77.2.1"]);
+    // The machine may have become faster between the measurements.
+    let failed: Vec<&String> = record.failed.iter().filter(|it| !it.contains("limit")).collect();
+    assert!(failed.is_empty(), "{failed:?} {output:?}");
+    assert_eq!(record.routes[1].nodes, ["10.77.1.1", "10.77.2.1"]);
+    assert!(!record.limits.is_empty(), "the limit was measured");
+    for route in &record.routes {
+        assert!(!route.paths.is_empty());
+        assert!(route.paths.iter().all(|path| path.contains("10.77.")), "{:?}", route.paths);
+        for (direction, cell) in route.workload("mix", Half::Raw).unwrap().cells() {
+            assert!(cell.ops > 0 && cell.limit_share.is_some_and(|share| share > 0.0), "{direction}");
+        }
+    }
+}
+
 /// Only in the full tier, because a silent peer is given half a minute.
 #[test]
 fn silent_networks_are_noticed_and_their_clients_named() {
@@ -214,7 +242,7 @@ fn silent_networks_are_noticed_and_their_clients_named() {
     bed.assert_empty();
 }
 
-/// Prints the spread of the starts. Only in the full tier: fifty processes on this machine.
+/// The record has the spread of the starts, and the table tells it. Only in the full tier: fifty processes on this machine.
 #[test]
 fn fifty_agents_are_all_ready_before_any_starts() {
     let bed = Testbed::start(50);
@@ -226,8 +254,10 @@ fn fifty_agents_are_all_ready_before_any_starts() {
          [[route]]\nname = \"tcp\"\noptions = \"nconnect=1\"\n\
          {workload}steps = {{ clients = [1, 10, 25, 50] }}\n"
     );
-    let (_, record) = bed.bench(&text, &["--client", &bed.clients(50)]);
+    let (output, record) = bed.bench(&text, &["--client", &bed.clients(50)]);
     assert!(failures(&record).is_empty(), "{:?}", record.failed);
+    let table = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(table.contains("50 of ") && table.contains("started within "), "{table}");
     let workload = record.routes[0].workload("mix x50 clients", Half::Raw).unwrap();
     assert_eq!(workload.clients.len(), 50);
     let latest = workload.clients.iter().map(|client| client.start_offset_ms).fold(0.0, f64::max);

@@ -125,6 +125,47 @@ fn an_experiment_from_a_file_runs_on_an_existing_server() {
 }
 
 #[test]
+fn a_step_test_adds_operations_in_flight_and_shows_its_curve() {
+    let directory = tempfile::tempdir().unwrap();
+    let measured = tempfile::tempdir().unwrap();
+    let experiment = format!(
+        "repeats = 2\nwindow_ms = 50\ndirect = false\ntarget.nodes = 2\ntarget.mem = '64MiB'\n\
+         [[route]]\nname = 'group'\noptions = 'nconnect=2,remoteports=127.0.0.1-127.0.0.2'\n\
+         [[route]]\nname = 'dir'\ntarget = '{}'\n\
+         [[workload]]\nname = 'rand'\npattern = 'random'\nblock = '4KiB'\ndepth = 1\nreaders = 2\n\
+         file = '1MiB'\nsteps = {{ depth = [1, 2, 8] }}\n",
+        measured.path().display()
+    );
+    std::fs::write(directory.path().join("steps.toml"), experiment).unwrap();
+    let output = bench(directory.path(), &["steps.toml", "--record", "steps.json"]);
+    let table = text(&output.stdout);
+    let record = std::fs::read_to_string(directory.path().join("steps.json"));
+    let record = record.unwrap_or_else(|_| panic!("{table}\n{}", text(&output.stderr)));
+    let record = Record::read(&record).unwrap();
+    assert!(failures(&record).is_empty(), "{:?}", record.failed);
+    for name in ["group", "dir"] {
+        let route = record.route(name).unwrap();
+        let names: Vec<&str> = route.workloads.iter().map(|it| it.name.as_str()).collect();
+        assert_eq!(names, ["rand depth 1", "rand depth 2", "rand depth 8"], "{name}");
+        for (workload, depth) in route.workloads.iter().zip([1, 2, 8]) {
+            let step = workload.step.as_ref().unwrap();
+            assert_eq!((step.series.as_str(), step.clients, step.depth), ("rand", 1, depth), "{name}");
+            let read = workload.read.as_ref().unwrap();
+            assert!(read.ops > 0 && read.repeats.len() == 2 && workload.write.is_none(), "{name} {depth}");
+            assert_eq!(workload.verified.unwrap().wrong, 0, "{name} {depth}");
+        }
+        let curves = route.curves(Half::Raw);
+        assert_eq!(curves.len(), 1, "{name}");
+        let units: Vec<u32> = curves[0].points.iter().map(|point| point.units).collect();
+        assert_eq!(units, [1, 2, 8], "{name}");
+    }
+    assert!(table.contains("steps of rand by depth"), "{table}");
+    let page = std::fs::read_to_string(directory.path().join("steps.html")).unwrap();
+    assert!(page.contains("rand depth 8"));
+    assert!(std::fs::read_dir(measured.path()).unwrap().next().is_none(), "nothing is left");
+}
+
+#[test]
 fn a_record_is_written_to_a_pipe_and_alone_to_standard_output() {
     let directory = tempfile::tempdir().unwrap();
     let port = testkit::free_port();

@@ -187,14 +187,28 @@ fn queued_replies(process: &Process, turn: usize) -> String {
         .to_owned()
 }
 
+/// The status of the answer to `GET path`.
+fn status_of(address: &str, path: &str) -> u16 {
+    let mut stream = TcpStream::connect(address).expect("the metrics address accepts");
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").expect("a request");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer");
+    answer.split(' ').nth(1).expect("a status").parse().expect("a number")
+}
+
 #[test]
-fn a_second_signal_ends_a_drain_that_a_client_blocks() {
+fn a_second_signal_ends_a_drain_that_a_client_blocks_and_meanwhile_it_is_not_ready() {
     let dir = temp_dir("serve");
     // A server that a busy machine keeps from running for seconds would close the connection.
     let text = "[[node]]\nlisten = [\"127.0.0.1:0\"]\n[limits]\nstall_ms = 600_000\n\
+        [metrics]\nlisten = \"127.0.0.1:0\"\n\
         [[export]]\npath = \"/data\"\nmem = \"1MiB\"\nallow = [\"127.0.0.0/8\"]\n";
     let file = write(&dir.path().join("group.toml"), text);
     let (mut process, addresses) = started(&["serve", "-c", &file, "-v"]);
+    let line = process.wait_for_line("metrics on http://", TIMEOUT);
+    let metrics =
+        line.trim().trim_start_matches("metrics on http://").trim_end_matches("/metrics").to_owned();
+    assert_eq!(status_of(&metrics, "/ready"), 200);
     let mut stream = TcpStream::connect_timeout(&addresses[0], TIMEOUT).expect("the server accepts");
     stream.set_write_timeout(Some(Duration::from_millis(500))).expect("a timeout");
     let calls = NULL_CALL.map(u32::to_be_bytes).concat().repeat(1000);
@@ -212,6 +226,7 @@ fn a_second_signal_ends_a_drain_that_a_client_blocks() {
     }
     process.signal(Signal::TERM);
     process.wait_for_line("draining", TIMEOUT);
+    assert_eq!(status_of(&metrics, "/ready"), 503, "no new client should come");
     assert!(process.is_running());
     process.signal(Signal::TERM);
     assert_eq!(process.wait(TIMEOUT).code(), Some(128 + Signal::TERM.as_raw()));

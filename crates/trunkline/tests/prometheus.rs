@@ -5,9 +5,11 @@
 #[path = "support/watched_mount.rs"]
 mod watched_mount;
 
+use rustix::process::Signal;
 use serde_json::Value;
+use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -20,18 +22,57 @@ fn example(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/examples").join(name)
 }
 
-/// Runs `promtool` with these arguments, which must succeed.
-fn promtool(arguments: &[&str]) -> String {
-    let output = Command::new(require_program("promtool")).args(arguments).output().unwrap();
+/// Runs `promtool` with these arguments and this input, which must succeed.
+fn promtool(arguments: &[&str], input: &str) -> String {
+    let mut command = Command::new(require_program("promtool"));
+    command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
-    assert!(output.status.success(), "{said}");
+    assert!(output.status.success(), "{said}\n{input}");
     said
+}
+
+/// What a process answers Prometheus.
+fn metrics(address: &str) -> Option<String> {
+    let answer = ureq::get(format!("http://{address}/metrics")).call();
+    answer.ok()?.body_mut().read_to_string().ok()
 }
 
 #[test]
 fn the_rules_are_rules() {
-    let said = promtool(&["check", "rules", example("alerts.yml").to_str().unwrap()]);
+    let said = promtool(&["check", "rules", example("alerts.yml").to_str().unwrap()], "");
     assert!(said.contains("rules found"), "{said}");
+}
+
+/// The checker finds text that is none, and names that are against Prometheus's rules.
+#[test]
+fn the_metrics_of_a_server_a_mount_and_a_bench_are_as_prometheus_wants_them() {
+    let mounted = WatchedMount::start();
+    std::fs::write(mounted.directory.join("f"), vec![1; 1 << 20]).unwrap();
+    assert_eq!(std::fs::read(mounted.directory.join("f")).unwrap().len(), 1 << 20);
+    let directory = temp_dir("prometheus");
+    let experiment = "repeats = 1\nwindow_ms = 600_000\ndirect = false\ntarget.nodes = 2\ntarget.mem = \"64MiB\"\n\
+         [[route]]\nname = \"group\"\noptions = \"nconnect=2,remoteports=127.0.0.1-127.0.0.2\"\n\
+         [[workload]]\nname = \"mix\"\nblock = \"4KiB\"\ndepth = 1\nreaders = 1\nwriters = 1\nfile = \"1MiB\"\n";
+    std::fs::write(directory.path().join("mix.toml"), experiment).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_trunkline"));
+    command.args(["bench", "mix.toml", "--no-report", "--metrics", "127.0.0.1:0"]);
+    let mut bench = Process::spawn({
+        command.current_dir(directory.path());
+        command
+    });
+    let line = bench.wait_for_line("metrics on http://", TIMEOUT);
+    let of_bench = line.trim().trim_start_matches("metrics on http://").trim_end_matches("/metrics");
+    for address in [mounted.nodes[0].metrics.as_str(), &mounted.metrics, of_bench] {
+        let text = Deadline::wait_until(&format!("operations at {address}"), TIMEOUT, || {
+            metrics(address).filter(|text| text.contains("trunkline_operation_duration_seconds_bucket{"))
+        });
+        promtool(&["check", "metrics"], &text);
+    }
+    bench.signal(Signal::TERM);
+    assert_eq!(bench.wait(TIMEOUT).code(), Some(143), "{}", bench.all_output());
 }
 
 /// A Prometheus that scrapes these addresses every second.

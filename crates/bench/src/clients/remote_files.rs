@@ -298,7 +298,7 @@ impl Fleet {
             Failure::Failed(member, reason) => Error::refused(
                 format!("{doing} on client {}", self.name(member)),
                 short(&reason),
-                "the same directory on each client, or a route of its own for each group of clients",
+                "ls -ld and df there; the same directory on each client, or a route of its own for each group of clients",
             ),
             Failure::Lost(gone) => {
                 let first = gone.first().copied().unwrap_or_default();

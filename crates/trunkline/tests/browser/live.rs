@@ -9,7 +9,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -355,31 +355,13 @@ fn other_hosts_need_the_token_and_a_form_takes_it() {
 #[test]
 fn a_killed_node_turns_its_path_red_and_back() {
     let mut mounted = WatchedMount::start();
-    let stop = Arc::new(AtomicBool::new(false));
-    let (ends, directory) = (Arc::clone(&stop), mounted.directory.clone());
-    let load = std::thread::spawn(move || {
-        for number in 0_u64.. {
-            if ends.load(Ordering::Acquire) {
-                return number;
-            }
-            std::fs::write(directory.join(format!("f{}", number % 8)), vec![1; 4 * BLOCK]).unwrap();
-        }
-        0
-    });
+    let writes = Writes::start(mounted.directory.clone());
     let mut browser = Browser::start(1400, 1000);
     browser.open(&format!("http://{}/", mounted.metrics));
-    browser.wait_for("both paths", "document.querySelectorAll('#picture .edge.up').length === 2");
-    browser.wait_for(
-        "shares of both",
-        "[...document.querySelectorAll('#picture .edge text')].every(\
-        text => / [1-9][0-9.]* %/.test(text.textContent))",
-    );
+    wait_for_both_paths(&mut browser);
     let killed = Instant::now();
     mounted.kill_node();
-    let red = "[...document.querySelectorAll('#picture .edge')].some(edge => \
-        getComputedStyle(edge.querySelector('path')).stroke === 'rgb(192, 32, 32)' && \
-        edge.textContent.includes('127.0.0.2'))";
-    browser.wait_for("the path in red", red);
+    browser.wait_for("the path in red", RED);
     println!("red {} ms after the kill", killed.elapsed().as_millis());
     // The program goes on over the other path.
     browser.wait_for(
@@ -397,7 +379,80 @@ fn a_killed_node_turns_its_path_red_and_back() {
         "the client",
         "document.querySelector('#picture .edge title').textContent.includes('127.0.0.1')",
     );
-    stop.store(true, Ordering::Release);
-    assert!(load.join().unwrap() > 0);
+    assert!(writes.finish() > 0);
     no_problems(&browser);
+}
+
+/// The connection of a killed node is closed by the system; here nothing says that the node is gone.
+#[test]
+fn a_silent_node_turns_its_path_red_and_each_second_says_so() {
+    let mounted = WatchedMount::start();
+    let writes = Writes::start(mounted.directory.clone());
+    let mut browser = Browser::start(1400, 1000);
+    browser.open(&format!("http://{}/", mounted.metrics));
+    wait_for_both_paths(&mut browser);
+    mounted.silence_node(true);
+    browser.wait_for("the path in red", RED);
+    browser.wait_for(
+        "a second in red over time",
+        "document.querySelector('#path-states .down, #path-states .probing')",
+    );
+    // The seconds of the path: it was up, and in the next one it was not, with none left out.
+    let states = "fetch('/history').then(answer => answer.json()).then(history => \
+        history.paths.find(path => path.name.includes('127.0.0.2')).states)";
+    let states = browser.wait_for("the seconds of the path", states);
+    let states: Vec<&str> =
+        states.as_array().unwrap().iter().map(|state| state.as_str().unwrap_or("")).collect();
+    let first_up = states.iter().position(|state| *state == "up").unwrap();
+    let known = &states[first_up..];
+    assert!(known.iter().all(|state| ["up", "suspect", "probing", "down"].contains(state)), "{states:?}");
+    let lost = known.iter().position(|state| ["probing", "down"].contains(state)).unwrap();
+    assert!(known[lost..].iter().all(|state| *state != "up"), "it stays red: {states:?}");
+    mounted.silence_node(false);
+    browser.wait_for("the path back", "document.querySelectorAll('#picture .edge.up').length === 2");
+    assert!(writes.finish() > 0);
+    no_problems(&browser);
+}
+
+/// The path to the second node in red.
+const RED: &str = "[...document.querySelectorAll('#picture .edge')].some(edge => \
+    getComputedStyle(edge.querySelector('path')).stroke === 'rgb(192, 32, 32)' && \
+    edge.textContent.includes('127.0.0.2'))";
+
+fn wait_for_both_paths(browser: &mut Browser) {
+    browser.wait_for("both paths", "document.querySelectorAll('#picture .edge.up').length === 2");
+    browser.wait_for(
+        "shares of both",
+        "[...document.querySelectorAll('#picture .edge text')].every(\
+        text => / [1-9][0-9.]* %/.test(text.textContent))",
+    );
+}
+
+/// A program that writes files in a mounted directory.
+struct Writes {
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<u64>,
+}
+
+impl Writes {
+    fn start(directory: PathBuf) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let ends = Arc::clone(&stop);
+        let thread = std::thread::spawn(move || {
+            for number in 0_u64.. {
+                if ends.load(Ordering::Acquire) {
+                    return number;
+                }
+                std::fs::write(directory.join(format!("f{}", number % 8)), vec![1; 4 * BLOCK]).unwrap();
+            }
+            0
+        });
+        Self { stop, thread }
+    }
+
+    /// Ends it, and returns the number of files that were written.
+    fn finish(self) -> u64 {
+        self.stop.store(true, Ordering::Release);
+        self.thread.join().unwrap()
+    }
 }

@@ -2,6 +2,7 @@
 
 use crate::fixture::{MOUNT_TIMEOUT, Mounted, Server, text, unmount_all_below};
 use metrics::{Dimension, Snapshot};
+use rustix::process::Signal;
 use std::fs::Permissions;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -58,23 +59,25 @@ fn status_of(address: &str, path: &str) -> u16 {
 }
 
 #[test]
-fn a_mount_without_a_path_is_not_ready_until_its_server_is_back() {
-    let mut server = Server::start(1);
+fn a_mount_without_a_path_is_not_ready_until_its_server_answers_again() {
+    let server = Server::start(1);
     let directory = server.mount_point("mnt");
     let address = format!("127.0.0.1:{}", testkit::free_port());
     let options = server.options(&format!("nolock,metrics={address}"));
-    let _mounted = Mounted::start("127.0.0.1:/export", directory, &options);
+    let _mounted = Mounted::start("127.0.0.1:/export", directory.clone(), &options);
     assert_eq!((status_of(&address, "/ready"), status_of(&address, "/health")), (200, 200));
-    let port = server.port;
-    server.process.kill();
+    server.process.signal(Signal::STOP);
+    // A path without calls is not asked; this one waits until the server answers again.
+    let call = std::thread::spawn(move || std::fs::write(directory.join("f"), "data"));
     let wait_for = |expected: u16| {
         Deadline::wait_until(&format!("{expected} of /ready"), MOUNT_TIMEOUT, || {
             (status_of(&address, "/ready") == expected).then_some(())
         });
     };
     wait_for(503);
-    let _again = Server::start_at(1, port);
+    server.process.signal(Signal::CONT);
     wait_for(200);
+    call.join().unwrap().unwrap();
 }
 
 #[test]

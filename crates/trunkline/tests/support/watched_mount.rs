@@ -1,6 +1,7 @@
 //! Two processes that serve one directory, and a mount over a path to each, all with a metrics
 //! address; for tests that watch them.
 
+use rustix::process::Signal;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -55,6 +56,13 @@ impl WatchedMount {
     /// Kills the second node.
     pub fn kill_node(&mut self) {
         self.nodes[1].server.process.kill();
+    }
+
+    /// Has the second node stand still: its connections stay, and nothing answers on them.
+    #[allow(dead_code, reason = "not every test has a silent node")]
+    pub fn silence_node(&self, is_silent: bool) {
+        let signal = if is_silent { Signal::STOP } else { Signal::CONT };
+        self.nodes[1].server.process.signal(signal);
     }
 
     /// Starts the second node again.
