@@ -63,7 +63,8 @@ pub enum Offered {
     NotNfs,
 }
 
-/// Asks all addresses of the settings, over TCP and, where this machine can, over RDMA.
+/// Asks all addresses of the settings, over TCP and over RDMA. Where this machine has no RDMA, and
+/// the settings do not name it, one offer for each address says so ([`MountError::NoRdma`]).
 #[must_use]
 pub fn offers(settings: &Settings) -> Vec<Offer> {
     let own = [Remote::from(settings.server)];
@@ -73,9 +74,6 @@ pub fn offers(settings: &Settings) -> Vec<Offer> {
     for remote in remotes {
         for proto in [Proto::Tcp, Proto::Rdma] {
             let is_meant = settings.proto_of(remote) == proto;
-            if proto == Proto::Rdma && !is_meant && caller::require_rdma().is_err() {
-                continue;
-            }
             // A port that was given belongs to the transport that was asked for.
             let port = if is_meant { settings.address_of(remote).port() } else { proto.usual_port() };
             let address = remote.address.with_port(port);
@@ -83,7 +81,10 @@ pub fn offers(settings: &Settings) -> Vec<Offer> {
                 continue;
             }
             seen.push((address, proto));
-            offers.extend(ask(settings, address, proto, is_meant));
+            match caller::require_rdma() {
+                Err(error) if proto == Proto::Rdma && !is_meant => offers.push(unasked(address, error)),
+                _ => offers.extend(ask(settings, address, proto, is_meant)),
+            }
         }
     }
     offers
@@ -98,6 +99,12 @@ pub fn mount_service(settings: &Settings) -> Result<SocketAddr, MountError> {
     let remote = Remote::from(settings.server);
     let ask = |caller: &mut Caller| caller.call(MOUNT_PROGRAM, NULL, |_| {}).map(drop);
     Ok(at_mount(settings, &remote, &AUTH_NONE, ask)?.0.address())
+}
+
+/// An address that nobody asked over RDMA.
+fn unasked(address: SocketAddr, error: MountError) -> Offer {
+    let proto = Proto::Rdma;
+    Offer { address, proto, is_meant: false, version: VERSIONS[0], answer: Err(error), minors: Vec::new() }
 }
 
 /// Asks one address for each version; one connection failure is reported once.
@@ -207,5 +214,19 @@ mod tests {
         assert_eq!((zero.number, *zero.answer.as_ref().unwrap()), (0, false));
         assert_eq!((one.number, *one.answer.as_ref().unwrap()), (1, true));
         assert!(matches!(&two.answer, Err(MountError::Protocol { .. })), "{two:?}");
+    }
+
+    /// A machine without RDMA has asked nobody over it, which is no answer of the server.
+    #[test]
+    fn every_transport_has_an_offer_whether_this_machine_can_use_it_or_not() {
+        let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let mut settings = Settings::new(closed.ip(), closed.port(), "/export");
+        settings.reserved_port = Some(false);
+        let offers = offers(&settings);
+        let [tcp, rdma] = &offers[..] else { panic!("{offers:?}") };
+        assert!(matches!(tcp.answer, Err(MountError::Connect { .. })) && tcp.is_meant, "{tcp:?}");
+        assert_eq!((rdma.proto, rdma.is_meant, rdma.address.port()), (Proto::Rdma, false, 20_049));
+        let is_unasked = matches!(rdma.answer, Err(MountError::NoRdma { .. }));
+        assert_eq!(is_unasked, caller::require_rdma().is_err(), "{rdma:?}");
     }
 }

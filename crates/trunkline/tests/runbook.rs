@@ -155,3 +155,40 @@ fn trunkline_serve_accepts_the_configuration_of_a_server() {
     let config = server::Config::from_file(&file).unwrap_or_else(|error| panic!("{error}"));
     assert_eq!((config.nodes.len(), config.exports.len()), (2, 2));
 }
+
+/// The client itself accepts the lines of fstab that it is given, and reads the addresses there.
+#[test]
+fn trunkline_mount_accepts_the_lines_of_fstab() {
+    let directory = temp_dir("runbook-fstab");
+    let (_, site, _) = run(&["--init", "powerscale"], directory.path());
+    let apart = site.replace("#localports", "localports").replace("192.168.1.203", "192.168.1.210");
+    for (name, site, locals) in [("plain", &site, 0), ("apart", &apart, 2)] {
+        fs::write(directory.path().join("site.toml"), site).expect("written");
+        assert_eq!(run(&["site.toml", "--out", name], directory.path()).0, Some(0));
+        let tab = fs::read_to_string(directory.path().join(name).join("nas-clients/files/fstab.trunkline"));
+        let tab = tab.expect("a table");
+        let lines: Vec<Vec<&str>> =
+            tab.lines().filter(|line| !line.starts_with('#')).map(|line| line.split(' ').collect()).collect();
+        let routes: Vec<_> =
+            lines.iter().map(|words| words[1].rsplit('/').next().unwrap_or_default()).collect();
+        assert_eq!(routes, ["tcp", "tcp-mp", "rdma", "rdma-mp"]);
+        for (words, route) in lines.iter().zip(routes) {
+            let settings = client::Settings::from_options(words[0], words[3])
+                .unwrap_or_else(|error| panic!("{route}: {error}: {words:?}"));
+            let is_several = route.ends_with("-mp");
+            assert_eq!(settings.remotes.len(), if is_several { 4 } else { 1 }, "{route}");
+            assert_eq!(settings.locals.len(), if is_several { locals } else { 0 }, "{route}");
+            assert_eq!(
+                (settings.nconnect, settings.rsize, settings.wsize),
+                (32, 1 << 20, 1 << 20),
+                "{route}"
+            );
+            assert_eq!(settings.uses_rdma(), route.starts_with("rdma"), "{route}");
+            let port = if settings.uses_rdma() { 20049 } else { 2049 };
+            let ports: Vec<_> =
+                settings.remotes.iter().map(|remote| settings.address_of(remote).port()).collect();
+            assert!(ports.iter().all(|found| *found == port), "{route}: {ports:?}");
+            assert_eq!(settings.export, b"/ifs/data/bench", "{route}");
+        }
+    }
+}

@@ -13,10 +13,14 @@ const RULE_WIDTH: usize = 24;
 /// captured lines from anywhere: what would move the cursor, colour or clear, or turn the direction
 /// of reading, is shown and not done.
 fn printable(text: &str) -> String {
-    let turns =
-        |c: char| matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    let show = |c: char| if c.is_control() || turns(c) { c.escape_default().to_string() } else { c.into() };
+    let show = |c: char| if is_active(c) { c.escape_default().to_string() } else { c.into() };
     text.chars().map(show).collect()
+}
+
+/// Whether a terminal does something for this character instead of showing it.
+fn is_active(c: char) -> bool {
+    let turns = matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    c.is_control() || turns
 }
 
 /// A line per finding; below what is not ok: where it shows, why it matters, and what mends it.
@@ -81,7 +85,11 @@ pub(super) fn json(findings: &[Finding], evidence: &Evidence) -> String {
         "findings": findings,
         "not_seen": absent,
     });
-    format!("{value:#}\n")
+    // RFC 8259 s7 lets DEL, C1 controls and marks of direction stand in strings as they are, and a
+    // terminal obeys them. JSON has its own line ends beside what is within strings.
+    let show =
+        |c: char| if is_active(c) && c != '\n' { format!("\\u{:04x}", u32::from(c)) } else { c.into() };
+    format!("{value:#}\n").chars().map(show).collect()
 }
 
 /// The names of the captures and how each is made.
@@ -117,5 +125,17 @@ mod tests {
         let own = text.replace("\u{1b}[33m", "").replace("\u{1b}[0m", "");
         assert!(!own.chars().any(|c| c.is_control() && c != '\n'), "{text:?}");
         assert_eq!(text.lines().filter(|line| line.contains("model")).count(), 4, "{text:?}");
+    }
+
+    /// RFC 8259 s7: an escaped character is the same character to a reader.
+    #[test]
+    fn json_escapes_all_that_a_terminal_would_do() {
+        let hostile = "model\u{1b}]0;\u{7f}\r\n\u{9b}2J\u{202e}é";
+        let finding = Finding::ok("nvme.firmware", hostile, hostile);
+        let text = json(&[finding], &Evidence::default());
+        assert!(!text.chars().any(|c| is_active(c) && c != '\n'), "{text:?}");
+        assert!(text.contains("\\u007f\\r\\n\\u009b2J\\u202eé"), "{text:?}");
+        let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(value["findings"][0]["seen"], hostile);
     }
 }

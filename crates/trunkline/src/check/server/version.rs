@@ -3,7 +3,7 @@
 use super::{chain, proto_name};
 use ::check::Finding;
 use client::options::Proto;
-use client::{Offer, Offered};
+use client::{MountError, Offer, Offered};
 use std::net::SocketAddr;
 
 const VERSION: &str = "server.version";
@@ -14,6 +14,11 @@ pub(super) fn offered(offer: &Offer) -> Finding {
     let Offer { address, proto, is_meant, version, answer, .. } = offer;
     let name = format!("NFS version {version} over {} at {address}", proto_name(*proto));
     let is_needed = *is_meant && *version == 3;
+    if let (false, Err(error @ MountError::NoRdma { .. })) = (*is_meant, answer) {
+        let seen = format!("NFS over RDMA at {address}: not asked; {}", chain(error));
+        let mend = "rdma link; ibv_devices    # an RDMA device on this host allows it";
+        return Finding::unknown(VERSION, format!("NULL call to {address}"), seen, mend);
+    }
     let (seen, why, mend) = match answer {
         Ok(Offered::Served) => {
             return Finding::ok(VERSION, format!("NULL call to {address}"), format!("{name}: offered"));
@@ -83,4 +88,29 @@ pub(super) fn minors(offer: &Offer) -> Option<Finding> {
     seen.push_str(&format!("; no answer for {}", words(&unknown)));
     let mend = "does an export of the server admit this host's address, and AUTH_SYS?";
     Some(Finding::unknown(RULE, source, seen, mend))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ::check::Status;
+
+    /// A host without RDMA knows nothing of what a server offers over it.
+    #[test]
+    fn what_nobody_could_ask_is_unknown_and_what_was_asked_for_fails() {
+        let offer = |is_meant| Offer {
+            address: "10.0.0.1:20049".parse().unwrap(),
+            proto: Proto::Rdma,
+            is_meant,
+            version: 3,
+            answer: Err(MountError::NoRdma { cause: verbs::Error::NoDevice.into() }),
+            minors: Vec::new(),
+        };
+        let unasked = offered(&offer(false));
+        assert_eq!((unasked.status, unasked.rule), (Status::Unknown, VERSION));
+        assert!(unasked.seen.starts_with("NFS over RDMA at 10.0.0.1:20049: not asked; "), "{unasked:?}");
+        let cause = verbs::Error::NoDevice.to_string();
+        assert!(unasked.seen.contains(&cause) && !unasked.mend.is_empty(), "{unasked:?}");
+        assert_eq!(offered(&offer(true)).status, Status::Fail);
+    }
 }
