@@ -67,6 +67,8 @@ pub(crate) fn attributes_of(stat: &Stat) -> Attributes {
         atime: time(stat.st_atime, stat.st_atime_nsec),
         mtime: time(stat.st_mtime, stat.st_mtime_nsec),
         ctime: time(stat.st_ctime, stat.st_ctime_nsec),
+        // A local object has none.
+        change: 0,
     }
 }
 
