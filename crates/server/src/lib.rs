@@ -26,6 +26,7 @@ mod portmap;
 mod program;
 mod replies;
 mod reply_cache;
+mod request;
 mod rpcbind;
 mod runtime;
 mod server;

@@ -5,8 +5,8 @@
 use crate::client::Client;
 use crate::export::{Export, Exports};
 use crate::group::Group;
-use crate::nfs3::request::HandlerError;
 use crate::nfs3::status;
+use crate::request::HandlerError;
 use fs::FileKind;
 use nfs3::mount::PATH_BYTES_MAX;
 use nfs3::mount::mnt::{Args, Reply, Success};

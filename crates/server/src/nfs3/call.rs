@@ -3,37 +3,20 @@
 
 use super::recovery::Recover;
 use super::request::{HandlerError, Request};
-use crate::client::Client;
 use crate::program::replay::{Decision, consult};
-use crate::program::{Answered, Call, Handover, Mode};
+use crate::program::{Answered, Call, Handover};
 use crate::replies::Payload;
 use crate::reply_cache::{CacheEntry, TooManyClients};
+use crate::request::request;
 use drc::shared::Start;
 use drc::{Stored, args_hash};
 use nfs3::{Outcome, Status, Wire};
 use rpc::Xid;
-use rpc::auth::AuthStat;
 use rpc::reply::{Accept, Reject, encode_reject, encode_success};
 use xdr::Writer;
 
 /// What a handler returns.
 pub(crate) type HandlerResult<S, F> = Result<Outcome<S, F>, HandlerError>;
-
-impl From<HandlerError> for Answered {
-    fn from(error: HandlerError) -> Self {
-        match error {
-            HandlerError::Auth(stat) => Self::Reject(Reject::Auth(stat)),
-            HandlerError::WouldBlock => Self::WouldBlock(Handover::default()),
-        }
-    }
-}
-
-/// The context of a call, for its handler.
-#[inline]
-pub(crate) fn request<'a>(client: &'a Client, mode: Mode<'a>) -> Result<Request<'a>, Answered> {
-    let identity = client.identities.current().ok_or(Answered::Reject(Reject::Auth(AuthStat::FAILED)))?;
-    Ok(Request { client, identity, wait: mode.wait() })
-}
 
 /// Writes a whole reply, and returns its status.
 #[inline]

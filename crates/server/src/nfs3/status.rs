@@ -1,6 +1,5 @@
 //! The table from statuses of the store to those of NFS and MOUNT. RFC 1813 s2.6, s5.1.5
 
-use crate::handle::HandleError;
 use nfs3::Status;
 
 /// The status of a failed operation of a store. RFC 1813 s2.6 (nfsstat3)
@@ -39,15 +38,6 @@ pub const fn of_store(status: fs::Status) -> Status {
         // No operation of this version causes these.
         Fs::NoXattr | Fs::XattrTooBig => Status::SERVERFAULT,
         Fs::Other(number) => Status(number),
-    }
-}
-
-/// The status of an invalid handle.
-#[must_use]
-pub const fn of_handle(error: HandleError) -> Status {
-    match error {
-        HandleError::Bad => Status::BADHANDLE,
-        HandleError::Stale => Status::STALE,
     }
 }
 
