@@ -76,7 +76,7 @@ pub(crate) const RULES: &[Rule] = &[
     rule(
         "server",
         Layer::Runtime,
-        &["xdr", "rpc", "drc", "fs", "nfs3", "metrics", "memory", "transport", "store"],
+        &["xdr", "rpc", "drc", "fs", "nfs3", "nfs4", "state", "metrics", "memory", "transport", "store"],
         &[],
     ),
     // The client's tests run against our own server. The client itself does not depend on it.

@@ -10,6 +10,7 @@ mod listen;
 pub mod network;
 pub mod size;
 mod subnets;
+mod versions;
 
 pub use listen::ListenAddress;
 
@@ -22,6 +23,7 @@ use transport::busy::{BUSY_POLL_DEFAULT, BUSY_POLL_MAX};
 
 pub use file::ConfigError;
 pub use network::Network;
+pub use versions::NfsVersions;
 
 /// The user of anonymous or squashed callers: `nobody`, as in exports(5).
 pub const ANONYMOUS_ID: u32 = 65_534;
@@ -46,6 +48,16 @@ pub const WORKERS: usize = 16;
 /// The most such threads. The least is 2, so that one client's calls never keep all busy.
 pub const WORKERS_MAX: usize = 1024;
 
+/// How long the state of a client of NFS version 4 is safe, unless a configuration says otherwise;
+/// as in the Linux server. RFC 8881 s8.3
+pub const LEASE: Duration = Duration::from_secs(90);
+
+/// The shortest lease: a client renews it in a third of that time.
+pub const LEASE_MIN: Duration = Duration::from_secs(5);
+
+/// The longest lease: a client that has lost power keeps others from its files for so long.
+pub const LEASE_MAX: Duration = Duration::from_secs(3600);
+
 /// A whole group: the nodes that serve the same exports.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
@@ -63,6 +75,10 @@ pub struct Config {
     /// The directory with the shared state of the processes of a group: reply cache and write
     /// verifiers. Absent: all nodes are in this process.
     pub group: Option<PathBuf>,
+    /// The versions of NFS that are served.
+    pub versions: NfsVersions,
+    /// How long the state of a client of version 4 is safe after its last sign of life.
+    pub lease: Duration,
     /// TCP congestion control of the connections; absent: the system's.
     pub congestion: Option<String>,
     /// How long a loop polls for more work before it sleeps, while that pays; zero: never.
@@ -259,6 +275,8 @@ impl Config {
             loops: None,
             workers: WORKERS,
             rpcbind: None,
+            versions: NfsVersions::default(),
+            lease: LEASE,
             congestion: None,
             busy_poll: BUSY_POLL_DEFAULT,
             limits: Limits::default(),
@@ -321,6 +339,7 @@ impl Config {
                 "`dir` exports in a group of processes; without `group`, one process serves nodes in memory",
             );
         }
+        self.check_version_4()?;
         for (index, export) in self.exports.iter().enumerate() {
             let Some(earlier) = self.exports.get(..index) else { continue };
             export.check()?;
@@ -338,6 +357,24 @@ impl Config {
             }
         }
         self.check_threads()
+    }
+
+    fn check_version_4(&self) -> Result<(), ConfigError> {
+        let fault = |what: String, advice: &str| Err(ConfigError::without_line(what, advice));
+        if self.group.is_some() && self.versions.has_v4() {
+            return fault(
+                "NFS version 4 is served by one process, which has the opens and locks of all clients"
+                    .to_owned(),
+                "`group` with version 3 alone, or leave `group` out",
+            );
+        }
+        if !(LEASE_MIN..=LEASE_MAX).contains(&self.lease) {
+            return fault(
+                format!("`lease_s` is not within {} to {}", LEASE_MIN.as_secs(), LEASE_MAX.as_secs()),
+                "leave it out for 90",
+            );
+        }
+        Ok(())
     }
 
     /// Checks what nodes may not share: names and addresses.
@@ -411,6 +448,8 @@ impl Config {
         keep("`busy_poll_us`", self.busy_poll == new.busy_poll);
         keep("`group`", self.group == new.group);
         keep("`rpcbind`", self.rpcbind == new.rpcbind);
+        keep("`versions`", self.versions == new.versions);
+        keep("`lease_s`", self.lease == new.lease);
         keep("[limits]", self.limits == new.limits);
         if !same_nodes {
             new.nodes.clone_from(&self.nodes);

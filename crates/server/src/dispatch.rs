@@ -27,8 +27,8 @@ pub(crate) const SMALL_REPLY_BYTES: usize = 1 << 10;
 const NULL: u32 = 0;
 
 /// The programs that are served. Statistics show them in this order.
-pub(crate) static PROGRAMS: [&dyn Program; 3] =
-    [&crate::nfs3::Nfs3, &crate::mount::Mount, &crate::portmap::PortMapper];
+pub(crate) static PROGRAMS: [&dyn Program; 4] =
+    [&crate::nfs3::Nfs3, &crate::nfs4::Nfs4, &crate::mount::Mount, &crate::portmap::PortMapper];
 
 /// Whether clients connect for calls of the program with this number.
 pub(crate) fn serves_files(number: u32) -> bool {
@@ -242,58 +242,35 @@ mod tests {
     use super::*;
     use crate::clock;
     use crate::config::Config;
-    use crate::statistics::Names;
     use nfs3::{DirOpArgs, Procedure, Sattr3, Wire, proc};
     use rpc::auth::AuthSys;
-    use std::ops::RangeInclusive;
-
-    /// A version of NFS that is not served yet.
-    struct Nfs4;
-
-    impl Program for Nfs4 {
-        fn number(&self) -> u32 {
-            nfs3::PROGRAM
-        }
-
-        fn versions(&self) -> RangeInclusive<u32> {
-            4..=4
-        }
-
-        fn procedures(&self) -> Names {
-            &["NFS4 NULL", "NFS4 COMPOUND"]
-        }
-
-        fn protocols(&self) -> &'static [Protocol] {
-            &[Protocol::Tcp]
-        }
-
-        fn serve(&self, _call: Call<'_, '_>, _placed: Option<PlacedWrite>) -> Answered {
-            Answered::reply(false)
-        }
-    }
 
     #[test]
     fn a_call_finds_its_program_by_number_version_and_transport() {
-        static WITH_4: [&dyn Program; 3] = [&crate::nfs3::Nfs3, &crate::mount::Mount, &Nfs4];
-        let config = Config::quick(1 << 20, "/export", &["127.0.0.1:0".parse().unwrap()]);
-        let group = Group::new(&config, |_| None).unwrap();
-        let find = |programs: &[&'static dyn Program], protocol, number, version| {
+        let group_of = |versions: &str| {
+            let mut config = Config::quick(1 << 20, "/export", &["127.0.0.1:0".parse().unwrap()]);
+            config.versions = versions.parse().unwrap();
+            Group::new(&config, |_| None).unwrap()
+        };
+        let (group, with_4, only_4) = (group_of("3"), group_of("3,4.1"), group_of("4.2"));
+        let find = |group: &Group, protocol, number, version| {
             let mut record = Vec::new();
             rpc::call::encode(&mut Writer::new(&mut record), Xid(1), number, version, 1, &[0; 8]);
             let head = CallHead::decode(&record).unwrap();
-            find(programs, &group, protocol, &head).map(|(index, _)| index)
+            find(&PROGRAMS, group, protocol, &head).map(|(index, _)| index)
         };
         let mismatch = |low, high| Err(Accept::ProgMismatch { low, high });
-        assert_eq!(find(&WITH_4, Protocol::Tcp, nfs3::PROGRAM, 4), Ok(2));
-        assert_eq!(find(&WITH_4, Protocol::Tcp, nfs3::PROGRAM, 3), Ok(0));
-        assert_eq!(find(&WITH_4, Protocol::Tcp, nfs3::PROGRAM, 5), mismatch(3, 4));
-        assert_eq!(find(&PROGRAMS, Protocol::Tcp, nfs3::PROGRAM, 4), mismatch(3, 3));
-        assert_eq!(find(&PROGRAMS, Protocol::Udp, nfs3::mount::PROGRAM, 3), Ok(1));
-        assert_eq!(find(&PROGRAMS, Protocol::Udp, nfs3::PROGRAM, 3), Err(Accept::ProgUnavail));
+        assert_eq!(find(&with_4, Protocol::Tcp, nfs3::PROGRAM, 4), Ok(1));
+        assert_eq!(find(&with_4, Protocol::Tcp, nfs3::PROGRAM, 3), Ok(0));
+        assert_eq!(find(&with_4, Protocol::Tcp, nfs3::PROGRAM, 5), mismatch(3, 4));
+        assert_eq!(find(&group, Protocol::Tcp, nfs3::PROGRAM, 4), mismatch(3, 3));
+        assert_eq!(find(&only_4, Protocol::Tcp, nfs3::PROGRAM, 3), mismatch(4, 4));
+        assert_eq!(find(&group, Protocol::Udp, nfs3::mount::PROGRAM, 3), Ok(2));
+        assert_eq!(find(&with_4, Protocol::Udp, nfs3::PROGRAM, 4), Err(Accept::ProgUnavail));
         // The port mapper is unavailable before this server has its port.
-        assert_eq!(find(&PROGRAMS, Protocol::Tcp, rpc::portmap::PROGRAM, 2), Err(Accept::ProgUnavail));
+        assert_eq!(find(&group, Protocol::Tcp, rpc::portmap::PROGRAM, 2), Err(Accept::ProgUnavail));
         assert!(group.portmap.set(Vec::new()).is_ok());
-        assert_eq!(find(&PROGRAMS, Protocol::Tcp, rpc::portmap::PROGRAM, 2), Ok(2));
+        assert_eq!(find(&group, Protocol::Tcp, rpc::portmap::PROGRAM, 2), Ok(3));
     }
 
     #[test]

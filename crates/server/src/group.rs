@@ -1,10 +1,11 @@
 //! The state that all loops of a server share: exports, mounts, reply cache, nodes.
 
 use crate::byte_budget::ByteBudget;
-use crate::config::{Config, ExportConfig, Limits};
+use crate::config::{Config, ExportConfig, Limits, NfsVersions};
 use crate::error::Error;
 use crate::export::Exports;
 use crate::mounts::MountTable;
+use crate::nfs4_state::Nfs4State;
 use crate::reply_cache::ReplyCache;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
@@ -67,6 +68,9 @@ pub(crate) struct Group {
     exports: RwLock<Arc<Exports>>,
     pub mounts: MountTable,
     pub reply_cache: ReplyCache,
+    pub versions: NfsVersions,
+    /// What is kept of clients of NFS version 4, if that is served.
+    pub nfs4: Option<Nfs4State>,
     pub nodes: Vec<Node>,
     pub limits: Limits,
     /// The memory that clients may make the server hold.
@@ -99,6 +103,8 @@ impl Group {
             exports: RwLock::new(Arc::new(exports)),
             mounts: MountTable::default(),
             reply_cache,
+            versions: config.versions,
+            nfs4: Nfs4State::new(config)?,
             nodes: nodes.collect(),
             limits: config.limits,
             budget: ByteBudget::new(config.limits.held_bytes_max),

@@ -58,6 +58,20 @@ impl Identity {
         }
     }
 
+    /// A number for who calls, which is the same from every machine: by it the clients of NFS
+    /// version 4 are kept apart. RFC 8881 s2.4
+    #[must_use]
+    pub fn principal(&self) -> u64 {
+        // No caller is the highest user and group: they mean "none" to systems.
+        if self.nobody { u64::MAX } else { u64::from(self.uid) << 32 | u64::from(self.gid) }
+    }
+
+    /// Whether the caller named nobody (AUTH_NONE).
+    #[must_use]
+    pub const fn is_nobody(&self) -> bool {
+        self.nobody
+    }
+
     /// The caller as `export` sees it: squashed or as it is. `None`: it named nobody, and the
     /// export wants to know (answered by AUTH_TOOWEAK).
     #[must_use]

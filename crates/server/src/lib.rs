@@ -22,6 +22,8 @@ pub mod identity;
 mod mount;
 mod mounts;
 mod nfs3;
+mod nfs4;
+mod nfs4_state;
 mod portmap;
 mod program;
 mod replies;
@@ -34,7 +36,7 @@ mod shared_reply_cache;
 pub mod statistics;
 
 pub use config::{
-    Config, ConfigError, ExportConfig, Limits, ListenAddress, Network, NodeConfig, StoreConfig,
+    Config, ConfigError, ExportConfig, Limits, ListenAddress, Network, NfsVersions, NodeConfig, StoreConfig,
 };
 pub use error::Error;
 pub use export::Reloaded;

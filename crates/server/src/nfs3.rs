@@ -38,6 +38,7 @@ use self::request::Request;
 use self::write as write_data;
 use self::write::Data;
 use crate::client::CallSubject;
+use crate::group::Group;
 use crate::program::{Answered, Call, PartialCall, PlacedWrite, Placement, Program};
 use crate::replies::Payload;
 use crate::reply_cache::is_ours;
@@ -78,6 +79,10 @@ impl Program for Nfs3 {
 
     fn protocols(&self) -> &'static [Protocol] {
         &[Protocol::Tcp, Protocol::Rdma]
+    }
+
+    fn is_served(&self, group: &Group) -> bool {
+        group.versions.has_v3()
     }
 
     fn serves_files(&self) -> bool {

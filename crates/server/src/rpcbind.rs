@@ -17,7 +17,7 @@ mod host;
 
 pub(crate) use advertisement::Advertisement;
 
-use crate::config::Config;
+use crate::config::{Config, NfsVersions};
 use crate::dispatch::PROGRAMS;
 use crate::error::Error;
 use crate::runtime::bind_datagrams;
@@ -62,13 +62,14 @@ pub(crate) struct PendingRegistration {
 }
 
 /// The entries of listeners over TCP and RDMA.
-fn entries_of(streams: &[SocketAddr], rdma: &[SocketAddr]) -> Vec<Entry> {
-    // Versions are consecutive, and the port mapper does not list itself here.
+fn entries_of(versions: NfsVersions, streams: &[SocketAddr], rdma: &[SocketAddr]) -> Vec<Entry> {
+    // The port mapper does not list itself here.
     let entries_at = |address: &SocketAddr, over: &[Protocol]| -> Vec<Entry> {
         let mut entries = Vec::new();
         for program in PROGRAMS.iter().filter(|program| program.number() != portmap::PROGRAM) {
             for protocol in program.protocols().iter().filter(|protocol| over.contains(protocol)) {
-                entries.extend(program.versions().map(|version| Entry {
+                let is_served = |version: &u32| !program.serves_files() || versions.has(*version);
+                entries.extend(program.versions().filter(is_served).map(|version| Entry {
                     program: program.number(),
                     version,
                     protocol: *protocol,
@@ -87,7 +88,7 @@ impl Rpcbind {
     /// `streams`, over RDMA at `rdma`.
     pub fn start(config: &Config, streams: &[SocketAddr], rdma: &[SocketAddr]) -> Result<Self, Error> {
         let Some(port) = config.rpcbind else { return Ok(Self::default()) };
-        let entries = entries_of(streams, rdma);
+        let entries = entries_of(config.versions, streams, rdma);
         let mut sockets = Vec::new();
         for address in streams {
             sockets.extend(bind_datagrams(*address)?);
@@ -167,10 +168,14 @@ mod tests {
     #[test]
     fn each_listener_has_the_netids_of_its_family_and_mount_is_not_on_rdma() {
         let at = |text: &str| text.parse::<SocketAddr>().unwrap();
-        let entries = entries_of(
-            &[at("10.0.0.1:2049"), at("[fd00::1]:2049")],
-            &[at("10.0.0.1:20049"), at("[fd00::1]:20050")],
-        );
+        let listening = |versions| {
+            entries_of(
+                versions,
+                &[at("10.0.0.1:2049"), at("[fd00::1]:2049")],
+                &[at("10.0.0.1:20049"), at("[fd00::1]:20050")],
+            )
+        };
+        let entries = listening(NfsVersions::V3);
         let netids = |program| {
             let of_program = entries.iter().filter(move |entry| entry.program == program);
             of_program.map(|entry| (entry.netid(), entry.address.port())).collect::<Vec<_>>()
@@ -179,5 +184,11 @@ mod tests {
         let expected = [("tcp", 2049), ("udp", 2049), ("tcp6", 2049), ("udp6", 2049)];
         assert_eq!(netids(nfs3::mount::PROGRAM), expected);
         assert!(entries.iter().all(|entry| entry.version == 3));
+        let both = listening("3,4.2".parse().unwrap());
+        let fourth =
+            both.iter().filter(|entry| entry.version == 4).map(|entry| (entry.program, entry.netid()));
+        let expected = ["tcp", "tcp6", "rdma", "rdma6"].map(|netid| (nfs3::PROGRAM, netid));
+        assert_eq!(fourth.collect::<Vec<_>>(), expected);
+        assert_eq!(both.len(), entries.len() + expected.len());
     }
 }

@@ -6,6 +6,7 @@
 
 use crate::State;
 use crate::arena::{Arena, List};
+use crate::client::ClientRef;
 use crate::error::Error;
 use crate::host::Host;
 use crate::id::ClientId;
@@ -230,6 +231,17 @@ impl<W: Words> State<W> {
     /// Whether only reclaims are served, or nothing yet.
     pub fn is_in_grace(&self, now: Duration) -> bool {
         self.arena.in_grace(now)
+    }
+
+    /// Whether a client may open, or reclaim an open, now: asked before a file is created for an
+    /// OPEN, which asks once more.
+    ///
+    /// # Errors
+    /// [`Error::Grace`], [`Error::NoGrace`], [`Error::ReclaimBad`], [`Error::NotRecorded`],
+    /// [`Error::Expired`].
+    pub fn may_open(&self, now: Duration, of: ClientRef, reclaim: bool) -> Result<(), Error> {
+        let record = self.arena.live_client(of)?;
+        self.arena.admits(record, now, reclaim)
     }
 
     /// The recovery record of a client is in stable storage. A client that has ended meanwhile is

@@ -463,6 +463,21 @@ impl<W: Words> State<W> {
         Ok(Status { highest_slot: count.saturating_sub(1), flags })
     }
 
+    /// What a session was granted. Takes no lock.
+    ///
+    /// # Errors
+    /// [`Error::BadSession`].
+    pub fn channels(&self, id: SessionId) -> Result<SessionChannels, Error> {
+        let (record, _) = self.arena.live_session(id)?;
+        let mut words = [0; CHANNELS_WORDS];
+        for (at, word) in words.iter_mut().enumerate() {
+            *word = self.arena.read(record, session::CHANNELS + at)?;
+        }
+        // The session may have ended meanwhile, and its memory may be another's.
+        self.arena.check_session(record, place_of(id).1)?;
+        Ok(SessionChannels::of_words(words))
+    }
+
     /// Notes that the next operation of a request begins, whose effect is outside of the arena,
     /// with what a survivor needs to find out whether it was done. A survivor calls this only after
     /// it has found that the operation was not done. Returns false if the request is no longer this

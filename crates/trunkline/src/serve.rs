@@ -10,7 +10,7 @@ use crate::output;
 use clap::Args;
 use server::config::network::{self, Network, NetworkError};
 use server::config::size;
-use server::{Config, ListenAddress, NodeId, Server, Statistics, StatisticsReader};
+use server::{Config, ListenAddress, NfsVersions, NodeId, Server, Statistics, StatisticsReader};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 use std::net::SocketAddr;
@@ -23,7 +23,8 @@ use std::time::Duration;
 /// How long the server waits for calls in progress after it was asked to end.
 const DRAIN: Duration = Duration::from_secs(10);
 
-/// Serve files over NFS version 3; MOUNT is answered on the same ports.
+/// Serve files over NFS version 3, and 4.1 and 4.2 where that is asked for; MOUNT is answered on
+/// the same ports.
 ///
 /// The server is configured by a file (docs/SERVE.md) or by "quick" options: one export, in memory
 /// (--mem) or of a directory (--dir), and one node for each --listen. The quick export is writable
@@ -80,6 +81,10 @@ pub struct ServeArgs {
     /// and TCP), or register with the rpcbind that has that port. Also answer MOUNT over UDP.
     #[arg(long)]
     rpcbind: bool,
+    /// Versions of NFS to serve: 3, and 4.1 and 4.2, which are experimental: no delegations, and
+    /// the opens and locks of clients end with the process [default: 3].
+    #[arg(long, value_name = "LIST", value_parser = versions)]
+    nfs_versions: Option<NfsVersions>,
     /// TCP congestion control [default: the system's].
     #[arg(long, value_name = "NAME")]
     congestion: Option<String>,
@@ -103,6 +108,10 @@ type Allowed = std::sync::Arc<[Network]>;
 
 fn clients(text: &str) -> Result<Allowed, NetworkError> {
     network::clients(text).map(Into::into)
+}
+
+fn versions(text: &str) -> Result<NfsVersions, String> {
+    text.parse()
 }
 
 /// The default address of a quick node.
@@ -144,6 +153,7 @@ impl ServeArgs {
         if self.config.is_none() {
             config.add_rdma(&rdma);
         }
+        config.versions = self.nfs_versions.unwrap_or(config.versions);
         config.congestion = self.congestion.clone().or(config.congestion);
         config.loops = self.loops.or(config.loops);
         Ok(config)

@@ -2,8 +2,8 @@
 
 use super::ListenAddress;
 use super::{
-    ANONYMOUS_ID, Config, ExportConfig, Limits, MetricsConfig, Network, NodeConfig, StoreConfig, WORKERS,
-    network, size,
+    ANONYMOUS_ID, Config, ExportConfig, LEASE, Limits, MetricsConfig, Network, NfsVersions, NodeConfig,
+    StoreConfig, WORKERS, network, size,
 };
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
@@ -110,6 +110,15 @@ impl<'de> Deserialize<'de> for Clients {
     }
 }
 
+struct Versions(NfsVersions);
+
+impl<'de> Deserialize<'de> for Versions {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let names = Vec::<String>::deserialize(deserializer)?;
+        NfsVersions::of_names(names.iter().map(String::as_str)).map(Self).map_err(D::Error::custom)
+    }
+}
+
 struct Listen(ListenAddress);
 
 impl<'de> Deserialize<'de> for Listen {
@@ -136,6 +145,8 @@ struct File {
     #[serde(default)]
     rpcbind: bool,
     group: Option<PathBuf>,
+    versions: Option<Versions>,
+    lease_s: Option<u64>,
     congestion: Option<String>,
     busy_poll_us: Option<u64>,
     #[serde(default)]
@@ -309,6 +320,8 @@ pub(super) fn parse(text: &str, file: &str) -> Result<Config, ConfigError> {
         workers: read.workers.unwrap_or(WORKERS),
         rpcbind: read.rpcbind.then_some(rpc::portmap::PORT),
         group: read.group,
+        versions: read.versions.map_or_else(NfsVersions::default, |versions| versions.0),
+        lease: read.lease_s.map_or(LEASE, Duration::from_secs),
         congestion: read.congestion,
         busy_poll: read.busy_poll_us.map_or(BUSY_POLL_DEFAULT, Duration::from_micros),
         limits: read.limits.resolve(),

@@ -2,7 +2,8 @@
 //!
 //! Uses version 4 over the local socket, the only way in which rpcbind trusts the caller's identity
 //! and accepts every netid. Without such a socket it uses version 2 on loopback, which supports
-//! only IPv4. rpcbind has one address for each program and netid: that of the first node.
+//! only IPv4. rpcbind has one address for each program, version and netid: that of
+//! the first node.
 //!
 //! Answers come from another program: their length is bounded, and an answer that does not belong
 //! to the call is an error.
@@ -82,7 +83,8 @@ impl Registered {
         note: impl Fn(&[Entry]) -> io::Result<()>,
     ) -> io::Result<()> {
         for entry in entries.iter().filter(|entry| self.rpcbind.can_express(entry)) {
-            let same = |other: &Entry| other.program == entry.program && other.netid() == entry.netid();
+            let name = |of: &Entry| (of.program, of.version, of.netid());
+            let same = |other: &Entry| name(other) == name(entry);
             if self.entries.iter().any(same) {
                 continue;
             }

@@ -7,6 +7,7 @@ mod held;
 mod life;
 mod load;
 mod mount;
+mod nfs4;
 mod peer;
 mod reload;
 mod replay;

@@ -105,7 +105,10 @@ fn attributes_are_granted_up_to_the_limits_and_the_memory() {
         let mut args = session_args(known.client, 1);
         args.asked = channels(1000);
         args.limits.fore.operations = 4;
-        let granted = state.create_session(host, NOW, &args).expect("a session").granted;
+        let made = state.create_session(host, NOW, &args).expect("a session");
+        let granted = made.granted;
+        assert_eq!(state.channels(made.session), Ok(granted));
+        assert_eq!(state.channels(SessionId([0; 16])), Err(Error::BadSession));
         assert_eq!(granted.fore.operations, 4);
         assert_eq!(granted.fore.requests, 16, "the bound of a session");
         assert_eq!(granted.fore.cached_bytes, 256, "the bytes of a kept reply");

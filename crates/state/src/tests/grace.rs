@@ -44,6 +44,24 @@ impl Returning {
     }
 }
 
+/// What is asked before a file is created for an OPEN is what the OPEN is told.
+#[test]
+fn whether_a_client_may_open_is_known_before() {
+    with_records(&[record(1, "a")], |state| {
+        let mut a = Returning::new(state, "a");
+        let may = |state: &State<&HeapWords>, a: &mut Returning, reclaim| {
+            a.0.act(state, &HOST, NOW, |ticket| state.may_open(NOW, ticket.client(), reclaim))
+        };
+        assert_eq!(may(state, &mut a, true), Ok(()));
+        assert_eq!(may(state, &mut a, false), Err(Error::Grace));
+        a.complete(state).expect("once");
+        assert_eq!(may(state, &mut a, true), Err(Error::NoGrace));
+        assert_eq!(may(state, &mut a, false), Err(Error::NotRecorded));
+        state.persisted(&HOST, NOW, a.0.client).expect("written");
+        assert_eq!(may(state, &mut a, false), Ok(()));
+    });
+}
+
 /// RFC 8881 s8.4.2.1, s18.51
 #[test]
 fn only_known_clients_reclaim_and_the_period_ends_when_all_are_done() {

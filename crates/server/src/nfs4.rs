@@ -1,0 +1,103 @@
+//! NFS version 4.1 and 4.2: compounds of operations, in sessions. RFC 8881, RFC 7862
+//!
+//! `compound` runs a compound: it finds the session and the slot, runs the operations in order, and
+//! has the slot keep the reply. One file for each family of operations decodes nothing and encodes
+//! nothing: arguments come as types of the crate `nfs4`, and results go out as such. Who has what
+//! open or locked is in the group's state (`nfs4_state`), files are in the stores.
+//!
+//! A compound runs in one piece. If it may have to wait for a store, a worker runs all of it: its
+//! loop hands it over before the slot is taken, so that a loop never leaves one half done.
+//! `docs/decisions/0015-nfs4-server.md` has the reasons.
+
+mod attributes;
+mod compound;
+mod handles;
+mod io;
+mod lock;
+mod names;
+mod open;
+mod pseudo;
+mod secinfo;
+mod session;
+mod stateid;
+mod status;
+
+use crate::client::Client;
+use crate::group::Group;
+use crate::program::{Answered, Call, Mode, PlacedWrite, Program};
+use crate::statistics::Names;
+use nfs4::compound::RequestReader;
+use nfs4::op::{Args, Fore};
+use rpc::portmap::Protocol;
+use rpc::reply::Accept;
+use std::ops::RangeInclusive;
+use xdr::Reader;
+
+/// The most bytes of one listing, whatever the client has room for: some thousand entries.
+const DIRECTORY_BYTES_MAX: u32 = 256 << 10;
+
+/// See the module's documentation.
+pub(crate) struct Nfs4;
+
+impl Program for Nfs4 {
+    fn number(&self) -> u32 {
+        nfs4::PROGRAM
+    }
+
+    fn versions(&self) -> RangeInclusive<u32> {
+        nfs4::VERSION..=nfs4::VERSION
+    }
+
+    fn procedures(&self) -> Names {
+        &["NFS4 NULL", "NFS4 COMPOUND"]
+    }
+
+    fn protocols(&self) -> &'static [Protocol] {
+        &[Protocol::Tcp, Protocol::Rdma]
+    }
+
+    fn is_served(&self, group: &Group) -> bool {
+        group.nfs4.is_some()
+    }
+
+    fn serves_files(&self) -> bool {
+        true
+    }
+
+    fn reply_payload_bytes_max(&self, procedure: u32, args: Reader<'_>) -> u32 {
+        if procedure == nfs4::PROCEDURE_COMPOUND { payload_of(args.rest()) } else { 0 }
+    }
+
+    fn serve(&self, call: Call<'_, '_>, _placed: Option<PlacedWrite>) -> Answered {
+        if call.header.procedure == nfs4::PROCEDURE_NULL {
+            return Answered::reply(false);
+        }
+        let Some(shared) = &call.group.nfs4 else { return Answered::Accept(Accept::ProgUnavail) };
+        match call.mode {
+            // A compound takes its slot only where it runs, so nothing knows of it yet.
+            Mode::Discard => Answered::Elsewhere,
+            Mode::Loop(_) if may_block(call.client) => Answered::WouldBlock(Default::default()),
+            Mode::Loop(_) | Mode::Worker { .. } => {
+                compound::run(call, shared).unwrap_or_else(|refused| refused)
+            }
+        }
+    }
+}
+
+/// Whether a store that the client may use may have to wait.
+fn may_block(client: &Client) -> bool {
+    client.exports.iter().any(|(index, export)| export.may_block && client.admitted.contains(index))
+}
+
+/// How much the operations of a compound ask for, up to the first that asks for something.
+fn payload_of(message: &[u8]) -> u32 {
+    let Ok(mut requests) = RequestReader::<Fore>::new(message) else { return 0 };
+    while let Some(Ok(request)) = requests.next_operation() {
+        match request.args {
+            Args::Read(read) => return read.count,
+            Args::ReadDir(list) => return list.maxcount.min(DIRECTORY_BYTES_MAX),
+            _ => {}
+        }
+    }
+    0
+}

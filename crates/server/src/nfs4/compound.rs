@@ -1,0 +1,429 @@
+//! One compound: what its operations share, its session and slot, and the loop over its operations.
+//! RFC 8881 s2.10.6, s16.2
+
+mod sequence;
+
+use super::pseudo::Node;
+use super::status::of_target;
+use super::{attributes, handles, io, lock, names, open, secinfo, session, stateid};
+use crate::export::Export;
+use crate::nfs4_state::Nfs4State;
+use crate::program::{Answered, Call};
+use crate::replies::Payload;
+use crate::request::{Request, Target, TargetError, request};
+use nfs4::compound::{self as wire, ReplyWriter, RequestReader};
+use nfs4::op::{Args, Fore, Reply};
+use nfs4::{Operation, SessionId, Stateid, Status};
+use rpc::reply::{Accept, SUCCESS_BYTES, encode_success};
+use sequence::{Begun, Running};
+use state::{ClientRef, SessionChannels, StateId, Ticket};
+use std::time::Duration;
+use store::ObjectId;
+use xdr::Writer;
+
+/// A result that has changed something is no longer than this. So a reply without room for it is
+/// refused before anything is changed.
+const CHANGE_RESULT_BYTES: usize = 160;
+
+/// What an operation returns, or its failure.
+pub(super) type Outcome<T> = Result<T, Status>;
+
+/// An object that a handle names.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Place<'a> {
+    /// A directory above the exports.
+    Pseudo(Node<'a>),
+    /// An object of an export.
+    Object(&'a Export, ObjectId),
+}
+
+/// The current or the saved object, with the stateid that goes along. RFC 8881 s16.2.3.1
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Current<'a> {
+    pub place: Place<'a>,
+    pub stateid: Stateid,
+}
+
+/// The session of a compound.
+#[derive(Debug)]
+pub(super) struct InSession {
+    pub id: SessionId,
+    pub ticket: Ticket,
+    pub channels: SessionChannels,
+    /// Whether the client asked to keep the reply.
+    pub keep: bool,
+}
+
+/// What the operations of a compound share.
+pub(super) struct Compound<'a> {
+    pub request: Request<'a>,
+    pub shared: &'a Nfs4State,
+    pub now: Duration,
+    pub minor: u32,
+    /// Where the reply has its data, if they are beside it.
+    pub payload: Payload,
+    /// The most data of one READ, or entries of a READDIR.
+    pub payload_bytes_max: u32,
+    /// Memory for the text of a symbolic link.
+    pub text: &'a mut Vec<u8>,
+    pub current: Option<Current<'a>>,
+    pub saved: Option<Current<'a>>,
+    pub session: Option<InSession>,
+    /// Whether an operation has changed something.
+    changed: bool,
+}
+
+impl<'a> Compound<'a> {
+    /// The current object.
+    pub fn place(&self) -> Outcome<Place<'a>> {
+        self.current.map(|current| current.place).ok_or(Status::NOFILEHANDLE)
+    }
+
+    /// The saved object.
+    pub fn saved_place(&self) -> Outcome<Place<'a>> {
+        // RFC 8881 s18.26.3: without a saved handle there is no handle either.
+        self.saved.map(|saved| saved.place).ok_or(Status::NOFILEHANDLE)
+    }
+
+    /// Makes an object the current one, without a stateid.
+    pub fn set(&mut self, place: Place<'a>) {
+        self.current = Some(Current { place, stateid: Stateid::ANONYMOUS });
+    }
+
+    /// Notes the stateid that an operation returned. RFC 8881 s16.2.3.1.2
+    pub fn set_stateid(&mut self, id: Stateid) {
+        if let Some(current) = &mut self.current {
+            current.stateid = id;
+        }
+    }
+
+    /// An object as the caller may use it.
+    pub fn target(&self, export: &'a Export, object: ObjectId) -> Outcome<Target<'a>> {
+        self.request.target(export, object).map_err(of_target)
+    }
+
+    /// The current object, if it is in an export; `other` if it is above the exports.
+    pub fn object_or(&self, other: Status) -> Outcome<Target<'a>> {
+        match self.place()? {
+            Place::Object(export, object) => self.target(export, object),
+            Place::Pseudo(_) => Err(other),
+        }
+    }
+
+    /// An object that is to be changed. What is above the exports cannot be.
+    pub fn changeable(&self, place: Place<'a>) -> Outcome<Target<'a>> {
+        match place {
+            Place::Object(export, _) if export.config.read_only => {
+                Err(of_target(TargetError::Status(fs::Status::ReadOnly)))
+            }
+            Place::Object(export, object) => self.target(export, object),
+            Place::Pseudo(_) => Err(Status::ROFS),
+        }
+    }
+
+    /// The request, as the state of the clients knows it.
+    pub fn ticket(&self) -> Outcome<&Ticket> {
+        self.session.as_ref().map(|session| &session.ticket).ok_or(Status::OP_NOT_IN_SESSION)
+    }
+
+    /// The client that sent the request.
+    pub fn client(&self) -> Outcome<ClientRef> {
+        self.ticket().map(Ticket::client)
+    }
+
+    /// The state that a client means: it may speak of the current one. RFC 8881 s8.2.3
+    pub fn stateid(&self, asked: Stateid) -> Outcome<StateId> {
+        let id =
+            if asked == Stateid::CURRENT { self.current.ok_or(Status::NOFILEHANDLE)?.stateid } else { asked };
+        let is_kept = id == Stateid::ANONYMOUS || id == Stateid::READ_BYPASS;
+        if id.is_special() && !is_kept {
+            return Err(Status::BAD_STATEID);
+        }
+        Ok(StateId { seqid: id.seqid, other: id.other })
+    }
+
+    /// Runs an operation and adds its result.
+    fn run(&mut self, request: wire::Request<'_, Args<'_>>, is_last: bool, out: &mut Replies<'_>) -> Status {
+        let operation = request.args.operation();
+        let not_built = |out: &mut Replies<'_>| out.fail(operation, Status::NOTSUPP);
+        match request.args {
+            Args::Sequence(_) => out.fail(operation, Status::SEQUENCE_POS),
+            Args::BindConnToSession(_) => out.fail(operation, Status::NOT_ONLY_OP),
+            Args::ExchangeId(_)
+            | Args::CreateSession(_)
+            | Args::DestroySession(_)
+            | Args::DestroyClientId(_)
+            | Args::BackchannelCtl(_)
+            | Args::ReclaimComplete(_) => self.run_on_client(request.args, is_last, out),
+            Args::PutFh(args) => out.push(&Reply::PutFh(handles::put(self, &args))),
+            Args::PutPubFh(()) => out.push(&Reply::PutPubFh(handles::put_root(self))),
+            Args::PutRootFh(()) => out.push(&Reply::PutRootFh(handles::put_root(self))),
+            Args::GetFh(()) => out.push(&Reply::GetFh(handles::get(self))),
+            Args::SaveFh(()) => out.push(&Reply::SaveFh(handles::save(self))),
+            Args::RestoreFh(()) => out.push(&Reply::RestoreFh(handles::restore(self))),
+            Args::Lookup(args) => out.push(&Reply::Lookup(names::lookup(self, args.name))),
+            Args::LookupP(()) => out.push(&Reply::LookupP(names::lookup_parent(self))),
+            Args::Create(args) => out.push(&Reply::Create(names::create(self, &args))),
+            Args::Remove(args) => out.push(&Reply::Remove(names::remove(self, args.name))),
+            Args::Rename(args) => out.push(&Reply::Rename(names::rename(self, &args))),
+            Args::Link(args) => out.push(&Reply::Link(names::link(self, args.name))),
+            Args::ReadLink(()) => names::read_link(self, out),
+            Args::ReadDir(args) => names::read_directory(self, &args, out),
+            Args::GetAttr(args) => attributes::get(self, args.wanted, out),
+            Args::SetAttr(args) => out.push(&Reply::SetAttr(attributes::set(self, &args))),
+            Args::Verify(args) => out.push(&Reply::Verify(attributes::verify(self, &args.attributes, true))),
+            Args::NVerify(args) => {
+                out.push(&Reply::NVerify(attributes::verify(self, &args.attributes, false)))
+            }
+            Args::Access(args) => out.push(&Reply::Access(attributes::access(self, args.access))),
+            Args::Read(args) => io::read(self, &args, is_last, out),
+            Args::Write(args) => out.push(&Reply::Write(io::write(self, &args, request.payload))),
+            Args::Commit(args) => out.push(&Reply::Commit(io::commit(self, &args))),
+            Args::Open(_)
+            | Args::OpenDowngrade(_)
+            | Args::Close(_)
+            | Args::Lock(_)
+            | Args::LockT(_)
+            | Args::LockU(_)
+            | Args::TestStateid(_)
+            | Args::FreeStateid(_) => self.run_on_state(request.args, out),
+            Args::SecInfo(args) => secinfo::by_name(self, args.name, out),
+            Args::SecInfoNoName(args) => secinfo::by_style(self, args.style, out),
+            // There are no delegations that could be given back.
+            Args::DelegReturn(_) => out.fail(operation, Status::BAD_STATEID),
+            Args::DelegPurge(_)
+            | Args::GetDeviceInfo(_)
+            | Args::LayoutCommit(_)
+            | Args::LayoutGet(_)
+            | Args::LayoutReturn(_)
+            | Args::Allocate(_)
+            | Args::Copy(_)
+            | Args::Deallocate(_)
+            | Args::IoAdvise(_)
+            | Args::OffloadCancel(_)
+            | Args::OffloadStatus(_)
+            | Args::ReadPlus(_)
+            | Args::Seek(_)
+            | Args::Clone(_)
+            | Args::GetXattr(_)
+            | Args::SetXattr(_)
+            | Args::ListXattrs(_)
+            | Args::RemoveXattr(_) => not_built(out),
+        }
+    }
+
+    /// Runs an operation on clients and sessions.
+    fn run_on_client(&mut self, args: Args<'_>, is_last: bool, out: &mut Replies<'_>) -> Status {
+        match args {
+            Args::ExchangeId(args) => session::exchange_id(self, &args, out),
+            Args::CreateSession(args) => out.push(&Reply::CreateSession(session::create(self, &args))),
+            Args::DestroySession(args) => {
+                out.push(&Reply::DestroySession(session::destroy(self, &args, is_last)))
+            }
+            Args::DestroyClientId(args) => {
+                out.push(&Reply::DestroyClientId(session::destroy_client(self, &args)))
+            }
+            Args::BackchannelCtl(args) => {
+                out.push(&Reply::BackchannelCtl(session::backchannel_ctl(self, &args)))
+            }
+            Args::ReclaimComplete(args) => {
+                out.push(&Reply::ReclaimComplete(session::reclaim_complete(self, &args)))
+            }
+            other => out.fail(other.operation(), Status::SERVERFAULT),
+        }
+    }
+
+    /// Runs an operation on opens and locks.
+    fn run_on_state(&mut self, args: Args<'_>, out: &mut Replies<'_>) -> Status {
+        match args {
+            Args::Open(args) => out.push(&Reply::Open(open::open(self, &args))),
+            Args::OpenDowngrade(args) => out.push(&Reply::OpenDowngrade(open::downgrade(self, &args))),
+            Args::Close(args) => out.push(&Reply::Close(open::close(self, args.open))),
+            Args::Lock(args) => lock::lock(self, &args, out),
+            Args::LockT(args) => lock::test(self, &args, out),
+            Args::LockU(args) => out.push(&Reply::LockU(lock::unlock(self, &args))),
+            Args::TestStateid(args) => stateid::test(self, &args, out),
+            Args::FreeStateid(args) => out.push(&Reply::FreeStateid(stateid::free(self, args.stateid))),
+            other => out.fail(other.operation(), Status::SERVERFAULT),
+        }
+    }
+
+    /// Runs the first operation of a compound without SEQUENCE, which must be the only one.
+    fn run_alone(&mut self, first: wire::Decoded<'_, Fore>, is_only: bool, out: &mut Replies<'_>) -> Status {
+        let request = match first {
+            Ok(request) => request,
+            Err(refused) if refused.status == Status::NOTSUPP => {
+                return out.refuse(wire::Refused { status: Status::OP_NOT_IN_SESSION, ..refused });
+            }
+            Err(refused) => return out.refuse(refused),
+        };
+        let operation = request.args.operation();
+        match request.args {
+            _ if !needs_no_session(operation) => out.fail(operation, Status::OP_NOT_IN_SESSION),
+            _ if !is_only => out.fail(operation, Status::NOT_ONLY_OP),
+            Args::BindConnToSession(args) => out.push(&Reply::BindConnToSession(session::bind(self, &args))),
+            _ => self.run(request, true, out),
+        }
+    }
+
+    /// Runs all operations that follow SEQUENCE.
+    fn run_all(&mut self, requests: &mut RequestReader<'_, Fore>, out: &mut Replies<'_>) -> Status {
+        let mut status = Status::OK;
+        while status == Status::OK {
+            let is_last = requests.index() + 1 == requests.operations;
+            status = match requests.next_operation() {
+                None => return status,
+                Some(Err(refused)) => out.refuse(refused),
+                Some(Ok(request)) => self.run_within(request, is_last, out),
+            };
+        }
+        status
+    }
+
+    /// Runs an operation, whose result must fit what the session allows. RFC 8881 s2.10.6.4
+    fn run_within(
+        &mut self,
+        request: wire::Request<'_, Args<'_>>,
+        is_last: bool,
+        out: &mut Replies<'_>,
+    ) -> Status {
+        let operation = request.args.operation();
+        let changes = operation.description().effect != nfs4::Effect::Nothing;
+        if changes && let Err(status) = self.fits(out.len() + CHANGE_RESULT_BYTES) {
+            return out.fail(operation, status);
+        }
+        let status = self.run(request, is_last, out);
+        self.changed |= changes && status == Status::OK;
+        match self.fits(out.len()) {
+            Ok(()) => status,
+            Err(too_long) => {
+                out.replace_last(operation, too_long);
+                if !out.has_payload() {
+                    self.payload.clear();
+                }
+                too_long
+            }
+        }
+    }
+
+    /// Whether the session allows a reply of this length.
+    fn fits(&self, len: usize) -> Outcome<()> {
+        let Some(session) = &self.session else { return Ok(()) };
+        let fore = &session.channels.fore;
+        let len = SUCCESS_BYTES + len;
+        if len > fore.response_bytes as usize {
+            Err(Status::REP_TOO_BIG)
+        } else if session.keep && len > fore.cached_bytes as usize {
+            Err(Status::REP_TOO_BIG_TO_CACHE)
+        } else {
+            Ok(())
+        }
+    }
+}
+
+/// The results of a compound.
+pub(super) type Replies<'w> = ReplyWriter<'w, Fore>;
+
+/// Whether an operation may stand alone, without a session. RFC 8881 s2.10.6
+const fn needs_no_session(operation: Operation) -> bool {
+    matches!(
+        operation,
+        Operation::ExchangeId
+            | Operation::CreateSession
+            | Operation::DestroySession
+            | Operation::DestroyClientId
+            | Operation::BindConnToSession
+    )
+}
+
+/// Executes the compound of a call. On a loop, no store that it can reach waits.
+pub(super) fn run(call: Call<'_, '_>, shared: &Nfs4State) -> Result<Answered, Answered> {
+    let Call { out, text, times, mode, header, reader, payload_bytes_max, client, .. } = call;
+    let message = reader.rest();
+    let garbage = |_| Answered::Accept(Accept::GarbageArgs);
+    let mut requests = RequestReader::<Fore>::new(message).map_err(garbage)?;
+    shared.tick(times.now);
+    encode_success(&mut Writer::new(out), header.xid);
+    let body_at = out.len();
+    let mut compound = Compound {
+        request: request(client, mode)?,
+        shared,
+        now: times.now,
+        minor: requests.minor,
+        payload: Payload::new(),
+        payload_bytes_max,
+        text,
+        current: None,
+        saved: None,
+        session: None,
+        changed: false,
+    };
+    if !shared.versions.has_minor(requests.minor) {
+        Replies::new(out, requests.tag).finish_with(Status::MINOR_VERS_MISMATCH);
+        return Ok(Answered::reply(true));
+    }
+    let mut replies = Replies::new(out, requests.tag);
+    // RFC 8881 s16.2.3: a tag is text.
+    if std::str::from_utf8(requests.tag).is_err() {
+        replies.finish_with(Status::INVAL);
+        return Ok(Answered::reply(true));
+    }
+    let Some(first) = requests.next_operation() else {
+        replies.finish();
+        return Ok(Answered::reply(false));
+    };
+    let status = match first {
+        Ok(wire::Request { args: Args::Sequence(args), .. }) => {
+            let principal = compound.request.identity.principal();
+            let call_bytes = sequence::call_bytes(header, message);
+            let digest = sequence::digest(principal, message, &requests);
+            match sequence::begin(&mut compound, &args, call_bytes, digest, &requests, &mut replies) {
+                Begun::Run => {}
+                Begun::Refused => {
+                    replies.finish();
+                    return Ok(Answered::reply(true));
+                }
+                Begun::Replay(reply) => {
+                    out.truncate(body_at);
+                    return Ok(sequence::replay(&compound, &args, &reply, out));
+                }
+                Begun::ReplayUncached => return Ok(sequence::replay_uncached(&mut requests, replies)),
+            }
+            let running = Running::new(shared, compound.session.as_ref());
+            compound.run_all(&mut requests, &mut replies);
+            let end = End::of(&compound, &replies);
+            if let Some(at) = replies.finish().payload_at {
+                // The data are the end of the reply; their padding is added with them.
+                out.truncate(at);
+            }
+            let reply = out.get(body_at..).filter(|_| end.keeps);
+            return Ok(if running.finish(reply) { end.answer(compound) } else { Answered::Elsewhere });
+        }
+        other => compound.run_alone(other, requests.operations == 1, &mut replies),
+    };
+    replies.finish();
+    Ok(Answered::reply(status != Status::OK))
+}
+
+/// How a compound in a session has ended.
+struct End {
+    is_error: bool,
+    /// Whether its slot keeps the reply.
+    keeps: bool,
+}
+
+impl End {
+    fn of(compound: &Compound<'_>, replies: &Replies<'_>) -> Self {
+        let asked = compound.session.as_ref().is_some_and(|session| session.keep);
+        // What changed something is kept even if the client did not ask for it, and what costs
+        // nothing.
+        let is_worth_it = asked || compound.changed || replies.results() == 1;
+        Self { is_error: replies.status() != Status::OK, keeps: is_worth_it && !replies.has_payload() }
+    }
+
+    fn answer(self, compound: Compound<'_>) -> Answered {
+        let payload = compound.payload;
+        let payload_len = payload.iter().map(store::Segment::len).sum();
+        Answered::Reply { error: self.is_error, replayed: false, payload, payload_len }
+    }
+}

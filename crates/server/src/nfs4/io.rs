@@ -1,0 +1,128 @@
+//! READ, WRITE, COMMIT: the data of files. RFC 8881 s18.3, s18.22, s18.32
+
+use super::compound::{Compound, Outcome, Replies};
+use super::status::{of_handler, of_state};
+use crate::client::CallSubject;
+use crate::export::Export;
+use crate::nfs4_state::HOST;
+use crate::program::IO_BYTES_MAX;
+use crate::replies::Payload;
+use crate::request::Target;
+use fs::FileKind;
+use nfs4::Status;
+use nfs4::compound::Payload as Data;
+use nfs4::op::commit::{Args as CommitArgs, Success as Committed};
+use nfs4::op::read::{Args as ReadArgs, ReplyHead};
+use nfs4::op::write::{ArgsHead, Success as Written};
+use nfs4::op::{Operation, Reply};
+use smallvec::SmallVec;
+use state::StateId;
+use store::{ObjectId, Segment};
+
+/// The name of a file in the state of the clients: the same for all its handles.
+pub(super) fn file_name(export: &Export, object: ObjectId) -> SmallVec<[u8; 64]> {
+    let mut name: SmallVec<[u8; 64]> = SmallVec::from_slice(&export.config.fsid.to_be_bytes());
+    name.extend_from_slice(&object.fileid.to_be_bytes());
+    name.extend_from_slice(object.name());
+    name
+}
+
+/// Whether a stateid allows the caller to read or write a file.
+pub(super) fn check(compound: &Compound<'_>, target: &Target<'_>, id: StateId, access: u8) -> Outcome<()> {
+    let (file, client) = (file_name(target.export, target.object), compound.client()?);
+    let checked = compound.shared.state.check_state_io(&HOST, compound.now, client, id, &file, access);
+    checked.map_err(|error| match error {
+        // RFC 8881 s18.22.4, s18.32.4: what is denied to an OPEN is locked to READ and WRITE.
+        state::Error::ShareDenied => Status::LOCKED,
+        other => of_state(&other),
+    })
+}
+
+/// The status for an object that is no regular file. RFC 8881 s18.22.3
+pub(super) const fn of_kind(kind: FileKind) -> Outcome<()> {
+    match kind {
+        FileKind::Regular => Ok(()),
+        FileKind::Directory => Err(Status::ISDIR),
+        FileKind::Symlink => Err(Status::SYMLINK),
+        FileKind::BlockDevice | FileKind::CharacterDevice | FileKind::Socket | FileKind::Fifo => {
+            Err(Status::WRONG_TYPE)
+        }
+    }
+}
+
+/// The status of a failed operation on data: stores do not tell kinds of objects apart.
+fn of_data(target: &Target<'_>, status: fs::Status) -> Status {
+    if matches!(status, fs::Status::Invalid | fs::Status::IsDirectory)
+        && let Ok(Ok(attributes)) = target.attributes()
+        && let Err(kind) = of_kind(attributes.kind)
+    {
+        return kind;
+    }
+    Status::from_fs(status)
+}
+
+/// READ. The data of the last operation travel beside the reply.
+pub(super) fn read(
+    compound: &mut Compound<'_>,
+    args: &ReadArgs,
+    is_last: bool,
+    out: &mut Replies<'_>,
+) -> Status {
+    let mut payload = Payload::new();
+    let head = match read_into(compound, args, &mut payload) {
+        Ok(head) => head,
+        Err(status) => return out.fail(Operation::Read, status),
+    };
+    let is_kept = compound.session.as_ref().is_some_and(|session| session.keep);
+    if is_last && !is_kept {
+        compound.payload = payload;
+        return out.push(&Reply::Read(Ok(head)));
+    }
+    // Something follows, or the reply is kept with its data. Only pages that are sent in one go
+    // have no bytes, and only calls without waiting get such.
+    out.read_here(head.eof, payload.iter().filter_map(Segment::as_bytes))
+}
+
+fn read_into(compound: &Compound<'_>, args: &ReadArgs, payload: &mut Payload) -> Outcome<ReplyHead> {
+    let target = compound.object_or(Status::ISDIR)?;
+    let id = compound.stateid(args.stateid)?;
+    check(compound, &target, id, state::READ)?;
+    let count = args.count.min(IO_BYTES_MAX).min(compound.payload_bytes_max);
+    let read = target.read(args.offset, count, payload).map_err(of_handler)?;
+    let end = read.map_err(|status| {
+        payload.clear();
+        of_data(&target, status)
+    })?;
+    Ok(ReplyHead { eof: end.eof, count: end.count })
+}
+
+/// WRITE.
+pub(super) fn write(compound: &Compound<'_>, args: &ArgsHead, data: Data<'_>) -> Outcome<Written> {
+    let place = compound.place()?;
+    let Data::Here(data) = data else { return Err(Status::SERVERFAULT) };
+    let target = match place {
+        super::compound::Place::Pseudo(_) => return Err(Status::ISDIR),
+        place => compound.changeable(place)?,
+    };
+    let subject = &compound.request.client.subject;
+    subject.set(CallSubject { payload_bytes: args.count, ..subject.get() });
+    let id = compound.stateid(args.stateid)?;
+    check(compound, &target, id, state::WRITE)?;
+    // More than MAXWRITE: a part is written, and the client goes on from there.
+    let data = data.get(..IO_BYTES_MAX as usize).unwrap_or(data);
+    let (_, written) = target.write(args.offset, data, args.stable).map_err(of_handler)?;
+    let written = written.map_err(|status| of_data(&target, status))?;
+    Ok(Written {
+        count: written.count,
+        committed: written.committed,
+        verifier: written.verifier.to_be_bytes(),
+    })
+}
+
+/// COMMIT.
+pub(super) fn commit(compound: &Compound<'_>, args: &CommitArgs) -> Outcome<Committed> {
+    let target = compound.object_or(Status::ISDIR)?;
+    let (_, committed) = target.commit(args.offset, args.count).map_err(of_handler)?;
+    let verifier = committed.map_err(|status| of_data(&target, status))?;
+    Ok(Committed { verifier: verifier.to_be_bytes() })
+}

@@ -1,0 +1,250 @@
+//! LOOKUP, LOOKUPP, CREATE, REMOVE, RENAME, LINK, READLINK, READDIR: the names in directories.
+//! RFC 8881 s18.4, s18.9, s18.13, s18.14, s18.23 to s18.26
+
+use super::DIRECTORY_BYTES_MAX;
+use super::attributes::{Describer, change_info, of_place, to_set};
+use super::compound::{Compound, Outcome, Place, Replies};
+use super::pseudo::{self, Node};
+use super::status::of_handler;
+use crate::request::Target;
+use fs::{FileKind, Special, Verifier};
+use nfs4::op::create::{Args as CreateArgs, Success as Created, What};
+use nfs4::op::link::{RenameArgs, RenameSuccess};
+use nfs4::op::readdir::{Args as ReadDirArgs, EntryWriter};
+use nfs4::op::{Operation, Reply, readlink};
+use nfs4::{ChangeInfo, Status};
+use store::NewObject;
+
+/// Cookies stay valid while names come and go, so there is nothing to verify.
+const COOKIE_VERIFIER: Verifier = [0; 8];
+/// The first cookie of a directory above the exports: the standard keeps 0, 1 and 2 for itself.
+/// RFC 8881 s18.23.3
+const FIRST_COOKIE: u64 = 3;
+
+/// Checks a component of a path as far as no store would. RFC 8881 s14.4
+pub(super) fn check_name(name: &[u8]) -> Outcome<()> {
+    match name {
+        b"" => Err(Status::INVAL),
+        b"." | b".." => Err(Status::BADNAME),
+        name if name.contains(&b'/') || name.contains(&0) => Err(Status::BADCHAR),
+        _ => Ok(()),
+    }
+}
+
+/// What a failed lookup says of a current object that is no directory. RFC 8881 s18.13.4
+pub(super) fn of_lookup(target: &Target<'_>, status: fs::Status) -> Status {
+    if status == fs::Status::NotDirectory
+        && let Ok(Ok(attributes)) = target.attributes()
+        && attributes.kind == FileKind::Symlink
+    {
+        return Status::SYMLINK;
+    }
+    Status::from_fs(status)
+}
+
+/// What a name in the current directory leads to.
+pub(super) fn find<'a>(compound: &Compound<'a>, name: &[u8]) -> Outcome<Place<'a>> {
+    let place = compound.place()?;
+    check_name(name)?;
+    match place {
+        Place::Pseudo(node) => node.child(compound.request.client, name),
+        Place::Object(export, object) => {
+            if let Some(place) = pseudo::below(compound.request.client, export, object, name) {
+                return Ok(place);
+            }
+            let target = compound.target(export, object)?;
+            let (_, found) = target.lookup(name).map_err(of_handler)?;
+            let found = found.map_err(|status| of_lookup(&target, status))?;
+            Ok(Place::Object(export, found.object))
+        }
+    }
+}
+
+/// LOOKUP.
+pub(super) fn lookup(compound: &mut Compound<'_>, name: &[u8]) -> Outcome<()> {
+    let found = find(compound, name)?;
+    compound.set(found);
+    Ok(())
+}
+
+/// The directory above the current one.
+pub(super) fn parent<'a>(compound: &Compound<'a>) -> Outcome<Place<'a>> {
+    match compound.place()? {
+        Place::Pseudo(node) => node.parent().map(Place::Pseudo).ok_or(Status::NOENT),
+        Place::Object(export, object) if object == export.store.root() => pseudo::above(compound, export),
+        Place::Object(export, object) => {
+            let target = compound.target(export, object)?;
+            let (_, found) = target.lookup(b"..").map_err(of_handler)?;
+            let found = found.map_err(|status| of_lookup(&target, status))?;
+            Ok(Place::Object(export, found.object))
+        }
+    }
+}
+
+/// LOOKUPP.
+pub(super) fn lookup_parent(compound: &mut Compound<'_>) -> Outcome<()> {
+    let found = parent(compound)?;
+    compound.set(found);
+    Ok(())
+}
+
+/// CREATE.
+pub(super) fn create(compound: &mut Compound<'_>, args: &CreateArgs<'_>) -> Outcome<Created> {
+    let place = compound.place()?;
+    check_name(args.name)?;
+    let (set, mask) = to_set(compound, &args.attributes, true)?;
+    let new = match args.what {
+        What::Directory => NewObject::Directory(set),
+        What::Symlink(text) => NewObject::Symlink(set, text),
+        What::BlockDevice(device) => NewObject::Special(set, Special::BlockDevice(device)),
+        What::CharacterDevice(device) => NewObject::Special(set, Special::CharacterDevice(device)),
+        What::Socket => NewObject::Special(set, Special::Socket),
+        What::Fifo => NewObject::Special(set, Special::Fifo),
+        // OPEN creates regular files.
+        What::Other(_) => return Err(Status::BADTYPE),
+    };
+    let target = compound.changeable(place)?;
+    let store = &target.export.store;
+    let (effect, created) = store.create(target.squashed.caller(), target.object, args.name, new);
+    let created = created.map_err(Status::from_fs)?;
+    compound.set(Place::Object(target.export, created.object));
+    Ok(Created { directory: change_info(&effect), set: mask })
+}
+
+/// REMOVE, of anything.
+pub(super) fn remove(compound: &Compound<'_>, name: &[u8]) -> Outcome<ChangeInfo> {
+    let place = compound.place()?;
+    check_name(name)?;
+    let target = compound.changeable(place)?;
+    let (store, caller) = (&target.export.store, target.squashed.caller());
+    let (mut effect, mut result) = store.remove(caller, target.object, name);
+    if matches!(result, Err(fs::Status::IsDirectory)) {
+        (effect, result) = store.remove_directory(caller, target.object, name);
+    }
+    result.map_err(Status::from_fs)?;
+    Ok(change_info(&effect))
+}
+
+/// RENAME, from the saved to the current directory.
+pub(super) fn rename(compound: &Compound<'_>, args: &RenameArgs<'_>) -> Outcome<RenameSuccess> {
+    let (source, target) = (compound.saved_place()?, compound.place()?);
+    check_name(args.old)?;
+    check_name(args.new)?;
+    let (from, to) = (compound.changeable(source)?, compound.changeable(target)?);
+    if !std::ptr::eq(from.export, to.export) {
+        return Err(Status::XDEV);
+    }
+    let caller = from.squashed.caller();
+    let (source, target) = ((from.object, args.old), (to.object, args.new));
+    let (left, moved, result) = from.export.store.rename(caller, source, target);
+    result.map_err(Status::from_fs)?;
+    Ok(RenameSuccess { source: change_info(&left), target: change_info(&moved) })
+}
+
+/// LINK, of the saved object into the current directory.
+pub(super) fn link(compound: &Compound<'_>, name: &[u8]) -> Outcome<ChangeInfo> {
+    let (source, target) = (compound.saved_place()?, compound.place()?);
+    check_name(name)?;
+    let directory = compound.changeable(target)?;
+    let file = match source {
+        Place::Pseudo(_) => return Err(Status::XDEV),
+        Place::Object(export, object) => compound.target(export, object)?,
+    };
+    if !std::ptr::eq(file.export, directory.export) {
+        return Err(Status::XDEV);
+    }
+    let caller = file.squashed.caller();
+    let (_, effect, result) = file.export.store.link(caller, file.object, directory.object, name);
+    result.map_err(|status| match status {
+        // RFC 8881 s18.9.4: a directory has no further names.
+        fs::Status::NotPermitted if is_directory(&file) => Status::ISDIR,
+        other => Status::from_fs(other),
+    })?;
+    Ok(change_info(&effect))
+}
+
+fn is_directory(target: &Target<'_>) -> bool {
+    matches!(target.attributes(), Ok(Ok(attributes)) if attributes.kind == FileKind::Directory)
+}
+
+/// READLINK.
+pub(super) fn read_link(compound: &mut Compound<'_>, out: &mut Replies<'_>) -> Status {
+    let found = link_text(compound);
+    match found {
+        Err(status) => out.fail(Operation::ReadLink, status),
+        Ok(()) => out.push(&Reply::ReadLink(Ok(readlink::Success { text: compound.text }))),
+    }
+}
+
+fn link_text(compound: &mut Compound<'_>) -> Outcome<()> {
+    let target = compound.object_or(Status::WRONG_TYPE)?;
+    compound.text.clear();
+    let text = target.export.store.read_link(target.object, compound.text);
+    text.map(drop).map_err(|status| match status {
+        // RFC 8881 s18.24.4
+        fs::Status::Invalid => Status::WRONG_TYPE,
+        other => Status::from_fs(other),
+    })
+}
+
+/// READDIR.
+pub(super) fn read_directory(
+    compound: &mut Compound<'_>,
+    args: &ReadDirArgs,
+    out: &mut Replies<'_>,
+) -> Status {
+    let place = match compound.place() {
+        Ok(place) => place,
+        Err(status) => return out.fail(Operation::ReadDir, status),
+    };
+    // RFC 8881 s18.23.3: no cookie that a server returns is 1 or 2.
+    if matches!(args.cookie, 1 | 2) {
+        return out.fail(Operation::ReadDir, Status::BAD_COOKIE);
+    }
+    let most = args.maxcount.min(DIRECTORY_BYTES_MAX).min(compound.payload_bytes_max);
+    out.readdir(COOKIE_VERIFIER, args.dircount, most, |entries| match place {
+        Place::Pseudo(node) => list_node(compound, node, args, entries),
+        Place::Object(..) => list_object(compound, args, entries),
+    })
+}
+
+fn list_node(
+    compound: &Compound<'_>,
+    node: Node<'_>,
+    args: &ReadDirArgs,
+    mut entries: EntryWriter<'_>,
+) -> Status {
+    let children = node.children(compound.request.client);
+    for (cookie, (name, place)) in (FIRST_COOKIE..).zip(&children) {
+        if cookie <= args.cookie {
+            continue;
+        }
+        // What is wrong with one export does not keep the others from being seen.
+        let attributes = of_place(compound, *place, args.wanted).unwrap_or_else(Describer::failed);
+        if !entries.add(cookie, name.as_bytes(), &attributes, args.wanted) {
+            return entries.finish(false);
+        }
+    }
+    entries.finish(true)
+}
+
+fn list_object(compound: &Compound<'_>, args: &ReadDirArgs, mut entries: EntryWriter<'_>) -> Status {
+    let target = match compound.object_or(Status::NOTDIR) {
+        Ok(target) => target,
+        Err(status) => return entries.fail(status),
+    };
+    let describer = Describer::new(compound, Some(target.export), args.wanted);
+    let (caller, store) = (target.squashed.caller(), &target.export.store);
+    let end = store.read_directory(caller, target.object, args.cookie, &mut |entry| {
+        // The directory itself and the one above are for the client to know.
+        if matches!(entry.name, b"." | b"..") {
+            return true;
+        }
+        let attributes = describer.object(entry.found.object, &entry.found.attributes);
+        entries.add(entry.cookie, entry.name, &attributes, describer.wanted())
+    });
+    match end {
+        Ok(end) => entries.finish(end.eof),
+        Err(status) => entries.fail(Status::from_fs(status)),
+    }
+}

@@ -1,0 +1,299 @@
+//! OPEN, OPEN_DOWNGRADE, CLOSE. RFC 8881 s18.2, s18.16, s18.18
+//!
+//! No delegations are given: a client that wants one is told why not.
+
+use super::attributes::{EXCLUSIVE, change_info, to_set, unchanged};
+use super::compound::{Compound, Outcome, Place};
+use super::io::{check, file_name, of_kind};
+use super::names::{check_name, of_lookup};
+use super::pseudo;
+use super::status::{of_handler, of_state};
+use crate::export::Export;
+use crate::nfs4_state::HOST;
+use crate::request::Target;
+use fs::{CreateMode, Rights, SetAttributes};
+use nfs4::op::close::DowngradeArgs;
+use nfs4::op::open::{Args, Claim, Delegation, How, NoDelegation, Success, access, result_flag};
+use nfs4::types::attributes::number;
+use nfs4::{Bitmap, ChangeInfo, Fattr, Stateid, Status};
+use state::{OpenArgs, StateId};
+use store::{Found, NewObject, ObjectId};
+
+/// How often a file may come and go between a look and a creation.
+const ATTEMPTS: usize = 3;
+
+/// Where a store keeps the verifier of an exclusive creation: a client sets these afterwards.
+const VERIFIER_PLACE: Bitmap = Bitmap::of(&[number::TIME_ACCESS, number::TIME_MODIFY]);
+
+/// The file to be opened.
+struct Chosen<'a> {
+    export: &'a Export,
+    found: Found,
+    directory: ChangeInfo,
+    /// The attributes that were set at its creation.
+    set: Bitmap,
+    /// The caller has just created it, and may open it whatever its mode says.
+    is_new: bool,
+    /// It is to be emptied once it is open.
+    truncate: bool,
+}
+
+/// Access and deny of OPEN and OPEN_DOWNGRADE, as the state has them.
+fn shares(of_access: u32, of_deny: u32) -> Outcome<(u8, u8)> {
+    let wanted = of_access & access::WANT_MASK;
+    let is_known = of_access & !access::KNOWN == 0 && wanted <= access::WANT_CANCEL;
+    match (of_access & access::BOTH, of_deny) {
+        (1..=3, 0..=3) if is_known => Ok(((of_access & access::BOTH) as u8, of_deny as u8)),
+        _ => Err(Status::INVAL),
+    }
+}
+
+/// OPEN.
+pub(super) fn open(compound: &mut Compound<'_>, args: &Args<'_>) -> Outcome<Success<'static>> {
+    let (wanted, denied) = shares(args.access, args.deny)?;
+    compound.place()?;
+    let reclaim = matches!(args.claim, Claim::Previous(_));
+    let (state, client) = (&compound.shared.state, compound.client()?);
+    state.may_open(compound.now, client, reclaim).map_err(|error| of_state(&error))?;
+    let chosen = match args.claim {
+        Claim::Name(name) => by_name(compound, name, &args.how)?,
+        Claim::Current | Claim::Previous(_) if args.how == How::NoCreate => current(compound)?,
+        Claim::Current | Claim::Previous(_) => return Err(Status::INVAL),
+        // No delegation was ever given.
+        Claim::DelegatedName { .. } | Claim::Delegated(_) => return Err(Status::BAD_STATEID),
+        Claim::PreviouslyDelegatedName(_) | Claim::PreviouslyDelegated => return Err(Status::NOTSUPP),
+    };
+    of_kind(chosen.found.attributes.kind)?;
+    let target = compound.target(chosen.export, chosen.found.object)?;
+    check_rights(&chosen, &target, wanted)?;
+    let file = file_name(chosen.export, chosen.found.object);
+    if chosen.truncate && wanted & state::WRITE == 0 {
+        let denied = state.check_io(&HOST, compound.now, Some(client), &file, state::WRITE);
+        denied.map_err(|error| of_state(&error))?;
+    }
+    let owner = args.owner.owner.as_slice();
+    let opened = OpenArgs { owner, file: &file, access: wanted, deny: denied, reclaim };
+    let id = state.open_file(&HOST, compound.now, compound.ticket()?, &opened);
+    let id = id.map_err(|error| of_state(&error))?;
+    if chosen.truncate
+        && let Err(status) = empty(&target)
+    {
+        // A new open is of no use to a client that does not learn of it.
+        if id.seqid == 1 {
+            let _ = state.close(&HOST, compound.now, compound.ticket()?, id);
+        }
+        return Err(status);
+    }
+    let stateid = Stateid { seqid: id.seqid, other: id.other };
+    compound.set(Place::Object(chosen.export, chosen.found.object));
+    compound.set_stateid(stateid);
+    Ok(Success {
+        stateid,
+        directory: chosen.directory,
+        flags: result_flag::LOCKTYPE_POSIX,
+        set: chosen.set,
+        delegation: no_delegation(args.access),
+    })
+}
+
+/// Why there is no delegation, for a client that asked for one or said that it wants none.
+const fn no_delegation(asked: u32) -> Delegation<'static> {
+    match asked & access::WANT_MASK {
+        access::WANT_NO_PREFERENCE => Delegation::None,
+        access::WANT_NONE => Delegation::NoneBecause(NoDelegation::NOT_WANTED),
+        access::WANT_CANCEL => Delegation::NoneBecause(NoDelegation::CANCELLED),
+        _ => Delegation::NoneBecause(NoDelegation::NOT_SUPPORTED),
+    }
+}
+
+fn empty(target: &Target<'_>) -> Outcome<()> {
+    let set = SetAttributes { size: Some(0), ..SetAttributes::default() };
+    let caller = target.squashed.caller();
+    let (_, result) = target.export.store.set_attributes(caller, target.object, &set, None);
+    result.map_err(Status::from_fs)
+}
+
+/// Whether the caller may have the file open for this.
+fn check_rights(chosen: &Chosen<'_>, target: &Target<'_>, wanted: u8) -> Outcome<()> {
+    let changes = wanted & state::WRITE != 0 || chosen.truncate;
+    if changes && chosen.export.config.read_only {
+        return Err(Status::ROFS);
+    }
+    if chosen.is_new {
+        return Ok(());
+    }
+    let asked = Rights::READ | Rights::MODIFY | Rights::EXECUTE;
+    let (rights, _) = target.access(asked).map_err(of_handler)?.map_err(Status::from_fs)?;
+    // A program that may be run must be read for that.
+    let reads = !(rights & (Rights::READ | Rights::EXECUTE)).is_empty();
+    let writes = !(rights & Rights::MODIFY).is_empty();
+    if wanted & state::READ != 0 && !reads || changes && !writes {
+        return Err(Status::ACCESS);
+    }
+    Ok(())
+}
+
+/// The current object, for CLAIM_FH and CLAIM_PREVIOUS.
+fn current<'a>(compound: &Compound<'a>) -> Outcome<Chosen<'a>> {
+    let Place::Object(export, object) = compound.place()? else { return Err(Status::ISDIR) };
+    let target = compound.target(export, object)?;
+    let attributes = target.attributes().map_err(of_handler)?.map_err(Status::from_fs)?;
+    let found = Found { object, attributes };
+    Ok(existing(export, found, ChangeInfo::default()))
+}
+
+const fn existing(export: &Export, found: Found, directory: ChangeInfo) -> Chosen<'_> {
+    Chosen { export, found, directory, set: Bitmap::EMPTY, is_new: false, truncate: false }
+}
+
+/// The object of a name in the current directory, which is created if that is wanted.
+fn by_name<'a>(compound: &Compound<'a>, name: &[u8], how: &How<'_>) -> Outcome<Chosen<'a>> {
+    let place = compound.place()?;
+    check_name(name)?;
+    let creates = *how != How::NoCreate;
+    let (export, directory) = match place {
+        Place::Object(export, directory) => (export, directory),
+        Place::Pseudo(node) => {
+            let found = node.child(compound.request.client, name).map(|_| Status::ISDIR);
+            return Err(found.unwrap_or(if creates { Status::ROFS } else { Status::NOENT }));
+        }
+    };
+    if pseudo::below(compound.request.client, export, directory, name).is_some() {
+        return Err(Status::ISDIR);
+    }
+    match how {
+        How::NoCreate => look(compound, export, directory, name)?.map_err(|status| {
+            compound.target(export, directory).map_or(Status::from_fs(status), |at| of_lookup(&at, status))
+        }),
+        How::Unchecked(given) => unchecked(compound, (export, directory), name, given),
+        How::Guarded(given) => {
+            let (set, mask) = to_set(compound, given, true)?;
+            made(compound, (export, directory), name, CreateMode::Guarded(set), mask)?
+                .map_err(Status::from_fs)
+        }
+        How::Exclusive(verifier) => exclusive(compound, (export, directory), name, *verifier, &Fattr::EMPTY),
+        How::ExclusiveWith(verifier, given) => {
+            exclusive(compound, (export, directory), name, *verifier, given)
+        }
+    }
+}
+
+/// The present object of a name.
+fn look<'a>(
+    compound: &Compound<'a>,
+    export: &'a Export,
+    directory: ObjectId,
+    name: &[u8],
+) -> Outcome<Result<Chosen<'a>, fs::Status>> {
+    let target = compound.target(export, directory)?;
+    let (attributes, found) = target.lookup(name).map_err(of_handler)?;
+    let change = attributes.as_ref().map_or(ChangeInfo::default(), unchanged);
+    Ok(found.map(|found| existing(export, found, change)))
+}
+
+/// A new file.
+fn made<'a>(
+    compound: &Compound<'a>,
+    (export, directory): (&'a Export, ObjectId),
+    name: &[u8],
+    mode: CreateMode,
+    set: Bitmap,
+) -> Outcome<Result<Chosen<'a>, fs::Status>> {
+    let target = compound.changeable(Place::Object(export, directory))?;
+    let caller = target.squashed.caller();
+    let (effect, found) = export.store.create(caller, directory, name, NewObject::File(mode));
+    Ok(found.map(|found| Chosen {
+        export,
+        found,
+        directory: change_info(&effect),
+        set,
+        is_new: true,
+        truncate: false,
+    }))
+}
+
+/// UNCHECKED4: an existing file is used; of the attributes only a size of 0 applies to it.
+fn unchecked<'a>(
+    compound: &Compound<'a>,
+    at: (&'a Export, ObjectId),
+    name: &[u8],
+    given: &Fattr<'_>,
+) -> Outcome<Chosen<'a>> {
+    let (set, mask) = to_set(compound, given, true)?;
+    for _ in 0..ATTEMPTS {
+        match look(compound, at.0, at.1, name)? {
+            Ok(found) => {
+                let truncate = set.size == Some(0);
+                let applied = if truncate { Bitmap::of(&[number::SIZE]) } else { Bitmap::EMPTY };
+                return Ok(Chosen { truncate, set: applied, ..found });
+            }
+            Err(fs::Status::NotFound) => {}
+            Err(status) => {
+                let target = compound.target(at.0, at.1)?;
+                return Err(of_lookup(&target, status));
+            }
+        }
+        match made(compound, at, name, CreateMode::Guarded(set), mask)? {
+            // Another client was faster.
+            Err(fs::Status::Exists) => {}
+            made => return made.map_err(Status::from_fs),
+        }
+    }
+    Err(Status::DELAY)
+}
+
+/// EXCLUSIVE4 and EXCLUSIVE4_1: a file that was created with the same verifier is a success.
+fn exclusive<'a>(
+    compound: &Compound<'a>,
+    at: (&'a Export, ObjectId),
+    name: &[u8],
+    verifier: fs::Verifier,
+    given: &Fattr<'_>,
+) -> Outcome<Chosen<'a>> {
+    let (set, mask) = to_set(compound, given, true)?;
+    // RFC 8881 s18.16.3: only what `suppattr_exclcreat` has.
+    if !mask.is_within(EXCLUSIVE) {
+        return Err(Status::INVAL);
+    }
+    let made = made(compound, at, name, CreateMode::Exclusive(verifier), mask | VERIFIER_PLACE)?;
+    let chosen = made.map_err(Status::from_fs)?;
+    if !mask.is_empty() {
+        let target = compound.target(chosen.export, chosen.found.object)?;
+        let caller = target.squashed.caller();
+        let (_, result) = target.export.store.set_attributes(caller, target.object, &set, None);
+        result.map_err(Status::from_fs)?;
+    }
+    Ok(chosen)
+}
+
+/// The state of the current file that an operation changes.
+fn of_current(compound: &Compound<'_>, id: Stateid) -> Outcome<StateId> {
+    let target = compound.object_or(Status::ISDIR)?;
+    let id = compound.stateid(id)?;
+    if id.is_special() {
+        return Err(Status::BAD_STATEID);
+    }
+    check(compound, &target, id, state::READ)?;
+    Ok(id)
+}
+
+/// OPEN_DOWNGRADE.
+pub(super) fn downgrade(compound: &mut Compound<'_>, args: &DowngradeArgs) -> Outcome<Stateid> {
+    let (wanted, denied) = shares(args.access, args.deny)?;
+    let id = of_current(compound, args.open)?;
+    let state = &compound.shared.state;
+    let id = state.downgrade(&HOST, compound.now, compound.ticket()?, id, wanted, denied);
+    let id = id.map_err(|error| of_state(&error))?;
+    let id = Stateid { seqid: id.seqid, other: id.other };
+    compound.set_stateid(id);
+    Ok(id)
+}
+
+/// CLOSE. Locks of the open are released.
+pub(super) fn close(compound: &mut Compound<'_>, id: Stateid) -> Outcome<Stateid> {
+    let id = of_current(compound, id)?;
+    let closed = compound.shared.state.close(&HOST, compound.now, compound.ticket()?, id);
+    closed.map_err(|error| of_state(&error))?;
+    compound.set_stateid(Stateid::INVALID);
+    Ok(Stateid::INVALID)
+}

@@ -1,0 +1,219 @@
+//! Clients and sessions: EXCHANGE_ID, CREATE_SESSION, DESTROY_SESSION, DESTROY_CLIENTID,
+//! BIND_CONN_TO_SESSION, BACKCHANNEL_CTL, RECLAIM_COMPLETE. RFC 8881 s18.33 to s18.37, s18.50,
+//! s18.51
+//!
+//! There are no callbacks yet, so no session has a back channel: what a client asks for it is
+//! granted as numbers, and the flag that says that it is there is not set.
+
+use super::compound::{Compound, Outcome, Replies};
+use super::status::of_state;
+use crate::nfs4_state::{HOST, SLOTS_MAX};
+use crate::program::IO_BYTES_MAX;
+use nfs4::op::create_session::{
+    Args as CreateArgs, CONN_BACK_CHAN, CONN_RDMA, CallbackSecurity, ChannelAttributes, DestroyArgs, PERSIST,
+    Success as Created,
+};
+use nfs4::op::exchange_id::{Args as ExchangeArgs, DestroyArgs as DestroyClientArgs, Protected, Protection};
+use nfs4::op::exchange_id::{Success as Exchanged, flag};
+use nfs4::op::reclaim_complete::Args as ReclaimArgs;
+use nfs4::op::session_control::{
+    BackchannelCtlArgs, BindArgs, BindSuccess, Channels as Directions, WantedChannels,
+};
+use nfs4::op::{Operation, Reply};
+use nfs4::{Array, ClientId, ImplementationId, Opaque, ServerOwner, SessionId, Status, sizes};
+use state::{CreateSessionArgs, ExchangeIdArgs, SessionChannels};
+
+/// Operations of a compound. Linux asks for 8; test suites send some dozens.
+const OPERATIONS_MAX: u32 = 64;
+
+/// What a callback needs: CB_SEQUENCE and one more operation, and their results.
+const CALLBACK_OPERATIONS: u32 = 2;
+const CALLBACK_REPLY_BYTES: u32 = 128;
+
+/// Who made this server, for people who read traces.
+const IMPLEMENTATION: ImplementationId<'static> = ImplementationId {
+    domain: b"trunkline",
+    name: env!("CARGO_PKG_VERSION").as_bytes(),
+    date: fs::Time::from_seconds(0),
+};
+
+/// EXCHANGE_ID.
+pub(super) fn exchange_id(
+    compound: &mut Compound<'_>,
+    args: &ExchangeArgs<'_>,
+    out: &mut Replies<'_>,
+) -> Status {
+    let found = match exchange(compound, args) {
+        Ok(found) => found,
+        Err(status) => return out.fail(Operation::ExchangeId, status),
+    };
+    let identity = &compound.shared.identity;
+    let confirmed = if found.confirmed { flag::CONFIRMED_R } else { 0 };
+    let scope = Opaque::new(identity);
+    let server = ServerOwner { minor: 0, major: Opaque::new(identity).unwrap_or_default() };
+    out.push(&Reply::ExchangeId(Ok(Exchanged {
+        client: ClientId(found.client.0),
+        sequence: found.sequence,
+        flags: flag::USE_NON_PNFS | confirmed,
+        protection: Protected::None,
+        server,
+        scope: scope.unwrap_or_default(),
+        implementation: Some(IMPLEMENTATION),
+    })))
+}
+
+fn exchange(compound: &Compound<'_>, args: &ExchangeArgs<'_>) -> Outcome<state::ExchangeId> {
+    // RFC 8881 s18.35.3, RFC 7862 s14.1
+    let known =
+        if compound.minor >= 2 { flag::REQUEST_MASK } else { flag::REQUEST_MASK & !flag::SUPP_FENCE_OPS };
+    if args.flags & !known != 0 {
+        return Err(Status::INVAL);
+    }
+    // Whoever may use no export leaves nothing here.
+    if compound.request.client.admitted.is_empty() {
+        return Err(Status::PERM);
+    }
+    match args.protection {
+        // Without GSS there is no credential of a machine that would differ from any other.
+        Protection::None | Protection::MachineCredential(_) => {}
+        Protection::Ssv { .. } => return Err(Status::ENCR_ALG_UNSUPP),
+    }
+    let args = ExchangeIdArgs {
+        owner: args.client.owner.as_slice(),
+        verifier: u64::from_be_bytes(args.client.verifier),
+        principal: compound.request.identity.principal(),
+        update: args.flags & flag::UPD_CONFIRMED_REC_A != 0,
+    };
+    let found = compound.shared.state.exchange_id(&HOST, compound.now, args);
+    found.map_err(|error| of_state(&error))
+}
+
+/// A channel as the state has it.
+fn channel(of: &ChannelAttributes) -> state::ChannelAttributes {
+    state::ChannelAttributes {
+        request_bytes: of.request_max,
+        response_bytes: of.reply_max,
+        cached_bytes: of.cached_reply_max,
+        operations: of.operations_max,
+        requests: of.requests_max,
+    }
+}
+
+/// A channel on the wire: without padding, and without a promise about RDMA Reads.
+const fn attributes(of: state::ChannelAttributes) -> ChannelAttributes {
+    ChannelAttributes {
+        header_pad: 0,
+        request_max: of.request_bytes,
+        reply_max: of.response_bytes,
+        cached_reply_max: of.cached_bytes,
+        operations_max: of.operations,
+        requests_max: of.requests,
+        rdma_ird: None,
+    }
+}
+
+/// What is kept of how to call back: the first credential that this server could send, as a number
+/// of its flavor, and the user and group.
+fn callback_security(given: Array<'_, CallbackSecurity<'_>>) -> [u8; 12] {
+    let known = given.iter().find_map(|security| match security {
+        CallbackSecurity::None => Some([0, 0, 0]),
+        CallbackSecurity::Sys { uid, gid, .. } => Some([1, uid, gid]),
+        CallbackSecurity::Gss { .. } => None,
+    });
+    let mut bytes = [0; 12];
+    for (at, number) in known.unwrap_or_default().into_iter().enumerate() {
+        bytes[at * 4..at * 4 + 4].copy_from_slice(&number.to_be_bytes());
+    }
+    bytes
+}
+
+/// CREATE_SESSION.
+pub(super) fn create(compound: &Compound<'_>, args: &CreateArgs<'_>) -> Outcome<Created> {
+    if args.flags & !(PERSIST | CONN_BACK_CHAN | CONN_RDMA) != 0 {
+        return Err(Status::INVAL);
+    }
+    let asked = SessionChannels { fore: channel(&args.fore), back: channel(&args.back), back_channel: false };
+    // Checked before the number of the request is: such a request is none. RFC 8881 s18.36.3
+    let back = &args.back;
+    if back.request_max < sizes::CALLBACK_BYTES
+        || back.reply_max < CALLBACK_REPLY_BYTES
+        || back.operations_max < CALLBACK_OPERATIONS
+    {
+        return Err(Status::TOOSMALL);
+    }
+    let most = sizes::fore_channel(IO_BYTES_MAX, SLOTS_MAX, OPERATIONS_MAX);
+    // What the client offers for callbacks is enough for the few that there will be.
+    let limits = SessionChannels { fore: channel(&most), ..asked };
+    let args = CreateSessionArgs {
+        client: state::ClientId(args.client.0),
+        sequence: args.sequence,
+        principal: compound.request.identity.principal(),
+        asked,
+        limits,
+        callback_program: args.callback_program,
+        callback_security: &callback_security(args.callback_security),
+    };
+    let created = compound.shared.state.create_session(&HOST, compound.now, &args);
+    let created = created.map_err(|error| of_state(&error))?;
+    Ok(Created {
+        session: SessionId(created.session.0),
+        sequence: created.sequence,
+        flags: 0,
+        fore: attributes(created.granted.fore),
+        back: attributes(created.granted.back),
+    })
+}
+
+/// DESTROY_SESSION. That of the own session ends the compound. RFC 8881 s18.37.3
+pub(super) fn destroy(compound: &Compound<'_>, args: &DestroyArgs, is_last: bool) -> Outcome<()> {
+    let is_own = compound.session.as_ref().is_some_and(|session| session.id == args.session);
+    if is_own && !is_last {
+        return Err(Status::NOT_ONLY_OP);
+    }
+    let session = state::SessionId(args.session.0);
+    let destroyed = compound.shared.state.destroy_session(&HOST, compound.now, session);
+    destroyed.map_err(|error| of_state(&error))
+}
+
+/// DESTROY_CLIENTID.
+pub(super) fn destroy_client(compound: &Compound<'_>, args: &DestroyClientArgs) -> Outcome<()> {
+    let client = state::ClientId(args.client.0);
+    let destroyed = compound.shared.state.destroy_client_id(&HOST, compound.now, client);
+    destroyed.map_err(|error| of_state(&error))
+}
+
+/// BIND_CONN_TO_SESSION: any connection may carry the requests of any session, and none carries
+/// callbacks.
+pub(super) fn bind(compound: &Compound<'_>, args: &BindArgs) -> Outcome<BindSuccess> {
+    let session = state::SessionId(args.session.0);
+    compound.shared.state.channels(session).map_err(|error| of_state(&error))?;
+    match args.channels {
+        WantedChannels::Fore | WantedChannels::ForeOrBoth => {}
+        WantedChannels::Back | WantedChannels::BackOrBoth => return Err(Status::INVAL),
+    }
+    Ok(BindSuccess { session: args.session, channels: Directions::Fore, rdma_mode: false })
+}
+
+/// BACKCHANNEL_CTL.
+pub(super) fn backchannel_ctl(compound: &Compound<'_>, args: &BackchannelCtlArgs<'_>) -> Outcome<()> {
+    let session = compound.session.as_ref().ok_or(Status::OP_NOT_IN_SESSION)?;
+    if args.security.is_empty() {
+        return Err(Status::INVAL);
+    }
+    let (id, security) = (state::SessionId(session.id.0), callback_security(args.security));
+    let set = compound.shared.state.set_callback(&HOST, compound.now, id, args.program, &security);
+    set.map_err(|error| of_state(&error))
+}
+
+/// RECLAIM_COMPLETE. State does not move between servers, so there is nothing to do for one file
+/// system.
+pub(super) fn reclaim_complete(compound: &Compound<'_>, args: &ReclaimArgs) -> Outcome<()> {
+    if args.one_file_system {
+        return compound.place().map(drop);
+    }
+    let done = compound.shared.state.reclaim_complete(&HOST, compound.now, compound.ticket()?);
+    done.map_err(|error| of_state(&error))?;
+    // The client may open once its record is written.
+    compound.shared.settle(compound.now);
+    Ok(())
+}

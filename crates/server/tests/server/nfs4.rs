@@ -1,0 +1,9 @@
+//! NFS version 4.1 and 4.2 on the wire: compounds of a client that follows the standard, and of
+//! those that do not.
+
+mod bounds;
+mod client;
+mod files;
+mod locks;
+mod root;
+mod sessions;

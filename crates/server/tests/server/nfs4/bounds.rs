@@ -1,0 +1,88 @@
+//! What clients may not do: bad bytes, too much of anything, strangers.
+
+use super::client::{Client, call, config_with_4, encoded, exchange_id, outcome, put, start, start_with};
+use crate::peer::Peer;
+use nfs4::op::{self, Args};
+use nfs4::{Bitmap, Status};
+use rpc::reply::{Accept, Body};
+
+#[test]
+fn a_stranger_gets_no_client_id() {
+    let mut config = config_with_4();
+    config.exports[0].allow.clear();
+    let (_server, address) = start_with(config);
+    let mut peer = Peer::new(address);
+    let request = encoded(2, |to| _ = to.push(&exchange_id(b"stranger", 1)));
+    assert_eq!(outcome(&call(&mut peer, &request)), (Status::PERM, 1));
+}
+
+// RFC 8881 s18.46.3, s2.10.6.4
+#[test]
+fn a_compound_keeps_to_what_its_session_was_granted() {
+    let (_server, address) = start();
+    let mut client = Client::new(address, "bounds");
+    let export = client.export();
+    let many = client.run(|to| (0..16).for_each(|_| _ = to.push(&Args::PutRootFh(()))));
+    assert_eq!(many, Status::TOO_MANY_OPS);
+    client.sequence -= 1;
+    let long = vec![b'n'; (1 << 20) + 4096];
+    let name = Args::Lookup(op::lookup::Args { name: &long });
+    assert_eq!(client.run(|to| _ = to.push(&put(export)).push(&name)), Status::REQ_TOO_BIG);
+    client.sequence -= 1;
+    let long = vec![b'n'; 300];
+    let name = Args::Lookup(op::lookup::Args { name: &long });
+    assert_eq!(client.run(|to| _ = to.push(&put(export)).push(&name)), Status::NAMETOOLONG);
+    // Two reads of a mebibyte are more than a reply may have.
+    let (file, open) = client.open("file", 3, 0).unwrap();
+    assert_eq!(client.write(file, open, 0, &vec![1; 1 << 20]), Ok(1 << 20));
+    let read = Args::Read(op::read::Args { stateid: open, offset: 0, count: 1 << 20 });
+    let status = client.run(|to| _ = to.push(&put(file)).push(&read).push(&read));
+    assert_eq!(status, Status::REP_TOO_BIG);
+    assert_eq!(client.read(file, open, 0, 1 << 20).unwrap().0.len(), 1 << 20);
+}
+
+#[test]
+fn operations_that_are_not_there_are_told_from_those_that_are_not_built() {
+    let (_server, address) = start();
+    let mut client = Client::new(address, "operations");
+    let mut number = |minor, number: u32| {
+        client.minor = minor;
+        let mut request = client.request(&[], |to| _ = to.push(&Args::PutRootFh(())));
+        let at = request.len() - 4;
+        request[at..].copy_from_slice(&number.to_be_bytes());
+        outcome(&call(&mut client.peer, &request)).0
+    };
+    assert_eq!(number(2, 4711), Status::OP_ILLEGAL);
+    assert_eq!(number(1, 69), Status::OP_ILLEGAL, "SEEK is of version 4.2");
+    assert_eq!(number(2, 30), Status::NOTSUPP, "RENEW");
+    assert_eq!(number(2, 46), Status::NOTSUPP, "GET_DIR_DELEGATION");
+    assert_eq!(number(2, 9), Status::BADXDR, "GETATTR without its arguments");
+}
+
+/// Whatever a request is cut or changed to, the server answers or closes, and serves on.
+#[test]
+fn damaged_requests_are_answered() {
+    let (_server, address) = start();
+    let mut client = Client::new(address, "damage");
+    let export = client.export();
+    let wanted = Bitmap::of(&[1, 4, 33]);
+    let build = |client: &mut Client| {
+        client.request(&[], |to| {
+            to.push(&put(export)).push(&Args::GetAttr(op::getattr::Args { wanted }));
+        })
+    };
+    let whole = build(&mut client);
+    for len in (0..whole.len()).step_by(4) {
+        let mut peer = Peer::with_credential(address, client.peer.credential.clone());
+        let (body, _) = peer.call_any(nfs4::PROGRAM, 4, 1, &whole[..len]);
+        assert!(matches!(body, Body::Accepted(Accept::Success | Accept::GarbageArgs)), "{len}");
+    }
+    for at in 0..whole.len() {
+        let mut damaged = whole.clone();
+        damaged[at] ^= 0xff;
+        let (body, _) = client.peer.call_any(nfs4::PROGRAM, 4, 1, &damaged);
+        assert!(matches!(body, Body::Accepted(Accept::Success | Accept::GarbageArgs)), "{at}");
+    }
+    let mut after = Client::new(address, "after");
+    assert_eq!(after.export(), export);
+}
