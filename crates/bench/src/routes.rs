@@ -318,17 +318,13 @@ fn one(
         }
         Target::Directory(path) => {
             let directory = DirectoryRoute::open(&spec.name, path, spec.load(experiment))?;
-            let directory = directory.watched(progress.watch());
-            return Ok(Ok(of_directory(spec, Access::Directory(directory), experiment, progress.watch())));
+            return Ok(Ok(of_local(spec, directory, experiment, progress)));
         }
         Target::Kernel(server) => {
             let load = spec.load(experiment);
             let mounted = DirectoryRoute::mount(&spec.name, server, &spec.options, load, progress.stop());
             return match mounted {
-                Ok(directory) => {
-                    let directory = directory.watched(progress.watch());
-                    Ok(Ok(of_directory(spec, Access::Directory(directory), experiment, progress.watch())))
-                }
+                Ok(directory) => Ok(Ok(of_local(spec, directory, experiment, progress))),
                 Err(Failure::NoMultipath(reason)) => Ok(Err(reason)),
                 Err(Failure::Other(error)) => Err(error),
             };
@@ -372,6 +368,17 @@ fn one(
         workloads: experiment.workloads_of(spec),
         watch: progress.watch().clone(),
     }))
+}
+
+/// A route to a directory of this machine.
+fn of_local(
+    spec: &RouteSpec,
+    directory: DirectoryRoute,
+    experiment: &Experiment,
+    progress: &Progress,
+) -> ReadyRoute {
+    let directory = directory.watched(progress.watch());
+    of_directory(spec, Access::Directory(directory), experiment, progress.watch())
 }
 
 /// A route to a directory, here or on clients, whose nodes are not known.

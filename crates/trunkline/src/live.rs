@@ -1,8 +1,8 @@
 //! What this process counts, for whoever watches it: `trunkline top` and the metrics address.
 //!
-//! A server, a mount, a bench and an agent each make a [`Snapshot`] of their own counters when somebody asks.
-//! Nothing is counted for this alone, and without a reader nothing is done. With a metrics address,
-//! the counters are also read once a second for the history that its page shows.
+//! A server, a mount, a bench and an agent each make a [`Snapshot`] of their own counters when
+//! somebody asks. Nothing is counted for this alone, and without a reader nothing is done. With a
+//! metrics address, the counters are also read once a second for the history that its page shows.
 
 pub mod bench;
 mod collector;

@@ -2,8 +2,8 @@
 //! socket in a directory of its user, and who connects is sent a document.
 //!
 //! A process that was killed leaves its socket behind: nothing accepts connections there, and the
-//! next reader removes it. Another user's directory is read by root only, and only when root asks for
-//! the processes of all users ([`others`]).
+//! next reader removes it. Another user's directory is read by root only, and only when root asks
+//! for the processes of all users ([`others`]).
 
 mod others;
 

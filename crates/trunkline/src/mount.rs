@@ -122,6 +122,14 @@ impl MountArgs {
     }
 }
 
+/// Leaves the caller's session and directory.
+fn leave_caller(events: &Events<Mounted>) {
+    // This fails harmlessly if the process already leads a session.
+    let _ = rustix::process::setsid();
+    let _ = rustix::process::chdir("/");
+    events.watch_caller();
+}
+
 /// Serves the mount in this process until it is unmounted.
 fn serve(args: &MountArgs, role: Role) -> Result<ExitCode, Error> {
     // Before anything is mounted, so that no signal is missed.
@@ -133,11 +141,7 @@ fn serve(args: &MountArgs, role: Role) -> Result<ExitCode, Error> {
     let (retry_policy, metrics) = (RetryPolicy::new(&parsed, is_for_mount_8()), metrics_of(args, &parsed)?);
     let directory = resolve_directory(&args.directory, retry_policy.is_background())?;
     if role == Role::Background {
-        // Leaves the caller's session and directory. This fails harmlessly if the process already
-        // leads a session.
-        let _ = rustix::process::setsid();
-        let _ = rustix::process::chdir("/");
-        events.watch_caller();
+        leave_caller(&events);
     }
     let registration = Arc::new(Registration::register(&args.target, &directory, &options));
     let policy = Policy::new(&parsed);

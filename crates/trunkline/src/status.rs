@@ -23,7 +23,8 @@ const DEAD_TIMEOUT: Duration = Duration::from_secs(2);
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct StatusArgs {
-    /// Only the mount on this directory, with the options in effect, its paths, calls and latencies.
+    /// Only the mount on this directory, with the options in effect, its paths, calls and
+    /// latencies.
     #[arg(value_name = "DIR")]
     directory: Option<PathBuf>,
     /// Print JSON: an array with one object for each mount.

@@ -19,7 +19,8 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use view::{Order, View, needs_files};
 
-/// Watch servers, mounts, benches and agents: operations, bytes, latencies and paths, once a second.
+/// Watch servers, mounts, benches and agents: operations, bytes, latencies and paths, once a
+/// second.
 ///
 /// In a terminal it takes the whole screen; `?` explains the keys. Elsewhere, and with --batch,
 /// it prints text.

@@ -242,7 +242,8 @@ fn silent_networks_are_noticed_and_their_clients_named() {
     bed.assert_empty();
 }
 
-/// The record has the spread of the starts, and the table tells it. Only in the full tier: fifty processes on this machine.
+/// The record has the spread of the starts, and the table tells it. Only in the full tier: fifty
+/// processes on this machine.
 #[test]
 fn fifty_agents_are_all_ready_before_any_starts() {
     let bed = Testbed::start(50);

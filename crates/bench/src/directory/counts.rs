@@ -1,7 +1,7 @@
 //! What the operations on a directory have counted, for whoever watches while they are made.
 //!
-//! Each job counts for itself, under a lock that only a reader ever contends for, so that jobs do not
-//! wait for each other.
+//! Each job counts for itself, under a lock that only a reader ever contends for, so that jobs do
+//! not wait for each other.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -40,7 +40,8 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl DirectoryCounts {
-    /// The counts of the job with this index in its workload; jobs of later workloads go on with them.
+    /// The counts of the job with this index in its workload; jobs of later workloads go on with
+    /// them.
     pub(crate) fn job(&self, index: usize) -> Arc<JobCounts> {
         let mut jobs = locked(&self.jobs);
         if jobs.len() <= index {

@@ -7,7 +7,7 @@
 //! - `losses`: a count of failed syncs, shared by all processes that serve the export through a
 //!   mapping.
 //! - `changes`: the last change attribute that was made from the clock (`changes`), shared
-//! likewise.
+//!   likewise.
 //! - `map`: where objects lie, where the kernel's handles cannot be opened (`map`).
 //! - `path`: which directory this belongs to, for people.
 //!

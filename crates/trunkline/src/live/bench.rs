@@ -11,13 +11,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-/// The routes that are told apart; an agent may see new ones as long as it runs. The mounts of others
-/// are counted together, and so are their directories.
+/// The routes that are told apart; an agent may see new ones as long as it runs. The mounts of
+/// others are counted together, and so are their directories.
 const ROUTES_MAX: usize = 256;
 /// The name of these others.
 const OTHER_ROUTES: &str = "others";
 
-/// Counts over the mounts and directories of an experiment, which mounts a route again for each repeat.
+/// Counts over the mounts and directories of an experiment, which mounts a route again for each
+/// repeat.
 #[derive(Debug)]
 pub struct Counts {
     identity: Identity,

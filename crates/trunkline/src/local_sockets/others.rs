@@ -1,9 +1,9 @@
 //! Root reads what other users' processes tell.
 //!
-//! What lies in a user's directory is that user's to choose, so nothing there is trusted: no link is
-//! followed, only a socket of the user is connected to, and only the process of the user that the
-//! socket is named after is listened to. The size of what it tells, the time it takes, and the number
-//! of a user's processes are bounded. Nothing is removed there.
+//! What lies in a user's directory is that user's to choose, so nothing there is trusted: no link
+//! is followed, only a socket of the user is connected to, and only the process of the user that
+//! the socket is named after is listened to. The size of what it tells, the time it takes, and the
+//! number of a user's processes are bounded. Nothing is removed there.
 
 use super::{ANSWER_TIMEOUT, named_in, socket_of};
 use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, open, openat};
@@ -19,7 +19,8 @@ use std::time::Instant;
 const RUNTIME: &str = "/run/user";
 /// The most processes of one user that root asks.
 const PROCESSES_MAX: usize = 16;
-/// The longest document that root reads of another user's process: the counters of hundreds of clients.
+/// The longest document that root reads of another user's process: the counters of hundreds of
+/// clients.
 const DOCUMENT_BYTES_MAX: usize = 8 << 20;
 
 /// Another user, with a runtime directory.

@@ -1,5 +1,5 @@
-//! The options of a mount as they are in effect: with all defaults, and with what the server and this
-//! machine made of them.
+//! The options of a mount as they are in effect: with all defaults, and with what the server and
+//! this machine made of them.
 
 use client::Settings;
 use client::options::{DirectoryReads, LookupCache, MountOptions, Proto};

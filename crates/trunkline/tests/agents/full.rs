@@ -1,5 +1,5 @@
-//! Targets that become full while files are made there: there was room when bench looked, and then a
-//! neighbour took it. Bench says so once, leaves nothing, and writes no record.
+//! Targets that become full while files are made there: there was room when bench looked, and then
+//! a neighbour took it. Bench says so once, leaves nothing, and writes no record.
 
 use super::fixture::{trunkline, write_key};
 use rustix::fs::FallocateFlags;

@@ -383,7 +383,8 @@ fn a_killed_node_turns_its_path_red_and_back() {
     no_problems(&browser);
 }
 
-/// The connection of a killed node is closed by the system; here nothing says that the node is gone.
+/// The connection of a killed node is closed by the system; here nothing says that the node is
+/// gone.
 #[test]
 fn a_silent_node_turns_its_path_red_and_each_second_says_so() {
     let mounted = WatchedMount::start();

@@ -104,8 +104,8 @@ fn a_metrics_address_in_use_is_an_error_and_nothing_stays_mounted() {
     }
 }
 
-/// As an ordinary user (`$3` runs a command as that user): a server, whose counters root asks for, and
-/// that user asks for those of a process of root (`$4`). No other process sees this /run/user.
+/// As an ordinary user (`$3` runs a command as that user): a server, whose counters root asks for,
+/// and that user asks for those of a process of root (`$4`). No other process sees this /run/user.
 const OF_ANOTHER_USER: &str = "\
     mount -t tmpfs tmpfs /run/user; mkdir -m 700 /run/user/1; chown 1:1 /run/user/1; \
     export XDG_RUNTIME_DIR=/run/user/1; \
