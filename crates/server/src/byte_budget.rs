@@ -162,9 +162,10 @@ impl ByteBudget {
     }
 
     /// Whether a turn need not check what it takes, when there are this many loops. With very many
-    /// loops a quarter of the budget is enough, or there would never be plenty.
+    /// loops a quarter of the budget is enough, or there would never be plenty; but no less than
+    /// what a turn may take.
     pub fn is_ample(&self, room: usize, loops: usize) -> bool {
-        room >= AMPLE_BYTES.saturating_mul(loops).min(self.bytes_max / 4)
+        room >= AMPLE_BYTES.saturating_mul(loops).min(self.bytes_max / 4).max(AMPLE_BYTES)
     }
 }
 
@@ -235,6 +236,16 @@ mod tests {
         assert!(
             !budget.is_ample(200 * MIB, 64) && budget.is_ample(16 * MIB, 1) && !budget.is_ample(15 * MIB, 1)
         );
+    }
+
+    #[test]
+    fn of_a_small_budget_no_turn_takes_more_than_there_is_room_for() {
+        for bytes_max in [BUDGET_BYTES_MIN, 32 * MIB] {
+            let budget = ByteBudget::new(bytes_max);
+            let room = budget.room(&budget.account(address(1)));
+            assert!(room < AMPLE_BYTES || budget.is_ample(room, 1));
+            assert!(!budget.is_ample(AMPLE_BYTES - 1, 1), "{bytes_max}");
+        }
     }
 
     #[test]
