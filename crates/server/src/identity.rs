@@ -66,12 +66,6 @@ impl Identity {
         if self.nobody { u64::MAX } else { u64::from(self.uid) << 32 | u64::from(self.gid) }
     }
 
-    /// Whether the caller named nobody (AUTH_NONE).
-    #[must_use]
-    pub const fn is_nobody(&self) -> bool {
-        self.nobody
-    }
-
     /// The caller as `export` sees it: squashed or as it is. `None`: it named nobody, and the
     /// export wants to know (answered by AUTH_TOOWEAK).
     #[must_use]

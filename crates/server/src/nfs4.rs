@@ -89,15 +89,17 @@ fn may_block(client: &Client) -> bool {
     client.exports.iter().any(|(index, export)| export.may_block && client.admitted.contains(index))
 }
 
-/// How much the operations of a compound ask for, up to the first that asks for something.
+/// How much the operations of a compound ask for together.
 fn payload_of(message: &[u8]) -> u32 {
     let Ok(mut requests) = RequestReader::<Fore>::new(message) else { return 0 };
+    let mut all = 0_u32;
     while let Some(Ok(request)) = requests.next_operation() {
-        match request.args {
-            Args::Read(read) => return read.count,
-            Args::ReadDir(list) => return list.maxcount.min(DIRECTORY_BYTES_MAX),
-            _ => {}
-        }
+        let asked = match request.args {
+            Args::Read(read) => read.count,
+            Args::ReadDir(list) => list.maxcount.min(DIRECTORY_BYTES_MAX),
+            _ => 0,
+        };
+        all = all.saturating_add(asked);
     }
-    0
+    all
 }

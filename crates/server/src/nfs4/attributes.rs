@@ -12,6 +12,7 @@ use nfs4::op::getattr::{SetArgs, SetReply, Success};
 use nfs4::op::{Operation, Reply};
 use nfs4::types::attributes::{SETTABLE, SETTABLE_AT_CREATION, number};
 use nfs4::{Attributes, Bitmap, ChangeAttrType, ChangeInfo, Fattr, Fsid, Status};
+use std::time::Duration;
 use store::{ObjectId, Wait};
 
 /// Permission bits with set-user-id, set-group-id and sticky. RFC 8881 s6.2.4
@@ -94,30 +95,25 @@ pub(super) fn supported(minor: u32) -> Bitmap {
     if minor >= 2 { SUPPORTED | SUPPORTED_4_2 } else { SUPPORTED }
 }
 
-/// The change attribute: a time is precise enough to differ after each change that a client sees.
-const fn change_of(ctime: Time) -> u64 {
-    ctime.seconds.cast_unsigned().wrapping_mul(NANOSECONDS as u64).wrapping_add(ctime.nanoseconds as u64)
-}
-
 /// A directory before and after a change.
 pub(super) fn change_info(effect: &Effect) -> ChangeInfo {
-    let before = effect.before.map(|before| change_of(before.ctime));
-    let after = effect.after.map(|after| change_of(after.ctime));
-    let atomic = before.is_some() && after.is_some();
+    let before = effect.before.map(|before| before.change);
+    let after = effect.after.map(|after| after.change);
+    let atomic = effect.atomic && before.is_some() && after.is_some();
     ChangeInfo { atomic, before: before.unwrap_or(0), after: after.unwrap_or(0) }
 }
 
 /// A directory that an operation only looked at.
 pub(super) const fn unchanged(directory: &fs::Attributes) -> ChangeInfo {
-    let change = change_of(directory.ctime);
-    ChangeInfo { atomic: true, before: change, after: change }
+    ChangeInfo { atomic: true, before: directory.change, after: directory.change }
 }
 
 /// What does not depend on the object, but on its file system.
 fn of_system(compound: &Compound<'_>, export: Option<&Export>) -> Attributes<'static> {
     let capabilities = export.map(|export| export.store.capabilities());
     let limits = capabilities.map(|capabilities| capabilities.limits);
-    let time_delta = capabilities.map_or(1, |capabilities| capabilities.time_delta.subsec_nanos());
+    let time_delta = capabilities.map_or(Duration::from_nanos(1), |capabilities| capabilities.time_delta);
+    let grows = capabilities.is_some_and(|capabilities| capabilities.change_grows);
     Attributes {
         supported_attrs: Some(supported(compound.minor)),
         fh_expire_type: Some(0),
@@ -139,9 +135,16 @@ fn of_system(compound: &Compound<'_>, export: Option<&Export>) -> Attributes<'st
         maxread: Some(u64::from(IO_BYTES_MAX)),
         maxwrite: Some(u64::from(IO_BYTES_MAX)),
         no_trunc: Some(limits.is_none_or(|limits| limits.no_truncation)),
-        time_delta: Some(Time { seconds: 0, nanoseconds: time_delta }),
+        time_delta: Some(Time {
+            seconds: i64::try_from(time_delta.as_secs()).unwrap_or(i64::MAX),
+            nanoseconds: time_delta.subsec_nanos(),
+        }),
         suppattr_exclcreat: Some(EXCLUSIVE),
-        change_attr_type: Some(ChangeAttrType::TIME_METADATA),
+        change_attr_type: Some(if grows {
+            ChangeAttrType::MONOTONIC_INCR
+        } else {
+            ChangeAttrType::UNDEFINED
+        }),
         ..Attributes::default()
     }
 }
@@ -192,7 +195,7 @@ impl<'a> Describer<'a> {
             time_metadata: plain.time_metadata,
             time_modify: plain.time_modify,
             fsid: Some(Fsid { major: u64::from(fsid), minor: 0 }),
-            change: Some(change_of(of.ctime)),
+            change: Some(of.change),
             mounted_on_fileid: Some(root.map_or(of.fileid, pseudo::mounted_on)),
             filehandle: if self.wanted.contains(number::FILEHANDLE) { handle() } else { None },
             ..self.system

@@ -336,6 +336,14 @@ const fn needs_no_session(operation: Operation) -> bool {
     )
 }
 
+/// Whoever may use no export reaches neither clients nor sessions, of others least of all.
+fn refuse_stranger(first: wire::Decoded<'_, Fore>, out: &mut Replies<'_>) -> Status {
+    match first {
+        Ok(request) => out.fail(request.args.operation(), Status::PERM),
+        Err(refused) => out.refuse(refused),
+    }
+}
+
 /// Executes the compound of a call. On a loop, no store that it can reach waits.
 pub(super) fn run(call: Call<'_, '_>, shared: &Nfs4State) -> Result<Answered, Answered> {
     let Call { out, text, times, mode, header, reader, payload_bytes_max, client, .. } = call;
@@ -373,6 +381,7 @@ pub(super) fn run(call: Call<'_, '_>, shared: &Nfs4State) -> Result<Answered, An
         return Ok(Answered::reply(false));
     };
     let status = match first {
+        first if compound.request.client.admitted.is_empty() => refuse_stranger(first, &mut replies),
         Ok(wire::Request { args: Args::Sequence(args), .. }) => {
             let principal = compound.request.identity.principal();
             let call_bytes = sequence::call_bytes(header, message);

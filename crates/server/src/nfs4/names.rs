@@ -2,7 +2,7 @@
 //! RFC 8881 s18.4, s18.9, s18.13, s18.14, s18.23 to s18.26
 
 use super::DIRECTORY_BYTES_MAX;
-use super::attributes::{Describer, change_info, of_place, to_set};
+use super::attributes::{Describer, change_info, of_place, supported, to_set};
 use super::compound::{Compound, Outcome, Place, Replies};
 use super::pseudo::{self, Node};
 use super::status::of_handler;
@@ -215,13 +215,14 @@ fn list_node(
     mut entries: EntryWriter<'_>,
 ) -> Status {
     let children = node.children(compound.request.client);
+    let wanted = args.wanted & supported(compound.minor);
     for (cookie, (name, place)) in (FIRST_COOKIE..).zip(&children) {
         if cookie <= args.cookie {
             continue;
         }
         // What is wrong with one export does not keep the others from being seen.
-        let attributes = of_place(compound, *place, args.wanted).unwrap_or_else(Describer::failed);
-        if !entries.add(cookie, name.as_bytes(), &attributes, args.wanted) {
+        let attributes = of_place(compound, *place, wanted).unwrap_or_else(Describer::failed);
+        if !entries.add(cookie, name.as_bytes(), &attributes, wanted) {
             return entries.finish(false);
         }
     }

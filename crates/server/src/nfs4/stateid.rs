@@ -8,12 +8,18 @@ use nfs4::op::stateid::{TestArgs, TestSuccess};
 use nfs4::{Array, Operation, Stateid, Status};
 use state::StateId;
 
+/// The most stateids that one TEST_STATEID may ask about: each takes the lock of the state.
+const TESTED_MAX: usize = 1024;
+
 /// TEST_STATEID: what each of them is worth.
 pub(super) fn test(compound: &mut Compound<'_>, args: &TestArgs<'_>, out: &mut Replies<'_>) -> Status {
     let client = match compound.client() {
         Ok(client) => client,
         Err(status) => return out.fail(Operation::TestStateid, status),
     };
+    if args.stateids.iter().nth(TESTED_MAX).is_some() {
+        return out.fail(Operation::TestStateid, Status::REP_TOO_BIG);
+    }
     let worth = |id: Stateid| {
         // The special stateids name no state.
         if id.is_special() {

@@ -29,9 +29,9 @@ pub(super) const fn of_state(error: &Error) -> Status {
         Error::SeqFalseRetry => Status::SEQ_FALSE_RETRY,
         Error::TooSmall => Status::TOOSMALL,
         Error::CompleteAlready => Status::COMPLETE_ALREADY,
-        Error::BadStateId => Status::BAD_STATEID,
+        // Of an earlier start, which the session tells by itself: RFC 8881 s15.1.16.5
+        Error::BadStateId | Error::StaleStateId => Status::BAD_STATEID,
         Error::OldStateId => Status::OLD_STATEID,
-        Error::StaleStateId => Status::STALE_STATEID,
         Error::Expired => Status::EXPIRED,
         Error::DelegationRevoked => Status::DELEG_REVOKED,
         Error::ShareDenied => Status::SHARE_DENIED,

@@ -1,19 +1,25 @@
 //! What clients may not do: bad bytes, too much of anything, strangers.
 
-use super::client::{Client, call, config_with_4, encoded, exchange_id, outcome, put, start, start_with};
+use super::client::{
+    Client, call, config_with_4, create_session, encoded, exchange_id, outcome, put, start, start_with,
+};
 use crate::peer::Peer;
 use nfs4::op::{self, Args};
 use nfs4::{Bitmap, Status};
 use rpc::reply::{Accept, Body};
 
 #[test]
-fn a_stranger_gets_no_client_id() {
+fn a_stranger_reaches_neither_clients_nor_sessions() {
     let mut config = config_with_4();
     config.exports[0].allow.clear();
     let (_server, address) = start_with(config);
     let mut peer = Peer::new(address);
-    let request = encoded(2, |to| _ = to.push(&exchange_id(b"stranger", 1)));
-    assert_eq!(outcome(&call(&mut peer, &request)), (Status::PERM, 1));
+    let client = nfs4::ClientId(1 << 32 | 1);
+    let destroy = Args::DestroyClientId(op::exchange_id::DestroyArgs { client });
+    for args in [exchange_id(b"stranger", 1), create_session(client, 1, 4), destroy, Args::PutRootFh(())] {
+        let request = encoded(2, |to| _ = to.push(&args));
+        assert_eq!(outcome(&call(&mut peer, &request)), (Status::PERM, 1), "{args:?}");
+    }
 }
 
 // RFC 8881 s18.46.3, s2.10.6.4

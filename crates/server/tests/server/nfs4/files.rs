@@ -51,17 +51,29 @@ fn work(client: &mut Client) {
     };
     assert_eq!(client.run(|to| _ = to.push(&put(file)).push(&commit)), Status::OK);
     assert_eq!(client.run(set(open)), Status::OK);
-    assert_eq!(client.run(set(Stateid { seqid: 1, other: [9; 12] })), Status::STALE_STATEID);
+    assert_eq!(client.run(set(Stateid { seqid: 1, other: [9; 12] })), Status::BAD_STATEID);
     let results = client.send(|to| _ = to.push(&put(file)).push(&get(&[1, 4, 33, 35, 36])));
     let got = after_put(&results).expect::<kind::GetAttr>().unwrap().unwrap().attributes.parse().unwrap();
     assert_eq!(got.file_type, Some(FileType::Regular));
     assert_eq!((got.size, got.mode, got.numlinks), (Some(10), Some(0o600), Some(1)));
 
+    changes(client, file, open);
     names(client, export);
     assert_eq!(client.close(file, open), Status::OK);
     assert_eq!(client.read(file, open, 0, 1), Err(Status::BAD_STATEID));
     assert_eq!(client.run(|to| _ = to.push(&put(export)).push(&remove("linked"))), Status::OK);
     assert_eq!(client.walk(&["export", "linked"]), Err(Status::NOENT));
+}
+
+/// The change attribute after each of many writes in a row, within a tick of the clock.
+fn changes(client: &mut Client, file: fs::FileHandle, open: Stateid) {
+    let mut seen = std::collections::HashSet::new();
+    for number in 0..50 {
+        assert_eq!(client.write(file, open, 0, &[number; 10]), Ok(10));
+        let results = client.send(|to| _ = to.push(&put(file)).push(&get(&[3])));
+        let got = after_put(&results).expect::<kind::GetAttr>().unwrap().unwrap().attributes.parse().unwrap();
+        assert!(seen.insert(got.change.unwrap()), "{number}");
+    }
 }
 
 /// Directories, links, renames and listings. The export has one file, "file", which is "linked" at
