@@ -124,8 +124,8 @@ load_modules() {
         [ -d "/sys/module/${module//-/_}" ] || modprobe "$module"
     done
     while read -r module; do
-        grep -qxF "$module" <<<"$before" || remember modules "$module"
-    done < <(loaded)
+        remember modules "$module"
+    done < <(loaded | grep -vxF -e "$before" || :)
 }
 
 # has_loaded MODULE: whether load_modules has loaded it in this step.

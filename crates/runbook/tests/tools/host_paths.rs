@@ -178,6 +178,29 @@ fn settings_are_applied_to_the_planned_targets_only() {
     );
 }
 
+/// udev announces each path and volume: one run is under way, one waits and sees what came
+/// meanwhile, and all others need not run.
+#[test]
+fn one_run_applies_the_settings_to_all_that_udev_announces_meanwhile() {
+    let site = System::LinuxHost.site_file().replace("nqn_prefix", "request_kib = 512\nnqn_prefix");
+    let machine = Machine::new(&site, &ALL);
+    let limit = "/sys/block/nvme0n1/queue/max_sectors_kb";
+    let flock = "#!/bin/sh\necho \"$*\" >>/etc/nvme/log\nexec /usr/bin/flock \"$@\"\n";
+    write(&machine.at("bin/flock"), flock, 0o755);
+    // The lock of a run under way is held until the first run waits for it and the second has
+    // ended.
+    let (worked, said) = machine.run(&format!(
+        "exec 7<$nvme; flock 7; $nvme tune --once 7<&- & \
+         for n in $(seq 600); do grep -qx 9 /etc/nvme/log && break; sleep 0.1; done; \
+         $nvme tune --once 7<&-; cat {limit}; echo; exec 7<&-; wait; cat {limit}"
+    ));
+    assert!(worked, "{said}");
+    assert_eq!(said, "1280\n512\n", "the second run does not wait, the first one does");
+    let rules = folder(&site);
+    let rules = fs::read_to_string(rules.path().join("hosts/files/71-trunkline-nvme.rules")).expect("read");
+    assert_eq!(rules.matches("RUN+=").count(), rules.matches("trunkline-nvme tune --once\"").count());
+}
+
 /// A path of an earlier plan is disconnected once all planned ones are live.
 #[test]
 fn a_path_that_is_not_planned_any_more_is_disconnected() {
