@@ -257,9 +257,12 @@ fn exclusive<'a>(
     }
     let made = made(compound, at, name, CreateMode::Exclusive(verifier), mask | VERIFIER_PLACE)?;
     let chosen = made.map_err(Status::from_fs)?;
+    let target = compound.target(chosen.export, chosen.found.object)?;
+    let caller = target.squashed.caller();
+    // A file that was there is a success too, and verifiers can be seen: only to its owner it
+    // counts as new.
+    let chosen = Chosen { is_new: chosen.found.attributes.uid == caller.uid, ..chosen };
     if !mask.is_empty() {
-        let target = compound.target(chosen.export, chosen.found.object)?;
-        let caller = target.squashed.caller();
         let (_, result) = target.export.store.set_attributes(caller, target.object, &set, None);
         result.map_err(Status::from_fs)?;
     }

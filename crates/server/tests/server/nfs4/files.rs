@@ -215,6 +215,31 @@ fn a_file_is_created_once_in_each_of_the_ways() {
     assert_eq!(open("d", How::Guarded(Fattr::all(&named))), Err(Status::BADOWNER));
 }
 
+/// A verifier is no right to a file: on a directory everybody can see it in the file's times.
+#[test]
+fn an_exclusive_open_of_anothers_file_needs_rights_to_it() {
+    let (_server, address) = start();
+    let mut root = Client::new(address, "root");
+    let export = root.export();
+    let open_to_all = Attributes { mode: Some(0o777), ..Attributes::default() };
+    let set = Args::SetAttr(op::getattr::SetArgs {
+        stateid: Stateid::ANONYMOUS,
+        attributes: Fattr::all(&open_to_all),
+    });
+    assert_eq!(root.run(|to| _ = to.push(&put(export)).push(&set)), Status::OK);
+    let private = Attributes { mode: Some(0o600), ..Attributes::default() };
+    let open = |client: &mut Client, how: op::open::How<'_>| {
+        let args = open_args(client, "lock", how);
+        client.run(|to| _ = to.push(&put(export)).push(&args))
+    };
+    use op::open::How;
+    let made = || How::ExclusiveWith([1; 8], Fattr::all(&private));
+    assert_eq!(open(&mut root, made()), Status::OK);
+    let mut other = Client::of_user(address, "other", 1000);
+    assert_eq!(open(&mut other, How::Exclusive([1; 8])), Status::ACCESS);
+    assert_eq!(open(&mut root, made()), Status::OK, "a retry of its maker");
+}
+
 // RFC 8881 s18.31, s18.15
 #[test]
 fn verify_and_nverify_compare() {
