@@ -306,6 +306,17 @@ impl<'a> Compound<'a> {
         }
     }
 
+    /// How much data are worth getting for a reply that has this length: one byte more than the
+    /// session allows is enough to know that they do not fit.
+    pub fn bytes_worth_getting(&self, len: usize) -> u32 {
+        let Some(session) = &self.session else { return u32::MAX };
+        let fore = &session.channels.fore;
+        let most =
+            if session.keep { fore.response_bytes.min(fore.cached_bytes) } else { fore.response_bytes };
+        let left = (most as usize).saturating_sub(SUCCESS_BYTES + len);
+        u32::try_from(left).unwrap_or(u32::MAX).saturating_add(1)
+    }
+
     /// Whether the session allows a reply of this length.
     fn fits(&self, len: usize) -> Outcome<()> {
         let Some(session) = &self.session else { return Ok(()) };

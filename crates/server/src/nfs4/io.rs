@@ -69,7 +69,8 @@ pub(super) fn read(
     out: &mut Replies<'_>,
 ) -> Status {
     let mut payload = Payload::new();
-    let head = match read_into(compound, args, &mut payload) {
+    let bytes_max = compound.bytes_worth_getting(out.len());
+    let head = match read_into(compound, args, bytes_max, &mut payload) {
         Ok(head) => head,
         Err(status) => return out.fail(Operation::Read, status),
     };
@@ -80,14 +81,22 @@ pub(super) fn read(
     }
     // Something follows, or the reply is kept with its data. Only pages that are sent in one go
     // have no bytes, and only calls without waiting get such.
+    if payload.iter().any(|segment| segment.as_bytes().is_none()) {
+        return out.fail(Operation::Read, Status::SERVERFAULT);
+    }
     out.read_here(head.eof, payload.iter().filter_map(Segment::as_bytes))
 }
 
-fn read_into(compound: &Compound<'_>, args: &ReadArgs, payload: &mut Payload) -> Outcome<ReplyHead> {
+fn read_into(
+    compound: &Compound<'_>,
+    args: &ReadArgs,
+    bytes_max: u32,
+    payload: &mut Payload,
+) -> Outcome<ReplyHead> {
     let target = compound.object_or(Status::ISDIR)?;
     let id = compound.stateid(args.stateid)?;
     check(compound, &target, id, state::READ)?;
-    let count = args.count.min(IO_BYTES_MAX).min(compound.payload_bytes_max);
+    let count = args.count.min(IO_BYTES_MAX).min(compound.payload_bytes_max).min(bytes_max);
     let read = target.read(args.offset, count, payload).map_err(of_handler)?;
     let end = read.map_err(|status| {
         payload.clear();

@@ -202,6 +202,7 @@ pub(super) fn read_directory(
         return out.fail(Operation::ReadDir, Status::BAD_COOKIE);
     }
     let most = args.maxcount.min(DIRECTORY_BYTES_MAX).min(compound.payload_bytes_max);
+    let most = most.min(compound.bytes_worth_getting(out.len()));
     out.readdir(COOKIE_VERIFIER, args.dircount, most, |entries| match place {
         Place::Pseudo(node) => list_node(compound, node, args, entries),
         Place::Object(..) => list_object(compound, args, entries),
