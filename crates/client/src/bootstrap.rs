@@ -64,9 +64,7 @@ fn bootstrap(
     let (mut caller, found) = at_mount(settings, remote, credential, find)?;
     let mut by_rpcbind = None;
     if over_rdma {
-        let is_same = |local: &transport::Address| local.is_ipv4() == remote.address.is_ipv4();
-        let local = settings.locals.iter().copied().find(is_same);
-        caller = Caller::connect_rdma(local, nfs, credential)?;
+        caller = Caller::connect_rdma(settings.local_for(nfs.ip()), nfs, credential)?;
     } else if caller.address() != nfs {
         (caller, by_rpcbind) = at_nfs(settings, remote, credential)?;
     }
@@ -82,10 +80,15 @@ fn bootstrap(
     })
 }
 
+/// Connects over TCP, as the options say.
+fn connect(settings: &Settings, address: SocketAddr, credential: &[u8]) -> Result<Caller, MountError> {
+    Caller::connect(settings.local_for(address.ip()), address, credential, settings.reserved_port)
+}
+
 /// The port of NFS on a remote where nothing listens at the usual one, as its rpcbind knows it.
 pub(crate) fn find_port(settings: &Settings, remote: &Remote) -> Option<u16> {
     let rpcbind = settings.nfs_rpcbind_port?;
-    match Caller::connect(settings.address_of(remote), &[], settings.reserved_port) {
+    match connect(settings, settings.address_of(remote), &[]) {
         Err(error) if error.is_refused() => {
             rpcbind::port_of(remote.address.with_port(rpcbind), NFS, "NFS").ok()
         }
@@ -100,7 +103,7 @@ fn at_nfs(
     remote: &Remote,
     credential: &[u8],
 ) -> Result<(Caller, Option<SocketAddr>), MountError> {
-    let at = |address| Caller::connect(address, credential, settings.reserved_port);
+    let at = |address| connect(settings, address, credential);
     let refused = match (at(settings.address_of(remote)), settings.nfs_rpcbind_port) {
         (Err(error), Some(rpcbind)) if remote.port.is_none() && error.is_refused() => (error, rpcbind),
         (other, _) => return Ok((other?, None)),
@@ -154,7 +157,7 @@ pub(crate) fn at_mount<T>(
 ) -> Result<(Caller, T), MountError> {
     let address = remote.address;
     let at_port = |port| {
-        let mut caller = Caller::connect(address.with_port(port), credential, settings.reserved_port)?;
+        let mut caller = connect(settings, address.with_port(port), credential)?;
         let answer = ask(&mut caller)?;
         Ok((caller, answer))
     };
@@ -202,7 +205,7 @@ fn find(
         // A server that does not list its exports may still mount them; the connection may not
         // survive the refusal.
         Err(MountError::Protocol { .. }) => {
-            *caller = Caller::connect(caller.address(), credential, settings.reserved_port)?;
+            *caller = connect(settings, caller.address(), credential)?;
             Vec::new()
         }
         other => other?,

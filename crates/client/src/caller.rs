@@ -2,7 +2,7 @@
 
 mod rdma;
 
-use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use rpc::Xid;
@@ -85,24 +85,31 @@ impl Sink for Reply {
 }
 
 impl Caller {
-    /// Connects, from a reserved port if `reserved` is true, or if it is `None` and this is
-    /// permitted: like NFS, mountd may refuse other ports.
+    /// Connects, from this local address if given, and from a reserved port if `reserved` is true,
+    /// or if it is `None` and this is permitted: like NFS, mountd may refuse other addresses and
+    /// ports.
     pub(crate) fn connect(
+        local: Option<Address>,
         address: SocketAddr,
         credential: &[u8],
         reserved: Option<bool>,
     ) -> Result<Self, MountError> {
-        let anywhere = || TcpStream::connect_timeout(&address, CONNECT_TIMEOUT);
+        let from = |local: Option<SocketAddr>| socket::connect_within(local, address, CONNECT_TIMEOUT);
+        let anywhere = || from(local.map(|local| local.with_port(0)));
+        let any: IpAddr = if address.is_ipv4() { [0; 4].into() } else { [0; 16].into() };
+        let here = local.unwrap_or_else(|| any.into());
+        let at_reserved = || from_reserved_port(|port| from(Some(here.with_port(port))));
         let stream = match reserved {
-            Some(true) => connect_reserved(address),
-            None if rustix::process::geteuid().is_root() => connect_reserved(address)
-                .or_else(|error| if is_local(&error) { anywhere() } else { Err(error) }),
+            Some(true) => at_reserved(),
+            None if rustix::process::geteuid().is_root() => {
+                at_reserved().or_else(|error| if is_local(&error) { anywhere() } else { Err(error) })
+            }
             None | Some(false) => anywhere(),
         };
         let stream = stream.and_then(|stream| stream.set_nonblocking(true).map(|()| stream));
         let stream = stream.map_err(|source| MountError::Connect { address, source })?;
         let limits = Limits { record_bytes_max: REPLY_BYTES_MAX };
-        Self::over(Wire::Tcp(Stream::new(stream.into(), limits)), (None, address), credential)
+        Self::over(Wire::Tcp(Stream::new(stream.into(), limits)), (local, address), credential)
     }
 
     /// Connects over RDMA, from this local address if given.
@@ -212,11 +219,4 @@ impl Caller {
 fn is_local(error: &std::io::Error) -> bool {
     use std::io::ErrorKind;
     matches!(error.kind(), ErrorKind::AddrInUse | ErrorKind::PermissionDenied)
-}
-
-fn connect_reserved(remote: SocketAddr) -> std::io::Result<TcpStream> {
-    let any: IpAddr = if remote.is_ipv4() { [0; 4].into() } else { [0; 16].into() };
-    from_reserved_port(|port| {
-        socket::connect_within(Some(SocketAddr::new(any, port)), remote, CONNECT_TIMEOUT)
-    })
 }

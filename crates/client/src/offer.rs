@@ -110,8 +110,10 @@ fn unasked(address: SocketAddr, error: MountError) -> Offer {
 /// Asks one address for each version; one connection failure is reported once.
 fn ask(settings: &Settings, address: SocketAddr, proto: Proto, is_meant: bool) -> Vec<Offer> {
     let connect = |credential: &[u8]| match proto {
-        Proto::Tcp => Caller::connect(address, credential, settings.reserved_port),
-        Proto::Rdma => Caller::connect_rdma(settings.locals.first().copied(), address, credential),
+        Proto::Tcp => {
+            Caller::connect(settings.local_for(address.ip()), address, credential, settings.reserved_port)
+        }
+        Proto::Rdma => Caller::connect_rdma(settings.local_for(address.ip()), address, credential),
     };
     let mut offers = Vec::new();
     for version in VERSIONS {

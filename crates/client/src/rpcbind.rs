@@ -59,7 +59,7 @@ fn over_tcp(rpcbind: SocketAddr, version: u32, asked: Program) -> Result<u16, St
         let because = std::error::Error::source(&error).map(|source| format!(": {source}"));
         format!("rpcbind is not there: {error}{}", because.unwrap_or_default())
     };
-    let mut caller = Caller::connect(rpcbind, &AUTH_NONE, Some(false)).map_err(said)?;
+    let mut caller = Caller::connect(None, rpcbind, &AUTH_NONE, Some(false)).map_err(said)?;
     let program = Program { number: PROGRAM, version };
     let results = caller.call(program, GETPORT, |writer| arguments(writer, version, asked)).map_err(said)?;
     result(&results, version).ok_or_else(|| format!("rpcbind at {rpcbind} answers something else"))

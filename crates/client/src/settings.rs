@@ -1,6 +1,6 @@
 //! The settings of a mount, after names are resolved and defaults filled in.
 
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
 use transport::Address;
@@ -154,6 +154,11 @@ impl Settings {
     pub fn connections_per_node(&self) -> u16 {
         let remotes = u16::try_from(self.remotes.len().max(1)).unwrap_or(u16::MAX);
         (self.nconnect + self.mdconnect).div_ceil(remotes)
+    }
+
+    /// The local address from which a remote one is first asked (`localports`).
+    pub(crate) fn local_for(&self, remote: IpAddr) -> Option<Address> {
+        self.locals.iter().copied().find(|local| local.is_ipv4() == remote.is_ipv4())
     }
 
     /// The transport of NFS to a remote.

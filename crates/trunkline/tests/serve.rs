@@ -281,6 +281,19 @@ fn few_descriptors_are_warned_of_and_are_enough_for_many_connections_and_files()
     drop(idle);
 }
 
+/// MOUNT too is asked from the address that `localports` names: a server may admit only that one.
+#[test]
+fn a_client_with_a_local_address_asks_from_there_from_the_first_call_on() {
+    let dir = temp_dir("localports");
+    let file = dir.path().join("group.toml");
+    write(&file, &exports(&["/export"]).replace("127.0.0.0/8", "127.0.0.2/32"));
+    let process = Process::spawn(trunkline(&["serve", "-c", file.to_str().expect("UTF-8")]));
+    let url = format!("nfs://{}/export", address_of(&process));
+    let listed = |url: &str| trunkline(&["ls", url]).output().expect("it runs").status.success();
+    assert!(!listed(&url));
+    assert!(listed(&format!("{url}?localports=127.0.0.2")));
+}
+
 #[test]
 fn json_log_messages_are_one_object_per_line() {
     let arguments = ["serve", "--mem", "1MiB", "--listen", "127.0.0.1:0", "-v", "--log-format", "json"];
