@@ -233,9 +233,11 @@ fn the_example_files_are_experiments() {
     step.clients = (1..=9).map(|number| format!("host{number}").parse().unwrap()).collect();
     step.check_clients().unwrap();
     assert_eq!(step.planned().last().unwrap().jobs.len(), 90);
-    assert_eq!(read(include_str!("../../../../docs/examples/lab-rdma.toml")).planned().len(), 4);
+    let four = read(include_str!("../../../../docs/examples/lab-four-routes.toml"));
+    assert_eq!((four.routes.len(), four.planned().len()), (8, 2));
     for (text, clients, workloads) in [
         (include_str!("../../../../docs/examples/lab-clients.toml"), 6, 16),
+        (include_str!("../../../../docs/examples/lab-rdma.toml"), 6, 16),
         (include_str!("../../../../docs/examples/lab-step-test.toml"), 9, 6),
     ] {
         let lab = read(text);

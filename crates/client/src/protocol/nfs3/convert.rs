@@ -213,7 +213,10 @@ mod tests {
             assert_eq!(status(told).to_string(), told.to_string());
             seen.push(status(told));
         }
-        assert_eq!(seen, Status::ALL);
+        // What only later versions tell.
+        let later = [Status::NoXattr, Status::XattrTooBig];
+        let known: Vec<Status> = Status::ALL.iter().copied().filter(|known| !later.contains(known)).collect();
+        assert_eq!(seen, known);
         assert_eq!(status(nfs3::Status(4711)), Status::Other(4711));
     }
 
