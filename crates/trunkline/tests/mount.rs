@@ -84,6 +84,11 @@ fn every_promise_has_its_test() {
         include_str!("../../client/src/path_losses.rs"),
         include_str!("../../client/tests/bad_answers.rs"),
         include_str!("../../client/tests/stable_writes.rs"),
+        include_str!("../../store/src/dir/changes/tests.rs"),
+        include_str!("../../store/tests/change.rs"),
+        include_str!("../../store/tests/held.rs"),
+        include_str!("../../store/tests/holes.rs"),
+        include_str!("../../store/tests/xattrs.rs"),
     ];
     let document = include_str!("../../../docs/SEMANTICS.md");
     let mut named = 0;

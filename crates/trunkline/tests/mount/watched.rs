@@ -93,7 +93,7 @@ fn a_metrics_address_in_use_is_an_error_and_nothing_stays_mounted() {
     assert!(!refused.status.success() && said.contains("cannot answer on the metrics address"), "{said}");
     assert!(trunkline(&["status", name]).status.code() != Some(0), "it is not mounted");
     for (option, cause) in [
-        ("metrics=9101", "it is no address with a port"),
+        ("metrics=9101", "is no address with a port"),
         ("metricstoken=/etc/hostname", "there is no metrics address to show it to"),
     ] {
         let options = server.options(&format!("nolock,{option}"));
