@@ -131,9 +131,17 @@ impl<'a> Request<'a> {
         &self,
         handle: &Handle<MAX>,
     ) -> Result<Target<'a>, TargetError> {
-        let target = self.open_nonblocking(handle)?;
-        if target.export.config.read_only { Err(TargetError::Status(Status::ReadOnly)) } else { Ok(target) }
+        changeable(self.open_nonblocking(handle)?)
     }
+
+    /// An object, which is to be changed, of an export that admits the client.
+    pub fn target_for_change(&self, export: &'a Export, object: ObjectId) -> Result<Target<'a>, TargetError> {
+        changeable(self.target(export, object)?)
+    }
+}
+
+fn changeable(target: Target<'_>) -> Result<Target<'_>, TargetError> {
+    if target.export.config.read_only { Err(TargetError::Status(Status::ReadOnly)) } else { Ok(target) }
 }
 
 impl Target<'_> {

@@ -167,6 +167,23 @@ impl Capabilities {
     }
 }
 
+/// How much of a copy there is to do: up to the end that the source has at its begin, because a
+/// copy within one file may make it longer.
+///
+/// # Errors
+/// [`Status::Invalid`] if the two ranges overlap. RFC 7862 s15.2.3
+pub(crate) fn bytes_to_copy(
+    from: (ObjectId, u64),
+    to: (ObjectId, u64),
+    count: u32,
+    source_bytes: u64,
+) -> Result<u32> {
+    if from.0 == to.0 && from.1.abs_diff(to.1) < count.into() {
+        return Err(Status::Invalid);
+    }
+    Ok(count.min(u32::try_from(source_bytes.saturating_sub(from.1)).unwrap_or(u32::MAX)))
+}
+
 /// The result of an operation that changes nothing.
 pub type Result<T> = std::result::Result<T, Status>;
 

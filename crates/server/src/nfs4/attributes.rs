@@ -10,7 +10,7 @@ use fs::{Effect, FileKind, Rights, SetAttributes, SetTime, Time};
 use nfs4::op::access::Success as Access;
 use nfs4::op::getattr::{SetArgs, SetReply, Success};
 use nfs4::op::{Operation, Reply};
-use nfs4::types::attributes::{SETTABLE, SETTABLE_AT_CREATION, number};
+use nfs4::types::attributes::{REQUIRED, SETTABLE, SETTABLE_AT_CREATION, number};
 use nfs4::{Attributes, Bitmap, ChangeAttrType, ChangeInfo, Fattr, Fsid, Status};
 use std::time::Duration;
 use store::{ObjectId, Wait};
@@ -19,26 +19,13 @@ use store::{ObjectId, Wait};
 const MODE_BITS: u32 = 0o7777;
 const NANOSECONDS: u32 = 1_000_000_000;
 
-/// What can be asked of every object, in version 4.1.
-const SUPPORTED: Bitmap = Bitmap::of(&[
-    number::SUPPORTED_ATTRS,
-    number::TYPE,
-    number::FH_EXPIRE_TYPE,
-    number::CHANGE,
-    number::SIZE,
-    number::LINK_SUPPORT,
-    number::SYMLINK_SUPPORT,
-    number::NAMED_ATTR,
-    number::FSID,
-    number::UNIQUE_HANDLES,
-    number::LEASE_TIME,
-    number::RDATTR_ERROR,
+/// What can be asked of every object besides [`REQUIRED`], in version 4.1.
+const RECOMMENDED: Bitmap = Bitmap::of(&[
     number::ACLSUPPORT,
     number::CANSETTIME,
     number::CASE_INSENSITIVE,
     number::CASE_PRESERVING,
     number::CHOWN_RESTRICTED,
-    number::FILEHANDLE,
     number::FILEID,
     number::FILES_AVAIL,
     number::FILES_FREE,
@@ -66,11 +53,10 @@ const SUPPORTED: Bitmap = Bitmap::of(&[
     number::TIME_MODIFY,
     number::TIME_MODIFY_SET,
     number::MOUNTED_ON_FILEID,
-    number::SUPPATTR_EXCLCREAT,
 ]);
 
 /// What version 4.2 adds.
-const SUPPORTED_4_2: Bitmap = Bitmap::of(&[number::CHANGE_ATTR_TYPE]);
+const RECOMMENDED_4_2: Bitmap = Bitmap::of(&[number::CHANGE_ATTR_TYPE]);
 
 /// What an exclusive creation may set: not the times, in which a store keeps the verifier, nor the
 /// size, which changes them.
@@ -92,7 +78,8 @@ const PSEUDO_FSID: Fsid = Fsid { major: 0, minor: 1 };
 
 /// The attributes that can be asked for in a minor version.
 pub(super) fn supported(minor: u32) -> Bitmap {
-    if minor >= 2 { SUPPORTED | SUPPORTED_4_2 } else { SUPPORTED }
+    let all = REQUIRED | RECOMMENDED;
+    if minor >= 2 { all | RECOMMENDED_4_2 } else { all }
 }
 
 /// A directory before and after a change.
@@ -177,28 +164,14 @@ impl<'a> Describer<'a> {
 
     /// An object of the export.
     pub fn object(&self, object: ObjectId, of: &fs::Attributes) -> Attributes<'static> {
-        let plain = Attributes::of_object(of);
         let fsid = self.export.map_or(0, |export| export.config.fsid);
         let root = self.export.filter(|export| export.store.root() == object);
         let handle = || self.export.and_then(|export| fs::FileHandle::new(export.handle(object).as_slice()));
         Attributes {
-            file_type: plain.file_type,
-            size: plain.size,
-            fileid: plain.fileid,
-            mode: plain.mode,
-            numlinks: plain.numlinks,
-            owner: plain.owner,
-            owner_group: plain.owner_group,
-            rawdev: plain.rawdev,
-            space_used: plain.space_used,
-            time_access: plain.time_access,
-            time_metadata: plain.time_metadata,
-            time_modify: plain.time_modify,
             fsid: Some(Fsid { major: u64::from(fsid), minor: 0 }),
-            change: Some(of.change),
             mounted_on_fileid: Some(root.map_or(of.fileid, pseudo::mounted_on)),
             filehandle: if self.wanted.contains(number::FILEHANDLE) { handle() } else { None },
-            ..self.system
+            ..merged(self.system, Attributes::of_object(of))
         }
     }
 
@@ -231,7 +204,9 @@ impl<'a> Describer<'a> {
 fn merged<'a>(system: Attributes<'a>, object: Attributes<'a>) -> Attributes<'a> {
     Attributes {
         file_type: object.file_type,
+        change: object.change,
         size: object.size,
+        fileid: object.fileid,
         mode: object.mode,
         numlinks: object.numlinks,
         owner: object.owner,

@@ -10,10 +10,10 @@ use crate::export::Export;
 use crate::nfs4_state::Nfs4State;
 use crate::program::{Answered, Call};
 use crate::replies::Payload;
-use crate::request::{Request, Target, TargetError, request};
+use crate::request::{Request, Target, request};
 use nfs4::compound::{self as wire, ReplyWriter, RequestReader};
 use nfs4::op::{Args, Fore, Reply};
-use nfs4::{Operation, SessionId, Stateid, Status};
+use nfs4::{SessionId, Stateid, Status};
 use rpc::reply::{Accept, SUCCESS_BYTES, encode_success};
 use sequence::{Begun, Running};
 use state::{ClientRef, SessionChannels, StateId, Ticket};
@@ -113,10 +113,9 @@ impl<'a> Compound<'a> {
     /// An object that is to be changed. What is above the exports cannot be.
     pub fn changeable(&self, place: Place<'a>) -> Outcome<Target<'a>> {
         match place {
-            Place::Object(export, _) if export.config.read_only => {
-                Err(of_target(TargetError::Status(fs::Status::ReadOnly)))
+            Place::Object(export, object) => {
+                self.request.target_for_change(export, object).map_err(of_target)
             }
-            Place::Object(export, object) => self.target(export, object),
             Place::Pseudo(_) => Err(Status::ROFS),
         }
     }
@@ -139,7 +138,7 @@ impl<'a> Compound<'a> {
         if id.is_special() && !is_kept {
             return Err(Status::BAD_STATEID);
         }
-        Ok(StateId { seqid: id.seqid, other: id.other })
+        Ok(of_wire(id))
     }
 
     /// Runs an operation and adds its result.
@@ -147,9 +146,10 @@ impl<'a> Compound<'a> {
         let operation = request.args.operation();
         let not_built = |out: &mut Replies<'_>| out.fail(operation, Status::NOTSUPP);
         match request.args {
+            // The first one was taken before.
             Args::Sequence(_) => out.fail(operation, Status::SEQUENCE_POS),
-            Args::BindConnToSession(_) => out.fail(operation, Status::NOT_ONLY_OP),
-            Args::ExchangeId(_)
+            Args::BindConnToSession(_)
+            | Args::ExchangeId(_)
             | Args::CreateSession(_)
             | Args::DestroySession(_)
             | Args::DestroyClientId(_)
@@ -215,6 +215,7 @@ impl<'a> Compound<'a> {
     /// Runs an operation on clients and sessions.
     fn run_on_client(&mut self, args: Args<'_>, is_last: bool, out: &mut Replies<'_>) -> Status {
         match args {
+            Args::BindConnToSession(args) => out.push(&Reply::BindConnToSession(session::bind(self, &args))),
             Args::ExchangeId(args) => session::exchange_id(self, &args, out),
             Args::CreateSession(args) => out.push(&Reply::CreateSession(session::create(self, &args))),
             Args::DestroySession(args) => {
@@ -249,7 +250,12 @@ impl<'a> Compound<'a> {
     }
 
     /// Runs the first operation of a compound without SEQUENCE, which must be the only one.
-    fn run_alone(&mut self, first: wire::Decoded<'_, Fore>, is_only: bool, out: &mut Replies<'_>) -> Status {
+    fn run_alone(
+        &mut self,
+        first: wire::Decoded<'_, Fore>,
+        operations: u32,
+        out: &mut Replies<'_>,
+    ) -> Status {
         let request = match first {
             Ok(request) => request,
             Err(refused) if refused.status == Status::NOTSUPP => {
@@ -258,11 +264,9 @@ impl<'a> Compound<'a> {
             Err(refused) => return out.refuse(refused),
         };
         let operation = request.args.operation();
-        match request.args {
-            _ if !needs_no_session(operation) => out.fail(operation, Status::OP_NOT_IN_SESSION),
-            _ if !is_only => out.fail(operation, Status::NOT_ONLY_OP),
-            Args::BindConnToSession(args) => out.push(&Reply::BindConnToSession(session::bind(self, &args))),
-            _ => self.run(request, true, out),
+        match operation.check_place(0, operations, false) {
+            Ok(()) => self.run(request, true, out),
+            Err(status) => out.fail(operation, status),
         }
     }
 
@@ -270,11 +274,10 @@ impl<'a> Compound<'a> {
     fn run_all(&mut self, requests: &mut RequestReader<'_, Fore>, out: &mut Replies<'_>) -> Status {
         let mut status = Status::OK;
         while status == Status::OK {
-            let is_last = requests.index() + 1 == requests.operations;
             status = match requests.next_operation() {
                 None => return status,
                 Some(Err(refused)) => out.refuse(refused),
-                Some(Ok(request)) => self.run_within(request, is_last, out),
+                Some(Ok(request)) => self.run_within(request, requests.operations, out),
             };
         }
         status
@@ -284,11 +287,15 @@ impl<'a> Compound<'a> {
     fn run_within(
         &mut self,
         request: wire::Request<'_, Args<'_>>,
-        is_last: bool,
+        operations: u32,
         out: &mut Replies<'_>,
     ) -> Status {
         let operation = request.args.operation();
-        let changes = operation.description().effect != nfs4::Effect::Nothing;
+        if let Err(status) = operation.check_place(request.index, operations, true) {
+            return out.fail(operation, status);
+        }
+        let is_last = request.index + 1 == operations;
+        let changes = operation.changes();
         if changes && let Err(status) = self.fits(out.len() + CHANGE_RESULT_BYTES) {
             return out.fail(operation, status);
         }
@@ -332,20 +339,18 @@ impl<'a> Compound<'a> {
     }
 }
 
+/// A stateid, as the state of the clients has it.
+pub(super) const fn of_wire(id: Stateid) -> StateId {
+    StateId { seqid: id.seqid, other: id.other }
+}
+
+/// A stateid, as it is sent.
+pub(super) const fn to_wire(id: StateId) -> Stateid {
+    Stateid { seqid: id.seqid, other: id.other }
+}
+
 /// The results of a compound.
 pub(super) type Replies<'w> = ReplyWriter<'w, Fore>;
-
-/// Whether an operation may stand alone, without a session. RFC 8881 s2.10.6
-const fn needs_no_session(operation: Operation) -> bool {
-    matches!(
-        operation,
-        Operation::ExchangeId
-            | Operation::CreateSession
-            | Operation::DestroySession
-            | Operation::DestroyClientId
-            | Operation::BindConnToSession
-    )
-}
 
 /// Whoever may use no export reaches neither clients nor sessions, of others least of all.
 fn refuse_stranger(first: wire::Decoded<'_, Fore>, out: &mut Replies<'_>) -> Status {
@@ -419,7 +424,7 @@ pub(super) fn run(call: Call<'_, '_>, shared: &Nfs4State) -> Result<Answered, An
             let reply = out.get(body_at..).filter(|_| end.keeps);
             return Ok(if running.finish(reply) { end.answer(compound) } else { Answered::Elsewhere });
         }
-        other => compound.run_alone(other, requests.operations == 1, &mut replies),
+        other => compound.run_alone(other, requests.operations, &mut replies),
     };
     replies.finish();
     Ok(Answered::reply(status != Status::OK))

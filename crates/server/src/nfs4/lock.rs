@@ -2,7 +2,7 @@
 //!
 //! A client that waits for a lock asks again by itself: nobody is told yet when a lock is free.
 
-use super::compound::{Compound, Outcome, Place, Replies};
+use super::compound::{Compound, Outcome, Place, Replies, to_wire};
 use super::io::{check, file_name, of_kind};
 use super::status::{of_handler, of_state};
 use crate::nfs4_state::HOST;
@@ -67,7 +67,7 @@ impl From<Error> for Refused {
 pub(super) fn lock(compound: &mut Compound<'_>, args: &Args<'_>, out: &mut Replies<'_>) -> Status {
     match try_lock(compound, args) {
         Ok(id) => {
-            let id = Stateid { seqid: id.seqid, other: id.other };
+            let id = to_wire(id);
             compound.set_stateid(id);
             out.push(&Reply::Lock(Locked::Granted(id)))
         }
@@ -124,7 +124,7 @@ pub(super) fn unlock(compound: &mut Compound<'_>, args: &UnlockArgs) -> Outcome<
     let range = (args.range.offset, args.range.length);
     let unlocked = compound.shared.state.unlock(&HOST, compound.now, compound.ticket()?, id, range);
     let id = unlocked.map_err(|error| of_state(&error))?;
-    let id = Stateid { seqid: id.seqid, other: id.other };
+    let id = to_wire(id);
     compound.set_stateid(id);
     Ok(id)
 }

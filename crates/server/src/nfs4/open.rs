@@ -3,7 +3,7 @@
 //! No delegations are given: a client that wants one is told why not.
 
 use super::attributes::{EXCLUSIVE, change_info, to_set, unchanged};
-use super::compound::{Compound, Outcome, Place};
+use super::compound::{Compound, Outcome, Place, to_wire};
 use super::io::{check, file_name, of_kind};
 use super::names::{check_name, of_lookup};
 use super::pseudo;
@@ -84,7 +84,7 @@ pub(super) fn open(compound: &mut Compound<'_>, args: &Args<'_>) -> Outcome<Succ
         }
         return Err(status);
     }
-    let stateid = Stateid { seqid: id.seqid, other: id.other };
+    let stateid = to_wire(id);
     compound.set(Place::Object(chosen.export, chosen.found.object));
     compound.set_stateid(stateid);
     Ok(Success {
@@ -287,7 +287,7 @@ pub(super) fn downgrade(compound: &mut Compound<'_>, args: &DowngradeArgs) -> Ou
     let state = &compound.shared.state;
     let id = state.downgrade(&HOST, compound.now, compound.ticket()?, id, wanted, denied);
     let id = id.map_err(|error| of_state(&error))?;
-    let id = Stateid { seqid: id.seqid, other: id.other };
+    let id = to_wire(id);
     compound.set_stateid(id);
     Ok(id)
 }

@@ -1,12 +1,11 @@
 //! TEST_STATEID and FREE_STATEID. RFC 8881 s18.48, s18.38
 
-use super::compound::{Compound, Outcome, Replies};
+use super::compound::{Compound, Outcome, Replies, of_wire};
 use super::status::of_state;
 use crate::nfs4_state::HOST;
 use nfs4::op::Reply;
 use nfs4::op::stateid::{TestArgs, TestSuccess};
 use nfs4::{Array, Operation, Stateid, Status};
-use state::StateId;
 
 /// The most stateids that one TEST_STATEID may ask about: each takes the lock of the state.
 const TESTED_MAX: usize = 1024;
@@ -25,7 +24,7 @@ pub(super) fn test(compound: &mut Compound<'_>, args: &TestArgs<'_>, out: &mut R
         if id.is_special() {
             return Status::BAD_STATEID;
         }
-        let id = StateId { seqid: id.seqid, other: id.other };
+        let id = of_wire(id);
         let tested = compound.shared.state.test_state(&HOST, compound.now, client, id);
         tested.map_or_else(|error| of_state(&error), |()| Status::OK)
     };

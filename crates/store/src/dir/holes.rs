@@ -7,7 +7,9 @@ use super::fault::status;
 use super::identity::prepare_thread;
 use super::node::Node;
 use super::sys;
-use crate::interface::{Caller, Effect, ObjectId, Result, Seek, Sought, Stability, Status, Written};
+use crate::interface::{
+    Caller, Effect, ObjectId, Result, Seek, Sought, Stability, Status, Written, bytes_to_copy,
+};
 use rustix::fs::{FallocateFlags, Mode, OFlags, SeekFrom, Stat};
 use rustix::io::Errno;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -168,12 +170,7 @@ impl Shared {
             source.require_file()?;
             let seen = source.stat()?;
             self.may_read(caller, &source, &seen)?;
-            if from.0 == to.0 && from.1.abs_diff(to.1) < count.into() {
-                return Err(Status::Invalid);
-            }
-            // As the source is now: a copy within one file may make it longer.
-            let left = u64::try_from(seen.st_size).unwrap_or_default().saturating_sub(from.1);
-            let count = count.min(u32::try_from(left).unwrap_or(u32::MAX));
+            let count = bytes_to_copy(from, to, count, u64::try_from(seen.st_size).unwrap_or_default())?;
             let (read, write) = (source.to_read()?, target.to_write()?);
             prepare_thread();
             let _impersonation = self.impersonate_to_write(caller, stat)?;

@@ -10,7 +10,9 @@ use super::inode::Inode;
 use super::layout::PAGE_BYTES;
 use super::pool::FreedPages;
 use super::{FILE_BYTES_MAX, MemStore};
-use crate::interface::{Caller, Effect, ObjectId, Result, Seek, Sought, Stability, Status, Written};
+use crate::interface::{
+    Caller, Effect, ObjectId, Result, Seek, Sought, Stability, Status, Written, bytes_to_copy,
+};
 use crate::payload::Segment;
 
 /// The bytes that a copy pins at a time.
@@ -122,17 +124,14 @@ impl MemStore {
             Ok(inode) => inode.no_effect(),
             Err(error) => return (Effect::default(), Err(error)),
         };
-        if from.0 == to.0 && overlap(from.1, to.1, count.into()) {
-            return (whole, Err(Status::Invalid));
-        }
         // A target that cannot be written is told even if there is nothing to copy.
         let allowed = self.table.read(to.0).and_then(|inode| may_write(&inode, caller, to.1, count.into()));
         if let Err(error) = allowed {
             return (whole, Err(error));
         }
-        // As the source is now: a copy within one file may make it longer.
-        let count = match self.table.read(from.0) {
-            Ok(inode) => count.min(u32::try_from(inode.size.saturating_sub(from.1)).unwrap_or(u32::MAX)),
+        let count = match self.table.read(from.0).and_then(|inode| bytes_to_copy(from, to, count, inode.size))
+        {
+            Ok(count) => count,
             Err(error) => return (whole, Err(error)),
         };
         let mut done = 0_u32;
@@ -179,9 +178,4 @@ impl MemStore {
         }
         Ok(copied)
     }
-}
-
-/// Whether two ranges of the same length overlap.
-fn overlap(one: u64, other: u64, len: u64) -> bool {
-    one.abs_diff(other) < len
 }

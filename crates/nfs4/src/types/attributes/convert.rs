@@ -10,6 +10,7 @@ impl Attributes<'_> {
     pub fn of_object(object: &fs::Attributes) -> Self {
         Self {
             file_type: Some(object.kind.into()),
+            change: Some(object.change),
             size: Some(object.size),
             fsid: Some(Fsid { major: object.fsid, minor: 0 }),
             fileid: Some(object.fileid),
@@ -46,6 +47,7 @@ impl Attributes<'_> {
             atime: self.time_access.unwrap_or(plain.atime),
             mtime: self.time_modify.unwrap_or(plain.mtime),
             ctime: self.time_metadata.unwrap_or(plain.ctime),
+            change: self.change.unwrap_or(plain.change),
             ..plain
         })
     }
