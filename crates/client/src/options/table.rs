@@ -392,7 +392,7 @@ pub static OPTIONS: &[OptionSpec] = &[
         "localports",
         Kind::Text("addresses, A-B ranges and interface names joined by ~, 2048 at most"),
         "chosen by the system",
-        "Local addresses to connect from. With R remote addresses, connection i uses local address (i div R) modulo their number.",
+        "Local addresses to connect from. With R remote addresses, connection i uses local address (i div R) modulo their number. MOUNT is asked from the first one of the server's family.",
         |draft, value| {
             draft.options.locals = parse_locals(value.text()).map_err(Fault::Bad)?;
             Ok(())
