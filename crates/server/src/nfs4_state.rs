@@ -15,6 +15,8 @@ pub(crate) const HOST: SingleProcess = SingleProcess;
 
 /// How often what has expired is looked for.
 const TICK: Duration = Duration::from_secs(1);
+/// When the next round begins while more is left, so that no round delays every compound.
+const NEXT_ROUND: Duration = Duration::from_millis(10);
 
 /// Slots of a session: what Linux asks for.
 pub(crate) const SLOTS_MAX: u32 = 64;
@@ -107,15 +109,18 @@ impl Nfs4State {
         if now_ms.saturating_sub(last) >= TICK.as_millis() as u64
             && self.ticked_ms.compare_exchange(last, now_ms, Ordering::Relaxed, Ordering::Relaxed).is_ok()
         {
-            self.sweep(now, last);
+            self.sweep(now, now_ms);
         }
     }
 
     #[cold]
-    fn sweep(&self, now: Duration, last: u64) {
+    fn sweep(&self, now: Duration, now_ms: u64) {
         match self.state.tick(&HOST, now) {
             Ok(Tick::Idle) => {}
-            Ok(Tick::More) => self.ticked_ms.store(last, Ordering::Relaxed),
+            Ok(Tick::More) => {
+                let wait_ms = (TICK - NEXT_ROUND).as_millis() as u64;
+                self.ticked_ms.store(now_ms.saturating_sub(wait_ms), Ordering::Relaxed);
+            }
             Err(error) => tracing::warn!(%error, "what clients left cannot be freed"),
         }
         self.settle(now);
