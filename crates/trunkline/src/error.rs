@@ -491,6 +491,9 @@ fn directory_advice(path: &str, cause: &io::Error) -> String {
             let left = Path::new(path).ancestors().find(|place| place.exists()).unwrap_or(Path::new("/"));
             format!("df {}        or quota; or smaller files", left.display())
         }
+        io::ErrorKind::DirectoryNotEmpty => {
+            format!("ls -lA {path}        to see what somebody else has put there")
+        }
         io::ErrorKind::NotADirectory => "a directory, or EXPERIMENT.toml, or JOB.fio".to_owned(),
         io::ErrorKind::StaleNetworkFileHandle => {
             format!("ls {path}        to see whether the server still has it")

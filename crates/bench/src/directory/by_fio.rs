@@ -2,7 +2,7 @@
 //! sample.
 
 use std::fmt::Write as _;
-use std::io::Write as _;
+use std::io::{self, Write as _};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -31,11 +31,11 @@ pub(super) fn run_until_stop(
     window: Window,
     stop: &Stop,
 ) -> Result<Option<Sample>, String> {
-    let text = job_file(direct, workload, files, window);
+    let text = job_file(direct, workload, files, window).map_err(|error| error.to_string())?;
     let mut file = tempfile::Builder::new().prefix("trunkline-").suffix(".fio").tempfile();
     let written = file.as_mut().map(|file| file.write_all(text.as_bytes()));
     if let Err(error) | Ok(Err(error)) =
-        written.map_err(|error| std::io::Error::new(error.kind(), error.to_string()))
+        written.map_err(|error| io::Error::new(error.kind(), error.to_string()))
     {
         return Err(format!("cannot write a job file for fio: {error}"));
     }
@@ -60,7 +60,7 @@ pub(super) fn run_until_stop(
     };
     let moved = fio::results::jobs(&output).map_err(|error| failed(error.to_string()))?;
     if let Some(job) = moved.iter().find(|job| job.error != 0) {
-        let error = std::io::Error::from_raw_os_error(i32::try_from(job.error).unwrap_or_default());
+        let error = io::Error::from_raw_os_error(i32::try_from(job.error).unwrap_or_default());
         return Err(failed(format!("{}: {error}", job.name)));
     }
     if !success || moved.len() != workload.jobs.len() {
@@ -70,7 +70,12 @@ pub(super) fn run_until_stop(
 }
 
 /// The workload as a job file. The jobs are in the workload's order.
-fn job_file(direct: bool, workload: &PlannedWorkload, files: &[LocalFile], window: Window) -> String {
+fn job_file(
+    direct: bool,
+    workload: &PlannedWorkload,
+    files: &[LocalFile],
+    window: Window,
+) -> io::Result<String> {
     let mut text = String::from(
         "[global]\nthread=1\nallow_file_create=0\nfallocate=none\ninvalidate=1\nlat_percentiles=1\n\
          clat_percentiles=0\nkb_base=1024\n",
@@ -83,18 +88,18 @@ fn job_file(direct: bool, workload: &PlannedWorkload, files: &[LocalFile], windo
     }
     for (index, job) in workload.jobs.iter().enumerate() {
         let _ = writeln!(text, "[job{index}]");
-        for (name, value) in options(direct, job, files) {
+        for (name, value) in options(direct, job, files)? {
             let _ = writeln!(text, "{name}={value}");
         }
     }
-    text
+    Ok(text)
 }
 
 /// The options of one job.
-fn options(direct: bool, job: &PlannedJob, files: &[LocalFile]) -> Vec<(&'static str, String)> {
+fn options(direct: bool, job: &PlannedJob, files: &[LocalFile]) -> io::Result<Vec<(&'static str, String)>> {
     let used: Vec<&LocalFile> = job.files.iter().filter_map(|file| files.get(*file)).collect();
     // These names have no character that means something in a job file, whatever the path has.
-    let names: Vec<String> = used.iter().map(|file| file.name_for_fio()).collect();
+    let names: Vec<String> = used.iter().map(|file| file.name_for_fio()).collect::<io::Result<_>>()?;
     let random = if job.order == Order::Sequential { "" } else { "rand" };
     let access = match job.read_percent {
         100.. => {
@@ -142,7 +147,7 @@ fn options(direct: bool, job: &PlannedJob, files: &[LocalFile]) -> Vec<(&'static
     if let Some(bytes) = job.io_bytes {
         options.push(("io_size", bytes.to_string()));
     }
-    options
+    Ok(options)
 }
 
 /// The engine of fio that keeps this many operations in flight. libaio does that only with

@@ -46,7 +46,10 @@ impl LocalFile {
     }
 
     /// A name under which fio opens the file.
-    pub(super) fn name_for_fio(&self) -> String {
+    ///
+    /// # Errors
+    /// If the file is removed.
+    pub(super) fn name_for_fio(&self) -> io::Result<String> {
         self.held.name_for_others()
     }
 }
@@ -193,8 +196,7 @@ impl LocalFiles {
     /// [`Error::Directory`].
     pub(crate) fn remove(&self) -> Result<()> {
         for file in &self.files {
-            let name = file.path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-            match self.directory.remove_file(name) {
+            match file.held.remove() {
                 // Somebody has removed it; whether the directory is there shows next.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 removed => {

@@ -5,13 +5,15 @@
 //! directory, in the place of ours between two accesses. So the directory is held open, each file
 //! is created in it as a new one (`O_EXCL`), and whatever is opened later must be that file: no
 //! link, and of the same device and number. A descriptor of each file is held too, because some
-//! file systems (FUSE) give a file another number once nobody uses it.
+//! file systems (FUSE) give a file another number once nobody uses it. It is closed before the file
+//! is removed: Linux's NFS client only renames a file that somebody holds (to `.nfs...`), and then
+//! the directory is not empty.
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, fstat, mkdirat, openat, unlinkat};
 use rustix::io::Errno;
@@ -34,8 +36,9 @@ pub(super) struct HeldDirectory {
 pub(super) struct HeldFile {
     directory: Arc<HeldDirectory>,
     name: String,
-    /// The file, without the right to read or write it.
-    descriptor: Arc<OwnedFd>,
+    /// The file, without the right to read or write it; `None` once it is to be removed. All clones
+    /// share it.
+    descriptor: Arc<RwLock<Option<OwnedFd>>>,
 }
 
 /// Opens a directory, to make others in it.
@@ -98,18 +101,10 @@ impl HeldDirectory {
         let descriptor =
             openat(&self.own, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty());
         let descriptor = descriptor.map_err(|error| replaced(&self.path.join(name), error))?;
-        let held =
-            HeldFile { directory: Arc::clone(self), name: name.to_owned(), descriptor: Arc::new(descriptor) };
+        let descriptor = Arc::new(RwLock::new(Some(descriptor)));
+        let held = HeldFile { directory: Arc::clone(self), name: name.to_owned(), descriptor };
         held.check(&made)?;
         Ok((File::from(made), held))
-    }
-
-    /// Removes a file of this name. A link is removed, not what it leads to.
-    ///
-    /// # Errors
-    /// If it cannot be removed; [`io::ErrorKind::NotFound`] if it is not there.
-    pub(super) fn remove_file(&self, name: &str) -> io::Result<()> {
-        Ok(unlinkat(&self.own, name, AtFlags::empty())?)
     }
 
     /// Removes the directory, which must be empty, if it is still the one that was made.
@@ -142,16 +137,37 @@ impl HeldFile {
     }
 
     /// A name under which another program of this user opens this very file, while this is held.
-    pub(super) fn name_for_others(&self) -> String {
-        format!("/proc/{}/fd/{}", std::process::id(), self.descriptor.as_fd().as_raw_fd())
+    ///
+    /// # Errors
+    /// If it is held no more.
+    pub(super) fn name_for_others(&self) -> io::Result<String> {
+        let held = self.descriptor.read().unwrap_or_else(PoisonError::into_inner);
+        let number = held.as_ref().ok_or_else(|| self.removed())?.as_raw_fd();
+        Ok(format!("/proc/{}/fd/{number}", std::process::id()))
+    }
+
+    /// Removes the file, which is held no more, also by the clones. A link is removed, not what it
+    /// leads to.
+    ///
+    /// # Errors
+    /// If it cannot be removed; [`io::ErrorKind::NotFound`] if it is not there.
+    pub(super) fn remove(&self) -> io::Result<()> {
+        drop(self.descriptor.write().unwrap_or_else(PoisonError::into_inner).take());
+        Ok(unlinkat(&self.directory.own, self.name.as_str(), AtFlags::empty())?)
     }
 
     /// Refuses what is not the file.
     fn check(&self, opened: &OwnedFd) -> io::Result<()> {
-        match is_same(opened, &self.descriptor)? {
+        let held = self.descriptor.read().unwrap_or_else(PoisonError::into_inner);
+        match is_same(opened, held.as_ref().ok_or_else(|| self.removed())?)? {
             true => Ok(()),
             false => Err(foreign(&self.directory.path.join(&self.name), "another file is in its place")),
         }
+    }
+
+    fn removed(&self) -> io::Error {
+        let path = self.directory.path.join(&self.name);
+        io::Error::new(io::ErrorKind::NotFound, format!("{} is removed", path.display()))
     }
 }
 
@@ -196,11 +212,20 @@ mod tests {
         assert_eq!(second.path(), parent.path().join("own-2"), "a name that is taken is left alone");
         let (mut file, held) = directory.create("a").unwrap();
         file.write_all(b"data").unwrap();
-        assert_eq!(std::fs::read(held.name_for_others()).unwrap(), b"data");
+        assert_eq!(std::fs::read(held.name_for_others().unwrap()).unwrap(), b"data");
         assert_eq!(held.open(OFlags::RDWR).unwrap().metadata().unwrap().len(), 4);
         assert!(directory.remove().is_err(), "it is not empty");
-        directory.remove_file("a").unwrap();
-        assert_eq!(directory.remove_file("a").unwrap_err().kind(), io::ErrorKind::NotFound);
+        drop(file);
+        held.clone().remove().unwrap();
+        // Linux's NFS client would keep a file that is held, under another name.
+        let own = directory.path().join("a").display().to_string();
+        let targets = std::fs::read_dir("/proc/self/fd").unwrap();
+        let mut targets = targets.filter_map(|entry| std::fs::read_link(entry.unwrap().path()).ok());
+        let is_held = targets.any(|target| target.display().to_string().starts_with(&own));
+        assert!(!is_held);
+        assert_eq!(held.remove().unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert_eq!(held.open(OFlags::RDONLY).unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert_eq!(held.name_for_others().unwrap_err().kind(), io::ErrorKind::NotFound);
         directory.remove().unwrap();
         second.remove().unwrap();
         assert_eq!(std::fs::read_dir(parent.path()).unwrap().count(), 0);
@@ -226,7 +251,7 @@ mod tests {
         let error = file.open(OFlags::WRONLY).unwrap_err().to_string();
         assert!(error.contains("another file is in its place"), "{error}");
         assert!(directory.create("a").unwrap_err().to_string().contains("it is there already"));
-        directory.remove_file("a").unwrap();
+        file.remove().unwrap();
         assert_eq!(std::fs::read(&victim).unwrap(), b"precious");
     }
 
@@ -241,7 +266,7 @@ mod tests {
         std::fs::write(directory.path().join("a"), "another's").unwrap();
         // Our file is still ours, wherever its directory is now.
         assert_eq!(file.open(OFlags::RDONLY).unwrap().metadata().unwrap().len(), 0);
-        directory.remove_file("a").unwrap();
+        file.remove().unwrap();
         let error = directory.remove().unwrap_err().to_string();
         assert!(error.contains("another directory is in its place"), "{error}");
         assert_eq!(std::fs::read(directory.path().join("a")).unwrap(), b"another's");
