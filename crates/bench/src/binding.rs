@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use record::{Binding, Stage};
+use record::{Binding, Stage, number};
 
 use crate::measure::Sample;
 
@@ -137,9 +137,9 @@ fn processors(samples: &[Sample], context: &BindingContext) -> Option<Binding> {
 /// By Little's law, this many operations in flight with this mean latency yield just this rate.
 fn slots(samples: &[Sample], context: &BindingContext) -> Binding {
     let evidence = format!(
-        "{} in flight at {:.0} us in the mean allow {:.0} operations a second, {:.0} were done; cores {:.0} % busy",
+        "{} in flight at {} in the mean allow {:.0} operations a second, {:.0} were done; cores {:.0} % busy",
         context.in_flight,
-        context.mean_us,
+        number::duration(context.mean_us),
         context.in_flight as f64 / (context.mean_us.max(1e-3) / 1e6),
         context.iops,
         mean(samples, |sample| sample.busy.busy) * 100.0

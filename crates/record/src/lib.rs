@@ -17,6 +17,7 @@ mod latency;
 mod latency_over_time;
 mod limits;
 mod model;
+pub mod number;
 mod rng;
 pub mod stats;
 pub mod steps;

@@ -1,17 +1,7 @@
 //! Formats numbers for readers, with three significant digits.
 
 use record::Pace;
-
-/// A speed or rate: `1120`, `12.3`, `3.10`, `0.24`, `0.024`.
-pub(crate) fn plain(value: f64) -> String {
-    // The bounds are where rounding would add a digit: 9.996 is shown as 10.0, not 10.00.
-    match value.abs() {
-        size if size >= 99.95 => format!("{value:.0}"),
-        size if size >= 9.995 => format!("{value:.1}"),
-        size if size >= 0.0995 || size == 0.0 => format!("{value:.2}"),
-        _ => format!("{value:.3}"),
-    }
-}
+pub(crate) use record::number::{duration, plain};
 
 /// A speed, where there is space for a third digit: `3.10`, `0.245`, `0.0241`.
 pub(crate) fn fine(value: f64) -> String {
@@ -47,18 +37,6 @@ pub(crate) fn percent(share: f64) -> String {
 /// Microseconds with separated thousands: `13.5`, `987`, `12,480`.
 pub(crate) fn us(value: f64) -> String {
     if value < 99.95 { plain(value) } else { thousands(value.round() as u64) }
-}
-
-/// A duration of this many microseconds, with three digits in the unit that suits it: `987 us`,
-/// `12.5 ms`, `1.25 s`.
-pub(crate) fn duration(us: f64) -> String {
-    // The bounds are where rounding would give 1000 of the smaller unit.
-    let (value, unit) = match us {
-        us if us >= 999_500.0 => (us / 1e6, "s"),
-        us if us >= 999.5 => (us / 1e3, "ms"),
-        us => (us, "us"),
-    };
-    format!("{} {unit}", plain(value))
 }
 
 /// One or two durations of so many microseconds in one unit, as short as a table needs: `18 ms`,
@@ -142,16 +120,8 @@ mod tests {
 
     #[test]
     fn numbers_keep_about_three_digits() {
-        let shown = [1120.4, 99.96, 12.34, 9.996, 3.1, 0.9999, 0.24, 0.0241, 0.0].map(plain);
-        assert_eq!(shown, ["1120", "100", "12.3", "10.0", "3.10", "1.00", "0.24", "0.024", "0.00"]);
         assert_eq!([3.1, 0.9999, 0.2445, 0.0241, 0.0].map(fine), ["3.10", "1.00", "0.244", "0.0241", "0.00"]);
         assert_eq!([13.5, 987.4, 12_480.0, 1_234_567.0].map(us), ["13.5", "987", "12,480", "1,234,567"]);
-        let durations =
-            [0.25, 13.5, 987.4, 999.6, 12_480.0, 652_739.0, 999_700.0, 12_345_678.0].map(duration);
-        assert_eq!(
-            durations,
-            ["0.25 us", "13.5 us", "987 us", "1.00 ms", "12.5 ms", "653 ms", "1.00 s", "12.3 s"]
-        );
         let short = [&[][..], &[17_900.0], &[8990.0, 17_900.0], &[650.0, 652_739.0]].map(short_durations);
         assert_eq!(short, ["-", "18 ms", "9.0/18 ms", "0.65/653 ms"]);
         assert_eq!([0.5, 20.0, 5000.0, 2e6].map(round_duration), ["0.5 us", "20 us", "5 ms", "2 s"]);

@@ -329,7 +329,7 @@ impl Screen {
 fn what_cannot_be_watched_is_an_error_that_says_why() {
     let runtime = temp_dir("top");
     for (arguments, cause) in [
-        (&["top", "1", "--batch", "1"][..], "it is no trunkline serve, mount, bench or agent of this user"),
+        (&["top", "1", "--batch", "1"][..], "it is no trunkline serve, mount, bench or agent"),
         (&["top", "nonsense"], "the number of a process, or the metrics address"),
         (&["top", "127.0.0.1:1", "--batch", "0"], "Connection refused"),
         (&["top", "--by", "user"], "`user` is no dimension"),

@@ -212,10 +212,15 @@ fn ask(address: &str, token: Option<&str>, by_file: Option<Duration>) -> Result<
     })
 }
 
+/// Whose processes can be seen, to be said after what they are: root sees those of every user.
+pub(super) fn whose() -> &'static str {
+    if rustix::process::geteuid().is_root() { "" } else { " of this user" }
+}
+
 fn silent(pid: u32, error: &io::Error) -> Silent {
     let has_ended = matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused);
     let cause = match error.kind() {
-        _ if has_ended => "it is no trunkline serve, mount, bench or agent of this user".to_owned(),
+        _ if has_ended => format!("it is no trunkline serve, mount, bench or agent{}", whose()),
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => "it does not answer".to_owned(),
         _ => error.to_string(),
     };

@@ -3,6 +3,7 @@
 use super::state::{State, Watched};
 use crate::names;
 use crate::top::format;
+use crate::top::source::whose;
 use crate::top::view::View;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -58,7 +59,7 @@ pub fn draw(frame: &mut Frame<'_>, state: &State, now: Instant) {
         return;
     }
     let Some((at, chosen)) = state.chosen() else {
-        let text = " no trunkline serve, mount or bench of this user answers";
+        let text = format!(" no trunkline serve, mount, bench or agent{} answers", whose());
         frame.render_widget(Paragraph::new(text), list);
         return;
     };
