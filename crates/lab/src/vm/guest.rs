@@ -105,12 +105,11 @@ impl Guest {
                     return Err(Error::Interrupted);
                 }
                 Err(RecvTimeoutError::Timeout) if start.elapsed() < within && !self.machine.has_ended() => {}
-                Err(_) => {
-                    let why = if self.machine.has_ended() {
-                        "QEMU ended".to_owned()
-                    } else {
-                        format!("not within {within:?}")
-                    };
+                Err(ended) => {
+                    // Its end of the port is closed a little before it has ended.
+                    let is_gone = ended == RecvTimeoutError::Disconnected || self.machine.has_ended();
+                    let why =
+                        if is_gone { "QEMU ended".to_owned() } else { format!("not within {within:?}") };
                     let message = format!("{why}; it said: {}", self.machine.last_output());
                     return Err(Error::Boot { guest: self.name, message });
                 }
