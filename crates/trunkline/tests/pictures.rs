@@ -167,25 +167,32 @@ fn the_report_shows_routes_side_by_side() {
     place.check("report.png", b"\x89PNG");
 }
 
-/// The records of docs/results whose steps EXPERIMENTS.md shows, and the names of their pictures.
-const STEPS: [(&str, &str); 2] =
-    [("2026-11-26-lab-clients.json", "clients.png"), ("2026-11-26-lab-step-test.json", "step-test.png")];
+/// The records of docs/results that EXPERIMENTS.md shows, what of their reports is seen (the last
+/// heading with this in its id, or the top of the page), and the names of their pictures.
+const RECORDS: [(&str, Option<&str>, &str); 4] = [
+    ("2026-11-26-lab-clients.json", Some("steps"), "clients.png"),
+    ("2026-11-26-lab-step-test.json", Some("steps"), "step-test.png"),
+    ("2026-11-27-lab-rdma.json", Some("steps"), "tcp-against-rdma.png"),
+    ("2026-11-27-lab-four-routes.json", None, "four-routes.png"),
+];
 
 #[test]
-fn kept_records_show_their_steps() {
+fn kept_records_are_shown_by_reports() {
     let (place, files) = (Place::new(), temp_dir("pictures"));
     let results = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/results");
-    for (record, name) in STEPS {
+    for (record, heading, name) in RECORDS {
         let page = files.path().join(record).with_extension("html");
         let mut report = program();
         report.arg("report").arg(results.join(record)).arg("--html").arg(&page);
         let output = report.output().unwrap();
         assert!(output.status.success(), "{output:?}");
-        let mut browser = Browser::start(1280, 640);
+        let mut browser = Browser::start(1280, if heading.is_some() { 640 } else { 1000 });
         browser.open_file(&page);
-        let last = "[...document.querySelectorAll('h2[id*=steps]')].at(-1)";
-        browser.wait_for("steps", &format!("{last} != null"));
-        browser.evaluate(&format!("{last}.scrollIntoView()"));
+        if let Some(heading) = heading {
+            let last = format!("[...document.querySelectorAll('h2[id*={heading}]')].at(-1)");
+            browser.wait_for(heading, &format!("{last} != null"));
+            browser.evaluate(&format!("{last}.scrollIntoView()"));
+        }
         browser.screenshot_of_window(&place.file(name));
         place.check(name, b"\x89PNG");
     }
