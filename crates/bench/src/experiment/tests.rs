@@ -239,6 +239,7 @@ fn the_example_files_are_experiments() {
         (include_str!("../../../../docs/examples/lab-clients.toml"), 6, 16),
         (include_str!("../../../../docs/examples/lab-rdma.toml"), 6, 16),
         (include_str!("../../../../docs/examples/lab-step-test.toml"), 9, 6),
+        (include_str!("../../../../docs/examples/lab-fifty-agents.toml"), 50, 4),
     ] {
         let lab = read(text);
         lab.check_clients().unwrap();
