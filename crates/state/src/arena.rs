@@ -17,6 +17,8 @@ pub(crate) const IN_USE: u64 = 1;
 /// Purposes of codes.
 const TABLES: u8 = 0;
 pub(crate) const SESSIONS: u8 = 1;
+pub(crate) const CLIENTS: u8 = 2;
+pub(crate) const HOLDERS: u8 = 3;
 
 /// An arena and its layout.
 #[derive(Debug, Clone)]

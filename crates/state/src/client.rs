@@ -1,6 +1,6 @@
 //! Clients: EXCHANGE_ID (RFC 8881 s18.35), DESTROY_CLIENTID (s18.50), RECLAIM_COMPLETE (s18.51).
 
-use crate::arena::{Arena, List, pair};
+use crate::arena::{Arena, CLIENTS, HOLDERS, List};
 use crate::error::Error;
 use crate::host::Host;
 use crate::id::ClientId;
@@ -86,6 +86,12 @@ impl<W: Words> Arena<W> {
         self.find(self.clients_by_id(id), |record| Ok(self.client_id(record)? == id))
     }
 
+    /// By what number others get to know a client: not by its id, with which they could ask for
+    /// sessions in its name.
+    pub fn client_alias(&self, id: ClientId) -> ClientId {
+        ClientId(self.secret.code(HOLDERS, &id.0.to_be_bytes()))
+    }
+
     /// The client with this owner string that is, or is not, confirmed.
     pub fn client_by_owner(&self, owner: &[u8], with: u64, hash: u64) -> Result<Option<Record>, Error> {
         self.find(self.clients_by_owner(hash), |record| {
@@ -151,11 +157,12 @@ impl<W: Words> Transaction<'_, W> {
         self.admit_client(flags)?;
         let record = self.allocate(Kind::Client)?;
         let blob = self.put_bytes(owner)?;
-        // Skips ids that are in use after four thousand million clients.
+        // With a client's id anybody could ask for sessions in its name: an id tells nothing about
+        // those before and after it. Skips ids that are in use.
         let id = loop {
             self.add(head::CLIENT_COUNTER, 1)?;
-            let counter = self.words.load(head::CLIENT_COUNTER) as u32;
-            let id = ClientId(pair(self.epoch, counter));
+            let counter = self.words.load(head::CLIENT_COUNTER);
+            let id = ClientId(self.secret.code(CLIENTS, &counter.to_be_bytes()));
             if self.client_by_id(id)?.is_none() {
                 break id;
             }
@@ -260,6 +267,24 @@ impl<W: Words> State<W> {
             }
             transaction.end_reclaim(record)?;
             transaction.commit_step(ticket, [0; crate::NOTE_WORDS])
+        })
+    }
+
+    /// Whether a principal may end a client: the one that introduced it.
+    ///
+    /// # Errors
+    /// [`Error::StaleClientId`], [`Error::WrongCredential`].
+    pub fn may_end_client(
+        &self,
+        host: &impl Host,
+        now: Duration,
+        id: ClientId,
+        principal: u64,
+    ) -> Result<(), Error> {
+        self.change(host, now, |transaction| {
+            let record = transaction.client_by_id(id)?.ok_or(Error::StaleClientId)?;
+            let is_its = transaction.read(record, client::PRINCIPAL)? == principal;
+            if is_its { Ok(()) } else { Err(Error::WrongCredential) }
         })
     }
 

@@ -49,6 +49,9 @@ pub enum Error {
     /// An update by another principal. PERM
     #[error("the client belongs to another principal")]
     NotPermitted,
+    /// A session or client may be ended only by a principal that made it. WRONG_CRED
+    #[error("the session or client belongs to another principal")]
+    WrongCredential,
     /// No such session. BADSESSION
     #[error("no such session")]
     BadSession,

@@ -50,14 +50,16 @@ pub use host::{Host, OWNER_BITS, Owner, SingleProcess};
 pub use id::{ClientId, SessionId, StateId};
 pub use layout::{Bounds, Config};
 pub use lease::{EXPIRY_MARGIN, Tick};
-pub use lock::{Holder, LockArgs, LockQuery, Locker, RANGES_PER_FILE_MAX, RANGES_PER_LOCK_MAX};
+pub use lock::{
+    Holder, LockArgs, LockQuery, Locker, OPENS_PER_LOCK_OWNER_MAX, RANGES_PER_FILE_MAX, RANGES_PER_LOCK_MAX,
+};
 pub use nlm::NlmLock;
-pub use open::{OpenArgs, READ, WRITE};
+pub use open::{OpenArgs, READ, UndoOpen, WRITE};
 pub use output::Output;
 pub use record::{BACK_SLOTS_MAX, BLOB_BYTES, CHUNK_SLOTS, FILE_BYTES_MAX, Kind};
 pub use session::{
-    ChannelAttributes, CreateSession, CreateSessionArgs, Sequence, SequenceArgs, SessionChannels, Status,
-    Ticket,
+    ChannelAttributes, CreateSession, CreateSessionArgs, Sequence, SequenceArgs, SessionChannels,
+    SessionRefusal, Status, Ticket,
 };
 pub use slot::{NOTE_WORDS, NextOperation, Progress, STEP_OPERATIONS_MAX, STEP_RESULT_BYTES};
 pub use waiter::{Available, RESERVATION, WAITERS_PER_FILE_MAX};

@@ -154,10 +154,8 @@ pub(crate) mod client {
     pub const WRITER: usize = 27;
     /// Sessions that have ended and whose memory is still in use by a request.
     pub const DYING_SESSION_COUNT: usize = 28;
-    /// The principal of the last CREATE_SESSION.
-    pub const CREATED_PRINCIPAL: usize = 29;
     /// Attributes of the session that the last CREATE_SESSION made.
-    pub const CREATED_CHANNELS: usize = 30;
+    pub const CREATED_CHANNELS: usize = 29;
     pub const WORDS: usize = CREATED_CHANNELS + super::CHANNELS_WORDS;
 
     pub const CONFIRMED: u64 = 1;
@@ -194,7 +192,9 @@ pub(crate) mod session {
     pub const BACK_PROCESSES: usize = BACK_COUNT + 1;
     pub const BACK_SLOTS: usize = BACK_PROCESSES + super::BACK_PROCESSES_MAX;
     pub const CHUNKS: usize = BACK_SLOTS + super::BACK_SLOTS_MAX;
-    pub const WORDS: usize = CHUNKS + super::SESSION_CHUNKS_MAX;
+    /// The principal of its CREATE_SESSION.
+    pub const PRINCIPAL: usize = CHUNKS + super::SESSION_CHUNKS_MAX;
+    pub const WORDS: usize = PRINCIPAL + 1;
 
     pub const DYING: u64 = 1;
     /// The client asked for a back channel.

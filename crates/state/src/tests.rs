@@ -165,6 +165,7 @@ pub(super) fn session_args(client: ClientId, sequence: u32) -> CreateSessionArgs
         limits: channels(1024),
         callback_program: 0x4000_0000,
         callback_security: b"sys",
+        refused: None,
     }
 }
 

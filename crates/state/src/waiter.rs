@@ -161,7 +161,7 @@ impl<W: Words> Transaction<'_, W> {
         let Some(first) = self.reserved_for(now, of, owner, wanted)? else { return Ok(()) };
         let its = self.available(first)?;
         let (offset, length) = (its.offset, its.length);
-        let (client, owner, exclusive) = (its.client, its.owner, its.exclusive);
+        let (client, owner, exclusive) = (self.client_alias(its.client), its.owner, its.exclusive);
         Err(Error::Denied(Box::new(Holder { client, owner, offset, length, exclusive })))
     }
 

@@ -23,6 +23,7 @@ pub(super) const fn of_state(error: &Error) -> Status {
         Error::NoClient => Status::NOENT,
         Error::NotSame => Status::NOT_SAME,
         Error::NotPermitted => Status::PERM,
+        Error::WrongCredential => Status::WRONG_CRED,
         Error::BadSession => Status::BADSESSION,
         Error::BadSlot => Status::BADSLOT,
         Error::SeqMisordered => Status::SEQ_MISORDERED,
