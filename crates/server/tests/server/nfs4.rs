@@ -5,5 +5,7 @@ mod bounds;
 mod client;
 mod files;
 mod locks;
+mod mounts;
 mod root;
+mod security;
 mod sessions;
