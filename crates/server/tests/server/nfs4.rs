@@ -4,6 +4,8 @@
 mod bounds;
 mod client;
 mod files;
+#[path = "../support/latched.rs"]
+mod latched;
 mod locks;
 mod mounts;
 mod root;
