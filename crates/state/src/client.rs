@@ -6,11 +6,12 @@ use crate::host::Host;
 use crate::id::ClientId;
 use crate::layout::{Table, head, milliseconds};
 use crate::lease::unconfirmed;
-use crate::record::{Kind, Record, client, session};
+use crate::record::{Kind, Record, client, peer, session};
 use crate::session::Ticket;
 use crate::transaction::Transaction;
 use crate::words::Words;
 use crate::{OWNER_BYTES_MAX, State};
+use std::net::IpAddr;
 use std::time::Duration;
 
 /// What a client says of itself.
@@ -24,6 +25,8 @@ pub struct ExchangeIdArgs<'a> {
     pub principal: u64,
     /// EXCHGID4_FLAG_UPD_CONFIRMED_REC_A
     pub update: bool,
+    /// Where it comes from: what its clients have together is bounded. `None` for no such bound.
+    pub peer: Option<IpAddr>,
 }
 
 /// The client id that a client is to use.
@@ -185,6 +188,9 @@ impl<W: Words> Transaction<'_, W> {
     /// Takes a client that is confirmed, or ends, off the list of those that are not confirmed.
     pub fn leave_unconfirmed(&mut self, record: Record) -> Result<(), Error> {
         self.unlink(unconfirmed(), record)?;
+        if let Some(of) = self.peer_of(record)? {
+            self.count(of, peer::UNCONFIRMED, -1)?;
+        }
         self.add(head::UNCONFIRMED_COUNT, -1)
     }
 
@@ -338,7 +344,13 @@ fn exchange_id<W: Words>(
     if let Some(old) = transaction.client_by_owner(args.owner, 0, hash)? {
         transaction.kill_client(old)?;
     }
+    let of = args.peer.map(|address| transaction.use_peer(address)).transpose()?;
+    of.map_or(Ok(()), |of| transaction.admit_unconfirmed(of))?;
     let record = transaction.new_client(args.owner, hash, now, 0)?;
+    if let Some(of) = of {
+        transaction.write(record, client::PEER, u64::from(of.index))?;
+        transaction.count(of, peer::UNCONFIRMED, 1)?;
+    }
     transaction.write(record, client::VERIFIER, args.verifier)?;
     transaction.write(record, client::PRINCIPAL, args.principal)?;
     transaction.exchange_result(record)

@@ -20,6 +20,10 @@ pub enum Error {
     /// One client may not have more records of this kind. DQUOT, or as for `Full`.
     #[error("this client has as many {}s as one client may have", .0.name())]
     ClientLimit(Kind),
+    /// The clients of one address may not have more records of this kind. As for `ClientLimit`, or
+    /// for `Full`.
+    #[error("the clients of this address have as many {}s as one address may have", .0.name())]
+    PeerLimit(Kind),
     /// As many hosts lock by NLM as may. LCK_DENIED_NOLOCKS
     #[error("as many hosts lock by NLM as may; their number is half of the bound of clients")]
     HostLimit,

@@ -280,7 +280,7 @@ impl<W: Words> Transaction<'_, W> {
         }
         let by_client = self.list(of_client, client::LOCKS, Kind::Lock, lock::BY_CLIENT)?;
         self.unlink(by_client, record)?;
-        self.count(of_client, client::LOCK_COUNT, -1)?;
+        self.dismiss(of_client, Kind::Lock, client::LOCK_COUNT)?;
         self.free(record)?;
         self.wake_waiters(of, now)?;
         self.release_owner(owner)?;
@@ -294,7 +294,7 @@ impl<W: Words> Transaction<'_, W> {
         self.unlink(self.ranges_of_file(of_file)?, record)?;
         self.count(of, lock::RANGE_COUNT, -1)?;
         self.count(of_file, file::RANGE_COUNT, -1)?;
-        self.count(of_client, client::RANGE_COUNT, -1)?;
+        self.dismiss(of_client, Kind::Range, client::RANGE_COUNT)?;
         self.free(record)
     }
 

@@ -185,7 +185,7 @@ impl<W: Words> Transaction<'_, W> {
         self.unlink(by_file, record)?;
         let by_client = self.list(of_client, client::OPENS, Kind::Open, open::BY_CLIENT)?;
         self.unlink(by_client, record)?;
-        self.count(of_client, client::OPEN_COUNT, -1)?;
+        self.dismiss(of_client, Kind::Open, client::OPEN_COUNT)?;
         self.free(record)?;
         self.release_owner(owner)?;
         self.release_file(of)

@@ -219,14 +219,24 @@ impl<W: Words> Transaction<'_, W> {
     fn new_session(&mut self, of: Record, args: &CreateSessionArgs<'_>) -> Result<Record, Error> {
         let bounds = &self.layout.config.bounds;
         let (per_session, reply_bytes) = (bounds.slots_per_session, bounds.reply_bytes);
+        let peer = self.peer_of(of)?;
+        self.charge(peer, Kind::Session, 1)?;
         let record = self.allocate(Kind::Session)?;
+        if let Some(peer) = peer {
+            self.count(peer, crate::record::peer::USES, 1)?;
+            self.write(record, session::PEER, u64::from(peer.index))?;
+        }
         let mut granted = args.asked.within(&args.limits);
         granted.fore.cached_bytes = granted.fore.cached_bytes.min(reply_bytes);
         let wanted = granted.fore.requests.min(per_session).div_ceil(CHUNK_SLOTS as u32).max(1);
         let mut chunks = 0;
         // The first block of slots must be there. More of them only while half are free, so that
         // many clients get few slots rather than few clients many.
-        while chunks < wanted && (chunks == 0 || self.has_spare_chunks()) {
+        let has_spare = |this: &Self| -> Result<bool, Error> {
+            Ok(this.has_spare_chunks() && this.is_half_empty(peer, Kind::Chunk)?)
+        };
+        while chunks < wanted && (chunks == 0 || has_spare(self)?) {
+            self.charge(peer, Kind::Chunk, 1)?;
             let chunk = self.allocate(Kind::Chunk)?;
             self.write(record, session::CHUNKS + chunks as usize, u64::from(chunk.index))?;
             chunks += 1;
@@ -314,11 +324,15 @@ impl<W: Words> Transaction<'_, W> {
     }
 
     fn free_session(&mut self, record: Record) -> Result<(), Error> {
+        let peer = self.named(record, session::PEER, Kind::Peer)?;
         for at in 0..SESSION_CHUNKS_MAX {
             if let Some(chunk) = self.named(record, session::CHUNKS + at, Kind::Chunk)? {
                 self.free(chunk)?;
+                self.discharge(peer, Kind::Chunk, 1)?;
             }
         }
+        self.discharge(peer, Kind::Session, 1)?;
+        peer.map_or(Ok(()), |peer| self.release_peer(peer))?;
         let name = self.read(record, session::CLIENT)?;
         let of = Record { kind: Kind::Client, index: lower(name) };
         if self.is_current(of, upper(name))? {
@@ -378,7 +392,7 @@ impl<W: Words> State<W> {
     /// # Errors
     /// Kept: [`Error::TooSmall`], [`Error::Invalid`], [`Error::ClientLimit`]. Not kept:
     /// [`Error::StaleClientId`], [`Error::SeqMisordered`], [`Error::ClientIdInUse`],
-    /// [`Error::Full`].
+    /// [`Error::PeerLimit`], [`Error::Full`].
     pub fn create_session(
         &self,
         host: &impl Host,
@@ -583,6 +597,7 @@ fn create_session<W: Words>(
             transaction.kill_client(old)?;
         }
         transaction.leave_unconfirmed(of)?;
+        transaction.charge(transaction.peer_of(of)?, Kind::Client, 1)?;
         let reclaim = transaction.reclaim_flags(of, &owner)?;
         transaction.write(of, client::FLAGS, flags | client::CONFIRMED | reclaim)?;
     }

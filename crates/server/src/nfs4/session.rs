@@ -79,6 +79,7 @@ fn exchange(compound: &Compound<'_>, args: &ExchangeArgs<'_>) -> Outcome<state::
         verifier: u64::from_be_bytes(args.client.verifier),
         principal: compound.request.identity.principal(),
         update: args.flags & flag::UPD_CONFIRMED_REC_A != 0,
+        peer: Some(compound.request.client.peer.ip().to_canonical()),
     };
     let found = compound.shared.state.exchange_id(&HOST, compound.now, args);
     found.map_err(|error| of_state(&error))

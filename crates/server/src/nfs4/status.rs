@@ -13,9 +13,9 @@ pub(super) const fn of_state(error: &Error) -> Status {
         Error::Busy | Error::InProgress | Error::Delay | Error::NotRecorded => Status::DELAY,
         // For opens there is a status; who is to come or to lock can only try again later.
         Error::Full(Kind::Owner | Kind::File | Kind::Open) => Status::NOSPC,
-        Error::Full(_) => Status::DELAY,
+        Error::Full(_) | Error::PeerLimit(Kind::Client | Kind::Session | Kind::Chunk) => Status::DELAY,
         Error::ClientLimit(Kind::Session) => Status::NOSPC,
-        Error::ClientLimit(_) => Status::DQUOT,
+        Error::ClientLimit(_) | Error::PeerLimit(_) => Status::DQUOT,
         Error::TooLong(..) | Error::Invalid(_) => Status::INVAL,
         Error::ClientIdInUse => Status::CLID_INUSE,
         Error::ClientIdBusy => Status::CLIENTID_BUSY,

@@ -18,7 +18,7 @@ fn with_state(test: impl FnOnce(&State<&HeapWords>, &SingleProcess)) {
 fn each_case_of_exchange_id_has_its_result() {
     with_state(|state, host| {
         let ask = |verifier, principal, update| {
-            let args = ExchangeIdArgs { owner: b"owner", verifier, principal, update };
+            let args = ExchangeIdArgs { owner: b"owner", verifier, principal, update, peer: None };
             state.exchange_id(host, NOW, args)
         };
         assert_eq!(ask(1, PRINCIPAL, true), Err(Error::NoClient), "7: an update of nothing");
@@ -53,7 +53,7 @@ fn each_case_of_exchange_id_has_its_result() {
 #[test]
 fn another_principal_gets_the_name_of_a_client_that_has_nothing_or_is_silent() {
     with_state(|state, host| {
-        let thief = ExchangeIdArgs { owner: b"a", verifier: 1, principal: 99, update: false };
+        let thief = ExchangeIdArgs { owner: b"a", verifier: 1, principal: 99, update: false, peer: None };
         let (_, session) = join(state, host, NOW, "a");
         assert_eq!(state.exchange_id(host, NOW, thief), Err(Error::ClientIdInUse));
         state.destroy_session(host, NOW, session).expect("its only session");

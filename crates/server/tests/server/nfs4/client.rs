@@ -107,7 +107,7 @@ impl Client {
         Self::of_peer(Peer::with_credential(address, vec![0; 8]), owner)
     }
 
-    fn of_peer(mut peer: Peer, owner: &str) -> Self {
+    pub fn of_peer(mut peer: Peer, owner: &str) -> Self {
         let minor = 2;
         let results = call(&mut peer, &encoded(minor, |to| _ = to.push(&exchange_id(owner.as_bytes(), 1))));
         let mut reader = ReplyReader::<Fore>::new(&results).unwrap();
