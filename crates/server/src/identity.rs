@@ -3,7 +3,9 @@
 
 use crate::config::ExportConfig;
 use rpc::auth::{AuthStat, Credential};
+use siphasher::sip::SipHasher13;
 use smallvec::SmallVec;
+use std::hash::Hasher;
 use store::Caller;
 
 /// Supplementary groups, as many as AUTH_SYS carries. RFC 5531 appendix A
@@ -21,6 +23,16 @@ pub struct Identity {
     root_among_gids: bool,
     /// AUTH_NONE: nobody in particular.
     nobody: bool,
+    principal: u64,
+}
+
+/// A number for a principal, which is the same in every process and after a restart.
+fn principal_of(flavor: u32, uid: u32, gid: u32) -> u64 {
+    let mut hasher = SipHasher13::new();
+    for number in [flavor, uid, gid] {
+        hasher.write(&number.to_be_bytes());
+    }
+    hasher.finish()
 }
 
 /// The caller as an export sees it. [`caller`](Self::caller) borrows it.
@@ -43,7 +55,9 @@ impl SquashedCaller<'_> {
 impl Identity {
     fn parse(flavor: u32, body: &[u8]) -> Result<Self, AuthStat> {
         match Credential::parse(flavor, body) {
-            Ok(Credential::None) => Ok(Self { nobody: true, ..Self::default() }),
+            Ok(Credential::None) => {
+                Ok(Self { nobody: true, principal: principal_of(flavor, 0, 0), ..Self::default() })
+            }
             Ok(Credential::Sys(sys)) => Ok(Self {
                 client_id: drc::client_id(&sys),
                 uid: sys.uid,
@@ -51,6 +65,7 @@ impl Identity {
                 root_among_gids: sys.gids.contains(&0),
                 gids: sys.gids,
                 nobody: false,
+                principal: principal_of(flavor, sys.uid, sys.gid),
             }),
             // RFC 5531 s9: a flavor that is not known here is rejected, not guessed at.
             Ok(Credential::Other { .. }) => Err(AuthStat::REJECTEDCRED),
@@ -61,9 +76,8 @@ impl Identity {
     /// A number for who calls, which is the same from every machine: by it the clients of NFS
     /// version 4 are kept apart. RFC 8881 s2.4
     #[must_use]
-    pub fn principal(&self) -> u64 {
-        // No caller is the highest user and group: they mean "none" to systems.
-        if self.nobody { u64::MAX } else { u64::from(self.uid) << 32 | u64::from(self.gid) }
+    pub const fn principal(&self) -> u64 {
+        self.principal
     }
 
     /// The caller as `export` sees it: squashed or as it is. `None`: it named nobody, and the
@@ -187,6 +201,23 @@ mod tests {
         assert!(identity.squashed_for(&export).is_none());
         export.all_squash = true;
         assert!(identity.squashed_for(&export).is_some());
+    }
+
+    #[test]
+    fn principals_differ_by_flavor_user_and_group_and_by_nothing_else() {
+        let of =
+            |flavor, body: &[u8]| identify(&mut IdentityCache::default(), flavor, body).unwrap().principal();
+        let principals = [
+            of(AUTH_NONE, &[]),
+            of(AUTH_SYS, &body(0, 0, &[])),
+            of(AUTH_SYS, &body(u32::MAX, u32::MAX, &[])),
+            of(AUTH_SYS, &body(1, 0, &[])),
+            of(AUTH_SYS, &body(0, 1, &[])),
+        ];
+        for (at, one) in principals.iter().enumerate() {
+            assert!(!principals[..at].contains(one), "{at}");
+        }
+        assert_eq!(of(AUTH_SYS, &body(1, 0, &[7])), principals[3], "groups may change");
     }
 
     #[test]

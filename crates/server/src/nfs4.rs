@@ -13,6 +13,7 @@ mod attributes;
 mod compound;
 mod handles;
 mod io;
+mod listing;
 mod lock;
 mod names;
 mod open;

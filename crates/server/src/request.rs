@@ -95,15 +95,30 @@ impl<'a> Request<'a> {
         &self,
         handle: &Handle<MAX>,
     ) -> Result<Target<'a>, TargetError> {
+        let (export, object) = self.find(handle)?;
+        self.target(export, object)
+    }
+
+    /// The object of a handle, in an export that admits the client. Whether the caller may use it
+    /// is not asked.
+    #[inline]
+    pub fn find<const MAX: usize>(
+        &self,
+        handle: &Handle<MAX>,
+    ) -> Result<(&'a Export, ObjectId), TargetError> {
         let opened = self.client.exports.open(handle.as_slice(), &self.client.admitted);
-        let (export, object) = opened.map_err(|error| {
+        opened.map_err(|error| {
             TargetError::Status(match error {
                 OpenError::Handle(HandleError::Bad) => Status::BadHandle,
                 OpenError::Handle(HandleError::Stale) => Status::Stale,
                 OpenError::NotAdmitted => Status::Access,
             })
-        })?;
-        self.target(export, object)
+        })
+    }
+
+    /// Whether the credential is enough for an export.
+    pub fn is_enough_for(&self, export: &Export) -> bool {
+        self.identity.squashed_for(&export.config).is_some()
     }
 
     /// An object of an export that admits the client.

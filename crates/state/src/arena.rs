@@ -17,6 +17,9 @@ pub(crate) const IN_USE: u64 = 1;
 /// Purposes of codes.
 const TABLES: u8 = 0;
 pub(crate) const SESSIONS: u8 = 1;
+pub(crate) const CLIENTS: u8 = 2;
+pub(crate) const HOLDERS: u8 = 3;
+pub(crate) const PEERS: u8 = 4;
 
 /// An arena and its layout.
 #[derive(Debug, Clone)]

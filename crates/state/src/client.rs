@@ -1,16 +1,17 @@
 //! Clients: EXCHANGE_ID (RFC 8881 s18.35), DESTROY_CLIENTID (s18.50), RECLAIM_COMPLETE (s18.51).
 
-use crate::arena::{Arena, List, pair};
+use crate::arena::{Arena, CLIENTS, HOLDERS, List};
 use crate::error::Error;
 use crate::host::Host;
 use crate::id::ClientId;
 use crate::layout::{Table, head, milliseconds};
 use crate::lease::unconfirmed;
-use crate::record::{Kind, Record, client, session};
+use crate::record::{Kind, Record, client, peer, session};
 use crate::session::Ticket;
 use crate::transaction::Transaction;
 use crate::words::Words;
 use crate::{OWNER_BYTES_MAX, State};
+use std::net::IpAddr;
 use std::time::Duration;
 
 /// What a client says of itself.
@@ -24,6 +25,8 @@ pub struct ExchangeIdArgs<'a> {
     pub principal: u64,
     /// EXCHGID4_FLAG_UPD_CONFIRMED_REC_A
     pub update: bool,
+    /// Where it comes from: what its clients have together is bounded. `None` for no such bound.
+    pub peer: Option<IpAddr>,
 }
 
 /// The client id that a client is to use.
@@ -84,6 +87,12 @@ impl<W: Words> Arena<W> {
 
     pub fn client_by_id(&self, id: ClientId) -> Result<Option<Record>, Error> {
         self.find(self.clients_by_id(id), |record| Ok(self.client_id(record)? == id))
+    }
+
+    /// By what number others get to know a client: not by its id, with which they could ask for
+    /// sessions in its name.
+    pub fn client_alias(&self, id: ClientId) -> ClientId {
+        ClientId(self.secret.code(HOLDERS, &id.0.to_be_bytes()))
     }
 
     /// The client with this owner string that is, or is not, confirmed.
@@ -151,11 +160,12 @@ impl<W: Words> Transaction<'_, W> {
         self.admit_client(flags)?;
         let record = self.allocate(Kind::Client)?;
         let blob = self.put_bytes(owner)?;
-        // Skips ids that are in use after four thousand million clients.
+        // With a client's id anybody could ask for sessions in its name: an id tells nothing about
+        // those before and after it. Skips ids that are in use.
         let id = loop {
             self.add(head::CLIENT_COUNTER, 1)?;
-            let counter = self.words.load(head::CLIENT_COUNTER) as u32;
-            let id = ClientId(pair(self.epoch, counter));
+            let counter = self.words.load(head::CLIENT_COUNTER);
+            let id = ClientId(self.secret.code(CLIENTS, &counter.to_be_bytes()));
             if self.client_by_id(id)?.is_none() {
                 break id;
             }
@@ -178,6 +188,9 @@ impl<W: Words> Transaction<'_, W> {
     /// Takes a client that is confirmed, or ends, off the list of those that are not confirmed.
     pub fn leave_unconfirmed(&mut self, record: Record) -> Result<(), Error> {
         self.unlink(unconfirmed(), record)?;
+        if let Some(of) = self.peer_of(record)? {
+            self.count(of, peer::UNCONFIRMED, -1)?;
+        }
         self.add(head::UNCONFIRMED_COUNT, -1)
     }
 
@@ -263,6 +276,24 @@ impl<W: Words> State<W> {
         })
     }
 
+    /// Whether a principal may end a client: the one that introduced it.
+    ///
+    /// # Errors
+    /// [`Error::StaleClientId`], [`Error::WrongCredential`].
+    pub fn may_end_client(
+        &self,
+        host: &impl Host,
+        now: Duration,
+        id: ClientId,
+        principal: u64,
+    ) -> Result<(), Error> {
+        self.change(host, now, |transaction| {
+            let record = transaction.client_by_id(id)?.ok_or(Error::StaleClientId)?;
+            let is_its = transaction.read(record, client::PRINCIPAL)? == principal;
+            if is_its { Ok(()) } else { Err(Error::WrongCredential) }
+        })
+    }
+
     /// The client of a client id.
     ///
     /// # Errors
@@ -313,7 +344,13 @@ fn exchange_id<W: Words>(
     if let Some(old) = transaction.client_by_owner(args.owner, 0, hash)? {
         transaction.kill_client(old)?;
     }
+    let of = args.peer.map(|address| transaction.use_peer(address)).transpose()?;
+    of.map_or(Ok(()), |of| transaction.admit_unconfirmed(of))?;
     let record = transaction.new_client(args.owner, hash, now, 0)?;
+    if let Some(of) = of {
+        transaction.write(record, client::PEER, u64::from(of.index))?;
+        transaction.count(of, peer::UNCONFIRMED, 1)?;
+    }
     transaction.write(record, client::VERIFIER, args.verifier)?;
     transaction.write(record, client::PRINCIPAL, args.principal)?;
     transaction.exchange_result(record)

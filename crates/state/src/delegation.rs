@@ -143,7 +143,7 @@ impl<W: Words> Transaction<'_, W> {
         self.unlink(by_file, record)?;
         let by_client = self.list(of_client, client::DELEGATIONS, Kind::Delegation, delegation::BY_CLIENT)?;
         self.unlink(by_client, record)?;
-        self.count(of_client, client::DELEGATION_COUNT, -1)?;
+        self.dismiss(of_client, Kind::Delegation, client::DELEGATION_COUNT)?;
         self.free(record)?;
         self.release_file(of)
     }
@@ -157,7 +157,7 @@ impl<W: Words> Transaction<'_, W> {
             return Ok(None);
         }
         match self.admit(of_client, Kind::Delegation, client::DELEGATION_COUNT) {
-            Err(Error::ClientLimit(_)) => return Ok(None),
+            Err(Error::ClientLimit(_) | Error::PeerLimit(_)) => return Ok(None),
             admitted => admitted?,
         }
         let record = self.allocate(Kind::Delegation)?;

@@ -20,6 +20,10 @@ pub enum Error {
     /// One client may not have more records of this kind. DQUOT, or as for `Full`.
     #[error("this client has as many {}s as one client may have", .0.name())]
     ClientLimit(Kind),
+    /// The clients of one address may not have more records of this kind. As for `ClientLimit`, or
+    /// for `Full`.
+    #[error("the clients of this address have as many {}s as one address may have", .0.name())]
+    PeerLimit(Kind),
     /// As many hosts lock by NLM as may. LCK_DENIED_NOLOCKS
     #[error("as many hosts lock by NLM as may; their number is half of the bound of clients")]
     HostLimit,
@@ -49,6 +53,9 @@ pub enum Error {
     /// An update by another principal. PERM
     #[error("the client belongs to another principal")]
     NotPermitted,
+    /// A session or client may be ended only by a principal that made it. WRONG_CRED
+    #[error("the session or client belongs to another principal")]
+    WrongCredential,
     /// No such session. BADSESSION
     #[error("no such session")]
     BadSession,

@@ -4,7 +4,7 @@
 use crate::arena::{Arena, List, lower, pair, upper};
 use crate::error::Error;
 use crate::layout::Table;
-use crate::record::{FILE_BYTES_MAX, Kind, Record, client, file, owner};
+use crate::record::{BLOB_BYTES, FILE_BYTES_MAX, Kind, Record, client, file, owner};
 use crate::transaction::{Transaction, words_of};
 use crate::words::Words;
 
@@ -120,6 +120,7 @@ impl<W: Words> Transaction<'_, W> {
             Some(record) => record,
             None => {
                 self.admit(of, Kind::Owner, client::OWNER_COUNT)?;
+                self.charge(self.peer_of(of)?, Kind::Blob, name.len().div_ceil(BLOB_BYTES))?;
                 let record = self.allocate(Kind::Owner)?;
                 let blob = self.put_bytes(name)?;
                 let hash = self.owner_key(of, class, name);
@@ -147,18 +148,21 @@ impl<W: Words> Transaction<'_, W> {
         self.unlink(self.owners(hash), record)?;
         let list = self.list(of, client::OWNERS, Kind::Owner, owner::LINK)?;
         self.unlink(list, record)?;
-        self.count(of, client::OWNER_COUNT, -1)?;
+        self.dismiss(of, Kind::Owner, client::OWNER_COUNT)?;
+        let blobs = self.owner_name(record)?.len().div_ceil(BLOB_BYTES);
+        self.discharge(self.peer_of(of)?, Kind::Blob, blobs)?;
         let name = self.named(record, owner::NAME, Kind::Blob)?;
         self.free_bytes(name)?;
         self.free(record)
     }
 
-    /// Counts one more record of a client, within the client's bound.
+    /// Counts one more record of a client, within its bound and that of its address.
     pub fn admit(&mut self, of: Record, kind: Kind, count: usize) -> Result<(), Error> {
         let bound = self.layout.config.bounds.per_client(kind);
         if self.read(of, count)? >= u64::from(bound) {
             return Err(Error::ClientLimit(kind));
         }
+        self.charge(self.peer_of(of)?, kind, 1)?;
         self.count(of, count, 1)
     }
 }

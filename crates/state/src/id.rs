@@ -1,9 +1,9 @@
-//! The names of clients, sessions and states. Each holds the arena's epoch, so that the names of an
-//! earlier arena are never taken for those of this one.
+//! The names of clients, sessions and states. None of an earlier arena is taken for one of this
+//! arena: stateids hold its epoch, and the others are made with its secret.
 
 use crate::record::{Kind, Record};
 
-/// `clientid4`: the epoch in the upper half, a counter in the lower half. RFC 8881 s3.2
+/// `clientid4`: nobody can guess another client's. RFC 8881 s3.2
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ClientId(pub u64);
 

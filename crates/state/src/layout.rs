@@ -9,7 +9,7 @@ use std::time::Duration;
 
 const MAGIC: u64 = u64::from_be_bytes(*b"TRKSTATE");
 /// Increased with every change of the layout or of the meaning of a word.
-const VERSION: u64 = 3;
+const VERSION: u64 = 4;
 
 /// Words of the head.
 pub(crate) mod head {
@@ -64,8 +64,8 @@ pub(crate) mod head {
     pub const LOADED: usize = EXPIRY + crate::record::Kind::ALL.len();
     /// The process that changes the arena; 0 if none does. Those that wait for it look at it all
     /// the time: eight words before and after it, a cache line, have nothing else.
-    pub const LOCK: usize = 112;
-    pub const WORDS: usize = 128;
+    pub const LOCK: usize = 120;
+    pub const WORDS: usize = 136;
     const _: () = assert!(LOADED + 8 < LOCK && LOCK + 8 < WORDS);
 }
 
@@ -218,6 +218,8 @@ impl Bounds {
             Kind::Waiter => self.waiters,
             Kind::Recovery => self.recoveries,
             Kind::Blob => self.blobs,
+            // Each client names one at most, and so does each session, which may outlive its client.
+            Kind::Peer => self.clients.saturating_add(self.sessions),
         }
     }
 
@@ -231,8 +233,25 @@ impl Bounds {
             Kind::Range => self.ranges_per_client,
             Kind::Delegation => self.delegations_per_client,
             Kind::Waiter => self.waiters_per_client,
-            Kind::Client | Kind::Chunk | Kind::File | Kind::Recovery | Kind::Blob => u32::MAX,
+            Kind::Client | Kind::Chunk | Kind::File | Kind::Recovery | Kind::Blob | Kind::Peer => u32::MAX,
         }
+    }
+
+    /// Records of a kind that the clients of one address may have together, so that it leaves
+    /// others their part: a quarter of the confirmed clients and of the sessions, a half of what
+    /// they hold, or as much as one client may. Files need opens.
+    pub(crate) fn per_peer(&self, kind: Kind) -> u32 {
+        match kind {
+            Kind::Client | Kind::Session => self.count(kind).div_ceil(4),
+            Kind::File | Kind::Recovery | Kind::Peer => u32::MAX,
+            Kind::Chunk | Kind::Blob => self.count(kind).div_ceil(2),
+            _ => self.count(kind).div_ceil(2).max(self.per_client(kind)),
+        }
+    }
+
+    /// Clients of one address that have not confirmed their id: a quarter of all such.
+    pub(crate) const fn unconfirmed_per_peer(&self) -> u32 {
+        self.unconfirmed().div_ceil(4)
     }
 
     /// Clients that have not confirmed their id: a quarter, so that whoever only asks for ids keeps
@@ -290,10 +309,11 @@ pub(crate) enum Table {
     Lock,
     Delegation,
     Recovery,
+    Peer,
 }
 
 impl Table {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 9] = [
         Self::ClientByOwner,
         Self::ClientById,
         Self::Owner,
@@ -302,6 +322,7 @@ impl Table {
         Self::Lock,
         Self::Delegation,
         Self::Recovery,
+        Self::Peer,
     ];
 
     pub(crate) const fn kind(self) -> Kind {
@@ -313,6 +334,7 @@ impl Table {
             Self::Lock => Kind::Lock,
             Self::Delegation => Kind::Delegation,
             Self::Recovery => Kind::Recovery,
+            Self::Peer => Kind::Peer,
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::arena::{Arena, List};
 use crate::error::Error;
 use crate::host::Host;
 use crate::layout::{head, milliseconds};
-use crate::record::{Kind, Record, client, delegation, file, lock, open, waiter};
+use crate::record::{Kind, Record, client, delegation, file, lock, open, peer, waiter};
 use crate::transaction::Transaction;
 use crate::words::Words;
 use std::time::Duration;
@@ -74,7 +74,7 @@ impl<W: Words> Arena<W> {
     /// Whether the client's end would make room for a record of this kind.
     fn holds(&self, of: Record, kind: Kind) -> Result<bool, Error> {
         let count = match kind {
-            Kind::Client | Kind::Blob | Kind::Recovery => return Ok(true),
+            Kind::Client | Kind::Blob | Kind::Recovery | Kind::Peer => return Ok(true),
             Kind::Session | Kind::Chunk => client::SESSION_COUNT,
             Kind::Owner => client::OWNER_COUNT,
             Kind::File => return Ok(self.has_state(of)? || self.read(of, client::WAITER_COUNT)? != 0),
@@ -102,11 +102,12 @@ pub(crate) const fn unconfirmed() -> List {
 }
 
 impl<W: Words> Transaction<'_, W> {
-    /// Drops the client that has been silent for longest and holds records of this kind, if its
-    /// lease has ended; for the record of a client, otherwise the oldest that is not confirmed.
-    fn evict(&mut self, now: Duration, kind: Kind) -> Result<bool, Error> {
-        let found = match self.longest_silent(now, kind)? {
-            None if kind == Kind::Client => self.first(unconfirmed()),
+    /// Drops the client, of one address or of any, that has been silent for longest and holds
+    /// records of this kind, if its lease has ended; for the record of a client, otherwise the
+    /// oldest that is not confirmed.
+    fn evict(&mut self, now: Duration, kind: Kind, of: Option<Record>) -> Result<bool, Error> {
+        let found = match self.longest_silent(now, kind, of)? {
+            None if matches!(kind, Kind::Client | Kind::Peer) && of.is_none() => self.first(unconfirmed()),
             found => found,
         };
         found.map_or(Ok(()), |record| self.kill_client(record))?;
@@ -114,8 +115,16 @@ impl<W: Words> Transaction<'_, W> {
     }
 
     /// Looks at all clients, but not again before one that has such records may have expired.
-    fn longest_silent(&mut self, now: Duration, kind: Kind) -> Result<Option<Record>, Error> {
-        let expiry = head::EXPIRY + kind as usize;
+    fn longest_silent(
+        &mut self,
+        now: Duration,
+        kind: Kind,
+        of: Option<Record>,
+    ) -> Result<Option<Record>, Error> {
+        let expiry = match of {
+            None => head::EXPIRY + kind as usize,
+            Some(of) => self.address(of, peer::EXPIRY + kind as usize)?,
+        };
         if milliseconds(now) <= self.words.load(expiry) {
             return Ok(None);
         }
@@ -126,6 +135,9 @@ impl<W: Words> Transaction<'_, W> {
         for record in self.clients() {
             let flags = self.client_flags(record)?;
             if !self.in_use(record)? || flags & (client::DYING | client::NLM) != 0 {
+                continue;
+            }
+            if of.is_some() && self.peer_of(record)? != of {
                 continue;
             }
             let end = self.lease_end(record)?;
@@ -244,16 +256,22 @@ impl<W: Words> Transaction<'_, W> {
 }
 
 impl<W: Words> State<W> {
-    /// Frees something, so that there may be room for a record of this kind. Returns false if there
-    /// was nothing to free.
-    pub(crate) fn make_room(&self, host: &impl Host, now: Duration, kind: Kind) -> Result<bool, Error> {
+    /// Frees something, so that there may be room for a record of this kind, of an address if one
+    /// is given. Returns false if there was nothing to free.
+    pub(crate) fn make_room(
+        &self,
+        host: &impl Host,
+        now: Duration,
+        kind: Kind,
+        of: Option<Record>,
+    ) -> Result<bool, Error> {
         let mut transaction = self.arena.begin(host)?;
         for _ in 0..EVICTIONS {
             if transaction.reap(host, now)? > 0 {
                 transaction.commit();
                 return Ok(true);
             }
-            if !transaction.evict(now, kind)? {
+            if !transaction.evict(now, kind, of)? {
                 break;
             }
             transaction.checkpoint();

@@ -32,6 +32,7 @@ mod lock;
 mod nlm;
 mod open;
 mod output;
+mod peer;
 mod range;
 mod record;
 mod session;
@@ -50,14 +51,16 @@ pub use host::{Host, OWNER_BITS, Owner, SingleProcess};
 pub use id::{ClientId, SessionId, StateId};
 pub use layout::{Bounds, Config};
 pub use lease::{EXPIRY_MARGIN, Tick};
-pub use lock::{Holder, LockArgs, LockQuery, Locker, RANGES_PER_FILE_MAX, RANGES_PER_LOCK_MAX};
+pub use lock::{
+    Holder, LockArgs, LockQuery, Locker, OPENS_PER_LOCK_OWNER_MAX, RANGES_PER_FILE_MAX, RANGES_PER_LOCK_MAX,
+};
 pub use nlm::NlmLock;
-pub use open::{OpenArgs, READ, WRITE};
+pub use open::{OpenArgs, READ, UndoOpen, WRITE};
 pub use output::Output;
 pub use record::{BACK_SLOTS_MAX, BLOB_BYTES, CHUNK_SLOTS, FILE_BYTES_MAX, Kind};
 pub use session::{
-    ChannelAttributes, CreateSession, CreateSessionArgs, Sequence, SequenceArgs, SessionChannels, Status,
-    Ticket,
+    ChannelAttributes, CreateSession, CreateSessionArgs, Sequence, SequenceArgs, SessionChannels,
+    SessionRefusal, Status, Ticket,
 };
 pub use slot::{NOTE_WORDS, NextOperation, Progress, STEP_OPERATIONS_MAX, STEP_RESULT_BYTES};
 pub use waiter::{Available, RESERVATION, WAITERS_PER_FILE_MAX};
@@ -70,6 +73,9 @@ use transaction::Transaction;
 
 /// Bytes of the owner string of a client, or of an owner: NFS4_OPAQUE_LIMIT. RFC 8881 s3.1
 pub const OWNER_BYTES_MAX: usize = 1024;
+
+/// How often room is made for an address at its bound.
+const PEER_ATTEMPTS: u32 = 64;
 
 /// The state in an arena.
 #[derive(Debug, Clone)]
@@ -125,14 +131,15 @@ impl<W: Words> State<W> {
         self.arena.layout.count(kind)
     }
 
-    /// Changes the state. If there is no space for a record, drops the state of clients whose lease
-    /// has ended, and tries again.
+    /// Changes the state. If there is no space for a record, or an address is at its bound, drops
+    /// the state of clients whose lease has ended, and tries again.
     fn change<T>(
         &self,
         host: &impl Host,
         now: Duration,
         mut act: impl FnMut(&mut Transaction<'_, W>) -> Result<T, Error>,
     ) -> Result<T, Error> {
+        let mut attempts = 0;
         loop {
             let mut transaction = self.arena.begin(host)?;
             match act(&mut transaction) {
@@ -142,8 +149,17 @@ impl<W: Words> State<W> {
                 }
                 Err(Error::Full(kind)) => {
                     drop(transaction);
-                    if !self.make_room(host, now, kind)? {
+                    if !self.make_room(host, now, kind, None)? {
                         return Err(Error::Full(kind));
+                    }
+                }
+                Err(Error::PeerLimit(kind)) => {
+                    let peer = transaction.at_limit;
+                    drop(transaction);
+                    // What was freed need not have been the address's.
+                    attempts += 1;
+                    if attempts > PEER_ATTEMPTS || !self.make_room(host, now, kind, peer)? {
+                        return Err(Error::PeerLimit(kind));
                     }
                 }
                 Err(error) => return Err(error),

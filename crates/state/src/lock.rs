@@ -1,9 +1,11 @@
 //! Byte-range locks: LOCK (RFC 8881 s18.10), LOCKT (s18.11), LOCKU (s18.12). The locks of NLM are
 //! in the same table (`nlm`).
 //!
-//! The locks of one owner on one file have one stateid and a list of disjoint ranges, as large as
-//! they can be: neighbours of the same kind are one range. A file has all ranges of all owners in
-//! one list, in which conflicts are searched.
+//! The locks that one owner has on one file by one open have one stateid and a list of ranges, as
+//! large as they can be: neighbours of the same kind are one range. To others, and to LOCKU, all
+//! locks of the owner on the file are one set of disjoint ranges; which open they are by decides
+//! with which CLOSE they end. A file has all ranges of all owners in one list, in which conflicts
+//! are searched.
 
 use crate::State;
 use crate::arena::{Arena, List};
@@ -21,6 +23,8 @@ use crate::transaction::Transaction;
 use crate::words::Words;
 use std::time::Duration;
 
+/// Opens by which one owner locks one file: as many lists are looked through for each lock.
+pub const OPENS_PER_LOCK_OWNER_MAX: usize = 64;
 /// Ranges of one owner on one file, so that they can be released in one change.
 pub const RANGES_PER_LOCK_MAX: u64 = 1024;
 /// Ranges of one file, because a search for conflicts looks at all of them.
@@ -81,7 +85,8 @@ impl LockQuery<'_> {
 /// A lock that is in the way.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Holder {
-    /// The client, or NLM host, of the lock.
+    /// The client, or NLM host, of the lock: a number that is always the same for it, but not its
+    /// client id, which others need not know.
     pub client: ClientId,
     /// Its lock owner.
     pub owner: Vec<u8>,
@@ -117,11 +122,32 @@ impl<W: Words> Arena<W> {
         self.bucket(Table::Lock, self.state_key(of, owner), lock::BY_KEY)
     }
 
-    pub fn find_lock(&self, of: Record, owner: Record) -> Result<Option<Record>, Error> {
-        self.find(self.locks(of, owner), |record| {
-            Ok(self.read(record, lock::FILE)? == u64::from(of.index)
-                && self.read(record, lock::OWNER)? == u64::from(owner.index))
-        })
+    /// The locks of an owner on a file, for each open by which it has any.
+    fn locks_of_owner(&self, of: Record, owner: Record) -> Result<Vec<Record>, Error> {
+        let (mut walk, mut found) = (self.walk(self.locks(of, owner)), Vec::new());
+        while let Some(record) = walk.next(self)? {
+            if self.read(record, lock::FILE)? == u64::from(of.index)
+                && self.read(record, lock::OWNER)? == u64::from(owner.index)
+            {
+                found.push(record);
+            }
+        }
+        Ok(found)
+    }
+
+    /// The locks of an owner on a file by one open; `None` for NLM, which has no opens.
+    pub fn find_lock(
+        &self,
+        of: Record,
+        owner: Record,
+        opened: Option<Record>,
+    ) -> Result<Option<Record>, Error> {
+        for record in self.locks_of_owner(of, owner)? {
+            if lock_open(self, record)? == opened {
+                return Ok(Some(record));
+            }
+        }
+        Ok(None)
     }
 
     pub fn ranges_of_file(&self, of: Record) -> Result<List, Error> {
@@ -163,7 +189,7 @@ impl<W: Words> Arena<W> {
         let owner = self.owning(of, lock::OWNER, Kind::Owner)?;
         let bytes = self.range_bytes(record)?;
         Ok(Holder {
-            client: self.client_id(of_client)?,
+            client: self.client_alias(self.client_id(of_client)?),
             owner: self.owner_name(owner)?,
             offset: bytes.first,
             length: bytes.length(),
@@ -203,8 +229,8 @@ impl<W: Words> Transaction<'_, W> {
         Ok(())
     }
 
-    /// The locks of an owner on a file, with a stateid. An owner and a file of which a use was
-    /// taken are used by a new lock; for one that exists the uses are given back.
+    /// The locks of an owner on a file by an open, with a stateid. An owner and a file of which a
+    /// use was taken are used by a new lock; for one that exists the uses are given back.
     pub fn use_lock(
         &mut self,
         of_client: Record,
@@ -212,10 +238,13 @@ impl<W: Words> Transaction<'_, W> {
         owner: Record,
         opened: Option<Record>,
     ) -> Result<Record, Error> {
-        if let Some(record) = self.find_lock(of, owner)? {
+        if let Some(record) = self.find_lock(of, owner, opened)? {
             self.release_owner(owner)?;
             self.release_file(of)?;
             return Ok(record);
+        }
+        if self.locks_of_owner(of, owner)?.len() >= OPENS_PER_LOCK_OWNER_MAX {
+            return Err(Error::ClientLimit(Kind::Lock));
         }
         self.admit(of_client, Kind::Lock, client::LOCK_COUNT)?;
         let record = self.allocate(Kind::Lock)?;
@@ -251,7 +280,7 @@ impl<W: Words> Transaction<'_, W> {
         }
         let by_client = self.list(of_client, client::LOCKS, Kind::Lock, lock::BY_CLIENT)?;
         self.unlink(by_client, record)?;
-        self.count(of_client, client::LOCK_COUNT, -1)?;
+        self.dismiss(of_client, Kind::Lock, client::LOCK_COUNT)?;
         self.free(record)?;
         self.wake_waiters(of, now)?;
         self.release_owner(owner)?;
@@ -265,15 +294,20 @@ impl<W: Words> Transaction<'_, W> {
         self.unlink(self.ranges_of_file(of_file)?, record)?;
         self.count(of, lock::RANGE_COUNT, -1)?;
         self.count(of_file, file::RANGE_COUNT, -1)?;
-        self.count(of_client, client::RANGE_COUNT, -1)?;
+        self.dismiss(of_client, Kind::Range, client::RANGE_COUNT)?;
         self.free(record)
     }
 
     fn add_range(&mut self, of: Record, wanted: Wanted) -> Result<(), Error> {
         let of_file = self.owning(of, lock::FILE, Kind::File)?;
         let of_client = self.owning(of, lock::CLIENT, Kind::Client)?;
-        let is_full = self.read(of, lock::RANGE_COUNT)? >= RANGES_PER_LOCK_MAX
-            || self.read(of_file, file::RANGE_COUNT)? >= RANGES_PER_FILE_MAX;
+        let owner = self.owning(of, lock::OWNER, Kind::Owner)?;
+        let mut its = 0;
+        for record in self.locks_of_owner(of_file, owner)? {
+            its += self.read(record, lock::RANGE_COUNT)?;
+        }
+        let is_full =
+            its >= RANGES_PER_LOCK_MAX || self.read(of_file, file::RANGE_COUNT)? >= RANGES_PER_FILE_MAX;
         if is_full {
             return Err(Error::ClientLimit(Kind::Range));
         }
@@ -289,30 +323,34 @@ impl<W: Words> Transaction<'_, W> {
         self.count(of_file, file::RANGE_COUNT, 1)
     }
 
-    /// Locks bytes for an owner, or unlocks them (`exclusive` is `None`). What the owner had there
-    /// gives way, and ranges of the same kind grow together.
+    /// Locks bytes for an owner, or unlocks them (`exclusive` is `None`). What the owner had there,
+    /// by any open, gives way, and ranges of the same kind by the same open grow together.
     pub fn set_range(&mut self, of: Record, bytes: Bytes, exclusive: Option<bool>) -> Result<(), Error> {
-        let mut walk = self.walk(self.ranges_of_lock(of)?);
+        let of_file = self.owning(of, lock::FILE, Kind::File)?;
+        let owner = self.owning(of, lock::OWNER, Kind::Owner)?;
         let (mut whole, mut pieces) = (bytes, [None; 2]);
-        while let Some(record) = walk.next(self)? {
-            let (other, kind) = (self.range_bytes(record)?, self.is_exclusive(record)?);
-            if exclusive == Some(kind) {
-                if other.touches(bytes) {
-                    whole = whole.union(other);
-                    self.drop_range(of, record)?;
-                }
-            } else if other.overlaps(bytes) {
-                self.drop_range(of, record)?;
-                // Ranges are disjoint: only the first and the last reach out of the bytes.
-                for (place, left) in other.without(bytes).into_iter().enumerate() {
-                    if let Some(left) = left {
-                        pieces[place] = Some(Wanted { bytes: left, exclusive: kind });
+        for its in self.locks_of_owner(of_file, owner)? {
+            let mut walk = self.walk(self.ranges_of_lock(its)?);
+            while let Some(record) = walk.next(self)? {
+                let (other, kind) = (self.range_bytes(record)?, self.is_exclusive(record)?);
+                if its == of && exclusive == Some(kind) {
+                    if other.touches(bytes) {
+                        whole = whole.union(other);
+                        self.drop_range(of, record)?;
+                    }
+                } else if other.overlaps(bytes) {
+                    self.drop_range(its, record)?;
+                    // Ranges are disjoint: only the first and the last reach out of the bytes.
+                    for (place, left) in other.without(bytes).into_iter().enumerate() {
+                        if let Some(left) = left {
+                            pieces[place] = Some((its, Wanted { bytes: left, exclusive: kind }));
+                        }
                     }
                 }
             }
         }
-        for piece in pieces.into_iter().flatten() {
-            self.add_range(of, piece)?;
+        for (its, piece) in pieces.into_iter().flatten() {
+            self.add_range(its, piece)?;
         }
         match exclusive {
             Some(exclusive) => self.add_range(of, Wanted { bytes: whole, exclusive }),

@@ -133,7 +133,7 @@ impl<W: Words> State<W> {
             let Some(of_client) = transaction.find_nlm_host(args.host)? else { return Ok(()) };
             let owner = transaction.find_owner(of_client, OwnerClass::Lock, args.owner)?;
             let (Some(owner), Some(of)) = (owner, transaction.find_file(args.file)?) else { return Ok(()) };
-            let Some(record) = transaction.find_lock(of, owner)? else { return Ok(()) };
+            let Some(record) = transaction.find_lock(of, owner, None)? else { return Ok(()) };
             transaction.set_range(record, bytes, None)?;
             if transaction.read(record, lock::RANGE_COUNT)? == 0 {
                 // Others wait for what was just unlocked; the file stays until they are told.

@@ -42,6 +42,10 @@ pub struct OpenArgs<'a> {
     pub reclaim: bool,
 }
 
+/// What the owner of an open had before; nothing if the open is new.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UndoOpen(Option<(Mode, u64)>);
+
 /// Access and deny of an open, and its version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Mode {
@@ -134,14 +138,18 @@ impl<W: Words> Transaction<'_, W> {
 
     /// Changes access and deny of an open, in the counters too, and its version.
     fn set_mode(&mut self, record: Record, access: u8, deny: u8) -> Result<(), Error> {
+        let seqid = next_seqid(self.mode(record)?.seqid);
+        self.replace_mode(record, Mode { seqid, access, deny })
+    }
+
+    fn replace_mode(&mut self, record: Record, new: Mode) -> Result<(), Error> {
         let of = self.owning(record, open::FILE, Kind::File)?;
         let old = self.mode(record)?;
-        for (field, from, to) in [(file::ACCESS, old.access, access), (file::DENY, old.deny, deny)] {
+        for (field, from, to) in [(file::ACCESS, old.access, new.access), (file::DENY, old.deny, new.deny)] {
             let counts = ReadWrite::of(self.read(of, field)?).replace(from, to)?;
             self.write(of, field, counts.word())?;
         }
-        self.add(head::DENIALS, i64::from(deny != 0) - i64::from(old.deny != 0))?;
-        let new = Mode { seqid: next_seqid(old.seqid), access, deny };
+        self.add(head::DENIALS, i64::from(new.deny != 0) - i64::from(old.deny != 0))?;
         self.write(record, open::MODE, new.word())
     }
 
@@ -177,7 +185,7 @@ impl<W: Words> Transaction<'_, W> {
         self.unlink(by_file, record)?;
         let by_client = self.list(of_client, client::OPENS, Kind::Open, open::BY_CLIENT)?;
         self.unlink(by_client, record)?;
-        self.count(of_client, client::OPEN_COUNT, -1)?;
+        self.dismiss(of_client, Kind::Open, client::OPEN_COUNT)?;
         self.free(record)?;
         self.release_owner(owner)?;
         self.release_file(of)
@@ -198,15 +206,60 @@ impl<W: Words> State<W> {
         ticket: &Ticket,
         args: &OpenArgs<'_>,
     ) -> Result<StateId, Error> {
+        self.open_file_first(host, now, ticket, args).map(|(id, _)| id)
+    }
+
+    /// OPEN as [`open_file`](Self::open_file), before something else that may still fail: then
+    /// [`undo_open`](Self::undo_open) is called.
+    ///
+    /// # Errors
+    /// As [`open_file`](Self::open_file).
+    pub fn open_file_first(
+        &self,
+        host: &impl Host,
+        now: Duration,
+        ticket: &Ticket,
+        args: &OpenArgs<'_>,
+    ) -> Result<(StateId, UndoOpen), Error> {
         if !(1..=3).contains(&args.access) || args.deny > 3 {
             return Err(Error::Invalid("OPEN needs access, and no other bits"));
         }
         self.change(host, now, |transaction| {
             let of_client = transaction.live_client(ticket.client())?;
             transaction.admits(of_client, now, args.reclaim)?;
-            let id = open_file(transaction, now, of_client, args)?;
+            let (id, undo) = open_file(transaction, now, of_client, args)?;
             transaction.commit_step(ticket, note_of(id))?;
-            Ok(id)
+            Ok((id, undo))
+        })
+    }
+
+    /// Takes an open back whose client does not learn of it: what its owner had before is left,
+    /// with the version that the client knows. If the owner has opened the file once more
+    /// meanwhile, that counts for both.
+    ///
+    /// # Errors
+    /// [`Error::Expired`], [`Error::BadStateId`].
+    pub fn undo_open(
+        &self,
+        host: &impl Host,
+        now: Duration,
+        ticket: &Ticket,
+        id: StateId,
+        undo: &UndoOpen,
+    ) -> Result<(), Error> {
+        self.change(host, now, |transaction| {
+            let of_client = transaction.live_client(ticket.client())?;
+            let record = transaction.state_record(of_client, StateId { seqid: 0, ..id }, &[Kind::Open])?;
+            if transaction.mode(record)?.seqid == id.seqid {
+                match undo.0 {
+                    None => transaction.drop_open(record, now)?,
+                    Some((mode, opened)) => {
+                        transaction.write(record, open::OPENED, opened)?;
+                        transaction.replace_mode(record, mode)?;
+                    }
+                }
+            }
+            transaction.commit_step(ticket, [0; NOTE_WORDS])
         })
     }
 
@@ -273,7 +326,7 @@ fn open_file<W: Words>(
     now: Duration,
     of_client: Record,
     args: &OpenArgs<'_>,
-) -> Result<StateId, Error> {
+) -> Result<(StateId, UndoOpen), Error> {
     let asked = Mode { seqid: 0, access: args.access, deny: args.deny };
     // Nothing is taken before the conflicts are settled, which may keep some changes.
     let existing = match transaction.find_file(args.file)? {
@@ -299,7 +352,7 @@ fn open_file<W: Words>(
     let (mode, opened) = (transaction.mode(record)?, transaction.read(record, open::OPENED)?);
     transaction.write(record, open::OPENED, opened | opened_bit(args.access, args.deny))?;
     transaction.set_mode(record, mode.access | args.access, mode.deny | args.deny)?;
-    transaction.state_id(record)
+    Ok((transaction.state_id(record)?, UndoOpen(existing.map(|_| (mode, opened)))))
 }
 
 /// The bit of a pair of access (1 to 3) and deny (0 to 3).

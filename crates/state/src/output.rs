@@ -44,6 +44,12 @@ impl<W: Words> Transaction<'_, W> {
         let owner = self.named(record, client::OWNER, Kind::Blob)?;
         self.free_bytes(owner)?;
         self.write(record, client::OWNER, 0)?;
+        if let Some(peer) = self.peer_of(record)? {
+            let was_confirmed = self.has_flag(record, client::CONFIRMED)?;
+            self.discharge(Some(peer), Kind::Client, usize::from(was_confirmed))?;
+            self.write(record, client::PEER, 0)?;
+            self.release_peer(peer)?;
+        }
         let kept = client::PERSISTED | client::PERSIST_ASKED;
         if self.client_flags(record)? & kept != 0 { self.push(forget(), record) } else { self.free(record) }
     }

@@ -29,10 +29,12 @@ pub enum Kind {
     Recovery,
     /// [`BLOB_BYTES`] bytes of a string.
     Blob,
+    /// An address from which clients come.
+    Peer,
 }
 
 impl Kind {
-    pub(crate) const ALL: [Self; 12] = [
+    pub(crate) const ALL: [Self; 13] = [
         Self::Client,
         Self::Session,
         Self::Chunk,
@@ -45,6 +47,7 @@ impl Kind {
         Self::Waiter,
         Self::Recovery,
         Self::Blob,
+        Self::Peer,
     ];
 
     /// A word for messages.
@@ -63,6 +66,7 @@ impl Kind {
             Self::Waiter => "waiting lock request",
             Self::Recovery => "client that may reclaim",
             Self::Blob => "string block",
+            Self::Peer => "client address",
         }
     }
 
@@ -81,6 +85,7 @@ impl Kind {
             Self::Waiter => waiter::WORDS,
             Self::Recovery => recovery::WORDS,
             Self::Blob => 2 + BLOB_WORDS,
+            Self::Peer => peer::WORDS,
         }
     }
 
@@ -154,11 +159,11 @@ pub(crate) mod client {
     pub const WRITER: usize = 27;
     /// Sessions that have ended and whose memory is still in use by a request.
     pub const DYING_SESSION_COUNT: usize = 28;
-    /// The principal of the last CREATE_SESSION.
-    pub const CREATED_PRINCIPAL: usize = 29;
     /// Attributes of the session that the last CREATE_SESSION made.
-    pub const CREATED_CHANNELS: usize = 30;
-    pub const WORDS: usize = CREATED_CHANNELS + super::CHANNELS_WORDS;
+    pub const CREATED_CHANNELS: usize = 29;
+    /// The address that it was introduced from.
+    pub const PEER: usize = CREATED_CHANNELS + super::CHANNELS_WORDS;
+    pub const WORDS: usize = PEER + 1;
 
     pub const CONFIRMED: u64 = 1;
     pub const DYING: u64 = 1 << 1;
@@ -194,7 +199,11 @@ pub(crate) mod session {
     pub const BACK_PROCESSES: usize = BACK_COUNT + 1;
     pub const BACK_SLOTS: usize = BACK_PROCESSES + super::BACK_PROCESSES_MAX;
     pub const CHUNKS: usize = BACK_SLOTS + super::BACK_SLOTS_MAX;
-    pub const WORDS: usize = CHUNKS + super::SESSION_CHUNKS_MAX;
+    /// The principal of its CREATE_SESSION.
+    pub const PRINCIPAL: usize = CHUNKS + super::SESSION_CHUNKS_MAX;
+    /// The address of its client.
+    pub const PEER: usize = PRINCIPAL + 1;
+    pub const WORDS: usize = PEER + 1;
 
     pub const DYING: u64 = 1;
     /// The client asked for a back channel.
@@ -325,4 +334,20 @@ pub(crate) mod recovery {
     pub const BY_OWNER: usize = 4;
     pub const DONE: usize = 5;
     pub const WORDS: usize = 6;
+}
+
+pub(crate) mod peer {
+    const KINDS: usize = super::Kind::ALL.len();
+    pub const KEY: usize = 1;
+    pub const BY_KEY: usize = 2;
+    /// Clients and sessions that name it, also those that have ended; it ends with the last.
+    pub const USES: usize = 3;
+    /// Its clients that are not confirmed.
+    pub const UNCONFIRMED: usize = 4;
+    /// For each kind: how many records its clients have; of clients, those that were confirmed.
+    pub const COUNTS: usize = 5;
+    /// For each kind: a time in milliseconds before which none of its clients that has such records
+    /// ends.
+    pub const EXPIRY: usize = COUNTS + KINDS;
+    pub const WORDS: usize = EXPIRY + KINDS;
 }

@@ -38,6 +38,18 @@ pub struct CreateSessionArgs<'a> {
     pub callback_program: u32,
     /// What the server keeps to call back, 64 bytes at most.
     pub callback_security: &'a [u8],
+    /// Why the server refuses the request whatever the state says. The refusal is kept as the
+    /// reply, as a session is.
+    pub refused: Option<SessionRefusal>,
+}
+
+/// Why a server refuses to create a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SessionRefusal {
+    /// A channel is too small for what the server sends on it.
+    TooSmall,
+    /// The request has flags that are not known.
+    Flags,
 }
 
 /// The new session.
@@ -173,10 +185,14 @@ impl<W: Words> Arena<W> {
         Ok(SlotAt { address: self.address(chunk, field)?, reply_bytes: reply_words * 8 })
     }
 
-    /// What the last CREATE_SESSION of a client made; `None` if it was refused.
-    fn created(&self, of: Record, outcome: u32) -> Result<Option<(SessionId, SessionChannels)>, Error> {
-        if outcome != Created::Session as u32 {
-            return Ok(None);
+    /// What the last CREATE_SESSION of a client made, or why it was refused.
+    fn created(
+        &self,
+        of: Record,
+        outcome: u32,
+    ) -> Result<Result<(SessionId, SessionChannels), Error>, Error> {
+        if let Some(refusal) = Created::refusal(outcome) {
+            return Ok(Err(refusal));
         }
         let made = self.read(of, client::CREATED)?;
         let mut words = [0; CHANNELS_WORDS];
@@ -184,7 +200,7 @@ impl<W: Words> Arena<W> {
             *word = self.read(of, client::CREATED_CHANNELS + at)?;
         }
         let session = self.session_id_of(upper(made), lower(made));
-        Ok(Some((session, SessionChannels::of_words(words))))
+        Ok(Ok((session, SessionChannels::of_words(words))))
     }
 
     /// Whether the memory of a session may be used again.
@@ -202,20 +218,25 @@ impl<W: Words> Arena<W> {
 impl<W: Words> Transaction<'_, W> {
     fn new_session(&mut self, of: Record, args: &CreateSessionArgs<'_>) -> Result<Record, Error> {
         let bounds = &self.layout.config.bounds;
-        let ended = self.read(of, client::DYING_SESSION_COUNT)?;
-        let count = self.read(of, client::SESSION_COUNT)?.saturating_add(ended);
-        if count >= u64::from(bounds.sessions_per_client) {
-            return Err(Error::ClientLimit(Kind::Session));
-        }
         let (per_session, reply_bytes) = (bounds.slots_per_session, bounds.reply_bytes);
+        let peer = self.peer_of(of)?;
+        self.charge(peer, Kind::Session, 1)?;
         let record = self.allocate(Kind::Session)?;
+        if let Some(peer) = peer {
+            self.count(peer, crate::record::peer::USES, 1)?;
+            self.write(record, session::PEER, u64::from(peer.index))?;
+        }
         let mut granted = args.asked.within(&args.limits);
         granted.fore.cached_bytes = granted.fore.cached_bytes.min(reply_bytes);
         let wanted = granted.fore.requests.min(per_session).div_ceil(CHUNK_SLOTS as u32).max(1);
         let mut chunks = 0;
         // The first block of slots must be there. More of them only while half are free, so that
         // many clients get few slots rather than few clients many.
-        while chunks < wanted && (chunks == 0 || self.has_spare_chunks()) {
+        let has_spare = |this: &Self| -> Result<bool, Error> {
+            Ok(this.has_spare_chunks() && this.is_half_empty(peer, Kind::Chunk)?)
+        };
+        while chunks < wanted && (chunks == 0 || has_spare(self)?) {
+            self.charge(peer, Kind::Chunk, 1)?;
             let chunk = self.allocate(Kind::Chunk)?;
             self.write(record, session::CHUNKS + chunks as usize, u64::from(chunk.index))?;
             chunks += 1;
@@ -235,11 +256,20 @@ impl<W: Words> Transaction<'_, W> {
         let back = if granted.back_channel { session::HAS_BACK } else { 0 };
         self.write(record, session::FLAGS, back)?;
         self.write(record, session::CLIENT, pair(self.generation(of)?, of.index))?;
+        self.write(record, session::PRINCIPAL, args.principal)?;
         self.set_callback(record, args.callback_program, args.callback_security)?;
         let sessions = self.list(of, client::SESSIONS, Kind::Session, session::LINK)?;
         self.push(sessions, record)?;
         self.count(of, client::SESSION_COUNT, 1)?;
         Ok(record)
+    }
+
+    /// Whether a client has as many sessions as it may have. Those that have ended and are still in
+    /// use count.
+    fn has_all_sessions(&self, of: Record) -> Result<bool, Error> {
+        let ended = self.read(of, client::DYING_SESSION_COUNT)?;
+        let count = self.read(of, client::SESSION_COUNT)?.saturating_add(ended);
+        Ok(count >= u64::from(self.layout.config.bounds.sessions_per_client))
     }
 
     fn has_spare_chunks(&self) -> bool {
@@ -294,11 +324,15 @@ impl<W: Words> Transaction<'_, W> {
     }
 
     fn free_session(&mut self, record: Record) -> Result<(), Error> {
+        let peer = self.named(record, session::PEER, Kind::Peer)?;
         for at in 0..SESSION_CHUNKS_MAX {
             if let Some(chunk) = self.named(record, session::CHUNKS + at, Kind::Chunk)? {
                 self.free(chunk)?;
+                self.discharge(peer, Kind::Chunk, 1)?;
             }
         }
+        self.discharge(peer, Kind::Session, 1)?;
+        peer.map_or(Ok(()), |peer| self.release_peer(peer))?;
         let name = self.read(record, session::CLIENT)?;
         let of = Record { kind: Kind::Client, index: lower(name) };
         if self.is_current(of, upper(name))? {
@@ -329,16 +363,36 @@ enum Created {
     Nothing = 0,
     Session = 1,
     TooSmall = 2,
+    Flags = 3,
+    Limit = 4,
+}
+
+impl Created {
+    /// Why there is no session.
+    const fn refusal(outcome: u32) -> Option<Error> {
+        const TOO_SMALL: u32 = Created::TooSmall as u32;
+        const FLAGS: u32 = Created::Flags as u32;
+        const LIMIT: u32 = Created::Limit as u32;
+        match outcome {
+            TOO_SMALL => Some(Error::TooSmall),
+            FLAGS => Some(Error::Invalid("CREATE_SESSION has unknown flags")),
+            LIMIT => Some(Error::ClientLimit(Kind::Session)),
+            _ => None,
+        }
+    }
 }
 
 impl<W: Words> State<W> {
     /// CREATE_SESSION. Confirms the client, which only the principal of its EXCHANGE_ID may; ends
     /// an older incarnation of it; and renews its lease. RFC 8881 s18.36.4
     ///
+    /// A refusal that a later try would meet again takes the sequence id and is kept as the reply.
+    /// Whoever may not confirm the client changes nothing.
+    ///
     /// # Errors
+    /// Kept: [`Error::TooSmall`], [`Error::Invalid`], [`Error::ClientLimit`]. Not kept:
     /// [`Error::StaleClientId`], [`Error::SeqMisordered`], [`Error::ClientIdInUse`],
-    /// [`Error::TooSmall`] (kept as the reply, as a session is), [`Error::ClientLimit`],
-    /// [`Error::Full`].
+    /// [`Error::PeerLimit`], [`Error::Full`].
     pub fn create_session(
         &self,
         host: &impl Host,
@@ -352,13 +406,7 @@ impl<W: Words> State<W> {
             let of = transaction.client_by_id(args.client)?.ok_or(Error::StaleClientId)?;
             let last = transaction.read(of, client::CREATE_SESSION)?;
             if args.sequence == upper(last) && lower(last) != Created::Nothing as u32 {
-                // A retry has the same credential.
-                let is_same = transaction.read(of, client::CREATED_PRINCIPAL)? == args.principal;
-                return if is_same {
-                    transaction.created(of, lower(last))
-                } else {
-                    Err(Error::ClientIdInUse)
-                };
+                return transaction.created(of, lower(last));
             }
             if args.sequence != upper(last).wrapping_add(1) {
                 return Err(Error::SeqMisordered);
@@ -369,11 +417,10 @@ impl<W: Words> State<W> {
                 return Err(Error::ClientIdInUse);
             }
             let outcome = create_session(transaction, now, of, args)?;
-            transaction.write(of, client::CREATED_PRINCIPAL, args.principal)?;
             transaction.write(of, client::CREATE_SESSION, pair(args.sequence, outcome as u32))?;
             transaction.created(of, outcome as u32)
         });
-        let (session, granted) = created?.ok_or(Error::TooSmall)?;
+        let (session, granted) = created??;
         Ok(CreateSession { session, sequence: args.sequence, granted })
     }
 
@@ -386,6 +433,21 @@ impl<W: Words> State<W> {
             let (record, of) = transaction.live_session(id)?;
             transaction.kill_session(of, record)
         })
+    }
+
+    /// Whether a principal may end a session, or give it connections: the one that created it, and
+    /// the one that introduced its client. Anybody may send requests on it, as state protection is
+    /// not built. RFC 8881 s2.10.8.3
+    ///
+    /// # Errors
+    /// [`Error::BadSession`], [`Error::WrongCredential`].
+    pub fn may_control(&self, id: SessionId, principal: u64) -> Result<(), Error> {
+        let (record, of) = self.arena.live_session(id)?;
+        let creator = self.arena.read(record, session::PRINCIPAL)?;
+        let owner = self.arena.read(of, client::PRINCIPAL)?;
+        // The session may have ended meanwhile, and its memory may be another's.
+        self.arena.check_session(record, place_of(id).1)?;
+        if creator == principal || owner == principal { Ok(()) } else { Err(Error::WrongCredential) }
     }
 
     /// BACKCHANNEL_CTL: how to call back from now on.
@@ -515,8 +577,14 @@ fn create_session<W: Words>(
     of: Record,
     args: &CreateSessionArgs<'_>,
 ) -> Result<Created, Error> {
-    if !args.asked.are_usable() {
-        return Ok(Created::TooSmall);
+    match args.refused {
+        Some(SessionRefusal::Flags) => return Ok(Created::Flags),
+        Some(SessionRefusal::TooSmall) => return Ok(Created::TooSmall),
+        None if !args.asked.are_usable() => return Ok(Created::TooSmall),
+        None => {}
+    }
+    if transaction.has_all_sessions(of)? {
+        return Ok(Created::Limit);
     }
     let flags = transaction.client_flags(of)?;
     if flags & client::CONFIRMED == 0 {
@@ -529,6 +597,7 @@ fn create_session<W: Words>(
             transaction.kill_client(old)?;
         }
         transaction.leave_unconfirmed(of)?;
+        transaction.charge(transaction.peer_of(of)?, Kind::Client, 1)?;
         let reclaim = transaction.reclaim_flags(of, &owner)?;
         transaction.write(of, client::FLAGS, flags | client::CONFIRMED | reclaim)?;
     }

@@ -8,6 +8,7 @@ mod locks;
 mod memory;
 mod opens;
 mod oracle;
+mod peers;
 mod races;
 mod recalls;
 mod slots;
@@ -17,6 +18,7 @@ mod waits;
 use super::*;
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
+use std::net::IpAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 /// The panic payload that ends a process in the middle.
@@ -141,8 +143,11 @@ pub(super) fn seconds(seconds: u64) -> Duration {
 
 pub(super) const PRINCIPAL: u64 = 11;
 
+/// Each owner has an address of its own.
 pub(super) fn exchange(owner: &str, verifier: u64) -> ExchangeIdArgs<'_> {
-    ExchangeIdArgs { owner: owner.as_bytes(), verifier, principal: PRINCIPAL, update: false }
+    let number = owner.bytes().fold(0_u32, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
+    let peer = Some(IpAddr::from(number.to_be_bytes()));
+    ExchangeIdArgs { owner: owner.as_bytes(), verifier, principal: PRINCIPAL, update: false, peer }
 }
 
 pub(super) fn channels(requests: u32) -> SessionChannels {
@@ -165,6 +170,7 @@ pub(super) fn session_args(client: ClientId, sequence: u32) -> CreateSessionArgs
         limits: channels(1024),
         callback_program: 0x4000_0000,
         callback_security: b"sys",
+        refused: None,
     }
 }
 

@@ -29,6 +29,8 @@ pub(crate) struct Transaction<'a, W: Words> {
     arena: &'a Arena<W>,
     logged: usize,
     has_changed: bool,
+    /// The address that was refused by [`Error::PeerLimit`].
+    pub at_limit: Option<Record>,
 }
 
 impl<W: Words> Deref for Transaction<'_, W> {
@@ -51,7 +53,7 @@ impl<W: Words> Arena<W> {
         self.lock(host)?;
         let logged = self.words.load(head::UNDO_COUNT) as usize;
         let has_changed = self.words.load(head::CHANGES) % 2 == 1;
-        let mut transaction = Transaction { arena: self, logged, has_changed };
+        let mut transaction = Transaction { arena: self, logged, has_changed, at_limit: None };
         transaction.roll_back();
         Ok(transaction)
     }
@@ -113,7 +115,9 @@ impl<W: Words> Transaction<'_, W> {
         self.checkpoint();
         match act(self) {
             Ok(()) => self.checkpoint(),
-            Err(Error::ClientLimit(_) | Error::Full(_) | Error::HostLimit) => self.roll_back(),
+            Err(Error::ClientLimit(_) | Error::PeerLimit(_) | Error::Full(_) | Error::HostLimit) => {
+                self.roll_back();
+            }
             Err(other) => return Err(other),
         }
         Ok(())

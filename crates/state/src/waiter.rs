@@ -161,7 +161,7 @@ impl<W: Words> Transaction<'_, W> {
         let Some(first) = self.reserved_for(now, of, owner, wanted)? else { return Ok(()) };
         let its = self.available(first)?;
         let (offset, length) = (its.offset, its.length);
-        let (client, owner, exclusive) = (its.client, its.owner, its.exclusive);
+        let (client, owner, exclusive) = (self.client_alias(its.client), its.owner, its.exclusive);
         Err(Error::Denied(Box::new(Holder { client, owner, offset, length, exclusive })))
     }
 
@@ -198,6 +198,7 @@ impl<W: Words> Transaction<'_, W> {
         }
         let record = self.allocate(Kind::Waiter)?;
         let owner = self.use_owner(of_client, OwnerClass::Lock, name)?;
+        self.charge(self.peer_of(of_client)?, Kind::Waiter, 1)?;
         self.count(of_client, client::WAITER_COUNT, 1)?;
         self.count(of, file::WAITER_COUNT, 1)?;
         self.count(of, file::USES, 1)?;
@@ -223,7 +224,7 @@ impl<W: Words> Transaction<'_, W> {
         self.unlink(self.waiters(of)?, record)?;
         let by_client = self.list(of_client, client::WAITERS, Kind::Waiter, waiter::BY_CLIENT)?;
         self.unlink(by_client, record)?;
-        self.count(of_client, client::WAITER_COUNT, -1)?;
+        self.dismiss(of_client, Kind::Waiter, client::WAITER_COUNT)?;
         self.count(of, file::WAITER_COUNT, -1)?;
         self.free(record)?;
         self.release_owner(owner)?;

@@ -71,6 +71,8 @@ pub(super) struct Compound<'a> {
     pub session: Option<InSession>,
     /// Whether an operation has changed something.
     changed: bool,
+    /// Whether the operation after the present one uses the object that this one puts.
+    is_used_next: bool,
 }
 
 impl<'a> Compound<'a> {
@@ -95,6 +97,20 @@ impl<'a> Compound<'a> {
         if let Some(current) = &mut self.current {
             current.stateid = id;
         }
+    }
+
+    /// Whether the credential is enough for an object. Everybody may look above the exports.
+    pub fn check_flavor(&self, place: Place<'_>) -> Outcome<()> {
+        match place {
+            Place::Object(export, _) if !self.request.is_enough_for(export) => Err(Status::WRONGSEC),
+            Place::Object(..) | Place::Pseudo(_) => Ok(()),
+        }
+    }
+
+    /// The outcome of an operation that puts an object, which the next one may use.
+    fn put(&self, outcome: Outcome<()>) -> Outcome<()> {
+        outcome?;
+        if self.is_used_next { self.check_flavor(self.place()?) } else { Ok(()) }
     }
 
     /// An object as the caller may use it.
@@ -155,12 +171,24 @@ impl<'a> Compound<'a> {
             | Args::DestroyClientId(_)
             | Args::BackchannelCtl(_)
             | Args::ReclaimComplete(_) => self.run_on_client(request.args, is_last, out),
-            Args::PutFh(args) => out.push(&Reply::PutFh(handles::put(self, &args))),
-            Args::PutPubFh(()) => out.push(&Reply::PutPubFh(handles::put_root(self))),
-            Args::PutRootFh(()) => out.push(&Reply::PutRootFh(handles::put_root(self))),
+            Args::PutFh(args) => {
+                let put = handles::put(self, &args);
+                out.push(&Reply::PutFh(self.put(put)))
+            }
+            Args::PutPubFh(()) => {
+                let put = handles::put_root(self);
+                out.push(&Reply::PutPubFh(self.put(put)))
+            }
+            Args::PutRootFh(()) => {
+                let put = handles::put_root(self);
+                out.push(&Reply::PutRootFh(self.put(put)))
+            }
             Args::GetFh(()) => out.push(&Reply::GetFh(handles::get(self))),
             Args::SaveFh(()) => out.push(&Reply::SaveFh(handles::save(self))),
-            Args::RestoreFh(()) => out.push(&Reply::RestoreFh(handles::restore(self))),
+            Args::RestoreFh(()) => {
+                let put = handles::restore(self);
+                out.push(&Reply::RestoreFh(self.put(put)))
+            }
             Args::Lookup(args) => out.push(&Reply::Lookup(names::lookup(self, args.name))),
             Args::LookupP(()) => out.push(&Reply::LookupP(names::lookup_parent(self))),
             Args::Create(args) => out.push(&Reply::Create(names::create(self, &args))),
@@ -277,7 +305,11 @@ impl<'a> Compound<'a> {
             status = match requests.next_operation() {
                 None => return status,
                 Some(Err(refused)) => out.refuse(refused),
-                Some(Ok(request)) => self.run_within(request, requests.operations, out),
+                Some(Ok(request)) => {
+                    self.is_used_next =
+                        handles::is_put(&request.args) && handles::is_used_next(requests.clone());
+                    self.run_within(request, requests.operations, out)
+                }
             };
         }
         status
@@ -381,6 +413,7 @@ pub(super) fn run(call: Call<'_, '_>, shared: &Nfs4State) -> Result<Answered, An
         saved: None,
         session: None,
         changed: false,
+        is_used_next: false,
     };
     if !shared.versions.has_minor(requests.minor) {
         Replies::new(out, requests.tag).finish_with(Status::MINOR_VERS_MISMATCH);

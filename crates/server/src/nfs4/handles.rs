@@ -1,12 +1,42 @@
 //! PUTFH, PUTROOTFH, PUTPUBFH, GETFH, SAVEFH, RESTOREFH: the current and the saved object. RFC 8881
 //! s18.8, s18.19 to s18.21, s18.27, s18.28
+//!
+//! An operation that puts an object is refused with WRONGSEC if the next one uses the object and
+//! the credential is not enough for its export; not if the next one puts another, asks which
+//! credentials are enough, or goes on to a name, which is checked there. RFC 8881 s2.6.3.1
 
 use super::compound::{Compound, Outcome, Place};
 use super::pseudo;
 use super::status::of_target;
 use crate::handle::FileHandle as SealedHandle;
 use nfs4::Status;
+use nfs4::compound::RequestReader;
 use nfs4::op::handles::{GetSuccess, PutArgs};
+use nfs4::op::open::Claim;
+use nfs4::op::{Args, Fore};
+
+/// Whether an operation makes an object of its own choice the current one.
+pub(super) const fn is_put(args: &Args<'_>) -> bool {
+    matches!(args, Args::PutFh(_) | Args::PutPubFh(()) | Args::PutRootFh(()) | Args::RestoreFh(()))
+}
+
+/// Whether the operation after one that puts an object leaves the check of the credential to that.
+/// RFC 8881 s2.6.3.1.1
+pub(super) fn is_used_next(mut following: RequestReader<'_, Fore>) -> bool {
+    loop {
+        let Some(Ok(next)) = following.next_operation() else { return false };
+        return match next.args {
+            // What follows it decides.
+            Args::SaveFh(()) => continue,
+            Args::Lookup(_) | Args::LookupP(()) | Args::SecInfo(_) | Args::SecInfoNoName(_) => false,
+            Args::Open(open) => !matches!(
+                open.claim,
+                Claim::Name(_) | Claim::DelegatedName { .. } | Claim::PreviouslyDelegatedName(_)
+            ),
+            other => !is_put(&other),
+        };
+    }
+}
 
 /// PUTFH. A handle is checked; whether its object is still there is found by the next operation.
 pub(super) fn put(compound: &mut Compound<'_>, args: &PutArgs) -> Outcome<()> {
@@ -17,8 +47,8 @@ pub(super) fn put(compound: &mut Compound<'_>, args: &PutArgs) -> Outcome<()> {
         return Ok(());
     }
     let sealed = SealedHandle::new(handle).ok_or(Status::BADHANDLE)?;
-    let target = compound.request.open_nonblocking(&sealed).map_err(of_target)?;
-    compound.set(Place::Object(target.export, target.object));
+    let (export, object) = compound.request.find(&sealed).map_err(of_target)?;
+    compound.set(Place::Object(export, object));
     Ok(())
 }
 

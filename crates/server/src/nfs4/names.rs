@@ -2,24 +2,27 @@
 //! RFC 8881 s18.4, s18.9, s18.13, s18.14, s18.23 to s18.26
 
 use super::DIRECTORY_BYTES_MAX;
-use super::attributes::{Describer, change_info, of_place, supported, to_set};
+use super::attributes::{change_info, to_set};
 use super::compound::{Compound, Outcome, Place, Replies};
-use super::pseudo::{self, Node};
+use super::listing::{list_node, list_object};
+use super::pseudo::{self, Way};
 use super::status::of_handler;
 use crate::request::Target;
 use fs::{FileKind, Special, Verifier};
 use nfs4::op::create::{Args as CreateArgs, Success as Created, What};
 use nfs4::op::link::{RenameArgs, RenameSuccess};
-use nfs4::op::readdir::{Args as ReadDirArgs, EntryWriter};
+use nfs4::op::readdir::Args as ReadDirArgs;
 use nfs4::op::{Operation, Reply, readlink};
 use nfs4::{ChangeInfo, Status};
 use store::NewObject;
 
 /// Cookies stay valid while names come and go, so there is nothing to verify.
 const COOKIE_VERIFIER: Verifier = [0; 8];
-/// The first cookie of a directory above the exports: the standard keeps 0, 1 and 2 for itself.
-/// RFC 8881 s18.23.3
-const FIRST_COOKIE: u64 = 3;
+
+/// What a REMOVE or a RENAME gets of a name that leads to another export. Version 4 has no status
+/// for what is in use but a file; Linux answers so for a directory on which something is mounted.
+/// RFC 8881 s18.25.4, s18.26.4
+const MOUNTED: Status = Status::ACCESS;
 
 /// Checks a component of a path as far as no store would. RFC 8881 s14.4
 pub(super) fn check_name(name: &[u8]) -> Outcome<()> {
@@ -49,20 +52,29 @@ pub(super) fn find<'a>(compound: &Compound<'a>, name: &[u8]) -> Outcome<Place<'a
     match place {
         Place::Pseudo(node) => node.child(compound.request.client, name),
         Place::Object(export, object) => {
-            if let Some(place) = pseudo::below(compound.request.client, export, object, name) {
-                return Ok(place);
-            }
             let target = compound.target(export, object)?;
+            let way = pseudo::way(compound.request.client, export, object, name);
             let (_, found) = target.lookup(name).map_err(of_handler)?;
-            let found = found.map_err(|status| of_lookup(&target, status))?;
-            Ok(Place::Object(export, found.object))
+            match (found, way) {
+                (Ok(_) | Err(fs::Status::NotFound), Some(Way::Mount(place)))
+                | (Err(fs::Status::NotFound), Some(Way::Through(place))) => Ok(place),
+                (Ok(found), _) => Ok(Place::Object(export, found.object)),
+                (Err(status), _) => Err(of_lookup(&target, status)),
+            }
         }
     }
+}
+
+/// Whether a name leads out of the export of a directory that is to be changed.
+fn leads_away(compound: &Compound<'_>, at: &Target<'_>, name: &[u8]) -> bool {
+    pseudo::leads_away(compound.request.client, at.export, at.object, name).is_some()
 }
 
 /// LOOKUP.
 pub(super) fn lookup(compound: &mut Compound<'_>, name: &[u8]) -> Outcome<()> {
     let found = find(compound, name)?;
+    // RFC 8881 s2.6.3.1.1.3
+    compound.check_flavor(found)?;
     compound.set(found);
     Ok(())
 }
@@ -70,8 +82,10 @@ pub(super) fn lookup(compound: &mut Compound<'_>, name: &[u8]) -> Outcome<()> {
 /// The directory above the current one.
 pub(super) fn parent<'a>(compound: &Compound<'a>) -> Outcome<Place<'a>> {
     match compound.place()? {
-        Place::Pseudo(node) => node.parent().map(Place::Pseudo).ok_or(Status::NOENT),
-        Place::Object(export, object) if object == export.store.root() => pseudo::above(compound, export),
+        Place::Pseudo(node) => pseudo::above(compound, node),
+        Place::Object(export, object) if object == export.store.root() => {
+            pseudo::above_root(compound, export)
+        }
         Place::Object(export, object) => {
             let target = compound.target(export, object)?;
             let (_, found) = target.lookup(b"..").map_err(of_handler)?;
@@ -84,6 +98,8 @@ pub(super) fn parent<'a>(compound: &Compound<'a>) -> Outcome<Place<'a>> {
 /// LOOKUPP.
 pub(super) fn lookup_parent(compound: &mut Compound<'_>) -> Outcome<()> {
     let found = parent(compound)?;
+    // RFC 8881 s2.6.3.1.1.4
+    compound.check_flavor(found)?;
     compound.set(found);
     Ok(())
 }
@@ -104,6 +120,9 @@ pub(super) fn create(compound: &mut Compound<'_>, args: &CreateArgs<'_>) -> Outc
         What::Other(_) => return Err(Status::BADTYPE),
     };
     let target = compound.changeable(place)?;
+    if leads_away(compound, &target, args.name) {
+        return Err(Status::EXIST);
+    }
     let store = &target.export.store;
     let (effect, created) = store.create(target.squashed.caller(), target.object, args.name, new);
     let created = created.map_err(Status::from_fs)?;
@@ -116,6 +135,9 @@ pub(super) fn remove(compound: &Compound<'_>, name: &[u8]) -> Outcome<ChangeInfo
     let place = compound.place()?;
     check_name(name)?;
     let target = compound.changeable(place)?;
+    if leads_away(compound, &target, name) {
+        return Err(MOUNTED);
+    }
     let (store, caller) = (&target.export.store, target.squashed.caller());
     let (mut effect, mut result) = store.remove(caller, target.object, name);
     if matches!(result, Err(fs::Status::IsDirectory)) {
@@ -133,6 +155,9 @@ pub(super) fn rename(compound: &Compound<'_>, args: &RenameArgs<'_>) -> Outcome<
     let (from, to) = (compound.changeable(source)?, compound.changeable(target)?);
     if !std::ptr::eq(from.export, to.export) {
         return Err(Status::XDEV);
+    }
+    if leads_away(compound, &from, args.old) || leads_away(compound, &to, args.new) {
+        return Err(MOUNTED);
     }
     let caller = from.squashed.caller();
     let (source, target) = ((from.object, args.old), (to.object, args.new));
@@ -152,6 +177,9 @@ pub(super) fn link(compound: &Compound<'_>, name: &[u8]) -> Outcome<ChangeInfo> 
     };
     if !std::ptr::eq(file.export, directory.export) {
         return Err(Status::XDEV);
+    }
+    if leads_away(compound, &directory, name) {
+        return Err(Status::EXIST);
     }
     let caller = file.squashed.caller();
     let (_, effect, result) = file.export.store.link(caller, file.object, directory.object, name);
@@ -207,46 +235,4 @@ pub(super) fn read_directory(
         Place::Pseudo(node) => list_node(compound, node, args, entries),
         Place::Object(..) => list_object(compound, args, entries),
     })
-}
-
-fn list_node(
-    compound: &Compound<'_>,
-    node: Node<'_>,
-    args: &ReadDirArgs,
-    mut entries: EntryWriter<'_>,
-) -> Status {
-    let children = node.children(compound.request.client);
-    let wanted = args.wanted & supported(compound.minor);
-    for (cookie, (name, place)) in (FIRST_COOKIE..).zip(&children) {
-        if cookie <= args.cookie {
-            continue;
-        }
-        // What is wrong with one export does not keep the others from being seen.
-        let attributes = of_place(compound, *place, wanted).unwrap_or_else(Describer::failed);
-        if !entries.add(cookie, name.as_bytes(), &attributes, wanted) {
-            return entries.finish(false);
-        }
-    }
-    entries.finish(true)
-}
-
-fn list_object(compound: &Compound<'_>, args: &ReadDirArgs, mut entries: EntryWriter<'_>) -> Status {
-    let target = match compound.object_or(Status::NOTDIR) {
-        Ok(target) => target,
-        Err(status) => return entries.fail(status),
-    };
-    let describer = Describer::new(compound, Some(target.export), args.wanted);
-    let (caller, store) = (target.squashed.caller(), &target.export.store);
-    let end = store.read_directory(caller, target.object, args.cookie, &mut |entry| {
-        // The directory itself and the one above are for the client to know.
-        if matches!(entry.name, b"." | b"..") {
-            return true;
-        }
-        let attributes = describer.object(entry.found.object, &entry.found.attributes);
-        entries.add(entry.cookie, entry.name, &attributes, describer.wanted())
-    });
-    match end {
-        Ok(end) => entries.finish(end.eof),
-        Err(status) => entries.fail(Status::from_fs(status)),
-    }
 }

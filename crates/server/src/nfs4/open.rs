@@ -73,14 +73,15 @@ pub(super) fn open(compound: &mut Compound<'_>, args: &Args<'_>) -> Outcome<Succ
     }
     let owner = args.owner.owner.as_slice();
     let opened = OpenArgs { owner, file: &file, access: wanted, deny: denied, reclaim };
-    let id = state.open_file(&HOST, compound.now, compound.ticket()?, &opened);
-    let id = id.map_err(|error| of_state(&error))?;
+    let done = state.open_file_first(&HOST, compound.now, compound.ticket()?, &opened);
+    let (id, undo) = done.map_err(|error| of_state(&error))?;
     if chosen.truncate
         && let Err(status) = empty(&target)
     {
-        // A new open is of no use to a client that does not learn of it.
-        if id.seqid == 1 {
-            let _ = state.close(&HOST, compound.now, compound.ticket()?, id);
+        // An open is of no use to a client that does not learn of it.
+        let undone = state.undo_open(&HOST, compound.now, compound.ticket()?, id, &undo);
+        if let Err(error) = undone {
+            tracing::warn!(%error, "an open that failed cannot be taken back");
         }
         return Err(status);
     }
@@ -158,8 +159,10 @@ fn by_name<'a>(compound: &Compound<'a>, name: &[u8], how: &How<'_>) -> Outcome<C
             return Err(found.unwrap_or(if creates { Status::ROFS } else { Status::NOENT }));
         }
     };
-    if pseudo::below(compound.request.client, export, directory, name).is_some() {
-        return Err(Status::ISDIR);
+    let target = compound.target(export, directory)?;
+    if pseudo::leads_away(compound.request.client, target.export, target.object, name).is_some() {
+        let may_exist = matches!(how, How::NoCreate | How::Unchecked(_));
+        return Err(if may_exist { Status::ISDIR } else { Status::EXIST });
     }
     match how {
         How::NoCreate => look(compound, export, directory, name)?.map_err(|status| {

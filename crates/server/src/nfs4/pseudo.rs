@@ -4,8 +4,11 @@
 //! A client sees the directories that lead to exports which it may use, and nothing else. They have
 //! a file system number of their own, and a number and a handle that follow from their path: they
 //! are the same after a restart, and in every process that serves the same paths. A handle is no
-//! secret, as it names only what its client may see anyway. An export below another is a directory
-//! that leads out of the upper one.
+//! secret, as it names only what its client may see anyway.
+//!
+//! An export below another one hides what the upper one has at its path: lookups and listings lead
+//! to the lower one, and the name cannot be removed, renamed or taken. Where the upper one does not
+//! have the directories on the way, they are directories of the tree.
 
 use super::compound::{Compound, Outcome, Place};
 use super::status::of_wait;
@@ -15,7 +18,7 @@ use fs::FileHandle;
 use nfs4::Status;
 use siphasher::sip::SipHasher13;
 use std::hash::Hasher;
-use store::{Caller, Wait};
+use store::{Caller, ObjectId, Wait};
 
 /// How a handle of the tree begins; those of exports begin with a version of 1.
 const PREFIX: [u8; 4] = *b"\x02top";
@@ -100,11 +103,6 @@ impl<'a> Node<'a> {
         let found = children.find(|(other, _)| other.as_bytes() == name);
         found.map(|(_, place)| place).ok_or(Status::NOENT)
     }
-
-    /// The directory above.
-    pub fn parent(self) -> Option<Self> {
-        self.depth.checked_sub(1).map(|depth| Self { depth, ..self })
-    }
 }
 
 const fn fileid_of(number: u64) -> u64 {
@@ -159,42 +157,117 @@ pub(super) fn handle_of(place: Place<'_>) -> Outcome<FileHandle> {
     handle.ok_or(Status::SERVERFAULT)
 }
 
-/// The export that a name in a directory of another export leads to, if it leads out of that.
-pub(super) fn below<'a>(
-    client: &'a Client,
-    export: &Export,
-    directory: store::ObjectId,
-    name: &[u8],
-) -> Option<Place<'a>> {
-    let depth = depth_of(export);
-    let mut nested = admitted(client)
-        .filter(|other| depth_of(other) > depth && begins_with(other, export, depth))
-        .peekable();
-    nested.peek()?;
-    let path = if directory == export.store.root() { Vec::new() } else { export.store.path_of(directory)? };
-    let inside = || path.split(|byte| *byte == b'/').filter(|part| !part.is_empty());
-    let wanted = || inside().chain(std::iter::once(name));
-    let found = nested.find(|other| components(other).skip(depth).map(str::as_bytes).eq(wanted()));
-    found.map(|export| Place::Object(export, export.store.root()))
+/// Where a name in a directory of an export leads because of an export below that one.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Way<'a> {
+    /// To the root of the export that is mounted on the name, whatever the store has there.
+    Mount(Place<'a>),
+    /// To a directory of the tree, if the store has nothing of that name.
+    Through(Place<'a>),
 }
 
-/// What is above the root of an export: a directory of the tree, or one of the export that this one
-/// is below.
-pub(super) fn above<'a>(compound: &Compound<'a>, export: &'a Export) -> Outcome<Place<'a>> {
-    let client = compound.request.client;
-    let depth = depth_of(export).checked_sub(1).ok_or(Status::NOENT)?;
+/// Paths are resolved with the rights of the server: each operation checks what the client may do.
+const SERVER: Caller<'static> = Caller { uid: 0, gid: 0, gids: &[] };
+
+/// What the store of an export has at a name.
+fn look(export: &Export, directory: ObjectId, name: &[u8]) -> Outcome<ObjectId> {
+    let (_, found) = export.store.lookup(SERVER, directory, name, Wait::Allowed).map_err(of_wait)?;
+    Ok(found.map_err(Status::from_fs)?.object)
+}
+
+/// Whether the store of an export has nothing of a name.
+pub(super) fn is_free(export: &Export, directory: ObjectId, name: &[u8]) -> bool {
+    look(export, directory, name) == Err(Status::NOENT)
+}
+
+/// How many components of the path of an export below another one lead to a directory of that one.
+/// With a name, only if the name follows them.
+fn depth_within(export: &Export, below: &Export, directory: ObjectId, name: Option<&[u8]>) -> Option<usize> {
+    let first = depth_of(export);
+    let is_next = |next: &str| name.is_none_or(|name| next.as_bytes() == name);
+    if !components(below).skip(first).any(is_next) {
+        return None;
+    }
+    let mut object = export.store.root();
+    for (depth, next) in components(below).enumerate().skip(first) {
+        if object == directory {
+            return is_next(next).then_some(depth);
+        }
+        object = look(export, object, next.as_bytes()).ok()?;
+    }
+    None
+}
+
+/// The names in a directory of an export that lead to exports below it, each once. With a name,
+/// that one only.
+pub(super) fn ways<'a>(
+    client: &'a Client,
+    export: &'a Export,
+    directory: ObjectId,
+    name: Option<&[u8]>,
+) -> Vec<(&'a str, Way<'a>)> {
+    let first = depth_of(export);
+    let is_below = |other: &Export| depth_of(other) > first && begins_with(other, export, first);
+    let mut ways: Vec<(&str, Way<'_>)> = Vec::new();
+    for below in admitted(client).filter(|other| is_below(other)) {
+        let Some(depth) = depth_within(export, below, directory, name) else { continue };
+        let Some(next) = components(below).nth(depth) else { continue };
+        let way = if depth_of(below) == depth + 1 {
+            Way::Mount(Place::Object(below, below.store.root()))
+        } else {
+            Way::Through(Place::Pseudo(Node { export: below, depth: depth + 1 }))
+        };
+        match ways.iter_mut().find(|(other, _)| *other == next) {
+            None => ways.push((next, way)),
+            Some(known) if matches!(way, Way::Mount(_)) => known.1 = way,
+            Some(_) => {}
+        }
+    }
+    ways
+}
+
+/// Where a name in a directory of an export leads because of an export below that one.
+pub(super) fn way<'a>(
+    client: &'a Client,
+    export: &'a Export,
+    directory: ObjectId,
+    name: &[u8],
+) -> Option<Way<'a>> {
+    ways(client, export, directory, Some(name)).pop().map(|(_, way)| way)
+}
+
+/// What such a name leads to, unless the store has something else there.
+pub(super) fn leads_away<'a>(
+    client: &'a Client,
+    export: &'a Export,
+    directory: ObjectId,
+    name: &[u8],
+) -> Option<Place<'a>> {
+    match way(client, export, directory, name)? {
+        Way::Mount(place) => Some(place),
+        Way::Through(place) => is_free(export, directory, name).then_some(place),
+    }
+}
+
+/// What is above the root of an export.
+pub(super) fn above_root<'a>(compound: &Compound<'a>, export: &'a Export) -> Outcome<Place<'a>> {
+    above(compound, Node { export, depth: depth_of(export) })
+}
+
+/// What is above a directory of the tree: another one, or one of the export that it is below.
+pub(super) fn above<'a>(compound: &Compound<'a>, node: Node<'a>) -> Outcome<Place<'a>> {
+    let (client, export) = (compound.request.client, node.export);
+    let depth = node.depth.checked_sub(1).ok_or(Status::NOENT)?;
     let upper = admitted(client)
         .filter(|other| depth_of(other) <= depth && begins_with(export, other, depth_of(other)))
         .max_by_key(|other| depth_of(other));
     let Some(upper) = upper else { return Ok(Place::Pseudo(Node { export, depth })) };
-    // The path is resolved with the rights of the server: each operation checks what the client may
-    // do there.
-    let server = Caller { uid: 0, gid: 0, gids: &[] };
     let mut object = upper.store.root();
     for name in components(export).take(depth).skip(depth_of(upper)) {
-        let (_, found) =
-            upper.store.lookup(server, object, name.as_bytes(), Wait::Allowed).map_err(of_wait)?;
-        object = found.map_err(Status::from_fs)?.object;
+        object = match look(upper, object, name.as_bytes()) {
+            Err(Status::NOENT) => return Ok(Place::Pseudo(Node { export, depth })),
+            found => found?,
+        };
     }
     Ok(Place::Object(upper, object))
 }

@@ -21,7 +21,7 @@ use nfs4::op::session_control::{
 };
 use nfs4::op::{Operation, Reply};
 use nfs4::{Array, ClientId, ImplementationId, Opaque, ServerOwner, SessionId, Status, sizes};
-use state::{CreateSessionArgs, ExchangeIdArgs, SessionChannels};
+use state::{CreateSessionArgs, ExchangeIdArgs, SessionChannels, SessionRefusal};
 
 /// Operations of a compound. Linux asks for 8; test suites send some dozens.
 const OPERATIONS_MAX: u32 = 64;
@@ -79,6 +79,7 @@ fn exchange(compound: &Compound<'_>, args: &ExchangeArgs<'_>) -> Outcome<state::
         verifier: u64::from_be_bytes(args.client.verifier),
         principal: compound.request.identity.principal(),
         update: args.flags & flag::UPD_CONFIRMED_REC_A != 0,
+        peer: Some(compound.request.client.peer.ip().to_canonical()),
     };
     let found = compound.shared.state.exchange_id(&HOST, compound.now, args);
     found.map_err(|error| of_state(&error))
@@ -123,20 +124,21 @@ fn callback_security(given: Array<'_, CallbackSecurity<'_>>) -> [u8; 12] {
     bytes
 }
 
+/// What is wrong with a request whatever the state of its client is. RFC 8881 s18.36.3
+fn refusal(args: &CreateArgs<'_>) -> Option<SessionRefusal> {
+    let back = &args.back;
+    let is_small = back.request_max < sizes::CALLBACK_BYTES
+        || back.reply_max < CALLBACK_REPLY_BYTES
+        || back.operations_max < CALLBACK_OPERATIONS;
+    match args.flags & !(PERSIST | CONN_BACK_CHAN | CONN_RDMA) {
+        0 => is_small.then_some(SessionRefusal::TooSmall),
+        _ => Some(SessionRefusal::Flags),
+    }
+}
+
 /// CREATE_SESSION.
 pub(super) fn create(compound: &Compound<'_>, args: &CreateArgs<'_>) -> Outcome<Created> {
-    if args.flags & !(PERSIST | CONN_BACK_CHAN | CONN_RDMA) != 0 {
-        return Err(Status::INVAL);
-    }
     let asked = SessionChannels { fore: channel(&args.fore), back: channel(&args.back), back_channel: false };
-    // Checked before the number of the request is: such a request is none. RFC 8881 s18.36.3
-    let back = &args.back;
-    if back.request_max < sizes::CALLBACK_BYTES
-        || back.reply_max < CALLBACK_REPLY_BYTES
-        || back.operations_max < CALLBACK_OPERATIONS
-    {
-        return Err(Status::TOOSMALL);
-    }
     let most = sizes::fore_channel(IO_BYTES_MAX, SLOTS_MAX, OPERATIONS_MAX);
     // What the client offers for callbacks is enough for the few that there will be.
     let limits = SessionChannels { fore: channel(&most), ..asked };
@@ -148,6 +150,7 @@ pub(super) fn create(compound: &Compound<'_>, args: &CreateArgs<'_>) -> Outcome<
         limits,
         callback_program: args.callback_program,
         callback_security: &callback_security(args.callback_security),
+        refused: refusal(args),
     };
     let created = compound.shared.state.create_session(&HOST, compound.now, &args);
     let created = created.map_err(|error| of_state(&error))?;
@@ -167,6 +170,8 @@ pub(super) fn destroy(compound: &Compound<'_>, args: &DestroyArgs, is_last: bool
         return Err(Status::NOT_ONLY_OP);
     }
     let session = state::SessionId(args.session.0);
+    let may = compound.shared.state.may_control(session, compound.request.identity.principal());
+    may.map_err(|error| of_state(&error))?;
     let destroyed = compound.shared.state.destroy_session(&HOST, compound.now, session);
     destroyed.map_err(|error| of_state(&error))
 }
@@ -174,6 +179,9 @@ pub(super) fn destroy(compound: &Compound<'_>, args: &DestroyArgs, is_last: bool
 /// DESTROY_CLIENTID.
 pub(super) fn destroy_client(compound: &Compound<'_>, args: &DestroyClientArgs) -> Outcome<()> {
     let client = state::ClientId(args.client.0);
+    let (state, principal) = (&compound.shared.state, compound.request.identity.principal());
+    let may = state.may_end_client(&HOST, compound.now, client, principal);
+    may.map_err(|error| of_state(&error))?;
     let destroyed = compound.shared.state.destroy_client_id(&HOST, compound.now, client);
     destroyed.map_err(|error| of_state(&error))
 }
@@ -182,7 +190,8 @@ pub(super) fn destroy_client(compound: &Compound<'_>, args: &DestroyClientArgs) 
 /// callbacks.
 pub(super) fn bind(compound: &Compound<'_>, args: &BindArgs) -> Outcome<BindSuccess> {
     let session = state::SessionId(args.session.0);
-    compound.shared.state.channels(session).map_err(|error| of_state(&error))?;
+    let may = compound.shared.state.may_control(session, compound.request.identity.principal());
+    may.map_err(|error| of_state(&error))?;
     match args.channels {
         WantedChannels::Fore | WantedChannels::ForeOrBoth => {}
         WantedChannels::Back | WantedChannels::BackOrBoth => return Err(Status::INVAL),

@@ -4,6 +4,10 @@
 mod bounds;
 mod client;
 mod files;
+#[path = "../support/latched.rs"]
+mod latched;
 mod locks;
+mod mounts;
 mod root;
+mod security;
 mod sessions;

@@ -6,8 +6,8 @@ use smallvec::SmallVec;
 use std::sync::{Arc, Condvar, Mutex};
 use store::{
     Attempt, Attributes, Caller, Capabilities, DirectoryEnd, Effect, Entry, Found, MemStore, NewObject,
-    ObjectId, ReadEnd, ReceiveBuffer, Result, Rights, Segment, SetAttributes, Space, Stability, Store, Time,
-    Wait, WouldBlock, Written,
+    ObjectId, ReadEnd, ReceiveBuffer, Result, Rights, Segment, SetAttributes, Space, Stability, Status,
+    Store, Time, Wait, WouldBlock, Written,
 };
 
 /// A CREATE of this name panics.
@@ -67,15 +67,26 @@ pub struct Latched {
     latch: Latch,
     /// Whether attributes, reads and writes are answered at once.
     warm: bool,
+    /// Whether cookies of names begin with 1, and files cannot be made shorter.
+    odd: bool,
 }
+
+/// The cookies of `.` and `..` in memory, which come before those of names.
+const FIRST_COOKIES: u64 = 2;
 
 impl Latched {
     pub fn new(latch: &Latch) -> Box<Self> {
-        Box::new(Self { mem: MemStore::new(64 << 20, 0, 0), latch: latch.clone(), warm: false })
+        Box::new(Self { mem: MemStore::new(64 << 20, 0, 0), latch: latch.clone(), warm: false, odd: false })
     }
 
     pub fn warm(latch: &Latch) -> Box<Self> {
         Box::new(Self { warm: true, ..*Self::new(latch) })
+    }
+
+    /// A store without a latch, whose cookies of names begin with 1, and whose files cannot be made
+    /// shorter.
+    pub fn odd() -> Box<Self> {
+        Box::new(Self { odd: true, ..*Self::new(&Latch::default()) })
     }
 
     fn slow(&self) -> &MemStore {
@@ -126,6 +137,9 @@ impl Store for Latched {
         set: &SetAttributes,
         guard: Option<Time>,
     ) -> (Effect, Result<()>) {
+        if self.odd && set.size.is_some() {
+            return (Effect::default(), Err(Status::Io));
+        }
         self.slow().set_attributes(caller, object, set, guard)
     }
 
@@ -247,6 +261,12 @@ impl Store for Latched {
         cookie: u64,
         visit: &mut dyn FnMut(Entry<'_>) -> bool,
     ) -> Result<DirectoryEnd> {
-        self.slow().read_directory(caller, directory, cookie, visit)
+        if !self.odd {
+            return self.slow().read_directory(caller, directory, cookie, visit);
+        }
+        self.slow().read_directory(caller, directory, cookie + FIRST_COOKIES, &mut |entry| {
+            let cookie = entry.cookie.checked_sub(FIRST_COOKIES).filter(|cookie| *cookie > 0);
+            cookie.is_none_or(|cookie| visit(Entry { cookie, ..entry }))
+        })
     }
 }

@@ -18,7 +18,7 @@ fn with_state(test: impl FnOnce(&State<&HeapWords>, &SingleProcess)) {
 fn each_case_of_exchange_id_has_its_result() {
     with_state(|state, host| {
         let ask = |verifier, principal, update| {
-            let args = ExchangeIdArgs { owner: b"owner", verifier, principal, update };
+            let args = ExchangeIdArgs { owner: b"owner", verifier, principal, update, peer: None };
             state.exchange_id(host, NOW, args)
         };
         assert_eq!(ask(1, PRINCIPAL, true), Err(Error::NoClient), "7: an update of nothing");
@@ -53,7 +53,7 @@ fn each_case_of_exchange_id_has_its_result() {
 #[test]
 fn another_principal_gets_the_name_of_a_client_that_has_nothing_or_is_silent() {
     with_state(|state, host| {
-        let thief = ExchangeIdArgs { owner: b"a", verifier: 1, principal: 99, update: false };
+        let thief = ExchangeIdArgs { owner: b"a", verifier: 1, principal: 99, update: false, peer: None };
         let (_, session) = join(state, host, NOW, "a");
         assert_eq!(state.exchange_id(host, NOW, thief), Err(Error::ClientIdInUse));
         state.destroy_session(host, NOW, session).expect("its only session");
@@ -78,8 +78,6 @@ fn create_session_is_done_once_for_each_sequence_id() {
         let intruder = CreateSessionArgs { principal: 99, ..args };
         assert_eq!(state.create_session(host, NOW, &intruder), Err(Error::ClientIdInUse));
         let made = state.create_session(host, NOW, &args).expect("a session");
-        let replayed = state.create_session(host, NOW, &intruder);
-        assert_eq!(replayed, Err(Error::ClientIdInUse), "a retry has the same credential");
         assert_eq!(state.create_session(host, NOW, &args), Ok(made), "a retry");
         assert_eq!(state.used(Kind::Session), 1);
         let mut small = session_args(known.client, 2);
@@ -93,9 +91,89 @@ fn create_session_is_done_once_for_each_sequence_id() {
         let user = CreateSessionArgs { principal: 99, ..session_args(known.client, 4) };
         let made = state.create_session(host, NOW, &user).expect("a session");
         assert_eq!(state.create_session(host, NOW, &user), Ok(made), "a retry");
-        let other = state.create_session(host, NOW, &session_args(known.client, 4));
-        assert_eq!(other, Err(Error::ClientIdInUse), "not a retry");
     });
+}
+
+/// RFC 8881 s18.36.4
+#[test]
+fn a_session_that_is_refused_for_good_takes_its_sequence_id_and_one_for_lack_of_room_does_not() {
+    with_state(|state, host| {
+        let known = state.exchange_id(host, NOW, exchange("a", 1)).expect("a client");
+        let create = |sequence, refused| {
+            let args = CreateSessionArgs { refused, ..session_args(known.client, sequence) };
+            state.create_session(host, NOW, &args).map(drop)
+        };
+        let unknown = Err(Error::Invalid("CREATE_SESSION has unknown flags"));
+        assert_eq!(create(1, Some(SessionRefusal::Flags)), unknown);
+        assert_eq!(create(1, None), unknown, "a retry");
+        assert_eq!(create(2, Some(SessionRefusal::TooSmall)), Err(Error::TooSmall));
+        assert_eq!(create(2, None), Err(Error::TooSmall), "a retry");
+        let asked = state.exchange_id(host, NOW, exchange("a", 1)).expect("a client");
+        assert!(!asked.confirmed, "no session has confirmed it");
+        let create = |sequence| {
+            state.create_session(host, NOW, &session_args(asked.client, sequence)).map(|made| made.session)
+        };
+        let first = create(1).expect("a session");
+        for sequence in 2..=4 {
+            create(sequence).expect("a session");
+        }
+        assert_eq!(create(5), Err(Error::ClientLimit(Kind::Session)));
+        state.destroy_session(host, NOW, first).expect("a session");
+        state.tick(host, NOW).expect("freed");
+        assert_eq!(create(5), Err(Error::ClientLimit(Kind::Session)), "a retry");
+        create(6).expect("the next request");
+    });
+    let config = Config { bounds: Bounds { sessions: 1, ..Bounds::small() }, ..small_config() };
+    let memory = memory(&config);
+    let (state, host) = (create(&memory, &config), &SingleProcess);
+    let (_, session) = join(&state, host, NOW, "a");
+    let known = state.exchange_id(host, NOW, exchange("b", 1)).expect("a client");
+    let args = session_args(known.client, 1);
+    assert_eq!(state.create_session(host, NOW, &args), Err(Error::Full(Kind::Session)));
+    state.destroy_session(host, NOW, session).expect("a session");
+    state.create_session(host, NOW, &args).expect("the same request, later");
+}
+
+/// RFC 8881 s2.10.8.3, s18.37, s18.50
+#[test]
+fn a_client_and_its_sessions_are_ended_by_those_who_made_them() {
+    with_state(|state, host| {
+        let (client, own) = join(state, host, NOW, "a");
+        let args = CreateSessionArgs { principal: 99, ..session_args(client, 2) };
+        let users = state.create_session(host, NOW, &args).expect("another principal's session").session;
+        assert_eq!(state.may_end_client(host, NOW, client, PRINCIPAL), Ok(()));
+        assert_eq!(state.may_end_client(host, NOW, client, 99), Err(Error::WrongCredential));
+        assert_eq!(state.may_end_client(host, NOW, ClientId(1), 99), Err(Error::StaleClientId));
+        assert_eq!(state.may_control(own, PRINCIPAL), Ok(()));
+        assert_eq!(state.may_control(own, 99), Err(Error::WrongCredential));
+        assert_eq!(state.may_control(users, PRINCIPAL), Ok(()), "the client's");
+        assert_eq!(state.may_control(users, 99), Ok(()), "its creator");
+        assert_eq!(state.may_control(users, 98), Err(Error::WrongCredential));
+        state.destroy_session(host, NOW, own).expect("a session");
+        assert_eq!(state.may_control(own, PRINCIPAL), Err(Error::BadSession));
+    });
+}
+
+#[test]
+fn a_client_id_tells_nothing_about_others() {
+    let config = small_config();
+    let ids_of = |seed: u128| {
+        let memory = memory(&config);
+        let state = State::create(&memory, &config, 7, seed).expect("a new arena");
+        state.begin_grace(&SingleProcess, NOW, &[]).expect("nothing to load");
+        ["a", "b", "c"].map(|owner| join(&state, &SingleProcess, NOW, owner).0.0)
+    };
+    let first = ids_of(5);
+    assert_eq!(ids_of(5), first, "all processes of an arena make the same");
+    let other = ids_of(6);
+    for (one, two) in [(first[0], first[1]), (first[1], first[2]), (first[0], other[0]), (first[1], other[1])]
+    {
+        // With a counter in it, or the epoch, half of the bits would be the same.
+        for half in [one ^ two, (one ^ two) >> 32] {
+            let differ = (half as u32).count_ones();
+            assert!((5..28).contains(&differ), "{one:x} and {two:x} differ in {differ} of 32 bits");
+        }
+    }
 }
 
 #[test]
@@ -170,7 +248,7 @@ fn sessions_that_end_with_running_requests_count_until_they_are_freed() {
         let last = running.pop().expect("four");
         assert!(state.finish(host, &last, None));
         state.tick(host, NOW).expect("one is freed");
-        state.create_session(host, NOW, &session_args(known.client, 5)).expect("in its place");
+        state.create_session(host, NOW, &session_args(known.client, 6)).expect("in its place");
         // The client may end before its sessions, and another one gets its record.
         let again = state.exchange_id(host, NOW, exchange("a", 2)).expect("a restart");
         state.create_session(host, NOW, &session_args(again.client, 1)).expect("confirmed");

@@ -5,8 +5,8 @@ use super::*;
 use crate::arena::List;
 use crate::layout::{Layout, Table, head};
 use crate::record::{
-    NEXT_FREE, Record, SESSION_CHUNKS_MAX, client, delegation, file, lock, open, owner, range, recovery,
-    session, waiter,
+    NEXT_FREE, Record, SESSION_CHUNKS_MAX, client, delegation, file, lock, open, owner, peer, range,
+    recovery, session, waiter,
 };
 
 /// Panics unless the arena is consistent. Nobody may hold the lock.
@@ -23,6 +23,7 @@ pub(crate) fn check<W: Words>(state: &State<W>) {
     check.states();
     check.tables();
     check.strings();
+    check.peers();
 }
 
 struct Check<'a, W> {
@@ -181,6 +182,46 @@ impl<W: Words> Check<'_, W> {
         }
     }
 
+    /// What is counted for an address is what its clients and sessions have.
+    fn peers(&self) {
+        let of = |kind: Kind, owner: Kind, named: usize, link: usize, peer: Record| {
+            let its = |record: &Record| {
+                let of = self.arena.owning(*record, named, owner).expect("in bounds");
+                self.read(of, link) == u64::from(peer.index)
+            };
+            self.used(kind).iter().filter(|record| its(record)).count() as u64
+        };
+        for record in self.used(Kind::Peer) {
+            let its = |kind: Kind, field: usize| {
+                let named = |of: &&Record| self.read(**of, field) == u64::from(record.index);
+                self.used(kind).iter().filter(named).copied().collect::<Vec<_>>()
+            };
+            let (clients, sessions) = (its(Kind::Client, client::PEER), its(Kind::Session, session::PEER));
+            let uses = clients.len() + sessions.len();
+            assert_eq!(uses as u64, self.read(record, peer::USES), "uses of {record:?}");
+            assert!(uses > 0, "{record:?} is kept for nothing");
+            let with = |flags| {
+                let all = client::CONFIRMED | client::DYING;
+                clients.iter().filter(|of| self.read(**of, client::FLAGS) & all == flags).count() as u64
+            };
+            assert_eq!(with(0), self.read(record, peer::UNCONFIRMED), "unconfirmed of {record:?}");
+            let counted = |kind: Kind| self.read(record, peer::COUNTS + kind as usize);
+            let confirmed = with(client::CONFIRMED) + with(client::CONFIRMED | client::DYING);
+            assert_eq!(confirmed, counted(Kind::Client), "confirmed clients of {record:?}");
+            assert_eq!(sessions.len() as u64, counted(Kind::Session), "sessions of {record:?}");
+            let by_client = |kind, named| of(kind, Kind::Client, named, client::PEER, record);
+            for (kind, named) in [
+                (Kind::Open, open::CLIENT),
+                (Kind::Lock, lock::CLIENT),
+                (Kind::Delegation, delegation::CLIENT),
+                (Kind::Waiter, waiter::CLIENT),
+                (Kind::Owner, owner::CLIENT),
+            ] {
+                assert_eq!(by_client(kind, named), counted(kind), "{kind:?} of {record:?}");
+            }
+        }
+    }
+
     fn bucketed(&self, table: Table, link: usize) -> Vec<Record> {
         let (base, buckets) = self.arena.layout.table(table);
         let lists = (base..base + buckets).map(|head| List { head, kind: table.kind(), link });
@@ -195,6 +236,7 @@ impl<W: Words> Check<'_, W> {
             (Table::Lock, lock::BY_KEY),
             (Table::Delegation, delegation::BY_KEY),
             (Table::Recovery, recovery::BY_OWNER),
+            (Table::Peer, peer::BY_KEY),
         ] {
             self.covers(table.kind(), self.bucketed(table, link), table.kind().name());
         }

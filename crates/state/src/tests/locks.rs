@@ -41,7 +41,13 @@ fn locks_of_others_are_denied_with_their_holder() {
         let query = |owner, offset, length| LockQuery { owner, file: b"f", offset, length, exclusive: true };
         let of = state.client(&HOST, NOW, one.client).expect("a client");
         assert_eq!(state.test_lock(&HOST, NOW, of, &query(b"x", 10, 10)), Ok(()), "its own");
-        assert!(matches!(state.test_lock(&HOST, NOW, of, &query(b"y", 10, 1)), Err(Error::Denied(_))));
+        let holder_of = |result| match result {
+            Err(Error::Denied(holder)) => holder.client,
+            other => panic!("{other:?} instead of a denial"),
+        };
+        let holder = holder_of(state.test_lock(&HOST, NOW, of, &query(b"y", 10, 1)));
+        assert_eq!(holder_of(state.test_lock(&HOST, NOW, of, &query(b"z", 11, 1))), holder);
+        assert!(holder != one.client && holder != two.client, "others do not learn its client id");
         let owners = state.used(Kind::Owner);
         assert_eq!(owners, 4, "a test makes no owner");
     });
@@ -249,4 +255,62 @@ fn a_wait_that_is_cancelled_is_over() {
         assert_eq!(next_available(state, NOW), None);
         state.nlm_forget(&HOST, NOW, b"g").expect("freed");
     });
+}
+
+/// RFC 8881 s18.2.3
+#[test]
+fn locks_end_with_the_open_by_which_they_were_made() {
+    with_state(|state| {
+        let (mut one, first) = opened(state, "a");
+        let second = one.open_as(state, NOW, "second", "f", BOTH, 0).expect("open");
+        let (mut two, other) = opened(state, "b");
+        let by_first = one.lock(state, NOW, new(first, "x"), (0, 10), true).expect("free");
+        let by_second = one.lock(state, NOW, new(second, "x"), (10, 10), true).expect("free");
+        assert_ne!(by_first.other, by_second.other);
+        one.close(state, NOW, first).expect("open");
+        let held = denied(two.lock(state, NOW, new(other, "y"), ALL, true));
+        assert_eq!((held.1, held.2), (10, 10), "by the open that is left");
+        two.lock(state, NOW, new(other, "y"), (0, 10), true).expect("released");
+        one.close(state, NOW, second).expect("open");
+        two.lock(state, NOW, new(other, "y"), ALL, true).expect("released");
+    });
+}
+
+/// RFC 8881 s9.1.4, s18.12.3
+#[test]
+fn an_owner_has_one_set_of_locks_by_whatever_opens() {
+    with_state(|state| {
+        let (mut one, first) = opened(state, "a");
+        let second = one.open_as(state, NOW, "second", "f", BOTH, 0).expect("open");
+        let (mut two, other) = opened(state, "b");
+        one.lock(state, NOW, new(first, "x"), (0, 20), true).expect("free");
+        let id = one.lock(state, NOW, new(second, "x"), (5, 5), false).expect("its own");
+        assert_eq!(state.used(Kind::Range), 3);
+        two.lock(state, NOW, new(other, "y"), (5, 5), false).expect("a downgrade");
+        denied(two.lock(state, NOW, new(other, "y"), (4, 1), false));
+        denied(two.lock(state, NOW, new(other, "y"), (10, 1), false));
+        one.unlock(state, NOW, id, (0, 15)).expect("all of the owner's");
+        two.lock(state, NOW, new(other, "y"), (0, 15), true).expect("unlocked");
+        let held = denied(two.lock(state, NOW, new(other, "y"), ALL, true));
+        assert_eq!((held.1, held.2), (15, 5));
+    });
+}
+
+#[test]
+fn an_owner_locks_by_a_bounded_number_of_opens() {
+    let bounds =
+        Bounds { owners_per_client: 128, opens_per_client: 128, locks_per_client: 128, ..Bounds::small() };
+    let config = Config { bounds, ..small_config() };
+    let memory = memory(&config);
+    let state = &create(&memory, &config);
+    let mut one = Member::join(state, &HOST, NOW, "a");
+    for number in 0..=OPENS_PER_LOCK_OWNER_MAX {
+        let open = one.open_as(state, NOW, &format!("owner {number}"), "f", BOTH, 0).expect("open");
+        let at = (number as u64, 1);
+        let locked = one.lock(state, NOW, new(open, "x"), at, true).map(|id| id.seqid);
+        let expected =
+            if number < OPENS_PER_LOCK_OWNER_MAX { Ok(1) } else { Err(Error::ClientLimit(Kind::Lock)) };
+        assert_eq!(locked, expected, "{number}");
+    }
+    consistency::check(state);
 }

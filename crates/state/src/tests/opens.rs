@@ -225,3 +225,41 @@ fn an_open_in_a_session_that_ended_is_refused() {
         assert_eq!(state.used(Kind::Session), 1);
     });
 }
+
+/// What is done after an OPEN may fail, and then the client does not learn of the open.
+#[test]
+fn an_open_that_is_taken_back_leaves_what_was_there() {
+    with_state(|state| {
+        let (mut one, mut two) = (Member::join(state, &HOST, NOW, "a"), Member::join(state, &HOST, NOW, "b"));
+        let first = one.open(state, NOW, "f", READ, 0).expect("open");
+        let begin = |member: &mut Member, file: &str| {
+            let args = OpenArgs {
+                owner: b"owner",
+                file: file.as_bytes(),
+                access: READ | WRITE,
+                deny: READ,
+                reclaim: false,
+            };
+            let done = |ticket: &Ticket| state.open_file_first(&HOST, NOW, ticket, &args);
+            member.act(state, &HOST, NOW, done).expect("open")
+        };
+        let undo = |member: &mut Member, (id, undo): (StateId, UndoOpen)| {
+            member
+                .act(state, &HOST, NOW, |ticket| state.undo_open(&HOST, NOW, ticket, id, &undo))
+                .expect("an open")
+        };
+        let more = begin(&mut one, "f");
+        assert_eq!(two.open(state, NOW, "f", READ, 0), Err(Error::ShareDenied));
+        undo(&mut one, more);
+        two.open(state, NOW, "f", READ, WRITE).expect("nobody writes, nobody denies");
+        let same = one.act(state, &HOST, NOW, |ticket| state.downgrade(&HOST, NOW, ticket, first, READ, 0));
+        assert_eq!(same.map(|id| id.seqid), Ok(2), "the version that its client knows");
+        let new = begin(&mut one, "g");
+        undo(&mut one, new);
+        assert_eq!(state.used(Kind::Open), 2, "a new open is gone");
+        let new = begin(&mut one, "g");
+        let again = one.open(state, NOW, "g", READ, 0).expect("open");
+        undo(&mut one, new);
+        one.close(state, NOW, again).expect("its client knows of it");
+    });
+}

@@ -185,7 +185,7 @@ impl History<'_> {
                 Some(state.arena.client_id(of.record()).expect("in bounds"))
             }
         };
-        Some(holder.client) == id && holder.owner == owner_name(by.1)
+        Some(holder.client) == id.map(|id| state.arena.client_alias(id)) && holder.owner == owner_name(by.1)
     }
 
     fn open(&mut self, client: usize) {
@@ -244,20 +244,21 @@ impl History<'_> {
         let (locker, exclusive, range) =
             (self.random.below(OWNERS), self.random.one_in(2), self.random.range());
         let Some((owner, file, open)) = self.model.any_open(client, self.random.next()) else { return };
-        let known = self.model.lock_id(client, locker, file).filter(|_| self.random.one_in(2));
+        let by = self.random.below(OWNERS);
+        let known = self.model.lock_id(client, locker, file, by).filter(|_| self.random.one_in(2));
         let name = owner_name(locker);
         let outcome = self.act(client, |state, host, now, ticket| {
             let locker = match known {
-                Some(id) => Locker::Known(id),
+                Some((_, id)) => Locker::Known(id),
                 None => Locker::New { open, owner: &name },
             };
             let (offset, length) = range;
             let args = LockArgs { locker, offset, length, exclusive, wait: false, reclaim: false };
             state.lock(host, now, ticket, &args).map(Some)
         });
-        let by = if known.is_some() { None } else { Some(owner) };
+        let by = known.map_or(owner, |(by, _)| by);
         let done = outcome.as_ref().ok();
-        let expected = self.model.lock(client, (locker, file), by, (range, exclusive), done);
+        let expected = self.model.lock(client, (locker, file, by), (range, exclusive), done);
         let what = format!("lock {client} {locker} {file} {range:?} {exclusive} {known:?}");
         self.compare(&what, &outcome, &expected);
     }
@@ -266,10 +267,11 @@ impl History<'_> {
         self.member(client);
         let (locker, file, range) =
             (self.random.below(OWNERS), self.random.below(FILES), self.random.range());
-        let Some(id) = self.model.lock_id(client, locker, file) else { return };
+        let by = self.random.below(OWNERS);
+        let Some((by, id)) = self.model.lock_id(client, locker, file, by) else { return };
         let outcome =
             self.act(client, |state, host, now, ticket| state.unlock(host, now, ticket, id, range).map(Some));
-        let expected = self.model.unlock(client, (locker, file), range, outcome.as_ref().ok());
+        let expected = self.model.unlock(client, (locker, file, by), range, outcome.as_ref().ok());
         self.compare(&format!("unlock {client} {locker} {file} {range:?}"), &outcome, &expected);
     }
 
@@ -350,11 +352,11 @@ impl History<'_> {
             });
             self.model.returned(client, file);
             self.compare(&format!("return {client} {file}"), &outcome, &Expected::Done);
-        } else if let Some(id) = self.model.lock_id(client, 0, file) {
+        } else if let Some((by, id)) = self.model.lock_id(client, 0, file, 0) {
             let outcome = self.act(client, |state, host, now, ticket| {
                 state.free_state(host, now, ticket, id).map(|()| None)
             });
-            let expected = self.model.free_lock(client, (0, file));
+            let expected = self.model.free_lock(client, (0, file, by));
             self.compare(&format!("free {client} {file}"), &outcome, &expected);
         }
     }

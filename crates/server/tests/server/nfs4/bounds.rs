@@ -3,10 +3,12 @@
 use super::client::{
     Client, call, config_with_4, create_session, encoded, exchange_id, outcome, put, start, start_with,
 };
-use crate::peer::Peer;
-use nfs4::op::{self, Args};
+use crate::peer::{PATIENCE, Peer};
+use nfs4::compound::ReplyReader;
+use nfs4::op::{self, Args, Fore, kind};
 use nfs4::{Bitmap, Status};
 use rpc::reply::{Accept, Body};
+use std::net::SocketAddr;
 
 #[test]
 fn a_stranger_reaches_neither_clients_nor_sessions() {
@@ -20,6 +22,34 @@ fn a_stranger_reaches_neither_clients_nor_sessions() {
         let request = encoded(2, |to| _ = to.push(&args));
         assert_eq!(outcome(&call(&mut peer, &request)), (Status::PERM, 1), "{args:?}");
     }
+}
+
+/// A connection from another address of this machine.
+fn peer_from(source: [u8; 4], address: SocketAddr) -> Peer {
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    socket.bind(&SocketAddr::from((source, 0)).into()).unwrap();
+    socket.connect(&address.into()).unwrap();
+    socket.set_tcp_nodelay(true).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    Peer { stream: socket.into(), ..Peer::new(address) }
+}
+
+#[test]
+fn one_address_does_not_keep_others_out_by_the_number_of_its_clients() {
+    let (_server, address) = start();
+    let mut peer = Peer::new(address);
+    let mut join = |name: String| {
+        let asked = call(&mut peer, &encoded(2, |to| _ = to.push(&exchange_id(name.as_bytes(), 1))));
+        let mut reader = ReplyReader::<Fore>::new(&asked).unwrap();
+        let asked = reader.expect::<kind::ExchangeId>().unwrap().unwrap();
+        let create = create_session(asked.client, asked.sequence, 1);
+        outcome(&call(&mut peer, &encoded(2, |to| _ = to.push(&create)))).0
+    };
+    let refused =
+        (0..5000).map(|number| join(format!("crowd {number}"))).find(|status| *status != Status::OK);
+    assert_eq!(refused, Some(Status::DELAY));
+    let mut other = Client::of_peer(peer_from([127, 0, 0, 2], address), "other");
+    assert!(other.open("file", 3, 0).is_ok());
 }
 
 // RFC 8881 s18.46.3, s2.10.6.4

@@ -99,7 +99,15 @@ impl Client {
     }
 
     pub fn of_user(address: SocketAddr, owner: &str, uid: u32) -> Self {
-        let mut peer = Peer::with_credential(address, credential(1, owner.as_bytes(), uid, uid));
+        Self::of_peer(Peer::with_credential(address, credential(1, owner.as_bytes(), uid, uid)), owner)
+    }
+
+    /// A client that sends AUTH_NONE.
+    pub fn of_nobody(address: SocketAddr, owner: &str) -> Self {
+        Self::of_peer(Peer::with_credential(address, vec![0; 8]), owner)
+    }
+
+    pub fn of_peer(mut peer: Peer, owner: &str) -> Self {
         let minor = 2;
         let results = call(&mut peer, &encoded(minor, |to| _ = to.push(&exchange_id(owner.as_bytes(), 1))));
         let mut reader = ReplyReader::<Fore>::new(&results).unwrap();

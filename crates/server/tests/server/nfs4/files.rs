@@ -1,6 +1,7 @@
 //! Names, attributes and data. RFC 8881 s18
 
 use super::client::{Client, after_sequence, config_with_4, lookup, put, start, start_with};
+use super::latched::Latched;
 use crate::peer::pattern;
 use nfs4::compound::ReplyReader;
 use nfs4::op::{self, Args, Fore, kind};
@@ -143,6 +144,45 @@ fn listed(client: &mut Client, directory: fs::FileHandle, maxcount: u32) -> Vec<
             return names;
         }
     }
+}
+
+fn start_odd() -> (server::Server, std::net::SocketAddr) {
+    let server = server::Server::start_with(config_with_4(), |_| Some(Latched::odd())).unwrap();
+    let address = server.addresses()[0];
+    (server, address)
+}
+
+// RFC 8881 s18.23.3
+#[test]
+fn the_reserved_cookies_of_a_file_system_are_sent_as_others() {
+    let (_server, address) = start_odd();
+    let mut client = Client::new(address, "cookies");
+    for name in ["a", "b", "c", "d"] {
+        let (file, open) = client.open(name, 3, 0).unwrap();
+        assert_eq!(client.close(file, open), Status::OK);
+    }
+    let export = client.export();
+    assert_eq!(listed(&mut client, export, 4096), ["a", "b", "c", "d"]);
+    assert_eq!(listed(&mut client, export, 80), ["a", "b", "c", "d"], "one by one");
+}
+
+// RFC 8881 s18.16.3
+#[test]
+fn an_open_whose_truncation_fails_leaves_what_was_open() {
+    let (_server, address) = start_odd();
+    let (mut client, mut other) = (Client::new(address, "one"), Client::new(address, "other"));
+    let (file, open) = client.open("file", 1, 0).unwrap();
+    let export = client.export();
+    let empty = Attributes { size: Some(0), ..Attributes::default() };
+    let how = op::open::How::Unchecked(Fattr::all(&empty));
+    let owner = StateOwner { client: client.id, owner: OwnerId::new(b"opener").unwrap() };
+    let claim = op::open::Claim::Name(b"file");
+    let more = Args::Open(op::open::Args { seqid: 0, access: 3, deny: 1, owner, how, claim });
+    assert_eq!(client.run(|to| _ = to.push(&put(export)).push(&more)), Status::IO);
+    assert!(other.open("file", 1, 2).is_ok(), "nobody denies reading, and nobody writes");
+    assert_eq!(client.read(file, open, 0, 1), Ok((Vec::new(), true)));
+    assert_eq!(client.write(file, open, 0, b"x"), Err(Status::OPENMODE));
+    assert_eq!(client.close(file, open), Status::OK);
 }
 
 #[test]

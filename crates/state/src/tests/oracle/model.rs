@@ -44,8 +44,6 @@ impl Open {
 struct Lock {
     id: StateId,
     version: u32,
-    /// The owner of its open.
-    open: usize,
     cells: Cells,
 }
 
@@ -60,8 +58,17 @@ struct Delegation {
 struct Client {
     renewed: u64,
     opens: BTreeMap<(usize, usize), Open>,
-    locks: BTreeMap<(usize, usize), Lock>,
+    /// By lock owner, file, and the owner of the open.
+    locks: BTreeMap<(usize, usize, usize), Lock>,
     delegations: BTreeMap<usize, Delegation>,
+}
+
+impl Client {
+    /// Unlocks what a lock owner has by any open.
+    fn clear(&mut self, locker: usize, file: usize, range: (u64, u64)) {
+        let its = self.locks.range_mut((locker, file, 0)..=(locker, file, usize::MAX));
+        its.for_each(|(_, lock)| set(&mut lock.cells, range, None));
+    }
 }
 
 #[derive(Debug)]
@@ -223,7 +230,7 @@ impl Model {
     pub fn close(&mut self, client: usize, owner: usize, file: usize) {
         let its = self.clients[client].as_mut().expect("joined");
         its.opens.remove(&(owner, file));
-        its.locks.retain(|(_, of), lock| !(*of == file && lock.open == owner));
+        its.locks.retain(|(_, of, by), _| !(*of == file && *by == owner));
     }
 
     pub fn downgrade(
@@ -246,14 +253,18 @@ impl Model {
         Expected::Version(open.version)
     }
 
-    pub fn lock_id(&self, client: usize, locker: usize, file: usize) -> Option<StateId> {
-        self.clients[client].as_ref()?.locks.get(&(locker, file)).map(|lock| lock.id)
+    /// The stateid of a lock owner's locks on a file by the first of its opens from `by` on, and
+    /// that open's owner.
+    pub fn lock_id(&self, client: usize, locker: usize, file: usize, by: usize) -> Option<(usize, StateId)> {
+        let locks = &self.clients[client].as_ref()?.locks;
+        let its = locks.range((locker, file, by)..=(locker, file, usize::MAX)).next();
+        its.map(|((_, _, by), lock)| (*by, lock.id))
     }
 
     fn holders(&self, file: usize) -> Vec<((Party, usize), &Cells)> {
         let mut holders = Vec::new();
         for (client, its) in self.clients.iter().enumerate() {
-            for ((locker, of), lock) in its.iter().flat_map(|its| &its.locks) {
+            for ((locker, of, _), lock) in its.iter().flat_map(|its| &its.locks) {
                 if *of == file {
                     holders.push(((Party::Client(client), *locker), &lock.cells));
                 }
@@ -297,14 +308,11 @@ impl Model {
     pub fn lock(
         &mut self,
         client: usize,
-        (locker, file): (usize, usize),
-        open: Option<usize>,
+        (locker, file, by): (usize, usize, usize),
         wanted: ((u64, u64), bool),
         done: Option<&Option<StateId>>,
     ) -> Expected {
         let its = self.clients[client].as_ref().expect("joined");
-        // A stateid of locks stands for the open that they began with.
-        let by = open.or_else(|| its.locks.get(&(locker, file)).map(|lock| lock.open)).expect("an open");
         let access = its.opens.get(&(by, file)).expect("open").union().0;
         if access & (if wanted.1 { WRITE } else { READ }) == 0 {
             return Expected::Refused(Error::OpenMode);
@@ -314,8 +322,9 @@ impl Model {
         }
         let id = done.copied().flatten().unwrap_or(StateId::ANONYMOUS);
         let its = self.clients[client].as_mut().expect("joined");
-        let new = Lock { id, version: 0, open: by, cells: Cells::default() };
-        let lock = its.locks.entry((locker, file)).or_insert(new);
+        its.clear(locker, file, wanted.0);
+        let new = Lock { id, version: 0, cells: Cells::default() };
+        let lock = its.locks.entry((locker, file, by)).or_insert(new);
         set(&mut lock.cells, wanted.0, Some(wanted.1));
         lock.id = id;
         lock.version += 1;
@@ -325,19 +334,19 @@ impl Model {
     pub fn unlock(
         &mut self,
         client: usize,
-        key: (usize, usize),
+        key: (usize, usize, usize),
         range: (u64, u64),
         done: Option<&Option<StateId>>,
     ) -> Expected {
         let its = self.clients[client].as_mut().expect("joined");
+        its.clear(key.0, key.1, range);
         let lock = its.locks.get_mut(&key).expect("a lock");
-        set(&mut lock.cells, range, None);
         lock.id = done.copied().flatten().unwrap_or(lock.id);
         lock.version += 1;
         Expected::Version(lock.version)
     }
 
-    pub fn free_lock(&mut self, client: usize, key: (usize, usize)) -> Expected {
+    pub fn free_lock(&mut self, client: usize, key: (usize, usize, usize)) -> Expected {
         let its = self.clients[client].as_mut().expect("joined");
         if its.locks[&key].cells.iter().any(Option::is_some) {
             return Expected::Refused(Error::LocksHeld);
