@@ -3,7 +3,11 @@
 
 mod bounds;
 mod client;
+mod copies;
 mod files;
 mod locks;
 mod root;
 mod sessions;
+mod space;
+mod stores;
+mod xattrs;
