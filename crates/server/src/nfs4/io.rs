@@ -4,8 +4,7 @@
 use super::compound::{Compound, Outcome, Place, Replies};
 use super::status::{of_handler, of_state};
 use crate::client::CallSubject;
-use crate::export::Export;
-use crate::nfs4_state::HOST;
+use crate::nfs4_state::{HOST, file_name};
 use crate::program::IO_BYTES_MAX;
 use crate::replies::Payload;
 use crate::request::Target;
@@ -17,17 +16,8 @@ use nfs4::op::read_plus::{Args as ReadPlusArgs, DataHead, Segment as PlusSegment
 use nfs4::op::write::{ArgsHead, Success as Written};
 use nfs4::op::{Operation, Reply};
 use nfs4::{Array, Stateid, Status};
-use smallvec::SmallVec;
 use state::StateId;
-use store::{ObjectId, Segment};
-
-/// The name of a file in the state of the clients: the same for all its handles.
-pub(super) fn file_name(export: &Export, object: ObjectId) -> SmallVec<[u8; 64]> {
-    let mut name: SmallVec<[u8; 64]> = SmallVec::from_slice(&export.config.fsid.to_be_bytes());
-    name.extend_from_slice(&object.fileid.to_be_bytes());
-    name.extend_from_slice(object.name());
-    name
-}
+use store::Segment;
 
 /// Whether a stateid allows the caller to read or write a file.
 pub(super) fn check(compound: &Compound<'_>, target: &Target<'_>, id: StateId, access: u8) -> Outcome<()> {

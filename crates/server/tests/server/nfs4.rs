@@ -4,10 +4,12 @@
 mod bounds;
 mod client;
 mod copies;
+mod denials;
 mod files;
 mod locks;
 mod root;
 mod sessions;
 mod space;
 mod stores;
+mod unlinked;
 mod xattrs;
