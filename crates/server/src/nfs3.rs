@@ -117,7 +117,7 @@ impl Program for Nfs3 {
             return None;
         }
         let identity = call.client.identities.current()?;
-        let request = Request { client: call.client, identity, wait: Wait::Refused(None) };
+        let request = Request { client: call.client, identity, wait: Wait::Refused(None), denials: None };
         let target = request.open_for_change_nonblocking(&args.file).ok()?;
         let buffer = target.export.store.receive_buffer(args.offset, args.data_len)?;
         Some(Placement { args_bytes, write: PlacedWrite { head: write_data::head(&args), buffer } })
@@ -165,7 +165,8 @@ fn serve_read(mut call: Call<'_, '_>) -> Result<Answered, Answered> {
     // A short read, which RFC 1813 s3.3.6 allows.
     args.count = args.count.min(call.payload_bytes_max);
     let mut payload = Payload::new();
-    let outcome = read::run(&request(call.client, call.mode)?, &args, &mut payload)?;
+    let request = request(call.client, call.mode)?.without_opens(call.group, call.times.now);
+    let outcome = read::run(&request, &args, &mut payload)?;
     let error = write(call.out, call.header.xid, &outcome) != Status::OK;
     let payload_len = match &outcome {
         Outcome::Ok(head) => usize::try_from(head.count).unwrap_or(0),

@@ -11,7 +11,9 @@
 
 mod attributes;
 mod compound;
+mod copy;
 mod handles;
+mod holes;
 mod io;
 mod listing;
 mod lock;
@@ -22,20 +24,25 @@ mod secinfo;
 mod session;
 mod stateid;
 mod status;
+mod xattr;
 
 use crate::client::Client;
 use crate::group::Group;
 use crate::program::{Answered, Call, Mode, PlacedWrite, Program};
 use crate::statistics::Names;
 use nfs4::compound::RequestReader;
-use nfs4::op::{Args, Fore};
+use nfs4::op::{Args, Fore, Operation};
 use rpc::portmap::Protocol;
 use rpc::reply::Accept;
 use std::ops::RangeInclusive;
+use store::XATTR_VALUE_BYTES_MAX;
 use xdr::Reader;
 
 /// The most bytes of one listing, whatever the client has room for: some thousand entries.
 const DIRECTORY_BYTES_MAX: u32 = 256 << 10;
+
+/// Words of a compound that is searched for numbers of operations before it is parsed.
+const SCANNED_WORDS: usize = 128;
 
 /// See the module's documentation.
 pub(crate) struct Nfs4;
@@ -77,7 +84,9 @@ impl Program for Nfs4 {
         match call.mode {
             // A compound takes its slot only where it runs, so nothing knows of it yet.
             Mode::Discard => Answered::Elsewhere,
-            Mode::Loop(_) if may_block(call.client) => Answered::WouldBlock(Default::default()),
+            Mode::Loop(_) if may_block(call.client) || takes_long(call.reader.rest()) => {
+                Answered::WouldBlock(Default::default())
+            }
             Mode::Loop(_) | Mode::Worker { .. } => {
                 compound::run(call, shared).unwrap_or_else(|refused| refused)
             }
@@ -90,6 +99,22 @@ fn may_block(client: &Client) -> bool {
     client.exports.iter().any(|(index, export)| export.may_block && client.admitted.contains(index))
 }
 
+/// Whether a compound has operations whose time grows with what they ask for, on every store.
+fn takes_long(message: &[u8]) -> bool {
+    const LONG: [Operation; 4] =
+        [Operation::Allocate, Operation::Deallocate, Operation::Copy, Operation::Clone];
+    // Numbers of operations are at multiples of four bytes, so of most compounds this is known
+    // without a parse. That of a long one does not count beside its data.
+    let words = message.as_chunks::<4>().0;
+    let is_named = |word: &[u8; 4]| LONG.iter().any(|long| long.number().to_be_bytes() == *word);
+    if words.len() <= SCANNED_WORDS && !words.iter().any(is_named) {
+        return false;
+    }
+    let Ok(mut requests) = RequestReader::<Fore>::new(message) else { return false };
+    std::iter::from_fn(|| requests.next_operation())
+        .any(|next| next.is_ok_and(|request| LONG.contains(&request.args.operation())))
+}
+
 /// How much the operations of a compound ask for together.
 fn payload_of(message: &[u8]) -> u32 {
     let Ok(mut requests) = RequestReader::<Fore>::new(message) else { return 0 };
@@ -97,6 +122,9 @@ fn payload_of(message: &[u8]) -> u32 {
     while let Some(Ok(request)) = requests.next_operation() {
         let asked = match request.args {
             Args::Read(read) => read.count,
+            Args::ReadPlus(read) => read.count,
+            Args::GetXattr(_) => XATTR_VALUE_BYTES_MAX as u32,
+            Args::ListXattrs(list) => list.count_max.min(xattr::LIST_BYTES_MAX),
             Args::ReadDir(list) => list.maxcount.min(DIRECTORY_BYTES_MAX),
             _ => 0,
         };

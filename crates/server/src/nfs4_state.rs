@@ -4,11 +4,16 @@
 //! The state is in memory of this process and ends with it. So the server is another one after a
 //! restart, and says so: its owner and scope are random, and there is nothing to reclaim.
 
+mod held;
+
 use crate::config::{Config, NfsVersions};
 use crate::error::Error;
+use crate::export::Export;
+use held::{FileName, HeldFiles};
 use state::{Bounds, HeapWords, Output, SingleProcess, State, Tick};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+use store::ObjectId;
 
 /// The process that has the state.
 pub(crate) const HOST: SingleProcess = SingleProcess;
@@ -47,6 +52,14 @@ const BOUNDS: Bounds = Bounds {
     blobs: 524_288,
 };
 
+/// The name of a file in the state of the clients: the same for all its handles.
+pub(crate) fn file_name(export: &Export, object: ObjectId) -> FileName {
+    let mut name = FileName::from_slice(&export.config.fsid.to_be_bytes());
+    name.extend_from_slice(&object.fileid.to_be_bytes());
+    name.extend_from_slice(object.name());
+    name
+}
+
 /// See the module's documentation.
 pub(crate) struct Nfs4State {
     pub state: State<HeapWords>,
@@ -54,6 +67,8 @@ pub(crate) struct Nfs4State {
     /// The server's owner and scope, random for each start. RFC 8881 s2.5, s2.10.4
     pub identity: [u8; 16],
     pub lease: Duration,
+    /// The files that are open.
+    held: HeldFiles,
     /// When it was last looked for what has expired, in milliseconds.
     ticked_ms: AtomicU64,
 }
@@ -96,8 +111,8 @@ impl Nfs4State {
         let state = State::create(words, &bounds, epoch, seed).map_err(|error| fault(error.to_string()))?;
         // Nobody can reclaim what ended with an earlier process.
         state.begin_grace(&HOST, Duration::ZERO, &[]).map_err(|error| fault(error.to_string()))?;
-        let ticked_ms = AtomicU64::new(0);
-        Ok(Some(Self { state, versions: config.versions, identity, lease: config.lease, ticked_ms }))
+        let (held, ticked_ms) = (HeldFiles::default(), AtomicU64::new(0));
+        Ok(Some(Self { state, versions: config.versions, identity, lease: config.lease, held, ticked_ms }))
     }
 
     /// Frees what has expired, at most once a second. Called for each compound: while there is
@@ -115,13 +130,16 @@ impl Nfs4State {
 
     #[cold]
     fn sweep(&self, now: Duration, now_ms: u64) {
-        match self.state.tick(&HOST, now) {
-            Ok(Tick::Idle) => {}
-            Ok(Tick::More) => {
-                let wait_ms = (TICK - NEXT_ROUND).as_millis() as u64;
-                self.ticked_ms.store(now_ms.saturating_sub(wait_ms), Ordering::Relaxed);
+        let is_left = match self.state.tick(&HOST, now) {
+            Ok(tick) => tick == Tick::More,
+            Err(error) => {
+                tracing::warn!(%error, "what clients left cannot be freed");
+                false
             }
-            Err(error) => tracing::warn!(%error, "what clients left cannot be freed"),
+        };
+        if self.release_lost(now) | is_left {
+            let wait_ms = (TICK - NEXT_ROUND).as_millis() as u64;
+            self.ticked_ms.store(now_ms.saturating_sub(wait_ms), Ordering::Relaxed);
         }
         self.settle(now);
     }

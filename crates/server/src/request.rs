@@ -10,14 +10,17 @@
 
 use crate::client::{CallSubject, Client};
 use crate::export::{Export, OpenError};
+use crate::group::Group;
 use crate::handle::HandleError;
 use crate::identity::{Identity, SquashedCaller};
+use crate::nfs4_state::{HOST, Nfs4State, file_name};
 use crate::program::{Answered, Handover, Mode};
 use crate::replies::Payload;
 use crate::statistics::FileId;
 use fs::{Attributes, Effect, Handle, Rights, Stability, Status};
 use rpc::auth::AuthStat;
 use rpc::reply::Reject;
+use std::time::Duration;
 use store::{Found, ObjectId, ReadEnd, ReceiveBuffer, Wait, WouldBlock, Written};
 
 /// The context of one call.
@@ -27,6 +30,15 @@ pub(crate) struct Request<'a> {
     pub identity: &'a Identity,
     /// Whether this thread may wait for a store.
     pub wait: Wait<'a>,
+    /// What clients of version 4 deny to calls of others, which have no opens.
+    pub denials: Option<Denials<'a>>,
+}
+
+/// The share reservations of NFS version 4, as they are met by calls of another version.
+#[derive(Clone, Copy)]
+pub(crate) struct Denials<'a> {
+    state: &'a Nfs4State,
+    now: Duration,
 }
 
 /// The result of a store operation.
@@ -78,10 +90,36 @@ impl From<HandlerError> for Answered {
 #[inline]
 pub(crate) fn request<'a>(client: &'a Client, mode: Mode<'a>) -> Result<Request<'a>, Answered> {
     let identity = client.identities.current().ok_or(Answered::Reject(Reject::Auth(AuthStat::FAILED)))?;
-    Ok(Request { client, identity, wait: mode.wait() })
+    Ok(Request { client, identity, wait: mode.wait(), denials: None })
 }
 
 impl<'a> Request<'a> {
+    /// A call of a version of NFS without opens.
+    #[inline]
+    pub fn without_opens(self, group: &'a Group, now: Duration) -> Self {
+        Self { denials: group.nfs4.as_ref().map(|state| Denials { state, now }), ..self }
+    }
+
+    /// Whether an open denies this call to read or to write a file ([`state::READ`],
+    /// [`state::WRITE`]). RFC 8881 s9.7
+    ///
+    /// # Errors
+    /// [`Status::Access`]: to wait for the end of an open could take for ever. [`Status::Later`]
+    /// where the wait has an end.
+    #[inline]
+    pub fn check_denials(&self, target: &Target<'_>, access: u8) -> StoreResult<()> {
+        match self.denials {
+            Some(denials) if self.meets_denials() => denials.check(target, access),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether any open denies this call anything.
+    #[inline]
+    pub fn meets_denials(&self) -> bool {
+        self.denials.is_some_and(|denials| denials.state.state.denies_anything())
+    }
+
     /// Opens a handle for any operation of the store.
     #[inline]
     pub fn open<const MAX: usize>(&self, handle: &Handle<MAX>) -> Result<Target<'a>, TargetError> {
@@ -157,6 +195,17 @@ impl<'a> Request<'a> {
 
 fn changeable(target: Target<'_>) -> Result<Target<'_>, TargetError> {
     if target.export.config.read_only { Err(TargetError::Status(Status::ReadOnly)) } else { Ok(target) }
+}
+
+impl Denials<'_> {
+    #[cold]
+    fn check(self, target: &Target<'_>, access: u8) -> StoreResult<()> {
+        let file = file_name(target.export, target.object);
+        self.state.state.check_io(&HOST, self.now, None, &file, access).map_err(|error| match error {
+            state::Error::ShareDenied => Status::Access,
+            _ => Status::Later,
+        })
+    }
 }
 
 impl Target<'_> {

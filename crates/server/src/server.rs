@@ -164,7 +164,8 @@ impl Server {
             datagrams: None,
             advertisement: None,
         };
-        if group.exports().may_block() {
+        // Some operations of version 4.2 take long on every store.
+        if group.exports().may_block() || group.nfs4.is_some() {
             server.worker_pool.start().map_err(|error| Error::System { what: "a thread", error })?;
         }
         if !rpcbind.sockets.is_empty() {

@@ -62,11 +62,13 @@ pub(crate) mod head {
     pub const EXPIRY: usize = SLABS + SLAB_WORDS * crate::record::Kind::ALL.len();
     /// 1 once the recovery records are in the arena. Until then nothing is served.
     pub const LOADED: usize = EXPIRY + crate::record::Kind::ALL.len();
+    /// Opens that ended without a CLOSE, ever.
+    pub const DROPPED_OPENS: usize = LOADED + 1;
     /// The process that changes the arena; 0 if none does. Those that wait for it look at it all
     /// the time: eight words before and after it, a cache line, have nothing else.
     pub const LOCK: usize = 120;
     pub const WORDS: usize = 136;
-    const _: () = assert!(LOADED + 8 < LOCK && LOCK + 8 < WORDS);
+    const _: () = assert!(DROPPED_OPENS + 8 < LOCK && LOCK + 8 < WORDS);
 }
 
 /// Entries of the undo log. The largest change drops the [`RANGES_PER_LOCK_MAX`] ranges of one
@@ -402,7 +404,7 @@ impl Layout {
     pub fn is_undoable(&self, at: usize) -> bool {
         let counters = head::CLIENT_COUNTER..head::CONFIG;
         let records = head::WORDS + 2 * UNDO_ENTRIES..self.word_count;
-        counters.contains(&at) || (head::SLABS..=head::LOADED).contains(&at) || records.contains(&at)
+        counters.contains(&at) || (head::SLABS..=head::DROPPED_OPENS).contains(&at) || records.contains(&at)
     }
 
     /// Writes a head into memory that is all zeros; the magic number last.

@@ -188,7 +188,7 @@ impl<W: Words> Transaction<'_, W> {
                     None => self.drop_lock(record, now)?,
                 }
             } else if let Some(record) = self.first(opens) {
-                self.drop_open(record, now)?;
+                self.drop_lost_open(record, now)?;
             } else if let Some(record) = self.first(delegations) {
                 self.drop_delegation(record)?;
             } else {

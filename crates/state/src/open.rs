@@ -11,7 +11,7 @@ use crate::file::{OwnerClass, ReadWrite};
 use crate::host::Host;
 use crate::id::StateId;
 use crate::layout::{Table, head};
-use crate::record::{Kind, Record, client, file, lock, open};
+use crate::record::{Kind, Record, client, delegation, file, lock, open};
 use crate::session::Ticket;
 use crate::slot::NOTE_WORDS;
 use crate::transaction::Transaction;
@@ -126,7 +126,7 @@ impl<W: Words> Transaction<'_, W> {
                 return Err(Error::ShareDenied);
             }
             self.kill_client(of_client)?;
-            self.drop_open(record, now)?;
+            self.drop_lost_open(record, now)?;
             self.checkpoint();
             dropped += 1;
             if dropped == DROPS_MAX {
@@ -165,6 +165,12 @@ impl<W: Words> Transaction<'_, W> {
         let by_client = self.list(of_client, client::OPENS, Kind::Open, open::BY_CLIENT)?;
         self.push(by_client, record)?;
         Ok(record)
+    }
+
+    /// Ends an open that nobody has closed.
+    pub fn drop_lost_open(&mut self, record: Record, now: Duration) -> Result<(), Error> {
+        self.drop_open(record, now)?;
+        self.add(head::DROPPED_OPENS, 1)
     }
 
     /// Ends an open, with its locks. Many locks are dropped in several steps.
@@ -301,6 +307,27 @@ impl<W: Words> State<W> {
             transaction.drop_open(record, now)?;
             transaction.commit_step(ticket, [0; NOTE_WORDS])
         })
+    }
+
+    /// Whether a file is open, or delegated, to anybody.
+    ///
+    /// # Errors
+    /// [`Error::Busy`], [`Error::Damaged`].
+    pub fn is_open(&self, host: &impl Host, now: Duration, file: &[u8]) -> Result<bool, Error> {
+        self.change(host, now, |transaction| {
+            let Some(of) = transaction.find_file(file)? else { return Ok(false) };
+            let opens = transaction.list(of, file::OPENS, Kind::Open, open::BY_FILE)?;
+            let delegations =
+                transaction.list(of, file::DELEGATIONS, Kind::Delegation, delegation::BY_FILE)?;
+            Ok(transaction.first(opens).is_some() || transaction.first(delegations).is_some())
+        })
+    }
+
+    /// How many opens have ended without a CLOSE. While this number stays the same, a file that
+    /// [is open](Self::is_open) stays so until somebody closes it.
+    #[must_use]
+    pub fn dropped_opens(&self) -> u64 {
+        self.arena.words.load(head::DROPPED_OPENS)
     }
 
     /// The stateid that an operation made whose process ended after it was

@@ -122,6 +122,14 @@ impl<W: Words> State<W> {
         if access & WRITE != 0 && allowed & WRITE == 0 { Err(Error::OpenMode) } else { Ok(()) }
     }
 
+    /// Whether [`check_io`](Self::check_io) of other protocols could refuse anything: whether any
+    /// open denies something, or anything is delegated. Takes no lock.
+    #[inline]
+    #[must_use]
+    pub fn denies_anything(&self) -> bool {
+        self.arena.words.load(head::DENIALS) != 0
+    }
+
     /// Whether somebody without an open may read or write a file: I/O with a special stateid, and
     /// other protocols'. Takes no lock while nobody denies anything and there are no delegations.
     ///
@@ -140,7 +148,7 @@ impl<W: Words> State<W> {
         if of.is_some() && self.arena.in_grace(now) {
             return Err(Error::Grace);
         }
-        if self.arena.words.load(head::DENIALS) == 0 {
+        if !self.denies_anything() {
             return Ok(());
         }
         self.change(host, now, |transaction| {

@@ -125,7 +125,8 @@ fn allocated_space_is_there_and_reads_as_zeros() {
         store.allocate(me(), object, 0, 10).1.unwrap();
         assert_eq!(size(store, object), 8 * PAGE + 100, "it is not made shorter");
         assert_eq!(store.allocate(me(), object, 0, 0).1, Err(Status::Invalid));
-        assert!(store.allocate(me(), object, u64::MAX, 5).1.is_err());
+        assert_eq!(store.allocate(me(), object, u64::MAX, 5).1, Err(Status::FileTooBig));
+        assert_eq!(store.allocate(me(), object, u64::MAX - 9, 5).1, Err(Status::FileTooBig));
         assert_eq!(store.allocate(me(), object, 1 << 62, 1 << 62).1, Err(Status::FileTooBig));
         assert_eq!(store.allocate(me(), store.root(), 0, 1).1, Err(Status::IsDirectory));
     });
@@ -153,6 +154,7 @@ fn a_deallocated_range_is_zero_and_its_space_is_free() {
         assert!(used(store, object) <= full - 20 * PAGE);
         assert_eq!(seek(store, object, 39 * PAGE, Seek::Data), Ok((40 * PAGE + 77, true)));
         store.deallocate(me(), object, 1 << 40, 1 << 40).1.unwrap();
+        store.deallocate(me(), object, u64::MAX - 9, 5).1.unwrap();
         assert_eq!(size(store, object), 40 * PAGE + 77, "beyond the end there is nothing");
         assert_eq!(store.deallocate(me(), object, 0, 0).1, Err(Status::Invalid));
         assert_eq!(store.deallocate(me(), object, u64::MAX, 5).1, Err(Status::Invalid));

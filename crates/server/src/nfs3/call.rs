@@ -122,7 +122,7 @@ impl<'r> Call<'_, 'r> {
         let (xid, from, reply_cache) = (self.header.xid, self.out.len(), &self.group.reply_cache);
         let acquired = self.acquire_window();
         let client = &*self.client;
-        let request = request(client, self.mode)?;
+        let request = request(client, self.mode)?.without_opens(self.group, self.times.now);
         if let Err(status) = acquired {
             write::<S, F>(self.out, xid, &Outcome::Fail(status, F::default()));
             return Ok(Answered::reply(true));

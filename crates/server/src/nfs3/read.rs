@@ -14,6 +14,9 @@ pub fn run(request: &Request<'_>, args: &Args, payload: &mut Payload) -> Result<
         Ok(target) => target,
         Err(error) => return error.reply(None),
     };
+    if let Err(status) = request.check_denials(&target, state::READ) {
+        return Ok(Outcome::Fail(status::of_store(status), target.post_op()));
+    }
     // A count above rtmax is reduced to rtmax: a short read, which RFC 1813 s3.3.6 allows.
     let count = args.count.min(IO_BYTES_MAX);
     match target.read(args.offset, count, payload)? {

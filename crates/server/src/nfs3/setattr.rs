@@ -17,6 +17,12 @@ pub fn run(request: &Request<'_>, args: &Args) -> Result<Reply, HandlerError> {
         (Ok(set), Ok(guard)) => (set, guard),
         (Err(status), _) | (_, Err(status)) => return Ok(Outcome::Fail(status, WccData::default())),
     };
+    // A change of the size is a write.
+    if set.size.is_some()
+        && let Err(status) = request.check_denials(&target, state::WRITE)
+    {
+        return Ok(Outcome::Fail(status::of_store(status), WccData::default()));
+    }
     let (effect, result) =
         target.export.store.set_attributes(target.squashed.caller(), target.object, &set, guard);
     Ok(match result {

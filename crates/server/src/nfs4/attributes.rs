@@ -56,7 +56,8 @@ const RECOMMENDED: Bitmap = Bitmap::of(&[
 ]);
 
 /// What version 4.2 adds.
-const RECOMMENDED_4_2: Bitmap = Bitmap::of(&[number::CHANGE_ATTR_TYPE]);
+const RECOMMENDED_4_2: Bitmap =
+    Bitmap::of(&[number::CLONE_BLKSIZE, number::CHANGE_ATTR_TYPE, number::XATTR_SUPPORT]);
 
 /// What an exclusive creation may set: not the times, in which a store keeps the verifier, nor the
 /// size, which changes them.
@@ -127,6 +128,9 @@ fn of_system(compound: &Compound<'_>, export: Option<&Export>) -> Attributes<'st
             nanoseconds: time_delta.subsec_nanos(),
         }),
         suppattr_exclcreat: Some(EXCLUSIVE),
+        clone_blksize: Some(capabilities.map_or(0, |capabilities| capabilities.clone_block_bytes)),
+        // Linux asks the root of the server, once for all that it mounts of it.
+        xattr_support: Some(capabilities.is_none_or(|capabilities| capabilities.xattrs)),
         change_attr_type: Some(if grows {
             ChangeAttrType::MONOTONIC_INCR
         } else {
@@ -308,23 +312,37 @@ pub(super) fn verify(compound: &Compound<'_>, given: &Fattr<'_>, same: bool) -> 
 }
 
 /// The rights that change an object.
-const CHANGES: Rights = Rights(Rights::MODIFY.0 | Rights::EXTEND.0 | Rights::DELETE.0);
+const CHANGES: Rights =
+    Rights(Rights::MODIFY.0 | Rights::EXTEND.0 | Rights::DELETE.0 | Rights::WRITE_XATTRS.0);
 
 /// The rights that this server checks: those of version 3.
 const CHECKED: Rights = Rights(0x3f);
 
+/// The rights to read and list extended attributes.
+const READ_XATTRS: Rights = Rights(Rights::READ_XATTRS.0 | Rights::LIST_XATTRS.0);
+
+/// The rights that this server checks in a minor version, of objects that have extended attributes
+/// or not. RFC 8276 s8.5
+const fn checked(minor: u32, has_xattrs: bool) -> u32 {
+    let of_xattrs = READ_XATTRS.0 | Rights::WRITE_XATTRS.0;
+    if minor >= 2 && has_xattrs { CHECKED.0 | of_xattrs } else { CHECKED.0 }
+}
+
 /// ACCESS.
 pub(super) fn access(compound: &Compound<'_>, wanted: Rights) -> Outcome<Access> {
-    let supported = Rights(wanted.0 & CHECKED.0);
-    let access = match compound.place()? {
-        Place::Pseudo(_) => Rights(supported.0 & (Rights::READ.0 | Rights::LOOKUP.0)),
+    match compound.place()? {
+        Place::Pseudo(_) => {
+            let supported = Rights(wanted.0 & checked(compound.minor, true));
+            let granted = Rights::READ | Rights::LOOKUP | READ_XATTRS;
+            Ok(Access { supported, access: supported & granted })
+        }
         Place::Object(export, object) => {
             let target = compound.target(export, object)?;
-            let refused = if export.config.read_only { CHANGES.0 } else { 0 };
-            let asked = Rights(supported.0 & !refused);
+            let has_xattrs = export.store.capabilities().xattrs;
+            let supported = Rights(wanted.0 & checked(compound.minor, has_xattrs));
+            let asked = if export.config.read_only { supported.without(CHANGES) } else { supported };
             let (rights, _) = target.access(asked).map_err(of_handler)?.map_err(Status::from_fs)?;
-            Rights(rights.0 & asked.0)
+            Ok(Access { supported, access: rights & asked })
         }
-    };
-    Ok(Access { supported, access })
+    }
 }

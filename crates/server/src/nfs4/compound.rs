@@ -5,7 +5,7 @@ mod sequence;
 
 use super::pseudo::Node;
 use super::status::of_target;
-use super::{attributes, handles, io, lock, names, open, secinfo, session, stateid};
+use super::{attributes, copy, handles, holes, io, lock, names, open, secinfo, session, stateid, xattr};
 use crate::export::Export;
 use crate::nfs4_state::Nfs4State;
 use crate::program::{Answered, Call};
@@ -148,8 +148,16 @@ impl<'a> Compound<'a> {
 
     /// The state that a client means: it may speak of the current one. RFC 8881 s8.2.3
     pub fn stateid(&self, asked: Stateid) -> Outcome<StateId> {
-        let id =
-            if asked == Stateid::CURRENT { self.current.ok_or(Status::NOFILEHANDLE)?.stateid } else { asked };
+        Self::stateid_of(asked, self.current)
+    }
+
+    /// The state of the saved object that a client means.
+    pub fn saved_stateid(&self, asked: Stateid) -> Outcome<StateId> {
+        Self::stateid_of(asked, self.saved)
+    }
+
+    fn stateid_of(asked: Stateid, of: Option<Current<'_>>) -> Outcome<StateId> {
+        let id = if asked == Stateid::CURRENT { of.ok_or(Status::NOFILEHANDLE)?.stateid } else { asked };
         let is_kept = id == Stateid::ANONYMOUS || id == Stateid::READ_BYPASS;
         if id.is_special() && !is_kept {
             return Err(Status::BAD_STATEID);
@@ -224,19 +232,37 @@ impl<'a> Compound<'a> {
             | Args::LayoutCommit(_)
             | Args::LayoutGet(_)
             | Args::LayoutReturn(_)
+            // All copies are synchronous.
+            | Args::OffloadCancel(_)
+            | Args::OffloadStatus(_) => not_built(out),
+            Args::ReadPlus(args) => io::read_plus(self, &args, is_last, out),
+            Args::Seek(_)
             | Args::Allocate(_)
-            | Args::Copy(_)
             | Args::Deallocate(_)
             | Args::IoAdvise(_)
-            | Args::OffloadCancel(_)
-            | Args::OffloadStatus(_)
-            | Args::ReadPlus(_)
-            | Args::Seek(_)
+            | Args::Copy(_)
             | Args::Clone(_)
             | Args::GetXattr(_)
             | Args::SetXattr(_)
             | Args::ListXattrs(_)
-            | Args::RemoveXattr(_) => not_built(out),
+            | Args::RemoveXattr(_) => self.run_of_4_2(request.args, out),
+        }
+    }
+
+    /// Runs an operation that version 4.2 added.
+    fn run_of_4_2(&mut self, args: Args<'_>, out: &mut Replies<'_>) -> Status {
+        match args {
+            Args::Seek(args) => out.push(&Reply::Seek(holes::seek(self, &args))),
+            Args::Allocate(args) => out.push(&Reply::Allocate(holes::allocate(self, &args))),
+            Args::Deallocate(args) => out.push(&Reply::Deallocate(holes::deallocate(self, &args))),
+            Args::IoAdvise(args) => out.push(&Reply::IoAdvise(holes::advise(self, &args))),
+            Args::Copy(args) => copy::copy(self, &args, out),
+            Args::Clone(args) => out.push(&Reply::Clone(copy::clone(self, &args))),
+            Args::GetXattr(args) => xattr::get(self, args.name, out),
+            Args::SetXattr(args) => out.push(&Reply::SetXattr(xattr::set(self, &args))),
+            Args::ListXattrs(args) => xattr::list(self, &args, out),
+            Args::RemoveXattr(args) => out.push(&Reply::RemoveXattr(xattr::remove(self, args.name))),
+            other => out.fail(other.operation(), Status::SERVERFAULT),
         }
     }
 

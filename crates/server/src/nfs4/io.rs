@@ -1,31 +1,23 @@
-//! READ, WRITE, COMMIT: the data of files. RFC 8881 s18.3, s18.22, s18.32
+//! READ, WRITE, COMMIT: the data of files. RFC 8881 s18.3, s18.22, s18.32; READ_PLUS, RFC 7862
+//! s15.10
 
-use super::compound::{Compound, Outcome, Replies};
+use super::compound::{Compound, Outcome, Place, Replies};
 use super::status::{of_handler, of_state};
 use crate::client::CallSubject;
-use crate::export::Export;
-use crate::nfs4_state::HOST;
+use crate::nfs4_state::{HOST, file_name};
 use crate::program::IO_BYTES_MAX;
 use crate::replies::Payload;
 use crate::request::Target;
 use fs::FileKind;
-use nfs4::Status;
 use nfs4::compound::Payload as Data;
 use nfs4::op::commit::{Args as CommitArgs, Success as Committed};
 use nfs4::op::read::{Args as ReadArgs, ReplyHead};
+use nfs4::op::read_plus::{Args as ReadPlusArgs, DataHead, Segment as PlusSegment, Success as PlusSuccess};
 use nfs4::op::write::{ArgsHead, Success as Written};
 use nfs4::op::{Operation, Reply};
-use smallvec::SmallVec;
+use nfs4::{Array, Stateid, Status};
 use state::StateId;
-use store::{ObjectId, Segment};
-
-/// The name of a file in the state of the clients: the same for all its handles.
-pub(super) fn file_name(export: &Export, object: ObjectId) -> SmallVec<[u8; 64]> {
-    let mut name: SmallVec<[u8; 64]> = SmallVec::from_slice(&export.config.fsid.to_be_bytes());
-    name.extend_from_slice(&object.fileid.to_be_bytes());
-    name.extend_from_slice(object.name());
-    name
-}
+use store::Segment;
 
 /// Whether a stateid allows the caller to read or write a file.
 pub(super) fn check(compound: &Compound<'_>, target: &Target<'_>, id: StateId, access: u8) -> Outcome<()> {
@@ -51,7 +43,7 @@ pub(super) const fn of_kind(kind: FileKind) -> Outcome<()> {
 }
 
 /// The status of a failed operation on data: stores do not tell kinds of objects apart.
-fn of_data(target: &Target<'_>, status: fs::Status) -> Status {
+pub(super) fn of_data(target: &Target<'_>, status: fs::Status) -> Status {
     if matches!(status, fs::Status::Invalid | fs::Status::IsDirectory)
         && let Ok(Ok(attributes)) = target.attributes()
         && let Err(kind) = of_kind(attributes.kind)
@@ -59,6 +51,32 @@ fn of_data(target: &Target<'_>, status: fs::Status) -> Status {
         return kind;
     }
     Status::from_fs(status)
+}
+
+/// The attributes of an object, which must be a regular file.
+pub(super) fn require_file(target: &Target<'_>) -> Outcome<fs::Attributes> {
+    let attributes = target.attributes().map_err(of_handler)?.map_err(Status::from_fs)?;
+    of_kind(attributes.kind)?;
+    Ok(attributes)
+}
+
+/// The current object, which is to be read.
+pub(super) fn readable<'a>(compound: &Compound<'a>, asked: Stateid) -> Outcome<Target<'a>> {
+    let target = compound.object_or(Status::ISDIR)?;
+    let id = compound.stateid(asked)?;
+    check(compound, &target, id, state::READ)?;
+    Ok(target)
+}
+
+/// The current object, whose data are to be changed.
+pub(super) fn writable<'a>(compound: &Compound<'a>, asked: Stateid) -> Outcome<Target<'a>> {
+    let target = match compound.place()? {
+        Place::Pseudo(_) => return Err(Status::ISDIR),
+        place => compound.changeable(place)?,
+    };
+    let id = compound.stateid(asked)?;
+    check(compound, &target, id, state::WRITE)?;
+    Ok(target)
 }
 
 /// READ. The data of the last operation travel beside the reply.
@@ -93,9 +111,7 @@ fn read_into(
     bytes_max: u32,
     payload: &mut Payload,
 ) -> Outcome<ReplyHead> {
-    let target = compound.object_or(Status::ISDIR)?;
-    let id = compound.stateid(args.stateid)?;
-    check(compound, &target, id, state::READ)?;
+    let target = readable(compound, args.stateid)?;
     let count = args.count.min(IO_BYTES_MAX).min(compound.payload_bytes_max).min(bytes_max);
     let read = target.read(args.offset, count, payload).map_err(of_handler)?;
     let end = read.map_err(|status| {
@@ -105,18 +121,38 @@ fn read_into(
     Ok(ReplyHead { eof: end.eof, count: end.count })
 }
 
+/// READ_PLUS: as READ, in one segment of data. A client that wants holes finds them by SEEK, once for
+/// a file and not for each part of it. RFC 7862 s15.10.3 leaves this to the server.
+pub(super) fn read_plus(
+    compound: &mut Compound<'_>,
+    args: &ReadPlusArgs,
+    is_last: bool,
+    out: &mut Replies<'_>,
+) -> Status {
+    let mut payload = Payload::new();
+    let bytes_max = compound.bytes_worth_getting(out.len());
+    let ReadPlusArgs { stateid, offset, count } = *args;
+    let head = match read_into(compound, &ReadArgs { stateid, offset, count }, bytes_max, &mut payload) {
+        Ok(head) => head,
+        Err(status) => return out.fail(Operation::ReadPlus, status),
+    };
+    let is_kept = compound.session.as_ref().is_some_and(|session| session.keep);
+    if is_last && !is_kept {
+        compound.payload = payload;
+        return out.read_plus(&DataHead { eof: head.eof, hole: None, offset, count: head.count });
+    }
+    let pieces: Vec<&[u8]> = payload.iter().filter_map(Segment::as_bytes).collect();
+    let bytes = pieces.concat();
+    let data = [PlusSegment::Data { offset, bytes: &bytes }];
+    out.push(&Reply::ReadPlus(Ok(PlusSuccess { eof: head.eof, segments: Array::from(&data) })))
+}
+
 /// WRITE.
 pub(super) fn write(compound: &Compound<'_>, args: &ArgsHead, data: Data<'_>) -> Outcome<Written> {
-    let place = compound.place()?;
     let Data::Here(data) = data else { return Err(Status::SERVERFAULT) };
-    let target = match place {
-        super::compound::Place::Pseudo(_) => return Err(Status::ISDIR),
-        place => compound.changeable(place)?,
-    };
+    let target = writable(compound, args.stateid)?;
     let subject = &compound.request.client.subject;
     subject.set(CallSubject { payload_bytes: args.count, ..subject.get() });
-    let id = compound.stateid(args.stateid)?;
-    check(compound, &target, id, state::WRITE)?;
     // More than MAXWRITE: a part is written, and the client goes on from there.
     let data = data.get(..IO_BYTES_MAX as usize).unwrap_or(data);
     let (_, written) = target.write(args.offset, data, args.stable).map_err(of_handler)?;

@@ -3,9 +3,9 @@
 //! A client that waits for a lock asks again by itself: nobody is told yet when a lock is free.
 
 use super::compound::{Compound, Outcome, Place, Replies, to_wire};
-use super::io::{check, file_name, of_kind};
+use super::io::{check, of_kind};
 use super::status::{of_handler, of_state};
-use crate::nfs4_state::HOST;
+use crate::nfs4_state::{HOST, file_name};
 use crate::request::Target;
 use nfs4::op::lock::{Args, Conflict, LockType, Locker, Outcome as Locked, TestArgs, UnlockArgs};
 use nfs4::op::{Operation, Reply};

@@ -4,12 +4,12 @@
 
 use super::attributes::{EXCLUSIVE, change_info, to_set, unchanged};
 use super::compound::{Compound, Outcome, Place, to_wire};
-use super::io::{check, file_name, of_kind};
+use super::io::{check, of_kind};
 use super::names::{check_name, of_lookup};
 use super::pseudo;
 use super::status::{of_handler, of_state};
 use crate::export::Export;
-use crate::nfs4_state::HOST;
+use crate::nfs4_state::{HOST, file_name};
 use crate::request::Target;
 use fs::{CreateMode, Rights, SetAttributes};
 use nfs4::op::close::DowngradeArgs;
@@ -71,6 +71,9 @@ pub(super) fn open(compound: &mut Compound<'_>, args: &Args<'_>) -> Outcome<Succ
         let denied = state.check_io(&HOST, compound.now, Some(client), &file, state::WRITE);
         denied.map_err(|error| of_state(&error))?;
     }
+    // Held before it is open, so that it cannot go in between.
+    let held = compound.shared.hold(compound.now, chosen.export, chosen.found.object, file.clone());
+    let opening = held.map_err(Status::from_fs)?;
     let owner = args.owner.owner.as_slice();
     let opened = OpenArgs { owner, file: &file, access: wanted, deny: denied, reclaim };
     let done = state.open_file_first(&HOST, compound.now, compound.ticket()?, &opened);
@@ -85,6 +88,7 @@ pub(super) fn open(compound: &mut Compound<'_>, args: &Args<'_>) -> Outcome<Succ
         }
         return Err(status);
     }
+    opening.keep();
     let stateid = to_wire(id);
     compound.set(Place::Object(chosen.export, chosen.found.object));
     compound.set_stateid(stateid);
@@ -300,6 +304,9 @@ pub(super) fn close(compound: &mut Compound<'_>, id: Stateid) -> Outcome<Stateid
     let id = of_current(compound, id)?;
     let closed = compound.shared.state.close(&HOST, compound.now, compound.ticket()?, id);
     closed.map_err(|error| of_state(&error))?;
+    if let Place::Object(export, object) = compound.place()? {
+        compound.shared.release(compound.now, &file_name(export, object));
+    }
     compound.set_stateid(Stateid::INVALID);
     Ok(Stateid::INVALID)
 }

@@ -3,6 +3,8 @@
 
 mod bounds;
 mod client;
+mod copies;
+mod denials;
 mod files;
 #[path = "../support/latched.rs"]
 mod latched;
@@ -11,3 +13,7 @@ mod mounts;
 mod root;
 mod security;
 mod sessions;
+mod space;
+mod stores;
+mod unlinked;
+mod xattrs;

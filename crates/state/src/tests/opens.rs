@@ -263,3 +263,48 @@ fn an_open_that_is_taken_back_leaves_what_was_there() {
         one.close(state, NOW, again).expect("its client knows of it");
     });
 }
+
+#[test]
+fn a_file_is_open_until_its_last_open_and_delegation_have_ended() {
+    with_state(|state| {
+        let is_open = |now, file: &[u8]| state.is_open(&HOST, now, file).expect("no error");
+        let mut one = Member::join(state, &HOST, NOW, "a");
+        let mut other = Member::join(state, &HOST, NOW, "b");
+        assert!(!is_open(NOW, b"f"));
+        let first = one.open(state, NOW, "f", BOTH, 0).expect("open");
+        let second = other.open(state, NOW, "f", READ, 0).expect("open");
+        one.close(state, NOW, first).expect("open");
+        assert!(is_open(NOW, b"f") && !is_open(NOW, b"g"));
+        other.close(state, NOW, second).expect("open");
+        assert!(!is_open(NOW, b"f"));
+        assert_eq!(state.dropped_opens(), 0, "all were closed");
+        state.bind_back(&HOST, NOW, one.session).expect("a session");
+        let third = one.open(state, NOW, "g", READ, 0).expect("open");
+        let granted = one.act(state, &HOST, NOW, |ticket| state.delegate(&HOST, NOW, ticket, b"g"));
+        let delegation = granted.expect("no error").expect("nothing speaks against it");
+        one.close(state, NOW, third).expect("open");
+        assert!(is_open(NOW, b"g"), "by the delegation");
+        one.act(state, &HOST, NOW, |ticket| state.return_delegation(&HOST, NOW, ticket, delegation))
+            .expect("it has it");
+        assert!(!is_open(NOW, b"g"));
+    });
+}
+
+#[test]
+fn opens_that_end_with_their_client_are_counted() {
+    with_state(|state| {
+        let mut silent = Member::join(state, &HOST, NOW, "silent");
+        let mut other = Member::join(state, &HOST, NOW, "other");
+        for file in ["f", "g", "h"] {
+            silent.open(state, NOW, file, BOTH, BOTH).expect("open");
+        }
+        let late = NOW + seconds(100);
+        assert!(state.is_open(&HOST, late, b"g").expect("no error"), "as a courtesy");
+        assert_eq!(state.dropped_opens(), 0);
+        other.open(state, late, "f", READ, 0).expect("its lease has ended");
+        while state.tick(&HOST, late) == Ok(Tick::More) {}
+        assert_eq!(state.dropped_opens(), 3);
+        assert!(!state.is_open(&HOST, late, b"g").expect("no error"));
+        assert!(state.is_open(&HOST, late, b"f").expect("no error"), "by the other");
+    });
+}

@@ -5,11 +5,11 @@
 
 use smallvec::SmallVec;
 
+use super::MemStore;
 use super::data::may_write;
 use super::inode::Inode;
 use super::layout::PAGE_BYTES;
 use super::pool::FreedPages;
-use super::{FILE_BYTES_MAX, MemStore};
 use crate::interface::{
     Caller, Effect, ObjectId, Result, Seek, Sought, Stability, Status, Written, bytes_to_copy,
 };
@@ -49,7 +49,7 @@ impl MemStore {
         offset: u64,
         len: u64,
     ) -> (Effect, Result<()>) {
-        self.change_range(caller, object, offset, len, |inode, freed| {
+        self.change_range(caller, object, len, |inode, freed| {
             let end = may_write(inode, caller, offset, len)?;
             // What cannot fit is not even begun.
             let content = inode.content_mut()?;
@@ -70,7 +70,7 @@ impl MemStore {
         offset: u64,
         len: u64,
     ) -> (Effect, Result<()>) {
-        self.change_range(caller, object, offset, len, |inode, freed| {
+        self.change_range(caller, object, len, |inode, freed| {
             may_write(inode, caller, 0, 0)?;
             let end = offset.checked_add(len).ok_or(Status::Invalid)?;
             // The last page is zero beyond the end of the file, so all of it may go.
@@ -87,7 +87,6 @@ impl MemStore {
         &self,
         caller: Caller<'_>,
         object: ObjectId,
-        offset: u64,
         len: u64,
         change: impl FnOnce(&mut Inode, &mut FreedPages) -> Result<()>,
     ) -> (Effect, Result<()>) {
@@ -99,7 +98,7 @@ impl MemStore {
         let before = inode.version();
         let allowed = match inode.content() {
             Ok(_) if !inode.may_write_data(caller) => Err(Status::Access),
-            Ok(_) if len == 0 || offset > FILE_BYTES_MAX => Err(Status::Invalid),
+            Ok(_) if len == 0 => Err(Status::Invalid),
             known => known.map(drop),
         };
         let result = allowed.and_then(|()| change(&mut inode, &mut freed));

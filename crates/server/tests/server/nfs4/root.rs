@@ -97,7 +97,8 @@ fn nothing_above_the_exports_is_changed() {
     let mut reader = after_sequence(&results);
     reader.expect::<kind::PutFh>().unwrap().unwrap();
     let found = reader.expect::<kind::Access>().unwrap().unwrap();
-    assert_eq!((found.supported, found.access), (fs::Rights(0x3f), fs::Rights(3)));
+    // To look into it, and to read and list the extended attributes that it has not.
+    assert_eq!((found.supported, found.access), (fs::Rights(0x1ff), fs::Rights(0x143)));
     let root = FileHandle::new(b"\x02topsomething").unwrap();
     assert_eq!(client.run(|to| _ = to.push(&put(root))), Status::BADHANDLE);
     let unknown = FileHandle::new(b"\x02top\0\0\0\0\0\0\0\x07").unwrap();
