@@ -134,18 +134,36 @@ has_loaded() {
 }
 
 # unload_modules: unloads what load_modules has loaded and nobody uses, the newest first. Modules that
-# were loaded before stay, also where nobody uses them. Controllers do not count as users of their
-# transport's module: without it they are gone, with what is mounted from them.
+# were loaded before stay, also where nobody uses them. A module may have loaded a newer one that it
+# uses (crc64_rocksoft does), so what is in use is tried again after others are gone.
 unload_modules() {
-    local module
-    for module in $(recalled modules); do
-        [ -d "/sys/module/$module" ] || continue
-        if [[ $module = nvme_* ]] && cat /sys/class/nvme/*/transport 2>/dev/null | grep -xF "${module#nvme_}" >/dev/null; then
-            echo "$module stays loaded: NVMe controllers use it" >&2
-            continue
-        fi
-        rmmod "$module" 2>/dev/null || echo "$module stays loaded: it is in use" >&2
+    local module left kept is_over=''
+    left=$(recalled modules)
+    while [ -n "$left" ] && [ -z "$is_over" ]; do
+        kept='' is_over=yes
+        for module in $left; do
+            [ -d "/sys/module/$module" ] || continue
+            if ! carries_controllers "$module" && rmmod "$module" 2>/dev/null; then
+                is_over=''
+            else
+                kept="$kept $module"
+            fi
+        done
+        left=$kept
     done
+    for module in $left; do
+        if carries_controllers "$module"; then
+            echo "$module stays loaded: NVMe controllers use it" >&2
+        else
+            echo "$module stays loaded: it is in use" >&2
+        fi
+    done
+}
+
+# carries_controllers MODULE: whether it is the transport of NVMe controllers. They do not count as its
+# users: without it they are gone, with what is mounted from them.
+carries_controllers() {
+    [[ $1 = nvme_* ]] && cat /sys/class/nvme/*/transport 2>/dev/null | grep -xF "${1#nvme_}" >/dev/null
 }
 
 # The names of all installed packages.

@@ -26,7 +26,20 @@ start() {
     rpc.nfsd {{ nfs.threads }}{% if nfs.is_over_rdma %}
     # rpc.nfsd of old releases does not read rdma from the file.
     grep -q '^rdma ' /proc/fs/nfsd/portlist || echo 'rdma 20049' >/proc/fs/nfsd/portlist{% endif %}
-    pgrep -x rpc.mountd >/dev/null || rpc.mountd
+    if ! pgrep -x rpc.mountd >/dev/null; then
+        rpc.mountd
+        remember started rpc.mountd
+    fi
+}
+
+# end_process NAME: ends it, and waits until it is gone: it uses the server's modules.
+end_process() {
+    pkill -x "$1" || return 0
+    for _ in $(seq 100); do
+        pgrep -x "$1" >/dev/null || return 0
+        sleep 0.1
+    done
+    fail "$1 does not end"
 }
 
 case ${1-} in
@@ -71,9 +84,8 @@ case ${1-} in
             rpc.nfsd)
                 rpc.nfsd 0
                 exportfs -ua
-                pkill -x rpc.mountd || :
                 for one in $(recalled started); do
-                    if [ "$one" = rpcbind ]; then pkill -x rpcbind || :; else umount /proc/fs/nfsd; fi
+                    if [ "$one" = nfsd ]; then umount /proc/fs/nfsd; else end_process "$one"; fi
                 done
                 ;;
             *) if has_systemd; then systemctl restart nfs-server; else exportfs -r; fi ;;

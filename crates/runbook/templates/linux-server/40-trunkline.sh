@@ -8,6 +8,19 @@ cd "$(dirname "$0")"
 
 directories=({% for export in own.exports %}{% if let Some(dir) = export.dir %} {{ dir }}{% endif %}{% endfor %} )
 
+# What the server keeps of each directory that it serves, such as the key of its file handles: a
+# directory for each, whose file `path` names it.
+kept=/var/lib/trunkline
+
+# kept_of DIRECTORY: prints what the server keeps of it.
+kept_of() {
+    local path directory
+    directory=$(readlink -m "$1")
+    for path in "$kept"/*/path; do
+        [ "$(cat "$path" 2>/dev/null)" != "$directory" ] || echo "${path%/path}"
+    done
+}
+
 # Where no service manager runs, the server is a process in the background, with its number here.
 process=/run/trunkline-runbook.pid
 
@@ -38,7 +51,10 @@ case ${1-} in
     do)
         need_root
         command -v trunkline >/dev/null || fail "install trunkline first"
+        [ -e "$kept" ] || remember keeps "$kept"
         for directory in "${directories[@]}"; do
+            # What an earlier server keeps of it stays.
+            [ -n "$(kept_of "$directory")" ] || remember new "$directory"
             if [ ! -d "$directory" ]; then
                 mkdir -p "$directory"
                 remember served "$directory"
@@ -81,6 +97,14 @@ case ${1-} in
             systemctl daemon-reload
             systemctl try-restart trunkline.service || :
         fi
+        # Where the program's processes are found (trunkline top); each makes them if it needs them.
+        rmdir /run/trunkline-live /run/trunkline-live-files 2>/dev/null || :
+        for directory in $(recalled new); do
+            for one in $(kept_of "$directory"); do rm -r "$one"; done
+        done
+        for directory in $(recalled keeps); do
+            [ ! -d "$directory" ] || rmdir "$directory" 2>/dev/null || echo "$directory stays: it is not empty" >&2
+        done
         for directory in $(recalled served); do
             rmdir "$directory" 2>/dev/null || echo "$directory stays: it is not empty" >&2
         done

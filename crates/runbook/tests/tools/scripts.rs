@@ -205,7 +205,26 @@ fn modules_of_transports_that_controllers_use_stay_loaded() {
     );
     let (worked, said) = run(Command::new("unshare").args(["--mount", "bash", "-c", &script]));
     assert!(worked, "{said}");
-    assert_eq!(said, "nvme_tcp stays loaded: NVMe controllers use it\nrmmod nvme_rdma\n");
+    assert_eq!(said, "rmmod nvme_rdma\nnvme_tcp stays loaded: NVMe controllers use it\n");
+}
+
+/// Linux, lib/crc64-rocksoft.c: the module loads the one that computes for it, and uses it.
+#[test]
+fn a_module_that_an_older_one_uses_is_unloaded_after_that() {
+    let directory = folder(System::LinuxHost.site_file());
+    let at = directory.path().display();
+    let script = format!(
+        "exec 2>&1; set -euo pipefail; mount -t tmpfs none /sys; export RUNBOOK_STATE={at}/state; \
+         mkdir -p /sys/module/older /sys/module/newer /sys/module/busy; cd {at}/hosts; . ./placing.sh; \
+         rmmod() {{ \
+             case $1 in newer) [ ! -e /sys/module/older ] ;; busy) false ;; esac || return 1; \
+             rmdir /sys/module/$1; echo rmmod $1; \
+         }}; \
+         remember modules older; remember modules newer; remember modules busy; unload_modules; [ ! -e {at}/state ]"
+    );
+    let (worked, said) = run(Command::new("unshare").args(["--mount", "bash", "-c", &script]));
+    assert!(worked, "{said}");
+    assert_eq!(said, "rmmod older\nrmmod newer\nbusy stays loaded: it is in use\n");
 }
 
 /// A stand-in for SMcli tells which volumes are being formatted; the wait ends when none of ours
