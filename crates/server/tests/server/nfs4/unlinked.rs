@@ -3,9 +3,9 @@
 use super::client::{Client, call, create_session, encoded, exchange_id, lookup, put};
 use super::stores::{on_each, on_each_with, remove};
 use crate::peer::{Peer, credential, eventually};
+use nfs4::Status;
 use nfs4::compound::ReplyReader;
 use nfs4::op::{self, Args, Fore, kind};
-use nfs4::Status;
 use std::net::SocketAddr;
 use std::time::Duration;
 
