@@ -137,12 +137,7 @@ impl Server {
         if let (Some(name), Some(first)) = (&config.congestion, bound.first()) {
             check_congestion(first, name)?;
         }
-        let mut addresses = vec![Vec::new(); config.nodes.len()];
-        for listener in &bound {
-            if let Some(of_node) = addresses.get_mut(listener.node) {
-                of_node.push(listener.address);
-            }
-        }
+        let addresses = by_node(&bound, config.nodes.len());
         bound.append(&mut bound_rdma);
         let loops =
             config.loops.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
@@ -406,6 +401,17 @@ fn listen_rdma(config: &Config) -> Result<(Vec<Vec<SocketAddr>>, Vec<BoundListen
         }
     }
     Ok((addresses, bound))
+}
+
+/// The addresses of listeners, for each of so many nodes.
+fn by_node(bound: &[BoundListener], nodes: usize) -> Vec<Vec<SocketAddr>> {
+    let mut addresses = vec![Vec::new(); nodes];
+    for listener in bound {
+        if let Some(of_node) = addresses.get_mut(listener.node) {
+            of_node.push(listener.address);
+        }
+    }
+    addresses
 }
 
 /// The poller and the waker of each loop.

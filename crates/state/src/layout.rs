@@ -220,7 +220,8 @@ impl Bounds {
             Kind::Waiter => self.waiters,
             Kind::Recovery => self.recoveries,
             Kind::Blob => self.blobs,
-            // Each client names one at most, and so does each session, which may outlive its client.
+            // Each client names one at most, and so does each session, which may outlive its
+            // client.
             Kind::Peer => self.clients.saturating_add(self.sessions),
         }
     }

@@ -1,6 +1,6 @@
-//! The addresses that clients come from. Client ids are given to anybody, so the bounds of one client
-//! bound nobody: what all clients of one address have together is bounded too. An address at its
-//! bound first loses its own clients whose lease has ended, and then costs itself only.
+//! The addresses that clients come from. Client ids are given to anybody, so the bounds of one
+//! client bound nobody: what all clients of one address have together is bounded too. An address at
+//! its bound first loses its own clients whose lease has ended, and then costs itself only.
 //!
 //! Hosts that lock by NLM have a bound of their own.
 

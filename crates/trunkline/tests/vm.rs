@@ -24,6 +24,8 @@ mod kernel_over_rdma;
 mod kernel_routes;
 #[path = "vm/kernel_server.rs"]
 mod kernel_server;
+#[path = "vm/kernel_v4.rs"]
+mod kernel_v4;
 #[path = "vm/late_writes.rs"]
 mod late_writes;
 #[path = "vm/lifetime.rs"]
@@ -54,6 +56,7 @@ fn lab() -> &'static Vm {
         for program in [
             "busybox",
             "fio",
+            "getfattr",
             "ibv_devinfo",
             "mkfs.btrfs",
             "mkfs.ext4",

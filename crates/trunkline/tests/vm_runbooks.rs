@@ -1,8 +1,9 @@
 //! Runs the runbooks of a Linux server and of its host for real, in two virtual machines that four
 //! links with Soft-RoCE devices join: a stock kernel's NVMe-oF target and its NFS server, and
-//! Trunkline's own server, in one machine; in the other a host with two paths over RDMA and two over
-//! TCP. Each step is done, verified, and undone, and nothing is left of it. Faults are made on the
-//! way and found by `trunkline check` and by the steps. `cargo xtask test vm-runbooks` runs this test.
+//! Trunkline's own server, in one machine; in the other a host with two paths over RDMA and two
+//! over TCP. Each step is done, verified, and undone, and nothing is left of it. Faults are made
+//! on the way and found by `trunkline check` and by the steps. `cargo xtask test vm-runbooks` runs
+//! this test.
 
 #[path = "support/findings.rs"]
 mod findings;

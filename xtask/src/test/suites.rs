@@ -42,6 +42,7 @@ pub(crate) struct Suite {
 
 /// The packages for both suites in the virtual machine.
 const VM_PACKAGES: &[&str] = &[
+    "attr",
     "btrfs-progs",
     "busybox-static",
     "e2fsprogs",

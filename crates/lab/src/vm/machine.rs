@@ -197,8 +197,8 @@ fn arguments(hardware: &Hardware<'_>, [initramfs, console]: &[String; 2], monito
     }
     add("kernel", hardware.kernel.display().to_string());
     add("initrd", initramfs.clone());
-    // Where this machine is busy, an emulated timer may be too late for the kernel's check of it, and
-    // the kernel gives up.
+    // Where this machine is busy, an emulated timer may be too late for the kernel's check of it,
+    // and the kernel gives up.
     add("append", "console=ttyS0 quiet panic=-1 no_timer_check rdinit=/init".to_owned());
     words.push("-no-reboot".to_owned());
     words

@@ -179,24 +179,12 @@ impl<'a> Compound<'a> {
             | Args::DestroyClientId(_)
             | Args::BackchannelCtl(_)
             | Args::ReclaimComplete(_) => self.run_on_client(request.args, is_last, out),
-            Args::PutFh(args) => {
-                let put = handles::put(self, &args);
-                out.push(&Reply::PutFh(self.put(put)))
-            }
-            Args::PutPubFh(()) => {
-                let put = handles::put_root(self);
-                out.push(&Reply::PutPubFh(self.put(put)))
-            }
-            Args::PutRootFh(()) => {
-                let put = handles::put_root(self);
-                out.push(&Reply::PutRootFh(self.put(put)))
-            }
-            Args::GetFh(()) => out.push(&Reply::GetFh(handles::get(self))),
-            Args::SaveFh(()) => out.push(&Reply::SaveFh(handles::save(self))),
-            Args::RestoreFh(()) => {
-                let put = handles::restore(self);
-                out.push(&Reply::RestoreFh(self.put(put)))
-            }
+            Args::PutFh(_)
+            | Args::PutPubFh(())
+            | Args::PutRootFh(())
+            | Args::GetFh(())
+            | Args::SaveFh(())
+            | Args::RestoreFh(()) => self.run_on_handles(request.args, out),
             Args::Lookup(args) => out.push(&Reply::Lookup(names::lookup(self, args.name))),
             Args::LookupP(()) => out.push(&Reply::LookupP(names::lookup_parent(self))),
             Args::Create(args) => out.push(&Reply::Create(names::create(self, &args))),
@@ -246,6 +234,31 @@ impl<'a> Compound<'a> {
             | Args::SetXattr(_)
             | Args::ListXattrs(_)
             | Args::RemoveXattr(_) => self.run_of_4_2(request.args, out),
+        }
+    }
+
+    /// Runs an operation that puts, tells or saves the current object.
+    fn run_on_handles(&mut self, args: Args<'_>, out: &mut Replies<'_>) -> Status {
+        match args {
+            Args::PutFh(args) => {
+                let put = handles::put(self, &args);
+                out.push(&Reply::PutFh(self.put(put)))
+            }
+            Args::PutPubFh(()) => {
+                let put = handles::put_root(self);
+                out.push(&Reply::PutPubFh(self.put(put)))
+            }
+            Args::PutRootFh(()) => {
+                let put = handles::put_root(self);
+                out.push(&Reply::PutRootFh(self.put(put)))
+            }
+            Args::GetFh(()) => out.push(&Reply::GetFh(handles::get(self))),
+            Args::SaveFh(()) => out.push(&Reply::SaveFh(handles::save(self))),
+            Args::RestoreFh(()) => {
+                let put = handles::restore(self);
+                out.push(&Reply::RestoreFh(self.put(put)))
+            }
+            other => out.fail(other.operation(), Status::SERVERFAULT),
         }
     }
 

@@ -121,8 +121,8 @@ fn read_into(
     Ok(ReplyHead { eof: end.eof, count: end.count })
 }
 
-/// READ_PLUS: as READ, in one segment of data. A client that wants holes finds them by SEEK, once for
-/// a file and not for each part of it. RFC 7862 s15.10.3 leaves this to the server.
+/// READ_PLUS: as READ, in one segment of data. A client that wants holes finds them by SEEK, once
+/// for a file and not for each part of it. RFC 7862 s15.10.3 leaves this to the server.
 pub(super) fn read_plus(
     compound: &mut Compound<'_>,
     args: &ReadPlusArgs,

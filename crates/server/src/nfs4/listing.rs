@@ -1,5 +1,5 @@
-//! The entries of READDIR: of a directory of an export, with the exports that are mounted in it, and
-//! of a directory above the exports. RFC 8881 s18.23
+//! The entries of READDIR: of a directory of an export, with the exports that are mounted in it,
+//! and of a directory above the exports. RFC 8881 s18.23
 //!
 //! Cookies 0, 1 and 2 are kept by the standard. Stores may use 1 and 2, as file systems do for `.`
 //! and `..`, and some of them for files: these two are sent as other numbers. Names that lead to

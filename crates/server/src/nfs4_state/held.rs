@@ -155,8 +155,8 @@ impl Nfs4State {
         self.state.is_open(&HOST, now, name).unwrap_or(true)
     }
 
-    /// Holds a file for an OPEN. A store that can hold none, or no more of them, is no reason not to
-    /// open it.
+    /// Holds a file for an OPEN. A store that can hold none, or no more of them, is no reason not
+    /// to open it.
     ///
     /// # Errors
     /// [`fs::Status::Stale`] if the file is gone.

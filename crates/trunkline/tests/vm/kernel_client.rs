@@ -37,16 +37,23 @@ impl Mounted {
         Self::with_options(name, port, &format!("proto=rdma,port={over_rdma},{options}"), &arguments)
     }
 
-    fn with_options(name: &str, port: u16, options: &str, arguments: &[&str]) -> Self {
-        let listen = format!("10.77.1.2:{port}");
-        let mut serve = vec!["serve".to_owned(), "--listen".to_owned(), listen];
-        serve.extend(arguments.iter().map(|&argument| argument.to_owned()));
+    /// Serves memory by version 4 with this minor version, and mounts that.
+    pub(super) fn version_4(name: &str, port: u16, minor: u32, options: &str) -> Self {
+        let serve = arguments(port, &["--mem", "256MiB", "--nfs-versions", "3,4.1,4.2"]);
+        Self::mounted(name, serve, &format!("vers=4.{minor},port={port},{options}"))
+    }
+
+    fn with_options(name: &str, port: u16, options: &str, more: &[&str]) -> Self {
+        let options = format!("vers=3,mountport={port},mountproto=tcp,nolock,{options}");
+        Self::mounted(name, arguments(port, more), &options)
+    }
+
+    fn mounted(name: &str, serve: Vec<String>, options: &str) -> Self {
         let server = started(&serve);
         let directory = format!("/mnt/{name}");
         sh(&format!(
             "mkdir -p {directory}
-             mount -t nfs -o vers=3,mountport={port},mountproto=tcp,nolock,{options} \
-             10.77.1.2:/export {directory}"
+             mount -t nfs -o {options} 10.77.1.2:/export {directory}"
         ));
         Self { directory, serve, server }
     }
@@ -68,6 +75,13 @@ impl Drop for Mounted {
         // Before the server ends; a failed test must not hang here.
         let _ = lab().client().sh(&format!("umount -f -l {}", self.directory));
     }
+}
+
+/// The arguments of a server that listens on this port.
+fn arguments(port: u16, more: &[&str]) -> Vec<String> {
+    let listen = format!("10.77.1.2:{port}");
+    let all = ["serve", "--listen", &listen].into_iter().chain(more.iter().copied());
+    all.map(str::to_owned).collect()
 }
 
 /// A server that is ready.

@@ -1,0 +1,94 @@
+//! Tests the Linux kernel's client of NFS version 4.1 and 4.2 on our server.
+
+use crate::kernel_client::{Mounted, a_tree_is_copied_in, fio_finds_what_it_wrote};
+use crate::{alone, sh};
+
+#[test]
+fn version_4_1_reads_what_it_wrote() {
+    let _turn = alone();
+    let mounted = Mounted::version_4("v41", 12110, 1, "nconnect=2");
+    let options = sh("grep ' /mnt/v41 ' /proc/mounts");
+    assert!(options.contains("nfs4") && options.contains("vers=4.1"), "{options}");
+    fio_finds_what_it_wrote(mounted.directory(), &[("4k", "2m"), ("64k", "8m"), ("1m", "16m")]);
+    sh(&format!("rm {}/f*", mounted.directory()));
+    a_tree_is_copied_in(mounted.directory(), 10);
+}
+
+/// What programs expect of names, links, sizes and attributes.
+#[test]
+fn version_4_2_behaves_as_any_file_system() {
+    let _turn = alone();
+    let mounted = Mounted::version_4("v42", 12111, 2, "noac");
+    let directory = mounted.directory();
+    fio_finds_what_it_wrote(directory, &[("64k", "8m")]);
+    sh(&format!("rm {directory}/f*"));
+    a_tree_is_copied_in(directory, 5);
+    sh(&format!(
+        "cd {directory}
+         echo one > a; mv a b; [ ! -e a ]; [ \"$(cat b)\" = one ]
+         mkdir d; mv b d/b; ln d/b hard; [ $(stat -c %h hard) = 2 ]; rm d/b; [ \"$(cat hard)\" = one ]
+         ln -s hard soft; [ \"$(readlink soft)\" = hard ]; [ \"$(cat soft)\" = one ]
+         mkfifo pipe; [ -p pipe ]; fails rmdir nothing; rmdir d; fails ls d
+         chmod 640 hard; [ $(stat -c %a hard) = 640 ]; chown 12:34 hard; [ $(stat -c %u:%g hard) = 12:34 ]
+         touch -d @1000000000 hard; [ $(stat -c %Y hard) = 1000000000 ]
+         truncate -s 10 hard; truncate -s 20 hard; [ $(stat -c %s hard) = 20 ]
+         [ $(df -B1 --output=size {directory} | tail -1) = 268435456 ]
+         fails mkdir hard; fails cat nothing; echo more >> hard; [ $(stat -c %s hard) = 25 ]"
+    ));
+}
+
+/// Locks of the two kinds that programs use, among processes of one client.
+#[test]
+fn version_4_locks_files_and_ranges() {
+    let _turn = alone();
+    let mounted = Mounted::version_4("v4-locks", 12112, 2, "nconnect=1");
+    let directory = mounted.directory();
+    sh(&format!(
+        "cd {directory}; : > whole
+         flock whole sleep 1000 & holder=$!
+         for try in $(seq 100); do flock -n whole true || break; sleep 0.1; done
+         fails flock -n whole true; fails flock -n -s whole true
+         pkill -P $holder; wait $holder || true
+         flock -w 30 whole true"
+    ));
+}
+
+/// Holes, copies by the server and extended attributes, which version 4.2 adds.
+#[test]
+fn version_4_2_has_holes_copies_and_attributes() {
+    let _turn = alone();
+    let mounted = Mounted::version_4("v42-more", 12113, 2, "nconnect=1");
+    let directory = mounted.directory();
+    sh(&format!(
+        "cd {directory}
+         head -c 3000000 /dev/urandom > from; cp from to; cmp from to
+         copies() {{ awk '$1 == \"COPY:\" {{ print $2 }}' /proc/self/mountstats | tail -1; }}
+         [ $(copies) -gt 0 ]
+         truncate -s 8M holes; printf x | dd of=holes bs=1 seek=4194304 conv=notrunc 2>/dev/null
+         sync holes; [ $(stat -c %b holes) -lt 1000 ]
+         cp --sparse=auto holes copy; cmp holes copy; [ $(stat -c %b copy) -lt 1000 ]
+         fallocate -l 1M space; [ $(stat -c %s space) = 1048576 ]
+         fallocate -p -o 0 -l 4096 from; cmp -n 4096 from /dev/zero; [ $(stat -c %s from) = 3000000 ]
+         setfattr -n user.colour -v blue from
+         [ \"$(getfattr --only-values -n user.colour from)\" = blue ]
+         getfattr -d from | grep user.colour; setfattr -x user.colour from
+         fails getfattr -n user.colour from"
+    ));
+}
+
+/// A file that is removed while a program has it open can still be used, whoever removes it.
+#[test]
+fn version_4_keeps_a_file_that_is_open() {
+    let _turn = alone();
+    let mounted = Mounted::version_4("v4-open", 12114, 1, "nconnect=1");
+    let directory = mounted.directory();
+    sh(&format!(
+        "cd {directory}; echo kept > f; exec 7<>f; rm f; [ \"$(cat <&7)\" = kept ]; echo more >&7; exec 7<&-
+         echo kept > g; mkdir -p /mnt/v3-remover
+         mount -t nfs -o vers=3,proto=tcp,port=12114,mountport=12114,mountproto=tcp,nolock 10.77.1.2:/export \
+             /mnt/v3-remover
+         exec 7<g; rm /mnt/v3-remover/g; umount /mnt/v3-remover
+         echo 3 > /proc/sys/vm/drop_caches; [ \"$(cat <&7)\" = kept ]; exec 7<&-
+         fails cat g; [ -z \"$(ls -A)\" ]"
+    ));
+}
