@@ -204,10 +204,7 @@ pub fn add_counters(sum: &mut Vec<PathCounters>, mount: &Mount, group: Option<&G
     for (sum, path) in sum.iter_mut().zip(paths) {
         let counters = &path.counters;
         sum.path = path.name.strip_suffix(&port).unwrap_or(&path.name).to_owned();
-        sum.state = path
-            .status
-            .first()
-            .map_or_else(String::new, |status| format!("{:?}", status.state).to_lowercase());
+        sum.state = path.state().map_or_else(String::new, |state| state.name().to_owned());
         sum.calls += counters.read.calls + counters.write.calls + counters.metadata.calls;
         sum.bytes += counters.payload_bytes();
         sum.retransmissions += counters.retransmissions;

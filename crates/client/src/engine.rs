@@ -447,7 +447,7 @@ impl Engine {
         ShardStatistics {
             now: self.core.now,
             counters: self.core.counts.paths().to_vec(),
-            status: (0..count).map(|path| self.core.table.path(PathId(path))).collect(),
+            status: (0..count).map(|path| self.core.table.used_path(PathId(path))).collect(),
             replays: self.core.counts.replays,
             rdma: self.rdma_counters(),
             thread,

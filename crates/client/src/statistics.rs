@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use metrics::{Latency, SizeClass};
-use paths::{Class, PathStatus};
+use paths::{Class, PathStatus, State as PathState};
 
 /// Counters of one kind of call.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -154,6 +154,23 @@ pub struct PathStatistics {
     pub ages: Vec<Duration>,
     /// For how long the path has been down in any loop, whatever was tried meanwhile.
     pub lost_for: Option<Duration>,
+}
+
+impl PathStatistics {
+    /// The worst state that a loop sees the path in; `None` if no loop has used it.
+    #[must_use]
+    pub fn state(&self) -> Option<PathState> {
+        self.status.iter().map(|status| status.state).max_by_key(|state| badness(*state))
+    }
+}
+
+const fn badness(state: PathState) -> u8 {
+    match state {
+        PathState::Up => 0,
+        PathState::Suspect => 1,
+        PathState::Probing => 2,
+        PathState::Down => 3,
+    }
 }
 
 /// Replies to calls that had to be sent again, where the server may not have known that it had

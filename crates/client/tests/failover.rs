@@ -211,6 +211,25 @@ fn once<T>(group: &Proxied, procedure: Procedure, act: impl FnOnce() -> client::
     assert!(group.has_cut(), "the reply to {procedure:?} was cut");
 }
 
+/// Two loops share two paths: what neither uses is no fault.
+#[test]
+fn a_path_has_the_state_that_the_loops_see_that_use_it() {
+    let group = Proxied::start(2);
+    let mount = Mount::with_settings(settings(&group, 2)).unwrap();
+    let states = || {
+        let paths = mount.statistics().paths;
+        paths.iter().map(|path| (path.state(), path.status.len())).collect::<Vec<_>>()
+    };
+    let up = [(Some(State::Up), 1); 2];
+    testkit::Deadline::wait_until("both paths", TIMEOUT, || (states() == up).then_some(()));
+    group.set(1, Mode::Reset);
+    let is_lost = || states()[1].0.is_some_and(|state| state != State::Up);
+    testkit::Deadline::wait_until("the loss", TIMEOUT, || {
+        let _ = mount.attributes(mount.root());
+        is_lost().then_some(())
+    });
+}
+
 const ROUNDS: u8 = 4;
 
 #[test]

@@ -131,6 +131,15 @@ impl Table {
         self.paths.get(usize::from(path.0)).map(Path::status)
     }
 
+    /// As [`path`](Self::path), but `None` if no connection is or was wanted on the path: nothing
+    /// is known here of a path that is left to other tables.
+    #[must_use]
+    pub fn used_path(&self, path: PathId) -> Option<PathStatus> {
+        let is_wanted = || self.conns.iter().any(|conn| conn.path == path);
+        let known = self.paths.get(usize::from(path.0))?;
+        (known.is_tried() || is_wanted()).then(|| known.status())
+    }
+
     /// The path that a connection is on now.
     #[must_use]
     pub fn path_of(&self, conn: ConnId) -> Option<PathId> {

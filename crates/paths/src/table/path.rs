@@ -194,6 +194,11 @@ impl Path {
         }
     }
 
+    /// Whether a connection on the path was ever established, or has failed.
+    pub const fn is_tried(&self) -> bool {
+        !matches!(self.health, Health::Untried)
+    }
+
     pub const fn status(&self) -> PathStatus {
         self.counters.status(self.state(), self.since, self.latency.smoothed())
     }

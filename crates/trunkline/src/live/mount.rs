@@ -69,7 +69,7 @@ pub(super) fn operations(path: &PathStatistics) -> impl Iterator<Item = (Key, Ta
 /// The state of a path over all loops: the worst of them, and since when one of them sees it so. A
 /// path that is lost is tried again and again: it counts since it was lost.
 pub(super) fn state(path: &PathStatistics) -> PathState {
-    let worst = path.status.iter().map(|status| status.state).max_by_key(|state| badness(*state));
+    let worst = path.state();
     let ages = path.status.iter().zip(&path.ages).filter(|(status, _)| Some(status.state) == worst);
     let age = ages.map(|(_, age)| *age).max().unwrap_or_default();
     let is_lost = matches!(worst, Some(client::PathState::Down | client::PathState::Probing));
@@ -88,15 +88,6 @@ pub(super) fn state(path: &PathStatistics) -> PathState {
         deaths: sum(|status| status.deaths),
         gap_worst_ms: longest(|status| status.gap_worst),
         gap_last_ms: longest(|status| status.gap_last),
-    }
-}
-
-const fn badness(state: client::PathState) -> u8 {
-    match state {
-        client::PathState::Up => 0,
-        client::PathState::Suspect => 1,
-        client::PathState::Probing => 2,
-        client::PathState::Down => 3,
     }
 }
 
