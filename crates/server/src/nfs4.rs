@@ -101,8 +101,14 @@ fn may_block(client: &Client) -> bool {
 
 /// Whether a compound has operations whose time grows with what they ask for, on every store.
 fn takes_long(message: &[u8]) -> bool {
-    const LONG: [Operation; 4] =
-        [Operation::Allocate, Operation::Deallocate, Operation::Copy, Operation::Clone];
+    const LONG: [Operation; 5] = [
+        Operation::Allocate,
+        Operation::Deallocate,
+        Operation::Copy,
+        Operation::Clone,
+        // Looks at each page up to what it finds.
+        Operation::Seek,
+    ];
     // Numbers of operations are at multiples of four bytes, so of most compounds this is known
     // without a parse. That of a long one does not count beside its data.
     let words = message.as_chunks::<4>().0;

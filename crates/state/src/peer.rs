@@ -29,7 +29,10 @@ impl<W: Words> Transaction<'_, W> {
     pub fn use_peer(&mut self, address: IpAddr) -> Result<Record, Error> {
         let key = match address {
             IpAddr::V4(address) => self.secret.code(PEERS, &address.octets()),
-            IpAddr::V6(address) => self.secret.code(PEERS, &address.octets()),
+            // One host may have all addresses of its network. RFC 4291 s2.5.1
+            IpAddr::V6(address) => {
+                self.secret.code(PEERS, address.octets().first_chunk::<8>().unwrap_or(&[0; 8]))
+            }
         };
         let known = self.find(self.peers(key), |record| Ok(self.read(record, peer::KEY)? == key))?;
         let record = match known {

@@ -69,6 +69,8 @@ pub(super) struct Compound<'a> {
     pub current: Option<Current<'a>>,
     pub saved: Option<Current<'a>>,
     pub session: Option<InSession>,
+    /// What COPY has copied in this compound.
+    pub copied_bytes: u32,
     /// Whether an operation has changed something.
     changed: bool,
     /// Whether the operation after the present one uses the object that this one puts.
@@ -451,6 +453,7 @@ pub(super) fn run(call: Call<'_, '_>, shared: &Nfs4State) -> Result<Answered, An
         current: None,
         saved: None,
         session: None,
+        copied_bytes: 0,
         changed: false,
         is_used_next: false,
     };

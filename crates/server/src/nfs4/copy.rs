@@ -16,7 +16,7 @@ use nfs4::op::copy::{Args, CloneArgs, Reply as Copied, Requirements, WriteRespon
 use nfs4::{Stateid, Status};
 use store::{Segment, Written};
 
-/// The most bytes of one copy.
+/// The most bytes that one compound copies.
 const COPY_BYTES_MAX: u32 = 64 << 20;
 /// The bytes that are read at a time for a copy into another export.
 const PIECE_BYTES: u32 = 1 << 20;
@@ -33,8 +33,12 @@ fn source<'a>(compound: &Compound<'a>, asked: Stateid) -> Outcome<Target<'a>> {
 }
 
 /// COPY.
-pub(super) fn copy(compound: &Compound<'_>, args: &Args<'_>, out: &mut Replies<'_>) -> Status {
-    out.push(&Reply::Copy(match try_copy(compound, args) {
+pub(super) fn copy(compound: &mut Compound<'_>, args: &Args<'_>, out: &mut Replies<'_>) -> Status {
+    let copied = try_copy(compound, args);
+    if let Ok(written) = &copied {
+        compound.copied_bytes = compound.copied_bytes.saturating_add(written.count);
+    }
+    out.push(&Reply::Copy(match copied {
         Ok(written) => Copied::Done(
             WriteResponse {
                 callback_id: None,
@@ -68,7 +72,12 @@ fn try_copy(compound: &Compound<'_>, args: &Args<'_>) -> Outcome<Written> {
     if is_one_file && args.source_offset.abs_diff(args.target_offset) < wanted {
         return Err(Status::INVAL);
     }
-    let count = u32::try_from(wanted).unwrap_or(u32::MAX).min(COPY_BYTES_MAX);
+    // A compound of many copies takes no longer than one.
+    let room = COPY_BYTES_MAX.saturating_sub(compound.copied_bytes);
+    if room == 0 && wanted > 0 {
+        return Err(Status::DELAY);
+    }
+    let count = u32::try_from(wanted).unwrap_or(u32::MAX).min(room);
     if is_one_export {
         let (source, target) = ((from.object, args.source_offset), (to.object, args.target_offset));
         match to.export.store.copy(to.squashed.caller(), source, target, count) {

@@ -2,7 +2,7 @@
 
 use super::consistency::check;
 use super::*;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 const NOW: Duration = Duration::from_secs(1000);
 const HOST: SingleProcess = SingleProcess;
@@ -151,5 +151,20 @@ fn long_names_of_owners_count() {
         assert_eq!(refused, Some((11, Error::PeerLimit(Kind::Blob))));
         let mut other = join_from(state, NOW, "other", OTHER).expect("another address");
         other.open_as(state, NOW, &"o".repeat(1024), "f", READ, 0).expect("room");
+    });
+}
+
+/// One host may have all addresses of its network.
+#[test]
+fn addresses_of_one_ipv6_network_are_one() {
+    with_room(|state| {
+        let address = |network: u16, host: u16| Ipv6Addr::new(0xfd00, 0, 0, network, 0, 0, 0, host).into();
+        let others = ask(state, NOW, "other", address(2, 1));
+        for number in 0..100 {
+            ask(state, NOW, &format!("flood {number}"), address(1, number));
+            state.tick(&HOST, NOW).expect("freed");
+        }
+        assert_eq!(state.used(Kind::Client) - 1, 4, "as from one address");
+        confirm(state, NOW, others.client, 1).expect("its id is still good");
     });
 }

@@ -40,15 +40,15 @@ impl Mounted {
     /// Serves memory by version 4 with this minor version, and mounts that.
     pub(super) fn version_4(name: &str, port: u16, minor: u32, options: &str) -> Self {
         let serve = arguments(port, &["--mem", "256MiB", "--nfs-versions", "3,4.1,4.2"]);
-        Self::mounted(name, serve, &format!("vers=4.{minor},port={port},{options}"))
+        Self::of(name, serve, &format!("vers=4.{minor},port={port},{options}"))
     }
 
     fn with_options(name: &str, port: u16, options: &str, more: &[&str]) -> Self {
         let options = format!("vers=3,mountport={port},mountproto=tcp,nolock,{options}");
-        Self::mounted(name, arguments(port, more), &options)
+        Self::of(name, arguments(port, more), &options)
     }
 
-    fn mounted(name: &str, serve: Vec<String>, options: &str) -> Self {
+    fn of(name: &str, serve: Vec<String>, options: &str) -> Self {
         let server = started(&serve);
         let directory = format!("/mnt/{name}");
         sh(&format!(

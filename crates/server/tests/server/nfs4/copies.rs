@@ -106,6 +106,30 @@ fn a_long_copy_ends_early() {
     });
 }
 
+/// Copies of one compound take no longer than one copy.
+#[test]
+fn many_copies_of_one_compound_are_bounded_together() {
+    on_each(|address| {
+        let mut client = Client::new(address, "many");
+        let (from, reading) = client.open_in("export", "source", 3);
+        assert_eq!(client.set_size(from, reading, 40 << 20), Status::OK);
+        let (to, writing) = client.open_in("other", "target", 3);
+        let copy = |at| Args::Copy(copy_args((reading, 0), (writing, at), 0));
+        let results = client.send(|out| {
+            out.push(&put(from)).push(&SAVE).push(&put(to));
+            (0..3).for_each(|number| drop(out.push(&copy(number * (40 << 20)))));
+        });
+        let mut reader = after_put(&results);
+        reader.expect::<kind::SaveFh>().unwrap().unwrap();
+        reader.expect::<kind::PutFh>().unwrap().unwrap();
+        let copied = [(); 3].map(|()| match reader.expect::<kind::Copy>().unwrap() {
+            Reply::Done(written, _) => Ok(written.count),
+            other => Err(other.status()),
+        });
+        assert_eq!(copied, [Ok(40 << 20), Ok(24 << 20), Err(Status::DELAY)]);
+    });
+}
+
 #[test]
 fn what_cannot_be_copied_is_refused() {
     on_each(|address| {
