@@ -117,7 +117,9 @@ fn many_copies_of_one_compound_are_bounded_together() {
         let copy = |at| Args::Copy(copy_args((reading, 0), (writing, at), 0));
         let results = client.send(|out| {
             out.push(&put(from)).push(&SAVE).push(&put(to));
-            (0..3).for_each(|number| drop(out.push(&copy(number * (40 << 20)))));
+            for number in 0..3 {
+                out.push(&copy(number * (40 << 20)));
+            }
         });
         let mut reader = after_put(&results);
         reader.expect::<kind::SaveFh>().unwrap().unwrap();
