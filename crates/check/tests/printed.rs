@@ -236,6 +236,21 @@ fn the_powerscale_guide_prints_two_faults() {
     }
 }
 
+/// The guide's output of `rdma link show` alone lists both of its devices.
+#[test]
+fn links_that_a_guide_prints_show_its_devices() {
+    let mut evidence = evidence("powerscale", None);
+    evidence.0.retain(|name, _| *name == "rdma-link.txt");
+    let findings = check(&evidence, &Expected::default());
+    let ports: Vec<_> =
+        findings.iter().filter(|of| of.rule == "rdma.port-state").map(|of| &*of.seen).collect();
+    assert_eq!(
+        ports,
+        ["irdma0 port 1: PORT_ACTIVE, firmware unknown", "irdma1 port 1: PORT_ACTIVE, firmware unknown"]
+    );
+    assert!(findings.iter().all(|of| of.rule != "rdma.devices"), "{findings:#?}");
+}
+
 /// Test 1 to Test 4 of a test of four routes by Dell's users: with one address one node of four
 /// serves everything, which the test says is as expected of these routes, and which is slower.
 #[test]

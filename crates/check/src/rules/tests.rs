@@ -5,6 +5,7 @@ use crate::{CAPTURES, Captured, Status, worst};
 use sound::{EXPECTED, SOUND};
 
 mod fabrics;
+mod links;
 mod sound;
 
 fn evidence(captures: &[(&str, &str)]) -> Evidence {
