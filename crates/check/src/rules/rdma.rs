@@ -16,8 +16,10 @@ const USER_MODULES: [&str; 2] = ["rdma_ucm", "ib_uverbs"];
 pub(super) fn check(evidence: &Evidence, expected: &Expected, out: &mut Vec<Finding>) {
     let (ports, source) = ports(evidence);
     if ports.is_empty() {
-        // Without a device `rdma link show` prints nothing, as it does where it is not installed.
-        if evidence.0.contains_key(TREE) || evidence.0.contains_key(DEVINFO) {
+        // What is not understood shows no absence. Nor does an empty `rdma-link.txt`, as it is also
+        // where the program is not installed.
+        let is_unread = [TREE, DEVINFO, LINKS].iter().any(|name| super::unread::is_unread(evidence, name));
+        if !is_unread && (evidence.0.contains_key(TREE) || evidence.0.contains_key(DEVINFO)) {
             out.push(no_device(expected));
         }
         return;

@@ -7,6 +7,7 @@ use sound::{EXPECTED, SOUND};
 mod fabrics;
 mod links;
 mod sound;
+mod unread;
 
 fn evidence(captures: &[(&str, &str)]) -> Evidence {
     let of = |(name, text): &(&str, &str)| {
