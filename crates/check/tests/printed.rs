@@ -181,6 +181,34 @@ fn faults_of_the_ef600_are_found_on_rhel_8() {
     );
 }
 
+/// A plan for one release of the system, and the captures of another, which joins paths elsewhere.
+#[test]
+fn the_layer_that_joins_paths_is_compared_with_the_plan() {
+    let plan = |is_native| Expected { native_multipath: Some(is_native), ..eight_paths() };
+    for (folder, is_native, seen) in [
+        (
+            "ef600-rhel7",
+            false,
+            "DM-Multipath joins the paths of dm-3, dm-5, dm-6, dm-0; the NVMe driver is planned to join the paths",
+        ),
+        (
+            "ef600-rhel8",
+            true,
+            "the NVMe driver joins the paths of nvme0n1, nvme0n2, nvme0n3, nvme0n4; DM-Multipath is planned to \
+             join the paths",
+        ),
+    ] {
+        let findings = check(&evidence(folder, None), &plan(!is_native));
+        assert_eq!(bad(&findings), [("multipath.native", Status::Fail, seen)]);
+        let fault = findings.iter().find(|of| of.rule == "multipath.native").expect("the finding");
+        let wanted = if is_native { "N" } else { "Y" };
+        assert_eq!(fault.mend, format!("boot with nvme_core.multipath={wanted}"));
+        let sound = self::seen(folder, &plan(is_native));
+        let told = sound.iter().find(|(rule, _)| *rule == "multipath.native").expect("the finding");
+        assert!(told.1.ends_with("joins the paths of 4 NVMe devices, as planned"), "{told:?}");
+    }
+}
+
 /// The guide's own machines have two faults that it does not name: RDMA packets of a quarter of the
 /// size that its frames carry, and one node of three that serves everything.
 #[test]

@@ -395,6 +395,21 @@ fn faults_of_multipath_are_found() {
     found(&multipath(text, dm), "multipath.mixed", Status::Fail, "nvme_core.multipath=N");
 }
 
+/// Which layer joins paths of SCSI is no matter of the plan.
+#[test]
+fn only_nvme_devices_are_compared_with_the_planned_layer() {
+    let plan = Expected { native_multipath: Some(true), ..Expected::default() };
+    let of = |path: &str| {
+        let text = format!(
+            "36001405 dm-1 LIO,disk\n`-+- policy='x'\n  `- 0:0:1:0 {path} 8:0 active ready running\n"
+        );
+        all(&evidence(&[("multipath.txt", &text)]), &plan)
+    };
+    found_all(&of("sdb"), &[]);
+    assert!(of("sdb").iter().all(|of| of.rule != "multipath.native"));
+    found(&of("nvme1n1"), "multipath.native", Status::Fail, "nvme_core.multipath=Y");
+}
+
 #[test]
 fn a_device_with_fewer_paths_than_others_is_found_without_a_plan() {
     let mut evidence = evidence(SOUND);
