@@ -6,6 +6,7 @@ use sound::{EXPECTED, SOUND};
 
 mod fabrics;
 mod links;
+mod pools;
 mod sound;
 mod unread;
 
@@ -445,7 +446,6 @@ fn faults_of_block_devices_are_found() {
 fn faults_of_a_powerscale_cluster_are_found() {
     let interfaces = |from, to| with("isi-network-interfaces.txt", from, to);
     found(&interfaces("Status: Up", "Status: Down"), "powerscale.interface", Status::Fail, "cable");
-    found(&interfaces(", SUPPORTS_RDMA_RRoCE", ""), "powerscale.rdma", Status::Warn, "--add-ifaces");
     found(&interfaces("MTU: 9000", "MTU: 1500"), "powerscale.mtu", Status::Fail, "--mtu 9000");
     let settings = |from, to| with("isi-nfs-settings.txt", from, to);
     found(
