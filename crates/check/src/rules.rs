@@ -15,6 +15,7 @@ mod routing;
 #[cfg(test)]
 mod tests;
 mod unread;
+mod unseen;
 
 pub use clock::server_clock;
 
@@ -36,6 +37,7 @@ pub(crate) fn all(evidence: &Evidence, expected: &Expected) -> Vec<Finding> {
     clock::check(evidence, &mut findings);
     powerscale::check(evidence, expected, &mut findings);
     unread::check(evidence, &mut findings);
+    unseen::check(expected, &mut findings);
     findings
 }
 

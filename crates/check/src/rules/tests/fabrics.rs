@@ -109,7 +109,7 @@ fn paths_and_modules_are_compared_with_the_plan() {
 
 /// The findings of nvme-cli's lists alone, as they are read from another host.
 fn listed(name: &str, text: &str, expected: &Expected) -> Vec<Finding> {
-    all(&evidence(&[(name, text)]), expected)
+    compared(all(&evidence(&[(name, text)]), expected))
 }
 
 #[test]
@@ -182,7 +182,8 @@ fn the_planned_number_of_paths_is_not_expected_of_other_storage() {
         ("nvme-list-subsys.txt", TWO_TARGETS_LISTED),
         ("nvme-list.txt", list),
     ];
-    let plan = |wanted| Expected { paths: Some(wanted), portals: vec![portal("10.0.0.7")], ..EXPECTED };
+    let plan =
+        |wanted| Expected { paths: Some(wanted), mtu: None, portals: vec![portal("10.0.0.7")], ..EXPECTED };
     // With sysfs, and with what nvme-cli lists alone.
     for (captures, rules) in [
         (&captured[..], &["nvme.paths", "multipath.paths"][..]),
