@@ -25,6 +25,18 @@ pub struct Capture {
     pub how: How,
 }
 
+impl Capture {
+    /// The command whose output it is, as for a shell.
+    pub fn command(&self) -> String {
+        match self.how {
+            How::Command(words) => words.join(" "),
+            How::File(path) => format!("cat {path}"),
+            How::Tree(forms) => format!("grep -r . {}", forms.join(" ")),
+            How::OnArray(command) => command.to_owned(),
+        }
+    }
+}
+
 const fn capture(name: &'static str, how: How) -> Capture {
     Capture { name, how }
 }
@@ -156,7 +168,7 @@ impl Evidence {
 }
 
 /// Matches `PATH:VALUE` with a form whose names may be `*` or begin with text before one.
-fn matched<'a>(line: &'a str, form: &str) -> Option<(Vec<&'a str>, &'a str)> {
+pub(crate) fn matched<'a>(line: &'a str, form: &str) -> Option<(Vec<&'a str>, &'a str)> {
     let (mut rest, mut stars) = (line, Vec::new());
     let mut names = form.split('/').skip(1).peekable();
     while let Some(name) = names.next() {

@@ -7,6 +7,7 @@ mod list_subsys;
 mod mountstats;
 mod multipath;
 mod nvme_list;
+mod rdma_link;
 mod smdevices;
 
 pub(crate) use ibv_devinfo::{RdmaPort, rdma_ports};
@@ -15,4 +16,5 @@ pub(crate) use list_subsys::{Subsystem, SubsystemPath, subsystems};
 pub(crate) use mountstats::{NfsMount, nfs_mounts};
 pub(crate) use multipath::{MultipathDevice, multipath_devices};
 pub(crate) use nvme_list::{NvmeDevice, nvme_devices};
+pub(crate) use rdma_link::{RdmaLink, rdma_links};
 pub(crate) use smdevices::volumes;

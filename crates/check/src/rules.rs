@@ -14,6 +14,8 @@ mod rdma;
 mod routing;
 #[cfg(test)]
 mod tests;
+mod unread;
+mod unseen;
 
 pub use clock::server_clock;
 
@@ -34,6 +36,8 @@ pub(crate) fn all(evidence: &Evidence, expected: &Expected) -> Vec<Finding> {
     block::check(evidence, expected, &mut findings);
     clock::check(evidence, &mut findings);
     powerscale::check(evidence, expected, &mut findings);
+    unread::check(evidence, &mut findings);
+    unseen::check(expected, &mut findings);
     findings
 }
 

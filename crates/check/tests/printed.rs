@@ -181,6 +181,34 @@ fn faults_of_the_ef600_are_found_on_rhel_8() {
     );
 }
 
+/// A plan for one release of the system, and the captures of another, which joins paths elsewhere.
+#[test]
+fn the_layer_that_joins_paths_is_compared_with_the_plan() {
+    let plan = |is_native| Expected { native_multipath: Some(is_native), ..eight_paths() };
+    for (folder, is_native, seen) in [
+        (
+            "ef600-rhel7",
+            false,
+            "DM-Multipath joins the paths of dm-3, dm-5, dm-6, dm-0; the NVMe driver is planned to join the paths",
+        ),
+        (
+            "ef600-rhel8",
+            true,
+            "the NVMe driver joins the paths of nvme0n1, nvme0n2, nvme0n3, nvme0n4; DM-Multipath is planned to \
+             join the paths",
+        ),
+    ] {
+        let findings = check(&evidence(folder, None), &plan(!is_native));
+        assert_eq!(bad(&findings), [("multipath.native", Status::Fail, seen)]);
+        let fault = findings.iter().find(|of| of.rule == "multipath.native").expect("the finding");
+        let wanted = if is_native { "N" } else { "Y" };
+        assert_eq!(fault.mend, format!("boot with nvme_core.multipath={wanted}"));
+        let sound = self::seen(folder, &plan(is_native));
+        let told = sound.iter().find(|(rule, _)| *rule == "multipath.native").expect("the finding");
+        assert!(told.1.ends_with("joins the paths of 4 NVMe devices, as planned"), "{told:?}");
+    }
+}
+
 /// The guide's own machines have two faults that it does not name: RDMA packets of a quarter of the
 /// size that its frames carry, and one node of three that serves everything.
 #[test]
@@ -220,7 +248,6 @@ fn the_powerscale_guide_prints_two_faults() {
         (("ibv_devinfo.txt", "PORT_ACTIVE (4)", "PORT_DOWN (1)"), "rdma.port-state", Status::Fail),
         (("isi-network-interfaces.txt", "Status: Up", "Status: Down"), "powerscale.interface", Status::Fail),
         (("isi-network-interfaces.txt", "MTU: 9000", "MTU: 1500"), "powerscale.mtu", Status::Fail),
-        (("isi-network-interfaces.txt", ", SUPPORTS_RDMA_RRoCE", ""), "powerscale.rdma", Status::Warn),
         (
             ("isi-nfs-settings.txt", "RDMA Enabled: Yes", "RDMA Enabled: No"),
             "powerscale.nfs-rdma",
@@ -234,6 +261,24 @@ fn the_powerscale_guide_prints_two_faults() {
     ] {
         assert_eq!(with(fault), [(rule, status)], "{fault:?}");
     }
+    // Without an interface for RDMA nobody knows which ones carry storage.
+    let (rdma, mtu) = (("powerscale.rdma", Status::Warn), ("powerscale.mtu", Status::Unknown));
+    assert_eq!(with(("isi-network-interfaces.txt", ", SUPPORTS_RDMA_RRoCE", "")), [rdma, mtu]);
+}
+
+/// The guide's output of `rdma link show` alone lists both of its devices.
+#[test]
+fn links_that_a_guide_prints_show_its_devices() {
+    let mut evidence = evidence("powerscale", None);
+    evidence.0.retain(|name, _| *name == "rdma-link.txt");
+    let findings = check(&evidence, &Expected::default());
+    let ports: Vec<_> =
+        findings.iter().filter(|of| of.rule == "rdma.port-state").map(|of| &*of.seen).collect();
+    assert_eq!(
+        ports,
+        ["irdma0 port 1: PORT_ACTIVE, firmware unknown", "irdma1 port 1: PORT_ACTIVE, firmware unknown"]
+    );
+    assert!(findings.iter().all(|of| of.rule != "rdma.devices"), "{findings:#?}");
 }
 
 /// Test 1 to Test 4 of a test of four routes by Dell's users: with one address one node of four

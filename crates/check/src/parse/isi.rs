@@ -17,7 +17,12 @@ pub(crate) struct Interface {
 impl Interface {
     /// Whether it carries addresses of a pool.
     pub fn is_used(&self) -> bool {
-        !matches!(self.owners.trim(), "" | "-")
+        self.pools().next().is_some()
+    }
+
+    /// The pools that it belongs to, each with groupnet and subnet.
+    pub fn pools(&self) -> impl Iterator<Item = &str> {
+        self.owners.split([',', ' ']).filter(|pool| !matches!(*pool, "" | "-"))
     }
 }
 

@@ -7,7 +7,7 @@ const NAME: &str = "timedatectl.txt";
 
 pub(super) fn check(evidence: &Evidence, out: &mut Vec<Finding>) {
     const RULE: &str = "clock.synchronized";
-    if !evidence.0.contains_key(NAME) {
+    if !evidence.0.contains_key(NAME) || super::unread::is_unread(evidence, NAME) {
         return;
     }
     let Some(value) = evidence.text(NAME).and_then(synchronized) else {

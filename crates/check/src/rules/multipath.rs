@@ -22,7 +22,39 @@ pub(super) fn check(evidence: &Evidence, expected: &Expected, out: &mut Vec<Find
         let most = devices.iter().map(|device| device.paths.len()).max().unwrap_or_default();
         out.extend(devices.into_iter().map(|device| paths(device, wanted, most, source)));
     }
+    native(expected, &devices, source, out);
     mixed(evidence, &devices, source, out);
+}
+
+/// Whether NVMe devices are of the layer that is planned to join their paths. One parameter of the
+/// kernel chooses it for all, so every NVMe device counts, whatever it is connected to.
+fn native(expected: &Expected, devices: &[MultipathDevice], source: &str, out: &mut Vec<Finding>) {
+    let Some(is_native) = expected.native_multipath else { return };
+    let is_nvme = |device: &&MultipathDevice| {
+        device.is_native || device.paths.iter().any(|path| path.name.starts_with("nvme"))
+    };
+    let nvme: Vec<_> = devices.iter().filter(is_nvme).collect();
+    let others: Vec<&str> =
+        nvme.iter().filter(|device| device.is_native != is_native).map(|device| &*device.name).collect();
+    let (driver, mapper) = ("the NVMe driver", "DM-Multipath");
+    let (planned, other) = if is_native { (driver, mapper) } else { (mapper, driver) };
+    let finding = |seen| Finding::ok("multipath.native", source, seen);
+    if nvme.is_empty() {
+        return;
+    }
+    out.push(if others.is_empty() {
+        finding(format!("{planned} joins the paths of {} NVMe devices, as planned", nvme.len()))
+    } else {
+        finding(format!(
+            "{other} joins the paths of {}; {planned} is planned to join the paths",
+            list(&others)
+        ))
+        .fail(
+            "hosts that join paths in different layers must not share volumes, and tools look for devices of the \
+             planned form",
+            format!("boot with nvme_core.multipath={}", if is_native { "Y" } else { "N" }),
+        )
+    });
 }
 
 fn paths(device: &MultipathDevice, expected: Option<usize>, most: usize, source: &str) -> Finding {

@@ -23,7 +23,11 @@ pub(super) fn check(evidence: &Evidence, out: &mut Vec<Finding>) {
 
 /// The numbers of a release: `6.1` of `6.1.0-28-amd64`.
 fn kernel(evidence: &Evidence) -> Option<(u32, u32)> {
-    let mut numbers = evidence.text("kernel-release.txt")?.trim().split(['.', '-']);
+    release(evidence.text("kernel-release.txt")?)
+}
+
+pub(super) fn release(text: &str) -> Option<(u32, u32)> {
+    let mut numbers = text.trim().split(['.', '-']);
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 

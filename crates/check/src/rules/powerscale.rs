@@ -3,6 +3,7 @@
 use super::list;
 use crate::parse::{Interface, interfaces, nfs_traffic, protocol_operations, settings};
 use crate::{Evidence, Expected, Finding};
+use std::collections::BTreeSet;
 
 const INTERFACES: &str = "isi-network-interfaces.txt";
 const SETTINGS: &str = "isi-nfs-settings.txt";
@@ -10,6 +11,8 @@ const OPERATIONS: &str = "isi-statistics-protocol.txt";
 const TRAFFIC: &str = "isi-statistics-system.txt";
 /// The flag of an interface that can do RoCE v2; the case of its letters differs between releases.
 const ROCE_FLAG: &str = "SUPPORTS_RDMA_RROCE";
+const ADD_INTERFACES: &str = "put interfaces with SUPPORTS_RDMA_RRoCE into the pool: isi network pools modify POOL \
+    --add-ifaces NODE:INTERFACE";
 /// A node with more than this many times the mean does more than its share.
 const UNBALANCED: f64 = 1.5;
 /// Operations per second below which nothing can be said about the balance.
@@ -24,47 +27,81 @@ const IDLE_PART: f64 = 0.01;
 
 pub(super) fn check(evidence: &Evidence, expected: &Expected, out: &mut Vec<Finding>) {
     let all = evidence.text(INTERFACES).map(interfaces).unwrap_or_default();
-    for interface in all.iter().filter(|interface| interface.is_used()) {
-        self::interface(interface, evidence.source(INTERFACES), expected, out);
-    }
+    let used: Vec<_> = all.iter().filter(|interface| interface.is_used()).collect();
+    network(&used, evidence.source(INTERFACES), expected, out);
     nfs_settings(evidence, out);
     operations(evidence, out);
     traffic(evidence, out);
 }
 
-fn interface(interface: &Interface, source: &str, expected: &Expected, out: &mut Vec<Finding>) {
-    let Interface { node, name, addresses, owners, status, mtu, flags, speed } = interface;
-    let at = format!("node {node} {name} ({addresses}, {owners})");
-    let finding = Finding::ok("powerscale.interface", source, format!("{at}: {status}, {speed}"));
-    out.push(if status.eq_ignore_ascii_case("up") {
-        finding
-    } else {
-        finding.fail(
-            "the addresses of the pool move to other interfaces of it, or are gone",
-            "the cable and the switch port; then: isi network interfaces list -v",
-        )
-    });
-    let has_roce = flags.to_ascii_uppercase().contains(ROCE_FLAG);
-    let seen = if has_roce { "supports RDMA (RoCE v2)" } else { "does not support RDMA" };
-    let finding = Finding::ok("powerscale.rdma", source, format!("{at}: {seen}"));
-    out.push(if has_roce {
-        finding
-    } else {
-        finding.warn(
-            "clients cannot mount over RDMA at this interface",
-            "put interfaces with SUPPORTS_RDMA_RRoCE into the pool: isi network pools modify POOL --add-ifaces NODE:INTERFACE",
-        )
-    });
-    let Some((mtu, wanted)) = mtu.zip(expected.mtu) else { return };
-    let finding = Finding::ok("powerscale.mtu", source, format!("{at}: MTU {mtu}; {wanted} is expected"));
-    out.push(if mtu == wanted {
-        finding
-    } else {
-        finding.fail(
-            "full frames of one side do not reach the other",
-            format!("isi network subnets modify SUBNET --mtu {wanted}    # and the switch ports between"),
-        )
-    });
+/// The interfaces that carry addresses. Those of management are in a pool too, with an MTU of their
+/// own and without RDMA, so these two are judged only in pools that have an interface for RDMA.
+fn network(used: &[&Interface], source: &str, expected: &Expected, out: &mut Vec<Finding>) {
+    let storage: BTreeSet<&str> =
+        used.iter().filter(|interface| has_roce(interface)).flat_map(|interface| interface.pools()).collect();
+    for interface in used {
+        out.push(state(interface, source));
+        if interface.pools().any(|pool| storage.contains(pool)) {
+            out.push(rdma(interface, source));
+            out.extend(mtu(interface, source, expected));
+        }
+    }
+    if used.is_empty() || !storage.is_empty() {
+        return;
+    }
+    let names: Vec<_> = used.iter().map(|of| format!("node {} {}", of.node, of.name)).collect();
+    let seen = format!("no interface of a pool supports RDMA (RoCE v2): {}", list(&names));
+    out.push(
+        Finding::ok("powerscale.rdma", source, seen).warn("clients cannot mount over RDMA", ADD_INTERFACES),
+    );
+    if let Some(wanted) = expected.mtu {
+        let seen = format!("which pools carry storage is not known; an MTU of {wanted} is expected of these");
+        let mend = "isi network interfaces list -v    # is it the MTU of the interfaces that clients mount?";
+        out.push(Finding::unknown("powerscale.mtu", source, seen, mend));
+    }
+}
+
+fn has_roce(interface: &Interface) -> bool {
+    interface.flags.to_ascii_uppercase().contains(ROCE_FLAG)
+}
+
+fn place(interface: &Interface) -> String {
+    let Interface { node, name, addresses, owners, .. } = interface;
+    format!("node {node} {name} ({addresses}, {owners})")
+}
+
+fn state(interface: &Interface, source: &str) -> Finding {
+    let Interface { status, speed, .. } = interface;
+    let seen = format!("{}: {status}, {speed}", place(interface));
+    let finding = Finding::ok("powerscale.interface", source, seen);
+    if status.eq_ignore_ascii_case("up") {
+        return finding;
+    }
+    finding.fail(
+        "the addresses of the pool move to other interfaces of it, or are gone",
+        "the cable and the switch port; then: isi network interfaces list -v",
+    )
+}
+
+fn rdma(interface: &Interface, source: &str) -> Finding {
+    let is_able = has_roce(interface);
+    let seen = if is_able { "supports RDMA (RoCE v2)" } else { "does not support RDMA" };
+    let finding = Finding::ok("powerscale.rdma", source, format!("{}: {seen}", place(interface)));
+    if is_able {
+        return finding;
+    }
+    finding.warn("clients cannot mount over RDMA at this interface", ADD_INTERFACES)
+}
+
+fn mtu(interface: &Interface, source: &str, expected: &Expected) -> Option<Finding> {
+    let (mtu, wanted) = interface.mtu.zip(expected.mtu)?;
+    let seen = format!("{}: MTU {mtu}; {wanted} is expected", place(interface));
+    let finding = Finding::ok("powerscale.mtu", source, seen);
+    if mtu == wanted {
+        return Some(finding);
+    }
+    let mend = format!("isi network subnets modify SUBNET --mtu {wanted}    # and the switch ports between");
+    Some(finding.fail("full frames of one side do not reach the other", mend))
 }
 
 fn nfs_settings(evidence: &Evidence, out: &mut Vec<Finding>) {

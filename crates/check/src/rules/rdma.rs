@@ -1,7 +1,7 @@
 //! RDMA devices: state, link layer, firmware, MTU, GIDs, NUMA node, modules.
 
 use super::list;
-use crate::parse::{RdmaPort, rdma_ports};
+use crate::parse::{RdmaLink, RdmaPort, rdma_links, rdma_ports};
 use crate::{Evidence, Expected, Finding};
 
 const TREE: &str = "sys-infiniband.txt";
@@ -16,8 +16,10 @@ const USER_MODULES: [&str; 2] = ["rdma_ucm", "ib_uverbs"];
 pub(super) fn check(evidence: &Evidence, expected: &Expected, out: &mut Vec<Finding>) {
     let (ports, source) = ports(evidence);
     if ports.is_empty() {
-        if evidence.text(LINKS).is_some() || evidence.0.contains_key(TREE) || evidence.0.contains_key(DEVINFO)
-        {
+        // What is not understood shows no absence. Nor does an empty `rdma-link.txt`, as it is also
+        // where the program is not installed.
+        let is_unread = [TREE, DEVINFO, LINKS].iter().any(|name| super::unread::is_unread(evidence, name));
+        if !is_unread && (evidence.0.contains_key(TREE) || evidence.0.contains_key(DEVINFO)) {
             out.push(no_device(expected));
         }
         return;
@@ -30,6 +32,7 @@ pub(super) fn check(evidence: &Evidence, expected: &Expected, out: &mut Vec<Find
             out.extend(match &*port.link_layer {
                 "Ethernet" => Some(mtu(evidence, expected, port)),
                 "InfiniBand" => Some(fabric_mtu(evidence, port)),
+                "" => Some(unknown_mtu(port)),
                 _ => None,
             });
             out.extend(gids(evidence, port));
@@ -57,7 +60,7 @@ fn no_device(expected: &Expected) -> Finding {
     )
 }
 
-/// The ports, from what is captured.
+/// The ports, from what is captured: the first of three that shows any, the one that says most first.
 fn ports(evidence: &Evidence) -> (Vec<RdmaPort>, &str) {
     let from_devinfo = evidence.text(DEVINFO).map(rdma_ports).unwrap_or_default();
     if !from_devinfo.is_empty() {
@@ -78,7 +81,18 @@ fn ports(evidence: &Evidence) -> (Vec<RdmaPort>, &str) {
             ..RdmaPort::default()
         })
     };
-    (evidence.tree(TREE, form).into_iter().filter_map(port).collect(), "/sys/class/infiniband")
+    let from_tree: Vec<_> = evidence.tree(TREE, form).into_iter().filter_map(port).collect();
+    if !from_tree.is_empty() {
+        return (from_tree, "/sys/class/infiniband");
+    }
+    let port = |link: RdmaLink<'_>| RdmaPort {
+        device: link.device.to_owned(),
+        port: link.port.to_owned(),
+        state: format!("PORT_{}", link.state),
+        ..RdmaPort::default()
+    };
+    let links = evidence.text(LINKS).map(rdma_links).unwrap_or_default();
+    (links.into_iter().map(port).collect(), evidence.source(LINKS))
 }
 
 /// The network interface of a port.
@@ -86,11 +100,8 @@ fn interface<'a>(evidence: &'a Evidence, port: &RdmaPort) -> Option<&'a str> {
     let form = format!("/sys/class/infiniband/{}/ports/{}/gid_attrs/ndevs/*", port.device, port.port);
     let from_tree = evidence.tree(TREE, &form).into_iter().next().map(|(_, name)| name);
     from_tree.or_else(|| {
-        // `link mlx5_0/1 state ACTIVE physical_state LINK_UP netdev ens6f0`
-        let name = format!("link {}/{} ", port.device, port.port);
-        let line = evidence.text(LINKS)?.lines().find(|line| line.starts_with(&name))?;
-        let (_, rest) = line.split_once(" netdev ")?;
-        rest.split_whitespace().next()
+        let links = rdma_links(evidence.text(LINKS)?);
+        links.into_iter().find(|link| link.device == port.device && link.port == port.port)?.interface
     })
 }
 

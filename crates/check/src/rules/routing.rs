@@ -58,6 +58,14 @@ fn all(evidence: &Evidence) -> Vec<Local<'_>> {
     evidence.text(ADDRESSES).unwrap_or_default().lines().filter_map(local).collect()
 }
 
+/// Whether a line shows an address, also one that no rule looks at.
+pub(super) fn has_address(line: &str) -> bool {
+    let mut words = line.split_whitespace().skip(2);
+    let is_family = |word: &str| matches!(word, "inet" | "inet6");
+    let address = words.find(|word| is_family(word)).and_then(|_| words.next());
+    address.is_some_and(|address| address.split('/').next().is_some_and(|ip| ip.parse::<IpAddr>().is_ok()))
+}
+
 fn local(line: &str) -> Option<Local<'_>> {
     let mut words = line.split_whitespace();
     // The name of a VLAN or of one end of a pair is followed by the other interface.

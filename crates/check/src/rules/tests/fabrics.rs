@@ -73,6 +73,7 @@ fn paths_and_modules_are_compared_with_the_plan() {
     let dm = Expected { native_multipath: Some(false), ..plan(&["10.0.0.7"]) };
     let dm = |from, to| {
         let mut evidence = evidence(SOUND);
+        evidence.0.remove("multipath.txt");
         for (name, from, to) in [("sys-module.txt", from, to), ("sys-nvme.txt", "multipath:Y", "multipath:N")]
         {
             let captured = evidence.0.get_mut(name).unwrap();
@@ -91,7 +92,10 @@ fn paths_and_modules_are_compared_with_the_plan() {
         "org:i",
     );
     let native = |is_native| Expected { native_multipath: Some(is_native), ..EXPECTED };
-    found(&planned(native(false), "sys-nvme.txt", "x", "x"), "nvme.native", Status::Fail, "multipath=N");
+    found_all(
+        &planned(native(false), "sys-nvme.txt", "x", "x"),
+        &[("nvme.native", Status::Fail, "multipath=N"), ("multipath.native", Status::Fail, "multipath=N")],
+    );
     found(
         &planned(native(true), "sys-nvme.txt", "multipath:Y", "multipath:N"),
         "nvme.native",
@@ -105,7 +109,7 @@ fn paths_and_modules_are_compared_with_the_plan() {
 
 /// The findings of nvme-cli's lists alone, as they are read from another host.
 fn listed(name: &str, text: &str, expected: &Expected) -> Vec<Finding> {
-    all(&evidence(&[(name, text)]), expected)
+    compared(all(&evidence(&[(name, text)]), expected))
 }
 
 #[test]
@@ -178,7 +182,8 @@ fn the_planned_number_of_paths_is_not_expected_of_other_storage() {
         ("nvme-list-subsys.txt", TWO_TARGETS_LISTED),
         ("nvme-list.txt", list),
     ];
-    let plan = |wanted| Expected { paths: Some(wanted), portals: vec![portal("10.0.0.7")], ..EXPECTED };
+    let plan =
+        |wanted| Expected { paths: Some(wanted), mtu: None, portals: vec![portal("10.0.0.7")], ..EXPECTED };
     // With sysfs, and with what nvme-cli lists alone.
     for (captures, rules) in [
         (&captured[..], &["nvme.paths", "multipath.paths"][..]),
