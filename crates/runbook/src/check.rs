@@ -3,6 +3,7 @@
 mod addresses;
 mod arrays;
 mod hosts;
+mod local;
 mod names;
 mod powerscale;
 mod scale;

@@ -2,6 +2,7 @@
 
 use super::addresses::Addresses;
 use super::guide;
+use super::local;
 use super::names::{Names, SANTRICITY_LABEL_MAX, check_interface, is_santricity_label};
 use crate::error::Findings;
 use crate::model::{self, Connect, Portal};
@@ -28,7 +29,9 @@ pub(super) fn check(
     };
     check_interface(&shared.get_ref().interface, findings);
     queue_size(&shared.get_ref().queue_size, findings);
-    one_multipath(site, shared.get_ref(), findings);
+    if !site.array.is_empty() || !others.is_empty() {
+        one_multipath(site, shared.get_ref(), findings);
+    }
     has_policy(site, shared.get_ref(), findings);
     if let Some(prefix) = &shared.get_ref().nqn_prefix {
         check_nqn(prefix.span(), &format!("{}host", prefix.get_ref()), findings);
@@ -36,9 +39,13 @@ pub(super) fn check(
     let mut nqns = HashMap::new();
     let mut hosts = Vec::new();
     for host in &site.host {
-        for (name, address) in expand(host, addresses, names, findings) {
+        let expanded = expand(host, addresses, names, findings);
+        let of_host: Vec<_> = expanded.iter().map(|(name, _)| name.clone()).collect();
+        let mut local = local::check(site, host, &of_host, addresses, findings);
+        for (name, address) in expanded {
             let mut found = one(shared, host, name, address, findings);
             found.portals = portals(hosts.len(), arrays, others);
+            found.local = local.take();
             unique_nqn(host, &found, &mut nqns, findings);
             if !site.array.is_empty() {
                 check_initiator(host, &found, findings);
@@ -86,6 +93,7 @@ fn queue_size(size: &At<u32>, findings: &mut Findings) {
 }
 
 /// RHEL 7 joins paths by DM-Multipath, later systems by the NVMe driver: never both in one cluster.
+/// Hosts without paths, such as clients of PowerScale, join none.
 fn one_multipath(site: &Site, shared: &Hosts, findings: &mut Findings) {
     let os = |host: &At<Host>| os(host, shared);
     let Some(first) = site.host.first().map(os) else { return };
@@ -284,7 +292,15 @@ fn one(
         }
         (None, None) => String::new(),
     };
-    model::Host { name, address, interface, nqn: text, portals: Vec::new() }
+    model::Host {
+        name,
+        address,
+        interface,
+        has_native_multipath: os(host, shared.get_ref()).has_native_multipath(),
+        nqn: text,
+        portals: Vec::new(),
+        local: None,
+    }
 }
 
 /// An array knows each host's initiator by a label.

@@ -74,6 +74,9 @@ pub(crate) struct Host {
     /// The whole NQN.
     #[serde(default)]
     pub(crate) nqn: Option<At<String>>,
+    /// The addresses from which a client of PowerScale with several interfaces connects.
+    #[serde(default)]
+    pub(crate) localports: Option<At<String>>,
 }
 
 /// An operating system. A rebuild of RHEL counts as the RHEL that it is made from.
