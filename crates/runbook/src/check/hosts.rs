@@ -47,6 +47,10 @@ pub(super) fn check(
             found.portals = portals(hosts.len(), arrays, others);
             found.local = local.take();
             unique_nqn(host, &found, &mut nqns, findings);
+            if !found.portals.is_empty() {
+                names.take_line(&host.get_ref().name, &found.name, findings);
+                names.take_line(&host.get_ref().name, &found.initiator(), findings);
+            }
             if !site.array.is_empty() {
                 check_initiator(host, &found, findings);
             }
@@ -116,13 +120,24 @@ fn os(host: &At<Host>, shared: &Hosts) -> Os {
 
 // Linux 6.11, drivers/nvme/host/multipath.c: NVME_IOPOLICY_QD.
 fn has_policy(site: &Site, shared: &Hosts, findings: &mut Findings) {
-    if *shared.iopolicy.get_ref() != IoPolicy::QueueDepth {
+    let Some(policy) = &shared.iopolicy else { return };
+    if site.host.iter().any(|host| !os(host, shared).has_native_multipath()) {
+        findings.add(
+            policy.span(),
+            "iopolicy has no effect on rhel7",
+            "iopolicy is the policy of native NVMe multipath; DM-Multipath has its own, in multipath.conf",
+            guide("section NVMe Configuration on the Linux Hosts"),
+            "leave iopolicy out",
+        );
+        return;
+    }
+    if *policy.get_ref() != IoPolicy::QueueDepth {
         return;
     }
     let oldest = site.host.iter().map(|host| os(host, shared)).find(|os| !os.has_queue_depth());
     if let Some(os) = oldest {
         findings.add(
-            shared.iopolicy.span(),
+            policy.span(),
             format!("the kernel of {} has no iopolicy queue-depth", os.name()),
             "queue-depth came with Linux 6.11: rhel10 and debian13 have it",
             "Linux, Documentation/admin-guide/nvme-multipath.rst",
@@ -169,13 +184,13 @@ fn expand(
     let keys = host.get_ref();
     let text = keys.name.get_ref();
     let Some(range) = Range::read(text) else {
-        names.check_host_name(&keys.name, "host", findings);
+        names.check_host_name(&keys.name, ("name", "host"), findings);
         names.check_unique(&keys.name, findings);
         let address = addresses.take(&keys.address, &format!("host {text}"), findings);
         return address.into_iter().map(|address| (text.clone(), address)).collect();
     };
     let first = range.name(range.first);
-    names.check_host_name(&At::new(keys.name.span(), first.clone()), "host", findings);
+    names.check_host_name(&At::new(keys.name.span(), first.clone()), ("name", "host"), findings);
     let count = range.last.saturating_sub(range.first).saturating_add(1);
     if range.last < range.first || count > RANGE_MAX {
         findings.add(
@@ -425,6 +440,6 @@ fn connect(site: &Site, shared: &Hosts) -> Connect {
         queue_size: *shared.queue_size.get_ref(),
         ctrl_loss_s: shared.ctrl_loss_s,
         request_kib: shared.request_kib.as_ref().map(|kib| *kib.get_ref()),
-        iopolicy: shared.iopolicy.get_ref().name(),
+        iopolicy: shared.iopolicy.as_ref().map_or(IoPolicy::RoundRobin, |policy| *policy.get_ref()).name(),
     }
 }

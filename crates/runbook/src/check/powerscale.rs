@@ -20,7 +20,7 @@ pub(super) fn check(
 ) -> Option<model::PowerScale> {
     let nas = site.powerscale.as_ref()?;
     let keys = nas.get_ref();
-    names.check_host_name(&keys.name, "cluster", findings);
+    names.check_host_name(&keys.name, ("name", "cluster"), findings);
     names.check_unique(&keys.name, findings);
     for word in [&keys.administrator, &keys.groupnet, &keys.subnet, &keys.pool, &keys.zone, &keys.user] {
         check_word(word, findings);
