@@ -3,6 +3,8 @@
 mod addresses;
 mod arrays;
 mod hosts;
+mod keys;
+mod local;
 mod names;
 mod powerscale;
 mod scale;
@@ -30,7 +32,7 @@ pub(crate) fn check(site: &Site, text: &str) -> Result<Model> {
     let mut findings = Findings::default();
     let mut addresses = Addresses::default();
     let mut names = Names::default();
-    names.check_host_name(&site.name, "site", &mut findings);
+    names.check_host_name(&site.name, ("name", "site"), &mut findings);
     has_anything(site, &mut findings);
     let arrays = arrays::check(site, &mut addresses, &mut names, &mut findings);
     let servers = servers::check(site, &mut addresses, &mut names, &mut findings);
@@ -68,7 +70,7 @@ fn targets(
     let mut portals = Vec::new();
     for target in &site.target {
         let name = target.get_ref().name.get_ref();
-        names.check_host_name(&target.get_ref().name, "target", findings);
+        names.check_host_name(&target.get_ref().name, ("name", "target"), findings);
         names.check_unique(&target.get_ref().name, findings);
         if target.get_ref().addresses.get_ref().is_empty() {
             findings.add(

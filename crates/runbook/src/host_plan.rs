@@ -71,7 +71,7 @@ fn plan(model: &Model, host: &Host) -> HostPlan {
         nqn: (!host.portals.is_empty()).then(|| host.nqn.clone()),
         portals: host.portals.iter().map(portal).collect(),
         paths: paths(model, host),
-        native_multipath: model.connect.as_ref().is_none_or(|connect| connect.has_native_multipath),
+        native_multipath: host.has_native_multipath,
         mtu: of_arrays.or(model.powerscale.as_ref().map(|powerscale| powerscale.mtu)),
         request_bytes: request_kib.map(|kib| u64::from(kib) << 10),
     }

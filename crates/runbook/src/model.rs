@@ -37,10 +37,22 @@ pub(crate) struct Host {
     pub(crate) name: String,
     pub(crate) address: IpAddr,
     pub(crate) interface: String,
+    /// Whether its NVMe driver joins paths; all hosts that have paths agree.
+    pub(crate) has_native_multipath: bool,
     /// Present on a host that has NVMe-oF targets.
     pub(crate) nqn: String,
     /// The paths of the host.
     pub(crate) portals: Vec<Portal>,
+    /// Present on a client that connects from several addresses.
+    pub(crate) local: Option<LocalPorts>,
+}
+
+/// The addresses from which a client connects.
+#[derive(Debug)]
+pub(crate) struct LocalPorts {
+    /// As the mount option `localports` has them.
+    pub(crate) text: String,
+    pub(crate) addresses: Vec<IpAddr>,
 }
 
 impl Host {
@@ -209,7 +221,6 @@ pub(crate) struct PowerScale {
     pub(crate) is_for_benchmark: bool,
     pub(crate) has_nfsv4: bool,
     pub(crate) nconnect: u32,
-    pub(crate) localports: Option<String>,
 }
 
 impl PowerScale {

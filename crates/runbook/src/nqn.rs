@@ -9,10 +9,12 @@ pub(crate) const ORIGIN: &str = "NVM Express Base Specification 2.0, section 4.5
 pub(crate) const BYTES_MAX: usize = 223;
 /// What the form with a UUID begins with.
 const UUID_PREFIX: &str = "nqn.2014-08.org.nvmexpress:uuid:";
+/// The same as a guide misprints it (docs/DEVIATIONS.md).
+const MISPRINTED_UUID_PREFIX: &str = "nqn.2014-08.org.nvmeexpress:uuid:";
 
 /// Checks a host's NQN, or what comes before the host's own text; returns the broken rule.
 pub(crate) fn check(nqn: &str) -> Result<(), String> {
-    if nqn.starts_with(UUID_PREFIX) {
+    if [UUID_PREFIX, MISPRINTED_UUID_PREFIX].iter().any(|prefix| nqn.starts_with(prefix)) {
         return Err(
             "a host's NQN names the host and outlives a new installation; the UUID form does neither"
                 .to_owned(),
@@ -84,6 +86,7 @@ mod tests {
             ("nqn.2020-12.com..example:h", "in reverse order"),
             ("nqn.2020-12.com.example:", "unique"),
             ("nqn.2020-12.com.example:two words", "unique"),
+            ("nqn.2014-08.org.nvmeexpress:uuid:783f3338-eda8-46d9-bb27-dd14cddb4a1b", "outlives"),
             ("nqn.2014-08.org.nvmexpress:uuid:783f3338-eda8-46d9-bb27-dd14cddb4a1b", "outlives"),
             (&format!("nqn.2020-12.com.example:{}", "x".repeat(200)), "at most 223"),
         ] {

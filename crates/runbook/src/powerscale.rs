@@ -6,7 +6,7 @@
 
 use crate::Artifact;
 use crate::linux_host::Placing;
-use crate::model::{Host, Model, PowerScale};
+use crate::model::{Host, LocalPorts, Model, PowerScale};
 use crate::section::{Section, Step, program, render, text};
 use askama::Template;
 
@@ -29,8 +29,7 @@ fn in_folder(folder: &str, files: Vec<Artifact>) -> Vec<Artifact> {
 fn cluster(nas: &PowerScale, hosts: &[Host]) -> Section {
     let folder = format!("nas-{}", nas.name);
     let machine = format!("a node of {}, in {folder}", nas.name);
-    let addresses: Vec<_> = hosts.iter().map(|host| host.address.to_string()).collect();
-    let clients = addresses.join(",");
+    let clients = admitted(hosts);
     let mut steps = vec![
         Step::script("Give the administrator the privileges", &machine, "./10-privileges.sh"),
         Step::script("Enable NFS over RDMA", &machine, "./20-rdma.sh"),
@@ -69,14 +68,44 @@ fn cluster(nas: &PowerScale, hosts: &[Host]) -> Section {
     }
 }
 
+/// The addresses that the export admits: those that clients have, and those that they come from.
+fn admitted(hosts: &[Host]) -> String {
+    let mut all: Vec<String> = Vec::new();
+    for host in hosts {
+        let local = host.local.iter().flat_map(|local| &local.addresses);
+        for address in std::iter::once(&host.address).chain(local).map(ToString::to_string) {
+            if !all.contains(&address) {
+                all.push(address);
+            }
+        }
+    }
+    all.join(",")
+}
+
+/// The lines of the drivers that know `localports`, for one client or for all that have none.
+fn multipath_lines(nas: &PowerScale, folder: &str, local: Option<&LocalPorts>) -> [Artifact; 2] {
+    let lines = Lines {
+        source: format!("{}:{}", nas.first(), nas.export),
+        at: format!("/mnt/{}", nas.name),
+        several: format!(
+            "{}remoteports={}",
+            local.map_or_else(String::new, |local| format!("localports={},", local.text)),
+            nas.ranges("~", true)
+        ),
+    };
+    [
+        text(format!("{folder}/fstab.trunkline"), render(&FstabTrunkline { nas, lines: &lines })),
+        text(format!("{folder}/fstab.vendor"), render(&FstabVendor { nas, lines: &lines })),
+    ]
+}
+
 fn clients(nas: &PowerScale, hosts: &[Host]) -> Section {
     let machine = format!("every client, in {CLIENTS}");
     let step = |title: &str, script: &str| Step::script(title, &machine, script);
     let source = format!("{}:{}", nas.first(), nas.export);
     let at = format!("/mnt/{}", nas.name);
-    let remote = nas.ranges("~", true);
     let kernel_nconnect = nas.nconnect.min(KERNEL_NCONNECT_MAX);
-    let files = vec![
+    let mut files = vec![
         text("placing.sh", render(&Placing)),
         text("hosts.list", render(&HostsList { nas, hosts })),
         program("10-packages.sh", render(&ClientPackages)),
@@ -89,13 +118,12 @@ fn clients(nas: &PowerScale, hosts: &[Host]) -> Section {
         text("baseline.fio", render(&BaselineJob)),
         text("vendor-driver.md", render(&DriverNotes)),
         text("files/modules.conf", "rpcrdma\nrdma_ucm\n".to_owned()),
-        text(
-            "files/fstab.trunkline",
-            render(&FstabTrunkline { nas, source: &source, at: &at, remote: &remote }),
-        ),
-        text("files/fstab.vendor", render(&FstabVendor { nas, source: &source, at: &at, remote: &remote })),
         text("files/fstab.kernel", render(&FstabKernel { nas, source: &source, at: &at, kernel_nconnect })),
     ];
+    files.extend(multipath_lines(nas, "files", None));
+    for host in hosts.iter().filter(|host| host.local.is_some()) {
+        files.extend(multipath_lines(nas, &format!("files/by-name/{}", host.name), host.local.as_ref()));
+    }
     Section {
         title: format!("Clients of {}", nas.name),
         machine: "every client".to_owned(),
@@ -220,22 +248,26 @@ struct BaselineJob;
 #[template(path = "powerscale/vendor-driver.md", escape = "none")]
 struct DriverNotes;
 
+/// What lines of fstab have in common.
+struct Lines {
+    source: String,
+    at: String,
+    /// The addresses of both sides.
+    several: String,
+}
+
 #[derive(Template)]
 #[template(path = "powerscale/fstab.trunkline", escape = "none")]
 struct FstabTrunkline<'a> {
     nas: &'a PowerScale,
-    source: &'a str,
-    at: &'a str,
-    remote: &'a str,
+    lines: &'a Lines,
 }
 
 #[derive(Template)]
 #[template(path = "powerscale/fstab.vendor", escape = "none")]
 struct FstabVendor<'a> {
     nas: &'a PowerScale,
-    source: &'a str,
-    at: &'a str,
-    remote: &'a str,
+    lines: &'a Lines,
 }
 
 #[derive(Template)]

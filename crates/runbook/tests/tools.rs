@@ -2,6 +2,8 @@
 //! netapp_eseries.santricity, which Debian's package has), multipath-tools, nfs-kernel-server,
 //! nvme-cli, shellcheck, systemd and util-linux.
 
+#[path = "tools/ef600_scripts.rs"]
+mod ef600_scripts;
 #[path = "tools/ef600_verify.rs"]
 mod ef600_verify;
 #[path = "tools/host_paths.rs"]

@@ -162,10 +162,15 @@ fn trunkline_mount_accepts_the_lines_of_fstab() {
     let directory = temp_dir("runbook-fstab");
     let (_, site, _) = run(&["--init", "powerscale"], directory.path());
     let apart = site.replace("#localports", "localports").replace("192.168.1.203", "192.168.1.210");
-    for (name, site, locals) in [("plain", &site, 0), ("apart", &apart, 2)] {
+    for (name, site, folder, locals) in [
+        ("plain", &site, "files", 0),
+        ("apart", &apart, "files", 0),
+        ("several", &apart, "files/by-name/p4-01", 2),
+    ] {
         fs::write(directory.path().join("site.toml"), site).expect("written");
         assert_eq!(run(&["site.toml", "--out", name], directory.path()).0, Some(0));
-        let tab = fs::read_to_string(directory.path().join(name).join("nas-clients/files/fstab.trunkline"));
+        let folder = directory.path().join(name).join("nas-clients").join(folder);
+        let tab = fs::read_to_string(folder.join("fstab.trunkline"));
         let tab = tab.expect("a table");
         let lines: Vec<Vec<&str>> =
             tab.lines().filter(|line| !line.starts_with('#')).map(|line| line.split(' ').collect()).collect();

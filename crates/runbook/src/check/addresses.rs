@@ -21,12 +21,11 @@ impl Addresses {
         findings: &mut Findings,
     ) -> Option<IpAddr> {
         let read: Option<IpAddr> = address.get_ref().parse().ok();
-        let usable = |ip: &IpAddr| !ip.is_unspecified() && !ip.is_multicast() && !ip.is_loopback();
-        let Some(ip) = read.filter(usable) else {
+        let Some(ip) = read.filter(|ip| is_of_an_interface(*ip)) else {
             findings.add(
                 address.span(),
                 format!("{:?} is not the address of an interface", address.get_ref()),
-                "an address is IPv4 or IPv6, without a prefix length, and no loopback or multicast one",
+                "an address is IPv4 or IPv6, without a prefix length, and no loopback, multicast or broadcast one",
                 "nvme discover takes addresses, not names (Deploying NetApp EF600, figure 19)",
                 "an address such as \"172.30.57.107\"; `getent ahosts NAME` shows those of a name",
             );
@@ -49,6 +48,12 @@ impl Addresses {
             );
         }
     }
+}
+
+/// Whether an interface may have this address.
+pub(super) fn is_of_an_interface(ip: IpAddr) -> bool {
+    let is_broadcast = ip == IpAddr::V4(Ipv4Addr::BROADCAST);
+    !(ip.is_unspecified() || ip.is_multicast() || ip.is_loopback() || is_broadcast)
 }
 
 /// An address of IPv4; others are refused, with the rule and its source.

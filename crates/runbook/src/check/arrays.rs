@@ -2,6 +2,7 @@
 
 use super::addresses::{Addresses, v4};
 use super::guide;
+use super::keys;
 use super::names::{Names, check_label};
 use crate::error::Findings;
 use crate::model;
@@ -35,12 +36,15 @@ fn one(
 ) -> Option<model::Array> {
     let keys = array.get_ref();
     let name = keys.name.get_ref();
-    names.check_host_name(&keys.name, "array", findings);
+    names.check_host_name(&keys.name, ("name", "array"), findings);
     names.check_unique(&keys.name, findings);
     keys.label.iter().for_each(|label| check_label(label, findings));
     keys.domain.iter().for_each(|domain| check_domain(domain, findings));
     keys.firmware.iter().for_each(|firmware| check_firmware(firmware, findings));
     let management = management(keys, name, addresses, findings);
+    for letter in ['a', 'b'] {
+        names.take_line(&keys.name, &format!("{name}{letter}"), findings);
+    }
     let ports = ports(keys, name, addresses, names, findings);
     let subnet_mask = roce(keys, findings);
     let layout = layout(site, array, findings)?;
@@ -142,7 +146,7 @@ fn ports(
         *number += 1;
         let given = port.get_ref().name.as_ref();
         given.iter().for_each(|given| {
-            names.check_host_name(given, "host port", findings);
+            names.check_host_name(given, ("name", "host port"), findings);
             names.check_unique(given, findings);
         });
         let user = format!("port {label} of {name}'s controller {letter}");
@@ -152,6 +156,7 @@ fn ports(
             "the guide, the Ansible collection and these runbooks set IPv4 addresses on the array's ports";
         let Some(ip) = v4(address, ip, (rule, guide("figure 9")), findings) else { continue };
         let name = given.map_or_else(|| format!("{name}{letter}-ib{index}"), |given| given.get_ref().clone());
+        names.take_line(given.unwrap_or(&keys.name), &name, findings);
         let channel = PORT_LABELS.iter().position(|known| known == label).unwrap_or_default() + 1;
         ports.push(model::Port { controller: letter, label: label.clone(), channel, address: ip, name });
     }
@@ -264,45 +269,36 @@ fn request(keys: &Array, request_kib: Option<u32>) -> plan::Result<Request> {
 
 /// A refusal of the planner, in the words of the site file.
 fn refused(array: &At<Array>, request_kib: Option<&At<u32>>, refusal: &Refusal, findings: &mut Findings) {
-    let keys = array.get_ref();
+    let table = array.get_ref();
     let option = refusal.nearest.split("--").nth(1).and_then(|rest| rest.split([' ', ',']).next());
     let span: Option<Range<usize>> = match option.unwrap_or_default() {
-        "scheme" => Some(keys.scheme.span()),
-        "drives" => Some(keys.drives.span()),
-        "drive-tb" => keys.drive_tb.as_ref().map(At::span),
-        "order" => keys.order.as_ref().map(At::span),
-        "slots" => keys.slots.as_ref().map(At::span),
-        "volumes" => keys.volumes.as_ref().map(At::span),
-        "volume" => keys.volume.as_ref().map(At::span),
-        "segment-kib" => keys.segment_kib.as_ref().map(At::span),
+        "scheme" => Some(table.scheme.span()),
+        "drives" => Some(table.drives.span()),
+        "drive-tb" => table.drive_tb.as_ref().map(At::span),
+        "order" => table.order.as_ref().map(At::span),
+        "slots" => table.slots.as_ref().map(At::span),
+        "volumes" => table.volumes.as_ref().map(At::span),
+        "volume" => table.volume.as_ref().map(At::span),
+        "segment-kib" => table.segment_kib.as_ref().map(At::span),
         "request-kib" => request_kib.map(At::span),
-        "name" => Some(keys.name.span()),
-        _ => None,
+        "name" => Some(table.name.span()),
+        // A scheme that cannot be read may have no option in its advice.
+        _ => table.scheme.get_ref().parse::<Scheme>().is_err().then(|| table.scheme.span()),
+    };
+    // The planner lays out other schemes for other arrays.
+    let is_scheme = span.as_ref().is_some_and(|span| *span == table.scheme.span());
+    let advice = if is_scheme {
+        "scheme = \"raid6\", or scheme = \"ddp\"".to_owned()
+    } else {
+        keys::advice(&refusal.nearest)
     };
     findings.add(
         span.unwrap_or_else(|| array.span()),
-        as_keys(&refusal.sentence),
-        as_keys(&refusal.rule),
+        keys::sentence(&refusal.sentence),
+        refusal.rule.clone(),
         refusal.origin.clone(),
-        as_keys(&refusal.nearest),
+        advice,
     );
-}
-
-/// `--volume 4992GiB` as `volume = 4992GiB`.
-fn as_keys(text: &str) -> String {
-    let mut words = Vec::new();
-    let mut is_value = false;
-    for word in text.split(' ') {
-        if let Some(option) = word.strip_prefix("--") {
-            words.push(option.replace('-', "_"));
-            is_value = true;
-        } else if std::mem::take(&mut is_value) && !word.is_empty() {
-            words.push(format!("= {word}"));
-        } else {
-            words.push(word.to_owned());
-        }
-    }
-    words.join(" ")
 }
 
 /// RAID 6 without accelerated full stripes is a mistake: DDP would lose nothing and rebuild faster.

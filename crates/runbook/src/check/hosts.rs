@@ -2,6 +2,7 @@
 
 use super::addresses::Addresses;
 use super::guide;
+use super::local;
 use super::names::{Names, SANTRICITY_LABEL_MAX, check_interface, is_santricity_label};
 use crate::error::Findings;
 use crate::model::{self, Connect, Portal};
@@ -28,7 +29,9 @@ pub(super) fn check(
     };
     check_interface(&shared.get_ref().interface, findings);
     queue_size(&shared.get_ref().queue_size, findings);
-    one_multipath(site, shared.get_ref(), findings);
+    if !site.array.is_empty() || !others.is_empty() {
+        one_multipath(site, shared.get_ref(), findings);
+    }
     has_policy(site, shared.get_ref(), findings);
     if let Some(prefix) = &shared.get_ref().nqn_prefix {
         check_nqn(prefix.span(), &format!("{}host", prefix.get_ref()), findings);
@@ -36,10 +39,18 @@ pub(super) fn check(
     let mut nqns = HashMap::new();
     let mut hosts = Vec::new();
     for host in &site.host {
-        for (name, address) in expand(host, addresses, names, findings) {
+        let expanded = expand(host, addresses, names, findings);
+        let of_host: Vec<_> = expanded.iter().map(|(name, _)| name.clone()).collect();
+        let mut local = local::check(site, host, &of_host, addresses, findings);
+        for (name, address) in expanded {
             let mut found = one(shared, host, name, address, findings);
             found.portals = portals(hosts.len(), arrays, others);
+            found.local = local.take();
             unique_nqn(host, &found, &mut nqns, findings);
+            if !found.portals.is_empty() {
+                names.take_line(&host.get_ref().name, &found.name, findings);
+                names.take_line(&host.get_ref().name, &found.initiator(), findings);
+            }
             if !site.array.is_empty() {
                 check_initiator(host, &found, findings);
             }
@@ -86,6 +97,7 @@ fn queue_size(size: &At<u32>, findings: &mut Findings) {
 }
 
 /// RHEL 7 joins paths by DM-Multipath, later systems by the NVMe driver: never both in one cluster.
+/// Hosts without paths, such as clients of PowerScale, join none.
 fn one_multipath(site: &Site, shared: &Hosts, findings: &mut Findings) {
     let os = |host: &At<Host>| os(host, shared);
     let Some(first) = site.host.first().map(os) else { return };
@@ -108,13 +120,24 @@ fn os(host: &At<Host>, shared: &Hosts) -> Os {
 
 // Linux 6.11, drivers/nvme/host/multipath.c: NVME_IOPOLICY_QD.
 fn has_policy(site: &Site, shared: &Hosts, findings: &mut Findings) {
-    if *shared.iopolicy.get_ref() != IoPolicy::QueueDepth {
+    let Some(policy) = &shared.iopolicy else { return };
+    if site.host.iter().any(|host| !os(host, shared).has_native_multipath()) {
+        findings.add(
+            policy.span(),
+            "iopolicy has no effect on rhel7",
+            "iopolicy is the policy of native NVMe multipath; DM-Multipath has its own, in multipath.conf",
+            guide("section NVMe Configuration on the Linux Hosts"),
+            "leave iopolicy out",
+        );
+        return;
+    }
+    if *policy.get_ref() != IoPolicy::QueueDepth {
         return;
     }
     let oldest = site.host.iter().map(|host| os(host, shared)).find(|os| !os.has_queue_depth());
     if let Some(os) = oldest {
         findings.add(
-            shared.iopolicy.span(),
+            policy.span(),
             format!("the kernel of {} has no iopolicy queue-depth", os.name()),
             "queue-depth came with Linux 6.11: rhel10 and debian13 have it",
             "Linux, Documentation/admin-guide/nvme-multipath.rst",
@@ -161,13 +184,13 @@ fn expand(
     let keys = host.get_ref();
     let text = keys.name.get_ref();
     let Some(range) = Range::read(text) else {
-        names.check_host_name(&keys.name, "host", findings);
+        names.check_host_name(&keys.name, ("name", "host"), findings);
         names.check_unique(&keys.name, findings);
         let address = addresses.take(&keys.address, &format!("host {text}"), findings);
         return address.into_iter().map(|address| (text.clone(), address)).collect();
     };
     let first = range.name(range.first);
-    names.check_host_name(&At::new(keys.name.span(), first.clone()), "host", findings);
+    names.check_host_name(&At::new(keys.name.span(), first.clone()), ("name", "host"), findings);
     let count = range.last.saturating_sub(range.first).saturating_add(1);
     if range.last < range.first || count > RANGE_MAX {
         findings.add(
@@ -284,7 +307,15 @@ fn one(
         }
         (None, None) => String::new(),
     };
-    model::Host { name, address, interface, nqn: text, portals: Vec::new() }
+    model::Host {
+        name,
+        address,
+        interface,
+        has_native_multipath: os(host, shared.get_ref()).has_native_multipath(),
+        nqn: text,
+        portals: Vec::new(),
+        local: None,
+    }
 }
 
 /// An array knows each host's initiator by a label.
@@ -409,6 +440,6 @@ fn connect(site: &Site, shared: &Hosts) -> Connect {
         queue_size: *shared.queue_size.get_ref(),
         ctrl_loss_s: shared.ctrl_loss_s,
         request_kib: shared.request_kib.as_ref().map(|kib| *kib.get_ref()),
-        iopolicy: shared.iopolicy.get_ref().name(),
+        iopolicy: shared.iopolicy.as_ref().map_or(IoPolicy::RoundRobin, |policy| *policy.get_ref()).name(),
     }
 }

@@ -12,11 +12,20 @@ const INTERFACE_MAX: usize = 15;
 
 /// The names that have been used.
 #[derive(Debug, Default)]
-pub(super) struct Names(HashSet<String>);
+pub(super) struct Names {
+    used: HashSet<String>,
+    /// The names in lines for /etc/hosts.
+    lines: HashSet<String>,
+}
 
 impl Names {
-    /// A name that is part of file names, host names and labels.
-    pub(super) fn check_host_name(&self, name: &At<String>, what: &str, findings: &mut Findings) {
+    /// A name that is part of file names, host names and labels: the key, and what it names.
+    pub(super) fn check_host_name(
+        &self,
+        name: &At<String>,
+        (key, what): (&str, &str),
+        findings: &mut Findings,
+    ) {
         let text = name.get_ref();
         if is_label(text) {
             return;
@@ -25,10 +34,10 @@ impl Names {
         let near = near.trim_matches('-');
         findings.add(
             name.span(),
-            format!("{text:?} is not a name for a {what}"),
+            format!("{text:?} is not a name for {}", with_article(what)),
             "a name has 1 to 63 lower-case letters, digits and hyphens, and begins and ends with a letter or digit",
             "RFC 1123, section 2.1",
-            format!("name = {:?}", if is_label(near) { near } else { what }),
+            format!("{key} = {:?}", if is_label(near) { near.to_owned() } else { what.replace(' ', "-") }),
         );
     }
 
@@ -39,7 +48,7 @@ impl Names {
 
     /// The same for one of the names that a range of hosts stands for.
     pub(super) fn take(&mut self, place: &At<String>, name: &str, findings: &mut Findings) {
-        if !self.0.insert(name.to_owned()) {
+        if !self.used.insert(name.to_owned()) {
             findings.add(
                 place.span(),
                 format!("the name {name} is used twice"),
@@ -49,6 +58,27 @@ impl Names {
             );
         }
     }
+}
+
+impl Names {
+    /// A name in a line for /etc/hosts: of a host, of its interface, or of a port of an array.
+    pub(super) fn take_line(&mut self, place: &At<String>, name: &str, findings: &mut Findings) {
+        if !self.lines.insert(name.to_owned()) {
+            findings.add(
+                place.span(),
+                format!("{name} would be twice in /etc/hosts"),
+                "hosts, their interfaces (HOST-INTERFACE), an array's controllers (ARRAYa, ARRAYb) and its ports \
+                 (ARRAYa-ib0 and so on, or their own name) have names of their own there",
+                "hosts(5)",
+                "another name for the host, or a name of its own for the port",
+            );
+        }
+    }
+}
+
+/// `an array`, `a host`.
+fn with_article(what: &str) -> String {
+    format!("{} {what}", if what.starts_with(['a', 'e', 'i', 'o', 'u']) { "an" } else { "a" })
 }
 
 /// Whether a name of a network interface is possible and needs no quotes.
@@ -103,7 +133,7 @@ pub(super) fn check_path(path: &At<String>, what: &str, findings: &mut Findings)
     }
     findings.add(
         path.span(),
-        format!("{text:?} is not the path of a {what}"),
+        format!("{text:?} is not the path of {}", with_article(what)),
         "a path begins with /, does not end with one, and has letters, digits and ._-+: only, without . and ..",
         "exports(5), fstab(5): other characters need escapes that differ between files",
         "a path such as \"/srv/data\"",

@@ -20,7 +20,7 @@ pub(super) fn check(
 ) -> Option<model::PowerScale> {
     let nas = site.powerscale.as_ref()?;
     let keys = nas.get_ref();
-    names.check_host_name(&keys.name, "cluster", findings);
+    names.check_host_name(&keys.name, ("name", "cluster"), findings);
     names.check_unique(&keys.name, findings);
     for word in [&keys.administrator, &keys.groupnet, &keys.subnet, &keys.pool, &keys.zone, &keys.user] {
         check_word(word, findings);
@@ -32,7 +32,6 @@ pub(super) fn check(
     let nodes = nodes(keys, addresses, findings);
     one_subnet(keys, &nodes, findings);
     has_clients(site, nas, findings);
-    keys.localports.iter().for_each(|local| check_localports(local, findings));
     let text = |value: &At<String>| value.get_ref().clone();
     Some(model::PowerScale {
         name: text(&keys.name),
@@ -50,7 +49,6 @@ pub(super) fn check(
         is_for_benchmark: keys.benchmark,
         has_nfsv4: keys.nfsv4.as_ref().is_some_and(|nfsv4| *nfsv4.get_ref()),
         nconnect: *keys.nconnect.get_ref(),
-        localports: keys.localports.as_ref().map(text),
     })
 }
 
@@ -215,23 +213,6 @@ fn has_clients(site: &Site, nas: &At<PowerScale>, findings: &mut Findings) {
             "an export admits the hosts of the site file by their addresses",
             format!("{ROCE}, section Configure the Fileshare on PowerScale"),
             "[hosts] and a [[host]] for each client",
-        );
-    }
-}
-
-/// Addresses and ranges joined by ~, as remoteports and localports take them.
-fn check_localports(local: &At<String>, findings: &mut Findings) {
-    let is_address = |text: &str| text.parse::<Ipv4Addr>().is_ok();
-    let is_part = |part: &str| {
-        part.split_once('-').map_or(is_address(part), |(from, to)| is_address(from) && is_address(to))
-    };
-    if !local.get_ref().split('~').all(is_part) {
-        findings.add(
-            local.span(),
-            format!("{:?} is no list of local addresses", local.get_ref()),
-            "localports is addresses and A-B ranges, joined by ~",
-            "docs/MOUNT-OPTIONS.md",
-            "localports = \"10.0.0.21-10.0.0.22\"",
         );
     }
 }

@@ -23,7 +23,7 @@ pub(super) fn check(
 ) -> Option<model::Scale> {
     let scale = site.scale.as_ref()?;
     let keys = scale.get_ref();
-    names.check_host_name(&keys.cluster, "cluster", findings);
+    names.check_host_name(&keys.cluster, ("cluster", "cluster"), findings);
     check_file_system(&keys.file_system, findings);
     check_path(&keys.mount_point, "directory", findings);
     if site.array.is_empty() {

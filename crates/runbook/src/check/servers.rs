@@ -57,7 +57,7 @@ fn one(
 ) -> model::Server {
     let keys = server.get_ref();
     let name = keys.name.get_ref();
-    names.check_host_name(&keys.name, "server", findings);
+    names.check_host_name(&keys.name, ("name", "server"), findings);
     names.check_unique(&keys.name, findings);
     if keys.nfs.is_none() && keys.nvmet.is_none() && keys.trunkline.is_none() {
         findings.add(

@@ -284,6 +284,30 @@ const BROKEN_NAS: &[(&str, &str, &str, [&str; 3])] = &[
         "eth0",
         ["no list of local", "joined by ~", "MOUNT-OPTIONS"],
     ),
+    (
+        "#localports = \"192.168.1.21-192.168.1.22\"",
+        "localports = \"192.168.1.21-192.168.1.23\"",
+        "192.168.1.23",
+        ["192.168.1.23 of host p4-02 is used twice: host p4-01", "one interface", "RFC 1122"],
+    ),
+    (
+        "#localports = \"192.168.1.21-192.168.1.22\"",
+        "localports = \"192.168.1.21~192.168.1.204\"",
+        "192.168.1.204",
+        ["is used twice", "one interface", "RFC 1122"],
+    ),
+    (
+        "name = \"p4-02\"",
+        "name = \"p4-[02-03]\"\nlocalports = \"192.168.1.23-192.168.1.24\"",
+        "localports",
+        ["of several hosts, p4-02 to p4-03", "of one machine", "RUNBOOKS"],
+    ),
+    (
+        "\"192.168.1.23\"",
+        "\"255.255.255.255\"",
+        "255.255.255.255",
+        ["not the address of an interface", "broadcast", "figure 19"],
+    ),
 ];
 
 /// The same for the example of a Spectrum Scale cluster.
@@ -375,6 +399,85 @@ fn limits_of_a_release_or_of_a_transport_hold_for_these_only() {
     let last = ef600().replace("172.30.60.1\"", "172.30.60.201\"").replace("172.30.60.101", "172.30.61.255");
     assert!(runbook(&last).is_ok());
     assert!(refused(&last.replace("60.201", "60.202")).0.sentence.contains("1 of them"));
+}
+
+/// RHEL 7 and later systems do not share volumes; clients of files have none.
+#[test]
+fn systems_are_mixed_only_where_no_host_has_paths() {
+    let other = |site: &str| site.replacen("name = \"p4-02\"", "name = \"p4-02\"\nos = \"rhel7\"", 1);
+    let nas = other(System::PowerScale.site_file());
+    assert!(runbook(&nas).is_ok());
+    let systems: Vec<_> = crate::host_plans(&nas).unwrap().iter().map(|plan| plan.native_multipath).collect();
+    assert_eq!(systems, [true, false]);
+    let target = "[[target]]\nname = \"t\"\ntransport = \"tcp\"\naddresses = [\"10.0.0.1\"]\n";
+    let named = nas.replace("[hosts]", "[hosts]\nnqn_prefix = \"nqn.2020-12.com.example:\"");
+    let (refusal, line) = refused(&format!("{named}\n{target}"));
+    assert!(refusal.sentence.contains("are mixed: p4-02 differs") && line.contains("rhel7"), "{refusal}");
+    // Volumes of a server of the site.
+    let server = System::LinuxServer.site_file();
+    let mixed = format!("{server}\n[[host]]\nname = \"old\"\naddress = \"10.9.9.9\"\nos = \"rhel7\"\n");
+    assert!(refused(&mixed).0.sentence.contains("are mixed: old differs"));
+}
+
+/// What an advice says can be copied into the site file, and is then accepted.
+#[test]
+fn advice_can_be_copied() {
+    let scale = System::Scale.site_file();
+    let cluster = scale.lines().find(|line| line.starts_with("cluster = ")).unwrap();
+    for (site, old, new, advice) in [
+        (ef600(), "volume = \"4992GiB\"", "volume = \"9992GiB\"", None),
+        (ef600(), "scheme = \"raid6\"", "scheme = \"raid5\"", Some("scheme = \"raid6\"")),
+        (ef600(), "scheme = \"raid6\"", "scheme = \"8+99\"", Some("scheme = \"raid6\"")),
+        (ef600(), "#segment_kib = 128", "segment_kib = 100", Some("segment_kib = 64")),
+        (scale.to_owned(), cluster, "cluster = \"Bad name\"", Some("cluster = \"bad-name\"")),
+    ] {
+        let (refusal, _) = refused(&site.replacen(old, new, 1));
+        let copied = refusal.advice.split(", or ").next().unwrap();
+        assert!(advice.is_none_or(|advice| advice == copied), "{refusal}");
+        assert!(runbook(&site.replacen(old, copied, 1)).is_ok(), "{copied} is refused");
+    }
+    let pool = ef600().replace("\"raid6\"", "\"ddp\"").replace("#segment_kib", "segment_kib");
+    assert_eq!(refused(&pool).0.advice, "leave segment_kib out, or scheme = \"raid6\"");
+    let (refusal, _) = refused(&ef600().replace("name = \"de0704\"", "name = \"DE 0704\""));
+    assert!(refusal.sentence.ends_with("is not a name for an array"), "{refusal}");
+    assert_eq!(refusal.advice, "name = \"de-0704\"");
+}
+
+/// Names of ports and of interfaces are in /etc/hosts beside those of hosts.
+#[test]
+fn a_name_that_etc_hosts_would_have_twice_is_refused() {
+    let named = |name: &str| ef600().replace("name = \"mgt01\"", &format!("name = {name:?}"));
+    for name in ["de0704a-ib0", "de0704b-ib3", "de0704a", "cmp07-ib0"] {
+        let (refusal, line) = refused(&named(name));
+        assert!(refusal.sentence.contains("would be twice in /etc/hosts"), "{refusal}");
+        assert!(line.contains(name) && refusal.rule.contains("ARRAYa-ib0"), "{line}: {refusal}");
+    }
+    for name in ["de0704a-ib9", "de0704c", "cmp07-ib9"] {
+        assert!(runbook(&named(name)).is_ok(), "{name}");
+    }
+}
+
+#[test]
+fn a_policy_of_native_multipath_is_refused_where_there_is_none() {
+    for policy in ["round-robin", "numa", "queue-depth"] {
+        let site = ef600().replace("\"rhel8\"", "\"rhel7\"");
+        assert!(runbook(&site).is_ok());
+        let (refusal, line) =
+            refused(&site.replace("#iopolicy = \"round-robin\"", &format!("iopolicy = {policy:?}")));
+        assert!(refusal.sentence.contains("no effect on rhel7") && line.starts_with("iopolicy"), "{refusal}");
+    }
+}
+
+#[test]
+fn local_addresses_are_for_clients_of_a_cluster_only() {
+    let site = System::LinuxHost.site_file().replacen("[[host]]", "[[host]]\nlocalports = \"10.0.0.77\"", 1);
+    let (refusal, line) = refused(&site);
+    assert!(refusal.sentence.contains("no effect") && line.starts_with("localports"), "{refusal}");
+    // As a key of the cluster they would be those of all clients.
+    let shared = System::PowerScale
+        .site_file()
+        .replace("prefix_length", "localports = \"192.168.1.21-192.168.1.22\"\nprefix_length");
+    assert!(matches!(runbook(&shared), Err(Error::Form { cause }) if cause.contains("`localports`")));
 }
 
 #[test]

@@ -33,7 +33,7 @@ fn mounts(text: &str) -> Vec<Line> {
 fn the_vendors_lines_are_those_of_the_four_tests() {
     let site = System::PowerScale.site_file().replace("#localports", "localports");
     let files = files(&site);
-    let found = mounts(text(&files, "nas-clients/files/fstab.vendor"));
+    let found = mounts(text(&files, "nas-clients/files/by-name/p4-01/fstab.vendor"));
     let large = "rsize=1048576,wsize=1048576";
     let several = "remoteports=192.168.1.201-192.168.1.204";
     let local = "localports=192.168.1.21-192.168.1.22";
@@ -53,6 +53,26 @@ fn the_vendors_lines_are_those_of_the_four_tests() {
         }
         assert_eq!(found, options.split(',').map(str::to_owned).collect());
     }
+}
+
+/// A client cannot connect from the addresses of another one.
+#[test]
+fn only_the_client_that_has_local_addresses_is_told_them_and_the_export_admits_them() {
+    let site = System::PowerScale.site_file().replace("#localports", "localports");
+    let all = files(&site);
+    let local = "localports=192.168.1.21-192.168.1.22,remoteports=";
+    let with: Vec<_> = all.iter().filter(|file| file.text.contains(local)).map(|file| &*file.path).collect();
+    let own = ["trunkline", "vendor"].map(|driver| format!("nas-clients/files/by-name/p4-01/fstab.{driver}"));
+    assert_eq!(with, own);
+    for path in own {
+        assert_eq!(text(&all, &path).matches(local).count(), 2, "{path}");
+        let shared = text(&all, &path.replace("by-name/p4-01/", ""));
+        assert_eq!(shared, text(&all, &path).replace("localports=192.168.1.21-192.168.1.22,", ""));
+    }
+    let export = text(&all, "nas-f210/40-export.sh");
+    assert!(export.contains("clients=192.168.1.21,192.168.1.22,192.168.1.23\n"), "{export}");
+    let without = files(System::PowerScale.site_file());
+    assert!(without.iter().all(|file| !file.path.contains("by-name") && !file.text.contains("localports=")));
 }
 
 #[test]
@@ -104,7 +124,7 @@ fn the_clusters_commands_are_those_of_the_guide() {
         assert!(pool.contains(part), "{part} is not in {pool}");
     }
     let export = text(&files, "nas-f210/40-export.sh");
-    assert!(export.contains("clients=192.168.1.21,192.168.1.22\n"));
+    assert!(export.contains("clients=192.168.1.21,192.168.1.23\n"));
     for option in ["--clients", "--read-write-clients", "--root-clients", "--all-dirs yes", "--zone System"] {
         assert!(export.contains(option), "{option}");
     }

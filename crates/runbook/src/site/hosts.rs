@@ -29,9 +29,9 @@ pub(crate) struct Hosts {
     /// The largest request (`max_sectors_kb`).
     #[serde(default)]
     pub(crate) request_kib: Option<At<u32>>,
-    /// How native multipath chooses among optimized paths.
-    #[serde(default = "iopolicy")]
-    pub(crate) iopolicy: At<IoPolicy>,
+    /// How native multipath chooses among optimized paths: round-robin unless it is given.
+    #[serde(default)]
+    pub(crate) iopolicy: Option<At<IoPolicy>>,
 }
 
 // Deploying NetApp EF600, Lenovo Press 2021, section Discovering and Connecting to the EF600, asks
@@ -53,10 +53,6 @@ const fn ctrl_loss_s() -> u32 {
     3600
 }
 
-fn iopolicy() -> At<IoPolicy> {
-    At::new(0..0, IoPolicy::RoundRobin)
-}
-
 /// A host, or several with numbers in their names.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -74,6 +70,9 @@ pub(crate) struct Host {
     /// The whole NQN.
     #[serde(default)]
     pub(crate) nqn: Option<At<String>>,
+    /// The addresses from which a client of PowerScale with several interfaces connects.
+    #[serde(default)]
+    pub(crate) localports: Option<At<String>>,
 }
 
 /// An operating system. A rebuild of RHEL counts as the RHEL that it is made from.

@@ -45,9 +45,6 @@ pub(crate) struct PowerScale {
     /// Connections of a mount.
     #[serde(default = "nconnect")]
     pub(crate) nconnect: At<u32>,
-    /// Local addresses of a client with several interfaces.
-    #[serde(default)]
-    pub(crate) localports: Option<At<String>>,
 }
 
 fn text(text: &str) -> At<String> {

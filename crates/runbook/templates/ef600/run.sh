@@ -19,8 +19,12 @@ if [ -n "${EF600_PASSWORD_FILE-}" ]; then
     password=$EF600_PASSWORD_FILE
 else
     [ -n "${EF600_PASSWORD-}" ] || { echo "$0: set EF600_PASSWORD_FILE or EF600_PASSWORD" >&2; exit 2; }
+    # Elsewhere the password could stay behind on a disk.
     memory=/dev/shm
-    [ -w "$memory" ] || memory=${TMPDIR:-/tmp}
+    if [ ! -w "$memory" ] || [ "$(stat --file-system --format=%T "$memory")" != tmpfs ]; then
+        echo "$0: $memory is no file system in memory that takes files: set EF600_PASSWORD_FILE" >&2
+        exit 1
+    fi
     password=$(mktemp --tmpdir="$memory")
     trap 'rm -f "$password"' EXIT
     printf '%s\n' "$EF600_PASSWORD" >"$password"

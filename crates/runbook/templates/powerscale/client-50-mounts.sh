@@ -2,6 +2,8 @@
 # Makes the mount points, and adds the lines of a driver to /etc/fstab: DRIVER=trunkline (no kernel
 # module), kernel (one address for each mount) or vendor (with the multipath driver). A mount is made
 # on demand: mount /mnt/{{ nas.name }}/rdma-mp
+#
+# HOST_NAME chooses the lines of a host with localports; it is the short host name unless it is set.
 set -euo pipefail
 cd "$(dirname "$0")"
 # shellcheck source=placing.sh
@@ -10,6 +12,8 @@ cd "$(dirname "$0")"
 driver=${DRIVER:-trunkline}
 lines=files/fstab.$driver
 [ -e "$lines" ] || fail "DRIVER is trunkline, kernel or vendor"
+name=${HOST_NAME:-$(hostname -s)}
+[ ! -e "files/by-name/$name/fstab.$driver" ] || lines=files/by-name/$name/fstab.$driver
 
 begin="# BEGIN of the lines of the runbook of {{ nas.name }}"
 end="# END of the lines of the runbook of {{ nas.name }}"
@@ -32,6 +36,8 @@ others() {
 case ${1-} in
     do)
         need_root
+        awk -v name="$name" '$1 == name { found = 1 } END { exit !found }' hosts.list ||
+            fail "hosts.list has no $name: set HOST_NAME to one of $(awk '{ print $1 }' hosts.list | xargs)"
         if [ "$driver" = trunkline ]; then
             command -v mount.trunkline >/dev/null || fail "install trunkline first: mount.trunkline is its mount helper"
         fi

@@ -178,6 +178,22 @@ fn mounts_of_either_driver_are_made_and_taken_back_without_a_trace() {
 }
 
 #[test]
+fn a_client_with_local_addresses_mounts_by_lines_of_its_own() {
+    let site = System::PowerScale.site_file().replace("#localports", "localports");
+    let client = Client::new(&site, &MOUNTS);
+    let (worked, said) = client.run(
+        "step=./50-mounts.sh; : >/etc/fstab; for driver in trunkline vendor; do for name in p4-01 p4-02; do \
+         HOST_NAME=$name DRIVER=$driver $step do; echo $name $(grep -c localports=192.168.1.21-192.168.1.22, /etc/fstab); \
+         HOST_NAME=$name DRIVER=$driver $step undo; done; done; DRIVER=kernel $step do; ! grep localports /etc/fstab; \
+         $step undo; export HOST_NAME=other; ! $step do; [ ! -s /etc/fstab ]; [ ! -e $AT/state ]",
+    );
+    assert!(worked, "{said}");
+    let (counts, refused) = said.split_at(said.find("50-mounts.sh").unwrap_or_else(|| panic!("{said}")));
+    assert_eq!(counts, "p4-01 2\np4-02 0\n".repeat(2));
+    assert!(refused.contains("hosts.list has no other: set HOST_NAME to one of p4-01 p4-02"), "{said}");
+}
+
+#[test]
 fn a_mount_point_that_fstab_has_already_is_left_alone() {
     let client = Client::new(System::PowerScale.site_file(), &MOUNTS);
     let (worked, said) = client.run(

@@ -226,33 +226,3 @@ fn a_module_that_an_older_one_uses_is_unloaded_after_that() {
     assert!(worked, "{said}");
     assert_eq!(said, "rmmod older\nrmmod newer\nbusy stays loaded: it is in use\n");
 }
-
-/// A stand-in for SMcli tells which volumes are being formatted; the wait ends when none of ours
-/// is.
-#[test]
-fn mapping_waits_until_the_volumes_are_formatted() {
-    let directory = folder(System::Ef600.site_file());
-    let smcli = format!(
-        "#!/bin/sh\nwhile [ $# -gt 0 ]; do [ \"$1\" = -P ] && cat \"$2\" >{0}/password && stat -c '%n %a' \"$2\" >{0}/handed; shift; done\n\
-         echo 'other-volume  Volume Initialize  10%'\ncat {0}/running\necho 'SMcli completed successfully.'\n",
-        directory.path().display()
-    );
-    write(&directory.path().join("SMcli"), &smcli, 0o755);
-    let path = format!("{}:{}", directory.path().display(), std::env::var("PATH").expect("a path"));
-    let wait = || {
-        let program = directory.path().join("array-de0704/30-wait-formatted.sh");
-        run(Command::new(program).env("PATH", &path).env("EF600_PASSWORD", "s3cret").env("WAIT_S", "0"))
-    };
-    write(&directory.path().join("running"), "de0704a01v1  Volume Initialize  42%\n", 0o644);
-    let (worked, said) = wait();
-    assert!(!worked && said.contains("still being formatted: de0704a01v1"), "{said}");
-    write(&directory.path().join("running"), "de0704a01v11  Volume Initialize  42%\n", 0o644);
-    let (worked, said) = wait();
-    assert!(worked && said.contains("all volumes are formatted"), "{said}");
-    let read = |name: &str| fs::read_to_string(directory.path().join(name)).expect("handed over");
-    assert_eq!(read("password"), "s3cret\n");
-    // In memory, for this user only, and gone by now.
-    let handed = read("handed");
-    let (file, mode) = handed.trim_end().split_once(' ').expect("a file and its mode");
-    assert!(file.starts_with("/dev/shm/") && mode == "600" && !Path::new(file).exists(), "{handed}");
-}
