@@ -60,7 +60,8 @@ fn no_device(expected: &Expected) -> Finding {
     )
 }
 
-/// The ports, from what is captured: the first of three that shows any, the one that says most first.
+/// The ports, from what is captured: the first of three that shows any, the one that says most
+/// first.
 fn ports(evidence: &Evidence) -> (Vec<RdmaPort>, &str) {
     let from_devinfo = evidence.text(DEVINFO).map(rdma_ports).unwrap_or_default();
     if !from_devinfo.is_empty() {

@@ -28,7 +28,8 @@ pub(super) fn sentence(text: &str) -> String {
     as_setting().unwrap_or_else(|| text.to_owned())
 }
 
-/// `--volume 4992GiB, or --mirrors 2` as `volume = "4992GiB"`: what a site file does not have is left out.
+/// `--volume 4992GiB, or --mirrors 2` as `volume = "4992GiB"`: what a site file does not have is
+/// left out.
 pub(super) fn advice(text: &str) -> String {
     let (settings, remark) = text.split_once(REMARK).unwrap_or((text, ""));
     let mut kept: Vec<String> = Vec::new();
