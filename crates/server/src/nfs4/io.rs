@@ -79,30 +79,44 @@ pub(super) fn writable<'a>(compound: &Compound<'a>, asked: Stateid) -> Outcome<T
     Ok(target)
 }
 
-/// READ. The data of the last operation travel beside the reply.
+/// What a READ or READ_PLUS has read.
+struct Fetched {
+    head: ReplyHead,
+    /// The data, if they go into the message; otherwise they travel beside it.
+    here: Option<Payload>,
+}
+
+/// Reads for a reply. The data of the last operation travel beside it, unless it is kept.
+fn fetch(compound: &mut Compound<'_>, args: &ReadArgs, is_last: bool, bytes_max: u32) -> Outcome<Fetched> {
+    let mut payload = Payload::new();
+    let head = read_into(compound, args, bytes_max, &mut payload)?;
+    let is_kept = compound.session.as_ref().is_some_and(|session| session.keep);
+    if is_last && !is_kept {
+        compound.payload = payload;
+        return Ok(Fetched { head, here: None });
+    }
+    // Only pages that are sent in one go have no bytes, and only calls without waiting get such.
+    if payload.iter().any(|segment| segment.as_bytes().is_none()) {
+        return Err(Status::SERVERFAULT);
+    }
+    Ok(Fetched { head, here: Some(payload) })
+}
+
+/// READ.
 pub(super) fn read(
     compound: &mut Compound<'_>,
     args: &ReadArgs,
     is_last: bool,
     out: &mut Replies<'_>,
 ) -> Status {
-    let mut payload = Payload::new();
     let bytes_max = compound.bytes_worth_getting(out.len());
-    let head = match read_into(compound, args, bytes_max, &mut payload) {
-        Ok(head) => head,
-        Err(status) => return out.fail(Operation::Read, status),
-    };
-    let is_kept = compound.session.as_ref().is_some_and(|session| session.keep);
-    if is_last && !is_kept {
-        compound.payload = payload;
-        return out.push(&Reply::Read(Ok(head)));
+    match fetch(compound, args, is_last, bytes_max) {
+        Err(status) => out.fail(Operation::Read, status),
+        Ok(Fetched { head, here: None }) => out.push(&Reply::Read(Ok(head))),
+        Ok(Fetched { head, here: Some(data) }) => {
+            out.read_here(head.eof, data.iter().filter_map(Segment::as_bytes))
+        }
     }
-    // Something follows, or the reply is kept with its data. Only pages that are sent in one go
-    // have no bytes, and only calls without waiting get such.
-    if payload.iter().any(|segment| segment.as_bytes().is_none()) {
-        return out.fail(Operation::Read, Status::SERVERFAULT);
-    }
-    out.read_here(head.eof, payload.iter().filter_map(Segment::as_bytes))
 }
 
 fn read_into(
@@ -129,22 +143,19 @@ pub(super) fn read_plus(
     is_last: bool,
     out: &mut Replies<'_>,
 ) -> Status {
-    let mut payload = Payload::new();
     let bytes_max = compound.bytes_worth_getting(out.len());
     let ReadPlusArgs { stateid, offset, count } = *args;
-    let head = match read_into(compound, &ReadArgs { stateid, offset, count }, bytes_max, &mut payload) {
-        Ok(head) => head,
-        Err(status) => return out.fail(Operation::ReadPlus, status),
-    };
-    let is_kept = compound.session.as_ref().is_some_and(|session| session.keep);
-    if is_last && !is_kept {
-        compound.payload = payload;
-        return out.read_plus(&DataHead { eof: head.eof, hole: None, offset, count: head.count });
+    match fetch(compound, &ReadArgs { stateid, offset, count }, is_last, bytes_max) {
+        Err(status) => out.fail(Operation::ReadPlus, status),
+        Ok(Fetched { head, here: None }) => {
+            out.read_plus(&DataHead { eof: head.eof, hole: None, offset, count: head.count })
+        }
+        Ok(Fetched { head, here: Some(data) }) => {
+            let bytes = data.iter().filter_map(Segment::as_bytes).collect::<Vec<_>>().concat();
+            let data = [PlusSegment::Data { offset, bytes: &bytes }];
+            out.push(&Reply::ReadPlus(Ok(PlusSuccess { eof: head.eof, segments: Array::from(&data) })))
+        }
     }
-    let pieces: Vec<&[u8]> = payload.iter().filter_map(Segment::as_bytes).collect();
-    let bytes = pieces.concat();
-    let data = [PlusSegment::Data { offset, bytes: &bytes }];
-    out.push(&Reply::ReadPlus(Ok(PlusSuccess { eof: head.eof, segments: Array::from(&data) })))
 }
 
 /// WRITE.
