@@ -29,6 +29,17 @@ struct HeldFile {
     object: ObjectId,
     /// OPENs that are under way.
     opening: u32,
+    /// An open of the file has ended meanwhile, so the last of these looks whether another is left.
+    look_again: bool,
+}
+
+impl HeldFile {
+    /// Whether nobody has the file open. While it is being opened that is not known; then the OPEN
+    /// will look.
+    fn is_unused(&mut self, name: &[u8], is_open: impl Fn(&[u8]) -> bool) -> bool {
+        self.look_again |= self.opening > 0;
+        self.opening == 0 && !is_open(name)
+    }
 }
 
 type Part = HashMap<FileName, HeldFile>;
@@ -74,35 +85,44 @@ impl HeldFiles {
         self.parts[at].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Holds a file for an OPEN. Returns whether the store does.
-    fn open(&self, export: &Export, object: ObjectId, name: &[u8]) -> Result<bool, fs::Status> {
-        let mut part = self.part(name);
-        if let Some(file) = part.get_mut(name) {
+    /// Holds a file for an OPEN. Returns whether the store does. The store is asked without a lock,
+    /// which others may need that cannot wait for this store.
+    fn open(&self, store: &Arc<dyn Store>, object: ObjectId, name: &[u8]) -> Result<bool, fs::Status> {
+        if let Some(file) = self.part(name).get_mut(name) {
             file.opening += 1;
             return Ok(true);
         }
-        match export.store.hold(object) {
-            Ok(()) => {
-                let file = HeldFile { store: Arc::clone(&export.store), object, opening: 1 };
-                part.insert(FileName::from_slice(name), file);
-                Ok(true)
-            }
-            Err(fs::Status::Stale) => Err(fs::Status::Stale),
-            Err(_) => Ok(false),
+        match store.hold(object) {
+            Ok(()) => {}
+            Err(fs::Status::Stale) => return Err(fs::Status::Stale),
+            Err(_) => return Ok(false),
         }
+        let mut part = self.part(name);
+        if let Some(file) = part.get_mut(name) {
+            // Another OPEN was faster. Stores count their holds.
+            file.opening += 1;
+            drop(part);
+            store.release(object);
+        } else {
+            let file = HeldFile { store: Arc::clone(store), object, opening: 1, look_again: false };
+            part.insert(FileName::from_slice(name), file);
+        }
+        Ok(true)
     }
 
-    /// An OPEN has ended.
-    fn opened(&self, name: &[u8]) {
-        if let Some(file) = self.part(name).get_mut(name) {
-            file.opening = file.opening.saturating_sub(1);
-        }
+    /// An OPEN has ended. Returns whether [`close`](Self::close) has to be called, because an open
+    /// of the file has ended meanwhile.
+    fn opened(&self, name: &[u8]) -> bool {
+        let mut part = self.part(name);
+        let Some(file) = part.get_mut(name) else { return false };
+        file.opening = file.opening.saturating_sub(1);
+        file.opening == 0 && std::mem::take(&mut file.look_again)
     }
 
     /// Releases a file after a CLOSE, if it was the last open. May have to wait for the store.
     pub fn close(&self, name: &[u8], is_open: impl Fn(&[u8]) -> bool) {
         let mut part = self.part(name);
-        if part.get(name).is_some_and(|file| file.opening == 0) && !is_open(name) {
+        if part.get_mut(name).is_some_and(|file| file.is_unused(name, is_open)) {
             let gone = part.remove(name);
             // To free a large file takes time.
             drop(part);
@@ -122,7 +142,7 @@ impl HeldFiles {
         let is_left = search.next < PARTS || search.dropped != dropped;
         drop(search);
         let mut part = part.lock().unwrap_or_else(PoisonError::into_inner);
-        let gone = part.extract_if(|name, file| file.opening == 0 && !is_open(name)).map(|(_, file)| file);
+        let gone = part.extract_if(|name, file| file.is_unused(name, &is_open)).map(|(_, file)| file);
         let gone: Vec<HeldFile> = gone.collect();
         drop(part);
         release_all(gone);
@@ -167,7 +187,7 @@ impl Nfs4State {
         object: ObjectId,
         name: FileName,
     ) -> Result<Opening<'_>, fs::Status> {
-        let is_held = self.held.open(export, object, &name)?;
+        let is_held = self.held.open(&export.store, object, &name)?;
         Ok(Opening { shared: self, now, name, is_held })
     }
 
@@ -186,8 +206,8 @@ impl Nfs4State {
 impl Opening<'_> {
     /// The file has been opened, so it stays held.
     pub fn keep(mut self) {
-        if std::mem::take(&mut self.is_held) {
-            self.shared.held.opened(&self.name);
+        if std::mem::take(&mut self.is_held) && self.shared.held.opened(&self.name) {
+            self.shared.release(self.now, &self.name);
         }
     }
 }
@@ -198,5 +218,54 @@ impl Drop for Opening<'_> {
             self.shared.held.opened(&self.name);
             self.shared.release(self.now, &self.name);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use store::{Caller, CreateMode, MemStore, NewObject, SetAttributes, Wait};
+
+    const ROOT: Caller<'static> = Caller { uid: 0, gid: 0, gids: &[] };
+
+    /// A file that has lost its name after an OPEN of it began, and whether it is still there.
+    fn unlinked(held: &HeldFiles, test: impl FnOnce(&dyn Fn() -> bool)) {
+        let store: Arc<dyn Store> = Arc::new(MemStore::new(1 << 20, 0, 0));
+        let new = NewObject::File(CreateMode::Guarded(SetAttributes::default()));
+        let object = store.create(ROOT, store.root(), b"f", new).1.unwrap().object;
+        assert_eq!(held.open(&store, object, b"f"), Ok(true));
+        store.remove(ROOT, store.root(), b"f").1.unwrap();
+        test(&|| store.attributes(object, Wait::Allowed).unwrap().is_ok());
+    }
+
+    #[test]
+    fn an_open_that_ends_during_another_is_looked_at_after_that() {
+        for by_search in [false, true] {
+            let held = HeldFiles::default();
+            unlinked(&held, |is_there| {
+                if by_search {
+                    while held.search(1, |_| false) {}
+                } else {
+                    held.close(b"f", |_| false);
+                }
+                assert!(is_there(), "it is being opened");
+                assert!(held.opened(b"f"));
+                held.close(b"f", |_| true);
+                assert!(is_there(), "another has it open");
+                held.close(b"f", |_| false);
+                assert!(!is_there());
+            });
+        }
+    }
+
+    #[test]
+    fn an_open_alone_needs_no_further_look() {
+        let held = HeldFiles::default();
+        unlinked(&held, |is_there| {
+            assert!(!held.opened(b"f"));
+            assert!(is_there());
+            while held.search(1, |_| false) {}
+            assert!(!is_there());
+        });
     }
 }
