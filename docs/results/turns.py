@@ -38,21 +38,23 @@ def end(servers):
 
 
 def measure(load, server, port, work, seconds, mib, *mount_options):
-    """One run of a work (mode, block, depth, connections): its speed, the server's CPU time for an operation, and the share
-    of the machine that others used. A run during which that was more than a tenth is disturbed."""
+    """One run of a work (mode, block, depth, connections): its speed, the server's and the client's CPU time for an operation,
+    and the share of the machine that others used. A run during which that was more than a tenth is disturbed."""
     began, busy, served, clients = time.time(), busy_seconds(), cpu_seconds(server.pid), os.times()
     command = [load, "127.0.0.1", port, port, "/export", *map(str, work), str(seconds), str(mib), *mount_options]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         sys.exit(done.stderr)
     after, served = os.times(), cpu_seconds(server.pid) - served
-    ours = served + sum(after[2:4]) - sum(clients[2:4])
+    loaded = sum(after[2:4]) - sum(clients[2:4])
+    ours = served + loaded
     others = max(0.0, (busy_seconds() - busy - ours) / (time.time() - began) / os.cpu_count())
     values = dict(word.split("=") for word in done.stdout.split() if "=" in word)
     mode, block, depth, connections = work
     return {"work": mode, "block": block, "depth": depth, "connections": connections,
             "gbytes_per_s": float(values["gbytes_per_s"]), "iops": float(values["iops"]),
             "server_us": round(served * 1e6 / int(values["operations"]), 2),
+            "client_us": round(loaded * 1e6 / int(values["operations"]), 2),
             "others": round(others, 3), "calm": others < DISTURBED}
 
 
