@@ -83,7 +83,7 @@ pub(crate) const RULES: &[Rule] = &[
     rule(
         "client",
         Layer::Runtime,
-        &["xdr", "rpc", "drc", "fs", "nfs3", "paths", "metrics", "memory", "verbs", "transport"],
+        &["xdr", "rpc", "drc", "fs", "nfs3", "nfs4", "paths", "metrics", "memory", "verbs", "transport"],
         &["server", "store"],
     ),
     rule("mount", Layer::Runtime, &["fs", "client"], &[]),
@@ -118,7 +118,19 @@ pub(crate) const RULES: &[Rule] = &[
             "fs", "record", "metrics", "plan", "check", "fio", "store", "server", "client", "mount", "copy",
             "lab", "bench", "report", "runbook",
         ],
-        &["xdr", "rpc", "drc", "nfs3", "rpcrdma", "paths", "memory", "verbs", "transport", "acceptance"],
+        &[
+            "xdr",
+            "rpc",
+            "drc",
+            "nfs3",
+            "nfs4",
+            "rpcrdma",
+            "paths",
+            "memory",
+            "verbs",
+            "transport",
+            "acceptance",
+        ],
     ),
 ];
 

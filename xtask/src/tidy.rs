@@ -25,7 +25,7 @@ pub(crate) fn findings() -> Result<Vec<String>> {
 /// Modules of the server that only these other modules may use, so that its modules depend
 /// downwards only.
 const SERVER_MODULES: [(&str, &[&str]); 4] = [
-    ("runtime", &["server", "rpcbind"]),
+    ("runtime", &["server", "rpcbind", "takeover"]),
     ("dispatch", &["runtime", "server", "rpcbind"]),
     ("nfs3", &["dispatch", "mount"]),
     ("nfs4", &["dispatch"]),

@@ -1,5 +1,8 @@
 //! Finds what binds a result: the resource that was at its limit while the others had capacity
-//! left. Each finding states its evidence.
+//! left. Each finding states its evidence. Where nothing that is seen was at its limit, the finding
+//! is `slots`, until [`steps`] has compared the steps of the workload.
+
+pub mod steps;
 
 use std::time::Duration;
 
@@ -47,7 +50,7 @@ fn mean(samples: &[Sample], of: impl Fn(&Sample) -> f64) -> f64 {
     samples.iter().map(of).sum::<f64>() / samples.len().max(1) as f64
 }
 
-/// Finds the binding limit.
+/// Finds the binding limit. `slots` holds only after [`steps::judge`].
 #[must_use]
 pub fn binding(samples: &[Sample], context: &BindingContext) -> Binding {
     set_by_experiment(context)

@@ -17,6 +17,7 @@ mod message;
 mod remote_files;
 mod sample_bounds;
 mod spec;
+mod told;
 
 pub use self::directories::AllowedDirectories;
 pub(crate) use self::fleet::{Failure, Fleet, Load, Run};
@@ -25,6 +26,7 @@ pub(crate) use self::merge::add_paths;
 pub use self::remote_files::RemoteDirectory;
 pub(crate) use self::remote_files::RemoteFiles;
 pub use self::spec::{AGENT_PORT, ClientSpec, Place};
+pub use self::told::ClientLoad;
 
 /// The command that starts agents at `ssh:HOST`. It asks nothing, and ends 20 s after the machine
 /// has stopped answering.

@@ -11,6 +11,7 @@ pub(crate) mod files;
 mod held;
 pub(crate) mod kernel_mount;
 pub(crate) mod mount_point;
+pub(crate) mod transports;
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -22,6 +23,7 @@ use record::Direction;
 use self::counts::DirectoryCounts;
 use self::files::LocalFile;
 use self::kernel_mount::{Failure, KernelMount};
+use crate::binding::steps::Behind;
 use crate::error::{Error, Result};
 use crate::experiment::{DirectoryLoad, Engine};
 use crate::fio_program;
@@ -31,6 +33,9 @@ use crate::room::FileSystem;
 use crate::stop::Stop;
 use crate::watch::Watch;
 use crate::workload::PlannedWorkload;
+
+/// The options of an NFS mount that the record has of a directory.
+const ROUTE_OPTIONS: [&str; 7] = ["vers", "proto", "nconnect", "rsize", "wsize", "remoteports", "localports"];
 
 /// A directory that is measured.
 #[derive(Debug)]
@@ -43,12 +48,14 @@ pub struct DirectoryRoute {
     pub load: DirectoryLoad,
     /// The device of its file system.
     device: u64,
-    /// The type and the source of its file system, if the system says.
-    mounted: Option<(String, String)>,
+    /// Its file system, if the system says.
+    mounted: Option<FileSystemOf>,
     /// The directory, held open. It is closed before the mount ends.
     held: OwnedFd,
     /// The mount that was made for the route.
     mount: Option<KernelMount>,
+    /// The connections of a mount of the kernel's NFS client; none of other file systems.
+    transports: Vec<String>,
     /// Whether it is mounted over RDMA, as far as is known.
     pub is_rdma: bool,
     /// Where operations are counted for whoever watches.
@@ -69,7 +76,9 @@ impl DirectoryRoute {
         }
         let device = found.st_dev;
         let (route, path, mounted) = (route.to_owned(), path.to_owned(), mounted(device));
-        Ok(Self { route, path, load, device, mounted, held, mount: None, is_rdma: false, counts: None })
+        let transports = mounted.as_ref().map_or_else(Vec::new, |it| transports::at(&it.mount_point));
+        let is_rdma = transports.iter().any(|kind| kind == "rdma");
+        Ok(Self { route, path, load, device, mounted, held, mount: None, transports, is_rdma, counts: None })
     }
 
     /// Mounts a server with the kernel's client, and looks at the mount.
@@ -85,7 +94,9 @@ impl DirectoryRoute {
     ) -> std::result::Result<Self, Failure> {
         let mount = KernelMount::new(server, options, stop)?;
         let mut opened = Self::open(route, &mount.path(), load).map_err(Failure::Other)?;
-        (opened.mount, opened.is_rdma) = (Some(mount), crate::routes::is_rdma(options));
+        opened.mount = Some(mount);
+        // A kernel that does not list the connections has the asked for transport.
+        opened.is_rdma |= opened.transports.is_empty() && crate::routes::is_rdma(options);
         Ok(opened)
     }
 
@@ -94,6 +105,11 @@ impl DirectoryRoute {
     pub(crate) fn watched(self, watch: &Watch) -> Self {
         let counts = watch.directory(&self.route);
         Self { counts, ..self }
+    }
+
+    /// Where its operations are counted for whoever watches.
+    pub(crate) fn counts(&self) -> Option<&DirectoryCounts> {
+        self.counts.as_deref()
     }
 
     /// Where the directory that is held open is, without links: what `path` led to when it was
@@ -113,13 +129,29 @@ impl DirectoryRoute {
 
     /// Its file system.
     pub(crate) fn file_system(&self) -> FileSystem {
-        let network =
-            self.mounted.as_ref().filter(|(_, source)| source.contains(":/") || source.starts_with("//"));
+        let is_network = |it: &&FileSystemOf| it.source.contains(":/") || it.source.starts_with("//");
+        let network = self.mounted.as_ref().filter(is_network);
         FileSystem::Mounted {
             machine: String::new(),
             device: self.device,
-            source: network.map(|(kind, source)| format!("{kind} {source}")),
+            // One export may be mounted by versions 3 and 4.
+            source: network.map(|it| format!("{} {}", it.kind.trim_end_matches('4'), it.source)),
         }
+    }
+
+    /// What is behind the directory: memory of this machine, a server, or what is not known.
+    pub(crate) fn behind(&self) -> Behind {
+        self.mounted.as_ref().map_or(Behind::Directory, |it| behind(&it.kind, &it.source))
+    }
+
+    /// The options of the NFS mount that the directory is on, for the record: which route it is.
+    pub(crate) fn nfs_options(&self) -> Option<String> {
+        self.mounted.as_ref().and_then(FileSystemOf::nfs_options)
+    }
+
+    /// The number of connections of the NFS mount that the directory is on, for the record.
+    pub(crate) fn connections(&self) -> Option<u32> {
+        u32::try_from(self.transports.len()).ok().filter(|count| *count > 0)
     }
 
     /// How the directory is accessed, for the record: `O_DIRECT on ext4, by our threads`.
@@ -132,7 +164,7 @@ impl DirectoryRoute {
         };
         let on = match &self.mount {
             Some(_) => "the kernel's NFS client",
-            None => self.mounted.as_ref().map_or("an unknown file system", |(kind, _)| kind),
+            None => self.mounted.as_ref().map_or("an unknown file system", |it| &it.kind),
         };
         format!("{io} on {on}, by {by}")
     }
@@ -208,16 +240,55 @@ impl DirectoryRoute {
     }
 }
 
-/// The type and the source of the file system with this device number, as the kernel lists its
-/// mounts.
-fn mounted(device: u64) -> Option<(String, String)> {
+/// What is behind a file system of this type and source, as far as they say it.
+fn behind(kind: &str, source: &str) -> Behind {
+    if matches!(kind, "tmpfs" | "ramfs") {
+        return Behind::Seen;
+    }
+    if !matches!(kind, "nfs" | "nfs4") {
+        return Behind::Directory;
+    }
+    let host = source.split_once(":/").map_or(source, |(host, _)| host);
+    let address = host.trim_start_matches('[').trim_end_matches(']').parse();
+    if address.is_ok_and(crate::routes::is_of_this_host) { Behind::Seen } else { Behind::Server }
+}
+
+/// A file system, as the kernel lists its mounts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct FileSystemOf {
+    kind: String,
+    source: String,
+    /// Where it is mounted, as the kernel writes it.
+    mount_point: String,
+    /// The options that are in effect.
+    options: String,
+}
+
+impl FileSystemOf {
+    /// Those options of a mount of NFS that say which route it is; `None` of other file systems.
+    fn nfs_options(&self) -> Option<String> {
+        let is_told = |option: &&str| ROUTE_OPTIONS.contains(&option.split('=').next().unwrap_or_default());
+        let options = self.options.split(',').filter(is_told).collect::<Vec<_>>().join(",");
+        matches!(&*self.kind, "nfs" | "nfs4").then_some(options)
+    }
+}
+
+/// The file system with this device number.
+fn mounted(device: u64) -> Option<FileSystemOf> {
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
     let number = format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
+    file_system(&mounts, &number)
+}
+
+/// The file system with this number in a list of mounts. proc_pid_mountinfo(5)
+fn file_system(mounts: &str, number: &str) -> Option<FileSystemOf> {
     // Later mounts hide earlier ones of the same device; the type is the same.
-    let line = mounts.lines().find(|line| line.split(' ').nth(2) == Some(&number))?;
+    let line = mounts.lines().find(|line| line.split(' ').nth(2) == Some(number))?;
     let (_, after) = line.split_once(" - ")?;
     let mut fields = after.split(' ').map(str::to_owned);
-    fields.next().zip(fields.next())
+    let (kind, source) = fields.next().zip(fields.next())?;
+    let mount_point = line.split(' ').nth(4).unwrap_or_default().to_owned();
+    Some(FileSystemOf { kind, source, mount_point, options: fields.next().unwrap_or_default() })
 }
 
 #[cfg(test)]
@@ -263,7 +334,33 @@ mod tests {
         assert_eq!(routes[0].file_system(), routes[1].file_system());
         let proc = DirectoryRoute::open("r", Path::new("/proc"), DirectoryLoad::default()).unwrap();
         assert_ne!(proc.file_system(), routes[0].file_system());
-        assert_eq!(proc.mounted, Some(("proc".to_owned(), "proc".to_owned())));
+        let found = proc.mounted.as_ref().unwrap();
+        assert_eq!((found.kind.as_str(), found.source.as_str()), ("proc", "proc"));
+        assert_eq!(proc.nfs_options(), None);
+    }
+
+    #[test]
+    fn a_mount_of_nfs_says_which_route_it_is() {
+        let mounts = "30 1 0:51 / /mnt/a rw,relatime shared:9 - nfs4 10.0.0.1:/data rw,vers=4.2,rsize=1048576,\
+            wsize=1048576,namlen=255,hard,proto=tcp,nconnect=4,timeo=600,clientaddr=10.0.0.9,addr=10.0.0.1\n\
+            31 1 8:1 / / rw - ext4 /dev/sda1 rw,errors=remount-ro\n32 1 0:5 / /x rw - nfs broken:/\n";
+        let options = |number: &str| file_system(mounts, number).unwrap().nfs_options();
+        assert_eq!(options("0:51").unwrap(), "vers=4.2,rsize=1048576,wsize=1048576,proto=tcp,nconnect=4");
+        assert_eq!(options("8:1"), None);
+        assert_eq!(file_system(mounts, "0:51").unwrap().mount_point, "/mnt/a");
+        assert_eq!(options("0:5").unwrap(), "", "a line without options");
+        assert_eq!(file_system(mounts, "9:9"), None);
+    }
+
+    #[test]
+    fn only_memory_and_servers_of_this_host_are_seen() {
+        assert_eq!(behind("tmpfs", "tmpfs"), Behind::Seen);
+        assert_eq!(behind("nfs", "127.0.0.1:/data"), Behind::Seen);
+        assert_eq!(behind("nfs4", "[::1]:/data"), Behind::Seen);
+        assert_eq!(behind("nfs", "192.0.2.1:/data"), Behind::Server);
+        assert_eq!(behind("nfs4", "nas:/data"), Behind::Server, "names are not looked up");
+        assert_eq!(behind("ext4", "/dev/sda1"), Behind::Directory);
+        assert_eq!(behind("fuse.trunkline", "10.0.0.1:/data"), Behind::Directory);
     }
 
     #[test]

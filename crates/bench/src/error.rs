@@ -115,6 +115,20 @@ pub enum Error {
     },
 }
 
+/// Ends the reason of [`Error::Run`] where a load that overwrites its files finds no room. Reasons
+/// may come from other machines, as text.
+const NO_ROOM_LEFT: &str = "no room is left for what the load overwrites";
+
+/// The reason why an operation of a load failed, with [`NO_ROOM_LEFT`] if that is the cause.
+pub(crate) fn reason(said: String, lacks_room: bool) -> String {
+    if lacks_room { format!("{said}: {NO_ROOM_LEFT}") } else { said }
+}
+
+/// Whether an error of the system says that there is no room.
+pub(crate) fn lacks_room(error: &std::io::Error) -> bool {
+    matches!(error.kind(), std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded)
+}
+
 /// Why an experiment file is invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum ExperimentError {
@@ -130,6 +144,12 @@ pub enum ExperimentError {
 }
 
 impl Error {
+    /// Whether a load found no room for what it overwrites.
+    #[must_use]
+    pub fn is_without_room(&self) -> bool {
+        matches!(self, Self::Run { reason, .. } if reason.contains(NO_ROOM_LEFT))
+    }
+
     pub(crate) fn refused(
         sentence: impl Into<String>,
         cause: impl Into<String>,
@@ -155,3 +175,26 @@ impl Error {
 
 /// The result type of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::io::Errno;
+
+    #[test]
+    fn a_load_without_room_is_told_from_other_failures() {
+        let run = |errno: Errno| {
+            let error = std::io::Error::from(errno);
+            let reason = reason(format!("file 3 at byte 4096: {error}"), lacks_room(&error));
+            let run = Error::Run { route: "r".into(), workload: "w".into(), reason };
+            (run.to_string(), run.is_without_room())
+        };
+        for errno in [Errno::NOSPC, Errno::DQUOT] {
+            let (said, without_room) = run(errno);
+            assert!(said.starts_with("r, w: file 3 at byte 4096: ") && without_room, "{said}");
+        }
+        let (said, without_room) = run(Errno::IO);
+        assert!(said.ends_with("(os error 5)") && !without_room, "{said}");
+        assert!(!Error::Stopped.is_without_room());
+    }
+}

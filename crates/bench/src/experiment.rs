@@ -35,7 +35,7 @@ pub struct RouteSpec {
     pub workloads: Option<Vec<usize>>,
     /// How a directory is measured, where that differs from the experiment's
     /// ([`Experiment::directories`]).
-    pub engine: Option<Engine>,
+    pub engine: Option<EngineChoice>,
     /// Whether a directory's files are read and written past the page cache.
     pub direct: Option<bool>,
 }
@@ -44,8 +44,9 @@ impl RouteSpec {
     /// How the directory of this route is measured.
     #[must_use]
     pub fn load(&self, experiment: &Experiment) -> DirectoryLoad {
-        let DirectoryLoad { engine, direct } = experiment.directories;
-        DirectoryLoad { engine: self.engine.unwrap_or(engine), direct: self.direct.unwrap_or(direct) }
+        let DirectoryChoice { engine, direct } = experiment.directories;
+        let engine = self.engine.unwrap_or(engine).resolve(!experiment.clients.is_empty());
+        DirectoryLoad { engine, direct: self.direct.unwrap_or(direct) }
     }
 
     /// The server of this route.
@@ -55,9 +56,47 @@ impl RouteSpec {
     }
 }
 
-/// What makes the load on a directory.
+/// What is to make the load on directories.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(rename_all = "lowercase")]
+pub enum EngineChoice {
+    /// [`Engine::Ours`].
+    #[default]
+    Ours,
+    /// [`Engine::Fio`].
+    Fio,
+    /// fio where it is installed and new enough, and this machine makes the load; else ours.
+    Auto,
+}
+
+impl EngineChoice {
+    /// The engine that it is on this machine, or on clients: agents run no programs.
+    fn resolve(self, on_clients: bool) -> Engine {
+        match self {
+            Self::Fio => Engine::Fio,
+            Self::Auto if !on_clients && crate::fio_program::is_usable() => Engine::Fio,
+            Self::Ours | Self::Auto => Engine::Ours,
+        }
+    }
+}
+
+/// What is to make the load on directories, and how.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct DirectoryChoice {
+    /// What makes the load.
+    pub engine: EngineChoice,
+    /// Whether files are read and written past the page cache (O_DIRECT).
+    pub direct: bool,
+}
+
+impl Default for DirectoryChoice {
+    fn default() -> Self {
+        Self { engine: EngineChoice::default(), direct: true }
+    }
+}
+
+/// What makes the load on a directory.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum Engine {
     /// Threads of this process, one for each operation in flight.
     #[default]
@@ -264,7 +303,7 @@ pub struct Experiment {
     /// The links to an external server.
     pub links: Links,
     /// How directories are measured, unless a route says otherwise.
-    pub directories: DirectoryLoad,
+    pub directories: DirectoryChoice,
     /// The time of each try of the calibration.
     pub calibrate: Duration,
 }
@@ -349,7 +388,7 @@ impl Experiment {
             pace_bits_per_s: Some(1_000_000_000),
             paced_window: Duration::from_millis(paced_window),
             links: Links::default(),
-            directories: DirectoryLoad::default(),
+            directories: DirectoryChoice::default(),
             calibrate: Duration::from_millis(if procedure == Procedure::Thorough { 1000 } else { 200 }),
         }
     }

@@ -2,6 +2,7 @@
 
 use std::io::{ErrorKind, Read};
 use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
 
 use rustix::process::Signal;
 
@@ -42,6 +43,13 @@ pub(crate) fn check_version() -> Result<()> {
             "a newer fio, or --engine ours",
         )),
     }
+}
+
+/// Whether fio is installed, and new enough to make the load on directories: as it was when it was
+/// first asked, so that all routes of a run have one answer.
+pub(crate) fn is_usable() -> bool {
+    static IS_USABLE: OnceLock<bool> = OnceLock::new();
+    *IS_USABLE.get_or_init(|| check_version().is_ok())
 }
 
 /// The version in `fio-3.33` or `fio-3.33-12-gabcdef`.

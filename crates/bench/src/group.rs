@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use client::options::{Proto, Remote};
 use client::{Address, Settings};
 use serde::{Deserialize, Serialize};
-use server::{Config, Network, Server};
+use server::{Config, Network, NfsVersions, Server};
 
 use crate::error::{Error, Result};
 
@@ -50,6 +50,8 @@ pub struct GroupPlan<'a> {
     pub congestion: Option<&'a str>,
     /// The addresses of RDMA devices, which are distributed over the nodes.
     pub rdma: &'a [IpAddr],
+    /// Whether NFS versions 4.1 and 4.2 are served beside 3.
+    pub version_4: bool,
 }
 
 impl Group {
@@ -141,6 +143,9 @@ fn config(plan: &GroupPlan<'_>, addresses: &[IpAddr], port: u16, rdma: &[SocketA
     let listens: Vec<SocketAddr> = addresses.iter().map(|ip| SocketAddr::new(*ip, port)).collect();
     let mut config = Config::quick(plan.mem_bytes, "/bench", &listens);
     config.congestion = plan.congestion.map(str::to_owned);
+    if plan.version_4 {
+        config.versions = NfsVersions::ALL;
+    }
     // Client and server share the processors here, so a loop may wait for a processor. That is not
     // a stall.
     config.limits.stall_ms_max = 60_000;
@@ -223,6 +228,7 @@ mod tests {
             pace_bytes_per_s: None,
             congestion: None,
             rdma: &devices,
+            version_4: false,
         };
         let config = config(&plan, &nodes, 5000, &rdma_addresses(&devices, 2, 5000).unwrap());
         let listens: Vec<usize> = config.nodes.iter().map(|node| node.listen.len()).collect();

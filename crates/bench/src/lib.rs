@@ -42,12 +42,13 @@ mod workload;
 pub use directory::counts::DirectoryCounts;
 pub use error::{Error, ExperimentError, Result};
 pub use experiment::{
-    ClientGroup, DirectoryLoad, Engine, Experiment, RouteSpec, Steps, Target, WorkloadSpec,
+    ClientGroup, DirectoryChoice, DirectoryLoad, Engine, EngineChoice, Experiment, RouteSpec, Steps, Target,
+    WorkloadSpec,
 };
 pub use job_files::{JobFiles, Plan};
 pub use jobs::{BlockSizes, Order, Window};
 pub use remains::{Remains, Remnant};
-pub use run::{Measured, MeasuredJobs, RunOptions, run_for_record, run_for_results, write, write_record};
+pub use run::{Measured, MeasuredJobs, RunOptions, default_record, run_for_record, run_for_results};
 pub use stop::Stop;
 pub use targets::{is_target, is_target_of_clients};
 pub use watch::{RouteMount, Watch, Watcher};

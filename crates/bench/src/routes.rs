@@ -1,10 +1,14 @@
 //! The routes of an experiment: ready to be mounted, or skipped with a reason.
 
+use std::net::{IpAddr, UdpSocket};
+
+use client::options::Version;
 use client::{Address, Mount, Settings};
 use plan::link::Transport;
 use record::{PathCounters, Record, Route};
 use serde::{Deserialize, Serialize};
 
+use crate::binding::steps::Behind;
 use crate::clients::RemoteDirectory;
 use crate::directory::DirectoryRoute;
 use crate::directory::kernel_mount::Failure;
@@ -84,7 +88,7 @@ impl MountPlan {
     /// Those of the options.
     pub fn settings(&self) -> client::Result<Settings> {
         let options = match &self.group {
-            Some(group) => format!("noresvport,port={0},mountport={0},{1}", group.port, self.options),
+            Some(group) => format!("noresvport,{},{}", port_options(group.port, &self.options), self.options),
             None => self.options.clone(),
         };
         let mut settings = Settings::from_options(&self.target, options.trim_end_matches(','))?;
@@ -154,6 +158,15 @@ impl ReadyRoute {
         }
     }
 
+    /// The connections of the route's mount on each client, as far as they are known.
+    fn connections(&self) -> Option<u32> {
+        match &self.access {
+            Access::Mount(mounted) => Some(mounted.settings.nconnect.into()),
+            Access::Directory(directory) => directory.connections(),
+            Access::Remote(_) => None,
+        }
+    }
+
     /// What a reader must know about the results of a workload.
     #[must_use]
     pub fn note(&self, workload: &PlannedWorkload) -> Option<String> {
@@ -178,6 +191,21 @@ impl ReadyRoute {
         let place = self.location().unwrap_or_default();
         let place = place.strip_prefix("nfs://").unwrap_or(place);
         place.split('/').next().unwrap_or(place).trim_end_matches(':')
+    }
+
+    /// What is behind the route. The processors of this machine are seen, and with them those of a
+    /// server on it if all clients are on it too.
+    pub(crate) fn behind(&self, clients_are_here: bool) -> Behind {
+        match &self.access {
+            Access::Mount(_) if self.is_embedded => Behind::Seen,
+            Access::Mount(mounted) => {
+                let mut remotes = mounted.settings.remotes.iter();
+                let is_here = clients_are_here && remotes.all(|remote| is_of_this_host(remote.address.ip()));
+                if is_here { Behind::Seen } else { Behind::Server }
+            }
+            Access::Directory(directory) => directory.behind(),
+            Access::Remote(_) => Behind::Directory,
+        }
     }
 
     /// Mounts the route.
@@ -212,6 +240,11 @@ pub fn add_counters(sum: &mut Vec<PathCounters>, mount: &Mount, group: Option<&G
     }
 }
 
+/// Whether this host has the address: only then can a socket be bound to it.
+pub(crate) fn is_of_this_host(address: IpAddr) -> bool {
+    address.is_loopback() || UdpSocket::bind((address, 0)).is_ok()
+}
+
 /// Whether the options ask for RDMA.
 #[must_use]
 pub fn is_rdma(options: &str) -> bool {
@@ -220,6 +253,18 @@ pub fn is_rdma(options: &str) -> bool {
         _ => option == "rdma" || option.starts_with("proto=rdma"),
     };
     options.split(',').map(str::trim).any(names)
+}
+
+/// Whether the options of our mount ask for NFS version 4. Options that make no sense are refused
+/// elsewhere.
+pub(crate) fn is_version_4(options: &str) -> bool {
+    Settings::from_options("nfs://127.0.0.1/", options).is_ok_and(|it| matches!(it.version, Version::V4(_)))
+}
+
+/// The options that lead a mount with these options to a port of our server: version 4 has no
+/// MOUNT.
+pub(crate) fn port_options(port: u16, options: &str) -> String {
+    if is_version_4(options) { format!("port={port}") } else { format!("port={port},mountport={port}") }
 }
 
 /// Whether the RDMA devices of this machine are on Ethernet. If there are both kinds, the less
@@ -292,7 +337,14 @@ pub fn ready(
     }
     for route in &mut record.routes {
         let ready = ready.iter().find(|ready: &&ReadyRoute| ready.name == route.name);
+        route.connections = ready.and_then(ReadyRoute::connections);
         route.access = ready.and_then(ReadyRoute::access_text).or(route.access.take());
+        // Of a directory, the file system says how it is mounted.
+        if let (true, Some(Access::Directory(directory))) =
+            (route.options.is_empty(), ready.map(|it| &it.access))
+        {
+            route.options = directory.nfs_options().unwrap_or_default();
+        }
     }
     Ok(ready)
 }
@@ -404,4 +456,30 @@ fn nodes_named(settings: &Settings) -> Vec<Address> {
         }
     }
     named
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn routes_by_version_4_are_known_by_their_options() {
+        for options in ["vers=4.2", "nconnect=2,vers=4", "nfsvers=4.1,remoteports=127.0.0.1-127.0.0.2"] {
+            assert!(is_version_4(options), "{options}");
+        }
+        for options in ["", "nconnect=4", "vers=3", "vers=5", "vers=4.2,vers=3"] {
+            assert!(!is_version_4(options), "{options}");
+        }
+    }
+
+    #[test]
+    fn addresses_of_this_host_are_told_from_others() {
+        for here in ["127.0.0.1", "127.9.9.9", "::1"] {
+            assert!(is_of_this_host(here.parse().unwrap()), "{here}");
+        }
+        // Addresses for documentation. RFC 5737, RFC 3849
+        for elsewhere in ["192.0.2.1", "198.51.100.7", "2001:db8::1"] {
+            assert!(!is_of_this_host(elsewhere.parse().unwrap()), "{elsewhere}");
+        }
+    }
 }

@@ -5,15 +5,16 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use record::{Counters, Pace, PathCounters, Procedure, Record, Verified, Workload};
+use record::{Counters, Half, Pace, PathCounters, Procedure, Record, Verified, Workload};
 
+use crate::binding::steps;
 use crate::calibration::{Limits, calibrate_all};
 use crate::cells;
 use crate::clients::{self, ClientSpec, Fleet};
 use crate::directory::DirectoryRoute;
 use crate::directory::files::LocalFile;
 use crate::error::{Error, Result};
-use crate::experiment::{DirectoryLoad, Engine, Experiment, RouteSpec, Target};
+use crate::experiment::{DirectoryChoice, EngineChoice, Experiment, RouteSpec, Target};
 use crate::file_sets::FileSets;
 use crate::files::PreparedFile;
 use crate::group::{Group, GroupPlan};
@@ -25,7 +26,7 @@ use crate::rdma;
 use crate::routes::{self, Access, MountPlan, ReadyRoute};
 use crate::stop::Stop;
 use crate::watch::Watch;
-use crate::workload::PlannedWorkload;
+use crate::workload::{CLIENTS_WARM_MIN, PlannedWorkload};
 use transport::rdma::Counters as Done;
 
 /// The maximum size of files of the paced half, because creating and comparing them is paced too.
@@ -58,21 +59,11 @@ pub struct RunOptions {
     /// Who watches the experiment.
     pub watch: Watch,
     /// What makes the load on directories, instead of what the experiment says.
-    pub engine: Option<Engine>,
+    pub engine: Option<EngineChoice>,
     /// Whether directories are measured with O_DIRECT, instead of what the experiment says.
     pub direct: Option<bool>,
     /// The repeats of each workload on each route, instead of what the experiment says.
     pub repeats: Option<u32>,
-}
-
-/// Writes a record to a file, or to a new one under `./trunkline-results/`, and returns its name.
-///
-/// # Errors
-/// [`Error::Write`].
-pub fn write_record(record: &Record, file: Option<&Path>) -> Result<PathBuf> {
-    let file = file.map_or_else(default_file, Path::to_owned);
-    write(&file, &record.write())?;
-    Ok(file)
 }
 
 /// Runs an experiment and returns its record without writing it. A record that fails is not an
@@ -148,7 +139,7 @@ fn experiment(options: &RunOptions) -> Result<Experiment> {
     if !options.clients.is_empty() {
         experiment.clients.clone_from(&options.clients);
     }
-    let DirectoryLoad { engine, direct } = &mut experiment.directories;
+    let DirectoryChoice { engine, direct } = &mut experiment.directories;
     *engine = options.engine.unwrap_or(*engine);
     *direct = options.direct.unwrap_or(*direct);
     experiment.repeats = options.repeats.unwrap_or(experiment.repeats);
@@ -170,6 +161,7 @@ fn experiment(options: &RunOptions) -> Result<Experiment> {
     }
     experiment.check_clients().map_err(wrap)?;
     if !experiment.clients.is_empty() {
+        experiment.warm = experiment.warm.max(CLIENTS_WARM_MIN);
         let clients = experiment.clients.len();
         for workload in &mut experiment.job_files {
             *workload = workload.on_each_client(clients);
@@ -178,23 +170,13 @@ fn experiment(options: &RunOptions) -> Result<Experiment> {
     Ok(experiment)
 }
 
-/// Writes a file, and creates its directory if necessary.
-///
-/// # Errors
-/// [`Error::Write`].
-pub fn write(file: &Path, text: &str) -> Result<()> {
-    let wrap = |cause| Error::Write { file: file.display().to_string(), cause };
-    if let Some(directory) = file.parent().filter(|directory| !directory.as_os_str().is_empty()) {
-        std::fs::create_dir_all(directory).map_err(wrap)?;
-    }
-    std::fs::write(file, text).map_err(wrap)
-}
-
 pub(crate) fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
-fn default_file() -> PathBuf {
+/// A new name for a record under `./trunkline-results/`.
+#[must_use]
+pub fn default_record() -> PathBuf {
     new_name(".json")
 }
 
@@ -295,9 +277,12 @@ fn half(
             pace_bytes_per_s: pace_bytes,
             congestion: limits.congestion.as_deref(),
             rdma: &rdma,
+            version_4: specs.iter().any(|spec| routes::is_version_4(&spec.options)),
         })?),
         None => None,
     };
+    // Ends before the group does.
+    let _watched = group.as_ref().map(|group| progress.watch().group(group));
     let congestion = limits.congestion.as_deref();
     let mut ready =
         routes::ready(&specs, experiment, group.as_ref(), pace_bytes, congestion, progress, record)?;
@@ -432,9 +417,13 @@ impl HalfContext<'_> {
         record: &mut Record,
     ) -> Result<Vec<MeasuredJobs>> {
         let mut jobs = Vec::new();
+        let mut are_here = vec![true; self.ready.len()];
         let name = if self.pace_bits_per_s.is_some() { "paced" } else { "raw" };
         for (index, workload) in workloads.iter().enumerate() {
             let samples = self.workload(workload, files, index)?;
+            for (are_here, measured) in are_here.iter_mut().zip(&samples) {
+                *are_here &= measured.samples.iter().flat_map(|it| &it.clients).all(|client| client.is_here);
+            }
             limits.measure_again(index, self.progress)?;
             let compared = files.compare(index, self.progress.stop())?;
             for wrong in compared.iter().flatten().filter_map(|(_, wrong)| wrong.as_ref()) {
@@ -469,7 +458,18 @@ impl HalfContext<'_> {
                 }
             }
         }
+        self.judge_slots(&are_here, record);
         Ok(jobs)
+    }
+
+    /// Compares the steps of each route: whether more calls in flight would have helped.
+    /// `are_here` says of each whether all its clients are on this machine.
+    fn judge_slots(&self, are_here: &[bool], record: &mut Record) {
+        let half = if self.pace_bits_per_s.is_some() { Half::Paced } else { Half::Raw };
+        for (route, are_here) in self.ready.iter().zip(are_here) {
+            let described = record.routes.iter_mut().find(|described| described.name == route.name);
+            described.into_iter().for_each(|it| steps::judge(it, half, route.behind(*are_here)));
+        }
     }
 
     /// Runs a workload on all routes, interleaved: A B C, C B A, and so on, so that a drift of the
@@ -583,7 +583,9 @@ impl HalfContext<'_> {
         let workload = workload.on_clients(route.clients.len());
         let members = route.clients.get(..workload.clients).unwrap_or(&route.clients);
         let stop = self.progress.stop();
-        let run = clients::Run { load, members, workload: &workload, window, server_cpu, stop };
+        let (name, watch) = (&route.name, self.progress.watch());
+        let run =
+            clients::Run { load, route: name, watch, members, workload: &workload, window, server_cpu, stop };
         self.on_clients(&mut fleet.borrow_mut(), &run, done)
     }
 
@@ -721,5 +723,19 @@ fn report_clients(record: &mut Record, route: &ReadyRoute, cell: &Workload, meas
             client.start_offset_ms,
             warm.as_millis()
         ));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_have_time_to_start_before_anything_is_measured() {
+        let nodes_on = (1..=4).map(|node| IpAddr::from([10, 0, 0, node])).collect();
+        let clients = vec!["one=10.0.0.11".parse().unwrap()];
+        let shared = experiment(&RunOptions { clients, nodes_on, ..RunOptions::default() }).unwrap();
+        assert_eq!(shared.warm, CLIENTS_WARM_MIN);
+        assert!(experiment(&RunOptions::default()).unwrap().warm < CLIENTS_WARM_MIN);
     }
 }

@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 use crate::experiment::WorkloadSpec;
 use crate::jobs::{BlockSizes, Order, Window};
 
-/// The shortest warm-up of a job file on several clients.
-const CLIENTS_WARM_MIN: Duration = Duration::from_millis(250);
+/// The shortest warm-up on several clients, which do not start at the same instant.
+pub(crate) const CLIENTS_WARM_MIN: Duration = Duration::from_millis(250);
 
 /// A file of a workload.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -58,6 +58,8 @@ pub const CAPTURES: &[Capture] = &[
     // Modules that are built into the kernel are there too, unlike in lsmod.
     capture("sys-module.txt", How::Command(&["ls", "/sys/module"])),
     capture("limits.txt", How::File("/proc/self/limits")),
+    // Of a host, no more than `planned_accounts` keeps.
+    capture("passwd.txt", How::Command(&["getent", "passwd"])),
     capture("status.txt", How::File("/proc/self/status")),
     capture("numa.txt", How::Tree(&["/sys/devices/system/node/node*/cpulist"])),
     capture("mountstats.txt", How::File("/proc/self/mountstats")),
@@ -71,6 +73,8 @@ pub const CAPTURES: &[Capture] = &[
     capture("sys-block.txt", How::Tree(SYS_BLOCK)),
     capture("timedatectl.txt", How::Command(&["timedatectl"])),
     capture("isi-network-interfaces.txt", How::OnArray("isi network interfaces list -v")),
+    capture("isi-network-pools.txt", How::OnArray("isi network pools list -v")),
+    capture("isi-nfs-exports.txt", How::OnArray("isi nfs exports list -v --zone ZONE")),
     capture("isi-nfs-settings.txt", How::OnArray("isi nfs settings global view")),
     capture(
         "isi-statistics-protocol.txt",

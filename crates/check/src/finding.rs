@@ -81,7 +81,7 @@ impl Finding {
     }
 }
 
-/// The worst status of some findings; [`Status::Ok`] if there are none.
+/// The worst status of some findings; [`Status::Unknown`] if there are none: nothing was judged.
 pub fn worst(findings: &[Finding]) -> Status {
-    findings.iter().map(|finding| finding.status).max().unwrap_or(Status::Ok)
+    findings.iter().map(|finding| finding.status).max().unwrap_or(Status::Unknown)
 }

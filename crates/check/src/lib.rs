@@ -9,6 +9,7 @@
 
 mod capture;
 mod finding;
+mod not_seen;
 mod parse;
 mod rules;
 
@@ -16,7 +17,8 @@ use std::net::IpAddr;
 
 pub use capture::{CAPTURES, Capture, Captured, Evidence, How, tree_line};
 pub use finding::{Finding, Status, worst};
-pub use rules::server_clock;
+pub use not_seen::{NotSeen, is_judged, not_seen};
+pub use rules::{planned_accounts, server_clock};
 
 /// What the user expects of the host.
 #[derive(Debug, Clone, Default)]
@@ -38,6 +40,60 @@ pub struct Expected {
     pub mtu: Option<u32>,
     /// The full stripe of volumes, in bytes.
     pub stripe_bytes: Option<u64>,
+    /// The volumes that targets have for the host.
+    pub volumes: Vec<TargetVolumes>,
+    /// The PowerScale cluster whose client the host is.
+    pub cluster: Option<Cluster>,
+}
+
+/// The volumes of one target.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TargetVolumes {
+    /// The name of the target, as in [`Portal::target`].
+    pub target: String,
+    /// The name of the array, as it shows it to hosts; none for another target.
+    pub array: Option<String>,
+    /// The volumes, in the order of their numbers.
+    pub all: Vec<PlannedVolume>,
+}
+
+/// A volume of a target.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PlannedVolume {
+    /// The namespace by which hosts know it.
+    pub nsid: u32,
+    /// The name that its array or its server has for it.
+    pub name: String,
+}
+
+/// A PowerScale cluster, and what a client of it needs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cluster {
+    /// The name, for people, and of the directory below `/mnt`.
+    pub name: String,
+    /// The pool of addresses, with groupnet and subnet.
+    pub pool: String,
+    /// The access zone of the pool.
+    pub zone: String,
+    /// The nodes.
+    pub nodes: Vec<ClusterNode>,
+    /// The exported directory.
+    pub export: String,
+    /// The addresses from which the client comes.
+    pub clients: Vec<IpAddr>,
+    /// The account that writes, and its UID on the cluster.
+    pub user: (String, u32),
+}
+
+/// A node of a cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClusterNode {
+    /// The logical node number.
+    pub lnn: u32,
+    /// The interface in the pool.
+    pub interface: String,
+    /// An address of the pool. OneFS chooses the node that has it.
+    pub address: IpAddr,
 }
 
 /// An address of an NVMe target.
@@ -53,6 +109,9 @@ pub struct Portal {
     pub port: u16,
     /// The NQN of the subsystem there, if the plan has it.
     pub nqn: Option<String>,
+    /// The volumes there, by the number of their namespace, and whether this is an optimized path
+    /// to each; empty if the plan does not say it.
+    pub states: Vec<(u32, bool)>,
 }
 
 /// What all rules find, in the order of the areas.

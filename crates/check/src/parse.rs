@@ -11,10 +11,12 @@ mod rdma_link;
 mod smdevices;
 
 pub(crate) use ibv_devinfo::{RdmaPort, rdma_ports};
-pub(crate) use isi::{Interface, interfaces, nfs_traffic, protocol_operations, settings};
+pub(crate) use isi::{
+    Export, Interface, Pool, exports, interfaces, nfs_traffic, pools, protocol_operations, settings,
+};
 pub(crate) use list_subsys::{Subsystem, SubsystemPath, subsystems};
-pub(crate) use mountstats::{NfsMount, nfs_mounts};
+pub(crate) use mountstats::{NfsMount, mounted, nfs_mounts};
 pub(crate) use multipath::{MultipathDevice, multipath_devices};
 pub(crate) use nvme_list::{NvmeDevice, nvme_devices};
 pub(crate) use rdma_link::{RdmaLink, rdma_links};
-pub(crate) use smdevices::volumes;
+pub(crate) use smdevices::{Volume, volumes};

@@ -1,7 +1,10 @@
 //! The rules, by area. Each says what it saw, where, why it matters and how to mend it.
 
+mod account;
 mod block;
+mod client;
 mod clock;
+mod cluster;
 mod limits;
 mod modules;
 mod multipath;
@@ -16,8 +19,11 @@ mod routing;
 mod tests;
 mod unread;
 mod unseen;
+mod volumes;
 
+pub use account::planned_accounts;
 pub use clock::server_clock;
+pub(crate) use unread::is_unread;
 
 use crate::{Evidence, Expected, Finding};
 
@@ -32,10 +38,16 @@ pub(crate) fn all(evidence: &Evidence, expected: &Expected) -> Vec<Finding> {
     modules::check(evidence, expected, &mut findings);
     nvme::check(evidence, expected, &mut findings);
     nvme_cli::check(evidence, expected, &mut findings);
+    volumes::check(evidence, expected, &mut findings);
     multipath::check(evidence, expected, &mut findings);
     block::check(evidence, expected, &mut findings);
     clock::check(evidence, &mut findings);
     powerscale::check(evidence, expected, &mut findings);
+    if let Some(planned) = &expected.cluster {
+        cluster::check(evidence, planned, &mut findings);
+        client::check(evidence, planned, &mut findings);
+        account::check(evidence, planned, &mut findings);
+    }
     unread::check(evidence, &mut findings);
     unseen::check(expected, &mut findings);
     findings

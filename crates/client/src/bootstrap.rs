@@ -1,5 +1,5 @@
 //! The first calls of a mount: MNT, then GETATTR and FSINFO of the root. They block, each with a
-//! deadline.
+//! deadline. Those of version 4 are in [`nfs4`].
 //!
 //! A path that may continue below the export (`nfs://host/export/file`) is split here: at the
 //! longest listed export that is a prefix of the path or, if there is none or the server lists
@@ -8,6 +8,7 @@
 //! can be walked to.
 
 mod addresses;
+pub(crate) mod nfs4;
 
 use std::net::SocketAddr;
 
@@ -17,8 +18,8 @@ pub(crate) use addresses::{bootstrap_at_any_address, first_asked};
 
 use crate::caller::{self, Caller};
 use crate::error::{Error, MountError};
-use crate::options::{Proto, Remote};
-use crate::protocol::{MOUNT_PROGRAM, NFS, Operation, Protocol, exports, mnt};
+use crate::options::{Proto, Remote, Version};
+use crate::protocol::{MOUNT_PROGRAM, NFS3, Operation, Procedure, Protocol, exports, mnt};
 use crate::rpcbind::{self, PortError};
 use crate::settings::Settings;
 
@@ -47,8 +48,24 @@ pub(crate) enum PathKind {
     Below,
 }
 
-/// Asks the MOUNT program for the export's root, and NFS for its attributes and limits.
+/// Finds the root of a mount, and begins a session if its version has them.
 fn bootstrap(
+    settings: &Settings,
+    remote: &Remote,
+    kind: PathKind,
+    credential: &[u8],
+) -> Result<(Root, Option<nfs4::Begun>), MountError> {
+    match settings.version {
+        Version::V3 => bootstrap_nfs3(settings, remote, kind, credential).map(|root| (root, None)),
+        Version::V4(_) => {
+            let (root, begun) = nfs4::bootstrap(settings, remote, kind, credential)?;
+            Ok((root, Some(begun)))
+        }
+    }
+}
+
+/// Asks the MOUNT program for the export's root, and NFS for its attributes and limits.
+fn bootstrap_nfs3(
     settings: &Settings,
     remote: &Remote,
     kind: PathKind,
@@ -90,7 +107,7 @@ pub(crate) fn find_port(settings: &Settings, remote: &Remote) -> Option<u16> {
     let rpcbind = settings.nfs_rpcbind_port?;
     match connect(settings, settings.address_of(remote), &[]) {
         Err(error) if error.is_refused() => {
-            rpcbind::port_of(remote.address.with_port(rpcbind), NFS, "NFS").ok()
+            rpcbind::port_of(remote.address.with_port(rpcbind), NFS3, "NFS").ok()
         }
         _ => None,
     }
@@ -109,7 +126,7 @@ fn at_nfs(
         (other, _) => return Ok((other?, None)),
     };
     let (error, rpcbind) = refused;
-    match rpcbind::port_of(remote.address.with_port(rpcbind), NFS, "NFS") {
+    match rpcbind::port_of(remote.address.with_port(rpcbind), NFS3, "NFS") {
         Ok(port) => {
             let found = remote.address.with_port(port);
             Ok((at(found)?, Some(found)))
@@ -121,7 +138,10 @@ fn at_nfs(
 /// Calls an operation on the root.
 fn ask<T>(caller: &mut Caller, operation: Operation<T>) -> Result<T, MountError> {
     let (request, reading) = operation.into_parts();
-    let results = caller.call(NFS, request.procedure().number(), |writer| writer.bytes(request.args()))?;
+    let Procedure::Nfs3(procedure) = request.procedure() else {
+        return Err(caller.protocol("a call of another version".to_owned()));
+    };
+    let results = caller.call(NFS3, procedure.number(), |writer| writer.bytes(request.args()))?;
     reading.read(&results).map_err(|error| {
         caller.protocol(match error {
             Error::Status { operation, status } => format!("{operation} of the root: {status}"),

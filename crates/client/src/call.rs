@@ -15,7 +15,8 @@ use transport::{Expect, Pipe, ReceiveBuffer, Slices, SlicesMut, Source};
 use crate::buffer::Buffer;
 use crate::engine::Closes;
 use crate::error::{Error, Result};
-use crate::protocol::{self, Procedure, Request};
+use crate::protocol::nfs4::{DATA_OPERATIONS, SlotUse, operations_of};
+use crate::protocol::{Procedure, Protocol, Request};
 use crate::slot::Promise;
 
 /// The longest reply except those that list or name things: head, status, attributes before and
@@ -73,10 +74,10 @@ pub enum Op {
 }
 
 impl Op {
-    pub(crate) const fn procedure(&self) -> Procedure {
+    pub(crate) const fn procedure(&self, protocol: Protocol) -> Procedure {
         match self {
-            Self::Read { .. } | Self::ReadToPipe { .. } => protocol::READ,
-            Self::Write { .. } => protocol::WRITE,
+            Self::Read { .. } | Self::ReadToPipe { .. } => protocol.read(),
+            Self::Write { .. } => protocol.write(),
             Self::Call(request) => request.procedure(),
         }
     }
@@ -183,8 +184,19 @@ pub(crate) enum Body {
         node: NodeId,
     },
     Call(Request),
-    /// GETATTR of the root, which validates the connection.
-    Validate,
+    /// A call that validates the connection.
+    Validate(Stage, Request),
+}
+
+/// What is asked on a new connection before it carries calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// Who the server is (version 4). RFC 8881 s2.10.5
+    Identity,
+    /// To count the connection to the session (version 4). RFC 8881 s18.34
+    Bind,
+    /// Which file system it leads to: GETATTR of the root.
+    Root,
 }
 
 /// The destination of the bytes of a READ.
@@ -236,11 +248,15 @@ pub struct Caller {
 #[derive(Debug)]
 pub(crate) struct Call {
     pub body: Body,
+    pub protocol: Protocol,
     /// The user whose credential the call carries; `None` for the mount's own user.
     pub caller: Option<Arc<Caller>>,
     pub owner: Owner,
     /// Kept across retransmissions; `None` until the xid space has room.
     pub xid: Option<Xid>,
+    /// The slot of a call in a session, kept in the same way until the server has executed the
+    /// call.
+    pub slot: Option<SlotUse>,
     /// The connection on which the call is outstanding.
     pub connection: Option<ConnId>,
     /// The path on which the call was last sent under this xid.
@@ -248,6 +264,8 @@ pub(crate) struct Call {
     /// The call was sent more than once under this xid: its reply may reflect an earlier execution
     /// of the same call.
     pub sent_again: bool,
+    /// An earlier session may have executed the call.
+    pub in_doubt: bool,
     /// How often a reply to the call could not be read.
     pub bad_replies: u32,
     /// The connections that the server ended instead of an answer.
@@ -263,7 +281,7 @@ impl Call {
         match self.body {
             Body::Read { .. } => Class::Read,
             Body::Write { .. } | Body::Commit { .. } => Class::Write,
-            Body::Call(_) | Body::Validate => Class::Metadata,
+            Body::Call(_) | Body::Validate(..) => Class::Metadata,
         }
     }
 
@@ -271,7 +289,7 @@ impl Call {
         match &self.body {
             Body::Read { file, .. } | Body::Write { file, .. } => file.home,
             Body::Commit { node, .. } => Some(*node),
-            Body::Call(_) | Body::Validate => None,
+            Body::Call(_) | Body::Validate(..) => None,
         }
     }
 
@@ -280,26 +298,39 @@ impl Call {
         match &self.body {
             Body::Read { target, .. } => u32::try_from(target.len()).unwrap_or(u32::MAX),
             Body::Write { buffer, written, .. } => u32::try_from(buffer.len() - written).unwrap_or(u32::MAX),
-            Body::Commit { .. } | Body::Call(_) | Body::Validate => 0,
+            Body::Commit { .. } | Body::Call(_) | Body::Validate(..) => 0,
         }
     }
 
     pub(crate) fn procedure(&self) -> Procedure {
         match &self.body {
-            Body::Read { .. } => protocol::READ,
-            Body::Write { .. } => protocol::WRITE,
-            Body::Commit { .. } => protocol::COMMIT,
-            Body::Call(request) => request.procedure(),
-            Body::Validate => protocol::GETATTR,
+            Body::Read { .. } => self.protocol.read(),
+            Body::Write { .. } => self.protocol.write(),
+            Body::Commit { .. } => self.protocol.commit(),
+            Body::Call(request) | Body::Validate(_, request) => request.procedure(),
         }
     }
 
     pub(crate) fn xid_class(&self) -> XidClass {
-        protocol::xid_class(self.procedure())
+        self.procedure().xid_class()
     }
 
     pub(crate) fn operation(&self) -> &'static str {
         self.procedure().name()
+    }
+
+    /// The number of the operations that follow SEQUENCE, of a call in a session.
+    pub(crate) fn operations(&self) -> u32 {
+        match &self.body {
+            Body::Call(request) | Body::Validate(_, request) => operations_of(request.args()),
+            Body::Read { .. } | Body::Write { .. } | Body::Commit { .. } => DATA_OPERATIONS,
+        }
+    }
+
+    /// Whether the reply may reflect an earlier execution of the call: the server takes the last
+    /// transmission for a new call.
+    pub(crate) const fn may_be_repeated(&self) -> bool {
+        self.in_doubt || self.sent_again && !self.protocol.has_sessions()
     }
 
     /// What the call asks for, for the log.
@@ -310,8 +341,9 @@ impl Call {
                 format!("{operation} at offset {offset} of the file with handle {}", file.handle)
             }
             Body::Commit { file, .. } => format!("{operation} of the file with handle {}", file.handle),
-            Body::Call(request) => protocol::describe(request.procedure(), request.args()),
-            Body::Validate => format!("{operation} of the root"),
+            Body::Call(request) => request.procedure().describe(request.args()),
+            Body::Validate(Stage::Root, _) => format!("{operation} of the root"),
+            Body::Validate(..) => operation.to_owned(),
         }
     }
 
@@ -327,8 +359,10 @@ impl Call {
     pub(crate) fn expect(&self) -> Expect {
         let (payload_max, more) = match &self.body {
             Body::Read { target, .. } => (u32::try_from(target.len()).unwrap_or(u32::MAX), 0),
-            Body::Call(request) => (0, protocol::reply_bytes_max(request.procedure(), request.args())),
-            Body::Write { .. } | Body::Commit { .. } | Body::Validate => (0, 0),
+            Body::Call(request) | Body::Validate(_, request) => {
+                (0, request.procedure().reply_bytes_max(request.args()))
+            }
+            Body::Write { .. } | Body::Commit { .. } => (0, 0),
         };
         Expect { payload_max, reply_max: REPLY_BYTES + more }
     }

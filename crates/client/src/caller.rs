@@ -16,6 +16,7 @@ use transport::{
 use xdr::{Reader, Writer};
 
 use crate::error::MountError;
+use crate::protocol::nfs4;
 use crate::route::from_reserved_port;
 pub(crate) use rdma::require as require_rdma;
 
@@ -28,6 +29,8 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 const REPLY_BYTES_MAX: usize = 4 << 20;
 /// Over RDMA, where MOUNT is not called, no reply is longer than this.
 const EXPECT: Expect = Expect { payload_max: 0, reply_max: 640 };
+/// The same of version 4, where names of servers and attributes may be long.
+const EXPECT_COMPOUND: Expect = Expect { payload_max: 0, reply_max: 4096 };
 const TOKEN: u64 = 0;
 
 /// A program and its version. RFC 5531 s9
@@ -133,6 +136,11 @@ impl Caller {
         Ok(Self { address, local, wire, poller, credential, next_xid })
     }
 
+    /// Sets the credential of the next calls; returns that of the last.
+    pub(crate) fn replace_credential(&mut self, credential: Vec<u8>) -> Vec<u8> {
+        std::mem::replace(&mut self.credential, credential)
+    }
+
     pub(crate) const fn address(&self) -> SocketAddr {
         self.address
     }
@@ -160,7 +168,8 @@ impl Caller {
         let xid = Xid(self.next_xid);
         self.next_xid = self.next_xid.wrapping_add(1);
         let credential = &self.credential;
-        self.wire.push((), 0, EXPECT, |record| {
+        let expect = if program.version == nfs4::PROGRAM.version { EXPECT_COMPOUND } else { EXPECT };
+        self.wire.push((), 0, expect, |record| {
             let mut writer = Writer::new(record);
             rpc::call::encode(&mut writer, xid, program.number, program.version, procedure, credential);
             args(&mut writer);

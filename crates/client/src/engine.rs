@@ -19,9 +19,11 @@ mod outage;
 mod path_reports;
 mod probes;
 mod queues;
+mod session;
 mod stable;
 #[cfg(test)]
 mod tests;
+mod validation;
 mod xids;
 
 use std::sync::Arc;
@@ -39,8 +41,9 @@ use crate::call::{Answer, Body, Call, CallKey, Caller, Calls, Done, Op, Owner, T
 use crate::connector::ConnectResults;
 use crate::error::{Error, Result};
 use crate::options::SIZE_MAX;
-use crate::protocol;
+use crate::protocol::Protocol;
 use crate::route::Route;
+use crate::session::SessionKeeper;
 use crate::shard::ShardStatistics;
 
 pub(crate) use closes::Closes;
@@ -54,6 +57,7 @@ use outage::Outage;
 use path_reports::Health;
 use probes::Probe;
 use queues::Queues;
+use session::LoopSession;
 use stable::CommitGroups;
 use xids::Xids;
 
@@ -70,6 +74,10 @@ const JUKEBOX_DELAY: Duration = Duration::from_millis(500);
 /// credential, the identity and the first xid.
 #[derive(Debug)]
 pub(crate) struct Setup {
+    pub protocol: Protocol,
+    /// The session of a mount of version 4, and which part of it this loop has: its index, and the
+    /// number of loops.
+    pub session: Option<(Arc<SessionKeeper>, (usize, usize))>,
     pub route: Arc<Route>,
     pub table: paths::Config,
     /// Flavour, length and body of the credential of every call that names no caller.
@@ -88,7 +96,10 @@ pub(crate) struct Setup {
 /// The state that the sinks of connections need while a connection is borrowed.
 #[derive(Debug)]
 pub(crate) struct Core {
+    pub protocol: Protocol,
     pub calls: Calls,
+    /// The loop's part of the session, in version 4.
+    session: Option<LoopSession>,
     xids: Xids,
     queues: Queues,
     groups: CommitGroups,
@@ -133,7 +144,11 @@ impl Engine {
         let own = setup.table.connections.iter().map(|connection| connection.path);
         let health = Health::new(&setup.route, setup.identity, own);
         let core = Core {
+            protocol: setup.protocol,
             calls: Calls::default(),
+            session: setup.session.as_ref().map(|(keeper, part)| {
+                LoopSession::new(Arc::clone(keeper), *part, setup.table.connections.len())
+            }),
             xids: Xids::new(setup.first_xid),
             queues: Queues::default(),
             groups: CommitGroups::default(),
@@ -208,8 +223,10 @@ impl Engine {
 
     /// Returns why an operation is refused before it is sent, if it is.
     fn refusal(&self, op: &Op) -> Option<Error> {
-        let operation = op.procedure().name();
-        if self.setup.read_only && op.procedure().changes() {
+        let procedure = op.procedure(self.core.protocol);
+        let operation = procedure.name();
+        let is_of_state = matches!(op, Op::Call(request) if request.is_of_state());
+        if self.setup.read_only && procedure.changes() && !is_of_state {
             return Some(Error::Status { operation, status: Status::ReadOnly });
         }
         // A longer record, or the reply with it, would break one connection after another, for
@@ -227,10 +244,16 @@ impl Engine {
         let Some(call) = self.core.calls.0.get(key) else { return };
         if call.xid.is_none() {
             let class = call.xid_class();
-            // Calls get their xids in order of arrival; otherwise a call might never get one.
-            let is_first = self.core.queues.first_for_xid(class).is_none();
-            if !is_first || !self.core.draw_xid(key, class) {
-                self.core.queues.wait_for_xid(class, key);
+            // Calls get their xids in order of arrival; otherwise a call might never get one. One
+            // that has its slot waits for none of those that wait for a slot: they may wait for it.
+            let has_slot = call.slot.is_some();
+            let may_draw = has_slot || self.core.queues.first_for_xid(class).is_none();
+            if !may_draw || !self.core.draw_xid(key, class) {
+                if has_slot {
+                    self.core.queues.wait_first_for_xid(class, key);
+                } else {
+                    self.core.queues.wait_for_xid(class, key);
+                }
                 return;
             }
         }
@@ -239,6 +262,9 @@ impl Engine {
 
     /// Sends a call that has its xid, or leaves it waiting for a connection.
     fn send(&mut self, key: CallKey) {
+        if !self.core.keeps_slot(key) {
+            return;
+        }
         let table = &mut self.core.table;
         let Some(call) = self.core.calls.0.get_mut(key) else { return };
         let picked = if let Body::Commit { node, .. } = call.body {
@@ -277,6 +303,7 @@ impl Engine {
     /// Processes the effects of this round's inputs. [`Engine::flush`] sends what this queues,
     /// together with what the owners of finished operations submit meanwhile.
     pub(crate) fn settle(&mut self) {
+        self.take_new_session();
         loop {
             let mut worked = false;
             while let Some(output) = self.core.table.poll_output() {
@@ -298,6 +325,7 @@ impl Engine {
                 self.send(key);
             }
             self.assign_xids();
+            self.validate_waiting();
             if !worked {
                 return;
             }
@@ -347,6 +375,7 @@ impl Engine {
         self.tick_connections();
         self.expire_soft_calls();
         self.core.queues.end_delays(now);
+        self.core.tick_session();
         let calls_wait = self.core.queues.waiting_for_connection() > 0;
         self.health.log_losses(&self.core.table);
         self.outage.look(&self.setup.route, self.core.table.usable(), calls_wait, now);
@@ -472,12 +501,15 @@ impl Core {
     fn insert(&mut self, body: Body, owner: Owner) -> CallKey {
         self.calls.0.insert(Call {
             body,
+            protocol: self.protocol,
             caller: None,
             owner,
             xid: None,
+            slot: None,
             connection: None,
             sent_on: None,
             sent_again: false,
+            in_doubt: false,
             bad_replies: 0,
             closes: None,
             rewrites: 0,
@@ -486,8 +518,12 @@ impl Core {
         })
     }
 
-    /// Assigns an xid to a call. Returns false if the window of its class is full.
+    /// Assigns an xid to a call, and a slot if it is made in a session. Returns false if the window
+    /// of its class is full, or no slot is free.
     fn draw_xid(&mut self, key: CallKey, class: XidClass) -> bool {
+        if !self.take_slot(key) {
+            return false;
+        }
         let Some(call) = self.calls.0.get_mut(key) else { return true };
         call.xid = self.xids.assign(key, class);
         call.xid.is_some()
@@ -496,6 +532,7 @@ impl Core {
     /// Turns a call into a new one, which the server executes again instead of treating it as a
     /// retransmission.
     fn forget_xid(&mut self, key: CallKey) {
+        self.leave_slot(key);
         if let Some(call) = self.calls.0.get_mut(key) {
             call.connection = None;
             (call.sent_on, call.sent_again) = (None, false);
@@ -513,6 +550,7 @@ impl Core {
 
     /// Ends a call and hands its outcome to its owner.
     fn finish(&mut self, key: CallKey, result: Result<Answer>) {
+        self.leave_slot(key);
         let Some(call) = self.calls.0.try_remove(key) else { return };
         if let Some(xid) = call.xid {
             self.xids.complete(xid);
@@ -528,7 +566,7 @@ impl Core {
                 self.groups.touch(&file);
                 buffer
             }
-            Body::Commit { .. } | Body::Call(_) | Body::Validate => Buffer::default(),
+            Body::Commit { .. } | Body::Call(_) | Body::Validate(..) => Buffer::default(),
         };
         if !matches!(call.owner, Owner::Engine) {
             let latency = self.now.saturating_sub(call.submitted_at);
@@ -538,25 +576,23 @@ impl Core {
 }
 
 /// Encodes the head of a call: everything but the payload of a WRITE.
-fn encode_call(head: &mut Vec<u8>, call: &Call, xid: Xid, credential: &[u8], root: Option<FileHandle>) {
+fn encode_call(head: &mut Vec<u8>, call: &Call, xid: Xid, credential: &[u8]) {
     let mut writer = Writer::new(head);
-    protocol::encode_call(&mut writer, xid, call.procedure(), credential);
+    let protocol = call.protocol;
+    protocol.encode_call(&mut writer, xid, call.procedure(), credential);
     let len = |bytes: usize| u32::try_from(bytes).unwrap_or(u32::MAX);
+    let slot = call.slot.as_ref();
     match &call.body {
         Body::Read { file, offset, target } => {
-            protocol::encode_read(&mut writer, file.handle, *offset, len(target.len()));
+            protocol.encode_read(&mut writer, slot, file.handle, (*offset, len(target.len())));
         }
         Body::Write { file, offset, written, stability, .. } => {
             let (offset, count) = (offset + *written as u64, len(call.payload().len()));
-            protocol::encode_write(&mut writer, file.handle, offset, count, *stability);
+            protocol.encode_write(&mut writer, slot, file.handle, (offset, count, *stability));
         }
-        Body::Commit { file, .. } => protocol::encode_commit(&mut writer, file.handle),
-        Body::Call(request) => writer.bytes(request.args()),
-        Body::Validate => {
-            debug_assert!(root.is_some(), "a connection proves that it leads to the root");
-            if let Some(root) = root {
-                protocol::encode_root(&mut writer, root);
-            }
+        Body::Commit { file, .. } => protocol.encode_commit(&mut writer, slot, file.handle),
+        Body::Call(request) | Body::Validate(_, request) => {
+            protocol.encode_request(&mut writer, request, slot);
         }
     }
 }

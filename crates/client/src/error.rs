@@ -215,6 +215,22 @@ pub enum MountError {
         /// What was wrong with the reply.
         reason: String,
     },
+    /// The address answers, but does not speak NFS version 4.
+    #[error("{address} does not speak NFS version 4: {reason}")]
+    NoVersion4 {
+        /// The address.
+        address: SocketAddr,
+        /// What was wrong with the reply.
+        reason: String,
+    },
+    /// The server speaks NFS version 4, but not this minor version.
+    #[error("{address} does not speak NFS version 4.{minor}")]
+    NoMinorVersion {
+        /// The address.
+        address: SocketAddr,
+        /// The minor version.
+        minor: u32,
+    },
     /// A path leads to another file system.
     #[error("the path to {address} is refused: {reason}")]
     OtherFileSystem {
@@ -252,6 +268,8 @@ impl MountError {
             | Self::NotDirectory { .. }
             | Self::NoExport { .. }
             | Self::NoMountProgram { .. }
+            | Self::NoVersion4 { .. }
+            | Self::NoMinorVersion { .. }
             | Self::Protocol { .. } => false,
         }
     }
@@ -273,6 +291,8 @@ impl MountError {
             | Self::Refused { .. }
             | Self::NotDirectory { .. }
             | Self::NoExport { .. }
+            | Self::NoVersion4 { .. }
+            | Self::NoMinorVersion { .. }
             | Self::Protocol { .. }
             | Self::OtherFileSystem { .. } => false,
         }

@@ -17,19 +17,19 @@ use crate::call::{Caller, FileRef, Op};
 use crate::connector::RdmaConnector;
 use crate::engine::Setup;
 use crate::error::{Error, MountError, Result};
+use crate::locks::Locks;
 use crate::node_health::{FilePlacement, NodeHealth};
-use crate::options::{Proto, Remote};
+use crate::options::{Proto, Remote, Version};
 use crate::path_failures::PathFailures;
 use crate::path_losses::PathLosses;
 use crate::protocol::Protocol;
+use crate::protocol::nfs4::TRANSFER_MIN;
 use crate::route::{LoopsWithoutPath, PathEnd, PathValidation, PathValidations, Route};
+use crate::session::MountSession;
 use crate::settings::Settings;
 use crate::shard::{ExternalDriver, Shard, Task};
 use crate::slot::Pending;
 use crate::statistics::{PathCounters, PathStatistics, Replays, Statistics};
-
-/// A server's limit below this many bytes per call is ignored; Linux uses 512.
-const SIZE_TOLD_MIN: u32 = 1024;
 
 /// How long all loops together may take to tell their statistics.
 const STATISTICS_TIMEOUT: Duration = Duration::from_secs(1);
@@ -53,6 +53,9 @@ pub struct Mount {
 #[derive(Debug)]
 struct Inner {
     shards: Vec<Shard>,
+    /// Ended after the loops.
+    session: Option<MountSession>,
+    protocol: Protocol,
     route: Arc<Route>,
     root: Root,
     placement: Mutex<FilePlacement>,
@@ -61,6 +64,66 @@ struct Inner {
     /// An external driver drives the first loop.
     externally_driven: AtomicBool,
     settings: Settings,
+}
+
+/// The route over these paths.
+fn route(settings: &Settings, paths: Vec<PathEnd>) -> Route {
+    Route {
+        server: settings.target_name(),
+        mixed: settings.mixes(),
+        congestion: settings.congestion.clone(),
+        reserved_port: settings.reserved_port,
+        soft_timeout: settings.soft_timeout(),
+        validations: PathValidations::new(paths.len()),
+        path_failures: PathFailures::new(paths.len()),
+        path_losses: PathLosses::default(),
+        node_health: NodeHealth::new(paths.iter().map(|end| end.node)),
+        loops_without_path: LoopsWithoutPath::default(),
+        registrable: Arc::new(Buffers::apart()),
+        connector: Box::new(RdmaConnector::default()),
+        paths,
+    }
+}
+
+/// Starts the loops of a mount, each with its connections.
+fn start_loops(
+    settings: &Settings,
+    (protocol, session): (Protocol, Option<&MountSession>),
+    route: &Arc<Route>,
+    root: &Root,
+    by_loop: Vec<Vec<ConnSpec>>,
+) -> std::result::Result<Vec<Shard>, MountError> {
+    let mut shards = Vec::new();
+    let loops = by_loop.len();
+    for (index, connections) in by_loop.into_iter().enumerate() {
+        // To the server's reply cache each loop is a separate client with its own xid space.
+        let identity = crate::random_u64();
+        let setup = Setup {
+            protocol,
+            session: session.map(|session| (session.keeper(), (index, loops))),
+            table: paths::Config {
+                paths: route.paths.iter().map(|end| PathSpec { node: end.node }).collect(),
+                connections,
+                metadata_apart: settings.mdconnect > 0,
+                spread_reads: settings.spread_reads,
+                spread_writes: settings.spread_writes,
+                timing: timing(settings),
+                seed: crate::random_u64(),
+            },
+            route: Arc::clone(route),
+            credential: credential(settings, identity),
+            identity,
+            read_only: settings.read_only,
+            closes_time_min: settings.closes_time_min,
+            first_xid: crate::random_u64() as u32,
+            root: root.handle,
+            root_attributes: root.attributes,
+        };
+        let shard = Shard::start(index, setup, settings.busy_poll)
+            .map_err(|error| MountError::Local(error.to_string()))?;
+        shards.push(shard);
+    }
+    Ok(shards)
 }
 
 /// A mount needs a directory: a server may return any object for an export.
@@ -142,7 +205,7 @@ impl Mount {
     fn try_mount(settings: Settings, kind: PathKind) -> std::result::Result<Self, MountError> {
         check(&settings)?;
         let asking = credential(&settings, crate::random_u64());
-        let (mut settings, root) = bootstrap_at_any_address(settings, kind, &asking)?;
+        let (mut settings, root, begun) = bootstrap_at_any_address(settings, kind, &asking)?;
         if kind == PathKind::Export {
             check_is_directory(&root)?;
         }
@@ -152,58 +215,36 @@ impl Mount {
         }
         let paths = path_ends(&settings);
         let start = first_remote(&settings);
-        let route = Arc::new(Route {
-            server: settings.target_name(),
-            mixed: settings.mixes(),
-            congestion: settings.congestion.clone(),
-            reserved_port: settings.reserved_port,
-            soft_timeout: settings.soft_timeout(),
-            validations: PathValidations::new(paths.len()),
-            path_failures: PathFailures::new(paths.len()),
-            path_losses: PathLosses::default(),
-            node_health: NodeHealth::new(paths.iter().map(|end| end.node)),
-            loops_without_path: LoopsWithoutPath::default(),
-            registrable: Arc::new(Buffers::apart()),
-            connector: Box::new(RdmaConnector::default()),
-            paths,
-        });
-        let by_loop = connections_by_loop(&settings, start);
-        let used: Vec<PathId> = by_loop.iter().flatten().map(|connection| connection.path).collect();
-        let mut shards = Vec::new();
-        for (index, connections) in by_loop.into_iter().enumerate() {
-            // To the server's reply cache each loop is a separate client with its own xid space.
-            let identity = crate::random_u64();
-            let setup = Setup {
-                table: paths::Config {
-                    paths: route.paths.iter().map(|end| PathSpec { node: end.node }).collect(),
-                    connections,
-                    metadata_apart: settings.mdconnect > 0,
-                    spread_reads: settings.spread_reads,
-                    spread_writes: settings.spread_writes,
-                    timing: timing(&settings),
-                    seed: crate::random_u64(),
-                },
-                route: Arc::clone(&route),
-                credential: credential(&settings, identity),
-                identity,
-                read_only: settings.read_only,
-                closes_time_min: settings.closes_time_min,
-                first_xid: crate::random_u64() as u32,
-                root: root.handle,
-                root_attributes: root.attributes,
-            };
-            let shard = Shard::start(index, setup, settings.busy_poll)
-                .map_err(|error| MountError::Local(error.to_string()))?;
-            shards.push(shard);
+        let session = begun.map(|begun| MountSession::keep(begun, &settings, &asking)).transpose()?;
+        if let Some(session) = &session {
+            settings.version = Version::V4(Some(session.keeper().minor()));
+            settings.loops = settings.loops.min(session.keeper().current().loops_max());
         }
+        let route = Arc::new(route(&settings, paths));
+        let by_loop = connections_by_loop(&settings, start);
+        let sizes = transfer_sizes(&settings, &root);
+        let protocol =
+            session.as_ref().map_or(Protocol::NFS3, |session| session.protocol(by_loop.len(), sizes));
+        let used: Vec<PathId> = by_loop.iter().flatten().map(|connection| connection.path).collect();
+        let shards = start_loops(&settings, (protocol, session.as_ref()), &route, &root, by_loop)?;
         let nodes = settings.nodes_of_remotes();
         let first = nodes.get(usize::from(start)).copied().unwrap_or(0);
         let count = nodes.iter().max().map_or(1, |last| last.saturating_add(1));
         let placement = Mutex::new(FilePlacement::new(Placement::new(count, first)));
         let (next_file, next_shard) = (AtomicU64::new(1), AtomicU64::new(0));
         let externally_driven = AtomicBool::new(false);
-        let inner =
-            Inner { shards, route, root, placement, next_file, next_shard, externally_driven, settings };
+        let inner = Inner {
+            shards,
+            session,
+            protocol,
+            route,
+            root,
+            placement,
+            next_file,
+            next_shard,
+            externally_driven,
+            settings,
+        };
         let mount = Self { inner: Arc::new(inner) };
         mount.await_paths(&used)?;
         Ok(mount)
@@ -233,6 +274,32 @@ impl Mount {
         }
     }
 
+    /// Ends a mount of version 4 at the server, which then forgets its client: for programs that
+    /// end while something still holds the mount. Waits for a second at most. Later calls get no
+    /// answer. Without a session this does nothing. RFC 8881 s18.37, s18.50
+    pub fn end_session(&self) {
+        if let Some(session) = &self.inner.session {
+            session.end();
+        }
+    }
+
+    pub(crate) fn locks(&self) -> Option<&Arc<Locks>> {
+        self.inner.session.as_ref().map(MountSession::locks)
+    }
+
+    /// Whether the server keeps locks of ranges for this mount.
+    #[must_use]
+    pub fn has_locks(&self) -> bool {
+        self.locks().is_some()
+    }
+
+    /// Whether the server has lost locks of a file that a program of this mount takes for held.
+    #[must_use]
+    #[inline]
+    pub fn has_lost_locks(&self, file: FileHandle) -> bool {
+        self.locks().is_some_and(|locks| locks.are_lost(file))
+    }
+
     /// The server and the export, for display.
     #[must_use]
     pub fn name(&self) -> String {
@@ -247,6 +314,10 @@ impl Mount {
     /// The directory that MOUNT returns for a path; `None` if MOUNT refuses, or can no longer be
     /// reached.
     pub(crate) fn directory_by_mount(&self, path: &[u8]) -> Option<FileHandle> {
+        if self.inner.session.is_some() {
+            // Version 4 has no such program.
+            return None;
+        }
         let settings = &self.inner.settings;
         let credential = credential(settings, crate::random_u64());
         let answered = first_asked(settings)
@@ -271,7 +342,7 @@ impl Mount {
     /// The file protocol that the server speaks.
     #[must_use]
     pub fn protocol(&self) -> Protocol {
-        Protocol::NFS3
+        self.inner.protocol
     }
 
     /// The information that the server returned about the export's file system when it was mounted.
@@ -295,8 +366,7 @@ impl Mount {
     /// The maximum size of one READ and of one WRITE, in bytes.
     #[must_use]
     pub fn transfer_sizes(&self) -> (u32, u32) {
-        let (info, settings) = (&self.inner.root.info, &self.inner.settings);
-        (transfer_size(settings.rsize, info.read.max), transfer_size(settings.wsize, info.write.max))
+        transfer_sizes(&self.inner.settings, &self.inner.root)
     }
 
     /// Returns a reference to a file for reads and writes, and places the file on the node with the
@@ -556,11 +626,16 @@ fn path_ends(settings: &Settings) -> Vec<PathEnd> {
         .collect()
 }
 
+fn transfer_sizes(settings: &Settings, root: &Root) -> (u32, u32) {
+    let info = &root.info;
+    (transfer_size(settings.rsize, info.read.max), transfer_size(settings.wsize, info.write.max))
+}
+
 /// The size of one call: the requested size, or less if the server says so. A limit below
-/// [`SIZE_TOLD_MIN`] is ignored: transferring a byte or nothing per call would be useless. RFC 1813
+/// [`TRANSFER_MIN`] is ignored: transferring a byte or nothing per call would be useless. RFC 1813
 /// s3.3.19
 fn transfer_size(wished: u32, told: u32) -> u32 {
-    if told < SIZE_TOLD_MIN { wished } else { wished.min(told) }
+    if told < TRANSFER_MIN { wished } else { wished.min(told) }
 }
 
 /// The connections of each loop. Connection i goes to remote i mod R from local (i div R) mod L.
@@ -601,8 +676,8 @@ mod tests {
     fn a_server_may_lower_the_transfer_size_to_a_minimum() {
         assert_eq!(transfer_size(1 << 20, 65536), 65536);
         assert_eq!(transfer_size(4096, 65536), 4096);
-        assert_eq!(transfer_size(1 << 20, SIZE_TOLD_MIN), SIZE_TOLD_MIN);
-        for told in [0, 1, SIZE_TOLD_MIN - 1] {
+        assert_eq!(transfer_size(1 << 20, TRANSFER_MIN), TRANSFER_MIN);
+        for told in [0, 1, TRANSFER_MIN - 1] {
             assert_eq!(transfer_size(1 << 20, told), 1 << 20);
         }
     }

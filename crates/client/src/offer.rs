@@ -11,7 +11,7 @@ use crate::caller::{self, Caller, Program};
 use crate::error::MountError;
 use crate::mount::credential;
 use crate::options::{Proto, Remote};
-use crate::protocol::{MOUNT_PROGRAM, NFS, nfs4};
+use crate::protocol::{MOUNT_PROGRAM, NFS3, nfs4};
 use crate::settings::Settings;
 
 /// The versions that are asked for.
@@ -147,7 +147,7 @@ fn minor_offered(caller: &mut Caller, minor: u32) -> Result<bool, MountError> {
 }
 
 fn offered(caller: &mut Caller, version: u32) -> Result<Offered, MountError> {
-    let program = Program { number: NFS.number, version };
+    let program = Program { number: NFS3.number, version };
     match caller.reply(program, NULL, |_| {})?.0 {
         Body::Accepted(Accept::Success) => Ok(Offered::Served),
         Body::Accepted(Accept::ProgMismatch { low, high }) => Ok(Offered::Between { low, high }),

@@ -7,8 +7,8 @@
 use std::sync::Arc;
 
 use fs::{
-    Attributes, CreateMode, DirectoryPage, DirectoryPosition, FileHandle, Limits, Rights, SetAttributes,
-    SetTime, Space, Special, Status, Time, Verifier,
+    Attributes, CreateMode, DirectoryPage, DirectoryPosition, FileHandle, FileKind, Limits, Rights,
+    SetAttributes, SetTime, Space, Special, Status, Time, Verifier,
 };
 
 use crate::call::{Caller, Op};
@@ -32,12 +32,30 @@ impl Mount {
     }
 }
 
+fn is_denied(error: &Error) -> bool {
+    matches!(error.status(), Some(Status::Access | Status::NotPermitted))
+}
+
+impl<'a> Operations<'a> {
+    pub(crate) const fn of(mount: &'a Mount, caller: Option<Arc<Caller>>) -> Self {
+        Self { mount, caller }
+    }
+
+    pub(crate) const fn mount(&self) -> &'a Mount {
+        self.mount
+    }
+
+    pub(crate) const fn caller(&self) -> Option<&Arc<Caller>> {
+        self.caller.as_ref()
+    }
+}
+
 impl Operations<'_> {
     fn protocol(&self) -> Protocol {
         self.mount.protocol()
     }
 
-    async fn run<T>(&self, operation: Operation<T>) -> Result<T> {
+    pub(crate) async fn run<T>(&self, operation: Operation<T>) -> Result<T> {
         let (request, reading) = operation.into_parts();
         let done = self.mount.submit_to_driver(Op::Call(request), self.caller.clone()).await;
         reading.read(&done.results()?)
@@ -101,8 +119,19 @@ impl Operations<'_> {
         at: (FileHandle, &[u8]),
         mode: CreateMode,
     ) -> Result<(FileHandle, Attributes)> {
-        let found = self.run(self.protocol().create(at.0, at.1, mode)).await?;
-        self.made(at, found).await
+        let may_exist = matches!(&mode, CreateMode::Unchecked(new) if new.size.is_none());
+        match self.run(self.protocol().create(at.0, at.1, mode)).await {
+            Ok(found) => self.made(at, found).await,
+            // Version 4 opens the file to write. One that exists the caller need not be allowed to
+            // write: in version 3 it is found all the same.
+            Err(error) if may_exist && self.protocol().has_sessions() && is_denied(&error) => {
+                match self.lookup(at.0, at.1).await {
+                    Ok((handle, found)) if found.kind == FileKind::Regular => Ok((handle, found)),
+                    _ => Err(error),
+                }
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// Creates a regular file exactly once, however often the call is sent, or fails. The server

@@ -17,6 +17,7 @@ mod table;
 mod target;
 #[cfg(test)]
 mod tests;
+mod versions;
 
 pub use addresses::{ADDRESSES_MAX, Local, Remote, Remotes};
 pub use error::{LineError, OptionError, TargetError};
@@ -60,6 +61,39 @@ impl Proto {
         match self {
             Self::Tcp => PORT_TCP,
             Self::Rdma => PORT_RDMA,
+        }
+    }
+}
+
+/// The version of NFS.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
+pub enum Version {
+    /// Version 3.
+    #[default]
+    V3,
+    /// Version 4, of this minor version; without one, the highest that both ends have.
+    V4(Option<u32>),
+}
+
+impl Version {
+    /// The minor versions of version 4 that are asked for, in this order.
+    pub(crate) const fn minors(self) -> &'static [u32] {
+        match self {
+            Self::V3 => &[],
+            Self::V4(None) => &[2, 1],
+            Self::V4(Some(1)) => &[1],
+            Self::V4(Some(_)) => &[2],
+        }
+    }
+}
+
+/// As `vers` takes it.
+impl fmt::Display for Version {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::V3 => out.write_str("3"),
+            Self::V4(None) => out.write_str("4"),
+            Self::V4(Some(minor)) => write!(out, "4.{minor}"),
         }
     }
 }
@@ -139,6 +173,8 @@ impl Default for AttributeCache {
 /// default, in the table's order; parsing that gives the same options again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MountOptions {
+    /// `vers`, and `minorversion`.
+    pub version: Version,
     /// `proto`, `tcp`, `rdma`.
     pub proto: Proto,
     /// The family that `proto` names: `tcp` and `rdma` mean IPv4, `tcp6` and `rdma6` mean IPv6.
@@ -200,6 +236,7 @@ pub struct MountOptions {
 impl Default for MountOptions {
     fn default() -> Self {
         Self {
+            version: Version::V3,
             proto: Proto::Tcp,
             family: None,
             port: None,
@@ -235,8 +272,10 @@ impl Default for MountOptions {
 #[derive(Default)]
 struct Draft {
     options: MountOptions,
-    /// A version other than 3, as given.
-    other_version: Option<String>,
+    /// The version as given.
+    version_option: Option<String>,
+    /// `minorversion`.
+    minor: Option<u32>,
     /// From `proto=`, and from the flags `tcp` and `rdma`.
     proto_option: Option<(String, Proto)>,
     proto_flag: Option<(&'static str, Proto)>,
@@ -247,8 +286,7 @@ impl MountOptions {
     ///
     /// # Errors
     ///
-    /// The first error in the list. A request for version 4 is reported last, so that a line
-    /// refused for that reason has no other error.
+    /// The first error in the list.
     pub fn parse(text: &str) -> Result<Self, OptionError> {
         let mut draft = Draft::default();
         for given in text.split(',').map(str::trim).filter(|given| !given.is_empty()) {
@@ -369,20 +407,35 @@ impl Draft {
         self.options.check_connections()?;
         self.options.check_addresses()?;
         self.options.check_attribute_cache()?;
-        let Some(version) = self.other_version else { return Ok(self.options) };
-        for (given, option) in
-            [(self.options.spread_reads, "spread_reads"), (self.options.spread_writes, "spread_writes")]
-        {
-            if given {
-                let why = "only NFS version 3 lets one file be used on several connections at once";
-                return Err(OptionError::Contradiction { first: version, second: option.to_owned(), why });
-            }
-        }
-        Err(OptionError::Version4(version))
+        self.settle_version()?;
+        Ok(self.options)
     }
 }
 
 impl Draft {
+    /// Joins the minor version with the version, and checks what only one version has.
+    fn settle_version(&mut self) -> Result<(), OptionError> {
+        let contradiction = |first: &str, second, why| {
+            Err(OptionError::Contradiction { first: first.to_owned(), second, why })
+        };
+        let given = self.version_option.as_deref().unwrap_or("vers=3");
+        if let Some(minor) = self.minor {
+            let second = format!("minorversion={minor}");
+            match self.options.version {
+                Version::V3 => return contradiction(given, second, "version 3 has no minor versions"),
+                Version::V4(Some(other)) if other != minor => {
+                    return contradiction(given, second, "they name two minor versions");
+                }
+                Version::V4(_) => self.options.version = Version::V4(Some(minor)),
+            }
+        }
+        if let (Version::V4(_), Some(port)) = (self.options.version, self.options.mountport) {
+            let second = format!("mountport={port}");
+            return contradiction(given, second, "version 4 finds exports itself, without the MOUNT program");
+        }
+        Ok(())
+    }
+
     /// Checks that each requested transport has at least one address; if no transport was
     /// requested, derives it from the addresses.
     fn settle_transports(&mut self) -> Result<(), OptionError> {

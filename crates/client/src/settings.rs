@@ -7,7 +7,7 @@ use transport::Address;
 use transport::busy::BUSY_POLL_DEFAULT;
 
 use crate::error::{Error, MountError, Result};
-use crate::options::{Host, Local, MountOptions, Proto, Remote, Remotes, Target};
+use crate::options::{Host, Local, MountOptions, Proto, Remote, Remotes, Target, Version};
 
 /// Another address of the server's name, with what depends on the address.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,6 +30,8 @@ pub struct Settings {
     pub other_addresses: Vec<OtherAddress>,
     /// The export's path.
     pub export: Vec<u8>,
+    /// The version of NFS.
+    pub version: Version,
     /// The transport of NFS to a remote that does not specify one. MOUNT is always asked over TCP.
     pub proto: Proto,
     /// The port of NFS on a remote that does not specify one.
@@ -103,6 +105,7 @@ impl Settings {
             server,
             other_addresses: Vec::new(),
             export: export.into(),
+            version: Version::V3,
             proto: Proto::Tcp,
             port,
             mount_port: port,
@@ -251,6 +254,7 @@ impl Settings {
         let export = target.path.clone();
         let congestion = options.congestion.clone().or_else(|| default_congestion(&remotes));
         Ok(Self {
+            version: options.version,
             proto: options.proto,
             port: options.nfs_port(),
             mount_port: options.mount_port(),

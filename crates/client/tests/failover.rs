@@ -2,6 +2,8 @@
 //! answered once, the data are right, and an operation that must happen once happens once. Gaps are
 //! printed, not asserted on.
 
+#[path = "support/faults.rs"]
+mod faults;
 #[path = "support/load.rs"]
 mod load;
 #[path = "support/proxy.rs"]
@@ -10,6 +12,7 @@ mod proxy;
 use std::time::{Duration, Instant};
 
 use client::{Error, Mount, Op, Pending, Settings};
+use faults::{TIMEOUT, moved_by};
 use fs::{CreateMode, SetAttributes, Status};
 use load::Load;
 use nfs3::Procedure;
@@ -27,34 +30,15 @@ fn mount(group: &Proxied) -> Mount {
     Mount::with_settings(settings(group, 8)).unwrap()
 }
 
-/// Long, because the machine may be slow and loaded.
-const TIMEOUT: Duration = Duration::from_secs(120);
-
 /// Repeats `act` until it succeeds.
 fn eventually<T>(what: &str, mut act: impl FnMut() -> client::Result<T>) -> T {
     testkit::Deadline::wait_until(what, TIMEOUT, || act().ok())
 }
 
-/// Runs a load while one path has a fault. Prints the longest gap, and returns the number of calls
-/// that were moved from that path.
+/// The number of calls that a fault of one path has moved to others.
 fn fault(name: &str, mode: Mode) -> u64 {
     let group = Proxied::start(4);
-    let mount = mount(&group);
-    let moved =
-        || -> u64 { mount.statistics().paths[1].status.iter().map(|status| status.moved_calls).sum() };
-    let gap = Load::run(&mount, |load| {
-        let deadline = Instant::now() + TIMEOUT;
-        // A short fault may occur when no call is in flight on that path.
-        while moved() == 0 && Instant::now() < deadline {
-            group.set(1, mode);
-            load.advance(100);
-            group.set(1, Mode::Pass);
-            load.advance(50);
-        }
-    });
-    let moved = moved();
-    println!("{name}: longest wait for an answer {} ms, {moved} calls moved", gap.as_millis());
-    moved
+    moved_by(name, &group, &mount(&group), mode)
 }
 
 #[test]

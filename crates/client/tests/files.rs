@@ -1,23 +1,18 @@
 //! Tests files through a mount of our own server: written over every path, read back, and still
 //! present when a node stops.
 
-use std::net::{IpAddr, SocketAddr};
+#[path = "support/group.rs"]
+mod group;
+
+use std::net::IpAddr;
 
 use client::{Answer, Error, Mount, MountError, Settings};
 use fs::{SetAttributes, Status};
+use group::{pattern, write_and_read_back};
 use server::{Config, NodeId, Server};
 
-fn group(nodes: u8) -> (Server, Vec<IpAddr>, u16) {
-    let addresses: Vec<IpAddr> = (1..=nodes).map(|node| IpAddr::from([127, 0, 0, node])).collect();
-    // The port of the first node may be taken on the other addresses; then another port is tried.
-    for _ in 0..20 {
-        let port = testkit::free_port();
-        let listens: Vec<SocketAddr> = addresses.iter().map(|ip| SocketAddr::new(*ip, port)).collect();
-        if let Ok(server) = Server::start(Config::quick(512 << 20, "/export", &listens)) {
-            return (server, addresses, port);
-        }
-    }
-    panic!("no port that is free on {nodes} addresses");
+fn serve(nodes: u8) -> (Server, Vec<IpAddr>, u16) {
+    group::serve(nodes, |listens| Config::quick(512 << 20, "/export", listens))
 }
 
 fn settings(addresses: &[IpAddr], port: u16, nconnect: u16) -> Settings {
@@ -28,26 +23,15 @@ fn settings(addresses: &[IpAddr], port: u16, nconnect: u16) -> Settings {
     }
 }
 
-fn pattern(len: usize, seed: u8) -> Vec<u8> {
-    (0..len).map(|at| (at / 4096) as u8 ^ (at as u8).wrapping_mul(13) ^ seed).collect()
-}
-
 #[test]
 fn data_written_over_four_nodes_reads_back() {
-    let (_server, addresses, port) = group(4);
-    let mount = Mount::with_settings(settings(&addresses, port, 8)).unwrap();
-    let data = pattern(40 << 20 | 12345, 1);
-    let file = mount.create_file(b"/data", 0o644).unwrap();
-    file.write_all_at(&data, 0).unwrap();
-    assert_eq!(file.attributes().unwrap().size, data.len() as u64);
-    let mut back = vec![0; data.len() + 100];
-    assert_eq!(file.read_all_at(&mut back, 0).unwrap(), data.len());
-    assert!(back[..data.len()] == data[..]);
+    let (_server, addresses, port) = serve(4);
+    write_and_read_back(&Mount::with_settings(settings(&addresses, port, 8)).unwrap(), b"/data");
 }
 
 #[test]
 fn small_reads_and_writes_at_odd_offsets_agree_with_a_model() {
-    let (_server, addresses, port) = group(2);
+    let (_server, addresses, port) = serve(2);
     let mount = Mount::with_settings(settings(&addresses, port, 2)).unwrap();
     let file = mount.create_file(b"odd", 0o600).unwrap();
     let mut model = vec![0_u8; 200_000];
@@ -66,7 +50,7 @@ fn small_reads_and_writes_at_odd_offsets_agree_with_a_model() {
 /// Tests READs in flight, which swap their buffers.
 #[test]
 fn reads_of_many_lengths_in_flight_each_get_their_own_data_in_a_buffer_of_their_length() {
-    let (_server, addresses, port) = group(1);
+    let (_server, addresses, port) = serve(1);
     let mount = Mount::with_settings(settings(&addresses, port, 1)).unwrap();
     let file = mount.create_file(b"lengths", 0o600).unwrap();
     let data = pattern(1 << 20, 3);
@@ -89,7 +73,7 @@ fn reads_of_many_lengths_in_flight_each_get_their_own_data_in_a_buffer_of_their_
 
 #[test]
 fn the_tree_can_be_built_listed_and_taken_down() {
-    let (_server, addresses, port) = group(1);
+    let (_server, addresses, port) = serve(1);
     let mount = Mount::with_settings(settings(&addresses, port, 1)).unwrap();
     let root = mount.root();
     let (directory, _) = mount.make_directory(root, b"directory", SetAttributes::mode(0o755)).unwrap();
@@ -115,7 +99,7 @@ fn the_tree_can_be_built_listed_and_taken_down() {
 
 #[test]
 fn no_call_fails_when_nodes_stop_under_load() {
-    let (server, addresses, port) = group(4);
+    let (server, addresses, port) = serve(4);
     let mount = Mount::with_settings(settings(&addresses, port, 8)).unwrap();
     let file = mount.create_file(b"/data", 0o644).unwrap();
     let data = pattern(16 << 20, 3);
@@ -138,7 +122,7 @@ fn no_call_fails_when_nodes_stop_under_load() {
 
 #[test]
 fn a_mount_that_is_read_only_refuses_changes_and_reads() {
-    let (_server, addresses, port) = group(1);
+    let (_server, addresses, port) = serve(1);
     let target = format!("nfs://{}:{port}/export", addresses[0]);
     let writable = Mount::connect(&target, "nconnect=2").unwrap();
     writable.create_file(b"file", 0o644).unwrap().write_all_at(b"content", 0).unwrap();
@@ -153,7 +137,7 @@ fn a_mount_that_is_read_only_refuses_changes_and_reads() {
 
 #[test]
 fn an_error_names_the_export_that_does_not_exist() {
-    let (_server, addresses, port) = group(1);
+    let (_server, addresses, port) = serve(1);
     let mut wrong = settings(&addresses, port, 1);
     wrong.export = "/nothing".into();
     let error = Mount::with_settings(wrong).unwrap_err();
@@ -163,7 +147,7 @@ fn an_error_names_the_export_that_does_not_exist() {
 
 #[test]
 fn a_port_without_a_listener_is_an_error_at_once() {
-    let (server, addresses, port) = group(1);
+    let (server, addresses, port) = serve(1);
     drop(server);
     let error = Mount::with_settings(settings(&addresses, port, 1)).unwrap_err();
     assert!(matches!(error, Error::Mount { cause: MountError::Connect { .. }, .. }), "{error:?}");

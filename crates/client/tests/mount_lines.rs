@@ -1,5 +1,4 @@
-//! Tests that mount lines from published articles parse to what they mean, and that lines of
-//! version 4 are refused for their version only.
+//! Tests that mount lines from published articles parse to what they mean.
 
 use client::options::FstabLine;
 

@@ -5,12 +5,14 @@
 //! direction. Fields that were not measured are zero, as fio writes them.
 
 mod bins;
+mod latency_log;
 mod moved;
 mod read;
 mod write;
 
+pub use latency_log::{COARSENESS, Interval, latency_log};
 pub use moved::{JobMoved, Moved, jobs};
-pub use read::{Imported, ReadError, is_of_fio, read};
+pub use read::{Host, Imported, ReadError, is_of_fio, json, read, read_of};
 pub use write::{JobResult, Results, write};
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ mod second;
 mod sum;
 mod view;
 
-use crate::interval::Interval;
+use crate::interval::{FileActivity, Interval};
 use crate::key::{Dimension, Key};
 use crate::operations::{Operations, Tally};
 use crate::snapshot::Snapshot;
@@ -55,6 +55,25 @@ impl Default for Limits {
         }
     }
 }
+
+impl Limits {
+    /// For operations by file, which have many keys and no latencies: an hour at most, and as much
+    /// of it as 16 MiB hold.
+    pub const FILES: Self = Self {
+        seconds: 3600,
+        bytes: 16 << 20,
+        second_bytes: 8 << 10,
+        old_second_bytes: 8 << 10,
+        key_bytes: 4 << 20,
+    };
+}
+
+/// However many files there are, these minutes of operations by file fit.
+pub const FILES_MINUTES_MIN: usize = 20;
+const _: () = assert!(
+    60 * FILES_MINUTES_MIN * ((8 << 10) + second::OVERHEAD_BYTES) + (4 << 20) <= 16 << 20,
+    "the limits of files do not fit together"
+);
 
 /// If each second is folded, the hour fits.
 const _: () = assert!(
@@ -137,22 +156,32 @@ impl History {
                 return;
             }
         };
-        let entries = interval.operations.into_rows();
-        let (rows, is_folded) = fit(entries, self.limits.second_bytes);
-        let ms = (interval.seconds * 1e3).round() as u32;
-        self.make_way_for(snapshot.taken_unix_ms.saturating_sub(ms.into()));
-        let mut second = Second {
+        let second = Second {
             end_ms: snapshot.taken_unix_ms,
-            ms,
+            ms: (interval.seconds * 1e3).round() as u32,
             cpu: interval.cpu.iter().sum::<f64>() as f32,
-            is_folded,
+            is_folded: false,
             paths: self.encode_paths(&snapshot),
             entries: Entries::default(),
         };
+        self.add(second, interval.operations);
+        self.last = Some(snapshot);
+    }
+
+    /// Takes what has happened in this time, which ended in this millisecond since 1970: of
+    /// operations that are not counted all the time, and of no path.
+    pub fn push_activity(&mut self, end_ms: u64, activity: FileActivity) {
+        let ms = (activity.seconds * 1e3).round() as u32;
+        self.add(Second { end_ms, ms, ..Second::default() }, activity.operations);
+    }
+
+    fn add(&mut self, mut second: Second, operations: Operations) {
+        self.make_way_for(second.end_ms.saturating_sub(second.ms.into()));
+        let (rows, is_folded) = fit(operations.into_rows(), self.limits.second_bytes);
+        second.is_folded = is_folded;
         self.encode(&mut second, rows);
         self.second_bytes += second.bytes();
         self.seconds.push_back(second);
-        self.last = Some(snapshot);
         self.keep_within_limits();
     }
 

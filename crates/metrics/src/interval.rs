@@ -155,6 +155,7 @@ impl Interval {
         start.paths.clear();
         start.loops.clear();
         start.files = None;
+        start.group = None;
         let mut later = snapshot.clone();
         later.uptime_ms = later.uptime_ms.max(1);
         // The same process, and later.

@@ -31,11 +31,17 @@ pub struct Tally {
 impl Tally {
     /// Adds another's counts.
     pub fn add(&mut self, other: &Self) {
-        self.count += other.count;
-        self.errors += other.errors;
-        self.replayed += other.replayed;
-        self.received_bytes += other.received_bytes;
-        self.sent_bytes += other.sent_bytes;
+        let counts = [
+            (&mut self.count, other.count),
+            (&mut self.errors, other.errors),
+            (&mut self.replayed, other.replayed),
+            (&mut self.received_bytes, other.received_bytes),
+            (&mut self.sent_bytes, other.sent_bytes),
+        ];
+        // What other machines tell may be any number.
+        for (ours, theirs) in counts {
+            *ours = ours.saturating_add(theirs);
+        }
         self.latency.add(&other.latency);
     }
 

@@ -1,11 +1,12 @@
 //! A snapshot as text for Prometheus (exposition format 0.0.4).
 //!
 //! Names have the prefix `trunkline_` and base units. Labels are few: node, export and operation,
-//! or path. Clients are no label, because there may be thousands; the snapshot's JSON has them.
+//! or path. Clients of a server are no label, because there may be thousands; the snapshot's JSON
+//! has them. Those of a bench, which its user has named, are one.
 
 use crate::key::{Dimension, Key};
 use crate::operations::Tally;
-use crate::snapshot::{Gauge, PathState, Snapshot};
+use crate::snapshot::{Gauge, Kind, PathState, Snapshot};
 use prometheus::proto::{
     Bucket, Counter, Gauge as Value, Histogram, LabelPair, Metric, MetricFamily, MetricType,
 };
@@ -38,8 +39,9 @@ const BUCKETS_NS: [u64; 19] = [
     10_000_000_000,
 ];
 
-/// The dimensions that become labels.
-const LABELS: [Dimension; 4] = [Dimension::Node, Dimension::Export, Dimension::Path, Dimension::Operation];
+/// The dimensions that become labels; the last one only at a bench.
+const LABELS: [Dimension; 5] =
+    [Dimension::Node, Dimension::Export, Dimension::Path, Dimension::Operation, Dimension::Client];
 
 /// The snapshot as text.
 #[must_use]
@@ -84,7 +86,9 @@ fn of_process(snapshot: &Snapshot) -> Vec<MetricFamily> {
 }
 
 fn of_operations(snapshot: &Snapshot) -> Vec<MetricFamily> {
-    let operations = snapshot.operations.by(&LABELS, &[]);
+    let has_clients = snapshot.process.kind == Kind::Bench;
+    let by = LABELS.into_iter().filter(|one| has_clients || *one != Dimension::Client);
+    let operations = snapshot.operations.by(&by.collect::<Vec<_>>(), &[]);
     let counters = |name, help, value: fn(&Tally) -> u64| {
         let metrics = operations.iter().map(|(key, tally)| counter(labels_of(key), value(tally) as f64));
         family(name, help, MetricType::COUNTER, metrics.collect())
@@ -254,6 +258,16 @@ mod tests {
             assert!(text.lines().any(|found| found == line), "{line}\n{text}");
         }
         assert!(!text.contains("client="), "{text}");
+    }
+
+    #[test]
+    fn clients_are_a_label_at_a_bench_only() {
+        let mut snapshot = example();
+        assert!(!text(&snapshot).contains("client="));
+        snapshot.process.kind = Kind::Bench;
+        let text = text(&snapshot);
+        let line = "trunkline_operations_total{node=\"node1\",operation=\"READ\",client=\"10.0.0.7\"} 100";
+        assert!(text.lines().any(|found| found == line), "{text}");
     }
 
     #[test]

@@ -149,6 +149,9 @@ pub struct Snapshot {
     /// The operations of a server by file, if they were asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub files: Option<Files>,
+    /// The server side of a bench with an embedded group, as if it were a process of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<Box<Snapshot>>,
 }
 
 /// Operations by file: counted since somebody asked for them first, and without latencies.
@@ -196,6 +199,7 @@ impl Snapshot {
     #[must_use]
     pub fn by(mut self, by: &[Dimension]) -> Self {
         self.operations = self.operations.by(by, &[]);
+        self.group = self.group.map(|group| Box::new(group.by(by)));
         self
     }
 }
@@ -244,6 +248,7 @@ pub(crate) fn example() -> Snapshot {
         loops: vec![LoopTime { index: 0, cpu_ns: 30_000_000_000 }],
         silent_ms: 0,
         files: None,
+        group: None,
         gauges: vec![
             Gauge::new("held_bytes", "Memory held for clients.", 4096.0),
             Gauge::new("connections", "Open connections.", 8.0).with("node", "node1"),

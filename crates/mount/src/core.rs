@@ -10,6 +10,7 @@ use crate::inode::{Inode, Inodes, ValidAttributes};
 use crate::interrupts::Interrupts;
 use crate::invalidations::Invalidations;
 use crate::kernel::Entry;
+use crate::locks::LockWaits;
 use crate::pipes::Pipes;
 use crate::policy::Policy;
 use crate::read_ahead::ByteBudget;
@@ -46,6 +47,7 @@ pub(crate) struct Core {
     pub pipes: Arc<Pipes>,
     pub notifier: OnceLock<Notifier>,
     pub invalidations: Invalidations,
+    pub lock_waits: LockWaits,
     pub silly_names: SillyNames,
     /// Number of open files: while it is zero, no removed file has to be hidden.
     pub open_files: AtomicUsize,

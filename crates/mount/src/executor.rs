@@ -132,12 +132,29 @@ impl Executor {
         &self,
         work: impl Future<Output = T> + Send + 'static,
     ) -> Option<T> {
+        self.detached(work, true).await
+    }
+
+    /// Like [`Self::detach_short`], for any task.
+    pub(crate) async fn detach<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> Option<T> {
+        self.detached(work, false).await
+    }
+
+    async fn detached<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = T> + Send + 'static,
+        short: bool,
+    ) -> Option<T> {
         let outcome: Arc<Mutex<Outcome<T>>> = Arc::default();
         let guard = OutcomeGuard(Arc::clone(&outcome));
-        self.spawn_short(async move {
+        let task = async move {
             let output = work.await;
             guard.lock().output = Some(output);
-        });
+        };
+        self.begin(task, short);
         std::future::poll_fn(|context| {
             let mut outcome = outcome.lock().unwrap_or_else(PoisonError::into_inner);
             if outcome.ended {

@@ -8,14 +8,16 @@ use crate::core::Core;
 use crate::directory::OpenDirectory;
 use crate::files::IoFlags;
 use crate::inode::Inode;
+use crate::interrupts::EndsWith;
 use crate::kernel::{
     Data, Device, DirentBuffer, Entry, Head, Operation, Received, Receiver, Reply, SetAttr, StatFs, Write,
     parse,
 };
+use crate::locks::{Lock, LockRequest};
 use crate::names::Lookup;
 use crate::reads::is_short;
-use client::ExternalDriver;
 use client::options::DirectoryReads;
+use client::{ExternalDriver, LockOwner};
 use fs::SetAttributes;
 use fuser::{Errno, Filesystem, FopenFlags, InitFlags, KernelConfig};
 use std::io;
@@ -157,9 +159,9 @@ impl FileSystem {
                 self.read(head, reply, (handle, offset, size), IoFlags::new(flags, bypasses_pages));
             }
             Operation::StatFs => self.statfs(head, reply),
-            Operation::Flush { handle } => self.flush(head, reply, handle),
+            Operation::Flush { handle, owner } => self.flush(head, reply, handle, owner),
             Operation::FSync { handle } => self.sync(head, reply, handle),
-            Operation::Release { handle } => self.release(reply, handle),
+            Operation::Release { handle, owner } => self.release(reply, handle, owner),
             Operation::OpenDir => self.open_directory(head, reply),
             Operation::ReadDir { handle, offset, size } => {
                 self.list(head, reply, (handle, offset, size), false);
@@ -175,10 +177,7 @@ impl FileSystem {
             Operation::FSyncDir => reply.ok(),
             // Data that the server does not have yet are sent when the session ends.
             Operation::Destroy => reply.ok(),
-            // The kernel unlocks a file at every close. Nothing was locked, so there is nothing to
-            // do.
-            Operation::SetLk { unlocks: true } => reply.ok(),
-            Operation::GetLk | Operation::SetLk { unlocks: false } => reply.error(self.no_locks()),
+            Operation::GetLk { .. } | Operation::SetLk { .. } => self.lock(head, reply, operation),
             // NFS has no ioctl. Programs ask whether a file is a terminal, and the kernel passes
             // each such question on.
             Operation::IoCtl => reply.error(Errno::ENOTTY),
@@ -235,7 +234,7 @@ impl FileSystem {
     {
         let (core, request) = (Arc::clone(&self.core), (head.unique, head.pid));
         async move {
-            match core.interrupts.guard(request, work).await {
+            match core.interrupts.guard(request, EndsWith::FatalSignal, work).await {
                 Some(Ok(outcome)) => send(reply, outcome),
                 Some(Err(error)) => reply.error(error),
                 None => reply.error(Errno::EINTR),
@@ -255,8 +254,9 @@ impl FileSystem {
     fn no_locks(&self) -> Errno {
         if !self.warned_no_locks.swap(true, Ordering::Relaxed) {
             tracing::warn!(
-                "a program asked for a file lock: the lock protocol (NLM) is not built, so locks answer ENOLCK; \
-                 mount with nolock to have locks that only this host knows of"
+                "a program asked for a file lock: the lock protocol of version 3 (NLM) is not built, so locks \
+                 answer ENOLCK; mount with vers=4.2 to have locks that the server keeps, or with nolock to have \
+                 locks that only this host knows of"
             );
         }
         Errno::ENOLCK
@@ -314,6 +314,9 @@ impl FileSystem {
             // now.
             let caller = open.map_or(caller, |file| file.caller.clone());
             let inode = core.inode(ino)?;
+            if new.size.is_some() {
+                core.check_locks_of(&inode)?;
+            }
             let known = core.set_attributes(&caller, &inode, new).await?;
             Ok((core.attributes_to_send(&inode, &known), core.ttl(&inode, &known)))
         };
@@ -439,6 +442,9 @@ impl FileSystem {
             Ok(file) => file,
             Err(error) => return reply.error(error),
         };
+        if let Err(error) = self.core.check_locks(&file) {
+            return reply.error(error);
+        }
         if let Some(outcome) =
             self.core.try_write_now(&file, io_flags, (offset, from_mapping), data.as_slice())
         {
@@ -452,10 +458,65 @@ impl FileSystem {
         self.answer(head, reply, work, |reply, count| reply.written(count));
     }
 
-    fn flush(&self, head: &Head, reply: Reply, handle: u64) {
+    fn flush(&self, head: &Head, reply: Reply, handle: u64, owner: LockOwner) {
         let core = Arc::clone(&self.core);
-        let work = async move { core.flush_and_report(&*core.files.find(handle)?).await };
+        let work = async move {
+            let file = core.files.find(handle)?;
+            let outcome = core.flush_and_report(&file).await;
+            if core.mount.has_locks() {
+                file.is_left_by(owner);
+                // This is done even if nobody waits for it any more.
+                let (all, of) = (Arc::clone(&core), Arc::clone(&file));
+                core.executor.detach_short(async move { all.end_locks(&of, owner).await }).await;
+            }
+            outcome
+        };
         self.answer(head, reply, work, |reply, ()| reply.ok());
+    }
+
+    fn lock(&self, head: &Head, reply: Reply, operation: Operation<'_>) {
+        match operation {
+            Operation::GetLk { handle, lock } if self.core.mount.has_locks() => {
+                self.test_lock(head, reply, handle, lock);
+            }
+            Operation::SetLk { handle, lock, waits } if self.core.mount.has_locks() => {
+                self.set_lock(head, reply, handle, lock, waits);
+            }
+            // Nothing was locked, so there is nothing to release.
+            Operation::SetLk { lock: Lock { kind: None, .. }, .. } => reply.ok(),
+            _ => reply.error(self.no_locks()),
+        }
+    }
+
+    /// Locks or releases a range. A call that is under way is waited for although the program has
+    /// stopped to wait: otherwise nobody would know what the server has locked.
+    fn set_lock(&self, head: &Head, reply: Reply, handle: u64, lock: Lock, waits: bool) {
+        let (core, request) = (Arc::clone(&self.core), (head.unique, head.pid));
+        let ends_with = if waits { EndsWith::AnySignal } else { EndsWith::FatalSignal };
+        self.core.executor.spawn(async move {
+            let (locking, asked) = (Arc::clone(&core), Arc::new(LockRequest::default()));
+            let asks = Arc::clone(&asked);
+            let mut work = std::pin::pin!(core.executor.detach(async move {
+                let file = locking.files.find(handle)?;
+                locking.set_lock(&file, lock, waits, &asks).await
+            }));
+            let outcome = match core.interrupts.guard(request, ends_with, work.as_mut()).await {
+                Some(outcome) => outcome,
+                None if asked.end() => return reply.error(Errno::EINTR),
+                // It was granted before the signal.
+                None => work.await,
+            };
+            match outcome.unwrap_or(Err(Errno::EIO)) {
+                Ok(()) => reply.ok(),
+                Err(error) => reply.error(error),
+            }
+        });
+    }
+
+    fn test_lock(&self, head: &Head, reply: Reply, handle: u64, lock: Lock) {
+        let core = Arc::clone(&self.core);
+        let work = async move { core.test_lock(&*core.files.find(handle)?, lock).await };
+        self.answer(head, reply, work, Reply::lock);
     }
 
     fn sync(&self, head: &Head, reply: Reply, handle: u64) {
@@ -464,11 +525,11 @@ impl FileSystem {
         self.answer(head, reply, work, |reply, ()| reply.ok());
     }
 
-    fn release(&self, reply: Reply, handle: u64) {
+    fn release(&self, reply: Reply, handle: u64, owner: Option<LockOwner>) {
         let core = Arc::clone(&self.core);
         // No program waits for this, and it must be done in any case.
         self.core.executor.spawn_short(async move {
-            core.release(handle).await;
+            core.release(handle, owner).await;
             reply.ok();
         });
     }

@@ -5,11 +5,12 @@ use crate::core::{Core, HandleUse};
 use crate::inode::{Inode, ReportedErrors};
 use crate::kernel_cache::PendingDrop;
 use crate::read_ahead::ReadAhead;
-use client::FileRef;
+use client::{FileRef, LockOwner};
 use fs::Rights;
 use fuser::{Errno, FopenFlags};
+use std::collections::HashSet;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// An open handle.
 #[derive(Debug)]
@@ -24,6 +25,24 @@ pub(crate) struct OpenFile {
     pub read_ahead: Mutex<ReadAhead>,
     pub reported_errors: ReportedErrors,
     pending_drop: PendingDrop,
+    /// The owners of locks of fcntl(2) that have locked by this handle and are not gone.
+    lock_owners: Mutex<HashSet<LockOwner>>,
+}
+
+impl OpenFile {
+    fn lock_owners(&self) -> MutexGuard<'_, HashSet<LockOwner>> {
+        self.lock_owners.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// An owner locks by this handle.
+    pub(crate) fn locks_by(&self, owner: LockOwner) {
+        self.lock_owners().insert(owner);
+    }
+
+    /// An owner is gone.
+    pub(crate) fn is_left_by(&self, owner: LockOwner) {
+        self.lock_owners().remove(&owner);
+    }
 }
 
 impl HandleUse for OpenFile {
@@ -127,13 +146,18 @@ impl Core {
             )),
             reported_errors,
             pending_drop: PendingDrop::new(drops),
+            lock_owners: Mutex::default(),
         })
     }
 
     /// Closes a handle. Data that were written through a mapping may have arrived after close(2).
-    pub(crate) async fn release(self: &Arc<Self>, number: u64) {
+    pub(crate) async fn release(self: &Arc<Self>, number: u64, owner: Option<LockOwner>) {
         let Some(file) = self.files.remove(number) else { return };
         self.flush(&file.inode).await;
+        let left: Vec<LockOwner> = file.lock_owners().drain().chain(owner).collect();
+        for owner in left {
+            self.end_locks(&file, owner).await;
+        }
         self.open_files.fetch_sub(1, Ordering::AcqRel);
         if let Some(silly_name) = file.inode.close() {
             let at = (silly_name.directory, silly_name.name.as_slice());

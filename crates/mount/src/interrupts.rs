@@ -4,7 +4,8 @@
 //! whatever signals follow, and without the number of the signal. So FUSE_INTERRUPT only marks the
 //! request. A marked request is examined regularly until it is answered. As soon as its thread has
 //! SIGKILL pending (the kernel turns every fatal signal into SIGKILL), it is answered EINTR. No
-//! other signal interrupts, as on a kernel mount of NFS.
+//! other signal interrupts, as on a kernel mount of NFS; except the wait for a lock, which any
+//! signal ends.
 //!
 //! Requests of asynchronous I/O are never marked, because no thread waits for them. They may also
 //! outlive the thread that made them, so it is their process that counts. A request that is not
@@ -56,7 +57,17 @@ struct WaitingRequest {
     unique: u64,
     thread: u32,
     since: Instant,
+    ends_with: EndsWith,
     state: Mutex<State>,
+}
+
+/// Which signals give a request up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum EndsWith {
+    /// Those that end the process.
+    FatalSignal,
+    /// Any.
+    AnySignal,
 }
 
 #[derive(Debug, Default)]
@@ -94,6 +105,24 @@ impl Requester {
 impl WaitingRequest {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Its thread has a signal pending.
+    fn mark(&self) {
+        self.lock().marked = true;
+        if self.ends_with == EndsWith::AnySignal {
+            self.give_up();
+        }
+    }
+
+    fn give_up(&self) {
+        let mut state = self.lock();
+        state.abandoned = true;
+        let waker = state.waker.take();
+        drop(state);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
     }
 
     /// Whether the request is to be examined now. If so, this counts as the last examination.
@@ -146,7 +175,9 @@ impl Interrupts {
     pub(crate) fn mark(&self, unique: u64) {
         let mut all = self.lock();
         if let Some((_, waiting)) = all.waiting.iter().find(|(_, waiting)| waiting.unique == unique) {
-            waiting.lock().marked = true;
+            let waiting = Arc::clone(waiting);
+            drop(all);
+            waiting.mark();
             return;
         }
         if all.early_marks.len() == EARLY_MARKS_MAX {
@@ -155,22 +186,26 @@ impl Interrupts {
         all.early_marks.push_back(unique);
     }
 
-    fn begin(&self, unique: u64, thread: u32) -> (usize, Arc<WaitingRequest>) {
+    fn begin(&self, (unique, thread): (u64, u32), ends_with: EndsWith) -> (usize, Arc<WaitingRequest>) {
         let mut all = self.lock();
         let early = all.early_marks.iter().position(|marked| *marked == unique);
         if let Some(at) = early {
             all.early_marks.remove(at);
         }
-        let state = Mutex::new(State { marked: early.is_some(), ..State::default() });
-        let waiting = Arc::new(WaitingRequest { unique, thread, since: Instant::now(), state });
+        let state = Mutex::default();
+        let waiting = Arc::new(WaitingRequest { unique, thread, since: Instant::now(), ends_with, state });
+        if early.is_some() {
+            waiting.mark();
+        }
         (all.waiting.insert(Arc::clone(&waiting)), waiting)
     }
 
-    /// Waits for `work`. Returns `None` if the request is given up first. `unique` is the request's
-    /// number, `thread` the thread that made it.
+    /// Waits for `work`. Returns `None` if the request is given up first. The request is its
+    /// number, and the thread that made it.
     pub(crate) async fn guard<T>(
         &self,
-        (unique, thread): (u64, u32),
+        request: (u64, u32),
+        ends_with: EndsWith,
         work: impl Future<Output = T>,
     ) -> Option<T> {
         let mut work = pin!(work);
@@ -179,7 +214,7 @@ impl Interrupts {
             if let Poll::Ready(done) = work.as_mut().poll(context) {
                 return Poll::Ready(Some(done));
             }
-            let (_, waiting) = entry.get_or_insert_with(|| self.begin(unique, thread));
+            let (_, waiting) = entry.get_or_insert_with(|| self.begin(request, ends_with));
             let mut state = waiting.lock();
             if state.abandoned {
                 return Poll::Ready(None);
@@ -206,13 +241,7 @@ impl Interrupts {
             .collect();
         for waiting in due {
             if waiting.is_abandoned() {
-                let mut state = waiting.lock();
-                state.abandoned = true;
-                let waker = state.waker.take();
-                drop(state);
-                if let Some(waker) = waker {
-                    waker.wake();
-                }
+                waiting.give_up();
             }
         }
     }
@@ -338,7 +367,11 @@ mod tests {
     fn wait_for_ever(interrupts: &Arc<Interrupts>, thread: u32) -> std::thread::JoinHandle<Option<()>> {
         let interrupts = Arc::clone(interrupts);
         std::thread::spawn(move || {
-            crate::executor::block_on(interrupts.guard((NUMBER, thread), std::future::pending::<()>()))
+            crate::executor::block_on(interrupts.guard(
+                (NUMBER, thread),
+                EndsWith::FatalSignal,
+                std::future::pending::<()>(),
+            ))
         })
     }
 
@@ -350,7 +383,11 @@ mod tests {
     #[test]
     fn a_request_is_examined_once_and_again_and_again_when_it_is_marked() {
         let interrupts = Interrupts::default();
-        let mut request = pin!(interrupts.guard((NUMBER, std::process::id()), std::future::pending::<()>()));
+        let mut request = pin!(interrupts.guard(
+            (NUMBER, std::process::id()),
+            EndsWith::FatalSignal,
+            std::future::pending::<()>()
+        ));
         let mut context = Context::from_waker(Waker::noop());
         assert!(request.as_mut().poll(&mut context).is_pending());
         tick_until(&interrupts, || examinations(&interrupts) != [None]);
@@ -369,8 +406,8 @@ mod tests {
         let interrupts = Interrupts::default();
         (0..2 * EARLY_MARKS_MAX as u64).for_each(|number| interrupts.mark(number));
         assert_eq!(interrupts.lock().early_marks.len(), EARLY_MARKS_MAX);
-        let marked =
-            [5, 2 * EARLY_MARKS_MAX as u64 - 1].map(|number| interrupts.begin(number, 1).1.lock().marked);
+        let marked = [5, 2 * EARLY_MARKS_MAX as u64 - 1]
+            .map(|number| interrupts.begin((number, 1), EndsWith::FatalSignal).1.lock().marked);
         assert_eq!(marked, [false, true]);
         assert_eq!(interrupts.lock().early_marks.len(), EARLY_MARKS_MAX - 1);
     }
@@ -416,7 +453,8 @@ mod tests {
             let _ = wait.recv();
         });
         let number = number.recv().unwrap();
-        let mut request = pin!(interrupts.guard((NUMBER, number), std::future::pending::<()>()));
+        let mut request =
+            pin!(interrupts.guard((NUMBER, number), EndsWith::FatalSignal, std::future::pending::<()>()));
         let mut context = Context::from_waker(Waker::noop());
         assert!(request.as_mut().poll(&mut context).is_pending());
         tick_until(&interrupts, || requesters(&interrupts) == [Requester::Process(std::process::id())]);
@@ -431,11 +469,32 @@ mod tests {
     fn a_request_of_an_unknown_thread_is_not_given_up() {
         let interrupts = Interrupts::default();
         // No thread has this number: pid_max is at most 2^22.
-        let mut request = pin!(interrupts.guard((NUMBER, u32::MAX), std::future::pending::<()>()));
+        let mut request =
+            pin!(interrupts.guard((NUMBER, u32::MAX), EndsWith::FatalSignal, std::future::pending::<()>()));
         let mut context = Context::from_waker(Waker::noop());
         assert!(request.as_mut().poll(&mut context).is_pending());
         tick_until(&interrupts, || requesters(&interrupts) == [Requester::Unknown]);
         interrupts.tick();
         assert!(request.as_mut().poll(&mut context).is_pending());
+    }
+
+    #[test]
+    fn any_signal_ends_the_wait_for_a_lock_whether_it_comes_before_or_during_it() {
+        let interrupts = Interrupts::default();
+        let request = (NUMBER, std::process::id());
+        let mut context = Context::from_waker(Waker::noop());
+        for is_early in [true, false] {
+            let mut wait = pin!(interrupts.guard(request, EndsWith::AnySignal, std::future::pending::<()>()));
+            if is_early {
+                interrupts.mark(NUMBER);
+            } else {
+                assert!(wait.as_mut().poll(&mut context).is_pending());
+                interrupts.mark(NUMBER);
+            }
+            assert_eq!(wait.as_mut().poll(&mut context), Poll::Ready(None));
+        }
+        interrupts.mark(NUMBER);
+        let mut other = pin!(interrupts.guard(request, EndsWith::FatalSignal, std::future::pending::<()>()));
+        assert!(other.as_mut().poll(&mut context).is_pending());
     }
 }

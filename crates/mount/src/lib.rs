@@ -35,6 +35,7 @@ mod invalidations;
 mod kernel;
 mod kernel_cache;
 mod listing;
+mod locks;
 mod mount_table;
 mod names;
 mod own_mount;

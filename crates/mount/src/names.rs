@@ -102,7 +102,7 @@ impl Core {
                 if flags & libc::O_TRUNC != 0 {
                     let cut = SetAttributes { size: Some(0), ..SetAttributes::default() };
                     if let Err(error) = self.set_attributes(&caller, &inode, cut).await {
-                        self.release(number).await;
+                        self.release(number, None).await;
                         self.inodes.forget(inode.ino, 1);
                         return Err(error);
                     }

@@ -84,6 +84,7 @@ impl Core {
         io_flags: IoFlags,
         (offset, len): (u64, usize),
     ) -> Result<(ReplyData, Option<FillGuard>), Errno> {
+        self.check_locks(file)?;
         let range = offset..offset.saturating_add(len as u64);
         // Begin the fill before looking for data, so that it takes in every write that arrives from
         // here on.

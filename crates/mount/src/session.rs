@@ -11,6 +11,7 @@ use crate::inode::Inodes;
 use crate::interrupts::{Interrupts, TICK};
 use crate::invalidations::Invalidations;
 use crate::kernel::Device;
+use crate::locks::LockWaits;
 use crate::own_mount::{MountId, dead_mount_on};
 use crate::policy::Policy;
 use crate::silly_names::SillyNames;
@@ -182,6 +183,7 @@ impl Mounted {
                 let mut ticks = (0..TICKS_PER_READ_AHEAD_CHECK).cycle();
                 while let Some(core) = ticking.upgrade() {
                     core.interrupts.tick();
+                    core.lock_waits.tick();
                     core.send_old();
                     core.silly_names.tick();
                     if ticks.next() == Some(0) {
@@ -210,7 +212,8 @@ impl Mounted {
     }
 
     /// Waits until the directory is unmounted, and then, unless it was given up, until the server
-    /// has all data. Files that are still open fail when this process ends.
+    /// has all data and has ended the session of version 4. Files that are still open fail from
+    /// then on.
     ///
     /// # Errors
     /// Errors of the device other than those of an unmount.
@@ -221,6 +224,11 @@ impl Mounted {
         }
         self.unmounter.core.executor.close();
         self.unmounter.core.invalidations.close();
+        if outcome.is_ok() && !self.unmounter.given_up.load(Ordering::Acquire) {
+            // The mount itself lives on in other threads until this process ends, and a server that
+            // keeps the client would wait for it after a restart.
+            self.unmounter.core.mount.end_session();
+        }
         let directory = self.unmounter.directory;
         // After an error the directory stays mounted, so that no program mistakes the local
         // directory for the mount.
@@ -308,6 +316,7 @@ fn make_core(mount: Mount, options: &MountOptions) -> Result<Core, Error> {
         callers: Callers::new(rustix::process::geteuid().is_root()),
         executor: Executor::start(workers()).map_err(Error::Threads)?,
         interrupts: Interrupts::default(),
+        lock_waits: LockWaits::default(),
         budget: Arc::default(),
         buffers: Arc::default(),
         pipes: Arc::default(),

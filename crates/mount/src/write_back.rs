@@ -378,7 +378,8 @@ impl Core {
     /// fsync(2): waits for the data, and reports an error that was not reported to this handle yet.
     pub(crate) async fn sync_and_report(self: &Arc<Self>, file: &OpenFile) -> Result<(), Errno> {
         self.flush(&file.inode).await;
-        file.inode.lock().report_errors(&file.reported_errors)
+        file.inode.lock().report_errors(&file.reported_errors)?;
+        self.check_locks(file)
     }
 
     /// close(2): waits for the data, and reports an error to a handle that may write. The error is

@@ -45,8 +45,8 @@ pub struct Experiment {
     /// The number of repeats of each cell.
     #[serde(default)]
     pub repeats: u32,
-    /// The number of connections of each route. It is the same for all, because the comparison
-    /// would be unfair otherwise.
+    /// The greatest number of connections of a route that our client mounts; see
+    /// [`crate::Record::connections`] for that of each.
     #[serde(default)]
     pub connections: u32,
     /// The workloads, in the order in which a report shows them.

@@ -107,6 +107,29 @@ impl LatencyCounts {
         }
     }
 
+    /// Counts calls of an interval that took about as long as each other.
+    pub fn record_many(&mut self, interval: usize, latency_ns: u64, count: u64) {
+        let place = interval.checked_mul(BINS).and_then(|first| first.checked_add(bin_of(latency_ns)));
+        if let Some(calls) = place.and_then(|place| self.calls.get_mut(place)) {
+            *calls = calls.saturating_add(u32::try_from(count).unwrap_or(u32::MAX));
+        }
+    }
+
+    /// Counts in an interval those of `all` calls of all intervals, by latency, that no interval
+    /// has.
+    pub fn record_rest(&mut self, interval: usize, all: impl Iterator<Item = (u64, u64)>) {
+        let mut rest = Self::new(1);
+        all.for_each(|(latency_ns, count)| rest.record_many(0, latency_ns, count));
+        for (bin, left) in rest.calls.iter_mut().enumerate() {
+            let counted =
+                self.calls.iter().skip(bin).step_by(BINS).fold(0_u32, |sum, it| sum.saturating_add(*it));
+            *left = left.saturating_sub(counted);
+        }
+        let place = interval.saturating_mul(BINS);
+        let places = self.calls.iter_mut().skip(place);
+        places.zip(&rest.calls).for_each(|(calls, left)| *calls = calls.saturating_add(*left));
+    }
+
     /// Adds the counts of another loop.
     pub fn merge(&mut self, other: &Self) {
         self.calls.resize(self.calls.len().max(other.calls.len()), 0);
@@ -198,6 +221,19 @@ mod tests {
         assert_eq!(found.repeats[0].calls, ["79:1", "", "79:2 9:1"]);
         let columns = found.repeats[0].counts().expect("its own text");
         assert_eq!(columns, [vec![(79, 1)], vec![], vec![(79, 2), (88, 1)]]);
+    }
+
+    #[test]
+    fn what_no_interval_has_is_counted_in_one() {
+        let mut counts = LatencyCounts::new(2);
+        counts.record_many(0, 1_000_000, 3);
+        counts.record_many(2, 1_000_000, 9);
+        counts.record_rest(1, [(1_000_100, 5), (5_000_000, 2), (9, 0)].into_iter());
+        assert_eq!(Vec::from(counts.clone()), ["79:3", "79:2 9:2"], "interval 2 does not exist");
+        let before = counts.clone();
+        counts.record_rest(1, [(1_000_000, 4)].into_iter());
+        counts.record_rest(7, [(1_000_000, 400)].into_iter());
+        assert_eq!(counts, before, "fewer than are counted, and no such interval");
     }
 
     #[test]

@@ -66,6 +66,21 @@ impl Default for Record {
 }
 
 impl Record {
+    /// The connections of a route on each client: the recorded ones, or in records without them
+    /// those that the options of its mount ask for. `None` if it has no mount of NFS, or nobody
+    /// knows.
+    pub fn connections(&self, route: &Route) -> Option<u32> {
+        let is_mounted = match &route.access {
+            // Records of fio have neither a mount nor options.
+            None => self.experiment.connections > 0,
+            Some(access) => {
+                !route.options.is_empty() && (access.contains("NFS client") || access.contains(" on nfs"))
+            }
+        };
+        let asked = || route.options.split(',').find_map(|it| it.strip_prefix("nconnect=")?.parse().ok());
+        route.connections.or_else(|| is_mounted.then(|| asked().unwrap_or(1)))
+    }
+
     /// The route with this name.
     pub fn route(&self, name: &str) -> Option<&Route> {
         self.routes.iter().find(|route| route.name == name)
@@ -95,6 +110,10 @@ pub struct Route {
     /// the client library accesses a server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub access: Option<String>,
+    /// The connections of the route's mount on each client; absent if it has none that are known,
+    /// as a directory on a local disk.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connections: Option<u32>,
     /// The nodes of the group, in the order of `share_by_node`.
     #[serde(default)]
     pub nodes: Vec<String>,
@@ -346,5 +365,39 @@ impl Counters {
     /// Whether there are no counters.
     pub fn is_empty(&self) -> bool {
         self.client.is_empty() && self.server.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_connections_of_a_route_are_recorded_or_those_of_its_options() {
+        let route = |access: Option<&str>, options: &str, connections| Route {
+            access: access.map(str::to_owned),
+            options: options.into(),
+            connections,
+            ..Route::default()
+        };
+        let mut record = Record::default();
+        record.experiment.connections = 4;
+        for (access, options, recorded, expected) in [
+            (None, "vers=4.2,nconnect=4", None, Some(4)),
+            (None, "nconnect=4", Some(2), Some(2)),
+            (None, "hard", None, Some(1)),
+            (Some("O_DIRECT on the kernel's NFS client, by fio"), "nconnect=4", None, Some(4)),
+            (Some("O_DIRECT on nfs4, by fio"), "vers=4.2,proto=tcp", None, Some(1)),
+            (Some("O_DIRECT on nfs4, by fio, on each client"), "", None, None),
+            (Some("O_DIRECT on ext4, by our threads"), "", None, None),
+        ] {
+            assert_eq!(
+                record.connections(&route(access, options, recorded)),
+                expected,
+                "{options} {access:?}"
+            );
+        }
+        record.experiment.connections = 0;
+        assert_eq!(record.connections(&route(None, "", None)), None, "a record of fio");
     }
 }

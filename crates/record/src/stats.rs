@@ -80,10 +80,15 @@ pub struct Ratio {
 }
 
 impl Ratio {
+    /// Whether there are enough pairs for a verdict.
+    pub fn has_enough_pairs(&self) -> bool {
+        self.pairs >= PAIRS_FOR_VERDICT_MIN
+    }
+
     /// Whether the interval lies on one side of 1 and is based on enough pairs.
     pub fn shows_a_difference(&self) -> bool {
         let [low, high] = self.interval_95;
-        self.pairs >= PAIRS_FOR_VERDICT_MIN && (low > 1.0 || high < 1.0)
+        self.has_enough_pairs() && (low > 1.0 || high < 1.0)
     }
 }
 

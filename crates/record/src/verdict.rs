@@ -40,19 +40,30 @@ pub enum Verdict {
     Faster,
     /// The whole interval lies below 1.
     Slower,
-    /// The interval contains 1, or there are too few pairs.
+    /// The interval contains 1.
     #[default]
     NoDifference,
+    /// There are fewer than [`stats::PAIRS_FOR_VERDICT_MIN`] pairs.
+    TooFewPairs,
 }
 
 impl Verdict {
     /// The verdict for a ratio.
     pub fn of(ratio: &Ratio) -> Self {
         match ratio.shows_a_difference() {
+            _ if !ratio.has_enough_pairs() => Verdict::TooFewPairs,
             false => Verdict::NoDifference,
             true if ratio.ratio > 1.0 => Verdict::Faster,
             true => Verdict::Slower,
         }
+    }
+}
+
+impl Comparison {
+    /// The verdict. Earlier builds called too few pairs no difference.
+    pub fn judged(&self) -> Verdict {
+        let few = (1..stats::PAIRS_FOR_VERDICT_MIN).contains(&self.pairs);
+        if few { Verdict::TooFewPairs } else { self.verdict }
     }
 }
 
@@ -160,6 +171,31 @@ mod tests {
         assert!(record.verdicts[1].ratio > 3.8);
         record.compare("tcp", "tcp-mp", 1);
         assert_eq!(record.verdicts[3].verdict, Verdict::Slower);
+    }
+
+    #[test]
+    fn too_few_pairs_are_a_verdict_of_their_own() {
+        let of_repeats = |count: usize| {
+            let mut routes = vec![route("tcp", 3.0, 0.24), route("rdma", 6.0, 0.24)];
+            for workload in routes.iter_mut().flat_map(|route| &mut route.workloads) {
+                let cells = [&mut workload.read, &mut workload.write].into_iter().flatten();
+                cells.for_each(|cell| cell.repeats.truncate(count));
+            }
+            let mut record = Record { routes, ..Record::default() };
+            record.compare("rdma", "tcp", 1);
+            record.verdicts.into_iter().next()
+        };
+        let found = of_repeats(4).expect("a comparison");
+        assert_eq!((found.verdict, found.pairs), (Verdict::TooFewPairs, 4));
+        assert_eq!(of_repeats(5).map(|found| found.verdict), Some(Verdict::Faster));
+        assert_eq!(of_repeats(0), None);
+        // What earlier builds wrote, and what did not say how many pairs there were.
+        let old = |pairs| Comparison { pairs, ..Comparison::default() }.judged();
+        assert_eq!([old(3), old(5), old(0)], {
+            [Verdict::TooFewPairs, Verdict::NoDifference, Verdict::NoDifference]
+        });
+        let text = serde_json::to_string(&found.verdict).expect("text");
+        assert_eq!(text, "\"too_few_pairs\"");
     }
 
     #[test]

@@ -40,17 +40,22 @@ pub(crate) struct SideCell {
 /// A speed compared with that of the first record.
 pub(crate) struct Times {
     pub(crate) verdict: Verdict,
+    /// The repeats of the shorter series.
+    pairs: usize,
     /// `0.85 times (95 %: 0.83 to 0.87)`
     pub(crate) ratio: String,
 }
 
 impl Times {
     /// The verdict in words.
-    pub(crate) fn word(&self) -> &'static str {
+    pub(crate) fn word(&self) -> String {
         match self.verdict {
-            Verdict::Faster => "faster",
-            Verdict::Slower => "slower",
-            Verdict::NoDifference => "no difference shown",
+            Verdict::Faster => "faster".to_owned(),
+            Verdict::Slower => "slower".to_owned(),
+            Verdict::NoDifference => "no difference shown".to_owned(),
+            Verdict::TooFewPairs => {
+                format!("too few repeats ({} of {})", self.pairs, stats::PAIRS_FOR_VERDICT_MIN)
+            }
         }
     }
 
@@ -59,7 +64,7 @@ impl Times {
         match self.verdict {
             Verdict::Faster => "faster",
             Verdict::Slower => "slower",
-            Verdict::NoDifference => "same",
+            Verdict::NoDifference | Verdict::TooFewPairs => "same",
         }
     }
 }
@@ -70,17 +75,20 @@ pub(crate) fn totals(tables: &[SideBySide], names: &[String]) -> Vec<String> {
     let total = |(at, name): (usize, &String)| {
         let rows = tables.iter().flat_map(|table| &table.rows);
         let times = rows.filter_map(|row| row.cells.get(at)?.as_ref()?.times.as_ref());
-        let mut counts = [0; 3];
+        let mut counts = [0; 4];
         for found in times {
             match found.verdict {
                 Verdict::Faster => counts[0] += 1,
                 Verdict::Slower => counts[1] += 1,
                 Verdict::NoDifference => counts[2] += 1,
+                Verdict::TooFewPairs => counts[3] += 1,
             }
         }
-        let [faster, slower, same] = counts;
-        (faster + slower + same > 0)
-            .then(|| format!("{name}: {faster} faster, {slower} slower, {same} without a difference shown"))
+        let [faster, slower, same, few] = counts;
+        let few_of = if few > 0 { format!(", {few} with too few repeats") } else { String::new() };
+        (faster + slower + same + few > 0).then(|| {
+            format!("{name}: {faster} faster, {slower} slower, {same} without a difference shown{few_of}")
+        })
     };
     names.iter().enumerate().filter_map(total).collect()
 }
@@ -143,7 +151,7 @@ fn cells(record: &Record) -> Vec<Found<'_>> {
 fn table_title(block: &Block<'_>, group: &Group<'_>, direction: Direction) -> String {
     let condition = group.condition().unwrap_or_else(|| "raw".to_owned());
     let files = block.file_bytes.map(|bytes| format!(", files of {}", number::bytes(bytes)));
-    format!("{}{}; {condition}; {direction}", block.title, files.unwrap_or_default())
+    format!("{}{}; {condition}; {direction}", block.shape, files.unwrap_or_default())
 }
 
 fn compare(cells: &[Option<&Cell>]) -> Vec<Option<SideCell>> {
@@ -159,7 +167,7 @@ fn times(cell: &Cell, base: &Cell) -> Option<Times> {
     let ratio = stats::ratio_of_sittings(&cell.speeds(), &base.speeds(), SEED)?;
     let [low, high] = number::interval_of_ratio(ratio.interval_95);
     let (verdict, times) = (Verdict::of(&ratio), number::ratio(ratio.ratio));
-    Some(Times { verdict, ratio: format!("{times} times (95 %: {low} to {high})") })
+    Some(Times { verdict, pairs: ratio.pairs, ratio: format!("{times} times (95 %: {low} to {high})") })
 }
 
 /// A property in which the records differ, with its value in each record.
@@ -236,7 +244,7 @@ mod tests {
         let records = [first, later];
         let tables = side_by_side(&records);
         assert_eq!(tables.len(), 5, "read and write, raw and paced, of the mix; read of the random one");
-        assert!(tables[0].title.ends_with("8 connections; raw; read"), "{}", tables[0].title);
+        assert!(tables[0].title.ends_with("depth 16; raw; read"), "{}", tables[0].title);
         let cells: Vec<&SideCell> = tables[0].rows[0].cells.iter().flatten().collect();
         assert!(cells[0].times.is_none());
         assert!(
@@ -244,7 +252,7 @@ mod tests {
             "{:?}",
             cells[1].times.as_ref().map(|it| &it.ratio)
         );
-        assert_eq!(cells[1].times.as_ref().map(Times::word), Some("faster"));
+        assert!(cells[1].times.as_ref().is_some_and(|it| it.word() == "faster"));
         let names = ["before.json".to_owned(), "after.json".to_owned()];
         let said = totals(&tables, &names);
         assert_eq!(said, ["after.json: 10 faster, 0 slower, 0 without a difference shown"]);
@@ -253,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn of_few_repeats_no_difference_is_shown() {
+    fn too_few_repeats_are_no_verdict() {
         let (first, mut later) = (sample::record(), sample::record());
         for workload in later.routes.iter_mut().flat_map(|route| &mut route.workloads) {
             for cell in [&mut workload.read, &mut workload.write].into_iter().flatten() {
@@ -265,7 +273,11 @@ mod tests {
         let times: Vec<&Times> = (tables.iter().flat_map(|table| &table.rows))
             .filter_map(|row| row.cells[1].as_ref()?.times.as_ref())
             .collect();
-        assert!(times.len() == 10 && times.iter().all(|it| it.word() == "no difference shown"));
+        assert_eq!(times.len(), 10);
+        assert!(times.iter().all(|it| it.word() == "too few repeats (4 of 5)" && it.class() == "same"));
+        let names = ["a".to_owned(), "b".to_owned()];
+        let total = "b: 0 faster, 0 slower, 0 without a difference shown, 10 with too few repeats";
+        assert_eq!(totals(&tables, &names), [total]);
     }
 
     #[test]
@@ -306,6 +318,30 @@ mod tests {
             other.experiment.workloads.iter_mut().for_each(|shape| shape.file_bytes = Some(12_345));
         });
         assert_eq!(files, 0);
+    }
+
+    #[test]
+    fn directories_are_compared_only_if_the_same_engine_made_the_load_in_the_same_way() {
+        let accessed = |access: &str| {
+            let mut record = sample::record();
+            record.routes[1].access = Some(access.to_owned());
+            record
+        };
+        let compared = |first: &str, second: &str| {
+            let records = [accessed(first), accessed(second)];
+            let tables = side_by_side(&records);
+            let rows = tables.iter().flat_map(|table| &table.rows);
+            let found = differences(&records);
+            let said = found.iter().find(|difference| difference.name == "routes");
+            (rows.filter(|row| row.route == "tcp-mp").count() > 0, said.map(|it| it.values.join(" and ")))
+        };
+        let ours = "O_DIRECT on ext4, by our threads";
+        assert_eq!(compared(ours, ours), (true, None));
+        assert_eq!(compared(ours, "O_DIRECT on xfs, by our threads, on each client"), (true, None));
+        let (is_compared, said) = compared(ours, "O_DIRECT on ext4, by fio");
+        let said = said.unwrap();
+        assert!(!is_compared && said.contains("by our threads") && said.contains("by fio"), "{said}");
+        assert!(!compared(ours, "buffered on ext4, by our threads").0);
     }
 
     #[test]

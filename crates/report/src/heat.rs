@@ -3,7 +3,7 @@
 //! A column is an interval, a row a bin of latencies, and the shade is the share of the interval's
 //! calls. Runs of equal cells are one line of a path, which keeps the page small.
 
-use record::{Cell, bin_start_us};
+use record::{Cell, Record, bin_start_us};
 
 use crate::{
     chart::{self, Tick},
@@ -102,6 +102,33 @@ pub(crate) fn heat_maps(group: &Group<'_>) -> Vec<Heat> {
     let (Some(low), Some(high)) = (lows.min(), highs.max()) else { return Vec::new() };
     let rows = Rows { low, count: (high - low + 1).max(ROWS_MIN) };
     maps.iter().map(|map| draw(map, rows)).collect()
+}
+
+/// Why cells of a group have no heat map, each with the routes: `fio, ours: its jobs end by their
+/// sizes`.
+pub(crate) fn lacking(record: &Record, group: &Group<'_>) -> Vec<(String, &'static str)> {
+    let mut reasons: Vec<(&'static str, Vec<&str>)> = Vec::new();
+    for row in &group.rows {
+        for (_, cell) in row.workload.cells().filter(|(_, cell)| cell.latency_over_time.is_none()) {
+            let by_fio = row.route.access.as_deref().is_some_and(|access| access.contains("by fio"));
+            let reason = if record.trunkline_version.starts_with("fio-") {
+                "results of fio say how long operations took, and not when"
+            } else if cell.first_done_s.is_some() && cell.throughput.is_none() {
+                "its jobs end by their sizes, and not after a time"
+            } else if by_fio {
+                "fio logged no latencies over time, as in older records and with very many jobs"
+            } else {
+                "the record has no latencies over time, as older ones"
+            };
+            let name = row.route.name.as_str();
+            match reasons.iter_mut().find(|(known, _)| *known == reason) {
+                Some((_, names)) if names.contains(&name) => {}
+                Some((_, names)) => names.push(name),
+                None => reasons.push((reason, vec![name])),
+            }
+        }
+    }
+    reasons.into_iter().map(|(reason, names)| (names.join(", "), reason)).collect()
 }
 
 /// The rows of a drawing: bins from `low`.
@@ -272,6 +299,49 @@ mod tests {
         let found = at_most(&columns).expect("calls");
         assert_eq!(found, ["1.05 ms", "5.24 ms", "10.5 ms"]);
         assert!(at_most(&[]).is_none());
+    }
+
+    #[test]
+    fn what_has_no_map_is_named_with_the_reason() {
+        let said = |change: &dyn Fn(&mut Record)| {
+            let mut record = sample::record();
+            change(&mut record);
+            let found = lacking(&record, &view::blocks(&record)[0].groups[0]);
+            found.into_iter().map(|(names, reason)| format!("{names}: {reason}")).collect::<Vec<_>>()
+        };
+        let without = |record: &mut Record, routes: usize| {
+            for workload in record.routes.iter_mut().take(routes).flat_map(|route| &mut route.workloads) {
+                for cell in [&mut workload.read, &mut workload.write].into_iter().flatten() {
+                    cell.latency_over_time = None;
+                    cell.first_done_s = None;
+                }
+            }
+        };
+        assert_eq!(said(&|_| {}), [] as [String; 0]);
+        let older = "tcp, tcp-mp: the record has no latencies over time, as older ones";
+        assert_eq!(said(&|record| without(record, 2)), [older]);
+        let of_each = said(&|record| {
+            without(record, 2);
+            record.routes[0].access = Some("O_DIRECT on ext4, by fio".into());
+            let cell = record.routes[1].workloads[0].read.as_mut().expect("reads");
+            (cell.first_done_s, cell.throughput) = (Some(1.0), None);
+            record.routes[1].workloads[0].write = None;
+        });
+        assert!(of_each[0].starts_with("tcp: fio logged no latencies over time"), "{of_each:?}");
+        assert!(of_each[1].starts_with("tcp-mp: its jobs end by their sizes"), "{of_each:?}");
+        assert_eq!(of_each.len(), 2);
+        let of_fio = said(&|record| {
+            without(record, 1);
+            record.trunkline_version = "fio-3.33".into();
+        });
+        assert_eq!(of_fio, ["tcp: results of fio say how long operations took, and not when"]);
+        let mut record = sample::record();
+        without(&mut record, 1);
+        let page = crate::html(&[record], &["a.json".to_owned()]);
+        assert!(
+            page.contains("No heat map of tcp: the record has no latencies over time"),
+            "the page says it"
+        );
     }
 
     #[test]

@@ -18,6 +18,7 @@ mod number;
 mod page;
 mod plot;
 mod published;
+mod route_class;
 #[cfg(test)]
 mod sample;
 mod steps;

@@ -145,6 +145,8 @@ struct Panel<'a> {
     skipped: Vec<(String, String)>,
     charts: Vec<Chart>,
     heat_maps: Vec<Heat>,
+    /// The routes without one, with the reason.
+    without_heat_map: Vec<(String, &'static str)>,
     rdma_work: Option<String>,
     ports: Option<String>,
 }
@@ -219,7 +221,7 @@ fn sheet<'a>(record: &'a Record, name: String, additions: &Additions<'a>) -> She
         machine: view::machine(record),
         findings,
         steps: steps::step_tests(record),
-        sections: blocks.iter().map(section).collect(),
+        sections: blocks.iter().map(|block| section(record, block)).collect(),
         limits: record.limits.iter().map(limit).collect(),
         facts: facts(record),
         verified: verified(record),
@@ -249,31 +251,31 @@ fn check_line(judgement: &Judgement) -> CheckLine<'_> {
     CheckLine { judgement, class, word }
 }
 
-fn finding(group: &Group<'_>, verdict: &record::Comparison) -> Finding {
-    let (class, word) = match verdict.verdict {
+fn finding(group: &Group<'_>, found: &view::Finding<'_>) -> Finding {
+    let (class, word) = match found.comparison.judged() {
         Verdict::Faster => ("faster", "faster"),
         Verdict::Slower => ("slower", "slower"),
         // The sentence already says so.
-        Verdict::NoDifference => ("same", ""),
+        Verdict::NoDifference | Verdict::TooFewPairs => ("same", ""),
     };
     Finding {
-        workload: verdict.workload.clone(),
+        workload: found.comparison.workload.clone(),
         half: group.condition().unwrap_or_else(|| group.half().to_string()),
-        sentence: view::sentence(verdict),
+        sentence: view::sentence(found),
         class,
         word,
     }
 }
 
-fn section<'a>(block: &Block<'a>) -> Section<'a> {
+fn section<'a>(record: &Record, block: &Block<'a>) -> Section<'a> {
     Section {
         title: block.title.clone(),
         shows_iops: block.shows_iops,
-        panels: block.groups.iter().map(panel).collect(),
+        panels: block.groups.iter().map(|group| panel(record, group)).collect(),
     }
 }
 
-fn panel<'a>(group: &Group<'a>) -> Panel<'a> {
+fn panel<'a>(record: &Record, group: &Group<'a>) -> Panel<'a> {
     let cells = || group.rows.iter().flat_map(|row| row.workload.cells().map(|(_, cell)| cell));
     let scale = cells().map(Bar::reach).fold(0.0, f64::max);
     let lines = |direction| {
@@ -298,6 +300,7 @@ fn panel<'a>(group: &Group<'a>) -> Panel<'a> {
         skipped: group.skipped.iter().map(|(route, why)| (route.name.clone(), (*why).to_owned())).collect(),
         charts: [chart::throughput(group), chart::latency(group)].into_iter().flatten().collect(),
         heat_maps: heat::heat_maps(group),
+        without_heat_map: heat::lacking(record, group),
         rdma_work: group.rdma_work(),
         ports: group.ports(),
     }
@@ -317,7 +320,11 @@ fn client_lines<'a>(group: &Group<'a>) -> Vec<(&'a str, ClientLine<'a>)> {
         client,
         share: format!("{} %", number::percent(client.share)),
         gbytes: number::plain(client.bytes as f64 / 1e9),
-        later: format!("{} ms", number::plain(client.start_offset_ms)),
+        later: match client.clock_error_ms > 0.0 {
+            true => format!("{} ms", number::plain(client.start_offset_ms)),
+            // Nobody has compared the clocks.
+            false => "-".to_owned(),
+        },
         done: match (client.first_done_s, client.last_done_s) {
             (Some(first), Some(last)) => format!("{} to {}", number::fine(first), number::fine(last)),
             _ => "-".to_owned(),
@@ -395,6 +402,8 @@ fn limit(limit: &record::Calibration) -> Limit<'_> {
 
 fn facts(record: &Record) -> Vec<(&'static str, String)> {
     let (environment, experiment) = (&record.environment, &record.experiment);
+    let measured = record.routes.iter().filter(|route| route.skipped.is_none());
+    let connections = view::connections(record, measured);
     let facts = [
         ("made", record.made_at.clone()),
         ("Trunkline", record.trunkline_version.clone()),
@@ -402,10 +411,8 @@ fn facts(record: &Record) -> Vec<(&'static str, String)> {
         ("target", experiment.target.clone()),
         (
             "procedure",
-            format!(
-                "{}, {} repeats, {} connections a route",
-                experiment.procedure, experiment.repeats, experiment.connections
-            ),
+            format!("{}, {} repeats", experiment.procedure, experiment.repeats)
+                + &connections.map(|it| format!(", {it} a route")).unwrap_or_default(),
         ),
         ("kernel", format!("{} {}", environment.kernel, environment.arch)),
         ("CPU", format!("{} x {}", environment.cpus, environment.cpu_model)),

@@ -2,9 +2,12 @@
 //! and what does not add up. They are no limits of the reader's machine and take part in no
 //! verdict.
 
+use std::collections::BTreeSet;
+
 use record::{Measure, Pattern, Record, Route, Workload, stats};
 use serde::Deserialize;
 
+use crate::route_class::{self, Nfs, RouteClass};
 use crate::{number, view};
 
 /// A published document with its figures.
@@ -27,7 +30,8 @@ pub struct Published {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Figure {
-    /// The name of the route; [`ANY_ROUTE`] if the document does not say over which transport.
+    /// The kind of the route: `tcp`, `rdma-mp`, `tcp-nfs4`; [`ANY_ROUTE`] if the document does not
+    /// say over which transport.
     route: String,
     /// The route that a ratio is over.
     over: Option<String>,
@@ -122,15 +126,23 @@ impl Figure {
     }
 
     fn here(&self, record: &Record) -> Vec<String> {
-        let is_any = self.route == ANY_ROUTE;
         let mut found = Vec::new();
-        for route in record.routes.iter().filter(|route| is_any || route.name == self.route) {
+        for route in record.routes.iter().filter(|route| is_of(&self.route, route)) {
             let alike = route.workloads.iter().filter(|workload| self.is_alike(record, workload));
             for workload in alike {
-                let name = name_of(workload);
-                let name = if is_any { format!("{}, {name}", route.name) } else { name };
-                let value = self.found(record, route, workload);
-                found.extend(value.map(|value| format!("{value} ({name})")));
+                let mut of_routes: Vec<(Option<&Route>, String)> = Vec::new();
+                match &self.over {
+                    None => of_routes.extend(self.found(route, workload).map(|value| (None, value))),
+                    Some(over) => of_routes.extend(
+                        partners(record, over, route, workload)
+                            .filter_map(|other| Some((Some(other), self.ratio(workload, other)?))),
+                    ),
+                }
+                found.extend(of_routes.into_iter().map(|(over, value)| {
+                    let routes = [Some(route), over].into_iter().flatten();
+                    let named = [Some(&self.route), self.over.as_ref()].into_iter().flatten();
+                    format!("{value} ({})", name_of(routes, named, workload))
+                }));
             }
         }
         found
@@ -148,19 +160,22 @@ impl Figure {
         })
     }
 
+    /// The ratio of a workload's speed to that on another route.
+    fn ratio(&self, workload: &Workload, over: &Route) -> Option<String> {
+        let other = over.workload(&workload.name, workload.half())?;
+        let (speeds, others) = (workload.speeds(self.direction), other.speeds(self.direction));
+        let ratio = stats::ratio_of_pairs(&speeds, &others, 1)?;
+        let [low, high] = number::interval_of_ratio(ratio.interval_95);
+        Some(format!("{} times (95 %: {low} to {high})", number::ratio(ratio.ratio)))
+    }
+
     /// The record's value of the same kind.
-    fn found(&self, record: &Record, route: &Route, workload: &Workload) -> Option<String> {
+    fn found(&self, route: &Route, workload: &Workload) -> Option<String> {
         if self.direction == Measure::Both && (workload.read.is_none() || workload.write.is_none()) {
             return None;
         }
         let speeds = workload.speeds(self.direction);
         let speed = stats::median(&speeds)?;
-        if let Some(over) = &self.over {
-            let other = record.route(over)?.workload(&workload.name, workload.half())?;
-            let ratio = stats::ratio_of_pairs(&speeds, &other.speeds(self.direction), 1)?;
-            let [low, high] = number::interval_of_ratio(ratio.interval_95);
-            return Some(format!("{} times (95 %: {low} to {high})", number::ratio(ratio.ratio)));
-        }
         if self.iops.is_some() {
             let cells = workload.cells().filter(|(direction, _)| match self.direction {
                 Measure::Both => true,
@@ -179,12 +194,52 @@ impl Figure {
     }
 }
 
-/// The workload with what applies to its numbers: `mix-1m, paced at 2 Gbit/s a node`.
-fn name_of(workload: &Workload) -> String {
+/// Whether a route is of the kind that a figure names: by what it is, and only where the record
+/// does not say that, by its name.
+fn is_of(name: &str, route: &Route) -> bool {
+    match RouteClass::of(route) {
+        RouteClass::Nfs(class) => name == ANY_ROUTE || Nfs::of_name(name) == Some(class),
+        RouteClass::Unknown => name == ANY_ROUTE || name == route.name,
+        RouteClass::Other => Nfs::of_name(name).is_none() && name == route.name,
+    }
+}
+
+/// The routes of the kind `over` with which this one can be compared: by the same NFS client, on
+/// the same clients.
+fn partners<'a>(
+    record: &'a Record,
+    over: &'a str,
+    route: &'a Route,
+    workload: &'a Workload,
+) -> impl Iterator<Item = &'a Route> {
+    let clients = |workload: &Workload| {
+        workload.clients.iter().map(|client| client.name.clone()).collect::<BTreeSet<String>>()
+    };
+    record.routes.iter().filter(move |other| {
+        let same = other.workload(&workload.name, workload.half());
+        let same_clients = same.is_some_and(|same| clients(same) == clients(workload));
+        is_of(over, other) && other.access == route.access && same_clients
+    })
+}
+
+/// The workload with what applies to its numbers: `mix-1m, paced at 2 Gbit/s a node`, after the
+/// routes whose names are not those of the figure: `rdma host over tcp host, read-64k`.
+fn name_of<'a>(
+    routes: impl Iterator<Item = &'a Route>,
+    named: impl Iterator<Item = &'a String>,
+    workload: &Workload,
+) -> String {
+    let routes: Vec<&Route> = routes.collect();
+    let names: Vec<&str> = routes.iter().map(|route| route.name.as_str()).collect();
+    let is_told = names.iter().copied().eq(named.map(String::as_str));
+    let routes_named = (!is_told).then(|| names.join(" over "));
+    let by_kernel = routes.iter().any(|route| route.access.as_deref().is_some_and(route_class::is_nfs));
+    let by_kernel = by_kernel.then(|| "by the kernel's client".to_owned());
     let pace = workload.pace.map(|pace| format!("paced at {}", number::pace(pace)));
     let simulated = workload.simulated.as_ref().map(|what| format!("simulated: {what}"));
-    let parts: Vec<String> = std::iter::once(workload.name.clone()).chain(pace).chain(simulated).collect();
-    parts.join(", ")
+    let name = std::iter::once(workload.name.clone());
+    let parts = routes_named.into_iter().chain(by_kernel).chain(name).chain(pace).chain(simulated);
+    parts.collect::<Vec<String>>().join(", ")
 }
 
 /// The machine of the record, for the heading of its column.
@@ -274,10 +329,10 @@ mod tests {
         let sun = of("sun-7410").beside(&alone);
         assert!(sun.iter().any(|row| row.here.iter().any(|it| it.ends_with("(mix-1m)"))));
         let mut several = sample::record();
-        several.routes[1].name = "rdma-mp".into();
+        several.routes[1].options = "proto=rdma,remoteports=127.0.0.1-127.0.0.4".into();
         several.routes.truncate(2);
         let aff = of("aff-a400").beside(&several);
-        assert!(aff.iter().any(|row| row.here.iter().any(|it| it.ends_with("kIOPS (random-4k)"))));
+        assert!(aff.iter().any(|row| row.here.iter().any(|it| it.ends_with("kIOPS (tcp-mp, random-4k)"))));
         let ratios = of("linux-ramdisk").beside(&record);
         assert!(ratios.iter().all(|row| row.here.is_empty()), "no such blocks, no RDMA");
     }
@@ -322,14 +377,72 @@ mod tests {
         assert!(steps[1].here.is_empty(), "no step of nine clients: {:?}", steps[1].here);
     }
 
-    #[test]
-    fn a_ratio_is_that_of_the_same_routes() {
+    /// The routes of a record with other names, options and whose mounts they are.
+    fn renamed(routes: [(&str, &str, Option<&str>); 2]) -> Record {
         let mut record = sample::record();
         record.routes.retain(|route| route.skipped.is_none());
-        record.routes[1].name = "rdma".into();
-        let ratios = of("linux-ramdisk").beside(&record);
-        let random = ratios.iter().find(|row| row.what.starts_with("reads, random")).expect("a figure");
-        assert_eq!((random.route.as_str(), random.published.as_str()), ("rdma over tcp", "1.84 times"));
-        assert!(random.here[0].ends_with("(random-4k)") && random.here[0].contains(" times (95 %: "));
+        for (route, (name, options, access)) in record.routes.iter_mut().zip(routes) {
+            (route.name, route.options) = (name.into(), options.into());
+            route.access = access.map(str::to_owned);
+            route.paths.clear();
+        }
+        record
+    }
+
+    const KERNEL: Option<&str> = Some("O_DIRECT on the kernel's NFS client, by our threads");
+
+    #[test]
+    fn a_ratio_is_that_of_routes_of_these_kinds_by_the_same_client() {
+        let ratio = |record: &Record, route: &str| -> Vec<String> {
+            let ratios = of("linux-ramdisk").beside(record);
+            let is_random = |row: &Beside| row.route == route && row.what.starts_with("reads, random");
+            ratios.into_iter().find(is_random).expect("a figure").here
+        };
+        let plain = renamed([("tcp", "nconnect=1", None), ("rdma", "proto=rdma", None)]);
+        let here = ratio(&plain, "rdma over tcp");
+        assert!(here[0].ends_with("(random-4k)") && here[0].contains(" times (95 %: "), "{here:?}");
+        let named = renamed([("tcp host", "nconnect=1", None), ("rdma host", "proto=rdma", None)]);
+        let here = ratio(&named, "rdma over tcp");
+        assert!(here[0].ends_with("(rdma host over tcp host, random-4k)"), "{here:?}");
+        let v4 = renamed([("a", "vers=4.2", KERNEL), ("b", "vers=4.2,proto=rdma", KERNEL)]);
+        let here = ratio(&v4, "rdma-nfs4 over tcp-nfs4");
+        assert!(here[0].ends_with("(b over a, by the kernel's client, random-4k)"), "{here:?}");
+        assert!(ratio(&v4, "rdma over tcp").is_empty(), "another version");
+        let unlike = renamed([("kernel tcp", "", KERNEL), ("ours rdma", "proto=rdma", None)]);
+        assert!(ratio(&unlike, "rdma over tcp").is_empty(), "two clients say nothing of two transports");
+        let mut groups = renamed([("tcp vms", "nconnect=1", None), ("rdma host", "proto=rdma", None)]);
+        let vm = record::ClientResult { name: "vm1".into(), ..record::ClientResult::default() };
+        groups.routes[0].workloads.iter_mut().for_each(|workload| workload.clients = vec![vm.clone()]);
+        assert!(ratio(&groups, "rdma over tcp").is_empty(), "other clients");
+    }
+
+    #[test]
+    fn routes_are_matched_by_what_they_are_and_not_by_their_names() {
+        let kernel = ("kernel tcp", "nconnect=4,port=2049", KERNEL);
+        let several = ("tcp-multipath", "nconnect=8,remoteports=10.0.0.1-10.0.0.4", None);
+        let beside = of("powerscale-f210").beside(&renamed([kernel, several]));
+        let here = |route: &str| {
+            let row =
+                beside.iter().find(|row| row.route == route && row.what.starts_with("reads and writes"));
+            row.expect("a figure").here.clone()
+        };
+        assert!(
+            here("tcp")[0].ends_with("GB/s (kernel tcp, by the kernel's client, mix-1m)"),
+            "{:?}",
+            here("tcp")
+        );
+        assert!(here("tcp-mp")[0].ends_with("GB/s (tcp-multipath, mix-1m)"), "{:?}", here("tcp-mp"));
+        assert!(here("rdma").is_empty() && here("rdma-mp").is_empty());
+        let local = Some("O_DIRECT on ext4, by our threads");
+        let misnamed = renamed([("rdma", "nconnect=4", None), ("tcp", "", local)]);
+        let beside = of("powerscale-f210").beside(&misnamed);
+        let found: Vec<&str> =
+            beside.iter().filter(|row| !row.here.is_empty()).map(|row| row.route.as_str()).collect();
+        assert_eq!(found, ["tcp"], "a name is no transport, and a local file system no route over TCP");
+        let mut of_fio = renamed([("tcp", "", None), ("disk", "", local)]);
+        assert!(!of("powerscale-f210").beside(&of_fio)[0].here.is_empty(), "only its name says what it is");
+        of_fio.experiment.workloads.iter_mut().for_each(|shape| shape.block_bytes = 4096);
+        let any = of("sun-7410").beside(&of_fio);
+        assert!(any.iter().all(|row| row.here.iter().all(|it| !it.contains("disk"))), "{}", any.len());
     }
 }

@@ -108,6 +108,7 @@ fn route(name: &str, nodes: usize) -> Route {
         paths: (1..=nodes).map(|node| format!("tcp 127.0.0.1 -> 127.0.0.{node}:2049")).collect(),
         skipped: None,
         access: None,
+        connections: None,
         workloads: vec![
             mix(nodes, None, [3.08 * skew, 2.61], 5.68, Binding::new(Stage::Cpu, "both cores at 99 %")),
             mix(nodes, paced, [speed, speed * 0.995], 0.25 * nodes as f64, pace_binds(nodes)),
@@ -231,6 +232,7 @@ fn client(number: u32, of: u32) -> ClientResult {
         bytes: 1 << 30,
         share: 1.0 / f64::from(of),
         start_offset_ms: 0.4,
+        clock_error_ms: 0.05,
         first_done_s: Some(1.9),
         last_done_s: Some(if straggler { 3.4 } else { 2.0 }),
         straggler,

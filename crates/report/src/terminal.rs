@@ -347,7 +347,11 @@ fn evidence_below(canvas: &mut Canvas, group: &Group<'_>) {
         }
     }
     for (binds, evidence, routes) in reported.iter().filter(|(_, evidence, _)| !evidence.is_empty()) {
-        let sentence = format!("{binds} binds {}: {evidence}", routes.join(", "));
+        let routes = routes.join(", ");
+        let sentence = match binds.as_str() {
+            "unknown" => format!("what binds {routes} is unknown: {evidence}"),
+            binds => format!("{binds} binds {routes}: {evidence}"),
+        };
         canvas.paragraph(Style::Plain, INDENT, "", &sentence);
     }
 }

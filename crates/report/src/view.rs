@@ -18,7 +18,10 @@ pub(crate) const SMALL_BLOCK_BYTES_MAX: u64 = 16 << 10;
 
 /// The results of one workload.
 pub(crate) struct Block<'a> {
+    /// The heading, with the connections of the routes.
     pub(crate) title: String,
+    /// The same without them.
+    pub(crate) shape: String,
     /// The size of each file.
     pub(crate) file_bytes: Option<u64>,
     /// Whether operations per second are shown beside the speed.
@@ -33,7 +36,13 @@ pub(crate) struct Group<'a> {
     pub(crate) rows: Vec<Row<'a>>,
     /// Routes that were measured, but not under this condition, with the reason.
     pub(crate) skipped: Vec<(&'a Route, &'a str)>,
-    pub(crate) verdicts: Vec<&'a Comparison>,
+    pub(crate) verdicts: Vec<Finding<'a>>,
+}
+
+/// A verdict, and what sets the conditions of its two routes apart, if anything does.
+pub(crate) struct Finding<'a> {
+    pub(crate) comparison: &'a Comparison,
+    pub(crate) note: Option<String>,
 }
 
 /// One route in a group.
@@ -54,20 +63,54 @@ pub(crate) fn blocks(record: &Record) -> Vec<Block<'_>> {
     }
     let block = |name: &str| {
         let shape = record.experiment.workloads.iter().find(|shape| shape.name == name);
+        let groups = groups(record, name);
+        let routes = || groups.iter().flat_map(|group| group.rows.iter().map(|row| row.route));
+        let titled = |connections: Option<String>| {
+            shape.map_or_else(|| name.to_owned(), |shape| title(shape, connections.as_deref()))
+        };
         Block {
-            title: shape.map_or_else(|| name.to_owned(), |shape| title(shape, record.experiment.connections)),
+            title: titled(connections(record, routes())),
+            shape: titled(None),
             file_bytes: shape.and_then(|shape| shape.file_bytes),
             shows_iops: shape.is_some_and(|shape| shape.block_bytes <= SMALL_BLOCK_BYTES_MAX),
-            groups: groups(record, name),
+            groups,
         }
     };
     names.into_iter().map(block).filter(|block| !block.groups.is_empty()).collect()
 }
 
+fn several(count: impl Into<u64>, what: &str) -> String {
+    let count = count.into();
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
+/// The connections of routes: `8 connections`; where they differ, what most of them have, and then
+/// the others: `4 connections (kernel rdma: 1; a: a directory)`. `None` if none is known.
+pub(crate) fn connections<'a>(record: &Record, routes: impl Iterator<Item = &'a Route>) -> Option<String> {
+    let mut found: Vec<(Option<u32>, Vec<&str>)> = Vec::new();
+    for route in routes {
+        let known = record.connections(route);
+        match found.iter_mut().find(|(count, _)| *count == known) {
+            Some((_, names)) if names.contains(&&*route.name) => {}
+            Some((_, names)) => names.push(&route.name),
+            None => found.push((known, vec![&route.name])),
+        }
+    }
+    let known = found.iter().filter_map(|(count, names)| Some(((*count)?, names.len())));
+    // Of as many routes, those with the most connections.
+    let (most, _) = known.max_by_key(|(count, routes)| (*routes, *count))?;
+    let others = found.iter().filter(|(count, _)| *count != Some(most)).map(|(count, names)| {
+        let what = count.map_or_else(|| "a directory".to_owned(), |count| count.to_string());
+        format!("{}: {what}", names.join(", "))
+    });
+    let others = others.collect::<Vec<_>>().join("; ");
+    let most = several(most, "connection");
+    Some(if others.is_empty() { most } else { format!("{most} ({others})") })
+}
+
 /// The workload in one line: `mix-1m: 10 readers and 10 writers at once, 1 MiB blocks, depth 16,
 /// ...`.
-pub(crate) fn title(shape: &Shape, connections: u32) -> String {
-    let several = |count: u32, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
+pub(crate) fn title(shape: &Shape, connections: Option<&str>) -> String {
     let mut who: Vec<String> = [(shape.readers, "reader"), (shape.writers, "writer")]
         .into_iter()
         .filter(|(count, _)| *count > 0)
@@ -89,8 +132,8 @@ pub(crate) fn title(shape: &Shape, connections: u32) -> String {
         number::bytes(shape.block_bytes),
         shape.depth
     );
-    if connections > 0 {
-        title.push_str(&format!(", {}", several(connections, "connection")));
+    if let Some(connections) = connections {
+        title.push_str(&format!(", {connections}"));
     }
     if let Some(rate) = shape.rate_ops_per_s {
         title
@@ -107,26 +150,40 @@ pub(crate) fn title(shape: &Shape, connections: u32) -> String {
 const ADDRESS_OPTIONS: [&str; 7] =
     ["addr", "clientaddr", "localports", "mountaddr", "mountport", "port", "remoteports"];
 
-/// What must be the same of a route that is compared between records: its options and the number of
-/// its paths and nodes.
+/// What must be the same of a route that is compared between records: its options, the number of
+/// its paths and nodes, and how a directory was accessed, by which engine.
 pub(crate) fn route_conditions(route: &Route) -> String {
     let name = |option: &&str| !ADDRESS_OPTIONS.contains(&option.split('=').next().unwrap_or_default());
     let mut options: Vec<&str> = route.options.split(',').filter(|it| !it.is_empty()).filter(name).collect();
     options.sort_unstable();
     let nodes: BTreeSet<&str> = route.paths.iter().filter_map(|path| remote_host(path)).collect();
     let mut conditions = vec![options.join(",")];
+    let asked = options.iter().find_map(|option| option.strip_prefix("nconnect=")?.parse().ok()).unwrap_or(1);
+    // Said only where the options do not say the same, as in records without this number.
+    let used = route.connections.filter(|used| *used != asked);
+    conditions.extend(used.map(|used| several(used, "connection")));
     if !route.paths.is_empty() {
-        let several =
-            |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
-        let (paths, nodes) = (several(route.paths.len(), "path"), several(nodes.len(), "node"));
+        let (paths, nodes) = (several(route.paths.len() as u64, "path"), several(nodes.len() as u64, "node"));
         conditions.push(format!("{paths} to {nodes}"));
     }
+    conditions.extend(route.access.as_deref().map(access_conditions));
     conditions.retain(|part| !part.is_empty());
     conditions.join(", ")
 }
 
+/// How a directory was accessed, whatever its file system is called there: `O_DIRECT, by our
+/// threads` of `O_DIRECT on ext4, by our threads, on each client`.
+fn access_conditions(access: &str) -> String {
+    let parts = access.split_once(" on ").and_then(|(io, rest)| {
+        let by = rest.split(", ").find(|part| part.starts_with("by "))?;
+        Some(format!("{io}, {by}"))
+    });
+    // Clients that differ are listed one by one.
+    parts.filter(|_| !access.contains("; ")).unwrap_or_else(|| access.to_owned())
+}
+
 /// The host at the remote end of a path: `tcp 10.0.0.9 -> 10.0.0.1:2049`.
-fn remote_host(path: &str) -> Option<&str> {
+pub(crate) fn remote_host(path: &str) -> Option<&str> {
     let remote = path.split_whitespace().next_back()?;
     Some(remote.rsplit_once(':').map_or(remote, |(host, _)| host))
 }
@@ -169,17 +226,35 @@ fn groups<'a>(record: &'a Record, name: &str) -> Vec<Group<'a>> {
         }
     }
     groups.sort_by_key(|group| group.pace.is_some());
-    // A verdict belongs to the group that contains both of its routes. A comparison across groups
-    // is not shown.
-    for verdict in record.verdicts.iter().filter(|verdict| verdict.workload == name) {
-        let home = groups
-            .iter_mut()
-            .find(|group| group.half() == verdict.half && group.has(&verdict.a) && group.has(&verdict.b));
-        if let Some(group) = home {
-            group.verdicts.push(verdict);
+    for comparison in record.verdicts.iter().filter(|verdict| verdict.workload == name) {
+        let of =
+            |route: &str| groups.iter().position(|group| group.half() == comparison.half && group.has(route));
+        let (Some(a), Some(b)) = (of(&comparison.a), of(&comparison.b)) else { continue };
+        let simulated = |at: usize| groups.get(at).and_then(|group| group.simulated);
+        let note = (a != b).then(|| apart((&comparison.a, simulated(a)), (&comparison.b, simulated(b))));
+        // A verdict stands below both of its routes.
+        if let Some(group) = groups.get_mut(a.max(b)) {
+            group.verdicts.push(Finding { comparison, note });
         }
     }
     groups
+}
+
+/// What is simulated on one of two routes and not on the other: `rdma with RDMA in software (rxe1),
+/// tcp without`.
+fn apart((a, of_a): (&str, Option<&str>), (b, of_b): (&str, Option<&str>)) -> String {
+    let (of_a, of_b) = (of_a.unwrap_or_default(), of_b.unwrap_or_default());
+    // The words of what both have are at the end: the processor of the machine.
+    let beyond = |more: &str, less: &str| -> Option<String> {
+        let rest = more.strip_suffix(less)?.trim_end_matches(", ");
+        (!rest.is_empty()).then(|| rest.to_owned())
+    };
+    let only = |with: &str, what: String, without: &str| format!("{with} with {what}, {without} without");
+    match (beyond(of_a, of_b), beyond(of_b, of_a)) {
+        (Some(what), _) => only(a, what, b),
+        (_, Some(what)) => only(b, what, a),
+        _ => format!("{a}: {of_a}; {b}: {of_b}"),
+    }
 }
 
 impl Group<'_> {
@@ -413,20 +488,36 @@ pub(crate) fn shares(shares: &[f64]) -> String {
 }
 
 /// The verdict as a sentence, without workload and half.
-pub(crate) fn sentence(found: &Comparison) -> String {
+pub(crate) fn sentence(Finding { comparison, note }: &Finding<'_>) -> String {
+    match note {
+        Some(note) => {
+            format!("{} ({note}, so the ratio is not one of the routes alone)", verdict(comparison))
+        }
+        None => verdict(comparison),
+    }
+}
+
+fn verdict(found: &Comparison) -> String {
     let what = match found.of {
         Measure::Both => "",
         Measure::Read => "reads: ",
         Measure::Write => "writes: ",
     };
     let [low, high] = number::interval_of_ratio(found.interval_95);
-    let (a, b) = (&found.a, &found.b);
-    if found.verdict == Verdict::NoDifference {
-        let few = (1..stats::PAIRS_FOR_VERDICT_MIN).contains(&found.pairs);
-        let why = if few { format!("; {} repeats are too few to tell", found.pairs) } else { String::new() };
-        return format!("{what}no difference shown between {a} and {b} (95 %: {low} to {high}{why})");
+    let (a, b, ratio) = (&found.a, &found.b, number::ratio(found.ratio));
+    match found.judged() {
+        Verdict::TooFewPairs => format!(
+            "{what}too few pairs ({} of {}) to compare {a} with {b} (so far {ratio} times, 95 %: {low} to {high})",
+            found.pairs,
+            stats::PAIRS_FOR_VERDICT_MIN
+        ),
+        Verdict::NoDifference => {
+            format!("{what}no difference shown between {a} and {b} (95 %: {low} to {high})")
+        }
+        Verdict::Faster | Verdict::Slower => {
+            format!("{what}{a} is {ratio} times {b} (95 %: {low} to {high})")
+        }
     }
-    format!("{what}{a} is {} times {b} (95 %: {low} to {high})", number::ratio(found.ratio))
 }
 
 /// The machine in one line: `2 CPUs, Linux 6.18`.
@@ -460,13 +551,69 @@ mod tests {
     }
 
     #[test]
+    fn a_heading_is_true_for_the_connections_of_each_route() {
+        let heading = |change: &dyn Fn(&mut Record)| {
+            let mut record = sample::record();
+            change(&mut record);
+            blocks(&record)[0].title.split_once("depth 16").unwrap().1.to_owned()
+        };
+        assert_eq!(heading(&|_| {}), ", 8 connections");
+        assert_eq!(heading(&|record| record.routes[1].connections = Some(1)), ", 8 connections (tcp-mp: 1)");
+        let third = |record: &mut Record| {
+            record.routes[2] = Route { name: "kernel".into(), ..record.routes[1].clone() };
+            record.routes[0].connections = Some(1);
+        };
+        assert_eq!(heading(&third), ", 8 connections (tcp: 1)");
+        let both = |record: &mut Record| {
+            third(record);
+            record.routes[1].access = Some("O_DIRECT on ext4, by our threads".into());
+            (record.routes[0].connections, record.routes[2].connections) = (Some(4), Some(2));
+        };
+        assert_eq!(heading(&both), ", 4 connections (tcp-mp: a directory; kernel: 2)");
+        let none =
+            |record: &mut Record| record.routes.iter_mut().for_each(|it| it.access = Some(String::new()));
+        assert_eq!(heading(&none), "");
+        let of_fio = |record: &mut Record| record.experiment.connections = 0;
+        assert_eq!(heading(&of_fio), "");
+    }
+
+    #[test]
     fn verdicts_are_sentences_that_claim_no_more_than_was_shown() {
         let record = sample::record();
-        let said: Vec<String> = record.verdicts.iter().map(sentence).collect();
+        let finding = |comparison| Finding { comparison, note: None };
+        let said: Vec<String> = record.verdicts.iter().map(|it| sentence(&finding(it))).collect();
         assert!(said[0].starts_with("no difference shown between tcp-mp and tcp (95 %: "), "{}", said[0]);
         assert!(said[1].starts_with("tcp-mp is 4.0"), "{}", said[1]);
         let few = Comparison { pairs: 3, ..record.verdicts[0].clone() };
-        assert!(sentence(&few).ends_with("; 3 repeats are too few to tell)"));
+        let said = sentence(&finding(&few));
+        assert!(said.starts_with("too few pairs (3 of 5) to compare tcp-mp with tcp (so far 1.0"), "{said}");
+    }
+
+    #[test]
+    fn routes_under_unlike_conditions_are_compared_with_a_note() {
+        const CPU: &str = "a processor emulated by QEMU";
+        let said = |of_tcp: Option<&str>, of_mp: Option<&str>| {
+            let mut record = sample::record();
+            for (route, simulated) in record.routes.iter_mut().zip([of_tcp, of_mp]) {
+                let workloads = route.workloads.iter_mut();
+                workloads.for_each(|workload| workload.simulated = simulated.map(str::to_owned));
+            }
+            let blocks = blocks(&record);
+            let groups = &blocks[0].groups;
+            let found: Vec<String> = groups.iter().flat_map(|it| &it.verdicts).map(sentence).collect();
+            assert_eq!(found.len(), 2, "one for each half: {found:?}");
+            (groups.len(), found[0].clone())
+        };
+        let in_software = format!("RDMA in software (rxe1, rxe2), {CPU}");
+        let (groups, alike) = said(Some(CPU), Some(CPU));
+        assert!(groups == 2 && !alike.contains("without"), "{alike}");
+        let (groups, apart) = said(Some(CPU), Some(&in_software));
+        let note = "(tcp-mp with RDMA in software (rxe1, rxe2), tcp without, so the ratio is not one of the";
+        assert!(groups == 4 && apart.contains(note), "{apart}");
+        let (_, apart) = said(Some("RDMA in software (rxe1)"), None);
+        assert!(apart.contains("(tcp with RDMA in software (rxe1), tcp-mp without,"), "{apart}");
+        let (_, apart) = said(Some("shaped links"), Some(CPU));
+        assert!(apart.contains("(tcp-mp: a processor emulated by QEMU; tcp: shaped links,"), "{apart}");
     }
 
     #[test]

@@ -21,6 +21,9 @@ const MODULES: [&str; 7] =
 /// What compares an array with plan.json.
 const VERIFY: &str = include_str!("../templates/ef600/verify.py");
 
+/// What sends the requests of rest-requests.json.
+const REST: &str = include_str!("../templates/ef600/rest.sh");
+
 /// One section for each array.
 pub(crate) fn sections(model: &Model) -> Vec<Section> {
     model.arrays.iter().map(|array| section(array, &model.hosts)).collect()
@@ -51,8 +54,16 @@ fn notes(array: &Array) -> Vec<String> {
         "Before the first step, set the password and the management addresses with System Manager (the ports come with \
          169.254.128.101 and 169.254.128.102)."
             .to_owned(),
-        "Instead of steps 2 to 6: `ansible-playbook playbook.yml` and `./run.sh 25-volume-settings.smcli`, undone by \
-         `ansible-playbook undo-playbook.yml`; or the requests of rest-requests.json."
+        "Instead of steps 2 to 7: `ansible-playbook playbook.yml` and `./run.sh 25-volume-settings.smcli`, undone by \
+         `ansible-playbook undo-playbook.yml`; or `./rest.sh do`, which sends the requests of rest-requests.json by curl, and \
+         `./run.sh 25-volume-settings.smcli`, undone by `./rest.sh undo`."
+            .to_owned(),
+        "Warning: `./rest.sh undo`, `undo-playbook.yml` and `undo-50-map.smcli` take the volumes away from every host at once. \
+         Unmount and disconnect on all of them first. `run.sh`, `rest.sh` and the playbook want `HOSTS_DISCONNECTED=yes` \
+         then, and `DELETE_DATA=yes` to delete volumes, and change nothing before."
+            .to_owned(),
+        "Hosts lose their paths through a host port whose address changes. `run.sh`, `rest.sh` and the playbook look first, and \
+         change none while a volume is mapped, unless `CHANGE_PORT_ADDRESSES=yes` says that the hosts are disconnected."
             .to_owned(),
         "`./verify.py` compares the array with plan.json over the REST interface of the controllers, port 8443, and needs \
          python3 3.6 or later. `./run.sh show.smcli` shows what SMcli says."
@@ -77,18 +88,29 @@ fn steps(array: &Array, folder: &str) -> Vec<Step> {
     };
     let port = array.ports.first().map_or("", |port| port.name.as_str());
     vec![
-        script("Save what the array has", "05-save.smcli", "`ls -l before.smcli`", "`rm before.smcli`"),
         script(
-            "Configure the array and its host ports",
+            "Save what the array has",
+            "05-save.smcli",
+            "`ls -l before.smcli`",
+            "`rm before.smcli before.txt`",
+        ),
+        script(
+            "Configure the array",
             "10-basic.smcli",
+            "`./verify.py settings`, which then names nothing but addresses of host ports",
+            "`./undo-10-basic.sh`, which makes undo-10-basic.smcli of before.smcli, then `./run.sh undo-10-basic.smcli`",
+        ),
+        script(
+            "Set the addresses of the host ports, with no volume mapped",
+            "15-ports.smcli",
             "`./verify.py settings`",
-            "put back the lines of before.smcli that differ, in a file of their own, by `./run.sh FILE`",
+            "`./undo-10-basic.sh ports`, which makes undo-15-ports.smcli of before.smcli, then `./run.sh undo-15-ports.smcli`",
         ),
         script(
             "Create pools or groups, and volumes",
             "20-volumes.smcli",
             "`./verify.py volumes`",
-            "`./run.sh undo-20-volumes.smcli`, which deletes the volumes with their data",
+            "`DELETE_DATA=yes ./run.sh undo-20-volumes.smcli`, which deletes the volumes with their data",
         ),
         script(
             "Create host group, hosts and initiators",
@@ -107,14 +129,14 @@ fn steps(array: &Array, folder: &str) -> Vec<Step> {
             "Map the volumes",
             "50-map.smcli",
             "`./verify.py`, which compares all",
-            "`./run.sh undo-50-map.smcli`, after every host has disconnected",
+            "`HOSTS_DISCONNECTED=yes ./run.sh undo-50-map.smcli`, after every host has disconnected",
         ),
         Step::new(
             &format!("Name the ports of {} on every host", array.name),
             "every host",
-            "add the lines of hosts.txt to /etc/hosts, or to your DNS",
+            "`./25-names.sh do` in the folder hosts, or add the lines of hosts.txt to your DNS",
             &format!("`getent hosts {port}`"),
-            "remove these lines",
+            "`./25-names.sh undo`",
         ),
     ]
 }
@@ -129,6 +151,8 @@ fn files(array: &Array, hosts: &[Host]) -> Vec<Artifact> {
         program("run.sh", render(&Run { array, a, b })),
         text("05-save.smcli", render(&Save { array })),
         text("10-basic.smcli", render(&Basic { array })),
+        text("15-ports.smcli", render(&Ports { array })),
+        program("undo-10-basic.sh", render(&UndoBasic { array })),
         text("20-volumes.smcli", volumes_script(array)),
         text("25-volume-settings.smcli", render(&Settings { array })),
         program("30-wait-formatted.sh", render(&Wait { volumes: &volumes })),
@@ -140,7 +164,7 @@ fn files(array: &Array, hosts: &[Host]) -> Vec<Artifact> {
         text("undo-50-map.smcli", render(&Unmap { array, volumes: &volumes, group: &group })),
         text("undo-40-hosts.smcli", render(&RemoveHosts { array, hosts, group: &group })),
         text("undo-20-volumes.smcli", render(&RemoveVolumes { array, volumes: &volumes, is_pool })),
-        text("hosts.txt", render(&HostsFile { array, management: [('a', a), ('b', b)] })),
+        text("hosts.txt", names(array)),
         text(
             "playbook.yml",
             render(&Playbook { array, hosts, group: &group, volumes: &volumes, is_pool, a, modules }),
@@ -150,7 +174,14 @@ fn files(array: &Array, hosts: &[Host]) -> Vec<Artifact> {
             render(&UndoPlaybook { array, hosts, group: &group, volumes: &volumes, a, modules }),
         ),
         text("rest-requests.json", rest::requests(array, hosts)),
+        program("rest.sh", REST.to_owned()),
     ]
+}
+
+/// The names of an array and its ports, as lines for /etc/hosts.
+pub(crate) fn names(array: &Array) -> String {
+    let [a, b] = array.management;
+    render(&HostsFile { array, management: [('a', a), ('b', b)] })
 }
 
 /// The planner's script, whose head speaks of a password on the command line, with a head of ours.
@@ -180,6 +211,18 @@ struct Save<'a> {
 #[derive(Template)]
 #[template(path = "ef600/10-basic.smcli", escape = "none")]
 struct Basic<'a> {
+    array: &'a Array,
+}
+
+#[derive(Template)]
+#[template(path = "ef600/15-ports.smcli", escape = "none")]
+struct Ports<'a> {
+    array: &'a Array,
+}
+
+#[derive(Template)]
+#[template(path = "ef600/undo-10-basic.sh", escape = "none")]
+struct UndoBasic<'a> {
     array: &'a Array,
 }
 

@@ -11,12 +11,14 @@ pub type Result<T> = std::result::Result<T, Error>;
 pub enum Error {
     /// The file is not TOML, lacks a key, or has one that nothing reads.
     #[error(
-        "the file has not the form of a site file\n  cause: {cause}\n  try:   trunkline plan runbook --init SYSTEM        \
+        "the file has not the form of a site file\n  cause: {cause} ({origin})\n  try:   trunkline plan runbook --init SYSTEM        \
          for a site file to start from; docs/RUNBOOKS.md has every key"
     )]
     Form {
         /// The error and its line.
         cause: String,
+        /// The table of docs/RUNBOOKS.md that has the keys there.
+        origin: String,
     },
     /// A value breaks a rule.
     #[error(transparent)]

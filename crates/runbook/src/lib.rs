@@ -26,7 +26,7 @@ mod section;
 mod site;
 
 pub use error::{Error, Refusal, Result};
-pub use host_plan::{HostPlan, PlannedPortal, host_plans};
+pub use host_plan::{HostPlan, PlannedCluster, PlannedPortal, PlannedVolumes, host_plans};
 pub use init::System;
 
 use section::Section;

@@ -4,10 +4,10 @@
 //! After figures 18 to 21 and 28 of "Deploying NetApp EF600" (Lenovo Press, 2021), which runs
 //! single commands; here they are steps that can be verified and undone.
 
-use crate::Artifact;
 use crate::model::{Connect, Host, Model, Namespace, NvmetPort, Portal};
 use crate::section::{Section, Step, program, render, text};
 use crate::site::Transport;
+use crate::{Artifact, ef600};
 use askama::Template;
 
 /// What keeps DM-Multipath from local disks.
@@ -21,6 +21,9 @@ const NATIVE_MULTIPATH: &str =
 const FOLDER: &str = "hosts";
 /// What connecting may take beside the random delay and the wait for paths.
 const START_RESERVE_S: u32 = 60;
+/// What each path adds: the settings of its volumes, and a path of an earlier plan that it
+/// replaces.
+const START_PATH_S: u32 = 2;
 
 /// What every step sources.
 #[derive(Template)]
@@ -41,13 +44,19 @@ pub(crate) fn sections(model: &Model) -> Vec<Section> {
         file.path = format!("{FOLDER}/{}", file.path);
         file
     };
-    let names = text("hosts.txt", render(&HostsFile { hosts: &model.hosts }));
+    let names = render(&HostsFile { hosts: &model.hosts });
+    let all: Vec<_> = [names.clone()].into_iter().chain(model.arrays.iter().map(ef600::names)).collect();
+    let names = [
+        text("hosts.txt", names),
+        text("files/hosts", all.join("\n")),
+        program("25-names.sh", render(&Names { site: &model.name })),
+    ];
     vec![Section {
         title: "Hosts over NVMe-oF".to_owned(),
         machine: "every host".to_owned(),
         notes: notes(&shared, &hosts),
         steps: steps(&shared),
-        files: files.chain([names]).map(place).collect(),
+        files: files.chain(names).map(place).collect(),
     }]
 }
 
@@ -61,7 +70,9 @@ fn notes(shared: &Shared<'_>, hosts: &[&Host]) -> Vec<String> {
              HOST_NAME.",
             hosts.len()
         ),
-        "hosts.txt has lines for /etc/hosts: the hosts' addresses on the storage network.".to_owned(),
+        "hosts.txt has lines for DNS or /etc/hosts: the hosts' addresses on the storage network. `25-names.sh` adds them and the \
+         names of arrays to /etc/hosts, between marks; leave it out where DNS has them."
+            .to_owned(),
         format!("Each host connects {count}{} paths.", most.unwrap_or_default()),
         if shared.has_native_multipath {
             "Paths are joined by native NVMe multipath. Never add a host of RHEL 7 to this cluster."
@@ -81,9 +92,19 @@ fn steps(shared: &Shared<'_>) -> Vec<Step> {
         steps.push(Step::script(title, &every, "./15-native-multipath.sh"));
     }
     steps.push(Step::script("Load modules", &every, "./20-modules.sh"));
+    steps.push(Step::script(
+        "Name hosts and arrays in /etc/hosts, where DNS does not",
+        &every,
+        "./25-names.sh",
+    ));
     steps.push(Step::script("Name the host and its targets", &every, "./30-identity.sh"));
     if shared.has_multipath_conf {
-        steps.push(Step::script("Set up DM-Multipath", &every, "./40-multipath.sh"));
+        let title = if shared.has_native_multipath {
+            "Let multipath-tools report the paths, which the NVMe driver joins"
+        } else {
+            "Set up DM-Multipath"
+        };
+        steps.push(Step::script(title, &every, "./40-multipath.sh"));
     }
     let title = "Connect and apply the settings, now and at every start";
     steps.push(Step::script(title, &every, "./50-connect.sh"));
@@ -98,6 +119,8 @@ struct Shared<'a> {
     has_tcp: bool,
     has_multipath_conf: bool,
     states: Vec<State<'a>>,
+    /// The paths of the host that has most.
+    most_paths: u32,
 }
 
 /// The state of a volume on a path to a target of this plan.
@@ -133,6 +156,12 @@ impl<'a> Shared<'a> {
             // The device section is the EF600's.
             has_multipath_conf: !model.arrays.is_empty() || !has_native_multipath,
             states: states(model),
+            most_paths: hosts
+                .iter()
+                .map(|host| host.portals.len())
+                .max()
+                .and_then(|most| most.try_into().ok())
+                .unwrap_or(u32::MAX),
         }
     }
 
@@ -144,7 +173,10 @@ impl<'a> Shared<'a> {
     fn files(&self) -> Vec<Artifact> {
         let Self { has_native_multipath, has_rdma, has_multipath_conf, connect, .. } = *self;
         let modules = self.modules();
-        let start_s = connect.delay_s.saturating_add(connect.wait_s).saturating_add(START_RESERVE_S);
+        // Waits are for paths, and then for their volumes where an earlier plan's paths are there.
+        let waits_s = connect.delay_s.saturating_add(connect.wait_s.saturating_mul(2));
+        let paths_s = self.most_paths.saturating_mul(START_PATH_S);
+        let start_s = waits_s.saturating_add(paths_s).saturating_add(START_RESERVE_S);
         let mut files = vec![
             text("placing.sh", render(&Placing)),
             program("10-packages.sh", render(&Packages { has_rdma, has_multipath_conf })),
@@ -211,6 +243,12 @@ struct NativeMultipath;
 struct Modules<'a> {
     has_rdma: bool,
     modules: &'a str,
+}
+
+#[derive(Template)]
+#[template(path = "linux-host/25-names.sh", escape = "none")]
+struct Names<'a> {
+    site: &'a str,
 }
 
 #[derive(Template)]

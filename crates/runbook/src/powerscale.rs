@@ -131,16 +131,12 @@ fn clients(nas: &PowerScale, hosts: &[Host]) -> Section {
             format!(
                 "Files: the folder {CLIENTS}, on each client, as root. A client finds its line of hosts.list by its short host name, or by HOST_NAME."
             ),
+            "Before the first step: set the BIOS to performance mode, and create the VLANs that hosts.list names, if it has some.".to_owned(),
             "Routes: `tcp` and `rdma` to one node, `tcp-mp` and `rdma-mp` to all nodes.".to_owned(),
             format!(
-                "DRIVER chooses who mounts: `trunkline` (default, no kernel module{}), `kernel` (no multipath) or `vendor` \
+                "DRIVER chooses who mounts: `trunkline` (default, no kernel module), `kernel` (no multipath) or `vendor` \
                  (vendor-driver.md says what that takes).{}",
-                if nas.has_nfsv4 { ", NFSv3" } else { "" },
-                if nas.has_nfsv4 {
-                    " The last two have NFSv4.1 too, at the routes that end with `-v4`."
-                } else {
-                    ""
-                }
+                if nas.has_nfsv4 { " Routes that end with `-v4` are NFSv4.1." } else { "" }
             ),
         ],
         steps: vec![

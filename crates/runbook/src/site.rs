@@ -60,6 +60,23 @@ pub(crate) fn parse(text: &str) -> Result<Site> {
             text.as_bytes().iter().take(span.start).filter(|byte| **byte == b'\n').count() + 1
         });
         let sentence = error.message().split_whitespace().collect::<Vec<_>>().join(" ");
-        Error::Form { cause: format!("line {line}: {sentence}") }
+        Error::Form { cause: format!("line {line}: {sentence}"), origin: origin(text, line) }
     })
 }
+
+/// The section of docs/RUNBOOKS.md that has the keys of the table in which a line is.
+fn origin(text: &str, line: usize) -> String {
+    let name = |line: &str| {
+        let end = line.find(['.', ']'])?;
+        TABLES.into_iter().find(|table| line.get(..end) == Some(table))
+    };
+    let headers = text.lines().take(line).filter_map(|line| line.trim_start().strip_prefix('['));
+    let tables = headers.filter_map(|line| name(line.trim_start_matches('[')));
+    match tables.last() {
+        None => "docs/RUNBOOKS.md, section The site file".to_owned(),
+        Some(table) => format!("docs/RUNBOOKS.md, the keys of {table}"),
+    }
+}
+
+/// The tables of a site file.
+const TABLES: [&str; 7] = ["array", "hosts", "host", "target", "server", "powerscale", "scale"];

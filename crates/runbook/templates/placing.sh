@@ -44,6 +44,17 @@ place() {
     mv -f "$2.new" "$2"
 }
 
+# put_back DESTINATION: what was there before is there again, and the note stays until take_back.
+put_back() {
+    [ -e "$state/placed$1" ] || return 0
+    if [ -e "$state/kept$1" ]; then
+        cp -a "$state/kept$1" "$1.new"
+        mv -f "$1.new" "$1"
+    else
+        rm -f "$1"
+    fi
+}
+
 # take_back DESTINATION
 take_back() {
     [ -e "$state/placed$1" ] || return 0

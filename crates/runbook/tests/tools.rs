@@ -1,13 +1,21 @@
 //! Runbooks read by the tools that will run them. Needs ansible (with the collection
-//! netapp_eseries.santricity, which Debian's package has), multipath-tools, nfs-kernel-server,
-//! nvme-cli, shellcheck, systemd and util-linux.
+//! netapp_eseries.santricity, which Debian's package has), curl, fio, jq, ksh, multipath-tools,
+//! nfs-kernel-server, nvme-cli, shellcheck, systemd and util-linux.
 
+#[path = "tools/ef600_lost.rs"]
+mod ef600_lost;
+#[path = "tools/ef600_ports.rs"]
+mod ef600_ports;
+#[path = "tools/ef600_rest.rs"]
+mod ef600_rest;
 #[path = "tools/ef600_scripts.rs"]
 mod ef600_scripts;
 #[path = "tools/ef600_verify.rs"]
 mod ef600_verify;
 #[path = "tools/host_paths.rs"]
 mod host_paths;
+#[path = "tools/host_start.rs"]
+mod host_start;
 #[path = "tools/host_steps.rs"]
 mod host_steps;
 #[path = "tools/nfs_tables.rs"]
@@ -16,6 +24,8 @@ mod nfs_tables;
 mod powerscale;
 #[path = "tools/powerscale_clients.rs"]
 mod powerscale_clients;
+#[path = "tools/scale.rs"]
+mod scale;
 #[path = "tools/scripts.rs"]
 mod scripts;
 #[path = "tools/target.rs"]
@@ -197,7 +207,7 @@ fn the_modules_have_every_argument_with_this_type_and_choice() {
                 let options = known.entry(module.clone()).or_insert_with(|| options(&module));
                 for (key, value) in &arguments {
                     // Keys of the task itself.
-                    if ["when", "changed_when"].contains(&key.as_str()) {
+                    if ["when", "changed_when", "check_mode", "register", "tags"].contains(&key.as_str()) {
                         continue;
                     }
                     let is_alias = |option: &serde_json::Value| {

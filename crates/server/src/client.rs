@@ -2,6 +2,7 @@
 
 use crate::export::{Admitted, Exports};
 use crate::identity::IdentityCache;
+use crate::nfs4_state::Associations;
 use crate::reply_cache::CacheClient;
 use crate::statistics::FileId;
 use std::cell::Cell;
@@ -35,6 +36,8 @@ pub(crate) struct Client {
     pub cache_client: CacheClient,
     /// What the call under way is about; reset before each call.
     pub subject: Cell<CallSubject>,
+    /// The sessions of the connection, shared by all who serve it.
+    pub sessions: Arc<Associations>,
 }
 
 impl Client {
@@ -50,6 +53,7 @@ impl Client {
             identities: IdentityCache::default(),
             cache_client: CacheClient::new(peer, local),
             subject: Cell::default(),
+            sessions: Arc::default(),
         }
     }
 
@@ -71,6 +75,7 @@ impl Client {
             identities: IdentityCache::default(),
             cache_client: self.cache_client.clone(),
             subject: Cell::default(),
+            sessions: Arc::clone(&self.sessions),
         }
     }
 }

@@ -361,13 +361,6 @@ impl Config {
 
     fn check_version_4(&self) -> Result<(), ConfigError> {
         let fault = |what: String, advice: &str| Err(ConfigError::without_line(what, advice));
-        if self.group.is_some() && self.versions.has_v4() {
-            return fault(
-                "NFS version 4 is served by one process, which has the opens and locks of all clients"
-                    .to_owned(),
-                "`group` with version 3 alone, or leave `group` out",
-            );
-        }
         if !(LEASE_MIN..=LEASE_MAX).contains(&self.lease) {
             return fault(
                 format!("`lease_s` is not within {} to {}", LEASE_MIN.as_secs(), LEASE_MAX.as_secs()),

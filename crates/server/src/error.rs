@@ -3,7 +3,8 @@
 //! A setting is named by its key in a configuration file, in backquotes, so that a program whose
 //! user gave the setting otherwise can find and replace the name.
 
-use crate::config::ConfigError;
+use crate::config::{ConfigError, ListenAddress};
+use crate::nfs4_state::RecoveryError;
 use crate::shared_reply_cache::GroupError;
 use std::fmt;
 use std::io;
@@ -24,6 +25,18 @@ pub enum Error {
         /// What the system said.
         #[source]
         error: io::Error,
+    },
+    /// Another process of the group listens on an address in the place of this one, and does not
+    /// leave it.
+    #[error(
+        "cannot listen on {address}\n  cause: another process of the group took the address over, and does not \
+         give it back: it is stopped, or hangs\n  try:   ss -ltnp 'sport = :{}'        to see which; kill -CONT or \
+         kill -KILL it",
+        address.socket().port()
+    )]
+    HeldByGroup {
+        /// The address.
+        address: ListenAddress,
     },
     /// An address cannot be listened on over RDMA.
     #[error("cannot listen on {address} over RDMA\n  cause: {error}\n  try:   {}", rdma_advice(error))]
@@ -71,6 +84,9 @@ pub enum Error {
         #[source]
         error: GroupError,
     },
+    /// What clients of version 4 may reclaim after a restart cannot be kept.
+    #[error("cannot serve NFS version 4\n  cause: {0}\n  try:   {advice}", advice = .0.advice())]
+    Recovery(#[from] RecoveryError),
     /// The system refused a thread, descriptor or random bytes.
     #[error(
         "cannot start the server\n  cause: {what}: {error}\n  try:   fewer `loops`, or a higher `ulimit -n`"

@@ -205,11 +205,16 @@ impl Exports {
     }
 
     /// Joins the group of processes in `directory`, or creates it, with these exports.
-    pub fn join_group(&mut self, directory: &Path) -> Result<SharedReplyCache, Error> {
+    pub fn join_group(
+        &mut self,
+        directory: &Path,
+        arena_words: Option<usize>,
+    ) -> Result<SharedReplyCache, Error> {
         let fault = |error| Error::Group { directory: directory.to_owned(), error };
         let identities =
             self.0.iter().map(|export| export.identity(directory)).collect::<Result<Vec<_>, _>>();
-        let shared = SharedReplyCache::join(directory, &identities.map_err(fault)?).map_err(fault)?;
+        let shared = SharedReplyCache::join(directory, &identities.map_err(fault)?, arena_words);
+        let shared = shared.map_err(fault)?;
         self.0.iter_mut().for_each(|export| export.adopt_first_verifier(&shared));
         Ok(shared)
     }
@@ -270,6 +275,14 @@ impl Exports {
     /// The current configurations.
     pub fn configs(&self) -> Vec<ExportConfig> {
         self.0.iter().map(|export| export.config.clone()).collect()
+    }
+
+    /// Where what outlives the process is kept, by the export with the lowest `fsid` that has such
+    /// a place: that does not change with the order of exports in a file.
+    pub fn state_directory(&self) -> Option<PathBuf> {
+        let lasting =
+            self.0.iter().filter_map(|export| Some((export.config.fsid, export.store.state_directory()?)));
+        lasting.min_by_key(|(fsid, _)| *fsid).map(|(_, directory)| directory.to_owned())
     }
 
     /// Whether any export's store may block.

@@ -7,6 +7,7 @@ use crate::export::Exports;
 use crate::mounts::MountTable;
 use crate::nfs4_state::Nfs4State;
 use crate::reply_cache::ReplyCache;
+use crate::shared_reply_cache::SharedReplyCache;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use store::Store;
@@ -97,14 +98,18 @@ impl Group {
         let mut exports = Exports::new(config, own)?;
         let reply_cache = match &config.group {
             None => ReplyCache::new(),
-            Some(directory) => ReplyCache::Shared(exports.join_group(directory)?),
+            Some(directory) => {
+                ReplyCache::Shared(exports.join_group(directory, Nfs4State::arena_words(config))?)
+            }
         };
+        let file = reply_cache.shared().map(SharedReplyCache::file);
+        let nfs4 = Nfs4State::new(config, exports.state_directory().as_deref(), file)?;
         Ok(Self {
             exports: RwLock::new(Arc::new(exports)),
             mounts: MountTable::default(),
             reply_cache,
             versions: config.versions,
-            nfs4: Nfs4State::new(config)?,
+            nfs4,
             nodes: nodes.collect(),
             limits: config.limits,
             budget: ByteBudget::new(config.limits.held_bytes_max),

@@ -34,6 +34,7 @@ mod runtime;
 mod server;
 mod shared_reply_cache;
 pub mod statistics;
+mod takeover;
 
 pub use config::{
     Config, ConfigError, ExportConfig, Limits, ListenAddress, Network, NfsVersions, NodeConfig, StoreConfig,

@@ -34,7 +34,6 @@ mod symlink;
 mod write;
 
 use self::call::write;
-use self::request::Request;
 use self::write as write_data;
 use self::write::Data;
 use crate::client::CallSubject;
@@ -42,7 +41,7 @@ use crate::group::Group;
 use crate::program::{Answered, Call, PartialCall, PlacedWrite, Placement, Program};
 use crate::replies::Payload;
 use crate::reply_cache::is_ours;
-use crate::request::request;
+use crate::request::{receive_buffer, request};
 use crate::statistics::Names;
 use drc::{HASHED_PAYLOAD_BYTES, XidClass, args_hash};
 use nfs3::proc::{self, write::ArgsHead};
@@ -51,7 +50,6 @@ use rpc::portmap::Protocol;
 use rpc::reply::{Accept, encode_success};
 use smallvec::SmallVec;
 use std::ops::RangeInclusive;
-use store::Wait;
 use xdr::{Reader, Writer};
 
 /// The most bytes of one listing, whatever the client has room for: some thousand entries.
@@ -116,11 +114,9 @@ impl Program for Nfs3 {
         if !call.fits(args_bytes, args.data_len) {
             return None;
         }
-        let identity = call.client.identities.current()?;
-        let request = Request { client: call.client, identity, wait: Wait::Refused(None), denials: None };
-        let target = request.open_for_change_nonblocking(&args.file).ok()?;
-        let buffer = target.export.store.receive_buffer(args.offset, args.data_len)?;
-        Some(Placement { args_bytes, write: PlacedWrite { head: write_data::head(&args), buffer } })
+        let head = write_data::head(&args);
+        let buffer = receive_buffer(call.client, &args.file, args.offset, args.data_len)?;
+        Some(Placement { args_bytes, write: PlacedWrite { head, buffer } })
     }
 
     #[inline]

@@ -28,9 +28,12 @@ mod xattr;
 
 use crate::client::Client;
 use crate::group::Group;
-use crate::program::{Answered, Call, Mode, PlacedWrite, Program};
+use crate::program::{
+    Answered, Call, Handover, Mode, PartialCall, PlacedWrite, Placement, Program, WriteHead,
+};
+use crate::request::receive_buffer;
 use crate::statistics::Names;
-use nfs4::compound::RequestReader;
+use nfs4::compound::{RequestReader, WritePlace, find_write};
 use nfs4::op::{Args, Fore, Operation};
 use rpc::portmap::Protocol;
 use rpc::reply::Accept;
@@ -76,7 +79,23 @@ impl Program for Nfs4 {
         if procedure == nfs4::PROCEDURE_COMPOUND { payload_of(args.rest()) } else { 0 }
     }
 
-    fn serve(&self, call: Call<'_, '_>, _placed: Option<PlacedWrite>) -> Answered {
+    /// The data of a WRITE at the end of a compound are received directly into memory of the file,
+    /// if the operation before names it. Not those with padding, which a retry is compared with.
+    fn choose_receive_buffer(&self, call: PartialCall<'_>) -> Option<Placement> {
+        if call.procedure != nfs4::PROCEDURE_COMPOUND {
+            return None;
+        }
+        let WritePlace { at, write, file, .. } = find_write(call.args.rest())?;
+        if !call.fits(at, write.count) || xdr::padding(write.count as usize) > 0 {
+            return None;
+        }
+        let (offset, count, stability) = (write.offset, write.count, write.stable);
+        let head = WriteHead { file: file?, offset, count, stability };
+        let buffer = receive_buffer(call.client, &head.file, offset, count)?;
+        Some(Placement { args_bytes: at, write: PlacedWrite { head, buffer } })
+    }
+
+    fn serve(&self, call: Call<'_, '_>, placed: Option<PlacedWrite>) -> Answered {
         if call.header.procedure == nfs4::PROCEDURE_NULL {
             return Answered::reply(false);
         }
@@ -85,10 +104,10 @@ impl Program for Nfs4 {
             // A compound takes its slot only where it runs, so nothing knows of it yet.
             Mode::Discard => Answered::Elsewhere,
             Mode::Loop(_) if may_block(call.client) || takes_long(call.reader.rest()) => {
-                Answered::WouldBlock(Default::default())
+                Answered::WouldBlock(Handover { placed: placed.map(Box::new), ..Handover::default() })
             }
             Mode::Loop(_) | Mode::Worker { .. } => {
-                compound::run(call, shared).unwrap_or_else(|refused| refused)
+                compound::run(call, shared, placed).unwrap_or_else(|refused| refused)
             }
         }
     }

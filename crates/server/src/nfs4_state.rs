@@ -1,38 +1,58 @@
-//! What NFS version 4 keeps for all connections of this process: the state of its clients, and who
-//! this server is to them. RFC 8881 s2.4, s2.10.4
+//! What NFS version 4 keeps for all connections of a server: the state of its clients, and who this
+//! server is to them. RFC 8881 s2.4, s2.10.4
 //!
-//! The state is in memory of this process and ends with it. So the server is another one after a
-//! restart, and says so: its owner and scope are random, and there is nothing to reclaim.
+//! The state is in memory of this process and ends with it, or in the file of a group of processes
+//! (`place`) and ends with the last of them. What outlives it, in the state directory of an export,
+//! is who had any (`recovery`): so clients can reclaim it. A server of exports in memory has no
+//! such place, and nothing to reclaim: it is another one after a restart, and says so.
 
+mod associations;
 mod held;
+mod place;
+mod recovery;
+mod releases;
 
+pub(crate) use associations::Associations;
+pub use recovery::RecoveryError;
+
+use crate::clock;
 use crate::config::{Config, NfsVersions};
 use crate::error::Error;
 use crate::export::Export;
+use crate::shared_reply_cache::{ArenaWords, GroupError, GroupFile, GroupHost, ServerWord};
+pub(crate) use held::Opening;
 use held::{FileName, HeldFiles};
-use state::{Bounds, HeapWords, Output, SingleProcess, State, Tick};
-use std::sync::atomic::{AtomicU64, Ordering};
+use place::{StateHost, StateWords};
+use recovery::{GraceRecorded, Recovered, Recovery, WRITE_WAIT};
+use state::{Bounds, ClientRef, HeapWords, Kind, OpenError, Output, SingleProcess, State, Tick};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use store::ObjectId;
 
-/// The process that has the state.
-pub(crate) const HOST: SingleProcess = SingleProcess;
-
 /// How often what has expired is looked for.
 const TICK: Duration = Duration::from_secs(1);
-/// When the next round begins while more is left, so that no round delays every compound.
+/// When the next round begins while more is left, so that no round delays a loop for long.
 const NEXT_ROUND: Duration = Duration::from_millis(10);
 
-/// Slots of a session: what Linux asks for.
-pub(crate) const SLOTS_MAX: u32 = 64;
+/// How often a process of a group looks which of the files that it holds have been closed by way of
+/// others.
+const SEARCH_IN_GROUP: Duration = Duration::from_secs(10);
+/// How often a call looks whether the record of its client is written, where another process
+/// writes it.
+const RECORD_POLL: Duration = Duration::from_millis(2);
+
+/// Slots of a session: what one loop of our client asks for. Linux asks for 64.
+pub(crate) const SLOTS_MAX: u32 = 256;
 
 /// The most that all clients together have, of which a client may have the part that a large
-/// machine needs. All of it takes about 400 MiB if it is used.
+/// machine needs. All of it takes about 550 MiB if it is used.
 const BOUNDS: Bounds = Bounds {
     clients: 4096,
     sessions: 8192,
     sessions_per_client: 32,
-    slots: 65_536,
+    slots: 131_072,
     slots_per_session: SLOTS_MAX,
     reply_bytes: nfs4::sizes::CACHED_REPLY_BYTES,
     owners: 131_072,
@@ -48,7 +68,7 @@ const BOUNDS: Bounds = Bounds {
     delegations_per_client: 16,
     waiters: 16,
     waiters_per_client: 16,
-    recoveries: 16,
+    recoveries: 4096,
     blobs: 524_288,
 };
 
@@ -62,15 +82,25 @@ pub(crate) fn file_name(export: &Export, object: ObjectId) -> FileName {
 
 /// See the module's documentation.
 pub(crate) struct Nfs4State {
-    pub state: State<HeapWords>,
+    pub state: Arc<State<StateWords>>,
     pub versions: NfsVersions,
-    /// The server's owner and scope, random for each start. RFC 8881 s2.5, s2.10.4
+    /// The server's owner and scope: the same after a restart, where state can be reclaimed, and in
+    /// all processes of a group. RFC 8881 s2.5, s2.10.4
     pub identity: [u8; 16],
     pub lease: Duration,
+    host: Arc<StateHost>,
+    /// The file of the group of processes that the state is in.
+    group: Option<Arc<GroupFile>>,
+    /// Where there is stable storage.
+    recovery: Option<Recovery>,
     /// The files that are open.
     held: HeldFiles,
     /// When it was last looked for what has expired, in milliseconds.
     ticked_ms: AtomicU64,
+    /// When a search for files that others have closed began, in milliseconds.
+    searched_ms: AtomicU64,
+    /// Whether the last look left something to do.
+    is_left: AtomicBool,
 }
 
 impl std::fmt::Debug for Nfs4State {
@@ -94,34 +124,217 @@ fn random() -> Result<([u8; 16], u128, u32), Error> {
     Ok((identity, u128::from_ne_bytes(seed), epoch))
 }
 
+fn memory_fault(what: impl ToString) -> Error {
+    let error = std::io::Error::other(what.to_string());
+    Error::System { what: "memory for the state of clients", error }
+}
+
+fn bounds(config: &Config) -> state::Config {
+    state::Config { bounds: BOUNDS, lease: config.lease, ..state::Config::default() }
+}
+
+/// Serves a new arena, where the clients of stable storage may reclaim first.
+fn begin(
+    state: &State<StateWords>,
+    host: &StateHost,
+    config: &Config,
+    recovered: Option<&Recovered>,
+) -> Result<(), Error> {
+    // Clients that were not there when this server last ran have nothing to reclaim.
+    let clients = recovered.map_or(&[][..], |recovered| &recovered.clients);
+    let clients = clients.get(..BOUNDS.recoveries as usize).unwrap_or(clients);
+    if let (Some(recovered), [_, ..]) = (recovered, clients) {
+        tracing::info!(
+            clients = clients.len(),
+            "{} clients of NFS version 4 may reclaim what they had open, for {} seconds at most; until then \
+             nothing new is opened or locked ({})",
+            clients.len(),
+            config.lease.as_secs(),
+            recovered.path().display()
+        );
+    }
+    state.begin_grace(host, clock::now() + config.lease, clients).map_err(memory_fault)
+}
+
 impl Nfs4State {
-    /// The state of a server that serves version 4; `None` for others.
-    pub fn new(config: &Config) -> Result<Option<Self>, Error> {
-        if !config.versions.has_v4() {
-            return Ok(None);
-        }
-        let (identity, seed, epoch) = random()?;
-        let bounds = state::Config { bounds: BOUNDS, lease: config.lease, ..state::Config::default() };
-        let fault = |what: String| Error::System {
-            what: "memory for the state of clients",
-            error: std::io::Error::other(what),
-        };
-        let words = State::<HeapWords>::word_count(&bounds);
-        let words = HeapWords::new(words.ok_or_else(|| fault("the bounds are not usable".to_owned()))?);
-        let state = State::create(words, &bounds, epoch, seed).map_err(|error| fault(error.to_string()))?;
-        // Nobody can reclaim what ended with an earlier process.
-        state.begin_grace(&HOST, Duration::ZERO, &[]).map_err(|error| fault(error.to_string()))?;
-        let (held, ticked_ms) = (HeldFiles::default(), AtomicU64::new(0));
-        Ok(Some(Self { state, versions: config.versions, identity, lease: config.lease, held, ticked_ms }))
+    /// The length of the arena in the file of a group; `None` if version 4 is not served.
+    pub fn arena_words(config: &Config) -> Option<usize> {
+        config.versions.has_v4().then(|| State::<HeapWords>::word_count(&bounds(config))).flatten()
     }
 
-    /// Frees what has expired, at most once a second. Called for each compound: while there is
-    /// none, nobody needs what could be freed.
+    /// The state of a server that serves version 4; `None` for others. `directory` is where the
+    /// records of clients are kept, if there is a place for them, and `group` has the state of a
+    /// group of processes.
+    pub fn new(
+        config: &Config,
+        directory: Option<&Path>,
+        group: Option<Arc<GroupFile>>,
+    ) -> Result<Option<Self>, Error> {
+        match (group, directory) {
+            _ if !config.versions.has_v4() => Ok(None),
+            (Some(file), Some(directory)) => Self::in_group(config, directory, file).map(Some),
+            (_, directory) => Self::single(config, directory).map(Some),
+        }
+    }
+
+    /// The state of one process.
+    fn single(config: &Config, directory: Option<&Path>) -> Result<Self, Error> {
+        let (mut identity, seed, mut epoch) = random()?;
+        let recovered = directory.map(Recovered::read).transpose()?;
+        if let Some(recovered) = &recovered {
+            (identity, epoch) = (recovered.identity, recovered.epoch);
+        }
+        let bounds = bounds(config);
+        let words = State::<HeapWords>::word_count(&bounds);
+        let words = HeapWords::new(words.ok_or_else(|| memory_fault("the bounds are not usable"))?);
+        let state = State::create(StateWords::Heap(words), &bounds, epoch, seed).map_err(memory_fault)?;
+        let host = StateHost::Single(SingleProcess);
+        begin(&state, &host, config, recovered.as_ref())?;
+        let is_recorded = recovered.as_ref().is_none_or(|recovered| recovered.clients.is_empty());
+        let grace = GraceRecorded::Single(Arc::new(AtomicBool::new(is_recorded)));
+        let mut shared = Self::with(config, state, host, identity);
+        shared.recovery = match (recovered, directory) {
+            (Some(recovered), Some(directory)) => Some(shared.start(Some(recovered), directory, grace)?),
+            _ => None,
+        };
+        Ok(shared)
+    }
+
+    /// The state of a group of processes, which is created if this is the first one. A process that
+    /// is about to create it may end at any step: then the next one does it again.
+    fn in_group(config: &Config, directory: &Path, file: Arc<GroupFile>) -> Result<Self, Error> {
+        let fault = |error| Error::Group { directory: config.group.clone().unwrap_or_default(), error };
+        let of_state = |error| fault(GroupError::State { path: file.path().to_owned(), error });
+        let damaged = |what| of_state(OpenError::Damaged(what));
+        let host = GroupHost::new(Arc::clone(&file)).ok_or_else(|| damaged("a process without a number"))?;
+        let host = StateHost::Group(host);
+        let words = || StateWords::Group(ArenaWords::new(Arc::clone(&file)));
+        let bounds = bounds(config);
+        let starting = file.lock_for_start().map_err(fault)?;
+        let grace = GraceRecorded::Group(Arc::clone(&file));
+        let (state, recovered) = match State::open(words()) {
+            Ok(state) if state.is_loaded() => (state, None),
+            Ok(state) => (state, Some(Recovered::read_in_group(directory)?)),
+            Err(OpenError::NotCreated) => {
+                let recovered = Recovered::read_in_group(directory)?;
+                set_identity(&file, recovered.identity);
+                let (_, seed, _) = random()?;
+                let state = State::create(words(), &bounds, recovered.epoch, seed).map_err(of_state)?;
+                (state, Some(recovered))
+            }
+            Err(error) => return Err(of_state(error)),
+        };
+        let theirs = state.config();
+        if theirs.lease != bounds.lease {
+            let (theirs_s, ours_s) = (theirs.lease.as_secs(), bounds.lease.as_secs());
+            return Err(fault(GroupError::Lease { path: file.path().to_owned(), theirs_s, ours_s }));
+        }
+        if *theirs != bounds {
+            return Err(damaged("its bounds are others"));
+        }
+        if let Some(recovered) = &recovered {
+            grace.set(recovered.clients.is_empty());
+            begin(&state, &host, config, Some(recovered))?;
+        }
+        let mut shared = Self::with(config, state, host, identity_of(&file));
+        shared.recovery = Some(shared.start(recovered, directory, grace)?);
+        drop(starting);
+        shared.group = Some(file);
+        Ok(shared)
+    }
+
+    fn with(config: &Config, state: State<StateWords>, host: StateHost, identity: [u8; 16]) -> Self {
+        Self {
+            state: Arc::new(state),
+            versions: config.versions,
+            identity,
+            lease: config.lease,
+            host: Arc::new(host),
+            group: None,
+            recovery: None,
+            held: HeldFiles::default(),
+            ticked_ms: AtomicU64::new(0),
+            searched_ms: AtomicU64::new(0),
+            is_left: AtomicBool::new(false),
+        }
+    }
+
+    fn start(
+        &self,
+        recovered: Option<Recovered>,
+        directory: &Path,
+        grace: GraceRecorded,
+    ) -> Result<Recovery, Error> {
+        let (state, host) = (Arc::clone(&self.state), Arc::clone(&self.host));
+        Recovery::start(recovered, directory, state, host, grace)
+            .map_err(|error| Error::System { what: "a thread", error })
+    }
+
+    /// Whether the state is that of a group of processes: what one of them has begun may have to be
+    /// ended by another.
+    pub const fn is_in_group(&self) -> bool {
+        self.group.is_some()
+    }
+
+    /// This process, as the state knows it.
+    pub fn host(&self) -> &StateHost {
+        &self.host
+    }
+
+    /// Whether opens and locks can only be reclaimed, and what clients had open may be in the way
+    /// of others. RFC 8881 s8.4.2.1
+    pub fn is_in_grace(&self, now: Duration) -> bool {
+        self.state.is_in_grace(now)
+            || self.recovery.as_ref().is_some_and(|recovery| !recovery.is_grace_recorded())
+    }
+
+    /// Ends what it does beside the loops, at `deadline` at the latest; writes what is to outlive
+    /// the server, and gives the file back to the next one.
+    pub fn end(&self, deadline: Duration) {
+        self.held.end(deadline);
+        // Clients that have ended are told of once their records are free.
+        let now = clock::now();
+        let is_left = |tick: Result<Tick, state::Error>| matches!(tick, Ok(Tick::More));
+        while is_left(self.state.tick(self.host(), now)) {}
+        self.settle(now);
+        if let Some(recovery) = &self.recovery {
+            recovery.end();
+        }
+    }
+
+    /// Waits until the record of a new client is written.
+    pub fn wait_for_record(&self, of: ClientRef) {
+        match &self.recovery {
+            Some(recovery) if self.group.is_none() => recovery.flush(),
+            Some(_) => {
+                let deadline = clock::now() + WRITE_WAIT;
+                let is_written = |now| self.state.may_open(now, of, false) != Err(state::Error::NotRecorded);
+                while !is_written(clock::now()) && clock::now() < deadline {
+                    std::thread::sleep(RECORD_POLL);
+                }
+            }
+            None => {}
+        }
+    }
+
+    /// In what time [`tick`](Self::tick) has something to do; `None` while there are no clients,
+    /// nothing is left of any, and none is waited for.
+    pub fn next_tick(&self, now: Duration) -> Option<Duration> {
+        let is_left = self.is_left.load(Ordering::Relaxed) || self.is_in_grace(now);
+        if !is_left && self.state.used(Kind::Client) == 0 && !self.holds_ended() {
+            return None;
+        }
+        let last = Duration::from_millis(self.ticked_ms.load(Ordering::Relaxed));
+        Some((last + TICK).saturating_sub(now))
+    }
+
+    /// Frees what has expired, at most once a second. Called in each round of a loop.
     #[inline]
     pub fn tick(&self, now: Duration) {
         let now_ms = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
         let last = self.ticked_ms.load(Ordering::Relaxed);
         if now_ms.saturating_sub(last) >= TICK.as_millis() as u64
+            && self.next_tick(now).is_some()
             && self.ticked_ms.compare_exchange(last, now_ms, Ordering::Relaxed, Ordering::Relaxed).is_ok()
         {
             self.sweep(now, now_ms);
@@ -130,33 +343,33 @@ impl Nfs4State {
 
     #[cold]
     fn sweep(&self, now: Duration, now_ms: u64) {
-        let is_left = match self.state.tick(&HOST, now) {
+        let is_left = match self.state.tick(self.host(), now) {
             Ok(tick) => tick == Tick::More,
             Err(error) => {
                 tracing::warn!(%error, "what clients left cannot be freed");
                 false
             }
         };
-        if self.release_lost(now) | is_left {
+        let is_left = self.release_lost(now) | is_left;
+        self.is_left.store(is_left, Ordering::Relaxed);
+        if is_left {
             let wait_ms = (TICK - NEXT_ROUND).as_millis() as u64;
             self.ticked_ms.store(now_ms.saturating_sub(wait_ms), Ordering::Relaxed);
         }
         self.settle(now);
     }
 
-    /// Does what the state asks for. There is no stable storage here, so a client's record is
-    /// written at once; nothing is delegated, and nobody waits in a queue.
+    /// Does what the state asks for. Where there is no stable storage, a client's record is as good
+    /// as written. Nothing is delegated, and nobody waits in a queue.
+    /// In a group, the process that writes the records does it.
     pub fn settle(&self, now: Duration) {
+        if let (Some(_), Some(recovery)) = (&self.group, &self.recovery) {
+            recovery.look();
+            return;
+        }
         loop {
-            match self.state.poll_output(&HOST, now) {
-                Ok(Some(Output::Persist(record))) => {
-                    if let Err(error) = self.state.persisted(&HOST, now, record.client) {
-                        tracing::warn!(%error, "a client cannot open files");
-                    }
-                }
-                Ok(Some(
-                    Output::Forget(_) | Output::GraceEnded | Output::Recall(_) | Output::LockAvailable(_),
-                )) => {}
+            match self.state.poll_output(self.host(), now) {
+                Ok(Some(output)) => self.carry_out(output, now),
                 Ok(None) => return,
                 Err(error) => {
                     tracing::warn!(%error, "the state of clients cannot be read");
@@ -165,4 +378,38 @@ impl Nfs4State {
             }
         }
     }
+
+    fn carry_out(&self, output: Output, now: Duration) {
+        match (output, &self.recovery) {
+            (Output::Persist(record), Some(recovery)) => recovery.persist(record),
+            (Output::Persist(record), None) => {
+                if let Err(error) = self.state.persisted(self.host(), now, record.client) {
+                    tracing::warn!(%error, "a client cannot open files");
+                }
+            }
+            (Output::Forget(id), Some(recovery)) => recovery.forget(id),
+            (Output::GraceEnded, Some(recovery)) => recovery.end_grace(),
+            (Output::Forget(_) | Output::GraceEnded, None)
+            | (Output::Recall(_) | Output::LockAvailable(_), _) => {}
+        }
+    }
+}
+
+fn set_identity(file: &GroupFile, identity: [u8; 16]) {
+    let [first, second] =
+        [0, 8].map(|at| identity[at..].first_chunk().map_or(0, |half| u64::from_ne_bytes(*half)));
+    for (at, half) in [first, second].into_iter().enumerate() {
+        if let Some(word) = file.server_word(ServerWord::Identity, at) {
+            word.store(half, Ordering::SeqCst);
+        }
+    }
+}
+
+fn identity_of(file: &GroupFile) -> [u8; 16] {
+    let mut identity = [0; 16];
+    for (at, half) in identity.chunks_exact_mut(8).enumerate() {
+        let word = file.server_word(ServerWord::Identity, at).map_or(0, |word| word.load(Ordering::SeqCst));
+        half.copy_from_slice(&word.to_ne_bytes());
+    }
+    identity
 }

@@ -13,13 +13,16 @@ use crate::export::{Export, OpenError};
 use crate::group::Group;
 use crate::handle::HandleError;
 use crate::identity::{Identity, SquashedCaller};
-use crate::nfs4_state::{HOST, Nfs4State, file_name};
+use crate::nfs4_state::{Nfs4State, Opening, file_name};
 use crate::program::{Answered, Handover, Mode};
 use crate::replies::Payload;
 use crate::statistics::FileId;
-use fs::{Attributes, Effect, Handle, Rights, Stability, Status};
+use drc::shared::PreOpState;
+use fs::{Attributes, Effect, FileKind, Handle, Rights, SetAttributes, Stability, Status};
 use rpc::auth::AuthStat;
 use rpc::reply::Reject;
+use siphasher::sip::SipHasher13;
+use std::hash::Hasher;
 use std::time::Duration;
 use store::{Found, ObjectId, ReadEnd, ReceiveBuffer, Wait, WouldBlock, Written};
 
@@ -114,6 +117,12 @@ impl<'a> Request<'a> {
         }
     }
 
+    /// Holds a file that somebody has open, before a name of it is taken away:
+    /// [`Target::hold_if_open`].
+    pub fn hold_if_open(&self, at: &Target<'_>, name: &[u8]) -> Option<Opening<'a>> {
+        self.denials.and_then(|denials| at.hold_if_open(denials.state, denials.now, name))
+    }
+
     /// Whether any open denies this call anything.
     #[inline]
     pub fn meets_denials(&self) -> bool {
@@ -193,6 +202,20 @@ impl<'a> Request<'a> {
     }
 }
 
+/// Memory of a store in which the data of a WRITE can be received. Errors of the call are left to
+/// its execution, which reports them.
+pub(crate) fn receive_buffer<const MAX: usize>(
+    client: &Client,
+    file: &Handle<MAX>,
+    offset: u64,
+    len: u32,
+) -> Option<ReceiveBuffer> {
+    let identity = client.identities.current()?;
+    let request = Request { client, identity, wait: Wait::Refused(None), denials: None };
+    let target = request.open_for_change_nonblocking(file).ok()?;
+    target.export.store.receive_buffer(offset, len)
+}
+
 fn changeable(target: Target<'_>) -> Result<Target<'_>, TargetError> {
     if target.export.config.read_only { Err(TargetError::Status(Status::ReadOnly)) } else { Ok(target) }
 }
@@ -201,14 +224,68 @@ impl Denials<'_> {
     #[cold]
     fn check(self, target: &Target<'_>, access: u8) -> StoreResult<()> {
         let file = file_name(target.export, target.object);
-        self.state.state.check_io(&HOST, self.now, None, &file, access).map_err(|error| match error {
-            state::Error::ShareDenied => Status::Access,
-            _ => Status::Later,
+        self.state.state.check_io(self.state.host(), self.now, None, &file, access).map_err(|error| {
+            match error {
+                state::Error::ShareDenied => Status::Access,
+                _ => Status::Later,
+            }
         })
     }
 }
 
+/// An object, as a call notes it before it changes its name.
+fn pre_op_state_of(object: ObjectId) -> PreOpState {
+    let mut hasher = SipHasher13::new();
+    hasher.write(object.name());
+    PreOpState::Object(object.fileid, hasher.finish())
+}
+
 impl Target<'_> {
+    /// The present object of a name in this directory, and what a call notes of it. `None` if that
+    /// is unknown.
+    pub fn find(&self, name: &[u8]) -> Option<(PreOpState, Option<Found>)> {
+        match self.lookup(name).ok()?.1 {
+            Ok(found) => Some((pre_op_state_of(found.object), Some(found))),
+            Err(Status::NotFound) => Some((PreOpState::Absent, None)),
+            Err(_) => None,
+        }
+    }
+
+    /// In a group, the process by way of which a file was opened may have ended, and its hold with
+    /// it: holds the file of a name in this directory if somebody has it open, before that name is
+    /// taken away. The hold lasts as long as anybody has it open.
+    pub fn hold_if_open<'s>(&self, shared: &'s Nfs4State, now: Duration, name: &[u8]) -> Option<Opening<'s>> {
+        if !shared.is_in_group() || shared.state.used(state::Kind::Open) == 0 {
+            return None;
+        }
+        let found = self.find(name)?.1?;
+        shared.hold_if_open(now, self.export, found.object)
+    }
+
+    /// Sets attributes of an object that a process may not have set after it created the object,
+    /// because it ended. An attribute that cannot be set keeps its value.
+    pub fn complete_attributes(&self, found: &Found, wanted: &SetAttributes) -> Attributes {
+        let (is, mut set) = (found.attributes, *wanted);
+        // Data that somebody has written since must not be truncated.
+        set.size = set.size.filter(|size| is.size == 0 && *size > 0);
+        set.mode = set.mode.filter(|mode| is.kind != FileKind::Symlink && *mode != is.mode);
+        set.uid = set.uid.filter(|uid| *uid != is.uid);
+        set.gid = set.gid.filter(|gid| *gid != is.gid);
+        let store = &self.export.store;
+        let (_, done) = store.set_attributes(self.squashed.caller(), found.object, &set, None);
+        let now = store.attributes(found.object, Wait::Allowed);
+        match done.and(now.unwrap_or(Err(Status::Later))) {
+            Ok(now) => now,
+            Err(status) => {
+                tracing::warn!(
+                    %status,
+                    "an object that was made by a process that ended has not all attributes asked for"
+                );
+                is
+            }
+        }
+    }
+
     /// GETATTR.
     #[inline]
     pub fn attributes(&self) -> Result<StoreResult<Attributes>, HandlerError> {

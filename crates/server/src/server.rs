@@ -10,6 +10,7 @@ use crate::runtime::Datagrams;
 use crate::runtime::WorkerPool;
 use crate::runtime::{BoundListener, EventLoop, Mailboxes, Message, bind, bind_rdma};
 use crate::statistics::{FileId, Statistics};
+use crate::takeover::{OwnAddresses, Takeover, bind_own};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex, PoisonError, Weak, mpsc};
@@ -84,6 +85,8 @@ pub struct Server {
     datagrams: Option<Datagrams>,
     /// With `rpcbind`.
     advertisement: Option<Advertisement>,
+    /// In a group of processes.
+    takeover: Option<Takeover>,
     /// By node, with the ports that were assigned at the start.
     addresses: Vec<Vec<SocketAddr>>,
     /// The same over RDMA.
@@ -130,6 +133,7 @@ impl Server {
         config.limits.connections_max = connections_within_descriptors(&config);
         // Before RDMA: it may change the thread's credentials (`store::keep_identity`).
         let group = Arc::new(Group::new(&config, own)?);
+        let own = OwnAddresses::claim(&config, group.reply_cache.shared(), &sockets)?;
         let mut bound = listen(&config, sockets)?;
         let streams: Vec<_> = bound.iter().map(|listener| listener.address).collect();
         let (rdma_addresses, mut bound_rdma) = listen_rdma(&config)?;
@@ -158,6 +162,7 @@ impl Server {
             rdma_addresses,
             datagrams: None,
             advertisement: None,
+            takeover: None,
         };
         // Some operations of version 4.2 take long on every store.
         if group.exports().may_block() || group.nfs4.is_some() {
@@ -179,6 +184,7 @@ impl Server {
             server.threads.push(start_loop(index, event_loop, over_rdma)?);
         }
         let mailboxes = Arc::clone(&server.mailboxes);
+        server.takeover = own.map(|own| Takeover::start(own, &group, &mailboxes)).transpose()?;
         server.advertisement = match (rpcbind.registration, rpcbind.pending) {
             (Some(registration), _) => Some(Advertisement::now(registration, &group, &mailboxes)?),
             (None, Some(pending)) => Some(Advertisement::later(pending, group, mailboxes)?),
@@ -318,6 +324,9 @@ impl Server {
     /// Work that is not done after `timeout` is cut off.
     pub fn drain(mut self, timeout: Duration) {
         let deadline = clock::now() + timeout;
+        if let Some(takeover) = &mut self.takeover {
+            takeover.stop();
+        }
         self.mailboxes.send_all(|| Message::Drain(deadline));
         self.join(deadline.max(clock::now() + SHUTDOWN_TIMEOUT));
     }
@@ -332,7 +341,8 @@ impl Server {
 
     /// Joins all threads; a worker that waits for its store beyond `deadline` is left behind.
     fn join(&mut self, deadline: Duration) {
-        // First no more clients are directed here.
+        // First no more clients are directed here, and others may listen on the addresses.
+        self.takeover = None;
         if let Some(advertisement) = &mut self.advertisement {
             advertisement.leave();
         }
@@ -343,6 +353,9 @@ impl Server {
             }
         }
         self.worker_pool.end(deadline);
+        if let Some(state) = &self.group.nfs4 {
+            state.end(deadline);
+        }
         self.mailboxes.stop_rdma_acceptor(deadline);
     }
 }
@@ -368,7 +381,7 @@ fn listen(config: &Config, sockets: Vec<TcpListener>) -> Result<Vec<BoundListene
             let place = given.iter().position(|(other, _)| other == address);
             bound.push(match place {
                 Some(place) => BoundListener::on(node, given.swap_remove(place).1)?,
-                None => bind(node, *address)?,
+                None => bind_own(config.group.is_some(), || bind(node, *address))?,
             });
         }
     }
@@ -395,7 +408,7 @@ fn listen_rdma(config: &Config) -> Result<(Vec<Vec<SocketAddr>>, Vec<BoundListen
     let (mut addresses, mut bound) = (vec![Vec::new(); config.nodes.len()], Vec::new());
     for (node, (of_node, bound_addresses)) in config.nodes.iter().zip(&mut addresses).enumerate() {
         for address in &of_node.listen_rdma {
-            let listener = bind_rdma(node, *address)?;
+            let listener = bind_own(config.group.is_some(), || bind_rdma(node, *address))?;
             bound_addresses.push(listener.address);
             bound.push(listener);
         }

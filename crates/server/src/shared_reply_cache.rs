@@ -2,12 +2,14 @@
 //! outlives each process.
 //!
 //! [`drc::shared`] implements the cache itself. This module provides what it needs from the system:
-//! the file and its checks ([`file`]), memory ([`mapping`]), the live processes ([`members`]), and
-//! the windows of clients ([`clients`]). Values read from the file are not trusted to be more than
-//! numbers.
+//! the file and its checks ([`file`]), memory ([`mapping`]), the live processes ([`members`]) and
+//! where they listen ([`addresses`]), and the windows of clients ([`clients`]). Values read from
+//! the file are not trusted to be more than numbers.
 //!
 //! `docs/decisions/0008-group.md` has the reasons.
 
+mod addresses;
+mod arena;
 mod clients;
 mod error;
 mod file;
@@ -15,13 +17,16 @@ mod layout;
 mod mapping;
 mod members;
 
+pub(crate) use addresses::{AddressDirectory, AddressFile};
+pub(crate) use arena::{ArenaWords, GroupHost, ServerWord};
 pub(crate) use clients::SharedClient;
 pub use error::GroupError;
+pub(crate) use file::GroupFile;
 
 use clients::Clients;
 use drc::ConnectionTable;
 use drc::shared::SharedTable;
-use file::GroupFile;
+use layout::Form;
 use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
@@ -51,10 +56,21 @@ pub(crate) struct SharedReplyCache {
 }
 
 impl SharedReplyCache {
-    /// Joins the group in `directory`, or creates it. The exports of the group must be the same.
-    pub fn join(directory: &Path, exports: &[ExportIdentity]) -> Result<Self, GroupError> {
-        let file = Arc::new(GroupFile::join(directory, exports)?);
+    /// Joins the group in `directory`, or creates it. The exports of the group must be the same. If
+    /// NFS version 4 is served, `arena_words` is the length of its arena.
+    pub fn join(
+        directory: &Path,
+        exports: &[ExportIdentity],
+        arena_words: Option<usize>,
+    ) -> Result<Self, GroupError> {
+        let form = arena_words.map_or(Form::PLAIN, Form::with_arena);
+        let file = Arc::new(GroupFile::join(directory, exports, form)?);
         Ok(Self { clients: Clients::new(Arc::clone(&file)), file })
+    }
+
+    /// The file, in which the state of clients of NFS version 4 is too.
+    pub fn file(&self) -> Arc<GroupFile> {
+        Arc::clone(&self.file)
     }
 
     /// Agrees with the other processes on one more export.

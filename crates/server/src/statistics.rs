@@ -466,4 +466,26 @@ mod tests {
         clients.end_watch(Duration::from_secs(12));
         assert!(report(&mut clients, 12).files.is_none() && !clients.counts_files());
     }
+
+    /// Prints what `docs/MEASURING.md` says of the counters. The calls of a batch are of two kinds.
+    #[test]
+    fn what_counting_a_call_takes() {
+        const CALLS: usize = 1 << 20;
+        for (by_file, batch) in [(false, 1), (false, 16), (true, 1), (true, 16)] {
+            let mut clients = ClientTable::new(1);
+            let mut counters = Counters { counts_files: by_file, ..Counters::default() };
+            let ends = [end(slot(1)), CallEnd { payload_bytes: 1 << 20, ..end(slot(2)) }];
+            let start = std::time::Instant::now();
+            for round in 0..CALLS / batch {
+                for call in 0..batch {
+                    counters.count(std::hint::black_box(&ends[call % ends.len()]));
+                }
+                let latency = Duration::from_nanos(10_000 + round as u64 % 4096);
+                counters.end_batch(latency, ClientKey::Others(0), &mut clients);
+            }
+            let taken = start.elapsed().as_nanos() as f64 / CALLS as f64;
+            println!("batches of {batch}, by file {by_file}: {taken:.1} ns for a call");
+            assert_eq!(clients.report().iter().map(|one| one.statistics.count).sum::<u64>(), CALLS as u64);
+        }
+    }
 }

@@ -211,8 +211,13 @@ impl<W: Words> Transaction<'_, W> {
         }
         if flags & client::CONFIRMED == 0 {
             self.leave_unconfirmed(record)?;
-        } else if flags & client::NLM != 0 {
-            self.add(head::NLM_COUNT, -1)?;
+        } else {
+            // Counted no more, so that a client that replaces itself does not count twice. What it
+            // has counts until it is freed.
+            self.discharge(self.peer_of(record)?, Kind::Client, 1)?;
+            if flags & client::NLM != 0 {
+                self.add(head::NLM_COUNT, -1)?;
+            }
         }
         self.push(queue(head::DYING_CLIENTS), record)?;
         self.write(record, client::FLAGS, (flags | client::DYING) & !client::PERSIST_DUE)?;

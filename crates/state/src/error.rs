@@ -152,4 +152,7 @@ pub enum OpenError {
         /// Words that are needed.
         needed: usize,
     },
+    /// There is no memory for the head and the tables.
+    #[error("there is no space for the tables of the shared state")]
+    NoMemory,
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 const MAGIC: u64 = u64::from_be_bytes(*b"TRKSTATE");
 /// Increased with every change of the layout or of the meaning of a word.
-const VERSION: u64 = 4;
+const VERSION: u64 = 5;
 
 /// Words of the head.
 pub(crate) mod head {
@@ -148,7 +148,7 @@ bounds! {
 }
 
 impl Default for Bounds {
-    /// For 16,384 clients and a million opens: about 1.8 GiB of addresses, of which only what is
+    /// For 16,384 clients and a million opens: about 2.1 GiB of addresses, of which only what is
     /// used takes memory.
     fn default() -> Self {
         Self {
@@ -386,6 +386,12 @@ impl Layout {
         self.slabs[kind as usize].count
     }
 
+    /// Gets memory for a record that was never used.
+    pub fn provide(&self, words: &impl Words, record: Record) -> bool {
+        let length = self.slabs[record.kind as usize].words;
+        self.address(record, 0).is_some_and(|at| words.provide(at, length))
+    }
+
     pub const fn slab(kind: Kind) -> usize {
         head::SLABS + head::SLAB_WORDS * kind as usize
     }
@@ -412,6 +418,9 @@ impl Layout {
     pub fn create(&self, words: &impl Words, epoch: u32, seed: u128) -> Result<(), OpenError> {
         if words.word_count() < self.word_count {
             return Err(OpenError::TooShort { found: words.word_count(), needed: self.word_count });
+        }
+        if !words.provide(0, self.slabs[0].base) {
+            return Err(OpenError::NoMemory);
         }
         words.store(head::MAGIC, 0);
         words.store(head::VERSION, VERSION);

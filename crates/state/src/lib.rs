@@ -97,7 +97,8 @@ impl<W: Words> State<W> {
     /// random for each arena, and nobody else may know it.
     ///
     /// # Errors
-    /// [`OpenError::Damaged`] for bounds that are not usable, [`OpenError::TooShort`].
+    /// [`OpenError::Damaged`] for bounds that are not usable, [`OpenError::TooShort`],
+    /// [`OpenError::NoMemory`].
     pub fn create(words: W, config: &Config, epoch: u32, seed: u128) -> Result<Self, OpenError> {
         let layout = Layout::new(config).ok_or(OpenError::Damaged("the bounds are not usable"))?;
         if epoch == 0 || epoch == u32::MAX {

@@ -6,6 +6,7 @@
 
 use crate::State;
 use crate::arena::{Arena, List, lower, pair, upper};
+use crate::client::ClientRef;
 use crate::error::Error;
 use crate::file::{OwnerClass, ReadWrite};
 use crate::host::Host;
@@ -25,6 +26,9 @@ pub const WRITE: u8 = 2;
 
 /// States of ended clients that one operation drops; if there are more, it asks to try again.
 pub(crate) const DROPS_MAX: usize = 64;
+/// How often an OPEN tries again by itself, giving others the lock in between: enough for as many
+/// silent clients as a server has.
+const DROP_ROUNDS: usize = 64;
 
 /// OPEN, after the name was resolved and the file created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -130,6 +134,7 @@ impl<W: Words> Transaction<'_, W> {
             self.checkpoint();
             dropped += 1;
             if dropped == DROPS_MAX {
+                self.goes_on = true;
                 return Err(Error::Delay);
             }
         }
@@ -230,12 +235,44 @@ impl<W: Words> State<W> {
         if !(1..=3).contains(&args.access) || args.deny > 3 {
             return Err(Error::Invalid("OPEN needs access, and no other bits"));
         }
+        for _ in 0..DROP_ROUNDS {
+            let mut goes_on = false;
+            let opened = self.change(host, now, |transaction| {
+                let of_client = transaction.live_client(ticket.client())?;
+                transaction.admits(of_client, now, args.reclaim)?;
+                let opened = open_file(transaction, now, of_client, args);
+                goes_on = transaction.goes_on;
+                let (id, undo) = opened?;
+                transaction.commit_step(ticket, note_of(id))?;
+                Ok((id, undo))
+            });
+            if !(goes_on && opened == Err(Error::Delay)) {
+                return opened;
+            }
+        }
+        Err(Error::Delay)
+    }
+
+    /// Whether there is room for an open of a file that does not exist yet, so that none is created
+    /// for an open that would be refused. Room is made if possible, and not reserved.
+    ///
+    /// # Errors
+    /// [`Error::TooLong`], [`Error::ClientLimit`], [`Error::PeerLimit`], [`Error::Full`],
+    /// [`Error::Expired`].
+    pub fn has_room_for_open(
+        &self,
+        host: &impl Host,
+        now: Duration,
+        ticket: &Ticket,
+        owner: &[u8],
+    ) -> Result<(), Error> {
         self.change(host, now, |transaction| {
             let of_client = transaction.live_client(ticket.client())?;
-            transaction.admits(of_client, now, args.reclaim)?;
-            let (id, undo) = open_file(transaction, now, of_client, args)?;
-            transaction.commit_step(ticket, note_of(id))?;
-            Ok((id, undo))
+            let owner = transaction.use_owner(of_client, OwnerClass::Open, owner)?;
+            let of = transaction.allocate(Kind::File)?;
+            transaction.new_open(of_client, of, owner)?;
+            transaction.roll_back();
+            Ok(())
         })
     }
 
@@ -320,6 +357,24 @@ impl<W: Words> State<W> {
             let delegations =
                 transaction.list(of, file::DELEGATIONS, Kind::Delegation, delegation::BY_FILE)?;
             Ok(transaction.first(opens).is_some() || transaction.first(delegations).is_some())
+        })
+    }
+
+    /// The name of the file that an open of this client is of.
+    ///
+    /// # Errors
+    /// For the stateid as [`downgrade`](Self::downgrade); [`Error::Expired`].
+    pub fn file_of_open(
+        &self,
+        host: &impl Host,
+        now: Duration,
+        of: ClientRef,
+        id: StateId,
+    ) -> Result<Vec<u8>, Error> {
+        self.change(host, now, |transaction| {
+            let of_client = transaction.live_client(of)?;
+            let record = transaction.state_record(of_client, id, &[Kind::Open])?;
+            transaction.file_name(transaction.owning(record, open::FILE, Kind::File)?)
         })
     }
 

@@ -45,8 +45,6 @@ impl<W: Words> Transaction<'_, W> {
         self.free_bytes(owner)?;
         self.write(record, client::OWNER, 0)?;
         if let Some(peer) = self.peer_of(record)? {
-            let was_confirmed = self.has_flag(record, client::CONFIRMED)?;
-            self.discharge(Some(peer), Kind::Client, usize::from(was_confirmed))?;
             self.write(record, client::PEER, 0)?;
             self.release_peer(peer)?;
         }

@@ -218,7 +218,7 @@ pub(crate) mod slot {
     pub const NOTE_WORDS: usize = 5;
     /// Results of single operations, until the whole reply is there.
     pub const RESULTS: usize = NOTE + NOTE_WORDS;
-    pub const RESULT_WORDS: usize = 64;
+    pub const RESULT_WORDS: usize = 128;
     pub const REPLY: usize = RESULTS + RESULT_WORDS;
 }
 

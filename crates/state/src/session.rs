@@ -21,6 +21,9 @@ use std::time::Duration;
 /// Bytes of what a server keeps to call a client back.
 pub const CALLBACK_SECURITY_BYTES_MAX: usize = session::CALLBACK_SECURITY_WORDS * 8;
 
+/// Sessions that are freed before a client is told that it has too many.
+const REAP_SESSIONS: usize = 64;
+
 /// CREATE_SESSION.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CreateSessionArgs<'a> {
@@ -416,6 +419,10 @@ impl<W: Words> State<W> {
             if !is_its && !transaction.has_flag(of, client::CONFIRMED)? {
                 return Err(Error::ClientIdInUse);
             }
+            if transaction.has_all_sessions(of)? {
+                // Some may have ended, and only wait to be freed.
+                transaction.reap_sessions(host, REAP_SESSIONS)?;
+            }
             let outcome = create_session(transaction, now, of, args)?;
             transaction.write(of, client::CREATE_SESSION, pair(args.sequence, outcome as u32))?;
             transaction.created(of, outcome as u32)
@@ -548,11 +555,12 @@ impl<W: Words> State<W> {
         self.arena.slot_start_operation(host, ticket.at, ticket.sequence, note)
     }
 
-    /// Notes that the next operation of a request is done, with its encoded result. Returns false
-    /// if the results do not fit [`STEP_RESULT_BYTES`](crate::STEP_RESULT_BYTES): then no further
-    /// operation of the request may change anything.
-    pub fn end_operation(&self, host: &impl Host, ticket: &Ticket, result: &[u8]) -> bool {
-        self.arena.slot_end_operation(host, ticket.at, ticket.sequence, result)
+    /// Notes, in one step, that the next `operations` operations of a request are done, with their
+    /// encoded results. Returns false if the results do not fit
+    /// [`STEP_RESULT_BYTES`](crate::STEP_RESULT_BYTES): then no further operation of the request
+    /// may change anything.
+    pub fn end_operations(&self, host: &impl Host, ticket: &Ticket, operations: u32, results: &[u8]) -> bool {
+        self.arena.slot_end_operations(host, ticket.at, ticket.sequence, operations, results)
     }
 
     /// Ends a request, before its reply is sent. `reply` is what a retry is answered with; `None`
@@ -594,7 +602,10 @@ fn create_session<W: Words>(
         }
         let hash = transaction.owner_hash(&owner);
         if let Some(old) = transaction.client_by_owner(&owner, client::CONFIRMED, hash)? {
+            // Kept even if there is no room for the new one's session: what the old one had is
+            // then freed for it.
             transaction.kill_client(old)?;
+            transaction.checkpoint();
         }
         transaction.leave_unconfirmed(of)?;
         transaction.charge(transaction.peer_of(of)?, Kind::Client, 1)?;

@@ -321,22 +321,30 @@ impl<W: Words> Arena<W> {
         true
     }
 
-    /// Notes that an operation is done, with its encoded result. Returns false if the result does
-    /// not fit, or the request is no longer this process's: then nothing is noted.
-    pub fn slot_end_operation(&self, host: &impl Host, at: SlotAt, seqid: u32, result: &[u8]) -> bool {
+    /// Notes in one step that so many operations are done, with their encoded results. Returns
+    /// false if these do not fit, or the request is no longer this process's: then nothing is
+    /// noted.
+    pub fn slot_end_operations(
+        &self,
+        host: &impl Host,
+        at: SlotAt,
+        seqid: u32,
+        operations: u32,
+        results_of: &[u8],
+    ) -> bool {
         let Some(progress) = self.slot_own_progress(host, at, seqid) else { return false };
-        let length = progress.length as usize;
-        if length + result.len() > STEP_RESULT_BYTES || progress.done >= STEP_OPERATIONS_MAX {
+        let (length, all) = (progress.length as usize, progress.done.saturating_add(operations));
+        if length + results_of.len() > STEP_RESULT_BYTES || all > STEP_OPERATIONS_MAX {
             return false;
         }
         // The last word may hold the end of the results before.
         let whole = length / 8 * 8;
         let results = at.address + slot::RESULTS;
         let mut bytes = self.slot_bytes(results, length).split_off(whole);
-        bytes.extend_from_slice(result);
+        bytes.extend_from_slice(results_of);
         self.slot_put_bytes(results + whole / 8, &bytes);
-        let length = (length + result.len()) as u32;
-        let done = ProgressWord { length, done: progress.done + 1, flags: 0, ..progress };
+        let length = (length + results_of.len()) as u32;
+        let done = ProgressWord { length, done: all, flags: 0, ..progress };
         self.words.store(at.address + slot::PROGRESS, done.word());
         true
     }

@@ -31,6 +31,8 @@ pub(crate) struct Transaction<'a, W: Words> {
     has_changed: bool,
     /// The address that was refused by [`Error::PeerLimit`].
     pub at_limit: Option<Record>,
+    /// Whether [`Error::Delay`] is only for others who want the lock: the next try goes on.
+    pub goes_on: bool,
 }
 
 impl<W: Words> Deref for Transaction<'_, W> {
@@ -53,7 +55,8 @@ impl<W: Words> Arena<W> {
         self.lock(host)?;
         let logged = self.words.load(head::UNDO_COUNT) as usize;
         let has_changed = self.words.load(head::CHANGES) % 2 == 1;
-        let mut transaction = Transaction { arena: self, logged, has_changed, at_limit: None };
+        let mut transaction =
+            Transaction { arena: self, logged, has_changed, at_limit: None, goes_on: false };
         transaction.roll_back();
         Ok(transaction)
     }
@@ -123,7 +126,8 @@ impl<W: Words> Transaction<'_, W> {
         Ok(())
     }
 
-    fn roll_back(&mut self) {
+    /// Takes back the changes since the last [`checkpoint`](Self::checkpoint).
+    pub fn roll_back(&mut self) {
         if self.logged == 0 {
             return;
         }
@@ -209,11 +213,12 @@ impl<W: Words> Transaction<'_, W> {
             record
         } else {
             let fresh = self.words.load(slab + 1) as u32;
-            if fresh >= self.layout.count(kind) {
+            let record = Record { kind, index: fresh.saturating_add(1) };
+            if fresh >= self.layout.count(kind) || !self.layout.provide(&self.words, record) {
                 return Err(Error::Full(kind));
             }
-            self.set(slab + 1, u64::from(fresh) + 1)?;
-            Record { kind, index: fresh + 1 }
+            self.set(slab + 1, u64::from(record.index))?;
+            record
         };
         for field in 1..kind.cleared_words() {
             self.write(record, field, 0)?;

@@ -25,6 +25,13 @@ pub trait Words {
     /// # Errors
     /// The current value, or 0 beyond the end.
     fn compare_exchange(&self, at: usize, from: u64, to: u64) -> Result<(), u64>;
+
+    /// Gets memory for words that are about to be used for the first time, so that changing them
+    /// cannot fail. Returns false if there is none. Words without memory are 0.
+    fn provide(&self, from: usize, words: usize) -> bool {
+        let _ = (from, words);
+        true
+    }
 }
 
 impl<W: Words + ?Sized> Words for &W {
@@ -42,6 +49,10 @@ impl<W: Words + ?Sized> Words for &W {
 
     fn compare_exchange(&self, at: usize, from: u64, to: u64) -> Result<(), u64> {
         (**self).compare_exchange(at, from, to)
+    }
+
+    fn provide(&self, from: usize, words: usize) -> bool {
+        (**self).provide(from, words)
     }
 }
 

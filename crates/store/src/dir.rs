@@ -381,6 +381,10 @@ impl Store for DirStore {
         Some(self.shared.state.secret)
     }
 
+    fn state_directory(&self) -> Option<&Path> {
+        Some(&self.shared.state.directory)
+    }
+
     fn capabilities(&self) -> Capabilities {
         let Shared { file_bytes_max, xattrs, clone_block_bytes, .. } = *self.shared;
         Capabilities {
@@ -603,6 +607,11 @@ impl Store for DirStore {
         count: u64,
     ) -> (Effect, Result<()>) {
         self.with_groups(caller, |caller| self.shared.clone_data(caller, from, to, count))
+    }
+
+    fn host_file(&self, object: ObjectId) -> Option<(u64, u64)> {
+        let stat = self.shared.get(object).ok()?.stat().ok()?;
+        Some((stat.st_dev, stat.st_ino))
     }
 
     fn hold(&self, object: ObjectId) -> Result<()> {

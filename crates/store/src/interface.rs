@@ -5,6 +5,7 @@ mod wait;
 mod xattr;
 
 use crate::payload::{ReceiveBuffer, Segment};
+use std::path::Path;
 use std::time::Duration;
 
 pub use fs::{
@@ -207,6 +208,12 @@ pub trait Store: Send + Sync + 'static {
     /// The secret that file handles are sealed with, where they outlive the process. Absent:
     /// nothing outlives it, and a secret that is drawn at each start will do.
     fn handle_secret(&self) -> Option<[u8; 16]> {
+        None
+    }
+
+    /// The directory in which what outlives the process is kept, where anything does. It belongs to
+    /// the process's user, and nobody else can change it.
+    fn state_directory(&self) -> Option<&Path> {
         None
     }
 
@@ -416,6 +423,12 @@ pub trait Store: Send + Sync + 'static {
         _count: u64,
     ) -> (Effect, Result<()>) {
         (Effect::default(), Err(Status::NotSupported))
+    }
+
+    /// What a file is to the host, by which the same file is known in another store: a device and a
+    /// number. `None` where no other store can have it.
+    fn host_file(&self, _object: ObjectId) -> Option<(u64, u64)> {
+        None
     }
 
     /// Holds a regular file: it can be used after its last name is gone, with a link count of zero,

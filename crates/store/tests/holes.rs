@@ -6,6 +6,7 @@ mod fixture;
 use fixture::Home;
 use proptest::prelude::*;
 use smallvec::SmallVec;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use store::{
     Caller, CreateMode, MemStore, NewObject, ObjectId, Result, Seek, SetAttributes, Sought, Stability,
     Status, Store, Wait,
@@ -184,6 +185,110 @@ fn a_memory_store_allocates_all_or_nothing_however_large_the_range() {
     assert_eq!(used(&store, object), 0);
     store.remove(me(), store.root(), b"f").1.unwrap();
     assert_eq!(store.statistics(), MemStore::new(1 << 20, me().uid, me().gid).statistics());
+}
+
+/// Whether `seen` happens while `act` runs, which is repeated until it does.
+fn happens_meanwhile(act: impl Fn() + Sync, seen: impl Fn() -> bool) {
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    loop {
+        let is_over = AtomicBool::new(false);
+        let was_seen = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                act();
+                is_over.store(true, Ordering::Release);
+            });
+            let mut was_seen = false;
+            while !is_over.load(Ordering::Acquire) {
+                was_seen |= seen();
+            }
+            was_seen
+        });
+        if was_seen {
+            return;
+        }
+        assert!(std::time::Instant::now() < deadline, "nothing happens meanwhile");
+    }
+}
+
+#[test]
+fn a_file_in_memory_is_used_while_a_long_range_of_it_is_allocated_and_freed() {
+    const LEN: u64 = 128 << 20;
+    let store = MemStore::new(256 << 20, me().uid, me().gid);
+    let object = file(&store, "f");
+    let writes = AtomicU64::new(0);
+    let allocate = || {
+        truncate(&store, object, 0);
+        store.allocate(me(), object, 0, LEN).1.unwrap();
+        assert_eq!((size(&store, object), used(&store, object)), (LEN, LEN));
+    };
+    happens_meanwhile(allocate, || {
+        let size = size(&store, object);
+        // What is written where zeros are about to be put stays.
+        if (PAGE..LEN / 2).contains(&size) {
+            write(&store, object, LEN / 2 + 7, b"data");
+            writes.fetch_add(1, Ordering::Relaxed);
+            return true;
+        }
+        false
+    });
+    assert!(writes.load(Ordering::Relaxed) > 0);
+    assert_eq!(read(&store, object)[LEN as usize / 2 + 7..][..4], *b"data");
+    let free = || {
+        store.allocate(me(), object, 0, LEN).1.unwrap();
+        store.deallocate(me(), object, 0, LEN).1.unwrap();
+        assert_eq!((size(&store, object), used(&store, object)), (LEN, 0));
+    };
+    happens_meanwhile(free, || {
+        // The beginning is a hole already, and the end is not yet one.
+        let data = seek(&store, object, 0, Seek::Data).unwrap().0;
+        data > 0 && data < LEN
+    });
+}
+
+#[test]
+fn an_allocation_that_fails_leaves_what_others_wrote_meanwhile() {
+    const LEN: u64 = 64 << 20;
+    let store = MemStore::new(LEN + (8 << 20), me().uid, me().gid);
+    let (object, other) = (file(&store, "f"), file(&store, "g"));
+    let marks = std::sync::Mutex::new(Vec::new());
+    // Another file takes the space in the middle of the allocation.
+    let allocate = || {
+        marks.lock().unwrap().clear();
+        truncate(&store, object, 0);
+        truncate(&store, other, 0);
+        let allocated = store.allocate(me(), object, 0, LEN).1;
+        let marks = marks.lock().unwrap();
+        if let Err(error) = allocated {
+            assert_eq!(error, Status::NoSpace);
+            assert!(marks.is_empty() || size(&store, object) > *marks.last().unwrap());
+        }
+        let now = read(&store, object);
+        for at in marks.iter() {
+            assert_eq!(now[*at as usize..][..4], *b"mark");
+        }
+    };
+    let space = content(16 << 20, 1);
+    happens_meanwhile(allocate, || {
+        let size = size(&store, object);
+        if !(1..LEN / 2).contains(&size) || self::size(&store, other) > 0 {
+            return false;
+        }
+        let mut marks = marks.lock().unwrap();
+        let at = size / 2;
+        write(&store, object, at, b"mark");
+        marks.push(at);
+        write(&store, other, 0, &space);
+        true
+    });
+    // Without others everything is taken back.
+    truncate(&store, object, 0);
+    write(&store, object, 0, b"data");
+    let before = store.attributes(object, Wait::Allowed).unwrap().unwrap();
+    let (effect, allocated) = store.allocate(me(), object, 0, LEN);
+    assert_eq!(allocated, Err(Status::NoSpace));
+    assert!(effect.atomic);
+    let after = store.attributes(object, Wait::Allowed).unwrap().unwrap();
+    assert_eq!((after.size, after.used, after.mtime), (before.size, before.used, before.mtime));
 }
 
 #[test]

@@ -23,6 +23,7 @@ const PACKAGES: &[(&str, &str)] = &[
     ("nfs-cp", "libnfs-utils"),
     ("nfs-ls", "libnfs-utils"),
     ("mount.nfs", "nfs-common"),
+    ("mpirun", "openmpi-bin"),
     ("nft", "nftables"),
     ("nsenter", "util-linux"),
     ("nvme", "nvme-cli"),

@@ -38,8 +38,9 @@ use std::sync::Arc;
 #[command(after_help = EXAMPLES)]
 pub struct BenchArgs {
     /// The server, routes and workloads to measure, or fio job files (docs/EXPERIMENTS.md); or
-    /// targets, each of which is a route: a directory, nfs://HOST/EXPORT?OPTIONS, or
-    /// group:?OPTIONS for an embedded group.
+    /// targets, each of which is a route: a directory, nfs://HOST/EXPORT?OPTIONS,
+    /// kernel:nfs://HOST/EXPORT?OPTIONS for a mount by the kernel's client, or group:?OPTIONS for
+    /// an embedded group.
     #[arg(value_name = "EXPERIMENT.toml|JOB.fio|TARGET")]
     experiment: Vec<PathBuf>,
     /// Run fewer workloads and shorter repeats: 45 seconds.
@@ -112,6 +113,9 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode, Error> {
         (None, Some(_)) => args.jobs.refuse_with_targets().map(|()| None)?,
         (None, None) => job_files::plan(&args.experiment, &args.jobs, args.repeats, procedure)?,
     };
+    if of_fio.is_some() {
+        args.jobs.check_results_of_fio(args.force)?;
+    }
     if let Some(plan) = &plan {
         job_files::check_results(plan, &args.jobs, args.force)?;
     }
@@ -136,12 +140,18 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode, Error> {
         return run_into(record, &work, &args.jobs);
     }
     let record = measure(&work, &args.jobs)?;
-    let file = ::bench::write_record(&record, args.record.as_deref())?;
-    let mut text = format!("{}\nrecord {}", report::table(&record), file.display());
+    let file = args.record.clone().unwrap_or_else(::bench::default_record);
+    let table = report::table(&record);
+    if let Err(error) = output::write_new(&file, &record.write()) {
+        // What was measured is not lost with the file.
+        output::print(&format!("{table}\n"))?;
+        return Err(error);
+    }
+    let mut text = format!("{table}\nrecord {}", file.display());
     if !args.no_report {
         let page = report::page_beside(&file);
         let name = file.display().to_string();
-        ::bench::write(&page, &::report::html(std::slice::from_ref(&record), &[name]))?;
+        output::write_new(&page, &::report::html(std::slice::from_ref(&record), &[name]))?;
         text.push_str(&format!("    report {}", page.display()));
     }
     output::print(&format!("{text}\n"))?;
@@ -176,14 +186,27 @@ fn refuse_with_io500(args: &BenchArgs) -> Result<(), Error> {
     }
 }
 
-/// Refuses options that fio does not have, if fio runs the job file.
+/// Refuses options that have no effect where `fio --server` runs the job file.
 fn refuse_with_fio(args: &BenchArgs) -> Result<(), Error> {
-    match args.repeats {
+    let as_it_is = "fio runs the job file once, as it is";
+    let by_fio = "fio makes the load there, and bench only collects its results";
+    let agents = "trunkline agent on these hosts, and --client HOST";
+    let options = [
+        ("--repeats", args.repeats.is_some(), as_it_is, "loops=NUMBER in the job file"),
+        ("--quick", args.quick, as_it_is, "runtime=SECONDS in the job file"),
+        ("--thorough", args.thorough, as_it_is, "runtime=SECONDS in the job file"),
+        ("--engine", args.directories.has_engine(), by_fio, "ioengine=NAME in the job file"),
+        ("--buffered", args.directories.direct().is_some(), by_fio, "direct=0 in the job file"),
+        ("--nodes-on", !args.clients.nodes_on().is_empty(), by_fio, agents),
+        ("--metrics or --metrics-file", args.metrics.is_given(), by_fio, agents),
+    ];
+    let of_agents = args.clients.given_for_agents().map(|option| (option, true, by_fio, agents));
+    match options.into_iter().chain(of_agents).find(|(_, given, ..)| *given) {
         None => args.jobs.refuse_with_fio(),
-        Some(_) => Err(Error::Usage {
-            sentence: "--repeats does not go with fio:HOST".to_owned(),
-            cause: "fio runs the job file once".to_owned(),
-            advice: "loops=NUMBER in the job file, or trunkline agent on these hosts".to_owned(),
+        Some((option, _, cause, advice)) => Err(Error::Usage {
+            sentence: format!("{option} does not go with fio:HOST"),
+            cause: cause.to_owned(),
+            advice: advice.to_owned(),
         }),
     }
 }
@@ -222,12 +245,18 @@ fn measure(work: &Work, args: &JobFileArgs) -> Result<Record, Error> {
     let stop = &options.stop;
     let watch = watch_signals(stop)?;
     let measured = beside_the_main_thread(|| match job_of_fio {
-        Some(job) => ::bench::fio_servers::run(&options.clients, job, &options.stop)
-            .map(|record| ::bench::Measured { record, jobs: Vec::new() }),
-        None => ::bench::run_for_results(options),
+        Some(job) => {
+            let measured = ::bench::fio_servers::run(&options.clients, job, stop)?;
+            let record = measured.record;
+            Ok((::bench::Measured { record, jobs: Vec::new() }, Some(measured.json)))
+        }
+        None => ::bench::run_for_results(options).map(|measured| (measured, None)),
     });
     let signal = u8::try_from(watch.end()).unwrap_or_default();
-    let measured = measured.map_err(|error| interrupted(error, signal))?;
+    let (measured, json) = measured.map_err(|error| interrupted(error, signal))?;
+    if let Some(json) = json {
+        args.write_results_of_fio(&json)?;
+    }
     if let Some(plan) = plan {
         job_files::write_results(plan, args, &measured)?;
     }

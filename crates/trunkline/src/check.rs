@@ -9,7 +9,7 @@ mod show;
 
 use crate::error::Error;
 use crate::output;
-use ::check::{Expected, Status, worst};
+use ::check::{Expected, Status, is_judged, worst};
 use clap::Args;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -21,7 +21,7 @@ use std::process::ExitCode;
 /// frames of the full size reach it, whether the export admits this host, and what this user may do
 /// there. Nothing is changed, unless --write is given.
 ///
-/// The exit status is 1 if something fails, else 0.
+/// The exit status is 1 if something fails or nothing could be judged, else 0.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, group = clap::ArgGroup::new("mtu_expected").multiple(true))]
 pub struct CheckArgs {
@@ -45,8 +45,10 @@ pub struct CheckArgs {
     #[arg(long, exclusive = true)]
     captures: bool,
     /// Expect what this site file plans for a host: the paths to its NVMe targets and the layer
-    /// that joins them, its NQN, its address and interface, the MTU, the size of requests. --paths,
-    /// --mtu, --interface and --stripe-kib take precedence. docs/RUNBOOKS.md describes site files.
+    /// that joins them, its NQN, its address and interface, the MTU, the size of requests, the
+    /// volumes, and for a client of a PowerScale cluster its nodes, pool, export, mounts and
+    /// account. --paths, --mtu, --interface and --stripe-kib take precedence. docs/RUNBOOKS.md
+    /// describes site files.
     #[arg(long, value_name = "SITE.toml", group = "mtu_expected")]
     plan: Option<PathBuf>,
     /// The host of the site file [default: the one with this host's name, or the only one].
@@ -92,7 +94,7 @@ pub fn run(args: &CheckArgs) -> Result<ExitCode, Error> {
     let expected = expected(args)?;
     let evidence = match &args.from {
         Some(directory) => capture::read(directory)?,
-        None => capture::of_this_host(),
+        None => capture::of_this_host(expected.cluster.as_ref()),
     };
     if let Some(directory) = &args.save {
         capture::save(&evidence, directory)?;
@@ -102,13 +104,16 @@ pub fn run(args: &CheckArgs) -> Result<ExitCode, Error> {
         let options = args.options.as_deref().unwrap_or_default();
         findings.extend(server::check(target, options, &expected, args.write)?);
     }
+    let is_judged = is_judged(&evidence, &findings);
     let text = if args.json {
-        show::json(&findings, &evidence)
+        show::json(&findings, &evidence, args.from.is_none())
     } else {
         show::table(&findings, &evidence, args.quiet, args.from.is_none())
     };
     output::print(&text)?;
-    Ok(if worst(&findings) == Status::Fail { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    // What judged nothing must not look like a check that passed.
+    let is_bad = worst(&findings) == Status::Fail || !is_judged;
+    Ok(if is_bad { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 /// What is expected of the host: the plan, and over it the options.

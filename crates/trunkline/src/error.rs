@@ -421,6 +421,10 @@ fn mount_advice(cause: &MountError) -> String {
         MountError::Protocol { .. } => {
             "another port= or mountport=, where NFS version 3 is served".to_owned()
         }
+        MountError::NoVersion4 { .. } => {
+            "vers=3        or NFS version 4 switched on at the server".to_owned()
+        }
+        MountError::NoMinorVersion { .. } => "vers=4        for any minor version; or vers=3".to_owned(),
         MountError::OtherFileSystem { .. } => {
             "remoteports= with addresses of one group: nodes that serve the same exports".to_owned()
         }
@@ -465,6 +469,10 @@ fn bench_advice(error: &bench::Error) -> Option<String> {
         }
         Error::Directory { path, cause, .. } => return Some(directory_advice(path, cause)),
         Error::Route { cause, .. } | Error::Prepare(cause) => return client_advice(cause),
+        Error::Run { .. } if error.is_without_room() => {
+            "df        there, and room for it: snapshots, thin volumes and file systems that copy on write need \
+             room for what is overwritten, too; or smaller files"
+        }
         Error::Run { .. } => "the same again with -v, to see what the server and the paths do",
         Error::Calibrate(cause) => match **cause {
             bench::limit::Error::Stalled { .. } | bench::limit::Error::Unready { .. } => {
@@ -560,6 +568,9 @@ fn file_advice(file: &str, cause: &io::Error) -> String {
         }
         io::ErrorKind::PermissionDenied => format!("ls -l {file}        to see who may use it"),
         io::ErrorKind::IsADirectory => "a file in that directory".to_owned(),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            "df        there; or another file".to_owned()
+        }
         _ => "another file".to_owned(),
     }
 }

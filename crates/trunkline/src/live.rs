@@ -50,6 +50,14 @@ impl Identity {
         Self { process, started: Instant::now() }
     }
 
+    /// Another process within this one, which began later.
+    fn within(&self, kind: Kind, name: &str) -> Self {
+        let mut inner = Self::new(kind, name);
+        // Who watches tells processes apart by their numbers and when they were started.
+        inner.process.started_unix_ms = inner.process.started_unix_ms.max(self.process.started_unix_ms + 1);
+        inner
+    }
+
     /// A snapshot of now, without any counts.
     fn snapshot(&self) -> Snapshot {
         Snapshot {
@@ -63,6 +71,7 @@ impl Identity {
             gauges: Vec::new(),
             silent_ms: 0,
             files: None,
+            group: None,
         }
     }
 }
@@ -80,7 +89,8 @@ const LAST_COUNTS_TIMEOUT: Duration = Duration::from_secs(2);
 #[command(next_help_heading = "Monitoring")]
 pub struct MetricsArgs {
     /// Answer HTTP requests on this address: a page of live analytics for a browser, /metrics for
-    /// Prometheus, /snapshot, /health, /ready. Keeps a history of an hour in at most 64 MiB.
+    /// Prometheus, /snapshot, /health, /ready. Keeps a history of an hour in at most 64 MiB, and
+    /// one by file in 16 MiB while somebody asks for it.
     /// Peers on this host need no permission; others may read /health and /ready only.
     #[arg(long, value_name = "ADDR:PORT", value_parser = client::parse_with_port)]
     metrics: Option<SocketAddr>,
@@ -88,7 +98,8 @@ pub struct MetricsArgs {
     /// `Authorization: Bearer TOKEN`, or as ?token=TOKEN.
     #[arg(long, value_name = "FILE", requires = "metrics", value_parser = absolute)]
     metrics_token: Option<PathBuf>,
-    /// At the end, write the metrics for Prometheus to this file.
+    /// At the end, write the metrics for Prometheus to this file; those of a bench's embedded group
+    /// to another beside it: NAME.group.prom beside NAME.prom.
     #[arg(long, value_name = "FILE", value_parser = absolute)]
     metrics_file: Option<PathBuf>,
 }
@@ -170,8 +181,27 @@ impl Publication {
     /// Writes the metrics to the file.
     fn write(&self, file: &Path) -> io::Result<()> {
         let snapshot = self.read().ok_or(io::ErrorKind::TimedOut)?;
-        std::fs::write(file, prometheus::text(&snapshot))
+        std::fs::write(file, prometheus::text(&snapshot))?;
+        match &snapshot.group {
+            // Beside a pipe or a device there is no other.
+            Some(group) if file.metadata()?.is_file() => {
+                std::fs::write(of_group(file), prometheus::text(group))
+            }
+            _ => Ok(()),
+        }
     }
+}
+
+/// The file with the metrics of an embedded group, beside that of the bench. One file cannot have
+/// both: each metric may be in it once.
+fn of_group(file: &Path) -> PathBuf {
+    let mut name = file.file_stem().unwrap_or_default().to_owned();
+    name.push(".group");
+    if let Some(ending) = file.extension() {
+        name.push(".");
+        name.push(ending);
+    }
+    file.with_file_name(name)
 }
 
 impl Drop for Publication {
@@ -264,3 +294,47 @@ pub fn read_token(file: &Path) -> Result<String, Error> {
 
 /// A shorter token could be guessed.
 const TOKEN_BYTES_MIN: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_metrics_of_a_group_are_beside_those_of_the_bench() {
+        for (file, expected) in [
+            ("/x/last.prom", "/x/last.group.prom"),
+            ("/x/metrics", "/x/metrics.group"),
+            ("/x.d/a.b.prom", "/x.d/a.b.group.prom"),
+            (".hidden", ".hidden.group"),
+        ] {
+            assert_eq!(of_group(Path::new(file)), Path::new(expected));
+        }
+    }
+
+    #[test]
+    fn a_group_is_written_only_beside_a_file() {
+        let bench = Identity::new(Kind::Bench, "x");
+        let group = bench.within(Kind::Serve, "embedded group of 2 nodes");
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("last.prom");
+        let write = |file: &Path, has_group: bool| {
+            let (bench, group) = (bench.clone(), group.clone());
+            let snapshot = move || {
+                let group = has_group.then(|| Box::new(group.snapshot()));
+                Snapshot { group, ..bench.snapshot() }
+            };
+            let watched =
+                Watched { snapshot: Arc::new(snapshot), is_ready: Arc::new(|| true), by_file: None };
+            Publication { watched, _sockets: [None, None], address: None, file: None }.write(file)
+        };
+        write(&file, false).unwrap();
+        assert!(!of_group(&file).exists());
+        write(&file, true).unwrap();
+        let text = |file: &Path| std::fs::read_to_string(file).unwrap();
+        assert!(text(&file).contains("kind=\"bench\"") && !text(&file).contains("kind=\"serve\""));
+        assert!(text(&of_group(&file)).contains("kind=\"serve\""));
+        write(Path::new("/dev/null"), true).unwrap();
+        assert!(!Path::new("/dev/null.group").exists());
+        assert!(write(&directory.path().join("missing/last.prom"), true).is_err());
+    }
+}

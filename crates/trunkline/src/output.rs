@@ -60,16 +60,20 @@ pub fn stdout_is_terminal() -> bool {
 /// Waits until the terminal of standard output is closed. A program that is not of the terminal's
 /// session is not told by a signal.
 pub fn wait_for_hangup() {
+    while !has_hung_up(None) {}
+}
+
+/// Whether the terminal of standard output is closed now.
+pub fn is_hung_up() -> bool {
+    has_hung_up(Some(&rustix::event::Timespec::default()))
+}
+
+fn has_hung_up(timeout: Option<&rustix::event::Timespec>) -> bool {
     use rustix::event::{PollFd, PollFlags, poll};
     let stdout = rustix::stdio::stdout();
-    loop {
-        // Without a wish, only a hangup or an error ends the wait.
-        let mut fds = [PollFd::new(&stdout, PollFlags::empty())];
-        match poll(&mut fds, None) {
-            Ok(0) | Err(rustix::io::Errno::INTR) => {}
-            Ok(_) | Err(_) => return,
-        }
-    }
+    // Without a wish, only a hangup or an error ends the wait.
+    let mut fds = [PollFd::new(&stdout, PollFlags::empty())];
+    !matches!(poll(&mut fds, timeout), Ok(0) | Err(rustix::io::Errno::INTR))
 }
 
 /// Checks that a file can be written, before the work for it begins, and creates its directory. A
@@ -123,6 +127,15 @@ pub fn write(file: &Path, text: &str) -> Result<(), Error> {
     }
     print_to_stderr(&format!("wrote {}\n", file.display()));
     Ok(())
+}
+
+/// Writes text to a file that appears only once it is complete, and creates its directory.
+pub fn write_new(file: &Path, text: &str) -> Result<(), Error> {
+    let wrap = |cause| Error::Write { file: file.display().to_string(), cause };
+    if let Some(directory) = file.parent().filter(|directory| !directory.as_os_str().is_empty()) {
+        fs::create_dir_all(directory).map_err(wrap)?;
+    }
+    replace(file, text).map_err(wrap)
 }
 
 /// Replaces the content of a file at once. What a symbolic link leads to is replaced, not the link.

@@ -72,17 +72,18 @@ pub struct ServeArgs {
     #[arg(long)]
     no_root_squash: bool,
     /// Join a group of processes on this host that serve the same directories (--dir, or `dir` in
-    /// the file) and share their reply cache in this directory, so that each knows what the others
-    /// have executed, even if they were killed. Use a directory for this purpose only, such as
-    /// /run/trunkline/NAME; it is created if missing.
+    /// the file) and share their reply cache, and the opens and locks of NFS version 4, in this
+    /// directory, so that each knows what the others have executed, even if they were killed. When
+    /// one ends, another listens on its addresses until it is back. Use a directory for this
+    /// purpose only, such as /run/trunkline/NAME; it is created if missing.
     #[arg(long, value_name = "DIR", conflicts_with = "mem")]
     group: Option<PathBuf>,
     /// Register by program number, as `showmount` and kernel clients need: answer on port 111 (UDP
     /// and TCP), or register with the rpcbind that has that port. Also answer MOUNT over UDP.
     #[arg(long)]
     rpcbind: bool,
-    /// Versions of NFS to serve: 3, and 4.1 and 4.2, which are experimental: no delegations, and
-    /// the opens and locks of clients end with the process [default: 3].
+    /// Versions of NFS to serve: 3, and 4.1 and 4.2, which are experimental and have no delegations
+    /// [default: 3].
     #[arg(long, value_name = "LIST", value_parser = versions)]
     nfs_versions: Option<NfsVersions>,
     /// TCP congestion control [default: the system's].

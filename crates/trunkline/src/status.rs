@@ -17,9 +17,10 @@ const DEAD_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Show the mounts of this host, and those that still wait for their server.
 ///
-/// Of other users' mounts only the source and the directory are known. A mount
-/// that waits for its server (options bg and retry) is ended by `trunkline umount DIR`, as any
-/// other mount.
+/// Up to four mounts are shown each with the options in effect, paths, calls and latencies; of more
+/// there is only the table, and DIR shows one. Of other users' mounts only the source and the
+/// directory are known. A mount that waits for its server (options bg and retry) is ended by
+/// `trunkline umount DIR`, as any other mount.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct StatusArgs {
@@ -36,6 +37,9 @@ const EXAMPLES: &str = "Examples:\n  \
     trunkline status\n  \
     trunkline status /mnt\n  \
     trunkline status --json | jq -r '.[] | select(.state != \"mounted\") | .directory'";
+
+/// The mounts that are all shown whole.
+const PAGES_MAX: usize = 4;
 
 const HEAD: [&str; 6] = ["SOURCE", "DIR", "STATE", "PATHS UP", "PID", "OPTIONS"];
 
@@ -71,15 +75,33 @@ pub fn run(args: &StatusArgs) -> Result<ExitCode, Error> {
             let error = names::escaped(error.as_bytes());
             text.push_str(&format!("{directory}: waiting for {}: {error}\n", age(state.since)));
         }
-        if args.directory.is_some() {
-            text.push_str(&in_effect(state));
-        }
-        if args.directory.is_some() && !state.details.is_empty() {
-            text.push_str(&format!("\n{}", state.details));
-        }
+    }
+    match &args.directory {
+        Some(_) => states.iter().for_each(|state| text.push_str(&page(state))),
+        None => text.push_str(&pages(&states)),
     }
     output::print(&text)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The pages of all mounts that report something, if these are few; else how to see one.
+fn pages(states: &[MountState]) -> String {
+    let reported: Vec<&MountState> = states.iter().filter(|state| !page(state).is_empty()).collect();
+    if reported.len() > PAGES_MAX {
+        return "\ntrunkline status DIR        shows one with the options in effect, paths and calls\n"
+            .to_owned();
+    }
+    let titled = reported.into_iter().map(|state| {
+        let [directory, source] = [state.directory.as_os_str().as_bytes(), state.source.as_bytes()];
+        format!("\n{} on {}\n{}", names::escaped(source), names::escaped(directory), page(state))
+    });
+    titled.collect()
+}
+
+/// The options in effect, and what the mount has counted. Empty if its process reports nothing.
+fn page(state: &MountState) -> String {
+    let details = if state.details.is_empty() { String::new() } else { format!("\n{}", state.details) };
+    in_effect(state) + &details
 }
 
 /// The mounts whose processes report them, then those that are only in the table of mounts.
@@ -166,6 +188,36 @@ fn age(since: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn mounted(number: usize) -> MountState {
+        MountState {
+            source: "nas:/data".to_owned(),
+            directory: format!("/mnt/{number}").into(),
+            options: String::new(),
+            in_effect: "rw,vers=3".to_owned(),
+            without_effect: Vec::new(),
+            pid: Some(7),
+            since: 0,
+            state: Phase::Mounted,
+            error: None,
+            paths: Vec::new(),
+            details: "path state\n".to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_few_mounts_are_shown_whole_and_of_many_it_is_said_how_to_see_one() {
+        let mut states: Vec<MountState> = (0..PAGES_MAX).map(mounted).collect();
+        // Another user's mount has no page, and does not count.
+        states.push(MountState { in_effect: String::new(), details: String::new(), ..mounted(9) });
+        let text = pages(&states);
+        let page = |number| format!("\nnas:/data on /mnt/{number}\nin effect: rw,vers=3\n\npath state\n");
+        assert_eq!(text, (0..PAGES_MAX).map(page).collect::<String>());
+        states.push(mounted(5));
+        let text = pages(&states);
+        assert!(text.contains("trunkline status DIR") && !text.contains("in effect:"), "{text}");
+        assert_eq!(pages(&states[PAGES_MAX..=PAGES_MAX]), "");
+    }
 
     #[test]
     fn what_another_user_mounted_cannot_move_the_cursor() {

@@ -42,7 +42,8 @@ pub struct TopArgs {
     #[arg(long, value_name = "FILE", requires = "target")]
     token: Option<PathBuf>,
     /// Tell operations apart by these: node, client, export, path, operation, size, file [default:
-    /// node,operation at a server, path,operation at a client]. A server counts by file only while
+    /// node,operation at a server, path,operation at a client, client,operation at a bench whose
+    /// clients are on other machines]. A server counts by file only while
     /// somebody asks for that, and without latencies.
     #[arg(long, value_name = "DIMENSION,...", value_delimiter = ',')]
     by: Vec<Dimension>,
@@ -183,7 +184,7 @@ impl TopArgs {
 
     /// The answers, with a warning for each process that tells nothing.
     fn answers(&self, previous: &Previous) -> Result<Answers, Error> {
-        let answers = self.ask(previous)?;
+        let answers = self.ask(previous)?.with_groups();
         for one in &answers.silent {
             output::print_to_stderr(&format!("{} is left out: {}\n", one.who, one.cause));
         }

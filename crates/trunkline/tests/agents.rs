@@ -11,6 +11,8 @@ mod fixture;
 mod full;
 #[path = "agents/refusals.rs"]
 mod refusals;
+#[path = "agents/slurm.rs"]
+mod slurm;
 
 use fixture::{Testbed, WORKLOAD};
 use record::{Half, Record};

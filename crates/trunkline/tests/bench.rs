@@ -8,6 +8,8 @@ mod directories;
 mod io500;
 #[path = "bench/job_files.rs"]
 mod job_files;
+#[path = "bench/no_room.rs"]
+mod no_room;
 #[path = "bench/signals.rs"]
 mod signals;
 
@@ -72,6 +74,28 @@ fn the_quick_experiment_measures_both_halves_of_both_tcp_routes() {
     }
     let page = std::fs::read_to_string(directory.path().join("quick.html")).unwrap();
     assert!(page.contains("mix-1m"));
+}
+
+#[test]
+fn versions_3_and_4_are_compared_on_one_embedded_group() {
+    let directory = tempfile::tempdir().unwrap();
+    let experiment = "repeats = 1\nwindow_ms = 100\n[target]\nnodes = 2\nmem = '256MiB'\n\
+         [[route]]\nname = 'v3'\noptions = 'nconnect=2'\n\
+         [[route]]\nname = 'v4'\noptions = 'vers=4.2,nconnect=2,remoteports=127.0.0.1-127.0.0.2'\n\
+         [[workload]]\nname = 'mixed'\nblock = '64KiB'\ndepth = 4\nreaders = 2\nwriters = 2\nfile = '4MiB'\n";
+    std::fs::write(directory.path().join("own.toml"), experiment).unwrap();
+    let output = bench(directory.path(), &["own.toml", "--record", "own.json", "--no-report"]);
+    // So short a window may exceed the limit that was measured before it: another exit status.
+    let record = std::fs::read_to_string(directory.path().join("own.json"));
+    let record = record.unwrap_or_else(|_| panic!("{}\n{}", text(&output.stdout), text(&output.stderr)));
+    let record = Record::read(&record).unwrap();
+    for name in ["v3", "v4"] {
+        let mixed = record.route(name).unwrap().workload("mixed", Half::Raw).unwrap();
+        for (direction, cell) in mixed.cells() {
+            assert!(cell.repeats[0].gbytes_per_s > 0.0, "{name} {direction:?}");
+        }
+    }
+    assert_eq!(record.route("v4").unwrap().nodes, ["127.0.0.1", "127.0.0.2"]);
 }
 
 #[test]

@@ -6,6 +6,8 @@
 mod driver;
 #[path = "browser/live.rs"]
 mod live;
+#[path = "browser/look.rs"]
+mod look;
 #[path = "browser/report.rs"]
 mod report;
 #[path = "support/watched_mount.rs"]

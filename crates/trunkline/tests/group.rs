@@ -1,4 +1,5 @@
-//! Tests `trunkline serve --group`: nodes that are processes, share a reply cache, and are killed.
+//! Tests `trunkline serve --group`: nodes that are processes, share a reply cache, are killed, and
+//! listen on each other's addresses.
 
 #[path = "group/at_once.rs"]
 mod at_once;
@@ -13,3 +14,7 @@ mod neighbours;
 mod peer;
 #[path = "group/refused.rs"]
 mod refused;
+#[path = "group/session.rs"]
+mod session;
+#[path = "group/taken_over.rs"]
+mod taken_over;

@@ -20,9 +20,13 @@ mod load;
 mod operations;
 #[path = "../../server/tests/support/peer.rs"]
 mod peer;
+#[path = "group/session.rs"]
+mod session;
 #[path = "group/space.rs"]
 mod space;
 #[path = "group/struck.rs"]
 mod struck;
 #[path = "group/under_load.rs"]
 mod under_load;
+#[path = "group/version_4.rs"]
+mod version_4;

@@ -29,6 +29,8 @@ mod life;
 mod limits;
 #[path = "mount/listing.rs"]
 mod listing;
+#[path = "mount/locks.rs"]
+mod locks;
 #[path = "mount/model.rs"]
 mod model;
 #[path = "mount/mounts.rs"]
@@ -53,6 +55,8 @@ mod silent;
 mod status;
 #[path = "mount/umount.rs"]
 mod umount;
+#[path = "mount/version_4.rs"]
+mod version_4;
 #[path = "mount/watched.rs"]
 mod watched;
 
@@ -60,6 +64,9 @@ mod watched;
 #[test]
 fn every_promise_has_its_test() {
     let sources = [
+        include_str!("group/taken_over.rs"),
+        include_str!("group/under_load.rs"),
+        include_str!("group/version_4.rs"),
         include_str!("mount/caches.rs"),
         include_str!("mount/coherence.rs"),
         include_str!("mount/fetched.rs"),
@@ -70,6 +77,7 @@ fn every_promise_has_its_test() {
         include_str!("mount/life.rs"),
         include_str!("mount/limits.rs"),
         include_str!("mount/listing.rs"),
+        include_str!("mount/locks.rs"),
         include_str!("mount/model.rs"),
         include_str!("mount/ordinary_user.rs"),
         include_str!("mount/programs.rs"),
@@ -81,11 +89,16 @@ fn every_promise_has_its_test() {
         include_str!("mount/silent.rs"),
         include_str!("mount/status.rs"),
         include_str!("mount/umount.rs"),
+        include_str!("mount/version_4.rs"),
         include_str!("../../client/src/path_losses.rs"),
         include_str!("../../client/tests/bad_answers.rs"),
+        include_str!("../../client/tests/nfs4.rs"),
+        include_str!("../../client/tests/sessions.rs"),
         include_str!("../../client/tests/stable_writes.rs"),
+        include_str!("../../server/tests/server/nfs4/group.rs"),
         include_str!("../../server/tests/server/nfs4/copies.rs"),
         include_str!("../../server/tests/server/nfs4/denials.rs"),
+        include_str!("../../server/tests/server/nfs4/restart.rs"),
         include_str!("../../server/tests/server/nfs4/space.rs"),
         include_str!("../../server/tests/server/nfs4/unlinked.rs"),
         include_str!("../../server/tests/server/nfs4/xattrs.rs"),

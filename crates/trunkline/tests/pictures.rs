@@ -167,31 +167,71 @@ fn the_report_shows_routes_side_by_side() {
     place.check("report.png", b"\x89PNG");
 }
 
-/// The records of docs/results that EXPERIMENTS.md shows, what of their reports is seen (the last
-/// heading with this in its id), and the names of their pictures.
-const RECORDS: [(&str, &str, &str); 4] = [
-    ("2026-11-26-lab-clients.json", "steps", "clients.png"),
-    ("2026-11-26-lab-step-test.json", "steps", "step-test.png"),
-    ("2026-11-27-lab-rdma.json", "steps", "tcp-against-rdma.png"),
-    ("2026-11-27-lab-four-routes.json", "-workload-1", "four-routes.png"),
+/// What is seen of a report.
+enum Shown {
+    /// What is below the last heading with this in its id.
+    Below(&'static str),
+    /// The same without the evidence, which is longer than all figures.
+    Figures(&'static str),
+    /// The charts of all step tests, of which there are this many.
+    Steps(u64),
+}
+
+/// The records of docs/results that EXPERIMENTS.md shows, what of their reports is seen, and the
+/// names of their pictures.
+const RECORDS: [(&str, Shown, &str); 4] = [
+    ("2026-11-28-lab-clients.json", Shown::Steps(4), "clients.png"),
+    ("2026-11-26-lab-step-test.json", Shown::Below("steps"), "step-test.png"),
+    ("2026-11-27-lab-rdma.json", Shown::Steps(4), "tcp-against-rdma.png"),
+    ("2026-11-27-lab-four-routes.json", Shown::Figures("-workload-1"), "four-routes.png"),
 ];
+
+/// Takes the evidence away from what binds.
+const WITHOUT_EVIDENCE: &str =
+    "document.querySelectorAll('[data-label=\"binds\"] small').forEach(it => it.remove())";
+
+/// Leaves only the charts of the step tests, two beside each other; the number of charts.
+const ONLY_STEPS: &str = "(() => { \
+    const sections = [...document.querySelectorAll('h2[id*=\"-steps-\"]')].map(it => it.closest('section')); \
+    const main = document.querySelector('main'); \
+    main.replaceChildren(); \
+    main.style.cssText = 'display: grid; grid-template-columns: 1fr 1fr; gap: 1rem 2rem; padding: 1rem'; \
+    for (const section of sections) { \
+        const [cell, heading] = [document.createElement('section'), section.querySelector('h2')]; \
+        heading.style.margin = '0 0 0.3rem'; \
+        cell.append(heading, section.querySelector('.chart')); \
+        main.append(cell); \
+    } \
+    return main.querySelectorAll('section > .chart > svg').length; })()";
 
 #[test]
 fn kept_records_are_shown_by_reports() {
     let (place, files) = (Place::new(), temp_dir("pictures"));
     let results = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/results");
-    for (record, heading, name) in RECORDS {
+    for (record, shown, name) in RECORDS {
         let page = files.path().join(record).with_extension("html");
         let mut report = program();
         report.arg("report").arg(results.join(record)).arg("--html").arg(&page);
         let output = report.output().unwrap();
         assert!(output.status.success(), "{output:?}");
-        let mut browser = Browser::start(1280, 640);
+        let height = if matches!(shown, Shown::Figures(_)) { 940 } else { 640 };
+        let mut browser = Browser::start(1280, height);
         browser.open_file(&page);
-        let last = format!("[...document.querySelectorAll('[id*=\"{heading}\"]')].at(-1)");
-        browser.wait_for(heading, &format!("{last} != null"));
-        browser.evaluate(&format!("{last}.scrollIntoView()"));
-        browser.screenshot_of_window(&place.file(name));
+        match shown {
+            Shown::Below(heading) | Shown::Figures(heading) => {
+                let last = format!("[...document.querySelectorAll('[id*=\"{heading}\"]')].at(-1)");
+                browser.wait_for(heading, &format!("{last} != null"));
+                if matches!(shown, Shown::Figures(_)) {
+                    browser.evaluate(WITHOUT_EVIDENCE);
+                }
+                browser.evaluate(&format!("{last}.scrollIntoView()"));
+                browser.screenshot_of_window(&place.file(name));
+            }
+            Shown::Steps(count) => {
+                assert_eq!(browser.evaluate(ONLY_STEPS), count, "{record}");
+                browser.screenshot(&place.file(name));
+            }
+        }
         place.check(name, b"\x89PNG");
     }
 }

@@ -134,7 +134,21 @@ fn queries() -> Vec<(String, String)> {
             (title.clone(), query.replace("$__rate_interval", "20s").replace("$instance", ".*"))
         })
     };
-    panels.iter().flat_map(of).collect()
+    let variables = board["templating"]["list"].as_array().unwrap().iter();
+    // `label_values(SERIES, LABEL)` is Grafana's: the values that a label has.
+    let of_variable = |variable: &Value| {
+        let query = variable["query"]["query"].as_str()?;
+        let inside = query.strip_prefix("label_values(")?.strip_suffix(')')?;
+        let (series, label) = inside.rsplit_once(", ")?;
+        let name = variable["name"].as_str()?;
+        Some((format!("the variable {name}"), format!("group by ({label}) ({series}{{{label}!=\"\"}})")))
+    };
+    let variables: Vec<_> = variables
+        .filter(|one| one["type"] == "query")
+        .map(|one| of_variable(one).expect("a query"))
+        .collect();
+    assert!(!variables.is_empty(), "the board chooses processes");
+    panels.iter().flat_map(of).chain(variables).collect()
 }
 
 #[test]

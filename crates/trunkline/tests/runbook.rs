@@ -1,5 +1,6 @@
 //! Tests `trunkline plan runbook` from outside: the folder that it writes, and what it refuses.
 
+use client::options::Version;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -162,10 +163,14 @@ fn trunkline_mount_accepts_the_lines_of_fstab() {
     let directory = temp_dir("runbook-fstab");
     let (_, site, _) = run(&["--init", "powerscale"], directory.path());
     let apart = site.replace("#localports", "localports").replace("192.168.1.203", "192.168.1.210");
-    for (name, site, folder, locals) in [
-        ("plain", &site, "files", 0),
-        ("apart", &apart, "files", 0),
-        ("several", &apart, "files/by-name/p4-01", 2),
+    let both = apart.replace("#nfsv4 = false", "nfsv4 = true").replace("\"9.5\"", "\"9.8\"");
+    let version_3 = ["tcp", "tcp-mp", "rdma", "rdma-mp"];
+    let version_4 = ["tcp-v4", "tcp-mp-v4", "rdma-v4", "rdma-mp-v4"];
+    for (name, site, folder, locals, expected) in [
+        ("plain", &site, "files", 0, &version_3[..]),
+        ("apart", &apart, "files", 0, &version_3),
+        ("several", &apart, "files/by-name/p4-01", 2, &version_3),
+        ("both", &both, "files/by-name/p4-01", 2, &[version_3, version_4].concat()),
     ] {
         fs::write(directory.path().join("site.toml"), site).expect("written");
         assert_eq!(run(&["site.toml", "--out", name], directory.path()).0, Some(0));
@@ -176,11 +181,13 @@ fn trunkline_mount_accepts_the_lines_of_fstab() {
             tab.lines().filter(|line| !line.starts_with('#')).map(|line| line.split(' ').collect()).collect();
         let routes: Vec<_> =
             lines.iter().map(|words| words[1].rsplit('/').next().unwrap_or_default()).collect();
-        assert_eq!(routes, ["tcp", "tcp-mp", "rdma", "rdma-mp"]);
+        assert_eq!(routes, expected);
         for (words, route) in lines.iter().zip(routes) {
             let settings = client::Settings::from_options(words[0], words[3])
                 .unwrap_or_else(|error| panic!("{route}: {error}: {words:?}"));
-            let is_several = route.ends_with("-mp");
+            let is_several = route.contains("-mp");
+            let version = if route.ends_with("-v4") { Version::V4(Some(1)) } else { Version::V3 };
+            assert_eq!(settings.version, version, "{route}");
             assert_eq!(settings.remotes.len(), if is_several { 4 } else { 1 }, "{route}");
             assert_eq!(settings.locals.len(), if is_several { locals } else { 0 }, "{route}");
             assert_eq!(

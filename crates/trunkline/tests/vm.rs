@@ -16,6 +16,8 @@ mod full_size;
 mod guest;
 #[path = "vm/kernel_client.rs"]
 mod kernel_client;
+#[path = "vm/kernel_group.rs"]
+mod kernel_group;
 #[path = "vm/kernel_on_dir.rs"]
 mod kernel_on_dir;
 #[path = "vm/kernel_over_rdma.rs"]

@@ -5,6 +5,10 @@
 //! on the way and found by `trunkline check` and by the steps. `cargo xtask test vm-runbooks` runs
 //! this test.
 
+#[path = "vm_runbooks/client_faults.rs"]
+mod client_faults;
+#[path = "vm_runbooks/dm_faults.rs"]
+mod dm_faults;
 #[path = "support/findings.rs"]
 mod findings;
 #[path = "support/guest.rs"]
@@ -23,10 +27,13 @@ mod served;
 mod steps;
 #[path = "vm_runbooks/traces.rs"]
 mod traces;
+#[path = "vm_runbooks/units.rs"]
+mod units;
 
 use lab::vm::Guest;
 use load::Load;
-use pair::{pair, sh};
+use pair::{alone, pair, sh};
+use std::sync::Once;
 use steps::Folder;
 use testkit::require_program;
 use traces::traces;
@@ -94,6 +101,7 @@ fn server() -> &'static Guest {
 
 #[test]
 fn runbooks_of_a_server_and_its_host_run_for_real_and_leave_nothing() {
+    let _turn = alone();
     prepare();
     let before = [traces(server()), traces(client())];
     let (serving, hosting) = (Folder::new(server(), "server-server"), Folder::new(client(), "hosts"));
@@ -131,14 +139,32 @@ fn runbooks_of_a_server_and_its_host_run_for_real_and_leave_nothing() {
 }
 
 /// What both machines have before the first step: the site file, its runbook, and for the server
-/// disks and a file system that can be exported. Modules that only this test uses are loaded.
+/// disks and a file system that can be exported. Modules that only these tests use are loaded.
 fn prepare() {
-    for program in
-        ["fio", "mkfs.ext4", "mount.nfs", "nvme", "pgrep", "rpc.nfsd", "rpcbind", "udevadm", "uuidgen"]
-    {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(prepare_once);
+}
+
+fn prepare_once() {
+    for program in [
+        "dmsetup",
+        "fio",
+        "mkfs.ext4",
+        "mount.nfs",
+        "multipath",
+        "nvme",
+        "pgrep",
+        "rpc.nfsd",
+        "rpcbind",
+        "systemctl",
+        "udevadm",
+        "uuidgen",
+    ] {
         let _ = require_program(program);
     }
     for guest in [server(), client()] {
+        // Other programs of this machine may write there meanwhile.
+        sh(guest, "rm -rf /var/lib/trunkline");
         sh(
             guest,
             &format!(

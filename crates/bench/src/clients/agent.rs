@@ -14,6 +14,7 @@ use super::handshakes::Handshakes;
 use super::key::Key;
 use super::link::{Closer, Link, LinkError};
 use super::message::{Answer, Assignment, ClientSample, Machine, Place, Request};
+use super::told::{self, Teller};
 use crate::directory::DirectoryRoute;
 use crate::directory::files::LocalFile;
 use crate::jobs::Window;
@@ -208,7 +209,7 @@ fn answer(
                 // The route that was mounted before must have no connections left.
                 prepared = None;
                 let work = |_: &Stop| prepare(&assignment, sets, watch).map(Some);
-                match attended(link, stop, clock, work)? {
+                match attended(link, stop, clock, None, work)? {
                     Outcome::Done(ready) => {
                         prepared = Some(ready);
                         tracing::info!("ready for a load");
@@ -221,7 +222,8 @@ fn answer(
                 None => Answer::Failed("nothing is prepared".to_owned()),
                 Some(ready) => {
                     let at = clock + Duration::from_nanos(at_ns);
-                    match attended(link, stop, clock, |stop: &Stop| run(&ready, sets, at, clock, stop))? {
+                    let work = |stop: &Stop| run(&ready, sets, at, clock, stop);
+                    match attended(link, stop, clock, teller(&ready, sets), work)? {
                         Outcome::Done(sample) => Answer::Done(Box::new(sample)),
                         Outcome::Answer(answer) => answer,
                     }
@@ -231,7 +233,7 @@ fn answer(
             Request::Stop => continue,
             about_files => {
                 *took_part |= matches!(about_files, Request::Make(_));
-                match attended(link, stop, clock, |own: &Stop| with_files(sets, about_files, own))? {
+                match attended(link, stop, clock, None, |own: &Stop| with_files(sets, about_files, own))? {
                     Outcome::Done(answer) | Outcome::Answer(answer) => answer,
                 }
             }
@@ -267,11 +269,22 @@ enum Outcome<T> {
     Answer(Answer),
 }
 
-/// Does work, and attends to the coordinator meanwhile. The work returns `None` after a stop.
+/// What tells the coordinator of a load while it runs.
+fn teller<'a>(ready: &'a Prepared, sets: &'a Sets<'_>) -> Option<Teller<'a>> {
+    let place = match &ready.place {
+        PreparedPlace::Mount { mount, .. } => told::Place::Mount(mount),
+        PreparedPlace::Directory { set, .. } => told::Place::Directory(sets.files(*set, &[]).ok()?.0),
+    };
+    Some(Teller::new(place))
+}
+
+/// Does work, and attends to the coordinator meanwhile: answers it, and tells it of the load. The
+/// work returns `None` after a stop.
 fn attended<T: Send>(
     link: &mut Link,
     stop: &Stop,
     clock: Instant,
+    mut teller: Option<Teller<'_>>,
     work: impl FnOnce(&Stop) -> Result<Option<T>, String> + Send,
 ) -> Result<Outcome<T>, LinkError> {
     let own = Stop::default();
@@ -290,12 +303,18 @@ fn attended<T: Send>(
                 }
                 Err(error) => gone = Some(error),
             }
+            if let Some(teller) = teller.as_mut().filter(|teller| gone.is_none() && teller.is_due()) {
+                gone = link.send(&Answer::Told(Box::new(teller.tell()))).err();
+            }
             if gone.is_some() || stop.is_requested() {
                 own.request();
                 break;
             }
         }
         let outcome = working.join().unwrap_or_else(|_| Err("the agent's thread has panicked".to_owned()));
+        if let (None, Some(teller)) = (&gone, &mut teller) {
+            gone = link.send(&Answer::Told(Box::new(teller.tell()))).err();
+        }
         match gone {
             Some(error) => Err(error),
             None => Ok(match outcome {

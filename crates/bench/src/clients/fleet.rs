@@ -14,12 +14,14 @@ use super::merge::{self, Coordinator, Measured};
 use super::message::{Answer, Assignment, ClientSample, Machine, Place, Request, SharedFile};
 use super::remote_files::RemoteFiles;
 use super::spec::ClientSpec;
+use super::told::ClientLoad;
 use crate::files::PreparedFile;
 use crate::jobs::Window;
 use crate::machine::CpuMeter;
 use crate::measure::Sample;
 use crate::routes::MountPlan;
 use crate::stop::Stop;
+use crate::watch::Watch;
 use crate::workload::PlannedWorkload;
 
 /// The clocks are compared this many times before each repeat; the shortest round trip counts.
@@ -66,6 +68,10 @@ pub(crate) struct Fleet {
 /// One repeat of a workload on a route.
 pub(crate) struct Run<'a> {
     pub(crate) load: Load<'a>,
+    /// The name of the route.
+    pub(crate) route: &'a str,
+    /// Who learns what the clients do.
+    pub(crate) watch: &'a Watch,
     /// The clients, as indices. The workload's client `i` is the i-th of them.
     pub(crate) members: &'a [usize],
     pub(crate) workload: &'a PlannedWorkload,
@@ -91,6 +97,8 @@ struct Wait<'a> {
     stop: &'a Stop,
     /// Whether the work ends by itself rather than by time.
     ends: bool,
+    /// Who learns what the members do, and on which route.
+    watch: Option<(&'a Watch, &'a str)>,
 }
 
 /// What a repeat measured.
@@ -166,6 +174,12 @@ impl Fleet {
     /// Runs a workload once: all clients mount the route; when all are ready, they start at the
     /// same time.
     pub(crate) fn run(&mut self, run: &Run<'_>) -> Result<Repeated, Failure> {
+        let repeated = self.run_watched(run);
+        run.watch.clients_rest();
+        repeated
+    }
+
+    fn run_watched(&mut self, run: &Run<'_>) -> Result<Repeated, Failure> {
         let missing: Vec<usize> =
             run.members.iter().copied().filter(|member| self.lost(*member).is_some()).collect();
         if !missing.is_empty() {
@@ -259,7 +273,7 @@ impl Fleet {
     ) -> Result<Vec<Answer>, Failure> {
         self.ask(members, request)?;
         let mut collected = Collected::new(members);
-        self.collect(&Wait { members, stop, ends: true }, &mut collected, None, deadline)?;
+        self.collect(&Wait { members, stop, ends: true, watch: None }, &mut collected, None, deadline)?;
         Ok(collected.answers.into_iter().flatten().collect())
     }
 
@@ -300,6 +314,7 @@ impl Fleet {
                 }
                 let Some(client) = self.clients.get_mut(*member) else { continue };
                 match client.poll() {
+                    Ok(Some(Answer::Told(load))) => client.told(&load, wait.watch),
                     Ok(Some(Answer::Failed(reason))) => {
                         *answer = Some(Answer::Stopped);
                         failed.get_or_insert((*member, reason));
@@ -400,7 +415,8 @@ impl Collected {
 
 impl Run<'_> {
     fn wait(&self) -> Wait<'_> {
-        Wait { members: self.members, stop: self.stop, ends: self.workload.ends() }
+        let watch = Some((self.watch, self.route));
+        Wait { members: self.members, stop: self.stop, ends: self.workload.ends(), watch }
     }
 }
 
@@ -432,6 +448,7 @@ fn kind(answer: Option<&Answer>) -> &'static str {
         Some(Answer::Directory(_)) => "its directory",
         Some(Answer::NotAllowed) => "that it may not",
         Some(Answer::Compared { .. }) => "a comparison of files",
+        Some(Answer::Told(_)) => "what it does",
         Some(Answer::Done(_)) => "its results",
         Some(Answer::Stopped) => "that it stopped",
         Some(Answer::Failed(_)) => "that it failed",
@@ -447,12 +464,28 @@ impl Client {
         self.link()?.send(request)
     }
 
+    /// The next answer.
     fn receive(&mut self, until: Instant) -> Result<Answer, LinkError> {
-        self.link()?.receive(until)
+        loop {
+            match self.link()?.receive(until)? {
+                // It is on its way when a load is stopped.
+                Answer::Told(_) => {}
+                answer => return Ok(answer),
+            }
+        }
     }
 
     fn poll(&mut self) -> Result<Option<Answer>, LinkError> {
         self.link()?.poll(Duration::ZERO)
+    }
+
+    /// Passes on what the client did.
+    fn told(&mut self, load: &ClientLoad, watch: Option<(&Watch, &str)>) {
+        match (load.fault(), watch) {
+            (None, Some((watch, route))) => watch.told(route, &self.spec.name, load),
+            (None, None) => self.lose("it told of a load that nobody has asked for".to_owned()),
+            (Some(fault), _) => self.lose(format!("it told what cannot be: {fault}")),
+        }
     }
 
     fn lose(&mut self, reason: String) {
@@ -549,6 +582,8 @@ mod tests {
             "congestion": null}"#;
         fleet.run(&Run {
             load: Load::Mount { route: &serde_json::from_str(route).unwrap(), files: &[] },
+            route: "tcp",
+            watch: &Watch::default(),
             members: &members,
             workload: &PlannedWorkload::empty(),
             window: Window { warm: Duration::ZERO, end: Duration::ZERO },

@@ -26,7 +26,7 @@ use serde::{Deserialize, Serialize};
 use super::key::{Key, PROOF_BYTES, hex, unhex};
 
 /// The version of the messages. Both sides have the same; each change of a message changes it.
-pub(super) const PROTOCOL: u32 = 2;
+pub(super) const PROTOCOL: u32 = 3;
 /// The maximum length of a line before the peer has proved that it has the key.
 pub(super) const HELLO_BYTES_MAX: usize = 1024;
 /// The maximum length of a line after that. The results of a client with full histograms of reads

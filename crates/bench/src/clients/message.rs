@@ -1,7 +1,8 @@
 //! What the coordinator and an agent say to each other after the handshake.
 //!
 //! Each request has one answer, except [`Request::Stop`]: it ends what runs, whose answer is then
-//! [`Answer::Stopped`].
+//! [`Answer::Stopped`]. Before the answer to [`Request::Start`], any number of [`Answer::Told`]
+//! come.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -12,6 +13,7 @@ use record::{PathCounters, PortCounters};
 use serde::{Deserialize, Serialize};
 
 use super::key::{hex, unhex};
+use super::told::ClientLoad;
 use crate::experiment::{IN_FLIGHT_BYTES_MAX, RATE_MAX, THREADS_MAX};
 use crate::files::PreparedFile;
 use crate::jobs::{BlockSizes, UNTIMED, Window};
@@ -102,6 +104,8 @@ pub(super) enum Answer {
     },
     /// It is done: the route is mounted, or the files are made or removed.
     Ready,
+    /// What was done since the last of these. It is no answer: that comes later.
+    Told(Box<ClientLoad>),
     /// What was measured.
     Done(Box<ClientSample>),
     /// Stopped before the end.

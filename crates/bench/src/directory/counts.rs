@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
-use metrics::{Latency, SizeClass, Tally};
+use metrics::{Key, Latency, SizeClass, Tally};
 use record::Direction;
 
 /// The operations on one directory, over all workloads and repeats.
@@ -50,9 +50,18 @@ impl DirectoryCounts {
         jobs.get(index).map(Arc::clone).unwrap_or_default()
     }
 
-    /// What was read and written so far, by the size of blocks, in bytes and nanoseconds.
+    /// What was read and written so far as a snapshot has it, on a path of this name.
+    pub fn keyed(&self, path: Option<Arc<str>>) -> impl Iterator<Item = (Key, Tally)> {
+        self.operations().into_iter().map(move |(direction, size, tally)| {
+            let operation = if direction == Direction::Read { "READ" } else { "WRITE" };
+            let operation = Some(operation.into());
+            (Key { path: path.clone(), operation, size: Some(size), ..Key::default() }, tally)
+        })
+    }
+
+    /// The same by direction and size of blocks, in bytes and nanoseconds.
     #[must_use]
-    pub fn operations(&self) -> Vec<(Direction, SizeClass, Tally)> {
+    fn operations(&self) -> Vec<(Direction, SizeClass, Tally)> {
         let jobs = locked(&self.jobs).clone();
         let mut sums: BTreeMap<(bool, SizeClass), Tally> = BTreeMap::new();
         for job in jobs {

@@ -19,6 +19,7 @@ use rustix::fs::OFlags;
 
 use super::counts::{DirectoryCounts, JobCounts};
 use super::files::{LocalFile, forget};
+use crate::error;
 use crate::jobs::on_threads::Operation;
 use crate::jobs::{Load, Outcome, TIMER_SLACK_NS, Window};
 use crate::machine;
@@ -234,7 +235,7 @@ impl Shared {
                      false)"
                 );
             }
-            format!("{place}: {error}")
+            error::reason(format!("{place}: {error}"), error::lacks_room(&error))
         })
     }
 }

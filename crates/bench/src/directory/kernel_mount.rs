@@ -14,7 +14,8 @@ use rustix::mount::{UnmountFlags, unmount};
 use rustix::process::Signal;
 
 use crate::child::{self, Ended};
-use crate::directory::mount_point::{MountPoint, Mounted};
+use crate::directory::mount_point::{self, MountPoint, Mounted};
+use crate::directory::transports;
 use crate::error::{Error, Result};
 use crate::stop::Stop;
 
@@ -81,7 +82,7 @@ impl KernelMount {
         command.arg(&source).arg(mount.point.path()).arg("-o").arg(&guarded);
         let said = run(command, stop).map_err(Failure::Other)?;
         match said {
-            None => match unlike(mount.point.mounted().as_ref(), &options) {
+            None => match unlike(mount.point.mounted().as_ref(), &mount.transports(), &options) {
                 None => Ok(mount),
                 Some((cause, advice)) => Err(refuse(cause, advice)),
             },
@@ -93,6 +94,11 @@ impl KernelMount {
                 Err(refuse(said, &format!("{} {source} DIRECTORY -o {options}        by hand", helper)))
             }
         }
+    }
+
+    /// The kinds of its connections, as far as the kernel lists them.
+    fn transports(&self) -> Vec<String> {
+        transports::at(&mount_point::escaped(self.point.path()))
     }
 
     /// Where it is mounted.
@@ -139,8 +145,8 @@ fn command_line(server: &str, options: &str) -> std::result::Result<(String, Str
     }
     let tcp = if host.starts_with('[') { "tcp6" } else { "tcp" };
     let mut all = String::new();
-    let names_version = has(&["vers", "nfsvers", "v3", "v4", "v4.0", "v4.1", "v4.2"]);
-    let is_v3 = !names_version || options.split(',').any(|it| ["vers=3", "nfsvers=3", "v3"].contains(&it));
+    let names_version = version(options).is_some();
+    let is_v3 = version(options).is_none_or(|version| version == "3");
     // Writing to a string cannot fail.
     if !names_version {
         let _ = write!(all, "vers=3,");
@@ -153,8 +159,8 @@ fn command_line(server: &str, options: &str) -> std::result::Result<(String, Str
     if is_v3 && !has(&["mountproto", "udp"]) && !options.contains("proto=udp") {
         let _ = write!(all, "mountproto={tcp},");
     }
-    if !has(&["lock", "nolock", "local_lock"]) {
-        // The files have no other user.
+    if is_v3 && !has(&["lock", "nolock", "local_lock"]) {
+        // The files have no other user. Version 4 has no lock manager to leave out.
         let _ = write!(all, "nolock,");
     }
     if !has(&["retry"]) {
@@ -171,13 +177,48 @@ fn command_line(server: &str, options: &str) -> std::result::Result<(String, Str
     Ok((format!("{host}:{path}"), all.trim_end_matches(',').to_owned()))
 }
 
+/// The version of NFS that the options ask for: `3`, `4` (any minor one), `4.2`. The last one
+/// counts.
+fn version(options: &str) -> Option<&str> {
+    options.rsplit(',').find_map(|option| match option.split_once('=') {
+        Some(("vers" | "nfsvers", version)) => Some(version),
+        None if matches!(option, "v2" | "v3" | "v4" | "v4.0" | "v4.1" | "v4.2") => option.strip_prefix('v'),
+        _ => None,
+    })
+}
+
+/// The transport that the options ask for: `tcp`, `rdma`, `udp`. The last one counts.
+fn transport(options: &str) -> &str {
+    let of = |option| match option {
+        "tcp" | "rdma" | "udp" => Some(option),
+        _ => option.strip_prefix("proto=").map(|proto| proto.trim_end_matches('6')),
+    };
+    options.rsplit(',').find_map(of).unwrap_or("tcp")
+}
+
 /// How a mount differs from what was asked for, and what to do, if it does.
-fn unlike(mounted: Option<&Mounted>, options: &str) -> Option<(String, &'static str)> {
+fn unlike(mounted: Option<&Mounted>, transports: &[String], options: &str) -> Option<(String, &'static str)> {
     let Some(mounted) = mounted.filter(|it| matches!(&*it.kind, "nfs" | "nfs4")) else {
         let kind = mounted.map_or("nothing", |it| &it.kind);
         let cause = format!("mount.nfs succeeded, but {kind} is mounted");
         return Some((cause, "without bg, here and in /etc/nfsmount.conf"));
     };
+    if let Some((asked, used)) = version(options).zip(mounted.option("vers"))
+        && used != asked
+        && !(asked == "4" && used.starts_with("4."))
+    {
+        let cause = format!("NFS version {asked} was asked for, and {used} is in use");
+        return Some((cause, "vers=3 or vers=4.2, as the server has it; see /etc/nfsmount.conf too"));
+    }
+    let asked = transport(options);
+    if let Some(used) = transports.iter().find(|used| *used != asked) {
+        // Linux, fs/nfs/nfs4client.c: nfs41_walk_client_list.
+        let cause = format!(
+            "proto={asked} was asked for, and {used} is in use: for version 4 the kernel uses the connections of \
+             another mount of the same server, whatever its transport is"
+        );
+        return Some((cause, "each transport of version 4 in a run of its own, or vers=3"));
+    }
     // One connection is not shown.
     let used = mounted.option("nconnect").unwrap_or("1");
     let asked = options.rsplit(',').find_map(|option| option.strip_prefix("nconnect=")).unwrap_or("1");
@@ -268,6 +309,15 @@ mod tests {
         let rdma = line("nfs://nas:3049/data", "proto=rdma,vers=3").1;
         assert_eq!(rdma, "mountproto=tcp,nolock,retry=0,port=3049,mountport=3049,proto=rdma,vers=3");
         assert_eq!(line("nas:/data", "v4.1,retry=1,lock").1, "proto=tcp,v4.1,retry=1,lock");
+        // Version 4 has neither MOUNT nor a lock manager.
+        for version in ["vers=4.2", "nfsvers=4", "v4.2", "vers=3,vers=4.1"] {
+            let options = line("nfs://nas:3049/data", version).1;
+            assert_eq!(options, format!("proto=tcp,retry=0,port=3049,{version}"));
+        }
+        let rdma = line("nas:/data", "vers=4.2,proto=rdma,port=20049").1;
+        assert_eq!(rdma, "retry=0,vers=4.2,proto=rdma,port=20049");
+        let v3 = line("nas:/data", "vers=4.2,v3").1;
+        assert_eq!(v3, "proto=tcp,mountproto=tcp,nolock,retry=0,vers=4.2,v3", "the last one counts");
         let (source, options) = line("nfs://[fd00::1]/data", "");
         assert_eq!(source, "[fd00::1]:/data");
         assert_eq!(options, "vers=3,proto=tcp6,mountproto=tcp6,nolock,retry=0");
@@ -279,12 +329,31 @@ mod tests {
     fn a_mount_that_shares_the_connections_of_another_is_found() {
         let mounted = |kind: &str, options: &str| Mounted { kind: kind.into(), options: options.into() };
         let nfs = |options: &str| mounted("nfs", options);
+        let unlike = |mounted: Option<&Mounted>, options| super::unlike(mounted, &[], options);
         assert_eq!(unlike(Some(&nfs("rw,vers=3,nconnect=4")), "vers=3,nconnect=4"), None);
         assert_eq!(unlike(Some(&nfs("rw,vers=3")), "vers=3"), None);
         assert_eq!(unlike(Some(&nfs("rw,vers=3")), "nconnect=1"), None);
         let shared = |used, asked| unlike(Some(&nfs(used)), asked).unwrap().0;
         assert!(shared("rw,nconnect=8", "vers=3").starts_with("nconnect=1 was asked for, and nconnect=8"));
+        let other = shared("rw,vers=4.1", "vers=4.2");
+        assert_eq!(other, "NFS version 4.2 was asked for, and 4.1 is in use");
+        assert!(shared("rw,vers=3", "v4").starts_with("NFS version 4 was asked for, and 3 "));
+        assert_eq!(unlike(Some(&mounted("nfs4", "rw,vers=4.2")), "vers=4"), None);
+        assert_eq!(unlike(Some(&mounted("nfs4", "rw,vers=4.2")), "v4.2"), None);
         assert!(shared("rw", "nconnect=2,nconnect=16").starts_with("nconnect=16 was"));
+        let over = |transports: &[&str], asked| {
+            let transports: Vec<String> = transports.iter().map(|kind| (*kind).to_owned()).collect();
+            super::unlike(Some(&mounted("nfs4", "rw,vers=4.2,nconnect=2")), &transports, asked)
+        };
+        let rdma = "proto=tcp,vers=4.2,proto=rdma,nconnect=2";
+        let (cause, advice) = over(&["tcp", "tcp"], rdma).unwrap();
+        assert!(cause.starts_with("proto=rdma was asked for, and tcp is in use"), "{cause}");
+        assert!(advice.contains("a run of its own"), "{advice}");
+        assert_eq!(over(&["rdma", "rdma"], rdma), None);
+        assert_eq!(over(&["tcp", "tcp"], "vers=4.2,proto=tcp6,nconnect=2"), None);
+        assert!(
+            over(&["rdma", "rdma"], "vers=4.2,nconnect=2").unwrap().0.contains("proto=tcp was asked for")
+        );
         assert!(unlike(None, "").unwrap().0.contains("nothing is mounted"));
         assert!(unlike(Some(&mounted("ext4", "rw")), "").unwrap().0.contains("ext4 is mounted"));
     }

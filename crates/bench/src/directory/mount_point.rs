@@ -64,10 +64,15 @@ impl Mounted {
     }
 }
 
+/// A path as the kernel writes it in its lists of mounts.
+pub(crate) fn escaped(path: &Path) -> String {
+    let path = path.to_string_lossy();
+    path.replace('\\', "\\134").replace(' ', "\\040").replace('\t', "\\011")
+}
+
 /// The last mount at a path. proc_pid_mountinfo(5)
 fn mounted(mounts: &str, path: &Path) -> Option<Mounted> {
-    let path = path.to_string_lossy();
-    let escaped = path.replace('\\', "\\134").replace(' ', "\\040").replace('\t', "\\011");
+    let escaped = escaped(path);
     let line = mounts.lines().rfind(|line| line.split(' ').nth(4) == Some(&escaped))?;
     let (_, after) = line.split_once(" - ")?;
     // The type, the source, and the options.

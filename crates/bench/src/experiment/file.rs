@@ -7,7 +7,7 @@ use std::time::Duration;
 use record::Procedure;
 use serde::Deserialize;
 
-use super::{ClientGroup, DirectoryLoad, Engine, Experiment, Links, RouteSpec, Target, WorkloadSpec};
+use super::{ClientGroup, DirectoryChoice, EngineChoice, Experiment, Links, RouteSpec, Target, WorkloadSpec};
 use crate::clients::ClientSpec;
 use crate::error::{Error, ExperimentError, Result};
 use crate::targets;
@@ -87,7 +87,7 @@ impl Experiment {
                 client_bits_per_s: rate("limits.client_link", file.limits.client_link)?,
                 mtu: file.limits.mtu,
             },
-            directories: DirectoryLoad { engine: file.engine, direct: file.direct.unwrap_or(true) },
+            directories: DirectoryChoice { engine: file.engine, direct: file.direct.unwrap_or(true) },
             ..base
         };
         experiment.check()?;
@@ -115,7 +115,7 @@ struct File {
     #[serde(default)]
     limits: LimitsTable,
     #[serde(default)]
-    engine: Engine,
+    engine: EngineChoice,
     direct: Option<bool>,
 }
 
@@ -127,7 +127,7 @@ struct RouteTable {
     options: String,
     clients: Option<String>,
     target: Option<String>,
-    engine: Option<Engine>,
+    engine: Option<EngineChoice>,
     direct: Option<bool>,
 }
 

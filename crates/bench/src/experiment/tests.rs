@@ -220,6 +220,28 @@ fn steps_that_are_none_are_refused() {
 }
 
 #[test]
+fn the_engine_auto_is_ours_on_clients_and_wrong_engines_are_refused_with_their_line() {
+    let text = |engine: &str| {
+        format!("engine = 'fio'\n[[route]]\nname = 'r'\ntarget = '/mnt/a'\nengine = '{engine}'\n")
+    };
+    let read = |engine: &str| Experiment::from_toml(&text(engine), Procedure::Quick);
+    let mut auto = read("auto").unwrap();
+    assert_eq!(auto.routes[0].engine, Some(EngineChoice::Auto));
+    let here = auto.routes[0].load(&auto).engine;
+    assert_eq!(here == Engine::Fio, crate::fio_program::check_version().is_ok());
+    auto.clients = vec!["host1".parse().unwrap()];
+    assert_eq!(auto.routes[0].load(&auto).engine, Engine::Ours);
+    auto.routes[0].engine = None;
+    assert_eq!(auto.routes[0].load(&auto).engine, Engine::Fio, "asked for by name");
+    for wrong in ["Auto", "libaio", ""] {
+        let said = read(wrong).unwrap_err().to_string();
+        assert!(said.contains("line 5") && said.contains("expected one of `ours`, `fio`, `auto`"), "{said}");
+    }
+    let said = Experiment::from_toml("engine = 1\n", Procedure::Quick).unwrap_err().to_string();
+    assert!(said.contains("line 1"), "{said}");
+}
+
+#[test]
 fn the_example_files_are_experiments() {
     let read = |text: &str| Experiment::from_toml(text, Procedure::Standard).unwrap();
     let kernel = read(include_str!("../../../../docs/examples/kernel-four-routes.toml"));
@@ -227,16 +249,23 @@ fn the_example_files_are_experiments() {
     assert_eq!(kernel.routes[4].target, Some(Target::Kernel("nfs://192.168.1.201/ifs/depot".into())));
     let rdma = read(include_str!("../../../../docs/examples/tcp-against-rdma.toml"));
     rdma.check_clients().unwrap();
-    assert_eq!((rdma.clients.len(), rdma.routes.len(), rdma.planned().len()), (7, 4, 16));
+    assert_eq!((rdma.clients.len(), rdma.routes.len(), rdma.planned().len()), (7, 6, 16));
     let mut step = read(include_str!("../../../../docs/examples/step-test.toml"));
     assert!(step.check_clients().unwrap_err().to_string().contains("needs 9 clients"));
     step.clients = (1..=9).map(|number| format!("host{number}").parse().unwrap()).collect();
     step.check_clients().unwrap();
     assert_eq!(step.planned().last().unwrap().jobs.len(), 90);
     let four = read(include_str!("../../../../docs/examples/lab-four-routes.toml"));
-    assert_eq!((four.routes.len(), four.planned().len()), (8, 2));
+    assert_eq!((four.routes.len(), four.planned().len()), (11, 2));
+    let by_version_4: Vec<&RouteSpec> =
+        four.routes.iter().filter(|route| route.options.contains("vers=4.2")).collect();
+    let names: Vec<&str> = by_version_4.iter().map(|route| route.name.as_str()).collect();
+    assert_eq!(names, ["kernel tcp nfs4", "ours tcp nfs4", "ours rdma nfs4"]);
+    let server = Target::Kernel("nfs://10.77.1.2/export".into());
+    let by_kernel = by_version_4.iter().filter(|route| route.target.as_ref() == Some(&server));
+    assert_eq!(by_kernel.count(), 1, "two would share their connections");
     for (text, clients, workloads) in [
-        (include_str!("../../../../docs/examples/lab-clients.toml"), 6, 16),
+        (include_str!("../../../../docs/examples/lab-clients.toml"), 7, 24),
         (include_str!("../../../../docs/examples/lab-rdma.toml"), 6, 16),
         (include_str!("../../../../docs/examples/lab-step-test.toml"), 9, 6),
         (include_str!("../../../../docs/examples/lab-fifty-agents.toml"), 50, 4),

@@ -70,10 +70,12 @@ impl Place {
                     pace_bytes_per_s: None,
                     congestion: None,
                     rdma: &[],
+                    version_4: routes::is_version_4(&route.options),
                 })?;
                 let first = group.at.nodes.first().map(ToString::to_string).unwrap_or_default();
                 let port = group.at.port;
-                let options = format!("noresvport,port={port},mountport={port},{}", route.options);
+                let options =
+                    format!("noresvport,{},{}", routes::port_options(port, &route.options), route.options);
                 let options = options.trim_end_matches(',').to_owned();
                 OwnMount::new(program, &format!("{first}:/bench"), &options, Some(group), stop)
                     .map(Self::ours)

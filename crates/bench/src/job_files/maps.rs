@@ -8,8 +8,8 @@ use crate::error::{Error, Result};
 use crate::experiment::Target;
 use crate::targets;
 
-const FORM: &str = "--map /mnt/tcp=nfs://HOST/EXPORT?OPTIONS, --map /mnt/tcp=group:?OPTIONS, or \
-                    --map /mnt/tcp=/DIRECTORY";
+const FORM: &str = "--map /mnt/tcp=nfs://HOST/EXPORT?OPTIONS, --map /mnt/tcp=group:?OPTIONS, \
+                    --map /mnt/tcp=kernel:nfs://HOST/EXPORT?OPTIONS, or --map /mnt/tcp=/DIRECTORY";
 
 /// A directory and what stands for it.
 #[derive(Debug, Clone, PartialEq, Eq)]

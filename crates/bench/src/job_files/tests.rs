@@ -130,3 +130,13 @@ fn the_innermost_map_decides_and_dots_do_not_matter() {
     assert_eq!(experiment.routes[0].target, Some(Target::Server("nfs://h/inner".into())));
     assert_eq!(experiment.routes[0].name, "y");
 }
+
+#[test]
+fn a_map_may_lead_to_a_mount_of_the_kernels_client() {
+    let text = "[j]\nsize=1m\nfilename=/x/r\n";
+    let route = plan(&[text], &["/x=kernel:nfs://h/e?nconnect=8"], None).unwrap().experiment.routes.remove(0);
+    assert_eq!(
+        (route.options.as_str(), route.target),
+        ("nconnect=8", Some(Target::Kernel("nfs://h/e".into())))
+    );
+}

@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use client::{Answer, Done, Io, Op, Task};
+use fs::Status;
 use record::Direction;
 
 use super::{JobFile, LATE_WINDOWS_MAX, Load, TIMER_SLACK_NS};
+use crate::error;
 use crate::stamps;
 
 impl Load {
@@ -62,7 +64,11 @@ impl Load {
         let number = running.job.files.get(operation.file).map_or(0, |file| file.number);
         let bytes = done.buffer.len() as u64;
         match &done.result {
-            Err(error) => Err(format!("file {number} at byte {offset}: {error}")),
+            Err(error) => {
+                let lacks_room =
+                    matches!(error, client::Error::Status { status: Status::NoSpace | Status::Quota, .. });
+                Err(error::reason(format!("file {number} at byte {offset}: {error}"), lacks_room))
+            }
             Ok(Answer::Read { count, .. }) if u64::from(*count) != bytes => {
                 Err(format!("file {number} at byte {offset}: {count} bytes read of {bytes}"))
             }

@@ -53,6 +53,76 @@ pub(crate) fn interfaces(text: &str) -> Vec<Interface> {
     interfaces
 }
 
+/// A pool of addresses.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Pool {
+    /// With groupnet and subnet.
+    pub id: String,
+    pub zone: String,
+    /// `LNN:NAME` of each.
+    pub interfaces: Vec<String>,
+    /// `FIRST-LAST` of each.
+    pub ranges: Vec<String>,
+}
+
+/// The pools of `isi network pools list -v`.
+pub(crate) fn pools(text: &str) -> Vec<Pool> {
+    let mut pools = Vec::<Pool>::new();
+    for (key, value) in fields(text) {
+        match (key, pools.last_mut()) {
+            ("ID", _) => pools.push(Pool { id: value.to_owned(), ..Pool::default() }),
+            ("Access Zone", Some(pool)) => pool.zone = value.to_owned(),
+            ("Ifaces", Some(pool)) => pool.interfaces = words(value),
+            ("IP Ranges", Some(pool)) => pool.ranges = words(value),
+            _ => {}
+        }
+    }
+    pools
+}
+
+/// An NFS export.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Export {
+    pub paths: Vec<String>,
+    /// Who may mount; all if there are none.
+    pub clients: Vec<String>,
+    /// Who may only read, whatever the rest says.
+    pub readers: Vec<String>,
+    /// Who may write, whatever the rest says.
+    pub writers: Vec<String>,
+    /// Whether all others may only read.
+    pub is_read_only: bool,
+}
+
+/// The exports of `isi nfs exports list -v`.
+pub(crate) fn exports(text: &str) -> Vec<Export> {
+    let mut exports = Vec::<Export>::new();
+    for (key, value) in fields(text) {
+        match (key, exports.last_mut()) {
+            ("ID", _) => exports.push(Export::default()),
+            ("Paths", Some(export)) => export.paths = words(value),
+            ("Clients", Some(export)) => export.clients = words(value),
+            ("Read Only Clients", Some(export)) => export.readers = words(value),
+            ("Read Write Clients", Some(export)) => export.writers = words(value),
+            ("Read Only", Some(export)) => export.is_read_only = matches!(value, "Yes" | "True"),
+            _ => {}
+        }
+    }
+    exports.retain(|export| !export.paths.is_empty());
+    exports
+}
+
+/// The lines `Key: value`.
+fn fields(text: &str) -> impl Iterator<Item = (&str, &str)> {
+    text.lines().filter_map(|line| line.split_once(':')).map(|(key, value)| (key.trim(), value.trim()))
+}
+
+/// A list with commas; `-` is none.
+fn words(value: &str) -> Vec<String> {
+    let all = value.split(',').map(str::trim).filter(|word| !matches!(*word, "" | "-"));
+    all.map(str::to_owned).collect()
+}
+
 /// The lines `Key: Yes` or `Key: No` of `isi nfs settings global view`.
 pub(crate) fn settings(text: &str) -> Vec<(String, bool)> {
     let line = |line: &str| {
@@ -142,6 +212,29 @@ mod tests {
         assert_eq!((&*found[0].name, found[0].mtu, found[0].is_used()), ("25gige-2", Some(9000), true));
         assert!(found[0].flags.contains("SUPPORTS_RDMA_RRoCE"));
         assert_eq!((&*found[1].status, found[1].mtu, found[1].is_used()), ("Down", None, false));
+    }
+
+    // The form that OneFS 8 and 9 print.
+    #[test]
+    fn pools_and_exports_are_read() {
+        let text = "                     ID: groupnet0.subnet0.pool0\n                   Name: pool0\n\
+            \x20           Access Zone: System\n                 Ifaces: 1:10gige-1, 2:10gige-1\n\
+            \x20             IP Ranges: 10.1.1.5-10.1.1.6\n        Static Routes: -\n\n\
+            \x20                    ID: groupnet0.subnet0.none\n                 Ifaces: -\n";
+        let [pool, none] = &pools(text)[..] else { panic!() };
+        assert_eq!((&*pool.id, &*pool.zone), ("groupnet0.subnet0.pool0", "System"));
+        assert_eq!(pool.interfaces, ["1:10gige-1", "2:10gige-1"]);
+        assert_eq!(pool.ranges, ["10.1.1.5-10.1.1.6"]);
+        assert!(none.interfaces.is_empty() && pools("Ifaces: 1:a\n").is_empty());
+        let text = "  ID: 15\n Zone: z\n Paths: /ifs/a, /ifs/b\n Description: a: b\n Clients: -\n\
+            \x20  Root Clients: x\n Read Only Clients: 10.0.0.0/8\n\n ID: 16\n Paths: /ifs/c\n Clients: 10.0.0.1\n";
+        let [first, second] = &exports(text)[..] else { panic!() };
+        assert_eq!((&first.paths[..], first.clients.len()), (&["/ifs/a".into(), "/ifs/b".into()][..], 0));
+        assert_eq!(
+            (&first.readers[..], &second.clients[..]),
+            (&["10.0.0.0/8".into()][..], &["10.0.0.1".into()][..])
+        );
+        assert!(exports("ID: 1\n").is_empty() && exports("Paths: /ifs\n").is_empty());
     }
 
     #[test]

@@ -48,11 +48,22 @@ pub(crate) fn nfs_mounts(text: &str) -> Vec<NfsMount> {
     mounts
 }
 
-/// `SERVER:/EXPORT mounted on /DIRECTORY with fstype nfs4 statvers=1.1`, if it is NFS.
-fn head(text: &str) -> Option<NfsMount> {
+/// All mounts: device, directory and type.
+pub(crate) fn mounted(text: &str) -> impl Iterator<Item = (&str, &str, &str)> {
+    text.lines().filter_map(|line| words_of(line.trim().strip_prefix("device ")?))
+}
+
+/// `DEVICE mounted on /DIRECTORY with fstype TYPE statvers=1.1`
+fn words_of(text: &str) -> Option<(&str, &str, &str)> {
     let (device, rest) = text.split_once(" mounted on ")?;
     let (directory, kind) = rest.rsplit_once(" with fstype ")?;
-    let is_nfs = matches!(kind.split_whitespace().next(), Some("nfs" | "nfs4"));
+    Some((device, directory, kind.split_whitespace().next()?))
+}
+
+/// `SERVER:/EXPORT mounted on /DIRECTORY with fstype nfs4 statvers=1.1`, if it is NFS.
+fn head(text: &str) -> Option<NfsMount> {
+    let (device, directory, kind) = words_of(text)?;
+    let is_nfs = matches!(kind, "nfs" | "nfs4");
     let mount =
         NfsMount { device: device.to_owned(), directory: directory.to_owned(), ..NfsMount::default() };
     is_nfs.then_some(mount)
@@ -103,5 +114,7 @@ mod tests {
         let rdma = Transport { kind: "rdma".into(), connects: 2, sends: 77 };
         assert_eq!(mounts[1].transports, [rdma]);
         assert!(nfs_mounts("device\nopts:\n").is_empty());
+        let all: Vec<_> = mounted(TEXT).map(|(_, directory, kind)| (directory, kind)).collect();
+        assert_eq!(all, [("/proc", "proc"), ("/mnt/a", "nfs"), ("/x", "tmpfs"), ("/mnt/b", "nfs4")]);
     }
 }

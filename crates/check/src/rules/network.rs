@@ -11,6 +11,7 @@ const MBITS_MAX: u64 = 10_000_000;
 
 pub(super) fn check(evidence: &Evidence, expected: &Expected, out: &mut Vec<Finding>) {
     mtu(evidence, expected, out);
+    numa(evidence, expected, out);
     congestion_control(evidence, out);
     buffers(evidence, out);
 }
@@ -20,8 +21,7 @@ pub(super) fn check(evidence: &Evidence, expected: &Expected, out: &mut Vec<Find
 fn mtu(evidence: &Evidence, expected: &Expected, out: &mut Vec<Finding>) {
     const RULE: &str = "net.mtu";
     let (Some(wanted), Some(_)) = (expected.mtu, evidence.text(NET)) else { return };
-    let given: Vec<&str> = expected.interfaces.iter().map(String::as_str).collect();
-    let names = if given.is_empty() { super::rdma::used_interfaces(evidence) } else { given };
+    let names = storage_interfaces(evidence, expected);
     if names.is_empty() {
         let seen = "which interfaces carry storage is not known";
         out.push(Finding::unknown(RULE, "/sys/class/net", seen, "--interface NAME"));
@@ -43,6 +43,22 @@ fn mtu(evidence: &Evidence, expected: &Expected, out: &mut Vec<Finding>) {
                 format!("ip link set dev {name} mtu {wanted}    # and on every switch port between"),
             )
         });
+    }
+}
+
+/// The interfaces that carry storage: those that were named, else those of RDMA ports.
+fn storage_interfaces<'a>(evidence: &'a Evidence, expected: &'a Expected) -> Vec<&'a str> {
+    let given: Vec<&str> = expected.interfaces.iter().map(String::as_str).collect();
+    if given.is_empty() { super::rdma::used_interfaces(evidence) } else { given }
+}
+
+/// A card that carries storage over TCP should be used from the processors beside it too. Virtual
+/// interfaces have no device.
+fn numa(evidence: &Evidence, expected: &Expected, out: &mut Vec<Finding>) {
+    for name in storage_interfaces(evidence, expected) {
+        let path = format!("/sys/class/net/{name}/device/numa_node");
+        let node = evidence.value(NET, &path);
+        out.extend(node.and_then(|node| super::rdma::beside(evidence, "net.numa", name, node, &path)));
     }
 }
 

@@ -37,11 +37,17 @@ fn connections(evidence: &Evidence, mount: &NfsMount, source: &str) -> Finding {
     let (version, proto) = (option("vers"), option("proto"));
     let asked: usize = mount.option("nconnect").and_then(|count| count.parse().ok()).unwrap_or(1);
     let used = transports.len();
-    let seen =
+    let mut seen =
         format!("{device} on {directory}: NFS {version} over {proto}, {used} connections, nconnect={asked}");
-    let finding = Finding::ok("nfs.connections", source, seen);
     let is_old = kernel(evidence).is_some_and(|release| release < (6, 9));
-    if used <= 1 && version.starts_with('4') && proto == "rdma" && is_old {
+    let ignores = used <= 1 && version.starts_with('4') && proto == "rdma" && is_old;
+    // Linux before 6.9, fs/nfs/nfs4client.c: nfs4_set_client keeps nconnect for TCP only. So
+    // mountstats does not show it either, and nobody knows from there whether it was asked for.
+    if ignores && asked <= 1 {
+        seen.push_str(" (for NFSv4 over RDMA kernels before 6.9 ignore nconnect, and do not show it)");
+    }
+    let finding = Finding::ok("nfs.connections", source, seen);
+    if ignores && asked > 1 {
         finding.warn(
             "kernels before 6.9 ignore nconnect for NFSv4 over RDMA, unless a vendor has changed them: all calls \
              share one connection",

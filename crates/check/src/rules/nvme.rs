@@ -16,6 +16,12 @@ pub(super) const DISCOVERY_NQN: &str = "nqn.2014-08.org.nvmexpress.discovery";
 pub(super) const PATHS_SHORT: &str = "with fewer paths than planned the next failure may cut the volume off";
 pub(super) const PORTALS_MEND: &str =
     "nvme connect-all    # then: nvme list-subsys; which address is missing?";
+/// Why a live path in a state without I/O counts, and what helps.
+pub(super) const PATH_IDLE: (&str, &str) = (
+    "a path in this ANA state carries nothing: the next failure may cut the volume off",
+    "nvme list-subsys; nvme ana-log /dev/nvmeN    # which path? then, at the target: why does this address not \
+     offer the volume?",
+);
 /// Why a controller that is not live counts, and what helps.
 pub(super) const CONTROLLER_LOST: (&str, &str) = (
     "the path of a controller that is not live carries nothing",
@@ -29,6 +35,7 @@ pub(super) fn check(evidence: &Evidence, expected: &Expected, out: &mut Vec<Find
     if evidence.0.contains_key(TREE) {
         let paths = fabrics.iter();
         planned(expected, paths, "/sys/class/nvme/*/address", out);
+        states(evidence, expected, &fabrics, out);
     }
     if !fabrics.is_empty() {
         host_nqn(evidence, expected, out);
@@ -116,7 +123,7 @@ pub(super) fn shows_fabrics(evidence: &Evidence) -> bool {
 }
 
 /// The controllers over fabrics, as sysfs shows them.
-fn fabrics(evidence: &Evidence) -> Vec<Path<'_>> {
+pub(super) fn fabrics(evidence: &Evidence) -> Vec<Path<'_>> {
     let mut fabrics = Vec::new();
     for (stars, transport) in evidence.tree(TREE, "/sys/class/nvme/*/transport") {
         let [name] = stars[..] else { continue };
@@ -152,7 +159,7 @@ pub(super) fn planned<'a>(
     out: &mut Vec<Finding>,
 ) {
     for portal in &expected.portals {
-        let Portal { target, transport, address, port, nqn } = portal;
+        let Portal { target, transport, address, port, nqn, .. } = portal;
         let of = nqn.as_ref().map(|nqn| format!(" of {nqn}")).unwrap_or_default();
         let mut found = paths.clone().filter(|path| path.leads_to(portal));
         let names: Vec<_> = found.clone().map(|path| path.name).collect();
@@ -176,6 +183,50 @@ pub(super) fn planned<'a>(
             )
         });
     }
+}
+
+/// Whether each live path has the planned ANA state of each volume. That a path or a volume is
+/// missing is told elsewhere.
+fn states(evidence: &Evidence, expected: &Expected, fabrics: &[Path<'_>], out: &mut Vec<Finding>) {
+    for portal in expected.portals.iter().filter(|portal| !portal.states.is_empty()) {
+        for path in fabrics.iter().filter(|path| path.is_live && path.leads_to(portal)) {
+            out.extend(states_of(evidence, portal, path.name));
+        }
+    }
+}
+
+fn states_of(evidence: &Evidence, portal: &Portal, controller: &str) -> Option<Finding> {
+    let Portal { target, transport, address, port, states, .. } = portal;
+    let at = format!("/sys/class/nvme/{controller}");
+    let (mut as_planned, mut others, mut untold) = (Vec::new(), Vec::new(), Vec::new());
+    for (stars, nsid) in evidence.tree(TREE, &format!("{at}/nvme*/nsid")) {
+        let [device] = stars[..] else { continue };
+        let planned = states.iter().find(|(number, _)| nsid.parse() == Ok(*number));
+        let Some((_, is_optimized)) = planned else { continue };
+        let planned = if *is_optimized { "optimized" } else { "non-optimized" };
+        match evidence.value(TREE, &format!("{at}/{device}/ana_state")) {
+            None => untold.push(format!("namespace {nsid} {planned}")),
+            Some(state) if state == planned => as_planned.push(format!("namespace {nsid} {state}")),
+            Some(state) => others.push(format!("namespace {nsid} is {state}, and {planned} is planned")),
+        }
+    }
+    let path = format!("{target}: {controller} ({transport} {address} port {port})");
+    let source = format!("{at}/nvme*/ana_state");
+    if !others.is_empty() {
+        let finding = Finding::ok("nvme.states", source, format!("{path}: {}", others.join("; ")));
+        return Some(finding.fail(
+            "the host prefers optimized paths, so its I/O takes other links than planned, or none",
+            format!("on {target}, in server-{target}: ./30-nvmet.sh verify, which says what differs; ./30-nvmet.sh do"),
+        ));
+    }
+    if !untold.is_empty() {
+        let seen = format!("{path}: planned is {}, and the host shows no state", list(&untold));
+        let mend =
+            format!("nvme ana-log /dev/{controller}    # sysfs has states with nvme_core.multipath=Y only");
+        return Some(Finding::unknown("nvme.states", source, seen, mend));
+    }
+    let seen = format!("{path}: {}, as planned", list(&as_planned));
+    (!as_planned.is_empty()).then(|| Finding::ok("nvme.states", source, seen))
 }
 
 /// Whether each subsystem shows volumes.
@@ -267,10 +318,30 @@ struct Namespace<'a> {
     controllers: Vec<&'a str>,
 }
 
+/// Whether a path in this ANA state carries I/O; without ANA every path does. NVM Express Base
+/// Specification 2.0 s8.1
+pub(super) fn carries(state: Option<&str>) -> bool {
+    matches!(state, None | Some("optimized" | "non-optimized"))
+}
+
+/// The states of live paths that carry nothing, each with its number: `1 inaccessible`.
+pub(super) fn idle<'a>(states: impl Iterator<Item = Option<&'a str>>) -> Vec<String> {
+    let mut counts = BTreeMap::<&str, usize>::new();
+    for state in states.filter(|state| !carries(*state)).flatten() {
+        *counts.entry(state).or_default() += 1;
+    }
+    counts.into_iter().map(|(state, count)| format!("{count} {state}")).collect()
+}
+
 impl Namespace<'_> {
     /// Live paths in this state.
     fn count(&self, wanted: Option<&str>) -> usize {
-        self.paths.iter().filter(|(state, is_live)| *is_live && *state == wanted).count()
+        self.live().filter(|state| *state == wanted).count()
+    }
+
+    /// The states of live paths.
+    fn live(&self) -> impl Iterator<Item = Option<&str>> {
+        self.paths.iter().filter(|(_, is_live)| *is_live).map(|(state, _)| *state)
     }
 
     fn optimized(&self) -> usize {
@@ -309,11 +380,15 @@ fn paths(
 ) {
     for (name, namespace) in namespaces(evidence, fabrics) {
         let (optimized, others) = (namespace.optimized(), namespace.count(Some("non-optimized")));
-        let live = namespace.paths.iter().filter(|(_, is_live)| *is_live).count();
+        let live = namespace.live().filter(|state| carries(*state)).count();
+        let idle = idle(namespace.live());
         let planned = expected.paths.filter(|_| scope.has(namespace.controllers.iter().copied()));
         let wanted = planned.map(|wanted| format!(" of {wanted}")).unwrap_or_default();
-        let seen =
+        let mut seen =
             format!("{name}: {live} live paths{wanted}, {optimized} optimized, {others} non-optimized");
+        if !idle.is_empty() {
+            seen.push_str(&format!("; live, but carrying nothing: {}", list(&idle)));
+        }
         let finding = Finding::ok("nvme.paths", "/sys/class/nvme/*/nvme*/ana_state", seen);
         let short = planned.is_some_and(|wanted| live < wanted);
         out.push(if optimized + others == 0 {
@@ -322,7 +397,9 @@ fn paths(
                 "nvme list-subsys    # then the array: does a controller own the volume?",
             )
         } else if short {
-            finding.fail(PATHS_SHORT, PORTALS_MEND)
+            finding.fail(PATHS_SHORT, if idle.is_empty() { PORTALS_MEND } else { PATH_IDLE.1 })
+        } else if !idle.is_empty() {
+            finding.warn(PATH_IDLE.0, PATH_IDLE.1)
         } else if optimized == 0 {
             finding.warn(
                 "all I/O goes to the controller that does not own the volume and is forwarded there",

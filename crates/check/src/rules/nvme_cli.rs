@@ -3,8 +3,8 @@
 
 use super::list;
 use super::nvme::{
-    CONTROLLER_LOST, DISCOVERY_NQN, PATHS_SHORT, PORTALS_MEND, Path, Scope, controller_of, planned,
-    shows_fabrics,
+    CONTROLLER_LOST, DISCOVERY_NQN, PATH_IDLE, PATHS_SHORT, PORTALS_MEND, Path, Scope, carries,
+    controller_of, idle, planned, shows_fabrics,
 };
 use crate::parse::{NvmeDevice, Subsystem, SubsystemPath, nvme_devices, subsystems};
 use crate::{Evidence, Expected, Finding};
@@ -121,22 +121,28 @@ fn subsystem(subsystem: &Subsystem, expected: Option<usize>, source: &str, out: 
     }
     let live: Vec<_> = controllers.iter().filter(|controller| controller.state == "live").collect();
     let wanted = expected.map(|wanted| format!(" of {wanted}")).unwrap_or_default();
-    let mut seen = format!("{name} ({nqn}): {} live paths{wanted}", live.len());
-    let states: BTreeSet<_> = live.iter().filter_map(|controller| controller.ana.as_deref()).collect();
-    for state in states {
-        let count = live.iter().filter(|controller| controller.ana.as_deref() == Some(state)).count();
-        seen.push_str(&format!(", {count} {state}"));
+    let states = || live.iter().map(|controller| controller.ana.as_deref());
+    let usable = states().filter(|state| carries(*state)).count();
+    let idle = idle(states());
+    let mut seen = format!("{name} ({nqn}): {usable} live paths{wanted}");
+    for state in ["optimized", "non-optimized"] {
+        let count = states().filter(|of| *of == Some(state)).count();
+        if count > 0 {
+            seen.push_str(&format!(", {count} {state}"));
+        }
+    }
+    if !idle.is_empty() {
+        seen.push_str(&format!("; live, but carrying nothing: {}", list(&idle)));
     }
     let finding = Finding::ok("nvme.subsystem", source, seen);
-    let is_usable = |state: Option<&str>| matches!(state, None | Some("optimized" | "non-optimized"));
-    let usable = live.iter().filter(|controller| is_usable(controller.ana.as_deref())).count();
-    let any_is_optimized =
-        live.iter().any(|controller| matches!(controller.ana.as_deref(), None | Some("optimized")));
+    let any_is_optimized = states().any(|state| matches!(state, None | Some("optimized")));
     out.push(if usable == 0 {
         finding
             .fail("no path can be used: I/O waits or fails", "nvme connect-all    # then: nvme list-subsys")
-    } else if expected.is_some_and(|wanted| live.len() < wanted) {
-        finding.fail(PATHS_SHORT, PORTALS_MEND)
+    } else if expected.is_some_and(|wanted| usable < wanted) {
+        finding.fail(PATHS_SHORT, if idle.is_empty() { PORTALS_MEND } else { PATH_IDLE.1 })
+    } else if !idle.is_empty() {
+        finding.warn(PATH_IDLE.0, PATH_IDLE.1)
     } else if !any_is_optimized {
         finding.warn(
             "all I/O goes to the controller that does not own the volume and is forwarded there",

@@ -61,7 +61,7 @@ fn network(used: &[&Interface], source: &str, expected: &Expected, out: &mut Vec
     }
 }
 
-fn has_roce(interface: &Interface) -> bool {
+pub(super) fn has_roce(interface: &Interface) -> bool {
     interface.flags.to_ascii_uppercase().contains(ROCE_FLAG)
 }
 

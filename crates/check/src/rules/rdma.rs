@@ -155,10 +155,13 @@ fn link_layer(port: &RdmaPort, source: &str) -> Option<Finding> {
     Some(Finding::ok("rdma.link-layer", source, seen))
 }
 
+/// The largest RDMA MTU. InfiniBand Architecture Specification, volume 1, section 14.2.5.6
+const RDMA_MTU_MAX: u32 = 4096;
+
 /// The largest RDMA MTU that an interface with this MTU carries.
 fn carried_mtu(interface: u32) -> u32 {
     let room = interface.saturating_sub(HEADER_BYTES);
-    [4096, 2048, 1024, 512].into_iter().find(|mtu| *mtu <= room).unwrap_or(256)
+    [RDMA_MTU_MAX, 2048, 1024, 512].into_iter().find(|mtu| *mtu <= room).unwrap_or(256)
 }
 
 /// The MTU of a port of RoCE or iWARP follows that of its interface.
@@ -176,7 +179,15 @@ fn mtu(evidence: &Evidence, expected: &Expected, port: &RdmaPort) -> Finding {
     };
     let seen = format!("{device} port {number}: active RDMA MTU {active}; {interface_text}");
     let finding = Finding::ok("rdma.mtu", evidence.source(DEVINFO), seen);
-    let Some(of_interface) = of_interface else { return finding };
+    let Some(of_interface) = of_interface else {
+        // Whatever the interface has, the port can do no more.
+        if active >= max_mtu.unwrap_or(RDMA_MTU_MAX) {
+            return finding;
+        }
+        let name = name.unwrap_or("INTERFACE");
+        let mend = format!("grep -r . /sys/class/net/*/mtu > sys-net.txt, or --mtu with the MTU of {name}");
+        return Finding::unknown("rdma.mtu", finding.source, finding.seen, mend);
+    };
     let best = carried_mtu(of_interface).min(max_mtu.unwrap_or(u32::MAX));
     if active >= best {
         return finding;
@@ -248,32 +259,40 @@ fn gids(evidence: &Evidence, port: &RdmaPort) -> Option<Finding> {
 
 /// On a host with several NUMA nodes, a card should be used from the processors beside it.
 fn numa(evidence: &Evidence, ports: &[RdmaPort], out: &mut Vec<Finding>) {
-    let nodes = evidence.tree("numa.txt", "/sys/devices/system/node/node*/cpulist");
-    if nodes.len() < 2 {
-        return;
-    }
-    let status = evidence.text("status.txt").unwrap_or_default();
-    let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).map(str::trim);
     let mut devices: Vec<&str> = ports.iter().map(|port| &*port.device).collect();
     devices.dedup();
     for device in devices {
         let path = format!("/sys/class/infiniband/{device}/device/numa_node");
-        let Some(node) = evidence.value(TREE, &path).filter(|node| *node != "-1") else { continue };
-        let cpus = nodes.iter().find(|(stars, _)| stars[..] == [&*format!("node{node}")]);
-        let (Some((_, cpus)), Some(allowed)) = (cpus, allowed) else { continue };
-        let seen =
-            format!("{device} is at NUMA node {node} (processors {cpus}); this process may use {allowed}");
-        let finding = Finding::ok("rdma.numa", path, seen);
-        let shares = overlap(allowed, cpus);
-        out.push(if shares {
-            finding
-        } else {
-            finding.warn(
-                "every transfer crosses the link between the sockets",
-                format!("numactl --cpunodebind={node} --membind={node} COMMAND"),
-            )
-        });
+        let node = evidence.value(TREE, &path);
+        out.extend(node.and_then(|node| beside(evidence, "rdma.numa", device, node, &path)));
     }
+}
+
+/// Whether this process may use processors beside a device. Of a host with one node, and of a
+/// device that belongs to none, nothing is to be said.
+pub(super) fn beside(
+    evidence: &Evidence,
+    rule: &'static str,
+    device: &str,
+    node: &str,
+    path: &str,
+) -> Option<Finding> {
+    let nodes = evidence.tree("numa.txt", "/sys/devices/system/node/node*/cpulist");
+    if nodes.len() < 2 || node == "-1" {
+        return None;
+    }
+    let status = evidence.text("status.txt").unwrap_or_default();
+    let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).map(str::trim)?;
+    let (_, cpus) = nodes.iter().find(|(stars, _)| stars[..] == [&*format!("node{node}")])?;
+    let seen = format!("{device} is at NUMA node {node} (processors {cpus}); this process may use {allowed}");
+    let finding = Finding::ok(rule, path, seen);
+    if overlap(allowed, cpus) {
+        return Some(finding);
+    }
+    Some(finding.warn(
+        "every transfer crosses the link between the sockets",
+        format!("numactl --cpunodebind={node} --membind={node} COMMAND"),
+    ))
 }
 
 /// Whether two lists such as `0-3,8` have a processor in common.

@@ -3,8 +3,8 @@
 
 use crate::capture::matched;
 use crate::parse::{
-    interfaces, multipath_devices, nfs_traffic, nvme_devices, protocol_operations, rdma_links, rdma_ports,
-    settings, subsystems, volumes,
+    exports, interfaces, multipath_devices, nfs_traffic, nvme_devices, pools, protocol_operations,
+    rdma_links, rdma_ports, settings, subsystems, volumes,
 };
 use crate::{CAPTURES, Capture, Evidence, Finding, How};
 use serde_json::Value;
@@ -24,7 +24,7 @@ pub(super) fn check(evidence: &Evidence, out: &mut Vec<Finding>) {
 }
 
 /// Whether a capture has a text of which nothing is understood.
-pub(super) fn is_unread(evidence: &Evidence, name: &str) -> bool {
+pub(crate) fn is_unread(evidence: &Evidence, name: &str) -> bool {
     let capture = CAPTURES.iter().find(|capture| capture.name == name);
     let text = capture.zip(evidence.text(name));
     text.is_some_and(|(capture, text)| !is_understood(capture, text) && !says_none(text))
@@ -67,6 +67,12 @@ fn is_understood(capture: &Capture, text: &str) -> bool {
         "multipath.txt" => !multipath_devices(text).is_empty() || lines.all(is_logged),
         "timedatectl.txt" => lines.any(|line| line.contains(": ")),
         "isi-network-interfaces.txt" => !interfaces(text).is_empty(),
+        "isi-network-pools.txt" => !pools(text).is_empty(),
+        "isi-nfs-exports.txt" => !exports(text).is_empty(),
+        "passwd.txt" => {
+            let is_account = |line: &str| super::account::uid_of(line).is_some();
+            lines.any(|line| line.starts_with(super::account::HEAD) || is_account(line))
+        }
         "isi-nfs-settings.txt" => !settings(text).is_empty(),
         "isi-statistics-protocol.txt" => !protocol_operations(text).is_empty() || has_header(text, "Ops"),
         "isi-statistics-system.txt" => !nfs_traffic(text).is_empty() || has_header(text, "NFS"),

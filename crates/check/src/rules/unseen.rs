@@ -2,7 +2,7 @@
 //! look like a plan that was met.
 
 use super::list;
-use crate::{CAPTURES, Expected, Finding};
+use crate::{CAPTURES, Cluster, Expected, Finding};
 
 /// An expectation: what, the rules that compare it, and the captures that would show it.
 struct Expectation {
@@ -34,7 +34,9 @@ fn expectations(expected: &Expected) -> Vec<Expectation> {
     let mut add = |what: Option<String>, rules, captures| {
         all.extend(what.map(|what| Expectation { what, rules, captures }));
     };
-    let Expected { paths, portals, addresses, host_nqn, native_multipath, mtu, stripe_bytes, .. } = expected;
+    let Expected {
+        paths, portals, addresses, host_nqn, native_multipath, mtu, stripe_bytes, volumes, ..
+    } = expected;
     let targets = (!portals.is_empty()).then(|| format!("{} paths to NVMe targets are", portals.len()));
     // Without planned addresses any device shows how many paths there are.
     let paths = paths.filter(|_| portals.is_empty()).map(|paths| format!("{paths} paths of each device are"));
@@ -45,6 +47,9 @@ fn expectations(expected: &Expected) -> Vec<Expectation> {
         format!("{layer} that joins the paths is")
     });
     add(targets, &["nvme.plan"], &["sys-nvme.txt", "nvme-list-subsys.txt"]);
+    let states = portals.iter().filter(|portal| !portal.states.is_empty()).count();
+    let states = (states > 0).then(|| format!("ANA states of {states} paths are"));
+    add(states, &["nvme.states"], &["sys-nvme.txt"]);
     add(
         paths,
         &["nvme.paths", "nvme.subsystem", "nvme.devices", "multipath.paths"],
@@ -63,5 +68,33 @@ fn expectations(expected: &Expected) -> Vec<Expectation> {
         &["block.request-size"],
         &["sys-block.txt"],
     );
+    let count: usize = volumes.iter().map(|target| target.all.len()).sum();
+    add(
+        (count > 0).then(|| format!("{count} volumes are")),
+        &["nvme.volumes"],
+        &["sys-nvme.txt", "nvme-netapp-smdevices.txt"],
+    );
+    if let Some(cluster) = &expected.cluster {
+        all.extend(of_cluster(cluster));
+    }
     all
+}
+
+/// What is expected of a cluster and of its client, each with the rule and the capture.
+fn of_cluster(cluster: &Cluster) -> [Expectation; 7] {
+    let Cluster { name, pool, nodes, export, user, .. } = cluster;
+    let one = |what: String, rules, captures| Expectation { what, rules, captures };
+    [
+        one(
+            format!("{} nodes of {name} in the pool {pool} are", nodes.len()),
+            &["powerscale.plan"],
+            &["isi-network-interfaces.txt"],
+        ),
+        one(format!("the pool {pool} is"), &["powerscale.pool"], &["isi-network-pools.txt"]),
+        one("NFS over RDMA is".to_owned(), &["powerscale.nfs-rdma"], &["isi-nfs-settings.txt"]),
+        one(format!("the export {export} is"), &["powerscale.export"], &["isi-nfs-exports.txt"]),
+        one(format!("a mount of {export} is"), &["nfs.plan"], &["mountstats.txt"]),
+        one("the module rpcrdma is".to_owned(), &["nfs.modules"], &["sys-module.txt"]),
+        one(format!("UID {} of {} is", user.1, user.0), &["nfs.account"], &["passwd.txt"]),
+    ]
 }

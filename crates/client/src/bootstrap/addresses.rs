@@ -8,7 +8,7 @@
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
-use super::{PathKind, Root, bootstrap};
+use super::{PathKind, Root, bootstrap, nfs4};
 use crate::error::MountError;
 use crate::options::Remote;
 use crate::settings::{OtherAddress, Settings};
@@ -21,7 +21,8 @@ const ALL_STARTED: Duration = Duration::from_secs(2);
 
 /// One attempt: the settings for an address, and whom to ask first.
 type Candidate = (Settings, Remote);
-type Outcome = Result<(Settings, Root), MountError>;
+/// What a mount begins with: the settings for the address, the root, and a session in version 4.
+pub(crate) type Outcome = Result<(Settings, Root, Option<nfs4::Begun>), MountError>;
 
 /// Mounts from the first address that answers, and returns the settings for it. If none answers,
 /// the error is that of the first address, which the user named.
@@ -123,7 +124,8 @@ fn attempt((settings, remote): Candidate, kind: PathKind, credential: &[u8]) -> 
     if let Err(error) = &root {
         tracing::info!(address = %remote.address, %error, "an address of the server fails");
     }
-    Ok((settings, root?))
+    let (root, begun) = root?;
+    Ok((settings, root, begun))
 }
 
 /// The outcome of all attempts, if it is known: a success, or a refusal or the last failure if all

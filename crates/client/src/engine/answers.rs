@@ -10,9 +10,11 @@ use xdr::Reader;
 
 use super::bad_replies::BadReply;
 use super::{Core, JUKEBOX_DELAY};
-use crate::call::{Answer, Body, CallKey, ReadBuffer, Target};
+use crate::call::{Answer, Body, CallKey, Owner, ReadBuffer, Stage, Target};
+use crate::engine::session::Reply;
+use crate::engine::validation::Verdict;
 use crate::error::Error;
-use crate::protocol;
+use crate::protocol::Results;
 
 /// Receives the records of one connection.
 pub(super) struct Answers<'a> {
@@ -23,8 +25,10 @@ pub(super) struct Answers<'a> {
     pub unsent: Vec<CallKey>,
     /// A reply after which the connection can no longer be used.
     pub bad_reply: Option<BadReply>,
-    /// The outcome of the connection's path validation.
-    pub validated: Option<Result<(), String>>,
+    /// The answer to a question of the connection's path validation.
+    pub validated: Option<Verdict>,
+    /// The server wants the connection to be bound to the session.
+    pub must_bind: bool,
 }
 
 /// Decodes the head of a reply; the reader is left at the results.
@@ -62,7 +66,7 @@ impl Answers<'_> {
         let now = self.core.now;
         if let Some(call) = self.core.calls.0.get_mut(key) {
             call.connection = None;
-            if matches!(call.body, Body::Validate) {
+            if matches!(call.body, Body::Validate(..)) {
                 return;
             }
             call.closes = None;
@@ -81,40 +85,83 @@ impl Answers<'_> {
     }
 
     fn results(&mut self, key: CallKey, reader: Reader<'_>) {
-        // As above: the unstable data are on the node that they were sent to.
+        let Some(call) = self.core.calls.0.get(key) else { return };
+        if let Body::Validate(stage @ (Stage::Identity | Stage::Bind), _) = &call.body {
+            self.validated = Some(Verdict::of(*stage, reader.rest()));
+            self.core.finish(key, Ok(Answer::Written));
+            return;
+        }
+        let is_validation = matches!(call.body, Body::Validate(..));
+        match self.core.open(key, reader) {
+            Ok(Reply::Results(results)) => self.executed(key, results),
+            Err(reason) => {
+                self.answered(key, true);
+                self.makes_no_sense(key, reason);
+            }
+            Ok(Reply::NotKept) if is_validation => {
+                self.validated = Some(Verdict::NotKept);
+                self.core.finish(key, Ok(Answer::Written));
+            }
+            Ok(Reply::Refused(refusal)) if is_validation => {
+                self.validated = Some(Verdict::Refused(refusal));
+                self.core.finish(key, Ok(Answer::Written));
+            }
+            Ok(Reply::NotKept) => {
+                self.answered(key, false);
+                self.core.not_kept(key);
+            }
+            Ok(Reply::Refused(refusal)) => {
+                self.answered(key, true);
+                self.must_bind |= self.core.refused(key, refusal);
+            }
+        }
+    }
+
+    /// Handles the results of a call that the server has executed.
+    fn executed(&mut self, key: CallKey, mut results: Results<'_>) {
+        // Read before the reply is reported: the last one on a draining connection makes the table
+        // fail it back, and the unstable data are on the node that they were sent to.
         let node = self.core.node_of(self.conn);
-        self.answered(key, protocol::status_of(reader.rest()).is_some());
+        self.answered(key, results.status.is_some());
         let Some(call) = self.core.calls.0.get(key) else { return };
         let outcome = match &call.body {
-            Body::Read { .. } => self.core.read_answered(key, reader),
-            Body::Write { .. } => self.core.write_answered(key, reader, node),
-            Body::Commit { .. } => self.core.commit_answered(key, reader),
+            Body::Read { .. } => self.core.read_answered(key, results),
+            Body::Write { .. } => self.core.write_answered(key, results, node),
+            Body::Commit { .. } => self.core.commit_answered(key, results),
             Body::Call(_) => {
-                if protocol::status_of(reader.rest()) == Some(Status::Later) {
+                if results.status == Some(Status::Later) {
                     self.core.delay(key);
                 } else {
-                    self.core.call_answered(key, reader);
+                    self.core.call_answered(key, &results);
                 }
                 Ok(())
             }
-            Body::Validate => {
-                self.validated = Some(self.core.validation(reader));
+            Body::Validate(..) => {
+                self.validated = Some(if results.status == Some(Status::Later) {
+                    Verdict::Later
+                } else {
+                    Verdict::Root(self.core.validation(&mut results))
+                });
                 self.core.finish(key, Ok(Answer::Written));
                 Ok(())
             }
         };
-        if let Err(reason) = outcome
-            && let Some(call) = self.core.calls.0.get(key)
-        {
-            let described = format!("{}: {reason}", call.description());
-            let error = call.misbehaved(reason);
-            if matches!(call.body, Body::Commit { .. }) {
-                self.core.fail_group(key, &error);
-            } else {
-                self.core.finish(key, Err(error));
-            }
-            self.bad_reply = Some(BadReply::Nonsense(described));
+        if let Err(reason) = outcome {
+            self.makes_no_sense(key, reason);
         }
+    }
+
+    /// Handles a reply to a call that its protocol does not allow.
+    fn makes_no_sense(&mut self, key: CallKey, reason: String) {
+        let Some(call) = self.core.calls.0.get(key) else { return };
+        let described = format!("{}: {reason}", call.description());
+        let error = call.misbehaved(reason);
+        if matches!(call.body, Body::Commit { .. }) {
+            self.core.fail_group(key, &error);
+        } else {
+            self.core.finish(key, Err(error));
+        }
+        self.bad_reply = Some(BadReply::Nonsense(described));
     }
 
     /// Handles a record that cannot be read.
@@ -123,7 +170,7 @@ impl Answers<'_> {
         let key = xid.and_then(|xid| self.core.xids.call(xid)).filter(|key| {
             let call = self.core.calls.0.get(*key);
             let is_here = call.is_some_and(|call| {
-                call.connection == Some(self.conn) && !matches!(call.body, Body::Validate)
+                call.connection == Some(self.conn) && !matches!(call.body, Body::Validate(..))
             });
             is_here && !self.unsent.contains(key)
         });
@@ -137,8 +184,8 @@ impl Answers<'_> {
     fn call_refused(&mut self, key: CallKey, reason: String) {
         self.answered(key, true);
         let Some(call) = self.core.calls.0.get(key) else { return };
-        if matches!(call.body, Body::Validate) {
-            self.validated = Some(Err(reason));
+        if matches!(call.body, Body::Validate(..)) {
+            self.validated = Some(Verdict::Root(Err(reason)));
             self.core.finish(key, Err(Error::Closed));
             return;
         }
@@ -159,13 +206,14 @@ impl Sink for Answers<'_> {
         record: &[u8],
         record_len: usize,
     ) -> Option<PayloadPlace<ReadBuffer>> {
-        let (reply, mut reader) = head(record).ok()?;
+        let (reply, reader) = head(record).ok()?;
         let ReplyBody::Accepted(Accept::Success) = reply.body else { return None };
         let key = self.call_of(&reply)?;
         let Body::Read { target, .. } = &self.core.calls.0.get(key)?.body else { return None };
-        let head = protocol::decode_read(&mut reader).ok()?.ok()?;
+        let mut results = self.core.peek(key, reader)?;
+        let head = self.core.protocol.decode_read(&mut results).ok()?.ok()?;
         let len = head.count as usize;
-        let at = record.len() - reader.remaining();
+        let at = record.len() - results.reader.remaining();
         let after = record_len.checked_sub(at.checked_add(len)?)?;
         if len == 0 || len > target.len() || after > RecordMarking::TAIL_BYTES_MAX {
             return None;
@@ -214,7 +262,10 @@ impl Sink for Answers<'_> {
         let mut reader = Reader::new(head);
         let eof = rpc::reply::decode(&mut reader)
             .ok()
-            .and_then(|_| protocol::decode_read(&mut reader).ok()?.ok())
+            .and_then(|_| match self.core.open(key, reader) {
+                Ok(Reply::Results(mut results)) => self.core.protocol.decode_read(&mut results).ok()?.ok(),
+                _ => None,
+            })
             .is_some_and(|head| head.eof);
         let target = match self.core.calls.0.get_mut(key).map(|call| &mut call.body) {
             Some(Body::Read { target: target @ Target::Pipe(..), .. }) => std::mem::take(target),
@@ -269,14 +320,15 @@ impl Core {
     }
 
     /// Stores the results in the memory of the arguments, which are no longer needed.
-    fn call_answered(&mut self, key: CallKey, reader: Reader<'_>) {
+    fn call_answered(&mut self, key: CallKey, told: &Results<'_>) {
         let Some(call) = self.calls.0.get_mut(key) else { return };
         let Body::Call(request) = &mut call.body else { return };
         let mut results = request.take_memory();
-        results.extend_from_slice(reader.rest());
-        if call.sent_again {
+        told.keep(&mut results);
+        let left = super::session::left_open(call, &results);
+        if call.may_be_repeated() {
             let before = self.counts.replays.undecided;
-            protocol::reconcile(call.procedure(), &mut results, &mut self.counts.replays);
+            call.procedure().reconcile(&mut results, &mut self.counts.replays);
             if self.counts.replays.undecided > before {
                 let operation = call.operation();
                 tracing::warn!(
@@ -285,15 +337,24 @@ impl Core {
                 );
             }
         }
-        let result = match protocol::status_of(&results) {
-            Some(status) => Err(Error::Status { operation: call.operation(), status }),
+        let result = match call.procedure().status_of(&results) {
+            Some(status) => {
+                if matches!(call.owner, Owner::Engine) {
+                    tracing::info!("{} of the mount itself failed: {status}", call.description());
+                }
+                Err(Error::Status { operation: call.operation(), status })
+            }
             None => Ok(Answer::Results(results)),
         };
+        let caller = call.caller.clone();
         self.finish(key, result);
+        if let Some(left) = left {
+            self.close_left(&left, caller);
+        }
     }
 
-    fn read_answered(&mut self, key: CallKey, mut reader: Reader<'_>) -> Result<(), String> {
-        let head = match protocol::decode_read(&mut reader).map_err(|error| error.to_string())? {
+    fn read_answered(&mut self, key: CallKey, mut results: Results<'_>) -> Result<(), String> {
+        let head = match self.protocol.decode_read(&mut results).map_err(|error| error.to_string())? {
             Ok(head) => head,
             Err(status) => {
                 self.fail(key, status);
@@ -303,7 +364,7 @@ impl Core {
         let Some(call) = self.calls.0.get_mut(key) else { return Ok(()) };
         let Body::Read { target, .. } = &mut call.body else { return Ok(()) };
         let buffer = target.memory();
-        let data = reader.bytes(head.count as usize).map_err(|error| error.to_string())?;
+        let data = results.reader.bytes(head.count as usize).map_err(|error| error.to_string())?;
         let Some(target) = buffer.get_mut(..data.len()) else {
             return Err(format!("{} bytes for a READ of {}", data.len(), buffer.len()));
         };
@@ -315,10 +376,10 @@ impl Core {
     fn write_answered(
         &mut self,
         key: CallKey,
-        mut reader: Reader<'_>,
+        mut results: Results<'_>,
         node: Option<NodeId>,
     ) -> Result<(), String> {
-        match protocol::decode_write(&mut reader).map_err(|error| error.to_string())? {
+        match self.protocol.decode_write(&mut results).map_err(|error| error.to_string())? {
             Ok(written) => self.written(key, &written, node),
             Err(status) => {
                 self.fail(key, status);
@@ -332,28 +393,11 @@ impl Core {
         self.table.path_of(conn).and_then(|path| self.nodes.get(usize::from(path.0)).copied())
     }
 
-    fn commit_answered(&mut self, key: CallKey, mut reader: Reader<'_>) -> Result<(), String> {
-        match protocol::decode_commit(&mut reader).map_err(|error| error.to_string())? {
+    fn commit_answered(&mut self, key: CallKey, mut results: Results<'_>) -> Result<(), String> {
+        match self.protocol.decode_commit(&mut results).map_err(|error| error.to_string())? {
             Ok(verifier) => self.committed(key, verifier),
             Err(Status::Later) => self.delay(key),
             Err(status) => self.fail_group(key, &Error::Status { operation: "COMMIT", status }),
-        }
-        Ok(())
-    }
-
-    /// Checks that a connection leads to the mounted file system.
-    fn validation(&self, mut reader: Reader<'_>) -> Result<(), String> {
-        let told = protocol::decode_root(&mut reader).map_err(|error| error.to_string())?;
-        let found = told.map_err(|status| format!("GETATTR of the root: {status}"))?;
-        let wanted = &self.root_attributes;
-        for (what, wanted, found) in [
-            ("file system", wanted.fsid, found.fsid),
-            ("file", wanted.fileid, found.fileid),
-            ("type", wanted.kind as u64, found.kind as u64),
-        ] {
-            if wanted != found {
-                return Err(format!("its root is {what} {found:#x}, elsewhere it is {wanted:#x}"));
-            }
         }
         Ok(())
     }

@@ -18,14 +18,12 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use drc::XidClass;
 use paths::{ConnId, PathId};
 use transport::Error;
 use transport::rdma::Error as RdmaError;
 
 use super::{Core, Engine};
 use crate::call::{Body, CallKey};
-use crate::protocol;
 
 /// How often a call is tried at which the server ends the connection each time.
 const TRIES_MAX: u32 = 7;
@@ -203,7 +201,7 @@ impl Core {
                  that it was sent, and answers other calls"
             );
             // It may have been done before the connection ended.
-            let is_in_doubt = protocol::xid_class(call.procedure()) != XidClass::Repeatable;
+            let is_in_doubt = call.procedure().leaves_doubt();
             self.counts.replays.undecided += u64::from(is_in_doubt);
             let reason = format!("it ended the connection {tries} times instead of an answer: {error}");
             let error = call.misbehaved(reason);

@@ -12,10 +12,10 @@ use transport::{Error, Flushed, Scratch, Transport, socket};
 use super::bad_replies::BadReply;
 use super::connecting::Connecting;
 use super::{CONNECT_RESULTS_TOKEN, Engine, encode_call};
-use crate::call::{Body, Call, CallKey, Owner};
+use crate::call::{Body, Call, CallKey};
 use crate::connector::{ConnectId, ConnectResult, Purpose, Wire};
 use crate::engine::answers::Answers;
-use crate::protocol;
+use crate::engine::validation::{Questions, Verdict};
 
 /// Smaller tokens are the loop's own.
 pub(crate) const FIRST_CONNECTION_TOKEN: u64 = 1;
@@ -65,6 +65,7 @@ pub(crate) struct Connection {
     pub(super) path: Option<PathId>,
     pub node: NodeId,
     pub(super) remote: Option<SocketAddr>,
+    pub(super) questions: Questions,
     waits_to_send: bool,
     /// Whether the connection is in the list of those with something to send.
     is_dirty: bool,
@@ -80,6 +81,7 @@ impl Connection {
             path: None,
             node: NodeId(0),
             remote: None,
+            questions: Questions::NONE,
             waits_to_send: false,
             is_dirty: false,
             progress_seen: 0,
@@ -93,7 +95,6 @@ impl Connection {
     }
 
     /// Whether the connection is made, validated or not.
-    #[cfg(test)]
     pub(super) const fn is_open(&self) -> bool {
         self.state.wire().is_some()
     }
@@ -107,24 +108,26 @@ impl Connection {
         unsent
     }
 
-    /// Queues a call.
-    pub(crate) fn push(&mut self, key: CallKey, call: &Call, xid: Xid, credential: &[u8]) {
-        self.push_with(key, call, xid, credential, None);
+    /// Whether the connection is made and has not been validated.
+    pub(super) const fn is_validating(&self) -> bool {
+        matches!(self.state, State::Validating(_))
     }
 
-    fn push_with(
-        &mut self,
-        key: CallKey,
-        call: &Call,
-        xid: Xid,
-        credential: &[u8],
-        root: Option<fs::FileHandle>,
-    ) {
+    /// Lets the connection carry calls.
+    pub(super) fn validated(&mut self) {
+        self.state = match std::mem::replace(&mut self.state, State::Closed) {
+            State::Validating(wire) => State::Ready(wire),
+            other => other,
+        };
+    }
+
+    /// Queues a call.
+    pub(crate) fn push(&mut self, key: CallKey, call: &Call, xid: Xid, credential: &[u8]) {
         let payload_len = call.payload().len();
-        debug_assert!(payload_len == 0 || protocol::sends_data(call.procedure()));
+        debug_assert!(payload_len == 0 || call.procedure().sends_data());
         if let Some(wire) = self.state.wire_mut() {
             wire.push(key, payload_len, call.expect(), |head| {
-                encode_call(head, call, xid, credential, root);
+                encode_call(head, call, xid, credential);
             });
         }
     }
@@ -160,6 +163,11 @@ impl Slots {
 
     pub(super) fn get_mut(&mut self, conn: ConnId) -> Option<&mut Connection> {
         self.connections.get_mut(usize::from(conn.0))
+    }
+
+    /// Whether the connection of a slot is made.
+    pub(super) fn is_open(&self, conn: ConnId) -> bool {
+        self.get(conn).is_some_and(Connection::is_open)
     }
 
     /// All connections, in the order of their slots.
@@ -213,6 +221,7 @@ impl Engine {
         connection.path = Some(path);
         connection.node = end.node;
         connection.remote = Some(end.remote);
+        connection.questions = Questions::NONE;
         connection.waits_to_send = false;
         connection.progress_seen = 0;
         connection.received_bytes = 0;
@@ -319,20 +328,6 @@ impl Engine {
         }
     }
 
-    /// Sends GETATTR of the root on a new connection, which validates where the connection leads.
-    pub(super) fn validate(&mut self, conn: ConnId) {
-        let Some(connection) = self.slots.get_mut(conn) else { return };
-        let key = self.core.insert(Body::Validate, Owner::Engine);
-        self.core.draw_xid(key, drc::XidClass::Repeatable);
-        if let Some(call) = self.core.calls.0.get_mut(key)
-            && let Some(xid) = call.xid
-        {
-            call.connection = Some(conn);
-            connection.push_with(key, call, xid, self.credentials.own(), Some(self.setup.root));
-        }
-        self.slots.mark_dirty(conn);
-    }
-
     /// Receives what is waiting on a connection. If more is waiting than fits its turn, the poller
     /// reports the connection again.
     fn receive(&mut self, conn: ConnId) {
@@ -341,9 +336,17 @@ impl Engine {
         let mut unsent = std::mem::take(&mut self.receiving.unsent);
         unsent.clear();
         wire.unsent(|key| unsent.push(*key));
-        let mut answers = Answers { core: &mut self.core, conn, unsent, bad_reply: None, validated: None };
+        let mut answers = Answers {
+            core: &mut self.core,
+            conn,
+            unsent,
+            bad_reply: None,
+            validated: None,
+            must_bind: false,
+        };
         let outcome = wire.receive(&mut self.receiving.scratch, &mut answers, TURN_BYTES);
         let (bad_reply, validated) = (answers.bad_reply.take(), answers.validated.take());
+        let must_bind = answers.must_bind;
         self.receiving.unsent = answers.unsent;
         match outcome {
             Ok(received) => {
@@ -352,6 +355,9 @@ impl Engine {
                     self.slots.mark_dirty(conn);
                 }
                 self.learn(conn, bad_reply, validated);
+                if must_bind {
+                    self.reset(conn);
+                }
             }
             Err(error) => {
                 if let (Error::Record(_) | Error::Rdma(_), Some(bad_reply)) = (&error, bad_reply) {
@@ -366,27 +372,11 @@ impl Engine {
     }
 
     /// Handles what the replies on a connection say about the connection itself.
-    fn learn(&mut self, conn: ConnId, bad_reply: Option<BadReply>, validated: Option<Result<(), String>>) {
+    fn learn(&mut self, conn: ConnId, bad_reply: Option<BadReply>, validated: Option<Verdict>) {
         if let Some(bad_reply) = bad_reply {
             self.bad_reply(conn, bad_reply);
-            return;
-        }
-        let Some(connection) = self.slots.get_mut(conn) else { return };
-        match validated {
-            Some(Ok(())) => {
-                connection.state = match std::mem::replace(&mut connection.state, State::Closed) {
-                    State::Validating(wire) => State::Ready(wire),
-                    other => other,
-                };
-                self.setup.route.path_proved(self.core.table.path_of(conn));
-                self.core.table.connected(self.core.now, conn);
-            }
-            Some(Err(reason)) => {
-                self.core.outages.note(connection.path, self.core.now);
-                self.setup.route.path_refused(self.core.table.path_of(conn), &reason);
-                self.connection_broke(conn);
-            }
-            None => {}
+        } else if let Some(verdict) = validated {
+            self.judge(conn, verdict);
         }
     }
 
@@ -408,7 +398,7 @@ impl Engine {
     /// Resets a connection at the table's request. The connection was silent, so the fate of its
     /// calls is unknown.
     pub(super) fn abort(&mut self, conn: ConnId) {
-        let overtakes = |call: &&Call| call.connection == Some(conn) && protocol::may_undo(call.procedure());
+        let overtakes = |call: &&Call| call.connection == Some(conn) && call.procedure().may_undo();
         let unfenced = self.core.calls.0.iter().map(|(_, call)| call).filter(overtakes).count();
         self.core.counts.replays.unfenced += unfenced as u64;
         self.close(conn);
@@ -443,7 +433,7 @@ impl Engine {
             .calls
             .0
             .iter()
-            .filter(|(_, call)| call.connection == Some(conn) && matches!(call.body, Body::Validate))
+            .filter(|(_, call)| call.connection == Some(conn) && matches!(call.body, Body::Validate(..)))
             .map(|(key, _)| key)
             .collect();
         for key in validations {

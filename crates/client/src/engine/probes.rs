@@ -10,7 +10,7 @@ use super::Engine;
 use super::connecting::Connecting;
 use crate::call::{CallKey, Calls, ReadBuffer};
 use crate::connector::{ConnectId, Purpose, Wire};
-use crate::protocol;
+use crate::protocol::Protocol;
 
 /// Tokens of probes are above those of all connections.
 const FIRST_PROBE_TOKEN: u64 = 1 << 32;
@@ -104,11 +104,13 @@ impl Engine {
 
     /// Sends the NULL call on a connection that was made. RFC 1813 s3.3.0
     fn ask(&mut self, path: PathId, token: u64, made: Result<Wire, Error>) {
-        let asked = made.and_then(|mut wire| match send_null(&mut wire, path, &self.poller, token) {
-            Ok(()) => Ok(wire),
-            Err(error) => {
-                self.setup.route.connector.free(wire.end(true, &self.poller).remains);
-                Err(error)
+        let asked = made.and_then(|mut wire| {
+            match send_null(&mut wire, self.setup.protocol, path, (&self.poller, token)) {
+                Ok(()) => Ok(wire),
+                Err(error) => {
+                    self.setup.route.connector.free(wire.end(true, &self.poller).remains);
+                    Err(error)
+                }
             }
         });
         match asked {
@@ -166,11 +168,16 @@ impl Engine {
     }
 }
 
-fn send_null(wire: &mut Wire, path: PathId, poller: &Poller, token: u64) -> Result<(), Error> {
+fn send_null(
+    wire: &mut Wire,
+    protocol: Protocol,
+    path: PathId,
+    (poller, token): (&Poller, u64),
+) -> Result<(), Error> {
     wire.register(poller, token)?;
     let xid = Xid(u32::from(path.0));
     let expect = Expect { payload_max: 0, reply_max: 64 };
-    wire.push(NO_CALL, 0, expect, |head| protocol::encode_null(&mut Writer::new(head), xid));
+    wire.push(NO_CALL, 0, expect, |head| protocol.encode_null(&mut Writer::new(head), xid));
     wire.flush(&Calls::default(), usize::MAX)?;
     Ok(())
 }

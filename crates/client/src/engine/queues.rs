@@ -80,6 +80,13 @@ impl Queues {
         }
     }
 
+    /// The same, before all others.
+    pub(super) fn wait_first_for_xid(&mut self, class: XidClass, key: CallKey) {
+        if let Some(queue) = self.for_xid.get_mut(class as usize) {
+            queue.push_front(key);
+        }
+    }
+
     /// The first call that waits for an xid of this class.
     pub(super) fn first_for_xid(&self, class: XidClass) -> Option<CallKey> {
         self.for_xid.get(class as usize)?.front().copied()
@@ -117,6 +124,8 @@ mod tests {
         queues.retain(|key| *key != 1);
         assert_eq!((queues.next_for_connection(), queues.waiting_for_connection()), (Some(2), 0));
         assert_eq!(queues.first_for_xid(XidClass::WholeReply), Some(2));
+        queues.wait_first_for_xid(XidClass::WholeReply, 3);
+        assert_eq!(queues.first_for_xid(XidClass::WholeReply), Some(3));
         queues.end_delays(Duration::ZERO);
         assert_eq!(queues.take_ready(), [2, 2]);
     }

@@ -80,6 +80,8 @@ impl TestServers {
         let mut credential = Vec::new();
         rpc::auth::encode_none(&mut Writer::new(&mut credential));
         let setup = Setup {
+            protocol: Protocol::NFS3,
+            session: None,
             route: Arc::new(route),
             table,
             credential,
@@ -173,7 +175,7 @@ fn answer(mut stream: &TcpStream, results: &[u8]) -> Vec<u8> {
 }
 
 fn validate(mut stream: &TcpStream) {
-    stream.write_all(&answer(stream, &protocol::root_reply(7, 1))).unwrap();
+    stream.write_all(&answer(stream, &crate::protocol::root_reply(7, 1))).unwrap();
 }
 
 #[test]
@@ -230,7 +232,7 @@ fn a_connection_that_is_reset_after_its_last_reply_on_another_path_still_fails_b
     validate(&on_fallback);
     servers.work_until("the validation of the second path", |engine| engine.core.table.usable());
 
-    let call = protocol::Protocol::NFS3.getattr(servers.engine.setup.root);
+    let call = Protocol::NFS3.getattr(servers.engine.setup.root);
     servers.engine.submit(call.into(), None, Owner::Engine);
     servers.work();
     servers.engine.core.table.probe_answered(servers.engine.core.now, PREFERRED);
@@ -255,7 +257,8 @@ fn a_call_of_the_server_is_dropped_and_the_connection_stays() {
     servers.connect();
     let mut call = Vec::new();
     let none = servers.engine.setup.credential.clone();
-    protocol::encode_call(&mut Writer::new(&mut call), Xid(1), protocol::GETATTR, &none);
+    let protocol = Protocol::NFS3;
+    protocol.encode_call(&mut Writer::new(&mut call), Xid(1), protocol.read(), &none);
     on_preferred.write_all(&record(&call)).unwrap();
     validate(&on_preferred);
     servers.work_until("the validation", |engine| engine.core.table.usable());

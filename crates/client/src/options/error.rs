@@ -47,9 +47,6 @@ pub enum OptionError {
         /// Why, and what to do instead.
         why: &'static str,
     },
-    /// NFSv4, by `vers=4*` or by the file system type `nfs4`.
-    #[error("{0} asks for NFS version 4, which is not built yet; use vers=3")]
-    Version4(String),
     /// Two options that cannot both hold.
     #[error("mount options \"{first}\" and \"{second}\" contradict each other: {why}")]
     Contradiction {

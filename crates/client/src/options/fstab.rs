@@ -1,7 +1,7 @@
 //! Lines that describe a mount: of fstab(5) and /proc/mounts, as mount(8) prints them, and as one
 //! types them.
 
-use super::{LineError, MountOptions, OptionError, Target};
+use super::{LineError, MountOptions, OptionError, Target, Version};
 
 /// One mount, as a line of text describes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,13 +53,20 @@ impl FstabLine {
     ///
     /// # Errors
     ///
-    /// What is wrong with them; `nfs4` asks for version 4 whatever they say.
+    /// What is wrong with them. `nfs4` asks for version 4, so they may not ask for version 3.
     pub fn mount_options(&self) -> Result<MountOptions, OptionError> {
-        let options = self.target.mount_options(&self.options)?;
-        if self.fstype == "nfs4" {
-            return Err(OptionError::Version4("file system type nfs4".to_owned()));
+        if self.fstype != "nfs4" {
+            return self.target.mount_options(&self.options);
         }
-        Ok(options)
+        let options = self.target.mount_options(&format!("vers=4,{}", self.options))?;
+        match options.version {
+            Version::V4(_) => Ok(options),
+            Version::V3 => Err(OptionError::Contradiction {
+                first: "file system type nfs4".to_owned(),
+                second: "vers=3".to_owned(),
+                why: "nfs4 is version 4",
+            }),
+        }
     }
 
     fn new(source: &str, directory: &str, fstype: &str, options: &str) -> Result<Self, LineError> {
@@ -147,8 +154,12 @@ mod tests {
         assert_eq!(refused("server:/x /mnt"), LineError::Missing("file system type"));
         assert_eq!(refused("mount -t"), LineError::Missing("file system type"));
         assert!(matches!(refused("server /mnt nfs ro"), LineError::Target(_)));
-        let line = FstabLine::parse("server:/ /mnt nfs4 nconnect=4").unwrap();
-        assert!(matches!(line.mount_options(), Err(OptionError::Version4(_))));
+        let options = |line: &str| FstabLine::parse(line).unwrap().mount_options();
+        let version = |line: &str| options(line).unwrap().version;
+        assert_eq!(version("server:/ /mnt nfs4 nconnect=4"), Version::V4(None));
+        assert_eq!(version("server:/ /mnt nfs4 vers=4.1"), Version::V4(Some(1)));
+        assert_eq!(version("server:/ /mnt nfs vers=4.2"), Version::V4(Some(2)));
+        assert!(matches!(options("server:/ /mnt nfs4 vers=3"), Err(OptionError::Contradiction { .. })));
     }
 
     #[test]

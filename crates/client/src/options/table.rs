@@ -2,8 +2,10 @@
 
 use super::addresses::{parse_locals, parse_remotes, show_locals};
 use super::spec::{Effect, Fault, Group, Kind, OptionSpec, Set, Value};
+use super::versions::{set_minor, set_version};
 use super::{
     CONNECTIONS_MAX, DirectoryReads, Draft, Family, LookupCache, MountOptions, Proto, Remotes, SIZE_MAX,
+    Version,
 };
 use std::time::Duration;
 
@@ -29,9 +31,9 @@ const SECONDS: Kind = Kind::Number { min: 0, max: u32::MAX, unit: "seconds" };
 const PROTOS: Kind = Kind::Choice(&["tcp", "tcp6", "rdma", "rdma6", "udp", "udp6"]);
 const HOST: Kind = Kind::Text("a name or address");
 const NO_UDP: &str = "NFS runs over TCP or RDMA here; use proto=tcp";
-const NO_VERSION_2: &str = "NFS version 2 was never built; use vers=3";
 const NO_OTHER_SECURITY: &str = "only AUTH_SYS is built; use sec=sys";
-const NO_LOCKS: &str = "the NLM protocol is not built: in a mounted directory locks fail with ENOLCK, or stay on this host with nolock";
+const ADVISORY: &str = "locks are advisory: reads and writes do not heed them";
+const NO_NLM: &str = "the NLM protocol is not built";
 const MOUNT_OVER_TCP: &str = "MOUNT is asked over TCP, at the server's own address";
 const MOUNT_8: &str = "it is for mount(8) and the system's start";
 
@@ -94,15 +96,6 @@ fn flag(given: bool) -> Option<String> {
 
 fn differs<T: PartialEq + ToString>(value: T, default: T) -> Option<String> {
     (value != default).then(|| value.to_string())
-}
-
-fn set_version(draft: &mut Draft, given: &str, version: &str) -> Result<(), Fault> {
-    draft.other_version = match version {
-        "3" => None,
-        "2" => return Err(Fault::Refused(NO_VERSION_2)),
-        _ => Some(given.to_owned()),
-    };
-    Ok(())
 }
 
 fn set_proto(draft: &mut Draft, text: &str) -> Result<(), Fault> {
@@ -198,9 +191,9 @@ pub static OPTIONS: &[OptionSpec] = &[
         "vers",
         Kind::Choice(&["3", "4", "4.0", "4.1", "4.2", "2"]),
         "3",
-        "NFS version. 4 and its minor versions are refused until they are built.",
+        "NFS version. `4` is the highest minor version that the server has: 4.2, then 4.1. Version 4 needs neither MOUNT nor rpcbind: the server's port is 2049 unless `port` is given, and the path is that which the server shows to version 4. The server must send owners as numbers.",
         |draft, value| set_version(draft, &format!("vers={}", value.text()), value.text()),
-        hidden,
+        |options| differs(options.version, Version::V3),
     ),
     works(
         Group::Transport,
@@ -234,8 +227,8 @@ pub static OPTIONS: &[OptionSpec] = &[
         "v4.0",
         Kind::Flag,
         "",
-        "The same as `vers=4.0`.",
-        |d, _| set_version(d, "v4.0", "4"),
+        "The same as `vers=4.0`, which is refused: it is not built.",
+        |d, _| set_version(d, "v4.0", "4.0"),
         hidden,
     ),
     works(
@@ -244,7 +237,7 @@ pub static OPTIONS: &[OptionSpec] = &[
         Kind::Flag,
         "",
         "The same as `vers=4.1`.",
-        |d, _| set_version(d, "v4.1", "4"),
+        |d, _| set_version(d, "v4.1", "4.1"),
         hidden,
     ),
     works(
@@ -253,7 +246,16 @@ pub static OPTIONS: &[OptionSpec] = &[
         Kind::Flag,
         "",
         "The same as `vers=4.2`.",
-        |d, _| set_version(d, "v4.2", "4"),
+        |d, _| set_version(d, "v4.2", "4.2"),
+        hidden,
+    ),
+    works(
+        Group::Transport,
+        "minorversion",
+        Kind::Number { min: 0, max: 2, unit: "a minor version" },
+        "",
+        "The minor version, with `vers=4`.",
+        |draft, value| set_minor(draft, value.number()),
         hidden,
     ),
     works(
@@ -287,7 +289,7 @@ pub static OPTIONS: &[OptionSpec] = &[
         "port",
         PORT,
         "2049, over RDMA 20049",
-        "Port of NFS. 0 stands for the default. If no port is given and nothing listens at 2049, the server's rpcbind is asked for the port. An address of `remoteports` that uses another transport than `proto` has that transport's usual port, unless it states a port.",
+        "Port of NFS. 0 stands for the default. If no port is given and nothing listens at 2049, the server's rpcbind is asked for the port of version 3. An address of `remoteports` that uses another transport than `proto` has that transport's usual port, unless it states a port.",
         |draft, value| draft.options.port = port(value),
         |options| options.port.map(|port| port.to_string())
     ),
@@ -296,7 +298,7 @@ pub static OPTIONS: &[OptionSpec] = &[
         "mountport",
         PORT,
         "the port of NFS (2049 if NFS is over RDMA); if MOUNT is not there, the port that the server's rpcbind states",
-        "Port of MOUNT, over TCP. Our server answers MOUNT on the port of NFS. rpcbind is asked at port 111, over TCP and then UDP; give the port if neither is reachable.",
+        "Port of MOUNT, over TCP, which only version 3 uses. Our server answers MOUNT on the port of NFS. rpcbind is asked at port 111, over TCP and then UDP; give the port if neither is reachable.",
         |draft, value| draft.options.mountport = port(value),
         |options| options.mountport.map(|port| port.to_string())
     ),
@@ -534,7 +536,7 @@ pub static OPTIONS: &[OptionSpec] = &[
         Group::Behaviour,
         "lock",
         "yes",
-        "Locks are held by the server. The NLM protocol is not built: in a mounted directory locks fail with ENOLCK.",
+        "Locks are held by the server, with version 4. For version 3 the NLM protocol is not built: locks fail with ENOLCK.",
     ),
     kept(
         Group::Behaviour,
@@ -726,7 +728,7 @@ pub static OPTIONS: &[OptionSpec] = &[
     noted("sharetransport", Kind::Any, "each mount has its own connections"),
     holds("nosharetransport", Kind::Flag, "each mount has its own connections"),
     noted("addr", HOST, "/proc/mounts reports the address of the first connection with it"),
-    noted("clientaddr", HOST, "it is for NFSv4 callbacks"),
+    noted("clientaddr", HOST, "the server makes no calls to this client"),
     noted("mountaddr", HOST, MOUNT_OVER_TCP),
     noted("mounthost", HOST, MOUNT_OVER_TCP),
     noted("mountproto", PROTOS, MOUNT_OVER_TCP),
@@ -749,18 +751,17 @@ pub static OPTIONS: &[OptionSpec] = &[
     holds("posix", Kind::Flag, "the server is asked for its properties"),
     noted("sloppy", Kind::Flag, "unknown options are errors here"),
     noted("fatal_neterrors", Kind::Text("default, none, or errors joined by :"), "any live path is used"),
-    noted("trunkdiscovery", Kind::Flag, "it is for NFSv4.1; use remoteports"),
-    holds("notrunkdiscovery", Kind::Flag, "it is for NFSv4.1; use remoteports"),
-    noted("migration", Kind::Flag, "it is for NFSv4"),
-    holds("nomigration", Kind::Flag, "it is for NFSv4"),
-    noted("minorversion", Kind::Number { min: 0, max: 2, unit: "a minor version" }, "it is for NFSv4"),
+    noted("trunkdiscovery", Kind::Flag, "addresses are not asked for; use remoteports"),
+    holds("notrunkdiscovery", Kind::Flag, "addresses are not asked for; use remoteports"),
+    noted("migration", Kind::Flag, "a file system that moves to another server is not followed"),
+    holds("nomigration", Kind::Flag, "a file system that moves to another server is not followed"),
     noted(
         "pconnect",
         Kind::Number { min: 1, max: 64, unit: "connections" },
         "one client has all connections here",
     ),
     holds("relmtime", Kind::Flag, "stat never waits for writes here"),
-    noted("optlockflush", Kind::Flag, NO_LOCKS),
+    noted("optlockflush", Kind::Flag, NO_NLM),
     holds("noextend", Kind::Flag, "writes are never extended to whole pages here"),
     holds("defaults", Kind::Flag, "it stands for the default options"),
     holds("auto", Kind::Flag, MOUNT_8),
@@ -782,8 +783,8 @@ pub static OPTIONS: &[OptionSpec] = &[
     noted("strictatime", Kind::Flag, "access times are kept by the server"),
     noted("lazytime", Kind::Flag, "access times are kept by the server"),
     holds("dirsync", Kind::Flag, "changes of directories are synchronous in NFS version 3"),
-    noted("mand", Kind::Flag, NO_LOCKS),
-    holds("nomand", Kind::Flag, NO_LOCKS),
+    noted("mand", Kind::Flag, ADVISORY),
+    holds("nomand", Kind::Flag, ADVISORY),
     noted("iversion", Kind::Flag, "it is for file systems of the kernel"),
     holds("noiversion", Kind::Flag, "it is for file systems of the kernel"),
     noted("seclabel", Kind::Flag, "labels are not carried by NFS version 3"),

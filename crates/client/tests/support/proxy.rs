@@ -2,6 +2,8 @@
 //! close, cut and restore. The proxies listen on other addresses than the nodes, and on the same
 //! port.
 
+#![allow(dead_code, reason = "each test uses its part")]
+
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -9,7 +11,10 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use nfs3::Procedure;
-use server::{Config, Server};
+use nfs4::Operation;
+use nfs4::compound::RequestReader;
+use nfs4::op::Fore;
+use server::{Config, NfsVersions, Server};
 
 /// No procedure is armed. NULL, whose number this is, never is.
 const NONE: u32 = 0;
@@ -38,18 +43,34 @@ struct Shared {
     ended: AtomicBool,
 }
 
-/// The procedure of the NFS call with which these bytes begin, if they begin with a call.
+/// Operations of version 4 are armed with this added, apart from procedures.
+const COMPOUND: u32 = 1 << 16;
+
+/// Whether these bytes begin with the NFS call of this procedure, or with a compound that has this
+/// operation.
 // RFC 5531 s9, s11
-fn procedure_of(bytes: &[u8]) -> Option<u32> {
+fn begins_with(bytes: &[u8], armed: u32) -> bool {
     let word = |at: usize| Some(u32::from_be_bytes(bytes.get(4 * at..4 * at + 4)?.try_into().ok()?));
     // The record mark, the xid, the type of message and the version of RPC come first.
-    (word(4)? == nfs3::PROGRAM).then(|| word(6)).flatten()
+    if word(4) != Some(nfs3::PROGRAM) {
+        return false;
+    }
+    if word(5) != Some(4) {
+        return word(6) == Some(armed);
+    }
+    let mut reader = xdr::Reader::new(&bytes[4..]);
+    if rpc::call::decode(&mut reader).is_err() {
+        return false;
+    }
+    let Ok(mut requests) = RequestReader::<Fore>::new(reader.rest()) else { return false };
+    std::iter::from_fn(|| requests.next_operation())
+        .any(|request| request.is_ok_and(|request| request.args.operation().number() + COMPOUND == armed))
 }
 
 impl Shared {
     /// Whether the reply to this call is to be dropped; true once.
-    fn take_cut(&self, procedure: u32) -> bool {
-        let taken = |armed| (armed != NONE && armed == procedure).then_some(NONE);
+    fn take_cut(&self, call: &[u8]) -> bool {
+        let taken = |armed| (armed != NONE && begins_with(call, armed)).then_some(NONE);
         self.cut.fetch_update(Ordering::SeqCst, Ordering::SeqCst, taken).is_ok()
     }
 
@@ -80,10 +101,14 @@ pub struct Proxied {
 
 impl Proxied {
     pub fn start(nodes: u8) -> Self {
-        (0..20).find_map(|_| Self::try_start(nodes)).expect("a port that is free on all addresses")
+        Self::start_with(nodes, NfsVersions::default())
     }
 
-    fn try_start(nodes: u8) -> Option<Self> {
+    pub fn start_with(nodes: u8, versions: NfsVersions) -> Self {
+        (0..20).find_map(|_| Self::try_start(nodes, versions)).expect("a port that is free on all addresses")
+    }
+
+    fn try_start(nodes: u8, versions: NfsVersions) -> Option<Self> {
         let address = |net: u8, node: u8| IpAddr::V4(Ipv4Addr::new(127, 0, net, node));
         let first = TcpListener::bind((address(4, 1), 0)).ok()?;
         let port = first.local_addr().ok()?.port();
@@ -91,7 +116,8 @@ impl Proxied {
         let listeners: Vec<TcpListener> =
             std::iter::once(Ok(first)).chain(others).collect::<Result<_, _>>().ok()?;
         let real: Vec<SocketAddr> = (1..=nodes).map(|node| SocketAddr::new(address(5, node), port)).collect();
-        let server = Server::start(Config::quick(256 << 20, "/export", &real)).ok()?;
+        let config = Config { versions, ..Config::quick(256 << 20, "/export", &real) };
+        let server = Server::start(config).ok()?;
         let cut = Arc::new(AtomicU32::new(NONE));
         let mut proxies = Vec::new();
         for (listener, to) in listeners.into_iter().zip(real) {
@@ -126,6 +152,11 @@ impl Proxied {
     /// The reply to the next call of this procedure never arrives: its connection is cut instead.
     pub fn cut_reply_to(&self, procedure: Procedure) {
         self.cut.store(procedure.number(), Ordering::SeqCst);
+    }
+
+    /// The same for the next compound with this operation.
+    pub fn cut_reply_to_compound(&self, operation: Operation) {
+        self.cut.store(operation.number() + COMPOUND, Ordering::SeqCst);
     }
 
     /// Whether such a call has come since.
@@ -184,7 +215,7 @@ fn pump(mut from: TcpStream, mut to: TcpStream, shared: &Shared, answers: bool, 
             }
             _ => {}
         }
-        if !answers && procedure_of(&piece[..got]).is_some_and(|procedure| shared.take_cut(procedure)) {
+        if !answers && shared.take_cut(&piece[..got]) {
             cuts.store(true, Ordering::SeqCst);
         }
         if answers && cuts.load(Ordering::SeqCst) {

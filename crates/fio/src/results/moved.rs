@@ -39,6 +39,8 @@ pub struct Moved {
     /// The latencies from the submission on, if fio had `lat_percentiles=1`, else from when the
     /// system had the operation.
     pub latency: Latency,
+    /// The operations by their latency from when the system had them: fio's bins in nanoseconds.
+    pub completions: Vec<(u64, u64)>,
 }
 
 /// The results of each job, in the order of the text.
@@ -76,6 +78,7 @@ fn moved(direction: &Direction) -> Option<Moved> {
         iops: direction.iops,
         runtime: Duration::from_millis(direction.runtime),
         latency: times.latency(),
+        completions: direction.clat_ns.counts().collect(),
     })
 }
 
@@ -98,6 +101,7 @@ mod tests {
         let read = job.read.as_ref().expect("reads");
         assert_eq!((read.ops, read.bytes, read.latency.count()), (4956, 20_299_776, 4956));
         assert!((read.bytes_per_s - 100_993_910.0).abs() < 1.0 && job.write.is_none());
+        assert!(read.completions.is_empty(), "fio has no bins of them without clat_percentiles=1");
         assert_eq!((job.cpu, job.runtime), (Duration::from_millis(50), Duration::from_millis(200)));
     }
 
@@ -105,7 +109,9 @@ mod tests {
     fn without_bins_of_the_whole_latency_those_of_completions_count() {
         let text =
             TEXT.replace("\"lat_ns\"", "\"other\"").replace("\"mean\" : 153243.7", "\"bins\": {\"1000\": 7}");
-        assert_eq!(jobs(&text).expect("results")[0].read.as_ref().expect("reads").latency.count(), 7);
+        let found = jobs(&text).expect("results");
+        let read = found[0].read.as_ref().expect("reads");
+        assert_eq!((read.latency.count(), read.completions.as_slice()), (7, &[(1000, 7)][..]));
         assert!(matches!(jobs("fio: no such file\n"), Err(ReadError::NoJson)));
         assert!(matches!(jobs("{\"fio version\": \"fio-3.33\", \"jobs\": []}"), Err(ReadError::NoJobs)));
     }

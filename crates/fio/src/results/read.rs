@@ -2,11 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use record::{Binding, Cell, Latency, LatencyUs, Pattern, Record, Repeat, Route, Shape, Stage, Workload};
+use record::{
+    Binding, Cell, ClientResult, Latency, LatencyUs, Pattern, Record, Repeat, Route, Shape, Stage, Workload,
+};
 use serde::Deserialize;
 
 use crate::units::{self, Base};
 
+/// The job under whose name fio has the sums of all hosts.
+const SUM: &str = "All clients";
 /// The names of jobs that the name of a workload has at most.
 const NAMES_SHOWN: usize = 3;
 /// The names of jobs that its note has at most.
@@ -26,6 +30,17 @@ pub enum ReadError {
     /// The JSON has no results of jobs.
     #[error("it has results of no job: neither `jobs` nor `client_stats` lists one")]
     NoJobs,
+}
+
+/// A host on which fio ran a job file, for whoever had it run there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Host {
+    /// What it is called.
+    pub name: String,
+    /// Its name or address, as fio was given it.
+    pub host: String,
+    /// The port of the `fio --server` there.
+    pub port: u64,
 }
 
 /// A record of fio's results.
@@ -60,6 +75,8 @@ pub(super) struct Job {
     pub(super) error: i64,
     #[serde(default)]
     hostname: Option<String>,
+    #[serde(default)]
+    port: u64,
     #[serde(default, rename = "job options")]
     options: BTreeMap<String, String>,
     #[serde(default)]
@@ -72,6 +89,12 @@ pub(super) struct Job {
     pub(super) sys_cpu: f64,
     #[serde(default)]
     pub(super) job_runtime: u64,
+}
+
+impl Job {
+    fn directions(&self) -> impl Iterator<Item = &Direction> {
+        self.read.iter().chain(&self.write)
+    }
 }
 
 #[derive(Deserialize)]
@@ -111,12 +134,13 @@ impl Times {
     /// The histogram that the bins are.
     pub(super) fn latency(&self) -> Latency {
         let mut latency = Latency::new();
-        for (ns, count) in &self.bins {
-            if let Ok(ns) = ns.parse() {
-                latency.record_many_ns(ns, *count);
-            }
-        }
+        self.counts().for_each(|(ns, count)| latency.record_many_ns(ns, count));
         latency
+    }
+
+    /// The bins in nanoseconds, each with its count.
+    pub(super) fn counts(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.bins.iter().filter_map(|(ns, count)| Some((ns.parse().ok()?, *count)))
     }
 }
 
@@ -138,6 +162,14 @@ pub fn is_of_fio(text: &str) -> bool {
 /// # Errors
 /// What is wrong with the text.
 pub fn read(text: &str) -> Result<Imported, ReadError> {
+    read_of(text, &[])
+}
+
+/// The same of a job file that was run on these hosts.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_of(text: &str, hosts: &[Host]) -> Result<Imported, ReadError> {
     let mut notes = Vec::new();
     let before = text.split_at(first_object(text).ok_or(ReadError::NoJson)?).0;
     if !before.trim().is_empty() {
@@ -151,7 +183,7 @@ pub fn read(text: &str) -> Result<Imported, ReadError> {
     if file.jobs.is_empty() && file.client_stats.is_empty() {
         return Err(ReadError::NoJobs);
     }
-    Ok(Imported { record: record(&file, &mut notes), notes })
+    Ok(Imported { record: record(&file, hosts, &mut notes), notes })
 }
 
 /// The last results in a text, and the number of those before: with --status-interval, only the
@@ -180,7 +212,23 @@ fn first_object(text: &str) -> Option<usize> {
     None
 }
 
-fn record(file: &File, notes: &mut Vec<String>) -> Record {
+/// The text of the results alone: from the first object to the end of the last, without what fio
+/// prints around them.
+///
+/// # Errors
+/// As [`read`].
+pub fn json(text: &str) -> Result<&str, ReadError> {
+    let json = first_object(text).and_then(|start| text.get(start..)).ok_or(ReadError::NoJson)?;
+    let mut objects = serde_json::Deserializer::from_str(json).into_iter::<serde::de::IgnoredAny>();
+    objects.next().ok_or(ReadError::NoJson)??;
+    let mut end = objects.byte_offset();
+    while let Some(Ok(_)) = objects.next() {
+        end = objects.byte_offset();
+    }
+    Ok(json.get(..end).unwrap_or(json))
+}
+
+fn record(file: &File, named: &[Host], notes: &mut Vec<String>) -> Record {
     let mut record = Record {
         made_at: record::rfc3339(file.timestamp),
         trunkline_version: file.version.clone(),
@@ -190,25 +238,27 @@ fn record(file: &File, notes: &mut Vec<String>) -> Record {
     record.experiment.target = "results of fio".into();
     record.experiment.repeats = 1;
     record.options = file.globals.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
+    let (sum, of_hosts): (Vec<&Job>, Vec<&Job>) =
+        file.client_stats.iter().partition(|job| job.jobname == SUM);
+    let jobs: Vec<&Job> = file.jobs.iter().chain(of_hosts).collect();
+    for job in jobs.iter().filter(|job| job.error != 0) {
+        record.fail(format!("{}: fio reports error {}", job.jobname, job.error));
+    }
     let mut hosts: Vec<(String, Vec<&Job>)> = Vec::new();
-    for job in file.jobs.iter().chain(&file.client_stats) {
-        let host = match (&job.hostname, job.jobname.as_str()) {
-            (_, "All clients") => "all clients".to_owned(),
-            (Some(host), _) => host.clone(),
-            (None, _) => "fio".to_owned(),
-        };
+    for job in &jobs {
+        let host = host(job, &jobs, named);
         match hosts.iter_mut().find(|(known, _)| *known == host) {
             Some((_, jobs)) => jobs.push(job),
             None => hosts.push((host, vec![job])),
         }
-        if job.error != 0 {
-            record.fail(format!("{}: fio reports error {}", job.jobname, job.error));
-        }
     }
+    // fio prints them as they end.
+    let place = |name: &str| named.iter().position(|host| host.name == name);
+    hosts.sort_by_key(|(name, _)| place(name).unwrap_or(usize::MAX));
     let mut without_bins = false;
-    for (host, jobs) in hosts {
-        let mut route = Route { name: host, ..Route::default() };
-        for (name, group) in groups(&jobs) {
+    for (host, jobs) in &hosts {
+        let mut route = Route { name: host.clone(), ..Route::default() };
+        for (name, group) in groups(jobs) {
             let workload = workload(&name, &group, &mut without_bins);
             if !record.experiment.workloads.iter().any(|shape| shape.name == name) {
                 record.experiment.workloads.push(shape(&name, &group, &file.globals));
@@ -217,10 +267,58 @@ fn record(file: &File, notes: &mut Vec<String>) -> Record {
         }
         record.routes.push(route);
     }
+    if hosts.len().max(named.len()) > 1 || hosts.is_empty() {
+        let mut route = Route { name: "all clients".to_owned(), ..Route::default() };
+        let groups = if hosts.is_empty() { vec![(SUM.to_owned(), Vec::new())] } else { groups(&jobs) };
+        // Where there is one group, fio has its sum, with percentiles even without bins.
+        let is_summed = groups.len() == 1 && !sum.is_empty();
+        for (name, group) in groups {
+            let added = workload(&name, if is_summed { &sum } else { &group }, &mut without_bins);
+            route.workloads.push(Workload { clients: clients(file, &hosts, &group), ..added });
+        }
+        record.routes.push(route);
+    }
     if without_bins {
         notes.push("there are no bins: percentiles are those that fio printed (json+ has bins)".into());
     }
     record
+}
+
+/// What the host of a job is called. Several servers on one host are told apart by their ports, as
+/// fio writes them.
+fn host(job: &Job, jobs: &[&Job], named: &[Host]) -> String {
+    let Some(host) = &job.hostname else { return "fio".to_owned() };
+    if let Some(known) = named.iter().find(|known| known.host == *host && known.port == job.port) {
+        return known.name.clone();
+    }
+    let is_other = |other: &&&Job| other.hostname.as_ref() == Some(host) && other.port != job.port;
+    match jobs.iter().find(is_other) {
+        Some(_) => format!("{host},{}", job.port),
+        None => host.clone(),
+    }
+}
+
+/// Each host's part of a group of jobs. fio says how long each job ran, and not when it began.
+fn clients(file: &File, hosts: &[(String, Vec<&Job>)], group: &[&Job]) -> Vec<ClientResult> {
+    let is_of_group = |job: &&&Job| group.iter().any(|other| std::ptr::eq(*other, **job));
+    let parts = hosts.iter().filter_map(|(name, jobs)| {
+        let jobs: Vec<&Job> = jobs.iter().filter(is_of_group).copied().collect();
+        let done = || jobs.iter().map(|job| job.directions().map(|it| it.runtime).max().unwrap_or_default());
+        let seconds = |ms: Option<u64>| ms.map(|ms| ms as f64 / 1e3);
+        let directions = || jobs.iter().flat_map(|job| job.directions());
+        (!jobs.is_empty()).then(|| ClientResult {
+            name: name.clone(),
+            version: file.version.clone(),
+            ops: directions().map(|it| it.total_ios).fold(0, u64::saturating_add),
+            bytes: directions().map(|it| it.io_bytes).fold(0, u64::saturating_add),
+            first_done_s: seconds(done().min()),
+            last_done_s: seconds(done().max()),
+            ..ClientResult::default()
+        })
+    });
+    let mut parts: Vec<ClientResult> = parts.collect();
+    record::clients::compare(&mut parts);
+    parts
 }
 
 /// The jobs of each reporting group, with a name that no other has.

@@ -75,6 +75,53 @@ fn results_of_several_hosts_are_a_route_each() {
 }
 
 #[test]
+fn hosts_have_their_parts_of_each_group_and_one_that_moved_little_is_a_straggler() {
+    let host = |name: &str, port: u64, ops: u64| {
+        let jobs = [job("a", name, 0, ops, 0, true), job("b", name, 1, 0, 10, true)];
+        jobs.map(|job| job.replace("8765", &port.to_string()))
+    };
+    let slow = host("two", 8765, 10).map(|job| job.replace("\"runtime\": 1000", "\"runtime\": 1700"));
+    let jobs = [host("one", 8765, 100), host("one", 8766, 100), slow];
+    let sum = job("All clients", "one", 1, 210, 30, true);
+    let text = file("client_stats", &[jobs.concat(), vec![sum]].concat());
+    let record = read(&text).unwrap().record;
+    let names: Vec<&str> = record.routes.iter().map(|route| route.name.as_str()).collect();
+    assert_eq!(names, ["one,8765", "one,8766", "two", "all clients"]);
+    let all = record.route("all clients").unwrap();
+    let of_group = |index: usize| {
+        let workload: &record::Workload = &all.workloads[index];
+        let cells = workload.cells().map(|(_, cell)| cell.ops).sum::<u64>();
+        let clients = workload.clients.iter().map(|it| (it.name.as_str(), it.ops, it.straggler));
+        (workload.name.as_str(), cells, clients.collect::<Vec<_>>())
+    };
+    let parts = vec![("one,8765", 100, false), ("one,8766", 100, false), ("two", 10, true)];
+    assert_eq!(of_group(0), ("a", 210, parts));
+    let late = &all.workloads[1].clients[2];
+    assert_eq!((of_group(1).1, late.ops, late.last_done_s), (30, 10, Some(1.7)));
+    assert!(late.straggler && (late.share - 1.0 / 3.0).abs() < 1e-9, "it took longer");
+    let named = |name: &str, host: &str, port| Host { name: name.into(), host: host.into(), port };
+    let hosts = [named("x", "one", 8766), named("gone", "three", 8765)];
+    let record = read_of(&file("client_stats", &host("one", 8766, 5)), &hosts).unwrap().record;
+    let names: Vec<&str> = record.routes.iter().map(|route| route.name.as_str()).collect();
+    assert_eq!(names, ["x", "all clients"], "two were asked");
+    assert_eq!(record.routes[1].workloads[0].clients[0].name, "x");
+    let hosts = [named("two", "two", 8765), named("one", "one", 8766)];
+    let text = file("client_stats", &[host("one", 8766, 5), host("two", 8765, 5)].concat());
+    let record = read_of(&text, &hosts).unwrap().record;
+    let names: Vec<&str> = record.routes.iter().map(|route| route.name.as_str()).collect();
+    assert_eq!(names, ["two", "one", "all clients"], "in the order of those who were asked");
+}
+
+#[test]
+fn the_results_alone_are_without_what_is_printed_around_them() {
+    let [one, two] = [10, 20].map(|ops| file("jobs", &[job("a", "", 0, ops, 0, true)]));
+    let text = format!("<vm> Starting\n{one}{two}\nfio: bye {{\n");
+    assert_eq!(json(&text).unwrap(), format!("{one}{two}").trim_end());
+    assert!(matches!(json("fio: no\n"), Err(ReadError::NoJson)));
+    assert!(matches!(json("{\"fio version\": "), Err(ReadError::Json(_))));
+}
+
+#[test]
 fn text_before_the_json_and_results_along_the_way_are_skipped_with_a_note() {
     let early = file("jobs", &[job("a", "", 0, 10, 0, true)]);
     let late = file("jobs", &[job("a", "", 0, 20, 0, true)]);

@@ -253,3 +253,41 @@ proptest! {
         prop_assert_eq!(&per_second[..], &counts[counts.len() - kept..]);
     }
 }
+
+#[test]
+fn files_are_seconds_with_gaps_in_a_memory_of_their_own() {
+    let activity = |files: std::ops::Range<usize>| {
+        let mut operations = Operations::default();
+        for file in files {
+            let key = Key {
+                file: Some(format!("/data/directory/of/some/depth/file-{file}").into()),
+                client: Some("10.0.0.7".into()),
+                operation: Some("READ".into()),
+                ..Key::default()
+            };
+            operations.add(key, &Tally { count: if file == 7 { 1000 } else { 1 }, ..Tally::default() });
+        }
+        FileActivity { seconds: 1.0, operations }
+    };
+    let mut history = History::new(Limits::FILES);
+    history.push_activity(10 * MS, activity(7..9));
+    // Nobody asked for three seconds.
+    history.push_activity(14 * MS, activity(7..8));
+    let query = |range| Query { range, by: Dimension::File, conditions: &[], points_max: 300, groups_max: 3 };
+    let view = history.view(&query(history.range().unwrap()));
+    assert_eq!(view.points.iter().map(|point| point.end_ms).collect::<Vec<_>>(), [10 * MS, 14 * MS]);
+    assert_eq!((view.groups[0].total.count, view.total.count, view.ms), (2000, 2001, 2 * MS));
+    assert_eq!((history.dimensions().contains(&Dimension::File), history.last()), (true, None));
+    let many = activity(0..900);
+    for second in 0..100 {
+        history.push_activity((20 + second) * MS, many.clone());
+        let last = history.seconds.back().map(Second::bytes);
+        assert!(last.is_some_and(|bytes| bytes <= (8 << 10) + second::OVERHEAD_BYTES), "{last:?}");
+    }
+    let range = history.range().unwrap();
+    let view = history.view(&query(Range { from_ms: range.until_ms - 10 * MS, ..range }));
+    assert!(view.is_folded && view.total.count == 10 * 1_899, "{}", view.total.count);
+    let busiest: Vec<_> = view.groups.iter().take(2).map(|group| group.value.as_deref()).collect();
+    assert!(busiest.contains(&Some("/data/directory/of/some/depth/file-7")), "{busiest:?}");
+    assert!(busiest.contains(&Some("others")), "{busiest:?}");
+}

@@ -185,8 +185,14 @@ impl Receiver {
     /// Errors of the device: the mount is unusable.
     pub(crate) fn receive(&mut self) -> io::Result<Received<'_>> {
         let mut beginning = [0; WRITE_HEAD_BYTES];
-        let mut slices = [IoSliceMut::new(&mut beginning), IoSliceMut::new(&mut self.payload)];
-        let len = match rustix::io::readv(&self.device.descriptor, &mut slices) {
+        let mut read = || {
+            let mut slices = [IoSliceMut::new(&mut beginning), IoSliceMut::new(&mut self.payload)];
+            rustix::io::readv(&self.device.descriptor, &mut slices)
+        };
+        // An unmount that comes while a request is read aborts that request; the next read tells of
+        // the unmount. Of a connection that was aborted every read tells this.
+        let len = match read().or_else(|error| if error == Errno::CONNABORTED { read() } else { Err(error) })
+        {
             Ok(len) => len,
             Err(Errno::AGAIN | Errno::INTR | Errno::NOENT) => return Ok(Received::Nothing),
             Err(Errno::NODEV) => return Ok(Received::Unmounted),

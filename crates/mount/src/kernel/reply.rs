@@ -4,7 +4,7 @@
 use super::Device;
 use crate::attributes::since_1970;
 use crate::pipes::Pipes;
-use client::Pipe;
+use client::{Conflict, LockKind, LockRange, Pipe};
 use fuser::{Errno, FileAttr, FileType, FopenFlags};
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -97,6 +97,22 @@ impl Reply {
         body.extend_from_slice(&ttl.subsec_nanos().to_ne_bytes());
         body.extend_from_slice(&[0; 4]);
         push_attributes(&mut body, attributes);
+        self.send(None, &body);
+    }
+
+    /// `struct fuse_lk_out`: a lock that is in the way, or none. Its owner may be on another host.
+    pub(crate) fn lock(self, found: Option<Conflict>) {
+        let range = found.map_or(LockRange { first: 0, last: 0 }, |found| found.range);
+        let kind = match found.map(|found| found.kind) {
+            None => libc::F_UNLCK,
+            Some(LockKind::Shared) => libc::F_RDLCK,
+            Some(LockKind::Exclusive) => libc::F_WRLCK,
+        };
+        let mut body = Body::new();
+        body.extend_from_slice(&range.first.to_ne_bytes());
+        body.extend_from_slice(&range.last.min(i64::MAX.cast_unsigned()).to_ne_bytes());
+        body.extend_from_slice(&kind.to_ne_bytes());
+        body.extend_from_slice(&[0; 4]);
         self.send(None, &body);
     }
 

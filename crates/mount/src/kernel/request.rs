@@ -1,6 +1,8 @@
 //! The layout of requests: a header that all share, arguments that depend on the operation, and
 //! names that end with a zero byte.
 
+use crate::locks::Lock;
+use client::{LockKind, LockOwner, LockRange};
 use fuser::TimeOrNow;
 use std::time::SystemTime;
 
@@ -16,6 +18,11 @@ const WRITE_FROM_MAPPING: u32 = 1;
 /// FUSE_READ_LOCKOWNER and FUSE_WRITE_LOCKOWNER: the request has a lock owner. The kernel sets one
 /// where the data bypass its pages.
 const BYPASSES_PAGES: u32 = 1 << 1;
+
+/// FUSE_LK_FLOCK: the lock is one of flock(2).
+const LOCK_IS_FLOCK: u32 = 1;
+/// FUSE_RELEASE_FLOCK_UNLOCK: the handle had locks of flock(2).
+const RELEASE_UNLOCKS: u32 = 1 << 1;
 
 /// The part of `enum fuse_opcode` that is served here.
 mod opcode {
@@ -149,14 +156,19 @@ pub(crate) enum Operation<'a> {
         flags: i32,
     },
     StatFs,
+    /// A descriptor was closed.
     Flush {
         handle: u64,
+        /// The process that has closed it, as the owner of locks.
+        owner: LockOwner,
     },
     FSync {
         handle: u64,
     },
     Release {
         handle: u64,
+        /// The owner of locks of flock(2), if there were any.
+        owner: Option<LockOwner>,
     },
     OpenDir,
     ReadDir {
@@ -173,9 +185,15 @@ pub(crate) enum Operation<'a> {
         handle: u64,
     },
     FSyncDir,
-    GetLk,
+    GetLk {
+        handle: u64,
+        lock: Lock,
+    },
     SetLk {
-        unlocks: bool,
+        handle: u64,
+        lock: Lock,
+        /// The program waits for a lock that is in the way.
+        waits: bool,
     },
     IoCtl,
     /// The thread of the request with this number has a signal pending. Has no reply.
@@ -337,20 +355,30 @@ fn operation_on_handle<'a>(opcode: u32, fields: &mut Fields<'a>) -> Option<Opera
         }
         // `parse_write` handles this one.
         opcode::WRITE => return None,
-        opcode::RELEASE => Operation::Release { handle: fields.u64()? },
+        opcode::RELEASE => {
+            let handle = fields.u64()?;
+            // Skip the flags of the handle.
+            fields.skip(4)?;
+            let (flags, number) = (fields.u32()?, fields.u64()?);
+            let owner = LockOwner { number, of_flock: true };
+            Operation::Release { handle, owner: (flags & RELEASE_UNLOCKS != 0).then_some(owner) }
+        }
         opcode::FSYNC => Operation::FSync { handle: fields.u64()? },
-        opcode::FLUSH => Operation::Flush { handle: fields.u64()? },
+        opcode::FLUSH => {
+            let handle = fields.u64()?;
+            fields.skip(8)?;
+            Operation::Flush { handle, owner: LockOwner { number: fields.u64()?, of_flock: false } }
+        }
         opcode::READDIR => {
             let (handle, offset, size) = handle_offset_len(fields)?;
             Operation::ReadDir { handle, offset, size }
         }
         opcode::RELEASEDIR => Operation::ReleaseDir { handle: fields.u64()? },
         opcode::FSYNCDIR => Operation::FSyncDir,
-        opcode::GETLK => Operation::GetLk,
+        opcode::GETLK => Operation::GetLk { handle: fields.u64()?, lock: lock(fields)? },
         opcode::SETLK | opcode::SETLKW => {
-            // Skip the handle, the lock owner, and the range.
-            fields.skip(32)?;
-            Operation::SetLk { unlocks: fields.i32()? == libc::F_UNLCK }
+            let waits = opcode == opcode::SETLKW;
+            Operation::SetLk { handle: fields.u64()?, lock: lock(fields)?, waits }
         }
         opcode::IOCTL => Operation::IoCtl,
         opcode::READDIRPLUS => {
@@ -364,6 +392,24 @@ fn operation_on_handle<'a>(opcode: u32, fields: &mut Fields<'a>) -> Option<Opera
 /// Handle, offset and size: the first fields of `struct fuse_read_in` and `struct fuse_write_in`.
 fn handle_offset_len(fields: &mut Fields<'_>) -> Option<(u64, u64, u32)> {
     Some((fields.u64()?, fields.u64()?, fields.u32()?))
+}
+
+/// `struct fuse_lk_in` after its handle.
+fn lock(fields: &mut Fields<'_>) -> Option<Lock> {
+    let number = fields.u64()?;
+    let (first, last) = (fields.u64()?, fields.u64()?);
+    let kind = match fields.i32()? {
+        libc::F_RDLCK => Some(LockKind::Shared),
+        libc::F_WRLCK => Some(LockKind::Exclusive),
+        libc::F_UNLCK => None,
+        _ => return None,
+    };
+    // Skip the process.
+    fields.skip(4)?;
+    let of_flock = fields.u32()? & LOCK_IS_FLOCK != 0;
+    // The kernel's largest offset stands for the end of the file, wherever that is.
+    let last = if last >= i64::MAX.cast_unsigned() { LockRange::END } else { last };
+    Some(Lock { owner: LockOwner { number, of_flock }, range: LockRange { first, last }, kind })
 }
 
 fn set_attr(fields: &mut Fields<'_>) -> Option<SetAttr> {
@@ -553,12 +599,13 @@ mod tests {
             (opcode::LINK, 9),
             (opcode::OPEN, 4),
             (opcode::READ, 36),
-            (opcode::RELEASE, 8),
+            (opcode::RELEASE, 24),
             (opcode::FSYNC, 8),
-            (opcode::FLUSH, 8),
+            (opcode::FLUSH, 24),
             (opcode::READDIR, 20),
             (opcode::RELEASEDIR, 8),
-            (opcode::SETLK, 36),
+            (opcode::GETLK, 44),
+            (opcode::SETLK, 44),
             (opcode::INTERRUPT, 8),
             (opcode::CREATE, 17),
             (opcode::BATCH_FORGET, 8),

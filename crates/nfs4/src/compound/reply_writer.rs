@@ -116,6 +116,26 @@ impl<'w, F: Family> ReplyWriter<'w, F> {
         self.fail(operation, status)
     }
 
+    /// Adds successful results of earlier operations, as they were written: [`ReplyWriter::since`].
+    pub fn restore(&mut self, count: u32, results: &[u8]) {
+        self.last = None;
+        self.count += count;
+        Writer::new(self.out).bytes(results);
+    }
+
+    /// Where the next result begins in the message.
+    #[must_use]
+    pub const fn position(&self) -> usize {
+        self.out.len()
+    }
+
+    /// The results that were written since a [`ReplyWriter::position`], without a payload beside
+    /// the message.
+    #[must_use]
+    pub fn since(&self, position: usize) -> &[u8] {
+        self.out.get(position..).unwrap_or_default()
+    }
+
     /// Whether a payload is sent beside this reply: a second READ must be answered with data in the
     /// message ([`ReplyWriter::read_here`]).
     #[must_use]

@@ -264,6 +264,16 @@ pub const SETTABLE_AT_CREATION: Bitmap = Bitmap::of(&[
     number::MODE_UMASK,
 ]);
 
+/// The room of a file system: objects and bytes, total and free. RFC 8881 s5.8.2
+pub const SPACE: Bitmap = Bitmap::of(&[
+    number::FILES_AVAIL,
+    number::FILES_FREE,
+    number::FILES_TOTAL,
+    number::SPACE_AVAIL,
+    number::SPACE_FREE,
+    number::SPACE_TOTAL,
+]);
+
 /// The attributes that every server has. RFC 8881 s5.6
 pub const REQUIRED: Bitmap = Bitmap::of(&[
     number::SUPPORTED_ATTRS,

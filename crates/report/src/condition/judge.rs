@@ -176,7 +176,7 @@ impl Place<'_> {
     fn conditions(&self) -> Vec<String> {
         let experiment = &self.within.record.experiment;
         let shape = experiment.workloads.iter().find(|shape| shape.name == self.workload.name);
-        let title = shape.map(|shape| view::title(shape, experiment.connections));
+        let title = shape.map(|shape| view::title(shape, None));
         let files = shape.and_then(|shape| shape.file_bytes);
         let files = files.map(|bytes| format!("files of {}", number::bytes(bytes)));
         let route = Some(view::route_conditions(self.route)).filter(|route| !route.is_empty());

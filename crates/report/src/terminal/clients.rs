@@ -53,15 +53,18 @@ fn summary(clients: &[ClientResult]) -> String {
     }
     let (_, spread) = range(clients.iter().map(|client| client.start_offset_ms));
     let (_, error) = range(clients.iter().map(|client| client.clock_error_ms));
-    let started = format!(
-        "started within {} (+- {})",
-        number::duration(spread * 1000.0),
-        number::duration(error * 1000.0)
-    );
+    // Without an error nobody has compared the clocks: fio does not say when a host began.
+    let started = (error > 0.0).then(|| {
+        format!(
+            "; started within {} (+- {})",
+            number::duration(spread * 1000.0),
+            number::duration(error * 1000.0)
+        )
+    });
     let (first, _) = range(clients.iter().filter_map(|client| client.first_done_s));
     let (_, last) = range(clients.iter().filter_map(|client| client.last_done_s));
     let done = (last > 0.0).then(|| format!("; first done {}, last done {}", seconds(first), seconds(last)));
-    format!("{shares}; {started}{}", done.unwrap_or_default())
+    format!("{shares}{}{}", started.unwrap_or_default(), done.unwrap_or_default())
 }
 
 /// A share in percent, with a decimal where whole percents would all look alike.
@@ -155,6 +158,7 @@ mod tests {
             name: format!("vm{index}"),
             share: if index == 0 { 0.07 } else { 0.93 / f64::from(clients.max(2) - 1) },
             start_offset_ms: 0.4,
+            clock_error_ms: 0.05,
             last_done_s: Some(1.0),
             straggler: clients > 1 && index == 0,
             lost: (index == 3).then(|| "the connection ended".to_owned()),
@@ -191,6 +195,19 @@ mod tests {
         assert!(text.contains("the knee is not reached"), "{text}");
         let text = table([1, 2, 4], [21_000.0, 20_000.0, 0.0]);
         assert!(text.contains("2: 20.0 (-1.00 each)") && text.contains("knee at 1 client"), "{text}");
+    }
+
+    #[test]
+    fn starts_that_nobody_has_compared_are_not_shown() {
+        let client = |name: &str| ClientResult {
+            name: name.to_owned(),
+            share: 0.5,
+            first_done_s: Some(1.0),
+            last_done_s: Some(2.0),
+            ..ClientResult::default()
+        };
+        let text = summary(&[client("h1"), client("h2")]);
+        assert_eq!(text, "h1 50 %, h2 50 %; first done 1.00 s, last done 2.00 s");
     }
 
     #[test]

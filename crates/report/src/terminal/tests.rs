@@ -167,3 +167,17 @@ fn a_route_that_cannot_be_paced_says_why_and_ports_tell_where_traffic_went() {
         page.contains("<b>rdma</b> was skipped: nothing holds it to a pace") && page.contains("RDMA ports:")
     );
 }
+
+#[test]
+fn a_stage_that_is_unknown_is_not_said_to_bind() {
+    let mut record = sample::record();
+    let unseen = "the server's machine is not seen; depth 8 gained 5 % of the first step";
+    for workload in record.routes.iter_mut().flat_map(|route| &mut route.workloads) {
+        for cell in [&mut workload.read, &mut workload.write].into_iter().flatten() {
+            cell.binding = record::Binding::new(record::Stage::Unknown, unseen);
+        }
+    }
+    let table = render(&record, 80).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(table.contains(&format!("what binds tcp, tcp-mp is unknown: {unseen}")), "{table}");
+    assert!(!table.contains("unknown binds"), "{table}");
+}

@@ -4,6 +4,7 @@ use super::addresses::Addresses;
 use super::guide;
 use super::local;
 use super::names::{Names, SANTRICITY_LABEL_MAX, check_interface, is_santricity_label};
+use super::powerscale;
 use crate::error::Findings;
 use crate::model::{self, Connect, Portal};
 use crate::nqn;
@@ -46,6 +47,7 @@ pub(super) fn check(
             let mut found = one(shared, host, name, address, findings);
             found.portals = portals(hosts.len(), arrays, others);
             found.local = local.take();
+            powerscale::is_reachable(site, host, &found, findings);
             unique_nqn(host, &found, &mut nqns, findings);
             if !found.portals.is_empty() {
                 names.take_line(&host.get_ref().name, &found.name, findings);
@@ -190,7 +192,7 @@ fn expand(
         return address.into_iter().map(|address| (text.clone(), address)).collect();
     };
     let first = range.name(range.first);
-    names.check_host_name(&At::new(keys.name.span(), first.clone()), ("name", "host"), findings);
+    names.check_range(&keys.name, &first, (range.before, range.numbers, range.after), findings);
     let count = range.last.saturating_sub(range.first).saturating_add(1);
     if range.last < range.first || count > RANGE_MAX {
         findings.add(
@@ -253,6 +255,8 @@ fn step(address: IpAddr, offset: usize) -> IpAddr {
 /// `cmp[01-54]`.
 struct Range<'a> {
     before: &'a str,
+    /// `01-54`
+    numbers: &'a str,
     after: &'a str,
     first: u64,
     last: u64,
@@ -266,6 +270,7 @@ impl<'a> Range<'a> {
         let (first, last) = numbers.split_once('-')?;
         Some(Self {
             before,
+            numbers,
             after,
             first: first.parse().ok()?,
             last: last.parse().ok()?,

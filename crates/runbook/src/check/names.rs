@@ -30,15 +30,32 @@ impl Names {
         if is_label(text) {
             return;
         }
-        let near: String = text.to_lowercase().chars().map(|c| if is_plain(c) { c } else { '-' }).collect();
+        let near = plain(text);
         let near = near.trim_matches('-');
-        findings.add(
-            name.span(),
-            format!("{text:?} is not a name for {}", with_article(what)),
-            "a name has 1 to 63 lower-case letters, digits and hyphens, and begins and ends with a letter or digit",
-            "RFC 1123, section 2.1",
-            format!("{key} = {:?}", if is_label(near) { near.to_owned() } else { what.replace(' ', "-") }),
-        );
+        let near = if is_label(near) { near.to_owned() } else { what.replace(' ', "-") };
+        not_a_name(name, text, what, format!("{key} = {near:?}"), findings);
+    }
+
+    /// The first name of a range of hosts, with the parts before and after the number.
+    pub(super) fn check_range(
+        &self,
+        name: &At<String>,
+        first: &str,
+        (before, numbers, after): (&str, &str, &str),
+        findings: &mut Findings,
+    ) {
+        if is_label(first) {
+            return;
+        }
+        let (before, after) = (plain(before), plain(after));
+        let (before, after) = (before.trim_start_matches('-'), after.trim_end_matches('-'));
+        let digits = numbers.split('-').next().unwrap_or_default();
+        let near = if is_label(&format!("{before}{digits}{after}")) {
+            format!("{before}[{numbers}]{after}")
+        } else {
+            format!("host[{numbers}]")
+        };
+        not_a_name(name, first, "host", format!("name = {near:?}"), findings);
     }
 
     /// No two things share a name.
@@ -74,6 +91,21 @@ impl Names {
             );
         }
     }
+}
+
+fn not_a_name(place: &At<String>, text: &str, what: &str, advice: String, findings: &mut Findings) {
+    findings.add(
+        place.span(),
+        format!("{text:?} is not a name for {}", with_article(what)),
+        "a name has 1 to 63 lower-case letters, digits and hyphens, and begins and ends with a letter or digit",
+        "RFC 1123, section 2.1",
+        advice,
+    );
+}
+
+/// A text with a hyphen for each character that a name cannot have.
+fn plain(text: &str) -> String {
+    text.to_lowercase().chars().map(|c| if is_plain(c) { c } else { '-' }).collect()
 }
 
 /// `an array`, `a host`.

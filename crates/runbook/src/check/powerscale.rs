@@ -4,9 +4,9 @@ use super::addresses::{Addresses, v4};
 use super::names::{Names, check_interface, check_path};
 use crate::error::Findings;
 use crate::model::{self, NasNode};
-use crate::site::{At, PowerScale, Site};
+use crate::site::{At, Host, PowerScale, Site};
 use std::collections::HashSet;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 
 /// The guide to RoCE on PowerScale.
 const ROCE: &str = "Setup RoCE on PowerScale";
@@ -201,6 +201,38 @@ fn one_subnet(keys: &PowerScale, nodes: &[NasNode], findings: &mut Findings) {
             "the addresses of a pool are in its subnet",
             format!("{ROCE}, section On the PowerScale Side"),
             "an address of the same subnet, or a smaller prefix_length",
+        );
+    }
+}
+
+/// The subnet of the pool, if its first node has an IPv4 address: first address and prefix.
+fn subnet(keys: &PowerScale) -> Option<(Ipv4Addr, u8)> {
+    let first: Ipv4Addr = keys.nodes.get_ref().first()?.get_ref().address.get_ref().parse().ok()?;
+    let prefix = *keys.prefix_length.get_ref();
+    let mask = u32::MAX.checked_shl(u32::from(32_u8.saturating_sub(prefix))).unwrap_or(0);
+    Some(((u32::from(first) & mask).into(), prefix))
+}
+
+/// Neither the cluster's subnet nor the clients get a gateway, so no client is elsewhere.
+pub(super) fn is_reachable(site: &Site, host: &At<Host>, client: &model::Host, findings: &mut Findings) {
+    let Some((start, prefix)) = site.powerscale.as_ref().and_then(|nas| subnet(nas.get_ref())) else {
+        return;
+    };
+    let is_inside = |address: IpAddr| match address {
+        IpAddr::V4(address) => network(address, prefix) == network(start, prefix),
+        IpAddr::V6(_) => false,
+    };
+    let keys = host.get_ref();
+    let of_local = client.local.iter().flat_map(|local| local.addresses.iter().copied());
+    let own = std::iter::once((client.address, keys.address.span()));
+    let all = own.chain(of_local.map(|ip| (ip, keys.localports.as_ref().map_or(0..0, At::span))));
+    for (address, span) in all.filter(|(address, _)| !is_inside(*address)) {
+        findings.add(
+            span,
+            format!("{} at {address} is outside of the cluster's subnet {start}/{prefix}", client.name),
+            "NFS over RDMA has a network of its own, without a gateway: clients are in the subnet of the pool",
+            format!("{ROCE}, section On the Linux Side"),
+            format!("an address of {start}/{prefix}, or a smaller prefix_length on the nodes and all clients"),
         );
     }
 }

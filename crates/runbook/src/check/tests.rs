@@ -310,6 +310,32 @@ const BROKEN_NAS: &[(&str, &str, &str, [&str; 3])] = &[
     ),
 ];
 
+/// The same for clients outside of the subnet.
+const BROKEN_CLIENTS: &[(&str, &str, &str, [&str; 3])] = &[
+    (
+        "\"192.168.1.23\"",
+        "\"192.168.2.23\"",
+        "192.168.2.23",
+        [
+            "p4-02 at 192.168.2.23 is outside of the cluster's subnet 192.168.1.0/24",
+            "gateway",
+            "On the Linux Side",
+        ],
+    ),
+    (
+        "\"192.168.1.23\"",
+        "\"fd00::23\"",
+        "fd00::23",
+        ["p4-02 at fd00::23 is outside", "gateway", "Linux Side"],
+    ),
+    (
+        "#localports = \"192.168.1.21-192.168.1.22\"",
+        "localports = \"192.168.1.21~192.168.0.22\"",
+        "192.168.0.22",
+        ["p4-01 at 192.168.0.22 is outside", "gateway", "Linux Side"],
+    ),
+];
+
 /// The same for the example of a Spectrum Scale cluster.
 const BROKEN_SCALE: &[(&str, &str, &str, [&str; 3])] = &[
     (
@@ -352,7 +378,13 @@ fn a_broken_rule_is_refused_with_its_line_the_rule_and_its_source() {
     let server = System::LinuxServer.site_file().to_owned();
     let nas = System::PowerScale.site_file().to_owned();
     let scale = System::Scale.site_file().to_owned();
-    let tables = [(ef600(), BROKEN), (server, BROKEN_SERVER), (nas, BROKEN_NAS), (scale, BROKEN_SCALE)];
+    let tables = [
+        (ef600(), BROKEN),
+        (server, BROKEN_SERVER),
+        (nas.clone(), BROKEN_NAS),
+        (nas, BROKEN_CLIENTS),
+        (scale, BROKEN_SCALE),
+    ];
     let all = tables.iter().flat_map(|(example, cases)| cases.iter().map(move |case| (example, case)));
     for (example, (old, new, in_line, [sentence, rule, origin])) in all {
         let site = example.replacen(old, new, 1);
@@ -364,6 +396,27 @@ fn a_broken_rule_is_refused_with_its_line_the_rule_and_its_source() {
         assert!(refusal.origin.contains(origin), "{new}: {refusal}");
         assert!(!refusal.advice.is_empty(), "{new}: {refusal}");
     }
+}
+
+/// What is proposed for a range stands for as many hosts.
+#[test]
+fn a_range_with_a_bad_name_gets_a_range_proposed() {
+    for (given, proposed) in [
+        ("Cmp[01-54]", "cmp[01-54]"),
+        ("cmp_[01-54]", "cmp-[01-54]"),
+        ("-cmp[01-54].ib", "cmp[01-54]-ib"),
+        ("cmp[01-54]_", "cmp[01-54]"),
+    ] {
+        let site = ef600().replace("cmp[01-54]", given);
+        let (refusal, _) = refused(&site);
+        assert_eq!(refusal.advice, format!("name = {proposed:?}"), "{given}: {refusal}");
+        let again = ef600().replace("cmp[01-54]", proposed);
+        assert!(crate::runbook(&again).is_ok(), "{proposed}");
+    }
+    // Nothing is near a name that is too long.
+    let long = format!("{}[1-4]", "x".repeat(70));
+    let (refusal, _) = refused(&ef600().replace("cmp[01-54]", &long));
+    assert_eq!(refusal.advice, "name = \"host[1-4]\"");
 }
 
 // Deploying NetApp EF600, section EF600 and InfiniBand Fabric Topologies.
@@ -399,6 +452,25 @@ fn limits_of_a_release_or_of_a_transport_hold_for_these_only() {
     let last = ef600().replace("172.30.60.1\"", "172.30.60.201\"").replace("172.30.60.101", "172.30.61.255");
     assert!(runbook(&last).is_ok());
     assert!(refused(&last.replace("60.201", "60.202")).0.sentence.contains("1 of them"));
+}
+
+/// A range of clients may begin in the subnet and leave it.
+#[test]
+fn every_client_of_a_range_is_in_the_subnet_of_the_pool() {
+    let site = System::PowerScale.site_file().replace("192.168.1.21\"", "192.168.1.130\"");
+    let range = |first: &str| {
+        let half = site.replace("prefix_length = 24", "prefix_length = 26").replace("1.20", "1.18");
+        half.replace("\"p4-02\"", "\"p4-[02-11]\"").replace("192.168.1.23\"", &format!("{first}\""))
+    };
+    runbook(&range("192.168.1.140")).unwrap_or_else(|error| panic!("{error}"));
+    let (refusal, line) = refused(&range("192.168.1.190"));
+    assert!(refusal.sentence.starts_with("p4-04 at 192.168.1.192 is outside"), "{refusal}");
+    assert!(
+        refusal.sentence.ends_with("192.168.1.128/26") && line.contains("192.168.1.190"),
+        "{line}: {refusal}"
+    );
+    let (refusal, _) = refused(&range("192.168.1.120"));
+    assert!(refusal.sentence.starts_with("p4-02 at 192.168.1.120 is outside"), "{refusal}");
 }
 
 /// RHEL 7 and later systems do not share volumes; clients of files have none.
@@ -477,7 +549,7 @@ fn local_addresses_are_for_clients_of_a_cluster_only() {
     let shared = System::PowerScale
         .site_file()
         .replace("prefix_length", "localports = \"192.168.1.21-192.168.1.22\"\nprefix_length");
-    assert!(matches!(runbook(&shared), Err(Error::Form { cause }) if cause.contains("`localports`")));
+    assert!(matches!(runbook(&shared), Err(Error::Form { cause, .. }) if cause.contains("`localports`")));
 }
 
 #[test]
@@ -528,17 +600,18 @@ fn a_cluster_without_arrays_and_a_nas_without_clients_are_refused() {
 
 #[test]
 fn keys_that_nothing_reads_and_files_that_are_no_toml_are_refused_with_the_line() {
-    for (old, new, part) in [
-        ("interface = \"ib0\"", "interfaces = \"ib0\"", "unknown field `interfaces`"),
-        ("os = \"rhel8\"", "os = \"rhel6\"", "unknown variant `rhel6`"),
-        ("drives = 20", "drives = \"many\"", "invalid type"),
-        ("name = \"hpc\"", "name = hpc", ""),
-        ("name = \"hpc\"", "", "missing field `name`"),
+    for (old, new, part, place) in [
+        ("interface = \"ib0\"", "interfaces = \"ib0\"", "unknown field `interfaces`", "the keys of hosts"),
+        ("os = \"rhel8\"", "os = \"rhel6\"", "unknown variant `rhel6`", "the keys of hosts"),
+        ("drives = 20", "drives = \"many\"", "invalid type", "the keys of array"),
+        ("name = \"hpc\"", "name = hpc", "", "section The site file"),
+        ("name = \"hpc\"", "", "missing field `name`", "section The site file"),
     ] {
-        let Err(Error::Form { cause }) = runbook(&ef600().replacen(old, new, 1)) else {
-            panic!("{new} is accepted")
-        };
+        let error = runbook(&ef600().replacen(old, new, 1)).expect_err(new);
+        let Error::Form { cause, origin } = &error else { panic!("{new}: {error}") };
         assert!(cause.contains(part) && cause.starts_with("line "), "{new}: {cause}");
+        assert_eq!(*origin, format!("docs/RUNBOOKS.md, {place}"), "{new}");
+        assert!(error.to_string().contains(&format!("cause: {cause} ({origin})\n")), "{error}");
     }
     let error = runbook("name = \"empty\"").expect_err("no machine");
     assert!(error.to_string().contains("no machine"), "{error}");

@@ -21,6 +21,7 @@ pub(super) fn expected(array: &Array, hosts: &[Host]) -> String {
             "cache block size": 32768,
             "cache flush threshold": 50,
             "default host type": 28,
+            "media scan period in days": 30,
         },
         "ports": array.ports.iter().map(|port| network(array, port)).collect::<Vec<_>>(),
         "pools": pools(array),
@@ -69,6 +70,9 @@ fn volume(array: &Array, volume: &Volume) -> Value {
         "write cache mirroring": true,
         "write cache without batteries": false,
         "read ahead": false,
+        "cache flush": "flush10Sec",
+        "media scan": true,
+        "redundancy check": true,
     });
     if let Some(segment) = array.layout.stripe.segment_kib {
         properties["segment KiB"] = json!(segment);

@@ -15,24 +15,35 @@ const GIB: u64 = 1 << 30;
 
 /// The requests as JSON.
 pub(super) fn requests(array: &Array, hosts: &[Host]) -> String {
+    let groups = &array.layout.groups;
     let list: Vec<Value> = [
-        settings(array),
-        array.ports.iter().map(|port| address(array, port)).collect(),
-        array.layout.groups.iter().flat_map(|group| group_and_volumes(array, group)).collect(),
-        hosts.iter().map(host).chain([host_group(array, hosts)]).collect(),
+        of_step("settings", settings(array)),
+        of_step("settings", array.ports.iter().map(|port| address(array, port)).collect()),
+        of_step("volumes", groups.iter().flat_map(|group| group_and_volumes(array, group)).collect()),
+        of_step("hosts", hosts.iter().map(host).chain([host_group(array, hosts)]).collect()),
+        // rest.sh waits before its step `mappings`.
         vec![formatted()],
-        array.volumes().map(|(lun, volume)| mapping(array, lun, volume)).collect(),
+        of_step("mappings", array.volumes().map(|(lun, volume)| mapping(array, lun, volume)).collect()),
     ]
     .concat();
     let whole = json!({
         "array": array.label,
         "base": format!("https://{}:8443/devmgr/v2/storage-systems/1", array.management[0]),
         "authentication": "HTTP basic, user admin, the password of EF600_PASSWORD",
+        "sent by": "./rest.sh do",
         "afterwards": "./run.sh 25-volume-settings.smcli",
         "ids": ids(),
         "requests": list,
     });
     serde_json::to_string_pretty(&whole).expect("texts and numbers have a form in JSON")
+}
+
+/// Names the step of rest.sh in which requests are sent.
+fn of_step(step: &str, mut requests: Vec<Value>) -> Vec<Value> {
+    for request in &mut requests {
+        request["step"] = json!(step);
+    }
+    requests
 }
 
 /// How each id of a path or body is found.
@@ -92,7 +103,6 @@ fn address(array: &Array, port: &Port) -> Value {
     let mut network = json!({
         "ipv4Enabled": true,
         "ipv4Settings": { "configurationMethod": "configStatic", "address": port.address, "subnetMask": mask },
-        "interfaceSpeed": "speedAuto",
     });
     if let Some(mtu) = array.mtu {
         network["interfaceMtu"] = json!(mtu);

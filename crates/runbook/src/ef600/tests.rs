@@ -83,7 +83,7 @@ fn text<'a>(files: &'a [Artifact], path: &str) -> &'a str {
     &found.unwrap_or_else(|| panic!("no {path}")).text
 }
 
-// Deploying NetApp EF600, figure 9, and `on error stop` as in figures 11, 13 and 16.
+// Deploying NetApp EF600, figure 9, in two scripts, and `on error stop` as in figures 11, 13, 16.
 #[test]
 fn the_basic_configuration_is_that_of_figure_9() {
     let mut figure = vec![
@@ -105,7 +105,11 @@ fn the_basic_configuration_is_that_of_figure_9() {
         figure.push(format!("set controller [{controller}] hostPort [\"{port}\"] IPV4Address={address}"));
     }
     let files = files(GUIDE_SITE);
-    assert_eq!(commands(text(&files, "array-de0704/10-basic.smcli")), commands(&figure.join(";\n")));
+    let basic = commands(text(&files, "array-de0704/10-basic.smcli"));
+    let mut ports = commands(text(&files, "array-de0704/15-ports.smcli"));
+    assert_eq!(ports.remove(0), command("on error stop"));
+    assert!(basic.iter().all(|(words, _)| words[1] != "controller"));
+    assert_eq!([basic, ports].concat(), commands(&figure.join(";\n")));
 }
 
 // Deploying NetApp EF600, figures 11 and 13.
@@ -230,6 +234,42 @@ fn all_forms_of_a_configuration_mean_the_same() {
     }
 }
 
+/// What SMcli alone sets is verified too, under the names of the REST interface.
+#[test]
+fn what_smcli_alone_sets_is_in_the_plan_that_is_verified() {
+    for site in sites() {
+        let files = files(&site);
+        let settings = text(&files, "array-de0704/25-volume-settings.smcli");
+        let plan: serde_json::Value =
+            serde_json::from_str(text(&files, "array-de0704/plan.json")).expect("JSON");
+        assert!(settings.contains("set storageArray mediaScanRate=30;"), "{settings}");
+        assert_eq!(plan["settings"]["media scan period in days"], 30);
+        let pools = plan["pools"].as_array().expect("pools").iter();
+        let volumes: Vec<_> = pools.flat_map(|pool| pool["volumes"].as_array().expect("volumes")).collect();
+        assert_eq!(volumes.len(), 4);
+        for volume in volumes {
+            let name = volume["name"].as_str().expect("a name");
+            let properties = &volume["properties"];
+            for (line, key, value) in [
+                (
+                    "set allVolumes cacheFlushModifier=10;".to_owned(),
+                    "cache flush",
+                    serde_json::json!("flush10Sec"),
+                ),
+                ("set allVolumes mediaScanEnabled=true;".to_owned(), "media scan", serde_json::json!(true)),
+                (
+                    format!("set volume [\"{name}\"] redundancyCheckEnabled=true;"),
+                    "redundancy check",
+                    serde_json::json!(true),
+                ),
+            ] {
+                assert!(settings.contains(&line), "{line} is not in\n{settings}");
+                assert_eq!(properties[key], value, "{name}: {key}");
+            }
+        }
+    }
+}
+
 /// A value that differs in one form only is found, so that the test above can fail.
 #[test]
 fn a_form_that_differs_in_one_value_means_something_else() {
@@ -279,7 +319,7 @@ fn ports_of_roce_have_netmask_and_mtu() {
     let site = GUIDE_SITE
         .replace("scheme =", "fabric = \"roce\"\nsubnet_mask = \"255.255.255.0\"\nmtu = 9000\nscheme =");
     let files = files(&site);
-    let found = commands(text(&files, "array-de0704/10-basic.smcli")).pop().expect("a command");
+    let found = commands(text(&files, "array-de0704/15-ports.smcli")).pop().expect("a command");
     let wanted = "set controller [b] hostPort [\"2b\"] IPV4ConfigurationMethod=static IPV4Address=172.30.57.114 \
                   IPV4SubnetMask=255.255.255.0 maxFramePayload=9000";
     assert_eq!(found, command(wanted));
@@ -290,9 +330,10 @@ fn ports_of_roce_have_netmask_and_mtu() {
 #[test]
 fn no_file_has_a_password() {
     for file in files(GUIDE_SITE) {
-        for line in file.text.lines().filter(|line| line.contains("assword") || line.starts_with("SMcli")) {
+        let lines = file.text.lines().map(str::trim);
+        for line in lines.filter(|line| line.contains("assword") || line.starts_with("SMcli")) {
             assert!(!line.contains(" -p "), "{}: {line}", file.path);
-            let value = line.trim().strip_prefix("api_password:");
+            let value = line.strip_prefix("api_password:").or(line.strip_prefix("url_password:"));
             assert!(value.is_none_or(|value| value.contains("lookup('env'")), "{}: {line}", file.path);
         }
         if file.path.ends_with("run.sh") {

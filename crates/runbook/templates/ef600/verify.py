@@ -39,6 +39,10 @@ class Array:
         if os.environ.get("EF600_VALIDATE_CERTS") not in ("yes", "true", "1"):
             self.context.check_hostname = False
             self.context.verify_mode = ssl.CERT_NONE
+        # The array is asked itself, whatever proxy the environment names.
+        self.opener = urllib.request.build_opener(
+            urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=self.context)
+        )
         self.answers = {}
 
     def get(self, path):
@@ -52,7 +56,7 @@ class Array:
             whole = f"{url}/devmgr/v2/storage-systems/1{path}"
             request = urllib.request.Request(whole, headers=self.headers)
             try:
-                with urllib.request.urlopen(request, timeout=TIMEOUT_S, context=self.context) as answer:
+                with self.opener.open(request, timeout=TIMEOUT_S) as answer:
                     return json.load(answer)
             except urllib.error.HTTPError as error:
                 fail(f"{whole}: {error.code} {error.reason}; is the password right?")
@@ -101,6 +105,7 @@ def settings(array, plan):
         "cache block size": sa["cache"]["cacheBlkSize"],
         "cache flush threshold": sa["cache"]["demandFlushThreshold"],
         "default host type": sa["defaultHostTypeIndex"],
+        "media scan period in days": whole["mediaScanPeriod"],
     }
     yield from compare("array", found, plan["settings"])
     ports = host_ports(array)
@@ -178,6 +183,9 @@ def volume_differs(found, wanted, letters):
         "write cache mirroring": cache["mirrorEnable"],
         "write cache without batteries": cache["cwob"],
         "read ahead": int(cache["readAheadMultiplier"]) > 0,
+        "cache flush": cache["cacheFlushModifier"],
+        "media scan": found["mediaScan"]["enable"],
+        "redundancy check": found["mediaScan"]["parityValidationEnable"],
         "segment KiB": int(found["segmentSize"]) >> 10,
     }
     yield from compare(f"volume {wanted['name']}", has, wanted["properties"])

@@ -12,9 +12,18 @@ pattern() {
         sed 's/^concurrency$/default/'
 }
 
+is_pattern() {
+    case $1 in default | streaming | random) ;; *) return 1 ;; esac
+}
+
 case ${1-} in
     do)
-        if ! noted pattern; then note pattern "$(pattern)"; fi
+        # What cannot be read could not be put back.
+        if ! noted pattern; then
+            was=$(pattern)
+            is_pattern "$was" || fail "isi get -d {{ nas.export }} shows no access pattern: what it is, is not known"
+            note pattern "$was"
+        fi
         isi set -R -a {{ nas.access_pattern }} {{ nas.export }}
 {%- if nas.is_for_benchmark %}
         # Duplicate blocks of a benchmark would be found and not be written.
@@ -29,7 +38,8 @@ case ${1-} in
     verify)
         isi get -d {{ nas.export }}
         now=$(pattern)
-        [ "${now:-{{ nas.access_pattern }}}" = {{ nas.access_pattern }} ] || fail "the access pattern of {{ nas.export }} is $now: isi get -d"
+        [ -n "$now" ] || fail "isi get -d {{ nas.export }} shows no access pattern: what it is, is not known"
+        [ "$now" = {{ nas.access_pattern }} ] || fail "the access pattern of {{ nas.export }} is $now: isi get -d"
 {%- if nas.is_for_benchmark %}
         isi dedupe inline settings view | grep -i 'Mode: *disabled' >/dev/null || fail "inline deduplication is on"
 {%- endif %}
@@ -37,7 +47,8 @@ case ${1-} in
     undo)
         if noted pattern; then
             was=$(before pattern)
-            isi set -R -a "${was:-default}" {{ nas.export }}
+            is_pattern "$was" || fail "what the access pattern was is not known: isi set -R -a PATTERN {{ nas.export }}"
+            isi set -R -a "$was" {{ nas.export }}
             forget pattern
         fi
 {%- if nas.is_for_benchmark %}

@@ -12,7 +12,12 @@ uid={{ nas.uid }}
 case ${1-} in
     do)
         need_root
-        if ! id "$user" >/dev/null 2>&1; then
+        if id "$user" >/dev/null 2>&1; then
+            [ "$(id -u "$user")" = "$uid" ] ||
+                fail "$user has UID $(id -u "$user") here, and $uid on the cluster, which would refuse its writes. \
+If nothing here needs the old number: usermod --uid $uid $user, and chown the files that it has outside of its home. \
+Else name another user and its uid in the site file"
+        else
             useradd --uid "$uid" --create-home "$user"
             remember users "$user"
         fi

@@ -12,10 +12,10 @@ route=${ROUTE:-rdma-mp}
 point=/mnt/{{ nas.name }}/$route
 result=baseline-$route.json
 
-# A machine with one NUMA node says -1 or has no such file.
-node=$(cat "/sys/class/net/$interface/device/numa_node" 2>/dev/null || echo -1)
+# A machine with one NUMA node says -1 or has no such file. A VLAN is on the card of the interface below it.
+node=$(cat "/sys/class/net/$interface"{,/lower_*}/device/numa_node 2>/dev/null | tail -n 1 || :)
 pin=()
-if [ "$node" -ge 0 ]; then pin=(numactl --cpunodebind="$node" --membind="$node"); fi
+if [ "${node:--1}" -ge 0 ]; then pin=(numactl --cpunodebind="$node" --membind="$node"); fi
 
 case ${1-} in
     do)

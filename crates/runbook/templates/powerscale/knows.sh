@@ -27,6 +27,22 @@ knows() {
     fail "$* has none of:$options; see its --help"
 }
 
+# field KEY: the value of a line `Key: value` of the standard input, without blanks. Long values go on in the
+# next lines.
+field() {
+    awk -v key="$1" '
+        /^ *[A-Z][A-Za-z0-9 ()-]*:( |$)/ { is_it = 0 }
+        { line = $0; sub(/^ +/, "", line) }
+        index(line, key ":") == 1 { is_it = 1; line = substr(line, length(key) + 2) }
+        is_it { gsub(/ /, "", line); value = value line }
+        END { print value }'
+}
+
+# differs A B: whether two lists with commas have other members, in any order.
+differs() {
+    [ "$(echo "$1" | tr , '\n' | sort -u)" != "$(echo "$2" | tr , '\n' | sort -u)" ]
+}
+
 # What the steps have changed, so that undo takes back that and nothing else. It is kept in the
 # cluster's file system: the next step may run on another node.
 state=${RUNBOOK_STATE:-/ifs/.trunkline-runbook}

@@ -9,15 +9,17 @@ use tempfile::TempDir;
 
 /// Answers with what `running` and `volumes` have, and notes the password's file. `first`, if it is
 /// there, is the first answer about what runs.
-fn array() -> TempDir {
+pub(crate) fn array() -> TempDir {
     let directory = folder(System::Ef600.site_file());
     let smcli = format!(
-        "#!/bin/bash\ncd {}\nwhile [ $# -gt 0 ]; do\n\
+        "#!/bin/bash\nhere=$PWD\ncd {}\nwhile [ $# -gt 0 ]; do\n\
          if [ \"$1\" = -P ]; then cat \"$2\" >password; stat -c '%n %a' \"$2\" >handed; fi\n\
-         if [ \"$1\" = -f ]; then query=$(cat \"$2\"); fi\nshift; done\necho \"$query\" >>asked\n\
+         if [ \"$1\" = -f ]; then query=$(cd \"$here\" && cat \"$2\"); fi\nshift; done\necho \"$query\" >>asked\n\
          case $query in\n'show allVolumes summary;') cat volumes ;;\n\
          'show storageArray longRunningOperations;') echo 'other-volume  Volume Initialize  10%'; cat running\n\
-         [ ! -e later ] || mv later running ;;\n*) exit 1 ;;\nesac\n\
+         [ ! -e later ] || mv later running ;;\n\
+         'show storageArray lunMappings;') cat mappings ;;\n'save '*) echo 'the profile' ;;\n\
+         *'set controller'*) echo \"$query\" >changed ;;\n*) exit 1 ;;\nesac\n\
          cat end 2>/dev/null || echo 'SMcli completed successfully.'\n",
         directory.path().display()
     );
@@ -104,4 +106,145 @@ fn without_a_file_system_in_memory_a_password_is_not_handed_over() {
             "{said}"
         );
     }
+}
+
+/// What an array had, as it might be saved: on lines of its own or several in one command.
+const BEFORE: &str = "on error stop;\n// set storageArray userLabel=\"wrong\";\nshow \"Setting the label\";\n\
+    set storageArray userLabel=\"old name\";\nset storageArray cacheBlockSize=16 cacheFlushStart=80\n  cacheFlushStop=80;\n\
+    set storageArray mediaScanRate=15;\nset storageArray autoLoadBalancingEnable=TRUE;\n\
+    set storageArray hostConnectivityReporting enable;\nset storageArray defaultHostType=1;\n";
+
+/// Runs the script that makes files of commands of these saved ones.
+fn undo_of(array: &TempDir, saved: &str, words: &[&str]) -> (bool, String) {
+    let folder = array.path().join("array-de0704");
+    write(&folder.join("before.smcli"), saved, 0o644);
+    run(Command::new(folder.join("undo-10-basic.sh")).args(words))
+}
+
+/// The commands of a file that the script has made.
+fn made(array: &TempDir, name: &str) -> Vec<String> {
+    let text = fs::read_to_string(array.path().join("array-de0704").join(name)).expect("made");
+    assert!(text.contains("\non error stop;\n"), "{text}");
+    text.lines().filter(|line| line.starts_with("set ")).map(str::to_owned).collect()
+}
+
+/// What the commands of BEFORE are put back by.
+const PUT_BACK: [&str; 7] = [
+    "set storageArray userLabel=\"old name\";",
+    "set storageArray cacheBlockSize=16;",
+    "set storageArray cacheFlushStart=80;",
+    "set storageArray mediaScanRate=15;",
+    "set storageArray autoLoadBalancingEnable=TRUE;",
+    "set storageArray defaultHostType=1;",
+    "set storageArray hostConnectivityReporting enable;",
+];
+
+#[test]
+fn the_undo_of_the_basic_settings_has_the_saved_values() {
+    let array = array();
+    let script = array.path().join("array-de0704/undo-10-basic.sh");
+    let (worked, said) = run(&mut Command::new(&script));
+    assert!(!worked && said.contains("there is no before.smcli"), "{said}");
+    for saved in [
+        BEFORE.to_owned(),
+        // Windows' ends of lines, a mark of UTF-8, and what SMcli says to whoever reads it.
+        format!("\u{feff}// Saved;\n{BEFORE}").replace('\n', "\r\n"),
+        BEFORE
+            .replace('=', " = ")
+            .replace("set storageArray", "  set   storageArray")
+            .replace(';', " ;  // set now\n"),
+        format!("show \"Setting mediaScanRate; set storageArray mediaScanRate=9; // to 9\";\n{BEFORE}"),
+        // Twice the same.
+        format!("{BEFORE}{BEFORE}"),
+    ] {
+        assert_eq!(undo_of(&array, &saved, &[]), (true, "made undo-10-basic.smcli\n".to_owned()), "{saved}");
+        assert_eq!(made(&array, "undo-10-basic.smcli"), PUT_BACK, "{saved}");
+    }
+    // Other casing: the keys are spelled as ours, the values stay.
+    let keys = BEFORE.to_uppercase().replace("\"OLD NAME\"", "\"Old Name\"").replace("=TRUE", "=True");
+    let (worked, said) = undo_of(&array, &keys, &[]);
+    assert!(worked, "{said}");
+    let wanted = PUT_BACK.map(|line| line.replace("old name", "Old Name").replace("TRUE", "True"));
+    assert_eq!(made(&array, "undo-10-basic.smcli"), wanted);
+    let (worked, said) = run(Command::new(&script).arg("all"));
+    assert!(!worked && said.contains("usage: "), "{said}");
+}
+
+/// How SMcli writes its commands differs between releases: what cannot be read is done by hand.
+#[test]
+fn saved_commands_that_lack_a_setting_make_no_file() {
+    let array = array();
+    let made = array.path().join("array-de0704/undo-10-basic.smcli");
+    for (from, to, missing) in [
+        ("mediaScanRate", "other", "mediaScanRate"),
+        ("=15", "=often", "mediaScanRate"),
+        ("set storageArray userLabel", "set subsystem userLabel", "userLabel"),
+        ("\"old name\"", "\"\"", "userLabel"),
+        ("=TRUE", "=", "autoLoadBalancingEnable"),
+        ("set storageArray mediaScanRate=15", "// set storageArray mediaScanRate=15", "mediaScanRate"),
+        ("defaultHostType=1", "defaultHostType=1;\nset storageArray defaultHostType=2", "defaultHostType"),
+        ("hostConnectivityReporting enable", "hostConnectivityReporting", "hostConnectivityReporting"),
+        ("cacheBlockSize=16 ", "", "cacheBlockSize"),
+    ] {
+        // One of an earlier run does not stay.
+        assert!(undo_of(&array, BEFORE, &[]).0 && made.exists());
+        let saved = BEFORE.replace(from, to);
+        assert_ne!(saved, BEFORE);
+        let (worked, said) = undo_of(&array, &saved, &[]);
+        assert!(!worked && said.contains(&format!("what these were: {missing};\n")), "{to}: {said}");
+        assert!(said.contains("By hand: look them up in before.txt"), "{said}");
+        assert!(said.contains(&format!("set storageArray {missing}")), "{said}");
+        // What can be read is not lost.
+        assert_eq!(said.contains("=\"old name\";"), missing != "userLabel", "{said}");
+        assert!(!made.exists(), "{to}");
+    }
+    // None at all, or no text.
+    for saved in ["on error stop;\n", "\0\u{1}\u{2}", "\"", "set storageArray"] {
+        let (worked, said) = undo_of(&array, saved, &[]);
+        assert!(
+            !worked && said.contains("these were: userLabel; cacheBlockSize; cacheFlushStart; media"),
+            "{said}"
+        );
+        assert!(said.contains("autoLoadBalancingEnable=VALUE;\n") && !made.exists(), "{said}");
+    }
+}
+
+#[test]
+fn the_undo_of_ports_has_the_saved_addresses() {
+    let array = array();
+    let (worked, said) = undo_of(&array, BEFORE, &["ports"]);
+    assert!(!worked && said.contains("the address of port 1a of a; the address of port 1b of a;"), "{said}");
+    assert!(said.contains("set controller [b] hostPort [\"2b\"] IPV4Address=ADDRESS;\n"), "{said}");
+    let set = fs::read_to_string(array.path().join("array-de0704/15-ports.smcli")).expect("read");
+    let set = set.lines().filter(|line| line.starts_with("set controller"));
+    let ports: Vec<_> = set.map(|line| line.replace("172.30.57.", "10.0.0.")).collect();
+    assert_eq!(ports.len(), 8);
+    let saved = format!("{BEFORE}{}\n", ports.join("\n"));
+    let made_it = (true, "made undo-15-ports.smcli\n".to_owned());
+    assert_eq!(undo_of(&array, &saved, &["ports"]), made_it);
+    assert_eq!(made(&array, "undo-15-ports.smcli"), ports);
+    assert_eq!(
+        undo_of(&array, &saved.replace('\n', "\r\n").replace("hostPort [", "HOSTPORT["), &["ports"]),
+        made_it
+    );
+    assert_eq!(made(&array, "undo-15-ports.smcli").len(), 8);
+    for (from, to) in [("10.0.0.110", "none"), ("[a] hostPort [\"2b\"]", "[a] hostPort [\"3b\"]")] {
+        let (worked, said) = undo_of(&array, &saved.replace(from, to), &["ports"]);
+        assert!(!worked && said.contains("what these were: the address of port 2b of a;\n"), "{said}");
+        assert!(!array.path().join("array-de0704/undo-15-ports.smcli").exists());
+    }
+    // The settings do not need them.
+    assert_eq!(undo_of(&array, BEFORE, &[]), (true, "made undo-10-basic.smcli\n".to_owned()));
+}
+
+/// The first task ends the playbook before anything is asked of the array.
+#[test]
+fn the_undo_playbook_changes_nothing_while_hosts_may_use_the_volumes() {
+    let array = array();
+    let mut command = Command::new("ansible-playbook");
+    command.args(["--inventory", "localhost,"]).arg(array.path().join("array-de0704/undo-playbook.yml"));
+    command.env("HOME", array.path()).env("EF600_PASSWORD", "s3cret").env("DELETE_DATA", "yes");
+    let (worked, said) = run(command.env_remove("HOSTS_DISCONNECTED"));
+    assert!(!worked && said.contains("say so: HOSTS_DISCONNECTED=yes"), "{said}");
+    assert_eq!(said.matches("TASK [").count(), 1, "{said}");
 }

@@ -13,18 +13,18 @@ use std::sync::{Arc, Mutex};
 /// The answers of an array, by path.
 type Answers = BTreeMap<&'static str, Value>;
 
-const SA: &str = "/graph/xpath-filter?query=/sa";
-const CONTROLLERS: &str = "/graph/xpath-filter?query=/controller/id";
-const INTERFACES: &str = "/interfaces?channelType=hostside";
+pub(crate) const SA: &str = "/graph/xpath-filter?query=/sa";
+pub(crate) const CONTROLLERS: &str = "/graph/xpath-filter?query=/controller/id";
+pub(crate) const INTERFACES: &str = "/interfaces?channelType=hostside";
 /// The references of the controllers B and A: the array lists them in any order.
-const REFERENCES: [&str; 2] = ["070000000000000000000002", "070000000000000000000001"];
+pub(crate) const REFERENCES: [&str; 2] = ["070000000000000000000002", "070000000000000000000001"];
 
 /// The example with two hosts.
-fn site() -> String {
+pub(crate) fn site() -> String {
     System::Ef600.site_file().replace("cmp[01-54]", "cmp[01-02]")
 }
 
-fn interface(controller: &str, channel: u32, address: &str) -> Value {
+pub(crate) fn interface(controller: &str, channel: u32, address: &str) -> Value {
     let of_ib = json!({ "ipAddressData": { "addressType": "ipv4", "ipv4Data": { "ipv4Address": address } } });
     let nvmeof = json!({ "provider": "providerInfiniband", "ibProperties": of_ib });
     let nvme = json!({ "commandSet": "nvmeof", "nvmeofProperties": nvmeof });
@@ -41,11 +41,12 @@ fn interface(controller: &str, channel: u32, address: &str) -> Value {
 fn volume(name: &str, pool: &str, owner: &str, lun: u32) -> Value {
     let cache = json!({
         "readCacheEnable": true, "writeCacheEnable": true, "mirrorEnable": true, "cwob": false,
-        "readAheadMultiplier": 0,
+        "readAheadMultiplier": 0, "cacheFlushModifier": "flush10Sec",
     });
     json!({
         "name": name, "id": format!("id-{name}"), "volumeGroupRef": pool, "preferredManager": owner,
         "capacity": (4992_u64 << 30).to_string(), "segmentSize": 131_072, "cacheSettings": cache,
+        "mediaScan": { "enable": true, "parityValidationEnable": true },
         "listOfMappings": [{ "lun": lun, "mapRef": "group-1" }],
     })
 }
@@ -81,7 +82,10 @@ fn as_planned() -> Answers {
     BTreeMap::from([
         (
             "",
-            json!({ "name": "de0704-ef600", "autoLoadBalancingEnabled": false, "hostConnectivityReportingEnabled": false }),
+            json!({
+                "name": "de0704-ef600", "autoLoadBalancingEnabled": false,
+                "hostConnectivityReportingEnabled": false, "mediaScanPeriod": 30,
+            }),
         ),
         (
             SA,
@@ -198,6 +202,22 @@ const CHANGES: &[Change] = &[
         "",
         |v| v["autoLoadBalancingEnabled"] = json!(true),
         "automatic load balancing is True, and False is planned",
+    ),
+    ("", |v| v["mediaScanPeriod"] = json!(0), "array: media scan period in days is 0, and 30 is planned"),
+    (
+        "/volumes",
+        |v| v[0]["mediaScan"]["enable"] = json!(false),
+        "volume de0704a01v1: media scan is False, and True is planned",
+    ),
+    (
+        "/volumes",
+        |v| v[1]["mediaScan"]["parityValidationEnable"] = json!(false),
+        "volume de0704a01v2: redundancy check is False, and True is planned",
+    ),
+    (
+        "/volumes",
+        |v| v[2]["cacheSettings"]["cacheFlushModifier"] = json!("flushInfinite"),
+        "volume de0704a02v1: cache flush is flushInfinite, and flush10Sec is planned",
     ),
     ("", |v| v["name"] = json!("other"), "name is other, and de0704-ef600 is planned"),
     (SA, |v| v[0]["cache"]["cacheBlkSize"] = json!(16384), "cache block size is 16384, and 32768 is planned"),

@@ -8,7 +8,7 @@ use std::process::Command;
 use tempfile::TempDir;
 
 /// A controller: transport, address, port, state, and the states of its volumes from the first on.
-type Controller<'a> = (&'a str, &'a str, u16, &'a str, &'a [&'a str]);
+pub(crate) type Controller<'a> = (&'a str, &'a str, u16, &'a str, &'a [&'a str]);
 
 /// The paths of the example of hosts.
 const ALL: [Controller<'_>; 4] = [
@@ -19,10 +19,10 @@ const ALL: [Controller<'_>; 4] = [
 ];
 
 /// A machine that seems to have these controllers, all of one subsystem.
-struct Machine(TempDir);
+pub(crate) struct Machine(TempDir);
 
 impl Machine {
-    fn new(site: &str, controllers: &[Controller<'_>]) -> Self {
+    pub(crate) fn new(site: &str, controllers: &[Controller<'_>]) -> Self {
         let machine = Self(folder(site));
         let put = |path: &str, value: &str| write(&machine.at(&format!("sys/{path}")), value, 0o644);
         let subsystem = "class/nvme-subsystem/nvme-subsys0";
@@ -51,12 +51,12 @@ impl Machine {
         machine
     }
 
-    fn at(&self, path: &str) -> PathBuf {
+    pub(crate) fn at(&self, path: &str) -> PathBuf {
         self.0.path().join(path)
     }
 
     /// Runs a script there; `$nvme` is the program of the runbook.
-    fn run(&self, script: &str) -> (bool, String) {
+    pub(crate) fn run(&self, script: &str) -> (bool, String) {
         let whole = format!(
             "exec 2>&1; set -e; mkdir -p /etc/nvme; mount -t tmpfs none /etc/nvme; \
              cp {0}/hosts/by-name/node1/discovery.conf /etc/nvme; \
@@ -273,14 +273,64 @@ fn connect_repeats_attempts_until_all_paths_are_live() {
     let mut waiting = ALL;
     waiting[1].3 = "connecting";
     let machine = Machine::new(System::LinuxHost.site_file(), &waiting);
-    // What is connected already is an error to nvme, at every attempt.
-    let nvme = "#!/bin/sh\necho \"nvme $*\" >>/etc/nvme/log\n\
-        [ \"$(grep -c connect-all /etc/nvme/log)\" -lt 2 ] || echo live >/sys/class/nvme/nvme1/state\nexit 1\n";
-    write(&machine.at("bin/nvme"), nvme, 0o755);
+    let nvme = format!(
+        "#!/bin/sh\necho \"nvme $*\" >>/etc/nvme/log\n[ $1 != discover ] || {{ {LISTED}; exit; }}\n\
+         [ \"$(grep -c 'nvme connect ' /etc/nvme/log)\" -lt 2 ] || echo live >/sys/class/nvme/nvme1/state\nexit 1\n"
+    );
+    write(&machine.at("bin/nvme"), &nvme, 0o755);
     write(&machine.at("bin/sleep"), "#!/bin/sh\necho \"sleep $*\" >>/etc/nvme/log\n", 0o755);
     let (worked, said) = machine.run("$nvme connect --now; cat /etc/nvme/log");
-    let log = format!("nvme connect-all\n{}nvme connect-all\n", "sleep 1\n".repeat(10));
+    let path = "-t rdma -a 10.0.1.1 -s 4420 -q nqn.2024-01.org.example:node1-eth1";
+    let attempt = format!(
+        "nvme discover {path}\nnvme connect {path} -Q 1024 -l 3600 -n nqn.2024-01.org.example:stor1\n"
+    );
+    let log = format!("{attempt}{}{attempt}", "sleep 1\n".repeat(10));
     assert!(worked && said == format!("all 4 paths are live\n{log}"), "{said}");
+}
+
+/// A list of targets, with a discovery subsystem and other addresses.
+const LISTED: &str = "printf '=====Discovery Log Entry %s======\\ntrtype:  rdma\\nsubtype: %s\\ntrsvcid: %s\\n\
+    subnqn:  %s\\ntraddr:  %s\\n' 0 'nvme subsystem' 4420 nqn.2024-01.org.example:stor1 10.0.0.1 \
+    1 'nvme subsystem' 4420 nqn.2024-01.org.example:stor1 10.0.1.1 2 'nvme subsystem' 4421 nqn.other 10.0.1.1 \
+    3 'current discovery subsystem' 4420 nqn.2014-08.org.nvmexpress.discovery 10.0.1.1";
+
+/// Linux tries one address after the other, and the SYN of a dead one is repeated for minutes.
+#[test]
+fn an_address_that_is_dead_does_not_hold_the_others() {
+    let mut waiting = ALL;
+    waiting[0].3 = "connecting";
+    waiting[1].3 = "connecting";
+    let site = System::LinuxHost.site_file().replace("nqn_prefix", "connect_wait_s = 1\nnqn_prefix");
+    let machine = Machine::new(&site, &waiting);
+    // The first address never answers; a program that is given up is ended.
+    let nvme = format!(
+        "#!/bin/sh\ncase \"$*\" in\n*' -a 10.0.0.1 '*) echo $$ >>/etc/nvme/held; exec tail -f /dev/null ;;\n\
+         discover*) {LISTED} ;;\nconnect*) echo live >/sys/class/nvme/nvme1/state ;;\nesac\n"
+    );
+    write(&machine.at("bin/nvme"), &nvme, 0o755);
+    let (worked, said) = machine.run(
+        "rc=0; ATTEMPT_S=0.2 $nvme connect --now || rc=$?; for held in $(cat /etc/nvme/held); do ! kill -0 $held; done; \
+         exit $rc",
+    );
+    assert!(!worked && said.contains("not connected after 1 s:\nrdma 10.0.0.1 4420\n"), "{said}");
+    assert!(!said.contains("rdma 10.0.1.1"), "{said}");
+    assert!(said.matches("No such process").count() >= 1, "{said}");
+}
+
+/// A target whose list has other addresses than the plan is connected as its list says.
+#[test]
+fn a_target_that_does_not_list_its_address_is_connected_by_its_list() {
+    let mut waiting = ALL;
+    waiting[2].3 = "connecting";
+    let machine = Machine::new(System::LinuxHost.site_file(), &waiting);
+    let nvme = format!(
+        "#!/bin/sh\necho \"nvme $*\" >>/etc/nvme/log\n[ $1 != discover ] || {{ {LISTED}; exit; }}\n\
+         [ $1 != connect-all ] || echo live >/sys/class/nvme/nvme2/state\n"
+    );
+    write(&machine.at("bin/nvme"), &nvme, 0o755);
+    let (worked, said) = machine.run("$nvme connect --now; cat /etc/nvme/log");
+    assert!(worked && said.starts_with("all 4 paths are live\nnvme discover -t tcp -a 10.0.2.1 "), "{said}");
+    assert!(said.contains("\nnvme connect-all -t tcp -a 10.0.2.1 -s 4420 "), "{said}");
 }
 
 #[test]
@@ -381,4 +431,45 @@ fn disconnect_refuses_while_a_volume_is_in_use() {
     let other =
         "echo '/dev/nvme0n11 /data xfs rw 0 0' >/proc/mounts; echo '/dev/sda1 / ext4 rw 0 0' >>/proc/mounts";
     assert!(disconnected_after(&machine, other).0);
+}
+
+/// Addresses that do not answer come last, so that they use up nobody's time.
+#[test]
+fn addresses_that_answer_have_their_turn_first() {
+    let mut waiting = ALL;
+    waiting.iter_mut().for_each(|controller| controller.3 = "connecting");
+    let site = System::LinuxHost.site_file().replace("nqn_prefix", "connect_wait_s = 600\nnqn_prefix");
+    let machine = Machine::new(&site, &waiting);
+    // Dead are the first addresses over RDMA and over TCP. The last attempt succeeds for all.
+    let dead = |log: &str, word: &str| {
+        format!(
+            "#!/bin/sh\necho \"{log}\" >>/etc/nvme/probes\ncase \" $* \" in *\" {word} \"*) exit 1 ;; esac\n"
+        )
+    };
+    write(&machine.at("bin/ping"), &dead("ping $*", "10.0.0.1"), 0o755);
+    write(&machine.at("bin/bash"), &dead("tcp $3 $4", "10.0.2.1"), 0o755);
+    let nvme = "#!/bin/sh\n[ $1 = discover ] || exit 0\necho \"$5\" >>/etc/nvme/log\n\
+         [ $(wc -l </etc/nvme/log) -lt 4 ] || for of in 0 1 2 3; do echo live >/sys/class/nvme/nvme$of/state; done\n";
+    write(&machine.at("bin/nvme"), nvme, 0o755);
+    let (worked, said) = machine.run("$nvme connect --now; cat /etc/nvme/log; sort /etc/nvme/probes");
+    let log = "10.0.1.1\n10.0.3.1\n10.0.0.1\n10.0.2.1\n";
+    let probes = "ping -c 1 10.0.0.1\nping -c 1 10.0.1.1\ntcp 10.0.2.1 4420\ntcp 10.0.3.1 4420\n";
+    assert!(worked && said == format!("all 4 paths are live\n{log}{probes}"), "{said}");
+}
+
+/// The time is over in the middle of a round: the rest of it is not begun.
+#[test]
+fn a_round_of_attempts_ends_with_the_time() {
+    let mut waiting = ALL;
+    waiting.iter_mut().for_each(|controller| controller.3 = "connecting");
+    let site = System::LinuxHost.site_file().replace("nqn_prefix", "connect_wait_s = 1\nnqn_prefix");
+    let machine = Machine::new(&site, &waiting);
+    write(&machine.at("bin/ping"), "#!/bin/sh\n", 0o755);
+    write(&machine.at("bin/bash"), "#!/bin/sh\n", 0o755);
+    // Each would hold its own whole time.
+    write(&machine.at("bin/nvme"), "#!/bin/sh\necho $5 >>/etc/nvme/log\nexec tail -f /dev/null\n", 0o755);
+    let (worked, said) =
+        machine.run("rc=0; ATTEMPT_S=3600 $nvme connect --now || rc=$?; cat /etc/nvme/log; exit $rc");
+    assert!(!worked && said.contains("not connected after 1 s:\nrdma 10.0.0.1 4420\n"), "{said}");
+    assert!(said.ends_with("tcp 10.0.3.1 4420\n10.0.0.1\n"), "only the first was asked: {said}");
 }

@@ -205,3 +205,42 @@ fn packages_that_were_there_or_that_others_need_are_not_removed() {
         assert!(!at("state").exists(), "{stand_ins:?}");
     }
 }
+
+/// The names are between marks, and everything else of /etc/hosts stays.
+#[test]
+fn names_are_added_to_etc_hosts_and_removed_again() {
+    let directory = folder(&System::Ef600.site_file().replace("cmp[01-54]", "cmp[01-02]"));
+    let on = |script: &str| {
+        let whole = format!(
+            "exec 2>&1; set -eu; export RUNBOOK_STATE={0}/state; echo '127.0.0.1 localhost' >{0}/own; cp {0}/own {0}/etc-hosts; \
+             mkdir {0}/etc; cp -a /etc/. {0}/etc; mount --bind {0}/etc /etc; cp {0}/own /etc/hosts; chmod 640 /etc/hosts; \
+             echo 'hosts: files' >/etc/nsswitch.conf; step={0}/hosts/25-names.sh; {script}; rm -rf {0}/etc",
+            directory.path().display()
+        );
+        let result = run(Command::new("unshare").args(["--mount", "sh", "-c", &whole]));
+        let _ = fs::remove_dir_all(directory.path().join("etc"));
+        result
+    };
+    let (worked, said) = on(
+        "! $step verify; $step do; $step verify; getent hosts de0704a-ib0 cmp01-ib0; cp /etc/hosts /etc/once; $step do; \
+         cmp /etc/hosts /etc/once; stat -c %a /etc/hosts; echo '10.0.0.9 later' >>/etc/hosts; $step undo; cat /etc/hosts; $step undo",
+    );
+    assert!(worked, "{said}");
+    assert!(said.contains(" is not ") && said.contains("172.30.57.107   de0704a-ib0"), "{said}");
+    assert!(said.ends_with("\n640\n127.0.0.1 localhost\n10.0.0.9 later\n"), "{said}");
+    let (worked, said) =
+        on("rm /etc/hosts; $step do; $step verify; $step undo; [ ! -e /etc/hosts ]; [ ! -e $RUNBOOK_STATE ]");
+    assert!(worked, "{said}");
+    let mark = "# BEGIN of the names of the runbook of";
+    for (change, complaint) in [
+        (
+            "echo '10.0.0.9 de0704a-ib0 # old' >>/etc/hosts".to_owned(),
+            "gives de0704a-ib0 another address (10.0.0.9)",
+        ),
+        (format!("$step do; sed -i '/{mark}/d' /etc/hosts"), "one of the two marks without the other"),
+    ] {
+        let (worked, said) =
+            on(&format!("{change}; cp /etc/hosts /etc/before; ! $step do; cmp /etc/hosts /etc/before"));
+        assert!(worked && said.contains(complaint), "{change}: {said}");
+    }
+}

@@ -44,7 +44,7 @@ case "$*" in
     'network subnets view '* | 'network pools view '*) cat "$cluster/$2-$4"; exit ;;
     'nfs settings global view') cat "$cluster/settings"; exit ;;
     'nfs exports list --zone System --format csv --no-header --no-footer') cat "$cluster/exports"; exit ;;
-    'nfs exports view '*) grep "^$4," "$cluster/exports"; exit ;;
+    'nfs exports view '*) cat "$cluster/view-$4"; exit ;;
     'nfs exports check') exit ;;
     'get -d /ifs/rdma-test')
         echo 'POLICY              LEVEL PERFORMANCE COAL  FILE'
@@ -67,17 +67,28 @@ case "$*" in
         value=No
         [ "$6" = false ] || value=Yes
         sed -i "s/\($key: \).*/\1$value/" "$cluster/settings" ;;
-    'network subnets create '* | 'network pools create '*)
+    'network subnets create '*)
         [ ! -e "$cluster/$2-$4" ] || exit 1
-        echo "$*" >"$cluster/$2-$4" ;;
+        printf '     Name: x\n      MTU: %s\n' "$8" >"$cluster/$2-$4" ;;
+    'network pools create '*)
+        [ ! -e "$cluster/$2-$4" ] || exit 1
+        printf '   Access Zone: System\n        Ifaces: %s\n     IP Ranges: %s\n Static Routes: -\n' "${8//,/,$'\n' }" "$6" \
+            >"$cluster/$2-$4" ;;
     'network '*' delete '*' --force') rm "$cluster/$2-$4" ;;
-    'nfs exports create '*) echo "7,System,$4" >>"$cluster/exports" ;;
-    'nfs exports delete 7 --zone System --force') sed -i /^7,/d "$cluster/exports" ;;
+    'nfs exports create '*)
+        printf '   Clients: %s\n Root Clients: %s\n Read Only Clients: -\n Read Write Clients: %s\n' "$8" "${12}" "${10}" \
+            >"$cluster/view-7"
+        echo "7,System,$4" >>"$cluster/exports" ;;
+    'nfs exports delete 7 --zone System --force') rm "$cluster/view-7"; sed -i /^7,/d "$cluster/exports" ;;
     'set -R -a '*' /ifs/rdma-test') echo "${4/default/concurrency}" >"$cluster/pattern" ;;
     'dedupe inline settings modify --mode '*) echo "$6" >"$cluster/dedupe" ;;
     *) echo "isi: no $*" >&2; exit 1 ;;
 esac
 "#;
+
+const INTERFACES: &str = "  IP Addresses: 10.1.1.1\n LNN: 1\n Name: ext-1\n Owners: groupnet0.a.b\n MTU: 1500\n\n\
+    \x20 IP Addresses: 10.99.99.98\n LNN: 1\n Name: 25gige-2\n Owners: groupnet0.grantsrdmasubnet.grantsrdmapool\n\
+    \x20 MTU: 9000\n Flags: ACCEPT_ROUTER_ADVERT, SUPPORTS_RDMA_RRoCE\n";
 
 /// Tests make and remove the mount point /ifs one after the other.
 static IFS: Mutex<()> = Mutex::new(());
@@ -93,7 +104,7 @@ impl Cluster {
         for (name, text) in [
             ("role-SystemAdmin", "admin\n"),
             ("settings", "NFSv3 RDMA Enabled: No\nNFSv4 Enabled: No\nv4.1 Enabled: No\n"),
-            ("interfaces", "IP Addresses: 10.99.99.98\nFlags: SUPPORTS_RDMA_RRoCE\n"),
+            ("interfaces", INTERFACES),
             ("exports", "3,System,/ifs/rdma-test/below\n4,System,/ifs/rdma-test2\n"),
             ("pattern", "concurrency\n"),
             ("dedupe", "paused\n"),
@@ -232,6 +243,7 @@ fn the_steps_of_a_cluster_are_those_of_the_guide_and_are_taken_back_whole() {
         assert_eq!(cluster.succeed(step, "undo"), [""; 0], "{step}: undone twice");
     }
     assert!(!cluster.at("ifs/.trunkline-runbook").exists(), "the notes are gone");
+    assert!(!cluster.at("ifs/rdma-test").exists(), "so is the directory, which nobody has used");
 }
 
 /// What others have made or set is not used, changed or removed.
@@ -278,9 +290,107 @@ fn what_a_cluster_had_before_stays_as_it_is() {
     assert_eq!(other.whole()["pattern"], "random\n");
 }
 
+/// A directory that is used stays, and so does one that was there.
+#[test]
+fn an_export_leaves_directories_that_are_not_its_own() {
+    let cluster = Cluster::new();
+    cluster.succeed("40-export.sh", "do");
+    write(&cluster.at("ifs/rdma-test/thesis"), "data", 0o644);
+    let (worked, said, _) = cluster.step("40-export.sh", "undo");
+    assert!(worked && said == "/ifs/rdma-test stays: it has been used\n", "{said}");
+    assert!(cluster.at("ifs/rdma-test/thesis").exists() && !cluster.at("ifs/.trunkline-runbook").exists());
+    fs::remove_file(cluster.at("ifs/rdma-test/thesis")).expect("removed");
+    cluster.succeed("40-export.sh", "do");
+    cluster.succeed("40-export.sh", "undo");
+    assert!(cluster.at("ifs/rdma-test").exists(), "it was there before");
+}
+
+/// What cannot be read is not as planned.
+#[test]
+fn an_access_pattern_that_is_not_shown_fails() {
+    let cluster = Cluster::new();
+    cluster.succeed("50-tuning.sh", "do");
+    cluster.succeed("50-tuning.sh", "verify");
+    cluster.set("pattern", "");
+    let (worked, said, _) = cluster.step("50-tuning.sh", "verify");
+    assert!(!worked && said.contains("the access pattern of /ifs/rdma-test is on"), "{said}");
+    // Nor is it put back or changed then.
+    let other = Cluster::new();
+    for unknown in ["", "other"] {
+        other.set("pattern", unknown);
+        other.refused("50-tuning.sh", "do", "what it is, is not known");
+    }
+    write(&cluster.at("ifs/.trunkline-runbook/pattern"), "\n", 0o644);
+    cluster.refused("50-tuning.sh", "undo", "what the access pattern was is not known");
+    let isi = fs::read_to_string(cluster.at("bin/isi")).expect("the stand-in");
+    write(&cluster.at("bin/isi"), &isi.replace("PERFORMANCE", "SOMETHING"), 0o755);
+    let (worked, said, _) = cluster.step("50-tuning.sh", "verify");
+    assert!(!worked && said.contains("shows no access pattern"), "{said}");
+}
+
 #[test]
 fn a_cluster_without_interfaces_for_rdma_is_refused() {
     let cluster = Cluster::new();
     cluster.set("interfaces", "IP Addresses: 10.99.99.98\nFlags: ACCEPT_ROUTER_ADVERT\n");
     cluster.refused("20-rdma.sh", "do", "no interface has the flag SUPPORTS_RDMA_RRoCE");
+}
+
+#[test]
+fn a_pool_or_an_export_that_differs_from_the_plan_is_found() {
+    let cluster = Cluster::new();
+    for step in ["30-network.sh", "40-export.sh"] {
+        cluster.succeed(step, "do");
+        cluster.succeed(step, "verify");
+    }
+    let pool = "pools-groupnet0.grantsrdmasubnet.grantsrdmapool";
+    for (step, file, from, to, complaint) in [
+        ("30-network.sh", "subnets-groupnet0.grantsrdmasubnet", "9000", "900", "is 900, and 9000 is planned"),
+        ("30-network.sh", pool, "System", "other", "the access zone of groupnet0"),
+        (
+            "30-network.sh",
+            pool,
+            "1:25gige-2",
+            "1:25gige-2, 1:25gige-1",
+            "are 1:25gige-2,1:25gige-1, and 1:25gige-2 are",
+        ),
+        ("30-network.sh", pool, "1:25gige-2", "1:25gige-21", "are 1:25gige-21, and"),
+        ("30-network.sh", pool, "98-10.99.99.98", "98-10.99.99.99", "are 10.99.99.98-10.99.99.99, and"),
+        ("30-network.sh", "interfaces", "9000", "1500", "the MTU of 1:25gige-2 is 1500"),
+        (
+            "30-network.sh",
+            "interfaces",
+            "10.99.99.98",
+            "10.99.99.9",
+            "no interface of the plan has 10.99.99.98",
+        ),
+        ("30-network.sh", "interfaces", "25gige-2", "25gige-1", "there is no interface 1:25gige-2"),
+        (
+            "40-export.sh",
+            "view-7",
+            "  Clients: 10.99.99.97",
+            "  Clients: 10.99.99.97, 10.0.0.1",
+            "10.99.99.97,10.0.0.1, and",
+        ),
+        (
+            "40-export.sh",
+            "view-7",
+            "  Clients: 10.99.99.97",
+            "  Clients: 10.99.99.9",
+            "Clients of /ifs/rdma-test are 10.99.99.9, and",
+        ),
+        (
+            "40-export.sh",
+            "view-7",
+            "Root Clients: 10.99.99.97",
+            "Root Clients: -",
+            "Root Clients of /ifs/rdma-test are -",
+        ),
+    ] {
+        let whole = cluster.whole()[file].clone();
+        let changed = whole.replacen(from, to, 1);
+        assert_ne!(changed, whole, "{from}");
+        cluster.set(file, &changed);
+        cluster.refused(step, "verify", complaint);
+        cluster.set(file, &whole);
+    }
 }

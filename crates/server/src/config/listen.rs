@@ -16,6 +16,14 @@ pub enum ListenAddress {
 }
 
 impl ListenAddress {
+    /// The address, without the transport.
+    #[must_use]
+    pub const fn socket(self) -> SocketAddr {
+        match self {
+            Self::Tcp(address) | Self::Rdma(address) => address,
+        }
+    }
+
     /// The address, if the transport is TCP.
     #[must_use]
     pub const fn tcp(self) -> Option<SocketAddr> {

@@ -15,6 +15,9 @@ impl NfsVersions {
     /// Version 3 alone.
     pub const V3: Self = Self { v3: true, v4: [false; 2] };
 
+    /// All that there are.
+    pub const ALL: Self = Self { v3: true, v4: [true; 2] };
+
     const NONE: Self = Self { v3: false, v4: [false; 2] };
 
     /// Whether version 3 is served.

@@ -12,12 +12,10 @@ use super::attributes::{set_attributes, time_from_wire};
 use super::request::{HandlerError, Request, Target};
 use super::status;
 use drc::shared::PreOpState;
-use fs::{Attributes, FileKind, SetTime};
+use fs::{FileKind, SetTime};
 use nfs3::proc::{create, link, mkdir, mknod, remove, rename, rmdir, setattr, symlink};
 use nfs3::{Created, DirOpArgs, Outcome, Sattr3, Status, WccData};
-use siphasher::sip::SipHasher13;
-use std::hash::Hasher;
-use store::{Found, ObjectId, Wait};
+use store::Found;
 
 /// What a handler returns.
 type HandlerResult<S, F> = Result<Outcome<S, F>, HandlerError>;
@@ -32,26 +30,15 @@ pub(crate) trait Recover<S, F> {
     fn recover(&self, request: &Request<'_>, before: Option<PreOpState>) -> Option<HandlerResult<S, F>>;
 }
 
-fn state_of(object: ObjectId) -> PreOpState {
-    let mut hasher = SipHasher13::new();
-    hasher.write(object.name());
-    PreOpState::Object(object.fileid, hasher.finish())
-}
-
-/// Looks up the present object of a name in a directory. `None` if that is unknown.
-fn find<'a>(request: &Request<'a>, what: &DirOpArgs<'_>) -> Option<(Target<'a>, Option<Found>)> {
+/// The present object of a name in a directory, and its note. `None` if that is unknown.
+fn find<'a>(request: &Request<'a>, what: &DirOpArgs<'_>) -> Option<(Target<'a>, PreOpState, Option<Found>)> {
     let target = request.open_for_change(&what.directory).ok()?;
-    let (_, found) = target.lookup(what.name).ok()?;
-    match found {
-        Ok(found) => Some((target, Some(found))),
-        Err(fs::Status::NotFound) => Some((target, None)),
-        Err(_) => None,
-    }
+    let (now, found) = target.find(what.name)?;
+    Some((target, now, found))
 }
 
 fn pre_op_state(request: &Request<'_>, what: &DirOpArgs<'_>) -> Option<PreOpState> {
-    let (_, found) = find(request, what)?;
-    Some(found.map_or(PreOpState::Absent, |found| state_of(found.object)))
+    find(request, what).map(|(_, now, _)| now)
 }
 
 /// Makes changes of a directory durable that another process may not have synced before it ended.
@@ -67,8 +54,8 @@ fn removed(
     before: Option<PreOpState>,
 ) -> Option<Result<(), Status>> {
     let before = before.filter(|before| matches!(before, PreOpState::Object(..)))?;
-    let (target, found) = find(request, what)?;
-    (found.map(|found| state_of(found.object)) != Some(before)).then(|| sync_names(&target))
+    let (target, now, _) = find(request, what)?;
+    (now != before).then(|| sync_names(&target))
 }
 
 /// The object that now has a name which was free before.
@@ -77,7 +64,7 @@ fn created<'a>(
     what: &DirOpArgs<'_>,
     before: Option<PreOpState>,
 ) -> Option<(Target<'a>, Found)> {
-    let (target, found) = find(request, what).filter(|_| before == Some(PreOpState::Absent))?;
+    let (target, _, found) = find(request, what).filter(|_| before == Some(PreOpState::Absent))?;
     found.map(|found| (target, found))
 }
 
@@ -93,33 +80,15 @@ fn created_reply(
     if let Err(status) = sync_names(&target) {
         return Some(Ok(Outcome::Fail(status, WccData::default())));
     }
-    let attributes = complete_attributes(&target, &found, wanted);
+    let attributes = match set_attributes(wanted) {
+        Ok(set) => target.complete_attributes(&found, &set),
+        Err(_) => found.attributes,
+    };
     Some(Ok(Outcome::Ok(Created {
         object: Some(target.export.handle(found.object)),
         attributes: Some(target.fattr(&attributes)),
         directory: WccData::default(),
     })))
-}
-
-/// Sets attributes that the process may not have set after it created the object. An attribute that
-/// cannot be set keeps its value.
-fn complete_attributes(target: &Target<'_>, found: &Found, wanted: &Sattr3) -> Attributes {
-    let is = found.attributes;
-    let Ok(mut set) = set_attributes(wanted) else { return is };
-    // Data that somebody has written since must not be truncated.
-    set.size = set.size.filter(|size| is.size == 0 && *size > 0);
-    set.mode = set.mode.filter(|mode| is.kind != FileKind::Symlink && *mode != is.mode);
-    set.uid = set.uid.filter(|uid| *uid != is.uid);
-    set.gid = set.gid.filter(|gid| *gid != is.gid);
-    let (_, done) = target.export.store.set_attributes(target.squashed.caller(), found.object, &set, None);
-    let now = target.export.store.attributes(found.object, Wait::Allowed);
-    match done.and(now.unwrap_or(Err(fs::Status::Later))) {
-        Ok(now) => now,
-        Err(status) => {
-            tracing::warn!(%status, "an object that was made by a process that ended has not all attributes asked for");
-            is
-        }
-    }
 }
 
 /// The answer to a call of which only the completion is known.

@@ -10,6 +10,7 @@ pub fn run(request: &Request<'_>, args: &Args<'_>) -> Result<Reply, HandlerError
         Ok(target) => target,
         Err(error) => return error.reply(WccData::default()),
     };
+    let _held = request.hold_if_open(&target, args.object.name);
     let (effect, result) =
         target.export.store.remove(target.squashed.caller(), target.object, args.object.name);
     Ok(match result {

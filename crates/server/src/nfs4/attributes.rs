@@ -10,7 +10,7 @@ use fs::{Effect, FileKind, Rights, SetAttributes, SetTime, Time};
 use nfs4::op::access::Success as Access;
 use nfs4::op::getattr::{SetArgs, SetReply, Success};
 use nfs4::op::{Operation, Reply};
-use nfs4::types::attributes::{REQUIRED, SETTABLE, SETTABLE_AT_CREATION, number};
+use nfs4::types::attributes::{REQUIRED, SETTABLE, SETTABLE_AT_CREATION, SPACE, number};
 use nfs4::{Attributes, Bitmap, ChangeAttrType, ChangeInfo, Fattr, Fsid, Status};
 use std::time::Duration;
 use store::{ObjectId, Wait};
@@ -53,25 +53,19 @@ const RECOMMENDED: Bitmap = Bitmap::of(&[
     number::TIME_MODIFY,
     number::TIME_MODIFY_SET,
     number::MOUNTED_ON_FILEID,
+    number::FS_CHARSET_CAP,
 ]);
 
 /// What version 4.2 adds.
 const RECOMMENDED_4_2: Bitmap =
     Bitmap::of(&[number::CLONE_BLKSIZE, number::CHANGE_ATTR_TYPE, number::XATTR_SUPPORT]);
 
+/// Names are any bytes: FSCHARSET_CAP4_CONTAINS_NON_UTF8. RFC 8881 s14.4
+const CHARSET: u32 = 1;
+
 /// What an exclusive creation may set: not the times, in which a store keeps the verifier, nor the
 /// size, which changes them.
 pub(super) const EXCLUSIVE: Bitmap = Bitmap::of(&[number::MODE, number::OWNER, number::OWNER_GROUP]);
-
-/// What a store must count for.
-const SPACE: Bitmap = Bitmap::of(&[
-    number::FILES_AVAIL,
-    number::FILES_FREE,
-    number::FILES_TOTAL,
-    number::SPACE_AVAIL,
-    number::SPACE_FREE,
-    number::SPACE_TOTAL,
-]);
 
 /// The file system of the directories above the exports, which no export has: theirs have a minor
 /// number of 0.
@@ -128,6 +122,7 @@ fn of_system(compound: &Compound<'_>, export: Option<&Export>) -> Attributes<'st
             nanoseconds: time_delta.subsec_nanos(),
         }),
         suppattr_exclcreat: Some(EXCLUSIVE),
+        fs_charset_cap: Some(CHARSET),
         clone_blksize: Some(capabilities.map_or(0, |capabilities| capabilities.clone_block_bytes)),
         // Linux asks the root of the server, once for all that it mounts of it.
         xattr_support: Some(capabilities.is_none_or(|capabilities| capabilities.xattrs)),

@@ -1,6 +1,7 @@
 //! One compound: what its operations share, its session and slot, and the loop over its operations.
 //! RFC 8881 s2.10.6, s16.2
 
+pub(super) mod progress;
 mod sequence;
 
 use super::pseudo::Node;
@@ -8,22 +9,26 @@ use super::status::of_target;
 use super::{attributes, copy, handles, holes, io, lock, names, open, secinfo, session, stateid, xattr};
 use crate::export::Export;
 use crate::nfs4_state::Nfs4State;
-use crate::program::{Answered, Call};
+use crate::program::{Answered, Call, PlacedWrite};
 use crate::replies::Payload;
 use crate::request::{Request, Target, request};
 use nfs4::compound::{self as wire, ReplyWriter, RequestReader};
 use nfs4::op::{Args, Fore, Reply};
 use nfs4::{SessionId, Stateid, Status};
+use progress::Steps;
 use rpc::reply::{Accept, SUCCESS_BYTES, encode_success};
 use sequence::{Begun, Running};
 use state::{ClientRef, SessionChannels, StateId, Ticket};
 use std::time::Duration;
-use store::ObjectId;
+use store::{ObjectId, ReceiveBuffer};
 use xdr::Writer;
 
 /// A result that has changed something is no longer than this. So a reply without room for it is
 /// refused before anything is changed.
 const CHANGE_RESULT_BYTES: usize = 160;
+
+/// The number of an operation, and its status, before the rest of its result.
+const RESULT_HEAD_BYTES: usize = 8;
 
 /// What an operation returns, or its failure.
 pub(super) type Outcome<T> = Result<T, Status>;
@@ -60,6 +65,8 @@ pub(super) struct Compound<'a> {
     pub shared: &'a Nfs4State,
     pub now: Duration,
     pub minor: u32,
+    /// The data of a WRITE that were received in place.
+    pub received: Option<ReceiveBuffer>,
     /// Where the reply has its data, if they are beside it.
     pub payload: Payload,
     /// The most data of one READ, or entries of a READDIR.
@@ -71,6 +78,8 @@ pub(super) struct Compound<'a> {
     pub session: Option<InSession>,
     /// What COPY has copied in this compound.
     pub copied_bytes: u32,
+    /// How far it has got, if its session is that of a group of processes.
+    steps: Option<Steps>,
     /// Whether an operation has changed something.
     changed: bool,
     /// Whether the operation after the present one uses the object that this one puts.
@@ -92,6 +101,13 @@ impl<'a> Compound<'a> {
     /// Makes an object the current one, without a stateid.
     pub fn set(&mut self, place: Place<'a>) {
         self.current = Some(Current { place, stateid: Stateid::ANONYMOUS });
+    }
+
+    /// Notes a stateid that an operation returns, and returns it as it is sent.
+    pub fn put_stateid(&mut self, id: StateId) -> Stateid {
+        let id = to_wire(id);
+        self.set_stateid(id);
+        id
     }
 
     /// Notes the stateid that an operation returned. RFC 8881 s16.2.3.1.2
@@ -146,6 +162,11 @@ impl<'a> Compound<'a> {
     /// The client that sent the request.
     pub fn client(&self) -> Outcome<ClientRef> {
         self.ticket().map(Ticket::client)
+    }
+
+    /// Refuses what could be in the way of a client that has not reclaimed yet.
+    pub fn admits_new_state(&self, reclaim: bool) -> Outcome<()> {
+        if !reclaim && self.shared.is_in_grace(self.now) { Err(Status::GRACE) } else { Ok(()) }
     }
 
     /// The state that a client means: it may speak of the current one. RFC 8881 s8.2.3
@@ -372,9 +393,21 @@ impl<'a> Compound<'a> {
         if changes && let Err(status) = self.fits(out.len() + CHANGE_RESULT_BYTES) {
             return out.fail(operation, status);
         }
-        let status = self.run(request, is_last, out);
+        if !self.record_before(operation, out) {
+            return out.fail(operation, Status::REP_TOO_BIG_TO_CACHE);
+        }
+        let status = match self.left_result(&request.args, out) {
+            Some(status) => status,
+            None => self.run(request, is_last, out),
+        };
+        self.ended(operation);
         self.changed |= changes && status == Status::OK;
         match self.fits(out.len()) {
+            Ok(()) if operation.runs_once() && status == Status::OK => {
+                // Without room for it, nothing more is changed.
+                self.record(out);
+                status
+            }
             Ok(()) => status,
             Err(too_long) => {
                 out.replace_last(operation, too_long);
@@ -386,15 +419,31 @@ impl<'a> Compound<'a> {
         }
     }
 
-    /// How much data are worth getting for a reply that has this length: one byte more than the
-    /// session allows is enough to know that they do not fit.
-    pub fn bytes_worth_getting(&self, len: usize) -> u32 {
+    /// How much a reply of this length may grow.
+    fn bytes_left(&self, len: usize) -> u32 {
         let Some(session) = &self.session else { return u32::MAX };
         let fore = &session.channels.fore;
         let most =
             if session.keep { fore.response_bytes.min(fore.cached_bytes) } else { fore.response_bytes };
         let left = (most as usize).saturating_sub(SUCCESS_BYTES + len);
-        u32::try_from(left).unwrap_or(u32::MAX).saturating_add(1)
+        u32::try_from(left).unwrap_or(u32::MAX)
+    }
+
+    /// How much data are worth getting for a reply that has this length: one byte more than the
+    /// session allows is enough to know that they do not fit.
+    pub fn bytes_worth_getting(&self, len: usize) -> u32 {
+        self.bytes_left(len).saturating_add(1)
+    }
+
+    /// How long a list may be that is the result of the next operation of a reply of this length.
+    pub fn list_bytes_max(&self, len: usize) -> u32 {
+        self.bytes_left(len).saturating_sub(RESULT_HEAD_BYTES as u32)
+    }
+
+    /// The status of a list of which not even the first part fits: it is too long for the session,
+    /// or for what the client has asked for.
+    pub fn no_room_for_list(&self, len: usize, asked: u32) -> Status {
+        self.fits(len + RESULT_HEAD_BYTES + asked as usize).err().unwrap_or(Status::TOOSMALL)
     }
 
     /// Whether the session allows a reply of this length.
@@ -433,13 +482,35 @@ fn refuse_stranger(first: wire::Decoded<'_, Fore>, out: &mut Replies<'_>) -> Sta
     }
 }
 
+/// Reads a compound, whose data were perhaps received in place: without padding, and nothing is
+/// after them.
+fn read(message: &[u8], data_beside: bool) -> Result<RequestReader<'_, Fore>, Answered> {
+    let requests = if data_beside {
+        RequestReader::with_payload_beside(message, &[])
+    } else {
+        RequestReader::new(message)
+    };
+    requests.map_err(|_| Answered::Accept(Accept::GarbageArgs))
+}
+
+/// Checks what is before the operations. RFC 8881 s16.2.3
+fn check_head(shared: &Nfs4State, requests: &RequestReader<'_, Fore>) -> Outcome<()> {
+    if !shared.versions.has_minor(requests.minor) {
+        return Err(Status::MINOR_VERS_MISMATCH);
+    }
+    // A tag is text.
+    std::str::from_utf8(requests.tag).map(drop).map_err(|_| Status::INVAL)
+}
+
 /// Executes the compound of a call. On a loop, no store that it can reach waits.
-pub(super) fn run(call: Call<'_, '_>, shared: &Nfs4State) -> Result<Answered, Answered> {
+pub(super) fn run(
+    call: Call<'_, '_>,
+    shared: &Nfs4State,
+    placed: Option<PlacedWrite>,
+) -> Result<Answered, Answered> {
     let Call { out, text, times, mode, header, reader, payload_bytes_max, client, .. } = call;
     let message = reader.rest();
-    let garbage = |_| Answered::Accept(Accept::GarbageArgs);
-    let mut requests = RequestReader::<Fore>::new(message).map_err(garbage)?;
-    shared.tick(times.now);
+    let mut requests = read(message, placed.is_some())?;
     encode_success(&mut Writer::new(out), header.xid);
     let body_at = out.len();
     let mut compound = Compound {
@@ -447,6 +518,7 @@ pub(super) fn run(call: Call<'_, '_>, shared: &Nfs4State) -> Result<Answered, An
         shared,
         now: times.now,
         minor: requests.minor,
+        received: placed.map(|placed| placed.buffer),
         payload: Payload::new(),
         payload_bytes_max,
         text,
@@ -454,17 +526,13 @@ pub(super) fn run(call: Call<'_, '_>, shared: &Nfs4State) -> Result<Answered, An
         saved: None,
         session: None,
         copied_bytes: 0,
+        steps: None,
         changed: false,
         is_used_next: false,
     };
-    if !shared.versions.has_minor(requests.minor) {
-        Replies::new(out, requests.tag).finish_with(Status::MINOR_VERS_MISMATCH);
-        return Ok(Answered::reply(true));
-    }
     let mut replies = Replies::new(out, requests.tag);
-    // RFC 8881 s16.2.3: a tag is text.
-    if std::str::from_utf8(requests.tag).is_err() {
-        replies.finish_with(Status::INVAL);
+    if let Err(status) = check_head(shared, &requests) {
+        replies.finish_with(status);
         return Ok(Answered::reply(true));
     }
     let Some(first) = requests.next_operation() else {
@@ -474,11 +542,10 @@ pub(super) fn run(call: Call<'_, '_>, shared: &Nfs4State) -> Result<Answered, An
     let status = match first {
         first if compound.request.client.admitted.is_empty() => refuse_stranger(first, &mut replies),
         Ok(wire::Request { args: Args::Sequence(args), .. }) => {
-            let principal = compound.request.identity.principal();
-            let call_bytes = sequence::call_bytes(header, message);
-            let digest = sequence::digest(principal, message, &requests);
-            match sequence::begin(&mut compound, &args, call_bytes, digest, &requests, &mut replies) {
-                Begun::Run => {}
+            let (call_bytes, digest) = sequence::measure(&mut compound, header, message, &requests);
+            let begun = sequence::begin(&mut compound, &args, call_bytes, digest, &requests, &mut replies);
+            let progress = match begun {
+                Begun::Run(progress) => progress,
                 Begun::Refused => {
                     replies.finish();
                     return Ok(Answered::reply(true));
@@ -488,9 +555,9 @@ pub(super) fn run(call: Call<'_, '_>, shared: &Nfs4State) -> Result<Answered, An
                     return Ok(sequence::replay(&compound, &args, &reply, out));
                 }
                 Begun::ReplayUncached => return Ok(sequence::replay_uncached(&mut requests, replies)),
-            }
+            };
             let running = Running::new(shared, compound.session.as_ref());
-            compound.run_all(&mut requests, &mut replies);
+            compound.run_or_resume(progress.as_ref(), &mut requests, &mut replies);
             let end = End::of(&compound, &replies);
             if let Some(at) = replies.finish().payload_at {
                 // The data are the end of the reply; their padding is added with them.

@@ -68,8 +68,7 @@ fn try_copy(compound: &Compound<'_>, args: &Args<'_>) -> Outcome<Written> {
         return Err(Status::INVAL);
     }
     let is_one_export = std::ptr::eq(from.export, to.export);
-    let is_one_file = is_one_export && from.object == to.object;
-    if is_one_file && args.source_offset.abs_diff(args.target_offset) < wanted {
+    if args.source_offset.abs_diff(args.target_offset) < wanted && is_one_file(&from, &to) {
         return Err(Status::INVAL);
     }
     // A compound of many copies takes no longer than one.
@@ -87,6 +86,15 @@ fn try_copy(compound: &Compound<'_>, args: &Args<'_>) -> Outcome<Written> {
         }
     }
     copy_by_pieces((&from, args.source_offset), (&to, args.target_offset), count)
+}
+
+/// Whether both are the same file, which two exports may have.
+fn is_one_file(one: &Target<'_>, other: &Target<'_>) -> bool {
+    if std::ptr::eq(one.export, other.export) {
+        return one.object == other.object;
+    }
+    let known = one.export.store.host_file(one.object);
+    known.is_some() && known == other.export.store.host_file(other.object)
 }
 
 /// Copies by reading and writing, as the caller might: with the rights that the caller has in each

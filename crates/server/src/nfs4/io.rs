@@ -4,7 +4,7 @@
 use super::compound::{Compound, Outcome, Place, Replies};
 use super::status::{of_handler, of_state};
 use crate::client::CallSubject;
-use crate::nfs4_state::{HOST, file_name};
+use crate::nfs4_state::file_name;
 use crate::program::IO_BYTES_MAX;
 use crate::replies::Payload;
 use crate::request::Target;
@@ -22,7 +22,8 @@ use store::Segment;
 /// Whether a stateid allows the caller to read or write a file.
 pub(super) fn check(compound: &Compound<'_>, target: &Target<'_>, id: StateId, access: u8) -> Outcome<()> {
     let (file, client) = (file_name(target.export, target.object), compound.client()?);
-    let checked = compound.shared.state.check_state_io(&HOST, compound.now, client, id, &file, access);
+    let checked =
+        compound.shared.state.check_state_io(compound.shared.host(), compound.now, client, id, &file, access);
     checked.map_err(|error| match error {
         // RFC 8881 s18.22.4, s18.32.4: what is denied to an OPEN is locked to READ and WRITE.
         state::Error::ShareDenied => Status::LOCKED,
@@ -159,14 +160,19 @@ pub(super) fn read_plus(
 }
 
 /// WRITE.
-pub(super) fn write(compound: &Compound<'_>, args: &ArgsHead, data: Data<'_>) -> Outcome<Written> {
-    let Data::Here(data) = data else { return Err(Status::SERVERFAULT) };
+pub(super) fn write(compound: &mut Compound<'_>, args: &ArgsHead, data: Data<'_>) -> Outcome<Written> {
     let target = writable(compound, args.stateid)?;
     let subject = &compound.request.client.subject;
     subject.set(CallSubject { payload_bytes: args.count, ..subject.get() });
-    // More than MAXWRITE: a part is written, and the client goes on from there.
-    let data = data.get(..IO_BYTES_MAX as usize).unwrap_or(data);
-    let (_, written) = target.write(args.offset, data, args.stable).map_err(of_handler)?;
+    let written = match data {
+        // More than MAXWRITE: a part is written, and the client goes on from there.
+        Data::Here(data) => {
+            target.write(args.offset, data.get(..IO_BYTES_MAX as usize).unwrap_or(data), args.stable)
+        }
+        Data::Beside => target.write_received(&mut compound.received, args.stable),
+        Data::None => return Err(Status::SERVERFAULT),
+    };
+    let (_, written) = written.map_err(of_handler)?;
     let written = written.map_err(|status| of_data(&target, status))?;
     Ok(Written {
         count: written.count,

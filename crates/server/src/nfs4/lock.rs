@@ -2,10 +2,10 @@
 //!
 //! A client that waits for a lock asks again by itself: nobody is told yet when a lock is free.
 
-use super::compound::{Compound, Outcome, Place, Replies, to_wire};
+use super::compound::{Compound, Outcome, Place, Replies};
 use super::io::{check, of_kind};
 use super::status::{of_handler, of_state};
-use crate::nfs4_state::{HOST, file_name};
+use crate::nfs4_state::file_name;
 use crate::request::Target;
 use nfs4::op::lock::{Args, Conflict, LockType, Locker, Outcome as Locked, TestArgs, UnlockArgs};
 use nfs4::op::{Operation, Reply};
@@ -66,18 +66,21 @@ impl From<Error> for Refused {
 /// LOCK.
 pub(super) fn lock(compound: &mut Compound<'_>, args: &Args<'_>, out: &mut Replies<'_>) -> Status {
     match try_lock(compound, args) {
-        Ok(id) => {
-            let id = to_wire(id);
-            compound.set_stateid(id);
-            out.push(&Reply::Lock(Locked::Granted(id)))
-        }
+        Ok(id) => granted(compound, id, out),
         Err(Refused::Denied(holder)) => out.push(&Reply::Lock(Locked::Denied(conflict(&holder)))),
         Err(Refused::Status(status)) => out.fail(Operation::Lock, status),
     }
 }
 
+/// The result of a lock that was granted.
+pub(super) fn granted(compound: &mut Compound<'_>, id: StateId, out: &mut Replies<'_>) -> Status {
+    let id = compound.put_stateid(id);
+    out.push(&Reply::Lock(Locked::Granted(id)))
+}
+
 fn try_lock(compound: &Compound<'_>, args: &Args<'_>) -> Result<StateId, Refused> {
     args.range.last()?;
+    compound.admits_new_state(args.reclaim)?;
     let locker = match &args.locker {
         Locker::New { open, owner, .. } => {
             state::Locker::New { open: of_file(compound, *open)?, owner: owner.owner.as_slice() }
@@ -92,7 +95,7 @@ fn try_lock(compound: &Compound<'_>, args: &Args<'_>) -> Result<StateId, Refused
         wait: false,
         reclaim: args.reclaim,
     };
-    Ok(compound.shared.state.lock(&HOST, compound.now, compound.ticket()?, &args)?)
+    Ok(compound.shared.state.lock(compound.shared.host(), compound.now, compound.ticket()?, &args)?)
 }
 
 /// LOCKT.
@@ -114,7 +117,7 @@ fn try_test(compound: &Compound<'_>, args: &TestArgs<'_>) -> Result<(), Refused>
         length: args.range.length,
         exclusive: args.lock_type.is_exclusive(),
     };
-    Ok(compound.shared.state.test_lock(&HOST, compound.now, compound.client()?, &query)?)
+    Ok(compound.shared.state.test_lock(compound.shared.host(), compound.now, compound.client()?, &query)?)
 }
 
 /// LOCKU.
@@ -122,9 +125,8 @@ pub(super) fn unlock(compound: &mut Compound<'_>, args: &UnlockArgs) -> Outcome<
     args.range.last()?;
     let id = of_file(compound, args.lock)?;
     let range = (args.range.offset, args.range.length);
-    let unlocked = compound.shared.state.unlock(&HOST, compound.now, compound.ticket()?, id, range);
+    let unlocked =
+        compound.shared.state.unlock(compound.shared.host(), compound.now, compound.ticket()?, id, range);
     let id = unlocked.map_err(|error| of_state(&error))?;
-    let id = to_wire(id);
-    compound.set_stateid(id);
-    Ok(id)
+    Ok(compound.put_stateid(id))
 }

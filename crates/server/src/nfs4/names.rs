@@ -3,6 +3,7 @@
 
 use super::DIRECTORY_BYTES_MAX;
 use super::attributes::{change_info, to_set};
+use super::compound::progress::changed_before;
 use super::compound::{Compound, Outcome, Place, Replies};
 use super::listing::{list_node, list_object};
 use super::pseudo::{self, Way};
@@ -14,7 +15,7 @@ use nfs4::op::link::{RenameArgs, RenameSuccess};
 use nfs4::op::readdir::Args as ReadDirArgs;
 use nfs4::op::{Operation, Reply, readlink};
 use nfs4::{ChangeInfo, Status};
-use store::NewObject;
+use store::{Found, NewObject};
 
 /// Cookies stay valid while names come and go, so there is nothing to verify.
 const COOKIE_VERIFIER: Verifier = [0; 8];
@@ -124,10 +125,29 @@ pub(super) fn create(compound: &mut Compound<'_>, args: &CreateArgs<'_>) -> Outc
         return Err(Status::EXIST);
     }
     let store = &target.export.store;
+    let is_asked = |found: &Found| is_as_asked(&target, found, &new);
+    if let Some(found) = compound.made_before(&target, args.name, is_asked)? {
+        target.complete_attributes(&found, &set);
+        compound.set(Place::Object(target.export, found.object));
+        return Ok(Created { directory: changed_before(&target), set: mask });
+    }
+    compound.note_name(&target, args.name)?;
     let (effect, created) = store.create(target.squashed.caller(), target.object, args.name, new);
     let created = created.map_err(Status::from_fs)?;
     compound.set(Place::Object(target.export, created.object));
     Ok(Created { directory: change_info(&effect), set: mask })
+}
+
+/// Whether an object is what a CREATE asks for.
+fn is_as_asked(target: &Target<'_>, found: &Found, new: &NewObject<'_>) -> bool {
+    let is_same_text = match new {
+        NewObject::Symlink(_, text) => {
+            let mut its = Vec::new();
+            target.export.store.read_link(found.object, &mut its).is_ok() && its == *text
+        }
+        NewObject::File(_) | NewObject::Directory(_) | NewObject::Special(..) => true,
+    };
+    found.attributes.kind == new.kind() && is_same_text
 }
 
 /// REMOVE, of anything.
@@ -138,6 +158,12 @@ pub(super) fn remove(compound: &Compound<'_>, name: &[u8]) -> Outcome<ChangeInfo
     if leads_away(compound, &target, name) {
         return Err(MOUNTED);
     }
+    if compound.is_taken_away(&target, name)? {
+        return Ok(changed_before(&target));
+    }
+    compound.admits_new_state(false)?;
+    compound.note_name(&target, name)?;
+    let _held = target.hold_if_open(compound.shared, compound.now, name);
     let (store, caller) = (&target.export.store, target.squashed.caller());
     let (mut effect, mut result) = store.remove(caller, target.object, name);
     if matches!(result, Err(fs::Status::IsDirectory)) {
@@ -159,6 +185,13 @@ pub(super) fn rename(compound: &Compound<'_>, args: &RenameArgs<'_>) -> Outcome<
     if leads_away(compound, &from, args.old) || leads_away(compound, &to, args.new) {
         return Err(MOUNTED);
     }
+    if compound.is_taken_away(&from, args.old)? {
+        to.export.store.sync_names(to.object).map_err(Status::from_fs)?;
+        return Ok(RenameSuccess { source: changed_before(&from), target: changed_before(&to) });
+    }
+    compound.admits_new_state(false)?;
+    compound.note_name(&from, args.old)?;
+    let _held = to.hold_if_open(compound.shared, compound.now, args.new);
     let caller = from.squashed.caller();
     let (source, target) = ((from.object, args.old), (to.object, args.new));
     let (left, moved, result) = from.export.store.rename(caller, source, target);
@@ -181,6 +214,11 @@ pub(super) fn link(compound: &Compound<'_>, name: &[u8]) -> Outcome<ChangeInfo> 
     if leads_away(compound, &directory, name) {
         return Err(Status::EXIST);
     }
+    let is_its = |found: &Found| found.object == file.object;
+    if compound.made_before(&directory, name, is_its)?.is_some() {
+        return Ok(changed_before(&directory));
+    }
+    compound.note_name(&directory, name)?;
     let caller = file.squashed.caller();
     let (_, effect, result) = file.export.store.link(caller, file.object, directory.object, name);
     result.map_err(|status| match status {
@@ -230,9 +268,14 @@ pub(super) fn read_directory(
         return out.fail(Operation::ReadDir, Status::BAD_COOKIE);
     }
     let most = args.maxcount.min(DIRECTORY_BYTES_MAX).min(compound.payload_bytes_max);
-    let most = most.min(compound.bytes_worth_getting(out.len()));
-    out.readdir(COOKIE_VERIFIER, args.dircount, most, |entries| match place {
+    let before = out.len();
+    let most = most.min(compound.list_bytes_max(before));
+    let listed = out.readdir(COOKIE_VERIFIER, args.dircount, most, |entries| match place {
         Place::Pseudo(node) => list_node(compound, node, args, entries),
         Place::Object(..) => list_object(compound, args, entries),
-    })
+    });
+    if listed == Status::TOOSMALL {
+        return out.replace_last(Operation::ReadDir, compound.no_room_for_list(before, args.maxcount));
+    }
+    listed
 }

@@ -3,15 +3,16 @@
 //! No delegations are given: a client that wants one is told why not.
 
 use super::attributes::{EXCLUSIVE, change_info, to_set, unchanged};
-use super::compound::{Compound, Outcome, Place, to_wire};
+use super::compound::progress::changed_before;
+use super::compound::{Compound, Outcome, Place};
 use super::io::{check, of_kind};
 use super::names::{check_name, of_lookup};
 use super::pseudo;
 use super::status::{of_handler, of_state};
 use crate::export::Export;
-use crate::nfs4_state::{HOST, file_name};
+use crate::nfs4_state::file_name;
 use crate::request::Target;
-use fs::{CreateMode, Rights, SetAttributes};
+use fs::{CreateMode, FileKind, Rights, SetAttributes};
 use nfs4::op::close::DowngradeArgs;
 use nfs4::op::open::{Args, Claim, Delegation, How, NoDelegation, Success, access, result_flag};
 use nfs4::types::attributes::number;
@@ -54,9 +55,10 @@ pub(super) fn open(compound: &mut Compound<'_>, args: &Args<'_>) -> Outcome<Succ
     compound.place()?;
     let reclaim = matches!(args.claim, Claim::Previous(_));
     let (state, client) = (&compound.shared.state, compound.client()?);
+    compound.admits_new_state(reclaim)?;
     state.may_open(compound.now, client, reclaim).map_err(|error| of_state(&error))?;
     let chosen = match args.claim {
-        Claim::Name(name) => by_name(compound, name, &args.how)?,
+        Claim::Name(name) => by_name(compound, name, args)?,
         Claim::Current | Claim::Previous(_) if args.how == How::NoCreate => current(compound)?,
         Claim::Current | Claim::Previous(_) => return Err(Status::INVAL),
         // No delegation was ever given.
@@ -68,7 +70,7 @@ pub(super) fn open(compound: &mut Compound<'_>, args: &Args<'_>) -> Outcome<Succ
     check_rights(&chosen, &target, wanted)?;
     let file = file_name(chosen.export, chosen.found.object);
     if chosen.truncate && wanted & state::WRITE == 0 {
-        let denied = state.check_io(&HOST, compound.now, Some(client), &file, state::WRITE);
+        let denied = state.check_io(compound.shared.host(), compound.now, Some(client), &file, state::WRITE);
         denied.map_err(|error| of_state(&error))?;
     }
     // Held before it is open, so that it cannot go in between.
@@ -76,28 +78,91 @@ pub(super) fn open(compound: &mut Compound<'_>, args: &Args<'_>) -> Outcome<Succ
     let opening = held.map_err(Status::from_fs)?;
     let owner = args.owner.owner.as_slice();
     let opened = OpenArgs { owner, file: &file, access: wanted, deny: denied, reclaim };
-    let done = state.open_file_first(&HOST, compound.now, compound.ticket()?, &opened);
+    let done = state.open_file_first(compound.shared.host(), compound.now, compound.ticket()?, &opened);
     let (id, undo) = done.map_err(|error| of_state(&error))?;
     if chosen.truncate
         && let Err(status) = empty(&target)
     {
         // An open is of no use to a client that does not learn of it.
-        let undone = state.undo_open(&HOST, compound.now, compound.ticket()?, id, &undo);
+        let undone = state.undo_open(compound.shared.host(), compound.now, compound.ticket()?, id, &undo);
         if let Err(error) = undone {
             tracing::warn!(%error, "an open that failed cannot be taken back");
         }
         return Err(status);
     }
     opening.keep();
-    let stateid = to_wire(id);
     compound.set(Place::Object(chosen.export, chosen.found.object));
-    compound.set_stateid(stateid);
+    let stateid = compound.put_stateid(id);
     Ok(Success {
         stateid,
         directory: chosen.directory,
         flags: result_flag::LOCKTYPE_POSIX,
         set: chosen.set,
         delegation: no_delegation(args.access),
+    })
+}
+
+/// The result of an OPEN that a process, which has ended, has done in the state: the file is opened
+/// as it was, and held by this process.
+pub(super) fn committed(
+    compound: &mut Compound<'_>,
+    args: &Args<'_>,
+    id: StateId,
+) -> Outcome<Success<'static>> {
+    let shared = compound.shared;
+    let name = shared.state.file_of_open(shared.host(), compound.now, compound.client()?, id);
+    let name = name.map_err(|error| of_state(&error))?;
+    let (export, object) = named_file(compound, &name).ok_or(Status::STALE)?;
+    let held = shared.hold(compound.now, export, object, file_name(export, object));
+    let opening = held.map_err(Status::from_fs)?;
+    let target = compound.target(export, object)?;
+    // A file that was new is empty.
+    if asks_to_empty(compound, &args.how)? && !matches!(target.attributes(), Ok(Ok(now)) if now.size == 0) {
+        empty(&target)?;
+    }
+    opening.keep();
+    let directory = match (&args.claim, compound.place()?) {
+        (Claim::Name(_), Place::Object(export, directory)) => {
+            changed_before(&compound.target(export, directory)?)
+        }
+        _ => ChangeInfo::default(),
+    };
+    let set = set_at_creation(compound, &args.how)?;
+    compound.set(Place::Object(export, object));
+    let stateid = compound.put_stateid(id);
+    let flags = result_flag::LOCKTYPE_POSIX;
+    Ok(Success { stateid, directory, flags, set, delegation: no_delegation(args.access) })
+}
+
+/// The file of a name that [`file_name`] has made.
+fn named_file<'a>(compound: &Compound<'a>, name: &[u8]) -> Option<(&'a Export, ObjectId)> {
+    let (fsid, rest) = name.split_first_chunk()?;
+    let (fileid, name) = rest.split_first_chunk()?;
+    let fsid = u32::from_be_bytes(*fsid);
+    let object = ObjectId::named(u64::from_be_bytes(*fileid), name)?;
+    let client = compound.request.client;
+    let export = client.exports.iter().find(|(_, export)| export.config.fsid == fsid)?.1;
+    Some((export, object))
+}
+
+/// Whether an OPEN empties a file that exists.
+fn asks_to_empty(compound: &Compound<'_>, how: &How<'_>) -> Outcome<bool> {
+    match how {
+        How::Unchecked(given) => Ok(to_set(compound, given, true)?.0.size == Some(0)),
+        How::NoCreate | How::Guarded(_) | How::Exclusive(_) | How::ExclusiveWith(..) => Ok(false),
+    }
+}
+
+/// The attributes that an OPEN has certainly set. What an unchecked creation has set besides the
+/// size depends on whether the file was there.
+fn set_at_creation(compound: &Compound<'_>, how: &How<'_>) -> Outcome<Bitmap> {
+    Ok(match how {
+        How::NoCreate => Bitmap::EMPTY,
+        How::Unchecked(_) if asks_to_empty(compound, how)? => Bitmap::of(&[number::SIZE]),
+        How::Unchecked(_) => Bitmap::EMPTY,
+        How::Guarded(given) => to_set(compound, given, true)?.1,
+        How::Exclusive(_) => VERIFIER_PLACE,
+        How::ExclusiveWith(_, given) => to_set(compound, given, true)?.1 | VERIFIER_PLACE,
     })
 }
 
@@ -152,8 +217,8 @@ const fn existing(export: &Export, found: Found, directory: ChangeInfo) -> Chose
 }
 
 /// The object of a name in the current directory, which is created if that is wanted.
-fn by_name<'a>(compound: &Compound<'a>, name: &[u8], how: &How<'_>) -> Outcome<Chosen<'a>> {
-    let place = compound.place()?;
+fn by_name<'a>(compound: &Compound<'a>, name: &[u8], args: &Args<'_>) -> Outcome<Chosen<'a>> {
+    let (place, how) = (compound.place()?, &args.how);
     check_name(name)?;
     let creates = *how != How::NoCreate;
     let (export, directory) = match place {
@@ -168,20 +233,18 @@ fn by_name<'a>(compound: &Compound<'a>, name: &[u8], how: &How<'_>) -> Outcome<C
         let may_exist = matches!(how, How::NoCreate | How::Unchecked(_));
         return Err(if may_exist { Status::ISDIR } else { Status::EXIST });
     }
+    let at = NewName { export, directory, name, owner: args.owner.owner.as_slice() };
     match how {
         How::NoCreate => look(compound, export, directory, name)?.map_err(|status| {
             compound.target(export, directory).map_or(Status::from_fs(status), |at| of_lookup(&at, status))
         }),
-        How::Unchecked(given) => unchecked(compound, (export, directory), name, given),
+        How::Unchecked(given) => unchecked(compound, at, given),
         How::Guarded(given) => {
             let (set, mask) = to_set(compound, given, true)?;
-            made(compound, (export, directory), name, CreateMode::Guarded(set), mask)?
-                .map_err(Status::from_fs)
+            made(compound, at, CreateMode::Guarded(set), mask)?.map_err(Status::from_fs)
         }
-        How::Exclusive(verifier) => exclusive(compound, (export, directory), name, *verifier, &Fattr::EMPTY),
-        How::ExclusiveWith(verifier, given) => {
-            exclusive(compound, (export, directory), name, *verifier, given)
-        }
+        How::Exclusive(verifier) => exclusive(compound, at, *verifier, &Fattr::EMPTY),
+        How::ExclusiveWith(verifier, given) => exclusive(compound, at, *verifier, given),
     }
 }
 
@@ -198,19 +261,38 @@ fn look<'a>(
     Ok(found.map(|found| existing(export, found, change)))
 }
 
+/// Where a file may have to be created, and for whom it is to be opened.
+#[derive(Clone, Copy)]
+struct NewName<'a, 'b> {
+    export: &'a Export,
+    directory: ObjectId,
+    name: &'b [u8],
+    owner: &'b [u8],
+}
+
 /// A new file.
 fn made<'a>(
     compound: &Compound<'a>,
-    (export, directory): (&'a Export, ObjectId),
-    name: &[u8],
+    at: NewName<'a, '_>,
     mode: CreateMode,
     set: Bitmap,
 ) -> Outcome<Result<Chosen<'a>, fs::Status>> {
-    let target = compound.changeable(Place::Object(export, directory))?;
+    let target = compound.changeable(Place::Object(at.export, at.directory))?;
+    // An open that is refused leaves no file behind.
+    let state = &compound.shared.state;
+    let room = state.has_room_for_open(compound.shared.host(), compound.now, compound.ticket()?, at.owner);
+    room.map_err(|error| of_state(&error))?;
+    // An exclusive creation that is done again finds its own file.
+    if let CreateMode::Guarded(wanted) = &mode {
+        if let Some(made) = made_before(compound, at, &target, wanted, set)? {
+            return Ok(Ok(made));
+        }
+        compound.note_name(&target, at.name)?;
+    }
     let caller = target.squashed.caller();
-    let (effect, found) = export.store.create(caller, directory, name, NewObject::File(mode));
+    let (effect, found) = at.export.store.create(caller, at.directory, at.name, NewObject::File(mode));
     Ok(found.map(|found| Chosen {
-        export,
+        export: at.export,
         found,
         directory: change_info(&effect),
         set,
@@ -219,16 +301,37 @@ fn made<'a>(
     }))
 }
 
-/// UNCHECKED4: an existing file is used; of the attributes only a size of 0 applies to it.
-fn unchecked<'a>(
+/// A file that a process, which has ended, has created for this OPEN.
+fn made_before<'a>(
     compound: &Compound<'a>,
-    at: (&'a Export, ObjectId),
-    name: &[u8],
-    given: &Fattr<'_>,
-) -> Outcome<Chosen<'a>> {
+    at: NewName<'a, '_>,
+    directory: &Target<'a>,
+    wanted: &SetAttributes,
+    set: Bitmap,
+) -> Outcome<Option<Chosen<'a>>> {
+    let is_file = |found: &Found| found.attributes.kind == FileKind::Regular;
+    let found = compound.made_before(directory, at.name, is_file)?;
+    Ok(found.map(|found| Chosen {
+        export: at.export,
+        found: Found { attributes: directory.complete_attributes(&found, wanted), ..found },
+        directory: changed_before(directory),
+        set,
+        is_new: true,
+        truncate: false,
+    }))
+}
+
+/// UNCHECKED4: an existing file is used; of the attributes only a size of 0 applies to it.
+fn unchecked<'a>(compound: &Compound<'a>, at: NewName<'a, '_>, given: &Fattr<'_>) -> Outcome<Chosen<'a>> {
     let (set, mask) = to_set(compound, given, true)?;
+    if compound.is_in_doubt() {
+        let target = compound.changeable(Place::Object(at.export, at.directory))?;
+        if let Some(made) = made_before(compound, at, &target, &set, mask)? {
+            return Ok(made);
+        }
+    }
     for _ in 0..ATTEMPTS {
-        match look(compound, at.0, at.1, name)? {
+        match look(compound, at.export, at.directory, at.name)? {
             Ok(found) => {
                 let truncate = set.size == Some(0);
                 let applied = if truncate { Bitmap::of(&[number::SIZE]) } else { Bitmap::EMPTY };
@@ -236,11 +339,11 @@ fn unchecked<'a>(
             }
             Err(fs::Status::NotFound) => {}
             Err(status) => {
-                let target = compound.target(at.0, at.1)?;
+                let target = compound.target(at.export, at.directory)?;
                 return Err(of_lookup(&target, status));
             }
         }
-        match made(compound, at, name, CreateMode::Guarded(set), mask)? {
+        match made(compound, at, CreateMode::Guarded(set), mask)? {
             // Another client was faster.
             Err(fs::Status::Exists) => {}
             made => return made.map_err(Status::from_fs),
@@ -252,8 +355,7 @@ fn unchecked<'a>(
 /// EXCLUSIVE4 and EXCLUSIVE4_1: a file that was created with the same verifier is a success.
 fn exclusive<'a>(
     compound: &Compound<'a>,
-    at: (&'a Export, ObjectId),
-    name: &[u8],
+    at: NewName<'a, '_>,
     verifier: fs::Verifier,
     given: &Fattr<'_>,
 ) -> Outcome<Chosen<'a>> {
@@ -262,7 +364,7 @@ fn exclusive<'a>(
     if !mask.is_within(EXCLUSIVE) {
         return Err(Status::INVAL);
     }
-    let made = made(compound, at, name, CreateMode::Exclusive(verifier), mask | VERIFIER_PLACE)?;
+    let made = made(compound, at, CreateMode::Exclusive(verifier), mask | VERIFIER_PLACE)?;
     let chosen = made.map_err(Status::from_fs)?;
     let target = compound.target(chosen.export, chosen.found.object)?;
     let caller = target.squashed.caller();
@@ -292,21 +394,24 @@ pub(super) fn downgrade(compound: &mut Compound<'_>, args: &DowngradeArgs) -> Ou
     let (wanted, denied) = shares(args.access, args.deny)?;
     let id = of_current(compound, args.open)?;
     let state = &compound.shared.state;
-    let id = state.downgrade(&HOST, compound.now, compound.ticket()?, id, wanted, denied);
+    let id = state.downgrade(compound.shared.host(), compound.now, compound.ticket()?, id, wanted, denied);
     let id = id.map_err(|error| of_state(&error))?;
-    let id = to_wire(id);
-    compound.set_stateid(id);
-    Ok(id)
+    Ok(compound.put_stateid(id))
 }
 
 /// CLOSE. Locks of the open are released.
 pub(super) fn close(compound: &mut Compound<'_>, id: Stateid) -> Outcome<Stateid> {
     let id = of_current(compound, id)?;
-    let closed = compound.shared.state.close(&HOST, compound.now, compound.ticket()?, id);
+    let closed = compound.shared.state.close(compound.shared.host(), compound.now, compound.ticket()?, id);
     closed.map_err(|error| of_state(&error))?;
-    if let Place::Object(export, object) = compound.place()? {
+    Ok(self::closed(compound))
+}
+
+/// The current file has an open less.
+pub(super) fn closed(compound: &mut Compound<'_>) -> Stateid {
+    if let Ok(Place::Object(export, object)) = compound.place() {
         compound.shared.release(compound.now, &file_name(export, object));
     }
     compound.set_stateid(Stateid::INVALID);
-    Ok(Stateid::INVALID)
+    Stateid::INVALID
 }

@@ -14,6 +14,7 @@ use super::compound::{Compound, Outcome, Place};
 use super::status::of_wait;
 use crate::client::Client;
 use crate::export::Export;
+use crate::identity::SquashedCaller;
 use fs::FileHandle;
 use nfs4::Status;
 use siphasher::sip::SipHasher13;
@@ -166,12 +167,18 @@ pub(super) enum Way<'a> {
     Through(Place<'a>),
 }
 
-/// Paths are resolved with the rights of the server: each operation checks what the client may do.
+/// Where the exports below another one are is found with the rights of the server: each operation
+/// checks what the client may do.
 const SERVER: Caller<'static> = Caller { uid: 0, gid: 0, gids: &[] };
 
 /// What the store of an export has at a name.
 fn look(export: &Export, directory: ObjectId, name: &[u8]) -> Outcome<ObjectId> {
-    let (_, found) = export.store.lookup(SERVER, directory, name, Wait::Allowed).map_err(of_wait)?;
+    look_as(SERVER, export, directory, name)
+}
+
+/// What the store of an export has at a name that the caller may look up.
+fn look_as(caller: Caller<'_>, export: &Export, directory: ObjectId, name: &[u8]) -> Outcome<ObjectId> {
+    let (_, found) = export.store.lookup(caller, directory, name, Wait::Allowed).map_err(of_wait)?;
     Ok(found.map_err(Status::from_fs)?.object)
 }
 
@@ -254,7 +261,9 @@ pub(super) fn above_root<'a>(compound: &Compound<'a>, export: &'a Export) -> Out
     above(compound, Node { export, depth: depth_of(export) })
 }
 
-/// What is above a directory of the tree: another one, or one of the export that it is below.
+/// What is above a directory of the tree: another one, or one of the export that it is below. The
+/// way there is looked up as the caller may; one whose credential is not enough for that export
+/// asks as the user that it has for nobody in particular, and is told so by whoever asked.
 pub(super) fn above<'a>(compound: &Compound<'a>, node: Node<'a>) -> Outcome<Place<'a>> {
     let (client, export) = (compound.request.client, node.export);
     let depth = node.depth.checked_sub(1).ok_or(Status::NOENT)?;
@@ -262,9 +271,12 @@ pub(super) fn above<'a>(compound: &Compound<'a>, node: Node<'a>) -> Outcome<Plac
         .filter(|other| depth_of(other) <= depth && begins_with(export, other, depth_of(other)))
         .max_by_key(|other| depth_of(other));
     let Some(upper) = upper else { return Ok(Place::Pseudo(Node { export, depth })) };
-    let mut object = upper.store.root();
+    let (mut object, config) = (upper.store.root(), &upper.config);
+    let squashed = compound.request.identity.squashed_for(config);
+    let nobody = Caller { uid: config.anonuid, gid: config.anongid, gids: &[] };
+    let caller = squashed.as_ref().map_or(nobody, SquashedCaller::caller);
     for name in components(export).take(depth).skip(depth_of(upper)) {
-        object = match look(upper, object, name.as_bytes()) {
+        object = match look_as(caller, upper, object, name.as_bytes()) {
             Err(Status::NOENT) => return Ok(Place::Pseudo(Node { export, depth })),
             found => found?,
         };

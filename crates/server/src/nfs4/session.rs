@@ -7,8 +7,9 @@
 
 use super::compound::{Compound, Outcome, Replies};
 use super::status::of_state;
-use crate::nfs4_state::{HOST, SLOTS_MAX};
+use crate::nfs4_state::SLOTS_MAX;
 use crate::program::IO_BYTES_MAX;
+use drc::shared::PreOpState;
 use nfs4::op::create_session::{
     Args as CreateArgs, CONN_BACK_CHAN, CONN_RDMA, CallbackSecurity, ChannelAttributes, DestroyArgs, PERSIST,
     Success as Created,
@@ -81,7 +82,7 @@ fn exchange(compound: &Compound<'_>, args: &ExchangeArgs<'_>) -> Outcome<state::
         update: args.flags & flag::UPD_CONFIRMED_REC_A != 0,
         peer: Some(compound.request.client.peer.ip().to_canonical()),
     };
-    let found = compound.shared.state.exchange_id(&HOST, compound.now, args);
+    let found = compound.shared.state.exchange_id(compound.shared.host(), compound.now, args);
     found.map_err(|error| of_state(&error))
 }
 
@@ -152,8 +153,9 @@ pub(super) fn create(compound: &Compound<'_>, args: &CreateArgs<'_>) -> Outcome<
         callback_security: &callback_security(args.callback_security),
         refused: refusal(args),
     };
-    let created = compound.shared.state.create_session(&HOST, compound.now, &args);
+    let created = compound.shared.state.create_session(compound.shared.host(), compound.now, &args);
     let created = created.map_err(|error| of_state(&error))?;
+    compound.request.client.sessions.add(created.session);
     Ok(Created {
         session: SessionId(created.session.0),
         sequence: created.sequence,
@@ -163,7 +165,14 @@ pub(super) fn create(compound: &Compound<'_>, args: &CreateArgs<'_>) -> Outcome<
     })
 }
 
-/// DESTROY_SESSION. That of the own session ends the compound. RFC 8881 s18.37.3
+/// Notes that what the operation under way ends is there. Outside of a session nobody goes on with
+/// it.
+fn note_existing(compound: &Compound<'_>) -> Outcome<()> {
+    compound.note(Some(PreOpState::Object(0, 0)))
+}
+
+/// DESTROY_SESSION, on a connection that is associated with the session. That of the own session
+/// ends the compound. RFC 8881 s18.37.3
 pub(super) fn destroy(compound: &Compound<'_>, args: &DestroyArgs, is_last: bool) -> Outcome<()> {
     let is_own = compound.session.as_ref().is_some_and(|session| session.id == args.session);
     if is_own && !is_last {
@@ -171,18 +180,32 @@ pub(super) fn destroy(compound: &Compound<'_>, args: &DestroyArgs, is_last: bool
     }
     let session = state::SessionId(args.session.0);
     let may = compound.shared.state.may_control(session, compound.request.identity.principal());
+    if compound.is_in_doubt() && may == Err(state::Error::BadSession) {
+        return Ok(());
+    }
     may.map_err(|error| of_state(&error))?;
-    let destroyed = compound.shared.state.destroy_session(&HOST, compound.now, session);
-    destroyed.map_err(|error| of_state(&error))
+    let sessions = &compound.request.client.sessions;
+    if !sessions.has(session) {
+        return Err(Status::CONN_NOT_BOUND_TO_SESSION);
+    }
+    note_existing(compound)?;
+    let destroyed = compound.shared.state.destroy_session(compound.shared.host(), compound.now, session);
+    destroyed.map_err(|error| of_state(&error))?;
+    sessions.remove(session);
+    Ok(())
 }
 
 /// DESTROY_CLIENTID.
 pub(super) fn destroy_client(compound: &Compound<'_>, args: &DestroyClientArgs) -> Outcome<()> {
     let client = state::ClientId(args.client.0);
     let (state, principal) = (&compound.shared.state, compound.request.identity.principal());
-    let may = state.may_end_client(&HOST, compound.now, client, principal);
+    let may = state.may_end_client(compound.shared.host(), compound.now, client, principal);
+    if compound.is_in_doubt() && may == Err(state::Error::StaleClientId) {
+        return Ok(());
+    }
     may.map_err(|error| of_state(&error))?;
-    let destroyed = compound.shared.state.destroy_client_id(&HOST, compound.now, client);
+    note_existing(compound)?;
+    let destroyed = compound.shared.state.destroy_client_id(compound.shared.host(), compound.now, client);
     destroyed.map_err(|error| of_state(&error))
 }
 
@@ -196,6 +219,7 @@ pub(super) fn bind(compound: &Compound<'_>, args: &BindArgs) -> Outcome<BindSucc
         WantedChannels::Fore | WantedChannels::ForeOrBoth => {}
         WantedChannels::Back | WantedChannels::BackOrBoth => return Err(Status::INVAL),
     }
+    compound.request.client.sessions.add(session);
     Ok(BindSuccess { session: args.session, channels: Directions::Fore, rdma_mode: false })
 }
 
@@ -206,7 +230,8 @@ pub(super) fn backchannel_ctl(compound: &Compound<'_>, args: &BackchannelCtlArgs
         return Err(Status::INVAL);
     }
     let (id, security) = (state::SessionId(session.id.0), callback_security(args.security));
-    let set = compound.shared.state.set_callback(&HOST, compound.now, id, args.program, &security);
+    let set =
+        compound.shared.state.set_callback(compound.shared.host(), compound.now, id, args.program, &security);
     set.map_err(|error| of_state(&error))
 }
 
@@ -216,9 +241,19 @@ pub(super) fn reclaim_complete(compound: &Compound<'_>, args: &ReclaimArgs) -> O
     if args.one_file_system {
         return compound.place().map(drop);
     }
-    let done = compound.shared.state.reclaim_complete(&HOST, compound.now, compound.ticket()?);
+    let done =
+        compound.shared.state.reclaim_complete(compound.shared.host(), compound.now, compound.ticket()?);
     done.map_err(|error| of_state(&error))?;
-    // The client may open once its record is written.
-    compound.shared.settle(compound.now);
+    wait_for_record(compound);
     Ok(())
+}
+
+/// The client may open once its record is written.
+pub(super) fn wait_for_record(compound: &Compound<'_>) {
+    compound.shared.settle(compound.now);
+    if compound.request.wait.is_allowed()
+        && let Ok(client) = compound.client()
+    {
+        compound.shared.wait_for_record(client);
+    }
 }

@@ -2,7 +2,6 @@
 
 use super::compound::{Compound, Outcome, Replies, of_wire};
 use super::status::of_state;
-use crate::nfs4_state::HOST;
 use nfs4::op::Reply;
 use nfs4::op::stateid::{TestArgs, TestSuccess};
 use nfs4::{Array, Operation, Stateid, Status};
@@ -25,7 +24,7 @@ pub(super) fn test(compound: &mut Compound<'_>, args: &TestArgs<'_>, out: &mut R
             return Status::BAD_STATEID;
         }
         let id = of_wire(id);
-        let tested = compound.shared.state.test_state(&HOST, compound.now, client, id);
+        let tested = compound.shared.state.test_state(compound.shared.host(), compound.now, client, id);
         tested.map_or_else(|error| of_state(&error), |()| Status::OK)
     };
     let statuses: Vec<_> = args.stateids.iter().map(worth).collect();
@@ -35,6 +34,7 @@ pub(super) fn test(compound: &mut Compound<'_>, args: &TestArgs<'_>, out: &mut R
 /// FREE_STATEID.
 pub(super) fn free(compound: &mut Compound<'_>, id: Stateid) -> Outcome<()> {
     let id = compound.stateid(id)?;
-    let freed = compound.shared.state.free_state(&HOST, compound.now, compound.ticket()?, id);
+    let freed =
+        compound.shared.state.free_state(compound.shared.host(), compound.now, compound.ticket()?, id);
     freed.map_err(|error| of_state(&error))
 }

@@ -2,10 +2,15 @@
 //! s8.4
 
 use super::attributes::change_info;
+use super::compound::progress::changed_before;
 use super::compound::{Compound, Outcome, Replies};
+use crate::request::Target;
+use drc::shared::PreOpState;
 use nfs4::op::xattr::{ListArgs, ListSuccess, SetArgs, SetOption};
 use nfs4::op::{Operation, Reply};
 use nfs4::{Array, ChangeInfo, Status};
+use siphasher::sip::SipHasher13;
+use std::hash::Hasher;
 use store::SetXattr;
 
 /// A list without names: the cookie, the number of names, and whether it ends there.
@@ -29,6 +34,23 @@ fn value(compound: &mut Compound<'_>, name: &[u8]) -> Outcome<()> {
     target.export.store.xattr(caller, target.object, name, compound.text).map_err(Status::from_fs)
 }
 
+/// A value, as an operation notes it before it changes an attribute.
+fn value_of(value: &[u8]) -> PreOpState {
+    let mut hasher = SipHasher13::new();
+    hasher.write(value);
+    PreOpState::Object(value.len() as u64, hasher.finish())
+}
+
+/// What an attribute is now. `None` if that is unknown.
+fn now(target: &Target<'_>, name: &[u8]) -> Option<PreOpState> {
+    let mut value = Vec::new();
+    match target.export.store.xattr(target.squashed.caller(), target.object, name, &mut value) {
+        Ok(()) => Some(value_of(&value)),
+        Err(fs::Status::NoXattr) => Some(PreOpState::Absent),
+        Err(_) => None,
+    }
+}
+
 /// SETXATTR.
 pub(super) fn set(compound: &Compound<'_>, args: &SetArgs<'_>) -> Outcome<ChangeInfo> {
     let target = compound.changeable(compound.place()?)?;
@@ -38,6 +60,16 @@ pub(super) fn set(compound: &Compound<'_>, args: &SetArgs<'_>) -> Outcome<Change
         SetOption::Replace => SetXattr::Replace,
     };
     let (caller, store) = (target.squashed.caller(), &target.export.store);
+    let is_new = how == SetXattr::Create;
+    if is_new
+        && compound.doubt() == Some(PreOpState::Absent)
+        && now(&target, args.name) == Some(value_of(args.value))
+    {
+        return Ok(changed_before(&target));
+    }
+    if is_new {
+        compound.note(now(&target, args.name))?;
+    }
     let (effect, set) = store.set_xattr(caller, target.object, args.name, args.value, how);
     set.map_err(Status::from_fs)?;
     Ok(change_info(&effect))
@@ -46,6 +78,11 @@ pub(super) fn set(compound: &Compound<'_>, args: &SetArgs<'_>) -> Outcome<Change
 /// REMOVEXATTR.
 pub(super) fn remove(compound: &Compound<'_>, name: &[u8]) -> Outcome<ChangeInfo> {
     let target = compound.changeable(compound.place()?)?;
+    let there = |state: Option<PreOpState>| matches!(state, Some(PreOpState::Object(..)));
+    if there(compound.doubt()) && now(&target, name) == Some(PreOpState::Absent) {
+        return Ok(changed_before(&target));
+    }
+    compound.note(now(&target, name))?;
     let caller = target.squashed.caller();
     let (effect, removed) = target.export.store.remove_xattr(caller, target.object, name);
     removed.map_err(Status::from_fs)?;
@@ -63,9 +100,13 @@ struct Listed {
 /// LISTXATTRS.
 pub(super) fn list(compound: &mut Compound<'_>, args: &ListArgs, out: &mut Replies<'_>) -> Status {
     let most = args.count_max.min(LIST_BYTES_MAX).min(compound.payload_bytes_max);
-    let most = most.min(compound.bytes_worth_getting(out.len()));
+    let most = most.min(compound.list_bytes_max(out.len()));
     let listed = match names(compound, args.cookie, most as usize) {
         Ok(listed) => listed,
+        Err(Status::TOOSMALL) => {
+            let status = compound.no_room_for_list(out.len(), args.count_max);
+            return out.fail(Operation::ListXattrs, status);
+        }
         Err(status) => return out.fail(Operation::ListXattrs, status),
     };
     let starts = std::iter::once(0).chain(listed.ends.iter().copied());

@@ -5,14 +5,20 @@
 //! state, and released after its last one has ended there, so a file that is open is never without
 //! its hold. CLOSE looks at its own file. Opens that end in another way, with their client, are
 //! only counted by the state: when that number has changed, all files that are held are looked at,
-//! a part at a time.
+//! a part at a time, and a thread releases those that nobody has open ([`Releases`]).
+//!
+//! Each process of a group holds the files that were opened by way of it. Their CLOSEs may come by
+//! way of any other, so there they are counted too.
 
-use super::{HOST, Nfs4State};
+use super::releases::Releases;
+use super::{Nfs4State, SEARCH_IN_GROUP, file_name};
 use crate::export::Export;
+use crate::shared_reply_cache::ServerWord;
 use smallvec::SmallVec;
 use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use store::{ObjectId, Store};
@@ -24,7 +30,7 @@ const PARTS: usize = 64;
 /// The name of a file in the state of the clients.
 pub(crate) type FileName = SmallVec<[u8; 64]>;
 
-struct HeldFile {
+pub(super) struct HeldFile {
     store: Arc<dyn Store>,
     object: ObjectId,
     /// OPENs that are under way.
@@ -34,6 +40,10 @@ struct HeldFile {
 }
 
 impl HeldFile {
+    pub fn release(&self) {
+        self.store.release(self.object);
+    }
+
     /// Whether nobody has the file open. While it is being opened that is not known; then the OPEN
     /// will look.
     fn is_unused(&mut self, name: &[u8], is_open: impl Fn(&[u8]) -> bool) -> bool {
@@ -57,6 +67,7 @@ pub(crate) struct HeldFiles {
     parts: [Mutex<Part>; PARTS],
     hasher: RandomState,
     search: Mutex<Search>,
+    releases: Releases,
 }
 
 impl Default for HeldFiles {
@@ -65,6 +76,7 @@ impl Default for HeldFiles {
             parts: std::array::from_fn(|_| Mutex::new(Part::new())),
             hasher: RandomState::new(),
             search: Mutex::new(Search { next: PARTS, dropped: 0 }),
+            releases: Releases::default(),
         }
     }
 }
@@ -126,53 +138,69 @@ impl HeldFiles {
             let gone = part.remove(name);
             // To free a large file takes time.
             drop(part);
-            gone.iter().for_each(release);
+            gone.iter().for_each(HeldFile::release);
         }
+    }
+
+    fn search_state(&self) -> MutexGuard<'_, Search> {
+        self.search.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether opens have ended that no search has looked for, or one is under way.
+    fn is_behind(&self, dropped: u64) -> bool {
+        let search = self.search_state();
+        search.next < PARTS || search.dropped != dropped
+    }
+
+    /// Whether a search is under way.
+    fn is_searching(&self) -> bool {
+        self.search_state().next < PARTS
     }
 
     /// Looks at some of the files if opens have ended without a CLOSE, of which there were
-    /// `dropped` so far. Returns whether there is more to look at.
+    /// `dropped` so far. What nobody has open any more is released by another thread. Returns
+    /// whether there is more to look at.
     pub fn search(&self, dropped: u64, is_open: impl Fn(&[u8]) -> bool) -> bool {
-        let mut search = self.search.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut search = self.search_state();
         if search.next == PARTS && search.dropped != dropped {
             *search = Search { next: 0, dropped };
         }
-        let Some(part) = self.parts.get(search.next) else { return false };
+        let at = search.next;
+        let Some(part) = self.parts.get(at) else { return false };
         search.next += 1;
         let is_left = search.next < PARTS || search.dropped != dropped;
         drop(search);
+        let room = self.releases.room();
+        let (mut taken, mut is_full) = (0, false);
         let mut part = part.lock().unwrap_or_else(PoisonError::into_inner);
-        let gone = part.extract_if(|name, file| file.is_unused(name, &is_open)).map(|(_, file)| file);
-        let gone: Vec<HeldFile> = gone.collect();
+        let gone = part.extract_if(|name, file| {
+            if !file.is_unused(name, &is_open) {
+                return false;
+            }
+            is_full |= taken == room;
+            taken += usize::from(!is_full);
+            !is_full
+        });
+        let gone: Vec<HeldFile> = gone.map(|(_, file)| file).collect();
         drop(part);
-        release_all(gone);
-        is_left
+        self.releases.release(gone);
+        if is_full {
+            let mut search = self.search_state();
+            search.next = search.next.min(at);
+        }
+        is_left || is_full
     }
-}
 
-fn release(file: &HeldFile) {
-    file.store.release(file.object);
-}
-
-/// Releases files from a thread that may not have to wait.
-fn release_all(gone: Vec<HeldFile>) {
-    let (slow, quick): (Vec<_>, Vec<_>) = gone.into_iter().partition(|file| file.store.may_block());
-    quick.iter().for_each(release);
-    if slow.is_empty() {
-        return;
-    }
-    let slow = Arc::new(slow);
-    let theirs = Arc::clone(&slow);
-    let thread = std::thread::Builder::new().name("release".to_owned());
-    if thread.spawn(move || theirs.iter().for_each(release)).is_err() {
-        slow.iter().for_each(release);
+    /// Ends the thread that releases files, at `deadline` at the latest.
+    pub fn end(&self, deadline: Duration) {
+        self.releases.end(deadline);
     }
 }
 
 impl Nfs4State {
     /// Whether anybody has a file open; if that cannot be told, somebody may.
     fn is_open(&self, now: Duration, name: &[u8]) -> bool {
-        self.state.is_open(&HOST, now, name).unwrap_or(true)
+        self.state.is_open(self.host(), now, name).unwrap_or(true)
     }
 
     /// Holds a file for an OPEN. A store that can hold none, or no more of them, is no reason not
@@ -191,15 +219,47 @@ impl Nfs4State {
         Ok(Opening { shared: self, now, name, is_held })
     }
 
+    /// Holds a file that somebody has open, before a name of it is taken away.
+    pub fn hold_if_open(&self, now: Duration, export: &Export, object: ObjectId) -> Option<Opening<'_>> {
+        let name = file_name(export, object);
+        // A file that is gone loses no name.
+        if self.is_open(now, &name) { self.hold(now, export, object, name).ok() } else { None }
+    }
+
     /// Releases a file after a CLOSE, if that was the last one. May have to wait for the store.
     pub fn release(&self, now: Duration, name: &[u8]) {
+        if let Some(closes) = self.group.as_ref().and_then(|file| file.server_word(ServerWord::Closes, 0)) {
+            closes.fetch_add(1, Ordering::Relaxed);
+        }
         self.held.close(name, |name| self.is_open(now, name));
     }
 
     /// Releases some of the files whose opens have ended with their client. Returns whether there
     /// may be more of them.
     pub(super) fn release_lost(&self, now: Duration) -> bool {
-        self.held.search(self.state.dropped_opens(), |name| self.is_open(now, name))
+        let ended = self.ended_opens();
+        if self.group.is_some() && !self.held.is_searching() {
+            let now_ms = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
+            let last = self.searched_ms.load(Ordering::Relaxed);
+            let is_due = now_ms.saturating_sub(last) >= SEARCH_IN_GROUP.as_millis() as u64;
+            if !is_due || !self.held.is_behind(ended) {
+                return false;
+            }
+            self.searched_ms.store(now_ms, Ordering::Relaxed);
+        }
+        self.held.search(ended, |name| self.is_open(now, name))
+    }
+
+    /// How many opens have ended so that this process may not know of it.
+    fn ended_opens(&self) -> u64 {
+        let closes = self.group.as_ref().and_then(|file| file.server_word(ServerWord::Closes, 0));
+        let closes = closes.map_or(0, |closes| closes.load(Ordering::Relaxed));
+        self.state.dropped_opens().wrapping_add(closes)
+    }
+
+    /// Whether this process may hold files in a group that nobody has open any more.
+    pub(super) fn holds_ended(&self) -> bool {
+        self.group.is_some() && self.held.is_behind(self.ended_opens())
     }
 }
 
@@ -222,50 +282,4 @@ impl Drop for Opening<'_> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use store::{Caller, CreateMode, MemStore, NewObject, SetAttributes, Wait};
-
-    const ROOT: Caller<'static> = Caller { uid: 0, gid: 0, gids: &[] };
-
-    /// A file that has lost its name after an OPEN of it began, and whether it is still there.
-    fn unlinked(held: &HeldFiles, test: impl FnOnce(&dyn Fn() -> bool)) {
-        let store: Arc<dyn Store> = Arc::new(MemStore::new(1 << 20, 0, 0));
-        let new = NewObject::File(CreateMode::Guarded(SetAttributes::default()));
-        let object = store.create(ROOT, store.root(), b"f", new).1.unwrap().object;
-        assert_eq!(held.open(&store, object, b"f"), Ok(true));
-        store.remove(ROOT, store.root(), b"f").1.unwrap();
-        test(&|| store.attributes(object, Wait::Allowed).unwrap().is_ok());
-    }
-
-    #[test]
-    fn an_open_that_ends_during_another_is_looked_at_after_that() {
-        for by_search in [false, true] {
-            let held = HeldFiles::default();
-            unlinked(&held, |is_there| {
-                if by_search {
-                    while held.search(1, |_| false) {}
-                } else {
-                    held.close(b"f", |_| false);
-                }
-                assert!(is_there(), "it is being opened");
-                assert!(held.opened(b"f"));
-                held.close(b"f", |_| true);
-                assert!(is_there(), "another has it open");
-                held.close(b"f", |_| false);
-                assert!(!is_there());
-            });
-        }
-    }
-
-    #[test]
-    fn an_open_alone_needs_no_further_look() {
-        let held = HeldFiles::default();
-        unlinked(&held, |is_there| {
-            assert!(!held.opened(b"f"));
-            assert!(is_there());
-            while held.search(1, |_| false) {}
-            assert!(!is_there());
-        });
-    }
-}
+mod tests;

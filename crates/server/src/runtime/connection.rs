@@ -15,6 +15,7 @@ use super::mailbox::{Accepted, Link, Mailboxes};
 use super::worker_pool::{Completion, InFlight, TaskEnd, WorkerPool};
 use crate::byte_budget::{BUDGET_BYTES_MIN, Charge};
 use crate::client::Client;
+use crate::config::ListenAddress;
 use crate::dispatch::{self, Executor};
 use crate::export::Exports;
 use crate::group::Group;
@@ -360,6 +361,13 @@ impl Connection {
     /// The socket, if there is one.
     pub fn socket(&self) -> Option<BorrowedFd<'_>> {
         self.stream.socket()
+    }
+
+    /// Whether the connection was accepted on this address, which may be a wildcard.
+    pub fn arrived_at(&self, address: ListenAddress) -> bool {
+        let (local, socket) = (self.client.local, address.socket());
+        let is_ip = socket.ip().is_unspecified() || socket.ip() == local.ip();
+        is_ip && socket.port() == local.port() && address.tcp().is_some() == self.socket().is_some()
     }
 
     pub fn set_pace(&mut self, bytes_per_s: Option<u64>) {

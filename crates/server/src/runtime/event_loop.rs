@@ -177,7 +177,18 @@ impl EventLoop {
         self.stopped || drained
     }
 
+    /// How long the loop waits for events at most. The first loop also wakes up for the state of
+    /// clients of version 4, while there is any.
     fn timeout(&self) -> Option<Duration> {
+        let of_state = self.group.nfs4.as_ref().filter(|_| self.index == 0);
+        let of_state = of_state.and_then(|state| state.next_tick(self.alive));
+        match (self.timeout_of_connections(), of_state) {
+            (Some(one), Some(other)) => Some(one.min(other)),
+            (one, other) => one.or(other),
+        }
+    }
+
+    fn timeout_of_connections(&self) -> Option<Duration> {
         if !self.run_queue.is_empty() {
             Some(Duration::ZERO)
         } else if self.room_check.is_needed {
@@ -424,6 +435,9 @@ impl EventLoop {
     fn sweep(&mut self) {
         let now = self.alive;
         self.listeners.resume(&self.poller, now);
+        if let Some(state) = &self.group.nfs4 {
+            state.tick(now);
+        }
         if let Some(deadline) = self.deadline {
             self.end_lingering();
             if now >= deadline {
@@ -528,6 +542,8 @@ impl EventLoop {
                 let _ = result.send(self.listeners.add(&self.poller, bound));
             }
             Message::Unlisten(node, _done) => self.listeners.remove(&self.poller, node),
+            Message::UnlistenAt(address, _done) => self.listeners.remove_at(&self.poller, address),
+            Message::DrainAt(address) => self.drain(|connection| connection.arrived_at(address)),
             Message::ResetNode(node, _done) => {
                 for key in self.keys(|connection| connection.client.node == node) {
                     self.close(key, CloseReason::NodeStopped);
@@ -541,7 +557,12 @@ impl EventLoop {
     fn begin_drain(&mut self, deadline: Duration) {
         self.listeners.remove_all(&self.poller);
         self.deadline = Some(deadline);
-        for key in self.keys(|_| true) {
+        self.drain(|_| true);
+    }
+
+    /// Closes connections, once the calls that they have received are answered.
+    fn drain(&mut self, wanted: impl Fn(&Connection) -> bool) {
+        for key in self.keys(wanted) {
             if let Some(connection) = self.connections.get_mut(key) {
                 connection.draining = true;
             }

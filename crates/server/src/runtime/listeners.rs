@@ -2,6 +2,7 @@
 
 use super::event_loop::{LISTENERS, TICK};
 use super::mailbox::{Accepted, Link, Mailboxes};
+use crate::config::ListenAddress;
 use crate::error::Error;
 use crate::group::Group;
 use std::io;
@@ -87,6 +88,13 @@ impl BoundListener {
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.acceptor.as_fd()
     }
+
+    fn listens_on(&self, address: ListenAddress) -> bool {
+        match self.acceptor {
+            Acceptor::Tcp(_) => address.tcp() == Some(self.address),
+            Acceptor::Rdma(_) => address.rdma() == Some(self.address),
+        }
+    }
 }
 
 /// Listens on an address for a node; port 0 selects a free port.
@@ -149,6 +157,14 @@ impl Listeners {
             close(poller, slot.take_if(|listener| listener.node == node));
         }
         self.lost.retain(|(of, _)| *of != node);
+    }
+
+    /// Stops listening on one address.
+    pub fn remove_at(&mut self, poller: &Poller, address: ListenAddress) {
+        for slot in &mut self.slots {
+            close(poller, slot.take_if(|listener| listener.listens_on(address)));
+        }
+        self.lost.retain(|(_, lost)| address.rdma() != Some(*lost));
     }
 
     pub fn remove_all(&mut self, poller: &Poller) {

@@ -8,6 +8,7 @@ use super::rdma_acceptor::{PendingConnection, RdmaAcceptor};
 use super::worker_pool::Completion;
 use crate::byte_budget::Account;
 use crate::clock;
+use crate::config::ListenAddress;
 use crate::export::Exports;
 use crate::group::Group;
 use crate::reply_cache::Waiters;
@@ -103,6 +104,10 @@ pub(crate) enum Message {
     Listen(Vec<BoundListener>, Sender<io::Result<()>>),
     /// Stop accepting for a node.
     Unlisten(usize, Sender<()>),
+    /// Stop accepting on one address.
+    UnlistenAt(ListenAddress, Sender<()>),
+    /// Close the connections that were accepted on one address, once what was received is answered.
+    DrainAt(ListenAddress),
     /// Reset the connections of a node.
     ResetNode(usize, Sender<()>),
     /// Answer the received calls, then end; at this time at the latest.

@@ -46,6 +46,8 @@ const ALL_CALLS_MAX: usize = 8192;
 const ALL_BYTES_MAX: usize = 512 << 20;
 /// How often the end of the pool checks whether the workers have ended.
 const JOIN_POLL: Duration = Duration::from_millis(100);
+/// How often it then checks whether a thread has ended, which takes no longer than its last steps.
+const END_POLL: Duration = Duration::from_millis(1);
 
 /// A call on its way to a worker.
 pub(crate) struct Task {
@@ -312,6 +314,10 @@ impl WorkerPool {
         drop(left);
         self.shared.changed.notify_all();
         for thread in threads.drain(..) {
+            // Until it has ended, a thread keeps this process a member of its group of processes.
+            while !thread.is_finished() && clock::now() < deadline {
+                std::thread::sleep(END_POLL);
+            }
             if thread.is_finished() && thread.join().is_err() {
                 tracing::error!("a worker of the server ended by a panic");
             }

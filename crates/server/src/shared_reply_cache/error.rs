@@ -63,6 +63,32 @@ pub enum GroupError {
         /// The version that this process knows.
         ours: u64,
     },
+    /// The processes that run in the group serve NFS version 4 and this one would not, or the other
+    /// way round.
+    #[error("the nodes of the group of {} serve other versions of NFS than this one", path.display())]
+    Versions {
+        /// The path of the file.
+        path: PathBuf,
+    },
+    /// The state of clients of NFS version 4 in the file cannot be used.
+    #[error("{}: {error}", path.display())]
+    State {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        #[source]
+        error: state::OpenError,
+    },
+    /// The processes that run in the group have another lease.
+    #[error("the nodes of the group of {} have a lease of {theirs_s} s, and this one {ours_s} s", path.display())]
+    Lease {
+        /// The path of the file.
+        path: PathBuf,
+        /// Seconds of the others.
+        theirs_s: u64,
+        /// Seconds of this process.
+        ours_s: u64,
+    },
     /// Processes of another host, or from before a restart of this host, have the file.
     #[error("another host serves the group of {}, and memory is shared within one host only", path.display())]
     Host {
@@ -115,6 +141,21 @@ impl GroupError {
             Self::Mode { path, .. } => format!("chmod go-w {}        or another directory", path.display()),
             Self::Foreign { .. } => "a directory of the group's own".into(),
             Self::Damaged { path, .. } => {
+                format!("stop all nodes of the group, then rm {}; they begin a new one", path.display())
+            }
+            Self::Versions { .. } => {
+                "the same `versions` in all nodes; to change them, stop all nodes of the group first".into()
+            }
+            Self::Lease { theirs_s, .. } => {
+                format!("lease_s = {theirs_s}; to change it, stop all nodes of the group first")
+            }
+            Self::State { error: state::OpenError::NoMemory, .. } => {
+                "free 64 MiB there, or another directory, like /run/trunkline".into()
+            }
+            Self::State { error: state::OpenError::Version { .. }, .. } => {
+                "stop all nodes of the group, then start them with one version".into()
+            }
+            Self::State { path, .. } => {
                 format!("stop all nodes of the group, then rm {}; they begin a new one", path.display())
             }
             Self::Version { .. } => "stop all nodes of the group, then start them with one version".into(),

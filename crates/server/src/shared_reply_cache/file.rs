@@ -6,12 +6,12 @@
 //! completely.
 
 use super::layout::{
-    BOOT_AT, CHANGE_LOCK, CHECKSUM_AT, CONNECTIONS_AT, EXPORT_WORDS, EXPORTS_AT, FILE_WORDS, GENERATION_AT,
-    HEAD_WORDS, MAGIC, MAGIC_AT, MEMBERS_AT, SEED_AT, TABLE_AT, VERSION, VERSION_AT, WINDOWS_AT, WORD,
-    WORDS_AT, member_lock,
+    ARENA_AT, BOOT_AT, CHANGE_LOCK, CHECKSUM_AT, CONNECTIONS_AT, EXPORT_WORDS, EXPORTS_AT, Form,
+    GENERATION_AT, HEAD_WORDS, MAGIC, MAGIC_AT, MEMBERS_AT, SEED_AT, STATE_AT, TABLE_AT, VERSION, VERSION_AT,
+    VERSION_WITH_STATE, WINDOWS_AT, WORD, WORDS_AT, member_lock,
 };
 use super::mapping::Mapping;
-use super::{ExportIdentity, GroupError, members};
+use super::{AddressDirectory, ExportIdentity, GroupError, members};
 use crate::config::EXPORTS_MAX;
 use drc::CONNECTIONS_WORDS;
 use drc::shared::{GENERATION_BITS, Host, MEMBERS_MAX, Owner, TABLE_WORDS};
@@ -71,7 +71,7 @@ pub(crate) struct GroupFile {
 }
 
 /// The change lock, held.
-pub(super) struct ChangeGuard<'a> {
+pub(crate) struct ChangeGuard<'a> {
     file: BorrowedFd<'a>,
     _threads: MutexGuard<'a, ()>,
 }
@@ -83,8 +83,9 @@ impl Drop for ChangeGuard<'_> {
 }
 
 impl GroupFile {
-    /// Joins the group in `directory`, or creates it.
-    pub fn join(directory: &Path, exports: &[ExportIdentity]) -> Result<Self, GroupError> {
+    /// Joins the group in `directory`, or creates it, with a file of this form. The state of
+    /// clients of NFS version 4 is empty if no other process is there.
+    pub(super) fn join(directory: &Path, exports: &[ExportIdentity], form: Form) -> Result<Self, GroupError> {
         let path = directory.join(NAME);
         let fault = |error: io::Error| GroupError::Io { path: path.clone(), error };
         let directory = open_directory(directory)?;
@@ -92,14 +93,21 @@ impl GroupFile {
         let any = member_lock(1);
         let others = members::is_locked(file.as_fd(), any, i64::from(MEMBERS_MAX)).map_err(fault)?;
         let boot = boot().map_err(fault)?;
-        if !is_sound(&file, &path, others, boot)? {
-            format(&file, boot).map_err(fault)?;
+        if !is_sound(&file, &path, others, boot, form)? {
+            format(&file, boot, form).map_err(fault)?;
+        } else if !others && form.has_state() {
+            empty_state(&file, form).map_err(fault)?;
         }
-        let mapping = Mapping::new(file.as_fd(), FILE_WORDS).map_err(fault)?;
+        let mapping = Mapping::new(file.as_fd(), form.words).map_err(fault)?;
         let words = mapping.words();
         if agree(words, exports, others)? == Agreement::Recreate {
-            format(&file, boot).map_err(fault)?;
+            format(&file, boot, form).map_err(fault)?;
             agree(words, exports, others)?;
+        }
+        if !others {
+            AddressDirectory::open(directory.as_fd())
+                .and_then(|of_group| of_group.forget())
+                .map_err(fault)?;
         }
         let me = enter(&file, words).map_err(fault)?.ok_or(GroupError::Full)?;
         let seed = at(words, SEED_AT);
@@ -109,6 +117,17 @@ impl GroupFile {
 
     pub(super) fn words(&self) -> &[AtomicU64] {
         self.mapping.words()
+    }
+
+    /// Where the file is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Where the processes of the group listen.
+    pub fn addresses(&self) -> Result<AddressDirectory, GroupError> {
+        AddressDirectory::open(self.directory.as_fd())
+            .map_err(|error| GroupError::Io { path: self.path.with_file_name(AddressDirectory::NAME), error })
     }
 
     /// The table of calls from foreign clients.
@@ -127,7 +146,7 @@ impl GroupFile {
     }
 
     /// Takes the change lock. `None` if another process does not release it in time.
-    pub(super) fn lock_for_change(&self) -> Option<ChangeGuard<'_>> {
+    pub fn lock_for_change(&self) -> Option<ChangeGuard<'_>> {
         let threads = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         for round in 0.. {
             match members::try_lock(self.file.as_fd(), CHANGE_LOCK) {
@@ -141,6 +160,19 @@ impl GroupFile {
             }
         }
         None
+    }
+
+    /// As [`lock_for_change`](Self::lock_for_change), at a start: another process that starts may
+    /// hold the lock while it waits for its disk.
+    pub fn lock_for_start(&self) -> Result<ChangeGuard<'_>, GroupError> {
+        let lock = (0..LOCK_ATTEMPTS_MAX).find_map(|_| {
+            let lock = self.lock_for_change();
+            if lock.is_none() {
+                std::thread::sleep(LOCK_RETRY_INTERVAL);
+            }
+            lock
+        });
+        lock.ok_or_else(|| GroupError::Busy { path: self.path.clone() })
     }
 
     /// Allocates memory for words of the file, so that writing them cannot fail.
@@ -304,7 +336,13 @@ pub(super) fn checksum(words: &[u64]) -> u64 {
 
 /// Whether the file can be used as it is. Returns false if the file must be recreated and no
 /// process uses it.
-fn is_sound(file: &OwnedFd, path: &Path, others: bool, boot: [u64; 2]) -> Result<bool, GroupError> {
+fn is_sound(
+    file: &OwnedFd,
+    path: &Path,
+    others: bool,
+    boot: [u64; 2],
+    form: Form,
+) -> Result<bool, GroupError> {
     let path = || path.to_owned();
     let fault = |errno: Errno| GroupError::Io { path: path(), error: errno.into() };
     let damaged = |what| Err(GroupError::Damaged { path: path(), what });
@@ -326,32 +364,43 @@ fn is_sound(file: &OwnedFd, path: &Path, others: bool, boot: [u64; 2]) -> Result
     if head[CHECKSUM_AT] != checksum(&head[..CHECKSUM_AT]) {
         return damaged("its beginning does not agree with itself");
     }
-    if head[VERSION_AT] != VERSION {
-        let theirs = head[VERSION_AT];
-        return if others {
-            Err(GroupError::Version { path: path(), theirs, ours: VERSION })
-        } else {
-            Ok(false)
+    let theirs = head[VERSION_AT];
+    if theirs != form.version {
+        return match theirs {
+            _ if !others => Ok(false),
+            VERSION | VERSION_WITH_STATE => Err(GroupError::Versions { path: path() }),
+            _ => Err(GroupError::Version { path: path(), theirs, ours: form.version }),
         };
     }
     if head[BOOT_AT..][..2] != boot {
         return if others { Err(GroupError::Host { path: path() }) } else { Ok(false) };
     }
-    let words = FILE_WORDS as u64;
-    if head[WORDS_AT] != words || size != words * WORD as u64 {
+    // A process may have ended while it emptied the state.
+    let is_cut = form.has_state() && !others && size == (STATE_AT * WORD) as u64;
+    if head[WORDS_AT] != form.words as u64 || size != (form.words * WORD) as u64 && !is_cut {
         return damaged("it has not the length that it should have");
     }
     Ok(true)
 }
 
+/// Empties the state of clients of NFS version 4, which no process uses.
+fn empty_state(file: &OwnedFd, form: Form) -> io::Result<()> {
+    rustix::fs::ftruncate(file, (STATE_AT * WORD) as u64)?;
+    rustix::fs::ftruncate(file, (form.words * WORD) as u64)?;
+    provide(file, STATE_AT, ARENA_AT - STATE_AT)
+}
+
 /// Formats the file as an empty cache.
-fn format(file: &OwnedFd, boot: [u64; 2]) -> io::Result<()> {
+fn format(file: &OwnedFd, boot: [u64; 2], form: Form) -> io::Result<()> {
     let mut seed = [0; WORD];
     getrandom::fill(&mut seed).map_err(io::Error::other)?;
-    let mut head = [0, VERSION, FILE_WORDS as u64, boot[0], boot[1], u64::from_ne_bytes(seed), 0];
+    let mut head = [0, form.version, form.words as u64, boot[0], boot[1], u64::from_ne_bytes(seed), 0];
     rustix::fs::ftruncate(file, 0)?;
-    rustix::fs::ftruncate(file, (FILE_WORDS * WORD) as u64)?;
+    rustix::fs::ftruncate(file, (form.words * WORD) as u64)?;
     provide(file, 0, WINDOWS_AT)?;
+    if form.has_state() {
+        provide(file, STATE_AT, ARENA_AT - STATE_AT)?;
+    }
     head[MAGIC_AT] = MAGIC;
     head[CHECKSUM_AT] = checksum(&head[..CHECKSUM_AT]);
     let bytes = head.map(u64::to_ne_bytes).concat();

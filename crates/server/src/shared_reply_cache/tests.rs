@@ -33,7 +33,7 @@ impl Fixture {
 
     fn join(&self) -> Result<SharedReplyCache, GroupError> {
         let export = ExportIdentity { fsid: 1, fingerprint: 5, path: "/e".to_owned(), verifier: 9 };
-        SharedReplyCache::join(&self.path(), &[export])
+        SharedReplyCache::join(&self.path(), &[export], None)
     }
 
     fn file(&self) -> std::fs::File {

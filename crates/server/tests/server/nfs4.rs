@@ -6,14 +6,17 @@ mod client;
 mod copies;
 mod denials;
 mod files;
+mod group;
 #[path = "../support/latched.rs"]
 mod latched;
 mod locks;
 mod mounts;
+mod restart;
 mod root;
 mod security;
 mod sessions;
 mod space;
 mod stores;
 mod unlinked;
+mod writes;
 mod xattrs;

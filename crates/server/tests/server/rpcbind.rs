@@ -5,7 +5,7 @@ use crate::peer::{PATIENCE, Peer, config, credential};
 use rpc::Xid;
 use rpc::portmap;
 use server::{Config, Server};
-use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use testkit::{Deadline, free_port, temp_dir};
 use xdr::{Reader, Writer};
 
@@ -263,4 +263,28 @@ fn one_process_of_a_group_is_registered_and_the_next_when_it_ends() {
     second.drain(PATIENCE);
     let third = start();
     assert_eq!((third.is_registered(), told()), (Some(true), port_of(&third)));
+}
+
+#[test]
+fn mount_answers_datagrams_in_the_place_of_a_process_that_has_ended() {
+    let (place, port) = (temp_dir("in-its-place"), free_port());
+    std::fs::create_dir(place.path().join("served")).unwrap();
+    let start = |at: SocketAddr| {
+        let (served, state) = (place.path().join("served"), place.path().join("state"));
+        let mut config = Config::quick_dir(&served, Some(&state), "/export", &[at]);
+        config.group = Some(place.path().join("group"));
+        config.rpcbind = Some(port);
+        Server::start(config).unwrap()
+    };
+    let address = local(free_port());
+    let (first, second) = (start(address), start(local(0)));
+    let null = call(nfs3::mount::PROGRAM, 3, 0, &[]);
+    drop(first);
+    Deadline::wait_until("the second to listen", PATIENCE, || TcpStream::connect(address).ok());
+    exchange(address, &null);
+    // Both sockets are free for the first again.
+    let first = start(address);
+    assert_eq!(first.addresses(), [address]);
+    drop(second);
+    exchange(address, &null);
 }

@@ -254,6 +254,14 @@ impl Store for Latched {
         self.slow().link(caller, object, directory, name)
     }
 
+    fn hold(&self, object: ObjectId) -> Result<()> {
+        self.mem.hold(object)
+    }
+
+    fn release(&self, object: ObjectId) {
+        self.slow().release(object);
+    }
+
     fn read_directory(
         &self,
         caller: Caller<'_>,

@@ -52,8 +52,19 @@ impl Peer {
     }
 
     pub fn record(&self, xid: u32, program: u32, procedure: u32, args: &[u8]) -> Vec<u8> {
+        self.record_of(xid, (program, 3), procedure, args)
+    }
+
+    pub fn record_of(
+        &self,
+        xid: u32,
+        (program, version): (u32, u32),
+        procedure: u32,
+        args: &[u8],
+    ) -> Vec<u8> {
         let mut out = vec![0; 4];
-        rpc::call::encode(&mut Writer::new(&mut out), Xid(xid), program, 3, procedure, &self.credential);
+        let mut writer = Writer::new(&mut out);
+        rpc::call::encode(&mut writer, Xid(xid), program, version, procedure, &self.credential);
         out.extend_from_slice(args);
         let mark = rpc::record_marking::Mark { last: true, len: u32::try_from(out.len() - 4).unwrap() };
         out[..4].copy_from_slice(&mark.encode());

@@ -472,3 +472,15 @@ fn leases_are_renewed_by_requests_that_succeed_and_end_otherwise() {
         assert_eq!(state.used(Kind::Session), 1, "its request is still running");
     });
 }
+
+#[test]
+fn sessions_that_have_ended_do_not_count_against_their_client() {
+    with_state(|state, host| {
+        let (client, mut session) = join(state, host, NOW, "client");
+        for sequence in 2..100 {
+            state.destroy_session(host, NOW, session).expect("a session");
+            let made = state.create_session(host, NOW, &session_args(client, sequence));
+            session = made.expect("room for one").session;
+        }
+    });
+}

@@ -48,11 +48,74 @@ fn what_is_not_an_arena_is_refused_with_a_reason() {
 #[test]
 fn the_default_bounds_take_memory_only_as_they_are_used() {
     let words = State::<HeapWords>::word_count(&Config::default()).expect("usable");
-    assert!((1 << 27..1 << 28).contains(&words), "{words} words");
+    assert!((1 << 27..1 << 29).contains(&words), "{words} words");
     let memory = HeapWords::new(words);
     let state = create(&memory, &Config::default());
     join(&state, &SingleProcess, seconds(1), "a");
     assert_eq!(state.used(Kind::Chunk), 1);
+}
+
+/// Memory that is got before it is used, as far as there is any.
+struct Bought<'m> {
+    memory: &'m HeapWords,
+    words: RefCell<HashSet<usize>>,
+    end: Cell<usize>,
+}
+
+impl<'m> Bought<'m> {
+    fn new(memory: &'m HeapWords) -> Self {
+        Self { memory, words: RefCell::default(), end: Cell::new(usize::MAX) }
+    }
+}
+
+impl Words for Bought<'_> {
+    fn word_count(&self) -> usize {
+        self.memory.word_count()
+    }
+
+    fn load(&self, at: usize) -> u64 {
+        self.memory.load(at)
+    }
+
+    fn store(&self, at: usize, value: u64) {
+        assert!(self.words.borrow().contains(&at), "word {at} has no memory");
+        self.memory.store(at, value);
+    }
+
+    fn compare_exchange(&self, at: usize, from: u64, to: u64) -> Result<(), u64> {
+        assert!(self.words.borrow().contains(&at), "word {at} has no memory");
+        self.memory.compare_exchange(at, from, to)
+    }
+
+    fn provide(&self, from: usize, words: usize) -> bool {
+        let is_there = from + words <= self.end.get();
+        if is_there {
+            self.words.borrow_mut().extend(from..from + words);
+        }
+        is_there
+    }
+}
+
+#[test]
+fn words_get_memory_before_they_are_used_and_without_it_there_are_no_more_records() {
+    let config = small_config();
+    let memory = memory(&config);
+    let bought = Bought::new(&memory);
+    bought.end.set(1000);
+    assert_eq!(State::create(&bought, &config, 7, 0x5eed).err(), Some(OpenError::NoMemory));
+    assert_eq!(State::open(&bought).err(), Some(OpenError::NotCreated));
+    bought.end.set(usize::MAX);
+    let state = State::create(&bought, &config, 7, 0x5eed).expect("memory");
+    state.begin_grace(&SingleProcess, seconds(0), &[]).expect("nothing to load");
+    let mut one = Member::join(&state, &SingleProcess, seconds(1), "a");
+    let open = one.open(&state, seconds(1), "f", READ, 0).expect("open");
+    let locker = Locker::New { open, owner: b"x" };
+    one.lock(&state, seconds(1), locker, (0, 10), false).expect("free");
+    // From now on there is memory for nothing new.
+    bought.end.set(0);
+    assert_eq!(one.open(&state, seconds(1), "g", READ, 0), Err(Error::Full(Kind::File)));
+    one.close(&state, seconds(1), open).expect("open");
+    one.open(&state, seconds(1), "g", READ, 0).expect("what was freed is used again");
 }
 
 /// All operations of a request, in damaged memory.
@@ -70,7 +133,7 @@ fn operate(state: &State<&HeapWords>, ticket: &Ticket, (open, held, granted): (S
     let _ = state.return_delegation(&host, now, ticket, granted);
     let _ = state.close(&host, now, ticket, StateId { seqid: 0, ..open });
     let _ = state.free_state(&host, now, ticket, StateId { seqid: 0, ..held });
-    let _ = state.end_operation(&host, ticket, b"result");
+    let _ = state.end_operations(&host, ticket, 1, b"result");
     let _ = state.finish(&host, ticket, Some(b"reply"));
 }
 

@@ -308,3 +308,52 @@ fn opens_that_end_with_their_client_are_counted() {
         assert!(state.is_open(&HOST, late, b"f").expect("no error"), "by the other");
     });
 }
+
+#[test]
+fn whether_there_is_room_for_an_open_is_told_before_it_and_takes_none() {
+    with_state(|state| {
+        let mut member = Member::join(state, &HOST, NOW, "client");
+        let has_room = |member: &mut Member, owner: &str| {
+            member.act(state, &HOST, NOW, |ticket| {
+                state.has_room_for_open(&HOST, NOW, ticket, owner.as_bytes())
+            })
+        };
+        let used = |kind| state.used(kind);
+        let before = [Kind::Open, Kind::File, Kind::Owner, Kind::Blob].map(used);
+        assert_eq!(has_room(&mut member, "owner"), Ok(()));
+        assert_eq!([Kind::Open, Kind::File, Kind::Owner, Kind::Blob].map(used), before);
+        consistency::check(state);
+        let long = "o".repeat(crate::OWNER_BYTES_MAX + 1);
+        assert!(matches!(has_room(&mut member, &long), Err(Error::TooLong(..))));
+        let mut opened = 0;
+        let refused = loop {
+            let room = has_room(&mut member, "owner");
+            let open = member.open(state, NOW, &format!("file {opened}"), READ, 0);
+            assert_eq!(open.map(drop), room);
+            match room {
+                Ok(()) => opened += 1,
+                Err(error) => break error,
+            }
+        };
+        assert!(matches!(refused, Error::ClientLimit(_) | Error::PeerLimit(_)), "{refused:?}");
+        assert!(opened > 10);
+    });
+}
+
+/// However many silent clients are in the way of an OPEN, it need not be sent again.
+#[test]
+fn an_open_drops_all_silent_clients_in_its_way() {
+    let bounds = Bounds { clients: 512, sessions: 512, slots: 8192, blobs: 2048, ..Bounds::small() };
+    let config = Config { bounds, ..small_config() };
+    let memory = memory(&config);
+    let state = create(&memory, &config);
+    for number in 0..200 {
+        let mut silent = Member::join(&state, &HOST, NOW, &format!("silent {number}"));
+        silent.open(&state, NOW, "f", WRITE, 0).expect("open");
+    }
+    let later = NOW + seconds(91);
+    let mut breaker = Member::join(&state, &HOST, later, "breaker");
+    breaker.open(&state, later, "f", READ, WRITE).expect("nobody else is left");
+    consistency::check(&state);
+    assert_eq!(state.dropped_opens(), 200);
+}

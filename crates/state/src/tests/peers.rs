@@ -154,6 +154,51 @@ fn long_names_of_owners_count() {
     });
 }
 
+/// A client that restarts takes the place of its earlier incarnation, at any bound and whatever
+/// that one had.
+#[test]
+fn a_client_that_restarts_does_not_count_twice() {
+    with_room(|state| {
+        let mut clients = Vec::new();
+        for number in 0..16 {
+            clients
+                .push(join_from(state, NOW, &format!("client {number}"), CROWD).expect("within the bound"));
+        }
+        for file in 0..60 {
+            clients[0].open(state, NOW, &format!("file {file}"), READ, 0).expect("open");
+        }
+        for verifier in 2..6 {
+            let args = ExchangeIdArgs { peer: Some(CROWD), ..exchange("client 0", verifier) };
+            let again = state.exchange_id(&HOST, NOW, args).expect("a client id");
+            confirm(state, NOW, again.client, again.sequence).expect("its own place");
+            check(state);
+        }
+        let more = join_from(state, NOW, "more", CROWD);
+        assert_eq!(more.map(drop), Err(Error::PeerLimit(Kind::Client)), "the bound is what it was");
+    });
+}
+
+#[test]
+fn a_client_that_restarts_gets_the_session_of_its_earlier_incarnation() {
+    with_room(|state| {
+        let mut names = Vec::new();
+        'all: for number in 0.. {
+            let name = format!("client {number}");
+            let client = ask(state, NOW, &name, CROWD).client;
+            for sequence in 1..=4 {
+                if confirm(state, NOW, client, sequence).is_err() {
+                    break 'all;
+                }
+            }
+            names.push(name);
+        }
+        assert_eq!(names.len(), 4, "a quarter of 64 sessions");
+        let args = ExchangeIdArgs { peer: Some(CROWD), ..exchange(&names[1], 2) };
+        let again = state.exchange_id(&HOST, NOW, args).expect("a client id");
+        confirm(state, NOW, again.client, again.sequence).expect("a session");
+    });
+}
+
 /// One host may have all addresses of its network.
 #[test]
 fn addresses_of_one_ipv6_network_are_one() {

@@ -75,14 +75,14 @@ fn a_request_of_a_process_that_ended_goes_on_where_it_was() {
     let args = request(session, 0, 1);
     let first = machine.host(1);
     let ticket = run(&state, &first, NOW, &args);
-    assert!(state.end_operation(&first, &ticket, b"putfh"));
+    assert!(state.end_operations(&first, &ticket, 1, b"putfh"));
     assert!(state.start_operation(&first, &ticket, [1, 2, 3, 4, 5]));
     machine.kill(1);
     let second = machine.host(2);
     let Ok(Sequence::Continue(ticket, progress)) = state.sequence(&second, NOW, &args) else { panic!() };
     let (done, next, note, results) = (1, NextOperation::InDoubt, [1, 2, 3, 4, 5], b"putfh".to_vec());
     assert_eq!(progress, Progress { done, next, note, results });
-    assert!(state.end_operation(&second, &ticket, b"remove"));
+    assert!(state.end_operations(&second, &ticket, 1, b"remove"));
     machine.kill(2);
     let third = machine.host(3);
     let Ok(Sequence::Continue(ticket, progress)) = state.sequence(&third, NOW, &args) else { panic!() };
@@ -94,7 +94,7 @@ fn a_request_of_a_process_that_ended_goes_on_where_it_was() {
     let fourth = machine.host(4);
     let Ok(Sequence::Continue(ticket, progress)) = state.sequence(&fourth, NOW, &args) else { panic!() };
     assert_eq!((progress.done, progress.next), (2, NextOperation::Committed));
-    assert!(!state.end_operation(&fourth, &ticket, &[0; STEP_RESULT_BYTES]), "that does not fit");
+    assert!(!state.end_operations(&fourth, &ticket, 1, &[0; STEP_RESULT_BYTES]), "that does not fit");
     assert!(state.finish(&fourth, &ticket, Some(b"all")));
     assert_eq!(state.sequence(&fourth, NOW, &args), Ok(Sequence::Replay(b"all".to_vec())));
 }
@@ -136,7 +136,7 @@ fn a_process_that_ends_before_any_step_leaves_a_slot_that_others_go_on_from() {
             let ticket = run(&state, &mortal, NOW, &args);
             started.set(state.start_operation(&mortal, &ticket, [3; NOTE_WORDS]));
             executed.set(true);
-            assert!(state.end_operation(&mortal, &ticket, b"made"));
+            assert!(state.end_operations(&mortal, &ticket, 1, b"made"));
             finished.set(state.finish(&mortal, &ticket, Some(b"made a file")));
         });
         machine.kill(1);

@@ -267,8 +267,9 @@ impl Content {
         })
     }
 
-    /// Where a hole begins at or after an offset; there is one at the end.
-    pub fn next_hole(&self, offset: u64) -> u64 {
+    /// Where a hole begins at or after an offset; there is one at the end. Past `limit`, which is
+    /// not searched, what is there is not known.
+    pub fn next_hole(&self, offset: u64, limit: u64) -> u64 {
         let mut page = offset / PAGE;
         loop {
             let start = page / LEAF_PAGES * LEAF_PAGES;
@@ -277,34 +278,60 @@ impl Content {
             // Slots that a leaf does not have are holes.
             let filled = slots.iter().skip(skip).take_while(|slot| slot.is_some()).count() as u64;
             page += filled;
-            if filled == 0 || page < start + LEAF_PAGES {
+            if filled == 0 || page < start + LEAF_PAGES || page * PAGE >= limit {
                 return offset.max(page * PAGE);
             }
         }
     }
 
-    /// Puts zeros where the range has holes: in all of them, or in none for lack of space.
-    pub fn allocate(&mut self, pool: &Pool, offset: u64, len: u64, freed: &mut FreedPages) -> Result<()> {
-        const ZEROS: &[u8] = &[0; EXTENT_PAGES * PAGE_BYTES];
-        let end = offset + len;
-        let mut filled: SmallVec<[(u64, u64); 4]> = SmallVec::new();
-        let mut at = self.next_hole(offset);
-        while at < end {
-            let hole_end = self.next_data(at).map_or(end, |data| data.min(end));
-            // No piece crosses a border of extents, so that whole extents are taken.
-            let border = (at / ZEROS.len() as u64 + 1) * ZEROS.len() as u64;
-            let piece = (hole_end.min(border) - at) as usize;
-            if let Err(error) = self.write(pool, at, &ZEROS[..piece], freed) {
-                filled.into_iter().for_each(|(from, to)| self.free_pages(pool, from, to, freed));
-                return Err(error);
-            }
-            match filled.last_mut() {
-                Some((_, to)) if *to == at => *to += piece as u64,
-                _ => filled.push((at, at + piece as u64)),
-            }
-            at = self.next_hole(at + piece as u64);
+    /// The first hole in a range: its part in the range, with whole pages.
+    pub fn hole_within(&self, from: u64, to: u64) -> Option<(u64, u64)> {
+        let start = self.next_hole(from, to);
+        if start >= to {
+            return None;
         }
-        Ok(())
+        let end = self.next_data(start).map_or(to, |data| data.min(to));
+        Some((start / PAGE * PAGE, end.next_multiple_of(PAGE)))
+    }
+
+    /// Puts zeros where a range of whole pages has holes. `zeros` are pages for the range, with
+    /// zeros in them; without them, pages are taken here. If that fails, nothing has changed.
+    pub fn fill_holes(
+        &mut self,
+        pool: &Pool,
+        (from, to): (u64, u64),
+        mut zeros: Option<FreshPages>,
+        freed: &mut FreedPages,
+    ) -> Result<()> {
+        let range = Range { offset: from, end: to };
+        let mut holes: SmallVec<[u64; 8]> = SmallVec::new();
+        let mut result = self.prepare(pool, range);
+        let pages = if result.is_ok() { range.first()..range.last() + 1 } else { 0..0 };
+        for page in pages {
+            let fresh = zeros.as_mut().and_then(FreshPages::take_first);
+            let leaf = self.leaves.get_mut(&(page / LEAF_PAGES));
+            let slot = leaf.and_then(|leaf| leaf.slots.get_mut((page % LEAF_PAGES) as usize));
+            let Some(slot @ None) = slot else {
+                // Somebody has written there meanwhile.
+                fresh.into_iter().for_each(|fresh| freed.push(fresh.publish()));
+                continue;
+            };
+            let Some(fresh) = fresh.or_else(|| zero_page(pool)) else {
+                result = Err(Status::NoSpace);
+                break;
+            };
+            *slot = Some(fresh.publish());
+            holes.push(page);
+            self.pages += 1;
+        }
+        if let Some(zeros) = zeros {
+            pool.free_fresh(zeros);
+        }
+        if result.is_err() {
+            holes.iter().for_each(|page| self.free_pages(pool, page * PAGE, (page + 1) * PAGE, freed));
+            self.prune(pool, range);
+        }
+        result
     }
 
     /// Makes a range a hole: its whole pages are freed, the others zeroed where they are in the
@@ -316,7 +343,7 @@ impl Content {
         let head = (offset, first.min(end));
         let tail = (last.max(head.1), end);
         for (from, to) in [head, tail] {
-            if from < to && self.next_hole(from) > from {
+            if from < to && self.next_hole(from, to) > from {
                 self.write(pool, from, &ZEROS[..(to - from) as usize], freed)?;
             }
         }
@@ -327,7 +354,7 @@ impl Content {
     }
 
     /// Frees the pages that a range, which is not empty, touches.
-    fn free_pages(&mut self, pool: &Pool, from: u64, to: u64, freed: &mut FreedPages) {
+    pub fn free_pages(&mut self, pool: &Pool, from: u64, to: u64, freed: &mut FreedPages) {
         let range = Range { offset: from, end: to };
         for (&index, leaf) in self.leaves.range_mut(range.leaves()) {
             let slots = range.slots(index);
@@ -474,6 +501,13 @@ fn clear_slots(slots: &mut [Option<Page>], freed: &mut FreedPages) -> u64 {
         pages += 1;
     }
     pages
+}
+
+/// A page with zeros.
+fn zero_page(pool: &Pool) -> Option<FreshPage> {
+    let mut fresh = pool.page(PageRequest::default(), false)?;
+    pool.fill(&mut fresh).fill(0);
+    Some(fresh)
 }
 
 fn zero_around(bytes: &mut [u8], part: std::ops::Range<usize>) {

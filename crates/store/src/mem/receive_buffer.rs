@@ -77,6 +77,13 @@ impl Pages {
         }
     }
 
+    /// Fills it with zeros.
+    pub(super) fn clear(&mut self) {
+        let mut slices = SmallVec::new();
+        self.unfilled(0, &mut slices);
+        slices.iter_mut().for_each(|slice| slice.fill(0));
+    }
+
     /// Whether the pages belong to this pool.
     pub(super) fn is_of(&self, pool: &Arc<Pool>) -> bool {
         Arc::ptr_eq(&self.pool, pool)

@@ -6,6 +6,9 @@ use clap::Args;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
+/// The program of agents that are started by ssh.
+const PROGRAM: &str = "trunkline";
+
 /// Options of experiments with many clients.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Clients")]
@@ -22,7 +25,7 @@ pub struct ClientArgs {
     #[arg(long, value_name = "COMMAND", default_value = ::bench::clients::SSH_COMMAND)]
     ssh: String,
     /// The program to run there.
-    #[arg(long, value_name = "PROGRAM", default_value = "trunkline")]
+    #[arg(long, value_name = "PROGRAM", default_value = PROGRAM)]
     client_program: String,
     /// The addresses on which the nodes of an embedded group listen, one for each node, so that
     /// the clients reach them.
@@ -55,6 +58,16 @@ impl ClientArgs {
                 advice: "trunkline bench --client fio:HOST1,fio:HOST2 JOB.fio".to_owned(),
             }),
         }
+    }
+
+    /// The first option that is given and is for agents only.
+    pub fn given_for_agents(&self) -> Option<&'static str> {
+        let options = [
+            ("--client-key", self.client_key.is_some()),
+            ("--ssh", self.ssh != ::bench::clients::SSH_COMMAND),
+            ("--client-program", self.client_program != PROGRAM),
+        ];
+        options.into_iter().find(|(_, given)| *given).map(|(name, _)| name)
     }
 
     /// How the clients are reached.

@@ -1,7 +1,7 @@
 //! The options of `trunkline bench` for directories, and targets on the command line.
 
 use crate::error::Error;
-use ::bench::{Engine, Experiment, is_target, is_target_of_clients};
+use ::bench::{EngineChoice, Experiment, is_target, is_target_of_clients};
 use clap::{Args, ValueEnum};
 use record::Procedure;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use std::path::PathBuf;
 #[command(next_help_heading = "Directories")]
 pub struct DirectoryArgs {
     /// What makes the load on directories: threads of this program, or the installed program fio
-    /// [default: ours].
+    /// [default: ours, so that records are comparable whether or not fio is installed].
     #[arg(long, value_name = "ENGINE")]
     engine: Option<EngineName>,
     /// Read and write through the page cache, not past it with O_DIRECT.
@@ -25,14 +25,24 @@ enum EngineName {
     Ours,
     /// The installed program fio.
     Fio,
+    /// fio where it is installed and new enough, and this machine makes the load; else our threads.
+    /// The record says which.
+    Auto,
 }
 
 impl DirectoryArgs {
-    pub fn engine(&self) -> Option<Engine> {
+    /// What makes the load, if the command line says.
+    pub fn engine(&self) -> Option<EngineChoice> {
         self.engine.map(|engine| match engine {
-            EngineName::Ours => Engine::Ours,
-            EngineName::Fio => Engine::Fio,
+            EngineName::Ours => EngineChoice::Ours,
+            EngineName::Fio => EngineChoice::Fio,
+            EngineName::Auto => EngineChoice::Auto,
         })
+    }
+
+    /// Whether the command line says what makes the load.
+    pub fn has_engine(&self) -> bool {
+        self.engine.is_some()
     }
 
     /// Whether an option is given.

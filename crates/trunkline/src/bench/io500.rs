@@ -132,7 +132,7 @@ impl Io500Args {
             let mut comparison = io500::compare_each(shown, &limits);
             comparison.notes.extend(runs.ended_early.as_ref().map(EndedEarly::note));
             let file = results.join("comparison.json");
-            ::bench::write(&file, &show::json(&comparison))?;
+            output::write_new(&file, &show::json(&comparison))?;
             text = format!("{}\n", show::runs(&comparison, output::stdout_columns()));
         }
         for reason in &failed {

@@ -13,8 +13,9 @@ use std::time::Duration;
 #[command(next_help_heading = "fio job files")]
 pub struct JobFileArgs {
     /// Which server stands for a directory of the job files: /mnt/tcp=nfs://HOST/EXPORT?OPTIONS,
-    /// group:?OPTIONS for an embedded group of four nodes, or /mnt/tcp=/mnt/tcp for that directory
-    /// itself. `.` is the directory of relative names.
+    /// group:?OPTIONS for an embedded group of four nodes, kernel:nfs://HOST/EXPORT?OPTIONS for a
+    /// mount by the kernel's client, or /mnt/tcp=/mnt/tcp for that directory itself. `.` is the
+    /// directory of relative names.
     #[arg(long, value_name = "DIRECTORY=TARGET")]
     map: Vec<String>,
     /// Scale the sizes of all files down so that they fit together into this room: 2GiB.
@@ -24,7 +25,7 @@ pub struct JobFileArgs {
     #[arg(long, value_name = "TIME", value_parser = duration)]
     runtime: Option<Duration>,
     /// Write the results also as fio's JSON (json+) to this file; with several job files, to one
-    /// file for each, with the route's name before the extension.
+    /// file for each, with the route's name before the extension. With fio:HOST, what fio printed.
     #[arg(long, value_name = "FILE")]
     fio_json: Option<PathBuf>,
 }
@@ -36,16 +37,18 @@ impl JobFileArgs {
             ("--map", !self.map.is_empty()),
             ("--shrink", self.shrink.is_some()),
             ("--runtime", self.runtime.is_some()),
-            ("--fio-json", self.fio_json.is_some()),
         ];
-        options.into_iter().find(|(_, given)| *given).map(|(name, _)| name)
+        let of_plan = options.into_iter().find(|(_, given)| *given).map(|(name, _)| name);
+        of_plan.or(self.fio_json.is_some().then_some(FIO_JSON))
     }
 }
+
+const FIO_JSON: &str = "--fio-json";
 
 impl JobFileArgs {
     /// Refuses options that fio does not have, if fio runs the job file.
     pub fn refuse_with_fio(&self) -> Result<(), Error> {
-        match self.given() {
+        match self.given().filter(|option| *option != FIO_JSON) {
             None => Ok(()),
             Some(option) => Err(usage(
                 format!("{option} does not go with fio:HOST"),
@@ -53,6 +56,21 @@ impl JobFileArgs {
                 "the job file itself, or trunkline agent on these hosts",
             )),
         }
+    }
+}
+
+impl JobFileArgs {
+    /// Checks that the file of `--fio-json` can be written, before fio runs.
+    pub fn check_results_of_fio(&self, force: bool) -> Result<(), Error> {
+        let Some(file) = &self.fio_json else { return Ok(()) };
+        output::spare(file, force)?;
+        output::check_writable(file)
+    }
+
+    /// Writes what fio printed, if asked.
+    pub fn write_results_of_fio(&self, json: &str) -> Result<(), Error> {
+        let Some(file) = &self.fio_json else { return Ok(()) };
+        output::write(file, &format!("{json}\n"))
     }
 }
 

@@ -2,13 +2,16 @@
 
 use super::program;
 use crate::error::Error;
-use ::check::{CAPTURES, Capture, Captured, Evidence, How, tree_line};
+use ::check::{CAPTURES, Capture, Captured, Cluster, Evidence, How, planned_accounts, tree_line};
 use std::fs;
 use std::io::Read;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 /// No capture is larger; this keeps a wrong file out of memory.
 const FILE_BYTES_MAX: u64 = 4 << 20;
+/// The capture of the accounts, of which only the planned ones are kept.
+const ACCOUNTS: &str = "passwd.txt";
 
 /// The name of a capture's command or files for people.
 pub(super) fn source(capture: &Capture) -> String {
@@ -21,11 +24,12 @@ pub(super) fn source(capture: &Capture) -> String {
 }
 
 /// Captures what this host shows. All at once: a program may have to wait for a device that hangs.
-pub(super) fn of_this_host() -> Evidence {
+/// Accounts are looked at only for a client of a planned cluster.
+pub(super) fn of_this_host(planned: Option<&Cluster>) -> Evidence {
     let captured = std::thread::scope(|scope| {
         let threads: Vec<_> = CAPTURES
             .iter()
-            .map(|capture| (capture.name, scope.spawn(|| one_of_this_host(capture))))
+            .map(|capture| (capture.name, scope.spawn(move || one_of_this_host(capture, planned))))
             .collect();
         // A capture without a result is one of another host, or of a thread that panicked.
         let found = threads.into_iter().filter_map(|(name, thread)| Some((name, thread.join().ok()??)));
@@ -34,8 +38,12 @@ pub(super) fn of_this_host() -> Evidence {
     Evidence(captured)
 }
 
-fn one_of_this_host(capture: &Capture) -> Option<Captured> {
+fn one_of_this_host(capture: &Capture, planned: Option<&Cluster>) -> Option<Captured> {
     let text = match capture.how {
+        How::Command(words) if capture.name == ACCOUNTS => match planned {
+            Some(cluster) => command(words).map(|text| planned_accounts(&text, cluster)),
+            None => Err("looked at only with --plan, on a client of a PowerScale cluster".to_owned()),
+        },
         How::Command(words) => command(words),
         How::File(path) => read_file(Path::new(path)),
         How::Tree(forms) => tree(forms),
@@ -150,7 +158,8 @@ pub(super) fn save(evidence: &Evidence, directory: &Path) -> Result<(), Error> {
         let file = path.display().to_string();
         move |cause| Error::Write { file, cause }
     };
-    fs::create_dir(directory).map_err(wrap(directory))?;
+    // What a host shows is nobody's but the user's.
+    fs::DirBuilder::new().mode(0o700).create(directory).map_err(wrap(directory))?;
     for (name, captured) in &evidence.0 {
         let path = directory.join(name);
         // What shows nothing is kept too: that there is no device is a fact.
@@ -162,6 +171,34 @@ pub(super) fn save(evidence: &Evidence, directory: &Path) -> Result<(), Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_directory_of_captures_is_the_users_alone() {
+        use std::os::unix::fs::PermissionsExt;
+        let parent = tempfile::tempdir().unwrap();
+        let directory = parent.path().join("host7");
+        save(&Evidence::default(), &directory).unwrap();
+        assert_eq!(fs::metadata(&directory).unwrap().permissions().mode() & 0o7777, 0o700);
+        assert!(save(&Evidence::default(), &directory).is_err(), "it is there already");
+    }
+
+    #[test]
+    fn accounts_are_looked_at_only_for_a_planned_cluster() {
+        let capture = CAPTURES.iter().find(|capture| capture.name == ACCOUNTS).unwrap();
+        let captured = one_of_this_host(capture, None).unwrap();
+        assert!(captured.text.unwrap_err().contains("--plan"));
+        let planned = Cluster {
+            name: "nas".to_owned(),
+            pool: String::new(),
+            zone: String::new(),
+            nodes: Vec::new(),
+            export: String::new(),
+            clients: Vec::new(),
+            user: ("root".to_owned(), 0),
+        };
+        let text = one_of_this_host(capture, Some(&planned)).unwrap().text.unwrap();
+        assert!(text.contains("\nroot:0\n") && !text.contains('/'), "{text}");
+    }
 
     #[test]
     fn forms_stand_for_all_paths_that_exist() {

@@ -1,8 +1,8 @@
 //! What a site file plans for this host, as what is expected of it.
 
 use crate::error::Error;
-use ::check::{Expected, Portal};
-use ::runbook::{HostPlan, PlannedPortal};
+use ::check::{Cluster, ClusterNode, Expected, PlannedVolume, Portal, TargetVolumes};
+use ::runbook::{HostPlan, PlannedCluster, PlannedPortal, PlannedVolumes};
 use std::path::Path;
 
 /// The most names of hosts that an error lists.
@@ -49,6 +49,7 @@ fn expect(plan: &HostPlan) -> Expected {
         address: portal.address,
         port: portal.port,
         nqn: portal.nqn.clone(),
+        states: portal.states.clone(),
     };
     Expected {
         paths: plan.paths,
@@ -60,5 +61,20 @@ fn expect(plan: &HostPlan) -> Expected {
         interfaces: vec![plan.interface.clone()],
         mtu: plan.mtu,
         stripe_bytes: plan.request_bytes,
+        volumes: plan.volumes.iter().map(volumes).collect(),
+        cluster: plan.cluster.as_ref().map(cluster),
     }
+}
+
+fn volumes(of: &PlannedVolumes) -> TargetVolumes {
+    let volume = |(nsid, name): &(u32, String)| PlannedVolume { nsid: *nsid, name: name.clone() };
+    let all = of.all.iter().map(volume).collect();
+    TargetVolumes { target: of.target.clone(), array: of.array.clone(), all }
+}
+
+fn cluster(plan: &PlannedCluster) -> Cluster {
+    let PlannedCluster { name, pool, zone, nodes, export, clients, user } = plan.clone();
+    let node = |(lnn, interface, address)| ClusterNode { lnn, interface, address };
+    let nodes = nodes.into_iter().map(node).collect();
+    Cluster { name, pool, zone, nodes, export, clients, user }
 }

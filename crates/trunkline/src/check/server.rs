@@ -6,7 +6,7 @@ mod write;
 
 use crate::error::Error;
 use ::check::{Expected, Finding};
-use client::options::Proto;
+use client::options::{Proto, Version};
 use client::{Mount, Offer, Settings, mount_service, offers};
 use fs::{FileKind, Rights};
 use std::net::{IpAddr, SocketAddr};
@@ -22,7 +22,7 @@ pub(super) fn check(
     let mut findings = Vec::new();
     let offers = offers(&settings);
     for offer in &offers {
-        findings.push(version::offered(offer));
+        findings.push(version::offered(offer, settings.version));
         findings.extend(version::minors(offer));
     }
     let mut addresses: Vec<IpAddr> = offers.iter().map(|offer| offer.address.ip()).collect();
@@ -31,10 +31,14 @@ pub(super) fn check(
     for address in addresses {
         findings.extend(frames::check(address, &locals, expected.mtu));
     }
-    let service = mount_service(&settings);
+    let mount_program = |is_mounted| match settings.version {
+        Version::V3 => Some(mount_program(&settings, mount_service(&settings), is_mounted)),
+        // Version 4 needs no such program.
+        Version::V4(_) => None,
+    };
     match Mount::with_settings(settings.clone()) {
         Ok(mount) => {
-            findings.push(mount_program(&settings, service, true));
+            findings.extend(mount_program(true));
             findings.push(mounted(&mount, &settings, target));
             findings.push(rights(&mount, &settings, target));
             if write {
@@ -44,7 +48,7 @@ pub(super) fn check(
             }
         }
         Err(error) => {
-            findings.push(mount_program(&settings, service, false));
+            findings.extend(mount_program(false));
             findings.push(not_mounted(&error, target, offers.first()));
         }
     }

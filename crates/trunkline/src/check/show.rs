@@ -2,7 +2,7 @@
 
 use super::capture::source;
 use crate::output;
-use ::check::{CAPTURES, Evidence, Finding, How, Status};
+use ::check::{CAPTURES, Capture, Evidence, Finding, How, NotSeen, Status, is_judged, not_seen};
 use serde_json::json;
 
 /// The widths of the first two columns.
@@ -39,15 +39,14 @@ pub(super) fn table(findings: &[Finding], evidence: &Evidence, quiet: bool, is_l
             }
         }
     }
-    let absent = absent(evidence);
-    if is_live && !absent.is_empty() && !quiet {
-        text.push_str("\nnot seen on this host:\n");
-        for (source, why) in absent {
-            text.push_str(&format!("  {}: {}\n", printable(source), printable(why)));
-        }
+    if !quiet {
+        text.push_str(&unseen(evidence, is_live));
     }
     if !text.is_empty() {
         text.push('\n');
+    }
+    if !is_judged(evidence, findings) {
+        text.push_str("nothing could be judged: no capture shows what a rule looks at\n");
     }
     let count = |status| findings.iter().filter(|finding| finding.status == status).count();
     text.push_str(&format!(
@@ -60,10 +59,41 @@ pub(super) fn table(findings: &[Finding], evidence: &Evidence, quiet: bool, is_l
     text
 }
 
-/// The captures that could not be made, and why.
-fn absent(evidence: &Evidence) -> Vec<(&str, &str)> {
-    let all = evidence.0.values();
-    all.filter_map(|captured| Some((&*captured.source, captured.text.as_ref().err()?.as_str()))).collect()
+/// What was not seen: of this host each command or file and the cause, of a directory the names of
+/// the captures by reason, as most of them may be missing there.
+fn unseen(evidence: &Evidence, is_live: bool) -> String {
+    let absent = absent(evidence, is_live);
+    let mut text = String::new();
+    if is_live {
+        for (capture, _, cause) in absent {
+            text.push_str(&format!("  {}: {}\n", source(capture), printable(cause)));
+        }
+    } else {
+        for reason in [NotSeen::Missing, NotSeen::Empty, NotSeen::NotUnderstood] {
+            let of = absent.iter().filter(|(_, why, _)| *why == reason);
+            let names: Vec<_> = of.map(|(capture, ..)| capture.name).collect();
+            if !names.is_empty() {
+                text.push_str(&format!("  {}: {}\n", reason.name(), names.join(", ")));
+            }
+        }
+    }
+    if text.is_empty() {
+        return text;
+    }
+    format!("\nnot seen{}:\n{text}", if is_live { " on this host" } else { "" })
+}
+
+/// The captures that show nothing, with the reason and the cause, if one is known. Those of arrays
+/// are never made on a host.
+fn absent(evidence: &Evidence, is_live: bool) -> Vec<(&'static Capture, NotSeen, &str)> {
+    let all = not_seen(evidence).into_iter();
+    all.filter(|(capture, _)| !(is_live && matches!(capture.how, How::OnArray(_))))
+        .map(|(capture, why)| {
+            let captured = evidence.0.get(capture.name);
+            let cause = captured.and_then(|captured| captured.text.as_ref().err());
+            (capture, why, cause.map_or(why.name(), String::as_str))
+        })
+        .collect()
 }
 
 fn coloured(status: Status, text: &str) -> String {
@@ -76,12 +106,17 @@ fn coloured(status: Status, text: &str) -> String {
     if output::stdout_has_colour() { format!("\u{1b}[{colour}m{text}\u{1b}[0m") } else { text.to_owned() }
 }
 
-/// One object with all findings and the captures that could not be made.
-pub(super) fn json(findings: &[Finding], evidence: &Evidence) -> String {
-    let absent: Vec<_> =
-        absent(evidence).into_iter().map(|(source, why)| json!({ "source": source, "why": why })).collect();
+/// One object with all findings and the captures that show nothing.
+pub(super) fn json(findings: &[Finding], evidence: &Evidence, is_live: bool) -> String {
+    let absent: Vec<_> = absent(evidence, is_live)
+        .into_iter()
+        .map(|(capture, reason, why)| {
+            let (name, reason) = (capture.name, reason.name());
+            json!({ "name": name, "reason": reason, "source": source(capture), "why": why })
+        })
+        .collect();
     let value = json!({
-        "status": ::check::worst(findings),
+        "status": if is_judged(evidence, findings) { ::check::worst(findings) } else { Status::Unknown },
         "findings": findings,
         "not_seen": absent,
     });
@@ -132,7 +167,7 @@ mod tests {
     fn json_escapes_all_that_a_terminal_would_do() {
         let hostile = "model\u{1b}]0;\u{7f}\r\n\u{9b}2J\u{202e}é";
         let finding = Finding::ok("nvme.firmware", hostile, hostile);
-        let text = json(&[finding], &Evidence::default());
+        let text = json(&[finding], &Evidence::default(), true);
         assert!(!text.chars().any(|c| is_active(c) && c != '\n'), "{text:?}");
         assert!(text.contains("\\u007f\\r\\n\\u009b2J\\u202eé"), "{text:?}");
         let value: serde_json::Value = serde_json::from_str(&text).unwrap();

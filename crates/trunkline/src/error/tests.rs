@@ -63,6 +63,8 @@ fn every_reason_not_to_mount_comes_with_advice() {
         MountError::Silent { address: address(), source: io() },
         MountError::Refused { address: address(), export: "/x".to_owned(), reason: reason() },
         MountError::Protocol { address: address(), reason: reason() },
+        MountError::NoVersion4 { address: address(), reason: reason() },
+        MountError::NoMinorVersion { address: address(), minor: 2 },
         MountError::OtherFileSystem { address: address(), reason: reason() },
         MountError::NoPath(Duration::from_secs(5)),
     ] {

@@ -1,12 +1,17 @@
 //! The snapshot of a bench or an agent: of all the mounts and directories of its routes, those that
-//! have ended too.
+//! have ended too, of a bench's clients on other machines, and of its embedded group.
 
+mod clients;
+mod group;
+
+use self::clients::Clients;
+use self::group::Groups;
 use super::Identity;
-use super::mount::{operations, state};
+use ::bench::clients::ClientLoad;
 use ::bench::{DirectoryCounts, Watcher};
 use client::{Mount, Statistics};
 use metrics::{Key, LoopTime, Operations, PathState, Snapshot};
-use record::Direction;
+use server::StatisticsReader;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -23,6 +28,8 @@ const OTHER_ROUTES: &str = "others";
 pub struct Counts {
     identity: Identity,
     mounts: Mutex<Mounts>,
+    clients: Mutex<Clients>,
+    groups: Mutex<Groups>,
 }
 
 #[derive(Debug, Default)]
@@ -50,11 +57,19 @@ struct Totals {
 impl Counts {
     /// Nothing is mounted yet.
     pub fn new(identity: Identity) -> Self {
-        Self { identity, mounts: Mutex::default() }
+        Self { identity, mounts: Mutex::default(), clients: Mutex::default(), groups: Mutex::default() }
     }
 
     fn lock(&self) -> MutexGuard<'_, Mounts> {
         self.mounts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn clients(&self) -> MutexGuard<'_, Clients> {
+        self.clients.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn groups(&self) -> MutexGuard<'_, Groups> {
+        self.groups.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What has been counted so far.
@@ -69,24 +84,24 @@ impl Counts {
         let directories = mounts.directories.clone();
         drop(mounts);
         for (route, counts) in directories {
-            let route: Arc<str> = route.into();
-            for (direction, size, tally) in counts.operations() {
-                let operation = if direction == Direction::Read { "READ" } else { "WRITE" };
-                let key = Key {
-                    path: Some(Arc::clone(&route)),
-                    operation: Some(operation.into()),
-                    size: Some(size),
-                    ..Key::default()
-                };
+            for (key, tally) in counts.keyed(Some(route.into())) {
                 totals.operations.add(key, &tally);
             }
         }
+        let clients = self.clients();
+        for (key, tally) in clients.operations().iter() {
+            totals.operations.add(key.clone(), tally);
+        }
+        totals.cpu += clients.cpu();
+        let of_clients = clients.paths();
+        drop(clients);
         let cpu_ns = u64::try_from(totals.cpu.as_nanos()).unwrap_or(u64::MAX);
         Snapshot {
             operations: totals.operations,
-            paths: totals.paths.into_values().collect(),
+            paths: totals.paths.into_values().chain(of_clients).collect(),
             loops: vec![LoopTime { index: 0, cpu_ns }],
             silent_ms: u64::try_from(totals.silent_for.as_millis()).unwrap_or(u64::MAX),
+            group: self.groups().snapshot().map(Box::new),
             ..self.identity.snapshot()
         }
     }
@@ -115,6 +130,22 @@ impl Watcher for Counts {
         let route = mounts.named(route);
         Arc::clone(mounts.directories.entry(route).or_default())
     }
+
+    fn told(&self, route: &str, client: &str, load: &ClientLoad) {
+        self.clients().add(route, client, load);
+    }
+
+    fn group(&self, nodes: usize, served: StatisticsReader) {
+        self.groups().add(&self.identity, nodes, served);
+    }
+
+    fn group_ended(&self, served: &server::Statistics) {
+        self.groups().end(served);
+    }
+
+    fn clients_rest(&self) {
+        self.clients().rest();
+    }
 }
 
 impl Mounts {
@@ -134,10 +165,10 @@ impl Totals {
         self.silent_for = self.silent_for.max(statistics.silent_for);
         for path in &statistics.paths {
             let name: Arc<str> = format!("{route} {}", path.name).into();
-            for (key, tally) in operations(path) {
+            for (key, tally) in path.operations() {
                 self.operations.add(Key { path: Some(Arc::clone(&name)), ..key }, &tally);
             }
-            let now = PathState { name: name.to_string(), ..state(path) };
+            let now = PathState { name: name.to_string(), ..path.snapshot() };
             let before = self.paths.get(&now.name).cloned();
             let sum = before.map_or(now.clone(), |before| sum(&before, now));
             self.paths.insert(sum.name.clone(), sum);

@@ -4,8 +4,8 @@
 //! what was read last, with its age.
 
 use super::ByFile;
+use metrics::history::Limits;
 use metrics::{FileActivity, Gauge, History, Interval, Snapshot};
-use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 use std::{io, thread};
@@ -24,9 +24,21 @@ pub const HEALTHY_AGE_MAX: Duration = Duration::from_secs(5);
 #[derive(Debug, Clone)]
 pub struct Collected {
     number: u64,
-    /// The counters.
+    /// The counters of the process.
     pub snapshot: Arc<Snapshot>,
+    /// Those of a bench's embedded group, if it has one.
+    pub group: Option<Arc<Snapshot>>,
     at: Instant,
+}
+
+/// Of what counters are: of the process, or of the embedded group within it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Side {
+    /// The process.
+    #[default]
+    Process,
+    /// The embedded group.
+    Group,
 }
 
 impl Collected {
@@ -35,15 +47,26 @@ impl Collected {
         self.at.elapsed() + Duration::from_millis(self.snapshot.silent_ms)
     }
 
-    /// The counters, with a gauge that tells their age.
-    pub fn with_age(&self) -> Snapshot {
-        let mut snapshot = Snapshot::clone(&self.snapshot);
+    /// The counters of a side, if there are any.
+    pub fn of(&self, side: Side) -> Option<&Arc<Snapshot>> {
+        match side {
+            Side::Process => Some(&self.snapshot),
+            Side::Group => self.group.as_ref(),
+        }
+    }
+
+    /// The same with a gauge that tells their age; those of the process with its group.
+    pub fn with_age(&self, side: Side) -> Option<Snapshot> {
+        let mut snapshot = Snapshot::clone(self.of(side)?);
+        if side == Side::Process {
+            snapshot.group = self.group.as_deref().cloned().map(Box::new);
+        }
         snapshot.gauges.push(Gauge::new(
             "counters_age_seconds",
             "How long ago these counters were read: more than 2 if an event loop does not answer.",
             self.age().as_secs_f64(),
         ));
-        snapshot
+        Some(snapshot)
     }
 }
 
@@ -53,11 +76,14 @@ pub struct Collector {
     state: Mutex<State>,
     asked: Condvar,
     latest: watch::Sender<Option<Collected>>,
-    history: Mutex<History>,
-    /// Seconds that the history does not have yet, because somebody looks into it.
-    pending: Mutex<Vec<Arc<Snapshot>>>,
-    /// Until when calls are counted by file, and what was counted in the last seconds.
-    files: Mutex<WatchedFiles>,
+    history: Kept,
+    /// That of a bench's embedded group.
+    group_history: Kept,
+    /// What happened by file in the seconds in which somebody asked; `None` of a process that
+    /// cannot count by file.
+    file_history: Option<Kept>,
+    /// Until when calls are counted by file.
+    files_until: Mutex<Option<Instant>>,
     started: Instant,
 }
 
@@ -65,42 +91,6 @@ pub struct Collector {
 /// second finds them.
 const FILES_TIME: Duration = Duration::from_secs(10);
 const FILES_TIME_MAX: Duration = Duration::from_secs(7200);
-/// Calls by file are told over this many seconds.
-const FILES_SECONDS: usize = 5;
-
-#[derive(Debug, Default)]
-struct WatchedFiles {
-    until: Option<Instant>,
-    /// The oldest first.
-    seconds: VecDeque<Arc<Snapshot>>,
-}
-
-impl WatchedFiles {
-    fn count(&mut self, time: Duration) {
-        self.until = self.until.max(Some(Instant::now() + time.min(FILES_TIME_MAX)));
-    }
-
-    fn time_left(&self) -> Duration {
-        self.until.map_or(Duration::ZERO, |until| until.saturating_duration_since(Instant::now()))
-    }
-
-    fn add(&mut self, snapshot: &Arc<Snapshot>) {
-        if snapshot.files.is_none() {
-            self.seconds.clear();
-            return;
-        }
-        self.seconds.push_back(Arc::clone(snapshot));
-        while self.seconds.len() > FILES_SECONDS + 1 {
-            self.seconds.pop_front();
-        }
-    }
-
-    fn of_last_seconds(&self) -> Option<FileActivity> {
-        let (first, last) = (self.seconds.front()?, self.seconds.back()?);
-        Interval::between(first, last).ok()?.files
-    }
-}
-
 #[derive(Debug, Default)]
 struct State {
     /// The reading that somebody waits for.
@@ -122,9 +112,10 @@ impl Collector {
             state: Mutex::default(),
             asked: Condvar::new(),
             latest: watch::Sender::new(None),
-            history: Mutex::default(),
-            pending: Mutex::default(),
-            files: Mutex::default(),
+            history: Kept::default(),
+            group_history: Kept::default(),
+            file_history: by_file.is_some().then(|| Kept::new(Limits::FILES)),
+            files_until: Mutex::default(),
             started: Instant::now(),
         });
         let ours = Arc::clone(&collector);
@@ -133,29 +124,41 @@ impl Collector {
     }
 
     fn run(&self, read: &dyn Fn() -> Snapshot, by_file: Option<&ByFile>) {
-        let mut tick = Instant::now();
+        let (mut tick, mut group_has_begun) = (Instant::now(), false);
+        let mut last: Option<Arc<Snapshot>> = None;
         loop {
             let number = self.next_reading(tick);
             let begun = Instant::now();
-            let time = lock(&self.files).time_left();
+            let until = *lock(&self.files_until);
+            let time = until.map_or(Duration::ZERO, |until| until.saturating_duration_since(begun));
             let by_file = by_file.filter(|_| !time.is_zero());
-            let snapshot = Arc::new(by_file.map_or_else(read, |by_file| by_file(time)));
+            let mut snapshot = by_file.map_or_else(read, |by_file| by_file(time));
+            let group = snapshot.group.take().map(|group| Arc::new(*group));
+            let snapshot = Arc::new(snapshot);
             let at = Instant::now();
-            if begun >= tick {
-                lock(&self.files).add(&snapshot);
-                lock(&self.pending).push(Arc::clone(&snapshot));
+            let is_tick = begun >= tick;
+            if let Some(group) = group.as_ref().filter(|_| is_tick || !group_has_begun) {
+                // Its history begins with the first reading, so that who sees the group has one.
+                self.group_history.push(group);
+                group_has_begun = true;
+            }
+            if is_tick {
+                let since = last.replace(Arc::clone(&snapshot)).filter(|_| snapshot.files.is_some());
+                let interval = since.and_then(|last| Interval::between(&last, &snapshot).ok());
+                if let Some((kept, activity)) =
+                    self.file_history.as_ref().zip(interval.and_then(|it| it.files))
+                {
+                    kept.push_activity(snapshot.taken_unix_ms, activity);
+                }
+                self.history.push(&snapshot);
                 while tick <= at {
                     tick += TICK;
                 }
             }
-            self.latest.send_replace(Some(Collected { number, snapshot, at }));
-            // Whoever looks into the history, which may take long, takes no longer than that: the
-            // next one to look puts in what waits.
-            match self.history.try_lock() {
-                Ok(history) => drop(self.put_in_pending(history)),
-                Err(TryLockError::Poisoned(error)) => drop(self.put_in_pending(error.into_inner())),
-                Err(TryLockError::WouldBlock) => {}
-            }
+            self.latest.send_replace(Some(Collected { number, snapshot, group, at }));
+            self.history.try_put_in();
+            self.group_history.try_put_in();
+            self.file_history.iter().for_each(Kept::try_put_in);
             thread::sleep(INTERVAL_MIN);
         }
     }
@@ -202,14 +205,16 @@ impl Collector {
 
     /// Counts calls by file for this time, at most two hours.
     pub fn count_files(&self, time: Duration) {
-        lock(&self.files).count(time);
+        let mut until = lock(&self.files_until);
+        *until = (*until).max(Some(Instant::now() + time.min(FILES_TIME_MAX)));
     }
 
-    /// Calls by file over the last seconds, which are counted from now on as long as somebody asks.
-    pub fn files(&self) -> Option<FileActivity> {
-        let mut files = lock(&self.files);
-        files.count(FILES_TIME);
-        files.of_last_seconds()
+    /// What happened by file, which is counted from now on as long as somebody asks; `None` of a
+    /// process that cannot count by file.
+    pub fn file_history(&self) -> Option<MutexGuard<'_, History>> {
+        let kept = self.file_history.as_ref()?;
+        self.count_files(FILES_TIME);
+        Some(kept.look())
     }
 
     /// Whether the counters can be read. This reads none.
@@ -218,14 +223,65 @@ impl Collector {
         age.unwrap_or_else(|| self.started.elapsed()) < HEALTHY_AGE_MAX
     }
 
-    /// The history. Whoever holds it delays others who look into it, and nothing else.
-    pub fn history(&self) -> MutexGuard<'_, History> {
-        self.put_in_pending(lock(&self.history))
+    /// The history of a side. Whoever holds it delays others who look into it, and nothing else.
+    pub fn history(&self, side: Side) -> MutexGuard<'_, History> {
+        match side {
+            Side::Process => self.history.look(),
+            Side::Group => self.group_history.look(),
+        }
+    }
+}
+
+/// A history, and the seconds that it does not have yet, because somebody looks into it.
+#[derive(Debug, Default)]
+struct Kept {
+    history: Mutex<History>,
+    pending: Mutex<Vec<Part>>,
+}
+
+/// What a history does not have yet.
+#[derive(Debug)]
+enum Part {
+    Counted(Arc<Snapshot>),
+    /// What happened by file until this millisecond since 1970.
+    Files(u64, FileActivity),
+}
+
+impl Kept {
+    fn new(limits: Limits) -> Self {
+        Self { history: Mutex::new(History::new(limits)), pending: Mutex::default() }
     }
 
-    fn put_in_pending<'a>(&self, mut history: MutexGuard<'a, History>) -> MutexGuard<'a, History> {
+    fn push(&self, snapshot: &Arc<Snapshot>) {
+        lock(&self.pending).push(Part::Counted(Arc::clone(snapshot)));
+    }
+
+    fn push_activity(&self, end_ms: u64, activity: FileActivity) {
+        lock(&self.pending).push(Part::Files(end_ms, activity));
+    }
+
+    /// Whoever looks into the history, which may take long, takes no longer than that: the next one
+    /// to look puts in what waits.
+    fn try_put_in(&self) {
+        match self.history.try_lock() {
+            Ok(history) => drop(self.put_in(history)),
+            Err(TryLockError::Poisoned(error)) => drop(self.put_in(error.into_inner())),
+            Err(TryLockError::WouldBlock) => {}
+        }
+    }
+
+    fn look(&self) -> MutexGuard<'_, History> {
+        self.put_in(lock(&self.history))
+    }
+
+    fn put_in<'a>(&self, mut history: MutexGuard<'a, History>) -> MutexGuard<'a, History> {
         let pending = std::mem::take(&mut *lock(&self.pending));
-        pending.into_iter().for_each(|snapshot| history.push(snapshot));
+        for part in pending {
+            match part {
+                Part::Counted(snapshot) => history.push(snapshot),
+                Part::Files(end_ms, activity) => history.push_activity(end_ms, activity),
+            }
+        }
         history
     }
 }
@@ -273,7 +329,7 @@ mod tests {
         block_on(collector.fresh());
         let found = block_on(collector.fresh()).unwrap();
         assert!(found.age() >= FRESH_TIMEOUT, "{:?}", found.age());
-        let gauges = found.with_age().gauges;
+        let gauges = found.with_age(Side::Process).unwrap().gauges;
         assert!(gauges.iter().any(|one| one.name == "counters_age_seconds" && one.value >= 2.0));
         drop(hung);
         let found = block_on(collector.fresh()).unwrap();
@@ -305,16 +361,35 @@ mod tests {
         let identity = Identity::new(metrics::Kind::Serve, "/x");
         let read = Arc::new(move || identity.snapshot());
         let collector = Collector::start(read, None).unwrap();
-        let held = collector.history();
+        let held = collector.history(Side::Process);
         let first = held.last().map_or(0, |last| last.uptime_ms);
         testkit::Deadline::wait_until("three seconds to wait", Duration::from_secs(60), || {
             block_on(collector.fresh());
-            (lock(&collector.pending).len() >= 3).then_some(())
+            (lock(&collector.history.pending).len() >= 3).then_some(())
         });
         drop(held);
-        let history = collector.history();
-        assert!(lock(&collector.pending).len() <= 1);
+        let history = collector.history(Side::Process);
+        assert!(lock(&collector.history.pending).len() <= 1);
         assert!(history.len() >= 2 && history.last().unwrap().uptime_ms > first + 1_000);
+    }
+
+    #[test]
+    fn an_embedded_group_has_a_history_of_its_own() {
+        let bench = Identity::new(metrics::Kind::Bench, "x");
+        let group = bench.within(metrics::Kind::Serve, "embedded group of 2 nodes");
+        let read = move || Snapshot { group: Some(Box::new(group.snapshot())), ..bench.snapshot() };
+        let collector = Collector::start(Arc::new(read), None).unwrap();
+        let found = testkit::Deadline::wait_until("two seconds", Duration::from_secs(60), || {
+            let found = block_on(collector.fresh())?;
+            (!collector.history(Side::Group).is_empty()).then_some(found)
+        });
+        let kind =
+            |side| collector.history(side).last().map(|last| (last.process.kind, last.group.is_some()));
+        assert_eq!(kind(Side::Group), Some((metrics::Kind::Serve, false)));
+        assert_eq!(kind(Side::Process), Some((metrics::Kind::Bench, false)), "the group is kept once");
+        let told = found.with_age(Side::Process).unwrap();
+        assert_eq!(told.group.unwrap().process.kind, metrics::Kind::Serve);
+        assert!(found.with_age(Side::Group).unwrap().group.is_none());
     }
 
     #[test]
@@ -334,11 +409,24 @@ mod tests {
         let collector = Collector::start(Arc::new(move || plain.snapshot()), Some(by_file)).unwrap();
         block_on(collector.fresh());
         assert_eq!(counted.load(Ordering::Acquire), 0, "nobody has asked");
+        let query = |history: &History| {
+            let (range, by) = (history.range()?, metrics::Dimension::File);
+            let query = metrics::history::Query { range, by, conditions: &[], points_max: 9, groups_max: 9 };
+            Some(history.view(&query)).filter(|view| view.points.len() >= 2)
+        };
         let found = testkit::Deadline::wait_until("calls by file", Duration::from_secs(60), || {
-            collector.files().filter(|found| found.operations.total().count > 0)
+            query(&collector.file_history().unwrap())
         });
-        // A thousand a second.
-        let rate = found.operations.total().count as f64 / found.seconds;
+        // A thousand a second, in each of the seconds.
+        assert_eq!((found.groups.len(), found.groups[0].value.as_deref()), (1, Some("/x/a")));
+        let rate = found.total.count as f64 / (found.ms as f64 / 1e3);
         assert!((990.0..1010.0).contains(&rate), "{rate}");
+    }
+
+    #[test]
+    fn a_process_that_cannot_count_by_file_has_no_history_of_files() {
+        let identity = Identity::new(metrics::Kind::Mount, "/x");
+        let collector = Collector::start(Arc::new(move || identity.snapshot()), None).unwrap();
+        assert!(collector.file_history().is_none());
     }
 }

@@ -7,6 +7,7 @@
 //! | `/worksheet` | the same as a file: `?format=html`, `csv` or `json` |
 //! | `/metrics` | text for Prometheus |
 //! | `/snapshot` | the snapshot as JSON; `?by=node,operation` tells operations apart by these only |
+//! | | `?of=group` on all of these: of the embedded group of a bench |
 //! | `/health` | 200 if the counters can be read, else 503 |
 //! | `/ready` | 200 if it serves, else 503 |
 //! | `/login` | the form that asks for the token |
@@ -18,8 +19,8 @@ mod access;
 mod places;
 
 use super::Watched;
-use super::collector::Collector;
-use super::page::request::Request as PageRequest;
+use super::collector::{Collector, Side};
+use super::page::request::{self, Request as PageRequest};
 use super::page::worksheet::{self, Format};
 use super::page::{self, Now, Sheet};
 pub use access::Access;
@@ -249,12 +250,18 @@ async fn of_sheet<T: IntoResponse + Send + 'static>(
     };
     // The history has whole seconds, so that watching it makes no event loop work.
     let Some(now) = shared.collector.latest().await else { return unread() };
+    let Some(snapshot) = now.of(request.side).cloned() else { return no_group() };
     let age = now.age();
-    let files = if request.wants_files() { shared.collector.files() } else { None };
     let made = tokio::task::spawn_blocking(move || {
-        let now = Now { snapshot: &now.snapshot, age, files: files.as_ref() };
-        let sheet = Sheet::new(&shared.collector.history(), request, Some(now));
-        sheet.map(|sheet| make(&sheet))
+        let has_group = now.group.is_some();
+        let now = Now { snapshot: &snapshot, age, has_group };
+        let wants_files = request.wants_files();
+        let sheet = Sheet::new(&shared.collector.history(request.side), request, Some(now))?;
+        let files = if wants_files { shared.collector.file_history() } else { None };
+        Some(make(&match files {
+            Some(files) => sheet.by_file(&files),
+            None => sheet,
+        }))
     });
     match made.await {
         Ok(Some(made)) => with_age(made.into_response(), age, page::OLD_AFTER),
@@ -284,9 +291,10 @@ async fn picture(State(shared): State<Arc<Shared>>, Query(parameters): Query<Par
         Err(error) => return (StatusCode::BAD_REQUEST, format!("{error}\n")).into_response(),
     };
     let Some(now) = shared.collector.fresh().await else { return unread() };
+    let Some(snapshot) = now.of(request.side).cloned() else { return no_group() };
     let age = now.age();
     let made = tokio::task::spawn_blocking(move || {
-        let picture = Sheet::picture(&shared.collector.history(), &request, &now.snapshot);
+        let picture = Sheet::picture(&shared.collector.history(request.side), &request, &snapshot);
         picture.map(|picture| page::picture(&picture))
     });
     match made.await {
@@ -318,6 +326,10 @@ fn unread() -> Response {
     (StatusCode::SERVICE_UNAVAILABLE, why).into_response()
 }
 
+fn no_group() -> Response {
+    (StatusCode::NOT_FOUND, "no embedded group has served yet\n").into_response()
+}
+
 /// Tells the age of what an answer was made of.
 fn with_age(mut response: Response, age: Duration, told_from: Duration) -> Response {
     if age >= told_from {
@@ -329,13 +341,19 @@ fn with_age(mut response: Response, age: Duration, told_from: Duration) -> Respo
 /// Makes an answer of counters of now, on a thread that may take a moment.
 async fn of_counters<T: IntoResponse + Send + 'static>(
     shared: &Shared,
+    parameters: &Parameters,
     content_type: &'static str,
     make: impl FnOnce(Snapshot) -> T + Send + 'static,
 ) -> Response {
+    let side = match parameters.get("of").map_or(Ok(Side::Process), |of| request::side(of)) {
+        Ok(side) => side,
+        Err(error) => return (StatusCode::BAD_REQUEST, format!("{error}\n")).into_response(),
+    };
     let Some(collected) = shared.collector.fresh().await else { return unread() };
     let age = collected.age();
-    match tokio::task::spawn_blocking(move || make(collected.with_age())).await {
-        Ok(body) => {
+    match tokio::task::spawn_blocking(move || collected.with_age(side).map(make)).await {
+        Ok(None) => no_group(),
+        Ok(Some(body)) => {
             let response = ([(header::CONTENT_TYPE, content_type)], body).into_response();
             with_age(response, age, AGE_TOLD_MIN)
         }
@@ -343,8 +361,8 @@ async fn of_counters<T: IntoResponse + Send + 'static>(
     }
 }
 
-async fn metrics_text(State(shared): State<Arc<Shared>>) -> Response {
-    of_counters(&shared, prometheus::CONTENT_TYPE, |snapshot| prometheus::text(&snapshot)).await
+async fn metrics_text(State(shared): State<Arc<Shared>>, Query(parameters): Query<Parameters>) -> Response {
+    of_counters(&shared, &parameters, prometheus::CONTENT_TYPE, |snapshot| prometheus::text(&snapshot)).await
 }
 
 async fn snapshot(State(shared): State<Arc<Shared>>, Query(parameters): Query<Parameters>) -> Response {
@@ -366,7 +384,7 @@ async fn snapshot(State(shared): State<Arc<Shared>>, Query(parameters): Query<Pa
         Some(by) => snapshot.by(&by).to_json(),
         None => snapshot.to_json(),
     };
-    of_counters(&shared, JSON, json).await
+    of_counters(&shared, &parameters, JSON, json).await
 }
 
 /// Reads no counters: strangers may ask as often as they like.

@@ -3,20 +3,19 @@
 use super::Identity;
 use super::collector::HEALTHY_AGE_MAX;
 use client::{PathStatistics, Statistics};
-use metrics::{Gauge, Key, Latency, LoopTime, PathState, Snapshot, Tally};
+use metrics::{Gauge, LoopTime, Snapshot};
 use mount::Gauges;
-use std::sync::Arc;
 use std::time::Duration;
 
 /// What a client has counted. `gauges` are those of a mount.
 pub fn snapshot(identity: &Identity, statistics: &Statistics, gauges: Option<&Gauges>) -> Snapshot {
     let mut snapshot = identity.snapshot();
     for path in &statistics.paths {
-        for (key, tally) in operations(path) {
+        for (key, tally) in path.operations() {
             snapshot.operations.add(key, &tally);
         }
     }
-    snapshot.paths = statistics.paths.iter().map(state).collect();
+    snapshot.paths = statistics.paths.iter().map(PathStatistics::snapshot).collect();
     let cpu_ns = u64::try_from(statistics.cpu.as_nanos()).unwrap_or(u64::MAX);
     snapshot.loops = vec![LoopTime { index: 0, cpu_ns }];
     snapshot.silent_ms = ms(statistics.silent_for);
@@ -34,61 +33,6 @@ pub fn has_path(statistics: &Statistics) -> bool {
 
 fn ms(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
-}
-
-/// The remote address of a path, which stands for its node.
-fn node(path: &PathStatistics) -> &str {
-    path.name.rsplit(" to ").next().unwrap_or(&path.name)
-}
-
-/// What was called on a path.
-pub(super) fn operations(path: &PathStatistics) -> impl Iterator<Item = (Key, Tally)> {
-    let (name, node) = (Arc::<str>::from(path.name.as_str()), Arc::<str>::from(node(path)));
-    path.counters.operations.iter().map(move |one| {
-        let key = Key {
-            node: Some(Arc::clone(&node)),
-            path: Some(Arc::clone(&name)),
-            operation: Some(one.operation.into()),
-            size: Some(one.size),
-            ..Key::default()
-        };
-        let (sent, received) =
-            if one.sends_payload { (one.payload_bytes, 0) } else { (0, one.payload_bytes) };
-        let tally = Tally {
-            count: one.calls,
-            errors: one.errors,
-            replayed: 0,
-            received_bytes: received,
-            sent_bytes: sent,
-            latency: Latency::of(&one.latency_ns),
-        };
-        (key, tally)
-    })
-}
-
-/// The state of a path over all loops: the worst of them, and since when one of them sees it so. A
-/// path that is lost is tried again and again: it counts since it was lost.
-pub(super) fn state(path: &PathStatistics) -> PathState {
-    let worst = path.state();
-    let ages = path.status.iter().zip(&path.ages).filter(|(status, _)| Some(status.state) == worst);
-    let age = ages.map(|(_, age)| *age).max().unwrap_or_default();
-    let is_lost = matches!(worst, Some(client::PathState::Down | client::PathState::Probing));
-    let age = path.lost_for.filter(|_| is_lost).unwrap_or(age);
-    let sum = |of: fn(&client::PathStatus) -> u64| path.status.iter().map(of).sum();
-    let longest =
-        |of: fn(&client::PathStatus) -> Duration| ms(path.status.iter().map(of).max().unwrap_or_default());
-    PathState {
-        name: path.name.clone(),
-        node: node(path).to_owned(),
-        state: worst.map_or("unused", client::PathState::name).to_owned(),
-        since_ms: ms(age),
-        failovers: sum(|status| status.failovers),
-        moved_calls: sum(|status| status.moved_calls),
-        retransmissions: path.counters.retransmissions,
-        deaths: sum(|status| status.deaths),
-        gap_worst_ms: longest(|status| status.gap_worst),
-        gap_last_ms: longest(|status| status.gap_last),
-    }
 }
 
 fn of_replays(statistics: &Statistics) -> Vec<Gauge> {

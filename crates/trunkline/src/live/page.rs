@@ -8,17 +8,16 @@
 //! Names of clients, exports and paths are foreign text: the templates escape them.
 
 pub mod chart;
-mod file_table;
 pub mod picture;
 pub mod request;
 pub mod worksheet;
 
+use super::collector::Side;
 use crate::figures;
 use askama::Template;
 use chart::Panel;
-use file_table::FileTable;
 use metrics::history::{Query, Range, View};
-use metrics::{Dimension, FileActivity, History, Kind, Rates, Snapshot, Tally};
+use metrics::{Dimension, History, Kind, Rates, Snapshot, Tally};
 use picture::Picture;
 use request::{Request, WINDOWS};
 use std::time::Duration;
@@ -46,8 +45,8 @@ pub struct Now<'a> {
     pub snapshot: &'a Snapshot,
     /// How old they are.
     pub age: Duration,
-    /// The calls by file, if they are asked for and counted already.
-    pub files: Option<&'a FileActivity>,
+    /// Whether the process has an embedded group.
+    pub has_group: bool,
 }
 
 /// Everything that the page shows for one request.
@@ -69,12 +68,14 @@ pub struct Sheet {
     pub picture: Picture,
     /// The process.
     pub process: ProcessLine,
-    /// How much of the history there is.
+    /// How much of the history there is, and of that by file if it is shown.
     kept: String,
     /// How old the newest figures are, if that is longer than it should be.
     old: String,
-    /// The table by file, if it is asked for.
-    files: Option<FileTable>,
+    /// What happened by file, if that is asked for.
+    files: Option<View>,
+    /// Whether the process has an embedded group.
+    has_group: bool,
 }
 
 /// Who the process is.
@@ -98,20 +99,22 @@ impl Sheet {
         let begun = last.taken_unix_ms;
         let all = history.range().unwrap_or(Range { from_ms: begun, until_ms: begun });
         let dimensions = history.dimensions();
-        // The history has no files: panels are broken down as if nobody had asked for them.
+        // Files have a history of their own.
         let asked = request.by.filter(|by| *by != Dimension::File);
         let by = asked.or_else(|| request.first_left(&dimensions)).unwrap_or(Dimension::Operation);
         let range = request.range(all);
         let conditions = &request.conditions;
         let query = Query { range, by, conditions, points_max: POINTS_MAX, groups_max: GROUPS_MAX };
+        let has_group = now.is_some_and(|now| now.has_group);
         let now = now.filter(|_| request.until_ms.is_none());
         let old = now.map(|now| now.age).filter(|age| *age >= OLD_AFTER);
         Some(Self {
-            files: request.wants_files().then(|| FileTable::new(now.and_then(|now| now.files), conditions)),
+            files: None,
             old: old.map(|age| figures::duration(age.as_secs())).unwrap_or_default(),
             view: history.view(&query),
             picture: picture::picture(history, range, now.map(|now| now.snapshot), last),
-            process: ProcessLine::new(last),
+            process: ProcessLine::new(last, request.side),
+            has_group,
             kept: kept(history),
             request,
             by,
@@ -119,6 +122,27 @@ impl Sheet {
             range,
             all,
         })
+    }
+
+    /// The same by file: operations and bytes, and the table, are those of the history of files.
+    /// Latencies and processors are not known by file.
+    #[must_use]
+    pub fn by_file(self, files: &History) -> Self {
+        let conditions = &self.request.conditions;
+        let (range, by) = (self.range, Dimension::File);
+        let query = Query { range, by, conditions, points_max: POINTS_MAX, groups_max: GROUPS_MAX };
+        let megabytes = files.bytes() as f64 / f64::from(1 << 20);
+        let kept = format!(
+            "{} By file: {} seconds, {megabytes:.2} of at most 16 MiB, counted only while a page shows them.",
+            self.kept,
+            files.len()
+        );
+        Self { files: Some(files.view(&query)), kept, ..self }
+    }
+
+    /// What the groups are of: all operations, or those by file.
+    pub fn shown(&self) -> &View {
+        self.files.as_ref().unwrap_or(&self.view)
     }
 
     /// The picture of the paths alone.
@@ -133,8 +157,8 @@ impl Sheet {
     pub fn panels(&self) -> Vec<Panel> {
         let (view, range) = (&self.view, self.range);
         let mut panels = vec![
-            chart::operations(view, range),
-            chart::throughput(view, range),
+            chart::operations(self.shown(), range),
+            chart::throughput(self.shown(), range),
             chart::latency(view, range),
             chart::processors(view, range),
         ];
@@ -152,12 +176,10 @@ impl Sheet {
 
     /// The lines of the table, the busiest first, and that of all together.
     pub fn lines(&self) -> (Vec<Line>, Line) {
-        if let Some(files) = &self.files {
-            return files.lines();
-        }
-        let (total, seconds) = (&self.view.total, self.view.ms as f64 / 1e3);
-        let lines = self.view.groups.iter().enumerate().map(|(number, group)| {
-            let href = (group.rest_of == 0).then(|| {
+        let view = self.shown();
+        let (total, seconds) = (&view.total, view.ms as f64 / 1e3);
+        let lines = view.groups.iter().enumerate().map(|(number, group)| {
+            let href = (group.rest_of == 0 && self.files.is_none()).then(|| {
                 let value = group.value.as_deref();
                 self.request.only(self.by, value, &self.dimensions).href("/")
             });
@@ -169,7 +191,7 @@ impl Sheet {
     }
 
     /// What the lines of the table are.
-    fn table_by(&self) -> Dimension {
+    pub fn table_by(&self) -> Dimension {
         if self.files.is_some() { Dimension::File } else { self.by }
     }
 
@@ -177,7 +199,13 @@ impl Sheet {
     fn table_note(&self) -> String {
         match &self.files {
             None => "over the time shown; a click leads into a part".to_owned(),
-            Some(files) => files.note(),
+            Some(files) if files.points.is_empty() => {
+                "which are counted only while this page shows them: now they are".to_owned()
+            }
+            Some(files) => format!(
+                "over those {} s of the time shown in which they were counted, without latencies",
+                figures::number(files.ms as f64 / 1e3)
+            ),
         }
     }
 }
@@ -216,14 +244,14 @@ impl Line {
 }
 
 impl ProcessLine {
-    fn new(snapshot: &Snapshot) -> Self {
+    fn new(snapshot: &Snapshot, side: Side) -> Self {
         let process = &snapshot.process;
         let up = figures::duration(snapshot.uptime_ms / 1000);
         Self {
             title: format!("{} {}", process.kind.name(), process.pid),
             name: process.name.clone(),
             about: format!("Trunkline {}, up {up}", process.version),
-            has_files: process.kind == Kind::Serve,
+            has_files: process.kind == Kind::Serve && side == Side::Process,
         }
     }
 }
@@ -270,6 +298,8 @@ struct Crumb {
 #[template(path = "live/panels.html")]
 struct PanelsTemplate<'a> {
     sheet: &'a Sheet,
+    /// The process and the embedded group within it, if it has one.
+    sides: Vec<Link>,
     crumbs: Vec<Crumb>,
     all_href: String,
     dimensions: Vec<Link>,
@@ -346,6 +376,7 @@ pub fn panels(sheet: &Sheet) -> String {
         |format| request.until(Some(sheet.range.until_ms)).href(&format!("/worksheet?format={format}"));
     render(&PanelsTemplate {
         sheet,
+        sides: sides(sheet),
         crumbs: crumbs(sheet),
         all_href: go(request.before(0).broken_down_by(None)),
         dimensions: dimensions(sheet),
@@ -367,6 +398,16 @@ pub fn panels(sheet: &Sheet) -> String {
         exports: [("HTML", export("html")), ("CSV", export("csv")), ("JSON", export("json"))],
         picture: picture(&sheet.picture),
     })
+}
+
+fn sides(sheet: &Sheet) -> Vec<Link> {
+    let sides = [(Side::Process, "bench"), (Side::Group, "embedded group")];
+    let links = sides.into_iter().filter(|_| sheet.has_group).map(|(side, text)| Link {
+        text: text.to_owned(),
+        href: sheet.request.whole_of(side).href("/"),
+        is_current: side == sheet.request.side,
+    });
+    links.collect()
 }
 
 fn crumbs(sheet: &Sheet) -> Vec<Crumb> {

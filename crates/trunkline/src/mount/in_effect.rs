@@ -12,6 +12,7 @@ pub fn options(settings: &Settings, transfer_bytes: (u32, u32), given: &MountOpt
     let (rsize, wsize) = transfer_bytes;
     let mut all = vec![
         either(policy.read_only, "ro", "rw"),
+        format!("vers={}", settings.version),
         format!("proto={}", if settings.proto == Proto::Rdma { "rdma" } else { "tcp" }),
         format!("port={}", settings.port),
         format!("rsize={rsize}"),
@@ -85,7 +86,7 @@ mod tests {
     fn defaults_are_told_and_so_is_what_the_server_takes() {
         assert_eq!(
             in_effect(""),
-            "rw,proto=tcp,port=2049,rsize=1048576,wsize=65536,nconnect=1,mdconnect=0,hard,timeo=600,\
+            "rw,vers=3,proto=tcp,port=2049,rsize=1048576,wsize=65536,nconnect=1,mdconnect=0,hard,timeo=600,\
              retrans=2,acregmin=3,acregmax=60,acdirmin=30,acdirmax=60,lookupcache=all,cto,async,\
              local_lock=none"
         );
@@ -107,7 +108,10 @@ mod tests {
 
     #[test]
     fn they_are_options_that_a_mount_takes_again() {
-        for given in ["", "ro,noac,local_lock=flock,actimeo=9,nconnect=4,mdconnect=2,forcerdirplus"] {
+        assert!(in_effect("vers=4.2").starts_with("rw,vers=4.2,proto=tcp,"));
+        for given in
+            ["", "vers=4.1", "ro,noac,local_lock=flock,actimeo=9,nconnect=4,mdconnect=2,forcerdirplus"]
+        {
             let text = in_effect(given);
             let again = in_effect(&text);
             assert_eq!(text, again);

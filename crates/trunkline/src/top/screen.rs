@@ -24,6 +24,9 @@ use std::time::{Duration, Instant};
 /// How often keys and signals are looked for.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
+/// The exit status once nobody can see the screen.
+const TERMINAL_IS_CLOSED: i32 = 1;
+
 /// Whether the full screen can be shown: standard output is a terminal that can move its cursor.
 pub fn is_possible() -> bool {
     output::stdout_is_terminal() && std::env::var_os("TERM").is_some_and(|term| term != "dumb")
@@ -50,11 +53,16 @@ pub fn run(args: &TopArgs) -> Result<(), Error> {
         signal_hook::flag::register(signal, Arc::clone(&ended)).map_err(Error::Signals)?;
     }
     end_with_terminal();
-    let mut terminal = ratatui::try_init().map_err(no_terminal)?;
-    let watched = watch(&mut terminal, args, &mut state, &ended);
-    let restored = ratatui::try_restore();
-    watched?;
-    restored.map_err(no_terminal)
+    let shown = ratatui::try_init().map_err(no_terminal).and_then(|mut terminal| {
+        let watched = watch(&mut terminal, args, &mut state, &ended);
+        let restored = ratatui::try_restore().map_err(no_terminal);
+        watched.and(restored)
+    });
+    // This thread may meet the closed terminal before the one that waits for it.
+    if shown.is_err() && output::is_hung_up() {
+        std::process::exit(TERMINAL_IS_CLOSED);
+    }
+    shown
 }
 
 /// Ends the process once its terminal is closed. The library that reads keys then reads the end of
@@ -63,7 +71,7 @@ fn end_with_terminal() {
     let thread = std::thread::Builder::new().name("tl-terminal".into());
     let spawned = thread.spawn(|| {
         output::wait_for_hangup();
-        std::process::exit(1);
+        std::process::exit(TERMINAL_IS_CLOSED);
     });
     if let Err(error) = spawned {
         tracing::debug!(%error, "a closed terminal will not be noticed");
@@ -93,7 +101,10 @@ fn watch(
             // After a stop, the rounds that are over are left out.
             next = (next + args.interval).max(Instant::now());
             let sources = args.target().sources();
-            state.keep(|source| sources.contains(source) || asker.waits_for(source));
+            state.keep(|source| {
+                let process = source.process();
+                sources.contains(process) || asker.waits_for(process)
+            });
             asker.ask(sources, state.needs_files().then(|| args.files_time()));
             is_changed = true;
         }

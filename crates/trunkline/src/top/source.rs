@@ -47,6 +47,8 @@ pub enum Source {
     Process(u32),
     /// The process behind a metrics address.
     Address(String),
+    /// The embedded group within such a process, a bench.
+    Group(Box<Source>),
 }
 
 /// Why a process tells nothing.
@@ -94,6 +96,16 @@ pub struct Answers {
     pub silent: Vec<Silent>,
 }
 
+impl Answers {
+    /// The same with embedded groups beside the benches that they are within.
+    pub fn with_groups(mut self) -> Self {
+        let groups: Vec<_> = self.snapshots.iter_mut().filter_map(|one| one.group.take()).collect();
+        self.snapshots.extend(groups.into_iter().map(|group| *group));
+        self.snapshots.sort_by_key(|snapshot| (snapshot.process.kind, snapshot.process.pid));
+        self
+    }
+}
+
 impl Target {
     /// The processes to ask.
     pub fn sources(&self) -> Vec<Source> {
@@ -134,6 +146,11 @@ impl Target {
 }
 
 impl Source {
+    /// The process that answers.
+    pub fn process(&self) -> &Self {
+        if let Self::Group(process) = self { process } else { self }
+    }
+
     /// Asks the process for its snapshot. The system knows which process that is; what the process
     /// says is not trusted with that.
     ///
@@ -145,8 +162,10 @@ impl Source {
                 let text = read(*pid, by_file).map_err(|error| silent(*pid, &error))?;
                 let mut snapshot = parse(Some(*pid), &format!("process {pid}"), &text)?;
                 snapshot.process.pid = *pid;
+                snapshot.group.iter_mut().for_each(|group| group.process.pid = *pid);
                 Ok(snapshot)
             }
+            Self::Group(process) => process.ask(token, by_file),
             Self::Address(address) => {
                 parse(None, &format!("the process at {address}"), &ask(address, token, by_file)?)
             }

@@ -63,9 +63,12 @@ pub struct View {
 }
 
 /// By what operations are told apart if the user does not say.
-pub fn default_by(kind: Kind) -> Vec<Dimension> {
-    match kind {
+pub fn default_by(snapshot: &Snapshot) -> Vec<Dimension> {
+    match snapshot.process.kind {
         Kind::Serve => vec![Dimension::Node, Dimension::Operation],
+        Kind::Bench if snapshot.operations.dimensions().contains(&Dimension::Client) => {
+            vec![Dimension::Client, Dimension::Operation]
+        }
         Kind::Mount | Kind::Bench | Kind::Agent => vec![Dimension::Path, Dimension::Operation],
     }
 }
@@ -84,7 +87,7 @@ impl View {
         conditions: &[(Dimension, String)],
         order: Order,
     ) -> Self {
-        let by = if by.is_empty() { default_by(snapshot.process.kind) } else { by.to_vec() };
+        let by = if by.is_empty() { default_by(snapshot) } else { by.to_vec() };
         // Files are told apart in operations of their own, which have no latencies.
         let nothing = Operations::default();
         let (operations, seconds) = match &interval.files {
@@ -202,6 +205,7 @@ pub(super) mod tests {
             gauges: Vec::new(),
             silent_ms: 0,
             files: None,
+            group: None,
         }
     }
 
@@ -226,6 +230,15 @@ pub(super) mod tests {
         assert_eq!(names(&view(&[], &[], Order::Ops)), ["node2 GETATTR", "node1 READ"]);
         assert_eq!(names(&view(&[], &[], Order::Bytes)), ["node1 READ", "node2 GETATTR"]);
         assert_eq!(names(&view(&[Dimension::Client], &[], Order::Name)), ["10.0.0.7", "10.0.0.8"]);
+    }
+
+    #[test]
+    fn a_bench_with_clients_on_other_machines_is_shown_by_client() {
+        let mut bench = example();
+        bench.process.kind = Kind::Bench;
+        assert_eq!(default_by(&bench), [Dimension::Client, Dimension::Operation]);
+        bench.operations = bench.operations.by(&[Dimension::Node], &[]);
+        assert_eq!(default_by(&bench), [Dimension::Path, Dimension::Operation]);
     }
 
     #[test]

@@ -52,6 +52,17 @@ fn both_engines_do_the_same_workloads_in_the_same_directory() {
         let timed = record.route(route).unwrap().workload("timed", Half::Raw).unwrap();
         assert!(timed.cells().count() == 2 && timed.cells().all(|(_, cell)| cell.ops > 0), "{route}");
         assert!(timed.note.as_ref().unwrap().contains("page cache"), "{:?}", timed.note);
+        for (direction, cell) in timed.cells() {
+            // Every operation that has a latency is in one of the intervals.
+            let over_time = cell.latency_over_time.as_ref().unwrap();
+            assert_eq!(over_time.repeats.len(), 2, "{route} {direction}");
+            let counts = over_time.repeats.iter().flat_map(|repeat| repeat.counts().unwrap());
+            let calls = |interval: Vec<(usize, u64)>| interval.iter().map(|(_, calls)| calls).sum::<u64>();
+            let intervals: Vec<u64> = counts.map(calls).collect();
+            let latencies = Latency::from_text(&cell.latency_histogram_ns).unwrap();
+            assert_eq!(intervals.iter().sum::<u64>(), latencies.count(), "{route} {direction}");
+            assert!(intervals.iter().filter(|calls| **calls > 0).count() > 2, "{route}: {intervals:?}");
+        }
     }
     let verified = |route: &str, workload: &str| {
         record.route(route).unwrap().workload(workload, Half::Raw).unwrap().verified
@@ -64,7 +75,10 @@ fn both_engines_do_the_same_workloads_in_the_same_directory() {
     assert_eq!(verified("fio", "rand"), None, "fio writes its own data");
     assert_eq!(record.verdicts.len(), 3, "{:?}", record.verdicts);
     assert!(said.contains("directories: ours buffered on "), "{said}");
-    assert!(read("two.html").contains("Directories: ours buffered on "), "the page says so too");
+    let page = read("two.html");
+    assert!(page.contains("Directories: ours buffered on "), "the page says so too");
+    assert!(page.contains("No heat map of ours, fio: its jobs end by their sizes"), "{page}");
+    assert!(page.contains("heat map of latency over time of fio, write"), "{page}");
     assert_eq!(entries(measured.path()), [] as [PathBuf; 0], "nothing is left");
 }
 
@@ -307,6 +321,39 @@ fn directories_that_cannot_be_measured_are_refused_with_cause_and_advice() {
     let output = bench(path, &["--shrink", "1GiB", &here.to_string()]);
     assert!(text(&output.stderr).contains("--shrink is for fio job files"), "{}", text(&output.stderr));
     assert_eq!(entries(path).iter().filter(|it| it.is_dir()).count(), 0, "nothing is left");
+}
+
+#[test]
+fn the_engine_auto_is_fio_where_it_is_installed_and_the_record_says_which_it_was() {
+    let fio = require_program("fio");
+    let directory = tempfile::tempdir().unwrap();
+    let (measured, nothing) = (directory.path().join("measured"), directory.path().join("nothing"));
+    std::fs::create_dir(&measured).unwrap();
+    let experiment = |head: &str| {
+        format!(
+            "repeats = 1\ndirect = false\n{head}[[route]]\nname = 'here'\ntarget = '{}'\n[[workload]]\nname = 'read'\n\
+             block = '4KiB'\ndepth = 1\nreaders = 1\nfile = '64KiB'\nio = '64KiB'\n",
+            measured.display()
+        )
+    };
+    std::fs::write(directory.path().join("plain.toml"), experiment("")).unwrap();
+    std::fs::write(directory.path().join("auto.toml"), experiment("engine = 'auto'\n")).unwrap();
+    let by_option = ["plain.toml", "--engine", "auto"];
+    for (arguments, path, by) in [
+        (&by_option[..], fio.parent().unwrap(), ", by fio"),
+        (&by_option[..], &*nothing, ", by our threads"),
+        (&["auto.toml"][..], fio.parent().unwrap(), ", by fio"),
+        (&["auto.toml"][..], &*nothing, ", by our threads"),
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_trunkline"));
+        command.arg("bench").args(arguments);
+        command.args(["--no-report", "--force", "--record", "r.json"]);
+        let output = command.env("PATH", path).current_dir(directory.path()).output().unwrap();
+        assert!(output.status.success(), "{by}: {}", text(&output.stderr));
+        let record = std::fs::read_to_string(directory.path().join("r.json")).unwrap();
+        let access = Record::read(&record).unwrap().route("here").unwrap().access.clone().unwrap();
+        assert!(access.ends_with(by), "{access}");
+    }
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Tests the page of the metrics address, as a person uses it under load.
 
+use crate::look::{look, tab_reaches_all};
 use crate::watched_mount::{NODE, WatchedMount};
 use client::Mount;
 use lab::net::{Net, Spec};
@@ -237,6 +238,64 @@ fn time_is_paused_scrolled_and_live_again_also_by_keys() {
     no_problems(&browser);
 }
 
+/// Looks at the page that is open, wide and narrow, light and dark.
+fn look_in_all_ways(browser: &mut Browser) {
+    for (width, is_dark) in [(1600, false), (1600, true), (360, false), (360, true)] {
+        browser.resize(width, 900);
+        browser.prefer_dark(is_dark);
+        let wrong = look(browser);
+        assert!(wrong.is_empty(), "{width} pixels, dark: {is_dark}: {wrong:#?}");
+    }
+    browser.prefer_dark(false);
+    browser.resize(1600, 900);
+}
+
+#[test]
+fn every_text_can_be_read_every_control_has_a_name_and_is_reached_by_the_keyboard() {
+    let served = Served::start();
+    let _load = Load::start(served.url(NODE, "/export"), "nolock".to_owned(), true);
+    let mut browser = Browser::start(1600, 900);
+    for by in ["operation", "client", "file"] {
+        browser.open(&format!("{}/?by={by}", served.page));
+        browser.wait_for("some lines", "document.querySelectorAll('#groups tbody tr').length > 0");
+        look_in_all_ways(&mut browser);
+    }
+    browser.open(&format!("{}/?by=client&node=node2", served.page));
+    browser.wait_for("some seconds", "document.querySelectorAll('#operations .column').length > 3");
+    browser.click("#pause");
+    browser.wait_for("the pause", "document.getElementById('status').textContent === 'Paused'");
+    // A page that stands still keeps its elements, and with them what is marked on them.
+    browser.wait_for("the paused page", "document.getElementById('live') !== null");
+    look_in_all_ways(&mut browser);
+    // From the top of the page on, wherever the click has left the focus.
+    browser.evaluate("document.body.tabIndex = -1; document.body.focus(); scrollTo(0, 0)");
+    let count = tab_reaches_all(&mut browser);
+    assert!(count > 20, "{count} controls");
+    no_problems(&browser);
+}
+
+#[test]
+fn the_paths_of_a_mount_can_be_read_and_keep_the_focus() {
+    let mounted = WatchedMount::start();
+    let writes = Writes::start(mounted.directory.clone());
+    let mut browser = Browser::start(1600, 900);
+    browser.open(&format!("http://{}/", mounted.metrics));
+    wait_for_both_paths(&mut browser);
+    look_in_all_ways(&mut browser);
+    // The picture is renewed twice a second, the panels once.
+    browser.evaluate(
+        "document.getElementById('paths-wide').focus(); document.getElementById('paths').dataset.old = 'yes'",
+    );
+    browser.wait_for("a new picture", "document.getElementById('paths').dataset.old !== 'yes'");
+    assert_eq!(browser.text("document.activeElement.id"), "paths-wide");
+    mounted.silence_node(true);
+    browser.wait_for("the path in red", RED);
+    look_in_all_ways(&mut browser);
+    mounted.silence_node(false);
+    assert!(writes.finish() > 0);
+    no_problems(&browser);
+}
+
 #[test]
 fn files_are_counted_while_the_page_shows_them() {
     let served = Served::start();
@@ -248,12 +307,23 @@ fn files_are_counted_while_the_page_shows_them() {
         "document.querySelector('#groups tbody th')?.textContent.trim().startsWith('/export, fileid ')";
     browser.wait_for("the file", first);
     browser.wait_for("its reads", "document.querySelector('#groups tbody td').textContent !== '0'");
+    let columns = "[...document.querySelectorAll('#operations .column title')]\
+        .filter(title => title.textContent.includes('/export, fileid ')).length";
+    browser.wait_for("the file in several seconds", &format!("{columns} >= 3"));
     let caption = browser.text("document.querySelector('#groups caption').textContent");
-    assert!(caption.starts_with("By file, over the last "), "{caption}");
-    browser.click("#pause");
-    browser
-        .wait_for("the past, which has none", "document.querySelectorAll('#groups tbody tr').length === 0");
+    assert!(caption.starts_with("By file, over those "), "{caption}");
     no_problems(&browser);
+    browser.click("#pause");
+    browser.wait_for("the past, which has the file too", &format!("{columns} >= 3 && {first}"));
+    assert_eq!(
+        browser.evaluate("document.querySelector('#operations path.c0').getAttribute('d').length > 0"),
+        true
+    );
+    no_problems(&browser);
+    // What happened while nobody looked is a gap.
+    browser.open(&format!("{}/?by=operation", served.page));
+    browser.wait_for("the operations", "document.querySelectorAll('#operations path.c0').length === 1");
+    assert!(!browser.text("document.querySelector('.sheet').textContent").contains("By file"));
 }
 
 #[test]
@@ -309,6 +379,7 @@ fn other_hosts_need_the_token_and_a_form_takes_it() {
     let page = format!("http://{metrics}/");
     browser.open(&format!("{page}?by=operation&node=a%26b"));
     assert_eq!(browser.evaluate("document.getElementById('groups') === null"), true);
+    assert_eq!(look(&mut browser), [] as [String; 0], "the form");
     assert_eq!(browser.evaluate("fetch('/history').then(answer => answer.status)"), 401);
     assert_eq!(browser.evaluate("fetch('/health').then(answer => answer.status)"), 200);
     for (shown, then) in [("wrong-wrong-wrong-1", "[role=alert]"), (TOKEN, "#groups")] {
@@ -392,8 +463,10 @@ fn a_silent_node_turns_its_path_red_and_each_second_says_so() {
     let mut browser = Browser::start(1400, 1000);
     browser.open(&format!("http://{}/", mounted.metrics));
     wait_for_both_paths(&mut browser);
+    let silent = Instant::now();
     mounted.silence_node(true);
     browser.wait_for("the path in red", RED);
+    println!("red {} ms after the silence began", silent.elapsed().as_millis());
     browser.wait_for(
         "a second in red over time",
         "document.querySelector('#path-states .down, #path-states .probing')",

@@ -57,9 +57,9 @@
     if (!found || found < 4.5) wrong.push(`contrast ${found && found.toFixed(1)} of ${name(one)}`);
     if (parseFloat(style.fontSize) < 9) wrong.push(`letters of ${style.fontSize} in ${name(one)}`);
   }
-  for (const line of document.querySelectorAll('svg .line polyline, svg rect.value')) {
+  for (const line of document.querySelectorAll('svg .line polyline, svg rect.value, .edge path, .swatch rect')) {
     const style = getComputedStyle(line);
-    const ink = parse(style.stroke) || parse(style.fill);
+    const ink = line.matches('.edge path') ? parse(style.stroke) : parse(style.stroke) || parse(style.fill);
     const found = ink && contrast(ink, paper(line));
     if (!found || found < 3) wrong.push(`contrast ${found && found.toFixed(1)} of the line ${name(line)}`);
   }
@@ -67,12 +67,29 @@
   // Every drawing has a label, or is hidden from screen readers.
   for (const svg of document.querySelectorAll('svg')) {
     const label = svg.getAttribute('aria-label') || (svg.querySelector(':scope > title') || {}).textContent;
-    if (svg.getAttribute('role') === 'img') {
+    if (['img', 'group'].includes(svg.getAttribute('role'))) {
       if (!label || !label.trim()) wrong.push('a drawing without a label');
     } else if (svg.getAttribute('aria-hidden') !== 'true') {
       wrong.push('a drawing that is neither labelled nor hidden');
     }
   }
+
+  // What can be used has a name for screen readers.
+  const nameOf = one => one.getAttribute('aria-label') || one.title || one.textContent ||
+    (one.id && document.querySelector(`label[for="${CSS.escape(one.id)}"]`) || {}).textContent ||
+    (one.closest('label') || {}).textContent || '';
+  for (const one of document.querySelectorAll('a[href], button, input:not([type=hidden]), select, [tabindex="0"]')) {
+    if (!nameOf(one).trim()) wrong.push(`no name of ${name(one)}`);
+  }
+
+  // Headings begin with the first level, and leave none out.
+  let level = 0;
+  for (const heading of document.querySelectorAll('h1, h2, h3, h4, h5, h6')) {
+    const next = Number(heading.tagName[1]);
+    if (next > level + 1) wrong.push(`a heading of level ${next} after level ${level}: ${name(heading)}`);
+    level = next;
+  }
+  if (!document.querySelector('h1')) wrong.push('no heading of level 1');
 
   // Links lead somewhere, and ids are unique.
   for (const link of document.querySelectorAll('a[href^="#"]')) {

@@ -1,6 +1,7 @@
 //! Tests the pages of `trunkline report` as people see them: wide and narrow, light, dark and on
 //! paper, with a mouse, with a keyboard alone, and by what a screen reader is told.
 
+use crate::look::{look, tab_reaches_all};
 use record::{Record, Route, Step, Workload};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -114,15 +115,6 @@ impl Pages {
     }
 }
 
-/// What is wrong with the page that is open, as sentences; empty if nothing is.
-const LOOK: &str = include_str!("look.js");
-
-fn look(browser: &mut Browser) -> Vec<String> {
-    let found = browser.evaluate(LOOK);
-    let found = found.as_array().expect("a list");
-    found.iter().map(|it| it.as_str().unwrap_or_default().to_owned()).collect()
-}
-
 /// Opens every page in one way, and collects what is wrong with any.
 fn look_at_all(size: (u32, u32), prepare: impl Fn(&mut Browser)) {
     let pages = Pages::write();
@@ -176,21 +168,10 @@ fn every_control_is_reached_and_used_by_the_keyboard_alone() {
     let pages = Pages::write();
     let mut browser = Browser::start(WIDE.0, WIDE.1);
     browser.open_file(&pages.files[0]);
-    let controls = "document.querySelectorAll('a[href], summary, [tabindex=\"0\"]').length";
     // Those in closed details are not shown, and not reached.
     browser.evaluate("document.querySelectorAll('details').forEach(it => { it.open = true; })");
-    let count = browser.evaluate(controls).as_u64().expect("a number");
+    let count = tab_reaches_all(&mut browser);
     assert!(count > 20, "{count} controls");
-    let mut reached = 0;
-    for _ in 0..count {
-        browser.press("Tab");
-        let is_new = "(() => { const one = document.activeElement; \
-            if (one === document.body || one.dataset.reached) return false; \
-            one.dataset.reached = 'yes'; const style = getComputedStyle(one); \
-            return style.outlineStyle !== 'none' && parseFloat(style.outlineWidth) > 0; })()";
-        reached += u64::from(browser.evaluate(is_new) == Value::Bool(true));
-    }
-    assert_eq!(reached, count, "each is reached once, and shows that it has the focus");
     // A summary opens and closes by Enter.
     browser.evaluate("document.querySelector('nav summary').focus()");
     let is_open = "document.querySelector('nav details').open";
@@ -209,6 +190,7 @@ fn the_checks_of_these_tests_find_what_is_wrong() {
         <svg role=img width=9 height=9></svg><svg width=9 height=9></svg>\
         <a href='#nowhere'>lost</a><b id=two>1</b><b id=two>2</b>\
         <div style='overflow:auto;width:50px'><div style='width:90px'>x</div></div>\
+        <a href='#two'></a><input id=unnamed><label for=named>n</label><input id=named><h3>deep</h3>\
         <table><tr><td>no head</td></tr></table></main></body></html>";
     std::fs::write(&file, page).expect("a page");
     let mut browser = Browser::start(WIDE.0, WIDE.1);
@@ -223,9 +205,14 @@ fn the_checks_of_these_tests_find_what_is_wrong() {
         "the id two is there 2 times",
         "cannot be scrolled by the keyboard",
         "a table without headings",
+        "no name of <a ",
+        "no name of <input ",
+        "a heading of level 3 after level 0",
+        "no heading of level 1",
         "no language",
         "no title",
     ] {
         assert!(wrong.contains(part), "{part} is not in\n{wrong}");
     }
+    assert_eq!(wrong.matches("no name of <input ").count(), 1, "the other one has a label");
 }

@@ -21,10 +21,16 @@ pub fn trunkline(arguments: &[&str]) -> Command {
 /// A directory to serve, one for the group, and one for the keys of handles.
 pub struct Directories {
     at: TempDir,
+    versions: &'static str,
 }
 
 impl Directories {
     pub fn new(name: &str) -> Self {
+        Self::with_versions(name, "3")
+    }
+
+    /// For nodes that serve these versions of NFS.
+    pub fn with_versions(name: &str, versions: &'static str) -> Self {
         // In a tmpfs if there is one. The file system of /tmp may be an overlay, on which each
         // process numbers the names itself, so a listing that continues at another node would have
         // to restart.
@@ -34,7 +40,7 @@ impl Directories {
         };
         let at = at.expect("a directory");
         std::fs::create_dir(at.path().join("served")).expect("a directory");
-        Self { at }
+        Self { at, versions }
     }
 
     pub fn served(&self) -> PathBuf {
@@ -66,6 +72,8 @@ impl Directories {
             "--no-root-squash",
             "--loops",
             "1",
+            "--nfs-versions",
+            self.versions,
         ];
         words.map(str::to_owned).to_vec()
     }
@@ -97,9 +105,22 @@ impl Node {
 
     /// Kills the node with SIGKILL, and returns when it has ended.
     pub fn kill(&mut self) {
+        self.end(rustix::process::Signal::KILL);
+    }
+
+    /// Ends the node by a signal, and returns when it has ended.
+    pub fn end(&mut self, signal: rustix::process::Signal) {
         let mut process = self.process.take().expect("the node runs");
-        process.signal(rustix::process::Signal::KILL);
+        process.signal(signal);
         process.wait(SOON);
+    }
+
+    /// Whether the node says that it listens in the place of another one.
+    pub fn listens_for(&self, other: SocketAddr) -> bool {
+        let said = self.process().output(Stream::Err);
+        said.lines().any(|line| {
+            line.contains("this one listens on its address") && line.contains(&format!("{other} "))
+        })
     }
 
     pub fn process(&self) -> &Process {

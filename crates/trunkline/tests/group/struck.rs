@@ -17,7 +17,7 @@ use xdr::Reader;
 const WHOLE: u32 = 0x8000_0001;
 
 /// A node that strace kills when it makes this system call.
-fn mortal(directories: &Directories, system_call: &str) -> (SocketAddr, Process) {
+pub fn mortal(directories: &Directories, system_call: &str) -> (SocketAddr, Process) {
     let ip = [127, 0, 0, 1].into();
     let address = SocketAddr::new(ip, free_port_on(ip));
     let mut command = Command::new(require_program("strace"));

@@ -7,6 +7,7 @@ use crate::fixtures::{Directories, EXPORT, Node};
 use crate::history::Store;
 use crate::load::Load;
 use crate::peer::SOON;
+use client::options::Version;
 use client::{Mount, Settings};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -44,14 +45,34 @@ fn is_used(mount: &Mount, node: &Node) -> bool {
     of_node.any(|status| status.state.name() == "up")
 }
 
+/// How often the mount has lost a node. Another one soon listens on its address.
+fn losses(mount: &Mount, node: &Node) -> u64 {
+    let name = node.address.ip().to_string();
+    let paths = mount.statistics().paths;
+    let of_node = paths.iter().filter(|path| path.name.contains(&name)).flat_map(|path| &path.status);
+    of_node.map(|status| status.deaths).sum()
+}
+
 #[test]
 fn nothing_is_lost_or_done_twice_when_nodes_are_killed_under_load() {
-    let directories = Directories::new("group-load");
+    killed_under_load("group-load", Version::V3);
+}
+
+/// One session goes on over all nodes, and no grace period is ever needed.
+#[test]
+fn nothing_is_lost_or_done_twice_by_version_4_either() {
+    killed_under_load("group-load-4", Version::V4(Some(2)));
+}
+
+fn killed_under_load(name: &str, version: Version) {
+    let versions = if version == Version::V3 { "3" } else { "4.1,4.2" };
+    let directories = Directories::with_versions(name, versions);
     let mut nodes = nodes(&directories);
     let first = nodes[0].address;
     let mount = Mount::with_settings(Settings {
         remotes: nodes.iter().map(|node| node.address.ip().into()).collect(),
         nconnect: u16::from(NODES),
+        version,
         ..Settings::new(first.ip(), first.port(), EXPORT)
     });
     let mount = Arc::new(mount.expect("the client mounts"));
@@ -59,8 +80,9 @@ fn nothing_is_lost_or_done_twice_when_nodes_are_killed_under_load() {
     wait_for_progress(&mount, "calls before the first kill");
     for kill in 0..KILLS {
         let node = &mut nodes[usize::from(kill % NODES)];
+        let before = losses(&mount, node);
         node.kill();
-        Deadline::wait_until("the path to be left", SOON, || (!is_used(&mount, node)).then_some(()));
+        Deadline::wait_until("the path to be left", SOON, || (losses(&mount, node) > before).then_some(()));
         wait_for_progress(&mount, "calls while a node is gone");
         node.restart();
         Deadline::wait_until("the path to come back", SOON, || is_used(&mount, node).then_some(()));

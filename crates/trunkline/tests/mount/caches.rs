@@ -28,7 +28,7 @@ fn exists_each_time(path: &Path, exists: bool) {
 
 #[test]
 fn attributes_are_cached_as_long_as_the_options_say() {
-    let server = Server::start(1);
+    let server = Server::start_version_3(1);
     let other = server.mount("other", "");
     fs::write(other.path("f"), b"1").unwrap();
     let sizes = |mount: &Mounted| {
@@ -57,7 +57,7 @@ fn attributes_are_cached_as_long_as_the_options_say() {
 
 #[test]
 fn a_write_that_clears_set_id_bits_is_seen_by_a_program_that_asks_for_the_mode_alone() {
-    let server = Server::start(1);
+    let server = Server::start_version_3(1);
     let mount = server.mount("mnt", "nolock,actimeo=3600");
     let direct = "dd if=/dev/zero bs=4096 count=1 conv=notrunc oflag=direct status=none >&3";
     for write in ["printf data >&3", direct] {
@@ -75,7 +75,7 @@ fn a_write_that_clears_set_id_bits_is_seen_by_a_program_that_asks_for_the_mode_a
 
 #[test]
 fn names_are_cached_as_the_option_lookupcache_says() {
-    let server = Server::start(1);
+    let server = Server::start_version_3(1);
     for (options, present_asks, absent_asks) in [
         ("lookupcache=all", false, false),
         ("lookupcache=pos", false, true),
@@ -97,7 +97,7 @@ fn names_are_cached_as_the_option_lookupcache_says() {
 #[test]
 fn a_listing_returns_attributes_with_names_if_the_options_permit_it() {
     const NAMES: u64 = 300;
-    let server = Server::start(1);
+    let server = Server::start_version_3(1);
     let one = server.mount("one", "");
     fs::create_dir(one.path("d")).unwrap();
     (0..NAMES).for_each(|at| drop(File::create(one.path(&format!("d/{at}"))).unwrap()));
@@ -123,7 +123,7 @@ fn a_listing_returns_attributes_with_names_if_the_options_permit_it() {
 
 #[test]
 fn an_open_asks_for_attributes_unless_nocto_is_set() {
-    let server = Server::start(1);
+    let server = Server::start_version_3(1);
     let one = server.mount("one", "");
     fs::write(one.path("f"), b"1").unwrap();
     for (options, asks) in [("", true), ("nocto", false)] {
@@ -139,7 +139,7 @@ fn an_open_asks_for_attributes_unless_nocto_is_set() {
 #[test]
 fn sequential_reads_are_read_ahead_unless_noac_is_set() {
     const READ_MIB: usize = 3;
-    let server = Server::start(1);
+    let server = Server::start_version_3(1);
     let one = server.mount("one", "");
     fs::write(one.path("f"), vec![1; 32 << 20]).unwrap();
     let begun = |mount: &Mounted| {
@@ -162,7 +162,7 @@ fn sequential_reads_are_read_ahead_unless_noac_is_set() {
 
 #[test]
 fn a_file_removed_by_another_client_is_stale_to_programs_that_have_it_open() {
-    let server = Server::start(1);
+    let server = Server::start_version_3(1);
     let (one, other) = (server.mount("one", ""), server.mount("other", ""));
     fs::write(one.path("f"), b"first").unwrap();
     let direct = flags(OFlags::DIRECT).open(one.path("f")).unwrap();

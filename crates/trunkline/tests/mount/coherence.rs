@@ -1,7 +1,8 @@
 //! Tests what a read returns while other programs write the same bytes or their neighbours:
 //! programs of one host never see data from before a write that has returned.
 
-use crate::fixture::{MOUNT_TIMEOUT, Mounted, Server, shell};
+use crate::fixture::{MOUNT_TIMEOUT, Mounted, Server};
+use crate::mounts::compiled;
 use crate::refusals::{Refusals, mounted_behind};
 use crate::semantics::{flags, pattern};
 use nfs3::Procedure;
@@ -9,19 +10,8 @@ use rustix::fs::OFlags;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use tempfile::TempDir;
 use testkit::{Deadline, Process};
-
-/// Compiles a program of this directory.
-fn compiled(source: &str) -> (TempDir, PathBuf) {
-    let built = tempfile::tempdir().unwrap();
-    let program = built.path().join("program");
-    let source = format!("{}/tests/mount/{source}", env!("CARGO_MANIFEST_DIR"));
-    shell(built.path(), &format!("cc -O1 -Wall -Werror -o {} {source}", program.display()));
-    (built, program)
-}
 
 /// Waits until a process is in the kernel waiting for a page, or has printed `said`.
 fn wait_until_it_looks(process: &Process, said: &str) {

@@ -2,13 +2,14 @@
 
 pub use crate::mounts::*;
 use rustix::process::Signal;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use testkit::server_process::{configuration, write_configuration};
 use testkit::{Deadline, Process, ServerProcess, Stream, TempDir};
 
 /// The store of an export.
 const MEM: &str = "mem = \"1GiB\"";
+const VERSIONS: &str = "versions = [\"3\", \"4.1\", \"4.2\"]\n";
 
 fn program() -> Command {
     Command::new(env!("CARGO_BIN_EXE_trunkline"))
@@ -19,6 +20,8 @@ pub struct Server {
     pub process: Process,
     pub port: u16,
     nodes: u8,
+    /// The NFS version of its mounts, as an option, if that matters.
+    version: &'static str,
     directory: TempDir,
 }
 
@@ -31,7 +34,31 @@ impl Server {
     pub fn start_on(nodes: u8, store: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("group.toml");
-        let arguments = |port| write_configuration(&file, &configuration(nodes, port, &[("/export", store)]));
+        let text = |port| VERSIONS.to_owned() + &configuration(nodes, port, &[("/export", store)]);
+        let arguments = |port| write_configuration(&file, &text(port));
+        Self::of(nodes, ServerProcess::start_on_free_port(program, arguments), directory)
+    }
+
+    /// A server of version 3 alone, whose mounts' calls can be told apart by their procedures.
+    pub fn start_version_3(nodes: u8) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("group.toml");
+        let text = |port| configuration(nodes, port, &[("/export", MEM)]);
+        let arguments = |port| write_configuration(&file, &text(port));
+        let server = ServerProcess::start_on_free_port(program, arguments);
+        let mut server = Self::of(nodes, server, directory);
+        server.version = "vers=3,";
+        server
+    }
+
+    /// A server whose export's store may lie in the given directory, which is removed with the
+    /// server.
+    pub fn start_in(nodes: u8, store: impl Fn(&Path) -> String) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("group.toml");
+        let store = store(directory.path());
+        let text = |port| VERSIONS.to_owned() + &configuration(nodes, port, &[("/export", &store)]);
+        let arguments = |port| write_configuration(&file, &text(port));
         Self::of(nodes, ServerProcess::start_on_free_port(program, arguments), directory)
     }
 
@@ -44,20 +71,20 @@ impl Server {
     pub fn start_with(nodes: u8, port: u16, exports: &[&str]) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let exports: Vec<(&str, &str)> = exports.iter().map(|export| (*export, MEM)).collect();
-        let text = configuration(nodes, port, &exports);
+        let text = VERSIONS.to_owned() + &configuration(nodes, port, &exports);
         let arguments = write_configuration(&directory.path().join("group.toml"), &text);
         Self::of(nodes, ServerProcess::start(program(), &arguments), directory)
     }
 
     fn of(nodes: u8, served: ServerProcess, directory: TempDir) -> Self {
-        Self { port: served.port(), process: served.process, nodes, directory }
+        Self { port: served.port(), process: served.process, nodes, version: "", directory }
     }
 
     /// Mount options that reach all nodes.
     pub fn options(&self, more: &str) -> String {
-        let (port, nodes) = (self.port, self.nodes);
+        let (version, port, nodes) = (self.version, self.port, self.nodes);
         let comma = if more.is_empty() { "" } else { "," };
-        format!("port={port},nconnect={nodes},remoteports=127.0.0.1-127.0.0.{nodes}{comma}{more}")
+        format!("{version}port={port},nconnect={nodes},remoteports=127.0.0.1-127.0.0.{nodes}{comma}{more}")
     }
 
     /// The number of calls of a procedure that the server has answered.
@@ -97,9 +124,14 @@ impl Server {
             .collect()
     }
 
+    /// A path beside the mounted directories.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
     /// Creates a directory to mount on.
     pub fn mount_point(&self, name: &str) -> PathBuf {
-        let directory = self.directory.path().join(name);
+        let directory = self.path(name);
         std::fs::create_dir(&directory).unwrap();
         directory
     }

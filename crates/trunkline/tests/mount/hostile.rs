@@ -18,7 +18,7 @@ const RESULTS: usize = 6;
 fn mounted(server: &Server) -> (Refusals, Mounted) {
     let proxy = Refusals::start(server);
     // Nothing is cached, so that each request reaches the server.
-    let options = format!("port={},nconnect=1,nolock,noac,lookupcache=none", proxy.port);
+    let options = format!("vers=3,port={},nconnect=1,nolock,noac,lookupcache=none", proxy.port);
     let mount = Mounted::start("127.0.0.1:/export", server.mount_point("mnt"), &options);
     (proxy, mount)
 }

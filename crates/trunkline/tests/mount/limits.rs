@@ -22,7 +22,7 @@ fn mounted(server: &Server, options: &str, largest: u64) -> (Refusals, Mounted) 
         record[LARGEST_AT..LARGEST_AT + 8].copy_from_slice(&largest.to_be_bytes());
         record
     });
-    let options = format!("port={},nconnect=1,nolock{options}", proxy.port);
+    let options = format!("vers=3,port={},nconnect=1,nolock{options}", proxy.port);
     let mount = Mounted::start("127.0.0.1:/export", server.mount_point("mnt"), &options);
     assert_eq!(proxy.refused(), 1);
     (proxy, mount)
@@ -68,7 +68,7 @@ fn space_that_is_free_and_space_that_is_available_are_told_apart() {
         record[SPACE_AT..SPACE_AT + 48].copy_from_slice(&numbers.map(u64::to_be_bytes).concat());
         record
     });
-    let options = format!("port={},nconnect=1,nolock", proxy.port);
+    let options = format!("vers=3,port={},nconnect=1,nolock", proxy.port);
     let mount = Mounted::start("127.0.0.1:/export", server.mount_point("mnt"), &options);
     let space = rustix::fs::statvfs(mount.path("")).unwrap();
     let mib = |blocks: u64| blocks * space.f_frsize / MIB;

@@ -6,10 +6,13 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::Duration;
-use testkit::{Deadline, Process, Stream};
+use testkit::{Deadline, Process, Stream, TempDir};
 
 /// Long, because the machine may be slow and loaded.
 pub const MOUNT_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// The environment variable whose NFS version mounts have, unless a test asks for another.
+pub const VERSION: &str = "TRUNKLINE_TEST_NFS_VERSION";
 
 /// A mounted directory.
 pub struct Mounted {
@@ -17,11 +20,27 @@ pub struct Mounted {
     pub directory: PathBuf,
 }
 
+/// Whether mounts have NFS version 3, unless a test asks for another.
+pub fn is_version_3() -> bool {
+    std::env::var(VERSION).map_or(true, |version| version == "3")
+}
+
+/// These options in the version of [`VERSION`], unless they have one. Version 4 has no MOUNT.
+fn in_version(options: &str) -> String {
+    if is_version_3() || options.contains("vers=") {
+        return options.to_owned();
+    }
+    let is_left = |option: &&str| !option.is_empty() && !option.starts_with("mountport=");
+    let version = format!("vers={}", std::env::var(VERSION).unwrap_or_default());
+    std::iter::once(version.as_str()).chain(options.split(',').filter(is_left)).collect::<Vec<_>>().join(",")
+}
+
 impl Mounted {
-    /// Mounts in the foreground.
+    /// Mounts in the foreground, by the NFS version that the options or [`VERSION`] say.
     pub fn start(source: &str, directory: PathBuf, options: &str) -> Self {
+        let options = in_version(options);
         let mut command = Command::new(env!("CARGO_BIN_EXE_trunkline"));
-        command.args(["mount", "-f", source]).arg(&directory).args(["-o", options]);
+        command.args(["mount", "-f", source]).arg(&directory).args(["-o", &options]);
         let process = Process::spawn(command);
         process.wait_for_line(&format!("mounted {source} on "), MOUNT_TIMEOUT);
         Self { process, directory }
@@ -129,4 +148,13 @@ pub fn try_shell(directory: &Path, script: &str) -> Output {
 
 pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Compiles a program of this directory.
+pub fn compiled(source: &str) -> (TempDir, PathBuf) {
+    let built = testkit::temp_dir("compiled");
+    let program = built.path().join("program");
+    let source = format!("{}/tests/mount/{source}", env!("CARGO_MANIFEST_DIR"));
+    shell(built.path(), &format!("cc -O1 -Wall -Werror -o {} {source}", program.display()));
+    (built, program)
 }

@@ -200,7 +200,7 @@ impl Drop for Refusals {
 /// A proxy in front of the server, and a mount that uses the proxy.
 pub fn mounted_behind(server: &Server) -> (Refusals, Mounted) {
     let refusals = Refusals::start(server);
-    let options = format!("port={},nconnect=1,nolock", refusals.port);
+    let options = format!("vers=3,port={},nconnect=1,nolock", refusals.port);
     let mount = Mounted::start("127.0.0.1:/export", server.mount_point("mnt"), &options);
     (refusals, mount)
 }
@@ -259,7 +259,7 @@ fn a_program_sees_the_error_of_the_server() {
         assert!(reading.join().unwrap().unwrap() == pattern(8192, 1));
     });
     // With `soft` the retries end.
-    let options = format!("port={},nconnect=1,soft,timeo=2,retrans=1", refusals.port);
+    let options = format!("vers=3,port={},nconnect=1,soft,timeo=2,retrans=1", refusals.port);
     let soft = Mounted::start("127.0.0.1:/export", server.mount_point("soft"), &options);
     let direct = flags(OFlags::DIRECT).open(soft.path("f")).unwrap();
     refusals.refuse(Procedure::Read, Status::JUKEBOX);

@@ -47,15 +47,17 @@ impl ServedDirectory {
         let program = || Command::new(env!("CARGO_BIN_EXE_trunkline"));
         let arguments = |port| {
             let listen = format!("127.0.0.1:{port}");
-            ["--listen", &listen, "--dir", &served, "--state", &state].map(str::to_owned).to_vec()
+            ["--nfs-versions", "3,4.2", "--listen", &listen, "--dir", &served, "--state", &state]
+                .map(str::to_owned)
+                .to_vec()
         };
         let server = testkit::ServerProcess::start_on_free_port(program, arguments);
         Self { port: server.port(), directory, _server: server }
     }
 
-    /// Mounts through the server or proxy at this port.
-    fn mount(&self, port: u16) -> Mounted {
-        let options = format!("port={port},nconnect=1,nolock");
+    /// Mounts with these options.
+    fn mount(&self, options: &str) -> Mounted {
+        let options = format!("{options},nconnect=1,nolock");
         Mounted::start("127.0.0.1:/export", self.directory.path().join("mnt"), &options)
     }
 
@@ -87,7 +89,7 @@ impl Drop for ServedDirectory {
 fn an_open_file_keeps_its_name_when_a_rename_over_it_fails() {
     for owner in [NOBODY, OTHER] {
         let served = ServedDirectory::start(owner, 0o755);
-        let mut mount = served.mount(served.port);
+        let mut mount = served.mount(&format!("port={}", served.port));
         let open = File::open(mount.path("dst/b")).unwrap();
         let failed = fs::rename(mount.path("src/a"), mount.path("dst/b")).unwrap_err();
         assert_eq!(failed.kind(), ErrorKind::PermissionDenied, "{failed}");
@@ -112,7 +114,7 @@ fn a_rename_over_an_open_file_is_completed_when_its_process_is_killed() {
     ] {
         let served = ServedDirectory::start(owner, src_mode);
         let proxy = Refusals::before(served.port);
-        let mount = served.mount(proxy.port);
+        let mount = served.mount(&format!("vers=3,port={}", proxy.port));
         let open = File::open(mount.path("dst/b")).unwrap();
         let (hold, held) = mpsc::channel::<()>();
         let held = Mutex::new(held);

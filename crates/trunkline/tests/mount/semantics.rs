@@ -665,7 +665,7 @@ fn with_nolock_locks_work_on_this_host() {
 #[test]
 fn without_nolock_locks_fail_with_enolck_and_the_log_says_why() {
     let server = Server::start(1);
-    let mount = server.mount("mnt", "");
+    let mount = server.mount("mnt", "vers=3");
     let file = File::create(mount.path("f")).unwrap();
     let no_locks = Err(rustix::io::Errno::NOLCK);
     assert_eq!(rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive), no_locks);
@@ -675,7 +675,7 @@ fn without_nolock_locks_fail_with_enolck_and_the_log_says_why() {
     for (options, flock, fcntl) in
         [("local_lock=flock", Ok(()), no_locks), ("local_lock=posix", no_locks, Ok(()))]
     {
-        let mount = server.mount(options, options);
+        let mount = server.mount(options, &format!("vers=3,{options}"));
         let file = File::create(mount.path("f")).unwrap();
         assert_eq!(rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive), flock, "{options}");
         assert_eq!(

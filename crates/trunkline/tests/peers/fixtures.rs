@@ -51,7 +51,8 @@ impl Group {
         for _ in 0..20 {
             let port = testkit::free_port();
             let listens: Vec<SocketAddr> = addresses.iter().map(|ip| SocketAddr::new(*ip, port)).collect();
-            if let Ok(server) = Server::start(config(&listens)) {
+            let versions = "3,4.1,4.2".parse().unwrap();
+            if let Ok(server) = Server::start(Config { versions, ..config(&listens) }) {
                 return Self { _server: server, _place: place, addresses, port };
             }
         }

@@ -8,6 +8,7 @@
 
 use crate::fixtures::TIMEOUT;
 use crate::libnfs::Export;
+use client::options::Version;
 use client::{Mount, Settings};
 use std::fs;
 use std::io::Write;
@@ -85,8 +86,9 @@ impl Ganesha {
     }
 
     /// Mounts the export with our client.
-    pub(crate) fn mount(&self, nconnect: u16) -> Mount {
+    pub(crate) fn mount(&self, version: Version, nconnect: u16) -> Mount {
         let settings = Settings {
+            version,
             mount_port: self.mount_port,
             nconnect,
             ..Settings::new(ADDRESS, self.port, self.export_path())
@@ -123,13 +125,13 @@ fn configuration(place: &TempDir, port: u16, mount_port: u16) -> String {
     let plugins = plugins.display();
     format!(
         r#"NFS_CORE_PARAM {{
-  NFS_Port = {port}; MNT_Port = {mount_port}; Bind_addr = {ADDRESS}; Protocols = 3;
+  NFS_Port = {port}; MNT_Port = {mount_port}; Bind_addr = {ADDRESS}; Protocols = 3, 4;
   Enable_NLM = false; Enable_RQUOTA = false; Enable_UDP = None; Plugins_Dir = "{plugins}";
 }}
-NFSv4 {{ Graceless = true; }}
+NFSv4 {{ Graceless = true; Minor_Versions = 1, 2; Only_Numeric_Owners = true; }}
 EXPORT {{
-  Export_Id = 1; Path = {export}; Pseudo = /export; Access_Type = RW; Squash = No_Root_Squash; SecType = sys;
-  Protocols = 3; Transports = TCP; PrivilegedPort = false;
+  Export_Id = 1; Path = {export}; Pseudo = {export}; Access_Type = RW; Squash = No_Root_Squash; SecType = sys;
+  Protocols = 3, 4; Transports = TCP; PrivilegedPort = false;
   FSAL {{ Name = VFS; }}
 }}
 LOG {{ Default_Log_Level = WARN; }}

@@ -5,6 +5,7 @@ use crate::capture::Capture;
 use crate::fixtures::{EXPORT, Group, assert_same, pattern};
 use crate::ganesha::Ganesha;
 use crate::libnfs::{Export, Load, list};
+use client::options::Version;
 use client::{Mount, Settings};
 use fs::{CreateMode, SetAttributes};
 use nfs3::{Procedure, mount};
@@ -32,6 +33,9 @@ const CALLED: [Procedure; 16] = [
     Procedure::FsStat,
     Procedure::FsInfo,
 ];
+
+/// The procedures of version 4: nothing else is called on a connection, but for NULL. RFC 8881 s16
+const COMPOUND: [u32; 1] = [1];
 
 /// Uses every kind of operation of the client a little; dropping the mount ends the connections.
 fn everything(mount: &Mount) {
@@ -96,12 +100,34 @@ fn messages_between_our_client_and_our_server_are_well_formed_and_answered() {
 fn messages_between_our_client_and_ganesha_are_well_formed_and_answered() {
     let ganesha = Ganesha::start();
     let capture = Capture::start(&[ganesha.port, ganesha.mount_port]);
-    everything(&ganesha.mount(2));
+    everything(&ganesha.mount(Version::V3, 2));
     let decoded = capture.finish();
     decoded.assert_called(mount::PROGRAM, &[mount::Procedure::Mnt.number()]);
     decoded.assert_called(nfs3::PROGRAM, &numbers(&CALLED));
     // Writes of nfs-ganesha are stable only after a COMMIT. RFC 1813 s3.3.21
     decoded.assert_called(nfs3::PROGRAM, &numbers(&[Procedure::Commit]));
+}
+
+#[test]
+fn messages_of_version_4_are_well_formed_and_answered_by_either_server() {
+    for minor in [1, 2] {
+        let version = Version::V4(Some(minor));
+        let group = Group::start(2);
+        let capture = Capture::start(&[group.port]);
+        let settings = Settings {
+            version,
+            remotes: group.addresses.iter().copied().map(Into::into).collect(),
+            nconnect: 4,
+            ..Settings::new(group.node(0), group.port, EXPORT)
+        };
+        everything(&Mount::with_settings(settings).unwrap());
+        capture.finish().assert_called(nfs3::PROGRAM, &COMPOUND);
+
+        let ganesha = Ganesha::start();
+        let capture = Capture::start(&[ganesha.port]);
+        everything(&ganesha.mount(version, 2));
+        capture.finish().assert_called(nfs3::PROGRAM, &COMPOUND);
+    }
 }
 
 #[test]

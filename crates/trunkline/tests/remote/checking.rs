@@ -124,6 +124,104 @@ fn captures_are_listed_saved_and_read_back() {
     assert!(fails(&["check", "--from", text(&empty.path().join("none"))]).contains("No such file"));
 }
 
+/// The sources below a directory, without tests.
+fn sources(directory: &Path, found: &mut Vec<String>) {
+    for entry in fs::read_dir(directory).expect("a directory") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() && !path.ends_with("tests") {
+            sources(&path, found);
+        } else if path.extension().is_some_and(|end| end == "rs") && !path.ends_with("tests.rs") {
+            found.push(fs::read_to_string(&path).expect("a source"));
+        }
+    }
+}
+
+/// A rule in a text between these marks: an area, a dot and a name.
+fn rules(text: &str, mark: char) -> std::collections::BTreeSet<&str> {
+    const AREAS: [&str; 13] = [
+        "rdma",
+        "net",
+        "tcp",
+        "limits",
+        "nfs",
+        "nvme",
+        "multipath",
+        "block",
+        "clock",
+        "powerscale",
+        "server",
+        "capture",
+        "expected",
+    ];
+    let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    let is_rule = |word: &&str| {
+        let parts = word.split_once('.');
+        parts.is_some_and(|(area, name)| {
+            AREAS.contains(&area) && !matches!(name, "" | "txt" | "sh") && name.chars().all(is_plain)
+        })
+    };
+    text.split(mark).filter(is_rule).collect()
+}
+
+/// Users look rules up by their names.
+#[test]
+fn each_rule_is_in_the_list_of_the_document_and_no_other() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut texts = Vec::new();
+    for directory in ["crates/check/src/rules", "crates/trunkline/src/check"] {
+        sources(&root.join(directory), &mut texts);
+    }
+    let all = texts.concat();
+    let known = rules(&all, '"');
+    assert!(known.len() > 50 && known.contains("multipath.native"), "{known:?}");
+    let document = fs::read_to_string(root.join("docs/CLI.md")).expect("the document");
+    let (_, list) = document.split_once("\nThe rules, by area").expect("the list");
+    let (list, _) = list.split_once("\n## ").expect("its end");
+    assert_eq!(rules(list, '`'), known);
+}
+
+/// Captures that say nothing are listed with the reason, and a check that judges nothing fails.
+#[test]
+fn captures_that_show_nothing_are_listed_and_are_no_success() {
+    let directory = captures();
+    let at = |name: &str| directory.path().join(name);
+    fs::write(at("numa.txt"), "").expect("a capture");
+    fs::write(at("ip-addr.txt"), "bash: ip: command not found\n").expect("a capture");
+    let (_, out, _) = run(&["check", "--from", text(directory.path())]);
+    let listed = out.split("\nnot seen:\n").nth(1).expect("what was not seen");
+    assert!(listed.starts_with("  missing: kernel-release.txt, "), "{out}");
+    assert!(listed.contains("\n  empty: numa.txt\n  not understood: ip-addr.txt\n"), "{out}");
+    assert!(!listed.contains("rdma-link.txt"), "{out}");
+    let (_, quiet, _) = run(&["check", "--quiet", "--from", text(directory.path())]);
+    assert!(!quiet.contains("not seen"), "{quiet}");
+    let (_, out, _) = run(&["check", "--json", "--from", text(directory.path())]);
+    let value: Value = serde_json::from_str(&out).expect("JSON");
+    let not_seen = value["not_seen"].as_array().expect("an array");
+    let reason = |name: &str| not_seen.iter().find(|of| of["name"] == name).map(|of| of["reason"].clone());
+    for (name, expected) in
+        [("numa.txt", "empty"), ("ip-addr.txt", "not understood"), ("sys-nvme.txt", "missing")]
+    {
+        assert_eq!(reason(name), Some(expected.into()), "{name}: {out}");
+    }
+    assert_eq!(reason("multipath.txt"), None, "{out}");
+}
+
+#[test]
+fn captures_of_which_nothing_is_judged_are_a_failure() {
+    for (contents, status) in [("", "unknown"), ("rubbish\n", "unknown")] {
+        let directory = tempdir().expect("a directory");
+        for name in ["ibv_devinfo.txt", "multipath.txt", "isi-nfs-settings.txt"] {
+            fs::write(directory.path().join(name), contents).expect("a capture");
+        }
+        let (code, out, err) = run(&["check", "--from", text(directory.path())]);
+        assert_eq!((code, err.as_str()), (Some(1), ""), "{out}");
+        assert!(out.contains("\nnothing could be judged: "), "{out}");
+        let (code, out, _) = run(&["check", "--json", "--from", text(directory.path())]);
+        let value: Value = serde_json::from_str(&out).expect("JSON");
+        assert_eq!((code, &value["status"]), (Some(1), &status.into()), "{out}");
+    }
+}
+
 /// The finding of a rule in the output of a check of a server.
 #[track_caller]
 fn found(out: &str, rule: &str) -> (String, String) {
@@ -165,6 +263,24 @@ fn a_sound_server_passes_and_keeps_nothing() {
     let (status, seen) = found(&out, "server.write");
     assert!(status == "unknown" && seen.contains("clock"), "{seen}");
     assert!(!out.contains("server.clock"), "{out}");
+}
+
+#[test]
+fn minor_versions_that_a_server_offers_are_told() {
+    for (versions, offered) in [
+        ("3,4.1,4.2", "offered are 4.1, 4.2; not offered: 4.0"),
+        ("3,4.2", "offered are 4.2; not offered: 4.0, 4.1"),
+    ] {
+        let server =
+            TestServer::with(&["--mem", "64MiB", "--listen", "127.0.0.1:0", "--nfs-versions", versions]);
+        let (_, out, err) = run(&["check", "--json", &server.url("")]);
+        assert_eq!(err, "");
+        let (status, seen) = found(&out, "server.minor-versions");
+        assert!(status == "ok" && seen.ends_with(offered), "{versions}: {status} {seen}");
+    }
+    let server = TestServer::start();
+    let (_, out, _) = run(&["check", "--json", &server.url("")]);
+    assert!(!out.contains("server.minor-versions"), "version 4 is not offered: {out}");
 }
 
 #[test]
@@ -212,7 +328,7 @@ fn a_host_is_compared_with_its_plan() {
     ] {
         assert!(out.contains(expected), "{expected}\n---\n{out}");
     }
-    assert!(out.ends_with(", 0 warn, 3 fail, 3 unknown\n"), "{out}");
+    assert!(out.ends_with(", 0 warn, 3 fail, 4 unknown\n"), "{out}");
     let (_, out, _) = check(&["--host", "cmp02", "--paths", "7"]);
     assert!(out.contains("7 live paths of 7"), "{out}");
     let (code, _, err) = check(&["--host", "cmp99"]);

@@ -53,8 +53,11 @@ impl WatchedMount {
         Self { mount, metrics, directory, nodes, port, files }
     }
 
-    /// Kills the second node.
+    /// Kills the second node. The group has given its address up, so the other one does not listen
+    /// there.
     pub fn kill_node(&mut self) {
+        let address = format!("group/addresses/{NODE}:{}", self.port);
+        std::fs::remove_file(self.files.path().join(address)).unwrap();
         self.nodes[1].server.process.kill();
     }
 

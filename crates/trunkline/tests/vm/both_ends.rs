@@ -51,6 +51,35 @@ fn our_client_reads_what_it_wrote_on_our_group_over_rdma() {
     );
 }
 
+/// One session of version 4.2 over RDMA, and one over both transports.
+#[test]
+fn our_client_speaks_version_4_with_our_group_over_rdma() {
+    let _turn = alone();
+    let serve = [
+        "serve --mem 256MiB --nfs-versions 3,4.1,4.2",
+        "--listen 10.77.1.1:12075 --listen rdma:10.77.1.1:20075",
+        "--listen 10.77.1.2:12075 --listen rdma:10.77.1.2:20075",
+    ];
+    let serve: Vec<String> = serve.join(" ").split(' ').map(str::to_owned).collect();
+    let _server = started(&serve);
+    let program = trunkline().display();
+    let rdma = "vers=4.2,proto=rdma,port=20075,nconnect=4,remoteports=10.77.1.1~10.77.1.2";
+    let mixed = format!("{rdma}~tcp:10.77.1.1:12075~tcp:10.77.1.2:12075");
+    for (name, options) in [("rdma", rdma), ("mixed", &mixed)] {
+        sh(&format!(
+            "mkdir /root/v4-{name} /root/v4-{name}/many; cd /root/v4-{name}
+             for size in 0 1 3 1023 4097 65537 3000001; do head -c $size /dev/urandom > f-$size; done
+             (cd many; seq -f a-name-of-some-length-%04g 400 | xargs touch)
+             ln -s $(seq -s / 300) long-link
+             {program} cp -r -o {options} /root/v4-{name} nfs://10.77.1.2/export/{name}
+             {program} cp -r -o {options} nfs://10.77.1.2/export/{name} /root/v4-{name}-back
+             diff -r --no-dereference /root/v4-{name} /root/v4-{name}-back
+             [ $({program} ls -o {options} nfs://10.77.1.2/export/{name}/many | sort -u | wc -l) = 400 ]
+             {program} rm -r -o {options} nfs://10.77.1.2/export/{name}"
+        ));
+    }
+}
+
 /// The port of the device counted packets over RDMA, and in the mixed mount both transports carried
 /// calls.
 fn every_transport_carried_calls(record: &record::Record) {

@@ -39,7 +39,13 @@ impl Mounted {
 
     /// Serves memory by version 4 with this minor version, and mounts that.
     pub(super) fn version_4(name: &str, port: u16, minor: u32, options: &str) -> Self {
-        let serve = arguments(port, &["--mem", "256MiB", "--nfs-versions", "3,4.1,4.2"]);
+        Self::serving_version_4(name, port, minor, options, &["--mem", "256MiB"])
+    }
+
+    /// Serves by version 4 with these arguments.
+    pub(super) fn serving_version_4(name: &str, port: u16, minor: u32, options: &str, more: &[&str]) -> Self {
+        let mut serve = arguments(port, more);
+        serve.extend(["--nfs-versions", "3,4.1,4.2"].map(str::to_owned));
         Self::of(name, serve, &format!("vers=4.{minor},port={port},{options}"))
     }
 

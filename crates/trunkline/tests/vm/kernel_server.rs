@@ -67,6 +67,43 @@ fn our_client_copies_trees_to_and_from_the_kernel_over_rdma() {
     assert_eq!(said.trim().lines().last(), Some("400"), "{said}");
 }
 
+/// Sessions of another server than ours, over both addresses and both transports.
+#[test]
+fn our_client_speaks_version_4_with_the_kernel() {
+    let _turn = alone();
+    served();
+    // The kernel makes no root for version 4 by itself where that of the host cannot be exported.
+    sh("mkdir -p /srv/root4; mount -t tmpfs -o size=64M root4 /srv/root4
+        exportfs -o rw,no_root_squash,insecure,fsid=0 '*:/srv/root4'");
+    let program = trunkline().display();
+    for (index, options) in [
+        "vers=4.1,nconnect=2,remoteports=10.77.1.1~10.77.1.2",
+        "vers=4.2,nconnect=4,remoteports=10.77.1.1~10.77.1.2",
+        "vers=4.2,proto=rdma,nconnect=2,remoteports=10.77.1.1~10.77.1.2",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let said = sh(&format!(
+            "o='{options}'; here=/root/v4-{index}; there=nfs://10.77.1.2/v4-{index}
+             mkdir $here $here/many; cd $here
+             for size in 0 1 3 1023 4095 4097 65535 1048577 3000001; do head -c $size /dev/urandom > f-$size; done
+             (cd many; seq -f a-name-of-some-length-%04g 400 | xargs touch)
+             ln -s $(seq -s / 300) long-link
+             {program} cp -r -o $o $here $there
+             diff -r --no-dereference $here /srv/root4/v4-{index}
+             {program} cp -r -o $o $there /root/back-{index}
+             diff -r --no-dereference $here /root/back-{index}
+             {program} cat -o $o $there/f-3000001 | cmp - $here/f-3000001
+             fails {program} ls -o $o nfs://10.77.1.2/nothing
+             {program} ls -o $o $there/many | sort -u | wc -l
+             {program} rm -r -o $o $there; [ ! -e /srv/root4/v4-{index} ]"
+        ));
+        assert!(said.lines().any(|line| line.trim() == "400"), "{options}: {said}");
+    }
+    sh("exportfs -u '*:/srv/root4'");
+}
+
 #[test]
 fn impossible_rdma_is_an_error_with_its_cause_and_never_becomes_tcp() {
     let _turn = alone();

@@ -1,7 +1,7 @@
 //! Tests the Linux kernel's client of NFS version 4.1 and 4.2 on our server.
 
 use crate::kernel_client::{Mounted, a_tree_is_copied_in, fio_finds_what_it_wrote};
-use crate::{alone, sh};
+use crate::{alone, lab, sh};
 
 #[test]
 fn version_4_1_reads_what_it_wrote() {
@@ -90,5 +90,40 @@ fn version_4_keeps_a_file_that_is_open() {
          exec 7<g; rm /mnt/v3-remover/g; umount /mnt/v3-remover
          echo 3 > /proc/sys/vm/drop_caches; [ \"$(cat <&7)\" = kept ]; exec 7<&-
          fails cat g; [ -z \"$(ls -A)\" ]"
+    ));
+}
+
+/// A server that is killed and started again: an open file and its lock stay, and another client
+/// does not get the lock meanwhile. The kernel is two clients here, one for each minor version.
+#[test]
+fn version_4_keeps_opens_and_locks_over_a_restart_of_the_server() {
+    let _turn = alone();
+    let at = "mkdir -p /srv/v4/data /srv/v4/state; chmod 1777 /srv/v4/data; chmod 700 /srv/v4/state";
+    lab().server().sh(at).expect("the guest runs");
+    let serve = ["--dir", "/srv/v4/data", "--export", "/export", "--state", "/srv/v4/state"];
+    let mut mounted = Mounted::serving_version_4("v4-restart", 12115, 2, "nconnect=1", &serve);
+    let directory = mounted.directory().to_owned();
+    sh(&format!(
+        "mkdir -p /mnt/v4-other; mount -t nfs -o vers=4.1,port=12115 10.77.1.2:/export /mnt/v4-other
+         rm -f /tmp/v4-end; echo before > {directory}/held
+         (flock -x 8; while [ ! -e /tmp/v4-end ]; do sleep 0.2; done; echo after >&8) 8>>{directory}/held \
+             </dev/null >/dev/null 2>&1 &
+         for try in $(seq 100); do flock -n /mnt/v4-other/held true || break; sleep 0.2; done
+         fails flock -n /mnt/v4-other/held true"
+    ));
+    for _ in 0..2 {
+        mounted.restart();
+        // Both find the server changed when they next call it. Whoever asks for something new waits
+        // until all have reclaimed, and only then is answered.
+        sh(&format!(
+            "echo 3 > /proc/sys/vm/drop_caches; ls {directory} | grep held
+             fails flock -n /mnt/v4-other/held true"
+        ));
+    }
+    sh(&format!(
+        "touch /tmp/v4-end; flock -w 200 /mnt/v4-other/held true
+         [ \"$(cat /mnt/v4-other/held)\" = \"$(echo before; echo after)\" ]
+         echo new > {directory}/new; [ \"$(cat /mnt/v4-other/new)\" = new ]
+         umount /mnt/v4-other"
     ));
 }

@@ -22,7 +22,7 @@ pub fn bad(arguments: &str) -> Vec<String> {
 
 /// The same, with what stands before the program.
 #[track_caller]
-fn checked(run: &str, arguments: &str) -> Vec<String> {
+pub fn checked(run: &str, arguments: &str) -> Vec<String> {
     let check = format!("{run} {TRUNKLINE} check --json --mtu 9000 {arguments}");
     let said = sh(client(), &format!("{check} || [ $? = 1 ]"));
     let mut bad = bad_findings(&said);
@@ -115,6 +115,61 @@ pub fn while_nothing_is_under_way(hosting: &Folder) {
     hosting.run("30-identity.sh", "do");
     hosting.run("30-identity.sh", "verify");
     assert_eq!(bad(""), [""; 0], "a sound host again");
+    volumes_that_are_missing(hosting);
+    assert_eq!(bad(""), [""; 0], "a sound host again");
+}
+
+/// The server takes one volume away, and then both: the paths stay.
+fn volumes_that_are_missing(hosting: &Folder) {
+    let enable = |nsid: u32, value: u32| {
+        let at = format!("/sys/kernel/config/nvmet/subsystems/*/namespaces/{nsid}/enable");
+        sh(server(), &format!("echo {value} > $(echo {at})"));
+    };
+    let until_shown = |count: u32| {
+        sh(
+            client(),
+            &format!(
+                "for attempt in $(seq 300); do
+                     shown=$(ls -d /sys/class/nvme/nvme*/nvme*c*n* 2>/dev/null | wc -l)
+                     [ $shown != $((4 * {count})) ] || exit 0
+                     sleep 0.2
+                 done
+                 echo \"$shown paths of volumes are shown\"; exit 1"
+            ),
+        )
+    };
+    enable(2, 0);
+    let _ = until_shown(1);
+    assert_eq!(bad(""), ["fail nvme.volumes"], "one volume");
+    hosting.fails("50-connect.sh", "verify");
+    enable(1, 0);
+    let _ = until_shown(0);
+    assert_eq!(bad(""), ["fail nvme.volumes", "warn nvme.namespaces"], "no volume");
+    enable(1, 1);
+    enable(2, 1);
+    let _ = until_shown(2);
+    hosting.wait_until_verified("50-connect.sh");
+}
+
+/// What `multipath -ll` says of native paths, on a host that lets it speak of them. It is loaded
+/// for this check only.
+fn with_multipath_tools() -> Vec<String> {
+    sh(
+        client(),
+        "[ -e /etc/multipath ] || : > /dev/shm/no-multipath; [ ! -e /etc/multipath.conf ] || mv /etc/multipath.conf /dev/shm/multipath.conf
+         printf 'defaults {\\n enable_foreign \"^nvme$\"\\n}\\n' > /etc/multipath.conf
+         cut -d ' ' -f 1 /proc/modules > /dev/shm/modules; modprobe dm_multipath; multipath -ll",
+    );
+    let found = bad("");
+    sh(
+        client(),
+        "rm /etc/multipath.conf; [ ! -e /dev/shm/multipath.conf ] || mv /dev/shm/multipath.conf /etc/multipath.conf
+         [ ! -e /dev/shm/no-multipath ] || rm -rf /etc/multipath
+         for module in $(cut -d ' ' -f 1 /proc/modules | grep -vxF -f /dev/shm/modules); do
+             rmmod $module 2>/dev/null || :
+         done; for module in $(cut -d ' ' -f 1 /proc/modules | grep -vxF -f /dev/shm/modules); do rmmod $module; done",
+    );
+    found
 }
 
 /// Paths whose state changes, that go, and that fall silent: I/O goes on meanwhile.
@@ -151,7 +206,10 @@ fn states_that_are_not_planned(serving: &Folder, hosting: &Folder, load: &Load) 
     );
     sh(client(), &format!("{UNTIL_STATE} until_state 1 inaccessible"));
     load.goes_on();
-    assert_eq!(bad(""), ["warn nvme.paths"], "an owner that offers nothing");
+    let states = ["fail nvme.paths", "fail nvme.states", "fail nvme.states"];
+    assert_eq!(bad(""), states, "an owner that offers nothing");
+    let and_multipath = [&["fail multipath.paths"], &states[..]].concat();
+    assert_eq!(with_multipath_tools(), and_multipath, "the same, and multipath");
     let said = hosting.fails("50-connect.sh", "verify");
     assert_eq!(said.matches("volume 1 is inaccessible, and optimized is planned").count(), 2, "{said}");
     let said = serving.fails("30-nvmet.sh", "verify");
@@ -172,7 +230,9 @@ fn a_path_that_is_missing(hosting: &Folder, load: &Load) {
          done",
     );
     load.goes_on();
-    assert_eq!(bad(""), ["fail nvme.plan"], "a path less than planned");
+    // Both volumes have a path less.
+    let expected = ["fail nvme.paths", "fail nvme.paths", "fail nvme.plan"];
+    assert_eq!(bad(""), expected, "a path less than planned");
     let said = hosting.fails("50-connect.sh", "verify");
     assert!(said.contains("tcp 10.77.2.2 4420 is not live"), "{said}");
     sh(
@@ -208,8 +268,8 @@ fn a_link_that_is_cut(hosting: &Folder, load: &Load) {
     let found = bad("");
     let said = hosting.fails("50-connect.sh", "verify");
     sh(server(), UNCUT);
-    let expected = [["fail nvme.controller"; 2], ["fail nvme.plan"; 2]].concat();
-    assert_eq!(found, [expected, vec!["warn nvme.paths"]].concat(), "a silent link");
+    let expected = [["fail nvme.controller"; 2], ["fail nvme.paths"; 2], ["fail nvme.plan"; 2]].concat();
+    assert_eq!(found, expected, "a silent link");
     for transport in ["rdma", "tcp"] {
         assert!(said.contains(&format!("{transport} 10.77.2.2 4420 is not live")), "{said}");
     }

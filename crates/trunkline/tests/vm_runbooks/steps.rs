@@ -8,11 +8,18 @@ use std::time::Instant;
 pub struct Folder {
     guest: &'static Guest,
     name: &'static str,
+    /// What stands before a shell that runs a step.
+    enter: &'static str,
 }
 
 impl Folder {
     pub fn new(guest: &'static Guest, name: &'static str) -> Self {
-        Self { guest, name }
+        Self { guest, name, enter: "" }
+    }
+
+    /// Its steps run in the namespaces of the machine's systemd.
+    pub fn in_systemd(guest: &'static Guest, name: &'static str) -> Self {
+        Self { guest, name, enter: "nsenter -t $(cat /run/book-systemd) -m -p --wd=$PWD" }
     }
 
     /// The steps in their order.
@@ -45,16 +52,17 @@ impl Folder {
     pub fn wait_until_verified(&self, step: &str) {
         let script = format!(
             "cd {BOOK}/{}
-             for attempt in $(seq 100); do ./{step} verify >/dev/null 2>&1 && exit 0; sleep 1; done
-             ./{step} verify 2>&1",
-            self.name
+             for attempt in $(seq 100); do {enter} ./{step} verify >/dev/null 2>&1 && exit 0; sleep 1; done
+             {enter} ./{step} verify 2>&1",
+            self.name,
+            enter = self.enter,
         );
         crate::sh(self.guest, &script);
     }
 
     fn try_run(&self, step: &str, verb: &str) -> (bool, String) {
         let began = Instant::now();
-        let script = format!("cd {BOOK}/{} && ./{step} {verb} 2>&1", self.name);
+        let script = format!("cd {BOOK}/{} && {} ./{step} {verb} 2>&1", self.name, self.enter);
         let output = self.guest.sh(&script).expect("the guest runs");
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
         println!("{}/{step} {verb}: {}, {:.0} s", self.name, output.status, began.elapsed().as_secs_f64());

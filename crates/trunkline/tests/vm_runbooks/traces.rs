@@ -10,7 +10,11 @@ places='/etc /usr/local/sbin /srv'
 for more in /var/lib/trunkline /var/lib/trunkline-runbook /run/trunkline*; do
     [ ! -e $more ] || places="$places $more"
 done
-find $places \( -type d -printf 'directory %p %m\n' -o -printf 'file %p %m %s %T@ %l\n' \)
+find $places \( -type d -printf 'directory %p %m\n' -o -path /etc/hosts -o \
+    -printf 'file %p %m %s %T@ %l\n' \)
+# A step adds lines, and its undo takes them away: what was there before is there as it was.
+stat -c 'file %n %f' /etc/hosts
+sed 's/^/hosts /' /etc/hosts
 find /sys/kernel/config -maxdepth 3 -printf 'configfs %p\n'
 cut -d ' ' -f 1-3 /proc/mounts | sed 's/^/mount /'
 cut -d ' ' -f 1 /proc/modules | sed 's/^/module /'

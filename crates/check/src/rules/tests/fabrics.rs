@@ -11,7 +11,9 @@ fn faults_of_nvme_are_found() {
         &[("nvme.controller", Status::Fail, "connect-all"), ("nvme.paths", Status::Fail, "connect-all")],
     );
     let inaccessible = nvme("n1/ana_state:optimized", "n1/ana_state:inaccessible");
-    found(&inaccessible, "nvme.paths", Status::Warn, "its controller");
+    found(&inaccessible, "nvme.paths", Status::Fail, "ana-log");
+    let moved = nvme("n1/ana_state:optimized", "n1/ana_state:non-optimized");
+    found(&moved, "nvme.paths", Status::Warn, "its controller");
     found(&nvme("optimized", "inaccessible"), "nvme.paths", Status::Fail, "list-subsys");
     let fewer = nvme("/sys/class/nvme/nvme1/nvme0c1n1/nsid:1\n", "");
     found(&fewer, "nvme.paths", Status::Fail, "connect-all");
@@ -224,4 +226,139 @@ fn a_planned_path_leads_to_the_planned_subsystem() {
     assert_eq!(found_with("nqn.planned", &at(Some("nqn.planned"))), [true; 2]);
     assert_eq!(found_with("nqn.stranger", &at(Some("nqn.planned"))), [false; 2]);
     assert_eq!(found_with(nvme::DISCOVERY_NQN, &at(None)), [false; 2]);
+}
+
+/// Two volumes on two paths of a server, with the states of both in the order of the paths.
+fn two_paths(states: [[&str; 2]; 2]) -> String {
+    let mut tree = "/sys/module/nvme_core/parameters/multipath:Y\n".to_owned();
+    for (path, states) in states.into_iter().enumerate() {
+        let at = format!("/sys/class/nvme/nvme{path}");
+        tree.push_str(&format!(
+            "{at}/transport:rdma\n{at}/state:live\n{at}/subsysnqn:nqn.2024-01.org.example:stor1\n\
+             {at}/address:traddr=10.0.{path}.1,trsvcid=4420,src_addr=10.0.{path}.11\n"
+        ));
+        for (nsid, state) in (1..).zip(states) {
+            let device = format!("{at}/nvme0c{path}n{nsid}");
+            tree.push_str(&format!("{device}/nsid:{nsid}\n{device}/ana_state:{state}\n"));
+        }
+    }
+    tree
+}
+
+/// The plan of `two_paths`: each volume is optimized on one of them.
+fn server_plan() -> Expected {
+    let at = |address: &str, optimized: u32| crate::Portal {
+        target: "stor1".to_owned(),
+        nqn: Some("nqn.2024-01.org.example:stor1".to_owned()),
+        states: [1, 2].map(|nsid| (nsid, nsid == optimized)).to_vec(),
+        ..portal(address)
+    };
+    Expected { paths: Some(2), portals: vec![at("10.0.0.1", 1), at("10.0.1.1", 2)], ..Expected::default() }
+}
+
+const PLANNED_STATES: [[&str; 2]; 2] = [["optimized", "non-optimized"], ["non-optimized", "optimized"]];
+
+fn of_server(tree: &str) -> Vec<Finding> {
+    all(&evidence(&[("sys-nvme.txt", tree)]), &server_plan())
+}
+
+fn states(findings: &[Finding]) -> Vec<&str> {
+    findings.iter().filter(|of| of.rule == "nvme.states").map(|of| &*of.seen).collect()
+}
+
+#[test]
+fn states_of_paths_are_compared_with_the_plan() {
+    let sound = of_server(&two_paths(PLANNED_STATES));
+    found_all(&sound, &[]);
+    assert_eq!(
+        states(&sound),
+        [
+            "stor1: nvme0 (rdma 10.0.0.1 port 4420): namespace 1 optimized, namespace 2 non-optimized, as planned",
+            "stor1: nvme1 (rdma 10.0.1.1 port 4420): namespace 1 non-optimized, namespace 2 optimized, as planned",
+        ]
+    );
+    let [first, second] = PLANNED_STATES;
+    let swapped = of_server(&two_paths([second, first]));
+    found(&swapped, "nvme.states", Status::Fail, "on stor1, in server-stor1: ./30-nvmet.sh verify");
+    assert_eq!(
+        states(&swapped),
+        [
+            "stor1: nvme0 (rdma 10.0.0.1 port 4420): namespace 1 is non-optimized, and optimized is planned; \
+             namespace 2 is optimized, and non-optimized is planned",
+            "stor1: nvme1 (rdma 10.0.1.1 port 4420): namespace 1 is optimized, and non-optimized is planned; \
+             namespace 2 is non-optimized, and optimized is planned",
+        ]
+    );
+    let one = of_server(&two_paths([first, ["optimized", "optimized"]]));
+    found(&one, "nvme.states", Status::Fail, "./30-nvmet.sh do");
+    assert_eq!(one.iter().filter(|of| of.rule == "nvme.states" && of.status == Status::Fail).count(), 1);
+}
+
+/// Of a path that is down the last state is kept, and a host without native multipath has none.
+#[test]
+fn states_that_the_host_does_not_show_are_not_compared() {
+    let [first, second] = PLANNED_STATES;
+    let tree = two_paths([second, first]).replace("nvme0/state:live", "nvme0/state:connecting");
+    assert_eq!(states(&of_server(&tree)).len(), 1);
+    let untold: String = two_paths(PLANNED_STATES)
+        .lines()
+        .filter(|line| !line.contains("ana_state"))
+        .fold(String::new(), |all, line| all + line + "\n");
+    let findings = of_server(&untold);
+    let of: Vec<_> = findings.iter().filter(|of| of.rule == "nvme.states").collect();
+    assert!(of.len() == 2 && of.iter().all(|of| of.status == Status::Unknown), "{of:#?}");
+    assert!(of[0].mend.starts_with("nvme ana-log /dev/nvme0 "), "{of:#?}");
+    assert_eq!(
+        states(&findings)[0],
+        "stor1: nvme0 (rdma 10.0.0.1 port 4420): planned is namespace 1 optimized, namespace 2 non-optimized, and \
+         the host shows no state"
+    );
+    // Without sysfs, and where the plan says nothing.
+    let unseen = all(&evidence(&[("nvme-list-subsys.txt", TWO_TARGETS_LISTED)]), &server_plan());
+    assert!(
+        unseen.iter().any(|of| of.rule == "expected.unseen" && of.seen.contains("ANA states of 2 paths"))
+    );
+    let mut silent = server_plan();
+    silent.portals.iter_mut().for_each(|portal| portal.states.clear());
+    assert!(states(&all(&evidence(&[("sys-nvme.txt", &untold)]), &silent)).is_empty());
+}
+
+/// A live controller may offer a volume in a state in which it carries nothing.
+#[test]
+fn a_path_that_carries_nothing_is_no_path() {
+    let [first, _] = PLANNED_STATES;
+    for state in ["inaccessible", "persistent-loss", "change"] {
+        let tree = two_paths([first, ["non-optimized", state]]);
+        let check =
+            |paths| all(&evidence(&[("sys-nvme.txt", &tree)]), &Expected { paths, ..Expected::default() });
+        let seen = |findings: &[Finding]| {
+            findings.iter().find(|of| of.status != Status::Ok).expect("a finding").seen.clone()
+        };
+        let carrying = format!("0 optimized, 1 non-optimized; live, but carrying nothing: 1 {state}");
+        let two = check(Some(2));
+        found(&two, "nvme.paths", Status::Fail, "nvme ana-log");
+        assert_eq!(seen(&two), format!("nvme0n2: 1 live paths of 2, {carrying}"));
+        for enough in [check(None), check(Some(1))] {
+            found(&enough, "nvme.paths", Status::Warn, "nvme ana-log");
+            assert!(seen(&enough).ends_with(&carrying), "{enough:#?}");
+        }
+        // nvme-cli lists it for a device.
+        let lines: Vec<_> = ["non-optimized", state]
+            .into_iter()
+            .enumerate()
+            .map(|(path, state)| {
+                format!(" +- nvme{path} rdma traddr=10.0.{path}.1,trsvcid=4420 live {state}\n")
+            })
+            .collect();
+        let listed_with = |paths| {
+            let text = format!("nvme-subsys0 - NQN=nqn.a\n\\\n{}", lines.concat());
+            listed("nvme-list-subsys.txt", &text, &Expected { paths, ..Expected::default() })
+        };
+        let two = listed_with(Some(2));
+        found(&two, "nvme.subsystem", Status::Fail, "nvme ana-log");
+        let carrying = format!("1 non-optimized; live, but carrying nothing: 1 {state}");
+        assert_eq!(seen(&two), format!("nvme-subsys0 (nqn.a): 1 live paths of 2, {carrying}"));
+        found(&listed_with(None), "nvme.subsystem", Status::Warn, "nvme ana-log");
+        found(&listed_with(Some(1)), "nvme.subsystem", Status::Warn, "nvme ana-log");
+    }
 }

@@ -27,7 +27,7 @@ pub(super) const SOUND: &[(&str, &str)] = &[
     (
         "sys-net.txt",
         "/sys/class/net/lo/mtu:65536\n/sys/class/net/ens6f0/mtu:9000\n/sys/class/net/ens6f1/mtu:9000\n\
-         /sys/class/net/ens6f0/speed:25000\n",
+         /sys/class/net/ens6f0/speed:25000\n/sys/class/net/ens6f0/device/numa_node:1\n",
     ),
     (
         "ip-addr.txt",
@@ -126,6 +126,16 @@ pub(super) const SOUND: &[(&str, &str)] = &[
          \x20             Owners: groupnet0.a.b\n              Status: Up\n                 MTU: 9000\n\
          \x20              Flags: ACCEPT_ROUTER_ADVERT, SUPPORTS_RDMA_RRoCE\n    Negotiated Speed: 25Gbps\n",
     ),
+    ("passwd.txt", "root:x:0:0:root:/root:/bin/bash\nbench:x:2010:2010::/home/bench:/bin/sh\n"),
+    (
+        "isi-network-pools.txt",
+        "       ID: groupnet0.a.b\n     Name: b\n  Access Zone: System\n       Ifaces: 1:25gige-2\n    IP Ranges: \
+         10.0.0.98-10.0.0.98\n",
+    ),
+    (
+        "isi-nfs-exports.txt",
+        "      ID: 3\n   Zone: System\n   Paths: /ifs/data\n   Clients: 10.0.0.1, 10.0.0.2\n  Read Only Clients: -\n",
+    ),
     (
         "isi-nfs-settings.txt",
         "NFS Service Enabled: Yes\n NFSv3 Enabled: Yes\n NFSv3 RDMA Enabled: Yes\n NFSv4 Enabled: Yes\n v4.1 Enabled: Yes\n",
@@ -149,4 +159,6 @@ pub(super) const EXPECTED: Expected = Expected {
     mtu: Some(9000),
     interfaces: Vec::new(),
     stripe_bytes: None,
+    volumes: Vec::new(),
+    cluster: None,
 };

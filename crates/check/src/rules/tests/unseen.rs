@@ -12,6 +12,8 @@ fn plan() -> Expected {
         interfaces: Vec::new(),
         mtu: Some(9000),
         stripe_bytes: Some(1 << 20),
+        volumes: Vec::new(),
+        cluster: None,
     }
 }
 

@@ -70,7 +70,7 @@ fn the_calls_of_other_connections_go_on_while_a_connection_is_being_made() {
     validate(&on_fallback);
     servers.work_until("its validation", |engine| engine.core.table.usable());
 
-    let call = protocol::Protocol::NFS3.getattr(servers.engine.setup.root);
+    let call = Protocol::NFS3.getattr(servers.engine.setup.root);
     servers.engine.submit(call.into(), None, Owner::Engine);
     servers.work();
     (&on_fallback).write_all(&answer(&on_fallback, &[])).unwrap();

@@ -29,10 +29,6 @@ pub(crate) fn encode_commit(writer: &mut Writer<'_>, file: FileHandle) {
     commit::Args { file: convert::to_handle(file), offset: 0, count: 0 }.encode(writer);
 }
 
-pub(crate) fn encode_root(writer: &mut Writer<'_>, root: FileHandle) {
-    getattr::Args { object: convert::to_handle(root) }.encode(writer);
-}
-
 /// Leaves `reader` at the data of the READ.
 pub(crate) fn decode_read(reader: &mut Reader<'_>) -> Answered<ReadHead> {
     Ok(match read::Reply::decode(reader)? {

@@ -3,6 +3,9 @@
 use super::{Attributes, Fsid, Owner, SetTime};
 use fs::SetAttributes;
 
+/// The user and the group of an object whose owner is not known: nobody, and never root.
+const NOBODY: u32 = 65_534;
+
 impl Attributes<'_> {
     /// The attributes of an object as its file system has them. `change`, `mounted_on_fileid`,
     /// handles and everything about the file system as a whole are for the caller to add.
@@ -28,8 +31,9 @@ impl Attributes<'_> {
     }
 
     /// What the attributes say about an object, in the language of a file system. An owner that is
-    /// not a number, and whatever the peer left out, is as in [`fs::Attributes::of`]; `None`
-    /// without the type. `domain` is that of owners written as "1000@domain".
+    /// not a number, or is left out, is nobody: 65534. Whatever else the peer left out is as in
+    /// [`fs::Attributes::of`]; `None` without the type. `domain` is that of owners written as
+    /// "1000@domain".
     #[must_use]
     pub fn object(&self, domain: &[u8]) -> Option<fs::Attributes> {
         let plain = fs::Attributes::of(self.file_type?.kind());
@@ -37,8 +41,8 @@ impl Attributes<'_> {
         Some(fs::Attributes {
             mode: self.mode.unwrap_or(plain.mode) & 0o7777,
             nlink: self.numlinks.unwrap_or(plain.nlink),
-            uid: id(self.owner).unwrap_or(plain.uid),
-            gid: id(self.owner_group).unwrap_or(plain.gid),
+            uid: id(self.owner).unwrap_or(NOBODY),
+            gid: id(self.owner_group).unwrap_or(NOBODY),
             size: self.size.unwrap_or(plain.size),
             used: self.space_used.unwrap_or(plain.used),
             rdev: self.rawdev.unwrap_or(plain.rdev),

@@ -150,6 +150,21 @@ fn an_object_reads_back_as_it_was_sent() {
 }
 
 #[test]
+fn an_owner_that_is_no_number_is_nobody_and_never_root() {
+    let told = Attributes {
+        file_type: Some(FileType::Regular),
+        owner: Some(Owner::Name(b"alice@example.org")),
+        owner_group: Some(Owner::Id(0)),
+        ..Attributes::default()
+    };
+    let of = |told: &Attributes<'_>, domain| told.object(domain).map(|object| (object.uid, object.gid));
+    assert_eq!(of(&told, b"example.org"), Some((65_534, 0)));
+    let told = Attributes { owner: Some(Owner::Name(b"7@example.org")), owner_group: None, ..told };
+    assert_eq!(of(&told, b"example.org"), Some((7, 65_534)));
+    assert_eq!(of(&told, b""), Some((65_534, 65_534)));
+}
+
+#[test]
 fn what_is_to_be_set_reads_back_and_unknown_owners_are_refused() {
     let set = fs::SetAttributes {
         mode: Some(0o600),

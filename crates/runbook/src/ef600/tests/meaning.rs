@@ -73,7 +73,9 @@ impl Scripts {
 /// From the SMcli scripts, which are compared with the guide's figures.
 pub(super) fn of_scripts(files: &[Artifact]) -> Meaning {
     let read = |name: &str| commands(text(files, &format!("array-de0704/{name}.smcli")));
-    let all = Scripts(["10-basic", "20-volumes", "40-hosts", "50-map"].into_iter().flat_map(read).collect());
+    let all = Scripts(
+        ["10-basic", "15-ports", "20-volumes", "40-hosts", "50-map"].into_iter().flat_map(read).collect(),
+    );
     let mut meaning = Meaning::new();
     let array = |key| all.one(&["set", "storageArray"], key);
     let is_silent = all.of(&["set", "storageArray", "hostConnectivityReporting", "disable"]).next().is_some();
@@ -249,6 +251,7 @@ type Task = (String, BTreeMap<String, String>);
 
 fn tasks(playbook: &str) -> Vec<Task> {
     let mut tasks = Vec::<Task>::new();
+    let mut anchors = BTreeMap::new();
     let (_, list) = playbook.split_once("\n  tasks:\n").expect("tasks");
     let mut last = String::new();
     for line in list.lines().filter(|line| !line.trim_start().starts_with('#')) {
@@ -264,7 +267,16 @@ fn tasks(playbook: &str) -> Vec<Task> {
             if !key.contains('.') {
                 continue;
             }
-            tasks.push((key.rsplit("na_santricity_").next().unwrap_or_default().to_owned(), BTreeMap::new()));
+            let module = key.rsplit("na_santricity_").next().unwrap_or_default().to_owned();
+            // The arguments of an earlier task, by their name.
+            let same = value.strip_prefix('*').map(|name| {
+                let at: usize = *anchors.get(name).unwrap_or_else(|| panic!("no {name}"));
+                tasks[at].1.clone()
+            });
+            if let Some(name) = value.strip_prefix('&') {
+                anchors.insert(name.to_owned(), tasks.len());
+            }
+            tasks.push((module, same.unwrap_or_default()));
             continue;
         }
         let Some((_, arguments)) = tasks.last_mut() else { continue };

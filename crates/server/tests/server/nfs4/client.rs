@@ -55,6 +55,8 @@ pub struct Client {
     pub id: ClientId,
     pub session: SessionId,
     pub sequence: u32,
+    /// The sequence id of the last CREATE_SESSION.
+    pub created: u32,
 }
 
 pub fn exchange_id(owner: &[u8], verifier: u64) -> Args<'_> {
@@ -107,7 +109,14 @@ impl Client {
         Self::of_peer(Peer::with_credential(address, vec![0; 8]), owner)
     }
 
-    pub fn of_peer(mut peer: Peer, owner: &str) -> Self {
+    pub fn of_peer(peer: Peer, owner: &str) -> Self {
+        let mut this = Self::reclaiming(peer, owner);
+        assert_eq!(this.reclaim_complete(), Status::OK);
+        this
+    }
+
+    /// A client that may still reclaim what it had before a restart of the server.
+    pub fn reclaiming(mut peer: Peer, owner: &str) -> Self {
         let minor = 2;
         let results = call(&mut peer, &encoded(minor, |to| _ = to.push(&exchange_id(owner.as_bytes(), 1))));
         let mut reader = ReplyReader::<Fore>::new(&results).unwrap();
@@ -116,10 +125,18 @@ impl Client {
         let results = call(&mut peer, &encoded(minor, |to| _ = to.push(&create_session(id, sequence, 8))));
         let mut reader = ReplyReader::<Fore>::new(&results).unwrap();
         let session = reader.expect::<kind::CreateSession>().unwrap().unwrap().session;
-        let mut this = Self { peer, minor, id, session, sequence: 0 };
+        Self { peer, minor, id, session, sequence: 0, created: sequence }
+    }
+
+    pub fn reclaim_complete(&mut self) -> Status {
         let done = Args::ReclaimComplete(op::reclaim_complete::Args { one_file_system: false });
-        assert_eq!(this.run(|to| _ = to.push(&done)), Status::OK);
-        this
+        self.run(|to| _ = to.push(&done))
+    }
+
+    /// The sequence id of the next CREATE_SESSION.
+    pub fn next_session(&mut self) -> u32 {
+        self.created += 1;
+        self.created
     }
 
     pub fn sequence_args(&self, cache: bool) -> op::sequence::Args {

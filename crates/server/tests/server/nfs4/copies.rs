@@ -1,12 +1,13 @@
 //! COPY and CLONE. RFC 7862 s15.2, s15.13
 
-use super::client::{Client, put};
+use super::client::{Client, config_with_4, put, start_with};
 use super::stores::{after_put, on_each, on_each_with, remove};
 use crate::peer::pattern;
 use fs::{FileHandle, Stability};
 use nfs4::op::copy::{CloneArgs, NetLocation, Reply, Requirements};
 use nfs4::op::{self, Args, kind};
 use nfs4::{Array, Stateid, Status};
+use server::StoreConfig;
 
 const SAVE: Args<'static> = Args::SaveFh(());
 
@@ -238,4 +239,40 @@ fn there_is_no_copy_under_way_to_ask_for() {
         let cancel = Args::OffloadCancel(op::offload::CancelArgs { copy });
         assert_eq!([client.on(file, &status), client.on(file, &cancel)], [Status::NOTSUPP; 2]);
     });
+}
+
+// RFC 7862 s15.2.3
+#[test]
+fn a_copy_within_a_file_that_two_exports_have_may_not_overlap() {
+    let homes: Vec<_> = (0..3).map(|_| tempfile::tempdir().unwrap()).collect();
+    let mut config = config_with_4();
+    let mut other = config.exports[0].clone();
+    other.path = "/other".to_owned();
+    other.fsid += 1;
+    config.exports.push(other);
+    for (export, state) in config.exports.iter_mut().zip(&homes[1..]) {
+        export.store = StoreConfig::Dir {
+            path: homes[0].path().to_owned(),
+            state: Some(state.path().to_owned()),
+            server_groups: false,
+        };
+    }
+    let (_server, address) = start_with(config);
+    let mut client = Client::new(address, "twice");
+    let (one, first) = client.open_in("export", "file", 3);
+    let data = pattern(3000, 3);
+    assert_eq!(client.write(one, first, 0, &data), Ok(3000));
+    let (other, second) = client.open_in("other", "file", 3);
+    assert_ne!(one, other);
+    for (from, to, count) in [(0, 1, 1000), (1, 0, 1000), (0, 999, 1000), (0, 0, 0)] {
+        let copied = client.copy((one, first, from), (other, second, to), count);
+        assert_eq!(copied, Err(Status::INVAL), "{from} {to} {count}");
+    }
+    assert!(client.content(one) == data);
+    assert_eq!(client.copy((one, first, 0), (other, second, 1000), 1000), Ok(1000));
+    let copied = client.content(other);
+    assert!(copied == [&data[..1000], &data[..1000], &data[2000..]].concat());
+    // Another file may be given the same ranges.
+    let (third, writing) = client.open_in("other", "third", 3);
+    assert_eq!(client.copy((one, first, 0), (third, writing, 0), 0), Ok(3000));
 }

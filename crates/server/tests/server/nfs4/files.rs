@@ -326,3 +326,21 @@ fn the_current_stateid_is_that_of_the_operation_before() {
     let status = client.run(|to| _ = to.push(&put(export)).push(&lookup("file")).push(&read));
     assert_eq!(status, Status::OK, "anonymous");
 }
+
+// RFC 8881 s14.4
+#[test]
+fn names_are_any_bytes_and_the_server_says_so() {
+    const NAME: &[u8] = &[0xff, 0xc0, b'x'];
+    let (_server, address) = start();
+    let mut client = Client::new(address, "bytes");
+    let export = client.export();
+    let mode = Attributes { mode: Some(0o755), ..Attributes::default() };
+    let what = op::create::What::Directory;
+    let create = Args::Create(op::create::Args { what, name: NAME, attributes: Fattr::all(&mode) });
+    assert_eq!(client.run(|to| _ = to.push(&put(export)).push(&create)), Status::OK);
+    let look = Args::Lookup(op::lookup::Args { name: NAME });
+    assert_eq!(client.run(|to| _ = to.push(&put(export)).push(&look)), Status::OK);
+    let results = client.send(|to| _ = to.push(&put(export)).push(&get(&[76])));
+    let got = after_put(&results).expect::<kind::GetAttr>().unwrap().unwrap();
+    assert_eq!(got.attributes.parse().unwrap().fs_charset_cap, Some(1));
+}

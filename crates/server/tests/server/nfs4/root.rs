@@ -1,7 +1,9 @@
 //! The directories above the exports. RFC 8881 s7.3
 
 use super::client::{Client, after_sequence, config_with_4, put, start_with};
+use crate::peer::{Peer, decoded};
 use fs::FileHandle;
+use nfs3::{DirOpArgs, Procedure, Sattr3, proc};
 use nfs4::op::{self, Args, kind};
 use nfs4::{Attributes, Bitmap, Fattr, FileType, Fsid, Status};
 use server::Config;
@@ -103,4 +105,44 @@ fn nothing_above_the_exports_is_changed() {
     assert_eq!(client.run(|to| _ = to.push(&put(root))), Status::BADHANDLE);
     let unknown = FileHandle::new(b"\x02top\0\0\0\0\0\0\0\x07").unwrap();
     assert_eq!(client.run(|to| _ = to.push(&put(unknown))), Status::STALE);
+}
+
+/// The way out of an export leads through another one, where the caller may not go everywhere.
+#[test]
+fn a_caller_leaves_an_export_only_by_directories_that_it_may_search() {
+    let mut config = config();
+    config.exports[2].path = "/srv/one/deep/er/nested".to_owned();
+    let (_server, address) = start_with(config);
+    let (mut root, mut user) = (Client::new(address, "root"), Client::of_user(address, "user", 1000));
+    // By version 3: for version 4 the directories on the way are there already.
+    let mut third = Peer::new(address);
+    let mut make = |directory, name: &[u8], mode| {
+        let attributes = Sattr3 { mode: Some(mode), ..Sattr3::default() };
+        let args = proc::mkdir::Args { location: DirOpArgs { directory, name }, attributes };
+        let results = third.nfs(Procedure::MkDir, &args);
+        let made = decoded::<proc::mkdir::Reply>(&results).into_result().unwrap();
+        made.object.unwrap()
+    };
+    let one = Peer::new(address).mnt(b"/srv/one").unwrap();
+    let deep = make(one, b"deep", 0o700);
+    make(deep, b"er", 0o755);
+    let nested = root.walk(&["srv", "one", "deep", "er", "nested"]).unwrap();
+    let above = root.walk(&["srv", "one", "deep", "er"]).unwrap();
+    assert_eq!(user.walk(&["srv", "one", "deep", "er"]), Err(Status::ACCESS));
+    let up = |client: &mut Client| -> Result<FileHandle, Status> {
+        let up = [put(nested), Args::LookupP(()), Args::GetFh(())];
+        let results = client.send(|to| up.iter().for_each(|args| _ = to.push(args)));
+        let mut reader = after_sequence(&results);
+        reader.expect::<kind::PutFh>().unwrap().unwrap();
+        reader.expect::<kind::LookupP>().unwrap()?;
+        Ok(reader.expect::<kind::GetFh>().unwrap().unwrap().handle)
+    };
+    assert_eq!(up(&mut root), Ok(above));
+    assert_eq!(up(&mut user), Err(Status::ACCESS));
+    let search = Attributes { mode: Some(0o711), ..Attributes::default() };
+    let stateid = nfs4::Stateid::ANONYMOUS;
+    let args = Args::SetAttr(op::getattr::SetArgs { stateid, attributes: Fattr::all(&search) });
+    let deep = root.walk(&["srv", "one", "deep"]).unwrap();
+    assert_eq!(root.run(|to| _ = to.push(&put(deep)).push(&args)), Status::OK);
+    assert_eq!(up(&mut user), Ok(above));
 }

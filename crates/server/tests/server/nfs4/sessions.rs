@@ -181,10 +181,57 @@ fn before_reclaim_complete_nothing_is_opened_or_created() {
     let results = call(&mut peer, &encoded(2, |to| _ = to.push(&create)));
     let mut reader = ReplyReader::<Fore>::new(&results).unwrap();
     let session = reader.expect::<kind::CreateSession>().unwrap().unwrap().session;
-    let mut hasty = Client { peer, minor: 2, id: exchanged.client, session, sequence: 0 };
+    let mut hasty = Client { peer, minor: 2, id: exchanged.client, session, sequence: 0, created: 1 };
     assert_eq!(hasty.open("early", 3, 0), Err(Status::GRACE));
     let look = ready.send(|to| _ = to.push(&put(export)).push(&super::client::lookup("early")));
     let mut reader = after_sequence(&look);
     reader.expect::<kind::PutFh>().unwrap().unwrap();
     assert_eq!(reader.expect::<kind::Lookup>().unwrap(), Err(Status::NOENT));
+}
+
+// RFC 8881 s2.10.3.1, s18.37.3
+#[test]
+fn a_session_is_destroyed_on_a_connection_that_is_associated_with_it() {
+    let (_server, address) = start();
+    let client = Client::new(address, "associated");
+    let session = client.session;
+    let connect = || Peer::with_credential(address, client.peer.credential.clone());
+    let destroy = encoded(2, |to| {
+        to.push(&Args::DestroySession(op::create_session::DestroyArgs { session }));
+    });
+    let mut other = connect();
+    assert_eq!(outcome(&call(&mut other, &destroy)).0, Status::CONN_NOT_BOUND_TO_SESSION);
+    // The session of another client associates with that one only.
+    let mut foreign = Client::of_peer(connect(), "foreign");
+    assert_eq!(outcome(&call(&mut foreign.peer, &destroy)).0, Status::CONN_NOT_BOUND_TO_SESSION);
+    // A request that is refused does not associate.
+    let wrong = op::sequence::Args { sequence: 77, ..client.sequence_args(false) };
+    let wrong = encoded(2, |to| _ = to.push(&Args::Sequence(wrong)));
+    assert_eq!(outcome(&call(&mut other, &wrong)).0, Status::SEQ_MISORDERED);
+    assert_eq!(outcome(&call(&mut other, &destroy)).0, Status::CONN_NOT_BOUND_TO_SESSION);
+    // One that runs does.
+    let next = op::sequence::Args { sequence: client.sequence + 1, ..client.sequence_args(false) };
+    let next = encoded(2, |to| _ = to.push(&Args::Sequence(next)));
+    assert_eq!(outcome(&call(&mut other, &next)).0, Status::OK);
+    assert_eq!(outcome(&call(&mut other, &destroy)).0, Status::OK);
+    assert_eq!(outcome(&call(&mut other, &destroy)).0, Status::BADSESSION);
+    // So do BIND_CONN_TO_SESSION, and CREATE_SESSION.
+    let second = Client::new(address, "second");
+    let args = op::session_control::BindArgs {
+        session: second.session,
+        channels: op::session_control::WantedChannels::Fore,
+        rdma_mode: false,
+    };
+    let mut bound = Peer::with_credential(address, second.peer.credential.clone());
+    let bind = encoded(2, |to| _ = to.push(&Args::BindConnToSession(args)));
+    assert_eq!(outcome(&call(&mut bound, &bind)).0, Status::OK);
+    let create = encoded(2, |to| _ = to.push(&create_session(second.id, 2, 1)));
+    let made = call(&mut bound, &create);
+    let made = ReplyReader::<Fore>::new(&made).unwrap().expect::<kind::CreateSession>().unwrap().unwrap();
+    for session in [second.session, made.session] {
+        let destroy = encoded(2, |to| {
+            to.push(&Args::DestroySession(op::create_session::DestroyArgs { session }));
+        });
+        assert_eq!(outcome(&call(&mut bound, &destroy)).0, Status::OK);
+    }
 }

@@ -7,6 +7,7 @@ use nfs4::op::{self, Args, Fore, kind};
 use nfs4::{Attributes, Bitmap, Fattr, OwnerId, StateOwner, Stateid, Status};
 use server::{Config, StoreConfig};
 use std::net::SocketAddr;
+use std::path::Path;
 
 /// Two exports, "/export" and "/other", which `change` may change.
 fn config(change: &impl Fn(&mut Config)) -> Config {
@@ -17,6 +18,16 @@ fn config(change: &impl Fn(&mut Config)) -> Config {
     other.fsid += 1;
     config.exports.push(other);
     change(&mut config);
+    config
+}
+
+/// One directory in `home`, beside the state of its server, and the shortest lease that there is.
+pub fn restartable(home: &Path) -> Config {
+    let mut config = config_with_4();
+    config.lease = server::config::LEASE_MIN;
+    let (path, state) = (home.join("data"), home.join("state"));
+    std::fs::create_dir_all(&path).unwrap();
+    config.exports[0].store = StoreConfig::Dir { path, state: Some(state), server_groups: false };
     config
 }
 

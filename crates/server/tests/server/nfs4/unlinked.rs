@@ -1,11 +1,13 @@
 //! Files that are removed while they are open. RFC 8881 s18.25.4
 
-use super::client::{Client, call, create_session, encoded, exchange_id, lookup, put};
+use super::client::{Client, call, config_with_4, create_session, encoded, exchange_id, lookup, put};
+use super::latched::{Latch, Latched};
 use super::stores::{on_each, on_each_with, remove};
 use crate::peer::{Peer, credential, eventually};
 use nfs4::Status;
 use nfs4::compound::ReplyReader;
 use nfs4::op::{self, Args, Fore, kind};
+use server::Server;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -109,6 +111,54 @@ fn restart(address: SocketAddr, owner: &str) {
     let results = call(&mut peer, &encoded(2, |to| _ = to.push(&create)));
     let mut reader = ReplyReader::<Fore>::new(&results).unwrap();
     reader.expect::<kind::CreateSession>().unwrap().unwrap();
+}
+
+/// Nobody has to call for what is lost to be found.
+#[test]
+fn the_files_of_a_client_that_has_gone_are_released_without_any_call() {
+    let latch = Latch::default();
+    let server = Server::start_with(config_with_4(), |_| Some(Latched::new(&latch))).unwrap();
+    let address = server.addresses()[0];
+    let mut one = Client::new(address, "one");
+    for name in ["a", "b", "c"] {
+        one.open(name, 3, 0).unwrap();
+    }
+    let before = latch.done();
+    restart(address, "one");
+    drop(one);
+    eventually("the files are released", || latch.done() == before + 3);
+}
+
+/// A store that does not answer keeps neither other calls waiting nor the end of the server.
+#[test]
+fn a_release_that_waits_for_its_store_holds_up_nobody() {
+    let latch = Latch::default();
+    let mut config = config_with_4();
+    let mut other = config.exports[0].clone();
+    other.path = "/other".to_owned();
+    other.fsid += 1;
+    config.exports.push(other);
+    let own = |export: &server::ExportConfig| -> Option<Box<dyn store::Store>> {
+        if export.path == "/export" { Some(Latched::new(&latch)) } else { None }
+    };
+    let server = Server::start_with(config, own).unwrap();
+    let address = server.addresses()[0];
+    let (mut one, mut other) = (Client::new(address, "one"), Client::new(address, "other"));
+    for name in ["a", "b", "c"] {
+        one.open(name, 3, 0).unwrap();
+    }
+    latch.close();
+    let before = latch.done();
+    restart(address, "one");
+    eventually("a release waits", || latch.waiting() == 1);
+    let (file, open) = other.open_in("other", "file", 3);
+    assert_eq!(other.write(file, open, 0, b"data"), Ok(4));
+    assert_eq!(other.close(file, open), Status::OK);
+    drop(server);
+    assert_eq!((latch.waiting(), latch.done()), (1, before));
+    latch.open();
+    eventually("the release ends", || latch.waiting() == 0);
+    assert_eq!(latch.done(), before + 1, "the others are left");
 }
 
 #[test]

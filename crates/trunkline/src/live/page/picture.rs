@@ -94,6 +94,10 @@ pub fn picture(history: &History, range: Range, now: Option<&Snapshot>, snapshot
     let recent = Range { from_ms: range.until_ms.saturating_sub(SHARE_MS), ..range };
     match snapshot.process.kind {
         Kind::Serve => of_clients(history, recent),
+        // Its clients are on other machines.
+        Kind::Bench if snapshot.operations.dimensions().contains(&Dimension::Client) => {
+            of_clients(history, recent)
+        }
         Kind::Mount | Kind::Bench | Kind::Agent => of_paths(history, recent, now, snapshot),
     }
 }

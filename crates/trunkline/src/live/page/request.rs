@@ -1,5 +1,6 @@
 //! What the page is asked for: the parameters of its address.
 
+use crate::live::collector::Side;
 use metrics::Dimension;
 use metrics::history::{Condition, Range};
 use std::collections::HashMap;
@@ -13,6 +14,8 @@ const WINDOW_BOUNDS: std::ops::RangeInclusive<u64> = 10..=3600;
 /// See the module's documentation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
+    /// Of what: the process, or the embedded group within it.
+    pub side: Side,
     /// The length of the time that is shown, in seconds.
     pub window_s: u64,
     /// The end of that time, in milliseconds since 1970; `None` for now.
@@ -25,7 +28,7 @@ pub struct Request {
 
 impl Default for Request {
     fn default() -> Self {
-        Self { window_s: WINDOWS[0].0, until_ms: None, by: None, conditions: Vec::new() }
+        Self { side: Side::Process, window_s: WINDOWS[0].0, until_ms: None, by: None, conditions: Vec::new() }
     }
 }
 
@@ -38,6 +41,7 @@ impl Request {
         let mut request = Self::default();
         for (name, value) in parameters {
             match name.as_str() {
+                "of" => request.side = side(value)?,
                 "window" => {
                     let seconds = value.parse().ok().filter(|seconds| WINDOW_BOUNDS.contains(seconds));
                     request.window_s = seconds.ok_or("window: 10 to 3600, in seconds")?;
@@ -52,7 +56,9 @@ impl Request {
                 other => {
                     let dimension = other.parse::<Dimension>().map_err(|_| unknown(other, others))?;
                     if dimension == Dimension::File {
-                        return Err("file: the history has no files; by=file shows those of now".to_owned());
+                        return Err(
+                            "file: by=file shows the busiest files; there is no page of one".to_owned()
+                        );
                     }
                     request.conditions.push((dimension, Some(value.clone()).filter(|one| !one.is_empty())));
                 }
@@ -71,6 +77,9 @@ impl Request {
             href.push(if href.contains('?') { '&' } else { '?' });
             _ = write!(href, "{name}={}", encode(value));
         };
+        if self.side == Side::Group {
+            add("of", GROUP);
+        }
         if let Some(by) = self.by {
             add("by", by.name());
         }
@@ -84,6 +93,11 @@ impl Request {
             add("until", &until_ms.to_string());
         }
         href
+    }
+
+    /// The whole of a side.
+    pub fn whole_of(&self, side: Side) -> Self {
+        Self { side, window_s: self.window_s, ..Self::default() }
     }
 
     /// The same, broken down by another dimension.
@@ -138,11 +152,25 @@ impl Request {
     }
 }
 
+/// The value of `of` for the embedded group of a bench.
+const GROUP: &str = "group";
+
+/// What `of` names.
+///
+/// # Errors
+/// Another value.
+pub fn side(value: &str) -> Result<Side, String> {
+    match value {
+        GROUP => Ok(Side::Group),
+        _ => Err("of: group, for the embedded group of a bench; without it, the process".to_owned()),
+    }
+}
+
 fn unknown(name: &str, others: &[&str]) -> String {
     let names = Dimension::ALL.into_iter().filter(|one| *one != Dimension::File).map(Dimension::name);
     let dimensions = names.collect::<Vec<_>>().join(", ");
     let others: String = others.iter().map(|other| format!(", {other}")).collect();
-    format!("`{name}` is no parameter; there are window, until, by{others}, and {dimensions}")
+    format!("`{name}` is no parameter; there are of, window, until, by{others}, and {dimensions}")
 }
 
 /// A text as the value of a parameter.
@@ -185,6 +213,10 @@ mod tests {
         );
         assert_eq!(request.conditions[1], (Dimension::Client, None));
         assert_eq!(Request::default().href("/"), "/");
+        let group = parse(&[("of", "group"), ("node", "node2"), ("window", "600")]).unwrap();
+        assert_eq!(group.href("/"), "/?of=group&node=node2&window=600");
+        assert_eq!(group.whole_of(Side::Group).href("/"), "/?of=group&window=600");
+        assert_eq!(group.whole_of(Side::Process).href("/"), "/?window=600");
     }
 
     #[test]
@@ -193,9 +225,10 @@ mod tests {
             ("window", "5", "10 to 3600"),
             ("window", "x", "10 to 3600"),
             ("until", "now", "milliseconds"),
-            ("file", "/a", "by=file shows those of now"),
+            ("of", "bench", "of: group, for the embedded group"),
+            ("file", "/a", "by=file shows the busiest files"),
             ("by", "user", "`user` is no dimension"),
-            ("user", "x", "`user` is no parameter; there are window, until, by, format, and node"),
+            ("user", "x", "`user` is no parameter; there are of, window, until, by, format, and node"),
         ] {
             let error = parse(&[(name, value)]).unwrap_err();
             assert!(error.contains(part), "{error}");

@@ -95,7 +95,10 @@
     try {
       const html = await get("/picture" + search);
       const picture = document.getElementById("picture");
-      if (search === location.search && picture && !isHeld()) picture.innerHTML = html;
+      if (search !== location.search || !picture || isHeld()) return;
+      const focused = picture.contains(document.activeElement) ? mark(document.activeElement) : null;
+      picture.innerHTML = html;
+      if (focused) picture.querySelector(focused)?.focus({ preventScroll: true });
     } catch { /* refresh() says so. */ }
   }, PICTURE_MS);
 

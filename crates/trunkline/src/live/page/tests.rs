@@ -25,6 +25,7 @@ fn snapshot(kind: Kind, seconds: u64) -> Snapshot {
         gauges: Vec::new(),
         silent_ms: 0,
         files: None,
+        group: None,
     }
 }
 
@@ -143,7 +144,7 @@ fn figures_of_a_process_that_hangs_are_told_to_be_old() {
     let history = served();
     let last = Arc::clone(history.last().unwrap());
     let shown = |age, until: &[(&str, &str)]| {
-        let now = Now { snapshot: &last, age: Duration::from_secs(age), files: None };
+        let now = Now { snapshot: &last, age: Duration::from_secs(age), has_group: false };
         panels(&Sheet::new(&history, request(until), Some(now)).unwrap())
     };
     let fresh = shown(1, &[]);
@@ -155,23 +156,46 @@ fn figures_of_a_process_that_hangs_are_told_to_be_old() {
 }
 
 #[test]
-fn files_are_a_table_of_now_beside_the_panels() {
+fn files_are_on_the_axis_of_time_from_the_first_look_on() {
     let history = served();
-    let last = Arc::clone(history.last().unwrap());
-    let mut operations = Operations::default();
-    let key = Key { file: Some(format!("/x/{HOSTILE}").into()), ..Key::default() };
-    operations.add(key, &tally(20));
-    let files = metrics::FileActivity { seconds: 5.0, operations };
-    let now = Now { snapshot: &last, age: Duration::from_secs(1), files: Some(&files) };
-    let shown = panels(&Sheet::new(&history, request(&[("by", "file")]), Some(now)).unwrap());
-    for part in ["By file, over the last 5 s", "<td>4</td>", "aria-current=\"true\">file</a>"] {
-        assert!(shown.contains(part), "{part}\n{shown}");
+    let mut files = History::new(metrics::history::Limits::FILES);
+    let by_file = |files: &History| sheet(&history, &[("by", "file")]).by_file(files);
+    let empty = panels(&by_file(&files));
+    assert!(empty.contains("counted only while this page shows them: now they are"), "{empty}");
+    let activity = |counts: &[(&str, u64)]| {
+        let mut operations = Operations::default();
+        for (name, count) in counts {
+            let key = Key { file: Some((*name).into()), client: Some("10.0.0.7".into()), ..Key::default() };
+            operations.add(key, &Tally { count: *count, ..Tally::default() });
+        }
+        metrics::FileActivity { seconds: 1.0, operations }
+    };
+    let hostile = format!("/x/{HOSTILE}");
+    files.push_activity(1_700_000_012_000, activity(&[(&hostile, 20), ("/x/b", 5)]));
+    files.push_activity(1_700_000_013_000, activity(&[(&hostile, 40)]));
+    let sheet = by_file(&files);
+    let text = panels(&sheet);
+    for part in [
+        "By file, over those 2 s of the time shown in which they were counted",
+        "<td>30</td>",
+        "aria-current=\"true\">file</a>",
+        "; /x/b 5</title>",
+        "By file: 2 seconds, 0.00 of at most 16 MiB",
+    ] {
+        assert!(text.contains(part), "{part}\n{text}");
     }
-    assert!(!shown.contains("<script>alert"), "{shown}");
-    // Panels are by node.
-    assert!(shown.contains("node1 300"), "{shown}");
-    let past = panels(&sheet(&history, &[("by", "file"), ("until", "1700000012000")]));
-    assert!(past.contains("only while this page shows them live"), "{past}");
+    assert!(!text.contains("<script>alert"), "{text}");
+    let operations = &sheet.panels()[0];
+    assert_eq!((operations.id, operations.columns.len(), operations.shapes.len()), ("operations", 2, 2));
+    assert_eq!(sheet.panels()[2].columns.len(), 3, "latencies are not by file");
+    let csv = worksheet::content(&sheet, worksheet::Format::Csv);
+    assert!(csv.starts_with("end,end_unix_ms,seconds,file,") && csv.contains(",1.000,/x/b,5.000,"), "{csv}");
+    let json = worksheet::json(&sheet);
+    assert_eq!((&json["by"], json["groups"][0]["count"][1].as_u64()), (&"file".into(), Some(40)));
+    let one = super::Sheet::new(&history, request(&[("by", "file"), ("client", "10.0.0.8")]), None).unwrap();
+    assert!(one.by_file(&files).lines().0.is_empty(), "no file of that client");
+    // A process that cannot count by file shows what it has.
+    assert!(panels(&self::sheet(&history, &[("by", "file")])).contains("node1 300"));
 }
 
 #[test]
@@ -199,7 +223,7 @@ fn paths_of_a_mount_show_their_state_now_and_then() {
     }
     let mut now = mounted.clone();
     now.paths[0].state = "down".into();
-    let fresh = |snapshot| Some(Now { snapshot, age: Duration::from_secs(1), files: None });
+    let fresh = |snapshot| Some(Now { snapshot, age: Duration::from_secs(1), has_group: false });
     let live = Sheet::new(&history, Request::default(), fresh(&now)).unwrap();
     let states: Vec<_> = live.picture.edges.iter().map(|edge| edge.state.as_str()).collect();
     assert_eq!(states, ["down", "up"]);
@@ -210,4 +234,51 @@ fn paths_of_a_mount_show_their_state_now_and_then() {
     let past = request(&[("until", "1700000003000")]);
     let past = Sheet::new(&history, past, fresh(&now)).unwrap();
     assert!(past.picture.edges.iter().all(|edge| edge.state == "up"));
+}
+
+#[test]
+fn a_bench_with_an_embedded_group_leads_to_it_and_back() {
+    let history = served();
+    let sheet = |side, has_group| {
+        let last = history.last().cloned().unwrap();
+        let now = Now { snapshot: &last, age: Duration::ZERO, has_group };
+        let request = Request { side, window_s: 600, ..Request::default() };
+        page(&Sheet::new(&history, request, Some(now)).unwrap())
+    };
+    let of_bench = sheet(Side::Process, true);
+    assert!(of_bench.contains("<a href=\"/?of=group&#38;window=600\">embedded group</a>"), "{of_bench}");
+    let of_group = sheet(Side::Group, true);
+    for link in [
+        "<a href=\"/?window=600\">bench</a>",
+        "<a href=\"/?of=group&#38;window=600\" aria-current=\"true\">embedded group</a>",
+        "href=\"/worksheet?format=csv&#38;of=group",
+    ] {
+        assert!(of_group.contains(link), "{link}: {of_group}");
+    }
+    assert!(!of_group.contains("by=file"), "a group does not count by file");
+    assert!(!sheet(Side::Process, false).contains("embedded group"));
+}
+
+#[test]
+fn a_bench_with_agents_has_a_picture_of_them_and_the_nodes() {
+    let mut history = History::default();
+    let mut counted = snapshot(Kind::Bench, 10);
+    history.push(Arc::new(counted.clone()));
+    for second in 11..14 {
+        set_time(&mut counted, second);
+        for client in [HOSTILE, "c2"] {
+            let key = Key {
+                node: Some("10.0.0.1:2049".into()),
+                client: Some(client.into()),
+                path: Some("tcp 10.0.0.1:2049".into()),
+                operation: Some("READ".into()),
+                ..Key::default()
+            };
+            counted.operations.add(key, &tally(100));
+        }
+        history.push(Arc::new(counted.clone()));
+    }
+    let text = page(&Sheet::new(&history, Request::default(), None).unwrap());
+    assert!(text.contains("Clients and nodes") && text.contains("c2 to 10.0.0.1:2049"), "{text}");
+    assert!(text.contains("&#60;script&#62;alert(1)") && !text.contains("<script>alert"), "{text}");
 }

@@ -122,10 +122,10 @@ struct Row<'a> {
 fn csv(sheet: &Sheet) -> String {
     let mut csv = format!(
         "end,end_unix_ms,seconds,{},ops_per_s,errors_per_s,received_bytes_per_s,sent_bytes_per_s,p50_ns,p99_ns,max_ns\n",
-        sheet.by
+        sheet.table_by()
     );
-    for (number, point) in sheet.view.points.iter().enumerate() {
-        for group in &sheet.view.groups {
+    for (number, point) in sheet.shown().points.iter().enumerate() {
+        for group in &sheet.shown().groups {
             let moved = group.points.get(number).copied().unwrap_or_default();
             let name = chart::name(group);
             line(&mut csv, &Row { point, group: &name, moved, latencies: [None; 3] });
@@ -170,7 +170,7 @@ fn field(text: &str) -> String {
 
 /// The same as values; see docs/MONITORING.md.
 pub fn json(sheet: &Sheet) -> Value {
-    let view = &sheet.view;
+    let view = sheet.shown();
     let conditions = sheet.request.conditions.iter();
     let groups = view.groups.iter().map(|group| {
         let each = |of: fn(&Moved) -> u64| group.points.iter().map(of).collect::<Vec<_>>();
@@ -184,7 +184,7 @@ pub fn json(sheet: &Sheet) -> Value {
     let points = view.points.iter().map(|point| {
         json!({"end_unix_ms": point.end_ms, "ms": point.ms, "cpu": point.cpu, "latency": point.total.latency})
     });
-    let paths = view.paths.iter().map(
+    let paths = sheet.view.paths.iter().map(
         |path| json!({"name": *path.name, "node": *path.node, "state": path.last, "states": path.states}),
     );
     json!({
@@ -192,7 +192,7 @@ pub fn json(sheet: &Sheet) -> Value {
         "from_unix_ms": sheet.range.from_ms,
         "until_unix_ms": sheet.range.until_ms,
         "oldest_unix_ms": sheet.all.from_ms,
-        "by": sheet.by,
+        "by": sheet.table_by(),
         "where": conditions.map(|(dimension, value)| json!({"dimension": dimension, "value": value}))
             .collect::<Vec<_>>(),
         "dimensions": sheet.dimensions,

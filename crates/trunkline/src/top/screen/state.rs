@@ -81,12 +81,22 @@ impl State {
 
     /// Takes the answer of a process, or that there is none.
     pub fn answered(&mut self, source: Source, answer: Result<Snapshot, Silent>, now: Instant) {
+        let group = Source::Group(Box::new(source.clone()));
         match answer {
-            Ok(snapshot) => self.counted(source, snapshot, now),
-            Err(silent) if silent.has_ended => _ = self.processes.remove(&source),
+            Ok(mut snapshot) => {
+                match snapshot.group.take() {
+                    Some(counted) => self.counted(group, *counted, now),
+                    None => _ = self.processes.remove(&group),
+                }
+                self.counted(source, snapshot, now);
+            }
             Err(silent) => {
-                if let Some(watched) = self.processes.get_mut(&source) {
-                    watched.silent = Some(silent.cause);
+                for source in [source, group] {
+                    if silent.has_ended {
+                        self.processes.remove(&source);
+                    } else if let Some(watched) = self.processes.get_mut(&source) {
+                        watched.silent = Some(silent.cause.clone());
+                    }
                 }
             }
         }
@@ -250,7 +260,7 @@ impl State {
         let Some(dimension) = number.and_then(|number| Dimension::ALL.get(number)) else { return };
         let Some((_, watched)) = self.chosen() else { return };
         if self.shown.by.is_empty() {
-            self.shown.by = default_by(watched.snapshot.process.kind);
+            self.shown.by = default_by(&watched.snapshot);
         }
         let by = &mut self.shown.by;
         match by.iter().position(|other| other == dimension) {
