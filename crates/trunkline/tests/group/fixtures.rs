@@ -2,7 +2,7 @@
 
 use crate::peer::{Peer, SOON, encoded};
 use nfs3::{DirOpArgs, FileHandle, Sattr3, proc};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use testkit::{Process, Stream, TempDir, free_port_on, temp_dir};
@@ -125,6 +125,22 @@ impl Node {
 
     pub fn process(&self) -> &Process {
         self.process.as_ref().expect("the node runs")
+    }
+
+    /// Whether the process itself has a connection at its address, and no other process has one
+    /// there: one that has listened in its place gives its connections back a little later.
+    pub fn has_its_connections(&self) -> bool {
+        let IpAddr::V4(ip) = self.address.ip() else { panic!("the nodes of tests have IPv4 addresses") };
+        let local = format!("{:08X}:{:04X}", u32::from_ne_bytes(ip.octets()), self.address.port());
+        let table = std::fs::read_to_string("/proc/net/tcp").expect("a table of connections");
+        let rows = table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+        // Columns: number, local address, remote address, state, ..., inode in the tenth.
+        let established = rows.filter(|row| row.len() > 9 && row[1] == local && row[3] == "01");
+        let there: Vec<String> = established.map(|row| format!("socket:[{}]", row[9])).collect();
+        let own = std::fs::read_dir(format!("/proc/{}/fd", self.process().id())).expect("it runs");
+        let own = own.filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
+        let own: Vec<_> = own.map(|link| link.to_string_lossy().into_owned()).collect();
+        !there.is_empty() && there.iter().all(|socket| own.contains(socket))
     }
 
     pub fn connect(&self, id: u64) -> Peer {

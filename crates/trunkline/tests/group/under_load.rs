@@ -80,6 +80,10 @@ fn killed_under_load(name: &str, version: Version) {
     wait_for_progress(&mount, "calls before the first kill");
     for kill in 0..KILLS {
         let node = &mut nodes[usize::from(kill % NODES)];
+        // Another process may still have the connections of its last absence, or the mount may have
+        // none for a while, because the node was lost so often: then its end would be no loss.
+        let is_settled = || (is_used(&mount, node) && node.has_its_connections()).then_some(());
+        Deadline::wait_until("the node's own connections", SOON, is_settled);
         let before = losses(&mount, node);
         node.kill();
         Deadline::wait_until("the path to be left", SOON, || (losses(&mount, node) > before).then_some(()));
