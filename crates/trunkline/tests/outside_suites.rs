@@ -6,6 +6,8 @@
 mod cases;
 #[path = "outside_suites/cthon04.rs"]
 mod cthon04;
+#[path = "outside_suites/cthon04_groups.rs"]
+mod cthon04_groups;
 #[path = "mount/fixture.rs"]
 #[allow(dead_code)]
 mod fixture;

@@ -8,6 +8,10 @@ mod bad_links;
 mod both_ends;
 #[path = "vm/checking.rs"]
 mod checking;
+#[path = "vm/connectathon.rs"]
+mod connectathon;
+#[path = "outside_suites/cthon04_groups.rs"]
+mod cthon04_groups;
 #[path = "support/findings.rs"]
 mod findings;
 #[path = "vm/full_size.rs"]
@@ -46,9 +50,13 @@ use std::path::Path;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use testkit::require_program;
 
+/// The Debian package of the guests' kernel, if it is not the distribution's default.
+const KERNEL: &str = "TRUNKLINE_TEST_KERNEL";
+
 /// Emulated everywhere, so that the suite behaves the same on each machine.
 fn spec() -> Spec {
-    Spec { accel: Accel::Tcg, ..Spec::new(env!("CARGO_BIN_EXE_trunkline")) }
+    let kernel = std::env::var(KERNEL).ok();
+    Spec { accel: Accel::Tcg, kernel, ..Spec::new(env!("CARGO_BIN_EXE_trunkline")) }
 }
 
 /// The lab that all cases share; its guest ends with the test program.

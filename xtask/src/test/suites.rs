@@ -66,6 +66,8 @@ const VM_PACKAGES: &[&str] = &[
 ];
 /// Mounts of version 4, but where a test asks for another: an argument of cargo.
 const VERSION_4: &str = "env.TRUNKLINE_TEST_NFS_VERSION='4.2'";
+/// Guests with this kernel: an argument of cargo.
+const LINUX_6_12: &str = "env.TRUNKLINE_TEST_KERNEL='linux-image-6.12-amd64'";
 const MOUNT_PACKAGES: &[&str] = &["fio", "fuse3", "gcc", "git", "libc6-dev", "sqlite3", "util-linux"];
 const MOUNT_SUITES_PACKAGES: &[&str] =
     &["git", "libacl1-dev", "nfs-ganesha", "nfs-ganesha-vfs", "rpcbind", "sqlite3", "util-linux"];
@@ -479,9 +481,62 @@ pub(crate) const SUITES: &[Suite] = &[
             "version_3_goes_on",
             "--skip",
             "version_3_over_rdma_goes_on",
+            "--skip",
+            "connectathon",
         ],
         packages: VM_PACKAGES,
         needs: &[],
+    },
+    Suite {
+        name: "vm-6.12",
+        about: "the same with Linux 6.12",
+        tier: Tier::Full,
+        minutes: 12,
+        command: &[
+            "test",
+            "--config",
+            LINUX_6_12,
+            "--package",
+            "trunkline",
+            "--test",
+            "vm",
+            "--",
+            "--skip",
+            "under_the_kernels",
+            "--skip",
+            "full_size",
+            "--skip",
+            "the_four_routes",
+            "--skip",
+            "each_fault_of_a_host",
+            "--skip",
+            "version_3_goes_on",
+            "--skip",
+            "version_3_over_rdma_goes_on",
+            "--skip",
+            "connectathon",
+        ],
+        packages: VM_PACKAGES,
+        needs: &[],
+    },
+    Suite {
+        name: "vm-cthon04",
+        about: "the Connectathon tests by the kernel's client on our server, by version 3, 4.1 and 4.2",
+        tier: Tier::Full,
+        minutes: 20,
+        command: &[
+            "test",
+            "--package",
+            "trunkline",
+            "--test",
+            "vm",
+            "--",
+            "connectathon",
+            "--nocapture",
+            "--test-threads=1",
+        ],
+        packages: VM_PACKAGES,
+        needs: &[Need::OutsideSuite(OutsideSuite { name: "cthon04", file: "lock/tlock64" })],
     },
     Suite {
         name: "vm-full",
