@@ -1,5 +1,6 @@
 //! The state that all loops of a server share: exports, mounts, reply cache, nodes.
 
+use crate::addresses::Addresses;
 use crate::byte_budget::ByteBudget;
 use crate::config::{Config, ExportConfig, Limits, NfsVersions};
 use crate::error::Error;
@@ -81,6 +82,8 @@ pub(crate) struct Group {
     pub congestion: Option<String>,
     /// The entries that the port mapper answers, when this server does.
     pub portmap: OnceLock<Vec<rpc::portmap::Entry>>,
+    /// Where the processes of the group listen.
+    pub addresses: Addresses,
     /// Numbers connections, over all nodes and loops.
     pub next_connection: AtomicU64,
 }
@@ -103,6 +106,13 @@ impl Group {
             }
         };
         let file = reply_cache.shared().map(SharedReplyCache::file);
+        let addresses = match (&file, &config.group) {
+            (Some(file), Some(directory)) => {
+                let fault = |error| Error::Group { directory: directory.clone(), error };
+                Some(file.addresses().map_err(fault)?)
+            }
+            _ => None,
+        };
         let nfs4 = Nfs4State::new(config, exports.state_directory().as_deref(), file)?;
         Ok(Self {
             exports: RwLock::new(Arc::new(exports)),
@@ -116,6 +126,7 @@ impl Group {
             workers: config.workers,
             congestion: config.congestion.clone(),
             portmap: OnceLock::new(),
+            addresses: Addresses::new(addresses),
             next_connection: AtomicU64::new(1),
         })
     }

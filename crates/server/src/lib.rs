@@ -9,6 +9,7 @@
 //! `runtime::worker_pool` instead, which executes it in the same way.
 
 mod address;
+mod addresses;
 mod byte_budget;
 mod client;
 mod clock;

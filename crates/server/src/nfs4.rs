@@ -16,6 +16,7 @@ mod handles;
 mod holes;
 mod io;
 mod listing;
+mod locations;
 mod lock;
 mod names;
 mod open;

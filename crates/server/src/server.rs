@@ -1,7 +1,7 @@
 //! A running server: its start, its operations, and its end.
 
 use crate::clock;
-use crate::config::{Config, ExportConfig, LOOPS_MAX, StoreConfig};
+use crate::config::{Config, ExportConfig, LOOPS_MAX, ListenAddress, StoreConfig};
 use crate::error::Error;
 use crate::export::Reloaded;
 use crate::group::Group;
@@ -141,6 +141,9 @@ impl Server {
         if let (Some(name), Some(first)) = (&config.congestion, bound.first()) {
             check_congestion(first, name)?;
         }
+        let tcp = streams.iter().map(|address| ListenAddress::Tcp(*address));
+        let over_rdma = rdma_addresses.iter().flatten().map(|address| ListenAddress::Rdma(*address));
+        group.addresses.set_own(tcp.chain(over_rdma).collect());
         let addresses = by_node(&bound, config.nodes.len());
         bound.append(&mut bound_rdma);
         let loops =

@@ -2,6 +2,7 @@
 //! s18.7, s18.15, s18.30, s18.31
 
 use super::compound::{Compound, Outcome, Place, Replies};
+use super::locations::with_locations;
 use super::pseudo;
 use super::status::{of_handler, of_wait};
 use crate::export::Export;
@@ -30,6 +31,7 @@ const RECOMMENDED: Bitmap = Bitmap::of(&[
     number::FILES_AVAIL,
     number::FILES_FREE,
     number::FILES_TOTAL,
+    number::FS_LOCATIONS,
     number::HOMOGENEOUS,
     number::MAXFILESIZE,
     number::MAXLINK,
@@ -242,11 +244,14 @@ pub(super) fn get(compound: &Compound<'_>, wanted: Bitmap, out: &mut Replies<'_>
     if !write_only.is_empty() {
         return out.fail(Operation::GetAttr, Status::INVAL);
     }
-    match compound.place().and_then(|place| of_place(compound, place, wanted)) {
+    let found = compound.place().and_then(|place| Ok((place, of_place(compound, place, wanted)?)));
+    match found {
         Err(status) => out.fail(Operation::GetAttr, status),
-        Ok(values) => {
+        Ok((place, values)) => {
             let wanted = wanted & supported(compound.minor);
-            out.push(&Reply::GetAttr(Ok(Success { attributes: Fattr::Send { values: &values, wanted } })))
+            with_locations(compound, place, wanted, &values, |values| {
+                out.push(&Reply::GetAttr(Ok(Success { attributes: Fattr::Send { values, wanted } })))
+            })
         }
     }
 }
@@ -298,8 +303,9 @@ pub(super) fn verify(compound: &Compound<'_>, given: &Fattr<'_>, same: bool) -> 
     let parsed = given.raw().parse_comparable(supported(compound.minor));
     let parsed = parsed.map_err(|error| error.status())?;
     let mask = given.mask();
-    let ours = of_place(compound, place, mask)?.only(mask);
-    match (parsed == ours, same) {
+    let ours = of_place(compound, place, mask)?;
+    let is_same = with_locations(compound, place, mask, &ours, |ours| parsed == ours.only(mask));
+    match (is_same, same) {
         (true, true) | (false, false) => Ok(()),
         (false, true) => Err(Status::NOT_SAME),
         (true, false) => Err(Status::SAME),

@@ -8,6 +8,7 @@ use super::pseudo::Node;
 use super::status::of_target;
 use super::{attributes, copy, handles, holes, io, lock, names, open, secinfo, session, stateid, xattr};
 use crate::export::Export;
+use crate::group::Group;
 use crate::nfs4_state::Nfs4State;
 use crate::program::{Answered, Call, PlacedWrite};
 use crate::replies::Payload;
@@ -16,6 +17,7 @@ use nfs4::compound::{self as wire, ReplyWriter, RequestReader};
 use nfs4::op::{Args, Fore, Reply};
 use nfs4::{SessionId, Stateid, Status};
 use progress::Steps;
+use rpc::portmap::Protocol;
 use rpc::reply::{Accept, SUCCESS_BYTES, encode_success};
 use sequence::{Begun, Running};
 use state::{ClientRef, SessionChannels, StateId, Ticket};
@@ -62,7 +64,10 @@ pub(super) struct InSession {
 /// What the operations of a compound share.
 pub(super) struct Compound<'a> {
     pub request: Request<'a>,
+    pub group: &'a Group,
     pub shared: &'a Nfs4State,
+    /// The transport of the call.
+    pub protocol: Protocol,
     pub now: Duration,
     pub minor: u32,
     /// The data of a WRITE that were received in place.
@@ -508,14 +513,17 @@ pub(super) fn run(
     shared: &Nfs4State,
     placed: Option<PlacedWrite>,
 ) -> Result<Answered, Answered> {
-    let Call { out, text, times, mode, header, reader, payload_bytes_max, client, .. } = call;
+    let Call { group, protocol, out, text, times, mode, header, reader, payload_bytes_max, client, .. } =
+        call;
     let message = reader.rest();
     let mut requests = read(message, placed.is_some())?;
     encode_success(&mut Writer::new(out), header.xid);
     let body_at = out.len();
     let mut compound = Compound {
         request: request(client, mode)?,
+        group,
         shared,
+        protocol,
         now: times.now,
         minor: requests.minor,
         received: placed.map(|placed| placed.buffer),

@@ -33,7 +33,7 @@ pub(super) struct Node<'a> {
 }
 
 /// The components of an export's path.
-fn components(export: &Export) -> impl Iterator<Item = &str> {
+pub(super) fn components(export: &Export) -> impl Iterator<Item = &str> {
     export.config.path.split('/').filter(|name| !name.is_empty())
 }
 
@@ -62,7 +62,7 @@ fn begins_with(export: &Export, other: &Export, depth: usize) -> bool {
 }
 
 impl<'a> Node<'a> {
-    fn path(self) -> impl Iterator<Item = &'a str> {
+    pub fn path(self) -> impl Iterator<Item = &'a str> {
         components(self.export).take(self.depth)
     }
 

@@ -9,6 +9,7 @@ mod files;
 mod group;
 #[path = "../support/latched.rs"]
 mod latched;
+mod locations;
 mod locks;
 mod mounts;
 mod restart;

@@ -127,3 +127,34 @@ fn version_4_keeps_opens_and_locks_over_a_restart_of_the_server() {
          umount /mnt/v4-other"
     ));
 }
+
+/// With `trunkdiscovery` the client asks where its server is besides, and uses all these addresses
+/// for its one session.
+#[test]
+fn version_4_finds_the_other_addresses_of_its_server() {
+    const OTHERS: [&str; 2] = ["10.77.1.22", "10.77.1.23"];
+    let _turn = alone();
+    let change = |what: &str| {
+        let device = "$(ip -o -4 address show to 10.77.1.2 | awk '{ print $2; exit }')";
+        let each = OTHERS.map(|address| format!("ip address {what} {address}/32 dev {device}"));
+        each.join("; ")
+    };
+    lab().server().sh(&change("add")).expect("the guest runs");
+    let listen = OTHERS.map(|address| format!("{address}:12116"));
+    let serve = ["--mem", "64MiB", "--listen", &listen[0], "--listen", &listen[1]];
+    {
+        let mounted = Mounted::serving_version_4("v4-trunk", 12116, 2, "trunkdiscovery", &serve);
+        let directory = mounted.directory();
+        fio_finds_what_it_wrote(directory, &[("64k", "8m")]);
+        // The calls that each connection has sent.
+        let sent = sh(&format!(
+            "awk '$5 == \"{directory}\" {{ here = 1 }} $5 != \"{directory}\" && $1 == \"device\" {{ here = 0 }}
+                  here && $1 == \"xprt:\" {{ print $8 }}' /proc/self/mountstats"
+        ));
+        let sent: Vec<u64> = sent.lines().map(|line| line.trim().parse().expect("a number")).collect();
+        assert!(sent.len() == 3 && sent.iter().all(|calls| *calls > 20), "{sent:?}");
+        let peers = sh("ss -Htn state established dport = :12116 | awk '{ print $4 }' | sort -u");
+        assert_eq!(peers.lines().count(), 3, "{peers}");
+    }
+    lab().server().sh(&change("del")).expect("the guest runs");
+}
