@@ -1,5 +1,5 @@
-//! The groups of the Connectathon tests: what NFS clients and servers of several vendors were tested
-//! with against each other.
+//! The groups of the Connectathon tests: what NFS clients and servers of several vendors were
+//! tested with against each other.
 
 use std::process::ExitStatus;
 use std::time::Duration;
