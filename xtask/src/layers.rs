@@ -59,6 +59,7 @@ pub(crate) const RULES: &[Rule] = &[
     // The golden bytes of the tests are whole calls and replies, so the tests parse RPC first.
     Rule { ours_in_tests: &["rpc"], ..pure("nfs3", &["xdr", "fs", "drc"], &["thiserror", "smallvec"]) },
     pure("nfs4", &["xdr", "rpc", "fs"], &["thiserror"]),
+    pure("nlm", &["xdr"], &[]),
     pure("state", &[], &["siphasher", "thiserror", "xxhash-rust"]),
     pure("rpcrdma", &["xdr"], &["thiserror", "smallvec"]),
     pure("paths", &[], &["thiserror", "smallvec"]),
@@ -76,7 +77,20 @@ pub(crate) const RULES: &[Rule] = &[
     rule(
         "server",
         Layer::Runtime,
-        &["xdr", "rpc", "drc", "fs", "nfs3", "nfs4", "state", "metrics", "memory", "transport", "store"],
+        &[
+            "xdr",
+            "rpc",
+            "drc",
+            "fs",
+            "nfs3",
+            "nfs4",
+            "nlm",
+            "state",
+            "metrics",
+            "memory",
+            "transport",
+            "store",
+        ],
         &[],
     ),
     // The client's tests run against our own server. The client itself does not depend on it.

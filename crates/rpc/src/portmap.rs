@@ -27,9 +27,10 @@ pub const SET: u32 = 1;
 /// transport. RFC 1833 s2.2.1, s3.2
 pub const UNSET: u32 = 2;
 
+/// GETPORT in version 2, GETADDR in versions 3 and 4: where a program listens. RFC 1833 s2.2.1, s3.2
+pub const GET: u32 = 3;
+
 const NULL: u32 = 0;
-/// GETPORT in version 2, GETADDR in versions 3 and 4.
-const GET: u32 = 3;
 const DUMP: u32 = 4;
 const GETVERSADDR: u32 = 9;
 const GETADDRLIST: u32 = 11;

@@ -79,6 +79,10 @@ pub struct Config {
     pub versions: NfsVersions,
     /// How long the state of a client of version 4 is safe after its last sign of life.
     pub lease: Duration,
+    /// Whether files are locked for clients of version 3, by NLM. Without version 3 there is none.
+    pub nlm: bool,
+    /// The port of rpcbind on hosts that lock by NLM: [`rpc::portmap::PORT`] except in tests.
+    pub clients_rpcbind: u16,
     /// TCP congestion control of the connections; absent: the system's.
     pub congestion: Option<String>,
     /// How long a loop polls for more work before it sleeps, while that pays; zero: never.
@@ -277,6 +281,8 @@ impl Config {
             rpcbind: None,
             versions: NfsVersions::default(),
             lease: LEASE,
+            nlm: true,
+            clients_rpcbind: rpc::portmap::PORT,
             congestion: None,
             busy_poll: BUSY_POLL_DEFAULT,
             limits: Limits::default(),
@@ -357,6 +363,11 @@ impl Config {
             }
         }
         self.check_threads()
+    }
+
+    /// Whether NLM is to be served.
+    pub(crate) const fn serves_nlm(&self) -> bool {
+        self.nlm && self.versions.has_v3()
     }
 
     fn check_version_4(&self) -> Result<(), ConfigError> {
@@ -443,6 +454,7 @@ impl Config {
         keep("`rpcbind`", self.rpcbind == new.rpcbind);
         keep("`versions`", self.versions == new.versions);
         keep("`lease_s`", self.lease == new.lease);
+        keep("`nlm`", self.nlm == new.nlm);
         keep("[limits]", self.limits == new.limits);
         if !same_nodes {
             new.nodes.clone_from(&self.nodes);
@@ -453,6 +465,7 @@ impl Config {
         (new.loops, new.workers, new.rpcbind) = (self.loops, self.workers, self.rpcbind);
         new.busy_poll = self.busy_poll;
         new.limits = self.limits;
+        new.nlm = self.nlm;
     }
 
     /// Checks what depends on this host: memory exports must fit into its memory, or their bound

@@ -27,8 +27,14 @@ pub(crate) const SMALL_REPLY_BYTES: usize = 1 << 10;
 const NULL: u32 = 0;
 
 /// The programs that are served. Statistics show them in this order.
-pub(crate) static PROGRAMS: [&dyn Program; 4] =
-    [&crate::nfs3::Nfs3, &crate::nfs4::Nfs4, &crate::mount::Mount, &crate::portmap::PortMapper];
+pub(crate) static PROGRAMS: [&dyn Program; 6] = [
+    &crate::nfs3::Nfs3,
+    &crate::nfs4::Nfs4,
+    &crate::mount::Mount,
+    &crate::portmap::PortMapper,
+    &crate::nlm::Nlm,
+    &crate::nsm::Nsm,
+];
 
 /// Whether clients connect for calls of the program with this number.
 pub(crate) fn serves_files(number: u32) -> bool {

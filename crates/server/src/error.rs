@@ -85,7 +85,7 @@ pub enum Error {
         error: GroupError,
     },
     /// What clients of version 4 may reclaim after a restart cannot be kept.
-    #[error("cannot serve NFS version 4\n  cause: {0}\n  try:   {advice}", advice = .0.advice())]
+    #[error("cannot keep what clients have open and locked\n  cause: {0}\n  try:   {advice}", advice = .0.advice())]
     Recovery(#[from] RecoveryError),
     /// The system refused a thread, descriptor or random bytes.
     #[error(

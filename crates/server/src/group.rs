@@ -71,8 +71,11 @@ pub(crate) struct Group {
     pub mounts: MountTable,
     pub reply_cache: ReplyCache,
     pub versions: NfsVersions,
-    /// What is kept of clients of NFS version 4, if that is served.
+    /// What is kept of clients of NFS version 4, and the locks of version 3, if any of these is
+    /// served.
     pub nfs4: Option<Nfs4State>,
+    /// Whether NLM is served. It is not any more if the host has another one.
+    serves_nlm: AtomicBool,
     pub nodes: Vec<Node>,
     pub limits: Limits,
     /// The memory that clients may make the server hold.
@@ -113,9 +116,12 @@ impl Group {
             }
             _ => None,
         };
-        let nfs4 = Nfs4State::new(config, exports.state_directory().as_deref(), file)?;
+        let exports = Arc::new(exports);
+        let nfs4 = Nfs4State::new(config, &exports, file)?;
+        let serves_nlm = AtomicBool::new(config.serves_nlm() && nfs4.is_some());
         Ok(Self {
-            exports: RwLock::new(Arc::new(exports)),
+            exports: RwLock::new(exports),
+            serves_nlm,
             mounts: MountTable::default(),
             reply_cache,
             versions: config.versions,
@@ -131,6 +137,21 @@ impl Group {
         })
     }
 
+    /// Whether this server locks files for clients of version 3.
+    pub fn serves_nlm(&self) -> bool {
+        self.serves_nlm.load(Ordering::Relaxed)
+    }
+
+    /// Serves no NLM from now on, because the host's rpcbind has another server for it.
+    pub fn yield_nlm(&self, cause: &str) {
+        self.serves_nlm.store(false, Ordering::Relaxed);
+        tracing::warn!(
+            "serving without NLM, so clients of NFS version 3 must mount with nolock: {cause}; stop that \
+             server (rpcinfo shows which: a mount or an export of NFS by this host's kernel, or rpc.statd) and \
+             start this one again, or set `nlm = false`"
+        );
+    }
+
     /// The current exports.
     pub fn exports(&self) -> Arc<Exports> {
         // Values are complete when they are stored.
@@ -139,6 +160,9 @@ impl Group {
 
     /// Replaces the exports; existing connections are notified by a message.
     pub fn set_exports(&self, exports: Arc<Exports>) {
+        if let Some(state) = &self.nfs4 {
+            state.set_exports(Arc::clone(&exports));
+        }
         *self.exports.write().unwrap_or_else(PoisonError::into_inner) = exports;
     }
 }

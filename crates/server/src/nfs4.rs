@@ -69,7 +69,7 @@ impl Program for Nfs4 {
     }
 
     fn is_served(&self, group: &Group) -> bool {
-        group.nfs4.is_some()
+        group.versions.has_v4() && group.nfs4.is_some()
     }
 
     fn serves_files(&self) -> bool {

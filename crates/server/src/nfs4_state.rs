@@ -1,5 +1,5 @@
 //! What NFS version 4 keeps for all connections of a server: the state of its clients, and who this
-//! server is to them. RFC 8881 s2.4, s2.10.4
+//! server is to them. RFC 8881 s2.4, s2.10.4. The locks of version 3 are in the same state (`locks`).
 //!
 //! The state is in memory of this process and ends with it, or in the file of a group of processes
 //! (`place`) and ends with the last of them. What outlives it, in the state directory of an export,
@@ -8,6 +8,7 @@
 
 mod associations;
 mod held;
+mod locks;
 mod place;
 mod recovery;
 mod releases;
@@ -18,11 +19,13 @@ pub use recovery::RecoveryError;
 use crate::clock;
 use crate::config::{Config, NfsVersions};
 use crate::error::Error;
-use crate::export::Export;
+use crate::export::{Export, Exports};
+use crate::nlm_hosts::CallBacks;
 use crate::shared_reply_cache::{ArenaWords, GroupError, GroupFile, GroupHost, ServerWord};
-pub(crate) use held::Opening;
-use held::{FileName, HeldFiles};
-use place::{StateHost, StateWords};
+use held::HeldFiles;
+pub(crate) use held::{FileName, Opening};
+use locks::Grants;
+pub(crate) use place::{StateHost, StateWords};
 use recovery::{GraceRecorded, Recovered, Recovery, WRITE_WAIT};
 use state::{Bounds, ClientRef, HeapWords, Kind, OpenError, Output, SingleProcess, State, Tick};
 use std::path::Path;
@@ -66,10 +69,22 @@ const BOUNDS: Bounds = Bounds {
     ranges_per_client: 65_536,
     delegations: 16,
     delegations_per_client: 16,
-    waiters: 16,
-    waiters_per_client: 16,
+    waiters: 8192,
+    waiters_per_client: 1024,
     recoveries: 4096,
     blobs: 524_288,
+};
+
+/// The same for a server of version 3 alone, whose clients have no sessions and open nothing: a
+/// quarter of the memory.
+const BOUNDS_WITHOUT_4: Bounds = Bounds {
+    sessions: 16,
+    sessions_per_client: 1,
+    slots: 256,
+    slots_per_session: 16,
+    opens: 16,
+    opens_per_client: 16,
+    ..BOUNDS
 };
 
 /// The name of a file in the state of the clients: the same for all its handles.
@@ -88,6 +103,12 @@ pub(crate) struct Nfs4State {
     /// all processes of a group. RFC 8881 s2.5, s2.10.4
     pub identity: [u8; 16],
     pub lease: Duration,
+    /// The state number of this server's status monitor: odd, and higher after each restart.
+    pub nsm_state: i32,
+    /// What hosts that lock by NLM are told.
+    pub call_backs: Arc<CallBacks>,
+    /// Gives locks to hosts that wait for them.
+    grants: Grants,
     host: Arc<StateHost>,
     /// The file of the group of processes that the state is in.
     group: Option<Arc<GroupFile>>,
@@ -130,7 +151,8 @@ fn memory_fault(what: impl ToString) -> Error {
 }
 
 fn bounds(config: &Config) -> state::Config {
-    state::Config { bounds: BOUNDS, lease: config.lease, ..state::Config::default() }
+    let bounds = if config.versions.has_v4() { BOUNDS } else { BOUNDS_WITHOUT_4 };
+    state::Config { bounds, lease: config.lease, ..state::Config::default() }
 }
 
 /// Serves a new arena, where the clients of stable storage may reclaim first.
@@ -144,11 +166,13 @@ fn begin(
     let clients = recovered.map_or(&[][..], |recovered| &recovered.clients);
     let clients = clients.get(..BOUNDS.recoveries as usize).unwrap_or(clients);
     if let (Some(recovered), [_, ..]) = (recovered, clients) {
+        let hosts = clients.iter().filter(|client| client.is_nlm).count();
         tracing::info!(
-            clients = clients.len(),
-            "{} clients of NFS version 4 may reclaim what they had open, for {} seconds at most; until then \
-             nothing new is opened or locked ({})",
-            clients.len(),
+            clients = clients.len() - hosts,
+            hosts,
+            "{} clients of NFS version 4 may reclaim what they had open, and {hosts} hosts of version 3 what \
+             they had locked, for {} seconds at most; until then nothing new is opened or locked ({})",
+            clients.len() - hosts,
             config.lease.as_secs(),
             recovered.path().display()
         );
@@ -157,28 +181,43 @@ fn begin(
 }
 
 impl Nfs4State {
-    /// The length of the arena in the file of a group; `None` if version 4 is not served.
+    /// The length of the arena in the file of a group; `None` if there are neither clients of
+    /// version 4 nor locks of version 3.
     pub fn arena_words(config: &Config) -> Option<usize> {
-        config.versions.has_v4().then(|| State::<HeapWords>::word_count(&bounds(config))).flatten()
+        let is_needed = config.versions.has_v4() || config.serves_nlm();
+        is_needed.then(|| State::<HeapWords>::word_count(&bounds(config))).flatten()
     }
 
-    /// The state of a server that serves version 4; `None` for others. `directory` is where the
-    /// records of clients are kept, if there is a place for them, and `group` has the state of a
-    /// group of processes.
+    /// The state of a server that serves version 4, or locks files for version 3; `None` for
+    /// others. The records of clients are kept in the state directory of the exports, if they have
+    /// one, and `group` has the state of a group of processes.
     pub fn new(
         config: &Config,
-        directory: Option<&Path>,
+        exports: &Arc<Exports>,
         group: Option<Arc<GroupFile>>,
     ) -> Result<Option<Self>, Error> {
-        match (group, directory) {
-            _ if !config.versions.has_v4() => Ok(None),
-            (Some(file), Some(directory)) => Self::in_group(config, directory, file).map(Some),
-            (_, directory) => Self::single(config, directory).map(Some),
+        if !config.versions.has_v4() && !config.serves_nlm() {
+            return Ok(None);
+        }
+        let state = match (group, exports.state_directory()) {
+            (Some(file), Some(directory)) => Self::in_group(config, exports, &directory, file),
+            (_, directory) => Self::single(config, exports, directory.as_deref()),
+        };
+        match state {
+            Ok(state) => Ok(Some(state)),
+            Err(error) if !config.versions.has_v4() => {
+                tracing::warn!(
+                    "serving without NLM, so clients of NFS version 3 must mount with nolock; `nlm = false` says \
+                     that it is meant so: {error}"
+                );
+                Ok(None)
+            }
+            Err(error) => Err(error),
         }
     }
 
     /// The state of one process.
-    fn single(config: &Config, directory: Option<&Path>) -> Result<Self, Error> {
+    fn single(config: &Config, exports: &Arc<Exports>, directory: Option<&Path>) -> Result<Self, Error> {
         let (mut identity, seed, mut epoch) = random()?;
         let recovered = directory.map(Recovered::read).transpose()?;
         if let Some(recovered) = &recovered {
@@ -192,7 +231,8 @@ impl Nfs4State {
         begin(&state, &host, config, recovered.as_ref())?;
         let is_recorded = recovered.as_ref().is_none_or(|recovered| recovered.clients.is_empty());
         let grace = GraceRecorded::Single(Arc::new(AtomicBool::new(is_recorded)));
-        let mut shared = Self::with(config, state, host, identity);
+        let mut shared = Self::with(config, exports, (state, host), (identity, epoch));
+        shared.tell_hosts(recovered.as_ref());
         shared.recovery = match (recovered, directory) {
             (Some(recovered), Some(directory)) => Some(shared.start(Some(recovered), directory, grace)?),
             _ => None,
@@ -202,7 +242,12 @@ impl Nfs4State {
 
     /// The state of a group of processes, which is created if this is the first one. A process that
     /// is about to create it may end at any step: then the next one does it again.
-    fn in_group(config: &Config, directory: &Path, file: Arc<GroupFile>) -> Result<Self, Error> {
+    fn in_group(
+        config: &Config,
+        exports: &Arc<Exports>,
+        directory: &Path,
+        file: Arc<GroupFile>,
+    ) -> Result<Self, Error> {
         let fault = |error| Error::Group { directory: config.group.clone().unwrap_or_default(), error };
         let of_state = |error| fault(GroupError::State { path: file.path().to_owned(), error });
         let damaged = |what| of_state(OpenError::Damaged(what));
@@ -236,20 +281,33 @@ impl Nfs4State {
             grace.set(recovered.clients.is_empty());
             begin(&state, &host, config, Some(recovered))?;
         }
-        let mut shared = Self::with(config, state, host, identity_of(&file));
+        let epoch = recovered.as_ref().map_or(0, |recovered| recovered.epoch);
+        let mut shared = Self::with(config, exports, (state, host), (identity_of(&file), epoch));
+        shared.tell_hosts(recovered.as_ref());
         shared.recovery = Some(shared.start(recovered, directory, grace)?);
         drop(starting);
         shared.group = Some(file);
         Ok(shared)
     }
 
-    fn with(config: &Config, state: State<StateWords>, host: StateHost, identity: [u8; 16]) -> Self {
+    fn with(
+        config: &Config,
+        exports: &Arc<Exports>,
+        (state, host): (State<StateWords>, StateHost),
+        (identity, epoch): ([u8; 16], u32),
+    ) -> Self {
+        let (state, host) = (Arc::new(state), Arc::new(host));
+        let call_backs =
+            Arc::new(CallBacks::new(Arc::clone(&state), Arc::clone(&host), config.clients_rpcbind));
         Self {
-            state: Arc::new(state),
+            grants: Grants::new(exports, &state, &host, &call_backs),
+            state,
             versions: config.versions,
             identity,
             lease: config.lease,
-            host: Arc::new(host),
+            nsm_state: locks::nsm_state(epoch),
+            call_backs,
+            host,
             group: None,
             recovery: None,
             held: HeldFiles::default(),
@@ -266,7 +324,8 @@ impl Nfs4State {
         grace: GraceRecorded,
     ) -> Result<Recovery, Error> {
         let (state, host) = (Arc::clone(&self.state), Arc::clone(&self.host));
-        Recovery::start(recovered, directory, state, host, grace)
+        let grants = self.grants.clone();
+        Recovery::start(recovered, directory, (state, host, grants), grace)
             .map_err(|error| Error::System { what: "a thread", error })
     }
 
@@ -300,6 +359,7 @@ impl Nfs4State {
         if let Some(recovery) = &self.recovery {
             recovery.end();
         }
+        self.call_backs.end(deadline);
     }
 
     /// Waits until the record of a new client is written.
@@ -360,7 +420,7 @@ impl Nfs4State {
     }
 
     /// Does what the state asks for. Where there is no stable storage, a client's record is as good
-    /// as written. Nothing is delegated, and nobody waits in a queue.
+    /// as written. Nothing is delegated, and clients of version 4 do not wait in a queue.
     /// In a group, the process that writes the records does it.
     pub fn settle(&self, now: Duration) {
         if let (Some(_), Some(recovery)) = (&self.group, &self.recovery) {
@@ -389,8 +449,8 @@ impl Nfs4State {
             }
             (Output::Forget(id), Some(recovery)) => recovery.forget(id),
             (Output::GraceEnded, Some(recovery)) => recovery.end_grace(),
-            (Output::Forget(_) | Output::GraceEnded, None)
-            | (Output::Recall(_) | Output::LockAvailable(_), _) => {}
+            (Output::LockAvailable(available), _) => self.grants.grant(available, now),
+            (Output::Forget(_) | Output::GraceEnded, None) | (Output::Recall(_), _) => {}
         }
     }
 }

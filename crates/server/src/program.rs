@@ -50,6 +50,12 @@ pub(crate) trait Program: Sync {
         true
     }
 
+    /// Whether it is a part of what locks the files of version 3: the host may have another one, and
+    /// then the server does without.
+    fn is_for_locks(&self) -> bool {
+        false
+    }
+
     /// Whether clients connect for calls of this program: a connection that sends none does not
     /// count as load.
     fn serves_files(&self) -> bool {

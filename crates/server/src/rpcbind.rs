@@ -8,8 +8,11 @@
 //! Only one process of a group at a time is registered ([`group_lock`]); when it ends, the next
 //! process is registered.
 //!
+//! If the host has another server for NLM or NSM, such as its kernel's or rpc.statd, that one keeps its
+//! registration, and this server serves no NLM.
+//!
 //! The netids follow the addresses on which the nodes listen: tcp and tcp6, rdma and rdma6 for NFS,
-//! udp and udp6 for MOUNT.
+//! udp and udp6 for MOUNT, NLM and NSM.
 
 mod advertisement;
 mod group_lock;
@@ -20,6 +23,7 @@ pub(crate) use advertisement::Advertisement;
 use crate::config::{Config, NfsVersions};
 use crate::dispatch::PROGRAMS;
 use crate::error::Error;
+use crate::program::Program;
 use crate::runtime::bind_datagrams;
 use crate::runtime::{BoundListener, bind};
 use group_lock::GroupLock;
@@ -48,6 +52,8 @@ pub(crate) struct Registration {
     /// The listeners on port 111, if this process has it.
     pub listeners: Vec<BoundListener>,
     pub sockets: Vec<UdpSocket>,
+    /// Why the host's rpcbind does not take the programs for locks.
+    pub nlm_refused: Option<String>,
     /// The registration with the host's rpcbind.
     registered: Option<Registered>,
     group_lock: Option<GroupLock>,
@@ -62,11 +68,14 @@ pub(crate) struct PendingRegistration {
 }
 
 /// The entries of listeners over TCP and RDMA.
-fn entries_of(versions: NfsVersions, streams: &[SocketAddr], rdma: &[SocketAddr]) -> Vec<Entry> {
+fn entries_of(versions: NfsVersions, nlm: bool, streams: &[SocketAddr], rdma: &[SocketAddr]) -> Vec<Entry> {
     // The port mapper does not list itself here.
     let entries_at = |address: &SocketAddr, over: &[Protocol]| -> Vec<Entry> {
         let mut entries = Vec::new();
-        for program in PROGRAMS.iter().filter(|program| program.number() != portmap::PROGRAM) {
+        let listed = |program: &&&dyn Program| {
+            program.number() != portmap::PROGRAM && (nlm || !program.is_for_locks())
+        };
+        for program in PROGRAMS.iter().filter(listed) {
             for protocol in program.protocols().iter().filter(|protocol| over.contains(protocol)) {
                 let is_served = |version: &u32| !program.serves_files() || versions.has(*version);
                 entries.extend(program.versions().filter(is_served).map(|version| Entry {
@@ -86,9 +95,14 @@ fn entries_of(versions: NfsVersions, streams: &[SocketAddr], rdma: &[SocketAddr]
 impl Rpcbind {
     /// Takes port 111, or registers with the program that has it. The server listens over TCP at
     /// `streams`, over RDMA at `rdma`.
-    pub fn start(config: &Config, streams: &[SocketAddr], rdma: &[SocketAddr]) -> Result<Self, Error> {
+    pub fn start(
+        config: &Config,
+        serves_nlm: bool,
+        streams: &[SocketAddr],
+        rdma: &[SocketAddr],
+    ) -> Result<Self, Error> {
         let Some(port) = config.rpcbind else { return Ok(Self::default()) };
-        let entries = entries_of(config.versions, streams, rdma);
+        let entries = entries_of(config.versions, serves_nlm, streams, rdma);
         let mut sockets = Vec::new();
         for address in streams {
             sockets.extend(bind_datagrams(*address)?);
@@ -121,12 +135,20 @@ fn try_lock(group: &Path) -> Result<Option<GroupLock>, Error> {
 
 impl Registration {
     fn begin(port: u16, entries: Vec<Entry>, group_lock: Option<GroupLock>) -> Result<Self, Error> {
-        let mut this =
-            Self { entries, listeners: Vec::new(), sockets: Vec::new(), registered: None, group_lock };
+        let mut this = Self {
+            entries,
+            listeners: Vec::new(),
+            sockets: Vec::new(),
+            nlm_refused: None,
+            registered: None,
+            group_lock,
+        };
         match bind(0, SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), port)) {
             Ok(listener) => this.answer_on(listener)?,
             Err(Error::Listen { error, .. }) if error.kind() == io::ErrorKind::AddrInUse => {
-                this.registered = Some(Registered::register(port, &this.entries, this.group_lock.as_ref())?);
+                let mut registered = Registered::register(port, &this.entries, this.group_lock.as_ref())?;
+                this.nlm_refused = registered.nlm_refused.take();
+                this.registered = Some(registered);
                 return Ok(this);
             }
             Err(error) => return Err(error),
@@ -171,6 +193,7 @@ mod tests {
         let listening = |versions| {
             entries_of(
                 versions,
+                true,
                 &[at("10.0.0.1:2049"), at("[fd00::1]:2049")],
                 &[at("10.0.0.1:20049"), at("[fd00::1]:20050")],
             )
@@ -183,10 +206,17 @@ mod tests {
         assert_eq!(netids(nfs3::PROGRAM), [("tcp", 2049), ("tcp6", 2049), ("rdma", 20049), ("rdma6", 20050)]);
         let expected = [("tcp", 2049), ("udp", 2049), ("tcp6", 2049), ("udp6", 2049)];
         assert_eq!(netids(nfs3::mount::PROGRAM), expected);
-        assert!(entries.iter().all(|entry| entry.version == 3));
+        assert_eq!(netids(nlm::PROGRAM), expected);
+        assert_eq!(netids(nlm::nsm::PROGRAM), expected);
+        let files = [nfs3::PROGRAM, nfs3::mount::PROGRAM];
+        assert!(entries.iter().all(|entry| !files.contains(&entry.program) || entry.version == 3));
+        let without = entries_of(NfsVersions::V3, false, &[at("10.0.0.1:2049")], &[]);
+        assert!(without.iter().all(|entry| files.contains(&entry.program)));
         let both = listening("3,4.2".parse().unwrap());
-        let fourth =
-            both.iter().filter(|entry| entry.version == 4).map(|entry| (entry.program, entry.netid()));
+        let fourth = both
+            .iter()
+            .filter(|entry| (entry.program, entry.version) == (nfs3::PROGRAM, 4))
+            .map(|entry| (entry.program, entry.netid()));
         let expected = ["tcp", "tcp6", "rdma", "rdma6"].map(|netid| (nfs3::PROGRAM, netid));
         assert_eq!(fourth.collect::<Vec<_>>(), expected);
         assert_eq!(both.len(), entries.len() + expected.len());

@@ -137,7 +137,7 @@ impl Server {
         let mut bound = listen(&config, sockets)?;
         let streams: Vec<_> = bound.iter().map(|listener| listener.address).collect();
         let (rdma_addresses, mut bound_rdma) = listen_rdma(&config)?;
-        let rpcbind = Rpcbind::start(&config, &streams, &rdma_addresses.concat())?;
+        let rpcbind = Rpcbind::start(&config, group.serves_nlm(), &streams, &rdma_addresses.concat())?;
         if let (Some(name), Some(first)) = (&config.congestion, bound.first()) {
             check_congestion(first, name)?;
         }
@@ -168,7 +168,7 @@ impl Server {
             takeover: None,
         };
         // Some operations of version 4.2 take long on every store.
-        if group.exports().may_block() || group.nfs4.is_some() {
+        if group.exports().may_block() || group.versions.has_v4() {
             server.worker_pool.start().map_err(|error| Error::System { what: "a thread", error })?;
         }
         if !rpcbind.sockets.is_empty() {
@@ -220,6 +220,13 @@ impl Server {
     #[must_use]
     pub fn is_registered(&self) -> Option<bool> {
         self.advertisement.as_ref().map(Advertisement::is_registered)
+    }
+
+    /// Whether files are locked for clients of NFS version 3. If that was configured, the log says
+    /// why they are not.
+    #[must_use]
+    pub fn serves_nlm(&self) -> bool {
+        self.group.serves_nlm()
     }
 
     /// The number of nodes.

@@ -26,8 +26,10 @@ pub struct RecoveryRecord {
     pub client: ClientId,
     /// Its owner string.
     pub owner: Vec<u8>,
-    /// The digest of its credential.
+    /// The digest of its credential; 0 for a host of NLM.
     pub principal: u64,
+    /// Whether it is a host that locks by NLM.
+    pub is_nlm: bool,
 }
 
 impl<W: Words> Arena<W> {
@@ -45,14 +47,26 @@ impl<W: Words> Arena<W> {
         self.bucket(Table::Recovery, hash, recovery::BY_OWNER)
     }
 
-    /// The record by which a client may reclaim.
-    fn find_recovery(&self, owner: &[u8], principal: u64) -> Result<Option<Record>, Error> {
+    /// The record by which a client, or a host of NLM, may reclaim.
+    fn find_recovery(&self, owner: &[u8], principal: u64, is_nlm: bool) -> Result<Option<Record>, Error> {
         let hash = self.owner_hash(owner);
         self.find(self.recoveries(hash), |record| {
             Ok(self.read(record, recovery::HASH)? == hash
                 && self.read(record, recovery::PRINCIPAL)? == principal
+                && self.read(record, recovery::NLM)? == u64::from(is_nlm)
                 && self.bytes(self.named(record, recovery::OWNER, Kind::Blob)?)? == owner)
         })
+    }
+
+    /// Whether a host of NLM may lock, or reclaim a lock.
+    pub fn admits_nlm(&self, name: &[u8], now: Duration, reclaim: bool) -> Result<(), Error> {
+        match (self.in_grace(now), reclaim) {
+            (true, false) => Err(Error::Grace),
+            (false, false) => Ok(()),
+            (false, true) => Err(Error::NoGrace),
+            (true, true) if self.find_recovery(name, 0, true)?.is_none() => Err(Error::ReclaimBad),
+            (true, true) => Ok(()),
+        }
     }
 
     /// Whether a client may open, or reclaim an open. RFC 8881 s8.4.2, s18.51
@@ -87,7 +101,7 @@ const fn persist() -> List {
 impl<W: Words> Transaction<'_, W> {
     /// Flags of a client that is confirmed now.
     pub fn reclaim_flags(&self, of: Record, owner: &[u8]) -> Result<u64, Error> {
-        let recovery = self.find_recovery(owner, self.read(of, client::PRINCIPAL)?)?;
+        let recovery = self.find_recovery(owner, self.read(of, client::PRINCIPAL)?, false)?;
         let may = match recovery {
             Some(record) => self.read(record, recovery::DONE)? == 0,
             None => false,
@@ -95,17 +109,24 @@ impl<W: Words> Transaction<'_, W> {
         Ok(if may { client::MAY_RECLAIM } else { 0 })
     }
 
+    /// Asks for a recovery record of a client that has none.
+    pub fn persist(&mut self, record: Record) -> Result<(), Error> {
+        let flags = self.client_flags(record)?;
+        self.write(record, client::FLAGS, flags | client::PERSIST_DUE)?;
+        self.push(persist(), record)
+    }
+
     /// The client has reclaimed what it wanted: from now on it may open, once its recovery record
     /// is written.
     pub fn end_reclaim(&mut self, record: Record) -> Result<(), Error> {
         let flags = self.client_flags(record)?;
-        self.write(record, client::FLAGS, flags | client::RECLAIM_DONE | client::PERSIST_DUE)?;
-        self.push(persist(), record)?;
+        self.write(record, client::FLAGS, flags | client::RECLAIM_DONE)?;
+        self.persist(record)?;
         if flags & client::MAY_RECLAIM == 0 || self.words.load(head::GRACE_END) == 0 {
             return Ok(());
         }
         let (owner, principal) = (self.client_owner(record)?, self.read(record, client::PRINCIPAL)?);
-        let Some(known) = self.find_recovery(&owner, principal)? else { return Ok(()) };
+        let Some(known) = self.find_recovery(&owner, principal, false)? else { return Ok(()) };
         if self.read(known, recovery::DONE)? == 0 {
             self.write(known, recovery::DONE, 1)?;
             self.add(head::RECLAIMING, -1)?;
@@ -118,7 +139,7 @@ impl<W: Words> Transaction<'_, W> {
 
     /// Adds a record of stable storage, unless a process that ended has done so.
     fn load_record(&mut self, known: &RecoveryRecord) -> Result<(), Error> {
-        if self.find_recovery(&known.owner, known.principal)?.is_some() {
+        if self.find_recovery(&known.owner, known.principal, known.is_nlm)?.is_some() {
             return Ok(());
         }
         let record = self.allocate(Kind::Recovery)?;
@@ -127,6 +148,7 @@ impl<W: Words> Transaction<'_, W> {
         self.write(record, recovery::OWNER, blob.map_or(0, |blob| u64::from(blob.index)))?;
         self.write(record, recovery::HASH, hash)?;
         self.write(record, recovery::PRINCIPAL, known.principal)?;
+        self.write(record, recovery::NLM, u64::from(known.is_nlm))?;
         let list = self.recoveries(hash);
         self.push(list, record)?;
         self.add(head::RECLAIMING, 1)
@@ -163,7 +185,8 @@ impl<W: Words> Transaction<'_, W> {
 
     fn recovery_record(&self, of: Record) -> Result<RecoveryRecord, Error> {
         let (client, owner) = (self.client_id(of)?, self.client_owner(of)?);
-        Ok(RecoveryRecord { client, owner, principal: self.read(of, client::PRINCIPAL)? })
+        let (principal, is_nlm) = (self.read(of, client::PRINCIPAL)?, self.has_flag(of, client::NLM)?);
+        Ok(RecoveryRecord { client, owner, principal, is_nlm })
     }
 
     /// The next client whose record is to be written, by this process.
@@ -197,6 +220,7 @@ impl<W: Words> State<W> {
     /// storage, and it ends at `until`, or when all of them have reclaimed. Called right after
     /// [`create`](Self::create), and by every process that finds an arena which is not
     /// [loaded](Self::is_loaded), because its creator has ended; in one that is, it does nothing.
+    /// Hosts of NLM never say that they have reclaimed, so with any of them it lasts until `until`.
     ///
     /// # Errors
     /// [`Error::Full`] if there are more records than the bounds allow; [`Error::Busy`].

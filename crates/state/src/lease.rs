@@ -232,7 +232,7 @@ impl<W: Words> Transaction<'_, W> {
                 self.set(head::SWEEP, u64::from(record.index - 1))?;
                 return Ok(false);
             }
-            self.release_nlm_host(record)?;
+            self.release_nlm_host(record, now)?;
             self.checkpoint();
             self.drop_if_useless(record, flags, now)?;
         }

@@ -61,7 +61,7 @@ pub struct LockArgs<'a> {
     pub reclaim: bool,
 }
 
-/// Bytes of a file, as LOCKT and NLM_CANCEL name them.
+/// Bytes of a file, as LOCKT names them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LockQuery<'a> {
     /// The lock owner.
@@ -88,6 +88,8 @@ pub struct Holder {
     /// The client, or NLM host, of the lock: a number that is always the same for it, but not its
     /// client id, which others need not know.
     pub client: ClientId,
+    /// Whether it locks by NLM, so that the owner is as NLM names it.
+    pub is_nlm: bool,
     /// Its lock owner.
     pub owner: Vec<u8>,
     /// The first byte.
@@ -190,6 +192,7 @@ impl<W: Words> Arena<W> {
         let bytes = self.range_bytes(record)?;
         Ok(Holder {
             client: self.client_alias(self.client_id(of_client)?),
+            is_nlm: self.has_flag(of_client, client::NLM)?,
             owner: self.owner_name(owner)?,
             offset: bytes.first,
             length: bytes.length(),

@@ -333,7 +333,9 @@ pub(crate) mod recovery {
     pub const PRINCIPAL: usize = 3;
     pub const BY_OWNER: usize = 4;
     pub const DONE: usize = 5;
-    pub const WORDS: usize = 6;
+    /// 1 for a host that locks by NLM, which never says that it is done.
+    pub const NLM: usize = 6;
+    pub const WORDS: usize = 7;
 }
 
 pub(crate) mod peer {

@@ -113,17 +113,20 @@ impl<W: Words> Transaction<'_, W> {
     }
 
     /// Does something that is not necessary, in a change of its own: if there is no room for it, it
-    /// is left out. The changes so far are kept.
-    pub fn as_favour(&mut self, act: impl FnOnce(&mut Self) -> Result<(), Error>) -> Result<(), Error> {
+    /// is left out. The changes so far are kept. Returns whether it was done.
+    pub fn as_favour(&mut self, act: impl FnOnce(&mut Self) -> Result<(), Error>) -> Result<bool, Error> {
         self.checkpoint();
         match act(self) {
-            Ok(()) => self.checkpoint(),
+            Ok(()) => {
+                self.checkpoint();
+                Ok(true)
+            }
             Err(Error::ClientLimit(_) | Error::PeerLimit(_) | Error::Full(_) | Error::HostLimit) => {
                 self.roll_back();
+                Ok(false)
             }
-            Err(other) => return Err(other),
+            Err(other) => Err(other),
         }
-        Ok(())
     }
 
     /// Takes back the changes since the last [`checkpoint`](Self::checkpoint).

@@ -2,15 +2,12 @@
 //! notified (CB_NOTIFY_LOCK, RFC 8881 s20.11, or NLM's GRANTED), and for some seconds nobody else
 //! gets what it waits for.
 
-use crate::State;
 use crate::arena::{Arena, List};
-use crate::client::ClientRef;
 use crate::error::Error;
 use crate::file::OwnerClass;
-use crate::host::Host;
 use crate::id::ClientId;
 use crate::layout::{head, milliseconds};
-use crate::lock::{Holder, LockQuery, Wanted};
+use crate::lock::{Holder, Wanted};
 use crate::range::Bytes;
 use crate::record::{Kind, Record, client, file, lock, range, waiter};
 use crate::transaction::Transaction;
@@ -33,8 +30,9 @@ const NOTIFIED: u64 = 1;
 pub struct Available {
     /// The client, or NLM host, that waits.
     pub client: ClientId,
-    /// Whether it waits by NLM: then lock for it, and call back GRANTED.
-    pub is_nlm: bool,
+    /// The name of the NLM host that waits: then lock for it, and call back GRANTED. `None` for
+    /// others.
+    pub nlm_host: Option<Vec<u8>>,
     /// Its lock owner.
     pub owner: Vec<u8>,
     /// The file.
@@ -135,9 +133,10 @@ impl<W: Words> Arena<W> {
         let owner = self.owning(record, waiter::OWNER, Kind::Owner)?;
         let of = self.owning(record, waiter::FILE, Kind::File)?;
         let wanted = self.wanted(record)?;
+        let is_nlm = self.has_flag(of_client, client::NLM)?;
         Ok(Available {
             client: self.client_id(of_client)?,
-            is_nlm: self.has_flag(of_client, client::NLM)?,
+            nlm_host: if is_nlm { Some(self.client_owner(of_client)?) } else { None },
             owner: self.owner_name(owner)?,
             file: self.file_name(of)?,
             offset: wanted.bytes.first,
@@ -160,9 +159,9 @@ impl<W: Words> Transaction<'_, W> {
         self.clear_ranges(now, of, owner, wanted)?;
         let Some(first) = self.reserved_for(now, of, owner, wanted)? else { return Ok(()) };
         let its = self.available(first)?;
-        let (offset, length) = (its.offset, its.length);
+        let (offset, length, is_nlm) = (its.offset, its.length, its.nlm_host.is_some());
         let (client, owner, exclusive) = (self.client_alias(its.client), its.owner, its.exclusive);
-        Err(Error::Denied(Box::new(Holder { client, owner, offset, length, exclusive })))
+        Err(Error::Denied(Box::new(Holder { client, is_nlm, owner, offset, length, exclusive })))
     }
 
     /// Notes that an owner waits.
@@ -237,13 +236,14 @@ impl<W: Words> Transaction<'_, W> {
         if is_listed { self.unlink(notify(), record) } else { Ok(()) }
     }
 
-    /// An owner has got what it wanted: it waits for that no longer.
-    pub fn end_waiting(&mut self, of: Record, owner: Record, wanted: Wanted) -> Result<(), Error> {
+    /// An owner has got what it wanted: it waits for that no longer. Returns whether it did.
+    pub fn end_waiting(&mut self, of: Record, owner: Record, wanted: Wanted) -> Result<bool, Error> {
         let same = self.find(self.waiters(of)?, |record| {
             Ok(self.named(record, waiter::OWNER, Kind::Owner)? == Some(owner)
                 && self.wanted(record)? == wanted)
         })?;
-        same.map_or(Ok(()), |record| self.drop_waiter(record))
+        same.map_or(Ok(()), |record| self.drop_waiter(record))?;
+        Ok(same.is_some())
     }
 
     /// Lets waiters know whose locks are free now, in the order in which they came: a waiter that
@@ -316,29 +316,19 @@ impl<W: Words> Transaction<'_, W> {
     }
 }
 
-impl<W: Words> State<W> {
-    /// Ends requests of an owner that wait for these bytes: NLM_CANCEL.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] for the range, [`Error::Expired`].
+impl<W: Words> Transaction<'_, W> {
+    /// Ends a request of an owner that waits for these bytes. Returns whether there was one.
     pub fn cancel_wait(
-        &self,
-        host: &impl Host,
+        &mut self,
         now: Duration,
-        of: ClientRef,
-        query: &LockQuery<'_>,
-    ) -> Result<(), Error> {
-        let wanted = query.wanted()?;
-        self.change(host, now, |transaction| {
-            let of_client = transaction.live_client(of)?;
-            let owner = transaction.find_owner(of_client, OwnerClass::Lock, query.owner)?;
-            let of = transaction.find_file(query.file)?;
-            let (Some(owner), Some(of)) = (owner, of) else { return Ok(()) };
-            transaction.count(of, file::USES, 1)?;
-            transaction.end_waiting(of, owner, wanted)?;
-            transaction.wake_waiters(of, now)?;
-            transaction.release_file(of)?;
-            transaction.release_nlm_host(of_client)
-        })
+        of: Record,
+        owner: Record,
+        wanted: Wanted,
+    ) -> Result<bool, Error> {
+        self.count(of, file::USES, 1)?;
+        let did_wait = self.end_waiting(of, owner, wanted)?;
+        self.wake_waiters(of, now)?;
+        self.release_file(of)?;
+        Ok(did_wait)
     }
 }

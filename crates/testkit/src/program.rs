@@ -31,6 +31,7 @@ const PACKAGES: &[(&str, &str)] = &[
     ("promtool", "prometheus"),
     ("qemu-system-x86_64", "qemu-system-x86"),
     ("rpc.nfsd", "nfs-kernel-server"),
+    ("rpc.statd", "nfs-common"),
     ("rpcbind", "rpcbind"),
     ("rpcinfo", "rpcbind"),
     ("setpriv", "util-linux"),

@@ -86,6 +86,9 @@ pub struct ServeArgs {
     /// [default: 3].
     #[arg(long, value_name = "LIST", value_parser = versions)]
     nfs_versions: Option<NfsVersions>,
+    /// Do not lock files for clients of NFS version 3 (NLM and NSM): they mount with nolock then.
+    #[arg(long)]
+    no_nlm: bool,
     /// TCP congestion control [default: the system's].
     #[arg(long, value_name = "NAME")]
     congestion: Option<String>,
@@ -155,6 +158,7 @@ impl ServeArgs {
             config.add_rdma(&rdma);
         }
         config.versions = self.nfs_versions.unwrap_or(config.versions);
+        config.nlm &= !self.no_nlm;
         config.congestion = self.congestion.clone().or(config.congestion);
         config.loops = self.loops.or(config.loops);
         Ok(config)
@@ -200,6 +204,7 @@ pub fn run(args: ServeArgs) -> Result<ExitCode, Error> {
     }
     // Before the start, so that a signal during the start is not lost.
     let signals = Signals::new([SIGTERM, SIGINT, SIGUSR1, SIGHUP]).map_err(Error::Signals)?;
+    let wants_nlm = config.nlm && config.versions.has_v3();
     let server = Server::start_on(config, sockets).map_err(|error| args.explain(&error))?;
     let mut text = String::new();
     for (index, name) in names.iter().enumerate() {
@@ -214,6 +219,9 @@ pub fn run(args: ServeArgs) -> Result<ExitCode, Error> {
         text.push_str(
             "another process of the group is found by program number; this one will be when that ends\n",
         );
+    }
+    if wants_nlm && !server.serves_nlm() {
+        text.push_str("files are not locked for clients of NFS version 3: the log says why\n");
     }
     // Before it says that it is ready, so that an address that is in use ends it.
     let is_ready = Arc::new(AtomicBool::new(true));

@@ -22,6 +22,8 @@ mod guest;
 mod kernel_client;
 #[path = "vm/kernel_group.rs"]
 mod kernel_group;
+#[path = "vm/kernel_nlm.rs"]
+mod kernel_nlm;
 #[path = "vm/kernel_on_dir.rs"]
 mod kernel_on_dir;
 #[path = "vm/kernel_over_rdma.rs"]
@@ -76,6 +78,7 @@ fn lab() -> &'static Vm {
             "ping",
             "qemu-system-x86_64",
             "rpc.nfsd",
+            "rpc.statd",
             "rpcbind",
             "setpriv",
             "showmount",

@@ -147,6 +147,8 @@ struct File {
     group: Option<PathBuf>,
     versions: Option<Versions>,
     lease_s: Option<u64>,
+    #[serde(default = "yes")]
+    nlm: bool,
     congestion: Option<String>,
     busy_poll_us: Option<u64>,
     #[serde(default)]
@@ -322,6 +324,8 @@ pub(super) fn parse(text: &str, file: &str) -> Result<Config, ConfigError> {
         group: read.group,
         versions: read.versions.map_or_else(NfsVersions::default, |versions| versions.0),
         lease: read.lease_s.map_or(LEASE, Duration::from_secs),
+        nlm: read.nlm,
+        clients_rpcbind: rpc::portmap::PORT,
         congestion: read.congestion,
         busy_poll: read.busy_poll_us.map_or(BUSY_POLL_DEFAULT, Duration::from_micros),
         limits: read.limits.resolve(),

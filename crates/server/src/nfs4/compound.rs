@@ -334,10 +334,18 @@ impl<'a> Compound<'a> {
         match args {
             Args::Open(args) => out.push(&Reply::Open(open::open(self, &args))),
             Args::OpenDowngrade(args) => out.push(&Reply::OpenDowngrade(open::downgrade(self, &args))),
-            Args::Close(args) => out.push(&Reply::Close(open::close(self, args.open))),
+            Args::Close(args) => {
+                let closed = open::close(self, args.open);
+                self.shared.settle_waiting(self.now);
+                out.push(&Reply::Close(closed))
+            }
             Args::Lock(args) => lock::lock(self, &args, out),
             Args::LockT(args) => lock::test(self, &args, out),
-            Args::LockU(args) => out.push(&Reply::LockU(lock::unlock(self, &args))),
+            Args::LockU(args) => {
+                let unlocked = lock::unlock(self, &args);
+                self.shared.settle_waiting(self.now);
+                out.push(&Reply::LockU(unlocked))
+            }
             Args::TestStateid(args) => stateid::test(self, &args, out),
             Args::FreeStateid(args) => out.push(&Reply::FreeStateid(stateid::free(self, args.stateid))),
             other => out.fail(other.operation(), Status::SERVERFAULT),

@@ -11,6 +11,7 @@ mod file;
 
 pub use file::RecoveryError;
 
+use super::locks::Grants;
 use super::place::{StateHost, StateWords};
 use crate::clock;
 use crate::shared_reply_cache::{GroupFile, ServerWord};
@@ -124,8 +125,7 @@ impl Recovery {
     pub fn start(
         recovered: Option<Recovered>,
         directory: &Path,
-        state: Arc<State<StateWords>>,
-        host: Arc<StateHost>,
+        (state, host, grants): (Arc<State<StateWords>>, Arc<StateHost>, Grants),
         grace_recorded: GraceRecorded,
     ) -> std::io::Result<Self> {
         let (commands, receiver) = channel();
@@ -134,6 +134,7 @@ impl Recovery {
             directory: directory.to_owned(),
             state,
             host,
+            grants,
             grace_recorded: grace_recorded.clone(),
             ends_grace: false,
             ends: false,
@@ -207,6 +208,7 @@ struct Writer {
     directory: PathBuf,
     state: Arc<State<StateWords>>,
     host: Arc<StateHost>,
+    grants: Grants,
     grace_recorded: GraceRecorded,
     ends_grace: bool,
     ends: bool,
@@ -263,14 +265,16 @@ impl Writer {
         }
     }
 
-    /// Asks the state what is to be written. Nothing is delegated, and nobody waits in a queue.
+    /// Asks the state what is to be written, and who is to have a lock that it has waited for.
+    /// Nothing is delegated.
     fn look(&mut self) {
         while self.file.is_some() {
             match self.state.poll_output(&*self.host, clock::now()) {
                 Ok(Some(Output::Persist(record))) => self.take(Command::Persist(record)),
                 Ok(Some(Output::Forget(id))) => self.take(Command::Forget(id)),
                 Ok(Some(Output::GraceEnded)) => self.take(Command::GraceEnded),
-                Ok(Some(Output::Recall(_) | Output::LockAvailable(_))) => {}
+                Ok(Some(Output::LockAvailable(available))) => self.grants.grant(available, clock::now()),
+                Ok(Some(Output::Recall(_))) => {}
                 Ok(None) => return,
                 Err(error) => {
                     tracing::warn!(%error, "the state of clients cannot be read");

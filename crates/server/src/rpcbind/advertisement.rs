@@ -115,6 +115,9 @@ impl Published {
         group: &Arc<Group>,
         mailboxes: &Arc<Mailboxes>,
     ) -> Result<Self, Error> {
+        if let Some(cause) = registration.nlm_refused.take() {
+            group.yield_nlm(&cause);
+        }
         // If an earlier attempt failed after setting the entries, they are the same.
         let _ = group.portmap.set(std::mem::take(&mut registration.entries));
         let sockets = std::mem::take(&mut registration.sockets);

@@ -9,6 +9,7 @@
 //! to the call is an error.
 
 use super::group_lock::GroupLock;
+use crate::dispatch::PROGRAMS;
 use crate::error::Error;
 use rpc::Xid;
 use rpc::portmap::{self, Entry};
@@ -25,7 +26,7 @@ const SOCKET: &str = "/run/rpcbind.sock";
 /// rpcbind answers within this time, or the call is sent again.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 const TRIES_MAX: u32 = 3;
-/// The answer to SET and UNSET is one word after the reply header, which may carry a verifier.
+/// An answer is one word after the reply header, which may carry a verifier.
 const ANSWER_BYTES_MAX: usize = 1024;
 
 /// How to reach the host's rpcbind.
@@ -40,6 +41,13 @@ enum RpcbindAddress {
 pub(super) struct Registered {
     rpcbind: RpcbindAddress,
     entries: Vec<Entry>,
+    /// Why the programs for locks are not among these.
+    pub nlm_refused: Option<String>,
+}
+
+/// Whether a program is a part of what locks files: of these a host may have another one.
+fn is_for_locks(entry: &Entry) -> bool {
+    PROGRAMS.iter().any(|program| program.number() == entry.program && program.is_for_locks())
 }
 
 impl Registered {
@@ -63,8 +71,13 @@ impl Registered {
         group_lock: Option<&GroupLock>,
     ) -> Result<Self, Error> {
         let note = |entries: &[Entry]| group_lock.map_or(Ok(()), |group_lock| group_lock.note(entries));
-        let mut this = Self { rpcbind, entries: Vec::new() };
-        let registered = this.register_each(entries, group_lock, note);
+        let mut this = Self { rpcbind, entries: Vec::new(), nlm_refused: None };
+        let (for_locks, others): (Vec<_>, Vec<_>) = entries.iter().partition(|entry| is_for_locks(entry));
+        let registered = match this.register_each(&others, group_lock, &note) {
+            Ok(None) => this.register_for_locks(&for_locks, group_lock, &note),
+            Ok(Some(taken)) => Err(io::Error::other(taken)),
+            Err(error) => Err(error),
+        };
         if let Err(error) = registered {
             if this.unset() {
                 // A note that stays lists too much; the entries it names are removed only if our
@@ -76,28 +89,55 @@ impl Registered {
         Ok(this)
     }
 
-    fn register_each(
+    /// Registers all programs for locks, or none: a host's lock manager goes with its status
+    /// monitor.
+    fn register_for_locks(
         &mut self,
-        entries: &[Entry],
+        entries: &[&Entry],
         group_lock: Option<&GroupLock>,
         note: impl Fn(&[Entry]) -> io::Result<()>,
     ) -> io::Result<()> {
+        // Version 2 of rpcbind removes a program's entries of all transports at once. So all are
+        // looked at first, and nothing of another server is removed together with one of ours.
         for entry in entries.iter().filter(|entry| self.rpcbind.can_express(entry)) {
+            let is_ours = group_lock.is_some_and(|group_lock| group_lock.was_left(entry));
+            if !is_ours && self.rpcbind.has(entry)? {
+                self.nlm_refused = Some(taken(entry));
+                return Ok(());
+            }
+        }
+        let before = self.entries.len();
+        let refused = self.register_each(entries, group_lock, &note)?;
+        if refused.is_some() {
+            self.nlm_refused = refused;
+            for entry in self.entries.split_off(before) {
+                self.rpcbind.ask(portmap::UNSET, &entry)?;
+            }
+            note(&self.entries)?;
+        }
+        Ok(())
+    }
+
+    /// Registers entries up to one of which rpcbind has another server; then says so.
+    fn register_each(
+        &mut self,
+        entries: &[&Entry],
+        group_lock: Option<&GroupLock>,
+        note: impl Fn(&[Entry]) -> io::Result<()>,
+    ) -> io::Result<Option<String>> {
+        for entry in entries.iter().copied().filter(|entry| self.rpcbind.can_express(entry)) {
             let name = |of: &Entry| (of.program, of.version, of.netid());
             let same = |other: &Entry| name(other) == name(entry);
             if self.entries.iter().any(same) {
                 continue;
             }
             if !self.rpcbind.set(entry, group_lock.is_some_and(|group_lock| group_lock.was_left(entry)))? {
-                let (program, netid) = (entry.program, entry.netid());
-                let what =
-                    format!("it has another server for program {program} by {netid}: rpcinfo shows which");
-                return Err(io::Error::other(what));
+                return Ok(Some(taken(entry)));
             }
             self.entries.push(*entry);
             note(&self.entries)?;
         }
-        Ok(())
+        Ok(None)
     }
 
     /// Removes the entries. Returns whether that was possible.
@@ -114,6 +154,11 @@ impl Registered {
         }
         true
     }
+}
+
+fn taken(entry: &Entry) -> String {
+    let (program, netid) = (entry.program, entry.netid());
+    format!("it has another server for program {program} by {netid}: rpcinfo shows which")
 }
 
 impl Drop for Registered {
@@ -138,6 +183,22 @@ impl RpcbindAddress {
 
     /// Asks to set or unset an entry. Returns whether that was done.
     fn ask(&self, procedure: u32, entry: &Entry) -> io::Result<bool> {
+        let results = self.results(procedure, entry)?;
+        Reader::new(&results).bool().map_err(|_| io::ErrorKind::InvalidData.into())
+    }
+
+    /// Whether there is an entry of this program, version and transport, as far as that must be
+    /// known: version 4 removes single entries, and answers only for the transport that asks.
+    fn has(&self, entry: &Entry) -> io::Result<bool> {
+        if matches!(self, Self::Local(_)) {
+            return Ok(false);
+        }
+        let port = Reader::new(&self.results(portmap::GET, entry)?).u32();
+        port.map(|port| port != 0).map_err(|_| io::ErrorKind::InvalidData.into())
+    }
+
+    /// The results of a procedure that takes an entry.
+    fn results(&self, procedure: u32, entry: &Entry) -> io::Result<Vec<u8>> {
         let xid = Xid(std::process::id() ^ entry.program << 8 ^ procedure);
         let version = match self {
             Self::Local(_) => portmap::VERSION_MAX,
@@ -150,7 +211,7 @@ impl RpcbindAddress {
         match self {
             Self::Local(socket) => {
                 portmap::encode_binding(writer, entry);
-                answer_of(xid, &by_stream(socket, &call)?)
+                results_of(xid, &by_stream(socket, &call)?)
             }
             Self::Loopback(host) => {
                 portmap::encode_mapping(writer, entry);
@@ -177,7 +238,7 @@ fn by_stream(socket: &Path, call: &[u8]) -> io::Result<Vec<u8>> {
     Ok(answer)
 }
 
-fn by_datagrams(host: SocketAddr, xid: Xid, call: &[u8]) -> io::Result<bool> {
+fn by_datagrams(host: SocketAddr, xid: Xid, call: &[u8]) -> io::Result<Vec<u8>> {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
     socket.connect(host)?;
     socket.set_read_timeout(Some(ANSWER_TIMEOUT))?;
@@ -186,7 +247,7 @@ fn by_datagrams(host: SocketAddr, xid: Xid, call: &[u8]) -> io::Result<bool> {
         socket.send(call)?;
         let mut reply = [0; ANSWER_BYTES_MAX];
         let answer = socket.recv(&mut reply);
-        match answer.and_then(|len| answer_of(xid, reply.get(..len).unwrap_or_default())) {
+        match answer.and_then(|len| results_of(xid, reply.get(..len).unwrap_or_default())) {
             Ok(done) => return Ok(done),
             Err(error) => last = error,
         }
@@ -194,8 +255,8 @@ fn by_datagrams(host: SocketAddr, xid: Xid, call: &[u8]) -> io::Result<bool> {
     Err(last)
 }
 
-/// Decodes the result. The answer to another call, or a refusal, is an error.
-fn answer_of(xid: Xid, reply: &[u8]) -> io::Result<bool> {
+/// The results. The answer to another call, or a refusal, is an error.
+fn results_of(xid: Xid, reply: &[u8]) -> io::Result<Vec<u8>> {
     let invalid = || io::Error::from(io::ErrorKind::InvalidData);
     let mut reader = Reader::new(reply);
     let answer = rpc::reply::decode(&mut reader).map_err(|_| invalid())?;
@@ -203,7 +264,7 @@ fn answer_of(xid: Xid, reply: &[u8]) -> io::Result<bool> {
     if answer.xid != xid || !accepted {
         return Err(invalid());
     }
-    reader.bool().map_err(|_| invalid())
+    Ok(reader.rest().to_vec())
 }
 
 #[cfg(test)]

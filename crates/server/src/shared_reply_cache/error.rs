@@ -63,9 +63,9 @@ pub enum GroupError {
         /// The version that this process knows.
         ours: u64,
     },
-    /// The processes that run in the group serve NFS version 4 and this one would not, or the other
-    /// way round.
-    #[error("the nodes of the group of {} serve other versions of NFS than this one", path.display())]
+    /// The processes that run in the group serve NFS version 4, or lock files by NLM, and this one
+    /// would not, or the other way round.
+    #[error("the nodes of the group of {} serve other versions of NFS than this one, or lock by NLM as it does not", path.display())]
     Versions {
         /// The path of the file.
         path: PathBuf,
@@ -144,7 +144,7 @@ impl GroupError {
                 format!("stop all nodes of the group, then rm {}; they begin a new one", path.display())
             }
             Self::Versions { .. } => {
-                "the same `versions` in all nodes; to change them, stop all nodes of the group first".into()
+                "the same `versions` and `nlm` in all nodes; to change them, stop all nodes of the group first".into()
             }
             Self::Lease { theirs_s, .. } => {
                 format!("lease_s = {theirs_s}; to change it, stop all nodes of the group first")

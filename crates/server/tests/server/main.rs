@@ -8,6 +8,7 @@ mod life;
 mod load;
 mod mount;
 mod nfs4;
+mod nlm;
 mod peer;
 mod reload;
 mod replay;

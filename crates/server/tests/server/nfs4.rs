@@ -2,7 +2,7 @@
 //! those that do not.
 
 mod bounds;
-mod client;
+pub mod client;
 mod copies;
 mod denials;
 mod files;
@@ -17,7 +17,7 @@ mod root;
 mod security;
 mod sessions;
 mod space;
-mod stores;
+pub mod stores;
 mod unlinked;
 mod writes;
 mod xattrs;

@@ -54,7 +54,10 @@ fn ports_are_returned_over_udp_and_tcp_and_mount_answers_datagrams() {
         (nfs3::mount::PROGRAM, TCP, address.port()),
         (nfs3::mount::PROGRAM, UDP, address.port()),
         (nfs3::PROGRAM, UDP, 0),
-        (100_021, TCP, 0),
+        (nlm::PROGRAM, TCP, address.port()),
+        (nlm::PROGRAM, UDP, address.port()),
+        (nlm::nsm::PROGRAM, UDP, address.port()),
+        (100_011, UDP, 0),
     ] {
         let args = asked(program, protocol);
         let reply = exchange(local(port), &call(portmap::PROGRAM, 2, GETPORT, &args));
@@ -208,6 +211,7 @@ fn host_rpcbind(yes: bool, asked: usize) -> (u16, std::thread::JoinHandle<Vec<(u
 fn programs_register_with_the_hosts_rpcbind_and_unregister_at_the_end() {
     let (port, host) = host_rpcbind(true, 6);
     let mut config = config();
+    config.nlm = false;
     config.rpcbind = Some(port);
     let server = Server::start(config).unwrap();
     assert!(Peer::new(server.addresses()[0]).mnt(b"/export").is_ok());

@@ -411,7 +411,7 @@ fn hosts_of_nlm_are_half_of_the_clients_at_most() {
     let name = |number: u32| number.to_string().into_bytes();
     let lock = |host_name: &[u8], offset| {
         let lock = NlmLock { host: host_name, owner: b"o", file: b"f", offset, length: 1, exclusive: true };
-        state.nlm_lock(host, NOW, &lock, None, false)
+        state.nlm_lock(host, NOW, &lock, NlmHow::default())
     };
     for number in 0..32 {
         lock(&name(number), u64::from(number)).expect("within the bound");
@@ -420,7 +420,7 @@ fn hosts_of_nlm_are_half_of_the_clients_at_most() {
     for number in 0..30 {
         join(state, host, NOW, &format!("client {number}"));
     }
-    state.nlm_forget(host, NOW, &name(0)).expect("it has restarted");
+    state.nlm_forget(host, NOW, |host| host == name(0)).expect("it has restarted");
     lock(b"more", 99).expect("in its place");
     check(state);
 }

@@ -6,8 +6,15 @@ const NOW: Duration = Duration::from_secs(1000);
 const HOST: SingleProcess = SingleProcess;
 
 fn record(client: u64, owner: &str) -> RecoveryRecord {
-    RecoveryRecord { client: ClientId(client), owner: owner.into(), principal: PRINCIPAL }
+    RecoveryRecord { client: ClientId(client), owner: owner.into(), principal: PRINCIPAL, is_nlm: false }
 }
+
+/// A host that locks by NLM.
+fn host_record(client: u64, name: &str) -> RecoveryRecord {
+    RecoveryRecord { principal: 0, is_nlm: true, ..record(client, name) }
+}
+
+const RECLAIM: NlmHow = NlmHow { wait: None, reclaim: true, monitored: false };
 
 fn reclaim(file: &str) -> OpenArgs<'_> {
     OpenArgs { owner: b"o", file: file.as_bytes(), access: READ, deny: 0, reclaim: true }
@@ -81,8 +88,8 @@ fn only_known_clients_reclaim_and_the_period_ends_when_all_are_done() {
         assert_eq!(locked, Err(Error::Grace));
         a.0.act(state, &HOST, NOW, |ticket| state.lock(&HOST, NOW, ticket, &lock(true))).expect("its own");
         let nlm = NlmLock { host: b"h", owner: b"o", file: b"g", offset: 0, length: 1, exclusive: true };
-        assert_eq!(state.nlm_lock(&HOST, NOW, &nlm, None, false), Err(Error::Grace));
-        state.nlm_lock(&HOST, NOW, &nlm, None, true).expect("a reclaim");
+        assert_eq!(state.nlm_lock(&HOST, NOW, &nlm, NlmHow::default()), Err(Error::Grace));
+        assert_eq!(state.nlm_lock(&HOST, NOW, &nlm, RECLAIM), Err(Error::ReclaimBad), "a stranger");
         a.complete(state).expect("once");
         assert_eq!(a.complete(state), Err(Error::CompleteAlready));
         assert_eq!(a.open(state, &reclaim("g")), Err(Error::NoGrace), "it said that it was done");
@@ -91,7 +98,7 @@ fn only_known_clients_reclaim_and_the_period_ends_when_all_are_done() {
         b.complete(state).expect("once");
         assert!(!state.is_in_grace(NOW));
         assert!(outputs(state).contains(&Output::GraceEnded));
-        assert_eq!(state.nlm_lock(&HOST, NOW, &nlm, None, true), Err(Error::NoGrace));
+        assert_eq!(state.nlm_lock(&HOST, NOW, &nlm, RECLAIM), Err(Error::NoGrace));
         for client in [a.0.client, b.0.client] {
             state.persisted(&HOST, NOW, client).expect("written");
         }
@@ -115,6 +122,30 @@ fn the_period_ends_with_its_time_and_latecomers_cannot_reclaim() {
         let mut a = Returning::new(state, "a");
         assert_eq!(a.open(state, &reclaim("f")), Err(Error::NoGrace));
         a.complete(state).expect("it begins anew");
+    });
+}
+
+#[test]
+fn hosts_of_nlm_reclaim_until_the_time_is_over_because_they_never_say_that_they_are_done() {
+    // A client of version 4 whose owner string is the host's name is another one.
+    with_records(&[record(1, "a"), host_record(2, "h"), record(3, "h")], |state| {
+        let nlm = NlmLock { host: b"h", owner: b"o", file: b"g", offset: 0, length: 1, exclusive: true };
+        let other = NlmLock { host: b"a", ..nlm };
+        assert_eq!(state.nlm_lock(&HOST, NOW, &other, RECLAIM), Err(Error::ReclaimBad));
+        assert_eq!(state.nlm_monitor(&HOST, NOW, b"a", None, true), Err(Error::ReclaimBad), "not recorded");
+        assert_eq!(state.nlm_monitor(&HOST, NOW, b"h", None, false), Err(Error::Grace));
+        assert_eq!(state.nlm_monitor(&HOST, NOW, b"h", None, true), Ok(false));
+        assert_eq!(state.nlm_lock(&HOST, NOW, &nlm, NlmHow::default()), Err(Error::Grace));
+        assert_eq!(state.nlm_lock(&HOST, NOW, &nlm, RECLAIM), Ok(NlmLocked::Granted));
+        for name in ["a", "h"] {
+            Returning::new(state, name).complete(state).expect("once");
+        }
+        assert!(state.is_in_grace(NOW), "the host may have more to reclaim");
+        let late = NOW + seconds(90);
+        assert!(!state.is_in_grace(late));
+        let more = NlmLock { offset: 5, ..nlm };
+        assert_eq!(state.nlm_lock(&HOST, late, &more, RECLAIM), Err(Error::NoGrace));
+        assert_eq!(state.nlm_lock(&HOST, late, &more, NlmHow::default()), Ok(NlmLocked::Granted));
     });
 }
 
@@ -198,7 +229,7 @@ fn nobody_is_served_before_the_records_are_loaded_wherever_their_loader_ends() {
             assert!(state.is_in_grace(until + seconds(1)), "at {step}");
             assert_eq!(state.exchange_id(&survivor, NOW, exchange("b", 1)), Err(Error::Busy), "at {step}");
             let nlm = NlmLock { host: b"h", owner: b"o", file: b"g", offset: 0, length: 1, exclusive: true };
-            assert_eq!(state.nlm_lock(&survivor, NOW, &nlm, None, true), Err(Error::Busy), "at {step}");
+            assert_eq!(state.nlm_lock(&survivor, NOW, &nlm, RECLAIM), Err(Error::Busy), "at {step}");
         }
         state.begin_grace(&survivor, until, &records).expect("room");
         assert_eq!(state.used(Kind::Recovery), 2, "at {step}");

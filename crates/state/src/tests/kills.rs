@@ -183,7 +183,7 @@ fn a_process_that_ends_in_a_change_of_opens_locks_or_delegations_leaves_all_or_n
     let granted = one.act(&state, &host, now, |ticket| state.delegate(&host, now, ticket, b"g"));
     let granted = granted.expect("no error").expect("nobody writes");
     let nlm = NlmLock { host: b"h", owner: b"o", file: b"n", offset: 0, length: 10, exclusive: true };
-    state.nlm_lock(&host, now, &nlm, None, false).expect("free");
+    state.nlm_lock(&host, now, &nlm, NlmHow::default()).expect("free");
     check(&state);
     let (ask_one, ask_two) =
         (request(one.session, 0, one.sequence + 1), request(two.session, 0, two.sequence + 1));
@@ -260,7 +260,7 @@ fn a_process_that_ends_in_a_change_of_opens_locks_or_delegations_leaves_all_or_n
             });
         }),
         ("locks by NLM", Is::Steps, &|state, host| {
-            state.nlm_lock(host, now, &NlmLock { offset: 20, ..nlm }, None, false).expect("free");
+            state.nlm_lock(host, now, &NlmLock { offset: 20, ..nlm }, NlmHow::default()).expect("free");
             state.nlm_unlock(host, now, &NlmLock { length: u64::MAX, ..nlm }).expect("its own");
         }),
         ("the end of all", Is::Steps, &|state, host| {

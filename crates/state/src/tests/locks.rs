@@ -196,14 +196,16 @@ fn those_who_wait_for_a_silent_client_do_not_wait_for_ever() {
         let (mut silent, open) = opened(state, "a");
         silent.lock(state, NOW, new(open, "x"), ALL, true).expect("free");
         let lock = NlmLock { host: b"h", owner: b"o", file: b"f", offset: 3, length: 4, exclusive: true };
-        let waits = state.nlm_lock(&HOST, NOW, &lock, Some(77), false);
-        assert!(matches!(waits, Err(Error::Denied(_))), "{waits:?}");
+        let waits = state.nlm_lock(&HOST, NOW, &lock, NlmHow { wait: Some(77), ..NlmHow::default() });
+        assert_eq!(waits, Ok(NlmLocked::Waits));
         state.tick(&HOST, NOW + seconds(80)).expect("a tick");
         assert_eq!(next_available(state, NOW + seconds(80)), None);
         state.tick(&HOST, NOW + seconds(100)).expect("a tick");
         let available = next_available(state, NOW + seconds(100)).expect("the silent client is gone");
-        assert_eq!((available.cookie, available.is_nlm), (77, true));
-        state.nlm_lock(&HOST, NOW + seconds(100), &lock, Some(77), false).expect("granted");
+        assert_eq!((available.cookie, available.nlm_host.as_deref()), (77, Some(&b"h"[..])));
+        state
+            .nlm_lock(&HOST, NOW + seconds(100), &lock, NlmHow { wait: Some(77), ..NlmHow::default() })
+            .expect("granted");
         assert_eq!(state.used(Kind::Waiter), 0);
     });
 }
@@ -213,9 +215,9 @@ fn nlm_and_nfs4_share_one_table() {
     with_state(|state| {
         let (mut one, open) = opened(state, "a");
         let lock = NlmLock { host: b"h", owner: b"o", file: b"f", offset: 0, length: 10, exclusive: true };
-        state.nlm_lock(&HOST, NOW, &lock, None, false).expect("free");
+        state.nlm_lock(&HOST, NOW, &lock, NlmHow::default()).expect("free");
         let again = NlmLock { offset: 20, ..lock };
-        state.nlm_lock(&HOST, NOW, &again, None, false).expect("free");
+        state.nlm_lock(&HOST, NOW, &again, NlmHow::default()).expect("free");
         let held = denied(one.lock(state, NOW, new(open, "x"), (5, 1), false));
         assert_eq!(held.0, b"o");
         let id = one.lock(state, NOW, new(open, "x"), (10, 10), true).expect("between");
@@ -233,9 +235,9 @@ fn nlm_and_nfs4_share_one_table() {
         state.nlm_unlock(&HOST, NOW, &NlmLock { owner: b"nobody", ..across }).expect("no error");
         state.nlm_unlock(&HOST, NOW, &across).expect("all");
         assert!(state.nlm_client(&HOST, NOW, b"h").is_err(), "a host without locks is forgotten");
-        state.nlm_lock(&HOST, NOW, &lock, None, false).expect("free");
-        state.nlm_forget(&HOST, NOW, b"h").expect("the host has restarted");
-        state.nlm_forget(&HOST, NOW, b"h").expect("twice");
+        state.nlm_lock(&HOST, NOW, &lock, NlmHow::default()).expect("free");
+        state.nlm_forget(&HOST, NOW, |name| name == b"h").expect("the host has restarted");
+        state.nlm_forget(&HOST, NOW, |name| name == b"h").expect("twice");
         assert_eq!((state.used(Kind::Range), state.used(Kind::Owner), state.used(Kind::File)), (0, 0, 0));
     });
 }
@@ -245,15 +247,70 @@ fn a_wait_that_is_cancelled_is_over() {
     with_state(|state| {
         let lock = NlmLock { host: b"h", owner: b"o", file: b"f", offset: 0, length: 10, exclusive: true };
         let other = NlmLock { host: b"g", ..lock };
-        state.nlm_lock(&HOST, NOW, &lock, None, false).expect("free");
-        assert!(state.nlm_lock(&HOST, NOW, &other, Some(5), false).is_err());
-        let of = state.nlm_client(&HOST, NOW, b"g").expect("it waits");
-        let query = LockQuery { owner: b"o", file: b"f", offset: 0, length: 10, exclusive: true };
-        state.cancel_wait(&HOST, NOW, of, &query).expect("a host");
+        state.nlm_lock(&HOST, NOW, &lock, NlmHow::default()).expect("free");
+        let wait = NlmHow { wait: Some(5), ..NlmHow::default() };
+        assert_eq!(state.nlm_lock(&HOST, NOW, &other, wait), Ok(NlmLocked::Waits));
+        let elsewhere = NlmLock { offset: 1, ..other };
+        assert_eq!(state.nlm_cancel(&HOST, NOW, &elsewhere), Ok(false), "another request");
+        assert_eq!(state.nlm_cancel(&HOST, NOW, &other), Ok(true));
+        assert_eq!(state.nlm_cancel(&HOST, NOW, &other), Ok(false), "it is over");
         assert_eq!(state.used(Kind::Waiter), 0);
         state.nlm_unlock(&HOST, NOW, &lock).expect("its own");
         assert_eq!(next_available(state, NOW), None);
-        state.nlm_forget(&HOST, NOW, b"g").expect("freed");
+        state.nlm_forget(&HOST, NOW, |name| name == b"g").expect("freed");
+    });
+}
+
+/// As the server has a host monitored before its first lock.
+fn monitor(state: &State<&HeapWords>, now: Duration, name: &[u8]) -> Option<RecoveryRecord> {
+    let is_recorded = state.nlm_monitor(&HOST, now, name, None, false).expect("room");
+    let Some(Output::Persist(record)) = state.poll_output(&HOST, now).expect("not damaged") else {
+        assert!(is_recorded);
+        return None;
+    };
+    assert!(!is_recorded);
+    state.persisted(&HOST, now, record.client).expect("written");
+    Some(record)
+}
+
+#[test]
+fn a_host_is_recorded_before_its_first_lock_and_forgotten_when_it_has_had_nothing_for_a_while() {
+    with_state(|state| {
+        let lock = NlmLock { host: b"h", owner: b"o", file: b"f", offset: 0, length: 10, exclusive: true };
+        let how = NlmHow { monitored: true, ..NlmHow::default() };
+        assert_eq!(state.nlm_lock(&HOST, NOW, &lock, how), Err(Error::NotRecorded), "unknown");
+        assert_eq!(state.nlm_monitor(&HOST, NOW, b"h", None, false), Ok(false));
+        assert_eq!(state.nlm_lock(&HOST, NOW, &lock, how), Err(Error::NotRecorded), "not written yet");
+        let record = monitor(state, NOW, b"h").expect("to be written");
+        assert_eq!((&record.owner[..], record.is_nlm), (&b"h"[..], true));
+        state.nlm_lock(&HOST, NOW, &lock, how).expect("free");
+        state.nlm_unlock(&HOST, NOW, &lock).expect("its own");
+        assert_eq!(monitor(state, NOW, b"h"), None, "it is still known");
+        let late = NOW + NLM_HOST_IDLE - seconds(1);
+        state.tick(&HOST, late).expect("a tick");
+        assert_eq!(state.poll_output(&HOST, late), Ok(None));
+        state.tick(&HOST, NOW + NLM_HOST_IDLE).expect("a tick");
+        assert_eq!(state.poll_output(&HOST, NOW), Ok(Some(Output::Forget(record.client))));
+        assert_eq!(state.used(Kind::Client), 0);
+    });
+}
+
+#[test]
+fn hosts_of_one_address_are_a_quarter_at_most() {
+    with_state(|state| {
+        let (here, elsewhere) = ("10.0.0.1".parse().ok(), "10.0.0.2".parse().ok());
+        for number in 0..16 {
+            let name = format!("host {number}");
+            assert_eq!(state.nlm_monitor(&HOST, NOW, name.as_bytes(), here, false), Ok(false));
+        }
+        let more = state.nlm_monitor(&HOST, NOW, b"more", here, false);
+        assert_eq!(more, Err(Error::PeerLimit(Kind::Client)));
+        assert_eq!(state.nlm_monitor(&HOST, NOW, b"more", elsewhere, false), Ok(false));
+        assert_eq!(state.nlm_forget(&HOST, NOW, |name| name.starts_with(b"host ")), Ok(16));
+        assert_eq!(state.nlm_monitor(&HOST, NOW, b"again", here, false), Ok(false));
+        let long = [7; OWNER_BYTES_MAX + 1];
+        let refused = Error::TooLong("the host's name", OWNER_BYTES_MAX);
+        assert_eq!(state.nlm_monitor(&HOST, NOW, &long, here, false), Err(refused));
     });
 }
 

@@ -163,9 +163,9 @@ proptest! {
             state.delegate(&host, seconds(1), ticket, b"f").expect("no error").expect("nobody writes")
         });
         let nlm = NlmLock { host: b"h", owner: b"o", file: b"f", offset: 20, length: 9, exclusive: true };
-        state.nlm_lock(&host, seconds(1), &nlm, None, false).expect("free");
+        state.nlm_lock(&host, seconds(1), &nlm, NlmHow::default()).expect("free");
         let across = NlmLock { offset: 0, ..nlm };
-        state.nlm_lock(&host, seconds(1), &across, Some(1), false).expect_err("held");
+        state.nlm_lock(&host, seconds(1), &across, NlmHow { wait: Some(1), ..NlmHow::default() }).expect("it waits");
         let records = head::WORDS + 2 * crate::layout::UNDO_ENTRIES;
         for (at, value, kind) in damage {
             let at = match kind {
@@ -189,8 +189,8 @@ proptest! {
             let _ = state.test_lock(&host, seconds(200), of, &query);
         }
         let _ = state.nlm_unlock(&host, seconds(2), &nlm);
-        let _ = state.nlm_lock(&host, seconds(2), &across, None, false);
-        let _ = state.nlm_forget(&host, seconds(2), b"h");
+        let _ = state.nlm_lock(&host, seconds(2), &across, NlmHow::default());
+        let _ = state.nlm_forget(&host, seconds(2), |name| name == b"h");
         let _ = state.recall_for_change(&host, seconds(2), None, b"f");
         for _ in 0..20 {
             let _ = state.poll_output(&host, seconds(200));

@@ -298,7 +298,9 @@ impl History<'_> {
         let (now, party) = (self.now(), (Party::Nlm(number), owner));
         let (outcome, expected) = match self.random.below(8) {
             0 => {
-                self.survive(|state, host| state.nlm_forget(host, now, args.host).expect("no error"));
+                self.survive(|state, host| {
+                    state.nlm_forget(host, now, |name| name == args.host).expect("no error")
+                });
                 self.model.forget(number);
                 (Ok(None), Expected::Done)
             }
@@ -308,12 +310,12 @@ impl History<'_> {
                 (Ok(None), Expected::Done)
             }
             _ => {
-                let outcome = self.survive(|state, host| state.nlm_lock(host, now, &args, None, false));
+                let outcome = self.survive(|state, host| state.nlm_lock(host, now, &args, NlmHow::default()));
                 let expected = self.model.conflicts(party, file, ((offset, length), exclusive));
                 if outcome.is_ok() {
                     self.model.nlm_set((number, owner), file, (offset, length), Some(exclusive));
                 }
-                (outcome.map(|()| None), expected)
+                (outcome.map(|_| None), expected)
             }
         };
         let what = format!("nlm {number} {owner} {file} {offset} {length} {exclusive}");

@@ -183,7 +183,7 @@ fn io_by_a_state_that_ends_meanwhile_has_a_bad_stateid_and_nothing_is_damaged() 
                 if id == open {
                     let _ = stopped.open_file(&machine.host(2), NOW, &ticket, &args);
                 } else {
-                    let _ = stopped.nlm_lock(&machine.host(2), NOW, &nlm, None, false);
+                    let _ = stopped.nlm_lock(&machine.host(2), NOW, &nlm, NlmHow::default());
                 }
             });
         };

@@ -126,8 +126,10 @@ fn a_request_that_finds_no_place_to_wait_is_denied_and_leaves_nothing() {
             let wanted = two.lock(&state, NOW, new(other, &format!("waiter {waiter}")), (0, 10), true);
             assert!(matches!(wanted, Err(Error::Denied(_))), "{wanted:?}");
             let nlm = NlmLock { host: b"h", owner: b"o", file: b"f", offset: 5, length: 1, exclusive: true };
-            let wanted = state.nlm_lock(&HOST, NOW, &nlm, Some(waiter), false);
-            assert!(matches!(wanted, Err(Error::Denied(_))), "{wanted:?}");
+            let how = NlmHow { wait: Some(waiter), ..NlmHow::default() };
+            let wanted = state.nlm_lock(&HOST, NOW, &nlm, how);
+            // By NLM nobody asks again who believes to wait.
+            assert_eq!(wanted, Err(Error::ClientLimit(Kind::Waiter)));
         }
         assert_eq!(state.used(Kind::Waiter), 1, "there was room for one");
         consistency::check(&state);

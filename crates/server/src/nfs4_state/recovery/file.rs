@@ -3,13 +3,14 @@
 //! Lines of text, each with a checksum, in the state directory of an export:
 //!
 //! ```text
-//! trunkline nfs4 clients 1
+//! trunkline nfs4 clients 2
 //! server IDENTITY EPOCH CHECKSUM
 //! client EPOCH ID PRINCIPAL OWNER CHECKSUM
+//! host EPOCH ID NAME CHECKSUM
 //! gone ID CHECKSUM
 //! ```
 //!
-//! Numbers are hexadecimal. A record is one line at the end, on disk before its client may open.
+//! A host is one that locks by NLM. Version 1 had none of them. Numbers are hexadecimal. A record is one line at the end, on disk before its client may open.
 //! The file is written anew, and takes the old one's name when it is on disk, at each start, at the
 //! end of a grace period, and when most of its lines are void. So it holds two epochs at most: that
 //! of this start, and while a grace period lasts, that of the clients that may reclaim. A server
@@ -34,7 +35,9 @@ const NAME: &str = "nfs4-clients";
 const DRAFT: &str = "nfs4-clients.new";
 const LOCK: &str = "nfs4-clients.lock";
 const HEAD: &str = "trunkline nfs4 clients ";
-const VERSION: &str = "1";
+const VERSION: &str = "2";
+/// The version before, which is read too.
+const VERSION_BEFORE: &str = "1";
 /// Void lines that the file may have before it is written anew, beyond one for each valid line.
 const VOID_LINES_MAX: usize = 256;
 /// The largest file that is read: two epochs of all clients that there can be, and void lines.
@@ -44,7 +47,7 @@ const BYTES_MAX: u64 = 64 << 20;
 #[derive(Debug, thiserror::Error)]
 pub enum RecoveryError {
     /// Another process has the file.
-    #[error("another server of the same directory serves version 4: it has {} locked", path.display())]
+    #[error("another server of the same directory has {} locked", path.display())]
     InUse {
         /// The lock file.
         path: PathBuf,
@@ -82,7 +85,8 @@ impl RecoveryError {
     pub fn advice(&self) -> String {
         match self {
             Self::InUse { .. } => {
-                "stop that server, or serve version 3 alone here: two servers do not see each other's locks"
+                "stop that server, or serve version 3 alone here, with `nlm = false`: two servers do not see each \
+                 other's locks"
                     .to_owned()
             }
             Self::Damaged { path, .. } => format!(
@@ -91,7 +95,8 @@ impl RecoveryError {
             ),
             Self::Newer { .. } => "the later version of this program".to_owned(),
             Self::Io { .. } => {
-                "a directory of this user's own with free space as `state`, or serve version 3 alone"
+                "a directory of this user's own with free space as `state`, or serve version 3 alone, with \
+                 `nlm = false`"
                     .to_owned()
             }
         }
@@ -169,7 +174,7 @@ impl RecoveryFile {
         let mut seen = HashSet::new();
         let earlier = self.contents.clients.values().rev().filter(|(epoch, _)| *epoch != self.contents.epoch);
         earlier
-            .filter(|(_, record)| seen.insert((record.owner.clone(), record.principal)))
+            .filter(|(_, record)| seen.insert((record.owner.clone(), record.principal, record.is_nlm)))
             .map(|(_, record)| record.clone())
             .collect()
     }
@@ -300,14 +305,21 @@ fn push_client(text: &mut String, epoch: u32, record: &RecoveryRecord) {
     for byte in &record.owner {
         let _ = write!(owner, "{byte:02x}");
     }
-    push_line(text, &format!("client {epoch:x} {:x} {:x} {owner}", record.client.0, record.principal));
+    let (id, principal) = (record.client.0, record.principal);
+    push_line(
+        text,
+        &match record.is_nlm {
+            true => format!("host {epoch:x} {id:x} {owner}"),
+            false => format!("client {epoch:x} {id:x} {principal:x} {owner}"),
+        },
+    );
 }
 
 fn parse(text: &str, path: &Path) -> Result<Contents, RecoveryError> {
     let path = || path.to_owned();
     let version = text.lines().next().and_then(|head| head.strip_prefix(HEAD));
     match version {
-        Some(VERSION) => {}
+        Some(VERSION | VERSION_BEFORE) => {}
         Some(version) if version.parse::<u32>().is_ok() => {
             return Err(RecoveryError::Newer { path: path(), version: version.to_owned() });
         }
@@ -327,6 +339,11 @@ fn parse(text: &str, path: &Path) -> Result<Contents, RecoveryError> {
     contents.ok_or_else(|| RecoveryError::Damaged { path: path(), line: 2 })
 }
 
+fn unhex(text: &str) -> Option<Vec<u8>> {
+    let pairs = text.as_bytes().chunks(2);
+    pairs.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()).collect()
+}
+
 /// Takes in a line; `None` if it makes no sense there.
 fn take(contents: &mut Option<Contents>, line: &str) -> Option<()> {
     let words: Vec<&str> = line.split(' ').collect();
@@ -338,13 +355,16 @@ fn take(contents: &mut Option<Contents>, line: &str) -> Option<()> {
             *contents = Some(Contents { identity, epoch, clients: BTreeMap::new() });
         }
         (Some(contents), ["client", epoch, id, principal, owner]) => {
-            let epoch = u32::from_str_radix(epoch, 16).ok()?;
             let (id, principal) = (number(id)?, number(principal)?);
-            let pairs = owner.as_bytes().chunks(2);
-            let owner: Option<Vec<u8>> =
-                pairs.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()).collect();
-            let record = RecoveryRecord { client: ClientId(id), owner: owner?, principal };
-            contents.clients.insert(id, (epoch, record));
+            let record =
+                RecoveryRecord { client: ClientId(id), owner: unhex(owner)?, principal, is_nlm: false };
+            contents.clients.insert(id, (u32::from_str_radix(epoch, 16).ok()?, record));
+        }
+        (Some(contents), ["host", epoch, id, name]) => {
+            let id = number(id)?;
+            let record =
+                RecoveryRecord { client: ClientId(id), owner: unhex(name)?, principal: 0, is_nlm: true };
+            contents.clients.insert(id, (u32::from_str_radix(epoch, 16).ok()?, record));
         }
         (Some(contents), ["gone", id]) => _ = contents.clients.remove(&number(id)?),
         _ => return None,

@@ -191,11 +191,16 @@ fn a_second_server_of_the_same_directory_is_refused_with_what_to_do() {
     let home = tempfile::tempdir().unwrap();
     let (server, _) = start(home.path());
     let refused = Server::start(restartable(home.path())).unwrap_err().to_string();
-    assert!(refused.starts_with("cannot serve NFS version 4\n  cause: another server"), "{refused}");
+    assert!(
+        refused.starts_with("cannot keep what clients have open and locked\n  cause: another server"),
+        "{refused}"
+    );
     assert!(refused.contains("\n  try:   stop that server"), "{refused}");
-    // Version 3 needs no such file.
+    // Version 3 needs no such file, except to lock.
     let version_3 = Config { versions: "3".parse().unwrap(), ..restartable(home.path()) };
-    drop(Server::start(version_3).unwrap());
+    let third = Server::start(version_3).unwrap();
+    assert!(!third.serves_nlm());
+    drop(third);
     drop(server);
     drop(start(home.path()));
 }

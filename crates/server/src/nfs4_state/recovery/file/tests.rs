@@ -3,7 +3,7 @@
 use super::*;
 
 fn record(id: u64, owner: &str) -> RecoveryRecord {
-    RecoveryRecord { client: ClientId(id), owner: owner.as_bytes().to_vec(), principal: 7 }
+    RecoveryRecord { client: ClientId(id), owner: owner.as_bytes().to_vec(), principal: 7, is_nlm: false }
 }
 
 fn owners(file: &RecoveryFile) -> Vec<String> {
@@ -95,12 +95,31 @@ fn a_damaged_file_is_refused_with_its_line() {
         let error = refused(&format!("{}\n", changed.join("\n")));
         assert!(matches!(error, RecoveryError::Damaged { line, .. } if line == at + 1), "{error}");
     }
-    for text in ["", "\n", "trunkline nfs4 clients 1\n", "\u{0}\u{1}\u{2}\n"] {
+    for text in ["", "\n", "trunkline nfs4 clients 2\n", "\u{0}\u{1}\u{2}\n"] {
         assert!(matches!(refused(text), RecoveryError::Damaged { .. }), "{text:?}");
     }
-    let error = refused(&whole.replace("clients 1\n", "clients 2\n"));
-    assert!(matches!(&error, RecoveryError::Newer { version, .. } if version == "2"), "{error}");
-    assert_eq!(text(home.path()), whole.replace("clients 1\n", "clients 2\n"), "a file of others stays");
+    let error = refused(&whole.replace("clients 2\n", "clients 3\n"));
+    assert!(matches!(&error, RecoveryError::Newer { version, .. } if version == "3"), "{error}");
+    assert_eq!(text(home.path()), whole.replace("clients 2\n", "clients 3\n"), "a file of others stays");
+}
+
+#[test]
+fn hosts_of_nlm_are_remembered_beside_clients_and_the_version_before_had_none() {
+    let home = tempfile::tempdir().unwrap();
+    let mut file = RecoveryFile::open(home.path()).unwrap();
+    let host = |id| RecoveryRecord { principal: 0, is_nlm: true, ..record(id, "one") };
+    file.change(&[record(1, "one"), host(2), host(3)], &[ClientId(3)]).unwrap();
+    drop(file);
+    let of_now = RecoveryFile::open(home.path()).unwrap().reclaimable();
+    assert_eq!(of_now, [host(2), record(1, "one")]);
+    let mut file = RecoveryFile::open(home.path()).unwrap();
+    file.end_grace().unwrap();
+    file.change(&[record(4, "four")], &[]).unwrap();
+    drop(file);
+    let before = text(home.path()).replace("clients 2\n", "clients 1\n");
+    std::fs::write(home.path().join(NAME), before).unwrap();
+    assert_eq!(owners(&RecoveryFile::open(home.path()).unwrap()), ["four"]);
+    assert!(text(home.path()).starts_with("trunkline nfs4 clients 2\n"));
 }
 
 #[test]
