@@ -66,7 +66,7 @@ const VM_PACKAGES: &[&str] = &[
 ];
 /// Mounts of version 4, but where a test asks for another: an argument of cargo.
 const VERSION_4: &str = "env.TRUNKLINE_TEST_NFS_VERSION='4.2'";
-const MOUNT_PACKAGES: &[&str] = &["fio", "fuse3", "gcc", "git", "libc6-dev", "sqlite3", "util-linux"];
+const MOUNT_PACKAGES: &[&str] = &["attr", "fio", "fuse3", "gcc", "git", "libc6-dev", "sqlite3", "util-linux"];
 const MOUNT_SUITES_PACKAGES: &[&str] =
     &["git", "libacl1-dev", "nfs-ganesha", "nfs-ganesha-vfs", "rpcbind", "sqlite3", "util-linux"];
 const PEERS_PACKAGES: &[&str] = &[
