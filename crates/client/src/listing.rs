@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::mount::Mount;
 use crate::protocol::Reading;
 use crate::seen_entries::SeenEntries;
-use crate::slot::Pending;
+use crate::slot::{Pending, wait};
 
 /// Maximum number of names in one directory: a server that never ends its listing must not hold the
 /// client for ever.
@@ -26,8 +26,8 @@ struct RequestedPage {
 }
 
 impl RequestedPage {
-    fn wait(self) -> Result<DirectoryPage> {
-        self.reading.read(&self.pending.wait().results()?)
+    fn wait(self, mount: &Mount) -> Result<DirectoryPage> {
+        wait(mount.decode(&self.reading, &self.pending.wait().results()?))
     }
 }
 
@@ -90,9 +90,9 @@ impl Pages {
 
     fn page_at_cookie(&mut self) -> Result<Vec<DirectoryEntry>> {
         let cookie = self.position.cookie;
-        let page = match self.ahead.take().map(RequestedPage::wait) {
+        let page = match self.ahead.take().map(|page| page.wait(&self.mount)) {
             // A soft mount gave up the page before it was needed.
-            Some(Err(Error::TimedOut { .. })) | None => self.ask().wait()?,
+            Some(Err(Error::TimedOut { .. })) | None => self.ask().wait(&self.mount)?,
             Some(page) => page?,
         };
         self.position.verifier = page.verifier;

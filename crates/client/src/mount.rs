@@ -20,6 +20,7 @@ use crate::error::{Error, MountError, Result};
 use crate::locks::Locks;
 use crate::node_health::{FilePlacement, NodeHealth};
 use crate::options::{Proto, Remote, Version};
+use crate::owners::Owners;
 use crate::path_failures::PathFailures;
 use crate::path_losses::PathLosses;
 use crate::protocol::Protocol;
@@ -55,6 +56,8 @@ struct Inner {
     shards: Vec<Shard>,
     /// Ended after the loops.
     session: Option<MountSession>,
+    /// The names of owners, which version 4 has.
+    owners: Option<Owners>,
     protocol: Protocol,
     route: Arc<Route>,
     root: Root,
@@ -233,9 +236,13 @@ impl Mount {
         let placement = Mutex::new(FilePlacement::new(Placement::new(count, first)));
         let (next_file, next_shard) = (AtomicU64::new(1), AtomicU64::new(0));
         let externally_driven = AtomicBool::new(false);
+        let owners = session
+            .is_some()
+            .then(|| Owners::new(settings.owner_domain.clone().unwrap_or_else(crate::owners::of_this_host)));
         let inner = Inner {
             shards,
             session,
+            owners,
             protocol,
             route,
             root,
@@ -281,6 +288,10 @@ impl Mount {
         if let Some(session) = &self.inner.session {
             session.end();
         }
+    }
+
+    pub(crate) fn owners(&self) -> Option<&Owners> {
+        self.inner.owners.as_ref()
     }
 
     pub(crate) fn locks(&self) -> Option<&Arc<Locks>> {

@@ -4,6 +4,11 @@
 //! several in the mount's protocol: a server need not return the handle or the attributes of an
 //! object that it has found or created.
 
+mod copying;
+mod owners;
+mod space;
+mod xattrs;
+
 use std::sync::Arc;
 
 use fs::{
@@ -15,6 +20,10 @@ use crate::call::{Caller, Op};
 use crate::error::{Error, Result};
 use crate::mount::Mount;
 use crate::protocol::{Found, Operation, Protocol};
+
+pub use copying::Place;
+pub use space::Sought;
+pub use xattrs::{SetXattr, XATTR_BYTES_MAX};
 
 /// The operations of a mount on behalf of a caller. All errors come from the server or the mount.
 #[derive(Debug)]
@@ -58,7 +67,7 @@ impl Operations<'_> {
     pub(crate) async fn run<T>(&self, operation: Operation<T>) -> Result<T> {
         let (request, reading) = operation.into_parts();
         let done = self.mount.submit_to_driver(Op::Call(request), self.caller.clone()).await;
-        reading.read(&done.results()?)
+        self.mount.decode(&reading, &done.results()?).await
     }
 
     /// The attributes of an object.
@@ -74,7 +83,10 @@ impl Operations<'_> {
         new: SetAttributes,
         guard: Option<Time>,
     ) -> Result<Option<Attributes>> {
-        self.run(self.protocol().setattr(object, new, guard)).await
+        match self.mount.owners().filter(|_| new.uid.is_some() || new.gid.is_some()) {
+            Some(owners) => self.set_owners(owners, object, new, guard).await,
+            None => self.run(self.protocol().setattr(object, new, guard)).await,
+        }
     }
 
     /// Looks a name up in a directory.

@@ -12,6 +12,7 @@ mod error;
 mod fstab;
 mod nearest;
 mod opposites;
+mod setters;
 mod spec;
 mod table;
 mod target;
@@ -186,6 +187,8 @@ pub struct MountOptions {
     pub mountport: Option<u16>,
     /// `congestion`: congestion control of the TCP connections.
     pub congestion: Option<String>,
+    /// `idmapdomain`: the domain of the names of owners.
+    pub owner_domain: Option<String>,
     /// `resvport` or `noresvport`; without either, a reserved port is tried if that is permitted.
     pub reserved_port: Option<bool>,
     /// `nconnect`; see [`MountOptions::bulk_connections`].
@@ -242,6 +245,7 @@ impl Default for MountOptions {
             port: None,
             mountport: None,
             congestion: None,
+            owner_domain: None,
             reserved_port: None,
             nconnect: None,
             mdconnect: 0,

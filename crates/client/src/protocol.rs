@@ -26,6 +26,7 @@ use self::nfs4::SlotUse;
 use crate::call::Op;
 use crate::caller::Program;
 use crate::error::{Error, Result};
+use crate::owners::{Names, SetOwners};
 use crate::statistics::Replays;
 
 /// The file protocol of a mount; it creates the mount's operations.
@@ -143,6 +144,21 @@ impl Protocol {
             Version::Nfs3 => 0,
             Version::Nfs4 { minor, .. } => minor,
         }
+    }
+
+    /// The longest page of names that is asked for; 0 where the protocol does not bound it.
+    pub(crate) const fn page_bytes(self) -> u32 {
+        match self.0 {
+            Version::Nfs3 => 0,
+            Version::Nfs4 { page_bytes, .. } => page_bytes,
+        }
+    }
+
+    /// Whether the protocol has extended attributes, holes, reserved storage and copies that the
+    /// server makes: version 4.2. A server may support some of these.
+    #[must_use]
+    pub const fn has_version_4_2(self) -> bool {
+        self.minor() >= 2
     }
 
     /// NFS version 3.
@@ -301,6 +317,12 @@ impl Protocol {
     }
 }
 
+/// Whether SETATTR has failed because the server does not take an owner as it was sent.
+/// RFC 8881 s15.1.15.2
+pub(crate) fn is_bad_owner(error: &Error) -> bool {
+    error.status() == Some(Status::Other(::nfs4::Status::BADOWNER.0))
+}
+
 /// A status of version 4 as a file system speaks of it.
 pub(crate) const fn status_of_nfs4(status: ::nfs4::Status) -> Status {
     nfs4::status(status)
@@ -399,6 +421,15 @@ impl Request {
 /// Decodes the results of a successful call, which follow the status.
 type Decode<T> = fn(&mut xdr::Reader<'_>) -> xdr::Result<T>;
 
+/// The same where owners may be names.
+type DecodeOwned<T> = fn(&mut xdr::Reader<'_>, &Names<'_>) -> xdr::Result<T>;
+
+#[derive(Debug)]
+enum Decoding<T> {
+    Plain(Decode<T>),
+    WithOwners(DecodeOwned<T>),
+}
+
 /// An operation, and how its results are decoded.
 #[derive(Debug)]
 pub struct Operation<T> {
@@ -410,12 +441,21 @@ pub struct Operation<T> {
 #[derive(Debug)]
 pub(crate) struct Reading<T> {
     procedure: Procedure,
-    decode: Decode<T>,
+    decoding: Decoding<T>,
 }
 
 impl<T> Operation<T> {
     pub(crate) const fn new(procedure: Procedure, args: Vec<u8>, decode: Decode<T>) -> Self {
-        let reading = Reading { procedure, decode };
+        Self::decoded_by(procedure, args, Decoding::Plain(decode))
+    }
+
+    /// An operation with owners in its results.
+    pub(crate) const fn with_owners(procedure: Procedure, args: Vec<u8>, decode: DecodeOwned<T>) -> Self {
+        Self::decoded_by(procedure, args, Decoding::WithOwners(decode))
+    }
+
+    const fn decoded_by(procedure: Procedure, args: Vec<u8>, decoding: Decoding<T>) -> Self {
+        let reading = Reading { procedure, decoding };
         Self { request: Request::new(procedure, args), reading }
     }
 
@@ -437,15 +477,23 @@ impl<T> From<Operation<T>> for Op {
 }
 
 impl<T> Reading<T> {
-    /// Decodes the results of a call, starting with the status.
+    /// Decodes the results of a call, starting with the status. Owners are numbers.
     pub(crate) fn read(&self, results: &[u8]) -> Result<T> {
+        self.read_with(results, &Names::none())
+    }
+
+    /// Decodes the results of a call, starting with the status.
+    pub(crate) fn read_with(&self, results: &[u8], names: &Names<'_>) -> Result<T> {
         let operation = self.procedure.name();
         if let Some(status) = self.procedure.status_of(results) {
             return Err(Error::Status { operation, status });
         }
         // Results too short for a status are refused like any that are too short.
         let mut reader = xdr::Reader::new(results);
-        let decoded = reader.u32().and_then(|_| (self.decode)(&mut reader));
+        let decoded = reader.u32().and_then(|_| match self.decoding {
+            Decoding::Plain(decode) => decode(&mut reader),
+            Decoding::WithOwners(decode) => decode(&mut reader, names),
+        });
         decoded.map_err(|error| Error::PeerMisbehaved { operation, reason: error.to_string() })
     }
 }

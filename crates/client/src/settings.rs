@@ -80,6 +80,9 @@ pub struct Settings {
     pub reserved_port: Option<bool>,
     /// Congestion control; `None` for the system's default.
     pub congestion: Option<String>,
+    /// The domain of the names of owners, which some servers of version 4 send; `None` for that of
+    /// this host.
+    pub owner_domain: Option<String>,
     /// Number of loops, each of which has its share of the connections.
     pub loops: usize,
     /// Limit of the send rate to each node, for experiments.
@@ -128,6 +131,7 @@ impl Settings {
             read_only: false,
             reserved_port: None,
             congestion: None,
+            owner_domain: None,
             loops: std::thread::available_parallelism().map_or(1, usize::from),
             pace_bytes_per_s: None,
             uid: rustix::process::geteuid().as_raw(),
@@ -278,6 +282,7 @@ impl Settings {
             read_only: options.read_only,
             reserved_port: options.reserved_port,
             congestion,
+            owner_domain: options.owner_domain.clone(),
             ..Self::new(server, options.nfs_port(), export)
         })
     }

@@ -1,10 +1,13 @@
 //! The operations on the tree of a mount for a thread that blocks: [`crate::Operations`] on behalf
 //! of the mount's own user.
 
+use std::ops::Range;
+
 use fs::{Attributes, CreateMode, FileHandle, Limits, Rights, SetAttributes, Space, Special, Time};
 
 use crate::error::Result;
 use crate::mount::Mount;
+use crate::operations::{Place, SetXattr, Sought};
 use crate::slot::wait;
 
 impl Mount {
@@ -155,5 +158,77 @@ impl Mount {
     /// The server's, or the mount's.
     pub fn space_at(&self, object: FileHandle) -> Result<Space> {
         wait(self.operations(None).statfs_at(object))
+    }
+
+    /// [`crate::Operations::seek`].
+    ///
+    /// # Errors
+    /// The server's, or the mount's.
+    pub fn seek(&self, file: FileHandle, offset: u64, sought: Sought) -> Result<Option<u64>> {
+        wait(self.operations(None).seek(file, offset, sought))
+    }
+
+    /// [`crate::Operations::allocate`].
+    ///
+    /// # Errors
+    /// The server's, or the mount's.
+    pub fn allocate(&self, file: FileHandle, range: Range<u64>) -> Result<()> {
+        wait(self.operations(None).allocate(file, range))
+    }
+
+    /// [`crate::Operations::deallocate`].
+    ///
+    /// # Errors
+    /// The server's, or the mount's.
+    pub fn deallocate(&self, file: FileHandle, range: Range<u64>) -> Result<()> {
+        wait(self.operations(None).deallocate(file, range))
+    }
+
+    /// [`crate::Operations::zero`].
+    ///
+    /// # Errors
+    /// The server's, or the mount's.
+    pub fn zero(&self, file: FileHandle, range: Range<u64>) -> Result<()> {
+        wait(self.operations(None).zero(file, range))
+    }
+
+    /// [`crate::Operations::copy`].
+    ///
+    /// # Errors
+    /// The server's, or the mount's.
+    pub fn copy(&self, from: Place, to: Place, count: u64, goes_on: impl Fn() -> bool) -> Result<u64> {
+        wait(self.operations(None).copy(from, to, count, goes_on))
+    }
+
+    /// The value of an extended attribute; its name has no prefix.
+    ///
+    /// # Errors
+    /// The server's, or the mount's.
+    pub fn xattr(&self, object: FileHandle, name: &[u8]) -> Result<Vec<u8>> {
+        wait(self.operations(None).xattr(object, name))
+    }
+
+    /// The names of all extended attributes.
+    ///
+    /// # Errors
+    /// The server's, or the mount's.
+    pub fn xattrs(&self, object: FileHandle) -> Result<Vec<Vec<u8>>> {
+        wait(self.operations(None).xattrs(object))
+    }
+
+    /// Sets an extended attribute.
+    ///
+    /// # Errors
+    /// The server's, or the mount's.
+    pub fn set_xattr(&self, object: FileHandle, name: &[u8], value: &[u8], how: SetXattr) -> Result<()> {
+        wait(self.operations(None).set_xattr(object, name, value, how))
+    }
+
+    /// Removes an extended attribute.
+    ///
+    /// # Errors
+    /// The server's, or the mount's.
+    pub fn remove_xattr(&self, object: FileHandle, name: &[u8]) -> Result<()> {
+        wait(self.operations(None).remove_xattr(object, name))
     }
 }

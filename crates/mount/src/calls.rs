@@ -28,7 +28,8 @@ const DRIVER_READ_BYTES_MAX: usize = 16 << 10;
 /// The location of a name: its directory and the name itself.
 pub(crate) type Location<'a> = (FileHandle, &'a [u8]);
 
-fn errno_of(error: Error) -> Errno {
+/// The errno for a failed call. What makes no sense is logged.
+pub(crate) fn errno_of(error: Error) -> Errno {
     if let Error::PeerMisbehaved { operation, reason } = &error {
         tracing::warn!(operation, reason, "the server's answer makes no sense");
     }
@@ -56,7 +57,7 @@ fn check_name(name: &[u8]) -> Result<(), Errno> {
 }
 
 impl Core {
-    fn operations(&self, caller: &Credential) -> Operations<'_> {
+    pub(crate) fn operations(&self, caller: &Credential) -> Operations<'_> {
         self.mount.operations(caller.clone())
     }
 

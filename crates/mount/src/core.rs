@@ -15,6 +15,7 @@ use crate::pipes::Pipes;
 use crate::policy::Policy;
 use crate::read_ahead::ByteBudget;
 use crate::silly_names::SillyNames;
+use crate::unsupported::Unsupported;
 use crate::write_back::Budget;
 use client::Mount;
 use fs::{Attributes, FileHandle, SetAttributes, Verifier};
@@ -49,6 +50,7 @@ pub(crate) struct Core {
     pub invalidations: Invalidations,
     pub lock_waits: LockWaits,
     pub silly_names: SillyNames,
+    pub unsupported: Unsupported,
     /// Number of open files: while it is zero, no removed file has to be hidden.
     pub open_files: AtomicUsize,
     /// Number of WRITEs that programs wait for.

@@ -3,6 +3,8 @@
 //! The thread that receives a request does not wait for it. It handles the next request while the
 //! server works on this one.
 
+mod version_4_2;
+
 use crate::caller::Credential;
 use crate::core::Core;
 use crate::directory::OpenDirectory;
@@ -56,6 +58,12 @@ impl Filesystem for Negotiation {
             DirectoryReads::AlwaysPlus => InitFlags::FUSE_DO_READDIRPLUS,
             DirectoryReads::NeverPlus => InitFlags::empty(),
         };
+        // Where files may have extended attributes, the kernel asks before each write whether this one
+        // has capabilities. With this flag, which says that the server clears them, it asks once after
+        // it was given attributes. Linux 5.11
+        if self.core.mount.protocol().has_version_4_2() {
+            wanted |= InitFlags::FUSE_HANDLE_KILLPRIV_V2;
+        }
         // With these flags the kernel sends lock requests to us. Without them it keeps locks on
         // this host.
         if !policy.local_locks.posix {
@@ -181,6 +189,7 @@ impl FileSystem {
             // NFS has no ioctl. Programs ask whether a file is a terminal, and the kernel passes
             // each such question on.
             Operation::IoCtl => reply.error(Errno::ENOTTY),
+            Operation::Extension(extension) => self.extension(head, reply, extension),
             Operation::Interrupt { unique } => {
                 reply.none();
                 self.core.interrupts.mark(unique);

@@ -14,4 +14,4 @@ mod request;
 
 pub(crate) use device::{Data, Device, Received, Receiver};
 pub(crate) use reply::{DirentBuffer, Entry, Reply, StatFs};
-pub(crate) use request::{Head, Operation, SetAttr, Write, parse};
+pub(crate) use request::{Extension, Head, Operation, SetAttr, Write, parse};

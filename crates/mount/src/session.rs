@@ -15,6 +15,7 @@ use crate::locks::LockWaits;
 use crate::own_mount::{MountId, dead_mount_on};
 use crate::policy::Policy;
 use crate::silly_names::SillyNames;
+use crate::unsupported::Unsupported;
 use client::options::MountOptions;
 use client::{Mount, Settings};
 use fuser::{Config, Session, SessionACL};
@@ -322,6 +323,7 @@ fn make_core(mount: Mount, options: &MountOptions) -> Result<Core, Error> {
         pipes: Arc::default(),
         notifier: OnceLock::new(),
         silly_names: SillyNames::default(),
+        unsupported: Unsupported::default(),
         invalidations: Invalidations::default(),
         open_files: AtomicUsize::new(0),
         writes_in_flight: AtomicUsize::new(0),

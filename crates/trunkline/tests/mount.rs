@@ -57,6 +57,8 @@ mod status;
 mod umount;
 #[path = "mount/version_4.rs"]
 mod version_4;
+#[path = "mount/version_4_2.rs"]
+mod version_4_2;
 #[path = "mount/watched.rs"]
 mod watched;
 
@@ -90,12 +92,15 @@ fn every_promise_has_its_test() {
         include_str!("mount/status.rs"),
         include_str!("mount/umount.rs"),
         include_str!("mount/version_4.rs"),
+        include_str!("mount/version_4_2.rs"),
         include_str!("../../client/src/path_losses.rs"),
         include_str!("../../client/tests/bad_answers.rs"),
         include_str!("../../client/tests/nfs4.rs"),
         include_str!("../../client/tests/sessions.rs"),
         include_str!("../../client/tests/stable_writes.rs"),
         include_str!("../../server/src/addresses.rs"),
+        include_str!("../../client/tests/version_4_2.rs"),
+        include_str!("../../client/src/owners.rs"),
         include_str!("../../server/tests/server/nfs4/group.rs"),
         include_str!("../../server/tests/server/nfs4/copies.rs"),
         include_str!("../../server/tests/server/nfs4/denials.rs"),

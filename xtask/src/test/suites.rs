@@ -68,7 +68,7 @@ const VM_PACKAGES: &[&str] = &[
 const VERSION_4: &str = "env.TRUNKLINE_TEST_NFS_VERSION='4.2'";
 /// Guests with this kernel: an argument of cargo.
 const LINUX_6_12: &str = "env.TRUNKLINE_TEST_KERNEL='linux-image-6.12-amd64'";
-const MOUNT_PACKAGES: &[&str] = &["fio", "fuse3", "gcc", "git", "libc6-dev", "sqlite3", "util-linux"];
+const MOUNT_PACKAGES: &[&str] = &["attr", "fio", "fuse3", "gcc", "git", "libc6-dev", "sqlite3", "util-linux"];
 const MOUNT_SUITES_PACKAGES: &[&str] =
     &["git", "libacl1-dev", "nfs-ganesha", "nfs-ganesha-vfs", "rpcbind", "sqlite3", "util-linux"];
 const PEERS_PACKAGES: &[&str] = &[

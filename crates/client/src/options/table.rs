@@ -1,6 +1,7 @@
 //! The table of mount options. Its order is that of the documentation and of `Display`.
 
 use super::addresses::{parse_locals, parse_remotes, show_locals};
+use super::setters::{check_security, set_congestion, set_owner_domain};
 use super::spec::{Effect, Fault, Group, Kind, OptionSpec, Set, Value};
 use super::versions::{set_minor, set_version};
 use super::{
@@ -20,8 +21,6 @@ pub(super) const ATTRIBUTE_CACHE_S: [u32; 4] = [3, 60, 30, 60];
 /// Sizes below this are replaced by [`SIZE_SMALL`]; nfs(5).
 const SIZE_MIN: u32 = 1024;
 const SIZE_SMALL: u32 = 4096;
-/// Linux: TCP_CA_NAME_MAX, less its terminating zero.
-const CONGESTION_BYTES_MAX: usize = 15;
 
 type Setter = fn(&mut Draft, Value<'_>) -> Result<(), Fault>;
 type Show = fn(&MountOptions) -> Option<String>;
@@ -31,7 +30,6 @@ const SECONDS: Kind = Kind::Number { min: 0, max: u32::MAX, unit: "seconds" };
 const PROTOS: Kind = Kind::Choice(&["tcp", "tcp6", "rdma", "rdma6", "udp", "udp6"]);
 const HOST: Kind = Kind::Text("a name or address");
 const NO_UDP: &str = "NFS runs over TCP or RDMA here; use proto=tcp";
-const NO_OTHER_SECURITY: &str = "only AUTH_SYS is built; use sec=sys";
 const ADVISORY: &str = "locks are advisory: reads and writes do not heed them";
 const NO_NLM: &str = "the NLM protocol is not built";
 const MOUNT_OVER_TCP: &str = "MOUNT is asked over TCP, at the server's own address";
@@ -114,27 +112,6 @@ fn port(value: Value<'_>) -> Option<u16> {
     Some(value.short()).filter(|&port| port != 0)
 }
 
-/// A list means "the first that both ends have".
-fn check_security(text: &str) -> Result<(), Fault> {
-    let known = ["sys", "none", "krb5", "krb5i", "krb5p"];
-    if let Some(flavor) = text.split(':').find(|flavor| !known.contains(flavor)) {
-        return Err(Fault::Bad(format!("; \"{flavor}\" is no security flavor")));
-    }
-    match text.split(':').any(|flavor| flavor == "sys") {
-        true => Ok(()),
-        false => Err(Fault::Refused(NO_OTHER_SECURITY)),
-    }
-}
-
-fn set_congestion(draft: &mut Draft, text: &str) -> Result<(), Fault> {
-    let allowed = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-    if text.len() > CONGESTION_BYTES_MAX || !text.chars().all(allowed) {
-        return Err(Fault::Bad(String::new()));
-    }
-    draft.options.congestion = Some(text.to_owned());
-    Ok(())
-}
-
 /// As the kernel rounds: too small is 4096, too large 1 MiB; below 4096 down to a power of two,
 /// else down to a multiple of 4096. 0 stands for "not given".
 pub(super) const fn round_size(bytes: u32) -> u32 {
@@ -191,7 +168,7 @@ pub static OPTIONS: &[OptionSpec] = &[
         "vers",
         Kind::Choice(&["3", "4", "4.0", "4.1", "4.2", "2"]),
         "3",
-        "NFS version. `4` is the highest minor version that the server has: 4.2, then 4.1. Version 4 needs neither MOUNT nor rpcbind: the server's port is 2049 unless `port` is given, and the path is that which the server shows to version 4. The server must send owners as numbers.",
+        "NFS version. `4` is the highest minor version that the server has: 4.2, then 4.1. Version 4 needs neither MOUNT nor rpcbind: the server's port is 2049 unless `port` is given, and the path is that which the server shows to version 4.",
         |draft, value| set_version(draft, &format!("vers={}", value.text()), value.text()),
         |options| differs(options.version, Version::V3),
     ),
@@ -531,6 +508,15 @@ pub static OPTIONS: &[OptionSpec] = &[
         "Never use READDIRPLUS.",
         |draft| draft.options.directory_reads = DirectoryReads::NeverPlus,
         |options| flag(options.directory_reads == DirectoryReads::NeverPlus)
+    ),
+    works(
+        Group::Behaviour,
+        "idmapdomain",
+        Kind::Text("a domain, such as example.org"),
+        "that of /etc/idmapd.conf, otherwise the DNS domain",
+        "The domain of names of users and groups, with version 4, for servers that send `alice@example.org` in place of a number. This host's user database says which number such a name has; a name of another domain, or one that is unknown here, is nobody (65534). Names are sent only to servers that refuse numbers. Without `Domain` in the section `General` of /etc/idmapd.conf, it is the DNS domain of this host's name, by the name itself, /etc/hosts or /etc/resolv.conf.",
+        |draft, value| set_owner_domain(draft, value.text()),
+        |options| options.owner_domain.clone(),
     ),
     kept(
         Group::Behaviour,

@@ -59,7 +59,7 @@ fn with_company(spec: &OptionSpec, text: &str) -> String {
 fn the_expected_options_are_in_the_table_once() {
     let listed = "vers nfsvers proto port mountport nconnect remoteports remoteports_offset localports \
         localports_failover mdconnect spread_reads spread_writes max_connect rsize wsize timeo retrans busypoll hard soft \
-        ro rw nolock noac actimeo acregmin acregmax acdirmin acdirmax lookupcache forcerdirplus sec noidlexprt \
+        ro rw nolock noac actimeo acregmin acregmax acdirmin acdirmax lookupcache forcerdirplus sec noidlexprt idmapdomain \
         resvport noresvport congestion rdma tcp relatime noatime namlen mountaddr mountvers mountproto local_lock \
         addr clientaddr defaults nofail _netdev x-systemd.requires";
     for name in listed.split_whitespace() {
@@ -315,6 +315,8 @@ fn errors_for_invalid_values_say_what_is_expected() {
     assert!(error.ends_with("is expected; the range \"10.0.0.9-10.0.0.1\" runs backwards"), "{error}");
     assert_eq!(refusal("hard=1"), "mount option \"hard\" takes no value, but has \"1\"");
     assert!(refusal("congestion=../x").contains("name of a congestion control"));
+    assert!(refusal("idmapdomain=a@b").contains("a domain, such as"));
+    assert_eq!(parse("vers=4.2,idmapdomain=example.org").owner_domain.as_deref(), Some("example.org"));
 }
 
 fn any_option() -> impl Strategy<Value = String> {

@@ -9,6 +9,7 @@
 //! results that follow that of SEQUENCE, which the session has read ([`reply`]).
 
 mod convert;
+pub(crate) mod copying;
 mod data;
 mod describe;
 mod identity;
@@ -16,6 +17,8 @@ pub(crate) mod locks;
 pub(crate) mod operations;
 mod reconcile;
 mod reply;
+pub(crate) mod space;
+pub(crate) mod xattrs;
 
 use ::nfs4::Operation;
 use ::nfs4::compound::RequestWriter;
@@ -55,6 +58,9 @@ const LINK_BYTES: u32 = 8 << 10;
 /// returns. Together with [`crate::call`]'s share this is more than what a peer over RDMA must
 /// accept inline, so memory is offered for it.
 const OBJECT_BYTES: u32 = 1024;
+
+/// The longest value of an extended attribute that Linux has.
+const XATTR_BYTES: u32 = 64 << 10;
 
 /// The longest owner and scope of a server, and its program.
 const IDENTITY_BYTES: u32 = 2 * ::nfs4::OWNER_BYTES_MAX + 512;
@@ -139,7 +145,8 @@ pub(crate) fn operations_of(compound: &[u8]) -> u32 {
 /// How much longer than other replies the reply to a call may be.
 pub(crate) const fn reply_bytes_max(operation: Operation) -> u32 {
     match operation {
-        Operation::ReadDir => convert::DIRECTORY_BYTES + OBJECT_BYTES,
+        Operation::ReadDir | Operation::ListXattrs => convert::DIRECTORY_BYTES + OBJECT_BYTES,
+        Operation::GetXattr => XATTR_BYTES + OBJECT_BYTES,
         Operation::ReadLink => LINK_BYTES,
         Operation::ExchangeId => IDENTITY_BYTES,
         Operation::Read | Operation::Write | Operation::Commit | Operation::Sequence => 0,

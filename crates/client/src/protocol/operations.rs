@@ -5,7 +5,7 @@ use fs::{
     SetAttributes, Space, Special, Time,
 };
 
-use super::{Found, Operation, Protocol, Version, nfs3, nfs4};
+use super::{Found, Operation, Protocol, SetOwners, Version, nfs3, nfs4};
 
 /// Defines each operation as that of the mount's protocol.
 macro_rules! operations {
@@ -62,6 +62,22 @@ operations! {
 }
 
 impl Protocol {
+    /// [`Protocol::setattr`] with owners as names; `None` if the protocol has numbers alone.
+    pub(crate) fn setattr_by_name(
+        self,
+        object: FileHandle,
+        new: SetAttributes,
+        guard: Option<Time>,
+        owners: &SetOwners,
+    ) -> Option<Operation<Option<Attributes>>> {
+        match self.0 {
+            Version::Nfs3 => None,
+            Version::Nfs4 { minor, .. } => {
+                Some(nfs4::operations::setattr_by_name(minor, object, new, guard, owners))
+            }
+        }
+    }
+
     /// A page of a directory, without attributes and handles.
     #[must_use]
     pub fn readdir(self, directory: FileHandle, from: DirectoryPosition) -> Operation<DirectoryPage> {

@@ -137,6 +137,16 @@ impl Reply {
         self.send(None, &body);
     }
 
+    /// `struct fuse_getxattr_out`: a length without its content.
+    pub(crate) fn length(self, bytes: u32) {
+        self.written(bytes);
+    }
+
+    /// `struct fuse_lseek_out`, or `struct fuse_copy_file_range_out`.
+    pub(crate) fn number(self, number: u64) {
+        self.send(None, &number.to_ne_bytes());
+    }
+
     /// `struct fuse_statfs_out`.
     pub(crate) fn statfs(self, statfs: &StatFs) {
         let mut body = Body::new();
@@ -344,6 +354,8 @@ mod tests {
             (sent_by(|reply| reply.opened(7, FopenFlags::FOPEN_KEEP_CACHE)), 16),
             (sent_by(|reply| reply.created(&entry(), 7)), 144),
             (sent_by(|reply| reply.written(4096)), 8),
+            (sent_by(|reply| reply.length(4096)), 8),
+            (sent_by(|reply| reply.number(4096)), 8),
             (sent_by(Reply::ok), 0),
         ];
         for ((error, body), len) in lengths {

@@ -93,6 +93,12 @@ impl Server {
         self.statistics_of(procedure).iter().map(number).sum()
     }
 
+    /// The number of calls of version 4 that the server has answered.
+    pub fn compounds(&self) -> u64 {
+        let rows = self.statistics_of("NFS4").into_iter().filter(|row| row[2] == "COMPOUND");
+        rows.map(|row| row[3].parse::<u64>().unwrap_or_else(|_| panic!("{row:?}"))).sum()
+    }
+
     /// The number of bytes in its replies to a procedure, to about three digits.
     pub fn sent_bytes(&self, procedure: &str) -> f64 {
         let number = |row: &Vec<String>| {

@@ -1,6 +1,6 @@
 //! Tests the promises of docs/SEMANTICS.md one by one.
 
-use crate::fixture::{MOUNT_TIMEOUT, Mounted, Server, mounted, shell, text, try_shell};
+use crate::fixture::{MOUNT_TIMEOUT, Mounted, Server, is_version_3, mounted, shell, text, try_shell};
 use rustix::fs::{FlockOperation, OFlags, SeekFrom};
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{ErrorKind, Read, Write};
@@ -369,8 +369,13 @@ fn a_sparse_file_reads_as_zeros_and_seeks_as_one_range_of_data() {
     let mut hole = vec![1; 4096];
     file.read_exact_at(&mut hole, 5 << 20).unwrap();
     assert!(hole.iter().all(|byte| *byte == 0));
-    assert_eq!(rustix::fs::seek(&file, SeekFrom::Data(4096)).unwrap(), 4096);
-    assert_eq!(rustix::fs::seek(&file, SeekFrom::Hole(0)).unwrap(), (10 << 20) + 3);
+    let found = [SeekFrom::Data(4096), SeekFrom::Hole(0)].map(|at| rustix::fs::seek(&file, at).unwrap());
+    if is_version_3() {
+        assert_eq!(found, [4096, (10 << 20) + 3]);
+    } else {
+        // A server of version 4.2 may know its holes.
+        assert!(found[0] <= 10 << 20 && found[1] <= (10 << 20) + 3, "{found:?}");
+    }
     assert!(rustix::fs::seek(&file, SeekFrom::Data(11 << 20)).is_err());
 }
 

@@ -36,8 +36,19 @@ pub(crate) struct Ganesha {
 }
 
 impl Ganesha {
-    /// Starts nfs-ganesha on free ports and waits until it accepts connections.
+    /// Starts nfs-ganesha on free ports and waits until it accepts connections. Owners are numbers.
     pub(crate) fn start() -> Self {
+        Self::start_with("Only_Numeric_Owners = true;")
+    }
+
+    /// The same with owners that are names of a domain alone.
+    pub(crate) fn start_with_names(domain: &str) -> Self {
+        Self::start_with(&format!(
+            "Only_Numeric_Owners = false; Allow_Numeric_Owners = false; UseGetpwnam = true; DomainName = {domain};"
+        ))
+    }
+
+    fn start_with(owners: &str) -> Self {
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let root = rustix::process::geteuid().is_root();
         assert!(
@@ -48,7 +59,8 @@ impl Ganesha {
         let (port, mount_port) = (free_port(), free_port());
         let export = place.path().join("export");
         fs::create_dir(&export).unwrap();
-        fs::write(place.path().join("ganesha.conf"), configuration(&place, port, mount_port)).unwrap();
+        fs::write(place.path().join("ganesha.conf"), configuration(&place, (port, mount_port), owners))
+            .unwrap();
         let rpcbind = start_rpcbind();
         let namespace = start_namespace(&export);
         let daemon = start_daemon(&place, &namespace);
@@ -87,12 +99,15 @@ impl Ganesha {
 
     /// Mounts the export with our client.
     pub(crate) fn mount(&self, version: Version, nconnect: u16) -> Mount {
-        let settings = Settings {
-            version,
-            mount_port: self.mount_port,
-            nconnect,
-            ..Settings::new(ADDRESS, self.port, self.export_path())
-        };
+        self.mount_with(Settings { version, nconnect, ..self.settings() })
+    }
+
+    /// What a mount of the export needs.
+    pub(crate) fn settings(&self) -> Settings {
+        Settings { mount_port: self.mount_port, ..Settings::new(ADDRESS, self.port, self.export_path()) }
+    }
+
+    pub(crate) fn mount_with(&self, settings: Settings) -> Mount {
         Mount::with_settings(settings).unwrap_or_else(|error| panic!("{error:?}\n{}", self.log()))
     }
 
@@ -119,7 +134,7 @@ impl Drop for Ganesha {
     }
 }
 
-fn configuration(place: &TempDir, port: u16, mount_port: u16) -> String {
+fn configuration(place: &TempDir, (port, mount_port): (u16, u16), owners: &str) -> String {
     let export = place.path().join("export");
     let (export, plugins) = (export.display(), plugins());
     let plugins = plugins.display();
@@ -128,7 +143,7 @@ fn configuration(place: &TempDir, port: u16, mount_port: u16) -> String {
   NFS_Port = {port}; MNT_Port = {mount_port}; Bind_addr = {ADDRESS}; Protocols = 3, 4;
   Enable_NLM = false; Enable_RQUOTA = false; Enable_UDP = None; Plugins_Dir = "{plugins}";
 }}
-NFSv4 {{ Graceless = true; Minor_Versions = 1, 2; Only_Numeric_Owners = true; }}
+NFSv4 {{ Graceless = true; Minor_Versions = 1, 2; {owners} }}
 EXPORT {{
   Export_Id = 1; Path = {export}; Pseudo = {export}; Access_Type = RW; Squash = No_Root_Squash; SecType = sys;
   Protocols = 3, 4; Transports = TCP; PrivilegedPort = false;

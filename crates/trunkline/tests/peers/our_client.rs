@@ -4,9 +4,10 @@ use crate::fixtures::{TIMEOUT, assert_same, pattern};
 use crate::ganesha::Ganesha;
 use ::fs::{CreateMode, FileHandle, FileKind, SetAttributes, Status};
 use client::options::Version;
-use client::{Error, Mount};
+use client::{Error, Mount, SetXattr, Settings, Sought};
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use testkit::Deadline;
 
@@ -162,4 +163,62 @@ fn writes_complete_when_the_server_is_killed_and_restarted() {
         assert_same("read back", &found, &wanted);
         assert_same("on the server", &fs::read(ganesha.local("survivor")).unwrap(), &wanted);
     }
+}
+
+/// The number of a user of this machine.
+fn user(name: &str) -> u32 {
+    let all = fs::read_to_string("/etc/passwd").unwrap();
+    let line = all.lines().find(|line| line.split(':').next() == Some(name)).unwrap();
+    line.split(':').nth(2).unwrap().parse().unwrap()
+}
+
+// RFC 8881 s5.9
+#[test]
+fn owners_that_are_names_have_the_numbers_of_this_host_and_are_set() {
+    let ganesha = Ganesha::start_with_names("example.org");
+    let settings = |domain: &str| Settings {
+        version: Version::V4(Some(2)),
+        owner_domain: Some(domain.to_owned()),
+        ..ganesha.settings()
+    };
+    let mount = ganesha.mount_with(settings("example.org"));
+    let file = mount.create_file(b"/file", 0o644).unwrap();
+    assert_eq!(file.attributes().unwrap().uid, 0);
+    let daemon = user("daemon");
+    mount
+        .set_attributes(file.handle(), SetAttributes { uid: Some(daemon), ..Default::default() }, None)
+        .unwrap();
+    let (seen, there) = (file.attributes().unwrap(), fs::metadata(ganesha.local("file")).unwrap());
+    assert_eq!((seen.uid, there.uid()), (daemon, daemon));
+    // In another domain nobody knows these names.
+    let other = ganesha.mount_with(settings("example.com"));
+    assert_eq!(other.resolve(b"/file").unwrap().1.uid, 65_534);
+}
+
+// RFC 7862, RFC 8276
+#[test]
+fn what_nfs_ganesha_has_of_version_4_2_works_and_the_rest_is_not_supported() {
+    let ganesha = Ganesha::start();
+    let mount = ganesha.mount(Version::V4(Some(2)), 2);
+    let file = mount.create_file(b"/file", 0o644).unwrap();
+    let mut data = pattern(1 << 20, 1);
+    file.write_all_at(&data, 0).unwrap();
+    let handle = file.handle();
+    mount.deallocate(handle, 100_000..200_000).unwrap();
+    data[100_000..200_000].fill(0);
+    mount.zero(handle, 300_000..300_010).unwrap();
+    data[300_000..300_010].fill(0);
+    mount.allocate(handle, 1 << 20..2 << 20).unwrap();
+    data.resize(2 << 20, 0);
+    assert_same("on the server", &fs::read(ganesha.local("file")).unwrap(), &data);
+    // It finds every hole at the beginning of the file.
+    for offset in [0, 100_000] {
+        assert_eq!(status_of(mount.seek(handle, offset, Sought::Hole)), Status::NotSupported);
+    }
+    let copied = mount.copy((handle, 0), (handle, 4 << 20), 1 << 20, || true);
+    assert_eq!(status_of(copied), Status::NotSupported);
+    assert_eq!(status_of(mount.set_xattr(handle, b"a", b"b", SetXattr::Either)), Status::NotSupported);
+    assert_eq!(status_of(mount.xattr(handle, b"a")), Status::NotSupported);
+    assert_eq!(status_of(mount.xattrs(handle)), Status::NotSupported);
+    assert_eq!(status_of(mount.remove_xattr(handle, b"a")), Status::NotSupported);
 }

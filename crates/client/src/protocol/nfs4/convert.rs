@@ -10,6 +10,8 @@ use nfs4::op::create::What;
 use nfs4::types::attributes::number;
 use nfs4::{Attributes, Bitmap, Operation};
 
+use crate::owners::Names;
+
 /// The attributes of an object that [`object`] needs.
 pub(super) const OBJECT: Bitmap = Bitmap::of(&[
     number::TYPE,
@@ -60,10 +62,9 @@ const MULTIPLE: u32 = 4096;
 /// The preferred size of a page of a directory.
 pub(crate) const DIRECTORY_BYTES: u32 = 64 << 10;
 
-/// An object as a file system speaks of it; `None` without its type. Owners are numbers; names of
-/// owners are for a service of names, which is not here.
-pub(super) fn object(told: &Attributes<'_>) -> Option<fs::Attributes> {
-    told.object(b"")
+/// An object as a file system speaks of it; `None` without its type.
+pub(super) fn object(told: &Attributes<'_>, names: &Names<'_>) -> Option<fs::Attributes> {
+    told.object_of(|owner| names.user(owner), |owner| names.group(owner))
 }
 
 /// Space and objects. What the server does not tell is zero.
@@ -128,6 +129,8 @@ pub(super) const fn failure(of: Operation, told: nfs4::Status) -> fs::Status {
     match (of, told) {
         (Operation::Remove, nfs4::Status::SAME) => fs::Status::IsDirectory,
         (Operation::Remove, nfs4::Status::NOT_SAME) => fs::Status::NotDirectory,
+        // What sets owners sends a name in place of a number. See `is_bad_owner`.
+        (Operation::SetAttr, nfs4::Status::BADOWNER) => fs::Status::Other(nfs4::Status::BADOWNER.0),
         (_, told) => status(told),
     }
 }
@@ -167,7 +170,13 @@ pub(crate) const fn status(told: nfs4::Status) -> fs::Status {
         Nfs::BADHANDLE => Fs::BadHandle,
         Nfs::NOT_SAME => Fs::NotSync,
         Nfs::BAD_COOKIE => Fs::BadCookie,
-        Nfs::NOTSUPP | Nfs::ATTRNOTSUPP | Nfs::OP_ILLEGAL => Fs::NotSupported,
+        Nfs::NOTSUPP
+        | Nfs::ATTRNOTSUPP
+        | Nfs::OP_ILLEGAL
+        | Nfs::UNION_NOTSUPP
+        | Nfs::PARTNER_NOTSUPP
+        | Nfs::OFFLOAD_DENIED
+        | Nfs::OFFLOAD_NO_REQS => Fs::NotSupported,
         Nfs::TOOSMALL => Fs::TooSmall,
         Nfs::SERVERFAULT => Fs::ServerFault,
         Nfs::BADTYPE => Fs::BadType,
@@ -210,7 +219,7 @@ mod tests {
         assert!(told.has_links && told.file_bytes_max > 1 << 40);
         assert_eq!(limits(&nothing).name_bytes_max, 255);
         assert_eq!(space(&nothing), Space::default());
-        assert_eq!(object(&nothing), None);
+        assert_eq!(object(&nothing, &Names::none()), None);
         let huge = Attributes { maxread: Some(u64::MAX), ..nothing };
         assert_eq!(info(&huge).read.max, u32::MAX);
     }

@@ -10,6 +10,7 @@ use xdr::Writer;
 
 use super::reply::{done, expect};
 use super::{SlotUse, begin};
+use crate::owners::Names;
 use crate::protocol::{Answered, ReadHead, Results, Written};
 
 /// PUTFH and one more operation, after SEQUENCE.
@@ -81,7 +82,8 @@ pub(crate) fn decode_commit(results: &mut Results<'_>) -> Answered<Verifier> {
 
 pub(crate) fn decode_root(results: &mut Results<'_>) -> Answered<Attributes> {
     let told = after_put!(results, kind::GetAttr);
-    super::operations::object(&told).map(Ok)
+    // Who owns the root says nothing about where a connection leads.
+    super::operations::object(&told, &Names::none()).map(Ok)
 }
 
 #[cfg(test)]

@@ -8,8 +8,8 @@ use ::nfs4::op::{
 use ::nfs4::table::Family;
 use ::nfs4::types::attributes::{SPACE, number};
 use ::nfs4::{
-    Attributes as Told, Bitmap, ChangeInfo, ClientId, Fattr, FileType, Operation as Nfs, OwnerId, StateOwner,
-    Stateid,
+    Attributes as Told, Bitmap, ChangeInfo, ClientId, Fattr, FileType, Operation as Nfs, Owner, OwnerId,
+    StateOwner, Stateid,
 };
 use fs::{
     Attributes, CreateMode, DirectoryEntry, DirectoryPage, DirectoryPosition, FileHandle, FileSystemInfo,
@@ -19,7 +19,8 @@ use xdr::{Reader, Writer};
 
 use super::reply::{done, expect};
 use super::{convert, on, put};
-use crate::protocol::{Decode, Found, Operation, Procedure};
+use crate::owners::{Names, SetOwners};
+use crate::protocol::{Decode, DecodeOwned, Found, Operation, Procedure};
 
 /// The requested size of the names and cookies of a page of a directory.
 const NAMES_BYTES: u32 = 16 << 10;
@@ -37,6 +38,11 @@ type Compound<'w> = RequestWriter<'w, Fore>;
 
 pub(super) fn operation<T>(named: Nfs, args: Vec<u8>, decode: Decode<T>) -> Operation<T> {
     Operation::new(Procedure::Nfs4(named), args, decode)
+}
+
+/// An operation that tells the attributes of an object.
+fn telling_object<T>(named: Nfs, args: Vec<u8>, decode: DecodeOwned<T>) -> Operation<T> {
+    Operation::with_owners(Procedure::Nfs4(named), args, decode)
 }
 
 fn push_getattr(to: &mut Compound<'_>, wanted: Bitmap) {
@@ -69,22 +75,22 @@ fn told<'a>(reader: &mut Reader<'a>) -> xdr::Result<Told<'a>> {
 }
 
 /// The attributes of an object; its type must be among them. RFC 8881 s5.6
-pub(super) fn object(told: &getattr::Success<'_>) -> xdr::Result<Attributes> {
+pub(super) fn object(told: &getattr::Success<'_>, names: &Names<'_>) -> xdr::Result<Attributes> {
     let told = told.attributes.parse().map_err(|_| invalid("fattr4"))?;
-    convert::object(&told).ok_or(invalid("nfs_ftype4"))
+    convert::object(&told, names).ok_or(invalid("nfs_ftype4"))
 }
 
-fn read_object(reader: &mut Reader<'_>) -> xdr::Result<Attributes> {
-    object(&done(expect::<kind::GetAttr>(reader)?)?)
+fn read_object(reader: &mut Reader<'_>, names: &Names<'_>) -> xdr::Result<Attributes> {
+    object(&done(expect::<kind::GetAttr>(reader)?)?, names)
 }
 
 pub(super) fn read_put(reader: &mut Reader<'_>) -> xdr::Result<()> {
     done(expect::<kind::PutFh>(reader)?)
 }
 
-fn read_found(reader: &mut Reader<'_>) -> xdr::Result<(FileHandle, Attributes)> {
+fn read_found(reader: &mut Reader<'_>, names: &Names<'_>) -> xdr::Result<(FileHandle, Attributes)> {
     let found = done(expect::<kind::GetFh>(reader)?)?;
-    Ok((found.handle, read_object(reader)?))
+    Ok((found.handle, read_object(reader, names)?))
 }
 
 /// How many operations follow, in a compound of so many that is named for this operation, the one
@@ -107,9 +113,9 @@ fn told_at_end<S>(reader: &Reader<'_>, reply: Result<S, ::nfs4::Status>) -> xdr:
     }
 }
 
-fn read_object_at_end(reader: &mut Reader<'_>) -> xdr::Result<Option<Attributes>> {
+fn read_object_at_end(reader: &mut Reader<'_>, names: &Names<'_>) -> xdr::Result<Option<Attributes>> {
     let reply = expect::<kind::GetAttr>(reader)?;
-    told_at_end(reader, reply)?.map(|told| object(&told)).transpose()
+    told_at_end(reader, reply)?.map(|told| object(&told, names)).transpose()
 }
 
 fn read_handle_at_end(reader: &mut Reader<'_>) -> xdr::Result<Option<FileHandle>> {
@@ -117,15 +123,15 @@ fn read_handle_at_end(reader: &mut Reader<'_>) -> xdr::Result<Option<FileHandle>
     Ok(told_at_end(reader, reply)?.map(|found| found.handle))
 }
 
-fn made(reader: &mut Reader<'_>) -> xdr::Result<Found> {
+fn made(reader: &mut Reader<'_>, names: &Names<'_>) -> xdr::Result<Found> {
     read_put(reader)?;
     done(expect::<kind::Create>(reader)?)?;
     let handle = read_handle_at_end(reader)?;
-    let attributes = if handle.is_some() { read_object_at_end(reader)? } else { None };
+    let attributes = if handle.is_some() { read_object_at_end(reader, names)? } else { None };
     Ok(Found { handle, attributes })
 }
 
-fn opened(reader: &mut Reader<'_>) -> xdr::Result<Found> {
+fn opened(reader: &mut Reader<'_>, names: &Names<'_>) -> xdr::Result<Found> {
     read_put(reader)?;
     done(expect::<kind::Open>(reader)?)?;
     let handle = read_handle_at_end(reader)?;
@@ -133,7 +139,7 @@ fn opened(reader: &mut Reader<'_>) -> xdr::Result<Found> {
     if handle.is_some() {
         let closed = expect::<kind::Close>(reader)?;
         if told_at_end(reader, closed)?.is_some() {
-            attributes = read_object_at_end(reader)?;
+            attributes = read_object_at_end(reader, names)?;
         }
     }
     Ok(Found { handle, attributes })
@@ -171,21 +177,34 @@ pub(crate) fn close(minor: u32, file: FileHandle, open: Stateid) -> Operation<()
 
 pub(crate) fn getattr(minor: u32, object: FileHandle) -> Operation<Attributes> {
     let args = on(minor, object, |to| push_getattr(to, convert::OBJECT));
-    operation(Nfs::GetAttr, args, |reader| {
+    telling_object(Nfs::GetAttr, args, |reader, names| {
         read_put(reader)?;
-        read_object(reader)
+        read_object(reader, names)
     })
 }
 
-/// The guard is checked in the same compound, right before the attributes are set: this version has
-/// none of its own. RFC 8881 s18.30.4
 pub(crate) fn setattr(
     minor: u32,
     object: FileHandle,
     new: SetAttributes,
     guard: Option<Time>,
 ) -> Operation<Option<Attributes>> {
-    let set = Told::of_set(&new);
+    setattr_by_name(minor, object, new, guard, &SetOwners::default())
+}
+
+/// Sets attributes, with names in place of the numbers of owners where there are names. The guard
+/// is checked in the same compound, right before the attributes are set: this version has none of
+/// its own. RFC 8881 s18.30.4
+pub(crate) fn setattr_by_name(
+    minor: u32,
+    object: FileHandle,
+    new: SetAttributes,
+    guard: Option<Time>,
+    owners: &SetOwners,
+) -> Operation<Option<Attributes>> {
+    let mut set = Told::of_set(&new);
+    set.owner = owners.user.as_deref().map(Owner::Name).or(set.owner);
+    set.owner_group = owners.group.as_deref().map(Owner::Name).or(set.owner_group);
     let is_guarded = guard.is_some();
     let args = on(minor, object, |to| {
         if is_guarded {
@@ -196,24 +215,24 @@ pub(crate) fn setattr(
         to.push(&Args::SetAttr(getattr::SetArgs { stateid, attributes }));
         push_getattr(to, convert::OBJECT);
     });
-    fn after(reader: &mut Reader<'_>) -> xdr::Result<Option<Attributes>> {
+    fn after(reader: &mut Reader<'_>, names: &Names<'_>) -> xdr::Result<Option<Attributes>> {
         let set = expect::<kind::SetAttr>(reader)?;
         done(if set.status == ::nfs4::Status::OK { Ok(()) } else { Err(set.status) })?;
-        read_object_at_end(reader)
+        read_object_at_end(reader, names)
     }
-    let decode: Decode<Option<Attributes>> = if is_guarded {
-        |reader| {
+    let decode: DecodeOwned<Option<Attributes>> = if is_guarded {
+        |reader, names| {
             read_put(reader)?;
             done(expect::<kind::Verify>(reader)?)?;
-            after(reader)
+            after(reader, names)
         }
     } else {
-        |reader| {
+        |reader, names| {
             read_put(reader)?;
-            after(reader)
+            after(reader, names)
         }
     };
-    operation(Nfs::SetAttr, args, decode)
+    telling_object(Nfs::SetAttr, args, decode)
 }
 
 pub(crate) fn lookup(
@@ -225,26 +244,26 @@ pub(crate) fn lookup(
         push_lookup(to, name);
         push_object(to);
     });
-    fn found(reader: &mut Reader<'_>) -> xdr::Result<(FileHandle, Option<Attributes>)> {
-        read_found(reader).map(|(handle, attributes)| (handle, Some(attributes)))
+    fn found(reader: &mut Reader<'_>, names: &Names<'_>) -> xdr::Result<(FileHandle, Option<Attributes>)> {
+        read_found(reader, names).map(|(handle, attributes)| (handle, Some(attributes)))
     }
-    let decode: Decode<(FileHandle, Option<Attributes>)> = match name {
-        b"." => |reader| {
+    let decode: DecodeOwned<(FileHandle, Option<Attributes>)> = match name {
+        b"." => |reader, names| {
             read_put(reader)?;
-            found(reader)
+            found(reader, names)
         },
-        b".." => |reader| {
+        b".." => |reader, names| {
             read_put(reader)?;
             done(expect::<kind::LookupP>(reader)?)?;
-            found(reader)
+            found(reader, names)
         },
-        _ => |reader| {
+        _ => |reader, names| {
             read_put(reader)?;
             done(expect::<kind::Lookup>(reader)?)?;
-            found(reader)
+            found(reader, names)
         },
     };
-    operation(Nfs::Lookup, args, decode)
+    telling_object(Nfs::Lookup, args, decode)
 }
 
 pub(crate) fn access(minor: u32, object: FileHandle, wished: Rights) -> Operation<Rights> {
@@ -289,7 +308,7 @@ pub(crate) fn create(minor: u32, directory: FileHandle, name: &[u8], mode: Creat
         to.push(&Args::GetFh(())).push(&Args::Close(close::Args { seqid: 0, open: Stateid::CURRENT }));
         push_getattr(to, convert::OBJECT);
     });
-    operation(Nfs::Open, args, opened)
+    telling_object(Nfs::Open, args, opened)
 }
 
 fn create_other(
@@ -303,7 +322,7 @@ fn create_other(
         to.push(&Args::Create(create::Args { what, name, attributes: Fattr::all(&set) }));
         push_object(to);
     });
-    operation(Nfs::Create, args, made)
+    telling_object(Nfs::Create, args, made)
 }
 
 pub(crate) fn mkdir(minor: u32, directory: FileHandle, name: &[u8], new: SetAttributes) -> Operation<Found> {
@@ -402,14 +421,14 @@ pub(crate) fn link(minor: u32, file: FileHandle, at: (FileHandle, &[u8])) -> Ope
         to.push(&Args::Link(link::LinkArgs { name: at.1 })).push(&Args::RestoreFh(()));
         push_getattr(to, convert::OBJECT);
     });
-    operation(Nfs::Link, args, |reader| {
+    telling_object(Nfs::Link, args, |reader, names| {
         read_put(reader)?;
         done(expect::<kind::SaveFh>(reader)?)?;
         read_put(reader)?;
         done(expect::<kind::Link>(reader)?)?;
         let restored = expect::<kind::RestoreFh>(reader)?;
         let is_restored = told_at_end(reader, restored)?.is_some();
-        if is_restored { read_object_at_end(reader) } else { Ok(None) }
+        if is_restored { read_object_at_end(reader, names) } else { Ok(None) }
     })
 }
 
@@ -425,19 +444,19 @@ fn list(
     let args = on(minor, directory, |to| {
         to.push(&Args::ReadDir(readdir::Args { cookie, verifier, dircount, maxcount, wanted }));
     });
-    operation(Nfs::ReadDir, args, |reader| {
+    telling_object(Nfs::ReadDir, args, |reader, names| {
         read_put(reader)?;
         let page = done(expect::<kind::ReadDir>(reader)?)?;
-        let entries = page.entries.iter().map(|entry| entry_of(&entry)).collect::<xdr::Result<_>>()?;
+        let entries = page.entries.iter().map(|entry| entry_of(&entry, names)).collect::<xdr::Result<_>>()?;
         Ok(DirectoryPage { entries, verifier: page.verifier, eof: page.eof })
     })
 }
 
 /// An entry whose attributes cannot be had is a name all the same. RFC 8881 s5.8.1.12
-fn entry_of(entry: &readdir::Entry<'_>) -> xdr::Result<DirectoryEntry> {
+fn entry_of(entry: &readdir::Entry<'_>, names: &Names<'_>) -> xdr::Result<DirectoryEntry> {
     let told = entry.attributes.parse().map_err(|_| invalid("fattr4"))?;
     let fails = told.rdattr_error.is_some_and(|status| status != ::nfs4::Status::OK);
-    let attributes = if fails { None } else { convert::object(&told) };
+    let attributes = if fails { None } else { convert::object(&told, names) };
     Ok(DirectoryEntry {
         name: entry.name.to_vec(),
         fileid: told.mounted_on_fileid.or(told.fileid).unwrap_or(0),
@@ -505,9 +524,9 @@ pub(crate) fn root(minor: u32) -> Operation<(FileHandle, Attributes)> {
         to.push(&Args::PutRootFh(()));
         push_object(to);
     });
-    operation(Nfs::PutRootFh, args, |reader| {
+    telling_object(Nfs::PutRootFh, args, |reader, names| {
         done(expect::<kind::PutRootFh>(reader)?)?;
-        read_found(reader)
+        read_found(reader, names)
     })
 }
 

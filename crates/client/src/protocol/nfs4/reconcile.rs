@@ -19,7 +19,11 @@ pub(crate) fn reconcile(operation: Operation, results: &mut Vec<u8>, replays: &m
             *results = removed_before();
             replays.reconciled += 1;
         }
-        (Operation::Open | Operation::Create | Operation::Link, Status::EXIST)
+        (Operation::RemoveXattr, Status::NOXATTR) => {
+            *results = super::xattrs::removed_before();
+            replays.reconciled += 1;
+        }
+        (Operation::Open | Operation::Create | Operation::Link | Operation::SetXattr, Status::EXIST)
         | (Operation::Rename, Status::NOENT)
         | (Operation::SetAttr, Status::NOT_SAME) => replays.undecided += 1,
         _ => {}
@@ -51,12 +55,17 @@ mod tests {
             assert!(reading.read(&results).is_ok());
         }
         assert_eq!(after(Operation::Remove, Status::ACCESS).1, Replays::default());
+        let (results, replays) = after(Operation::RemoveXattr, Status::NOXATTR);
+        assert_eq!(replays, Replays { reconciled: 1, ..Replays::default() });
+        let (_, reading) = super::super::xattrs::remove(2, directory, b"name").into_parts();
+        assert!(reading.read(&results).is_ok());
+        assert_eq!(after(Operation::GetXattr, Status::NOXATTR).1, Replays::default());
     }
 
     #[test]
     fn a_name_that_exists_when_its_creation_is_repeated_may_belong_to_another_client() {
         let undecided = Replays { undecided: 1, ..Replays::default() };
-        for operation in [Operation::Open, Operation::Create, Operation::Link] {
+        for operation in [Operation::Open, Operation::Create, Operation::Link, Operation::SetXattr] {
             assert_eq!(after(operation, Status::EXIST).1, undecided);
         }
         assert_eq!(after(Operation::Rename, Status::NOENT).1, undecided);

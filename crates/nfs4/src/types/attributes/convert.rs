@@ -36,13 +36,23 @@ impl Attributes<'_> {
     /// "1000@domain".
     #[must_use]
     pub fn object(&self, domain: &[u8]) -> Option<fs::Attributes> {
+        let id = |owner: Owner<'_>| owner.id(domain);
+        self.object_of(id, id)
+    }
+
+    /// The same, where a service of names says which numbers users and groups have.
+    #[must_use]
+    pub fn object_of(
+        &self,
+        user: impl FnOnce(Owner<'_>) -> Option<u32>,
+        group: impl FnOnce(Owner<'_>) -> Option<u32>,
+    ) -> Option<fs::Attributes> {
         let plain = fs::Attributes::of(self.file_type?.kind());
-        let id = |owner: Option<Owner<'_>>| owner.and_then(|owner| owner.id(domain));
         Some(fs::Attributes {
             mode: self.mode.unwrap_or(plain.mode) & 0o7777,
             nlink: self.numlinks.unwrap_or(plain.nlink),
-            uid: id(self.owner).unwrap_or(NOBODY),
-            gid: id(self.owner_group).unwrap_or(NOBODY),
+            uid: self.owner.and_then(user).unwrap_or(NOBODY),
+            gid: self.owner_group.and_then(group).unwrap_or(NOBODY),
             size: self.size.unwrap_or(plain.size),
             used: self.space_used.unwrap_or(plain.used),
             rdev: self.rawdev.unwrap_or(plain.rdev),

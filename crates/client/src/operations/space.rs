@@ -1,0 +1,103 @@
+//! The data and the holes of files, and storage that is reserved. RFC 7862 s15.1, s15.4, s15.11
+
+use std::ops::Range;
+
+use ::nfs4::op::seek::What;
+use fs::{FileHandle, Status};
+
+use super::Operations;
+use crate::error::{Error, Result};
+use crate::protocol::nfs4::space::{self, Found};
+
+const SEEK: &str = "SEEK";
+
+/// What a seek looks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sought {
+    /// Data.
+    Data,
+    /// A hole. Behind the last data every file has one.
+    Hole,
+}
+
+impl Operations<'_> {
+    /// The minor version, if it has the operations of version 4.2.
+    pub(super) fn version_4_2(&self, operation: &'static str) -> Result<u32> {
+        let minor = self.protocol().minor();
+        let missing = Error::Status { operation, status: Status::NotSupported };
+        if minor >= 2 { Ok(minor) } else { Err(missing) }
+    }
+
+    /// Finds the first data, or the first hole, at an offset or behind it; `None` if there are no
+    /// more data. An offset at the end of the file, or behind it, is [`Status::NoAddress`].
+    ///
+    /// # Errors
+    /// Those of the server and of the mount; [`Status::NotSupported`] before version 4.2, and if what
+    /// the server finds cannot be: nfs-ganesha 4.3 finds everything at the beginning of the file.
+    pub async fn seek(&self, file: FileHandle, offset: u64, sought: Sought) -> Result<Option<u64>> {
+        let found = self.seek_once(file, offset, sought).await?;
+        // By a hole that is none, a program that leaves out holes would lose data.
+        let is_hole_here = sought == Sought::Hole && found == Some(offset);
+        if is_hole_here && self.seek_once(file, offset, Sought::Data).await.is_ok_and(|at| at == Some(offset))
+        {
+            return Err(not_believed(offset, offset));
+        }
+        Ok(found)
+    }
+
+    async fn seek_once(&self, file: FileHandle, offset: u64, sought: Sought) -> Result<Option<u64>> {
+        let what = match sought {
+            Sought::Data => What::Data,
+            Sought::Hole => What::Hole,
+        };
+        let minor = self.version_4_2(SEEK)?;
+        let Found { eof, offset: found } = self.run(space::seek(minor, file, offset, what)).await?;
+        match (eof, sought) {
+            (true, Sought::Data) => Ok(None),
+            _ if found < offset => Err(not_believed(offset, found)),
+            _ => Ok(Some(found)),
+        }
+    }
+
+    /// Reserves storage for a range. A file that ends before the range does becomes longer.
+    ///
+    /// # Errors
+    /// Those of the server and of the mount; [`Status::NotSupported`] before version 4.2.
+    pub async fn allocate(&self, file: FileHandle, range: Range<u64>) -> Result<()> {
+        let minor = self.version_4_2("ALLOCATE")?;
+        self.run(space::allocate(minor, file, offset_and_length(range))).await
+    }
+
+    /// Makes a range a hole. The size of the file stays what it is.
+    ///
+    /// # Errors
+    /// Those of the server and of the mount; [`Status::NotSupported`] before version 4.2.
+    pub async fn deallocate(&self, file: FileHandle, range: Range<u64>) -> Result<()> {
+        let minor = self.version_4_2("DEALLOCATE")?;
+        self.run(space::deallocate(minor, file, offset_and_length(range))).await
+    }
+
+    /// Makes a range zeros for which storage is reserved. A file that ends before the range does
+    /// becomes longer. If it fails, the range may be zeros without storage.
+    ///
+    /// # Errors
+    /// Those of the server and of the mount; [`Status::NotSupported`] before version 4.2.
+    pub async fn zero(&self, file: FileHandle, range: Range<u64>) -> Result<()> {
+        let minor = self.version_4_2("ALLOCATE")?;
+        self.run(space::zero(minor, file, offset_and_length(range))).await
+    }
+}
+
+/// What the server has found is not there, so it is as if it could not look.
+fn not_believed(offset: u64, found: u64) -> Error {
+    tracing::warn!(
+        offset,
+        found,
+        "the server finds data and holes where there are none, and is not believed"
+    );
+    Error::Status { operation: SEEK, status: Status::NotSupported }
+}
+
+const fn offset_and_length(range: Range<u64>) -> (u64, u64) {
+    (range.start, range.end.saturating_sub(range.start))
+}
