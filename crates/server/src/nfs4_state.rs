@@ -7,12 +7,16 @@
 //! such place, and nothing to reclaim: it is another one after a restart, and says so.
 
 mod associations;
+mod back_connection;
+mod call_backs;
 mod held;
 mod place;
 mod recovery;
 mod releases;
 
 pub(crate) use associations::Associations;
+pub(crate) use back_connection::BackConnection;
+pub(crate) use call_backs::{Wake, is_usable, keep_security};
 pub use recovery::RecoveryError;
 
 use crate::clock;
@@ -20,11 +24,12 @@ use crate::config::{Config, NfsVersions};
 use crate::error::Error;
 use crate::export::Export;
 use crate::shared_reply_cache::{ArenaWords, GroupError, GroupFile, GroupHost, ServerWord};
+use call_backs::CallBacks;
 pub(crate) use held::Opening;
 use held::{FileName, HeldFiles};
 use place::{StateHost, StateWords};
 use recovery::{GraceRecorded, Recovered, Recovery, WRITE_WAIT};
-use state::{Bounds, ClientRef, HeapWords, Kind, OpenError, Output, SingleProcess, State, Tick};
+use state::{Bounds, ClientRef, HeapWords, Host as _, Kind, OpenError, Output, SingleProcess, State, Tick};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -64,10 +69,10 @@ const BOUNDS: Bounds = Bounds {
     locks_per_client: 65_536,
     ranges: 262_144,
     ranges_per_client: 65_536,
-    delegations: 16,
-    delegations_per_client: 16,
-    waiters: 16,
-    waiters_per_client: 16,
+    delegations: 65_536,
+    delegations_per_client: 16_384,
+    waiters: 16_384,
+    waiters_per_client: 4096,
     recoveries: 4096,
     blobs: 524_288,
 };
@@ -78,6 +83,13 @@ pub(crate) fn file_name(export: &Export, object: ObjectId) -> FileName {
     name.extend_from_slice(&object.fileid.to_be_bytes());
     name.extend_from_slice(object.name());
     name
+}
+
+/// What [`file_name`] was made of: the number of the export, and the object.
+pub(crate) fn parse_file_name(name: &[u8]) -> Option<(u32, ObjectId)> {
+    let (fsid, rest) = name.split_first_chunk()?;
+    let (fileid, name) = rest.split_first_chunk()?;
+    Some((u32::from_be_bytes(*fsid), ObjectId::named(u64::from_be_bytes(*fileid), name)?))
 }
 
 /// See the module's documentation.
@@ -95,6 +107,7 @@ pub(crate) struct Nfs4State {
     recovery: Option<Recovery>,
     /// The files that are open.
     held: HeldFiles,
+    call_backs: CallBacks,
     /// When it was last looked for what has expired, in milliseconds.
     ticked_ms: AtomicU64,
     /// When a search for files that others have closed began, in milliseconds.
@@ -253,6 +266,7 @@ impl Nfs4State {
             group: None,
             recovery: None,
             held: HeldFiles::default(),
+            call_backs: CallBacks::default(),
             ticked_ms: AtomicU64::new(0),
             searched_ms: AtomicU64::new(0),
             is_left: AtomicBool::new(false),
@@ -300,6 +314,11 @@ impl Nfs4State {
         if let Some(recovery) = &self.recovery {
             recovery.end();
         }
+        if self.is_in_group()
+            && let Err(error) = self.state.forget_process(self.host(), now, self.host().me())
+        {
+            tracing::warn!(%error, "the others learn later that nobody is called back from here");
+        }
     }
 
     /// Waits until the record of a new client is written.
@@ -325,12 +344,14 @@ impl Nfs4State {
             return None;
         }
         let last = Duration::from_millis(self.ticked_ms.load(Ordering::Relaxed));
-        Some((last + TICK).saturating_sub(now))
+        let sweep = (last + TICK).saturating_sub(now);
+        Some(self.next_look(now).map_or(sweep, |look| look.min(sweep)))
     }
 
     /// Frees what has expired, at most once a second. Called in each round of a loop.
     #[inline]
     pub fn tick(&self, now: Duration) {
+        self.look_for_call_backs(now);
         let now_ms = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
         let last = self.ticked_ms.load(Ordering::Relaxed);
         if now_ms.saturating_sub(last) >= TICK.as_millis() as u64
@@ -357,18 +378,24 @@ impl Nfs4State {
             self.ticked_ms.store(now_ms.saturating_sub(wait_ms), Ordering::Relaxed);
         }
         self.settle(now);
+        self.note_silent(now);
+        self.call_back(now);
+        if self.is_in_group()
+            && let Err(error) = self.state.forget_ended_processes(self.host(), now)
+        {
+            tracing::warn!(%error, "back channels of processes that have ended stay noted");
+        }
     }
 
-    /// Does what the state asks for. Where there is no stable storage, a client's record is as good
-    /// as written. Nothing is delegated, and nobody waits in a queue.
-    /// In a group, the process that writes the records does it.
+    /// Has the records written that the state asks for. Where there is no stable storage, a client's
+    /// record is as good as written. In a group, the process that writes the records does it.
     pub fn settle(&self, now: Duration) {
         if let (Some(_), Some(recovery)) = (&self.group, &self.recovery) {
             recovery.look();
             return;
         }
         loop {
-            match self.state.poll_output(self.host(), now) {
+            match self.state.poll_record(self.host(), now) {
                 Ok(Some(output)) => self.carry_out(output, now),
                 Ok(None) => return,
                 Err(error) => {
