@@ -45,6 +45,8 @@ struct Network {
     forward: BTreeMap<u32, u32>,
     reverse: BTreeMap<u32, u32>,
     granted: usize,
+    /// Whether the client answers no calls.
+    is_silent: bool,
 }
 
 impl Network {
@@ -71,6 +73,7 @@ impl Network {
             forward,
             reverse,
             granted,
+            is_silent: false,
         }
     }
 
@@ -132,7 +135,7 @@ impl Network {
                 self.server.reply(request, message(xid, REPLY, xid + 1), None);
                 self.drain(&[]);
             }
-            3 if !self.at_client.is_empty() => {
+            3 if !self.at_client.is_empty() && !self.is_silent => {
                 let at = random(&mut self.state, self.at_client.len() as u64) as usize;
                 let xid = self.at_client.swap_remove(at);
                 self.client.answer(&message(xid, REPLY, xid + 2)).expect("it was called");
@@ -178,6 +181,44 @@ fn calls_of_both_directions_are_answered_within_the_credits_of_each() {
         assert!(network.forward.iter().all(|(xid, says)| *says == xid + 1));
         assert!(network.reverse.iter().all(|(xid, says)| *says == xid + 2));
         assert_eq!((network.client.in_flight(), network.server.outstanding()), ((0, 0), 0));
+        assert_eq!(network.server.calls(), (0, 0));
+    }
+}
+
+// RFC 8167 s4
+#[test]
+fn a_client_that_answers_no_calls_is_served_all_the_same_and_may_answer_late() {
+    /// More than any client here grants.
+    const CALLED: u32 = 20;
+    for seed in 0..SEEDS {
+        println!("seed {seed}");
+        let mut network = Network::new(seed);
+        network.is_silent = true;
+        network.drain(&[]);
+        for xid in 0..CALLED {
+            network.server.call(message(xid, CALL, !xid)).expect("taken");
+        }
+        let (mut forward, mut steps) = (0, 0);
+        while network.forward.len() < usize::try_from(CALLS).expect("small") {
+            steps += 1;
+            assert!(steps < 1_000_000, "a request is never answered");
+            if forward < CALLS && random(&mut network.state, 3) == 0 {
+                network.client.call(call(forward)).expect("taken");
+                forward += 1;
+            }
+            network.step();
+            network.drain(&[]);
+        }
+        assert!(network.reverse.is_empty());
+        let (outstanding, waiting) = network.server.calls();
+        assert_eq!(outstanding + waiting, usize::try_from(CALLED).expect("small"), "none is lost");
+        network.is_silent = false;
+        while network.reverse.len() < usize::try_from(CALLED).expect("small") {
+            steps += 1;
+            assert!(steps < 2_000_000, "a call is never answered");
+            network.step();
+            network.drain(&[]);
+        }
         assert_eq!(network.server.calls(), (0, 0));
     }
 }

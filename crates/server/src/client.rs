@@ -2,7 +2,7 @@
 
 use crate::export::{Admitted, Exports};
 use crate::identity::IdentityCache;
-use crate::nfs4_state::Associations;
+use crate::nfs4_state::{Associations, BackConnection};
 use crate::reply_cache::CacheClient;
 use crate::statistics::FileId;
 use std::cell::Cell;
@@ -38,6 +38,8 @@ pub(crate) struct Client {
     pub subject: Cell<CallSubject>,
     /// The sessions of the connection, shared by all who serve it.
     pub sessions: Arc<Associations>,
+    /// The connection as part of back channels, shared likewise.
+    pub back: Arc<BackConnection>,
 }
 
 impl Client {
@@ -54,6 +56,7 @@ impl Client {
             cache_client: CacheClient::new(peer, local),
             subject: Cell::default(),
             sessions: Arc::default(),
+            back: Arc::default(),
         }
     }
 
@@ -76,6 +79,7 @@ impl Client {
             cache_client: self.cache_client.clone(),
             subject: Cell::default(),
             sessions: Arc::clone(&self.sessions),
+            back: Arc::clone(&self.back),
         }
     }
 }

@@ -105,12 +105,27 @@ impl Executor<'_> {
 
     /// Answers a record whose header is not sound, if it can be answered.
     #[cold]
-    pub fn refuse_record(&mut self, error: &CallError) -> Dispatched {
+    pub fn refuse_record(&mut self, record: &[u8], error: &CallError) -> Dispatched {
         match *error {
             CallError::RpcMismatch { xid } => self.reject(xid, Reject::RPC_VERSION),
             CallError::AuthError { xid, stat } => self.reject(xid, Reject::Auth(stat)),
+            CallError::NotACall if self.take_reply(record) => Dispatched::Uncounted,
             CallError::NotACall => Dispatched::Garbage("a message that is not a call"),
             CallError::Garbage(_) => Dispatched::Garbage("a record that ends within a call's header"),
+        }
+    }
+
+    /// Takes the reply to a call-back, if the connection may have one.
+    fn take_reply(&self, record: &[u8]) -> bool {
+        let state = self.group.nfs4.as_ref();
+        state.is_some_and(|state| state.take_reply(self.times.now, &self.client.back, record))
+    }
+
+    /// The client's transport has refused a call-back.
+    #[cold]
+    pub fn take_refusal(&self, xid: u32) {
+        if let Some(state) = &self.group.nfs4 {
+            state.take_refusal(self.times.now, &self.client.back, xid);
         }
     }
 

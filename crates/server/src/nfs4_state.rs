@@ -7,6 +7,8 @@
 //! such place, and nothing to reclaim: it is another one after a restart, and says so.
 
 mod associations;
+mod back_connection;
+mod call_backs;
 mod held;
 mod locks;
 mod place;
@@ -14,20 +16,23 @@ mod recovery;
 mod releases;
 
 pub(crate) use associations::Associations;
+pub(crate) use back_connection::BackConnection;
+pub(crate) use call_backs::{Wake, is_usable, keep_security};
 pub use recovery::RecoveryError;
 
 use crate::clock;
 use crate::config::{Config, NfsVersions};
 use crate::error::Error;
 use crate::export::{Export, Exports};
-use crate::nlm_hosts::CallBacks;
+use crate::nlm_hosts;
 use crate::shared_reply_cache::{ArenaWords, GroupError, GroupFile, GroupHost, ServerWord};
+use call_backs::CallBacks;
 use held::HeldFiles;
 pub(crate) use held::{FileName, Opening};
 use locks::Grants;
 pub(crate) use place::{StateHost, StateWords};
 use recovery::{GraceRecorded, Recovered, Recovery, WRITE_WAIT};
-use state::{Bounds, ClientRef, HeapWords, Kind, OpenError, Output, SingleProcess, State, Tick};
+use state::{Bounds, ClientRef, HeapWords, Host as _, Kind, OpenError, Output, SingleProcess, State, Tick};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -67,10 +72,10 @@ const BOUNDS: Bounds = Bounds {
     locks_per_client: 65_536,
     ranges: 262_144,
     ranges_per_client: 65_536,
-    delegations: 16,
-    delegations_per_client: 16,
-    waiters: 8192,
-    waiters_per_client: 1024,
+    delegations: 65_536,
+    delegations_per_client: 16_384,
+    waiters: 16_384,
+    waiters_per_client: 4096,
     recoveries: 4096,
     blobs: 524_288,
 };
@@ -84,6 +89,8 @@ const BOUNDS_WITHOUT_4: Bounds = Bounds {
     slots_per_session: 16,
     opens: 16,
     opens_per_client: 16,
+    delegations: 16,
+    delegations_per_client: 16,
     ..BOUNDS
 };
 
@@ -93,6 +100,13 @@ pub(crate) fn file_name(export: &Export, object: ObjectId) -> FileName {
     name.extend_from_slice(&object.fileid.to_be_bytes());
     name.extend_from_slice(object.name());
     name
+}
+
+/// What [`file_name`] was made of: the number of the export, and the object.
+pub(crate) fn parse_file_name(name: &[u8]) -> Option<(u32, ObjectId)> {
+    let (fsid, rest) = name.split_first_chunk()?;
+    let (fileid, name) = rest.split_first_chunk()?;
+    Some((u32::from_be_bytes(*fsid), ObjectId::named(u64::from_be_bytes(*fileid), name)?))
 }
 
 /// See the module's documentation.
@@ -106,7 +120,7 @@ pub(crate) struct Nfs4State {
     /// The state number of this server's status monitor: odd, and higher after each restart.
     pub nsm_state: i32,
     /// What hosts that lock by NLM are told.
-    pub call_backs: Arc<CallBacks>,
+    pub host_calls: Arc<nlm_hosts::CallBacks>,
     /// Gives locks to hosts that wait for them.
     grants: Grants,
     host: Arc<StateHost>,
@@ -116,6 +130,7 @@ pub(crate) struct Nfs4State {
     recovery: Option<Recovery>,
     /// The files that are open.
     held: HeldFiles,
+    call_backs: CallBacks,
     /// When it was last looked for what has expired, in milliseconds.
     ticked_ms: AtomicU64,
     /// When a search for files that others have closed began, in milliseconds.
@@ -297,20 +312,21 @@ impl Nfs4State {
         (identity, epoch): ([u8; 16], u32),
     ) -> Self {
         let (state, host) = (Arc::new(state), Arc::new(host));
-        let call_backs =
-            Arc::new(CallBacks::new(Arc::clone(&state), Arc::clone(&host), config.clients_rpcbind));
+        let (of_calls, rpcbind) = ((Arc::clone(&state), Arc::clone(&host)), config.clients_rpcbind);
+        let host_calls = Arc::new(nlm_hosts::CallBacks::new(of_calls.0, of_calls.1, rpcbind));
         Self {
-            grants: Grants::new(exports, &state, &host, &call_backs),
+            grants: Grants::new(exports, &state, &host, &host_calls),
             state,
             versions: config.versions,
             identity,
             lease: config.lease,
             nsm_state: locks::nsm_state(epoch),
-            call_backs,
+            host_calls,
             host,
             group: None,
             recovery: None,
             held: HeldFiles::default(),
+            call_backs: CallBacks::default(),
             ticked_ms: AtomicU64::new(0),
             searched_ms: AtomicU64::new(0),
             is_left: AtomicBool::new(false),
@@ -359,7 +375,12 @@ impl Nfs4State {
         if let Some(recovery) = &self.recovery {
             recovery.end();
         }
-        self.call_backs.end(deadline);
+        self.host_calls.end(deadline);
+        if self.is_in_group()
+            && let Err(error) = self.state.forget_process(self.host(), now, self.host().me())
+        {
+            tracing::warn!(%error, "the others learn later that nobody is called back from here");
+        }
     }
 
     /// Waits until the record of a new client is written.
@@ -385,12 +406,14 @@ impl Nfs4State {
             return None;
         }
         let last = Duration::from_millis(self.ticked_ms.load(Ordering::Relaxed));
-        Some((last + TICK).saturating_sub(now))
+        let sweep = (last + TICK).saturating_sub(now);
+        Some(self.next_look(now).map_or(sweep, |look| look.min(sweep)))
     }
 
     /// Frees what has expired, at most once a second. Called in each round of a loop.
     #[inline]
     pub fn tick(&self, now: Duration) {
+        self.look_for_call_backs(now);
         let now_ms = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
         let last = self.ticked_ms.load(Ordering::Relaxed);
         if now_ms.saturating_sub(last) >= TICK.as_millis() as u64
@@ -417,18 +440,25 @@ impl Nfs4State {
             self.ticked_ms.store(now_ms.saturating_sub(wait_ms), Ordering::Relaxed);
         }
         self.settle(now);
+        self.note_silent(now);
+        self.call_back(now);
+        if self.is_in_group()
+            && let Err(error) = self.state.forget_ended_processes(self.host(), now)
+        {
+            tracing::warn!(%error, "back channels of processes that have ended stay noted");
+        }
     }
 
-    /// Does what the state asks for. Where there is no stable storage, a client's record is as good
-    /// as written. Nothing is delegated, and clients of version 4 do not wait in a queue.
-    /// In a group, the process that writes the records does it.
+    /// Has the records written that the state asks for, and locks given to hosts of NLM that wait for
+    /// them. Where there is no stable storage, a client's record is as good as written. In a group,
+    /// the process that writes the records does it.
     pub fn settle(&self, now: Duration) {
         if let (Some(_), Some(recovery)) = (&self.group, &self.recovery) {
             recovery.look();
             return;
         }
         loop {
-            match self.state.poll_output(self.host(), now) {
+            match self.state.poll_record(self.host(), now) {
                 Ok(Some(output)) => self.carry_out(output, now),
                 Ok(None) => return,
                 Err(error) => {

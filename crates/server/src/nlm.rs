@@ -159,7 +159,7 @@ fn try_serve(mut call: Call<'_, '_>) -> Result<Answered, Answered> {
     encode_success(&mut Writer::new(call.out), call.header.xid);
     match procedure.outcome() {
         Some(outcome) if procedure.form() == Form::Message => {
-            shared.call_backs.outcome(request.host(caller), outcome, results);
+            shared.host_calls.outcome(request.host(caller), outcome, results);
         }
         _ => call.out.extend_from_slice(&results),
     }

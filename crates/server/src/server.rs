@@ -153,6 +153,9 @@ impl Server {
         let (pollers, wakers) = pollers(loops)?;
         let names = config.nodes.iter().map(|node| node.name.clone()).collect();
         let mailboxes = Arc::new(Mailboxes::new(wakers));
+        if let Some(state) = &group.nfs4 {
+            state.start_call_backs(Arc::downgrade(&group), Arc::<Mailboxes>::clone(&mailboxes));
+        }
         let worker_pool = Arc::new(WorkerPool::new(Arc::clone(&group), Arc::clone(&mailboxes)));
         let mut server = Self {
             group: Arc::clone(&group),

@@ -6,8 +6,8 @@ use crate::arena::{Arena, lower, pair, upper};
 use crate::error::Error;
 use crate::host::{Host, Owner};
 use crate::id::SessionId;
-use crate::record::{BACK_PROCESSES_MAX, BACK_SLOTS_MAX, Kind, Record, session};
-use crate::session::SessionChannels;
+use crate::record::{BACK_PROCESSES_MAX, BACK_SLOTS_MAX, Kind, Record, client, session};
+use crate::session::{SessionChannels, Ticket};
 use crate::transaction::Transaction;
 use crate::words::Words;
 use std::time::Duration;
@@ -49,6 +49,12 @@ impl<W: Words> Arena<W> {
         Ok((self.read(of, session::BACK_COUNT)? != 0).then_some(()))
     }
 
+    /// Whether any process has connections of the back channel of any of a client's sessions.
+    pub fn is_client_reachable(&self, of: Record) -> Result<bool, Error> {
+        let sessions = self.list(of, client::SESSIONS, Kind::Session, session::LINK)?;
+        Ok(self.find(sessions, |record| Ok(self.reachable_by_any(record)?.is_some()))?.is_some())
+    }
+
     fn back_slots(&self, of: Record) -> Result<usize, Error> {
         let mut words = [0; crate::record::CHANNELS_WORDS];
         for (at, word) in words.iter_mut().enumerate() {
@@ -73,6 +79,8 @@ impl<W: Words> State<W> {
     pub fn bind_back(&self, host: &impl Host, now: Duration, id: SessionId) -> Result<(), Error> {
         self.change(host, now, |transaction| {
             let (record, _) = transaction.live_session(id)?;
+            let flags = transaction.read(record, session::FLAGS)?;
+            transaction.write(record, session::FLAGS, flags & !session::BACK_FAULT | session::HAS_BACK)?;
             if let Some(place) = transaction.back_place(record, host.me())? {
                 let word = transaction.read(record, place)?;
                 return transaction.write(record, place, word.saturating_add(1 << 32));
@@ -128,6 +136,59 @@ impl<W: Words> State<W> {
             })?;
         }
         Ok(())
+    }
+
+    /// Forgets the connections of all processes that have ended. Takes no lock if none has.
+    ///
+    /// # Errors
+    /// [`Error::Busy`], [`Error::Damaged`].
+    pub fn forget_ended_processes(&self, host: &impl Host, now: Duration) -> Result<(), Error> {
+        // A process is asked for once, as that may take a system call.
+        let mut known: Vec<Owner> = Vec::new();
+        for index in 1..=self.arena.ever_used(Kind::Session) {
+            let record = Record { kind: Kind::Session, index };
+            if self.arena.read(record, session::BACK_COUNT)? == 0 {
+                continue;
+            }
+            for at in session::BACK_PROCESSES..session::BACK_PROCESSES + BACK_PROCESSES_MAX {
+                let process = Owner::new(lower(self.arena.read(record, at)?));
+                known.extend(process.filter(|process| !known.contains(process)));
+            }
+        }
+        let ended = known.into_iter().filter(|process| *process != host.me() && !host.is_alive(*process));
+        ended.map(|process| self.forget_process(host, now, process)).collect()
+    }
+
+    /// Whether the client of a request can be called back on its session.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`].
+    pub fn has_back_channel(&self, ticket: &Ticket) -> Result<bool, Error> {
+        Ok(self.arena.reachable_by_any(ticket.session())?.is_some())
+    }
+
+    /// Notes whether the client of a session answers call-backs as it must:
+    /// SEQ4_STATUS_BACKCHANNEL_FAULT. Takes no lock if that is known.
+    ///
+    /// # Errors
+    /// [`Error::BadSession`], [`Error::Busy`], [`Error::Damaged`].
+    pub fn set_back_fault(
+        &self,
+        host: &impl Host,
+        now: Duration,
+        id: SessionId,
+        is_faulty: bool,
+    ) -> Result<(), Error> {
+        let (record, _) = self.arena.live_session(id)?;
+        if (self.arena.read(record, session::FLAGS)? & session::BACK_FAULT != 0) == is_faulty {
+            return Ok(());
+        }
+        self.change(host, now, |transaction| {
+            let (record, _) = transaction.live_session(id)?;
+            let flags = transaction.read(record, session::FLAGS)? & !session::BACK_FAULT;
+            let fault = if is_faulty { session::BACK_FAULT } else { 0 };
+            transaction.write(record, session::FLAGS, flags | fault)
+        })
     }
 
     /// How to call a session's client back.

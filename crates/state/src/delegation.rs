@@ -106,7 +106,7 @@ impl<W: Words> Transaction<'_, W> {
             }
             if self.may_be_dropped(of_client, now)? {
                 self.kill_client(of_client)?;
-                self.drop_delegation(record)?;
+                self.drop_lost_delegation(record)?;
                 self.checkpoint();
                 dropped += 1;
                 if dropped == DROPS_MAX {
@@ -127,6 +127,12 @@ impl<W: Words> Transaction<'_, W> {
             return Err(Error::Delay);
         }
         Ok(())
+    }
+
+    /// Ends a delegation that nobody has returned. Its file may have been kept for it.
+    pub fn drop_lost_delegation(&mut self, record: Record) -> Result<(), Error> {
+        self.drop_delegation(record)?;
+        self.add(head::DROPPED_OPENS, 1)
     }
 
     pub fn drop_delegation(&mut self, record: Record) -> Result<(), Error> {

@@ -190,7 +190,7 @@ impl<W: Words> Transaction<'_, W> {
             } else if let Some(record) = self.first(opens) {
                 self.drop_lost_open(record, now)?;
             } else if let Some(record) = self.first(delegations) {
-                self.drop_delegation(record)?;
+                self.drop_lost_delegation(record)?;
             } else {
                 return Ok(freed);
             }

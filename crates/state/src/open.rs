@@ -360,7 +360,7 @@ impl<W: Words> State<W> {
         })
     }
 
-    /// The name of the file that an open of this client is of.
+    /// The name of the file that an open, or a delegation, of this client is of.
     ///
     /// # Errors
     /// For the stateid as [`downgrade`](Self::downgrade); [`Error::Expired`].
@@ -373,13 +373,15 @@ impl<W: Words> State<W> {
     ) -> Result<Vec<u8>, Error> {
         self.change(host, now, |transaction| {
             let of_client = transaction.live_client(of)?;
-            let record = transaction.state_record(of_client, id, &[Kind::Open])?;
-            transaction.file_name(transaction.owning(record, open::FILE, Kind::File)?)
+            let record = transaction.state_record(of_client, id, &[Kind::Open, Kind::Delegation])?;
+            let field = if record.kind == Kind::Open { open::FILE } else { delegation::FILE };
+            transaction.file_name(transaction.owning(record, field, Kind::File)?)
         })
     }
 
-    /// How many opens have ended without a CLOSE. While this number stays the same, a file that
-    /// [is open](Self::is_open) stays so until somebody closes it.
+    /// How many opens have ended without a CLOSE, and delegations without a DELEGRETURN. While this
+    /// number stays the same, a file that [is open](Self::is_open) stays so until somebody closes
+    /// or returns it.
     #[must_use]
     pub fn dropped_opens(&self) -> u64 {
         self.arena.words.load(head::DROPPED_OPENS)

@@ -60,7 +60,7 @@ impl<W: Words> Transaction<'_, W> {
         Ok(Some(id))
     }
 
-    fn next_output(&mut self, host: &impl Host, now: Duration) -> Result<Option<Output>, Error> {
+    fn next_record(&mut self, host: &impl Host) -> Result<Option<Output>, Error> {
         if let Some(record) = self.next_to_persist(host)? {
             return Ok(Some(Output::Persist(record)));
         }
@@ -71,12 +71,20 @@ impl<W: Words> Transaction<'_, W> {
             self.set(head::GRACE_OVER, 0)?;
             return Ok(Some(Output::GraceEnded));
         }
+        Ok(self.next_notification(host, true)?.map(Output::LockAvailable))
+    }
+
+    fn next_call_back(&mut self, host: &impl Host, now: Duration) -> Result<Option<Output>, Error> {
         if let Some(recall) = self.next_recall(host, now)? {
             return Ok(Some(Output::Recall(recall)));
         }
-        Ok(self.next_notification()?.map(Output::LockAvailable))
+        Ok(self.next_notification(host, false)?.map(Output::LockAvailable))
     }
 }
+
+/// Words that say whether there is something to write or to lock, or to tell.
+const RECORDS: [usize; 4] = [head::PERSIST, head::FORGET, head::GRACE_OVER, head::NOTIFY];
+const CALL_BACKS: [usize; 3] = [head::RECALLS, head::RECALLS_SENT, head::NOTIFY];
 
 impl<W: Words> State<W> {
     /// The next thing to do for this process, if any: ask after each change, and after each
@@ -85,11 +93,44 @@ impl<W: Words> State<W> {
     /// # Errors
     /// [`Error::Busy`], [`Error::Damaged`].
     pub fn poll_output(&self, host: &impl Host, now: Duration) -> Result<Option<Output>, Error> {
-        let words =
-            [head::PERSIST, head::FORGET, head::GRACE_OVER, head::RECALLS, head::RECALLS_SENT, head::NOTIFY];
-        if words.iter().all(|word| self.arena.words.load(*word) == 0) {
+        match self.poll_record(host, now)? {
+            None => self.poll_call_back(host, now),
+            found => Ok(found),
+        }
+    }
+
+    /// As [`poll_output`](Self::poll_output), of what is to be written to stable storage, and of the
+    /// locks of NLM: for the process of a group that sees to these.
+    ///
+    /// # Errors
+    /// As [`poll_output`](Self::poll_output).
+    pub fn poll_record(&self, host: &impl Host, now: Duration) -> Result<Option<Output>, Error> {
+        if self.is_nothing(&RECORDS) {
             return Ok(None);
         }
-        self.change(host, now, |transaction| transaction.next_output(host, now))
+        self.change(host, now, |transaction| transaction.next_record(host))
+    }
+
+    /// As [`poll_output`](Self::poll_output), of what clients are to be told whose back channels
+    /// this process has.
+    ///
+    /// # Errors
+    /// As [`poll_output`](Self::poll_output).
+    pub fn poll_call_back(&self, host: &impl Host, now: Duration) -> Result<Option<Output>, Error> {
+        if self.is_nothing(&CALL_BACKS) {
+            return Ok(None);
+        }
+        self.change(host, now, |transaction| transaction.next_call_back(host, now))
+    }
+
+    /// Whether some client is to be told something that no process has sent yet. Takes no lock.
+    #[inline]
+    #[must_use]
+    pub fn has_call_backs(&self) -> bool {
+        !self.is_nothing(&[head::RECALLS, head::NOTIFY])
+    }
+
+    fn is_nothing(&self, words: &[usize]) -> bool {
+        words.iter().all(|word| self.arena.words.load(*word) == 0)
     }
 }

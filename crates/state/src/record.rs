@@ -208,6 +208,8 @@ pub(crate) mod session {
     pub const DYING: u64 = 1;
     /// The client asked for a back channel.
     pub const HAS_BACK: u64 = 1 << 1;
+    /// The client does not answer call-backs, or not as it must.
+    pub const BACK_FAULT: u64 = 1 << 2;
 }
 
 pub(crate) mod slot {

@@ -126,10 +126,14 @@ pub struct Status {
 }
 
 impl Status {
+    /// SEQ4_STATUS_CB_PATH_DOWN
+    pub const CB_PATH_DOWN: u32 = 0x1;
     /// SEQ4_STATUS_RECALLABLE_STATE_REVOKED
     pub const RECALLABLE_STATE_REVOKED: u32 = 0x40;
     /// SEQ4_STATUS_CB_PATH_DOWN_SESSION
     pub const CB_PATH_DOWN_SESSION: u32 = 0x200;
+    /// SEQ4_STATUS_BACKCHANNEL_FAULT
+    pub const BACKCHANNEL_FAULT: u32 = 0x400;
 }
 
 /// The index and generation in a session's id.
@@ -524,10 +528,15 @@ impl<W: Words> State<W> {
         if self.arena.read(of, client::REVOKED_COUNT)? != 0 {
             flags |= Status::RECALLABLE_STATE_REVOKED;
         }
-        if self.arena.read(record, session::FLAGS)? & session::HAS_BACK != 0
-            && self.arena.read(record, session::BACK_COUNT)? == 0
-        {
+        let session_flags = self.arena.read(record, session::FLAGS)?;
+        if session_flags & session::BACK_FAULT != 0 {
+            flags |= Status::BACKCHANNEL_FAULT;
+        }
+        if session_flags & session::HAS_BACK != 0 && self.arena.reachable_by_any(record)?.is_none() {
             flags |= Status::CB_PATH_DOWN_SESSION;
+            if !self.arena.is_client_reachable(of)? {
+                flags |= Status::CB_PATH_DOWN;
+            }
         }
         Ok(Status { highest_slot: count.saturating_sub(1), flags })
     }

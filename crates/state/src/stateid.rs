@@ -207,7 +207,7 @@ impl<W: Words> State<W> {
                 }
                 Kind::Delegation if transaction.is_revoked(state)? => {
                     transaction.count(of, client::REVOKED_COUNT, -1)?;
-                    transaction.drop_delegation(state)?;
+                    transaction.drop_lost_delegation(state)?;
                 }
                 _ => return Err(Error::LocksHeld),
             }

@@ -5,7 +5,8 @@
 use crate::arena::{Arena, List};
 use crate::error::Error;
 use crate::file::OwnerClass;
-use crate::id::ClientId;
+use crate::host::Host;
+use crate::id::{ClientId, SessionId};
 use crate::layout::{head, milliseconds};
 use crate::lock::{Holder, Wanted};
 use crate::range::Bytes;
@@ -18,6 +19,8 @@ use std::time::Duration;
 pub const RESERVATION: Duration = Duration::from_secs(5);
 /// Waiters of one file. Others that are denied ask again by themselves.
 pub const WAITERS_PER_FILE_MAX: u64 = 256;
+/// Waiters that are looked at for one that this process can tell.
+const NOTIFICATIONS_LOOKED_AT: usize = 64;
 /// Waiters of a file that are looked at when a lock is released.
 const WAITERS_LOOKED_AT: usize = 64;
 
@@ -33,6 +36,8 @@ pub struct Available {
     /// The name of the NLM host that waits: then lock for it, and call back GRANTED. `None` for
     /// others.
     pub nlm_host: Option<Vec<u8>>,
+    /// A session of it whose back channel this process has; none by NLM.
+    pub session: Option<SessionId>,
     /// Its lock owner.
     pub owner: Vec<u8>,
     /// The file.
@@ -137,6 +142,7 @@ impl<W: Words> Arena<W> {
         Ok(Available {
             client: self.client_id(of_client)?,
             nlm_host: if is_nlm { Some(self.client_owner(of_client)?) } else { None },
+            session: None,
             owner: self.owner_name(owner)?,
             file: self.file_name(of)?,
             offset: wanted.bytes.first,
@@ -257,16 +263,25 @@ impl<W: Words> Transaction<'_, W> {
         Ok(())
     }
 
-    /// The next waiter to be told.
-    pub fn next_notification(&mut self) -> Result<Option<Available>, Error> {
+    /// The next waiter to be told by NLM; or that this process can tell on a back channel.
+    pub fn next_notification(&mut self, host: &impl Host, by_nlm: bool) -> Result<Option<Available>, Error> {
         let mut taken = 0;
-        while let Some(record) = self.first(notify()) {
+        for _ in 0..NOTIFICATIONS_LOOKED_AT {
+            let Some(record) = self.first(notify()) else { break };
             self.taken(notify(), &mut taken)?;
             self.unlink(notify(), record)?;
             let of_client = self.owning(record, waiter::CLIENT, Kind::Client)?;
-            if !self.has_flag(of_client, client::DYING)? {
-                return self.available(record).map(Some);
+            if self.has_flag(of_client, client::DYING)? {
+                continue;
             }
+            let is_nlm = self.has_flag(of_client, client::NLM)?;
+            let session = if is_nlm { None } else { self.reachable_session(host, of_client)? };
+            if is_nlm != by_nlm || !is_nlm && session.is_none() {
+                // Somebody else tells it.
+                self.push(notify(), record)?;
+                continue;
+            }
+            return Ok(Some(Available { session, ..self.available(record)? }));
         }
         Ok(None)
     }

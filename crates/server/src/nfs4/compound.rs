@@ -13,6 +13,7 @@ use crate::nfs4_state::Nfs4State;
 use crate::program::{Answered, Call, PlacedWrite};
 use crate::replies::Payload;
 use crate::request::{Request, Target, request};
+use drc::Token;
 use nfs4::compound::{self as wire, ReplyWriter, RequestReader};
 use nfs4::op::{Args, Fore, Reply};
 use nfs4::{SessionId, Stateid, Status};
@@ -68,6 +69,8 @@ pub(super) struct Compound<'a> {
     pub shared: &'a Nfs4State,
     /// The transport of the call.
     pub protocol: Protocol,
+    /// The connection that the request came on.
+    pub connection: Token,
     pub now: Duration,
     pub minor: u32,
     /// The data of a WRITE that were received in place.
@@ -521,8 +524,20 @@ pub(super) fn run(
     shared: &Nfs4State,
     placed: Option<PlacedWrite>,
 ) -> Result<Answered, Answered> {
-    let Call { group, protocol, out, text, times, mode, header, reader, payload_bytes_max, client, .. } =
-        call;
+    let Call {
+        group,
+        protocol,
+        out,
+        text,
+        times,
+        mode,
+        header,
+        reader,
+        payload_bytes_max,
+        client,
+        token,
+        ..
+    } = call;
     let message = reader.rest();
     let mut requests = read(message, placed.is_some())?;
     encode_success(&mut Writer::new(out), header.xid);
@@ -532,6 +547,7 @@ pub(super) fn run(
         group,
         shared,
         protocol,
+        connection: token,
         now: times.now,
         minor: requests.minor,
         received: placed.map(|placed| placed.buffer),
@@ -574,6 +590,8 @@ pub(super) fn run(
             };
             let running = Running::new(shared, compound.session.as_ref());
             compound.run_or_resume(progress.as_ref(), &mut requests, &mut replies);
+            // What it wants of others, or has made free for them.
+            shared.call_back_if_needed(compound.now);
             let end = End::of(&compound, &replies);
             if let Some(at) = replies.finish().payload_at {
                 // The data are the end of the reply; their padding is added with them.

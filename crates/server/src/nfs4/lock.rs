@@ -1,6 +1,8 @@
 //! LOCK, LOCKT, LOCKU: locks of ranges. RFC 8881 s18.10 to s18.12
 //!
-//! A client that waits for a lock asks again by itself: nobody is told yet when a lock is free.
+//! A client that says that it will wait, and that can be called back, is told when the lock is free,
+//! and for some seconds nobody else gets it. It asks again by itself too: not every client is told.
+//! RFC 8881 s9.6, s20.11
 
 use super::compound::{Compound, Outcome, Place, Replies};
 use super::io::{check, of_kind};
@@ -87,15 +89,16 @@ fn try_lock(compound: &Compound<'_>, args: &Args<'_>) -> Result<StateId, Refused
         }
         Locker::Existing { lock, .. } => state::Locker::Known(of_file(compound, *lock)?),
     };
+    let (state, ticket) = (&compound.shared.state, compound.ticket()?);
     let args = LockArgs {
         locker,
         offset: args.range.offset,
         length: args.range.length,
         exclusive: args.lock_type.is_exclusive(),
-        wait: false,
+        wait: args.lock_type.waits() && state.has_back_channel(ticket)?,
         reclaim: args.reclaim,
     };
-    Ok(compound.shared.state.lock(compound.shared.host(), compound.now, compound.ticket()?, &args)?)
+    Ok(state.lock(compound.shared.host(), compound.now, ticket, &args)?)
 }
 
 /// LOCKT.

@@ -10,7 +10,7 @@ use super::names::{check_name, of_lookup};
 use super::pseudo;
 use super::status::{of_handler, of_state};
 use crate::export::Export;
-use crate::nfs4_state::file_name;
+use crate::nfs4_state::{file_name, parse_file_name};
 use crate::request::Target;
 use fs::{CreateMode, FileKind, Rights, SetAttributes};
 use nfs4::op::close::DowngradeArgs;
@@ -96,7 +96,7 @@ pub(super) fn open(compound: &mut Compound<'_>, args: &Args<'_>) -> Outcome<Succ
     Ok(Success {
         stateid,
         directory: chosen.directory,
-        flags: result_flag::LOCKTYPE_POSIX,
+        flags: result_flags(compound)?,
         set: chosen.set,
         delegation: no_delegation(args.access),
     })
@@ -130,16 +130,20 @@ pub(super) fn committed(
     let set = set_at_creation(compound, &args.how)?;
     compound.set(Place::Object(export, object));
     let stateid = compound.put_stateid(id);
-    let flags = result_flag::LOCKTYPE_POSIX;
+    let flags = result_flags(compound)?;
     Ok(Success { stateid, directory, flags, set, delegation: no_delegation(args.access) })
+}
+
+/// What holds for locks of the file: who can be called back is told when one is free.
+fn result_flags(compound: &Compound<'_>) -> Outcome<u32> {
+    let has_back = compound.shared.state.has_back_channel(compound.ticket()?);
+    let may_notify = if has_back == Ok(true) { result_flag::MAY_NOTIFY_LOCK } else { 0 };
+    Ok(result_flag::LOCKTYPE_POSIX | may_notify)
 }
 
 /// The file of a name that [`file_name`] has made.
 fn named_file<'a>(compound: &Compound<'a>, name: &[u8]) -> Option<(&'a Export, ObjectId)> {
-    let (fsid, rest) = name.split_first_chunk()?;
-    let (fileid, name) = rest.split_first_chunk()?;
-    let fsid = u32::from_be_bytes(*fsid);
-    let object = ObjectId::named(u64::from_be_bytes(*fileid), name)?;
+    let (fsid, object) = parse_file_name(name)?;
     let client = compound.request.client;
     let export = client.exports.iter().find(|(_, export)| export.config.fsid == fsid)?.1;
     Some((export, object))

@@ -2,16 +2,16 @@
 //! BIND_CONN_TO_SESSION, BACKCHANNEL_CTL, RECLAIM_COMPLETE. RFC 8881 s18.33 to s18.37, s18.50,
 //! s18.51
 //!
-//! There are no callbacks yet, so no session has a back channel: what a client asks for it is
-//! granted as numbers, and the flag that says that it is there is not set.
+//! A session has a back channel as soon as a connection is bound to it for that: by the flag of its
+//! CREATE_SESSION, or by BIND_CONN_TO_SESSION, and never by a request alone. RFC 8881 s2.10.3.1
 
 use super::compound::{Compound, Outcome, Replies};
 use super::status::of_state;
-use crate::nfs4_state::SLOTS_MAX;
+use crate::nfs4_state::{SLOTS_MAX, is_usable, keep_security};
 use crate::program::IO_BYTES_MAX;
 use drc::shared::PreOpState;
 use nfs4::op::create_session::{
-    Args as CreateArgs, CONN_BACK_CHAN, CONN_RDMA, CallbackSecurity, ChannelAttributes, DestroyArgs, PERSIST,
+    Args as CreateArgs, CONN_BACK_CHAN, CONN_RDMA, ChannelAttributes, DestroyArgs, PERSIST,
     Success as Created,
 };
 use nfs4::op::exchange_id::{Args as ExchangeArgs, DestroyArgs as DestroyClientArgs, Protected, Protection};
@@ -21,7 +21,7 @@ use nfs4::op::session_control::{
     BackchannelCtlArgs, BindArgs, BindSuccess, Channels as Directions, WantedChannels,
 };
 use nfs4::op::{Operation, Reply};
-use nfs4::{Array, ClientId, ImplementationId, Opaque, ServerOwner, SessionId, Status, sizes};
+use nfs4::{ClientId, ImplementationId, Opaque, ServerOwner, SessionId, Status, sizes};
 use state::{CreateSessionArgs, ExchangeIdArgs, SessionChannels, SessionRefusal};
 
 /// Operations of a compound. Linux asks for 8; test suites send some dozens.
@@ -110,21 +110,6 @@ const fn attributes(of: state::ChannelAttributes) -> ChannelAttributes {
     }
 }
 
-/// What is kept of how to call back: the first credential that this server could send, as a number
-/// of its flavor, and the user and group.
-fn callback_security(given: Array<'_, CallbackSecurity<'_>>) -> [u8; 12] {
-    let known = given.iter().find_map(|security| match security {
-        CallbackSecurity::None => Some([0, 0, 0]),
-        CallbackSecurity::Sys { uid, gid, .. } => Some([1, uid, gid]),
-        CallbackSecurity::Gss { .. } => None,
-    });
-    let mut bytes = [0; 12];
-    for (at, number) in known.unwrap_or_default().into_iter().enumerate() {
-        bytes[at * 4..at * 4 + 4].copy_from_slice(&number.to_be_bytes());
-    }
-    bytes
-}
-
 /// What is wrong with a request whatever the state of its client is. RFC 8881 s18.36.3
 fn refusal(args: &CreateArgs<'_>) -> Option<SessionRefusal> {
     let back = &args.back;
@@ -137,9 +122,11 @@ fn refusal(args: &CreateArgs<'_>) -> Option<SessionRefusal> {
     }
 }
 
-/// CREATE_SESSION.
+/// CREATE_SESSION. Whoever allows no credential that this server can send is not called back.
 pub(super) fn create(compound: &Compound<'_>, args: &CreateArgs<'_>) -> Outcome<Created> {
-    let asked = SessionChannels { fore: channel(&args.fore), back: channel(&args.back), back_channel: false };
+    let security = keep_security(compound.minor, args.callback_security);
+    let back_channel = args.flags & CONN_BACK_CHAN != 0 && is_usable(&security);
+    let asked = SessionChannels { fore: channel(&args.fore), back: channel(&args.back), back_channel };
     let most = sizes::fore_channel(IO_BYTES_MAX, SLOTS_MAX, OPERATIONS_MAX);
     // What the client offers for callbacks is enough for the few that there will be.
     let limits = SessionChannels { fore: channel(&most), ..asked };
@@ -150,19 +137,28 @@ pub(super) fn create(compound: &Compound<'_>, args: &CreateArgs<'_>) -> Outcome<
         asked,
         limits,
         callback_program: args.callback_program,
-        callback_security: &callback_security(args.callback_security),
+        callback_security: &security,
         refused: refusal(args),
     };
     let created = compound.shared.state.create_session(compound.shared.host(), compound.now, &args);
     let created = created.map_err(|error| of_state(&error))?;
     compound.request.client.sessions.add(created.session);
+    // The second try of a request finds what was granted at the first.
+    let has_back = created.granted.back_channel && bind_back(compound, created.session).is_ok();
     Ok(Created {
         session: SessionId(created.session.0),
         sequence: created.sequence,
-        flags: 0,
+        flags: if has_back { CONN_BACK_CHAN } else { 0 },
         fore: attributes(created.granted.fore),
         back: attributes(created.granted.back),
     })
+}
+
+/// Makes the connection a part of the back channel of a session.
+fn bind_back(compound: &Compound<'_>, session: state::SessionId) -> Outcome<()> {
+    let (shared, connection) = (compound.shared, &compound.request.client.back);
+    let bound = shared.bind_back(compound.now, connection, compound.connection, session);
+    bound.map_err(|error| of_state(&error))
 }
 
 /// Notes that what the operation under way ends is there. Outside of a session nobody goes on with
@@ -192,6 +188,7 @@ pub(super) fn destroy(compound: &Compound<'_>, args: &DestroyArgs, is_last: bool
     let destroyed = compound.shared.state.destroy_session(compound.shared.host(), compound.now, session);
     destroyed.map_err(|error| of_state(&error))?;
     sessions.remove(session);
+    compound.shared.forget_session(session);
     Ok(())
 }
 
@@ -209,18 +206,42 @@ pub(super) fn destroy_client(compound: &Compound<'_>, args: &DestroyClientArgs) 
     destroyed.map_err(|error| of_state(&error))
 }
 
-/// BIND_CONN_TO_SESSION: any connection may carry the requests of any session, and none carries
-/// callbacks.
-pub(super) fn bind(compound: &Compound<'_>, args: &BindArgs) -> Outcome<BindSuccess> {
-    let session = state::SessionId(args.session.0);
-    let may = compound.shared.state.may_control(session, compound.request.identity.principal());
-    may.map_err(|error| of_state(&error))?;
-    match args.channels {
-        WantedChannels::Fore | WantedChannels::ForeOrBoth => {}
-        WantedChannels::Back | WantedChannels::BackOrBoth => return Err(Status::INVAL),
+/// What a connection is to carry, given what it carries already: the back channel, and the fore
+/// channel. A demand to carry less, or the other one instead, is refused. RFC 8881 s18.34.3
+fn wanted_channels(wanted: WantedChannels, has_fore: bool, has_back: bool) -> Outcome<Directions> {
+    match (wanted, has_fore, has_back) {
+        (WantedChannels::Fore, _, false) => Ok(Directions::Fore),
+        (WantedChannels::Back, false, _) => Ok(Directions::Back),
+        (WantedChannels::ForeOrBoth, false, true) => Err(Status::INVAL),
+        (WantedChannels::ForeOrBoth | WantedChannels::BackOrBoth, ..) => Ok(Directions::Both),
+        (WantedChannels::Fore, _, true) | (WantedChannels::Back, true, _) => Err(Status::INVAL),
     }
-    compound.request.client.sessions.add(session);
-    Ok(BindSuccess { session: args.session, channels: Directions::Fore, rdma_mode: false })
+}
+
+/// BIND_CONN_TO_SESSION.
+pub(super) fn bind(compound: &Compound<'_>, args: &BindArgs) -> Outcome<BindSuccess> {
+    let (session, shared) = (state::SessionId(args.session.0), compound.shared);
+    let may = shared.state.may_control(session, compound.request.identity.principal());
+    may.map_err(|error| of_state(&error))?;
+    let client = compound.request.client;
+    let (has_fore, has_back) = (client.sessions.has(session), client.back.has(session));
+    let mut channels = wanted_channels(args.channels, has_fore, has_back)?;
+    if channels != Directions::Fore {
+        let target = shared.state.call_back_target(shared.host(), compound.now, session);
+        let target = target.map_err(|error| of_state(&error))?;
+        let bound =
+            if is_usable(&target.security) { bind_back(compound, session) } else { Err(Status::INVAL) };
+        match (bound, args.channels) {
+            (Ok(()), _) => {}
+            // The server need not agree to both.
+            (Err(_), WantedChannels::ForeOrBoth) => channels = Directions::Fore,
+            (Err(status), _) => return Err(status),
+        }
+    }
+    if channels != Directions::Back {
+        client.sessions.add(session);
+    }
+    Ok(BindSuccess { session: args.session, channels, rdma_mode: false })
 }
 
 /// BACKCHANNEL_CTL.
@@ -229,7 +250,12 @@ pub(super) fn backchannel_ctl(compound: &Compound<'_>, args: &BackchannelCtlArgs
     if args.security.is_empty() {
         return Err(Status::INVAL);
     }
-    let (id, security) = (state::SessionId(session.id.0), callback_security(args.security));
+    let security = keep_security(compound.minor, args.security);
+    if !is_usable(&security) {
+        // No context of GSS is known here. RFC 8881 s18.33.3
+        return Err(Status::NOENT);
+    }
+    let id = state::SessionId(session.id.0);
     let set =
         compound.shared.state.set_callback(compound.shared.host(), compound.now, id, args.program, &security);
     set.map_err(|error| of_state(&error))

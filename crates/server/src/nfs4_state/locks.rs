@@ -144,7 +144,7 @@ impl Nfs4State {
         let hosts: Vec<_> = hosts.filter_map(|client| NlmHost::decode(&client.owner)).collect();
         if !hosts.is_empty() {
             let system = rustix::system::uname();
-            self.call_backs.notify(hosts, system.nodename().to_bytes(), self.nsm_state);
+            self.host_calls.notify(hosts, system.nodename().to_bytes(), self.nsm_state);
         }
     }
 }

@@ -201,7 +201,7 @@ impl Sink for CallSink<'_> {
             Ok(head) => self.take(&head, record, None, record.len()),
             Err(error) => {
                 self.spend_call();
-                let dispatched = self.executor.refuse_record(&error);
+                let dispatched = self.executor.refuse_record(record, &error);
                 self.count(dispatched);
             }
         }
@@ -212,6 +212,10 @@ impl Sink for CallSink<'_> {
         let Incoming { head: decoded, placed } = receive_buffer;
         let record_len = head.len() + placed.buffer.len() + tail.len();
         self.take(&decoded, head, Some(placed), record_len);
+    }
+
+    fn refused(&mut self, xid: u32, _reason: &dyn std::fmt::Display) {
+        self.executor.take_refusal(xid);
     }
 
     #[inline]

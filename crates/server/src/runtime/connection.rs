@@ -701,6 +701,16 @@ impl Connection {
         }
     }
 
+    /// Queues the call-backs that wait for this connection, while it is served.
+    pub fn push_calls(&mut self) {
+        for call in self.client.back.take_unsent() {
+            if self.phase == Phase::Serving {
+                self.stream.push(Payload::new(), 0, Expect::default(), |out| out.extend_from_slice(&call));
+                self.unsent = true;
+            }
+        }
+    }
+
     /// Takes back a call from the worker pool. Its reply is queued unless the connection is about
     /// to end.
     pub fn complete(&mut self, completion: Completion) {

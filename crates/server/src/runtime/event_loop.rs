@@ -408,6 +408,9 @@ impl EventLoop {
             let in_order = matches!(why, CloseReason::Peer) && connection.is_fully_acknowledged();
             self.group.reply_cache.connections().end(id, in_order);
         }
+        if let Some(state) = &self.group.nfs4 {
+            state.end_back(self.alive, &connection.client.back);
+        }
         why.log(&connection);
         if why.discards_calls() && connection.pool_calls() > 0 {
             self.worker_pool.discard(connection.client.id);
@@ -513,6 +516,12 @@ impl EventLoop {
             Message::Moved(moving) => self.adopt_moved(moving),
             Message::Refused { node } => self.count_closed(node),
             Message::Reply(reply) => self.send_routed_reply(reply),
+            Message::Calls { address, connection } => {
+                if let Some(connection) = self.find(address, u64::from(connection)) {
+                    connection.push_calls();
+                    self.serve_or_defer(address.key);
+                }
+            }
             Message::Completion(completion) => self.complete(completion),
             Message::Abandon { address, connection } => {
                 if self.find(address, u64::from(connection)).is_some() {

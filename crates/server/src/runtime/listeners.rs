@@ -18,6 +18,9 @@ use transport::{rdma, socket};
 /// connections.
 const ACCEPTS_PER_TURN: usize = 64;
 
+/// Call-backs that may be outstanding on a connection over RDMA: as many as a session has slots.
+const REVERSE_CREDITS: u32 = state::BACK_SLOTS_MAX as u32;
+
 /// The time between two attempts to listen on an address whose device has gone away.
 const REBIND_INTERVAL: Duration = Duration::from_secs(2);
 
@@ -204,7 +207,8 @@ impl Listeners {
                         NewConnection::Tcp(socket) => mailboxes.assign(accepted.with(Link::Tcp(socket))),
                         NewConnection::Rdma(incoming) => {
                             let bound = group.limits.of_loop(mailboxes.len());
-                            mailboxes.assign_over_rdma(incoming, accepted, bound);
+                            let reverse_credits = if group.nfs4.is_some() { REVERSE_CREDITS } else { 0 };
+                            mailboxes.assign_over_rdma(incoming, accepted, bound, reverse_credits);
                         }
                     }
                 }

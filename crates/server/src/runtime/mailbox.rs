@@ -11,6 +11,7 @@ use crate::clock;
 use crate::config::ListenAddress;
 use crate::export::Exports;
 use crate::group::Group;
+use crate::nfs4_state::Wake;
 use crate::reply_cache::Waiters;
 use crate::statistics::LoopReport;
 use drc::Token;
@@ -84,6 +85,8 @@ pub(crate) enum Message {
     Refused { node: usize },
     /// Send this reply.
     Reply(RoutedReply),
+    /// Send the call-backs that wait for this connection.
+    Calls { address: ConnectionAddress, connection: u32 },
     /// A call of this loop has come back from the worker pool.
     Completion(Completion),
     /// This connection waits for a reply that will not come: end it, so that its client sends the
@@ -260,6 +263,7 @@ impl Mailboxes {
         incoming: Box<rdma::Incoming>,
         accepted: Accepted<()>,
         connections_max: usize,
+        reverse_credits: u32,
     ) {
         let load = |inbox: &Inbox| {
             let load = if inbox.connections() < connections_max { inbox.load() } else { usize::MAX };
@@ -274,8 +278,12 @@ impl Mailboxes {
         };
         let refused = match started {
             Ok(started) => {
-                let queued =
-                    rdma_acceptor.insert(started).accept(PendingConnection { incoming, accepted, on_loop });
+                let queued = rdma_acceptor.insert(started).accept(PendingConnection {
+                    incoming,
+                    accepted,
+                    on_loop,
+                    reverse_credits,
+                });
                 queued.err().map(str::to_owned)
             }
             Err(error) => Some(error.to_string()),
@@ -442,6 +450,13 @@ impl Mailboxes {
 
 fn milliseconds(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+impl Wake for Mailboxes {
+    fn has_calls(&self, connection: Token) {
+        let (address, connection) = address_of(connection);
+        self.send(address.on_loop, Message::Calls { address, connection });
+    }
 }
 
 impl Waiters for Mailboxes {

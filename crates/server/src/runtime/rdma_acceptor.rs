@@ -22,8 +22,6 @@ use transport::rdma::{Error, Incoming};
 /// Pending connections that may wait to be accepted: as many as the system lets wait before them.
 /// Further connections are refused, and their clients connect again.
 const WAITING_MAX: usize = 256;
-/// NFS version 3 has no calls of the server to its client.
-const REVERSE_CREDITS: u32 = 0;
 /// The time between two checks whether the thread has ended.
 const JOIN_POLL: Duration = Duration::from_millis(2);
 
@@ -34,6 +32,8 @@ pub(super) struct PendingConnection {
     /// The accepted connection, except for its link.
     pub accepted: Accepted<()>,
     pub on_loop: usize,
+    /// Calls of the server that may be outstanding.
+    pub reverse_credits: u32,
 }
 
 #[derive(Debug)]
@@ -93,9 +93,9 @@ fn run(commands: &Receiver<Command>, waiting: &AtomicUsize, mailboxes: &Mailboxe
     for command in commands {
         match command {
             Command::Accept(pending) => {
-                let PendingConnection { incoming, accepted, on_loop } = pending;
+                let PendingConnection { incoming, accepted, on_loop, reverse_credits } = pending;
                 let (peer, node, began) = (accepted.peer, accepted.node, clock::now());
-                let made = Responder::accept(*incoming, STRANGER_RECORD_BYTES_MAX, REVERSE_CREDITS);
+                let made = Responder::accept(*incoming, STRANGER_RECORD_BYTES_MAX, reverse_credits);
                 waiting.fetch_sub(1, Ordering::Relaxed);
                 let took = clock::now().saturating_sub(began);
                 let message = match made {

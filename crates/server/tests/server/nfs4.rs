@@ -1,7 +1,9 @@
 //! NFS version 4.1 and 4.2 on the wire: compounds of a client that follows the standard, and of
 //! those that do not.
 
+mod back;
 mod bounds;
+mod call_backs;
 pub mod client;
 mod copies;
 mod denials;

@@ -17,6 +17,7 @@ fn denied(result: Result<StateId, Error>) -> (Vec<u8>, u64, u64, bool) {
 /// A client with the file open, and the lock owner's first locker.
 fn opened(state: &State<&HeapWords>, name: &str) -> (Member, StateId) {
     let mut member = Member::join(state, &HOST, NOW, name);
+    state.bind_back(&HOST, NOW, member.session).expect("a session");
     let id = member.open(state, NOW, "f", BOTH, 0).expect("open");
     (member, id)
 }
@@ -161,6 +162,23 @@ fn next_available(state: &State<&HeapWords>, now: Duration) -> Option<Available>
 }
 
 #[test]
+fn who_waits_is_told_by_a_process_that_has_its_back_channel() {
+    with_state(|state| {
+        let (mut one, open_one) = opened(state, "a");
+        let (mut two, open_two) = opened(state, "b");
+        state.unbind_back(&HOST, NOW, two.session).expect("a session");
+        let held = one.lock(state, NOW, new(open_one, "x"), ALL, true).expect("free");
+        denied(two.lock(state, NOW, new(open_two, "y"), ALL, true));
+        one.unlock(state, NOW, held, ALL).expect("its own");
+        assert!(state.has_call_backs());
+        assert_eq!(next_available(state, NOW), None, "another process may have it");
+        state.bind_back(&HOST, NOW, two.session).expect("a session");
+        assert_eq!(next_available(state, NOW).expect("now").session, Some(two.session));
+        assert_eq!(next_available(state, NOW), None, "told once");
+    });
+}
+
+#[test]
 fn those_who_wait_get_their_locks_in_order() {
     with_state(|state| {
         let (mut one, open_one) = opened(state, "a");
@@ -176,6 +194,7 @@ fn those_who_wait_get_their_locks_in_order() {
         let available = next_available(state, NOW).expect("the first who waits");
         assert_eq!((available.client, available.owner.as_slice()), (two.client, b"y".as_slice()));
         assert_eq!((available.offset, available.length, available.exclusive), (0, 10, true));
+        assert_eq!(available.session, Some(two.session));
         assert_eq!(next_available(state, NOW), None, "the other conflicts with the first");
         let reserved = denied(one.lock(state, NOW, new(open_one, "x"), (9, 1), false));
         assert_eq!(reserved.0, b"y", "reserved, though nobody holds it");
@@ -202,7 +221,8 @@ fn those_who_wait_for_a_silent_client_do_not_wait_for_ever() {
         assert_eq!(next_available(state, NOW + seconds(80)), None);
         state.tick(&HOST, NOW + seconds(100)).expect("a tick");
         let available = next_available(state, NOW + seconds(100)).expect("the silent client is gone");
-        assert_eq!((available.cookie, available.nlm_host.as_deref()), (77, Some(&b"h"[..])));
+        let (nlm_host, session) = (available.nlm_host.as_deref(), available.session);
+        assert_eq!((available.cookie, nlm_host, session), (77, Some(&b"h"[..]), None));
         state
             .nlm_lock(&HOST, NOW + seconds(100), &lock, NlmHow { wait: Some(77), ..NlmHow::default() })
             .expect("granted");

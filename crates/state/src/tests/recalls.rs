@@ -192,7 +192,7 @@ fn without_a_back_channel_nothing_is_delegated() {
         assert_eq!(state.status(one.session).expect("a session").flags, 0);
         state.unbind_back(&HOST, NOW, one.session).expect("both have ended");
         let flags = state.status(one.session).expect("a session").flags;
-        assert_eq!(flags, Status::CB_PATH_DOWN_SESSION);
+        assert_eq!(flags, Status::CB_PATH_DOWN_SESSION | Status::CB_PATH_DOWN);
         assert_eq!(open_delegated(state, &mut one, NOW, "g").1, None);
     });
 }
@@ -213,13 +213,64 @@ fn a_recall_goes_out_by_a_process_that_has_the_back_channel() {
     assert_eq!(recalls(&state, &first, NOW), [], "it has no connection");
     assert_eq!(recalls(&state, &second, NOW).len(), 1);
     machine.kill(2);
-    state.forget_process(&first, NOW, second.me()).expect("not damaged");
+    assert_eq!(state.status(one.session).expect("a session").flags, 0, "nobody knows yet");
+    state.forget_ended_processes(&first, NOW).expect("not damaged");
     let flags = state.status(one.session).expect("a session").flags;
-    assert_eq!(flags, Status::CB_PATH_DOWN_SESSION);
+    assert_eq!(flags, Status::CB_PATH_DOWN_SESSION | Status::CB_PATH_DOWN);
     assert_eq!(open_delegated(&state, &mut one, NOW, "g").1, None);
     state.bind_back(&first, NOW, one.session).expect("a session");
     assert_eq!(recalls(&state, &first, NOW + RECALL_RETRY).len(), 1, "nobody knows whether it was sent");
     consistency::check(&state);
+}
+
+/// RFC 8881 s18.46.1
+#[test]
+fn a_session_says_what_is_wrong_with_its_back_channel() {
+    with_state(|state| {
+        let one = Member::join(state, &HOST, NOW, "a");
+        let flags = |id| state.status(id).expect("a session").flags;
+        let (fault, down) = (Status::BACKCHANNEL_FAULT, Status::CB_PATH_DOWN_SESSION);
+        // EXCHANGE_ID took the number 1 of the client's sessions.
+        let again = session_args(one.client, 2);
+        let other = state.create_session(&HOST, NOW, &again).expect("another").session;
+        for id in [one.session, other] {
+            state.bind_back(&HOST, NOW, id).expect("a session");
+        }
+        state.set_back_fault(&HOST, NOW, one.session, true).expect("a session");
+        assert_eq!((flags(one.session), flags(other)), (fault, 0));
+        state.set_back_fault(&HOST, NOW, one.session, false).expect("a session");
+        assert_eq!(flags(one.session), 0);
+        state.set_back_fault(&HOST, NOW, one.session, true).expect("a session");
+        state.unbind_back(&HOST, NOW, one.session).expect("a session");
+        assert_eq!(flags(one.session), fault | down, "the client has another session");
+        state.unbind_back(&HOST, NOW, other).expect("a session");
+        assert_eq!(flags(one.session), fault | down | Status::CB_PATH_DOWN);
+        state.bind_back(&HOST, NOW, one.session).expect("a session");
+        assert_eq!(flags(one.session), 0, "a new connection is given a chance");
+        assert_eq!(state.set_back_fault(&HOST, NOW, SessionId([0; 16]), true), Err(Error::BadSession));
+    });
+}
+
+/// Two processes poll, and each is handed out what it can do.
+#[test]
+fn records_and_call_backs_can_be_asked_for_apart() {
+    let config = small_config();
+    let memory = memory(&config);
+    let state = create(&memory, &config);
+    let machine = Machine::default();
+    let (first, second) = (machine.host(1), machine.host(2));
+    let (one, _, granted) = delegated(&state, "a", "f");
+    assert!(granted.is_some());
+    state.unbind_back(&HOST, NOW, one.session).expect("it was the first process");
+    state.bind_back(&second, NOW, one.session).expect("a session");
+    assert!(!state.has_call_backs());
+    assert_eq!(state.recall_for_change(&first, NOW, None, b"f"), Err(Error::Delay));
+    assert!(state.has_call_backs());
+    assert_eq!(state.poll_record(&second, NOW), Ok(None));
+    assert_eq!(state.poll_call_back(&first, NOW), Ok(None));
+    let Ok(Some(Output::Recall(recall))) = state.poll_call_back(&second, NOW) else { panic!("no recall") };
+    assert_eq!((recall.session, recall.file), (one.session, b"f".to_vec()));
+    assert!(!state.has_call_backs(), "it was handed out");
 }
 
 /// RFC 8881 s2.10.6, s20.9

@@ -14,6 +14,7 @@
 use super::EventLoop;
 use crate::group::Node;
 use crate::runtime::connection::{CloseReason, Connection};
+use crate::runtime::connection_address::{ConnectionAddress, token_of};
 use crate::runtime::mailbox::{Message, MovingConnection};
 use rustix::net::sockopt::socket_incoming_cpu;
 use std::time::Duration;
@@ -247,6 +248,9 @@ impl EventLoop {
         let key = entry.key();
         connection.interest = Interest::READ;
         let registered = connection.register(&self.poller, key as u64);
+        let address = ConnectionAddress { on_loop: self.index, key };
+        connection.client.back.moved(token_of(address, connection.client.id));
+        connection.push_calls();
         entry.insert(connection);
         // The first piece of work after a sleep may be this one.
         self.notice_stall();

@@ -68,16 +68,21 @@ pub fn exchange_id(owner: &[u8], verifier: u64) -> Args<'_> {
     })
 }
 
+/// A session without a back channel.
 pub fn create_session(client: ClientId, sequence: u32, requests: u32) -> Args<'static> {
-    Args::CreateSession(op::create_session::Args {
+    Args::CreateSession(session_args(client, sequence, requests))
+}
+
+pub fn session_args(client: ClientId, sequence: u32, requests: u32) -> op::create_session::Args<'static> {
+    op::create_session::Args {
         client,
         sequence,
-        flags: op::create_session::CONN_BACK_CHAN,
+        flags: 0,
         fore: channels(requests),
         back: op::create_session::ChannelAttributes { operations_max: 2, ..channels(4) },
         callback_program: 0x4000_0000,
         callback_security: nfs4::Array::default(),
-    })
+    }
 }
 
 /// Sends a compound and returns its results.
@@ -162,6 +167,13 @@ impl Client {
     pub fn send_with(&mut self, data: &[u8], build: impl FnOnce(&mut RequestWriter<'_, Fore>)) -> Vec<u8> {
         let request = self.request(data, build);
         call(&mut self.peer, &request)
+    }
+
+    /// The flags in the result of SEQUENCE.
+    pub fn flags(&mut self) -> u32 {
+        let results = self.send(|_| {});
+        let mut reader = ReplyReader::<Fore>::new(&results).unwrap();
+        reader.expect::<kind::Sequence>().unwrap().unwrap().flags
     }
 
     /// Sends operations, and returns the status of the compound.

@@ -151,7 +151,7 @@ fn a_client_id_belongs_to_its_principal_and_its_creation_is_done_once() {
 
 // RFC 8881 s18.34
 #[test]
-fn a_connection_is_bound_to_the_fore_channel() {
+fn a_connection_is_bound_to_both_channels_and_stays_as_it_is() {
     let (_server, address) = start();
     let client = Client::new(address, "bind");
     let bind = |channels, session| {
@@ -163,7 +163,7 @@ fn a_connection_is_bound_to_the_fore_channel() {
     let results = call(&mut other, &bind(wanted, client.session));
     let mut reader = ReplyReader::<Fore>::new(&results).unwrap();
     let bound = reader.expect::<kind::BindConnToSession>().unwrap().unwrap();
-    assert_eq!(bound.channels, op::session_control::Channels::Fore);
+    assert_eq!(bound.channels, op::session_control::Channels::Both);
     assert!(!bound.rdma_mode);
     assert_eq!(outcome(&call(&mut other, &bind(wanted, SessionId([1; 16])))).0, Status::BADSESSION);
 }
