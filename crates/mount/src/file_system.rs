@@ -58,9 +58,9 @@ impl Filesystem for Negotiation {
             DirectoryReads::AlwaysPlus => InitFlags::FUSE_DO_READDIRPLUS,
             DirectoryReads::NeverPlus => InitFlags::empty(),
         };
-        // Where files may have extended attributes, the kernel asks before each write whether this one
-        // has capabilities. With this flag, which says that the server clears them, it asks once after
-        // it was given attributes. Linux 5.11
+        // Where files may have extended attributes, the kernel asks before each write whether this
+        // one has capabilities. With this flag, which says that the server clears them, it asks
+        // once after it was given attributes. Linux 5.11
         if self.core.mount.protocol().has_version_4_2() {
             wanted |= InitFlags::FUSE_HANDLE_KILLPRIV_V2;
         }

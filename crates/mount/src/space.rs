@@ -140,7 +140,7 @@ impl Core {
             SpaceChange::Punch => operations.deallocate(handle, of).await,
             SpaceChange::Zero | SpaceChange::ZeroWithin => operations.zero(handle, of).await,
         };
-        // A server that has one of the two operations by which a range is zeroed may have the other.
+        // A server that lacks one of the two operations that zero a range may have the other.
         let outcome = match change.needs() {
             [feature] => self.unsupported.learn(*feature, inode.fsid, outcome.map_err(errno_of)),
             _ => outcome.map_err(errno_of),

@@ -42,9 +42,9 @@ impl Operations<'_> {
     /// each piece but the first, returns false. No data move over the network.
     ///
     /// # Errors
-    /// Those of the server and of the mount. [`Status::NotSupported`] before version 4.2, and if the
-    /// server does not make this copy before it answers; [`Status::Invalid`] for ranges of one file
-    /// that overlap.
+    /// Those of the server and of the mount. [`Status::NotSupported`] before version 4.2, and if
+    /// the server does not make this copy before it answers; [`Status::Invalid`] for ranges of one
+    /// file that overlap.
     pub async fn copy(&self, from: Place, to: Place, count: u64, goes_on: impl Fn() -> bool) -> Result<u64> {
         let minor = self.version_4_2(COPY)?;
         let is_past_end = from.1.checked_add(count).is_none() || to.1.checked_add(count).is_none();

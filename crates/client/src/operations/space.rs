@@ -32,8 +32,9 @@ impl Operations<'_> {
     /// more data. An offset at the end of the file, or behind it, is [`Status::NoAddress`].
     ///
     /// # Errors
-    /// Those of the server and of the mount; [`Status::NotSupported`] before version 4.2, and if what
-    /// the server finds cannot be: nfs-ganesha 4.3 finds everything at the beginning of the file.
+    /// Those of the server and of the mount; [`Status::NotSupported`] before version 4.2, and if
+    /// what the server finds cannot be: nfs-ganesha 4.3 finds everything at the beginning of the
+    /// file.
     pub async fn seek(&self, file: FileHandle, offset: u64, sought: Sought) -> Result<Option<u64>> {
         let found = self.seek_once(file, offset, sought).await?;
         // By a hole that is none, a program that leaves out holes would lose data.

@@ -1,7 +1,7 @@
 //! Tests a server that does not answer: which processes wait, what ends the wait, and which data
 //! are kept.
 
-use crate::fixture::{MOUNT_TIMEOUT, Mounted, Server, shell};
+use crate::fixture::{MOUNT_TIMEOUT, Mounted, Server, compiled, shell};
 use crate::semantics::pattern;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{self, File};
@@ -98,6 +98,31 @@ fn an_asynchronous_read_gets_its_data_after_its_thread_has_ended() {
         assert_eq!(said, "read 1048576, 1048576 as they were written");
         assert!(reader.wait(MOUNT_TIMEOUT).success());
     }
+}
+
+#[test]
+fn a_signal_ends_a_copy_after_what_is_under_way() {
+    const ALL: u64 = 256 << 20;
+    const PIECE: u64 = 16 << 20;
+    let (_built, program) = compiled("copier.c");
+    let server = Server::start(1);
+    let mount = server.mount("mnt", "vers=4.2,nolock");
+    fs::write(mount.path("source"), vec![7; ALL as usize]).unwrap();
+    let mut command = Command::new(&program);
+    command.arg(mount.path("source")).arg(mount.path("target"));
+    let mut copier = Process::spawn(command);
+    copier.wait_for_line("open", MOUNT_TIMEOUT);
+    freeze(&server);
+    copier.signal(Signal::USR1);
+    copier.wait_for_line("begun", MOUNT_TIMEOUT);
+    wait_until_it_waits(copier.id());
+    copier.signal(Signal::USR1);
+    server.process.signal(Signal::CONT);
+    let said = copier.wait_for_line("copied", MOUNT_TIMEOUT);
+    let count: u64 = said.trim_start_matches("copied ").parse().unwrap_or_else(|_| panic!("{said}"));
+    assert!(count > 0 && count < ALL && count.is_multiple_of(PIECE), "{count}");
+    assert!(copier.wait(MOUNT_TIMEOUT).success());
+    assert_eq!(fs::metadata(mount.path("target")).unwrap().len(), count);
 }
 
 #[test]
