@@ -27,7 +27,8 @@ pub const SET: u32 = 1;
 /// transport. RFC 1833 s2.2.1, s3.2
 pub const UNSET: u32 = 2;
 
-/// GETPORT in version 2, GETADDR in versions 3 and 4: where a program listens. RFC 1833 s2.2.1, s3.2
+/// GETPORT in version 2, GETADDR in versions 3 and 4: where a program listens. RFC 1833 s2.2.1,
+/// s3.2
 pub const GET: u32 = 3;
 
 const NULL: u32 = 0;

@@ -1,5 +1,6 @@
 //! What NFS version 4 keeps for all connections of a server: the state of its clients, and who this
-//! server is to them. RFC 8881 s2.4, s2.10.4. The locks of version 3 are in the same state (`locks`).
+//! server is to them. RFC 8881 s2.4, s2.10.4. The locks of version 3 are in the same state
+//! (`locks`).
 //!
 //! The state is in memory of this process and ends with it, or in the file of a group of processes
 //! (`place`) and ends with the last of them. What outlives it, in the state directory of an export,
@@ -246,7 +247,7 @@ impl Nfs4State {
         begin(&state, &host, config, recovered.as_ref())?;
         let is_recorded = recovered.as_ref().is_none_or(|recovered| recovered.clients.is_empty());
         let grace = GraceRecorded::Single(Arc::new(AtomicBool::new(is_recorded)));
-        let mut shared = Self::with(config, exports, (state, host), (identity, epoch));
+        let mut shared = Self::with(config, exports, (state, host), identity);
         shared.tell_hosts(recovered.as_ref());
         shared.recovery = match (recovered, directory) {
             (Some(recovered), Some(directory)) => Some(shared.start(Some(recovered), directory, grace)?),
@@ -296,8 +297,7 @@ impl Nfs4State {
             grace.set(recovered.clients.is_empty());
             begin(&state, &host, config, Some(recovered))?;
         }
-        let epoch = recovered.as_ref().map_or(0, |recovered| recovered.epoch);
-        let mut shared = Self::with(config, exports, (state, host), (identity_of(&file), epoch));
+        let mut shared = Self::with(config, exports, (state, host), identity_of(&file));
         shared.tell_hosts(recovered.as_ref());
         shared.recovery = Some(shared.start(recovered, directory, grace)?);
         drop(starting);
@@ -309,18 +309,19 @@ impl Nfs4State {
         config: &Config,
         exports: &Arc<Exports>,
         (state, host): (State<StateWords>, StateHost),
-        (identity, epoch): ([u8; 16], u32),
+        identity: [u8; 16],
     ) -> Self {
         let (state, host) = (Arc::new(state), Arc::new(host));
-        let (of_calls, rpcbind) = ((Arc::clone(&state), Arc::clone(&host)), config.clients_rpcbind);
-        let host_calls = Arc::new(nlm_hosts::CallBacks::new(of_calls.0, of_calls.1, rpcbind));
+        let host_calls =
+            nlm_hosts::CallBacks::new(Arc::clone(&state), Arc::clone(&host), config.clients_rpcbind);
+        let host_calls = Arc::new(host_calls);
         Self {
             grants: Grants::new(exports, &state, &host, &host_calls),
+            nsm_state: locks::nsm_state(state.epoch()),
             state,
             versions: config.versions,
             identity,
             lease: config.lease,
-            nsm_state: locks::nsm_state(epoch),
             host_calls,
             host,
             group: None,

@@ -1,10 +1,10 @@
 //! NLM version 4: locks of clients of NFS version 3, in the same table as those of version 4. RFC
 //! 1813 s6
 //!
-//! Who may use an export may lock its files, by whatever user: a client's lock manager does not call
-//! in the name of the user that locks, and a lock is advice. A host is monitored before it has its
-//! first lock: after a restart of this server it is told, and may reclaim (`nsm`, `nlm_hosts`). It
-//! has its locks until it unlocks them, or is known to have restarted.
+//! Who may use an export may lock its files, by whatever user: a client's lock manager does not
+//! call in the name of the user that locks, and a lock is advice. A host is monitored before it has
+//! its first lock: after a restart of this server it is told, and may reclaim (`nsm`, `nlm_hosts`).
+//! It has its locks until it unlocks them, or is known to have restarted.
 //!
 //! SHARE and UNSHARE are refused: a reservation of the state belongs to an open of a session, which
 //! a client of version 3 does not have.

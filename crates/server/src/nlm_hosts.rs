@@ -2,9 +2,9 @@
 //! and the status monitor of each ([`CallBacks`]).
 //!
 //! A host is known by its address, by the address of this server that it uses, and by the name that
-//! it gives itself. Without the first, anybody could end the locks of others by their name. With the
-//! second, an owner that a client numbers separately for each of the server's addresses, as Linux
-//! does, is not taken for another; and calls to the host come from the address that it knows.
+//! it gives itself. Without the first, anybody could end the locks of others by their name. With
+//! the second, an owner that a client numbers separately for each of the server's addresses, as
+//! Linux does, is not taken for another; and calls to the host come from the address that it knows.
 
 mod call_backs;
 mod remote;

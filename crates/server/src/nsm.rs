@@ -1,8 +1,8 @@
 //! NSM: by NOTIFY other hosts say that they have restarted, so that their locks are freed. XNFS s11
 //!
-//! This status monitor monitors hosts for the locks of this server, and for no other program: MON and
-//! STAT are answered so, and SIMU_CRASH does nothing. How hosts are told of a restart of this server
-//! is in `nlm_hosts`.
+//! This status monitor monitors hosts for the locks of this server, and for no other program: MON
+//! and STAT are answered so, and SIMU_CRASH does nothing. How hosts are told of a restart of this
+//! server is in `nlm_hosts`.
 
 use crate::group::Group;
 use crate::nlm::args;

@@ -50,8 +50,8 @@ pub(crate) trait Program: Sync {
         true
     }
 
-    /// Whether it is a part of what locks the files of version 3: the host may have another one, and
-    /// then the server does without.
+    /// Whether it is a part of what locks the files of version 3: the host may have another one,
+    /// and then the server does without.
     fn is_for_locks(&self) -> bool {
         false
     }

@@ -8,8 +8,8 @@
 //! Only one process of a group at a time is registered ([`group_lock`]); when it ends, the next
 //! process is registered.
 //!
-//! If the host has another server for NLM or NSM, such as its kernel's or rpc.statd, that one keeps its
-//! registration, and this server serves no NLM.
+//! If the host has another server for NLM or NSM, such as its kernel's or rpc.statd, that one keeps
+//! its registration, and this server serves no NLM.
 //!
 //! The netids follow the addresses on which the nodes listen: tcp and tcp6, rdma and rdma6 for NFS,
 //! udp and udp6 for MOUNT, NLM and NSM.

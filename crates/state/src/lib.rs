@@ -122,6 +122,11 @@ impl<W: Words> State<W> {
         &self.arena.layout.config
     }
 
+    /// The epoch of the arena, which its creator chose.
+    pub const fn epoch(&self) -> u32 {
+        self.arena.epoch
+    }
+
     /// Records of a kind that are in use.
     pub fn used(&self, kind: Kind) -> u64 {
         self.arena.used(kind)

@@ -1,5 +1,5 @@
-//! What hosts are told: that a request which waited has its lock (GRANTED), what became of a message
-//! (`_RES`), and that this server has restarted (SM_NOTIFY).
+//! What hosts are told: that a request which waited has its lock (GRANTED), what became of a
+//! message (`_RES`), and that this server has restarted (SM_NOTIFY).
 //!
 //! Hosts may be down, and each call takes seconds then. So a few threads make the calls, one at a
 //! time for each host, and what waits for them is bounded. They are started with the first call.
@@ -55,7 +55,7 @@ pub(crate) struct Grant {
 
 #[derive(Debug)]
 enum Work {
-    Granted(Grant),
+    Granted(Box<Grant>),
     /// The results of a message, encoded.
     Outcome(Procedure, Vec<u8>),
     /// The arguments of SM_NOTIFY, encoded.
@@ -98,6 +98,7 @@ impl CallBacks {
     /// Tells a host that it has a lock, which is locked for it already. If there is no room for
     /// that, the lock is freed.
     pub fn granted(&self, grant: Grant) {
+        let grant = Box::new(grant);
         if let Err(Work::Granted(grant)) = self.push(grant.host.clone(), Work::Granted(grant)) {
             tracing::debug!(host = %grant.host, "a lock is left to be asked for again");
             self.0.free(&grant);

@@ -1,8 +1,8 @@
 //! Calls to programs of other hosts: their port is asked of the host's rpcbind, and each step has a
 //! time within which it ends. RFC 1833 s2.2.1, s3.2
 //!
-//! What answers is another host: lengths are bounded, and an answer that does not belong to the call
-//! is an error.
+//! What answers is another host: lengths are bounded, and an answer that does not belong to the
+//! call is an error.
 
 use rpc::Xid;
 use rpc::portmap::{self, Protocol};

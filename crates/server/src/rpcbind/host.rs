@@ -73,8 +73,8 @@ impl Registered {
         let note = |entries: &[Entry]| group_lock.map_or(Ok(()), |group_lock| group_lock.note(entries));
         let mut this = Self { rpcbind, entries: Vec::new(), nlm_refused: None };
         let (for_locks, others): (Vec<_>, Vec<_>) = entries.iter().partition(|entry| is_for_locks(entry));
-        let registered = match this.register_each(&others, group_lock, &note) {
-            Ok(None) => this.register_for_locks(&for_locks, group_lock, &note),
+        let registered = match this.register_each(&others, group_lock, note) {
+            Ok(None) => this.register_for_locks(&for_locks, group_lock, note),
             Ok(Some(taken)) => Err(io::Error::other(taken)),
             Err(error) => Err(error),
         };

@@ -44,7 +44,8 @@ fn run(script: &str) {
     sh(&format!("program={}\n{PRELUDE}\n{script}", trunkline().display()));
 }
 
-/// Two mounts that share no inode meet at the server, as two hosts do; so does a mount of version 4.
+/// Two mounts that share no inode meet at the server, as two hosts do; so does a mount of version
+/// 4.
 #[test]
 fn version_3_locks_at_the_server_and_against_version_4() {
     let _turn = alone();

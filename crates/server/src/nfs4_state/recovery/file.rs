@@ -10,12 +10,13 @@
 //! gone ID CHECKSUM
 //! ```
 //!
-//! A host is one that locks by NLM. Version 1 had none of them. Numbers are hexadecimal. A record is one line at the end, on disk before its client may open.
-//! The file is written anew, and takes the old one's name when it is on disk, at each start, at the
-//! end of a grace period, and when most of its lines are void. So it holds two epochs at most: that
-//! of this start, and while a grace period lasts, that of the clients that may reclaim. A server
-//! that ends within the grace period leaves both, and the next start goes on with the older one:
-//! nobody who was not in it could have got anything. RFC 8881 s8.4.2.1
+//! A host is one that locks by NLM. Version 1 had none of them. Numbers are hexadecimal. A record
+//! is one line at the end, on disk before its client may open. The file is written anew, and takes
+//! the old one's name when it is on disk, at each start, at the end of a grace period, and when
+//! most of its lines are void. So it holds two epochs at most: that of this start, and while a
+//! grace period lasts, that of the clients that may reclaim. A server that ends within the grace
+//! period leaves both, and the next start goes on with the older one: nobody who was not in it
+//! could have got anything. RFC 8881 s8.4.2.1
 //!
 //! A last line without its end was cut off when the host went down: its client was not told.
 

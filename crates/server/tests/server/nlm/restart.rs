@@ -1,5 +1,5 @@
-//! A server of a directory that starts again: hosts are told, reclaim what they had, and nobody else
-//! gets it before. XNFS s11, RFC 1813 s6.3.2
+//! A server of a directory that starts again: hosts are told, reclaim what they had, and nobody
+//! else gets it before. XNFS s11, RFC 1813 s6.3.2
 
 use super::host::{Host, Services, bytes, decoded};
 use crate::nfs4::stores::restartable;
