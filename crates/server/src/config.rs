@@ -161,8 +161,18 @@ pub struct ExportConfig {
     pub allow: Vec<Network>,
     /// Whether a client must come from a privileged port (below 1024).
     pub secure: bool,
+    /// Whether clients of NFS version 4 get delegations, which is right only where nothing but this
+    /// server, or its group, changes the files; absent: if they are in memory.
+    pub delegations: Option<bool>,
     /// Names the file system to clients and inside file handles; never the `st_dev` of something.
     pub fsid: u32,
+}
+
+impl ExportConfig {
+    /// Whether clients of NFS version 4 get delegations.
+    pub(crate) fn gives_delegations(&self) -> bool {
+        self.delegations.unwrap_or(matches!(self.store, StoreConfig::Mem { .. }))
+    }
 }
 
 /// Bounds that keep one client's trouble its own.
@@ -270,6 +280,7 @@ impl Config {
             anongid: gid,
             allow: subnets::near(listens),
             secure: false,
+            delegations: None,
             fsid: 1,
         };
         Self {

@@ -12,6 +12,7 @@
 mod attributes;
 mod compound;
 mod copy;
+mod delegation;
 mod handles;
 mod holes;
 mod io;

@@ -5,7 +5,8 @@
 //! The state is in memory of this process and ends with it, or in the file of a group of processes
 //! (`place`) and ends with the last of them. What outlives it, in the state directory of an export,
 //! is who had any (`recovery`): so clients can reclaim it. A server of exports in memory has no
-//! such place, and nothing to reclaim: it is another one after a restart, and says so.
+//! such place, and nothing to reclaim: it is another one after a restart, and says so. What the
+//! state has for clients they are told by way of their back channels (`call_backs`).
 
 mod associations;
 mod back_connection;
@@ -27,7 +28,7 @@ use crate::error::Error;
 use crate::export::{Export, Exports};
 use crate::nlm_hosts;
 use crate::shared_reply_cache::{ArenaWords, GroupError, GroupFile, GroupHost, ServerWord};
-use call_backs::CallBacks;
+use call_backs::BackChannels;
 use held::HeldFiles;
 pub(crate) use held::{FileName, Opening};
 use locks::Grants;
@@ -131,7 +132,7 @@ pub(crate) struct Nfs4State {
     recovery: Option<Recovery>,
     /// The files that are open.
     held: HeldFiles,
-    call_backs: CallBacks,
+    back_channels: BackChannels,
     /// When it was last looked for what has expired, in milliseconds.
     ticked_ms: AtomicU64,
     /// When a search for files that others have closed began, in milliseconds.
@@ -327,7 +328,7 @@ impl Nfs4State {
             group: None,
             recovery: None,
             held: HeldFiles::default(),
-            call_backs: CallBacks::default(),
+            back_channels: BackChannels::default(),
             ticked_ms: AtomicU64::new(0),
             searched_ms: AtomicU64::new(0),
             is_left: AtomicBool::new(false),
@@ -459,7 +460,7 @@ impl Nfs4State {
             return;
         }
         loop {
-            match self.state.poll_record(self.host(), now) {
+            match self.state.poll_work(self.host(), now) {
                 Ok(Some(output)) => self.carry_out(output, now),
                 Ok(None) => return,
                 Err(error) => {

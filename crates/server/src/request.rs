@@ -33,11 +33,13 @@ pub(crate) struct Request<'a> {
     pub identity: &'a Identity,
     /// Whether this thread may wait for a store.
     pub wait: Wait<'a>,
-    /// What clients of version 4 deny to calls of others, which have no opens.
+    /// What clients of version 4 deny to calls of others, which have no opens, and what they have
+    /// to give back first.
     pub denials: Option<Denials<'a>>,
 }
 
-/// The share reservations of NFS version 4, as they are met by calls of another version.
+/// The share reservations and delegations of NFS version 4, as they are met by calls of another
+/// version.
 #[derive(Clone, Copy)]
 pub(crate) struct Denials<'a> {
     state: &'a Nfs4State,
@@ -113,6 +115,31 @@ impl<'a> Request<'a> {
     pub fn check_denials(&self, target: &Target<'_>, access: u8) -> StoreResult<()> {
         match self.denials {
             Some(denials) if self.meets_denials() => denials.check(target, access),
+            _ => Ok(()),
+        }
+    }
+
+    /// Makes sure that no client has a delegation of an object whose attributes, name or links are
+    /// about to change. RFC 8881 s10.4.1
+    ///
+    /// # Errors
+    /// [`Status::Later`] until it is returned, or revoked.
+    #[inline]
+    pub fn recall(&self, target: &Target<'_>) -> StoreResult<()> {
+        match self.denials {
+            Some(denials) if self.meets_denials() => denials.recall(target.export, target.object),
+            _ => Ok(()),
+        }
+    }
+
+    /// As [`recall`](Self::recall), of what a name in a directory is.
+    #[inline]
+    pub fn recall_named(&self, at: &Target<'_>, name: &[u8]) -> StoreResult<()> {
+        match self.denials {
+            Some(denials) if self.meets_denials() => {
+                let found = at.find(name).and_then(|(_, found)| found);
+                found.map_or(Ok(()), |found| denials.recall(at.export, found.object))
+            }
             _ => Ok(()),
         }
     }
@@ -224,7 +251,19 @@ impl Denials<'_> {
     #[cold]
     fn check(self, target: &Target<'_>, access: u8) -> StoreResult<()> {
         let file = file_name(target.export, target.object);
-        self.state.state.check_io(self.state.host(), self.now, None, &file, access).map_err(|error| {
+        self.of_state(self.state.state.check_io(self.state.host(), self.now, None, &file, access))
+    }
+
+    #[cold]
+    fn recall(self, export: &Export, object: ObjectId) -> StoreResult<()> {
+        let file = file_name(export, object);
+        self.of_state(self.state.state.recall_for_change(self.state.host(), self.now, None, &file))
+    }
+
+    /// The holders of delegations in the way are told at once.
+    fn of_state(self, done: Result<(), state::Error>) -> StoreResult<()> {
+        done.map_err(|error| {
+            self.state.call_back_if_needed(self.now);
             match error {
                 state::Error::ShareDenied => Status::Access,
                 _ => Status::Later,

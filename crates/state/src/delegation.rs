@@ -206,13 +206,15 @@ impl<W: Words> Transaction<'_, W> {
             self.push(unsent(), record)?;
             self.checkpoint_if_large();
         }
+        let mut passed_on = None;
         for _ in 0..RECALLS_LOOKED_AT {
-            let Some(record) = self.first(unsent()) else { break };
+            let Some(record) = self.first(unsent()).filter(|first| Some(*first) != passed_on) else { break };
             self.unlink(unsent(), record)?;
             let of_client = self.owning(record, delegation::CLIENT, Kind::Client)?;
             let Some(session) = self.reachable_session(host, of_client)? else {
                 // Another process may send it.
                 self.push(unsent(), record)?;
+                passed_on = passed_on.or(Some(record));
                 continue;
             };
             self.write(record, delegation::SENT, milliseconds(now).max(1))?;

@@ -60,7 +60,7 @@ impl<W: Words> Transaction<'_, W> {
         Ok(Some(id))
     }
 
-    fn next_record(&mut self, host: &impl Host) -> Result<Option<Output>, Error> {
+    fn next_work(&mut self, host: &impl Host) -> Result<Option<Output>, Error> {
         if let Some(record) = self.next_to_persist(host)? {
             return Ok(Some(Output::Persist(record)));
         }
@@ -82,8 +82,8 @@ impl<W: Words> Transaction<'_, W> {
     }
 }
 
-/// Words that say whether there is something to write or to lock, or to tell.
-const RECORDS: [usize; 4] = [head::PERSIST, head::FORGET, head::GRACE_OVER, head::NOTIFY];
+/// Words that say whether there is something to do, or to tell.
+const WORK: [usize; 4] = [head::PERSIST, head::FORGET, head::GRACE_OVER, head::NOTIFY];
 const CALL_BACKS: [usize; 3] = [head::RECALLS, head::RECALLS_SENT, head::NOTIFY];
 
 impl<W: Words> State<W> {
@@ -93,22 +93,22 @@ impl<W: Words> State<W> {
     /// # Errors
     /// [`Error::Busy`], [`Error::Damaged`].
     pub fn poll_output(&self, host: &impl Host, now: Duration) -> Result<Option<Output>, Error> {
-        match self.poll_record(host, now)? {
+        match self.poll_work(host, now)? {
             None => self.poll_call_back(host, now),
             found => Ok(found),
         }
     }
 
-    /// As [`poll_output`](Self::poll_output), of what is to be written to stable storage, and of the
-    /// locks of NLM: for the process of a group that sees to these.
+    /// As [`poll_output`](Self::poll_output), of what is to be written to stable storage and the
+    /// locks of NLM: for the process of a group that does so.
     ///
     /// # Errors
     /// As [`poll_output`](Self::poll_output).
-    pub fn poll_record(&self, host: &impl Host, now: Duration) -> Result<Option<Output>, Error> {
-        if self.is_nothing(&RECORDS) {
+    pub fn poll_work(&self, host: &impl Host, now: Duration) -> Result<Option<Output>, Error> {
+        if self.is_nothing(&WORK) {
             return Ok(None);
         }
-        self.change(host, now, |transaction| transaction.next_record(host))
+        self.change(host, now, |transaction| transaction.next_work(host))
     }
 
     /// As [`poll_output`](Self::poll_output), of what clients are to be told whose back channels

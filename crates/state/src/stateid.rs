@@ -105,13 +105,31 @@ impl<W: Words> State<W> {
         if id.is_special() {
             return self.check_io(host, now, Some(of), file, access);
         }
+        self.check_state(of, id, &[Kind::Open, Kind::Lock, Kind::Delegation], file, access)
+    }
+
+    /// Whether a stateid is that of a delegation which allows a client to open a file so.
+    ///
+    /// # Errors
+    /// As [`check_state_io`](Self::check_state_io) of states.
+    pub fn check_delegation(&self, of: ClientRef, id: StateId, file: &[u8], access: u8) -> Result<(), Error> {
+        self.check_state(of, id, &[Kind::Delegation], file, access)
+    }
+
+    fn check_state(
+        &self,
+        of: ClientRef,
+        id: StateId,
+        kinds: &[Kind],
+        file: &[u8],
+        access: u8,
+    ) -> Result<(), Error> {
         let record = self.arena.live_client(of)?;
-        let kinds = [Kind::Open, Kind::Lock, Kind::Delegation];
-        let state = self.arena.state_record(record, id, &kinds)?;
+        let state = self.arena.state_record(record, id, kinds)?;
         let found = self.arena.io_facts(state, file);
         // The state may have ended meanwhile, and its records may be others': then neither what was
         // found nor an error means anything.
-        self.arena.state_record(record, id, &kinds)?;
+        self.arena.state_record(record, id, kinds)?;
         let (allowed, is_revoked, is_same_file) = found?;
         if !is_same_file {
             return Err(Error::BadStateId);

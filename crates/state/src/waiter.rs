@@ -263,12 +263,11 @@ impl<W: Words> Transaction<'_, W> {
         Ok(())
     }
 
-    /// The next waiter to be told by NLM; or that this process can tell on a back channel.
-    pub fn next_notification(&mut self, host: &impl Host, by_nlm: bool) -> Result<Option<Available>, Error> {
-        let mut taken = 0;
+    /// The next waiter of NLM, or else the next of others that this process can tell.
+    pub fn next_notification(&mut self, host: &impl Host, of_nlm: bool) -> Result<Option<Available>, Error> {
+        let mut passed_on = None;
         for _ in 0..NOTIFICATIONS_LOOKED_AT {
-            let Some(record) = self.first(notify()) else { break };
-            self.taken(notify(), &mut taken)?;
+            let Some(record) = self.first(notify()).filter(|first| Some(*first) != passed_on) else { break };
             self.unlink(notify(), record)?;
             let of_client = self.owning(record, waiter::CLIENT, Kind::Client)?;
             if self.has_flag(of_client, client::DYING)? {
@@ -276,9 +275,10 @@ impl<W: Words> Transaction<'_, W> {
             }
             let is_nlm = self.has_flag(of_client, client::NLM)?;
             let session = if is_nlm { None } else { self.reachable_session(host, of_client)? };
-            if is_nlm != by_nlm || !is_nlm && session.is_none() {
-                // Somebody else tells it.
+            if is_nlm != of_nlm || !is_nlm && session.is_none() {
+                // Somebody else asks for it, perhaps another process.
                 self.push(notify(), record)?;
+                passed_on = passed_on.or(Some(record));
                 continue;
             }
             return Ok(Some(Available { session, ..self.available(record)? }));

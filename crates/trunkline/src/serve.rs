@@ -41,7 +41,7 @@ const DRAIN: Duration = Duration::from_secs(10);
 #[command(after_help = EXAMPLES)]
 pub struct ServeArgs {
     /// Configuration file (TOML).
-    #[arg(short, long, value_name = "FILE.toml", conflicts_with_all = ["mem", "dir", "state", "export", "listen", "allow", "no_root_squash"])]
+    #[arg(short, long, value_name = "FILE.toml", conflicts_with_all = ["mem", "dir", "state", "export", "listen", "allow", "no_root_squash", "delegations"])]
     config: Option<PathBuf>,
     /// Quick: keep files in memory; data, names and all else take at most this much (2GiB, 512MiB).
     #[arg(long, value_name = "SIZE", value_parser = size::parse_bytes)]
@@ -71,6 +71,11 @@ pub struct ServeArgs {
     /// as nobody (--dir, started by root), else as the user who started the server.
     #[arg(long)]
     no_root_squash: bool,
+    /// Quick: let clients of NFS version 4 cache files of the directory by delegations. Only if no
+    /// program but this server, or its group, changes them: what others change is not seen, and
+    /// clients read old data. With --mem it is always so.
+    #[arg(long, requires = "dir")]
+    delegations: bool,
     /// Join a group of processes on this host that serve the same directories (--dir, or `dir` in
     /// the file) and share their reply cache, and the opens and locks of NFS version 4, in this
     /// directory, so that each knows what the others have executed, even if they were killed. When
@@ -82,8 +87,7 @@ pub struct ServeArgs {
     /// and TCP), or register with the rpcbind that has that port. Also answer MOUNT over UDP.
     #[arg(long)]
     rpcbind: bool,
-    /// Versions of NFS to serve: 3, and 4.1 and 4.2, which are experimental and have no delegations
-    /// [default: 3].
+    /// Versions of NFS to serve: 3, and 4.1 and 4.2, which are experimental [default: 3].
     #[arg(long, value_name = "LIST", value_parser = versions)]
     nfs_versions: Option<NfsVersions>,
     /// Do not lock files for clients of NFS version 3 (NLM and NSM): they mount with nolock then.
@@ -149,6 +153,9 @@ impl ServeArgs {
             // There is no `--allow` if the configuration is a file.
             export.allow.extend(self.allow.iter().flat_map(|allowed| allowed.iter().copied()));
             export.root_squash &= !self.no_root_squash;
+            if self.delegations {
+                export.delegations = Some(true);
+            }
         }
         if self.rpcbind {
             config.rpcbind = Some(server::RPCBIND_PORT);

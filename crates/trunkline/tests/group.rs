@@ -3,6 +3,8 @@
 
 #[path = "group/at_once.rs"]
 mod at_once;
+#[path = "group/delegations.rs"]
+mod delegations;
 #[path = "group/fixtures.rs"]
 #[allow(dead_code, reason = "each test program uses a part of it")]
 mod fixtures;

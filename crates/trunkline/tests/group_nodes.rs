@@ -21,6 +21,7 @@ mod operations;
 #[path = "../../server/tests/support/peer.rs"]
 mod peer;
 #[path = "group/session.rs"]
+#[allow(dead_code, reason = "each test program uses a part of it")]
 mod session;
 #[path = "group/space.rs"]
 mod space;

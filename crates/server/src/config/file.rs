@@ -196,6 +196,7 @@ struct Export {
     allow: Vec<Clients>,
     #[serde(default)]
     secure: bool,
+    delegations: Option<bool>,
     fsid: Option<u32>,
     owner_uid: Option<u32>,
     owner_gid: Option<u32>,
@@ -269,8 +270,11 @@ impl Export {
         // By default the fsid of an export is its position in the file; administrators who reorder
         // exports set it explicitly.
         let place = u32::try_from(index).unwrap_or(u32::MAX).saturating_add(1);
+        let store = self.store()?;
+        let is_in_memory = matches!(store, StoreConfig::Mem { .. });
         Ok(ExportConfig {
-            store: self.store()?,
+            delegations: Some(self.delegations.unwrap_or(is_in_memory)),
+            store,
             path: self.path,
             read_only: !self.rw,
             root_squash: self.root_squash,

@@ -18,6 +18,11 @@ pub fn run(request: &Request<'_>, args: &Args<'_>) -> Result<Reply, HandlerError
     if !std::ptr::eq(from.export, to.export) {
         return Ok(Outcome::Fail(Status::XDEV, Success::default()));
     }
+    let recalled =
+        request.recall_named(&from, args.from.name).and_then(|()| request.recall_named(&to, args.to.name));
+    if let Err(status) = recalled {
+        return Ok(Outcome::Fail(status::of_store(status), Success::default()));
+    }
     let _held = request.hold_if_open(&to, args.to.name);
     let (source, place) = ((from.object, args.from.name), (to.object, args.to.name));
     let (left, moved, result) = from.export.store.rename(from.squashed.caller(), source, place);

@@ -18,9 +18,12 @@ pub fn run(request: &Request<'_>, args: &Args) -> Result<Reply, HandlerError> {
         (Err(status), _) | (_, Err(status)) => return Ok(Outcome::Fail(status, WccData::default())),
     };
     // A change of the size is a write.
-    if set.size.is_some()
-        && let Err(status) = request.check_denials(&target, state::WRITE)
-    {
+    let allowed = if set.size.is_some() {
+        request.check_denials(&target, state::WRITE)
+    } else {
+        request.recall(&target)
+    };
+    if let Err(status) = allowed {
         return Ok(Outcome::Fail(status::of_store(status), WccData::default()));
     }
     let (effect, result) =

@@ -6,7 +6,9 @@ mod sequence;
 
 use super::pseudo::Node;
 use super::status::of_target;
-use super::{attributes, copy, handles, holes, io, lock, names, open, secinfo, session, stateid, xattr};
+use super::{
+    attributes, copy, delegation, handles, holes, io, lock, names, open, secinfo, session, stateid, xattr,
+};
 use crate::export::Export;
 use crate::group::Group;
 use crate::nfs4_state::Nfs4State;
@@ -244,8 +246,9 @@ impl<'a> Compound<'a> {
             | Args::FreeStateid(_) => self.run_on_state(request.args, out),
             Args::SecInfo(args) => secinfo::by_name(self, args.name, out),
             Args::SecInfoNoName(args) => secinfo::by_style(self, args.style, out),
-            // There are no delegations that could be given back.
-            Args::DelegReturn(_) => out.fail(operation, Status::BAD_STATEID),
+            Args::DelegReturn(args) => {
+                out.push(&Reply::DelegReturn(delegation::give_back(self, args.delegation)))
+            }
             Args::DelegPurge(_)
             | Args::GetDeviceInfo(_)
             | Args::LayoutCommit(_)

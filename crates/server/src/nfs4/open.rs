@@ -1,10 +1,9 @@
 //! OPEN, OPEN_DOWNGRADE, CLOSE. RFC 8881 s18.2, s18.16, s18.18
-//!
-//! No delegations are given: a client that wants one is told why not.
 
 use super::attributes::{EXCLUSIVE, change_info, to_set, unchanged};
 use super::compound::progress::changed_before;
 use super::compound::{Compound, Outcome, Place};
+use super::delegation;
 use super::io::{check, of_kind};
 use super::names::{check_name, of_lookup};
 use super::pseudo;
@@ -14,10 +13,10 @@ use crate::nfs4_state::{file_name, parse_file_name};
 use crate::request::Target;
 use fs::{CreateMode, FileKind, Rights, SetAttributes};
 use nfs4::op::close::DowngradeArgs;
-use nfs4::op::open::{Args, Claim, Delegation, How, NoDelegation, Success, access, result_flag};
+use nfs4::op::open::{Args, Claim, How, Success, access, result_flag};
 use nfs4::types::attributes::number;
 use nfs4::{Bitmap, ChangeInfo, Fattr, Stateid, Status};
-use state::{OpenArgs, StateId};
+use state::{NOTE_WORDS, OpenArgs, StateId};
 use store::{Found, NewObject, ObjectId};
 
 /// How often a file may come and go between a look and a creation.
@@ -61,8 +60,17 @@ pub(super) fn open(compound: &mut Compound<'_>, args: &Args<'_>) -> Outcome<Succ
         Claim::Name(name) => by_name(compound, name, args)?,
         Claim::Current | Claim::Previous(_) if args.how == How::NoCreate => current(compound)?,
         Claim::Current | Claim::Previous(_) => return Err(Status::INVAL),
-        // No delegation was ever given.
-        Claim::DelegatedName { .. } | Claim::Delegated(_) => return Err(Status::BAD_STATEID),
+        Claim::DelegatedName { delegation, name } if args.how == How::NoCreate => {
+            let chosen = by_name(compound, name, args)?;
+            delegation::check(compound, chosen.export, chosen.found.object, (delegation, wanted))?;
+            chosen
+        }
+        Claim::Delegated(delegation) if args.how == How::NoCreate => {
+            let chosen = current(compound)?;
+            delegation::check(compound, chosen.export, chosen.found.object, (delegation, wanted))?;
+            chosen
+        }
+        Claim::DelegatedName { .. } | Claim::Delegated(_) => return Err(Status::INVAL),
         Claim::PreviouslyDelegatedName(_) | Claim::PreviouslyDelegated => return Err(Status::NOTSUPP),
     };
     of_kind(chosen.found.attributes.kind)?;
@@ -90,6 +98,7 @@ pub(super) fn open(compound: &mut Compound<'_>, args: &Args<'_>) -> Outcome<Succ
         }
         return Err(status);
     }
+    let delegation = delegation::granted(compound, args, chosen.export, &file);
     opening.keep();
     compound.set(Place::Object(chosen.export, chosen.found.object));
     let stateid = compound.put_stateid(id);
@@ -98,7 +107,7 @@ pub(super) fn open(compound: &mut Compound<'_>, args: &Args<'_>) -> Outcome<Succ
         directory: chosen.directory,
         flags: result_flags(compound)?,
         set: chosen.set,
-        delegation: no_delegation(args.access),
+        delegation,
     })
 }
 
@@ -108,6 +117,7 @@ pub(super) fn committed(
     compound: &mut Compound<'_>,
     args: &Args<'_>,
     id: StateId,
+    note: [u64; NOTE_WORDS],
 ) -> Outcome<Success<'static>> {
     let shared = compound.shared;
     let name = shared.state.file_of_open(shared.host(), compound.now, compound.client()?, id);
@@ -131,7 +141,9 @@ pub(super) fn committed(
     compound.set(Place::Object(export, object));
     let stateid = compound.put_stateid(id);
     let flags = result_flags(compound)?;
-    Ok(Success { stateid, directory, flags, set, delegation: no_delegation(args.access) })
+    let delegation = shared.state.committed_delegation(note);
+    let delegation = delegation.map_or_else(|| delegation::none(args), delegation::read);
+    Ok(Success { stateid, directory, flags, set, delegation })
 }
 
 /// What holds for locks of the file: who can be called back is told when one is free.
@@ -168,16 +180,6 @@ fn set_at_creation(compound: &Compound<'_>, how: &How<'_>) -> Outcome<Bitmap> {
         How::Exclusive(_) => VERIFIER_PLACE,
         How::ExclusiveWith(_, given) => to_set(compound, given, true)?.1 | VERIFIER_PLACE,
     })
-}
-
-/// Why there is no delegation, for a client that asked for one or said that it wants none.
-const fn no_delegation(asked: u32) -> Delegation<'static> {
-    match asked & access::WANT_MASK {
-        access::WANT_NO_PREFERENCE => Delegation::None,
-        access::WANT_NONE => Delegation::NoneBecause(NoDelegation::NOT_WANTED),
-        access::WANT_CANCEL => Delegation::NoneBecause(NoDelegation::CANCELLED),
-        _ => Delegation::NoneBecause(NoDelegation::NOT_SUPPORTED),
-    }
 }
 
 fn empty(target: &Target<'_>) -> Outcome<()> {
@@ -383,7 +385,7 @@ fn exclusive<'a>(
 }
 
 /// The state of the current file that an operation changes.
-fn of_current(compound: &Compound<'_>, id: Stateid) -> Outcome<StateId> {
+pub(super) fn of_current(compound: &Compound<'_>, id: Stateid) -> Outcome<StateId> {
     let target = compound.object_or(Status::ISDIR)?;
     let id = compound.stateid(id)?;
     if id.is_special() {
@@ -413,9 +415,14 @@ pub(super) fn close(compound: &mut Compound<'_>, id: Stateid) -> Outcome<Stateid
 
 /// The current file has an open less.
 pub(super) fn closed(compound: &mut Compound<'_>) -> Stateid {
+    closed_file(compound);
+    compound.set_stateid(Stateid::INVALID);
+    Stateid::INVALID
+}
+
+/// Lets the current file go if nobody has it open any more, or delegated.
+pub(super) fn closed_file(compound: &Compound<'_>) {
     if let Ok(Place::Object(export, object)) = compound.place() {
         compound.shared.release(compound.now, &file_name(export, object));
     }
-    compound.set_stateid(Stateid::INVALID);
-    Stateid::INVALID
 }

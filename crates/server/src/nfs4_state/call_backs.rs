@@ -108,7 +108,7 @@ struct Channel {
 
 /// See the module's documentation.
 #[derive(Debug)]
-pub(super) struct CallBacks {
+pub(super) struct BackChannels {
     outlet: OnceLock<Outlet>,
     channels: Mutex<HashMap<SessionId, Channel>>,
     /// How many channels there are, and calls that wait.
@@ -121,7 +121,7 @@ pub(super) struct CallBacks {
     is_others: AtomicBool,
 }
 
-impl Default for CallBacks {
+impl Default for BackChannels {
     fn default() -> Self {
         Self {
             outlet: OnceLock::new(),
@@ -137,7 +137,7 @@ impl Default for CallBacks {
 
 /// The channels while they are changed: the counts are right again afterwards.
 struct Channels<'a> {
-    of: &'a CallBacks,
+    of: &'a BackChannels,
     guard: MutexGuard<'a, HashMap<SessionId, Channel>>,
 }
 
@@ -149,7 +149,7 @@ impl Drop for Channels<'_> {
     }
 }
 
-impl CallBacks {
+impl BackChannels {
     fn lock(&self) -> MutexGuard<'_, HashMap<SessionId, Channel>> {
         // Each change is complete.
         self.channels.lock().unwrap_or_else(PoisonError::into_inner)
@@ -215,7 +215,7 @@ impl Nfs4State {
     /// Begins to call back: by way of these loops, in files of this group.
     pub fn start_call_backs(&self, group: Weak<Group>, loops: Arc<dyn Wake>) {
         // Once: a server has one group.
-        let _ = self.call_backs.outlet.set(Outlet { group, loops });
+        let _ = self.back_channels.outlet.set(Outlet { group, loops });
     }
 
     /// Makes a connection, which is at `token`, a part of the back channel of a session.
@@ -235,7 +235,7 @@ impl Nfs4State {
         self.state.bind_back(self.host(), now, session)?;
         match connection.bind(token, session) {
             BoundTo::Session(lost) => {
-                let mut channels = self.call_backs.channels();
+                let mut channels = self.back_channels.channels();
                 let channel = channels.guard.entry(session).or_default();
                 channel.connections.push(Arc::clone(connection));
                 drop(channels);
@@ -258,7 +258,7 @@ impl Nfs4State {
 
     /// A connection is no longer part of the back channel of a session.
     fn unbind_back(&self, now: Duration, connection: &BackConnection, session: SessionId) {
-        let mut channels = self.call_backs.channels();
+        let mut channels = self.back_channels.channels();
         if let Some(channel) = channels.guard.get_mut(&session) {
             channel.connections.retain(|other| !std::ptr::eq(&**other, connection));
             if channel.connections.is_empty() {
@@ -286,7 +286,7 @@ impl Nfs4State {
 
     /// A session has ended: nobody is called back on it.
     pub fn forget_session(&self, session: SessionId) {
-        for connection in self.call_backs.forget(session) {
+        for connection in self.back_channels.forget(session) {
             connection.unbind(session);
         }
     }
@@ -294,9 +294,9 @@ impl Nfs4State {
     /// Sends what there is to be told, after something may have brought that about.
     #[inline]
     pub fn call_back_if_needed(&self, now: Duration) {
-        if self.call_backs.is_bound()
+        if self.back_channels.is_bound()
             && self.state.has_call_backs()
-            && (!self.call_backs.is_others.load(Ordering::Relaxed)
+            && (!self.back_channels.is_others.load(Ordering::Relaxed)
                 || self.next_look(now) == Some(Duration::ZERO))
         {
             self.call_back(now);
@@ -306,7 +306,7 @@ impl Nfs4State {
     /// In what time there may be something to tell although nobody calls here; `None` if that is
     /// nothing that cannot wait for the next sweep.
     pub(super) fn next_look(&self, now: Duration) -> Option<Duration> {
-        let calls = &self.call_backs;
+        let calls = &self.back_channels;
         if !calls.is_bound() {
             return None;
         }
@@ -320,7 +320,7 @@ impl Nfs4State {
     /// Sends what there is to be told, at most every [`LOOK`]. Called in each round of a loop.
     #[inline]
     pub(super) fn look_for_call_backs(&self, now: Duration) {
-        if self.call_backs.is_bound() && self.next_look(now) == Some(Duration::ZERO) {
+        if self.back_channels.is_bound() && self.next_look(now) == Some(Duration::ZERO) {
             self.call_back(now);
         }
     }
@@ -328,13 +328,13 @@ impl Nfs4State {
     /// Sends what there is to be told.
     #[cold]
     pub fn call_back(&self, now: Duration) {
-        self.call_backs.looked_ms.store(milliseconds(now), Ordering::Relaxed);
-        if !self.call_backs.is_bound() {
+        self.back_channels.looked_ms.store(milliseconds(now), Ordering::Relaxed);
+        if !self.back_channels.is_bound() {
             return;
         }
-        if self.call_backs.waiting.load(Ordering::Relaxed) > 0 {
-            for session in self.call_backs.sessions() {
-                if let Some(work) = self.call_backs.next_waiting(session, now) {
+        if self.back_channels.waiting.load(Ordering::Relaxed) > 0 {
+            for session in self.back_channels.sessions() {
+                if let Some(work) = self.back_channels.next_waiting(session, now) {
                     self.tell(now, session, work);
                 }
             }
@@ -357,16 +357,16 @@ impl Nfs4State {
                 }
             }
         }
-        self.call_backs.is_others.store(self.state.has_call_backs(), Ordering::Relaxed);
+        self.back_channels.is_others.store(self.state.has_call_backs(), Ordering::Relaxed);
     }
 
     /// Notes which clients do not answer. RFC 8881 s18.46.1 (SEQ4_STATUS_BACKCHANNEL_FAULT)
     pub(super) fn note_silent(&self, now: Duration) {
-        if !self.call_backs.is_bound() {
+        if !self.back_channels.is_bound() {
             return;
         }
-        for session in self.call_backs.sessions() {
-            let all = self.call_backs.connections(session, now);
+        for session in self.back_channels.sessions() {
+            let all = self.back_channels.connections(session, now);
             // One that answers is enough.
             if !all.is_empty() && all.iter().all(|connection| connection.is_silent(now, PATIENCE)) {
                 self.set_fault(now, session, true);
@@ -393,11 +393,11 @@ impl Nfs4State {
     /// Sends a call, or has it wait for a slot.
     fn tell(&self, now: Duration, session: SessionId, work: Work) {
         if work.not_before > now {
-            return self.call_backs.wait(session, work);
+            return self.back_channels.wait(session, work);
         }
         let slot = match self.state.begin_call_back(self.host(), now, session) {
             Ok(Some(slot)) => slot,
-            Ok(None) => return self.call_backs.wait(session, work),
+            Ok(None) => return self.back_channels.wait(session, work),
             Err(state::Error::BadSession) => return self.forget_session(session),
             Err(error) => {
                 tracing::warn!(%error, "a client is not called back");
@@ -405,13 +405,13 @@ impl Nfs4State {
             }
         };
         let mut call = Awaited { session, slot, work, since: now };
-        let xid = self.call_backs.next_xid.fetch_add(1, Ordering::Relaxed);
-        let (Some(outlet), Some(message)) = (self.call_backs.outlet.get(), self.message(now, xid, &call))
+        let xid = self.back_channels.next_xid.fetch_add(1, Ordering::Relaxed);
+        let (Some(outlet), Some(message)) = (self.back_channels.outlet.get(), self.message(now, xid, &call))
         else {
             // There is no such file any more, or nobody to send it.
             return self.end_slot(now, &call, false);
         };
-        for connection in self.call_backs.connections(session, now) {
+        for connection in self.back_channels.connections(session, now) {
             call = match connection.queue(xid, call, &message) {
                 Ok(token) => return outlet.loops.has_calls(token),
                 Err(call) => call,
@@ -422,7 +422,7 @@ impl Nfs4State {
     }
 
     fn message(&self, now: Duration, xid: u32, call: &Awaited) -> Option<Vec<u8>> {
-        let exports = self.call_backs.outlet.get()?.group.upgrade()?.exports();
+        let exports = self.back_channels.outlet.get()?.group.upgrade()?.exports();
         let (export, object) = object_of(&exports, &call.work.file)?;
         let file = FileHandle::new(export.handle(object).as_slice())?;
         let target = self.state.call_back_target(self.host(), now, call.session).ok()?;
@@ -493,7 +493,7 @@ impl Nfs4State {
         if let Some(work) = again(now, answer, call.work) {
             self.tell(now, session, work);
         }
-        if let Some(work) = self.call_backs.next_waiting(session, now) {
+        if let Some(work) = self.back_channels.next_waiting(session, now) {
             self.tell(now, session, work);
         }
     }
@@ -536,7 +536,7 @@ mod tests {
 
     #[test]
     fn calls_that_wait_are_bounded_and_each_waits_once() {
-        let (calls, session) = (CallBacks::default(), SessionId([1; 16]));
+        let (calls, session) = (BackChannels::default(), SessionId([1; 16]));
         calls.wait(session, work());
         assert_eq!(calls.next_waiting(session, NOW), None, "there is no such channel");
         calls.channels().guard.insert(session, Channel::default());

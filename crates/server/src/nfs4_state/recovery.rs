@@ -268,7 +268,7 @@ impl Writer {
     /// Asks the state what is to be written, and who is to have a lock by NLM that it has waited for.
     fn look(&mut self) {
         while self.file.is_some() {
-            match self.state.poll_record(&*self.host, clock::now()) {
+            match self.state.poll_work(&*self.host, clock::now()) {
                 Ok(Some(Output::Persist(record))) => self.take(Command::Persist(record)),
                 Ok(Some(Output::Forget(id))) => self.take(Command::Forget(id)),
                 Ok(Some(Output::GraceEnded)) => self.take(Command::GraceEnded),

@@ -6,6 +6,7 @@ mod bounds;
 mod call_backs;
 pub mod client;
 mod copies;
+mod delegations;
 mod denials;
 mod files;
 mod group;

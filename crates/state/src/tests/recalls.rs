@@ -253,7 +253,7 @@ fn a_session_says_what_is_wrong_with_its_back_channel() {
 
 /// Two processes poll, and each is handed out what it can do.
 #[test]
-fn records_and_call_backs_can_be_asked_for_apart() {
+fn work_and_call_backs_can_be_asked_for_apart() {
     let config = small_config();
     let memory = memory(&config);
     let state = create(&memory, &config);
@@ -266,7 +266,7 @@ fn records_and_call_backs_can_be_asked_for_apart() {
     assert!(!state.has_call_backs());
     assert_eq!(state.recall_for_change(&first, NOW, None, b"f"), Err(Error::Delay));
     assert!(state.has_call_backs());
-    assert_eq!(state.poll_record(&second, NOW), Ok(None));
+    assert_eq!(state.poll_work(&second, NOW), Ok(None));
     assert_eq!(state.poll_call_back(&first, NOW), Ok(None));
     let Ok(Some(Output::Recall(recall))) = state.poll_call_back(&second, NOW) else { panic!("no recall") };
     assert_eq!((recall.session, recall.file), (one.session, b"f".to_vec()));

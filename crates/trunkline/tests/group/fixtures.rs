@@ -22,6 +22,7 @@ pub fn trunkline(arguments: &[&str]) -> Command {
 pub struct Directories {
     at: TempDir,
     versions: &'static str,
+    is_exclusive: bool,
 }
 
 impl Directories {
@@ -40,7 +41,12 @@ impl Directories {
         };
         let at = at.expect("a directory");
         std::fs::create_dir(at.path().join("served")).expect("a directory");
-        Self { at, versions }
+        Self { at, versions, is_exclusive: false }
+    }
+
+    /// For nodes that give delegations.
+    pub fn exclusive(self) -> Self {
+        Self { is_exclusive: true, ..self }
     }
 
     pub fn served(&self) -> PathBuf {
@@ -75,7 +81,8 @@ impl Directories {
             "--nfs-versions",
             self.versions,
         ];
-        words.map(str::to_owned).to_vec()
+        let more = self.is_exclusive.then_some("--delegations");
+        words.into_iter().chain(more).map(str::to_owned).collect()
     }
 }
 

@@ -89,6 +89,14 @@ impl Session {
         })
     }
 
+    /// Has a connection carry the call-backs of the session.
+    pub fn bind_back(&self, peer: &mut Peer) {
+        let channels = op::session_control::WantedChannels::Back;
+        let bind = op::session_control::BindArgs { session: self.id, channels, rdma_mode: false };
+        let results = call(peer, &compound(&|to| _ = to.push(&Args::BindConnToSession(bind))));
+        assert_eq!(status(&results), Status::OK);
+    }
+
     pub fn open<'a>(&self, name: &'a [u8], how: op::open::How<'a>) -> Args<'a> {
         let owner = StateOwner { client: self.client, owner: OwnerId::new(b"opener").expect("short") };
         let claim = op::open::Claim::Name(name);

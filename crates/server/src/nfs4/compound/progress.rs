@@ -9,7 +9,7 @@
 use super::{Compound, Current, Outcome, Replies};
 use crate::nfs4::handles;
 use crate::nfs4::pseudo::handle_of;
-use crate::nfs4::{lock, open, session};
+use crate::nfs4::{delegation, lock, open, session};
 use crate::request::Target;
 use drc::shared::PreOpState;
 use fs::FileHandle;
@@ -259,12 +259,13 @@ impl<'a> Compound<'a> {
         Some(match args {
             // An open that was taken back again left no stateid.
             Args::Open(_) if id.is_special() => return None,
-            Args::Open(args) => out.push(&Reply::Open(open::committed(self, args, id))),
+            Args::Open(args) => out.push(&Reply::Open(open::committed(self, args, id, note))),
             Args::OpenDowngrade(_) => out.push(&Reply::OpenDowngrade(Ok(self.put_stateid(id)))),
             Args::Close(_) => out.push(&Reply::Close(Ok(open::closed(self)))),
             Args::Lock(_) => lock::granted(self, id, out),
             Args::LockU(_) => out.push(&Reply::LockU(Ok(self.put_stateid(id)))),
             Args::FreeStateid(_) => out.push(&Reply::FreeStateid(Ok(()))),
+            Args::DelegReturn(_) => out.push(&Reply::DelegReturn(delegation::given_back(self))),
             Args::ReclaimComplete(_) => {
                 session::wait_for_record(self);
                 out.push(&Reply::ReclaimComplete(Ok(())))
