@@ -17,7 +17,8 @@ use crate::call::{Caller, FileRef, Op};
 use crate::connector::RdmaConnector;
 use crate::engine::Setup;
 use crate::error::{Error, MountError, Result};
-use crate::locks::Locks;
+use crate::locks::{LockOwner, Locks};
+use crate::nlm::NlmLocks;
 use crate::node_health::{FilePlacement, NodeHealth};
 use crate::options::{Proto, Remote, Version};
 use crate::path_failures::PathFailures;
@@ -55,6 +56,8 @@ struct Inner {
     shards: Vec<Shard>,
     /// Ended after the loops.
     session: Option<MountSession>,
+    /// The locks of a mount of version 3.
+    nlm: Option<NlmLocks>,
     protocol: Protocol,
     route: Arc<Route>,
     root: Root,
@@ -233,9 +236,11 @@ impl Mount {
         let placement = Mutex::new(FilePlacement::new(Placement::new(count, first)));
         let (next_file, next_shard) = (AtomicU64::new(1), AtomicU64::new(0));
         let externally_driven = AtomicBool::new(false);
+        let nlm = session.is_none().then(|| NlmLocks::new(settings.clone()));
         let inner = Inner {
             shards,
             session,
+            nlm,
             protocol,
             route,
             root,
@@ -287,10 +292,15 @@ impl Mount {
         self.inner.session.as_ref().map(MountSession::locks)
     }
 
-    /// Whether the server keeps locks of ranges for this mount.
+    /// Whether an owner may have locks of a file. Most owners never lock, so this is asked before
+    /// their locks are ended.
     #[must_use]
-    pub fn has_locks(&self) -> bool {
-        self.locks().is_some()
+    pub fn may_have_locks(&self, file: FileHandle, owner: LockOwner) -> bool {
+        self.nlm().is_none_or(|locks| locks.knows(file, owner))
+    }
+
+    pub(crate) fn nlm(&self) -> Option<&NlmLocks> {
+        self.inner.nlm.as_ref()
     }
 
     /// Whether the server has lost locks of a file that a program of this mount takes for held.
@@ -298,6 +308,7 @@ impl Mount {
     #[inline]
     pub fn has_lost_locks(&self, file: FileHandle) -> bool {
         self.locks().is_some_and(|locks| locks.are_lost(file))
+            || self.nlm().is_some_and(|locks| locks.are_lost(file))
     }
 
     /// The server and the export, for display.

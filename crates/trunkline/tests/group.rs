@@ -8,6 +8,8 @@ mod at_once;
 mod fixtures;
 #[path = "group/killed.rs"]
 mod killed;
+#[path = "group/locked.rs"]
+mod locked;
 #[path = "group/neighbours.rs"]
 mod neighbours;
 #[path = "../../server/tests/support/peer.rs"]

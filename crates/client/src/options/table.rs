@@ -33,7 +33,7 @@ const HOST: Kind = Kind::Text("a name or address");
 const NO_UDP: &str = "NFS runs over TCP or RDMA here; use proto=tcp";
 const NO_OTHER_SECURITY: &str = "only AUTH_SYS is built; use sec=sys";
 const ADVISORY: &str = "locks are advisory: reads and writes do not heed them";
-const NO_NLM: &str = "the NLM protocol is not built";
+const FLUSHES: &str = "data are sent before a lock is released, always";
 const MOUNT_OVER_TCP: &str = "MOUNT is asked over TCP, at the server's own address";
 const MOUNT_8: &str = "it is for mount(8) and the system's start";
 
@@ -536,7 +536,7 @@ pub static OPTIONS: &[OptionSpec] = &[
         Group::Behaviour,
         "lock",
         "yes",
-        "Locks are held by the server, with version 4. For version 3 the NLM protocol is not built: locks fail with ENOLCK.",
+        "Locks are held by the server: with version 4 by itself, with version 3 by its lock manager (NLM). Without one they fail with ENOLCK.",
     ),
     kept(
         Group::Behaviour,
@@ -761,7 +761,7 @@ pub static OPTIONS: &[OptionSpec] = &[
         "one client has all connections here",
     ),
     holds("relmtime", Kind::Flag, "stat never waits for writes here"),
-    noted("optlockflush", Kind::Flag, NO_NLM),
+    noted("optlockflush", Kind::Flag, FLUSHES),
     holds("noextend", Kind::Flag, "writes are never extended to whole pages here"),
     holds("defaults", Kind::Flag, "it stands for the default options"),
     holds("auto", Kind::Flag, MOUNT_8),
