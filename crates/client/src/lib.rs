@@ -23,6 +23,7 @@ mod file;
 mod listing;
 mod locks;
 mod mount;
+mod nlm;
 mod node_health;
 mod offer;
 mod operations;

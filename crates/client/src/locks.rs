@@ -1,4 +1,5 @@
-//! Locks of ranges of files, which the server of a mount of version 4 keeps.
+//! Locks of ranges of files, which the server of a mount of version 4 keeps. Those of version 3 are
+//! in the module `nlm`.
 //!
 //! A lock needs an open. The first lock of a user on a file opens it, and when the last owner of
 //! locks of a file is gone, the file is closed. The table here has what the server has of this
@@ -25,7 +26,7 @@ use crate::error::{Error, Result};
 use crate::operations::Operations;
 use crate::protocol::nfs4::locks::{self as calls, Locked, LockerOf, When};
 use crate::protocol::nfs4::operations;
-use held::Held;
+pub(crate) use held::Held;
 
 /// How often a call is made again because its open or its locks have other stateids by now.
 const TRIES: usize = 8;
@@ -350,7 +351,7 @@ impl Locks {
     }
 }
 
-fn tell_lost(file: FileHandle) {
+pub(crate) fn tell_lost(file: FileHandle) {
     tracing::error!(
         file = %hex(file),
         "the server has lost locks of a file that a program holds: reads and writes of the file fail until \
@@ -394,6 +395,9 @@ impl Operations<'_> {
         range: LockRange,
         kind: LockKind,
     ) -> Result<bool> {
+        if let Some(nlm) = self.mount().nlm() {
+            return nlm.lock(file, owner, range, kind).await;
+        }
         let locks = self.locks()?;
         locks.enter_use(file);
         let outcome = self.lock_in_use(locks, file, owner, (range, kind)).await;
@@ -453,6 +457,9 @@ impl Operations<'_> {
 
     /// Releases a range, as far as the owner has locked it.
     pub async fn unlock(&self, file: FileHandle, owner: LockOwner, range: LockRange) -> Result<()> {
+        if let Some(nlm) = self.mount().nlm() {
+            return nlm.unlock(file, owner, range).await;
+        }
         let locks = self.locks()?;
         for _ in 0..TRIES {
             let (found, epoch) = locks.of(file, owner);
@@ -482,12 +489,18 @@ impl Operations<'_> {
         range: LockRange,
         kind: LockKind,
     ) -> Result<Option<Conflict>> {
+        if let Some(nlm) = self.mount().nlm() {
+            return nlm.test(file, owner, range, kind).await;
+        }
         self.locks()?;
         self.run(calls::test(self.mount().protocol().minor(), file, (range, kind), &owner.name())).await
     }
 
     /// Releases all locks of an owner on a file, and forgets the owner.
     pub async fn end_locks(&self, file: FileHandle, owner: LockOwner) -> Result<()> {
+        if let Some(nlm) = self.mount().nlm() {
+            return nlm.end(file, owner).await;
+        }
         let locks = self.locks()?;
         let (Some(found), _) = locks.of(file, owner) else { return Ok(()) };
         locks.enter_use(file);
@@ -506,6 +519,9 @@ impl Operations<'_> {
     /// The locks that an owner has.
     #[must_use]
     pub fn locks_held(&self, file: FileHandle, owner: LockOwner) -> Vec<(LockRange, LockKind)> {
+        if let Some(nlm) = self.mount().nlm() {
+            return nlm.held(file, owner).iter().collect();
+        }
         let found = self.locks().ok().and_then(|locks| locks.of(file, owner).0);
         found.map(|one| one.held.iter().collect()).unwrap_or_default()
     }

@@ -17,7 +17,8 @@ use crate::call::{Caller, FileRef, Op};
 use crate::connector::RdmaConnector;
 use crate::engine::Setup;
 use crate::error::{Error, MountError, Result};
-use crate::locks::Locks;
+use crate::locks::{LockOwner, Locks};
+use crate::nlm::NlmLocks;
 use crate::node_health::{FilePlacement, NodeHealth};
 use crate::options::{Proto, Remote, Version};
 use crate::owners::Owners;
@@ -58,6 +59,8 @@ struct Inner {
     session: Option<MountSession>,
     /// The names of owners, which version 4 has.
     owners: Option<Owners>,
+    /// The locks of a mount of version 3.
+    nlm: Option<NlmLocks>,
     protocol: Protocol,
     route: Arc<Route>,
     root: Root,
@@ -239,10 +242,12 @@ impl Mount {
         let owners = session
             .is_some()
             .then(|| Owners::new(settings.owner_domain.clone().unwrap_or_else(crate::owners::of_this_host)));
+        let nlm = session.is_none().then(|| NlmLocks::new(settings.clone()));
         let inner = Inner {
             shards,
             session,
             owners,
+            nlm,
             protocol,
             route,
             root,
@@ -298,10 +303,15 @@ impl Mount {
         self.inner.session.as_ref().map(MountSession::locks)
     }
 
-    /// Whether the server keeps locks of ranges for this mount.
+    /// Whether an owner may have locks of a file. Most owners never lock, so this is asked before
+    /// their locks are ended.
     #[must_use]
-    pub fn has_locks(&self) -> bool {
-        self.locks().is_some()
+    pub fn may_have_locks(&self, file: FileHandle, owner: LockOwner) -> bool {
+        self.nlm().is_none_or(|locks| locks.knows(file, owner))
+    }
+
+    pub(crate) fn nlm(&self) -> Option<&NlmLocks> {
+        self.inner.nlm.as_ref()
     }
 
     /// Whether the server has lost locks of a file that a program of this mount takes for held.
@@ -309,6 +319,7 @@ impl Mount {
     #[inline]
     pub fn has_lost_locks(&self, file: FileHandle) -> bool {
         self.locks().is_some_and(|locks| locks.are_lost(file))
+            || self.nlm().is_some_and(|locks| locks.are_lost(file))
     }
 
     /// The server and the export, for display.

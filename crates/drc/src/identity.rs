@@ -30,6 +30,14 @@ pub fn machine_name(id: u64) -> [u8; MACHINE_NAME_BYTES] {
     name
 }
 
+/// Whether a name is one that [`machine_name`] makes.
+#[must_use]
+pub fn is_machine_name(name: &[u8]) -> bool {
+    let is_digit = |digit: &u8| matches!(digit, b'0'..=b'9' | b'a'..=b'f');
+    name.len() == MACHINE_NAME_BYTES
+        && name.strip_prefix(PREFIX).is_some_and(|digits| digits.iter().all(is_digit))
+}
+
 /// The id of the Trunkline client that wrote this credential; `None` for a foreign client's.
 #[must_use]
 pub fn client_id(sys: &AuthSys<'_>) -> Option<u64> {
@@ -75,6 +83,11 @@ mod tests {
     fn a_name_that_only_looks_like_ours_is_not() {
         let name = machine_name(0x0123_4567_89ab_cdef);
         assert_eq!(&name, b"trunkline-0123456789abcdef");
+        assert!(is_machine_name(&name));
+        for other in [&b"trunkline-0123456789abcdeF"[..], b"trunkline-0123", b"", &[&name[..], b"0"].concat()]
+        {
+            assert!(!is_machine_name(other), "{other:?}");
+        }
         assert_eq!(client_id(&sys(0x89ab_cdef, &name)), Some(0x0123_4567_89ab_cdef));
         assert_eq!(client_id(&sys(0x89ab_cdee, &name)), None, "another stamp");
         assert_eq!(client_id(&sys(0x89ab_cdef, b"trunkline-0123456789ABCDEF")), None, "capitals");

@@ -39,7 +39,7 @@ pub use connections::{
     OWNER_REPLY_TIMEOUT, Origin, Relation, path_of,
 };
 pub use done_window::STATUS_MAX;
-pub use identity::{MACHINE_NAME_BYTES, client_id, client_id_of_credential, machine_name};
+pub use identity::{MACHINE_NAME_BYTES, client_id, client_id_of_credential, is_machine_name, machine_name};
 pub use table::{CallKey, HASHED_PAYLOAD_BYTES, TABLE_AGE_MAX, TABLE_ENTRIES_MAX, Table, args_hash};
 pub use window::{ADDRESS_WINDOWS_MAX, CLIENT_WINDOWS_MAX, ClientWindow, WINDOW_IDLE_MIN, Windows};
 pub use xid_space::{AHEAD_DONE_MAX, AHEAD_REPLY_MAX, XidSpace};

@@ -24,7 +24,6 @@ use fs::SetAttributes;
 use fuser::{Errno, Filesystem, FopenFlags, InitFlags, KernelConfig};
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// The most requests that are received one after the other before their calls are sent together.
@@ -90,12 +89,11 @@ impl Filesystem for Negotiation {
 pub(crate) struct FileSystem {
     core: Arc<Core>,
     device: Arc<Device>,
-    warned_no_locks: AtomicBool,
 }
 
 impl FileSystem {
     pub(crate) fn new(core: Arc<Core>, device: Arc<Device>) -> Self {
-        Self { core, device, warned_no_locks: AtomicBool::new(false) }
+        Self { core, device }
     }
 
     /// Handles requests until the file system is unmounted. While this thread waits for a request
@@ -185,7 +183,8 @@ impl FileSystem {
             Operation::FSyncDir => reply.ok(),
             // Data that the server does not have yet are sent when the session ends.
             Operation::Destroy => reply.ok(),
-            Operation::GetLk { .. } | Operation::SetLk { .. } => self.lock(head, reply, operation),
+            Operation::GetLk { handle, lock } => self.test_lock(head, reply, handle, lock),
+            Operation::SetLk { handle, lock, waits } => self.set_lock(head, reply, handle, lock, waits),
             // NFS has no ioctl. Programs ask whether a file is a terminal, and the kernel passes
             // each such question on.
             Operation::IoCtl => reply.error(Errno::ENOTTY),
@@ -257,18 +256,6 @@ impl FileSystem {
 
     fn for_change(&self, head: &Head) -> (Arc<Core>, Credential) {
         (Arc::clone(&self.core), self.core.callers.for_change(head))
-    }
-
-    /// Without `nolock`, a lock that only this host knows would protect nothing.
-    fn no_locks(&self) -> Errno {
-        if !self.warned_no_locks.swap(true, Ordering::Relaxed) {
-            tracing::warn!(
-                "a program asked for a file lock: the lock protocol of version 3 (NLM) is not built, so locks \
-                 answer ENOLCK; mount with vers=4.2 to have locks that the server keeps, or with nolock to have \
-                 locks that only this host knows of"
-            );
-        }
-        Errno::ENOLCK
     }
 
     fn lookup(&self, head: &Head, reply: Reply, name: &[u8]) {
@@ -472,7 +459,7 @@ impl FileSystem {
         let work = async move {
             let file = core.files.find(handle)?;
             let outcome = core.flush_and_report(&file).await;
-            if core.mount.has_locks() {
+            if core.mount.may_have_locks(file.inode.handle, owner) {
                 file.is_left_by(owner);
                 // This is done even if nobody waits for it any more.
                 let (all, of) = (Arc::clone(&core), Arc::clone(&file));
@@ -483,22 +470,6 @@ impl FileSystem {
         self.answer(head, reply, work, |reply, ()| reply.ok());
     }
 
-    fn lock(&self, head: &Head, reply: Reply, operation: Operation<'_>) {
-        match operation {
-            Operation::GetLk { handle, lock } if self.core.mount.has_locks() => {
-                self.test_lock(head, reply, handle, lock);
-            }
-            Operation::SetLk { handle, lock, waits } if self.core.mount.has_locks() => {
-                self.set_lock(head, reply, handle, lock, waits);
-            }
-            // Nothing was locked, so there is nothing to release.
-            Operation::SetLk { lock: Lock { kind: None, .. }, .. } => reply.ok(),
-            _ => reply.error(self.no_locks()),
-        }
-    }
-
-    /// Locks or releases a range. A call that is under way is waited for although the program has
-    /// stopped to wait: otherwise nobody would know what the server has locked.
     fn set_lock(&self, head: &Head, reply: Reply, handle: u64, lock: Lock, waits: bool) {
         let (core, request) = (Arc::clone(&self.core), (head.unique, head.pid));
         let ends_with = if waits { EndsWith::AnySignal } else { EndsWith::FatalSignal };

@@ -251,7 +251,7 @@ impl Core {
 
     /// An owner is gone, or has closed the file: nothing is locked for it any more.
     pub(crate) async fn end_locks(&self, file: &OpenFile, owner: LockOwner) {
-        if !self.mount.has_locks() {
+        if !self.mount.may_have_locks(file.inode.handle, owner) {
             return;
         }
         let _turn = self.lock_waits.turn(file.inode.ino, owner).await;

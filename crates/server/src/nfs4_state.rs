@@ -82,17 +82,25 @@ const BOUNDS: Bounds = Bounds {
     blobs: 524_288,
 };
 
-/// The same for a server of version 3 alone, whose clients have no sessions and open nothing: a
-/// quarter of the memory.
+/// The same for a server of version 3 alone, whose clients have no sessions and open nothing. What
+/// is taken at the start must be little, because most such servers lock little.
 const BOUNDS_WITHOUT_4: Bounds = Bounds {
     sessions: 16,
     sessions_per_client: 1,
     slots: 256,
     slots_per_session: 16,
+    owners: 65_536,
+    owners_per_client: 32_768,
+    files: 65_536,
     opens: 16,
     opens_per_client: 16,
     delegations: 16,
     delegations_per_client: 16,
+    locks: 65_536,
+    locks_per_client: 32_768,
+    ranges: 131_072,
+    ranges_per_client: 65_536,
+    blobs: 131_072,
     ..BOUNDS
 };
 

@@ -5,13 +5,17 @@
 //! it gives itself. Without the first, anybody could end the locks of others by their name. With
 //! the second, an owner that a client numbers separately for each of the server's addresses, as
 //! Linux does, is not taken for another; and calls to the host come from the address that it knows.
+//!
+//! A client of ours goes on at another address when a path dies. It has a name that nobody can
+//! guess, is known by that alone, and is never called: it finds out by itself what it wants to
+//! know, and renews a lease ([`is_ours`](NlmHost::is_ours)).
 
 mod call_backs;
 mod remote;
 
 pub(crate) use call_backs::{CallBacks, Grant};
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 /// A host. Its encoded form is its name in the state of clients, and in stable storage.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -30,7 +34,17 @@ const LOGGED_BYTES_MAX: usize = 80;
 
 impl NlmHost {
     pub fn new(client: IpAddr, server: IpAddr, name: &[u8]) -> Self {
-        Self { client: client.to_canonical(), server: server.to_canonical(), name: name.to_vec() }
+        let name = name.to_vec();
+        if drc::is_machine_name(&name) {
+            let nowhere = Ipv4Addr::UNSPECIFIED.into();
+            return Self { client: nowhere, server: nowhere, name };
+        }
+        Self { client: client.to_canonical(), server: server.to_canonical(), name }
+    }
+
+    /// Whether it is a client of ours.
+    pub fn is_ours(&self) -> bool {
+        self.client.is_unspecified()
     }
 
     pub fn encode(&self) -> Vec<u8> {
@@ -63,6 +77,9 @@ impl NlmHost {
     pub fn is_called(&self, client: IpAddr, name: &[u8]) -> bool {
         let label =
             |name: &[u8]| name.split(|byte| *byte == b'.').next().unwrap_or_default().to_ascii_lowercase();
+        if self.is_ours() {
+            return name == self.name;
+        }
         let address = std::str::from_utf8(name).ok().and_then(|text| text.parse::<IpAddr>().ok());
         self.client == client.to_canonical()
             && match address {
@@ -136,6 +153,19 @@ mod tests {
             assert!(!alpha.is_called(here, name.as_bytes()), "{name}");
         }
         assert!(!alpha.is_called("10.0.0.2".parse().unwrap(), b"alpha"), "another host of that name");
+    }
+
+    #[test]
+    fn a_client_of_ours_is_known_by_its_name_alone() {
+        let name = drc::machine_name(7);
+        let name = std::str::from_utf8(&name).unwrap();
+        let ours = host("10.0.0.1", name);
+        assert!(ours.is_ours() && !host("10.0.0.1", "alpha").is_ours());
+        assert_eq!(ours, host("fd00::1", name), "it goes on at another address");
+        assert_eq!(NlmHost::decode(&ours.encode()), Some(ours.clone()));
+        let anywhere = "10.0.0.2".parse().unwrap();
+        assert!(ours.is_called(anywhere, name.as_bytes()));
+        assert!(!ours.is_called(anywhere, b"0.0.0.0") && !ours.is_called(anywhere, b"trunkline"));
     }
 
     #[test]

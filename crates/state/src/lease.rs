@@ -61,9 +61,10 @@ impl<W: Words> Arena<W> {
         Ok(())
     }
 
-    /// Whether the client's lease has ended. Hosts that lock by NLM have none.
+    /// Whether the client's lease has ended. Most hosts that lock by NLM have none.
     pub fn is_expired(&self, of: Record, now: Duration) -> Result<bool, Error> {
-        Ok(!self.has_flag(of, client::NLM)? && milliseconds(now) > self.lease_end(of)?)
+        let has_lease = self.client_flags(of)? & (client::NLM | client::LEASED) != client::NLM;
+        Ok(has_lease && milliseconds(now) > self.lease_end(of)?)
     }
 
     /// Whether the state of a client no longer protects it from others.

@@ -54,7 +54,7 @@ pub use lease::{EXPIRY_MARGIN, Tick};
 pub use lock::{
     Holder, LockArgs, LockQuery, Locker, OPENS_PER_LOCK_OWNER_MAX, RANGES_PER_FILE_MAX, RANGES_PER_LOCK_MAX,
 };
-pub use nlm::{NLM_HOST_IDLE, NlmHow, NlmLock, NlmLocked};
+pub use nlm::{NLM_HOST_IDLE, NlmHow, NlmLock, NlmLocked, NlmMonitor};
 pub use open::{OpenArgs, READ, UndoOpen, WRITE};
 pub use output::Output;
 pub use record::{BACK_SLOTS_MAX, BLOB_BYTES, CHUNK_SLOTS, FILE_BYTES_MAX, Kind};

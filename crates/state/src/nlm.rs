@@ -54,6 +54,20 @@ pub struct NlmHow {
     pub monitored: bool,
 }
 
+/// A host that is to be monitored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NlmMonitor<'a> {
+    /// What the server calls the host.
+    pub name: &'a [u8],
+    /// Its address, by which what its hosts have together is bounded. `None` for no such bound.
+    pub peer: Option<IpAddr>,
+    /// It wants to reclaim.
+    pub reclaim: bool,
+    /// It renews a lease by its requests, as clients of version 4 do: without that, its locks end
+    /// when somebody wants them.
+    pub is_leased: bool,
+}
+
 /// How long a host that has nothing is remembered: to monitor it anew costs a write to stable
 /// storage, and programs lock and unlock in turns.
 pub const NLM_HOST_IDLE: Duration = Duration::from_secs(300);
@@ -85,6 +99,20 @@ impl<W: Words> Transaction<'_, W> {
         Ok(record)
     }
 
+    /// Whether an owner has a lock of all these bytes, and of this kind.
+    fn nlm_holds(&self, known: Option<Record>, args: &NlmLock<'_>, wanted: Wanted) -> Result<bool, Error> {
+        let (Some(known), Some(of)) = (known, self.find_file(args.file)?) else { return Ok(false) };
+        let Some(owner) = self.find_owner(known, OwnerClass::Lock, args.owner)? else { return Ok(false) };
+        let Some(record) = self.find_lock(of, owner, None)? else { return Ok(false) };
+        // Neighbours of one kind are one range.
+        let found = self.find(self.ranges_of_lock(record)?, |range| {
+            let has = self.range_bytes(range)?;
+            let covers = has.first <= wanted.bytes.first && wanted.bytes.last <= has.last;
+            Ok(covers && self.is_exclusive(range)? == wanted.exclusive)
+        })?;
+        Ok(found.is_some())
+    }
+
     /// Ends a host that has nothing any more; one that is monitored, when it has had nothing for a
     /// while. Other clients stay.
     pub fn release_nlm_host(&mut self, of: Record, now: Duration) -> Result<(), Error> {
@@ -101,27 +129,23 @@ impl<W: Words> Transaction<'_, W> {
 impl<W: Words> State<W> {
     /// Makes sure that stable storage knows of a host before it locks: it is told after a restart.
     /// Returns whether it does; if not, the record is asked for
-    /// ([`Output::Persist`](crate::Output::Persist)). `peer` is the host's address, by which what
-    /// its hosts have together is bounded. A host that may not lock, or `reclaim`, now, is not
-    /// recorded: it would count as one that has had locks.
+    /// ([`Output::Persist`](crate::Output::Persist)). A host that may not lock, or reclaim, now, is
+    /// not recorded: it would count as one that has had locks.
     ///
     /// # Errors
     /// [`Error::TooLong`], [`Error::Full`], [`Error::HostLimit`], [`Error::PeerLimit`],
     /// [`Error::Grace`], [`Error::NoGrace`], [`Error::ReclaimBad`].
-    pub fn nlm_monitor(
-        &self,
-        host: &impl Host,
-        now: Duration,
-        name: &[u8],
-        peer: Option<IpAddr>,
-        reclaim: bool,
-    ) -> Result<bool, Error> {
-        check_name(name)?;
+    pub fn nlm_monitor(&self, host: &impl Host, now: Duration, args: NlmMonitor<'_>) -> Result<bool, Error> {
+        check_name(args.name)?;
         self.change(host, now, |transaction| {
-            transaction.admits_nlm(name, now, reclaim)?;
-            let known = transaction.find_nlm_host(name)?;
-            let record = transaction.use_nlm_host(now, name, known, peer)?;
+            transaction.admits_nlm(args.name, now, args.reclaim)?;
+            let known = transaction.find_nlm_host(args.name)?;
+            let record = transaction.use_nlm_host(now, args.name, known, args.peer)?;
+            let leased = if args.is_leased { client::LEASED } else { 0 };
             let flags = transaction.client_flags(record)?;
+            if flags | leased != flags {
+                transaction.write(record, client::FLAGS, flags | leased)?;
+            }
             if flags & MONITORED == 0 {
                 transaction.persist(record)?;
             }
@@ -129,7 +153,8 @@ impl<W: Words> State<W> {
         })
     }
 
-    /// NLM_LOCK and NLM_NM_LOCK.
+    /// NLM_LOCK and NLM_NM_LOCK. What is reclaimed after the grace period is granted if the owner
+    /// has it: the reply to the first reclaim may have been lost.
     ///
     /// # Errors
     /// [`Error::Denied`]; [`Error::NotRecorded`] if the host is to be monitored and is not, or not
@@ -146,8 +171,14 @@ impl<W: Words> State<W> {
         check_name(args.host)?;
         let wanted = args.wanted()?;
         self.change(host, now, |transaction| {
-            transaction.admits_nlm(args.host, now, how.reclaim)?;
             let known = transaction.find_nlm_host(args.host)?;
+            match transaction.admits_nlm(args.host, now, how.reclaim) {
+                Err(Error::NoGrace) if transaction.nlm_holds(known, args, wanted)? => {
+                    known.map_or(Ok(()), |known| transaction.renew(known, now))?;
+                    return Ok(NlmLocked::Granted);
+                }
+                admitted => admitted?,
+            }
             let is_recorded = match known {
                 Some(known) => transaction.has_flag(known, client::PERSISTED)?,
                 None => false,
@@ -228,6 +259,7 @@ impl<W: Words> State<W> {
         let wanted = args.wanted()?;
         self.change(host, now, |transaction| {
             let Some(of_client) = transaction.find_nlm_host(args.host)? else { return Ok(false) };
+            transaction.renew(of_client, now)?;
             let owner = transaction.find_owner(of_client, OwnerClass::Lock, args.owner)?;
             let (Some(owner), Some(of)) = (owner, transaction.find_file(args.file)?) else {
                 return Ok(false);

@@ -177,6 +177,8 @@ pub(crate) mod client {
     pub const MAY_RECLAIM: u64 = 1 << 5;
     /// A host that locks by NLM: no lease, no sessions.
     pub const NLM: u64 = 1 << 6;
+    /// Such a host that renews a lease all the same.
+    pub const LEASED: u64 = 1 << 8;
 }
 
 /// Words of the attributes of both channels and the flags.

@@ -17,8 +17,8 @@ use crate::error::Error;
 use crate::live::{self, Identity, MetricsArgs, Publication, Watched};
 use crate::output;
 use clap::Args;
-use client::options::{MountOptions, Target, Version, document};
-use mount::{LocalLocks, MountId, Mounted, Policy, Request, Unmounter};
+use client::options::{MountOptions, Target, document};
+use mount::{MountId, Mounted, Request, Unmounter};
 use registry::Registration;
 use retry::{Events, RetryPolicy};
 use rustix::fs::{Mode, OFlags};
@@ -144,7 +144,6 @@ fn serve(args: &MountArgs, role: Role) -> Result<ExitCode, Error> {
         leave_caller(&events);
     }
     let registration = Arc::new(Registration::register(&args.target, &directory, &options));
-    let (policy, version) = (Policy::new(&parsed), parsed.version);
     let request = Request { source: args.target.clone(), options: parsed, directory: directory.clone() };
     // Started before the mount, so that the watcher does not inherit the mount's descriptors.
     let mut watcher = Watcher::start(args, role == Role::Background);
@@ -187,7 +186,6 @@ fn serve(args: &MountArgs, role: Role) -> Result<ExitCode, Error> {
     watcher.watch(mounted.id());
     registration.mounted(mounted.unmounter());
     let _published = publish(args, &metrics, &directory, mounted.unmounter())?;
-    warn_of_refused_locks(version, policy.local_locks);
     if let Err(error) = output::print(&format!("{MOUNTED}{} on {}\n", args.target, directory.display())) {
         // The caller is gone and will never learn of this mount.
         let _ = mounted.unmounter().unmount();
@@ -299,22 +297,6 @@ fn warn_of_ignored_options(options: &MountOptions) {
     if !ignored.is_empty() {
         tracing::warn!(options = ignored.join(","), "some mount options have no effect here");
     }
-}
-
-/// Warns that locks are refused, before a program meets an error that does not say why.
-fn warn_of_refused_locks(version: Version, LocalLocks { posix, flock }: LocalLocks) {
-    let refused = match (posix, flock) {
-        _ if version != Version::V3 => return,
-        (true, true) => return,
-        (false, false) => "flock(2) and fcntl(2)",
-        (false, true) => "fcntl(2)",
-        (true, false) => "flock(2)",
-    };
-    tracing::warn!(
-        "locks by {refused} are refused here with ENOLCK (SQLite says \"database is locked\"): the lock \
-         protocol of version 3 is not built; for locks that the server keeps, mount with -o vers=4.2, and for \
-         locks between the programs of this host with -o nolock"
-    );
 }
 
 /// Whether mount(8) called this process or its parent.

@@ -10,6 +10,8 @@ mod delegations;
 mod fixtures;
 #[path = "group/killed.rs"]
 mod killed;
+#[path = "group/locked.rs"]
+mod locked;
 #[path = "group/neighbours.rs"]
 mod neighbours;
 #[path = "../../server/tests/support/peer.rs"]

@@ -4,19 +4,19 @@ use super::{LockKind, LockRange};
 
 /// Ranges that do not overlap, in order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Held(Vec<(LockRange, LockKind)>);
+pub(crate) struct Held(Vec<(LockRange, LockKind)>);
 
 impl Held {
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (LockRange, LockKind)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (LockRange, LockKind)> {
         self.0.iter().copied()
     }
 
     /// Locks a range as this, or releases it, whatever it was.
-    pub(super) fn set(&mut self, range: LockRange, kind: Option<LockKind>) {
+    pub(crate) fn set(&mut self, range: LockRange, kind: Option<LockKind>) {
         let mut all = Vec::with_capacity(self.0.len() + 2);
         for (held, of) in self.0.drain(..) {
             if held.last < range.first || range.last < held.first {

@@ -31,7 +31,7 @@ const PROTOS: Kind = Kind::Choice(&["tcp", "tcp6", "rdma", "rdma6", "udp", "udp6
 const HOST: Kind = Kind::Text("a name or address");
 const NO_UDP: &str = "NFS runs over TCP or RDMA here; use proto=tcp";
 const ADVISORY: &str = "locks are advisory: reads and writes do not heed them";
-const NO_NLM: &str = "the NLM protocol is not built";
+const FLUSHES: &str = "data are sent before a lock is released, always";
 const MOUNT_OVER_TCP: &str = "MOUNT is asked over TCP, at the server's own address";
 const MOUNT_8: &str = "it is for mount(8) and the system's start";
 
@@ -522,7 +522,7 @@ pub static OPTIONS: &[OptionSpec] = &[
         Group::Behaviour,
         "lock",
         "yes",
-        "Locks are held by the server, with version 4. For version 3 the NLM protocol is not built: locks fail with ENOLCK.",
+        "Locks are held by the server: with version 4 by itself, with version 3 by its lock manager (NLM). Without one they fail with ENOLCK.",
     ),
     kept(
         Group::Behaviour,
@@ -747,7 +747,7 @@ pub static OPTIONS: &[OptionSpec] = &[
         "one client has all connections here",
     ),
     holds("relmtime", Kind::Flag, "stat never waits for writes here"),
-    noted("optlockflush", Kind::Flag, NO_NLM),
+    noted("optlockflush", Kind::Flag, FLUSHES),
     holds("noextend", Kind::Flag, "writes are never extended to whole pages here"),
     holds("defaults", Kind::Flag, "it stands for the default options"),
     holds("auto", Kind::Flag, MOUNT_8),

@@ -5,7 +5,7 @@ use super::{Nfs4State, RECORD_POLL, Recovered, StateHost, StateWords, WRITE_WAIT
 use crate::clock;
 use crate::export::Exports;
 use crate::nlm_hosts::{CallBacks, Grant, NlmHost};
-use state::{Available, Error, Kind, NlmHow, NlmLock, NlmLocked, State};
+use state::{Available, Error, Kind, NlmHow, NlmLock, NlmLocked, NlmMonitor, State};
 use std::net::IpAddr;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
@@ -89,16 +89,10 @@ impl Nfs4State {
         self.grants.set_exports(exports);
     }
 
-    /// Has a host monitored, by its name in the state, that wants to lock or to `reclaim`. Returns
-    /// whether it is; if not, and this thread `may_wait`, its record could not be written.
-    pub fn nlm_monitor(
-        &self,
-        now: Duration,
-        (name, peer): (&[u8], IpAddr),
-        reclaim: bool,
-        may_wait: bool,
-    ) -> Result<bool, Error> {
-        let monitor = |now| self.state.nlm_monitor(self.host(), now, name, Some(peer), reclaim);
+    /// Has a host monitored. Returns whether it is; if not, and this thread `may_wait`, its record
+    /// could not be written.
+    pub fn nlm_monitor(&self, now: Duration, args: NlmMonitor<'_>, may_wait: bool) -> Result<bool, Error> {
+        let monitor = |now| self.state.nlm_monitor(self.host(), now, args);
         if monitor(now)? {
             return Ok(true);
         }

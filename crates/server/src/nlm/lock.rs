@@ -13,10 +13,16 @@ pub(super) fn run(request: &NlmRequest<'_>, args: &Args<'_>, monitored: bool) ->
         Ok(named) => named,
         Err(status) => return Ok(status),
     };
-    if !args.reclaim && request.shared.is_in_grace(request.now) {
+    let is_in_grace = request.shared.is_in_grace(request.now);
+    if is_in_grace && !args.reclaim {
         return Ok(Status::DENIED_GRACE_PERIOD);
     }
-    if monitored && let Err(status) = request.monitor(&named, args.reclaim)? {
+    // What is reclaimed without a grace period is held already, or not granted.
+    let is_new = is_in_grace || !args.reclaim;
+    if monitored
+        && is_new
+        && let Err(status) = request.monitor(&named, args.reclaim)?
+    {
         return Ok(status);
     }
     // Who waits is found by what it waits for.

@@ -10,7 +10,7 @@ use crate::program::Mode;
 use crate::request::HandlerError;
 use fs::FileKind;
 use nlm::{Lock, Status};
-use state::NlmLock;
+use state::{NlmLock, NlmMonitor};
 use std::time::Duration;
 use store::{ObjectId, Wait};
 
@@ -25,6 +25,8 @@ pub(super) struct NlmRequest<'a> {
 /// A lock in the words of the state.
 pub(super) struct Named {
     host: Vec<u8>,
+    /// Whether the host is a client of ours.
+    is_ours: bool,
     owner: Vec<u8>,
     file: FileName,
     offset: u64,
@@ -63,8 +65,10 @@ impl<'a> NlmRequest<'a> {
     /// A lock in the words of the state. The file need not exist any more.
     pub fn named(&self, lock: &Lock<'_>, exclusive: bool) -> Result<Named, Status> {
         let (export, object) = self.find(lock)?;
+        let host = self.host(lock.caller.0);
         Ok(Named {
-            host: self.host(lock.caller.0).encode(),
+            host: host.encode(),
+            is_ours: host.is_ours(),
             owner: encode_owner(lock.svid, lock.owner.0),
             file: file_name(export, object),
             offset: lock.offset,
@@ -90,8 +94,13 @@ impl<'a> NlmRequest<'a> {
 
     /// Has the caller monitored, which may take a write to a disk.
     pub fn monitor(&self, named: &Named, reclaim: bool) -> HandlerResult<Result<(), Status>> {
-        let host = (named.host.as_slice(), self.client.peer.ip());
-        match self.shared.nlm_monitor(self.now, host, reclaim, self.wait.is_allowed()) {
+        let host = NlmMonitor {
+            name: &named.host,
+            peer: Some(self.client.peer.ip()),
+            reclaim,
+            is_leased: named.is_ours,
+        };
+        match self.shared.nlm_monitor(self.now, host, self.wait.is_allowed()) {
             Ok(true) => Ok(Ok(())),
             Ok(false) if self.wait.is_allowed() => Ok(Err(Status::DENIED_NOLOCKS)),
             Ok(false) => Err(HandlerError::WouldBlock),

@@ -117,7 +117,7 @@ impl CallBacks {
         let mut args = Vec::new();
         let name = Text(name.get(..nlm::NAME_BYTES_MAX as usize).unwrap_or(name));
         nsm::notify::Args { name, state }.encode(&mut Writer::new(&mut args));
-        for host in hosts {
+        for host in hosts.into_iter().filter(|host| !host.is_ours()) {
             if self.push(host, Work::Notify(args.clone())).is_err() {
                 tracing::warn!(
                     "not all hosts that had locks by NLM are told of the restart: there are too many"
@@ -129,7 +129,7 @@ impl CallBacks {
 
     fn push(&self, host: NlmHost, work: Work) -> Result<(), Work> {
         let mut queue = self.0.queue();
-        if queue.is_over || queue.waiting.len() >= WAITING_MAX {
+        if host.is_ours() || queue.is_over || queue.waiting.len() >= WAITING_MAX {
             return Err(work);
         }
         if queue.idle == 0 && queue.threads.len() < THREADS_MAX {

@@ -14,6 +14,10 @@ fn host_record(client: u64, name: &str) -> RecoveryRecord {
     RecoveryRecord { principal: 0, is_nlm: true, ..record(client, name) }
 }
 
+fn host_of(name: &[u8], reclaim: bool) -> NlmMonitor<'_> {
+    NlmMonitor { name, peer: None, reclaim, is_leased: false }
+}
+
 const RECLAIM: NlmHow = NlmHow { wait: None, reclaim: true, monitored: false };
 
 fn reclaim(file: &str) -> OpenArgs<'_> {
@@ -132,9 +136,13 @@ fn hosts_of_nlm_reclaim_until_the_time_is_over_because_they_never_say_that_they_
         let nlm = NlmLock { host: b"h", owner: b"o", file: b"g", offset: 0, length: 1, exclusive: true };
         let other = NlmLock { host: b"a", ..nlm };
         assert_eq!(state.nlm_lock(&HOST, NOW, &other, RECLAIM), Err(Error::ReclaimBad));
-        assert_eq!(state.nlm_monitor(&HOST, NOW, b"a", None, true), Err(Error::ReclaimBad), "not recorded");
-        assert_eq!(state.nlm_monitor(&HOST, NOW, b"h", None, false), Err(Error::Grace));
-        assert_eq!(state.nlm_monitor(&HOST, NOW, b"h", None, true), Ok(false));
+        assert_eq!(
+            state.nlm_monitor(&HOST, NOW, host_of(b"a", true)),
+            Err(Error::ReclaimBad),
+            "not recorded"
+        );
+        assert_eq!(state.nlm_monitor(&HOST, NOW, host_of(b"h", false)), Err(Error::Grace));
+        assert_eq!(state.nlm_monitor(&HOST, NOW, host_of(b"h", true)), Ok(false));
         assert_eq!(state.nlm_lock(&HOST, NOW, &nlm, NlmHow::default()), Err(Error::Grace));
         assert_eq!(state.nlm_lock(&HOST, NOW, &nlm, RECLAIM), Ok(NlmLocked::Granted));
         for name in ["a", "h"] {

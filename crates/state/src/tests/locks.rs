@@ -281,9 +281,13 @@ fn a_wait_that_is_cancelled_is_over() {
     });
 }
 
+fn host_at(name: &[u8], peer: Option<std::net::IpAddr>) -> NlmMonitor<'_> {
+    NlmMonitor { name, peer, reclaim: false, is_leased: false }
+}
+
 /// As the server has a host monitored before its first lock.
 fn monitor(state: &State<&HeapWords>, now: Duration, name: &[u8]) -> Option<RecoveryRecord> {
-    let is_recorded = state.nlm_monitor(&HOST, now, name, None, false).expect("room");
+    let is_recorded = state.nlm_monitor(&HOST, now, host_at(name, None)).expect("room");
     let Some(Output::Persist(record)) = state.poll_output(&HOST, now).expect("not damaged") else {
         assert!(is_recorded);
         return None;
@@ -299,7 +303,7 @@ fn a_host_is_recorded_before_its_first_lock_and_forgotten_when_it_has_had_nothin
         let lock = NlmLock { host: b"h", owner: b"o", file: b"f", offset: 0, length: 10, exclusive: true };
         let how = NlmHow { monitored: true, ..NlmHow::default() };
         assert_eq!(state.nlm_lock(&HOST, NOW, &lock, how), Err(Error::NotRecorded), "unknown");
-        assert_eq!(state.nlm_monitor(&HOST, NOW, b"h", None, false), Ok(false));
+        assert_eq!(state.nlm_monitor(&HOST, NOW, host_at(b"h", None)), Ok(false));
         assert_eq!(state.nlm_lock(&HOST, NOW, &lock, how), Err(Error::NotRecorded), "not written yet");
         let record = monitor(state, NOW, b"h").expect("to be written");
         assert_eq!((&record.owner[..], record.is_nlm), (&b"h"[..], true));
@@ -316,21 +320,66 @@ fn a_host_is_recorded_before_its_first_lock_and_forgotten_when_it_has_had_nothin
 }
 
 #[test]
+fn a_host_with_a_lease_keeps_its_locks_while_it_renews_that() {
+    with_state(|state| {
+        let lock = NlmLock { host: b"h", owner: b"o", file: b"f", offset: 0, length: 10, exclusive: true };
+        let other = NlmLock { host: b"g", ..lock };
+        let leased = NlmMonitor { is_leased: true, ..host_at(b"h", None) };
+        assert_eq!(state.nlm_monitor(&HOST, NOW, leased), Ok(false));
+        state.nlm_lock(&HOST, NOW, &lock, NlmHow::default()).expect("free");
+        // What was never locked is unlocked, and that is a sign of life.
+        let renewal = NlmLock { owner: b"nobody", ..lock };
+        let (first, second) = (NOW + seconds(60), NOW + seconds(120));
+        state.nlm_unlock(&HOST, NOW + seconds(30), &renewal).expect("known");
+        assert_eq!(state.nlm_cancel(&HOST, first, &renewal), Ok(false), "so is a cancelled request");
+        let denied = state.nlm_lock(&HOST, second, &other, NlmHow::default());
+        assert!(matches!(denied, Err(Error::Denied(_))), "{denied:?}");
+        let late = first + seconds(91);
+        state.tick(&HOST, late).expect("a tick");
+        assert_eq!(state.used(Kind::Range), 1, "nobody wants it");
+        assert_eq!(state.nlm_lock(&HOST, late, &other, NlmHow::default()), Ok(NlmLocked::Granted));
+    });
+}
+
+#[test]
+fn what_is_reclaimed_late_is_granted_if_the_owner_has_it() {
+    with_state(|state| {
+        let lock = NlmLock { host: b"h", owner: b"o", file: b"f", offset: 5, length: 10, exclusive: true };
+        let reclaim = NlmHow { reclaim: true, ..NlmHow::default() };
+        let again = |lock: &NlmLock<'_>| state.nlm_lock(&HOST, NOW, lock, reclaim);
+        assert_eq!(again(&lock), Err(Error::NoGrace));
+        state.nlm_lock(&HOST, NOW, &lock, NlmHow::default()).expect("free");
+        assert_eq!(again(&lock), Ok(NlmLocked::Granted));
+        assert_eq!(again(&NlmLock { offset: 6, length: 3, ..lock }), Ok(NlmLocked::Granted));
+        for other in [
+            NlmLock { length: 11, ..lock },
+            NlmLock { offset: 4, ..lock },
+            NlmLock { exclusive: false, ..lock },
+            NlmLock { owner: b"other", ..lock },
+            NlmLock { file: b"other", ..lock },
+            NlmLock { host: b"other", ..lock },
+        ] {
+            assert_eq!(again(&other), Err(Error::NoGrace), "{other:?}");
+        }
+    });
+}
+
+#[test]
 fn hosts_of_one_address_are_a_quarter_at_most() {
     with_state(|state| {
         let (here, elsewhere) = ("10.0.0.1".parse().ok(), "10.0.0.2".parse().ok());
         for number in 0..16 {
             let name = format!("host {number}");
-            assert_eq!(state.nlm_monitor(&HOST, NOW, name.as_bytes(), here, false), Ok(false));
+            assert_eq!(state.nlm_monitor(&HOST, NOW, host_at(name.as_bytes(), here)), Ok(false));
         }
-        let more = state.nlm_monitor(&HOST, NOW, b"more", here, false);
+        let more = state.nlm_monitor(&HOST, NOW, host_at(b"more", here));
         assert_eq!(more, Err(Error::PeerLimit(Kind::Client)));
-        assert_eq!(state.nlm_monitor(&HOST, NOW, b"more", elsewhere, false), Ok(false));
+        assert_eq!(state.nlm_monitor(&HOST, NOW, host_at(b"more", elsewhere)), Ok(false));
         assert_eq!(state.nlm_forget(&HOST, NOW, |name| name.starts_with(b"host ")), Ok(16));
-        assert_eq!(state.nlm_monitor(&HOST, NOW, b"again", here, false), Ok(false));
+        assert_eq!(state.nlm_monitor(&HOST, NOW, host_at(b"again", here)), Ok(false));
         let long = [7; OWNER_BYTES_MAX + 1];
         let refused = Error::TooLong("the host's name", OWNER_BYTES_MAX);
-        assert_eq!(state.nlm_monitor(&HOST, NOW, &long, here, false), Err(refused));
+        assert_eq!(state.nlm_monitor(&HOST, NOW, host_at(&long, here)), Err(refused));
     });
 }
 

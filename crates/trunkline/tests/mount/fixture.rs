@@ -51,6 +51,15 @@ impl Server {
         server
     }
 
+    /// A server that locks nothing for version 3.
+    pub fn start_without_locks(nodes: u8) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("group.toml");
+        let text = |port| "nlm = false\n".to_owned() + &configuration(nodes, port, &[("/export", MEM)]);
+        let arguments = |port| write_configuration(&file, &text(port));
+        Self::of(nodes, ServerProcess::start_on_free_port(program, arguments), directory)
+    }
+
     /// A server whose export's store may lie in the given directory, which is removed with the
     /// server.
     pub fn start_in(nodes: u8, store: impl Fn(&Path) -> String) -> Self {

@@ -1,4 +1,4 @@
-//! Tests locks that the server of a mount of version 4 keeps: between mounts, by ranges, waited
+//! Tests locks that the server of a mount keeps: between mounts, by ranges, waited
 //! for, over a restart of the server, and lost.
 
 use crate::fixture::{MOUNT_TIMEOUT, Server, shell, try_shell, unmount_all_below};
@@ -109,6 +109,33 @@ fn locks_of_ranges_exclude_programs_of_other_mounts() {
     a.says("try w 1000 0", "ok");
     a.signal(rustix::process::Signal::KILL);
     c.says("wait w 1000 0", "ok");
+}
+
+/// By NLM, and against those of version 4.
+#[test]
+fn locks_of_version_3_exclude_programs_of_other_mounts() {
+    let server = Server::start(2);
+    let mounts = [("one", "vers=3"), ("two", "vers=3"), ("three", "vers=4.2")]
+        .map(|(name, options)| server.mount(name, options));
+    let (_built, program) = compiled("locker.c");
+    let [mut a, mut b, mut c] = mounts.each_ref().map(|mount| Locker::start(&program, &mount.path("f")));
+    a.says("try w 0 10", "ok");
+    for locker in [&mut b, &mut c] {
+        locker.says("try r 9 1", "busy");
+        locker.says("test r 5 10", "w 0 10");
+        locker.says("try r 10 10", "ok");
+    }
+    a.says("try w 10 1", "busy");
+    b.tell("wait w 0 5");
+    b.is_waiting();
+    a.says("try u 0 0", "ok");
+    assert_eq!(b.answer(), "ok");
+    c.says("try w 4 1", "busy");
+    // A close releases what the process has locked, and so does its end.
+    b.signal(rustix::process::Signal::KILL);
+    c.says("wait w 0 5", "ok");
+    c.end();
+    a.says("wait w 0 0", "ok");
 }
 
 #[test]

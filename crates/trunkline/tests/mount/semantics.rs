@@ -668,8 +668,8 @@ fn with_nolock_locks_work_on_this_host() {
 }
 
 #[test]
-fn without_nolock_locks_fail_with_enolck_and_the_log_says_why() {
-    let server = Server::start(1);
+fn without_a_lock_manager_locks_fail_with_enolck_and_the_log_says_why() {
+    let server = Server::start_without_locks(1);
     let mount = server.mount("mnt", "vers=3");
     let file = File::create(mount.path("f")).unwrap();
     let no_locks = Err(rustix::io::Errno::NOLCK);

@@ -104,21 +104,3 @@ fn the_processes_of_a_mount_are_named_with_the_server_and_the_directory() {
     assert!(trunkline(&["umount", name]).status.success());
     wait_until_nobody_serves(&directory);
 }
-
-#[test]
-fn a_mount_without_locks_says_so_when_it_is_made() {
-    let server = Server::start(1);
-    let directory = server.mount_point("mnt");
-    let name = directory.to_str().unwrap();
-    for (option, refused) in [
-        ("lock", "locks by flock(2) and fcntl(2) are refused"),
-        ("local_lock=flock", "locks by fcntl(2) are"),
-    ] {
-        let mounted = trunkline(&["mount", "-o", &server.options(option), "127.0.0.1:/export", name]);
-        assert!(mounted.status.success(), "{mounted:?}");
-        let said = text(&mounted.stderr);
-        assert!(said.contains(refused) && said.contains("-o nolock"), "{said}");
-        assert!(trunkline(&["umount", name]).status.success());
-        wait_until_nobody_serves(&directory);
-    }
-}
