@@ -38,7 +38,7 @@ fn a_group_without_space_for_its_file_is_refused() {
 #[test]
 fn a_client_for_whose_windows_there_is_no_space_gets_jukebox_and_others_are_served() {
     let directories = Directories::new("group-little-space");
-    let (address, process) = node_within(&directories, "28m");
+    let (address, process) = node_within(&directories, "44m");
     process.wait_for_line("ready", SOON);
     let mut served = 0;
     for id in 0_u32.. {
