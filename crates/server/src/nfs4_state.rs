@@ -459,9 +459,9 @@ impl Nfs4State {
         }
     }
 
-    /// Has the records written that the state asks for, and locks given to hosts of NLM that wait for
-    /// them. Where there is no stable storage, a client's record is as good as written. In a group,
-    /// the process that writes the records does it.
+    /// Has the records written that the state asks for, and locks given to hosts of NLM that wait
+    /// for them. Where there is no stable storage, a client's record is as good as written. In a
+    /// group, the process that writes the records does it.
     pub fn settle(&self, now: Duration) {
         if let (Some(_), Some(recovery)) = (&self.group, &self.recovery) {
             recovery.look();

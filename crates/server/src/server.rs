@@ -178,17 +178,8 @@ impl Server {
             let mailboxes = Arc::clone(&server.mailboxes);
             server.datagrams = Some(Datagrams::start(rpcbind.sockets, Arc::clone(&group), mailboxes)?);
         }
-        let over_rdma = server.rdma_addresses.iter().any(|of_node| !of_node.is_empty());
-        for (index, poller) in pollers.into_iter().enumerate() {
-            let (mailboxes, pool) = (Arc::clone(&server.mailboxes), Arc::clone(&server.worker_pool));
-            let busy = BusyPoll::new(busy_poll);
-            let mut event_loop = EventLoop::new(index, Arc::clone(&group), mailboxes, pool, poller, busy);
-            // The first loop accepts for all loops.
-            let listening = event_loop.listen(std::mem::take(&mut bound));
-            listening.map_err(|error| Error::System { what: "waiting for connections", error })?;
-            // On a failure the drop of `server` ends the loops that run already.
-            server.threads.push(start_loop(index, event_loop, over_rdma)?);
-        }
+        // On a failure the drop of `server` ends the loops that run already.
+        server.start_loops(pollers, bound, busy_poll)?;
         let mailboxes = Arc::clone(&server.mailboxes);
         server.takeover = own.map(|own| Takeover::start(own, &group, &mailboxes)).transpose()?;
         server.advertisement = match (rpcbind.registration, rpcbind.pending) {
@@ -197,6 +188,25 @@ impl Server {
             (None, None) => None,
         };
         Ok(server)
+    }
+
+    /// Starts the loops, of which the first accepts for all.
+    fn start_loops(
+        &mut self,
+        pollers: Vec<Poller>,
+        mut bound: Vec<BoundListener>,
+        busy_poll: Duration,
+    ) -> Result<(), Error> {
+        let over_rdma = self.rdma_addresses.iter().any(|of_node| !of_node.is_empty());
+        for (index, poller) in pollers.into_iter().enumerate() {
+            let (mailboxes, pool) = (Arc::clone(&self.mailboxes), Arc::clone(&self.worker_pool));
+            let (group, busy) = (Arc::clone(&self.group), BusyPoll::new(busy_poll));
+            let mut event_loop = EventLoop::new(index, group, mailboxes, pool, poller, busy);
+            let listening = event_loop.listen(std::mem::take(&mut bound));
+            listening.map_err(|error| Error::System { what: "waiting for connections", error })?;
+            self.threads.push(start_loop(index, event_loop, over_rdma)?);
+        }
+        Ok(())
     }
 
     /// The addresses on which the server listens, node by node; a port given as 0 is replaced by

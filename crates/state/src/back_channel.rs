@@ -155,8 +155,8 @@ impl<W: Words> State<W> {
                 known.extend(process.filter(|process| !known.contains(process)));
             }
         }
-        let ended = known.into_iter().filter(|process| *process != host.me() && !host.is_alive(*process));
-        ended.map(|process| self.forget_process(host, now, process)).collect()
+        known.retain(|process| *process != host.me() && !host.is_alive(*process));
+        known.into_iter().try_for_each(|process| self.forget_process(host, now, process))
     }
 
     /// Whether the client of a request can be called back on its session.

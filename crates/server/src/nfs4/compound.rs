@@ -242,13 +242,11 @@ impl<'a> Compound<'a> {
             | Args::Lock(_)
             | Args::LockT(_)
             | Args::LockU(_)
+            | Args::DelegReturn(_)
             | Args::TestStateid(_)
             | Args::FreeStateid(_) => self.run_on_state(request.args, out),
             Args::SecInfo(args) => secinfo::by_name(self, args.name, out),
             Args::SecInfoNoName(args) => secinfo::by_style(self, args.style, out),
-            Args::DelegReturn(args) => {
-                out.push(&Reply::DelegReturn(delegation::give_back(self, args.delegation)))
-            }
             Args::DelegPurge(_)
             | Args::GetDeviceInfo(_)
             | Args::LayoutCommit(_)
@@ -335,7 +333,7 @@ impl<'a> Compound<'a> {
         }
     }
 
-    /// Runs an operation on opens and locks.
+    /// Runs an operation on opens, locks and delegations.
     fn run_on_state(&mut self, args: Args<'_>, out: &mut Replies<'_>) -> Status {
         match args {
             Args::Open(args) => out.push(&Reply::Open(open::open(self, &args))),
@@ -351,6 +349,9 @@ impl<'a> Compound<'a> {
                 let unlocked = lock::unlock(self, &args);
                 self.shared.settle_waiting(self.now);
                 out.push(&Reply::LockU(unlocked))
+            }
+            Args::DelegReturn(args) => {
+                out.push(&Reply::DelegReturn(delegation::give_back(self, args.delegation)))
             }
             Args::TestStateid(args) => stateid::test(self, &args, out),
             Args::FreeStateid(args) => out.push(&Reply::FreeStateid(stateid::free(self, args.stateid))),
@@ -521,41 +522,34 @@ fn check_head(shared: &Nfs4State, requests: &RequestReader<'_, Fore>) -> Outcome
     std::str::from_utf8(requests.tag).map(drop).map_err(|_| Status::INVAL)
 }
 
+/// Ends a compound whose SEQUENCE was refused.
+fn refused(replies: Replies<'_>) -> Answered {
+    replies.finish();
+    Answered::reply(true)
+}
+
 /// Executes the compound of a call. On a loop, no store that it can reach waits.
 pub(super) fn run(
     call: Call<'_, '_>,
     shared: &Nfs4State,
     placed: Option<PlacedWrite>,
 ) -> Result<Answered, Answered> {
-    let Call {
-        group,
-        protocol,
-        out,
-        text,
-        times,
-        mode,
-        header,
-        reader,
-        payload_bytes_max,
-        client,
-        token,
-        ..
-    } = call;
-    let message = reader.rest();
+    let Call { out, text, times, mode, header, client, .. } = call;
+    let message = call.reader.rest();
     let mut requests = read(message, placed.is_some())?;
     encode_success(&mut Writer::new(out), header.xid);
     let body_at = out.len();
     let mut compound = Compound {
         request: request(client, mode)?,
-        group,
+        group: call.group,
         shared,
-        protocol,
-        connection: token,
+        protocol: call.protocol,
+        connection: call.token,
         now: times.now,
         minor: requests.minor,
         received: placed.map(|placed| placed.buffer),
         payload: Payload::new(),
-        payload_bytes_max,
+        payload_bytes_max: call.payload_bytes_max,
         text,
         current: None,
         saved: None,
@@ -581,10 +575,7 @@ pub(super) fn run(
             let begun = sequence::begin(&mut compound, &args, call_bytes, digest, &requests, &mut replies);
             let progress = match begun {
                 Begun::Run(progress) => progress,
-                Begun::Refused => {
-                    replies.finish();
-                    return Ok(Answered::reply(true));
-                }
+                Begun::Refused => return Ok(refused(replies)),
                 Begun::Replay(reply) => {
                     out.truncate(body_at);
                     return Ok(sequence::replay(&compound, &args, &reply, out));
@@ -593,8 +584,6 @@ pub(super) fn run(
             };
             let running = Running::new(shared, compound.session.as_ref());
             compound.run_or_resume(progress.as_ref(), &mut requests, &mut replies);
-            // What it wants of others, or has made free for them.
-            shared.call_back_if_needed(compound.now);
             let end = End::of(&compound, &replies);
             if let Some(at) = replies.finish().payload_at {
                 // The data are the end of the reply; their padding is added with them.

@@ -2,8 +2,8 @@
 //! client has connected to. RFC 8881 s11.16
 //!
 //! All of them are the same server, with the same sessions. So a client that tries them finds that
-//! they belong together (RFC 8881 s2.10.5), and uses all: Linux from 5.18 does with the mount option
-//! `trunkdiscovery`, and takes the port of the mount for each.
+//! they belong together (RFC 8881 s2.10.5), and uses all: Linux from 5.18 does with the mount
+//! option `trunkdiscovery`, and takes the port of the mount for each.
 
 use super::compound::{Compound, Place};
 use super::pseudo;

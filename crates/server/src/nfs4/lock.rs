@@ -1,8 +1,8 @@
 //! LOCK, LOCKT, LOCKU: locks of ranges. RFC 8881 s18.10 to s18.12
 //!
-//! A client that says that it will wait, and that can be called back, is told when the lock is free,
-//! and for some seconds nobody else gets it. It asks again by itself too: not every client is told.
-//! RFC 8881 s9.6, s20.11
+//! A client that says that it will wait, and that can be called back, is told when the lock is
+//! free, and for some seconds nobody else gets it. It asks again by itself too: not every client is
+//! told. RFC 8881 s9.6, s20.11
 
 use super::compound::{Compound, Outcome, Place, Replies};
 use super::io::{check, of_kind};

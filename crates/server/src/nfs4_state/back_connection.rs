@@ -89,13 +89,13 @@ impl BackConnection {
 
     /// Queues a call. Returns where its loop is to be woken; or the call, if the connection has
     /// ended or awaits as many replies as it may.
-    pub(super) fn queue(&self, xid: u32, call: Awaited, message: &[u8]) -> Result<Token, Awaited> {
+    pub(super) fn queue(&self, xid: u32, call: Box<Awaited>, message: &[u8]) -> Result<Token, Box<Awaited>> {
         let mut inner = self.inner();
         let Some(token) = inner.token.filter(|_| !inner.has_ended && inner.awaited.len() < AWAITED_MAX)
         else {
             return Err(call);
         };
-        inner.awaited.insert(xid, call);
+        inner.awaited.insert(xid, *call);
         inner.unsent.push(message.to_vec());
         Ok(token)
     }
@@ -141,13 +141,13 @@ mod tests {
         SessionId([number; 16])
     }
 
-    fn call(number: u8) -> Awaited {
-        Awaited {
+    fn call(number: u8) -> Box<Awaited> {
+        Box::new(Awaited {
             session: session(number),
             slot: state::CallBackSlot { slot: 0, sequence: 1, in_doubt: false },
             work: Work::recall(state::StateId { seqid: 1, other: [number; 12] }, vec![number]),
             since: Duration::from_secs(100),
-        }
+        })
     }
 
     #[test]

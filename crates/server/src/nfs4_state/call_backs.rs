@@ -404,7 +404,7 @@ impl Nfs4State {
                 return;
             }
         };
-        let mut call = Awaited { session, slot, work, since: now };
+        let mut call = Box::new(Awaited { session, slot, work, since: now });
         let xid = self.back_channels.next_xid.fetch_add(1, Ordering::Relaxed);
         let (Some(outlet), Some(message)) = (self.back_channels.outlet.get(), self.message(now, xid, &call))
         else {

@@ -265,7 +265,8 @@ impl Writer {
         }
     }
 
-    /// Asks the state what is to be written, and who is to have a lock by NLM that it has waited for.
+    /// Asks the state what is to be written, and who is to have a lock by NLM that it has waited
+    /// for.
     fn look(&mut self) {
         while self.file.is_some() {
             match self.state.poll_work(&*self.host, clock::now()) {

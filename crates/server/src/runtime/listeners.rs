@@ -207,7 +207,7 @@ impl Listeners {
                         NewConnection::Tcp(socket) => mailboxes.assign(accepted.with(Link::Tcp(socket))),
                         NewConnection::Rdma(incoming) => {
                             let bound = group.limits.of_loop(mailboxes.len());
-                            let reverse_credits = if group.nfs4.is_some() { REVERSE_CREDITS } else { 0 };
+                            let reverse_credits = if group.versions.has_v4() { REVERSE_CREDITS } else { 0 };
                             mailboxes.assign_over_rdma(incoming, accepted, bound, reverse_credits);
                         }
                     }

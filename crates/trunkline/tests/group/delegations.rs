@@ -1,5 +1,5 @@
-//! Tests delegations that clients hold while nodes of their group are killed: what one node is asked
-//! to change is recalled by way of another, which has the client's back channel.
+//! Tests delegations that clients hold while nodes of their group are killed: what one node is
+//! asked to change is recalled by way of another, which has the client's back channel.
 
 use crate::fixtures::{Directories, Node, file};
 use crate::peer::{Peer, SOON, encoded};

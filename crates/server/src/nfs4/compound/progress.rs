@@ -180,6 +180,8 @@ impl<'a> Compound<'a> {
         let is_sound = progress.is_none_or(|progress| self.resume(progress, requests, out).is_some());
         if is_sound {
             self.run_all(requests, out);
+            // What it wants of others, or has made free for them.
+            self.shared.call_back_if_needed(self.now);
             return;
         }
         tracing::error!("what a process that has ended left of a request is damaged");

@@ -24,6 +24,9 @@ const CB_PATH_DOWN: u32 = 0x1;
 const CB_PATH_DOWN_SESSION: u32 = 0x200;
 const BACKCHANNEL_FAULT: u32 = 0x400;
 
+/// What a client answers to a call.
+type Answer<'a> = &'a dyn Fn(&Called) -> Vec<u8>;
+
 /// A lock that its client will wait for.
 fn wait_for(client: &mut Client, file: FileHandle, open: Stateid, owner: &str) -> Status {
     let locker = client.first(open, owner);
@@ -352,7 +355,7 @@ fn answers_that_nobody_asked_for_and_nonsense_harm_nobody_else() {
     let mut back = this.back();
     // One too many is ignored: it may be late.
     back.0.send(&called.done(Ok(())));
-    let nonsense: [&dyn Fn(&Called) -> Vec<u8>; 6] = [
+    let nonsense: [Answer<'_>; 6] = [
         &|called| called.reply(|to| _ = to.push(&Reply::Sequence(Ok(called.accepted())))),
         &|called| {
             let other = sequence::Success { slot: called.slot + 1, ..called.accepted() };
