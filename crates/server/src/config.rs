@@ -162,17 +162,10 @@ pub struct ExportConfig {
     /// Whether a client must come from a privileged port (below 1024).
     pub secure: bool,
     /// Whether clients of NFS version 4 get delegations, which is right only where nothing but this
-    /// server, or its group, changes the files; absent: if they are in memory.
-    pub delegations: Option<bool>,
+    /// server, or its group, changes the files. Experimental.
+    pub delegations: bool,
     /// Names the file system to clients and inside file handles; never the `st_dev` of something.
     pub fsid: u32,
-}
-
-impl ExportConfig {
-    /// Whether clients of NFS version 4 get delegations.
-    pub(crate) fn gives_delegations(&self) -> bool {
-        self.delegations.unwrap_or(matches!(self.store, StoreConfig::Mem { .. }))
-    }
 }
 
 /// Bounds that keep one client's trouble its own.
@@ -280,7 +273,7 @@ impl Config {
             anongid: gid,
             allow: subnets::near(listens),
             secure: false,
-            delegations: None,
+            delegations: false,
             fsid: 1,
         };
         Self {

@@ -71,10 +71,10 @@ pub struct ServeArgs {
     /// as nobody (--dir, started by root), else as the user who started the server.
     #[arg(long)]
     no_root_squash: bool,
-    /// Quick: let clients of NFS version 4 cache files of the directory by delegations. Only if no
+    /// Quick: let clients of NFS version 4 cache files by delegations. Experimental. Only if no
     /// program but this server, or its group, changes them: what others change is not seen, and
-    /// clients read old data. With --mem it is always so.
-    #[arg(long, requires = "dir")]
+    /// clients read old data.
+    #[arg(long)]
     delegations: bool,
     /// Join a group of processes on this host that serve the same directories (--dir, or `dir` in
     /// the file) and share their reply cache, and the opens and locks of NFS version 4, in this
@@ -154,7 +154,7 @@ impl ServeArgs {
             export.allow.extend(self.allow.iter().flat_map(|allowed| allowed.iter().copied()));
             export.root_squash &= !self.no_root_squash;
             if self.delegations {
-                export.delegations = Some(true);
+                export.delegations = true;
             }
         }
         if self.rpcbind {

@@ -66,6 +66,8 @@ mod watched;
 #[test]
 fn every_promise_has_its_test() {
     let sources = [
+        include_str!("group/delegations.rs"),
+        include_str!("group/locked.rs"),
         include_str!("group/taken_over.rs"),
         include_str!("group/under_load.rs"),
         include_str!("group/version_4.rs"),
@@ -95,10 +97,19 @@ fn every_promise_has_its_test() {
         include_str!("mount/version_4_2.rs"),
         include_str!("../../client/src/path_losses.rs"),
         include_str!("../../client/tests/bad_answers.rs"),
+        include_str!("../../client/tests/locks_v3.rs"),
         include_str!("../../client/tests/nfs4.rs"),
         include_str!("../../client/tests/sessions.rs"),
         include_str!("../../client/tests/stable_writes.rs"),
         include_str!("../../server/src/addresses.rs"),
+        include_str!("../../server/tests/server/nfs4/call_backs.rs"),
+        include_str!("../../server/tests/server/nfs4/delegations.rs"),
+        include_str!("../../server/tests/server/nlm/conflicts.rs"),
+        include_str!("../../server/tests/server/nlm/group.rs"),
+        include_str!("../../server/tests/server/nlm/hostile.rs"),
+        include_str!("../../server/tests/server/nlm/registration.rs"),
+        include_str!("../../server/tests/server/nlm/restart.rs"),
+        include_str!("../../server/tests/server/nlm/waiting.rs"),
         include_str!("../../client/tests/version_4_2.rs"),
         include_str!("../../client/src/owners.rs"),
         include_str!("../../server/tests/server/nfs4/group.rs"),

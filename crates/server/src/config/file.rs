@@ -196,7 +196,7 @@ struct Export {
     allow: Vec<Clients>,
     #[serde(default)]
     secure: bool,
-    delegations: Option<bool>,
+    delegations: bool,
     fsid: Option<u32>,
     owner_uid: Option<u32>,
     owner_gid: Option<u32>,
@@ -271,9 +271,8 @@ impl Export {
         // exports set it explicitly.
         let place = u32::try_from(index).unwrap_or(u32::MAX).saturating_add(1);
         let store = self.store()?;
-        let is_in_memory = matches!(store, StoreConfig::Mem { .. });
         Ok(ExportConfig {
-            delegations: Some(self.delegations.unwrap_or(is_in_memory)),
+            delegations: self.delegations,
             store,
             path: self.path,
             read_only: !self.rw,

@@ -65,7 +65,7 @@ pub(super) fn granted(
         Wanted::Read { asked } => asked,
     };
     let because = |why| if asked { Delegation::NoneBecause(why) } else { Delegation::None };
-    if !export.config.gives_delegations() {
+    if !export.config.delegations {
         return because(NoDelegation::NOT_SUPPORTED);
     }
     let Ok(ticket) = compound.ticket() else { return Delegation::None };

@@ -11,9 +11,11 @@ use rpc::reply::{Accept, Body};
 use server::{Config, Server};
 use std::net::SocketAddr;
 
-/// A configuration that serves all versions.
+/// A configuration that serves all versions, with delegations.
 pub fn config_with_4() -> Config {
-    Config { versions: "3,4.1,4.2".parse().unwrap(), ..config() }
+    let mut config = Config { versions: "3,4.1,4.2".parse().unwrap(), ..config() };
+    config.exports[0].delegations = true;
+    config
 }
 
 /// A server of one export in memory.

@@ -169,7 +169,7 @@ fn nobody_gets_a_delegation_who_cannot_be_called_back_or_where_changes_are_not_s
     let mut client = Client::new(address, "deaf");
     assert_eq!(ask(&mut client).delegation, because(NoDelegation::Resource(false)));
     let mut config = config_with_4();
-    config.exports[0].delegations = Some(false);
+    config.exports[0].delegations = false;
     let (_server, address) = start_with(config);
     let mut holder = Holder::new(address, "elsewhere");
     assert_eq!(ask(&mut holder.client).delegation, because(NoDelegation::NOT_SUPPORTED));
@@ -188,7 +188,7 @@ fn nobody_gets_a_delegation_who_cannot_be_called_back_or_where_changes_are_not_s
 /// A directory that only this server changes.
 fn exclusive(home: &std::path::Path) -> Config {
     let mut config = restartable(home);
-    config.exports[0].delegations = Some(true);
+    config.exports[0].delegations = true;
     config
 }
 
