@@ -18,6 +18,7 @@ impl Server {
     }
 
     /// The same: it never locks for version 3.
+    #[allow(dead_code, reason = "not every test program has a test for that")]
     pub(crate) fn start_without_locks(nodes: u8) -> Self {
         Self::start(nodes)
     }
