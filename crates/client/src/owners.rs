@@ -51,28 +51,42 @@ enum Answer {
     Name(Vec<u8>),
 }
 
-/// Answers a question; may take long.
-type Database = fn(&Question) -> Option<Answer>;
-
+/// The database could not be asked. That says nothing about the question.
 #[derive(Debug)]
-enum State {
+struct Unanswered;
+
+/// Answers a question; may take long.
+type Database = fn(&Question) -> Result<Option<Answer>, Unanswered>;
+
+/// What is known about a question.
+#[derive(Debug, Default)]
+struct State {
+    /// The last answer, and when it is to be asked for again.
+    known: Option<(Option<Answer>, Instant)>,
     /// The thread has the question.
-    Asked,
-    Known {
-        answer: Option<Answer>,
-        at: Instant,
-    },
+    is_asked: bool,
 }
 
 impl State {
-    fn is_valid(&self, now: Instant) -> bool {
-        match self {
-            Self::Asked => true,
-            Self::Known { answer, at } => {
-                let valid_for = if answer.is_some() { KNOWN_FOR } else { UNKNOWN_FOR };
-                now.saturating_duration_since(*at) < valid_for
-            }
-        }
+    fn is_fresh(&self, now: Instant) -> bool {
+        self.known.as_ref().is_some_and(|(_, until)| now < *until)
+    }
+
+    /// The answer, unless it has to be waited for. A user that was there is taken to be there until
+    /// the database says otherwise, so nobody waits for a database that is slow.
+    fn usable(&self, now: Instant) -> Option<&Option<Answer>> {
+        let (answer, until) = self.known.as_ref()?;
+        (answer.is_some() || now < *until).then_some(answer)
+    }
+
+    fn answered(&mut self, answer: Result<Option<Answer>, Unanswered>, now: Instant) {
+        self.is_asked = false;
+        let before = self.known.take().and_then(|(answer, _)| answer);
+        self.known = Some(match answer {
+            Ok(Some(answer)) => (Some(answer), now + KNOWN_FOR),
+            Ok(None) => (None, now + UNKNOWN_FOR),
+            Err(Unanswered) => (before, now + UNKNOWN_FOR),
+        });
     }
 }
 
@@ -83,16 +97,16 @@ struct Answers {
 }
 
 impl Answers {
-    /// Keeps an answer, and makes room for it.
-    fn keep(&mut self, question: Question, state: State) {
-        if self.states.len() >= ANSWERS_MAX {
+    /// What is known about a question, after room was made for it.
+    fn state(&mut self, question: &Question) -> &mut State {
+        if self.states.len() >= ANSWERS_MAX && !self.states.contains_key(question) {
             let now = Instant::now();
-            self.states.retain(|_, state| state.is_valid(now));
+            self.states.retain(|_, state| state.is_asked || state.is_fresh(now));
         }
-        if self.states.len() >= ANSWERS_MAX {
-            self.states.retain(|_, state| matches!(state, State::Asked));
+        if self.states.len() >= ANSWERS_MAX && !self.states.contains_key(question) {
+            self.states.retain(|_, state| state.is_asked);
         }
-        self.states.insert(question, state);
+        self.states.entry(question.clone()).or_default()
     }
 }
 
@@ -145,10 +159,16 @@ impl Owners {
     /// What is known about a question: `Ok` with the answer, or `Err` with the question if it must
     /// be asked first.
     fn known(&self, question: Question) -> Result<Option<Answer>, Question> {
-        match lock(&self.answers).states.get(&question) {
-            Some(state @ State::Known { answer, .. }) if state.is_valid(Instant::now()) => Ok(answer.clone()),
-            _ => Err(question),
+        let now = Instant::now();
+        let mut answers = lock(&self.answers);
+        let Some(state) = answers.states.get_mut(&question) else { return Err(question) };
+        let Some(answer) = state.usable(now).cloned() else { return Err(question) };
+        let is_old = !state.is_fresh(now);
+        drop(answers);
+        if is_old {
+            self.ask(&question);
         }
+        Ok(answer)
     }
 
     /// Has questions answered, and waits for that.
@@ -159,7 +179,9 @@ impl Owners {
         }
         std::future::poll_fn(|context| {
             let mut answers = lock(&self.answers);
-            if !questions.iter().any(|asked| matches!(answers.states.get(asked), Some(State::Asked))) {
+            let now = Instant::now();
+            let waits = |state: &State| state.is_asked && state.usable(now).is_none();
+            if !questions.iter().any(|asked| answers.states.get(asked).is_some_and(waits)) {
                 return Poll::Ready(());
             }
             answers.waiting.push(context.waker().clone());
@@ -170,13 +192,16 @@ impl Owners {
 
     fn ask(&self, question: &Question) {
         let thread = self.thread.get_or_init(|| start(self.database, &self.answers));
+        let now = Instant::now();
         let mut answers = lock(&self.answers);
-        if answers.states.get(question).is_some_and(|state| state.is_valid(Instant::now())) {
+        let state = answers.state(question);
+        if state.is_asked || state.is_fresh(now) {
             return;
         }
-        let is_asked = thread.as_ref().is_some_and(|thread| thread.send(question.clone()).is_ok());
-        let state = if is_asked { State::Asked } else { State::Known { answer: None, at: Instant::now() } };
-        answers.keep(question.clone(), state);
+        state.is_asked = thread.as_ref().is_some_and(|thread| thread.send(question.clone()).is_ok());
+        if !state.is_asked {
+            state.answered(Err(Unanswered), now);
+        }
     }
 
     /// Whether owners are set as names.
@@ -221,7 +246,7 @@ fn serve(database: Database, questions: &Receiver<Question>, answers: &Shared) {
     while let Ok(question) = questions.recv() {
         let answer = database(&question);
         let mut all = lock(answers);
-        all.keep(question, State::Known { answer, at: Instant::now() });
+        all.state(&question).answered(answer, Instant::now());
         let waiting = std::mem::take(&mut all.waiting);
         drop(all);
         waiting.into_iter().for_each(Waker::wake);
@@ -293,13 +318,13 @@ mod tests {
     use super::*;
     use crate::slot::wait;
 
-    fn database(question: &Question) -> Option<Answer> {
-        match question {
+    fn database(question: &Question) -> Result<Option<Answer>, Unanswered> {
+        Ok(match question {
             Question::UserNamed(name) if name == b"alice" => Some(Answer::Number(1000)),
             Question::GroupNamed(name) if name == b"staff" => Some(Answer::Number(50)),
             Question::User(1000) => Some(Answer::Name(b"alice".to_vec())),
             _ => None,
-        }
+        })
     }
 
     fn owners(database: Database) -> Owners {
@@ -374,7 +399,7 @@ mod tests {
         *ANSWERS.lock().unwrap() = Some(answers);
         let owners = owners(|_| {
             let answers = ANSWERS.lock().unwrap().take();
-            answers.and_then(|answers| answers.recv().ok()).map(|()| Answer::Number(5))
+            Ok(answers.and_then(|answers| answers.recv().ok()).map(|()| Answer::Number(5)))
         });
         let question = || Missing(vec![Question::UserNamed(b"slow".to_vec())]);
         let mut waits = std::pin::pin!(owners.look_up(question()));
@@ -390,15 +415,36 @@ mod tests {
     #[test]
     fn what_is_kept_is_bounded_and_ages() {
         let mut answers = Answers::default();
-        let known = || State::Known { answer: None, at: Instant::now() };
-        answers.keep(Question::Group(0), State::Asked);
+        let now = Instant::now();
+        answers.state(&Question::Group(0)).is_asked = true;
         for number in 0..2 * ANSWERS_MAX as u32 {
-            answers.keep(Question::User(number), known());
+            answers.state(&Question::User(number)).answered(Ok(None), now);
             assert!(answers.states.len() <= ANSWERS_MAX);
         }
         assert!(answers.states.contains_key(&Question::Group(0)), "somebody waits for it");
-        let (now, later) = (Instant::now(), Instant::now() + UNKNOWN_FOR);
-        assert!(known().is_valid(now) && !State::Known { answer: None, at: now }.is_valid(later));
-        assert!(State::Known { answer: Some(Answer::Number(1)), at: now }.is_valid(later));
+        let mut state = State::default();
+        assert_eq!(state.usable(now), None);
+        state.answered(Ok(None), now);
+        assert!(state.is_fresh(now) && state.usable(now + UNKNOWN_FOR).is_none());
+        state.answered(Ok(Some(Answer::Number(1))), now);
+        assert!(state.is_fresh(now + UNKNOWN_FOR) && !state.is_fresh(now + KNOWN_FOR));
+    }
+
+    /// Otherwise files would belong to nobody while a directory service restarts.
+    #[test]
+    fn who_was_there_stays_while_the_database_does_not_answer() {
+        let (mut state, now) = (State::default(), Instant::now());
+        let alice = Some(Answer::Number(1000));
+        state.answered(Ok(alice.clone()), now);
+        let later = now + KNOWN_FOR;
+        assert_eq!((state.is_fresh(later), state.usable(later)), (false, Some(&alice)), "and asked again");
+        state.answered(Err(Unanswered), later);
+        assert_eq!((state.is_fresh(later), state.usable(later)), (true, Some(&alice)));
+        assert!(!state.is_fresh(later + UNKNOWN_FOR), "it is asked again soon");
+        state.answered(Ok(None), later);
+        assert_eq!(state.usable(later), Some(&None), "now it is known that there is no such user");
+        let mut never = State::default();
+        never.answered(Err(Unanswered), now);
+        assert_eq!(never.usable(now), Some(&None));
     }
 }

@@ -253,16 +253,25 @@ fn a_server_that_does_not_copy_as_it_is_asked_does_not_copy() {
     let fake = Fake::start(1, 16);
     let mount = fake.mount();
     let how = Requirements { consecutive: false, synchronous: false };
-    for refusal in [
-        Copied::CannotMeet(how),
-        Copied::Failed(Nfs::NOTSUPP),
-        Copied::Failed(Nfs::OFFLOAD_DENIED),
-        copied(0, Stability::FileSync, [1; 8]),
-    ] {
+    for refusal in
+        [Copied::CannotMeet(how), Copied::Failed(Nfs::NOTSUPP), Copied::Failed(Nfs::OFFLOAD_DENIED)]
+    {
         let outcome = copy(&mount, 10);
         answer_copy(&fake, refusal);
         assert_eq!(status(outcome.join().unwrap()), Some(Status::NotSupported), "{refusal:?}");
     }
+    // Nothing is copied of nothing; but if there is something, the server cannot.
+    fake.hold_validations(true);
+    for (size, expected) in [(0, None), (10, Some(Status::NotSupported))] {
+        let outcome = copy(&mount, 10);
+        answer_copy(&fake, copied(0, Stability::FileSync, [1; 8]));
+        let told = Attributes { size: Some(size), ..Attributes::of_object(&root_attributes()) };
+        let got = getattr::Success { attributes: Fattr::all(&told) };
+        fake.next().reply(&[Reply::PutFh(Ok(())), Reply::GetAttr(Ok(got))]);
+        let outcome = outcome.join().unwrap();
+        assert_eq!(outcome.as_ref().err().and_then(client::Error::status), expected, "{outcome:?}");
+    }
+    fake.hold_validations(false);
     let outcome = copy(&mount, 10);
     answer_copy(&fake, Copied::Failed(Nfs::XDEV));
     assert_eq!(status(outcome.join().unwrap()), Some(Status::CrossDevice));

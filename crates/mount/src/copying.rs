@@ -53,6 +53,10 @@ impl Core {
         // The source comes first: what holds a range waits for nothing in another file.
         source.inode.wait_for_earlier_writes(from..from + count).await;
         self.flush(&source.inode).await;
+        // What the server does not have it would not copy. This is reported by the source too.
+        if let Some(error) = source.inode.lock().unreported_error(&source.reported_errors) {
+            return Err(error);
+        }
         self.copy_to(&source, &target, (from, to..to + count), stops).await
     }
 
@@ -73,25 +77,26 @@ impl Core {
         let count = range.end - range.start;
         let copied = self.operations(&target.caller).copy(places.0, places.1, count, goes_on).await;
         let copied = self.unsupported.learn(Feature::Copy, inode.fsid, copied.map_err(errno_of));
+        let end = range.start + copied.as_ref().map_or(0, |count| *count);
+        // A copy that ends early may have failed after the server has changed what follows.
+        let rest = end..range.end;
         let mut state = inode.lock();
-        match &copied {
-            Ok(count) => {
-                let written = range.start..range.start + count;
-                state.stored(written.end);
-                state.record_write(written);
-            }
-            Err(_) => {
-                state.record_write_end(range.clone());
-                if state.is_past_end(range.end) {
-                    state.mark_end_unknown();
-                }
+        if end > range.start {
+            state.stored(end);
+            state.record_write(range.start..end);
+        }
+        if !rest.is_empty() {
+            state.record_write_end(rest.clone());
+            if state.is_past_end(rest.end) {
+                state.mark_end_unknown();
             }
         }
         drop(state);
         drop((sync_write, held));
-        if copied.is_err() || stops.load(Ordering::Acquire) {
-            // The kernel may keep its pages, although the server has changed the file.
-            self.invalidations.request_range(inode.ino, range);
+        // The kernel drops its pages of what it is told of, unless the program was stopped.
+        let kept = if stops.load(Ordering::Acquire) { range } else { rest };
+        if !kept.is_empty() {
+            self.invalidations.request_range(inode.ino, kept);
         }
         self.forget_privileges(inode);
         copied

@@ -77,8 +77,11 @@ impl Operations<'_> {
             let piece = (count - done).min(PIECE_BYTES);
             match self.copy_piece(minor, (from.0, from.1 + done), (to.0, to.1 + done), piece).await {
                 // A server that copies nothing of what is there would have a program take the file
-                // for shorter than it is.
-                Ok(CopyDone::Now { count: 0, .. }) if done == 0 => return Err(not_supported()),
+                // for shorter than it is; one that finds nothing there is right.
+                Ok(CopyDone::Now { count: 0, .. }) if done == 0 => {
+                    let is_there = self.getattr(from.0).await?.size > from.1;
+                    return if is_there { Err(not_supported()) } else { Ok(progress) };
+                }
                 Ok(CopyDone::Now { count: 0, .. }) => break,
                 Ok(CopyDone::Now { count: copied, stability, verifier }) => {
                     progress.add(copied, stability, verifier);

@@ -2,16 +2,17 @@
 
 use nix::unistd::{Gid, Group, Uid, User};
 
-use super::{Answer, Question};
+use super::{Answer, Question, Unanswered};
 
-/// Asks the database, which may take seconds. A question that it cannot answer now has no answer.
-pub(super) fn look_up(question: &Question) -> Option<Answer> {
+/// Asks the database, which may take seconds.
+pub(super) fn look_up(question: &Question) -> Result<Option<Answer>, Unanswered> {
+    let text = |name| str::from_utf8(name).unwrap_or_default();
     let answer = match question {
-        Question::UserNamed(name) => User::from_name(str::from_utf8(name).ok()?)
-            .map(|found| found.map(|user| number(user.uid.as_raw()))),
+        Question::UserNamed(name) => {
+            User::from_name(text(name)).map(|found| found.map(|user| number(user.uid.as_raw())))
+        }
         Question::GroupNamed(name) => {
-            let found = Group::from_name(str::from_utf8(name).ok()?);
-            found.map(|found| found.map(|group| number(group.gid.as_raw())))
+            Group::from_name(text(name)).map(|found| found.map(|group| number(group.gid.as_raw())))
         }
         Question::User(uid) => {
             User::from_uid(Uid::from_raw(*uid)).map(|found| found.map(|user| name(user.name)))
@@ -20,9 +21,9 @@ pub(super) fn look_up(question: &Question) -> Option<Answer> {
             Group::from_gid(Gid::from_raw(*gid)).map(|found| found.map(|group| name(group.name)))
         }
     };
-    answer.unwrap_or_else(|error| {
-        tracing::warn!(?question, %error, "the user database does not answer");
-        None
+    answer.map_err(|error| {
+        tracing::warn!(%error, "the user database does not answer");
+        Unanswered
     })
 }
 
@@ -40,10 +41,10 @@ mod tests {
 
     #[test]
     fn root_is_known_by_name_and_by_number() {
-        assert_eq!(look_up(&Question::UserNamed(b"root".to_vec())), Some(Answer::Number(0)));
-        assert_eq!(look_up(&Question::GroupNamed(b"root".to_vec())), Some(Answer::Number(0)));
-        assert_eq!(look_up(&Question::User(0)), Some(Answer::Name(b"root".to_vec())));
-        assert_eq!(look_up(&Question::Group(0)), Some(Answer::Name(b"root".to_vec())));
+        assert_eq!(look_up(&Question::UserNamed(b"root".to_vec())).unwrap(), Some(Answer::Number(0)));
+        assert_eq!(look_up(&Question::GroupNamed(b"root".to_vec())).unwrap(), Some(Answer::Number(0)));
+        assert_eq!(look_up(&Question::User(0)).unwrap(), Some(Answer::Name(b"root".to_vec())));
+        assert_eq!(look_up(&Question::Group(0)).unwrap(), Some(Answer::Name(b"root".to_vec())));
     }
 
     #[test]
@@ -56,7 +57,7 @@ mod tests {
             Question::User(3_999_999_999),
             Question::Group(3_999_999_999),
         ] {
-            assert_eq!(look_up(&question), None, "{question:?}");
+            assert_eq!(look_up(&question).unwrap(), None, "{question:?}");
         }
     }
 }
