@@ -196,6 +196,7 @@ struct Export {
     allow: Vec<Clients>,
     #[serde(default)]
     secure: bool,
+    #[serde(default)]
     delegations: bool,
     fsid: Option<u32>,
     owner_uid: Option<u32>,
