@@ -12,7 +12,9 @@ const PRELUDE: &str = "
     pids=''; server=''; cd /
     ending() {
       for at in one two four; do umount -f -l /mnt/nlm-$at 2>/dev/null || true; done
-      kill $pids $server 2>/dev/null || true; ip netns del nlm 2>/dev/null || true
+      kill $pids $server 2>/dev/null || true
+      # A namespace goes only with its last process, and the link with it: not before the next test.
+      ip link del nlm0 2>/dev/null || true; ip netns del nlm 2>/dev/null || true
     }
     trap ending EXIT
     ip netns add nlm; ip link add nlm0 type veth peer name nlm1; ip link set nlm1 netns nlm

@@ -180,7 +180,9 @@ fn nobody_gets_a_delegation_who_cannot_be_called_back_or_where_changes_are_not_s
     let opened = ask(&mut holder.client);
     let mut other = Client::new(address, "other");
     holder.conflicts("SETATTR", &opened, (Status::DELAY, Status::OK), || set(&mut other, &opened, 0o600));
-    let (_server, address) = start_with(restartable(off.path()));
+    let mut config = restartable(off.path());
+    config.exports[0].delegations = false;
+    let (_server, address) = start_with(config);
     let mut holder = Holder::new(address, "not exclusive");
     assert_eq!(ask(&mut holder.client).delegation, because(NoDelegation::NOT_SUPPORTED));
 }
