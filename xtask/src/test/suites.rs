@@ -86,6 +86,23 @@ const PEERS_PACKAGES: &[&str] = &[
 /// The packages for the suites with a mount over failing links.
 const FAULTS_PACKAGES: &[&str] = &["fuse3", "iproute2", "nftables", "util-linux"];
 
+/// The command of the suite `vm`, with more arguments of cargo: without what takes long.
+macro_rules! vm_command {
+    ($($argument:expr),*) => {
+        &[
+            "test", $($argument,)* "--package", "trunkline", "--test", "vm", "--",
+            "--skip", "under_the_kernels",
+            "--skip", "full_size",
+            "--skip", "the_four_routes",
+            "--skip", "each_fault_of_a_host",
+            "--skip", "version_3_goes_on",
+            "--skip", "version_3_over_rdma_goes_on",
+            "--skip", "connectathon",
+            "--skip", "version_3_keeps_its_locks",
+        ]
+    };
+}
+
 /// All suites.
 pub(crate) const SUITES: &[Suite] = &[
     Suite {
@@ -462,30 +479,7 @@ pub(crate) const SUITES: &[Suite] = &[
         about: "a stock kernel in a virtual machine: its NFS client on our server, our client on its server",
         tier: Tier::Ci,
         minutes: 8,
-        command: &[
-            "test",
-            "--package",
-            "trunkline",
-            "--test",
-            "vm",
-            "--",
-            "--skip",
-            "under_the_kernels",
-            "--skip",
-            "full_size",
-            "--skip",
-            "the_four_routes",
-            "--skip",
-            "each_fault_of_a_host",
-            "--skip",
-            "version_3_goes_on",
-            "--skip",
-            "version_3_over_rdma_goes_on",
-            "--skip",
-            "connectathon",
-            "--skip",
-            "version_3_keeps_its_locks",
-        ],
+        command: vm_command!(),
         packages: VM_PACKAGES,
         needs: &[],
     },
@@ -494,32 +488,7 @@ pub(crate) const SUITES: &[Suite] = &[
         about: "the same with Linux 6.12",
         tier: Tier::Full,
         minutes: 12,
-        command: &[
-            "test",
-            "--config",
-            LINUX_6_12,
-            "--package",
-            "trunkline",
-            "--test",
-            "vm",
-            "--",
-            "--skip",
-            "under_the_kernels",
-            "--skip",
-            "full_size",
-            "--skip",
-            "the_four_routes",
-            "--skip",
-            "each_fault_of_a_host",
-            "--skip",
-            "version_3_goes_on",
-            "--skip",
-            "version_3_over_rdma_goes_on",
-            "--skip",
-            "connectathon",
-            "--skip",
-            "version_3_keeps_its_locks",
-        ],
+        command: vm_command!("--config", LINUX_6_12),
         packages: VM_PACKAGES,
         needs: &[],
     },
