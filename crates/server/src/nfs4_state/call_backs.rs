@@ -110,7 +110,7 @@ struct Channel {
 #[derive(Debug)]
 pub(super) struct BackChannels {
     outlet: OnceLock<Outlet>,
-    channels: Mutex<HashMap<SessionId, Channel>>,
+    channels: Mutex<Channels>,
     /// How many channels there are, and calls that wait.
     bound: AtomicUsize,
     waiting: AtomicUsize,
@@ -135,33 +135,60 @@ impl Default for BackChannels {
     }
 }
 
-/// The channels while they are changed: the counts are right again afterwards.
-struct Channels<'a> {
-    of: &'a BackChannels,
-    guard: MutexGuard<'a, HashMap<SessionId, Channel>>,
+/// The channels, and how many calls wait in all of them.
+#[derive(Debug, Default)]
+struct Channels {
+    by_session: HashMap<SessionId, Channel>,
+    waiting: usize,
 }
 
-impl Drop for Channels<'_> {
+impl Channels {
+    fn remove(&mut self, session: SessionId) -> Option<Channel> {
+        let channel = self.by_session.remove(&session)?;
+        self.waiting -= channel.waiting.len();
+        Some(channel)
+    }
+
+    fn take_due(&mut self, session: SessionId, now: Duration) -> Option<Work> {
+        let work = self.by_session.get_mut(&session)?.take_due(now)?;
+        self.waiting -= 1;
+        Some(work)
+    }
+}
+
+impl Channel {
+    fn take_due(&mut self, now: Duration) -> Option<Work> {
+        let at = self.waiting.iter().position(|work| work.not_before <= now)?;
+        self.waiting.remove(at)
+    }
+}
+
+/// The channels while they are changed: what is read without the lock is right again afterwards.
+struct Changing<'a> {
+    of: &'a BackChannels,
+    guard: MutexGuard<'a, Channels>,
+}
+
+impl Drop for Changing<'_> {
     fn drop(&mut self) {
-        self.of.bound.store(self.guard.len(), Ordering::Relaxed);
-        let waiting = self.guard.values().map(|channel| channel.waiting.len()).sum();
-        self.of.waiting.store(waiting, Ordering::Relaxed);
+        self.of.bound.store(self.guard.by_session.len(), Ordering::Relaxed);
+        self.of.waiting.store(self.guard.waiting, Ordering::Relaxed);
     }
 }
 
 impl BackChannels {
-    fn lock(&self) -> MutexGuard<'_, HashMap<SessionId, Channel>> {
+    fn lock(&self) -> MutexGuard<'_, Channels> {
         // Each change is complete.
         self.channels.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn channels(&self) -> Channels<'_> {
-        Channels { of: self, guard: self.lock() }
+    fn change(&self) -> Changing<'_> {
+        Changing { of: self, guard: self.lock() }
     }
 
     /// The connections of a session, those first whose clients answer.
     fn connections(&self, session: SessionId, now: Duration) -> Vec<Arc<BackConnection>> {
-        let all = self.lock().get(&session).map(|channel| channel.connections.clone());
+        let all = self.lock().by_session.get(&session).map(|channel| channel.connections.clone());
         let mut all = all.unwrap_or_default();
         all.sort_by_key(|connection| connection.is_silent(now, PATIENCE));
         all
@@ -169,11 +196,12 @@ impl BackChannels {
 
     /// Has a call wait for a slot, or for its time.
     fn wait(&self, session: SessionId, work: Work) {
-        let mut channels = self.channels();
-        let Some(channel) = channels.guard.get_mut(&session) else { return };
+        let mut changing = self.change();
+        let Some(channel) = changing.guard.by_session.get_mut(&session) else { return };
         let is_there = channel.waiting.iter().any(|other| other.what == work.what);
         if !is_there && channel.waiting.len() < WAITING_MAX {
             channel.waiting.push_back(work);
+            changing.guard.waiting += 1;
         }
     }
 
@@ -182,18 +210,28 @@ impl BackChannels {
         if self.waiting.load(Ordering::Relaxed) == 0 {
             return None;
         }
-        let mut channels = self.channels();
-        let waiting = &mut channels.guard.get_mut(&session)?.waiting;
-        let at = waiting.iter().position(|work| work.not_before <= now)?;
-        waiting.remove(at)
+        self.change().guard.take_due(session, now)
+    }
+
+    /// The next call of each session, for those whose time has come.
+    fn all_due(&self, now: Duration) -> Vec<(SessionId, Work)> {
+        if self.waiting.load(Ordering::Relaxed) == 0 {
+            return Vec::new();
+        }
+        let mut changing = self.change();
+        let channels = changing.guard.by_session.iter_mut();
+        let due = channels.filter_map(|(session, channel)| Some((*session, channel.take_due(now)?)));
+        let due: Vec<_> = due.take(CALLS_PER_LOOK).collect();
+        changing.guard.waiting -= due.len();
+        due
     }
 
     fn sessions(&self) -> Vec<SessionId> {
-        self.lock().keys().copied().collect()
+        self.lock().by_session.keys().copied().collect()
     }
 
     fn forget(&self, session: SessionId) -> Vec<Arc<BackConnection>> {
-        self.channels().guard.remove(&session).map(|channel| channel.connections).unwrap_or_default()
+        self.change().guard.remove(session).map(|channel| channel.connections).unwrap_or_default()
     }
 
     fn is_bound(&self) -> bool {
@@ -233,16 +271,17 @@ impl Nfs4State {
             return Ok(());
         }
         self.state.bind_back(self.host(), now, session)?;
-        match connection.bind(token, session) {
-            BoundTo::Session(lost) => {
-                let mut channels = self.back_channels.channels();
-                let channel = channels.guard.entry(session).or_default();
-                channel.connections.push(Arc::clone(connection));
-                drop(channels);
-                if let Some(lost) = lost {
-                    self.unbind_back(now, connection, lost);
-                }
-            }
+        // At once with what is noted: a connection that ends meanwhile finds it.
+        let mut changing = self.back_channels.change();
+        let bound = connection.bind(token, session);
+        if matches!(bound, BoundTo::Session(_)) {
+            let channel = changing.guard.by_session.entry(session).or_default();
+            channel.connections.push(Arc::clone(connection));
+        }
+        drop(changing);
+        match bound {
+            BoundTo::Session(Some(lost)) => self.unbind_back(now, connection, lost),
+            BoundTo::Session(None) => {}
             // Bound twice, or ended since: the state counts what is there.
             BoundTo::Before | BoundTo::Nothing => self.uncount_back(now, session),
         }
@@ -258,14 +297,14 @@ impl Nfs4State {
 
     /// A connection is no longer part of the back channel of a session.
     fn unbind_back(&self, now: Duration, connection: &BackConnection, session: SessionId) {
-        let mut channels = self.back_channels.channels();
-        if let Some(channel) = channels.guard.get_mut(&session) {
+        let mut changing = self.back_channels.change();
+        if let Some(channel) = changing.guard.by_session.get_mut(&session) {
             channel.connections.retain(|other| !std::ptr::eq(&**other, connection));
             if channel.connections.is_empty() {
-                channels.guard.remove(&session);
+                changing.guard.remove(session);
             }
         }
-        drop(channels);
+        drop(changing);
         self.uncount_back(now, session);
     }
 
@@ -332,12 +371,8 @@ impl Nfs4State {
         if !self.back_channels.is_bound() {
             return;
         }
-        if self.back_channels.waiting.load(Ordering::Relaxed) > 0 {
-            for session in self.back_channels.sessions() {
-                if let Some(work) = self.back_channels.next_waiting(session, now) {
-                    self.tell(now, session, work);
-                }
-            }
+        for (session, work) in self.back_channels.all_due(now) {
+            self.tell(now, session, work);
         }
         for _ in 0..CALLS_PER_LOOK {
             match self.state.poll_call_back(self.host(), now) {
@@ -539,7 +574,7 @@ mod tests {
         let (calls, session) = (BackChannels::default(), SessionId([1; 16]));
         calls.wait(session, work());
         assert_eq!(calls.next_waiting(session, NOW), None, "there is no such channel");
-        calls.channels().guard.insert(session, Channel::default());
+        calls.change().guard.by_session.insert(session, Channel::default());
         assert!(calls.is_bound());
         for round in 0..2 {
             for number in 0..1000_u32 {
@@ -555,5 +590,30 @@ mod tests {
         calls.wait(session, Work { not_before: NOW, ..work() });
         assert_eq!(calls.next_waiting(session, NOW - AGAIN), None, "its time has not come");
         assert!(calls.next_waiting(session, NOW).is_some());
+    }
+
+    #[test]
+    fn one_call_of_each_session_is_due_at_a_time_and_a_session_that_ends_takes_its_calls_along() {
+        let calls = BackChannels::default();
+        let sessions = [1, 2, 3].map(|number| SessionId([number; 16]));
+        for session in sessions {
+            calls.change().guard.by_session.insert(session, Channel::default());
+        }
+        let recall = |number: u8| Work::recall(StateId { seqid: 1, other: [number; 12] }, Vec::new());
+        for (session, work) in [
+            (sessions[0], recall(1)),
+            (sessions[0], recall(2)),
+            (sessions[1], recall(3)),
+            (sessions[2], Work { not_before: NOW + AGAIN, ..recall(4) }),
+        ] {
+            calls.wait(session, work);
+        }
+        let mut due = calls.all_due(NOW);
+        due.sort_by_key(|(session, _)| session.0);
+        assert_eq!(due, [(sessions[0], recall(1)), (sessions[1], recall(3))]);
+        assert_eq!(calls.waiting.load(Ordering::Relaxed), 2);
+        calls.forget(sessions[0]);
+        assert_eq!((calls.all_due(NOW), calls.waiting.load(Ordering::Relaxed)), (Vec::new(), 1));
+        assert_eq!(calls.all_due(NOW + AGAIN).len(), 1);
     }
 }
