@@ -16,6 +16,9 @@ use crate::transaction::Transaction;
 use crate::words::Words;
 use std::time::Duration;
 
+/// How much longer the grace period lasts, at least, after something was reclaimed.
+const RECLAIM_TIME: Duration = Duration::from_secs(2);
+
 /// Records of ended grace periods that are freed under one hold of the lock.
 const RECOVERIES_DROPPED: usize = 64;
 
@@ -137,6 +140,20 @@ impl<W: Words> Transaction<'_, W> {
         Ok(())
     }
 
+    /// Something is reclaimed, or is new, as admitted at `now`. Clients that reclaim get the time to
+    /// go on; what is new ends a grace period whose time is over, for all processes at once.
+    pub fn pass_grace(&mut self, now: Duration, reclaim: bool) -> Result<(), Error> {
+        let end = self.words.load(head::GRACE_END);
+        if end == 0 {
+            return Ok(());
+        }
+        if !reclaim {
+            return self.end_grace();
+        }
+        let needed = milliseconds(now.saturating_add(RECLAIM_TIME)).min(self.words.load(head::GRACE_LIMIT));
+        if end < needed { self.set(head::GRACE_END, needed) } else { Ok(()) }
+    }
+
     /// Adds a record of stable storage, unless a process that ended has done so.
     fn load_record(&mut self, known: &RecoveryRecord) -> Result<(), Error> {
         if self.find_recovery(&known.owner, known.principal, known.is_nlm)?.is_some() {
@@ -217,7 +234,8 @@ impl<W: Words> Transaction<'_, W> {
 
 impl<W: Words> State<W> {
     /// Begins to serve, with a grace period if there are records: `records` are those of stable
-    /// storage, and it ends at `until`, or when all of them have reclaimed. Called right after
+    /// storage, and it ends at `until`, or when all of them have reclaimed. While some reclaim then,
+    /// it goes on, for the time of a lease at most. Called right after
     /// [`create`](Self::create), and by every process that finds an arena which is not
     /// [loaded](Self::is_loaded), because its creator has ended; in one that is, it does nothing.
     /// Hosts of NLM never say that they have reclaimed, so with any of them it lasts until `until`.
@@ -235,7 +253,9 @@ impl<W: Words> State<W> {
             return Ok(());
         }
         if !records.is_empty() {
+            let limit = until.saturating_add(transaction.layout.config.lease);
             transaction.set(head::GRACE_END, milliseconds(until).max(1))?;
+            transaction.set(head::GRACE_LIMIT, milliseconds(limit))?;
         }
         for known in records {
             transaction.load_record(known)?;

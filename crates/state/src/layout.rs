@@ -9,7 +9,7 @@ use std::time::Duration;
 
 const MAGIC: u64 = u64::from_be_bytes(*b"TRKSTATE");
 /// Increased with every change of the layout or of the meaning of a word.
-const VERSION: u64 = 6;
+const VERSION: u64 = 7;
 
 /// Words of the head.
 pub(crate) mod head {
@@ -64,11 +64,14 @@ pub(crate) mod head {
     pub const LOADED: usize = EXPIRY + crate::record::Kind::ALL.len();
     /// Opens that ended without a CLOSE, ever.
     pub const DROPPED_OPENS: usize = LOADED + 1;
+    /// When the grace period ends at the latest, in milliseconds: until then it gets longer while
+    /// clients reclaim.
+    pub const GRACE_LIMIT: usize = DROPPED_OPENS + 1;
     /// The process that changes the arena; 0 if none does. Those that wait for it look at it all
     /// the time: eight words before and after it, a cache line, have nothing else.
     pub const LOCK: usize = 120;
     pub const WORDS: usize = 136;
-    const _: () = assert!(DROPPED_OPENS + 8 < LOCK && LOCK + 8 < WORDS);
+    const _: () = assert!(GRACE_LIMIT + 8 < LOCK && LOCK + 8 < WORDS);
 }
 
 /// Entries of the undo log. The largest change drops the [`RANGES_PER_LOCK_MAX`] ranges of one
@@ -411,7 +414,7 @@ impl Layout {
     pub fn is_undoable(&self, at: usize) -> bool {
         let counters = head::CLIENT_COUNTER..head::CONFIG;
         let records = head::WORDS + 2 * UNDO_ENTRIES..self.word_count;
-        counters.contains(&at) || (head::SLABS..=head::DROPPED_OPENS).contains(&at) || records.contains(&at)
+        counters.contains(&at) || (head::SLABS..=head::GRACE_LIMIT).contains(&at) || records.contains(&at)
     }
 
     /// Writes a head into memory that is all zeros; the magic number last.

@@ -392,6 +392,7 @@ impl<W: Words> State<W> {
         self.change(host, now, |transaction| {
             let of_client = transaction.live_client(ticket.client())?;
             transaction.admits_lock(of_client, now, args.reclaim)?;
+            transaction.pass_grace(now, args.reclaim)?;
             let wanted = Wanted { bytes, exclusive: args.exclusive };
             let record = lock(transaction, now, of_client, args, wanted)?;
             transaction.set_range(record, bytes, Some(args.exclusive))?;

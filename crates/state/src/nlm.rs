@@ -179,6 +179,7 @@ impl<W: Words> State<W> {
                 }
                 admitted => admitted?,
             }
+            transaction.pass_grace(now, how.reclaim)?;
             let is_recorded = match known {
                 Some(known) => transaction.has_flag(known, client::PERSISTED)?,
                 None => false,

@@ -240,6 +240,7 @@ impl<W: Words> State<W> {
             let opened = self.change(host, now, |transaction| {
                 let of_client = transaction.live_client(ticket.client())?;
                 transaction.admits(of_client, now, args.reclaim)?;
+                transaction.pass_grace(now, args.reclaim)?;
                 let opened = open_file(transaction, now, of_client, args);
                 goes_on = transaction.goes_on;
                 let (id, undo) = opened?;

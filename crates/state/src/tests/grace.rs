@@ -129,6 +129,46 @@ fn the_period_ends_with_its_time_and_latecomers_cannot_reclaim() {
     });
 }
 
+/// A client that has begun to reclaim is not cut off, but not even one that reclaims without end
+/// keeps the others out for more than another lease.
+#[test]
+fn the_period_goes_on_while_clients_reclaim_for_a_lease_at_most() {
+    with_records(&[record(1, "a"), record(2, "gone")], |state| {
+        let lease = small_config().lease;
+        let mut a = Returning::new(state, "a");
+        let mut reclaim_at = |now: Duration| {
+            a.0.act(state, &HOST, now, |ticket| state.open_file(&HOST, now, ticket, &reclaim("f")))
+        };
+        reclaim_at(NOW).expect("it had it");
+        assert!(!state.is_in_grace(NOW + seconds(90)), "long before its end");
+        let mut now = NOW + seconds(89);
+        while now < NOW + seconds(89) + lease {
+            reclaim_at(now).expect("it goes on");
+            now += seconds(1);
+        }
+        assert!(state.is_in_grace(now));
+        let end = NOW + seconds(90) + lease;
+        assert!(!state.is_in_grace(end));
+        assert_eq!(reclaim_at(end), Err(Error::NoGrace));
+    });
+}
+
+/// Whoever has looked at the clock before does not begin a period again that is over for others.
+#[test]
+fn what_is_new_ends_a_period_whose_time_is_over() {
+    with_records(&[record(1, "a"), record(2, "gone")], |state| {
+        let mut a = Returning::new(state, "a");
+        let end = NOW + seconds(90);
+        let nlm = NlmLock { host: b"h", owner: b"o", file: b"g", offset: 0, length: 1, exclusive: true };
+        assert_eq!(state.nlm_lock(&HOST, end, &nlm, NlmHow::default()), Ok(NlmLocked::Granted));
+        let early = end - Duration::from_millis(1);
+        let late =
+            a.0.act(state, &HOST, early, |ticket| state.open_file(&HOST, early, ticket, &reclaim("f")));
+        assert_eq!(late, Err(Error::NoGrace));
+        assert!(!state.is_in_grace(early));
+    });
+}
+
 #[test]
 fn hosts_of_nlm_reclaim_until_the_time_is_over_because_they_never_say_that_they_are_done() {
     // A client of version 4 whose owner string is the host's name is another one.
