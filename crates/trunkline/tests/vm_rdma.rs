@@ -1,6 +1,6 @@
-//! Tests RDMA between two virtual machines with Soft-RoCE devices: peers that violate the protocol,
-//! which our server and our client must survive, and faults under a load. `cargo xtask test
-//! vm-rdma` runs these tests.
+//! Tests two virtual machines with Soft-RoCE devices: peers that violate the protocol over RDMA,
+//! which our server and our client must survive, faults under a load, and two kernels that share
+//! files. `cargo xtask test vm-rdma` runs these tests.
 //!
 //! One boot of the two guests serves all cases. Tests run themselves in a guest, where they are the
 //! client.
@@ -32,3 +32,5 @@ mod raw_peer;
 mod relay;
 #[path = "vm_rdma/trouble.rs"]
 mod trouble;
+#[path = "vm_rdma/two_kernels.rs"]
+mod two_kernels;

@@ -536,7 +536,7 @@ pub(crate) const SUITES: &[Suite] = &[
     },
     Suite {
         name: "vm-rdma",
-        about: "clients and servers that break the protocol over RDMA, and trouble under a load, between two virtual machines",
+        about: "two virtual machines: clients and servers that break the protocol over RDMA, trouble under a load, two kernels that share files",
         tier: Tier::Full,
         minutes: 8,
         command: &[
@@ -558,6 +558,7 @@ pub(crate) const SUITES: &[Suite] = &[
             "kmod",
             "libibverbs1",
             "librdmacm1",
+            "nfs-common",
             "nftables",
             "qemu-system-x86",
             "rdma-core",

@@ -14,7 +14,9 @@ pub const TIMEOUT: Duration = Duration::from_secs(600);
 pub fn pair() -> &'static Vm {
     static PAIR: OnceLock<Vm> = OnceLock::new();
     PAIR.get_or_init(|| {
-        for program in ["busybox", "ibv_devinfo", "nft", "ping", "qemu-system-x86_64", "rdma", "setpriv"] {
+        for program in
+            ["busybox", "ibv_devinfo", "mount.nfs", "nft", "ping", "qemu-system-x86_64", "rdma", "setpriv"]
+        {
             let _ = require_program(program);
         }
         // Emulated everywhere, so that the suite behaves the same on each machine.
@@ -80,14 +82,20 @@ pub fn wait_until_nothing_is_left(guest: &Guest) {
     assert!(gone.is_ok(), "{what}:\n{last}");
 }
 
-/// Our server in the guest `server`, which serves memory over TCP and RDMA until dropped.
+/// Our server in the guest `server`, until dropped.
 pub struct GuestServer(Running);
 
 impl GuestServer {
+    /// Serves memory over TCP and RDMA.
     pub fn start() -> Self {
+        let listen = ["--listen", "10.77.1.2:2049", "--listen", "rdma:10.77.1.2:20049"];
+        Self::with(&[&["--export", "/export", "--mem", "512MiB"], &listen[..]].concat())
+    }
+
+    /// Starts a server with these arguments.
+    pub fn with(arguments: &[&str]) -> Self {
         let mut serve = Command::new(env!("CARGO_BIN_EXE_trunkline"));
-        serve.args(["serve", "--export", "/export", "--mem", "512MiB"]).current_dir("/");
-        serve.args(["--listen", "10.77.1.2:2049", "--listen", "rdma:10.77.1.2:20049"]);
+        serve.arg("serve").args(arguments).current_dir("/");
         let mut process = pair().server().spawn(&serve).expect("the guest runs");
         process.wait_for_line("ready", TIMEOUT).expect("the server is ready");
         Self(process)
