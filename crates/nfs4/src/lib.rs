@@ -37,7 +37,7 @@ pub use types::{
     Ace, AttributeError, Attributes, Bitmap, ChangeAttrType, ChangeInfo, ClientId, ClientOwner, Fattr,
     FileType, Fsid, ImplementationId, Location, Locations, ModeMasked, ModeUmask, NetAddr, OWNER_BYTES_MAX,
     OpenArguments, Owner, OwnerId, Pathname, Range, RawFattr, SecurityLabel, ServerOwner, SessionId, SetTime,
-    StateOwner, Stateid, Status,
+    StateOwner, Stateid, Status, Threshold,
 };
 pub use wire::Wire;
 

@@ -11,7 +11,7 @@ pub use attributes::{AttributeError, Attributes, Fattr, RawFattr};
 pub use bitmap::Bitmap;
 pub use file::{
     Ace, ChangeAttrType, ChangeInfo, FileType, Fsid, ImplementationId, Location, Locations, ModeMasked,
-    ModeUmask, NetAddr, OpenArguments, Pathname, Range, SecurityLabel, SetTime,
+    ModeUmask, NetAddr, OpenArguments, Pathname, Range, SecurityLabel, SetTime, Threshold,
 };
 pub use owner::Owner;
 pub use state::{

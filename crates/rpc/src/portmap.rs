@@ -78,6 +78,19 @@ impl Protocol {
         }
     }
 
+    /// The name of the transport, over IPv4 or IPv6. RFC 5665 s5.1.1
+    #[must_use]
+    pub const fn netid(self, is_ipv4: bool) -> &'static str {
+        match (self, is_ipv4) {
+            (Self::Tcp, true) => "tcp",
+            (Self::Tcp, false) => "tcp6",
+            (Self::Udp, true) => "udp",
+            (Self::Udp, false) => "udp6",
+            (Self::Rdma, true) => "rdma",
+            (Self::Rdma, false) => "rdma6",
+        }
+    }
+
     /// `r_nc_proto` and `r_nc_semantics`, which are TPI's kinds of service: 1 is datagrams, 3 a
     /// stream with an orderly end. RFC 1833 s2.1 (rpcb_entry)
     const fn description(self) -> (&'static str, u32) {
@@ -93,14 +106,7 @@ impl Entry {
     /// The name of the transport. RFC 5665 s5.1.1
     #[must_use]
     pub const fn netid(&self) -> &'static str {
-        match (self.protocol, self.address.is_ipv4()) {
-            (Protocol::Tcp, true) => "tcp",
-            (Protocol::Tcp, false) => "tcp6",
-            (Protocol::Udp, true) => "udp",
-            (Protocol::Udp, false) => "udp6",
-            (Protocol::Rdma, true) => "rdma",
-            (Protocol::Rdma, false) => "rdma6",
-        }
+        self.protocol.netid(self.address.is_ipv4())
     }
 
     /// Whether a caller that reached this host at `local` can reach the entry.
@@ -125,7 +131,8 @@ impl Entry {
 
 /// A universal address: the address as text, and the bytes of the port as decimal numbers. RFC 5665
 /// s5.2.3
-fn universal(ip: IpAddr, port: u16) -> String {
+#[must_use]
+pub fn universal(ip: IpAddr, port: u16) -> String {
     let [high, low] = port.to_be_bytes();
     format!("{ip}.{high}.{low}")
 }

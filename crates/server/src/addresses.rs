@@ -38,19 +38,30 @@ impl Addresses {
         });
         let own = self.own.get().into_iter().flatten().copied();
         let all = own.chain(of_processes.into_iter().flatten());
-        let of_transport = all.filter_map(|address| match protocol {
-            Protocol::Rdma => address.rdma(),
-            Protocol::Tcp | Protocol::Udp => address.tcp(),
-        });
-        let here = local.ip().to_canonical();
-        let same_port = of_transport.filter(|address| address.port() == local.port());
-        let mut others: Vec<_> = same_port.map(|address| address.ip().to_canonical()).collect();
-        others.retain(|other| *other != here && is_reached_like(*other, here));
+        let mut others: Vec<_> = all.filter_map(|address| other(address, local, protocol)).collect();
         others.sort_unstable();
         others.dedup();
         others.truncate(OTHERS_MAX);
         others
     }
+
+    /// Whether there may be any such address. It does not look for those of other processes.
+    pub fn has_others(&self, local: SocketAddr, protocol: Protocol) -> bool {
+        let mut own = self.own.get().into_iter().flatten();
+        self.of_processes.is_some() || own.any(|address| other(*address, local, protocol).is_some())
+    }
+}
+
+/// The address, if it is another one than `local` with the same transport and port, and whoever
+/// reaches `local` may reach it.
+fn other(address: ListenAddress, local: SocketAddr, protocol: Protocol) -> Option<IpAddr> {
+    let of_transport = match protocol {
+        Protocol::Rdma => address.rdma(),
+        Protocol::Tcp | Protocol::Udp => address.tcp(),
+    };
+    let (other, here) = (of_transport?, local.ip().to_canonical());
+    let ip = other.ip().to_canonical();
+    (other.port() == local.port() && ip != here && is_reached_like(ip, here)).then_some(ip)
 }
 
 /// Whether somebody who reaches one address may reach the other: it is a single one, of the same
@@ -97,6 +108,21 @@ mod tests {
         assert_eq!(besides(&own, "10.0.0.5:20049", Protocol::Rdma), ["10.0.0.6"]);
         assert_eq!(besides(&own, "10.0.0.4:2050", Protocol::Tcp), [""; 0]);
         assert_eq!(besides(&[], "10.0.0.4:2050", Protocol::Tcp), [""; 0]);
+    }
+
+    #[test]
+    fn whether_there_are_others_is_known_without_listing_them() {
+        let addresses = Addresses::new(None);
+        assert!(!addresses.has_others("10.0.0.1:2049".parse().unwrap(), Protocol::Tcp));
+        let own = ["10.0.0.1:2049", "10.0.0.2:2049", "10.0.0.3:2050", "rdma:10.0.0.1:20049"];
+        addresses.set_own(own.map(|address| address.parse().unwrap()).into());
+        for (local, protocol, expected) in [
+            ("10.0.0.1:2049", Protocol::Tcp, true),
+            ("10.0.0.3:2050", Protocol::Tcp, false),
+            ("10.0.0.1:20049", Protocol::Rdma, false),
+        ] {
+            assert_eq!(addresses.has_others(local.parse().unwrap(), protocol), expected, "{local}");
+        }
     }
 
     #[test]

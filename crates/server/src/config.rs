@@ -81,6 +81,8 @@ pub struct Config {
     pub lease: Duration,
     /// Whether files are locked for clients of version 3, by NLM. Without version 3 there is none.
     pub nlm: bool,
+    /// Whether clients of version 4 are told of all addresses by layouts.
+    pub layouts: bool,
     /// The port of rpcbind on hosts that lock by NLM: [`rpc::portmap::PORT`] except in tests.
     pub clients_rpcbind: u16,
     /// TCP congestion control of the connections; absent: the system's.
@@ -286,6 +288,7 @@ impl Config {
             versions: NfsVersions::default(),
             lease: LEASE,
             nlm: true,
+            layouts: true,
             clients_rpcbind: rpc::portmap::PORT,
             congestion: None,
             busy_poll: BUSY_POLL_DEFAULT,
@@ -459,6 +462,7 @@ impl Config {
         keep("`versions`", self.versions == new.versions);
         keep("`lease_s`", self.lease == new.lease);
         keep("`nlm`", self.nlm == new.nlm);
+        keep("`layouts`", self.layouts == new.layouts);
         keep("[limits]", self.limits == new.limits);
         if !same_nodes {
             new.nodes.clone_from(&self.nodes);
@@ -470,6 +474,7 @@ impl Config {
         new.busy_poll = self.busy_poll;
         new.limits = self.limits;
         new.nlm = self.nlm;
+        new.layouts = self.layouts;
     }
 
     /// Checks what depends on this host: memory exports must fit into its memory, or their bound

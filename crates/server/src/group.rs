@@ -87,6 +87,8 @@ pub(crate) struct Group {
     pub portmap: OnceLock<Vec<rpc::portmap::Entry>>,
     /// Where the processes of the group listen.
     pub addresses: Addresses,
+    /// Whether clients of version 4 are told of these addresses by layouts.
+    pub layouts: bool,
     /// Numbers connections, over all nodes and loops.
     pub next_connection: AtomicU64,
 }
@@ -133,6 +135,7 @@ impl Group {
             congestion: config.congestion.clone(),
             portmap: OnceLock::new(),
             addresses: Addresses::new(addresses),
+            layouts: config.layouts,
             next_connection: AtomicU64::new(1),
         })
     }

@@ -16,6 +16,7 @@ mod delegation;
 mod handles;
 mod holes;
 mod io;
+mod layout;
 mod listing;
 mod locations;
 mod lock;

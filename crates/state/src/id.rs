@@ -34,6 +34,10 @@ impl StateId {
     }
 }
 
+/// What stands for the kind in the stateids of layouts, of which there are no records.
+pub(crate) const LAYOUT: u32 = 15;
+const _: () = assert!(Kind::ALL.len() < LAYOUT as usize);
+
 /// Three numbers of 32 bits that name a record: epoch, kind and index, generation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Name {

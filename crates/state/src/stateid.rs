@@ -6,7 +6,7 @@ use crate::arena::Arena;
 use crate::client::ClientRef;
 use crate::error::Error;
 use crate::host::Host;
-use crate::id::{Name, StateId};
+use crate::id::{INDEX_BITS, LAYOUT, Name, StateId};
 use crate::layout::head;
 use crate::lock::lock_open;
 use crate::open::{Mode, READ, WRITE};
@@ -85,6 +85,16 @@ impl<W: Words> Arena<W> {
 }
 
 impl<W: Words> State<W> {
+    /// The stateid of a client's layout of a file: the same one while the arena lasts, because
+    /// nothing is kept of layouts. It names no state, so it allows nothing.
+    #[must_use]
+    pub fn layout_id(&self, of: ClientRef, file: &[u8]) -> [u8; 12] {
+        let client = u64::from(of.generation) << 32 | u64::from(of.index);
+        let hash = self.arena.hash(&[file, &client.to_be_bytes()].concat(), LAYOUT.into());
+        let place = LAYOUT << INDEX_BITS | (hash >> 32) as u32 & ((1 << INDEX_BITS) - 1);
+        Name { epoch: self.arena.epoch, place, generation: hash as u32 }.to_bytes()
+    }
+
     /// Whether a stateid allows a client to read or write a file. Takes no lock for the stateids of
     /// states; a READ is also allowed by an open for writing only, which RFC 8881 s18.22.4 leaves
     /// to the server and page caches need.

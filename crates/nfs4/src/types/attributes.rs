@@ -5,13 +5,13 @@
 //! file names them. A received `fattr4` is kept as bytes ([`RawFattr`]) and parsed when its turn
 //! comes, because what a server makes of an attribute that it does not know depends on the
 //! operation. Attributes without a field (`dacl`, `sacl`, `fs_status`, `layout_hint`,
-//! `fs_locations_info`, `mdsthreshold`, `retention_*`) cannot be parsed: a server leaves them out
+//! `fs_locations_info`, `retention_*`) cannot be parsed: a server leaves them out
 //! of `supported_attrs`, so it neither sends them nor accepts them, and a client does not ask for
 //! them.
 
 use super::{
     Ace, Bitmap, ChangeAttrType, FileType, Fsid, Locations, ModeMasked, ModeUmask, OpenArguments, Owner,
-    SecurityLabel, SetTime,
+    SecurityLabel, SetTime, Threshold,
 };
 use crate::array::Array;
 use crate::{Status, Wire};
@@ -476,6 +476,8 @@ attributes! {
     LAYOUT_BLKSIZE = 65, layout_blksize: u32;
     /// The preferred alignment of layouts.
     LAYOUT_ALIGNMENT = 66, layout_alignment: u32;
+    /// Which files are too small for a layout (`mdsthreshold`). RFC 8881 s5.12.4
+    MDSTHRESHOLD = 68, mdsthreshold: Array<'a, Threshold<'a>>;
     /// Sets some permission bits; write-only.
     MODE_SET_MASKED = 74, mode_set_masked: ModeMasked;
     /// Which attributes an exclusive creation may set.

@@ -197,6 +197,31 @@ pub struct Locations<'a> {
 
 wire_fields!(Locations<'a> { root, locations });
 
+/// `threshold_item4`: up to which size of a file, or of requests, a client gains nothing by a layout
+/// of this type. RFC 8881 s3.3.22
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Threshold<'a> {
+    /// The layout type.
+    pub layout_type: u32,
+    /// Which hints there are: [`Threshold::READ_SIZE`] and the others.
+    pub hints: Bitmap,
+    /// For each of them, in ascending order, 64 bits: bytes.
+    pub values: &'a [u8],
+}
+
+wire_fields!(Threshold<'a> { layout_type, hints, values });
+
+impl Threshold<'_> {
+    /// `TH4_READ_SIZE`: files to be read. RFC 8881 s5.12.4
+    pub const READ_SIZE: u32 = 0;
+    /// `TH4_WRITE_SIZE`: files to be written.
+    pub const WRITE_SIZE: u32 = 1;
+    /// `TH4_READ_IOSIZE`: reads.
+    pub const READ_IO_SIZE: u32 = 2;
+    /// `TH4_WRITE_IOSIZE`: writes.
+    pub const WRITE_IO_SIZE: u32 = 3;
+}
+
 /// `mode_masked4`: some bits of a mode. RFC 8881 s6.2.5
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ModeMasked {

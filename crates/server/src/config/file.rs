@@ -149,6 +149,8 @@ struct File {
     lease_s: Option<u64>,
     #[serde(default = "yes")]
     nlm: bool,
+    #[serde(default = "yes")]
+    layouts: bool,
     congestion: Option<String>,
     busy_poll_us: Option<u64>,
     #[serde(default)]
@@ -329,6 +331,7 @@ pub(super) fn parse(text: &str, file: &str) -> Result<Config, ConfigError> {
         versions: read.versions.map_or_else(NfsVersions::default, |versions| versions.0),
         lease: read.lease_s.map_or(LEASE, Duration::from_secs),
         nlm: read.nlm,
+        layouts: read.layouts,
         clients_rpcbind: rpc::portmap::PORT,
         congestion: read.congestion,
         busy_poll: read.busy_poll_us.map_or(BUSY_POLL_DEFAULT, Duration::from_micros),

@@ -2,6 +2,7 @@
 //! s18.7, s18.15, s18.30, s18.31
 
 use super::compound::{Compound, Outcome, Place, Replies};
+use super::layout;
 use super::locations::with_locations;
 use super::pseudo;
 use super::status::{of_handler, of_wait};
@@ -10,9 +11,10 @@ use crate::program::IO_BYTES_MAX;
 use fs::{Effect, FileKind, Rights, SetAttributes, SetTime, Time};
 use nfs4::op::access::Success as Access;
 use nfs4::op::getattr::{SetArgs, SetReply, Success};
+use nfs4::op::layout::TYPE_FILES;
 use nfs4::op::{Operation, Reply};
 use nfs4::types::attributes::{REQUIRED, SETTABLE, SETTABLE_AT_CREATION, SPACE, number};
-use nfs4::{Attributes, Bitmap, ChangeAttrType, ChangeInfo, Fattr, Fsid, Status};
+use nfs4::{Array, Attributes, Bitmap, ChangeAttrType, ChangeInfo, Fattr, Fsid, Status};
 use std::time::Duration;
 use store::{ObjectId, Wait};
 
@@ -31,6 +33,7 @@ const RECOMMENDED: Bitmap = Bitmap::of(&[
     number::FILES_AVAIL,
     number::FILES_FREE,
     number::FILES_TOTAL,
+    number::FS_LAYOUT_TYPES,
     number::FS_LOCATIONS,
     number::HOMOGENEOUS,
     number::MAXFILESIZE,
@@ -38,6 +41,7 @@ const RECOMMENDED: Bitmap = Bitmap::of(&[
     number::MAXNAME,
     number::MAXREAD,
     number::MAXWRITE,
+    number::MDSTHRESHOLD,
     number::MODE,
     number::NO_TRUNC,
     number::NUMLINKS,
@@ -98,6 +102,9 @@ fn of_system(compound: &Compound<'_>, export: Option<&Export>) -> Attributes<'st
     let limits = capabilities.map(|capabilities| capabilities.limits);
     let time_delta = capabilities.map_or(Duration::from_nanos(1), |capabilities| capabilities.time_delta);
     let grows = capabilities.is_some_and(|capabilities| capabilities.change_grows);
+    let has_layouts = export.is_some() && layout::are_offered(compound);
+    let (layout_types, thresholds): (&[_], &[_]) =
+        if has_layouts { (&[TYPE_FILES], &layout::THRESHOLDS) } else { (&[], &[]) };
     Attributes {
         supported_attrs: Some(supported(compound.minor)),
         fh_expire_type: Some(0),
@@ -125,6 +132,8 @@ fn of_system(compound: &Compound<'_>, export: Option<&Export>) -> Attributes<'st
         }),
         suppattr_exclcreat: Some(EXCLUSIVE),
         fs_charset_cap: Some(CHARSET),
+        fs_layout_types: Some(Array::from(layout_types)),
+        mdsthreshold: Some(Array::from(thresholds)),
         clone_blksize: Some(capabilities.map_or(0, |capabilities| capabilities.clone_block_bytes)),
         // Linux asks the root of the server, once for all that it mounts of it.
         xattr_support: Some(capabilities.is_none_or(|capabilities| capabilities.xattrs)),

@@ -7,7 +7,8 @@ mod sequence;
 use super::pseudo::Node;
 use super::status::of_target;
 use super::{
-    attributes, copy, delegation, handles, holes, io, lock, names, open, secinfo, session, stateid, xattr,
+    attributes, copy, delegation, handles, holes, io, layout, lock, names, open, secinfo, session, stateid,
+    xattr,
 };
 use crate::export::Export;
 use crate::group::Group;
@@ -247,11 +248,11 @@ impl<'a> Compound<'a> {
             | Args::FreeStateid(_) => self.run_on_state(request.args, out),
             Args::SecInfo(args) => secinfo::by_name(self, args.name, out),
             Args::SecInfoNoName(args) => secinfo::by_style(self, args.style, out),
+            Args::GetDeviceInfo(args) => layout::device(self, &args, out),
+            Args::LayoutGet(args) => layout::get(self, &args, out),
+            Args::LayoutCommit(args) => out.push(&Reply::LayoutCommit(layout::commit(self, &args))),
+            Args::LayoutReturn(args) => out.push(&Reply::LayoutReturn(layout::give_back(self, &args))),
             Args::DelegPurge(_)
-            | Args::GetDeviceInfo(_)
-            | Args::LayoutCommit(_)
-            | Args::LayoutGet(_)
-            | Args::LayoutReturn(_)
             // All copies are synchronous.
             | Args::OffloadCancel(_)
             | Args::OffloadStatus(_) => not_built(out),

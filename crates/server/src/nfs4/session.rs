@@ -6,6 +6,7 @@
 //! CREATE_SESSION, or by BIND_CONN_TO_SESSION, and never by a request alone. RFC 8881 s2.10.3.1
 
 use super::compound::{Compound, Outcome, Replies};
+use super::layout;
 use super::status::of_state;
 use crate::nfs4_state::{SLOTS_MAX, is_usable, keep_security};
 use crate::program::IO_BYTES_MAX;
@@ -50,12 +51,15 @@ pub(super) fn exchange_id(
     };
     let identity = &compound.shared.identity;
     let confirmed = if found.confirmed { flag::CONFIRMED_R } else { 0 };
+    // Linux wants both roles of a server that serves its own layouts.
+    let has_layouts = layout::are_offered(compound);
+    let roles = if has_layouts { flag::USE_PNFS_MDS | flag::USE_PNFS_DS } else { flag::USE_NON_PNFS };
     let scope = Opaque::new(identity);
     let server = ServerOwner { minor: 0, major: Opaque::new(identity).unwrap_or_default() };
     out.push(&Reply::ExchangeId(Ok(Exchanged {
         client: ClientId(found.client.0),
         sequence: found.sequence,
-        flags: flag::USE_NON_PNFS | confirmed,
+        flags: roles | confirmed,
         protection: Protected::None,
         server,
         scope: scope.unwrap_or_default(),

@@ -12,6 +12,7 @@ mod files;
 mod group;
 #[path = "../support/latched.rs"]
 mod latched;
+mod layouts;
 mod locations;
 mod locks;
 mod mounts;

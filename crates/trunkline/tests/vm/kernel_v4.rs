@@ -128,10 +128,9 @@ fn version_4_keeps_opens_and_locks_over_a_restart_of_the_server() {
     ));
 }
 
-/// With `trunkdiscovery` the client asks where its server is besides, and uses all these addresses
-/// for its one session.
-#[test]
-fn version_4_finds_the_other_addresses_of_its_server() {
+/// A server with three addresses, of which the client is told one, and uses all for its one
+/// session.
+fn uses_all_three_addresses(name: &str, port: u16, minor: u32, options: &str) {
     const OTHERS: [&str; 2] = ["10.77.1.22", "10.77.1.23"];
     let _turn = alone();
     let change = |what: &str| {
@@ -140,10 +139,10 @@ fn version_4_finds_the_other_addresses_of_its_server() {
         each.join("; ")
     };
     lab().server().sh(&change("add")).expect("the guest runs");
-    let listen = OTHERS.map(|address| format!("{address}:12116"));
+    let listen = OTHERS.map(|address| format!("{address}:{port}"));
     let serve = ["--mem", "64MiB", "--listen", &listen[0], "--listen", &listen[1]];
     {
-        let mounted = Mounted::serving_version_4("v4-trunk", 12116, 2, "trunkdiscovery", &serve);
+        let mounted = Mounted::serving_version_4(name, port, minor, options, &serve);
         let directory = mounted.directory();
         fio_finds_what_it_wrote(directory, &[("64k", "8m")]);
         // The calls that each connection has sent.
@@ -153,8 +152,21 @@ fn version_4_finds_the_other_addresses_of_its_server() {
         ));
         let sent: Vec<u64> = sent.lines().map(|line| line.trim().parse().expect("a number")).collect();
         assert!(sent.len() == 3 && sent.iter().all(|calls| *calls > 20), "{sent:?}");
-        let peers = sh("ss -Htn state established dport = :12116 | awk '{ print $4 }' | sort -u");
+        let peers =
+            sh(&format!("ss -Htn state established dport = :{port} | awk '{{ print $4 }}' | sort -u"));
         assert_eq!(peers.lines().count(), 3, "{peers}");
     }
     lab().server().sh(&change("del")).expect("the guest runs");
+}
+
+/// By `fs_locations`, which the client asks for because it is told so.
+#[test]
+fn version_4_finds_the_other_addresses_of_its_server() {
+    uses_all_three_addresses("v4-trunk", 12116, 2, "trunkdiscovery");
+}
+
+/// By a layout, which the client asks for by itself, and not for small files.
+#[test]
+fn version_4_uses_all_addresses_without_any_option() {
+    uses_all_three_addresses("v4-layout", 12117, 1, "hard");
 }

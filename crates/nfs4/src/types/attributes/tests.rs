@@ -35,6 +35,7 @@ fn the_numbers_are_those_of_the_standards() {
         ("time_modify_set", 54),
         ("mounted_on_fileid", 55),
         ("fs_layout_types", 62),
+        ("mdsthreshold", 68),
         ("suppattr_exclcreat", 75),
         ("change_attr_type", 79),
         ("mode_umask", 81),
