@@ -4,14 +4,23 @@
 //! Whatever decodes must encode, decode again, and be the same. (The bytes may differ: reserved
 //! ones are written as zero.)
 
-use crate::fabrics::{Authentication, Connect, ConnectData, Connected, InvalidParameter, Property};
+use crate::controller::{
+    Access, Action, Config, IoQueue, Kind, Limits, Node, Operation, Output, Port, Subsystem, Transport,
+    Volume, VolumeId,
+};
+use crate::fabrics::{
+    Authentication, CNTLID_DYNAMIC, Connect, ConnectAttributes, ConnectData, Connected, InvalidParameter,
+    Property,
+};
 use crate::feature::{Event, Feature, QueueCounts};
 use crate::identify::{Descriptors, Identify, NamespaceList};
 use crate::io::{Blocks, DatasetManagement, DsmRange};
 use crate::log_page::{AnaLog, DiscoveryLog, GetLogPage};
 use crate::pdu::{Bounds, C2hData, Digests, HEADER_BYTES_MIN, Layout, Pdu, Receiver, Sender};
+use crate::register::{CC, Configuration};
 use crate::reservation::{Acquire, GetReport, Register, Release, Report};
-use crate::{Cqe, IoOpcode, Nqn, Sgl, Sqe, rdma};
+use crate::{Cqe, HostId, IoOpcode, Nqn, Sgl, Sqe, Status, rdma};
+use std::time::Duration;
 
 /// One PDU from the front of a stream. The first byte says which end receives it, with which
 /// digests and alignment.
@@ -148,5 +157,114 @@ pub fn data(bytes: &[u8]) {
     }
     if let Ok(Ok(nqn)) = std::str::from_utf8(bytes).map(Nqn::new) {
         assert_eq!(Nqn::decode(&nqn.encode()), Ok(nqn));
+    }
+}
+
+const BLOCKS: u64 = 1000;
+const NOW: Duration = Duration::from_secs(1);
+
+/// A subsystem with one volume, and an enabled controller.
+fn target(kind: Kind) -> (Subsystem, u16) {
+    let config = Config {
+        nqn: Nqn::discovery(),
+        kind,
+        serial: String::new(),
+        model: String::new(),
+        firmware: String::new(),
+        node: Node(0),
+        nodes: 2,
+        cntlids: 1..=8,
+        access: Access::Any,
+        limits: Limits::default(),
+    };
+    let mut subsystem = Subsystem::new(NOW, config);
+    let volume = Volume {
+        id: VolumeId(7),
+        ids: crate::identify::NamespaceIds::default(),
+        blocks: BLOCKS,
+        block_shift: 12,
+        owner: Node(0),
+        hosts: Access::Any,
+        write_protected: false,
+        volatile_cache: true,
+        deallocated_reads_zero: false,
+        preferred_blocks: 0,
+    };
+    subsystem.set_volume(1, volume).expect("a good volume");
+    let accepted = connect(&mut subsystem, 0, CNTLID_DYNAMIC);
+    let cntlid = accepted.id.cntlid;
+    let enable = Property::set(0, CC, Configuration::ENABLE.0);
+    subsystem.handle_command(NOW, cntlid, &enable, &[]);
+    while subsystem.poll_output().is_some() {}
+    (subsystem, cntlid)
+}
+
+fn connect(subsystem: &mut Subsystem, qid: u16, cntlid: u16) -> crate::controller::Accepted {
+    let port = Port { transport: Transport::Tcp, capsule_data_bytes: 4096 };
+    let attributes = ConnectAttributes::NONE;
+    let connect = Connect { recfmt: 0, qid, sqsize: 31, attributes, kato_ms: 0 };
+    let name = Nqn::discovery();
+    let data = ConnectData::new(HostId([1; 16]), cntlid, &name, &name);
+    subsystem.connect(NOW, port, 0, &connect, &data).expect("accepted")
+}
+
+/// Commands on an admin queue: the first byte says of which kind of controller, then come commands
+/// of 64 bytes. Each is answered once, within its host's memory, or waits for an event.
+pub fn admin(bytes: &[u8]) {
+    let Some((choice, commands)) = bytes.split_first() else { return };
+    let kind = if choice & 1 == 0 { Kind::Io } else { Kind::Discovery };
+    let (mut subsystem, cntlid) = target(kind);
+    for chunk in commands.chunks(Sqe::BYTES) {
+        let Ok(sqe) = Sqe::decode(chunk) else { return };
+        subsystem.handle_command(NOW, cntlid, &sqe, commands);
+        let mut answers = 0;
+        let mut closes = false;
+        while let Some(output) = subsystem.poll_output() {
+            match output {
+                Output::Respond { data, .. } => {
+                    assert!(data.len() <= sqe.sgl.length().unwrap_or(0) as usize);
+                    answers += 1;
+                }
+                Output::Close { .. } => closes = true,
+                Output::View { .. } | Output::Released { .. } => {}
+            }
+        }
+        let waits = sqe.opcode == crate::AdminOpcode::ASYNC_EVENT_REQUEST.0;
+        let aborts = sqe.opcode == crate::AdminOpcode::ABORT.0;
+        assert!(answers == 1 || (waits && answers == 0) || (aborts && answers == 2) || closes);
+        if closes {
+            return;
+        }
+    }
+}
+
+/// Commands of 64 bytes on an I/O queue. What is executed is within the volume and the limits; the
+/// oldest command completes when the queue is full.
+pub fn io(bytes: &[u8]) {
+    let (mut subsystem, cntlid) = target(Kind::Io);
+    let accepted = connect(&mut subsystem, 1, cntlid);
+    let mut queue = IoQueue::new(accepted.queue, accepted.view);
+    let mut outstanding = std::collections::VecDeque::new();
+    for chunk in bytes.chunks(Sqe::BYTES) {
+        let Ok(sqe) = Sqe::decode(chunk) else { return };
+        match queue.handle_command(&sqe).expect("room") {
+            Action::Execute(request) => {
+                assert!(request.start.checked_add(request.blocks.into()).is_some_and(|end| end <= BLOCKS));
+                assert!(request.data_bytes <= Limits::default().transfer_bytes);
+                if request.operation == Operation::Deallocate {
+                    let data = bytes.get(..request.data_bytes as usize).unwrap_or_default();
+                    if let Ok(mut ranges) = queue.ranges(request.tag, data) {
+                        assert!(ranges.all(|range| range.is_within(BLOCKS) && range.count > 0));
+                    }
+                }
+                outstanding.push_back((request.tag, sqe.cid));
+            }
+            Action::Respond(cqe) | Action::Disconnect(cqe) => assert_eq!(cqe.cid, sqe.cid),
+        }
+        assert_eq!(queue.outstanding() as usize, outstanding.len());
+        if outstanding.len() == 32 {
+            let (tag, cid) = outstanding.pop_front().expect("full");
+            assert_eq!(queue.complete(tag, Status::SUCCESS).map(|cqe| cqe.cid), Some(cid));
+        }
     }
 }

@@ -14,6 +14,10 @@
 //! - [`io`], [`reservation`]: the NVM command set;
 //! - [`pdu`], [`digest`]: the PDUs of NVMe/TCP; [`rdma`]: what is exchanged to connect over RDMA.
 //!
+//! The state machines, which take inputs and the time and give outputs:
+//!
+//! - [`controller`]: the target's controllers of a subsystem, and their I/O queues.
+//!
 //! Invariants: unknown numbers survive as numbers; lengths are checked against their bounds before
 //! anything is taken; nothing panics on remote bytes; payload never passes through here.
 //!
@@ -23,6 +27,7 @@
 #![forbid(unsafe_code)]
 
 pub mod command;
+pub mod controller;
 pub mod digest;
 pub mod fabrics;
 pub mod feature;

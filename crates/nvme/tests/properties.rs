@@ -28,6 +28,23 @@ fn pdus() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
+/// Commands that mostly have a known opcode and small numbers.
+fn commands() -> impl Strategy<Value = Vec<u8>> {
+    let small = || prop_oneof![4 => 0..20_u32, 1 => any::<u32>()];
+    let opcode = prop_oneof![
+        4 => prop::sample::select(vec![0x00, 0x01, 0x02, 0x06, 0x08, 0x09, 0x0a, 0x0c, 0x18, 0x7f]),
+        1 => any::<u8>(),
+    ];
+    let length = prop::sample::select(vec![0, 8, 16, 512, 4096, 8192, 1 << 20, u32::MAX]);
+    (opcode, any::<u16>(), small(), small(), small(), small(), length).prop_map(
+        |(opcode, cid, nsid, cdw10, cdw11, cdw12, length)| {
+            let sgl = nvme::Sgl::Transport { length };
+            let sqe = Sqe { cdw10, cdw11, cdw12, sgl, ..Sqe::new(opcode, cid, nsid) };
+            sqe.encode().to_vec()
+        },
+    )
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
@@ -44,6 +61,15 @@ proptest! {
     #[test]
     fn any_64_bytes_are_a_command(bytes in prop::collection::vec(any::<u8>(), 64..70)) {
         fuzzing::command(&bytes);
+    }
+
+    #[test]
+    fn any_commands_are_answered_once(
+        choice in any::<u8>(),
+        commands in prop::collection::vec(commands(), 0..60),
+    ) {
+        fuzzing::admin(&[[choice].as_slice(), &commands.concat()].concat());
+        fuzzing::io(&commands.concat());
     }
 
     #[test]
