@@ -268,3 +268,55 @@ pub fn io(bytes: &[u8]) {
         }
     }
 }
+
+/// A stream of PDUs from a host, on a queue with one transfer of 20,000 bytes. Every byte that is
+/// to be placed was asked for, and no more than was asked for.
+pub fn tcp(bytes: &[u8]) {
+    use crate::tcp::{Incoming, Progress, Received, Settings, TargetConnection};
+    let (mut out, mut rest) = (Vec::new(), bytes);
+    let settings = Settings { capsule_data_bytes: 512, transfer_bytes: 4096 };
+    let mut connection = TargetConnection::new(NOW, settings);
+    let (mut placed, mut tag) = (0_u32, 0_u16);
+    while let Some(first) = rest.first_chunk::<HEADER_BYTES_MIN>() {
+        let received = connection.layout(first).and_then(|layout| {
+            let header = rest.get(..layout.header_bytes()).unwrap_or(rest);
+            let received = connection.handle_header(NOW, &layout, header, &mut out)?;
+            Ok((layout, received))
+        });
+        let (layout, received) = match received {
+            Ok(received) => received,
+            Err(malformed) => {
+                connection.fail(malformed, first, &mut out);
+                assert!(connection.has_ended());
+                return;
+            }
+        };
+        match received {
+            Received::Command { sqe, data } => {
+                connection.accept(false, true, &Cqe::default(), &mut out);
+                if let Incoming::OnRequest(_) = data {
+                    tag += 1;
+                    connection.ask(tag, sqe.cid, 20_000, &mut out);
+                    placed = 0;
+                }
+                if let Incoming::InCapsule(length) = data {
+                    assert!(length <= 8192 && length == layout.data_bytes);
+                }
+            }
+            Received::Data { tag: to, offset, length } => {
+                assert!(to <= tag && to > 0);
+                assert!(offset.checked_add(length).is_some_and(|end| end <= 20_000));
+                let progress = connection.handle_data(to, None, &[], &mut out);
+                if to == tag {
+                    assert_eq!(offset, placed);
+                    placed += length;
+                    assert_eq!(progress == Progress::Complete, placed == 20_000);
+                }
+            }
+            Received::Terminated(_) => return,
+            Received::Initialized | Received::Unsuitable { .. } => {}
+        }
+        let pdu_bytes = usize::try_from(layout.pdu_bytes()).unwrap_or(usize::MAX);
+        rest = rest.get(pdu_bytes..).unwrap_or_default();
+    }
+}

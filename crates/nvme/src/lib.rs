@@ -16,7 +16,8 @@
 //!
 //! The state machines, which take inputs and the time and give outputs:
 //!
-//! - [`controller`]: the target's controllers of a subsystem, and their I/O queues.
+//! - [`controller`]: the target's controllers of a subsystem, and their I/O queues;
+//! - [`tcp`]: the controller's end of an NVMe/TCP connection.
 //!
 //! Invariants: unknown numbers survive as numbers; lengths are checked against their bounds before
 //! anything is taken; nothing panics on remote bytes; payload never passes through here.
@@ -41,6 +42,7 @@ pub mod register;
 pub mod reservation;
 pub mod sgl;
 pub mod status;
+pub mod tcp;
 
 mod layout;
 

@@ -45,6 +45,28 @@ fn commands() -> impl Strategy<Value = Vec<u8>> {
     )
 }
 
+/// PDUs of a host that mostly belong to the transfer that the body has begun, with their data.
+fn stream_pdu() -> impl Strategy<Value = Vec<u8>> {
+    let number = || prop_oneof![6 => 0..4_u16, 1 => any::<u16>()];
+    let offset = prop_oneof![6 => (0..6_u32).prop_map(|at| at * 4096), 1 => any::<u32>()];
+    let length = prop_oneof![6 => Just(4096_u32), 2 => Just(3616_u32), 1 => 1..9000_u32];
+    (0..4_u8, number(), number(), offset, length, any::<bool>()).prop_map(
+        |(kind, cccid, ttag, offset, length, last)| {
+            let mut bytes = Vec::new();
+            if kind == 0 {
+                let sgl = nvme::Sgl::Transport { length: 20_000 };
+                let sqe = Sqe { sgl, ..Sqe::new(1, cccid, 1) };
+                CapsuleCmd { sqe }.encode(Sender::default(), 0, &mut bytes);
+            } else {
+                let data = H2cData { cccid, ttag, offset, length, last };
+                data.encode(Sender::default(), &mut bytes);
+                bytes.resize(bytes.len() + length as usize, 0);
+            }
+            bytes
+        },
+    )
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
@@ -70,6 +92,16 @@ proptest! {
     ) {
         fuzzing::admin(&[[choice].as_slice(), &commands.concat()].concat());
         fuzzing::io(&commands.concat());
+    }
+
+    #[test]
+    fn any_stream_of_pdus_places_only_what_was_asked_for(stream in prop::collection::vec(stream_pdu(), 0..12)) {
+        let digests = Digests::default();
+        let connect = Sqe { cdw12: 0, ..Sqe::new(0x7f, 0, 1) };
+        let mut bytes = IcReq { hpda: 0, digests, maxr2t: 0 }.encode().to_vec();
+        CapsuleCmd { sqe: connect }.encode(Sender::default(), 0, &mut bytes);
+        bytes.extend(stream.concat());
+        fuzzing::tcp(&bytes);
     }
 
     #[test]

@@ -9,7 +9,9 @@ use nvme::feature::{Event, FeatureId, HostBehavior};
 use nvme::identify::AsyncEvents;
 use nvme::io::{Blocks, IoFlags};
 use nvme::log_page::{AnaState, DISCOVERY_ENTRY_BYTES, DiscoveryEntry, DiscoveryHead, LogId};
-use nvme::{IoOpcode, Sgl, Sqe, Status};
+use nvme::pdu::{CapsuleCmd, Digests, FatalError, H2cData, IcReq, Malformed, Sender};
+use nvme::tcp::{Received, Settings, TargetConnection, ToHost};
+use nvme::{Cqe, IoOpcode, Sgl, Sqe, Status};
 use proptest::prelude::*;
 use std::time::Duration;
 use support::{Target, config, connect_command, only, volume};
@@ -17,6 +19,26 @@ use support::{Target, config, connect_command, only, volume};
 #[allow(dead_code, reason = "each test program uses a part of it")]
 #[path = "target/support.rs"]
 mod support;
+
+fn connection() -> TargetConnection {
+    let settings = Settings { capsule_data_bytes: 4096, transfer_bytes: 8192 };
+    let mut connection = TargetConnection::new(Duration::ZERO, settings);
+    let sgl = Sgl::InCapsule { offset: 0, length: 1024 };
+    let mut connect = Vec::new();
+    let sqe = connect_command(1, 31, 0).command(0, sgl);
+    CapsuleCmd { sqe }.encode(Sender::default(), 1024, &mut connect);
+    let digests = Digests::default();
+    feed(&mut connection, &IcReq { hpda: 0, digests, maxr2t: 0 }.encode()).expect("an ICReq");
+    feed(&mut connection, &connect).expect("a Connect");
+    connection.accept(false, true, &Cqe::default(), &mut Vec::new());
+    connection
+}
+
+fn feed(connection: &mut TargetConnection, bytes: &[u8]) -> Result<Received, Malformed> {
+    let layout = connection.layout(bytes[..8].try_into().expect("eight bytes"))?;
+    let header = &bytes[..layout.header_bytes()];
+    connection.handle_header(Duration::ZERO, &layout, header, &mut Vec::new())
+}
 
 fn read(cid: u16, length: u32) -> Sqe {
     let blocks = Blocks { start: 0, count: 8, flags: IoFlags::NONE };
@@ -311,6 +333,80 @@ fn a_failure_that_passes_has_a_retry_delay_for_hosts_that_wait_and_never_dnr() {
     assert_eq!((delayed.retry_delay(), delayed.dnr()), (1, false));
     assert!(target.identify_controller(cntlid).retry_delays_100_ms[0] > 0, "in units of 100 ms");
     assert_eq!(fail(&mut queue, Status::WRITE_FAULT).retry_delay(), 0);
+}
+
+// Trap 10: a digest was not mirrored, so that hosts refused to connect.
+#[test]
+fn the_digests_of_a_connection_are_those_that_the_host_asked_for() {
+    for field in 0..4 {
+        let digests = Digests::decode(field);
+        let mut connection = TargetConnection::new(Duration::ZERO, Settings::default());
+        let request = IcReq { hpda: 0, digests, maxr2t: 0 }.encode();
+        let layout = connection.layout(request[..8].try_into().expect("eight")).expect("valid");
+        let mut out = Vec::new();
+        connection.handle_header(Duration::ZERO, &layout, &request, &mut out).expect("an ICReq");
+        assert_eq!((out.len(), out[10], out[11]), (128, 0, field), "and CPDA is 0");
+        let maxh2cdata = u32::from_le_bytes(out[12..16].try_into().expect("four"));
+        assert!(maxh2cdata >= 4096 && maxh2cdata.is_multiple_of(4));
+    }
+}
+
+// Trap 14: H2CData with a wild tag, offset or length crashed targets.
+#[test]
+fn data_that_were_not_asked_for_end_the_connection_before_a_byte_is_placed() {
+    let good = H2cData { cccid: 5, ttag: 3, offset: 0, length: 4096, last: false };
+    for (what, data, expected) in [
+        ("a tag without a transfer", H2cData { ttag: 2, ..good }, Malformed::header(10)),
+        ("a tag beyond all", H2cData { ttag: 0xffff, ..good }, Malformed::header(10)),
+        ("the tag of another command", H2cData { cccid: 6, ..good }, Malformed::header(8)),
+        ("an offset ahead", H2cData { offset: 4, ..good }, Malformed::of(FatalError::DATA_OUT_OF_RANGE)),
+        (
+            "a sum that wraps",
+            H2cData { offset: u32::MAX, ..good },
+            Malformed::of(FatalError::DATA_OUT_OF_RANGE),
+        ),
+        ("LAST before the end", H2cData { last: true, ..good }, Malformed::header(1)),
+        ("no LAST at the end", H2cData { length: 8192, ..good }, Malformed::header(1)),
+        (
+            "more than MAXH2CDATA",
+            H2cData { length: 8196, ..good },
+            Malformed::of(FatalError::DATA_TRANSFER_LIMIT_EXCEEDED),
+        ),
+    ] {
+        let mut connection = connection();
+        connection.ask(3, 5, 10_000, &mut Vec::new());
+        let mut bytes = Vec::new();
+        data.encode(Sender::default(), &mut bytes);
+        assert_eq!(feed(&mut connection, &bytes), Err(expected), "{what}");
+    }
+    let mut connection = connection();
+    connection.ask(3, 5, 10_000, &mut Vec::new());
+    let mut bytes = Vec::new();
+    good.encode(Sender::default(), &mut bytes);
+    assert_eq!(feed(&mut connection, &bytes), Ok(Received::Data { tag: 3, offset: 0, length: 4096 }));
+    assert!(feed(&mut connection, &bytes).is_err(), "the data before are not placed");
+    connection.handle_data(3, None, &[], &mut Vec::new());
+    assert!(feed(&mut connection, &bytes).is_err(), "and not twice");
+}
+
+// Trap 18: the offsets of data for the host jumped.
+#[test]
+fn data_for_the_host_follow_one_another_and_end_once() {
+    let connection = connection();
+    for (total, parts) in
+        [(1, vec![1]), (10_000, vec![4096, 4096, 4096]), (8192, vec![8192]), (5, vec![2, 9])]
+    {
+        let (mut data, mut next, mut lasts) = (ToHost::new(9, total), 0, 0);
+        for length in parts {
+            let mut out = Vec::new();
+            let sent = connection.send_data(&mut data, length, &Cqe::default(), &mut out);
+            assert_eq!(sent.offset, next);
+            next += sent.length;
+            lasts += u32::from(out[1] & 4 != 0);
+            assert_eq!(sent.respond, data.left() == 0);
+        }
+        assert_eq!((next, lasts), (total, 1));
+    }
 }
 
 // A queue with more entries than tags would wait for ever.

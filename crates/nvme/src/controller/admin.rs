@@ -68,6 +68,22 @@ impl Subsystem {
         self.send_events(cntlid);
     }
 
+    /// A command on a controller's admin queue that the transport found unsuitable: it is answered
+    /// with this status.
+    pub fn refuse_command(&mut self, cntlid: u16, sqe: &Sqe, status: Status) {
+        let Some(controller) = self.controllers.get_mut(&cntlid) else { return };
+        if controller.ends() {
+            return;
+        }
+        let Some(queue) = &mut controller.admin else { return };
+        if let Err(Violation::Full(_)) = queue.take() {
+            return self.end(cntlid, CloseReason::Violation);
+        }
+        controller.note_traffic();
+        self.note_error(cntlid, sqe, status);
+        self.respond(cntlid, sqe.cid, status, Answer::NONE);
+    }
+
     fn execute(&mut self, now: Duration, cntlid: u16, sqe: &Sqe, data: &[u8]) -> Result<Answer, Status> {
         let controller = self.controllers.get_mut(&cntlid).ok_or(Status::INTERNAL_ERROR)?;
         if sqe.flags & FUSE_MASK != 0 || sqe.flags & PSDT_MASK != PSDT_SGL {

@@ -194,6 +194,16 @@ impl IoQueue {
         }
     }
 
+    /// Answers a command that the transport found unsuitable with this status.
+    ///
+    /// # Errors
+    /// [`Violation`]: the connection ends.
+    pub fn refuse(&mut self, cid: u16, status: Status) -> Result<Cqe, Violation> {
+        self.traffic = true;
+        self.queue.take()?;
+        Ok(self.answer(cid, status))
+    }
+
     /// Completes a command. A command that is not outstanding has no completion.
     pub fn complete(&mut self, tag: Tag, status: Status) -> Option<Cqe> {
         let cid = self.cids.get_mut(usize::from(tag.0))?;
