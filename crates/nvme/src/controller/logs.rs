@@ -1,0 +1,169 @@
+//! What Get Log Page answers. NVMe Base, "Get Log Page Command".
+
+use super::admin::Answer;
+use super::ana::Node;
+use super::association::Association;
+use super::config::Kind;
+use super::subsystem::Subsystem;
+use crate::command::{AdminOpcode, IoOpcode};
+use crate::feature::{Event, FeatureId};
+use crate::layout::text;
+use crate::log_page::{
+    ANA_GROUPS_ONLY, AnaGroup, AnaLog, CommandEffects, Effects, FirmwareSlots, GetLogPage, Health, LogId,
+    SupportedPages,
+};
+use crate::{NSID_ALL, Sqe, Status};
+use std::time::Duration;
+
+/// The log pages of controllers for input and output.
+const IO_LOGS: [LogId; 8] = [
+    LogId::SUPPORTED_PAGES,
+    LogId::ERRORS,
+    LogId::HEALTH,
+    LogId::FIRMWARE,
+    LogId::CHANGED_NAMESPACES,
+    LogId::COMMAND_EFFECTS,
+    LogId::ANA,
+    LogId::FEATURE_EFFECTS,
+];
+
+/// The commands of the admin queue.
+const ADMIN_COMMANDS: [AdminOpcode; 7] = [
+    AdminOpcode::GET_LOG_PAGE,
+    AdminOpcode::IDENTIFY,
+    AdminOpcode::ABORT,
+    AdminOpcode::SET_FEATURES,
+    AdminOpcode::GET_FEATURES,
+    AdminOpcode::ASYNC_EVENT_REQUEST,
+    AdminOpcode::KEEP_ALIVE,
+];
+
+/// A temperature that raises no warning, in kelvins.
+const TEMPERATURE: u16 = 300;
+
+impl Subsystem {
+    pub(super) fn log_page(
+        &mut self,
+        now: Duration,
+        cntlid: u16,
+        sqe: &Sqe,
+        room: u32,
+    ) -> Result<Answer, Status> {
+        let arguments = GetLogPage::of(sqe);
+        // Before anything is made for it.
+        if arguments.bytes > u64::from(room) {
+            return Err(Status::SGL_INVALID_LENGTH.no_retry());
+        }
+        let log = match (self.config.kind, arguments.log) {
+            (Kind::Discovery, LogId::DISCOVERY) => return self.discovery_log(cntlid, &arguments),
+            (Kind::Io, log) if IO_LOGS.contains(&log) => self.io_log(now, cntlid, &arguments)?,
+            _ => return Err(Status::INVALID_LOG_PAGE.no_retry()),
+        };
+        let part = arguments.part(&log).ok_or(Status::INVALID_FIELD.no_retry())?;
+        self.log_was_read(cntlid, &arguments);
+        Ok(Answer::data(part))
+    }
+
+    fn io_log(&self, now: Duration, cntlid: u16, arguments: &GetLogPage) -> Result<Vec<u8>, Status> {
+        let controller = self.controllers.get(&cntlid).ok_or(Status::INTERNAL_ERROR)?;
+        Ok(match arguments.log {
+            LogId::SUPPORTED_PAGES => SupportedPages::of(IO_LOGS.map(|log| log.0)).encode().to_vec(),
+            LogId::ERRORS => controller.errors.iter().flat_map(|entry| entry.encode()).collect(),
+            LogId::HEALTH => {
+                // There is none for single namespaces.
+                if !matches!(arguments.nsid, 0 | NSID_ALL) {
+                    return Err(Status::INVALID_FIELD.no_retry());
+                }
+                self.health(now, controller).encode().to_vec()
+            }
+            LogId::FIRMWARE => {
+                let revision_1 = text(&self.config.firmware, b' ');
+                FirmwareSlots { active: 1, revision_1 }.encode().to_vec()
+            }
+            LogId::CHANGED_NAMESPACES => controller.changed.encode().to_vec(),
+            LogId::COMMAND_EFFECTS => effects().encode().to_vec(),
+            LogId::FEATURE_EFFECTS => {
+                SupportedPages::of(super::features::IO_FEATURES.map(|feature: FeatureId| feature.0))
+                    .encode()
+                    .to_vec()
+            }
+            _ => self.ana_log(controller).encode(arguments.parameter & ANA_GROUPS_ONLY != 0),
+        })
+    }
+
+    /// Reading a log clears its event, unless the host retains it.
+    fn log_was_read(&mut self, cntlid: u16, arguments: &GetLogPage) {
+        let Some(controller) = self.controllers.get_mut(&cntlid) else { return };
+        if arguments.retain_event {
+            return;
+        }
+        match arguments.log {
+            LogId::CHANGED_NAMESPACES => {
+                controller.has_read_changes();
+                controller.events.unmask(Event::NAMESPACE_CHANGED);
+            }
+            LogId::ANA => controller.events.unmask(Event::ANA_CHANGED),
+            LogId::DISCOVERY => controller.events.unmask(Event::DISCOVERY_CHANGED),
+            _ => {}
+        }
+    }
+
+    fn health(&self, now: Duration, controller: &Association) -> Health {
+        Health {
+            temperature: TEMPERATURE,
+            available_spare: 100,
+            power_on_hours: u128::from(now.saturating_sub(self.began).as_secs() / 3600),
+            error_entries: controller.error_count.into(),
+            ..Health::default()
+        }
+    }
+
+    /// One group for each node, each with the namespaces that this host sees.
+    fn ana_log(&self, controller: &Association) -> AnaLog {
+        let group = |(at, changes): (usize, &u64)| {
+            let owner = Node(u32::try_from(at).unwrap_or(u32::MAX));
+            let seen = controller.view.namespaces.iter().map(|namespace| namespace.nsid);
+            let owned = |nsid: &u32| self.volumes.get(nsid).is_some_and(|volume| volume.owner == owner);
+            AnaGroup {
+                id: owner.group(),
+                changes: *changes,
+                state: self.ana_state(owner),
+                nsids: seen.filter(owned).collect(),
+            }
+        };
+        let groups = self.group_changes.iter().enumerate().map(group).collect();
+        AnaLog { changes: self.ana_changes, groups }
+    }
+
+    fn discovery_log(&mut self, cntlid: u16, arguments: &GetLogPage) -> Result<Answer, Status> {
+        let records = self.records_for(cntlid);
+        let controller = self.controllers.get_mut(&cntlid).ok_or(Status::INTERNAL_ERROR)?;
+        // A log that is read in parts is that of its beginning.
+        if arguments.offset == 0 || controller.discovery.is_none() {
+            controller.discovery = Some(records.encode());
+        }
+        let log = controller.discovery.as_deref().unwrap_or_default();
+        let part = arguments.part(log).ok_or(Status::INVALID_FIELD.no_retry())?;
+        self.log_was_read(cntlid, arguments);
+        Ok(Answer::data(part))
+    }
+}
+
+/// What the commands do.
+fn effects() -> CommandEffects {
+    let mut effects = CommandEffects::default();
+    let mut set = |opcode: u8, is_io: bool, value: Effects| {
+        let table = if is_io { &mut effects.io } else { &mut effects.admin };
+        if let Some(place) = table.get_mut(usize::from(opcode)) {
+            *place = value;
+        }
+    };
+    ADMIN_COMMANDS.iter().for_each(|opcode| set(opcode.0, false, Effects::SUPPORTED));
+    for opcode in [IoOpcode::READ, IoOpcode::FLUSH] {
+        set(opcode.0, true, Effects::SUPPORTED);
+    }
+    for opcode in [IoOpcode::WRITE, IoOpcode::WRITE_ZEROES, IoOpcode::DATASET_MANAGEMENT] {
+        set(opcode.0, true, Effects::SUPPORTED.with(Effects::CHANGES_BLOCKS));
+    }
+    effects
+}

@@ -1,0 +1,352 @@
+//! I/O queues: what is outstanding on a queue, and whether an I/O command may be executed.
+//!
+//! A command is checked completely before the first byte of its data is asked for: namespace, ANA
+//! state, range, length, and that its SGL has that length. NVM Command Set, "NVM Command Set
+//! Commands"; NVMe Base, "Status Field Definition".
+
+use super::namespace::{View, VolumeId, VolumeView};
+use crate::command::{FUSE_MASK, PSDT_MASK, PSDT_SGL, SQHD_NO_FLOW_CONTROL};
+use crate::fabrics::FabricsType;
+use crate::io::{Blocks, DatasetManagement, DsmRange, IoFlags};
+use crate::{Cqe, IoOpcode, NSID_ALL, Sqe, Status};
+use std::sync::Arc;
+
+/// A host that does not keep to the rules of its queue; the connection ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Violation {
+    /// More commands outstanding than the queue has entries.
+    #[error("more than {0} commands are outstanding on the queue")]
+    Full(u32),
+}
+
+/// A submission queue: how many commands are outstanding, and how far the controller has taken
+/// them. NVMe over Fabrics, "Submission Queue Flow Control"
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SubmissionQueue {
+    entries: u32,
+    flow_control: bool,
+    head: u32,
+    outstanding: u32,
+}
+
+impl SubmissionQueue {
+    /// A queue of SQSIZE as Connect has it: the number of entries minus one.
+    #[must_use]
+    pub fn new(sqsize: u16, flow_control: bool) -> Self {
+        Self { entries: u32::from(sqsize) + 1, flow_control, head: 0, outstanding: 0 }
+    }
+
+    /// The number of entries.
+    #[must_use]
+    pub const fn entries(&self) -> u32 {
+        self.entries
+    }
+
+    /// The number of commands that were taken and not completed.
+    #[must_use]
+    pub const fn outstanding(&self) -> u32 {
+        self.outstanding
+    }
+
+    /// A command was received.
+    ///
+    /// # Errors
+    /// [`Violation`].
+    pub const fn take(&mut self) -> Result<(), Violation> {
+        if self.outstanding >= self.entries {
+            return Err(Violation::Full(self.entries));
+        }
+        self.outstanding += 1;
+        Ok(())
+    }
+
+    /// A command is completed; returns its SQHD.
+    pub fn complete(&mut self) -> u16 {
+        self.outstanding = self.outstanding.saturating_sub(1);
+        if !self.flow_control {
+            return SQHD_NO_FLOW_CONTROL;
+        }
+        self.head = (self.head + 1) % self.entries;
+        u16::try_from(self.head).unwrap_or_default()
+    }
+}
+
+/// Identifies an outstanding command of a queue. Tags of completed commands are used again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Tag(pub u16);
+
+/// What to do with the blocks of a volume.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Operation {
+    /// Read them. The data, all of them, go to the host before the completion.
+    Read,
+    /// Write them.
+    Write {
+        /// Complete only when they are durable.
+        durable: bool,
+    },
+    /// Make all completed writes durable. Without blocks.
+    Flush,
+    /// Write zeroes.
+    WriteZeroes {
+        /// The blocks may be deallocated instead, if they read as zeroes then.
+        deallocate: bool,
+        /// Complete only when they are durable.
+        durable: bool,
+    },
+    /// Deallocate ranges, which come as data: [`IoQueue::ranges`] checks them.
+    Deallocate,
+}
+
+/// A command that may be executed. Complete it by [`IoQueue::complete`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Request {
+    /// The command.
+    pub tag: Tag,
+    /// The volume.
+    pub volume: VolumeId,
+    /// What to do.
+    pub operation: Operation,
+    /// The first block.
+    pub start: u64,
+    /// The number of blocks; 0 for Flush and Deallocate.
+    pub blocks: u32,
+    /// The data that move, in bytes: what is read, or what the host sends. 0 if none do.
+    pub data_bytes: u32,
+}
+
+/// What becomes of a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Action {
+    /// Execute it.
+    Execute(Request),
+    /// Answer with this completion. Data that came with the command are dropped.
+    Respond(Cqe),
+    /// Answer with this completion, then end the queue: the host disconnected it.
+    Disconnect(Cqe),
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Slot {
+    nsid: u32,
+    ranges: u32,
+}
+
+/// One I/O queue of a controller.
+#[derive(Debug)]
+pub struct IoQueue {
+    view: Arc<View>,
+    queue: SubmissionQueue,
+    /// By tag: the identifier of the outstanding command, above 16 bits if there is none. Apart
+    /// from the slots, so that a look-up reads few cache lines.
+    cids: Vec<u32>,
+    slots: Vec<Slot>,
+    free: Vec<u16>,
+    traffic: bool,
+}
+
+const NO_CID: u32 = u32::MAX;
+
+impl IoQueue {
+    /// The queue that Connect has made, with the view that came with it.
+    #[must_use]
+    pub fn new(queue: SubmissionQueue, view: Arc<View>) -> Self {
+        let entries = usize::try_from(queue.entries()).unwrap_or(usize::MAX).min(1 << 16);
+        let free = (0..=u16::MAX).take(entries).rev().collect();
+        let slots = vec![Slot { nsid: 0, ranges: 0 }; entries];
+        Self { view, queue, cids: vec![NO_CID; entries], slots, free, traffic: false }
+    }
+
+    /// From now on commands are checked against this view. Those that are being executed go on.
+    pub fn set_view(&mut self, view: Arc<View>) {
+        self.view = view;
+    }
+
+    /// The number of commands that were taken and not completed.
+    #[must_use]
+    pub const fn outstanding(&self) -> u32 {
+        self.queue.outstanding()
+    }
+
+    /// Whether commands were received since the last call of this: traffic keeps a controller
+    /// alive.
+    pub const fn take_traffic(&mut self) -> bool {
+        std::mem::replace(&mut self.traffic, false)
+    }
+
+    /// Takes a command.
+    ///
+    /// # Errors
+    /// [`Violation`]: the connection ends.
+    pub fn handle_command(&mut self, sqe: &Sqe) -> Result<Action, Violation> {
+        self.traffic = true;
+        self.queue.take()?;
+        if self.cids.contains(&u32::from(sqe.cid)) {
+            return Ok(Action::Respond(self.answer(sqe.cid, Status::COMMAND_ID_CONFLICT.no_retry())));
+        }
+        let opcode = IoOpcode(sqe.opcode);
+        if opcode == IoOpcode::FABRICS {
+            return Ok(self.fabrics(sqe));
+        }
+        match self.check(sqe, opcode) {
+            Ok(request) => Ok(Action::Execute(request)),
+            Err(status) => Ok(Action::Respond(self.answer(sqe.cid, status))),
+        }
+    }
+
+    /// Answers a command that the transport found unsuitable with this status.
+    ///
+    /// # Errors
+    /// [`Violation`]: the connection ends.
+    pub fn refuse(&mut self, cid: u16, status: Status) -> Result<Cqe, Violation> {
+        self.traffic = true;
+        self.queue.take()?;
+        Ok(self.answer(cid, status))
+    }
+
+    /// Completes a command. A command that is not outstanding has no completion.
+    pub fn complete(&mut self, tag: Tag, status: Status) -> Option<Cqe> {
+        let cid = self.cids.get_mut(usize::from(tag.0))?;
+        let outstanding = u16::try_from(std::mem::replace(cid, NO_CID)).ok()?;
+        self.free.push(tag.0);
+        // Only for failures that pass, and only if the host has said that it waits.
+        let passes = status.is(Status::COMMAND_INTERRUPTED) || status.is(Status::NAMESPACE_NOT_READY);
+        let status = if passes && self.view.retry_delays { status.with_retry_delay(1) } else { status };
+        Some(self.answer(outstanding, status))
+    }
+
+    /// Checks the ranges of a [`Operation::Deallocate`], all before the first is executed.
+    ///
+    /// # Errors
+    /// The status to complete the command with.
+    pub fn ranges<'a>(
+        &self,
+        tag: Tag,
+        data: &'a [u8],
+    ) -> Result<impl Iterator<Item = DsmRange> + 'a, Status> {
+        let slot = self.slots.get(usize::from(tag.0)).ok_or(Status::INTERNAL_ERROR)?;
+        // The view may have changed since the command came.
+        let namespace = self.view.namespace(slot.nsid).ok_or(Status::INVALID_NAMESPACE.no_retry())?;
+        let count = usize::try_from(slot.ranges).unwrap_or(usize::MAX);
+        if data.len() != count.saturating_mul(DsmRange::BYTES) {
+            return Err(Status::SGL_INVALID_LENGTH.no_retry());
+        }
+        if !DsmRange::list(data).all(|range| range.is_within(namespace.blocks)) {
+            return Err(Status::LBA_OUT_OF_RANGE.no_retry());
+        }
+        Ok(DsmRange::list(data).filter(|range| range.count > 0))
+    }
+
+    fn answer(&mut self, cid: u16, status: Status) -> Cqe {
+        Cqe { result: 0, sqhd: self.queue.complete(), sqid: 0, cid, status }
+    }
+
+    /// On an I/O queue there are Disconnect and, after Connect, nothing else. NVMe over Fabrics,
+    /// "Disconnect Command"
+    fn fabrics(&mut self, sqe: &Sqe) -> Action {
+        match FabricsType::of(sqe) {
+            FabricsType::DISCONNECT => Action::Disconnect(self.answer(sqe.cid, Status::SUCCESS)),
+            FabricsType::CONNECT => {
+                Action::Respond(self.answer(sqe.cid, Status::COMMAND_SEQUENCE_ERROR.no_retry()))
+            }
+            _ => Action::Respond(self.answer(sqe.cid, Status::INVALID_OPCODE.no_retry())),
+        }
+    }
+
+    /// The request of a command, or the status to answer at once.
+    fn check(&mut self, sqe: &Sqe, opcode: IoOpcode) -> Result<Request, Status> {
+        let fails = |status: Status| Err(status.no_retry());
+        let writes = match opcode {
+            IoOpcode::READ | IoOpcode::FLUSH => false,
+            IoOpcode::WRITE | IoOpcode::WRITE_ZEROES | IoOpcode::DATASET_MANAGEMENT => true,
+            _ => return fails(Status::INVALID_OPCODE),
+        };
+        if sqe.flags & FUSE_MASK != 0 || sqe.flags & PSDT_MASK != PSDT_SGL {
+            return fails(Status::INVALID_FIELD);
+        }
+        let namespace = match self.view.namespace(sqe.nsid) {
+            Some(namespace) if sqe.nsid != NSID_ALL => *namespace,
+            _ => return fails(Status::INVALID_NAMESPACE),
+        };
+        // Without DNR: another path may serve it.
+        if let Some(status) = namespace.ana.refusal() {
+            return Err(status);
+        }
+        if writes && namespace.write_protected {
+            return fails(Status::NAMESPACE_WRITE_PROTECTED);
+        }
+        let sgl_bytes = sqe.sgl.length().ok_or(Status::SGL_INVALID_TYPE.no_retry())?;
+        let mut ranges = 0;
+        let request = match opcode {
+            IoOpcode::DATASET_MANAGEMENT => {
+                let arguments = DatasetManagement::of(sqe);
+                // Hints need no answer but success.
+                if !arguments.deallocate {
+                    return Err(Status::SUCCESS);
+                }
+                ranges = arguments.ranges;
+                let data_bytes = ranges * DsmRange::BYTES as u32;
+                if sgl_bytes != data_bytes {
+                    return fails(Status::SGL_INVALID_LENGTH);
+                }
+                Request { operation: Operation::Deallocate, data_bytes, ..empty(&namespace) }
+            }
+            IoOpcode::FLUSH => empty(&namespace),
+            _ => self.check_blocks(sqe, opcode, &namespace, sgl_bytes)?,
+        };
+        let tag = self.free.pop().ok_or(Status::INTERNAL_ERROR)?;
+        if let Some(cid) = self.cids.get_mut(usize::from(tag)) {
+            *cid = sqe.cid.into();
+        }
+        if let Some(slot) = self.slots.get_mut(usize::from(tag)) {
+            *slot = Slot { nsid: sqe.nsid, ranges };
+        }
+        Ok(Request { tag: Tag(tag), ..request })
+    }
+
+    fn check_blocks(
+        &self,
+        sqe: &Sqe,
+        opcode: IoOpcode,
+        namespace: &VolumeView,
+        sgl_bytes: u32,
+    ) -> Result<Request, Status> {
+        let blocks = Blocks::of(sqe);
+        if blocks.flags.0 & IoFlags::PROTECTION.0 != 0 {
+            return Err(Status::INVALID_FIELD.no_retry());
+        }
+        if !blocks.are_within(namespace.blocks) {
+            return Err(Status::LBA_OUT_OF_RANGE.no_retry());
+        }
+        let durable = blocks.flags.has(IoFlags::FORCE_UNIT_ACCESS);
+        let deallocate = blocks.flags.has(IoFlags::DEALLOCATE);
+        let (operation, moves) = match opcode {
+            IoOpcode::READ => (Operation::Read, true),
+            IoOpcode::WRITE => (Operation::Write { durable }, true),
+            _ => (Operation::WriteZeroes { deallocate, durable }, false),
+        };
+        let data_bytes = if moves { u64::from(blocks.count) << namespace.block_shift } else { 0 };
+        if data_bytes > u64::from(self.view.transfer_bytes) {
+            return Err(Status::INVALID_FIELD.no_retry());
+        }
+        // Some hosts leave an SGL with commands that move nothing.
+        if moves && data_bytes != u64::from(sgl_bytes) {
+            return Err(Status::SGL_INVALID_LENGTH.no_retry());
+        }
+        let data_bytes = u32::try_from(data_bytes).unwrap_or(u32::MAX);
+        let (start, blocks) = (blocks.start, blocks.count);
+        Ok(Request { operation, start, blocks, data_bytes, ..empty(namespace) })
+    }
+}
+
+/// A request without blocks.
+const fn empty(namespace: &VolumeView) -> Request {
+    Request {
+        tag: Tag(0),
+        volume: namespace.volume,
+        operation: Operation::Flush,
+        start: 0,
+        blocks: 0,
+        data_bytes: 0,
+    }
+}

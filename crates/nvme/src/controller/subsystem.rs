@@ -1,0 +1,558 @@
+//! The controllers of a subsystem: how they come and go, and what all of them are told.
+
+use super::ana::{Node, Reach, state};
+use super::association::{Association, Draining};
+use super::config::{Config, Kind, Port};
+use super::discovery::Record;
+use super::namespace::{View, Volume, VolumeView};
+use super::queue::SubmissionQueue;
+use crate::fabrics::{CNTLID_DYNAMIC, Connect, ConnectAttributes, ConnectData, Connected, InvalidParameter};
+use crate::feature::Event;
+use crate::log_page::AnaState;
+use crate::{Cqe, HostId, Nqn, Status};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A queue of a controller; 0 is the admin queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct QueueId {
+    /// The controller.
+    pub cntlid: u16,
+    /// The queue.
+    pub qid: u16,
+}
+
+/// A queue that was connected.
+#[derive(Debug, Clone)]
+pub struct Accepted {
+    /// The queue.
+    pub id: QueueId,
+    /// What is outstanding on it: Connect itself was taken and completed.
+    pub queue: SubmissionQueue,
+    /// What the host may see; for [`IoQueue::new`](super::IoQueue::new).
+    pub view: Arc<View>,
+    /// The completion of Connect.
+    pub cqe: Cqe,
+}
+
+/// Why a queue was not connected: the completion of Connect. The connection closes after it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Refusal {
+    /// The status.
+    pub status: Status,
+    /// Which parameter is at fault, if one is.
+    pub parameter: Option<InvalidParameter>,
+}
+
+impl Refusal {
+    /// The completion of the Connect with this identifier.
+    #[must_use]
+    pub fn completion(&self, cid: u16) -> Cqe {
+        let result = self.parameter.map_or(0, InvalidParameter::result);
+        Cqe { result, cid, status: self.status, ..Cqe::default() }
+    }
+
+    const fn invalid(parameter: InvalidParameter) -> Self {
+        let status = Status::CONNECT_INVALID_PARAMETERS.no_retry();
+        Self { status, parameter: Some(parameter) }
+    }
+
+    const fn of(status: Status) -> Self {
+        Self { status, parameter: None }
+    }
+}
+
+/// Why a queue closes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum CloseReason {
+    /// The host disabled the controller.
+    #[error("the host resets the controller")]
+    Reset,
+    /// The host shut the controller down.
+    #[error("the host shuts the controller down")]
+    Shutdown,
+    /// The host was silent for longer than its keep-alive timeout.
+    #[error("the keep-alive timeout of the host expired")]
+    KeepAlive,
+    /// The admin queue is gone.
+    #[error("the admin queue of the controller is gone")]
+    AdminQueueGone,
+    /// The host is no longer allowed here.
+    #[error("the host is no longer allowed to use the subsystem")]
+    Access,
+    /// The host does not keep to the rules.
+    #[error("the host does not keep to the rules of its queue")]
+    Violation,
+}
+
+/// Why a volume cannot be a namespace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum VolumeError {
+    /// The NSID is out of range.
+    #[error("NSID {nsid} is not between 1 and {max}")]
+    Nsid {
+        /// The NSID.
+        nsid: u32,
+        /// The largest one.
+        max: u32,
+    },
+    /// Blocks of this size, a power of two, are not supported.
+    #[error("blocks of 2^{0} bytes are not supported; Linux takes 512 to 4096")]
+    BlockSize(u8),
+    /// The NSID stands for a volume with other names or another block size.
+    #[error("NSID {0} stands for another volume")]
+    Identity(u32),
+    /// A connected host still takes the NSID for a volume that was removed.
+    #[error("a connected host still takes NSID {0} for the volume that was removed")]
+    Remembered(u32),
+}
+
+/// A request to the driver.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Output {
+    /// Answer on the admin queue of this controller, with these data before the completion.
+    Respond {
+        /// The controller.
+        cntlid: u16,
+        /// The completion.
+        cqe: Cqe,
+        /// The data for the host, possibly none.
+        data: Vec<u8>,
+    },
+    /// End the connection of this queue: drop what was received and not begun, wait for what was,
+    /// then call [`Subsystem::handle_queue_closed`].
+    Close {
+        /// The queue.
+        queue: QueueId,
+        /// Why.
+        reason: CloseReason,
+    },
+    /// The I/O queues of this controller have a new view.
+    View {
+        /// The controller.
+        cntlid: u16,
+        /// The view.
+        view: Arc<View>,
+    },
+    /// The controller is gone, and its identifier is free.
+    Released {
+        /// The controller.
+        cntlid: u16,
+    },
+}
+
+/// The controllers of one subsystem on one node.
+#[derive(Debug)]
+pub struct Subsystem {
+    pub(super) config: Config,
+    pub(super) volumes: BTreeMap<u32, Volume>,
+    pub(super) controllers: BTreeMap<u16, Association>,
+    pub(super) outputs: VecDeque<Output>,
+    /// How each node is reached, by its number; those beyond the end serve.
+    reaches: Vec<Reach>,
+    /// Since when a node's volumes move.
+    moving_since: Vec<Option<Duration>>,
+    /// CHGCNT of the ANA log, and of each group.
+    pub(super) ana_changes: u64,
+    pub(super) group_changes: Vec<u64>,
+    pub(super) records: Vec<Record>,
+    pub(super) generation: u64,
+    next_cntlid: u16,
+    /// When the machine began, for power-on hours.
+    pub(super) began: Duration,
+}
+
+impl Subsystem {
+    /// A subsystem without namespaces, whose nodes all serve.
+    #[must_use]
+    pub fn new(now: Duration, config: Config) -> Self {
+        let nodes = usize::try_from(config.nodes.max(config.node.0 + 1)).unwrap_or(usize::MAX);
+        let next_cntlid = *config.cntlids.start();
+        Self {
+            config,
+            volumes: BTreeMap::new(),
+            controllers: BTreeMap::new(),
+            outputs: VecDeque::new(),
+            reaches: vec![Reach::Serving; nodes],
+            moving_since: vec![None; nodes],
+            ana_changes: 0,
+            group_changes: vec![0; nodes],
+            records: Vec::new(),
+            generation: 0,
+            next_cntlid,
+            began: now,
+        }
+    }
+
+    /// What the subsystem is.
+    #[must_use]
+    pub const fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// The next request to the driver; `None` until the next input.
+    pub fn poll_output(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+
+    /// The controllers, and the hosts that they belong to.
+    pub fn controllers(&self) -> impl Iterator<Item = (u16, &Nqn, HostId)> {
+        self.controllers.iter().map(|(cntlid, controller)| (*cntlid, &controller.host, controller.host_id))
+    }
+
+    /// Whether Connect to this name comes here.
+    #[must_use]
+    pub fn answers_to(&self, name: &Nqn) -> bool {
+        *name == self.config.nqn || (self.config.kind == Kind::Discovery && name.is_discovery())
+    }
+
+    /// Connects a queue. NVMe over Fabrics, "Connect Command"
+    ///
+    /// # Errors
+    /// [`Refusal`]: answer with it, and close the connection.
+    pub fn connect(
+        &mut self,
+        now: Duration,
+        port: Port,
+        cid: u16,
+        connect: &Connect,
+        data: &ConnectData,
+    ) -> Result<Accepted, Refusal> {
+        if connect.recfmt != 0 {
+            return Err(Refusal {
+                status: Status::CONNECT_INCOMPATIBLE_FORMAT.no_retry(),
+                parameter: Some(InvalidParameter::RECFMT),
+            });
+        }
+        let subnqn = data.subsystem().map_err(|_| Refusal::invalid(InvalidParameter::SUBNQN))?;
+        if !self.answers_to(&subnqn) {
+            return Err(Refusal::invalid(InvalidParameter::SUBNQN));
+        }
+        let host = data.host().map_err(|_| Refusal::invalid(InvalidParameter::HOSTNQN))?;
+        if data.host_id == HostId::default() {
+            return Err(Refusal::invalid(InvalidParameter::HOST_ID));
+        }
+        // With DNR, so that hosts that understand it do not try for minutes.
+        if !self.config.access.allows(&host) {
+            let status = Status::CONNECT_INVALID_HOST.no_retry();
+            return Err(Refusal { status, parameter: Some(InvalidParameter::HOSTNQN) });
+        }
+        // Both count from zero: MQES of n allows SQSIZE of n.
+        if connect.sqsize == 0 || u32::from(connect.sqsize) > self.mqes() {
+            return Err(Refusal::invalid(InvalidParameter::SQSIZE));
+        }
+        if connect.qid == 0 {
+            self.connect_admin(now, port, cid, connect, data, host)
+        } else {
+            self.connect_io(port, cid, connect, data, &host)
+        }
+    }
+
+    /// MQES: the most entries of a queue, minus one.
+    pub(super) fn mqes(&self) -> u32 {
+        self.config.limits.queue_entries.clamp(super::config::ADMIN_ENTRIES_MIN, 1 << 16) - 1
+    }
+
+    fn connect_admin(
+        &mut self,
+        now: Duration,
+        port: Port,
+        cid: u16,
+        connect: &Connect,
+        data: &ConnectData,
+        host: Nqn,
+    ) -> Result<Accepted, Refusal> {
+        if data.cntlid != CNTLID_DYNAMIC {
+            return Err(Refusal::invalid(InvalidParameter::CNTLID));
+        }
+        let keep_alive = Association::rounded(connect.kato_ms);
+        if keep_alive > self.config.limits.keep_alive {
+            return Err(Refusal::invalid(InvalidParameter::KATO));
+        }
+        let of_host =
+            |controller: &&Association| controller.host == host && controller.host_id == data.host_id;
+        let limits = self.config.limits;
+        // Without DNR: what is in the way may be a controller of the same host that is ending.
+        if self.controllers.len() >= limits.controllers
+            || self.controllers.values().filter(of_host).count() >= limits.controllers_per_host
+        {
+            return Err(Refusal::of(Status::CONNECT_CONTROLLER_BUSY));
+        }
+        let cntlid = self.free_cntlid().ok_or(Refusal::of(Status::CONNECT_CONTROLLER_BUSY))?;
+        let (queue, cqe) = accepted(cid, cntlid, connect);
+        let view = Arc::new(self.view_of(&host, false));
+        let controller = Association::new(
+            now,
+            (host, data.host_id),
+            port,
+            self.config.kind,
+            queue,
+            keep_alive,
+            Arc::clone(&view),
+            self.generation,
+        );
+        self.controllers.insert(cntlid, controller);
+        Ok(Accepted { id: QueueId { cntlid, qid: 0 }, queue, view, cqe })
+    }
+
+    /// An identifier that no controller has. Identifiers go round, so that a host that lost its
+    /// controller does not meet its identifier at once.
+    fn free_cntlid(&mut self) -> Option<u16> {
+        let range = self.config.cntlids.clone();
+        let after = (self.next_cntlid..=*range.end()).chain(range.clone());
+        let cntlid = after.into_iter().find(|cntlid| !self.controllers.contains_key(cntlid))?;
+        self.next_cntlid = if cntlid == *range.end() { *range.start() } else { cntlid + 1 };
+        Some(cntlid)
+    }
+
+    fn connect_io(
+        &mut self,
+        port: Port,
+        cid: u16,
+        connect: &Connect,
+        data: &ConnectData,
+        host: &Nqn,
+    ) -> Result<Accepted, Refusal> {
+        let io_queues = if self.config.kind == Kind::Io { self.config.limits.io_queues } else { 0 };
+        let controller = self.controllers.get_mut(&data.cntlid);
+        let controller = controller.filter(|controller| !controller.ends());
+        let controller = controller.ok_or(Refusal::invalid(InvalidParameter::CNTLID))?;
+        if controller.host != *host {
+            return Err(Refusal::invalid(InvalidParameter::HOSTNQN));
+        }
+        if controller.host_id != data.host_id {
+            return Err(Refusal::invalid(InvalidParameter::HOST_ID));
+        }
+        // A controller has its queues on ports of one kind.
+        if controller.port.transport != port.transport {
+            return Err(Refusal::invalid(InvalidParameter::CNTLID));
+        }
+        if !controller.is_ready() {
+            return Err(Refusal::of(Status::COMMAND_SEQUENCE_ERROR.no_retry()));
+        }
+        if connect.qid > controller.granted.unwrap_or(io_queues) {
+            return Err(Refusal::invalid(InvalidParameter::QID));
+        }
+        if !controller.io.insert(connect.qid) {
+            return Err(Refusal::of(Status::COMMAND_SEQUENCE_ERROR.no_retry()));
+        }
+        controller.note_traffic();
+        let (queue, cqe) = accepted(cid, data.cntlid, connect);
+        let id = QueueId { cntlid: data.cntlid, qid: connect.qid };
+        Ok(Accepted { id, queue, view: Arc::clone(&controller.view), cqe })
+    }
+
+    /// A queue's connection is closed, and no command of it is executed or will be. For the admin
+    /// queue this also ends the controller.
+    pub fn handle_queue_closed(&mut self, now: Duration, queue: QueueId) {
+        let Some(controller) = self.controllers.get_mut(&queue.cntlid) else { return };
+        if queue.qid == 0 {
+            controller.admin = None;
+            self.end(queue.cntlid, CloseReason::AdminQueueGone);
+        } else {
+            controller.io.remove(&queue.qid);
+        }
+        self.settle(now, queue.cntlid);
+    }
+
+    /// What waited for the I/O queues to close goes on, if they are.
+    pub(super) fn settle(&mut self, now: Duration, cntlid: u16) {
+        let Some(controller) = self.controllers.get_mut(&cntlid) else { return };
+        if !controller.io.is_empty() {
+            return;
+        }
+        controller.drained(now);
+        if controller.ends() && controller.admin.is_none() {
+            self.controllers.remove(&cntlid);
+            self.outputs.push_back(Output::Released { cntlid });
+        }
+    }
+
+    /// Ends a controller: all of its queues close, and then its identifier is free.
+    pub(super) fn end(&mut self, cntlid: u16, reason: CloseReason) {
+        let Some(controller) = self.controllers.get_mut(&cntlid) else { return };
+        let closing = controller.draining != Draining::No;
+        if !controller.end() {
+            return;
+        }
+        if !closing {
+            self.close_io(cntlid, reason);
+        }
+        if self.controllers.get(&cntlid).is_some_and(|controller| controller.admin.is_some()) {
+            self.outputs.push_back(Output::Close { queue: QueueId { cntlid, qid: 0 }, reason });
+        }
+    }
+
+    /// The I/O queues of a controller close.
+    pub(super) fn close_io(&mut self, cntlid: u16, reason: CloseReason) {
+        let Some(controller) = self.controllers.get(&cntlid) else { return };
+        let close = |qid: &u16| Output::Close { queue: QueueId { cntlid, qid: *qid }, reason };
+        self.outputs.extend(controller.io.iter().map(close));
+    }
+
+    /// When [`Subsystem::handle_timeout`] has something to do, if nothing else happens before.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Duration> {
+        let keep_alive = self.controllers.values().filter_map(Association::deadline);
+        let moves =
+            self.moving_since.iter().flatten().map(|since| *since + self.config.limits.ana_transition);
+        keep_alive.chain(moves).min()
+    }
+
+    /// Time has passed. `traffic` says whether an I/O queue of a controller has received a command
+    /// since it was last asked ([`IoQueue::take_traffic`](super::IoQueue::take_traffic)).
+    pub fn handle_timeout(&mut self, now: Duration, mut traffic: impl FnMut(u16) -> bool) {
+        let mut expired = Vec::new();
+        for (cntlid, controller) in &mut self.controllers {
+            if controller.has_expired(now, || traffic(*cntlid)) {
+                expired.push(*cntlid);
+            }
+        }
+        for cntlid in expired {
+            self.end(cntlid, CloseReason::KeepAlive);
+        }
+        for at in 0..self.moving_since.len() {
+            let since = self.moving_since.get(at).copied().flatten();
+            if since.is_some_and(|since| now >= since + self.config.limits.ana_transition) {
+                let node = Node(u32::try_from(at).unwrap_or(u32::MAX));
+                self.set_reach(now, node, Reach::Unreachable);
+            }
+        }
+    }
+
+    /// This process stood still for this long (it was stopped, or its loop was busy): no host has
+    /// been silent in that time.
+    pub fn handle_stall(&mut self, lost: Duration) {
+        self.controllers.values_mut().for_each(|controller| controller.extend(lost));
+    }
+
+    /// Adds or changes a volume.
+    ///
+    /// # Errors
+    /// [`VolumeError`]; nothing changes then.
+    pub fn set_volume(&mut self, nsid: u32, volume: Volume) -> Result<(), VolumeError> {
+        if nsid == 0 || nsid > self.config.limits.nsid {
+            return Err(VolumeError::Nsid { nsid, max: self.config.limits.nsid });
+        }
+        if !(9..=12).contains(&volume.block_shift) {
+            return Err(VolumeError::BlockSize(volume.block_shift));
+        }
+        let known = self.volumes.get(&nsid).map(|known| (known.ids, known.block_shift));
+        if known.is_some_and(|known| known != (volume.ids, volume.block_shift)) {
+            return Err(VolumeError::Identity(nsid));
+        }
+        let remembered = self.controllers.values().any(|controller| controller.remembers(nsid, &volume.ids));
+        if known.is_none() && remembered {
+            return Err(VolumeError::Remembered(nsid));
+        }
+        self.volumes.insert(nsid, volume);
+        self.refresh(Some(nsid));
+        Ok(())
+    }
+
+    /// Removes a volume. Its NSID stands for another volume only when each host that saw it has
+    /// looked at what changed, or has gone.
+    pub fn remove_volume(&mut self, nsid: u32) {
+        let Some(volume) = self.volumes.remove(&nsid) else { return };
+        for controller in self.controllers.values_mut() {
+            if controller.view.namespace(nsid).is_some() {
+                controller.remember(nsid, volume.ids);
+            }
+        }
+        self.refresh(Some(nsid));
+    }
+
+    /// Changes how a node is reached, and with that the ANA state of what it owns.
+    pub fn set_reach(&mut self, now: Duration, node: Node, reach: Reach) {
+        let at = usize::try_from(node.0).unwrap_or(usize::MAX);
+        let Some(place) = self.reaches.get_mut(at) else { return };
+        if std::mem::replace(place, reach) == reach {
+            return;
+        }
+        if let Some(since) = self.moving_since.get_mut(at) {
+            *since = (reach == Reach::Moving).then_some(now);
+        }
+        if let Some(changes) = self.group_changes.get_mut(at) {
+            *changes += 1;
+        }
+        self.refresh(None);
+    }
+
+    /// The ANA state of what this node owns, as seen from here.
+    pub(super) fn ana_state(&self, owner: Node) -> AnaState {
+        let at = usize::try_from(owner.0).unwrap_or(usize::MAX);
+        let reach = self.reaches.get(at).copied().unwrap_or(Reach::Unreachable);
+        state(owner, self.config.node, reach)
+    }
+
+    /// Changes which hosts may connect. Controllers of others end.
+    pub fn set_access(&mut self, access: super::Access) {
+        let lost = |(cntlid, controller): (&u16, &Association)| {
+            (!access.allows(&controller.host)).then_some(*cntlid)
+        };
+        let lost: Vec<u16> = self.controllers.iter().filter_map(lost).collect();
+        self.config.access = access;
+        for cntlid in lost {
+            self.end(cntlid, CloseReason::Access);
+        }
+    }
+
+    /// Gives every controller the view of its host, and tells the hosts what changed for them.
+    fn refresh(&mut self, changed: Option<u32>) {
+        self.ana_changes += 1;
+        let cntlids: Vec<u16> = self.controllers.keys().copied().collect();
+        for cntlid in cntlids {
+            let Some(controller) = self.controllers.get(&cntlid) else { continue };
+            let view = self.view_of(&controller.host, controller.retry_delays);
+            let Some(controller) = self.controllers.get_mut(&cntlid) else { continue };
+            if *controller.view == view {
+                continue;
+            }
+            let view = Arc::new(view);
+            controller.view = Arc::clone(&view);
+            if let Some(nsid) = changed {
+                controller.changed.add(nsid);
+                controller.events.raise(Event::NAMESPACE_CHANGED);
+            }
+            // Also after a change of namespaces: older kernels look at the ANA log only then, and
+            // a namespace without a state never appears.
+            controller.events.raise(Event::ANA_CHANGED);
+            self.outputs.push_back(Output::View { cntlid, view });
+            self.send_events(cntlid);
+        }
+    }
+
+    /// Gives a controller's queues a new view after one of its features changed.
+    pub(super) fn renew_view(&mut self, cntlid: u16) {
+        let Some(controller) = self.controllers.get(&cntlid) else { return };
+        let view = Arc::new(self.view_of(&controller.host, controller.retry_delays));
+        if let Some(controller) = self.controllers.get_mut(&cntlid) {
+            controller.view = Arc::clone(&view);
+        }
+        self.outputs.push_back(Output::View { cntlid, view });
+    }
+
+    fn view_of(&self, host: &Nqn, retry_delays: bool) -> View {
+        let seen = self.volumes.iter().filter(|(_, volume)| volume.hosts.allows(host));
+        let namespaces = seen.map(|(nsid, volume)| VolumeView {
+            nsid: *nsid,
+            volume: volume.id,
+            blocks: volume.blocks,
+            block_shift: volume.block_shift,
+            ana: self.ana_state(volume.owner),
+            write_protected: volume.write_protected,
+        });
+        let transfer_bytes = self.config.limits.transfer_bytes;
+        View { namespaces: namespaces.collect(), transfer_bytes, retry_delays }
+    }
+}
+
+/// The queue of a Connect that succeeds: one command was taken and is completed.
+fn accepted(cid: u16, cntlid: u16, connect: &Connect) -> (SubmissionQueue, Cqe) {
+    let flow_control = !connect.attributes.has(ConnectAttributes::DISABLE_SQ_FLOW);
+    let mut queue = SubmissionQueue::new(connect.sqsize, flow_control);
+    let sqhd = queue.complete();
+    let result = Connected { cntlid, authentication_required: false }.result();
+    (queue, Cqe { result, sqhd, sqid: 0, cid, status: Status::SUCCESS })
+}

@@ -1,0 +1,56 @@
+//! NVMe over Fabrics, both ends: what stands on the wire, and the state machines that speak it.
+//! Pure: no socket, no device, no clock, no payload.
+//!
+//! Sources: NVM Express Base Specification 2.0 and 2.1 ("NVMe Base"), which contains NVMe over
+//! Fabrics; NVM Command Set Specification 1.0; NVMe/TCP Transport Specification 1.0; NVMe RDMA
+//! Transport Specification 1.0. Revisions number their sections differently, so sections are cited
+//! by their titles.
+//!
+//! The wire, all little-endian and of fixed offsets (`layout`):
+//!
+//! - [`command`], [`sgl`], [`status`]: a command, where its data are, how it ended;
+//! - [`fabrics`], [`register`], [`nqn`]: connecting, the properties of a controller, names;
+//! - [`identify`], [`log_page`], [`feature`]: the data of admin commands;
+//! - [`io`], [`reservation`]: the NVM command set;
+//! - [`pdu`], [`digest`]: the PDUs of NVMe/TCP; [`rdma`]: what is exchanged to connect over RDMA.
+//!
+//! The state machines, which take inputs and the time and give outputs:
+//!
+//! - [`controller`]: the target's controllers of a subsystem, and their I/O queues;
+//! - [`tcp`]: the controller's end of an NVMe/TCP connection.
+//!
+//! Invariants: unknown numbers survive as numbers; lengths are checked against their bounds before
+//! anything is taken; nothing panics on remote bytes; payload never passes through here.
+//!
+//! Left out: zoned and key-value command sets, metadata and protection information, namespace
+//! management, firmware, sanitize, streams; authentication beyond its headers; Cross-Controller
+//! Reset (TP8028) beyond its numbers and the fields of Identify.
+#![forbid(unsafe_code)]
+
+pub mod command;
+pub mod controller;
+pub mod digest;
+pub mod fabrics;
+pub mod feature;
+pub mod identify;
+pub mod io;
+pub mod log_page;
+pub mod nqn;
+pub mod pdu;
+pub mod rdma;
+pub mod register;
+pub mod reservation;
+pub mod sgl;
+pub mod status;
+pub mod tcp;
+
+mod layout;
+
+#[doc(hidden)]
+pub mod fuzzing;
+
+pub use command::{AdminOpcode, Cqe, Direction, IoOpcode, NSID_ALL, Sqe};
+pub use layout::Short;
+pub use nqn::{HostId, Nqn, NqnError};
+pub use sgl::Sgl;
+pub use status::Status;

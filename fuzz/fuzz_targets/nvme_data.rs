@@ -1,0 +1,6 @@
+//! The data of an admin command of NVMe.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| nvme::fuzzing::data(bytes));

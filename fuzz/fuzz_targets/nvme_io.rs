@@ -1,0 +1,6 @@
+//! Commands on an I/O queue of an NVMe controller.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| nvme::fuzzing::io(bytes));
