@@ -74,6 +74,7 @@ pub(crate) const RULES: &[Rule] = &[
     rule("verbs", Layer::Io, &[], &[]),
     rule("transport", Layer::Io, &["xdr", "rpc", "rpcrdma", "memory", "verbs"], &[]),
     rule("store", Layer::Runtime, &["fs", "memory"], &[]),
+    rule("volumes", Layer::Runtime, &[], &[]),
     rule(
         "server",
         Layer::Runtime,
