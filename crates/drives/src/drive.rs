@@ -7,9 +7,10 @@ use crate::mem::Memory;
 use crate::testing::Faulty;
 use crate::workers::Workers;
 use std::fmt;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The unit of the memory drive's offsets and lengths.
 const MEMORY_BLOCK: u32 = 512;
@@ -92,6 +93,25 @@ struct Inner {
     info: Info,
     backend: Backend,
     workers: Workers,
+    is_claimed: AtomicBool,
+}
+
+/// The right to be the only one who orders the operations of a drive. Ends when it is dropped.
+#[derive(Debug)]
+pub struct Claim(Drive);
+
+impl Deref for Claim {
+    type Target = Drive;
+
+    fn deref(&self) -> &Drive {
+        &self.0
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        self.0.0.is_claimed.store(false, Ordering::Release);
+    }
 }
 
 /// Memory, a file or a block device, open for operations of any number of queues. Its file is
@@ -119,7 +139,8 @@ impl Drive {
     }
 
     pub(crate) fn new(info: Info, backend: Backend) -> Self {
-        Self(Arc::new(Inner { info, backend, workers: Workers::default() }))
+        let (workers, is_claimed) = (Workers::default(), AtomicBool::new(false));
+        Self(Arc::new(Inner { info, backend, workers, is_claimed }))
     }
 
     pub(crate) fn memory_info(bytes: u64) -> Info {
@@ -145,6 +166,14 @@ impl Drive {
     #[must_use]
     pub fn info(&self) -> &Info {
         &self.0.info
+    }
+
+    /// Claims the drive for one user; `None` while another has it. Drives do not order operations,
+    /// so two users who did not know of each other would destroy each other's data.
+    #[must_use]
+    pub fn claim(&self) -> Option<Claim> {
+        let before = self.0.is_claimed.swap(true, Ordering::Acquire);
+        (!before).then(|| Claim(self.clone()))
     }
 
     /// Bytes that were copied before they were written because their memory was not aligned.

@@ -35,7 +35,7 @@ mod waker;
 mod workers;
 
 pub use disk::open::How;
-pub use drive::{Drive, Info, Kind, Warning};
+pub use drive::{Claim, Drive, Info, Kind, Warning};
 pub use error::{Error, Result};
 pub use operation::{Completion, Fault, Operation, Refusal, Rejected, TRANSFER_BYTES_MAX};
 pub use payload::{Payload, Segment, payload_bytes};

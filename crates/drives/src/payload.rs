@@ -131,6 +131,19 @@ pub(crate) fn buffers_for(bytes: usize, pool: &Arc<Buffers>) -> Payload {
     payload
 }
 
+/// Buffers to receive `bytes` bytes into that the memory drive keeps as its chunks, wherever they
+/// cover one.
+pub(crate) fn chunks_for(at: u64, bytes: usize, pool: &Arc<Buffers>) -> SmallVec<[Buffer; 1]> {
+    let mut buffers = SmallVec::new();
+    let (mut from, mut left) = ((at % CHUNK_BYTES as u64) as usize, bytes);
+    while left > 0 {
+        let len = left.min(CHUNK_BYTES - from);
+        buffers.push(pool.take(len));
+        (from, left) = (0, left - len);
+    }
+    buffers
+}
+
 /// Copies the bytes of a payload into memory that is aligned to pages.
 pub(crate) fn copied(payload: &[Segment], pool: &Arc<Buffers>) -> Payload {
     let mut copy = buffers_for(payload_bytes(payload), pool);

@@ -4,10 +4,11 @@ use crate::disk::Disk;
 use crate::drive::{Backend, Drive};
 use crate::mem::Memory;
 use crate::operation::{Completion, Fault, Operation, Refusal, Rejected, check};
-use crate::payload::{Payload, buffers_for};
+use crate::payload::{Payload, buffers_for, chunks_for};
 use crate::ring::Ring;
 use crate::waker::{Mailbox, Waker};
-use memory::Buffers;
+use memory::{Buffer, Buffers};
+use smallvec::SmallVec;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -105,6 +106,20 @@ impl Queue {
         &self.buffers
     }
 
+    /// Buffers of unspecified content to receive what will be written to this place: written from
+    /// them, the bytes are not copied in memory again, but for the ends of a range that the memory
+    /// drive keeps in part of a chunk.
+    #[must_use]
+    pub fn receive_buffers(&self, drive: &Drive, at: u64, bytes: usize) -> SmallVec<[Buffer; 1]> {
+        match drive.backend() {
+            Backend::Memory(_) => chunks_for(at, bytes, &self.buffers),
+            _ => buffers_for(bytes, &self.buffers)
+                .into_iter()
+                .filter_map(|one| one.into_whole().ok())
+                .collect(),
+        }
+    }
+
     /// Wakes the thread of this queue from others.
     #[must_use]
     pub fn waker(&self) -> Waker {
@@ -137,7 +152,7 @@ impl Queue {
         if let Some(ring) = &mut self.ring {
             ring.kick()?;
         }
-        Ok(!self.ready.is_empty())
+        Ok(!self.ready.is_empty() || self.mailbox.is_signalled())
     }
 
     /// Appends the completions that there are.

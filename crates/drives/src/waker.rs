@@ -34,10 +34,15 @@ impl Mailbox {
         }
     }
 
+    /// Whether there may be completions.
+    pub fn is_signalled(&self) -> bool {
+        self.signalled.load(Ordering::Acquire)
+    }
+
     /// Moves all completions to `out`, and consumes the event. Costs no system call while nothing
     /// was signalled.
     pub fn take(&self, out: &mut Vec<Completion>) {
-        if !self.signalled.load(Ordering::Acquire) {
+        if !self.is_signalled() {
             return;
         }
         let _ = rustix::io::read(&self.event, &mut [0_u8; 8]);

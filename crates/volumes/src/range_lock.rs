@@ -164,7 +164,7 @@ impl<T> Default for RangeLock<T> {
     }
 }
 
-impl<T: Copy> RangeLock<T> {
+impl<T: Clone> RangeLock<T> {
     /// A new owner.
     ///
     /// # Errors
@@ -193,11 +193,12 @@ impl<T: Copy> RangeLock<T> {
         if range.end < range.start {
             return Err(Refusal::Reversed);
         }
-        let state = self.owners.get_mut(&owner).filter(|state| !state.draining).ok_or(Refusal::Drained)?;
-        if self.entries.len() >= ENTRIES_MAX || state.entries >= OWNER_ENTRIES_MAX {
+        if self.room(owner)? == 0 {
             return Err(Refusal::Full);
         }
-        state.entries += 1;
+        if let Some(state) = self.owners.get_mut(&owner) {
+            state.entries += 1;
+        }
         let conflicting =
             |place: &usize| self.entries.get(*place).is_some_and(|other| other.conflicts(access));
         let waits_for = self.index.overlapping(&range).filter(conflicting).count();
@@ -237,7 +238,7 @@ impl<T: Copy> RangeLock<T> {
         let waiting = |entry: &Entry<T>| entry.owner == owner && entry.waits_for > 0;
         let mut out: Vec<_> = self.entries.iter().filter(|(_, entry)| waiting(entry)).collect();
         out.sort_by_key(|(_, entry)| entry.arrival);
-        let out: Vec<_> = out.into_iter().map(|(place, entry)| (place, entry.token)).collect();
+        let out: Vec<_> = out.into_iter().map(|(place, entry)| (place, entry.token.clone())).collect();
         let mut admitted = Admitted::new();
         // The latest first, so that none of them is admitted because an earlier one goes.
         for (place, _) in out.iter().rev() {
@@ -249,10 +250,26 @@ impl<T: Copy> RangeLock<T> {
         true
     }
 
+    /// How many commands of an owner would be taken now.
+    ///
+    /// # Errors
+    /// [`Refusal::Drained`].
+    pub fn room(&self, owner: Owner) -> Result<usize, Refusal> {
+        let state = self.owners.get(&owner).filter(|state| !state.draining).ok_or(Refusal::Drained)?;
+        let (all, own) = (ENTRIES_MAX - self.entries.len(), OWNER_ENTRIES_MAX - state.entries);
+        Ok(all.min(own))
+    }
+
     /// What happened, the earliest first. To be asked until there is nothing more after each call
     /// of [`release`](Self::release), [`cancel`](Self::cancel) and [`drain`](Self::drain).
     pub fn poll_output(&mut self) -> Option<Output<T>> {
         self.outputs.pop_front()
+    }
+
+    /// Whether there is something to be [polled](Self::poll_output).
+    #[must_use]
+    pub fn has_output(&self) -> bool {
+        !self.outputs.is_empty()
     }
 
     /// Commands that were admitted or wait.
@@ -313,7 +330,7 @@ impl<T: Copy> RangeLock<T> {
         for (arrival, place) in admitted {
             if let Some(entry) = self.entries.get(place) {
                 let ticket = Ticket { place, arrival };
-                self.outputs.push_back(Output::Admitted { ticket, token: entry.token });
+                self.outputs.push_back(Output::Admitted { ticket, token: entry.token.clone() });
             }
         }
     }
