@@ -7,12 +7,13 @@ mod suite;
 
 use drives::{Choice, Drive, Error, Fault, How, Kind, Operation};
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
 use suite::{ENGINES, Rig};
 use tempfile::TempDir;
+use testkit::Deadline;
 
 fn directory() -> TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
@@ -36,7 +37,10 @@ struct Loop {
 
 impl Loop {
     fn new(bytes: u64, sector: u32) -> Self {
-        let dir = directory();
+        Self::in_directory(directory(), bytes, sector)
+    }
+
+    fn in_directory(dir: TempDir, bytes: u64, sector: u32) -> Self {
         let file = dir.path().join("backing");
         fs::File::create(&file).unwrap().set_len(bytes).unwrap();
         let sector = sector.to_string();
@@ -209,36 +213,129 @@ fn a_full_tmpfs_fails_a_write_where_tmpfs_has_direct_io() {
     }
 }
 
-/// Names the device that a second copy of the test program is to hold.
-const HOLD: &str = "TRUNKLINE_TEST_HOLD_DEVICE";
+/// Another process that holds a device: a second copy of the test program. It writes once for each
+/// line that it gets.
+struct Holder {
+    process: Child,
+    said: BufReader<ChildStdout>,
+}
 
-/// Holds a device, and writes to it until the process is killed.
-fn hold(device: &Path) -> ! {
-    let drive = Drive::open(device, How::Known).unwrap();
-    let mut rig = Rig::new(&drive, Choice::Automatic);
-    println!("holding");
-    loop {
-        rig.write(0, &vec![1; 1 << 20], true).unwrap();
+/// Tells a second copy of the test program which device it is to hold.
+const HOLD: &str = "TRUNKLINE_TEST_HOLD_DEVICE";
+/// Tells it to use workers.
+const WORKERS: &str = "TRUNKLINE_TEST_WORKERS";
+const LONG: Duration = Duration::from_secs(20);
+
+impl Holder {
+    /// Starts one; a test of this name calls [`Holder::be`] first.
+    fn start(test: &str, device: &Path, engine: Choice) -> Self {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", test, "--nocapture"]).env(HOLD, device);
+        if engine == Choice::Workers {
+            command.env(WORKERS, "");
+        }
+        let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let said = BufReader::new(process.stdout.take().unwrap());
+        let mut holder = Self { process, said };
+        holder.wait_for("holding");
+        holder
+    }
+
+    fn wait_for(&mut self, what: &str) {
+        let found = self.said.by_ref().lines().any(|line| line.unwrap().contains(what));
+        assert!(found, "the other process has ended before it was {what}");
+    }
+
+    /// Is the other process, if this is one.
+    fn be() {
+        let Some(device) = std::env::var_os(HOLD) else { return };
+        let engine = if std::env::var_os(WORKERS).is_some() { Choice::Workers } else { Choice::Automatic };
+        let drive = Drive::open(Path::new(&device), How::Known).unwrap();
+        let mut rig = Rig::new(&drive, engine);
+        println!("holding");
+        for _ in std::io::stdin().lines() {
+            rig.write(0, &[9; 4096], false).unwrap();
+            println!("written");
+        }
+        std::process::exit(0);
+    }
+
+    fn ask_for_a_write(&mut self) {
+        self.process.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+    }
+}
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
     }
 }
 
 #[test]
 fn a_killed_process_lets_go_of_its_device() {
-    if let Some(device) = std::env::var_os(HOLD) {
-        hold(Path::new(&device));
-    }
+    Holder::be();
     let device = Loop::new(8 << 20, 512);
-    let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "a_killed_process_lets_go_of_its_device", "--nocapture"])
-        .env(HOLD, &device.device)
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let said = BufReader::new(child.stdout.take().unwrap());
-    assert!(said.lines().any(|line| line.unwrap().contains("holding")), "it has not opened the device");
-    assert!(matches!(device.open(How::Known), Err(Error::InUse { .. } | Error::Locked { .. })));
-    child.kill().unwrap();
-    child.wait().unwrap();
-    let opened = || device.open(How::Known).ok();
-    testkit::Deadline::wait_until("the device", Duration::from_secs(20), opened);
+    for engine in ENGINES {
+        let mut holder = Holder::start("a_killed_process_lets_go_of_its_device", &device.device, engine);
+        holder.ask_for_a_write();
+        holder.wait_for("written");
+        let error = device.open(How::Known).unwrap_err();
+        assert!(matches!(error, Error::InUse { .. } | Error::Locked { .. }), "{error}");
+        holder.process.kill().unwrap();
+        let opened = || device.open(How::Known).ok();
+        let drive = Deadline::wait_until("the device", LONG, opened);
+        assert_eq!(Rig::new(&drive, engine).read(0, 4096), Ok(vec![9; 4096]));
+    }
+}
+
+/// A file system whose writes wait until this is dropped.
+struct Frozen<'a>(&'a Path);
+
+impl<'a> Frozen<'a> {
+    fn new(path: &'a Path) -> Self {
+        run("fsfreeze", &["--freeze", path.to_str().unwrap()]);
+        Self(path)
+    }
+}
+
+impl Drop for Frozen<'_> {
+    fn drop(&mut self) {
+        let _ = Command::new("fsfreeze").arg("--unfreeze").arg(self.0).status();
+    }
+}
+
+#[test]
+fn nobody_gets_the_device_of_a_killed_process_before_its_writes_have_ended() {
+    Holder::be();
+    let below = Loop::new(64 << 20, 512);
+    run("mkfs.ext4", &["-q", "-O", "^has_journal", below.name()]);
+    let mount = Mount::new(&[below.name()]);
+    let inside = tempfile::tempdir_in(mount.path()).unwrap();
+    let device = Loop::in_directory(inside, 8 << 20, 512);
+    let in_flight = format!("/sys/block/{}/inflight", device.device.file_name().unwrap().display());
+    for engine in ENGINES {
+        let test = "nobody_gets_the_device_of_a_killed_process_before_its_writes_have_ended";
+        let mut holder = Holder::start(test, &device.device, engine);
+        let frozen = Frozen::new(mount.path());
+        holder.ask_for_a_write();
+        let writes = || {
+            let counts = fs::read_to_string(&in_flight).unwrap();
+            counts.split_whitespace().nth(1).filter(|writes| *writes != "0").map(drop)
+        };
+        Deadline::wait_until("a write that waits", LONG, writes);
+        holder.process.kill().unwrap();
+        // For longer than the system takes to close the files of a process that was killed.
+        let end = Instant::now() + Duration::from_millis(300);
+        while Instant::now() < end {
+            let error = device.open(How::Known).unwrap_err();
+            assert!(matches!(error, Error::InUse { .. } | Error::Locked { .. }), "{error}");
+        }
+        drop(frozen);
+        let opened = || device.open(How::Known).ok();
+        let drive = Deadline::wait_until("the device", LONG, opened);
+        let mut rig = Rig::new(&drive, engine);
+        assert_eq!(rig.read(0, 4096), Ok(vec![9; 4096]), "the write of the killed process has ended");
+        rig.write(0, &[1; 4096], true).unwrap();
+    }
 }

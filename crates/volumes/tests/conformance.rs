@@ -168,16 +168,18 @@ fn commands_in_any_order_do_what_a_copy_in_memory_does() {
 #[test]
 fn a_read_sees_each_write_of_another_loop_wholly_or_not_at_all() {
     const ROUNDS: u8 = 60;
+    const WRITE_BYTES: usize = 1 << 20;
     on_each(|volume, engine| {
-        let blocks = (256 << 10) / volume.block_size().bytes();
-        let blank = Command::WriteZeroes { lba: 0, blocks: 2048, deallocate: true, durable: false };
+        let blocks = WRITE_BYTES as u32 / volume.block_size().bytes();
+        let blank =
+            Command::WriteZeroes { lba: 0, blocks: volume.blocks(), deallocate: true, durable: false };
         Loop::new(volume, engine).run(blank).unwrap();
         std::thread::scope(|scope| {
             for base in [1, 101] {
                 scope.spawn(move || {
                     let mut looped = Loop::new(volume, engine);
                     for mark in base..base + ROUNDS {
-                        let payload = looped.payload(&vec![mark; 256 << 10], 100 << 10, 0);
+                        let payload = looped.payload(&vec![mark; WRITE_BYTES], 100 << 10, 0);
                         looped.run(Command::Write { lba: 1, payload, durable: false }).unwrap();
                     }
                 });
