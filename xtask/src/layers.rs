@@ -74,7 +74,9 @@ pub(crate) const RULES: &[Rule] = &[
     rule("memory", Layer::Io, &[], &[]),
     rule("verbs", Layer::Io, &[], &[]),
     rule("transport", Layer::Io, &["xdr", "rpc", "rpcrdma", "memory", "verbs"], &[]),
+    rule("drives", Layer::Io, &["memory"], &[]),
     rule("store", Layer::Runtime, &["fs", "memory"], &[]),
+    rule("volumes", Layer::Runtime, &["metrics", "memory", "drives"], &[]),
     rule(
         "server",
         Layer::Runtime,

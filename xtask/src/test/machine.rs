@@ -22,6 +22,8 @@ pub(crate) enum Need {
     /// The same for users other than root: /dev/fuse is accessible to all users, as udev makes it.
     /// Without udev it may not be.
     FuseForAll,
+    /// Loop devices, which a container may lack even for root.
+    LoopDevices,
     /// A bare Debian of this machine's release below target/, or the mirror that debootstrap takes
     /// it from.
     DebianMirror,
@@ -74,6 +76,11 @@ impl Need {
             Self::FuseForAll => is_closed_to_some()
                 .then(|| format!("others than root may not open {FUSE}; chmod {MODE_FOR_ALL:o} {FUSE}")),
             Self::DebianMirror => debian::obstacle(),
+            Self::LoopDevices => {
+                let found = Command::new("losetup").arg("--find").stderr(Stdio::null()).output();
+                let found = found.is_ok_and(|output| output.status.success());
+                (!found).then(|| "this machine has no loop device to give; modprobe loop".to_owned())
+            }
             Self::NetNamespaces => {
                 let made = Command::new("unshare").args(["--net", "true"]).stderr(Stdio::null()).status();
                 let allowed = made.is_ok_and(|status| status.success());
