@@ -140,8 +140,8 @@ impl<W: Words> Transaction<'_, W> {
         Ok(())
     }
 
-    /// Something is reclaimed, or is new, as admitted at `now`. Clients that reclaim get the time to
-    /// go on; what is new ends a grace period whose time is over, for all processes at once.
+    /// Something is reclaimed, or is new, as admitted at `now`. Clients that reclaim get the time
+    /// to go on; what is new ends a grace period whose time is over, for all processes at once.
     pub fn pass_grace(&mut self, now: Duration, reclaim: bool) -> Result<(), Error> {
         let end = self.words.load(head::GRACE_END);
         if end == 0 {
@@ -234,8 +234,8 @@ impl<W: Words> Transaction<'_, W> {
 
 impl<W: Words> State<W> {
     /// Begins to serve, with a grace period if there are records: `records` are those of stable
-    /// storage, and it ends at `until`, or when all of them have reclaimed. While some reclaim then,
-    /// it goes on, for the time of a lease at most. Called right after
+    /// storage, and it ends at `until`, or when all of them have reclaimed. While some reclaim
+    /// then, it goes on, for the time of a lease at most. Called right after
     /// [`create`](Self::create), and by every process that finds an arena which is not
     /// [loaded](Self::is_loaded), because its creator has ended; in one that is, it does nothing.
     /// Hosts of NLM never say that they have reclaimed, so with any of them it lasts until `until`.

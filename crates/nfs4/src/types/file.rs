@@ -197,8 +197,8 @@ pub struct Locations<'a> {
 
 wire_fields!(Locations<'a> { root, locations });
 
-/// `threshold_item4`: up to which size of a file, or of requests, a client gains nothing by a layout
-/// of this type. RFC 8881 s3.3.22
+/// `threshold_item4`: up to which size of a file, or of requests, a client gains nothing by a
+/// layout of this type. RFC 8881 s3.3.22
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Threshold<'a> {
     /// The layout type.

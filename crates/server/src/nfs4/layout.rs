@@ -1,11 +1,12 @@
-//! LAYOUTGET, GETDEVICEINFO, LAYOUTCOMMIT, LAYOUTRETURN: layouts of the type of files, of one stripe,
-//! whose only data server is this server with all its addresses. RFC 8881 s12, s13, s18.40,
+//! LAYOUTGET, GETDEVICEINFO, LAYOUTCOMMIT, LAYOUTRETURN: layouts of the type of files, of one
+//! stripe, whose only data server is this server with all its addresses. RFC 8881 s12, s13, s18.40,
 //! s18.42 to s18.44
 //!
 //! They are there for the addresses: a client that is told of a data server connects to all of them
-//! (`multipath_list4`, RFC 8881 s13.5), and finds that they are those of the server and session that
-//! it has (s2.10.5). From then on everything takes all paths. A layout allows nothing that a stateid
-//! of an open does not allow without it, so nothing is kept of layouts, and none is recalled.
+//! (`multipath_list4`, RFC 8881 s13.5), and finds that they are those of the server and session
+//! that it has (s2.10.5). From then on everything takes all paths. A layout allows nothing that a
+//! stateid of an open does not allow without it, so nothing is kept of layouts, and none is
+//! recalled.
 
 use super::compound::{Compound, Outcome, Place, Replies};
 use super::status::of_state;

@@ -1,0 +1,11 @@
+//! The target's controllers, as hosts meet them: what they answer, what they refuse, and what a
+//! driver is asked to do.
+
+mod admin;
+mod connect;
+mod discovery;
+mod io;
+mod registers;
+#[allow(dead_code, reason = "each test program uses a part of it")]
+mod support;
+mod tcp;
