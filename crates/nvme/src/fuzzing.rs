@@ -320,3 +320,50 @@ pub fn tcp(bytes: &[u8]) {
         rest = rest.get(pdu_bytes..).unwrap_or_default();
     }
 }
+
+/// A stream of PDUs from a controller, to a host with a read and a write outstanding. No byte is
+/// placed beyond what was asked for, and each command ends at most once.
+pub fn tcp_host(bytes: &[u8]) {
+    use crate::tcp::{HostConnection, HostData, HostReceived, HostSettings};
+    let digests = Digests::default();
+    let settings = HostSettings { digests, entries: 4, transfer_bytes: 1 << 16 };
+    let mut out = Vec::new();
+    let mut connection = HostConnection::new(settings, &mut out);
+    let (mut rest, mut ended, mut placed) = (bytes, 0, 0_u64);
+    while let Some(first) = rest.first_chunk::<HEADER_BYTES_MIN>() {
+        let received = connection.layout(first).and_then(|layout| {
+            let header = rest.get(..layout.header_bytes()).unwrap_or(rest);
+            Ok((layout, connection.handle_header(&layout, header)?))
+        });
+        let (layout, received) = match received {
+            Ok(received) => received,
+            Err(malformed) => {
+                connection.fail(malformed, first, &mut out);
+                assert!(connection.has_ended());
+                break;
+            }
+        };
+        match received {
+            HostReceived::Ready => {
+                for data in [HostData::FromController(10_000), HostData::ToController(20_000)] {
+                    connection.submit(&Sqe::new(1, 0, 1), data, &mut out).expect("room");
+                }
+            }
+            HostReceived::Data { cid, offset, length } => {
+                assert!(offset.checked_add(length).is_some_and(|end| end <= 10_000));
+                placed += u64::from(length);
+                ended += usize::from(connection.handle_data(cid, None, &[]).is_some());
+            }
+            HostReceived::Asked { cid } => {
+                while let Some(sent) = connection.send_data(cid, &mut out) {
+                    assert!(sent.length > 0 && sent.offset + sent.length <= 20_000);
+                }
+            }
+            HostReceived::Completed(_) => ended += 1,
+            HostReceived::Terminated(_) => break,
+        }
+        let pdu_bytes = usize::try_from(layout.pdu_bytes()).unwrap_or(usize::MAX);
+        rest = rest.get(pdu_bytes..).unwrap_or_default();
+    }
+    assert!(ended <= 2 && placed <= 10_000);
+}

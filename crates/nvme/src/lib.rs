@@ -17,7 +17,8 @@
 //! The state machines, which take inputs and the time and give outputs:
 //!
 //! - [`controller`]: the target's controllers of a subsystem, and their I/O queues;
-//! - [`tcp`]: the controller's end of an NVMe/TCP connection.
+//! - [`host`]: how a host brings a controller up, watches it, and reads a discovery log;
+//! - [`tcp`]: both ends of an NVMe/TCP connection.
 //!
 //! Invariants: unknown numbers survive as numbers; lengths are checked against their bounds before
 //! anything is taken; nothing panics on remote bytes; payload never passes through here.
@@ -32,6 +33,7 @@ pub mod controller;
 pub mod digest;
 pub mod fabrics;
 pub mod feature;
+pub mod host;
 pub mod identify;
 pub mod io;
 pub mod log_page;

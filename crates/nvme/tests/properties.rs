@@ -1,7 +1,7 @@
 //! Property tests: any bytes for the decoders, and arithmetic that others got wrong.
 
 use nvme::log_page::{DISCOVERY_ENTRY_BYTES, DISCOVERY_HEAD_BYTES, DiscoveryEntry, DiscoveryLog};
-use nvme::pdu::{CapsuleCmd, Digests, H2cData, IcReq, R2t, Sender};
+use nvme::pdu::{C2hData, CapsuleCmd, CapsuleResp, Digests, H2cData, IcReq, IcResp, R2t, Sender};
 use nvme::{Sqe, fuzzing};
 use proptest::prelude::*;
 
@@ -67,6 +67,28 @@ fn stream_pdu() -> impl Strategy<Value = Vec<u8>> {
     )
 }
 
+/// PDUs of a controller that mostly belong to the two commands that the body has sent.
+fn host_pdu() -> impl Strategy<Value = Vec<u8>> {
+    // The identifiers of the first two commands.
+    let cid = prop_oneof![8 => prop::sample::select(vec![0x1000, 0x1001]), 1 => any::<u16>()];
+    let offset = prop_oneof![8 => prop::sample::select(vec![0_u32, 5000]), 1 => any::<u32>()];
+    let length = prop_oneof![8 => prop::sample::select(vec![5000_u32, 10_000]), 1 => 1..30_000_u32];
+    (0..4_u8, cid, offset, length, any::<bool>(), any::<bool>()).prop_map(
+        |(kind, cid, offset, length, last, success)| {
+            let (mut bytes, sender) = (Vec::new(), Sender::default());
+            match kind {
+                0 => R2t { cccid: cid, ttag: 3, offset, length }.encode(sender, &mut bytes),
+                1 => CapsuleResp { cqe: nvme::Cqe { cid, ..Default::default() } }.encode(sender, &mut bytes),
+                _ => {
+                    C2hData { cccid: cid, offset, length, last, success }.encode(sender, &mut bytes);
+                    bytes.resize(bytes.len() + length as usize, 0);
+                }
+            }
+            bytes
+        },
+    )
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
@@ -102,6 +124,13 @@ proptest! {
         CapsuleCmd { sqe: connect }.encode(Sender::default(), 0, &mut bytes);
         bytes.extend(stream.concat());
         fuzzing::tcp(&bytes);
+    }
+
+    #[test]
+    fn any_stream_of_pdus_ends_each_command_of_a_host_once(stream in prop::collection::vec(host_pdu(), 0..12)) {
+        let mut bytes = IcResp { cpda: 0, digests: Digests::default(), maxh2cdata: 4096 }.encode().to_vec();
+        bytes.extend(stream.concat());
+        fuzzing::tcp_host(&bytes);
     }
 
     #[test]

@@ -1,0 +1,23 @@
+//! The host's state machine: how a controller is brought up, kept alive and watched, and what a
+//! failed command may be followed by.
+//!
+//! [`Initiator`] is one controller as a host sees it. Its outputs are admin commands, which the
+//! driver sends on the admin queue's connection, and I/O queues to connect; its inputs are the
+//! completions. It checks what a controller says of itself as the Linux kernel does, so that what
+//! it accepts, others accept too.
+//!
+//! Whether a failed command may be sent on another path is [`retry`]'s to say. What is outstanding
+//! on a connection that broke is another matter: a write among it may still be executed, so that it
+//! waits until the old controller is known to be gone.
+//!
+//! Left out: authentication; Cross-Controller Reset.
+
+mod discovery;
+mod initiator;
+mod outcome;
+
+pub use discovery::{DiscoveryError, DiscoveryReader, Reading};
+pub use initiator::{
+    Command, CommandData, Failure, HostConfig, HostOutput, Initiator, Limits, Purpose, Role,
+};
+pub use outcome::{Retry, retry};

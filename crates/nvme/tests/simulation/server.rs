@@ -1,0 +1,391 @@
+//! A target in memory: one volume with content, more without. Commands are executed one at a time
+//! in any order.
+
+use crate::{Link, Random, client};
+use nvme::controller::{
+    Accepted, Access, Action, Config, IoQueue, Kind, Limits, Node, Operation, Output, Port, QueueId, Request,
+    Subsystem, Transport, Volume, VolumeId,
+};
+use nvme::digest::{self, Digest};
+use nvme::fabrics::{Connect, ConnectData};
+use nvme::identify::NamespaceIds;
+use nvme::tcp::{Incoming, Progress, Received, Settings, TargetConnection, ToHost};
+use nvme::{Cqe, Nqn, Sqe, Status};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+const PORT: Port = Port { transport: Transport::Tcp, capsule_data_bytes: 4096 };
+const SETTINGS: Settings = Settings { capsule_data_bytes: 4096, transfer_bytes: 16_384 };
+
+enum Queue {
+    None,
+    Admin(u16),
+    Io(QueueId, IoQueue),
+}
+
+/// A command whose data are not all there, or that waits to be executed.
+struct Task {
+    request: Request,
+    data: Vec<u8>,
+    is_ready: bool,
+}
+
+struct Connection {
+    wire: TargetConnection,
+    queue: Queue,
+    received: Vec<u8>,
+    sent: Vec<u8>,
+    tasks: Vec<Task>,
+    broken: bool,
+}
+
+pub struct Server {
+    subsystem: Subsystem,
+    connections: BTreeMap<Link, Connection>,
+    content: Vec<u8>,
+    closed: Vec<Link>,
+    extra: bool,
+}
+
+impl Server {
+    pub fn new(now: Duration) -> Self {
+        let limits = Limits { transfer_bytes: client::TRANSFER_BYTES, ..Limits::default() };
+        let config = Config {
+            nqn: Nqn::new(client::SUBSYSTEM).expect("valid"),
+            kind: Kind::Io,
+            serial: "1".to_owned(),
+            model: "m".to_owned(),
+            firmware: "1".to_owned(),
+            node: Node(0),
+            nodes: 2,
+            cntlids: 1..=1000,
+            access: Access::Any,
+            limits,
+        };
+        let mut subsystem = Subsystem::new(now, config);
+        subsystem.set_volume(1, volume(1)).expect("good");
+        let content = vec![0; client::BLOCKS as usize * client::BLOCK];
+        Self { subsystem, connections: BTreeMap::new(), content, closed: Vec::new(), extra: false }
+    }
+
+    pub fn content(&self) -> &[u8] {
+        &self.content
+    }
+
+    pub fn controllers(&self) -> usize {
+        self.subsystem.controllers().count()
+    }
+
+    pub fn namespaces(&self) -> Vec<u32> {
+        if self.extra { vec![1, 2] } else { vec![1] }
+    }
+
+    /// A second volume comes or goes.
+    pub fn change_namespaces(&mut self) {
+        self.extra = !self.extra;
+        if self.extra {
+            self.subsystem.set_volume(2, volume(2)).expect("good");
+        } else {
+            self.subsystem.remove_volume(2);
+        }
+    }
+
+    pub fn take_sent(&mut self) -> Vec<(Link, Vec<u8>)> {
+        let live = self.connections.iter_mut().filter(|(_, one)| !one.broken);
+        live.map(|(link, one)| (*link, std::mem::take(&mut one.sent))).collect()
+    }
+
+    /// Connections that this end closes.
+    pub fn take_closed(&mut self) -> Vec<Link> {
+        std::mem::take(&mut self.closed)
+    }
+
+    pub fn break_link(&mut self, now: Duration, link: Link) {
+        let Some(connection) = self.connections.get_mut(&link) else { return };
+        if connection.broken {
+            return;
+        }
+        connection.broken = true;
+        // What was received and not begun is never executed. What was begun is waited for.
+        connection.received.clear();
+        connection.tasks.retain(|task| task.is_ready);
+        self.drain(now, link);
+    }
+
+    pub fn break_all(&mut self, now: Duration) {
+        for link in self.connections.keys().copied().collect::<Vec<_>>() {
+            self.break_link(now, link);
+        }
+    }
+
+    /// Executes what is left.
+    pub fn finish(&mut self, now: Duration, random: &mut Random) {
+        for _ in 0..10_000 {
+            self.work(now, random);
+        }
+        assert!(self.connections.is_empty());
+    }
+
+    /// A broken connection is gone when nothing of it is executed.
+    fn drain(&mut self, now: Duration, link: Link) {
+        let Some(connection) = self.connections.get(&link) else { return };
+        if !connection.broken || !connection.tasks.is_empty() {
+            return;
+        }
+        let connection = self.connections.remove(&link).expect("there");
+        let queue = match connection.queue {
+            Queue::None => return,
+            Queue::Admin(cntlid) => QueueId { cntlid, qid: 0 },
+            Queue::Io(id, _) => id,
+        };
+        self.subsystem.handle_queue_closed(now, queue);
+    }
+
+    pub fn receive(&mut self, now: Duration, link: Link, bytes: &[u8], random: &mut Random, spoils: u64) {
+        let new = || Connection {
+            wire: TargetConnection::new(now, SETTINGS),
+            queue: Queue::None,
+            received: Vec::new(),
+            sent: Vec::new(),
+            tasks: Vec::new(),
+            broken: false,
+        };
+        let connection = self.connections.entry(link).or_insert_with(new);
+        connection.received.extend_from_slice(bytes);
+        loop {
+            let connection = self.connections.get_mut(&link).expect("there");
+            let Some(first) = connection.received.first_chunk() else { return };
+            let layout = connection.wire.layout(first).expect("our host keeps the rules");
+            let pdu_bytes = layout.pdu_bytes() as usize;
+            if connection.received.len() < pdu_bytes {
+                return;
+            }
+            let pdu: Vec<u8> = connection.received.drain(..pdu_bytes).collect();
+            let header = &pdu[..layout.header_bytes()];
+            let received = connection.wire.handle_header(now, &layout, header, &mut connection.sent);
+            let start = usize::from(layout.data_offset);
+            let mut data = pdu[start..start + layout.data_bytes as usize].to_vec();
+            let digest = &pdu[start + data.len()..];
+            let is_io = matches!(connection.queue, Queue::Io(..));
+            spoil(&mut data, random, if is_io { spoils } else { 0 });
+            self.act(now, link, received.expect("our host keeps the rules"), data, digest);
+        }
+    }
+
+    fn act(&mut self, now: Duration, link: Link, received: Received, data: Vec<u8>, digest: &[u8]) {
+        let connection = self.connections.get_mut(&link).expect("there");
+        match received {
+            Received::Initialized => {}
+            Received::Command { sqe, data: incoming } => {
+                if let Incoming::InCapsule(_) = incoming {
+                    let computed = Some(digest::of(&data));
+                    let progress = connection.wire.handle_capsule_data(computed, digest);
+                    if let Progress::Failed(status) = progress {
+                        return self.refuse(link, &sqe, status);
+                    }
+                }
+                match &connection.queue {
+                    Queue::None => self.connect(now, link, &sqe, &data),
+                    Queue::Admin(cntlid) => {
+                        let cntlid = *cntlid;
+                        assert!(!matches!(incoming, Incoming::OnRequest(_)), "admin data fit into capsules");
+                        self.subsystem.handle_command(now, cntlid, &sqe, &data);
+                    }
+                    Queue::Io(..) => self.io(link, &sqe, incoming, data),
+                }
+            }
+            Received::Unsuitable { sqe, status } => self.refuse(link, &sqe, status),
+            Received::Data { tag, offset, length } => {
+                let task =
+                    connection.tasks.iter_mut().find(|task| task.request.tag.0 == tag).expect("a task");
+                let place = offset as usize..(offset + length) as usize;
+                task.data[place].copy_from_slice(&data);
+                let computed: Option<Digest> = Some(digest::of(&data));
+                match connection.wire.handle_data(tag, computed, digest, &mut connection.sent) {
+                    Progress::More => {}
+                    Progress::Complete => task.is_ready = true,
+                    Progress::Failed(status) => {
+                        let tag = task.request.tag;
+                        connection.tasks.retain(|task| task.request.tag != tag);
+                        let Queue::Io(_, queue) = &mut connection.queue else { panic!("no I/O queue") };
+                        let cqe = queue.complete(tag, status).expect("outstanding");
+                        connection.wire.respond(&cqe, &mut connection.sent);
+                    }
+                }
+            }
+            Received::Terminated(term) => panic!("our host is content: {term:?}"),
+        }
+    }
+
+    fn refuse(&mut self, link: Link, sqe: &Sqe, status: Status) {
+        let connection = self.connections.get_mut(&link).expect("there");
+        match &mut connection.queue {
+            Queue::None => {
+                let cqe = Cqe { cid: sqe.cid, status, ..Cqe::default() };
+                connection.wire.respond(&cqe, &mut connection.sent);
+            }
+            Queue::Admin(cntlid) => self.subsystem.refuse_command(*cntlid, sqe, status),
+            Queue::Io(_, queue) => {
+                let cqe = queue.refuse(sqe.cid, status).expect("room");
+                connection.wire.respond(&cqe, &mut connection.sent);
+            }
+        }
+    }
+
+    fn connect(&mut self, now: Duration, link: Link, sqe: &Sqe, data: &[u8]) {
+        let data = ConnectData::decode(data).expect("whole");
+        let connect = Connect::of(sqe);
+        let accepted = self.subsystem.connect(now, PORT, sqe.cid, &connect, &data);
+        let connection = self.connections.get_mut(&link).expect("there");
+        match accepted {
+            Ok(Accepted { id, queue, view, cqe }) => {
+                let flow_control = !connect.attributes.has(nvme::fabrics::ConnectAttributes::DISABLE_SQ_FLOW);
+                connection.wire.accept(id.qid == 0, flow_control, &cqe, &mut connection.sent);
+                let io = |id| Queue::Io(id, IoQueue::new(queue, view));
+                connection.queue = if id.qid == 0 { Queue::Admin(id.cntlid) } else { io(id) };
+            }
+            Err(refusal) => {
+                connection.wire.respond(&refusal.completion(sqe.cid), &mut connection.sent);
+                self.closed.push(link);
+            }
+        }
+    }
+
+    fn io(&mut self, link: Link, sqe: &Sqe, incoming: Incoming, data: Vec<u8>) {
+        let connection = self.connections.get_mut(&link).expect("there");
+        let Queue::Io(_, queue) = &mut connection.queue else { panic!("no I/O queue") };
+        match queue.handle_command(sqe).expect("our host keeps the rules") {
+            Action::Execute(request) => {
+                let (data, is_ready) = match incoming {
+                    Incoming::OnRequest(bytes) => {
+                        connection.wire.ask(request.tag.0, sqe.cid, bytes, &mut connection.sent);
+                        (vec![0; bytes as usize], false)
+                    }
+                    _ => (data, true),
+                };
+                connection.tasks.push(Task { request, data, is_ready });
+            }
+            Action::Respond(cqe) => connection.wire.respond(&cqe, &mut connection.sent),
+            Action::Disconnect(_) => panic!("our host does not disconnect queues"),
+        }
+    }
+
+    /// Executes one command, perhaps, and carries out what the subsystem asks for.
+    pub fn work(&mut self, now: Duration, random: &mut Random) {
+        let links: Vec<Link> = self.connections.keys().copied().collect();
+        if !links.is_empty() {
+            let link = links[random.below(links.len() as u64) as usize];
+            self.execute_one(link, random);
+            self.drain(now, link);
+        }
+        let connections = &mut self.connections;
+        self.subsystem.handle_timeout(now, |cntlid| {
+            let traffic = |one: &mut Connection| match &mut one.queue {
+                Queue::Io(id, queue) if id.cntlid == cntlid => queue.take_traffic(),
+                _ => false,
+            };
+            connections.values_mut().fold(false, |any, one| traffic(one) | any)
+        });
+        while let Some(output) = self.subsystem.poll_output() {
+            self.carry_out(output);
+        }
+    }
+
+    fn execute_one(&mut self, link: Link, random: &mut Random) {
+        let connection = self.connections.get_mut(&link).expect("there");
+        let ready: Vec<usize> =
+            (0..connection.tasks.len()).filter(|at| connection.tasks[*at].is_ready).collect();
+        let Some(at) = ready.get(random.below(ready.len().max(1) as u64) as usize) else { return };
+        let Task { request, data, .. } = connection.tasks.swap_remove(*at);
+        let start = request.start as usize * client::BLOCK;
+        let range = start..start + request.blocks as usize * client::BLOCK;
+        match request.operation {
+            Operation::Write { .. } => self.content[range.clone()].copy_from_slice(&data),
+            Operation::WriteZeroes { .. } => self.content[range.clone()].fill(0),
+            _ => {}
+        }
+        let Queue::Io(_, queue) = &mut connection.queue else { panic!("no I/O queue") };
+        let cqe = queue.complete(request.tag, Status::SUCCESS).expect("outstanding");
+        if connection.broken {
+            return;
+        }
+        if request.operation != Operation::Read {
+            return connection.wire.respond(&cqe, &mut connection.sent);
+        }
+        send(connection, &cqe, &self.content[range], random);
+    }
+
+    fn carry_out(&mut self, output: Output) {
+        match output {
+            Output::Respond { cntlid, cqe, data } => {
+                let is_admin = |one: &&mut Connection| matches!(one.queue, Queue::Admin(id) if id == cntlid);
+                let Some(connection) = self.connections.values_mut().find(is_admin) else { return };
+                if data.is_empty() {
+                    connection.wire.respond(&cqe, &mut connection.sent);
+                } else {
+                    send(connection, &cqe, &data, &mut Random(0));
+                }
+            }
+            Output::View { cntlid, view } => {
+                for connection in self.connections.values_mut() {
+                    match &mut connection.queue {
+                        Queue::Io(id, queue) if id.cntlid == cntlid => {
+                            queue.set_view(std::sync::Arc::clone(&view));
+                        }
+                        _ => {}
+                    }
+                }
+            }
+            Output::Close { queue, .. } => {
+                let is_it = |one: &Connection| match &one.queue {
+                    Queue::None => false,
+                    Queue::Admin(cntlid) => *cntlid == queue.cntlid && queue.qid == 0,
+                    Queue::Io(id, _) => *id == queue,
+                };
+                self.closed
+                    .extend(self.connections.iter().filter(|(_, one)| is_it(one)).map(|(link, _)| *link));
+            }
+            Output::Released { .. } => {}
+        }
+    }
+}
+
+/// Sends data in parts of any length, and the completion if they do not imply it.
+fn send(connection: &mut Connection, cqe: &Cqe, data: &[u8], random: &mut Random) {
+    let mut rest = ToHost::new(cqe.cid, data.len() as u32);
+    while rest.left() > 0 {
+        let part = if random.chance(500) { 1 + random.below(5000) as u32 } else { u32::MAX };
+        let sent = connection.wire.send_data(&mut rest, part, cqe, &mut connection.sent);
+        let part = &data[sent.offset as usize..(sent.offset + sent.length) as usize];
+        connection.sent.extend_from_slice(part);
+        if sent.digest {
+            connection.sent.extend(digest::of(part).to_bytes());
+        }
+        if sent.respond {
+            connection.wire.respond(cqe, &mut connection.sent);
+        }
+    }
+}
+
+/// Changes a byte of data, sometimes.
+pub fn spoil(data: &mut [u8], random: &mut Random, in_thousand: u64) {
+    if !data.is_empty() && random.chance(in_thousand) {
+        let at = random.below(data.len() as u64) as usize;
+        data[at] ^= 0x40;
+    }
+}
+
+fn volume(id: u64) -> Volume {
+    Volume {
+        id: VolumeId(id),
+        ids: NamespaceIds { eui64: None, nguid: None, uuid: Some([id as u8; 16]) },
+        blocks: client::BLOCKS,
+        block_shift: 9,
+        owner: Node(0),
+        hosts: Access::Any,
+        write_protected: false,
+        volatile_cache: false,
+        deallocated_reads_zero: true,
+        preferred_blocks: 0,
+    }
+}
