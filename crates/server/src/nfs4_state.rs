@@ -32,7 +32,7 @@ use call_backs::BackChannels;
 use held::HeldFiles;
 pub(crate) use held::{FileName, Opening};
 use locks::Grants;
-pub(crate) use place::{StateHost, StateWords};
+pub(crate) use place::{Change, StateHost, StateWords};
 use recovery::{GraceRecorded, Recovered, Recovery, WRITE_WAIT};
 use state::{Bounds, ClientRef, HeapWords, Host as _, Kind, OpenError, Output, SingleProcess, State, Tick};
 use std::path::Path;
@@ -371,6 +371,49 @@ impl Nfs4State {
     pub fn is_in_grace(&self, now: Duration) -> bool {
         self.state.is_in_grace(now)
             || self.recovery.as_ref().is_some_and(|recovery| !recovery.is_grace_recorded())
+    }
+
+    /// Whether an operation on an export may be in the way of what clients of version 4 have open or
+    /// delegated, or soon will.
+    #[inline]
+    pub fn is_heeded_in(&self, export: &Export) -> bool {
+        // A neighbour of a group may give delegations where this process does not.
+        self.versions.has_v4()
+            && (export.config.delegations
+                || self.is_in_group()
+                || self.state.denies_anything()
+                || self.state.used(Kind::Delegation) > 0)
+    }
+
+    /// Begins a change of an object: [`State::begin_change`]. `None` where there can be no
+    /// delegations.
+    #[inline]
+    pub fn begin_change(
+        &self,
+        now: Duration,
+        of: Option<ClientRef>,
+        export: &Export,
+        object: ObjectId,
+    ) -> Result<Option<Change<'_>>, state::Error> {
+        // Also where this process gives no delegations: its neighbours may.
+        if !self.versions.has_v4() {
+            return Ok(None);
+        }
+        self.state.begin_change(self.host(), now, of, &file_name(export, object)).map(Some)
+    }
+
+    /// Goes on with a change that is half done: [`State::go_on_with_change`].
+    pub fn go_on_with_change(
+        &self,
+        now: Duration,
+        of: Option<ClientRef>,
+        export: &Export,
+        object: ObjectId,
+    ) -> Result<Option<Change<'_>>, state::Error> {
+        if !self.versions.has_v4() {
+            return Ok(None);
+        }
+        self.state.go_on_with_change(self.host(), now, of, &file_name(export, object)).map(Some)
     }
 
     /// Ends what it does beside the loops, at `deadline` at the latest; writes what is to outlive

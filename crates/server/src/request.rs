@@ -13,7 +13,7 @@ use crate::export::{Export, OpenError};
 use crate::group::Group;
 use crate::handle::HandleError;
 use crate::identity::{Identity, SquashedCaller};
-use crate::nfs4_state::{Nfs4State, Opening, file_name};
+use crate::nfs4_state::{Change, Nfs4State, Opening, file_name};
 use crate::program::{Answered, Handover, Mode};
 use crate::replies::Payload;
 use crate::statistics::FileId;
@@ -119,29 +119,44 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Makes sure that no client has a delegation of an object whose attributes, name or links are
-    /// about to change. RFC 8881 s10.4.1
+    /// Makes sure that no client has a delegation of an object whose data, attributes, name or
+    /// links are about to change, nor gets one before the change is dropped. RFC 8881 s10.4.1
     ///
     /// # Errors
     /// [`Status::Later`] until it is returned, or revoked.
     #[inline]
-    pub fn recall(&self, target: &Target<'_>) -> StoreResult<()> {
+    pub fn begin_change(&self, target: &Target<'_>) -> StoreResult<Option<Change<'a>>> {
+        self.denials.map_or(Ok(None), |denials| denials.begin_change(target.export, target.object))
+    }
+
+    /// As [`begin_change`](Self::begin_change), of data or of the size, which an open may deny.
+    ///
+    /// # Errors
+    /// As [`check_denials`](Self::check_denials) and [`begin_change`](Self::begin_change).
+    #[inline]
+    pub fn begin_write(&self, target: &Target<'_>) -> StoreResult<Option<Change<'a>>> {
+        self.check_denials(target, state::WRITE)?;
+        self.begin_change(target)
+    }
+
+    /// As [`begin_change`](Self::begin_change), of what a name in a directory is.
+    pub fn begin_change_named(&self, at: &Target<'_>, name: &[u8]) -> StoreResult<Option<Change<'a>>> {
         match self.denials {
-            Some(denials) if self.meets_denials() => denials.recall(target.export, target.object),
-            _ => Ok(()),
+            Some(denials) if denials.state.is_heeded_in(at.export) => {
+                let found = at.find(name).and_then(|(_, found)| found);
+                found.map_or(Ok(None), |found| denials.begin_change(at.export, found.object))
+            }
+            _ => Ok(None),
         }
     }
 
-    /// As [`recall`](Self::recall), of what a name in a directory is.
-    #[inline]
-    pub fn recall_named(&self, at: &Target<'_>, name: &[u8]) -> StoreResult<()> {
-        match self.denials {
-            Some(denials) if self.meets_denials() => {
-                let found = at.find(name).and_then(|(_, found)| found);
-                found.map_or(Ok(()), |found| denials.recall(at.export, found.object))
-            }
-            _ => Ok(()),
-        }
+    /// Goes on with a change that a process has begun which has ended. Delegations are recalled,
+    /// and not waited for.
+    pub fn go_on_with_change(&self, at: &Target<'_>, object: ObjectId) -> StoreResult<Option<Change<'a>>> {
+        self.denials.map_or(Ok(None), |denials| {
+            let begun = denials.state.go_on_with_change(denials.now, None, at.export, object);
+            denials.of_state(begun)
+        })
     }
 
     /// Holds a file that somebody has open, before a name of it is taken away:
@@ -152,8 +167,14 @@ impl<'a> Request<'a> {
 
     /// Whether any open denies this call anything.
     #[inline]
-    pub fn meets_denials(&self) -> bool {
+    fn meets_denials(&self) -> bool {
         self.denials.is_some_and(|denials| denials.state.state.denies_anything())
+    }
+
+    /// Whether an operation on an export may be in the way of clients of version 4.
+    #[inline]
+    pub fn heeds_opens_in(&self, export: &Export) -> bool {
+        self.denials.is_some_and(|denials| denials.state.is_heeded_in(export))
     }
 
     /// Opens a handle for any operation of the store.
@@ -247,21 +268,21 @@ fn changeable(target: Target<'_>) -> Result<Target<'_>, TargetError> {
     if target.export.config.read_only { Err(TargetError::Status(Status::ReadOnly)) } else { Ok(target) }
 }
 
-impl Denials<'_> {
+impl<'a> Denials<'a> {
     #[cold]
     fn check(self, target: &Target<'_>, access: u8) -> StoreResult<()> {
         let file = file_name(target.export, target.object);
         self.of_state(self.state.state.check_io(self.state.host(), self.now, None, &file, access))
     }
 
-    #[cold]
-    fn recall(self, export: &Export, object: ObjectId) -> StoreResult<()> {
-        let file = file_name(export, object);
-        self.of_state(self.state.state.recall_for_change(self.state.host(), self.now, None, &file))
+    #[inline]
+    fn begin_change(self, export: &Export, object: ObjectId) -> StoreResult<Option<Change<'a>>> {
+        self.of_state(self.state.begin_change(self.now, None, export, object))
     }
 
     /// The holders of delegations in the way are told at once.
-    fn of_state(self, done: Result<(), state::Error>) -> StoreResult<()> {
+    #[inline]
+    fn of_state<T>(self, done: Result<T, state::Error>) -> StoreResult<T> {
         done.map_err(|error| {
             self.state.call_back_if_needed(self.now);
             match error {
@@ -302,8 +323,14 @@ impl Target<'_> {
     }
 
     /// Sets attributes of an object that a process may not have set after it created the object,
-    /// because it ended. An attribute that cannot be set keeps its value.
-    pub fn complete_attributes(&self, found: &Found, wanted: &SetAttributes) -> Attributes {
+    /// because it ended. An attribute that cannot be set keeps its value. Until the change is
+    /// begun, somebody may have got a delegation of the object.
+    pub fn complete_attributes(
+        &self,
+        found: &Found,
+        wanted: &SetAttributes,
+        change: StoreResult<Option<Change<'_>>>,
+    ) -> Attributes {
         let (is, mut set) = (found.attributes, *wanted);
         // Data that somebody has written since must not be truncated.
         set.size = set.size.filter(|size| is.size == 0 && *size > 0);
@@ -311,7 +338,8 @@ impl Target<'_> {
         set.uid = set.uid.filter(|uid| *uid != is.uid);
         set.gid = set.gid.filter(|gid| *gid != is.gid);
         let store = &self.export.store;
-        let (_, done) = store.set_attributes(self.squashed.caller(), found.object, &set, None);
+        let done = change
+            .and_then(|_change| store.set_attributes(self.squashed.caller(), found.object, &set, None).1);
         let now = store.attributes(found.object, Wait::Allowed);
         match done.and(now.unwrap_or(Err(Status::Later))) {
             Ok(now) => now,

@@ -55,6 +55,48 @@ impl<W: Words> Arena<W> {
         Ok(self.find(sessions, |record| Ok(self.reachable_by_any(record)?.is_some()))?.is_some())
     }
 
+    /// Whether a session can carry call-backs, and its client takes them, as far as that is known.
+    fn has_sound_back(&self, of: Record) -> Result<bool, Error> {
+        let is_faulty = self.read(of, session::FLAGS)? & session::BACK_FAULT != 0;
+        Ok(!is_faulty && self.reachable_by_any(of)?.is_some() && self.back_slots(of)? != 0)
+    }
+
+    /// Whether a client can be called back on any of its sessions, and takes it.
+    pub fn takes_call_backs(&self, of: Record) -> Result<bool, Error> {
+        let sessions = self.list(of, client::SESSIONS, Kind::Session, session::LINK)?;
+        Ok(self.find(sessions, |record| self.has_sound_back(record))?.is_some())
+    }
+
+    /// The session on which this process is to call a client back: one whose back channel works and
+    /// has a free slot, else one whose works. One whose client does not answer is for want of any
+    /// other, also by way of another process.
+    pub fn session_to_call(&self, host: &impl Host, of: Record) -> Result<Option<SessionId>, Error> {
+        let sessions = self.list(of, client::SESSIONS, Kind::Session, session::LINK)?;
+        let (mut walk, mut busy, mut faulty) = (self.walk(sessions), None, None);
+        let mut is_elsewhere = false;
+        while let Some(record) = walk.next(self)? {
+            let (is_here, is_sound) =
+                (self.back_place(record, host.me())?.is_some(), self.has_sound_back(record)?);
+            match (is_here, is_sound) {
+                (true, true) if self.has_free_slot(record)? => return self.session_id(record).map(Some),
+                (true, true) => busy = busy.or(Some(record)),
+                (true, false) => faulty = faulty.or(Some(record)),
+                (false, _) => is_elsewhere |= is_sound,
+            }
+        }
+        let found = busy.or_else(|| faulty.filter(|_| !is_elsewhere));
+        found.map(|record| self.session_id(record)).transpose()
+    }
+
+    fn has_free_slot(&self, of: Record) -> Result<bool, Error> {
+        for slot in 0..self.back_slots(of)? {
+            if lower(self.read(of, session::BACK_SLOTS + slot)?) == 0 {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     fn back_slots(&self, of: Record) -> Result<usize, Error> {
         let mut words = [0; crate::record::CHANNELS_WORDS];
         for (at, word) in words.iter_mut().enumerate() {

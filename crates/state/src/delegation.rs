@@ -1,6 +1,10 @@
 //! Read delegations (RFC 8881 s10.4): a client may open and lock a file for reading by itself,
 //! until somebody wants to change the file. Then the delegation is recalled, and whoever caused
-//! that tries again. A delegation that is not returned within a lease is revoked.
+//! that tries again. A delegation that is not returned within a lease is revoked. How a change
+//! learns of delegations, and they of changes, is in `change`.
+//!
+//! A file may have as many delegations as there are, so a recall of all looks at some of them under
+//! one hold of the lock. Those that were looked at go to the end of the file's list.
 
 use crate::State;
 use crate::arena::{Arena, List, lower, pair, upper};
@@ -10,7 +14,7 @@ use crate::host::Host;
 use crate::id::{ClientId, Name, SessionId, StateId};
 use crate::layout::{Table, head, milliseconds};
 use crate::open::DROPS_MAX;
-use crate::record::{Kind, Record, client, delegation, file, session, slot};
+use crate::record::{Kind, Record, client, delegation, file, slot};
 use crate::session::Ticket;
 use crate::slot::NOTE_WORDS;
 use crate::transaction::Transaction;
@@ -19,8 +23,20 @@ use std::time::Duration;
 
 /// How long a recall is waited for before it is handed out again.
 pub const RECALL_RETRY: Duration = Duration::from_secs(5);
-/// Recalls that are looked at for one that this process can send.
+/// Recalls that are looked at under one hold of the lock, for one that this process can send.
 const RECALLS_LOOKED_AT: usize = 64;
+/// Delegations of a file that are looked at under one hold of the lock.
+const RECALLED_AT_ONCE: usize = 256;
+/// Delegations that are revoked under one hold of the lock.
+const REVOKED_AT_ONCE: usize = 64;
+/// A client that has not returned all that it was asked for in this time gets nothing new: it has
+/// been asked twice.
+const RECALL_PATIENCE: Duration = Duration::from_secs(10);
+/// Leases for which a client gets nothing that has lost a delegation: each delegation that it does
+/// not return costs others one.
+const DISTRUST_LEASES: u32 = 10;
+/// Locked ranges of a file that are looked at before it is delegated.
+const RANGES_LOOKED_AT: u64 = 64;
 
 const GRANTED: u64 = 0;
 const RECALLED: u64 = 1;
@@ -47,6 +63,10 @@ const fn sent() -> List {
     List { head: head::RECALLS_SENT, kind: Kind::Delegation, link: delegation::QUEUE }
 }
 
+const fn by_age() -> List {
+    List { head: head::RECALLS_BY_AGE, kind: Kind::Delegation, link: delegation::BY_AGE }
+}
+
 impl<W: Words> Arena<W> {
     fn delegations(&self, of: Record, of_client: Record) -> List {
         self.bucket(Table::Delegation, self.state_key(of, of_client), delegation::BY_KEY)
@@ -63,18 +83,6 @@ impl<W: Words> Arena<W> {
         Ok(record.kind == Kind::Delegation && self.read(record, delegation::STATE)? == REVOKED)
     }
 
-    /// A session of a client whose back channel this process has.
-    pub fn reachable_session(&self, host: &impl Host, of: Record) -> Result<Option<SessionId>, Error> {
-        let sessions = self.list(of, client::SESSIONS, Kind::Session, session::LINK)?;
-        let mut walk = self.walk(sessions);
-        while let Some(record) = walk.next(self)? {
-            if self.back_place(record, host.me())?.is_some() {
-                return self.session_id(record).map(Some);
-            }
-        }
-        Ok(None)
-    }
-
     /// The queue that a delegation is in.
     fn recall_queue(&self, record: Record) -> Result<Option<List>, Error> {
         if self.read(record, delegation::STATE)? != RECALLED {
@@ -82,51 +90,108 @@ impl<W: Words> Arena<W> {
         }
         Ok(Some(if self.read(record, delegation::SENT)? == 0 { unsent() } else { sent() }))
     }
+
+    /// Whether a client gives back what it is asked for, as far as that is known.
+    fn is_trusted(&self, of: Record, now: Duration) -> Result<bool, Error> {
+        let recalled = self.read(of, client::RECALLED_COUNT)? != 0;
+        let patience = milliseconds(RECALL_PATIENCE);
+        let late = self.read(of, client::RECALLED_SINCE)?.saturating_add(patience);
+        Ok(self.read(of, client::REVOKED_COUNT)? == 0
+            && milliseconds(now) >= self.read(of, client::DELEGATE_FROM)?
+            && !(recalled && milliseconds(now) >= late))
+    }
+
+    /// Whether a file has locks that whoever locks it for reading by itself would not see, or may
+    /// get such a lock from somebody who waits. Opens that write do not count here.
+    fn may_be_locked(&self, of: Record) -> Result<bool, Error> {
+        let is_waited_for = self.read(of, file::WAITER_COUNT)? != 0;
+        if is_waited_for || self.read(of, file::RANGE_COUNT)? > RANGES_LOOKED_AT {
+            return Ok(true);
+        }
+        let exclusive = self.find(self.ranges_of_file(of)?, |record| self.is_exclusive(record));
+        Ok(exclusive?.is_some())
+    }
 }
 
 impl<W: Words> Transaction<'_, W> {
-    /// Makes sure that no other client has a delegation of a file that is about to change. Recalls
-    /// are begun, and delegations of clients that ended, or whose lease has, are dropped: up to
-    /// [`DROPS_MAX`] of them, and then the caller tries again.
+    /// Makes sure that no other client has a delegation of a file that is about to change: see
+    /// [`recall_of`](Self::recall_of).
     pub fn recall_for(&mut self, now: Duration, name: &[u8], except: Option<Record>) -> Result<(), Error> {
-        let Some(of) = self.find_file(name)? else { return Ok(()) };
+        self.settle_delegations(self.file_hash(name))?;
+        self.find_file(name)?.map_or(Ok(()), |of| self.recall_of(now, of, except))
+    }
+
+    /// Makes sure that no other client has a delegation of a file. Recalls are begun, and
+    /// delegations of clients that ended, or whose lease has, are dropped: some of them, and then
+    /// the caller tries again, at once if there are more.
+    pub fn recall_of(&mut self, now: Duration, of: Record, except: Option<Record>) -> Result<(), Error> {
+        let own = except.map_or(Ok(None), |except| self.find_delegation(of, except))?;
+        let keeps_own = own.map_or(Ok(false), |own| Ok(!self.is_revoked(own)?))?;
+        let mut others = self.read(of, file::DELEGATED)?.saturating_sub(u64::from(keeps_own));
+        if others == 0 {
+            return Ok(());
+        }
+        self.share(now, self.read(of, file::HASH)?)?;
         let list = self.list(of, file::DELEGATIONS, Kind::Delegation, delegation::BY_FILE)?;
-        let (mut walk, mut begun, mut must_wait, mut dropped) = (self.walk(list), false, false, 0);
-        while let Some(record) = walk.next(self)? {
+        let (mut walk, mut last, mut begun, mut dropped) = (self.walk(list), None, 0, 0);
+        for _ in 0..RECALLED_AT_ONCE {
+            let Some(record) = walk.next(self)? else {
+                last = None;
+                break;
+            };
+            last = Some(record);
+            if own == Some(record) || self.is_revoked(record)? {
+                continue;
+            }
             let of_client = self.owning(record, delegation::CLIENT, Kind::Client)?;
-            let state = self.read(record, delegation::STATE)?;
-            if Some(of_client) == except || state == REVOKED {
+            if !self.may_be_dropped(of_client, now)? {
+                begun += usize::from(self.recall(record, of_client, now)?);
                 continue;
             }
-            if !begun {
-                // First, because the file ends with its last delegation if nothing else names it.
-                let until = now.saturating_add(self.layout.config.lease);
-                self.write(of, file::SHARED_UNTIL, milliseconds(until))?;
-                begun = true;
-            }
-            if self.may_be_dropped(of_client, now)? {
-                self.kill_client(of_client)?;
-                self.drop_lost_delegation(record)?;
-                self.checkpoint();
-                dropped += 1;
-                if dropped == DROPS_MAX {
-                    return Err(Error::Delay);
-                }
-                continue;
-            }
-            must_wait = true;
-            if state == GRANTED {
-                self.write(record, delegation::STATE, RECALLED)?;
-                self.write(record, delegation::RECALLED, milliseconds(now))?;
-                self.push(unsent(), record)?;
-                self.checkpoint_if_large();
-            }
-        }
-        if must_wait {
+            // The file ends with its last delegation if nothing else names it; but then none is
+            // left to be looked at.
+            last = None;
+            self.kill_client(of_client)?;
+            self.drop_lost_delegation(record)?;
             self.checkpoint();
-            return Err(Error::Delay);
+            (dropped, others) = (dropped + 1, others.saturating_sub(1));
+            if others == 0 {
+                return Ok(());
+            }
+            if dropped == DROPS_MAX {
+                break;
+            }
         }
-        Ok(())
+        if let Some(last) = last {
+            self.rotate(list, last)?;
+        }
+        self.goes_on = last.is_some() && begun > 0 || dropped == DROPS_MAX;
+        self.checkpoint();
+        Err(Error::Delay)
+    }
+
+    /// Begins the recall of a delegation, unless it has begun. Returns whether it had not.
+    fn recall(&mut self, record: Record, of_client: Record, now: Duration) -> Result<bool, Error> {
+        if self.read(record, delegation::STATE)? != GRANTED {
+            return Ok(false);
+        }
+        self.write(record, delegation::STATE, RECALLED)?;
+        self.write(record, delegation::RECALLED, milliseconds(now))?;
+        if self.read(of_client, client::RECALLED_COUNT)? == 0 {
+            self.write(of_client, client::RECALLED_SINCE, milliseconds(now))?;
+        }
+        self.count(of_client, client::RECALLED_COUNT, 1)?;
+        self.push(by_age(), record)?;
+        self.push(unsent(), record)?;
+        Ok(true)
+    }
+
+    /// Ends the recall of a delegation, if it has begun.
+    fn end_recall(&mut self, record: Record, of_client: Record) -> Result<(), Error> {
+        let Some(queue) = self.recall_queue(record)? else { return Ok(()) };
+        self.unlink(queue, record)?;
+        self.unlink(by_age(), record)?;
+        self.count(of_client, client::RECALLED_COUNT, -1)
     }
 
     /// Ends a delegation that nobody has returned. Its file may have been kept for it.
@@ -136,14 +201,12 @@ impl<W: Words> Transaction<'_, W> {
     }
 
     pub fn drop_delegation(&mut self, record: Record) -> Result<(), Error> {
-        if let Some(queue) = self.recall_queue(record)? {
-            self.unlink(queue, record)?;
-        }
-        if !self.is_revoked(record)? {
-            self.add(head::DENIALS, -1)?;
-        }
         let of = self.owning(record, delegation::FILE, Kind::File)?;
         let of_client = self.owning(record, delegation::CLIENT, Kind::Client)?;
+        self.end_recall(record, of_client)?;
+        if !self.is_revoked(record)? {
+            self.discount_delegation(of)?;
+        }
         self.unlink(self.delegations(of, of_client), record)?;
         let by_file = self.list(of, file::DELEGATIONS, Kind::Delegation, delegation::BY_FILE)?;
         self.unlink(by_file, record)?;
@@ -155,15 +218,28 @@ impl<W: Words> Transaction<'_, W> {
     }
 
     /// A delegation, unless the file is being changed or shared.
-    fn grant(&mut self, of_client: Record, name: &[u8], now: Duration) -> Result<Option<Record>, Error> {
+    fn grant(
+        &mut self,
+        host: &impl Host,
+        of_client: Record,
+        name: &[u8],
+        now: Duration,
+    ) -> Result<Option<Record>, Error> {
         let Some(of) = self.find_file(name)? else { return Ok(None) };
         let is_written = ReadWrite::of(self.read(of, file::ACCESS)?).write != 0;
-        let is_shared = milliseconds(now) < self.read(of, file::SHARED_UNTIL)?;
-        if is_written || is_shared || self.find_delegation(of, of_client)?.is_some() {
+        if is_written
+            || self.is_shared(now, self.read(of, file::HASH)?)
+            || self.may_be_locked(of)?
+            || self.find_delegation(of, of_client)?.is_some()
+            || !self.count_delegation(host, of)?
+        {
             return Ok(None);
         }
         match self.admit(of_client, Kind::Delegation, client::DELEGATION_COUNT) {
-            Err(Error::ClientLimit(_) | Error::PeerLimit(_)) => return Ok(None),
+            Err(Error::ClientLimit(_) | Error::PeerLimit(_)) => {
+                self.discount_delegation(of)?;
+                return Ok(None);
+            }
             admitted => admitted?,
         }
         let record = self.allocate(Kind::Delegation)?;
@@ -175,16 +251,21 @@ impl<W: Words> Transaction<'_, W> {
         self.push(by_file, record)?;
         let by_client = self.list(of_client, client::DELEGATIONS, Kind::Delegation, delegation::BY_CLIENT)?;
         self.push(by_client, record)?;
-        self.add(head::DENIALS, 1)?;
         Ok(Some(record))
     }
 
-    fn delegate(&mut self, now: Duration, ticket: &Ticket, file: &[u8]) -> Result<Option<StateId>, Error> {
+    fn delegate(
+        &mut self,
+        host: &impl Host,
+        now: Duration,
+        ticket: &Ticket,
+        file: &[u8],
+    ) -> Result<Option<StateId>, Error> {
         let of_client = self.live_client(ticket.client())?;
-        if self.reachable_by_any(ticket.session())?.is_none() {
+        if !self.takes_call_backs(of_client)? || !self.is_trusted(of_client, now)? {
             return Ok(None);
         }
-        let Some(record) = self.grant(of_client, file, now)? else { return Ok(None) };
+        let Some(record) = self.grant(host, of_client, file, now)? else { return Ok(None) };
         let place = Name::of_state(0, record, 0).place;
         let name = pair(place, self.generation(record)?);
         self.add_to_note(ticket, DELEGATION_NOTE, name)?;
@@ -194,9 +275,8 @@ impl<W: Words> Transaction<'_, W> {
     /// The next recall that this process can send.
     pub fn next_recall(&mut self, host: &impl Host, now: Duration) -> Result<Option<Recall>, Error> {
         // Those that were sent without effect can be sent again, by any process.
-        let mut taken = 0;
-        while let Some(record) = self.first(sent()) {
-            self.taken(sent(), &mut taken)?;
+        for _ in 0..RECALLS_LOOKED_AT {
+            let Some(record) = self.first(sent()) else { break };
             let at = self.read(record, delegation::SENT)?;
             if milliseconds(now) < at.saturating_add(milliseconds(RECALL_RETRY)) {
                 break;
@@ -204,14 +284,13 @@ impl<W: Words> Transaction<'_, W> {
             self.unlink(sent(), record)?;
             self.write(record, delegation::SENT, 0)?;
             self.push(unsent(), record)?;
-            self.checkpoint_if_large();
         }
         let mut passed_on = None;
         for _ in 0..RECALLS_LOOKED_AT {
             let Some(record) = self.first(unsent()).filter(|first| Some(*first) != passed_on) else { break };
             self.unlink(unsent(), record)?;
             let of_client = self.owning(record, delegation::CLIENT, Kind::Client)?;
-            let Some(session) = self.reachable_session(host, of_client)? else {
+            let Some(session) = self.session_to_call(host, of_client)? else {
                 // Another process may send it.
                 self.push(unsent(), record)?;
                 passed_on = passed_on.or(Some(record));
@@ -226,24 +305,27 @@ impl<W: Words> Transaction<'_, W> {
         Ok(None)
     }
 
-    /// Revokes delegations that were not returned within a lease.
-    pub fn revoke_late(&mut self, now: Duration) -> Result<(), Error> {
-        let lease = milliseconds(self.layout.config.lease);
-        for queue in [unsent(), sent()] {
-            let mut walk = self.walk(queue);
-            while let Some(record) = walk.next(self)? {
-                if milliseconds(now) < self.read(record, delegation::RECALLED)?.saturating_add(lease) {
-                    continue;
-                }
-                self.unlink(queue, record)?;
-                self.write(record, delegation::STATE, REVOKED)?;
-                self.add(head::DENIALS, -1)?;
-                let of_client = self.owning(record, delegation::CLIENT, Kind::Client)?;
-                self.count(of_client, client::REVOKED_COUNT, 1)?;
-                self.checkpoint_if_large();
+    /// Revokes some of the delegations that were not returned within a lease. Returns false if
+    /// there are more.
+    pub fn revoke_late(&mut self, now: Duration) -> Result<bool, Error> {
+        let lease = self.layout.config.lease;
+        for _ in 0..REVOKED_AT_ONCE {
+            let Some(record) = self.first(by_age()) else { return Ok(true) };
+            let since = self.read(record, delegation::RECALLED)?;
+            if milliseconds(now) < since.saturating_add(milliseconds(lease)) {
+                return Ok(true);
             }
+            let of = self.owning(record, delegation::FILE, Kind::File)?;
+            let of_client = self.owning(record, delegation::CLIENT, Kind::Client)?;
+            self.end_recall(record, of_client)?;
+            self.discount_delegation(of)?;
+            self.write(record, delegation::STATE, REVOKED)?;
+            self.count(of_client, client::REVOKED_COUNT, 1)?;
+            let until = now.saturating_add(lease.saturating_mul(DISTRUST_LEASES));
+            self.write(of_client, client::DELEGATE_FROM, milliseconds(until))?;
+            self.checkpoint();
         }
-        Ok(())
+        Ok(false)
     }
 }
 
@@ -262,7 +344,7 @@ impl<W: Words> State<W> {
     ) -> Result<Option<StateId>, Error> {
         // A delegation is a favour, for which no client's state is dropped: this makes no room.
         let mut transaction = self.arena.begin(host)?;
-        match transaction.delegate(now, ticket, file) {
+        match transaction.delegate(host, now, ticket, file) {
             Ok(granted) => {
                 transaction.commit();
                 Ok(granted)
@@ -299,27 +381,6 @@ impl<W: Words> State<W> {
             }
             transaction.drop_delegation(record)?;
             transaction.commit_step(ticket, [0; NOTE_WORDS])
-        })
-    }
-
-    /// Makes sure that no other client has a delegation of a file whose name, links, size or
-    /// attributes are about to change: REMOVE, RENAME, LINK, SETATTR, in any protocol. Takes no
-    /// lock while there are no delegations.
-    ///
-    /// # Errors
-    /// [`Error::Delay`] until the delegations are returned or revoked, [`Error::Busy`].
-    pub fn recall_for_change(
-        &self,
-        host: &impl Host,
-        now: Duration,
-        of: Option<crate::ClientRef>,
-        file: &[u8],
-    ) -> Result<(), Error> {
-        if self.arena.words.load(head::DENIALS) == 0 {
-            return Ok(());
-        }
-        self.change(host, now, |transaction| {
-            transaction.recall_for(now, file, of.map(crate::ClientRef::record))
         })
     }
 }

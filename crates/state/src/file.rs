@@ -20,9 +20,13 @@ impl<W: Words> Arena<W> {
         self.bucket(Table::File, hash, file::BY_KEY)
     }
 
+    pub fn file_hash(&self, name: &[u8]) -> u64 {
+        self.hash(name, Table::File as u64)
+    }
+
     /// The record of a file, if it has any state.
     pub fn find_file(&self, name: &[u8]) -> Result<Option<Record>, Error> {
-        let hash = self.hash(name, Table::File as u64);
+        let hash = self.file_hash(name);
         self.find(self.files(hash), |record| {
             Ok(self.read(record, file::HASH)? == hash && self.file_is(record, name)?)
         })
@@ -85,7 +89,7 @@ impl<W: Words> Transaction<'_, W> {
             Some(record) => record,
             None => {
                 let record = self.allocate(Kind::File)?;
-                let hash = self.hash(name, Table::File as u64);
+                let hash = self.file_hash(name);
                 self.write(record, file::LENGTH, name.len() as u64)?;
                 let words = words_of::<{ file::NAME_WORDS }>(name);
                 for (at, word) in words.into_iter().enumerate() {

@@ -5,6 +5,7 @@ use crate::error::OpenError;
 use crate::id::INDEX_BITS;
 use crate::record::{BACK_SLOTS_MAX, CHUNK_SLOTS, Kind, Record, SESSION_CHUNKS_MAX};
 use crate::words::Words;
+use std::ops::Range;
 use std::time::Duration;
 
 const MAGIC: u64 = u64::from_be_bytes(*b"TRKSTATE");
@@ -35,8 +36,8 @@ pub(crate) mod head {
     pub const PERSIST: usize = 14;
     pub const RECALLS: usize = 15;
     pub const NOTIFY: usize = 16;
-    /// Opens that deny anything, and delegations: without them I/O by special stateids and by other
-    /// protocols is never refused.
+    /// Opens that deny anything: without them I/O by special stateids and by other protocols is
+    /// never refused.
     pub const DENIALS: usize = 17;
     /// Where the search for clients whose lease has ended continues.
     pub const SWEEP: usize = 18;
@@ -62,8 +63,10 @@ pub(crate) mod head {
     pub const EXPIRY: usize = SLABS + SLAB_WORDS * crate::record::Kind::ALL.len();
     /// 1 once the recovery records are in the arena. Until then nothing is served.
     pub const LOADED: usize = EXPIRY + crate::record::Kind::ALL.len();
+    /// All delegations that are being recalled, in the order in which that began.
+    pub const RECALLS_BY_AGE: usize = LOADED + 1;
     /// Opens that ended without a CLOSE, ever.
-    pub const DROPPED_OPENS: usize = LOADED + 1;
+    pub const DROPPED_OPENS: usize = RECALLS_BY_AGE + 1;
     /// When the grace period ends at the latest, in milliseconds: until then it gets longer while
     /// clients reclaim.
     pub const GRACE_LIMIT: usize = DROPPED_OPENS + 1;
@@ -345,6 +348,24 @@ impl Table {
     }
 }
 
+/// What is known of the files of one hash, in words of its own: that is asked for without the lock.
+pub(crate) mod shared {
+    /// Opens that deny anything in the upper half, delegations that are not revoked in the lower
+    /// one.
+    pub const COUNTS: usize = 0;
+    /// Until when no such file is delegated, in milliseconds, because one had to be recalled.
+    pub const UNTIL: usize = 1;
+    pub const WORDS: usize = 2;
+}
+
+/// Sets of words in which changes are announced; the hash of a file says in which. As many words as
+/// all threads of all processes need, with room to spare.
+const CHANGE_SETS: usize = 256;
+/// Words of a set: one cache line.
+const CHANGE_SET_WORDS: usize = 8;
+/// Words for the changes that find no place in their set: one for each process.
+const CROWD_WORDS: usize = 32;
+
 /// Where everything is, computed from the configuration.
 #[derive(Debug, Clone)]
 pub(crate) struct Layout {
@@ -352,6 +373,9 @@ pub(crate) struct Layout {
     pub undo: usize,
     slabs: [Slab; Kind::ALL.len()],
     tables: [(usize, usize); Table::ALL.len()],
+    /// What is asked for without the lock: the first word, and of how many hashes.
+    shared: (usize, usize),
+    changes: usize,
     pub word_count: usize,
 }
 
@@ -368,6 +392,11 @@ impl Layout {
             tables[table as usize] = (at, buckets);
             at = at.checked_add(buckets)?;
         }
+        // Twice as many as there can be delegations, so that a file seldom pays for another one's.
+        let hashes = (bounds.delegations as usize * 2).next_power_of_two();
+        let shared = (at, hashes);
+        let changes = at.checked_add(hashes * shared::WORDS)?.next_multiple_of(CHANGE_SET_WORDS);
+        at = changes.checked_add(CHANGE_SETS * CHANGE_SET_WORDS + CROWD_WORDS)?;
         let reply_words = (bounds.reply_bytes as usize).div_ceil(8);
         let mut slabs = [Slab::default(); Kind::ALL.len()];
         for kind in Kind::ALL {
@@ -375,7 +404,8 @@ impl Layout {
             slabs[kind as usize] = Slab { base: at, words, count };
             at = at.checked_add(words.checked_mul(count as usize)?)?;
         }
-        Some(Self { config: config.clone(), undo: head::WORDS, slabs, tables, word_count: at })
+        let config = config.clone();
+        Some(Self { config, undo: head::WORDS, slabs, tables, shared, changes, word_count: at })
     }
 
     /// The word `field` of a record; `None` if there is no such record or word.
@@ -404,6 +434,38 @@ impl Layout {
         base + (hash as usize & (buckets - 1))
     }
 
+    /// The words of [`shared`] that a file has with all others of like hash.
+    pub fn shared(&self, hash: u64) -> usize {
+        let (base, hashes) = self.shared;
+        base + (hash as usize & (hashes - 1)) * shared::WORDS
+    }
+
+    /// The words in which a change of a file is announced.
+    pub fn changes(&self, hash: u64) -> Range<usize> {
+        // Other bits than those of a bucket.
+        let set = (hash >> 24) as usize % CHANGE_SETS;
+        let first = self.changes + set * CHANGE_SET_WORDS;
+        first..first + CHANGE_SET_WORDS
+    }
+
+    /// The words in which changes of any file are announced that find no place in the set.
+    pub fn crowd(&self) -> Range<usize> {
+        let first = self.changes + CHANGE_SETS * CHANGE_SET_WORDS;
+        first..first + CROWD_WORDS
+    }
+
+    /// All words of [`shared`].
+    #[cfg(test)]
+    pub fn all_shared(&self) -> Range<usize> {
+        self.shared.0..self.shared.0 + self.shared.1 * shared::WORDS
+    }
+
+    /// All words in which changes are announced.
+    #[cfg(test)]
+    pub fn all_changes(&self) -> Range<usize> {
+        self.changes..self.crowd().end
+    }
+
     /// The first bucket of a table, and how many it has.
     #[cfg(test)]
     pub fn table(&self, table: Table) -> (usize, usize) {
@@ -414,7 +476,10 @@ impl Layout {
     pub fn is_undoable(&self, at: usize) -> bool {
         let counters = head::CLIENT_COUNTER..head::CONFIG;
         let records = head::WORDS + 2 * UNDO_ENTRIES..self.word_count;
-        counters.contains(&at) || (head::SLABS..=head::GRACE_LIMIT).contains(&at) || records.contains(&at)
+        let counts = head::SLABS..=head::GRACE_LIMIT;
+        // Changes are announced without the lock.
+        let announced = self.changes..self.crowd().end;
+        counters.contains(&at) || counts.contains(&at) || records.contains(&at) && !announced.contains(&at)
     }
 
     /// Writes a head into memory that is all zeros; the magic number last.

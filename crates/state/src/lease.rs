@@ -289,11 +289,11 @@ impl<W: Words> State<W> {
     pub fn tick(&self, host: &impl Host, now: Duration) -> Result<Tick, Error> {
         let mut transaction = self.arena.begin(host)?;
         let is_swept = transaction.sweep(host, now)?;
-        transaction.revoke_late(now)?;
+        let is_revoked = transaction.revoke_late(now)?;
         transaction.sweep_grace(now)?;
         transaction.commit();
         let reaped = self.reap_rounds(host, now)?;
-        Ok(if is_swept { reaped } else { Tick::More })
+        Ok(if is_swept && is_revoked { reaped } else { Tick::More })
     }
 
     fn reap_rounds(&self, host: &impl Host, now: Duration) -> Result<Tick, Error> {

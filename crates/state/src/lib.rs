@@ -19,6 +19,7 @@
 
 mod arena;
 mod back_channel;
+mod change;
 mod client;
 mod delegation;
 mod error;
@@ -43,6 +44,7 @@ mod waiter;
 mod words;
 
 pub use back_channel::{CallBackSlot, CallBackTarget};
+pub use change::Change;
 pub use client::{ClientRef, ExchangeId, ExchangeIdArgs};
 pub use delegation::{RECALL_RETRY, Recall};
 pub use error::{Error, OpenError};
@@ -73,6 +75,10 @@ use transaction::Transaction;
 
 /// Bytes of the owner string of a client, or of an owner: NFS4_OPAQUE_LIMIT. RFC 8881 s3.1
 pub const OWNER_BYTES_MAX: usize = 1024;
+
+/// How often an operation tries again by itself, giving others the lock in between: enough for as
+/// many silent clients as a server has.
+const ROUNDS: usize = 64;
 
 /// How often room is made for an address at its bound.
 const PEER_ATTEMPTS: u32 = 64;
@@ -171,6 +177,28 @@ impl<W: Words> State<W> {
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    /// As [`change`](Self::change), again while it goes on: what is done under one hold of the lock
+    /// is bounded.
+    fn in_rounds<T>(
+        &self,
+        host: &impl Host,
+        now: Duration,
+        mut act: impl FnMut(&mut Transaction<'_, W>) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        for _ in 0..ROUNDS {
+            let mut goes_on = false;
+            let done = self.change(host, now, |transaction| {
+                let done = act(transaction);
+                goes_on = transaction.goes_on;
+                done
+            });
+            if !(goes_on && matches!(done, Err(Error::Delay))) {
+                return done;
+            }
+        }
+        Err(Error::Delay)
     }
 }
 

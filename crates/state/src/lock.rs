@@ -479,6 +479,10 @@ fn lock<W: Words>(
     };
     transaction.check_lock_mode(opened, wanted.exclusive)?;
     let of = transaction.owning(opened, open::FILE, Kind::File)?;
+    if wanted.exclusive {
+        // Who has a delegation may have locked for reading by itself. RFC 8881 s10.4
+        transaction.recall_of(now, of, Some(of_client))?;
+    }
     let owner = transaction.find_owner(of_client, OwnerClass::Lock, &name)?;
     let way = transaction.clear_way(now, of, owner, wanted);
     if args.wait && matches!(way, Err(Error::Denied(_))) {

@@ -160,7 +160,8 @@ impl<W: Words> State<W> {
     /// [`Error::Denied`]; [`Error::NotRecorded`] if the host is to be monitored and is not, or not
     /// yet; [`Error::Grace`], [`Error::NoGrace`], [`Error::ReclaimBad`]; [`Error::Invalid`],
     /// [`Error::TooLong`], [`Error::Full`], [`Error::HostLimit`], [`Error::ClientLimit`], which
-    /// may be that of waiting requests; [`Error::Delay`].
+    /// may be that of waiting requests; [`Error::Delay`], also until delegations of the file are
+    /// returned, if the lock is exclusive.
     pub fn nlm_lock(
         &self,
         host: &impl Host,
@@ -170,7 +171,7 @@ impl<W: Words> State<W> {
     ) -> Result<NlmLocked, Error> {
         check_name(args.host)?;
         let wanted = args.wanted()?;
-        self.change(host, now, |transaction| {
+        self.in_rounds(host, now, |transaction| {
             let known = transaction.find_nlm_host(args.host)?;
             match transaction.admits_nlm(args.host, now, how.reclaim) {
                 Err(Error::NoGrace) if transaction.nlm_holds(known, args, wanted)? => {
@@ -187,7 +188,11 @@ impl<W: Words> State<W> {
             if how.monitored && !is_recorded {
                 return Err(Error::NotRecorded);
             }
-            // Nothing is taken before the conflicts are settled, which may keep some changes.
+            // Nothing is taken before the conflicts are settled, which may keep some changes. Who has a
+            // delegation may have locked for reading by itself. RFC 8881 s10.4
+            if wanted.exclusive {
+                transaction.recall_for(now, args.file, None)?;
+            }
             if let Some(of) = transaction.find_file(args.file)? {
                 let owner = match known {
                     Some(known) => transaction.find_owner(known, OwnerClass::Lock, args.owner)?,

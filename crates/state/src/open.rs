@@ -26,9 +26,6 @@ pub const WRITE: u8 = 2;
 
 /// States of ended clients that one operation drops; if there are more, it asks to try again.
 pub(crate) const DROPS_MAX: usize = 64;
-/// How often an OPEN tries again by itself, giving others the lock in between: enough for as many
-/// silent clients as a server has.
-const DROP_ROUNDS: usize = 64;
 
 /// OPEN, after the name was resolved and the file created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,6 +41,9 @@ pub struct OpenArgs<'a> {
     pub deny: u8,
     /// CLAIM_PREVIOUS: the client had the file open before the restart.
     pub reclaim: bool,
+    /// The file was just created for this OPEN, which would find it if it was asked for again: a
+    /// delegation that is in the way is recalled, and not waited for. Changes wait for it.
+    pub created: bool,
 }
 
 /// What the owner of an open had before; nothing if the open is new.
@@ -154,7 +154,9 @@ impl<W: Words> Transaction<'_, W> {
             let counts = ReadWrite::of(self.read(of, field)?).replace(from, to)?;
             self.write(of, field, counts.word())?;
         }
-        self.add(head::DENIALS, i64::from(new.deny != 0) - i64::from(old.deny != 0))?;
+        let denials = i64::from(new.deny != 0) - i64::from(old.deny != 0);
+        self.add(head::DENIALS, denials)?;
+        self.count_denial(of, denials)?;
         self.write(record, open::MODE, new.word())
     }
 
@@ -235,23 +237,14 @@ impl<W: Words> State<W> {
         if !(1..=3).contains(&args.access) || args.deny > 3 {
             return Err(Error::Invalid("OPEN needs access, and no other bits"));
         }
-        for _ in 0..DROP_ROUNDS {
-            let mut goes_on = false;
-            let opened = self.change(host, now, |transaction| {
-                let of_client = transaction.live_client(ticket.client())?;
-                transaction.admits(of_client, now, args.reclaim)?;
-                transaction.pass_grace(now, args.reclaim)?;
-                let opened = open_file(transaction, now, of_client, args);
-                goes_on = transaction.goes_on;
-                let (id, undo) = opened?;
-                transaction.commit_step(ticket, note_of(id))?;
-                Ok((id, undo))
-            });
-            if !(goes_on && opened == Err(Error::Delay)) {
-                return opened;
-            }
-        }
-        Err(Error::Delay)
+        self.in_rounds(host, now, |transaction| {
+            let of_client = transaction.live_client(ticket.client())?;
+            transaction.admits(of_client, now, args.reclaim)?;
+            transaction.pass_grace(now, args.reclaim)?;
+            let (id, undo) = open_file(transaction, now, of_client, args)?;
+            transaction.commit_step(ticket, note_of(id))?;
+            Ok((id, undo))
+        })
     }
 
     /// Whether there is room for an open of a file that does not exist yet, so that none is created
@@ -424,7 +417,10 @@ fn open_file<W: Words>(
         None => None,
     };
     if args.access & WRITE != 0 || args.deny & READ != 0 {
-        transaction.recall_for(now, args.file, Some(of_client))?;
+        match transaction.recall_for(now, args.file, Some(of_client)) {
+            Err(Error::Delay) if args.created => {}
+            recalled => recalled?,
+        }
     }
     let record = match existing {
         Some(record) => record,

@@ -163,7 +163,12 @@ pub(crate) mod client {
     pub const CREATED_CHANNELS: usize = 29;
     /// The address that it was introduced from.
     pub const PEER: usize = CREATED_CHANNELS + super::CHANNELS_WORDS;
-    pub const WORDS: usize = PEER + 1;
+    /// Delegations that are being recalled, and since when there has always been one.
+    pub const RECALLED_COUNT: usize = PEER + 1;
+    pub const RECALLED_SINCE: usize = PEER + 2;
+    /// No delegation is granted before this time, because one was revoked.
+    pub const DELEGATE_FROM: usize = PEER + 3;
+    pub const WORDS: usize = PEER + 4;
 
     pub const CONFIRMED: u64 = 1;
     pub const DYING: u64 = 1 << 1;
@@ -254,9 +259,9 @@ pub(crate) mod file {
     pub const DELEGATIONS: usize = RANGE_COUNT + 1;
     pub const WAITERS: usize = DELEGATIONS + 1;
     pub const WAITER_COUNT: usize = WAITERS + 1;
-    /// No delegation is granted before this time, because one was recalled.
-    pub const SHARED_UNTIL: usize = WAITER_COUNT + 1;
-    pub const WORDS: usize = SHARED_UNTIL + 1;
+    /// Delegations that are not revoked.
+    pub const DELEGATED: usize = WAITER_COUNT + 1;
+    pub const WORDS: usize = DELEGATED + 1;
 }
 
 pub(crate) mod open {
@@ -312,7 +317,8 @@ pub(crate) mod delegation {
     pub const BY_FILE: usize = 7;
     pub const BY_CLIENT: usize = 8;
     pub const QUEUE: usize = 9;
-    pub const WORDS: usize = 10;
+    pub const BY_AGE: usize = 10;
+    pub const WORDS: usize = 11;
 }
 
 pub(crate) mod waiter {

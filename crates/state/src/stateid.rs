@@ -151,7 +151,7 @@ impl<W: Words> State<W> {
     }
 
     /// Whether [`check_io`](Self::check_io) of other protocols could refuse anything: whether any
-    /// open denies something, or anything is delegated. Takes no lock.
+    /// open denies something. Takes no lock.
     #[inline]
     #[must_use]
     pub fn denies_anything(&self) -> bool {
@@ -159,11 +159,12 @@ impl<W: Words> State<W> {
     }
 
     /// Whether somebody without an open may read or write a file: I/O with a special stateid, and
-    /// other protocols'. Takes no lock while nobody denies anything and there are no delegations.
+    /// other protocols'. Takes no lock while nobody denies anything of the file. A change needs
+    /// [`begin_change`](Self::begin_change) too.
     ///
     /// # Errors
-    /// [`Error::ShareDenied`], [`Error::Delay`] while a delegation is recalled, [`Error::Grace`],
-    /// [`Error::Busy`].
+    /// [`Error::ShareDenied`], [`Error::Delay`] while silent clients' opens are dropped,
+    /// [`Error::Grace`], [`Error::Busy`].
     pub fn check_io(
         &self,
         host: &impl Host,
@@ -176,18 +177,13 @@ impl<W: Words> State<W> {
         if of.is_some() && self.arena.in_grace(now) {
             return Err(Error::Grace);
         }
-        if !self.denies_anything() {
+        if !self.denies_anything() || !self.arena.may_be_denied(self.arena.file_hash(file)) {
             return Ok(());
         }
-        self.change(host, now, |transaction| {
-            if let Some(of_file) = transaction.find_file(file)? {
-                let asked = Mode { seqid: 0, access, deny: 0 };
-                transaction.clear_shares(now, of_file, asked, None)?;
-            }
-            if access & WRITE == 0 {
-                return Ok(());
-            }
-            transaction.recall_for(now, file, of.map(ClientRef::record))
+        self.in_rounds(host, now, |transaction| {
+            let Some(of_file) = transaction.find_file(file)? else { return Ok(()) };
+            let asked = Mode { seqid: 0, access, deny: 0 };
+            transaction.clear_shares(now, of_file, asked, None)
         })
     }
 

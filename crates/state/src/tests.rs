@@ -1,5 +1,6 @@
 //! Processes that share an arena, each of which may end before any of its stores.
 
+mod changes;
 mod clients;
 mod consistency;
 mod grace;
@@ -257,7 +258,7 @@ impl Member {
         deny: u8,
     ) -> Result<StateId, Error> {
         let (owner, file) = (owner.as_bytes(), file.as_bytes());
-        let args = OpenArgs { owner, file, access, deny, reclaim: false };
+        let args = OpenArgs { owner, file, access, deny, reclaim: false, created: false };
         self.act(state, &SingleProcess, now, |ticket| state.open_file(&SingleProcess, now, ticket, &args))
     }
 

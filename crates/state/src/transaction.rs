@@ -284,6 +284,27 @@ impl<W: Words> Transaction<'_, W> {
         self.set(list.head, pair(first, last))
     }
 
+    /// Makes a record the last of its list, with those behind it in front, in the same order.
+    pub fn rotate(&mut self, list: List, last: Record) -> Result<(), Error> {
+        let next = lower(self.read(last, list.link)?);
+        if next == 0 {
+            return Ok(());
+        }
+        let ends = self.words.load(list.head);
+        let of = |index| Record { kind: list.kind, index };
+        // Some of these may be the same record.
+        let (first, end) = (of(upper(ends)), of(lower(ends)));
+        let before = upper(self.read(end, list.link)?);
+        self.write(end, list.link, pair(before, first.index))?;
+        let after = lower(self.read(first, list.link)?);
+        self.write(first, list.link, pair(end.index, after))?;
+        let before = upper(self.read(last, list.link)?);
+        self.write(last, list.link, pair(before, 0))?;
+        let after = lower(self.read(of(next), list.link)?);
+        self.write(of(next), list.link, pair(0, after))?;
+        self.set(list.head, pair(next, last.index))
+    }
+
     /// Counts one more of the records of a list that are taken off it. A damaged list may never get
     /// empty.
     pub fn taken(&self, list: List, count: &mut u32) -> Result<(), Error> {

@@ -274,7 +274,7 @@ impl<W: Words> Transaction<'_, W> {
                 continue;
             }
             let is_nlm = self.has_flag(of_client, client::NLM)?;
-            let session = if is_nlm { None } else { self.reachable_session(host, of_client)? };
+            let session = if is_nlm { None } else { self.session_to_call(host, of_client)? };
             if is_nlm != of_nlm || !is_nlm && session.is_none() {
                 // Somebody else asks for it, perhaps another process.
                 self.push(notify(), record)?;

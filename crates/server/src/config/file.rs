@@ -198,8 +198,7 @@ struct Export {
     allow: Vec<Clients>,
     #[serde(default)]
     secure: bool,
-    #[serde(default)]
-    delegations: bool,
+    delegations: Option<bool>,
     fsid: Option<u32>,
     owner_uid: Option<u32>,
     owner_gid: Option<u32>,
@@ -275,7 +274,8 @@ impl Export {
         let place = u32::try_from(index).unwrap_or(u32::MAX).saturating_add(1);
         let store = self.store()?;
         Ok(ExportConfig {
-            delegations: self.delegations,
+            // Nobody else changes what is in memory.
+            delegations: self.delegations.unwrap_or(matches!(store, StoreConfig::Mem { .. })),
             store,
             path: self.path,
             read_only: !self.rw,

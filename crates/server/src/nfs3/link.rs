@@ -17,9 +17,10 @@ pub fn run(request: &Request<'_>, args: &Args<'_>) -> Result<Reply, HandlerError
     if !std::ptr::eq(file.export, directory.export) {
         return Ok(Outcome::Fail(Status::XDEV, Success::default()));
     }
-    if let Err(status) = request.recall(&file) {
-        return Ok(Outcome::Fail(status::of_store(status), Success::default()));
-    }
+    let _change = match request.begin_change(&file) {
+        Ok(change) => change,
+        Err(status) => return Ok(Outcome::Fail(status::of_store(status), Success::default())),
+    };
     let store = &file.export.store;
     let (attributes, effect, result) =
         store.link(file.squashed.caller(), file.object, directory.object, args.link.name);

@@ -81,7 +81,10 @@ fn created_reply(
         return Some(Ok(Outcome::Fail(status, WccData::default())));
     }
     let attributes = match set_attributes(wanted) {
-        Ok(set) => target.complete_attributes(&found, &set),
+        Ok(set) => {
+            let change = request.go_on_with_change(&target, found.object);
+            target.complete_attributes(&found, &set, change)
+        }
         Err(_) => found.attributes,
     };
     Some(Ok(Outcome::Ok(Created {

@@ -10,9 +10,10 @@ pub fn run(request: &Request<'_>, args: &Args<'_>) -> Result<Reply, HandlerError
         Ok(target) => target,
         Err(error) => return error.reply(WccData::default()),
     };
-    if let Err(status) = request.recall_named(&target, args.object.name) {
-        return Ok(Outcome::Fail(status::of_store(status), WccData::default()));
-    }
+    let _change = match request.begin_change_named(&target, args.object.name) {
+        Ok(change) => change,
+        Err(status) => return Ok(Outcome::Fail(status::of_store(status), WccData::default())),
+    };
     let _held = request.hold_if_open(&target, args.object.name);
     let (effect, result) =
         target.export.store.remove(target.squashed.caller(), target.object, args.object.name);

@@ -18,11 +18,12 @@ pub fn run(request: &Request<'_>, args: &Args<'_>) -> Result<Reply, HandlerError
     if !std::ptr::eq(from.export, to.export) {
         return Ok(Outcome::Fail(Status::XDEV, Success::default()));
     }
-    let recalled =
-        request.recall_named(&from, args.from.name).and_then(|()| request.recall_named(&to, args.to.name));
-    if let Err(status) = recalled {
-        return Ok(Outcome::Fail(status::of_store(status), Success::default()));
-    }
+    let moved = request.begin_change_named(&from, args.from.name);
+    let begun = moved.and_then(|moved| Ok((moved, request.begin_change_named(&to, args.to.name)?)));
+    let _changes = match begun {
+        Ok(changes) => changes,
+        Err(status) => return Ok(Outcome::Fail(status::of_store(status), Success::default())),
+    };
     let _held = request.hold_if_open(&to, args.to.name);
     let (source, place) = ((from.object, args.from.name), (to.object, args.to.name));
     let (left, moved, result) = from.export.store.rename(from.squashed.caller(), source, place);

@@ -18,14 +18,11 @@ pub fn run(request: &Request<'_>, args: &Args) -> Result<Reply, HandlerError> {
         (Err(status), _) | (_, Err(status)) => return Ok(Outcome::Fail(status, WccData::default())),
     };
     // A change of the size is a write.
-    let allowed = if set.size.is_some() {
-        request.check_denials(&target, state::WRITE)
-    } else {
-        request.recall(&target)
+    let begun = if set.size.is_some() { request.begin_write(&target) } else { request.begin_change(&target) };
+    let _change = match begun {
+        Ok(change) => change,
+        Err(status) => return Ok(Outcome::Fail(status::of_store(status), WccData::default())),
     };
-    if let Err(status) = allowed {
-        return Ok(Outcome::Fail(status::of_store(status), WccData::default()));
-    }
     let (effect, result) =
         target.export.store.set_attributes(target.squashed.caller(), target.object, &set, guard);
     Ok(match result {

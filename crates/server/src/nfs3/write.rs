@@ -48,9 +48,10 @@ pub fn run(request: &Request<'_>, head: &WriteHead, data: &mut Data<'_>) -> Resu
         Ok(target) => target,
         Err(error) => return error.reply(WccData::default()),
     };
-    if let Err(status) = request.check_denials(&target, state::WRITE) {
-        return Ok(Outcome::Fail(status::of_store(status), WccData::default()));
-    }
+    let _change = match request.begin_write(&target) {
+        Ok(change) => change,
+        Err(status) => return Ok(Outcome::Fail(status::of_store(status), WccData::default())),
+    };
     let how = head.stability;
     let (effect, result) = match data {
         // More than FSINFO's wtmax: a part is written, and the client goes on from there.

@@ -300,7 +300,7 @@ fn try_set(compound: &Compound<'_>, args: &SetArgs<'_>) -> Outcome<Bitmap> {
         let id = compound.stateid(args.stateid)?;
         super::io::check(compound, &target, id, state::WRITE)?;
     }
-    compound.recall(target.export, target.object)?;
+    let _change = compound.begin_change(target.export, target.object)?;
     let caller = target.squashed.caller();
     let (_, result) = target.export.store.set_attributes(caller, target.object, &set, None);
     result.map_err(Status::from_fs)?;

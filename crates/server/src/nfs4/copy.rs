@@ -85,7 +85,7 @@ fn try_copy(compound: &Compound<'_>, args: &Args<'_>) -> Outcome<Written> {
             (_, copied) => return copied.map_err(Status::from_fs),
         }
     }
-    copy_by_pieces((&from, args.source_offset), (&to, args.target_offset), count)
+    copy_by_pieces((&from, args.source_offset), (&*to, args.target_offset), count)
 }
 
 /// Whether both are the same file, which two exports may have.

@@ -12,12 +12,13 @@ use super::compound::{Compound, Outcome, of_wire, to_wire};
 use super::open::{closed_file, of_current};
 use super::status::of_state;
 use crate::export::Export;
-use crate::nfs4_state::file_name;
+use crate::nfs4_state::{Change, file_name};
 use crate::request::Target;
+use fs::{Attributes, SetAttributes};
 use nfs4::op::open::{Args, Claim, Delegation, DelegationType, NoDelegation, access};
 use nfs4::{Ace, Stateid};
 use state::StateId;
-use store::ObjectId;
+use store::{Found, ObjectId};
 
 /// WND4_WRITE_DELEG_NOT_SUPP_FTYPE. RFC 8881 s18.16.3
 const NOT_FOR_WRITING: NoDelegation = NoDelegation::Other(4);
@@ -33,13 +34,12 @@ enum Wanted {
 fn wanted(args: &Args<'_>) -> Wanted {
     let because = |why| Wanted::Refused(Delegation::NoneBecause(why));
     match args.claim {
-        Claim::Previous(DelegationType::Read | DelegationType::ReadWithTimes) => {
-            return Wanted::Read { asked: false };
-        }
-        // The client has said which it had, or has one.
-        Claim::Previous(_) | Claim::DelegatedName { .. } | Claim::Delegated(_) => {
+        // The client has one, or had none.
+        Claim::Previous(DelegationType::None) | Claim::DelegatedName { .. } | Claim::Delegated(_) => {
             return Wanted::Refused(Delegation::None);
         }
+        // Since the restart, others may have changed the file, as nobody knew of the delegation.
+        Claim::Previous(_) => return not_reclaimed(args.access & access::WANT_MASK),
         Claim::Name(_) | Claim::Current | Claim::PreviouslyDelegatedName(_) | Claim::PreviouslyDelegated => {}
     }
     let writes = args.access & access::WRITE != 0;
@@ -51,6 +51,16 @@ fn wanted(args: &Args<'_>) -> Wanted {
         _ if writes => because(NOT_FOR_WRITING),
         other => Wanted::Read { asked: other != access::WANT_NO_PREFERENCE },
     }
+}
+
+/// What a client is told that wants its delegation of before a restart.
+fn not_reclaimed(wants: u32) -> Wanted {
+    Wanted::Refused(match wants {
+        access::WANT_NO_PREFERENCE => Delegation::None,
+        access::WANT_NONE => Delegation::NoneBecause(NoDelegation::NOT_WANTED),
+        access::WANT_CANCEL => Delegation::NoneBecause(NoDelegation::CANCELLED),
+        _ => Delegation::NoneBecause(NoDelegation::Contention(false)),
+    })
 }
 
 /// The delegation that goes with an OPEN which has succeeded, or why there is none.
@@ -72,8 +82,9 @@ pub(super) fn granted(
     let shared = compound.shared;
     match shared.state.delegate(shared.host(), compound.now, ticket, file) {
         Ok(Some(id)) => read(id),
-        // Who cannot be called back lacks something; another one has the file open for writing, has
-        // just wanted to change it, or the client has a delegation of it.
+        // Who cannot be called back lacks something; another one has the file open for writing or
+        // locked, changes it, or has just wanted to, or the client has a delegation of it, or does
+        // not give back what it is asked for.
         Ok(None) if shared.state.has_back_channel(ticket) == Ok(true) => {
             because(NoDelegation::Contention(false))
         }
@@ -128,28 +139,35 @@ pub(super) fn given_back(compound: &mut Compound<'_>) -> Outcome<()> {
     Ok(())
 }
 
-impl Compound<'_> {
-    /// Makes sure that no other client has a delegation of an object that is about to be changed.
-    /// RFC 8881 s10.4.1
-    pub fn recall(&self, export: &Export, object: ObjectId) -> Outcome<()> {
-        let state = &self.shared.state;
-        if !state.denies_anything() {
-            return Ok(());
-        }
-        let file = file_name(export, object);
-        let recalled = state.recall_for_change(self.shared.host(), self.now, Some(self.client()?), &file);
-        recalled.map_err(|error| of_state(&error))
+impl<'a> Compound<'a> {
+    /// Makes sure that no other client has a delegation of an object that is about to be changed,
+    /// nor gets one before the change is dropped. RFC 8881 s10.4.1
+    pub fn begin_change(&self, export: &Export, object: ObjectId) -> Outcome<Option<Change<'a>>> {
+        let begun = self.shared.begin_change(self.now, Some(self.client()?), export, object);
+        begun.map_err(|error| of_state(&error))
     }
 
-    /// As [`recall`](Self::recall), of what a name in a directory is.
-    pub fn recall_named(&self, at: &Target<'_>, name: &[u8]) -> Outcome<()> {
-        if !self.shared.state.denies_anything() {
-            return Ok(());
+    /// As [`begin_change`](Self::begin_change), of what a name in a directory is.
+    pub fn begin_change_named(&self, at: &Target<'_>, name: &[u8]) -> Outcome<Option<Change<'a>>> {
+        if !self.shared.is_heeded_in(at.export) {
+            return Ok(None);
         }
         match at.find(name).and_then(|(_, found)| found) {
-            Some(found) => self.recall(at.export, found.object),
-            None => Ok(()),
+            Some(found) => self.begin_change(at.export, found.object),
+            None => Ok(None),
         }
+    }
+
+    /// Sets the attributes of an object that a process may not have set which has ended.
+    pub fn complete_attributes(
+        &self,
+        at: &Target<'_>,
+        found: &Found,
+        wanted: &SetAttributes,
+    ) -> Outcome<Attributes> {
+        let client = Some(self.client()?);
+        let begun = self.shared.go_on_with_change(self.now, client, at.export, found.object);
+        Ok(at.complete_attributes(found, wanted, begun.map_err(|_| fs::Status::Later)))
     }
 }
 
@@ -186,9 +204,15 @@ mod tests {
         ] {
             assert_eq!(asks(of_access, Claim::Current), expected, "{of_access:#x}");
         }
-        assert_eq!(asks(read, Claim::Previous(DelegationType::Read)), None);
-        assert_eq!(asks(both, Claim::Previous(DelegationType::Read)), None);
-        assert_eq!(asks(read, Claim::Previous(DelegationType::None)), Some(Delegation::None));
+        // RFC 8881 s10.2.1: what may have changed since the restart is not given again.
+        let reclaim = |of_access, kind| asks(of_access, Claim::Previous(kind));
+        for kind in [DelegationType::None, DelegationType::Read, DelegationType::Write] {
+            assert_eq!(reclaim(read, kind), Some(Delegation::None), "{kind:?}");
+        }
+        let contended = because(NoDelegation::Contention(false));
+        assert_eq!(reclaim(read | access::WANT_READ, DelegationType::Read), contended);
+        let not_wanted = because(NoDelegation::NOT_WANTED);
+        assert_eq!(reclaim(read | access::WANT_NONE, DelegationType::Read), not_wanted);
         let delegated = Claim::Delegated(Stateid::default());
         assert_eq!(asks(read | access::WANT_READ, delegated), Some(Delegation::None));
     }

@@ -4,7 +4,7 @@
 use super::compound::{Compound, Outcome, Place, Replies};
 use super::status::{of_handler, of_state};
 use crate::client::CallSubject;
-use crate::nfs4_state::file_name;
+use crate::nfs4_state::{Change, file_name};
 use crate::program::IO_BYTES_MAX;
 use crate::replies::Payload;
 use crate::request::Target;
@@ -17,6 +17,7 @@ use nfs4::op::write::{ArgsHead, Success as Written};
 use nfs4::op::{Operation, Reply};
 use nfs4::{Array, Stateid, Status};
 use state::StateId;
+use std::ops::Deref;
 use store::Segment;
 
 /// Whether a stateid allows the caller to read or write a file.
@@ -69,15 +70,31 @@ pub(super) fn readable<'a>(compound: &Compound<'a>, asked: Stateid) -> Outcome<T
     Ok(target)
 }
 
+/// An object whose data are being changed: until this is dropped, nobody gets a delegation of it.
+pub(super) struct Writable<'a> {
+    target: Target<'a>,
+    _change: Option<Change<'a>>,
+}
+
+impl<'a> Deref for Writable<'a> {
+    type Target = Target<'a>;
+
+    fn deref(&self) -> &Target<'a> {
+        &self.target
+    }
+}
+
 /// The current object, whose data are to be changed.
-pub(super) fn writable<'a>(compound: &Compound<'a>, asked: Stateid) -> Outcome<Target<'a>> {
+pub(super) fn writable<'a>(compound: &Compound<'a>, asked: Stateid) -> Outcome<Writable<'a>> {
     let target = match compound.place()? {
         Place::Pseudo(_) => return Err(Status::ISDIR),
         place => compound.changeable(place)?,
     };
     let id = compound.stateid(asked)?;
     check(compound, &target, id, state::WRITE)?;
-    Ok(target)
+    // Also with an open: it may end before the change does, and another client get a delegation.
+    let change = compound.begin_change(target.export, target.object)?;
+    Ok(Writable { target, _change: change })
 }
 
 /// What a READ or READ_PLUS has read.

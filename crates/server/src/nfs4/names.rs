@@ -127,7 +127,7 @@ pub(super) fn create(compound: &mut Compound<'_>, args: &CreateArgs<'_>) -> Outc
     let store = &target.export.store;
     let is_asked = |found: &Found| is_as_asked(&target, found, &new);
     if let Some(found) = compound.made_before(&target, args.name, is_asked)? {
-        target.complete_attributes(&found, &set);
+        compound.complete_attributes(&target, &found, &set)?;
         compound.set(Place::Object(target.export, found.object));
         return Ok(Created { directory: changed_before(&target), set: mask });
     }
@@ -162,7 +162,7 @@ pub(super) fn remove(compound: &Compound<'_>, name: &[u8]) -> Outcome<ChangeInfo
         return Ok(changed_before(&target));
     }
     compound.admits_new_state(false)?;
-    compound.recall_named(&target, name)?;
+    let _change = compound.begin_change_named(&target, name)?;
     compound.note_name(&target, name)?;
     let _held = target.hold_if_open(compound.shared, compound.now, name);
     let (store, caller) = (&target.export.store, target.squashed.caller());
@@ -191,8 +191,8 @@ pub(super) fn rename(compound: &Compound<'_>, args: &RenameArgs<'_>) -> Outcome<
         return Ok(RenameSuccess { source: changed_before(&from), target: changed_before(&to) });
     }
     compound.admits_new_state(false)?;
-    compound.recall_named(&from, args.old)?;
-    compound.recall_named(&to, args.new)?;
+    let _moved = compound.begin_change_named(&from, args.old)?;
+    let _replaced = compound.begin_change_named(&to, args.new)?;
     compound.note_name(&from, args.old)?;
     let _held = to.hold_if_open(compound.shared, compound.now, args.new);
     let caller = from.squashed.caller();
@@ -221,7 +221,7 @@ pub(super) fn link(compound: &Compound<'_>, name: &[u8]) -> Outcome<ChangeInfo> 
     if compound.made_before(&directory, name, is_its)?.is_some() {
         return Ok(changed_before(&directory));
     }
-    compound.recall(file.export, file.object)?;
+    let _change = compound.begin_change(file.export, file.object)?;
     compound.note_name(&directory, name)?;
     let caller = file.squashed.caller();
     let (_, effect, result) = file.export.store.link(caller, file.object, directory.object, name);

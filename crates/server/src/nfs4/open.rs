@@ -81,11 +81,14 @@ pub(super) fn open(compound: &mut Compound<'_>, args: &Args<'_>) -> Outcome<Succ
         let denied = state.check_io(compound.shared.host(), compound.now, Some(client), &file, state::WRITE);
         denied.map_err(|error| of_state(&error))?;
     }
+    let (export, object) = (chosen.export, chosen.found.object);
+    let change = if chosen.truncate { compound.begin_change(export, object)? } else { None };
     // Held before it is open, so that it cannot go in between.
     let held = compound.shared.hold(compound.now, chosen.export, chosen.found.object, file.clone());
     let opening = held.map_err(Status::from_fs)?;
     let owner = args.owner.owner.as_slice();
-    let opened = OpenArgs { owner, file: &file, access: wanted, deny: denied, reclaim };
+    let created = chosen.is_new;
+    let opened = OpenArgs { owner, file: &file, access: wanted, deny: denied, reclaim, created };
     let done = state.open_file_first(compound.shared.host(), compound.now, compound.ticket()?, &opened);
     let (id, undo) = done.map_err(|error| of_state(&error))?;
     if chosen.truncate
@@ -98,6 +101,7 @@ pub(super) fn open(compound: &mut Compound<'_>, args: &Args<'_>) -> Outcome<Succ
         }
         return Err(status);
     }
+    drop(change);
     let delegation = delegation::granted(compound, args, chosen.export, &file);
     opening.keep();
     compound.set(Place::Object(chosen.export, chosen.found.object));
@@ -128,6 +132,8 @@ pub(super) fn committed(
     let target = compound.target(export, object)?;
     // A file that was new is empty.
     if asks_to_empty(compound, &args.how)? && !matches!(target.attributes(), Ok(Ok(now)) if now.size == 0) {
+        // If the open is not for writing, others may have a delegation by now.
+        let _change = compound.begin_change(export, object)?;
         empty(&target)?;
     }
     opening.keep();
@@ -316,10 +322,11 @@ fn made_before<'a>(
     set: Bitmap,
 ) -> Outcome<Option<Chosen<'a>>> {
     let is_file = |found: &Found| found.attributes.kind == FileKind::Regular;
-    let found = compound.made_before(directory, at.name, is_file)?;
-    Ok(found.map(|found| Chosen {
+    let Some(found) = compound.made_before(directory, at.name, is_file)? else { return Ok(None) };
+    let attributes = compound.complete_attributes(directory, &found, wanted)?;
+    Ok(Some(Chosen {
         export: at.export,
-        found: Found { attributes: directory.complete_attributes(&found, wanted), ..found },
+        found: Found { attributes, ..found },
         directory: changed_before(directory),
         set,
         is_new: true,
@@ -378,6 +385,8 @@ fn exclusive<'a>(
     // counts as new.
     let chosen = Chosen { is_new: chosen.found.attributes.uid == caller.uid, ..chosen };
     if !mask.is_empty() {
+        // Who asks again finds the file by its verifier.
+        let _change = compound.begin_change(chosen.export, chosen.found.object)?;
         let (_, result) = target.export.store.set_attributes(caller, target.object, &set, None);
         result.map_err(Status::from_fs)?;
     }

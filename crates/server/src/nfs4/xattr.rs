@@ -67,7 +67,7 @@ pub(super) fn set(compound: &Compound<'_>, args: &SetArgs<'_>) -> Outcome<Change
     {
         return Ok(changed_before(&target));
     }
-    compound.recall(target.export, target.object)?;
+    let _change = compound.begin_change(target.export, target.object)?;
     if is_new {
         compound.note(now(&target, args.name))?;
     }
@@ -83,7 +83,7 @@ pub(super) fn remove(compound: &Compound<'_>, name: &[u8]) -> Outcome<ChangeInfo
     if there(compound.doubt()) && now(&target, name) == Some(PreOpState::Absent) {
         return Ok(changed_before(&target));
     }
-    compound.recall(target.export, target.object)?;
+    let _change = compound.begin_change(target.export, target.object)?;
     compound.note(now(&target, name))?;
     let caller = target.squashed.caller();
     let (effect, removed) = target.export.store.remove_xattr(caller, target.object, name);

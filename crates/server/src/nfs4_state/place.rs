@@ -4,6 +4,9 @@
 use crate::shared_reply_cache::{ArenaWords, GroupHost};
 use state::{HeapWords, Host, Owner, SingleProcess, Words};
 
+/// A change of a file that is under way.
+pub(crate) type Change<'a> = state::Change<'a, StateWords>;
+
 /// The words of the state.
 #[derive(Debug)]
 pub(crate) enum StateWords {

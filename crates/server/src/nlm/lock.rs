@@ -34,6 +34,10 @@ pub(super) fn run(request: &NlmRequest<'_>, args: &Args<'_>, monitored: bool) ->
     Ok(match locked {
         Ok(NlmLocked::Granted) => Status::GRANTED,
         Ok(NlmLocked::Waits) => Status::BLOCKED,
-        Err(error) => of_state(&error),
+        Err(error) => {
+            // It may be the holder of a delegation that is in the way.
+            shared.call_back_if_needed(request.now);
+            of_state(&error)
+        }
     })
 }

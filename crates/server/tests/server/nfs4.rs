@@ -1,12 +1,12 @@
 //! NFS version 4.1 and 4.2 on the wire: compounds of a client that follows the standard, and of
 //! those that do not.
 
-mod back;
+pub mod back;
 mod bounds;
 mod call_backs;
 pub mod client;
 mod copies;
-mod delegations;
+pub mod delegations;
 mod denials;
 mod files;
 mod group;

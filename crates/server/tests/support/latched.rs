@@ -69,6 +69,8 @@ pub struct Latched {
     warm: bool,
     /// Whether cookies of names begin with 1, and files cannot be made shorter.
     odd: bool,
+    /// Whether only what changes something waits.
+    of_changes: bool,
 }
 
 /// The cookies of `.` and `..` in memory, which come before those of names.
@@ -76,7 +78,8 @@ const FIRST_COOKIES: u64 = 2;
 
 impl Latched {
     pub fn new(latch: &Latch) -> Box<Self> {
-        Box::new(Self { mem: MemStore::new(64 << 20, 0, 0), latch: latch.clone(), warm: false, odd: false })
+        let (mem, latch) = (MemStore::new(64 << 20, 0, 0), latch.clone());
+        Box::new(Self { mem, latch, warm: false, odd: false, of_changes: false })
     }
 
     pub fn warm(latch: &Latch) -> Box<Self> {
@@ -89,6 +92,11 @@ impl Latched {
         Box::new(Self { odd: true, ..*Self::new(&Latch::default()) })
     }
 
+    /// A store whose changes wait, and nothing else.
+    pub fn of_changes(latch: &Latch) -> Box<Self> {
+        Box::new(Self { of_changes: true, ..*Self::new(latch) })
+    }
+
     fn slow(&self) -> &MemStore {
         self.latch.pass();
         &self.mem
@@ -97,6 +105,11 @@ impl Latched {
     /// The store, after the latch unless waiting is refused.
     fn if_allowed(&self, wait: Wait<'_>) -> Attempt<&MemStore> {
         if wait.is_allowed() { Ok(self.slow()) } else { Err(WouldBlock) }
+    }
+
+    /// As [`if_allowed`](Self::if_allowed), for what changes nothing.
+    fn unchanged_if_allowed(&self, wait: Wait<'_>) -> Attempt<&MemStore> {
+        if self.of_changes && wait.is_allowed() { Ok(&self.mem) } else { self.if_allowed(wait) }
     }
 
     /// As [`if_allowed`](Self::if_allowed); a warm store need not wait.
@@ -127,6 +140,9 @@ impl Store for Latched {
     }
 
     fn attributes(&self, object: ObjectId, wait: Wait<'_>) -> Attempt<Result<Attributes>> {
+        if self.of_changes {
+            return self.unchanged_if_allowed(wait)?.attributes(object, wait);
+        }
         self.if_allowed_or_warm(wait)?.attributes(object, wait)
     }
 
@@ -150,7 +166,7 @@ impl Store for Latched {
         name: &[u8],
         wait: Wait<'_>,
     ) -> Attempt<(Option<Attributes>, Result<Found>)> {
-        self.if_allowed(wait)?.lookup(caller, directory, name, wait)
+        self.unchanged_if_allowed(wait)?.lookup(caller, directory, name, wait)
     }
 
     fn access(
@@ -160,7 +176,7 @@ impl Store for Latched {
         wanted: Rights,
         wait: Wait<'_>,
     ) -> Attempt<Result<(Rights, Attributes)>> {
-        self.if_allowed(wait)?.access(caller, object, wanted, wait)
+        self.unchanged_if_allowed(wait)?.access(caller, object, wanted, wait)
     }
 
     fn read_link(&self, object: ObjectId, out: &mut Vec<u8>) -> Result<Attributes> {
@@ -176,6 +192,9 @@ impl Store for Latched {
         out: &mut SmallVec<[Segment; 1]>,
         wait: Wait<'_>,
     ) -> Attempt<Result<ReadEnd>> {
+        if self.of_changes {
+            return self.unchanged_if_allowed(wait)?.read(caller, object, offset, count, out, wait);
+        }
         self.if_allowed_or_warm(wait)?.read(caller, object, offset, count, out, wait)
     }
 
@@ -259,7 +278,8 @@ impl Store for Latched {
     }
 
     fn release(&self, object: ObjectId) {
-        self.slow().release(object);
+        let store = if self.of_changes { &self.mem } else { self.slow() };
+        store.release(object);
     }
 
     fn read_directory(

@@ -163,6 +163,7 @@ impl<W: Words> Check<'_, W> {
                 .filter(|record| self.read(*record, field) == u64::from(named.index))
                 .count() as u64
         };
+        self.delegations();
         for record in self.used(Kind::Owner) {
             let states = uses(Kind::Open, open::OWNER, record)
                 + uses(Kind::Lock, lock::OWNER, record)
@@ -179,6 +180,45 @@ impl<W: Words> Check<'_, W> {
             let waiters = uses(Kind::Waiter, waiter::FILE, record);
             assert_eq!(waiters, self.read(record, file::WAITER_COUNT), "waiters of {record:?}");
             assert!(states > 0, "{record:?} is kept for nothing");
+        }
+    }
+
+    /// Recalls are in their queues, and what is counted by hash is what there is.
+    fn delegations(&self) {
+        // RECALLED and REVOKED.
+        let all = self.used(Kind::Delegation);
+        let is = |record: &Record, state| self.read(*record, delegation::STATE) == state;
+        let mut recalled: Vec<_> = all.iter().copied().filter(|record| is(record, 1)).collect();
+        let live: Vec<_> = all.into_iter().filter(|record| !is(record, 2)).collect();
+        let queue = |head, link| self.listed(List { head, kind: Kind::Delegation, link });
+        let unsent = queue(head::RECALLS, delegation::QUEUE);
+        let mut queued = [unsent, queue(head::RECALLS_SENT, delegation::QUEUE)].concat();
+        let mut by_age = queue(head::RECALLS_BY_AGE, delegation::BY_AGE);
+        for records in [&mut recalled, &mut queued, &mut by_age] {
+            records.sort_unstable_by_key(|record| record.index);
+        }
+        assert_eq!((&queued, &by_age), (&recalled, &recalled), "recalls are queued");
+        for record in self.used(Kind::Client) {
+            let its = recalled.iter().filter(|of| self.read(**of, delegation::CLIENT) == record.index.into());
+            assert_eq!(its.count() as u64, self.read(record, client::RECALLED_COUNT), "{record:?}");
+        }
+        let mut counted = std::collections::BTreeMap::new();
+        let layout = &self.arena.layout;
+        for record in self.used(Kind::File) {
+            let its = live.iter().filter(|of| self.read(**of, delegation::FILE) == record.index.into());
+            let delegated = its.count() as u64;
+            assert_eq!(delegated, self.read(record, file::DELEGATED), "delegations of {record:?}");
+            let denies = |of: &&Record| self.arena.mode(**of).expect("in bounds").deny != 0;
+            let opens = self.used(Kind::Open);
+            let its = opens.iter().filter(|of| self.read(**of, open::FILE) == record.index.into());
+            let place = layout.shared(self.read(record, file::HASH));
+            *counted.entry(place).or_insert(0) += delegated + ((its.filter(denies).count() as u64) << 32);
+        }
+        for at in layout.all_shared().step_by(crate::layout::shared::WORDS) {
+            let expected = counted.get(&at).copied().unwrap_or(0);
+            let found = self.arena.words.load(at);
+            let is_settled = found == expected || expected as u32 == 0 && found == expected | 1 << 31;
+            assert!(is_settled, "counted by hash: {found:#x} instead of {expected:#x}");
         }
     }
 

@@ -21,7 +21,7 @@ fn host_of(name: &[u8], reclaim: bool) -> NlmMonitor<'_> {
 const RECLAIM: NlmHow = NlmHow { wait: None, reclaim: true, monitored: false };
 
 fn reclaim(file: &str) -> OpenArgs<'_> {
-    OpenArgs { owner: b"o", file: file.as_bytes(), access: READ, deny: 0, reclaim: true }
+    OpenArgs { owner: b"o", file: file.as_bytes(), access: READ, deny: 0, reclaim: true, created: false }
 }
 
 fn outputs(state: &State<&HeapWords>) -> Vec<Output> {

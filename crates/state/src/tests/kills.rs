@@ -20,8 +20,13 @@ pub(super) fn words(memory: &HeapWords) -> Vec<u64> {
         layout.address(record, crate::record::client::LEASE).expect("in bounds")
     };
     let leases: HashSet<usize> = (1..=layout.count(Kind::Client)).map(lease).collect();
+    let announced = layout.all_changes();
     let means = |at: &usize| {
-        !log.contains(at) && !counts.contains(at) && !chunks.contains(at) && !leases.contains(at)
+        !announced.contains(at)
+            && !log.contains(at)
+            && !counts.contains(at)
+            && !chunks.contains(at)
+            && !leases.contains(at)
     };
     (0..memory.word_count()).filter(means).map(|at| memory.load(at)).collect()
 }
@@ -187,7 +192,8 @@ fn a_process_that_ends_in_a_change_of_opens_locks_or_delegations_leaves_all_or_n
     check(&state);
     let (ask_one, ask_two) =
         (request(one.session, 0, one.sequence + 1), request(two.session, 0, two.sequence + 1));
-    let open_args = |file, access, deny| OpenArgs { owner: b"o", file, access, deny, reclaim: false };
+    let open_args =
+        |file, access, deny| OpenArgs { owner: b"o", file, access, deny, reclaim: false, created: false };
     let lock_args = |locker, offset, length, exclusive| LockArgs {
         locker,
         offset,
@@ -196,7 +202,7 @@ fn a_process_that_ends_in_a_change_of_opens_locks_or_delegations_leaves_all_or_n
         wait: true,
         reclaim: false,
     };
-    let operations: [(&str, Is, Operation<'_>); 14] = [
+    let operations: [(&str, Is, Operation<'_>); 15] = [
         ("first open", Is::Once, &|state, host| {
             request_of(state, host, now, &ask_one, |ticket| {
                 state.open_file(host, now, ticket, &open_args(b"new", READ, WRITE)).expect("open");
@@ -247,7 +253,12 @@ fn a_process_that_ends_in_a_change_of_opens_locks_or_delegations_leaves_all_or_n
             });
         }),
         ("recall", Is::Once, &|state, host| {
-            assert_eq!(state.recall_for_change(host, now, None, b"g"), Err(Error::Delay));
+            assert_eq!(state.begin_change(host, now, None, b"g").err(), Some(Error::Delay));
+        }),
+        ("changes of files that are not delegated", Is::OneChange, &|state, host| {
+            let change = state.begin_change(host, now, None, b"f").expect("not delegated");
+            let other = state.begin_change(host, now, None, b"f").expect("not delegated");
+            drop((change, other));
         }),
         ("return of a delegation", Is::Once, &|state, host| {
             request_of(state, host, now, &ask_one, |ticket| {

@@ -121,7 +121,7 @@ fn words_get_memory_before_they_are_used_and_without_it_there_are_no_more_record
 /// All operations of a request, in damaged memory.
 fn operate(state: &State<&HeapWords>, ticket: &Ticket, (open, held, granted): (StateId, StateId, StateId)) {
     let (host, now) = (SingleProcess, seconds(2));
-    let args = OpenArgs { owner: b"owner", file: b"f", access: 3, deny: 0, reclaim: false };
+    let args = OpenArgs { owner: b"owner", file: b"f", access: 3, deny: 0, reclaim: false, created: false };
     let _ = state.open_file(&host, now, ticket, &args);
     let _ = state.open_file(&host, seconds(200), ticket, &OpenArgs { file: b"new", ..args });
     let _ = state.downgrade(&host, now, ticket, open, READ, WRITE);
@@ -162,9 +162,9 @@ proptest! {
         let granted = one.act(&state, &host, seconds(1), |ticket| {
             state.delegate(&host, seconds(1), ticket, b"f").expect("no error").expect("nobody writes")
         });
-        let nlm = NlmLock { host: b"h", owner: b"o", file: b"f", offset: 20, length: 9, exclusive: true };
+        let nlm = NlmLock { host: b"h", owner: b"o", file: b"n", offset: 20, length: 9, exclusive: true };
         state.nlm_lock(&host, seconds(1), &nlm, NlmHow::default()).expect("free");
-        let across = NlmLock { offset: 0, ..nlm };
+        let across = NlmLock { host: b"i", ..nlm };
         state.nlm_lock(&host, seconds(1), &across, NlmHow { wait: Some(1), ..NlmHow::default() }).expect("it waits");
         let records = head::WORDS + 2 * crate::layout::UNDO_ENTRIES;
         for (at, value, kind) in damage {
@@ -191,7 +191,7 @@ proptest! {
         let _ = state.nlm_unlock(&host, seconds(2), &nlm);
         let _ = state.nlm_lock(&host, seconds(2), &across, NlmHow::default());
         let _ = state.nlm_forget(&host, seconds(2), |name| name == b"h");
-        let _ = state.recall_for_change(&host, seconds(2), None, b"f");
+        let _ = state.begin_change(&host, seconds(2), None, b"f");
         for _ in 0..20 {
             let _ = state.poll_output(&host, seconds(200));
         }

@@ -218,7 +218,8 @@ fn an_open_in_a_session_that_ended_is_refused() {
         let ticket = run(state, &HOST, NOW, &request(member.session, 1, 1));
         let again = state.exchange_id(&HOST, NOW, exchange("a", 99)).expect("a restart");
         state.create_session(&HOST, NOW, &session_args(again.client, again.sequence)).expect("confirmed");
-        let args = OpenArgs { owner: b"o", file: b"f", access: READ, deny: 0, reclaim: false };
+        let args =
+            OpenArgs { owner: b"o", file: b"f", access: READ, deny: 0, reclaim: false, created: false };
         assert_eq!(state.open_file(&HOST, NOW, &ticket, &args), Err(Error::Expired));
         assert!(state.finish(&HOST, &ticket, None));
         state.tick(&HOST, NOW).expect("freed");
@@ -239,6 +240,7 @@ fn an_open_that_is_taken_back_leaves_what_was_there() {
                 access: READ | WRITE,
                 deny: READ,
                 reclaim: false,
+                created: false,
             };
             let done = |ticket: &Ticket| state.open_file_first(&HOST, NOW, ticket, &args);
             member.act(state, &HOST, NOW, done).expect("open")

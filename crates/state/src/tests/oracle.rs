@@ -5,6 +5,7 @@ mod model;
 
 use super::consistency::check;
 use super::*;
+use crate::change::Change;
 use model::{Expected, Model, Party};
 
 const CLIENTS: usize = 4;
@@ -52,6 +53,14 @@ fn owner_name(owner: usize) -> [u8; 2] {
 /// What an operation gives: a stateid, or nothing that is compared.
 type Outcome = Result<Option<StateId>, Error>;
 
+/// A change that a process has begun and not ended.
+struct Begun {
+    process: u32,
+    file: usize,
+    at: usize,
+    mine: u64,
+}
+
 /// The real state, with the sessions of the clients.
 struct History<'m> {
     memory: &'m HeapWords,
@@ -62,6 +71,9 @@ struct History<'m> {
     members: Vec<Option<Member>>,
     verifiers: u64,
     model: Model,
+    /// Changes that are under way, also of processes that have ended.
+    begun: Vec<Begun>,
+    granted: u32,
     /// No process ends now.
     is_safe: bool,
     log: Vec<String>,
@@ -195,7 +207,7 @@ impl History<'_> {
         let deny = if deny < 4 { deny } else { 0 };
         let (name, of) = (owner_name(owner), file_name(file));
         let outcome = self.act(client, |state, host, now, ticket| {
-            let args = OpenArgs { owner: &name, file: &of, access, deny, reclaim: false };
+            let args = OpenArgs { owner: &name, file: &of, access, deny, reclaim: false, created: false };
             state.open_file(host, now, ticket, &args).map(Some)
         });
         let expected = self.model.open(client, owner, file, (access, deny), outcome.as_ref().ok());
@@ -216,6 +228,10 @@ impl History<'_> {
         });
         assert_eq!(was, Ok(None));
         self.is_safe = false;
+        let changes = |begun: &Begun| begun.file == file && begun.process == self.process;
+        let is_changed = self.begun.iter().any(changes);
+        assert!(granted.get().is_none() || !is_changed, "file {file} is being changed");
+        self.granted += u32::from(granted.get().is_some());
         self.model.delegate(client, file, granted.get());
         self.compare(&format!("delegate {client} {file}"), &Ok(None), &Expected::Done);
     }
@@ -311,7 +327,11 @@ impl History<'_> {
             }
             _ => {
                 let outcome = self.survive(|state, host| state.nlm_lock(host, now, &args, NlmHow::default()));
-                let expected = self.model.conflicts(party, file, ((offset, length), exclusive));
+                let recalled = if exclusive { self.model.change(file, None) } else { Expected::Done };
+                let expected = match recalled {
+                    Expected::Done => self.model.conflicts(party, file, ((offset, length), exclusive)),
+                    refused => refused,
+                };
                 if outcome.is_ok() {
                     self.model.nlm_set((number, owner), file, (offset, length), Some(exclusive));
                 }
@@ -326,7 +346,11 @@ impl History<'_> {
         let file = self.random.below(FILES);
         let (of, access, now) = (file_name(file), 1 + self.random.below(3) as u8, self.now());
         if self.random.one_in(2) {
-            let outcome = self.survive(|state, host| state.check_io(host, now, None, &of, access));
+            let outcome = self.survive(|state, host| {
+                state.check_io(host, now, None, &of, access)?;
+                let writes = access & WRITE != 0;
+                if writes { state.begin_change(host, now, None, &of).map(drop) } else { Ok(()) }
+            });
             let expected = self.model.io(file, access);
             self.compare(&format!("io {file} {access}"), &outcome.map(|()| None), &expected);
             return;
@@ -338,6 +362,37 @@ impl History<'_> {
         });
         let expected = self.model.state_io(client, (owner, its), file, access);
         self.compare(&format!("io by {client} {owner} {its} on {file}"), &outcome, &expected);
+    }
+
+    /// A change by a client, or by somebody else, which may be under way for long.
+    fn change(&mut self, client: usize) {
+        let (file, now) = (self.random.below(FILES), self.now());
+        let by = self.random.one_in(2).then(|| self.member(client).client);
+        let of = file_name(file);
+        let outcome = self.survive(|state, host| {
+            let by = by.map(|id| state.client(host, now, id).expect("it has just come"));
+            let change = state.begin_change(host, now, by, &of)?;
+            let place = (change.at, change.mine);
+            // It ends later, or with its process.
+            std::mem::forget(change);
+            Ok(place)
+        });
+        if let Ok((at, mine)) = outcome {
+            self.begun.push(Begun { process: self.process, file, at, mine });
+        }
+        let expected = self.model.change(file, by.map(|_| client));
+        let what = format!("change {file} by {:?}", by.map(|_| client));
+        self.compare(&what, &outcome.map(|_| None), &expected);
+    }
+
+    fn end_change(&mut self) {
+        self.begun.retain(|begun| begun.process == self.process);
+        let at = self.random.below(self.begun.len().max(1));
+        if at < self.begun.len() {
+            let Begun { file, at, mine, .. } = self.begun.swap_remove(at);
+            self.log.push(format!("{}: end of a change of {file}", self.model.now));
+            drop(Change { words: &self.memory, at, mine });
+        }
     }
 
     fn return_or_free(&mut self, client: usize) {
@@ -365,7 +420,7 @@ impl History<'_> {
 
     fn step(&mut self) {
         let client = self.random.below(CLIENTS);
-        match self.random.below(24) {
+        match self.random.below(27) {
             0 => {
                 self.model.now += if self.random.one_in(3) { 40_000 } else { 2_000 };
             }
@@ -393,12 +448,15 @@ impl History<'_> {
             17..20 => self.nlm(),
             20 => self.delegate(client),
             21 => self.return_or_free(client),
+            22 => self.change(client),
+            23 => self.end_change(),
             _ => self.io(client),
         }
     }
 }
 
-fn play(seed: u64, steps: usize) {
+/// Returns how many delegations were granted.
+fn play(seed: u64, steps: usize) -> u32 {
     let config = small_config();
     let memory = memory(&config);
     create(&memory, &config);
@@ -410,6 +468,8 @@ fn play(seed: u64, steps: usize) {
         members: vec![None; CLIENTS],
         verifiers: 0,
         model: Model::new(),
+        begun: Vec::new(),
+        granted: 0,
         is_safe: false,
         log: Vec::new(),
     };
@@ -430,11 +490,11 @@ fn play(seed: u64, steps: usize) {
         eprintln!("seed {seed}, the last steps:\n{}", history.log[tail..].join("\n"));
         resume_unwind(cause);
     }
+    history.granted
 }
 
 #[test]
 fn random_histories_are_those_of_a_naive_model() {
-    for seed in 0..200 {
-        play(seed, 250);
-    }
+    let granted: u32 = (0..200).map(|seed| play(seed, 250)).sum();
+    assert!(granted > 50, "{granted} delegations in all");
 }

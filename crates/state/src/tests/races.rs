@@ -178,7 +178,14 @@ fn io_by_a_state_that_ends_meanwhile_has_a_bad_stateid_and_nothing_is_damaged() 
             process.killed_before(step, || {
                 let nlm =
                     NlmLock { host: b"h", owner: b"o", file: b"g", offset: 0, length: 1, exclusive: true };
-                let args = OpenArgs { owner: b"o", file: b"f", access: READ, deny: 0, reclaim: false };
+                let args = OpenArgs {
+                    owner: b"o",
+                    file: b"f",
+                    access: READ,
+                    deny: 0,
+                    reclaim: false,
+                    created: false,
+                };
                 let ticket = run(&state, &HOST, NOW, &request(member.session, 1, 1));
                 if id == open {
                     let _ = stopped.open_file(&machine.host(2), NOW, &ticket, &args);
@@ -198,4 +205,53 @@ fn io_by_a_state_that_ends_meanwhile_has_a_bad_stateid_and_nothing_is_damaged() 
         assert!(is_right, "after {loads} loads and {step} stores: {checked:?}");
     }
     assert!(ends > 100, "all loads were tried");
+}
+
+/// What two processes do at once: a thing that is done, or refused.
+type Act<'a> = &'a dyn Fn(&State<&dyn Words>) -> bool;
+
+/// At each step of the one, the other happens as a whole.
+#[test]
+fn of_a_change_and_a_delegation_that_begin_at_once_one_sees_the_other() {
+    let config = small_config();
+    let origin = memory(&config);
+    let state = create(&origin, &config);
+    let mut one = Member::join(&state, &HOST, NOW, "a");
+    state.bind_back(&HOST, NOW, one.session).expect("a session");
+    one.open(&state, NOW, "f", READ, 0).expect("open");
+    let (opening, machine) = (loads_to_open(&origin), Machine::default());
+    let change: Act<'_> =
+        &|state| match state.begin_change(&machine.host(1), NOW, None, b"f").map(std::mem::forget) {
+            Ok(()) => true,
+            Err(Error::Delay | Error::Busy) => false,
+            Err(other) => panic!("{other}"),
+        };
+    let delegate: Act<'_> = &|state| {
+        let (mut member, host) = (one, machine.host(2));
+        match member.act(state, &host, NOW, |ticket| state.delegate(&host, NOW, ticket, b"f")) {
+            Ok(granted) => granted.is_some(),
+            Err(Error::Busy) => false,
+            Err(other) => panic!("{other}"),
+        }
+    };
+    for (first, second) in [(change, delegate), (delegate, change)] {
+        let (mut firsts, mut seconds, mut loads) = (0, 0, 0);
+        loop {
+            loads += 1;
+            let memory = super::kills::copy(&origin);
+            let done = Cell::new(None);
+            let act = || {
+                let words: &dyn Words = &memory;
+                done.set(Some(second(&State::open(words).expect("an arena"))));
+            };
+            let meddled = Meddled::new(&memory, opening + loads, &act);
+            let words: &dyn Words = &meddled;
+            let is_first = first(&State::open(words).expect("an arena"));
+            let Some(is_second) = done.get() else { break };
+            assert!(!(is_first && is_second), "neither has seen the other, after {loads} loads");
+            firsts += u32::from(is_first);
+            seconds += u32::from(is_second);
+        }
+        assert!(firsts > 0 && seconds > 0, "{loads} loads: {firsts} of the one, {seconds} of the other");
+    }
 }

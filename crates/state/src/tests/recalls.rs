@@ -20,10 +20,15 @@ fn open_delegated(
 ) -> (StateId, Option<StateId>) {
     member.act(state, &HOST, now, |ticket| {
         let file = file.as_bytes();
-        let args = OpenArgs { owner: b"o", file, access: READ, deny: 0, reclaim: false };
+        let args = OpenArgs { owner: b"o", file, access: READ, deny: 0, reclaim: false, created: false };
         let id = state.open_file(&HOST, now, ticket, &args).expect("open");
         (id, state.delegate(&HOST, now, ticket, file).expect("no error"))
     })
+}
+
+/// A change by somebody who has no delegation, from its beginning to its end.
+fn change<W: Words>(state: &State<W>, host: &impl Host, now: Duration, file: &[u8]) -> Result<(), Error> {
+    state.begin_change(host, now, None, file).map(drop)
 }
 
 fn recalls(state: &State<&HeapWords>, host: &impl Host, now: Duration) -> Vec<Recall> {
@@ -63,10 +68,10 @@ fn changes_by_other_protocols_recall_too() {
     with_state(|state| {
         let (_, _, granted) = delegated(state, "a", "f");
         assert!(granted.is_some());
-        assert_eq!(state.recall_for_change(&HOST, NOW, None, b"g"), Ok(()));
+        assert_eq!(change(state, &HOST, NOW, b"g"), Ok(()));
         assert_eq!(state.check_io(&HOST, NOW, None, b"f", READ), Ok(()));
-        assert_eq!(state.check_io(&HOST, NOW, None, b"f", WRITE), Err(Error::Delay));
-        assert_eq!(state.recall_for_change(&HOST, NOW, None, b"f"), Err(Error::Delay));
+        assert_eq!(state.check_io(&HOST, NOW, None, b"f", WRITE), Ok(()), "nobody denies it");
+        assert_eq!(change(state, &HOST, NOW, b"f"), Err(Error::Delay));
         assert_eq!(recalls(state, &HOST, NOW).len(), 1);
     });
 }
@@ -76,14 +81,14 @@ fn a_delegation_that_is_not_returned_is_revoked_after_a_lease() {
     with_state(|state| {
         let (mut one, _, granted) = delegated(state, "a", "f");
         let granted = granted.expect("nobody writes");
-        assert_eq!(state.recall_for_change(&HOST, NOW, None, b"f"), Err(Error::Delay));
+        assert_eq!(change(state, &HOST, NOW, b"f"), Err(Error::Delay));
         let late = NOW + seconds(89);
         one.open(state, late, "g", READ, 0).expect("it lives");
         state.tick(&HOST, late).expect("a tick");
-        assert_eq!(state.recall_for_change(&HOST, late, None, b"f"), Err(Error::Delay));
+        assert_eq!(change(state, &HOST, late, b"f"), Err(Error::Delay));
         let late = NOW + seconds(90);
         state.tick(&HOST, late).expect("a tick");
-        assert_eq!(state.recall_for_change(&HOST, late, None, b"f"), Ok(()));
+        assert_eq!(change(state, &HOST, late, b"f"), Ok(()));
         let flags = state.status(one.session).expect("a session").flags;
         assert_eq!(flags, Status::RECALLABLE_STATE_REVOKED);
         let of = state.client(&HOST, late, one.client).expect("a client");
@@ -106,7 +111,7 @@ fn a_delegation_that_is_not_returned_is_revoked_after_a_lease() {
 fn a_file_that_was_just_recalled_is_not_delegated_at_once() {
     with_state(|state| {
         let (mut one, _, granted) = delegated(state, "a", "f");
-        assert_eq!(state.recall_for_change(&HOST, NOW, None, b"f"), Err(Error::Delay));
+        assert_eq!(change(state, &HOST, NOW, b"f"), Err(Error::Delay));
         let granted = granted.expect("nobody writes");
         one.act(state, &HOST, NOW, |ticket| state.return_delegation(&HOST, NOW, ticket, granted))
             .expect("its own");
@@ -121,7 +126,7 @@ fn a_silent_clients_delegation_is_dropped_without_a_recall() {
         let (one, _, granted) = delegated(state, "a", "f");
         assert!(granted.is_some());
         let late = NOW + seconds(91);
-        assert_eq!(state.recall_for_change(&HOST, late, None, b"f"), Ok(()));
+        assert_eq!(change(state, &HOST, late, b"f"), Ok(()));
         assert!(state.client(&HOST, late, one.client).is_err());
         assert_eq!(recalls(state, &HOST, late), []);
         state.tick(&HOST, late).expect("freed");
@@ -144,6 +149,50 @@ fn many(clients: u32) -> Config {
     Config { bounds, ..small_config() }
 }
 
+/// Memory in which it is counted how many words change under one hold of the lock.
+struct Held<'m> {
+    memory: &'m HeapWords,
+    changed: Cell<u64>,
+    most: Cell<u64>,
+}
+
+impl<'m> Held<'m> {
+    fn new(memory: &'m HeapWords) -> Self {
+        Self { memory, changed: Cell::new(0), most: Cell::new(0) }
+    }
+
+    fn count(&self) {
+        self.changed.set(self.changed.get() + 1);
+        self.most.set(self.most.get().max(self.changed.get()));
+    }
+}
+
+impl Words for Held<'_> {
+    fn word_count(&self) -> usize {
+        self.memory.word_count()
+    }
+
+    fn load(&self, at: usize) -> u64 {
+        self.memory.load(at)
+    }
+
+    fn store(&self, at: usize, value: u64) {
+        self.count();
+        self.memory.store(at, value);
+        if at == crate::layout::head::LOCK {
+            self.changed.set(0);
+        }
+    }
+
+    fn compare_exchange(&self, at: usize, from: u64, to: u64) -> Result<(), u64> {
+        self.count();
+        self.memory.compare_exchange(at, from, to)
+    }
+}
+
+/// Words that may change under one hold of the lock, with the undo log: some tens of microseconds.
+const HELD_MAX: u64 = 20_000;
+
 #[test]
 fn any_number_of_silent_clients_delegations_is_dropped_in_steps() {
     let clients = 1500;
@@ -156,21 +205,14 @@ fn any_number_of_silent_clients_delegations_is_dropped_in_steps() {
     assert_eq!(state.used(Kind::Delegation), u64::from(clients));
     let late = NOW + seconds(200);
     let mut writer = Member::join(&state, &HOST, late, "writer");
-    let mut delays = 0;
-    loop {
-        match writer.open(&state, late, "f", WRITE, 0) {
-            Ok(_) => break,
-            Err(Error::Delay) => delays += 1,
-            Err(other) => panic!("{other} after {delays}"),
-        }
-        assert!(delays <= clients, "no end");
-    }
-    assert!(delays >= 2, "some at a time, so that nobody waits for the lock for long");
+    let held = Held::new(&memory);
+    writer.open(&State::open(&held).expect("an arena"), late, "f", WRITE, 0).expect("nobody lives");
+    assert!(held.most.get() < HELD_MAX, "{} words under one hold of the lock", held.most.get());
     consistency::check(&state);
 }
 
 #[test]
-fn any_number_of_delegations_is_recalled_for_one_change() {
+fn any_number_of_delegations_is_recalled_told_and_revoked_in_steps() {
     let clients = 7000;
     let config = many(clients);
     let memory = memory(&config);
@@ -178,8 +220,130 @@ fn any_number_of_delegations_is_recalled_for_one_change() {
     for number in 0..clients {
         delegated(&state, &number.to_string(), "f").2.expect("nobody writes");
     }
-    assert_eq!(state.recall_for_change(&HOST, NOW, None, b"f"), Err(Error::Delay));
-    assert_eq!(recalls(&state, &HOST, NOW).len(), clients as usize);
+    let held = Held::new(&memory);
+    let watched = State::open(&held).expect("an arena");
+    let recalls = |now| {
+        let all = std::iter::from_fn(|| watched.poll_output(&HOST, now).expect("not damaged"));
+        all.filter(|output| matches!(output, Output::Recall(_))).count()
+    };
+    assert_eq!(change(&watched, &HOST, NOW, b"f"), Err(Error::Delay));
+    assert_eq!(recalls(NOW), clients as usize);
+    assert_eq!(recalls(NOW + RECALL_RETRY), clients as usize, "all again");
+    let late = NOW + seconds(90);
+    let mut rounds = 1;
+    while watched.tick(&HOST, late).expect("a tick") == Tick::More {
+        rounds += 1;
+    }
+    assert!(rounds > 10, "some at a time");
+    assert_eq!(change(&watched, &HOST, late, b"f"), Ok(()), "all are revoked");
+    assert!(held.most.get() < HELD_MAX, "{} words under one hold of the lock", held.most.get());
+    consistency::check(&state);
+}
+
+/// RFC 8881 s10.2: to delegate is to trust that the client gives back.
+#[test]
+fn who_does_not_return_what_is_recalled_gets_nothing_more() {
+    with_state(|state| {
+        let (mut one, _, granted) = delegated(state, "a", "f");
+        let granted = granted.expect("nobody writes");
+        let mut other = |now| {
+            let given = open_delegated(state, &mut one, now, "g").1;
+            if let Some(given) = given {
+                one.act(state, &HOST, now, |ticket| state.return_delegation(&HOST, now, ticket, given))
+                    .expect("its own");
+            }
+            given.is_some()
+        };
+        assert_eq!(change(state, &HOST, NOW, b"f"), Err(Error::Delay));
+        assert!(other(NOW + seconds(9)), "it may be about to return it");
+        assert!(!other(NOW + seconds(10)));
+        let late = NOW + seconds(90);
+        assert!(!other(late - seconds(1)));
+        state.tick(&HOST, late).expect("a tick");
+        assert!(!other(late), "it has lost one");
+        one.act(state, &HOST, late, |ticket| state.free_state(&HOST, late, ticket, granted))
+            .expect("revoked");
+        let mut given = Vec::new();
+        for minutes in 0..20 {
+            let now = late + seconds(60 * minutes);
+            if open_delegated(state, &mut one, now, "h").1.is_some() {
+                given.push(minutes);
+            }
+        }
+        assert_eq!(given, [15], "after ten leases it is trusted again");
+    });
+}
+
+#[test]
+fn who_does_not_answer_call_backs_gets_nothing() {
+    with_state(|state| {
+        let (mut one, _, granted) = delegated(state, "a", "f");
+        assert!(granted.is_some());
+        state.set_back_fault(&HOST, NOW, one.session, true).expect("a session");
+        assert_eq!(open_delegated(state, &mut one, NOW, "g").1, None);
+        // EXCHANGE_ID took the number 1 of the client's sessions.
+        let again = session_args(one.client, 2);
+        let other = state.create_session(&HOST, NOW, &again).expect("another").session;
+        assert_eq!(open_delegated(state, &mut one, NOW, "g").1, None);
+        state.bind_back(&HOST, NOW, other).expect("a session");
+        assert!(open_delegated(state, &mut one, NOW, "g").1.is_some(), "it can be called back there");
+        state.set_back_fault(&HOST, NOW, other, true).expect("a session");
+        assert_eq!(open_delegated(state, &mut one, NOW, "h").1, None);
+    });
+}
+
+#[test]
+fn without_a_slot_to_call_back_on_nothing_is_delegated() {
+    with_state(|state| {
+        let known = state.exchange_id(&HOST, NOW, exchange("a", 1)).expect("a client");
+        let mut args = session_args(known.client, known.sequence);
+        args.asked.back.requests = 0;
+        let made = state.create_session(&HOST, NOW, &args).expect("a session");
+        assert_eq!(made.granted.back.requests, 0);
+        let mut one = Member { client: known.client, session: made.session, sequence: 0 };
+        one.act(state, &HOST, NOW, |ticket| state.reclaim_complete(&HOST, NOW, ticket)).expect("done");
+        state.persisted(&HOST, NOW, known.client).expect("written");
+        state.bind_back(&HOST, NOW, made.session).expect("a session");
+        assert_eq!(open_delegated(state, &mut one, NOW, "f").1, None);
+    });
+}
+
+#[test]
+fn a_recall_goes_to_a_session_whose_client_answers() {
+    let config = small_config();
+    let memory = memory(&config);
+    let state = create(&memory, &config);
+    let machine = Machine::default();
+    let (first, second) = (machine.host(1), machine.host(2));
+    let (one, _, granted) = delegated(&state, "a", "f");
+    assert!(granted.is_some());
+    state.unbind_back(&HOST, NOW, one.session).expect("a session");
+    let args = session_args(one.client, 2);
+    let other = state.create_session(&HOST, NOW, &args).expect("another").session;
+    for id in [one.session, other] {
+        state.bind_back(&first, NOW, id).expect("a session");
+    }
+    assert_eq!(change(&state, &first, NOW, b"f"), Err(Error::Delay));
+    let asked = |host: &TestHost<'_>, round: u32| {
+        recalls(&state, host, NOW + RECALL_RETRY * round)
+            .iter()
+            .map(|recall| recall.session)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(asked(&first, 0), [one.session]);
+    // All slots of that one are in use, and then it is known that nobody answers there.
+    let slots = std::iter::from_fn(|| state.begin_call_back(&first, NOW, one.session).expect("a session"));
+    assert_eq!(slots.count(), 8);
+    assert_eq!(asked(&first, 1), [other]);
+    state.set_back_fault(&first, NOW, one.session, true).expect("a session");
+    assert_eq!(asked(&first, 2), [other]);
+    // Another process has the connection that works.
+    state.unbind_back(&first, NOW, other).expect("a session");
+    state.bind_back(&second, NOW, other).expect("a session");
+    assert_eq!((asked(&first, 3), asked(&second, 3)), (vec![], vec![other]));
+    state.unbind_back(&second, NOW, other).expect("a session");
+    assert_eq!(asked(&first, 4), [one.session], "there is no other");
+    consistency::check(&state);
 }
 
 #[test]
@@ -209,7 +373,7 @@ fn a_recall_goes_out_by_a_process_that_has_the_back_channel() {
     state.unbind_back(&HOST, NOW, one.session).expect("a session");
     let one_process = state.bind_back(&second, NOW, one.session);
     one_process.expect("a session");
-    assert_eq!(state.recall_for_change(&first, NOW, None, b"f"), Err(Error::Delay));
+    assert_eq!(change(&state, &first, NOW, b"f"), Err(Error::Delay));
     assert_eq!(recalls(&state, &first, NOW), [], "it has no connection");
     assert_eq!(recalls(&state, &second, NOW).len(), 1);
     machine.kill(2);
@@ -264,7 +428,7 @@ fn work_and_call_backs_can_be_asked_for_apart() {
     state.unbind_back(&HOST, NOW, one.session).expect("it was the first process");
     state.bind_back(&second, NOW, one.session).expect("a session");
     assert!(!state.has_call_backs());
-    assert_eq!(state.recall_for_change(&first, NOW, None, b"f"), Err(Error::Delay));
+    assert_eq!(change(&state, &first, NOW, b"f"), Err(Error::Delay));
     assert!(state.has_call_backs());
     assert_eq!(state.poll_work(&second, NOW), Ok(None));
     assert_eq!(state.poll_call_back(&first, NOW), Ok(None));

@@ -35,7 +35,14 @@ fn work(state: &State<&HeapWords>, host: Patient, mut member: Member, guarded: &
     for round in 0..ROUNDS {
         let own = format!("file of {}", member.client.0);
         let file = if round % 2 == 0 { "shared" } else { own.as_str() };
-        let args = OpenArgs { owner: b"o", file: file.as_bytes(), access: 3, deny: 0, reclaim: false };
+        let args = OpenArgs {
+            owner: b"o",
+            file: file.as_bytes(),
+            access: 3,
+            deny: 0,
+            reclaim: false,
+            created: false,
+        };
         let open = member.act(state, &host, NOW, |ticket| state.open_file(&host, NOW, ticket, &args));
         let open = open.expect("nobody denies");
         assert_eq!(state.check_state_io(&host, NOW, of, open, file.as_bytes(), WRITE), Ok(()));
@@ -163,5 +170,82 @@ fn who_waits_for_the_lock_reads_it_and_seldom_asks_whether_its_holder_lives() {
     assert_eq!(host.asked.get(), 10, "once in eight pauses");
     memory.store(crate::layout::head::LOCK, 0);
     state.exchange_id(&host, NOW, exchange("a", 1)).expect("the lock is free");
+    check(&state);
+}
+
+/// Changes what is only to be changed while nobody has a delegation: it is odd in the middle.
+/// `tried` counts what was tried. Returns how often it was done.
+fn write(
+    state: &State<&HeapWords>,
+    host: Patient,
+    (data, tried): (&AtomicU64, &AtomicU64),
+    clock: &AtomicU64,
+) -> u64 {
+    let mut changes = 0;
+    loop {
+        let now = clock.load(Ordering::SeqCst);
+        if now == u64::MAX {
+            return changes;
+        }
+        match state.begin_change(&host, seconds(now), None, b"f") {
+            Ok(change) => {
+                data.fetch_add(1, Ordering::SeqCst);
+                std::hint::spin_loop();
+                data.fetch_add(1, Ordering::SeqCst);
+                drop(change);
+                changes += 1;
+            }
+            Err(Error::Delay) => {}
+            Err(other) => panic!("{other}"),
+        }
+        tried.fetch_add(1, Ordering::SeqCst);
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn what_is_delegated_stays_as_it_is_while_others_want_to_change_it() {
+    // Leases last for a second, so that files are delegated again at once.
+    let config = Config { lease: seconds(1), ..small_config() };
+    let memory = memory(&config);
+    let state = create(&memory, &config);
+    let (data, tried, clock) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(1000));
+    let host = Patient(9);
+    let mut member = Member::join(&state, &host, NOW, "reader");
+    state.bind_back(&host, NOW, member.session).expect("a session");
+    member.open(&state, NOW, "f", READ, 0).expect("open");
+    let wait_for_tries = || {
+        let until = tried.load(Ordering::SeqCst) + 3;
+        while tried.load(Ordering::SeqCst) < until {
+            std::thread::yield_now();
+        }
+    };
+    let (mut granted, mut changes) = (0, 0);
+    std::thread::scope(|scope| {
+        let writers: Vec<_> = (1..=2)
+            .map(|number| {
+                let (state, data, clock) = (&state, (&data, &tried), &clock);
+                scope.spawn(move || write(state, Patient(number), data, clock))
+            })
+            .collect();
+        for _ in 0..ROUNDS {
+            // Later than any recall.
+            let now = seconds(clock.fetch_add(2, Ordering::SeqCst) + 2);
+            let ask = |ticket: &Ticket| state.delegate(&host, now, ticket, b"f").expect("no error");
+            if let Some(id) = member.act(&state, &host, now, ask) {
+                granted += 1;
+                let before = data.load(Ordering::SeqCst);
+                assert_eq!(before % 2, 0, "a change is under way");
+                wait_for_tries();
+                assert_eq!(data.load(Ordering::SeqCst), before, "it was changed");
+                let done = |ticket: &Ticket| state.return_delegation(&host, now, ticket, id);
+                member.act(&state, &host, now, done).expect("its own");
+            }
+            wait_for_tries();
+        }
+        clock.store(u64::MAX, Ordering::SeqCst);
+        changes = writers.into_iter().map(|writer| writer.join().expect("no panic")).sum();
+    });
+    assert!(granted > 10 && changes > 10, "{granted} delegations, {changes} changes");
     check(&state);
 }

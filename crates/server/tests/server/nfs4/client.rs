@@ -146,6 +146,16 @@ impl Client {
         self.created
     }
 
+    /// Another session of the same client, on a connection of its own.
+    pub fn another_session(&mut self, address: SocketAddr) -> Self {
+        let mut peer = Peer::with_credential(address, self.peer.credential.clone());
+        let (id, minor, created) = (self.id, self.minor, self.next_session());
+        let results = call(&mut peer, &encoded(minor, |to| _ = to.push(&create_session(id, created, 8))));
+        let mut reader = ReplyReader::<Fore>::new(&results).unwrap();
+        let session = reader.expect::<kind::CreateSession>().unwrap().unwrap().session;
+        Self { peer, minor, id, session, sequence: 0, created }
+    }
+
     pub fn sequence_args(&self, cache: bool) -> op::sequence::Args {
         let (session, sequence) = (self.session, self.sequence);
         op::sequence::Args { session, sequence, slot: 0, highest_slot: 0, cache }

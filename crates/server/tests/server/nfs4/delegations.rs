@@ -3,6 +3,7 @@
 
 use super::back::BackPeer;
 use super::client::{Client, after_sequence, config_with_4, lookup, put, start, start_with};
+use super::latched::{Latch, Latched};
 use super::stores::{after_put, remove, restartable};
 use crate::peer::{Peer, decoded, encoded, eventually};
 use fs::FileHandle;
@@ -10,7 +11,7 @@ use nfs3::{DirOpArgs, Procedure, Sattr3, proc};
 use nfs4::op::open::{Claim, Delegation, DelegationType, How, NoDelegation, access};
 use nfs4::op::{self, Args, kind};
 use nfs4::{Array, Attributes, Fattr, OwnerId, StateOwner, Stateid, Status};
-use server::Config;
+use server::{Config, Server};
 use std::net::SocketAddr;
 
 /// SEQ4_STATUS_RECALLABLE_STATE_REVOKED. RFC 8881 s18.46.1
@@ -75,21 +76,21 @@ impl Client {
     }
 }
 
-/// A client that can be called back, with a file of that name.
-struct Holder {
-    client: Client,
-    back: BackPeer,
+/// A client that can be called back.
+pub struct Holder {
+    pub client: Client,
+    pub back: BackPeer,
 }
 
 impl Holder {
-    fn new(address: SocketAddr, owner: &str) -> Self {
+    pub fn new(address: SocketAddr, owner: &str) -> Self {
         let client = Client::new(address, owner);
         let back = BackPeer::new(&client, address);
         Self { client, back }
     }
 
     /// A file that this client has delegated.
-    fn delegated(&mut self, name: &str) -> Opened {
+    pub fn delegated(&mut self, name: &str) -> Opened {
         let (file, open) = self.client.open(name, 3, 0).unwrap();
         assert_eq!(self.client.close(file, open), Status::OK);
         let opened = self.client.open_there(name, access::READ | access::WANT_READ).unwrap();
@@ -99,7 +100,7 @@ impl Holder {
 
     /// Has something refused that conflicts with the delegation, answers its recall, returns the
     /// delegation, and has it done.
-    fn conflicts<S: PartialEq + std::fmt::Debug>(
+    pub fn conflicts<S: PartialEq + std::fmt::Debug>(
         &mut self,
         what: &str,
         opened: &Opened,
@@ -253,21 +254,24 @@ fn what_changes_a_file_waits_until_others_have_returned_their_delegations() {
     let opened = holder.delegated("copied");
     let (source, _) = other.open("copy source", 3, 0).unwrap();
     assert_eq!(other.write(source, Stateid::ANONYMOUS, 0, b"data"), Ok(4));
-    holder.conflicts("COPY", &opened, both, || {
-        let args = op::copy::Args {
-            source: Stateid::ANONYMOUS,
-            target: Stateid::ANONYMOUS,
-            source_offset: 0,
-            target_offset: 0,
-            count: 0,
-            consecutive: true,
-            synchronous: true,
-            source_servers: Array::default(),
-        };
-        other.run(|to| {
-            to.push(&put(source)).push(&Args::SaveFh(())).push(&put(opened.file)).push(&Args::Copy(args));
-        })
-    });
+    holder.conflicts("COPY", &opened, both, || copy_all(&mut other, source, opened.file));
+}
+
+/// Copies a file onto another one.
+fn copy_all(client: &mut Client, source: FileHandle, target: FileHandle) -> Status {
+    let args = op::copy::Args {
+        source: Stateid::ANONYMOUS,
+        target: Stateid::ANONYMOUS,
+        source_offset: 0,
+        target_offset: 0,
+        count: 0,
+        consecutive: true,
+        synchronous: true,
+        source_servers: Array::default(),
+    };
+    client.run(|to| {
+        to.push(&put(source)).push(&Args::SaveFh(())).push(&put(target)).push(&Args::Copy(args));
+    })
 }
 
 #[test]
@@ -472,26 +476,174 @@ fn a_file_that_is_delegated_lives_until_it_is_returned() {
     assert_eq!(holder.client.run(|to| _ = to.push(&put(export)).push(&lookup("file"))), Status::NOENT);
 }
 
-// RFC 8881 s8.4.2, s18.16.3
+// RFC 8881 s8.4.2, s10.2.1, s18.16.3: until it is reclaimed, nobody knows of a delegation, and version
+// 3 goes on in the grace period.
 #[test]
-fn a_delegation_is_reclaimed_after_a_restart() {
+fn after_a_restart_opens_are_reclaimed_and_delegations_are_not() {
     let home = tempfile::tempdir().unwrap();
     let (server, address) = start_with(exclusive(home.path()));
     let mut holder = Holder::new(address, "holder");
     let opened = eventually_delegated(&mut holder, "file");
     drop(server);
     let (_server, address) = start_with(exclusive(home.path()));
+    let mut three = Peer::new(address);
+    let root = three.mnt(b"/export").unwrap();
+    let file = three.lookup(root, b"file").into_result().unwrap().object;
+    assert_eq!(three.write(file, 0, b"new").status(), nfs3::Status::OK, "nobody has a delegation");
     let peer = Peer::with_credential(address, holder.client.peer.credential.clone());
     let mut client = Client::reclaiming(peer, "holder");
     let back = BackPeer::new(&client, address);
     assert_eq!(client.open_there("file", access::READ).err(), Some(Status::GRACE));
-    let claim = Claim::Previous(DelegationType::Read);
-    let reclaimed = client.claim(opened.file, access::READ, claim).unwrap();
-    let delegation = reclaimed.delegation();
+    let claim = |kind| Claim::Previous(kind);
+    let reclaimed = client.claim(opened.file, access::READ, claim(DelegationType::Read)).unwrap();
+    assert_eq!(reclaimed.delegation, Delegation::None);
+    let wanted = access::READ | access::WANT_READ;
+    let reclaimed = client.claim(opened.file, wanted, claim(DelegationType::Read)).unwrap();
+    assert_eq!(reclaimed.delegation, Delegation::NoneBecause(NoDelegation::Contention(false)));
     assert_eq!(client.reclaim_complete(), Status::OK);
-    let (mut holder, mut other) = (Holder { client, back }, Client::new(address, "other"));
-    assert_eq!(holder.client.read(opened.file, delegation, 0, 10), Ok((Vec::new(), true)));
-    holder.conflicts("SETATTR", &reclaimed, (Status::DELAY, Status::OK), || set(&mut other, &opened, 0o600));
+    assert_eq!(client.read(opened.file, reclaimed.open, 0, 10), Ok((b"new".to_vec(), true)));
+    let again = eventually_open(&mut client, "file", wanted);
+    again.delegation();
+    let mut holder = Holder { client, back };
+    let mut other = Client::new(address, "other");
+    holder.conflicts("SETATTR", &again, (Status::DELAY, Status::OK), || set(&mut other, &opened, 0o600));
+}
+
+/// Opens a file once the grace period is over and the client's record is written.
+fn eventually_open(client: &mut Client, name: &str, access: u32) -> Opened {
+    let mut opened = None;
+    eventually("it may open", || {
+        opened = client.open_there(name, access).ok();
+        opened.is_some()
+    });
+    opened.unwrap()
+}
+
+/// A change of a file that is to wait in its store.
+type Change<'a> = Box<dyn FnOnce() + Send + 'a>;
+
+fn wcc(results: &[u8]) -> nfs3::Status {
+    nfs3::Status(u32::from_be_bytes(results[..4].try_into().unwrap()))
+}
+
+/// A client asks for a delegation of `file` while something is under way.
+fn asks_meanwhile(
+    latch: &Latch,
+    holder: &mut Holder,
+    (before, after): (&str, Option<&str>),
+    change: Change<'_>,
+) {
+    let (file, open) = holder.client.open(before, 3, 0).unwrap();
+    assert_eq!(holder.client.close(file, open), Status::OK);
+    let wanted = access::READ | access::WANT_READ;
+    latch.close();
+    std::thread::scope(|scope| {
+        let done = scope.spawn(change);
+        eventually("the change waits for its store", || latch.waiting() == 1);
+        let opened = holder.client.open_there(before, wanted).unwrap();
+        let refused = Delegation::NoneBecause(NoDelegation::Contention(false));
+        assert_eq!(opened.delegation, refused, "{before}");
+        assert_eq!(holder.client.close(opened.file, opened.open), Status::OK);
+        latch.open();
+        done.join().unwrap();
+    });
+    if let Some(after) = after {
+        holder.client.open_there(after, wanted).unwrap().delegation();
+    }
+}
+
+// RFC 8881 s10.4.1: a change that has looked for delegations before there was one is seen too.
+#[test]
+fn nothing_is_delegated_while_a_change_is_under_way() {
+    let latch = Latch::default();
+    let server = Server::start_with(config_with_4(), |_| Some(Latched::of_changes(&latch))).unwrap();
+    let address = server.addresses()[0];
+    let (mut holder, mut other) = (Holder::new(address, "holder"), Client::new(address, "other"));
+    let root = Peer::new(address).mnt(b"/export").unwrap();
+    let at = |name: &'static str| DirOpArgs { directory: root, name: name.as_bytes() };
+    let call = move |procedure, args: Vec<u8>| -> Change<'static> {
+        Box::new(move || {
+            let (_, results) = Peer::new(address).call_any(nfs3::PROGRAM, 3, procedure, &args);
+            assert_eq!(wcc(&results), nfs3::Status::OK);
+        })
+    };
+    let made = |holder: &mut Holder, name: &str| {
+        let (file, open) = holder.client.open(name, 3, 0).unwrap();
+        assert_eq!(holder.client.close(file, open), Status::OK);
+        Peer::new(address).lookup(root, name.as_bytes()).into_result().unwrap().object
+    };
+    let (source, _) = other.open("source", 3, 0).unwrap();
+    assert_eq!(other.write(source, Stateid::ANONYMOUS, 0, b"data"), Ok(4));
+
+    let file = made(&mut holder, "write");
+    let write = crate::peer::write_args(file, 0, b"x");
+    asks_meanwhile(&latch, &mut holder, ("write", Some("write")), call(Procedure::Write.number(), write));
+    for (name, size) in [("setattr", None), ("size", Some(3))] {
+        let object = made(&mut holder, name);
+        let new_attributes = Sattr3 { mode: Some(0o600), size, ..Sattr3::default() };
+        let args = encoded(&proc::setattr::Args { object, new_attributes, guard: None });
+        asks_meanwhile(&latch, &mut holder, (name, Some(name)), call(Procedure::SetAttr.number(), args));
+    }
+    let how = proc::create::How::Unchecked(Sattr3 { size: Some(0), ..Sattr3::default() });
+    let args = encoded(&proc::create::Args { location: at("create"), how });
+    asks_meanwhile(&latch, &mut holder, ("create", Some("create")), call(Procedure::Create.number(), args));
+    let args = encoded(&proc::remove::Args { object: at("remove") });
+    asks_meanwhile(&latch, &mut holder, ("remove", None), call(Procedure::Remove.number(), args));
+    let args = encoded(&proc::rename::Args { from: at("from"), to: at("to") });
+    asks_meanwhile(&latch, &mut holder, ("from", Some("to")), call(Procedure::Rename.number(), args));
+    made(&mut holder, "moved");
+    let args = encoded(&proc::rename::Args { from: at("moved"), to: at("onto") });
+    asks_meanwhile(&latch, &mut holder, ("onto", Some("onto")), call(Procedure::Rename.number(), args));
+    let file = made(&mut holder, "link");
+    let args = encoded(&proc::link::Args { file, link: at("linked") });
+    asks_meanwhile(&latch, &mut holder, ("link", Some("linked")), call(Procedure::Link.number(), args));
+
+    // Of version 4, without an open.
+    let (file, open) = holder.client.open("four", 3, 0).unwrap();
+    assert_eq!(holder.client.close(file, open), Status::OK);
+    let write: Change<'_> = Box::new(|| assert_eq!(other.write(file, Stateid::ANONYMOUS, 0, b"x"), Ok(1)));
+    asks_meanwhile(&latch, &mut holder, ("four", Some("four")), write);
+    let (target, open) = holder.client.open("copied", 3, 0).unwrap();
+    assert_eq!(holder.client.close(target, open), Status::OK);
+    let copy: Change<'_> = Box::new(|| assert_eq!(copy_all(&mut other, source, target), Status::OK));
+    asks_meanwhile(&latch, &mut holder, ("copied", Some("copied")), copy);
+}
+
+// A reader that opens again and again keeps nobody waiting.
+#[test]
+fn who_waits_for_a_delegation_is_not_kept_waiting_by_the_next_one() {
+    let (_server, address) = start();
+    let (mut holder, mut three) = (Holder::new(address, "holder"), Peer::new(address));
+    let opened = holder.delegated("file");
+    let root = three.mnt(b"/export").unwrap();
+    let file = three.lookup(root, b"file").into_result().unwrap().object;
+    let mut write = || three.write(file, 0, b"x").status();
+    assert_eq!(write(), nfs3::Status::JUKEBOX);
+    assert_eq!(holder.back.recalled(), (opened.delegation(), opened.file));
+    assert_eq!(holder.client.delegreturn(opened.file, opened.delegation()), Status::OK);
+    assert_eq!(holder.client.close(opened.file, opened.open), Status::OK);
+    let again = holder.client.open_there("file", access::READ | access::WANT_READ).unwrap();
+    assert_eq!(again.delegation, Delegation::NoneBecause(NoDelegation::Contention(false)));
+    assert_eq!(write(), nfs3::Status::OK);
+}
+
+// RFC 8881 s2.10.3.1: a back channel of any session will do.
+#[test]
+fn a_recall_that_is_not_heard_on_one_session_comes_on_another() {
+    let (_server, address) = start();
+    let (mut holder, mut other) = (Holder::new(address, "holder"), Client::new(address, "other"));
+    let opened = holder.delegated("file");
+    let id = holder.client.id;
+    let mut second = holder.client.another_session(address);
+    let mut answering = BackPeer::new(&second, address);
+    assert_eq!(set(&mut other, &opened, 0o600), Status::DELAY);
+    let unheard = holder.back.called();
+    let again = answering.answer();
+    assert_eq!(again.asked, unheard.asked);
+    assert_eq!((again.session, unheard.session), (second.session, holder.client.session));
+    assert_eq!(second.id, id);
+    assert_eq!(second.delegreturn(opened.file, opened.delegation()), Status::OK);
+    assert_eq!(set(&mut other, &opened, 0o600), Status::OK);
 }
 
 /// A new client may open once its record is written.

@@ -2,6 +2,7 @@
 
 use super::host::{Host, Services, Wanted, bytes, start};
 use crate::nfs4::client::{Client, config_with_4, start_with};
+use crate::nfs4::delegations::Holder;
 use nfs4::{Range, Status as Status4};
 use nlm::{Procedure, Status};
 use server::Config;
@@ -64,6 +65,21 @@ fn locks_of_versions_3_and_4_exclude_each_other() {
     assert!(client.lock(file, known, true, range(0, 10)).is_ok());
     assert_eq!(client.close(file, open), Status4::OK);
     assert_eq!(host.lock(&handle, 7, bytes(0, 0)), Status::GRANTED, "they end with their open");
+}
+
+/// RFC 8881 s10.4: a client with a delegation locks for reading by itself.
+#[test]
+fn an_exclusive_lock_waits_until_a_delegation_is_returned() {
+    let services = Services::start(false);
+    let (_server, address) = start_with(Config { clients_rpcbind: services.port, ..config_with_4() });
+    let (mut host, mut holder) = (Host::new(address, "host"), Holder::new(address, "holder"));
+    let opened = holder.delegated("file");
+    // The same in both versions.
+    let handle = opened.file.as_slice().to_vec();
+    let shared = Wanted { exclusive: false, ..bytes(0, 10) };
+    assert_eq!(host.lock(&handle, 1, shared), Status::GRANTED, "both read");
+    let both = (Status::DENIED_GRACE_PERIOD, Status::GRANTED);
+    holder.conflicts("LOCK", &opened, both, || host.lock(&handle, 7, bytes(20, 10)));
 }
 
 #[test]

@@ -6,6 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 const LEASE: u64 = 90_000;
 const MARGIN: u64 = 250;
+/// How long a client may take to return what it is asked for.
+const PATIENCE: u64 = 10_000;
 
 /// For each byte of a file, and for all behind them: whether it is locked, and exclusively.
 type Cells = [Option<bool>; BYTES as usize + 1];
@@ -61,6 +63,8 @@ struct Client {
     /// By lock owner, file, and the owner of the open.
     locks: BTreeMap<(usize, usize, usize), Lock>,
     delegations: BTreeMap<usize, Delegation>,
+    /// No delegations before that, because one was revoked.
+    distrusted_until: u64,
 }
 
 impl Client {
@@ -77,6 +81,8 @@ pub struct Model {
     pub now: u64,
     clients: Vec<Option<Client>>,
     nlm: BTreeMap<(usize, usize), [Cells; FILES]>,
+    /// No delegations of each file before that, because one was in the way.
+    shared_until: [u64; FILES],
     may: BTreeSet<usize>,
     must: BTreeSet<usize>,
 }
@@ -109,6 +115,7 @@ impl Model {
             now: 1_000_000,
             clients: std::iter::repeat_with(|| None).take(CLIENTS).collect(),
             nlm: BTreeMap::new(),
+            shared_until: [0; FILES],
             may: BTreeSet::new(),
             must: BTreeSet::new(),
         }
@@ -187,6 +194,7 @@ impl Model {
             if Some(client) == except || delegation.is_revoked || self.must.contains(&client) {
                 continue;
             }
+            self.shared_until[file] = now + LEASE;
             if is_expired {
                 self.must.insert(client);
                 continue;
@@ -373,6 +381,10 @@ impl Model {
         Expected::Done
     }
 
+    pub fn change(&mut self, file: usize, by: Option<usize>) -> Expected {
+        if self.recall(file, by) { Expected::Done } else { Expected::Refused(Error::Delay) }
+    }
+
     pub fn state_io(&self, client: usize, key: (usize, usize), file: usize, access: u8) -> Expected {
         let open = &self.clients[client].as_ref().expect("joined").opens[&key];
         if key.1 != file {
@@ -385,10 +397,20 @@ impl Model {
     pub fn delegate(&mut self, client: usize, file: usize, granted: Option<StateId>) {
         let is_written = self.opens_of(file).any(|(_, _, open)| open.union().0 & WRITE != 0);
         let has_one = self.delegation(client, file).is_some();
-        // Opens of clients that were dropped count until they are freed, and recalls are remembered
-        // for a while, so a refusal is always right.
+        let is_locked = self.holders(file).iter().any(|(_, cells)| cells.contains(&Some(true)));
+        let its = self.clients[client].as_ref().expect("joined");
+        let is_slow = its
+            .delegations
+            .values()
+            .any(|its| its.is_revoked || its.recalled.is_some_and(|at| self.now >= at + PATIENCE));
+        let is_trusted = !is_slow && self.now >= its.distrusted_until;
+        let is_shared = self.now < self.shared_until[file];
+        // Files are known by their hash, and opens of clients that were dropped count until they
+        // are freed, so a refusal is always right.
         if let Some(id) = granted {
-            assert!(!is_written && !has_one, "file {file} was delegated to {client}");
+            assert!(!is_written && !has_one && !is_locked, "file {file} was delegated to {client}");
+            assert!(!is_shared, "file {file} was delegated, and others wait for it");
+            assert!(is_trusted, "{client} does not give back what is delegated");
             let delegation = Delegation { id, recalled: None, is_revoked: false };
             self.clients[client].as_mut().expect("joined").delegations.insert(file, delegation);
         }
@@ -410,7 +432,10 @@ impl Model {
             let Some(its) = &mut self.clients[client] else { continue };
             for delegation in its.delegations.values_mut() {
                 let is_late = delegation.recalled.is_some_and(|at| self.now >= at + LEASE);
-                delegation.is_revoked |= is_late;
+                if is_late && !delegation.is_revoked {
+                    delegation.is_revoked = true;
+                    its.distrusted_until = self.now + 10 * LEASE;
+                }
             }
             let has_state = !its.opens.is_empty() || !its.locks.is_empty() || !its.delegations.is_empty();
             if is_expired && !has_state {
