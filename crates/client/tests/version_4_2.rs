@@ -396,8 +396,7 @@ fn user_of_this_host(name: &str) -> u32 {
 #[test]
 fn names_of_owners_have_the_numbers_of_this_host() {
     let fake = Fake::start(1, 16);
-    let owner_domain = Some("example.org".to_owned());
-    let mount = Mount::with_settings(Settings { owner_domain, ..fake.settings() }).unwrap();
+    let mount = mounted_in_domain(&fake);
     fake.hold_validations(true);
     let answer = |owner: &'static [u8], group: &'static [u8]| {
         let asking = asked(&mount, |mount| mount.attributes(root()));
@@ -421,42 +420,78 @@ fn names_of_owners_have_the_numbers_of_this_host() {
     fake.nothing_more();
 }
 
+fn mounted_in_domain(fake: &Fake) -> Mount {
+    let owner_domain = Some("example.org".to_owned());
+    Mount::with_settings(Settings { owner_domain, ..fake.settings() }).unwrap()
+}
+
+fn chown(mount: &Mount, uid: u32) -> JoinHandle<client::Result<()>> {
+    let new = SetAttributes { uid: Some(uid), ..SetAttributes::default() };
+    asked(mount, move |mount| mount.set_attributes(root(), new, None))
+}
+
+/// Answers the next compound, which sets this owner.
+fn answer_chown(fake: &Fake, expected: Owner<'_>, refusal: Option<Nfs>) {
+    let request = fake.next();
+    let Some(Args::SetAttr(set)) = request.arguments(Operation::SetAttr) else { panic!() };
+    assert_eq!(set.attributes.parse().unwrap().owner, Some(expected));
+    let (status, set) = (refusal.unwrap_or(Nfs::OK), Bitmap::of(&[number::OWNER]));
+    let set = Reply::SetAttr(getattr::SetReply { status, set });
+    let told = Attributes::of_object(&root_attributes());
+    let got = Reply::GetAttr(Ok(getattr::Success { attributes: Fattr::all(&told) }));
+    let all = [Reply::PutFh(Ok(())), set, got];
+    request.reply(if refusal.is_some() { &all[..2] } else { &all });
+}
+
 // RFC 8881 s15.1.15.2
 #[test]
 fn owners_are_set_by_name_where_the_server_takes_no_numbers() {
     let fake = Fake::start(1, 16);
-    let owner_domain = Some("example.org".to_owned());
-    let mount = Mount::with_settings(Settings { owner_domain, ..fake.settings() }).unwrap();
+    let mount = mounted_in_domain(&fake);
     let daemon = user_of_this_host("daemon");
-    let chown = |uid| {
-        asked(&mount, move |mount| {
-            let new = SetAttributes { uid: Some(uid), ..SetAttributes::default() };
-            mount.set_attributes(root(), new, None)
-        })
-    };
-    let next_owner = |expected: Owner<'_>, refusal: Option<Nfs>| {
-        let request = fake.next();
-        let Some(Args::SetAttr(set)) = request.arguments(Operation::SetAttr) else { panic!() };
-        assert_eq!(set.attributes.parse().unwrap().owner, Some(expected));
-        let (status, set) = (refusal.unwrap_or(Nfs::OK), Bitmap::of(&[number::OWNER]));
-        let set = Reply::SetAttr(getattr::SetReply { status, set });
-        let told = Attributes::of_object(&root_attributes());
-        let got = Reply::GetAttr(Ok(getattr::Success { attributes: Fattr::all(&told) }));
-        let all = [Reply::PutFh(Ok(())), set, got];
-        request.reply(if refusal.is_some() { &all[..2] } else { &all });
-    };
     let by_name = Owner::Name(b"daemon@example.org");
-    let first = chown(daemon);
-    next_owner(Owner::Id(daemon), Some(Nfs::BADOWNER));
-    next_owner(by_name, None);
+    let first = chown(&mount, daemon);
+    answer_chown(&fake, Owner::Id(daemon), Some(Nfs::BADOWNER));
+    answer_chown(&fake, by_name, None);
     first.join().unwrap().unwrap();
     // From then on a name goes first.
-    let second = chown(daemon);
-    next_owner(by_name, None);
+    let second = chown(&mount, daemon);
+    answer_chown(&fake, by_name, None);
     second.join().unwrap().unwrap();
     // A number without a name stays one, and is refused.
-    let third = chown(3_999_999_999);
-    next_owner(Owner::Id(3_999_999_999), Some(Nfs::BADOWNER));
+    let third = chown(&mount, 3_999_999_999);
+    answer_chown(&fake, Owner::Id(3_999_999_999), Some(Nfs::BADOWNER));
     assert_eq!(status(third.join().unwrap()), Some(Status::NotPermitted));
+    fake.nothing_more();
+}
+
+/// nfs-ganesha sends names and takes both: a number would be that of another user there.
+// RFC 8881 s5.9
+#[test]
+fn owners_are_set_by_name_once_the_server_has_sent_one() {
+    let fake = Fake::start(1, 16);
+    let mount = mounted_in_domain(&fake);
+    let daemon = user_of_this_host("daemon");
+    let by_number = chown(&mount, daemon);
+    answer_chown(&fake, Owner::Id(daemon), None);
+    by_number.join().unwrap().unwrap();
+    fake.hold_validations(true);
+    let asking = asked(&mount, |mount| mount.attributes(root()));
+    let owner = Some(Owner::Name(b"root@example.org"));
+    let told = Attributes { owner, ..Attributes::of_object(&root_attributes()) };
+    let got = getattr::Success { attributes: Fattr::all(&told) };
+    fake.next().reply(&[Reply::PutFh(Ok(())), Reply::GetAttr(Ok(got))]);
+    assert_eq!(asking.join().unwrap().unwrap().uid, 0);
+    let by_name = chown(&mount, daemon);
+    answer_chown(&fake, Owner::Name(b"daemon@example.org"), None);
+    by_name.join().unwrap().unwrap();
+    // Who has no name here has a number alone.
+    let nameless = chown(&mount, 3_999_999_999);
+    answer_chown(&fake, Owner::Id(3_999_999_999), None);
+    nameless.join().unwrap().unwrap();
+    // The name is unknown there. The number may be somebody else's.
+    let unknown = chown(&mount, daemon);
+    answer_chown(&fake, Owner::Name(b"daemon@example.org"), Some(Nfs::BADOWNER));
+    assert_eq!(status(unknown.join().unwrap()), Some(Status::NotPermitted));
     fake.nothing_more();
 }

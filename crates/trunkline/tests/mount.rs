@@ -112,6 +112,7 @@ fn every_promise_has_its_test() {
         include_str!("../../server/tests/server/nlm/waiting.rs"),
         include_str!("../../client/tests/version_4_2.rs"),
         include_str!("../../client/src/owners.rs"),
+        include_str!("../../client/src/owners/asking.rs"),
         include_str!("../../server/tests/server/nfs4/group.rs"),
         include_str!("../../server/tests/server/nfs4/copies.rs"),
         include_str!("../../server/tests/server/nfs4/denials.rs"),
