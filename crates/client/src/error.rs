@@ -18,6 +18,14 @@ pub enum Error {
         /// The server's status.
         status: Status,
     },
+    /// The server does not do this for this file, or not now, which says nothing about others.
+    #[error("{operation}: the server does not do this for this file, or not now: {reason}")]
+    Declined {
+        /// The procedure.
+        operation: &'static str,
+        /// The server's reason, or why its answer is not used.
+        reason: String,
+    },
     /// The server refused the call before executing it.
     #[error("{operation}: the server refused the call: {reason}")]
     Refused {
@@ -100,6 +108,7 @@ impl Error {
         match self {
             Self::Status { operation, status } => Self::Status { operation, status: *status },
             Self::Refused { operation, reason } => Self::Refused { operation, reason: reason.clone() },
+            Self::Declined { operation, reason } => Self::Declined { operation, reason: reason.clone() },
             Self::PeerMisbehaved { operation, reason } => {
                 Self::PeerMisbehaved { operation, reason: reason.clone() }
             }

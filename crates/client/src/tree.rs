@@ -208,6 +208,14 @@ impl Mount {
         wait(self.operations(None).xattr(object, name))
     }
 
+    /// [`crate::Operations::has_xattrs`].
+    ///
+    /// # Errors
+    /// The server's, or the mount's.
+    pub fn has_xattrs(&self, object: FileHandle) -> Result<bool> {
+        wait(self.operations(None).has_xattrs(object))
+    }
+
     /// The names of all extended attributes.
     ///
     /// # Errors

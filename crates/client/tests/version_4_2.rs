@@ -8,6 +8,7 @@ mod group;
 
 use std::net::IpAddr;
 use std::thread::{JoinHandle, spawn};
+use std::time::Duration;
 
 use client::options::Version;
 use client::{Error, Mount, SetXattr, Settings, Sought};
@@ -36,6 +37,11 @@ fn mount(addresses: &[IpAddr], port: u16, minor: u32) -> Mount {
 
 fn status<T: std::fmt::Debug>(result: client::Result<T>) -> Option<Status> {
     result.unwrap_err().status()
+}
+
+/// Whether a refusal is about one file or one moment.
+fn is_declined<T>(result: &client::Result<T>) -> bool {
+    matches!(result, Err(Error::Declined { .. }))
 }
 
 fn is_nonsense<T>(result: &client::Result<T>) -> bool {
@@ -195,8 +201,12 @@ fn answer_copy(fake: &Fake, result: Copied) -> Request {
         [Operation::Sequence, Operation::PutFh, Operation::SaveFh, Operation::PutFh, Operation::Copy]
     );
     assert!(request.sequence.cache, "a change is in no doubt");
-    request.reply(&[Reply::PutFh(Ok(())), Reply::SaveFh(Ok(())), Reply::PutFh(Ok(())), Reply::Copy(result)]);
+    reply_copy(&request, result);
     request
+}
+
+fn reply_copy(request: &Request, result: Copied) {
+    request.reply(&[Reply::PutFh(Ok(())), Reply::SaveFh(Ok(())), Reply::PutFh(Ok(())), Reply::Copy(result)]);
 }
 
 fn answer_commit(fake: &Fake, verifier: Verifier) {
@@ -253,23 +263,25 @@ fn a_server_that_does_not_copy_as_it_is_asked_does_not_copy() {
     let fake = Fake::start(1, 16);
     let mount = fake.mount();
     let how = Requirements { consecutive: false, synchronous: false };
-    for refusal in
-        [Copied::CannotMeet(how), Copied::Failed(Nfs::NOTSUPP), Copied::Failed(Nfs::OFFLOAD_DENIED)]
-    {
+    // What is refused now, or for these files, is told from what is not supported at all.
+    for refusal in [Copied::CannotMeet(how), Copied::Failed(Nfs::OFFLOAD_DENIED)] {
         let outcome = copy(&mount, 10);
         answer_copy(&fake, refusal);
-        assert_eq!(status(outcome.join().unwrap()), Some(Status::NotSupported), "{refusal:?}");
+        assert!(is_declined(&outcome.join().unwrap()), "{refusal:?}");
     }
+    let outcome = copy(&mount, 10);
+    answer_copy(&fake, Copied::Failed(Nfs::NOTSUPP));
+    assert_eq!(status(outcome.join().unwrap()), Some(Status::NotSupported));
     // Nothing is copied of nothing; but if there is something, the server cannot.
     fake.hold_validations(true);
-    for (size, expected) in [(0, None), (10, Some(Status::NotSupported))] {
+    for (size, is_refused) in [(0, false), (10, true)] {
         let outcome = copy(&mount, 10);
         answer_copy(&fake, copied(0, Stability::FileSync, [1; 8]));
         let told = Attributes { size: Some(size), ..Attributes::of_object(&root_attributes()) };
         let got = getattr::Success { attributes: Fattr::all(&told) };
         fake.next().reply(&[Reply::PutFh(Ok(())), Reply::GetAttr(Ok(got))]);
         let outcome = outcome.join().unwrap();
-        assert_eq!(outcome.as_ref().err().and_then(client::Error::status), expected, "{outcome:?}");
+        assert_eq!((outcome.as_ref().ok(), is_declined(&outcome)), ((!is_refused).then_some(&0), is_refused));
     }
     fake.hold_validations(false);
     let outcome = copy(&mount, 10);
@@ -289,6 +301,33 @@ fn a_server_that_does_not_copy_as_it_is_asked_does_not_copy() {
     let outcome = copy(&mount, 10);
     answer_copy(&fake, copied(11, Stability::FileSync, [1; 8]));
     assert!(is_nonsense(&outcome.join().unwrap()));
+    // A byte at a time is not waited for, however many there are.
+    let outcome = copy(&mount, 1000);
+    let mut answers = 0;
+    while !outcome.is_finished() {
+        if let Some(request) = fake.next_within(Duration::from_millis(10)) {
+            reply_copy(&request, copied(1, Stability::FileSync, [1; 8]));
+            answers += 1;
+        }
+    }
+    assert_eq!((outcome.join().unwrap().unwrap(), answers), (256, 256));
+    // Nor is a source that becomes shorter whenever its end was passed.
+    fake.hold_validations(true);
+    let (outcome, mut size) = (copy(&mount, 1000), 1000);
+    while !outcome.is_finished() {
+        if let Some(request) = fake.next_within(Duration::from_millis(10)) {
+            if request.operations.contains(&Operation::Copy) {
+                reply_copy(&request, Copied::Failed(Nfs::INVAL));
+                continue;
+            }
+            size -= 1;
+            let told = Attributes { size: Some(size), ..Attributes::of_object(&root_attributes()) };
+            let got = getattr::Success { attributes: Fattr::all(&told) };
+            request.reply(&[Reply::PutFh(Ok(())), Reply::GetAttr(Ok(got))]);
+        }
+    }
+    assert_eq!((status(outcome.join().unwrap()), size), (Some(Status::Invalid), 1000 - 257));
+    fake.hold_validations(false);
     // What has failed after a part was copied is told by the next copy.
     let outcome = copy(&mount, 10);
     answer_copy(&fake, copied(4, Stability::FileSync, [1; 8]));
@@ -318,8 +357,8 @@ fn a_place_before_the_one_that_is_asked_for_is_not_believed() {
     assert_eq!(seek(Sought::Data, data, false, 100).unwrap(), Some(100));
     assert_eq!(seek(Sought::Data, data, true, 0).unwrap(), None);
     assert_eq!(seek(Sought::Hole, hole, true, 200).unwrap(), Some(200));
-    assert_eq!(status(seek(Sought::Data, data, false, 99)), Some(Status::NotSupported));
-    assert_eq!(status(seek(Sought::Hole, hole, true, 0)), Some(Status::NotSupported));
+    assert!(is_declined(&seek(Sought::Data, data, false, 99)));
+    assert!(is_declined(&seek(Sought::Hole, hole, true, 0)));
 }
 
 #[test]
@@ -333,8 +372,89 @@ fn a_hole_where_the_server_also_finds_data_is_not_believed() {
         let found = outcome.join().unwrap();
         match expected {
             Some(_) => assert_eq!(found.unwrap(), expected),
-            None => assert_eq!(status(found), Some(Status::NotSupported)),
+            None => assert!(is_declined(&found)),
         }
+    }
+}
+
+// RFC 7862 s11, s15.11.3
+#[test]
+fn what_is_refused_for_one_file_is_told_from_what_is_not_supported() {
+    let fake = Fake::start(1, 16);
+    let mount = fake.mount();
+    let refused = |refusal| {
+        let outcome = asked(&mount, |mount| mount.seek(root(), 0, Sought::Data));
+        fake.next().reply(&[Reply::PutFh(Ok(())), Reply::Seek(Err(refusal))]);
+        outcome.join().unwrap()
+    };
+    assert!(is_declined(&refused(Nfs::UNION_NOTSUPP)));
+    assert_eq!(status(refused(Nfs::NOTSUPP)), Some(Status::NotSupported));
+    assert_eq!(status(refused(Nfs::OP_ILLEGAL)), Some(Status::NotSupported));
+    for of_one_file in [Nfs::INVAL, Nfs::WRONG_TYPE] {
+        assert_eq!(status(refused(of_one_file)), Some(Status::Invalid));
+    }
+}
+
+/// Sets a range of a file of so many bytes to zeros.
+fn zero(
+    fake: &Fake,
+    mount: &Mount,
+    size: u64,
+    range: std::ops::Range<u64>,
+) -> JoinHandle<client::Result<()>> {
+    fake.hold_validations(true);
+    let outcome = asked(mount, move |mount| mount.zero(root(), range));
+    let told = Attributes { size: Some(size), ..Attributes::of_object(&root_attributes()) };
+    let got = getattr::Success { attributes: Fattr::all(&told) };
+    fake.next().reply(&[Reply::PutFh(Ok(())), Reply::GetAttr(Ok(got))]);
+    fake.hold_validations(false);
+    outcome
+}
+
+// RFC 7862 s15.1, s15.4
+#[test]
+fn a_server_that_reserves_no_storage_is_not_asked_for_a_hole_first() {
+    use Operation as Op;
+    let fake = Fake::start(1, 16);
+    let mount = fake.mount();
+    let all = [Op::Sequence, Op::PutFh, Op::Allocate, Op::Deallocate, Op::Allocate];
+    let reserved = |request: &Request| {
+        let Some(Args::Allocate(args)) = request.arguments(Op::Allocate) else { panic!() };
+        (args.range.offset, args.range.length)
+    };
+    let outcome = zero(&fake, &mount, 100, 50..200);
+    let request = fake.next();
+    assert_eq!((&request.operations[..], reserved(&request)), (&all[..], (50, 50)), "within the file");
+    request.reply(&[Reply::PutFh(Ok(())), Reply::Allocate(Err(Nfs::NOTSUPP))]);
+    assert_eq!(status(outcome.join().unwrap()), Some(Status::NotSupported));
+    let outcome = zero(&fake, &mount, 100, 0..100);
+    let done = [Reply::Allocate(Ok(())), Reply::Deallocate(Ok(())), Reply::Allocate(Ok(()))];
+    fake.next().reply(&[&[Reply::PutFh(Ok(()))][..], &done].concat());
+    outcome.join().unwrap().unwrap();
+    // Behind the end there are zeros already.
+    let outcome = zero(&fake, &mount, 100, 100..200);
+    let request = fake.next();
+    assert_eq!((&request.operations[..], reserved(&request)), (&all[..3], (100, 100)));
+    request.reply(&[Reply::PutFh(Ok(())), Reply::Allocate(Ok(()))]);
+    outcome.join().unwrap().unwrap();
+    fake.nothing_more();
+}
+
+// RFC 8276 s8.2.1
+#[test]
+fn a_file_system_has_extended_attributes_if_its_server_says_so() {
+    let fake = Fake::start(1, 16);
+    let mount = fake.mount();
+    fake.hold_file_systems(true);
+    for told in [None, Some(false), Some(true)] {
+        let asking = asked(&mount, |mount| mount.has_xattrs(root()));
+        let request = fake.next();
+        let Some(Args::GetAttr(args)) = request.arguments(Operation::GetAttr) else { panic!() };
+        assert_eq!(args.wanted, Bitmap::of(&[number::XATTR_SUPPORT]));
+        let told_all = Attributes { xattr_support: told, ..Attributes::default() };
+        let got = getattr::Success { attributes: Fattr::all(&told_all) };
+        request.reply(&[Reply::PutFh(Ok(())), Reply::GetAttr(Ok(got))]);
+        assert_eq!(asking.join().unwrap().unwrap(), told == Some(true));
     }
 }
 
@@ -354,7 +474,8 @@ fn names_of_attributes_are_listed_in_parts_and_a_list_without_progress_ends() {
     answer(0, &[b"a", b"b"], 2, false);
     answer(2, &[b"c"], 3, true);
     assert_eq!(listed.join().unwrap().unwrap(), [b"a", b"b", b"c"]);
-    for names in [&[][..], &[&b""[..]], &[&b"a\0"[..]]] {
+    // The last one has a name, and begins where it has begun.
+    for names in [&[][..], &[&b""[..]], &[&b"a\0"[..]], &[&b"a"[..]]] {
         let listed = asked(&mount, |mount| mount.xattrs(root()));
         answer(0, names, 0, false);
         assert!(is_nonsense(&listed.join().unwrap()), "{names:?}");
@@ -396,8 +517,7 @@ fn user_of_this_host(name: &str) -> u32 {
 #[test]
 fn names_of_owners_have_the_numbers_of_this_host() {
     let fake = Fake::start(1, 16);
-    let owner_domain = Some("example.org".to_owned());
-    let mount = Mount::with_settings(Settings { owner_domain, ..fake.settings() }).unwrap();
+    let mount = mounted_in_domain(&fake);
     fake.hold_validations(true);
     let answer = |owner: &'static [u8], group: &'static [u8]| {
         let asking = asked(&mount, |mount| mount.attributes(root()));
@@ -421,42 +541,78 @@ fn names_of_owners_have_the_numbers_of_this_host() {
     fake.nothing_more();
 }
 
+fn mounted_in_domain(fake: &Fake) -> Mount {
+    let owner_domain = Some("example.org".to_owned());
+    Mount::with_settings(Settings { owner_domain, ..fake.settings() }).unwrap()
+}
+
+fn chown(mount: &Mount, uid: u32) -> JoinHandle<client::Result<()>> {
+    let new = SetAttributes { uid: Some(uid), ..SetAttributes::default() };
+    asked(mount, move |mount| mount.set_attributes(root(), new, None))
+}
+
+/// Answers the next compound, which sets this owner.
+fn answer_chown(fake: &Fake, expected: Owner<'_>, refusal: Option<Nfs>) {
+    let request = fake.next();
+    let Some(Args::SetAttr(set)) = request.arguments(Operation::SetAttr) else { panic!() };
+    assert_eq!(set.attributes.parse().unwrap().owner, Some(expected));
+    let (status, set) = (refusal.unwrap_or(Nfs::OK), Bitmap::of(&[number::OWNER]));
+    let set = Reply::SetAttr(getattr::SetReply { status, set });
+    let told = Attributes::of_object(&root_attributes());
+    let got = Reply::GetAttr(Ok(getattr::Success { attributes: Fattr::all(&told) }));
+    let all = [Reply::PutFh(Ok(())), set, got];
+    request.reply(if refusal.is_some() { &all[..2] } else { &all });
+}
+
 // RFC 8881 s15.1.15.2
 #[test]
 fn owners_are_set_by_name_where_the_server_takes_no_numbers() {
     let fake = Fake::start(1, 16);
-    let owner_domain = Some("example.org".to_owned());
-    let mount = Mount::with_settings(Settings { owner_domain, ..fake.settings() }).unwrap();
+    let mount = mounted_in_domain(&fake);
     let daemon = user_of_this_host("daemon");
-    let chown = |uid| {
-        asked(&mount, move |mount| {
-            let new = SetAttributes { uid: Some(uid), ..SetAttributes::default() };
-            mount.set_attributes(root(), new, None)
-        })
-    };
-    let next_owner = |expected: Owner<'_>, refusal: Option<Nfs>| {
-        let request = fake.next();
-        let Some(Args::SetAttr(set)) = request.arguments(Operation::SetAttr) else { panic!() };
-        assert_eq!(set.attributes.parse().unwrap().owner, Some(expected));
-        let (status, set) = (refusal.unwrap_or(Nfs::OK), Bitmap::of(&[number::OWNER]));
-        let set = Reply::SetAttr(getattr::SetReply { status, set });
-        let told = Attributes::of_object(&root_attributes());
-        let got = Reply::GetAttr(Ok(getattr::Success { attributes: Fattr::all(&told) }));
-        let all = [Reply::PutFh(Ok(())), set, got];
-        request.reply(if refusal.is_some() { &all[..2] } else { &all });
-    };
     let by_name = Owner::Name(b"daemon@example.org");
-    let first = chown(daemon);
-    next_owner(Owner::Id(daemon), Some(Nfs::BADOWNER));
-    next_owner(by_name, None);
+    let first = chown(&mount, daemon);
+    answer_chown(&fake, Owner::Id(daemon), Some(Nfs::BADOWNER));
+    answer_chown(&fake, by_name, None);
     first.join().unwrap().unwrap();
     // From then on a name goes first.
-    let second = chown(daemon);
-    next_owner(by_name, None);
+    let second = chown(&mount, daemon);
+    answer_chown(&fake, by_name, None);
     second.join().unwrap().unwrap();
     // A number without a name stays one, and is refused.
-    let third = chown(3_999_999_999);
-    next_owner(Owner::Id(3_999_999_999), Some(Nfs::BADOWNER));
+    let third = chown(&mount, 3_999_999_999);
+    answer_chown(&fake, Owner::Id(3_999_999_999), Some(Nfs::BADOWNER));
     assert_eq!(status(third.join().unwrap()), Some(Status::NotPermitted));
+    fake.nothing_more();
+}
+
+/// nfs-ganesha sends names and takes both: a number would be that of another user there.
+// RFC 8881 s5.9
+#[test]
+fn owners_are_set_by_name_once_the_server_has_sent_one() {
+    let fake = Fake::start(1, 16);
+    let mount = mounted_in_domain(&fake);
+    let daemon = user_of_this_host("daemon");
+    let by_number = chown(&mount, daemon);
+    answer_chown(&fake, Owner::Id(daemon), None);
+    by_number.join().unwrap().unwrap();
+    fake.hold_validations(true);
+    let asking = asked(&mount, |mount| mount.attributes(root()));
+    let owner = Some(Owner::Name(b"root@example.org"));
+    let told = Attributes { owner, ..Attributes::of_object(&root_attributes()) };
+    let got = getattr::Success { attributes: Fattr::all(&told) };
+    fake.next().reply(&[Reply::PutFh(Ok(())), Reply::GetAttr(Ok(got))]);
+    assert_eq!(asking.join().unwrap().unwrap().uid, 0);
+    let by_name = chown(&mount, daemon);
+    answer_chown(&fake, Owner::Name(b"daemon@example.org"), None);
+    by_name.join().unwrap().unwrap();
+    // Who has no name here has a number alone.
+    let nameless = chown(&mount, 3_999_999_999);
+    answer_chown(&fake, Owner::Id(3_999_999_999), None);
+    nameless.join().unwrap().unwrap();
+    // The name is unknown there. The number may be somebody else's.
+    let unknown = chown(&mount, daemon);
+    answer_chown(&fake, Owner::Name(b"daemon@example.org"), Some(Nfs::BADOWNER));
+    assert_eq!(status(unknown.join().unwrap()), Some(Status::NotPermitted));
     fake.nothing_more();
 }

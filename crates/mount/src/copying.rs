@@ -4,7 +4,6 @@
 //! that were written to both files here are on the server before it copies. The kernel writes back
 //! its pages of both ranges before, and drops those of the target afterwards.
 
-use crate::calls::errno_of;
 use crate::core::Core;
 use crate::files::OpenFile;
 use crate::unsupported::{Feature, NOT_SUPPORTED};
@@ -12,9 +11,14 @@ use fuser::Errno;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 /// The most bytes that are copied for one request; the program asks for the rest.
 const COPY_BYTES_MAX: u64 = 1 << 30;
+
+/// How long pieces are begun for one request, so that a slow server does not keep a program in one
+/// system call for long.
+const COPY_TIME_MAX: Duration = Duration::from_secs(30);
 
 /// What copy_file_range(2) asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,10 +77,15 @@ impl Core {
         self.flush(inode).await;
         let sync_write = inode.begin_sync_write();
         let places = ((source.inode.handle, from), (inode.handle, range.start));
-        let goes_on = || !stops.load(Ordering::Acquire);
-        let count = range.end - range.start;
+        let (begun, count) = (Instant::now(), range.end - range.start);
+        let goes_on = || !stops.load(Ordering::Acquire) && begun.elapsed() < COPY_TIME_MAX;
         let copied = self.operations(&target.caller).copy(places.0, places.1, count, goes_on).await;
-        let copied = self.unsupported.learn(Feature::Copy, inode.fsid, copied.map_err(errno_of));
+        // Of two file systems, either may be the one that lacks copies.
+        let copied = if source.inode.fsid == inode.fsid {
+            self.unsupported.learn(Feature::Copy, inode.fsid, copied)
+        } else {
+            self.unsupported.ask_again(Feature::Copy, inode.fsid, copied)
+        };
         let end = range.start + copied.as_ref().map_or(0, |count| *count);
         // A copy that ends early may have failed after the server has changed what follows.
         let rest = end..range.end;

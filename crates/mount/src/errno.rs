@@ -8,6 +8,7 @@ use fuser::Errno;
 pub(crate) fn of_error(error: &Error) -> Errno {
     match error {
         Error::Status { status, .. } => of_status(*status),
+        Error::Declined { .. } => Errno::from_i32(libc::EOPNOTSUPP),
         // The server does not admit this caller, with AUTH_ERROR for example.
         Error::Refused { .. } => Errno::EACCES,
         Error::TimedOut { .. } => Errno::ETIMEDOUT,

@@ -20,11 +20,16 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::time::{Duration, Instant};
 
 /// The most dead mounts on top of each other that are unmounted at once; far more than occur.
 const STACKED_MAX: usize = 32;
 /// A flag of statx(2), since Linux 6.8.
 const STATX_MNT_ID_UNIQUE: u32 = 0x4000;
+/// How long an unmount is tried while the directory is in use, and how often: programs that only look
+/// at it, such as df(1) and `trunkline status`, use it for a moment.
+const BUSY_FOR: Duration = Duration::from_millis(500);
+const BUSY_STEP: Duration = Duration::from_millis(20);
 
 /// The numbers of a mount. As text: its number, the major and the minor number of its device, and
 /// the number that is never reused, or 0.
@@ -320,10 +325,23 @@ pub fn unmount(directory: &Path, lazily: bool) -> Result<(), Error> {
     let failed = |source| Error::Unmount { directory: directory.to_owned(), source };
     let flags = if lazily { UnmountFlags::DETACH } else { UnmountFlags::empty() };
     let mount_point = resolved_path(directory);
-    match rustix::mount::unmount(&mount_point, flags | UnmountFlags::NOFOLLOW) {
+    let attempt = || match rustix::mount::unmount(&mount_point, flags | UnmountFlags::NOFOLLOW) {
         Ok(()) => Ok(()),
-        Err(Errno::PERM) => fusermount::unmount(&mount_point, lazily).map_err(failed),
-        Err(error) => Err(failed(error.into())),
+        Err(Errno::PERM) => fusermount::unmount(&mount_point, lazily),
+        Err(error) => Err(error.into()),
+    };
+    retry_while_busy(BUSY_FOR, attempt).map_err(failed)
+}
+
+fn retry_while_busy(within: Duration, mut attempt: impl FnMut() -> io::Result<()>) -> io::Result<()> {
+    let begun = Instant::now();
+    loop {
+        match attempt() {
+            Err(error) if error.kind() == io::ErrorKind::ResourceBusy && begun.elapsed() < within => {
+                std::thread::sleep(BUSY_STEP);
+            }
+            outcome => return outcome,
+        }
     }
 }
 
@@ -338,6 +356,23 @@ mod tests {
             assert_eq!(mount.to_string().parse(), Ok(mount));
         }
         assert!("812 0 57".parse::<MountId>().is_err() && "".parse::<MountId>().is_err());
+    }
+
+    #[test]
+    fn an_unmount_is_tried_again_while_the_directory_is_in_use_and_not_for_ever() {
+        let mut outcomes = vec![Ok(()), Err(Errno::BUSY.into()), Err(Errno::BUSY.into())];
+        let within = Duration::from_secs(600);
+        assert!(retry_while_busy(within, || outcomes.pop().unwrap()).is_ok() && outcomes.is_empty());
+        let fail = |errno: Errno, within| {
+            let mut attempts = 0;
+            let outcome = retry_while_busy(within, || {
+                attempts += 1;
+                Err(errno.into())
+            });
+            (outcome.unwrap_err().raw_os_error(), attempts)
+        };
+        assert_eq!(fail(Errno::BUSY, Duration::ZERO), (Some(libc::EBUSY), 1));
+        assert_eq!(fail(Errno::PERM, within), (Some(libc::EPERM), 1), "nothing else is waited for");
     }
 
     #[test]

@@ -78,7 +78,7 @@ impl Core {
         let fsid = inode.fsid;
         if self.unsupported.check(Feature::Seek, fsid).is_ok() {
             let found = self.operations(&file.caller).seek(inode.handle, offset, sought).await;
-            match self.unsupported.learn(Feature::Seek, fsid, found.map_err(errno_of)) {
+            match self.unsupported.learn(Feature::Seek, fsid, found) {
                 Err(error) if error.code() == NOT_SUPPORTED => {}
                 found => return found?.filter(|at| *at <= i64::MAX.cast_unsigned()).ok_or(Errno::ENXIO),
             }
@@ -142,7 +142,7 @@ impl Core {
         };
         // A server that lacks one of the two operations that zero a range may have the other.
         let outcome = match change.needs() {
-            [feature] => self.unsupported.learn(*feature, inode.fsid, outcome.map_err(errno_of)),
+            [feature] => self.unsupported.learn(*feature, inode.fsid, outcome),
             _ => outcome.map_err(errno_of),
         };
         let mut state = inode.lock();

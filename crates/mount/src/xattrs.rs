@@ -5,9 +5,9 @@
 //! whether the file has capabilities (`security.capability`).
 
 use crate::caller::Credential;
-use crate::calls::errno_of;
 use crate::core::Core;
-use crate::unsupported::{Feature, NOT_SUPPORTED};
+use crate::inode::Inode;
+use crate::unsupported::{Feature, NOT_SUPPORTED, is_not_supported};
 use client::SetXattr;
 use fuser::Errno;
 use std::sync::Arc;
@@ -72,17 +72,17 @@ impl Core {
     ) -> Result<Asked, Errno> {
         let inode = self.inode(ino)?;
         self.unsupported.check(Feature::Xattrs, inode.fsid)?;
-        let value = self.operations(caller).xattr(inode.handle, name).await.map_err(errno_of);
-        Asked::new(self.unsupported.learn(Feature::Xattrs, inode.fsid, value)?, room)
+        let value = self.operations(caller).xattr(inode.handle, name).await;
+        Asked::new(self.learn_xattrs(caller, &inode, value).await?, room)
     }
 
     /// listxattr(2).
     pub(crate) async fn xattrs(&self, caller: &Credential, ino: u64, room: u32) -> Result<Asked, Errno> {
         let inode = self.inode(ino)?;
         self.unsupported.check(Feature::Xattrs, inode.fsid)?;
-        let names = self.operations(caller).xattrs(inode.handle).await.map_err(errno_of);
+        let names = self.operations(caller).xattrs(inode.handle).await;
         let mut list = Vec::new();
-        for name in self.unsupported.learn(Feature::Xattrs, inode.fsid, names)? {
+        for name in self.learn_xattrs(caller, &inode, names).await? {
             list.extend_from_slice(PREFIX);
             list.extend_from_slice(&name);
             list.push(0);
@@ -108,9 +108,25 @@ impl Core {
                 None => operations.remove_xattr(object, &name).await,
             };
             inode.changed();
-            core.unsupported.learn(Feature::Xattrs, inode.fsid, changed.map_err(errno_of))
+            core.learn_xattrs(&caller, &inode, changed).await
         })
         .await
+    }
+
+    /// Learns what an outcome says about a file system. Servers also answer that they do not support
+    /// attributes for single objects, such as symbolic links, so they are asked about all of it.
+    async fn learn_xattrs<T>(
+        &self,
+        caller: &Credential,
+        inode: &Inode,
+        outcome: client::Result<T>,
+    ) -> Result<T, Errno> {
+        if is_not_supported(&outcome)
+            && let Ok(false) = self.operations(caller).has_xattrs(inode.handle).await
+        {
+            return self.unsupported.learn(Feature::Xattrs, inode.fsid, outcome);
+        }
+        self.unsupported.ask_again(Feature::Xattrs, inode.fsid, outcome)
     }
 }
 

@@ -327,6 +327,7 @@ fn client_advice(error: &client::Error) -> Option<String> {
     let advice = match error {
         Error::Status { status, .. } => return status_advice(*status),
         Error::Refused { .. } => "allow this host and user in the export's configuration on the server",
+        Error::Declined { .. } => "the same later, or with another file",
         Error::PeerMisbehaved { .. } => "another server, to see whose fault it is; -vv shows the calls",
         Error::TimedOut { .. } => "a longer timeo=, or hard instead of soft",
         Error::Options(_) => "correct the option, or leave it out",

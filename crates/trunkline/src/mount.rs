@@ -146,7 +146,7 @@ fn serve(args: &MountArgs, role: Role) -> Result<ExitCode, Error> {
     let registration = Arc::new(Registration::register(&args.target, &directory, &options));
     let request = Request { source: args.target.clone(), options: parsed, directory: directory.clone() };
     // Started before the mount, so that the watcher does not inherit the mount's descriptors.
-    let mut watcher = Watcher::start(args, role == Role::Background);
+    let mut watcher = Watcher::start(args, &directory, role == Role::Background);
     client::raise_descriptor_limit();
     let entry = Arc::clone(&registration);
     let attempt = move || {

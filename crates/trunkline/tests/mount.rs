@@ -23,6 +23,8 @@ mod hostile;
 mod io500;
 #[path = "mount/killed.rs"]
 mod killed;
+#[path = "mount/lacking.rs"]
+mod lacking;
 #[path = "mount/life.rs"]
 mod life;
 #[path = "mount/limits.rs"]
@@ -78,6 +80,7 @@ fn every_promise_has_its_test() {
         include_str!("mount/fstab.rs"),
         include_str!("mount/group.rs"),
         include_str!("mount/killed.rs"),
+        include_str!("mount/lacking.rs"),
         include_str!("mount/life.rs"),
         include_str!("mount/limits.rs"),
         include_str!("mount/listing.rs"),
@@ -112,6 +115,7 @@ fn every_promise_has_its_test() {
         include_str!("../../server/tests/server/nlm/waiting.rs"),
         include_str!("../../client/tests/version_4_2.rs"),
         include_str!("../../client/src/owners.rs"),
+        include_str!("../../client/src/owners/asking.rs"),
         include_str!("../../server/tests/server/nfs4/group.rs"),
         include_str!("../../server/tests/server/nfs4/copies.rs"),
         include_str!("../../server/tests/server/nfs4/denials.rs"),

@@ -4,6 +4,7 @@ use ::nfs4::Stateid;
 use fs::{FileHandle, Stability, Status, Verifier};
 
 use super::Operations;
+use super::space::declined;
 use crate::error::{Error, Result};
 use crate::protocol::nfs4::copying::{self, CopyDone};
 
@@ -11,6 +12,9 @@ const COPY: &str = "COPY";
 /// The most bytes that one call asks for: no call takes long, and a program that is to stop does
 /// not wait for more.
 const PIECE_BYTES: u64 = 16 << 20;
+/// How many answers may say that less was copied than was asked for, before what was copied is all
+/// for now. Linux copies 4 MiB at once: 256 of these are 1 GiB.
+const SHORT_MAX: usize = 256;
 /// How often a copy is made because the server has lost it before it was stable.
 const TRIES: usize = 3;
 
@@ -38,13 +42,14 @@ impl Progress {
 impl Operations<'_> {
     /// Has the server copy `count` bytes between two of its files, or within one if the ranges do
     /// not overlap. Returns how many were copied, which are stable: fewer if the source ends
-    /// before, if something fails after the first piece, or once `goes_on`, which is asked before
-    /// each piece but the first, returns false. No data move over the network.
+    /// before, if something fails after the first piece, if the server copies in many small parts,
+    /// or once `goes_on`, which is asked before each piece but the first, returns false. No data move
+    /// over the network.
     ///
     /// # Errors
     /// Those of the server and of the mount. [`Status::NotSupported`] before version 4.2, and if
-    /// the server does not make this copy before it answers; [`Status::Invalid`] for ranges of one
-    /// file that overlap.
+    /// the server goes on with copies after its answer; [`Error::Declined`] if it does not make this
+    /// one; [`Status::Invalid`] for ranges of one file that overlap.
     pub async fn copy(&self, from: Place, to: Place, count: u64, goes_on: impl Fn() -> bool) -> Result<u64> {
         let minor = self.version_4_2(COPY)?;
         let is_past_end = from.1.checked_add(count).is_none() || to.1.checked_add(count).is_none();
@@ -71,8 +76,8 @@ impl Operations<'_> {
         mut count: u64,
         goes_on: &impl Fn() -> bool,
     ) -> Result<Progress> {
-        let mut progress = Progress::default();
-        while progress.count < count && (progress.count == 0 || goes_on()) {
+        let (mut progress, mut short) = (Progress::default(), 0);
+        while progress.count < count && (progress.count == 0 || (short < SHORT_MAX && goes_on())) {
             let done = progress.count;
             let piece = (count - done).min(PIECE_BYTES);
             match self.copy_piece(minor, (from.0, from.1 + done), (to.0, to.1 + done), piece).await {
@@ -80,22 +85,25 @@ impl Operations<'_> {
                 // for shorter than it is; one that finds nothing there is right.
                 Ok(CopyDone::Now { count: 0, .. }) if done == 0 => {
                     let is_there = self.getattr(from.0).await?.size > from.1;
-                    return if is_there { Err(not_supported()) } else { Ok(progress) };
+                    return if is_there { Err(copies_nothing()) } else { Ok(progress) };
                 }
                 Ok(CopyDone::Now { count: 0, .. }) => break,
                 Ok(CopyDone::Now { count: copied, stability, verifier }) => {
+                    short += usize::from(copied < piece);
                     progress.add(copied, stability, verifier);
                 }
                 Ok(CopyDone::UnderWay(copy)) => {
                     self.end_copy(minor, to.0, copy).await;
-                    return Err(not_supported());
+                    // A server that does this does it with each copy. None is begun any more.
+                    return Err(Error::Status { operation: COPY, status: Status::NotSupported });
                 }
                 Err(error) if error.status() == Some(Status::Invalid) => {
                     // The source has become shorter. RFC 7862 s15.2.3
                     let left = self.getattr(from.0).await?.size.saturating_sub(from.1);
-                    if left >= done + piece {
+                    if left >= done + piece || short == SHORT_MAX {
                         return after(progress, error);
                     }
+                    short += 1;
                     count = left;
                 }
                 Err(error) => return after(progress, error),
@@ -105,7 +113,7 @@ impl Operations<'_> {
     }
 
     async fn copy_piece(&self, minor: u32, from: Place, to: Place, count: u64) -> Result<CopyDone> {
-        match self.run(copying::copy(minor, from, to, count)).await? {
+        match self.run(copying::copy(minor, from, to, count)).await.map_err(declined)? {
             CopyDone::Now { count: copied, .. } if copied > count => {
                 let reason = format!("{copied} bytes were copied where {count} were asked for");
                 Err(Error::PeerMisbehaved { operation: COPY, reason })
@@ -126,8 +134,8 @@ impl Operations<'_> {
     }
 }
 
-fn not_supported() -> Error {
-    Error::Status { operation: COPY, status: Status::NotSupported }
+fn copies_nothing() -> Error {
+    Error::Declined { operation: COPY, reason: "nothing is copied of what is there".to_owned() }
 }
 
 /// A failure after the first piece is left to the next copy.
@@ -153,8 +161,8 @@ mod tests {
 
     #[test]
     fn what_fails_after_something_was_copied_does_not_fail_the_copy() {
-        assert!(after(Progress::default(), not_supported()).is_err());
+        assert!(after(Progress::default(), copies_nothing()).is_err());
         let some = Progress { count: 1, unstable: None };
-        assert_eq!(after(some, not_supported()).unwrap().count, 1);
+        assert_eq!(after(some, copies_nothing()).unwrap().count, 1);
     }
 }

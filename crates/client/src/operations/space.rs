@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use ::nfs4::Status as Nfs;
 use ::nfs4::op::seek::What;
 use fs::{FileHandle, Status};
 
@@ -20,6 +21,20 @@ pub enum Sought {
     Hole,
 }
 
+/// What servers refuse for one file, or at one moment. RFC 7862 s11
+const DECLINED: [Nfs; 4] =
+    [Nfs::UNION_NOTSUPP, Nfs::PARTNER_NOTSUPP, Nfs::OFFLOAD_DENIED, Nfs::OFFLOAD_NO_REQS];
+
+/// Tells a refusal that is about one file from [`Status::NotSupported`].
+pub(super) fn declined(error: Error) -> Error {
+    match error {
+        Error::Status { operation, status: Status::Other(number) } if DECLINED.contains(&Nfs(number)) => {
+            Error::Declined { operation, reason: Nfs(number).to_string() }
+        }
+        error => error,
+    }
+}
+
 impl Operations<'_> {
     /// The minor version, if it has the operations of version 4.2.
     pub(super) fn version_4_2(&self, operation: &'static str) -> Result<u32> {
@@ -32,9 +47,9 @@ impl Operations<'_> {
     /// more data. An offset at the end of the file, or behind it, is [`Status::NoAddress`].
     ///
     /// # Errors
-    /// Those of the server and of the mount; [`Status::NotSupported`] before version 4.2, and if
-    /// what the server finds cannot be: nfs-ganesha 4.3 finds everything at the beginning of the
-    /// file.
+    /// Those of the server and of the mount; [`Status::NotSupported`] before version 4.2.
+    /// [`Error::Declined`] if the server does not look for this, or what it finds cannot be:
+    /// nfs-ganesha 4.3 finds everything at the beginning of the file.
     pub async fn seek(&self, file: FileHandle, offset: u64, sought: Sought) -> Result<Option<u64>> {
         let found = self.seek_once(file, offset, sought).await?;
         // By a hole that is none, a program that leaves out holes would lose data.
@@ -52,7 +67,8 @@ impl Operations<'_> {
             Sought::Hole => What::Hole,
         };
         let minor = self.version_4_2(SEEK)?;
-        let Found { eof, offset: found } = self.run(space::seek(minor, file, offset, what)).await?;
+        let sought_at = self.run(space::seek(minor, file, offset, what)).await.map_err(declined)?;
+        let Found { eof, offset: found } = sought_at;
         match (eof, sought) {
             (true, Sought::Data) => Ok(None),
             _ if found < offset => Err(not_believed(offset, found)),
@@ -66,7 +82,7 @@ impl Operations<'_> {
     /// Those of the server and of the mount; [`Status::NotSupported`] before version 4.2.
     pub async fn allocate(&self, file: FileHandle, range: Range<u64>) -> Result<()> {
         let minor = self.version_4_2("ALLOCATE")?;
-        self.run(space::allocate(minor, file, offset_and_length(range))).await
+        self.run(space::allocate(minor, file, offset_and_length(range))).await.map_err(declined)
     }
 
     /// Makes a range a hole. The size of the file stays what it is.
@@ -75,28 +91,32 @@ impl Operations<'_> {
     /// Those of the server and of the mount; [`Status::NotSupported`] before version 4.2.
     pub async fn deallocate(&self, file: FileHandle, range: Range<u64>) -> Result<()> {
         let minor = self.version_4_2("DEALLOCATE")?;
-        self.run(space::deallocate(minor, file, offset_and_length(range))).await
+        self.run(space::deallocate(minor, file, offset_and_length(range))).await.map_err(declined)
     }
 
     /// Makes a range zeros for which storage is reserved. A file that ends before the range does
-    /// becomes longer. If it fails, the range may be zeros without storage.
+    /// becomes longer. A server that cannot reserve storage, or not make holes, changes no data. If
+    /// something else fails, the range may be zeros without storage.
     ///
     /// # Errors
     /// Those of the server and of the mount; [`Status::NotSupported`] before version 4.2.
     pub async fn zero(&self, file: FileHandle, range: Range<u64>) -> Result<()> {
         let minor = self.version_4_2("ALLOCATE")?;
-        self.run(space::zero(minor, file, offset_and_length(range))).await
+        // Behind its end a file needs no hole, and what is reserved before it changes nothing.
+        let end = self.getattr(file).await?.size;
+        let within = range.start..range.end.min(end);
+        if within.is_empty() {
+            return self.allocate(file, range).await;
+        }
+        let (within, range) = (offset_and_length(within), offset_and_length(range));
+        self.run(space::zero(minor, file, within, range)).await.map_err(declined)
     }
 }
 
 /// What the server has found is not there, so it is as if it could not look.
 fn not_believed(offset: u64, found: u64) -> Error {
-    tracing::warn!(
-        offset,
-        found,
-        "the server finds data and holes where there are none, and is not believed"
-    );
-    Error::Status { operation: SEEK, status: Status::NotSupported }
+    let reason = format!("what it finds at {found} from {offset} on is not there");
+    Error::Declined { operation: SEEK, reason }
 }
 
 const fn offset_and_length(range: Range<u64>) -> (u64, u64) {

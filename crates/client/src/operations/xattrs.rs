@@ -12,8 +12,12 @@ use crate::protocol::nfs4::xattrs::{self, NamesPage};
 pub const XATTR_BYTES_MAX: usize = 64 << 10;
 /// The longest name that Linux has, in bytes, with its prefix. XATTR_NAME_MAX
 const NAME_BYTES_MAX: usize = 255;
-/// The most bytes of all names of an object together. XATTR_LIST_MAX
+/// The most bytes of all names of an object together, with their prefixes. XATTR_LIST_MAX
 const NAMES_BYTES_MAX: usize = 64 << 10;
+/// What Linux has before each name, and the zero byte behind it.
+const BESIDE_NAME_BYTES: usize = b"user.".len() + 1;
+/// The most parts of a list. The longest list has fewer, even where replies have no more than 1 KiB.
+const PARTS_MAX: usize = 256;
 
 const LIST: &str = "LISTXATTRS";
 
@@ -97,14 +101,23 @@ impl Operations<'_> {
         let minor = self.version_4_2(LIST)?;
         let count_max = self.protocol().page_bytes();
         let mut names = Names::default();
-        let mut cookie = 0;
         loop {
-            let page = self.run(xattrs::list(minor, object, (cookie, count_max))).await.map_err(too_big)?;
-            cookie = page.cookie;
+            let from = (names.cookie, count_max);
+            let page = self.run(xattrs::list(minor, object, from)).await.map_err(too_big)?;
             if names.add(page)? {
                 return Ok(names.all);
             }
         }
+    }
+
+    /// Whether the file system that has an object has extended attributes, as the server says
+    /// (`xattr_support`). RFC 8276 s8.2.1
+    ///
+    /// # Errors
+    /// Those of the server and of the mount; [`Status::NotSupported`] before version 4.2.
+    pub async fn has_xattrs(&self, object: FileHandle) -> Result<bool> {
+        let minor = self.version_4_2("GETATTR")?;
+        self.run(xattrs::support(minor, object)).await
     }
 }
 
@@ -113,20 +126,33 @@ impl Operations<'_> {
 struct Names {
     all: Vec<Vec<u8>>,
     bytes: usize,
+    parts: usize,
+    /// Where the next part begins.
+    cookie: u64,
 }
 
 impl Names {
     /// Adds a part of the list. Returns whether it is the last.
     fn add(&mut self, page: NamesPage) -> Result<bool> {
         let misbehaved = |reason: String| Err(Error::PeerMisbehaved { operation: LIST, reason });
-        if page.names.is_empty() && !page.eof {
-            return misbehaved("a part of the list without names that is not the last".to_owned());
+        self.parts += 1;
+        let before = std::mem::replace(&mut self.cookie, page.cookie);
+        if !page.eof {
+            if page.names.is_empty() {
+                return misbehaved("a part of the list without names that is not the last".to_owned());
+            }
+            if page.cookie == before {
+                return misbehaved("the next part of the list begins where this one does".to_owned());
+            }
+            if self.parts == PARTS_MAX {
+                return misbehaved(format!("a list has not ended after {PARTS_MAX} parts"));
+            }
         }
         for name in page.names {
             if name.is_empty() || name.len() > NAME_BYTES_MAX || name.contains(&0) {
                 return misbehaved(format!("\"{}\" cannot be an attribute's name", name.escape_ascii()));
             }
-            self.bytes += name.len() + 1;
+            self.bytes += name.len() + BESIDE_NAME_BYTES;
             if self.bytes > NAMES_BYTES_MAX {
                 return Err(Error::Status { operation: LIST, status: Status::XattrTooBig });
             }
@@ -140,8 +166,12 @@ impl Names {
 mod tests {
     use super::*;
 
+    fn page_to(cookie: u64, names: &[&[u8]], eof: bool) -> NamesPage {
+        NamesPage { names: names.iter().map(|name| name.to_vec()).collect(), cookie, eof }
+    }
+
     fn page(names: &[&[u8]], eof: bool) -> NamesPage {
-        NamesPage { names: names.iter().map(|name| name.to_vec()).collect(), cookie: 1, eof }
+        page_to(1, names, eof)
     }
 
     // RFC 8276 s8.4.3
@@ -156,7 +186,24 @@ mod tests {
             assert!(matches!(names.add(page(&[wrong], true)), Err(Error::PeerMisbehaved { .. })));
         }
         let long = [b'x'; NAME_BYTES_MAX];
-        let refused = (0..1000).find_map(|_| names.add(page(&[&long], false)).err());
+        let mut names = Names::default();
+        let all: Vec<&[u8]> = vec![&long; NAMES_BYTES_MAX / (NAME_BYTES_MAX + BESIDE_NAME_BYTES)];
+        assert!(!names.add(page(&all, false)).unwrap());
+        let refused = names.add(page_to(2, &[&long], true)).err();
         assert_eq!(refused.and_then(|error| error.status()), Some(Status::XattrTooBig));
+    }
+
+    #[test]
+    fn a_list_that_makes_no_progress_ends() {
+        let is_refused = |outcome| matches!(outcome, Err(Error::PeerMisbehaved { .. }));
+        let mut names = Names::default();
+        assert!(!names.add(page_to(7, &[b"a"], false)).unwrap());
+        assert!(is_refused(names.add(page_to(7, &[b"b"], false))), "the same part again");
+        let mut names = Names::default();
+        for cookie in 1..PARTS_MAX as u64 {
+            assert!(!names.add(page_to(cookie, &[b"a"], false)).unwrap());
+        }
+        assert!(is_refused(names.add(page_to(u64::MAX, &[b"a"], false))));
+        assert_eq!(names.parts, PARTS_MAX);
     }
 }

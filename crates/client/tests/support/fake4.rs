@@ -122,6 +122,8 @@ struct Shared {
     found: Option<fs::Attributes>,
     /// The test answers GETATTR of an object, with which connections are validated.
     holds_validations: bool,
+    /// The test answers GETATTR of a file system.
+    holds_file_systems: bool,
     /// The calls that are not handed to the test, in order.
     log: Vec<Operation>,
     connections: Vec<TcpStream>,
@@ -153,6 +155,7 @@ impl Fake {
             binds: false,
             found: None,
             holds_validations: false,
+            holds_file_systems: false,
             log: Vec::new(),
             connections: Vec::new(),
             ended: false,
@@ -183,6 +186,11 @@ impl Fake {
     /// The next compound that the test has to answer.
     pub fn next(&self) -> Request {
         self.requests.recv_timeout(TIMEOUT).expect("the client sends another compound")
+    }
+
+    /// The next compound, if one comes in time.
+    pub fn next_within(&self, within: Duration) -> Option<Request> {
+        self.requests.recv_timeout(within).ok()
     }
 
     pub fn nothing_more(&self) {
@@ -231,6 +239,11 @@ impl Fake {
     /// Lets the test answer the calls that validate connections, or not.
     pub fn hold_validations(&self, holds: bool) {
         self.shared.lock().unwrap().holds_validations = holds;
+    }
+
+    /// Lets the test answer the calls that ask for attributes of file systems, or not.
+    pub fn hold_file_systems(&self, holds: bool) {
+        self.shared.lock().unwrap().holds_file_systems = holds;
     }
 
     pub fn log(&self) -> Vec<Operation> {
@@ -376,6 +389,7 @@ fn own_answer(args: &[u8], shared: &mut Shared, is_bound: &mut bool) -> Option<V
             Some(compound(&[ok, Reply::PutFh(Ok(())), Reply::Lookup(Ok(())), handle, got]))
         }
         [Op::Sequence, Op::PutFh, Op::GetAttr] if shared.holds_validations && asks_for_type(args) => None,
+        [Op::Sequence, Op::PutFh, Op::GetAttr] if shared.holds_file_systems && !asks_for_type(args) => None,
         [Op::Sequence, Op::PutFh, Op::GetAttr] => Some(compound(&[ok, Reply::PutFh(Ok(())), got])),
         _ => None,
     }

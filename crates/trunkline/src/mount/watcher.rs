@@ -1,7 +1,8 @@
 //! The watcher of a mount: a separate process that reports it if the serving process is killed.
 //!
 //! The watcher is started before the mount and has none of its descriptors, so it keeps nothing
-//! alive. It reads from a pipe to which only the serving process can write: first the identity of
+//! alive. Nor does it look at the directory while the mount is there: for that moment the mount would
+//! be in use, and an unmount would fail. It is told which directory it is. It reads from a pipe to which only the serving process can write: first the identity of
 //! the mount, then a goodbye. If the pipe ends without a goodbye, the serving process was killed or
 //! has crashed. The directory then stays mounted and answers ENOTCONN, because programs must not
 //! write to the directory beneath and fill the local disk. With `auto_unmount` the watcher unmounts
@@ -13,13 +14,16 @@ use mount::MountId;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::io::{self, Read, Write};
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 /// The role of a watcher, and that of a watcher of a mount in the background.
 pub const WATCHER: [&str; 2] = ["watcher", "background watcher"];
+/// Environment variables of a watcher: the directory, and the mount that was on it before, if any.
+const DIRECTORY: &str = "TRUNKLINE_MOUNT_DIRECTORY";
+const BEFORE: &str = "TRUNKLINE_MOUNT_BEFORE";
 /// The goodbye, written when the mount ends normally.
 const GOODBYE: &str = "bye";
 
@@ -31,9 +35,9 @@ pub struct Watcher {
 }
 
 impl Watcher {
-    /// Starts the watcher, before the mount exists. Its log messages go where those of the serving
-    /// process go.
-    pub fn start(args: &MountArgs, is_background: bool) -> Self {
+    /// Starts the watcher of a directory, before the mount exists. Its log messages go where those of
+    /// the serving process go.
+    pub fn start(args: &MountArgs, directory: &Path, is_background: bool) -> Self {
         let arguments = match fstab::arguments(std::env::args_os().collect()) {
             fstab::Call::Ours(arguments) => arguments,
             fstab::Call::Nothing => Vec::new(),
@@ -44,6 +48,8 @@ impl Watcher {
         let spawned = this_program()
             .args(fstab::own_arguments(args, arguments))
             .env(ROLE, WATCHER[usize::from(is_background)])
+            .env(DIRECTORY, directory)
+            .env(BEFORE, mount::uppermost(directory).map(|before| before.to_string()).unwrap_or_default())
             // From its first moment: a signal to this process's group, as from a terminal, must not
             // end the watcher.
             .process_group(0)
@@ -91,10 +97,9 @@ impl Watcher {
 
 /// Runs the watcher.
 pub fn run(args: &MountArgs, is_background: bool) {
-    let Ok(directory) = std::path::absolute(&args.directory) else { return };
-    let directory = mount::resolve_mount_point(&directory).unwrap_or(directory);
+    let Some(directory) = std::env::var_os(DIRECTORY).map(PathBuf::from) else { return };
     // A dead mount that existed before is kept if a try to replace it failed.
-    let before = mount::uppermost(&directory);
+    let before = std::env::var(BEFORE).ok().and_then(|before| before.parse().ok());
     let _ = rustix::process::chdir("/");
     let ignored = Arc::new(AtomicBool::new(false));
     for signal in [SIGTERM, SIGINT, SIGHUP] {

@@ -13,20 +13,20 @@ use std::process::Command;
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 
-fn open(path: &Path) -> File {
+pub fn open(path: &Path) -> File {
     OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).unwrap()
 }
 
-fn data_at(file: &File, offset: u64) -> Result<u64, Errno> {
+pub fn data_at(file: &File, offset: u64) -> Result<u64, Errno> {
     seek(file, SeekFrom::Data(offset))
 }
 
-fn hole_at(file: &File, offset: u64) -> Result<u64, Errno> {
+pub fn hole_at(file: &File, offset: u64) -> Result<u64, Errno> {
     seek(file, SeekFrom::Hole(offset))
 }
 
 /// Copies as far as one system call does.
-fn copied(from: (&File, u64), to: (&File, u64), len: u64) -> Result<u64, Errno> {
+pub fn copied(from: (&File, u64), to: (&File, u64), len: u64) -> Result<u64, Errno> {
     let (mut at, mut target) = (from.1, to.1);
     let len = usize::try_from(len).unwrap();
     copy_file_range(from.0, Some(&mut at), to.0, Some(&mut target), len).map(|count| count as u64)

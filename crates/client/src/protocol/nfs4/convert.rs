@@ -170,13 +170,8 @@ pub(crate) const fn status(told: nfs4::Status) -> fs::Status {
         Nfs::BADHANDLE => Fs::BadHandle,
         Nfs::NOT_SAME => Fs::NotSync,
         Nfs::BAD_COOKIE => Fs::BadCookie,
-        Nfs::NOTSUPP
-        | Nfs::ATTRNOTSUPP
-        | Nfs::OP_ILLEGAL
-        | Nfs::UNION_NOTSUPP
-        | Nfs::PARTNER_NOTSUPP
-        | Nfs::OFFLOAD_DENIED
-        | Nfs::OFFLOAD_NO_REQS => Fs::NotSupported,
+        // What is refused for one file alone, such as UNION_NOTSUPP, is none of these.
+        Nfs::NOTSUPP | Nfs::ATTRNOTSUPP | Nfs::OP_ILLEGAL => Fs::NotSupported,
         Nfs::TOOSMALL => Fs::TooSmall,
         Nfs::SERVERFAULT => Fs::ServerFault,
         Nfs::BADTYPE => Fs::BadType,

@@ -69,7 +69,7 @@ fn invalid(name: &'static str) -> xdr::Error {
     xdr::Error::BadDiscriminant { name, value: 0 }
 }
 
-fn told<'a>(reader: &mut Reader<'a>) -> xdr::Result<Told<'a>> {
+pub(super) fn told<'a>(reader: &mut Reader<'a>) -> xdr::Result<Told<'a>> {
     let told = done(expect::<kind::GetAttr>(reader)?)?;
     told.attributes.parse().map_err(|_| invalid("fattr4"))
 }
@@ -485,7 +485,12 @@ pub(crate) fn readdirplus(
 }
 
 /// GETATTR of the attributes of a file system.
-fn of_file_system<T>(minor: u32, object: FileHandle, wanted: Bitmap, decode: Decode<T>) -> Operation<T> {
+pub(super) fn of_file_system<T>(
+    minor: u32,
+    object: FileHandle,
+    wanted: Bitmap,
+    decode: Decode<T>,
+) -> Operation<T> {
     operation(Nfs::GetAttr, on(minor, object, |to| push_getattr(to, wanted)), decode)
 }
 

@@ -53,13 +53,16 @@ pub(crate) fn deallocate(minor: u32, file: FileHandle, range: (u64, u64)) -> Ope
     })
 }
 
-/// Makes a range a hole, and reserves storage for it: zeros for which there is room.
-pub(crate) fn zero(minor: u32, file: FileHandle, range: (u64, u64)) -> Operation<()> {
+/// Makes a range a hole, and reserves storage for it: zeros for which there is room. Storage is
+/// reserved first for the part that is `within` the file: a server that cannot has changed nothing.
+pub(crate) fn zero(minor: u32, file: FileHandle, within: (u64, u64), range: (u64, u64)) -> Operation<()> {
     let args = on(minor, file, |to| {
+        to.push(&Args::Allocate(on_range(within)));
         to.push(&Args::Deallocate(on_range(range))).push(&Args::Allocate(on_range(range)));
     });
     operation(Nfs::Allocate, args, |reader| {
         read_put(reader)?;
+        done(expect::<kind::Allocate>(reader)?)?;
         done(expect::<kind::Deallocate>(reader)?)?;
         done(expect::<kind::Allocate>(reader)?)
     })

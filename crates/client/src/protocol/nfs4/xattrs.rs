@@ -3,12 +3,13 @@
 use ::nfs4::Operation as Nfs;
 use ::nfs4::op::{Args, Reply, kind, xattr};
 use ::nfs4::table::Family;
-use ::nfs4::{ChangeInfo, op::Fore};
+use ::nfs4::types::attributes::number;
+use ::nfs4::{Bitmap, ChangeInfo, op::Fore};
 use fs::FileHandle;
 use xdr::Writer;
 
 use super::on;
-use super::operations::{operation, read_put};
+use super::operations::{of_file_system, operation, read_put, told};
 use super::reply::{done, expect};
 use crate::protocol::Operation;
 
@@ -61,6 +62,15 @@ pub(super) fn removed_before() -> Vec<u8> {
         Fore::encode_reply(&result, &mut writer);
     }
     out
+}
+
+/// Whether an object's file system has extended attributes; not if the server does not know of
+/// them. RFC 8276 s8.2.1
+pub(crate) fn support(minor: u32, object: FileHandle) -> Operation<bool> {
+    of_file_system(minor, object, Bitmap::of(&[number::XATTR_SUPPORT]), |reader| {
+        read_put(reader)?;
+        Ok(told(reader)?.xattr_support.unwrap_or(false))
+    })
 }
 
 /// The names from a cookie on, in a reply of at most so many bytes. RFC 8276 s8.4.3
