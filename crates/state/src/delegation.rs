@@ -121,9 +121,12 @@ impl<W: Words> Transaction<'_, W> {
         self.find_file(name)?.map_or(Ok(()), |of| self.recall_of(now, of, except))
     }
 
-    /// Makes sure that no other client has a delegation of a file. Recalls are begun, and
-    /// delegations of clients that ended, or whose lease has, are dropped: some of them, and then
-    /// the caller tries again, at once if there are more.
+    /// Makes sure that no other client has a delegation of a file. Recalls are begun, delegations
+    /// of clients that ended are dropped, and those of clients whose lease has ended are revoked:
+    /// some of them, and then the caller tries again, at once if there are more.
+    ///
+    /// A client whose lease has ended keeps all else. To end it would be allowed, but Linux takes
+    /// a delegation for valid while it recovers from that, and then goes on to read old data.
     pub fn recall_of(&mut self, now: Duration, of: Record, except: Option<Record>) -> Result<(), Error> {
         let own = except.map_or(Ok(None), |except| self.find_delegation(of, except))?;
         let keeps_own = own.map_or(Ok(false), |own| Ok(!self.is_revoked(own)?))?;
@@ -148,11 +151,14 @@ impl<W: Words> Transaction<'_, W> {
                 begun += usize::from(self.recall(record, of_client, now)?);
                 continue;
             }
-            // The file ends with its last delegation if nothing else names it; but then none is
-            // left to be looked at.
-            last = None;
-            self.kill_client(of_client)?;
-            self.drop_lost_delegation(record)?;
+            if self.has_flag(of_client, client::DYING)? {
+                // The file ends with its last delegation if nothing else names it; but then none
+                // is left to be looked at.
+                last = None;
+                self.drop_lost_delegation(record)?;
+            } else {
+                self.revoke(record, of_client, now)?;
+            }
             self.checkpoint();
             (dropped, others) = (dropped + 1, others.saturating_sub(1));
             if others == 0 {
@@ -315,17 +321,23 @@ impl<W: Words> Transaction<'_, W> {
             if milliseconds(now) < since.saturating_add(milliseconds(lease)) {
                 return Ok(true);
             }
-            let of = self.owning(record, delegation::FILE, Kind::File)?;
             let of_client = self.owning(record, delegation::CLIENT, Kind::Client)?;
-            self.end_recall(record, of_client)?;
-            self.discount_delegation(of)?;
-            self.write(record, delegation::STATE, REVOKED)?;
-            self.count(of_client, client::REVOKED_COUNT, 1)?;
-            let until = now.saturating_add(lease.saturating_mul(DISTRUST_LEASES));
-            self.write(of_client, client::DELEGATE_FROM, milliseconds(until))?;
+            self.revoke(record, of_client, now)?;
             self.checkpoint();
         }
         Ok(false)
+    }
+
+    /// Takes a delegation away. Its client is told so by its next request, and gets no other one
+    /// for a while.
+    fn revoke(&mut self, record: Record, of_client: Record, now: Duration) -> Result<(), Error> {
+        self.end_recall(record, of_client)?;
+        let of = self.owning(record, delegation::FILE, Kind::File)?;
+        self.discount_delegation(of)?;
+        self.write(record, delegation::STATE, REVOKED)?;
+        self.count(of_client, client::REVOKED_COUNT, 1)?;
+        let until = now.saturating_add(self.layout.config.lease.saturating_mul(DISTRUST_LEASES));
+        self.write(of_client, client::DELEGATE_FROM, milliseconds(until))
     }
 }
 

@@ -120,3 +120,24 @@ fn a_delegation_is_called_back_for_version_4() {
 fn a_delegation_over_rdma_is_called_back_for_version_3() {
     a_delegation_is_called_back(V4_OVER_RDMA, V3);
 }
+
+/// A kernel that does not hear the recall loses its delegation after a lease, and the other goes
+/// on; once it is back it reads what is new.
+#[test]
+fn a_delegation_of_a_silent_kernel_is_revoked() {
+    let _alone = alone();
+    let shared = Shared::mounted(V4, V4);
+    shared.other("echo old > f; sync f");
+    shared.holder(
+        "delegated() { cat f > /dev/null; before=$(count OPEN); cat f > /dev/null; [ $before = $(count OPEN) ]; }
+         waits delegated",
+    );
+    let silence = "nft add table ip two; nft add chain ip two in '{ type filter hook input priority 0; }'
+         nft add chain ip two out '{ type filter hook output priority 0; }'
+         nft add rule ip two in tcp sport 2049 drop; nft add rule ip two out tcp dport 2049 drop";
+    sh(pair().client(), silence);
+    shared.other("timeout 120 sh -c 'echo new > f; sync f'; [ \"$(cat f)\" = new ]");
+    sh(pair().client(), "nft delete table ip two");
+    // It hears of that with its next request, and asks what is left.
+    shared.holder("is_new() { [ \"$(cat f)\" = new ]; }; waits is_new");
+}
