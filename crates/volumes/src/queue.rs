@@ -175,10 +175,10 @@ impl Queue {
     /// no such owner any more, or if it is being drained already; there is no event then.
     pub fn drain(&mut self, volume: &Volume, owner: Owner, tag: u64) -> bool {
         let mut state = volume.state();
-        state.drains.insert(owner, (Arc::clone(&self.inbox), tag));
         let begun = state.lock.drain(owner);
-        if !begun {
-            state.drains.remove(&owner);
+        if begun {
+            // Nobody has seen what was put out: the volume is still locked.
+            state.drains.insert(owner, (Arc::clone(&self.inbox), tag));
         }
         drop(state);
         self.deliver(volume);
