@@ -1,6 +1,8 @@
 //! The queue of one loop: commands go in, events come out, and nothing waits.
 
 mod inbox;
+#[cfg(test)]
+mod simulation;
 mod slot;
 #[cfg(test)]
 mod tests;
