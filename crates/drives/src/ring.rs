@@ -120,6 +120,10 @@ impl Slot {
     }
 }
 
+fn is_transient(error: &io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::INTR | Errno::AGAIN | Errno::BUSY))
+}
+
 struct Inner {
     // Before the slots: no request is begun any more once they are dropped.
     ring: IoUring,
@@ -187,15 +191,17 @@ impl Ring {
         if self.inner.ring.submission().is_empty() {
             return Ok(());
         }
-        match self.inner.ring.submit() {
-            Ok(_) => Ok(()),
-            // They stay in the queue, and the next kick or reap tries again.
-            Err(error)
-                if matches!(Errno::from_io_error(&error), Some(Errno::INTR | Errno::AGAIN | Errno::BUSY)) =>
-            {
-                Ok(())
+        let mut retries = 0;
+        loop {
+            match self.inner.ring.submit() {
+                Ok(_) => return Ok(()),
+                // The kernel lacks memory at the moment, or was interrupted.
+                Err(error) if retries < RETRIES_MAX && is_transient(&error) => {
+                    retries += 1;
+                    std::thread::yield_now();
+                }
+                Err(error) => return Err(error),
             }
-            Err(error) => Err(error),
         }
     }
 

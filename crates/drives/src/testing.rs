@@ -128,6 +128,19 @@ impl Faults {
         pending.map(|pending| self.0.execute(pending)).is_some()
     }
 
+    /// Executes a held write, by its place among them: the device chooses any order. False if there
+    /// are not so many.
+    pub fn release_nth(&self, place: usize) -> bool {
+        let pending = self.0.lock().held.remove(place);
+        pending.map(|pending| self.0.execute(pending)).is_some()
+    }
+
+    /// The number of held writes.
+    #[must_use]
+    pub fn held(&self) -> usize {
+        self.0.lock().held.len()
+    }
+
     /// Executes all held writes, and holds none from now on.
     pub fn release_writes(&self) {
         self.0.lock().holding = false;

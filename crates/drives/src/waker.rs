@@ -46,8 +46,9 @@ impl Mailbox {
             return;
         }
         let _ = rustix::io::read(&self.event, &mut [0_u8; 8]);
-        // Before the list is taken: who puts something into it later signals again.
-        self.signalled.store(false, Ordering::Release);
+        // Before anything is looked at that others may have for this thread: who changes that later
+        // signals again, and what was changed before is seen, because the flag is swapped.
+        self.signalled.swap(false, Ordering::AcqRel);
         out.append(&mut self.completions.lock().unwrap_or_else(PoisonError::into_inner));
     }
 }

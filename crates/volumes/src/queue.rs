@@ -1,6 +1,8 @@
 //! The queue of one loop: commands go in, events come out, and nothing waits.
 
 mod inbox;
+#[cfg(test)]
+mod simulation;
 mod slot;
 #[cfg(test)]
 mod tests;
@@ -175,10 +177,10 @@ impl Queue {
     /// no such owner any more, or if it is being drained already; there is no event then.
     pub fn drain(&mut self, volume: &Volume, owner: Owner, tag: u64) -> bool {
         let mut state = volume.state();
-        state.drains.insert(owner, (Arc::clone(&self.inbox), tag));
         let begun = state.lock.drain(owner);
-        if !begun {
-            state.drains.remove(&owner);
+        if begun {
+            // Nobody has seen what was put out: the volume is still locked.
+            state.drains.insert(owner, (Arc::clone(&self.inbox), tag));
         }
         drop(state);
         self.deliver(volume);

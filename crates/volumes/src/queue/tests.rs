@@ -83,6 +83,7 @@ fn a_late_original_is_executed_before_its_retry_or_never() {
     // The connection breaks. Its first write is with the device, its second one waits for that.
     let (volume, owner) = (rig.volume.clone(), rig.owners[0]);
     assert!(rig.queues[0].drain(&volume, owner, 99));
+    assert!(!rig.queues[1].drain(&volume, owner, 98), "it is being drained");
     assert_eq!(rig.turn(0), [(2, Err(Fault::Cancelled))]);
     assert_eq!(rig.submit(0, 3, write(9, 1, 3)), Err(Refusal::Drained));
     // The host sends both again on another path, and newer data.
