@@ -10,8 +10,9 @@ use nvme::identify::AsyncEvents;
 use nvme::io::{Blocks, IoFlags};
 use nvme::log_page::{AnaState, DISCOVERY_ENTRY_BYTES, DiscoveryEntry, DiscoveryHead, LogId};
 use nvme::pdu::{CapsuleCmd, Digests, FatalError, H2cData, IcReq, Malformed, Sender};
+use nvme::reservation::{Keys, Persistence, Register, RegisterAction, Report, Reservations};
 use nvme::tcp::{Received, Settings, TargetConnection, ToHost};
-use nvme::{Cqe, IoOpcode, Sgl, Sqe, Status};
+use nvme::{Cqe, HostId, IoOpcode, Sgl, Sqe, Status};
 use proptest::prelude::*;
 use std::time::Duration;
 use support::{Target, config, connect_command, only, volume};
@@ -274,6 +275,28 @@ fn a_change_of_ownership_is_over_after_anatt() {
     assert_eq!(state(view), Some(AnaState::INACCESSIBLE));
 }
 
+// Trap 19: a registrant disconnected, and the next report read freed memory.
+#[test]
+fn a_registration_belongs_to_a_host_and_not_to_its_controllers() {
+    let mut state = Reservations::default();
+    let (action, persistence) = (RegisterAction::REGISTER, Persistence::PERSISTENT);
+    let register = Register { action, ignore_existing_key: true, persistence };
+    let host = HostId([1; 16]);
+    state.register(host, &register, &Keys { current: 0, other: 7 }).expect("registered");
+    let connected = state.report(|_| vec![3, 4]);
+    let gone = state.report(|_| vec![]);
+    let cntlids = |report: &Report| report.registrants.iter().map(|one| one.cntlid).collect::<Vec<_>>();
+    assert_eq!((cntlids(&connected), cntlids(&gone)), (vec![3, 4], vec![0xffff]));
+    assert!(gone.registrants.iter().all(|one| one.host_id == host && one.key == 7));
+}
+
+// Trap 20: that no reservations had been saved was taken for an error.
+#[test]
+fn nothing_saved_is_nothing_reserved() {
+    let nothing = Reservations::default().report(|_| vec![]);
+    assert_eq!(Reservations::restore(&nothing), Ok(Reservations::default()));
+}
+
 // Trap 21: an NSID stood for another volume while hosts were connected.
 #[test]
 fn an_nsid_is_used_again_only_when_each_host_has_seen_that_it_was_free() {
@@ -378,6 +401,15 @@ fn data_that_were_not_asked_for_end_the_connection_before_a_byte_is_placed() {
         let mut bytes = Vec::new();
         data.encode(Sender::default(), &mut bytes);
         assert_eq!(feed(&mut connection, &bytes), Err(expected), "{what}");
+    }
+    // Less than MAXH2CDATA, and more than this R2T asks for.
+    for last in [false, true] {
+        let mut connection = connection();
+        connection.ask(3, 5, 1000, &mut Vec::new());
+        let mut bytes = Vec::new();
+        H2cData { length: 4096, last, ..good }.encode(Sender::default(), &mut bytes);
+        let expected = Err(Malformed::of(FatalError::DATA_OUT_OF_RANGE));
+        assert_eq!(feed(&mut connection, &bytes), expected, "last: {last}");
     }
     let mut connection = connection();
     connection.ask(3, 5, 10_000, &mut Vec::new());
