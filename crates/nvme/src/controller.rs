@@ -24,7 +24,8 @@
 //! - A namespace's ANA state is one function, [`state`], of its owner and of how the owner is
 //!   reached.
 //!
-//! Left out: reservations, Compare, fused commands, Verify, authentication. Identify says so.
+//! Left out: the commands of reservations, whose state is [`crate::reservation::Reservations`],
+//! Compare, fused commands, Verify, authentication. Identify says so.
 
 mod admin;
 mod ana;

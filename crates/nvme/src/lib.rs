@@ -18,6 +18,7 @@
 //!
 //! - [`controller`]: the target's controllers of a subsystem, and their I/O queues;
 //! - [`host`]: how a host brings a controller up, watches it, and reads a discovery log;
+//! - [`reservation::Reservations`]: registrations and the reservation of a volume;
 //! - [`tcp`]: both ends of an NVMe/TCP connection.
 //!
 //! Invariants: unknown numbers survive as numbers; lengths are checked against their bounds before

@@ -1,7 +1,11 @@
 //! Reservations: the four commands, and the data of the report. NVMe Base, "Reservation Register",
 //! "Reservation Acquire", "Reservation Release", "Reservation Report".
 //!
-//! Who holds what is a matter of a target; here are only the messages.
+//! [`Reservations`] is who has registered for a volume and who holds a reservation of it.
+
+mod state;
+
+pub use state::{Change, Notice, REGISTRANTS_MAX, Reservations, RestoreError};
 
 use crate::Short;
 use crate::command::{IoOpcode, Sqe};

@@ -10,8 +10,9 @@ use nvme::identify::AsyncEvents;
 use nvme::io::{Blocks, IoFlags};
 use nvme::log_page::{AnaState, DISCOVERY_ENTRY_BYTES, DiscoveryEntry, DiscoveryHead, LogId};
 use nvme::pdu::{CapsuleCmd, Digests, FatalError, H2cData, IcReq, Malformed, Sender};
+use nvme::reservation::{Keys, Persistence, Register, RegisterAction, Report, Reservations};
 use nvme::tcp::{Received, Settings, TargetConnection, ToHost};
-use nvme::{Cqe, IoOpcode, Sgl, Sqe, Status};
+use nvme::{Cqe, HostId, IoOpcode, Sgl, Sqe, Status};
 use proptest::prelude::*;
 use std::time::Duration;
 use support::{Target, config, connect_command, only, volume};
@@ -45,7 +46,7 @@ fn read(cid: u16, length: u32) -> Sqe {
     blocks.command(IoOpcode::READ, cid, 1, Sgl::Transport { length })
 }
 
-// Trap 1: an old write was executed after its retry on another path.
+// An old write was executed after its retry on another path.
 #[test]
 fn a_controllers_identifier_is_free_only_when_none_of_its_commands_can_have_an_effect() {
     let mut config = config(Kind::Io);
@@ -68,7 +69,7 @@ fn a_controllers_identifier_is_free_only_when_none_of_its_commands_can_have_an_e
     assert_eq!(target.connect("h"), cntlid);
 }
 
-// Trap 4: fused Compare and Write was advertised by a backend that could not do it.
+// Fused Compare and Write was advertised by a backend that could not do it.
 #[test]
 fn fused_commands_are_neither_advertised_nor_executed() {
     let mut target = Target::of(Kind::Io);
@@ -84,7 +85,7 @@ fn fused_commands_are_neither_advertised_nor_executed() {
 }
 
 proptest! {
-    // Trap 5: queues were refused because a number from zero was compared with one from one.
+    // Queues were refused because a number from zero was compared with one from one.
     #[test]
     fn a_queue_of_as_many_entries_as_mqes_promises_is_accepted(
         entries in 32..=65536_u32,
@@ -111,7 +112,7 @@ proptest! {
         }
     }
 
-    // Trap 15: memory was taken for a length before it was compared with the limit.
+    // Memory was taken for a length before it was compared with the limit.
     #[test]
     fn no_length_of_an_sgl_leads_to_more_data_than_the_limit(length in any::<u32>(), count in any::<u16>()) {
         let mut target = Target::of(Kind::Io);
@@ -140,7 +141,7 @@ fn records(count: u16) -> Vec<Record> {
     (1..=count).map(record).collect()
 }
 
-// Trap 6: the discovery log was filled in part, or had garbage in its fourth record.
+// The discovery log was filled in part, or had garbage in its fourth record.
 #[test]
 fn a_discovery_log_of_any_length_is_read_whole_as_hosts_read_it() {
     for count in [0, 1, 3, 4, 5, 100, 200] {
@@ -164,7 +165,7 @@ fn a_discovery_log_of_any_length_is_read_whole_as_hosts_read_it() {
     }
 }
 
-// Trap 7: the log changed between two reads of its parts.
+// The log changed between two reads of its parts.
 #[test]
 fn the_parts_of_a_discovery_log_are_those_of_its_beginning() {
     let mut target = Target::of(Kind::Discovery);
@@ -182,7 +183,7 @@ fn the_parts_of_a_discovery_log_are_those_of_its_beginning() {
     assert!(after.generation != before.generation && after.entries == 1);
 }
 
-// Trap 8: a keep-alive timeout on a discovery controller was refused.
+// A keep-alive timeout on a discovery controller was refused.
 #[test]
 fn a_discovery_controller_with_keep_alive_is_persistent_and_tells_changes() {
     let mut target = Target::of(Kind::Discovery);
@@ -200,7 +201,7 @@ fn a_discovery_controller_with_keep_alive_is_persistent_and_tells_changes() {
     assert_eq!((events[0].0.cid, events[0].0.result), (9, Event::DISCOVERY_CHANGED.result()));
 }
 
-// Trap 9: hosts were dropped because the target itself was busy.
+// Hosts were dropped because the target itself was busy.
 #[test]
 fn time_in_which_this_process_stood_still_is_no_silence_of_a_host() {
     let mut target = Target::of(Kind::Io);
@@ -213,7 +214,7 @@ fn time_in_which_this_process_stood_still_is_no_silence_of_a_host() {
     assert_eq!(target.closed().len(), 1);
 }
 
-// Trap 9, the other half: TBKAS.
+// A host with traffic on its I/O queues only was dropped (TBKAS).
 #[test]
 fn traffic_on_any_queue_keeps_a_controller_alive() {
     let mut target = Target::of(Kind::Io);
@@ -227,7 +228,7 @@ fn traffic_on_any_queue_keeps_a_controller_alive() {
     assert_eq!(target.closed().len(), 1);
 }
 
-// Trap 11: a new namespace never appeared where ANA was on.
+// A new namespace never appeared where ANA was on.
 #[test]
 fn a_change_of_namespaces_is_also_an_event_of_ana() {
     let mut target = Target::of(Kind::Io);
@@ -241,7 +242,7 @@ fn a_change_of_namespaces_is_also_an_event_of_ana() {
     assert_eq!(events, [Event::NAMESPACE_CHANGED.result(), Event::ANA_CHANGED.result()]);
 }
 
-// Trap 13: after a failback every path was inaccessible.
+// After a failback every path was inaccessible.
 #[test]
 fn a_node_that_can_serve_says_so_and_one_path_is_optimized_where_the_owner_serves() {
     for owner in [Node(0), Node(1)] {
@@ -257,7 +258,7 @@ fn a_node_that_can_serve_says_so_and_one_path_is_optimized_where_the_owner_serve
     }
 }
 
-// Trap 13, the other half: a state of change that does not end makes Linux reset.
+// A state of change that does not end makes Linux reset.
 #[test]
 fn a_change_of_ownership_is_over_after_anatt() {
     let mut target = Target::of(Kind::Io);
@@ -274,7 +275,29 @@ fn a_change_of_ownership_is_over_after_anatt() {
     assert_eq!(state(view), Some(AnaState::INACCESSIBLE));
 }
 
-// Trap 21: an NSID stood for another volume while hosts were connected.
+// A registrant disconnected, and the next report read freed memory.
+#[test]
+fn a_registration_belongs_to_a_host_and_not_to_its_controllers() {
+    let mut state = Reservations::default();
+    let (action, persistence) = (RegisterAction::REGISTER, Persistence::PERSISTENT);
+    let register = Register { action, ignore_existing_key: true, persistence };
+    let host = HostId([1; 16]);
+    state.register(host, &register, &Keys { current: 0, other: 7 }).expect("registered");
+    let connected = state.report(|_| vec![3, 4]);
+    let gone = state.report(|_| vec![]);
+    let cntlids = |report: &Report| report.registrants.iter().map(|one| one.cntlid).collect::<Vec<_>>();
+    assert_eq!((cntlids(&connected), cntlids(&gone)), (vec![3, 4], vec![0xffff]));
+    assert!(gone.registrants.iter().all(|one| one.host_id == host && one.key == 7));
+}
+
+// That no reservations had been saved was taken for an error.
+#[test]
+fn nothing_saved_is_nothing_reserved() {
+    let nothing = Reservations::default().report(|_| vec![]);
+    assert_eq!(Reservations::restore(&nothing), Ok(Reservations::default()));
+}
+
+// An NSID stood for another volume while hosts were connected.
 #[test]
 fn an_nsid_is_used_again_only_when_each_host_has_seen_that_it_was_free() {
     let mut target = Target::of(Kind::Io);
@@ -290,7 +313,7 @@ fn an_nsid_is_used_again_only_when_each_host_has_seen_that_it_was_free() {
     assert_eq!(target.subsystem.set_volume(1, volume(2)), Ok(()), "the same volume may come back");
 }
 
-// Trap 28: hosts tried for ten minutes to reach a target that had been removed.
+// Hosts tried for ten minutes to reach a target that had been removed.
 #[test]
 fn a_host_that_may_not_connect_is_told_not_to_try_again() {
     let mut config = config(Kind::Io);
@@ -300,7 +323,7 @@ fn a_host_that_may_not_connect_is_told_not_to_try_again() {
     assert!(refusal.status.dnr());
 }
 
-// Trap 30: transient errors used up the five retries of a host.
+// Transient errors used up the five retries of a host.
 #[test]
 fn a_failure_that_passes_has_a_retry_delay_for_hosts_that_wait_and_never_dnr() {
     let mut target = Target::of(Kind::Io);
@@ -335,7 +358,7 @@ fn a_failure_that_passes_has_a_retry_delay_for_hosts_that_wait_and_never_dnr() {
     assert_eq!(fail(&mut queue, Status::WRITE_FAULT).retry_delay(), 0);
 }
 
-// Trap 10: a digest was not mirrored, so that hosts refused to connect.
+// A digest was not mirrored, so that hosts refused to connect.
 #[test]
 fn the_digests_of_a_connection_are_those_that_the_host_asked_for() {
     for field in 0..4 {
@@ -351,7 +374,7 @@ fn the_digests_of_a_connection_are_those_that_the_host_asked_for() {
     }
 }
 
-// Trap 14: H2CData with a wild tag, offset or length crashed targets.
+// H2CData with a wild tag, offset or length crashed targets.
 #[test]
 fn data_that_were_not_asked_for_end_the_connection_before_a_byte_is_placed() {
     let good = H2cData { cccid: 5, ttag: 3, offset: 0, length: 4096, last: false };
@@ -379,6 +402,15 @@ fn data_that_were_not_asked_for_end_the_connection_before_a_byte_is_placed() {
         data.encode(Sender::default(), &mut bytes);
         assert_eq!(feed(&mut connection, &bytes), Err(expected), "{what}");
     }
+    // Less than MAXH2CDATA, and more than this R2T asks for.
+    for last in [false, true] {
+        let mut connection = connection();
+        connection.ask(3, 5, 1000, &mut Vec::new());
+        let mut bytes = Vec::new();
+        H2cData { length: 4096, last, ..good }.encode(Sender::default(), &mut bytes);
+        let expected = Err(Malformed::of(FatalError::DATA_OUT_OF_RANGE));
+        assert_eq!(feed(&mut connection, &bytes), expected, "last: {last}");
+    }
     let mut connection = connection();
     connection.ask(3, 5, 10_000, &mut Vec::new());
     let mut bytes = Vec::new();
@@ -389,7 +421,7 @@ fn data_that_were_not_asked_for_end_the_connection_before_a_byte_is_placed() {
     assert!(feed(&mut connection, &bytes).is_err(), "and not twice");
 }
 
-// Trap 18: the offsets of data for the host jumped.
+// The offsets of data for the host jumped.
 #[test]
 fn data_for_the_host_follow_one_another_and_end_once() {
     let connection = connection();

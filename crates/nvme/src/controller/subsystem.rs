@@ -446,9 +446,21 @@ impl Subsystem {
         if known.is_none() && remembered {
             return Err(VolumeError::Remembered(nsid));
         }
-        self.volumes.insert(nsid, volume);
+        let owner = volume.owner;
+        let before = self.volumes.insert(nsid, volume).map(|volume| volume.owner);
+        if before != Some(owner) {
+            before.into_iter().chain([owner]).for_each(|node| self.touch_group(node));
+        }
         self.refresh(Some(nsid));
         Ok(())
+    }
+
+    /// What the ANA log says of a node's group changed.
+    fn touch_group(&mut self, node: Node) {
+        let at = usize::try_from(node.0).unwrap_or(usize::MAX);
+        if let Some(changes) = self.group_changes.get_mut(at) {
+            *changes += 1;
+        }
     }
 
     /// Removes a volume. Its NSID stands for another volume only when each host that saw it has
@@ -460,6 +472,7 @@ impl Subsystem {
                 controller.remember(nsid, volume.ids);
             }
         }
+        self.touch_group(volume.owner);
         self.refresh(Some(nsid));
     }
 
@@ -473,9 +486,7 @@ impl Subsystem {
         if let Some(since) = self.moving_since.get_mut(at) {
             *since = (reach == Reach::Moving).then_some(now);
         }
-        if let Some(changes) = self.group_changes.get_mut(at) {
-            *changes += 1;
-        }
+        self.touch_group(node);
         self.refresh(None);
     }
 

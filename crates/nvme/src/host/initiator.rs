@@ -216,7 +216,10 @@ pub struct Initiator {
     poll: Option<(Duration, Duration)>,
     ready_deadline: Duration,
     next_keep_alive: Option<Duration>,
+    /// What was listed so far.
     namespaces: Vec<u32>,
+    /// The list is being read; true if it has to be read again.
+    listing: Option<bool>,
     is_live: bool,
     failed: bool,
 }
@@ -239,6 +242,7 @@ impl Initiator {
             ready_deadline: Duration::ZERO,
             next_keep_alive: None,
             namespaces: Vec::new(),
+            listing: None,
             is_live: false,
             failed: false,
         };
@@ -379,7 +383,7 @@ impl Initiator {
                 self.handle_event(now, Event::of(result));
                 self.wait_for_event(now);
             }
-            Purpose::ChangedNamespaces => self.list_namespaces(now, 0),
+            Purpose::ChangedNamespaces => self.list_namespaces(now),
             Purpose::Namespaces => self.namespaces_listed(now, data)?,
             Purpose::Ana => self.outputs.push_back(HostOutput::Ana(AnaLog::decode(data)?)),
             Purpose::KeepAlive => {}
@@ -484,7 +488,7 @@ impl Initiator {
             self.send(now, Purpose::Events, Command { sqe, data: CommandData::None });
         }
         if matches!(self.config.role, Role::Io { .. }) {
-            self.list_namespaces(now, 0);
+            self.list_namespaces(now);
             self.read_ana(now);
         }
     }
@@ -524,11 +528,15 @@ impl Initiator {
         self.read_log(now, Purpose::Ana, LogId::ANA, bytes.min(transfer).min(ANA_LOG_BYTES_MAX));
     }
 
-    fn list_namespaces(&mut self, now: Duration, above: u32) {
-        if above == 0 {
-            self.namespaces.clear();
+    /// Lists the namespaces; while that is under way, again afterwards.
+    fn list_namespaces(&mut self, now: Duration) {
+        if let Some(again) = &mut self.listing {
+            *again = true;
+            return;
         }
-        self.identify(now, Purpose::Namespaces, Cns::ACTIVE_NAMESPACES, above);
+        self.listing = Some(false);
+        self.namespaces.clear();
+        self.identify(now, Purpose::Namespaces, Cns::ACTIVE_NAMESPACES, 0);
     }
 
     fn namespaces_listed(&mut self, now: Duration, data: &[u8]) -> Result<(), Failure> {
@@ -542,8 +550,16 @@ impl Initiator {
             return Err(Failure::Namespaces);
         }
         match self.namespaces.last() {
-            Some(last) if is_full && *last < NSID_ALL - 1 => self.list_namespaces(now, *last),
-            _ => self.outputs.push_back(HostOutput::Namespaces(std::mem::take(&mut self.namespaces))),
+            Some(last) if is_full && *last < NSID_ALL - 1 => {
+                let last = *last;
+                self.identify(now, Purpose::Namespaces, Cns::ACTIVE_NAMESPACES, last);
+            }
+            _ => {
+                self.outputs.push_back(HostOutput::Namespaces(std::mem::take(&mut self.namespaces)));
+                if self.listing.take() == Some(true) {
+                    self.list_namespaces(now);
+                }
+            }
         }
         Ok(())
     }

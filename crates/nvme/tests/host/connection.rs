@@ -97,7 +97,7 @@ fn short_data_go_in_the_capsule_and_long_data_wait_to_be_asked_for() {
     assert_eq!(connection.send_data(long.cid, &mut out), None, "nobody has asked");
 }
 
-// Trap 16: hosts ignored MAXH2CDATA.
+// Hosts ignored MAXH2CDATA.
 #[test]
 fn no_data_pdu_is_longer_than_maxh2cdata() {
     let mut connection = running();
@@ -134,7 +134,7 @@ fn a_controller_that_asks_for_other_than_the_next_data_is_refused() {
     assert_eq!(feed(&mut connection, &r2t(999, 0, 8)), Err(Malformed::header(8)), "of no command");
 }
 
-// Trap 16: a header's length was believed.
+// A header's length was believed.
 #[test]
 fn data_that_do_not_belong_to_a_read_are_refused_before_a_byte_is_placed() {
     let out_of_range = Err(Malformed::of(FatalError::DATA_OUT_OF_RANGE));

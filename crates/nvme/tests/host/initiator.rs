@@ -54,6 +54,9 @@ struct Peer {
     outputs: Vec<HostOutput>,
     commands: Vec<Sqe>,
     silent: bool,
+    namespaces: Vec<u32>,
+    /// Commands that are answered later.
+    later: Vec<(u32, Command)>,
 }
 
 impl Peer {
@@ -68,6 +71,8 @@ impl Peer {
             outputs: Vec::new(),
             commands: Vec::new(),
             silent: false,
+            namespaces: vec![1, 5],
+            later: Vec::new(),
         }
     }
 
@@ -132,7 +137,9 @@ impl Peer {
                 }
             },
             AdminOpcode::IDENTIFY if sqe.cdw10 == 1 => (0, self.controller.encode().to_vec()),
-            AdminOpcode::IDENTIFY => (0, NamespaceList(vec![1, 5]).encode().to_vec()),
+            AdminOpcode::IDENTIFY => {
+                (0, NamespaceList::above(sqe.nsid, self.namespaces.iter().copied()).encode().to_vec())
+            }
             AdminOpcode::SET_FEATURES => (QueueCounts { submission: 3, completion: 3 }.encode().into(), none),
             AdminOpcode::GET_LOG_PAGE if sqe.cdw10 as u8 == LogId::ANA.0 => {
                 let group = AnaGroup { id: 1, changes: 1, state: AnaState::OPTIMIZED, nsids: vec![1, 5] };
@@ -259,6 +266,45 @@ fn an_event_is_followed_by_its_log_and_the_next_request() {
             peer.commands.iter().map(|sqe| sqe.opcode).filter(|one| *one != 0x0c).collect();
         assert_eq!((opcodes, peer.waiting.len(), peer.outputs.len()), (logs, 1, 1));
     }
+}
+
+#[test]
+fn more_namespaces_than_a_list_holds_are_read_in_several_and_what_changes_meanwhile_is_read_again() {
+    let mut peer = Peer::new(Role::Io { queues: 1 }, good());
+    peer.namespaces = (1..=2500).collect();
+    peer.run();
+    let listed = |outputs: &[HostOutput]| -> Vec<usize> {
+        let count = |output: &HostOutput| match output {
+            HostOutput::Namespaces(nsids) => Some(nsids.len()),
+            _ => None,
+        };
+        outputs.iter().filter_map(count).collect()
+    };
+    assert_eq!(listed(&peer.outputs), [2500]);
+    // Two changes at once: the second one comes while the first list is under way.
+    peer.outputs.clear();
+    peer.commands.clear();
+    for _ in 0..2 {
+        let id = peer.waiting.pop_front().expect("a request waits");
+        let cqe = Cqe { result: Event::NAMESPACE_CHANGED.result(), ..Cqe::default() };
+        peer.initiator.handle_completion(peer.now, id, &cqe, &[]);
+        while let Some(output) = peer.initiator.poll_output() {
+            match output {
+                HostOutput::Admin { id, command } if command.sqe.opcode != AdminOpcode::IDENTIFY.0 => {
+                    peer.answer(id, &command);
+                }
+                HostOutput::Admin { id, command } => peer.later.push((id, command)),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+    assert_eq!(peer.later.len(), 1, "one list at a time");
+    peer.namespaces.truncate(3);
+    for (id, command) in std::mem::take(&mut peer.later) {
+        peer.answer(id, &command);
+    }
+    peer.run();
+    assert_eq!(listed(&peer.outputs), [3, 3]);
 }
 
 #[test]

@@ -95,6 +95,10 @@ impl Server {
         live.map(|(link, one)| (*link, std::mem::take(&mut one.sent))).collect()
     }
 
+    pub fn has_to_send(&self) -> bool {
+        self.connections.values().any(|one| !one.sent.is_empty() || !one.received.is_empty())
+    }
+
     /// Connections that this end closes.
     pub fn take_closed(&mut self) -> Vec<Link> {
         std::mem::take(&mut self.closed)
