@@ -1,11 +1,11 @@
 //! Owners of files as names, such as "alice@example.org", which some servers send in place of
 //! numbers. RFC 8881 s5.9
 //!
-//! The user database of this host says which number a name of the mount's domain has. Asking it
-//! may take seconds where it is a directory service, so threads of their own ask, and those who
-//! need an answer wait for it as for a call, but not long ([`asking`]): what was received is decoded
-//! with what is known, and once more if something was missing ([`Names`]). A name that this host
-//! does not know is nobody, as is one of another domain, and one that is not answered in time.
+//! The user database of this host says which number a name of the mount's domain has. Asking it may
+//! take seconds where it is a directory service, so threads of their own ask, and those who need an
+//! answer wait for it as for a call, but not long ([`asking`]): what was received is decoded with
+//! what is known, and once more if something was missing ([`Names`]). A name that this host does
+//! not know is nobody, as is one of another domain, and one that is not answered in time.
 //!
 //! Once a server has sent the name of a user or group of this host, it is sent names too: it may
 //! have other numbers for them, so that a number would give a file to somebody else.
@@ -37,7 +37,8 @@ const NAME_BYTES_MAX: usize = 256;
 pub(crate) struct Owners {
     domain: Vec<u8>,
     asking: Asking,
-    /// The server takes names: it has sent one that this host has, or refused numbers and taken one.
+    /// The server takes names: it has sent one that this host has, or refused numbers and taken
+    /// one.
     sends_names: AtomicBool,
 }
 

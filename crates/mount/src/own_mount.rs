@@ -26,8 +26,8 @@ use std::time::{Duration, Instant};
 const STACKED_MAX: usize = 32;
 /// A flag of statx(2), since Linux 6.8.
 const STATX_MNT_ID_UNIQUE: u32 = 0x4000;
-/// How long an unmount is tried while the directory is in use, and how often: programs that only look
-/// at it, such as df(1) and `trunkline status`, use it for a moment.
+/// How long an unmount is tried while the directory is in use, and how often: programs that only
+/// look at it, such as df(1) and `trunkline status`, use it for a moment.
 const BUSY_FOR: Duration = Duration::from_millis(500);
 const BUSY_STEP: Duration = Duration::from_millis(20);
 

@@ -1,7 +1,8 @@
 //! What file systems of the server do not support: the server is asked once.
 //!
-//! Only what the server says of an operation as a whole counts (NFS4ERR_NOTSUPP, or an operation that
-//! it does not know). What it refuses for one file, or at one moment, says nothing about the next.
+//! Only what the server says of an operation as a whole counts (NFS4ERR_NOTSUPP, or an operation
+//! that it does not know). What it refuses for one file, or at one moment, says nothing about the
+//! next.
 
 use crate::calls::errno_of;
 use client::Error;

@@ -113,8 +113,9 @@ impl Core {
         .await
     }
 
-    /// Learns what an outcome says about a file system. Servers also answer that they do not support
-    /// attributes for single objects, such as symbolic links, so they are asked about all of it.
+    /// Learns what an outcome says about a file system. Servers also answer that they do not
+    /// support attributes for single objects, such as symbolic links, so they are asked about all
+    /// of it.
     async fn learn_xattrs<T>(
         &self,
         caller: &Credential,

@@ -43,13 +43,13 @@ impl Operations<'_> {
     /// Has the server copy `count` bytes between two of its files, or within one if the ranges do
     /// not overlap. Returns how many were copied, which are stable: fewer if the source ends
     /// before, if something fails after the first piece, if the server copies in many small parts,
-    /// or once `goes_on`, which is asked before each piece but the first, returns false. No data move
-    /// over the network.
+    /// or once `goes_on`, which is asked before each piece but the first, returns false. No data
+    /// move over the network.
     ///
     /// # Errors
     /// Those of the server and of the mount. [`Status::NotSupported`] before version 4.2, and if
-    /// the server goes on with copies after its answer; [`Error::Declined`] if it does not make this
-    /// one; [`Status::Invalid`] for ranges of one file that overlap.
+    /// the server goes on with copies after its answer; [`Error::Declined`] if it does not make
+    /// this one; [`Status::Invalid`] for ranges of one file that overlap.
     pub async fn copy(&self, from: Place, to: Place, count: u64, goes_on: impl Fn() -> bool) -> Result<u64> {
         let minor = self.version_4_2(COPY)?;
         let is_past_end = from.1.checked_add(count).is_none() || to.1.checked_add(count).is_none();

@@ -16,7 +16,7 @@ const NAME_BYTES_MAX: usize = 255;
 const NAMES_BYTES_MAX: usize = 64 << 10;
 /// What Linux has before each name, and the zero byte behind it.
 const BESIDE_NAME_BYTES: usize = b"user.".len() + 1;
-/// The most parts of a list. The longest list has fewer, even where replies have no more than 1 KiB.
+/// The most parts of a list. The longest list has fewer, even in replies of 1 KiB.
 const PARTS_MAX: usize = 256;
 
 const LIST: &str = "LISTXATTRS";

@@ -1,12 +1,13 @@
 //! The watcher of a mount: a separate process that reports it if the serving process is killed.
 //!
 //! The watcher is started before the mount and has none of its descriptors, so it keeps nothing
-//! alive. Nor does it look at the directory while the mount is there: for that moment the mount would
-//! be in use, and an unmount would fail. It is told which directory it is. It reads from a pipe to which only the serving process can write: first the identity of
-//! the mount, then a goodbye. If the pipe ends without a goodbye, the serving process was killed or
-//! has crashed. The directory then stays mounted and answers ENOTCONN, because programs must not
-//! write to the directory beneath and fill the local disk. With `auto_unmount` the watcher unmounts
-//! this mount, and no other.
+//! alive. Nor does it look at the directory while the mount is there: for that moment the mount
+//! would be in use, and an unmount would fail. It is told which directory it is. It reads from a
+//! pipe to which only the serving process can write: first the identity of the mount, then a
+//! goodbye. If the pipe ends without a goodbye, the serving process was killed or has crashed. The
+//! directory then stays mounted and answers ENOTCONN, because programs must not write to the
+//! directory beneath and fill the local disk. With `auto_unmount` the watcher unmounts this mount,
+//! and no other.
 
 use super::{MountArgs, ROLE, detach_from_terminal, fstab, this_program};
 use client::options::Target;
@@ -35,8 +36,8 @@ pub struct Watcher {
 }
 
 impl Watcher {
-    /// Starts the watcher of a directory, before the mount exists. Its log messages go where those of
-    /// the serving process go.
+    /// Starts the watcher of a directory, before the mount exists. Its log messages go where those
+    /// of the serving process go.
     pub fn start(args: &MountArgs, directory: &Path, is_background: bool) -> Self {
         let arguments = match fstab::arguments(std::env::args_os().collect()) {
             fstab::Call::Ours(arguments) => arguments,

@@ -125,6 +125,25 @@ fn a_signal_ends_a_copy_after_what_is_under_way() {
     assert_eq!(fs::metadata(mount.path("target")).unwrap().len(), count);
 }
 
+/// Whoever looks at a mount uses it for that moment, and an unmount fails then. The watcher of a
+/// mount in a directory that does not answer would not end.
+#[test]
+fn the_watcher_of_a_mount_does_not_look_at_its_directory() {
+    let server = Server::start(1);
+    let mount = server.mount("mnt", "nolock,noac,lookupcache=none");
+    let directory = mount.path("directory");
+    fs::create_dir(&directory).unwrap();
+    freeze(&server);
+    let mut command = Command::new("sh");
+    command.args(["-c", "echo bye | \"$0\" mount 127.0.0.1:/export \"$1\"", env!("CARGO_BIN_EXE_trunkline")]);
+    command.arg(&directory);
+    let variables = ["TRUNKLINE_MOUNT_ROLE", "TRUNKLINE_MOUNT_DIRECTORY"];
+    command.env(variables[0], "watcher").env(variables[1], &directory);
+    let mut watcher = Process::spawn(command);
+    assert!(watcher.wait(MOUNT_TIMEOUT).success(), "{}", watcher.all_output());
+    server.process.signal(Signal::CONT);
+}
+
 #[test]
 fn a_signal_that_a_process_handles_does_not_interrupt_its_wait() {
     const SCRIPT: &str = "$| = 1; $SIG{USR1} = sub { print \"handled\\n\" }; print \"begin\\n\"; \
