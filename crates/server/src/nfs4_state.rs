@@ -373,8 +373,8 @@ impl Nfs4State {
             || self.recovery.as_ref().is_some_and(|recovery| !recovery.is_grace_recorded())
     }
 
-    /// Whether an operation on an export may be in the way of what clients of version 4 have open or
-    /// delegated, or soon will.
+    /// Whether an operation on an export may be in the way of what clients of version 4 have open
+    /// or delegated, or soon will.
     #[inline]
     pub fn is_heeded_in(&self, export: &Export) -> bool {
         // A neighbour of a group may give delegations where this process does not.

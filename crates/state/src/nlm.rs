@@ -188,8 +188,8 @@ impl<W: Words> State<W> {
             if how.monitored && !is_recorded {
                 return Err(Error::NotRecorded);
             }
-            // Nothing is taken before the conflicts are settled, which may keep some changes. Who has a
-            // delegation may have locked for reading by itself. RFC 8881 s10.4
+            // Nothing is taken before the conflicts are settled, which may keep some changes. Who
+            // has a delegation may have locked for reading by itself. RFC 8881 s10.4
             if wanted.exclusive {
                 transaction.recall_for(now, args.file, None)?;
             }

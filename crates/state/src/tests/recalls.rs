@@ -203,7 +203,7 @@ impl Words for Held<'_> {
 const HELD_MAX: u64 = 20_000;
 
 #[test]
-fn any_number_of_silent_clients_delegations_is_dropped_in_steps() {
+fn any_number_of_silent_clients_delegations_is_revoked_in_steps() {
     let clients = 1500;
     let config = many(clients);
     let memory = memory(&config);

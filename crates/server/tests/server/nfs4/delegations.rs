@@ -476,8 +476,8 @@ fn a_file_that_is_delegated_lives_until_it_is_returned() {
     assert_eq!(holder.client.run(|to| _ = to.push(&put(export)).push(&lookup("file"))), Status::NOENT);
 }
 
-// RFC 8881 s8.4.2, s10.2.1, s18.16.3: until it is reclaimed, nobody knows of a delegation, and version
-// 3 goes on in the grace period.
+// RFC 8881 s8.4.2, s10.2.1, s18.16.3: until it is reclaimed, nobody knows of a delegation, and
+// version 3 goes on in the grace period.
 #[test]
 fn after_a_restart_opens_are_reclaimed_and_delegations_are_not() {
     let home = tempfile::tempdir().unwrap();

@@ -8,6 +8,8 @@ const LEASE: u64 = 90_000;
 const MARGIN: u64 = 250;
 /// How long a client may take to return what it is asked for.
 const PATIENCE: u64 = 10_000;
+/// How long a client gets no delegation that has lost one.
+const DISTRUST: u64 = 10 * LEASE;
 
 /// For each byte of a file, and for all behind them: whether it is locked, and exclusively.
 type Cells = [Option<bool>; BYTES as usize + 1];
@@ -196,7 +198,9 @@ impl Model {
             }
             self.shared_until[file] = now + LEASE;
             if is_expired {
-                self.must.insert(client);
+                // It loses that, and nothing else.
+                delegation.is_revoked = true;
+                its.distrusted_until = now + DISTRUST;
                 continue;
             }
             is_clear = false;
@@ -434,7 +438,7 @@ impl Model {
                 let is_late = delegation.recalled.is_some_and(|at| self.now >= at + LEASE);
                 if is_late && !delegation.is_revoked {
                     delegation.is_revoked = true;
-                    its.distrusted_until = self.now + 10 * LEASE;
+                    its.distrusted_until = self.now + DISTRUST;
                 }
             }
             let has_state = !its.opens.is_empty() || !its.locks.is_empty() || !its.delegations.is_empty();
