@@ -197,6 +197,8 @@ pub(crate) enum Stage {
     Bind,
     /// Which file system it leads to: GETATTR of the root.
     Root,
+    /// To have a connection that carries calls carry call-backs as well. RFC 8881 s18.34
+    BindBack,
 }
 
 /// The destination of the bytes of a READ.

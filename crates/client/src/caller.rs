@@ -76,6 +76,10 @@ impl Sink for Reply {
         None
     }
     fn record(&mut self, record: &[u8]) {
+        if crate::call_backs::is_call(record) {
+            // The server sends it again on a connection that carries call-backs for longer.
+            return;
+        }
         self.0 = Some(Ok(record.to_vec()));
     }
     fn received(&mut self, _head: &[u8], _receive_buffer: NoPayload, _tail: &[u8]) {}
@@ -139,6 +143,11 @@ impl Caller {
     /// Sets the credential of the next calls; returns that of the last.
     pub(crate) fn replace_credential(&mut self, credential: Vec<u8>) -> Vec<u8> {
         std::mem::replace(&mut self.credential, credential)
+    }
+
+    /// Whether the server may send calls on the connection. Over RDMA nothing is posted for them.
+    pub(crate) const fn takes_calls(&self) -> bool {
+        matches!(self.wire, Wire::Tcp(_))
     }
 
     pub(crate) const fn address(&self) -> SocketAddr {

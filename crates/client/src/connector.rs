@@ -20,9 +20,6 @@ use transport::{Address, AnyTransport, Remains};
 
 use crate::call::{CallKey, ReadBuffer};
 
-/// NFS version 3 has no calls of the server to its client.
-pub(crate) const REVERSE_CREDITS: u32 = 0;
-
 /// What carries the calls of a loop, and their replies.
 pub(crate) type Wire = AnyTransport<CallKey, ReadBuffer, Requester<CallKey>>;
 
@@ -33,8 +30,8 @@ pub(crate) struct ConnectId(pub u64);
 /// What a connection is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// The calls of a loop.
-    Calls,
+    /// The calls of a loop. The server may have so many calls to this end outstanding.
+    Calls { reverse_credits: u32 },
     /// One short call, to see whether the server answers.
     Probe,
 }
@@ -231,7 +228,7 @@ impl Worker {
     fn begin(&mut self, id: ConnectId, request: ConnectRequest) {
         let ConnectRequest { local, remote, purpose, to } = request;
         let started = match purpose {
-            Purpose::Calls => Connecting::start(local, remote, REVERSE_CREDITS),
+            Purpose::Calls { reverse_credits } => Connecting::start(local, remote, reverse_credits),
             Purpose::Probe => Connecting::start_to_ask(local, remote),
         };
         let waited_for = started.and_then(|connecting| {
@@ -273,7 +270,7 @@ mod tests {
         let remote = SocketAddr::from(([127, 0, 0, 1], 1));
         let request =
             |purpose| ConnectRequest { local: None, remote, purpose, to: Arc::clone(&connect_results) };
-        let cancelled = connector.connect(request(Purpose::Calls));
+        let cancelled = connector.connect(request(Purpose::Calls { reverse_credits: 0 }));
         connector.cancel(cancelled);
         let id = connector.connect(request(Purpose::Probe));
         let mut outcome = None;

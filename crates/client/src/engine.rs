@@ -9,6 +9,7 @@
 //! at most one connection, and that connection is reset before the call is sent on another.
 
 mod answers;
+mod back_channel;
 mod bad_replies;
 mod closes;
 mod connecting;
@@ -225,8 +226,8 @@ impl Engine {
     fn refusal(&self, op: &Op) -> Option<Error> {
         let procedure = op.procedure(self.core.protocol);
         let operation = procedure.name();
-        let is_of_state = matches!(op, Op::Call(request) if request.is_of_state());
-        if self.setup.read_only && procedure.changes() && !is_of_state {
+        let is_of_state = || matches!(op, Op::Call(request) if request.is_of_state());
+        if self.setup.read_only && procedure.changes() && !is_of_state() {
             return Some(Error::Status { operation, status: Status::ReadOnly });
         }
         // A longer record, or the reply with it, would break one connection after another, for
@@ -376,6 +377,7 @@ impl Engine {
         self.expire_soft_calls();
         self.core.queues.end_delays(now);
         self.core.tick_session();
+        self.repair_back_channel();
         let calls_wait = self.core.queues.waiting_for_connection() > 0;
         self.health.log_losses(&self.core.table);
         self.outage.look(&self.setup.route, self.core.table.usable(), calls_wait, now);

@@ -395,12 +395,36 @@ impl Operations<'_> {
         range: LockRange,
         kind: LockKind,
     ) -> Result<bool> {
+        self.lock_when(file, owner, (range, kind), When::Now).await
+    }
+
+    /// The same for an owner who asks again until it has the lock. If one is in the way, the server
+    /// may say when it is worth asking; see
+    /// [`Mount::on_lock_available`](crate::Mount::on_lock_available).
+    pub async fn lock_to_wait(
+        &self,
+        file: FileHandle,
+        owner: LockOwner,
+        range: LockRange,
+        kind: LockKind,
+    ) -> Result<bool> {
+        let when = if self.mount().settings().call_backs { When::Waiting } else { When::Now };
+        self.lock_when(file, owner, (range, kind), when).await
+    }
+
+    async fn lock_when(
+        &self,
+        file: FileHandle,
+        owner: LockOwner,
+        (range, kind): (LockRange, LockKind),
+        when: When,
+    ) -> Result<bool> {
         if let Some(nlm) = self.mount().nlm() {
             return nlm.lock(file, owner, range, kind).await;
         }
         let locks = self.locks()?;
         locks.enter_use(file);
-        let outcome = self.lock_in_use(locks, file, owner, (range, kind)).await;
+        let outcome = self.lock_in_use(locks, file, owner, (range, kind, when)).await;
         self.leave(locks, file).await;
         outcome
     }
@@ -419,7 +443,7 @@ impl Operations<'_> {
         locks: &Locks,
         file: FileHandle,
         owner: LockOwner,
-        (range, kind): (LockRange, LockKind),
+        (range, kind, when): (LockRange, LockKind, When),
     ) -> Result<bool> {
         let (minor, caller) = (self.mount().protocol().minor(), self.caller());
         for _ in 0..TRIES {
@@ -436,7 +460,7 @@ impl Operations<'_> {
                 Step::ByOpen(open) => (LockerOf::Open(open, &name), open),
                 Step::ByLocks(held) => (LockerOf::Locks(held), held),
             };
-            match self.run(calls::lock(minor, file, (range, kind), by, When::Now)).await {
+            match self.run(calls::lock(minor, file, (range, kind), by, when)).await {
                 Ok(Locked::Denied) => return Ok(false),
                 Ok(Locked::Granted(stateid)) => {
                     if locks.granted(file, owner, opened_by, (range, kind, stateid), epoch) {

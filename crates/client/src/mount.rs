@@ -27,7 +27,7 @@ use crate::path_losses::PathLosses;
 use crate::protocol::Protocol;
 use crate::protocol::nfs4::TRANSFER_MIN;
 use crate::route::{LoopsWithoutPath, PathEnd, PathValidation, PathValidations, Route};
-use crate::session::MountSession;
+use crate::session::{MountSession, SessionKeeper};
 use crate::settings::Settings;
 use crate::shard::{ExternalDriver, Shard, Task};
 use crate::slot::Pending;
@@ -106,7 +106,7 @@ fn start_loops(
         let identity = crate::random_u64();
         let setup = Setup {
             protocol,
-            session: session.map(|session| (session.keeper(), (index, loops))),
+            session: session.map(|session| (Arc::clone(session.keeper()), (index, loops))),
             table: paths::Config {
                 paths: route.paths.iter().map(|end| PathSpec { node: end.node }).collect(),
                 connections,
@@ -287,12 +287,26 @@ impl Mount {
     }
 
     /// Ends a mount of version 4 at the server, which then forgets its client: for programs that
-    /// end while something still holds the mount. Waits for a second at most. Later calls get no
+    /// end while something still holds the mount. Waits for two seconds at most. Later calls get no
     /// answer. Without a session this does nothing. RFC 8881 s18.37, s18.50
     pub fn end_session(&self) {
         if let Some(session) = &self.inner.session {
+            self.return_delegations();
             session.end();
         }
+    }
+
+    /// Has `listener` called when the server says that a lock of a file may be free that somebody
+    /// waits for. It is called on a loop, must not wait, and is set once. Needs
+    /// [`Settings::call_backs`]. RFC 8881 s20.11
+    pub fn on_lock_available(&self, listener: impl Fn(FileHandle) + Send + Sync + 'static) {
+        if let Some(session) = &self.inner.session {
+            session.keeper().call_backs().listen_for_locks(listener);
+        }
+    }
+
+    pub(crate) fn session_keeper(&self) -> Option<&Arc<SessionKeeper>> {
+        self.inner.session.as_ref().map(MountSession::keeper)
     }
 
     pub(crate) fn owners(&self) -> Option<&Owners> {
@@ -537,7 +551,8 @@ impl Mount {
                 path.status.extend(status);
             }
         }
-        Statistics { paths, replays, rdma, cpu, threads, silent_for }
+        let delegations = self.delegation_counts();
+        Statistics { paths, replays, rdma, cpu, threads, silent_for, delegations }
     }
 }
 

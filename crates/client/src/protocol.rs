@@ -370,11 +370,17 @@ const NULL: u32 = 0;
 pub struct Request {
     procedure: Procedure,
     args: Vec<u8>,
+    is_at_once: bool,
 }
 
 impl Request {
     pub(crate) const fn new(procedure: Procedure, args: Vec<u8>) -> Self {
-        Self { procedure, args }
+        Self { procedure, args, is_at_once: false }
+    }
+
+    /// Whether the call fails where the server wants to be asked later.
+    pub(crate) const fn is_at_once(&self) -> bool {
+        self.is_at_once
     }
 
     pub(crate) const fn procedure(&self) -> Procedure {
@@ -395,9 +401,10 @@ impl Request {
         use Nfs4Operation as Nfs;
         match self.procedure {
             Procedure::Nfs3(_) => false,
-            Procedure::Nfs4(Nfs::Lock | Nfs::LockU | Nfs::Close | Nfs::FreeStateid) => true,
-            // One that creates a file also closes it.
-            Procedure::Nfs4(Nfs::Open) => nfs4::operations_of(&self.args) == 2,
+            Procedure::Nfs4(Nfs::Lock | Nfs::LockU | Nfs::Close | Nfs::FreeStateid | Nfs::DelegReturn) => {
+                true
+            }
+            Procedure::Nfs4(Nfs::Open) => !nfs4::may_create(&self.args),
             Procedure::Nfs4(_) => false,
         }
     }
@@ -414,7 +421,7 @@ impl Request {
     pub fn again(&self, mut memory: Vec<u8>) -> Self {
         memory.clear();
         memory.extend_from_slice(&self.args);
-        Self { procedure: self.procedure, args: memory }
+        Self { procedure: self.procedure, args: memory, is_at_once: self.is_at_once }
     }
 }
 
@@ -457,6 +464,12 @@ impl<T> Operation<T> {
     const fn decoded_by(procedure: Procedure, args: Vec<u8>, decoding: Decoding<T>) -> Self {
         let reading = Reading { procedure, decoding };
         Self { request: Request::new(procedure, args), reading }
+    }
+
+    /// The operation fails where the server wants to be asked later.
+    pub(crate) fn at_once(mut self) -> Self {
+        self.request.is_at_once = true;
+        self
     }
 
     pub(crate) fn into_parts(self) -> (Request, Reading<T>) {

@@ -17,6 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::bootstrap::nfs4::Begun;
+use crate::call_backs::BackSlots;
 use crate::error::MountError;
 use crate::locks::Locks;
 use crate::protocol::Protocol;
@@ -42,11 +43,15 @@ pub(crate) struct Session {
     /// The number of the next call in slot 0, which has had the first calls.
     pub slot_zero_next: u32,
     highest: Arc<HighestSlots>,
+    /// The slots of the back channel.
+    pub back: Arc<BackSlots>,
 }
 
 impl Session {
     fn new(generation: u64, granted: Granted, server: Exchanged) -> Self {
-        let mut session = Self { generation, granted, server, slot_zero_next: 1, highest: Arc::default() };
+        let back = Arc::new(BackSlots::new(granted.back_slots));
+        let highest = Arc::default();
+        let mut session = Self { generation, granted, server, slot_zero_next: 1, highest, back };
         session.highest = Arc::new(HighestSlots::new(session.loops_max()));
         session
     }
@@ -86,8 +91,8 @@ impl MountSession {
         self.0.locks()
     }
 
-    pub(crate) fn keeper(&self) -> Arc<SessionKeeper> {
-        Arc::clone(&self.0)
+    pub(crate) const fn keeper(&self) -> &Arc<SessionKeeper> {
+        &self.0
     }
 
     /// Ends the session and its client at the server, if it answers soon. Later calls get no
@@ -127,6 +132,7 @@ pub(crate) mod tests {
             reply_bytes: bytes,
             cached_reply_bytes: 2048,
             operations: 8,
+            back_slots: 4,
         };
         let server = Exchanged {
             client: nfs4::ClientId(7),

@@ -83,6 +83,9 @@ pub struct Settings {
     /// The domain of the names of owners, which some servers of version 4 send; `None` for that of
     /// this host.
     pub owner_domain: Option<String>,
+    /// The server may call this mount back, if the version has that: version 4.1 and later. Needed
+    /// for delegations, and to be told of locks.
+    pub call_backs: bool,
     /// Number of loops, each of which has its share of the connections.
     pub loops: usize,
     /// Limit of the send rate to each node, for experiments.
@@ -132,6 +135,7 @@ impl Settings {
             reserved_port: None,
             congestion: None,
             owner_domain: None,
+            call_backs: false,
             loops: std::thread::available_parallelism().map_or(1, usize::from),
             pace_bytes_per_s: None,
             uid: rustix::process::geteuid().as_raw(),

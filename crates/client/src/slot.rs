@@ -5,7 +5,7 @@ use std::pin::{Pin, pin};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::buffer::Buffer;
 use crate::call::Done;
@@ -97,6 +97,22 @@ impl Pending {
             }
             state.blocks = true;
             state = self.slot.finished.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+impl Pending {
+    /// Like [`Pending::wait`], but no longer than this. The operation goes on.
+    pub(crate) fn wait_until(self, deadline: Instant) -> Option<Done> {
+        let mut state = self.slot.lock();
+        loop {
+            if let Some(done) = state.done.take() {
+                return Some(done);
+            }
+            let left = deadline.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())?;
+            state.blocks = true;
+            let waited = self.slot.finished.wait_timeout(state, left);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 }

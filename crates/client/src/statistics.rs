@@ -7,6 +7,8 @@ use hdrhistogram::Histogram;
 use metrics::{Key, Latency, SizeClass, Tally};
 use paths::{Class, PathStatus, State as PathState};
 
+use crate::delegations::DelegationCounts;
+
 /// Counters of one kind of call.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counter {
@@ -263,6 +265,8 @@ pub struct Statistics {
     pub paths: Vec<PathStatistics>,
     /// Ambiguous replies, and how they were resolved.
     pub replays: Replays,
+    /// What the server has delegated to the mount.
+    pub delegations: DelegationCounts,
     /// Counters of the RDMA connections, open and closed.
     pub rdma: transport::rdma::Counters,
     /// CPU time of the mount's loops.

@@ -106,10 +106,11 @@ fn begin(
     let loops = u32::try_from(settings.loops.clamp(1, usize::from(settings.nconnect.max(1)))).unwrap_or(1);
     let slots = loops.saturating_mul(SLOTS_PER_LOOP).min(SLOTS_MAX);
     let payload = settings.rsize.max(settings.wsize).max(PAYLOAD_MIN);
+    let call_backs = settings.call_backs;
     let mut last = None;
     for &minor in settings.version.minors() {
         // A client of its own for each attempt: who ends one does not end another.
-        let (client, wanted) = (ClientOwner::random(), Wanted { minor, slots, payload });
+        let (client, wanted) = (ClientOwner::random(), Wanted { minor, slots, payload, call_backs });
         let mut caller = connect()?;
         let server = match exchange_id(&mut caller, minor, &client) {
             Ok(server) => server,

@@ -7,7 +7,6 @@ use transport::Address;
 use transport::poll::{Events, Interest, Poller};
 use transport::rdma::{Connecting, Error, Requester};
 
-use crate::connector::REVERSE_CREDITS;
 use crate::error::MountError;
 
 /// An address that is not connected within this time is given up. Over RDMA there is more to do
@@ -29,7 +28,7 @@ pub(crate) fn require() -> Result<(), MountError> {
 /// Connects, and waits until that is done.
 pub(super) fn connect(local: Option<Address>, address: SocketAddr) -> Result<Requester<()>, MountError> {
     let wait = || {
-        let mut connecting = Connecting::start(local, address, REVERSE_CREDITS)?;
+        let mut connecting = Connecting::start(local, address, 0)?;
         let poller = Poller::new()?;
         poller.add(connecting.fd(), super::TOKEN, Interest::READ)?;
         let deadline = Instant::now() + CONNECT_TIMEOUT;

@@ -11,6 +11,7 @@ use xdr::Reader;
 use super::bad_replies::BadReply;
 use super::{Core, JUKEBOX_DELAY};
 use crate::call::{Answer, Body, CallKey, Owner, ReadBuffer, Stage, Target};
+use crate::call_backs::{REPLIES_QUEUED_MAX, is_call};
 use crate::engine::session::Reply;
 use crate::engine::validation::Verdict;
 use crate::error::Error;
@@ -29,6 +30,8 @@ pub(super) struct Answers<'a> {
     pub validated: Option<Verdict>,
     /// The server wants the connection to be bound to the session.
     pub must_bind: bool,
+    /// The replies to the server's own calls.
+    pub replies: Vec<Vec<u8>>,
 }
 
 /// Decodes the head of a reply; the reader is left at the results.
@@ -36,11 +39,6 @@ fn head<'a>(record: &'a [u8]) -> Result<(rpc::reply::Reply, Reader<'a>), String>
     let mut reader = Reader::new(record);
     let reply = rpc::reply::decode(&mut reader).map_err(|error| error.to_string())?;
     Ok((reply, reader))
-}
-
-/// Whether a message is a call. RFC 5531 s9
-fn is_call(message: &[u8]) -> bool {
-    message.get(4..8) == Some(&[0; 4])
 }
 
 impl Answers<'_> {
@@ -86,7 +84,7 @@ impl Answers<'_> {
 
     fn results(&mut self, key: CallKey, reader: Reader<'_>) {
         let Some(call) = self.core.calls.0.get(key) else { return };
-        if let Body::Validate(stage @ (Stage::Identity | Stage::Bind), _) = &call.body {
+        if let Body::Validate(stage @ (Stage::Identity | Stage::Bind | Stage::BindBack), _) = &call.body {
             self.validated = Some(Verdict::of(*stage, reader.rest()));
             self.core.finish(key, Ok(Answer::Written));
             return;
@@ -128,8 +126,8 @@ impl Answers<'_> {
             Body::Read { .. } => self.core.read_answered(key, results),
             Body::Write { .. } => self.core.write_answered(key, results, node),
             Body::Commit { .. } => self.core.commit_answered(key, results),
-            Body::Call(_) => {
-                if results.status == Some(Status::Later) {
+            Body::Call(request) => {
+                if results.status == Some(Status::Later) && !request.is_at_once() {
                     self.core.delay(key);
                 } else {
                     self.core.call_answered(key, &results);
@@ -180,12 +178,33 @@ impl Answers<'_> {
         });
     }
 
+    /// Answers a call of the server.
+    fn called(&mut self, record: &[u8]) {
+        let Some(session) = &self.core.session else {
+            tracing::debug!(
+                connection = self.conn.0,
+                "a call of the server is dropped: nothing here serves it"
+            );
+            return;
+        };
+        match session.answer_call(record) {
+            Some(reply) if self.replies.len() < REPLIES_QUEUED_MAX => self.replies.push(reply),
+            Some(_) => {
+                let reason = format!("more than {REPLIES_QUEUED_MAX} calls of the server at a time");
+                self.bad_reply = Some(BadReply::NoReply(reason));
+            }
+            None => {
+                self.bad_reply = Some(BadReply::NoReply("a call that ends within its header".to_owned()));
+            }
+        }
+    }
+
     /// The server refused a call: the path is fine, the call is not.
     fn call_refused(&mut self, key: CallKey, reason: String) {
         self.answered(key, true);
         let Some(call) = self.core.calls.0.get(key) else { return };
-        if matches!(call.body, Body::Validate(..)) {
-            self.validated = Some(Verdict::Root(Err(reason)));
+        if let Body::Validate(stage, _) = call.body {
+            self.validated = Some(Verdict::refused(stage, reason));
             self.core.finish(key, Err(Error::Closed));
             return;
         }
@@ -231,11 +250,7 @@ impl Sink for Answers<'_> {
             return;
         }
         if is_call(record) {
-            tracing::debug!(
-                connection = self.conn.0,
-                "a call of the server is dropped: nothing here serves it"
-            );
-            return;
+            return self.called(record);
         }
         match head(record) {
             Err(reason) => self.unreadable(record, reason),

@@ -7,14 +7,16 @@ use paths::{ConnId, NodeId, PathId, Table};
 use rpc::Xid;
 use transport::poll::{Event, Interest};
 use transport::rdma::{Counters, Error as RdmaError};
-use transport::{Error, Flushed, Scratch, Transport, socket};
+use transport::{Error, Expect, Flushed, Scratch, Transport, socket};
 
 use super::bad_replies::BadReply;
 use super::connecting::Connecting;
 use super::{CONNECT_RESULTS_TOKEN, Engine, encode_call};
 use crate::call::{Body, Call, CallKey};
+use crate::call_backs::{REPLIES_QUEUED_MAX, SLOTS_MAX};
 use crate::connector::{ConnectId, ConnectResult, Purpose, Wire};
 use crate::engine::answers::Answers;
+use crate::engine::back_channel::BackBinding;
 use crate::engine::validation::{Questions, Verdict};
 
 /// Smaller tokens are the loop's own.
@@ -27,6 +29,9 @@ const TURN_BYTES: usize = 1 << 20;
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(10);
 /// Sent bytes that stay unacknowledged for this long break the connection.
 const USER_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// No call: what a record is pushed for that is the reply to a call of the server.
+const NO_CALL: CallKey = CallKey::MAX;
 
 /// The state of a connection's slot.
 #[derive(Debug)]
@@ -66,6 +71,9 @@ pub(crate) struct Connection {
     pub node: NodeId,
     pub(super) remote: Option<SocketAddr>,
     pub(super) questions: Questions,
+    pub(super) call_backs: BackBinding,
+    /// Replies to calls of the server that may not have been sent yet.
+    replies_queued: usize,
     waits_to_send: bool,
     /// Whether the connection is in the list of those with something to send.
     is_dirty: bool,
@@ -82,11 +90,24 @@ impl Connection {
             node: NodeId(0),
             remote: None,
             questions: Questions::NONE,
+            call_backs: BackBinding::Unbound,
+            replies_queued: 0,
             waits_to_send: false,
             is_dirty: false,
             progress_seen: 0,
             received_bytes: 0,
         }
+    }
+
+    /// Queues replies to calls of the server. Returns false if it does not read them.
+    fn reply(&mut self, replies: Vec<Vec<u8>>) -> bool {
+        self.replies_queued += replies.len();
+        if let Some(wire) = self.state.wire_mut() {
+            for reply in replies {
+                wire.push(NO_CALL, 0, Expect::default(), |head| head.extend_from_slice(&reply));
+            }
+        }
+        self.replies_queued <= REPLIES_QUEUED_MAX
     }
 
     /// Whether the connection carries calls.
@@ -222,11 +243,15 @@ impl Engine {
         connection.node = end.node;
         connection.remote = Some(end.remote);
         connection.questions = Questions::NONE;
+        connection.call_backs = BackBinding::Unbound;
+        connection.replies_queued = 0;
         connection.waits_to_send = false;
         connection.progress_seen = 0;
         connection.received_bytes = 0;
         let at = (&*self.poller, token(conn));
-        match Connecting::start(&route, end, Purpose::Calls, at, &self.connect_results) {
+        let reverse_credits = if self.setup.protocol.has_sessions() { SLOTS_MAX } else { 0 };
+        let purpose = Purpose::Calls { reverse_credits };
+        match Connecting::start(&route, end, purpose, at, &self.connect_results) {
             Ok(connecting) => connection.state = State::Connecting(connecting),
             Err(error) => {
                 tracing::debug!(address = %end.remote, %error, "connect failed");
@@ -343,16 +368,22 @@ impl Engine {
             bad_reply: None,
             validated: None,
             must_bind: false,
+            replies: Vec::new(),
         };
         let outcome = wire.receive(&mut self.receiving.scratch, &mut answers, TURN_BYTES);
         let (bad_reply, validated) = (answers.bad_reply.take(), answers.validated.take());
-        let must_bind = answers.must_bind;
+        let (must_bind, replies) = (answers.must_bind, std::mem::take(&mut answers.replies));
         self.receiving.unsent = answers.unsent;
         match outcome {
             Ok(received) => {
                 connection.received_bytes += received.bytes as u64;
-                if received.may_send {
+                let (replies_wait, reads_replies) = (!replies.is_empty(), connection.reply(replies));
+                if received.may_send || replies_wait {
                     self.slots.mark_dirty(conn);
+                }
+                if !reads_replies {
+                    let reason = "it does not read the answers to its calls".to_owned();
+                    return self.bad_reply(conn, BadReply::NoReply(reason));
                 }
                 self.learn(conn, bad_reply, validated);
                 if must_bind {
@@ -407,6 +438,7 @@ impl Engine {
     /// Closes the connection in a slot. A buffer that was being received into is returned to its
     /// call; a pipe is emptied first.
     pub(super) fn close(&mut self, conn: ConnId) {
+        self.core.back_connection_lost(self.slots.get_mut(conn));
         let Some(connection) = self.slots.get_mut(conn) else { return };
         connection.is_dirty = false;
         match std::mem::replace(&mut connection.state, State::Closed) {
@@ -453,6 +485,9 @@ impl Engine {
             match wire.flush(&self.core.calls, usize::MAX) {
                 Ok(flushed) => {
                     let all_sent = flushed == Flushed::All;
+                    if all_sent {
+                        connection.replies_queued = 0;
+                    }
                     if connection.waits_to_send == all_sent {
                         let interest = if all_sent { Interest::READ } else { Interest::BOTH };
                         connection.waits_to_send = !all_sent;

@@ -12,11 +12,12 @@ use nfs4::op::sequence::{Success, flag};
 use paths::ConnId;
 use xdr::Reader;
 
+use super::back_channel::BackRepair;
 use super::{Core, Engine};
 use crate::call::{Answer, Body, Call, CallKey, Caller, Owner};
 use crate::error::Error;
 use crate::protocol::nfs4::operations::{self, LeftOpen, sequence};
-use crate::protocol::nfs4::{Opened, SlotRefusal, open};
+use crate::protocol::nfs4::{Opened, SlotRefusal, open_reply};
 use crate::protocol::{Procedure, Results, status_of_nfs4};
 use crate::session::{Session, SessionKeeper, Slots};
 
@@ -32,6 +33,9 @@ const LOSSES: u32 = flag::EXPIRED_ALL_STATE_REVOKED
     | flag::RESTART_RECLAIM_NEEDED
     | flag::LEASE_MOVED;
 
+/// Flags that say that call-backs reach nobody. RFC 8881 s18.46.3
+const BACK_CHANNEL_DOWN: u32 = flag::CB_PATH_DOWN | flag::CB_PATH_DOWN_SESSION | flag::BACKCHANNEL_FAULT;
+
 /// See the module's documentation.
 #[derive(Debug)]
 pub(super) struct LoopSession {
@@ -43,17 +47,31 @@ pub(super) struct LoopSession {
     pub(super) slots: Slots,
     /// Connections whose validation waits for a slot.
     pub(super) waiting: Vec<ConnId>,
-    /// A call was answered since the last tick.
-    was_used: bool,
+    /// When the call was sent by which the lease was renewed last, if that was since the last tick.
+    renewed_at: Option<Duration>,
     /// What the server told last.
     flags: u32,
+    pub(super) back_repair: BackRepair,
+    /// The last recall of slots that is heeded.
+    slots_recalled: u64,
 }
 
 impl LoopSession {
     pub(super) fn new(keeper: Arc<SessionKeeper>, part: (usize, usize), connections: usize) -> Self {
         let current = keeper.current();
         let slots = Slots::new(&current, part, connections);
-        Self { keeper, part, connections, current, slots, waiting: Vec::new(), was_used: false, flags: 0 }
+        Self {
+            keeper,
+            part,
+            connections,
+            current,
+            slots,
+            waiting: Vec::new(),
+            renewed_at: None,
+            flags: 0,
+            back_repair: BackRepair::default(),
+            slots_recalled: 0,
+        }
     }
 
     /// Takes the new session of the mount. Returns whether it is with another server than before.
@@ -61,21 +79,26 @@ impl LoopSession {
         let before = std::mem::replace(&mut self.current, self.keeper.current());
         self.slots = Slots::new(&self.current, self.part, self.connections);
         self.flags = 0;
+        (self.back_repair, self.slots_recalled) = (BackRepair::default(), 0);
         before.server.major != self.current.server.major
             || before.server.minor != self.current.server.minor
             || before.server.scope != self.current.server.scope
     }
 
-    fn told(&mut self, told: &Success) {
-        self.was_used = true;
+    fn told(&mut self, told: &Success, sent_at: Duration) {
+        self.renewed_at = self.renewed_at.max(Some(sent_at));
         self.slots.told(told);
+        self.back_repair.told(told.flags & BACK_CHANNEL_DOWN != 0);
         if told.flags != self.flags {
             self.flags = told.flags;
+            let delegations = self.keeper.call_backs().delegations();
+            delegations.told_revoked(told.flags & flag::RECALLABLE_STATE_REVOKED != 0);
             let flags = format_args!("{:#x}", told.flags);
             if told.flags & LOSSES == 0 {
                 tracing::debug!(%flags, "the server tells the state of the session");
             } else {
                 tracing::warn!(%flags, "the server has lost or revoked state, as locks are");
+                delegations.drop_all();
                 if told.flags & flag::EXPIRED_ALL_STATE_REVOKED != 0 {
                     self.keeper.locks().are_all_revoked();
                 }
@@ -157,7 +180,7 @@ impl Core {
             if let Some(told) = told
                 && slot.generation == session.slots.generation()
             {
-                session.told(&told);
+                session.told(&told, call.sent_at);
             }
         }
         Ok(reply)
@@ -257,16 +280,20 @@ impl Core {
     pub(super) fn tick_session(&mut self) {
         let is_usable = self.table.usable();
         let Some(session) = &mut self.session else { return };
-        if std::mem::take(&mut session.was_used) {
-            session.keeper.used();
+        if let Some(sent_at) = session.renewed_at.take() {
+            session.keeper.renewed(self.now.saturating_sub(sent_at));
         }
         if !is_usable || session.keeper.is_lost(session.slots.generation()) {
             return;
         }
         let minor = session.keeper.minor();
         let mut slots: Vec<_> = std::iter::from_fn(|| session.slots.take_parked()).map(Some).collect();
-        if session.part.0 == 0
-            && session.keeper.is_due()
+        let recalled = session.current.back.recalled_since(&mut session.slots_recalled);
+        if let Some(highest) = recalled {
+            // The server learns from the next call that its slots are free.
+            session.slots.aim_at(highest);
+        }
+        if (recalled.is_some() || session.part.0 == 0 && session.keeper.is_due())
             && !self.calls.0.iter().any(|(_, call)| is_bare(call))
         {
             slots.push(None);
@@ -295,7 +322,7 @@ fn opened<'a>(call: &Call, reader: Reader<'a>) -> Result<Opened<'a>, String> {
     let (Some(slot), Procedure::Nfs4(operation)) = (&call.slot, call.procedure()) else {
         return Err("an answer to a call without a slot".to_owned());
     };
-    open(reader, slot, (operation, call.operations()))
+    open_reply(reader, slot, (operation, call.operations()))
 }
 
 impl Engine {
@@ -303,7 +330,12 @@ impl Engine {
     /// before are made, and validated, again.
     pub(super) fn take_new_session(&mut self) {
         let Some(session) = &mut self.core.session else { return };
-        if session.keeper.generation() == session.slots.generation() || !session.renew() {
+        if session.keeper.generation() == session.slots.generation() {
+            return;
+        }
+        let is_other_server = session.renew();
+        self.unbind_back();
+        if !is_other_server {
             return;
         }
         let open: Vec<ConnId> = self.slots.ids().filter(|conn| self.slots.is_open(*conn)).collect();

@@ -20,7 +20,7 @@ const QUESTIONS_MAX: u32 = 8;
 pub(super) struct Questions {
     count: u32,
     /// The session in which the last one was asked.
-    generation: u64,
+    pub(super) generation: u64,
 }
 
 impl Questions {
@@ -39,7 +39,10 @@ pub(super) enum Verdict {
     /// The session did not take the call.
     Refused(SlotRefusal),
     Identity(Asked<Exchanged>),
-    Bound(Asked<()>),
+    /// Whether it carries call-backs.
+    Bound(Asked<bool>),
+    /// The same, of a connection that carries calls already.
+    BoundBack(Asked<bool>),
 }
 
 impl Verdict {
@@ -47,7 +50,16 @@ impl Verdict {
     pub(super) fn of(stage: Stage, results: &[u8]) -> Self {
         match stage {
             Stage::Identity => Self::Identity(wire::exchanged(results)),
+            Stage::BindBack => Self::BoundBack(wire::bound(results)),
             Stage::Bind | Stage::Root => Self::Bound(wire::bound(results)),
+        }
+    }
+
+    /// The server's RPC refuses the call.
+    pub(super) fn refused(stage: Stage, reason: String) -> Self {
+        match stage {
+            Stage::BindBack => Self::BoundBack(Asked::Nonsense(reason)),
+            Stage::Identity | Stage::Bind | Stage::Root => Self::Root(Err(reason)),
         }
     }
 }
@@ -97,7 +109,7 @@ impl Engine {
             connection.questions.generation = session.slots.generation();
         }
         connection.questions.count += 1;
-        let request = self.question(stage);
+        let request = self.question(conn, stage);
         let key = self.core.insert(Body::Validate(stage, request), Owner::Engine);
         if let Some(call) = self.core.calls.0.get_mut(key) {
             call.slot = slot;
@@ -113,7 +125,7 @@ impl Engine {
         self.slots.mark_dirty(conn);
     }
 
-    fn question(&self, stage: Stage) -> Request {
+    pub(super) fn question(&self, conn: ConnId, stage: Stage) -> Request {
         let of = |operation, compound| Request::new(Procedure::Nfs4(operation), compound);
         match (&self.core.session, stage) {
             (None, _) | (_, Stage::Root) => self.core.protocol.getattr(self.setup.root).into_request(),
@@ -121,8 +133,10 @@ impl Engine {
                 let compound = wire::exchange_id(session.keeper.minor(), session.keeper.client());
                 of(nfs4::Operation::ExchangeId, compound)
             }
-            (Some(session), Stage::Bind) => {
-                let compound = wire::bind(session.keeper.minor(), session.current.granted.session);
+            (Some(session), Stage::Bind | Stage::BindBack) => {
+                let call_backs = self.is_asked_for_call_backs(conn);
+                let id = session.current.granted.session;
+                let compound = wire::bind(session.keeper.minor(), id, call_backs);
                 of(nfs4::Operation::BindConnToSession, compound)
             }
         }
@@ -149,12 +163,25 @@ impl Engine {
             Verdict::Later => self.try_again(conn),
             Verdict::NotKept => self.ask_stage(conn, Stage::Root),
             Verdict::Identity(Asked::Granted(server)) => self.identified(conn, &server),
-            Verdict::Bound(Asked::Granted(())) => self.ask_stage(conn, Stage::Root),
+            Verdict::Bound(Asked::Granted(carries_call_backs)) => {
+                self.bound_back(conn, carries_call_backs);
+                self.ask_stage(conn, Stage::Root);
+            }
+            Verdict::BoundBack(asked) => self.judge_back(conn, asked),
             Verdict::Identity(Asked::Nonsense(reason)) | Verdict::Bound(Asked::Nonsense(reason)) => {
                 self.refuse(conn, &reason);
             }
             Verdict::Identity(Asked::Failed(status)) => {
                 self.not_in_session(conn, "EXCHANGE_ID", SlotRefusal::of(status));
+            }
+            // It is of use without.
+            Verdict::Bound(Asked::Failed(status))
+                if self.is_asked_for_call_backs(conn)
+                    && matches!(SlotRefusal::of(status), SlotRefusal::Call(_)) =>
+            {
+                self.bound_back(conn, false);
+                let next = self.after_identity(conn);
+                self.ask_stage(conn, next);
             }
             Verdict::Bound(Asked::Failed(status)) => {
                 self.not_in_session(conn, "BIND_CONN_TO_SESSION", SlotRefusal::of(status));
@@ -201,7 +228,7 @@ impl Engine {
     }
 
     /// The session in which a connection was asked what it has answered.
-    fn asked_in(&self, conn: ConnId) -> u64 {
+    pub(super) fn asked_in(&self, conn: ConnId) -> u64 {
         self.slots.get(conn).map_or(0, |connection| connection.questions.generation)
     }
 
@@ -209,7 +236,7 @@ impl Engine {
     fn identified(&mut self, conn: ConnId, server: &Exchanged) {
         let (Some(session), Some(place)) = (&self.core.session, self.place_of(conn)) else { return };
         let Some(difference) = session.current.server.difference(server) else {
-            let next = if session.keeper.must_bind() { Stage::Bind } else { Stage::Root };
+            let next = self.after_identity(conn);
             return self.ask_stage(conn, next);
         };
         if session.keeper.trusts(&place) {
@@ -222,6 +249,14 @@ impl Engine {
                 &format!("it is not a path to the server of the session: {difference} differs"),
             );
         }
+    }
+
+    /// What a connection is asked that leads to the server of the session.
+    fn after_identity(&mut self, conn: ConnId) -> Stage {
+        let must_bind = self.core.session.as_ref().is_some_and(|session| session.keeper.must_bind());
+        // Asked in any case: it notes that it is.
+        let is_wanted = self.wants_call_backs(conn);
+        if must_bind || is_wanted { Stage::Bind } else { Stage::Root }
     }
 
     /// Handles a connection on which the session does not take calls.

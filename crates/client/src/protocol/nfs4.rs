@@ -3,7 +3,7 @@
 //! A call is one compound. In a session it begins with SEQUENCE, which names the slot of the call:
 //! a [`Request`](super::Request) has the operations after that, and SEQUENCE is written when the
 //! call has its slot. No opens are kept: READ and WRITE use the anonymous stateid, and a regular
-//! file is created by one compound that opens and closes it. RFC 8881 s8.2.3
+//! file is created, or delegated, by one compound that opens and closes it. RFC 8881 s8.2.3
 //!
 //! The results of an operation are kept as one word with the status of the compound, and the
 //! results that follow that of SEQUENCE, which the session has read ([`reply`]).
@@ -11,6 +11,7 @@
 mod convert;
 pub(crate) mod copying;
 mod data;
+pub(crate) mod delegations;
 mod describe;
 mod identity;
 pub(crate) mod locks;
@@ -21,8 +22,8 @@ pub(crate) mod space;
 pub(crate) mod xattrs;
 
 use ::nfs4::Operation;
-use ::nfs4::compound::RequestWriter;
-use ::nfs4::op::{Args, Fore, handles, sequence};
+use ::nfs4::compound::{RequestReader, RequestWriter};
+use ::nfs4::op::{Args, Fore, handles, open, sequence};
 use fs::{FileHandle, Status};
 use xdr::{Reader, Writer};
 
@@ -40,7 +41,7 @@ pub(crate) use identity::{
     session_destroyed,
 };
 pub(crate) use reconcile::reconcile;
-pub(crate) use reply::{Opened, SlotRefusal, open};
+pub(crate) use reply::{Opened, SlotRefusal, open as open_reply};
 
 /// NFS version 4, with all its minor versions.
 pub(crate) const PROGRAM: Program = Program { number: nfs3::PROGRAM, version: 4 };
@@ -140,6 +141,14 @@ pub(crate) fn encode_request(
 /// The number of operations of a compound without SEQUENCE.
 pub(crate) fn operations_of(compound: &[u8]) -> u32 {
     compound.get(8..HEAD_BYTES).and_then(|count| Reader::new(count).u32().ok()).unwrap_or(0)
+}
+
+/// Whether a compound opens a file that it may have to create.
+pub(crate) fn may_create(compound: &[u8]) -> bool {
+    let Ok(mut requests) = RequestReader::<Fore>::new(compound) else { return true };
+    let all = std::iter::from_fn(|| requests.next_operation());
+    !all.flatten()
+        .any(|request| matches!(request.args, Args::Open(open::Args { how: open::How::NoCreate, .. })))
 }
 
 /// How much longer than other replies the reply to a call may be.

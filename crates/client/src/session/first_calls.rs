@@ -145,7 +145,8 @@ fn create_session(
     // Where the server counts otherwise, what it said itself is tried as well.
     let mut said = Some(server.sequence).filter(|said| *said != number);
     loop {
-        let call = wire::create_session(server.client, number, wanted);
+        let offered = Wanted { call_backs: wanted.call_backs && caller.takes_calls(), ..wanted };
+        let call = wire::create_session(server.client, number, offered);
         let status = match alone(caller, &call, |results| wire::session_created(results, wanted))? {
             Ok(granted) => {
                 numbers.executed(server.client, number);
@@ -247,7 +248,7 @@ impl FirstCalls {
                 wire::encode_request(writer, named, request.args(), Some(&slot));
             })?;
             let asked = (named, operations_of(request.args()));
-            let opened = wire::open(Reader::new(&results), &slot, asked);
+            let opened = wire::open_reply(Reader::new(&results), &slot, asked);
             match opened.map_err(|reason| self.caller.protocol(reason))? {
                 Opened::Done(results, _) => {
                     self.session.slot_zero_next = slot.sequence.wrapping_add(1);
@@ -298,7 +299,7 @@ pub(super) fn destroy(
     session: SessionId,
     wait: &dyn Fn(Duration) -> bool,
 ) -> Result<(), MountError> {
-    let (destroy, bind) = (wire::destroy_session(minor, session), wire::bind(minor, session));
+    let (destroy, bind) = (wire::destroy_session(minor, session), wire::bind(minor, session, false));
     let (mut pause, mut is_bound) = (BUSY_WAIT, false);
     loop {
         let mut operation = Nfs::DestroySession;
@@ -306,7 +307,7 @@ pub(super) fn destroy(
         // Some servers take it only from a connection of the session.
         if asked == Err(Status::CONN_NOT_BOUND_TO_SESSION) && !is_bound {
             operation = Nfs::BindConnToSession;
-            asked = once(caller, &bind, wire::bound)?;
+            asked = once(caller, &bind, wire::bound)?.map(|_| ());
             is_bound = asked.is_ok();
             if is_bound {
                 continue;

@@ -10,7 +10,7 @@
 //! taken.
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -18,6 +18,7 @@ use transport::Address;
 
 use super::Session;
 use super::first_calls::{self, CallError, CreateNumbers, FirstCalls, LATER_MAX, Making};
+use crate::call_backs::CallBacks;
 use crate::caller::Caller;
 use crate::error::MountError;
 use crate::locks::Locks;
@@ -30,6 +31,10 @@ const RETRY_MAX: Duration = Duration::from_secs(5);
 /// A session that is lost sooner than this after it was made is not replaced at once: a server that
 /// refuses each of them is not to be flooded.
 const LIFE_MIN: Duration = Duration::from_secs(1);
+
+/// Connections of a mount that carry call-backs: several, so that one that has died unnoticed does
+/// not silence them.
+const BACK_CONNECTIONS: usize = 4;
 
 /// An address of the server, and how it is reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,6 +68,7 @@ struct Kept {
 #[derive(Debug)]
 struct Setup {
     locks: Arc<Locks>,
+    call_backs: Arc<CallBacks>,
     wanted: Wanted,
     client: ClientOwner,
     credential: Vec<u8>,
@@ -80,8 +86,11 @@ struct Shared {
     /// The generation from which on no session is known to be lost.
     good_from: AtomicU64,
     must_bind: AtomicBool,
+    /// Connections that carry call-backs, or are asked to.
+    back_connections: AtomicUsize,
     started: Instant,
-    /// When a call in the session was last answered, in milliseconds since `started`.
+    /// When the last call in the session was sent that was answered, in milliseconds since
+    /// `started`.
     used_ms: AtomicU64,
 }
 
@@ -102,7 +111,8 @@ impl SessionKeeper {
         (home, server): (Place, String),
         lease: Duration,
     ) -> std::io::Result<Self> {
-        let setup = Setup { locks: Arc::default(), wanted, client, credential, reserved_port, server };
+        let (locks, call_backs) = (Arc::default(), Arc::default());
+        let setup = Setup { locks, call_backs, wanted, client, credential, reserved_port, server };
         let shared = Arc::new(Shared::new(setup, session, home));
         let thread = Arc::clone(&shared);
         std::thread::Builder::new().name("tl-session".to_owned()).spawn(move || {
@@ -122,6 +132,30 @@ impl SessionKeeper {
     /// The locks that the mount has in its sessions.
     pub(crate) fn locks(&self) -> &Arc<Locks> {
         &self.shared.setup.locks
+    }
+
+    /// What call-backs lead to.
+    pub(crate) fn call_backs(&self) -> &Arc<CallBacks> {
+        &self.shared.setup.call_backs
+    }
+
+    /// Counts one more connection that carries call-backs, or is about to be asked to. Returns
+    /// false if there are enough.
+    pub(crate) fn add_back_connection(&self) -> bool {
+        let one_more = |count: usize| (count < BACK_CONNECTIONS).then_some(count + 1);
+        let counted = &self.shared.back_connections;
+        self.shared.setup.wanted.call_backs
+            && counted.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).is_ok()
+    }
+
+    /// Whether the server can call back, most likely.
+    pub(crate) fn has_back_connection(&self) -> bool {
+        self.shared.back_connections.load(Ordering::Relaxed) > 0
+    }
+
+    /// A connection carries call-backs no longer, or does not.
+    pub(crate) fn remove_back_connection(&self) {
+        self.shared.back_connections.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Sets what the mount needs of each later session.
@@ -175,16 +209,25 @@ impl SessionKeeper {
         self.shared.must_bind.load(Ordering::Relaxed)
     }
 
-    /// A call in the session was answered.
+    /// A call in the session was answered that was sent so long ago.
     #[inline]
-    pub(crate) fn used(&self) {
-        self.shared.used_ms.store(self.shared.now_ms(), Ordering::Relaxed);
+    pub(crate) fn renewed(&self, ago: Duration) {
+        let ago = u64::try_from(ago.as_millis()).unwrap_or(u64::MAX);
+        self.shared.used_ms.fetch_max(self.shared.now_ms().saturating_sub(ago), Ordering::Relaxed);
+    }
+
+    /// Whether the server certainly has all that the client had when it was heard last.
+    pub(crate) fn is_within_lease(&self) -> bool {
+        u128::from(self.unheard_ms()) < self.lease.as_millis()
+    }
+
+    fn unheard_ms(&self) -> u64 {
+        self.shared.now_ms().saturating_sub(self.shared.used_ms.load(Ordering::Relaxed))
     }
 
     /// Whether the lease should be renewed: nothing was answered for a third of it.
     pub(crate) fn is_due(&self) -> bool {
-        let idle = self.shared.now_ms().saturating_sub(self.shared.used_ms.load(Ordering::Relaxed));
-        u128::from(idle) >= self.lease.as_millis() / 3
+        u128::from(self.unheard_ms()) >= self.lease.as_millis() / 3
     }
 
     /// Ends the session, if the server answers within this time; otherwise its lease does.
@@ -262,6 +305,7 @@ impl Shared {
             generation: AtomicU64::new(generation),
             good_from: AtomicU64::new(generation),
             must_bind: AtomicBool::new(false),
+            back_connections: AtomicUsize::new(0),
             started: Instant::now(),
             used_ms: AtomicU64::new(0),
         }
@@ -409,7 +453,7 @@ impl Shared {
     }
 
     fn take(&self, outcome: Outcome) {
-        let mut kept = self.lock();
+        let (mut kept, mut is_new) = (self.lock(), false);
         // That a session is lost is so until there is another one.
         if matches!(outcome, Outcome::Made(_)) || matches!(kept.wanted, Some(Why::Other(..))) {
             kept.wanted = None;
@@ -423,12 +467,18 @@ impl Shared {
                 self.good_from.store(generation, Ordering::Release);
                 self.generation.store(generation, Ordering::Release);
                 self.used_ms.store(self.now_ms(), Ordering::Relaxed);
+                is_new = true;
             }
             Outcome::Kept(Some(place)) => {
                 tracing::error!(address = %place.remote, "another server answers there now");
                 kept.places.retain(|trusted| *trusted != place);
             }
             Outcome::Kept(None) => {}
+        }
+        drop(kept);
+        if is_new {
+            // Not reclaimed. A server that has them all the same gets them back in this session.
+            self.setup.call_backs.delegations().drop_all();
         }
     }
 
@@ -467,7 +517,8 @@ mod tests {
     fn shared() -> Shared {
         let setup = Setup {
             locks: Arc::default(),
-            wanted: Wanted { minor: 2, slots: 16, payload: 1 << 20 },
+            wanted: Wanted { minor: 2, slots: 16, payload: 1 << 20, call_backs: false },
+            call_backs: Arc::default(),
             client: ClientOwner { owner: b"owner".to_vec(), verifier: [1; 8] },
             credential: Vec::new(),
             reserved_port: None,

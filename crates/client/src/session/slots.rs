@@ -224,8 +224,13 @@ impl Slots {
 
     /// Notes how many slots the server wants to be used. RFC 8881 s18.46.3
     pub(crate) fn told(&mut self, told: &Success) {
-        if self.target != told.target_highest_slot {
-            self.target = told.target_highest_slot;
+        self.aim_at(told.target_highest_slot);
+    }
+
+    /// The server wants no slot beyond this one to be used. RFC 8881 s20.8
+    pub(crate) fn aim_at(&mut self, highest: u32) {
+        if self.target != highest {
+            self.target = highest;
             self.publish();
         }
     }

@@ -15,7 +15,7 @@ use fs::{FileHandle, FileKind};
 use nfs4::compound::{ReplyWriter, RequestReader};
 use nfs4::op::create_session::ChannelAttributes;
 use nfs4::op::exchange_id::Protected;
-use nfs4::op::session_control::{BindSuccess, Channels};
+use nfs4::op::session_control::{BindSuccess, Channels, WantedChannels};
 use nfs4::op::{Args, Fore, Reply, create_session, exchange_id, getattr, handles, sequence};
 use nfs4::types::attributes::number;
 use nfs4::{Attributes, ClientId, Fattr, Opaque, Operation, ServerOwner, SessionId, Status};
@@ -124,6 +124,18 @@ struct Shared {
     holds_validations: bool,
     /// The test answers GETATTR of a file system.
     holds_file_systems: bool,
+    /// Connections may carry call-backs.
+    calls_back: bool,
+    /// The connections that do.
+    back: Vec<TcpStream>,
+    /// What the client has answered to calls.
+    answers: Vec<Vec<u8>>,
+    /// The flags of CREATE_SESSION.
+    create_flags: u32,
+    /// The flags in the results of SEQUENCE of calls that are not handed to the test.
+    flags: u32,
+    /// The highest slot that the last such call told.
+    highest_slot: u32,
     /// The calls that are not handed to the test, in order.
     log: Vec<Operation>,
     connections: Vec<TcpStream>,
@@ -156,6 +168,12 @@ impl Fake {
             found: None,
             holds_validations: false,
             holds_file_systems: false,
+            calls_back: false,
+            back: Vec::new(),
+            answers: Vec::new(),
+            create_flags: 0,
+            flags: 0,
+            highest_slot: 0,
             log: Vec::new(),
             connections: Vec::new(),
             ended: false,
@@ -236,6 +254,44 @@ impl Fake {
         self.shared.lock().unwrap().found = Some(found);
     }
 
+    /// From now on, connections that are bound carry call-backs.
+    pub fn call_back(&self) {
+        self.shared.lock().unwrap().calls_back = true;
+    }
+
+    /// The connections that carry call-backs, in the order in which they were bound.
+    pub fn back(&self) -> Vec<TcpStream> {
+        self.shared.lock().unwrap().back.iter().map(|stream| stream.try_clone().unwrap()).collect()
+    }
+
+    /// The flags of the last CREATE_SESSION.
+    pub fn create_flags(&self) -> u32 {
+        self.shared.lock().unwrap().create_flags
+    }
+
+    /// From now on, SEQUENCE tells these flags.
+    pub fn set_flags(&self, flags: u32) {
+        self.shared.lock().unwrap().flags = flags;
+    }
+
+    /// The highest slot of the last call that is not handed to the test.
+    pub fn highest_slot(&self) -> u32 {
+        self.shared.lock().unwrap().highest_slot
+    }
+
+    /// The session that is valid.
+    pub fn session(&self) -> SessionId {
+        session(self.shared.lock().unwrap().sessions)
+    }
+
+    /// Waits for the client's answer to a call of the server.
+    pub fn answer(&self) -> Vec<u8> {
+        testkit::Deadline::wait_until("an answer of the client", TIMEOUT, || {
+            let mut shared = self.shared.lock().unwrap();
+            (!shared.answers.is_empty()).then(|| shared.answers.remove(0))
+        })
+    }
+
     /// Lets the test answer the calls that validate connections, or not.
     pub fn hold_validations(&self, holds: bool) {
         self.shared.lock().unwrap().holds_validations = holds;
@@ -307,13 +363,17 @@ fn serve(mut stream: TcpStream, shared: &Mutex<Shared>, sender: &Sender<Request>
         if stream.read_exact(&mut call).is_err() {
             return;
         }
+        if call.get(4..8) == Some(&[0, 0, 0, 1]) {
+            shared.lock().unwrap().answers.push(call);
+            continue;
+        }
         let mut reader = Reader::new(&call);
         let head = rpc::call::decode(&mut reader).unwrap();
         let args = reader.rest();
         let results = if head.procedure == nfs4::PROCEDURE_NULL {
             Some(Vec::new())
         } else {
-            own_answer(args, &mut shared.lock().unwrap(), &mut is_bound)
+            own_answer(args, &mut shared.lock().unwrap(), (&stream, &mut is_bound))
         };
         if let Some(results) = results {
             let _ = stream.write_all(&record(head.xid.0, &results));
@@ -361,26 +421,28 @@ fn session(number: u8) -> SessionId {
 }
 
 /// Answers what is not for the test.
-fn own_answer(args: &[u8], shared: &mut Shared, is_bound: &mut bool) -> Option<Vec<u8>> {
+fn own_answer(args: &[u8], shared: &mut Shared, on: (&TcpStream, &mut bool)) -> Option<Vec<u8>> {
     let (sequence, operations) = parsed(args);
     let Some(sequence) = sequence else {
         shared.log.extend_from_slice(&operations);
-        return Some(outside_session(args, shared, is_bound));
+        return Some(outside_session(args, shared, on));
     };
     let refused = |status| Some(compound(&[Reply::Sequence(Err(status))]));
     if sequence.session != session(shared.sessions) {
         return refused(Status::BADSESSION);
     }
-    if shared.binds && !*is_bound {
+    if shared.binds && !*on.1 {
         return refused(Status::CONN_NOT_BOUND_TO_SESSION);
     }
     let object = root_attributes();
     let told = Attributes { lease_time: Some(shared.lease_seconds), ..Attributes::of_object(&object) };
-    let ok = Reply::Sequence(Ok(success(&sequence)));
+    shared.highest_slot = sequence.highest_slot;
+    let ok = Reply::Sequence(Ok(sequence::Success { flags: shared.flags, ..success(&sequence) }));
     let got = Reply::GetAttr(Ok(getattr::Success { attributes: Fattr::all(&told) }));
     let handle = Reply::GetFh(Ok(handles::GetSuccess { handle: root() }));
     use Operation as Op;
     match operations[..] {
+        [Op::Sequence] if shared.calls_back => Some(compound(&[ok])),
         [Op::Sequence, Op::ReclaimComplete] => Some(compound(&[ok, Reply::ReclaimComplete(Ok(()))])),
         [Op::Sequence, Op::PutRootFh, ..] => Some(compound(&[ok, Reply::PutRootFh(Ok(())), handle, got])),
         [Op::Sequence, Op::PutFh, Op::Lookup, Op::GetFh, Op::GetAttr] => {
@@ -395,7 +457,7 @@ fn own_answer(args: &[u8], shared: &mut Shared, is_bound: &mut bool) -> Option<V
     }
 }
 
-fn outside_session(args: &[u8], shared: &mut Shared, is_bound: &mut bool) -> Vec<u8> {
+fn outside_session(args: &[u8], shared: &mut Shared, (stream, is_bound): (&TcpStream, &mut bool)) -> Vec<u8> {
     let mut requests = RequestReader::<Fore>::new(args).unwrap();
     let request = requests.next_operation().unwrap().unwrap();
     compound(&[match request.args {
@@ -413,6 +475,7 @@ fn outside_session(args: &[u8], shared: &mut Shared, is_bound: &mut bool) -> Vec
             Reply::CreateSession(Err(Status::SEQ_MISORDERED))
         }
         Args::CreateSession(args) => {
+            shared.create_flags = args.flags;
             shared.created = Some(args.sequence);
             shared.sessions += u8::from(!std::mem::take(&mut shared.repeats));
             let mut fore = ChannelAttributes { requests_max: shared.slots, ..args.fore };
@@ -427,7 +490,11 @@ fn outside_session(args: &[u8], shared: &mut Shared, is_bound: &mut bool) -> Vec
         }
         Args::BindConnToSession(args) => {
             *is_bound = true;
-            let (session, channels) = (args.session, Channels::Fore);
+            let both = shared.calls_back && args.channels == WantedChannels::ForeOrBoth;
+            let (session, channels) = (args.session, if both { Channels::Both } else { Channels::Fore });
+            if both {
+                shared.back.push(stream.try_clone().unwrap());
+            }
             Reply::BindConnToSession(Ok(BindSuccess { session, channels, rdma_mode: false }))
         }
         Args::DestroySession(_) => {

@@ -64,7 +64,7 @@ fn the_calls_of_other_connections_go_on_while_a_connection_is_being_made() {
     let (id, request) = connector.next();
     assert_eq!(
         (request.purpose, request.remote),
-        (Purpose::Calls, servers.listeners[0].local_addr().unwrap())
+        (Purpose::Calls { reverse_credits: 0 }, servers.listeners[0].local_addr().unwrap())
     );
     servers.work_until("the other connection", |engine| engine.slots.all()[1].is_open());
     validate(&on_fallback);

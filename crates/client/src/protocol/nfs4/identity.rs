@@ -5,13 +5,14 @@
 use ::nfs4::compound::ReplyReader;
 use ::nfs4::op::create_session::{self, CallbackSecurity, ChannelAttributes};
 use ::nfs4::op::exchange_id::{self, Protection, flag};
-use ::nfs4::op::session_control::{BindArgs, WantedChannels};
+use ::nfs4::op::session_control::{BindArgs, Channels, WantedChannels};
 use ::nfs4::op::{Args, Fore, kind};
 use ::nfs4::table::Kind;
 use ::nfs4::{Array, ClientId, ClientOwner as Owner, ImplementationId, OwnerId, SessionId, Status, sizes};
 use fs::Time;
 
 use super::compound;
+use crate::call_backs;
 
 /// Shorter reads and writes would be useless; Linux uses 512.
 pub(crate) const TRANSFER_MIN: u32 = 1024;
@@ -20,16 +21,15 @@ pub(crate) const TRANSFER_MIN: u32 = 1024;
 const CACHED_REPLY_MIN: u32 = 1024;
 /// Operations of a compound: no call here has more.
 const OPERATIONS: u32 = 8;
-/// What callbacks would need. This client asks for no channel that would carry them, but servers
-/// check the numbers. RFC 8881 s18.36.3
-const CALLBACK_PROGRAM: u32 = 0x4000_0000;
+/// What call-backs need. Servers check the numbers also where no call-backs are wanted. RFC 8881
+/// s18.36.3
 const CALLBACKS: ChannelAttributes = ChannelAttributes {
     header_pad: 0,
-    request_max: 4096,
-    reply_max: 4096,
-    cached_reply_max: 0,
-    operations_max: 2,
-    requests_max: 1,
+    request_max: call_backs::BYTES_MAX,
+    reply_max: call_backs::BYTES_MAX,
+    cached_reply_max: call_backs::BYTES_MAX,
+    operations_max: call_backs::OPERATIONS_MAX,
+    requests_max: call_backs::SLOTS_MAX,
     rdma_ird: None,
 };
 
@@ -92,6 +92,8 @@ pub(crate) struct Wanted {
     pub slots: u32,
     /// Bytes of data of the longest call.
     pub payload: u32,
+    /// The server may call this client back.
+    pub call_backs: bool,
 }
 
 impl Wanted {
@@ -109,6 +111,8 @@ pub(crate) struct Granted {
     pub reply_bytes: u32,
     pub cached_reply_bytes: u32,
     pub operations: u32,
+    /// Slots of the back channel.
+    pub back_slots: u32,
 }
 
 /// What a session must allow to be of use.
@@ -176,16 +180,17 @@ pub(crate) fn exchanged(results: &[u8]) -> Asked<Exchanged> {
     }
 }
 
-/// CREATE_SESSION with this number. RFC 8881 s18.36
+/// CREATE_SESSION with this number. The connection that it is made on soon ends. It is offered for
+/// call-backs all the same, because some servers only then have a back channel. RFC 8881 s18.36
 pub(crate) fn create_session(client: ClientId, sequence: u32, wanted: Wanted) -> Vec<u8> {
     let security = [CallbackSecurity::None];
     let args = create_session::Args {
         client,
         sequence,
-        flags: 0,
+        flags: if wanted.call_backs { create_session::CONN_BACK_CHAN } else { 0 },
         fore: wanted.channel(),
         back: CALLBACKS,
-        callback_program: CALLBACK_PROGRAM,
+        callback_program: call_backs::PROGRAM,
         callback_security: Array::from(&security),
     };
     compound(wanted.minor, |to| _ = to.push(&Args::CreateSession(args)))
@@ -201,6 +206,7 @@ pub(crate) fn session_created(results: &[u8], wanted: Wanted) -> Asked<Granted> 
             reply_bytes: told.fore.reply_max.min(asked.reply_max),
             cached_reply_bytes: told.fore.cached_reply_max.min(asked.cached_reply_max),
             operations: told.fore.operations_max.min(asked.operations_max),
+            back_slots: told.back.requests_max.min(CALLBACKS.requests_max),
         }),
         Asked::Failed(status) => Asked::Failed(status),
         Asked::Nonsense(reason) => Asked::Nonsense(reason),
@@ -233,16 +239,18 @@ impl Granted {
 }
 
 /// BIND_CONN_TO_SESSION, for a server on which a connection does not belong to the session whose
-/// calls it carries by that alone. The connection stays what it is, over RDMA as well.
-/// RFC 8881 s18.34
-pub(crate) fn bind(minor: u32, session: SessionId) -> Vec<u8> {
-    let args = BindArgs { session, channels: WantedChannels::Fore, rdma_mode: false };
+/// calls it carries by that alone, or to have it carry call-backs besides. The connection stays
+/// what it is, over RDMA as well. RFC 8881 s18.34
+pub(crate) fn bind(minor: u32, session: SessionId, call_backs: bool) -> Vec<u8> {
+    let channels = if call_backs { WantedChannels::ForeOrBoth } else { WantedChannels::Fore };
+    let args = BindArgs { session, channels, rdma_mode: false };
     compound(minor, |to| _ = to.push(&Args::BindConnToSession(args)))
 }
 
-pub(crate) fn bound(results: &[u8]) -> Asked<()> {
+/// Whether the connection carries call-backs.
+pub(crate) fn bound(results: &[u8]) -> Asked<bool> {
     match only::<kind::BindConnToSession, _>(results) {
-        Asked::Granted(_) => Asked::Granted(()),
+        Asked::Granted(told) => Asked::Granted(told.channels != Channels::Fore),
         Asked::Failed(status) => Asked::Failed(status),
         Asked::Nonsense(reason) => Asked::Nonsense(reason),
     }
@@ -273,7 +281,7 @@ mod tests {
     use ::nfs4::op::{Reply, exchange_id::Protected};
     use ::nfs4::{Opaque, ServerOwner};
 
-    const WANTED: Wanted = Wanted { minor: 2, slots: 64, payload: 1 << 20 };
+    const WANTED: Wanted = Wanted { minor: 2, slots: 64, payload: 1 << 20, call_backs: false };
 
     fn reply(result: &Reply<'_>) -> Vec<u8> {
         let mut out = Vec::new();
@@ -340,7 +348,7 @@ mod tests {
         for call in [
             exchange_id(2, &owner),
             create_session(of.client, 5, WANTED),
-            bind(2, session),
+            bind(2, session, false),
             destroy_session(2, session),
             destroy_client(2, of.client),
         ] {
@@ -365,6 +373,7 @@ mod tests {
         reply_bytes: 1 << 20,
         cached_reply_bytes: 2048,
         operations: 8,
+        back_slots: 1,
     };
 
     #[test]

@@ -34,6 +34,9 @@ pub(crate) enum LockerOf<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum When {
     Now,
+    /// It waits for the lock if another is in the way, and may be told when to ask again. RFC 8881
+    /// s18.10.3
+    Waiting,
     /// It was held before the server restarted. RFC 8881 s8.4.2
     Reclaim,
 }
@@ -50,10 +53,12 @@ fn wire_range(range: LockRange) -> Range {
     Range { offset: range.first, length }
 }
 
-const fn wire_type(of: LockKind) -> LockType {
-    match of {
-        LockKind::Shared => LockType::Read,
-        LockKind::Exclusive => LockType::Write,
+const fn wire_type(of: LockKind, when: When) -> LockType {
+    match (of, when) {
+        (LockKind::Shared, When::Now | When::Reclaim) => LockType::Read,
+        (LockKind::Exclusive, When::Now | When::Reclaim) => LockType::Write,
+        (LockKind::Shared, When::Waiting) => LockType::ReadWait,
+        (LockKind::Exclusive, When::Waiting) => LockType::WriteWait,
     }
 }
 
@@ -70,7 +75,7 @@ pub(crate) fn open(
     when: When,
 ) -> Operation<Stateid> {
     let claim = match when {
-        When::Now => open::Claim::Current,
+        When::Now | When::Waiting => open::Claim::Current,
         When::Reclaim => open::Claim::Previous(open::DelegationType::None),
     };
     let args = on(minor, file, |to| {
@@ -105,7 +110,7 @@ pub(crate) fn lock(
     let reclaim = when == When::Reclaim;
     let args = on(minor, file, |to| {
         to.push(&Args::Lock(lock::Args {
-            lock_type: wire_type(of),
+            lock_type: wire_type(of, when),
             reclaim,
             range: wire_range(range),
             locker,
@@ -143,7 +148,7 @@ pub(crate) fn test(
 ) -> Operation<Option<Conflict>> {
     let args = on(minor, file, |to| {
         to.push(&Args::LockT(TestArgs {
-            lock_type: wire_type(of),
+            lock_type: wire_type(of, When::Now),
             range: wire_range(range),
             owner: owner(by),
         }));

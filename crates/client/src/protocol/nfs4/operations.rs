@@ -41,11 +41,11 @@ pub(super) fn operation<T>(named: Nfs, args: Vec<u8>, decode: Decode<T>) -> Oper
 }
 
 /// An operation that tells the attributes of an object.
-fn telling_object<T>(named: Nfs, args: Vec<u8>, decode: DecodeOwned<T>) -> Operation<T> {
+pub(super) fn telling_object<T>(named: Nfs, args: Vec<u8>, decode: DecodeOwned<T>) -> Operation<T> {
     Operation::with_owners(Procedure::Nfs4(named), args, decode)
 }
 
-fn push_getattr(to: &mut Compound<'_>, wanted: Bitmap) {
+pub(super) fn push_getattr(to: &mut Compound<'_>, wanted: Bitmap) {
     to.push(&Args::GetAttr(getattr::Args { wanted }));
 }
 
@@ -106,19 +106,25 @@ pub(super) const fn told_after(operation: Nfs, operations: u32) -> u32 {
 }
 
 /// A result after the change; `None` if the operation failed, with which the compound ends.
-fn told_at_end<S>(reader: &Reader<'_>, reply: Result<S, ::nfs4::Status>) -> xdr::Result<Option<S>> {
+pub(super) fn told_at_end<S>(
+    reader: &Reader<'_>,
+    reply: Result<S, ::nfs4::Status>,
+) -> xdr::Result<Option<S>> {
     match reply {
         Err(_) if reader.remaining() == 0 => Ok(None),
         reply => done(reply).map(Some),
     }
 }
 
-fn read_object_at_end(reader: &mut Reader<'_>, names: &Names<'_>) -> xdr::Result<Option<Attributes>> {
+pub(super) fn read_object_at_end(
+    reader: &mut Reader<'_>,
+    names: &Names<'_>,
+) -> xdr::Result<Option<Attributes>> {
     let reply = expect::<kind::GetAttr>(reader)?;
     told_at_end(reader, reply)?.map(|told| object(&told, names)).transpose()
 }
 
-fn read_handle_at_end(reader: &mut Reader<'_>) -> xdr::Result<Option<FileHandle>> {
+pub(super) fn read_handle_at_end(reader: &mut Reader<'_>) -> xdr::Result<Option<FileHandle>> {
     let reply = expect::<kind::GetFh>(reader)?;
     Ok(told_at_end(reader, reply)?.map(|found| found.handle))
 }
