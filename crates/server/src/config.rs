@@ -164,8 +164,7 @@ pub struct ExportConfig {
     /// Whether a client must come from a privileged port (below 1024).
     pub secure: bool,
     /// Whether clients of NFS version 4 get delegations, which is right only where nothing but this
-    /// server, or its group, changes the files: always in memory, and in a directory if its owner
-    /// says so.
+    /// server, or its group, changes the files.
     pub delegations: bool,
     /// Names the file system to clients and inside file handles; never the `st_dev` of something.
     pub fsid: u32,
@@ -245,7 +244,6 @@ impl Config {
                 state: state.map(Path::to_owned),
                 server_groups: false,
             };
-            export.delegations = false;
             if root {
                 (export.anonuid, export.anongid) = (ANONYMOUS_ID, ANONYMOUS_ID);
             }
@@ -277,7 +275,7 @@ impl Config {
             anongid: gid,
             allow: subnets::near(listens),
             secure: false,
-            delegations: true,
+            delegations: false,
             fsid: 1,
         };
         Self {

@@ -198,7 +198,8 @@ struct Export {
     allow: Vec<Clients>,
     #[serde(default)]
     secure: bool,
-    delegations: Option<bool>,
+    #[serde(default)]
+    delegations: bool,
     fsid: Option<u32>,
     owner_uid: Option<u32>,
     owner_gid: Option<u32>,
@@ -274,8 +275,7 @@ impl Export {
         let place = u32::try_from(index).unwrap_or(u32::MAX).saturating_add(1);
         let store = self.store()?;
         Ok(ExportConfig {
-            // Nobody else changes what is in memory.
-            delegations: self.delegations.unwrap_or(matches!(store, StoreConfig::Mem { .. })),
+            delegations: self.delegations,
             store,
             path: self.path,
             read_only: !self.rw,
