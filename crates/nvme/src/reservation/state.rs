@@ -332,7 +332,7 @@ impl Reservations {
             before.registrants.keys().filter(|one| **one != host && !self.registrants.contains_key(one));
         let event = ReservationEvent::REGISTRATION_PREEMPTED;
         let mut notices: Vec<Notice> = gone.map(|one| (*one, event)).collect();
-        if before.held.is_some() && before.held != self.held {
+        if before.held != self.held {
             notices.extend(self.others(host, ReservationEvent::RESERVATION_RELEASED));
         }
         notices
