@@ -135,16 +135,22 @@ impl Core {
         parent.valid_attributes().map_or_else(|| self.policy.bounds(true).0, |known| known.ttl)
     }
 
-    /// Fetches attributes from the server, after all data written here have reached it.
+    /// Fetches attributes from the server, after all data written here have reached it. Those of a
+    /// file that is delegated are known.
     pub(crate) async fn attributes(
         self: &Arc<Self>,
         caller: &Credential,
         inode: &Arc<Inode>,
     ) -> Result<ValidAttributes, Errno> {
         self.flush(inode).await;
-        let requested_after = inode.changes();
+        if let Some(known) = self.delegated_attributes(inode) {
+            return Ok(known);
+        }
+        let (delegation, requested_after) = (self.mount.delegation(inode.handle), inode.changes());
         match self.call_getattr(caller, inode.handle).await {
-            Ok(attributes) => Ok(inode.update_attributes(attributes, Some(requested_after), &self.policy)),
+            Ok(attributes) => {
+                Ok(inode.update_delegated(attributes, requested_after, delegation, &self.policy))
+            }
             Err(error) => {
                 inode.expire_attributes();
                 Err(error)

@@ -78,7 +78,7 @@ impl IoFlags {
 
 impl Core {
     /// open(2) of an existing file. Asks the server for the rights and, unless attributes may be
-    /// cached from open to open, for the attributes.
+    /// cached from open to open, for the attributes; of a file that is delegated, both are known.
     pub(crate) async fn open(
         self: &Arc<Self>,
         caller: Credential,
@@ -93,17 +93,17 @@ impl Core {
             // O_RDWR, and the two bits together, by which Linux asks for both rights too.
             _ => Rights::READ | Rights::MODIFY | Rights::EXTEND,
         };
-        let may = self.call_access(&caller, inode.handle, wanted);
+        let reads_only = flags & libc::O_ACCMODE == libc::O_RDONLY;
+        let may = self.rights_to_open(&caller, &inode, wanted);
         let known = async {
             if self.policy.close_to_open {
-                self.attributes(&caller, &inode).await
+                self.attributes_at_open(&caller, &inode, reads_only).await
             } else {
                 self.cached_or_fetched_attributes(&caller, &inode).await
             }
         };
         let (granted, known) = both(may, known).await;
         let (granted, known) = (granted?, known?);
-        let reads_only = flags & libc::O_ACCMODE == libc::O_RDONLY;
         let missing = wanted.without(granted);
         if (reads_only && granted.is_empty()) || (!reads_only && !missing.without(Rights::EXTEND).is_empty())
         {
@@ -134,12 +134,16 @@ impl Core {
     fn new_handle_with(&self, caller: Credential, inode: Arc<Inode>, flags: i32, drops: bool) -> u64 {
         let file = inode.open();
         self.open_files.fetch_add(1, Ordering::AcqRel);
-        let reported_errors = inode.lock().reported_errors_at_open();
+        let may_write = flags & libc::O_ACCMODE != libc::O_RDONLY;
+        let mut state = inode.lock();
+        state.delegated.writers += u32::from(may_write);
+        let reported_errors = state.reported_errors_at_open();
+        drop(state);
         self.files.insert(OpenFile {
             inode,
             file,
             caller,
-            may_write: flags & libc::O_ACCMODE != libc::O_RDONLY,
+            may_write,
             read_ahead: Mutex::new(ReadAhead::new(
                 self.policy.read_ahead_age_max(),
                 Arc::clone(&self.read_ahead_budget),
@@ -159,6 +163,7 @@ impl Core {
             self.end_locks(&file, owner).await;
         }
         self.open_files.fetch_sub(1, Ordering::AcqRel);
+        file.inode.lock().delegated.writers -= u32::from(file.may_write);
         if let Some(silly_name) = file.inode.close() {
             let at = (silly_name.directory, silly_name.name.as_slice());
             self.silly_names.closed(at.0, at.1);

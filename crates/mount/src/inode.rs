@@ -8,6 +8,7 @@
 //! file system is mixed into the file's number ([`Inodes::number`]).
 
 use crate::caller::Credential;
+use crate::delegations::Delegated;
 use crate::dirty::Dirty;
 use crate::growth::{Growth, GrowthGuard};
 use crate::own_writes::OwnWrites;
@@ -57,6 +58,7 @@ pub(crate) struct ReportedErrors {
 pub(crate) struct State {
     lookups: u64,
     attributes: Option<CachedAttributes>,
+    pub delegated: Delegated,
     /// Number of open handles.
     opens: u32,
     /// The reference for reads and writes, while the object is open. It places the file on a node.
@@ -123,6 +125,8 @@ struct CachedAttributes {
     attributes: Attributes,
     at: Instant,
     ttl: Duration,
+    /// The delegation under which they are valid whatever their age.
+    delegation: Option<u64>,
 }
 
 /// Attributes, and how much longer they are valid.
@@ -168,6 +172,41 @@ impl Inode {
         let bounds = policy.bounds(attributes.kind == FileKind::Directory);
         let mut state = self.lock();
         state.update_attributes(attributes, requested_after, bounds, Instant::now())
+    }
+
+    /// Takes attributes that came with a delegation, or after it; see
+    /// [`Inode::update_attributes`].
+    pub(crate) fn update_delegated(
+        &self,
+        attributes: Attributes,
+        requested_after: u64,
+        delegation: Option<u64>,
+        policy: &Policy,
+    ) -> ValidAttributes {
+        let bounds = policy.bounds(attributes.kind == FileKind::Directory);
+        let mut state = self.lock();
+        let known = state.update_attributes(attributes, Some(requested_after), bounds, Instant::now());
+        if requested_after == state.changes
+            && state.is_complete()
+            && let Some(cached) = &mut state.attributes
+            && cached.attributes.version() == attributes.version()
+        {
+            cached.delegation = delegation;
+        }
+        known
+    }
+
+    /// Attributes that nobody else can have changed under this delegation, and nobody here has:
+    /// they are as good as new ones.
+    pub(crate) fn attributes_under(&self, delegation: u64, policy: &Policy) -> Option<ValidAttributes> {
+        let mut state = self.lock();
+        let cached = state.attributes.filter(|cached| cached.delegation == Some(delegation))?;
+        if !state.is_complete() || state.end_unknown {
+            return None;
+        }
+        let (attributes, changes) = (cached.attributes, state.changes);
+        let bounds = policy.bounds(attributes.kind == FileKind::Directory);
+        Some(state.update_attributes(attributes, Some(changes), bounds, Instant::now()))
     }
 
     /// Forgets the attributes.
@@ -291,9 +330,20 @@ impl State {
         self.own_writes.record(range);
     }
 
+    /// The number of changes from here.
+    pub(crate) const fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    /// Whether the server has all that was written here.
+    fn is_complete(&self) -> bool {
+        self.dirty.is_clean() && self.sync_writes == 0
+    }
+
     fn record_change(&mut self) {
         self.changes += 1;
         self.attributes = None;
+        self.delegated.forget_rights();
         self.changed_at = Some(Instant::now());
     }
 
@@ -315,7 +365,7 @@ impl State {
         (min, max): (Duration, Duration),
         now: Instant,
     ) -> ValidAttributes {
-        let is_complete = self.dirty.is_clean() && self.sync_writes == 0;
+        let is_complete = self.is_complete();
         let exact = requested_after == Some(self.changes) && is_complete;
         if exact {
             (self.written_end, self.stored_end) = (0, 0);
@@ -347,7 +397,10 @@ impl State {
         // Attributes that may lack writes from here are requested again soon.
         let uncertain = (requested_after.is_some() && !exact) || !is_complete || self.end_unknown;
         let ttl = if uncertain { Duration::ZERO } else { ttl };
-        self.attributes = Some(CachedAttributes { attributes, at: now, ttl });
+        // What has the same version is valid for as long.
+        let same = self.attributes.filter(|old| old.attributes.version() == attributes.version());
+        let delegation = same.and_then(|old| old.delegation);
+        self.attributes = Some(CachedAttributes { attributes, at: now, ttl, delegation });
         ValidAttributes { attributes: self.with_own_changes(attributes), ttl }
     }
 
@@ -436,6 +489,8 @@ struct Table {
     by_number: HashMap<u64, Arc<Inode>>,
     /// The numbers of objects whose own number was in use when they were added.
     displaced: HashMap<FileHandle, u64>,
+    /// The numbers of files that may be delegated.
+    delegated: HashMap<FileHandle, u64>,
     /// The number that was last chosen for such an object.
     last_assigned: u64,
 }
@@ -469,10 +524,12 @@ impl Table {
     }
 
     fn remove(&mut self, ino: u64) {
-        if let Some(inode) = self.by_number.remove(&ino)
-            && self.displaced.get(&inode.handle) == Some(&ino)
-        {
-            self.displaced.remove(&inode.handle);
+        if let Some(inode) = self.by_number.remove(&ino) {
+            for numbers in [&mut self.displaced, &mut self.delegated] {
+                if numbers.get(&inode.handle) == Some(&ino) {
+                    numbers.remove(&inode.handle);
+                }
+            }
         }
     }
 }
@@ -528,6 +585,20 @@ impl Inodes {
         self.lock().by_number.get(&ino).cloned()
     }
 
+    /// A file may be delegated from now on, for as long as the kernel knows it.
+    pub(crate) fn may_be_delegated(&self, inode: &Inode) {
+        let mut table = self.lock();
+        if table.by_number.contains_key(&inode.ino) {
+            table.delegated.insert(inode.handle, inode.ino);
+        }
+    }
+
+    /// The file with a handle, if it may be delegated.
+    pub(crate) fn find_delegated(&self, file: FileHandle) -> Option<Arc<Inode>> {
+        let table = self.lock();
+        table.by_number.get(table.delegated.get(&file)?).cloned()
+    }
+
     /// The object with a handle, if the kernel knows it. Does not count as a lookup.
     pub(crate) fn peek(&self, handle: FileHandle, attributes: &Attributes) -> Option<Arc<Inode>> {
         let table = self.lock();
@@ -558,7 +629,8 @@ impl Inodes {
         inode
     }
 
-    /// The kernel forgets some lookups, and the object after the last.
+    /// The kernel forgets some lookups, and the object after the last. One that is delegated is of
+    /// no use then.
     pub(crate) fn forget(&self, ino: u64, lookups: u64) {
         let mut table = self.lock();
         let Some(inode) = table.by_number.get(&ino) else { return };
@@ -566,8 +638,14 @@ impl Inodes {
         state.lookups = state.lookups.saturating_sub(lookups);
         let gone = state.lookups == 0 && ino != ROOT;
         drop(state);
+        let handle = inode.handle;
+        let may_be_delegated = gone && table.delegated.contains_key(&handle);
         if gone {
             table.remove(ino);
+        }
+        drop(table);
+        if may_be_delegated {
+            self.mount.give_up_delegation(handle);
         }
     }
 

@@ -21,6 +21,7 @@ mod caller;
 mod calls;
 mod copying;
 mod core;
+mod delegations;
 mod directory;
 mod dirty;
 mod errno;

@@ -8,17 +8,19 @@
 //! says nothing, so owners that have locked by a handle and are not gone end with the handle.
 //!
 //! A program that waits for a lock asks the server again and again, and at once when another
-//! program of this mount releases something of the file. Any signal ends the wait.
+//! program of this mount releases something of the file, or the server says that somebody else has.
+//! Any signal ends the wait.
 
+use crate::caller::Credential;
 use crate::core::Core;
 use crate::errno;
 use crate::files::OpenFile;
 use crate::inode::Inode;
 use crate::interrupts::TICK;
 use client::{Conflict, Error, LockKind, LockOwner, LockRange, Operations};
-use fs::Status;
+use fs::{FileHandle, Status};
 use fuser::Errno;
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
@@ -67,17 +69,35 @@ impl LockRequest {
 /// A program that waits for a lock.
 #[derive(Debug)]
 struct Waiting {
-    /// The number of the file.
+    /// The file, and its number.
+    file: FileHandle,
     ino: u64,
     waker: Waker,
     /// Something of the file was released.
     has_chance: Arc<AtomicBool>,
 }
 
+/// A lock for which a program has stopped to wait. The server does not know that, and reserves the
+/// lock for it when its turn comes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Abandoned {
+    file: FileHandle,
+    ino: u64,
+    caller: Credential,
+    owner: LockOwner,
+    range: LockRange,
+    kind: LockKind,
+}
+
+/// Locks of this kind that are remembered. What is forgotten is reserved for nobody, for some
+/// seconds.
+const ABANDONED_MAX: usize = 64;
+
 /// The programs that wait for locks.
 #[derive(Debug, Default)]
 pub(crate) struct LockWaits {
     waiting: Mutex<Vec<Waiting>>,
+    abandoned: Mutex<VecDeque<Abandoned>>,
     turns: Mutex<Turns>,
 }
 
@@ -128,9 +148,41 @@ impl LockWaits {
         .await
     }
 
-    /// Wakes those that wait for a file.
+    /// Wakes those that wait for a file of which this mount has released something.
     fn released(&self, ino: u64) {
-        let woken: Vec<_> = self.lock().extract_if(.., |waiting| waiting.ino == ino).collect();
+        self.give_chance(|waiting| waiting.ino == ino);
+    }
+
+    /// Wakes those that wait for a file of which another client has released something. Returns
+    /// those for whom nobody waits any more.
+    fn available(&self, file: FileHandle) -> Vec<Abandoned> {
+        self.give_chance(|waiting| waiting.file == file);
+        let mut all = self.abandoned();
+        let (of_file, others) = all.drain(..).partition(|one| one.file == file);
+        *all = others;
+        Vec::from(of_file)
+    }
+
+    fn abandoned(&self) -> MutexGuard<'_, VecDeque<Abandoned>> {
+        self.abandoned.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A program has stopped to wait.
+    fn abandon(&self, one: Abandoned) {
+        let mut all = self.abandoned();
+        if all.len() == ABANDONED_MAX {
+            all.pop_front();
+        }
+        all.push_back(one);
+    }
+
+    /// An owner has a lock, or waits for it again: it is not to be passed on.
+    fn is_wanted(&self, file: FileHandle, owner: LockOwner, range: LockRange) {
+        self.abandoned().retain(|one| (one.file, one.owner, one.range) != (file, owner, range));
+    }
+
+    fn give_chance(&self, has: impl Fn(&Waiting) -> bool) {
+        let woken: Vec<_> = self.lock().extract_if(.., |waiting| has(waiting)).collect();
         for waiting in woken {
             waiting.has_chance.store(true, Ordering::Release);
             waiting.waker.wake();
@@ -145,7 +197,7 @@ impl LockWaits {
 
     /// Waits until something of the file is released, or for this long, or until the request is
     /// ended.
-    async fn wait(&self, ino: u64, pause: Duration, request: &LockRequest) {
+    async fn wait(&self, (file, ino): (FileHandle, u64), pause: Duration, request: &LockRequest) {
         let (started, has_chance) = (Instant::now(), Arc::new(AtomicBool::new(false)));
         let mut is_first = true;
         std::future::poll_fn(|context| {
@@ -155,7 +207,7 @@ impl LockWaits {
             }
             is_first = false;
             let (waker, has_chance) = (context.waker().clone(), Arc::clone(&has_chance));
-            self.lock().push(Waiting { ino, waker, has_chance });
+            self.lock().push(Waiting { file, ino, waker, has_chance });
             Poll::Pending
         })
         .await;
@@ -209,14 +261,30 @@ impl Core {
         if !owner.of_flock {
             file.locks_by(owner);
         }
-        let mut pause = TICK;
+        if waits {
+            self.lock_waits.is_wanted(inode.handle, owner, range);
+        }
+        let (mut pause, mut has_asked) = (TICK, false);
         loop {
             let turn = self.lock_waits.turn(inode.ino, owner).await;
             if request.has_ended() {
+                if has_asked {
+                    let (file, ino, caller) = (inode.handle, inode.ino, file.caller.clone());
+                    self.lock_waits.abandon(Abandoned { file, ino, caller, owner, range, kind });
+                }
                 return Err(Errno::EINTR);
             }
             let before = self.locks_of(file).locks_held(inode.handle, owner);
-            let granted = self.locks_of(file).lock(inode.handle, owner, range, kind).await;
+            let locks = self.locks_of(file);
+            let granted = if waits {
+                locks.lock_to_wait(inode.handle, owner, range, kind).await
+            } else {
+                locks.lock(inode.handle, owner, range, kind).await
+            };
+            has_asked = true;
+            if matches!(granted, Ok(true)) {
+                self.lock_waits.is_wanted(inode.handle, owner, range);
+            }
             match granted.map_err(|error| errno_of(&error)) {
                 Ok(true) if request.grant() => break,
                 Ok(true) => {
@@ -231,7 +299,7 @@ impl Core {
                 Ok(false) => drop(turn),
                 Err(error) => return Err(error),
             }
-            self.lock_waits.wait(inode.ino, pause, request).await;
+            self.lock_waits.wait((inode.handle, inode.ino), pause, request).await;
             pause = (pause * 2).min(PAUSE_MAX);
         }
         // Others may have written until now.
@@ -240,6 +308,32 @@ impl Core {
         self.invalidations.request(inode.ino);
         self.invalidations.completed(inode.ino).await;
         Ok(())
+    }
+
+    /// The server says that a lock of a file may be free.
+    pub(crate) fn lock_is_available(self: &Arc<Self>, file: FileHandle) {
+        for one in self.lock_waits.available(file) {
+            let core = Arc::clone(self);
+            self.executor.spawn(async move { core.pass_on(one).await });
+        }
+    }
+
+    /// Takes a lock that is reserved for a program which waits no more, and releases it for others.
+    async fn pass_on(&self, one: Abandoned) {
+        let Abandoned { file, ino, caller, owner, range, kind } = one;
+        let _turn = self.lock_waits.turn(ino, owner).await;
+        let locks = self.mount.operations(caller);
+        let before = locks.locks_held(file, owner);
+        let mut outcome = locks.lock(file, owner, range, kind).await;
+        if matches!(outcome, Ok(true)) {
+            outcome = locks.undo_lock(file, owner, range, &before).await.map(|()| true);
+            if before.is_empty() {
+                outcome = outcome.and(locks.end_locks(file, owner).await.map(|()| true));
+            }
+        }
+        if let Err(error) = outcome {
+            tracing::debug!(%error, "a lock stays reserved that nobody waits for");
+        }
     }
 
     /// A lock that is in the way of one, if there is any.
@@ -283,9 +377,12 @@ mod tests {
         let woken = Arc::new(Woken::default());
         let waker = Waker::from(Arc::clone(&woken));
         let mut context = Context::from_waker(&waker);
-        let mut wait = std::pin::pin!(waits.wait(7, Duration::from_secs(3600), &request));
+        let file = |name: &[u8]| FileHandle::new(name).unwrap();
+        let seven = (file(b"seven"), 7);
+        let mut wait = std::pin::pin!(waits.wait(seven, Duration::from_secs(3600), &request));
         assert!(wait.as_mut().poll(&mut context).is_pending());
         waits.released(8);
+        assert!(waits.available(file(b"eight")).is_empty());
         assert_eq!(woken.0.load(Ordering::Relaxed), 0);
         waits.tick();
         assert_eq!(woken.0.load(Ordering::Relaxed), 1);
@@ -293,11 +390,38 @@ mod tests {
         waits.released(7);
         assert_eq!(woken.0.load(Ordering::Relaxed), 2);
         assert!(wait.as_mut().poll(&mut context).is_ready());
-        let mut wait = std::pin::pin!(waits.wait(7, Duration::from_secs(3600), &request));
+        let mut wait = std::pin::pin!(waits.wait(seven, Duration::from_secs(3600), &request));
+        assert!(wait.as_mut().poll(&mut context).is_pending());
+        assert!(waits.available(seven.0).is_empty());
+        assert!(wait.as_mut().poll(&mut context).is_ready(), "the server says so");
+        let mut wait = std::pin::pin!(waits.wait(seven, Duration::from_secs(3600), &request));
         assert!(wait.as_mut().poll(&mut context).is_pending());
         assert!(request.end() && !request.grant());
         waits.tick();
         assert!(wait.as_mut().poll(&mut context).is_ready());
+    }
+
+    #[test]
+    fn what_is_waited_for_no_more_is_remembered_until_the_server_says_that_it_is_free() {
+        let waits = LockWaits::default();
+        let file = FileHandle::new(b"seven").unwrap();
+        let abandoned = |number, first| Abandoned {
+            file,
+            ino: 7,
+            caller: None,
+            owner: LockOwner { number, of_flock: false },
+            range: LockRange { first, last: LockRange::END },
+            kind: LockKind::Exclusive,
+        };
+        let [one, other] = [abandoned(1, 0), abandoned(2, 5)];
+        waits.abandon(one.clone());
+        waits.abandon(other.clone());
+        assert!(waits.available(FileHandle::new(b"eight").unwrap()).is_empty());
+        waits.is_wanted(file, one.owner, one.range);
+        assert_eq!(waits.available(file), [other]);
+        assert!(waits.available(file).is_empty());
+        (0..1000).for_each(|number| waits.abandon(abandoned(number, 0)));
+        assert_eq!(waits.available(file).len(), ABANDONED_MAX);
     }
 
     #[test]

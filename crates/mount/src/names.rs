@@ -196,6 +196,7 @@ impl Core {
         parent: Arc<Inode>,
         name: Vec<u8>,
     ) -> Result<(), Errno> {
+        self.give_up_delegation_of(&caller, (parent.handle, &name)).await;
         let Some(inode) = self.find_open(&caller, &parent, &name).await? else {
             let outcome = self.call_remove(&caller, parent.handle, &name).await;
             parent.changed();
@@ -241,6 +242,9 @@ impl Core {
         from: (Arc<Inode>, Vec<u8>),
         to: (Arc<Inode>, Vec<u8>),
     ) -> Result<(), Errno> {
+        for (directory, name) in [&from, &to] {
+            self.give_up_delegation_of(&caller, (directory.handle, name)).await;
+        }
         if let Some(inode) = self.find_open(&caller, &to.0, &to.1).await? {
             let source = self.call_lookup(&caller, from.0.handle, &from.1).await?.0;
             if source != inode.handle {

@@ -71,6 +71,11 @@ impl Policy {
         self.bounds(false).1.min(READ_AHEAD_AGE_MAX)
     }
 
+    /// Whether files may be delegated: where opens ask the server, and attributes are cached.
+    pub(crate) fn delegates(&self) -> bool {
+        self.close_to_open && !self.bounds(false).1.is_zero()
+    }
+
     /// Whether data may be read ahead.
     pub(crate) fn reads_ahead(&self) -> bool {
         !self.read_ahead_age_max().is_zero()
@@ -110,6 +115,13 @@ mod tests {
         assert_eq!((seconds("noac", false), seconds("noac", true)), ((0, 0), (0, 0)));
         assert!(policy("noac").synchronous && !policy("").synchronous && policy("sync").synchronous);
         assert!(!policy("nocto").close_to_open && !policy("noac").reads_ahead());
+    }
+
+    #[test]
+    fn files_are_delegated_where_opens_ask_and_attributes_are_cached() {
+        let delegates = |options| policy(options).delegates();
+        assert_eq!(["", "ro", "actimeo=1"].map(delegates), [true; 3]);
+        assert_eq!(["nocto", "noac", "actimeo=0"].map(delegates), [false; 3]);
     }
 
     #[test]

@@ -146,6 +146,7 @@ impl Mounted {
         let device = Arc::new(Device::new(session.as_fd()).map_err(fuse)?);
         // Loops make and end connections over RDMA, which blocks them for long. Requests must not
         // wait for that, so this thread does not drive a loop.
+        listen_to_server(&core);
         let external_driver = if core.mount.uses_rdma() {
             None
         } else {
@@ -338,11 +339,27 @@ fn make_core(mount: Mount, options: &MountOptions) -> Result<Core, Error> {
 }
 
 /// Adapts settings to a mounted directory. The first loop makes most of the calls, so each loop
-/// needs connections to every node, if there are enough connections.
+/// needs connections to every node, if there are enough connections. The server may call back.
 #[must_use]
 pub fn settings(settings: Settings) -> Settings {
     let rounds = usize::from(settings.nconnect) / settings.remotes.len().max(1);
-    Settings { loops: settings.loops.min(rounds.max(1)), ..settings }
+    Settings { loops: settings.loops.min(rounds.max(1)), call_backs: true, ..settings }
+}
+
+/// Has the server's call-backs lead to what they ask.
+fn listen_to_server(core: &Arc<Core>) {
+    // The mount of the client holds these, and the core holds the mount.
+    let (holder, waits) = (Arc::downgrade(core), Arc::downgrade(core));
+    core.mount.on_recall(move |recalled| {
+        if let Some(core) = holder.upgrade() {
+            core.return_delegation(recalled);
+        }
+    });
+    core.mount.on_lock_available(move |file| {
+        if let Some(core) = waits.upgrade() {
+            core.lock_is_available(file);
+        }
+    });
 }
 
 fn workers() -> usize {

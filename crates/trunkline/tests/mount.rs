@@ -7,6 +7,8 @@
 mod caches;
 #[path = "mount/coherence.rs"]
 mod coherence;
+#[path = "mount/delegations.rs"]
+mod delegations;
 #[path = "mount/fetched.rs"]
 mod fetched;
 #[path = "mount/fio.rs"]
@@ -75,6 +77,7 @@ fn every_promise_has_its_test() {
         include_str!("group/version_4.rs"),
         include_str!("mount/caches.rs"),
         include_str!("mount/coherence.rs"),
+        include_str!("mount/delegations.rs"),
         include_str!("mount/fetched.rs"),
         include_str!("mount/fio.rs"),
         include_str!("mount/fstab.rs"),
@@ -100,6 +103,8 @@ fn every_promise_has_its_test() {
         include_str!("mount/version_4_2.rs"),
         include_str!("../../client/src/path_losses.rs"),
         include_str!("../../client/tests/bad_answers.rs"),
+        include_str!("../../client/tests/call_backs.rs"),
+        include_str!("../../client/tests/delegations.rs"),
         include_str!("../../client/tests/locks_v3.rs"),
         include_str!("../../client/tests/nfs4.rs"),
         include_str!("../../client/tests/sessions.rs"),

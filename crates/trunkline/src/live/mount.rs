@@ -20,7 +20,10 @@ pub fn snapshot(identity: &Identity, statistics: &Statistics, gauges: Option<&Ga
     snapshot.loops = vec![LoopTime { index: 0, cpu_ns }];
     snapshot.silent_ms = ms(statistics.silent_for);
     snapshot.gauges = of_replays(statistics);
-    snapshot.gauges.extend(gauges.into_iter().flat_map(held));
+    if let Some(gauges) = gauges {
+        snapshot.gauges.extend(of_delegations(statistics));
+        snapshot.gauges.extend(held(gauges));
+    }
     snapshot
 }
 
@@ -49,6 +52,15 @@ fn of_replays(statistics: &Statistics) -> Vec<Gauge> {
             "Writes sent again whose original a server not of ours may execute late.",
             unfenced as f64,
         ),
+    ]
+}
+
+fn of_delegations(statistics: &Statistics) -> [Gauge; 3] {
+    let client::DelegationCounts { held, granted, recalled } = statistics.delegations;
+    [
+        Gauge::new("delegations", "Files that the server has delegated.", held as f64),
+        Gauge::new("delegations_granted_total", "Delegations granted by the server.", granted as f64),
+        Gauge::new("delegations_recalled_total", "Delegations recalled by the server.", recalled as f64),
     ]
 }
 

@@ -1,7 +1,7 @@
 //! What a mount has done, path by path, and the resources that it holds.
 
 use crate::table::{bytes, lay_out};
-use client::{PathStatistics, Replays, Statistics};
+use client::{DelegationCounts, PathStatistics, Replays, Statistics};
 use mount::Gauges;
 use std::time::Duration;
 
@@ -22,8 +22,8 @@ const HEAD: [&str; 12] = [
 /// The number of left-aligned columns; the others have numbers.
 const WORDS: usize = 2;
 
-/// A line for each path, one for retransmitted calls that could not be told apart, and one for the
-/// resources held.
+/// A line for each path, one for retransmitted calls that could not be told apart, one for what is
+/// delegated, and one for the resources held.
 pub fn table(statistics: &Statistics, gauges: &Gauges) -> String {
     let mut rows = vec![HEAD.map(str::to_owned)];
     rows.extend(statistics.paths.iter().map(row));
@@ -33,6 +33,8 @@ pub fn table(statistics: &Statistics, gauges: &Gauges) -> String {
     text.push_str(&format!(
         "sent again elsewhere: {reconciled} taken for done, {undecided} in doubt, {unfenced} that a server not of ours may do late\n"
     ));
+    let DelegationCounts { held, granted, recalled } = statistics.delegations;
+    text.push_str(&format!("delegated: {held} files, {granted} granted, {recalled} recalled\n"));
     let Gauges { objects, open_files, open_directories, unsent_bytes, read_ahead_bytes, pooled_bytes } =
         *gauges;
     let [unsent, ahead, kept] =

@@ -42,6 +42,9 @@ pub fn text(view: &View, lines_max: usize) -> String {
     if view.snapshot.silent_ms > 0 {
         let _ = write!(text, "; a loop has not answered for {}", duration(view.snapshot.silent_ms / 1000));
     }
+    if let Some(delegations) = delegations(view) {
+        let _ = write!(text, "; {delegations}");
+    }
     text.push('\n');
     if view.lines.is_empty() {
         text.push_str("no operations\n");
@@ -59,6 +62,16 @@ pub fn text(view: &View, lines_max: usize) -> String {
     }
     text.push('\n');
     text
+}
+
+/// What a server has delegated to a mount: `12 files delegated, 3 recalled`.
+pub fn delegations(view: &View) -> Option<String> {
+    let value = |name: &str| {
+        let found = view.snapshot.gauges.iter().find(|gauge| gauge.name == name);
+        found.map_or(0.0, |gauge| gauge.value)
+    };
+    let (held, recalled) = (value("delegations"), value("delegations_recalled_total"));
+    (held > 0.0 || recalled > 0.0).then(|| format!("{held} files delegated, {recalled} recalled"))
 }
 
 /// The line of totals: `serve 4711  /data  up 5 min: 12000 ops/s, ...`
@@ -150,5 +163,17 @@ mod tests {
         assert_eq!(lines[1], "  node   operation  ops/s  in/s  out/s  share  p50  p99  max  errors");
         assert_eq!(lines[2], "  node2  GETATTR      450   0 B    0 B    0 %    -    -    -     0 %");
         assert_eq!(lines[3], "and 1 more; --lines 2 shows them");
+    }
+
+    #[test]
+    fn a_mount_with_delegations_says_so() {
+        let mut example = example();
+        let delegated = |example: &metrics::Snapshot| {
+            delegations(&View::new(example, &Interval::since_start(example), &[], &[], Order::Ops))
+        };
+        assert_eq!(delegated(&example), None);
+        example.gauges.push(metrics::Gauge::new("delegations", "", 12.0));
+        example.gauges.push(metrics::Gauge::new("delegations_recalled_total", "", 3.0));
+        assert_eq!(delegated(&example).as_deref(), Some("12 files delegated, 3 recalled"));
     }
 }

@@ -147,6 +147,9 @@ fn heading(state: &State, view: &View) -> Line<'static> {
         text.push_str(&format!(", where {dimension}={}", names::escaped(value.as_bytes())));
     }
     text.push_str(&format!(", sorted by {}", state.shown.order.name()));
+    if let Some(delegations) = format::delegations(view) {
+        text.push_str(&format!("; {delegations}"));
+    }
     let mut spans = vec![Span::styled(text, Style::new().add_modifier(Modifier::UNDERLINED))];
     if state.is_paused() {
         spans.push(Span::styled("  paused", colour(state, Color::Yellow)));
