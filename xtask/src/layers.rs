@@ -146,8 +146,8 @@ pub(crate) const RULES: &[Rule] = &[
         "trunkline",
         Layer::Binary,
         &[
-            "fs", "record", "metrics", "plan", "check", "fio", "store", "server", "target", "client", "mount",
-            "copy", "lab", "bench", "report", "runbook",
+            "fs", "record", "metrics", "plan", "check", "fio", "store", "server", "target", "client",
+            "mount", "copy", "lab", "bench", "report", "runbook",
         ],
         &[
             "xdr",

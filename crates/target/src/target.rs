@@ -72,6 +72,7 @@ impl Target {
     /// # Errors
     /// [`Error`]
     pub fn start(config: &Config, exports: &[Export]) -> Result<Self, Error> {
+        transport::descriptors::raise_limit();
         let (listeners, addresses) = listen(&config.listen)?;
         let count = config.loops.max(1);
         let (mut pollers, mut mailboxes) = (Vec::new(), Vec::new());

@@ -145,6 +145,8 @@ impl Connection {
             return Ok(rest);
         }
         self.inbound.layout = None;
+        // What follows has its own time.
+        self.inbound.since = None;
         let now = context.shared.controllers.now();
         let header = self.inbound.head.get(..layout.header_bytes()).unwrap_or_default();
         let received = self.machine.handle_header(now, &layout, header, &mut self.outbound.heads);
@@ -197,7 +199,6 @@ impl Connection {
         let State::Data(data) = std::mem::replace(&mut self.inbound.state, State::Head) else {
             return Ok(());
         };
-        // The next PDU has its own time.
         self.inbound.since = None;
         match &data.place {
             Place::Nowhere => Ok(()),
