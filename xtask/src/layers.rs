@@ -77,6 +77,7 @@ pub(crate) const RULES: &[Rule] = &[
     rule("drives", Layer::Io, &["memory"], &[]),
     rule("store", Layer::Runtime, &["fs", "memory"], &[]),
     rule("volumes", Layer::Runtime, &["metrics", "memory", "drives"], &[]),
+    rule("target", Layer::Runtime, &["nvme", "memory", "transport", "drives", "volumes"], &[]),
     rule(
         "server",
         Layer::Runtime,
@@ -145,8 +146,8 @@ pub(crate) const RULES: &[Rule] = &[
         "trunkline",
         Layer::Binary,
         &[
-            "fs", "record", "metrics", "plan", "check", "fio", "store", "server", "client", "mount", "copy",
-            "lab", "bench", "report", "runbook",
+            "fs", "record", "metrics", "plan", "check", "fio", "store", "server", "target", "client",
+            "mount", "copy", "lab", "bench", "report", "runbook",
         ],
         &[
             "xdr",
@@ -155,6 +156,7 @@ pub(crate) const RULES: &[Rule] = &[
             "nfs3",
             "nfs4",
             "nlm",
+            "nvme",
             "rpcrdma",
             "paths",
             "memory",

@@ -7,6 +7,7 @@
 mod agent;
 mod attributes;
 mod bench;
+mod block;
 mod cat;
 mod check;
 mod cp;
@@ -62,6 +63,7 @@ enum Command {
     Bench(bench::BenchArgs),
     Agent(agent::AgentArgs),
     Serve(serve::ServeArgs),
+    Block(block::BlockArgs),
     Mount(mount::MountArgs),
     Umount(umount::UmountArgs),
     Status(status::StatusArgs),
@@ -111,6 +113,7 @@ fn run(command: Command) -> Result<ExitCode, Error> {
         Command::Bench(args) => bench::run(&args),
         Command::Agent(args) => agent::run(&args),
         Command::Serve(args) => serve::run(args),
+        Command::Block(args) => block::run(&args),
         Command::Mount(args) => mount::run(&args),
         Command::Umount(args) => umount::run(&args),
         Command::Status(args) => status::run(&args),

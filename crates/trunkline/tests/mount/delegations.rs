@@ -26,7 +26,7 @@ fn cost(server: &Server, work: impl FnOnce()) -> u64 {
 
 /// Opens a file until it is delegated: an open and a stat take no call.
 fn have_delegated(server: &Server, mount: &Mounted, name: &str) {
-    let open = || drop(File::open(mount.path(name)).unwrap().metadata().unwrap());
+    let open = || _ = File::open(mount.path(name)).unwrap().metadata().unwrap();
     Deadline::wait_until("a delegation", MOUNT_TIMEOUT, || {
         (cost(server, || (0..20).for_each(|_| open())) < 5).then_some(())
     });

@@ -1,0 +1,202 @@
+//! The commands of an admin queue, and Connect. They are rare; their data have memory of their own.
+
+use super::{Connection, Context, EndReason, Role, digest_of};
+use crate::config::QUEUE_CAPSULE_BYTES;
+use crate::controllers::Queue;
+use crate::inbound::{Data, Place};
+use nvme::fabrics::{Connect, ConnectAttributes, ConnectData};
+use nvme::tcp::{ADMIN_CAPSULE_DATA_BYTES, Incoming, Progress};
+use nvme::{Sqe, Status};
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+/// Commands whose data were asked for, at a time: as many as an admin queue of Linux has entries.
+const TRANSFERS_MAX: usize = 32;
+
+/// A command whose data come on request.
+#[derive(Debug)]
+struct Transfer {
+    sqe: Sqe,
+    memory: Vec<u8>,
+    since: Instant,
+}
+
+/// The state of an admin queue.
+#[derive(Debug)]
+pub(crate) struct Admin {
+    pub(crate) queue: Queue,
+    /// By tag.
+    transfers: Vec<Option<Transfer>>,
+    /// The command whose data follow in its capsule.
+    capsule: Option<Sqe>,
+}
+
+impl Admin {
+    pub(crate) fn receives_since(&self) -> Option<Instant> {
+        self.transfers.iter().flatten().map(|transfer| transfer.since).min()
+    }
+
+    pub(crate) fn fill(&mut self, tag: u16, at: usize, bytes: &[u8]) {
+        let transfer = self.transfers.get_mut(usize::from(tag)).and_then(Option::as_mut);
+        let place = transfer.and_then(|transfer| transfer.memory.get_mut(at..at + bytes.len()));
+        if let Some(place) = place {
+            place.copy_from_slice(bytes);
+        }
+    }
+}
+
+impl Role {
+    /// Whether the next PDU may have data that go to their place.
+    pub(crate) fn expects_data(&self) -> bool {
+        matches!(self, Self::Io(io) if io.expects_data())
+    }
+}
+
+impl Connection {
+    /// A command of an admin queue, or Connect. Says where its data belong.
+    pub(super) fn take_admin(
+        &mut self,
+        sqe: &Sqe,
+        data: Incoming,
+        context: &mut Context<'_>,
+    ) -> Result<Place, EndReason> {
+        if let Some(bytes) = Self::in_capsule(data) {
+            match &mut self.role {
+                Role::Admin(admin) => admin.capsule = Some(*sqe),
+                _ => self.connecting = Some(*sqe),
+            }
+            // The layout has bounded it.
+            return Ok(Place::Own(Vec::with_capacity(bytes as usize)));
+        }
+        let Role::Admin(admin) = &mut self.role else {
+            // Connect has its data in the capsule. NVMe over Fabrics, "Connect Command"
+            self.refuse(sqe, Status::SGL_INVALID_TYPE.no_retry(), context)?;
+            return Ok(Place::Nowhere);
+        };
+        let Incoming::OnRequest(bytes) = data else {
+            context.shared.controllers.command(self.place.event_loop, admin.queue, sqe, &[]);
+            return Ok(Place::Nowhere);
+        };
+        let tag = admin.transfers.iter().position(Option::is_none).unwrap_or(admin.transfers.len());
+        if bytes > ADMIN_CAPSULE_DATA_BYTES || tag >= TRANSFERS_MAX {
+            self.refuse(sqe, Status::INVALID_FIELD.no_retry(), context)?;
+            return Ok(Place::Nowhere);
+        }
+        let transfer = Transfer { sqe: *sqe, memory: vec![0; bytes as usize], since: context.now };
+        match admin.transfers.get_mut(tag) {
+            Some(place) => *place = Some(transfer),
+            None => admin.transfers.push(Some(transfer)),
+        }
+        self.machine.ask(tag as u16, sqe.cid, bytes, &mut self.outbound.heads);
+        Ok(Place::Nowhere)
+    }
+
+    /// Answers a command with a status.
+    pub(super) fn refuse(
+        &mut self,
+        sqe: &Sqe,
+        status: Status,
+        context: &mut Context<'_>,
+    ) -> Result<(), EndReason> {
+        match &mut self.role {
+            Role::Io(io) => {
+                let cqe = io.machine.refuse(sqe.cid, status).map_err(EndReason::Violation)?;
+                self.machine.respond(&cqe, &mut self.outbound.heads);
+            }
+            Role::Admin(admin) => {
+                context.shared.controllers.refuse(self.place.event_loop, admin.queue, sqe, status);
+            }
+            Role::Pending => {
+                let cqe = nvme::Cqe { cid: sqe.cid, status, ..nvme::Cqe::default() };
+                self.machine.respond(&cqe, &mut self.outbound.heads);
+                return Err(EndReason::Refused(status));
+            }
+        }
+        Ok(())
+    }
+
+    /// The data of an admin command or of Connect, from its capsule.
+    pub(super) fn finish_capsule(
+        &mut self,
+        memory: &[u8],
+        progress: Progress,
+        context: &mut Context<'_>,
+    ) -> Result<(), EndReason> {
+        let (queue, sqe) = match &mut self.role {
+            Role::Admin(admin) => (Some(admin.queue), admin.capsule.take()),
+            _ => (None, self.connecting.take()),
+        };
+        let Some(sqe) = sqe else { return Ok(()) };
+        match (progress, queue) {
+            (Progress::Failed(status), _) => self.refuse(&sqe, status, context),
+            (_, Some(queue)) => {
+                context.shared.controllers.command(self.place.event_loop, queue, &sqe, memory);
+                Ok(())
+            }
+            (_, None) => self.connect(&sqe, memory, context),
+        }
+    }
+
+    pub(super) fn finish_admin_data(
+        &mut self,
+        tag: u16,
+        offset: usize,
+        data: &Data,
+        context: &mut Context<'_>,
+    ) -> Result<(), EndReason> {
+        let Role::Admin(admin) = &mut self.role else { return Ok(()) };
+        let place = admin.transfers.get_mut(usize::from(tag));
+        let Some(Some(transfer)) = place.as_deref() else { return Ok(()) };
+        let part = transfer.memory.get(offset..offset + data.bytes).unwrap_or_default();
+        let computed = digest_of(&self.machine, std::iter::once(part));
+        let out = &mut self.outbound.heads;
+        let progress = self.machine.handle_data(tag, computed, data.received_digest(), out);
+        if progress == Progress::More {
+            return Ok(());
+        }
+        let Some(transfer) = place.and_then(Option::take) else { return Ok(()) };
+        let queue = admin.queue;
+        match progress {
+            Progress::Failed(status) => self.refuse(&transfer.sqe, status, context),
+            _ => {
+                let here = self.place.event_loop;
+                context.shared.controllers.command(here, queue, &transfer.sqe, &transfer.memory);
+                Ok(())
+            }
+        }
+    }
+
+    /// The connection becomes a queue, or ends.
+    fn connect(&mut self, sqe: &Sqe, memory: &[u8], context: &mut Context<'_>) -> Result<(), EndReason> {
+        let Ok(data) = ConnectData::decode(memory) else {
+            return self.refuse(sqe, Status::SGL_INVALID_LENGTH.no_retry(), context);
+        };
+        let arguments = Connect::of(sqe);
+        let is_admin = arguments.qid == 0;
+        let shared = context.shared;
+        // Without DNR: another host may give its queues up.
+        if !is_admin && !shared.reserve_capsules() {
+            return self.refuse(sqe, Status::CONNECT_CONTROLLER_BUSY, context);
+        }
+        let connected = match shared.controllers.connect(self.place, sqe, &data) {
+            Ok(connected) => connected,
+            Err(refusal) => {
+                if !is_admin {
+                    shared.capsule_bytes.fetch_sub(QUEUE_CAPSULE_BYTES, Ordering::Relaxed);
+                }
+                self.machine.respond(&refusal.completion(sqe.cid), &mut self.outbound.heads);
+                return Err(EndReason::Refused(refusal.status));
+            }
+        };
+        let flow_control = !arguments.attributes.has(ConnectAttributes::DISABLE_SQ_FLOW);
+        self.machine.accept(is_admin, flow_control, &connected.accepted.cqe, &mut self.outbound.heads);
+        let host = data.host().map(|host| host.to_string()).unwrap_or_default();
+        tracing::info!(peer = %self.peer, queue = ?connected.queue, host, "connected");
+        self.role = if is_admin {
+            Role::Admin(Admin { queue: connected.queue, transfers: Vec::new(), capsule: None })
+        } else {
+            Role::Io(Box::new(super::Io::new(connected)))
+        };
+        Ok(())
+    }
+}

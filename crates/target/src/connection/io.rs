@@ -1,0 +1,451 @@
+//! The commands of an I/O queue.
+//!
+//! ```text
+//!  taken ── memory? ──> Waiting ──> Receiving ── all data ──> submitted ──> Executing ──> answered
+//!        └─ data in the capsule ────────┘
+//! ```
+
+use super::{Connection, Context, EndReason, Role, digest_of};
+use crate::controllers::{Connected, Queue};
+use crate::inbound::{Data, Place};
+use crate::mailbox::Token;
+use crate::status;
+use memory::Buffer;
+use nvme::controller::{Action, IoQueue, Operation, Request, Tag};
+use nvme::tcp::{Incoming, Progress, ToHost};
+use nvme::{Sqe, Status};
+use smallvec::SmallVec;
+use std::collections::VecDeque;
+use std::io::IoSliceMut;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use volumes::{Command, Fault, Owner, Payload, Refusal, Segment, Volume};
+
+/// A command that is older than this when it begins has its connection looked at again.
+pub(crate) const FRESH: Duration = Duration::from_millis(50);
+
+/// The tag of a command in the queue of its loop: its connection, and its tag there.
+const fn tag_of(token: Token, tag: u16) -> u64 {
+    (token.key() as u64) << 16 | tag as u64
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// For memory, or for a place in the queue of the volumes.
+    Waiting,
+    /// For data that the host was asked for, or that follow in the capsule.
+    Receiving,
+    /// In the queue of the volumes.
+    Executing,
+}
+
+#[derive(Debug)]
+struct Slot {
+    request: Request,
+    cid: u16,
+    /// When it came, or when its data were asked for.
+    since: Instant,
+    stage: Stage,
+    /// All data of the host are here.
+    is_received: bool,
+    in_capsule: bool,
+    buffers: SmallVec<[Buffer; 1]>,
+    /// What there was no place for.
+    command: Option<Command>,
+    reserved: usize,
+}
+
+/// The state of an I/O queue.
+#[derive(Debug)]
+pub(crate) struct Io {
+    pub(crate) queue: Queue,
+    pub(crate) machine: IoQueue,
+    traffic: Arc<AtomicBool>,
+    /// By tag.
+    slots: Vec<Option<Slot>>,
+    /// Commands that wait for memory or for a place.
+    waiting: VecDeque<u16>,
+    owners: SmallVec<[(u64, Owner); 2]>,
+    /// Commands whose data were asked for.
+    asked: usize,
+}
+
+impl Io {
+    pub(crate) fn new(connected: Connected) -> Self {
+        let entries = connected.accepted.queue.entries() as usize;
+        Self {
+            queue: connected.queue,
+            machine: IoQueue::new(connected.accepted.queue, connected.accepted.view),
+            traffic: connected.traffic,
+            slots: std::iter::repeat_with(|| None).take(entries).collect(),
+            waiting: VecDeque::new(),
+            owners: SmallVec::new(),
+            asked: 0,
+        }
+    }
+
+    pub(crate) const fn expects_data(&self) -> bool {
+        self.asked > 0
+    }
+
+    pub(crate) fn receives_since(&self) -> Option<Instant> {
+        if self.asked == 0 {
+            return None;
+        }
+        let receiving = |slot: &&Slot| slot.stage == Stage::Receiving;
+        self.slots.iter().flatten().filter(receiving).map(|slot| slot.since).min()
+    }
+
+    fn slot(&mut self, tag: u16) -> Option<&mut Slot> {
+        self.slots.get_mut(usize::from(tag))?.as_mut()
+    }
+
+    /// The parts of a command's buffers from `from` on, `bytes` in all.
+    fn parts(slot: &mut Slot, from: usize, bytes: usize) -> impl Iterator<Item = &mut [u8]> {
+        let (mut skip, mut left) = (from, bytes);
+        slot.buffers.iter_mut().filter_map(move |buffer| {
+            let start = skip.min(buffer.len());
+            skip -= start;
+            let end = buffer.len().min(start + left);
+            left -= end - start;
+            buffer.get_mut(start..end).filter(|part| !part.is_empty())
+        })
+    }
+
+    /// Appends the memory that is to be filled.
+    pub(crate) fn unfilled<'a>(
+        &'a mut self,
+        tag: u16,
+        from: usize,
+        bytes: usize,
+        out: &mut SmallVec<[IoSliceMut<'a>; 24]>,
+    ) {
+        if let Some(slot) = self.slot(tag) {
+            out.extend(Self::parts(slot, from, bytes).map(IoSliceMut::new));
+        }
+    }
+
+    pub(crate) fn fill(&mut self, tag: u16, from: usize, bytes: &[u8]) {
+        let Some(slot) = self.slot(tag) else { return };
+        let mut rest = bytes;
+        for part in Self::parts(slot, from, bytes.len()) {
+            let (now, later) = rest.split_at(part.len().min(rest.len()));
+            if let Some(place) = part.get_mut(..now.len()) {
+                place.copy_from_slice(now);
+            }
+            rest = later;
+        }
+    }
+
+    /// The owner of this connection's commands on a volume.
+    fn owner(&mut self, id: u64, volume: &Volume) -> Option<Owner> {
+        if let Some((_, owner)) = self.owners.iter().find(|(known, _)| *known == id) {
+            return Some(*owner);
+        }
+        let owner = volume.open_owner().ok()?;
+        self.owners.push((id, owner));
+        Some(owner)
+    }
+
+    /// Ends the queue: what is not with the volumes is dropped. Returns how many volumes drain.
+    pub(crate) fn end(&mut self, token: Token, held: &mut usize, context: &mut Context<'_>) -> usize {
+        self.waiting.clear();
+        self.asked = 0;
+        for slot in &mut self.slots {
+            if slot.as_ref().is_some_and(|slot| slot.stage != Stage::Executing)
+                && let Some(slot) = slot.take()
+            {
+                context.budget.give_back(slot.reserved, held);
+            }
+        }
+        context.has_room = true;
+        context.needs_turn = true;
+        let mut drains = 0;
+        for (id, owner) in std::mem::take(&mut self.owners) {
+            if let Some(volume) = context.shared.volume(id)
+                && context.queue.drain(volume, owner, tag_of(token, 0))
+            {
+                drains += 1;
+            }
+        }
+        drains
+    }
+}
+
+impl Connection {
+    /// A command of an I/O queue. Says where its data belong.
+    pub(super) fn take_io(
+        &mut self,
+        sqe: &Sqe,
+        data: Incoming,
+        context: &mut Context<'_>,
+    ) -> Result<Place, EndReason> {
+        let Role::Io(io) = &mut self.role else { return Ok(Place::Nowhere) };
+        if !io.traffic.load(Ordering::Relaxed) {
+            io.traffic.store(true, Ordering::Relaxed);
+        }
+        let request = match io.machine.handle_command(sqe) {
+            Ok(Action::Execute(request)) => request,
+            Ok(Action::Respond(cqe)) => {
+                self.machine.respond(&cqe, &mut self.outbound.heads);
+                return Ok(Place::Nowhere);
+            }
+            Ok(Action::Disconnect(cqe)) => {
+                self.machine.respond(&cqe, &mut self.outbound.heads);
+                return Err(EndReason::Disconnected);
+            }
+            Err(violation) => {
+                let queue = io.queue;
+                context.shared.controllers.violation(self.place.event_loop, queue);
+                return Err(EndReason::Violation(violation));
+            }
+        };
+        let tag = request.tag.0;
+        let in_capsule = Self::in_capsule(data);
+        let mut slot = Slot {
+            request,
+            cid: sqe.cid,
+            since: context.now,
+            stage: Stage::Waiting,
+            is_received: !takes_data(request.operation),
+            in_capsule: in_capsule.is_some(),
+            buffers: SmallVec::new(),
+            command: None,
+            reserved: 0,
+        };
+        if let Some(bytes) = in_capsule.filter(|_| !slot.is_received) {
+            // Its memory was set aside when the queue was connected.
+            slot.stage = Stage::Receiving;
+            slot.buffers = receive_buffers(&request, bytes as usize, context);
+        } else {
+            io.waiting.push_back(tag);
+        }
+        let waits = slot.stage == Stage::Waiting;
+        if let Some(place) = io.slots.get_mut(usize::from(tag)) {
+            *place = Some(slot);
+        }
+        if waits {
+            self.start_waiting(context);
+            return Ok(Place::Nowhere);
+        }
+        Ok(Place::Command { tag, offset: 0 })
+    }
+
+    /// Data of a command are placed: whether its digest is right, and whether there are more.
+    pub(super) fn finish_io_data(&mut self, tag: u16, offset: usize, data: &Data) -> Progress {
+        let Role::Io(io) = &mut self.role else { return Progress::More };
+        let Some(slot) = io.slot(tag) else { return Progress::More };
+        let in_capsule = slot.in_capsule;
+        let parts = Io::parts(slot, offset, data.bytes).map(|part| &*part);
+        let computed = digest_of(&self.machine, parts);
+        if in_capsule {
+            return self.machine.handle_capsule_data(computed, data.received_digest());
+        }
+        let out = &mut self.outbound.heads;
+        let progress = self.machine.handle_data(tag, computed, data.received_digest(), out);
+        if progress != Progress::More {
+            io.asked = io.asked.saturating_sub(1);
+        }
+        progress
+    }
+
+    /// All data of a command are here.
+    pub(super) fn received(&mut self, tag: u16, context: &mut Context<'_>) {
+        let Role::Io(io) = &mut self.role else { return };
+        let Some(slot) = io.slot(tag) else { return };
+        slot.is_received = true;
+        slot.stage = Stage::Waiting;
+        // Before those that wait for memory, since it has its own.
+        io.waiting.push_front(tag);
+        self.start_waiting(context);
+    }
+
+    /// Starts commands that wait, in their order, until one has to wait on.
+    pub(crate) fn start_waiting(&mut self, context: &mut Context<'_>) {
+        while self.is_open()
+            && let Role::Io(io) = &mut self.role
+            && let Some(tag) = io.waiting.pop_front()
+        {
+            if !self.start(tag, context) {
+                if let Role::Io(io) = &mut self.role {
+                    io.waiting.push_front(tag);
+                }
+                break;
+            }
+        }
+    }
+
+    pub(crate) fn is_waiting(&self) -> bool {
+        matches!(&self.role, Role::Io(io) if !io.waiting.is_empty())
+    }
+
+    /// Takes the next step of a command; false if it has to wait for memory or for a place.
+    fn start(&mut self, tag: u16, context: &mut Context<'_>) -> bool {
+        let Role::Io(io) = &mut self.role else { return true };
+        let Some(slot) = io.slot(tag) else { return true };
+        let bytes = slot.request.data_bytes as usize;
+        if bytes > 0 && slot.reserved == 0 && !slot.in_capsule {
+            if !context.budget.take(bytes, &mut self.held) {
+                return false;
+            }
+            slot.reserved = bytes;
+        }
+        if !slot.is_received {
+            slot.buffers = receive_buffers(&slot.request, bytes, context);
+            (slot.stage, slot.since) = (Stage::Receiving, context.now);
+            self.machine.ask(tag, slot.cid, slot.request.data_bytes, &mut self.outbound.heads);
+            io.asked += 1;
+            return true;
+        }
+        self.submit(tag, context)
+    }
+
+    /// Hands a command to its volume; false if there is no place for it now.
+    fn submit(&mut self, tag: u16, context: &mut Context<'_>) -> bool {
+        let Role::Io(io) = &mut self.role else { return true };
+        let Some(slot) = io.slot(tag) else { return true };
+        let request = slot.request;
+        let Some(volume) = context.shared.volume(request.volume.0) else {
+            self.complete(tag, Status::INVALID_NAMESPACE.no_retry(), context);
+            return true;
+        };
+        let command = match command_of(io, &request) {
+            Ok(Some(command)) => command,
+            Ok(None) => {
+                self.complete(tag, Status::SUCCESS, context);
+                return true;
+            }
+            Err(status) => {
+                self.complete(tag, status, context);
+                return true;
+            }
+        };
+        let Some(owner) = io.owner(request.volume.0, volume) else {
+            self.complete(tag, Status::COMMAND_INTERRUPTED, context);
+            return true;
+        };
+        let submitted = context.queue.submit(volume, owner, tag_of(self.place.token, tag), command);
+        let Some(slot) = io.slot(tag) else { return true };
+        match submitted.map_err(|rejected| (rejected.why, rejected.command)) {
+            Ok(()) => {
+                slot.stage = Stage::Executing;
+                context.needs_turn = true;
+            }
+            Err((Refusal::Full, command)) => {
+                slot.command = Some(command);
+                return false;
+            }
+            Err((Refusal::OutOfRange, _)) => {
+                self.complete(tag, Status::LBA_OUT_OF_RANGE.no_retry(), context);
+            }
+            Err((Refusal::Length, _)) => self.complete(tag, Status::INVALID_FIELD.no_retry(), context),
+            Err((Refusal::Drained, _)) => self.complete(tag, Status::ABORT_REQUESTED, context),
+        }
+        true
+    }
+
+    /// Whether a command that is about to begin may do so. One of a connection that has ended may
+    /// have been sent again elsewhere. That it has ended is asked of the system where it may not
+    /// have been seen yet: the command has waited, or the loop was `late`.
+    pub(crate) fn admits(&self, tag: u16, now: Instant, late: bool) -> bool {
+        let Role::Io(io) = &self.role else { return false };
+        let slot = io.slots.get(usize::from(tag)).and_then(Option::as_ref);
+        let is_fresh = |slot: &Slot| !late && now.duration_since(slot.since) < FRESH;
+        self.is_open() && slot.is_some_and(|slot| is_fresh(slot) || self.is_established())
+    }
+
+    pub(crate) const fn is_io(&self) -> bool {
+        matches!(self.role, Role::Io(_))
+    }
+
+    /// A command has ended.
+    pub(crate) fn done(&mut self, tag: u16, result: Result<Payload, Fault>, context: &mut Context<'_>) {
+        let Role::Io(io) = &mut self.role else { return };
+        let Some(slot) = io.slot(tag) else { return };
+        let request = slot.request;
+        let writes = request.operation != Operation::Read;
+        match result {
+            Ok(payload) if request.operation == Operation::Read => self.send(tag, payload, context),
+            Ok(_) => self.complete(tag, Status::SUCCESS, context),
+            Err(fault) => self.complete(tag, status::of_fault(fault, writes), context),
+        }
+    }
+
+    /// Answers a command.
+    pub(super) fn complete(&mut self, tag: u16, status: Status, context: &mut Context<'_>) {
+        let Role::Io(io) = &mut self.role else { return };
+        let Some(slot) = io.slots.get_mut(usize::from(tag)).and_then(Option::take) else { return };
+        if let Some(cqe) = io.machine.complete(Tag(tag), status)
+            && matches!(self.phase, super::Phase::Open)
+        {
+            self.machine.respond(&cqe, &mut self.outbound.heads);
+        }
+        self.give_back(slot.reserved, context);
+        context.has_room = true;
+    }
+
+    /// Answers a READ with its data, from where the volume has them.
+    fn send(&mut self, tag: u16, payload: Payload, context: &mut Context<'_>) {
+        let Role::Io(io) = &mut self.role else { return };
+        let Some(slot) = io.slots.get_mut(usize::from(tag)).and_then(Option::take) else { return };
+        context.has_room = true;
+        let cqe = io.machine.complete(Tag(tag), Status::SUCCESS);
+        let Some(cqe) = cqe.filter(|_| matches!(self.phase, super::Phase::Open)) else {
+            return self.give_back(slot.reserved, context);
+        };
+        let mut to_host = ToHost::new(slot.cid, slot.request.data_bytes);
+        let sent = self.machine.send_data(&mut to_host, u32::MAX, &cqe, &mut self.outbound.heads);
+        let digest =
+            if sent.digest { digest_of(&self.machine, payload.iter().map(Segment::as_bytes)) } else { None };
+        self.outbound.push(payload, digest.map(nvme::digest::Digest::to_bytes), slot.reserved);
+        if sent.respond {
+            self.machine.respond(&cqe, &mut self.outbound.heads);
+        }
+    }
+}
+
+const fn takes_data(operation: Operation) -> bool {
+    matches!(operation, Operation::Write { .. } | Operation::Deallocate)
+}
+
+/// The buffers that the data of a command are received into.
+fn receive_buffers(request: &Request, bytes: usize, context: &Context<'_>) -> SmallVec<[Buffer; 1]> {
+    let Some(volume) = context.shared.volume(request.volume.0) else { return SmallVec::new() };
+    context.queue.receive_buffers(volume, request.start, bytes)
+}
+
+/// What a volume is asked for; nothing if there is nothing to do. Takes the command's buffers.
+fn command_of(io: &mut Io, request: &Request) -> Result<Option<Command>, Status> {
+    let Request { start: lba, blocks, .. } = *request;
+    if let Some(command) = io.slot(request.tag.0).and_then(|slot| slot.command.take()) {
+        return Ok(Some(command));
+    }
+    let buffers = match io.slot(request.tag.0) {
+        Some(slot) if matches!(request.operation, Operation::Write { .. }) => {
+            std::mem::take(&mut slot.buffers)
+        }
+        _ => SmallVec::new(),
+    };
+    Ok(Some(match request.operation {
+        Operation::Read => Command::Read { lba, blocks },
+        Operation::Write { durable } => {
+            Command::Write { lba, payload: buffers.into_iter().map(Segment::from).collect(), durable }
+        }
+        Operation::Flush => Command::Flush,
+        Operation::WriteZeroes { deallocate, durable } => {
+            Command::WriteZeroes { lba, blocks: blocks.into(), deallocate, durable }
+        }
+        Operation::Deallocate => {
+            let slot = io.slots.get(usize::from(request.tag.0)).and_then(Option::as_ref);
+            let data = slot.and_then(|slot| slot.buffers.first()).map_or(&[][..], |buffer| &buffer[..]);
+            let ranges = io.machine.ranges(request.tag, data)?;
+            let ranges: SmallVec<[std::ops::Range<u64>; 1]> =
+                ranges.map(|range| range.start..range.start + u64::from(range.count)).collect();
+            if ranges.is_empty() {
+                return Ok(None);
+            }
+            Command::Discard { ranges }
+        }
+    }))
+}

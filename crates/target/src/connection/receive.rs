@@ -1,0 +1,245 @@
+//! Receiving: from bytes to PDUs, and data to their places.
+
+use super::{Connection, Context, EndReason, Phase, Role, digest_of};
+use crate::inbound::{BESIDE_DATA_BYTES, DIRECT_BYTES_MIN, Data, Place, State};
+use nvme::pdu::{Layout, Malformed, PduType};
+use nvme::tcp::{Incoming, Progress, Received};
+use rustix::io::Errno;
+use smallvec::SmallVec;
+use std::io::IoSliceMut;
+
+/// What one turn receives from a connection before others have theirs.
+const TURN_BYTES: usize = 2 << 20;
+
+impl Connection {
+    /// Receives what is waiting, up to the share of a turn.
+    pub(crate) fn receive(&mut self, scratch: &mut [u8], context: &mut Context<'_>) {
+        self.has_more = false;
+        if matches!(self.phase, Phase::Lingering(_)) {
+            return self.discard(scratch, context);
+        }
+        if let Err(reason) = self.try_receive(scratch, context) {
+            self.end(&reason, context);
+        }
+        let since = self.inbound.since.filter(|_| self.inbound.within_pdu());
+        self.inbound.since = since.or_else(|| self.inbound.within_pdu().then_some(context.now));
+    }
+
+    fn try_receive(&mut self, scratch: &mut [u8], context: &mut Context<'_>) -> Result<(), EndReason> {
+        if !self.inbound.unparsed.is_empty() && self.wants_more() {
+            let unparsed = std::mem::take(&mut self.inbound.unparsed);
+            self.parse(&unparsed, context)?;
+        }
+        let mut left = TURN_BYTES;
+        while self.wants_more() {
+            if left == 0 {
+                self.has_more = true;
+                break;
+            }
+            let (wanted, got) = self.receive_once(scratch, context)?;
+            left = left.saturating_sub(got);
+            // A short receive has emptied the socket.
+            if got < wanted {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// One system call. Returns how many bytes it could have received, and how many it has.
+    fn receive_once(
+        &mut self,
+        scratch: &mut [u8],
+        context: &mut Context<'_>,
+    ) -> Result<(usize, usize), EndReason> {
+        let Some(socket) = &self.socket else { return Err(EndReason::ClosedByHost) };
+        // While data are expected that go to their place, no more of them are taken here than it
+        // costs to learn what they are.
+        let beside = self.role.expects_data() || matches!(self.inbound.state, State::Data(_));
+        let room = if beside { BESIDE_DATA_BYTES } else { scratch.len() };
+        let scratch = scratch.get_mut(..room).unwrap_or_default();
+        let mut slices: SmallVec<[IoSliceMut<'_>; 24]> = SmallVec::new();
+        let mut direct = 0;
+        if let State::Data(data) = &self.inbound.state
+            && data.missing() >= DIRECT_BYTES_MIN
+            && let Place::Command { tag, offset } = data.place
+            && let Role::Io(io) = &mut self.role
+        {
+            direct = data.missing();
+            io.unfilled(tag, offset + data.filled, direct, &mut slices);
+        }
+        slices.push(IoSliceMut::new(scratch));
+        let wanted = slices.iter().map(|slice| slice.len()).sum::<usize>();
+        let got = match rustix::io::readv(socket, &mut slices) {
+            Ok(0) => return Err(EndReason::ClosedByHost),
+            Ok(got) => got,
+            Err(Errno::AGAIN | Errno::INTR) => return Ok((wanted, 0)),
+            Err(errno) => return Err(EndReason::Io(errno.into())),
+        };
+        drop(slices);
+        if let State::Data(data) = &mut self.inbound.state
+            && direct > 0
+        {
+            data.filled += got.min(direct);
+        }
+        self.parse(scratch.get(..got.saturating_sub(direct)).unwrap_or_default(), context)?;
+        Ok((wanted, got))
+    }
+
+    /// Takes PDUs from `bytes`; keeps what is not wanted now.
+    fn parse(&mut self, bytes: &[u8], context: &mut Context<'_>) -> Result<(), EndReason> {
+        let mut rest = bytes;
+        loop {
+            rest = match &self.inbound.state {
+                State::Data(_) => {
+                    rest = self.take_data(rest);
+                    let State::Data(data) = &self.inbound.state else { continue };
+                    if !data.is_complete() {
+                        return Ok(());
+                    }
+                    self.finish_data(context)?;
+                    rest
+                }
+                State::Head if rest.is_empty() || !self.is_open() => return Ok(()),
+                State::Head if !self.wants_more() => {
+                    self.inbound.unparsed.extend_from_slice(rest);
+                    return Ok(());
+                }
+                State::Head => self.take_head(rest, context)?,
+            };
+        }
+    }
+
+    /// Copies data to their place; returns what follows them.
+    fn take_data<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
+        let State::Data(data) = &mut self.inbound.state else { return bytes };
+        let (now, rest) = bytes.split_at(bytes.len().min(data.missing()));
+        match (&mut data.place, &mut self.role) {
+            (Place::Own(memory), _) => memory.extend_from_slice(now),
+            (Place::Command { tag, offset }, Role::Io(io)) => io.fill(*tag, *offset + data.filled, now),
+            (Place::Admin { tag, offset }, Role::Admin(admin)) => {
+                admin.fill(*tag, *offset + data.filled, now);
+            }
+            _ => {}
+        }
+        data.filled += now.len();
+        if data.missing() > 0 { rest } else { data.take_trailer(rest) }
+    }
+
+    /// Takes a header, as far as it is there; returns what follows.
+    fn take_head<'a>(&mut self, bytes: &'a [u8], context: &mut Context<'_>) -> Result<&'a [u8], EndReason> {
+        let layout = if let Some(layout) = self.inbound.layout {
+            layout
+        } else {
+            let (rest, complete) = self.inbound.fill_head(bytes, nvme::pdu::HEADER_BYTES_MIN);
+            if !complete {
+                return Ok(rest);
+            }
+            let layout = self.machine.layout(&self.inbound.first());
+            let layout = layout.map_err(|malformed| self.fail(malformed))?;
+            self.inbound.layout = Some(layout);
+            return Ok(rest);
+        };
+        let (rest, complete) = self.inbound.fill_head(bytes, layout.data_offset.into());
+        if !complete {
+            return Ok(rest);
+        }
+        self.inbound.layout = None;
+        // What follows has its own time.
+        self.inbound.since = None;
+        let now = context.shared.controllers.now();
+        let header = self.inbound.head.get(..layout.header_bytes()).unwrap_or_default();
+        let received = self.machine.handle_header(now, &layout, header, &mut self.outbound.heads);
+        let received = received.map_err(|malformed| self.fail(malformed))?;
+        self.inbound.head.clear();
+        let place = self.take_pdu(received, &layout, context)?;
+        if layout.data_bytes > 0 {
+            self.inbound.state = State::Data(Data::new(&layout, place));
+        }
+        Ok(rest)
+    }
+
+    /// Tells the host which rule it broke.
+    fn fail(&mut self, malformed: Malformed) -> EndReason {
+        self.machine.fail(malformed, &self.inbound.head, &mut self.outbound.heads);
+        EndReason::Malformed(malformed)
+    }
+
+    /// Handles a header; says where its data belong.
+    fn take_pdu(
+        &mut self,
+        received: Received,
+        layout: &Layout,
+        context: &mut Context<'_>,
+    ) -> Result<Place, EndReason> {
+        match received {
+            Received::Initialized => Ok(Place::Nowhere),
+            Received::Terminated(term) => Err(EndReason::Terminated(term)),
+            Received::Unsuitable { sqe, status } => {
+                self.refuse(&sqe, status, context)?;
+                Ok(Place::Nowhere)
+            }
+            Received::Command { sqe, data } => match &self.role {
+                Role::Io(_) => self.take_io(&sqe, data, context),
+                Role::Pending | Role::Admin(_) => self.take_admin(&sqe, data, context),
+            },
+            Received::Data { tag, offset, .. } => {
+                debug_assert_eq!(layout.kind, PduType::H2C_DATA);
+                let offset = offset as usize;
+                Ok(match &self.role {
+                    Role::Io(_) => Place::Command { tag, offset },
+                    Role::Pending | Role::Admin(_) => Place::Admin { tag, offset },
+                })
+            }
+        }
+    }
+
+    /// The data of a PDU are complete.
+    fn finish_data(&mut self, context: &mut Context<'_>) -> Result<(), EndReason> {
+        let State::Data(data) = std::mem::replace(&mut self.inbound.state, State::Head) else {
+            return Ok(());
+        };
+        self.inbound.since = None;
+        match &data.place {
+            Place::Nowhere => Ok(()),
+            Place::Own(memory) => {
+                let computed = digest_of(&self.machine, std::iter::once(&memory[..]));
+                let progress = self.machine.handle_capsule_data(computed, data.received_digest());
+                self.finish_capsule(memory, progress, context)
+            }
+            Place::Command { tag, offset } => {
+                let progress = self.finish_io_data(*tag, *offset, &data);
+                match progress {
+                    Progress::More => Ok(()),
+                    Progress::Complete => {
+                        self.received(*tag, context);
+                        Ok(())
+                    }
+                    Progress::Failed(status) => {
+                        self.complete(*tag, status, context);
+                        Ok(())
+                    }
+                }
+            }
+            Place::Admin { tag, offset } => self.finish_admin_data(*tag, *offset, &data, context),
+        }
+    }
+
+    /// Whether the data of a command follow it in its capsule.
+    pub(super) const fn in_capsule(data: Incoming) -> Option<u32> {
+        match data {
+            Incoming::InCapsule(bytes) => Some(bytes),
+            _ => None,
+        }
+    }
+
+    /// Drops what comes until the host has closed.
+    fn discard(&mut self, scratch: &mut [u8], context: &mut Context<'_>) {
+        let Some(socket) = &self.socket else { return };
+        match rustix::io::read(socket, scratch) {
+            Ok(0) => self.close(context),
+            Ok(_) | Err(Errno::AGAIN | Errno::INTR) => {}
+            Err(_) => self.close(context),
+        }
+    }
+}

@@ -1,0 +1,447 @@
+//! One loop: its connections, the commands of their queues, and, on the first loop, the listeners
+//! and the time of the controllers.
+//!
+//! ```text
+//!  wait ─> receive ─> messages ─> turn of the volumes, answers ─> one gathered send each ─> wait
+//! ```
+
+use crate::budget::Budget;
+use crate::connection::{Connection, Context, EndReason, FRESH};
+use crate::inbound::SCRATCH_BYTES;
+use crate::mailbox::{Mailbox, Message, Place, Token};
+use crate::outbound::Flushed;
+use crate::target::Shared;
+use slab::Slab;
+use std::collections::VecDeque;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+use transport::poll::{Events, Interest, Poller};
+use volumes::Event;
+
+/// Tokens of the poller that are no connection's: those have a serial number of 1 or more.
+pub(crate) const WAKER: u64 = 0;
+const QUEUE: u64 = 1;
+const LISTENERS: u64 = 16;
+
+/// How often connections and controllers are looked at.
+const SWEEP: Duration = Duration::from_secs(1);
+/// How often commands are tried again for which there was no place.
+const RETRY: Duration = Duration::from_millis(5);
+/// How long a loop that stops waits for its connections.
+const STOP: Duration = Duration::from_secs(5);
+/// How long no connections are accepted when there are no descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
+/// Connections that are accepted before others have their turn.
+const ACCEPTS_MAX: usize = 64;
+/// Turns of the volumes in one round: what is answered in one may start what is done in the next.
+const TURNS_MAX: usize = 8;
+/// When a connection is given up for which the system gets no acknowledgement.
+const PROBE: Duration = Duration::from_secs(10);
+
+pub(crate) struct EventLoop {
+    index: usize,
+    poller: Poller,
+    mailbox: Arc<Mailbox>,
+    mailboxes: Vec<Arc<Mailbox>>,
+    shared: Arc<Shared>,
+    queue: volumes::Queue,
+    budget: Budget,
+    listeners: Vec<OwnedFd>,
+    /// Listeners are not waited for until then.
+    accepts_at: Option<Instant>,
+    connections: Slab<Connection>,
+    serial: u64,
+    /// Connections that may have something to send.
+    dirty: Vec<Token>,
+    /// Connections that may have more to receive.
+    more: Vec<Token>,
+    /// Connections whose commands wait for memory or for a place.
+    waiting: VecDeque<Token>,
+    needs_turn: bool,
+    has_room: bool,
+    has_controllers: bool,
+    now: Instant,
+    /// The loop was late in this round.
+    late: bool,
+    swept: Instant,
+    stops_at: Option<Instant>,
+    messages: Vec<Message>,
+    done: Vec<Event>,
+    scratch: Vec<u8>,
+}
+
+/// What a loop is made of.
+pub(crate) struct Parts {
+    pub(crate) index: usize,
+    pub(crate) poller: Poller,
+    pub(crate) mailboxes: Vec<Arc<Mailbox>>,
+    pub(crate) mailbox: Arc<Mailbox>,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) queue: volumes::Queue,
+    pub(crate) budget_bytes: usize,
+    pub(crate) listeners: Vec<OwnedFd>,
+}
+
+impl EventLoop {
+    pub(crate) fn new(parts: Parts) -> io::Result<Self> {
+        let Parts { index, poller, mailboxes, mailbox, shared, queue, budget_bytes, listeners } = parts;
+        poller.add(&queue, QUEUE, Interest::READ)?;
+        for (at, listener) in listeners.iter().enumerate() {
+            poller.add(listener, LISTENERS + at as u64, Interest::READ)?;
+        }
+        let now = Instant::now();
+        Ok(Self {
+            index,
+            poller,
+            mailbox,
+            mailboxes,
+            shared,
+            queue,
+            budget: Budget::new(budget_bytes),
+            listeners,
+            accepts_at: None,
+            connections: Slab::new(),
+            serial: 0,
+            dirty: Vec::new(),
+            more: Vec::new(),
+            waiting: VecDeque::new(),
+            needs_turn: false,
+            has_room: false,
+            has_controllers: false,
+            now,
+            late: false,
+            swept: now,
+            stops_at: None,
+            messages: Vec::new(),
+            done: Vec::new(),
+            scratch: vec![0; SCRATCH_BYTES],
+        })
+    }
+
+    /// Runs until the target stops.
+    pub(crate) fn run(mut self) -> io::Result<()> {
+        let mut events = Events::new();
+        loop {
+            let timeout = self.timeout();
+            self.poller.wait(&mut events, timeout)?;
+            self.begin_round(timeout);
+            for token in std::mem::take(&mut self.more) {
+                self.with(token, |connection, context, scratch| connection.receive(scratch, context));
+            }
+            for event in events.iter() {
+                self.handle_event(event);
+            }
+            self.handle_messages();
+            self.sweep();
+            self.work()?;
+            self.flush();
+            if self.stops_at.is_some_and(|at| self.connections.is_empty() || self.now >= at) {
+                return Ok(());
+            }
+        }
+    }
+
+    fn timeout(&self) -> Option<Duration> {
+        let may_start = self.has_room && !self.waiting.is_empty();
+        if !self.more.is_empty() || !self.dirty.is_empty() || self.needs_turn || may_start {
+            return Some(Duration::ZERO);
+        }
+        if !self.waiting.is_empty() {
+            return Some(RETRY);
+        }
+        if self.accepts_at.is_some() {
+            return Some(ACCEPT_PAUSE);
+        }
+        let idle = self.connections.is_empty() && !self.has_controllers && self.stops_at.is_none();
+        (!idle).then(|| SWEEP.saturating_sub(self.now.duration_since(self.swept)).max(RETRY))
+    }
+
+    /// Notes the time, and whether this loop stood still: longer than it wanted to wait.
+    fn begin_round(&mut self, timeout: Option<Duration>) {
+        let now = Instant::now();
+        let passed = now.duration_since(std::mem::replace(&mut self.now, now));
+        let late = timeout.map_or(Duration::ZERO, |timeout| passed.saturating_sub(timeout));
+        self.late = late > FRESH;
+        self.has_room = true;
+        if self.index == 0 && self.late {
+            self.has_controllers = self.shared.controllers.tick(self.index, late);
+        }
+        if late <= self.shared.limits.stall {
+            return;
+        }
+        tracing::warn!(late_ms = late.as_millis() as u64, "this process stood still; I/O connections end");
+        for token in self.tokens() {
+            self.with(token, |connection, context, _| {
+                if connection.is_io() {
+                    connection.end(&EndReason::Stall, context);
+                }
+            });
+        }
+    }
+
+    fn tokens(&self) -> Vec<Token> {
+        self.connections.iter().map(|(_, connection)| connection.token()).collect()
+    }
+
+    /// Does something with a connection, if it is still there, and notes what follows from it.
+    fn with(&mut self, token: Token, act: impl FnOnce(&mut Connection, &mut Context<'_>, &mut [u8])) {
+        let Some(connection) = self.connections.get_mut(token.key()) else { return };
+        if connection.token() != token {
+            return;
+        }
+        let mut context = Context {
+            queue: &mut self.queue,
+            budget: &mut self.budget,
+            shared: &self.shared,
+            now: self.now,
+            needs_turn: false,
+            has_room: false,
+        };
+        act(connection, &mut context, &mut self.scratch);
+        let Context { needs_turn, has_room, .. } = context;
+        self.needs_turn |= needs_turn;
+        self.has_room |= has_room;
+        self.dirty.push(token);
+        if connection.is_waiting() && !connection.is_listed {
+            connection.is_listed = true;
+            self.waiting.push_back(token);
+        }
+    }
+
+    fn with_key(&mut self, key: usize, act: impl FnOnce(&mut Connection, &mut Context<'_>)) {
+        if let Some(token) = self.connections.get(key).map(Connection::token) {
+            self.with(token, |connection, context, _| act(connection, context));
+        }
+    }
+
+    fn handle_event(&mut self, event: transport::poll::Event) {
+        match event.token {
+            WAKER => self.mailbox.clear_wake(),
+            QUEUE => self.needs_turn = true,
+            token if token < 1 << Token::KEY_BITS => self.accept((token - LISTENERS) as usize),
+            token => {
+                let readable = event.readable;
+                self.with(Token(token), |connection, context, scratch| {
+                    if readable {
+                        connection.receive(scratch, context);
+                    }
+                });
+            }
+        }
+    }
+
+    fn accept(&mut self, at: usize) {
+        for _ in 0..ACCEPTS_MAX {
+            let Some(listener) = self.listeners.get(at) else { return };
+            match transport::socket::accept(listener.as_fd()) {
+                Ok(Some((socket, peer))) => self.distribute(socket, peer),
+                Ok(None) => return,
+                Err(error) => {
+                    tracing::warn!(%error, "cannot accept connections");
+                    self.accepts_at = Some(self.now + ACCEPT_PAUSE);
+                    return self.set_listeners(Interest::NONE);
+                }
+            }
+        }
+    }
+
+    fn set_listeners(&self, interest: Interest) {
+        for (at, listener) in self.listeners.iter().enumerate() {
+            // A listener that is in the set stays there.
+            let _ = self.poller.modify(listener, LISTENERS + at as u64, interest);
+        }
+    }
+
+    /// Gives a connection to the loop that has the fewest.
+    fn distribute(&self, socket: OwnedFd, peer: SocketAddr) {
+        let loads = &self.shared.loads;
+        let load = |at: &usize| loads.get(*at).map_or(usize::MAX, |load| load.load(Ordering::Relaxed));
+        let all: usize = (0..loads.len()).map(|at| load(&at)).sum();
+        if all >= self.shared.limits.connections {
+            tracing::warn!(%peer, "too many connections; this one is closed");
+            return;
+        }
+        let Some(least) = (0..loads.len()).min_by_key(load) else { return };
+        if let (Some(count), Some(mailbox)) = (loads.get(least), self.mailboxes.get(least)) {
+            count.fetch_add(1, Ordering::Relaxed);
+            mailbox.post(Message::Connected(socket, peer), least != self.index);
+        }
+    }
+
+    fn handle_messages(&mut self) {
+        loop {
+            let mut messages = std::mem::take(&mut self.messages);
+            self.mailbox.take(&mut messages);
+            if messages.is_empty() {
+                self.messages = messages;
+                return;
+            }
+            for message in messages.drain(..) {
+                self.handle_message(message);
+            }
+            self.messages = messages;
+        }
+    }
+
+    fn handle_message(&mut self, message: Message) {
+        match message {
+            Message::Connected(socket, peer) => self.adopt(socket, peer),
+            Message::Respond { token, cqe, data } => {
+                self.with(token, |connection, _, _| connection.answer(&cqe, &data));
+            }
+            Message::Close { token, reason } => self.with(token, |connection, context, _| {
+                connection.end(&EndReason::Controller(reason), context);
+            }),
+            Message::View { token, view } => {
+                self.with(token, |connection, _, _| connection.set_view(view));
+            }
+            Message::Tick => self.has_controllers = true,
+            Message::Stop => {
+                self.listeners.clear();
+                self.stops_at = Some(self.now + STOP);
+                for token in self.tokens() {
+                    self.with(token, |connection, context, _| connection.end(&EndReason::Stop, context));
+                }
+            }
+        }
+    }
+
+    fn adopt(&mut self, socket: OwnedFd, peer: SocketAddr) {
+        let gone = || {
+            if let Some(load) = self.shared.loads.get(self.index) {
+                load.fetch_sub(1, Ordering::Relaxed);
+            }
+        };
+        if self.stops_at.is_some() || self.connections.len() >= 1 << Token::KEY_BITS {
+            return gone();
+        }
+        self.serial += 1;
+        let entry = self.connections.vacant_entry();
+        let token = Token::new(self.serial, entry.key());
+        // Without these options a dead peer is found by its silence only.
+        let _ = transport::socket::set_deadlines(socket.as_fd(), PROBE, self.shared.limits.transfer);
+        if let Err(error) = self.poller.add(&socket, token.0, Interest::READ) {
+            tracing::warn!(%error, %peer, "cannot wait for a connection");
+            return gone();
+        }
+        entry.insert(Connection::new(Place { event_loop: self.index, token }, socket, peer, &self.shared));
+    }
+
+    /// Looks at every connection, and lets the time of the controllers pass.
+    fn sweep(&mut self) {
+        if self.accepts_at.is_some_and(|at| self.now >= at) {
+            self.accepts_at = None;
+            self.set_listeners(Interest::READ);
+        }
+        if self.now.duration_since(self.swept) < SWEEP {
+            return;
+        }
+        self.swept = self.now;
+        for token in self.tokens() {
+            self.with(token, |connection, context, _| connection.sweep(context));
+        }
+        if self.index == 0 {
+            self.has_controllers = self.shared.controllers.tick(self.index, Duration::ZERO);
+        }
+        self.handle_messages();
+    }
+
+    /// Executes what was submitted, and answers what has ended.
+    fn work(&mut self) -> io::Result<()> {
+        for _ in 0..TURNS_MAX {
+            if std::mem::take(&mut self.has_room) {
+                self.start_waiting();
+            }
+            if !std::mem::take(&mut self.needs_turn) {
+                break;
+            }
+            let (connections, now, late) = (&self.connections, self.now, self.late);
+            let mut admit = |tag: u64| {
+                let connection = connections.get((tag >> 16) as usize);
+                connection.is_some_and(|connection| connection.admits(tag as u16, now, late))
+            };
+            self.queue.turn(&mut admit, &mut self.done)?;
+            let mut done = std::mem::take(&mut self.done);
+            for event in done.drain(..) {
+                match event {
+                    Event::Done { tag, result } => {
+                        self.with_key((tag >> 16) as usize, |connection, context| {
+                            connection.done(tag as u16, result, context);
+                        })
+                    }
+                    Event::Drained { tag } => {
+                        self.with_key((tag >> 16) as usize, |connection, context| {
+                            connection.drained(context);
+                        });
+                    }
+                }
+            }
+            self.done = done;
+            self.handle_messages();
+        }
+        Ok(())
+    }
+
+    /// Starts commands that wait, each connection in its turn.
+    fn start_waiting(&mut self) {
+        for _ in 0..self.waiting.len() {
+            let Some(token) = self.waiting.pop_front() else { return };
+            self.with(token, |connection, context, _| {
+                connection.is_listed = false;
+                connection.start_waiting(context);
+            });
+        }
+    }
+
+    /// Sends what connections have, and forgets those that are gone.
+    fn flush(&mut self) {
+        let mut dirty = std::mem::take(&mut self.dirty);
+        dirty.sort_unstable();
+        dirty.dedup();
+        let mut again = Vec::new();
+        for token in dirty.drain(..) {
+            let mut flushed = Flushed::All;
+            self.with(token, |connection, context, _| {
+                if connection.has_output() {
+                    flushed = connection.flush(context);
+                }
+            });
+            if flushed == Flushed::OutOfTurn {
+                again.push(token);
+            }
+            self.settle(token, flushed);
+        }
+        // What those here have put there is done.
+        self.dirty = again;
+        self.handle_messages();
+    }
+
+    /// What a connection waits for now.
+    fn settle(&mut self, token: Token, flushed: Flushed) {
+        let Some(connection) = self.connections.get_mut(token.key()) else { return };
+        if connection.token() != token {
+            return;
+        }
+        if connection.is_gone() {
+            self.connections.remove(token.key());
+            if let Some(load) = self.shared.loads.get(self.index) {
+                load.fetch_sub(1, Ordering::Relaxed);
+            }
+            return;
+        }
+        if connection.has_more && !self.more.contains(&token) {
+            self.more.push(token);
+        }
+        let wanted = connection.wanted(flushed);
+        if wanted != connection.interest
+            && let Some(socket) = connection.socket()
+            && self.poller.modify(socket, token.0, wanted).is_ok()
+        {
+            connection.interest = wanted;
+        }
+    }
+}

@@ -1,0 +1,317 @@
+//! The state directory: by what hosts recognize the subsystem and its volumes, over restarts.
+//!
+//! `block.toml` is replaced as a whole, and is durable before a host sees what it says. A lock on
+//! `lock` keeps two processes from giving out one identity.
+
+use crate::error::Error;
+use serde::{Deserialize, Serialize};
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use target::Nqn;
+
+const FILE: &str = "block.toml";
+const LOCK: &str = "lock";
+/// Of root, where nothing else is said.
+const OF_ROOT: &str = "/var/lib/trunkline/block";
+/// Below the state of a user, where nothing else is said.
+const OF_USER: &str = "trunkline/block";
+
+/// A file or device that was served.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Known {
+    pub path: PathBuf,
+    pub uuid: [u8; 16],
+    pub nsid: u32,
+    pub bytes: u64,
+    pub block: u32,
+}
+
+/// By what hosts recognize the subsystem.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Subsystem {
+    pub nqn: Nqn,
+    pub serial: String,
+}
+
+/// The file as it is written.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Text {
+    nqn: Option<String>,
+    serial: Option<String>,
+    #[serde(default)]
+    volume: Vec<VolumeText>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct VolumeText {
+    path: PathBuf,
+    uuid: String,
+    nsid: u32,
+    bytes: u64,
+    block: u32,
+}
+
+/// The state directory, locked.
+#[derive(Debug)]
+pub struct State {
+    directory: PathBuf,
+    subsystem: Option<Subsystem>,
+    volumes: Vec<Known>,
+    _lock: File,
+}
+
+impl State {
+    /// Opens the directory, and makes it if it is not there.
+    pub fn open(directory: Option<&Path>) -> Result<Self, Error> {
+        let directory = match directory {
+            Some(directory) => absolute(directory)?,
+            None => default_directory()?,
+        };
+        let failed =
+            |what: &str, error: &io::Error| refused(&directory, &format!("{what}: {error}"), WRITABLE);
+        std::fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&directory)
+            .map_err(|error| failed("it cannot be made", &error))?;
+        let lock = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(directory.join(LOCK));
+        let lock = lock.map_err(|error| failed("it cannot be locked", &error))?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                let cause = "another process serves with it";
+                return Err(refused(&directory, cause, "another --state, or end that process"));
+            }
+            Err(TryLockError::Error(error)) => return Err(failed("it cannot be locked", &error)),
+        }
+        let text = match std::fs::read_to_string(directory.join(FILE)) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+            Err(error) => return Err(failed(&format!("{FILE} cannot be read"), &error)),
+        };
+        let (subsystem, volumes) = parse(&text).map_err(|cause| {
+            let advice = "restore it from a backup; without it, hosts take the volumes for others";
+            refused(&directory, &format!("{FILE}: {cause}"), advice)
+        })?;
+        Ok(Self { directory, subsystem, volumes, _lock: lock })
+    }
+
+    /// The identity of the subsystem. One that was asked for replaces the name that was kept.
+    pub fn subsystem(&mut self, nqn: Option<&Nqn>) -> Result<Subsystem, Error> {
+        let mut subsystem = match self.subsystem.take() {
+            Some(subsystem) => subsystem,
+            None => Subsystem { nqn: Nqn::of_uuid(random()?), serial: hex(&random()?[..10]) },
+        };
+        if let Some(nqn) = nqn {
+            subsystem.nqn = nqn.clone();
+        }
+        self.subsystem = Some(subsystem.clone());
+        Ok(subsystem)
+    }
+
+    /// The volumes that were served.
+    pub fn volumes(&self) -> impl Iterator<Item = &Known> {
+        self.volumes.iter()
+    }
+
+    /// What is known of this file or device.
+    pub fn volume(&self, path: &Path) -> Option<&Known> {
+        self.volumes.iter().find(|known| known.path == path)
+    }
+
+    /// Notes a file or device.
+    pub fn keep(&mut self, volume: Known) {
+        match self.volumes.iter_mut().find(|known| known.path == volume.path) {
+            Some(known) => *known = volume,
+            None => self.volumes.push(volume),
+        }
+    }
+
+    /// Makes durable what is noted.
+    pub fn save(&self) -> Result<(), Error> {
+        let text = toml::to_string(&self.text())
+            .map_err(|error| refused(&self.directory, &error.to_string(), "paths that are UTF-8"))?;
+        let write = || -> io::Result<()> {
+            let new = self.directory.join(format!("{FILE}.new"));
+            let mut options = OpenOptions::new();
+            let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+            file.write_all(text.as_bytes())?;
+            file.sync_all()?;
+            std::fs::rename(&new, self.directory.join(FILE))?;
+            File::open(&self.directory)?.sync_all()
+        };
+        write().map_err(|error| {
+            refused(&self.directory, &format!("{FILE} cannot be written: {error}"), WRITABLE)
+        })
+    }
+
+    fn text(&self) -> Text {
+        let volume = |known: &Known| VolumeText {
+            path: known.path.clone(),
+            uuid: in_words(known.uuid),
+            nsid: known.nsid,
+            bytes: known.bytes,
+            block: known.block,
+        };
+        Text {
+            nqn: self.subsystem.as_ref().map(|subsystem| subsystem.nqn.to_string()),
+            serial: self.subsystem.as_ref().map(|subsystem| subsystem.serial.clone()),
+            volume: self.volumes.iter().map(volume).collect(),
+        }
+    }
+}
+
+const WRITABLE: &str = "--state DIR, a directory that this user may write to";
+
+fn refused(directory: &Path, cause: &str, advice: &str) -> Error {
+    Error::Refused {
+        sentence: format!("cannot use the state directory {}", directory.display()),
+        cause: cause.to_owned(),
+        advice: advice.to_owned(),
+    }
+}
+
+fn parse(text: &str) -> Result<(Option<Subsystem>, Vec<Known>), String> {
+    let text: Text = toml::from_str(text).map_err(|error| error.message().to_owned())?;
+    let subsystem = match (text.nqn, text.serial) {
+        (None, None) => None,
+        (Some(nqn), Some(serial))
+            if serial.len() <= 20 && serial.bytes().all(|byte| byte.is_ascii_graphic()) =>
+        {
+            let nqn = Nqn::new(&nqn).map_err(|error| format!("nqn: {error}"))?;
+            Some(Subsystem { nqn, serial })
+        }
+        _ => return Err("nqn and serial belong together; a serial has at most 20 characters".to_owned()),
+    };
+    let mut volumes: Vec<Known> = Vec::new();
+    for VolumeText { path, uuid, nsid, bytes, block } in text.volume {
+        let uuid = of_words(&uuid).ok_or_else(|| format!("{uuid:?} is no UUID"))?;
+        if block != 512 && block != 4096 {
+            return Err(format!("a volume has blocks of 512 or 4096 bytes, not of {block}"));
+        }
+        if volumes.iter().any(|other| other.uuid == uuid || other.nsid == nsid || other.path == path) {
+            return Err(format!("{} has what another volume has", path.display()));
+        }
+        volumes.push(Known { path, uuid, nsid, bytes, block });
+    }
+    Ok((subsystem, volumes))
+}
+
+fn default_directory() -> Result<PathBuf, Error> {
+    if rustix::process::geteuid().is_root() {
+        return Ok(OF_ROOT.into());
+    }
+    let of = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let state = of("XDG_STATE_HOME").or_else(|| Some(of("HOME")?.join(".local/state")));
+    state.map(|state| state.join(OF_USER)).ok_or_else(|| Error::Refused {
+        sentence: "there is no place for the state".to_owned(),
+        cause: "this user has no home directory".to_owned(),
+        advice: "--state DIR".to_owned(),
+    })
+}
+
+/// The path from the root. Links stay as they are: /dev/disk/by-id names a device for ever, and
+/// what it leads to does not.
+pub fn absolute(path: &Path) -> Result<PathBuf, Error> {
+    std::path::absolute(path).map_err(|cause| Error::Read { file: path.display().to_string(), cause })
+}
+
+/// A random UUID. RFC 9562 s5.4
+pub fn random() -> Result<[u8; 16], Error> {
+    let mut uuid = [0; 16];
+    getrandom::fill(&mut uuid).map_err(|error| Error::Refused {
+        sentence: "cannot make an identity".to_owned(),
+        cause: error.to_string(),
+        advice: "a system with a source of random numbers".to_owned(),
+    })?;
+    uuid[6] = uuid[6] & 0x0f | 0x40;
+    uuid[8] = uuid[8] & 0x3f | 0x80;
+    Ok(uuid)
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// RFC 9562 s4
+fn in_words(uuid: [u8; 16]) -> String {
+    let all = hex(&uuid);
+    [0..8, 8..12, 12..16, 16..20, 20..32].map(|part| all.get(part).unwrap_or_default()).join("-")
+}
+
+fn of_words(text: &str) -> Option<[u8; 16]> {
+    let digits: String = text.chars().filter(|character| *character != '-').collect();
+    if digits.len() != 32 || text.len() != 36 || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+        return None;
+    }
+    u128::from_str_radix(&digits, 16).ok().map(u128::to_be_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn known(path: &str, nsid: u32) -> Known {
+        Known { path: path.into(), uuid: random().unwrap(), nsid, bytes: 1 << 20, block: 4096 }
+    }
+
+    #[test]
+    fn what_is_kept_is_there_after_a_restart() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut state = State::open(Some(directory.path())).unwrap();
+        let subsystem = state.subsystem(None).unwrap();
+        let (one, two) = (known("/a", 1), known("/b", 7));
+        state.keep(one.clone());
+        state.keep(two.clone());
+        state.save().unwrap();
+        drop(state);
+        let mut state = State::open(Some(directory.path())).unwrap();
+        assert_eq!(state.subsystem(None).unwrap(), subsystem);
+        assert_eq!((state.volume(Path::new("/a")), state.volume(Path::new("/b"))), (Some(&one), Some(&two)));
+        let other = Nqn::new("nqn.2026-11.test:a").unwrap();
+        let renamed = state.subsystem(Some(&other)).unwrap();
+        assert_eq!((renamed.nqn, renamed.serial), (other, subsystem.serial));
+    }
+
+    #[test]
+    fn a_directory_in_use_or_with_a_broken_file_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let state = State::open(Some(directory.path())).unwrap();
+        let second = State::open(Some(directory.path())).unwrap_err().to_string();
+        assert!(second.contains("another process"), "{second}");
+        drop(state);
+        let volume = "path = \"/a\"\nnsid = 1\nbytes = 4096\nblock = 4096";
+        let uuid = "uuid = \"01234567-89ab-4def-8123-456789abcdef\"";
+        for text in [
+            "nqn = \"nqn.2026-11.test:a\"".to_owned(),
+            "nqn = \"a\"\nserial = \"1\"".to_owned(),
+            format!("[[volume]]\n{volume}\nuuid = \"0123\""),
+            format!("[[volume]]\n{volume}\n{uuid}\n[[volume]]\n{volume}\n{uuid}"),
+            "what = 1".to_owned(),
+        ] {
+            std::fs::write(directory.path().join(FILE), &text).unwrap();
+            let error = State::open(Some(directory.path())).unwrap_err().to_string();
+            assert!(error.contains(FILE) && error.contains("try:"), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_uuid_is_written_as_others_write_it() {
+        let uuid = of_words("01234567-89ab-4def-8123-456789abcdef").unwrap();
+        assert_eq!((uuid[0], uuid[15]), (0x01, 0xef));
+        assert_eq!(in_words(uuid), "01234567-89ab-4def-8123-456789abcdef");
+        assert_eq!(of_words("01234567-89ab-4def-8123-456789abcde"), None);
+        assert_eq!(of_words("+1234567-89ab-4def-8123-456789abcdef"), None);
+        let random = random().unwrap();
+        assert_eq!((random[6] >> 4, random[8] >> 6), (4, 2));
+    }
+}
