@@ -13,10 +13,6 @@ const TURNS: u64 = 1000;
 /// Names are looked up again now and then, and an idle mount renews its lease.
 const CALLS_MAX: u64 = 40;
 
-fn delegating(nodes: u8) -> Server {
-    Server::start_on(nodes, "mem = \"1GiB\"\ndelegations = true")
-}
-
 /// The number of calls of version 4 that `work` causes.
 fn cost(server: &Server, work: impl FnOnce()) -> u64 {
     let before = server.compounds();
@@ -34,7 +30,7 @@ fn have_delegated(server: &Server, mount: &Mounted, name: &str) {
 
 #[test]
 fn a_delegated_file_is_opened_and_read_again_without_a_call() {
-    let server = delegating(2);
+    let server = Server::start_delegating(2);
     let mount = server.mount("m", "vers=4.2,nolock");
     let data = pattern(100_000, 1);
     fs::write(mount.path("f"), &data).unwrap();
@@ -54,7 +50,7 @@ fn a_delegated_file_is_opened_and_read_again_without_a_call() {
 
 #[test]
 fn what_another_client_has_closed_is_seen_at_once_although_the_file_was_delegated() {
-    let server = delegating(2);
+    let server = Server::start_delegating(2);
     let one = server.mount("one", "vers=4.2,nolock");
     let others = [server.mount("four", "vers=4.1,nolock"), server.mount("three", "vers=3,nolock")];
     fs::write(one.path("f"), b"before").unwrap();
@@ -80,7 +76,7 @@ fn what_another_client_has_closed_is_seen_at_once_although_the_file_was_delegate
 
 #[test]
 fn changes_of_a_delegated_file_by_others_and_from_here_are_seen_here_at_once() {
-    let server = delegating(1);
+    let server = Server::start_delegating(1);
     let (one, other) = (server.mount("one", "vers=4.2,nolock"), server.mount("other", "vers=4.2,nolock"));
     fs::write(one.path("f"), b"data").unwrap();
     let seen = || fs::metadata(one.path("f")).unwrap();
@@ -116,7 +112,7 @@ fn changes_of_a_delegated_file_by_others_and_from_here_are_seen_here_at_once() {
 
 #[test]
 fn a_user_without_the_right_does_not_open_what_another_user_has_had_delegated() {
-    let server = delegating(1);
+    let server = Server::start_delegating(1);
     let mount = server.mount("m", "vers=4.2,nolock");
     fs::write(mount.path("f"), b"secret").unwrap();
     fs::set_permissions(mount.path("f"), fs::Permissions::from_mode(0o600)).unwrap();
@@ -132,7 +128,7 @@ fn a_user_without_the_right_does_not_open_what_another_user_has_had_delegated() 
 
 #[test]
 fn a_lock_that_another_mount_releases_is_granted_to_who_waits() {
-    let server = delegating(1);
+    let server = Server::start_delegating(1);
     let (one, other) = (server.mount("one", "vers=4.2"), server.mount("other", "vers=4.2"));
     fs::write(one.path("f"), b"data").unwrap();
     let held = fs::OpenOptions::new().write(true).open(one.path("f")).unwrap();

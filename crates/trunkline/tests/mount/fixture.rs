@@ -39,6 +39,17 @@ impl Server {
         Self::of(nodes, ServerProcess::start_on_free_port(program, arguments), directory)
     }
 
+    /// A server that delegates files. What was recalled is not delegated again within its lease,
+    /// for which tests would have to wait.
+    pub fn start_delegating(nodes: u8) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("group.toml");
+        let export = [("/export", "mem = \"1GiB\"\ndelegations = true")];
+        let text = |port| format!("lease_s = 8\n{VERSIONS}{}", configuration(nodes, port, &export));
+        let arguments = |port| write_configuration(&file, &text(port));
+        Self::of(nodes, ServerProcess::start_on_free_port(program, arguments), directory)
+    }
+
     /// A server of version 3 alone, whose mounts' calls can be told apart by their procedures.
     pub fn start_version_3(nodes: u8) -> Self {
         let directory = tempfile::tempdir().unwrap();
