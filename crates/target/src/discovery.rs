@@ -18,8 +18,9 @@ pub(crate) fn records(subsystem: &Nqn, addresses: &[SocketAddr], hosts: &Access)
             transport: TransportType::TCP,
             family: if address.is_ipv4() { AddressFamily::IPV4 } else { AddressFamily::IPV6 },
             subsystem_type: SubsystemType::NVM,
-            requirements: TransportRequirements::NO_SECURE_CHANNEL
-                .with(TransportRequirements::DISABLE_SQ_FLOW),
+            // Nothing about secure channels: nvme-cli takes "not required" for "use TLS", which most
+            // kernels lack.
+            requirements: TransportRequirements::DISABLE_SQ_FLOW,
             port: u16::try_from(at + 1).unwrap_or(u16::MAX),
             cntlid: CNTLID_DYNAMIC,
             admin_queue_size: ADMIN_ENTRIES,

@@ -24,8 +24,6 @@ mod kernel_client;
 mod kernel_group;
 #[path = "vm/kernel_nlm.rs"]
 mod kernel_nlm;
-#[path = "vm/kernel_nvme.rs"]
-mod kernel_nvme;
 #[path = "vm/kernel_on_dir.rs"]
 mod kernel_on_dir;
 #[path = "vm/kernel_over_rdma.rs"]
@@ -68,7 +66,6 @@ fn lab() -> &'static Vm {
     static LAB: OnceLock<Vm> = OnceLock::new();
     LAB.get_or_init(|| {
         for program in [
-            "blkdiscard",
             "busybox",
             "fio",
             "getfattr",
@@ -86,7 +83,6 @@ fn lab() -> &'static Vm {
             "setpriv",
             "showmount",
             "strace",
-            "wipefs",
             "xfs_quota",
         ] {
             let _ = require_program(program);
