@@ -80,6 +80,9 @@ layout! {
 }
 
 impl DsmRange {
+    /// The most data of one command, in bytes.
+    pub const LIST_BYTES_MAX: u32 = DSM_RANGES_MAX * Self::BYTES as u32;
+
     /// Whether the range is within a namespace of this many blocks.
     #[must_use]
     pub const fn is_within(&self, blocks: u64) -> bool {

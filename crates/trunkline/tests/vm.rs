@@ -24,6 +24,8 @@ mod kernel_client;
 mod kernel_group;
 #[path = "vm/kernel_nlm.rs"]
 mod kernel_nlm;
+#[path = "vm/kernel_nvme.rs"]
+mod kernel_nvme;
 #[path = "vm/kernel_on_dir.rs"]
 mod kernel_on_dir;
 #[path = "vm/kernel_over_rdma.rs"]

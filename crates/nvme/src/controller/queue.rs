@@ -228,9 +228,9 @@ impl IoQueue {
         // The view may have changed since the command came.
         let namespace = self.view.namespace(slot.nsid).ok_or(Status::INVALID_NAMESPACE.no_retry())?;
         let count = usize::try_from(slot.ranges).unwrap_or(usize::MAX);
-        if data.len() != count.saturating_mul(DsmRange::BYTES) {
+        let Some(data) = data.get(..count.saturating_mul(DsmRange::BYTES)) else {
             return Err(Status::SGL_INVALID_LENGTH.no_retry());
-        }
+        };
         if !DsmRange::list(data).all(|range| range.is_within(namespace.blocks)) {
             return Err(Status::LBA_OUT_OF_RANGE.no_retry());
         }
@@ -285,11 +285,12 @@ impl IoQueue {
                     return Err(Status::SUCCESS);
                 }
                 ranges = arguments.ranges;
-                let data_bytes = ranges * DsmRange::BYTES as u32;
-                if sgl_bytes != data_bytes {
+                // Linux sends room for all ranges that there may be, however many it uses.
+                let needed = ranges * DsmRange::BYTES as u32;
+                if !(needed..=DsmRange::LIST_BYTES_MAX).contains(&sgl_bytes) {
                     return fails(Status::SGL_INVALID_LENGTH);
                 }
-                Request { operation: Operation::Deallocate, data_bytes, ..empty(&namespace) }
+                Request { operation: Operation::Deallocate, data_bytes: sgl_bytes, ..empty(&namespace) }
             }
             IoOpcode::FLUSH => empty(&namespace),
             _ => self.check_blocks(sqe, opcode, &namespace, sgl_bytes)?,

@@ -157,6 +157,23 @@ fn ranges_are_checked_all_together() {
     queue.complete(request.tag, Status::SUCCESS).expect("still outstanding");
 }
 
+/// Linux sends 4096 bytes, however many ranges there are.
+#[test]
+fn unused_room_behind_ranges_is_ignored() {
+    let (_, mut queue) = queue();
+    let dsm = |cid, length| {
+        DatasetManagement { ranges: 1, deallocate: true }.command(cid, 1, Sgl::Transport { length })
+    };
+    let request = execute(&mut queue, &dsm(1, 4096));
+    assert_eq!(request.data_bytes, 4096, "all of them move");
+    let mut data = DsmRange { attributes: 0, count: 10, start: 5 }.encode().to_vec();
+    data.resize(4096, 0xff);
+    let ranges: Vec<_> =
+        queue.ranges(request.tag, &data).expect("valid").map(|one| (one.start, one.count)).collect();
+    assert_eq!(ranges, [(5, 10)]);
+    assert_eq!(respond(&mut queue, &dsm(2, 4100)).status, Status::SGL_INVALID_LENGTH.no_retry());
+}
+
 #[test]
 fn a_hint_about_ranges_succeeds_without_doing_anything() {
     let (_, mut queue) = queue();

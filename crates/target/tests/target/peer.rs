@@ -189,10 +189,14 @@ impl Queue {
 
     pub fn trim(&mut self, nsid: u32, ranges: &[(u64, u32)]) -> Status {
         let arguments = DatasetManagement { ranges: ranges.len() as u32, deallocate: true };
-        let data: Vec<u8> = ranges
+        let mut data: Vec<u8> = ranges
             .iter()
             .flat_map(|(start, count)| DsmRange { attributes: 0, count: *count, start: *start }.encode())
             .collect();
+        if ranges.len() > 1 {
+            // As Linux does.
+            data.resize(DsmRange::LIST_BYTES_MAX as usize, 0xff);
+        }
         self.command(&arguments.command(0, nsid, NO_SGL), CommandData::Send(data)).0.status
     }
 
