@@ -76,6 +76,7 @@ fn lab() -> &'static Vm {
             "mkfs.ext4",
             "mkfs.xfs",
             "mount.nfs",
+            "nft",
             "nvme",
             "ping",
             "qemu-system-x86_64",

@@ -56,6 +56,7 @@ const VM_PACKAGES: &[&str] = &[
     "librdmacm1",
     "nfs-common",
     "nfs-kernel-server",
+    "nftables",
     "nvme-cli",
     "qemu-system-x86",
     "rdma-core",

@@ -1,5 +1,5 @@
 //! Tests the Linux kernel's NVMe/TCP host on our target: discovery, multipath over two ports, data
-//! of three sizes, TRIM, digests, and that nothing is left after a disconnect.
+//! of three sizes, TRIM, digests, that nothing is left after a disconnect, and paths that fail.
 
 use crate::kernel_client::started;
 use crate::{alone, lab, sh};
@@ -134,4 +134,48 @@ fn the_kernel_uses_digests_and_a_host_that_is_not_allowed_is_refused() {
     ));
     fio_finds_what_it_wrote(1);
     sh(&format!("nvme disconnect -n {SUBSYSTEM} | grep 'disconnected 1 '"));
+}
+
+/// A path that is silent, and a controller that is reset, each while verified writes run: they go on
+/// over the other path, and both paths serve again.
+#[test]
+fn the_kernels_host_loses_nothing_when_a_path_is_cut_or_a_controller_is_reset() {
+    let _turn = alone();
+    let _served = Served::new();
+    let paths = PORTS.map(|port| {
+        format!(
+            "nvme connect -t tcp -a 10.77.1.2 -s {port} -n {SUBSYSTEM} {HOST} \
+                 --keep-alive-tmo=2 --reconnect-delay=1\n"
+        )
+    });
+    let prepare = format!(
+        "{}{}settled; modprobe nf_tables
+         live() {{ for try in $(seq 300); do [ $(grep -lx live $(subsystem)/nvme*/state | wc -l) = 2 ] && return; sleep 0.1; done; nvme list-subsys; return 1; }}
+         live",
+        paths.concat(),
+        device()
+    );
+    let cut = format!(
+        "nft 'add table ip cut; add chain ip cut in {{ type filter hook input priority 0; }}
+              add rule ip cut in tcp dport {port} drop; add rule ip cut in tcp sport {port} drop'",
+        port = PORTS[0]
+    );
+    let reset = "for c in $(subsystem)/nvme*/reset_controller; do echo 1 > $c; live; sleep 0.5; done";
+    for (strike, mend) in [(cut.as_str(), "nft delete table ip cut"), (reset, "true")] {
+        let said = sh(&format!(
+            "{prepare}
+             fio --name=w --filename=$(device 1) --rw=randwrite --bs=64k --size=16m --rate_iops=40 \
+                 --direct=1 --ioengine=libaio --iodepth=8 --verify=crc32c --do_verify=1 --verify_fatal=1 \
+                 --randseed=7 > /tmp/fio.out 2>&1 < /dev/null & pid=$!
+             sleep 1; {strike}
+             for try in $(seq 600); do kill -0 $pid 2>/dev/null || break; sleep 0.2; done
+             {mend}
+             if kill -0 $pid 2>/dev/null; then echo STALLED; dmesg | tail -60; exit; fi
+             wait $pid || {{ cat /tmp/fio.out; echo FAILED; }}
+             grep -E ' clat .*max' /tmp/fio.out
+             live; nvme disconnect -n {SUBSYSTEM} >&2"
+        ));
+        assert!(!said.contains("STALLED") && !said.contains("FAILED"), "{strike}: {said}");
+        println!("{said}");
+    }
 }
