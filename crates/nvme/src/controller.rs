@@ -32,6 +32,7 @@ mod ana;
 mod association;
 mod config;
 mod discovery;
+mod ending;
 mod events;
 mod features;
 mod identify;

@@ -12,6 +12,7 @@
 //! - [`fabrics`], [`register`], [`nqn`]: connecting, the properties of a controller, names;
 //! - [`identify`], [`log_page`], [`feature`]: the data of admin commands;
 //! - [`io`], [`reservation`]: the NVM command set;
+//! - [`end_controller`]: a command of our own, which makes moving a write safe and fast;
 //! - [`pdu`], [`digest`]: the PDUs of NVMe/TCP; [`rdma`]: what is exchanged to connect over RDMA.
 //!
 //! The state machines, which take inputs and the time and give outputs:
@@ -32,6 +33,7 @@
 pub mod command;
 pub mod controller;
 pub mod digest;
+pub mod end_controller;
 pub mod fabrics;
 pub mod feature;
 pub mod host;

@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 const MODEL: &str = "Trunkline";
 const FIRMWARE: &str = env!("CARGO_PKG_VERSION");
@@ -79,6 +79,7 @@ impl Controllers {
         mailboxes: Vec<Arc<Mailbox>>,
     ) -> Result<Self, Error> {
         let mut io = Subsystem::new(Duration::ZERO, of_config(config, Kind::Io, config.subsystem.clone()));
+        io.set_instance_base(instance_base());
         for (at, export) in exports.iter().enumerate() {
             let twin = exports
                 .iter()
@@ -222,6 +223,12 @@ impl Controllers {
             }
         }
     }
+}
+
+/// Where the instances of this process begin: nanoseconds since 1970, which a restart exceeds.
+fn instance_base() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or_default()
 }
 
 fn of_config(config: &Config, kind: Kind, nqn: Nqn) -> nvme::controller::Config {

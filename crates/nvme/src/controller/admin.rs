@@ -5,6 +5,7 @@ use super::config::Kind;
 use super::queue::Violation;
 use super::subsystem::{CloseReason, Output, QueueId, Subsystem};
 use crate::command::{FUSE_MASK, PSDT_MASK, PSDT_SGL};
+use crate::end_controller::END_CONTROLLER;
 use crate::fabrics::{FabricsType, Property};
 use crate::log_page::ErrorEntry;
 use crate::register::{
@@ -56,6 +57,13 @@ impl Subsystem {
         controller.note_traffic();
         if AdminOpcode(sqe.opcode) == AdminOpcode::ASYNC_EVENT_REQUEST && controller.is_ready() {
             return self.wait_for_event(cntlid, sqe.cid);
+        }
+        if sqe.opcode == END_CONTROLLER && self.config.kind == Kind::Io && controller.is_ready() {
+            if let Err(status) = self.end_controllers(cntlid, sqe) {
+                self.note_error(cntlid, sqe, status);
+                self.respond(cntlid, sqe.cid, status, Answer::NONE);
+            }
+            return;
         }
         match self.execute(now, cntlid, sqe, data) {
             Ok(answer) => self.respond(cntlid, sqe.cid, Status::SUCCESS, answer),
@@ -219,6 +227,11 @@ impl Subsystem {
         let Some(queue) = queue else { return };
         let cqe = Cqe { result: answer.result, sqhd: queue.complete(), sqid: 0, cid, status };
         self.outputs.push_back(Output::Respond { cntlid, cqe, data: answer.data });
+    }
+
+    /// The controllers that a request named are gone.
+    pub(super) fn respond_ended(&mut self, cntlid: u16, cid: u16) {
+        self.respond(cntlid, cid, Status::SUCCESS, Answer::NONE);
     }
 
     fn note_error(&mut self, cntlid: u16, sqe: &Sqe, status: Status) {

@@ -35,6 +35,8 @@ pub(super) enum Draining {
 pub(super) struct Association {
     pub(super) host: Nqn,
     pub(super) host_id: HostId,
+    /// Which of the node's controllers, ever, this one is.
+    pub(super) instance: u64,
     pub(super) port: Port,
     pub(super) kind: Kind,
     /// The admin queue; `None` once it is closed.
@@ -83,6 +85,7 @@ impl Association {
         let mut this = Self {
             host,
             host_id,
+            instance: 0,
             port,
             kind,
             admin: Some(admin),

@@ -5,6 +5,7 @@ use super::association::Association;
 use super::config::{KEEP_ALIVE_UNIT_100_MS, Kind, Transport};
 use super::namespace::Volume;
 use super::subsystem::Subsystem;
+use crate::end_controller::END_CONTROLLER_SIGNATURE;
 use crate::identify::{
     AnaCapabilities, AsyncEvents, Cns, CntrlType, CommandSet, CommandSets, Controller, ControllerAttributes,
     Descriptors, IDENTIFY_BYTES, Identify, IndependentNamespace, LbaFormat, LogPageAttributes, MultiPath,
@@ -149,6 +150,9 @@ impl Subsystem {
                 .with(OptionalCommands::TIMESTAMP),
             vwc: if cached { VWC_PRESENT | VWC_NO_BROADCAST } else { VWC_NO_BROADCAST },
             ofcs: 1,
+            end_signature: END_CONTROLLER_SIGNATURE,
+            end_node: self.config.node.0,
+            end_instance: controller.instance,
             ..common
         }
     }

@@ -159,6 +159,7 @@ fn effects() -> CommandEffects {
         }
     };
     ADMIN_COMMANDS.iter().for_each(|opcode| set(opcode.0, false, Effects::SUPPORTED));
+    set(crate::end_controller::END_CONTROLLER, false, Effects::SUPPORTED);
     for opcode in [IoOpcode::READ, IoOpcode::FLUSH] {
         set(opcode.0, true, Effects::SUPPORTED);
     }

@@ -4,6 +4,7 @@ use super::ana::{Node, Reach, state};
 use super::association::{Association, Draining};
 use super::config::{Config, Kind, Port};
 use super::discovery::Record;
+use super::ending::Waiting;
 use super::namespace::{View, Volume, VolumeView};
 use super::queue::SubmissionQueue;
 use crate::fabrics::{CNTLID_DYNAMIC, Connect, ConnectAttributes, ConnectData, Connected, InvalidParameter};
@@ -81,6 +82,9 @@ pub enum CloseReason {
     /// The host is no longer allowed here.
     #[error("the host is no longer allowed to use the subsystem")]
     Access,
+    /// The host asked for it on a newer controller.
+    #[error("the host ended the controller from another one")]
+    Superseded,
     /// The host does not keep to the rules.
     #[error("the host does not keep to the rules of its queue")]
     Violation,
@@ -159,6 +163,9 @@ pub struct Subsystem {
     pub(super) records: Vec<Record>,
     pub(super) generation: u64,
     next_cntlid: u16,
+    pub(super) next_instance: u64,
+    /// Requests that wait for the end of controllers.
+    pub(super) ending: Vec<Waiting>,
     /// When the machine began, for power-on hours.
     pub(super) began: Duration,
 }
@@ -181,6 +188,8 @@ impl Subsystem {
             records: Vec::new(),
             generation: 0,
             next_cntlid,
+            next_instance: 0,
+            ending: Vec::new(),
             began: now,
         }
     }
@@ -282,7 +291,7 @@ impl Subsystem {
         let cntlid = self.free_cntlid().ok_or(Refusal::of(Status::CONNECT_CONTROLLER_BUSY))?;
         let (queue, cqe) = accepted(cid, cntlid, connect);
         let view = Arc::new(self.view_of(&host, false));
-        let controller = Association::new(
+        let mut controller = Association::new(
             now,
             (host, data.host_id),
             port,
@@ -292,6 +301,8 @@ impl Subsystem {
             Arc::clone(&view),
             self.generation,
         );
+        controller.instance = self.next_instance;
+        self.next_instance = self.next_instance.wrapping_add(1);
         self.controllers.insert(cntlid, controller);
         Ok(Accepted { id: QueueId { cntlid, qid: 0 }, queue, view, cqe })
     }
@@ -366,6 +377,7 @@ impl Subsystem {
         if controller.ends() && controller.admin.is_none() {
             self.controllers.remove(&cntlid);
             self.outputs.push_back(Output::Released { cntlid });
+            self.answer_endings();
         }
     }
 

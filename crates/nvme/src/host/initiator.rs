@@ -266,6 +266,12 @@ impl Initiator {
         late.chain(self.poll.map(|(at, _)| at)).chain(self.next_keep_alive).min()
     }
 
+    /// What the controller has said of itself, once it has.
+    #[must_use]
+    pub const fn controller(&self) -> Option<&Controller> {
+        self.controller.as_ref()
+    }
+
     /// Whether all queues are connected and nothing has failed.
     #[must_use]
     pub const fn is_live(&self) -> bool {

@@ -223,5 +223,11 @@ layout! {
         discovery_type: u8 = 1806,
         /// CCRL: how many Cross-Controller Resets may be under way (TP8028).
         cross_reset_limit: u8 = 1807,
+        /// Vendor-specific: whether there is [`END_CONTROLLER`](crate::end_controller).
+        end_signature: [u8; 8] = 3072,
+        /// Vendor-specific: the node of the controller.
+        end_node: u32 = 3080,
+        /// Vendor-specific: which of the node's controllers, ever, this one is.
+        end_instance: u64 = 3088,
     }
 }

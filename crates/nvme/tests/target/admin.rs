@@ -126,7 +126,7 @@ fn what_is_not_done_is_not_advertised_and_refused() {
         .with(OptionalCommands::WRITE_ZEROES)
         .with(OptionalCommands::TIMESTAMP);
     assert_eq!((controller.optional_commands, controller.oacs, controller.fuses), (optional, 0, 0));
-    for opcode in [0x00, 0x0d, 0x10, 0x38, 0x80, 0x84, 0xc0] {
+    for opcode in [0x00, 0x0d, 0x10, 0x38, 0x80, 0x84, 0xc4] {
         let (cqe, _) = target.command(cntlid, Sqe::new(opcode, 0, 0), &[]);
         assert_eq!(cqe.status, Status::INVALID_OPCODE.no_retry(), "{opcode:#x}");
     }
@@ -135,7 +135,7 @@ fn what_is_not_done_is_not_advertised_and_refused() {
     let supported = |table: &[Effects; 256]| -> Vec<usize> {
         (0..256).filter(|opcode| table[*opcode].has(Effects::SUPPORTED)).collect()
     };
-    assert_eq!(supported(&effects.admin), [0x02, 0x06, 0x08, 0x09, 0x0a, 0x0c, 0x18]);
+    assert_eq!(supported(&effects.admin), [0x02, 0x06, 0x08, 0x09, 0x0a, 0x0c, 0x18, 0xc0]);
     assert_eq!(supported(&effects.io), [0x00, 0x01, 0x02, 0x08, 0x09]);
 }
 
@@ -159,7 +159,7 @@ fn data_that_do_not_fit_the_hosts_memory_are_refused_and_never_fewer_than_asked(
 fn logs_of_health_errors_and_firmware() {
     let mut target = Target::of(Kind::Io);
     let cntlid = target.enabled("h");
-    target.command(cntlid, Sqe::new(0xc0, 0, 9), &[]);
+    target.command(cntlid, Sqe::new(0xc4, 0, 9), &[]);
     target.now += Duration::from_secs(7200);
     let health = target.log(cntlid, LogId::HEALTH, 0, 512).expect("health");
     let health = Health::decode(&health).expect("whole");
@@ -180,7 +180,7 @@ fn the_error_log_is_bounded() {
     let mut target = Target::of(Kind::Io);
     let cntlid = target.enabled("h");
     for _ in 0..40 {
-        target.command(cntlid, Sqe::new(0xc0, 0, 9), &[]);
+        target.command(cntlid, Sqe::new(0xc4, 0, 9), &[]);
     }
     let limit = usize::from(target.identify_controller(cntlid).error_log_entries) + 1;
     let errors = target.log(cntlid, LogId::ERRORS, 0, 4096).expect("errors");

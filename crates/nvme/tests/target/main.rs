@@ -4,6 +4,7 @@
 mod admin;
 mod connect;
 mod discovery;
+mod ending;
 mod io;
 mod registers;
 #[allow(dead_code, reason = "each test program uses a part of it")]
