@@ -78,6 +78,8 @@ pub(crate) const RULES: &[Rule] = &[
     rule("store", Layer::Runtime, &["fs", "memory"], &[]),
     rule("volumes", Layer::Runtime, &["metrics", "memory", "drives"], &[]),
     rule("target", Layer::Runtime, &["nvme", "memory", "transport", "drives", "volumes"], &[]),
+    // The host's tests run against our own target. The host itself does not depend on it.
+    rule("initiator", Layer::Runtime, &["nvme", "transport"], &["drives", "volumes", "target"]),
     rule(
         "server",
         Layer::Runtime,

@@ -1,0 +1,86 @@
+//! What a host connects to, and how.
+
+use nvme::pdu::Digests;
+use nvme::{HostId, Nqn};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// How to attach to a subsystem.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// The name of the host.
+    pub host: Nqn,
+    /// Its identifier. Controllers of one attachment have it in common, and no other attachment may
+    /// have it: the first thing that an attachment does is to end older controllers of it.
+    pub host_id: HostId,
+    /// The subsystem.
+    pub subsystem: Nqn,
+    /// The addresses, each a path.
+    pub addresses: Vec<SocketAddr>,
+    /// I/O queues of each controller.
+    pub queues: u16,
+    /// Entries of each I/O queue.
+    pub entries: u16,
+    /// The keep-alive timeout.
+    pub keep_alive: Duration,
+    /// Digests of headers and data.
+    pub digests: Digests,
+    /// How long a request waits for a path before it fails.
+    pub no_path_timeout: Duration,
+    /// An earlier attachment with this identifier may not have ended by itself. Where a target
+    /// cannot say when its controllers are finished, changes wait for the safe time.
+    pub after_crash: bool,
+    /// When paths are taken for dead, and tried again.
+    pub timing: Timing,
+}
+
+impl Config {
+    /// Usual settings.
+    #[must_use]
+    pub fn new(host: Nqn, host_id: HostId, subsystem: Nqn, addresses: Vec<SocketAddr>) -> Self {
+        Self {
+            host,
+            host_id,
+            subsystem,
+            addresses,
+            queues: 2,
+            entries: 128,
+            keep_alive: Duration::from_secs(5),
+            digests: Digests::default(),
+            no_path_timeout: Duration::from_secs(600),
+            after_crash: false,
+            timing: Timing::default(),
+        }
+    }
+}
+
+/// When paths are taken for dead, and tried again.
+#[derive(Debug, Clone, Copy)]
+pub struct Timing {
+    /// A controller that owes an answer and is silent for this long is asked whether it lives.
+    pub suspect: Duration,
+    /// If it does not answer for this long and another path is there, it is lost.
+    pub silent: Duration,
+    /// If no other path is there.
+    pub silent_alone: Duration,
+    /// A command that takes longer than this ends its controller, even one that lives.
+    pub command: Duration,
+    /// How long connecting may take.
+    pub connect: Duration,
+    /// After which time a path is tried again, at first and at most; it doubles.
+    pub back_off: (Duration, Duration),
+}
+
+impl Default for Timing {
+    fn default() -> Self {
+        Self {
+            suspect: Duration::from_millis(250),
+            silent: Duration::from_millis(350),
+            silent_alone: Duration::from_secs(5),
+            // As the Linux kernel's.
+            command: Duration::from_secs(30),
+            connect: Duration::from_secs(3),
+            back_off: (Duration::from_millis(100), Duration::from_secs(5)),
+        }
+    }
+}

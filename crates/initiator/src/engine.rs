@@ -1,0 +1,260 @@
+//! The loop of an attachment: one thread that owns all connections, controllers and requests.
+//!
+//! ```text
+//! caller ─ inbox ─> Request ─ split ─> Part ─ waiting ─ choose a path ─> Queue ─> completion ─> caller
+//!                                        ^                                │ its controller is lost
+//!                                        └── reads, at once ──────────────┤
+//!                                        └── changes <─ finished? ─ Fence ┘
+//! ```
+
+mod admin;
+mod fence;
+mod io;
+mod path;
+
+use crate::config::Config;
+use crate::error::{Error, Lost};
+use crate::queue::{Event, Memory, Queue};
+use crate::request::{Completion, Operation, Part, Request};
+use crate::shared::{Message, Shared};
+pub(crate) use io::optional as io_optional;
+
+use admin::AdminCommand;
+use fence::Fence;
+use path::Path;
+use slab::Slab;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use transport::poll::{Events, Interest, Poller};
+
+/// The token of the waker; queues have theirs from 0 on.
+pub(crate) const WAKER: u64 = u64::MAX;
+
+/// Tags of admin commands; others are those of parts.
+const ADMIN: u64 = 1 << 63;
+
+const SCRATCH_BYTES: usize = 64 << 10;
+
+/// How often time is looked at while something is under way, and otherwise.
+const TICK: (Duration, Duration) = (Duration::from_millis(25), Duration::from_millis(500));
+
+/// A connection, and whose it is.
+#[derive(Debug)]
+struct Slot {
+    queue: Queue,
+    path: usize,
+    interest: Interest,
+    /// No other slot has it, also not one with the same token later.
+    serial: u64,
+}
+
+/// Requests and their parts, and the commands of admin queues: where received data belong.
+#[derive(Debug, Default)]
+struct Commands {
+    requests: Slab<Request>,
+    parts: Slab<Part>,
+    admin: Slab<AdminCommand>,
+}
+
+impl Memory for Commands {
+    fn room(&mut self, tag: u64) -> Option<&mut [u8]> {
+        let at = usize::try_from(tag & !ADMIN).ok()?;
+        if tag & ADMIN != 0 {
+            return self.admin.get_mut(at).map(|command| command.room.as_mut_slice());
+        }
+        let part = self.parts.get(at)?;
+        let Operation::Read { memory, .. } = &mut self.requests.get_mut(part.request)?.operation else {
+            return None;
+        };
+        let start = usize::try_from(part.offset).ok()?;
+        memory.get_mut(start..start + usize::try_from(part.bytes).ok()?)
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Engine {
+    config: Config,
+    shared: Arc<Shared>,
+    poller: Poller,
+    epoch: Instant,
+    slots: Slab<Slot>,
+    paths: Vec<Path>,
+    commands: Commands,
+    /// Parts that may be sent.
+    waiting: VecDeque<usize>,
+    /// Requests that wait for the end of an earlier change of the same bytes.
+    blocked: VecDeque<usize>,
+    fences: Slab<Fence>,
+    /// Older controllers of this host are finished.
+    has_begun: bool,
+    /// Changes are not sent before.
+    changes_from: Duration,
+    /// The most data of a command.
+    transfer_bytes: u64,
+    next_serial: u64,
+    scratch: Vec<u8>,
+    /// When time was looked at last.
+    ticked: Duration,
+}
+
+impl Engine {
+    pub(crate) fn new(config: Config, shared: Arc<Shared>, poller: Poller) -> Self {
+        let paths = config.addresses.iter().map(|address| Path::new(*address)).collect();
+        Self {
+            config,
+            shared,
+            poller,
+            epoch: Instant::now(),
+            slots: Slab::new(),
+            paths,
+            commands: Commands::default(),
+            waiting: VecDeque::new(),
+            blocked: VecDeque::new(),
+            fences: Slab::new(),
+            has_begun: false,
+            changes_from: Duration::ZERO,
+            transfer_bytes: io::TRANSFER_BYTES_MAX,
+            next_serial: 0,
+            scratch: vec![0; SCRATCH_BYTES],
+            ticked: Duration::ZERO,
+        }
+    }
+
+    fn now(&self) -> Duration {
+        self.epoch.elapsed()
+    }
+
+    /// Runs until the attachment is dropped.
+    pub(crate) fn run(mut self) {
+        let mut events = Events::new();
+        let mut found = Vec::new();
+        self.tick();
+        loop {
+            if let Err(error) = self.poller.wait(&mut events, Some(self.timeout())) {
+                tracing::error!(%error, "the loop of an attachment ends");
+                break;
+            }
+            for event in events.iter() {
+                if event.token == WAKER {
+                    self.shared.waker.clear();
+                } else if let Ok(token) = usize::try_from(event.token) {
+                    self.handle_event(token, event.readable, event.writable, &mut found);
+                }
+            }
+            let (messages, is_ended) = self.shared.take();
+            for message in messages {
+                self.accept(message);
+            }
+            if is_ended {
+                break;
+            }
+            self.dispatch();
+            if self.now() >= self.ticked + TICK.0 {
+                self.tick();
+            }
+        }
+        self.end();
+    }
+
+    fn timeout(&self) -> Duration {
+        let is_busy = !self.commands.requests.is_empty()
+            || !self.fences.is_empty()
+            || self.paths.iter().any(|path| !path.is_live());
+        if is_busy { TICK.0 } else { TICK.1 }
+    }
+
+    fn handle_event(&mut self, token: usize, readable: bool, writable: bool, found: &mut Vec<Event>) {
+        let Some(slot) = self.slots.get_mut(token) else { return };
+        let (path, serial) = (slot.path, slot.serial);
+        let mut outcome = if writable { slot.queue.handle_writable() } else { Ok(()) };
+        let mut heard = false;
+        if outcome.is_ok() && readable {
+            match slot.queue.receive(&mut self.commands, &mut self.scratch, found) {
+                Ok(any) => heard = any,
+                Err(lost) => outcome = Err(lost),
+            }
+        }
+        if heard {
+            self.note_heard(path);
+        }
+        // What was completed before the end is complete. One event may end the controller; then the
+        // tags of the others stand for something else.
+        let is_there = |engine: &Self| engine.slots.get(token).is_some_and(|slot| slot.serial == serial);
+        for event in std::mem::take(found) {
+            if !is_there(self) {
+                return;
+            }
+            match event {
+                Event::Ready => self.queue_ready(token),
+                Event::Completed { tag, cqe } if tag & ADMIN != 0 => self.admin_completed(tag & !ADMIN, &cqe),
+                Event::Completed { tag, cqe } => self.part_completed(path, tag, &cqe),
+            }
+        }
+        match outcome {
+            _ if !is_there(self) => {}
+            Ok(()) => self.flush(token),
+            Err(lost) => self.lose(path, &lost),
+        }
+    }
+
+    /// Sends what a queue has, and waits for room if it has more.
+    fn flush(&mut self, token: usize) {
+        let Some(slot) = self.slots.get_mut(token) else { return };
+        let path = slot.path;
+        if let Err(lost) = slot.queue.send() {
+            return self.lose(path, &lost);
+        }
+        let interest = slot.queue.interest();
+        if interest != slot.interest {
+            slot.interest = interest;
+            if let Err(error) = self.poller.modify(slot.queue.fd(), token as u64, interest) {
+                self.lose(path, &Lost::Socket(error));
+            }
+        }
+    }
+
+    /// Looks at the time.
+    fn tick(&mut self) {
+        let now = self.now();
+        self.ticked = now;
+        for path in 0..self.paths.len() {
+            self.tick_path(path, now);
+        }
+        self.tick_fences(now);
+        self.fail_late(now);
+        self.dispatch();
+        self.publish();
+    }
+
+    fn accept(&mut self, message: Message) {
+        let Message { nsid, operation, cookie, reply } = message;
+        let since = self.now();
+        let request = Request { nsid, operation, cookie, reply, since, parts: 0, error: None };
+        if let Err(error) = self.check(&request) {
+            // Who does not wait for it any more has no use for it.
+            let _ = request.reply.send(Completion { cookie, result: Err(error) });
+            return;
+        }
+        // Changes of the same bytes are executed in the order of their arrival: with the retries of
+        // a caller that gave the first one up, a late first one would undo the second.
+        let conflicts = |(_, other): (usize, &Request)| request.conflicts(other);
+        let must_wait = self.commands.requests.iter().any(conflicts);
+        let at = self.commands.requests.insert(request);
+        if must_wait {
+            self.blocked.push_back(at);
+        } else {
+            self.split(at);
+        }
+    }
+
+    /// The end: nothing is sent again.
+    fn end(&mut self) {
+        for (_, slot) in std::mem::take(&mut self.slots) {
+            slot.queue.reset();
+        }
+        for (_, request) in std::mem::take(&mut self.commands.requests) {
+            let _ = request.reply.send(Completion { cookie: request.cookie, result: Err(Error::Ended) });
+        }
+    }
+}

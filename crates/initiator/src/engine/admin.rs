@@ -1,0 +1,225 @@
+//! Bringing a controller up, and the commands of its admin queue.
+
+use super::path::safe_time;
+use super::{ADMIN, Engine};
+use crate::error::Lost;
+use crate::queue::{Payload, Slice};
+use nvme::end_controller::EndController;
+use nvme::host::{Command, CommandData, HostOutput, Initiator, Limits};
+use nvme::identify::{Cns, CommandSet, IDENTIFY_BYTES, Identify, Namespace};
+use nvme::{AdminOpcode, Cqe, Sgl, Sqe};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What an admin command is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum AdminPurpose {
+    /// The machine's, by its own name.
+    Machine(u32),
+    /// Whether the controller lives.
+    Probe,
+    /// Identify Namespace.
+    Namespace(u32),
+    /// The end of the older controllers of this host.
+    Older,
+    /// The end of the controller of this fence.
+    End(usize),
+}
+
+/// A command of an admin queue, or Connect.
+#[derive(Debug)]
+pub(super) struct AdminCommand {
+    pub(super) path: usize,
+    pub(super) purpose: AdminPurpose,
+    pub(super) room: Vec<u8>,
+    sent_at: Duration,
+}
+
+impl Engine {
+    /// When those requests to end controllers were sent that this path has not answered.
+    pub(super) fn requests_to_end(&self, path: usize) -> impl Iterator<Item = Duration> + '_ {
+        let ends = |purpose| matches!(purpose, AdminPurpose::Older | AdminPurpose::End(_));
+        let of_path = move |command: &&AdminCommand| command.path == path && ends(command.purpose);
+        self.commands.admin.iter().map(|(_, command)| command).filter(of_path).map(|command| command.sent_at)
+    }
+
+    pub(super) fn submit_admin(&mut self, path: usize, purpose: AdminPurpose, command: Command) {
+        let Some(token) = self.controller(path).map(|controller| controller.admin) else { return };
+        self.submit_on(token, path, purpose, command);
+    }
+
+    fn submit_on(&mut self, token: usize, path: usize, purpose: AdminPurpose, command: Command) {
+        let sent_at = self.now();
+        let (payload, room) = match command.data {
+            CommandData::None => (Payload::None, Vec::new()),
+            CommandData::Send(data) => {
+                let bytes = data.len();
+                (Payload::Send(Slice { memory: Arc::new(data), start: 0, bytes }), Vec::new())
+            }
+            CommandData::Receive(bytes) => (Payload::Receive(bytes), vec![0; bytes as usize]),
+        };
+        let at = self.commands.admin.insert(AdminCommand { path, purpose, room, sent_at });
+        let Some(slot) = self.slots.get_mut(token) else { return };
+        if slot.queue.submit(&command.sqe, ADMIN | at as u64, payload).is_err() {
+            // It was not sent, and nobody else knows of it.
+            self.commands.admin.try_remove(at);
+            if let AdminPurpose::End(fence) = purpose {
+                self.ask_again(fence);
+            }
+            return self.lose(path, &Lost::Misuse);
+        }
+        self.flush(token);
+    }
+
+    pub(super) fn probe(&mut self, path: usize, now: Duration) {
+        if let Some(controller) = self.controller_mut(path) {
+            controller.probe = Some(now);
+        }
+        let sqe = Sqe::new(AdminOpcode::KEEP_ALIVE.0, 0, 0);
+        self.submit_admin(path, AdminPurpose::Probe, Command { sqe, data: CommandData::None });
+    }
+
+    /// A connection takes commands.
+    pub(super) fn queue_ready(&mut self, token: usize) {
+        let (now, config) = (self.now(), self.host_config());
+        let Some(path) = self.slots.get(token).map(|slot| slot.path) else { return };
+        let Some(controller) = self.controller_mut(path) else { return };
+        if controller.admin == token {
+            controller.initiator = Some(Initiator::new(now, config));
+            return self.pump(path);
+        }
+        let Some(at) = controller.connecting.iter().position(|(one, ..)| *one == token) else { return };
+        let (token, id, command) = controller.connecting.swap_remove(at);
+        controller.io.push(token);
+        self.submit_on(token, path, AdminPurpose::Machine(id), command);
+    }
+
+    /// Does what the machine of a controller asks for.
+    pub(super) fn pump(&mut self, path: usize) {
+        loop {
+            let initiator = self.controller_mut(path).and_then(|controller| controller.initiator.as_mut());
+            let Some(output) = initiator.and_then(Initiator::poll_output) else { return };
+            match output {
+                HostOutput::Admin { id, command } => {
+                    self.submit_admin(path, AdminPurpose::Machine(id), command);
+                }
+                HostOutput::ConnectIo { id, command, .. } => {
+                    match self.open_queue(path, self.config.entries) {
+                        Ok(token) => {
+                            if let Some(controller) = self.controller_mut(path) {
+                                controller.connecting.push((token, id, command));
+                            }
+                        }
+                        Err(lost) => self.lose(path, &lost),
+                    }
+                }
+                HostOutput::Live(limits) => self.live(path, limits),
+                HostOutput::Namespaces(nsids) => self.namespaces_listed(path, &nsids),
+                HostOutput::Ana(log) => {
+                    if let Some(controller) = self.controller_mut(path) {
+                        controller.ana = Some(log);
+                    }
+                    self.dispatch();
+                }
+                // An I/O controller has no discovery log.
+                HostOutput::DiscoveryChanged => {}
+                HostOutput::Failed(failure) => self.lose(path, &Lost::Failed(failure)),
+            }
+        }
+    }
+
+    fn live(&mut self, at: usize, limits: Limits) {
+        let now = self.now();
+        let Some(path) = self.paths.get_mut(at) else { return };
+        path.back_off = Duration::ZERO;
+        (path.last, path.refused) = (None, None);
+        let address = path.address;
+        let Some(controller) = path.controller_mut() else { return };
+        controller.limits = Some(limits);
+        for token in &controller.io {
+            if let Some(slot) = self.slots.get_mut(*token) {
+                slot.queue.set_capsule_data_bytes(limits.capsule_data_bytes);
+            }
+        }
+        let instance = controller.instance();
+        let safe = safe_time(self.config.keep_alive, controller.identity());
+        tracing::info!(%address, cntlid = limits.cntlid, queues = limits.io_queues, "controller connected");
+        self.transfer_bytes = self.transfer_bytes.min(limits.transfer_bytes.unwrap_or(u64::MAX)).max(4096);
+        if self.has_begun {
+            return self.ask();
+        }
+        if instance.is_some() {
+            let sqe = EndController::Older.command(0);
+            return self.submit_admin(at, AdminPurpose::Older, Command { sqe, data: CommandData::None });
+        }
+        if self.config.after_crash {
+            self.changes_from = now + safe;
+            tracing::warn!(wait = ?safe, "the target cannot say when older controllers are finished: changes wait");
+        }
+        self.begin();
+    }
+
+    fn begin(&mut self) {
+        self.has_begun = true;
+        self.dispatch();
+        self.tick();
+    }
+
+    fn namespaces_listed(&mut self, path: usize, nsids: &[u32]) {
+        let Some(controller) = self.controller_mut(path) else { return };
+        controller.namespaces.retain(|nsid, _| nsids.contains(nsid));
+        for nsid in nsids {
+            let identify =
+                Identify { cns: Cns::NAMESPACE, cntid: 0, command_set: CommandSet::NVM, nsid: *nsid };
+            let sqe = identify.command(0, Sgl::NONE);
+            let data = CommandData::Receive(IDENTIFY_BYTES as u32);
+            self.submit_admin(path, AdminPurpose::Namespace(*nsid), Command { sqe, data });
+        }
+    }
+
+    pub(super) fn admin_completed(&mut self, tag: u64, cqe: &Cqe) {
+        let now = self.now();
+        let at = usize::try_from(tag).unwrap_or(usize::MAX);
+        let Some(AdminCommand { path, purpose, room, .. }) = self.commands.admin.try_remove(at) else {
+            return;
+        };
+        match purpose {
+            AdminPurpose::Machine(id) => {
+                let controller = self.controller_mut(path);
+                if let Some(initiator) = controller.and_then(|controller| controller.initiator.as_mut()) {
+                    initiator.handle_completion(now, id, cqe, &room);
+                }
+                self.pump(path);
+            }
+            AdminPurpose::Probe => {}
+            AdminPurpose::Namespace(nsid) => {
+                if cqe.status.is_success() {
+                    self.namespace_identified(path, nsid, &room);
+                }
+            }
+            AdminPurpose::Older if cqe.status.is_success() => self.begin(),
+            AdminPurpose::Older => self.lose(path, &Lost::NotEnded(cqe.status)),
+            AdminPurpose::End(fence) => self.fence_answered(fence, cqe.status),
+        }
+    }
+
+    fn namespace_identified(&mut self, path: usize, nsid: u32, data: &[u8]) {
+        let Ok(namespace) = Namespace::decode(data) else { return };
+        let names = (namespace.nguid, namespace.eui64, namespace.lba_format().shift);
+        let known = self.shared.namespace(nsid).map(|known| (known.nguid, known.eui64, known.block_shift));
+        let Some(controller) = self.controller_mut(path) else { return };
+        // Another volume under a known number: writing there would destroy it.
+        if namespace.size == 0 || known.is_some_and(|known| known != names) {
+            controller.namespaces.remove(&nsid);
+            if namespace.size > 0 {
+                tracing::error!(nsid, "this path has another volume under this number: it is not used");
+            }
+            return;
+        }
+        controller.namespaces.insert(nsid, namespace);
+        let limits = controller.limits;
+        self.shared.set_namespace(nsid, &namespace, limits.as_ref());
+        self.publish();
+        self.dispatch();
+    }
+}

@@ -1,0 +1,274 @@
+//! One address: its controller, and when it is tried again.
+
+use super::{Engine, Slot};
+use crate::error::Lost;
+use crate::queue::Queue;
+use crate::shared::PathState;
+use nvme::Status;
+use nvme::end_controller::Instance;
+use nvme::host::{Command, Failure, HostConfig, Initiator, Limits, Purpose, Role};
+use nvme::identify::{Controller as Identity, ControllerAttributes, MultiPath, Namespace};
+use nvme::log_page::{AnaLog, AnaState};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+use transport::poll::Interest;
+
+/// The entries of an admin queue.
+const ADMIN_ENTRIES: u16 = 32;
+
+/// The largest transfer that a connection takes.
+const CONNECTION_BYTES_MAX: u32 = 2 << 20;
+
+#[derive(Debug)]
+pub(super) struct Path {
+    pub(super) address: SocketAddr,
+    pub(super) state: State,
+    pub(super) back_off: Duration,
+    /// Why the last controller was lost.
+    pub(super) last: Option<String>,
+    /// The target refused for good.
+    pub(super) refused: Option<Status>,
+}
+
+#[derive(Debug)]
+pub(super) enum State {
+    /// Until this time.
+    Waiting(Duration),
+    Open(Box<Controller>),
+}
+
+/// A controller, from its first connection to its end.
+#[derive(Debug)]
+pub(super) struct Controller {
+    /// From when the admin queue takes commands.
+    pub(super) initiator: Option<Initiator>,
+    pub(super) admin: usize,
+    pub(super) io: Vec<usize>,
+    /// I/O queues that are being connected: the token, the machine's name, and its Connect.
+    pub(super) connecting: Vec<(usize, u32, Command)>,
+    pub(super) opened: Duration,
+    pub(super) limits: Option<Limits>,
+    pub(super) namespaces: BTreeMap<u32, Namespace>,
+    pub(super) ana: Option<AnaLog>,
+    /// When anything was received last.
+    pub(super) heard: Duration,
+    /// When it was asked whether it lives.
+    pub(super) probe: Option<Duration>,
+}
+
+impl Controller {
+    pub(super) fn identity(&self) -> Option<&Identity> {
+        self.initiator.as_ref()?.controller()
+    }
+
+    pub(super) fn instance(&self) -> Option<Instance> {
+        Instance::of(self.identity()?)
+    }
+
+    /// Whether its I/O queues are connected.
+    pub(super) fn is_live(&self) -> bool {
+        self.initiator.as_ref().is_some_and(Initiator::is_live)
+    }
+
+    /// How it reaches a namespace; `None` if it has not said so yet.
+    pub(super) fn ana_state(&self, namespace: &Namespace) -> Option<AnaState> {
+        if !self.identity()?.multi_path.has(MultiPath::ANA) {
+            return Some(AnaState::OPTIMIZED);
+        }
+        let log = self.ana.as_ref()?;
+        log.groups.iter().find(|group| group.id == namespace.ana_group).map(|group| group.state)
+    }
+}
+
+impl Path {
+    pub(super) const fn new(address: SocketAddr) -> Self {
+        let state = State::Waiting(Duration::ZERO);
+        Self { address, state, back_off: Duration::ZERO, last: None, refused: None }
+    }
+
+    pub(super) const fn controller(&self) -> Option<&Controller> {
+        match &self.state {
+            State::Open(controller) => Some(controller),
+            State::Waiting(_) => None,
+        }
+    }
+
+    pub(super) const fn controller_mut(&mut self) -> Option<&mut Controller> {
+        match &mut self.state {
+            State::Open(controller) => Some(controller),
+            State::Waiting(_) => None,
+        }
+    }
+
+    pub(super) fn is_live(&self) -> bool {
+        self.controller().is_some_and(Controller::is_live)
+    }
+
+    pub(super) fn status(&self) -> PathState {
+        let live = self.controller().filter(|controller| controller.is_live());
+        PathState {
+            address: self.address,
+            cntlid: live.and_then(|controller| controller.limits.map(|limits| limits.cntlid)),
+            is_suspect: live.is_some_and(|controller| controller.probe.is_some()),
+            last_error: self.last.clone(),
+            refused: self.refused,
+        }
+    }
+}
+
+impl Engine {
+    pub(super) fn controller(&self, path: usize) -> Option<&Controller> {
+        self.paths.get(path)?.controller()
+    }
+
+    pub(super) fn controller_mut(&mut self, path: usize) -> Option<&mut Controller> {
+        self.paths.get_mut(path)?.controller_mut()
+    }
+
+    pub(super) fn note_heard(&mut self, path: usize) {
+        let now = self.now();
+        if let Some(controller) = self.controller_mut(path) {
+            controller.heard = now;
+            controller.probe = None;
+        }
+    }
+
+    pub(super) fn host_config(&self) -> HostConfig {
+        HostConfig {
+            host: self.config.host.clone(),
+            host_id: self.config.host_id,
+            subsystem: self.config.subsystem.clone(),
+            role: Role::Io { queues: self.config.queues },
+            entries: self.config.entries,
+            keep_alive: self.config.keep_alive,
+            flow_control: false,
+            keyed: false,
+        }
+    }
+
+    /// Begins a connection of this path.
+    pub(super) fn open_queue(&mut self, path: usize, entries: u16) -> Result<usize, Lost> {
+        let address = self.paths.get(path).map(|path| path.address).ok_or(Lost::Misuse)?;
+        let digests = self.config.digests;
+        let queue = Queue::connect(address, digests, entries, CONNECTION_BYTES_MAX).map_err(Lost::Connect)?;
+        let interest = Interest::BOTH;
+        let token = self.slots.vacant_key();
+        self.poller.add(queue.fd(), token as u64, interest).map_err(Lost::Socket)?;
+        self.next_serial += 1;
+        Ok(self.slots.insert(Slot { queue, path, interest, serial: self.next_serial }))
+    }
+
+    fn open(&mut self, path: usize, now: Duration) {
+        let admin = match self.open_queue(path, ADMIN_ENTRIES) {
+            Ok(admin) => admin,
+            Err(lost) => return self.wait(path, now, &lost),
+        };
+        let controller = Controller {
+            initiator: None,
+            admin,
+            io: Vec::new(),
+            connecting: Vec::new(),
+            opened: now,
+            limits: None,
+            namespaces: BTreeMap::new(),
+            ana: None,
+            heard: now,
+            probe: None,
+        };
+        if let Some(path) = self.paths.get_mut(path) {
+            path.state = State::Open(Box::new(controller));
+        }
+    }
+
+    /// The path is tried again later.
+    fn wait(&mut self, path: usize, now: Duration, lost: &Lost) {
+        let (first, most) = self.config.timing.back_off;
+        let Some(path) = self.paths.get_mut(path) else { return };
+        path.back_off = (path.back_off * 2).clamp(first, most);
+        path.last = Some(lost.to_string());
+        path.refused = match lost {
+            Lost::Failed(Failure::Command(Purpose::Connect, status)) if status.dnr() => Some(*status),
+            _ => None,
+        };
+        tracing::warn!(address = %path.address, error = %lost, again_in = ?path.back_off, "path lost");
+        path.state = State::Waiting(now + path.back_off);
+    }
+
+    pub(super) fn tick_path(&mut self, at: usize, now: Duration) {
+        // Until older controllers are finished, one path at a time: the next one would end this
+        // one's.
+        let may_open = self.has_begun || self.paths.iter().all(|path| path.controller().is_none());
+        let Some(path) = self.paths.get_mut(at) else { return };
+        let Some(controller) = path.controller_mut() else {
+            if matches!(path.state, State::Waiting(until) if now >= until) && may_open {
+                self.open(at, now);
+            }
+            return;
+        };
+        let Some(initiator) = &mut controller.initiator else {
+            if now >= controller.opened + self.config.timing.connect {
+                self.lose(at, &Lost::ConnectTimeout);
+            }
+            return;
+        };
+        if initiator.poll_timeout().is_some_and(|due| now >= due) {
+            initiator.handle_timeout(now);
+            self.pump(at);
+        }
+        self.check_health(at, now);
+    }
+
+    /// A controller that owes answers and says nothing is asked, and lost if it does not answer.
+    fn check_health(&mut self, at: usize, now: Duration) {
+        let timing = self.config.timing;
+        let others = self.paths.iter().enumerate().any(|(other, path)| other != at && path.is_live());
+        let Some(controller) = self.controller(at).filter(|controller| controller.is_live()) else { return };
+        let tags = controller.io.iter().filter_map(|token| self.slots.get(*token));
+        let sent_at = |tag| self.commands.parts.get(usize::try_from(tag).ok()?).map(|part| part.sent_at);
+        let parts = tags.flat_map(|slot| slot.queue.tags()).filter_map(sent_at);
+        let Some(oldest) = parts.chain(self.requests_to_end(at)).min() else { return };
+        if let Some(asked) = controller.probe {
+            let limit = if others { timing.silent } else { timing.silent_alone };
+            if now >= asked + limit {
+                self.lose(at, &Lost::Silent);
+            }
+        } else if now >= oldest + timing.command {
+            self.lose(at, &Lost::CommandTimeout);
+        } else if now >= controller.heard.max(oldest) + timing.suspect {
+            self.probe(at, now);
+        }
+    }
+
+    /// A controller is lost: its reads go elsewhere at once, its changes when it is finished.
+    pub(super) fn lose(&mut self, at: usize, lost: &Lost) {
+        let now = self.now();
+        let Some(path) = self.paths.get_mut(at) else { return };
+        let State::Open(controller) = std::mem::replace(&mut path.state, State::Waiting(now)) else { return };
+        let connecting = controller.connecting.iter().map(|(token, ..)| *token);
+        let tokens: Vec<usize> = connecting.chain(controller.io.iter().copied()).collect();
+        let mut changes = Vec::new();
+        for token in tokens.into_iter().chain([controller.admin]) {
+            let Some(slot) = self.slots.try_remove(token) else { continue };
+            for tag in slot.queue.tags() {
+                self.take_back(tag, &mut changes);
+            }
+            // The descriptor leaves the set when it is closed.
+            slot.queue.reset();
+        }
+        if !changes.is_empty() {
+            let safe = safe_time(self.config.keep_alive, controller.identity());
+            self.fence(now + safe, controller.instance(), changes);
+        }
+        self.wait(at, now, lost);
+    }
+}
+
+/// How long a target may go on with commands of a host that it does not hear any more. TP4129: it
+/// notices after its keep-alive timeout, and within twice of it if any traffic counts (TBKAS); one
+/// more is for the host's own clock to begin. CQT is what its commands then take.
+pub(super) fn safe_time(keep_alive: Duration, identity: Option<&Identity>) -> Duration {
+    let by_traffic = identity.is_none_or(|one| one.attributes.has(ControllerAttributes::TRAFFIC_KEEPS_ALIVE));
+    let quiesce = identity.map_or(0, |one| u64::from(one.quiesce_ms));
+    keep_alive * if by_traffic { 3 } else { 2 } + Duration::from_millis(quiesce)
+}

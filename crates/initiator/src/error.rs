@@ -1,0 +1,95 @@
+//! What callers are told, and why connections are lost.
+
+use nvme::Status;
+use nvme::host::{DiscoveryError, Failure};
+use nvme::pdu::{FatalError, Malformed};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// Why a request or an attachment failed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// No address was given.
+    #[error("no address to connect to")]
+    NoAddress,
+    /// A loop could not be started.
+    #[error("cannot start: {0}")]
+    Start(String),
+    /// No address led to a controller in time.
+    #[error("no controller within {within:?}: {causes}")]
+    Unreachable {
+        /// How long was tried.
+        within: Duration,
+        /// What each address said.
+        causes: String,
+    },
+    /// The target refuses the host, or what it asks for: trying again does not help.
+    #[error("{address} refuses: {status}")]
+    Refused {
+        /// The address.
+        address: SocketAddr,
+        /// The status of Connect.
+        status: Status,
+    },
+    /// The subsystem has no such namespace.
+    #[error("there is no namespace {nsid}; the subsystem has {present:?}")]
+    NoNamespace {
+        /// The namespace.
+        nsid: u32,
+        /// Those that there are.
+        present: Vec<u32>,
+    },
+    /// Beyond the end of the volume, or not a multiple of its blocks.
+    #[error("{bytes} bytes at {offset} are not blocks of the volume")]
+    OutOfRange {
+        /// The first byte.
+        offset: u64,
+        /// The length.
+        bytes: u64,
+    },
+    /// No path served the request in time.
+    #[error("no path for {0:?}")]
+    NoPath(Duration),
+    /// Every path says that the namespace is lost to it.
+    #[error("every path has lost the namespace for good (ANA persistent loss)")]
+    PersistentLoss,
+    /// The controller says that the command cannot succeed.
+    #[error("the command failed: {0}")]
+    Command(Status),
+    /// The controller has no such command.
+    #[error("the controller does not have this command")]
+    Unsupported,
+    /// The attachment ended.
+    #[error("the attachment has ended")]
+    Ended,
+    /// Discovery failed.
+    #[error("discovery: {0}")]
+    Discovery(#[from] DiscoveryError),
+}
+
+/// Why a connection or a controller is lost.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Lost {
+    #[error("cannot connect: {0}")]
+    Connect(std::io::Error),
+    #[error("not connected in time")]
+    ConnectTimeout,
+    #[error("{0}")]
+    Socket(std::io::Error),
+    #[error("the controller closed the connection")]
+    Closed,
+    #[error("the controller broke the protocol: {0}")]
+    Malformed(Malformed),
+    #[error("the controller ended the connection: {0:?}")]
+    Terminated(FatalError),
+    #[error("{0}")]
+    Failed(Failure),
+    #[error("the controller is silent")]
+    Silent,
+    #[error("a command was not completed in time")]
+    CommandTimeout,
+    #[error("older controllers of this host were not ended: {0}")]
+    NotEnded(Status),
+    #[error("the controller takes no command")]
+    Misuse,
+}

@@ -1,0 +1,219 @@
+//! What callers and the loop have in common.
+
+use crate::engine::io_optional as optional;
+use crate::error::Error;
+use crate::request::{Completion, Operation};
+use nvme::Status;
+use nvme::host::Limits;
+use nvme::identify::Namespace as Identity;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::mpsc::Sender;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use transport::poll::Waker;
+
+/// A namespace of the subsystem.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Namespace {
+    /// Its number.
+    pub nsid: u32,
+    /// Its blocks.
+    pub blocks: u64,
+    /// Their size as a power of two.
+    pub block_shift: u8,
+    /// Its identifier in the world, zeroes if it has none.
+    pub nguid: [u8; 16],
+    /// Likewise.
+    pub eui64: [u8; 8],
+    /// Whether zeroes can be written without sending them.
+    pub write_zeroes: bool,
+    /// Whether blocks can be deallocated.
+    pub deallocate: bool,
+    /// Whether deallocated blocks read as zeroes.
+    pub deallocated_reads_zero: bool,
+    /// Whether completed writes may be lost without Flush.
+    pub volatile_cache: bool,
+    /// The best length of transfers in blocks, 0 if none is better.
+    pub preferred_blocks: u16,
+    /// The target refuses to change it.
+    pub write_protected: bool,
+}
+
+impl Namespace {
+    /// The size of a block in bytes.
+    #[must_use]
+    pub const fn block_bytes(&self) -> u32 {
+        1 << self.block_shift
+    }
+
+    /// The size in bytes.
+    #[must_use]
+    pub const fn bytes(&self) -> u64 {
+        self.blocks.saturating_mul(1 << self.block_shift)
+    }
+}
+
+/// How a path is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PathState {
+    /// The address.
+    pub address: SocketAddr,
+    /// The controller, if it can be used.
+    pub cntlid: Option<u16>,
+    /// It owes an answer, and was asked whether it lives.
+    pub is_suspect: bool,
+    /// Why the last attempt or controller ended, until the next one is there.
+    pub last_error: Option<String>,
+    /// The target refused for good.
+    pub refused: Option<Status>,
+}
+
+/// A request for the loop.
+#[derive(Debug)]
+pub(crate) struct Message {
+    pub(crate) nsid: u32,
+    pub(crate) operation: Operation,
+    pub(crate) cookie: u64,
+    pub(crate) reply: Sender<Completion>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    inbox: Vec<Message>,
+    is_ended: bool,
+    has_begun: bool,
+    namespaces: BTreeMap<u32, Namespace>,
+    reachable: Vec<u32>,
+    paths: Vec<PathState>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) waker: Waker,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+impl Shared {
+    pub(crate) fn new(waker: Waker) -> Self {
+        Self { waker, state: Mutex::default(), changed: Condvar::new() }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn submit(&self, message: Message) {
+        let mut state = self.state();
+        let must_wake = state.inbox.is_empty();
+        state.inbox.push(message);
+        drop(state);
+        if must_wake {
+            self.waker.wake();
+        }
+    }
+
+    pub(crate) fn end(&self) {
+        self.state().is_ended = true;
+        self.waker.wake();
+    }
+
+    pub(crate) fn take(&self) -> (Vec<Message>, bool) {
+        let mut state = self.state();
+        (std::mem::take(&mut state.inbox), state.is_ended)
+    }
+
+    pub(crate) fn namespace(&self, nsid: u32) -> Option<Namespace> {
+        self.state().namespaces.get(&nsid).copied()
+    }
+
+    pub(crate) fn nsids(&self) -> Vec<u32> {
+        self.state().namespaces.keys().copied().collect()
+    }
+
+    pub(crate) fn namespaces(&self) -> Vec<Namespace> {
+        self.state().namespaces.values().copied().collect()
+    }
+
+    pub(crate) fn paths(&self) -> Vec<PathState> {
+        self.state().paths.clone()
+    }
+
+    pub(crate) fn set_namespace(&self, nsid: u32, identity: &Identity, limits: Option<&Limits>) {
+        let (write_zeroes, deallocate) = limits.map_or((false, false), |limits| optional(limits.commands));
+        let namespace = Namespace {
+            nsid,
+            blocks: identity.size,
+            block_shift: identity.lba_format().shift,
+            nguid: identity.nguid,
+            eui64: identity.eui64,
+            write_zeroes,
+            deallocate,
+            deallocated_reads_zero: identity.deallocation & 7 == 1,
+            volatile_cache: limits.is_none_or(|limits| limits.volatile_cache),
+            preferred_blocks: identity.noiob,
+            write_protected: identity.attributes & 1 != 0,
+        };
+        self.state().namespaces.insert(nsid, namespace);
+    }
+
+    pub(crate) fn publish(
+        &self,
+        has_begun: bool,
+        paths: Vec<PathState>,
+        is_reachable: impl Fn(&u32) -> bool,
+    ) {
+        let mut state = self.state();
+        state.has_begun = has_begun;
+        state.paths = paths;
+        let reachable = state.namespaces.keys().copied().filter(is_reachable).collect();
+        state.reachable = reachable;
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    /// Waits until the namespace is reachable; fails at once if every address refuses for good.
+    pub(crate) fn wait_until_reachable(
+        &self,
+        nsid: Option<u32>,
+        within: Duration,
+    ) -> Result<Namespace, Error> {
+        let deadline = Instant::now() + within;
+        let mut state = self.state();
+        loop {
+            if state.has_begun {
+                let found = state.reachable.iter().find(|one| nsid.is_none_or(|nsid| nsid == **one));
+                if let Some(namespace) = found.and_then(|nsid| state.namespaces.get(nsid)) {
+                    return Ok(*namespace);
+                }
+            }
+            let refused = |path: &PathState| path.refused.map(|status| (path.address, status));
+            if let (Some((address, status)), true) =
+                (state.paths.iter().find_map(refused), state.paths.iter().all(|path| path.refused.is_some()))
+            {
+                return Err(Error::Refused { address, status });
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(Self::failure(&state, nsid, within));
+            }
+            let waited = self.changed.wait_timeout(state, left);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    fn failure(state: &State, nsid: Option<u32>, within: Duration) -> Error {
+        let is_live = state.paths.iter().any(|path| path.cntlid.is_some());
+        let present: Vec<u32> = state.namespaces.keys().copied().collect();
+        if is_live && nsid.is_none_or(|nsid| !present.contains(&nsid)) {
+            return Error::NoNamespace { nsid: nsid.unwrap_or(1), present };
+        }
+        let cause = |path: &PathState| {
+            let error = path.last_error.as_deref().unwrap_or("not tried yet, or not done");
+            format!("{}: {error}", path.address)
+        };
+        let causes: Vec<String> = state.paths.iter().map(cause).collect();
+        Error::Unreachable { within, causes: causes.join("; ") }
+    }
+}

@@ -1,0 +1,126 @@
+//! Attaching, and what is read and written.
+
+use crate::fixture::wait_for_paths;
+use crate::fixture::{
+    HOST, PATIENCE, SUBSYSTEM, VOLUME_BYTES, attach, config, nqn, target, target_with, volume,
+};
+use initiator::{Attachment, Digests, Error, HostId, Operation, discover};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use target::{Access, Export};
+
+#[test]
+fn what_was_written_is_read_in_all_sizes_with_and_without_digests() {
+    let target = target();
+    for digests in [Digests::default(), Digests { header: true, data: true }] {
+        let mut config = config(target.addresses().to_vec());
+        config.digests = digests;
+        let (attachment, volume) = attach(config);
+        let mut random = fastrand::Rng::with_seed(3);
+        for blocks in [1, 2, 3, 16, 255, 256, 257, 700, 2048] {
+            let mut data = vec![0; blocks * 4096];
+            random.fill(&mut data);
+            let offset = 4096 * random.u64(0..4096);
+            volume.write(offset, data.clone()).unwrap();
+            assert!(volume.read(offset, data.len()).unwrap() == data, "{blocks} blocks");
+        }
+        volume.flush().unwrap();
+        drop(attachment);
+    }
+}
+
+#[test]
+fn zeroes_and_deallocated_blocks_read_as_zeroes_and_their_neighbours_stay() {
+    let target = target();
+    let (_attachment, volume) = attach(config(target.addresses().to_vec()));
+    assert!(volume.namespace().write_zeroes && volume.namespace().deallocate);
+    let zeroes =
+        |offset, bytes, deallocate| Operation::WriteZeroes { offset, bytes, deallocate, durable: true };
+    for operation in [
+        zeroes(1 << 20, 3 << 20, false),
+        zeroes(1 << 20, 3 << 20, true),
+        Operation::Deallocate { offset: 1 << 20, bytes: 3 << 20 },
+    ] {
+        volume.write(0, vec![7; 5 << 20]).unwrap();
+        volume.execute(operation).unwrap();
+        let data = volume.read(0, 5 << 20).unwrap();
+        let is = |range: std::ops::Range<usize>, byte| data[range].iter().all(|one| *one == byte);
+        assert!(is(0..1 << 20, 7) && is(1 << 20..4 << 20, 0) && is(4 << 20..5 << 20, 7));
+    }
+}
+
+#[test]
+fn many_operations_at_once_do_not_mix_and_overlapping_writes_keep_their_order() {
+    let target = target();
+    let (attachment, volume) = attach(config(target.addresses().to_vec()));
+    wait_for_paths(&attachment, 2);
+    let (reply, completions) = channel();
+    // Every block is written many times; the last one must win.
+    let (rounds, blocks) = (20_u64, 64_u64);
+    for round in 0..rounds {
+        for block in 0..blocks {
+            let data = Arc::new(vec![(round + block) as u8; 4096]);
+            let operation = Operation::Write { offset: block * 4096, data, durable: false };
+            volume.submit(operation, round * blocks + block, &reply);
+        }
+    }
+    for _ in 0..rounds * blocks {
+        completions.recv_timeout(PATIENCE).unwrap().result.unwrap();
+    }
+    for block in 0..blocks {
+        let operation = Operation::Read { offset: block * 4096, memory: vec![0; 4096] };
+        volume.submit(operation, block, &reply);
+    }
+    let mut seen = BTreeMap::new();
+    for _ in 0..blocks {
+        let completion = completions.recv_timeout(PATIENCE).unwrap();
+        let data = completion.result.unwrap();
+        assert!(data.iter().all(|byte| *byte == data[0]));
+        seen.insert(completion.cookie, data[0]);
+    }
+    assert!(seen.iter().all(|(block, byte)| *byte == (rounds - 1 + block) as u8), "{seen:?}");
+}
+
+#[test]
+fn what_is_outside_of_the_volume_or_its_blocks_is_refused() {
+    let target = target();
+    let (_attachment, volume) = attach(config(target.addresses().to_vec()));
+    for (offset, bytes) in [(1, 4096), (0, 100), (0, 0), (VOLUME_BYTES, 4096), (VOLUME_BYTES - 4096, 8192)] {
+        assert!(matches!(volume.read(offset, bytes), Err(Error::OutOfRange { .. })), "{offset} {bytes}");
+    }
+    assert!(matches!(volume.read(u64::MAX - 4095, 4096), Err(Error::OutOfRange { .. })));
+}
+
+#[test]
+fn refused_hosts_missing_namespaces_and_wrong_names_are_told_apart() {
+    let allowed = Access::Only([nqn(HOST)].into());
+    let target = target_with(allowed, &[Export { nsid: 3, volume: volume(1) }]);
+    let addresses = target.addresses().to_vec();
+
+    let attachment = Attachment::start(config(addresses.clone())).unwrap();
+    assert!(attachment.volume(None, PATIENCE).unwrap().namespace().nsid == 3);
+    let error = attachment.volume(Some(9), std::time::Duration::from_secs(1)).unwrap_err();
+    assert_eq!(error, Error::NoNamespace { nsid: 9, present: vec![3] });
+
+    let mut stranger = config(addresses.clone());
+    stranger.host = nqn("nqn.2026-11.test:stranger");
+    let error = Attachment::start(stranger).unwrap().volume(None, PATIENCE).unwrap_err();
+    assert!(matches!(error, Error::Refused { .. }), "{error}");
+
+    let mut other = config(addresses);
+    other.subsystem = nqn("nqn.2026-11.test:other");
+    let error = Attachment::start(other).unwrap().volume(None, PATIENCE).unwrap_err();
+    assert!(matches!(error, Error::Refused { .. }), "{error}");
+}
+
+#[test]
+fn discovery_lists_the_subsystem_with_all_addresses() {
+    let target = target();
+    let found = discover(target.addresses()[0], &nqn(HOST), HostId([7; 16]), PATIENCE).unwrap();
+    assert_eq!(found.len(), 1);
+    assert_eq!((found[0].subsystem.as_str(), found[0].addresses.as_slice()), (SUBSYSTEM, target.addresses()));
+    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let error = discover(nobody, &nqn(HOST), HostId([7; 16]), PATIENCE).unwrap_err();
+    assert!(matches!(error, Error::Unreachable { .. }), "{error}");
+}

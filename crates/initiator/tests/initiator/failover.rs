@@ -1,0 +1,160 @@
+//! Paths that break or fall silent: nothing is lost, and no late original is executed.
+
+use crate::fixture::{PATIENCE, Relay, attach, config, target, wait_for_paths};
+use initiator::{Completion, Operation, Volume};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
+use target::Target;
+
+const BLOCKS: u64 = 256;
+
+fn relays(target: &Target, replace: Option<(&'static [u8], &'static [u8])>) -> [Relay; 2] {
+    [0, 1].map(|at| Relay::replacing(target.addresses()[at], replace))
+}
+
+/// Writes with a number in each block; remembers the last one that was acknowledged.
+struct Load {
+    volume: Volume,
+    reply: Sender<Completion>,
+    completions: Receiver<Completion>,
+    round: u64,
+}
+
+impl Load {
+    fn new(volume: &Volume) -> Self {
+        let (reply, completions) = channel();
+        Self { volume: volume.clone(), reply, completions, round: 0 }
+    }
+
+    /// Begins to write every block.
+    fn submit(&mut self) {
+        self.round += 1;
+        for block in 0..BLOCKS {
+            let data = Arc::new(vec![self.round as u8; 4096]);
+            let operation = Operation::Write { offset: block * 4096, data, durable: false };
+            self.volume.submit(operation, block, &self.reply);
+        }
+    }
+
+    fn wait(&self) {
+        for _ in 0..BLOCKS {
+            self.completions.recv_timeout(PATIENCE).unwrap().result.unwrap();
+        }
+    }
+
+    fn check(&self) {
+        let data = self.volume.read(0, (BLOCKS * 4096) as usize).unwrap();
+        assert!(data.iter().all(|byte| *byte == self.round as u8), "round {}", self.round);
+    }
+}
+
+#[test]
+fn a_path_that_is_cut_under_load_loses_nothing_and_comes_back() {
+    let target = target();
+    let relays = relays(&target, None);
+    let (attachment, volume) = attach(config(relays.iter().map(|relay| relay.address).collect()));
+    wait_for_paths(&attachment, 2);
+    let mut load = Load::new(&volume);
+    for turn in 0..6 {
+        load.submit();
+        relays[turn % 2].cut();
+        load.wait();
+        load.check();
+        relays[turn % 2].pass();
+        wait_for_paths(&attachment, 2);
+    }
+}
+
+#[test]
+fn a_write_held_on_a_silent_path_is_never_executed_after_its_retry() {
+    let target = target();
+    let relays = relays(&target, None);
+    let (attachment, volume) = attach(config(relays.iter().map(|relay| relay.address).collect()));
+    let mut load = Load::new(&volume);
+    for turn in 0..4 {
+        wait_for_paths(&attachment, 2);
+        let relay = &relays[turn % 2];
+        relay.silence();
+        // Some of these are held by the relay, and are sent again on the other path.
+        load.submit();
+        load.wait();
+        // Newer data.
+        load.submit();
+        load.wait();
+        load.check();
+        // Now the relay delivers the late originals.
+        relay.pass();
+        wait_for_paths(&attachment, 2);
+        load.check();
+    }
+}
+
+#[test]
+fn with_one_path_requests_wait_for_its_return() {
+    let target = target();
+    let relay = Relay::to(target.addresses()[0]);
+    let (_attachment, volume) = attach(config(vec![relay.address]));
+    let mut load = Load::new(&volume);
+    load.submit();
+    relay.cut();
+    load.submit();
+    relay.pass();
+    load.wait();
+    load.wait();
+    load.check();
+}
+
+#[test]
+fn a_target_that_cannot_say_when_it_is_finished_gets_its_reads_again_at_once_and_writes_later() {
+    let target = target();
+    // A target without the command, as others are.
+    let relays = relays(&target, Some((b"TRNKEND1", b"--------")));
+    let mut config = config(relays.iter().map(|relay| relay.address).collect());
+    config.keep_alive = Duration::from_secs(3);
+    let (attachment, volume) = attach(config);
+    wait_for_paths(&attachment, 2);
+    let mut load = Load::new(&volume);
+    load.submit();
+    load.wait();
+
+    relays[0].silence();
+    load.submit();
+    let (reply, reads) = channel();
+    for block in 0..64 {
+        let operation = Operation::Read { offset: (BLOCKS + block) * 4096, memory: vec![0; 4096] };
+        volume.submit(operation, block, &reply);
+    }
+    for _ in 0..64 {
+        reads.recv_timeout(PATIENCE).unwrap().result.unwrap();
+    }
+    // Those that were sent on the silent path are still held back, for nine seconds.
+    let done = load.completions.try_iter().count() as u64;
+    assert!(done < BLOCKS, "writes were sent again before the old controller was finished");
+    for _ in done..BLOCKS {
+        load.completions.recv_timeout(PATIENCE).unwrap().result.unwrap();
+    }
+    load.check();
+}
+
+#[test]
+fn an_attachment_ends_what_an_earlier_one_has_left() {
+    let target = target();
+    let relay = Relay::to(target.addresses()[0]);
+    let (first, volume) = attach(config(vec![relay.address]));
+    volume.write(0, vec![1; 4096]).unwrap();
+    // The first one is killed while a write of it is on its way.
+    relay.silence();
+    let (reply, _completions) = channel();
+    let late = Operation::Write { offset: 0, data: Arc::new(vec![2; 4096]), durable: false };
+    volume.submit(late, 0, &reply);
+    let stayed = target.usage().controllers;
+    assert_eq!(stayed, 1);
+    let (second, volume) = attach(config(vec![target.addresses()[1]]));
+    assert_eq!(target.usage().controllers, 1, "the older controller is gone");
+    volume.write(0, vec![3; 4096]).unwrap();
+    relay.pass();
+    drop(first);
+    assert!(volume.read(0, 4096).unwrap() == vec![3; 4096]);
+    drop(second);
+}

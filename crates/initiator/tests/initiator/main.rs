@@ -1,0 +1,5 @@
+//! Hosts attach to targets in this process, over relays that can be silenced and cut.
+
+mod attach;
+mod failover;
+mod fixture;
