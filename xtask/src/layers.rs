@@ -60,6 +60,7 @@ pub(crate) const RULES: &[Rule] = &[
     Rule { ours_in_tests: &["rpc"], ..pure("nfs3", &["xdr", "fs", "drc"], &["thiserror", "smallvec"]) },
     pure("nfs4", &["xdr", "rpc", "fs"], &["thiserror"]),
     pure("nlm", &["xdr"], &[]),
+    pure("nbd", &[], &["thiserror"]),
     pure("nvme", &[], &["thiserror", "crc32c"]),
     pure("state", &[], &["siphasher", "thiserror", "xxhash-rust"]),
     pure("rpcrdma", &["xdr"], &["thiserror", "smallvec"]),
