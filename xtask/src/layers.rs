@@ -121,6 +121,7 @@ pub(crate) const RULES: &[Rule] = &[
         &["server", "store"],
     ),
     rule("mount", Layer::Runtime, &["fs", "client"], &[]),
+    rule("attach", Layer::Runtime, &["nbd", "initiator", "client"], &["volumes", "target"]),
     rule("lab", Layer::Tool, &[], &[]),
     // The limit is measured over the same sockets, and the files are made by name.
     rule(
@@ -150,7 +151,7 @@ pub(crate) const RULES: &[Rule] = &[
         Layer::Binary,
         &[
             "fs", "record", "metrics", "plan", "check", "fio", "store", "server", "target", "client",
-            "mount", "copy", "lab", "bench", "report", "runbook",
+            "initiator", "attach", "mount", "copy", "lab", "bench", "report", "runbook",
         ],
         &[
             "xdr",

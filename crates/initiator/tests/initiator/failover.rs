@@ -128,6 +128,10 @@ fn a_target_that_cannot_say_when_it_is_finished_gets_its_reads_again_at_once_and
     for _ in 0..64 {
         reads.recv_timeout(PATIENCE).unwrap().result.unwrap();
     }
+    // Writes of other blocks, which go after all that may be sent.
+    for block in 0..64 {
+        volume.write((2 * BLOCKS + block) * 4096, vec![9; 4096]).unwrap();
+    }
     // Those that were sent on the silent path are still held back, for nine seconds.
     let done = load.completions.try_iter().count() as u64;
     assert!(done < BLOCKS, "writes were sent again before the old controller was finished");

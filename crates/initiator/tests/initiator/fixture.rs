@@ -148,10 +148,12 @@ fn copy(
     let mut buffer = vec![0; 64 << 10];
     while let Ok(bytes @ 1..) = from.read(&mut buffer) {
         let data = &mut buffer[..bytes];
-        if let Some((old, new)) = replace {
-            if let Some(at) = data.windows(old.len()).position(|window| window == old) {
-                data[at..at + new.len()].copy_from_slice(new);
-            }
+        let found = replace.and_then(|(old, new)| {
+            let at = data.windows(old.len()).position(|window| window == old)?;
+            Some((at, new))
+        });
+        if let Some((at, new)) = found {
+            data[at..at + new.len()].copy_from_slice(new);
         }
         if !state.passes() || to.write_all(data).is_err() {
             break;
