@@ -145,7 +145,7 @@ fn what_one_connection_writes_another_reads() {
     let fixture = Fixture::start();
     let (mut one, mut other) = (fixture.begin(), fixture.begin());
     for (at, bytes) in [(0, 4096), (1 << 20, 3 << 20), (5 << 20, 8 << 20)] {
-        let data: Vec<u8> = (0..bytes).map(|byte: u32| (byte * 7 >> 3) as u8).collect();
+        let data: Vec<u8> = (0..bytes).map(|byte: u32| ((byte * 7) >> 3) as u8).collect();
         one.write(at, &data);
         assert!(other.read(at, bytes) == data, "{bytes} bytes at {at}");
     }
