@@ -1,6 +1,7 @@
 //! `trunkline block`: block volumes for hosts, over NVMe over Fabrics. The crate `target` serves
-//! them; this module converts the command line.
+//! them, `initiator` and `attach` take them as disks; this module converts the command line.
 
+mod attach;
 mod serve;
 
 use crate::error::Error;
@@ -17,11 +18,13 @@ pub struct BlockArgs {
 #[derive(Debug, Subcommand)]
 enum BlockCommand {
     Serve(serve::ServeArgs),
+    Attach(attach::AttachArgs),
 }
 
 /// Runs a subcommand of `trunkline block`.
 pub fn run(args: &BlockArgs) -> Result<ExitCode, Error> {
     match &args.command {
         BlockCommand::Serve(args) => serve::run(args),
+        BlockCommand::Attach(args) => attach::run(args),
     }
 }

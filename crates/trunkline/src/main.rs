@@ -5,6 +5,7 @@
 //! standard output, everything else (errors, logs, progress) to standard error.
 
 mod agent;
+mod attach;
 mod attributes;
 mod bench;
 mod block;
@@ -64,6 +65,7 @@ enum Command {
     Agent(agent::AgentArgs),
     Serve(serve::ServeArgs),
     Block(block::BlockArgs),
+    Attach(attach::AttachArgs),
     Mount(mount::MountArgs),
     Umount(umount::UmountArgs),
     Status(status::StatusArgs),
@@ -114,6 +116,7 @@ fn run(command: Command) -> Result<ExitCode, Error> {
         Command::Agent(args) => agent::run(&args),
         Command::Serve(args) => serve::run(args),
         Command::Block(args) => block::run(&args),
+        Command::Attach(args) => attach::run(&args),
         Command::Mount(args) => mount::run(&args),
         Command::Umount(args) => umount::run(&args),
         Command::Status(args) => status::run(&args),

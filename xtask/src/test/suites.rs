@@ -143,6 +143,15 @@ pub(crate) const SUITES: &[Suite] = &[
         needs: &[Need::Root, Need::LoopDevices],
     },
     Suite {
+        name: "block",
+        about: "volumes and files of NFS servers as disks: qemu-io, nbdcopy, killed and started again",
+        tier: Tier::Ci,
+        minutes: 1,
+        command: &["test", "--package", "trunkline", "--test", "block_attach"],
+        packages: &["libnbd-bin", "qemu-utils"],
+        needs: &[],
+    },
+    Suite {
         name: "lab",
         about: "links shaped, cut and silenced on this kernel, nothing left behind",
         tier: Tier::Ci,

@@ -1,0 +1,179 @@
+//! `trunkline block attach`: a volume as a disk for programs of this host, over all paths to it.
+
+mod identity;
+
+use crate::attach::{bind, refused, usage};
+use crate::error::Error;
+use crate::output;
+use attach::{Earlier, Server, Socket, VolumeDisk};
+use clap::Args;
+use initiator::{Attachment, Config, Digests, Nqn, NqnError, PathState, Volume, discover};
+use server::config::size;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+/// How long the first path may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How long the others may take before the disk is served without them.
+const OTHERS: Duration = Duration::from_secs(2);
+
+/// Attach a volume of an NVMe/TCP target as a disk: NBD on a UNIX socket, for QEMU, fio and others.
+///
+/// Each --connect is a path; all are used, and a path that fails is left in under a second. A write
+/// is sent again on another path only when the target is known to have finished the first one:
+/// targets of `trunkline block serve` say so at once, for others that takes three keep-alive
+/// timeouts. Without --nqn, this lists what there is.
+///
+/// SIGTERM and SIGINT end it, after the requests that are under way; it removes its socket then.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct AttachArgs {
+    /// Address of a controller or of a discovery service. May be repeated.
+    #[arg(long, value_name = "ADDR:PORT", required = true)]
+    connect: Vec<SocketAddr>,
+    /// Name of the subsystem.
+    #[arg(long, value_name = "NQN", value_parser = nqn, requires = "socket")]
+    nqn: Option<Nqn>,
+    /// Number of the namespace [default: the first one].
+    #[arg(long, value_name = "N", requires = "nqn", value_parser = clap::value_parser!(u32).range(1..))]
+    namespace: Option<u32>,
+    /// The UNIX socket on which the disk is served.
+    #[arg(long, value_name = "PATH", requires = "nqn")]
+    socket: Option<PathBuf>,
+    /// Name of this host [default: that in /etc/nvme/hostnqn, else one of /etc/machine-id].
+    #[arg(long, value_name = "NQN", value_parser = nqn)]
+    hostnqn: Option<Nqn>,
+    /// I/O queues on each path.
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=32))]
+    queues: u16,
+    /// Keep-alive timeout in seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=600))]
+    keep_alive: u64,
+    /// Check headers and data by digests.
+    #[arg(long)]
+    digests: bool,
+}
+
+const EXAMPLES: &str = "Examples:\n  \
+    trunkline block attach --connect 10.0.0.1:4420     # what is there\n  \
+    trunkline block attach --connect 10.0.0.1:4420 --connect 10.0.1.1:4420 \\\n      \
+        --nqn nqn.2026-11.org.example:store --namespace 1 --socket /run/vm.sock\n  \
+    qemu-system-x86_64 -drive file=nbd+unix:///?socket=/run/vm.sock,format=raw,if=virtio";
+
+fn nqn(text: &str) -> Result<Nqn, NqnError> {
+    Nqn::new(text)
+}
+
+/// Lists what there is, or serves the disk until a signal.
+pub fn run(args: &AttachArgs) -> Result<ExitCode, Error> {
+    let host = args.hostnqn.clone().map_or_else(identity::host, Ok)?;
+    let (Some(subsystem), Some(path)) = (&args.nqn, &args.socket) else { return list(args, &host) };
+    let mut signals = Signals::new([SIGTERM, SIGINT]).map_err(Error::Signals)?;
+    let socket = bind(path)?;
+    let (attachment, volume) = attach(args, host, subsystem, path, &socket)?;
+    let mut text = String::new();
+    let namespace = volume.namespace();
+    let (words, block) = (size::in_words(namespace.bytes()), namespace.block_bytes());
+    // Writing to a string does not fail.
+    let _ = writeln!(text, "namespace {} of {subsystem}: {words}, blocks of {block} bytes", namespace.nsid);
+    for path in settled(&attachment) {
+        let state = match (path.cntlid, path.last_error) {
+            (Some(cntlid), _) => format!("controller {cntlid}"),
+            (None, Some(error)) => format!("warning: not connected: {error}"),
+            (None, None) => "warning: not connected yet".to_owned(),
+        };
+        let _ = writeln!(text, "path {}: {state}", path.address);
+    }
+    let server = Server::start(socket, VolumeDisk(volume)).map_err(|error| refused(&error))?;
+    output::print(&(text + &usage(path)))?;
+    // Until the first signal.
+    signals.forever().next();
+    drop(server);
+    drop(attachment);
+    Ok(ExitCode::SUCCESS)
+}
+
+fn attach(
+    args: &AttachArgs,
+    host: Nqn,
+    subsystem: &Nqn,
+    path: &Path,
+    socket: &Socket,
+) -> Result<(Attachment, Volume), Error> {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let host_id = identity::of_disk(&host, &path);
+    let mut config = Config::new(host.clone(), host_id, subsystem.clone(), args.connect.clone());
+    config.queues = args.queues;
+    config.keep_alive = Duration::from_secs(args.keep_alive);
+    config.digests = Digests { header: args.digests, data: args.digests };
+    config.after_crash = socket.earlier == Earlier::Killed;
+    let attachment = Attachment::start(config).map_err(|error| explain(&error, &host))?;
+    let volume = attachment.volume(args.namespace, PATIENCE).map_err(|error| explain(&error, &host))?;
+    Ok((attachment, volume))
+}
+
+/// The paths, once each is connected or has failed.
+fn settled(attachment: &Attachment) -> Vec<PathState> {
+    let deadline = Instant::now() + OTHERS;
+    loop {
+        let paths = attachment.paths();
+        let is_settled = |path: &PathState| path.cntlid.is_some() || path.last_error.is_some();
+        if paths.iter().all(is_settled) || Instant::now() >= deadline {
+            return paths;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// What the discovery services at these addresses know.
+fn list(args: &AttachArgs, host: &Nqn) -> Result<ExitCode, Error> {
+    let mut found: BTreeMap<String, Vec<SocketAddr>> = BTreeMap::new();
+    for address in &args.connect {
+        let log = discover(*address, host, identity::of_host(host), PATIENCE);
+        for one in log.map_err(|error| explain(&error, host))? {
+            let addresses = found.entry(one.subsystem.to_string()).or_default();
+            addresses.extend(one.addresses);
+            addresses.sort_unstable();
+            addresses.dedup();
+        }
+    }
+    if found.is_empty() {
+        return Err(Error::Refused {
+            sentence: "there is no subsystem".to_owned(),
+            cause: format!("the target shows none to {host}"),
+            advice: format!("--allow {host} at the target"),
+        });
+    }
+    let mut text = String::new();
+    for (name, addresses) in found {
+        // Writing to a string does not fail.
+        let _ = writeln!(text, "{name}");
+        let connect: Vec<String> = addresses.iter().map(|address| format!("--connect {address}")).collect();
+        let _ = writeln!(text, "  trunkline block attach {} --nqn {name} --socket PATH", connect.join(" "));
+    }
+    output::print(&text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Why there is no volume.
+fn explain(error: &initiator::Error, host: &Nqn) -> Error {
+    let advice = match error {
+        initiator::Error::Refused { .. } => {
+            format!(
+                "--allow {host} at the target, and the --nqn that `trunkline block attach --connect` lists"
+            )
+        }
+        initiator::Error::NoNamespace { .. } => "a --namespace that the subsystem has".to_owned(),
+        _ => {
+            "the address of a controller: `trunkline block attach --connect ADDR:PORT` lists them".to_owned()
+        }
+    };
+    Error::Refused { sentence: "cannot attach the volume".to_owned(), cause: error.to_string(), advice }
+}

@@ -1,0 +1,192 @@
+//! Tests `trunkline block attach` and `trunkline attach` as a user starts them, with the programs
+//! of others that take disks by NBD.
+
+use rustix::process::Signal;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+use tempfile::TempDir;
+use testkit::{Process, Stream};
+
+const TIMEOUT: Duration = Duration::from_secs(60);
+const HOST: &str = "nqn.2026-11.test:host";
+const SUBSYSTEM: &str = "nqn.2026-11.test:store";
+
+fn trunkline(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_trunkline"));
+    command.args(arguments).env_remove("TRUNKLINE_LOG");
+    command
+}
+
+fn start(arguments: &[&str]) -> Process {
+    let process = Process::spawn(trunkline(arguments));
+    process.wait_for_line("ready", TIMEOUT);
+    process
+}
+
+/// A target with a volume of memory on two addresses.
+fn target(directory: &Path) -> (Process, Vec<String>) {
+    let state = directory.join("state").display().to_string();
+    let process = start(&[
+        "block",
+        "serve",
+        "--volume",
+        "mem:128MiB",
+        "--listen",
+        "127.0.0.1:0",
+        "--listen",
+        "127.0.0.1:0",
+        "--allow",
+        HOST,
+        "--nqn",
+        SUBSYSTEM,
+        "--state",
+        &state,
+    ]);
+    let out = process.output(Stream::Out);
+    let addresses = out.lines().filter_map(|line| line.strip_prefix("listening on ")).map(str::to_owned);
+    let addresses: Vec<String> = addresses.collect();
+    assert_eq!(addresses.len(), 2, "{out}");
+    (process, addresses)
+}
+
+fn arguments<'a>(addresses: &'a [String], socket: &'a str) -> Vec<&'a str> {
+    let mut arguments = vec!["block", "attach", "--hostnqn", HOST, "--nqn", SUBSYSTEM, "--socket", socket];
+    arguments.extend(addresses.iter().flat_map(|address| ["--connect", address.as_str()]));
+    arguments
+}
+
+/// Runs a command that is expected to end; returns its outcome and all that it printed.
+fn run(command: &mut Command) -> (bool, String) {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let text = [output.stdout, output.stderr].concat();
+    (output.status.success(), String::from_utf8_lossy(&text).into_owned())
+}
+
+fn qemu_io(uri: &str, commands: &[&str]) {
+    let mut command = Command::new("qemu-io");
+    command.args(["-f", "raw"]);
+    for one in commands {
+        command.args(["-c", one]);
+    }
+    let (is_well, text) = run(command.arg(uri));
+    assert!(is_well && !text.contains("failed"), "{text}");
+}
+
+fn uri(socket: &str) -> String {
+    format!("nbd+unix:///?socket={socket}")
+}
+
+#[test]
+fn programs_of_others_read_and_write_the_volume() {
+    let directory = TempDir::new().expect("a directory");
+    let (_target, addresses) = target(directory.path());
+    let socket = directory.path().join("disk.sock").display().to_string();
+    let mut attached = start(&arguments(&addresses, &socket));
+    let uri = uri(&socket);
+    let (is_well, text) = run(Command::new("nbdinfo").arg(&uri));
+    assert!(is_well, "{text}");
+    for expected in
+        ["export-size: 134217728", "can_multi_conn: true", "can_trim: true", "block_size_minimum: 4096"]
+    {
+        assert!(text.contains(expected), "{expected} in {text}");
+    }
+    qemu_io(
+        &uri,
+        &[
+            "write -P 7 0 4M",
+            "read -P 7 0 4M",
+            "write -z 1M 1M",
+            "read -P 0 1M 1M",
+            "discard 2M 1M",
+            "flush",
+            "write -f -P 9 8k 4k",
+            "read -P 9 8k 4k",
+            "read -P 7 3M 1M",
+        ],
+    );
+    let file = directory.path().join("image");
+    let mut bytes = vec![0; 16 << 20];
+    fastrand::Rng::with_seed(5).fill(&mut bytes);
+    std::fs::write(&file, &bytes).expect("a file");
+    let (is_well, text) = run(Command::new("nbdcopy").arg(&file).arg(&uri));
+    assert!(is_well, "{text}");
+    let back = directory.path().join("back");
+    let (is_well, text) = run(Command::new("nbdcopy").arg("--connections=4").arg(&uri).arg(&back));
+    assert!(is_well, "{text}");
+    let read = std::fs::read(&back).expect("a copy");
+    assert!(read.get(..bytes.len()) == Some(&bytes[..]), "another copy");
+    attached.signal(Signal::TERM);
+    assert!(attached.wait(TIMEOUT).success());
+    assert!(!Path::new(&socket).exists(), "its socket is gone");
+}
+
+#[test]
+fn an_attachment_that_was_killed_starts_again_on_its_socket() {
+    let directory = TempDir::new().expect("a directory");
+    let (_target, addresses) = target(directory.path());
+    let socket = directory.path().join("disk.sock").display().to_string();
+    let mut first = start(&arguments(&addresses, &socket));
+    qemu_io(&uri(&socket), &["write -P 3 0 64k"]);
+    let (is_well, text) = run(&mut trunkline(&arguments(&addresses, &socket)));
+    assert!(!is_well && text.contains("is served by another process"), "{text}");
+    first.signal(Signal::KILL);
+    first.wait(TIMEOUT);
+    assert!(Path::new(&socket).exists());
+    let _second = start(&arguments(&addresses, &socket));
+    qemu_io(&uri(&socket), &["read -P 3 0 64k", "write -P 4 0 64k", "read -P 4 0 64k"]);
+}
+
+#[test]
+fn without_a_name_it_lists_what_there_is_and_errors_say_what_to_do() {
+    let directory = TempDir::new().expect("a directory");
+    let (_target, addresses) = target(directory.path());
+    let socket = directory.path().join("disk.sock").display().to_string();
+    let list = ["block", "attach", "--hostnqn", HOST, "--connect", addresses[0].as_str()];
+    let (is_well, text) = run(&mut trunkline(&list));
+    assert!(is_well && text.contains(SUBSYSTEM), "{text}");
+    assert!(addresses.iter().all(|address| text.contains(address.as_str())), "{text}");
+    let stranger = ["block", "attach", "--hostnqn", "nqn.2026-11.test:x", "--connect", addresses[0].as_str()];
+    let (is_well, text) = run(&mut trunkline(&stranger));
+    assert!(!is_well && text.contains("--allow nqn.2026-11.test:x"), "{text}");
+
+    let base = ["block", "attach", "--connect", addresses[0].as_str(), "--socket", socket.as_str()];
+    for (more, expected) in [
+        (&["--hostnqn", HOST, "--nqn", "nqn.2026-11.test:other"][..], "refuses"),
+        (&["--hostnqn", "nqn.2026-11.test:x", "--nqn", SUBSYSTEM][..], "--allow nqn.2026-11.test:x"),
+        (&["--hostnqn", HOST, "--nqn", "store"][..], "--nqn"),
+    ] {
+        let (is_well, text) = run(trunkline(&base).args(more));
+        assert!(!is_well && text.contains(expected), "{expected} in {text}");
+        assert!(!Path::new(&socket).exists(), "nothing is left: {text}");
+    }
+}
+
+#[test]
+fn a_file_of_an_nfs_server_is_a_disk() {
+    let directory = TempDir::new().expect("a directory");
+    let export = directory.path().join("export");
+    std::fs::create_dir(&export).expect("a directory");
+    let image = std::fs::File::create(export.join("disk.img")).expect("a file");
+    image.set_len(32 << 20).expect("a size");
+    let port = testkit::free_port();
+    let listen = format!("127.0.0.1:{port}");
+    let directory_name = export.display().to_string();
+    let _server = start(&[
+        "serve",
+        "--listen",
+        &listen,
+        "--dir",
+        &directory_name,
+        "--export",
+        "/export",
+        "--no-root-squash",
+    ]);
+    let socket = directory.path().join("disk.sock").display().to_string();
+    let place = format!("nfs://{listen}/export/disk.img?nconnect=2");
+    let _attached = start(&["attach", &place, "--socket", &socket]);
+    qemu_io(
+        &uri(&socket),
+        &["write -P 5 1M 3M", "read -P 5 1M 3M", "read -P 0 0 1M", "write -f -P 6 512 512", "flush"],
+    );
+}
