@@ -175,6 +175,7 @@ fn target(kind: Kind) -> (Subsystem, u16) {
         nodes: 2,
         cntlids: 1..=8,
         access: Access::Any,
+        host_ids: std::collections::BTreeMap::new(),
         limits: Limits::default(),
     };
     let mut subsystem = Subsystem::new(NOW, config);

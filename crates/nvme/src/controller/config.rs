@@ -1,8 +1,8 @@
 //! What a subsystem is told when it is made, and the bounds of what hosts may take.
 
 use super::Node;
-use crate::Nqn;
-use std::collections::BTreeSet;
+use crate::{HostId, Nqn};
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
@@ -75,6 +75,8 @@ pub struct Config {
     pub cntlids: RangeInclusive<u16>,
     /// Which hosts may connect.
     pub access: Access,
+    /// The host identifiers of some hosts: a host of such a name with another one is refused.
+    pub host_ids: BTreeMap<Nqn, HostId>,
     /// Bounds.
     pub limits: Limits,
 }

@@ -2,7 +2,7 @@
 
 use super::ana::{Node, Reach, state};
 use super::association::{Association, Draining};
-use super::config::{Config, Kind, Port};
+use super::config::{Access, Config, Kind, Port};
 use super::discovery::Record;
 use super::ending::Waiting;
 use super::namespace::{View, Volume, VolumeView};
@@ -275,6 +275,7 @@ impl Subsystem {
         if data.cntlid != CNTLID_DYNAMIC {
             return Err(Refusal::invalid(InvalidParameter::CNTLID));
         }
+        self.check_host_id(&host, data.host_id)?;
         let keep_alive = Association::rounded(connect.kato_ms);
         if keep_alive > self.config.limits.keep_alive {
             return Err(Refusal::invalid(InvalidParameter::KATO));
@@ -305,6 +306,29 @@ impl Subsystem {
         self.next_instance = self.next_instance.wrapping_add(1);
         self.controllers.insert(cntlid, controller);
         Ok(Accepted { id: QueueId { cntlid, qid: 0 }, queue, view, cqe })
+    }
+
+    /// A host identifier stands for one host: registrations and reservations belong to it, and a
+    /// host with the identifier of another would have the rights of that host.
+    fn check_host_id(&self, host: &Nqn, host_id: HostId) -> Result<(), Refusal> {
+        if self.config.host_ids.get(host).is_some_and(|known| *known != host_id) {
+            return Err(Refusal::invalid(InvalidParameter::HOST_ID));
+        }
+        // Without DNR: the other host may be the one that is mended, or may end.
+        if self.config.kind == Kind::Io && self.holder_of(host_id).is_some_and(|holder| holder != host) {
+            let status = Status::CONNECT_INVALID_PARAMETERS;
+            return Err(Refusal { status, parameter: Some(InvalidParameter::HOST_ID) });
+        }
+        Ok(())
+    }
+
+    /// The host that has this identifier: the one that the configuration names, or one that has a
+    /// controller.
+    #[must_use]
+    pub fn holder_of(&self, host_id: HostId) -> Option<&Nqn> {
+        let named = self.config.host_ids.iter().find(|(_, id)| **id == host_id).map(|(host, _)| host);
+        let connected = || self.controllers.values().find(|one| one.host_id == host_id).map(|one| &one.host);
+        named.or_else(connected)
     }
 
     /// An identifier that no controller has. Identifiers go round, so that a host that lost its
@@ -467,6 +491,15 @@ impl Subsystem {
         Ok(())
     }
 
+    /// Changes which hosts see a volume. Commands that were taken before go on. An NSID without a
+    /// volume stays without.
+    pub fn set_hosts(&mut self, nsid: u32, hosts: Access) {
+        let Some(volume) = self.volumes.get_mut(&nsid) else { return };
+        if std::mem::replace(&mut volume.hosts, hosts) != volume.hosts {
+            self.refresh(Some(nsid));
+        }
+    }
+
     /// What the ANA log says of a node's group changed.
     fn touch_group(&mut self, node: Node) {
         let at = usize::try_from(node.0).unwrap_or(usize::MAX);
@@ -510,7 +543,7 @@ impl Subsystem {
     }
 
     /// Changes which hosts may connect. Controllers of others end.
-    pub fn set_access(&mut self, access: super::Access) {
+    pub fn set_access(&mut self, access: Access) {
         let lost = |(cntlid, controller): (&u16, &Association)| {
             (!access.allows(&controller.host)).then_some(*cntlid)
         };
@@ -519,6 +552,11 @@ impl Subsystem {
         for cntlid in lost {
             self.end(cntlid, CloseReason::Access);
         }
+    }
+
+    /// Changes which hosts have which identifiers. Hosts that are connected stay.
+    pub fn set_host_ids(&mut self, host_ids: BTreeMap<Nqn, HostId>) {
+        self.config.host_ids = host_ids;
     }
 
     /// Gives every controller the view of its host, and tells the hosts what changed for them.
@@ -532,15 +570,22 @@ impl Subsystem {
             if *controller.view == view {
                 continue;
             }
-            let view = Arc::new(view);
-            controller.view = Arc::clone(&view);
             if let Some(nsid) = changed {
+                // It still takes the NSID for the volume that it sees no more.
+                if let Some(volume) = self.volumes.get(&nsid)
+                    && controller.view.namespace(nsid).is_some()
+                    && view.namespace(nsid).is_none()
+                {
+                    controller.remember(nsid, volume.ids);
+                }
                 controller.changed.add(nsid);
                 controller.events.raise(Event::NAMESPACE_CHANGED);
             }
             // Also after a change of namespaces: older kernels look at the ANA log only then, and
             // a namespace without a state never appears.
             controller.events.raise(Event::ANA_CHANGED);
+            let view = Arc::new(view);
+            controller.view = Arc::clone(&view);
             self.outputs.push_back(Output::View { cntlid, view });
             self.send_events(cntlid);
         }

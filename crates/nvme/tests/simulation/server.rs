@@ -60,6 +60,7 @@ impl Server {
             nodes: 2,
             cntlids: 1..=1000,
             access: Access::Any,
+            host_ids: BTreeMap::new(),
             limits,
         };
         let mut subsystem = Subsystem::new(now, config);
