@@ -236,6 +236,8 @@ impl Controllers {
                         });
                     }
                 }
+                // There are no commands of reservations: the configuration says so.
+                Output::Save { .. } | Output::Fence { .. } | Output::Reserved { .. } => {}
                 Output::Released { cntlid } => {
                     tracing::debug!(cntlid, ?service, "controller released");
                     if service == Service::Io {
@@ -271,6 +273,7 @@ fn of_config(config: &Config, kind: Kind, nqn: Nqn) -> nvme::controller::Config 
         cntlids: config.cntlids.clone(),
         // Who may not connect finds an empty discovery log, as another may learn nothing of it.
         host_ids: config.host_ids.clone(),
+        reservations: false,
         access: if kind == Kind::Io { config.hosts.clone() } else { Access::Any },
         limits,
     }

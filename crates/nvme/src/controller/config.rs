@@ -77,6 +77,9 @@ pub struct Config {
     pub access: Access,
     /// The host identifiers of some hosts: a host of such a name with another one is refused.
     pub host_ids: BTreeMap<Nqn, HostId>,
+    /// Whether the driver executes [`Action::Reserve`](super::Action::Reserve); else the commands of
+    /// reservations are unknown.
+    pub reservations: bool,
     /// Bounds.
     pub limits: Limits,
 }

@@ -6,7 +6,7 @@ use super::config::{Access, Config, Kind, Port};
 use super::discovery::Record;
 use super::ending::Waiting;
 use super::namespace::{View, Volume, VolumeView};
-use super::queue::SubmissionQueue;
+use super::queue::{SubmissionQueue, Tag};
 use crate::fabrics::{CNTLID_DYNAMIC, Connect, ConnectAttributes, ConnectData, Connected, InvalidParameter};
 use crate::feature::Event;
 use crate::log_page::AnaState;
@@ -139,6 +139,30 @@ pub enum Output {
         /// The view.
         view: Arc<View>,
     },
+    /// Make the reservations of a volume durable as they are here, then call
+    /// [`Subsystem::handle_saved`].
+    Save {
+        /// The volume's NSID.
+        nsid: u32,
+        /// Its reservations.
+        report: crate::reservation::Report,
+    },
+    /// Wait until every command on a volume that was admitted under an older view than those given
+    /// out so far has ended, then call [`Subsystem::handle_fenced`]. A view that is on its way to a
+    /// queue counts as given out only when the queue has it.
+    Fence {
+        /// The volume's NSID.
+        nsid: u32,
+    },
+    /// Complete a command of reservations, with these data for the host before.
+    Reserved {
+        /// The queue.
+        queue: QueueId,
+        /// The command.
+        tag: Tag,
+        /// The data, possibly none, or the status.
+        result: Result<Vec<u8>, Status>,
+    },
     /// The controller is gone, and its identifier is free.
     Released {
         /// The controller.
@@ -152,6 +176,8 @@ pub struct Subsystem {
     pub(super) config: Config,
     pub(super) volumes: BTreeMap<u32, Volume>,
     pub(super) controllers: BTreeMap<u16, Association>,
+    /// By NSID.
+    pub(super) reservations: BTreeMap<u32, super::reservations::Volume>,
     pub(super) outputs: VecDeque<Output>,
     /// How each node is reached, by its number; those beyond the end serve.
     reaches: Vec<Reach>,
@@ -180,6 +206,7 @@ impl Subsystem {
             config,
             volumes: BTreeMap::new(),
             controllers: BTreeMap::new(),
+            reservations: BTreeMap::new(),
             outputs: VecDeque::new(),
             reaches: vec![Reach::Serving; nodes],
             moving_since: vec![None; nodes],
@@ -291,7 +318,7 @@ impl Subsystem {
         }
         let cntlid = self.free_cntlid().ok_or(Refusal::of(Status::CONNECT_CONTROLLER_BUSY))?;
         let (queue, cqe) = accepted(cid, cntlid, connect);
-        let view = Arc::new(self.view_of(&host, false));
+        let view = Arc::new(self.view_of((&host, data.host_id), false));
         let mut controller = Association::new(
             now,
             (host, data.host_id),
@@ -517,6 +544,7 @@ impl Subsystem {
                 controller.remember(nsid, volume.ids);
             }
         }
+        self.end_reservations(nsid);
         self.touch_group(volume.owner);
         self.refresh(Some(nsid));
     }
@@ -565,7 +593,7 @@ impl Subsystem {
         let cntlids: Vec<u16> = self.controllers.keys().copied().collect();
         for cntlid in cntlids {
             let Some(controller) = self.controllers.get(&cntlid) else { continue };
-            let view = self.view_of(&controller.host, controller.retry_delays);
+            let view = self.view_of((&controller.host, controller.host_id), controller.retry_delays);
             let Some(controller) = self.controllers.get_mut(&cntlid) else { continue };
             if *controller.view == view {
                 continue;
@@ -594,14 +622,17 @@ impl Subsystem {
     /// Gives a controller's queues a new view after one of its features changed.
     pub(super) fn renew_view(&mut self, cntlid: u16) {
         let Some(controller) = self.controllers.get(&cntlid) else { return };
-        let view = Arc::new(self.view_of(&controller.host, controller.retry_delays));
+        let view = Arc::new(self.view_of((&controller.host, controller.host_id), controller.retry_delays));
         if let Some(controller) = self.controllers.get_mut(&cntlid) {
             controller.view = Arc::clone(&view);
         }
         self.outputs.push_back(Output::View { cntlid, view });
     }
 
-    fn view_of(&self, host: &Nqn, retry_delays: bool) -> View {
+    pub(super) fn view_of(&self, (host, host_id): (&Nqn, HostId), retry_delays: bool) -> View {
+        let allows = |nsid: &u32, writes| {
+            self.reservations.get(nsid).is_none_or(|volume| volume.state.allows(host_id, writes))
+        };
         let seen = self.volumes.iter().filter(|(_, volume)| volume.hosts.allows(host));
         let namespaces = seen.map(|(nsid, volume)| VolumeView {
             nsid: *nsid,
@@ -610,9 +641,16 @@ impl Subsystem {
             block_shift: volume.block_shift,
             ana: self.ana_state(volume.owner),
             write_protected: volume.write_protected,
+            may_read: allows(nsid, false),
+            may_write: allows(nsid, true),
         });
         let transfer_bytes = self.config.limits.transfer_bytes;
-        View { namespaces: namespaces.collect(), transfer_bytes, retry_delays }
+        View {
+            namespaces: namespaces.collect(),
+            transfer_bytes,
+            retry_delays,
+            reservations: self.config.reservations,
+        }
     }
 }
 

@@ -31,6 +31,7 @@ pub fn config(kind: Kind) -> Config {
         cntlids: 1..=100,
         access: Access::Any,
         host_ids: BTreeMap::new(),
+        reservations: false,
         limits: Limits::default(),
     }
 }
