@@ -30,7 +30,8 @@ impl Fixture {
         let drive = Drive::memory(BYTES, BYTES);
         let identity = Identity::of_uuid([1; 16]);
         let volume = Volume::new("v", identity, &drive, Some(BlockSize::B4096)).expect("a volume");
-        let target = Target::start(&config, &[Export { nsid: 1, volume }]).expect("a target");
+        let target =
+            Target::start(&config, &[Export { nsid: 1, volume, hosts: Access::Any }]).expect("a target");
         let mut config = Config::new(host, HostId([9; 16]), name, target.addresses().to_vec());
         config.keep_alive = PATIENCE;
         let attachment = Attachment::start(config).expect("a thread");

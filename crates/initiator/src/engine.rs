@@ -1,10 +1,10 @@
 //! The loop of an attachment: one thread that owns all connections, controllers and requests.
 //!
 //! ```text
-//! caller ─ inbox ─> Request ─ split ─> Part ─ waiting ─ choose a path ─> Queue ─> completion ─> caller
-//!                                        ^                                │ its controller is lost
-//!                                        └── reads, at once ──────────────┤
-//!                                        └── changes <─ finished? ─ Fence ┘
+//! inbox ─> Request ─ split ─> Part ─ waiting ─ choose a path ─> Queue ─> completion ─> caller
+//!                               ^                                │ its controller is lost
+//!                               └── reads, at once ──────────────┤
+//!                               └── changes <─ finished? ─ Fence ┘
 //! ```
 
 mod admin;

@@ -24,8 +24,8 @@
 //! - A namespace's ANA state is one function, [`state`], of its owner and of how the owner is
 //!   reached.
 //!
-//! Left out: the commands of reservations, whose state is [`crate::reservation::Reservations`],
-//! Compare, fused commands, Verify, authentication. Identify says so.
+//! Left out: the features of reservations, Compare, fused commands, Verify, authentication.
+//! Identify says so.
 
 mod admin;
 mod ana;
@@ -39,11 +39,13 @@ mod identify;
 mod logs;
 mod namespace;
 mod queue;
+mod reservations;
 mod subsystem;
 
 pub use ana::{Node, Reach, state};
 pub use config::{Access, Config, Kind, Limits, Port, Transport};
 pub use discovery::Record;
 pub use namespace::{View, Volume, VolumeId, VolumeView};
-pub use queue::{Action, IoQueue, Operation, Request, SubmissionQueue, Tag, Violation};
+pub use queue::{Action, IoQueue, Operation, Request, Reservation, SubmissionQueue, Tag, Violation};
+pub use reservations::Reserve;
 pub use subsystem::{Accepted, CloseReason, Output, QueueId, Refusal, Subsystem, VolumeError};

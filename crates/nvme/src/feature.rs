@@ -195,13 +195,20 @@ impl Event {
     /// The discovery log changed.
     pub const DISCOVERY_CHANGED: Self = Self::notice(0xf0, LogId::DISCOVERY);
 
+    /// The log of notifications of reservations is not empty.
+    pub const RESERVATIONS: Self =
+        Self { kind: EventType::COMMAND_SET, information: 0x00, log: LogId::RESERVATIONS };
+
     const fn notice(information: u8, log: LogId) -> Self {
         Self { kind: EventType::NOTICE, information, log }
     }
 
-    /// The bit by which hosts ask for the event.
+    /// The bit by which hosts ask for the event; none for events that are not asked for.
     #[must_use]
     pub const fn mask(&self) -> AsyncEvents {
+        if self.kind.0 != EventType::NOTICE.0 {
+            return AsyncEvents::NONE;
+        }
         match self.information {
             0x00 => AsyncEvents::NAMESPACE_CHANGED,
             0x03 => AsyncEvents::ANA_CHANGED,

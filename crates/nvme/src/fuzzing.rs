@@ -175,6 +175,8 @@ fn target(kind: Kind) -> (Subsystem, u16) {
         nodes: 2,
         cntlids: 1..=8,
         access: Access::Any,
+        host_ids: std::collections::BTreeMap::new(),
+        reservations: true,
         limits: Limits::default(),
     };
     let mut subsystem = Subsystem::new(NOW, config);
@@ -227,6 +229,9 @@ pub fn admin(bytes: &[u8]) {
                 }
                 Output::Close { .. } => closes = true,
                 Output::View { .. } | Output::Released { .. } => {}
+                Output::Save { .. } | Output::Fence { .. } | Output::Reserved { .. } => {
+                    unreachable!("reservations have no admin commands")
+                }
             }
         }
         let waits = sqe.opcode == crate::AdminOpcode::ASYNC_EVENT_REQUEST.0;
@@ -258,6 +263,10 @@ pub fn io(bytes: &[u8]) {
                     }
                 }
                 outstanding.push_back((request.tag, sqe.cid));
+            }
+            Action::Reserve(reservation) => {
+                assert!(reservation.data_bytes <= Limits::default().transfer_bytes);
+                outstanding.push_back((reservation.tag, sqe.cid));
             }
             Action::Respond(cqe) | Action::Disconnect(cqe) => assert_eq!(cqe.cid, sqe.cid),
         }

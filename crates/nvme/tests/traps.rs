@@ -128,7 +128,7 @@ proptest! {
                 prop_assert!(request.data_bytes <= Limits::default().transfer_bytes);
             }
             Action::Respond(cqe) => prop_assert!(!cqe.status.is_success()),
-            Action::Disconnect(_) => prop_assert!(false),
+            Action::Reserve(_) | Action::Disconnect(_) => prop_assert!(false),
         }
     }
 }

@@ -1,7 +1,8 @@
 //! What a target is told when it starts, and the bounds of what hosts may take.
 
-use nvme::Nqn;
 use nvme::controller::{Access, Node};
+use nvme::{HostId, Nqn};
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -30,6 +31,19 @@ pub struct Export {
     pub nsid: u32,
     /// The volume.
     pub volume: Volume,
+    /// Which hosts see it, of those that may connect.
+    pub hosts: Access,
+}
+
+/// Which hosts there are, where that changes while a target runs.
+#[derive(Debug, Clone)]
+pub struct Hosts {
+    /// Which hosts may connect.
+    pub access: Access,
+    /// The host identifiers of some hosts; hosts that are connected keep theirs.
+    pub ids: BTreeMap<Nqn, HostId>,
+    /// Which hosts see a volume, by NSID; those that are not named stay as they are.
+    pub volumes: Vec<(u32, Access)>,
 }
 
 /// What a target is.
@@ -45,6 +59,8 @@ pub struct Config {
     pub cntlids: RangeInclusive<u16>,
     /// Which hosts may connect, by their names.
     pub hosts: Access,
+    /// The host identifiers of some hosts, which must not come with another one.
+    pub host_ids: BTreeMap<Nqn, HostId>,
     /// Where hosts connect. A port of 0 is any free one.
     pub listen: Vec<SocketAddr>,
     /// The number of loops; at least one.
@@ -65,6 +81,7 @@ impl Config {
             node: Node(0),
             cntlids: 1..=0x7fff,
             hosts,
+            host_ids: BTreeMap::new(),
             listen,
             loops,
             limits: Limits::default(),

@@ -4,7 +4,7 @@
 //! decide is rare, and short. What they ask of a queue is posted to its loop while the lock is
 //! held, so that loops see it in the order in which it was decided.
 
-use crate::config::{CAPSULE_DATA_BYTES, Config, Export, QUEUE_ENTRIES, TRANSFER_BYTES};
+use crate::config::{CAPSULE_DATA_BYTES, Config, Export, Hosts, QUEUE_ENTRIES, TRANSFER_BYTES};
 use crate::discovery;
 use crate::error::Error;
 use crate::mailbox::{Mailbox, Message, Place};
@@ -14,7 +14,7 @@ use nvme::controller::{
 };
 use nvme::fabrics::{Connect, ConnectData};
 use nvme::identify::NamespaceIds;
-use nvme::{Nqn, Sqe, Status};
+use nvme::{HostId, Nqn, Sqe, Status};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -69,6 +69,8 @@ pub(crate) struct Controllers {
     began: Instant,
     state: Mutex<State>,
     mailboxes: Vec<Arc<Mailbox>>,
+    subsystem: Nqn,
+    addresses: Vec<SocketAddr>,
 }
 
 impl Controllers {
@@ -98,8 +100,9 @@ impl Controllers {
         let mut discovery =
             Subsystem::new(Duration::ZERO, of_config(config, Kind::Discovery, Nqn::discovery()));
         discovery.set_records(discovery::records(&config.subsystem, addresses, &config.hosts));
+        let (subsystem, addresses) = (config.subsystem.clone(), addresses.to_vec());
         let state = State { io, discovery, places: BTreeMap::new(), traffic: BTreeMap::new() };
-        Ok(Self { began: Instant::now(), state: Mutex::new(state), mailboxes })
+        Ok(Self { began: Instant::now(), state: Mutex::new(state), mailboxes, subsystem, addresses })
     }
 
     /// The time of the state machines.
@@ -135,6 +138,25 @@ impl Controllers {
             first.post(Message::Tick, place.event_loop != 0);
         }
         Ok(Connected { queue, accepted, traffic })
+    }
+
+    /// The host that has this identifier, if it is not this one.
+    pub(crate) fn other_with_id(&self, host: &Nqn, host_id: HostId) -> Option<Nqn> {
+        self.state().io.holder_of(host_id).filter(|holder| *holder != host).cloned()
+    }
+
+    /// Changes which hosts there are, and tells them what has changed for them.
+    pub(crate) fn set_hosts(&self, hosts: &Hosts) {
+        let mut state = self.state();
+        state.io.set_host_ids(hosts.ids.clone());
+        state.io.set_access(hosts.access.clone());
+        for (nsid, hosts) in &hosts.volumes {
+            state.io.set_hosts(*nsid, hosts.clone());
+        }
+        state.discovery.set_records(discovery::records(&self.subsystem, &self.addresses, &hosts.access));
+        // From no loop: each of them is woken.
+        self.deliver(&mut state, Service::Io, usize::MAX);
+        self.deliver(&mut state, Service::Discovery, usize::MAX);
     }
 
     /// A command on an admin queue, with its data.
@@ -214,6 +236,8 @@ impl Controllers {
                         });
                     }
                 }
+                // There are no commands of reservations: the configuration says so.
+                Output::Save { .. } | Output::Fence { .. } | Output::Reserved { .. } => {}
                 Output::Released { cntlid } => {
                     tracing::debug!(cntlid, ?service, "controller released");
                     if service == Service::Io {
@@ -248,6 +272,8 @@ fn of_config(config: &Config, kind: Kind, nqn: Nqn) -> nvme::controller::Config 
         nodes: config.node.0 + 1,
         cntlids: config.cntlids.clone(),
         // Who may not connect finds an empty discovery log, as another may learn nothing of it.
+        host_ids: config.host_ids.clone(),
+        reservations: false,
         access: if kind == Kind::Io { config.hosts.clone() } else { Access::Any },
         limits,
     }
@@ -264,7 +290,7 @@ fn namespace(at: usize, export: &Export, config: &Config) -> Volume {
         blocks: volume.blocks(),
         block_shift: volume.block_size().bytes().trailing_zeros() as u8,
         owner: config.node,
-        hosts: Access::Any,
+        hosts: export.hosts.clone(),
         write_protected: false,
         volatile_cache: volume.has_volatile_write_cache(),
         deallocated_reads_zero: volume.discard_zeroes(),

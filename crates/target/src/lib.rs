@@ -39,7 +39,7 @@ mod outbound;
 mod status;
 mod target;
 
-pub use config::{Config, Export, Limits};
+pub use config::{Config, Export, Hosts, Limits};
 pub use drives::{Drive, Error as DriveError, How};
 pub use error::Error;
 pub use nvme::controller::{Access, Node};

@@ -1,6 +1,6 @@
 //! A running target.
 
-use crate::config::{Config, Export, Limits, QUEUE_CAPSULE_BYTES};
+use crate::config::{Config, Export, Hosts, Limits, QUEUE_CAPSULE_BYTES};
 use crate::controllers::Controllers;
 use crate::error::Error;
 use crate::event_loop::{EventLoop, Parts, WAKER};
@@ -136,6 +136,12 @@ impl Target {
     #[must_use]
     pub fn failure(&self) -> Option<String> {
         self.shared.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Changes which hosts there are. Hosts learn what has changed for them; controllers of hosts
+    /// that may not connect any more end. Commands that were taken before go on.
+    pub fn set_hosts(&self, hosts: &Hosts) {
+        self.shared.controllers.set_hosts(hosts);
     }
 
     /// What it has now.

@@ -43,6 +43,11 @@ fn start(arguments: &[&str]) -> Process {
     process
 }
 
+fn wait_for_error(process: &Process, part: &str) {
+    let said = || process.output(Stream::Err).contains(part).then_some(());
+    testkit::Deadline::wait_until(part, TIMEOUT, said);
+}
+
 /// The rest of the first line that begins so.
 fn line(process: &Process, start: &str) -> String {
     let out = process.output(Stream::Out);
@@ -187,6 +192,44 @@ fn a_configuration_file_says_what_options_say() {
     line(&process, "namespace 9: ");
     line(&process, "listening on [::1]:");
     assert!(connect(&process, HOST).1.is_success());
+}
+
+/// SIGHUP takes over who sees what, and nothing else.
+#[test]
+fn hosts_and_groups_of_the_file_see_their_volumes_and_are_read_again() {
+    let directory = directory();
+    let state = directory.path().join("state");
+    let file = directory.path().join("block.toml");
+    let write = |members: &str, loops: u16| {
+        let text = format!(
+            "listen = [\"127.0.0.1:0\"]\nstate = \"{}\"\nloops = {loops}\n\
+             [[host]]\nname = \"one\"\nnqn = \"{HOST}\"\n\
+             [[group]]\nname = \"cluster\"\nhosts = [{members}]\n\
+             [[volume]]\nsource = \"mem:1MiB\"\nhosts = [\"cluster\"]\n\
+             [[volume]]\nsource = \"mem:2MiB\"\n",
+            state.display()
+        );
+        std::fs::write(&file, text).expect("a file");
+    };
+    let other = "nqn.2026-11.test:other";
+    write("\"one\"", 1);
+    let process = start(&["-c", &file.display().to_string()]);
+    assert_eq!(line(&process, "for "), HOST);
+    line(&process, "warning: no host sees namespace 2");
+    assert!(connect(&process, HOST).1.is_success());
+    assert!(connect(&process, other).1.is(Status::CONNECT_INVALID_HOST));
+    write(&format!("\"{other}\""), 2);
+    process.signal(Signal::HUP);
+    wait_for_error(&process, "reloaded: ");
+    let error = process.output(Stream::Err);
+    assert!(error.contains("only after the next start"), "{error}");
+    assert!(connect(&process, HOST).1.is(Status::CONNECT_INVALID_HOST));
+    assert!(connect(&process, other).1.is_success());
+    // A file that is wrong changes nothing.
+    write("\"nobody\"", 1);
+    process.signal(Signal::HUP);
+    wait_for_error(&process, "not reloaded: ");
+    assert!(connect(&process, other).1.is_success());
 }
 
 #[test]

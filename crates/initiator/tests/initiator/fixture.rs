@@ -33,7 +33,7 @@ pub fn target_with(access: Access, exports: &[Export]) -> Target {
 }
 
 pub fn target() -> Target {
-    target_with(Access::Any, &[Export { nsid: 1, volume: volume(1) }])
+    target_with(Access::Any, &[Export { nsid: 1, volume: volume(1), hosts: Access::Any }])
 }
 
 pub fn config(addresses: Vec<SocketAddr>) -> Config {

@@ -5,6 +5,7 @@ use super::config::{DISCOVERY_IDLE, KEEP_ALIVE_UNIT_100_MS, Kind, Port};
 use super::events::Events;
 use super::namespace::View;
 use super::queue::SubmissionQueue;
+use super::reservations::Notifications;
 use crate::feature::Timestamp;
 use crate::identify::NamespaceIds;
 use crate::log_page::{ChangedNamespaces, ErrorEntry};
@@ -55,6 +56,7 @@ pub(super) struct Association {
     traffic: bool,
     pub(super) events: Events,
     pub(super) changed: ChangedNamespaces,
+    pub(super) notifications: Notifications,
     /// Volumes that were removed and that the host may still take for there.
     removed: BTreeMap<u32, NamespaceIds>,
     pub(super) errors: VecDeque<ErrorEntry>,
@@ -99,6 +101,7 @@ impl Association {
             traffic: false,
             events: Events::default(),
             changed: ChangedNamespaces::default(),
+            notifications: Notifications::default(),
             removed: BTreeMap::new(),
             errors: VecDeque::new(),
             error_count: 0,

@@ -1,8 +1,8 @@
 //! What a subsystem is told when it is made, and the bounds of what hosts may take.
 
 use super::Node;
-use crate::Nqn;
-use std::collections::BTreeSet;
+use crate::{HostId, Nqn};
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
@@ -75,6 +75,11 @@ pub struct Config {
     pub cntlids: RangeInclusive<u16>,
     /// Which hosts may connect.
     pub access: Access,
+    /// The host identifiers of some hosts: a host of such a name with another one is refused.
+    pub host_ids: BTreeMap<Nqn, HostId>,
+    /// Whether the driver executes [`Action::Reserve`](super::Action::Reserve); else the commands
+    /// of reservations are unknown.
+    pub reservations: bool,
     /// Bounds.
     pub limits: Limits,
 }

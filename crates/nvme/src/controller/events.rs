@@ -8,7 +8,15 @@ use crate::identify::AsyncEvents;
 use std::collections::VecDeque;
 
 /// The kinds of events, in the order in which they are reported.
-const KINDS: [Event; 3] = [Event::NAMESPACE_CHANGED, Event::ANA_CHANGED, Event::DISCOVERY_CHANGED];
+const KINDS: [Event; 4] =
+    [Event::NAMESPACE_CHANGED, Event::ANA_CHANGED, Event::DISCOVERY_CHANGED, Event::RESERVATIONS];
+
+/// Stands for the event that hosts do not ask for, in a place that no feature has.
+const UNASKED: AsyncEvents = AsyncEvents(1 << 30);
+
+fn bit(event: Event) -> AsyncEvents {
+    if event == Event::RESERVATIONS { UNASKED } else { event.mask() }
+}
 
 /// What a controller has to report, and the requests that wait for it.
 #[derive(Debug, Default)]
@@ -41,24 +49,24 @@ impl Events {
 
     /// Something happened.
     pub(super) fn raise(&mut self, event: Event) {
-        if self.wanted.has(event.mask()) {
-            self.pending = self.pending.with(event.mask());
+        if self.wanted.with(UNASKED).has(bit(event)) {
+            self.pending = self.pending.with(bit(event));
         }
     }
 
     /// The log page of the kind was read.
     pub(super) fn unmask(&mut self, event: Event) {
-        self.masked.0 &= !event.mask().0;
-        self.pending.0 &= !event.mask().0;
+        self.masked.0 &= !bit(event).0;
+        self.pending.0 &= !bit(event).0;
     }
 
     /// The next request that ends, and its event.
     pub(super) fn next(&mut self) -> Option<(u16, Event)> {
-        let due = |event: &Event| self.pending.has(event.mask()) && !self.masked.has(event.mask());
+        let due = |event: &Event| self.pending.has(bit(*event)) && !self.masked.has(bit(*event));
         let event = KINDS.into_iter().find(due)?;
         let cid = self.requests.pop_front()?;
-        self.pending.0 &= !event.mask().0;
-        self.masked = self.masked.with(event.mask());
+        self.pending.0 &= !bit(event).0;
+        self.masked = self.masked.with(bit(event));
         Some((cid, event))
     }
 

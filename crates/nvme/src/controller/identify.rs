@@ -10,7 +10,7 @@ use crate::identify::{
     AnaCapabilities, AsyncEvents, Cns, CntrlType, CommandSet, CommandSets, Controller, ControllerAttributes,
     Descriptors, IDENTIFY_BYTES, Identify, IndependentNamespace, LbaFormat, LogPageAttributes, MultiPath,
     NSTAT_READY, Namespace, NamespaceFeatures, NamespaceList, NvmController, NvmNamespace, OptionalCommands,
-    SglSupport, Shared, VWC_PRESENT,
+    RESCAP_ALL, SglSupport, Shared, VWC_PRESENT,
 };
 use crate::layout::text;
 use crate::{NSID_ALL, Sqe, Status};
@@ -118,6 +118,9 @@ impl Subsystem {
         let seen = |nsid: &u32| controller.view.namespace(*nsid).is_some();
         let cached =
             self.volumes.iter().filter(|(nsid, _)| seen(nsid)).any(|(_, volume)| volume.volatile_cache);
+        let optional = OptionalCommands::DATASET_MANAGEMENT
+            .with(OptionalCommands::WRITE_ZEROES)
+            .with(OptionalCommands::TIMESTAMP);
         let groups = u32::try_from(self.group_changes.len()).unwrap_or(u32::MAX);
         Controller {
             kind: CntrlType::IO,
@@ -145,9 +148,11 @@ impl Subsystem {
             cqes: 0x44,
             nn: limits.nsid,
             mnan: limits.nsid,
-            optional_commands: OptionalCommands::DATASET_MANAGEMENT
-                .with(OptionalCommands::WRITE_ZEROES)
-                .with(OptionalCommands::TIMESTAMP),
+            optional_commands: if self.config.reservations {
+                optional.with(OptionalCommands::RESERVATIONS)
+            } else {
+                optional
+            },
             vwc: if cached { VWC_PRESENT | VWC_NO_BROADCAST } else { VWC_NO_BROADCAST },
             ofcs: 1,
             end_signature: END_CONTROLLER_SIGNATURE,
@@ -181,6 +186,7 @@ impl Subsystem {
             utilization: volume.blocks,
             features: if preferred > 0 { NamespaceFeatures::OPTIMAL_IO } else { NamespaceFeatures::NONE },
             shared: Shared::SHARED,
+            reservations: self.rescap(),
             deallocation: if volume.deallocated_reads_zero { zeroes } else { 0 },
             noiob: preferred,
             npwg: preferred.saturating_sub(1),
@@ -195,10 +201,16 @@ impl Subsystem {
         })
     }
 
+    /// RESCAP.
+    const fn rescap(&self) -> u8 {
+        if self.config.reservations { RESCAP_ALL } else { 0 }
+    }
+
     fn independent(&self, controller: &Association, nsid: u32) -> Result<IndependentNamespace, Status> {
         let (_, volume) = self.volume(controller, nsid)?;
         Ok(IndependentNamespace {
             shared: Shared::SHARED,
+            reservations: self.rescap(),
             ana_group: volume.owner.group(),
             attributes: volume.write_protected.into(),
             state: NSTAT_READY,

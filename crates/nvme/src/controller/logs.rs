@@ -16,7 +16,7 @@ use crate::{NSID_ALL, Sqe, Status};
 use std::time::Duration;
 
 /// The log pages of controllers for input and output.
-const IO_LOGS: [LogId; 8] = [
+const IO_LOGS: [LogId; 9] = [
     LogId::SUPPORTED_PAGES,
     LogId::ERRORS,
     LogId::HEALTH,
@@ -25,6 +25,7 @@ const IO_LOGS: [LogId; 8] = [
     LogId::COMMAND_EFFECTS,
     LogId::ANA,
     LogId::FEATURE_EFFECTS,
+    LogId::RESERVATIONS,
 ];
 
 /// The commands of the admin queue.
@@ -56,7 +57,9 @@ impl Subsystem {
         }
         let log = match (self.config.kind, arguments.log) {
             (Kind::Discovery, LogId::DISCOVERY) => return self.discovery_log(cntlid, &arguments),
-            (Kind::Io, log) if IO_LOGS.contains(&log) => self.io_log(now, cntlid, &arguments)?,
+            (Kind::Io, log) if self.io_logs().any(|one| one == log) => {
+                self.io_log(now, cntlid, &arguments)?
+            }
             _ => return Err(Status::INVALID_LOG_PAGE.no_retry()),
         };
         let part = arguments.part(&log).ok_or(Status::INVALID_FIELD.no_retry())?;
@@ -67,7 +70,7 @@ impl Subsystem {
     fn io_log(&self, now: Duration, cntlid: u16, arguments: &GetLogPage) -> Result<Vec<u8>, Status> {
         let controller = self.controllers.get(&cntlid).ok_or(Status::INTERNAL_ERROR)?;
         Ok(match arguments.log {
-            LogId::SUPPORTED_PAGES => SupportedPages::of(IO_LOGS.map(|log| log.0)).encode().to_vec(),
+            LogId::SUPPORTED_PAGES => SupportedPages::of(self.io_logs().map(|log| log.0)).encode().to_vec(),
             LogId::ERRORS => controller.errors.iter().flat_map(|entry| entry.encode()).collect(),
             LogId::HEALTH => {
                 // There is none for single namespaces.
@@ -80,6 +83,7 @@ impl Subsystem {
                 let revision_1 = text(&self.config.firmware, b' ');
                 FirmwareSlots { active: 1, revision_1 }.encode().to_vec()
             }
+            LogId::RESERVATIONS => controller.notifications.oldest().encode().to_vec(),
             LogId::CHANGED_NAMESPACES => controller.changed.encode().to_vec(),
             LogId::COMMAND_EFFECTS => effects().encode().to_vec(),
             LogId::FEATURE_EFFECTS => {
@@ -89,6 +93,11 @@ impl Subsystem {
             }
             _ => self.ana_log(controller).encode(arguments.parameter & ANA_GROUPS_ONLY != 0),
         })
+    }
+
+    fn io_logs(&self) -> impl Iterator<Item = LogId> {
+        let has = self.config.reservations;
+        IO_LOGS.into_iter().filter(move |log| has || *log != LogId::RESERVATIONS)
     }
 
     /// Reading a log clears its event, unless the host retains it.
@@ -103,6 +112,12 @@ impl Subsystem {
                 controller.events.unmask(Event::NAMESPACE_CHANGED);
             }
             LogId::ANA => controller.events.unmask(Event::ANA_CHANGED),
+            LogId::RESERVATIONS => {
+                controller.events.unmask(Event::RESERVATIONS);
+                if controller.notifications.remove_oldest() {
+                    controller.events.raise(Event::RESERVATIONS);
+                }
+            }
             LogId::DISCOVERY => controller.events.unmask(Event::DISCOVERY_CHANGED),
             _ => {}
         }

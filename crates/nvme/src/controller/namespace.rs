@@ -51,6 +51,10 @@ pub struct VolumeView {
     pub ana: AnaState,
     /// Whether writes are refused.
     pub write_protected: bool,
+    /// Whether a reservation lets the host read.
+    pub may_read: bool,
+    /// Whether a reservation lets the host write, and flush.
+    pub may_write: bool,
 }
 
 /// What the queues of a controller may do. A new one replaces it whenever something changes.
@@ -62,6 +66,8 @@ pub struct View {
     pub(super) transfer_bytes: u32,
     /// Whether the host waits as completions tell it (ACRE).
     pub(super) retry_delays: bool,
+    /// Whether there are commands of reservations.
+    pub(super) reservations: bool,
 }
 
 impl View {

@@ -5,6 +5,7 @@
 //! Commands"; NVMe Base, "Status Field Definition".
 
 use super::namespace::{View, VolumeId, VolumeView};
+use super::reservations::Reserve;
 use crate::command::{FUSE_MASK, PSDT_MASK, PSDT_SGL, SQHD_NO_FLOW_CONTROL};
 use crate::fabrics::FabricsType;
 use crate::io::{Blocks, DatasetManagement, DsmRange, IoFlags};
@@ -120,10 +121,26 @@ pub struct Request {
 pub enum Action {
     /// Execute it.
     Execute(Request),
+    /// Give it to [`Subsystem::reserve`](super::Subsystem::reserve), with the data that the host
+    /// sends.
+    Reserve(Reservation),
     /// Answer with this completion. Data that came with the command are dropped.
     Respond(Cqe),
     /// Answer with this completion, then end the queue: the host disconnected it.
     Disconnect(Cqe),
+}
+
+/// A command of reservations. Complete it by [`IoQueue::complete`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reservation {
+    /// The command.
+    pub tag: Tag,
+    /// The namespace.
+    pub nsid: u32,
+    /// What it asks for.
+    pub command: Reserve,
+    /// The data that move, in bytes: to the host for a report, else from it.
+    pub data_bytes: u32,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -187,6 +204,12 @@ impl IoQueue {
         let opcode = IoOpcode(sqe.opcode);
         if opcode == IoOpcode::FABRICS {
             return Ok(self.fabrics(sqe));
+        }
+        if let Some(command) = Reserve::of(sqe).filter(|_| self.view.reservations) {
+            return Ok(match self.check_reservation(sqe, command) {
+                Ok(reservation) => Action::Reserve(reservation),
+                Err(status) => Action::Respond(self.answer(sqe.cid, status)),
+            });
         }
         match self.check(sqe, opcode) {
             Ok(request) => Ok(Action::Execute(request)),
@@ -261,16 +284,11 @@ impl IoQueue {
             IoOpcode::WRITE | IoOpcode::WRITE_ZEROES | IoOpcode::DATASET_MANAGEMENT => true,
             _ => return fails(Status::INVALID_OPCODE),
         };
-        if sqe.flags & FUSE_MASK != 0 || sqe.flags & PSDT_MASK != PSDT_SGL {
-            return fails(Status::INVALID_FIELD);
-        }
-        let namespace = match self.view.namespace(sqe.nsid) {
-            Some(namespace) if sqe.nsid != NSID_ALL => *namespace,
-            _ => return fails(Status::INVALID_NAMESPACE),
-        };
-        // Without DNR: another path may serve it.
-        if let Some(status) = namespace.ana.refusal() {
-            return Err(status);
+        let namespace = self.reached(sqe)?;
+        // Flush is one of the commands that write.
+        let may = if opcode == IoOpcode::READ { namespace.may_read } else { namespace.may_write };
+        if !may {
+            return fails(Status::RESERVATION_CONFLICT);
         }
         if writes && namespace.write_protected {
             return fails(Status::NAMESPACE_WRITE_PROTECTED);
@@ -295,6 +313,24 @@ impl IoQueue {
             IoOpcode::FLUSH => empty(&namespace),
             _ => self.check_blocks(sqe, opcode, &namespace, sgl_bytes)?,
         };
+        Ok(Request { tag: self.admit(sqe, ranges)?, ..request })
+    }
+
+    /// The namespace of a command, if it can be reached here.
+    fn reached(&self, sqe: &Sqe) -> Result<VolumeView, Status> {
+        if sqe.flags & FUSE_MASK != 0 || sqe.flags & PSDT_MASK != PSDT_SGL {
+            return Err(Status::INVALID_FIELD.no_retry());
+        }
+        let namespace = match self.view.namespace(sqe.nsid) {
+            Some(namespace) if sqe.nsid != NSID_ALL => *namespace,
+            _ => return Err(Status::INVALID_NAMESPACE.no_retry()),
+        };
+        // Without DNR: another path may serve it.
+        namespace.ana.refusal().map_or(Ok(namespace), Err)
+    }
+
+    /// The tag of a command that is outstanding from now on.
+    fn admit(&mut self, sqe: &Sqe, ranges: u32) -> Result<Tag, Status> {
         let tag = self.free.pop().ok_or(Status::INTERNAL_ERROR)?;
         if let Some(cid) = self.cids.get_mut(usize::from(tag)) {
             *cid = sqe.cid.into();
@@ -302,7 +338,20 @@ impl IoQueue {
         if let Some(slot) = self.slots.get_mut(usize::from(tag)) {
             *slot = Slot { nsid: sqe.nsid, ranges };
         }
-        Ok(Request { tag: Tag(tag), ..request })
+        Ok(Tag(tag))
+    }
+
+    fn check_reservation(&mut self, sqe: &Sqe, command: Reserve) -> Result<Reservation, Status> {
+        self.reached(sqe)?;
+        let data_bytes = command.data_bytes();
+        if data_bytes > u64::from(self.view.transfer_bytes) {
+            return Err(Status::INVALID_FIELD.no_retry());
+        }
+        if sqe.sgl.length().map(u64::from) != Some(data_bytes) {
+            return Err(Status::SGL_INVALID_LENGTH.no_retry());
+        }
+        let data_bytes = u32::try_from(data_bytes).unwrap_or(u32::MAX);
+        Ok(Reservation { tag: self.admit(sqe, 0)?, nsid: sqe.nsid, command, data_bytes })
     }
 
     fn check_blocks(

@@ -2,11 +2,11 @@
 
 use super::ana::{Node, Reach, state};
 use super::association::{Association, Draining};
-use super::config::{Config, Kind, Port};
+use super::config::{Access, Config, Kind, Port};
 use super::discovery::Record;
 use super::ending::Waiting;
 use super::namespace::{View, Volume, VolumeView};
-use super::queue::SubmissionQueue;
+use super::queue::{SubmissionQueue, Tag};
 use crate::fabrics::{CNTLID_DYNAMIC, Connect, ConnectAttributes, ConnectData, Connected, InvalidParameter};
 use crate::feature::Event;
 use crate::log_page::AnaState;
@@ -139,6 +139,30 @@ pub enum Output {
         /// The view.
         view: Arc<View>,
     },
+    /// Make the reservations of a volume durable as they are here, then call
+    /// [`Subsystem::handle_saved`].
+    Save {
+        /// The volume's NSID.
+        nsid: u32,
+        /// Its reservations.
+        report: crate::reservation::Report,
+    },
+    /// Wait until every command on a volume that was admitted under an older view than those given
+    /// out so far has ended, then call [`Subsystem::handle_fenced`]. A view that is on its way to a
+    /// queue counts as given out only when the queue has it.
+    Fence {
+        /// The volume's NSID.
+        nsid: u32,
+    },
+    /// Complete a command of reservations, with these data for the host before.
+    Reserved {
+        /// The queue.
+        queue: QueueId,
+        /// The command.
+        tag: Tag,
+        /// The data, possibly none, or the status.
+        result: Result<Vec<u8>, Status>,
+    },
     /// The controller is gone, and its identifier is free.
     Released {
         /// The controller.
@@ -152,6 +176,8 @@ pub struct Subsystem {
     pub(super) config: Config,
     pub(super) volumes: BTreeMap<u32, Volume>,
     pub(super) controllers: BTreeMap<u16, Association>,
+    /// By NSID.
+    pub(super) reservations: BTreeMap<u32, super::reservations::Volume>,
     pub(super) outputs: VecDeque<Output>,
     /// How each node is reached, by its number; those beyond the end serve.
     reaches: Vec<Reach>,
@@ -180,6 +206,7 @@ impl Subsystem {
             config,
             volumes: BTreeMap::new(),
             controllers: BTreeMap::new(),
+            reservations: BTreeMap::new(),
             outputs: VecDeque::new(),
             reaches: vec![Reach::Serving; nodes],
             moving_since: vec![None; nodes],
@@ -275,6 +302,7 @@ impl Subsystem {
         if data.cntlid != CNTLID_DYNAMIC {
             return Err(Refusal::invalid(InvalidParameter::CNTLID));
         }
+        self.check_host_id(&host, data.host_id)?;
         let keep_alive = Association::rounded(connect.kato_ms);
         if keep_alive > self.config.limits.keep_alive {
             return Err(Refusal::invalid(InvalidParameter::KATO));
@@ -290,7 +318,7 @@ impl Subsystem {
         }
         let cntlid = self.free_cntlid().ok_or(Refusal::of(Status::CONNECT_CONTROLLER_BUSY))?;
         let (queue, cqe) = accepted(cid, cntlid, connect);
-        let view = Arc::new(self.view_of(&host, false));
+        let view = Arc::new(self.view_of((&host, data.host_id), false));
         let mut controller = Association::new(
             now,
             (host, data.host_id),
@@ -305,6 +333,29 @@ impl Subsystem {
         self.next_instance = self.next_instance.wrapping_add(1);
         self.controllers.insert(cntlid, controller);
         Ok(Accepted { id: QueueId { cntlid, qid: 0 }, queue, view, cqe })
+    }
+
+    /// A host identifier stands for one host: registrations and reservations belong to it, and a
+    /// host with the identifier of another would have the rights of that host.
+    fn check_host_id(&self, host: &Nqn, host_id: HostId) -> Result<(), Refusal> {
+        if self.config.host_ids.get(host).is_some_and(|known| *known != host_id) {
+            return Err(Refusal::invalid(InvalidParameter::HOST_ID));
+        }
+        // Without DNR: the other host may be the one that is mended, or may end.
+        if self.config.kind == Kind::Io && self.holder_of(host_id).is_some_and(|holder| holder != host) {
+            let status = Status::CONNECT_INVALID_PARAMETERS;
+            return Err(Refusal { status, parameter: Some(InvalidParameter::HOST_ID) });
+        }
+        Ok(())
+    }
+
+    /// The host that has this identifier: the one that the configuration names, or one that has a
+    /// controller.
+    #[must_use]
+    pub fn holder_of(&self, host_id: HostId) -> Option<&Nqn> {
+        let named = self.config.host_ids.iter().find(|(_, id)| **id == host_id).map(|(host, _)| host);
+        let connected = || self.controllers.values().find(|one| one.host_id == host_id).map(|one| &one.host);
+        named.or_else(connected)
     }
 
     /// An identifier that no controller has. Identifiers go round, so that a host that lost its
@@ -467,6 +518,15 @@ impl Subsystem {
         Ok(())
     }
 
+    /// Changes which hosts see a volume. Commands that were taken before go on. An NSID without a
+    /// volume stays without.
+    pub fn set_hosts(&mut self, nsid: u32, hosts: Access) {
+        let Some(volume) = self.volumes.get_mut(&nsid) else { return };
+        if std::mem::replace(&mut volume.hosts, hosts) != volume.hosts {
+            self.refresh(Some(nsid));
+        }
+    }
+
     /// What the ANA log says of a node's group changed.
     fn touch_group(&mut self, node: Node) {
         let at = usize::try_from(node.0).unwrap_or(usize::MAX);
@@ -484,6 +544,7 @@ impl Subsystem {
                 controller.remember(nsid, volume.ids);
             }
         }
+        self.end_reservations(nsid);
         self.touch_group(volume.owner);
         self.refresh(Some(nsid));
     }
@@ -510,7 +571,7 @@ impl Subsystem {
     }
 
     /// Changes which hosts may connect. Controllers of others end.
-    pub fn set_access(&mut self, access: super::Access) {
+    pub fn set_access(&mut self, access: Access) {
         let lost = |(cntlid, controller): (&u16, &Association)| {
             (!access.allows(&controller.host)).then_some(*cntlid)
         };
@@ -521,26 +582,38 @@ impl Subsystem {
         }
     }
 
+    /// Changes which hosts have which identifiers. Hosts that are connected stay.
+    pub fn set_host_ids(&mut self, host_ids: BTreeMap<Nqn, HostId>) {
+        self.config.host_ids = host_ids;
+    }
+
     /// Gives every controller the view of its host, and tells the hosts what changed for them.
     fn refresh(&mut self, changed: Option<u32>) {
         self.ana_changes += 1;
         let cntlids: Vec<u16> = self.controllers.keys().copied().collect();
         for cntlid in cntlids {
             let Some(controller) = self.controllers.get(&cntlid) else { continue };
-            let view = self.view_of(&controller.host, controller.retry_delays);
+            let view = self.view_of((&controller.host, controller.host_id), controller.retry_delays);
             let Some(controller) = self.controllers.get_mut(&cntlid) else { continue };
             if *controller.view == view {
                 continue;
             }
-            let view = Arc::new(view);
-            controller.view = Arc::clone(&view);
             if let Some(nsid) = changed {
+                // It still takes the NSID for the volume that it sees no more.
+                if let Some(volume) = self.volumes.get(&nsid)
+                    && controller.view.namespace(nsid).is_some()
+                    && view.namespace(nsid).is_none()
+                {
+                    controller.remember(nsid, volume.ids);
+                }
                 controller.changed.add(nsid);
                 controller.events.raise(Event::NAMESPACE_CHANGED);
             }
             // Also after a change of namespaces: older kernels look at the ANA log only then, and
             // a namespace without a state never appears.
             controller.events.raise(Event::ANA_CHANGED);
+            let view = Arc::new(view);
+            controller.view = Arc::clone(&view);
             self.outputs.push_back(Output::View { cntlid, view });
             self.send_events(cntlid);
         }
@@ -549,14 +622,17 @@ impl Subsystem {
     /// Gives a controller's queues a new view after one of its features changed.
     pub(super) fn renew_view(&mut self, cntlid: u16) {
         let Some(controller) = self.controllers.get(&cntlid) else { return };
-        let view = Arc::new(self.view_of(&controller.host, controller.retry_delays));
+        let view = Arc::new(self.view_of((&controller.host, controller.host_id), controller.retry_delays));
         if let Some(controller) = self.controllers.get_mut(&cntlid) {
             controller.view = Arc::clone(&view);
         }
         self.outputs.push_back(Output::View { cntlid, view });
     }
 
-    fn view_of(&self, host: &Nqn, retry_delays: bool) -> View {
+    pub(super) fn view_of(&self, (host, host_id): (&Nqn, HostId), retry_delays: bool) -> View {
+        let allows = |nsid: &u32, writes| {
+            self.reservations.get(nsid).is_none_or(|volume| volume.state.allows(host_id, writes))
+        };
         let seen = self.volumes.iter().filter(|(_, volume)| volume.hosts.allows(host));
         let namespaces = seen.map(|(nsid, volume)| VolumeView {
             nsid: *nsid,
@@ -565,9 +641,16 @@ impl Subsystem {
             block_shift: volume.block_shift,
             ana: self.ana_state(volume.owner),
             write_protected: volume.write_protected,
+            may_read: allows(nsid, false),
+            may_write: allows(nsid, true),
         });
         let transfer_bytes = self.config.limits.transfer_bytes;
-        View { namespaces: namespaces.collect(), transfer_bytes, retry_delays }
+        View {
+            namespaces: namespaces.collect(),
+            transfer_bytes,
+            retry_delays,
+            reservations: self.config.reservations,
+        }
     }
 }
 

@@ -60,6 +60,8 @@ impl Server {
             nodes: 2,
             cntlids: 1..=1000,
             access: Access::Any,
+            host_ids: BTreeMap::new(),
+            reservations: false,
             limits,
         };
         let mut subsystem = Subsystem::new(now, config);
@@ -270,7 +272,7 @@ impl Server {
                 connection.tasks.push(Task { request, data, is_ready });
             }
             Action::Respond(cqe) => connection.wire.respond(&cqe, &mut connection.sent),
-            Action::Disconnect(_) => panic!("our host does not disconnect queues"),
+            Action::Reserve(_) | Action::Disconnect(_) => panic!("our host does neither"),
         }
     }
 
@@ -350,6 +352,9 @@ impl Server {
                     .extend(self.connections.iter().filter(|(_, one)| is_it(one)).map(|(link, _)| *link));
             }
             Output::Released { .. } => {}
+            Output::Save { .. } | Output::Fence { .. } | Output::Reserved { .. } => {
+                panic!("our host does not reserve")
+            }
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Identify, logs, features, events and Abort. NVMe Base, "Admin Command Set".
 
-use crate::support::{Target, only, volume};
+use crate::support::{Target, host_id, only, volume};
 use nvme::controller::{Kind, Node, Output, Reach, Volume, VolumeError};
 use nvme::feature::{Event, Feature, FeatureId, HostBehavior, Select, Timestamp};
 use nvme::identify::{
@@ -148,7 +148,7 @@ fn data_that_do_not_fit_the_hosts_memory_are_refused_and_never_fewer_than_asked(
     assert_eq!(short, Err(Status::SGL_INVALID_LENGTH.no_retry()));
     let get = Feature::get(0, FeatureId::HOST_ID, 1, Sgl::Transport { length: 4096 });
     let data = target.read(cntlid, get).expect("the host identifier");
-    assert_eq!((data.len(), &data[..17]), (4096, [[1; 16].as_slice(), &[0]].concat().as_slice()));
+    assert_eq!((data.len(), &data[..17]), (4096, [&host_id("h").0[..], &[0]].concat().as_slice()));
     let huge = Feature::get(0, FeatureId::HOST_ID, 1, Sgl::Transport { length: u32::MAX });
     assert_eq!(target.read(cntlid, huge), Err(Status::INVALID_FIELD.no_retry()));
     let other = Feature::get(0, FeatureId::HOST_ID, 1, Sgl::Other([0x20; 16]));
@@ -363,4 +363,35 @@ fn a_volume_that_cannot_be_a_namespace_is_refused() {
     let other_blocks = Volume { block_shift: 12, ..volume(1) };
     assert_eq!(set(&mut target, 1, other_blocks), Err(VolumeError::Identity(1)));
     assert_eq!(set(&mut target, 1, Volume { blocks: 2000, ..volume(1) }), Ok(()), "it may grow");
+}
+
+#[test]
+fn a_volume_appears_to_a_host_and_disappears_while_others_notice_nothing() {
+    let mut target = Target::of(Kind::Io);
+    target.subsystem.set_volume(2, Volume { hosts: only(&["a"]), ..volume(2) }).expect("good");
+    let (a, b) = (target.enabled("a"), target.enabled("bb"));
+    for cntlid in [a, b] {
+        listen(&mut target, cntlid);
+        assert_eq!(target.wait_for_event(cntlid, cntlid), []);
+    }
+    target.subsystem.set_hosts(2, only(&["a", "bb"]));
+    assert_eq!(events(&mut target), [(b, Event::NAMESPACE_CHANGED)]);
+    let changed = target.log(b, LogId::CHANGED_NAMESPACES, 0, 4096).expect("a log");
+    assert_eq!(ChangedNamespaces::decode(&changed).expect("few").0, [2]);
+    assert!(target.identify(b, Cns::NAMESPACE_DESCRIPTORS, 2).is_ok());
+    target.subsystem.set_hosts(2, only(&["bb"]));
+    assert_eq!(events(&mut target), [(a, Event::NAMESPACE_CHANGED)]);
+    let gone = Err(Status::INVALID_NAMESPACE.no_retry());
+    assert_eq!(target.identify(a, Cns::NAMESPACE_DESCRIPTORS, 2), gone);
+    // The host has not looked, so it would take another volume under the NSID for this one.
+    target.subsystem.remove_volume(2);
+    let set = |target: &mut Target| target.subsystem.set_volume(2, volume(3));
+    assert_eq!(set(&mut target), Err(VolumeError::Remembered(2)));
+    for cntlid in [a, b] {
+        target.log(cntlid, LogId::CHANGED_NAMESPACES, 0, 4096).expect("a log");
+    }
+    assert_eq!(set(&mut target), Ok(()));
+    target.outputs();
+    target.subsystem.set_hosts(9, only(&["a"]));
+    assert_eq!(target.outputs(), [], "there is no such volume");
 }

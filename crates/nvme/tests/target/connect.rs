@@ -1,7 +1,7 @@
 //! Connect, and how controllers end. NVMe over Fabrics, "Connect Command".
 
-use crate::support::{TCP, Target, config, connect_command, nqn, only};
-use nvme::controller::{CloseReason, Kind, Limits, Output, Port, QueueId, Transport};
+use crate::support::{TCP, Target, config, connect_command, host_id, nqn, only};
+use nvme::controller::{CloseReason, Kind, Limits, Output, Port, QueueId, Refusal, Transport};
 use nvme::fabrics::{CNTLID_DYNAMIC, Connect, ConnectAttributes, ConnectData, Connected, InvalidParameter};
 use nvme::{HostId, Status};
 use std::time::Duration;
@@ -192,4 +192,45 @@ fn too_many_admin_commands_end_the_controller() {
     }
     target.subsystem.handle_command(target.now, cntlid, &nvme::Sqe::new(0x18, 99, 0), &[]);
     assert_eq!(target.closed(), [(QueueId { cntlid, qid: 0 }, CloseReason::Violation)]);
+}
+
+/// NVMe Base, "Host Identifier": registrations belong to it, so two hosts must not share one.
+#[test]
+fn two_hosts_with_one_identifier_are_not_connected_at_a_time() {
+    let mut target = Target::of(Kind::Io);
+    let first = target.enabled("first");
+    let mut data = target.data("second", CNTLID_DYNAMIC);
+    data.host_id = host_id("first");
+    let connect = connect_command(0, 31, 0);
+    let refusal = target.subsystem.connect(target.now, TCP, 0, &connect, &data).expect_err("refused");
+    // Without DNR, since the first host may go.
+    let expected =
+        Refusal { status: Status::CONNECT_INVALID_PARAMETERS, parameter: Some(InvalidParameter::HOST_ID) };
+    assert_eq!(refusal, expected);
+    assert_eq!(target.subsystem.holder_of(host_id("first")), Some(&nqn("first")));
+    target.enabled("first");
+    target.queue_closed(first, 0);
+    assert!(target.subsystem.connect(target.now, TCP, 0, &connect, &data).is_err(), "it has another one");
+    let second = target.subsystem.controllers().next().expect("the other one").0;
+    target.queue_closed(second, 0);
+    target.subsystem.connect(target.now, TCP, 0, &connect, &data).expect("free");
+}
+
+#[test]
+fn a_host_whose_identifier_is_known_has_no_other_and_nobody_else_has_it() {
+    let mut config = config(Kind::Io);
+    config.host_ids.insert(nqn("known"), host_id("known"));
+    let mut target = Target::new(config);
+    let connect = connect_command(0, 31, 0);
+    let good = target.data("known", CNTLID_DYNAMIC);
+    for (data, is_final) in [
+        (ConnectData { host_id: HostId([3; 16]), ..good }, true),
+        (ConnectData { host_id: host_id("known"), ..target.data("other", CNTLID_DYNAMIC) }, false),
+    ] {
+        let refusal = target.subsystem.connect(target.now, TCP, 0, &connect, &data).expect_err("refused");
+        assert_eq!(refusal.parameter, Some(InvalidParameter::HOST_ID));
+        assert_eq!(refusal.status.dnr(), is_final);
+    }
+    target.subsystem.connect(target.now, TCP, 0, &connect, &good).expect("accepted");
+    target.connect("other");
 }

@@ -7,6 +7,7 @@ mod discovery;
 mod ending;
 mod io;
 mod registers;
+mod reservations;
 #[allow(dead_code, reason = "each test program uses a part of it")]
 mod support;
 mod tcp;

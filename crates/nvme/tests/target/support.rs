@@ -10,6 +10,7 @@ use nvme::identify::{Cns, CommandSet, Controller, Identify, NamespaceIds};
 use nvme::log_page::{GetLogPage, LogId};
 use nvme::register::{CC, CSTS, Configuration, ControllerStatus};
 use nvme::{AdminOpcode, Cqe, HostId, NSID_ALL, Nqn, Sgl, Sqe, Status};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 pub const TCP: Port = Port { transport: Transport::Tcp, capsule_data_bytes: 8192 };
@@ -29,6 +30,8 @@ pub fn config(kind: Kind) -> Config {
         nodes: 2,
         cntlids: 1..=100,
         access: Access::Any,
+        host_ids: BTreeMap::new(),
+        reservations: false,
         limits: Limits::default(),
     }
 }
@@ -47,6 +50,13 @@ pub fn volume(id: u64) -> Volume {
         deallocated_reads_zero: true,
         preferred_blocks: 0,
     }
+}
+
+/// Each host has its own.
+pub fn host_id(host: &str) -> HostId {
+    let mut id = [b'.'; 16];
+    id.iter_mut().zip(host.bytes()).for_each(|(place, byte)| *place = byte);
+    HostId(id)
 }
 
 pub fn only(hosts: &[&str]) -> Access {
@@ -79,8 +89,7 @@ impl Target {
     }
 
     pub fn data(&self, host: &str, cntlid: u16) -> ConnectData {
-        let id = HostId([host.len() as u8; 16]);
-        ConnectData::new(id, cntlid, &self.subsystem.config().nqn, &nqn(host))
+        ConnectData::new(host_id(host), cntlid, &self.subsystem.config().nqn, &nqn(host))
     }
 
     pub fn try_connect(&mut self, host: &str, cntlid: u16, connect: &Connect) -> Result<Accepted, Refusal> {

@@ -166,6 +166,18 @@ impl Connection {
         }
     }
 
+    /// A host that was refused does not show why: the log does.
+    fn explain(&self, data: &ConnectData, context: &Context<'_>) {
+        let Ok(host) = data.host() else { return };
+        if let Some(other) = context.shared.controllers.other_with_id(&host, data.host_id) {
+            tracing::warn!(
+                peer = %self.peer, %host, host_id = %data.host_id, %other,
+                "refused: another host has its host identifier, and reservations belong to it; \
+                 write a new one (uuidgen) to /etc/nvme/hostid of one of them"
+            );
+        }
+    }
+
     /// The connection becomes a queue, or ends.
     fn connect(&mut self, sqe: &Sqe, memory: &[u8], context: &mut Context<'_>) -> Result<(), EndReason> {
         let Ok(data) = ConnectData::decode(memory) else {
@@ -184,6 +196,7 @@ impl Connection {
                 if !is_admin {
                     shared.capsule_bytes.fetch_sub(QUEUE_CAPSULE_BYTES, Ordering::Relaxed);
                 }
+                self.explain(&data, context);
                 self.machine.respond(&refusal.completion(sqe.cid), &mut self.outbound.heads);
                 return Err(EndReason::Refused(refusal.status));
             }

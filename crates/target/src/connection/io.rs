@@ -187,6 +187,14 @@ impl Connection {
         }
         let request = match io.machine.handle_command(sqe) {
             Ok(Action::Execute(request)) => request,
+            // The configuration says that there are none.
+            Ok(Action::Reserve(reservation)) => {
+                let status = Status::INVALID_OPCODE.no_retry();
+                if let Some(cqe) = io.machine.complete(reservation.tag, status) {
+                    self.machine.respond(&cqe, &mut self.outbound.heads);
+                }
+                return Ok(Place::Nowhere);
+            }
             Ok(Action::Respond(cqe)) => {
                 self.machine.respond(&cqe, &mut self.outbound.heads);
                 return Ok(Place::Nowhere);

@@ -2,6 +2,7 @@
 
 mod data;
 mod discovery;
+mod groups;
 mod hostile;
 mod life;
 mod peer;

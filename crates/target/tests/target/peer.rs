@@ -33,7 +33,7 @@ pub fn config() -> Config {
 }
 
 pub fn export(nsid: u32, volume: Volume) -> Export {
-    Export { nsid, volume }
+    Export { nsid, volume, hosts: Access::Any }
 }
 
 pub fn memory_volume(id: u8) -> Volume {
@@ -268,6 +268,25 @@ impl Host {
             began,
             initiator: Initiator::new(Duration::ZERO, config),
         };
+        host.run(address, digests, entries, discovers)?;
+        Ok(host)
+    }
+
+    /// Waits until the host knows of other namespaces.
+    pub fn wait_for_namespaces(&mut self, target: &Target) -> Result<(), Failure> {
+        self.run(target.addresses()[0], Digests::default(), 0, false)
+    }
+
+    /// Does what the initiator asks for until it is connected and knows its namespaces.
+    fn run(
+        &mut self,
+        address: SocketAddr,
+        digests: Digests,
+        entries: u16,
+        discovers: bool,
+    ) -> Result<(), Failure> {
+        let began = self.began;
+        let host = self;
         let mut is_complete = false;
         while !is_complete {
             while let Some(output) = host.initiator.poll_output() {
@@ -301,7 +320,7 @@ impl Host {
                 host.wait_for_admin();
             }
         }
-        Ok(host)
+        Ok(())
     }
 
     /// Waits for an answer on the admin queue, or until the initiator has something to do.

@@ -1,25 +1,27 @@
 //! `trunkline block serve`: serves memory, files and block devices over NVMe/TCP.
 
 mod config;
+mod hosts;
 mod open;
 mod state;
 
 use crate::error::Error;
 use crate::output;
 use clap::Args;
-use config::{Allow, Source};
+use config::{Allow, Settings, Source};
 use open::Opened;
 use server::config::size;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use state::State;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
-use target::{Nqn, NqnError, Target};
+use target::{Access, Hosts, Nqn, NqnError, Target};
 
 /// How often a server that has no signal looks whether it still serves.
 const CHECK: Duration = Duration::from_secs(1);
@@ -29,9 +31,12 @@ const CHECK: Duration = Duration::from_secs(1);
 ///
 /// Each --volume is a namespace. A file or device is locked while it is served, and refused if
 /// something else is recognized on it; once it was served, its identity is kept in the state
-/// directory, and it is taken as what it was. Hosts are admitted by their names, which are claims
-/// and no proof: serve on a network that only they reach. docs/BLOCK.md says what is promised.
+/// directory, and it is taken as what it was. Hosts that are allowed here see all volumes; a file
+/// says which of them sees which, with groups of hosts. Hosts are admitted by their names, which
+/// are claims and no proof: serve on a network that only they reach. docs/BLOCK.md says what is
+/// promised.
 ///
+/// SIGHUP reads the configuration file again, and takes over which hosts see which volumes.
 /// SIGTERM and SIGINT end the connections, wait for commands that have begun (5 s at most) and end;
 /// a second one ends at once.
 #[derive(Debug, Clone, Args)]
@@ -85,7 +90,7 @@ pub fn run(args: &ServeArgs) -> Result<ExitCode, Error> {
     let settings = args.settings()?;
     let mut state = State::open(settings.state.as_deref())?;
     // Before the start, so that a signal during the start is not lost.
-    let signals = Signals::new([SIGTERM, SIGINT]).map_err(Error::Signals)?;
+    let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(Error::Signals)?;
     let subsystem = state.subsystem(settings.nqn.as_ref())?;
     let opened = open::all(&settings.volumes, &mut state, args.force)?;
     // Hosts learn the identities only after they are kept.
@@ -93,17 +98,22 @@ pub fn run(args: &ServeArgs) -> Result<ExitCode, Error> {
     let exports: Vec<_> = opened.iter().map(|opened| opened.export.clone()).collect();
     let mut config =
         target::Config::new(subsystem.nqn, &subsystem.serial, settings.access(), settings.listen.clone());
+    config.host_ids.clone_from(&settings.host_ids);
     config.loops = settings.loops.map_or(config.loops, usize::from);
     if let Some(bytes) = settings.memory_bytes {
         config.limits.memory_bytes = bytes;
     }
     let target = Target::start(&config, &exports).map_err(|error| explain(&error))?;
-    output::print(&greeting(&target, &config, &opened, settings.allow.is_empty()))?;
-    wait(target, signals)
+    output::print(&greeting(&target, &config, &opened))?;
+    let reload = |target: &Target| match reload(target, args, &settings, &opened) {
+        Ok(text) => output::print_to_stderr(&text),
+        Err(error) => output::print_to_stderr(&format!("not reloaded: {error}\n")),
+    };
+    wait(target, signals, reload)
 }
 
 /// What was started, and what to type on a host.
-fn greeting(target: &Target, config: &target::Config, opened: &[Opened], admits_nobody: bool) -> String {
+fn greeting(target: &Target, config: &target::Config, opened: &[Opened]) -> String {
     let mut text = String::new();
     // Writing to a string does not fail.
     for address in target.addresses() {
@@ -115,11 +125,22 @@ fn greeting(target: &Target, config: &target::Config, opened: &[Opened], admits_
         let block = volume.block_size().bytes();
         let size = size::in_words(volume.blocks() * u64::from(block));
         let _ = writeln!(text, "namespace {}: {source}, {size}, blocks of {block} bytes", export.nsid);
+        match &export.hosts {
+            Access::Any => {}
+            Access::Only(hosts) if hosts.is_empty() => {
+                let _ = writeln!(text, "warning: no host sees namespace {}", export.nsid);
+            }
+            Access::Only(hosts) => {
+                for host in hosts {
+                    let _ = writeln!(text, "  for {host}");
+                }
+            }
+        }
         for warning in warnings {
             let _ = writeln!(text, "warning: {warning}");
         }
     }
-    if admits_nobody {
+    if config.hosts == Access::Only(BTreeSet::new()) {
         let _ = writeln!(text, "no host may connect: allow some by their NQN (--allow)");
     }
     let _ = writeln!(text, "on a host, as root:");
@@ -164,8 +185,41 @@ fn explain(error: &target::Error) -> Error {
     Error::Refused { sentence, cause, advice: advice.to_owned() }
 }
 
+/// Reads the file again. Which hosts there are and what they see is taken over; all else stays.
+fn reload(target: &Target, args: &ServeArgs, old: &Settings, opened: &[Opened]) -> Result<String, Error> {
+    if args.config.is_none() {
+        return Ok("nothing to reload: there is no configuration file (-c)\n".to_owned());
+    }
+    let mut new = args.settings()?;
+    let access = new.access();
+    let mut left: Vec<&Opened> = opened.iter().collect();
+    let mut volumes = Vec::new();
+    for wanted in std::mem::take(&mut new.volumes) {
+        let at = left.iter().position(|one| {
+            one.source == wanted.source && wanted.nsid.is_none_or(|nsid| nsid == one.export.nsid)
+        });
+        if let Some(at) = at {
+            volumes.push((left.remove(at).export.nsid, wanted.hosts));
+        } else {
+            tracing::warn!(volume = %wanted.source, "not taken over: served only after the next start");
+        }
+    }
+    for gone in left {
+        // Nothing says any more who may see it.
+        volumes.push((gone.export.nsid, Access::Only(BTreeSet::new())));
+        tracing::warn!(volume = %gone.source, "not in the file any more: no host sees it until it is");
+    }
+    let hosts = Hosts { access, ids: std::mem::take(&mut new.host_ids), volumes };
+    target.set_hosts(&hosts);
+    let rest = Settings { volumes: Vec::new(), host_ids: BTreeMap::new(), ..old.clone() };
+    if new != rest {
+        tracing::warn!("not taken over: what else the file says counts only after the next start");
+    }
+    Ok(format!("reloaded: hosts of {} volumes\n", opened.len()))
+}
+
 /// Waits for a signal, and ends the target.
-fn wait(target: Target, mut signals: Signals) -> Result<ExitCode, Error> {
+fn wait(target: Target, mut signals: Signals, reload: impl Fn(&Target)) -> Result<ExitCode, Error> {
     let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || {
         for signal in signals.forever() {
@@ -175,6 +229,7 @@ fn wait(target: Target, mut signals: Signals) -> Result<ExitCode, Error> {
     });
     loop {
         match receiver.recv_timeout(CHECK) {
+            Ok(SIGHUP) => reload(&target),
             Ok(_) | Err(RecvTimeoutError::Disconnected) => break,
             Err(RecvTimeoutError::Timeout) => {
                 if let Some(cause) = target.failure() {
@@ -190,7 +245,9 @@ fn wait(target: Target, mut signals: Signals) -> Result<ExitCode, Error> {
     tracing::info!("ending: commands that have begun are finished");
     let stopping = std::thread::spawn(move || target.stop());
     while !stopping.is_finished() {
-        if let Ok(signal) = receiver.recv_timeout(Duration::from_millis(20)) {
+        if let Ok(signal) = receiver.recv_timeout(Duration::from_millis(20))
+            && signal != SIGHUP
+        {
             // The status is that of a shell for a signal.
             return Ok(ExitCode::from(u8::try_from(128 + signal).unwrap_or(u8::MAX)));
         }

@@ -136,8 +136,8 @@ fn the_kernel_uses_digests_and_a_host_that_is_not_allowed_is_refused() {
     sh(&format!("nvme disconnect -n {SUBSYSTEM} | grep 'disconnected 1 '"));
 }
 
-/// A path that is silent, and a controller that is reset, each while verified writes run: they go on
-/// over the other path, and both paths serve again.
+/// A path that is silent, and a controller that is reset, each while verified writes run: they go
+/// on over the other path, and both paths serve again.
 #[test]
 fn the_kernels_host_loses_nothing_when_a_path_is_cut_or_a_controller_is_reset() {
     let _turn = alone();

@@ -1,15 +1,16 @@
 //! What is to be served: from options or from a file.
 
 use super::ServeArgs;
+use super::hosts::{self, Hosts};
 use crate::error::Error;
 use serde::Deserialize;
 use server::config::size;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use target::{Access, Nqn};
+use target::{Access, HostId, Nqn};
 
 /// The default address.
 const LOCAL: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 4420);
@@ -78,14 +79,16 @@ pub struct Wanted {
     pub source: Source,
     pub nsid: Option<u32>,
     pub block: Option<u32>,
+    /// Which hosts see it.
+    pub hosts: Access,
 }
 
 /// What is to be served.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
     pub volumes: Vec<Wanted>,
     pub listen: Vec<SocketAddr>,
-    pub allow: Vec<Allow>,
+    pub host_ids: BTreeMap<Nqn, HostId>,
     pub nqn: Option<Nqn>,
     pub state: Option<PathBuf>,
     pub loops: Option<u16>,
@@ -93,16 +96,16 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Which hosts may connect.
+    /// Which hosts may connect: those that see a volume.
     pub fn access(&self) -> Access {
-        if self.allow.contains(&Allow::Any) {
-            return Access::Any;
+        let mut all = BTreeSet::new();
+        for wanted in &self.volumes {
+            match &wanted.hosts {
+                Access::Any => return Access::Any,
+                Access::Only(hosts) => all.extend(hosts.iter().cloned()),
+            }
         }
-        let hosts = self.allow.iter().filter_map(|allow| match allow {
-            Allow::Host(host) => Some(host.clone()),
-            Allow::Any => None,
-        });
-        Access::Only(hosts.collect::<BTreeSet<_>>())
+        Access::Only(all)
     }
 }
 
@@ -112,9 +115,9 @@ impl ServeArgs {
         let mut settings = match &self.config {
             Some(file) => read(file)?,
             None => Settings {
-                volumes: self.volume.iter().cloned().map(Wanted::of).collect(),
+                volumes: self.volume.iter().map(|source| Wanted::of(source, &self.allow)).collect(),
                 listen: self.listen.clone(),
-                allow: self.allow.clone(),
+                host_ids: BTreeMap::new(),
                 nqn: self.nqn.clone(),
                 state: self.state.clone(),
                 loops: self.loops,
@@ -143,8 +146,13 @@ impl ServeArgs {
 }
 
 impl Wanted {
-    const fn of(source: Source) -> Self {
-        Self { source, nsid: None, block: None }
+    fn of(source: &Source, allow: &[Allow]) -> Self {
+        let hosts = allow.iter().filter_map(|allow| match allow {
+            Allow::Host(host) => Some(host.clone()),
+            Allow::Any => None,
+        });
+        let hosts = if allow.contains(&Allow::Any) { Access::Any } else { Access::Only(hosts.collect()) };
+        Self { source: source.clone(), nsid: None, block: None, hosts }
     }
 }
 
@@ -161,6 +169,10 @@ struct File {
     loops: Option<u16>,
     memory: Option<String>,
     #[serde(default)]
+    host: Vec<hosts::Host>,
+    #[serde(default)]
+    group: Vec<hosts::Group>,
+    #[serde(default)]
     volume: Vec<Volume>,
 }
 
@@ -170,9 +182,10 @@ struct Volume {
     source: String,
     nsid: Option<u32>,
     block: Option<u32>,
+    hosts: Option<Vec<String>>,
 }
 
-fn read(file: &Path) -> Result<Settings, Error> {
+pub(super) fn read(file: &Path) -> Result<Settings, Error> {
     let read = || -> std::io::Result<String> {
         let mut text = String::new();
         let opened = std::fs::File::open(file)?;
@@ -191,8 +204,8 @@ fn parse(text: &str) -> Result<Settings, String> {
     let file: File =
         toml::from_str(text).map_err(|error| error.to_string().trim_end().replace('\n', "\n         "))?;
     let named = |key: &'static str| move |error: String| format!("{key}: {error}");
-    let allow =
-        file.allow.iter().map(|text| text.parse().map_err(named("allow"))).collect::<Result<_, _>>()?;
+    let hosts = Hosts::of(file.host, file.group)?;
+    let allow = hosts.access("allow", &file.allow)?;
     let nqn = file.nqn.as_deref().map(Nqn::new).transpose().map_err(|error| format!("nqn: {error}"))?;
     if file.loops.is_some_and(|loops| !(1..=1024).contains(&loops)) {
         return Err("loops: not between 1 and 1024".to_owned());
@@ -207,12 +220,15 @@ fn parse(text: &str) -> Result<Settings, String> {
         if volume.block.is_some_and(|block| block != 512 && block != 4096) {
             return Err("block: neither 512 nor 4096".to_owned());
         }
-        Ok(Wanted { source, nsid: volume.nsid, block: volume.block })
+        let hosts = volume.hosts.map(|list| hosts.access("hosts", &list)).transpose();
+        let hosts = hosts.map_err(|error| format!("volume {}: {error}", volume.source))?;
+        let hosts = hosts.unwrap_or_else(|| allow.clone());
+        Ok(Wanted { source, nsid: volume.nsid, block: volume.block, hosts })
     };
     Ok(Settings {
         volumes: file.volume.into_iter().map(wanted).collect::<Result<_, _>>()?,
         listen: file.listen,
-        allow,
+        host_ids: hosts.ids.clone(),
         nqn,
         state: file.state,
         loops: file.loops,
@@ -232,11 +248,17 @@ mod tests {
              [[volume]]\nsource = \"/srv/a.img\"\nnsid = 7\nblock = 512\n[[volume]]\nsource = \"mem:1MiB\"\n",
         )
         .unwrap();
+        let allowed = Access::Only([Nqn::new("nqn.2026-11.test:h").unwrap()].into());
         assert_eq!(
             settings.volumes,
             [
-                Wanted { source: Source::Path("/srv/a.img".into()), nsid: Some(7), block: Some(512) },
-                Wanted::of(Source::Memory(1 << 20))
+                Wanted {
+                    source: Source::Path("/srv/a.img".into()),
+                    nsid: Some(7),
+                    block: Some(512),
+                    hosts: allowed.clone(),
+                },
+                Wanted { source: Source::Memory(1 << 20), nsid: None, block: None, hosts: allowed }
             ]
         );
         assert_eq!((settings.loops, settings.memory_bytes), (Some(2), Some(64 << 20)));
@@ -258,6 +280,9 @@ mod tests {
             ("[[volume]]\nsource = \"mem:1B\"", "source"),
             ("[[volume]]\nsource = \"/a\"\nblock = 520", "block"),
             ("[[volume]]\nsource = \"/a\"\nsize = 1", "size"),
+            ("[[volume]]\nsource = \"/a\"\nhosts = [\"b\"]", "volume /a: hosts"),
+            ("[[host]]\nname = \"a\"\nnqn = \"b\"", "host \"a\": nqn"),
+            ("[[group]]\nname = \"a\"\nhosts = []", "group \"a\""),
         ] {
             let error = parse(text).unwrap_err();
             assert!(error.contains(key), "{text}: {error}");
@@ -267,7 +292,27 @@ mod tests {
     #[test]
     fn nobody_is_allowed_unless_somebody_is_named() {
         let host = Nqn::new("nqn.2026-11.test:h").unwrap();
-        assert!(!parse("").unwrap().access().allows(&host));
-        assert!(parse("allow = [\"any\"]").unwrap().access().allows(&host));
+        let volume = "[[volume]]\nsource = \"mem:1MiB\"\n";
+        assert!(!parse(volume).unwrap().access().allows(&host));
+        assert!(parse(&format!("allow = [\"any\"]\n{volume}")).unwrap().access().allows(&host));
+    }
+
+    #[test]
+    fn a_volume_with_hosts_is_theirs_and_others_belong_to_those_who_are_allowed() {
+        let settings = parse(
+            "allow = [\"a\"]\n[[host]]\nname = \"a\"\nnqn = \"nqn.2026-11.test:a\"\n\
+             [[group]]\nname = \"g\"\nhosts = [\"nqn.2026-11.test:b\"]\n\
+             [[volume]]\nsource = \"mem:1MiB\"\n\
+             [[volume]]\nsource = \"mem:1MiB\"\nhosts = [\"g\"]\n\
+             [[volume]]\nsource = \"mem:1MiB\"\nhosts = []\n",
+        )
+        .unwrap();
+        let only = |names: &[&str]| {
+            let nqn = |name: &&str| Nqn::new(&format!("nqn.2026-11.test:{name}")).unwrap();
+            Access::Only(names.iter().map(nqn).collect())
+        };
+        let seen: Vec<Access> = settings.volumes.iter().map(|wanted| wanted.hosts.clone()).collect();
+        assert_eq!(seen, [only(&["a"]), only(&["b"]), only(&[])]);
+        assert_eq!(settings.access(), only(&["a", "b"]));
     }
 }

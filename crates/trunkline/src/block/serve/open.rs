@@ -74,7 +74,8 @@ fn finish(
     let volume = Volume::new(name, Identity::of_uuid(uuid), drive, block)
         .map_err(|error| explain_volume(&wanted.source, &error))?;
     let warnings = volume.warnings().iter().map(ToString::to_string).collect();
-    Ok(Opened { export: Export { nsid, volume }, source: wanted.source.clone(), warnings })
+    let export = Export { nsid, volume, hosts: wanted.hosts.clone() };
+    Ok(Opened { export, source: wanted.source.clone(), warnings })
 }
 
 /// Refuses what hosts would take for the volume that they know, and is not.

@@ -248,7 +248,7 @@ fn in_words(uuid: [u8; 16]) -> String {
     [0..8, 8..12, 12..16, 16..20, 20..32].map(|part| all.get(part).unwrap_or_default()).join("-")
 }
 
-fn of_words(text: &str) -> Option<[u8; 16]> {
+pub fn of_words(text: &str) -> Option<[u8; 16]> {
     let digits: String = text.chars().filter(|character| *character != '-').collect();
     if digits.len() != 32 || text.len() != 36 || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
         return None;
