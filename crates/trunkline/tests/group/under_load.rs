@@ -129,7 +129,8 @@ fn nonidempotent_operations_happen_once_across_processes() {
     let directories = Directories::new("group-once");
     let nodes = nodes(&directories);
     let addresses: Vec<SocketAddr> = nodes.iter().map(|node| node.address).collect();
-    let server = Server { nodes: &addresses, mount_port: None, export: EXPORT, remembers: true };
+    let server =
+        Server { nodes: &addresses, mount_port: None, export: EXPORT, version: Version::V3, remembers: true };
     let findings = server.check(&Cut::ALL);
     println!("{}", findings.summary());
     assert_eq!(findings.wrong, [""; 0]);

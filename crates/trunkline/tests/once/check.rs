@@ -2,8 +2,9 @@
 //! the directory must be those of an operation that was done once, and a call that arrives late
 //! must change nothing.
 
-use super::cuts::{Cut, Cuts};
+use super::cuts::{Cut, Cuts, Target};
 use super::operations::{Operation, list};
+use client::options::Version;
 use client::{Mount, Settings};
 use fs::SetAttributes;
 use std::collections::BTreeMap;
@@ -19,6 +20,7 @@ pub struct Server<'a> {
     /// The port of MOUNT, if that is another port.
     pub mount_port: Option<u16>,
     pub export: &'a str,
+    pub version: Version,
     /// Whether the nodes answer a replay from a reply cache.
     pub remembers: bool,
 }
@@ -55,7 +57,12 @@ impl Findings {
 impl Server<'_> {
     fn settings(&self, at: SocketAddr) -> Settings {
         let mount_port = self.mount_port.unwrap_or(at.port());
-        Settings { mount_port, loops: 1, ..Settings::new(at.ip(), at.port(), self.export) }
+        Settings {
+            version: self.version,
+            mount_port,
+            loops: 1,
+            ..Settings::new(at.ip(), at.port(), self.export)
+        }
     }
 
     /// Runs all cases with these cuts.
@@ -85,7 +92,7 @@ impl Server<'_> {
         findings: &mut Findings,
     ) {
         let case = format!("{operation:?}{} {cut:?}", if refused { " (to be refused)" } else { "" });
-        let name = format!("case-{}", findings.cases);
+        let name = format!("case-{:?}-{}", self.version, findings.cases);
         let attributes = SetAttributes::mode(0o777);
         let (directory, _) =
             observer.make_directory(observer.root(), name.as_bytes(), attributes).expect("made");
@@ -98,7 +105,11 @@ impl Server<'_> {
             ..self.settings(SocketAddr::new(proxies.addresses[0], proxies.port))
         })
         .expect("the client mounts");
-        proxies.arm(operation.procedure().number(), cut);
+        let target = match self.version {
+            Version::V3 => Target::Version3(operation.procedure()),
+            Version::V4(_) => Target::Version4(operation.operation_4()),
+        };
+        proxies.arm(target, cut);
         let result = operation.perform(&mount, directory, refused);
         assert!(proxies.was_cut(), "{case}: no such call has come by");
         proxies.heal();

@@ -9,6 +9,8 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use nfs4::compound::RequestReader;
+use nfs4::op::Fore;
 use testkit::records::{call_target, read_record, word};
 
 /// The point at which the connection of a call is lost.
@@ -45,6 +47,39 @@ impl Cut {
     ];
 }
 
+/// A call as the proxies know it: a procedure of version 3, or a compound with this operation.
+#[derive(Debug, Clone, Copy)]
+pub enum Target {
+    Version3(nfs3::Procedure),
+    Version4(nfs4::Operation),
+}
+
+impl Target {
+    fn is_of(self, record: &[u8]) -> bool {
+        match self {
+            Self::Version3(procedure) => {
+                call_target(record) == (nfs3::PROGRAM, nfs3::VERSION, procedure.number())
+            }
+            Self::Version4(operation) => {
+                call_target(record) == (nfs4::PROGRAM, nfs4::VERSION, nfs4::PROCEDURE_COMPOUND)
+                    && has_operation(record, operation)
+            }
+        }
+    }
+}
+
+/// Whether a call of COMPOUND has this operation.
+fn has_operation(record: &[u8], operation: nfs4::Operation) -> bool {
+    // Credential and verifier: a flavor, a length and a padded body each. RFC 5531 s9
+    let after = |at: usize| at + 2 + (word(record, at + 1) as usize).div_ceil(4);
+    // Words count from the xid, behind the record mark.
+    let body = 4 + 4 * after(after(6));
+    let Ok(mut compound) = RequestReader::<Fore>::new(record.get(body..).unwrap_or_default()) else {
+        return false;
+    };
+    std::iter::from_fn(|| compound.next_operation()).flatten().any(|one| one.args.operation() == operation)
+}
+
 /// A held call.
 struct HeldCall {
     server: TcpStream,
@@ -55,7 +90,7 @@ struct HeldCall {
 
 #[derive(Default)]
 struct State {
-    armed: Option<(u32, Cut)>,
+    armed: Option<(Target, Cut)>,
     held: Option<HeldCall>,
     /// All connections, so that they can be ended.
     streams: Vec<TcpStream>,
@@ -120,9 +155,9 @@ impl Cuts {
         Some(Self { shared, silent, addresses, port, mount_port })
     }
 
-    /// The next NFS call of this procedure meets this cut.
-    pub fn arm(&self, procedure: u32, cut: Cut) {
-        lock(&self.shared.state).armed = Some((procedure, cut));
+    /// The next such call meets this cut.
+    pub fn arm(&self, target: Target, cut: Cut) {
+        lock(&self.shared.state).armed = Some((target, cut));
     }
 
     /// Whether such a call has arrived since.
@@ -208,9 +243,7 @@ fn forward_calls(mut client: TcpStream, mut server: TcpStream, line: &Connection
             continue;
         }
         let mut state = lock(&line.shared.state);
-        let is_armed = |(procedure, _): &mut (u32, Cut)| {
-            call_target(&record) == (nfs3::PROGRAM, nfs3::VERSION, *procedure)
-        };
+        let is_armed = |(target, _): &mut (Target, Cut)| target.is_of(&record);
         let cut = state.armed.take_if(is_armed).map(|(_, cut)| cut);
         match cut {
             Some(Cut::BeforeCall) => break,

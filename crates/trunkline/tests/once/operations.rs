@@ -121,6 +121,19 @@ impl Operation {
         }
     }
 
+    /// The operation of version 4 that does it.
+    pub const fn operation_4(self) -> nfs4::Operation {
+        match self {
+            Self::CreateExclusive | Self::CreateGuarded => nfs4::Operation::Open,
+            Self::MakeDirectory | Self::Symlink | Self::MakeNode => nfs4::Operation::Create,
+            Self::Link => nfs4::Operation::Link,
+            Self::Remove | Self::RemoveDirectory => nfs4::Operation::Remove,
+            Self::Rename | Self::RenameOver => nfs4::Operation::Rename,
+            Self::GuardedSetAttr => nfs4::Operation::SetAttr,
+            Self::Append => nfs4::Operation::Write,
+        }
+    }
+
     /// The status with which the operation must fail if [`Self::prepare`] has made an obstacle;
     /// `None` if there can be none.
     pub const fn refusal(self) -> Option<Status> {
