@@ -19,6 +19,11 @@ pub(crate) struct Options {
     /// Needs --record, because the default file is for complete records.
     #[arg(long, value_name = "PART", requires = "record")]
     only: Vec<String>,
+    /// The version of NFS of the mounts. Another than 3 needs --record, because the default file is
+    /// for version 3.
+    #[arg(long, value_name = "VERSION", default_value = "3", value_parser = ["3", "4.1", "4.2"])]
+    #[arg(requires_ifs = [("4.1", "record"), ("4.2", "record")])]
+    nfs_version: String,
     /// Write the record to this file, and a page for readers beside it.
     #[arg(long, value_name = "FILE.json", default_value = "docs/results/failover.json", value_parser = json)]
     record: PathBuf,
@@ -46,6 +51,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         .env("TRUNKLINE_FAULTS_REPEATS", options.repeats.to_string())
         .env("TRUNKLINE_FAULTS", options.only.join(","))
         .env("TRUNKLINE_FAULTS_RECORD", record)
+        .env("TRUNKLINE_TEST_NFS_VERSION", &options.nfs_version)
         .env("TRUNKLINE_COMMIT", String::from_utf8_lossy(&described.stdout).trim());
     let status = command.status().map_err(|source| Error::Run { program: "cargo".into(), source })?;
     Ok(status.success())

@@ -234,6 +234,7 @@ pub fn record(results: &[(Fault, Vec<Repeat>)]) -> Value {
         .collect();
     json!({
         "kind": "trunkline faults", "version": env!("CARGO_PKG_VERSION"),
+        "nfs_version": std::env::var("TRUNKLINE_TEST_NFS_VERSION").unwrap_or_else(|_| "3".to_owned()),
         "commit": std::env::var("TRUNKLINE_COMMIT").unwrap_or_default(),
         "debug_build": cfg!(debug_assertions), "kernel": read("/proc/sys/kernel/osrelease"),
         "cpus": std::thread::available_parallelism().map_or(0, usize::from),
@@ -250,9 +251,10 @@ pub fn page(record: &Value, results: &[(Fault, Vec<Repeat>)]) -> String {
     let lines: Vec<String> = results.iter().map(|(fault, repeats)| line(*fault, repeats)).collect();
     format!(
         "# Failover, measured\n\nWritten by `cargo xtask faults`; docs/FAILOVER.md says what the columns mean. Trunkline \
-         {} ({build}, commit {}),\nLinux {}, {} CPUs; links: {}.\n\n{HEAD}\n{}\n",
+         {} ({build}, commit {}),\nNFS version {}, Linux {}, {} CPUs; links: {}.\n\n{HEAD}\n{}\n",
         word("version"),
         word("commit"),
+        word("nfs_version"),
         word("kernel"),
         word("cpus"),
         word("links"),

@@ -4,6 +4,7 @@
 
 use super::history::Store;
 use crate::mounts::{MOUNT_TIMEOUT, Mounted};
+use client::options::Version;
 use client::{Mount, Settings};
 use lab::net::{Net, Rate, Spec};
 use rustix::process::Signal;
@@ -135,6 +136,16 @@ impl Origin {
     }
 }
 
+/// The version of NFS of the mounts of [`FaultTestbed::mount`].
+fn version() -> Version {
+    match std::env::var("TRUNKLINE_TEST_NFS_VERSION").as_deref() {
+        Err(_) | Ok("3") => Version::V3,
+        Ok("4.1") => Version::V4(Some(1)),
+        Ok("4.2") => Version::V4(Some(2)),
+        Ok(other) => panic!("{other} is no version that is tested"),
+    }
+}
+
 /// See the module's documentation. Dropping the testbed ends the server and removes the links.
 pub struct FaultTestbed {
     // In this order, because the servers must end before their network.
@@ -214,6 +225,9 @@ impl FaultTestbed {
         };
         let mut add = |word: &str, value: String| arguments.extend([word.to_owned(), value]);
         add("--export", "/export".to_owned());
+        if version() != Version::V3 {
+            add("--nfs-versions", "3,4.1,4.2".to_owned());
+        }
         // By default a process admits only the subnet of its own listener, and a client connects
         // from any of its addresses.
         self.net.links().iter().for_each(|link| add("--allow", format!("{}/24", link.client)));
@@ -264,6 +278,7 @@ impl FaultTestbed {
     pub fn mount(&self, origin: Origin) -> Arc<Mount> {
         let remotes = self.addresses();
         let settings = Settings {
+            version: version(),
             nconnect: origin.connections(),
             loops: 2,
             locals: self.locals(origin).into_iter().map(Into::into).collect(),
