@@ -244,6 +244,8 @@ impl Config {
                 state: state.map(Path::to_owned),
                 server_groups: false,
             };
+            // Other programs of this host may change the files.
+            export.delegations = false;
             if root {
                 (export.anonuid, export.anongid) = (ANONYMOUS_ID, ANONYMOUS_ID);
             }
@@ -275,7 +277,7 @@ impl Config {
             anongid: gid,
             allow: subnets::near(listens),
             secure: false,
-            delegations: false,
+            delegations: true,
             fsid: 1,
         };
         Self {

@@ -8,6 +8,7 @@
 
 use crate::State;
 use crate::arena::{Arena, List, lower, pair, upper};
+use crate::client::ClientRef;
 use crate::error::Error;
 use crate::file::ReadWrite;
 use crate::host::Host;
@@ -35,6 +36,11 @@ const RECALL_PATIENCE: Duration = Duration::from_secs(10);
 /// Leases for which a client gets nothing that has lost a delegation: each delegation that it does
 /// not return costs others one.
 const DISTRUST_LEASES: u32 = 10;
+/// How often a client is kept anew from a file of which it has lost a delegation. It may never have
+/// got the answer if it was silent for a lease after that; but it is not to wait for ever.
+const HELD_ANEW_MAX: u32 = 8;
+/// In [`delegation::HELD_SINCE`]: the client is kept from the file no more.
+const LET_GO: u64 = u64::MAX;
 /// Locked ranges of a file that are looked at before it is delegated.
 const RANGES_LOOKED_AT: u64 = 64;
 
@@ -335,9 +341,35 @@ impl<W: Words> Transaction<'_, W> {
         let of = self.owning(record, delegation::FILE, Kind::File)?;
         self.discount_delegation(of)?;
         self.write(record, delegation::STATE, REVOKED)?;
+        self.write(record, delegation::HELD_SINCE, 0)?;
+        self.write(record, delegation::HELD_LAST, 0)?;
         self.count(of_client, client::REVOKED_COUNT, 1)?;
         let until = now.saturating_add(self.layout.config.lease.saturating_mul(DISTRUST_LEASES));
         self.write(of_client, client::DELEGATE_FROM, milliseconds(until))
+    }
+
+    /// Refuses a file to a client that has lost a delegation of it and may not know that yet.
+    fn keep_from(&mut self, of: ClientRef, name: &[u8], now: Duration) -> Result<(), Error> {
+        let of_client = self.live_client(of)?;
+        let Some(of_file) = self.find_file(name)? else { return Ok(()) };
+        let Some(record) = self.find_delegation(of_file, of_client)? else { return Ok(()) };
+        let since = self.read(record, delegation::HELD_SINCE)?;
+        if !self.is_revoked(record)? || since == LET_GO {
+            return Ok(());
+        }
+        let (lease, held) = (self.layout.config.lease, self.read(record, delegation::HELD_LAST)?);
+        let (times, last) = (upper(held), Duration::from_secs(lower(held).into()));
+        let is_anew = since == 0 || times < HELD_ANEW_MAX && now >= last.saturating_add(lease);
+        if !is_anew && milliseconds(now) >= since.saturating_add(milliseconds(lease)) {
+            return self.write(record, delegation::HELD_SINCE, LET_GO);
+        }
+        if is_anew {
+            self.write(record, delegation::HELD_SINCE, milliseconds(now).max(1))?;
+        }
+        let seconds = u32::try_from(now.as_secs()).unwrap_or(u32::MAX);
+        self.write(record, delegation::HELD_LAST, pair(times + u32::from(is_anew), seconds))?;
+        self.checkpoint();
+        Err(Error::Delay)
     }
 }
 
@@ -364,6 +396,37 @@ impl<W: Words> State<W> {
             Err(Error::Full(_)) => Ok(None),
             Err(error) => Err(error),
         }
+    }
+
+    /// Whether a client may see what a file is by now, or change it: not while it has a delegation
+    /// of it that was revoked and that it has not freed. It may not have heard of that, and would
+    /// take what it has cached for what goes with the new attributes. It is kept waiting for a
+    /// lease at most, counted anew while it does not come back. Takes no lock if the client has
+    /// lost nothing.
+    ///
+    /// # Errors
+    /// [`Error::Delay`]; [`Error::Expired`], [`Error::Busy`], [`Error::Damaged`].
+    #[inline]
+    pub fn check_revoked(
+        &self,
+        host: &impl Host,
+        now: Duration,
+        of: ClientRef,
+        file: &[u8],
+    ) -> Result<(), Error> {
+        if self.has_revoked(of)? {
+            return self.change(host, now, |transaction| transaction.keep_from(of, file, now));
+        }
+        Ok(())
+    }
+
+    /// Whether a client has revoked delegations that it has not freed. Takes no lock.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`].
+    #[inline]
+    pub fn has_revoked(&self, of: ClientRef) -> Result<bool, Error> {
+        Ok(self.arena.read(of.record(), client::REVOKED_COUNT)? != 0)
     }
 
     /// The delegation that an OPEN granted whose process ended.

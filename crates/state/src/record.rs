@@ -313,6 +313,10 @@ pub(crate) mod delegation {
     pub const RECALLED: usize = 4;
     /// When the call-back was last handed out; 0 if it was not yet.
     pub const SENT: usize = 5;
+    /// Of one that is revoked: since when its client has been kept from the file, in milliseconds,
+    /// and how often that has begun, and when the client last came, in seconds.
+    pub const HELD_SINCE: usize = RECALLED;
+    pub const HELD_LAST: usize = SENT;
     pub const BY_KEY: usize = 6;
     pub const BY_FILE: usize = 7;
     pub const BY_CLIENT: usize = 8;

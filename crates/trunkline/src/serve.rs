@@ -71,9 +71,9 @@ pub struct ServeArgs {
     /// as nobody (--dir, started by root), else as the user who started the server.
     #[arg(long)]
     no_root_squash: bool,
-    /// Quick: let clients of NFS version 4 cache files by delegations. Only if no program but this
-    /// server, or its group, changes them: what others change is not seen, and clients read old
-    /// data.
+    /// Quick: let clients of NFS version 4 cache files of --dir by delegations. Only if no program
+    /// but this server, or its group, changes them: what others change is not seen, and clients
+    /// read old data. With --mem they do so without this option.
     #[arg(long)]
     delegations: bool,
     /// Join a group of processes on this host that serve the same directories (--dir, or `dir` in

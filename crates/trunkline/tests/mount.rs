@@ -101,6 +101,7 @@ fn every_promise_has_its_test() {
         include_str!("mount/umount.rs"),
         include_str!("mount/version_4.rs"),
         include_str!("mount/version_4_2.rs"),
+        include_str!("vm_rdma/two_kernels.rs"),
         include_str!("../../client/src/path_losses.rs"),
         include_str!("../../client/tests/bad_answers.rs"),
         include_str!("../../client/tests/call_backs.rs"),

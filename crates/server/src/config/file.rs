@@ -198,8 +198,8 @@ struct Export {
     allow: Vec<Clients>,
     #[serde(default)]
     secure: bool,
-    #[serde(default)]
-    delegations: bool,
+    /// Without it they are given where nobody but the server changes the files: in memory.
+    delegations: Option<bool>,
     fsid: Option<u32>,
     owner_uid: Option<u32>,
     owner_gid: Option<u32>,
@@ -275,7 +275,7 @@ impl Export {
         let place = u32::try_from(index).unwrap_or(u32::MAX).saturating_add(1);
         let store = self.store()?;
         Ok(ExportConfig {
-            delegations: self.delegations,
+            delegations: self.delegations.unwrap_or(self.mem.is_some()),
             store,
             path: self.path,
             read_only: !self.rw,

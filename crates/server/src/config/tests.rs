@@ -47,8 +47,8 @@ fn a_directory_is_one_store_and_memory_another() {
     };
     assert!(!file("dir = \"/srv/data\"").unwrap().exports[0].delegations);
     assert!(file("dir = \"/srv/data\"\ndelegations = true").unwrap().exports[0].delegations);
-    assert!(!file("mem = \"1MiB\"").unwrap().exports[0].delegations);
-    assert!(file("mem = \"1MiB\"\ndelegations = true").unwrap().exports[0].delegations);
+    assert!(file("mem = \"1MiB\"").unwrap().exports[0].delegations);
+    assert!(!file("mem = \"1MiB\"\ndelegations = false").unwrap().exports[0].delegations);
     let config = file("dir = \"/srv/data\"\nstate = \"/srv/state\"\nserver_groups = true").unwrap();
     let expected =
         StoreConfig::Dir { path: "/srv/data".into(), state: Some("/srv/state".into()), server_groups: true };

@@ -2,6 +2,7 @@
 //! s18.7, s18.15, s18.30, s18.31
 
 use super::compound::{Compound, Outcome, Place, Replies};
+use super::delegation;
 use super::layout;
 use super::locations::with_locations;
 use super::pseudo;
@@ -239,6 +240,7 @@ pub(super) fn of_place(
     match place {
         Place::Pseudo(node) => Ok(Describer::new(compound, None, wanted).node(compound, node)),
         Place::Object(export, object) => {
+            compound.knows_of_loss(export, object)?;
             let attributes = export.store.attributes(object, Wait::Allowed).map_err(of_wait)?;
             let attributes = attributes.map_err(Status::from_fs)?;
             Ok(Describer::new(compound, Some(export), wanted).object(object, &attributes))
@@ -253,8 +255,8 @@ pub(super) fn get(compound: &Compound<'_>, wanted: Bitmap, out: &mut Replies<'_>
     if !write_only.is_empty() {
         return out.fail(Operation::GetAttr, Status::INVAL);
     }
-    let found = compound.place().and_then(|place| Ok((place, of_place(compound, place, wanted)?)));
-    match found {
+    let found = delegation::check_attributes_at_return(compound).and_then(|()| compound.place());
+    match found.and_then(|place| Ok((place, of_place(compound, place, wanted)?))) {
         Err(status) => out.fail(Operation::GetAttr, status),
         Ok((place, values)) => {
             let wanted = wanted & supported(compound.minor);

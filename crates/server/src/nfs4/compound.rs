@@ -95,6 +95,8 @@ pub(super) struct Compound<'a> {
     changed: bool,
     /// Whether the operation after the present one uses the object that this one puts.
     is_used_next: bool,
+    /// The delegation that the operation after the present one, a GETATTR, returns.
+    pub returned_next: Option<Stateid>,
 }
 
 impl<'a> Compound<'a> {
@@ -391,6 +393,7 @@ impl<'a> Compound<'a> {
                 Some(Ok(request)) => {
                     self.is_used_next =
                         handles::is_put(&request.args) && handles::is_used_next(requests.clone());
+                    self.returned_next = delegation::returned_next(&request.args, requests);
                     self.run_within(request, requests.operations, out)
                 }
             };
@@ -559,6 +562,7 @@ pub(super) fn run(
         steps: None,
         changed: false,
         is_used_next: false,
+        returned_next: None,
     };
     let mut replies = Replies::new(out, requests.tag);
     if let Err(status) = check_head(shared, &requests) {

@@ -15,8 +15,10 @@ use crate::export::Export;
 use crate::nfs4_state::{Change, file_name};
 use crate::request::Target;
 use fs::{Attributes, SetAttributes};
+use nfs4::compound::RequestReader;
 use nfs4::op::open::{Args, Claim, Delegation, DelegationType, NoDelegation, access};
-use nfs4::{Ace, Stateid};
+use nfs4::op::{Args as AnyArgs, Fore};
+use nfs4::{Ace, Stateid, Status};
 use state::StateId;
 use store::{Found, ObjectId};
 
@@ -124,6 +126,30 @@ pub(super) fn check(
     checked.map_err(|error| of_state(&error))
 }
 
+/// The delegation that is returned right after its file's attributes are asked for.
+pub(super) fn returned_next(args: &AnyArgs<'_>, following: &RequestReader<'_, Fore>) -> Option<Stateid> {
+    if !matches!(args, AnyArgs::GetAttr(_)) {
+        return None;
+    }
+    match following.clone().next_operation()?.ok()?.args {
+        AnyArgs::DelegReturn(args) => Some(args.delegation),
+        _ => None,
+    }
+}
+
+/// Refuses the attributes that go with the return of a delegation that has ended already. Linux
+/// takes them for those of what it has cached, whether the delegation was good until then or not;
+/// refused so, it returns the delegation without them.
+pub(super) fn check_attributes_at_return(compound: &Compound<'_>) -> Outcome<()> {
+    let Some(id) = compound.returned_next else { return Ok(()) };
+    let (shared, id) = (compound.shared, compound.stateid(id)?);
+    let tested = shared.state.test_state(shared.host(), compound.now, compound.client()?, id);
+    tested.map_err(|error| match error {
+        state::Error::BadStateId | state::Error::DelegationRevoked => Status::ACCESS,
+        other => of_state(&other),
+    })
+}
+
 /// DELEGRETURN.
 pub(super) fn give_back(compound: &mut Compound<'_>, id: Stateid) -> Outcome<()> {
     let id = of_current(compound, id)?;
@@ -140,9 +166,22 @@ pub(super) fn given_back(compound: &mut Compound<'_>) -> Outcome<()> {
 }
 
 impl<'a> Compound<'a> {
+    /// Refuses what shows an object as it is by now, to a client whose delegation of it was revoked
+    /// and not freed. The result of SEQUENCE has told the client so, but Linux takes attributes
+    /// that come along for those of what it has cached. RFC 8881 s10.2.1, s15.1.1.3
+    pub fn knows_of_loss(&self, export: &Export, object: ObjectId) -> Outcome<()> {
+        let (state, client) = (&self.shared.state, self.client()?);
+        if !state.has_revoked(client).map_err(|error| of_state(&error))? {
+            return Ok(());
+        }
+        let checked = state.check_revoked(self.shared.host(), self.now, client, &file_name(export, object));
+        checked.map_err(|error| of_state(&error))
+    }
+
     /// Makes sure that no other client has a delegation of an object that is about to be changed,
     /// nor gets one before the change is dropped. RFC 8881 s10.4.1
     pub fn begin_change(&self, export: &Export, object: ObjectId) -> Outcome<Option<Change<'a>>> {
+        self.knows_of_loss(export, object)?;
         let begun = self.shared.begin_change(self.now, Some(self.client()?), export, object);
         begun.map_err(|error| of_state(&error))
     }

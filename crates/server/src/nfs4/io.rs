@@ -67,6 +67,7 @@ pub(super) fn readable<'a>(compound: &Compound<'a>, asked: Stateid) -> Outcome<T
     let target = compound.object_or(Status::ISDIR)?;
     let id = compound.stateid(asked)?;
     check(compound, &target, id, state::READ)?;
+    compound.knows_of_loss(target.export, target.object)?;
     Ok(target)
 }
 

@@ -9,9 +9,11 @@ use super::attributes::{Describer, of_place, supported};
 use super::compound::{Compound, Outcome, Place};
 use super::pseudo::{self, Node, Way};
 use crate::config::EXPORTS_MAX;
+use crate::export::Export;
 use nfs4::op::readdir::{Args, EntryWriter};
 use nfs4::types::attributes::number;
 use nfs4::{Attributes, Bitmap, Status};
+use store::Found;
 
 /// The first cookie of a directory above the exports.
 const FIRST_COOKIE: u64 = 3;
@@ -76,6 +78,20 @@ pub(super) fn list_node(
     list_places(compound, args, children.filter(|(cookie, _)| *cookie > args.cookie), entries)
 }
 
+/// The attributes of an entry that the store has.
+fn of_found(
+    compound: &Compound<'_>,
+    export: &Export,
+    describer: &Describer<'_>,
+    found: &Found,
+) -> Outcome<Attributes<'static>> {
+    match compound.knows_of_loss(export, found.object) {
+        Ok(()) => Ok(describer.object(found.object, &found.attributes)),
+        Err(status) if describer.wanted().contains(number::RDATTR_ERROR) => Ok(Describer::failed(status)),
+        Err(status) => Err(status),
+    }
+}
+
 /// A directory of an export.
 pub(super) fn list_object(compound: &Compound<'_>, args: &Args, mut entries: EntryWriter<'_>) -> Status {
     let target = match compound.object_or(Status::NOTDIR) {
@@ -98,7 +114,7 @@ pub(super) fn list_object(compound: &Compound<'_>, args: &Args, mut entries: Ent
                 _ => None,
             });
             let attributes = match mount {
-                None => Ok(describer.object(entry.found.object, &entry.found.attributes)),
+                None => of_found(compound, export, &describer, &entry.found),
                 Some(place) => of_entry(compound, place, describer.wanted()),
             };
             match attributes {

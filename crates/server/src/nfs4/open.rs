@@ -74,6 +74,7 @@ pub(super) fn open(compound: &mut Compound<'_>, args: &Args<'_>) -> Outcome<Succ
         Claim::PreviouslyDelegatedName(_) | Claim::PreviouslyDelegated => return Err(Status::NOTSUPP),
     };
     of_kind(chosen.found.attributes.kind)?;
+    compound.knows_of_loss(chosen.export, chosen.found.object)?;
     let target = compound.target(chosen.export, chosen.found.object)?;
     check_rights(&chosen, &target, wanted)?;
     let file = file_name(chosen.export, chosen.found.object);

@@ -107,6 +107,62 @@ fn a_delegation_that_is_not_returned_is_revoked_after_a_lease() {
     });
 }
 
+fn revoked(state: &State<&HeapWords>, now: Duration) -> (Member, StateId) {
+    let (one, _, granted) = delegated(state, "a", "f");
+    assert_eq!(change(state, &HOST, now, b"f"), Ok(()), "the client is silent");
+    (one, granted.expect("nobody writes"))
+}
+
+/// Linux would take the attributes for those of the data that it has cached by the delegation.
+#[test]
+fn a_file_is_kept_from_a_client_until_it_frees_the_delegation_that_it_has_lost() {
+    with_state(|state| {
+        let now = NOW + seconds(91);
+        let (mut one, granted) = revoked(state, now);
+        let mut two = Member::join(state, &HOST, now, "b");
+        let of = |member: &Member| state.client(&HOST, now, member.client).expect("a client");
+        assert_eq!(state.check_revoked(&HOST, now, of(&one), b"f"), Err(Error::Delay));
+        assert_eq!(state.check_revoked(&HOST, now, of(&one), b"g"), Ok(()), "another file");
+        assert_eq!(state.check_revoked(&HOST, now, of(&two), b"f"), Ok(()), "another client");
+        two.open(state, now, "f", WRITE, 0).expect("it is in nobody's way");
+        one.act(state, &HOST, now, |ticket| state.free_state(&HOST, now, ticket, granted)).expect("revoked");
+        assert_eq!(state.has_revoked(of(&one)), Ok(false));
+        assert_eq!(state.check_revoked(&HOST, now, of(&one), b"f"), Ok(()));
+    });
+}
+
+#[test]
+fn a_client_that_never_frees_what_was_revoked_waits_for_a_lease() {
+    with_state(|state| {
+        let now = NOW + seconds(91);
+        let (one, _) = revoked(state, now);
+        let of = state.client(&HOST, now, one.client).expect("a client");
+        // It comes back long after that, and comes again as clients do.
+        let back = now + seconds(5000);
+        for waited in (0..90).step_by(15) {
+            let checked = state.check_revoked(&HOST, back + seconds(waited), of, b"f");
+            assert_eq!(checked, Err(Error::Delay), "{waited}");
+        }
+        for waited in [90, 91, 10_000] {
+            assert_eq!(state.check_revoked(&HOST, back + seconds(waited), of, b"f"), Ok(()), "{waited}");
+        }
+    });
+}
+
+#[test]
+fn a_client_that_may_not_have_heard_of_the_revocation_is_kept_waiting_anew_but_not_for_ever() {
+    with_state(|state| {
+        let now = NOW + seconds(91);
+        let (one, _) = revoked(state, now);
+        let of = state.client(&HOST, now, one.client).expect("a client");
+        // The answers do not reach it.
+        let asks = (0..20).map(|time| state.check_revoked(&HOST, now + seconds(time * 100), of, b"f"));
+        let asks: Vec<_> = asks.collect();
+        assert!(asks[..8].iter().all(|asked| *asked == Err(Error::Delay)), "{asks:?}");
+        assert!(asks[8..].iter().all(Result::is_ok), "{asks:?}");
+    });
+}
+
 #[test]
 fn a_file_that_was_just_recalled_is_not_delegated_at_once() {
     with_state(|state| {

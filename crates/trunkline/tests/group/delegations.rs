@@ -1,7 +1,7 @@
 //! Tests delegations that clients hold while nodes of their group are killed: what one node is
 //! asked to change is recalled by way of another, which has the client's back channel.
 
-use crate::fixtures::{Directories, Node, file};
+use crate::fixtures::{Directories, Node, file, write};
 use crate::peer::{Peer, SOON, encoded};
 use crate::session::{Build, Session, after_sequence, call, put, status};
 use fs::FileHandle;
@@ -13,6 +13,7 @@ use nfs4::op::{self, Args, kind};
 use nfs4::{OwnerId, StateOwner, Stateid, Status};
 use rpc::Xid;
 use std::io::Write;
+use std::net::SocketAddr;
 use testkit::Deadline;
 use xdr::{Reader, Writer};
 
@@ -165,4 +166,96 @@ fn a_recall_is_asked_again_by_a_neighbour_of_a_node_that_was_killed_before_the_a
     answer(&mut back, &again, Ok(()));
     assert_eq!(fixture.give_back(), Status::OK);
     assert_eq!(fixture.set_mode(), nfs3::Status::OK);
+}
+
+/// Whether a call has arrived on a connection.
+fn is_called(back: &Peer) -> bool {
+    back.stream.set_nonblocking(true).expect("a socket");
+    let arrived = back.stream.peek(&mut [0]);
+    back.stream.set_nonblocking(false).expect("a socket");
+    matches!(arrived, Ok(bytes) if bytes > 0)
+}
+
+/// A connection to a node that lives: what the client does by way of it.
+struct Survivor {
+    peer: Peer,
+    address: SocketAddr,
+}
+
+impl Survivor {
+    fn new(address: SocketAddr) -> Self {
+        Self { peer: Peer::foreign(address), address }
+    }
+
+    fn give_back(&mut self, fixture: &mut Fixture) -> Status {
+        let (file, delegation) = (fixture.file, fixture.delegation);
+        let args = Args::DelegReturn(op::delegation::ReturnArgs { delegation });
+        let request = fixture.session.next(&|to| _ = to.push(&put(file)).push(&args));
+        status(&call(&mut self.peer, &request))
+    }
+
+    /// What the client reads, by the delegation or without.
+    fn read(&mut self, fixture: &mut Fixture, stateid: Stateid) -> Vec<u8> {
+        let (file, args) = (fixture.file, op::read::Args { stateid, offset: 0, count: 100 });
+        let request = fixture.session.next(&|to| _ = to.push(&put(file)).push(&Args::Read(args)));
+        let results = call(&mut self.peer, &request);
+        let mut reader = after_sequence(&results);
+        reader.expect::<kind::PutFh>().expect("a result").expect("the file");
+        let head = reader.expect::<kind::Read>().expect("a result").expect("data");
+        match reader.data(&head).expect("in the reply") {
+            nfs4::compound::Payload::Here(data) => data.to_vec(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// A client of version 3 writes.
+    fn write(&self, fixture: &mut Fixture, data: &[u8]) -> nfs3::Status {
+        fixture.xid += 1;
+        let args = write(fixture.object, data);
+        let results = Peer::foreign(self.address).exchange(fixture.xid, Procedure::Write, &args);
+        nfs3::Status(u32::from_be_bytes(results[..4].try_into().expect("a status")))
+    }
+}
+
+/// The node that has sent the recall is killed, whichever it is; the session has another path
+/// already. The writer goes on by way of the other node, and the holder reads what was written.
+#[test]
+fn a_recall_comes_by_another_path_when_its_node_is_killed_and_the_writer_goes_on() {
+    let mut fixture = Fixture::new("group-recall-path");
+    let mut there = Peer::foreign(fixture.second.address);
+    fixture.session.bind_back(&mut there);
+    let mut either = Survivor::new(fixture.second.address);
+    let delegation = fixture.delegation;
+    assert_eq!(either.read(&mut fixture, delegation), b"data");
+    assert_eq!(either.write(&mut fixture, b"later"), nfs3::Status::JUKEBOX);
+    let at_first = Deadline::wait_until("a recall", SOON, || {
+        let (first, second) = (is_called(&fixture.back), is_called(&there));
+        (first || second).then_some(first)
+    });
+    let (lost, mut back, mut survivor) = if at_first {
+        let lost = recalled(&mut fixture.back);
+        fixture.first.kill();
+        (lost, there, either)
+    } else {
+        let lost = recalled(&mut there);
+        let back = std::mem::replace(&mut fixture.back, there);
+        fixture.second.kill();
+        (lost, back, Survivor::new(fixture.first.address))
+    };
+    assert_eq!(lost.delegation, fixture.delegation);
+    // Nobody knows whether the client has executed the one that was lost: it has.
+    let again = loop {
+        let recall = recalled(&mut back);
+        if (recall.slot.slot, recall.slot.sequence) != (lost.slot.slot, lost.slot.sequence) {
+            break recall;
+        }
+        answer(&mut back, &recall, Err(Status::RETRY_UNCACHED_REP));
+    };
+    assert_eq!(again.delegation, fixture.delegation);
+    assert_eq!(survivor.write(&mut fixture, b"later"), nfs3::Status::JUKEBOX, "it is still delegated");
+    assert_eq!(survivor.read(&mut fixture, delegation), b"data", "nobody has written");
+    answer(&mut back, &again, Ok(()));
+    assert_eq!(survivor.give_back(&mut fixture), Status::OK);
+    assert_eq!(survivor.write(&mut fixture, b"later"), nfs3::Status::OK);
+    assert_eq!(survivor.read(&mut fixture, Stateid::ANONYMOUS), b"later");
 }

@@ -10,7 +10,8 @@ use fs::FileHandle;
 use nfs3::{DirOpArgs, Procedure, Sattr3, proc};
 use nfs4::op::open::{Claim, Delegation, DelegationType, How, NoDelegation, access};
 use nfs4::op::{self, Args, kind};
-use nfs4::{Array, Attributes, Fattr, OwnerId, StateOwner, Stateid, Status};
+use nfs4::types::attributes::number;
+use nfs4::{Array, Attributes, Bitmap, Fattr, OwnerId, StateOwner, Stateid, Status};
 use server::{Config, Server};
 use std::net::SocketAddr;
 
@@ -417,15 +418,74 @@ fn a_delegation_that_is_not_returned_is_revoked_after_a_lease() {
     assert_eq!(holder.client.test_stateid(kept.delegation()), Status::OK);
     assert_eq!(holder.client.read(opened.file, id, 0, 10), Err(Status::DELEG_REVOKED));
     assert_eq!(holder.client.delegreturn(opened.file, id), Status::DELEG_REVOKED);
+    let free = Args::FreeStateid(op::stateid::FreeArgs { stateid: id });
+    assert_eq!(holder.client.run(|to| _ = to.push(&free)), Status::OK);
+    assert_eq!(holder.client.flags(), 0);
     assert_eq!(
         holder.client.read(opened.file, opened.open, 0, 10),
         Ok((Vec::new(), true)),
         "the open is left"
     );
-    let free = Args::FreeStateid(op::stateid::FreeArgs { stateid: id });
-    assert_eq!(holder.client.run(|to| _ = to.push(&free)), Status::OK);
-    assert_eq!(holder.client.flags(), 0);
     assert_eq!(holder.client.test_stateid(id), Status::BAD_STATEID);
+}
+
+/// What shows a file, or changes it, of which a client has lost the delegation.
+fn looks_at(client: &mut Client, opened: &Opened, export: FileHandle) -> Vec<(&'static str, Status)> {
+    let file = opened.file;
+    let size = Bitmap::of(&[number::CHANGE, number::SIZE]);
+    let attributes = Args::GetAttr(op::getattr::Args { wanted: size });
+    let got = client.run(|to| _ = to.push(&put(file)).push(&attributes));
+    let named = client.run(|to| _ = to.push(&put(export)).push(&lookup("file")).push(&attributes));
+    let read = client.read(file, opened.open, 0, 10).map_or_else(|status| status, |_| Status::OK);
+    let set = set(client, opened, 0o640);
+    let again = client.claim(file, access::READ, Claim::Current).map_or_else(|status| status, |_| Status::OK);
+    let list = op::readdir::Args { cookie: 0, verifier: [0; 8], dircount: 0, maxcount: 8192, wanted: size };
+    let listed = client.run(|to| _ = to.push(&put(export)).push(&Args::ReadDir(list)));
+    vec![("get", got), ("look up", named), ("read", read), ("set", set), ("open", again), ("list", listed)]
+}
+
+// RFC 8881 s10.2.1, s15.1.1.3
+#[test]
+fn what_shows_a_file_waits_until_its_revoked_delegation_is_freed() {
+    let (_server, address) = start_with(Config { lease: server::config::LEASE_MIN, ..config_with_4() });
+    let (mut holder, mut other) = (Holder::new(address, "holder"), Client::new(address, "other"));
+    let opened = holder.delegated("file");
+    let kept = holder.delegated("kept");
+    let export = holder.client.export();
+    eventually("it is revoked", || {
+        // It renews its lease, and answers no recall.
+        holder.client.flags();
+        set(&mut other, &opened, 0o600) == Status::OK
+    });
+    for (what, status) in looks_at(&mut holder.client, &opened, export) {
+        assert_eq!(status, Status::DELAY, "{what}");
+    }
+    // Linux would take what comes along with a return for the attributes of what it has cached.
+    let wanted = Bitmap::of(&[number::CHANGE]);
+    let with_attributes = |client: &mut Client, delegation: Stateid, file: FileHandle| {
+        let get = Args::GetAttr(op::getattr::Args { wanted });
+        let give_back = Args::DelegReturn(op::delegation::ReturnArgs { delegation });
+        client.run(|to| _ = to.push(&put(file)).push(&get).push(&give_back))
+    };
+    assert_eq!(with_attributes(&mut holder.client, opened.delegation(), opened.file), Status::ACCESS);
+    // All that frees the delegation, or has to do with other files, goes on.
+    assert_eq!(holder.client.run(|to| _ = to.push(&put(opened.file))), Status::OK);
+    assert_eq!(holder.client.delegreturn(opened.file, opened.delegation()), Status::DELEG_REVOKED);
+    assert_eq!(holder.client.test_stateid(opened.delegation()), Status::DELEG_REVOKED);
+    assert_eq!(holder.client.close(opened.file, opened.open), Status::OK);
+    assert_eq!(holder.client.read(kept.file, kept.delegation(), 0, 10), Ok((Vec::new(), true)));
+    let open = other.open_there("file", access::READ).unwrap();
+    for (what, status) in looks_at(&mut other, &open, export) {
+        assert_eq!(status, Status::OK, "{what}, by another client");
+    }
+    let free = Args::FreeStateid(op::stateid::FreeArgs { stateid: opened.delegation() });
+    assert_eq!(holder.client.run(|to| _ = to.push(&free)), Status::OK);
+    assert_eq!(with_attributes(&mut holder.client, opened.delegation(), opened.file), Status::ACCESS);
+    assert_eq!(with_attributes(&mut holder.client, kept.delegation(), kept.file), Status::OK);
+    let opened = holder.client.open_there("file", access::READ).unwrap();
+    for (what, status) in looks_at(&mut holder.client, &opened, export) {
+        assert_eq!(status, Status::OK, "{what}, once it is freed");
+    }
 }
 
 #[test]

@@ -8,6 +8,8 @@ const LEASE: u64 = 90_000;
 const MARGIN: u64 = 250;
 /// How long a client may take to return what it is asked for.
 const PATIENCE: u64 = 10_000;
+/// How often a client is kept anew from a file of which it has lost a delegation.
+const HELD_ANEW: u32 = 8;
 /// How long a client gets no delegation that has lost one.
 const DISTRUST: u64 = 10 * LEASE;
 
@@ -56,6 +58,15 @@ struct Delegation {
     id: StateId,
     recalled: Option<u64>,
     is_revoked: bool,
+    held: Held,
+}
+
+/// How a client is kept from a file of which it has lost a delegation, in milliseconds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Held {
+    NotYet,
+    Since { first: u64, last: u64, times: u32 },
+    LetGo,
 }
 
 #[derive(Debug, Default)]
@@ -415,7 +426,7 @@ impl Model {
             assert!(!is_written && !has_one && !is_locked, "file {file} was delegated to {client}");
             assert!(!is_shared, "file {file} was delegated, and others wait for it");
             assert!(is_trusted, "{client} does not give back what is delegated");
-            let delegation = Delegation { id, recalled: None, is_revoked: false };
+            let delegation = Delegation { id, recalled: None, is_revoked: false, held: Held::NotYet };
             self.clients[client].as_mut().expect("joined").delegations.insert(file, delegation);
         }
     }
@@ -424,6 +435,35 @@ impl Model {
     pub fn delegation(&self, client: usize, file: usize) -> Option<(StateId, bool)> {
         let delegation = self.clients[client].as_ref()?.delegations.get(&file)?;
         Some((delegation.id, delegation.is_revoked))
+    }
+
+    /// A client, and a file of which it has lost a delegation.
+    pub fn any_revoked(&self, random: u64) -> Option<(usize, usize)> {
+        let clients = self.clients.iter().enumerate().filter_map(|(at, its)| Some((at, its.as_ref()?)));
+        let all = clients.flat_map(|(at, its)| {
+            let lost = its.delegations.iter().filter(|(_, delegation)| delegation.is_revoked);
+            lost.map(move |(file, _)| (at, *file))
+        });
+        let all: Vec<_> = all.collect();
+        all.get(usize::try_from(random).unwrap_or(0) % all.len().max(1)).copied()
+    }
+
+    /// A client looks at a file.
+    pub fn look(&mut self, client: usize, file: usize) -> Expected {
+        let now = self.now;
+        let its = self.clients[client].as_mut().expect("joined").delegations.get_mut(&file);
+        let Some(its) = its.filter(|its| its.is_revoked && its.held != Held::LetGo) else {
+            return Expected::Done;
+        };
+        its.held = match its.held {
+            Held::Since { last, times, .. } if now >= last / 1000 * 1000 + LEASE && times < HELD_ANEW => {
+                Held::Since { first: now, last: now, times: times + 1 }
+            }
+            Held::Since { first, .. } if now >= first + LEASE => Held::LetGo,
+            Held::Since { first, times, .. } => Held::Since { first, last: now, times },
+            _ => Held::Since { first: now, last: now, times: 1 },
+        };
+        if its.held == Held::LetGo { Expected::Done } else { Expected::Refused(Error::Delay) }
     }
 
     pub fn returned(&mut self, client: usize, file: usize) {
