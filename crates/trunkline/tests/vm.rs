@@ -18,6 +18,8 @@ mod findings;
 mod full_size;
 #[path = "support/guest.rs"]
 mod guest;
+#[path = "faults/history.rs"]
+mod history;
 #[path = "vm/kernel_client.rs"]
 mod kernel_client;
 #[path = "vm/kernel_group.rs"]
@@ -34,18 +36,27 @@ mod kernel_over_rdma;
 mod kernel_routes;
 #[path = "vm/kernel_server.rs"]
 mod kernel_server;
+#[path = "vm/kernel_server_faults.rs"]
+mod kernel_server_faults;
 #[path = "vm/kernel_v4.rs"]
 mod kernel_v4;
 #[path = "vm/late_writes.rs"]
 mod late_writes;
 #[path = "vm/lifetime.rs"]
 mod lifetime;
+#[path = "faults/load.rs"]
+#[allow(dead_code, reason = "the campaign uses the rest")]
+mod load;
 #[path = "vm/mounted_over_rdma.rs"]
 mod mounted_over_rdma;
+#[path = "vm/rdma_call_backs.rs"]
+mod rdma_call_backs;
 #[path = "vm/rdma_copies.rs"]
 mod rdma_copies;
 #[path = "vm/rdma_counts.rs"]
 mod rdma_counts;
+#[path = "vm/rdma_versions.rs"]
+mod rdma_versions;
 #[path = "vm/soft_roce.rs"]
 mod soft_roce;
 

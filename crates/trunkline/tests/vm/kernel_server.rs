@@ -22,6 +22,17 @@ pub(super) fn served() {
     });
 }
 
+/// Exports `/srv/root4` as the root of version 4: the kernel makes none by itself where that of the
+/// host cannot be exported.
+pub(super) fn root_exported() {
+    sh("mkdir -p /srv/root4; mountpoint -q /srv/root4 || mount -t tmpfs -o size=64M root4 /srv/root4
+        exportfs -o rw,no_root_squash,insecure,fsid=0 '*:/srv/root4'");
+}
+
+pub(super) fn root_unexported() {
+    sh("exportfs -u '*:/srv/root4'");
+}
+
 #[test]
 fn our_client_reads_what_it_wrote_on_two_addresses_of_the_kernel() {
     let _turn = alone();
@@ -72,9 +83,7 @@ fn our_client_copies_trees_to_and_from_the_kernel_over_rdma() {
 fn our_client_speaks_version_4_with_the_kernel() {
     let _turn = alone();
     served();
-    // The kernel makes no root for version 4 by itself where that of the host cannot be exported.
-    sh("mkdir -p /srv/root4; mount -t tmpfs -o size=64M root4 /srv/root4
-        exportfs -o rw,no_root_squash,insecure,fsid=0 '*:/srv/root4'");
+    root_exported();
     let program = trunkline().display();
     for (index, options) in [
         "vers=4.1,nconnect=2,remoteports=10.77.1.1~10.77.1.2",
@@ -101,7 +110,7 @@ fn our_client_speaks_version_4_with_the_kernel() {
         ));
         assert!(said.lines().any(|line| line.trim() == "400"), "{options}: {said}");
     }
-    sh("exportfs -u '*:/srv/root4'");
+    root_unexported();
 }
 
 #[test]

@@ -14,12 +14,12 @@ use std::process::Command;
 use transport::rdma::Counters;
 
 /// The operations of a turn, one after the other.
-const OPERATIONS: u64 = 32;
+pub(super) const OPERATIONS: u64 = 32;
 /// A call that is sent again, or a connection that is opened again, costs more than an operation.
 /// The turn with the lowest count is checked.
-const TURNS: usize = 4;
+pub(super) const TURNS: usize = 4;
 /// A margin for what belongs to no single operation: later completions, and an additional notice.
-const SPARE: u64 = 4;
+pub(super) const SPARE: u64 = 4;
 
 /// The budget of an operation.
 #[derive(Debug, Clone, Copy)]
@@ -309,13 +309,13 @@ fn operate(file: &File, mark: Mark) {
     }
 }
 
-fn work_of(server: &Server) -> Counters {
+pub(super) fn work_of(server: &Server) -> Counters {
     let mut served = Counters::default();
     server.statistics().nodes.iter().for_each(|node| served.add(&node.rdma));
     served
 }
 
-fn since(after: &Counters, before: &Counters) -> Option<Counters> {
+pub(super) fn since(after: &Counters, before: &Counters) -> Option<Counters> {
     Some(Counters {
         sends: after.sends.checked_sub(before.sends)?,
         receives: after.receives.checked_sub(before.receives)?,
