@@ -49,8 +49,6 @@ mod lifetime;
 mod load;
 #[path = "vm/mounted_over_rdma.rs"]
 mod mounted_over_rdma;
-#[path = "vm/rdma_call_backs.rs"]
-mod rdma_call_backs;
 #[path = "vm/rdma_copies.rs"]
 mod rdma_copies;
 #[path = "vm/rdma_counts.rs"]

@@ -100,6 +100,8 @@ macro_rules! vm_command {
             "--skip", "version_3_over_rdma_goes_on",
             "--skip", "connectathon",
             "--skip", "version_3_keeps_its_locks",
+            "--skip", "on_the_kernels_server_when_connections_break",
+            "--skip", "costs_as_many_rdma_operations",
         ]
     };
 }
@@ -548,6 +550,8 @@ pub(crate) const SUITES: &[Suite] = &[
             "version_3_goes_on",
             "version_3_over_rdma_goes_on",
             "version_3_keeps_its_locks",
+            "on_the_kernels_server_when_connections_break",
+            "costs_as_many_rdma_operations",
             "--nocapture",
         ],
         packages: VM_PACKAGES,

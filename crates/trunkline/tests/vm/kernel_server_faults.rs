@@ -87,12 +87,13 @@ fn under_faults() {
     wait_for_progress(&mount);
     let mut times = Vec::new();
     for fault in &FAULTS {
-        let before = failovers(&mount);
+        let before = breaks(&mount);
         let struck = Instant::now();
         run(&format!("{RULES}{}", fault.strike), fault.addresses);
         // This is no wait for an event: this is how long a fault lasts.
         pass(LASTS);
-        Deadline::wait_until("a connection to break", TIMEOUT, || (failovers(&mount) > before).then_some(()));
+        let what = format!("a connection to break: {}", fault.name);
+        Deadline::wait_until(&what, TIMEOUT, || (breaks(&mount) > before).then_some(()));
         run("nft delete table ip faults", "");
         let healed = Instant::now();
         wait_for_progress(&mount);
@@ -126,13 +127,14 @@ fn run(script: &str, argument: &str) {
     assert!(output.status.success(), "{script}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// How often calls were moved off a connection. A loop that is busy for a second reports nothing, and
-/// is asked again.
-fn failovers(mount: &Mount) -> u64 {
+/// How often calls were moved off a connection, or a path was given up that had none. A loop that
+/// is busy for a second reports nothing, and is asked again.
+fn breaks(mount: &Mount) -> u64 {
     Deadline::wait_until("all loops to report their paths", TIMEOUT, || {
         let paths = mount.statistics().paths;
         let all = paths.iter().all(|path| path.status.len() == mount.loops());
-        all.then(|| paths.iter().flat_map(|path| &path.status).map(|status| status.failovers).sum())
+        let of_loops = paths.iter().flat_map(|path| &path.status);
+        all.then(|| of_loops.map(|status| status.failovers + status.deaths).sum())
     })
 }
 
