@@ -114,7 +114,7 @@ pub(super) fn list_object(compound: &Compound<'_>, args: &Args, mut entries: Ent
                 _ => None,
             });
             let attributes = match mount {
-                None => of_found(compound, export, &describer, &entry.found),
+                None => of_found(compound, export, &describer, entry.found),
                 Some(place) => of_entry(compound, place, describer.wanted()),
             };
             match attributes {

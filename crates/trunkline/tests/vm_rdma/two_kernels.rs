@@ -127,8 +127,8 @@ fn a_delegation_over_rdma_is_called_back_for_version_3() {
 }
 
 /// A kernel that does not hear the recall loses its delegation after a lease, and the other goes
-/// on. Once it is back it is told, and reads what is new from then on, although all that it asks for
-/// meanwhile, of the file and of its directory, comes before it has given the delegation up.
+/// on. Once it is back it is told, and reads what is new from then on, although all that it asks
+/// for meanwhile, of the file and of its directory, comes before it has given the delegation up.
 #[test]
 fn a_delegation_of_a_silent_kernel_is_revoked() {
     let _alone = alone();
