@@ -4,16 +4,20 @@
 use crate::error::Error;
 use crate::output;
 use crate::remote::{LOCATION_HELP, Location, MountArgs};
-use attach::{FileDisk, FileError, Server, Socket};
+use attach::{Disk, FileDisk, FileError, Server, Socket};
 use clap::Args;
 use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::flag::register_conditional_shutdown;
 use signal_hook::iterator::Signals;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Attach a file of an NFS server as a disk: NBD on a UNIX socket, for QEMU, fio and others.
 ///
-/// SIGTERM and SIGINT end it, after the requests that are under way; it removes its socket then.
+/// SIGTERM and SIGINT end it, after the requests that are under way; it removes its socket then. A
+/// second one ends it at once.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct AttachArgs {
@@ -33,7 +37,6 @@ const EXAMPLES: &str = "Examples:\n  \
 
 /// Serves the file until a signal.
 pub fn run(args: &AttachArgs) -> Result<ExitCode, Error> {
-    let mut signals = Signals::new([SIGTERM, SIGINT]).map_err(Error::Signals)?;
     let socket = bind(&args.socket)?;
     let location = Location::open(&args.place, &args.mount.joined())?;
     let cannot = location.cannot("attach");
@@ -42,10 +45,23 @@ pub fn run(args: &AttachArgs) -> Result<ExitCode, Error> {
         FileError::Empty => cannot(client::Error::Misuse("it is empty: truncate -s SIZE first".to_owned())),
         FileError::Thread(error) => cannot(client::Error::Misuse(error.to_string())),
     })?;
+    serve(socket, &args.socket, disk, "")
+}
+
+/// Serves a disk until a signal, and then what is under way. That may take long, such as where no
+/// path to the disk is left, so that another signal ends the process.
+pub fn serve<D: Disk>(socket: Socket, path: &Path, disk: D, what: &str) -> Result<ExitCode, Error> {
+    let ends_at_once = Arc::new(AtomicBool::new(false));
+    for signal in [SIGTERM, SIGINT] {
+        // The status is that of a shell for a signal.
+        register_conditional_shutdown(signal, 128 + signal, Arc::clone(&ends_at_once))
+            .map_err(Error::Signals)?;
+    }
+    let mut signals = Signals::new([SIGTERM, SIGINT]).map_err(Error::Signals)?;
     let server = Server::start(socket, disk).map_err(|error| refused(&error))?;
-    output::print(&usage(&args.socket))?;
-    // Until the first signal.
+    output::print(&format!("{what}{}", usage(path)))?;
     signals.forever().next();
+    ends_at_once.store(true, Ordering::SeqCst);
     drop(server);
     Ok(ExitCode::SUCCESS)
 }
@@ -56,7 +72,7 @@ pub fn bind(path: &Path) -> Result<Socket, Error> {
 }
 
 /// Why there is no socket.
-pub fn refused(error: &attach::Error) -> Error {
+fn refused(error: &attach::Error) -> Error {
     let advice = match error {
         attach::Error::InUse(_) | attach::Error::NotASocket(_) => "another --socket",
         attach::Error::Listen(..) => "a --socket in a directory that is there and may be written",
@@ -66,7 +82,7 @@ pub fn refused(error: &attach::Error) -> Error {
 }
 
 /// How programs take the disk.
-pub fn usage(socket: &Path) -> String {
+fn usage(socket: &Path) -> String {
     let socket = socket.display();
     format!(
         "disk at nbd+unix:///?socket={socket}\n  \

@@ -137,6 +137,29 @@ fn an_attachment_that_was_killed_starts_again_on_its_socket() {
     qemu_io(&uri(&socket), &["read -P 3 0 64k", "write -P 4 0 64k", "read -P 4 0 64k"]);
 }
 
+/// Without a path a request waits for minutes. The first signal waits for it, the second does not.
+#[test]
+fn a_second_signal_ends_an_attachment_that_has_lost_its_target() {
+    let directory = TempDir::new().expect("a directory");
+    let (mut target, addresses) = target(directory.path());
+    let socket = directory.path().join("disk.sock").display().to_string();
+    let mut attached = start(&arguments(&addresses, &socket));
+    qemu_io(&uri(&socket), &["write -P 3 0 64k"]);
+    target.signal(Signal::KILL);
+    target.wait(TIMEOUT);
+    let mut writer = Command::new("qemu-io");
+    let mut writer =
+        writer.args(["-f", "raw", "-c", "write -P 4 0 64k"]).arg(uri(&socket)).spawn().expect("qemu-io");
+    // By then its write is under way; if not, this test only shows less.
+    std::thread::sleep(Duration::from_millis(500));
+    attached.signal(Signal::TERM);
+    if attached.wait_at_most(Duration::from_secs(1)).is_none() {
+        attached.signal(Signal::TERM);
+        attached.wait(TIMEOUT);
+    }
+    writer.wait().expect("it ends with its disk");
+}
+
 #[test]
 fn without_a_name_it_lists_what_there_is_and_errors_say_what_to_do() {
     let directory = TempDir::new().expect("a directory");

@@ -2,15 +2,13 @@
 
 mod identity;
 
-use crate::attach::{bind, refused, usage};
+use crate::attach::{bind, serve};
 use crate::error::Error;
 use crate::output;
-use attach::{Earlier, Server, Socket, VolumeDisk};
+use attach::{Earlier, Socket, VolumeDisk};
 use clap::Args;
 use initiator::{Attachment, Config, Digests, Nqn, NqnError, PathState, Volume, discover};
 use server::config::size;
-use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -31,7 +29,8 @@ const OTHERS: Duration = Duration::from_secs(2);
 /// targets of `trunkline block serve` say so at once, for others that takes three keep-alive
 /// timeouts. Without --nqn, this lists what there is.
 ///
-/// SIGTERM and SIGINT end it, after the requests that are under way; it removes its socket then.
+/// SIGTERM and SIGINT end it, after the requests that are under way; it removes its socket then. A
+/// second one ends it at once.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct AttachArgs {
@@ -75,7 +74,6 @@ fn nqn(text: &str) -> Result<Nqn, NqnError> {
 pub fn run(args: &AttachArgs) -> Result<ExitCode, Error> {
     let host = args.hostnqn.clone().map_or_else(identity::host, Ok)?;
     let (Some(subsystem), Some(path)) = (&args.nqn, &args.socket) else { return list(args, &host) };
-    let mut signals = Signals::new([SIGTERM, SIGINT]).map_err(Error::Signals)?;
     let socket = bind(path)?;
     let (attachment, volume) = attach(args, host, subsystem, path, &socket)?;
     let mut text = String::new();
@@ -91,13 +89,8 @@ pub fn run(args: &AttachArgs) -> Result<ExitCode, Error> {
         };
         let _ = writeln!(text, "path {}: {state}", path.address);
     }
-    let server = Server::start(socket, VolumeDisk(volume)).map_err(|error| refused(&error))?;
-    output::print(&(text + &usage(path)))?;
-    // Until the first signal.
-    signals.forever().next();
-    drop(server);
-    drop(attachment);
-    Ok(ExitCode::SUCCESS)
+    // The attachment lives until all is served.
+    serve(socket, path, VolumeDisk(volume), &text)
 }
 
 fn attach(
