@@ -6,7 +6,7 @@ use crate::request::{Completion, Operation};
 use nvme::Status;
 use nvme::host::Limits;
 use nvme::identify::Namespace as Identity;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::mpsc::Sender;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -61,12 +61,19 @@ pub struct PathState {
     pub address: SocketAddr,
     /// The controller, if it can be used.
     pub cntlid: Option<u16>,
+    /// The numbers of its namespaces, once it has said so.
+    pub listed: Option<Vec<u32>>,
     /// It owes an answer, and was asked whether it lives.
     pub is_suspect: bool,
     /// Why the last attempt or controller ended, until the next one is there.
     pub last_error: Option<String>,
     /// The target refused for good.
     pub refused: Option<Status>,
+}
+
+/// Whether a namespace, or any, is among those.
+fn has(listed: &[u32], nsid: Option<u32>) -> bool {
+    nsid.map_or(!listed.is_empty(), |nsid| listed.contains(&nsid))
 }
 
 /// A request for the loop.
@@ -173,7 +180,8 @@ impl Shared {
         self.changed.notify_all();
     }
 
-    /// Waits until the namespace is reachable; fails at once if every address refuses for good.
+    /// Waits until the namespace is reachable; fails at once if every address refuses for good, or
+    /// none that is connected has it.
     pub(crate) fn wait_until_reachable(
         &self,
         nsid: Option<u32>,
@@ -194,6 +202,11 @@ impl Shared {
             {
                 return Err(Error::Refused { address, status });
             }
+            let lacks = |path: &PathState| path.listed.as_ref().is_some_and(|listed| !has(listed, nsid));
+            let is_settled = |path: &PathState| lacks(path) || path.last_error.is_some();
+            if state.has_begun && state.paths.iter().any(lacks) && state.paths.iter().all(is_settled) {
+                return Err(Self::failure(&state, nsid, within));
+            }
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return Err(Self::failure(&state, nsid, within));
@@ -204,9 +217,10 @@ impl Shared {
     }
 
     fn failure(state: &State, nsid: Option<u32>, within: Duration) -> Error {
-        let is_live = state.paths.iter().any(|path| path.cntlid.is_some());
-        let present: Vec<u32> = state.namespaces.keys().copied().collect();
-        if is_live && nsid.is_none_or(|nsid| !present.contains(&nsid)) {
+        let lists: Vec<&Vec<u32>> = state.paths.iter().filter_map(|path| path.listed.as_ref()).collect();
+        let present: BTreeSet<u32> = lists.iter().flat_map(|listed| listed.iter().copied()).collect();
+        if !lists.is_empty() && lists.iter().all(|listed| !has(listed, nsid)) {
+            let present = present.into_iter().collect();
             return Error::NoNamespace { nsid: nsid.unwrap_or(1), present };
         }
         let cause = |path: &PathState| {

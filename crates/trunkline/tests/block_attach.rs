@@ -178,6 +178,7 @@ fn without_a_name_it_lists_what_there_is_and_errors_say_what_to_do() {
         (&["--hostnqn", HOST, "--nqn", "nqn.2026-11.test:other"][..], "refuses"),
         (&["--hostnqn", "nqn.2026-11.test:x", "--nqn", SUBSYSTEM][..], "--allow nqn.2026-11.test:x"),
         (&["--hostnqn", HOST, "--nqn", "store"][..], "--nqn"),
+        (&["--hostnqn", HOST, "--nqn", SUBSYSTEM, "--namespace", "9"][..], "there is no namespace 9"),
     ] {
         let (is_well, text) = run(trunkline(&base).args(more));
         assert!(!is_well && text.contains(expected), "{expected} in {text}");

@@ -168,6 +168,7 @@ impl Engine {
     fn namespaces_listed(&mut self, path: usize, nsids: &[u32]) {
         let Some(controller) = self.controller_mut(path) else { return };
         controller.namespaces.retain(|nsid, _| nsids.contains(nsid));
+        controller.listed = Some(nsids.to_vec());
         for nsid in nsids {
             let identify =
                 Identify { cns: Cns::NAMESPACE, cntid: 0, command_set: CommandSet::NVM, nsid: *nsid };
@@ -175,6 +176,7 @@ impl Engine {
             let data = CommandData::Receive(IDENTIFY_BYTES as u32);
             self.submit_admin(path, AdminPurpose::Namespace(*nsid), Command { sqe, data });
         }
+        self.publish();
     }
 
     pub(super) fn admin_completed(&mut self, tag: u64, cqe: &Cqe) {

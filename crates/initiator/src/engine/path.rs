@@ -49,6 +49,9 @@ pub(super) struct Controller {
     pub(super) connecting: Vec<(usize, u32, Command)>,
     pub(super) opened: Duration,
     pub(super) limits: Option<Limits>,
+    /// The numbers of its namespaces, once it has said so.
+    pub(super) listed: Option<Vec<u32>>,
+    /// Those that it has described.
     pub(super) namespaces: BTreeMap<u32, Namespace>,
     pub(super) ana: Option<AnaLog>,
     /// When anything was received last.
@@ -110,6 +113,7 @@ impl Path {
         PathState {
             address: self.address,
             cntlid: live.and_then(|controller| controller.limits.map(|limits| limits.cntlid)),
+            listed: self.controller().and_then(|controller| controller.listed.clone()),
             is_suspect: live.is_some_and(|controller| controller.probe.is_some()),
             last_error: self.last.clone(),
             refused: self.refused,
@@ -171,6 +175,7 @@ impl Engine {
             connecting: Vec::new(),
             opened: now,
             limits: None,
+            listed: None,
             namespaces: BTreeMap::new(),
             ana: None,
             heard: now,
@@ -186,12 +191,17 @@ impl Engine {
         let (first, most) = self.config.timing.back_off;
         let Some(path) = self.paths.get_mut(path) else { return };
         path.back_off = (path.back_off * 2).clamp(first, most);
-        path.last = Some(lost.to_string());
+        let last = path.last.replace(lost.to_string());
         path.refused = match lost {
             Lost::Failed(Failure::Command(Purpose::Connect, status)) if status.dnr() => Some(*status),
             _ => None,
         };
-        tracing::warn!(address = %path.address, error = %lost, again_in = ?path.back_off, "path lost");
+        // Once for each reason: it may be tried for days.
+        if last == path.last {
+            tracing::debug!(address = %path.address, error = %lost, again_in = ?path.back_off, "still no path");
+        } else {
+            tracing::warn!(address = %path.address, error = %lost, "no path; it is tried again");
+        }
         path.state = State::Waiting(now + path.back_off);
     }
 
