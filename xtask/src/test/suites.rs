@@ -256,6 +256,15 @@ pub(crate) const SUITES: &[Suite] = &[
         needs: &[Need::Root, Need::NetNamespaces],
     },
     Suite {
+        name: "state-long",
+        about: "random histories of the state of version 4 for ten minutes, against a naive model",
+        tier: Tier::Full,
+        minutes: 11,
+        command: &["test", "--package", "state", "--", "as_long_as_is_asked", "--ignored", "--nocapture"],
+        packages: &[],
+        needs: &[],
+    },
+    Suite {
         name: "runbooks",
         about: "runbooks read by the tools that will run them: shellcheck, ansible, systemd, nvme, multipath",
         tier: Tier::Full,

@@ -525,7 +525,7 @@ fn play(seed: u64, steps: usize) -> (u32, u32) {
 
 /// Other and longer histories than those of each run, for ten minutes or as [`MINUTES`] says.
 #[test]
-#[ignore = "runs for ten minutes"]
+#[ignore = "runs for ten minutes: the suite state-long"]
 fn random_histories_are_those_of_a_naive_model_for_as_long_as_is_asked() {
     let minutes = std::env::var(MINUTES).map_or(10, |minutes| minutes.parse().expect("minutes"));
     let (end, mut played) = (Instant::now() + seconds(60 * minutes), (0, 0, 0));
