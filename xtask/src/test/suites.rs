@@ -1,6 +1,9 @@
 //! The table of suites. docs/TESTING.md describes each.
 
+mod package_lists;
+
 use super::machine::{Need, OutsideSuite};
+use package_lists::{FAULTS_PACKAGES, MOUNT_PACKAGES, MOUNT_SUITES_PACKAGES, PEERS_PACKAGES, VM_PACKAGES};
 
 /// A suite that takes this many times its minutes is ended and has failed. A busy machine is not a
 /// failure, but a test that hangs is.
@@ -40,52 +43,10 @@ pub(crate) struct Suite {
     pub(crate) needs: &'static [Need],
 }
 
-/// The packages for both suites in the virtual machine.
-const VM_PACKAGES: &[&str] = &[
-    "attr",
-    "btrfs-progs",
-    "busybox-static",
-    "e2fsprogs",
-    "fio",
-    "ibverbs-providers",
-    "ibverbs-utils",
-    "iproute2",
-    "iputils-ping",
-    "kmod",
-    "libibverbs1",
-    "librdmacm1",
-    "nfs-common",
-    "nfs-kernel-server",
-    "nftables",
-    "nvme-cli",
-    "qemu-system-x86",
-    "rdma-core",
-    "rpcbind",
-    "strace",
-    "util-linux",
-    "xfsprogs",
-];
 /// Mounts of version 4, but where a test asks for another: an argument of cargo.
 const VERSION_4: &str = "env.TRUNKLINE_TEST_NFS_VERSION='4.2'";
 /// Guests with this kernel: an argument of cargo.
 const LINUX_6_12: &str = "env.TRUNKLINE_TEST_KERNEL='linux-image-6.12-amd64'";
-const MOUNT_PACKAGES: &[&str] = &["attr", "fio", "fuse3", "gcc", "git", "libc6-dev", "sqlite3", "util-linux"];
-const MOUNT_SUITES_PACKAGES: &[&str] =
-    &["git", "libacl1-dev", "nfs-ganesha", "nfs-ganesha-vfs", "rpcbind", "sqlite3", "util-linux"];
-const PEERS_PACKAGES: &[&str] = &[
-    "fio",
-    "gcc",
-    "libc6-dev",
-    "libnfs-dev",
-    "libnfs-utils",
-    "nfs-ganesha",
-    "nfs-ganesha-vfs",
-    "rpcbind",
-    "tshark",
-    "util-linux",
-];
-/// The packages for the suites with a mount over failing links.
-const FAULTS_PACKAGES: &[&str] = &["fuse3", "iproute2", "nftables", "util-linux"];
 
 /// The command of the suite `vm`, with more arguments of cargo: without what takes long.
 macro_rules! vm_command {

@@ -1,0 +1,52 @@
+//! Debian packages that several suites need.
+
+/// For the suites in one virtual machine.
+pub(super) const VM_PACKAGES: &[&str] = &[
+    "attr",
+    "btrfs-progs",
+    "busybox-static",
+    "e2fsprogs",
+    "fio",
+    "ibverbs-providers",
+    "ibverbs-utils",
+    "iproute2",
+    "iputils-ping",
+    "kmod",
+    "libibverbs1",
+    "librdmacm1",
+    "nfs-common",
+    "nfs-kernel-server",
+    "nftables",
+    "nvme-cli",
+    "qemu-system-x86",
+    "rdma-core",
+    "rpcbind",
+    "strace",
+    "util-linux",
+    "xfsprogs",
+];
+
+/// For a mounted directory.
+pub(super) const MOUNT_PACKAGES: &[&str] =
+    &["attr", "fio", "fuse3", "gcc", "git", "libc6-dev", "sqlite3", "util-linux"];
+
+/// For the suites of others on a mounted directory.
+pub(super) const MOUNT_SUITES_PACKAGES: &[&str] =
+    &["git", "libacl1-dev", "nfs-ganesha", "nfs-ganesha-vfs", "rpcbind", "sqlite3", "util-linux"];
+
+/// For the clients and servers of others.
+pub(super) const PEERS_PACKAGES: &[&str] = &[
+    "fio",
+    "gcc",
+    "libc6-dev",
+    "libnfs-dev",
+    "libnfs-utils",
+    "nfs-ganesha",
+    "nfs-ganesha-vfs",
+    "rpcbind",
+    "tshark",
+    "util-linux",
+];
+
+/// For the suites with a mount over failing links.
+pub(super) const FAULTS_PACKAGES: &[&str] = &["fuse3", "iproute2", "nftables", "util-linux"];
