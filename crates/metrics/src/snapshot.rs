@@ -21,6 +21,8 @@ pub enum Kind {
     Bench,
     /// `trunkline agent`.
     Agent,
+    /// `trunkline block serve`.
+    Block,
 }
 
 impl Kind {
@@ -32,6 +34,7 @@ impl Kind {
             Self::Mount => "mount",
             Self::Bench => "bench",
             Self::Agent => "agent",
+            Self::Block => "block",
         }
     }
 }

@@ -92,6 +92,12 @@ pub const NSID_ALL: u32 = 0xffff_ffff;
 /// FUSE, bits 1:0 of the flags: the command is half of a fused pair.
 pub const FUSE_MASK: u8 = 0x03;
 
+/// FUSE: the first command of a fused pair.
+pub const FUSE_FIRST: u8 = 0x01;
+
+/// FUSE: the second command of a fused pair.
+pub const FUSE_SECOND: u8 = 0x02;
+
 /// PSDT, bits 7:6 of the flags: data are described by an SGL, the only form over fabrics.
 pub const PSDT_SGL: u8 = 0x40;
 

@@ -24,8 +24,7 @@
 //! - A namespace's ANA state is one function, [`state`], of its owner and of how the owner is
 //!   reached.
 //!
-//! Left out: the features of reservations, Compare, fused commands, Verify, authentication.
-//! Identify says so.
+//! Left out: Verify, authentication. Identify says so.
 
 mod admin;
 mod ana;
@@ -35,17 +34,25 @@ mod discovery;
 mod ending;
 mod events;
 mod features;
+mod fused;
+mod guests;
+mod host_ids;
 mod identify;
 mod logs;
 mod namespace;
 mod queue;
+mod report;
+mod reservation_features;
 mod reservations;
 mod subsystem;
 
 pub use ana::{Node, Reach, state};
 pub use config::{Access, Config, Kind, Limits, Port, Transport};
 pub use discovery::Record;
+pub use ending::EndRequest;
+pub use guests::GuestId;
 pub use namespace::{View, Volume, VolumeId, VolumeView};
 pub use queue::{Action, IoQueue, Operation, Request, Reservation, SubmissionQueue, Tag, Violation};
+pub use report::ControllerReport;
 pub use reservations::Reserve;
 pub use subsystem::{Accepted, CloseReason, Output, QueueId, Refusal, Subsystem, VolumeError};

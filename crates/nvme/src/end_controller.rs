@@ -1,5 +1,5 @@
 //! End Controller: a vendor-specific admin command by which a host learns that an earlier
-//! controller of its own is finished. docs/BLOCK.md, "End Controller", has the format.
+//! controller of its own is finished. docs/BLOCK.md, "Moving writes safely", has the format.
 //!
 //! A host that has lost the connections of a controller does not know whether writes that it sent
 //! on them are still executed, and may not send them again before it does. Over another connection
@@ -24,7 +24,7 @@ const OLDER: u32 = 1 << 16;
 /// A controller of a node, as Identify Controller names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Instance {
-    /// The node.
+    /// Who may be asked to end it: nodes of one process have one number for that.
     pub node: u32,
     /// Which of its controllers, ever.
     pub number: u64,

@@ -178,22 +178,36 @@ pub struct Connected {
     pub cntlid: u16,
     /// Whether the host must authenticate in band before it may do anything else (ATR).
     pub authentication_required: bool,
+    /// Whether it must then set up a secure channel too (ASCR).
+    pub secure_channel_required: bool,
 }
 
 impl Connected {
     const ATR: u32 = 1 << 17;
+    const ASCR: u32 = 1 << 18;
+
+    /// The answer of a controller that asks for no authentication.
+    #[must_use]
+    pub const fn new(cntlid: u16) -> Self {
+        Self { cntlid, authentication_required: false, secure_channel_required: false }
+    }
 
     /// The result of the completion.
     #[must_use]
     pub fn result(self) -> u64 {
         let atr = if self.authentication_required { Self::ATR } else { 0 };
-        u64::from(u32::from(self.cntlid) | atr)
+        let ascr = if self.secure_channel_required { Self::ASCR } else { 0 };
+        u64::from(u32::from(self.cntlid) | atr | ascr)
     }
 
     /// Reads the result of a completion.
     #[must_use]
     pub const fn of(result: u64) -> Self {
-        Self { cntlid: result as u16, authentication_required: result as u32 & Self::ATR != 0 }
+        Self {
+            cntlid: result as u16,
+            authentication_required: result as u32 & Self::ATR != 0,
+            secure_channel_required: result as u32 & Self::ASCR != 0,
+        }
     }
 }
 
@@ -332,10 +346,13 @@ mod tests {
 
     #[test]
     fn the_result_of_connect_says_whether_to_authenticate() {
-        let connected = Connected { cntlid: 0x0102, authentication_required: true };
+        let connected = Connected { authentication_required: true, ..Connected::new(0x0102) };
         assert_eq!(connected.result(), 0x0002_0102);
         assert_eq!(Connected::of(0x0002_0102), connected);
-        assert_eq!(Connected::of(5), Connected { cntlid: 5, authentication_required: false });
+        let connected = Connected { secure_channel_required: true, ..Connected::new(0xffef) };
+        assert_eq!(connected.result(), 0x0004_ffef);
+        assert_eq!(Connected::of(0x0004_ffef), connected);
+        assert_eq!(Connected::of(5), Connected::new(5));
     }
 
     #[test]

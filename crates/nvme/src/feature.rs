@@ -3,8 +3,8 @@
 
 use crate::command::{AdminOpcode, Sqe};
 use crate::identify::AsyncEvents;
-use crate::layout::{layout, numbers};
-use crate::log_page::LogId;
+use crate::layout::{flags, layout, numbers};
+use crate::log_page::{LogId, ReservationEvent};
 use crate::sgl::Sgl;
 
 numbers! {
@@ -161,6 +161,41 @@ impl Timestamp {
         self.low as u64 | (self.high as u64) << 32
     }
 }
+
+flags! {
+    /// Which notifications of reservations a host does not want, the value of feature 82h.
+    /// "Reservation Notification Mask (Feature Identifier 82h)"
+    pub struct NotificationMask(u32) {
+        /// REGPRE: a registration was preempted.
+        REGISTRATION_PREEMPTED = 1 << 1,
+        /// RESREL: a reservation was released.
+        RESERVATION_RELEASED = 1 << 2,
+        /// RESPRE: a reservation was preempted.
+        RESERVATION_PREEMPTED = 1 << 3,
+    }
+}
+
+impl NotificationMask {
+    /// Everything that may be masked.
+    pub const ALL: Self =
+        Self(Self::REGISTRATION_PREEMPTED.0 | Self::RESERVATION_RELEASED.0 | Self::RESERVATION_PREEMPTED.0);
+
+    /// Whether this event is masked.
+    #[must_use]
+    pub const fn covers(self, event: ReservationEvent) -> bool {
+        let bit = match event {
+            ReservationEvent::REGISTRATION_PREEMPTED => Self::REGISTRATION_PREEMPTED,
+            ReservationEvent::RESERVATION_RELEASED => Self::RESERVATION_RELEASED,
+            ReservationEvent::RESERVATION_PREEMPTED => Self::RESERVATION_PREEMPTED,
+            _ => Self::NONE,
+        };
+        self.0 & bit.0 != 0
+    }
+}
+
+/// PTPL, the value of feature 83h: reservations persist through power loss. "Reservation
+/// Persistence (Feature Identifier 83h)"
+pub const PERSIST_THROUGH_POWER_LOSS: u32 = 1;
 
 numbers! {
     /// The type of an event.

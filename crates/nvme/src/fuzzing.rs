@@ -151,6 +151,10 @@ pub fn data(bytes: &[u8]) {
         6 => {
             if let Ok(request) = rdma::Request::check(bytes, 128) {
                 assert_eq!(rdma::Request::check(&request.encode(), 128), Ok(request));
+                assert!((1..=128).contains(&request.commands()));
+            }
+            if let Ok(capsule) = rdma::Capsule::decode(bytes) {
+                assert!(bytes.get(capsule.in_capsule).is_some(), "within the capsule");
             }
         }
         _ => assert!(DsmRange::list(bytes).count() <= bytes.len() / DsmRange::BYTES),
@@ -171,9 +175,9 @@ fn target(kind: Kind) -> (Subsystem, u16) {
         serial: String::new(),
         model: String::new(),
         firmware: String::new(),
-        node: Node(0),
         nodes: 2,
-        cntlids: 1..=8,
+        cntlids: [(Node(0), 1..=8)].into(),
+        is_split: false,
         access: Access::Any,
         host_ids: std::collections::BTreeMap::new(),
         reservations: true,
@@ -202,7 +206,7 @@ fn target(kind: Kind) -> (Subsystem, u16) {
 }
 
 fn connect(subsystem: &mut Subsystem, qid: u16, cntlid: u16) -> crate::controller::Accepted {
-    let port = Port { transport: Transport::Tcp, capsule_data_bytes: 4096 };
+    let port = Port { node: Node(0), transport: Transport::Tcp, capsule_data_bytes: 4096 };
     let attributes = ConnectAttributes::NONE;
     let connect = Connect { recfmt: 0, qid, sqsize: 31, attributes, kato_ms: 0 };
     let name = Nqn::discovery();
@@ -229,8 +233,14 @@ pub fn admin(bytes: &[u8]) {
                 }
                 Output::Close { .. } => closes = true,
                 Output::View { .. } | Output::Released { .. } => {}
-                Output::Save { .. } | Output::Fence { .. } | Output::Reserved { .. } => {
-                    unreachable!("reservations have no admin commands")
+                // Feature 83h.
+                Output::Save { nsid, .. } => subsystem.handle_saved(nsid, true),
+                Output::Fence { nsid } => subsystem.handle_fenced(nsid),
+                Output::Reserved { .. } | Output::GuestView { .. } | Output::GuestReserved { .. } => {
+                    unreachable!("nothing came from an I/O queue")
+                }
+                Output::AskOther(_) | Output::AnswerOther { .. } | Output::HostId { .. } => {
+                    unreachable!("there is no other process")
                 }
             }
         }
@@ -252,8 +262,16 @@ pub fn io(bytes: &[u8]) {
     let mut outstanding = std::collections::VecDeque::new();
     for chunk in bytes.chunks(Sqe::BYTES) {
         let Ok(sqe) = Sqe::decode(chunk) else { return };
-        match queue.handle_command(&sqe).expect("room") {
-            Action::Execute(request) => {
+        let action = queue.handle_command(&sqe).expect("room");
+        if let Some((tag, status)) = queue.take_failed_half() {
+            assert!(matches!(outstanding.pop_back(), Some((last, _)) if last == tag), "the last command");
+            assert!(queue.complete(tag, status).is_some());
+        }
+        match action {
+            Action::Execute(request) | Action::Hold(request) => {
+                if let Operation::CompareAndWrite { compare, .. } = request.operation {
+                    assert!(matches!(outstanding.back(), Some((last, _)) if *last == compare));
+                }
                 assert!(request.start.checked_add(request.blocks.into()).is_some_and(|end| end <= BLOCKS));
                 assert!(request.data_bytes <= Limits::default().transfer_bytes);
                 if request.operation == Operation::Deallocate {

@@ -10,7 +10,7 @@
 //! on a connection that broke is another matter: a write among it may still be executed, so that it
 //! waits until the old controller is known to be gone.
 //!
-//! Left out: authentication; Cross-Controller Reset.
+//! Left out: authentication; ending other controllers, which the driver asks for.
 
 mod discovery;
 mod initiator;

@@ -13,8 +13,8 @@ pub use command_set::{
     CommandSet, CommandSets, IndependentNamespace, NSTAT_READY, NvmController, NvmNamespace,
 };
 pub use controller::{
-    AnaCapabilities, AsyncEvents, CntrlType, Controller, ControllerAttributes, LogPageAttributes, MultiPath,
-    OptionalCommands, SglSupport, VWC_PRESENT,
+    AnaCapabilities, AsyncEvents, CntrlType, Controller, ControllerAttributes, FUSES_COMPARE_AND_WRITE,
+    LogPageAttributes, MultiPath, OptionalCommands, SglSupport, VWC_PRESENT,
 };
 pub use list::{Descriptors, DescriptorsError, NSID_LIST_MAX, NamespaceIds, NamespaceList};
 pub use namespace::{LbaFormat, Namespace, NamespaceFeatures, RESCAP_ALL, Shared};

@@ -12,26 +12,31 @@
 //! - [`fabrics`], [`register`], [`nqn`]: connecting, the properties of a controller, names;
 //! - [`identify`], [`log_page`], [`feature`]: the data of admin commands;
 //! - [`io`], [`reservation`]: the NVM command set;
-//! - [`end_controller`]: a command of our own, which makes moving a write safe and fast;
-//! - [`pdu`], [`digest`]: the PDUs of NVMe/TCP; [`rdma`]: what is exchanged to connect over RDMA.
+//! - [`cross_reset`], and [`end_controller`], a command of our own: they make moving a write safe
+//!   and fast;
+//! - [`pdu`], [`digest`]: the PDUs of NVMe/TCP; [`rdma`]: over RDMA, what is exchanged to
+//!   connect, and capsules.
 //!
 //! The state machines, which take inputs and the time and give outputs:
 //!
 //! - [`controller`]: the target's controllers of a subsystem, and their I/O queues;
 //! - [`host`]: how a host brings a controller up, watches it, and reads a discovery log;
 //! - [`reservation::Reservations`]: registrations and the reservation of a volume;
-//! - [`tcp`]: both ends of an NVMe/TCP connection.
+//! - [`tcp`]: both ends of an NVMe/TCP connection;
+//! - [`pair`]: which of two nodes owns a volume.
 //!
 //! Invariants: unknown numbers survive as numbers; lengths are checked against their bounds before
 //! anything is taken; nothing panics on remote bytes; payload never passes through here.
 //!
 //! Left out: zoned and key-value command sets, metadata and protection information, namespace
-//! management, firmware, sanitize, streams; authentication beyond its headers; Cross-Controller
-//! Reset (TP8028) beyond its numbers and the fields of Identify.
+//! management, firmware, sanitize, streams; authentication beyond its headers, which is the crate
+//! `chap`; the log page and the event of Cross-Controller Resets (TP8028) that take longer than
+//! their commands.
 #![forbid(unsafe_code)]
 
 pub mod command;
 pub mod controller;
+pub mod cross_reset;
 pub mod digest;
 pub mod end_controller;
 pub mod fabrics;
@@ -41,6 +46,7 @@ pub mod identify;
 pub mod io;
 pub mod log_page;
 pub mod nqn;
+pub mod pair;
 pub mod pdu;
 pub mod rdma;
 pub mod register;

@@ -1,5 +1,10 @@
-//! What the ends of a queue exchange while they connect over RDMA. NVMe RDMA Transport 1.0,
-//! "RDMA_CM_REQUEST Private Data Format" and its counterparts.
+//! What the ends of a queue exchange over RDMA: while they connect, as private data of the
+//! connection manager, and then the capsules. NVMe RDMA Transport 1.0, "RDMA_CM_REQUEST Private
+//! Data Format" and its counterparts.
+
+mod capsule;
+
+pub use capsule::{Capsule, HostMemory};
 
 use crate::layout::{layout, numbers};
 
@@ -68,7 +73,7 @@ layout! {
 
 impl Request {
     /// Reads and checks private data for queues of at most `entries_max` entries. Connection
-    /// managers pad private data.
+    /// managers pad private data. The host's receives are its own concern: it may have more.
     ///
     /// # Errors
     /// What to refuse the request with.
@@ -77,7 +82,7 @@ impl Request {
         if request.recfmt != RECFMT {
             return Err(RejectStatus::INVALID_RECFMT);
         }
-        if request.receive_queue == 0 || u32::from(request.receive_queue) > entries_max {
+        if request.receive_queue == 0 {
             return Err(RejectStatus::INVALID_RECEIVE_QUEUE);
         }
         // HSQSIZE counts from zero, HRQSIZE from one.
@@ -85,6 +90,19 @@ impl Request {
             return Err(RejectStatus::INVALID_SEND_QUEUE);
         }
         Ok(request)
+    }
+
+    /// Whether it asks for an admin queue.
+    #[must_use]
+    pub const fn is_admin(&self) -> bool {
+        self.qid == 0
+    }
+
+    /// The commands that the host may send before it has a response: the receives of the
+    /// controller's queue pair.
+    #[must_use]
+    pub fn commands(&self) -> u32 {
+        u32::from(self.send_queue) + 1
     }
 }
 
@@ -107,11 +125,18 @@ mod tests {
     }
 
     #[test]
+    fn a_host_may_have_more_receives_than_a_queue_has_entries() {
+        let request = Request { receive_queue: 256, qid: 0, ..GOOD };
+        assert_eq!(Request::check(&request.encode(), 128), Ok(request));
+        assert!(request.is_admin() && !GOOD.is_admin());
+        assert_eq!(request.commands(), 128);
+    }
+
+    #[test]
     fn what_cannot_be_served_is_refused_with_the_field() {
         for (request, status) in [
             (Request { recfmt: 1, ..GOOD }, RejectStatus::INVALID_RECFMT),
             (Request { receive_queue: 0, ..GOOD }, RejectStatus::INVALID_RECEIVE_QUEUE),
-            (Request { receive_queue: 129, ..GOOD }, RejectStatus::INVALID_RECEIVE_QUEUE),
             (Request { send_queue: 128, ..GOOD }, RejectStatus::INVALID_SEND_QUEUE),
             (Request { send_queue: 0xffff, ..GOOD }, RejectStatus::INVALID_SEND_QUEUE),
         ] {

@@ -25,6 +25,18 @@ impl Status {
         Self(code & CODE)
     }
 
+    /// The status of these bits, as they are passed on between processes.
+    #[must_use]
+    pub const fn from_bits(bits: u16) -> Self {
+        Self(bits & (CODE | 3 << CRD_SHIFT | MORE | DNR))
+    }
+
+    /// All bits, for [`Status::from_bits`].
+    #[must_use]
+    pub const fn bits(self) -> u16 {
+        self.0
+    }
+
     /// The status code type and the status code.
     #[must_use]
     pub const fn code(self) -> u16 {
@@ -155,6 +167,8 @@ statuses! {
     SGL_INVALID_LENGTH = 0x0f;
     /// The type of an SGL descriptor is not supported.
     SGL_INVALID_TYPE = 0x11;
+    /// The command covers more than the controller executes atomically.
+    ATOMIC_WRITE_UNIT_EXCEEDED = 0x14;
     /// An offset into the capsule is not valid.
     SGL_INVALID_OFFSET = 0x16;
     /// Host identifiers of 64 and 128 bits are mixed.
@@ -203,6 +217,10 @@ statuses! {
     INVALID_CONTROLLER_ID = 0x11f;
     /// The identifier of an ANA group is not valid.
     INVALID_ANA_GROUP = 0x124;
+    /// That controller is being reset already, as another command has asked (TP8028).
+    CROSS_RESET_IN_PROGRESS = 0x13f;
+    /// More Cross-Controller Resets than the controller takes (TP8028).
+    CROSS_RESET_LIMIT_EXCEEDED = 0x141;
     /// Fabrics: the format of Connect's record is not supported.
     CONNECT_INCOMPATIBLE_FORMAT = 0x180;
     /// Fabrics: the controller is associated already.

@@ -147,6 +147,20 @@ proptest! {
     }
 }
 
+// Feature 83h changes reservations: it is answered when that is saved.
+#[test]
+fn an_admin_command_that_has_reservations_saved_is_answered() {
+    use nvme::{
+        Sqe,
+        feature::{Feature, FeatureId},
+    };
+    let persists = |value| {
+        let sqe = Feature::set(1, FeatureId::RESERVATION_PERSISTENCE, value, nvme::Sgl::NONE);
+        Sqe { nsid: 1, ..sqe }.encode()
+    };
+    fuzzing::admin(&[[0].as_slice(), &persists(1), &persists(0), &persists(1)].concat());
+}
+
 // Others returned a partly filled log, or garbage in the fourth entry.
 #[test]
 fn a_discovery_log_of_any_length_is_the_same_in_parts_of_any_size() {

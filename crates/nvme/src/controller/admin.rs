@@ -46,20 +46,24 @@ impl Subsystem {
     /// A command on a controller's admin queue, with the data that came for it. At most one output
     /// answers it; an event request waits.
     pub fn handle_command(&mut self, now: Duration, cntlid: u16, sqe: &Sqe, data: &[u8]) {
-        let Some(controller) = self.controllers.get_mut(&cntlid) else { return };
-        if controller.ends() {
+        if !self.take_command(cntlid) {
             return;
         }
-        let Some(queue) = &mut controller.admin else { return };
-        if let Err(Violation::Full(_)) = queue.take() {
-            return self.end(cntlid, CloseReason::Violation);
-        }
-        controller.note_traffic();
+        let Some(controller) = self.controllers.get_mut(&cntlid) else { return };
         if AdminOpcode(sqe.opcode) == AdminOpcode::ASYNC_EVENT_REQUEST && controller.is_ready() {
             return self.wait_for_event(cntlid, sqe.cid);
         }
-        if sqe.opcode == END_CONTROLLER && self.config.kind == Kind::Io && controller.is_ready() {
+        let ends =
+            sqe.opcode == END_CONTROLLER || AdminOpcode(sqe.opcode) == AdminOpcode::CROSS_CONTROLLER_RESET;
+        if ends && self.config.kind == Kind::Io && controller.is_ready() {
             if let Err(status) = self.end_controllers(cntlid, sqe) {
+                self.note_error(cntlid, sqe, status);
+                self.respond(cntlid, sqe.cid, status, Answer::NONE);
+            }
+            return;
+        }
+        if self.sets_persistence(cntlid, sqe) {
+            if let Err(status) = self.set_persistence(cntlid, sqe) {
                 self.note_error(cntlid, sqe, status);
                 self.respond(cntlid, sqe.cid, status, Answer::NONE);
             }
@@ -76,20 +80,36 @@ impl Subsystem {
         self.send_events(cntlid);
     }
 
-    /// A command on a controller's admin queue that the transport found unsuitable: it is answered
-    /// with this status.
+    /// A command on a controller's admin queue that the transport found unsuitable, or that came
+    /// before authentication: it is answered with this status.
     pub fn refuse_command(&mut self, cntlid: u16, sqe: &Sqe, status: Status) {
-        let Some(controller) = self.controllers.get_mut(&cntlid) else { return };
-        if controller.ends() {
-            return;
+        if self.take_command(cntlid) {
+            self.note_error(cntlid, sqe, status);
+            self.respond(cntlid, sqe.cid, status, Answer::NONE);
         }
-        let Some(queue) = &mut controller.admin else { return };
+    }
+
+    /// A command on a controller's admin queue that the driver has executed itself, such as those
+    /// of authentication: it is answered with these data, possibly none.
+    pub fn answer_command(&mut self, cntlid: u16, sqe: &Sqe, data: Vec<u8>) {
+        if self.take_command(cntlid) {
+            self.respond(cntlid, sqe.cid, Status::SUCCESS, Answer::data(data));
+        }
+    }
+
+    /// Whether the controller has a queue from which a command may be taken.
+    fn take_command(&mut self, cntlid: u16) -> bool {
+        let Some(controller) = self.controllers.get_mut(&cntlid) else { return false };
+        if controller.ends() {
+            return false;
+        }
+        let Some(queue) = &mut controller.admin else { return false };
         if let Err(Violation::Full(_)) = queue.take() {
-            return self.end(cntlid, CloseReason::Violation);
+            self.end(cntlid, CloseReason::Violation);
+            return false;
         }
         controller.note_traffic();
-        self.note_error(cntlid, sqe, status);
-        self.respond(cntlid, sqe.cid, status, Answer::NONE);
+        true
     }
 
     fn execute(&mut self, now: Duration, cntlid: u16, sqe: &Sqe, data: &[u8]) -> Result<Answer, Status> {
@@ -229,9 +249,9 @@ impl Subsystem {
         self.outputs.push_back(Output::Respond { cntlid, cqe, data: answer.data });
     }
 
-    /// The controllers that a request named are gone.
-    pub(super) fn respond_ended(&mut self, cntlid: u16, cid: u16) {
-        self.respond(cntlid, cid, Status::SUCCESS, Answer::NONE);
+    /// Answers a request that had to wait, such as for the end of the controllers that it named.
+    pub(super) fn respond_late(&mut self, cntlid: u16, cid: u16, status: Status, result: u64) {
+        self.respond(cntlid, cid, status, Answer::result(result));
     }
 
     fn note_error(&mut self, cntlid: u16, sqe: &Sqe, status: Status) {

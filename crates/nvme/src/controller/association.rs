@@ -6,9 +6,9 @@ use super::events::Events;
 use super::namespace::View;
 use super::queue::SubmissionQueue;
 use super::reservations::Notifications;
-use crate::feature::Timestamp;
+use crate::feature::{NotificationMask, Timestamp};
 use crate::identify::NamespaceIds;
-use crate::log_page::{ChangedNamespaces, ErrorEntry};
+use crate::log_page::{ChangedNamespaces, ErrorEntry, ReservationEvent};
 use crate::register::{Configuration, ControllerStatus, Shutdown, ShutdownStatus};
 use crate::{HostId, Nqn};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -57,6 +57,8 @@ pub(super) struct Association {
     pub(super) events: Events,
     pub(super) changed: ChangedNamespaces,
     pub(super) notifications: Notifications,
+    /// Which notifications of reservations the host does not want, by NSID: feature 82h.
+    pub(super) notification_masks: BTreeMap<u32, NotificationMask>,
     /// Volumes that were removed and that the host may still take for there.
     removed: BTreeMap<u32, NamespaceIds>,
     pub(super) errors: VecDeque<ErrorEntry>,
@@ -102,6 +104,7 @@ impl Association {
             events: Events::default(),
             changed: ChangedNamespaces::default(),
             notifications: Notifications::default(),
+            notification_masks: BTreeMap::new(),
             removed: BTreeMap::new(),
             errors: VecDeque::new(),
             error_count: 0,
@@ -173,6 +176,11 @@ impl Association {
         self.removed.get(&nsid).is_some_and(|removed| removed != ids)
     }
 
+    /// Whether the host does not want to be told of this.
+    pub(super) fn has_masked(&self, nsid: u32, event: ReservationEvent) -> bool {
+        self.notification_masks.get(&nsid).is_some_and(|mask| mask.covers(event))
+    }
+
     /// The host has read what changed.
     pub(super) fn has_read_changes(&mut self) {
         self.changed = ChangedNamespaces::default();
@@ -218,6 +226,7 @@ impl Association {
         self.granted = None;
         self.retry_delays = false;
         self.kept.clear();
+        self.notification_masks.clear();
         self.discovery = None;
     }
 

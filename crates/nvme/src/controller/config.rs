@@ -15,9 +15,22 @@ pub enum Transport {
     Rdma,
 }
 
+impl Transport {
+    /// Its name, as hosts have it (`nvme connect -t`).
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Tcp => "tcp",
+            Self::Rdma => "rdma",
+        }
+    }
+}
+
 /// The port over which a host connects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Port {
+    /// The node whose port it is.
+    pub node: Node,
     /// The transport.
     pub transport: Transport,
     /// The most data in a capsule of an I/O queue, in bytes; a multiple of 16.
@@ -31,6 +44,8 @@ pub enum Access {
     Any,
     /// These hosts, by their names. A name is a claim, no proof.
     Only(BTreeSet<Nqn>),
+    /// Every host but these.
+    AnyBut(BTreeSet<Nqn>),
 }
 
 impl Access {
@@ -40,6 +55,18 @@ impl Access {
         match self {
             Self::Any => true,
             Self::Only(hosts) => hosts.contains(host),
+            Self::AnyBut(hosts) => !hosts.contains(host),
+        }
+    }
+
+    /// The same without these hosts.
+    #[must_use]
+    pub fn without(&self, refused: &BTreeSet<Nqn>) -> Self {
+        match self {
+            _ if refused.is_empty() => self.clone(),
+            Self::Any => Self::AnyBut(refused.clone()),
+            Self::Only(hosts) => Self::Only(hosts.difference(refused).cloned().collect()),
+            Self::AnyBut(hosts) => Self::AnyBut(hosts.union(refused).cloned().collect()),
         }
     }
 }
@@ -66,13 +93,15 @@ pub struct Config {
     pub model: String,
     /// The revision, at most 8 ASCII characters.
     pub firmware: String,
-    /// This node.
-    pub node: Node,
     /// The number of nodes; each is an ANA group.
     pub nodes: u32,
-    /// The identifiers of this node's controllers. Those of two nodes must be disjoint: Linux
-    /// refuses a subsystem with two controllers of one identifier.
-    pub cntlids: RangeInclusive<u16>,
+    /// The nodes that are here, and the identifiers of the controllers at their ports. Those of two
+    /// nodes must be disjoint: Linux refuses a subsystem with two controllers of one identifier.
+    pub cntlids: BTreeMap<Node, RangeInclusive<u16>>,
+    /// Whether each node is a process of its own. What is reserved of a volume is then known to its
+    /// owner only, to whom the driver forwards commands, and always made durable, since the volume
+    /// may go to another process.
+    pub is_split: bool,
     /// Which hosts may connect.
     pub access: Access,
     /// The host identifiers of some hosts: a host of such a name with another one is refused.

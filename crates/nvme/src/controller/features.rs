@@ -24,20 +24,32 @@ pub(super) const IO_FEATURES: [FeatureId; 11] = [
     FeatureId::HOST_ID,
 ];
 
+/// The features of controllers with reservations.
+pub(super) const RESERVATION_FEATURES: [FeatureId; 2] =
+    [FeatureId::RESERVATION_MASK, FeatureId::RESERVATION_PERSISTENCE];
+
 /// The features of discovery controllers.
 const DISCOVERY_FEATURES: [FeatureId; 2] = [FeatureId::ASYNC_EVENTS, FeatureId::KEEP_ALIVE];
 
 /// EXHID of the host identifier: it has 128 bits.
 const EXTENDED_HOST_ID: u32 = 1;
 
-/// What Get Features says of a feature: bit 2 if it can be changed. None is saved or of a
-/// namespace.
+/// What Get Features says of a feature: bit 2 if it can be changed. None is saved by a command.
 const CHANGEABLE: u64 = 1 << 2;
 
+/// Bit 1: it is one of each namespace.
+const OF_NAMESPACES: u64 = 1 << 1;
+
 impl Subsystem {
+    /// The features that there are.
+    pub(super) fn io_features(&self) -> impl Iterator<Item = FeatureId> {
+        let of_reservations = RESERVATION_FEATURES.into_iter().filter(|_| self.config.reservations);
+        IO_FEATURES.into_iter().chain(of_reservations)
+    }
+
     fn known(&self, id: FeatureId) -> Result<(), Status> {
         let known = match self.config.kind {
-            Kind::Io => IO_FEATURES.contains(&id),
+            Kind::Io => self.io_features().any(|one| one == id),
             Kind::Discovery => DISCOVERY_FEATURES.contains(&id),
         };
         if known { Ok(()) } else { Err(Status::INVALID_FIELD.no_retry()) }
@@ -50,7 +62,7 @@ impl Subsystem {
         sqe: &Sqe,
         data: &[u8],
     ) -> Result<Answer, Status> {
-        let Feature { id, save, value, .. } = Feature::of(sqe);
+        let Feature { id, save, value, nsid, .. } = Feature::of(sqe);
         self.known(id)?;
         if save {
             return Err(Status::FEATURE_NOT_SAVEABLE.no_retry());
@@ -79,6 +91,7 @@ impl Subsystem {
             }
             // Over fabrics Connect has set it.
             FeatureId::HOST_ID => return Err(Status::COMMAND_SEQUENCE_ERROR.no_retry()),
+            FeatureId::RESERVATION_MASK => controller.mask_notifications(nsid, value)?,
             // The cache of the backend is as it is, on.
             FeatureId::VOLATILE_WRITE_CACHE if value & 1 == 0 => {
                 return Err(Status::FEATURE_NOT_CHANGEABLE.no_retry());
@@ -96,11 +109,14 @@ impl Subsystem {
     }
 
     pub(super) fn feature(&self, now: Duration, cntlid: u16, sqe: &Sqe) -> Result<Answer, Status> {
-        let Feature { id, select, value, .. } = Feature::of(sqe);
+        let Feature { id, select, value, nsid, .. } = Feature::of(sqe);
         self.known(id)?;
         let controller = self.controllers.get(&cntlid).ok_or(Status::INTERNAL_ERROR)?;
         match select {
             Select::CURRENT => {}
+            Select::CAPABILITIES if RESERVATION_FEATURES.contains(&id) => {
+                return Ok(Answer::result(CHANGEABLE | OF_NAMESPACES));
+            }
             Select::CAPABILITIES => {
                 let fixed = matches!(id, FeatureId::HOST_ID | FeatureId::VOLATILE_WRITE_CACHE);
                 return Ok(Answer::result(if fixed { 0 } else { CHANGEABLE }));
@@ -130,6 +146,8 @@ impl Subsystem {
                 Answer::data(controller.host_id.0.to_vec())
             }
             FeatureId::VOLATILE_WRITE_CACHE => Answer::result(1),
+            FeatureId::RESERVATION_MASK => Answer::result(controller.notification_mask(nsid)?.0.into()),
+            FeatureId::RESERVATION_PERSISTENCE => Answer::result(self.persistence(controller, nsid)?.into()),
             _ => Answer::result(controller.kept.get(&id.0).copied().unwrap_or_default().into()),
         })
     }

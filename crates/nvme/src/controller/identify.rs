@@ -3,14 +3,16 @@
 use super::admin::{Answer, VERSION};
 use super::association::Association;
 use super::config::{KEEP_ALIVE_UNIT_100_MS, Kind, Transport};
+use super::ending::{WAITING_MAX, uniquifier};
+use super::fused::FUSED_BLOCKS_MAX;
 use super::namespace::Volume;
 use super::subsystem::Subsystem;
 use crate::end_controller::END_CONTROLLER_SIGNATURE;
 use crate::identify::{
     AnaCapabilities, AsyncEvents, Cns, CntrlType, CommandSet, CommandSets, Controller, ControllerAttributes,
-    Descriptors, IDENTIFY_BYTES, Identify, IndependentNamespace, LbaFormat, LogPageAttributes, MultiPath,
-    NSTAT_READY, Namespace, NamespaceFeatures, NamespaceList, NvmController, NvmNamespace, OptionalCommands,
-    RESCAP_ALL, SglSupport, Shared, VWC_PRESENT,
+    Descriptors, FUSES_COMPARE_AND_WRITE, IDENTIFY_BYTES, Identify, IndependentNamespace, LbaFormat,
+    LogPageAttributes, MultiPath, NSTAT_READY, Namespace, NamespaceFeatures, NamespaceList, NvmController,
+    NvmNamespace, OptionalCommands, RESCAP_ALL, SglSupport, Shared, VWC_PRESENT,
 };
 use crate::layout::text;
 use crate::{NSID_ALL, Sqe, Status};
@@ -118,7 +120,8 @@ impl Subsystem {
         let seen = |nsid: &u32| controller.view.namespace(*nsid).is_some();
         let cached =
             self.volumes.iter().filter(|(nsid, _)| seen(nsid)).any(|(_, volume)| volume.volatile_cache);
-        let optional = OptionalCommands::DATASET_MANAGEMENT
+        let optional = OptionalCommands::COMPARE
+            .with(OptionalCommands::DATASET_MANAGEMENT)
             .with(OptionalCommands::WRITE_ZEROES)
             .with(OptionalCommands::TIMESTAMP);
         let groups = u32::try_from(self.group_changes.len()).unwrap_or(u32::MAX);
@@ -153,10 +156,15 @@ impl Subsystem {
             } else {
                 optional
             },
+            fuses: FUSES_COMPARE_AND_WRITE,
+            acwu: FUSED_BLOCKS_MAX - 1,
             vwc: if cached { VWC_PRESENT | VWC_NO_BROADCAST } else { VWC_NO_BROADCAST },
             ofcs: 1,
+            instance: uniquifier(controller.instance),
+            instance_random: controller.instance.to_le_bytes(),
+            cross_reset_limit: WAITING_MAX as u8,
             end_signature: END_CONTROLLER_SIGNATURE,
-            end_node: self.config.node.0,
+            end_node: self.end_node(),
             end_instance: controller.instance,
             ..common
         }
@@ -192,7 +200,7 @@ impl Subsystem {
             npwg: preferred.saturating_sub(1),
             npwa: preferred.saturating_sub(1),
             nows: preferred.saturating_sub(1),
-            ana_group: volume.owner.group(),
+            ana_group: self.group_of(nsid),
             attributes: volume.write_protected.into(),
             nguid: volume.ids.nguid.unwrap_or_default(),
             eui64: volume.ids.eui64.unwrap_or_default(),
@@ -211,7 +219,7 @@ impl Subsystem {
         Ok(IndependentNamespace {
             shared: Shared::SHARED,
             reservations: self.rescap(),
-            ana_group: volume.owner.group(),
+            ana_group: self.group_of(nsid),
             attributes: volume.write_protected.into(),
             state: NSTAT_READY,
             ..IndependentNamespace::default()

@@ -1,22 +1,21 @@
 //! What Get Log Page answers. NVMe Base, "Get Log Page Command".
 
 use super::admin::Answer;
-use super::ana::Node;
 use super::association::Association;
 use super::config::Kind;
 use super::subsystem::Subsystem;
 use crate::command::{AdminOpcode, IoOpcode};
-use crate::feature::{Event, FeatureId};
+use crate::cross_reset::LOG_HEADER_BYTES;
+use crate::feature::Event;
 use crate::layout::text;
 use crate::log_page::{
-    ANA_GROUPS_ONLY, AnaGroup, AnaLog, CommandEffects, Effects, FirmwareSlots, GetLogPage, Health, LogId,
-    SupportedPages,
+    ANA_GROUPS_ONLY, CommandEffects, Effects, FirmwareSlots, GetLogPage, Health, LogId, SupportedPages,
 };
 use crate::{NSID_ALL, Sqe, Status};
 use std::time::Duration;
 
 /// The log pages of controllers for input and output.
-const IO_LOGS: [LogId; 9] = [
+const IO_LOGS: [LogId; 10] = [
     LogId::SUPPORTED_PAGES,
     LogId::ERRORS,
     LogId::HEALTH,
@@ -25,11 +24,12 @@ const IO_LOGS: [LogId; 9] = [
     LogId::COMMAND_EFFECTS,
     LogId::ANA,
     LogId::FEATURE_EFFECTS,
+    LogId::CROSS_CONTROLLER_RESET,
     LogId::RESERVATIONS,
 ];
 
 /// The commands of the admin queue.
-const ADMIN_COMMANDS: [AdminOpcode; 7] = [
+const ADMIN_COMMANDS: [AdminOpcode; 8] = [
     AdminOpcode::GET_LOG_PAGE,
     AdminOpcode::IDENTIFY,
     AdminOpcode::ABORT,
@@ -37,6 +37,7 @@ const ADMIN_COMMANDS: [AdminOpcode; 7] = [
     AdminOpcode::GET_FEATURES,
     AdminOpcode::ASYNC_EVENT_REQUEST,
     AdminOpcode::KEEP_ALIVE,
+    AdminOpcode::CROSS_CONTROLLER_RESET,
 ];
 
 /// A temperature that raises no warning, in kelvins.
@@ -85,11 +86,11 @@ impl Subsystem {
             }
             LogId::RESERVATIONS => controller.notifications.oldest().encode().to_vec(),
             LogId::CHANGED_NAMESPACES => controller.changed.encode().to_vec(),
-            LogId::COMMAND_EFFECTS => effects().encode().to_vec(),
+            LogId::COMMAND_EFFECTS => effects(self.config.reservations).encode().to_vec(),
+            // Each command is completed when its reset is over, so there is never an entry.
+            LogId::CROSS_CONTROLLER_RESET => vec![0; LOG_HEADER_BYTES],
             LogId::FEATURE_EFFECTS => {
-                SupportedPages::of(super::features::IO_FEATURES.map(|feature: FeatureId| feature.0))
-                    .encode()
-                    .to_vec()
+                SupportedPages::of(self.io_features().map(|feature| feature.0)).encode().to_vec()
             }
             _ => self.ana_log(controller).encode(arguments.parameter & ANA_GROUPS_ONLY != 0),
         })
@@ -133,23 +134,6 @@ impl Subsystem {
         }
     }
 
-    /// One group for each node, each with the namespaces that this host sees.
-    fn ana_log(&self, controller: &Association) -> AnaLog {
-        let group = |(at, changes): (usize, &u64)| {
-            let owner = Node(u32::try_from(at).unwrap_or(u32::MAX));
-            let seen = controller.view.namespaces.iter().map(|namespace| namespace.nsid);
-            let owned = |nsid: &u32| self.volumes.get(nsid).is_some_and(|volume| volume.owner == owner);
-            AnaGroup {
-                id: owner.group(),
-                changes: *changes,
-                state: self.ana_state(owner),
-                nsids: seen.filter(owned).collect(),
-            }
-        };
-        let groups = self.group_changes.iter().enumerate().map(group).collect();
-        AnaLog { changes: self.ana_changes, groups }
-    }
-
     fn discovery_log(&mut self, cntlid: u16, arguments: &GetLogPage) -> Result<Answer, Status> {
         let records = self.records_for(cntlid);
         let controller = self.controllers.get_mut(&cntlid).ok_or(Status::INTERNAL_ERROR)?;
@@ -165,7 +149,7 @@ impl Subsystem {
 }
 
 /// What the commands do.
-fn effects() -> CommandEffects {
+fn effects(reservations: bool) -> CommandEffects {
     let mut effects = CommandEffects::default();
     let mut set = |opcode: u8, is_io: bool, value: Effects| {
         let table = if is_io { &mut effects.io } else { &mut effects.admin };
@@ -175,11 +159,20 @@ fn effects() -> CommandEffects {
     };
     ADMIN_COMMANDS.iter().for_each(|opcode| set(opcode.0, false, Effects::SUPPORTED));
     set(crate::end_controller::END_CONTROLLER, false, Effects::SUPPORTED);
-    for opcode in [IoOpcode::READ, IoOpcode::FLUSH] {
+    for opcode in [IoOpcode::READ, IoOpcode::COMPARE, IoOpcode::FLUSH] {
         set(opcode.0, true, Effects::SUPPORTED);
     }
     for opcode in [IoOpcode::WRITE, IoOpcode::WRITE_ZEROES, IoOpcode::DATASET_MANAGEMENT] {
         set(opcode.0, true, Effects::SUPPORTED.with(Effects::CHANGES_BLOCKS));
+    }
+    let of_reservations = [
+        IoOpcode::RESERVATION_REGISTER,
+        IoOpcode::RESERVATION_REPORT,
+        IoOpcode::RESERVATION_ACQUIRE,
+        IoOpcode::RESERVATION_RELEASE,
+    ];
+    for opcode in of_reservations.into_iter().filter(|_| reservations) {
+        set(opcode.0, true, Effects::SUPPORTED);
     }
     effects
 }

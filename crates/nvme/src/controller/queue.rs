@@ -4,6 +4,7 @@
 //! state, range, length, and that its SGL has that length. NVM Command Set, "NVM Command Set
 //! Commands"; NVMe Base, "Status Field Definition".
 
+use super::fused::First;
 use super::namespace::{View, VolumeId, VolumeView};
 use super::reservations::Reserve;
 use crate::command::{FUSE_MASK, PSDT_MASK, PSDT_SGL, SQHD_NO_FLOW_CONTROL};
@@ -86,6 +87,18 @@ pub enum Operation {
         /// Complete only when they are durable.
         durable: bool,
     },
+    /// Compare them with the data of the host, which gets
+    /// [`COMPARE_FAILURE`](Status::COMPARE_FAILURE) where they differ.
+    Compare,
+    /// Write them if they hold what the host expects: the first half of a pair and the second one,
+    /// which has this request. No other command may see or change the blocks in between. Complete
+    /// both halves.
+    CompareAndWrite {
+        /// As of a write.
+        durable: bool,
+        /// The first half, whose data are what the host expects.
+        compare: Tag,
+    },
     /// Make all completed writes durable. Without blocks.
     Flush,
     /// Write zeroes.
@@ -121,6 +134,10 @@ pub struct Request {
 pub enum Action {
     /// Execute it.
     Execute(Request),
+    /// Take its data if they come with it, but do nothing: it is the first half of a pair. It ends
+    /// with the [second one](Operation::CompareAndWrite), or by [`IoQueue::take_failed_half`], or
+    /// by [`IoQueue::complete`] if its data are no good.
+    Hold(Request),
     /// Give it to [`Subsystem::reserve`](super::Subsystem::reserve), with the data that the host
     /// sends.
     Reserve(Reservation),
@@ -137,6 +154,8 @@ pub struct Reservation {
     pub tag: Tag,
     /// The namespace.
     pub nsid: u32,
+    /// The volume.
+    pub volume: VolumeId,
     /// What it asks for.
     pub command: Reserve,
     /// The data that move, in bytes: to the host for a report, else from it.
@@ -160,6 +179,8 @@ pub struct IoQueue {
     slots: Vec<Slot>,
     free: Vec<u16>,
     traffic: bool,
+    pub(super) first: Option<First>,
+    pub(super) failed_half: Option<(Tag, Status)>,
 }
 
 const NO_CID: u32 = u32::MAX;
@@ -171,7 +192,8 @@ impl IoQueue {
         let entries = usize::try_from(queue.entries()).unwrap_or(usize::MAX).min(1 << 16);
         let free = (0..=u16::MAX).take(entries).rev().collect();
         let slots = vec![Slot { nsid: 0, ranges: 0 }; entries];
-        Self { view, queue, cids: vec![NO_CID; entries], slots, free, traffic: false }
+        let cids = vec![NO_CID; entries];
+        Self { view, queue, cids, slots, free, traffic: false, first: None, failed_half: None }
     }
 
     /// From now on commands are checked against this view. Those that are being executed go on.
@@ -198,33 +220,47 @@ impl IoQueue {
     pub fn handle_command(&mut self, sqe: &Sqe) -> Result<Action, Violation> {
         self.traffic = true;
         self.queue.take()?;
-        if self.cids.contains(&u32::from(sqe.cid)) {
-            return Ok(Action::Respond(self.answer(sqe.cid, Status::COMMAND_ID_CONFLICT.no_retry())));
+        if sqe.flags & FUSE_MASK != 0 || self.first.is_some() {
+            return Ok(self.pair(sqe));
+        }
+        Ok(self.single(sqe))
+    }
+
+    /// A command that is not half of a pair.
+    pub(super) fn single(&mut self, sqe: &Sqe) -> Action {
+        if self.is_outstanding(sqe.cid) {
+            return Action::Respond(self.answer(sqe.cid, Status::COMMAND_ID_CONFLICT.no_retry()));
         }
         let opcode = IoOpcode(sqe.opcode);
         if opcode == IoOpcode::FABRICS {
-            return Ok(self.fabrics(sqe));
+            return self.fabrics(sqe);
         }
         if let Some(command) = Reserve::of(sqe).filter(|_| self.view.reservations) {
-            return Ok(match self.check_reservation(sqe, command) {
+            return match self.check_reservation(sqe, command) {
                 Ok(reservation) => Action::Reserve(reservation),
                 Err(status) => Action::Respond(self.answer(sqe.cid, status)),
-            });
+            };
         }
         match self.check(sqe, opcode) {
-            Ok(request) => Ok(Action::Execute(request)),
-            Err(status) => Ok(Action::Respond(self.answer(sqe.cid, status))),
+            Ok(request) => Action::Execute(request),
+            Err(status) => Action::Respond(self.answer(sqe.cid, status)),
         }
     }
 
-    /// Answers a command that the transport found unsuitable with this status.
+    pub(super) fn is_outstanding(&self, cid: u16) -> bool {
+        self.cids.contains(&u32::from(cid))
+    }
+
+    /// Answers a command with this status: one that the transport found unsuitable, or that the
+    /// driver has dealt with itself, as with those of authentication.
     ///
     /// # Errors
     /// [`Violation`]: the connection ends.
-    pub fn refuse(&mut self, cid: u16, status: Status) -> Result<Cqe, Violation> {
+    pub fn refuse(&mut self, sqe: &Sqe, status: Status) -> Result<Cqe, Violation> {
         self.traffic = true;
         self.queue.take()?;
-        Ok(self.answer(cid, status))
+        self.pair_is_refused(sqe);
+        Ok(self.answer(sqe.cid, status))
     }
 
     /// Completes a command. A command that is not outstanding has no completion.
@@ -232,10 +268,37 @@ impl IoQueue {
         let cid = self.cids.get_mut(usize::from(tag.0))?;
         let outstanding = u16::try_from(std::mem::replace(cid, NO_CID)).ok()?;
         self.free.push(tag.0);
+        self.first_has_ended(tag);
         // Only for failures that pass, and only if the host has said that it waits.
         let passes = status.is(Status::COMMAND_INTERRUPTED) || status.is(Status::NAMESPACE_NOT_READY);
         let status = if passes && self.view.retry_delays { status.with_retry_delay(1) } else { status };
         Some(self.answer(outstanding, status))
+    }
+
+    /// The namespace of an outstanding command.
+    #[must_use]
+    pub fn nsid(&self, tag: Tag) -> Option<u32> {
+        self.slots.get(usize::from(tag.0)).map(|slot| slot.nsid)
+    }
+
+    /// Whether a command that was taken under an earlier view may be executed under this one too,
+    /// as far as reservations and the ANA state are concerned.
+    ///
+    /// # Errors
+    /// The status to complete it with instead.
+    pub fn still_allows(&self, tag: Tag, operation: Operation) -> Result<(), Status> {
+        let nsid = self.nsid(tag).ok_or(Status::INTERNAL_ERROR)?;
+        // A host that sees the namespace no more has no rights there.
+        let namespace = self.view.namespace(nsid).ok_or(Status::INVALID_NAMESPACE.no_retry())?;
+        if let Some(status) = namespace.ana.refusal() {
+            return Err(status);
+        }
+        let may = match operation {
+            Operation::Read | Operation::Compare => namespace.may_read,
+            Operation::CompareAndWrite { .. } => namespace.may_read && namespace.may_write,
+            _ => namespace.may_write,
+        };
+        if may { Ok(()) } else { Err(Status::RESERVATION_CONFLICT.no_retry()) }
     }
 
     /// Checks the ranges of a [`Operation::Deallocate`], all before the first is executed.
@@ -260,7 +323,7 @@ impl IoQueue {
         Ok(DsmRange::list(data).filter(|range| range.count > 0))
     }
 
-    fn answer(&mut self, cid: u16, status: Status) -> Cqe {
+    pub(super) fn answer(&mut self, cid: u16, status: Status) -> Cqe {
         Cqe { result: 0, sqhd: self.queue.complete(), sqid: 0, cid, status }
     }
 
@@ -277,16 +340,17 @@ impl IoQueue {
     }
 
     /// The request of a command, or the status to answer at once.
-    fn check(&mut self, sqe: &Sqe, opcode: IoOpcode) -> Result<Request, Status> {
+    pub(super) fn check(&mut self, sqe: &Sqe, opcode: IoOpcode) -> Result<Request, Status> {
         let fails = |status: Status| Err(status.no_retry());
         let writes = match opcode {
-            IoOpcode::READ | IoOpcode::FLUSH => false,
+            IoOpcode::READ | IoOpcode::COMPARE | IoOpcode::FLUSH => false,
             IoOpcode::WRITE | IoOpcode::WRITE_ZEROES | IoOpcode::DATASET_MANAGEMENT => true,
             _ => return fails(Status::INVALID_OPCODE),
         };
         let namespace = self.reached(sqe)?;
         // Flush is one of the commands that write.
-        let may = if opcode == IoOpcode::READ { namespace.may_read } else { namespace.may_write };
+        let reads = matches!(opcode, IoOpcode::READ | IoOpcode::COMPARE);
+        let may = if reads { namespace.may_read } else { namespace.may_write };
         if !may {
             return fails(Status::RESERVATION_CONFLICT);
         }
@@ -317,8 +381,8 @@ impl IoQueue {
     }
 
     /// The namespace of a command, if it can be reached here.
-    fn reached(&self, sqe: &Sqe) -> Result<VolumeView, Status> {
-        if sqe.flags & FUSE_MASK != 0 || sqe.flags & PSDT_MASK != PSDT_SGL {
+    pub(super) fn reached(&self, sqe: &Sqe) -> Result<VolumeView, Status> {
+        if sqe.flags & PSDT_MASK != PSDT_SGL {
             return Err(Status::INVALID_FIELD.no_retry());
         }
         let namespace = match self.view.namespace(sqe.nsid) {
@@ -342,7 +406,7 @@ impl IoQueue {
     }
 
     fn check_reservation(&mut self, sqe: &Sqe, command: Reserve) -> Result<Reservation, Status> {
-        self.reached(sqe)?;
+        let volume = self.reached(sqe)?.volume;
         let data_bytes = command.data_bytes();
         if data_bytes > u64::from(self.view.transfer_bytes) {
             return Err(Status::INVALID_FIELD.no_retry());
@@ -351,7 +415,7 @@ impl IoQueue {
             return Err(Status::SGL_INVALID_LENGTH.no_retry());
         }
         let data_bytes = u32::try_from(data_bytes).unwrap_or(u32::MAX);
-        Ok(Reservation { tag: self.admit(sqe, 0)?, nsid: sqe.nsid, command, data_bytes })
+        Ok(Reservation { tag: self.admit(sqe, 0)?, nsid: sqe.nsid, volume, command, data_bytes })
     }
 
     fn check_blocks(
@@ -373,6 +437,7 @@ impl IoQueue {
         let (operation, moves) = match opcode {
             IoOpcode::READ => (Operation::Read, true),
             IoOpcode::WRITE => (Operation::Write { durable }, true),
+            IoOpcode::COMPARE => (Operation::Compare, true),
             _ => (Operation::WriteZeroes { deallocate, durable }, false),
         };
         let data_bytes = if moves { u64::from(blocks.count) << namespace.block_shift } else { 0 };

@@ -1,15 +1,16 @@
 //! The controllers of a subsystem: how they come and go, and what all of them are told.
 
-use super::ana::{Node, Reach, state};
+use super::ana::{Away, GROUPS_AWAY, Node, Reach};
 use super::association::{Association, Draining};
 use super::config::{Access, Config, Kind, Port};
 use super::discovery::Record;
-use super::ending::Waiting;
+use super::ending::{EndRequest, Waiting};
+use super::guests::{Guest, GuestId};
 use super::namespace::{View, Volume, VolumeView};
 use super::queue::{SubmissionQueue, Tag};
+use super::reservations::Asker;
 use crate::fabrics::{CNTLID_DYNAMIC, Connect, ConnectAttributes, ConnectData, Connected, InvalidParameter};
 use crate::feature::Event;
-use crate::log_page::AnaState;
 use crate::{Cqe, HostId, Nqn, Status};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -54,7 +55,7 @@ impl Refusal {
         Cqe { result, cid, status: self.status, ..Cqe::default() }
     }
 
-    const fn invalid(parameter: InvalidParameter) -> Self {
+    pub(super) const fn invalid(parameter: InvalidParameter) -> Self {
         let status = Status::CONNECT_INVALID_PARAMETERS.no_retry();
         Self { status, parameter: Some(parameter) }
     }
@@ -85,6 +86,12 @@ pub enum CloseReason {
     /// The host asked for it on a newer controller.
     #[error("the host ended the controller from another one")]
     Superseded,
+    /// It has reported a volume as lost for good that is served again.
+    #[error("a volume that it has reported as lost is served again")]
+    LossOver,
+    /// The other node has another host with its identifier.
+    #[error("another host has its host identifier, at the other node")]
+    HostId,
     /// The host does not keep to the rules.
     #[error("the host does not keep to the rules of its queue")]
     Violation,
@@ -139,6 +146,13 @@ pub enum Output {
         /// The view.
         view: Arc<View>,
     },
+    /// The commands of this host at the other node have a new view.
+    GuestView {
+        /// The host.
+        guest: GuestId,
+        /// The view.
+        view: Arc<View>,
+    },
     /// Make the reservations of a volume durable as they are here, then call
     /// [`Subsystem::handle_saved`].
     Save {
@@ -163,6 +177,33 @@ pub enum Output {
         /// The data, possibly none, or the status.
         result: Result<Vec<u8>, Status>,
     },
+    /// The same for a command of a host at the other node.
+    GuestReserved {
+        /// The host.
+        guest: GuestId,
+        /// The command.
+        tag: Tag,
+        /// The data, possibly none, or the status.
+        result: Result<Vec<u8>, Status>,
+    },
+    /// Have the other node, another process, end controllers, then call
+    /// [`Subsystem::handle_other_answered`].
+    AskOther(EndRequest),
+    /// What the other node [has asked](Subsystem::end_for_other) is done, or refused.
+    AnswerOther {
+        /// The request.
+        id: u64,
+        /// How it ended.
+        status: Status,
+    },
+    /// Tell the other node, another process, that this host has the identifier from now on, or that
+    /// none has it here: [`Subsystem::set_host_elsewhere`].
+    HostId {
+        /// The identifier.
+        host_id: HostId,
+        /// The host.
+        host: Option<Nqn>,
+    },
     /// The controller is gone, and its identifier is free.
     Released {
         /// The controller.
@@ -170,28 +211,37 @@ pub enum Output {
     },
 }
 
-/// The controllers of one subsystem on one node.
+/// The controllers of one subsystem, at the ports of the nodes that are here.
 #[derive(Debug)]
 pub struct Subsystem {
     pub(super) config: Config,
     pub(super) volumes: BTreeMap<u32, Volume>,
     pub(super) controllers: BTreeMap<u16, Association>,
+    /// Hosts at the other node.
+    pub(super) guests: BTreeMap<GuestId, Guest>,
     /// By NSID.
     pub(super) reservations: BTreeMap<u32, super::reservations::Volume>,
+    /// Set Features of persistence that are not answered, by their numbers.
+    pub(super) persisting: BTreeMap<u64, super::reservation_features::Persisting>,
+    pub(super) next_persisting: u64,
     pub(super) outputs: VecDeque<Output>,
-    /// How each node is reached, by its number; those beyond the end serve.
-    reaches: Vec<Reach>,
-    /// Since when a node's volumes move.
-    moving_since: Vec<Option<Duration>>,
+    /// The volumes that are not served now, by NSID.
+    pub(super) away: BTreeMap<u32, Away>,
     /// CHGCNT of the ANA log, and of each group.
     pub(super) ana_changes: u64,
     pub(super) group_changes: Vec<u64>,
     pub(super) records: Vec<Record>,
     pub(super) generation: u64,
-    next_cntlid: u16,
+    /// Of each node that is here.
+    next_cntlids: BTreeMap<Node, u16>,
     pub(super) next_instance: u64,
     /// Requests that wait for the end of controllers.
     pub(super) ending: Vec<Waiting>,
+    pub(super) next_end_request: u64,
+    /// The hosts of the other node, another process, by their identifiers.
+    pub(super) elsewhere: BTreeMap<HostId, Nqn>,
+    /// Of other nodes, the instances below which controllers are finished.
+    pub(super) finished: BTreeMap<u32, u64>,
     /// When the machine began, for power-on hours.
     pub(super) began: Duration,
 }
@@ -200,23 +250,29 @@ impl Subsystem {
     /// A subsystem without namespaces, whose nodes all serve.
     #[must_use]
     pub fn new(now: Duration, config: Config) -> Self {
-        let nodes = usize::try_from(config.nodes.max(config.node.0 + 1)).unwrap_or(usize::MAX);
-        let next_cntlid = *config.cntlids.start();
+        let last = config.cntlids.last_key_value().map_or(0, |(node, _)| node.0 + 1);
+        let nodes = usize::try_from(config.nodes.max(last)).unwrap_or(usize::MAX);
+        let next_cntlids = config.cntlids.iter().map(|(node, range)| (*node, *range.start())).collect();
         Self {
             config,
             volumes: BTreeMap::new(),
             controllers: BTreeMap::new(),
+            guests: BTreeMap::new(),
             reservations: BTreeMap::new(),
+            persisting: BTreeMap::new(),
+            next_persisting: 0,
             outputs: VecDeque::new(),
-            reaches: vec![Reach::Serving; nodes],
-            moving_since: vec![None; nodes],
+            away: BTreeMap::new(),
             ana_changes: 0,
-            group_changes: vec![0; nodes],
+            group_changes: vec![0; nodes.saturating_add(GROUPS_AWAY)],
             records: Vec::new(),
             generation: 0,
-            next_cntlid,
+            next_cntlids,
             next_instance: 0,
             ending: Vec::new(),
+            next_end_request: 0,
+            elsewhere: BTreeMap::new(),
+            finished: BTreeMap::new(),
             began: now,
         }
     }
@@ -316,9 +372,9 @@ impl Subsystem {
         {
             return Err(Refusal::of(Status::CONNECT_CONTROLLER_BUSY));
         }
-        let cntlid = self.free_cntlid().ok_or(Refusal::of(Status::CONNECT_CONTROLLER_BUSY))?;
+        let cntlid = self.free_cntlid(port.node).ok_or(Refusal::of(Status::CONNECT_CONTROLLER_BUSY))?;
         let (queue, cqe) = accepted(cid, cntlid, connect);
-        let view = Arc::new(self.view_of((&host, data.host_id), false));
+        let view = Arc::new(self.view_of(port.node, (&host, data.host_id), false));
         let mut controller = Association::new(
             now,
             (host, data.host_id),
@@ -331,40 +387,19 @@ impl Subsystem {
         );
         controller.instance = self.next_instance;
         self.next_instance = self.next_instance.wrapping_add(1);
+        self.host_id_taken(&controller.host, controller.host_id);
         self.controllers.insert(cntlid, controller);
         Ok(Accepted { id: QueueId { cntlid, qid: 0 }, queue, view, cqe })
     }
 
-    /// A host identifier stands for one host: registrations and reservations belong to it, and a
-    /// host with the identifier of another would have the rights of that host.
-    fn check_host_id(&self, host: &Nqn, host_id: HostId) -> Result<(), Refusal> {
-        if self.config.host_ids.get(host).is_some_and(|known| *known != host_id) {
-            return Err(Refusal::invalid(InvalidParameter::HOST_ID));
-        }
-        // Without DNR: the other host may be the one that is mended, or may end.
-        if self.config.kind == Kind::Io && self.holder_of(host_id).is_some_and(|holder| holder != host) {
-            let status = Status::CONNECT_INVALID_PARAMETERS;
-            return Err(Refusal { status, parameter: Some(InvalidParameter::HOST_ID) });
-        }
-        Ok(())
-    }
-
-    /// The host that has this identifier: the one that the configuration names, or one that has a
-    /// controller.
-    #[must_use]
-    pub fn holder_of(&self, host_id: HostId) -> Option<&Nqn> {
-        let named = self.config.host_ids.iter().find(|(_, id)| **id == host_id).map(|(host, _)| host);
-        let connected = || self.controllers.values().find(|one| one.host_id == host_id).map(|one| &one.host);
-        named.or_else(connected)
-    }
-
     /// An identifier that no controller has. Identifiers go round, so that a host that lost its
     /// controller does not meet its identifier at once.
-    fn free_cntlid(&mut self) -> Option<u16> {
-        let range = self.config.cntlids.clone();
-        let after = (self.next_cntlid..=*range.end()).chain(range.clone());
+    fn free_cntlid(&mut self, node: Node) -> Option<u16> {
+        let range = self.config.cntlids.get(&node)?.clone();
+        let next = self.next_cntlids.get_mut(&node)?;
+        let after = (*next..=*range.end()).chain(range.clone());
         let cntlid = after.into_iter().find(|cntlid| !self.controllers.contains_key(cntlid))?;
-        self.next_cntlid = if cntlid == *range.end() { *range.start() } else { cntlid + 1 };
+        *next = if cntlid == *range.end() { *range.start() } else { cntlid + 1 };
         Some(cntlid)
     }
 
@@ -386,8 +421,8 @@ impl Subsystem {
         if controller.host_id != data.host_id {
             return Err(Refusal::invalid(InvalidParameter::HOST_ID));
         }
-        // A controller has its queues on ports of one kind.
-        if controller.port.transport != port.transport {
+        // A controller has its queues on ports of one kind, of one node.
+        if (controller.port.transport, controller.port.node) != (port.transport, port.node) {
             return Err(Refusal::invalid(InvalidParameter::CNTLID));
         }
         if !controller.is_ready() {
@@ -408,6 +443,7 @@ impl Subsystem {
     /// A queue's connection is closed, and no command of it is executed or will be. For the admin
     /// queue this also ends the controller.
     pub fn handle_queue_closed(&mut self, now: Duration, queue: QueueId) {
+        self.forget_asker(|asker| matches!(asker, Asker::Queue(asker, _) if *asker == queue));
         let Some(controller) = self.controllers.get_mut(&queue.cntlid) else { return };
         if queue.qid == 0 {
             controller.admin = None;
@@ -426,8 +462,10 @@ impl Subsystem {
         }
         controller.drained(now);
         if controller.ends() && controller.admin.is_none() {
-            self.controllers.remove(&cntlid);
+            let removed = self.controllers.remove(&cntlid);
             self.outputs.push_back(Output::Released { cntlid });
+            removed.iter().for_each(|one| self.host_id_left(one.host_id));
+            self.persisting.retain(|_, request| request.cntlid != cntlid);
             self.answer_endings();
         }
     }
@@ -458,8 +496,8 @@ impl Subsystem {
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Duration> {
         let keep_alive = self.controllers.values().filter_map(Association::deadline);
-        let moves =
-            self.moving_since.iter().flatten().map(|since| *since + self.config.limits.ana_transition);
+        let moving = self.away.values().filter(|away| away.reach == Reach::Moving);
+        let moves = moving.map(|away| away.since + self.config.limits.ana_transition);
         keep_alive.chain(moves).min()
     }
 
@@ -475,13 +513,7 @@ impl Subsystem {
         for cntlid in expired {
             self.end(cntlid, CloseReason::KeepAlive);
         }
-        for at in 0..self.moving_since.len() {
-            let since = self.moving_since.get(at).copied().flatten();
-            if since.is_some_and(|since| now >= since + self.config.limits.ana_transition) {
-                let node = Node(u32::try_from(at).unwrap_or(u32::MAX));
-                self.set_reach(now, node, Reach::Unreachable);
-            }
-        }
+        self.end_moves(now);
     }
 
     /// This process stood still for this long (it was stopped, or its loop was busy): no host has
@@ -512,7 +544,7 @@ impl Subsystem {
         let owner = volume.owner;
         let before = self.volumes.insert(nsid, volume).map(|volume| volume.owner);
         if before != Some(owner) {
-            before.into_iter().chain([owner]).for_each(|node| self.touch_group(node));
+            before.into_iter().chain([owner]).for_each(|node| self.touch_group(node.group()));
         }
         self.refresh(Some(nsid));
         Ok(())
@@ -527,14 +559,6 @@ impl Subsystem {
         }
     }
 
-    /// What the ANA log says of a node's group changed.
-    fn touch_group(&mut self, node: Node) {
-        let at = usize::try_from(node.0).unwrap_or(usize::MAX);
-        if let Some(changes) = self.group_changes.get_mut(at) {
-            *changes += 1;
-        }
-    }
-
     /// Removes a volume. Its NSID stands for another volume only when each host that saw it has
     /// looked at what changed, or has gone.
     pub fn remove_volume(&mut self, nsid: u32) {
@@ -545,29 +569,9 @@ impl Subsystem {
             }
         }
         self.end_reservations(nsid);
-        self.touch_group(volume.owner);
+        self.away.remove(&nsid);
+        self.touch_group(volume.owner.group());
         self.refresh(Some(nsid));
-    }
-
-    /// Changes how a node is reached, and with that the ANA state of what it owns.
-    pub fn set_reach(&mut self, now: Duration, node: Node, reach: Reach) {
-        let at = usize::try_from(node.0).unwrap_or(usize::MAX);
-        let Some(place) = self.reaches.get_mut(at) else { return };
-        if std::mem::replace(place, reach) == reach {
-            return;
-        }
-        if let Some(since) = self.moving_since.get_mut(at) {
-            *since = (reach == Reach::Moving).then_some(now);
-        }
-        self.touch_group(node);
-        self.refresh(None);
-    }
-
-    /// The ANA state of what this node owns, as seen from here.
-    pub(super) fn ana_state(&self, owner: Node) -> AnaState {
-        let at = usize::try_from(owner.0).unwrap_or(usize::MAX);
-        let reach = self.reaches.get(at).copied().unwrap_or(Reach::Unreachable);
-        state(owner, self.config.node, reach)
     }
 
     /// Changes which hosts may connect. Controllers of others end.
@@ -580,6 +584,7 @@ impl Subsystem {
         for cntlid in lost {
             self.end(cntlid, CloseReason::Access);
         }
+        self.renew_guests();
     }
 
     /// Changes which hosts have which identifiers. Hosts that are connected stay.
@@ -588,12 +593,12 @@ impl Subsystem {
     }
 
     /// Gives every controller the view of its host, and tells the hosts what changed for them.
-    fn refresh(&mut self, changed: Option<u32>) {
+    pub(super) fn refresh(&mut self, changed: Option<u32>) {
         self.ana_changes += 1;
         let cntlids: Vec<u16> = self.controllers.keys().copied().collect();
         for cntlid in cntlids {
             let Some(controller) = self.controllers.get(&cntlid) else { continue };
-            let view = self.view_of((&controller.host, controller.host_id), controller.retry_delays);
+            let view = self.view_for(controller);
             let Some(controller) = self.controllers.get_mut(&cntlid) else { continue };
             if *controller.view == view {
                 continue;
@@ -617,21 +622,28 @@ impl Subsystem {
             self.outputs.push_back(Output::View { cntlid, view });
             self.send_events(cntlid);
         }
+        self.renew_guests();
     }
 
     /// Gives a controller's queues a new view after one of its features changed.
     pub(super) fn renew_view(&mut self, cntlid: u16) {
         let Some(controller) = self.controllers.get(&cntlid) else { return };
-        let view = Arc::new(self.view_of((&controller.host, controller.host_id), controller.retry_delays));
+        let view = Arc::new(self.view_for(controller));
         if let Some(controller) = self.controllers.get_mut(&cntlid) {
             controller.view = Arc::clone(&view);
         }
         self.outputs.push_back(Output::View { cntlid, view });
     }
 
-    pub(super) fn view_of(&self, (host, host_id): (&Nqn, HostId), retry_delays: bool) -> View {
-        let allows = |nsid: &u32, writes| {
-            self.reservations.get(nsid).is_none_or(|volume| volume.state.allows(host_id, writes))
+    pub(super) fn view_for(&self, one: &Association) -> View {
+        self.view_of(one.port.node, (&one.host, one.host_id), one.retry_delays)
+    }
+
+    pub(super) fn view_of(&self, here: Node, (host, host_id): (&Nqn, HostId), retry_delays: bool) -> View {
+        // What is reserved elsewhere is looked at there.
+        let allows = |nsid: &u32, owner, writes| {
+            let reserved = self.reservations.get(nsid).filter(|_| !self.is_elsewhere(owner));
+            reserved.is_none_or(|volume| volume.state.allows(host_id, writes))
         };
         let seen = self.volumes.iter().filter(|(_, volume)| volume.hosts.allows(host));
         let namespaces = seen.map(|(nsid, volume)| VolumeView {
@@ -639,10 +651,10 @@ impl Subsystem {
             volume: volume.id,
             blocks: volume.blocks,
             block_shift: volume.block_shift,
-            ana: self.ana_state(volume.owner),
+            ana: self.ana_state(*nsid, volume.owner, here),
             write_protected: volume.write_protected,
-            may_read: allows(nsid, false),
-            may_write: allows(nsid, true),
+            may_read: allows(nsid, volume.owner, false),
+            may_write: allows(nsid, volume.owner, true),
         });
         let transfer_bytes = self.config.limits.transfer_bytes;
         View {
@@ -659,6 +671,6 @@ fn accepted(cid: u16, cntlid: u16, connect: &Connect) -> (SubmissionQueue, Cqe) 
     let flow_control = !connect.attributes.has(ConnectAttributes::DISABLE_SQ_FLOW);
     let mut queue = SubmissionQueue::new(connect.sqsize, flow_control);
     let sqhd = queue.complete();
-    let result = Connected { cntlid, authentication_required: false }.result();
+    let result = Connected::new(cntlid).result();
     (queue, Cqe { result, sqhd, sqid: 0, cid, status: Status::SUCCESS })
 }

@@ -125,6 +125,9 @@ pub enum Failure {
     /// The ANA log is not valid.
     #[error("{0}")]
     Ana(#[from] AnaLogError),
+    /// The controller wants TLS.
+    #[error("the controller wants a secure channel (TLS) after authentication")]
+    SecureChannel,
     /// A list of namespaces that does not end or does not ascend.
     #[error("the list of namespaces does not ascend")]
     Namespaces,
@@ -147,6 +150,8 @@ pub enum Purpose {
     Queues,
     /// Connect of an I/O queue.
     ConnectIo(u16),
+    /// Authentication on a queue.
+    Authenticate(u16),
     /// Set Features, Asynchronous Event Configuration.
     Events,
     /// Asynchronous Event Request.
@@ -180,6 +185,14 @@ pub enum HostOutput {
         qid: u16,
         /// The command.
         command: Command,
+    },
+    /// Authenticate on this queue, which the controller asks for, and report by
+    /// [`Initiator::handle_authenticated`]; or end all connections. Other queues go on.
+    Authenticate {
+        /// Identifies the request.
+        id: u32,
+        /// The queue.
+        qid: u16,
     },
     /// All queues are connected.
     Live(Limits),
@@ -316,12 +329,32 @@ impl Initiator {
         }
     }
 
+    /// The host is authenticated on the queue of this request.
+    pub fn handle_authenticated(&mut self, now: Duration, id: u32) {
+        let Some(Outstanding { purpose: Purpose::Authenticate(qid), .. }) = self.outstanding.remove(&id)
+        else {
+            return;
+        };
+        if !self.failed {
+            self.queue_usable(now, qid);
+        }
+    }
+
     fn fail(&mut self, failure: Failure) {
         self.failed = true;
         self.outputs.push_back(HostOutput::Failed(failure));
     }
 
     fn send(&mut self, now: Duration, purpose: Purpose, command: Command) {
+        let id = self.begin(now, purpose);
+        self.outputs.push_back(match purpose {
+            Purpose::ConnectIo(qid) => HostOutput::ConnectIo { id, qid, command },
+            _ => HostOutput::Admin { id, command },
+        });
+    }
+
+    /// Something is under way from now on.
+    fn begin(&mut self, now: Duration, purpose: Purpose) -> u32 {
         let id = self.next_id;
         self.next_id = self.next_id.wrapping_add(1);
         let limit = match purpose {
@@ -331,10 +364,32 @@ impl Initiator {
         };
         let deadline = limit.map(|limit| now + limit);
         self.outstanding.insert(id, Outstanding { purpose, deadline });
-        self.outputs.push_back(match purpose {
-            Purpose::ConnectIo(qid) => HostOutput::ConnectIo { id, qid, command },
-            _ => HostOutput::Admin { id, command },
-        });
+        id
+    }
+
+    /// A queue is connected: it may be used, unless the host has to authenticate there.
+    fn queue_connected(&mut self, now: Duration, qid: u16, connected: Connected) -> Result<(), Failure> {
+        if connected.secure_channel_required {
+            return Err(Failure::SecureChannel);
+        }
+        if connected.authentication_required {
+            let id = self.begin(now, Purpose::Authenticate(qid));
+            self.outputs.push_back(HostOutput::Authenticate { id, qid });
+        } else {
+            self.queue_usable(now, qid);
+        }
+        Ok(())
+    }
+
+    fn queue_usable(&mut self, now: Duration, qid: u16) {
+        if qid == 0 {
+            let sqe = Property::get(0, CAP, true);
+            return self.send(now, Purpose::Capabilities, Command { sqe, data: CommandData::None });
+        }
+        self.io_connected += 1;
+        if self.io_connected == self.io_queues {
+            self.live(now);
+        }
     }
 
     fn connect(&self, qid: u16, entries: u16) -> Command {
@@ -360,9 +415,9 @@ impl Initiator {
     fn proceed(&mut self, now: Duration, purpose: Purpose, result: u64, data: &[u8]) -> Result<(), Failure> {
         match purpose {
             Purpose::Connect => {
-                self.cntlid = Connected::of(result).cntlid;
-                let sqe = Property::get(0, CAP, true);
-                self.send(now, Purpose::Capabilities, Command { sqe, data: CommandData::None });
+                let connected = Connected::of(result);
+                self.cntlid = connected.cntlid;
+                self.queue_connected(now, 0, connected)?;
             }
             Purpose::Capabilities => {
                 self.capabilities = Some(Capabilities::decode(result));
@@ -378,12 +433,9 @@ impl Initiator {
             Purpose::Status => self.ready(now, ControllerStatus::decode(result as u32))?,
             Purpose::Identify => self.identified(now, data)?,
             Purpose::Queues => self.queues_granted(now, result),
-            Purpose::ConnectIo(_) => {
-                self.io_connected += 1;
-                if self.io_connected == self.io_queues {
-                    self.live(now);
-                }
-            }
+            Purpose::ConnectIo(qid) => self.queue_connected(now, qid, Connected::of(result))?,
+            // Not a command: it ends by [`Initiator::handle_authenticated`].
+            Purpose::Authenticate(_) => {}
             Purpose::Events => self.wait_for_event(now),
             Purpose::WaitForEvent => {
                 self.handle_event(now, Event::of(result));

@@ -116,6 +116,9 @@ flags! {
     }
 }
 
+/// FUSES bit 0: fused Compare and Write.
+pub const FUSES_COMPARE_AND_WRITE: u16 = 1;
+
 /// VWC bit 0: there is a volatile write cache, so that Flush means something.
 pub const VWC_PRESENT: u8 = 1;
 
@@ -191,7 +194,7 @@ layout! {
         nn: u32 = 516,
         /// ONCS.
         optional_commands: OptionalCommands = 520,
-        /// FUSES: bit 0 for fused Compare and Write.
+        /// FUSES: which fused pairs there are.
         fuses: u16 = 522,
         /// VWC: the volatile write cache, and what Flush with all namespaces does.
         vwc: u8 = 525,
@@ -225,9 +228,9 @@ layout! {
         cross_reset_limit: u8 = 1807,
         /// Vendor-specific: whether there is [`END_CONTROLLER`](crate::end_controller).
         end_signature: [u8; 8] = 3072,
-        /// Vendor-specific: the node of the controller.
+        /// Vendor-specific: who may be asked to end it; nodes of one process have one number.
         end_node: u32 = 3080,
-        /// Vendor-specific: which of the node's controllers, ever, this one is.
+        /// Vendor-specific: which of the controllers of that number, ever, this one is.
         end_instance: u64 = 3088,
     }
 }

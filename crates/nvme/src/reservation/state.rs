@@ -102,6 +102,13 @@ impl Reservations {
         free || registrant || held.holder == host
     }
 
+    /// Feature 83h: whether the state is to survive a restart. NVMe Base, "Reservation Persistence
+    /// (Feature Identifier 83h)"
+    pub fn set_persistent(&mut self, persistent: bool) -> Change {
+        let before = std::mem::replace(&mut self.persistent, persistent);
+        Change { changed: before != persistent, ..Change::default() }
+    }
+
     /// Reservation Register.
     ///
     /// # Errors

@@ -57,6 +57,8 @@ struct Peer {
     namespaces: Vec<u32>,
     /// Commands that are answered later.
     later: Vec<(u32, Command)>,
+    /// What Connect asks for.
+    connected: Connected,
 }
 
 impl Peer {
@@ -73,6 +75,7 @@ impl Peer {
             silent: false,
             namespaces: vec![1, 5],
             later: Vec::new(),
+            connected: Connected::new(9),
         }
     }
 
@@ -87,7 +90,8 @@ impl Peer {
                     other => self.outputs.push(other),
                 }
             }
-            if self.initiator.is_live() || self.silent {
+            let authenticates = matches!(self.outputs.last(), Some(HostOutput::Authenticate { .. }));
+            if self.initiator.is_live() || self.silent || authenticates {
                 return;
             }
             let Some(next) = self.initiator.poll_timeout() else { return };
@@ -121,7 +125,7 @@ impl Peer {
                     let data = ConnectData::decode(data).expect("whole");
                     let expected = if Connect::of(sqe).qid == 0 { 0xffff } else { 9 };
                     assert_eq!((data.cntlid, data.host_id), (expected, HostId([7; 16])));
-                    (Connected { cntlid: 9, authentication_required: false }.result(), none)
+                    (self.connected.result(), none)
                 }
                 FabricsType::PROPERTY_GET if Property::of(sqe).offset == CSTS => {
                     let ready = self.ready_after == 0;
@@ -169,6 +173,46 @@ fn a_controller_comes_up_and_tells_what_it_has() {
     assert!(matches!(rest, [HostOutput::Namespaces(nsids), HostOutput::Ana(_)] if *nsids == [1, 5]));
     assert!(peer.now > Duration::ZERO && peer.now < Duration::from_millis(100), "CSTS was polled");
     assert_eq!(peer.waiting.len(), 1);
+}
+
+#[test]
+fn nothing_is_sent_on_a_queue_before_the_host_has_authenticated_there() {
+    let mut peer = Peer::new(Role::Io { queues: 2 }, good());
+    peer.connected.authentication_required = true;
+    peer.run();
+    let [HostOutput::Authenticate { id, qid: 0 }] = *peer.outputs else { panic!("{:?}", peer.outputs) };
+    assert_eq!(peer.commands.len(), 1, "Connect alone: {:?}", peer.commands);
+    peer.initiator.handle_authenticated(peer.now, id);
+    // Once is enough.
+    peer.initiator.handle_authenticated(peer.now, id);
+    peer.outputs.clear();
+    peer.run();
+    let outputs = std::mem::take(&mut peer.outputs);
+    let [HostOutput::Authenticate { id: one, qid: 1 }, HostOutput::Authenticate { id: two, qid: 2 }] =
+        *outputs
+    else {
+        panic!("{outputs:?}");
+    };
+    peer.initiator.handle_authenticated(peer.now, two);
+    assert!(!peer.initiator.is_live());
+    peer.initiator.handle_authenticated(peer.now, one);
+    peer.run();
+    assert!(peer.initiator.is_live());
+}
+
+#[test]
+fn a_controller_that_wants_tls_or_that_does_not_authenticate_in_time_is_given_up() {
+    let mut peer = Peer::new(Role::Io { queues: 2 }, good());
+    peer.connected.secure_channel_required = true;
+    peer.run();
+    assert_eq!(peer.failure(), Some(Failure::SecureChannel));
+    let mut peer = Peer::new(Role::Io { queues: 2 }, good());
+    peer.connected.authentication_required = true;
+    peer.run();
+    peer.now = peer.initiator.poll_timeout().expect("a deadline");
+    peer.initiator.handle_timeout(peer.now);
+    peer.run();
+    assert_eq!(peer.failure(), Some(Failure::Timeout(Purpose::Authenticate(0))));
 }
 
 #[test]

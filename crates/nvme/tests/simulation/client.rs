@@ -237,7 +237,9 @@ impl Client {
                 }
                 HostOutput::Namespaces(namespaces) => self.namespaces = namespaces,
                 HostOutput::Ana(log) => assert_eq!(log.groups.len(), 2),
-                HostOutput::DiscoveryChanged => panic!("not of this controller"),
+                HostOutput::DiscoveryChanged | HostOutput::Authenticate { .. } => {
+                    panic!("not of this controller")
+                }
                 HostOutput::Failed(failure) => panic!("{failure}"),
             }
         }

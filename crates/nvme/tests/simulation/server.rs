@@ -14,7 +14,7 @@ use nvme::{Cqe, Nqn, Sqe, Status};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-const PORT: Port = Port { transport: Transport::Tcp, capsule_data_bytes: 4096 };
+const PORT: Port = Port { node: Node(0), transport: Transport::Tcp, capsule_data_bytes: 4096 };
 const SETTINGS: Settings = Settings { capsule_data_bytes: 4096, transfer_bytes: 16_384 };
 
 enum Queue {
@@ -56,9 +56,9 @@ impl Server {
             serial: "1".to_owned(),
             model: "m".to_owned(),
             firmware: "1".to_owned(),
-            node: Node(0),
             nodes: 2,
-            cntlids: 1..=1000,
+            cntlids: [(Node(0), 1..=1000)].into(),
+            is_split: false,
             access: Access::Any,
             host_ids: BTreeMap::new(),
             reservations: false,
@@ -232,7 +232,7 @@ impl Server {
             }
             Queue::Admin(cntlid) => self.subsystem.refuse_command(*cntlid, sqe, status),
             Queue::Io(_, queue) => {
-                let cqe = queue.refuse(sqe.cid, status).expect("room");
+                let cqe = queue.refuse(sqe, status).expect("room");
                 connection.wire.respond(&cqe, &mut connection.sent);
             }
         }
@@ -272,7 +272,7 @@ impl Server {
                 connection.tasks.push(Task { request, data, is_ready });
             }
             Action::Respond(cqe) => connection.wire.respond(&cqe, &mut connection.sent),
-            Action::Reserve(_) | Action::Disconnect(_) => panic!("our host does neither"),
+            Action::Hold(_) | Action::Reserve(_) | Action::Disconnect(_) => panic!("our host does none"),
         }
     }
 
@@ -352,8 +352,15 @@ impl Server {
                     .extend(self.connections.iter().filter(|(_, one)| is_it(one)).map(|(link, _)| *link));
             }
             Output::Released { .. } => {}
-            Output::Save { .. } | Output::Fence { .. } | Output::Reserved { .. } => {
-                panic!("our host does not reserve")
+            Output::Save { .. }
+            | Output::Fence { .. }
+            | Output::Reserved { .. }
+            | Output::GuestView { .. }
+            | Output::GuestReserved { .. }
+            | Output::AskOther(_)
+            | Output::AnswerOther { .. }
+            | Output::HostId { .. } => {
+                panic!("our host does not reserve, and all nodes are here")
             }
         }
     }

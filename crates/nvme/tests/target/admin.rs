@@ -38,7 +38,8 @@ fn identify_controller_has_all_that_linux_insists_on() {
     let multi_path = controller.multi_path;
     assert!(multi_path.has(MultiPath::CONTROLLERS) && multi_path.has(MultiPath::ANA));
     assert!(controller.mnan > 0 && controller.mnan <= controller.nn);
-    assert_eq!((controller.ana_groups, controller.ana_group_max), (2, 2));
+    // One of each node, and three for what is away.
+    assert_eq!((controller.ana_groups, controller.ana_group_max), (5, 5));
     assert_eq!((controller.sqes, controller.cqes, controller.maxcmd), (0x66, 0x44, 128));
     // 4 KiB times 2 to the power of 8.
     assert_eq!(controller.mdts, 8);
@@ -122,11 +123,12 @@ fn what_is_not_done_is_not_advertised_and_refused() {
     let mut target = Target::of(Kind::Io);
     let cntlid = target.enabled("h");
     let controller = target.identify_controller(cntlid);
-    let optional = OptionalCommands::DATASET_MANAGEMENT
+    let optional = OptionalCommands::COMPARE
+        .with(OptionalCommands::DATASET_MANAGEMENT)
         .with(OptionalCommands::WRITE_ZEROES)
         .with(OptionalCommands::TIMESTAMP);
-    assert_eq!((controller.optional_commands, controller.oacs, controller.fuses), (optional, 0, 0));
-    for opcode in [0x00, 0x0d, 0x10, 0x38, 0x80, 0x84, 0xc4] {
+    assert_eq!((controller.optional_commands, controller.oacs), (optional, 0));
+    for opcode in [0x00, 0x0d, 0x10, 0x39, 0x80, 0x84, 0xc4] {
         let (cqe, _) = target.command(cntlid, Sqe::new(opcode, 0, 0), &[]);
         assert_eq!(cqe.status, Status::INVALID_OPCODE.no_retry(), "{opcode:#x}");
     }
@@ -135,8 +137,8 @@ fn what_is_not_done_is_not_advertised_and_refused() {
     let supported = |table: &[Effects; 256]| -> Vec<usize> {
         (0..256).filter(|opcode| table[*opcode].has(Effects::SUPPORTED)).collect()
     };
-    assert_eq!(supported(&effects.admin), [0x02, 0x06, 0x08, 0x09, 0x0a, 0x0c, 0x18, 0xc0]);
-    assert_eq!(supported(&effects.io), [0x00, 0x01, 0x02, 0x08, 0x09]);
+    assert_eq!(supported(&effects.admin), [0x02, 0x06, 0x08, 0x09, 0x0a, 0x0c, 0x18, 0x38, 0xc0]);
+    assert_eq!(supported(&effects.io), [0x00, 0x01, 0x02, 0x05, 0x08, 0x09]);
 }
 
 #[test]
@@ -204,10 +206,12 @@ fn the_ana_log_has_a_group_for_each_node_with_what_the_host_sees() {
     assert_eq!(groups, [(1, AnaState::OPTIMIZED, vec![1]), (2, AnaState::NON_OPTIMIZED, vec![3])]);
     target.subsystem.set_reach(target.now, Node(1), Reach::Moving);
     target.outputs();
-    let data = target.log(cntlid, LogId::ANA, 0, 88).expect("the log");
+    let data = target.log(cntlid, LogId::ANA, 0, 120).expect("the log");
     let moved = AnaLog::decode(&data).expect("a log");
     assert!(moved.changes > log.changes && moved.groups[1].changes > log.groups[1].changes);
-    assert_eq!(moved.groups[1].state, AnaState::CHANGE);
+    let groups: Vec<_> = moved.groups.iter().map(|one| (one.id, one.state, one.nsids.clone())).collect();
+    let nothing = (2, AnaState::NON_OPTIMIZED, vec![]);
+    assert_eq!(groups, [(1, AnaState::OPTIMIZED, vec![1]), nothing, (3, AnaState::CHANGE, vec![3])]);
 }
 
 #[test]

@@ -1,9 +1,9 @@
 //! Connect, and how controllers end. NVMe over Fabrics, "Connect Command".
 
 use crate::support::{TCP, Target, config, connect_command, host_id, nqn, only};
-use nvme::controller::{CloseReason, Kind, Limits, Output, Port, QueueId, Refusal, Transport};
+use nvme::controller::{CloseReason, Config, Kind, Limits, Node, Output, Port, QueueId, Refusal, Transport};
 use nvme::fabrics::{CNTLID_DYNAMIC, Connect, ConnectAttributes, ConnectData, Connected, InvalidParameter};
-use nvme::{HostId, Status};
+use nvme::{HostId, Nqn, Status};
 use std::time::Duration;
 
 #[test]
@@ -13,7 +13,7 @@ fn an_admin_queue_gets_a_controller_of_its_own() {
     assert_eq!(accepted.id, QueueId { cntlid: 1, qid: 0 });
     assert_eq!((accepted.queue.entries(), accepted.queue.outstanding()), (32, 0));
     assert_eq!((accepted.cqe.cid, accepted.cqe.status, accepted.cqe.sqhd), (7, Status::SUCCESS, 1));
-    let connected = Connected { cntlid: 1, authentication_required: false };
+    let connected = Connected::new(1);
     assert_eq!(Connected::of(accepted.cqe.result), connected);
     assert_eq!(target.connect("h"), 2, "another one for the same host");
     assert_eq!(target.subsystem.controllers().count(), 2);
@@ -74,7 +74,7 @@ fn an_io_queue_needs_its_own_host_and_an_enabled_controller() {
     data.host_id = HostId([9; 16]);
     let refusal = target.subsystem.connect(target.now, TCP, 3, &connect, &data).expect_err("refused");
     assert_eq!(refusal.parameter, Some(InvalidParameter::HOST_ID));
-    let rdma = Port { transport: Transport::Rdma, capsule_data_bytes: 0 };
+    let rdma = Port { transport: Transport::Rdma, capsule_data_bytes: 0, ..TCP };
     let data = target.data("h", cntlid);
     target.subsystem.connect(target.now, rdma, 3, &connect, &data).expect_err("another transport");
     let accepted = target.connect_io("h", cntlid, 1);
@@ -102,7 +102,7 @@ fn hosts_take_no_more_controllers_than_the_limits() {
 #[test]
 fn identifiers_go_round_within_their_range() {
     let mut config = config(Kind::Io);
-    config.cntlids = 10..=12;
+    config.cntlids = [(Node(0), 10..=12)].into();
     let mut target = Target::new(config);
     assert_eq!(target.connect("h"), 10);
     target.queue_closed(10, 0);
@@ -233,4 +233,59 @@ fn a_host_whose_identifier_is_known_has_no_other_and_nobody_else_has_it() {
     }
     target.subsystem.connect(target.now, TCP, 0, &connect, &good).expect("accepted");
     target.connect("other");
+}
+
+/// The other node is another process, which tells this one who has an identifier there.
+#[test]
+fn an_identifier_of_a_host_at_the_other_node_is_no_other_hosts() {
+    let split = |node: u32| Config {
+        is_split: true,
+        cntlids: [(Node(node), if node == 0 { 1..=100 } else { 201..=300 })].into(),
+        ..config(Kind::Io)
+    };
+    let told = |outputs: Vec<Output>| -> Vec<(HostId, Option<Nqn>)> {
+        let told = |output| match output {
+            Output::HostId { host_id, host } => Some((host_id, host)),
+            _ => None,
+        };
+        outputs.into_iter().filter_map(told).collect()
+    };
+    let mut target = Target::new(split(0));
+    // It is told when the first controller comes and when the last one has gone.
+    let first = target.connect("a");
+    assert_eq!(told(target.outputs()), [(host_id("a"), Some(nqn("a")))]);
+    let second = target.connect("a");
+    assert_eq!(told(target.outputs()), []);
+    target.subsystem.tell_host_ids();
+    assert_eq!(told(target.outputs()), [(host_id("a"), Some(nqn("a")))]);
+    target.queue_closed(first, 0);
+    assert_eq!(told(target.outputs()), []);
+    target.queue_closed(second, 0);
+    assert_eq!(told(target.outputs()), [(host_id("a"), None)]);
+
+    target.subsystem.set_host_elsewhere(host_id("b"), Some(nqn("c")));
+    let refusal = target.try_connect("b", CNTLID_DYNAMIC, &connect_command(0, 31, 0)).unwrap_err();
+    assert_eq!(refusal.parameter, Some(InvalidParameter::HOST_ID));
+    assert!(!refusal.status.dnr(), "the other host may end");
+    assert_eq!(target.subsystem.holder_of(host_id("b")), Some(&nqn("c")));
+    target.subsystem.set_host_elsewhere(host_id("b"), Some(nqn("b")));
+    target.connect("b");
+    target.subsystem.set_host_elsewhere(host_id("d"), Some(nqn("x")));
+    target.subsystem.set_host_elsewhere(host_id("d"), None);
+    target.connect("d");
+    target.subsystem.set_host_elsewhere(host_id("e"), Some(nqn("x")));
+    target.subsystem.forget_hosts_elsewhere();
+    target.connect("e");
+
+    // Both have connected at once: that of the first node stays.
+    for (node, closed) in [(0, 0), (1, 1)] {
+        let mut target = Target::new(split(node));
+        let port = Port { node: Node(node), ..TCP };
+        let data = target.data("a", CNTLID_DYNAMIC);
+        let connect = connect_command(0, 31, 5000);
+        target.subsystem.connect(target.now, port, 7, &connect, &data).expect("accepted");
+        target.subsystem.set_host_elsewhere(host_id("a"), Some(nqn("x")));
+        let reasons: Vec<_> = target.closed().into_iter().map(|(_, reason)| reason).collect();
+        assert_eq!(reasons, vec![CloseReason::HostId; closed], "node {node}");
+    }
 }

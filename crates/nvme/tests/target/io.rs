@@ -10,7 +10,7 @@ use nvme::io::{Blocks, DatasetManagement, DsmRange, IoFlags};
 use nvme::{Cqe, IoOpcode, NSID_ALL, Sgl, Sqe, Status, fabrics};
 
 /// A queue of 128 entries on a subsystem whose NSID 1 has 1000 blocks of 512 bytes.
-fn queue() -> (Target, IoQueue) {
+pub fn queue() -> (Target, IoQueue) {
     let mut target = Target::of(Kind::Io);
     let cntlid = target.enabled("h");
     let accepted = target.connect_io("h", cntlid, 1);
@@ -18,7 +18,7 @@ fn queue() -> (Target, IoQueue) {
 }
 
 /// Gives the queue the last view among the outputs.
-fn refresh(target: &mut Target, queue: &mut IoQueue) {
+pub fn refresh(target: &mut Target, queue: &mut IoQueue) {
     for output in target.outputs() {
         if let Output::View { view, .. } = output {
             queue.set_view(view);
@@ -26,24 +26,24 @@ fn refresh(target: &mut Target, queue: &mut IoQueue) {
     }
 }
 
-fn command(opcode: IoOpcode, cid: u16, start: u64, count: u32, flags: IoFlags) -> Sqe {
-    let moves = matches!(opcode, IoOpcode::READ | IoOpcode::WRITE);
+pub fn command(opcode: IoOpcode, cid: u16, start: u64, count: u32, flags: IoFlags) -> Sqe {
+    let moves = matches!(opcode, IoOpcode::READ | IoOpcode::WRITE | IoOpcode::COMPARE);
     let sgl = Sgl::Transport { length: if moves { count * 512 } else { 0 } };
     Blocks { start, count, flags }.command(opcode, cid, 1, sgl)
 }
 
-fn read(cid: u16, start: u64, count: u32) -> Sqe {
+pub fn read(cid: u16, start: u64, count: u32) -> Sqe {
     command(IoOpcode::READ, cid, start, count, IoFlags::NONE)
 }
 
-fn execute(queue: &mut IoQueue, sqe: &Sqe) -> Request {
+pub fn execute(queue: &mut IoQueue, sqe: &Sqe) -> Request {
     match queue.handle_command(sqe).expect("room") {
         Action::Execute(request) => request,
         other => panic!("not executed: {other:?}"),
     }
 }
 
-fn respond(queue: &mut IoQueue, sqe: &Sqe) -> Cqe {
+pub fn respond(queue: &mut IoQueue, sqe: &Sqe) -> Cqe {
     match queue.handle_command(sqe).expect("room") {
         Action::Respond(cqe) => cqe,
         other => panic!("no answer: {other:?}"),
@@ -92,8 +92,7 @@ fn a_command_that_cannot_be_executed_is_refused_before_its_data_move() {
     };
     for (what, sqe, status) in [
         ("an unknown opcode", Sqe { opcode: 0x7a, ..good }, Status::INVALID_OPCODE),
-        ("Compare", Sqe { opcode: IoOpcode::COMPARE.0, ..write }, Status::INVALID_OPCODE),
-        ("half of a fused pair", Sqe { flags: PSDT_SGL | 1, ..good }, Status::INVALID_FIELD),
+        ("half of a pair of reads", Sqe { flags: PSDT_SGL | 1, ..good }, Status::INVALID_FIELD),
         ("PRPs", Sqe { flags: 0, ..good }, Status::INVALID_FIELD),
         ("no such namespace", Sqe { nsid: 2, ..good }, Status::INVALID_NAMESPACE),
         ("NSID 0", Sqe { nsid: 0, ..good }, Status::INVALID_NAMESPACE),
@@ -186,11 +185,9 @@ fn a_hint_about_ranges_succeeds_without_doing_anything() {
 fn a_view_decides_what_is_served_from_now_on() {
     let (mut target, mut queue) = queue();
     let now = target.now;
-    for (reach, status) in [
-        (Reach::Moving, Status::ANA_TRANSITION),
-        (Reach::Unreachable, Status::ANA_INACCESSIBLE),
-        (Reach::Lost, Status::ANA_PERSISTENT_LOSS),
-    ] {
+    for (reach, status) in
+        [(Reach::Moving, Status::ANA_TRANSITION), (Reach::Unreachable, Status::ANA_INACCESSIBLE)]
+    {
         target.subsystem.set_reach(now, Node(0), reach);
         refresh(&mut target, &mut queue);
         assert_eq!(respond(&mut queue, &read(1, 0, 8)).status, status, "without DNR");
@@ -206,6 +203,10 @@ fn a_view_decides_what_is_served_from_now_on() {
     refresh(&mut target, &mut queue);
     assert_eq!(respond(&mut queue, &read(2, 0, 8)).status, Status::INVALID_NAMESPACE.no_retry());
     assert!(queue.complete(outstanding.tag, Status::SUCCESS).is_some(), "what was admitted goes on");
+    target.subsystem.set_volume(1, volume(1)).expect("good");
+    target.subsystem.set_reach(now, Node(0), Reach::Lost);
+    refresh(&mut target, &mut queue);
+    assert_eq!(respond(&mut queue, &read(3, 0, 8)).status, Status::ANA_PERSISTENT_LOSS);
 }
 
 #[test]

@@ -5,7 +5,9 @@ mod admin;
 mod connect;
 mod discovery;
 mod ending;
+mod fused;
 mod io;
+mod nodes;
 mod registers;
 mod reservations;
 #[allow(dead_code, reason = "each test program uses a part of it")]

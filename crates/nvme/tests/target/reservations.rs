@@ -2,15 +2,17 @@
 
 use crate::support::{Target, config, host_id, volume};
 use nvme::controller::{Action, Config, IoQueue, Kind, Output, QueueId, Tag, View};
-use nvme::feature::Event;
+use nvme::feature::{Event, Feature, FeatureId, NotificationMask};
 use nvme::identify::{Cns, Namespace, OptionalCommands, RESCAP_ALL};
 use nvme::io::{Blocks, DatasetManagement, IoFlags};
-use nvme::log_page::{LogId, ReservationEvent, ReservationNotification};
+use nvme::log_page::{
+    CommandEffects, Effects, LogId, ReservationEvent, ReservationNotification, SupportedPages,
+};
 use nvme::reservation::{
     Acquire, AcquireAction, GetReport, Key, Keys, Persistence, Register, RegisterAction, Release,
     ReleaseAction, Report, ReservationType,
 };
-use nvme::{Cqe, IoOpcode, Sgl, Sqe, Status};
+use nvme::{Cqe, IoOpcode, NSID_ALL, Sgl, Sqe, Status};
 use std::sync::Arc;
 
 const TYPES: [ReservationType; 6] = [
@@ -119,7 +121,7 @@ impl World {
     /// What a host is answered to a command that touches blocks: success if it is executed.
     fn try_io(&mut self, host: usize, opcode: IoOpcode) -> Status {
         self.cid += 1;
-        let moves = matches!(opcode, IoOpcode::READ | IoOpcode::WRITE);
+        let moves = matches!(opcode, IoOpcode::READ | IoOpcode::WRITE | IoOpcode::COMPARE);
         let sgl = data_of(if moves { 512 } else { 0 });
         let sqe = if opcode == IoOpcode::DATASET_MANAGEMENT {
             DatasetManagement { ranges: 1, deallocate: true }.command(self.cid, 1, data_of(16))
@@ -143,7 +145,7 @@ impl World {
 /// NVMe Base, "Command Behavior in the Presence of a Reservation": all types, roles and commands.
 #[test]
 fn commands_are_refused_as_the_table_says() {
-    let reads = [IoOpcode::READ];
+    let reads = [IoOpcode::READ, IoOpcode::COMPARE];
     let writes = [IoOpcode::WRITE, IoOpcode::WRITE_ZEROES, IoOpcode::DATASET_MANAGEMENT, IoOpcode::FLUSH];
     // Whether a registrant writes and reads, and whether a stranger reads.
     let table = [
@@ -221,11 +223,10 @@ fn what_is_to_persist_is_answered_when_it_is_durable_and_is_there_after_a_restar
     assert_eq!(world.asked, [Output::Fence { nsid: 1 }]);
     let mut again = World::new(&["a", "b"]);
     again.target.subsystem.restore_reservations(1, &report).expect("good");
-    again.target.subsystem.set_reach(
-        again.target.now,
-        nvme::controller::Node(1),
-        nvme::controller::Reach::Moving,
-    );
+    // New views, with what was restored.
+    for reach in [nvme::controller::Reach::Moving, nvme::controller::Reach::Serving] {
+        again.target.subsystem.set_reach(again.target.now, nvme::controller::Node(0), reach);
+    }
     again.drive();
     assert_eq!(again.try_io(1, IoOpcode::READ), Status::RESERVATION_CONFLICT.no_retry());
     assert!(again.try_io(0, IoOpcode::WRITE).is_success());
@@ -366,4 +367,145 @@ fn hosts_are_told_what_others_took_from_them_in_its_order() {
     let cntlid = without.enabled("h");
     let unknown = Err(Status::INVALID_LOG_PAGE.no_retry());
     assert_eq!(without.log(cntlid, LogId::RESERVATIONS, 0, 64), unknown);
+}
+
+fn feature_of(sqe: Sqe, nsid: u32) -> Sqe {
+    Sqe { nsid, ..sqe }
+}
+
+fn set_persistence(nsid: u32, value: u32) -> Sqe {
+    feature_of(Feature::set(60, FeatureId::RESERVATION_PERSISTENCE, value, data_of(0)), nsid)
+}
+
+/// NVMe Base, "Reservation Notification Mask (Feature Identifier 82h)"
+#[test]
+fn a_host_is_not_told_what_it_has_masked() {
+    let mut world = World::new(&["a", "b"]);
+    let kind = ReservationType::WRITE_EXCLUSIVE_REGISTRANTS;
+    world.registered(0, 1);
+    world.registered(1, 2);
+    let cntlid = world.queues[1].0.cntlid;
+    let mask =
+        |nsid, value| feature_of(Feature::set(1, FeatureId::RESERVATION_MASK, value, data_of(0)), nsid);
+    let read = |nsid| feature_of(Feature::get(1, FeatureId::RESERVATION_MASK, 0, data_of(0)), nsid);
+    let released = NotificationMask::RESERVATION_RELEASED.0;
+    for (sqe, expected) in [
+        (mask(2, released), Err(Status::INVALID_NAMESPACE)),
+        (mask(NSID_ALL, NotificationMask::ALL.0), Ok(0)),
+        (read(1), Ok(NotificationMask::ALL.0)),
+        (mask(1, released | 1), Ok(0)),
+        (read(1), Ok(released)),
+        (read(NSID_ALL), Err(Status::INVALID_FIELD)),
+        (read(0), Err(Status::INVALID_NAMESPACE)),
+    ] {
+        let (cqe, _) = world.target.command(cntlid, sqe, &[]);
+        match expected {
+            Ok(value) => assert_eq!((cqe.status, cqe.result), (Status::SUCCESS, value.into()), "{sqe:?}"),
+            Err(status) => assert_eq!(cqe.status, status.no_retry(), "{sqe:?}"),
+        }
+    }
+    world.target.wait_for_event(cntlid, 70);
+    world.send(0, acquire(AcquireAction::ACQUIRE, kind), &keys(1, 0)).expect("acquired");
+    let release = Release { action: ReleaseAction::RELEASE, ignore_existing_key: false, kind };
+    world.send(0, release.command(0, 1, data_of(8)), &Key { current: 1 }.encode()).expect("released");
+    assert_eq!(world.events, []);
+    world.send(0, acquire(AcquireAction::PREEMPT, kind), &keys(1, 2)).expect("preempted");
+    assert_eq!(world.events, [(cntlid, Event::RESERVATIONS.result())]);
+    let data = world.target.log(cntlid, LogId::RESERVATIONS, 0, 64).expect("the log");
+    let notification = ReservationNotification::decode(&data).expect("whole");
+    assert_eq!(
+        (notification.count, notification.event),
+        (1, ReservationEvent::REGISTRATION_PREEMPTED),
+        "what is masked is in no log"
+    );
+}
+
+/// NVMe Base, "Reservation Persistence (Feature Identifier 83h)"
+#[test]
+fn a_change_of_persistence_is_answered_when_it_is_durable() {
+    let mut world = World::new(&["a"]);
+    world.target.subsystem.set_volume(2, volume(2)).expect("good");
+    world.drive();
+    world.events.clear();
+    let cntlid = world.queues[0].0.cntlid;
+    let read = |world: &mut World, nsid| {
+        let sqe = Feature::get(1, FeatureId::RESERVATION_PERSISTENCE, 0, data_of(0));
+        let (cqe, _) = world.target.command(cntlid, feature_of(sqe, nsid), &[]);
+        (cqe.status, cqe.result)
+    };
+    assert_eq!(read(&mut world, 1), (Status::SUCCESS, 0));
+    assert_eq!(read(&mut world, NSID_ALL).0, Status::INVALID_FIELD.no_retry());
+    // Of both namespaces; one of them cannot be saved.
+    let now = world.target.now;
+    world.target.subsystem.handle_command(now, cntlid, &set_persistence(NSID_ALL, 1), &[]);
+    world.drive();
+    let saves: Vec<u32> = world
+        .asked
+        .drain(..)
+        .map(|output| match output {
+            Output::Save { nsid, report } if report.persistent => nsid,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!((&saves[..], world.events.len()), (&[1, 2][..], 0));
+    world.target.subsystem.handle_saved(1, true);
+    world.drive();
+    assert_eq!(world.events.len(), 0);
+    world.target.subsystem.handle_saved(2, false);
+    let statuses = |world: &mut World| -> Vec<(u16, Status)> {
+        world.target.answers().into_iter().map(|(cqe, _)| (cqe.cid, cqe.status)).collect()
+    };
+    assert_eq!(statuses(&mut world), [(60, Status::INTERNAL_ERROR)]);
+    assert_eq!((read(&mut world, 1).1, read(&mut world, 2).1), (1, 0));
+    // What is so already is not saved again; what is wrong is said at once.
+    for (sqe, status) in [
+        (set_persistence(1, 1), Status::SUCCESS),
+        (set_persistence(3, 1), Status::INVALID_NAMESPACE.no_retry()),
+        (Sqe { cdw10: 0x8000_0083, ..set_persistence(1, 0) }, Status::FEATURE_NOT_SAVEABLE.no_retry()),
+    ] {
+        world.target.subsystem.handle_command(now, cntlid, &sqe, &[]);
+        assert_eq!(statuses(&mut world), [(60, status)]);
+    }
+    // A registration does not change it unless it says so.
+    world.begin(0, register(RegisterAction::REGISTER, Persistence::NO_CHANGE), &keys(0, 1));
+    assert!(matches!(world.asked.pop(), Some(Output::Save { nsid: 1, .. })));
+}
+
+#[test]
+fn the_answer_of_a_command_does_not_go_to_the_next_connection_of_its_queue() {
+    let mut world = World::new(&["a", "b"]);
+    world.registered(0, 1);
+    world.registered(1, 2);
+    world.begin(0, acquire(AcquireAction::ACQUIRE, TYPES[0]), &keys(1, 0));
+    world.begin(0, register(RegisterAction::UNREGISTER, Persistence::NO_CHANGE), &keys(1, 0));
+    let id = world.queues[0].0;
+    world.target.queue_closed(id.cntlid, id.qid);
+    let accepted = world.target.connect_io("a", id.cntlid, id.qid);
+    world.queues[0].1 = IoQueue::new(accepted.queue, accepted.view);
+    world.target.subsystem.handle_fenced(1);
+    world.drive();
+    assert_eq!(world.answers, [], "neither of the closed connection's commands is answered");
+    world.asked.clear();
+    let report = world.report(1);
+    assert_eq!((report.kind, report.registrants.len()), (TYPES[0], 2), "only the first was executed");
+}
+
+#[test]
+fn the_logs_of_effects_have_what_there_is_of_reservations() {
+    for has in [true, false] {
+        let mut target = Target::new(Config { reservations: has, ..config(Kind::Io) });
+        let cntlid = target.enabled("h");
+        let data = target.log(cntlid, LogId::COMMAND_EFFECTS, 0, 4096).expect("the log");
+        let effects = CommandEffects::decode(&data);
+        for opcode in [0x0d, 0x0e, 0x11, 0x15] {
+            assert_eq!(effects.io[opcode].has(Effects::SUPPORTED), has, "{opcode:x}");
+        }
+        let data = target.log(cntlid, LogId::FEATURE_EFFECTS, 0, 1024).expect("the log");
+        let features = SupportedPages::decode(&data).0;
+        assert_eq!([0x82, 0x83].map(|id: usize| features[id].has(Effects::SUPPORTED)), [has; 2]);
+        let capabilities = Feature::get(1, FeatureId::RESERVATION_MASK, 0, data_of(0));
+        let (cqe, _) = target.command(cntlid, Sqe { cdw10: 0x382, ..capabilities }, &[]);
+        let known = (Status::SUCCESS, 6);
+        assert_eq!((cqe.status, cqe.result) == known, has, "changeable, and of a namespace");
+    }
 }

@@ -13,7 +13,7 @@ use nvme::{AdminOpcode, Cqe, HostId, NSID_ALL, Nqn, Sgl, Sqe, Status};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-pub const TCP: Port = Port { transport: Transport::Tcp, capsule_data_bytes: 8192 };
+pub const TCP: Port = Port { node: Node(0), transport: Transport::Tcp, capsule_data_bytes: 8192 };
 
 pub fn nqn(name: &str) -> Nqn {
     Nqn::new(&format!("nqn.2026-11.test:{name}")).expect("a valid name")
@@ -26,9 +26,9 @@ pub fn config(kind: Kind) -> Config {
         serial: "0001".to_owned(),
         model: "Model".to_owned(),
         firmware: "1.0".to_owned(),
-        node: Node(0),
         nodes: 2,
-        cntlids: 1..=100,
+        cntlids: [(Node(0), 1..=100), (Node(1), 201..=300)].into(),
+        is_split: false,
         access: Access::Any,
         host_ids: BTreeMap::new(),
         reservations: false,
