@@ -16,6 +16,7 @@ mod ports;
 mod process;
 mod program;
 pub mod records;
+mod relay;
 pub mod server_process;
 
 pub use browser::Browser;
@@ -26,6 +27,7 @@ pub use outcomes::{ExpectedFailure, Outcome, Outcomes};
 pub use ports::{free_port, free_port_on};
 pub use process::{Process, Stream};
 pub use program::{copy_program, find_program, require_program};
+pub use relay::Relay;
 pub use server_process::ServerProcess;
 pub use tempfile::TempDir;
 

@@ -23,12 +23,14 @@
 //!   holds one. This is the fence before such memory is used again.
 //!
 //! [`Requester`] is a client's connection built on an endpoint, [`Responder`] a server's: calls and
-//! replies, as the state machines of `rpcrdma` frame them.
+//! replies, as the state machines of `rpcrdma` frame them. [`Carrier`] is a server's connection for
+//! a protocol that is not RPC.
 //!
 //! Everything runs on the calling thread; nothing blocks except the system calls that create and
 //! destroy objects.
 
 mod call;
+mod carrier;
 mod direct;
 mod domain;
 mod endpoint;
@@ -37,6 +39,7 @@ mod pool;
 mod requester;
 mod responder;
 
+pub use carrier::{Carrier, Moved, Outgoing, Remote, Room};
 pub use direct::Pieces;
 pub use endpoint::Endpoint;
 pub use listener::{Incoming, Listener};

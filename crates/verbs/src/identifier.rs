@@ -15,6 +15,8 @@ use std::time::Duration;
 /// needs none.
 const RETRIES: u8 = 6;
 const RECEIVER_RETRIES: u8 = 0;
+/// The private data of a refusal. InfiniBand Architecture, "REJ"
+const REJECT_BYTES_MAX: u8 = 148;
 
 /// What a queue pair holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -308,13 +310,15 @@ impl Identifier {
         if failed == 0 { Ok(()) } else { Err(Error::last("accept an RDMA connection")) }
     }
 
-    /// Refuses a request.
+    /// Refuses a request, and says why in 148 bytes at most, in the words of the program.
     ///
     /// # Errors
-    /// Nobody is there to be refused: the other end has given up.
-    pub fn reject(&self) -> Result<(), Error> {
-        // SAFETY: the identifier is alive; there is nothing to say.
-        let failed = unsafe { (library()?.rdma_reject)(self.raw(), std::ptr::null(), 0) };
+    /// Nobody is there to be refused: the other end has given up. Or the reason is too long.
+    pub fn reject(&self, private_data: &[u8]) -> Result<(), Error> {
+        let length = u8::try_from(private_data.len()).ok().filter(|length| *length <= REJECT_BYTES_MAX);
+        let length = length.ok_or(Error::Misuse("a refusal has 148 bytes of private data at most"))?;
+        // SAFETY: the identifier is alive, and the private data outlive the call.
+        let failed = unsafe { (library()?.rdma_reject)(self.raw(), private_data.as_ptr().cast(), length) };
         if failed == 0 { Ok(()) } else { Err(Error::last("refuse an RDMA connection")) }
     }
 

@@ -165,7 +165,7 @@ impl<T> Endpoint<T> {
             // If a client gives up before it is accepted, the system reports no event, and then
             // fails everything as invalid. A failing rejection distinguishes this from a device
             // that lacks something: there is no one left to reject.
-            Err(_) if endpoint.identifier.reject().is_err() => Err(Error::Closed),
+            Err(_) if endpoint.identifier.reject(&[]).is_err() => Err(Error::Closed),
             Err(error) => Err(error),
         }
     }
@@ -239,9 +239,16 @@ impl<T> Endpoint<T> {
     /// # Errors
     /// Errors of the system, or a client that is gone.
     pub fn accept(&mut self) -> Result<(), Error> {
-        let private_data = self.options.offer.encode();
+        self.accept_with(&self.options.offer.encode())
+    }
+
+    /// Accepts a client with private data of another protocol than RPC, after receives were posted.
+    ///
+    /// # Errors
+    /// Errors of the system, or a client that is gone.
+    pub fn accept_with(&mut self, private_data: &[u8]) -> Result<(), Error> {
         let (reads_served, reads_made) = (self.options.reads_served, self.reads_made);
-        match self.identifier.accept(&Terms { private_data: &private_data, reads_served, reads_made }) {
+        match self.identifier.accept(&Terms { private_data, reads_served, reads_made }) {
             // The parameters are valid: the client has given up in the meantime.
             Err(verbs::Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::InvalidInput => {
                 Err(Error::Closed)
@@ -543,9 +550,10 @@ impl<T> Endpoint<T> {
         let few_left = self.on_device()?.sends.free.len() < SIGNALLED_EACH / 2;
         let signalled = self.is_to_signal(tag.is_some() || self.unsignalled_keeps || few_left);
         let slice = self.on_device()?.sends.slice(place, bytes)?;
-        self.identifier.post(self.number, Work::Send { invalidate }, &[slice], signalled, false)?;
+        let posted = self.identifier.post(self.number, Work::Send { invalidate }, &[slice], signalled, false);
+        // Also if it failed: the tag may keep memory of work that was posted before.
         self.note_posted(signalled, tag, Some(place), None);
-        Ok(())
+        Ok(posted?)
     }
 
     fn post_move(
@@ -556,9 +564,10 @@ impl<T> Endpoint<T> {
         tag: Option<T>,
     ) -> Result<(), Error> {
         let signalled = self.is_to_signal(tag.is_some());
-        self.identifier.post(self.number, work, slices, signalled, false)?;
+        let posted = self.identifier.post(self.number, work, slices, signalled, false);
+        // As above.
         self.note_posted(signalled, tag, None, keeps);
-        Ok(())
+        Ok(posted?)
     }
 
     const fn is_to_signal(&self, asked: bool) -> bool {

@@ -26,7 +26,7 @@ pub struct Incoming {
     identifier: Identifier,
     peer: SocketAddr,
     local: SocketAddr,
-    offer: Offer,
+    private_data: Vec<u8>,
     reads_allowed: u8,
 }
 
@@ -66,12 +66,11 @@ impl Listener {
             };
             // A request without IP addresses is ignored.
             if let (Some(peer), Some(local)) = (identifier.peer_address(), identifier.local_address()) {
-                let offer = Offer::decode(&event.private_data);
                 return Ok(Some(Incoming {
                     identifier,
                     peer,
                     local,
-                    offer,
+                    private_data: event.private_data,
                     reads_allowed: event.reads_allowed,
                 }));
             }
@@ -99,19 +98,31 @@ impl Incoming {
         self.local
     }
 
+    /// What the client said with its request. Padded by some transports.
+    #[must_use]
+    pub fn private_data(&self) -> &[u8] {
+        &self.private_data
+    }
+
     /// Creates an endpoint with its own descriptors, on the thread that is to own it. Post
     /// receives, then call [`Endpoint::accept`].
     ///
     /// # Errors
     /// Errors of the system, mostly because too much memory would have to be locked.
     pub fn prepare<T>(self, options: &Options) -> Result<Endpoint<T>, Error> {
-        let Self { identifier, peer, local, offer, reads_allowed } = self;
+        let Self { identifier, peer, local, private_data, reads_allowed } = self;
+        let offer = Offer::decode(&private_data);
         Endpoint::incoming(identifier, (local, peer), &offer, reads_allowed, options)
     }
 
     /// Refuses the connection.
     pub fn refuse(self) {
+        self.refuse_with(&[]);
+    }
+
+    /// Refuses the connection, and says why in the words of the protocol.
+    pub fn refuse_with(self, private_data: &[u8]) {
         // If the client is already gone, there is no one to refuse.
-        let _ = self.identifier.reject();
+        let _ = self.identifier.reject(private_data);
     }
 }
