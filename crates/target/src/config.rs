@@ -1,15 +1,22 @@
 //! What a target is told when it starts, and the bounds of what hosts may take.
 
-use nvme::controller::{Access, Node};
+use crate::namespace::{Facts, Namespace};
+use crate::reservations::ReservationStore;
+use chap::{Algorithms, Credentials, Secret};
+use nvme::controller::{Access, Node, Transport};
 use nvme::{HostId, Nqn};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 use std::time::Duration;
 use volumes::{Choice, Volume};
 
-/// The most data in a capsule of an I/O queue, in bytes: a whole 4 KiB or 8 KiB write.
-pub(crate) const CAPSULE_DATA_BYTES: u32 = 8192;
+/// The most data in a capsule of an I/O queue over TCP, in bytes: a whole 4 KiB or 8 KiB write.
+pub const CAPSULE_DATA_BYTES: u32 = 8192;
+/// The same over RDMA, where each capsule has a receive as well: both together take no more than
+/// [`QUEUE_CAPSULE_BYTES`]. A 4 KiB write needs no RDMA READ.
+pub(crate) const RDMA_CAPSULE_DATA_BYTES: u32 = 4096;
 /// The most data of one command, in bytes, and of one R2T.
 pub(crate) const TRANSFER_BYTES: u32 = 1 << 20;
 /// The most entries of a queue. Linux takes no more than 128 by itself.
@@ -33,6 +40,65 @@ pub struct Export {
     pub volume: Volume,
     /// Which hosts see it, of those that may connect.
     pub hosts: Access,
+    /// The node that owns it: its ports are the best way to the volume.
+    pub owner: Node,
+}
+
+impl Export {
+    pub(crate) fn namespace(&self) -> Namespace {
+        let (facts, hosts) = (Facts::of(&self.volume), self.hosts.clone());
+        Namespace { nsid: self.nsid, facts, hosts, owner: self.owner }
+    }
+}
+
+/// Where hosts connect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Listen {
+    /// The address. A port of 0 is any free one.
+    pub address: SocketAddr,
+    /// How hosts connect there.
+    pub transport: Transport,
+    /// The node whose port it is.
+    pub node: Node,
+}
+
+impl From<SocketAddr> for Listen {
+    /// A TCP port of the first node.
+    fn from(address: SocketAddr) -> Self {
+        Self { address, transport: Transport::Tcp, node: Node::A }
+    }
+}
+
+/// The identifiers of a node's controllers. Those of two nodes are disjoint, also where they are
+/// two processes; those from FFF0h on stand for something else. NVMe Base, "Controller ID"
+pub(crate) const fn cntlids(node: Node) -> RangeInclusive<u16> {
+    match node {
+        Node::A => 1..=0x7fff,
+        _ => 0x8000..=0xffef,
+    }
+}
+
+/// How a host and the target prove to each other who they are. `Debug` shows no secret.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HostSecret {
+    /// What the host must have to use its queues.
+    pub host: Secret,
+    /// What the target has; without it, a host that wants proof is refused.
+    pub controller: Option<Secret>,
+    /// What is accepted, the preferred first.
+    pub algorithms: Arc<Algorithms>,
+}
+
+impl HostSecret {
+    /// What a queue of this host is authenticated by.
+    pub(crate) fn credentials(&self, host: &Nqn, subsystem: &Nqn) -> Credentials {
+        Credentials {
+            host: host.clone(),
+            subsystem: subsystem.clone(),
+            host_secret: self.host.clone(),
+            controller_secret: self.controller.clone(),
+        }
+    }
 }
 
 /// Which hosts there are, where that changes while a target runs.
@@ -42,6 +108,8 @@ pub struct Hosts {
     pub access: Access,
     /// The host identifiers of some hosts; hosts that are connected keep theirs.
     pub ids: BTreeMap<Nqn, HostId>,
+    /// The secrets of the hosts that must authenticate; queues that are connected stay.
+    pub secrets: BTreeMap<Nqn, HostSecret>,
     /// Which hosts see a volume, by NSID; those that are not named stay as they are.
     pub volumes: Vec<(u32, Access)>,
 }
@@ -53,39 +121,47 @@ pub struct Config {
     pub subsystem: Nqn,
     /// Its serial number, at most 20 ASCII characters.
     pub serial: String,
-    /// This node.
-    pub node: Node,
-    /// The identifiers of this node's controllers; another node of the subsystem has others.
-    pub cntlids: RangeInclusive<u16>,
     /// Which hosts may connect, by their names.
     pub hosts: Access,
     /// The host identifiers of some hosts, which must not come with another one.
     pub host_ids: BTreeMap<Nqn, HostId>,
-    /// Where hosts connect. A port of 0 is any free one.
-    pub listen: Vec<SocketAddr>,
+    /// The secrets of the hosts that must authenticate. All others that may connect need not, so
+    /// that a host is only kept out where all that may connect have one.
+    pub secrets: BTreeMap<Nqn, HostSecret>,
+    /// Where hosts connect.
+    pub listen: Vec<Listen>,
+    /// Where hosts connect to the other node, if that is another process: discovery tells them.
+    pub elsewhere: Vec<Listen>,
     /// The number of loops; at least one.
     pub loops: usize,
+    /// Who keeps reservations over restarts. Without it there are none, and hosts are told so.
+    pub reservations: Option<Arc<dyn ReservationStore>>,
     /// Bounds.
     pub limits: Limits,
 }
 
 impl Config {
-    /// Controllers of the first node, for these hosts, on these addresses; a loop for each
-    /// processor.
+    /// One node, for these hosts, on these addresses; a loop for each processor.
     #[must_use]
     pub fn new(subsystem: Nqn, serial: &str, hosts: Access, listen: Vec<SocketAddr>) -> Self {
         let loops = std::thread::available_parallelism().map_or(1, usize::from);
         Self {
             subsystem,
             serial: serial.to_owned(),
-            node: Node(0),
-            cntlids: 1..=0x7fff,
             hosts,
             host_ids: BTreeMap::new(),
-            listen,
+            secrets: BTreeMap::new(),
+            listen: listen.into_iter().map(Listen::from).collect(),
+            elsewhere: Vec::new(),
             loops,
+            reservations: None,
             limits: Limits::default(),
         }
+    }
+
+    /// The nodes that have an address.
+    pub(crate) fn nodes(&self) -> BTreeSet<Node> {
+        self.listen.iter().map(|listen| listen.node).collect()
     }
 }
 
@@ -101,6 +177,9 @@ pub struct Limits {
     pub io_queues: u16,
     /// How long a host may take for data that were asked of it, or for what was sent to it.
     pub transfer: Duration,
+    /// How long a host may take to authenticate a queue, without the time that its messages take
+    /// here.
+    pub authentication: Duration,
     /// A command that has waited longer than this because its loop stood still is not begun, and
     /// its connection ends: its host may have sent it again elsewhere. Less than the shortest
     /// keep-alive timeout in use.
@@ -116,6 +195,8 @@ impl Default for Limits {
             memory_bytes: 1 << 30,
             io_queues: 32,
             transfer: Duration::from_secs(30),
+            // As long as a host has for Connect before.
+            authentication: Duration::from_secs(10),
             stall: Duration::from_secs(4),
             engine: Choice::Automatic,
         }

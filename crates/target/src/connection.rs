@@ -8,26 +8,31 @@
 //! ```
 
 mod admin;
+mod authentication;
 mod io;
+mod link;
+mod rdma;
 mod receive;
 
 use crate::budget::Budget;
 use crate::config::{CAPSULE_DATA_BYTES, QUEUE_CAPSULE_BYTES, TRANSFER_BYTES};
 use crate::controllers::Queue;
-use crate::inbound::Inbound;
+use crate::forward::{Outlet, Route};
 use crate::mailbox::{Place, Token};
-use crate::outbound::{Flushed, Outbound};
+use crate::outbound::Flushed;
 use crate::target::Shared;
 use admin::Admin;
-pub(crate) use io::FRESH;
+use authentication::Authentication;
 use io::Io;
-use nvme::controller::{CloseReason, View};
-use nvme::digest::Digest;
-use nvme::tcp::{Settings, TargetConnection, ToHost};
+pub(crate) use io::{FRESH, tag_of};
+use link::{Link, Sending, Stream, digest_of};
+use memory::Buffers;
+use nvme::controller::{CloseReason, Node, View};
+use nvme::tcp::Settings;
 use nvme::{Cqe, Sqe, Status};
-use rustix::net::Shutdown;
+pub(crate) use rdma::{Device, RdmaLink};
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -41,13 +46,32 @@ const HEADS_BYTES_MAX: usize = 256 << 10;
 /// What a connection uses of its loop and of the target.
 pub(crate) struct Context<'a> {
     pub(crate) queue: &'a mut volumes::Queue,
+    /// The volumes whose backing is here, by their places.
+    pub(crate) volumes: &'a [Option<volumes::Volume>],
+    /// How volumes are reached, by their places.
+    pub(crate) routes: &'a [Route],
+    /// The way to the process of the other node.
+    pub(crate) outlet: &'a mut Outlet,
+    /// For data that do not go to a volume here.
+    pub(crate) buffers: &'a Arc<Buffers>,
     pub(crate) budget: &'a mut Budget,
     pub(crate) shared: &'a Shared,
     pub(crate) now: Instant,
+    /// The loop was late in this round.
+    pub(crate) late: bool,
+    /// There is something to say to the process of the other node.
+    pub(crate) has_output: bool,
     /// Something was submitted or drained: the queue needs a turn.
     pub(crate) needs_turn: bool,
     /// Memory or a place became free.
     pub(crate) has_room: bool,
+}
+
+impl Context<'_> {
+    /// The volume with this identifier, if its backing is here.
+    pub(crate) fn volume(&self, id: u64) -> Option<&volumes::Volume> {
+        self.volumes.get(usize::try_from(id).ok()?)?.as_ref()
+    }
 }
 
 /// Why a connection ends.
@@ -67,6 +91,10 @@ pub(crate) enum EndReason {
     Disconnected,
     #[error("{0}")]
     Controller(CloseReason),
+    #[error("the host could not be authenticated")]
+    NotAuthenticated,
+    #[error("the host did not authenticate in time")]
+    AuthenticationTimeout,
     #[error("the host did not connect in time")]
     ConnectTimeout,
     #[error("the host did not send what it was asked for, or did not read what it asked for, in time")]
@@ -75,15 +103,25 @@ pub(crate) enum EndReason {
     Stall,
     #[error("the target stops")]
     Stop,
+    #[error("the host sent a message that is no command")]
+    NoCapsule,
+    #[error("the host sent another command where Connect is due")]
+    Sequence,
     #[error("{0}")]
     Io(#[from] std::io::Error),
+    #[error("{0}")]
+    Rdma(#[from] transport::rdma::Error),
 }
 
 impl EndReason {
     /// Whether what is queued for the host is still sent.
     const fn delivers(&self) -> bool {
         match self {
-            Self::Malformed(_) | Self::Refused(_) | Self::Disconnected | Self::Stop => true,
+            Self::Malformed(_)
+            | Self::Refused(_)
+            | Self::Disconnected
+            | Self::NotAuthenticated
+            | Self::Stop => true,
             Self::Controller(reason) => !matches!(reason, CloseReason::KeepAlive),
             _ => false,
         }
@@ -111,14 +149,17 @@ enum Phase {
 pub(crate) struct Connection {
     pub(crate) place: Place,
     peer: SocketAddr,
-    socket: Option<OwnedFd>,
-    machine: TargetConnection,
+    /// The node at whose port it is.
+    node: Node,
+    link: Link,
     role: Role,
+    /// What stands before its commands, if its host has to authenticate.
+    authentication: Option<Box<Authentication>>,
     /// Connect, while its data are received.
     connecting: Option<Sqe>,
     phase: Phase,
-    inbound: Inbound,
-    outbound: Outbound,
+    /// Memory for data in the capsules of an I/O queue is set aside.
+    pub(crate) has_capsules: bool,
     /// Memory of the loop's budget.
     held: usize,
     /// Volumes that are being drained.
@@ -132,18 +173,35 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    pub(crate) fn new(place: Place, socket: OwnedFd, peer: SocketAddr, shared: &Shared) -> Self {
+    /// A TCP connection.
+    pub(crate) fn new(
+        place: Place,
+        socket: OwnedFd,
+        (peer, node): (SocketAddr, Node),
+        shared: &Shared,
+    ) -> Self {
         let settings = Settings { capsule_data_bytes: CAPSULE_DATA_BYTES, transfer_bytes: TRANSFER_BYTES };
+        let stream = Stream::new(socket, shared.controllers.now(), settings);
+        Self::over(Link::Tcp(Box::new(stream)), place, (peer, node))
+    }
+
+    /// An RDMA connection. Memory for capsules was set aside before, if it asks for an I/O queue.
+    pub(crate) fn over_rdma(place: Place, link: RdmaLink, (peer, node): (SocketAddr, Node)) -> Self {
+        let has_capsules = link.qid() > 0;
+        Self { has_capsules, ..Self::over(Link::Rdma(Box::new(link)), place, (peer, node)) }
+    }
+
+    const fn over(link: Link, place: Place, (peer, node): (SocketAddr, Node)) -> Self {
         Self {
             place,
             peer,
-            socket: Some(socket),
-            machine: TargetConnection::new(shared.controllers.now(), settings),
+            node,
+            link,
             role: Role::Pending,
+            authentication: None,
             connecting: None,
             phase: Phase::Open,
-            inbound: Inbound::new(),
-            outbound: Outbound::default(),
+            has_capsules: false,
             held: 0,
             drains: 0,
             interest: Interest::READ,
@@ -153,7 +211,7 @@ impl Connection {
     }
 
     pub(crate) fn socket(&self) -> Option<BorrowedFd<'_>> {
-        self.socket.as_ref().map(AsFd::as_fd)
+        self.link.socket()
     }
 
     pub(crate) const fn token(&self) -> Token {
@@ -162,7 +220,7 @@ impl Connection {
 
     /// Whether it can be forgotten.
     pub(crate) const fn is_gone(&self) -> bool {
-        self.socket.is_none() && self.drains == 0
+        self.link.is_closed() && self.link.is_released() && self.drains == 0
     }
 
     pub(crate) const fn is_open(&self) -> bool {
@@ -170,7 +228,8 @@ impl Connection {
     }
 
     pub(crate) fn has_output(&self) -> bool {
-        self.socket.is_some() && (!self.outbound.is_empty() || matches!(self.phase, Phase::Lingering(_)))
+        let lingers = matches!(self.phase, Phase::Lingering(_));
+        self.link.has_output() || (lingers && !self.link.is_closed())
     }
 
     fn queue(&self) -> Option<Queue> {
@@ -183,7 +242,7 @@ impl Connection {
 
     /// Whether further PDUs are taken.
     const fn wants_more(&self) -> bool {
-        self.is_open() && self.outbound.head_bytes() < HEADS_BYTES_MAX
+        self.is_open() && self.link.unread_bytes() < HEADS_BYTES_MAX
     }
 
     /// What the poller is to wait for. A host that does not read its answers is not read from.
@@ -204,27 +263,24 @@ impl Connection {
         }
         tracing::info!(peer = %self.peer, queue = ?self.queue(), %reason, "connection ended");
         self.phase = Phase::Lingering(context.now + LINGER);
-        self.inbound = Inbound::new();
+        self.link.stop_receiving();
         if let Role::Io(io) = &mut self.role {
+            if let Link::Rdma(link) = &mut self.link {
+                link.charge(io.take_reserved());
+            }
             self.drains = io.end(self.place.token, &mut self.held, context);
         }
         if !reason.delivers() {
             self.close(context);
         }
-        if self.drains == 0 {
-            self.report_closed(context);
-        }
+        self.report_if_closed(context);
     }
 
-    /// Closes the socket; nothing that is queued is delivered.
+    /// Closes the connection; nothing that is queued is delivered.
     fn close(&mut self, context: &mut Context<'_>) {
         self.phase = Phase::Ended;
-        let freed = self.outbound.clear();
+        let freed = self.link.close();
         self.give_back(freed, context);
-        if let Some(socket) = self.socket.take() {
-            // A connection that is gone already needs no reset.
-            let _ = transport::socket::reset_on_close(socket.as_fd());
-        }
     }
 
     fn give_back(&mut self, bytes: usize, context: &mut Context<'_>) {
@@ -237,16 +293,18 @@ impl Connection {
     /// A volume has nothing of this connection any more.
     pub(crate) fn drained(&mut self, context: &mut Context<'_>) {
         self.drains = self.drains.saturating_sub(1);
-        if self.drains == 0 {
-            self.report_closed(context);
-        }
+        self.report_if_closed(context);
     }
 
-    fn report_closed(&mut self, context: &Context<'_>) {
-        let Some(queue) = self.queue() else { return };
-        if matches!(self.role, Role::Io(_)) {
+    /// Reports the queue as closed once nothing of it can have an effect any more.
+    fn report_if_closed(&mut self, context: &Context<'_>) {
+        if self.is_open() || self.drains > 0 || !self.link.is_released() {
+            return;
+        }
+        if std::mem::take(&mut self.has_capsules) {
             context.shared.capsule_bytes.fetch_sub(QUEUE_CAPSULE_BYTES, Ordering::Relaxed);
         }
+        let Some(queue) = self.queue() else { return };
         self.role = Role::Pending;
         context.shared.controllers.closed(self.place.event_loop, queue);
     }
@@ -256,18 +314,14 @@ impl Connection {
         if !self.is_open() {
             return;
         }
-        if !data.is_empty() {
-            let mut to_host = ToHost::new(cqe.cid, u32::try_from(data.len()).unwrap_or(u32::MAX));
-            let sent = self.machine.send_data(&mut to_host, u32::MAX, cqe, &mut self.outbound.heads);
-            self.outbound.heads.extend_from_slice(data);
-            if sent.digest {
-                self.outbound.heads.extend_from_slice(&nvme::digest::of(data).to_bytes());
-            }
-            if !sent.respond {
-                return;
-            }
+        self.link.answer(cqe, data);
+    }
+
+    /// The backing of a volume is gone, and nothing of this connection is executed there.
+    pub(crate) fn forget_volume(&mut self, id: u64) {
+        if let Role::Io(io) = &mut self.role {
+            io.forget_owner(id);
         }
-        self.machine.respond(cqe, &mut self.outbound.heads);
     }
 
     pub(crate) fn set_view(&mut self, view: Arc<View>) {
@@ -278,36 +332,24 @@ impl Connection {
 
     /// Sends what is queued.
     pub(crate) fn flush(&mut self, context: &mut Context<'_>) -> Flushed {
-        let Some(socket) = &self.socket else { return Flushed::All };
         let mut freed = 0;
-        let flushed = self.outbound.flush(socket.as_fd(), context.now, &mut freed);
+        let lingers = matches!(self.phase, Phase::Lingering(_));
+        let sending = self.link.flush(context.now, lingers, &mut freed);
         self.give_back(freed, context);
-        match flushed {
-            Ok(Flushed::All) => {
-                if matches!(self.phase, Phase::Lingering(_)) {
-                    self.finish_sending();
+        let reason = match sending {
+            Sending::Flushed(flushed) => {
+                if self.link.is_closed() {
+                    self.phase = Phase::Ended;
                 }
                 // What was not taken while the host did not read is parsed now.
-                self.has_more |= !self.inbound.unparsed.is_empty();
-                Flushed::All
+                self.has_more |= flushed == Flushed::All && self.has_unparsed();
+                return flushed;
             }
-            Ok(flushed) => flushed,
-            Err(error) => {
-                self.end(&EndReason::Io(error), context);
-                Flushed::All
-            }
-        }
-    }
-
-    /// The last words are with the system. The host closes when it has read them; a close of ours
-    /// would lose them if it has sent something that was not received.
-    fn finish_sending(&mut self) {
-        if let Some(socket) = &self.socket
-            && rustix::net::shutdown(socket, Shutdown::Write).is_err()
-        {
-            self.socket = None;
-            self.phase = Phase::Ended;
-        }
+            Sending::Failed(error) => EndReason::Io(error),
+            Sending::Broke(error) => EndReason::Rdma(error),
+        };
+        self.end(&reason, context);
+        Flushed::All
     }
 
     /// Time has passed.
@@ -321,35 +363,26 @@ impl Connection {
         if !self.is_open() {
             return;
         }
-        if self.machine.handle_timeout(context.shared.controllers.now()) {
+        if self.link.handle_timeout(context.shared.controllers.now()) {
             return self.end(&EndReason::ConnectTimeout, context);
         }
-        let waits_since = [self.outbound.since(), self.inbound.since, self.receives_since()];
+        if self.authentication.as_ref().is_some_and(|one| one.is_late(context.now)) {
+            return self.end(&EndReason::AuthenticationTimeout, context);
+        }
+        let waits_since = self.link.waits_since().into_iter().chain([self.receives_since()]);
         let limit = context.shared.limits.transfer;
-        if waits_since.iter().flatten().any(|since| context.now.duration_since(*since) > limit) {
+        if waits_since.flatten().any(|since| context.now.duration_since(since) > limit) {
             self.end(&EndReason::Silence, context);
         }
     }
 
     fn receives_since(&self) -> Option<Instant> {
-        match &self.role {
+        let of_queue = match &self.role {
             Role::Pending => None,
             Role::Admin(admin) => admin.receives_since(),
             Role::Io(io) => io.receives_since(),
-        }
+        };
+        let of_host = self.authentication.as_ref().and_then(|one| one.receives_since());
+        of_queue.into_iter().chain(of_host).min()
     }
-
-    /// Whether the peer is still connected, as far as the system knows now.
-    fn is_established(&self) -> bool {
-        self.socket().is_some_and(|fd| transport::socket::tcp_info(fd).is_ok_and(|info| info.is_established))
-    }
-}
-
-/// The digest of data in pieces, if the connection has digests.
-fn digest_of<'a>(machine: &TargetConnection, pieces: impl Iterator<Item = &'a [u8]>) -> Option<Digest> {
-    machine.digests().data.then(|| {
-        let mut digest = Digest::new();
-        pieces.for_each(|piece| digest.update(piece));
-        digest
-    })
 }

@@ -2,15 +2,44 @@
 //! and the time of the controllers.
 //!
 //! ```text
-//!  wait ─> receive ─> messages ─> turn of the volumes, answers ─> one gathered send each ─> wait
+//!  wait ─> messages ─> receive ─> turn of the volumes, answers ─> one gathered send each ─> wait
 //! ```
 
+/// What a connection may use of its loop. A macro, so that the connection itself stays borrowed.
+macro_rules! context_of {
+    ($this:expr) => {
+        Context {
+            queue: &mut $this.queue,
+            volumes: &$this.volumes,
+            routes: &$this.routes,
+            outlet: &mut $this.outlet,
+            buffers: &$this.buffers,
+            budget: &mut $this.budget,
+            shared: &$this.shared,
+            now: $this.now,
+            late: $this.late,
+            has_output: false,
+            needs_turn: false,
+            has_room: false,
+        }
+    };
+}
+
+mod forwarding;
+
 use crate::budget::Budget;
-use crate::connection::{Connection, Context, EndReason, FRESH};
+use crate::config::QUEUE_ENTRIES;
+use crate::connection::{Connection, Context, Device, EndReason, FRESH, RdmaLink};
+use crate::forward::{Inlet, Outlet, Route};
 use crate::inbound::SCRATCH_BYTES;
 use crate::mailbox::{Mailbox, Message, Place, Token};
 use crate::outbound::Flushed;
-use crate::target::Shared;
+use crate::rdma_acceptor::{self, Pending};
+use crate::target::{Listener, Shared, Way};
+use forwarding::inlet_of;
+use memory::Buffers;
+use nvme::controller::Node;
+use nvme::rdma::{RejectStatus, Request};
 use slab::Slab;
 use std::collections::VecDeque;
 use std::io;
@@ -20,11 +49,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use transport::poll::{Events, Interest, Poller};
-use volumes::Event;
+use transport::rdma::Incoming;
+use volumes::{Event, Volume};
 
 /// Tokens of the poller that are no connection's: those have a serial number of 1 or more.
 pub(crate) const WAKER: u64 = 0;
 const QUEUE: u64 = 1;
+/// The way to the process of the other node, and where it comes in.
+const OUTLET: u64 = 2;
+const DOOR: u64 = 3;
 const LISTENERS: u64 = 16;
 
 /// How often connections and controllers are looked at.
@@ -49,8 +82,17 @@ pub(crate) struct EventLoop {
     mailboxes: Vec<Arc<Mailbox>>,
     shared: Arc<Shared>,
     queue: volumes::Queue,
+    /// Those whose backing is here, by the place of the volume.
+    volumes: Vec<Option<Volume>>,
+    /// How volumes are reached, in the same order.
+    routes: Vec<Route>,
+    outlet: Outlet,
+    inlets: Slab<Inlet>,
+    /// Of the first loop: where the process of the other node connects.
+    door: Option<OwnedFd>,
+    buffers: Arc<Buffers>,
     budget: Budget,
-    listeners: Vec<OwnedFd>,
+    listeners: Vec<(Listener, Node)>,
     /// Listeners are not waited for until then.
     accepts_at: Option<Instant>,
     connections: Slab<Connection>,
@@ -63,15 +105,26 @@ pub(crate) struct EventLoop {
     waiting: VecDeque<Token>,
     needs_turn: bool,
     has_room: bool,
+    /// There is something to say to the process of the other node.
+    has_output: bool,
     has_controllers: bool,
     now: Instant,
     /// The loop was late in this round.
     late: bool,
     swept: Instant,
     stops_at: Option<Instant>,
+    fences: Vec<Fence>,
     messages: Vec<Message>,
     done: Vec<Event>,
     scratch: Vec<u8>,
+}
+
+/// Commands on a namespace that have begun, and that the views do not allow any more.
+struct Fence {
+    nsid: u32,
+    /// The place of the volume, if it loses its backing then.
+    gives: Option<usize>,
+    begun: Vec<(Token, u16)>,
 }
 
 /// What a loop is made of.
@@ -82,15 +135,23 @@ pub(crate) struct Parts {
     pub(crate) mailbox: Arc<Mailbox>,
     pub(crate) shared: Arc<Shared>,
     pub(crate) queue: volumes::Queue,
+    pub(crate) volumes: Vec<Option<Volume>>,
     pub(crate) budget_bytes: usize,
-    pub(crate) listeners: Vec<OwnedFd>,
+    pub(crate) listeners: Vec<(Listener, Node)>,
+    pub(crate) buffers: Arc<Buffers>,
+    pub(crate) way: Option<Way>,
 }
 
 impl EventLoop {
     pub(crate) fn new(parts: Parts) -> io::Result<Self> {
-        let Parts { index, poller, mailboxes, mailbox, shared, queue, budget_bytes, listeners } = parts;
+        let Parts { index, poller, mailboxes, mailbox, shared, queue, volumes, .. } = parts;
+        let Parts { budget_bytes, listeners, buffers, way, .. } = parts;
+        let (way, door) = way.map_or((None, None), |way| (Some((way.partner, way.numbers)), way.door));
+        if let Some(door) = &door {
+            poller.add(door, DOOR, Interest::READ)?;
+        }
         poller.add(&queue, QUEUE, Interest::READ)?;
-        for (at, listener) in listeners.iter().enumerate() {
+        for (at, (listener, _)) in listeners.iter().enumerate() {
             poller.add(listener, LISTENERS + at as u64, Interest::READ)?;
         }
         let now = Instant::now();
@@ -101,6 +162,12 @@ impl EventLoop {
             mailboxes,
             shared,
             queue,
+            routes: vec![Route::Nowhere; volumes.len()],
+            outlet: Outlet::new(way, Arc::clone(&buffers), OUTLET),
+            inlets: Slab::new(),
+            door,
+            buffers,
+            volumes,
             budget: Budget::new(budget_bytes),
             listeners,
             accepts_at: None,
@@ -111,11 +178,13 @@ impl EventLoop {
             waiting: VecDeque::new(),
             needs_turn: false,
             has_room: false,
+            has_output: false,
             has_controllers: false,
             now,
             late: false,
             swept: now,
             stops_at: None,
+            fences: Vec::new(),
             messages: Vec::new(),
             done: Vec::new(),
             scratch: vec![0; SCRATCH_BYTES],
@@ -129,6 +198,9 @@ impl EventLoop {
             let timeout = self.timeout();
             self.poller.wait(&mut events, timeout)?;
             self.begin_round(timeout);
+            // What a host was told was posted here before, so the command that it sends then finds
+            // it in force.
+            self.handle_messages();
             for token in std::mem::take(&mut self.more) {
                 self.with(token, |connection, context, scratch| connection.receive(scratch, context));
             }
@@ -137,9 +209,13 @@ impl EventLoop {
             }
             self.handle_messages();
             self.sweep();
+            self.forward();
             self.work()?;
+            self.end_fences();
             self.flush();
-            if self.stops_at.is_some_and(|at| self.connections.is_empty() || self.now >= at) {
+            self.flush_forwarded();
+            let is_empty = self.connections.is_empty() && self.inlets.is_empty();
+            if self.stops_at.is_some_and(|at| is_empty || self.now >= at) {
                 return Ok(());
             }
         }
@@ -147,7 +223,8 @@ impl EventLoop {
 
     fn timeout(&self) -> Option<Duration> {
         let may_start = self.has_room && !self.waiting.is_empty();
-        if !self.more.is_empty() || !self.dirty.is_empty() || self.needs_turn || may_start {
+        let is_busy = self.has_output || self.outlet.has_more;
+        if !self.more.is_empty() || !self.dirty.is_empty() || self.needs_turn || may_start || is_busy {
             return Some(Duration::ZERO);
         }
         if !self.waiting.is_empty() {
@@ -156,8 +233,12 @@ impl EventLoop {
         if self.accepts_at.is_some() {
             return Some(ACCEPT_PAUSE);
         }
-        let idle = self.connections.is_empty() && !self.has_controllers && self.stops_at.is_none();
-        (!idle).then(|| SWEEP.saturating_sub(self.now.duration_since(self.swept)).max(RETRY))
+        let idle = self.connections.is_empty()
+            && self.inlets.is_empty()
+            && !self.has_controllers
+            && self.stops_at.is_none();
+        let sweeps = (!idle).then(|| SWEEP.saturating_sub(self.now.duration_since(self.swept)).max(RETRY));
+        sweeps.into_iter().chain(self.outlet.dials_in(self.now)).min()
     }
 
     /// Notes the time, and whether this loop stood still: longer than it wanted to wait.
@@ -193,17 +274,11 @@ impl EventLoop {
         if connection.token() != token {
             return;
         }
-        let mut context = Context {
-            queue: &mut self.queue,
-            budget: &mut self.budget,
-            shared: &self.shared,
-            now: self.now,
-            needs_turn: false,
-            has_room: false,
-        };
+        let mut context = context_of!(self);
         act(connection, &mut context, &mut self.scratch);
-        let Context { needs_turn, has_room, .. } = context;
+        let Context { needs_turn, has_room, has_output, .. } = context;
         self.needs_turn |= needs_turn;
+        self.has_output |= has_output;
         self.has_room |= has_room;
         self.dirty.push(token);
         if connection.is_waiting() && !connection.is_listed {
@@ -222,7 +297,15 @@ impl EventLoop {
         match event.token {
             WAKER => self.mailbox.clear_wake(),
             QUEUE => self.needs_turn = true,
+            OUTLET => {
+                self.has_output = true;
+                self.receive_answers();
+            }
+            DOOR => self.accept_forwards(),
             token if token < 1 << Token::KEY_BITS => self.accept((token - LISTENERS) as usize),
+            token if Token(token).is_inlet() => {
+                self.with_inlet(Token(token), |inlet, context| inlet.receive(context));
+            }
             token => {
                 let readable = event.readable;
                 self.with(Token(token), |connection, context, scratch| {
@@ -236,9 +319,18 @@ impl EventLoop {
 
     fn accept(&mut self, at: usize) {
         for _ in 0..ACCEPTS_MAX {
-            let Some(listener) = self.listeners.get(at) else { return };
-            match transport::socket::accept(listener.as_fd()) {
-                Ok(Some((socket, peer))) => self.distribute(socket, peer),
+            let Some((listener, node)) = self.listeners.get(at) else { return };
+            let accepted = match listener {
+                Listener::Tcp(listener) => transport::socket::accept(listener.as_fd())
+                    .map(|accepted| accepted.map(|(socket, peer)| self.distribute(socket, peer, *node)))
+                    .map_err(|error| error.to_string()),
+                Listener::Rdma(listener) => listener
+                    .take()
+                    .map(|incoming| incoming.map(|incoming| self.let_in(incoming, *node)))
+                    .map_err(|error| error.to_string()),
+            };
+            match accepted {
+                Ok(Some(())) => {}
                 Ok(None) => return,
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept connections");
@@ -249,27 +341,56 @@ impl EventLoop {
         }
     }
 
+    /// Has a connection over RDMA made, if there is room for its queue.
+    fn let_in(&self, incoming: Incoming, node: Node) {
+        let request = match Request::check(incoming.private_data(), QUEUE_ENTRIES) {
+            Ok(request) => request,
+            Err(status) => return rdma_acceptor::refuse(incoming, status),
+        };
+        let (Some(acceptor), Some(on_loop)) = (&self.shared.rdma, self.least_loaded()) else {
+            return rdma_acceptor::refuse(incoming, RejectStatus::NO_RESOURCES);
+        };
+        if !request.is_admin() && !self.shared.reserve_capsules() {
+            return rdma_acceptor::refuse(incoming, RejectStatus::NO_RESOURCES);
+        }
+        if let Some(load) = self.shared.loads.get(on_loop) {
+            load.fetch_add(1, Ordering::Relaxed);
+        }
+        let incoming = Box::new(incoming);
+        if !acceptor.accept(Pending { incoming, request, node, on_loop }) {
+            rdma_acceptor::forget(&self.shared, on_loop, &request);
+        }
+    }
+
     fn set_listeners(&self, interest: Interest) {
-        for (at, listener) in self.listeners.iter().enumerate() {
+        for (at, (listener, _)) in self.listeners.iter().enumerate() {
             // A listener that is in the set stays there.
             let _ = self.poller.modify(listener, LISTENERS + at as u64, interest);
         }
     }
 
     /// Gives a connection to the loop that has the fewest.
-    fn distribute(&self, socket: OwnedFd, peer: SocketAddr) {
+    fn distribute(&self, socket: OwnedFd, peer: SocketAddr, node: Node) {
+        let loads = &self.shared.loads;
+        let Some(least) = self.least_loaded() else {
+            tracing::warn!(%peer, "too many connections; this one is closed");
+            return;
+        };
+        if let (Some(count), Some(mailbox)) = (loads.get(least), self.mailboxes.get(least)) {
+            count.fetch_add(1, Ordering::Relaxed);
+            mailbox.post(Message::Connected(socket, peer, node), least != self.index);
+        }
+    }
+
+    /// The loop that has the fewest connections, unless there are too many.
+    fn least_loaded(&self) -> Option<usize> {
         let loads = &self.shared.loads;
         let load = |at: &usize| loads.get(*at).map_or(usize::MAX, |load| load.load(Ordering::Relaxed));
         let all: usize = (0..loads.len()).map(|at| load(&at)).sum();
         if all >= self.shared.limits.connections {
-            tracing::warn!(%peer, "too many connections; this one is closed");
-            return;
+            return None;
         }
-        let Some(least) = (0..loads.len()).min_by_key(load) else { return };
-        if let (Some(count), Some(mailbox)) = (loads.get(least), self.mailboxes.get(least)) {
-            count.fetch_add(1, Ordering::Relaxed);
-            mailbox.post(Message::Connected(socket, peer), least != self.index);
-        }
+        (0..loads.len()).min_by_key(load)
     }
 
     fn handle_messages(&mut self) {
@@ -289,15 +410,46 @@ impl EventLoop {
 
     fn handle_message(&mut self, message: Message) {
         match message {
-            Message::Connected(socket, peer) => self.adopt(socket, peer),
+            Message::Connected(socket, peer, node) => self.adopt(socket, peer, node),
+            Message::ConnectedRdma { device, request, peer, node } => {
+                self.adopt_rdma(device, request, (peer, node));
+            }
+            Message::Destroyed { token } => {
+                self.with(token, |connection, context, _| connection.destroyed(context));
+            }
             Message::Respond { token, cqe, data } => {
                 self.with(token, |connection, _, _| connection.answer(&cqe, &data));
             }
+            Message::Authenticated { token, done } => {
+                self.with(token, |connection, context, _| connection.authenticated(*done, context));
+            }
+            Message::NotAuthenticated { token } => self.with(token, |connection, context, _| {
+                connection.end(&EndReason::NotAuthenticated, context);
+            }),
             Message::Close { token, reason } => self.with(token, |connection, context, _| {
                 connection.end(&EndReason::Controller(reason), context);
             }),
             Message::View { token, view } => {
                 self.with(token, |connection, _, _| connection.set_view(view));
+            }
+            Message::Fence { nsid } => self.begin_fence(nsid, None),
+            Message::Taken { at, volume } => {
+                if let Some(place) = self.volumes.get_mut(at) {
+                    *place = Some(volume);
+                }
+            }
+            Message::Give { nsid, at } => self.begin_fence(nsid, Some(at)),
+            Message::Reserved { token, tag, result } => {
+                self.with(token, |connection, context, _| connection.reserved(tag, result, context));
+            }
+            Message::Forwards(socket) => self.adopt_inlet(socket),
+            Message::Forward { token } => self.with_inlet(token, Inlet::welcome),
+            Message::Reach { at, nsid, route } => self.set_route(at, nsid, route),
+            Message::GuestView { token, guest, view } => {
+                self.with_inlet(token, |inlet, _| inlet.set_view(guest, view));
+            }
+            Message::GuestReserved { token, guest, tag, result } => {
+                self.with_inlet(token, |inlet, context| inlet.reserved(guest, tag, result, context));
             }
             Message::Tick => self.has_controllers = true,
             Message::Stop => {
@@ -306,17 +458,72 @@ impl EventLoop {
                 for token in self.tokens() {
                     self.with(token, |connection, context, _| connection.end(&EndReason::Stop, context));
                 }
+                self.stop_forwarding();
             }
         }
     }
 
-    fn adopt(&mut self, socket: OwnedFd, peer: SocketAddr) {
+    /// Refuses what has not begun and is not allowed any more. What has begun has to end.
+    fn begin_fence(&mut self, nsid: u32, gives: Option<usize>) {
+        let mut begun = Vec::new();
+        for token in self.tokens() {
+            self.with(token, |connection, context, _| connection.fence(nsid, &mut begun, context));
+        }
+        for token in self.inlet_tokens() {
+            self.with_inlet(token, |inlet, context| inlet.fence(nsid, &mut begun, context));
+        }
+        let fence = Fence { nsid, gives, begun };
+        if fence.begun.is_empty() {
+            self.end_fence(&fence);
+        } else {
+            self.fences.push(fence);
+        }
+    }
+
+    /// Nothing is executed any more that the fence waited for.
+    fn end_fence(&mut self, fence: &Fence) {
+        let Some(at) = fence.gives else { return self.shared.controllers.fenced(self.index, fence.nsid) };
+        for token in self.tokens() {
+            self.with(token, |connection, _, _| connection.forget_volume(at as u64));
+        }
+        for token in self.inlet_tokens() {
+            self.with_inlet(token, |inlet, _| inlet.forget_volume(at as u64));
+        }
+        if let Some(place) = self.volumes.get_mut(at) {
+            *place = None;
+        }
+        self.shared.controllers.given(fence.nsid);
+    }
+
+    /// Tells the controllers of fences whose commands have all ended.
+    fn end_fences(&mut self) {
+        if self.fences.is_empty() {
+            return;
+        }
+        let (connections, inlets) = (&self.connections, &self.inlets);
+        let ended = self.fences.extract_if(.., |fence| {
+            fence.begun.retain(|(token, tag)| {
+                if token.is_inlet() {
+                    let inlet = inlets.get(token.key() - Token::INLETS).filter(|one| one.token() == *token);
+                    return inlet.is_some_and(|inlet| inlet.is_fenced_off(*tag));
+                }
+                let connection = connections.get(token.key()).filter(|one| one.token() == *token);
+                connection.is_some_and(|connection| connection.is_fenced_off(*tag))
+            });
+            fence.begun.is_empty()
+        });
+        let ended: Vec<Fence> = ended.collect();
+        ended.iter().for_each(|fence| self.end_fence(fence));
+        self.handle_messages();
+    }
+
+    fn adopt(&mut self, socket: OwnedFd, peer: SocketAddr, node: Node) {
         let gone = || {
             if let Some(load) = self.shared.loads.get(self.index) {
                 load.fetch_sub(1, Ordering::Relaxed);
             }
         };
-        if self.stops_at.is_some() || self.connections.len() >= 1 << Token::KEY_BITS {
+        if self.stops_at.is_some() || self.connections.len() >= Token::INLETS {
             return gone();
         }
         self.serial += 1;
@@ -328,7 +535,26 @@ impl EventLoop {
             tracing::warn!(%error, %peer, "cannot wait for a connection");
             return gone();
         }
-        entry.insert(Connection::new(Place { event_loop: self.index, token }, socket, peer, &self.shared));
+        let place = Place { event_loop: self.index, token };
+        entry.insert(Connection::new(place, socket, (peer, node), &self.shared));
+    }
+
+    fn adopt_rdma(&mut self, device: Box<Device>, request: Request, (peer, node): (SocketAddr, Node)) {
+        if self.stops_at.is_some() || self.connections.len() >= 1 << Token::KEY_BITS {
+            return rdma_acceptor::forget(&self.shared, self.index, &request);
+        }
+        self.serial += 1;
+        let entry = self.connections.vacant_entry();
+        let token = Token::new(self.serial, entry.key());
+        let link = RdmaLink::new(device, request, self.shared.controllers.now());
+        if let Err(error) = link.register(&self.poller, token.0) {
+            tracing::warn!(%error, %peer, "cannot wait for a connection");
+            return rdma_acceptor::forget(&self.shared, self.index, &request);
+        }
+        let place = Place { event_loop: self.index, token };
+        entry.insert(Connection::over_rdma(place, link, (peer, node)));
+        // What has come before it was waited for is not told.
+        self.more.push(token);
     }
 
     /// Looks at every connection, and lets the time of the controllers pass.
@@ -359,8 +585,13 @@ impl EventLoop {
             if !std::mem::take(&mut self.needs_turn) {
                 break;
             }
-            let (connections, now, late) = (&self.connections, self.now, self.late);
+            let (connections, inlets) = (&self.connections, &self.inlets);
+            let (now, late) = (self.now, self.late);
+            inlets.iter().for_each(|(_, inlet)| inlet.begin_turn());
             let mut admit = |tag: u64| {
+                if let Some(at) = inlet_of(tag) {
+                    return inlets.get(at).is_some_and(Inlet::admits);
+                }
                 let connection = connections.get((tag >> 16) as usize);
                 connection.is_some_and(|connection| connection.admits(tag as u16, now, late))
             };
@@ -368,6 +599,12 @@ impl EventLoop {
             let mut done = std::mem::take(&mut self.done);
             for event in done.drain(..) {
                 match event {
+                    Event::Done { tag, result } if inlet_of(tag).is_some() => {
+                        self.with_inlet_of(tag, |inlet, context| inlet.done(tag as u16, result, context));
+                    }
+                    Event::Drained { tag } if inlet_of(tag).is_some() => {
+                        self.with_inlet_of(tag, |inlet, context| inlet.drained(context));
+                    }
                     Event::Done { tag, result } => {
                         self.with_key((tag >> 16) as usize, |connection, context| {
                             connection.done(tag as u16, result, context);
@@ -388,6 +625,7 @@ impl EventLoop {
 
     /// Starts commands that wait, each connection in its turn.
     fn start_waiting(&mut self) {
+        self.start_inlets();
         for _ in 0..self.waiting.len() {
             let Some(token) = self.waiting.pop_front() else { return };
             self.with(token, |connection, context, _| {
@@ -425,6 +663,11 @@ impl EventLoop {
         let Some(connection) = self.connections.get_mut(token.key()) else { return };
         if connection.token() != token {
             return;
+        }
+        if let Some(remains) = connection.take_remains(&self.poller)
+            && let Some(acceptor) = &self.shared.rdma
+        {
+            acceptor.destroy(remains, Place { event_loop: self.index, token });
         }
         if connection.is_gone() {
             self.connections.remove(token.key());

@@ -27,6 +27,8 @@ pub(crate) enum Place {
     Command { tag: u16, offset: usize },
     /// In the memory of the admin command with this tag.
     Admin { tag: u16, offset: usize },
+    /// In the memory of the message of authentication.
+    Authentication { offset: usize },
 }
 
 /// Data that are being received.

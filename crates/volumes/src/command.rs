@@ -166,6 +166,9 @@ pub enum Fault {
         /// The first byte of the payload that differs.
         at: usize,
     },
+    /// The blocks that were to be compared could not be read. Nothing was written.
+    #[error("the blocks could not be compared: {0}")]
+    Unread(drives::Fault),
     /// It was cancelled before it began. Nothing was done.
     #[error("cancelled")]
     Cancelled,

@@ -269,7 +269,8 @@ impl Queue {
 
     fn completed(&mut self, place: usize, result: Result<Payload, drives::Fault>) {
         let Some(slot) = self.slots.get_mut(place) else { return };
-        match result.map_err(Fault::from).and_then(|payload| slot.step.completed(payload)) {
+        let result = result.map_err(|fault| slot.step.fault(fault));
+        match result.and_then(|payload| slot.step.completed(payload)) {
             Ok(None) => self.go_on(place),
             Ok(Some(payload)) => self.finish(place, Ok(payload)),
             Err(fault) => self.finish(place, Err(fault)),

@@ -1,13 +1,11 @@
 //! The commands of an admin queue, and Connect. They are rare; their data have memory of their own.
 
-use super::{Connection, Context, EndReason, Role, digest_of};
-use crate::config::QUEUE_CAPSULE_BYTES;
+use super::{Authentication, Connection, Context, EndReason, Link, Role};
 use crate::controllers::Queue;
 use crate::inbound::{Data, Place};
 use nvme::fabrics::{Connect, ConnectAttributes, ConnectData};
 use nvme::tcp::{ADMIN_CAPSULE_DATA_BYTES, Incoming, Progress};
 use nvme::{Sqe, Status};
-use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 /// Commands whose data were asked for, at a time: as many as an admin queue of Linux has entries.
@@ -34,6 +32,12 @@ pub(crate) struct Admin {
 impl Admin {
     pub(crate) fn receives_since(&self) -> Option<Instant> {
         self.transfers.iter().flatten().map(|transfer| transfer.since).min()
+    }
+
+    /// All data of a command are here: the command.
+    pub(crate) fn take_transfer(&mut self, tag: u16) -> Option<Sqe> {
+        let transfer = self.transfers.get_mut(usize::from(tag)).and_then(Option::take)?;
+        Some(transfer.sqe)
     }
 
     pub(crate) fn fill(&mut self, tag: u16, at: usize, bytes: &[u8]) {
@@ -69,8 +73,7 @@ impl Connection {
             return Ok(Place::Own(Vec::with_capacity(bytes as usize)));
         }
         let Role::Admin(admin) = &mut self.role else {
-            // Connect has its data in the capsule. NVMe over Fabrics, "Connect Command"
-            self.refuse(sqe, Status::SGL_INVALID_TYPE.no_retry(), context)?;
+            self.fetch_connect(sqe, data, context)?;
             return Ok(Place::Nowhere);
         };
         let Incoming::OnRequest(bytes) = data else {
@@ -82,12 +85,12 @@ impl Connection {
             self.refuse(sqe, Status::INVALID_FIELD.no_retry(), context)?;
             return Ok(Place::Nowhere);
         }
-        let transfer = Transfer { sqe: *sqe, memory: vec![0; bytes as usize], since: context.now };
+        let mut transfer = Transfer { sqe: *sqe, memory: vec![0; bytes as usize], since: context.now };
+        self.link.ask_for_admin(tag as u16, sqe.cid, bytes, &mut transfer.memory);
         match admin.transfers.get_mut(tag) {
             Some(place) => *place = Some(transfer),
             None => admin.transfers.push(Some(transfer)),
         }
-        self.machine.ask(tag as u16, sqe.cid, bytes, &mut self.outbound.heads);
         Ok(Place::Nowhere)
     }
 
@@ -100,15 +103,17 @@ impl Connection {
     ) -> Result<(), EndReason> {
         match &mut self.role {
             Role::Io(io) => {
-                let cqe = io.machine.refuse(sqe.cid, status).map_err(EndReason::Violation)?;
-                self.machine.respond(&cqe, &mut self.outbound.heads);
+                let cqe = io.machine.refuse(sqe, status).map_err(EndReason::Violation)?;
+                let failed = io.machine.take_failed_half();
+                self.link.respond(&cqe);
+                self.fail_half(failed, context);
             }
             Role::Admin(admin) => {
                 context.shared.controllers.refuse(self.place.event_loop, admin.queue, sqe, status);
             }
             Role::Pending => {
                 let cqe = nvme::Cqe { cid: sqe.cid, status, ..nvme::Cqe::default() };
-                self.machine.respond(&cqe, &mut self.outbound.heads);
+                self.link.respond(&cqe);
                 return Err(EndReason::Refused(status));
             }
         }
@@ -122,6 +127,9 @@ impl Connection {
         progress: Progress,
         context: &mut Context<'_>,
     ) -> Result<(), EndReason> {
+        if self.is_authenticating_by_capsule() {
+            return self.finish_authentication_data(memory, progress, context);
+        }
         let (queue, sqe) = match &mut self.role {
             Role::Admin(admin) => (Some(admin.queue), admin.capsule.take()),
             _ => (None, self.connecting.take()),
@@ -144,13 +152,13 @@ impl Connection {
         data: &Data,
         context: &mut Context<'_>,
     ) -> Result<(), EndReason> {
-        let Role::Admin(admin) = &mut self.role else { return Ok(()) };
+        let (Role::Admin(admin), Link::Tcp(stream)) = (&mut self.role, &mut self.link) else {
+            return Ok(());
+        };
         let place = admin.transfers.get_mut(usize::from(tag));
         let Some(Some(transfer)) = place.as_deref() else { return Ok(()) };
         let part = transfer.memory.get(offset..offset + data.bytes).unwrap_or_default();
-        let computed = digest_of(&self.machine, std::iter::once(part));
-        let out = &mut self.outbound.heads;
-        let progress = self.machine.handle_data(tag, computed, data.received_digest(), out);
+        let progress = stream.handle_data(tag, std::iter::once(part), data);
         if progress == Progress::More {
             return Ok(());
         }
@@ -186,29 +194,38 @@ impl Connection {
         let arguments = Connect::of(sqe);
         let is_admin = arguments.qid == 0;
         let shared = context.shared;
+        // What its receives are made for.
+        if let Link::Rdma(link) = &self.link
+            && link.qid() != arguments.qid
+        {
+            return self.refuse(sqe, Status::CONNECT_INVALID_PARAMETERS.no_retry(), context);
+        }
         // Without DNR: another host may give its queues up.
-        if !is_admin && !shared.reserve_capsules() {
+        if !is_admin && !self.has_capsules && !shared.reserve_capsules() {
             return self.refuse(sqe, Status::CONNECT_CONTROLLER_BUSY, context);
         }
-        let connected = match shared.controllers.connect(self.place, sqe, &data) {
+        self.has_capsules = !is_admin;
+        let port = (self.node, self.link.transport());
+        let mut connected = match shared.controllers.connect(self.place, port, self.peer, sqe, &data) {
             Ok(connected) => connected,
             Err(refusal) => {
-                if !is_admin {
-                    shared.capsule_bytes.fetch_sub(QUEUE_CAPSULE_BYTES, Ordering::Relaxed);
-                }
                 self.explain(&data, context);
-                self.machine.respond(&refusal.completion(sqe.cid), &mut self.outbound.heads);
+                self.link.respond(&refusal.completion(sqe.cid));
                 return Err(EndReason::Refused(refusal.status));
             }
         };
+        let Ok(host) = data.host() else { return self.refuse(sqe, Status::INTERNAL_ERROR, context) };
+        if let Some(gate) = connected.gate.take() {
+            let until = context.now + shared.limits.authentication;
+            self.authentication = Some(Box::new(Authentication::new(gate, host.clone(), until)));
+        }
         let flow_control = !arguments.attributes.has(ConnectAttributes::DISABLE_SQ_FLOW);
-        self.machine.accept(is_admin, flow_control, &connected.accepted.cqe, &mut self.outbound.heads);
-        let host = data.host().map(|host| host.to_string()).unwrap_or_default();
-        tracing::info!(peer = %self.peer, queue = ?connected.queue, host, "connected");
+        self.link.accept(is_admin, flow_control, &connected.accepted.cqe);
+        tracing::info!(peer = %self.peer, queue = ?connected.queue, %host, "connected");
         self.role = if is_admin {
             Role::Admin(Admin { queue: connected.queue, transfers: Vec::new(), capsule: None })
         } else {
-            Role::Io(Box::new(super::Io::new(connected)))
+            Role::Io(Box::new(super::Io::new(connected, (host, data.host_id))))
         };
         Ok(())
     }

@@ -5,15 +5,19 @@
 //!        └─ data in the capsule ────────┘
 //! ```
 
-use super::{Connection, Context, EndReason, Role, digest_of};
+mod forward;
+mod fused;
+mod reserve;
+
+use super::{Connection, Context, EndReason, Link, Role, digest_of};
 use crate::controllers::{Connected, Queue};
 use crate::inbound::{Data, Place};
 use crate::mailbox::Token;
 use crate::status;
 use memory::Buffer;
-use nvme::controller::{Action, IoQueue, Operation, Request, Tag};
-use nvme::tcp::{Incoming, Progress, ToHost};
-use nvme::{Sqe, Status};
+use nvme::controller::{Action, IoQueue, Operation, Request, Reservation, Reserve, Tag};
+use nvme::tcp::{Incoming, Progress};
+use nvme::{HostId, Nqn, Sqe, Status};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::io::IoSliceMut;
@@ -26,7 +30,7 @@ use volumes::{Command, Fault, Owner, Payload, Refusal, Segment, Volume};
 pub(crate) const FRESH: Duration = Duration::from_millis(50);
 
 /// The tag of a command in the queue of its loop: its connection, and its tag there.
-const fn tag_of(token: Token, tag: u16) -> u64 {
+pub(crate) const fn tag_of(token: Token, tag: u16) -> u64 {
     (token.key() as u64) << 16 | tag as u64
 }
 
@@ -38,11 +42,61 @@ enum Stage {
     Receiving,
     /// In the queue of the volumes.
     Executing,
+    /// With the controllers.
+    Reserving,
+    /// With the process of the other node.
+    Forwarded,
+    /// For the other half of its pair, or for the data of that.
+    Held,
+}
+
+/// What a command does.
+#[derive(Debug, Clone, Copy)]
+enum Work {
+    /// Something with blocks of a volume.
+    Blocks(Request),
+    /// Something with its reservations.
+    Reserve(Reservation),
+}
+
+impl Work {
+    const fn tag(&self) -> Tag {
+        match self {
+            Self::Blocks(request) => request.tag,
+            Self::Reserve(reservation) => reservation.tag,
+        }
+    }
+
+    const fn data_bytes(&self) -> u32 {
+        match self {
+            Self::Blocks(request) => request.data_bytes,
+            Self::Reserve(reservation) => reservation.data_bytes,
+        }
+    }
+
+    /// Whether its data come from the host.
+    const fn takes_data(&self) -> bool {
+        match self {
+            Self::Blocks(request) => {
+                use Operation::{Compare, CompareAndWrite, Deallocate, Write};
+                matches!(request.operation, Write { .. } | Compare | CompareAndWrite { .. } | Deallocate)
+            }
+            Self::Reserve(reservation) => !matches!(reservation.command, Reserve::Report(_)),
+        }
+    }
+
+    /// The volume, and the first block of it.
+    const fn place(&self) -> (u64, u64) {
+        match self {
+            Self::Blocks(request) => (request.volume.0, request.start),
+            Self::Reserve(reservation) => (reservation.volume.0, 0),
+        }
+    }
 }
 
 #[derive(Debug)]
 struct Slot {
-    request: Request,
+    work: Work,
     cid: u16,
     /// When it came, or when its data were asked for.
     since: Instant,
@@ -50,16 +104,23 @@ struct Slot {
     /// All data of the host are here.
     is_received: bool,
     in_capsule: bool,
+    /// It is the first half of a pair.
+    is_first: bool,
     buffers: SmallVec<[Buffer; 1]>,
     /// What there was no place for.
     command: Option<Command>,
     reserved: usize,
+    /// A change of reservations has ended it before it began, or, while it is executed, is
+    /// answered only after it.
+    refused: Option<Status>,
 }
 
 /// The state of an I/O queue.
 #[derive(Debug)]
 pub(crate) struct Io {
     pub(crate) queue: Queue,
+    /// The names of its host.
+    host: Arc<(Nqn, HostId)>,
     pub(crate) machine: IoQueue,
     traffic: Arc<AtomicBool>,
     /// By tag.
@@ -72,10 +133,11 @@ pub(crate) struct Io {
 }
 
 impl Io {
-    pub(crate) fn new(connected: Connected) -> Self {
+    pub(crate) fn new(connected: Connected, host: (Nqn, HostId)) -> Self {
         let entries = connected.accepted.queue.entries() as usize;
         Self {
             queue: connected.queue,
+            host: Arc::new(host),
             machine: IoQueue::new(connected.accepted.queue, connected.accepted.view),
             traffic: connected.traffic,
             slots: std::iter::repeat_with(|| None).take(entries).collect(),
@@ -138,6 +200,21 @@ impl Io {
         }
     }
 
+    /// A device has filled the buffers of a command.
+    pub(crate) fn fetched(&mut self, tag: u16, buffers: SmallVec<[Buffer; 1]>) {
+        self.asked = self.asked.saturating_sub(1);
+        if let Some(slot) = self.slot(tag) {
+            slot.buffers = buffers;
+        }
+    }
+
+    /// What commands have set aside that are not executed; they give it back no more. A device may
+    /// be filling it.
+    pub(crate) fn take_reserved(&mut self) -> usize {
+        let slots = self.slots.iter_mut().flatten().filter(|slot| slot.stage != Stage::Executing);
+        slots.map(|slot| std::mem::take(&mut slot.reserved)).sum()
+    }
+
     /// The owner of this connection's commands on a volume.
     fn owner(&mut self, id: u64, volume: &Volume) -> Option<Owner> {
         if let Some((_, owner)) = self.owners.iter().find(|(known, _)| *known == id) {
@@ -148,12 +225,18 @@ impl Io {
         Some(owner)
     }
 
-    /// Ends the queue: what is not with the volumes is dropped. Returns how many volumes drain.
+    /// The owner of its commands on a volume is gone with the volume's backing.
+    pub(super) fn forget_owner(&mut self, id: u64) {
+        self.owners.retain(|(known, _)| *known != id);
+    }
+
+    /// Ends the queue: what is not with the volumes or with the other process is dropped. Returns how
+    /// many volumes and forwarded commands drain.
     pub(crate) fn end(&mut self, token: Token, held: &mut usize, context: &mut Context<'_>) -> usize {
         self.waiting.clear();
         self.asked = 0;
         for slot in &mut self.slots {
-            if slot.as_ref().is_some_and(|slot| slot.stage != Stage::Executing)
+            if slot.as_ref().is_some_and(|slot| !matches!(slot.stage, Stage::Executing | Stage::Forwarded))
                 && let Some(slot) = slot.take()
             {
                 context.budget.give_back(slot.reserved, held);
@@ -161,9 +244,10 @@ impl Io {
         }
         context.has_room = true;
         context.needs_turn = true;
-        let mut drains = 0;
+        let mut drains = self.cancel_forwarded(token, context);
         for (id, owner) in std::mem::take(&mut self.owners) {
-            if let Some(volume) = context.shared.volume(id)
+            let volumes = context.volumes;
+            if let Some(volume) = volumes.get(id as usize).and_then(Option::as_ref)
                 && context.queue.drain(volume, owner, tag_of(token, 0))
             {
                 drains += 1;
@@ -185,22 +269,22 @@ impl Connection {
         if !io.traffic.load(Ordering::Relaxed) {
             io.traffic.store(true, Ordering::Relaxed);
         }
-        let request = match io.machine.handle_command(sqe) {
-            Ok(Action::Execute(request)) => request,
-            // The configuration says that there are none.
-            Ok(Action::Reserve(reservation)) => {
-                let status = Status::INVALID_OPCODE.no_retry();
-                if let Some(cqe) = io.machine.complete(reservation.tag, status) {
-                    self.machine.respond(&cqe, &mut self.outbound.heads);
-                }
-                return Ok(Place::Nowhere);
-            }
+        let action = io.machine.handle_command(sqe);
+        let failed = io.machine.take_failed_half();
+        if failed.is_some() {
+            self.fail_half(failed, context);
+        }
+        let Role::Io(io) = &mut self.role else { return Ok(Place::Nowhere) };
+        let is_first = matches!(action, Ok(Action::Hold(_)));
+        let work = match action {
+            Ok(Action::Execute(request) | Action::Hold(request)) => Work::Blocks(request),
+            Ok(Action::Reserve(reservation)) => Work::Reserve(reservation),
             Ok(Action::Respond(cqe)) => {
-                self.machine.respond(&cqe, &mut self.outbound.heads);
+                self.link.respond(&cqe);
                 return Ok(Place::Nowhere);
             }
             Ok(Action::Disconnect(cqe)) => {
-                self.machine.respond(&cqe, &mut self.outbound.heads);
+                self.link.respond(&cqe);
                 return Err(EndReason::Disconnected);
             }
             Err(violation) => {
@@ -209,49 +293,57 @@ impl Connection {
                 return Err(EndReason::Violation(violation));
             }
         };
-        let tag = request.tag.0;
+        let tag = work.tag().0;
         let in_capsule = Self::in_capsule(data);
         let mut slot = Slot {
-            request,
+            work,
             cid: sqe.cid,
             since: context.now,
             stage: Stage::Waiting,
-            is_received: !takes_data(request.operation),
+            is_received: !work.takes_data(),
             in_capsule: in_capsule.is_some(),
+            is_first,
             buffers: SmallVec::new(),
             command: None,
             reserved: 0,
+            refused: None,
         };
         if let Some(bytes) = in_capsule.filter(|_| !slot.is_received) {
             // Its memory was set aside when the queue was connected.
             slot.stage = Stage::Receiving;
-            slot.buffers = receive_buffers(&request, bytes as usize, context);
+            slot.buffers = receive_buffers(&work, bytes as usize, context);
+        } else if is_first {
+            slot.stage = Stage::Held;
         } else {
             io.waiting.push_back(tag);
         }
+        let place = match slot.stage {
+            Stage::Receiving => Place::Command { tag, offset: 0 },
+            _ => Place::Nowhere,
+        };
         let waits = slot.stage == Stage::Waiting;
-        if let Some(place) = io.slots.get_mut(usize::from(tag)) {
-            *place = Some(slot);
+        if let Some(empty) = io.slots.get_mut(usize::from(tag)) {
+            *empty = Some(slot);
         }
         if waits {
             self.start_waiting(context);
-            return Ok(Place::Nowhere);
         }
-        Ok(Place::Command { tag, offset: 0 })
+        Ok(place)
     }
 
     /// Data of a command are placed: whether its digest is right, and whether there are more.
     pub(super) fn finish_io_data(&mut self, tag: u16, offset: usize, data: &Data) -> Progress {
-        let Role::Io(io) = &mut self.role else { return Progress::More };
+        let (Role::Io(io), Link::Tcp(stream)) = (&mut self.role, &mut self.link) else {
+            return Progress::More;
+        };
         let Some(slot) = io.slot(tag) else { return Progress::More };
         let in_capsule = slot.in_capsule;
         let parts = Io::parts(slot, offset, data.bytes).map(|part| &*part);
-        let computed = digest_of(&self.machine, parts);
         if in_capsule {
-            return self.machine.handle_capsule_data(computed, data.received_digest());
+            let computed = digest_of(&stream.machine, parts);
+            return stream.machine.handle_capsule_data(computed, data.received_digest());
         }
-        let out = &mut self.outbound.heads;
-        let progress = self.machine.handle_data(tag, computed, data.received_digest(), out);
+        let progress = stream.handle_data(tag, parts, data);
         if progress != Progress::More {
             io.asked = io.asked.saturating_sub(1);
         }
@@ -262,6 +354,12 @@ impl Connection {
     pub(super) fn received(&mut self, tag: u16, context: &mut Context<'_>) {
         let Role::Io(io) = &mut self.role else { return };
         let Some(slot) = io.slot(tag) else { return };
+        if let Some(status) = slot.refused {
+            return self.complete(tag, status, context);
+        }
+        if slot.is_first {
+            return self.first_is_received(tag, context);
+        }
         slot.is_received = true;
         slot.stage = Stage::Waiting;
         // Before those that wait for memory, since it has its own.
@@ -292,31 +390,50 @@ impl Connection {
     fn start(&mut self, tag: u16, context: &mut Context<'_>) -> bool {
         let Role::Io(io) = &mut self.role else { return true };
         let Some(slot) = io.slot(tag) else { return true };
-        let bytes = slot.request.data_bytes as usize;
-        if bytes > 0 && slot.reserved == 0 && !slot.in_capsule {
-            if !context.budget.take(bytes, &mut self.held) {
+        let (bytes, reserved) = (slot.work.data_bytes() as usize, slot.reserved);
+        let needed = io.asked_bytes(tag);
+        if needed > 0 && reserved == 0 {
+            if !context.budget.take(needed, &mut self.held) {
                 return false;
             }
-            slot.reserved = bytes;
+            if let Some(slot) = io.slot(tag) {
+                slot.reserved = needed;
+            }
         }
+        self.ask_for_first(tag, context);
+        let Role::Io(io) = &mut self.role else { return true };
+        let Some(slot) = io.slot(tag) else { return true };
         if !slot.is_received {
-            slot.buffers = receive_buffers(&slot.request, bytes, context);
+            slot.buffers = receive_buffers(&slot.work, bytes, context);
             (slot.stage, slot.since) = (Stage::Receiving, context.now);
-            self.machine.ask(tag, slot.cid, slot.request.data_bytes, &mut self.outbound.heads);
+            self.link.ask(tag, slot.cid, slot.work.data_bytes(), &mut slot.buffers);
             io.asked += 1;
             return true;
         }
-        self.submit(tag, context)
+        self.waits_for_first(tag) || self.submit(tag, context)
     }
 
     /// Hands a command to its volume; false if there is no place for it now.
     fn submit(&mut self, tag: u16, context: &mut Context<'_>) -> bool {
         let Role::Io(io) = &mut self.role else { return true };
         let Some(slot) = io.slot(tag) else { return true };
-        let request = slot.request;
-        let Some(volume) = context.shared.volume(request.volume.0) else {
-            self.complete(tag, Status::INVALID_NAMESPACE.no_retry(), context);
-            return true;
+        let request = match slot.work {
+            Work::Blocks(request) => request,
+            // Its owner knows what is reserved.
+            Work::Reserve(reservation) if context.volume(reservation.volume.0).is_none() => {
+                return self.forward(tag, context);
+            }
+            Work::Reserve(reservation) => {
+                slot.stage = Stage::Reserving;
+                let data: Vec<u8> = slot.buffers.iter().flat_map(|buffer| buffer.iter().copied()).collect();
+                let here = self.place.event_loop;
+                context.shared.controllers.reserve(here, io.queue, &reservation, &data);
+                return true;
+            }
+        };
+        let volumes = context.volumes;
+        let Some(volume) = volumes.get(request.volume.0 as usize).and_then(Option::as_ref) else {
+            return self.forward(tag, context);
         };
         let command = match command_of(io, &request) {
             Ok(Some(command)) => command,
@@ -360,7 +477,7 @@ impl Connection {
         let Role::Io(io) = &self.role else { return false };
         let slot = io.slots.get(usize::from(tag)).and_then(Option::as_ref);
         let is_fresh = |slot: &Slot| !late && now.duration_since(slot.since) < FRESH;
-        self.is_open() && slot.is_some_and(|slot| is_fresh(slot) || self.is_established())
+        self.is_open() && slot.is_some_and(|slot| is_fresh(slot) || self.link.is_established())
     }
 
     pub(crate) const fn is_io(&self) -> bool {
@@ -369,28 +486,43 @@ impl Connection {
 
     /// A command has ended.
     pub(crate) fn done(&mut self, tag: u16, result: Result<Payload, Fault>, context: &mut Context<'_>) {
+        if self.pair_is_done(tag, &result, context) {
+            return;
+        }
         let Role::Io(io) = &mut self.role else { return };
         let Some(slot) = io.slot(tag) else { return };
-        let request = slot.request;
-        let writes = request.operation != Operation::Read;
+        let (work, refused) = (slot.work, slot.refused);
+        let reads = matches!(work, Work::Blocks(Request { operation: Operation::Read, .. }));
         match result {
-            Ok(payload) if request.operation == Operation::Read => self.send(tag, payload, context),
+            Ok(payload) if reads => self.send(tag, payload, context),
             Ok(_) => self.complete(tag, Status::SUCCESS, context),
-            Err(fault) => self.complete(tag, status::of_fault(fault, writes), context),
+            Err(fault) => {
+                let refused = refused.filter(|_| fault == Fault::Cancelled);
+                let status = refused.unwrap_or_else(|| status::of_fault(fault, !reads));
+                self.complete(tag, status, context);
+            }
         }
     }
 
-    /// Answers a command.
+    /// Answers a command. If it is half of a pair, the other half fails.
     pub(super) fn complete(&mut self, tag: u16, status: Status, context: &mut Context<'_>) {
-        let Role::Io(io) = &mut self.role else { return };
-        let Some(slot) = io.slots.get_mut(usize::from(tag)).and_then(Option::take) else { return };
+        if let Some(slot) = self.answer_io(tag, status, context) {
+            self.fail_other_half(tag, &slot, context);
+        }
+    }
+
+    /// Answers a command; returns what it was.
+    fn answer_io(&mut self, tag: u16, status: Status, context: &mut Context<'_>) -> Option<Slot> {
+        let Role::Io(io) = &mut self.role else { return None };
+        let slot = io.slots.get_mut(usize::from(tag)).and_then(Option::take)?;
         if let Some(cqe) = io.machine.complete(Tag(tag), status)
             && matches!(self.phase, super::Phase::Open)
         {
-            self.machine.respond(&cqe, &mut self.outbound.heads);
+            self.link.respond(&cqe);
         }
         self.give_back(slot.reserved, context);
         context.has_room = true;
+        Some(slot)
     }
 
     /// Answers a READ with its data, from where the volume has them.
@@ -402,25 +534,17 @@ impl Connection {
         let Some(cqe) = cqe.filter(|_| matches!(self.phase, super::Phase::Open)) else {
             return self.give_back(slot.reserved, context);
         };
-        let mut to_host = ToHost::new(slot.cid, slot.request.data_bytes);
-        let sent = self.machine.send_data(&mut to_host, u32::MAX, &cqe, &mut self.outbound.heads);
-        let digest =
-            if sent.digest { digest_of(&self.machine, payload.iter().map(Segment::as_bytes)) } else { None };
-        self.outbound.push(payload, digest.map(nvme::digest::Digest::to_bytes), slot.reserved);
-        if sent.respond {
-            self.machine.respond(&cqe, &mut self.outbound.heads);
-        }
+        self.link.send(&cqe, slot.work.data_bytes(), payload, slot.reserved);
     }
 }
 
-const fn takes_data(operation: Operation) -> bool {
-    matches!(operation, Operation::Write { .. } | Operation::Deallocate)
-}
-
 /// The buffers that the data of a command are received into.
-fn receive_buffers(request: &Request, bytes: usize, context: &Context<'_>) -> SmallVec<[Buffer; 1]> {
-    let Some(volume) = context.shared.volume(request.volume.0) else { return SmallVec::new() };
-    context.queue.receive_buffers(volume, request.start, bytes)
+fn receive_buffers(work: &Work, bytes: usize, context: &Context<'_>) -> SmallVec<[Buffer; 1]> {
+    let (volume, start) = work.place();
+    let Some(volume) = context.volume(volume) else {
+        return SmallVec::from_iter([context.buffers.take(bytes)]);
+    };
+    context.queue.receive_buffers(volume, start, bytes)
 }
 
 /// What a volume is asked for; nothing if there is nothing to do. Takes the command's buffers.
@@ -430,7 +554,7 @@ fn command_of(io: &mut Io, request: &Request) -> Result<Option<Command>, Status>
         return Ok(Some(command));
     }
     let buffers = match io.slot(request.tag.0) {
-        Some(slot) if matches!(request.operation, Operation::Write { .. }) => {
+        Some(slot) if matches!(request.operation, Operation::Write { .. } | Operation::Compare) => {
             std::mem::take(&mut slot.buffers)
         }
         _ => SmallVec::new(),
@@ -440,6 +564,10 @@ fn command_of(io: &mut Io, request: &Request) -> Result<Option<Command>, Status>
         Operation::Write { durable } => {
             Command::Write { lba, payload: buffers.into_iter().map(Segment::from).collect(), durable }
         }
+        Operation::Compare => {
+            Command::Compare { lba, payload: buffers.into_iter().map(Segment::from).collect() }
+        }
+        Operation::CompareAndWrite { durable, compare } => io.command_of_pair(request, compare, durable)?,
         Operation::Flush => Command::Flush,
         Operation::WriteZeroes { deallocate, durable } => {
             Command::WriteZeroes { lba, blocks: blocks.into(), deallocate, durable }

@@ -1,7 +1,10 @@
 //! Receiving: from bytes to PDUs, and data to their places.
 
-use super::{Connection, Context, EndReason, Phase, Role, digest_of};
+use super::authentication::AUTHENTICATION_TAG;
+use super::link::Stream;
+use super::{Connection, Context, EndReason, Link, Phase, Role, digest_of};
 use crate::inbound::{BESIDE_DATA_BYTES, DIRECT_BYTES_MIN, Data, Place, State};
+use nvme::Sqe;
 use nvme::pdu::{Layout, Malformed, PduType};
 use nvme::tcp::{Incoming, Progress, Received};
 use rustix::io::Errno;
@@ -15,19 +18,26 @@ impl Connection {
     /// Receives what is waiting, up to the share of a turn.
     pub(crate) fn receive(&mut self, scratch: &mut [u8], context: &mut Context<'_>) {
         self.has_more = false;
+        if matches!(self.link, Link::Rdma(_)) {
+            return self.receive_capsules(context);
+        }
         if matches!(self.phase, Phase::Lingering(_)) {
             return self.discard(scratch, context);
         }
         if let Err(reason) = self.try_receive(scratch, context) {
             self.end(&reason, context);
         }
-        let since = self.inbound.since.filter(|_| self.inbound.within_pdu());
-        self.inbound.since = since.or_else(|| self.inbound.within_pdu().then_some(context.now));
+        let Link::Tcp(stream) = &mut self.link else { return };
+        let inbound = &mut stream.inbound;
+        let since = inbound.since.filter(|_| inbound.within_pdu());
+        inbound.since = since.or_else(|| inbound.within_pdu().then_some(context.now));
     }
 
     fn try_receive(&mut self, scratch: &mut [u8], context: &mut Context<'_>) -> Result<(), EndReason> {
-        if !self.inbound.unparsed.is_empty() && self.wants_more() {
-            let unparsed = std::mem::take(&mut self.inbound.unparsed);
+        if self.wants_more()
+            && let Link::Tcp(stream) = &mut self.link
+        {
+            let unparsed = std::mem::take(&mut stream.inbound.unparsed);
             self.parse(&unparsed, context)?;
         }
         let mut left = TURN_BYTES;
@@ -52,15 +62,16 @@ impl Connection {
         scratch: &mut [u8],
         context: &mut Context<'_>,
     ) -> Result<(usize, usize), EndReason> {
-        let Some(socket) = &self.socket else { return Err(EndReason::ClosedByHost) };
+        let Link::Tcp(stream) = &mut self.link else { return Ok((0, 0)) };
+        let Some(socket) = &stream.socket else { return Err(EndReason::ClosedByHost) };
         // While data are expected that go to their place, no more of them are taken here than it
         // costs to learn what they are.
-        let beside = self.role.expects_data() || matches!(self.inbound.state, State::Data(_));
+        let beside = self.role.expects_data() || matches!(stream.inbound.state, State::Data(_));
         let room = if beside { BESIDE_DATA_BYTES } else { scratch.len() };
         let scratch = scratch.get_mut(..room).unwrap_or_default();
         let mut slices: SmallVec<[IoSliceMut<'_>; 24]> = SmallVec::new();
         let mut direct = 0;
-        if let State::Data(data) = &self.inbound.state
+        if let State::Data(data) = &stream.inbound.state
             && data.missing() >= DIRECT_BYTES_MIN
             && let Place::Command { tag, offset } = data.place
             && let Role::Io(io) = &mut self.role
@@ -77,7 +88,7 @@ impl Connection {
             Err(errno) => return Err(EndReason::Io(errno.into())),
         };
         drop(slices);
-        if let State::Data(data) = &mut self.inbound.state
+        if let State::Data(data) = &mut stream.inbound.state
             && direct > 0
         {
             data.filled += got.min(direct);
@@ -90,11 +101,12 @@ impl Connection {
     fn parse(&mut self, bytes: &[u8], context: &mut Context<'_>) -> Result<(), EndReason> {
         let mut rest = bytes;
         loop {
-            rest = match &self.inbound.state {
+            let Link::Tcp(stream) = &self.link else { return Ok(()) };
+            rest = match &stream.inbound.state {
                 State::Data(_) => {
-                    rest = self.take_data(rest);
-                    let State::Data(data) = &self.inbound.state else { continue };
-                    if !data.is_complete() {
+                    let (left, is_complete) = self.take_data(rest);
+                    rest = left;
+                    if !is_complete {
                         return Ok(());
                     }
                     self.finish_data(context)?;
@@ -102,7 +114,7 @@ impl Connection {
                 }
                 State::Head if rest.is_empty() || !self.is_open() => return Ok(()),
                 State::Head if !self.wants_more() => {
-                    self.inbound.unparsed.extend_from_slice(rest);
+                    self.keep_unparsed(rest);
                     return Ok(());
                 }
                 State::Head => self.take_head(rest, context)?,
@@ -110,9 +122,21 @@ impl Connection {
         }
     }
 
-    /// Copies data to their place; returns what follows them.
-    fn take_data<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
-        let State::Data(data) = &mut self.inbound.state else { return bytes };
+    fn keep_unparsed(&mut self, bytes: &[u8]) {
+        if let Link::Tcp(stream) = &mut self.link {
+            stream.inbound.unparsed.extend_from_slice(bytes);
+        }
+    }
+
+    /// Whether something was received that is not parsed yet.
+    pub(super) fn has_unparsed(&self) -> bool {
+        matches!(&self.link, Link::Tcp(stream) if !stream.inbound.unparsed.is_empty())
+    }
+
+    /// Copies data to their place; returns what follows them, and whether they are complete.
+    fn take_data<'a>(&mut self, bytes: &'a [u8]) -> (&'a [u8], bool) {
+        let Link::Tcp(stream) = &mut self.link else { return (bytes, false) };
+        let State::Data(data) = &mut stream.inbound.state else { return (bytes, false) };
         let (now, rest) = bytes.split_at(bytes.len().min(data.missing()));
         match (&mut data.place, &mut self.role) {
             (Place::Own(memory), _) => memory.extend_from_slice(now),
@@ -120,49 +144,51 @@ impl Connection {
             (Place::Admin { tag, offset }, Role::Admin(admin)) => {
                 admin.fill(*tag, *offset + data.filled, now);
             }
+            (Place::Authentication { offset }, _) => {
+                if let Some(authentication) = &mut self.authentication {
+                    authentication.fill(*offset + data.filled, now);
+                }
+            }
             _ => {}
         }
         data.filled += now.len();
-        if data.missing() > 0 { rest } else { data.take_trailer(rest) }
+        let rest = if data.missing() > 0 { rest } else { data.take_trailer(rest) };
+        (rest, data.is_complete())
     }
 
     /// Takes a header, as far as it is there; returns what follows.
     fn take_head<'a>(&mut self, bytes: &'a [u8], context: &mut Context<'_>) -> Result<&'a [u8], EndReason> {
-        let layout = if let Some(layout) = self.inbound.layout {
-            layout
-        } else {
-            let (rest, complete) = self.inbound.fill_head(bytes, nvme::pdu::HEADER_BYTES_MIN);
-            if !complete {
-                return Ok(rest);
+        let Link::Tcp(stream) = &mut self.link else { return Ok(&[]) };
+        let Stream { machine, inbound, outbound, .. } = &mut **stream;
+        let Some(layout) = inbound.layout else {
+            let (rest, complete) = inbound.fill_head(bytes, nvme::pdu::HEADER_BYTES_MIN);
+            if complete {
+                match machine.layout(&inbound.first()) {
+                    Ok(layout) => inbound.layout = Some(layout),
+                    Err(malformed) => return Err(fail(stream, malformed)),
+                }
             }
-            let layout = self.machine.layout(&self.inbound.first());
-            let layout = layout.map_err(|malformed| self.fail(malformed))?;
-            self.inbound.layout = Some(layout);
             return Ok(rest);
         };
-        let (rest, complete) = self.inbound.fill_head(bytes, layout.data_offset.into());
+        let (rest, complete) = inbound.fill_head(bytes, layout.data_offset.into());
         if !complete {
             return Ok(rest);
         }
-        self.inbound.layout = None;
+        inbound.layout = None;
         // What follows has its own time.
-        self.inbound.since = None;
+        inbound.since = None;
         let now = context.shared.controllers.now();
-        let header = self.inbound.head.get(..layout.header_bytes()).unwrap_or_default();
-        let received = self.machine.handle_header(now, &layout, header, &mut self.outbound.heads);
-        let received = received.map_err(|malformed| self.fail(malformed))?;
-        self.inbound.head.clear();
+        let header = inbound.head.get(..layout.header_bytes()).unwrap_or_default();
+        let received = machine.handle_header(now, &layout, header, &mut outbound.heads);
+        let received = received.map_err(|malformed| fail(stream, malformed))?;
+        stream.inbound.head.clear();
         let place = self.take_pdu(received, &layout, context)?;
-        if layout.data_bytes > 0 {
-            self.inbound.state = State::Data(Data::new(&layout, place));
+        if layout.data_bytes > 0
+            && let Link::Tcp(stream) = &mut self.link
+        {
+            stream.inbound.state = State::Data(Data::new(&layout, place));
         }
         Ok(rest)
-    }
-
-    /// Tells the host which rule it broke.
-    fn fail(&mut self, malformed: Malformed) -> EndReason {
-        self.machine.fail(malformed, &self.inbound.head, &mut self.outbound.heads);
-        EndReason::Malformed(malformed)
     }
 
     /// Handles a header; says where its data belong.
@@ -179,14 +205,12 @@ impl Connection {
                 self.refuse(&sqe, status, context)?;
                 Ok(Place::Nowhere)
             }
-            Received::Command { sqe, data } => match &self.role {
-                Role::Io(_) => self.take_io(&sqe, data, context),
-                Role::Pending | Role::Admin(_) => self.take_admin(&sqe, data, context),
-            },
+            Received::Command { sqe, data } => self.take_command(&sqe, data, context),
             Received::Data { tag, offset, .. } => {
                 debug_assert_eq!(layout.kind, PduType::H2C_DATA);
                 let offset = offset as usize;
                 Ok(match &self.role {
+                    _ if tag == AUTHENTICATION_TAG => Place::Authentication { offset },
                     Role::Io(_) => Place::Command { tag, offset },
                     Role::Pending | Role::Admin(_) => Place::Admin { tag, offset },
                 })
@@ -194,17 +218,36 @@ impl Connection {
         }
     }
 
+    /// A command. Says where its data belong.
+    pub(super) fn take_command(
+        &mut self,
+        sqe: &Sqe,
+        data: Incoming,
+        context: &mut Context<'_>,
+    ) -> Result<Place, EndReason> {
+        if self.authentication.is_some()
+            && let Some(place) = self.authenticate(sqe, data, context)?
+        {
+            return Ok(place);
+        }
+        match &self.role {
+            Role::Io(_) => self.take_io(sqe, data, context),
+            Role::Pending | Role::Admin(_) => self.take_admin(sqe, data, context),
+        }
+    }
+
     /// The data of a PDU are complete.
     fn finish_data(&mut self, context: &mut Context<'_>) -> Result<(), EndReason> {
-        let State::Data(data) = std::mem::replace(&mut self.inbound.state, State::Head) else {
+        let Link::Tcp(stream) = &mut self.link else { return Ok(()) };
+        let State::Data(data) = std::mem::replace(&mut stream.inbound.state, State::Head) else {
             return Ok(());
         };
-        self.inbound.since = None;
+        stream.inbound.since = None;
         match &data.place {
             Place::Nowhere => Ok(()),
             Place::Own(memory) => {
-                let computed = digest_of(&self.machine, std::iter::once(&memory[..]));
-                let progress = self.machine.handle_capsule_data(computed, data.received_digest());
+                let computed = digest_of(&stream.machine, std::iter::once(&memory[..]));
+                let progress = stream.machine.handle_capsule_data(computed, data.received_digest());
                 self.finish_capsule(memory, progress, context)
             }
             Place::Command { tag, offset } => {
@@ -222,6 +265,7 @@ impl Connection {
                 }
             }
             Place::Admin { tag, offset } => self.finish_admin_data(*tag, *offset, &data, context),
+            Place::Authentication { offset } => self.finish_authentication_part(*offset, &data, context),
         }
     }
 
@@ -235,11 +279,17 @@ impl Connection {
 
     /// Drops what comes until the host has closed.
     fn discard(&mut self, scratch: &mut [u8], context: &mut Context<'_>) {
-        let Some(socket) = &self.socket else { return };
+        let Some(socket) = self.link.socket() else { return };
         match rustix::io::read(socket, scratch) {
             Ok(0) => self.close(context),
             Ok(_) | Err(Errno::AGAIN | Errno::INTR) => {}
             Err(_) => self.close(context),
         }
     }
+}
+
+/// Tells the host which rule it broke.
+fn fail(stream: &mut Stream, malformed: Malformed) -> EndReason {
+    stream.machine.fail(malformed, &stream.inbound.head, &mut stream.outbound.heads);
+    EndReason::Malformed(malformed)
 }

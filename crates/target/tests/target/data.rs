@@ -14,7 +14,7 @@ use std::thread;
 use target::Target;
 use volumes::{BlockSize, Choice, Identity, Volume};
 
-fn file_volume(dir: &Path) -> Volume {
+pub fn file_volume(dir: &Path) -> Volume {
     let how = How::Create { bytes: VOLUME_BYTES, sparse: true };
     let drive = Drive::open(&dir.join("volume.img"), how).unwrap();
     Volume::new("file", Identity::of_uuid([9; 16]), &drive, Some(BlockSize::B4096)).unwrap()

@@ -64,6 +64,7 @@ fn a_host_learns_when_it_sees_other_namespaces_and_ends_when_it_is_not_allowed()
     let hosts = Hosts {
         access: only(&[HOST]),
         ids: [(nqn(OTHER), HostId([9; 16]))].into(),
+        secrets: [].into(),
         volumes: vec![(2, only(&[HOST])), (1, only(&[]))],
     };
     target.set_hosts(&hosts);

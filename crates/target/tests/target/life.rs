@@ -151,14 +151,15 @@ fn what_cannot_be_served_is_refused_with_its_reason() {
         change(&mut config);
         Target::start(&config, exports).err().map(|error| error.to_string())
     };
+    let listen = |address: &str| vec![address.parse::<std::net::SocketAddr>().unwrap().into()];
     let taken = start_with(&config());
     let address = taken.addresses()[0];
     let one = [export(1, memory_volume(1))];
     assert_eq!(
-        start(&|config| config.listen = vec![address], &one),
+        start(&|config| config.listen = vec![address.into()], &one),
         Some(format!("cannot listen on {address}"))
     );
-    let any = start(&|config| config.listen = vec!["0.0.0.0:0".parse().unwrap()], &one).unwrap();
+    let any = start(&|config| config.listen = listen("0.0.0.0:0"), &one).unwrap();
     assert!(any.contains("not an address that discovery can tell"), "{any}");
     assert!(start(&|config| config.listen.clear(), &one).is_some());
     let twins = [export(1, memory_volume(1)), export(2, memory_volume(1))];

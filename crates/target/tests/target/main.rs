@@ -1,8 +1,16 @@
 //! A target as its hosts see it, over real sockets: the host's state machines of `nvme` against it.
 
+mod authentication;
 mod data;
 mod discovery;
+mod forward;
+mod fused;
 mod groups;
 mod hostile;
+mod late;
 mod life;
+mod moving;
+mod nodes;
 mod peer;
+mod reservations;
+mod unix_relay;

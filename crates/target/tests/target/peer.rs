@@ -3,6 +3,7 @@
 use nvme::digest;
 use nvme::host::{CommandData, Failure, HostConfig, HostOutput, Initiator, Limits, Role};
 use nvme::io::{Blocks, DatasetManagement, DsmRange, IoFlags};
+use nvme::log_page::{AnaGroup, AnaState};
 use nvme::pdu::{Digests, HEADER_BYTES_MIN};
 use nvme::tcp::{HostConnection, HostData, HostReceived, HostSettings};
 use nvme::{Cqe, HostId, IoOpcode, Nqn, Sgl, Sqe, Status};
@@ -10,7 +11,7 @@ use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
-use target::{Access, Config, Export, Target};
+use target::{Access, Config, Export, Node, Target};
 use volumes::{BlockSize, Identity, Volume};
 
 pub const SUBSYSTEM: &str = "nqn.2026-11.test:array";
@@ -33,7 +34,7 @@ pub fn config() -> Config {
 }
 
 pub fn export(nsid: u32, volume: Volume) -> Export {
-    Export { nsid, volume, hosts: Access::Any }
+    Export { nsid, volume, hosts: Access::Any, owner: Node::A }
 }
 
 pub fn memory_volume(id: u8) -> Volume {
@@ -78,6 +79,11 @@ impl Queue {
 
     /// Sends a command; returns its identifier.
     pub fn submit(&mut self, sqe: &Sqe, data: CommandData) -> u16 {
+        self.try_submit(sqe, data).unwrap()
+    }
+
+    /// The same, where the target may have closed the connection.
+    pub fn try_submit(&mut self, sqe: &Sqe, data: CommandData) -> std::io::Result<u16> {
         let (send, receive) = match data {
             CommandData::None => (Vec::new(), Vec::new()),
             CommandData::Send(bytes) => (bytes, Vec::new()),
@@ -95,9 +101,9 @@ impl Queue {
         if submitted.digest {
             out.extend_from_slice(&self.digest(in_capsule));
         }
-        self.stream.write_all(&out).unwrap();
         self.outstanding.insert(submitted.cid, (send, receive));
-        submitted.cid
+        self.stream.write_all(&out)?;
+        Ok(submitted.cid)
     }
 
     fn digest(&self, data: &[u8]) -> [u8; 4] {
@@ -170,6 +176,11 @@ impl Queue {
         }
     }
 
+    /// Whether the end of a command has come already.
+    pub fn is_done(&self, cid: u16) -> bool {
+        self.done.contains_key(&cid)
+    }
+
     pub fn command(&mut self, sqe: &Sqe, data: CommandData) -> (Cqe, Vec<u8>) {
         let cid = self.submit(sqe, data);
         self.wait(cid)
@@ -221,10 +232,13 @@ pub struct Host {
     pub io: Vec<Queue>,
     pub limits: Limits,
     pub namespaces: Vec<u32>,
+    /// The state of each namespace, as the ANA log has it that was read last.
+    pub ana: BTreeMap<u32, AnaState>,
     /// Admin commands that were sent, by identifier, and what the initiator calls them.
     ids: BTreeMap<u16, u32>,
     began: Instant,
     initiator: Initiator,
+    waits_for_ana: bool,
 }
 
 pub fn host_config(queues: u16) -> HostConfig {
@@ -247,7 +261,10 @@ impl Host {
     }
 
     pub fn connect_with(target: &Target, config: HostConfig, digests: Digests) -> Result<Self, Failure> {
-        let address = target.addresses()[0];
+        Self::connect_to(target.addresses()[0], config, digests)
+    }
+
+    pub fn connect_to(address: SocketAddr, config: HostConfig, digests: Digests) -> Result<Self, Failure> {
         let entries = config.entries;
         let (discovers, began) = (config.role == Role::Discovery, Instant::now());
         let mut host = Self {
@@ -264,9 +281,11 @@ impl Host {
                 retry_delays_100_ms: [0; 3],
             },
             namespaces: Vec::new(),
+            ana: BTreeMap::new(),
             ids: BTreeMap::new(),
             began,
             initiator: Initiator::new(Duration::ZERO, config),
+            waits_for_ana: false,
         };
         host.run(address, digests, entries, discovers)?;
         Ok(host)
@@ -277,6 +296,14 @@ impl Host {
         self.run(target.addresses()[0], Digests::default(), 0, false)
     }
 
+    /// Waits until the host has read the ANA log.
+    pub fn wait_for_ana(&mut self, target: &Target) -> Result<(), Failure> {
+        self.waits_for_ana = true;
+        let outcome = self.run(target.addresses()[0], Digests::default(), 0, false);
+        self.waits_for_ana = false;
+        outcome
+    }
+
     /// Does what the initiator asks for until it is connected and knows its namespaces.
     fn run(
         &mut self,
@@ -285,7 +312,7 @@ impl Host {
         entries: u16,
         discovers: bool,
     ) -> Result<(), Failure> {
-        let began = self.began;
+        let (began, waits_for_ana) = (self.began, self.waits_for_ana);
         let host = self;
         let mut is_complete = false;
         while !is_complete {
@@ -312,7 +339,16 @@ impl Host {
                         host.namespaces = namespaces;
                         is_complete = true;
                     }
-                    HostOutput::Ana(_) | HostOutput::DiscoveryChanged => {}
+                    HostOutput::Ana(log) => {
+                        let of = |group: &AnaGroup| {
+                            let state = group.state;
+                            group.nsids.iter().map(|nsid| (*nsid, state)).collect::<Vec<_>>()
+                        };
+                        host.ana = log.groups.iter().flat_map(of).collect();
+                        is_complete |= waits_for_ana;
+                    }
+                    HostOutput::Authenticate { qid, .. } => panic!("queue {qid}: this host has no secret"),
+                    HostOutput::DiscoveryChanged => {}
                     HostOutput::Failed(failure) => return Err(failure),
                 }
             }

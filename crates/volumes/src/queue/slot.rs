@@ -83,6 +83,14 @@ impl Step {
         }
     }
 
+    /// What a fault of the drive means for the command.
+    pub const fn fault(&self, fault: drives::Fault) -> Fault {
+        match self {
+            Self::Compare { .. } => Fault::Unread(fault),
+            Self::Last(_) | Self::Discard { .. } => Fault::Drive(fault),
+        }
+    }
+
     /// What follows from a completed operation: the end of the command, or `None` if it goes on.
     pub fn completed(&mut self, payload: Payload) -> Result<Option<Payload>, Fault> {
         match self {

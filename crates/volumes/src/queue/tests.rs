@@ -262,6 +262,22 @@ fn faults_of_the_drive_end_the_command_and_free_its_blocks() {
 }
 
 #[test]
+fn a_fault_tells_whether_the_blocks_were_compared() {
+    let mut rig = Rig::new();
+    let pair =
+        || Command::CompareAndWrite { lba: 0, expected: blocks(1, 0), payload: blocks(1, 7), durable: false };
+    rig.faults.fail_next(Operations::Reads, DriveFault::Medium);
+    rig.submit(0, 1, pair()).unwrap();
+    assert_eq!(rig.turn(0), [(1, Err(Fault::Unread(DriveFault::Medium)))]);
+    rig.faults.fail_next(Operations::Writes, DriveFault::NoSpace);
+    rig.submit(0, 2, pair()).unwrap();
+    assert_eq!(rig.turn(0), [(2, Err(Fault::Drive(DriveFault::NoSpace)))]);
+    rig.submit(0, 3, pair()).unwrap();
+    assert_eq!(rig.turn(0), [(3, Ok(()))]);
+    assert_eq!(rig.byte(0), 7);
+}
+
+#[test]
 fn a_queue_that_is_dropped_cancels_what_has_not_begun_and_keeps_the_rest_locked() {
     let mut rig = Rig::new();
     rig.faults.hold_writes();
